@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "extra.h"
-#include "hazard.h"
-#include "schedule.h"
-#include "work.h"
+#include "hazard/hazard.h"
+#include "streams/schedule.h"
+#include "streams/work.h"
 
 struct sim sim = {.config = {.driver = 13000}};
 _Thread_local bool sim_in_host_function;

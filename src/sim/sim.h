@@ -25,7 +25,7 @@
 
 #include "config.h"
 #include "extra.h"
-#include "range.h"
+#include "memory/range.h"
 
 /* What is declared here is exported: libcuda's symbols carry no version node. */
 #pragma GCC visibility push(default)

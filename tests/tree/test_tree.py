@@ -26,6 +26,8 @@ FLOORS = {
     "preload": [r"process/(?!process\.c|library_loads\.c).*|sites/native_stack\..*", r"track/.*", r"torch/.*", r"services/.*", r"sites/.*",
                 r"serve/.*", r"hooks/.*", r"process/.*"],
     "trace": [r"[^/]*", r"writer/.*", r"reader/.*"],
+    "sim": [r"(cudart|standin)/.*|memory/range\.h|kernels/integers.*\.h|hazard/order\.h|[^/]*\.(h|def)", r"device/.*\.(h|def)|kernels/module\.h",
+            r"streams/.*\.h|kernels/.*\.h", r"hazard/owner\.h|memory/.*\.h", r"hazard/.*\.h", r"graphs/.*\.h", r".*"],
     "tools/segalloc": [r"(?!main\.c)[^/]*", r"launch/.*", r"analysis/.*", r"replay/.*", r"monitor/.*", r"tune/.*", r"export/.*",
                        r"report/.*", r"html/.*", r"rehearse/.*", r"verbs/.*|main\.c"],
 }

@@ -410,7 +410,7 @@ static int attribute(CUdevice_attribute which)
 #define VALUE(name, value)           \
     case CU_DEVICE_ATTRIBUTE_##name: \
         return value;
-#include "attribute.def"
+#include "device/attribute.def"
 #undef VALUE
     default:
         return 0;

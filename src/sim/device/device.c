@@ -1,0 +1,250 @@
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "extra.h"
+#include "memory/mem.h"
+#include "sim.h"
+
+struct sim_device *sim_device(int ordinal)
+{
+    return ordinal >= 0 && ordinal < sim.config.devices ? &sim.devices[ordinal] : NULL;
+}
+
+static CUresult start_device(struct sim_device *device, int ordinal)
+{
+    char name[32];
+    snprintf(name, sizeof name, "segalloc-sim-gpu%d", ordinal);
+    device->ordinal = ordinal;
+    uint64_t quota = sim.config.quota_bytes & ~(uint64_t)(SIM_GRANULE - 1);
+    device->bytes = quota && quota < sim.config.bytes ? quota : sim.config.bytes;
+    device->fd = memfd_create(name, MFD_CLOEXEC);
+    /* Offsets are never used twice, so that pages made one after another lie one after another and the kernel can
+       merge their mappings; the file is sparse, what lies behind is only what is in use. */
+    if (device->fd < 0 || ftruncate(device->fd, (off_t)1 << 62) != 0) {
+        fprintf(stderr, "segalloc simulator: no memory file for device %d: %s\n", ordinal, strerror(errno));
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+    device->arena = sim_arena_new(device, device->bytes);
+    return device->arena ? sim_pool_start(device) : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult sim_devices_start(void)
+{
+    sim_lock();
+    CUresult result = sim_card_start();
+    for (int i = 0; i < sim.config.devices && result == CUDA_SUCCESS; i++)
+        result = start_device(&sim.devices[i], i);
+    sim_unlock();
+    return result;
+}
+
+CUresult cuDeviceGet(CUdevice *device, int ordinal)
+{
+    SIM_ENTER(cuDeviceGet);
+    if (!device)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_device(ordinal))
+        return CUDA_ERROR_INVALID_DEVICE;
+    *device = ordinal;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetCount(int *count)
+{
+    SIM_ENTER(cuDeviceGetCount);
+    if (!count)
+        return CUDA_ERROR_INVALID_VALUE;
+    *count = sim.config.devices;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetName(char *name, int length, CUdevice device)
+{
+    SIM_ENTER(cuDeviceGetName);
+    if (!name || length <= 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_device(device))
+        return CUDA_ERROR_INVALID_DEVICE;
+    snprintf(name, (size_t)length, "segalloc simulated GPU");
+    return CUDA_SUCCESS;
+}
+
+static CUresult uuid(CUuuid *ret, CUdevice ordinal)
+{
+    if (!ret)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_device(ordinal))
+        return CUDA_ERROR_INVALID_DEVICE;
+    sim_config_uuid(&sim.config, ordinal, (unsigned char *)ret->bytes);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetUuid(CUuuid *ret, CUdevice device)
+{
+    SIM_ENTER(cuDeviceGetUuid);
+    return uuid(ret, device);
+}
+
+CUresult cuDeviceGetUuid_v2(CUuuid *ret, CUdevice device)
+{
+    SIM_ENTER(cuDeviceGetUuid_v2);
+    return uuid(ret, device);
+}
+
+/* A notion of Windows only. */
+CUresult cuDeviceGetLuid(char *luid, unsigned int *node_mask, CUdevice device)
+{
+    SIM_ENTER(cuDeviceGetLuid);
+    (void)luid, (void)node_mask, (void)device;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice ordinal)
+{
+    SIM_ENTER(cuDeviceTotalMem_v2);
+    struct sim_device *device = sim_device(ordinal);
+    if (!bytes)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!device)
+        return CUDA_ERROR_INVALID_DEVICE;
+    *bytes = sim.config.bytes;
+    return CUDA_SUCCESS;
+}
+
+/* What depends on the settings; all else comes from attribute.def, and what that does not list is 0. */
+static bool configured_attribute(CUdevice_attribute attribute, int ordinal, int *ret)
+{
+    switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+        *ret = sim.config.vmm;
+        return true;
+    case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
+        *ret = sim.config.vmm && sim.config.posix_handles;
+        return true;
+    case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED:
+        *ret = sim.config.vmm && sim.config.rdma;
+        return true;
+    case CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED:
+        *ret = sim.config.ipc;
+        return true;
+    case CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES:
+        *ret = CU_MEM_HANDLE_TYPE_NONE;
+        return true;
+    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
+        *ret = ordinal + 1;
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool attribute_value(CUdevice_attribute attribute, int ordinal, int *ret)
+{
+    if (configured_attribute(attribute, ordinal, ret))
+        return true;
+    switch ((int)attribute) {
+#define VALUE(name, value)            \
+    case CU_DEVICE_ATTRIBUTE_##name:  \
+        *ret = value;                 \
+        return true;
+#include "device/attribute.def"
+#undef VALUE
+    default:
+        *ret = 0;
+        return attribute >= 1 && attribute <= CU_DEVICE_ATTRIBUTE_ONLY_PARTIAL_HOST_NATIVE_ATOMIC_SUPPORTED;
+    }
+}
+
+CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
+{
+    SIM_ENTER(cuDeviceGetAttribute);
+    if (!value)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_device(device))
+        return CUDA_ERROR_INVALID_DEVICE;
+    int found;
+    if (!attribute_value(attribute, device, &found))
+        return CUDA_ERROR_INVALID_VALUE;
+    *value = found;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetProperties(CUdevprop *prop, CUdevice device)
+{
+    SIM_ENTER(cuDeviceGetProperties);
+    if (!prop)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_device(device))
+        return CUDA_ERROR_INVALID_DEVICE;
+    *prop = (CUdevprop){.maxThreadsPerBlock = 1024, .maxThreadsDim = {1024, 1024, 64},
+        .maxGridSize = {2147483647, 65535, 65535}, .sharedMemPerBlock = 49152, .totalConstantMemory = 65536,
+        .SIMDWidth = 32, .memPitch = 2147483647, .regsPerBlock = 65536, .clockRate = 1410000, .textureAlign = 512};
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device)
+{
+    SIM_ENTER(cuDeviceComputeCapability);
+    if (!major || !minor)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_device(device))
+        return CUDA_ERROR_INVALID_DEVICE;
+    attribute_value(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device, major);
+    attribute_value(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device, minor);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetPCIBusId(char *text, int length, CUdevice device)
+{
+    SIM_ENTER(cuDeviceGetPCIBusId);
+    if (!text || length <= 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_device(device))
+        return CUDA_ERROR_INVALID_DEVICE;
+    snprintf(text, (size_t)length, "0000:%02x:00.0", (unsigned)device + 1);
+    return CUDA_SUCCESS;
+}
+
+/* [domain:]bus:device[.function], in hexadecimal. */
+CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *text)
+{
+    SIM_ENTER(cuDeviceGetByPCIBusId);
+    if (!device || !text)
+        return CUDA_ERROR_INVALID_VALUE;
+    unsigned domain = 0, bus = 0, slot = 0, function = 0;
+    if (sscanf(text, "%x:%x:%x.%x", &domain, &bus, &slot, &function) < 3) {
+        domain = function = 0;
+        if (sscanf(text, "%x:%x.%x", &bus, &slot, &function) < 2)
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (domain || slot || function || bus == 0 || bus > SIM_DEVICES_MAX || !sim_device((int)bus - 1))
+        return CUDA_ERROR_INVALID_DEVICE;
+    *device = (int)bus - 1;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetExecAffinitySupport(int *value, CUexecAffinityType type, CUdevice device)
+{
+    SIM_ENTER(cuDeviceGetExecAffinitySupport);
+    (void)type;
+    if (!value)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_device(device))
+        return CUDA_ERROR_INVALID_DEVICE;
+    *value = 0;
+    return CUDA_SUCCESS;
+}
+
+uint64_t segalloc_sim_used(int ordinal)
+{
+    sim_lock();
+    struct sim_device *device = sim_device(ordinal);
+    uint64_t used = device ? device->used : 0;
+    sim_unlock();
+    return used;
+}

@@ -1,0 +1,28 @@
+/* Kernels whose arguments and effect were declared (extra.h), and what kernels and host functions are said to touch. */
+#ifndef SIM_KERNELS_DECLARED_H
+#define SIM_KERNELS_DECLARED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "streams/work.h"
+
+struct sim_kernel;
+
+/* Locked, here and below. NULL for one that was not declared. */
+const struct sim_kernel *sim_kernel_find(const char *name);
+/* What its arguments take when kept; 0 for NULL. */
+size_t sim_kernel_bytes(const struct sim_kernel *kernel);
+/* Keeps the arguments at `kept`, from either of the forms in which a launch has them, and notes in `work` what they say
+   is touched. False where there are none. */
+bool sim_kernel_arguments(const struct sim_kernel *kernel, void **params, void **extra, void *kept,
+    struct sim_work *work);
+/* The same name, kept for good. */
+const char *sim_kernel_name(const char *name);
+/* Moves what this thread announced with segalloc_sim_touches() to `work`; whether there was anything. */
+bool sim_touches_take(struct sim_work *work);
+
+/* Not locked: does what was declared. */
+void sim_kernel_run(void *kept);
+
+#endif

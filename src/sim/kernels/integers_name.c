@@ -1,0 +1,234 @@
+/* What is known of PyTorch's kernels by their names (C++ ABI). Templates: ATen/native/cuda/CUDALoops.cuh, Reduce.cuh,
+   Shape.cu; functors: Loops.cuh, BinaryInternal.h, and the file of each operator. */
+#include "kernels/integers.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A functor, by a piece of the name up to the letter of its type; or where its lambda's types stand. */
+static const struct functor {
+    const char *piece;
+    enum sim_operation operation;
+    unsigned arity;
+    bool lambda; /* the type is the lambda's first argument's */
+    char result; /* 0: the type of what is read */
+    enum sim_constant constant;
+} functors[] = {
+    {"11FillFunctorI", SIM_FILL, 0, false, 0, SIM_CONSTANT_FIRST},
+    {"16CompareEqFunctorI", SIM_EQUAL, 2, false, 'b', SIM_NO_CONSTANT},
+    {"14CompareFunctorI", SIM_COMPARE, 2, false, 'b', SIM_NO_CONSTANT},
+    {"21compare_scalar_kernelI", SIM_COMPARE, 1, false, 'b', SIM_CONSTANT_SECOND},
+    {"17BitwiseAndFunctorI", SIM_AND, 2, false, 0, SIM_NO_CONSTANT},
+    {"16BitwiseOrFunctorI", SIM_OR, 2, false, 0, SIM_NO_CONSTANT},
+    {"17BitwiseXorFunctorI", SIM_XOR, 2, false, 0, SIM_NO_CONSTANT},
+    {"10MulFunctorI", SIM_MULTIPLY, 2, false, 0, SIM_NO_CONSTANT},
+    {"15CUDAFunctor_addI", SIM_ADD, 2, false, 0, SIM_NO_CONSTANT},
+    {"21CUDAFunctorOnSelf_addI", SIM_ADD, 1, false, 0, SIM_CONSTANT_SECOND},
+    {"22CUDAFunctorOnOther_addI", SIM_ADD, 1, false, 0, SIM_CONSTANT_FIRST},
+    {"23bitwise_not_kernel_cuda", SIM_NOT, 1, true, 0, SIM_NO_CONSTANT},
+    {"23logical_not_kernel_cuda", SIM_LOGICAL_NOT, 1, true, 'b', SIM_NO_CONSTANT},
+    {"23direct_copy_kernel_cuda", SIM_COPY, 1, true, 0, SIM_NO_CONSTANT},
+    {"23logical_and_kernel_cuda", SIM_LOGICAL_AND, 2, true, 'b', SIM_NO_CONSTANT},
+    {"22logical_or_kernel_cuda", SIM_LOGICAL_OR, 2, true, 'b', SIM_NO_CONSTANT},
+    {"19maximum_kernel_cuda", SIM_MAX, 2, true, 0, SIM_NO_CONSTANT},
+    {"19minimum_kernel_cuda", SIM_MIN, 2, true, 0, SIM_NO_CONSTANT},
+    {"17where_kernel_impl", SIM_WHERE, 3, true, 0, SIM_NO_CONSTANT},
+};
+
+static const struct {
+    const char *piece;
+    enum sim_operation operation;
+} reductions[] = {
+    {"13MaxNanFunctor", SIM_MAX},
+    {"13MinNanFunctor", SIM_MIN},
+    {"11sum_functorI", SIM_ADD},
+    {"14or_kernel_cuda", SIM_LOGICAL_OR},
+    {"15and_kernel_cuda", SIM_LOGICAL_AND},
+};
+
+static bool is_integer(char type)
+{
+    return type && strchr("bhasilmx", type) != NULL;
+}
+
+/* A letter that has the same meaning in fewer letters: PyTorch selects by size alone in places. */
+static char plain(char type)
+{
+    return type == 'm' || type == 'x' ? 'l' : type;
+}
+
+/* BinaryFunctor<a, b, result, functor>, and the two that hold one of the operands: all operands must be of one type. */
+static bool wrapped(const char *name, struct sim_integers *what)
+{
+    static const struct {
+        const char *piece;
+        enum sim_constant constant;
+    } wrappers[] = {
+        {"13BinaryFunctorI", SIM_NO_CONSTANT},
+        {"13AUnaryFunctorI", SIM_CONSTANT_FIRST},
+        {"13BUnaryFunctorI", SIM_CONSTANT_SECOND},
+    };
+    for (unsigned i = 0; i < sizeof wrappers / sizeof *wrappers; i++) {
+        const char *at = strstr(name, wrappers[i].piece);
+        if (!at)
+            continue;
+        const char *types = at + strlen(wrappers[i].piece);
+        what->constant = wrappers[i].constant;
+        what->arity = what->constant == SIM_NO_CONSTANT ? 2 : 1;
+        return types[0] == what->type && types[1] == what->type && types[2] == what->result;
+    }
+    return true;
+}
+
+/* The first argument of the lambda that is the functor: "…UllE_", of where's "…UlbllE_" the second. */
+static char lambda_type(const char *piece, enum sim_operation operation)
+{
+    const char *at = strstr(piece, "EUl");
+    return !at ? '\0' : operation == SIM_WHERE && at[3] == 'b' ? at[4] : at[3];
+}
+
+static bool element_wise(const char *name, struct sim_integers *what)
+{
+    char from, to;
+    const char *converting = strstr(name, "27converting_copy_kernel_cudaI");
+    if (converting && sscanf(converting + 30, "%c%c", &from, &to) == 2) {
+        what->operation = SIM_COPY;
+        what->arity = 1;
+        what->type = from;
+        what->result = to;
+        return is_integer(from) && is_integer(to);
+    }
+    for (unsigned i = 0; i < sizeof functors / sizeof *functors; i++) {
+        const struct functor *known = &functors[i];
+        const char *at = strstr(name, known->piece);
+        if (!at)
+            continue;
+        at += strlen(known->piece);
+        what->operation = known->operation;
+        what->arity = known->arity;
+        what->constant = known->constant;
+        what->type = known->lambda ? lambda_type(at, known->operation) : *at;
+        what->result = known->result ? known->result : what->type;
+        return is_integer(what->type) && wrapped(name, what);
+    }
+    return false;
+}
+
+/* ReduceOp<type, func_wrapper_t<result, functor>, unsigned, result, 4, 4>. Whether any or all are true is itself true
+   or false of whatever type, and what it starts from is of the lambda's first argument. */
+static bool reduces(const char *name, struct sim_integers *what)
+{
+    const char *at = strstr(name, "8ReduceOpI");
+    if (at && (strstr(at, "9ArgMaxOpsIfEEjl") || strstr(at, "9ArgMaxOpsIdEEjl"))) {
+        what->operation = SIM_LARGEST;
+        what->arity = 1;
+        what->type = what->start = what->result = 'l';
+        return true;
+    }
+    for (unsigned i = 0; at && i < sizeof reductions / sizeof *reductions; i++) {
+        if (!strstr(at, reductions[i].piece) || strncmp(at + 11, "NS0_14func_wrapper_tI", 21) != 0)
+            continue;
+        what->operation = reductions[i].operation;
+        what->arity = 1;
+        what->type = at[10];
+        what->result = at[32];
+        bool truth = what->operation == SIM_LOGICAL_OR || what->operation == SIM_LOGICAL_AND;
+        const char *lambda = truth ? strstr(at, "EUl") : NULL;
+        what->start = lambda ? lambda[3] : what->type;
+        return is_integer(what->type) && is_integer(what->start) &&
+               (what->type == what->result || (truth && what->result == 'b'));
+    }
+    return false;
+}
+
+/* CatArrayBatchedCopy<OpaqueType<element>, unsigned, dimensions, batch, strides, …>. Elements of 2 and 4 bytes are
+   floating point nearly always, and many. */
+static bool joins(const char *name, struct sim_integers *what)
+{
+    static const char *const kinds[] = {"19CatArrayBatchedCopyI", "26CatArrayBatchedCopy_contigI",
+        "35CatArrayBatchedCopy_alignedK_contigI"};
+    for (unsigned i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        const char *at = strstr(name, kinds[i]);
+        const char *types = at ? strstr(at, "10OpaqueTypeILj") : NULL;
+        if (types)
+            return sscanf(types, "10OpaqueTypeILj%uEEEjLi%uELi%uELi%uE", &what->element, &what->arity, &what->batch,
+                          &what->strides) == 4;
+    }
+    return false;
+}
+
+/* torch.nonzero's four: CUB's sum of truths, in one launch or in two, its selection, and PyTorch's own of more dimensions.
+   The second launch of a sum adds plain integers. */
+static bool finds(const char *name, struct sim_integers *what)
+{
+    const char *type = strstr(name, "9NonZeroOpI"), *index = strstr(name, "13write_indicesI");
+    if (index) {
+        what->form = SIM_FORM_UNRAVEL;
+        what->element = (unsigned)(index[16] == 'l' ? sizeof(int64_t) : sizeof(int32_t));
+        what->type = what->result = 'l';
+        return index[16] == 'l' || index[16] == 'i';
+    }
+    bool part = strstr(name, "18DeviceReduceKernelI") != NULL,
+         whole = strstr(name, "28DeviceReduceSingleTileKernelI") != NULL;
+    what->form = strstr(name, "23DeviceSelectSweepKernelI") ? SIM_FORM_SELECT
+                 : part                                     ? SIM_FORM_COUNT_PARTS
+                                                            : SIM_FORM_COUNT;
+    what->type = type ? type[11] : 'i';
+    what->operation = type ? SIM_COUNT : SIM_ADD;
+    if (type)
+        return (what->form == SIM_FORM_SELECT || part || whole) && is_integer(what->type);
+    return whole && (strstr(name, "4plusI") || strstr(name, "3SumE")) && strstr(name, "EPiS");
+}
+
+/* torch.arange of 64 bits: the third type of a dispatch that begins with those of 8 and 32 bits. */
+static bool ranges(const char *name)
+{
+    return strstr(name, "29elementwise_kernel_with_indexIi") && strstr(name, "15arange_cuda_out") &&
+           strstr(name, "ENKUlvE2_clEvEUllE_");
+}
+
+/* Sums up to each element, of CUB and of PyTorch. */
+static enum sim_form scans(const char *name)
+{
+    if (strstr(name, "16DeviceScanKernelI") && strstr(name, "EPKlPlNS0_13ScanTileStateIl") &&
+        strstr(name, "St4plusIl") && strstr(name, "8NullTypeEj") && strstr(name, "EEvT0_T1_T2_iT3_T4_T5_"))
+        return SIM_FORM_SCAN;
+    return strstr(name, "32tensor_kernel_scan_innermost_dimIlSt4plusIlEEEvPT_PKS4_jjj") ? SIM_FORM_SCAN_ROWS
+                                                                                        : SIM_FORM_NONE;
+}
+
+struct sim_integers sim_integers_named(const char *name)
+{
+    static const struct sim_integers none = {.form = SIM_FORM_NONE};
+    struct sim_integers what = none;
+    bool known = false;
+    if (strstr(name, "at6native") == NULL && strstr(name, "at_cuda_detail") == NULL)
+        return none;
+    if (ranges(name) || scans(name) != SIM_FORM_NONE) {
+        what.form = ranges(name) ? SIM_FORM_RANGE : scans(name);
+        what.type = what.result = 'l';
+        known = true;
+    } else if (strstr(name, "DeviceReduce") || strstr(name, "DeviceSelectSweep") || strstr(name, "13write_indicesI")) {
+        known = finds(name, &what);
+    } else if (strstr(name, "29vectorized_elementwise_kernelI")) {
+        what.form = SIM_FORM_EACH;
+        known = element_wise(name, &what);
+    } else if (strstr(name, "27unrolled_elementwise_kernelI")) {
+        what.form = strstr(name, "12LoadWithCastI") ? SIM_FORM_CAST : SIM_FORM_EACH;
+        known = strstr(name, "23TrivialOffsetCalculator") && element_wise(name, &what);
+    } else if (strstr(name, "18elementwise_kernelI") && strstr(name, "22gpu_kernel_impl_nocastI")) {
+        what.form = SIM_FORM_STRIDED;
+        known = element_wise(name, &what);
+    } else if (strstr(name, "13reduce_kernelI")) {
+        what.form = SIM_FORM_REDUCE;
+        known = reduces(name, &what);
+    } else if (strstr(name, "CatArrayBatchedCopy")) {
+        what.form = SIM_FORM_JOIN;
+        known = joins(name, &what) && what.arity >= 1 && what.arity <= 4 && what.batch >= 1 && what.batch <= 256 &&
+                (what.strides == 1 || what.strides == what.batch) && (what.element == 1 || what.element == 8);
+    }
+    what.type = plain(what.type);
+    what.start = plain(what.start);
+    what.result = plain(what.result);
+    return known ? what : none;
+}

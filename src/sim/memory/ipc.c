@@ -1,0 +1,163 @@
+/* Legacy handles of memory for other processes. A handle says where the memory lies in the exporting process's memory
+   file, which the importing one opens by way of /proc: both must belong to one user, and the exporter must still be
+   there. As the reference has it, a handle is opened elsewhere only, once a context: further opens return the same
+   address and are counted. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "memory/mem.h"
+
+enum { PAGE = 4096 };
+
+static const uint64_t magic = UINT64_C(0x7365676970633031);
+
+struct ticket {
+    uint64_t magic;
+    int64_t process;
+    uint64_t buffer_id, offset, size;
+    int32_t fd, device;
+};
+_Static_assert(sizeof(struct ticket) <= sizeof(CUipcMemHandle), "fits");
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
+{
+    SIM_ENTER(cuIpcGetMemHandle);
+    if (!handle)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sim.config.ipc)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    sim_lock();
+    CUcontext context;
+    struct sim_memory *memory = sim_memory_find(address);
+    struct ticket ticket = {.magic = magic, .process = getpid()};
+    CUresult result = sim_context_current(&context);
+    if (result == CUDA_SUCCESS && (!memory || memory->kind != SIM_MEMORY_DEVICE || memory->uncharged ||
+                                      !sim_arena_offset(memory->device->arena, memory->range.base, &ticket.offset)))
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS) {
+        ticket.buffer_id = memory->buffer_id;
+        ticket.size = memory->range.size;
+        ticket.fd = memory->device->fd;
+        ticket.device = memory->device->ordinal;
+        memset(handle, 0, sizeof *handle);
+        memcpy(handle, &ticket, sizeof ticket);
+    }
+    sim_unlock();
+    return result;
+}
+
+/* What the current context has opened already. */
+static struct sim_memory *find(CUcontext context, const struct ticket *ticket)
+{
+    struct sim_range *range = sim_ranges_at_or_after(&sim.memory, 0);
+    for (; range; range = sim_ranges_at_or_after(&sim.memory, range->base + range->size)) {
+        struct sim_memory *memory = SIM_CONTAINER(range, struct sim_memory, range);
+        if (memory->kind == SIM_MEMORY_IMPORTED && memory->context == context && !memory->leaving &&
+            memory->import.process == ticket->process && memory->import.buffer_id == ticket->buffer_id)
+            return memory;
+    }
+    return NULL;
+}
+
+/* The whole pages around [offset, offset + size). */
+static uint64_t pages_around(uint64_t offset, uint64_t size, uint64_t *ret_low)
+{
+    *ret_low = offset / PAGE * PAGE;
+    return (offset + size + PAGE - 1) / PAGE * PAGE - *ret_low;
+}
+
+CUresult sim_ipc_map(int64_t process, int number, uint64_t offset, uint64_t bytes, void **ret)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%lld/fd/%d", (long long)process, number);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        return CUDA_ERROR_INVALID_HANDLE;
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, (off_t)offset);
+    close(fd);
+    if (at == MAP_FAILED)
+        return CUDA_ERROR_MAP_FAILED;
+    *ret = at;
+    return CUDA_SUCCESS;
+}
+
+static CUresult import(CUcontext context, const struct ticket *ticket, struct sim_memory **ret)
+{
+    uint64_t low, length = pages_around(ticket->offset, ticket->size, &low);
+    void *at;
+    CUresult result = sim_ipc_map(ticket->process, ticket->fd, low, length, &at);
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct sim_memory *memory = sim_memory_enter(SIM_MEMORY_IMPORTED, (uint64_t)(uintptr_t)at + (ticket->offset - low),
+        ticket->size, context, sim_device(ticket->device));
+    if (!memory) {
+        munmap(at, length);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    memory->import.process = ticket->process;
+    memory->import.buffer_id = ticket->buffer_id;
+    *ret = memory;
+    return CUDA_SUCCESS;
+}
+
+void sim_ipc_unmap(const struct sim_memory *memory)
+{
+    uint64_t low, length = pages_around(memory->range.base, memory->range.size, &low);
+    munmap((void *)(uintptr_t)low, length);
+}
+
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags)
+{
+    SIM_ENTER(cuIpcOpenMemHandle_v2);
+    struct ticket ticket;
+    memcpy(&ticket, &handle, sizeof ticket);
+    if (!address || flags & ~(unsigned)CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sim.config.ipc)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (ticket.magic != magic)
+        return CUDA_ERROR_INVALID_HANDLE;
+    sim_lock();
+    CUcontext context;
+    struct sim_memory *memory = NULL;
+    CUresult result = sim_context_current(&context);
+    if (result == CUDA_SUCCESS && (ticket.process == getpid() || !sim_device(ticket.device)))
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    if (result == CUDA_SUCCESS && !(memory = find(context, &ticket)))
+        result = import(context, &ticket, &memory);
+    if (result == CUDA_SUCCESS) {
+        memory->import.opened++;
+        *address = memory->range.base;
+    }
+    sim_unlock();
+    return result;
+}
+
+CUresult cuIpcOpenMemHandle(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags)
+{
+    return cuIpcOpenMemHandle_v2(address, handle, flags);
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr address)
+{
+    SIM_ENTER(cuIpcCloseMemHandle);
+    sim_lock();
+    struct sim_memory *memory = sim_memory_find(address);
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    if (memory && memory->kind == SIM_MEMORY_IMPORTED && memory->range.base == address && !memory->leaving) {
+        result = CUDA_SUCCESS;
+        if (--memory->import.opened == 0) {
+            CUcontext context = memory->context;
+            memory->leaving = true; /* work may be using it */
+            result = sim_wait_context(context);
+            memory = sim_memory_find(address);
+            if (memory && memory->kind == SIM_MEMORY_IMPORTED && memory->leaving)
+                sim_memory_drop(memory);
+        }
+    }
+    sim_unlock();
+    return result;
+}

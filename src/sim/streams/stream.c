@@ -1,0 +1,460 @@
+#include <stdlib.h>
+
+#include "graphs/graph.h"
+#include "kernels/declared.h"
+
+/* The per-thread default streams that this thread has used, one a context. Each holds a reference. */
+struct thread_stream {
+    CUstream stream;
+    struct thread_stream *next;
+};
+
+static pthread_key_t thread_key;
+static pthread_once_t thread_once = PTHREAD_ONCE_INIT;
+
+static void thread_ends(void *list)
+{
+    if (sim_state_now() != SIM_READY)
+        return;
+    sim_lock();
+    for (struct thread_stream *at = list, *next; at; at = next) {
+        next = at->next;
+        if (at->stream->alive)
+            sim_stream_close(at->stream, false);
+        sim_stream_unref(at->stream);
+        free(at);
+    }
+    sim_unlock();
+}
+
+static void make_key(void)
+{
+    pthread_key_create(&thread_key, thread_ends);
+}
+
+static CUresult per_thread(CUcontext context, CUstream *ret)
+{
+    pthread_once(&thread_once, make_key);
+    struct thread_stream *list = pthread_getspecific(thread_key), **link = &list, *found = NULL;
+    while (*link && !found) {
+        struct thread_stream *at = *link;
+        if (at->stream->alive) {
+            found = at->stream->context == context ? at : NULL;
+            link = &at->next;
+            continue;
+        }
+        *link = at->next; /* its context was reset or destroyed */
+        sim_stream_unref(at->stream);
+        free(at);
+    }
+    CUresult result = CUDA_SUCCESS;
+    if (!found) {
+        found = calloc(1, sizeof *found);
+        result = found ? sim_stream_new(context, SIM_STREAM_PER_THREAD, CU_STREAM_DEFAULT, 0, &found->stream)
+                       : CUDA_ERROR_OUT_OF_MEMORY;
+        if (result == CUDA_SUCCESS) {
+            sim_stream_ref(found->stream);
+            found->next = list;
+            list = found;
+        } else {
+            free(found);
+        }
+    }
+    pthread_setspecific(thread_key, list);
+    if (result == CUDA_SUCCESS)
+        *ret = found->stream;
+    return result;
+}
+
+CUresult sim_stream_get(CUstream handle, CUstream *ret)
+{
+    if (handle && handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD) {
+        if (!sim_handle_valid(handle, SIM_KIND_STREAM) || handle->kind == SIM_STREAM_MARKER)
+            return CUDA_ERROR_INVALID_HANDLE;
+        *ret = handle;
+        return handle->context->error;
+    }
+    CUcontext context;
+    CUresult result = sim_context_current(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (handle == CU_STREAM_PER_THREAD)
+        return per_thread(context, ret);
+    *ret = context->legacy;
+    return CUDA_SUCCESS;
+}
+
+#define PER_THREAD(stream) ((stream) ? (stream) : CU_STREAM_PER_THREAD)
+
+/* Declares the …_ptsz form of a function whose parameter `stream` is then the thread's own where it is NULL. */
+#define WITH_PER_THREAD(symbol, parameters, ...)  \
+    CUresult symbol##_ptsz parameters             \
+    {                                             \
+        stream = PER_THREAD(stream);              \
+        return symbol(__VA_ARGS__);               \
+    }
+
+static CUresult create(CUstream *ret, unsigned flags, int priority)
+{
+    if (!ret || flags & ~(unsigned)CU_STREAM_NON_BLOCKING)
+        return CUDA_ERROR_INVALID_VALUE;
+    /* Priorities outside the range are clamped. */
+    priority = priority > 0 ? 0 : priority < -5 ? -5 : priority;
+    sim_lock();
+    CUcontext context;
+    CUresult result = sim_context_current(&context);
+    if (result == CUDA_SUCCESS)
+        result = sim_stream_new(context, SIM_STREAM_CREATED, flags, priority, ret);
+    sim_unlock();
+    return result;
+}
+
+CUresult cuStreamCreate(CUstream *handle, unsigned int flags)
+{
+    SIM_ENTER(cuStreamCreate);
+    return create(handle, flags, 0);
+}
+
+CUresult cuStreamCreateWithPriority(CUstream *handle, unsigned int flags, int priority)
+{
+    SIM_ENTER(cuStreamCreateWithPriority);
+    return create(handle, flags, priority);
+}
+
+CUresult cuStreamDestroy_v2(CUstream stream)
+{
+    SIM_ENTER(cuStreamDestroy_v2);
+    sim_lock();
+    CUresult result = CUDA_ERROR_INVALID_HANDLE;
+    if (sim_handle_valid(stream, SIM_KIND_STREAM) && stream->kind == SIM_STREAM_CREATED) {
+        result = stream->context->parent ? stream->context->error : CUDA_SUCCESS;
+        if (result == CUDA_SUCCESS)
+            sim_stream_close(stream, false);
+    }
+    sim_unlock();
+    return result;
+}
+
+CUresult cuStreamDestroy(CUstream stream)
+{
+    return cuStreamDestroy_v2(stream);
+}
+
+#define WITH_STREAM(handle)                                \
+    sim_lock();                                            \
+    CUstream stream_;                                      \
+    CUresult result = sim_stream_get((handle), &stream_)
+
+CUresult cuStreamGetPriority(CUstream stream, int *priority)
+{
+    SIM_ENTER(cuStreamGetPriority);
+    if (!priority)
+        return CUDA_ERROR_INVALID_VALUE;
+    WITH_STREAM(stream);
+    if (result == CUDA_SUCCESS)
+        *priority = stream_->priority;
+    sim_unlock();
+    return result;
+}
+
+CUresult cuStreamGetFlags(CUstream stream, unsigned int *flags)
+{
+    SIM_ENTER(cuStreamGetFlags);
+    if (!flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    WITH_STREAM(stream);
+    if (result == CUDA_SUCCESS)
+        *flags = stream_->flags;
+    sim_unlock();
+    return result;
+}
+
+CUresult cuStreamGetId(CUstream stream, unsigned long long *id)
+{
+    SIM_ENTER(cuStreamGetId);
+    if (!id)
+        return CUDA_ERROR_INVALID_VALUE;
+    WITH_STREAM(stream);
+    if (result == CUDA_SUCCESS)
+        *id = stream_->id;
+    sim_unlock();
+    return result;
+}
+
+CUresult cuStreamGetCtx(CUstream stream, CUcontext *context)
+{
+    SIM_ENTER(cuStreamGetCtx);
+    if (!context)
+        return CUDA_ERROR_INVALID_VALUE;
+    WITH_STREAM(stream);
+    if (result == CUDA_SUCCESS)
+        *context = stream_->context;
+    sim_unlock();
+    return result;
+}
+
+CUresult cuStreamGetCtx_v2(CUstream stream, CUcontext *context, CUgreenCtx *green)
+{
+    SIM_ENTER(cuStreamGetCtx_v2);
+    if (!context)
+        return CUDA_ERROR_INVALID_VALUE;
+    WITH_STREAM(stream);
+    if (result == CUDA_SUCCESS && stream_->kind == SIM_STREAM_PER_THREAD && stream_->context->green)
+        result = CUDA_ERROR_INVALID_HANDLE;
+    if (result == CUDA_SUCCESS)
+        *context = sim_context_root(stream_->context);
+    if (result == CUDA_SUCCESS && green)
+        *green = stream_->context->green;
+    sim_unlock();
+    return result;
+}
+
+CUresult cuStreamGetGreenCtx(CUstream stream, CUgreenCtx *green)
+{
+    SIM_ENTER(cuStreamGetGreenCtx);
+    if (!green)
+        return CUDA_ERROR_INVALID_VALUE;
+    WITH_STREAM(stream);
+    if (result == CUDA_SUCCESS)
+        *green = stream_->context->green;
+    sim_unlock();
+    return result;
+}
+
+CUresult cuStreamGetDevice(CUstream stream, CUdevice *device)
+{
+    SIM_ENTER(cuStreamGetDevice);
+    if (!device)
+        return CUDA_ERROR_INVALID_VALUE;
+    WITH_STREAM(stream);
+    if (result == CUDA_SUCCESS)
+        *device = stream_->context->device->ordinal;
+    sim_unlock();
+    return result;
+}
+
+/* Whether the host may ask, or wait, for the stream's work. */
+static CUresult may_ask(CUstream stream)
+{
+    if (sim_capturing(stream))
+        return sim_capture_unsupported(stream);
+    CUresult result = sim_capture_legacy(stream);
+    return result == CUDA_SUCCESS ? sim_capture_forbids() : result;
+}
+
+CUresult cuStreamQuery(CUstream stream)
+{
+    SIM_ENTER(cuStreamQuery);
+    sim_lock();
+    sim_schedule_step();
+    CUstream stream_;
+    CUresult result = sim_stream_get(stream, &stream_);
+    if (result == CUDA_SUCCESS)
+        result = may_ask(stream_);
+    if (result == CUDA_SUCCESS) {
+        bool idle = sim_stream_idle(stream_);
+        /* The legacy stream is done when what it waits for is. */
+        for (CUstream s = stream_->context->streams; s && stream_->kind == SIM_STREAM_LEGACY; s = s->next)
+            idle &= s->flags & CU_STREAM_NON_BLOCKING || sim_stream_idle(s);
+        result = idle ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+        struct sim_clock seen = {0};
+        if (idle)
+            sim_order_stream(stream_, &seen);
+        sim_order_host_after(&seen);
+        sim_clock_clear(&seen);
+    }
+    sim_schedule_polled(stream, result != CUDA_ERROR_NOT_READY);
+    sim_unlock();
+    return result;
+}
+
+/* Synchronising the legacy stream also waits for the blocking streams' work, as a piece of work in it would. */
+static CUresult wait_for(CUstream stream)
+{
+    bool busy = !sim_stream_idle(stream);
+    for (CUstream s = stream->context->streams; s && stream->kind == SIM_STREAM_LEGACY; s = s->next)
+        busy |= !(s->flags & CU_STREAM_NON_BLOCKING) && !sim_stream_idle(s);
+    struct sim_clock seen = {0};
+    sim_order_stream(stream, &seen);
+    CUresult result = stream->context->error;
+    if (busy && stream->kind != SIM_STREAM_LEGACY) {
+        result = sim_wait_stream(stream);
+    } else if (busy) {
+        struct sim_work *work = sim_work_new(0, NULL, NULL);
+        result = work ? sim_submit_and_wait(stream, work) : CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    sim_order_host_after(&seen);
+    sim_clock_clear(&seen);
+    return result;
+}
+
+CUresult cuStreamSynchronize(CUstream stream)
+{
+    SIM_ENTER(cuStreamSynchronize);
+    WITH_STREAM(stream);
+    if (result == CUDA_SUCCESS)
+        result = may_ask(stream_);
+    if (result == CUDA_SUCCESS)
+        result = wait_for(stream_);
+    sim_pool_trim();
+    sim_unlock();
+    return result;
+}
+
+struct host_call {
+    CUhostFn function;
+    CUstreamCallback callback;
+    CUstream handle;
+    void *user_data;
+};
+
+static void run_host_call(struct sim_work *work)
+{
+    struct host_call *call = (struct host_call *)work->payload;
+    if (call->function)
+        call->function(call->user_data);
+    else
+        call->callback(call->handle, CUDA_SUCCESS, call->user_data);
+}
+
+static struct sim_work *new_host_call(struct host_call call)
+{
+    struct sim_work *work = sim_work_new(sizeof call, run_host_call, NULL);
+    if (work) {
+        *(struct host_call *)work->payload = call;
+        work->host_function = work->host_sees = true;
+        work->unknown = !sim_touches_take(work);
+        work->capturable = call.function != NULL; /* callbacks cannot be captured */
+        work->node = CU_GRAPH_NODE_TYPE_HOST;
+    }
+    return work;
+}
+
+CUresult sim_host_work(const CUDA_HOST_NODE_PARAMS *params, struct sim_work **ret)
+{
+    *ret = new_host_call((struct host_call){.function = params->fn, .user_data = params->userData});
+    return *ret ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void sim_host_params(const struct sim_work *work, CUDA_HOST_NODE_PARAMS *ret)
+{
+    const struct host_call *call = (const struct host_call *)work->payload;
+    *ret = (CUDA_HOST_NODE_PARAMS){call->function, call->user_data};
+}
+
+static CUresult submit_host_call(CUstream handle, struct host_call call)
+{
+    struct sim_work *work = new_host_call(call);
+    if (!work)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    WITH_STREAM(handle);
+    if (result == CUDA_SUCCESS)
+        result = sim_submit(stream_, work, NULL);
+    else
+        sim_work_free(work);
+    sim_unlock();
+    return result;
+}
+
+CUresult cuLaunchHostFunc(CUstream stream, CUhostFn fn, void *user_data)
+{
+    SIM_ENTER(cuLaunchHostFunc);
+    if (!fn)
+        return CUDA_ERROR_INVALID_VALUE;
+    return submit_host_call(stream, (struct host_call){.function = fn, .user_data = user_data});
+}
+
+/* How a thread waits for the function is its own affair (CUhostTaskSyncMode). */
+CUresult cuLaunchHostFunc_v2(CUstream stream, CUhostFn fn, void *user_data, unsigned int sync_mode)
+{
+    (void)sync_mode;
+    return cuLaunchHostFunc(stream, fn, user_data);
+}
+
+CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void *user_data, unsigned int flags)
+{
+    SIM_ENTER(cuStreamAddCallback);
+    if (!callback || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    return submit_host_call(stream,
+        (struct host_call){.callback = callback, .handle = stream, .user_data = user_data});
+}
+
+CUresult cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t length, unsigned int flags)
+{
+    SIM_ENTER(cuStreamAttachMemAsync);
+    (void)length, (void)flags;
+    WITH_STREAM(stream);
+    struct sim_memory *memory = sim_memory_find(address);
+    if (result == CUDA_SUCCESS && (!memory || memory->kind != SIM_MEMORY_MANAGED))
+        result = CUDA_ERROR_INVALID_VALUE;
+    sim_unlock();
+    return result;
+}
+
+CUresult cuStreamCopyAttributes(CUstream dst, CUstream src)
+{
+    SIM_ENTER(cuStreamCopyAttributes);
+    WITH_STREAM(dst);
+    CUstream other;
+    if (result == CUDA_SUCCESS)
+        result = sim_stream_get(src, &other);
+    if (result == CUDA_SUCCESS)
+        stream_->priority = other->priority;
+    sim_unlock();
+    return result;
+}
+
+CUresult cuStreamGetAttribute(CUstream stream, CUstreamAttrID attribute, CUstreamAttrValue *value)
+{
+    SIM_ENTER(cuStreamGetAttribute);
+    if (!value)
+        return CUDA_ERROR_INVALID_VALUE;
+    WITH_STREAM(stream);
+    if (result == CUDA_SUCCESS) {
+        *value = (CUstreamAttrValue){.pad = {0}};
+        if (attribute == CU_LAUNCH_ATTRIBUTE_PRIORITY)
+            value->priority = stream_->priority;
+        else if (attribute == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY)
+            value->syncPolicy = CU_SYNC_POLICY_AUTO;
+    }
+    sim_unlock();
+    return result;
+}
+
+CUresult cuStreamSetAttribute(CUstream stream, CUstreamAttrID attribute, const CUstreamAttrValue *value)
+{
+    SIM_ENTER(cuStreamSetAttribute);
+    if (!value)
+        return CUDA_ERROR_INVALID_VALUE;
+    WITH_STREAM(stream);
+    if (result == CUDA_SUCCESS && attribute == CU_LAUNCH_ATTRIBUTE_PRIORITY)
+        stream_->priority = value->priority;
+    sim_unlock();
+    return result;
+}
+
+WITH_PER_THREAD(cuStreamGetPriority, (CUstream stream, int *priority), stream, priority)
+WITH_PER_THREAD(cuStreamGetFlags, (CUstream stream, unsigned int *flags), stream, flags)
+WITH_PER_THREAD(cuStreamGetId, (CUstream stream, unsigned long long *id), stream, id)
+WITH_PER_THREAD(cuStreamGetCtx, (CUstream stream, CUcontext *context), stream, context)
+WITH_PER_THREAD(cuStreamGetCtx_v2, (CUstream stream, CUcontext *context, CUgreenCtx *green), stream, context, green)
+WITH_PER_THREAD(cuStreamGetDevice, (CUstream stream, CUdevice *device), stream, device)
+WITH_PER_THREAD(cuStreamQuery, (CUstream stream), stream)
+WITH_PER_THREAD(cuStreamSynchronize, (CUstream stream), stream)
+WITH_PER_THREAD(cuLaunchHostFunc, (CUstream stream, CUhostFn fn, void *user_data), stream, fn, user_data)
+WITH_PER_THREAD(cuLaunchHostFunc_v2, (CUstream stream, CUhostFn fn, void *user_data, unsigned int sync_mode), stream,
+    fn, user_data, sync_mode)
+WITH_PER_THREAD(cuStreamAddCallback, (CUstream stream, CUstreamCallback callback, void *user_data, unsigned int flags),
+    stream, callback, user_data, flags)
+WITH_PER_THREAD(cuStreamAttachMemAsync, (CUstream stream, CUdeviceptr address, size_t length, unsigned int flags),
+    stream, address, length, flags)
+WITH_PER_THREAD(cuStreamGetAttribute, (CUstream stream, CUstreamAttrID attribute, CUstreamAttrValue *value), stream,
+    attribute, value)
+WITH_PER_THREAD(cuStreamSetAttribute, (CUstream stream, CUstreamAttrID attribute, const CUstreamAttrValue *value),
+    stream, attribute, value)
+
+CUresult cuStreamCopyAttributes_ptsz(CUstream dst, CUstream src)
+{
+    return cuStreamCopyAttributes(PER_THREAD(dst), PER_THREAD(src));
+}
