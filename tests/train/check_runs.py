@@ -253,8 +253,7 @@ def check_order(folder):
 
 
 with tempfile.TemporaryDirectory() as name:
-    text = Path(name) / "text"
-    text.write_text("".join(p.read_text() for p in sorted(HERE.glob("*.[ch]"))))
+    text = HERE.parents[1] / "third_party/uthash/uthash.h"  # one that stays as it is: losses depend on it
     check_learning(text)
     check_bits(text)
     check_saving(text, Path(name))

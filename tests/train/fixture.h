@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "blocks.h"
-#include "ops.h"
+#include "layers/blocks.h"
+#include "device/ops.h"
 
 void fixture_open(struct device *ret_device);
 /* Fails the test if anything is still taken. */

@@ -1,5 +1,5 @@
 /* The GPU's kernels compile by NVRTC. Skipped where that is not. */
-#include "backend_gpu.h"
+#include "backend/gpu.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ int main(void)
         /* A cubin is an ELF file with the kernels' names in it. */
         bool kernels = bytes > 4 && !memcmp(image, "\177ELF", 4);
 #define KERNEL(name, text) kernels = kernels && memmem(image, bytes, ".text.gpu_" #name, sizeof ".text.gpu_" #name);
-#include "kernels.def"
+#include "backend/kernels.def"
 #undef KERNEL
         free(image);
         if (!kernels) {

@@ -30,6 +30,7 @@ FLOORS = {
             r"streams/.*\.h|kernels/.*\.h", r"hazard/owner\.h|memory/.*\.h", r"hazard/.*\.h", r"graphs/.*\.h", r".*"],
     "tools/segalloc": [r"(?!main\.c)[^/]*", r"launch/.*", r"analysis/.*", r"replay/.*", r"monitor/.*", r"tune/.*", r"export/.*",
                        r"report/.*", r"html/.*", r"rehearse/.*", r"verbs/.*|main\.c"],
+    "tools/train": [r"plain_blas/.*|memory/.*", r"backend/.*", r"device/.*", r"ranks/.*", r"model/.*", r"layers/.*|checkpoint/.*", r"[^/]*"],
 }
 # The arrows that run up all the same. None may be added.
 UPWARD = {

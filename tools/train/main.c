@@ -1,4 +1,4 @@
-#include "comm.h"
+#include "ranks/comm.h"
 #include "compare.h"
 #include "report.h"
 

@@ -1,8 +1,8 @@
-#include "hf_config.h"
+#include "checkpoint/hf_config.h"
 #include "lengths.h"
 #include "options.h"
-#include "arithmetic.h"
-#include "comm.h"
+#include "backend/arithmetic.h"
+#include "ranks/comm.h"
 
 #include <ctype.h>
 #include <errno.h>

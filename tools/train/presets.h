@@ -2,9 +2,9 @@
 #ifndef TRAIN_PRESETS_H
 #define TRAIN_PRESETS_H
 
-#include "engine.h"
+#include "model/engine.h"
 #include "lengths.h"
-#include "model.h"
+#include "model/model.h"
 
 enum variant { VARIANT_BEFORE, VARIANT_AFTER, VARIANT_COUNT };
 

@@ -1,5 +1,5 @@
 #include "report.h"
-#include "comm.h"
+#include "ranks/comm.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -14,7 +14,7 @@ static const struct {
     const char *name, *text;
 } budget_words[BUDGET_COUNT] = {
 #define BUDGET(name, text) {#name, text},
-#include "budget.def"
+#include "device/budget.def"
 #undef BUDGET
 };
 

@@ -1,6 +1,6 @@
 #include "schedule.h"
-#include "ops.h"
-#include "shard.h"
+#include "device/ops.h"
+#include "model/shard.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
 #ifndef TRAIN_SCHEDULE_H
 #define TRAIN_SCHEDULE_H
 
-#include "blocks.h"
-#include "optimizer.h"
+#include "layers/blocks.h"
+#include "model/optimizer.h"
 
 struct micro_step {
     int64_t batch, length;

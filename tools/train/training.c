@@ -1,7 +1,7 @@
 #include "training.h"
-#include "comm.h"
+#include "ranks/comm.h"
 #include "data.h"
-#include "saved.h"
+#include "checkpoint/checkpoint.h"
 
 #include <stdlib.h>
 #include <string.h>

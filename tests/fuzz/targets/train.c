@@ -1,9 +1,9 @@
 /* What segalloc-train reads: a checkpoint, lengths from a file, a text, and its command line. The first byte chooses. */
-#include "comm.h"
+#include "ranks/comm.h"
 #include "data.h"
 #include "lengths.h"
 #include "options.h"
-#include "safetensors.h"
+#include "checkpoint/safetensors.h"
 #include "target.h"
 
 enum { ERROR = 512, WORDS = 64, LENGTHS = 100 };

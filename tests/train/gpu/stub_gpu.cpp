@@ -23,7 +23,7 @@ struct dimensions {
 static struct dimensions threadIdx, blockIdx, blockDim = {4}, gridDim = {2};
 static void __syncthreads();
 
-#include "../../../tools/train/backend_gpu.cu"
+#include "../../../tools/train/backend/gpu.cu"
 
 enum { FIBERS = 4, STACK = 64 << 10 };
 
@@ -125,7 +125,7 @@ static const struct {
 } kernels[] = {
 #undef KERNEL
 #define KERNEL(name, text) {"gpu_" #name, gpu_##name},
-#include "../../../tools/train/kernels.def"
+#include "../../../tools/train/backend/kernels.def"
     KERNEL(attention_gradient_queries, "") KERNEL(attention_gradient_keys, "")
 };
 

@@ -1,0 +1,92 @@
+#include "model/engine.h"
+
+#include <stdlib.h>
+
+enum { KV_PAIR = 2, LAYER_TENSORS = 4, SAMPLED = 16, BATCHED_TOKENS = 8192 };
+
+struct awake {
+    struct device *device;
+    const struct shape *shape;
+    struct tensor **weights; /* of each layer qkv, o, gate and up, down; then embedding and head */
+    struct tensor **pool;    /* of each layer keys and values */
+    int weight_count;
+};
+
+static void load(struct awake *a)
+{
+    const struct shape *s = a->shape;
+    const int64_t q = (int64_t)s->heads * s->head_dim, kv = (int64_t)s->kv_heads * s->head_dim;
+    for (int l = 0; l < s->layers; l++) {
+        a->weights[a->weight_count++] = tensor_new(a->device, s->dtype, q + 2 * kv, s->hidden);
+        a->weights[a->weight_count++] = tensor_new(a->device, s->dtype, s->hidden, q);
+        a->weights[a->weight_count++] = tensor_new(a->device, s->dtype, 2 * (int64_t)s->ffn, s->hidden);
+        a->weights[a->weight_count++] = tensor_new(a->device, s->dtype, s->hidden, s->ffn);
+    }
+    for (int i = s->tied; i < 2; i++)
+        a->weights[a->weight_count++] = tensor_new(a->device, s->dtype, s->vocabulary, s->hidden);
+}
+
+/* What of the share the weights and the largest batch of prompts leave. */
+static void take_pool(struct awake *a, size_t share)
+{
+    const struct shape *s = a->shape;
+    size_t used = 0, token = (size_t)KV_PAIR * (size_t)s->kv_heads * (size_t)s->head_dim * dtype_size(s->dtype);
+    for (int i = 0; i < a->weight_count; i++)
+        used += a->weights[i]->bytes;
+    used += (size_t)BATCHED_TOKENS * (2 * (size_t)s->hidden + 2 * (size_t)s->ffn) * dtype_size(s->dtype);
+    size_t tokens = used < share ? (share - used) / token / (size_t)s->layers : 0;
+    for (int l = 0; l < s->layers && tokens; l++)
+        a->pool[l] = tensor_new(a->device, s->dtype, (int64_t)tokens, (int64_t)(token / dtype_size(s->dtype)));
+}
+
+/* One pass over `rows` tokens: a hidden state a layer, what the layer's products make, and the last logits. */
+static void pass_over(struct awake *a, int64_t rows, int64_t sequences)
+{
+    const struct shape *s = a->shape;
+    const int64_t widths[] = {(int64_t)(s->heads + 2 * s->kv_heads) * s->head_dim, s->hidden, 2 * (int64_t)s->ffn,
+                              s->ffn};
+    struct tensor *hidden = tensor_new(a->device, s->dtype, rows, s->hidden);
+    for (int l = 0; l < s->layers; l++) {
+        for (int i = 0; i < LAYER_TENSORS; i++) {
+            struct tensor *product = tensor_new(a->device, s->dtype, rows, widths[i]);
+            tensor_drop(&product);
+        }
+        struct tensor *next = tensor_new(a->device, s->dtype, rows, s->hidden);
+        tensor_drop(&hidden);
+        hidden = next;
+    }
+    struct tensor *logits = tensor_new(a->device, s->dtype, sequences, s->vocabulary);
+    struct tensor *wide = tensor_new(a->device, DTYPE_F32, sequences, s->vocabulary);
+    tensor_drop(&logits);
+    struct tensor *chances = tensor_new(a->device, DTYPE_F32, sequences, s->vocabulary);
+    tensor_drop(&wide);
+    tensor_drop(&chances);
+    tensor_drop(&hidden);
+}
+
+void engine_rollout(const struct engine *engine, struct device *device, const struct shape *shape, size_t card,
+                    int prompt)
+{
+    if (!(engine->share > 0))
+        return;
+    enum budget before = device_label(device, BUDGET_other);
+    struct awake a = {.device = device, .shape = shape};
+    a.weights = calloc((size_t)shape->layers * LAYER_TENSORS + 2, sizeof *a.weights);
+    a.pool = calloc((size_t)shape->layers, sizeof *a.pool);
+    if (!a.weights || !a.pool)
+        abort();
+    load(&a);
+    take_pool(&a, (size_t)((double)card * engine->share));
+    int64_t prompts = (int64_t)prompt * engine->sequences;
+    pass_over(&a, prompts < BATCHED_TOKENS ? prompts : BATCHED_TOKENS, engine->sequences);
+    /* Every token makes the same allocations, so a few stand for all. */
+    for (int t = 0; t < engine->tokens && t < SAMPLED; t++)
+        pass_over(&a, engine->sequences, engine->sequences);
+    for (int i = shape->layers - 1; i >= 0; i--)
+        tensor_drop(&a.pool[i]);
+    for (int i = a.weight_count - 1; i >= 0; i--)
+        tensor_drop(&a.weights[i]);
+    free(a.weights);
+    free(a.pool);
+    device_label(device, before);
+}
