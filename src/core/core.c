@@ -27,7 +27,6 @@ struct sg_core *sg_core_create(const struct sg_core_params *params)
     core->begin_aside = params->begin_aside;
     core->enter_context = params->enter_context;
     core->leave_context = params->leave_context;
-    core->may_wait = params->may_wait;
     core->plain_pages = params->plain_pages;
     atomic_store(&core->aliases, params->untried_aliases ? 0 : UINT64_MAX);
     core->replay = params->replay;

@@ -88,8 +88,6 @@ struct sg_core_params {
     bool plain_pages;                /* nothing but memory is asked of pages: not that they can be exported, nor used by
                                         network cards */
     bool untried_aliases;            /* no page gets a second address before sg_core_allow_aliases() */
-    bool (*may_wait)(void);          /* whether one stream may be made to wait for another when memory has run out: not
-                                        where a collective library could be waiting too. NULL: never */
 };
 
 /* Creates the allocator; nothing is asked of the driver yet. NULL when there is no host memory. */

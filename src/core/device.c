@@ -315,14 +315,6 @@ uint32_t sg_device_take_anywhere(struct sg_device *device, const struct sg_want 
     return extent;
 }
 
-bool sg_device_has_free_of(const struct sg_device *device, sg_slot slot)
-{
-    for (uint32_t i = 0; i < device->region_count; i++)
-        if (device->region[i]->owners >> slot & 1)
-            return true;
-    return false;
-}
-
 bool sg_device_is_shared(const struct sg_device *device, sg_slot slot)
 {
     for (uint32_t i = 0; i < device->region_count; i++)

@@ -180,7 +180,6 @@ struct sg_core {
     bool (*begin_aside)(CUresult (*run)(void *user), void *user);
     int (*enter_context)(CUcontext context);
     void (*leave_context)(int use);
-    bool (*may_wait)(void);
     bool plain_pages;
     _Atomic uint64_t aliases; /* bit per device whose pages may get a second address */
     const struct sg_replay *replay;
@@ -351,10 +350,6 @@ uint64_t sg_clocks_freed(struct sg_device *device, sg_slot own, uint64_t others,
 /* A slot's work is complete up to `seq`. */
 void sg_clocks_complete(struct sg_device *device, sg_slot slot, uint64_t seq);
 
-/* What the slot is given from now on is ordered after `clock`, by a wait of the core's own. Unlike
-   sg_core_ordered_after(), that says nothing of how the program orders its streams. No lock held. */
-void sg_clocks_order_after(struct sg_device *device, sg_slot slot, const struct sg_vector_clock *clock);
-
 /* A fence tells when the work of `slots` up to a time is complete. Under the lock. */
 void sg_clocks_fenced(struct sg_device *device, uint64_t slots, uint64_t seq);
 /* The stream of the slot is destroyed. The slot is given to another once the work of this one is complete. */
@@ -394,10 +389,6 @@ bool sg_device_ask(struct sg_device *device, enum sg_ask how);
    too. */
 void sg_device_drain(struct sg_device *device);
 
-/* Has the device make the stream of `slot` wait for the others whose memory is free. Whether that was done. No lock
-   held. */
-bool sg_device_make_wait(struct sg_device *device, sg_slot slot);
-
 /* Appends a suspended extent, which is free after what `slots` were given before `seq`; bit 0: all streams of the
    context. Under the lock, like all of these. */
 void sg_pending_push(struct sg_device *device, uint32_t extent, uint64_t slots, uint64_t seq);
@@ -425,9 +416,6 @@ static inline sg_slot sg_device_slot_of(const struct sg_device *device, uint32_t
     assert(stream < first + SG_SLOTS);
     return stream > first ? stream - first : 0;
 }
-
-/* Whether any free range is owned by `slot`. */
-bool sg_device_has_free_of(const struct sg_device *device, sg_slot slot);
 
 /* Whether other streams than `slot` have free memory, or had. Under the lock. */
 bool sg_device_is_shared(const struct sg_device *device, sg_slot slot);

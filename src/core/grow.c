@@ -302,7 +302,6 @@ static void keep_pending_limit(struct sg_device *device, uint64_t bytes)
 
 /* What an allocation has waited for. */
 struct patience {
-    bool made_wait;                /* its stream waits for the others */
     uint64_t frees, pending, busy; /* of the device, and bits of the streams that may have work left, the last time that
                                       any of it was something else */
     uint32_t rounds;               /* since then */
@@ -328,17 +327,13 @@ static bool is_patient(struct sg_device *device, struct patience *patience)
 
 /* All that has failed: finds more that is complete, or makes it so. False: there is nothing that is worth another
    try. No lock is held: what is waited for may need another thread that is about to grow. */
-static bool wait_for_memory(struct sg_device *device, sg_slot slot, struct patience *patience)
+static bool wait_for_memory(struct sg_device *device, struct patience *patience)
 {
     if (device->core->replay) {
         const struct segalloc_trace_record *replayed = sg_replay_step(device);
         return replayed && replayed->kind != SEGALLOC_RECORD_ALLOCATE_FAILURE;
     }
-    bool first = !patience->made_wait;
-    patience->made_wait = true;
-    if (!is_patient(device, patience))
-        return false;
-    return (first && sg_device_make_wait(device, slot)) || sg_device_ask(device, SG_ASK_WAIT);
+    return is_patient(device, patience) && sg_device_ask(device, SG_ASK_WAIT);
 }
 
 /* An allocation that the driver's memory management has failed may be the driver's to serve, where that keeps to the
@@ -376,7 +371,7 @@ CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, co
         result = attempt_twice(device, &request, &noted, ret);
         sg_unlock(&device->grow);
         if (result == CUDA_ERROR_OUT_OF_MEMORY)
-            again = wait_for_memory(device, want.slot, &patience);
+            again = wait_for_memory(device, &patience);
     }
     if (result == CUDA_SUCCESS || sg_driver_is_sticky(result))
         return result;

@@ -294,10 +294,8 @@ static CUresult event_record(CUevent event, CUstream stream)
 static CUresult stream_wait_event(CUstream stream, CUevent event, unsigned flags)
 {
     (void)flags;
-    if (current->queue) {
-        current->device_waits++;
+    if (current->queue)
         sg_lag_queue_wait(current->queue, number_of(stream), entry_of(event)->clock);
-    }
     return CUDA_SUCCESS;
 }
 

@@ -42,8 +42,7 @@ struct sg_ledger {
     uint64_t events, events_room;
     uint32_t unused_event; /* number of the event destroyed last, 0: none */
     struct sg_lag_queue *queue; /* borrowed; NULL: none */
-    /* Calls that waited for work that was not complete, and waits of one stream for another. Only with a queue. */
-    uint64_t host_waits, device_waits;
+    uint64_t host_waits;        /* calls that waited for work that was not complete; only with a queue */
     struct sg_ledger_plain {
         CUdeviceptr address;
         uint64_t bytes;

@@ -521,7 +521,6 @@ static void collect_own(struct player *player)
         result->late_unmaps += stats.value[SG_STAT_late_unmaps];
         result->bytes_moved += stats.value[SG_STAT_bytes_moved];
         result->host_waits += stats.value[SG_STAT_host_waits];
-        result->device_waits += stats.value[SG_STAT_device_waits];
         result->strict_frees += stats.value[SG_STAT_strict_frees];
         result->event_calls += stats.value[SG_STAT_calls_event];
         result->growth_ns += stats.value[SG_STAT_growth_cost_ns];
@@ -536,10 +535,8 @@ static void collect_own(struct player *player)
         result->handles.unmap += stats.value[SG_STAT_handles_unmap];
         result->handles.release += stats.value[SG_STAT_calls_release];
     }
-    if (player->ahead) { /* as the card saw them */
+    if (player->ahead) /* as the card saw them */
         result->host_waits = player->card.host_waits - result->strict_waits;
-        result->device_waits = player->card.device_waits;
-    }
 }
 
 static void collect_torch(struct player *player)
@@ -583,11 +580,6 @@ static void free_torch(struct player *player)
     free(player->torch);
 }
 
-static bool yes(void)
-{
-    return true;
-}
-
 /* Where nothing says how large the cards are, page_size_mb:auto is that of one which the trace would fill. */
 static struct sg_conf conf_played(const struct sg_play *play)
 {
@@ -613,8 +605,7 @@ static int start(struct player *player)
     sg_ledger_init(&player->card, play->card_bytes ? play->card_bytes : SG_PLAY_CARD, play->granularity);
     sg_ledger_use(&player->card);
     struct sg_conf conf = conf_played(play);
-    struct sg_core_params params = {.conf = &conf, .driver = &sg_ledger_driver,
-        .may_wait = play->device_waits ? yes : NULL};
+    struct sg_core_params params = {.conf = &conf, .driver = &sg_ledger_driver};
     if (play->as_recorded) {
         player->slow = sg_interleaver_new(&player->card);
         if (!player->slow)

@@ -38,7 +38,6 @@ struct sg_play {
     bool ordered;                /* work is played too, and memory is used again in its order; not with as_recorded */
     uint64_t run_ahead;          /* K: work is complete once so many more allocations have been made */
     enum sg_user_rule sees;      /* whom a free waits for besides its own stream */
-    bool device_waits;           /* one stream may be made to wait for another when memory has run out */
     bool as_recorded;            /* a trace of ours, with the settings it was recorded with: played section by
                                     section */
     uint64_t stop_at_oom;        /* bits of devices: ends once each of them has had an allocation that does not fit;
@@ -83,7 +82,7 @@ struct sg_play_result {
     uint64_t unmatched_frees;
     uint64_t peak_requested, peak_allocated, peak_pending, peak_reserved, end_reserved; /* bytes, over all devices */
     /* waits that the program did not make */
-    uint64_t pages_moved, bytes_moved, aliased_pages, late_unmaps, host_waits, device_waits, event_calls;
+    uint64_t pages_moved, bytes_moved, aliased_pages, late_unmaps, host_waits, event_calls;
     uint64_t strict_frees, strict_waits; /* frees that had to see the device idle, and how many of them waited for
                                             work */
     uint64_t growth_ns, move_ns; /* by what the device's driver calls cost */

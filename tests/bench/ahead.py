@@ -23,8 +23,7 @@ def call(*arguments):
 
 
 def cell(result, live):
-    waits = "".join(f", {result[key]} {word}" for key, word in (("host_waits", "host"), ("device_waits", "device"),
-                                                                ("strict_waits", "strict"))
+    waits = "".join(f", {result[key]} {word}" for key, word in (("host_waits", "host"), ("strict_waits", "strict"))
                     if result[key])
     return f"{result['peak_reserved_bytes'] / live:.4f}{waits}" + (f", **{result['ooms']} failed**"
                                                                    if result["ooms"] else "")
@@ -98,13 +97,9 @@ class Bench:
         cards, jobs = (1.01, 1.02, 1.05, 1.10, 1.20), []
         for path in self.several + self.single:
             live = self.info[path]["peak_requested_bytes"]
-            for text, conf, *more in (("stream", "free_sync:stream"),
-                                      ("stream, device waits", "free_sync:stream", "--device-waits"),
-                                      ("event", "free_sync:event")):
-                if "--device-waits" in more and path in self.single:
-                    continue
-                jobs.append(([self.names[path], text], [self.replay(path, conf, ahead, "--limit", str(int(live * card)),
-                                                                    *more) for card in cards]))
+            for text, conf in (("stream", "free_sync:stream"), ("event", "free_sync:event")):
+                jobs.append(([self.names[path], text], [self.replay(path, conf, ahead, "--limit", str(int(live * card)))
+                                                    for card in cards]))
         table(f"**Memory against waits**, K = {ahead}: reserved on cards of so many times live",
               ["trace", "frees", *map(str, cards)], [[*cells, *(one.result() for one in row)] for cells, row in jobs])
 

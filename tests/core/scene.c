@@ -93,13 +93,6 @@ static CUresult event_synchronize(CUevent event)
     return strict_driver.event_synchronize(event);
 }
 
-static CUresult stream_wait_event(CUstream stream, CUevent event, unsigned flags)
-{
-    scene.stream_waits++;
-    meanwhile();
-    return strict_driver.stream_wait_event(stream, event, flags);
-}
-
 static bool record_begin(void)
 {
     return !scene.capturing;
@@ -107,11 +100,6 @@ static bool record_begin(void)
 
 static void record_end(void)
 {
-}
-
-static bool may_wait(void)
-{
-    return true;
 }
 
 static bool begin_aside(CUresult (*run)(void *user), void *user)
@@ -149,11 +137,10 @@ static int start(bool records_contexts)
     driver.event_create = event_create;
     driver.event_query = event_query;
     driver.event_synchronize = event_synchronize;
-    driver.stream_wait_event = stream_wait_event;
     pushed = 0;
     scene = (struct scene){0};
     scene.core = sg_core_create(&(struct sg_core_params){.conf = &conf, .driver = &driver,
-        .record_begin = record_begin, .record_end = record_end, .may_wait = may_wait, .begin_aside = begin_aside,
+        .record_begin = record_begin, .record_end = record_end, .begin_aside = begin_aside,
         .enter_context = enter_context, .leave_context = leave_context});
     assert_non_null(scene.core);
     scene.device = sg_device_get(scene.core, 0);

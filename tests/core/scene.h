@@ -15,7 +15,7 @@ struct scene {
     bool push_fails;          /* nor does it make another one current */
     void (*meanwhile)(void);  /* happens once, during the next call that records or waits; NULL: nothing */
     uint64_t waited;          /* bits of the contexts that were waited for */
-    unsigned recorded, queried, made, event_waits, stream_waits; /* calls */
+    unsigned recorded, queried, made, event_waits; /* calls */
     unsigned over_contexts;   /* of what was recorded */
     CUevent latest;           /* the event made last, and the context that was current then */
     CUcontext made_in;

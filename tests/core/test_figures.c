@@ -75,11 +75,6 @@ static void emit(void *sink, const struct segalloc_trace_record *record)
         the.records = the.records * 31 + (uint32_t)(parts[i] ^ parts[i] >> 32);
 }
 
-static bool may_wait(void)
-{
-    return true;
-}
-
 static void release(struct block *block, enum sg_free_sync sync, sg_slot slot)
 {
     const struct sg_tag tag = {.sync = sync, .slot = slot, .in_order = slot != 0};
@@ -247,7 +242,7 @@ static void start(const struct program *program, const char *text)
     strict_reset(2, program->total, 2 * SG_MIB);
     sg_conf_init(&conf);
     assert_int_equal(sg_conf_apply(&conf, SG_CONF_ARGUMENT, text, NULL, NULL), 0);
-    the.core = sg_core_create(&(struct sg_core_params){.conf = &conf, .driver = &strict_driver, .may_wait = may_wait,
+    the.core = sg_core_create(&(struct sg_core_params){.conf = &conf, .driver = &strict_driver,
         .now_ns = now_ns, .observer = {.emit = emit}});
     assert_non_null(the.core);
     the.random.state = 1;

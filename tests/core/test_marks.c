@@ -55,21 +55,6 @@ static void wait_tells_nothing_of_other_contexts(void **state)
     assert_true(scene_is_complete(after_there));
 }
 
-static void stream_that_is_made_to_wait_comes_not_after_work_meanwhile(void **state)
-{
-    (void)state;
-    sg_slot slot = scene_add_stream(1, 0, NULL), other = scene_add_stream(2, 0, NULL);
-    CUdeviceptr address = scene_allocate(slot);
-    work(slot);
-    scene_free(address, SG_FREE_SYNC_STREAM);
-    struct sg_after before = scene_freed(slot);
-    busy = slot;
-    scene.meanwhile = work_meanwhile;
-    assert_true(sg_device_make_wait(scene.device, other));
-    assert_true(sg_after_usable(&scene.device->clocks, before, other));
-    assert_false(sg_after_usable(&scene.device->clocks, scene_freed(slot), other));
-}
-
 /* As many events are out as there may be: those that something pending waits for are not taken for others. */
 static void pending_free_keeps_its_event(void **state)
 {
@@ -143,11 +128,9 @@ static void unused_legacy_stream_is_in_nobody_s_way(void **state)
     uint64_t done;
     sg_core_idle_clock(scene.core, 0, blocking, &told, &done);
     assert_int_equal(done, told.at[blocking]); /* there is nothing before its next step */
-    assert_false(sg_device_make_wait(scene.device, legacy));
     work(legacy);
     sg_core_idle_clock(scene.core, 0, blocking, &told, &done);
     assert_true(done < told.at[blocking]);
-    assert_true(sg_device_make_wait(scene.device, legacy));
 }
 
 static void event_over_a_context_tells_of_its_streams_alone(void **state)
@@ -227,7 +210,7 @@ static void event_that_could_not_be_recorded_again(void **state)
 {
     enum { MOST = 64 };
     (void)state;
-    sg_slot slot = scene_add_stream(1, 0, NULL), other = scene_add_stream(2, 0, NULL);
+    sg_slot slot = scene_add_stream(1, 0, NULL);
     CUdeviceptr address = scene_allocate(slot);
     work(slot);
     scene_free(address, SG_FREE_SYNC_STREAM);
@@ -238,8 +221,9 @@ static void event_that_could_not_be_recorded_again(void **state)
     }
     assert_int_equal(scene.device->fence_count, MOST);
     assert_int_equal(scene.device->clocks.needs_fence & sg_slot_bit(slot), 0);
-    strict_fail_at(1, false, CUDA_ERROR_ILLEGAL_ADDRESS);
-    assert_false(sg_device_make_wait(scene.device, other));
+    sg_clocks_need_fence(scene.device, sg_slot_bit(slot));
+    strict_fail_at(2, false, CUDA_ERROR_ILLEGAL_ADDRESS); /* the oldest is asked about first */
+    (void)sg_device_ask(scene.device, SG_ASK_FENCE);
     assert_int_equal(scene.device->fence_count, MOST - 1);
     assert_int_equal(scene.device->clocks.needs_fence & sg_slot_bit(slot), sg_slot_bit(slot));
 }
@@ -398,55 +382,6 @@ static void end_after_a_wait_that_failed(void **state)
         fail_msg("a rule of the driver was broken: %s", what);
 }
 
-static void stream_that_takes_no_event_is_not_made_to_wait(void **state)
-{
-    (void)state;
-    sg_slot slot = scene_add_stream(1, 0, NULL), other = scene_add_stream(2, SG_STREAM_UNFENCEABLE, NULL);
-    CUdeviceptr address = scene_allocate(slot);
-    work(slot);
-    scene_free(address, SG_FREE_SYNC_STREAM);
-    assert_false(sg_device_make_wait(scene.device, other));
-    other = scene_add_stream(3, 0, NULL);
-    strict_fail_at(1, false, CUDA_ERROR_OUT_OF_MEMORY); /* there is no event to be had */
-    assert_false(sg_device_make_wait(scene.device, other));
-    assert_int_equal(scene.recorded + scene.stream_waits, 0);
-    assert_true(sg_device_make_wait(scene.device, other));
-}
-
-static unsigned asked;
-
-static bool may_never_wait(void)
-{
-    asked++;
-    return false;
-}
-
-/* Nobody is asked whether one that is not known may be. */
-static void stream_that_is_not_known_is_not_made_to_wait(void **state)
-{
-    (void)state;
-    scene.core->may_wait = may_never_wait;
-    asked = 0;
-    assert_false(sg_device_make_wait(scene.device, scene_add_stream(1, 0, NULL)));
-    assert_int_equal(asked, 1);
-    assert_false(sg_device_make_wait(scene.device, 0));
-    assert_int_equal(asked, 1);
-}
-
-static void stream_that_could_not_be_made_to_wait_does_not(void **state)
-{
-    (void)state;
-    sg_slot slot = scene_add_stream(1, 0, NULL), other = scene_add_stream(2, 0, NULL);
-    CUdeviceptr address = scene_allocate(slot);
-    work(slot);
-    scene_free(address, SG_FREE_SYNC_STREAM);
-    struct sg_after after = scene_freed(slot);
-    strict_fail_at(3, false, CUDA_ERROR_INVALID_VALUE); /* an event is made, and recorded */
-    assert_false(sg_device_make_wait(scene.device, other));
-    assert_int_equal(scene.stream_waits, 1);
-    assert_false(sg_after_usable(&scene.device->clocks, after, other));
-}
-
 /* Captures, during which nothing is recorded or waited for. */
 
 static void nothing_is_recorded_in_captures(void **state)
@@ -464,18 +399,6 @@ static void nothing_is_recorded_in_captures(void **state)
     scene.capturing = false;
     (void)sg_device_ask(scene.device, SG_ASK_FENCE);
     assert_int_not_equal(scene.recorded, 0);
-}
-
-static void no_stream_is_made_to_wait_in_captures(void **state)
-{
-    (void)state;
-    sg_slot slot = scene_add_stream(1, 0, NULL), other = scene_add_stream(2, 0, NULL);
-    CUdeviceptr address = scene_allocate(slot);
-    work(slot);
-    scene_free(address, SG_FREE_SYNC_STREAM);
-    scene.capturing = true;
-    assert_false(sg_device_make_wait(scene.device, other));
-    assert_int_equal(scene.recorded + scene.stream_waits, 0);
 }
 
 static void nothing_is_waited_for_in_captures(void **state)
@@ -566,7 +489,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(wait_tells_nothing_of_work_meanwhile, scene_start_on_older_driver),
         TEST(wait_tells_nothing_of_other_contexts, scene_start_on_older_driver),
-        TEST(stream_that_is_made_to_wait_comes_not_after_work_meanwhile, scene_start),
         TEST(pending_free_keeps_its_event, scene_start),
         TEST(stream_that_takes_no_event_is_told_of_by_its_context, scene_start),
         TEST(legacy_stream_takes_no_event_before_it_is_used, scene_start),
@@ -584,11 +506,7 @@ int main(void)
         TEST(context_that_ends_during_the_wait, scene_start),
         TEST(events_that_are_all_needed, scene_start),
         cmocka_unit_test(end_after_a_wait_that_failed),
-        TEST(stream_that_takes_no_event_is_not_made_to_wait, scene_start),
-        TEST(stream_that_is_not_known_is_not_made_to_wait, scene_start),
-        TEST(stream_that_could_not_be_made_to_wait_does_not, scene_start),
         TEST(nothing_is_recorded_in_captures, scene_start),
-        TEST(no_stream_is_made_to_wait_in_captures, scene_start),
         TEST(nothing_is_waited_for_in_captures, scene_start),
         TEST(context_that_is_ending_is_not_named, scene_start),
         TEST(events_of_an_ended_context_are_not_used_again, scene_start),

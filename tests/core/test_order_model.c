@@ -63,7 +63,7 @@ static struct {
     struct sg_driver driver;
     struct random random;
     enum sg_user_rule sees;
-    bool may_wait, unseen /* half of the work is not told of */;
+    bool unseen /* half of the work is not told of */;
     const enum nature *natures; /* [AT_ONCE] of the first streams; NULL: all plain */
     struct stream stream[STREAMS];
     int streams;
@@ -222,16 +222,6 @@ static CUresult event_synchronize(CUevent event)
     return result;
 }
 
-static CUresult stream_wait_event(CUstream handle, CUevent event, unsigned flags)
-{
-    CUresult result = strict_driver.stream_wait_event(handle, event, flags);
-    assert_true(the.may_wait);
-    if (result == CUDA_SUCCESS)
-        join(&the.stream[number_of(handle)].after, &the.ours[(uintptr_t)event]);
-    meanwhile();
-    return result;
-}
-
 static CUresult ctx_synchronize(void)
 {
     CUresult result = strict_driver.ctx_synchronize();
@@ -251,11 +241,6 @@ static CUresult unmap(CUdeviceptr address, size_t bytes)
     }
     the.moved++;
     return strict_driver.unmap(address, bytes);
-}
-
-static bool may_wait(void)
-{
-    return the.may_wait;
 }
 
 static int add_stream(enum nature nature)
@@ -290,12 +275,11 @@ static void start(const char *text, uint64_t total, uint64_t granule, uint64_t s
     for (int i = 0; i < the.streams; i++)
         free(the.stream[i].of_work);
     enum sg_user_rule sees = the.sees;
-    bool waits = the.may_wait, unseen = the.unseen;
+    bool unseen = the.unseen;
     const enum nature *natures = the.natures;
     memset(&the, 0, sizeof the);
     the.sees = sees;
     the.unseen = unseen;
-    the.may_wait = waits;
     the.natures = natures;
     the.exact_unmap = true;
     the.leaving = -1;
@@ -307,10 +291,9 @@ static void start(const char *text, uint64_t total, uint64_t granule, uint64_t s
     the.driver.ctx_record_event = ctx_record_event;
     the.driver.event_query = event_query;
     the.driver.event_synchronize = event_synchronize;
-    the.driver.stream_wait_event = stream_wait_event;
     the.driver.ctx_synchronize = ctx_synchronize;
     the.driver.unmap = unmap;
-    the.core = sg_core_create(&(struct sg_core_params){.conf = &conf, .driver = &the.driver, .may_wait = may_wait});
+    the.core = sg_core_create(&(struct sg_core_params){.conf = &conf, .driver = &the.driver});
     assert_non_null(the.core);
     the.random.state = seed;
     for (int i = 0; i < AT_ONCE; i++)
@@ -616,7 +599,6 @@ static void test_recorded(void **state)
 {
     (void)state;
     the.sees = SG_USERS_RECORDED;
-    the.may_wait = false;
     run("", 256 * SG_MIB, 2 * SG_MIB);
     run("reserve_slack:1.0", 256 * SG_MIB, 2 * SG_MIB);
     run("reserve_slack:1.0,page_size_mb:6", 192 * SG_MIB, 2 * SG_MIB);
@@ -627,7 +609,6 @@ static void test_possible(void **state)
     static const enum nature natures[][AT_ONCE] = {{PLAIN}, {PLAIN, OPAQUE, UNHEARD}, {PLAIN, OWN, OPAQUE, OWN}};
     (void)state;
     the.sees = SG_USERS_POSSIBLE;
-    the.may_wait = false;
     for (int i = 0; i < 3; i++) {
         the.natures = natures[i];
         run("", 256 * SG_MIB, 2 * SG_MIB);
@@ -640,7 +621,6 @@ static void test_legacy_rules(void **state)
 {
     static const enum nature natures[AT_ONCE] = {LEGACY, BLOCKING, BLOCKING, PLAIN, PLAIN, PLAIN};
     (void)state;
-    the.may_wait = false;
     the.natures = natures;
     for (enum sg_user_rule sees = SG_USERS_RECORDED; sees <= SG_USERS_POSSIBLE; sees++) {
         the.sees = sees;
@@ -649,19 +629,10 @@ static void test_legacy_rules(void **state)
     the.natures = NULL;
 }
 
-static void test_device_waits(void **state)
-{
-    (void)state;
-    the.sees = SG_USERS_RECORDED;
-    the.may_wait = true;
-    run("", 128 * SG_MIB, 2 * SG_MIB);
-}
-
 static void test_unseen_work(void **state)
 {
     (void)state;
     the.sees = SG_USERS_RECORDED;
-    the.may_wait = false;
     the.unseen = true;
     run("reserve_slack:1.0", 256 * SG_MIB, 2 * SG_MIB);
     the.unseen = false;
@@ -671,7 +642,6 @@ static void test_small_granules(void **state)
 {
     (void)state;
     the.sees = SG_USERS_RECORDED;
-    the.may_wait = false;
     run("reserve_slack:1.0", 48 * SG_MIB, 64 * SG_KIB);
 }
 
@@ -681,7 +651,6 @@ int main(void)
         cmocka_unit_test(test_recorded),
         cmocka_unit_test(test_possible),
         cmocka_unit_test(test_legacy_rules),
-        cmocka_unit_test(test_device_waits),
         cmocka_unit_test(test_unseen_work),
         cmocka_unit_test(test_small_granules),
     };

@@ -27,11 +27,6 @@ static void record_end(void)
 {
 }
 
-static bool may_wait(void)
-{
-    return true;
-}
-
 static bool begin_aside(CUresult (*run)(void *user), void *user)
 {
     if (play.aside)
@@ -102,8 +97,6 @@ static void make_core(void)
     sg_conf_init(&play.conf);
     if (sg_conf_apply(&play.conf, SG_CONF_ARGUMENT, setup->conf, NULL, NULL))
         books_breaks("the configuration is not understood");
-    if (setup->may_wait)
-        params.may_wait = may_wait;
     if (setup->bounded)
         params.wait_for_context = wait_for_context;
     if (setup->contexts) {

@@ -144,8 +144,7 @@ static void test_made_to_wait_and_unheard(void **state)
         {FUZZ_ALLOCATE, .stream = 7, .block = 6, .bytes = UINT64_C(16777216)},
     };
     static const struct fuzz_setup setup = {.conf = "", .total = UINT64_C(52428800), .granularity = 2097152,
-        .devices = 1, .streams = 7, .check_every = 1, .nature = {[2] = FUZZ_UNHEARD}, .sees_possible = true,
-        .may_wait = true};
+        .devices = 1, .streams = 7, .check_every = 1, .nature = {[2] = FUZZ_UNHEARD}, .sees_possible = true};
     (void)state;
     play_all(&setup, ops, sizeof ops / sizeof *ops);
 }
@@ -166,7 +165,7 @@ static void test_more_given_up_than_is_wanted(void **state)
         {FUZZ_ALLOCATE, .block = 4, .bytes = UINT64_C(3522366811)},
     };
     static const struct fuzz_setup setup = {.conf = "", .total = UINT64_C(12477005824), .granularity = 2097152,
-        .devices = 1, .streams = 1, .check_every = 1, .may_wait = true};
+        .devices = 1, .streams = 1, .check_every = 1};
     (void)state;
     play_all(&setup, ops, sizeof ops / sizeof *ops);
 }

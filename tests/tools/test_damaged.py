@@ -40,7 +40,7 @@ OF_TRACES = (
     "trace export FILE -o OUT", "trace export FILE --to end -o OUT", "trace export FILE --format chrome -o OUT",
     "trace export FILE --format csv --to peak -o OUT", "trace export FILE --format folded -o OUT",
     "trace export FILE --format speedscope -o OUT", "trace import FILE -o OUT", "replay FILE --json", "replay FILE", "replay FILE -m",
-    "replay FILE -r 10 --json", "replay FILE -r 3 --device-waits --sees possible --json", "replay FILE -p pytorch",
+    "replay FILE -r 10 --json", "replay FILE -r 3 --sees possible --json", "replay FILE -p pytorch",
     "replay FILE -p pytorch --conf expandable_segments:True,max_split_size_mb:64",
     "replay FILE -p pytorch --limit 300MiB --conf garbage_collection_threshold:0.6", "replay FILE --limit 200MiB --json",
     "replay FILE --bench --json", "replay FILE --conf reserve_slack:1.0 --json",

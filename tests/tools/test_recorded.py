@@ -88,7 +88,7 @@ class Recorded(unittest.TestCase):
     def test_waits(self):
         """How often the library has waited, and whom for. By the schedule 5 work is done as soon as it may be, by 4 not
         before somebody waits for it."""
-        counts = ("strict_frees", "host_waits", "device_waits", "waits_given_up")
+        counts = ("strict_frees", "host_waits", "waits_given_up")
         times = ("strict_wait_ns", "host_wait_ns")
         for free_sync, how, waited in (("strict", "strict", "strict_frees"), ("event", "later", "host_waits"),
                                        ("stream", "streams", "host_waits")):

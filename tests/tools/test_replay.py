@@ -72,7 +72,7 @@ class Replay(unittest.TestCase):
                  ("free", 3, 1978588032), ("allocate", 5, 3522366811))
         rows = HEADER + "".join(f"1,00:00:00:{i:06},{action},{block << 9:#x},{size},0\n"
                                 for i, (action, block, size) in enumerate(steps))
-        got = self.replay(rows, "-l", "11899MiB", "-r", "10", "--device-waits")
+        got = self.replay(rows, "-l", "11899MiB", "-r", "10")
         self.assertEqual((got["allocs"], got["ooms"]), (5, 0))
         self.assertLessEqual(got["peak_reserved_bytes"], 11899 * MIB)
 

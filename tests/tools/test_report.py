@@ -186,9 +186,8 @@ class Report(Case):
     def test_waits(self):
         """Each device has its own, and the advice goes by their sum."""
         waits = [dict(strict_frees=3, strict_wait_ns=4 * 10 ** 8, host_waits=5, host_wait_ns=6 * 10 ** 6,
-                      waits_given_up=1, device_waits=2),
-                 dict(strict_frees=4, strict_wait_ns=11 * 10 ** 8, host_waits=0, host_wait_ns=0, waits_given_up=0,
-                      device_waits=9)]
+                      waits_given_up=1),
+                 dict(strict_frees=4, strict_wait_ns=11 * 10 ** 8, host_waits=0, host_wait_ns=0, waits_given_up=0)]
         rows = STREAMS + [record(DEFINE_DEVICE, stream=1, id=2 * MIB, size=24 * GIB),
                           record(ALLOCATE, id=1, size=GIB), record(FREE, id=1, time=2 * 10 ** 9)]
         path = self.file("t", trace(rows + statistics(0, **GOOD, **waits[0]) + statistics(1, **GOOD, **waits[1])))

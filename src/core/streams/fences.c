@@ -492,42 +492,6 @@ void sg_device_drain(struct sg_device *device)
     }
 }
 
-bool sg_device_make_wait(struct sg_device *device, sg_slot slot)
-{
-    const struct sg_core *core = device->core;
-    struct sg_stream_clocks *clocks = &device->clocks;
-    bool any = false;
-    if (!slot || !core->may_wait || !core->may_wait())
-        return false;
-    sg_lock(&device->asking);
-    if (!begin_recording(device)) {
-        sg_unlock(&device->asking);
-        return false;
-    }
-    for (sg_slot other = 1; other < SG_SLOTS; other++) {
-        struct sg_vector_clock clock;
-        struct sg_fence fence;
-        sg_lock(&device->lock);
-        bool useful = other != slot && is_recordable(clocks, other) && is_recordable(clocks, slot) &&
-                      sg_device_has_free_of(device, other);
-        CUcontext context = clocks->stream[other].context;
-        CUstream stream = clocks->stream[slot].handle;
-        clock = clocks->ordered_after[other];
-        sg_unlock(&device->lock);
-        if (!useful || fences_record(device, context, other, &fence) != CUDA_SUCCESS)
-            continue;
-        if (core->driver->stream_wait_event(stream, fence.event, 0) != CUDA_SUCCESS)
-            continue;
-        sg_count(device, SG_STAT_device_waits, 1);
-        clock.at[other] = fence.seq;
-        sg_clocks_order_after(device, slot, &clock);
-        any = true;
-    }
-    end_recording(device);
-    sg_unlock(&device->asking);
-    return any;
-}
-
 void sg_core_slot_gone(struct sg_core *core, int ordinal, sg_slot slot)
 {
     struct sg_device *device = sg_device_known(core, ordinal);

@@ -371,13 +371,6 @@ static void order_after(struct sg_device *device, sg_slot slot, const struct sg_
     }
 }
 
-void sg_clocks_order_after(struct sg_device *device, sg_slot slot, const struct sg_vector_clock *clock)
-{
-    sg_lock(&device->lock);
-    order_after(device, slot, clock);
-    sg_unlock(&device->lock);
-}
-
 void sg_core_ordered_after(struct sg_core *core, int ordinal, sg_slot slot, const struct sg_vector_clock *clock)
 {
     struct sg_device *device = device_tracking(core, ordinal, slot);

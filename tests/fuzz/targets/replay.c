@@ -68,7 +68,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         play.ordered = data[0] % 4 == 1;
         play.run_ahead = data[3] % 64;
         play.sees = data[3] & 64 ? SG_USERS_POSSIBLE : SG_USERS_RECORDED;
-        play.device_waits = data[3] & 128;
     }
     if (sg_play_run(&play, &result, error) != 0)
         FUZZ_EXPECT(*error && !strchr(error, '\n'));

@@ -117,7 +117,7 @@ static uint64_t age_s(const struct sg_stats_file *file)
 
 static uint64_t waits_of(const struct sg_stats *stats)
 {
-    return stats->value[SG_STAT_host_waits] + stats->value[SG_STAT_device_waits];
+    return stats->value[SG_STAT_host_waits];
 }
 
 static void put_device(FILE *out, const struct sg_top *top, const struct sg_stats_file *file,
@@ -193,7 +193,6 @@ static void json_device(const struct sg_stats_device *device)
         SG_STAT_pending_bytes,
         SG_STAT_pages_moved,
         SG_STAT_host_waits,
-        SG_STAT_device_waits,
         SG_STAT_ooms,
     };
     const struct sg_stats *stats = &device->stats;

@@ -74,8 +74,6 @@ static int help(void)
          "                     free_sync:stream: recorded (default), those of its\n"
          "                     record_stream rows, as PyTorch does; or possible, any that\n"
          "                     could have used the block\n"
-         "      --device-waits let one stream wait for another, when memory has run out,\n"
-         "                     rather than the host\n"
          "  -p, --policy NAME  segalloc (default), or pytorch: PyTorch's own allocator\n"
          "      --bench        also time the core alone on the decoded trace (ns_per_op)\n"
          "      --json         print one object on one line\n"
@@ -243,8 +241,8 @@ static void print_json(const struct replay *replay)
     printf(",\"pages_moved\":%" PRIu64 ",\"bytes_moved\":%" PRIu64 ",\"aliased_pages\":%" PRIu64
            ",\"late_unmaps\":%" PRIu64,
         result->pages_moved, result->bytes_moved, result->aliased_pages, result->late_unmaps);
-    printf(",\"host_waits\":%" PRIu64 ",\"device_waits\":%" PRIu64 ",\"ooms\":%" PRIu64
-           ",\"new_ooms\":%" PRIu64, result->host_waits, result->device_waits, result->ooms, result->new_ooms);
+    printf(",\"host_waits\":%" PRIu64 ",\"ooms\":%" PRIu64 ",\"new_ooms\":%" PRIu64, result->host_waits,
+        result->ooms, result->new_ooms);
     if (replay->play.ordered)
         printf(",\"run_ahead\":%" PRIu64 ",\"free_sync\":\"%s\",\"sees\":\"%s\",\"strict_frees\":%" PRIu64
                ",\"strict_waits\":%" PRIu64,
@@ -375,7 +373,6 @@ static void print_work(const struct replay *replay)
     if (!replay->play.ordered)
         return;
     printf("  %-16s %12" PRIu64 "   of the host, beyond the program's own\n", "waits", result->host_waits);
-    printf("  %-16s %12" PRIu64 "   of streams, beyond the program's own\n", "", result->device_waits);
     if (result->strict_frees)
         printf("  %-16s %12" PRIu64 "   of %" PRIu64 " strict frees\n", "", result->strict_waits, result->strict_frees);
 }
@@ -449,8 +446,7 @@ static int read_options(struct replay *replay, int argc, char **argv, const char
                 return sg_tool_usage(argv[0], "--sees is recorded or possible, not \"%s\"", optarg);
             replay->play.sees = *optarg == 'r' ? SG_USERS_RECORDED : SG_USERS_POSSIBLE;
             break;
-        case 'w':
-            replay->play.device_waits = true;
+        case 'w': /* of older scripts: no stream is made to wait for another any more */
             break;
         case 'b':
             replay->bench = true;
