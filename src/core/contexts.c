@@ -117,32 +117,11 @@ void sg_core_context_gone(struct sg_core *core, int ordinal, CUcontext context)
         sg_segments_context_gone(device, context);
 }
 
-void sg_core_segments_gone(struct sg_core *core, int ordinal, CUcontext context)
-{
-    struct sg_device *device = sg_device_known(core, ordinal);
-    if (!device || !device->native)
-        return;
-    sg_lock(&device->lock);
-    sg_segments_forget(device->native, context);
-    sg_unlock(&device->lock);
-}
-
-/* Under the lock. */
-static void set_peers(struct sg_device *device, uint64_t peers)
+void sg_device_set_peers(struct sg_device *device, uint64_t peers)
 {
     device->peers = peers;
     device->peer_accessed |= peers != 0;
     sg_emit(device, SEGALLOC_RECORD_PEERS, 0, sg_device_unknown_stream(device), 0, peers);
-}
-
-void sg_core_set_peers(struct sg_core *core, int ordinal, uint64_t peers)
-{
-    struct sg_device *device = sg_device_get(core, ordinal);
-    if (!device)
-        return;
-    sg_lock(&device->lock);
-    set_peers(device, peers);
-    sg_unlock(&device->lock);
 }
 
 CUresult sg_core_peer_access(struct sg_core *core, int ordinal, int peer, bool enable)
@@ -153,7 +132,7 @@ CUresult sg_core_peer_access(struct sg_core *core, int ordinal, int peer, bool e
     CUresult result = CUDA_SUCCESS;
     sg_lock(&device->grow);
     sg_lock(&device->lock);
-    set_peers(device, enable ? device->peers | UINT64_C(1) << peer : device->peers & ~(UINT64_C(1) << peer));
+    sg_device_set_peers(device, enable ? device->peers | UINT64_C(1) << peer : device->peers & ~(UINT64_C(1) << peer));
     sg_unlock(&device->lock);
     /* Only the holder of `grow` changes which pages are mapped, so the handles may be walked without the lock. */
     for (uint32_t i = 0; enable && i < device->region_count; i++) {

@@ -291,27 +291,6 @@ bool sg_core_left_pages(struct sg_core *core, int ordinal)
     return device && device->granularity && device->mode == SG_MODE_SEGMENTS;
 }
 
-void sg_core_merge(struct sg_core *core, int ordinal)
-{
-    struct sg_device *device = sg_device_known(core, ordinal);
-    if (!device || !device->granularity)
-        return;
-    sg_lock(&device->lock);
-    sg_device_coalesce_completed(device);
-    sg_device_drain_quick_lists(device);
-    sg_unlock(&device->lock);
-}
-
-void sg_core_outside(struct sg_core *core, int ordinal, uint64_t bytes)
-{
-    struct sg_device *device = sg_device_known(core, ordinal);
-    if (!device)
-        return;
-    sg_lock(&device->lock);
-    sg_device_note_outside(device, bytes);
-    sg_unlock(&device->lock);
-}
-
 void sg_core_poll(struct sg_core *core, int ordinal)
 {
     struct sg_device *device = sg_device_known(core, ordinal);
@@ -333,10 +312,7 @@ void sg_core_passthrough(struct sg_core *core, int ordinal, CUdeviceptr address,
     sg_unlock(&device->lock);
 }
 
-enum { PIN_REGION_SHIFT = 32 }; /* of the region in the record of a pin */
-
-/* Under the lock. */
-static void pin_pages(struct sg_device *device, struct sg_region *region, uint32_t first, uint32_t pages)
+void sg_device_pin(struct sg_device *device, struct sg_region *region, uint32_t first, uint32_t pages)
 {
     bool any = false;
     for (uint32_t page = first; page < first + pages; page++) {
@@ -349,7 +325,7 @@ static void pin_pages(struct sg_device *device, struct sg_region *region, uint32
     }
     if (any)
         sg_emit(device, SEGALLOC_RECORD_PIN, 0, sg_device_unknown_stream(device),
-            (uint64_t)region->index << PIN_REGION_SHIFT | first, pages);
+            (uint64_t)region->index << SG_PIN_REGION_SHIFT | first, pages);
 }
 
 void sg_core_pin(struct sg_core *core, CUdeviceptr address, size_t bytes)
@@ -364,7 +340,7 @@ void sg_core_pin(struct sg_core *core, CUdeviceptr address, size_t bytes)
     uint64_t first = offset / page_bytes, rest = bytes < UINT64_MAX - offset ? bytes : UINT64_MAX - offset;
     uint64_t last = (offset + rest - 1) / page_bytes;
     last = last < region->pages ? last : region->pages - 1;
-    pin_pages(device, region, (uint32_t)first, first <= last ? (uint32_t)(last - first + 1) : 0);
+    sg_device_pin(device, region, (uint32_t)first, first <= last ? (uint32_t)(last - first + 1) : 0);
     sg_unlock(&device->lock);
 }
 
@@ -377,7 +353,7 @@ static bool pin_region(struct sg_device *device, struct sg_region *region)
         while (page < region->pages && region->handle[page] && region->handle[page] != SG_PAGE_LOST)
             page++;
         if (page > first)
-            pin_pages(device, region, first, page - first);
+            sg_device_pin(device, region, first, page - first);
         any |= page > first;
     }
     return any;
@@ -396,19 +372,6 @@ bool sg_core_pin_all(struct sg_core *core)
         sg_unlock(&device->lock);
     }
     return any;
-}
-
-void sg_core_pin_pages(struct sg_core *core, int ordinal, uint64_t first, uint64_t pages)
-{
-    struct sg_device *device = sg_device_known(core, ordinal);
-    uint64_t index = first >> PIN_REGION_SHIFT, page = first & UINT32_MAX;
-    if (!device)
-        return;
-    sg_lock(&device->lock);
-    struct sg_region *region = index < device->region_count ? device->region[index] : NULL;
-    if (region && page < region->pages && pages <= region->pages - page)
-        pin_pages(device, region, (uint32_t)page, (uint32_t)pages);
-    sg_unlock(&device->lock);
 }
 
 void sg_core_disable(struct sg_core *core)

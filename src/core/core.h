@@ -149,21 +149,14 @@ bool sg_core_awaits(struct sg_core *core, int device);
    bytes given back. */
 size_t sg_core_trim(struct sg_core *core, int device, size_t keep);
 
-/* Merges and joins what is free, as sg_core_mem_info() does before it counts it: for replays. */
-void sg_core_merge(struct sg_core *core, int device);
-
-/* `bytes` of the device are in use by others, as was found out when growing: for replays, whose card cannot tell. */
-void sg_core_outside(struct sg_core *core, int device, uint64_t bytes);
-
 /* The page size that page_size_mb:auto takes for `bytes` that may be held. It is the power of two of granules by
    which those are at most 5/6 of `mappings` pages. */
 uint64_t sg_core_page_bytes(uint64_t granularity, uint64_t bytes, uint64_t mappings);
 
-/* Which devices have access to memory of `device`, as a PEERS record says (bits): for replays. */
-void sg_core_set_peers(struct sg_core *core, int device, uint64_t peers);
-
-/* What a call costs on the device, as a COST record says: for replays. */
-void sg_core_cost(struct sg_core *core, int device, uint64_t call, uint64_t ns);
+/* For replays: does what a record of a trace says, of what is not the core's to decide. CONTEXT_GONE: its `id` is the
+   context. MERGE joins what is free, as sg_core_mem_info() does before it counts it. DONE: the oldest free that waits
+   for all work of the device takes effect. */
+void sg_core_apply(struct sg_core *core, int device, const struct segalloc_trace_record *record);
 
 /* Asks about pending frees and makes those free whose work is complete. No wait. */
 void sg_core_poll(struct sg_core *core, int device);
@@ -174,9 +167,6 @@ void sg_core_passthrough(struct sg_core *core, int device, CUdeviceptr address, 
 /* A context was destroyed or its primary reset: its blocks and pending frees are gone; no driver call is made for
    `context`. NULL: everything on the device is gone. */
 void sg_core_context_gone(struct sg_core *core, int device, CUcontext context);
-
-/* For replays: as a CONTEXT_GONE record says. */
-void sg_core_segments_gone(struct sg_core *core, int device, CUcontext context);
 
 /* A call that may end `context` is about to be made (`ending`), or has left it alive. In between no call names it or
    its events that isn't under way when this returns; one that is may be waited for. What is pending on it stays so.
@@ -269,17 +259,8 @@ void sg_core_context_clock(struct sg_core *core, int device, CUcontext context, 
 /* What `slot` is given from now on is ordered after `clock`. */
 void sg_core_ordered_after(struct sg_core *core, int device, sg_slot slot, const struct sg_vector_clock *clock);
 
-/* The oldest free that waits for all work of the device's context takes effect: for replays. */
-void sg_core_settle(struct sg_core *core, int device);
-
 /* All up to `clock` is complete. */
 void sg_core_completed(struct sg_core *core, int device, const struct sg_vector_clock *clock);
-
-/* For replays: as a PIN record says. */
-void sg_core_pin_pages(struct sg_core *core, int device, uint64_t first, uint64_t pages);
-
-/* For replays: as a MARK record says. */
-void sg_core_fenced(struct sg_core *core, int device, uint64_t slots, uint64_t seq);
 
 /* The live block at `address` is used on the stream of `slot` too. CUDA_ERROR_INVALID_VALUE: there is no such block.
    CUDA_ERROR_NOT_FOUND: the address isn't ours. */

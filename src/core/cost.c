@@ -108,13 +108,3 @@ void sg_cost_measure(struct sg_device *device)
             (uint64_t)device->cost[call].call_ns << 32 | device->cost[call].handle_ns);
     }
 }
-
-void sg_core_cost(struct sg_core *core, int ordinal, uint64_t call, uint64_t ns)
-{
-    struct sg_device *device = sg_device_get(core, ordinal);
-    if (!device || call >= SG_COST_CALLS)
-        return;
-    sg_lock(&device->lock);
-    device->cost[call] = (struct sg_cost){(uint32_t)(ns >> 32), (uint32_t)ns};
-    sg_unlock(&device->lock);
-}

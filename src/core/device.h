@@ -316,6 +316,13 @@ CUresult sg_device_set_access(struct sg_device *device, CUdeviceptr address, siz
    */
 CUresult sg_device_create_page(struct sg_device *device, size_t bytes, CUmemGenericAllocationHandle *ret);
 
+/* Pages of a region may not move any more. Under the lock. */
+enum { SG_PIN_REGION_SHIFT = 32 }; /* of the region in the record of a pin */
+void sg_device_pin(struct sg_device *device, struct sg_region *region, uint32_t first, uint32_t pages);
+
+/* Which devices have access (bits). Under the lock. */
+void sg_device_set_peers(struct sg_device *device, uint64_t peers);
+
 /* The index under which a stream stands in the trace; defines it there first if need be. Under the lock. */
 uint32_t sg_device_stream(struct sg_device *device, const struct sg_tag *tag);
 

@@ -28,7 +28,7 @@ bool sg_order_feed_skip(struct sg_order_feed *told, uint64_t id)
 void sg_order_feed_done(struct sg_order_feed *told, int device, uint64_t id)
 {
     if (!sg_idmap_take(&told->absent, id))
-        sg_core_settle(told->core, device);
+        sg_core_apply(told->core, device, &(struct segalloc_trace_record){.kind = SEGALLOC_RECORD_DONE});
 }
 
 static bool follow(struct sg_order_feed *told, int device, uint32_t stream, uint64_t flags)
@@ -73,7 +73,7 @@ bool sg_order_feed_order(struct sg_order_feed *told, int device, const struct se
         sg_core_completed(told->core, device, &clock);
         return true;
     case SEGALLOC_RECORD_MARK:
-        sg_core_fenced(told->core, device, record->id, record->size);
+        sg_core_apply(told->core, device, record);
         return true;
     default:
         return true;

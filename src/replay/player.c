@@ -393,6 +393,7 @@ static int apply_outside(struct player *player, const struct segalloc_trace_reco
 {
     int device = device_of(player, record->stream);
     CUdeviceptr ignored;
+    struct segalloc_trace_record gone;
     switch (record->kind) {
     case SEGALLOC_RECORD_DONE:
         if (!player->ahead)
@@ -407,12 +408,9 @@ static int apply_outside(struct player *player, const struct segalloc_trace_reco
         return !player->slow || sg_order_feed_order(&player->told, device, record) ? 0 : no_memory(player);
     case SEGALLOC_RECORD_PRESSURE:
         if (player->slow)
-            sg_core_outside(player->core, device, record->size);
+            sg_core_apply(player->core, device, record);
         else
             player->card.device[device].outside_bytes = record->size;
-        return 0;
-    case SEGALLOC_RECORD_MERGE:
-        sg_core_merge(player->core, device);
         return 0;
     case SEGALLOC_RECORD_LIMIT:
         if (!player->slow)
@@ -421,20 +419,21 @@ static int apply_outside(struct player *player, const struct segalloc_trace_reco
         if (record->size / HUGE_PART < player->huge_bytes)
             player->huge_bytes = record->size / HUGE_PART;
         return 0;
+    case SEGALLOC_RECORD_MERGE:
     case SEGALLOC_RECORD_COST:
-        sg_core_cost(player->core, device, record->id, record->size);
-        return 0;
     case SEGALLOC_RECORD_PEERS:
-        sg_core_set_peers(player->core, device, record->size);
+        sg_core_apply(player->core, device, record);
         return 0;
     case SEGALLOC_RECORD_PIN:
         if (player->slow)
-            sg_core_pin_pages(player->core, device, record->id, record->size);
+            sg_core_apply(player->core, device, record);
         return 0;
     case SEGALLOC_RECORD_CONTEXT_GONE:
         if (is_exact(player))
             sg_interleaver_expect(player->slow, record);
-        sg_core_segments_gone(player->core, device, tag_of(player, record).context);
+        gone = *record;
+        gone.id = (uint64_t)(uintptr_t)tag_of(player, record).context;
+        sg_core_apply(player->core, device, &gone);
         return 0;
     case SEGALLOC_RECORD_FIXED:
         if (player->slow || !record->size || player->play->conf.ipc != SG_IPC_NEVER)

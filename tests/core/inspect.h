@@ -8,6 +8,12 @@
    configuration. */
 struct sg_core *inspect_start(const char *text, uint64_t total);
 
+/* What a record of a trace would say to a replay. */
+static inline void apply(struct sg_core *of, int ordinal, enum segalloc_record_kind kind, uint64_t id, uint64_t size)
+{
+    sg_core_apply(of, ordinal, &(struct segalloc_trace_record){.kind = (uint8_t)kind, .id = id, .size = size});
+}
+
 /* A capture is live: nothing can be recorded. False when a core starts. */
 extern bool inspect_capturing;
 

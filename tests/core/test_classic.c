@@ -281,7 +281,7 @@ static void test_segments_go_in_a_replay(void **state)
     core->aside = put_off;
     assert_int_equal(statistic(SG_STAT_reserved_bytes), BYTES);
     end_in_driver(&block, 1);
-    sg_core_segments_gone(core, 0, first);
+    apply(core, 0, SEGALLOC_RECORD_CONTEXT_GONE, (uint64_t)(uintptr_t)(first), 0);
     assert_int_equal(statistic(SG_STAT_reserved_bytes), 0);
     core->aside = NULL;
     finish();

@@ -61,14 +61,14 @@ static void expect_nothing(int device)
     assert_int_equal(free_bytes, 1);
     assert_int_equal(total_bytes, 2);
     sg_core_reset_peaks(core, device);
-    sg_core_merge(core, device);
-    sg_core_outside(core, device, SG_MIB);
+    apply(core, device, SEGALLOC_RECORD_MERGE, 0, 0);
+    apply(core, device, SEGALLOC_RECORD_PRESSURE, 0, SG_MIB);
     sg_core_poll(core, device);
-    sg_core_settle(core, device);
-    sg_core_pin_pages(core, device, 0, 1);
-    sg_core_fenced(core, device, 2, 1);
+    apply(core, device, SEGALLOC_RECORD_DONE, 0, 0);
+    apply(core, device, SEGALLOC_RECORD_PIN, 0, 1);
+    apply(core, device, SEGALLOC_RECORD_MARK, 2, 1);
     sg_core_context_gone(core, device, NULL);
-    sg_core_segments_gone(core, device, NULL);
+    apply(core, device, SEGALLOC_RECORD_CONTEXT_GONE, (uint64_t)(uintptr_t)(NULL), 0);
 }
 
 /* Nor of the order of its streams. */
@@ -224,11 +224,11 @@ static void pins(void **state)
     sg_core_pin(core, end - SG_MIB, 16 * SG_MIB);
     assert_int_equal(region->pinned, 1);
     assert_true(region->pin[region->pages - 1] & SG_PIN_ASKED);
-    sg_core_pin_pages(core, 0, UINT64_C(7) << 32, 1); /* no such region, no such page, not so many */
-    sg_core_pin_pages(core, 0, region->pages, 1);
-    sg_core_pin_pages(core, 0, region->pages - 1, 2);
+    apply(core, 0, SEGALLOC_RECORD_PIN, UINT64_C(7) << 32, 1); /* no such region, no such page, not so many */
+    apply(core, 0, SEGALLOC_RECORD_PIN, region->pages, 1);
+    apply(core, 0, SEGALLOC_RECORD_PIN, region->pages - 1, 2);
     assert_int_equal(region->pinned, 1);
-    sg_core_pin_pages(core, 0, 0, 2);
+    apply(core, 0, SEGALLOC_RECORD_PIN, 0, 2);
     assert_int_equal(region->pinned, 3);
     stop();
 }
@@ -259,8 +259,8 @@ static void device_that_is_not_served(void **state)
     sg_core_passthrough(core, 0, 0x1000, SG_MIB);
     assert_int_equal(sg_core_trim(core, 0, 0), 0);
     sg_core_poll(core, 0);
-    sg_core_merge(core, 0);
-    sg_core_segments_gone(core, 0, NULL);
+    apply(core, 0, SEGALLOC_RECORD_MERGE, 0, 0);
+    apply(core, 0, SEGALLOC_RECORD_CONTEXT_GONE, (uint64_t)(uintptr_t)(NULL), 0);
     sg_core_mem_info(core, 0, &free_bytes, &total_bytes);
     assert_int_equal(free_bytes, 1);
     assert_int_equal(total_bytes, 2);

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "inspect.h"
 #include "order_stage.h"
 
 /* Work and events. */
@@ -390,7 +391,7 @@ static void wait_for_what_is_complete_tells_nothing(void **state)
 static void mark_that_is_told_of(void **state)
 {
     (void)state;
-    sg_core_fenced(core, 0, sg_slot_bit(own) | sg_slot_bit(third), 7);
+    apply(core, 0, SEGALLOC_RECORD_MARK, sg_slot_bit(own) | sg_slot_bit(third), 7);
     assert_int_equal(device->clocks.fenced[own], 7);
     assert_int_equal(device->clocks.fenced[other], 0);
     assert_int_equal(device->clocks.fenced[third], 7);

@@ -11,6 +11,7 @@
 #include "core.h"
 #include "cost.h"
 #include "device.h"
+#include "inspect.h"
 #include "segalloc/trace_format.h"
 #include "size.h"
 #include "strict_driver.h"
@@ -231,9 +232,9 @@ static void a_replay_is_told(void **state)
 {
     (void)state;
     struct sg_core *core = start(LEAST_PAGES, false, &driver);
-    sg_core_cost(core, 0, SG_COST_unmap, (uint64_t)7 << 32 | 9);
-    sg_core_cost(core, 0, SG_COST_CALLS, 1); /* of a damaged trace */
-    sg_core_cost(core, -1, SG_COST_unmap, 1);
+    apply(core, 0, SEGALLOC_RECORD_COST, SG_COST_unmap, (uint64_t)7 << 32 | 9);
+    apply(core, 0, SEGALLOC_RECORD_COST, SG_COST_CALLS, 1); /* of a damaged trace */
+    apply(core, -1, SEGALLOC_RECORD_COST, SG_COST_unmap, 1);
     assert_true(cost_of(core, SG_COST_unmap).call_ns == 7 && cost_of(core, SG_COST_unmap).handle_ns == 9);
     stop(core);
 }

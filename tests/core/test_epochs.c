@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "inspect.h"
 #include "scene.h"
 #include "strict_driver.h"
 
@@ -348,7 +349,7 @@ static void trim_waits_where_no_event_tells(void **state)
         assert_true(i == 0 ? asides == 0 : asides > 0);
         assert_int_equal(scene_pending_bytes(), i == 1 ? SCENE_BLOCK : 0);
         if (i == 1)
-            sg_core_settle(scene.core, 0);
+            apply(scene.core, 0, SEGALLOC_RECORD_DONE, 0, 0);
     }
     scene.core->aside = NULL;
 }
@@ -390,7 +391,7 @@ static void stream_that_goes_after_the_free_is_not_covered(void **state)
     strict_complete(UINT32_MAX);
     ask(SG_ASK_QUERY);
     assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
-    sg_core_settle(scene.core, 0);
+    apply(scene.core, 0, SEGALLOC_RECORD_DONE, 0, 0);
 }
 
 /* One whose work is known to be complete, but not that nothing was given to it since, goes: it is covered. */

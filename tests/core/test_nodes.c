@@ -168,7 +168,7 @@ static void plan_that_runs_out_of_nodes(void **state)
         assert_int_equal(sg_core_malloc(core, 0, MIB(5), &tag, &block[i]), CUDA_SUCCESS);
     for (int i = 0; i < BLOCKS; i += 2)
         assert_int_equal(sg_core_free(core, block[i], &tag), CUDA_SUCCESS);
-    (void)sg_core_merge(core, 0);
+    apply(core, 0, SEGALLOC_RECORD_MERGE, 0, 0);
     uint32_t live = leave_nodes(EXTENTS_SPARE_OF_CLAIM + 8);
     assert_int_equal(try_allocate(BLOCKS * MIB(2), &large), CUDA_ERROR_OUT_OF_MEMORY);
     core->device[0]->extents.live = live;

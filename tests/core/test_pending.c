@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "inspect.h"
 #include "scene.h"
 #include "strict_driver.h"
 
@@ -20,13 +21,13 @@ static void work(sg_slot slot)
 static void settles_the_oldest(void **state)
 {
     (void)state;
-    sg_core_settle(scene.core, 0); /* there is none */
+    apply(scene.core, 0, SEGALLOC_RECORD_DONE, 0, 0); /* there is none */
     for (int i = 0; i < 2; i++)
         scene_free(scene_allocate(0), SG_FREE_SYNC_EVENT);
     assert_int_equal(scene_pending_bytes(), 2 * SCENE_BLOCK);
-    sg_core_settle(scene.core, 0);
+    apply(scene.core, 0, SEGALLOC_RECORD_DONE, 0, 0);
     assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
-    sg_core_settle(scene.core, 0);
+    apply(scene.core, 0, SEGALLOC_RECORD_DONE, 0, 0);
     assert_int_equal(scene_pending_bytes(), 0);
 }
 
@@ -154,7 +155,7 @@ static void awaits_work(void **state)
     assert_false(sg_core_awaits(scene.core, 0) || sg_core_awaits(scene.core, 1) || sg_core_awaits(scene.core, -1));
     work(own);
     assert_int_equal(sg_core_free(scene.core, block, &after), CUDA_SUCCESS);
-    sg_core_merge(scene.core, 0);
+    apply(scene.core, 0, SEGALLOC_RECORD_MERGE, 0, 0);
     for (int i = 0; i < 3; i++) {
         assert_true(sg_core_awaits(scene.core, 0));
         size_t before = free_bytes();
@@ -181,7 +182,7 @@ static void awaits_work(void **state)
     sg_core_pin(scene.core, block, SCENE_BLOCK);
     work(own);
     assert_int_equal(sg_core_free(scene.core, block, &after), CUDA_SUCCESS);
-    sg_core_merge(scene.core, 0);
+    apply(scene.core, 0, SEGALLOC_RECORD_MERGE, 0, 0);
     assert_false(sg_core_awaits(scene.core, 0)); /* a page that may not move is none of what is free */
 }
 

@@ -81,7 +81,7 @@ static void others_use_no_more_than_there_is(void **state)
     (void)state;
     core = inspect_start("", TOTAL);
     CUdeviceptr block = allocate(BLOCK);
-    sg_core_outside(core, 0, UINT64_MAX);
+    apply(core, 0, SEGALLOC_RECORD_PRESSURE, 0, UINT64_MAX);
     assert_int_equal(core->device[0]->outside_bytes, TOTAL);
     assert_int_equal(sg_core_free(core, block, &plain), CUDA_SUCCESS);
     assert_int_equal(allocate(BLOCK), block);

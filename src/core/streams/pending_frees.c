@@ -36,17 +36,6 @@ static void settle_pending(struct sg_device *device, uint64_t seq)
     }
 }
 
-void sg_core_settle(struct sg_core *core, int ordinal)
-{
-    struct sg_device *device = sg_device_known(core, ordinal);
-    if (!device)
-        return;
-    sg_lock(&device->lock);
-    if (device->pending.first)
-        settle_pending(device, device->extents.extent[device->pending.first].seq);
-    sg_unlock(&device->lock);
-}
-
 void sg_pending_settle_epochs(struct sg_device *device)
 {
     uint32_t over = 0;

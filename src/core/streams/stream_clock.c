@@ -406,16 +406,6 @@ void sg_clocks_fenced(struct sg_device *device, uint64_t slots, uint64_t seq)
     sg_emit(device, SEGALLOC_RECORD_MARK, 0, sg_device_unknown_stream(device), slots, seq);
 }
 
-void sg_core_fenced(struct sg_core *core, int ordinal, uint64_t slots, uint64_t seq)
-{
-    struct sg_device *device = sg_device_known(core, ordinal);
-    if (!device)
-        return;
-    sg_lock(&device->lock);
-    sg_clocks_fenced(device, slots, seq);
-    sg_unlock(&device->lock);
-}
-
 void sg_clocks_complete(struct sg_device *device, sg_slot slot, uint64_t seq)
 {
     struct sg_stream_clocks *clocks = &device->clocks;

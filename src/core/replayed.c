@@ -1,0 +1,60 @@
+/* What a replay says in place of the driver and of other processes. */
+#include "device.h"
+#include "native_segments.h"
+
+/* Under the lock. */
+static void apply_pin(struct sg_device *device, uint64_t first, uint64_t pages)
+{
+    uint64_t index = first >> SG_PIN_REGION_SHIFT, page = first & UINT32_MAX;
+    struct sg_region *region = index < device->region_count ? device->region[index] : NULL;
+    if (region && page < region->pages && pages <= region->pages - page)
+        sg_device_pin(device, region, (uint32_t)page, (uint32_t)pages);
+}
+
+/* Under the lock. */
+static void apply(struct sg_device *device, const struct segalloc_trace_record *record)
+{
+    switch (record->kind) {
+    case SEGALLOC_RECORD_DONE:
+        if (device->pending.first)
+            sg_pending_complete(device, sg_slot_bit(0), device->extents.extent[device->pending.first].seq);
+        break;
+    case SEGALLOC_RECORD_MARK:
+        sg_clocks_fenced(device, record->id, record->size);
+        break;
+    case SEGALLOC_RECORD_PRESSURE:
+        sg_device_note_outside(device, record->size);
+        break;
+    case SEGALLOC_RECORD_MERGE:
+        sg_device_coalesce_completed(device);
+        sg_device_drain_quick_lists(device);
+        break;
+    case SEGALLOC_RECORD_COST:
+        if (record->id < SG_COST_CALLS)
+            device->cost[record->id] = (struct sg_cost){(uint32_t)(record->size >> 32), (uint32_t)record->size};
+        break;
+    case SEGALLOC_RECORD_PEERS:
+        sg_device_set_peers(device, record->size);
+        break;
+    case SEGALLOC_RECORD_PIN:
+        apply_pin(device, record->id, record->size);
+        break;
+    case SEGALLOC_RECORD_CONTEXT_GONE:
+        if (device->native)
+            sg_segments_forget(device->native, (CUcontext)(uintptr_t)record->id);
+        break;
+    default:
+        break;
+    }
+}
+
+void sg_core_apply(struct sg_core *core, int ordinal, const struct segalloc_trace_record *record)
+{
+    bool makes = record->kind == SEGALLOC_RECORD_COST || record->kind == SEGALLOC_RECORD_PEERS; /* of a device's start */
+    struct sg_device *device = makes ? sg_device_get(core, ordinal) : sg_device_known(core, ordinal);
+    if (!device)
+        return;
+    sg_lock(&device->lock);
+    apply(device, record);
+    sg_unlock(&device->lock);
+}
