@@ -1,7 +1,8 @@
 /* On the simulator, natively and preloaded: threads allocate and free while signals come all the time, that restart no
-   system call. The handler does nothing; or it allocates and frees itself, as it must not, unless it has interrupted the
-   driver, which may hold a lock of its own then. Or threads are cancelled in the midst of it.
-   Usage: interrupted nothing|calls|cancel */
+   system call. The handler does nothing. Or it allocates and frees itself, as it must not. It leaves that out where it
+   has interrupted the driver, which may hold a lock of its own then. Or the handler forks. Or threads are cancelled in
+   the midst of it.
+   Usage: interrupted nothing|calls|forks|cancel */
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <pthread.h>
@@ -11,30 +12,36 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cuda_proto.h"
 #include "runtime.h"
 #include "served.h"
 
-enum { THREADS = 3, SIGNALS = 3000, EVERY_US = 150, BLOCKS = 16, CANCELLED = 120 };
+enum { THREADS = 3, SIGNALS = 3000, EVERY_US = 150, BLOCKS = 16, CANCELLED = 120, FORKS = 700, LONGEST_S = 60 };
 
 static atomic_bool over;
-static atomic_uint signals, by_handler;
-static bool handler_calls, gives_work;
+static atomic_uint signals, by_handler, forked;
+static bool handler_calls, gives_work, has_library;
 static __thread void *of_handler;
 
-/* Whether the driver or the runtime is on the stack of what was interrupted. */
-static bool in_driver(void)
+/* Whether one of two libraries is on the stack of what was interrupted. */
+static bool is_inside(const char *library, const char *other)
 {
     void *frame[64];
     Dl_info info;
     int count = backtrace(frame, 64);
     for (int i = 0; i < count; i++) {
-        if (dladdr(frame[i], &info) && (strstr(info.dli_fname, "libcuda.so") || strstr(info.dli_fname, "libcudart.so")))
+        if (dladdr(frame[i], &info) && (strstr(info.dli_fname, library) || strstr(info.dli_fname, other)))
             return true;
     }
     return false;
+}
+
+static bool in_driver(void)
+{
+    return is_inside("libcuda.so", "libcudart.so");
 }
 
 static void handle(int number)
@@ -93,6 +100,65 @@ static void interrupt(void)
     EXPECT(!handler_calls || atomic_load(&by_handler) > 0);
 }
 
+/* Without the library wherever it comes; with it only inside it, where locks of its own may be held. */
+static void handle_by_fork(int number)
+{
+    (void)number;
+    if (in_driver() || (has_library && !is_inside("libsegalloc.so", "libsegalloc.so")))
+        return;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(0);
+    int status = 1;
+    EXPECT(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    atomic_fetch_add(&forked, 1);
+}
+
+/* Calls that take each of the library's locks. */
+static void *work_of_all_kinds(void *unused)
+{
+    CUdevice device = 0;
+    CUcontext context = NULL, other = NULL;
+    CUstream stream[2] = {NULL};
+    CUevent event = NULL;
+    CUdeviceptr address;
+    (void)unused;
+    EXPECT(cuDevicePrimaryCtxRetain(&context, device) == CUDA_SUCCESS && cuCtxSetCurrent(context) == CUDA_SUCCESS);
+    EXPECT(cuStreamCreate(&stream[0], CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+    while (!atomic_load(&over)) {
+        EXPECT(cuStreamCreate(&stream[1], CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+        EXPECT(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS);
+        EXPECT(cuMemAlloc_v2(&address, 4096) == CUDA_SUCCESS);
+        EXPECT(cuMemsetD8Async(address, 1, 1, stream[0]) == CUDA_SUCCESS);
+        EXPECT(cuEventRecord(event, stream[0]) == CUDA_SUCCESS);
+        EXPECT(cuStreamWaitEvent(stream[1], event, 0) == CUDA_SUCCESS);
+        EXPECT(cuMemFreeAsync(address, stream[1]) == CUDA_SUCCESS);
+        EXPECT(cuEventDestroy_v2(event) == CUDA_SUCCESS && cuStreamDestroy_v2(stream[1]) == CUDA_SUCCESS);
+        EXPECT(cuCtxCreate_v2(&other, 0, device) == CUDA_SUCCESS && cuCtxDestroy_v2(other) == CUDA_SUCCESS);
+        EXPECT(cuCtxSetCurrent(context) == CUDA_SUCCESS);
+    }
+    EXPECT(cuStreamDestroy_v2(stream[0]) == CUDA_SUCCESS);
+    return NULL;
+}
+
+/* One thread: the driver's own locks would have to be free in all others. */
+static void fork_by_handler(void)
+{
+    struct sigaction action = {.sa_handler = handle_by_fork, .sa_flags = SA_RESTART};
+    pthread_t thread;
+    (void)in_driver(); /* what that needs is loaded */
+    pthread_create(&thread, NULL, work_of_all_kinds, NULL);
+    sigaction(SIGUSR1, &action, NULL);
+    alarm(LONGEST_S);
+    while (atomic_load(&forked) < FORKS) {
+        pthread_kill(thread, SIGUSR1);
+        usleep(50);
+    }
+    alarm(0);
+    atomic_store(&over, true);
+    pthread_join(thread, NULL);
+}
+
 /* Allocates and frees until it is cancelled, which nothing here is a point for. */
 static void *work_until_cancelled(void *unused)
 {
@@ -134,7 +200,10 @@ int main(int count, char **argument)
     EXPECT(cudaSetDevice(0) == cudaSuccess && cudaMemGetInfo(&available, &total) == cudaSuccess);
     handler_calls = strcmp(how, "calls") == 0;
     gives_work = strcmp(how, "cancel") != 0; /* a thread that the driver has wait could be cancelled in that */
-    if (!gives_work)
+    has_library = dlsym(RTLD_DEFAULT, "segalloc_stats") != NULL;
+    if (strcmp(how, "forks") == 0)
+        fork_by_handler();
+    else if (!gives_work)
         cancel();
     else
         interrupt();

@@ -100,19 +100,39 @@ void sg_thread_leave(bool outer)
     sg_self.inside = outer;
 }
 
+/* A handler that comes between two of these steps finds the bit set. */
+static void guard_begin(enum sg_process_lock guard)
+{
+    sg_self.guards |= 1u << guard;
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
+static void guard_end(enum sg_process_lock guard)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    sg_self.guards &= ~(1u << guard);
+}
+
 void sg_process_lock(enum sg_process_lock guard)
 {
+    guard_begin(guard);
     sg_lock(&life.locks[guard]);
 }
 
 bool sg_process_lock_try(enum sg_process_lock guard)
 {
-    return sg_lock_try(&life.locks[guard]);
+    unsigned before = sg_self.guards;
+    guard_begin(guard);
+    bool taken = sg_lock_try(&life.locks[guard]);
+    if (!taken && !(before >> guard & 1)) /* else a handler asks within it */
+        guard_end(guard);
+    return taken;
 }
 
 void sg_process_unlock(enum sg_process_lock guard)
 {
     sg_unlock(&life.locks[guard]);
+    guard_end(guard);
 }
 
 #ifdef SG_LOCK_CHECKS
@@ -440,20 +460,22 @@ void sg_leave(void)
     sg_self.inside = false;
 }
 
-/* The core's locks come before those of this layer. */
+/* The core's locks come before those of this layer. A handler that has interrupted the holder of one of the latter takes
+   no others: another thread may wait for that one with them. */
 static void fork_prepare(void)
 {
+    sg_self.fork.guarded = !sg_self.guards;
     sg_self.fork.live = atomic_load(&life.state) == LIVE;
-    sg_self.fork.locked = sg_self.fork.live && !sg_self.inside;
+    sg_self.fork.locked = sg_self.fork.live && !sg_self.inside && sg_self.fork.guarded;
     if (sg_self.fork.locked)
         sg_core_fork_prepare(life.core);
-    for (int i = 0; i < SG_LOCK_COUNT; i++)
+    for (int i = 0; sg_self.fork.guarded && i < SG_LOCK_COUNT; i++)
         sg_process_lock((enum sg_process_lock)i);
 }
 
 static void fork_parent(void)
 {
-    for (int i = SG_LOCK_COUNT - 1; i >= 0; i--)
+    for (int i = SG_LOCK_COUNT - 1; sg_self.fork.guarded && i >= 0; i--)
         sg_process_unlock((enum sg_process_lock)i);
     if (sg_self.fork.locked)
         sg_core_fork_parent(life.core);
@@ -473,8 +495,12 @@ static void fork_child(void)
         atomic_store(&life.state, PASSTHROUGH);
     }
     sg_captures_fork_child();
-    for (int i = 0; i < SG_LOCK_COUNT; i++)
+    for (int i = 0; i < SG_LOCK_COUNT; i++) {
+        if (!sg_self.fork.guarded && sg_self.guards >> i & 1)
+            continue; /* what the handler has interrupted gives it back */
         sg_lock_init(&life.locks[i], (enum sg_lock_rank)(SG_RANK_PROCESS + i), 0);
+        guard_end((enum sg_process_lock)i);
+    }
 }
 
 __attribute__((constructor)) static void process_load(void)

@@ -46,8 +46,10 @@ struct sg_thread {
     struct {
         bool live, locked; /* there is a core, and its locks were taken: not by a driver that forks within a call of the
                               core's. Kept, because an exit meanwhile changes the state */
+        bool guarded;      /* the locks of this layer were taken */
     } fork;                /* of the fork under way */
     unsigned exclusions; /* times that it keeps captures from beginning */
+    unsigned guards; /* bit of each enum sg_process_lock that it holds, or is about to take or has just given back */
     struct sg_hazard_record *hazard; /* of context_pins.c; NULL: none yet */
     struct sg_pin_entry { /* contexts that it named before, and sg_context_pins_epoch then */
         CUcontext context;
@@ -145,7 +147,7 @@ const struct sg_driver *sg_process_driver(void);
 void sg_log_line(const char *line);
 
 /* Locks of this layer. None is held across a call that can take the loader's lock, call the driver or wait. fork()
-   takes them all, so that the child finds them free. sg_process_lock() takes one. */
+   takes them all, so that the child finds them free, unless a handler forks within one. sg_process_lock() takes one. */
 enum sg_process_lock {
 #define CORE_LOCK(name, guards)
 #define PROCESS_LOCK(name, guards) SG_LOCK_##name,
