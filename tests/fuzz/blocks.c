@@ -45,7 +45,11 @@ void play_allocate(const struct fuzz_op *op)
     const struct sg_tag tag = {.context = play_context_handle(context), .slot = known ? play.slot[stream] : 0,
         .has_stream = known, .stream = known ? play_stream_handle(stream) : NULL, .sync = SG_FREE_SYNC_STREAM};
     CUdeviceptr address = 0;
+    play.asked = op->bytes;
+    struct verify_aliases before = verify_aliases_now(device);
     CUresult result = sg_core_malloc(play.core, device, op->bytes, &tag, &address);
+    play.asked = 0;
+    verify_aliased(device, &before, address);
     play_digest(result);
     play.done++;
     if (result != CUDA_SUCCESS) {

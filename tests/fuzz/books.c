@@ -40,7 +40,8 @@ static struct {
     uint32_t ranges;
     struct handle handle[HANDLES];
     uint32_t handles, first_handle, held_handles, live_ranges; /* held_handles: and not left */
-    uint64_t used[FUZZ_DEVICES], outside[FUZZ_DEVICES], held[FUZZ_DEVICES], mapped[FUZZ_DEVICES], plain[FUZZ_DEVICES];
+    uint64_t used[FUZZ_DEVICES], outside[FUZZ_DEVICES], held[FUZZ_DEVICES], mapped[FUZZ_DEVICES], plain[FUZZ_DEVICES],
+        unmapped[FUZZ_DEVICES]; /* bytes of handles that are held and mapped nowhere */
     struct entry *entries;
     uint64_t next_entry;
     struct {
@@ -53,6 +54,7 @@ static struct {
 } the;
 
 void (*books_on_unmap)(CUdeviceptr address, uint64_t bytes);
+void (*books_on_create)(int device, uint64_t bytes);
 
 static const char *const call_names[] = {
 #define CALL(name) #name,
@@ -238,8 +240,10 @@ static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes, const CU
     the.next_number += bytes;
     use_up(device, bytes);
     the.held[device] += bytes;
+    the.unmapped[device] += bytes;
     the.held_handles++;
     *ret = the.handles;
+    books_on_create(device, bytes);
     return CUDA_SUCCESS;
 }
 
@@ -260,6 +264,7 @@ static CUresult release(CUmemGenericAllocationHandle id)
         return CUDA_ERROR_INVALID_VALUE;
     }
     handle->held = false;
+    the.unmapped[handle->device] -= handle->mappings ? 0 : handle->bytes;
     the.held_handles -= !handle->left;
     the.held[handle->device] -= handle->bytes;
     drop_if_unused(handle);
@@ -284,6 +289,7 @@ static CUresult map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGener
     for (uint64_t i = 0; i < granules; i++)
         range->entry[first + i] = (struct entry){.handle = (uint32_t)id + the.first_handle, .part = (uint32_t)i,
             .first = i == 0};
+    the.unmapped[handle->device] -= handle->mappings ? 0 : bytes;
     handle->mappings += (uint32_t)granules;
     the.mapped[handle->device] += bytes;
     return CUDA_SUCCESS;
@@ -319,6 +325,7 @@ static CUresult unmap(CUdeviceptr address, size_t bytes)
         struct handle *handle = handle_of(handle_in(&entry[i]));
         entry[i].handle = 0;
         handle->mappings--;
+        the.unmapped[handle->device] += handle->held && !handle->mappings ? handle->bytes : 0;
         the.mapped[handle->device] -= the.granularity;
         drop_if_unused(handle);
     }
@@ -463,7 +470,7 @@ void books_reset(uint8_t devices, uint64_t total, uint64_t granule, bool named)
     the.ranges = the.handles = the.held_handles = the.live_ranges = 0;
     the.next_entry = the.next_number = the.failed = the.left = 0;
     for (int i = 0; i < FUZZ_DEVICES; i++)
-        the.used[i] = the.outside[i] = the.held[i] = the.mapped[i] = the.plain[i] = 0;
+        the.used[i] = the.outside[i] = the.held[i] = the.mapped[i] = the.plain[i] = the.unmapped[i] = 0;
     books_heal();
     books_reset_events(named);
     the.broken[0] = '\0';
@@ -476,9 +483,14 @@ uint64_t books_used(int device)
 
 struct books_sums books_sums(int device)
 {
-    return (struct books_sums){.used = the.used[device] - the.outside[device], .handle_bytes = the.held[device],
-        .mapped_bytes = the.mapped[device], .plain_bytes = the.plain[device], .events = books_events(),
-        .handles = the.held_handles, .ranges = the.live_ranges};
+    return (struct books_sums){.used = the.used[device] - the.outside[device],
+        .handle_bytes = the.held[device],
+        .mapped_bytes = the.mapped[device],
+        .unmapped_bytes = the.unmapped[device],
+        .plain_bytes = the.plain[device],
+        .events = books_events(),
+        .handles = the.held_handles,
+        .ranges = the.live_ranges};
 }
 
 uint32_t books_spans(CUdeviceptr address, uint64_t bytes, int device, struct books_span *ret, uint32_t room)

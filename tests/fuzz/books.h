@@ -32,6 +32,7 @@ struct books_span {
 struct books_sums {
     uint64_t used, handle_bytes, mapped_bytes; /* of a device: in all; of handles that are held; of mappings, each
                                                   address for itself */
+    uint64_t unmapped_bytes;                   /* of handles that are held and mapped nowhere */
     uint64_t plain_bytes;
     uint32_t events;                           /* alive, of all devices */
     uint32_t handles, ranges;                  /* of all devices; a range: reserved addresses or plain memory */
@@ -75,6 +76,9 @@ CUmemGenericAllocationHandle books_mapped(CUdeviceptr address, uint64_t bytes);
 
 /* Called before addresses lose their memory, plain memory included. */
 extern void (*books_on_unmap)(CUdeviceptr address, uint64_t bytes);
+
+/* Called when a page of `bytes` has been made. */
+extern void (*books_on_create)(int device, uint64_t bytes);
 
 /* A context has ended: its events and its plain memory are gone with it. */
 void books_context_gone(int context);

@@ -144,6 +144,8 @@ static void draw_conf(void)
         conf("page_size_mb", pages[below(7)]);
     if (one_in(6))
         conf("alias", "off");
+    else if (one_in(8)) /* a large card has as many pages: mappings are scarce */
+        conf_number("mapping_limit", 1024 + below(2048));
     if (one_in(5))
         conf("free_sync", syncs[below(4)]);
     if (one_in(5))

@@ -133,6 +133,7 @@ static void start(const struct fuzz_program *program)
     work_reset();
     books_reset(setup->devices, setup->total, setup->granularity, setup->contexts > 0);
     books_on_unmap = on_unmap;
+    books_on_create = verify_made;
     make_core();
     play.context[0].alive = true;
     for (int i = 0; i < setup->contexts; i++)

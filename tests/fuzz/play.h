@@ -4,7 +4,7 @@
 
 #include "books.h"
 #include "check/check.h"
-#include "core.h"
+#include "device.h"
 #include "program.h"
 
 struct play_block {
@@ -49,6 +49,7 @@ struct play {
     uint64_t most_reserved[FUZZ_DEVICES]; /* what is held may not be more than the limit or this */
     CUresult (*aside)(void *user);
     void *aside_user;
+    uint64_t asked; /* bytes of the allocation that is under way, 0: none is */
     uint64_t requested[FUZZ_DEVICES], digest, moved, allocated, refused, done, host_faults;
     uint32_t step, works[FUZZ_LAG_MOST][FUZZ_STREAMS]; /* what each stream had been given some operations ago */
     bool unsure;              /* FUZZ_UNHEARD or the like is there, or faults were: refusals are not judged */
@@ -156,6 +157,15 @@ void play_aside(void);
 void verify(enum sg_check_depth depth);
 /* A block was given to a stream, or nobody. */
 void verify_given(const struct play_block *block);
+/* How many pages of each region have a second address; after an allocation, whether those that were given one since
+   could be spared. */
+struct verify_aliases {
+    uint32_t regions, stale[SG_REGIONS_MAX];
+};
+struct verify_aliases verify_aliases_now(int device);
+void verify_aliased(int device, const struct verify_aliases *before, CUdeviceptr block);
+/* A page of `bytes` has been made. */
+void verify_made(int device, uint64_t bytes);
 /* An allocation was refused. */
 void verify_refused(int device, uint64_t bytes, const struct sg_tag *tag);
 /* Idle memory was given back until at most `keep` bytes were left. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "device.h"
+#include "remap/mapping_limit.h"
 #include "play.h"
 #include "roundup.h"
 
@@ -169,6 +170,44 @@ static uint64_t pages_of(const struct sg_device *device, uint64_t bytes)
         return UINT64_MAX;
     return round_up(rounded, rounded > device->capacity_bytes / 2 ? device->granularity
                                                                   : device->page_bytes[SG_KIND_REGULAR]);
+}
+
+/* Pages are made for one place at a time. So what is in hand is no more than the block and the rest of its first and
+   last page. A device is tried out with one granule. */
+void verify_made(int ordinal, uint64_t page_bytes)
+{
+    const struct sg_device *device = sg_device_known(play.core, ordinal);
+    struct books_sums books = books_sums(ordinal);
+    uint64_t asked = play.asked ? sg_roundup(play.conf.roundup_divisions, play.asked) : 0;
+    uint64_t most = play.asked ? asked + 2 * page_bytes : play.setup->granularity;
+    MUST(books_left() || books.unmapped_bytes <= most, "more pages are made than a block needs");
+    MUST(!device || books_left() || books.handle_bytes <= device->capacity_bytes, "pages are made beyond the limit");
+}
+
+struct verify_aliases verify_aliases_now(int ordinal)
+{
+    const struct sg_device *device = sg_device_known(play.core, ordinal);
+    struct verify_aliases now = {.regions = device ? device->region_count : 0};
+    for (uint32_t i = 0; i < now.regions; i++)
+        now.stale[i] = device->region[i]->stale;
+    return now;
+}
+
+/* The pages that a region lost to the block's were its own before, so there were at least so many. */
+void verify_aliased(int ordinal, const struct verify_aliases *before, CUdeviceptr block)
+{
+    const struct sg_device *device = sg_device_known(play.core, ordinal);
+    bool any = false;
+    for (uint32_t i = 0; device && i < before->regions; i++) {
+        const struct sg_region *region = device->region[i];
+        uint32_t more = region->stale > before->stale[i] ? region->stale - before->stale[i] : 0;
+        bool its_own = block >= region->base && block - region->base < region->reserved;
+        MUST(!more || its_own || region->pages >= 2 * (region->mapped + more),
+            "pages get a second address where addresses are scarce");
+        any = any || more;
+    }
+    MUST(!any || play.conf.page_size != SG_AUTO || sg_mappings_now(device) <= (uint64_t)play.conf.mapping_limit,
+        "pages get a second address beyond the limit of mappings");
 }
 
 /* Nothing that could have been moved, completed or waited for was left: what is free afterwards is not enough for it,
