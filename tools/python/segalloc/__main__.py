@@ -6,7 +6,7 @@ import sys
 from . import _tool
 
 
-def main():
+def main() -> None:
     path = _tool.beside() or shutil.which("segalloc")
     if path is None or os.path.samefile(path, sys.argv[0]):
         sys.exit("segalloc: the command-line tool is not installed")

@@ -1,4 +1,6 @@
 """PyTorch's history of memory: each allocation and free with its stack, from a trace of this process."""
+from __future__ import annotations
+
 import atexit
 import contextlib
 import os
@@ -8,6 +10,10 @@ import warnings
 
 from . import _tool
 
+TYPE_CHECKING = False  # typing is slow to import
+if TYPE_CHECKING:
+    from typing import Any
+
 LATE = ("segalloc: PyTorch's history of memory is not kept, for memory was allocated before it was asked for; "
         "`segalloc run --torch --sites -o TRACE` records every event")
 
@@ -15,13 +21,14 @@ LATE = ("segalloc: PyTorch's history of memory is not kept, for memory was alloc
 class History:
     """What _record_memory_history() begins and a snapshot shows."""
 
-    def __init__(self, library):
+    def __init__(self, library: Any) -> None:
         self.library = library
         self.kept = False
-        self.most = None
-        self.before = []  # events of each device that came before it was begun
+        self.most: int | None = None
+        self.before: list[int] = []  # events of each device that came before it was begun
 
-    def record(self, enabled="all", _context=None, _stacks=None, most=None, *_, **named):
+    def record(self, enabled: Any = 'all', _context: Any = None, _stacks: Any = None, most: Any = None, *_: Any,
+               **named: Any) -> None:
         """In place of torch._C._cuda_record_memory_history."""
         if enabled in (None, False):
             self.kept = False
@@ -35,10 +42,10 @@ class History:
             self.before = [len(events) for events in self._read()["device_traces"]] if was_recorded else []
         self.kept = True
 
-    def legacy(self, enabled, *_, **__):
+    def legacy(self, enabled: Any, *_: Any, **__: Any) -> None:
         self.record(enabled)
 
-    def _begin(self):
+    def _begin(self) -> bool:
         """The trace is a file of this process alone, and goes with it. Python has no say in a death by a signal."""
         file, path = tempfile.mkstemp(prefix=f"segalloc-history-{os.getpid()}-", suffix=".trace")
         os.close(file)
@@ -47,7 +54,7 @@ class History:
             return False
         owner = os.getpid()
 
-        def remove():
+        def remove() -> None:
             if os.getpid() == owner:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(path)
@@ -55,13 +62,13 @@ class History:
         atexit.register(remove)
         return True
 
-    def _read(self):
-        nothing = {"device_traces": [], "segments": []}
+    def _read(self) -> Any:
+        nothing: dict[str, Any] = {"device_traces": [], "segments": []}
         trace = self.library.recorded()
         told = _tool.run("trace", "export", trace, "--to", "end", "-o", "-") if trace else None
         return pickle.loads(told) if told else nothing
 
-    def add_to(self, snapshot):
+    def add_to(self, snapshot: Any) -> Any:
         """Puts events and stacks into a snapshot."""
         if not self.kept:
             return snapshot

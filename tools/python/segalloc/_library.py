@@ -1,6 +1,12 @@
 """The library that this process has loaded, by ctypes. It is never loaded from here."""
+from __future__ import annotations
+
 import ctypes
 import os
+
+TYPE_CHECKING = False  # typing is slow to import
+if TYPE_CHECKING:
+    from typing import Any
 
 ALLOCATED, PENDING, FREE = 1, 2, 3
 DEVICES = 64
@@ -17,7 +23,7 @@ class Piece(ctypes.Structure):
                 ("stream", ctypes.c_uint64), ("state", ctypes.c_uint32), ("small", ctypes.c_uint32)]
 
 
-def _path():
+def _path() -> str | None:
     """The file that is mapped into this process, None where there is none."""
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
@@ -34,7 +40,7 @@ def _path():
 class Library:
     """What of the public interface (segalloc.h) is used here."""
 
-    def __init__(self, path):
+    def __init__(self, path: str) -> None:
         self.path = path
         self.calls = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
         declare = self._declare
@@ -55,44 +61,44 @@ class Library:
         declare("segalloc_torch_raises", ctypes.c_int)
         declare("segalloc_torch_memory_fraction", None, ctypes.c_double, ctypes.c_int)
 
-    def _declare(self, name, result, *arguments):
+    def _declare(self, name: str, result: Any, *arguments: Any) -> None:
         function = getattr(self.calls, name)
         function.restype = result
         function.argtypes = arguments
 
-    def address(self, name):
+    def address(self, name: str) -> int | None:
         """The address of an exported function, None where this library has no such one."""
         function = getattr(self.calls, name, None)
         return ctypes.cast(function, ctypes.c_void_p).value if function is not None else None
 
-    def version(self):
-        return self.calls.segalloc_version().decode()
+    def version(self) -> str:
+        return str(self.calls.segalloc_version().decode())
 
-    def in_use(self):
+    def in_use(self) -> bool:
         return bool(self.calls.segalloc_in_use())
 
-    def option(self, name):
+    def option(self, name: str) -> str:
         size = self.calls.segalloc_option(name.encode(), None, 0)
         value = ctypes.create_string_buffer(size + 1)
         self.calls.segalloc_option(name.encode(), value, size + 1)
         return value.value.decode(errors="replace")
 
-    def _read(self, call, device):
+    def _read(self, call: Any, device: int) -> dict[str, tuple[int, int]]:
         count = self.calls.segalloc_stats(device, None, 0)
         table = (_Stat * count)()
         if count == 0 or call(device, table, count) == 0:
             return {}
         return {entry.name.decode(): (entry.value, entry.peak) for entry in table}
 
-    def stats(self, device):
+    def stats(self, device: int) -> dict[str, tuple[int, int]]:
         """{name: (value, peak)}, empty where nothing was allocated on the device."""
         return self._read(self.calls.segalloc_stats, device)
 
-    def take_peaks(self, device):
+    def take_peaks(self, device: int) -> dict[str, tuple[int, int]]:
         """The same, with the peaks since this was last called. For _watch.py alone: there is one such reader."""
         return self._read(self.calls.segalloc_take_peaks, device)
 
-    def current_device(self):
+    def current_device(self) -> int:
         """Of the calling thread's context, 0 where it has none."""
         device = ctypes.c_int(0)
         try:
@@ -101,7 +107,7 @@ class Library:
             return 0
         return max(device.value, 0)
 
-    def pieces(self, device):
+    def pieces(self, device: int) -> list[Piece]:
         room = 0
         while True:
             table = (Piece * room)()
@@ -110,50 +116,50 @@ class Library:
                 return table[:count]
             room = count + count // 8 + 64  # other threads go on
 
-    def trim(self, device, keep=0):
+    def trim(self, device: int | None, keep: int = 0) -> int:
         devices = range(DEVICES) if device is None else [device]
         return sum(self.calls.segalloc_trim(each, keep) for each in devices)
 
-    def set_limit(self, device, count):
-        return self.calls.segalloc_set_limit(device, count)
+    def set_limit(self, device: int, count: int) -> int:
+        return int(self.calls.segalloc_set_limit(device, count))
 
-    def reset_peaks(self, device):
+    def reset_peaks(self, device: int) -> None:
         self.calls.segalloc_reset_peaks(device)
 
-    def record(self, path):
+    def record(self, path: str) -> str | None:
         """Begins a trace; its path, None where it is too late for that."""
         told = self.calls.segalloc_record(os.fsencode(path))
         return os.fsdecode(told) if told is not None else None
 
-    def recorded(self):
+    def recorded(self) -> str | None:
         """The path of the trace that is written, with the places that ask for memory; None."""
         told = self.calls.segalloc_record(None)
         return os.fsdecode(told) if told is not None else None
 
-    def mark(self, name):
+    def mark(self, name: str | None) -> None:
         self.calls.segalloc_mark(None if name is None else str(name).encode())
 
-    def push(self, name):
+    def push(self, name: str) -> None:
         self.calls.segalloc_phase_push(str(name).encode())
 
-    def pop(self):
+    def pop(self) -> None:
         self.calls.segalloc_phase_pop()
 
-    def empty_cache(self):
+    def empty_cache(self) -> None:
         self.calls.segalloc_torch_reset()
 
-    def raises(self):
+    def raises(self) -> bool:
         """Whether running out can be PyTorch's error under a pluggable allocator."""
         return bool(self.calls.segalloc_torch_raises())
 
-    def memory_fraction(self, fraction, device):
+    def memory_fraction(self, fraction: float, device: int) -> None:
         self.calls.segalloc_torch_memory_fraction(fraction, device)
 
 
-_found = None
+_found: Library | None = None
 
 
-def get():
+def get() -> Library | None:
     """The Library; None where none is loaded, or one too old to have all of it."""
     global _found
     if _found is None:
@@ -172,7 +178,7 @@ NOT_LOADED = ("libsegalloc.so is not in this process, so segalloc's figures are 
 _warned = False
 
 
-def warn_unless_loaded(stacklevel):
+def warn_unless_loaded(stacklevel: int) -> None:
     """Says once in a process that there is nothing to report."""
     global _warned
     if not _warned:

@@ -4,7 +4,13 @@ All that the library serves on a device is counted, also what other libraries of
 counterpart is 0: the number of inactive splits, oversize blocks. `segment` counts pages, the physical memory that is
 created and released. Totals of requested bytes are after rounding.
 """
+from __future__ import annotations
+
 from . import _library
+
+TYPE_CHECKING = False  # typing is slow to import
+if TYPE_CHECKING:
+    from typing import Any
 
 KINDS = ("current", "peak", "allocated", "freed")
 NOTHING = {kind: 0 for kind in KINDS}
@@ -14,45 +20,45 @@ TEXT = {_library.ALLOCATED: "active_allocated", _library.PENDING: "active_pendin
 class Counters:
     """A device's totals since they were last reset; peaks are the library's own business."""
 
-    def __init__(self, library):
+    def __init__(self, library: Any) -> None:
         self.library = library
-        self.before = {}
+        self.before: dict[int, Any] = {}
 
-    def reset(self, device):
+    def reset(self, device: Any) -> None:
         self.before[device] = self.library.stats(device)
 
-    def read(self, device):
+    def read(self, device: Any) -> Any:
         stats = self.library.stats(device)
         before = self.before.get(device, {})
 
-        def now(name):
+        def now(name: Any) -> Any:
             return stats.get(name, (0, 0))[0]
 
-        def peak(name):
+        def peak(name: Any) -> Any:
             return stats.get(name, (0, 0))[1]
 
-        def total(name):
+        def total(name: Any) -> Any:
             return max(now(name) - before.get(name, (0, 0))[0], 0)
 
         return stats, now, peak, total
 
 
-def _pools(whole, small):
+def _pools(whole: Any, small: Any) -> Any:
     """The table of a family. What is not counted by pool belongs to the large one."""
     large = {kind: max(whole[kind] - small[kind], 0) for kind in KINDS}
     return {"all": whole, "small_pool": small, "large_pool": large}
 
 
-def nested(counters, device):
+def nested(counters: Any, device: Any) -> Any:
     """What torch._C._cuda_memoryStats() returns, with our own statistics beside it under "segalloc"."""
     stats, now, peak, total = counters.read(device)
     page = now("reserved_bytes") // now("pages") if now("pages") else 0
 
-    def family(name, allocated, freed, small=NOTHING):
+    def family(name: Any, allocated: Any, freed: Any, small: Any = NOTHING) -> Any:
         whole = {"current": now(name), "peak": peak(name), "allocated": allocated, "freed": freed}
         return _pools(whole, small)
 
-    def small(name):
+    def small(name: Any) -> Any:
         return {"current": now(name), "peak": peak(name), "allocated": 0, "freed": 0}
 
     released = max(total("pages_created") - now("pages"), 0)
@@ -83,7 +89,7 @@ def nested(counters, device):
     return result
 
 
-def _max_split_size(library):
+def _max_split_size(library: Any) -> Any:
     """In bytes, -1 for no limit, as PyTorch has it."""
     try:
         mebibytes = int(library.option("max_split_size_mb") or 0)
@@ -92,13 +98,13 @@ def _max_split_size(library):
     return mebibytes << 20 if mebibytes else -1
 
 
-def _segment(device, piece):
+def _segment(device: Any, piece: Any) -> Any:
     return {"device": device, "address": piece.address, "total_size": 0, "allocated_size": 0, "active_size": 0,
             "requested_size": 0, "stream": 0, "segment_type": "small" if piece.small else "large",
             "segment_pool_id": (0, 0), "is_expandable": True, "frames": [], "blocks": []}
 
 
-def segments(library, device):
+def segments(library: Any, device: Any) -> Any:
     """The entries of memory_snapshot() for one device: one for each stretch of addresses with memory."""
     result, end, small = [], None, None
     for piece in library.pieces(device):
@@ -118,7 +124,7 @@ def segments(library, device):
     return sorted(result, key=lambda segment: segment["address"])
 
 
-def snapshot(library, devices):
+def snapshot(library: Any, devices: Any) -> Any:
     """What torch._C._cuda_memorySnapshot() returns, without a history of events."""
     return {
         "segments": [segment for device in range(devices) for segment in segments(library, device)],

@@ -2,10 +2,16 @@
 
 The functions of torch.cuda.memory and torch.accelerator stay PyTorch's own; what they call in torch._C is replaced.
 """
+from __future__ import annotations
+
 import functools
 import warnings
 
 from . import _history, _hook, _statistics
+
+TYPE_CHECKING = False  # typing is slow to import
+if TYPE_CHECKING:
+    from typing import Any
 
 BENEATH = "segalloc: %s needs PyTorch's own cache: set SEGALLOC_CONF=pytorch:beneath"
 
@@ -13,11 +19,11 @@ BENEATH = "segalloc: %s needs PyTorch's own cache: set SEGALLOC_CONF=pytorch:ben
 class _Replaced:
     """Functions of torch._C that are replaced, until give_back()."""
 
-    def __init__(self, module):
+    def __init__(self, module: Any) -> None:
         self.module = module
-        self.originals = {}
+        self.originals: dict[str, Any] = {}
 
-    def put(self, name, function):
+    def put(self, name: Any, function: Any) -> None:
         """Only what this version of PyTorch has is replaced."""
         original = getattr(self.module, name, None)
         if original is not None:
@@ -25,7 +31,7 @@ class _Replaced:
             functools.update_wrapper(function, original, assigned=("__doc__",), updated=())
             setattr(self.module, name, function)
 
-    def give_back(self):
+    def give_back(self) -> None:
         for name, original in self.originals.items():
             setattr(self.module, name, original)
         self.originals.clear()
@@ -34,55 +40,55 @@ class _Replaced:
 class _Words:
     """What takes the place of torch._C's functions."""
 
-    def __init__(self, library, torch_cuda):
+    def __init__(self, library: Any, torch_cuda: Any) -> None:
         self.library = library
         self.cuda = torch_cuda
         self.counters = _statistics.Counters(library)
         self.history = _history.History(library)
-        self.fractions = {}
+        self.fractions: dict[int, float] = {}
 
-    def devices(self):
+    def devices(self) -> Any:
         return self.cuda.device_count()
 
-    def index(self, device):
+    def index(self, device: Any) -> Any:
         return self.cuda.current_device() if device is None or device < 0 else device
 
-    def empty_cache(self, *_):
+    def empty_cache(self, *_: Any) -> None:
         self.library.empty_cache()
 
-    def stats(self, device=None):
+    def stats(self, device: Any = None) -> Any:
         return _statistics.nested(self.counters, self.index(device))
 
-    def reset_accumulated(self, device=None):
+    def reset_accumulated(self, device: Any = None) -> None:
         self.counters.reset(self.index(device))
 
-    def reset_peak(self, device=None):
+    def reset_peak(self, device: Any = None) -> None:
         self.library.reset_peaks(self.index(device))
 
-    def snapshot(self, which=None):
+    def snapshot(self, which: Any = None) -> Any:
         if which is not None and tuple(which[:2]) != (0, 0):
             raise RuntimeError(BENEATH % "a snapshot of one pool")
         return self.history.add_to(_statistics.snapshot(self.library, self.devices()))
 
-    def set_fraction(self, fraction, device=None):
+    def set_fraction(self, fraction: Any, device: Any = None) -> None:
         device = self.index(device)
         self.library.memory_fraction(fraction, device)
         self.fractions[device] = fraction
 
-    def get_fraction(self, device=None):
+    def get_fraction(self, device: Any = None) -> Any:
         return self.fractions.get(self.index(device), 1.0)
 
-    def memory_info(self, device=None):
+    def memory_info(self, device: Any = None) -> Any:
         return self.cuda.mem_get_info(self.index(device))
 
-    def compiled_graph(self, *_):
+    def compiled_graph(self, *_: Any) -> None:
         raise RuntimeError(BENEATH % "a CUDA graph of torch.compile")
 
-    def no_observer(self, *_, **__):
+    def no_observer(self, *_: Any, **__: Any) -> None:
         warnings.warn("segalloc: an observer of running out is not called; segalloc says itself what holds the memory",
                       stacklevel=3)
 
-    def table(self):
+    def table(self) -> Any:
         return {
             "_cuda_emptyCache": self.empty_cache,
             "_cuda_memoryStats": self.stats,
@@ -107,16 +113,16 @@ class _Words:
 class _Cuda:
     """torch.cuda, which is still being imported when torch.cuda.memory is done."""
 
-    def __init__(self, torch):
+    def __init__(self, torch: Any) -> None:
         self._torch = torch
 
-    def __getattr__(self, name):
-        def call(*arguments):
+    def __getattr__(self, name: Any) -> Any:
+        def call(*arguments: Any) -> Any:
             return getattr(self._torch.cuda, name)(*arguments)
         return call
 
 
-def _hooks(library, allocator):
+def _hooks(library: Any, allocator: Any) -> None:
     """The optional hooks of the pluggable allocator, as far as this PyTorch and this library have them."""
     for setter, name in (("set_reset_fn", "segalloc_torch_reset"),
                          ("set_memory_fraction_fn", "segalloc_torch_memory_fraction"),
@@ -127,7 +133,7 @@ def _hooks(library, allocator):
             getattr(allocator, setter)(address)
 
 
-def _no_pool(self, *_, **__):
+def _no_pool(self: Any, *_: Any, **__: Any) -> None:
     raise RuntimeError(BENEATH % "torch.cuda.MemPool")
 
 
@@ -135,7 +141,7 @@ class _MemPool:
     """What a PyTorch without pools of its own has in their place here."""
 
 
-def _older_nccl(distributed):
+def _older_nccl(distributed: Any) -> None:
     """The newer of PyTorch's two NCCL backends asks the allocator for a snapshot at its end, and where that is a
     pluggable one the process ends with it. So "nccl" means the other one, which PyTorch has as "nccl-legacy"."""
     older = getattr(distributed, "_register_builtin_nccl_as_legacy", None)
@@ -143,7 +149,7 @@ def _older_nccl(distributed):
         distributed._register_builtin_nccl_backend = older
 
 
-def take_over(memory, library):
+def take_over(memory: Any, library: Any) -> None:
     """`memory`: torch.cuda.memory, just imported. Does nothing with a PyTorch that has no CUDA."""
     binding = memory.torch._C
     if library is None or not hasattr(binding, "_cuda_customAllocator"):
@@ -162,14 +168,14 @@ def take_over(memory, library):
     replaced = _Replaced(binding)
     for name, function in _Words(library, _Cuda(memory.torch)).table().items():
         replaced.put(name, _plain(function))
-    pool = getattr(memory, "MemPool", None) or _MemPool  # from PyTorch 2.5 on
+    pool: Any = getattr(memory, "MemPool", None) or _MemPool  # from PyTorch 2.5 on
     own_pool = pool.__init__
     pool.__init__ = _no_pool
     memory._segalloc = allocator  # lives as long as the module
     own_change = memory.change_current_allocator
 
     @functools.wraps(own_change)
-    def change_current_allocator(other):
+    def change_current_allocator(other: Any) -> None:
         """A script that has an allocator of its own gets it, and PyTorch's own functions with it."""
         own_change(other)
         replaced.give_back()
@@ -179,18 +185,18 @@ def take_over(memory, library):
     memory.change_current_allocator = change_current_allocator
 
 
-def _plain(method):
+def _plain(method: Any) -> Any:
     """A function that takes attributes, which a bound method does not."""
-    def call(*arguments, **named):
+    def call(*arguments: Any, **named: Any) -> Any:
         return method(*arguments, **named)
     return call
 
 
-def _empty_both(binding, library):
+def _empty_both(binding: Any, library: Any) -> None:
     """In the mode beneath PyTorch's words are right as they are; only what lies below its cache has to go as well."""
     own = binding._cuda_emptyCache
 
-    def empty_cache(*arguments):
+    def empty_cache(*arguments: Any) -> None:
         own(*arguments)
         library.empty_cache()
 
