@@ -110,5 +110,44 @@ class Table(unittest.TestCase):
         self.assertEqual(set(names) - listed, set())
 
 
+def has(package):
+    return subprocess.run([PYTHON, "-c", f"import importlib.util, sys; sys.exit(not importlib.util.find_spec({package!r}))"],
+                          check=False).returncode == 0
+
+
+class Callbacks(unittest.TestCase):
+    """segalloc.huggingface and segalloc.lightning with the trainers that they are for."""
+
+    def told(self, name):
+        package = pathlib.Path(SEGALLOC).parent.parent / "python"
+        environment = dict(ENVIRONMENT, PYTHONPATH=f"{package}:{ENVIRONMENT.get('PYTHONPATH', '')}")
+        done = subprocess.run([SEGALLOC, "run", "--sim", "4GiB", "--", PYTHON, HERE / "words" / "callbacks.py", name], env=environment,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=300)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def check(self, rows, peak):
+        peaks = [row["segalloc_peak_requested_bytes"] for row in rows]
+        self.assertEqual(max(peaks), peak)
+        self.assertGreater(peak, (16 + 64) * MIB)
+        for row in rows:
+            self.assertEqual(row["segalloc_failures"], 0)
+            self.assertLessEqual(row["segalloc_peak_requested_bytes"], row["segalloc_peak_reserved_bytes"])
+
+    @unittest.skipUnless(has("transformers"), "no transformers")
+    def test_huggingface(self):
+        told = self.told("huggingface")
+        history, seen = told["huggingface"]
+        self.check(history, told["peak"])
+        self.assertEqual([{key: value for key, value in row.items() if key != "step"} for row in history], seen)
+        self.assertEqual([row["step"] for row in history], [2, 4])
+
+    @unittest.skipUnless(has("lightning"), "no Lightning")
+    def test_lightning(self):
+        told = self.told("lightning")
+        self.check([figures for _, figures in told["lightning"]], told["peak"])
+        self.assertEqual([step for step, _ in told["lightning"]], [2, 4])
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -103,6 +103,12 @@ def phase(name: str) -> "Iterator[None]":
             library.pop()
 
 
+def load_ipython_extension(shell: "Any") -> None:
+    """`%load_ext segalloc` in IPython and Jupyter: `%%segalloc` reports the peak of a cell."""
+    from . import _magic
+    _magic.load(shell)
+
+
 def __getattr__(name: str) -> "Any":
     """Classes whose modules take long to import."""
     if name in ("DeviceWatch", "Site", "Watch"):
