@@ -1,22 +1,23 @@
-"""Makes a wheel of an installed tree: wheel.py PREFIX FOLDER. The package is the one of PREFIX/lib/segalloc/python, the tree
+"""Makes a wheel of an installed tree: wheel.py PREFIX FOLDER PLATFORM. The package is the one of PREFIX/lib/segalloc/python, the tree
 lies in it as _tree, where `python -m segalloc` finds the tools."""
 import base64
 import hashlib
 import os
 import pathlib
+import re
 import stat
 import sys
-import sysconfig
 import time
 import zipfile
 
-PREFIX, FOLDER = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+PREFIX, FOLDER, PLATFORM = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3]
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 VERSION = next(line.split("'")[1] for line in (ROOT / "meson.build").read_text().splitlines() if line.strip().startswith("version:"))
-TAG = "py3-none-" + sysconfig.get_platform().replace("-", "_").replace(".", "_")
+TAG = f"py3-none-{PLATFORM}"
 INFO = f"segalloc-{VERSION}.dist-info"
 WHEN = time.gmtime(int(os.environ["SOURCE_DATE_EPOCH"]))[:6]
-LEFT_OUT = ("include", "share/bash-completion", "share/zsh", "share/fish")  # what no Python environment looks for
+LEFT_OUT = ("include", "lib/pkgconfig")  # what nothing is built with
+LINKS = re.compile(r"lib/libsegalloc\.so(\.0\..*)?|.*/lib(cuda|nvidia-ml)\.so")  # a wheel has no links: the file has its SONAME only
 
 METADATA = f"""Metadata-Version: 2.1
 Name: segalloc
@@ -38,7 +39,7 @@ def files():
         yield f"segalloc/{path.relative_to(package).as_posix()}", path.read_bytes(), False
     for path in sorted(PREFIX.rglob("*")):
         name = path.relative_to(PREFIX).as_posix()
-        if path.is_file() and not name.startswith(LEFT_OUT) and not (path.is_symlink() and path.name.endswith(".so") and name.startswith("lib/lib")):
+        if path.is_file() and not name.startswith(LEFT_OUT) and not LINKS.fullmatch(name):
             yield f"segalloc/_tree/{name}", path.read_bytes(), bool(path.stat().st_mode & stat.S_IXUSR)
     yield f"{INFO}/LICENSE", (ROOT / "LICENSE").read_bytes(), False
     for name, text in ("METADATA", METADATA), ("WHEEL", WHEEL), ("entry_points.txt", ENTRIES):

@@ -1,8 +1,8 @@
 """Prints segalloc.conf(5) in scdoc's language, from the table of `segalloc conf --help-options`.
 
-Usage: options.py SEGALLOC"""
+Usage: options.py FILE   (what that command printed)"""
+import pathlib
 import re
-import subprocess
 import sys
 
 INTRODUCTION = """segalloc.conf(5)
@@ -41,7 +41,7 @@ def sentence(text, values):
     return text[0].upper() + text[1:]
 
 
-entries = subprocess.run([sys.argv[1], "conf", "--help-options"], check=True, stdout=subprocess.PIPE, text=True).stdout
+entries = pathlib.Path(sys.argv[1]).read_text()
 print(INTRODUCTION)
 for entry in entries.strip().split("\n\n"):
     head, text, values = (line.strip() for line in entry.split("\n"))

@@ -71,7 +71,10 @@ class CommandLine(unittest.TestCase):
     def test_the_manual_of_options(self):
         """A sentence begins with a capital, but a value stays as it is written."""
         script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "man", "options.py")
-        page = subprocess.run([sys.executable, script, SEGALLOC], capture_output=True, text=True, timeout=60).stdout
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as options:
+            options.write(segalloc("conf", "--help-options").stdout)
+            options.flush()
+            page = subprocess.run([sys.executable, script, options.name], capture_output=True, text=True, timeout=60).stdout
         for begins in ("native, or cudaMallocAsync:", "always: serve", "direct: PyTorch", "Serve memory from"):
             self.assertIn(f"\t{begins}", page)
 
