@@ -12,8 +12,7 @@
 #include "idmap.h"
 #include "interleaver.h"
 #include "order_feed.h"
-#include "ledger_device.h"
-#include "caching_allocator.h"
+#include "results.h"
 
 enum { BATCH = 1024, CONTEXT_SHIFT = 32 };
 
@@ -38,12 +37,10 @@ struct player {
     uint64_t huge_bytes;  /* blocks from here on may have a region of their own, whatever they are rounded to */
     struct sg_order_feed told;
     /* PyTorch's */
-    struct torch_device { /* PyTorch has an allocator a device; made at the first allocation on it */
-        struct sg_torch *torch;
-        struct sg_ledger_device card;
-    } *torch; /* by ordinal; NULL: the policy is our own */
+    struct sg_torch_device *torch; /* by ordinal, made at the first allocation; NULL: the policy is our own */
     uint64_t time;
     int devices;
+    uint64_t rest_peak[SG_DEVICES_MAX]; /* of reserved bytes, after the first part */
     struct stream { /* by index */
         uint8_t device;
         uint32_t context; /* whose fixed segments serve it */
@@ -251,7 +248,7 @@ static int begin(struct player *player, const struct segalloc_trace_record *reco
 /* PyTorch's allocator of the device that a record is about; NULL: no host memory. */
 static struct sg_torch *torch_of(struct player *player, const struct segalloc_trace_record *record)
 {
-    struct torch_device *device = &player->torch[device_of(player, record->stream)];
+    struct sg_torch_device *device = &player->torch[device_of(player, record->stream)];
     if (!device->torch) {
         uint64_t bytes = card_of(player, device_of(player, record->stream));
         sg_ledger_device_init(&device->card, bytes);
@@ -502,70 +499,42 @@ static int apply(struct player *player, const struct segalloc_trace_record *reco
     }
 }
 
-static void collect_own(struct player *player)
+static void collect(const struct player *player, struct sg_play_result *result)
 {
-    struct sg_play_result *result = player->result;
-    for (int device = 0; device < player->devices; device++) {
-        struct sg_stats stats;
-        if (!sg_core_stats(player->core, device, &stats))
-            continue;
-        result->device[device].stats = stats;
-        result->peak_requested += stats.peak[SG_STAT_requested_bytes];
-        result->peak_allocated += stats.peak[SG_STAT_allocated_bytes];
-        result->peak_pending += stats.peak[SG_STAT_pending_bytes];
-        result->peak_reserved += stats.peak[SG_STAT_reserved_bytes];
-        result->end_reserved += stats.value[SG_STAT_reserved_bytes];
-        result->pages_moved += stats.value[SG_STAT_pages_moved];
-        result->aliased_pages += stats.value[SG_STAT_aliased_pages];
-        result->late_unmaps += stats.value[SG_STAT_late_unmaps];
-        result->bytes_moved += stats.value[SG_STAT_bytes_moved];
-        result->host_waits += stats.value[SG_STAT_host_waits];
-        result->strict_frees += stats.value[SG_STAT_strict_frees];
-        result->event_calls += stats.value[SG_STAT_calls_event];
-        result->growth_ns += stats.value[SG_STAT_growth_cost_ns];
-        result->move_ns += stats.value[SG_STAT_move_cost_ns];
-        result->peak_mappings += stats.peak[SG_STAT_mappings];
-#define CALL(name) result->calls.name += stats.value[SG_STAT_calls_##name];
-        SG_PLAY_CALLS(CALL)
-#undef CALL
-        result->handles.create += stats.value[SG_STAT_calls_create];
-        result->handles.map += stats.value[SG_STAT_calls_map];
-        result->handles.set_access += stats.value[SG_STAT_handles_set_access];
-        result->handles.unmap += stats.value[SG_STAT_handles_unmap];
-        result->handles.release += stats.value[SG_STAT_calls_release];
+    if (player->torch) {
+        sg_results_torch(player->torch, result);
+        return;
     }
+    sg_results_own(player->core, player->devices, result);
     if (player->ahead) /* as the card saw them */
         result->host_waits = player->card.host_waits - result->strict_waits;
 }
 
-static void collect_torch(struct player *player)
+static uint64_t reserved_of(const struct player *player, int device)
+{
+    if (player->core)
+        return sg_core_reserved(player->core, device);
+    return player->torch[device].torch ? sg_torch_stats(player->torch[device].torch)->reserved.current : 0;
+}
+
+/* After a record: where the first part ends its figures are taken, and the peaks of the rest begin. */
+static void note_parts(struct player *player, const struct segalloc_trace_record *record)
 {
     struct sg_play_result *result = player->result;
-    for (int device = 0; device < SG_DEVICES_MAX; device++) {
-        if (!player->torch[device].torch)
-            continue;
-        const struct sg_torch_stats *stats = sg_torch_stats(player->torch[device].torch);
-        const uint64_t *calls = player->torch[device].card.calls;
-        struct sg_stats *level = &result->device[device].stats;
-#define LEVEL(name) level->value[SG_STAT_##name##_bytes] = stats->name.current, \
-                    level->peak[SG_STAT_##name##_bytes] = stats->name.peak;
-        LEVEL(requested) LEVEL(allocated) LEVEL(active) LEVEL(reserved)
-#undef LEVEL
-        result->peak_requested += stats->requested.peak;
-        result->peak_allocated += stats->allocated.peak;
-        result->peak_reserved += stats->reserved.peak;
-        result->end_reserved += stats->reserved.current;
-        result->host_waits += stats->cache_syncs;
-        result->calls.reserve += calls[SG_TORCH_ADDRESS_RESERVE];
-        result->calls.create += calls[SG_TORCH_CREATE];
-        result->calls.map += calls[SG_TORCH_MAP];
-        result->calls.set_access += calls[SG_TORCH_SET_ACCESS];
-        result->calls.unmap += calls[SG_TORCH_UNMAP];
-        result->calls.release += calls[SG_TORCH_RELEASE];
-        result->calls.alloc += calls[SG_TORCH_CUDA_MALLOC];
-        result->calls.free += calls[SG_TORCH_CUDA_FREE];
-        result->calls.sync += calls[SG_TORCH_STREAM_SYNCHRONIZE];
+    if (record->kind >= SEGALLOC_RECORD_DONE || result->events < player->play->part_end)
+        return;
+    if (result->events == player->play->part_end) {
+        struct sg_play_result so_far = *result;
+        collect(player, &so_far);
+        sg_results_take_first(&so_far, result);
+        for (int device = 0; device < SG_DEVICES_MAX; device++)
+            player->rest_peak[device] = reserved_of(player, device);
+        return;
     }
+    int device = device_of(player, record->stream);
+    uint64_t reserved = reserved_of(player, device);
+    if (reserved > player->rest_peak[device])
+        player->rest_peak[device] = reserved;
 }
 
 static void free_torch(struct player *player)
@@ -634,6 +603,8 @@ int sg_play_run(const struct sg_play *play, struct sg_play_result *ret, char err
         for (size_t i = 0; i < n && status == 0 && !over; i++) {
             player.left = n - i;
             status = apply(&player, &batch[i]);
+            if (play->part_end && status == 0)
+                note_parts(&player, &batch[i]);
             if (player.slow && !result.diverged_event && sg_interleaver_has_diverged(player.slow))
                 result.diverged_event = result.events;
             over = over || (play->watch && !play->watch(play->watcher, &batch[i], result.events, player.core));
@@ -641,12 +612,12 @@ int sg_play_run(const struct sg_play *play, struct sg_play_result *ret, char err
         if (may_stop(&player))
             break;
     }
-    if (status == 0 && player.core)
-        collect_own(&player); /* with what is under way as the trace has left it */
+    if (status == 0)
+        collect(&player, &result); /* with what is under way as the trace has left it */
+    if (status == 0 && play->part_end)
+        sg_results_end_rest(&result, player.rest_peak);
     if (player.slow)
         sg_interleaver_end(player.slow);
-    if (status == 0 && player.torch)
-        collect_torch(&player);
     sg_core_destroy(player.core);
     sg_ahead_delete(player.ahead);
     sg_interleaver_delete(player.slow);

@@ -42,6 +42,7 @@ struct sg_play {
                                     section */
     uint64_t stop_at_oom;        /* bits of devices: ends once each of them has had an allocation that does not fit;
                                     0: plays the whole trace */
+    uint64_t part_end;           /* events of the program after which the first part ends; 0: no parts */
     sg_play_next *next;
     /* Called after each record, with the number of what the program has done so far; `core` is NULL under PyTorch's
        rules. False: the play ends there. May be NULL. */
@@ -64,6 +65,7 @@ struct sg_play_device {
     bool used;                 /* memory was asked of it */
     uint64_t card_bytes;
     struct sg_stats stats;     /* by PyTorch's rules requested, allocated, active and reserved bytes only */
+    uint64_t first_peak_reserved; /* at the end of the first part */
     uint64_t allocs;           /* those that failed when recorded included */
     uint64_t ooms, new_ooms;   /* allocations that do not fit; of them, those that had not failed when recorded */
     uint64_t largest_oom;      /* bytes */
@@ -71,6 +73,11 @@ struct sg_play_device {
     uint64_t first_oom_bytes, first_oom_live; /* what it asked for, and what the program had in use there */
     uint64_t first_oom_short;  /* how much it lacked; 0: not known */
     uint32_t first_oom_site, first_oom_phase; /* as the trace numbers them; 0: not known */
+};
+
+/* Figures of a part of a trace, as sums over the devices. */
+struct sg_play_part {
+    uint64_t allocs, ooms, peak_reserved, calls, pages_moved, bytes_moved, growth_ns, move_ns;
 };
 
 /* Sums and peaks are over all devices, and peaks are sums of theirs; `first` is the earliest. */
@@ -90,6 +97,8 @@ struct sg_play_result {
     uint64_t diverged_event; /* number of the event from which on as_recorded could not be kept to, from 1; 0: none */
     uint64_t largest_request, largest_oom;
     uint64_t first_oom_event, first_oom_bytes, first_oom_live, first_oom_short; /* as of a device */
+    bool parted; /* the trace went on after `part_end`; without: the next two are zeros */
+    struct sg_play_part first, rest;
     struct sg_play_device device[SG_DEVICES_MAX];
     struct sg_play_calls {
 #define CALL(name) uint64_t name;

@@ -192,6 +192,31 @@ class Figures(Case):
                          [[(100 + rank) * MIB, 50 * MIB] for rank in range(9)])
         self.assertTrue(all({held["device"] for frame in run["frames"] for held in frame["map"]} == {0, 1} for run in data["runs"]))
 
+    def test_settings_tried_by_replay(self):
+        """Each effect on the page is what `segalloc replay` finds under that setting; several files share a recommendation."""
+        acts = [act for i in range(60) for act in (f"a+{20 + i % 7}", f"b+{3 + i % 5}", "a-", "b-")]
+        paths = [self.record(f"t{i}", *acts, sim="2GiB") for i in range(2)]
+        tune = self.page(*paths).data["tune"]
+        self.assertEqual([trace["events"] for trace in tune["traces"]], [240, 240])
+        self.assertGreater(len(tune["candidates"]), 5)
+        for setting in tune["candidates"][:4] + [tune["recommended"]]:
+            for path, figures in zip(paths, setting["traces"]):
+                played = json.loads(segalloc("replay", "--json", "--conf", setting["conf"] or "reserve_slack:auto", path).stdout)
+                self.assertEqual(figures["peak_reserved_bytes"], played["peak_reserved_bytes"], setting["conf"])
+            self.assertEqual(setting["peak_reserved_bytes"], sum(figures["peak_reserved_bytes"] for figures in setting["traces"]))
+
+    def test_nothing_tried(self):
+        path = self.record("t", "a+300", "a-")
+        for options, word in ((["--no-advice"], "--no-advice"),):
+            data = self.page(*options, path).data
+            self.assertNotIn("tune", data)
+            self.assertIn(word, data["untried"])
+        stats = self.folder / "stats"
+        subprocess.run([SEGALLOC, "run", "--sim", "1GiB", "--conf", f"stats:{stats}", "--", ACTS, "a+300"], env=ENVIRONMENT, check=True, timeout=60)
+        self.assertIn("nothing to replay", self.page(stats).data["untried"])
+        result = segalloc("report", "--no-advice", path)
+        self.assertEqual((result.returncode, result.stderr.count(b"\n")), (2, 1))
+
     def test_statistics_only(self):
         path = self.folder / "stats"
         subprocess.run([SEGALLOC, "run", "--sim", "1GiB", "--conf", f"stats:{path}", "--", ACTS, "a+300"], env=ENVIRONMENT, check=True, timeout=60)

@@ -3,6 +3,7 @@
 Usage: test_tune.py SEGALLOC DATA"""
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -217,6 +218,95 @@ class Tune(unittest.TestCase):
                 for key in ("peak_reserved_bytes", "ooms", "pages_moved", "bytes_moved"):
                     self.assertEqual(candidate[key], played[key], (candidate["conf"], key))
                 self.assertEqual(candidate["driver_calls"], sum(played["driver_calls"].values()), candidate["conf"])
+
+    def divided(self, name, first, rest):
+        """A trace of steps: `first` of them with survivors that only moving pages helps with, `rest` as the function makes them."""
+        trace = Trace(self.folder.name, name)
+        kept = [trace.alloc(2) for _ in range(4)]
+        for _ in range(first):
+            blocks = [trace.alloc(mib) for mib in (100, 30, 70, 100, 30, 70)]
+            trace.free(*blocks[::2])
+            trace.free(trace.alloc(140))
+            trace.free(*blocks[1::2])
+        rest(trace)
+        trace.free(*kept)
+        trace.save()
+        return trace
+
+    def test_chosen_on_the_first_part(self):
+        """The first part's figures are those of a trace that ends there, and nothing behind it decides what is recommended."""
+        def again(trace):
+            for _ in range(30):
+                trace.free(*[trace.alloc(mib) for mib in (90, 20, 60)])
+
+        def other(trace):
+            for mib in range(30):
+                trace.free(*[trace.alloc(20 + mib), trace.alloc(60)])
+        options = "--limit", "8GiB", "--param", "page_size_mb=2,64", "--param", "reserve_slack=1,1.1"
+        found = []
+        for name, rest in ("again", again), ("other", other):
+            trace = self.divided("divided-" + name, 60, rest)
+            told = self.tune(*options, trace.path)
+            found.append(told)
+            self.assertEqual(told["chosen_on"], "first_parts")
+            cut = Trace(self.folder.name, "cut-" + name)
+            cut.rows = trace.rows[:told["traces"][0]["first_part_events"]]
+            alone = {c["conf"]: c for c in self.tune(*options, cut.save())["candidates"]}
+            for candidate in told["candidates"]:
+                if candidate["conf"] in alone:
+                    self.assertEqual(candidate["first"]["peak_reserved_bytes"], alone[candidate["conf"]]["peak_reserved_bytes"])
+                    self.assertEqual(candidate["first"]["driver_calls"], alone[candidate["conf"]]["driver_calls"])
+                self.assertEqual(candidate["driver_calls"], candidate["first"]["driver_calls"] + candidate["rest"]["driver_calls"])
+                self.assertEqual(candidate["peak_reserved_bytes"], max(candidate[part]["peak_reserved_bytes"] for part in ("first", "rest")))
+        if found[0]["traces"][0]["first_part_events"] == found[1]["traces"][0]["first_part_events"]:
+            self.assertEqual(found[0]["recommended"]["conf"], found[1]["recommended"]["conf"])
+
+    def test_the_rest_refutes_or_runs_out(self):
+        """A later part that only another setting serves: where memory runs out in it, all of the trace is chosen on."""
+        def survivors(trace):
+            for _ in range(4):
+                trace.free(trace.alloc(100))
+                trace.alloc(30)
+                trace.free(trace.alloc(70))
+            trace.free(trace.alloc(140))
+        plain = self.divided("runs-out", 0, lambda trace: [trace.free(*[trace.alloc(100) for _ in range(4)]) for _ in range(40)] and survivors(trace))
+        told = self.tune("--for", "pytorch", plain.path)
+        self.assertEqual(told["chosen_on"], "first_parts")
+        self.assertEqual(told["recommended"]["conf"], "")  # on the first part nothing is gained
+        tight = str(told["default"]["peak_reserved_bytes"] // MIB - 1) + "MiB"
+        if self.tune("--for", "pytorch", "--limit", tight, plain.path)["default"]["ooms"]:
+            self.assertEqual(self.tune("--for", "pytorch", "--limit", tight, plain.path)["chosen_on"], "runs_out")
+        self.assertEqual(self.tune(self.pinned.path)["chosen_on"], "undivided")
+
+    @unittest.skipUnless(shutil.which("mpirun"), "there is no mpirun")
+    def test_ranks_of_mpirun(self):
+        """However many ranks share the replays, the answer is that of one, printed once."""
+        paths = [self.pinned.path, self.growing.path]
+        alone = self.tune(*paths)
+        launcher = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "3"]
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
+        done = subprocess.run([*launcher, SEGALLOC, "tune", "--json", *paths], env=clean, capture_output=True, text=True, timeout=120, check=False)
+        if done.returncode and "libmpi" in done.stderr:
+            self.skipTest("there is no Open MPI to load")
+        self.assertEqual((done.returncode, done.stdout.count("\n")), (0, 1), done.stderr)
+        together = json.loads(done.stdout)
+        for found in (alone, together):
+            del found["seconds"], found["threads"]
+        self.assertEqual(alone, together)
+        failed = subprocess.run([*launcher, SEGALLOC, "tune", "/nowhere.csv"], env=clean, capture_output=True, text=True, timeout=120, check=False)
+        self.assertNotEqual(failed.returncode, 0)
+        self.assertEqual(failed.stderr.count("/nowhere.csv: No such file"), 1)
+
+    def test_a_page(self):
+        out = os.path.join(self.folder.name, "page.html")
+        self.run_it("tune", "--html", out, self.pinned.path)
+        with open(out) as file:
+            text = file.read()
+        self.assertIn(json.dumps(self.tune(self.pinned.path)["recommended"]["reason"]), text)
+        self.run_it("tune", "--html", out, self.pinned.path, status=1)
+        self.run_it("tune", "--html", out, "--force", self.pinned.path)
+        self.run_it("tune", "--html", self.pinned.path, "--force", self.pinned.path, status=1)
+        self.run_it("tune", "--force", self.pinned.path, status=2)
 
     def test_threads_do_not_change_the_answer(self):
         one, three = (self.tune("-J", n, self.pinned.path) for n in "13")

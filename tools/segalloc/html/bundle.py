@@ -27,7 +27,7 @@ for mark, text in (("@POLICY@", f"default-src 'none'; img-src data:; style-src {
     assert whole.count(mark) == 1, mark
     whole = whole.replace(mark, text)
 with out.open("w") as file:
-    for name, text in zip(("page_before", "page_after"), whole.split("@DATA@")):
+    for name, text in zip((f"{page.stem}_before", f"{page.stem}_after"), whole.split("@DATA@")):
         data = text.encode() + b"\0"
         assert data.count(0) == 1
         lines = (", ".join(map(str, data[i:i + 24])) for i in range(0, len(data), 24))

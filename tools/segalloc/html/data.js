@@ -81,3 +81,4 @@ function hue(name) {
 const isDark = () => (document.documentElement.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
 const sizeColour = size => `hsl(${(size * 47) % 360} 55% ${isDark() ? 55 : 50}%)`;
 const nameColour = name => `hsl(${hue(name)} 50% ${isDark() ? 55 : 52}%)`;
+const axisColours = () => ({ stroke: () => style("--soft"), grid: { stroke: () => style("--line"), width: 1 }, ticks: { stroke: () => style("--line"), width: 1 } });

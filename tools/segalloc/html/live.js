@@ -2,11 +2,12 @@
 const AGES = [["any", 0], ["1/100 of the run", 0.01], ["1/10 of the run", 0.1], ["half of the run", 0.5]];
 const sorting = { column: "bytes", up: false };
 
+const liveRow = (at, [number, blocks, held, birth, born]) => ({ ...group(run(), number), blocks, bytes: held,
+  age: Math.max(0, at.n - birth), ageSeconds: Math.max(0, at.us / 1000 - born) / 1000 });
+
 function liveRows() {
   const at = frame();
-  return at.live.map(([number, blocks, held, birth, born]) => ({ ...group(run(), number), blocks, bytes: held,
-    age: Math.max(0, at.n - birth), ageSeconds: Math.max(0, at.us / 1000 - born) / 1000 })).filter(row => row.blocks &&
-    (row.device === null || row.device === device().ordinal));
+  return at.live.map(row => liveRow(at, row)).filter(row => row.blocks && (row.device === null || row.device === device().ordinal));
 }
 
 function isWanted(row) {

@@ -3,9 +3,16 @@ const tabs = ["live", "map", "lifetimes", "ranks", "advice"];
 const shows = { live: showLive, map: showMap, lifetimes: showLifetimes, ranks: showRanks, advice: showAdvice };
 let tab = "live";
 
+let front = null;
+
 function showAdvice() {
   const lines = run().advice;
-  byId("advice").replaceChildren(lines.length ? element("ul", {}, ...lines.map(line => element("li", {}, line))) : element("p", {}, "Nothing to change was found."));
+  if (front) front.destroy();
+  front = null;
+  byId("advice").replaceChildren(lines.length ? element("ul", {}, ...lines.map(line => element("li", {}, line))) : element("p", {}, "Nothing to change was found in the figures of the run itself."));
+  if (byId("panel-advice").hidden) return;
+  if (data.tune) front = showFront(byId("trials"), data.tune);
+  else byId("trials").replaceChildren(element("p", { class: "note" }, data.untried));
 }
 
 function openTab(name, focus) {
@@ -76,6 +83,7 @@ function chooseDevice(index) {
   byId("axis").value = byTime() ? "time" : "events";
   byId("axis").disabled = !hasTimes();
   showFacts();
+  showAnswers();
   showMarks();
   drawTimeline();
   const failures = marksOfDevice().filter(mark => mark.kind === "failure"), peaks = marksOfDevice().filter(mark => mark.kind === "requested");
@@ -137,7 +145,7 @@ function start() {
   let width = document.body.clientWidth;
   addEventListener("resize", () => { if (document.body.clientWidth !== width) { width = document.body.clientWidth; redraw(); } });
   openTab("live");
-  chooseRun(0);
+  chooseRun(mostOf(runs.map(which => (which.ooms ? 2 ** 60 : 0) + peakOf(which, "requested"))));
 }
 
 start();

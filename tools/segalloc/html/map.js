@@ -123,7 +123,7 @@ function showMap() {
   drawnPieces = [];
   if (!map) {
     byId("map-sum").textContent = !frame() ? "This file does not say where blocks lay." : run().source !== "replay" ?
-      "Where pages lay is known of traces that segalloc recorded, up to 5 million events: it takes a replay." :
+      "Where pages lay is known of traces that segalloc recorded, up to 20 million events: it takes a replay." :
       frame().map ? "Nothing was held." : "The map of this moment was left out for the size of the page; the peaks, failures and the end have theirs first.";
     return;
   }

@@ -25,7 +25,7 @@ enum {
     MARKED_FAILURES = 8,
 };
 /* Longer traces are not replayed for it: that takes a second for some million events. */
-#define REPLAYED_EVENTS UINT64_C(5000000)
+#define REPLAYED_EVENTS UINT64_C(20000000)
 
 struct page {
     FILE *out; /* of the data */
@@ -375,20 +375,19 @@ static int add_run(struct page *page, const struct sg_findings *findings, char *
     return status;
 }
 
-/* Within a script element no "<" may stand as it is. */
-static void write_escaped(FILE *out, const char *text, size_t bytes)
+static void write_trials(struct page *page, const struct sg_page_trials *trials)
 {
-    for (size_t i = 0, begin = 0; i <= bytes; i++) {
-        if (i < bytes && text[i] != '<')
-            continue;
-        fwrite(text + begin, 1, i - begin, out);
-        if (i < bytes)
-            fputs("\\u003c", out);
-        begin = i + 1;
+    if (trials->tried) {
+        fputs("],\"tune\":", page->out);
+        sg_trials_write_json(page->out, trials->tried);
+    } else {
+        fputs("],\"untried\":", page->out);
+        sg_tool_json_write(page->out, trials->why);
     }
 }
 
-static int write_runs(struct page *page, const struct sg_findings *const *runs, char *error)
+static int write_runs(struct page *page, const struct sg_findings *const *runs, const struct sg_page_trials *trials,
+    char *error)
 {
     int status = 0;
     fprintf(page->out, "{\"schema\":\"segalloc.page/1\",\"version\":\"" SEGALLOC_VERSION "\",\"redacted\":%s,\"runs\":[",
@@ -398,12 +397,15 @@ static int write_runs(struct page *page, const struct sg_findings *const *runs, 
             putc(',', page->out);
         status = add_run(page, runs[i], error);
     }
+    if (!status)
+        write_trials(page, trials);
     if (!status && fflush(page->texts.out) == 0)
-        fprintf(page->out, "],\"texts\":[%s]}", page->texts.json ? page->texts.json : "");
+        fprintf(page->out, ",\"texts\":[%s]}", page->texts.json ? page->texts.json : "");
     return status;
 }
 
-int sg_page_write(FILE *out, const struct sg_findings *const *runs, size_t count, bool redact, char *error)
+int sg_page_write(FILE *out, const struct sg_findings *const *runs, size_t count, const struct sg_page_trials *trials,
+    bool redact, char *error)
 {
     struct page page = {.runs = count, .redact = redact};
     char *json = NULL;
@@ -415,14 +417,14 @@ int sg_page_write(FILE *out, const struct sg_findings *const *runs, size_t count
     if (status)
         snprintf(error, SG_FINDINGS_ERROR, "out of memory");
     if (!status)
-        status = write_runs(&page, runs, error);
+        status = write_runs(&page, runs, trials, error);
     if (page.out && fclose(page.out) != 0 && !status) {
         status = -ENOMEM;
         snprintf(error, SG_FINDINGS_ERROR, "out of memory");
     }
     if (!status) {
         fputs((const char *)page_before, out);
-        write_escaped(out, json, bytes);
+        sg_html_write_escaped(out, json, bytes);
         fputs((const char *)page_after, out);
     }
     sg_html_list_free(&page.texts);

@@ -70,3 +70,15 @@ uint32_t sg_html_text(struct sg_html_list *list, const char *text)
     sg_tool_json_write(list->out, text);
     return sg_html_added(list, key);
 }
+
+void sg_html_write_escaped(FILE *out, const char *text, size_t bytes)
+{
+    for (size_t i = 0, begin = 0; i <= bytes; i++) {
+        if (i < bytes && text[i] != '<')
+            continue;
+        fwrite(text + begin, 1, i - begin, out);
+        if (i < bytes)
+            fputs("\\u003c", out);
+        begin = i + 1;
+    }
+}

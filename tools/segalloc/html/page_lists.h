@@ -33,4 +33,7 @@ uint32_t sg_html_find(const struct sg_html_list *list, uint64_t key);
 bool sg_html_has_room(struct sg_html_list *list);
 uint32_t sg_html_added(struct sg_html_list *list, uint64_t key);
 
+/* Within a script element no "<" may stand as it is. */
+void sg_html_write_escaped(FILE *out, const char *text, size_t bytes);
+
 #endif

@@ -3,11 +3,19 @@
 #include <errno.h>
 
 #include "meta.h"
+#include "progress.h"
 #include "replay/recorded.h"
 
-static size_t next_records(void *source, struct segalloc_trace_record *out, size_t n)
+struct source {
+    struct sg_trace_reader *reader;
+    struct sg_progress progress;
+};
+
+static size_t next_records(void *user, struct segalloc_trace_record *out, size_t n)
 {
-    return sg_trace_read(source, out, n);
+    struct source *source = user;
+    sg_progress_show(&source->progress, "replaying", sg_trace_progress(source->reader));
+    return sg_trace_read(source->reader, out, n);
 }
 
 int sg_playback(struct sg_trace_reader *reader, sg_playback_fn *watch, void *user, uint64_t *ret_diverged)
@@ -20,9 +28,11 @@ int sg_playback(struct sg_trace_reader *reader, sg_playback_fn *watch, void *use
         status = sg_recorded_read(reader, &recorded);
     if (status)
         return status;
-    struct sg_play play = {.next = next_records, .source = reader, .watch = watch, .watcher = user};
+    struct source source = {.reader = reader};
+    struct sg_play play = {.next = next_records, .source = &source, .watch = watch, .watcher = user};
     sg_recorded_play(&recorded, &play);
     status = sg_play_run(&play, &result, error);
+    sg_progress_end(&source.progress);
     if (!status && sg_meta_ran_out())
         return -ENOMEM;
     if (!status)

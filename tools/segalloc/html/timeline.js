@@ -10,13 +10,52 @@ const hasTimes = () => run().duration_us > 0;
 /* Times are those of a coarse clock: of a short run many events have the same. */
 const hasFineTimes = () => device() && device().n && new Set(device().us).size * 4 >= device().n.length;
 const byTime = () => hasTimes() && (view.axis || (hasFineTimes() ? "time" : "events")) === "time";
-const place = moment => byTime() ? moment.us / 1e6 : moment.n;
 const markName = { requested: "peak of requested", allocated: "peak of allocated", reserved: "peak of reserved", failure: "failure", end: "end" };
+
+/* Samples of one place on the axis, as a coarse clock makes them, evenly between it and the next: what is drawn needs places that
+   rise, or the levels of the last ones would be missing. */
+function spread(values) {
+  const out = new Array(values.length);
+  for (let i = 0, wide = 1e-6; i < values.length;) {
+    let end = i + 1;
+    while (end < values.length && values[end] === values[i]) end++;
+    wide = end < values.length ? values[end] - values[i] : wide;
+    for (let k = i; k < end; k++) out[k] = values[i] + wide * (k - i) / (end - i);
+    i = end;
+  }
+  return out;
+}
+
+const spreads = { time: new WeakMap(), events: new WeakMap() };
+function places() {
+  const at = device(), kept = spreads[byTime() ? "time" : "events"];
+  if (!kept.has(at)) kept.set(at, spread(byTime() ? at.us.map(us => us / 1e6) : at.n));
+  return kept.get(at);
+}
+
+/* Index of the last sample up to an event. */
+function sampleAt(n) {
+  const at = device().n;
+  let low = 0, high = at.length - 1;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (at[middle] <= n) low = middle; else high = middle - 1;
+  }
+  return low;
+}
+
+/* Where a moment is on the axis. */
+function place(moment) {
+  const at = device().n;
+  if (!at) return byTime() ? moment.us / 1e6 : moment.n;
+  const x = places(), i = sampleAt(moment.n), after = i + 1 < x.length ? i + 1 : i;
+  if (at[i] >= moment.n || after === i) return x[i];
+  return x[i] + (x[after] - x[i]) * (moment.n - at[i]) / (at[after] - at[i]);
+}
 
 function columns() {
   const at = device();
-  const x = byTime() ? at.us.map(us => us / 1e6) : at.n;
-  return [x, at.requested, at.allocated, at.reserved].filter(Boolean);
+  return [places(), at.requested, at.allocated, at.reserved].filter(Boolean);
 }
 
 function marksOfDevice() {
@@ -67,13 +106,31 @@ function drawPhases(plot) {
   context.restore();
 }
 
+/* Words beside a place, on the side that has room, on a ground of their own. */
+function label(plot, x, y, words, colour) {
+  const context = plot.ctx, gap = 8 * devicePixelRatio;
+  context.save();
+  context.font = "bold " + 12 * devicePixelRatio + "px system-ui";
+  context.textBaseline = "middle";
+  context.textAlign = "left";
+  const wide = context.measureText(words).width, left = x - gap - wide > plot.bbox.left ? x - gap - wide : x + gap;
+  context.fillStyle = style("--back");
+  context.globalAlpha = 0.8;
+  context.fillRect(left - 3, y - 8 * devicePixelRatio, wide + 6, 16 * devicePixelRatio);
+  context.globalAlpha = 1;
+  context.fillStyle = colour;
+  context.fillText(words, left, y);
+  context.restore();
+}
+
 function drawOver(plot) {
   const context = plot.ctx;
   drawPhases(plot);
-  for (const [ordinal, n, us] of run().failures || []) {
+  for (const [ordinal, n, us, size] of run().failures || []) {
     if (ordinal !== device().ordinal) continue;
     const at = line(context, plot, place({ n, us }), style("--failure"), [], 1.5);
     if (at === null) continue;
+    label(plot, at, plot.bbox.top + 26 * devicePixelRatio, `failed: ${bytes(size)}`, style("--failure"));
     context.fillStyle = style("--failure");
     context.beginPath();
     context.moveTo(at, plot.bbox.top + 18 * devicePixelRatio);
@@ -81,6 +138,7 @@ function drawOver(plot) {
     context.lineTo(at + 5 * devicePixelRatio, plot.bbox.top + 8 * devicePixelRatio);
     context.fill();
   }
+  const failed = (run().failures || []).some(([ordinal]) => ordinal === device().ordinal);
   const radius = { requested: 3.5, allocated: 5, reserved: 6.5 }; /* where they are at one place, all are seen */
   for (const mark of marksOfDevice().reverse()) {
     const peak = device()["peak_" + mark.kind];
@@ -92,6 +150,7 @@ function drawOver(plot) {
     context.beginPath();
     context.arc(x, y, radius[mark.kind] * devicePixelRatio, 0, 7);
     context.fill();
+    if (mark.kind === "requested") label(plot, x, Math.max(y + 14 * devicePixelRatio, failed ? plot.bbox.top + 46 * devicePixelRatio : 0), `peak ${bytes(level)}`, style("--text"));
   }
   if (frame()) line(context, plot, place(frame()), style("--text"), [4, 3], 1.5);
 }
@@ -100,11 +159,7 @@ function drawOver(plot) {
 function levelAt(level, n) {
   const at = device();
   if (!at[level] || !at.n) return null;
-  let low = 0, high = at.n.length - 1;
-  while (low < high) {
-    const middle = (low + high + 1) >> 1;
-    if (at.n[middle] <= n) low = middle; else high = middle - 1;
-  }
+  const low = sampleAt(n);
   let most = at[level][low];
   for (let i = low; i >= 0 && at.n[i] === at.n[low]; i--) most = Math.max(most, at[level][i]);
   return most;
@@ -113,13 +168,13 @@ function levelAt(level, n) {
 const stepped = () => uPlot.paths.stepped({ align: 1 });
 function levels() {
   return ["requested", "allocated", "reserved"].filter(level => device()[level]).map(level => ({
-    label: level, stroke: () => style("--" + level), width: 1.5, paths: stepped(), points: { show: false },
+    label: level, stroke: () => style("--" + level), width: level === "requested" ? 3 : 1.5, paths: stepped(), points: { show: false },
     fill: level === "requested" ? () => style("--requested") + "22" : undefined, value: (plot, value) => bytes(value) }));
 }
 
 const byteSteps = { y: { range: (plot, low, high) => [0, Math.max(high, 1) * 1.06] }, x: { time: false } };
 function axes() {
-  const common = { stroke: () => style("--soft"), grid: { stroke: () => style("--line"), width: 1 }, ticks: { stroke: () => style("--line"), width: 1 } };
+  const common = axisColours();
   const whole = byTime() ? {} : { incrs: [1, 2, 5].concat(...Array.from({ length: 12 }, (_, i) => [1, 2, 5].map(n => n * 10 ** (i + 1)))) };
   return [{ ...common, ...whole, values: (plot, ticks) => ticks.map(nameAt), space: 80 },
     { ...common, size: 82, values: (plot, ticks) => ticks.map(bytes), incrs: Array.from({ length: 50 }, (_, i) => 2 ** i) }];

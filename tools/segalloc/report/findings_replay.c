@@ -5,6 +5,7 @@
 
 #include "report/findings.h"
 #include "meta.h"
+#include "progress.h"
 #include "replay/recorded.h"
 #include "replay/smallest_card.h"
 
@@ -23,11 +24,14 @@ struct played {
         uint64_t reserved, largest; /* bytes then: held; asked for */
     } *mark; /* of each of the devices found */
     bool no_memory; /* for what was looked at on the way */
+    struct sg_progress progress;
 };
 
-static size_t next_records(void *source, struct segalloc_trace_record *out, size_t n)
+static size_t next_records(void *user, struct segalloc_trace_record *out, size_t n)
 {
-    return sg_trace_read(source, out, n);
+    struct played *played = user;
+    sg_progress_show(&played->progress, "replaying", sg_trace_progress(played->reader));
+    return sg_trace_read(played->reader, out, n);
 }
 
 static int play_cards(void *user, const uint64_t card[SG_DEVICES_MAX], uint64_t stop, struct sg_play_result *ret)
@@ -212,13 +216,14 @@ void sg_findings_play(struct sg_findings *findings, struct sg_trace_reader *read
         struct played played = {.reader = reader, .recorded = &recorded, .findings = findings,
             .mark = calloc(findings->devices + 1, sizeof *played.mark)};
         played.play.next = next_records;
-        played.play.source = reader;
+        played.play.source = &played;
         sg_recorded_play(&recorded, &played.play);
         status = played.mark ? play_own(findings, &played, &result) : -ENOMEM;
         if (!status && cards)
             status = find_moments(&played);
         if (!status && short_enough)
             status = find_cards(findings, &played, &result);
+        sg_progress_end(&played.progress);
         free(played.mark);
     }
     /* a pipe is read once; what contradicts itself, or is not whole, is said to be so elsewhere */

@@ -16,6 +16,8 @@
 #include "reader/trace_reader.h"
 
 enum { CHUNK_EVENTS = 1 << 16, BATCH = 1024, STREAM_BITS = 24 };
+/* Of shorter traces a part says nothing. A level within this part of its peak is near it. */
+enum { DIVIDED_LEAST = 200, NEAR_PART = 50 };
 #define SIZE_MAXIMUM ((UINT64_C(1) << 56) - 1) /* no device has so much: it fails all the same */
 
 struct sg_tune_event {
@@ -244,6 +246,7 @@ static int decode(struct decoder *decoder, struct sg_trace_reader *reader, const
         struct sg_tune_trace *trace = decoder->trace;
         trace->card[i] = card_sold(trace->card[i]);
         trace->unknown_card |= trace->needed[i] && !trace->card[i];
+        trace->peak[i] = decoder->peak[i];
         trace->peak_live += decoder->peak[i];
         trace->device_bytes = trace->card[i] > trace->device_bytes ? trace->card[i] : trace->device_bytes;
         if (sg_trace_info(reader)->end == SG_TRACE_CLOSED)
@@ -279,6 +282,47 @@ int sg_tune_trace_open(const char *path, uint64_t bound, const atomic_bool *stop
     return status;
 }
 
+/* Room for a trace that another rank has, of `like`'s size. */
+static bool make_room(struct sg_tune_trace *trace, const struct sg_tune_trace *like, size_t conf)
+{
+    trace->conf = calloc(1, conf + 1);
+    trace->chunk = calloc(like->chunks + 1, sizeof *trace->chunk);
+    for (size_t i = 0; trace->chunk && i < like->chunks; i++, trace->chunks++)
+        if (!(trace->chunk[i] = malloc(sizeof(struct sg_tune_event) * CHUNK_EVENTS)))
+            return false;
+    return trace->conf && trace->chunk;
+}
+
+int sg_tune_trace_share(struct sg_tune_trace *trace, const struct sg_tune_ranks *ranks)
+{
+    struct sg_tune_trace other = *trace;
+    size_t conf = trace->conf ? strlen(trace->conf) : 0;
+    bool fine = true;
+    sg_tune_ranks_share(ranks, 0, &other, sizeof other);
+    sg_tune_ranks_share(ranks, 0, &conf, sizeof conf);
+    if (ranks->rank) {
+        const char *path = trace->path;
+        fine = make_room(trace, &other, conf);
+        other.path = path;
+        other.end_text = NULL; /* an address of another process; rank 0 prints it */
+        other.conf = trace->conf;
+        other.chunk = trace->chunk;
+        other.chunks = trace->chunks;
+        *trace = other;
+    }
+    for (int rank = 0; rank < ranks->count; rank++) {
+        bool its = fine;
+        sg_tune_ranks_share(ranks, rank, &its, sizeof its);
+        fine = fine && its;
+    }
+    if (!fine)
+        return -ENOMEM;
+    sg_tune_ranks_share(ranks, 0, trace->conf, conf);
+    for (size_t i = 0; i < trace->chunks; i++)
+        sg_tune_ranks_share(ranks, 0, trace->chunk[i], sizeof(struct sg_tune_event) * CHUNK_EVENTS);
+    return 0;
+}
+
 void sg_tune_trace_close(struct sg_tune_trace *trace)
 {
     for (size_t i = 0; i < trace->chunks; i++)
@@ -286,6 +330,67 @@ void sg_tune_trace_close(struct sg_tune_trace *trace)
     free(trace->chunk);
     free(trace->conf);
     *trace = (struct sg_tune_trace){0};
+}
+
+/* Of a trace as it is read: what lives, and how near each device has come to its peak. */
+struct division {
+    uint64_t *size; /* of the block in each slot */
+    uint8_t *device, *device_of_stream;
+    uint64_t alive[SEGALLOC_TRACE_DEVICES], most[SEGALLOC_TRACE_DEVICES];
+};
+
+static const struct sg_tune_event *event_at(const struct sg_tune_trace *trace, size_t at)
+{
+    return &trace->chunk[at / CHUNK_EVENTS][at % CHUNK_EVENTS];
+}
+
+static void divide_at(struct division *division, const struct sg_tune_event *event)
+{
+    uint8_t device = division->device_of_stream[event->stream];
+    if (event->kind == SEGALLOC_RECORD_DEFINE_STREAM) {
+        division->device_of_stream[event->stream] = (uint8_t)(event->size % SEGALLOC_TRACE_DEVICES);
+    } else if (event->kind == SEGALLOC_RECORD_ALLOCATE) {
+        division->size[event->slot] = event->size;
+        division->device[event->slot] = device;
+        division->alive[device] += event->size;
+        if (division->alive[device] > division->most[device])
+            division->most[device] = division->alive[device];
+    } else if (event->kind == SEGALLOC_RECORD_FREE) {
+        division->alive[division->device[event->slot]] -= division->size[event->slot];
+    }
+}
+
+static bool near_peaks(const struct sg_tune_trace *trace, const struct division *division)
+{
+    for (unsigned i = 0; i < SEGALLOC_TRACE_DEVICES; i++)
+        if (division->most[i] < trace->peak[i] - trace->peak[i] / NEAR_PART)
+            return false;
+    return true;
+}
+
+void sg_tune_trace_divide(struct sg_tune_trace *trace)
+{
+    uint32_t slots = 1;
+    uint64_t events = 0, done = 0;
+    for (size_t i = 0; i < trace->count; i++) {
+        const struct sg_tune_event *event = event_at(trace, i);
+        slots = event->slot >= slots ? event->slot + 1 : slots;
+        events += event->kind < SEGALLOC_RECORD_DONE;
+    }
+    struct division division = {.size = calloc(slots, sizeof *division.size),
+        .device = calloc(slots, 1),
+        .device_of_stream = calloc(1u << STREAM_BITS, 1)};
+    bool possible = events >= DIVIDED_LEAST && division.size && division.device && division.device_of_stream;
+    for (size_t i = 0; possible && i < trace->count && done <= events / 4 * 3 && !trace->part_end; i++) {
+        const struct sg_tune_event *event = event_at(trace, i);
+        divide_at(&division, event);
+        done += event->kind < SEGALLOC_RECORD_DONE;
+        if (done >= events / 2 && near_peaks(trace, &division))
+            trace->part_end = done;
+    }
+    free(division.size);
+    free(division.device);
+    free(division.device_of_stream);
 }
 
 size_t sg_tune_next(void *source, struct segalloc_trace_record *out, size_t n)
@@ -299,8 +404,7 @@ size_t sg_tune_next(void *source, struct segalloc_trace_record *out, size_t n)
     size_t left = trace->count - cursor->at;
     n = n < left ? n : left;
     for (size_t i = 0; i < n; i++) {
-        const struct sg_tune_event *event = &trace->chunk[cursor->at / CHUNK_EVENTS][cursor->at % CHUNK_EVENTS];
-        cursor->at++;
+        const struct sg_tune_event *event = event_at(trace, cursor->at++);
         out[i] = (struct segalloc_trace_record){.kind = event->kind,
             .flags = event->flags,
             .stream = event->stream,

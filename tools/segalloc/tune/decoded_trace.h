@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ranks.h"
 #include "segalloc/trace_format.h"
 
 enum { SG_TUNE_ERROR = 640, SG_TUNE_EVENT_BYTES = 16 };
@@ -22,9 +23,11 @@ struct sg_tune_trace {
     uint64_t card[SEGALLOC_TRACE_DEVICES]; /* of each device, as recorded; 0: unknown, or not used */
     bool unknown_card;                  /* of a device that was used none was recorded, or one without end */
     uint64_t peak_live;                 /* bytes asked for and not freed: the sum of the devices' peaks */
+    uint64_t peak[SEGALLOC_TRACE_DEVICES];   /* of each device */
     uint64_t needed[SEGALLOC_TRACE_DEVICES]; /* of each device, at once, by the allocations that failed too */
     uint64_t failures;                  /* allocations that failed when it was recorded */
     uint64_t reserved;                  /* at the peak, as recorded; 0: unknown */
+    uint64_t part_end;                  /* events, of those decoded, in the first part; 0: it has none */
     struct sg_tune_event **chunk;
     uint64_t bytes;       /* of memory for them */
     size_t count, chunks; /* of decoded events, of which `events` may be more: some decide nothing */
@@ -36,6 +39,15 @@ struct sg_tune_trace {
 int sg_tune_trace_open(const char *path, uint64_t bound, const atomic_bool *stop, struct sg_tune_trace *ret,
                        char *error);
 void sg_tune_trace_close(struct sg_tune_trace *trace);
+
+/* Divides the trace: settings are chosen on its first part and judged by the rest. The first part ends at the first event
+   from the half on by which every device has come near its peak. A trace that is short, or that comes there late, has no
+   parts. */
+void sg_tune_trace_divide(struct sg_tune_trace *trace);
+
+/* Gives the trace that rank 0 has decoded to the other ranks, each of which calls it with a trace of zeros. 0 or -ENOMEM,
+   alike on each rank. */
+int sg_tune_trace_share(struct sg_tune_trace *trace, const struct sg_tune_ranks *ranks);
 
 /* One reader of a decoded trace; any number may read at once. */
 struct sg_tune_cursor {

@@ -127,12 +127,13 @@ static void say_out_of_memory(struct reason *reason)
 /* How little changing would gain. */
 static void say_noise(struct reason *reason, const struct sg_tune_candidate *kept)
 {
-    const struct sg_tune_candidate *other = reason->search->candidate[sg_tune_best(reason->search)];
-    uint64_t saved = other->reserved < kept->reserved ? kept->reserved - other->reserved : 0;
+    const struct sg_tune_search *search = reason->search;
+    uint64_t other = sg_tune_chosen_by(search, search->candidate[sg_tune_best(search)]).reserved;
+    uint64_t mine = sg_tune_chosen_by(search, kept).reserved, saved = other < mine ? mine - other : 0;
     char size[SG_SIZE_TEXT];
     if (saved)
         say(reason, "the best of the settings tried reserves %s (%.2f %%) less, and below %.1f %% is noise",
-            sg_size_format(saved, size), percent(saved, kept->reserved), SG_TUNE_NOISE * 100);
+            sg_size_format(saved, size), percent(saved, mine), SG_TUNE_NOISE * 100);
     else
         say(reason, "no setting tried reserves less");
     say(reason, "%s.", reason->search->traces > 1 ? " without reserving more on one of the traces" : "");
@@ -143,7 +144,10 @@ static void say_defaults(struct reason *reason)
     const struct sg_tune_candidate *current = reason->current;
     char text[64], size[SG_SIZE_TEXT];
     say(reason, "Keep to the defaults: ");
-    say_noise(reason, reason->standard);
+    if (sg_tune_is_refuted(reason->search))
+        say(reason, "what is best on the first part is worse than they are on the rest.");
+    else
+        say_noise(reason, reason->standard);
     if (current == reason->standard || !current->done)
         return;
     if (current->ooms)
@@ -205,6 +209,29 @@ static void say_slack(struct reason *reason)
             " On a card that is nearly full the defaults do much of this by themselves: give yours with --limit.");
 }
 
+/* What the setting was chosen on, and what it does to the rest. */
+static void say_basis(struct reason *reason)
+{
+    const struct sg_tune_figures *best = &reason->best->rest, *standard = &reason->standard->rest;
+    char size[SG_SIZE_TEXT], other[SG_SIZE_TEXT];
+    if (reason->search->basis == SG_TUNE_RUNS_OUT)
+        say(reason, " Chosen on the whole: memory runs out in the later part.");
+    if (reason->search->basis != SG_TUNE_FIRST_PARTS || reason->best == reason->standard)
+        return;
+    say(reason, " Chosen on the first part; on the rest it reserves %s", sg_size_format(best->reserved, size));
+    if (best->reserved == standard->reserved)
+        say(reason, ", as much as the defaults.");
+    else
+        say(reason, ", %s (%.1f %%) %s than the defaults.",
+            sg_size_format(best->reserved < standard->reserved ? standard->reserved - best->reserved
+                                                               : best->reserved - standard->reserved,
+                other),
+            percent(best->reserved < standard->reserved ? standard->reserved - best->reserved
+                                                        : best->reserved - standard->reserved,
+                standard->reserved),
+            best->reserved < standard->reserved ? "less" : "more");
+}
+
 char *sg_tune_reason(const struct sg_tune_search *search, size_t recommended, char text[SG_TUNE_REASON])
 {
     struct reason reason = {
@@ -216,7 +243,7 @@ char *sg_tune_reason(const struct sg_tune_search *search, size_t recommended, ch
     };
     *text = '\0';
     say_unset(&reason);
-    if (search->candidate[sg_tune_best(search)]->ooms) {
+    if (sg_tune_chosen_by(search, search->candidate[sg_tune_best(search)]).ooms) {
         say_out_of_memory(&reason);
     } else if (reason.best == reason.standard) {
         say_defaults(&reason);
@@ -226,6 +253,7 @@ char *sg_tune_reason(const struct sg_tune_search *search, size_t recommended, ch
         say_change(&reason);
         say_slack(&reason);
     }
+    say_basis(&reason);
     uint64_t failures = 0;
     for (size_t i = 0; i < search->traces; i++)
         failures += search->trace[i].failures;
@@ -241,8 +269,7 @@ static const char *variable(const struct sg_tune_search *search)
     return search->space->policy == SG_POLICY_PYTORCH ? "PYTORCH_CUDA_ALLOC_CONF" : "SEGALLOC_CONF";
 }
 
-/* The line to paste into a shell; "" when there is nothing to change. The caller frees it. */
-static char *paste(const struct sg_tune_search *search, size_t recommended)
+char *sg_tune_line(const struct sg_tune_search *search, size_t recommended)
 {
     const char *conf = search->candidate[recommended]->setting.conf, *name = variable(search);
     size_t room = strlen(conf) + strlen(name) + 16;
@@ -255,97 +282,6 @@ static char *paste(const struct sg_tune_search *search, size_t recommended)
     else if (search->current)
         snprintf(line, room, "unset %s", name);
     return line;
-}
-
-static void json_result(const struct sg_tune_search *search, const struct sg_tune_candidate *candidate)
-{
-    printf(",\"peak_reserved_bytes\":%" PRIu64 ",\"driver_calls\":%" PRIu64 ",\"ooms\":%" PRIu64
-           ",\"pages_moved\":%" PRIu64 ",\"bytes_moved\":%" PRIu64,
-        candidate->reserved, candidate->calls, candidate->ooms, candidate->pages_moved, candidate->bytes_moved);
-    if (search->space->policy == SG_POLICY_SEGALLOC)
-        printf(",\"driver_us\":{\"growth\":%.1f,\"moves\":%.1f}", (double)candidate->growth_ns / 1000,
-            (double)candidate->move_ns / 1000);
-    fputs(",\"traces\":[", stdout);
-    for (size_t i = 0; i < search->traces; i++) {
-        const struct sg_play_result *result = &candidate->result[i];
-        uint64_t calls = 0;
-#define CALL(name) calls += result->calls.name;
-        SG_PLAY_CALLS(CALL)
-#undef CALL
-        printf("%s{\"peak_reserved_bytes\":%" PRIu64 ",\"driver_calls\":%" PRIu64 ",\"ooms\":%" PRIu64 "}",
-            i ? "," : "", result->peak_reserved, calls, result->ooms);
-    }
-    putchar(']');
-}
-
-static void json_candidate(const struct sg_tune_search *search, size_t index)
-{
-    fputs("{\"conf\":", stdout);
-    sg_tool_json_string(search->candidate[index]->setting.conf);
-    json_result(search, search->candidate[index]);
-    putchar('}');
-}
-
-static void json_list(const struct sg_tune_search *search, const char *name, bool front)
-{
-    const char *comma = "";
-    printf(",\"%s\":[", name);
-    for (size_t i = 0; i < search->count; i++) {
-        if (!search->candidate[i]->done || (front && !search->candidate[i]->front))
-            continue;
-        fputs(comma, stdout);
-        json_candidate(search, i);
-        comma = ",";
-    }
-    putchar(']');
-}
-
-static void json_traces(const struct sg_tune_search *search)
-{
-    fputs(",\"traces\":[", stdout);
-    for (size_t i = 0; i < search->traces; i++) {
-        const struct sg_tune_trace *trace = &search->trace[i];
-        fputs(i ? ",{\"path\":" : "{\"path\":", stdout);
-        sg_tool_json_string(trace->path);
-        printf(",\"events\":%" PRIu64 ",\"peak_requested_bytes\":%" PRIu64 ",\"limit_bytes\":%" PRIu64
-               ",\"card_known\":%s,\"complete\":%s,\"failures\":%" PRIu64,
-            trace->events, trace->peak_live, sg_tune_card(search, i),
-            search->limit || !trace->unknown_card ? "true" : "false", trace->end_text ? "false" : "true",
-            trace->failures);
-        if (trace->reserved)
-            printf(",\"recorded_reserved_bytes\":%" PRIu64 "}", trace->reserved);
-        else
-            fputs(",\"recorded_reserved_bytes\":null}", stdout);
-    }
-    putchar(']');
-}
-
-void sg_tune_print_json(const struct sg_tune_search *search, double seconds)
-{
-    size_t best = sg_tune_recommend(search);
-    char reason[SG_TUNE_REASON], *line = paste(search, best);
-    printf("{\"schema\":\"segalloc.tune/1\",\"for\":\"%s\"",
-        search->space->policy == SG_POLICY_PYTORCH ? "pytorch" : "segalloc");
-    json_traces(search);
-    json_list(search, "candidates", false);
-    json_list(search, "pareto", true);
-    fputs(",\"default\":", stdout);
-    json_candidate(search, 0);
-    fputs(",\"current\":", stdout);
-    if (search->space->has_current && search->candidate[search->current]->done)
-        json_candidate(search, search->current);
-    else
-        fputs("null", stdout);
-    fputs(",\"recommended\":{\"conf\":", stdout);
-    sg_tool_json_string(search->candidate[best]->setting.conf);
-    json_result(search, search->candidate[best]);
-    fputs(",\"reason\":", stdout);
-    sg_tool_json_string(sg_tune_reason(search, best, reason));
-    fputs(",\"line\":", stdout);
-    sg_tool_json_string(line);
-    printf("},\"complete\":%s,\"threads\":%u,\"seconds\":%.3f}\n", search->complete ? "true" : "false", search->threads,
-        seconds);
-    free(line);
 }
 
 static void row(const struct sg_tune_search *search, const char *mark, const char *name, size_t index, int width)
@@ -429,7 +365,7 @@ static void print_head(const struct sg_tune_search *search, double seconds)
 void sg_tune_print_text(const struct sg_tune_search *search, double seconds)
 {
     size_t best = sg_tune_recommend(search);
-    char reason[SG_TUNE_REASON], *line = paste(search, best);
+    char reason[SG_TUNE_REASON], *line = sg_tune_line(search, best);
     int width = 16;
     for (size_t i = 0; i < search->count; i++) {
         const struct sg_tune_candidate *candidate = search->candidate[i];

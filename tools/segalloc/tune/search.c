@@ -191,6 +191,7 @@ static bool play(struct sg_tune_running *running, struct sg_tune_candidate *cand
         .torch = candidate->setting.torch,
         .card_bytes = search->limit,
         .granularity = trace->granularity ? trace->granularity : DEFAULT_GRANULARITY,
+        .part_end = trace->part_end,
         .next = sg_tune_next,
         .source = &cursor,
     };
@@ -212,7 +213,8 @@ static void *work(void *user)
     for (size_t task; (task = atomic_fetch_add(&running->next, 1)) < running->tasks;) {
         size_t index = running->first + task / search->traces;
         struct sg_tune_candidate *candidate = search->candidate[index];
-        if (!play(running, candidate, task % search->traces, index == 0 || index == search->current))
+        bool mine = task % (size_t)search->ranks->count == (size_t)search->ranks->rank;
+        if (mine && !play(running, candidate, task % search->traces, index == 0 || index == search->current))
             candidate->result[task % search->traces].events = 0;
         atomic_fetch_add(&running->ended, 1);
         pthread_mutex_lock(&running->lock);
@@ -220,6 +222,20 @@ static void *work(void *user)
         pthread_mutex_unlock(&running->lock);
     }
     return NULL;
+}
+
+static void sum_parts(const struct sg_play_result *result, struct sg_tune_candidate *candidate)
+{
+    struct sg_tune_figures *first = &candidate->first, *rest = &candidate->rest;
+    first->reserved += result->parted ? result->first.peak_reserved : result->peak_reserved;
+    first->ooms += result->parted ? result->first.ooms : result->ooms;
+    first->calls += result->first.calls;
+#define CALL(name) first->calls += result->parted ? 0 : result->calls.name;
+    SG_PLAY_CALLS(CALL)
+#undef CALL
+    rest->reserved += result->rest.peak_reserved;
+    rest->ooms += result->rest.ooms;
+    rest->calls += result->rest.calls;
 }
 
 /* Over what has been played; false where a trace was not played to its end. */
@@ -240,6 +256,7 @@ static bool sum(const struct sg_tune_search *search, struct sg_tune_candidate *c
 #define CALL(name) candidate->calls += result->calls.name;
         SG_PLAY_CALLS(CALL)
 #undef CALL
+        sum_parts(result, candidate);
     }
     return true;
 }
@@ -279,6 +296,33 @@ static void wait_for(struct sg_tune_running *running)
     pthread_mutex_unlock(&running->lock);
 }
 
+/* Gives each rank the results of the others, or the error of the first that has one. */
+static void exchange(struct sg_tune_running *running)
+{
+    const struct sg_tune_search *search = running->search;
+    const struct sg_tune_ranks *ranks = search->ranks;
+    int status = 0;
+    for (int rank = 0; rank < ranks->count && !status; rank++) {
+        status = running->status;
+        sg_tune_ranks_share(ranks, rank, &status, sizeof status);
+        if (status)
+            sg_tune_ranks_share(ranks, rank, running->error, sizeof running->error);
+    }
+    running->status = status;
+    for (size_t task = 0; task < running->tasks && !status; task++)
+        sg_tune_ranks_share(ranks, (int)(task % (size_t)ranks->count),
+            &search->candidate[running->first + task / search->traces]->result[task % search->traces],
+            sizeof(struct sg_play_result));
+}
+
+/* Whether time is up, or the user has ended the search: of all ranks the first says so. */
+static bool is_over(const struct sg_tune_running *running)
+{
+    bool over = atomic_load(running->search->stop) || now() > running->deadline;
+    sg_tune_ranks_share(running->search->ranks, 0, &over, sizeof over);
+    return over;
+}
+
 /* Plays the candidates from `first` on. */
 static int run_batch(struct sg_tune_running *running, size_t first)
 {
@@ -299,16 +343,19 @@ static int run_batch(struct sg_tune_running *running, size_t first)
     for (size_t i = 0; i < started; i++)
         pthread_join(thread[i], NULL);
     free(thread);
+    exchange(running);
     for (size_t i = first; i < search->count; i++)
         search->candidate[i]->done = running->status == 0 && sum(search, search->candidate[i]);
     return running->status;
 }
 
-static bool fewer(const struct sg_tune_candidate *a, const struct sg_tune_candidate *b)
+static bool fewer(const struct sg_tune_search *search, const struct sg_tune_candidate *a,
+    const struct sg_tune_candidate *b)
 {
-    return a->ooms != b->ooms           ? a->ooms < b->ooms
-           : a->reserved != b->reserved ? a->reserved < b->reserved
-                                        : a->calls < b->calls;
+    const struct sg_tune_figures one = sg_tune_chosen_by(search, a), other = sg_tune_chosen_by(search, b);
+    return one.ooms != other.ooms           ? one.ooms < other.ooms
+           : one.reserved != other.reserved ? one.reserved < other.reserved
+                                            : one.calls < other.calls;
 }
 
 static bool dominates(const struct sg_tune_candidate *a, const struct sg_tune_candidate *b)
@@ -331,55 +378,91 @@ void sg_tune_front(struct sg_tune_search *search)
     }
 }
 
-bool sg_tune_no_worse(const struct sg_tune_search *search, const struct sg_tune_candidate *candidate)
+struct sg_tune_figures sg_tune_chosen_by(const struct sg_tune_search *search, const struct sg_tune_candidate *candidate)
+{
+    if (search->basis == SG_TUNE_FIRST_PARTS)
+        return candidate->first;
+    return (struct sg_tune_figures){candidate->reserved, candidate->calls, candidate->ooms};
+}
+
+static struct sg_play_part whole_of(const struct sg_play_result *result)
+{
+    return (struct sg_play_part){.allocs = result->allocs,
+        .ooms = result->ooms,
+        .peak_reserved = result->peak_reserved,
+        .growth_ns = result->growth_ns,
+        .move_ns = result->move_ns};
+}
+
+/* Whether the candidate is on no trace worse than the defaults; `first`: on its first part, where it has one. */
+static bool no_worse_on(const struct sg_tune_search *search, const struct sg_tune_candidate *candidate, bool first)
 {
     const struct sg_tune_candidate *standard = search->candidate[0];
     if (!candidate->done)
         return false;
     for (size_t i = 0; i < search->traces; i++) {
-        const struct sg_play_result *mine = &candidate->result[i], *its = &standard->result[i];
-        if (mine->ooms > its->ooms)
+        bool part = first && standard->result[i].parted;
+        struct sg_play_part mine = part ? candidate->result[i].first : whole_of(&candidate->result[i]);
+        struct sg_play_part its = part ? standard->result[i].first : whole_of(&standard->result[i]);
+        if (mine.ooms > its.ooms)
             return false;
-        if (its->ooms)
+        if (its.ooms)
             continue; /* what did not fit is not counted: the two are not to be compared */
-        uint64_t steady = mine->allocs * SG_TUNE_MOVE_NS, more = steady > its->growth_ns ? steady : its->growth_ns;
-        if (mine->peak_reserved > its->peak_reserved || mine->move_ns > its->move_ns + more)
+        uint64_t steady = mine.allocs * SG_TUNE_MOVE_NS, more = steady > its.growth_ns ? steady : its.growth_ns;
+        if (mine.peak_reserved > its.peak_reserved || mine.move_ns > its.move_ns + more)
             return false;
     }
     return true;
 }
 
-/* Whether `a` is as good as `b` but for noise. */
-static bool no_more_than_noise(const struct sg_tune_candidate *a, const struct sg_tune_candidate *b)
+bool sg_tune_no_worse(const struct sg_tune_search *search, const struct sg_tune_candidate *candidate)
 {
-    return a->ooms <= b->ooms && (double)a->reserved <= (1 + SG_TUNE_NOISE) * (double)b->reserved;
+    return no_worse_on(search, candidate, search->basis == SG_TUNE_FIRST_PARTS);
+}
+
+/* Whether `a` is as good as `b` but for noise. */
+static bool no_more_than_noise(const struct sg_tune_search *search, const struct sg_tune_candidate *a,
+    const struct sg_tune_candidate *b)
+{
+    const struct sg_tune_figures one = sg_tune_chosen_by(search, a), other = sg_tune_chosen_by(search, b);
+    return one.ooms <= other.ooms && (double)one.reserved <= (1 + SG_TUNE_NOISE) * (double)other.reserved;
 }
 
 /* Another key has to halve the driver calls to be worth it. */
-static double effort(const struct sg_tune_candidate *candidate)
+static double effort(const struct sg_tune_search *search, const struct sg_tune_candidate *candidate)
 {
-    return candidate->setting.keys + log2((double)candidate->calls + 1);
+    return candidate->setting.keys + log2((double)sg_tune_chosen_by(search, candidate).calls + 1);
+}
+
+/* The least that one of the settings which guides paste reserves, with as few failures as `least`. */
+static uint64_t best_reference(const struct sg_tune_search *search, const struct sg_tune_candidate *least)
+{
+    uint64_t reference = UINT64_MAX, ooms = sg_tune_chosen_by(search, least).ooms;
+    for (size_t i = 0; i < search->count; i++) {
+        const struct sg_tune_candidate *candidate = search->candidate[i];
+        const struct sg_tune_figures figures = sg_tune_chosen_by(search, candidate);
+        if (candidate->reference && sg_tune_no_worse(search, candidate) && figures.ooms == ooms &&
+            figures.reserved < reference)
+            reference = figures.reserved;
+    }
+    return reference;
 }
 
 size_t sg_tune_best(const struct sg_tune_search *search)
 {
     size_t best = 0;
-    uint64_t reference = UINT64_MAX;
     for (size_t i = 0; i < search->count; i++) {
-        if (sg_tune_no_worse(search, search->candidate[i]) && fewer(search->candidate[i], search->candidate[best]))
+        if (sg_tune_no_worse(search, search->candidate[i]) &&
+            fewer(search, search->candidate[i], search->candidate[best]))
             best = i;
     }
     const struct sg_tune_candidate *least = search->candidate[best];
+    uint64_t reference = best_reference(search, least);
     for (size_t i = 0; i < search->count; i++) {
         const struct sg_tune_candidate *candidate = search->candidate[i];
-        if (candidate->reference && sg_tune_no_worse(search, candidate) && candidate->ooms == least->ooms &&
-            candidate->reserved < reference)
-            reference = candidate->reserved;
-    }
-    for (size_t i = 0; i < search->count; i++) {
-        const struct sg_tune_candidate *candidate = search->candidate[i];
-        if (sg_tune_no_worse(search, candidate) && candidate->reserved <= reference &&
-            no_more_than_noise(candidate, least) && effort(candidate) < effort(search->candidate[best]))
+        if (sg_tune_no_worse(search, candidate) && sg_tune_chosen_by(search, candidate).reserved <= reference &&
+            no_more_than_noise(search, candidate, least) &&
+            effort(search, candidate) < effort(search, search->candidate[best]))
             best = i;
     }
     return best;
@@ -399,17 +482,30 @@ uint64_t sg_tune_doubt(const struct sg_tune_search *search)
     return recorded > current->reserved ? recorded - current->reserved : current->reserved - recorded;
 }
 
-size_t sg_tune_recommend(const struct sg_tune_search *search)
+/* What would be recommended by what settings are chosen on. */
+static size_t recommend(const struct sg_tune_search *search)
 {
     size_t best = sg_tune_best(search);
-    if (search->candidate[best]->ooms || no_more_than_noise(search->candidate[0], search->candidate[best]))
+    const struct sg_tune_figures figures = sg_tune_chosen_by(search, search->candidate[best]);
+    if (figures.ooms || no_more_than_noise(search, search->candidate[0], search->candidate[best]))
         return 0; /* a setting under which the program runs out is none to recommend */
     const struct sg_tune_candidate *current = search->candidate[search->current];
-    if (!current->ooms && current->reserved <= search->candidate[best]->reserved + sg_tune_doubt(search))
+    const struct sg_tune_figures now = sg_tune_chosen_by(search, current);
+    if (!now.ooms && now.reserved <= figures.reserved + sg_tune_doubt(search))
         return search->current;
-    if (sg_tune_no_worse(search, current) && no_more_than_noise(current, search->candidate[best]))
+    if (sg_tune_no_worse(search, current) && no_more_than_noise(search, current, search->candidate[best]))
         return search->current;
     return best;
+}
+
+bool sg_tune_is_refuted(const struct sg_tune_search *search)
+{
+    return search->basis == SG_TUNE_FIRST_PARTS && !no_worse_on(search, search->candidate[recommend(search)], false);
+}
+
+size_t sg_tune_recommend(const struct sg_tune_search *search)
+{
+    return sg_tune_is_refuted(search) ? 0 : recommend(search);
 }
 
 /* The member of the front to look around next: what would be recommended, then the least reserved first. NULL: none is
@@ -423,10 +519,20 @@ static struct sg_tune_candidate *next_member(struct sg_tune_search *search)
     found = NULL;
     for (size_t i = 0; i < search->count; i++) {
         struct sg_tune_candidate *candidate = search->candidate[i];
-        if (candidate->front && !candidate->expanded && (!found || fewer(candidate, found)))
+        if (candidate->front && !candidate->expanded && (!found || fewer(search, candidate, found)))
             found = candidate;
     }
     return found;
+}
+
+/* Where memory runs out in the rest, what fits comes before all else: the whole is chosen on. */
+static enum sg_tune_basis basis_of(const struct sg_tune_search *search)
+{
+    bool parted = false;
+    for (size_t i = 0; i < search->traces; i++)
+        parted |= search->candidate[0]->result[i].parted;
+    bool runs_out = search->candidate[0]->rest.ooms || search->candidate[search->current]->rest.ooms;
+    return !parted ? SG_TUNE_UNDIVIDED : runs_out ? SG_TUNE_RUNS_OUT : SG_TUNE_FIRST_PARTS;
 }
 
 /* One change away from the defaults first; then, in rounds, one change away from what is best so far. */
@@ -441,7 +547,8 @@ static int search_all(struct sg_tune_search *search, struct sg_tune_running *run
         first = search->count;
         if (status || !search->candidate[0]->done)
             return status ? status : -EINTR;
-        if (atomic_load(search->stop) || now() > running->deadline)
+        search->basis = basis_of(search);
+        if (is_over(running))
             return 0;
         for (int i = 0; status == 0 && (i < MEMBERS_A_ROUND || search->count == first); i++) {
             struct sg_tune_candidate *member = search->count < search->candidates_max ? next_member(search) : NULL;

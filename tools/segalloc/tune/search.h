@@ -13,6 +13,11 @@
    or what the defaults spend on growing, whichever is more. */
 #define SG_TUNE_MOVE_NS 1000
 
+/* By what settings are compared, as sums over the traces. */
+struct sg_tune_figures {
+    uint64_t reserved, calls, ooms;
+};
+
 struct sg_tune_candidate {
     struct sg_tune_setting setting;
     bool done;      /* every trace was played to its end */
@@ -22,6 +27,15 @@ struct sg_tune_candidate {
     struct sg_play_result *result; /* one a trace */
     /* sums over the traces */
     uint64_t requested, reserved, calls, ooms, pages_moved, bytes_moved, growth_ns, move_ns, allocs;
+    struct sg_tune_figures first, rest; /* first: of the first parts, and of traces without parts as a whole; rest: of
+                                           the traces that have parts */
+};
+
+/* What a setting is chosen on. */
+enum sg_tune_basis {
+    SG_TUNE_FIRST_PARTS, /* the rest of the traces judges it */
+    SG_TUNE_UNDIVIDED,   /* the whole, since no trace has parts */
+    SG_TUNE_RUNS_OUT     /* the whole, since memory runs out in the rest */
 };
 
 struct sg_tune_search {
@@ -35,11 +49,13 @@ struct sg_tune_search {
     double seconds_max;    /* … and this long */
     atomic_bool *stop;     /* ends the search with what is known */
     bool progress;         /* on stderr */
+    const struct sg_tune_ranks *ranks; /* each plays a part of the settings; the result is alike on all */
     bool is_recorded;      /* the current setting is the one that the traces were recorded with */
     /* found */
     struct sg_tune_candidate **candidate; /* the first is the defaults */
     size_t count;
     size_t current; /* index; 0 when it is the defaults or unknown */
+    enum sg_tune_basis basis;
     bool complete;  /* neither time nor `stop` cut it off */
 };
 
@@ -59,15 +75,22 @@ uint64_t sg_tune_doubt(const struct sg_tune_search *search);
  * memory. */
 void sg_tune_front(struct sg_tune_search *search);
 
-/* Whether the candidate is on no trace worse than the defaults: in memory, and in what moving costs. */
+/* The figures by which the candidate is chosen. */
+struct sg_tune_figures sg_tune_chosen_by(const struct sg_tune_search *search, const struct sg_tune_candidate *candidate);
+
+/* Whether the candidate is on no trace worse than the defaults, in what it is chosen on: in memory, and in what moving
+   costs. */
 bool sg_tune_no_worse(const struct sg_tune_search *search, const struct sg_tune_candidate *candidate);
 
 /* Index of the best setting: the least memory without being worse than the defaults; within SG_TUNE_NOISE of that, the
    simple one that makes few driver calls. */
 size_t sg_tune_best(const struct sg_tune_search *search);
 
-/* Index of the setting to recommend: the defaults, else the current one, where they are within SG_TUNE_NOISE of the
- * best. */
+/* Whether what the first parts recommend is worse than the defaults on a trace as a whole: then the defaults stay. */
+bool sg_tune_is_refuted(const struct sg_tune_search *search);
+
+/* Index of the setting to recommend. The defaults, else the current one, stay where they are within SG_TUNE_NOISE of the
+   best. The defaults also stay where the rest of the traces refutes it. */
 size_t sg_tune_recommend(const struct sg_tune_search *search);
 
 /* The candidate equal to `value`, or NULL. */

@@ -14,11 +14,17 @@
 #include "tool.h"
 
 static const struct option long_options[] = {
-    {"json", no_argument, NULL, 'j'},         {"format", required_argument, NULL, 'F'},
-    {"output", required_argument, NULL, 'o'}, {"force", no_argument, NULL, 'f'},
-    {"strict", no_argument, NULL, 's'},       {"fail-above", required_argument, NULL, 'a'},
-    {"html", required_argument, NULL, 'H'},  {"redact", no_argument, NULL, 'r'},
-    {"help", no_argument, NULL, 'h'},         {0},
+    {"json", no_argument, NULL, 'j'},
+    {"format", required_argument, NULL, 'F'},
+    {"output", required_argument, NULL, 'o'},
+    {"force", no_argument, NULL, 'f'},
+    {"strict", no_argument, NULL, 's'},
+    {"fail-above", required_argument, NULL, 'a'},
+    {"html", required_argument, NULL, 'H'},
+    {"redact", no_argument, NULL, 'r'},
+    {"no-advice", no_argument, NULL, 'n'},
+    {"help", no_argument, NULL, 'h'},
+    {0},
 };
 
 /* What --fail-above can compare. */
@@ -73,7 +79,7 @@ struct bound {
 
 struct arguments {
     const char *verb, *output, *html;
-    bool json, force, strict, redact;
+    bool json, force, strict, redact, no_advice;
     struct bound bound[BOUNDS_MAX];
     int bounds;
 };
@@ -81,7 +87,8 @@ struct arguments {
 static int help(void)
 {
     puts("usage: segalloc report FILE|PID… [--json] [-o FILE [-f]] [--strict]\n"
-         "                       [--html PAGE [--redact]] [--fail-above KEY=VALUE]…\n"
+         "                       [--html PAGE [--redact] [--no-advice]]\n"
+         "                       [--fail-above KEY=VALUE]…\n"
          "Says what a program's device memory did: of a trace (ours, or RMM's CSV, also as\n"
          ".zst; - is standard input), of a memory snapshot of PyTorch, of a statistics\n"
          "file, or of a running process that has live:True. Begins with a verdict. With\n"
@@ -93,6 +100,8 @@ static int help(void)
          "                          browser; several files are ranks side by side\n"
          "      --redact            leave names of files, functions, phases and commands\n"
          "                          out of the page\n"
+         "      --no-advice         don't try settings by replay for the page, which takes\n"
+         "                          some ten seconds for a long trace\n"
          "  -f, --force             replace FILE or PAGE if it is there\n"
          "      --strict            exit status 4 for a trace that is incomplete\n"
          "      --fail-above K=V    exit status 3 when K is above V: frag=20%,\n"
@@ -165,6 +174,9 @@ static int read_arguments(int argc, char **argv, struct arguments *ret)
         case 'r':
             ret->redact = true;
             break;
+        case 'n':
+            ret->no_advice = true;
+            break;
         case 's':
             ret->strict = true;
             break;
@@ -186,6 +198,8 @@ static int read_arguments(int argc, char **argv, struct arguments *ret)
         return sg_tool_usage(ret->verb, "--html PAGE takes the place of --json and -o");
     if (ret->redact && !ret->html)
         return sg_tool_usage(ret->verb, "--redact is for a page: --html PAGE");
+    if (ret->no_advice && !ret->html)
+        return sg_tool_usage(ret->verb, "--no-advice is for a page: --html PAGE");
     if (ret->html && argc - optind > SG_PAGE_RUNS)
         return sg_tool_usage(ret->verb, "a page shows %d files at most", SG_PAGE_RUNS);
     return 0;
@@ -266,7 +280,11 @@ static int write_page(const struct arguments *arguments, const struct sg_finding
         close(fd);
         return sg_tool_error(arguments->verb, "out of memory");
     }
-    int status = sg_page_write(out, findings, pages, arguments->redact, error);
+    char why[SG_TRIALS_WHY] = "Settings were not tried, as asked for by --no-advice.";
+    struct sg_trials *tried = arguments->no_advice ? NULL : sg_trials_run(findings, pages, arguments->redact, why);
+    const struct sg_page_trials trials = {tried, why};
+    int status = sg_page_write(out, findings, pages, &trials, arguments->redact, error);
+    sg_trials_free(tried);
     int flushed = console ? fflush(out) : fclose(out);
     if (status)
         return sg_tool_error(arguments->verb, "%s: %s", arguments->html, error);

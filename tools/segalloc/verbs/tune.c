@@ -13,29 +13,44 @@
 #include "effective_conf.h"
 #include "meta.h"
 #include "size.h"
-#include "tune/report.h"
+#include "tune_page.h"
 
 static const struct option long_options[] = {
-    {"for", required_argument, NULL, 'f'},    {"current", required_argument, NULL, 'c'},
-    {"param", required_argument, NULL, 'p'},  {"limit", required_argument, NULL, 'l'},
-    {"budget", required_argument, NULL, 'b'}, {"threads", required_argument, NULL, 'J'},
-    {"memory", required_argument, NULL, 'm'}, {"json", no_argument, NULL, 'j'},
-    {"help", no_argument, NULL, 'h'},         {0},
+    {"for", required_argument, NULL, 'f'},
+    {"current", required_argument, NULL, 'c'},
+    {"param", required_argument, NULL, 'p'},
+    {"limit", required_argument, NULL, 'l'},
+    {"budget", required_argument, NULL, 'b'},
+    {"threads", required_argument, NULL, 'J'},
+    {"memory", required_argument, NULL, 'm'},
+    {"json", no_argument, NULL, 'j'},
+    {"html", required_argument, NULL, 'H'},
+    {"force", no_argument, NULL, 'w'},
+    {"help", no_argument, NULL, 'h'},
+    {0},
 };
 
 enum { BUDGET = 64, THREADS_MAX = 256, PARAMETERS_GIVEN = 16 };
 #define MEMORY (2 * SG_GIB)
 
 struct tune {
-    const char *verb, *policy, *current;
+    const char *verb, *policy, *current, *html;
     const char *parameter[PARAMETERS_GIVEN];
     unsigned parameters;
     char **path;
-    bool json;
+    bool json, force;
     uint64_t memory;
     struct sg_tune_space space;
     struct sg_tune_trace *trace;
     struct sg_tune_search search;
+    struct sg_tune_ranks ranks;
+};
+
+/* The setting in use, where nobody named it to us. */
+struct current {
+    char text[4096];
+    bool as_written; /* by a person, for PyTorch */
+    bool recorded;   /* it is that of the traces */
 };
 
 static atomic_bool stop;
@@ -65,6 +80,8 @@ static int help(void)
          "      --memory SIZE      memory for the decoded traces, 16 bytes an event\n"
          "                         (default: 2 GiB)\n"
          "      --json             print one object on one line\n"
+         "      --html PAGE        also write a plot of the front and all figures to PAGE,\n"
+         "                         one file for any browser; --force replaces it\n"
          "  -h, --help             print this\n\n"
          "Exit status: 0 when there is an answer, 1 when a trace could not be played,\n"
          "2 for bad usage.");
@@ -152,6 +169,12 @@ static int read_option(struct tune *tune, int option, char **argv)
     case 'j':
         tune->json = true;
         return 0;
+    case 'H':
+        tune->html = optarg;
+        return 0;
+    case 'w':
+        tune->force = true;
+        return 0;
     default:
         return sg_tool_bad_option(argv, option, long_options);
     }
@@ -170,6 +193,11 @@ static int read_options(struct tune *tune, int argc, char **argv)
     tune->search.traces = (size_t)(argc - optind);
     if (strcmp(tune->policy, "pytorch") != 0 && strcmp(tune->policy, "segalloc") != 0)
         return sg_tool_usage(tune->verb, "--for is segalloc or pytorch, not \"%s\"", tune->policy);
+    if (tune->force && !tune->html)
+        return sg_tool_usage(tune->verb, "--force is for a page: --html PAGE");
+    for (size_t i = 0; tune->html && i < tune->search.traces; i++)
+        if (sg_tool_would_lose(tune->verb, tune->path[i], tune->html))
+            return SG_EXIT_ERROR;
     return 0;
 }
 
@@ -195,41 +223,78 @@ static int read_traces(struct tune *tune)
         return sg_tool_error(tune->verb, "no host memory left");
     tune->search.trace = tune->trace;
     for (size_t i = 0; i < tune->search.traces; i++) {
-        if (sg_tune_trace_open(tune->path[i], left, &stop, &tune->trace[i], error) != 0)
-            return sg_tool_error(tune->verb, "%s: %s", tune->path[i], error);
-        left -= tune->trace[i].bytes;
+        struct sg_tune_trace *trace = &tune->trace[i];
+        trace->path = tune->path[i];
+        int status = tune->ranks.rank ? 0 : sg_tune_trace_open(tune->path[i], left, &stop, trace, error);
+        sg_tune_ranks_share(&tune->ranks, 0, &status, sizeof status);
+        if (status)
+            return tune->ranks.rank ? SG_EXIT_ERROR : sg_tool_error(tune->verb, "%s: %s", tune->path[i], error);
+        left -= trace->bytes;
+        if (!tune->ranks.rank)
+            sg_tune_trace_divide(trace);
+        if (tune->ranks.count > 1 && sg_tune_trace_share(trace, &tune->ranks) != 0)
+            return sg_tool_error(tune->verb, "%s: a rank has no host memory for it", tune->path[i]);
     }
     return 0;
 }
 
-/* A setting that nobody named to us: the environment's, or else a trace's. What it has wrong is no reason to stop. */
-static void find_current(struct tune *tune)
+/* The environment's, or else a trace's. What it has wrong is no reason to stop. */
+static const char *look_for_current(const struct tune *tune, struct current *ret)
 {
     static const char *const names[] = {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"};
     struct sg_conf conf;
-    char text[4096] = "", error[SG_TUNE_SPACE_ERROR];
-    const char *from = "SEGALLOC_CONF", *current = text;
-    bool as_written = tune->space.policy == SG_POLICY_PYTORCH;
-    if (tune->space.policy == SG_POLICY_SEGALLOC) {
+    const char *from = "SEGALLOC_CONF";
+    bool pytorch = tune->space.policy == SG_POLICY_PYTORCH;
+    *ret = (struct current){.as_written = pytorch};
+    if (!pytorch) {
         sg_tool_conf_quietly(&conf);
-        sg_conf_print(&conf, text, sizeof text);
+        sg_conf_print(&conf, ret->text, sizeof ret->text);
     }
-    for (size_t i = 0; tune->space.policy == SG_POLICY_PYTORCH && i < 2 && !*current; i++) {
+    for (size_t i = 0; pytorch && i < 2 && !*ret->text; i++) {
         from = names[i];
-        current = getenv(from) ? getenv(from) : "";
+        snprintf(ret->text, sizeof ret->text, "%s", getenv(from) ? getenv(from) : "");
     }
-    if (!*current) {
-        tune->search.is_recorded = true;
-        for (size_t i = 1; i < tune->search.traces; i++)
-            tune->search.is_recorded &= strcmp(tune->trace[i].conf, tune->trace[0].conf) == 0;
-    }
-    for (size_t i = 0; i < tune->search.traces && !*current; i++) {
+    if (*ret->text)
+        return from;
+    ret->recorded = true;
+    for (size_t i = 1; i < tune->search.traces; i++)
+        ret->recorded &= strcmp(tune->trace[i].conf, tune->trace[0].conf) == 0;
+    for (size_t i = 0; i < tune->search.traces && !*ret->text; i++) {
         from = tune->path[i];
-        current = tune->trace[i].conf;
-        as_written = false;
+        snprintf(ret->text, sizeof ret->text, "%s", tune->trace[i].conf);
+        ret->as_written = false;
     }
-    if (*current && sg_tune_space_current(&tune->space, current, !as_written, error) != 0)
+    return from;
+}
+
+/* The environment that counts is that of the first rank. */
+static void find_current(struct tune *tune)
+{
+    char error[SG_TUNE_SPACE_ERROR];
+    struct current current;
+    const char *from = look_for_current(tune, &current);
+    sg_tune_ranks_share(&tune->ranks, 0, &current, sizeof current);
+    tune->search.is_recorded = current.recorded;
+    if (*current.text && sg_tune_space_current(&tune->space, current.text, !current.as_written, error) != 0 &&
+        !tune->ranks.rank)
         sg_tool_message(tune->verb, "%s is not compared with: %s", from, error);
+}
+
+/* What the first rank has to say; the others end with its status. */
+static int complain(const struct tune *tune, const char *error)
+{
+    return tune->ranks.rank ? SG_EXIT_ERROR : sg_tool_error(tune->verb, "%s", error);
+}
+
+static int write_page(const struct tune *tune)
+{
+    int fd = sg_tool_create(tune->verb, tune->html, tune->html, tune->force);
+    FILE *out = fd < 0 ? NULL : fdopen(fd, "w");
+    if (fd < 0)
+        return SG_EXIT_ERROR;
+    if (!out || sg_tune_page_write(out, &tune->search) != 0)
+        return sg_tool_error(tune->verb, "out of memory");
+    return fclose(out) == 0 ? 0 : sg_tool_error(tune->verb, "%s: %s", tune->html, strerror(errno));
 }
 
 static int run(struct tune *tune)
@@ -244,27 +309,32 @@ static int run(struct tune *tune)
     sg_tune_space_settle(&tune->space);
     status = sg_tune_search(&tune->search, error);
     if (status == -EINTR)
-        return sg_tool_error(tune->verb, "stopped before the defaults were played: nothing is known yet");
+        return complain(tune, "stopped before the defaults were played: nothing is known yet");
     if (status)
-        return sg_tool_error(tune->verb, "%s", error);
+        return complain(tune, error);
     if (sg_meta_ran_out())
         return sg_tool_error(tune->verb, "no host memory left: fewer --threads take less");
-    (tune->json ? sg_tune_print_json : sg_tune_print_text)(&tune->search, now() - began);
-    return SG_EXIT_OK;
+    if (tune->ranks.rank)
+        return SG_EXIT_OK;
+    if (!tune->json)
+        sg_tune_print_text(&tune->search, now() - began);
+    if (tune->json) {
+        sg_tune_write_json(stdout, &tune->search, now() - began);
+        putchar('\n');
+    }
+    return tune->html ? write_page(tune) : SG_EXIT_OK;
 }
 
 int sg_verb_tune(int argc, char **argv)
 {
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    unsigned cores = sg_tune_ranks_cores();
     struct tune tune = {
         .verb = argv[0],
         .policy = "segalloc",
         .memory = MEMORY,
-        .search = {.threads = cores < 1             ? 1
-                              : cores < THREADS_MAX ? (unsigned)cores
-                                                    : THREADS_MAX,
-                   .candidates_max = BUDGET,
-                   .seconds_max = INFINITY},
+        .search = {.threads = cores < THREADS_MAX ? cores : THREADS_MAX,
+            .candidates_max = BUDGET,
+            .seconds_max = INFINITY},
     };
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
@@ -274,14 +344,19 @@ int sg_verb_tune(int argc, char **argv)
         return status;
     tune.search.space = &tune.space;
     tune.search.stop = &stop;
-    tune.search.progress = isatty(STDERR_FILENO);
+    tune.search.ranks = &tune.ranks;
     const struct sigaction action = {.sa_handler = interrupt,
                                      .sa_flags = (int)SA_RESETHAND | SA_RESTART}; /* a second one kills */
     sigaction(SIGINT, &action, NULL);
     sg_tool_small_pages();
     status = read_space(&tune);
+    char error[SG_TUNE_RANKS_ERROR];
+    if (status == 0 && sg_tune_ranks_open(&tune.ranks, error) != 0)
+        status = sg_tool_error(tune.verb, "%s", error);
+    tune.search.progress = isatty(STDERR_FILENO) && tune.ranks.rank == 0;
     if (status == 0)
         status = run(&tune);
+    sg_tune_ranks_close(&tune.ranks);
     sg_tune_search_free(&tune.search);
     for (size_t i = 0; tune.trace && i < tune.search.traces; i++)
         sg_tune_trace_close(&tune.trace[i]);
