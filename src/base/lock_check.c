@@ -81,7 +81,7 @@ void sg_lock_forget(struct sg_lock *lock)
 
 void sg_lock_assert_held(const struct sg_lock *lock, const char *what, const char *where)
 {
-    if (atomic_load_explicit(&lock->owner, memory_order_relaxed) == &held)
+    if (atomic_load_explicit(&((struct sg_lock *)lock)->owner, memory_order_relaxed) == &held)
         return;
     fprintf(stderr, "segalloc: lock check: %s: %s is not held by this thread\n", where, what);
     abort();

@@ -103,22 +103,23 @@ void sg_core_context_gone(struct sg_core *core, int ordinal, CUcontext context)
         if (!other || other == device)
             continue;
         sg_lock(&other->lock);
-        sg_pending_forget(other, context);
+        sg_pending_forget_locked(other, context);
         sg_unlock(&other->lock);
     }
     if (!device)
         return;
     sg_lock(&device->lock);
-    sg_pending_forget(device, context);
+    sg_pending_forget_locked(device, context);
     for (uint32_t i = 0; i < device->region_count; i++)
-        sg_device_release_all(device, device->region[i], context);
+        sg_device_release_all_locked(device, device->region[i], context);
     sg_unlock(&device->lock);
     if (device->native)
         sg_segments_context_gone(device, context);
 }
 
-void sg_device_set_peers(struct sg_device *device, uint64_t peers)
+void sg_device_set_peers_locked(struct sg_device *device, uint64_t peers)
 {
+    SG_ASSERT_HELD(&device->lock);
     device->peers = peers;
     device->peer_accessed |= peers != 0;
     sg_emit(device, SEGALLOC_RECORD_PEERS, 0, sg_device_unknown_stream(device), 0, peers);
@@ -132,7 +133,8 @@ CUresult sg_core_peer_access(struct sg_core *core, int ordinal, int peer, bool e
     CUresult result = CUDA_SUCCESS;
     sg_lock(&device->grow);
     sg_lock(&device->lock);
-    sg_device_set_peers(device, enable ? device->peers | UINT64_C(1) << peer : device->peers & ~(UINT64_C(1) << peer));
+    sg_device_set_peers_locked(device,
+        enable ? device->peers | UINT64_C(1) << peer : device->peers & ~(UINT64_C(1) << peer));
     sg_unlock(&device->lock);
     /* Only the holder of `grow` changes which pages are mapped, so the handles may be walked without the lock. */
     for (uint32_t i = 0; enable && i < device->region_count; i++) {

@@ -35,21 +35,22 @@ struct sg_core *sg_core_create(const struct sg_core_params *params)
 
 static void destroy_device(struct sg_device *device)
 {
-    const struct sg_driver *driver = device->core->driver;
+    const struct sg_driver *driver = sg_core_driver(device->core);
     while (sg_device_ask(device, SG_ASK_WAIT)) {
     }
     sg_lock(&device->grow);
     sg_lock(&device->lock);
     for (sg_slot slot = 0; slot < SG_SLOTS; slot++)
-        sg_pending_complete(device, UINT64_C(1) << slot, UINT64_MAX);
-    sg_pending_settle(device);
+        sg_pending_complete_locked(device, UINT64_C(1) << slot, UINT64_MAX);
+    sg_pending_settle_locked(device);
     for (uint32_t i = 0; i < device->region_count; i++) {
         struct sg_region *region = device->region[i];
         for (uint32_t page = 0; page < region->pages; page++)
             region->pin[page] = 0;
-        sg_device_release_all(device, region, NULL);
+        sg_device_release_all_locked(device, region, NULL);
     }
-    sg_device_coalesce_completed(device); /* a page of which several streams have parts is whole again only then */
+    sg_device_coalesce_completed_locked(
+        device); /* a page of which several streams have parts is whole again only then */
     sg_unlock(&device->lock);
     sg_device_give_back(device, UINT64_MAX);
     sg_unlock(&device->grow);
@@ -92,11 +93,11 @@ static uint64_t small_at_low_pressure(const struct sg_device *device)
                                                                                   : SG_SMALL_LOW_PRESSURE_BYTES;
 }
 
-/* Under the lock. */
-static enum sg_region_kind classify(const struct sg_device *device, size_t rounded)
+static enum sg_region_kind classify_locked(const struct sg_device *device, size_t rounded)
 {
+    SG_ASSERT_HELD(&device->lock);
     if (rounded <= SG_SMALL_BYTES ||
-        (rounded <= small_at_low_pressure(device) && sg_device_is_low_pressure(device, rounded)))
+        (rounded <= small_at_low_pressure(device) && sg_device_is_low_pressure_locked(device, rounded)))
         return SG_KIND_SMALL;
     return rounded > device->capacity_bytes / 2 ? SG_KIND_HUGE : SG_KIND_REGULAR;
 }
@@ -107,7 +108,7 @@ static enum sg_region_kind classify(const struct sg_device *device, size_t round
 static enum sg_region_end end_for(const struct sg_device *device, enum sg_region_kind kind, size_t rounded)
 {
     uint64_t least = device->core->conf.max_split_size;
-    if (!sg_device_is_low_pressure(device, rounded))
+    if (!sg_device_is_low_pressure_locked(device, rounded))
         return SG_END_LOW;
     return least && rounded >= least && kind == SG_KIND_REGULAR ? SG_END_HIGH : SG_END_SETTLED;
 }
@@ -140,14 +141,14 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
         sg_unlock(&device->lock);
         return malloc_fixed(device, bytes, tag, ret);
     }
-    enum sg_region_kind kind = classify(device, rounded);
+    enum sg_region_kind kind = classify_locked(device, rounded);
     const struct sg_want want =
         {.kind = kind, .units = units, .end = end_for(device, kind, rounded), .slot = tag->slot};
-    uint32_t extent = sg_device_take(device, &want, &region);
+    uint32_t extent = sg_device_take_locked(device, &want, &region);
     if (extent)
-        *ret = sg_device_hand_out(device, region, extent, bytes, tag);
+        *ret = sg_device_hand_out_locked(device, region, extent, bytes, tag);
     else
-        sg_emit(device, SEGALLOC_RECORD_SLOW_BEGIN, 0, sg_device_stream(device, tag), 0, bytes);
+        sg_emit(device, SEGALLOC_RECORD_SLOW_BEGIN, 0, sg_device_stream_locked(device, tag), 0, bytes);
     sg_unlock(&device->lock);
     return extent ? CUDA_SUCCESS : sg_grow(device, want, bytes, tag, ret);
 }
@@ -212,11 +213,11 @@ void sg_core_mem_info(struct sg_core *core, int ordinal, size_t *free_bytes, siz
     if (regions)
         sg_device_ask(device, SG_ASK_FENCE);
     sg_lock(&device->lock);
-    bool joined = sg_device_coalesce_completed(device);
-    if (regions && (sg_device_drain_quick_lists(device) || joined))
-        sg_emit(device, SEGALLOC_RECORD_MERGE, 0, sg_device_stream(device, &(struct sg_tag){0}), 0, 0);
-    uint64_t idle = (device->native ? sg_segments_idle(device) : 0) +
-                    (regions ? sg_device_idle(device) + sg_pending_returnable(device) : 0);
+    bool joined = sg_device_coalesce_completed_locked(device);
+    if (regions && (sg_device_drain_quick_lists_locked(device) || joined))
+        sg_emit(device, SEGALLOC_RECORD_MERGE, 0, sg_device_stream_locked(device, &(struct sg_tag){0}), 0, 0);
+    uint64_t idle = (device->native ? sg_segments_idle_locked(device) : 0) +
+                    (regions ? sg_device_idle_locked(device) + sg_pending_returnable_locked(device) : 0);
     uint64_t held = device->usage.reserved.now - idle;
     uint64_t available = *free_bytes + idle,
              allowed = device->capacity_bytes > held ? device->capacity_bytes - held : 0;
@@ -236,7 +237,7 @@ bool sg_core_awaits(struct sg_core *core, int ordinal)
     if (!device || device->mode != SG_MODE_EXPANDABLE || core->disabled)
         return false;
     sg_lock(&device->lock);
-    bool awaits = sg_pending_awaits(device);
+    bool awaits = sg_pending_awaits_locked(device);
     for (uint32_t i = 0; i < device->region_count && !awaits; i++)
         awaits = sg_region_awaits(device->region[i]);
     sg_unlock(&device->lock);
@@ -256,10 +257,10 @@ size_t sg_core_trim(struct sg_core *core, int ordinal, size_t keep)
     sg_device_drain(device);
     sg_lock_grow(device);
     sg_lock(&device->lock);
-    sg_device_coalesce_completed(device);
+    sg_device_coalesce_completed_locked(device);
     uint64_t spare = device->usage.reserved.now - device->usage.allocated.now;
-    sg_emit(device, SEGALLOC_RECORD_EMPTY_CACHE, 0, sg_device_stream(device, &(struct sg_tag){0}), 0, keep);
-    uint64_t given = device->native ? sg_segments_empty(device) : 0;
+    sg_emit(device, SEGALLOC_RECORD_EMPTY_CACHE, 0, sg_device_stream_locked(device, &(struct sg_tag){0}), 0, keep);
+    uint64_t given = device->native ? sg_segments_empty_locked(device) : 0;
     spare -= given;
     sg_unlock(&device->lock);
     given += spare > keep ? sg_device_give_back(device, spare - keep) : 0;
@@ -307,13 +308,14 @@ void sg_core_passthrough(struct sg_core *core, int ordinal, CUdeviceptr address,
     sg_count(device, SG_STAT_passed_on_bytes, bytes);
     sg_lock(&device->lock);
     if (device->native)
-        sg_segments_given_out(device->native, address, bytes);
+        sg_segments_given_out_locked(device->native, address, bytes);
     sg_emit(device, SEGALLOC_RECORD_PASSED_ON, 0, 0, 0, bytes);
     sg_unlock(&device->lock);
 }
 
-void sg_device_pin(struct sg_device *device, struct sg_region *region, uint32_t first, uint32_t pages)
+void sg_device_pin_locked(struct sg_device *device, struct sg_region *region, uint32_t first, uint32_t pages)
 {
+    SG_ASSERT_HELD(&device->lock);
     bool any = false;
     for (uint32_t page = first; page < first + pages; page++) {
         if (region->pin[page] & SG_PIN_ASKED)
@@ -340,20 +342,20 @@ void sg_core_pin(struct sg_core *core, CUdeviceptr address, size_t bytes)
     uint64_t first = offset / page_bytes, rest = bytes < UINT64_MAX - offset ? bytes : UINT64_MAX - offset;
     uint64_t last = (offset + rest - 1) / page_bytes;
     last = last < region->pages ? last : region->pages - 1;
-    sg_device_pin(device, region, (uint32_t)first, first <= last ? (uint32_t)(last - first + 1) : 0);
+    sg_device_pin_locked(device, region, (uint32_t)first, first <= last ? (uint32_t)(last - first + 1) : 0);
     sg_unlock(&device->lock);
 }
 
-/* Under the lock. */
-static bool pin_region(struct sg_device *device, struct sg_region *region)
+static bool pin_region_locked(struct sg_device *device, struct sg_region *region)
 {
+    SG_ASSERT_HELD(&device->lock);
     bool any = false;
     for (uint32_t page = 0; page < region->pages; page++) {
         uint32_t first = page;
         while (page < region->pages && region->handle[page] && region->handle[page] != SG_PAGE_LOST)
             page++;
         if (page > first)
-            sg_device_pin(device, region, first, page - first);
+            sg_device_pin_locked(device, region, first, page - first);
         any |= page > first;
     }
     return any;
@@ -368,7 +370,7 @@ bool sg_core_pin_all(struct sg_core *core)
             continue;
         sg_lock(&device->lock);
         for (uint32_t k = 0; k < device->region_count; k++)
-            any |= pin_region(device, device->region[k]);
+            any |= pin_region_locked(device, device->region[k]);
         sg_unlock(&device->lock);
     }
     return any;

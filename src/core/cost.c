@@ -41,7 +41,7 @@ static bool unmake(struct sg_device *device, const CUmemGenericAllocationHandle 
 /* Makes `pages` pages, maps them at `address`, and takes all back. False: the driver refused, and nothing is left. */
 static bool play(struct sg_device *device, CUdeviceptr address, uint32_t pages, struct round *ret)
 {
-    const struct sg_driver *driver = device->core->driver;
+    const struct sg_driver *driver = sg_core_driver(device->core);
     CUmemGenericAllocationHandle page[SG_COST_PAGES];
     uint64_t size = device->granularity, since = device->core->measure_ns();
     uint32_t made = 0, mapped = 0;
@@ -86,7 +86,7 @@ static struct sg_cost fit(enum sg_cost_call call, const struct round *one, const
 
 void sg_cost_measure(struct sg_device *device)
 {
-    const struct sg_driver *driver = device->core->driver;
+    const struct sg_driver *driver = sg_core_driver(device->core);
     uint64_t bytes = SG_COST_PAGES * device->granularity;
     struct round one = {{0}}, many = {{0}}, round;
     CUdeviceptr address;

@@ -8,8 +8,9 @@
 #include "meta.h"
 #include "replay_steps.h"
 
-void sg_usage_derive(struct sg_device *device)
+void sg_usage_derive_locked(struct sg_device *device)
 {
+    SG_ASSERT_HELD(&device->lock);
     struct sg_usage *usage = &device->usage;
     uint64_t whole = 0;
     for (uint32_t i = 0; i < device->region_count; i++) {
@@ -23,8 +24,9 @@ void sg_usage_derive(struct sg_device *device)
     sg_gauge_set(&usage->inactive_split, stranded - whole);
 }
 
-uint64_t sg_device_idle(const struct sg_device *device)
+uint64_t sg_device_idle_locked(const struct sg_device *device)
 {
+    SG_ASSERT_HELD(&device->lock);
     uint64_t idle = 0;
     for (uint32_t i = 0; i < device->region_count; i++) {
         const struct sg_region *region = device->region[i];
@@ -33,8 +35,9 @@ uint64_t sg_device_idle(const struct sg_device *device)
     return idle;
 }
 
-void sg_device_count_pages(struct sg_device *device, struct sg_region *region, int64_t pages)
+void sg_device_count_pages_locked(struct sg_device *device, struct sg_region *region, int64_t pages)
 {
+    SG_ASSERT_HELD(&device->lock);
     uint32_t count = (uint32_t)(pages < 0 ? -pages : pages); /* of a region's */
     uint64_t bytes = count * ((uint64_t)region->page_units << SG_UNIT_SHIFT);
     bool small = device->region_kind[region->index] == SG_KIND_SMALL;
@@ -54,8 +57,9 @@ void sg_device_count_pages(struct sg_device *device, struct sg_region *region, i
     }
 }
 
-void sg_device_note_refusal(struct sg_device *device)
+void sg_device_note_refusal_locked(struct sg_device *device)
 {
+    SG_ASSERT_HELD(&device->lock);
     device->refusals += device->second_try;
 }
 
@@ -69,7 +73,7 @@ static enum sg_device_mode choose_mode(struct sg_device *device)
     const struct sg_core *core = device->core;
     size_t total = 0;
     if (core->conf.backend != SG_BACKEND_NATIVE ||
-        core->driver->device_total(&total, device->ordinal) != CUDA_SUCCESS || total == 0 ||
+        sg_core_driver(core)->device_total(&total, device->ordinal) != CUDA_SUCCESS || total == 0 ||
         total > SEGALLOC_TRACE_DEVICE_MOST) /* so sums of what is held, asked for and used by others never wrap */
         return SG_MODE_PASSTHROUGH;
     device->total_bytes = total;
@@ -144,7 +148,7 @@ static bool reuse_huge(struct sg_device *device, uint64_t bytes)
                sg_region_remake(region, bytes, bucket_shift_of(SG_KIND_HUGE, bytes));
     }
     if (done)
-        sg_emit_step(device, SEGALLOC_TURN_REUSE, bytes);
+        sg_emit_step_locked(device, SEGALLOC_TURN_REUSE, bytes);
     sg_unlock(&device->lock);
     return done;
 }
@@ -156,7 +160,7 @@ static CUresult reserve(struct sg_device *device, uint64_t least, uint64_t step,
 {
     for (;;) {
         sg_count(device, SG_STAT_calls_reserve, 1);
-        CUresult result = device->core->driver->address_reserve(ret, *bytes, alignment, 0, 0);
+        CUresult result = sg_core_driver(device->core)->address_reserve(ret, *bytes, alignment, 0, 0);
         if (result == CUDA_SUCCESS || *bytes == least)
             return sg_device_answered(device, result);
         *bytes = *bytes / 2 > least ? round_up(*bytes / 2, step) : least;
@@ -185,10 +189,10 @@ static struct sg_region *make_region(struct sg_device *device, enum sg_region_ki
     return NULL;
 }
 
-/* Under the lock. */
-static void append_region(struct sg_device *device, enum sg_region_kind kind, struct sg_region *region,
+static void append_region_locked(struct sg_device *device, enum sg_region_kind kind, struct sg_region *region,
     uint64_t bytes)
 {
+    SG_ASSERT_HELD(&device->lock);
     uint32_t index = device->region_count;
     region->index = index;
     region->clocks = &device->clocks;
@@ -241,31 +245,33 @@ CUresult sg_device_add_region(struct sg_device *device, enum sg_region_kind kind
     bool refused = result != CUDA_SUCCESS && want != NO_BOOKS;
     struct sg_region *region = result == CUDA_SUCCESS ? make_region(device, kind, base, want, page) : NULL;
     if (result == CUDA_SUCCESS && !region) {
-        device->core->driver->address_free(base, want);
+        sg_core_driver(device->core)->address_free(base, want);
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
     sg_lock(&device->lock);
     if (region)
-        append_region(device, kind, region, want);
+        append_region_locked(device, kind, region, want);
     else if (refused)
-        sg_device_note_refusal(device);
-    sg_emit_step(device, SEGALLOC_TURN_REGION, region ? want : refused ? NO_ADDRESSES : NO_BOOKS);
+        sg_device_note_refusal_locked(device);
+    sg_emit_step_locked(device, SEGALLOC_TURN_REGION, region ? want : refused ? NO_ADDRESSES : NO_BOOKS);
     sg_unlock(&device->lock);
     return refused && !sg_driver_is_sticky(result) ? CUDA_ERROR_NOT_SUPPORTED : result;
 }
 
-bool sg_device_coalesce_completed(struct sg_device *device)
+bool sg_device_coalesce_completed_locked(struct sg_device *device)
 {
+    SG_ASSERT_HELD(&device->lock);
     bool any = device->blocked.first && device->blocked_version != device->clocks.version;
     if (any)
-        sg_pending_settle(device);
+        sg_pending_settle_locked(device);
     for (uint32_t i = 0; i < device->region_count; i++)
         any = sg_region_coalesce_completed(device->region[i]) || any;
     return any;
 }
 
-bool sg_device_drain_quick_lists(struct sg_device *device)
+bool sg_device_drain_quick_lists_locked(struct sg_device *device)
 {
+    SG_ASSERT_HELD(&device->lock);
     bool any = false;
     for (uint32_t i = 0; i < device->region_count; i++)
         any = sg_region_drain_quick_lists(device->region[i]) || any;
@@ -292,18 +298,20 @@ static inline uint32_t take_free(struct sg_device *device, const struct sg_want 
     return extent;
 }
 
-uint32_t sg_device_take(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
+uint32_t sg_device_take_locked(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
 {
+    SG_ASSERT_HELD(&device->lock);
     if (device->blocked.first)
-        sg_pending_settle(device);
+        sg_pending_settle_locked(device);
     uint32_t extent = take_free(device, want, ret);
-    if (!extent && want->thorough && sg_pending_inherit(device, want->slot))
+    if (!extent && want->thorough && sg_pending_inherit_locked(device, want->slot))
         extent = take_free(device, want, ret);
     return extent;
 }
 
-uint32_t sg_device_take_anywhere(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
+uint32_t sg_device_take_anywhere_locked(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
 {
+    SG_ASSERT_HELD(&device->lock);
     uint32_t extent = 0;
     /* a small one would take 64 KiB among them */
     bool large = want->kind == SG_KIND_REGULAR;
@@ -315,8 +323,9 @@ uint32_t sg_device_take_anywhere(struct sg_device *device, const struct sg_want 
     return extent;
 }
 
-bool sg_device_is_shared(const struct sg_device *device, sg_slot slot)
+bool sg_device_is_shared_locked(const struct sg_device *device, sg_slot slot)
 {
+    SG_ASSERT_HELD(&device->lock);
     for (uint32_t i = 0; i < device->region_count; i++)
         if (device->region[i]->owners & ~(UINT64_C(1) << slot | 1))
             return true;
@@ -327,10 +336,11 @@ enum { CONTEXT_SHIFT = 32 }; /* of a DEFINE_STREAM record */
 
 /* Indices are unique over all devices; the first of each device stands for a stream that is not known. Fixed segments
    have a pool for each context, so there a stream of another context is another one. */
-uint32_t sg_device_stream(struct sg_device *device, const struct sg_tag *tag)
+uint32_t sg_device_stream_locked(struct sg_device *device, const struct sg_tag *tag)
 {
+    SG_ASSERT_HELD(&device->lock);
     uint32_t unknown = sg_device_unknown_stream(device), i = 0;
-    uint32_t context = device->native ? sg_segments_pool(device->native, tag->context) : 0;
+    uint32_t context = device->native ? sg_segments_pool_locked(device->native, tag->context) : 0;
     CUstream stream = tag->has_stream ? tag->stream : NULL;
     if (tag->slot)
         return sg_device_slot_stream(device, tag->slot);
@@ -349,16 +359,17 @@ uint32_t sg_device_stream(struct sg_device *device, const struct sg_tag *tag)
     return unknown + i + 1;
 }
 
-CUdeviceptr sg_device_hand_out(struct sg_device *device, struct sg_region *region, uint32_t id, size_t bytes,
+CUdeviceptr sg_device_hand_out_locked(struct sg_device *device, struct sg_region *region, uint32_t id, size_t bytes,
     const struct sg_tag *tag)
 {
+    SG_ASSERT_HELD(&device->lock);
     struct sg_extent *extent = &device->extents.extent[id];
     struct sg_usage *usage = &device->usage;
     uint64_t rounded = (uint64_t)extent->size << SG_UNIT_SHIFT;
     extent->requested = bytes;
-    extent->stream = tag->has_stream || tag->slot || device->ordinal ? sg_device_stream(device, tag) : 0;
+    extent->stream = tag->has_stream || tag->slot || device->ordinal ? sg_device_stream_locked(device, tag) : 0;
     extent->context = (uint64_t)(uintptr_t)tag->context;
-    extent->alloc_seq = sg_clocks_tick(device);
+    extent->alloc_seq = sg_clocks_tick_locked(device);
     extent->idle_before = tag->slot ? sg_clocks_idle_before(&device->clocks, tag->slot, extent->alloc_seq) : 0;
     extent->users_mask = 0;
     sg_gauge_add(&usage->requested, bytes);
@@ -375,8 +386,9 @@ CUdeviceptr sg_device_hand_out(struct sg_device *device, struct sg_region *regio
     return address;
 }
 
-void sg_device_release(struct sg_device *device, uint32_t id, sg_slot owner, uint64_t seq)
+void sg_device_release_locked(struct sg_device *device, uint32_t id, sg_slot owner, uint64_t seq)
 {
+    SG_ASSERT_HELD(&device->lock);
     struct sg_extent *extent = &device->extents.extent[id];
     struct sg_region *region = device->region[extent->region];
     struct sg_usage *usage = &device->usage;
@@ -397,8 +409,9 @@ void sg_device_release(struct sg_device *device, uint32_t id, sg_slot owner, uin
     sg_region_release(region, id, owner, seq);
 }
 
-void sg_device_suspend(struct sg_device *device, uint32_t id, uint64_t slots, uint64_t seq)
+void sg_device_suspend_locked(struct sg_device *device, uint32_t id, uint64_t slots, uint64_t seq)
 {
+    SG_ASSERT_HELD(&device->lock);
     struct sg_extent *extent = &device->extents.extent[id];
     struct sg_usage *usage = &device->usage;
     uint64_t rounded = (uint64_t)extent->size << SG_UNIT_SHIFT;
@@ -411,11 +424,12 @@ void sg_device_suspend(struct sg_device *device, uint32_t id, uint64_t slots, ui
     usage->frees++;
     usage->freed_total += rounded;
     sg_region_suspend(device->region[extent->region], id);
-    sg_pending_push(device, id, slots, seq);
+    sg_pending_push_locked(device, id, slots, seq);
 }
 
-void sg_device_record_stream(struct sg_device *device, uint32_t id, sg_slot slot)
+void sg_device_record_stream_locked(struct sg_device *device, uint32_t id, sg_slot slot)
 {
+    SG_ASSERT_HELD(&device->lock);
     struct sg_extent *extent = &device->extents.extent[id];
     uint32_t stream = slot ? sg_device_slot_stream(device, slot) : sg_device_unknown_stream(device);
     if (extent->users_mask >> slot & 1 || (slot && extent->stream == stream))
@@ -425,8 +439,9 @@ void sg_device_record_stream(struct sg_device *device, uint32_t id, sg_slot slot
         sg_region_address(device->region[extent->region], extent->begin), 0);
 }
 
-void sg_device_release_all(struct sg_device *device, struct sg_region *region, CUcontext context)
+void sg_device_release_all_locked(struct sg_device *device, struct sg_region *region, CUcontext context)
 {
+    SG_ASSERT_HELD(&device->lock);
     struct sg_extent *extents = device->extents.extent;
     uint32_t doomed = 0;
     for (uint32_t id = region->first; id; id = extents[id].next) {
@@ -440,6 +455,6 @@ void sg_device_release_all(struct sg_device *device, struct sg_region *region, C
         doomed = extents[id].later;
         sg_emit(device, SEGALLOC_RECORD_FREE, SEGALLOC_FLAG_STRICT, extents[id].stream,
             sg_region_address(region, extents[id].begin), extents[id].requested);
-        sg_device_release(device, id, 0, 0);
+        sg_device_release_locked(device, id, 0, 0);
     }
 }

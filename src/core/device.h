@@ -138,7 +138,7 @@ struct sg_device {
     uint64_t seq;    /* the time of stream_clock.h, which numbers allocations too; the upper bits are the ordinal */
     struct sg_shortage shortage; /* of the most recent failure; asks for nothing before one */
     CUstream stream[SG_STREAMS_MAX]; /* index - 1 of a stream in the trace */
-    uint32_t stream_context[SG_STREAMS_MAX]; /* of fixed segments: whose pool it is served from (sg_segments_pool) */
+    uint32_t stream_context[SG_STREAMS_MAX]; /* of fixed segments: whose pool it is served from (sg_segments_pool_locked) */
     uint32_t stream_count;
     struct sg_idle_event idle_event[SG_IDLE_EVENTS];
     uint32_t idle_count;
@@ -204,6 +204,13 @@ struct sg_core {
     _Atomic uint32_t range_count;
 };
 
+/* The driver, for a call: none is made under a device's `lock`, since it may wait. */
+static inline const struct sg_driver *sg_core_driver(const struct sg_core *core)
+{
+    SG_ASSERT_NONE_HELD_FROM(SG_RANK_DEVICE);
+    return core->driver;
+}
+
 /* The range of ours that holds `address`, NULL if none does. No lock needed. */
 static inline const struct sg_range *sg_core_range_at(const struct sg_core *core, CUdeviceptr address)
 {
@@ -255,17 +262,16 @@ static inline void sg_emit(struct sg_device *device, uint8_t kind, uint8_t flags
 
 /* Merges what is cached in all regions. Under the lock, before free memory is counted, cut or placed in. Whether there
    was anything. */
-bool sg_device_drain_quick_lists(struct sg_device *device);
+bool sg_device_drain_quick_lists_locked(struct sg_device *device);
 
-/* Joins free ranges that could not be before their work was complete, in all regions. Whether anything was looked at.
-   Under the lock. */
-bool sg_device_coalesce_completed(struct sg_device *device);
+/* Joins free ranges that could not be before their work was complete, in all regions. Whether anything was looked at. */
+bool sg_device_coalesce_completed_locked(struct sg_device *device);
 
-/* Notes how much of the device others use. Under the lock. */
-void sg_device_note_outside(struct sg_device *device, uint64_t bytes);
+/* Notes how much of the device others use. */
+void sg_device_note_outside_locked(struct sg_device *device, uint64_t bytes);
 
 /* Figures that follow from others, brought up to date. Under the lock, after growing and before a snapshot. */
-void sg_usage_derive(struct sg_device *device);
+void sg_usage_derive_locked(struct sg_device *device);
 
 /* The device, made ready on first use; NULL when out of host memory or disabled. */
 struct sg_device *sg_device_get(struct sg_core *core, int ordinal);
@@ -302,8 +308,8 @@ static inline CUresult sg_device_answered(struct sg_device *device, CUresult res
 CUresult sg_device_unmap(struct sg_device *device, CUdeviceptr address, size_t bytes);
 CUresult sg_device_release_page(struct sg_device *device, CUmemGenericAllocationHandle handle);
 
-/* Its memory management has failed an allocation, in the section that says so in the trace. Under the lock. */
-void sg_device_note_refusal(struct sg_device *device);
+/* Its memory management has failed an allocation, in the section that says so in the trace. */
+void sg_device_note_refusal_locked(struct sg_device *device);
 
 /* Finds out whether pages can come and go on the device, and of which kind: the best that the driver makes. On failure
    the driver may have been busy. */
@@ -318,13 +324,13 @@ CUresult sg_device_create_page(struct sg_device *device, size_t bytes, CUmemGene
 
 /* Pages of a region may not move any more. Under the lock. */
 enum { SG_PIN_REGION_SHIFT = 32 }; /* of the region in the record of a pin */
-void sg_device_pin(struct sg_device *device, struct sg_region *region, uint32_t first, uint32_t pages);
+void sg_device_pin_locked(struct sg_device *device, struct sg_region *region, uint32_t first, uint32_t pages);
 
-/* Which devices have access (bits). Under the lock. */
-void sg_device_set_peers(struct sg_device *device, uint64_t peers);
+/* Which devices have access (bits). */
+void sg_device_set_peers_locked(struct sg_device *device, uint64_t peers);
 
-/* The index under which a stream stands in the trace; defines it there first if need be. Under the lock. */
-uint32_t sg_device_stream(struct sg_device *device, const struct sg_tag *tag);
+/* The index under which a stream stands in the trace; defines it there first if need be. */
+uint32_t sg_device_stream_locked(struct sg_device *device, const struct sg_tag *tag);
 
 /* The index in the trace for no known stream, and for a followed stream. */
 static inline uint32_t sg_device_unknown_stream(const struct sg_device *device)
@@ -337,30 +343,32 @@ static inline uint32_t sg_device_slot_stream(const struct sg_device *device, sg_
 }
 
 /* Knowledge about the order of streams (stream_clock.c), all under the lock. The next number of the device's time. */
-static inline uint64_t sg_clocks_tick(struct sg_device *device)
+static inline uint64_t sg_clocks_tick_locked(struct sg_device *device)
 {
+    SG_ASSERT_HELD(&device->lock);
     return ++device->seq;
 }
 /* Memory was freed after what these slots have been given: a fence is worth recording there. */
-static inline void sg_clocks_need_fence(struct sg_device *device, uint64_t slots)
+static inline void sg_clocks_need_fence_locked(struct sg_device *device, uint64_t slots)
 {
+    SG_ASSERT_HELD(&device->lock);
     device->clocks.needs_fence |= slots & (device->clocks.alive | 1);
 }
 /* The time now, before which all that these slots were given so far was submitted, and nothing that they are given
    later. */
-uint64_t sg_clocks_read(struct sg_device *device, uint64_t slots);
+uint64_t sg_clocks_read_locked(struct sg_device *device, uint64_t slots);
 /* A block of `own`, which was used on `others` too (bits), is free. Returns the time up to which all that could
    touch it was given to them. `unseen`: they may have been given work, or waited, without notice. *ret_was_used: `own`
    had been given work since its clock was last read, which the record of the free has to say. For the others a
    record of its own says so. */
-uint64_t sg_clocks_freed(struct sg_device *device, sg_slot own, uint64_t others, bool unseen, bool *ret_was_used);
+uint64_t sg_clocks_freed_locked(struct sg_device *device, sg_slot own, uint64_t others, bool unseen, bool *ret_was_used);
 /* A slot's work is complete up to `seq`. */
-void sg_clocks_complete(struct sg_device *device, sg_slot slot, uint64_t seq);
+void sg_clocks_complete_locked(struct sg_device *device, sg_slot slot, uint64_t seq);
 
-/* A fence tells when the work of `slots` up to a time is complete. Under the lock. */
-void sg_clocks_fenced(struct sg_device *device, uint64_t slots, uint64_t seq);
+/* A fence tells when the work of `slots` up to a time is complete. */
+void sg_clocks_fenced_locked(struct sg_device *device, uint64_t slots, uint64_t seq);
 /* The stream of the slot is destroyed. The slot is given to another once the work of this one is complete. */
-void sg_clocks_stream_gone(struct sg_device *device, sg_slot slot);
+void sg_clocks_stream_gone_locked(struct sg_device *device, sg_slot slot);
 /* The slots of a context's streams, NULL: of all. */
 uint64_t sg_clocks_slots_of(const struct sg_stream_clocks *clocks, CUcontext context);
 /* For how long a slot has been given nothing at the time `now`. UINT32_MAX: for longer than that, or ever since it
@@ -368,7 +376,8 @@ uint64_t sg_clocks_slots_of(const struct sg_stream_clocks *clocks, CUcontext con
 uint32_t sg_clocks_idle_before(const struct sg_stream_clocks *clocks, sg_slot slot, uint64_t now);
 /* The possible users that a free has to wait for besides `slot` (docs/stream-order.md, R21 to R24). The block was
    allocated for `slot` at `alloc_seq`, when that had been given nothing for `idle_before` (sg_clocks_idle_before()). */
-uint64_t sg_clocks_possible_users(struct sg_device *device, sg_slot slot, uint64_t alloc_seq, uint32_t idle_before);
+uint64_t sg_clocks_possible_users_locked(struct sg_device *device, sg_slot slot, uint64_t alloc_seq,
+    uint32_t idle_before);
 
 /* Whether no other context than this one is known. No lock needed. */
 bool sg_core_is_only_context(struct sg_core *core, CUcontext context);
@@ -377,8 +386,8 @@ bool sg_core_is_only_context(struct sg_core *core, CUcontext context);
 uint32_t sg_device_contexts(const struct sg_device *device, bool own);
 
 /* Whether fences can tell when all present work is complete. They stand over each context; or else on each stream of
-   the only device, where `followed` says that all are followed. Under the lock. */
-bool sg_fences_can_cover(const struct sg_device *device, bool followed);
+   the only device, where `followed` says that all are followed. */
+bool sg_fences_can_cover_locked(const struct sg_device *device, bool followed);
 
 /* Whether a helper thread can wait for all work instead, where no fence tells of it. No lock needed. */
 bool sg_fences_can_wait(const struct sg_device *device);
@@ -398,23 +407,23 @@ void sg_device_drain(struct sg_device *device);
 
 /* Appends a suspended extent, which is free after what `slots` were given before `seq`; bit 0: all streams of the
    context. Under the lock, like all of these. */
-void sg_pending_push(struct sg_device *device, uint32_t extent, uint64_t slots, uint64_t seq);
+void sg_pending_push_locked(struct sg_device *device, uint32_t extent, uint64_t slots, uint64_t seq);
 /* What `slots` were given before `seq` is complete. */
-void sg_pending_complete(struct sg_device *device, uint64_t slots, uint64_t seq);
+void sg_pending_complete_locked(struct sg_device *device, uint64_t slots, uint64_t seq);
 /* Epochs whose fences have all passed are over. */
-void sg_pending_settle_epochs(struct sg_device *device);
+void sg_pending_settle_epochs_locked(struct sg_device *device);
 /* Bytes of whole, unpinned pages that would be free if what waits only for work of others than its owner were: natively
    it is. */
-uint64_t sg_pending_returnable(const struct sg_device *device);
+uint64_t sg_pending_returnable_locked(const struct sg_device *device);
 /* Whether anything else is pending that is not known to be complete. */
-bool sg_pending_awaits(const struct sg_device *device);
+bool sg_pending_awaits_locked(const struct sg_device *device);
 /* A context is gone, NULL: all are: so is its work, and the events in it. */
-void sg_pending_forget(struct sg_device *device, CUcontext context);
+void sg_pending_forget_locked(struct sg_device *device, CUcontext context);
 /* Frees of blocks that were used on several streams take effect, as far as is known. Such a block is its own
    stream's once that is ordered after the others. */
-void sg_pending_settle(struct sg_device *device);
+void sg_pending_settle_locked(struct sg_device *device);
 /* Such blocks go to `slot`, which needs memory, where it is ordered after all users. Returns whether there was any. */
-bool sg_pending_inherit(struct sg_device *device, sg_slot slot);
+bool sg_pending_inherit_locked(struct sg_device *device, sg_slot slot);
 
 /* The slot of a stream of the trace, which is one of the device's; 0: it is none's. */
 static inline sg_slot sg_device_slot_of(const struct sg_device *device, uint32_t stream)
@@ -424,8 +433,8 @@ static inline sg_slot sg_device_slot_of(const struct sg_device *device, uint32_t
     return stream > first ? stream - first : 0;
 }
 
-/* Whether other streams than `slot` have free memory, or had. Under the lock. */
-bool sg_device_is_shared(const struct sg_device *device, sg_slot slot);
+/* Whether other streams than `slot` have free memory, or had. */
+bool sg_device_is_shared_locked(const struct sg_device *device, sg_slot slot);
 
 /* Takes a block for a slot from what is free and mapped already; 0 if nothing fits. Under the lock. `want` by
    reference: of one passed by value the compiler puts small members together in memory, and reading them back at once
@@ -439,24 +448,24 @@ struct sg_want {
     bool refused; /* the driver has: what was held then is a limit too */
     sg_slot slot;
 };
-uint32_t sg_device_take(struct sg_device *device, const struct sg_want *want, struct sg_region **ret);
+uint32_t sg_device_take_locked(struct sg_device *device, const struct sg_want *want, struct sg_region **ret);
 
 /* Takes a block that is not small from any region that has a range for it: where nothing else is left. */
-uint32_t sg_device_take_anywhere(struct sg_device *device, const struct sg_want *want, struct sg_region **ret);
+uint32_t sg_device_take_anywhere_locked(struct sg_device *device, const struct sg_want *want, struct sg_region **ret);
 
 /* Releases an extent that is a block or pending, and accounts for it. The memory is free for `owner`, and for others
-   after `seq`; 0, 0: for all. Under the lock. */
-void sg_device_release(struct sg_device *device, uint32_t extent, sg_slot owner, uint64_t seq);
+   after `seq`; 0, 0: for all. */
+void sg_device_release_locked(struct sg_device *device, uint32_t extent, sg_slot owner, uint64_t seq);
 
-/* Makes a live block pending until what `slots` were given before `seq` is complete, as of sg_pending_push(). Under
+/* Makes a live block pending until what `slots` were given before `seq` is complete, as of sg_pending_push_locked(). Under
    the lock. */
-void sg_device_suspend(struct sg_device *device, uint32_t extent, uint64_t slots, uint64_t seq);
+void sg_device_suspend_locked(struct sg_device *device, uint32_t extent, uint64_t slots, uint64_t seq);
 
-/* A live block is used on the stream of `slot` too; slot 0: on streams that are not followed. Under the lock. */
-void sg_device_record_stream(struct sg_device *device, uint32_t extent, sg_slot slot);
+/* A live block is used on the stream of `slot` too; slot 0: on streams that are not followed. */
+void sg_device_record_stream_locked(struct sg_device *device, uint32_t extent, sg_slot slot);
 
-/* Releases every live block of a region that was allocated in `context` (NULL: all). Under the lock. */
-void sg_device_release_all(struct sg_device *device, struct sg_region *region, CUcontext context);
+/* Releases every live block of a region that was allocated in `context` (NULL: all). */
+void sg_device_release_all_locked(struct sg_device *device, struct sg_region *region, CUcontext context);
 
 /* The slow half of an allocation: pages are mapped, moved or waited for. Takes `grow`. */
 CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, const struct sg_tag *tag,
@@ -465,8 +474,8 @@ CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, co
 /* Notes and reports an allocation that cannot be had; returns CUDA_ERROR_OUT_OF_MEMORY. No lock held. */
 CUresult sg_device_ran_out(struct sg_device *device, size_t bytes, const struct sg_tag *tag);
 
-/* A block has been carved: fill it in, account for it, tell the observer. Under the lock. */
-CUdeviceptr sg_device_hand_out(struct sg_device *device, struct sg_region *region, uint32_t extent, size_t bytes,
+/* A block has been carved: fill it in, account for it, tell the observer. */
+CUdeviceptr sg_device_hand_out_locked(struct sg_device *device, struct sg_region *region, uint32_t extent, size_t bytes,
     const struct sg_tag *tag);
 
 /* Gives up to `bytes` of whole free pages back to the driver, from the last regions first. Holds `grow`. Returns how
@@ -477,11 +486,11 @@ uint64_t sg_device_give_back(struct sg_device *device, uint64_t bytes);
    `grow`. */
 void sg_device_empty_region(struct sg_device *device, struct sg_region *region);
 
-/* Whether `more` bytes of new pages may be had without a thought of moving others instead. Under the lock. */
-bool sg_device_is_low_pressure(const struct sg_device *device, uint64_t more);
+/* Whether `more` bytes of new pages may be had without a thought of moving others instead. */
+bool sg_device_is_low_pressure_locked(const struct sg_device *device, uint64_t more);
 
-/* The most bytes that have ever been allocated, whoever lets peaks begin again. Under the lock. */
-uint64_t sg_device_allocated_peak(const struct sg_device *device);
+/* The most bytes that have ever been allocated, whoever lets peaks begin again. */
+uint64_t sg_device_allocated_peak_locked(const struct sg_device *device);
 
 /* How many of `more` bytes of new pages, made for a block of `block_bytes`, should be taken from elsewhere instead, and
    how many must be. `refused`: what was held when the driver refused last is as hard a limit as ours. Under the
@@ -489,16 +498,16 @@ uint64_t sg_device_allocated_peak(const struct sg_device *device);
 struct sg_wanted {
     uint64_t should, must;
 };
-struct sg_wanted sg_device_moves_wanted(const struct sg_device *device, uint64_t more, uint64_t block_bytes,
+struct sg_wanted sg_device_moves_wanted_locked(const struct sg_device *device, uint64_t more, uint64_t block_bytes,
     bool refused);
 
-/* Accounts for pages that came to, or went from, a region. Under the lock. */
-void sg_device_count_pages(struct sg_device *device, struct sg_region *region, int64_t pages);
+/* Accounts for pages that came to, or went from, a region. */
+void sg_device_count_pages_locked(struct sg_device *device, struct sg_region *region, int64_t pages);
 
-/* Notes what an allocation of `bytes` that has failed was short of. Under the lock. */
-void sg_device_note_shortage(struct sg_device *device, uint64_t bytes);
+/* Notes what an allocation of `bytes` that has failed was short of. */
+void sg_device_note_shortage_locked(struct sg_device *device, uint64_t bytes);
 
-/* Whole, unpinned free pages, in bytes. Under the lock. */
-uint64_t sg_device_idle(const struct sg_device *device);
+/* Whole, unpinned free pages, in bytes. */
+uint64_t sg_device_idle_locked(const struct sg_device *device);
 
 #endif

@@ -24,7 +24,7 @@ INLINE bool is_alone(const struct sg_core *core, CUcontext current)
 INLINE CUresult wait_for_current(const struct sg_core *core, uint64_t *ret_ns)
 {
     uint64_t began = now_ns(core);
-    CUresult result = core->driver->ctx_synchronize();
+    CUresult result = sg_core_driver(core)->ctx_synchronize();
     uint64_t ended = now_ns(core);
     *ret_ns = ended > began ? ended - began : 0;
     return result;
@@ -82,8 +82,8 @@ static CUresult wait_for_own_context(const struct users *users, CUcontext curren
     bool follows = follows_streams(users->device);
     if (follows)
         sg_core_context_clock(core, users->device->ordinal, own_context, &clock);
-    CUresult result = own_context == current ? core->driver->ctx_synchronize()
-        : sg_driver_synchronize(core->driver, own_context);
+    CUresult result = own_context == current ? sg_core_driver(core)->ctx_synchronize()
+                                             : sg_driver_synchronize(sg_core_driver(core), own_context);
     if (result == CUDA_SUCCESS && follows) {
         sg_core_completed(core, users->device->ordinal, &clock);
         host_observed_others(core);
@@ -98,7 +98,7 @@ static CUresult wait_for_others(const struct users *users)
     uint32_t count = atomic_load_explicit(&core->context_count, memory_order_acquire);
     for (uint32_t i = 0; i < count; i++) {
         CUcontext context = atomic_load_explicit(&core->context[i], memory_order_relaxed);
-        CUresult result = may_use(users, i) ? sg_driver_synchronize(core->driver, context) : CUDA_SUCCESS;
+        CUresult result = may_use(users, i) ? sg_driver_synchronize(sg_core_driver(core), context) : CUDA_SUCCESS;
         if (result != CUDA_SUCCESS)
             return result;
     }
@@ -119,16 +119,16 @@ static void retire_huge(struct sg_device *device, struct sg_region *region)
     sg_lock(&device->lock);
     sg_region_drain_quick_lists(region);
     bool idle = region->whole_free == region->pages && !region->pinned;
-    sg_emit_step(device, SEGALLOC_TURN_RETIRE, idle);
+    sg_emit_step_locked(device, SEGALLOC_TURN_RETIRE, idle);
     sg_unlock(&device->lock);
     if (idle)
         sg_device_empty_region(device, region);
     sg_unlock(&device->grow);
 }
 
-/* Under the lock. */
-static void count_wait(struct sg_device *device, uint64_t ns)
+static void count_wait_locked(struct sg_device *device, uint64_t ns)
 {
+    SG_ASSERT_HELD(&device->lock);
     device->usage.strict_frees++;
     device->usage.strict_wait_ns += ns;
 }
@@ -155,15 +155,16 @@ static CUresult free_in_segment(struct sg_device *device, CUdeviceptr address, c
         sg_count(device, SG_STAT_double_frees, 1);
     if (waits && result == CUDA_SUCCESS) {
         sg_lock(&device->lock);
-        count_wait(device, waited_ns);
+        count_wait_locked(device, waited_ns);
         sg_unlock(&device->lock);
     }
     return result;
 }
 
-/* Counts a free that takes effect later; whether it is the last of an epoch. Under the lock. */
-static bool ends_epoch(struct sg_device *device, uint32_t id)
+/* Counts a free that takes effect later; whether it is the last of an epoch. */
+static bool ends_epoch_locked(struct sg_device *device, uint32_t id)
 {
+    SG_ASSERT_HELD(&device->lock);
     device->epoch_bytes += (uint64_t)device->extents.extent[id].size << SG_UNIT_SHIFT;
     uint64_t share = device->usage.reserved.now / SG_EPOCH_SHARE, pages = 2 * device->page_bytes[SG_KIND_REGULAR];
     bool ends = ++device->epoch_frees >= SG_EPOCH_FREES ||
@@ -207,10 +208,11 @@ static sg_slot slot_of_free(const struct sg_device *device, struct sg_extent *ex
 }
 
 /* Takes effect by the order of streams: at once for the block's own, for others when they have come after it. False:
-   the block is used on streams that are not followed, or was allocated for one. *ret_ask: an epoch is over. Under the
-   lock. */
-static bool free_in_order(struct sg_device *device, uint32_t id, const struct sg_tag *tag, uint8_t flags, bool *ret_ask)
+   the block is used on streams that are not followed, or was allocated for one. *ret_ask: an epoch is over. */
+static bool free_in_order_locked(struct sg_device *device, uint32_t id, const struct sg_tag *tag, uint8_t flags,
+    bool *ret_ask)
 {
+    SG_ASSERT_HELD(&device->lock);
     struct sg_stream_clocks *clocks = &device->clocks;
     struct sg_extent *extent = &device->extents.extent[id];
     bool step = false;
@@ -220,40 +222,40 @@ static bool free_in_order(struct sg_device *device, uint32_t id, const struct sg
     if (tag->sees == SG_USERS_POSSIBLE && device->peers)
         return false; /* any stream of those could have seen it too */
     if (tag->sees == SG_USERS_POSSIBLE)
-        for (uint64_t left = sg_clocks_possible_users(device, slot, extent->alloc_seq,
-            extent->idle_before); left; left &= left - 1)
-            sg_device_record_stream(device, id, (sg_slot)__builtin_ctzll(left));
+        for (uint64_t left = sg_clocks_possible_users_locked(device, slot, extent->alloc_seq, extent->idle_before);
+             left; left &= left - 1)
+            sg_device_record_stream_locked(device, id, (sg_slot)__builtin_ctzll(left));
     uint64_t others = extent->users_mask & clocks->alive & ~(UINT64_C(1) << slot);
     bool was_used;
-    uint64_t seq = sg_clocks_freed(device, slot, others, tag->unseen || step, &was_used);
+    uint64_t seq = sg_clocks_freed_locked(device, slot, others, tag->unseen || step, &was_used);
     flags |= was_used ? SEGALLOC_FLAG_ASYNC | SEGALLOC_FLAG_WORKED : SEGALLOC_FLAG_ASYNC;
     sg_emit(device, SEGALLOC_RECORD_FREE, flags, extent->stream,
         sg_region_address(device->region[extent->region], extent->begin), extent->requested);
     if (others) {
-        *ret_ask = ends_epoch(device, id);
-        sg_device_suspend(device, id, others | UINT64_C(1) << slot, seq);
+        *ret_ask = ends_epoch_locked(device, id);
+        sg_device_suspend_locked(device, id, others | UINT64_C(1) << slot, seq);
     } else {
-        sg_device_release(device, id, slot, seq);
-        sg_clocks_need_fence(device, UINT64_C(1) << slot);
+        sg_device_release_locked(device, id, slot, seq);
+        sg_clocks_need_fence_locked(device, UINT64_C(1) << slot);
     }
     return true;
 }
 
 /* Takes effect after all work that there is. False: no fence can tell when that is complete, so that the caller must
-   wait. A free that has waited for the owner leaves the others to a helper thread. *ret_ask: the epoch is over.
-   Under the lock. */
-static bool free_after_all(struct sg_device *device, uint32_t id, const struct sg_tag *tag, uint8_t flags,
+   wait. A free that has waited for the owner leaves the others to a helper thread. *ret_ask: the epoch is over. */
+static bool free_after_all_locked(struct sg_device *device, uint32_t id, const struct sg_tag *tag, uint8_t flags,
     bool *ret_ask)
 {
+    SG_ASSERT_HELD(&device->lock);
     struct sg_extent *extent = &device->extents.extent[id];
-    bool covered = sg_fences_can_cover(device, tag->followed);
+    bool covered = sg_fences_can_cover_locked(device, tag->followed);
     if (!covered && !(flags & SEGALLOC_FLAG_STRICT && sg_fences_can_wait(device)))
         return false;
     sg_emit(device, SEGALLOC_RECORD_FREE, flags | SEGALLOC_FLAG_PENDING, extent->stream,
         sg_region_address(device->region[extent->region], extent->begin), extent->requested);
-    *ret_ask = ends_epoch(device, id);
-    uint64_t seq = sg_clocks_tick(device);
-    sg_device_suspend(device, id, /* all streams of all contexts */ 1, seq);
+    *ret_ask = ends_epoch_locked(device, id);
+    uint64_t seq = sg_clocks_tick_locked(device);
+    sg_device_suspend_locked(device, id, /* all streams of all contexts */ 1, seq);
     device->uncovered = covered ? device->uncovered : seq;
     return true;
 }
@@ -299,11 +301,11 @@ INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, 
         struct sg_extent *extent = &device->extents.extent[id];
         sg_emit(device, SEGALLOC_RECORD_FREE, flags, extent->stream, address, extent->requested);
         if (waited)
-            count_wait(device, waited_ns);
-        sg_device_release(device, id, 0, 0);
+            count_wait_locked(device, waited_ns);
+        sg_device_release_locked(device, id, 0, 0);
     } else {
-        bool ordered = tag->sync == SG_FREE_SYNC_STREAM && !waited && free_in_order(device, id, tag, flags, &ask);
-        if (!ordered && !free_after_all(device, id, tag, flags, &ask))
+        bool ordered = tag->sync == SG_FREE_SYNC_STREAM && !waited && free_in_order_locked(device, id, tag, flags, &ask);
+        if (!ordered && !free_after_all_locked(device, id, tag, flags, &ask))
             outcome = MUST_WAIT;
         else if (ask)
             outcome = FREED_EPOCH;
@@ -311,7 +313,7 @@ INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, 
             outcome = FREED; /* a huge one's page stays until then */
         if (waited && outcome != MUST_WAIT) {
             device->extents.extent[id].context = SG_OWN_CONTEXT_IS_DONE;
-            count_wait(device, waited_ns);
+            count_wait_locked(device, waited_ns);
         }
     }
     sg_unlock(&device->lock);
@@ -402,7 +404,7 @@ CUresult sg_core_wait_for_all(struct sg_core *core)
     CUresult result = CUDA_SUCCESS;
     for (uint32_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
         CUcontext context = atomic_load_explicit(&core->context[i], memory_order_relaxed);
-        result = context ? sg_driver_synchronize(core->driver, context) : CUDA_SUCCESS;
+        result = context ? sg_driver_synchronize(sg_core_driver(core), context) : CUDA_SUCCESS;
     }
     return result;
 }
@@ -481,7 +483,7 @@ CUresult sg_core_record_stream(struct sg_core *core, CUdeviceptr address, sg_slo
     sg_lock(&device->lock);
     uint32_t id = block_at(range, address, 0);
     if (id)
-        sg_device_record_stream(device, id, slot);
+        sg_device_record_stream_locked(device, id, slot);
     sg_unlock(&device->lock);
     return id ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -498,6 +500,6 @@ void sg_core_used_cross_device(struct sg_core *core, CUdeviceptr address)
     sg_lock(&device->lock);
     uint32_t id = sg_region_block_around(range->region, (uint32_t)((address - range->begin) >> SG_UNIT_SHIFT));
     if (id && !sg_device_slot_of(device, device->extents.extent[id].stream))
-        sg_device_record_stream(device, id, 0);
+        sg_device_record_stream_locked(device, id, 0);
     sg_unlock(&device->lock);
 }

@@ -24,7 +24,7 @@ static uint64_t used_of(const struct sg_device *device, uint64_t free_bytes, uin
 /* Whether the calling thread's context, which mem_info() is about, is of the device. */
 static bool is_current(const struct sg_device *device)
 {
-    const struct sg_driver *driver = device->core->driver;
+    const struct sg_driver *driver = sg_core_driver(device->core);
     CUdevice current;
     return !driver->ctx_get_device ||
            (driver->ctx_get_device(&current) == CUDA_SUCCESS && current == device->ordinal);
@@ -33,30 +33,32 @@ static bool is_current(const struct sg_device *device)
 static void note_pressure(struct sg_device *device)
 {
     size_t free_bytes, total_bytes;
-    if (device->core->driver->mem_info(&free_bytes, &total_bytes) != CUDA_SUCCESS ||
+    if (sg_core_driver(device->core)->mem_info(&free_bytes, &total_bytes) != CUDA_SUCCESS ||
         (total_bytes != device->total_bytes && !is_current(device)))
         return;
     uint64_t used = used_of(device, free_bytes, total_bytes), step = device->total_bytes / SG_PRESSURE_STEPS;
     sg_lock(&device->lock);
     uint64_t held = device->usage.reserved.now;
-    sg_device_note_outside(device, used > held ? (used - held) / step * step : 0);
+    sg_device_note_outside_locked(device, used > held ? (used - held) / step * step : 0);
     sg_unlock(&device->lock);
 }
 
-void sg_device_note_outside(struct sg_device *device, uint64_t bytes)
+void sg_device_note_outside_locked(struct sg_device *device, uint64_t bytes)
 {
+    SG_ASSERT_HELD(&device->lock);
     bytes = bytes < device->total_bytes ? bytes : device->total_bytes;
     if (bytes == device->outside_bytes)
         return;
     device->outside_bytes = bytes;
     device->refused_at = 0;
-    sg_emit(device, SEGALLOC_RECORD_PRESSURE, 0, sg_device_stream(device, &(struct sg_tag){0}), 0, bytes);
+    sg_emit(device, SEGALLOC_RECORD_PRESSURE, 0, sg_device_stream_locked(device, &(struct sg_tag){0}), 0, bytes);
 }
 
-/* What an allocation that is under way has come to: of use to whoever plays the trace again. Under the lock. */
-static void emit_step(struct sg_device *device, const struct sg_tag *tag, uint64_t pages, CUresult result)
+/* What an allocation that is under way has come to: of use to whoever plays the trace again. */
+static void emit_step_locked(struct sg_device *device, const struct sg_tag *tag, uint64_t pages, CUresult result)
 {
-    sg_emit(device, SEGALLOC_RECORD_SLOW_STEP, 0, sg_device_stream(device, tag), pages, result);
+    SG_ASSERT_HELD(&device->lock);
+    sg_emit(device, SEGALLOC_RECORD_SLOW_STEP, 0, sg_device_stream_locked(device, tag), pages, result);
 }
 
 enum { MAPPED_SHIFT = 32 }; /* in that record, of the pages that were mapped, over those that were created */
@@ -83,8 +85,8 @@ static CUresult perform(struct sg_device *device, const struct sg_tag *tag, stru
         sg_lock(&device->lock);
         device->refused_at = device->usage.reserved.now +
                              ((uint64_t)plan->created * plan->region->page_units << SG_UNIT_SHIFT);
-        emit_step(device, tag, plan->created, result);
-        bool more = sg_plan_continue_with_idle(plan);
+        emit_step_locked(device, tag, plan->created, result);
+        bool more = sg_plan_continue_with_idle_locked(plan);
         sg_unlock(&device->lock);
         if (!more)
             return result;
@@ -104,16 +106,16 @@ static CUresult choose(struct sg_device *device, struct request *request, struct
         struct sg_region *region;
         (void)sg_replay_step(device);
         sg_lock(&device->lock);
-        uint32_t extent = sg_device_take(device, &want, &region);
+        uint32_t extent = sg_device_take_locked(device, &want, &region);
         if (!extent) {
             result = sg_plan_make(device, want, plan);
             if (result == CUDA_ERROR_OUT_OF_MEMORY)
-                extent = sg_device_take_anywhere(device, &want, &region);
+                extent = sg_device_take_anywhere_locked(device, &want, &region);
         }
         if (extent) /* in the first place, if another thread has freed or grown meanwhile */
-            *ret = sg_device_hand_out(device, region, extent, request->bytes, request->tag);
+            *ret = sg_device_hand_out_locked(device, region, extent, request->bytes, request->tag);
         else
-            emit_step(device, request->tag, 0, result);
+            emit_step_locked(device, request->tag, 0, result);
         sg_unlock(&device->lock);
         if (extent)
             return CUDA_SUCCESS;
@@ -137,7 +139,7 @@ static void abandon(struct sg_device *device, const struct request *request, str
     (void)sg_replay_step(device);
     if (half_way) {
         sg_lock(&device->lock);
-        emit_step(device, request->tag, pages, result);
+        emit_step_locked(device, request->tag, pages, result);
         sg_unlock(&device->lock);
         sg_plan_undo(plan);
         (void)sg_replay_step(device);
@@ -145,13 +147,13 @@ static void abandon(struct sg_device *device, const struct request *request, str
     sg_plan_drop_created(plan);
     sg_lock(&device->lock);
     if (request->failed)
-        sg_device_note_refusal(device);
+        sg_device_note_refusal_locked(device);
     if (half_way)
-        sg_emit_step(device, SEGALLOC_TURN_UNDONE, 0);
+        sg_emit_step_locked(device, SEGALLOC_TURN_UNDONE, 0);
     else
-        emit_step(device, request->tag, pages, result);
-    sg_plan_abandon(plan);
-    sg_usage_derive(device);
+        emit_step_locked(device, request->tag, pages, result);
+    sg_plan_abandon_locked(plan);
+    sg_usage_derive_locked(device);
     sg_unlock(&device->lock);
 }
 
@@ -166,9 +168,9 @@ static CUresult attempt(struct sg_device *device, struct request *request, CUdev
     result = perform(device, request->tag, &plan, &request->failed);
     if (result == CUDA_SUCCESS) {
         sg_lock(&device->lock);
-        uint32_t extent = sg_plan_commit(&plan);
-        *ret = sg_device_hand_out(device, plan.region, extent, request->bytes, request->tag);
-        sg_usage_derive(device);
+        uint32_t extent = sg_plan_commit_locked(&plan);
+        *ret = sg_device_hand_out_locked(device, plan.region, extent, request->bytes, request->tag);
+        sg_usage_derive_locked(device);
         sg_unlock(&device->lock);
         return CUDA_SUCCESS;
     }
@@ -224,11 +226,11 @@ static CUresult attempt_twice(struct sg_device *device, struct request *request,
     return result;
 }
 
-/* Under the lock. */
-static void note_ran_out(struct sg_device *device, size_t bytes, const struct sg_tag *tag)
+static void note_ran_out_locked(struct sg_device *device, size_t bytes, const struct sg_tag *tag)
 {
-    sg_device_note_shortage(device, bytes);
-    sg_emit(device, SEGALLOC_RECORD_ALLOCATE_FAILURE, SEGALLOC_FLAG_SHORT, sg_device_stream(device, tag),
+    SG_ASSERT_HELD(&device->lock);
+    sg_device_note_shortage_locked(device, bytes);
+    sg_emit(device, SEGALLOC_RECORD_ALLOCATE_FAILURE, SEGALLOC_FLAG_SHORT, sg_device_stream_locked(device, tag),
         device->shortage.short_by, bytes);
     sg_count(device, SG_STAT_ooms, 1);
 }
@@ -237,7 +239,7 @@ CUresult sg_device_ran_out(struct sg_device *device, size_t bytes, const struct 
 {
     (void)sg_replay_step(device);
     sg_lock(&device->lock);
-    note_ran_out(device, bytes, tag);
+    note_ran_out_locked(device, bytes, tag);
     sg_unlock(&device->lock);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -255,9 +257,9 @@ static void collect_garbage(struct sg_device *device)
         target = (uint64_t)(threshold * (double)target);
     uint64_t garbage = reserved > target ? reserved - target : 0;
     if (garbage)
-        sg_device_coalesce_completed(device); /* what was freed after work that is complete by now is idle too */
+        sg_device_coalesce_completed_locked(device); /* what was freed after work that is complete by now is idle too */
     if (garbage || threshold > 0)
-        sg_emit_step(device, SEGALLOC_TURN_GARBAGE, garbage);
+        sg_emit_step_locked(device, SEGALLOC_TURN_GARBAGE, garbage);
     sg_unlock(&device->lock);
     if (garbage)
         sg_device_give_back(device, garbage);
@@ -269,7 +271,8 @@ static enum sg_ask worth_asking(struct sg_device *device, const struct request *
     sg_slot slot = request->want.slot;
     sg_lock(&device->lock);
     uint64_t others = device->clocks.needs_fence & ~(slot ? sg_slot_bit(slot) : 0);
-    bool is_worth_it = others || !sg_device_is_low_pressure(device, (uint64_t)request->want.units << SG_UNIT_SHIFT);
+    bool is_worth_it = others ||
+                       !sg_device_is_low_pressure_locked(device, (uint64_t)request->want.units << SG_UNIT_SHIFT);
     sg_unlock(&device->lock);
     return is_worth_it ? SG_ASK_FENCE : SG_ASK_QUERY;
 }
@@ -277,15 +280,17 @@ static enum sg_ask worth_asking(struct sg_device *device, const struct request *
 /* Whether more is pending than may be where memory is short (pending_limit). By itself that is a share of what may
    be held, once nearly all of that has been allocated and no more can be had. With more in the way, blocks are
    placed wherever there is room. The parts of pages between them add up to what the next large block would need.
-   That is for frees that wait for all work; others are usable by their own stream. Under the lock. */
-static bool is_over_pending_limit(const struct sg_device *device, uint64_t bytes)
+   That is for frees that wait for all work; others are usable by their own stream. */
+static bool is_over_pending_limit_locked(const struct sg_device *device, uint64_t bytes)
 {
+    SG_ASSERT_HELD(&device->lock);
     const struct sg_usage *usage = &device->usage;
     uint64_t limit = device->core->conf.pending_limit;
     if (limit != SG_AUTO)
-        return usage->pending.now > limit && !sg_device_is_low_pressure(device, bytes);
+        return usage->pending.now > limit && !sg_device_is_low_pressure_locked(device, bytes);
     return device->pending.first && usage->pending.now > device->capacity_bytes / SG_PENDING_SHARE &&
-           (double)sg_device_allocated_peak(device) >= SG_PENDING_PERCENT / 100.0 * (double)device->capacity_bytes &&
+           (double)sg_device_allocated_peak_locked(device) >=
+               SG_PENDING_PERCENT / 100.0 * (double)device->capacity_bytes &&
            usage->reserved.now + bytes > device->capacity_bytes;
 }
 
@@ -294,7 +299,7 @@ static void keep_pending_limit(struct sg_device *device, uint64_t bytes)
 {
     for (bool over = true; over;) {
         sg_lock(&device->lock);
-        over = is_over_pending_limit(device, bytes);
+        over = is_over_pending_limit_locked(device, bytes);
         sg_unlock(&device->lock);
         over = over && sg_device_ask(device, SG_ASK_WAIT);
     }
@@ -346,9 +351,9 @@ static CUresult leave_to_driver(struct sg_device *device, CUresult result, size_
     bool fits = held <= most && bytes <= most - held, is_limited = most < device->total_bytes;
     bool leaves = fits && (is_limited || result != CUDA_ERROR_OUT_OF_MEMORY);
     if (leaves)
-        sg_emit_step(device, SEGALLOC_TURN_LEFT, bytes);
+        sg_emit_step_locked(device, SEGALLOC_TURN_LEFT, bytes);
     else
-        note_ran_out(device, bytes, tag);
+        note_ran_out_locked(device, bytes, tag);
     sg_unlock(&device->lock);
     return leaves ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_OUT_OF_MEMORY;
 }

@@ -53,9 +53,10 @@ static bool inside_segment(const struct sg_segments *native, CUdeviceptr address
     return at < native->segments && address >= native->segment[at].base;
 }
 
-/* Takes a segment of `context` out of those to be freed; false: there is none any more. Under the lock. */
-static bool segments_take_doomed(struct sg_segments *native, CUcontext context, struct segment *ret)
+/* Takes a segment of `context` out of those to be freed; false: there is none any more. */
+static bool segments_take_doomed_locked(struct sg_segments *native, CUcontext context, struct segment *ret)
 {
+    SG_ASSERT_HELD(&native->device->lock);
     for (uint32_t i = native->doomed_count; i > 0; i--) {
         struct segment *segment = &native->doomed[i - 1];
         if (segment->context != context)
@@ -99,14 +100,14 @@ static CUresult free_segments(struct sg_segments *native, bool complete)
     while (segments_next_doomed(native, &context)) {
         struct segment segment;
         int use = core->enter_context ? core->enter_context(context) : 0;
-        bool waits = complete && use >= 0 && !is_complete(core->driver, context);
+        bool waits = complete && use >= 0 && !is_complete(sg_core_driver(core), context);
         sg_lock(&device->lock);
         /* it may have gone with its context before that was kept */
-        bool taken = !waits && segments_take_doomed(native, context, &segment);
+        bool taken = !waits && segments_take_doomed_locked(native, context, &segment);
         sg_unlock(&device->lock);
         if (taken && use >= 0) {
             sg_count(device, SG_STAT_calls_free, 1);
-            (void)core->driver->mem_free(segment.base);
+            (void)sg_core_driver(core)->mem_free(segment.base);
         }
         if (use >= 0 && core->leave_context)
             core->leave_context(use);
@@ -137,8 +138,9 @@ static void free_doomed(struct sg_segments *native)
     sg_lock(&device->lock);
 }
 
-uint32_t sg_segments_pool(struct sg_segments *native, CUcontext context)
+uint32_t sg_segments_pool_locked(struct sg_segments *native, CUcontext context)
 {
+    SG_ASSERT_HELD(&native->device->lock);
     uint32_t pool = 0;
     while (context && pool < native->contexts && native->context[pool] != context)
         pool++;
@@ -164,7 +166,7 @@ static CUresult ask_driver(struct sg_device *device, uint64_t bytes, CUdeviceptr
     const struct segalloc_trace_record *replayed = sg_replay_step(device);
     sg_count(device, SG_STAT_calls_alloc, 1);
     if (!replayed)
-        return device->core->driver->mem_alloc(ret, bytes);
+        return sg_core_driver(device->core)->mem_alloc(ret, bytes);
     if (replayed->kind != SEGALLOC_RECORD_ALLOCATE)
         return (CUresult)replayed->size;
     *ret = replayed->id;
@@ -192,7 +194,7 @@ static int segment_alloc(void *user, uint64_t bytes, uint64_t *ret_address)
         sg_gauge_sub(&usage->reserved, bytes);
         return -ENOMEM;
     }
-    sg_segments_given_out(native, base, bytes);
+    sg_segments_given_out_locked(native, base, bytes);
     uint32_t at = find_segment(native, base);
     for (uint32_t i = native->segments++; i > at; i--)
         native->segment[i] = native->segment[i - 1];
@@ -270,13 +272,14 @@ static uint32_t stream_of(struct sg_device *device, const struct sg_tag *tag)
 {
     struct sg_tag plain = *tag;
     plain.slot = 0;
-    return sg_device_stream(device, &plain);
+    return sg_device_stream_locked(device, &plain);
 }
 
 /* Under the lock, which is dropped while the driver is asked. Frees here are complete when they take effect, so streams
    share one pool. */
-static int segments_take_block(struct sg_device *device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
+static int segments_take_block_locked(struct sg_device *device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
 {
+    SG_ASSERT_HELD(&device->lock);
     struct sg_segments *native = device->native;
     struct sg_usage *usage = &device->usage;
     struct sg_torch_block *block;
@@ -310,7 +313,7 @@ static int segments_take_block(struct sg_device *device, size_t bytes, const str
     sg_gauge_add(&usage->allocations, 1);
     usage->allocs++;
     usage->allocated_total += rounded;
-    sg_usage_derive(device);
+    sg_usage_derive_locked(device);
     sg_extent_set_site(&device->extents, id, tag->site, tag->phase);
     sg_emit(device, SEGALLOC_RECORD_ALLOCATE, tag->torch ? SEGALLOC_FLAG_TORCH : 0, device->extents.extent[id].stream,
         address, bytes);
@@ -321,7 +324,7 @@ static int segments_take_block(struct sg_device *device, size_t bytes, const str
 CUresult sg_segments_malloc(struct sg_device *device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
 {
     sg_lock(&device->lock);
-    int status = segments_take_block(device, bytes, tag, ret);
+    int status = segments_take_block_locked(device, bytes, tag, ret);
     free_doomed(device->native);
     sg_unlock(&device->lock);
     return status == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -375,9 +378,9 @@ void sg_segments_used_cross_device(struct sg_device *device, CUdeviceptr address
     sg_unlock(&device->lock);
 }
 
-/* Under the lock. */
-static void release(struct sg_device *device, CUdeviceptr address, uint32_t id, uint8_t flags)
+static void release_locked(struct sg_device *device, CUdeviceptr address, uint32_t id, uint8_t flags)
 {
+    SG_ASSERT_HELD(&device->lock);
     struct sg_usage *usage = &device->usage;
     const struct sg_extent *extent = &device->extents.extent[id];
     struct sg_torch_block *block = (struct sg_torch_block *)(uintptr_t)extent->event;
@@ -392,7 +395,7 @@ static void release(struct sg_device *device, CUdeviceptr address, uint32_t id, 
     device->native->segment[find_segment(device->native, address)].live--;
     sg_torch_free(device->native->torch, block);
     sg_extent_drop(&device->extents, id);
-    sg_usage_derive(device);
+    sg_usage_derive_locked(device);
 }
 
 CUresult sg_segments_free(struct sg_device *device, CUdeviceptr address, const struct sg_tag *tag, bool waited)
@@ -401,13 +404,14 @@ CUresult sg_segments_free(struct sg_device *device, CUdeviceptr address, const s
     sg_lock(&device->lock);
     uint32_t id = (uint32_t)sg_idmap_take(&device->native->live, address);
     if (id)
-        release(device, address, id, flags);
+        release_locked(device, address, id, flags);
     sg_unlock(&device->lock);
     return id ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-uint64_t sg_segments_idle(const struct sg_device *device)
+uint64_t sg_segments_idle_locked(const struct sg_device *device)
 {
+    SG_ASSERT_HELD(&device->lock);
     uint64_t idle = 0;
     for (uint32_t i = 0; i < device->native->segments; i++)
         idle += device->native->segment[i].live ? 0 : device->native->segment[i].bytes;
@@ -445,8 +449,9 @@ void sg_segments_each(const struct sg_device *device, sg_segments_visit *visit, 
     }
 }
 
-uint64_t sg_segments_empty(struct sg_device *device)
+uint64_t sg_segments_empty_locked(struct sg_device *device)
 {
+    SG_ASSERT_HELD(&device->lock);
     uint64_t before = device->usage.reserved.now;
     sg_torch_empty_cache(device->native->torch);
     return before - device->usage.reserved.now;
@@ -462,16 +467,16 @@ void sg_segments_settle(struct sg_device *device)
 uint64_t sg_segments_trim(struct sg_device *device)
 {
     sg_lock(&device->lock);
-    sg_emit(device, SEGALLOC_RECORD_EMPTY_CACHE, 0, sg_device_stream(device, &(struct sg_tag){0}), 0, 0);
-    uint64_t given = sg_segments_empty(device);
+    sg_emit(device, SEGALLOC_RECORD_EMPTY_CACHE, 0, sg_device_stream_locked(device, &(struct sg_tag){0}), 0, 0);
+    uint64_t given = sg_segments_empty_locked(device);
     sg_unlock(&device->lock);
     sg_segments_settle(device);
     return given;
 }
 
-/* Under the lock. */
-static void release_all(struct sg_device *device, CUcontext context)
+static void release_all_locked(struct sg_device *device, CUcontext context)
 {
+    SG_ASSERT_HELD(&device->lock);
     struct sg_idmap *live = &device->native->live;
     for (size_t i = 0; i <= live->mask;) {
         struct sg_idmap_entry entry = live->entry[i];
@@ -479,21 +484,22 @@ static void release_all(struct sg_device *device, CUcontext context)
                     (!context || device->extents.extent[entry.value].context == (uint64_t)(uintptr_t)context);
         if (goes) { /* what is shifted back into this entry is looked at next */
             sg_idmap_take(live, entry.id);
-            release(device, entry.id, (uint32_t)entry.value, SEGALLOC_FLAG_STRICT);
+            release_locked(device, entry.id, (uint32_t)entry.value, SEGALLOC_FLAG_STRICT);
         } else {
             i++;
         }
     }
 }
 
-void sg_segments_forget(struct sg_segments *native, CUcontext context)
+void sg_segments_forget_locked(struct sg_segments *native, CUcontext context)
 {
+    SG_ASSERT_HELD(&native->device->lock);
     struct sg_device *device = native->device;
     struct segment gone;
-    sg_emit(device, SEGALLOC_RECORD_CONTEXT_GONE, 0, sg_device_stream(device, &(struct sg_tag){.context = context}), 0,
-        0);
+    sg_emit(device, SEGALLOC_RECORD_CONTEXT_GONE, 0,
+        sg_device_stream_locked(device, &(struct sg_tag){.context = context}), 0, 0);
     sg_torch_empty_stream(native->torch, (uint64_t)(uintptr_t)context);
-    while (segments_take_doomed(native, context, &gone)) { /* those are not to be freed any more */
+    while (segments_take_doomed_locked(native, context, &gone)) { /* those are not to be freed any more */
     }
 }
 
@@ -507,26 +513,27 @@ static bool has_segments(const struct sg_segments *native, CUcontext context)
     return has;
 }
 
-/* Under the lock. */
-static void segments_bury(struct sg_segments *native, CUcontext context)
+static void segments_bury_locked(struct sg_segments *native, CUcontext context)
 {
-    release_all(native->device, context);
-    sg_segments_forget(native, context);
+    SG_ASSERT_HELD(&native->device->lock);
+    release_all_locked(native->device, context);
+    sg_segments_forget_locked(native, context);
 }
 
-void sg_segments_given_out(struct sg_segments *native, CUdeviceptr address, uint64_t bytes)
+void sg_segments_given_out_locked(struct sg_segments *native, CUdeviceptr address, uint64_t bytes)
 {
+    SG_ASSERT_HELD(&native->device->lock);
     uint32_t at;
     while ((at = find_segment(native, address)) < native->segments && native->segment[at].base < address + bytes)
-        segments_bury(native, native->segment[at].context);
+        segments_bury_locked(native, native->segment[at].context);
 }
 
 void sg_segments_context_gone(struct sg_device *device, CUcontext context)
 {
     sg_lock(&device->lock);
     if (!context)
-        release_all(device, NULL);
+        release_all_locked(device, NULL);
     else if (has_segments(device->native, context))
-        segments_bury(device->native, context);
+        segments_bury_locked(device->native, context);
     sg_unlock(&device->lock);
 }

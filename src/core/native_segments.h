@@ -28,8 +28,8 @@ bool sg_segments_begin(struct sg_device *device, bool whole);
 /* As sg_core_malloc(), for a device in classic mode. No lock is held. */
 CUresult sg_segments_malloc(struct sg_device *device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret);
 
-/* The number of a context's pool: 0 for the first context that was served, and for NULL. Under the lock. */
-uint32_t sg_segments_pool(struct sg_segments *native, CUcontext context);
+/* The number of a context's pool: 0 for the first context that was served, and for NULL. */
+uint32_t sg_segments_pool_locked(struct sg_segments *native, CUcontext context);
 
 /* Whether `address` lies in a segment. Takes the lock. */
 bool sg_segments_owns(struct sg_device *device, CUdeviceptr address);
@@ -49,7 +49,7 @@ CUresult sg_segments_free(struct sg_device *device, CUdeviceptr address, const s
 uint64_t sg_segments_trim(struct sg_device *device);
 
 /* The two halves of that, for a device that has regions too: picks them, under the lock; frees them, which takes it. */
-uint64_t sg_segments_empty(struct sg_device *device);
+uint64_t sg_segments_empty_locked(struct sg_device *device);
 void sg_segments_settle(struct sg_device *device);
 
 /* What lives in segments, and the segments. Under the device's lock. */
@@ -67,14 +67,14 @@ void sg_segments_each(const struct sg_device *device, sg_segments_visit *visit, 
 uint64_t sg_segments_takes(const struct sg_device *device, uint64_t bytes);
 
 /* Bytes of segments in which nothing lives: a trim, or running out, would give them back. Under the device's lock. */
-uint64_t sg_segments_idle(const struct sg_device *device);
+uint64_t sg_segments_idle_locked(const struct sg_device *device);
 
 /* The driver has given out [address, address + bytes). Segments held there are gone with their context, whose end
-   has not reached the core yet. Under the lock. */
-void sg_segments_given_out(struct sg_segments *native, CUdeviceptr address, uint64_t bytes);
+   has not reached the core yet. */
+void sg_segments_given_out_locked(struct sg_segments *native, CUdeviceptr address, uint64_t bytes);
 
-/* The driver has freed the segments of a context, in which nothing lives. Under the lock. */
-void sg_segments_forget(struct sg_segments *native, CUcontext context);
+/* The driver has freed the segments of a context, in which nothing lives. */
+void sg_segments_forget_locked(struct sg_segments *native, CUcontext context);
 
 /* Frees the live blocks of `context` (NULL: all), and forgets the segments that its end has freed. */
 void sg_segments_context_gone(struct sg_device *device, CUcontext context);

@@ -29,9 +29,10 @@ static inline uint64_t sg_replay_step_outcome(const struct segalloc_trace_record
     return replayed && sg_replay_step_is(replayed, what) ? replayed->size : found;
 }
 
-/* A section's record. Under the lock. */
-static inline void sg_emit_step(struct sg_device *device, enum segalloc_turn what, uint64_t outcome)
+/* A section's record. */
+static inline void sg_emit_step_locked(struct sg_device *device, enum segalloc_turn what, uint64_t outcome)
 {
+    SG_ASSERT_HELD(&device->lock);
     sg_emit(device, SEGALLOC_RECORD_TURN, 0, sg_device_unknown_stream(device), what, outcome);
 }
 

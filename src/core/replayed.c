@@ -8,7 +8,7 @@ static void apply_pin(struct sg_device *device, uint64_t first, uint64_t pages)
     uint64_t index = first >> SG_PIN_REGION_SHIFT, page = first & UINT32_MAX;
     struct sg_region *region = index < device->region_count ? device->region[index] : NULL;
     if (region && page < region->pages && pages <= region->pages - page)
-        sg_device_pin(device, region, (uint32_t)page, (uint32_t)pages);
+        sg_device_pin_locked(device, region, (uint32_t)page, (uint32_t)pages);
 }
 
 /* Under the lock. */
@@ -17,31 +17,31 @@ static void apply(struct sg_device *device, const struct segalloc_trace_record *
     switch (record->kind) {
     case SEGALLOC_RECORD_DONE:
         if (device->pending.first)
-            sg_pending_complete(device, sg_slot_bit(0), device->extents.extent[device->pending.first].seq);
+            sg_pending_complete_locked(device, sg_slot_bit(0), device->extents.extent[device->pending.first].seq);
         break;
     case SEGALLOC_RECORD_MARK:
-        sg_clocks_fenced(device, record->id, record->size);
+        sg_clocks_fenced_locked(device, record->id, record->size);
         break;
     case SEGALLOC_RECORD_PRESSURE:
-        sg_device_note_outside(device, record->size);
+        sg_device_note_outside_locked(device, record->size);
         break;
     case SEGALLOC_RECORD_MERGE:
-        sg_device_coalesce_completed(device);
-        sg_device_drain_quick_lists(device);
+        sg_device_coalesce_completed_locked(device);
+        sg_device_drain_quick_lists_locked(device);
         break;
     case SEGALLOC_RECORD_COST:
         if (record->id < SG_COST_CALLS)
             device->cost[record->id] = (struct sg_cost){(uint32_t)(record->size >> 32), (uint32_t)record->size};
         break;
     case SEGALLOC_RECORD_PEERS:
-        sg_device_set_peers(device, record->size);
+        sg_device_set_peers_locked(device, record->size);
         break;
     case SEGALLOC_RECORD_PIN:
         apply_pin(device, record->id, record->size);
         break;
     case SEGALLOC_RECORD_CONTEXT_GONE:
         if (device->native)
-            sg_segments_forget(device->native, (CUcontext)(uintptr_t)record->id);
+            sg_segments_forget_locked(device->native, (CUcontext)(uintptr_t)record->id);
         break;
     default:
         break;

@@ -9,6 +9,7 @@
 
 #include "inspect.h"
 #include "strict_driver.h"
+#include "locked.h"
 
 struct sg_core *core;
 struct sg_device *device;
@@ -74,7 +75,7 @@ void complete(const struct sg_vector_clock *clock)
 struct sg_after freed(uint64_t others, bool unseen)
 {
     bool was_used;
-    uint64_t seq = sg_clocks_freed(device, own, others, unseen, &was_used);
+    uint64_t seq = LOCKED(device, sg_clocks_freed_locked(device, own, others, unseen, &was_used));
     return (struct sg_after){sg_slot_bit(own) | others, seq};
 }
 

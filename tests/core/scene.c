@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "strict_driver.h"
+#include "locked.h"
 
 struct scene scene;
 
@@ -218,8 +219,8 @@ uint64_t scene_pending_bytes(void)
 struct sg_after scene_freed(sg_slot slot)
 {
     bool was_used;
-    uint64_t seq = sg_clocks_freed(scene.device, slot, 0, false, &was_used);
-    sg_clocks_need_fence(scene.device, sg_slot_bit(slot));
+    uint64_t seq = LOCKED(scene.device, sg_clocks_freed_locked(scene.device, slot, 0, false, &was_used));
+    DO_LOCKED(scene.device, sg_clocks_need_fence_locked(scene.device, sg_slot_bit(slot)));
     return (struct sg_after){sg_slot_bit(slot), seq};
 }
 

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lock.h"
+
 static _Thread_local int current;
 
 enum { HANDLES = 1 << 16, MAPPINGS = 1 << 16, RANGES = 1 << 11, EVENTS = 1 << 14 };
@@ -53,6 +55,7 @@ static struct {
 
 static void enter(void)
 {
+    SG_ASSERT_NONE_HELD_FROM(SG_RANK_DEVICE);
     pthread_mutex_lock(&the.mutex);
 }
 

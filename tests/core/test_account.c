@@ -13,6 +13,7 @@
 #include "inspect.h"
 #include "size.h"
 #include "strict_driver.h"
+#include "locked.h"
 
 enum { TOTAL = 64 * SG_MIB };
 
@@ -363,14 +364,15 @@ static void moves_by_what_was_refused(void **state)
         {75, false, 55, 5}, {75, true, 55, 55}};
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct sg_wanted wanted = sg_device_moves_wanted(&device, rows[i].more, rows[i].more, rows[i].refused);
+        struct sg_wanted wanted =
+            LOCKED(&device, sg_device_moves_wanted_locked(&device, rows[i].more, rows[i].more, rows[i].refused));
         assert_int_equal(wanted.should, rows[i].should);
         assert_int_equal(wanted.must, rows[i].must);
     }
     device.refused_at = 0;
-    assert_int_equal(sg_device_moves_wanted(&device, 70, 70, true).should, 0);
+    assert_int_equal(LOCKED(&device, sg_device_moves_wanted_locked(&device, 70, 70, true)).should, 0);
     plain.conf.reserve_slack = 1.0; /* of 10 bytes that are allocated at most */
-    assert_int_equal(sg_device_moves_wanted(&device, 10, 10, false).should, 10);
+    assert_int_equal(LOCKED(&device, sg_device_moves_wanted_locked(&device, 10, 10, false)).should, 10);
 }
 
 int main(void)

@@ -13,6 +13,7 @@
 #include "inspect.h"
 #include "size.h"
 #include "strict_driver.h"
+#include "locked.h"
 
 enum { BYTES = 20 * SG_MIB, SMALL = 3000, SMALL_SEGMENT = 3072 /* in steps of 512 bytes */ };
 
@@ -296,8 +297,11 @@ static void test_more_contexts_than_pools(void **state)
     static CUdeviceptr block[MANY];
     for (uintptr_t i = 0; i < MANY; i++)
         block[i] = allocate((CUcontext)(i + 1), SMALL);
-    assert_int_equal(sg_segments_pool(core->device[0]->native, (CUcontext)(uintptr_t)3), 2);
-    assert_int_equal(sg_segments_pool(core->device[0]->native, (CUcontext)(uintptr_t)MANY), 0);
+    assert_int_equal(LOCKED(core->device[0], sg_segments_pool_locked(core->device[0]->native, (CUcontext)(uintptr_t)3)),
+        2);
+    assert_int_equal(LOCKED(core->device[0],
+                         sg_segments_pool_locked(core->device[0]->native, (CUcontext)(uintptr_t)MANY)),
+        0);
     for (uintptr_t i = 0; i < MANY; i++)
         release((CUcontext)(i + 1), block[i]);
     finish();

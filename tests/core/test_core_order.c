@@ -8,6 +8,7 @@
 
 #include "inspect.h"
 #include "order_stage.h"
+#include "locked.h"
 
 /* Work and events. */
 
@@ -257,11 +258,11 @@ static void shared_block_is_told_of_by_marks_on_all_its_users(void **state)
     work(own);
     work(third);
     struct sg_after after = freed(sg_slot_bit(third), false);
-    sg_clocks_fenced(device, sg_slot_bit(own), after.seq);
+    DO_LOCKED(device, sg_clocks_fenced_locked(device, sg_slot_bit(own), after.seq));
     assert_false(sg_after_fenced(&device->clocks, after));
-    sg_clocks_fenced(device, sg_slot_bit(third), after.seq - 1);
+    DO_LOCKED(device, sg_clocks_fenced_locked(device, sg_slot_bit(third), after.seq - 1));
     assert_false(sg_after_fenced(&device->clocks, after));
-    sg_clocks_fenced(device, sg_slot_bit(third), after.seq);
+    DO_LOCKED(device, sg_clocks_fenced_locked(device, sg_slot_bit(third), after.seq));
     assert_true(sg_after_fenced(&device->clocks, after));
 }
 
@@ -369,7 +370,7 @@ static void stream_that_was_quiet_for_very_long(void **state)
     (void)state;
     work(own);
     (void)record(own);
-    uint64_t now = sg_clocks_tick(device);
+    uint64_t now = LOCKED(device, sg_clocks_tick_locked(device));
     assert_true(sg_clocks_idle_before(&device->clocks, own, now) < 100);
     assert_int_equal(sg_clocks_idle_before(&device->clocks, own, now + UINT32_MAX), UINT32_MAX);
 }

@@ -10,6 +10,7 @@
 #include "inspect.h"
 #include "scene.h"
 #include "strict_driver.h"
+#include "locked.h"
 
 static CUdeviceptr later; /* is freed while the driver is being called */
 
@@ -364,7 +365,7 @@ static void streams_that_come_later_take_no_part(void **state)
     work(slot);
     scene_free_followed(address, SG_FREE_SYNC_EVENT);
     assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
-    (void)sg_clocks_tick(scene.device);
+    DO_LOCKED(scene.device, (void)sg_clocks_tick_locked(scene.device));
     sg_slot own = sg_core_slot(scene.core, 0, &id);
     assert_true(own);
     work(own);

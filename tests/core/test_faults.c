@@ -15,6 +15,7 @@
 #include "device.h"
 #include "inspect.h"
 #include "strict_driver.h"
+#include "locked.h"
 
 #define MIB(n) ((uint64_t)((n) * 1048576.0))
 
@@ -187,7 +188,8 @@ static bool acceptable(struct run *run, const struct step *step, CUresult expect
                         : device->page_bytes[SG_KIND_REGULAR];
     uint64_t need = (step->amount + page - 1) / page * page;
     uint64_t allowed = device->capacity_bytes - device->usage.reserved.now, left = device->total_bytes - strict_used(0);
-    return result == CUDA_ERROR_OUT_OF_MEMORY && need > (allowed < left ? allowed : left) + sg_device_idle(device);
+    return result == CUDA_ERROR_OUT_OF_MEMORY &&
+           need > (allowed < left ? allowed : left) + LOCKED(device, sg_device_idle_locked(device));
 }
 
 /* Pages of another size are given back to the driver before one is made in their place; other moves are undone. */

@@ -13,6 +13,7 @@
 #include "inspect.h"
 #include "scene.h"
 #include "strict_driver.h"
+#include "locked.h"
 
 static const uint64_t first_bit = 1 << 1, second_bit = 1 << 2, third_bit = 1 << 3; /* of the contexts */
 
@@ -134,11 +135,12 @@ static void wait_tells_the_host_of_others(void **state)
     struct sg_vector_clock unused;
     CUdeviceptr address = scene_allocate(0);
     sg_core_clock(scene.core, 0, own, &unused); /* in an event call: others are believed to be seen in any case */
-    uint64_t alloc_seq = sg_clocks_tick(scene.device);
-    assert_int_equal(sg_clocks_possible_users(scene.device, other, alloc_seq, 0), 0);
+    uint64_t alloc_seq = LOCKED(scene.device, sg_clocks_tick_locked(scene.device));
+    assert_int_equal(LOCKED(scene.device, sg_clocks_possible_users_locked(scene.device, other, alloc_seq, 0)), 0);
     scene_free(address, SG_FREE_SYNC_STRICT);
     work(own);
-    assert_int_equal(sg_clocks_possible_users(scene.device, other, alloc_seq, 0), sg_slot_bit(own));
+    assert_int_equal(LOCKED(scene.device, sg_clocks_possible_users_locked(scene.device, other, alloc_seq, 0)),
+        sg_slot_bit(own));
 }
 
 /* And streams of whichever device. */
@@ -156,10 +158,10 @@ static void wait_tells_the_host_of_other_devices(void **state)
     scene.current = scene_add_context(1, 0);
     (void)scene_add_stream(1, 0, scene_add_context(2, 0));
     sg_core_clock(scene.core, LAST, own, &unused);
-    uint64_t alloc_seq = sg_clocks_tick(last);
+    uint64_t alloc_seq = LOCKED(last, sg_clocks_tick_locked(last));
     scene_free(scene_allocate(0), SG_FREE_SYNC_STRICT);
     sg_core_slot_submitted(scene.core, LAST, own);
-    assert_int_equal(sg_clocks_possible_users(last, other, alloc_seq, 0), sg_slot_bit(own));
+    assert_int_equal(LOCKED(last, sg_clocks_possible_users_locked(last, other, alloc_seq, 0)), sg_slot_bit(own));
     last->granularity = 0;
 }
 

@@ -12,6 +12,7 @@
 #include "check/check.h"
 #include "core.h"
 #include "remap/mapping_limit.h"
+#include "locked.h"
 
 #define MIB(n) ((uint64_t)(n) << 20)
 #define GIB(n) ((uint64_t)(n) << 30)
@@ -283,16 +284,16 @@ static void second_addresses_have_a_bound(void **state)
     start(GIB(16), 0);
     assert_true(allocate(0, GIB(4)));
     struct sg_device *device = sg_device_known(core, 0);
-    assert_int_equal(sg_mappings_left(device), LIMIT - GIB(16) / GRANULE);
+    assert_int_equal(LOCKED(device, sg_mappings_left_locked(device)), LIMIT - GIB(16) / GRANULE);
     assert_true(allocate(0, GIB(7)));
-    assert_int_equal(sg_mappings_left(device), LIMIT - GIB(16) / GRANULE);
+    assert_int_equal(LOCKED(device, sg_mappings_left_locked(device)), LIMIT - GIB(16) / GRANULE);
     stop();
     start(GIB(141), GRANULE); /* a size of the user's */
     assert_true(allocate(0, GIB(10)));
     device = sg_device_known(core, 0);
-    assert_int_equal(sg_mappings_left(device), LIMIT / 6);
+    assert_int_equal(LOCKED(device, sg_mappings_left_locked(device)), LIMIT / 6);
     assert_true(allocate(0, GIB(60)));
-    assert_int_equal(sg_mappings_left(device), 0);
+    assert_int_equal(LOCKED(device, sg_mappings_left_locked(device)), 0);
     assert_int_equal(sg_core_peer_access(core, 0, 1, true), CUDA_SUCCESS);
     assert_int_equal(sg_mappings_now(device), 2 * GIB(70) / GRANULE);
     stop();
@@ -328,7 +329,7 @@ static void what_lacks_mappings_goes_on(void **state)
         assert_non_null(strstr(line[0], "device 0: the driver maps no more pages (error "));
         assert_non_null(strstr(line[0], "new ones are of 16 MiB"));
         struct sg_device *device = sg_device_known(core, 0);
-        assert_int_equal(sg_mappings_left(device), 0);
+        assert_int_equal(LOCKED(device, sg_mappings_left_locked(device)), 0);
         assert_int_equal(device->usage.reserved.now, HALVES * (uint64_t)BLOCK + 64 * MIB(1));
         assert_null(sg_core_broken(core, SG_CHECK_TABLES));
         for (int more = 0; more < 150; more++) /* 2 mappings each, of the five hundred that are free now */

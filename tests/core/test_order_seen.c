@@ -7,10 +7,11 @@
 #include <cmocka.h>
 
 #include "order_stage.h"
+#include "locked.h"
 
 static uint64_t seen(uint64_t alloc_seq)
 {
-    return sg_clocks_possible_users(device, own, alloc_seq, 0);
+    return LOCKED(device, sg_clocks_possible_users_locked(device, own, alloc_seq, 0));
 }
 
 /* A block that is allocated now. */
@@ -21,13 +22,13 @@ struct birth {
 
 static struct birth allocated(void)
 {
-    uint64_t seq = sg_clocks_tick(device);
+    uint64_t seq = LOCKED(device, sg_clocks_tick_locked(device));
     return (struct birth){seq, sg_clocks_idle_before(&device->clocks, own, seq)};
 }
 
 static uint64_t seen_since(struct birth birth)
 {
-    return sg_clocks_possible_users(device, own, birth.seq, birth.idle_before);
+    return LOCKED(device, sg_clocks_possible_users_locked(device, own, birth.seq, birth.idle_before));
 }
 
 static void seen_by_who_waited_right_after_the_allocation(void **state)
@@ -37,7 +38,7 @@ static void seen_by_who_waited_right_after_the_allocation(void **state)
     (void)record(third);
     work(other);
     work(third);
-    uint64_t alloc_seq = sg_clocks_tick(device);
+    uint64_t alloc_seq = LOCKED(device, sg_clocks_tick_locked(device));
     wait_for_stream(other, own); /* its time is that of the allocation */
     assert_int_equal(device->clocks.ordered_after[other].at[own], alloc_seq);
     assert_int_equal(seen(alloc_seq), sg_slot_bit(other));
@@ -50,7 +51,7 @@ static void seen_by_who_was_in_no_event_call(void **state)
     (void)record(third);
     work(other);
     work(third);
-    assert_int_equal(seen(sg_clocks_tick(device)), sg_slot_bit(other));
+    assert_int_equal(seen(LOCKED(device, sg_clocks_tick_locked(device))), sg_slot_bit(other));
 }
 
 static void seen_by_who_is_ordered_by_other_means(void **state)
@@ -64,14 +65,14 @@ static void seen_by_who_is_ordered_by_other_means(void **state)
         (void)record(all[i]);
         work(all[i]);
     }
-    assert_int_equal(seen(sg_clocks_tick(device)),
+    assert_int_equal(seen(LOCKED(device, sg_clocks_tick_locked(device))),
         sg_slot_bit(untracked_order) | sg_slot_bit(late) | sg_slot_bit(threads));
 }
 
 static void seen_by_each_that_waited(void **state)
 {
     (void)state;
-    uint64_t alloc_seq = sg_clocks_tick(device);
+    uint64_t alloc_seq = LOCKED(device, sg_clocks_tick_locked(device));
     wait_for_stream(other, own);
     wait_for_stream(third, own);
     work(other);
@@ -85,7 +86,7 @@ static void seen_by_each_that_waited(void **state)
 static void seen_by_who_was_not_waited_for(void **state)
 {
     (void)state;
-    uint64_t alloc_seq = sg_clocks_tick(device);
+    uint64_t alloc_seq = LOCKED(device, sg_clocks_tick_locked(device));
     wait_for_stream(other, own);
     wait_for_stream(third, own);
     work(other);
@@ -100,7 +101,7 @@ static void seen_by_who_came_after_another_later(void **state)
     (void)state;
     sg_slot last = add_stream(4, 0, false);
     const sg_slot all[] = {other, third, last};
-    uint64_t alloc_seq = sg_clocks_tick(device);
+    uint64_t alloc_seq = LOCKED(device, sg_clocks_tick_locked(device));
     for (int i = 0; i < 3; i++) {
         wait_for_stream(all[i], own);
         work(all[i]);
@@ -121,14 +122,14 @@ static void seen_by_who_came_after_a_blocking_stream(void **state)
         (void)record(all[i]);
         work(all[i]);
     }
-    uint64_t before = sg_clocks_tick(device);
+    uint64_t before = LOCKED(device, sg_clocks_tick_locked(device));
     wait_for_stream(other, last);
     work(last); /* else who has come after all of its work stands for it */
     assert_int_equal(seen(before), 0);
     wait_for_stream(blocking, own);
     const struct sg_vector_clock passed = record(last);
     assert_int_equal(seen(before), sg_slot_bit(other) | sg_slot_bit(blocking) | sg_slot_bit(last));
-    uint64_t alloc_seq = sg_clocks_tick(device);
+    uint64_t alloc_seq = LOCKED(device, sg_clocks_tick_locked(device));
     assert_int_equal(seen(alloc_seq), 0);
     sg_core_slot_untracked_order(core, 0, blocking);
     assert_int_equal(seen(alloc_seq), sg_slot_bit(blocking) | sg_slot_bit(last));
@@ -152,7 +153,7 @@ static void seen_by_who_came_after_a_blocking_stream_that_is_gone(void **state)
     (void)record(other);
     work(other);
     own = blocking;
-    uint64_t alloc_seq = sg_clocks_tick(device);
+    uint64_t alloc_seq = LOCKED(device, sg_clocks_tick_locked(device));
     work(last);
     wait_for_stream(other, last);
     work(other);
@@ -162,7 +163,7 @@ static void seen_by_who_came_after_a_blocking_stream_that_is_gone(void **state)
     complete(&all);
     assert_int_equal(device->clocks.state[last], SG_SLOT_UNUSED);
     assert_int_equal(seen(alloc_seq), sg_slot_bit(other));
-    assert_int_equal(seen(sg_clocks_tick(device)), 0);
+    assert_int_equal(seen(LOCKED(device, sg_clocks_tick_locked(device))), 0);
 }
 
 /* Once all streams of a context have no work left, so much is complete as they came after, of other contexts too. */
@@ -189,7 +190,7 @@ static void seen_by_all_where_the_own_stream_is_ordered_by_other_means(void **st
     (void)state;
     (void)record(other); /* in an event call, as above */
     work(other);
-    uint64_t alloc_seq = sg_clocks_tick(device);
+    uint64_t alloc_seq = LOCKED(device, sg_clocks_tick_locked(device));
     assert_int_equal(seen(alloc_seq), 0);
     sg_core_slot_untracked_order(core, 0, own);
     assert_int_equal(seen(alloc_seq), sg_slot_bit(other));
@@ -202,7 +203,7 @@ static void seen_by_who_the_host_could_tell(void **state)
     (void)record(other);
     const struct sg_vector_clock before = record(own);
     work(other);
-    uint64_t alloc_seq = sg_clocks_tick(device);
+    uint64_t alloc_seq = LOCKED(device, sg_clocks_tick_locked(device));
     assert_int_equal(seen(alloc_seq), 0);
     sg_core_host_observed(core, 0, NULL);
     assert_int_equal(seen(alloc_seq), sg_slot_bit(other));
@@ -213,7 +214,7 @@ static void seen_by_who_the_host_could_tell(void **state)
 static void seen_by_who_is_not_done_with_its_last_work(void **state)
 {
     (void)state;
-    uint64_t alloc_seq = sg_clocks_tick(device);
+    uint64_t alloc_seq = LOCKED(device, sg_clocks_tick_locked(device));
     wait_for_stream(other, own);
     work(other);
     const struct sg_vector_clock first = record(other);
@@ -228,7 +229,7 @@ static void seen_by_who_is_not_done_with_its_last_work(void **state)
 static void seen_by_who_works_on_after_it_was_waited_for(void **state)
 {
     (void)state;
-    uint64_t alloc_seq = sg_clocks_tick(device);
+    uint64_t alloc_seq = LOCKED(device, sg_clocks_tick_locked(device));
     wait_for_stream(other, own);
     work(other);
     wait_for_stream(own, other);

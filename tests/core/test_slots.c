@@ -10,6 +10,7 @@
 #include "core.h"
 #include "device.h"
 #include "strict_driver.h"
+#include "locked.h"
 
 static struct sg_core *core;
 static struct sg_device *device;
@@ -34,8 +35,8 @@ static CUresult ctx_get_current(CUcontext *ret)
 static struct sg_after freed(void)
 {
     bool was_used;
-    uint64_t seq = sg_clocks_freed(device, slot, 0, false, &was_used);
-    sg_clocks_need_fence(device, sg_slot_bit(slot));
+    uint64_t seq = LOCKED(device, sg_clocks_freed_locked(device, slot, 0, false, &was_used));
+    DO_LOCKED(device, sg_clocks_need_fence_locked(device, sg_slot_bit(slot)));
     return (struct sg_after){sg_slot_bit(slot), seq};
 }
 
@@ -141,7 +142,7 @@ static void slots_of_a_context_that_ends(void **state)
 
 static uint64_t could_have_seen(sg_slot whose, uint64_t alloc_seq)
 {
-    return sg_clocks_possible_users(device, whose, alloc_seq, 0);
+    return LOCKED(device, sg_clocks_possible_users_locked(device, whose, alloc_seq, 0));
 }
 
 static void retire(sg_slot which)
@@ -163,7 +164,7 @@ static void only_blocking_streams_leave_doubts(void **state)
     sg_slot blocking = sg_core_slot(core, 0, &id);
     struct sg_vector_clock unused;
     sg_core_clock(core, 0, by, &unused); /* in an event call: others are believed to be seen in any case */
-    uint64_t alloc_seq = sg_clocks_tick(device);
+    uint64_t alloc_seq = LOCKED(device, sg_clocks_tick_locked(device));
     sg_core_slot_submitted(core, 0, by);
     retire(plain);
     assert_int_equal(could_have_seen(whose, alloc_seq), 0);

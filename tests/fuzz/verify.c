@@ -227,11 +227,13 @@ void verify_refused(int ordinal, uint64_t bytes, const struct sg_tag *tag)
 
 void verify_trimmed(int ordinal, uint64_t keep)
 {
-    const struct sg_device *device = sg_device_known(play.core, ordinal);
+    struct sg_device *device = sg_device_known(play.core, ordinal);
     if (!device || device->mode != SG_MODE_EXPANDABLE || books_failed() || play.unsure)
         return;
-    uint64_t spare = device->usage.reserved.now - device->usage.allocated.now;
-    MUST(spare <= keep || sg_device_idle(device) == 0, "idle memory is left that was to be given back");
+    sg_lock(&device->lock);
+    uint64_t spare = device->usage.reserved.now - device->usage.allocated.now, idle = sg_device_idle_locked(device);
+    sg_unlock(&device->lock);
+    MUST(spare <= keep || idle == 0, "idle memory is left that was to be given back");
 }
 
 void verify_empty(void)

@@ -46,6 +46,11 @@ void sg_process_unlock(enum sg_process_lock guard)
     balance.guards &= ~(1u << guard);
 }
 
+void sg_process_assert_locked(enum sg_process_lock guard)
+{
+    balance_expect(balance.guards >> guard & 1, "a lock is lacking");
+}
+
 /* What sg_enter() returns where it would be `core`. */
 static inline struct sg_core *balance_begin(struct sg_core *core)
 {

@@ -267,17 +267,17 @@ void sg_graphs_context_gone(CUcontext context)
     fake.graphs = context;
 }
 
-void sg_context_pins_add(CUcontext context)
+void sg_context_pins_add_locked(CUcontext context)
 {
     (void)context;
 }
 
-void sg_context_pins_remove(CUcontext context)
+void sg_context_pins_remove_locked(CUcontext context)
 {
     (void)context;
 }
 
-void sg_context_pins_ending(CUcontext context, int more)
+void sg_context_pins_ending_locked(CUcontext context, int more)
 {
     (void)context;
     fake.ends_under_way += more;

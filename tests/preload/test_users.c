@@ -65,6 +65,12 @@ const struct sg_driver *sg_process_driver(void)
     return &driver;
 }
 
+/* Only one thread changes the table here. */
+void sg_process_assert_locked(enum sg_process_lock guard)
+{
+    assert_int_equal(guard, SG_LOCK_CONTEXTS);
+}
+
 static CUcontext context_of(uintptr_t number)
 {
     return (CUcontext)(64 * (number + 1));
@@ -74,7 +80,7 @@ static int end(void **state)
 {
     (void)state;
     for (uintptr_t i = 0; i < SG_CONTEXTS_KNOWN; i++)
-        sg_context_pins_remove(context_of(i));
+        sg_context_pins_remove_locked(context_of(i));
     return 0;
 }
 
@@ -86,7 +92,7 @@ static void nobody_names_what_is_not_there(void **state)
     assert_true(sg_context_pin_current(context_of(0)) < 0);
     assert_false(sg_context_is_pinned(context_of(0)));
     assert_false(sg_context_is_ending(context_of(0)));
-    sg_context_pins_ending(context_of(0), 1); /* nothing */
+    sg_context_pins_ending_locked(context_of(0), 1); /* nothing */
     assert_false(sg_context_is_ending(context_of(0)));
     assert_int_equal(pushes, 0);
 }
@@ -94,8 +100,8 @@ static void nobody_names_what_is_not_there(void **state)
 static void who_ends_sees_who_uses(void **state)
 {
     (void)state;
-    sg_context_pins_add(context_of(0));
-    sg_context_pins_add(context_of(1));
+    sg_context_pins_add_locked(context_of(0));
+    sg_context_pins_add_locked(context_of(1));
     int use = sg_context_pin(context_of(0));
     assert_true(use >= 0);
     assert_true(sg_context_is_pinned(context_of(0)));
@@ -116,22 +122,22 @@ static void who_ends_sees_who_uses(void **state)
 static void ends_are_counted(void **state)
 {
     (void)state;
-    sg_context_pins_add(context_of(0));
-    sg_context_pins_ending(context_of(0), 1);
-    sg_context_pins_ending(context_of(0), 1);
+    sg_context_pins_add_locked(context_of(0));
+    sg_context_pins_ending_locked(context_of(0), 1);
+    sg_context_pins_ending_locked(context_of(0), 1);
     assert_true(sg_context_is_ending(context_of(0)));
-    sg_context_pins_ending(context_of(0), -1);
+    sg_context_pins_ending_locked(context_of(0), -1);
     assert_true(sg_context_is_ending(context_of(0)));
-    sg_context_pins_ending(context_of(0), -1);
+    sg_context_pins_ending_locked(context_of(0), -1);
     assert_false(sg_context_is_ending(context_of(0)));
-    sg_context_pins_ending(context_of(0), -1);
+    sg_context_pins_ending_locked(context_of(0), -1);
     assert_false(sg_context_is_ending(context_of(0)));
-    sg_context_pins_ending(context_of(0), 1);
+    sg_context_pins_ending_locked(context_of(0), 1);
     assert_true(sg_context_is_ending(context_of(0)));
-    sg_context_pins_remove(context_of(0));
-    sg_context_pins_remove(context_of(0));
+    sg_context_pins_remove_locked(context_of(0));
+    sg_context_pins_remove_locked(context_of(0));
     assert_false(sg_context_is_ending(context_of(0)));
-    sg_context_pins_add(context_of(0));
+    sg_context_pins_add_locked(context_of(0));
     int use = sg_context_pin(context_of(0)); /* none is under way any more */
     assert_true(use >= 0);
     sg_context_unpin(use);
@@ -150,22 +156,22 @@ static void who_comes_later_waits(void **state)
     for (int ends = 0; ends < 2; ends++) {
         int use = -2;
         pthread_t thread;
-        sg_context_pins_add(context_of(0));
-        sg_context_pins_ending(context_of(0), 1);
+        sg_context_pins_add_locked(context_of(0));
+        sg_context_pins_ending_locked(context_of(0), 1);
         assert_int_equal(pthread_create(&thread, NULL, name_it, &use), 0);
         for (int i = 0; i < 50; i++)
             sg_context_pins_rest();
         if (ends)
-            sg_context_pins_remove(context_of(0));
+            sg_context_pins_remove_locked(context_of(0));
         else
-            sg_context_pins_ending(context_of(0), -1);
+            sg_context_pins_ending_locked(context_of(0), -1);
         assert_int_equal(pthread_join(thread, NULL), 0);
         assert_int_equal(use >= 0, !ends);
         if (use >= 0) {
             assert_true(sg_context_is_pinned(context_of(0)));
             sg_context_unpin(use);
         }
-        sg_context_pins_remove(context_of(0));
+        sg_context_pins_remove_locked(context_of(0));
     }
 }
 
@@ -174,7 +180,7 @@ static void short_way_is_closed_where_the_kernel_refuses(void **state)
 {
     (void)state;
     refused = true;
-    sg_context_pins_add(context_of(0));
+    sg_context_pins_add_locked(context_of(0));
     errno = 0;
     sg_context_pins_use_membarrier();
     assert_int_equal(errno, 0);
@@ -191,7 +197,7 @@ static void short_way_ends_with_any_change(void **state)
 {
     struct sg_thread *self = sg_this_thread();
     (void)state;
-    sg_context_pins_add(context_of(0));
+    sg_context_pins_add_locked(context_of(0));
     sg_context_unpin(sg_context_pin(context_of(0)));
     assert_false(sg_context_pin_cached(self, context_of(0)));  /* nobody expects others */
     sg_context_pins_use_membarrier();
@@ -210,7 +216,7 @@ static void short_way_ends_with_any_change(void **state)
     assert_false(sg_context_is_pinned(context_of(0)));
     assert_false(sg_context_pin_cached(self, NULL));
     assert_false(sg_context_pin_cached(self, context_of(5)));
-    sg_context_pins_ending(context_of(0), 1);
+    sg_context_pins_ending_locked(context_of(0), 1);
     assert_false(sg_context_pin_cached(self, context_of(0)));
     assert_false(sg_context_is_pinned(context_of(0)));
 }
@@ -220,17 +226,17 @@ static void contexts_beyond_the_places_are_not_there(void **state)
 {
     (void)state;
     for (uintptr_t i = 0; i <= SG_CONTEXTS_KNOWN; i++)
-        sg_context_pins_add(context_of(i));
+        sg_context_pins_add_locked(context_of(i));
     int use = sg_context_pin(context_of(SG_CONTEXTS_KNOWN - 1));
     assert_true(use >= 0);
     sg_context_unpin(use);
     assert_true(sg_context_pin(context_of(SG_CONTEXTS_KNOWN)) < 0);
-    sg_context_pins_remove(context_of(7));
-    sg_context_pins_add(context_of(SG_CONTEXTS_KNOWN)); /* has its place */
+    sg_context_pins_remove_locked(context_of(7));
+    sg_context_pins_add_locked(context_of(SG_CONTEXTS_KNOWN)); /* has its place */
     use = sg_context_pin(context_of(SG_CONTEXTS_KNOWN));
     assert_true(use >= 0);
     sg_context_unpin(use);
-    sg_context_pins_remove(context_of(SG_CONTEXTS_KNOWN));
+    sg_context_pins_remove_locked(context_of(SG_CONTEXTS_KNOWN));
 }
 
 static void *use_it(void *ret)
@@ -252,7 +258,7 @@ static void threads_beyond_the_rows_share_one(void **state)
     enum { THREADS = 80 };
     int good = 0;
     (void)state;
-    sg_context_pins_add(context_of(0));
+    sg_context_pins_add_locked(context_of(0));
     sg_context_pins_use_membarrier();
     for (int i = 0; i < THREADS; i++) {
         pthread_t thread;

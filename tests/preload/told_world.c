@@ -559,6 +559,11 @@ void sg_process_unlock(enum sg_process_lock guard)
     guards &= ~(1u << guard);
 }
 
+void sg_process_assert_locked(enum sg_process_lock guard)
+{
+    assert(guards >> guard & 1);
+}
+
 struct sg_thread *sg_thread_find(void)
 {
     sg_self_found = &sg_self;

@@ -7,16 +7,18 @@ static bool is_below_roomy(double held, uint64_t bytes)
     return held < SG_ROOMY_PERCENT / 100.0 * (double)bytes;
 }
 
-bool sg_device_is_low_pressure(const struct sg_device *device, uint64_t more)
+bool sg_device_is_low_pressure_locked(const struct sg_device *device, uint64_t more)
 {
+    SG_ASSERT_HELD(&device->lock);
     double held = (double)(device->usage.reserved.now + more);
     return device->core->conf.reserve_slack == 0 &&
            is_below_roomy(held + (double)device->outside_bytes, device->total_bytes) &&
            is_below_roomy(held, device->capacity_bytes);
 }
 
-uint64_t sg_device_allocated_peak(const struct sg_device *device)
+uint64_t sg_device_allocated_peak_locked(const struct sg_device *device)
 {
+    SG_ASSERT_HELD(&device->lock);
     uint64_t peak = device->usage.allocated.peak, before = device->peak_before[SG_PEAKS_OF_ALL][SG_STAT_allocated_bytes];
     return peak > before ? peak : before;
 }
@@ -24,7 +26,7 @@ uint64_t sg_device_allocated_peak(const struct sg_device *device)
 /* The most bytes that have ever been allocated, with `more`. */
 static uint64_t allocated_at_most(const struct sg_device *device, uint64_t more)
 {
-    uint64_t now = device->usage.allocated.now + more, most = sg_device_allocated_peak(device);
+    uint64_t now = device->usage.allocated.now + more, most = sg_device_allocated_peak_locked(device);
     return now > most ? now : most;
 }
 
@@ -36,9 +38,10 @@ static uint64_t budget(const struct sg_device *device, uint64_t block_bytes)
     return slack == 0 ? UINT64_MAX : (uint64_t)(slack * (double)allocated_at_most(device, block_bytes));
 }
 
-struct sg_wanted sg_device_moves_wanted(const struct sg_device *device, uint64_t more, uint64_t block_bytes,
+struct sg_wanted sg_device_moves_wanted_locked(const struct sg_device *device, uint64_t more, uint64_t block_bytes,
     bool refused)
 {
+    SG_ASSERT_HELD(&device->lock);
     uint64_t held = device->usage.reserved.now + more, allowed = budget(device, block_bytes);
     uint64_t most = refused && device->refused_at && device->refused_at < device->capacity_bytes
                         ? device->refused_at

@@ -33,7 +33,7 @@ static CUresult map_page(struct sg_device *device, const struct sg_region *regio
     CUmemGenericAllocationHandle handle)
 {
     sg_count(device, SG_STAT_calls_map, 1);
-    const struct sg_driver *driver = device->core->driver;
+    const struct sg_driver *driver = sg_core_driver(device->core);
     return sg_device_answered(device,
         driver->map(page_address(region, page), page_bytes(region), 0, handle, 0));
 }
@@ -104,7 +104,7 @@ static void emit_undone(struct sg_device *device, uint32_t step, enum undone out
     if (outcome == AS_IT_WAS)
         return;
     sg_lock(&device->lock);
-    sg_emit_step(device, SEGALLOC_TURN_UNDONE, (uint64_t)step << UNDONE_SHIFT | outcome);
+    sg_emit_step_locked(device, SEGALLOC_TURN_UNDONE, (uint64_t)step << UNDONE_SHIFT | outcome);
     sg_unlock(&device->lock);
 }
 
@@ -279,7 +279,7 @@ static bool give_back_run(struct sg_device *device, const struct sg_page_run *ru
     if (unmapped) {
         for (uint32_t page = run->first; page < run->first + run->pages; page++)
             region->handle[page] = 0;
-        sg_device_count_pages(device, region, -(int64_t)run->pages);
+        sg_device_count_pages_locked(device, region, -(int64_t)run->pages);
         sg_region_cut_done(region, run->busy);
         device->refused_at = 0;
         sg_count(device, SG_STAT_move_cost_ns, sg_cost_ns(device, SG_COST_unmap, 1, run->pages) +
@@ -287,8 +287,8 @@ static bool give_back_run(struct sg_device *device, const struct sg_page_run *ru
     } else {
         sg_region_cut_undone(region, run->busy);
     }
-    sg_emit_step(device, SEGALLOC_TURN_GIVEN, unmapped);
-    sg_usage_derive(device);
+    sg_emit_step_locked(device, SEGALLOC_TURN_GIVEN, unmapped);
+    sg_usage_derive_locked(device);
     sg_unlock(&device->lock);
     return unmapped;
 }
@@ -301,9 +301,9 @@ uint64_t sg_device_give_back(struct sg_device *device, uint64_t bytes)
         struct sg_page_run run = {0};
         (void)sg_replay_step(device);
         sg_lock(&device->lock);
-        sg_device_drain_quick_lists(device);
+        sg_device_drain_quick_lists_locked(device);
         found = cut_idle(device, bytes - given, &run);
-        sg_emit_step(device, SEGALLOC_TURN_CUT, run.pages);
+        sg_emit_step_locked(device, SEGALLOC_TURN_CUT, run.pages);
         sg_unlock(&device->lock);
         found = found && give_back_run(device, &run);
         if (found)
@@ -319,7 +319,7 @@ void sg_device_empty_region(struct sg_device *device, struct sg_region *region)
     sg_lock(&device->lock);
     sg_region_drain_quick_lists(region);
     run.pages = sg_region_cut(region, region->pages, region->pages, &run.first, &run.busy);
-    sg_emit_step(device, SEGALLOC_TURN_CUT, run.pages);
+    sg_emit_step_locked(device, SEGALLOC_TURN_CUT, run.pages);
     sg_unlock(&device->lock);
     if (run.pages)
         (void)give_back_run(device, &run);

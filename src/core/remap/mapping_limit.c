@@ -49,8 +49,9 @@ static uint64_t pages_to_fill(const struct sg_device *device, uint64_t page)
     return most > held ? (most - held) / page : 0;
 }
 
-uint32_t sg_mappings_left(const struct sg_device *device)
+uint32_t sg_mappings_left_locked(const struct sg_device *device)
 {
+    SG_ASSERT_HELD(&device->lock);
     if (device->mappings_out)
         return 0;
     uint64_t mapped = pages_mapped(device), most = pages_most(device),
@@ -86,8 +87,9 @@ uint64_t sg_core_page_bytes(uint64_t granularity, uint64_t bytes, uint64_t mappi
     return page;
 }
 
-void sg_mappings_watch(struct sg_device *device)
+void sg_mappings_watch_locked(struct sg_device *device)
 {
+    SG_ASSERT_HELD(&device->lock);
     uint64_t page = device->page_bytes[SG_KIND_REGULAR], mapped = pages_mapped(device), most = pages_most(device);
     if (device->core->conf.page_size != SG_AUTO || mapped + pages_to_fill(device, page) <= most)
         return;

@@ -16,15 +16,15 @@ uint32_t sg_mappings_devices(const struct sg_device *device);
 /* How many the device has. Under the lock. */
 uint64_t sg_mappings_now(const struct sg_device *device);
 
-/* How many more pages may have a second address, so that the rest of the device can still be filled. Under the lock. */
-uint32_t sg_mappings_left(const struct sg_device *device);
+/* How many more pages may have a second address, so that the rest of the device can still be filled. */
+uint32_t sg_mappings_left_locked(const struct sg_device *device);
 
 /* Sets how large pages are, by page_size_mb and what may be held, which is known. The device is being made ready. */
 void sg_mappings_size_pages(struct sg_device *device);
 
 /* Enlarges the pages of new regions where pages of the present size would take too many mappings for the rest of the
    device. A size of the configuration's is kept. Under the lock, with `grow`. */
-void sg_mappings_watch(struct sg_device *device);
+void sg_mappings_watch_locked(struct sg_device *device);
 
 /* The driver has twice given no access to pages that it had, with this error: most likely there are no mappings left.
    Gives back what takes some without being of use, sees to it that the device takes fewer from here on, and says so.

@@ -20,7 +20,7 @@ bool sg_alias_allowed(struct sg_device *device, sg_slot slot)
     sg_lock(&device->lock);
     /* work of other devices is not followed */
     bool allowed = sg_replay_step_outcome(replayed, SEGALLOC_TURN_ALIASES, tried && !capture && !device->peers);
-    sg_emit_step(device, SEGALLOC_TURN_ALIASES, allowed);
+    sg_emit_step_locked(device, SEGALLOC_TURN_ALIASES, allowed);
     sg_unlock(&device->lock);
     return allowed;
 }
@@ -38,19 +38,21 @@ bool sg_core_take_aliased(struct sg_core *core, int device, sg_slot slot)
            atomic_fetch_and(&its->aliased_slots, ~bit) & bit;
 }
 
-uint32_t sg_alias_room(const struct sg_device *device, const struct sg_region *region)
+uint32_t sg_alias_room_locked(const struct sg_device *device, const struct sg_region *region)
 {
-    uint32_t pages = sg_mappings_left(device);
+    SG_ASSERT_HELD(&device->lock);
+    uint32_t pages = sg_mappings_left_locked(device);
     bool wide = region->pages >= 2 * region->mapped; /* else addresses are hard to get */
     if (!wide)
         return 0;
     return pages < region->pages ? pages : region->pages;
 }
 
-/* A page of `region` is a second address of one of `home`. Under the lock. */
-static void note_stale(struct sg_device *device, struct sg_region *region, uint32_t page, struct sg_region *home,
+/* A page of `region` is a second address of one of `home`. */
+static void note_stale_locked(struct sg_device *device, struct sg_region *region, uint32_t page, struct sg_region *home,
     uint32_t at_home)
 {
+    SG_ASSERT_HELD(&device->lock);
     assert(home->pin[at_home] <= UINT8_MAX - SG_PIN_TWICE && region->handle[page] != SG_PAGE_STALE);
     region->pinned -= region->pin[page] !=
                       0; /* counted are pages where they are; addresses are pinned ahead of memory too */
@@ -63,9 +65,10 @@ static void note_stale(struct sg_device *device, struct sg_region *region, uint3
     sg_count(device, SG_STAT_aliased_pages, 1);
 }
 
-/* Queues a busy extent of such pages for the unmap that follows its work. Under the lock. */
-static void queue_stale(struct sg_device *device, uint32_t busy)
+/* Queues a busy extent of such pages for the unmap that follows its work. */
+static void queue_stale_locked(struct sg_device *device, uint32_t busy)
 {
+    SG_ASSERT_HELD(&device->lock);
     device->extents.extent[busy].later = 0;
     if (device->stale_queue.last)
         device->extents.extent[device->stale_queue.last].later = busy;
@@ -78,8 +81,8 @@ void sg_alias_keep(struct sg_device *device, const struct sg_page_run *run, stru
     const CUmemGenericAllocationHandle *target)
 {
     for (uint32_t i = 0; i < run->pages; i++)
-        note_stale(device, run->region, run->first + i, region, (uint32_t)target[i]);
-    queue_stale(device, run->busy);
+        note_stale_locked(device, run->region, run->first + i, region, (uint32_t)target[i]);
+    queue_stale_locked(device, run->busy);
 }
 
 /* Whether stale addresses may be unmapped: nothing can touch them any more, and no older ones of the same pages are
@@ -92,9 +95,10 @@ static bool may_go(const struct sg_region *region, uint32_t first, uint32_t page
     return true;
 }
 
-/* Takes the oldest stale address that may be unmapped out of the queue. Under the lock. */
-static bool take_stale(struct sg_device *device, struct sg_page_run *ret)
+/* Takes the oldest stale address that may be unmapped out of the queue. */
+static bool take_stale_locked(struct sg_device *device, struct sg_page_run *ret)
 {
+    SG_ASSERT_HELD(&device->lock);
     uint32_t before = 0;
     for (uint32_t id = device->stale_queue.first; id; before = id, id = device->extents.extent[id].later) {
         struct sg_extent *extent = &device->extents.extent[id];
@@ -121,9 +125,9 @@ static bool next_stale(struct sg_device *device, struct sg_page_run *ret)
     if (!sg_replay_step_is(sg_replay_step(device), SEGALLOC_TURN_LATE_UNMAP))
         return false;
     sg_lock(&device->lock);
-    bool found = take_stale(device, ret);
+    bool found = take_stale_locked(device, ret);
     if (found)
-        sg_emit_step(device, SEGALLOC_TURN_LATE_UNMAP, ret->pages);
+        sg_emit_step_locked(device, SEGALLOC_TURN_LATE_UNMAP, ret->pages);
     sg_unlock(&device->lock);
     return found;
 }
@@ -163,7 +167,7 @@ void sg_alias_unmap_completed(struct sg_device *device)
         unmapped = sg_replay_step_outcome(replayed, SEGALLOC_TURN_UNMAPPED, unmapped);
         sg_lock(&device->lock);
         forget(device, &run, unmapped);
-        sg_emit_step(device, SEGALLOC_TURN_UNMAPPED, unmapped);
+        sg_emit_step_locked(device, SEGALLOC_TURN_UNMAPPED, unmapped);
         sg_unlock(&device->lock);
     }
 }

@@ -14,8 +14,8 @@
 /* Whether pages may have two addresses for who wants this. Asks whether a capture is live. No lock held. */
 bool sg_alias_allowed(struct sg_device *device, sg_slot slot);
 
-/* Pages of a region that may get a second address now, at most. Under the lock. */
-uint32_t sg_alias_room(const struct sg_device *device, const struct sg_region *region);
+/* Pages of a region that may get a second address now, at most. */
+uint32_t sg_alias_room_locked(const struct sg_device *device, const struct sg_region *region);
 
 /* A run's pages are mapped at their new place, which is page by page `target` of `region`: where they were is an old
    address. Under the lock. */

@@ -19,7 +19,7 @@ static CUmemAllocationProp page_prop(const struct sg_device *device)
 CUresult sg_device_create_page(struct sg_device *device, size_t bytes, CUmemGenericAllocationHandle *ret)
 {
     CUmemAllocationProp prop = page_prop(device);
-    CUresult result = device->core->driver->create(ret, bytes, &prop, 0);
+    CUresult result = sg_core_driver(device->core)->create(ret, bytes, &prop, 0);
     return result == CUDA_ERROR_OUT_OF_MEMORY ? result : sg_device_answered(device, result);
 }
 
@@ -33,7 +33,7 @@ CUresult sg_device_unmap(struct sg_device *device, CUdeviceptr address, size_t b
 {
     CUresult result = CUDA_ERROR_NOT_READY;
     for (int i = 0; i < 2 && is_worth_another(result); i++)
-        result = sg_device_answered(device, device->core->driver->unmap(address, bytes));
+        result = sg_device_answered(device, sg_core_driver(device->core)->unmap(address, bytes));
     return result;
 }
 
@@ -41,7 +41,7 @@ CUresult sg_device_release_page(struct sg_device *device, CUmemGenericAllocation
 {
     CUresult result = CUDA_ERROR_NOT_READY;
     for (int i = 0; i < 2 && is_worth_another(result); i++)
-        result = sg_device_answered(device, device->core->driver->release(handle));
+        result = sg_device_answered(device, sg_core_driver(device->core)->release(handle));
     return result;
 }
 
@@ -57,13 +57,13 @@ CUresult sg_device_set_access(struct sg_device *device, CUdeviceptr address, siz
         access[count].location.id = ordinal;
         access[count++].flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     }
-    return sg_device_answered(device, device->core->driver->set_access(address, bytes, access, count));
+    return sg_device_answered(device, sg_core_driver(device->core)->set_access(address, bytes, access, count));
 }
 
 /* Maps and unmaps one granule, so that a device on which this cannot work is known before anything depends on it. */
 static bool probe(struct sg_device *device)
 {
-    const struct sg_driver *driver = device->core->driver;
+    const struct sg_driver *driver = sg_core_driver(device->core);
     CUmemGenericAllocationHandle handle;
     CUdeviceptr address;
     bool works = false;
@@ -85,7 +85,7 @@ static bool probe(struct sg_device *device)
 static bool has(const struct sg_device *device, CUdevice_attribute attribute)
 {
     int value = 0;
-    return device->core->driver->device_attribute(&value, attribute, device->ordinal) == CUDA_SUCCESS && value;
+    return sg_core_driver(device->core)->device_attribute(&value, attribute, device->ordinal) == CUDA_SUCCESS && value;
 }
 
 /* Whether pages of this kind can come and go, with the granularity noted. */
@@ -94,7 +94,8 @@ static bool can_expand(struct sg_device *device, uint8_t kind)
     size_t granularity = 0;
     device->page_kind = kind;
     CUmemAllocationProp prop = page_prop(device);
-    if (device->core->driver->granularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS ||
+    if (sg_core_driver(device->core)->granularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) !=
+            CUDA_SUCCESS ||
         granularity < SG_UNIT)
         return false;
     device->granularity = granularity;

@@ -69,7 +69,7 @@ enum source {
 /* How many of a region's pages may get a second address, besides those that the plan gives one already. */
 static uint64_t alias_room(const struct sg_plan *plan, const struct sg_region *region)
 {
-    uint64_t room = sg_alias_room(plan->device, region), taken = 0;
+    uint64_t room = sg_alias_room_locked(plan->device, region), taken = 0;
     for (uint32_t i = 0; i < plan->run_count; i++)
         taken += plan->runs[i].alias ? plan->runs[i].pages : 0;
     return room > taken ? room - taken : 0;
@@ -124,7 +124,7 @@ static uint64_t take_from(struct sg_plan *plan, uint64_t bytes, enum source sour
 static uint64_t take(struct sg_plan *plan, uint64_t bytes)
 {
     static const enum source alone[SOURCES] = {COMPLETE, ANEW, TWICE}, shared[SOURCES] = {TWICE, COMPLETE, ANEW};
-    const enum source *source = sg_device_is_shared(plan->device, plan->slot) ? shared : alone;
+    const enum source *source = sg_device_is_shared_locked(plan->device, plan->slot) ? shared : alone;
     uint64_t got = 0;
     for (int i = 0; i < SOURCES && got < bytes; i++)
         if (source[i] != TWICE || plan->aliases)
@@ -168,7 +168,7 @@ static uint64_t shareable(const struct sg_device *device, const struct sg_plan *
     uint64_t bytes = 0;
     for (uint32_t i = 0; plan->aliases && i < device->region_count; i++) {
         const struct sg_region *region = device->region[i];
-        uint64_t room = sg_alias_room(device, region) * page_bytes(region), more;
+        uint64_t room = sg_alias_room_locked(device, region) * page_bytes(region), more;
         if (region->page_units != plan->region->page_units || room <= bytes)
             continue;
         more = sg_region_shareable_pages(region, plan->slot) * page_bytes(region);
@@ -181,12 +181,13 @@ static uint64_t shareable(const struct sg_device *device, const struct sg_plan *
 static bool feasible(const struct sg_device *device, const struct sg_plan *plan, uint64_t must)
 {
     uint64_t needed = must + plan->placement.whole * page_bytes(plan->region);
-    return must == 0 || needed <= sg_device_idle(device) || needed <= sg_device_idle(device) + shareable(device, plan);
+    return must == 0 || needed <= sg_device_idle_locked(device) ||
+           needed <= sg_device_idle_locked(device) + shareable(device, plan);
 }
 
 static struct sg_wanted moves_of(const struct sg_plan *plan)
 {
-    return sg_device_moves_wanted(plan->device, plan->placement.new_pages * page_bytes(plan->region),
+    return sg_device_moves_wanted_locked(plan->device, plan->placement.new_pages * page_bytes(plan->region),
         (uint64_t)plan->placement.units << SG_UNIT_SHIFT, plan->refused);
 }
 
@@ -213,9 +214,9 @@ CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_p
 {
     struct sg_plan plan = {.device = device, .slot = want.slot, .aliases = want.aliases, .refused = want.refused};
     struct sg_wanted wanted;
-    sg_device_drain_quick_lists(device);
-    sg_device_coalesce_completed(device);
-    sg_mappings_watch(device);
+    sg_device_drain_quick_lists_locked(device);
+    sg_device_coalesce_completed_locked(device);
+    sg_mappings_watch_locked(device);
     CUresult result = choose_placement(device, want, &plan, &wanted);
     if (result != CUDA_SUCCESS)
         return result;
@@ -231,22 +232,23 @@ CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_p
     uint64_t got = wanted.should ? take(&plan, wanted.should) : 0;
     settle(&plan);
     if (got < wanted.must) {
-        sg_plan_abandon(&plan);
+        sg_plan_abandon_locked(&plan);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     *ret = plan;
     return CUDA_SUCCESS;
 }
 
-bool sg_plan_continue_with_idle(struct sg_plan *plan)
+bool sg_plan_continue_with_idle_locked(struct sg_plan *plan)
 {
+    SG_ASSERT_HELD(&plan->device->lock);
     assert(plan->created < plan->create);
     struct sg_device *device = plan->device;
     uint64_t missing = (plan->create - plan->created) * page_bytes(plan->region);
     uint64_t held = device->usage.reserved.now - given_back(plan) + device->outside_bytes;
     /* what the driver can still have: one large page may need both */
     uint64_t left = device->total_bytes > held ? device->total_bytes - held : 0;
-    sg_device_drain_quick_lists(device);
+    sg_device_drain_quick_lists_locked(device);
     uint64_t got = take(plan, missing);
     if (got == 0 || got + left < missing)
         return false;
@@ -268,11 +270,11 @@ static void settle_runs(struct sg_plan *plan, bool moved)
         struct sg_page_run *run = &plan->runs[i];
         if (run->alias && moved) {
             count_moved(device, run);
-            sg_device_count_pages(device, run->region, -(int64_t)run->pages);
+            sg_device_count_pages_locked(device, run->region, -(int64_t)run->pages);
         } else if (run->unmapped) {
             for (uint32_t page = run->first; page < run->first + run->pages; page++)
                 run->region->handle[page] = run->lost ? SG_PAGE_LOST : 0;
-            sg_device_count_pages(device, run->region, -(int64_t)run->pages);
+            sg_device_count_pages_locked(device, run->region, -(int64_t)run->pages);
             if (moved)
                 count_moved(device, run);
             if (!run->lost)
@@ -313,7 +315,7 @@ static void keep_aliases(struct sg_plan *plan)
         if (run->alias) {
             sg_alias_note_slot(plan->device, plan->slot);
             sg_alias_keep(plan->device, run, plan->region, plan->handles + next);
-            now = now ? now : sg_clocks_tick(plan->device);
+            now = now ? now : sg_clocks_tick_locked(plan->device);
             for (uint32_t page = 0; page < run->pages; page++)
                 plan->region->after[plan->handles[next + page]] = (struct sg_after){UINT64_C(1) << plan->slot, now};
         }
@@ -321,8 +323,9 @@ static void keep_aliases(struct sg_plan *plan)
     }
 }
 
-uint32_t sg_plan_commit(struct sg_plan *plan)
+uint32_t sg_plan_commit_locked(struct sg_plan *plan)
 {
+    SG_ASSERT_HELD(&plan->device->lock);
     struct sg_device *device = plan->device;
     struct sg_region *region = plan->region;
     uint32_t next = 0;
@@ -335,15 +338,16 @@ uint32_t sg_plan_commit(struct sg_plan *plan)
         }
     assert(next == plan->placement.new_pages);
     keep_aliases(plan);
-    sg_device_count_pages(device, region, next);
+    sg_device_count_pages_locked(device, region, next);
     charge(device, plan);
     sg_count(device, SG_STAT_grows, 1);
     sg_count(device, SG_STAT_pages_created, plan->created);
     return sg_region_commit(region, plan->busy, &plan->placement, plan->slot);
 }
 
-void sg_plan_abandon(struct sg_plan *plan)
+void sg_plan_abandon_locked(struct sg_plan *plan)
 {
+    SG_ASSERT_HELD(&plan->device->lock);
     settle_runs(plan, /* moved */ false);
-    sg_region_abandon(plan->region, plan->busy, plan->slot, sg_clocks_tick(plan->device));
+    sg_region_abandon(plan->region, plan->busy, plan->slot, sg_clocks_tick_locked(plan->device));
 }

@@ -39,11 +39,11 @@ struct sg_plan {
 CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_plan *ret);
 
 /* The driver refused to create more: takes free pages for the rest. False if there are too few: nothing is left to do
-   with the plan but to abandon it. Under the lock. */
-bool sg_plan_continue_with_idle(struct sg_plan *plan);
+   with the plan but to abandon it. */
+bool sg_plan_continue_with_idle_locked(struct sg_plan *plan);
 
 /* Carries the plan out, as far as the driver lets it. CUDA_ERROR_OUT_OF_MEMORY with pages that were not created:
-   everything but those created so far (which are still in hand) is as it was, and sg_plan_continue_with_idle() may
+   everything but those created so far (which are still in hand) is as it was, and sg_plan_continue_with_idle_locked() may
    help. No lock held. */
 CUresult sg_plan_execute(struct sg_plan *plan);
 
@@ -57,8 +57,8 @@ bool sg_plan_lacked_access(const struct sg_plan *plan);
 /* Releases pages that were created and not used. No lock held. */
 void sg_plan_drop_created(struct sg_plan *plan);
 
-/* Ends a plan that was carried out; returns the block. Or undoes it. Under the lock. */
-uint32_t sg_plan_commit(struct sg_plan *plan);
-void sg_plan_abandon(struct sg_plan *plan);
+/* Ends a plan that was carried out; returns the block. Or undoes it. */
+uint32_t sg_plan_commit_locked(struct sg_plan *plan);
+void sg_plan_abandon_locked(struct sg_plan *plan);
 
 #endif

@@ -118,7 +118,7 @@ uint64_t sg_core_set_limit(struct sg_core *core, int ordinal, uint64_t bytes)
     uint64_t most = sg_conf_limit(&core->conf, device->total_bytes), set = bytes < most ? bytes : most;
     sg_lock(&device->lock);
     __atomic_store_n(&device->capacity_bytes, set, __ATOMIC_RELAXED); /* sg_device_capacity() reads it beside us */
-    sg_emit(device, SEGALLOC_RECORD_LIMIT, 0, sg_device_stream(device, &(struct sg_tag){0}), 0, set);
+    sg_emit(device, SEGALLOC_RECORD_LIMIT, 0, sg_device_stream_locked(device, &(struct sg_tag){0}), 0, set);
     sg_unlock(&device->lock);
     return set;
 }

@@ -223,9 +223,10 @@ static void add_block(struct sg_live *live, const struct sg_device *device, cons
     (void)sg_live_add(live, &key, extent->requested);
 }
 
-/* Groups what is alive. Under the lock. */
-static void collect_live(const struct sg_device *device, struct sg_live *live)
+/* Groups what is alive. */
+static void collect_live_locked(const struct sg_device *device, struct sg_live *live)
 {
+    SG_ASSERT_HELD(&device->lock);
     for (uint32_t i = 0; i < device->region_count; i++) {
         for (uint32_t id = device->region[i]->first; id; id = device->extents.extent[id].next) {
             if (device->extents.extent[id].state == SG_EXTENT_BLOCK)
@@ -342,7 +343,7 @@ size_t sg_core_oom_text(struct sg_core *core, int ordinal, const struct sg_oom_a
     const struct sg_shortage shortage = device->shortage;
     const struct holder holder = find_holder(device);
     if (grouped)
-        collect_live(device, &live);
+        collect_live_locked(device, &live);
     sg_unlock(&device->lock);
     uint32_t rows = grouped ? sg_live_rows(&live, false, NULL, row, TOLD) : 0;
     sg_live_fini(&live);

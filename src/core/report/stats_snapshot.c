@@ -22,7 +22,7 @@ static void collect(struct sg_device *device, struct sg_stats *ret)
 {
     const struct sg_usage *usage = &device->usage;
     *ret = (struct sg_stats){0};
-    sg_usage_derive(device);
+    sg_usage_derive_locked(device);
     for (int i = 0; i < SG_STAT_COUNT; i++)
         ret->value[i] = __atomic_load_n(&device->counter[i], __ATOMIC_RELAXED);
     set_gauge(ret, SG_STAT_requested_bytes, usage->requested);
@@ -51,8 +51,9 @@ static void collect(struct sg_device *device, struct sg_stats *ret)
 }
 
 /* Peaks of the gauges begin again; each reader keeps what they were before. Under the lock, after collect(). */
-static void begin_peaks(struct sg_device *device, const struct sg_stats *stats, enum sg_peaks again)
+static void begin_peaks_locked(struct sg_device *device, const struct sg_stats *stats, enum sg_peaks again)
 {
+    SG_ASSERT_HELD(&device->lock);
     struct sg_usage *usage = &device->usage;
     struct sg_gauge *gauges[] = {SG_USAGE_GAUGES(usage)};
     for (int since = 0; since < SG_PEAKS_COUNT; since++) {
@@ -79,7 +80,7 @@ static bool snapshot(struct sg_core *core, int ordinal, enum sg_peaks since, boo
             ret->peak[i] = before[i];
     }
     if (begin)
-        begin_peaks(device, &now, since);
+        begin_peaks_locked(device, &now, since);
     sg_unlock(&device->lock);
     return true;
 }
@@ -105,8 +106,9 @@ bool sg_core_take_peaks(struct sg_core *core, int ordinal, struct sg_stats *ret)
     return snapshot(core, ordinal, SG_PEAKS_TAKEN, /* begin */ true, ret);
 }
 
-void sg_device_note_shortage(struct sg_device *device, uint64_t bytes)
+void sg_device_note_shortage_locked(struct sg_device *device, uint64_t bytes)
 {
+    SG_ASSERT_HELD(&device->lock);
     const struct sg_usage *usage = &device->usage;
     uint64_t held = usage->reserved.now, outside = device->outside_bytes;
     uint64_t allowed = device->capacity_bytes > held ? device->capacity_bytes - held : 0;
@@ -123,7 +125,7 @@ void sg_device_note_shortage(struct sg_device *device, uint64_t bytes)
         .limit = device->capacity_bytes,
         .outside = outside,
         .given_up = device->counter[SG_STAT_waits_given_up] > 0,
-        .idle = device->native ? sg_segments_idle(device) : sg_device_idle(device),
+        .idle = device->native ? sg_segments_idle_locked(device) : sg_device_idle_locked(device),
         .room = allowed < left ? allowed : left,
     };
     uint64_t had = shortage.idle + shortage.room;

@@ -4,9 +4,10 @@
 #include "device.h"
 
 /* Takes a fence out of the list; false: it has gone with its context. By its number, since the event of a context that
-   has just ended may be another one's by now. Under the lock. */
-static bool fences_take(struct sg_device *device, uint64_t number, struct sg_fence *ret)
+   has just ended may be another one's by now. */
+static bool fences_take_locked(struct sg_device *device, uint64_t number, struct sg_fence *ret)
 {
+    SG_ASSERT_HELD(&device->lock);
     for (uint32_t i = 0; i < device->fence_count; i++) {
         if (device->fence[i].number != number)
             continue;
@@ -25,16 +26,16 @@ static void fences_complete(struct sg_device *device, uint64_t number)
     struct sg_fence fence;
     bool surplus = false;
     sg_lock(&device->lock);
-    if (fences_take(device, number, &fence)) {
-        sg_pending_complete(device, fence.slots, fence.seq);
-        sg_pending_settle_epochs(device);
+    if (fences_take_locked(device, number, &fence)) {
+        sg_pending_complete_locked(device, fence.slots, fence.seq);
+        sg_pending_settle_epochs_locked(device);
         surplus = device->idle_count == SG_IDLE_EVENTS;
         if (!surplus)
             device->idle_event[device->idle_count++] = (struct sg_idle_event){fence.event, fence.context};
     }
     sg_unlock(&device->lock);
     if (surplus)
-        (void)device->core->driver->event_destroy(fence.event);
+        (void)sg_core_driver(device->core)->event_destroy(fence.event);
 }
 
 /* What a fence is about, as bits; bit 0: streams that aren't followed. */
@@ -57,7 +58,7 @@ static void fences_query(struct sg_device *device)
         if (!fence.event)
             return;
         sg_count(device, SG_STAT_calls_event, 1);
-        if (device->core->driver->event_query(fence.event) == CUDA_SUCCESS) {
+        if (sg_core_driver(device->core)->event_query(fence.event) == CUDA_SUCCESS) {
             fences_complete(device, fence.number);
         } else {
             busy |= about(&fence);
@@ -68,9 +69,10 @@ static void fences_query(struct sg_device *device)
 
 /* Where as many fences of a stream are out as there may be: the event of the one that leaves the smallest gap (R35).
    So the fences that are out cover the whole time that the work is behind, in steps that grow with it. The oldest
-   stays, and so do those that an epoch waits for. NULL: there is room for another. Under the lock. */
-static CUevent fence_to_replace(struct sg_device *device, CUcontext context, uint64_t slots)
+   stays, and so do those that an epoch waits for. NULL: there is room for another. */
+static CUevent fence_to_replace_locked(struct sg_device *device, CUcontext context, uint64_t slots)
 {
+    SG_ASSERT_HELD(&device->lock);
     uint64_t needed = device->epoch_count ? device->epoch[device->epoch_count - 1].last : 0, least = UINT64_MAX;
     const struct sg_fence *before = NULL, *last = NULL, *found = NULL;
     uint32_t out = 0;
@@ -90,7 +92,7 @@ static CUevent fence_to_replace(struct sg_device *device, CUcontext context, uin
     if (out < SG_FENCES_OF_A_STREAM || !found)
         return NULL;
     struct sg_fence fence = *found;
-    (void)fences_take(device, fence.number, &fence);
+    (void)fences_take_locked(device, fence.number, &fence);
     return fence.event;
 }
 
@@ -100,7 +102,7 @@ static CUresult get_event(struct sg_device *device, CUcontext context, uint64_t 
     bool *ret_was_fence)
 {
     sg_lock(&device->lock);
-    CUevent event = fence_to_replace(device, context, slots);
+    CUevent event = fence_to_replace_locked(device, context, slots);
     *ret_was_fence = event != NULL;
     for (uint32_t i = 0; i < device->idle_count && !event; i++) {
         if (device->idle_event[i].context == context) {
@@ -114,31 +116,32 @@ static CUresult get_event(struct sg_device *device, CUcontext context, uint64_t 
         return CUDA_SUCCESS;
     }
     sg_count(device, SG_STAT_calls_event, 1);
-    return device->core->driver->event_create(ret, CU_EVENT_DISABLE_TIMING);
+    return sg_core_driver(device->core)->event_create(ret, CU_EVENT_DISABLE_TIMING);
 }
 
-/* What an event tells of: the stream of `slot`, or with 0 the context's. Under the lock. */
-static uint64_t fence_covers(const struct sg_device *device, CUcontext context, sg_slot slot)
+/* What an event tells of: the stream of `slot`, or with 0 the context's. */
+static uint64_t fence_covers_locked(const struct sg_device *device, CUcontext context, sg_slot slot)
 {
+    SG_ASSERT_HELD(&device->lock);
     return slot ? sg_slot_bit(slot) : sg_clocks_slots_of(&device->clocks, context);
 }
 
 /* Records an event in the context, which is current: on the stream of `slot`, or with 0 over all of it. */
 static CUresult fences_record_here(struct sg_device *device, CUcontext context, sg_slot slot, struct sg_fence *ret)
 {
-    const struct sg_driver *driver = device->core->driver;
+    const struct sg_driver *driver = sg_core_driver(device->core);
     struct sg_stream_clocks *clocks = &device->clocks;
     struct sg_fence fence = {.context = context};
     sg_lock(&device->lock);
-    fence.slots = fence_covers(device, context, slot);
+    fence.slots = fence_covers_locked(device, context, slot);
     sg_unlock(&device->lock);
     bool was_fence;
     CUresult result = get_event(device, context, fence.slots, &fence.event, &was_fence);
     if (result != CUDA_SUCCESS)
         return result;
     sg_lock(&device->lock);
-    fence.slots = fence_covers(device, context, slot); /* a slot may be another context's by now */
-    fence.seq = sg_clocks_read(device, fence.slots);
+    fence.slots = fence_covers_locked(device, context, slot); /* a slot may be another context's by now */
+    fence.seq = sg_clocks_read_locked(device, fence.slots);
     CUstream stream = clocks->stream[slot].handle;
     sg_unlock(&device->lock);
     sg_count(device, SG_STAT_calls_event, 1);
@@ -146,7 +149,7 @@ static CUresult fences_record_here(struct sg_device *device, CUcontext context, 
     if (result != CUDA_SUCCESS) {
         (void)driver->event_destroy(fence.event);
         sg_lock(&device->lock);
-        sg_clocks_need_fence(device, was_fence ? fence.slots : 0);
+        sg_clocks_need_fence_locked(device, was_fence ? fence.slots : 0);
         sg_unlock(&device->lock);
         return result;
     }
@@ -155,7 +158,7 @@ static CUresult fences_record_here(struct sg_device *device, CUcontext context, 
     device->fence[device->fence_count++] = fence;
     clocks->needs_fence &= ~fence.slots;
     if (fence.slots)
-        sg_clocks_fenced(device, fence.slots, fence.seq);
+        sg_clocks_fenced_locked(device, fence.slots, fence.seq);
     sg_unlock(&device->lock);
     *ret = fence;
     return CUDA_SUCCESS;
@@ -163,7 +166,7 @@ static CUresult fences_record_here(struct sg_device *device, CUcontext context, 
 
 static CUresult fences_record(struct sg_device *device, CUcontext context, sg_slot slot, struct sg_fence *ret)
 {
-    const struct sg_driver *driver = device->core->driver;
+    const struct sg_driver *driver = sg_core_driver(device->core);
     CUcontext current = NULL, popped;
     sg_lock(&device->lock);
     bool full = device->fence_count == SG_FENCES;
@@ -223,8 +226,9 @@ static uint64_t slots_without_fence(const struct sg_stream_clocks *clocks, uint6
     return slots;
 }
 
-bool sg_fences_can_cover(const struct sg_device *device, bool followed)
+bool sg_fences_can_cover_locked(const struct sg_device *device, bool followed)
 {
+    SG_ASSERT_HELD(&device->lock);
     const struct sg_core *core = device->core;
     if (atomic_load_explicit(&core->contexts_missed, memory_order_relaxed))
         return false;
@@ -255,12 +259,12 @@ static CUresult wait_for_contexts(void *user)
         int use = context ? core->enter_context(context) : -1;
         if (use < 0)
             continue;
-        result = core->driver->ctx_synchronize();
+        result = sg_core_driver(core)->ctx_synchronize();
         core->leave_context(use);
     }
     sg_lock(&device->lock);
     if (result == CUDA_SUCCESS)
-        sg_pending_complete(device, sg_slot_bit(0), seq);
+        sg_pending_complete_locked(device, sg_slot_bit(0), seq);
     sg_unlock(&device->lock);
     return result;
 }
@@ -286,7 +290,7 @@ static bool fences_on_streams(struct sg_device *device, uint64_t seq)
     struct sg_stream_clocks *clocks = &device->clocks;
     struct sg_fence fence;
     sg_lock(&device->lock);
-    (void)sg_clocks_read(device, clocks->alive);
+    (void)sg_clocks_read_locked(device, clocks->alive);
     bool can = !slots_without_fence(clocks, seq) && !sg_device_contexts(device, /* own */ false);
     uint64_t left = clocks->unfinished & clocks->alive;
     sg_unlock(&device->lock);
@@ -326,14 +330,15 @@ static void fences_record_epoch(struct sg_device *device)
     device->epoch[device->epoch_count++] = (struct sg_epoch){seq, device->fence_number};
     if (device->extents.extent[device->pending.last].seq <= seq) /* none was freed meanwhile */
         device->clocks.needs_fence &= ~sg_slot_bit(0);
-    sg_clocks_fenced(device, sg_slot_bit(0), seq);
-    sg_pending_settle_epochs(device);
+    sg_clocks_fenced_locked(device, sg_slot_bit(0), seq);
+    sg_pending_settle_epochs_locked(device);
     sg_unlock(&device->lock);
 }
 
-/* The next of `wanted` to be marked: its slot, or its context with slot 0. False: none. Under the lock. */
-static bool next_wanted(struct sg_device *device, uint64_t *wanted, CUcontext *ret_context, sg_slot *ret_slot)
+/* The next of `wanted` to be marked: its slot, or its context with slot 0. False: none. */
+static bool next_wanted_locked(struct sg_device *device, uint64_t *wanted, CUcontext *ret_context, sg_slot *ret_slot)
 {
+    SG_ASSERT_HELD(&device->lock);
     const struct sg_stream_clocks *clocks = &device->clocks;
     *wanted &= clocks->needs_fence & ~sg_slot_bit(0);
     if (!*wanted)
@@ -357,7 +362,7 @@ static void fences_record_all(struct sg_device *device)
         sg_slot slot;
         struct sg_fence fence;
         sg_lock(&device->lock);
-        bool any = next_wanted(device, &wanted, &context, &slot);
+        bool any = next_wanted_locked(device, &wanted, &context, &slot);
         sg_unlock(&device->lock);
         if (!any)
             break;
@@ -372,7 +377,7 @@ static CUresult wait_for_context(struct sg_device *device, CUcontext context)
 {
     const struct sg_core *core = device->core;
     if (!core->wait_for_context)
-        return core->driver->ctx_synchronize();
+        return sg_core_driver(core)->ctx_synchronize();
     sg_unlock(&device->asking);
     CUresult result = core->wait_for_context(context);
     sg_lock(&device->asking);
@@ -396,7 +401,7 @@ static bool wait_for_oldest(struct sg_device *device)
 {
     const struct sg_core *core = device->core;
     CUcontext context = NULL;
-    (void)core->driver->ctx_get_current(&context);
+    (void)sg_core_driver(core)->ctx_get_current(&context);
     sg_lock(&device->lock);
     uint32_t oldest = 0;
     while (oldest < device->fence_count && sg_core_is_ending(device->core, device->fence[oldest].context))
@@ -417,7 +422,7 @@ static bool wait_for_oldest(struct sg_device *device)
     struct sg_vector_clock clock;
     sg_core_context_clock(device->core, device->ordinal, context, &clock);
     uint64_t began = core->now_ns ? core->now_ns() : 0;
-    CUresult result = event ? core->driver->event_synchronize(event)
+    CUresult result = event ? sg_core_driver(core)->event_synchronize(event)
                       : all ? wait_for_all(device)
                             : wait_for_context(device, context);
     sg_count(device, SG_STAT_host_waits, 1);
@@ -433,7 +438,7 @@ static bool wait_for_oldest(struct sg_device *device)
         if (clock.at[slot] && device->clocks.needs_fence >> slot & 1) {
             progress = true;
             device->clocks.needs_fence &= ~sg_slot_bit(slot);
-            sg_pending_complete(device, sg_slot_bit(slot), clock.at[slot]);
+            sg_pending_complete_locked(device, sg_slot_bit(slot), clock.at[slot]);
         }
     }
     sg_unlock(&device->lock);
@@ -503,7 +508,7 @@ void sg_core_slot_gone(struct sg_core *core, int ordinal, sg_slot slot)
     sg_lock(&device->lock);
     bool alive = clocks->state[slot] == SG_SLOT_ALIVE,
          ask = alive && is_recordable(clocks, slot) && !core->disabled && !core->replay;
-    sg_clocks_need_fence(device, alive ? sg_slot_bit(slot) : 0);
+    sg_clocks_need_fence_locked(device, alive ? sg_slot_bit(slot) : 0);
     CUcontext context = clocks->stream[slot].context;
     sg_unlock(&device->lock);
     if (ask && begin_recording(device)) {
@@ -512,7 +517,7 @@ void sg_core_slot_gone(struct sg_core *core, int ordinal, sg_slot slot)
     }
     sg_lock(&device->lock);
     if (alive)
-        sg_clocks_stream_gone(device, slot);
+        sg_clocks_stream_gone_locked(device, slot);
     sg_unlock(&device->lock);
     sg_unlock(&device->asking);
 }

@@ -4,15 +4,16 @@
 
 #include "device.h"
 
-void sg_pending_push(struct sg_device *device, uint32_t id, uint64_t slots, uint64_t seq)
+void sg_pending_push_locked(struct sg_device *device, uint32_t id, uint64_t slots, uint64_t seq)
 {
+    SG_ASSERT_HELD(&device->lock);
     struct sg_extent *extent = &device->extents.extent[id];
     struct sg_pending_queue *queue = slots & 1 ? &device->pending : &device->blocked;
     assert(extent->state == SG_EXTENT_PENDING);
     extent->users_mask = slots;
     extent->seq = seq;
     extent->later = 0;
-    sg_clocks_need_fence(device, slots);
+    sg_clocks_need_fence_locked(device, slots);
     if (queue->last)
         device->extents.extent[queue->last].later = id;
     else
@@ -20,9 +21,10 @@ void sg_pending_push(struct sg_device *device, uint32_t id, uint64_t slots, uint
     queue->last = id;
 }
 
-/* All work before `seq` is complete: what waited for it is free. Under the lock. */
-static void settle_pending(struct sg_device *device, uint64_t seq)
+/* All work before `seq` is complete: what waited for it is free. */
+static void settle_pending_locked(struct sg_device *device, uint64_t seq)
 {
+    SG_ASSERT_HELD(&device->lock);
     uint32_t id;
     while ((id = device->pending.first) && device->extents.extent[id].seq <= seq) {
         struct sg_extent *extent = &device->extents.extent[id];
@@ -31,29 +33,31 @@ static void settle_pending(struct sg_device *device, uint64_t seq)
             device->pending.last = 0;
         sg_emit(device, SEGALLOC_RECORD_DONE, 0, extent->stream,
             sg_region_address(device->region[extent->region], extent->begin), extent->requested);
-        sg_device_release(device, id, 0, 0);
+        sg_device_release_locked(device, id, 0, 0);
         device->completions++;
     }
 }
 
-void sg_pending_settle_epochs(struct sg_device *device)
+void sg_pending_settle_epochs_locked(struct sg_device *device)
 {
+    SG_ASSERT_HELD(&device->lock);
     uint32_t over = 0;
     while (over < device->epoch_count &&
         (device->fence_count == 0 || device->fence[0].number > device->epoch[over].last))
-        settle_pending(device, device->epoch[over++].seq);
+        settle_pending_locked(device, device->epoch[over++].seq);
     device->epoch_count -= over;
     for (uint32_t i = 0; over && i < device->epoch_count; i++)
         device->epoch[i] = device->epoch[i + over];
 }
 
-void sg_pending_complete(struct sg_device *device, uint64_t slots, uint64_t seq)
+void sg_pending_complete_locked(struct sg_device *device, uint64_t slots, uint64_t seq)
 {
+    SG_ASSERT_HELD(&device->lock);
     uint64_t version = device->clocks.version;
     if (slots & 1)
-        settle_pending(device, seq);
+        settle_pending_locked(device, seq);
     for (uint64_t left = slots & ~sg_slot_bit(0); left; left &= left - 1)
-        sg_clocks_complete(device, (sg_slot)__builtin_ctzll(left), seq);
+        sg_clocks_complete_locked(device, (sg_slot)__builtin_ctzll(left), seq);
     device->completions += device->clocks.version != version;
 }
 
@@ -93,8 +97,9 @@ static uint64_t pages_of_run(const struct sg_device *device, uint32_t id)
     return pages_between(region, extents[first].begin, extents[last].begin + extents[last].size) - free_pages;
 }
 
-uint64_t sg_pending_returnable(const struct sg_device *device)
+uint64_t sg_pending_returnable_locked(const struct sg_device *device)
 {
+    SG_ASSERT_HELD(&device->lock);
     const struct sg_extent *extents = device->extents.extent;
     uint64_t units = 0;
     for (uint32_t id = device->pending.first; id; id = extents[id].later)
@@ -103,8 +108,9 @@ uint64_t sg_pending_returnable(const struct sg_device *device)
     return units << SG_UNIT_SHIFT;
 }
 
-bool sg_pending_awaits(const struct sg_device *device)
+bool sg_pending_awaits_locked(const struct sg_device *device)
 {
+    SG_ASSERT_HELD(&device->lock);
     const struct sg_extent *extents = device->extents.extent;
     uint32_t id = device->pending.first;
     while (id && waits_for_other_contexts(&extents[id]))
@@ -134,8 +140,8 @@ static bool settle_blocked(struct sg_device *device, sg_slot heir)
             *link = extent->later;
             /* A stream ordered after everything in this stream's clock is ordered after every user of the block. */
             uint64_t later = clocks->unchanged_since[slot] > after.seq ? clocks->unchanged_since[slot] : after.seq;
-            sg_device_release(device, id, complete ? own : slot, complete ? after.seq : later);
-            sg_clocks_need_fence(device, complete ? 0 : sg_slot_bit(slot));
+            sg_device_release_locked(device, id, complete ? own : slot, complete ? after.seq : later);
+            sg_clocks_need_fence_locked(device, complete ? 0 : sg_slot_bit(slot));
             any = true;
         } else {
             last = id;
@@ -146,16 +152,18 @@ static bool settle_blocked(struct sg_device *device, sg_slot heir)
     return any;
 }
 
-void sg_pending_settle(struct sg_device *device)
+void sg_pending_settle_locked(struct sg_device *device)
 {
+    SG_ASSERT_HELD(&device->lock);
     if (device->blocked_version == device->clocks.version)
         return;
     device->blocked_version = device->clocks.version;
     (void)settle_blocked(device, 0);
 }
 
-bool sg_pending_inherit(struct sg_device *device, sg_slot slot)
+bool sg_pending_inherit_locked(struct sg_device *device, sg_slot slot)
 {
+    SG_ASSERT_HELD(&device->lock);
     return slot && device->blocked.first && settle_blocked(device, slot);
 }
 
@@ -168,20 +176,21 @@ static void forget_queue(struct sg_device *device, struct sg_pending_queue *queu
         if (extent->users_mask & 1)
             sg_emit(device, SEGALLOC_RECORD_DONE, 0, extent->stream,
                 sg_region_address(device->region[extent->region], extent->begin), extent->requested);
-        sg_device_release(device, id, 0, 0);
+        sg_device_release_locked(device, id, 0, 0);
     }
     *queue = (struct sg_pending_queue){0};
 }
 
-void sg_pending_forget(struct sg_device *device, CUcontext context)
+void sg_pending_forget_locked(struct sg_device *device, CUcontext context)
 {
+    SG_ASSERT_HELD(&device->lock);
     struct sg_stream_clocks *clocks = &device->clocks;
     uint32_t left = 0;
     for (uint64_t slots = sg_clocks_slots_of(clocks, context); slots; slots &= slots - 1) {
         sg_slot slot = (sg_slot)__builtin_ctzll(slots);
         if (clocks->state[slot] == SG_SLOT_ALIVE)
-            sg_clocks_stream_gone(device, slot);
-        sg_clocks_complete(device, slot, device->seq);
+            sg_clocks_stream_gone_locked(device, slot);
+        sg_clocks_complete_locked(device, slot, device->seq);
     }
     for (uint32_t i = 0; i < device->fence_count; i++) /* events die with their context */
         if (context && device->fence[i].context != context)
@@ -192,10 +201,10 @@ void sg_pending_forget(struct sg_device *device, CUcontext context)
         if (context && device->idle_event[i].context != context)
             device->idle_event[left++] = device->idle_event[i];
     device->idle_count = left;
-    sg_pending_settle_epochs(device);
+    sg_pending_settle_epochs_locked(device);
     if (!context || !sg_device_contexts(device, /* own */ true)) {
         forget_queue(device, &device->pending);
         forget_queue(device, &device->blocked);
     }
-    sg_pending_settle(device);
+    sg_pending_settle_locked(device);
 }

@@ -52,8 +52,8 @@ static void slot_track(struct sg_device *device, sg_slot slot, const struct sg_s
     clocks->state[slot] = SG_SLOT_ALIVE;
     clocks->complete[slot] = device->seq;   /* what its last stream was given is */
     clocks->tracked_at[slot] = device->seq;
-    clocks->idle_since[slot] = clocks->unchanged_since[slot] = sg_clocks_tick(device); /* what this one was given before
-                                                                                          is not */
+    /* what this one was given before is not */
+    clocks->idle_since[slot] = clocks->unchanged_since[slot] = sg_clocks_tick_locked(device);
     memset(&clocks->ordered_after[slot], 0, sizeof clocks->ordered_after[slot]);
     memset(&clocks->ordered_at[slot], 0, sizeof clocks->ordered_at[slot]);
     clocks->host_observed[slot] = 0;
@@ -93,11 +93,12 @@ sg_slot sg_core_slot(struct sg_core *core, int ordinal, const struct sg_stream_i
     return slot;
 }
 
-void sg_clocks_stream_gone(struct sg_device *device, sg_slot slot)
+void sg_clocks_stream_gone_locked(struct sg_device *device, sg_slot slot)
 {
+    SG_ASSERT_HELD(&device->lock);
     struct sg_stream_clocks *clocks = &device->clocks;
     clocks->state[slot] = SG_SLOT_GONE;
-    clocks->gone_at[slot] = sg_clocks_read(device, sg_slot_bit(slot)); /* later than all that it was given */
+    clocks->gone_at[slot] = sg_clocks_read_locked(device, sg_slot_bit(slot)); /* later than all that it was given */
     sg_emit(device, SEGALLOC_RECORD_SLOT_GONE, 0, sg_device_slot_stream(device, slot), slot, 0);
     slot_retire(device, slot);
 }
@@ -129,7 +130,7 @@ static uint64_t clocks_advance(struct sg_device *device, uint64_t slots, uint64_
     uint64_t dirty = atomic_load_explicit(&clocks->dirty, memory_order_acquire) & slots, moved = dirty | unsure;
     if (!moved)
         return 0;
-    uint64_t now = sg_clocks_tick(device);
+    uint64_t now = sg_clocks_tick_locked(device);
     if (dirty)
         atomic_fetch_and_explicit(&clocks->dirty, ~dirty, memory_order_acquire);
     clocks->unfinished |= dirty;
@@ -149,8 +150,9 @@ static void emit_tick(struct sg_device *device, uint64_t moved)
         sg_emit(device, SEGALLOC_RECORD_TICK, 0, sg_device_unknown_stream(device), moved, device->seq);
 }
 
-uint64_t sg_clocks_read(struct sg_device *device, uint64_t slots)
+uint64_t sg_clocks_read_locked(struct sg_device *device, uint64_t slots)
 {
+    SG_ASSERT_HELD(&device->lock);
     emit_tick(device, clocks_advance(device, slots, 0));
     return device->seq;
 }
@@ -191,13 +193,14 @@ static void advance_idle(struct sg_device *device, uint64_t slots, uint64_t seq)
     clocks->version++;
 }
 
-uint64_t sg_clocks_freed(struct sg_device *device, sg_slot own, uint64_t others, bool unseen, bool *ret_was_used)
+uint64_t sg_clocks_freed_locked(struct sg_device *device, sg_slot own, uint64_t others, bool unseen, bool *ret_was_used)
 {
+    SG_ASSERT_HELD(&device->lock);
     const struct sg_stream_clocks *clocks = &device->clocks;
     uint64_t slots = with_blocking(clocks, others | sg_slot_bit(own)), last = 0;
     *ret_was_used = false;
     if (clocks->alive == sg_slot_bit(own)) /* nobody else could gain anything by it */
-        return sg_clocks_tick(device);
+        return sg_clocks_tick_locked(device);
     uint64_t unsure = device->core->replay ? 0
         : slots & (unseen ? UINT64_MAX : clocks->untracked_order); /* a replay is told */
     emit_tick(device, clocks_advance(device, slots & ~sg_slot_bit(own), unsure & ~sg_slot_bit(own)));
@@ -211,13 +214,14 @@ uint64_t sg_clocks_freed(struct sg_device *device, sg_slot own, uint64_t others,
     return last;
 }
 
-/* Under the lock. By the legacy stream's rules an event recorded on a stream is ordered after work of others too.
+/* By the legacy stream's rules an event recorded on a stream is ordered after work of others too.
    They may have been given work since this stream's clock was last read. Then the clock advances, or the event would
    give no news. */
-static void clock_read(struct sg_device *device, sg_slot slot, struct sg_vector_clock *ret)
+static void clock_read_locked(struct sg_device *device, sg_slot slot, struct sg_vector_clock *ret)
 {
+    SG_ASSERT_HELD(&device->lock);
     struct sg_stream_clocks *clocks = &device->clocks;
-    uint64_t now = sg_clocks_read(device, with_blocking(clocks, sg_slot_bit(slot)));
+    uint64_t now = sg_clocks_read_locked(device, with_blocking(clocks, sg_slot_bit(slot)));
     clocks->never_in_event_call &= ~sg_slot_bit(slot);
     *ret = clocks->ordered_after[slot];
     ret->at[slot] = now;
@@ -231,7 +235,7 @@ void sg_core_clock(struct sg_core *core, int ordinal, sg_slot slot, struct sg_ve
         return;
     }
     sg_lock(&device->lock);
-    clock_read(device, slot, ret);
+    clock_read_locked(device, slot, ret);
     sg_unlock(&device->lock);
 }
 
@@ -266,7 +270,7 @@ void sg_core_idle_clock(struct sg_core *core, int ordinal, sg_slot slot, struct 
         return;
     }
     sg_lock(&device->lock);
-    clock_read(device, slot, ret_observed);
+    clock_read_locked(device, slot, ret_observed);
     *ret_done = ret_observed->at[slot];
     if (is_behind_legacy(&device->clocks, slot, &seq) && seq < *ret_done)
         *ret_done = seq;
@@ -292,7 +296,7 @@ void sg_core_context_clock(struct sg_core *core, int ordinal, CUcontext context,
         return;
     sg_lock(&device->lock);
     const struct sg_stream_clocks *clocks = &device->clocks;
-    uint64_t slots = sg_clocks_slots_of(clocks, context), now = sg_clocks_read(device, slots);
+    uint64_t slots = sg_clocks_slots_of(clocks, context), now = sg_clocks_read_locked(device, slots);
     for (uint64_t left = slots; left; left &= left - 1) {
         const struct sg_vector_clock *known =
             &clocks->ordered_after[__builtin_ctzll(left)]; /* of other contexts' streams too */
@@ -351,21 +355,21 @@ static bool is_new_order(const struct sg_stream_clocks *clocks, sg_slot slot, sg
         clock->at[other] > clocks->complete[other];
 }
 
-/* Under the lock. */
-static void order_after(struct sg_device *device, sg_slot slot, const struct sg_vector_clock *clock)
+static void order_after_locked(struct sg_device *device, sg_slot slot, const struct sg_vector_clock *clock)
 {
+    SG_ASSERT_HELD(&device->lock);
     struct sg_stream_clocks *clocks = &device->clocks;
     bool read = false;
     for (sg_slot other = 1; other < SG_SLOTS; other++) {
         if (!is_new_order(clocks, slot, other, clock))
             continue;
         if (!read) /* who catches up comes after all that the others were given, so each clock has to have it */
-            (void)sg_clocks_read(device, clocks->alive);
+            (void)sg_clocks_read_locked(device, clocks->alive);
         read = true;
         clocks->ordered_after[slot].at[other] = clock->at[other];
         clocks->version++;
         /* Who comes after the stream's work so far has not come after this. */
-        clocks->unchanged_since[slot] = clocks->ordered_at[slot].at[other] = sg_clocks_tick(device);
+        clocks->unchanged_since[slot] = clocks->ordered_at[slot].at[other] = sg_clocks_tick_locked(device);
         close_transitively_all(clocks, slot);
         sg_emit(device, SEGALLOC_RECORD_ORDER, 0, sg_device_slot_stream(device, slot), other, clock->at[other]);
     }
@@ -378,7 +382,7 @@ void sg_core_ordered_after(struct sg_core *core, int ordinal, sg_slot slot, cons
         return;
     sg_lock(&device->lock);
     device->clocks.never_in_event_call &= ~sg_slot_bit(slot);
-    order_after(device, slot, clock);
+    order_after_locked(device, slot, clock);
     sg_unlock(&device->lock);
 }
 
@@ -389,7 +393,7 @@ void sg_core_host_observed(struct sg_core *core, int ordinal, const struct sg_ve
         return;
     sg_lock(&device->lock);
     if (!clock) /* of all that there is: an allocation's own slot tells when that began to hold */
-        (void)sg_clocks_read(device, device->clocks.alive);
+        (void)sg_clocks_read_locked(device, device->clocks.alive);
     for (sg_slot slot = 1; slot < SG_SLOTS; slot++) {
         uint64_t seq = clock ? clock->at[slot] : device->seq;
         if (device->clocks.host_observed[slot] < seq)
@@ -398,16 +402,18 @@ void sg_core_host_observed(struct sg_core *core, int ordinal, const struct sg_ve
     sg_unlock(&device->lock);
 }
 
-void sg_clocks_fenced(struct sg_device *device, uint64_t slots, uint64_t seq)
+void sg_clocks_fenced_locked(struct sg_device *device, uint64_t slots, uint64_t seq)
 {
+    SG_ASSERT_HELD(&device->lock);
     struct sg_stream_clocks *clocks = &device->clocks;
     for (uint64_t left = slots; left; left &= left - 1)
         clocks->fenced[__builtin_ctzll(left)] = seq;
     sg_emit(device, SEGALLOC_RECORD_MARK, 0, sg_device_unknown_stream(device), slots, seq);
 }
 
-void sg_clocks_complete(struct sg_device *device, sg_slot slot, uint64_t seq)
+void sg_clocks_complete_locked(struct sg_device *device, sg_slot slot, uint64_t seq)
 {
+    SG_ASSERT_HELD(&device->lock);
     struct sg_stream_clocks *clocks = &device->clocks;
     if (seq <= clocks->complete[slot])
         return;
@@ -427,7 +433,7 @@ void sg_core_completed(struct sg_core *core, int ordinal, const struct sg_vector
     sg_lock(&device->lock);
     for (sg_slot slot = 0; slot < SG_SLOTS; slot++)
         if (clock->at[slot])
-            sg_pending_complete(device, sg_slot_bit(slot), clock->at[slot]);
+            sg_pending_complete_locked(device, sg_slot_bit(slot), clock->at[slot]);
     sg_unlock(&device->lock);
 }
 
@@ -529,8 +535,10 @@ static uint64_t submitted_since(const struct sg_stream_clocks *clocks, uint64_t 
    not ordered before `slot`'s next step. Beside that one of two holds. They are, or may be, ordered after the
    allocation (R21). Or they are ordered after `slot`'s last work before the allocation, and have been given work
    since the allocation (R22). */
-uint64_t sg_clocks_possible_users(struct sg_device *device, sg_slot slot, uint64_t alloc_seq, uint32_t idle_before)
+uint64_t sg_clocks_possible_users_locked(struct sg_device *device, sg_slot slot, uint64_t alloc_seq,
+    uint32_t idle_before)
 {
+    SG_ASSERT_HELD(&device->lock);
     const struct sg_stream_clocks *clocks = &device->clocks;
     uint64_t dirty = atomic_load_explicit(&clocks->dirty, memory_order_acquire);
     uint64_t busy = (dirty | clocks->unfinished) & clocks->alive & ~sg_slot_bit(slot);

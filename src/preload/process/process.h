@@ -161,11 +161,12 @@ void sg_process_lock(enum sg_process_lock guard);
 bool sg_process_lock_try(enum sg_process_lock guard); /* false: another thread, or what a signal has interrupted, holds
                                                          it */
 void sg_process_unlock(enum sg_process_lock guard);
+void sg_process_assert_locked(enum sg_process_lock guard);
+
+/* The calling thread holds the lock, in builds that check it (lock.h). */
 #ifdef SG_LOCK_CHECKS
 #define SG_ASSERT_PROCESS_LOCK(guard) sg_process_assert_locked(guard)
-void sg_process_assert_locked(enum sg_process_lock guard);
 #else
-/* The calling thread holds the lock. */
 #define SG_ASSERT_PROCESS_LOCK(guard) ((void)0)
 #endif
 

@@ -28,7 +28,7 @@ struct table {
 
 static struct {
     _Atomic(struct table *) table;
-    uint32_t count;           /* under SG_LOCK_SITES, as `bucket` */
+    uint32_t count;           /* guarded by SG_LOCK_SITES, as `bucket` */
     _Atomic uint32_t marked;  /* by segalloc_mark(): around the outermost range of each thread */
     _Atomic uint32_t latest;  /* of the thread that opened or closed a range last */
 } phases = {.count = 1};

@@ -65,7 +65,7 @@ struct table {
     struct sg_native native;
 };
 
-/* Changed under SG_LOCK_SITES. */
+/* Guarded by SG_LOCK_SITES, as is what the table holds; readers of what is atomic need none. */
 static struct {
     _Atomic(struct table *) table;
     uint32_t sites, texts, arena_used;
@@ -109,8 +109,9 @@ static uint32_t find(struct table *table, const struct sg_frame *frame, uint32_t
 }
 
 /* The number of a text, which is kept; 0: it is empty, or there is no room for it. */
-static uint32_t intern(struct table *table, const char *bytes)
+static uint32_t intern_locked(struct table *table, const char *bytes)
 {
+    SG_ASSERT_PROCESS_LOCK(SG_LOCK_SITES);
     size_t length = strlen(bytes) + 1;
     uint64_t hash = SG_FNV_BASIS;
     if (!*bytes)
@@ -134,8 +135,9 @@ static uint32_t intern(struct table *table, const char *bytes)
 }
 
 /* The first site that shows the same line as this one, which may be itself. */
-static uint32_t shown_by(struct table *table, uint32_t number)
+static uint32_t shown_by_locked(struct table *table, uint32_t number)
 {
+    SG_ASSERT_PROCESS_LOCK(SG_LOCK_SITES);
     const struct line *line = &table->site[number].line[table->site[number].best];
     enum kind kind = table->site[number].kind;
     uint64_t words[2] = {(uint64_t)line->file << 32 | line->function, (uint64_t)kind << 32 | line->line};
@@ -168,9 +170,10 @@ static void describe(const struct sg_frame *frame, enum kind kind, struct descri
     (void)sg_backward_name(frame->code, ret->function, TEXT_BYTES);
 }
 
-/* Gives a site its lines. Under SG_LOCK_SITES. */
-static void put_lines(struct table *table, struct site *site, const struct described *said)
+/* Gives a site its lines. */
+static void put_lines_locked(struct table *table, struct site *site, const struct described *said)
 {
+    SG_ASSERT_PROCESS_LOCK(SG_LOCK_SITES);
     const struct site *forward = &table->site[site->kind == BACKWARD ? site->frame[0].at : 0];
     enum sg_site_rank best = SG_SITE_SYSTEM;
     if (forward->lines) {
@@ -181,7 +184,8 @@ static void put_lines(struct table *table, struct site *site, const struct descr
     }
     site->lines = site->frames;
     for (uint32_t i = 0; i < site->frames; i++) {
-        site->line[i] = (struct line){intern(table, said[i].file), intern(table, said[i].function), said[i].line};
+        site->line[i] =
+            (struct line){intern_locked(table, said[i].file), intern_locked(table, said[i].function), said[i].line};
         enum sg_site_rank rank = sg_site_rank(said[i].file);
         if (rank < best) {
             best = rank;
@@ -205,8 +209,8 @@ static uint32_t make(struct table *table, const struct sg_frame *frame, uint32_t
         site->hash = hash;
         site->frames = frames;
         site->kind = kind;
-        put_lines(table, site, said);
-        site->shown = shown_by(table, number);
+        put_lines_locked(table, site, said);
+        site->shown = shown_by_locked(table, number);
         uint64_t i = hash;
         while (atomic_load_explicit(&table->bucket[i % (2 * SITES_MOST)], memory_order_relaxed))
             i++;
@@ -216,9 +220,10 @@ static uint32_t make(struct table *table, const struct sg_frame *frame, uint32_t
     return number;
 }
 
-/* Under SG_LOCK_SITES. False: the trace has not taken it. */
-static bool write_text(struct table *table, uint32_t number, uint32_t trace)
+/* False: the trace has not taken it. */
+static bool write_text_locked(struct table *table, uint32_t number, uint32_t trace)
 {
+    SG_ASSERT_PROCESS_LOCK(SG_LOCK_SITES);
     struct segalloc_trace_record piece[TEXT_BYTES / PIECE_BYTES];
     struct text *text = &table->text[number];
     const char *from = table->arena + text->at;
@@ -253,7 +258,7 @@ uint32_t sg_sites_intern(const char *text)
     memcpy(cut, text, length);
     cut[length] = '\0';
     sg_process_lock(SG_LOCK_SITES);
-    uint32_t number = intern(table, cut);
+    uint32_t number = intern_locked(table, cut);
     sg_process_unlock(SG_LOCK_SITES);
     return number;
 }
@@ -272,7 +277,7 @@ uint32_t sg_sites_trace(void)
 bool sg_sites_write_text(uint32_t text)
 {
     sg_process_lock(SG_LOCK_SITES);
-    bool whole = write_text(atomic_load(&sites.table), text, sg_sites_trace());
+    bool whole = write_text_locked(atomic_load(&sites.table), text, sg_sites_trace());
     sg_process_unlock(SG_LOCK_SITES);
     return whole;
 }
@@ -287,7 +292,7 @@ static __attribute__((noinline)) void write_site(struct table *table, uint32_t n
     uint32_t trace = atomic_load(&sites.trace);
     for (uint32_t i = 0; i < site->lines && whole; i++) {
         const struct line *line = &site->line[i];
-        whole = write_text(table, line->file, trace) && write_text(table, line->function, trace);
+        whole = write_text_locked(table, line->file, trace) && write_text_locked(table, line->function, trace);
         piece[i] = (struct segalloc_trace_record){.kind = SEGALLOC_RECORD_DEFINE_SITE, .stream = number,
             .flags = (i ? 0 : SEGALLOC_FLAG_FIRST) | (i + 1 == site->lines ? SEGALLOC_FLAG_LAST : 0) |
                 flags[site->kind],

@@ -121,8 +121,8 @@ void sg_torch_pool_begins(uint64_t first, uint64_t second)
 /* Who captures several graphs for one pool counts on their sharing its memory. */
 static void explain_pool(void)
 {
-    static struct pool latest;
-    static bool noted;
+    static struct pool latest; /* guarded by SG_LOCK_TORCH */
+    static bool noted;         /* likewise */
     struct pool its = next_pool;
     next_pool = (struct pool){0, 0};
     if (!(its.first | its.second) || !sg_torch_counts() || sg_torch_switched())

@@ -18,7 +18,7 @@ static struct {
         const void *block;
         void *copy;
     } list[COPIES_MAX]; /* untouched until something is sent */
-} sent;                 /* under SG_LOCK_TORCH */
+} sent;                 /* guarded by SG_LOCK_TORCH */
 
 atomic_int sg_torch_sent_copies;
 

@@ -10,6 +10,7 @@
 enum { RECORDS = 64 };
 
 static struct {
+    /* Changed under SG_LOCK_CONTEXTS, as the next two. */
     _Atomic(CUcontext) context[SG_CONTEXTS_KNOWN]; /* NULL: nobody's place (any more). A context keeps its place while
                                                       it lives */
     atomic_int ending[SG_CONTEXTS_KNOWN];          /* calls under way that may end it */
@@ -86,8 +87,9 @@ void sg_context_unpin_current(int use)
     sg_context_unpin(use);
 }
 
-void sg_context_pins_add(CUcontext context)
+void sg_context_pins_add_locked(CUcontext context)
 {
+    SG_ASSERT_PROCESS_LOCK(SG_LOCK_CONTEXTS);
     int indexes = atomic_load_explicit(&table.indexes, memory_order_relaxed), index = context_index(NULL);
     if (index < 0 && indexes == SG_CONTEXTS_KNOWN)
         return;
@@ -98,8 +100,9 @@ void sg_context_pins_add(CUcontext context)
         atomic_store_explicit(&table.indexes, indexes + 1, memory_order_release);
 }
 
-void sg_context_pins_remove(CUcontext context)
+void sg_context_pins_remove_locked(CUcontext context)
 {
+    SG_ASSERT_PROCESS_LOCK(SG_LOCK_CONTEXTS);
     int index = context_index(context);
     if (index < 0)
         return;
@@ -108,8 +111,9 @@ void sg_context_pins_remove(CUcontext context)
     atomic_store(&table.ending[index], 0);
 }
 
-void sg_context_pins_ending(CUcontext context, int more)
+void sg_context_pins_ending_locked(CUcontext context, int more)
 {
+    SG_ASSERT_PROCESS_LOCK(SG_LOCK_CONTEXTS);
     int index = context_index(context);
     /* another call may have ended it since, and it have come back */
     if (index < 0 || (more < 0 && atomic_load(&table.ending[index]) == 0))

@@ -59,23 +59,23 @@ static inline void sg_context_unpin_cached(struct sg_thread *self)
     atomic_store_explicit(&self->hazard->pinned, NULL, memory_order_release);
 }
 
-/* The rest is for who follows the contexts, under SG_LOCK_CONTEXTS. A context has come; is gone. */
-void sg_context_pins_add(CUcontext context);
-void sg_context_pins_remove(CUcontext context);
+/* The rest is for contexts.c. `_locked`: SG_LOCK_CONTEXTS is held. A context has come; is gone. */
+void sg_context_pins_add_locked(CUcontext context);
+void sg_context_pins_remove_locked(CUcontext context);
 
 /* One call more (1) or less (-1) that may end the context is under way: no call that names it begins meanwhile. */
-void sg_context_pins_ending(CUcontext context, int more);
+void sg_context_pins_ending_locked(CUcontext context, int more);
 
-/* Without the lock: whether calls are under way that name it, after sg_context_pins_ending(). */
+/* Whether calls are under way that name it, after sg_context_pins_ending_locked(). */
 bool sg_context_is_pinned(CUcontext context);
 
-/* Without the lock: whether such a call is under way. */
+/* Whether such a call is under way. */
 bool sg_context_is_ending(CUcontext context);
 
 /* Between two looks at either: sleeps 20 us. What is waited for is rare and short. */
 void sg_context_pins_rest(void);
 
-/* Without the lock, when there is a second context: makes calls that name one cheaper from here on, where the kernel
+/* When there is a second context: makes calls that name one cheaper from here on, where the kernel
    can. */
 void sg_context_pins_use_membarrier(void);
 

@@ -13,6 +13,7 @@
 #include "track/streams.h"
 #include "track/context_pins.h"
 
+/* Guarded by SG_LOCK_CONTEXTS, but for what is atomic. */
 static struct {
     struct context {
         CUcontext context;
@@ -30,8 +31,9 @@ static struct {
     atomic_uint changes;            /* of what a handle means: a destroyed context's handle is used again */
 } contexts;
 
-static struct context *contexts_find(CUcontext context)
+static struct context *contexts_find_locked(CUcontext context)
 {
+    SG_ASSERT_PROCESS_LOCK(SG_LOCK_CONTEXTS);
     for (int i = 0; i < contexts.count; i++) {
         if (contexts.list[i].context == context)
             return &contexts.list[i];
@@ -50,15 +52,15 @@ static uint64_t id_of(CUcontext context)
 static uint64_t noted_id(CUcontext context)
 {
     sg_process_lock(SG_LOCK_CONTEXTS);
-    const struct context *entry = contexts_find(context);
+    const struct context *entry = contexts_find_locked(context);
     uint64_t id = entry ? entry->id : 0;
     sg_process_unlock(SG_LOCK_CONTEXTS);
     return id;
 }
 
-/* Under the lock. */
-static void note_only(void)
+static void contexts_note_only_locked(void)
 {
+    SG_ASSERT_PROCESS_LOCK(SG_LOCK_CONTEXTS);
     bool several = false;
     for (int i = 1; i < contexts.count; i++)
         several |= contexts.list[i].device != contexts.list[0].device;
@@ -71,7 +73,7 @@ static void contexts_told(struct sg_core *core, const struct context *context)
 {
     sg_core_context_seen(core, context->device, context->context);
     sg_process_lock(SG_LOCK_CONTEXTS);
-    const struct context *entry = contexts_find(context->context);
+    const struct context *entry = contexts_find_locked(context->context);
     bool still = entry ? !entry->contexts_gone : contexts.count == SG_CONTEXTS_KNOWN;
     sg_process_unlock(SG_LOCK_CONTEXTS);
     if (!still)
@@ -82,16 +84,16 @@ static void contexts_told(struct sg_core *core, const struct context *context)
 static void seen_as(struct sg_core *core, const struct context *context)
 {
     sg_process_lock(SG_LOCK_CONTEXTS);
-    const struct context *entry = contexts_find(context->context);
+    const struct context *entry = contexts_find_locked(context->context);
     bool known = entry != NULL, several = !known && contexts.count > 0,
          green = (known ? entry : context)->green != NULL;
     if (green)
         atomic_store(&contexts.greens, true);
     if (!known && contexts.count < SG_CONTEXTS_KNOWN) {
         contexts.list[contexts.count++] = *context;
-        sg_context_pins_add(context->context);
+        sg_context_pins_add_locked(context->context);
     }
-    note_only();
+    contexts_note_only_locked();
     sg_process_unlock(SG_LOCK_CONTEXTS);
     if (several)
         sg_context_pins_use_membarrier();
@@ -118,12 +120,12 @@ static uint64_t begin_ending(struct sg_core *core, CUcontext context)
     if (!core || !context)
         return id;
     sg_process_lock(SG_LOCK_CONTEXTS);
-    sg_context_pins_ending(context, 1);
+    sg_context_pins_ending_locked(context, 1);
     sg_process_unlock(SG_LOCK_CONTEXTS);
     while (sg_context_is_pinned(context))
         sg_context_pins_rest();
     sg_process_lock(SG_LOCK_CONTEXTS);
-    const struct context *entry = contexts_find(context);
+    const struct context *entry = contexts_find_locked(context);
     bool ours = entry && !entry->green;
     sg_process_unlock(SG_LOCK_CONTEXTS);
     if (ours)
@@ -137,9 +139,9 @@ static void end_ending(struct sg_core *core, CUcontext context)
     if (!core || !context)
         return;
     sg_process_lock(SG_LOCK_CONTEXTS);
-    const struct context *entry = contexts_find(context);
+    const struct context *entry = contexts_find_locked(context);
     bool ours = entry && !entry->green;
-    sg_context_pins_ending(context, -1);
+    sg_context_pins_ending_locked(context, -1);
     sg_process_unlock(SG_LOCK_CONTEXTS);
     if (ours)
         sg_core_context_ending(core, context, false);
@@ -151,7 +153,7 @@ static bool begin_telling(CUcontext context, uint64_t id, struct context *ret)
 {
     for (;; sg_context_pins_rest()) {
         sg_process_lock(SG_LOCK_CONTEXTS);
-        struct context *entry = contexts_find(context);
+        struct context *entry = contexts_find_locked(context);
         bool other = id && (!entry || entry->id != id), mine = entry && !other && !entry->contexts_gone;
         if (mine) {
             entry->contexts_gone = true;
@@ -167,16 +169,16 @@ static bool begin_telling(CUcontext context, uint64_t id, struct context *ret)
 static bool end_telling(CUcontext context)
 {
     sg_process_lock(SG_LOCK_CONTEXTS);
-    struct context *entry = contexts_find(context);
+    struct context *entry = contexts_find_locked(context);
     int device = entry ? entry->device : -1;
     bool last = entry != NULL;
     if (entry) {
         *entry = contexts.list[--contexts.count];
-        sg_context_pins_remove(context);
+        sg_context_pins_remove_locked(context);
     }
     for (int i = 0; i < contexts.count; i++)
         last = last && contexts.list[i].device != device;
-    note_only();
+    contexts_note_only_locked();
     atomic_fetch_add(&contexts.changes, 1);
     atomic_fetch_add(&sg_fast_path_epoch, 1);
     sg_process_unlock(SG_LOCK_CONTEXTS);
@@ -292,7 +294,7 @@ CUresult sg_contexts_current(struct sg_core *core, CUcontext *ret_context, int *
 bool sg_contexts_primary(CUcontext context)
 {
     sg_process_lock(SG_LOCK_CONTEXTS);
-    const struct context *entry = contexts_find(context);
+    const struct context *entry = contexts_find_locked(context);
     bool primary = entry && entry->primary;
     sg_process_unlock(SG_LOCK_CONTEXTS);
     return primary;
@@ -311,7 +313,7 @@ bool sg_contexts_devices(void)
 bool sg_contexts_stands_for_all(CUcontext context)
 {
     sg_process_lock(SG_LOCK_CONTEXTS);
-    const struct context *entry = contexts_find(context);
+    const struct context *entry = contexts_find_locked(context);
     bool all = entry && entry->primary && contexts.count < SG_CONTEXTS_KNOWN;
     for (int i = 0; i < contexts.count && all; i++) {
         const struct context *other = &contexts.list[i];
@@ -326,7 +328,7 @@ bool sg_contexts_green(CUcontext context)
     if (!atomic_load_explicit(&contexts.greens, memory_order_relaxed))
         return false;
     sg_process_lock(SG_LOCK_CONTEXTS);
-    const struct context *entry = contexts_find(context);
+    const struct context *entry = contexts_find_locked(context);
     bool green = entry && entry->green;
     sg_process_unlock(SG_LOCK_CONTEXTS);
     return green;
@@ -486,7 +488,7 @@ static CUresult device_of(const struct sg_driver *driver, CUcontext context, int
 bool sg_contexts_device(CUcontext context, int *ret_device)
 {
     sg_process_lock(SG_LOCK_CONTEXTS);
-    const struct context *entry = contexts_find(context);
+    const struct context *entry = contexts_find_locked(context);
     int device = entry ? entry->device : -1;
     sg_process_unlock(SG_LOCK_CONTEXTS);
     if (device < 0 && device_of(sg_process_driver(), context, &device) != CUDA_SUCCESS)

@@ -23,7 +23,7 @@ enum state {
 };
 
 /* Events that were recorded since order is followed. A full table only loses precision. But if an untrusted event
-   could not be stored, every event missing from the table is untrusted. */
+   could not be stored, every event missing from the table is untrusted. Guarded by SG_LOCK_EVENTS. */
 static struct {
     struct event {
         CUevent handle;
@@ -43,29 +43,31 @@ static struct {
     atomic_bool missed; /* a tainted one could not be kept */
 } events;
 
-/* All below until the hooks: under the lock. */
 static size_t home(CUevent handle)
 {
     return (size_t)(sg_hash((uintptr_t)handle) >> 40) % BUCKETS;
 }
 
-static size_t bucket_of(CUevent handle)
+static size_t event_bucket_locked(CUevent handle)
 {
+    SG_ASSERT_PROCESS_LOCK(SG_LOCK_EVENTS);
     size_t at = home(handle);
     while (events.bucket[at] && events.list[events.bucket[at] - 1].handle != handle)
         at = (at + 1) % BUCKETS;
     return at;
 }
 
-static struct event *find(CUevent handle)
+static struct event *event_find_locked(CUevent handle)
 {
-    uint16_t index = events.bucket[bucket_of(handle)];
+    SG_ASSERT_PROCESS_LOCK(SG_LOCK_EVENTS);
+    uint16_t index = events.bucket[event_bucket_locked(handle)];
     return index ? &events.list[index - 1] : NULL;
 }
 
-static struct event *find_or_make(CUevent handle)
+static struct event *event_find_or_make_locked(CUevent handle)
 {
-    size_t at = bucket_of(handle);
+    SG_ASSERT_PROCESS_LOCK(SG_LOCK_EVENTS);
+    size_t at = event_bucket_locked(handle);
     if (events.bucket[at])
         return &events.list[events.bucket[at] - 1];
     int index = events.first_free;
@@ -85,9 +87,10 @@ static struct event *find_or_make(CUevent handle)
     return event;
 }
 
-static void drop(CUevent handle)
+static void event_drop_locked(CUevent handle)
 {
-    size_t hole = bucket_of(handle), at = hole;
+    SG_ASSERT_PROCESS_LOCK(SG_LOCK_EVENTS);
+    size_t hole = event_bucket_locked(handle), at = hole;
     int index = events.bucket[hole];
     if (!index)
         return;
@@ -114,7 +117,7 @@ void sg_events_distrust(CUevent handle)
     if (!sg_following())
         atomic_store(&events.early, true);
     sg_process_lock(SG_LOCK_EVENTS);
-    struct event *event = find_or_make(handle);
+    struct event *event = event_find_or_make_locked(handle);
     if (event) {
         event->generation++;
         event->state = UNTRUSTED;
@@ -129,7 +132,7 @@ static void forget(CUevent handle)
     if (!handle || (!sg_following() && !atomic_load_explicit(&events.early, memory_order_relaxed)))
         return;
     sg_process_lock(SG_LOCK_EVENTS);
-    drop(handle);
+    event_drop_locked(handle);
     sg_process_unlock(SG_LOCK_EVENTS);
 }
 
@@ -137,7 +140,7 @@ static void forget(CUevent handle)
 static void enter(CUevent handle)
 {
     sg_process_lock(SG_LOCK_EVENTS);
-    struct event *event = find_or_make(handle);
+    struct event *event = event_find_or_make_locked(handle);
     if (event)
         event->state = BLANK;
     sg_process_unlock(SG_LOCK_EVENTS);
@@ -149,7 +152,7 @@ static void unknow(CUevent handle)
     if (!sg_following() || !handle)
         return;
     sg_process_lock(SG_LOCK_EVENTS);
-    struct event *event = find_or_make(handle);
+    struct event *event = event_find_or_make_locked(handle);
     if (event) {
         event->generation++;
         event->state = event->state == UNTRUSTED ? UNTRUSTED : UNKNOWN;
@@ -162,7 +165,7 @@ void sg_events_context_gone(CUcontext context)
     sg_process_lock(SG_LOCK_EVENTS);
     for (int i = 0; i < events.used; i++) {
         if (events.list[i].handle && events.list[i].context == context)
-            drop(events.list[i].handle);
+            event_drop_locked(events.list[i].handle);
     }
     sg_process_unlock(SG_LOCK_EVENTS);
 }
@@ -221,7 +224,7 @@ static void begin_record(CUevent handle, CUstream stream, bool per_thread, struc
 {
     *ret = (struct recording){.early = !sg_streams_any_served()};
     sg_process_lock(SG_LOCK_EVENTS);
-    struct event *event = find_or_make(handle);
+    struct event *event = event_find_or_make_locked(handle);
     if (event) {
         event->generation++;
         event->under_way++;
@@ -250,7 +253,7 @@ static void begin_record(CUevent handle, CUstream stream, bool per_thread, struc
 static void end_record(CUevent handle, bool captured, const struct recording *recording)
 {
     sg_process_lock(SG_LOCK_EVENTS);
-    struct event *event = find(handle);
+    struct event *event = event_find_locked(handle);
     if (event) {
         bool mixed = event->mixed;
         if (event->under_way && --event->under_way == 0)
@@ -362,7 +365,7 @@ struct knowledge {
 static void know(CUevent handle, struct knowledge *ret)
 {
     sg_process_lock(SG_LOCK_EVENTS);
-    const struct event *event = find(handle);
+    const struct event *event = event_find_locked(handle);
     if (event) {
         ret->state = event->state;
         ret->untracked_order = event->untracked_order;
@@ -381,7 +384,7 @@ static void know(CUevent handle, struct knowledge *ret)
 static bool still(CUevent handle, const struct knowledge *knowledge)
 {
     sg_process_lock(SG_LOCK_EVENTS);
-    const struct event *event = find(handle);
+    const struct event *event = event_find_locked(handle);
     bool same = event ? event->generation == knowledge->generation : knowledge->generation == 0;
     sg_process_unlock(SG_LOCK_EVENTS);
     return same;

@@ -44,7 +44,7 @@ static struct {
         CUstream stream;
         size_t units;
     } spare[SPARES_MAX];
-    atomic_int spares; /* changed under the lock; without it a hint, which a thread sees for what is its own */
+    atomic_int spares; /* without the lock a hint, which a thread sees for what is its own */
 } graphs;
 
 atomic_int sg_graphs_blocks, sg_graphs_gone; /* gone: those whose blocks are to be let go */
@@ -56,15 +56,15 @@ static void destroyed(void *user)
     atomic_fetch_add(&sg_graphs_gone, 1);
 }
 
-/* Under the lock, here and in what follows until sg_graphs_adopt(). */
 static size_t home(CUdeviceptr address)
 {
     return (size_t)(sg_hash(address) >> 32) % graphs.buckets;
 }
 
 /* Its place, or the empty one where it would be. */
-static struct block *find(CUdeviceptr address)
+static struct block *block_find_locked(CUdeviceptr address)
 {
+    SG_ASSERT_PROCESS_LOCK(SG_LOCK_CAPTURES);
     static struct block none;
     if (!graphs.block)
         return &none;
@@ -81,8 +81,9 @@ static void *map(size_t bytes)
 }
 
 /* Makes room for one more block. False: no host memory. */
-static bool make_room(void)
+static bool blocks_make_room_locked(void)
 {
+    SG_ASSERT_PROCESS_LOCK(SG_LOCK_CAPTURES);
     size_t before = graphs.buckets;
     struct block *old = graphs.block;
     if (2 * ((size_t)atomic_load(&sg_graphs_blocks) + 1) <= before)
@@ -95,24 +96,26 @@ static bool make_room(void)
     graphs.buckets = buckets;
     for (size_t at = 0; at < before; at++) {
         if (old[at].address)
-            *find(old[at].address) = old[at];
+            *block_find_locked(old[at].address) = old[at];
     }
     if (old)
         (void)munmap(old, before * sizeof *old);
     return true;
 }
 
-static struct ref *ref_at(uint32_t number)
+static struct ref *ref_at_locked(uint32_t number)
 {
+    SG_ASSERT_PROCESS_LOCK(SG_LOCK_CAPTURES);
     return &graphs.chunk[number / REFS][number % REFS];
 }
 
 /* The block no longer belongs to graphs that are gone; of `all`: to any. Whether it still belongs to one. */
-static bool let_go(struct block *block, bool all)
+static bool block_let_go_locked(struct block *block, bool all)
 {
+    SG_ASSERT_PROCESS_LOCK(SG_LOCK_CAPTURES);
     bool held = block->forever && !all;
     for (int i = 0; i < BLOCK_REFS; i++) {
-        struct ref *ref = block->ref[i] ? ref_at(block->ref[i] - 1) : NULL;
+        struct ref *ref = block->ref[i] ? ref_at_locked(block->ref[i] - 1) : NULL;
         bool over = ref && (all || atomic_load(&ref->gone));
         held |= ref && !over;
         if (!over)
@@ -124,10 +127,11 @@ static bool let_go(struct block *block, bool all)
     return held;
 }
 
-static void remove_block(struct block *block)
+static void block_remove_locked(struct block *block)
 {
+    SG_ASSERT_PROCESS_LOCK(SG_LOCK_CAPTURES);
     size_t hole = (size_t)(block - graphs.block), at = (hole + 1) % graphs.buckets;
-    (void)let_go(block, true);
+    (void)block_let_go_locked(block, true);
     for (; graphs.block[at].address; at = (at + 1) % graphs.buckets) {
         size_t from = home(graphs.block[at].address);
         if (sg_steps_round(from, at, graphs.buckets) >= sg_steps_round(hole, at, graphs.buckets)) {
@@ -140,8 +144,9 @@ static void remove_block(struct block *block)
 }
 
 /* A number for one more hold; -1: there are no more, or no host memory. */
-static int64_t another_ref(void)
+static int64_t ref_add_locked(void)
 {
+    SG_ASSERT_PROCESS_LOCK(SG_LOCK_CAPTURES);
     uint32_t number = graphs.refs, chunk = number / REFS;
     if (chunk == CHUNKS || (!graphs.chunk[chunk] && !(graphs.chunk[chunk] = map(REFS * sizeof(struct ref)))))
         return -1;
@@ -150,13 +155,14 @@ static int64_t another_ref(void)
 }
 
 /* The number of a capture's hold; -1: there are too many. */
-static int64_t ref_of(unsigned long long capture)
+static int64_t ref_of_locked(unsigned long long capture)
 {
+    SG_ASSERT_PROCESS_LOCK(SG_LOCK_CAPTURES);
     int64_t unused = -1;
-    if (graphs.refs && ref_at(graphs.latest)->capture == capture)
+    if (graphs.refs && ref_at_locked(graphs.latest)->capture == capture)
         return graphs.latest;
     for (uint32_t i = 0; i < graphs.refs; i++) {
-        const struct ref *ref = ref_at(i);
+        const struct ref *ref = ref_at_locked(i);
         if (ref->capture == capture) {
             graphs.latest = i;
             return i;
@@ -164,21 +170,22 @@ static int64_t ref_of(unsigned long long capture)
         if (unused < 0 && (!ref->capture || (!ref->blocks && atomic_load(&ref->gone))))
             unused = i;
     }
-    unused = unused < 0 ? another_ref() : unused;
+    unused = unused < 0 ? ref_add_locked() : unused;
     if (unused >= 0) {
-        ref_at((uint32_t)unused)->capture = capture;
-        atomic_store(&ref_at((uint32_t)unused)->gone, false);
+        ref_at_locked((uint32_t)unused)->capture = capture;
+        atomic_store(&ref_at_locked((uint32_t)unused)->gone, false);
         graphs.latest = (uint32_t)unused;
     }
     return unused;
 }
 
 /* The block belongs to a hold, or with -1 to some graph for ever. False: no host memory. */
-static bool put(CUdeviceptr address, CUcontext context, int64_t ref)
+static bool block_put_locked(CUdeviceptr address, CUcontext context, int64_t ref)
 {
-    if (!make_room())
+    SG_ASSERT_PROCESS_LOCK(SG_LOCK_CAPTURES);
+    if (!blocks_make_room_locked())
         return false;
-    struct block *block = find(address);
+    struct block *block = block_find_locked(address);
     int index = -1;
     if (!block->address) {
         *block = (struct block){.address = address, .context = context};
@@ -192,7 +199,7 @@ static bool put(CUdeviceptr address, CUcontext context, int64_t ref)
     block->forever |= index < 0;
     if (index >= 0) {
         block->ref[index] = (uint32_t)(ref + 1);
-        ref_at((uint32_t)ref)->blocks++;
+        ref_at_locked((uint32_t)ref)->blocks++;
     }
     return true;
 }
@@ -236,22 +243,22 @@ bool sg_graphs_adopt(struct sg_core *core, CUstream stream, CUdeviceptr address,
         driver->ctx_get_current(&info.context) != CUDA_SUCCESS)
         return false;
     sg_process_lock(SG_LOCK_CAPTURES);
-    int64_t number = ref_of(capture);
-    struct ref *ref = number >= 0 ? ref_at((uint32_t)number) : NULL;
+    int64_t number = ref_of_locked(capture);
+    struct ref *ref = number >= 0 ? ref_at_locked((uint32_t)number) : NULL;
     bool first = ref && ref->blocks == 0;
-    bool retained = put(address, info.context, number);
+    bool retained = block_put_locked(address, info.context, number);
     if (retained && fresh) {
-        find(address)->born = stream;
-        find(address)->bytes = info.bytes;
+        block_find_locked(address)->born = stream;
+        block_find_locked(address)->bytes = info.bytes;
     }
     sg_process_unlock(SG_LOCK_CAPTURES);
     if (!retained || !first || attach(driver, graph, ref) == CUDA_SUCCESS)
         return retained;
     sg_process_lock(SG_LOCK_CAPTURES);
-    struct block *block = find(address);
+    struct block *block = block_find_locked(address);
     atomic_store(&ref->gone, true);
-    if (block->address && !let_go(block, false))
-        remove_block(block);
+    if (block->address && !block_let_go_locked(block, false))
+        block_remove_locked(block);
     sg_process_unlock(SG_LOCK_CAPTURES);
     return false;
 }
@@ -262,13 +269,13 @@ enum sg_graphs_answer sg_graphs_retain(CUdeviceptr address, const struct sg_requ
     if (!sg_graphs_retain_any())
         return answer;
     sg_process_lock(SG_LOCK_CAPTURES);
-    struct block *block = find(address);
+    struct block *block = block_find_locked(address);
     if (block->address && !request) {
-        remove_block(block);
+        block_remove_locked(block);
     } else if (block->address && block->freed) {
         answer = SG_GRAPHS_RETAINED_BEFORE;
-    } else if (block->address && !let_go(block, false)) {
-        remove_block(block);
+    } else if (block->address && !block_let_go_locked(block, false)) {
+        block_remove_locked(block);
     } else if (block->address) {
         block->freed = true;
         block->waited = waited;
@@ -285,13 +292,14 @@ static size_t units(size_t bytes)
 }
 
 /* Whether a block belongs to the graph of this capture and to no other. */
-static bool is_of_one(const struct block *block, unsigned long long capture)
+static bool block_is_of_one_locked(const struct block *block, unsigned long long capture)
 {
+    SG_ASSERT_PROCESS_LOCK(SG_LOCK_CAPTURES);
     int refs = 0;
     bool its = false;
     for (int i = 0; i < BLOCK_REFS; i++) {
         refs += block->ref[i] != 0;
-        its |= block->ref[i] && ref_at(block->ref[i] - 1)->capture == capture;
+        its |= block->ref[i] && ref_at_locked(block->ref[i] - 1)->capture == capture;
     }
     return its && refs == 1 && !block->forever;
 }
@@ -303,9 +311,10 @@ void sg_graphs_add_spare(CUstream stream, CUdeviceptr address)
     if (!capture)
         return;
     sg_process_lock(SG_LOCK_CAPTURES);
-    const struct block *block = find(address);
+    const struct block *block = block_find_locked(address);
     int spares = atomic_load(&graphs.spares);
-    if (block->address && block->freed && block->born == stream && is_of_one(block, capture) && spares < SPARES_MAX) {
+    if (block->address && block->freed && block->born == stream && block_is_of_one_locked(block, capture) &&
+        spares < SPARES_MAX) {
         graphs.spare[spares] = (struct spare){capture, address, stream, units(block->bytes)};
         atomic_store(&graphs.spares, spares + 1);
     }
@@ -323,7 +332,7 @@ bool sg_graphs_reuse(CUstream stream, size_t bytes, CUdeviceptr *ret)
     int spares = atomic_load(&graphs.spares);
     for (int i = spares - 1; i >= 0 && !found; i--) {
         const struct spare *spare = &graphs.spare[i];
-        struct block *block = find(spare->address);
+        struct block *block = block_find_locked(spare->address);
         found = spare->capture == capture && spare->stream == stream && spare->units == units(bytes) &&
                 block->address && block->freed;
         if (!found)
@@ -352,7 +361,7 @@ void sg_graphs_context_gone(CUcontext context)
     for (size_t at = 0; at < graphs.buckets; at++) {
         struct block *block = &graphs.block[at];
         while (block->address && block->context == context)
-            remove_block(block); /* another one may move here */
+            block_remove_locked(block); /* another one may move here */
     }
     sg_process_unlock(SG_LOCK_CAPTURES);
 }
@@ -366,14 +375,14 @@ static int take(struct block *ret, bool *ret_more)
     int gone = atomic_load(&sg_graphs_gone);
     for (size_t at = 0; at < graphs.buckets && !*ret_more; at++) {
         struct block *block = &graphs.block[at];
-        while (block->address && !*ret_more && !let_go(block, false)) {
+        while (block->address && !*ret_more && !block_let_go_locked(block, false)) {
             if (block->freed && count == BATCH) {
                 *ret_more = true;
                 break;
             }
             if (block->freed)
                 ret[count++] = *block;
-            remove_block(block); /* another one may move here */
+            block_remove_locked(block); /* another one may move here */
         }
     }
     if (!*ret_more)

@@ -13,7 +13,7 @@
 
 enum { STREAMS_MAX = 512 };
 
-/* Streams that have a slot. */
+/* Streams that have a slot. Guarded by SG_LOCK_STREAMS, but for what is atomic. */
 static struct {
     struct entry {
         bool live, untracked_order;
@@ -112,9 +112,10 @@ static bool is_default(CUstream stream)
     return stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
 }
 
-/* Under the lock; of a stream of another device than `device`, where that is one. */
-static int entry_of(uint64_t key, int device)
+/* Of a stream of another device than `device`, where that is one. */
+static int entry_of_locked(uint64_t key, int device)
 {
+    SG_ASSERT_PROCESS_LOCK(SG_LOCK_STREAMS);
     for (int i = 0; i < streams.used; i++) {
         const struct entry *entry = &streams.list[i];
         if (entry->live && entry->key == key &&
@@ -124,8 +125,9 @@ static int entry_of(uint64_t key, int device)
     return -1;
 }
 
-static int free_entry(void)
+static int free_entry_locked(void)
 {
+    SG_ASSERT_PROCESS_LOCK(SG_LOCK_STREAMS);
     for (int i = 0; i < streams.used; i++) {
         if (!streams.list[i].live)
             return i;
@@ -136,7 +138,7 @@ static int free_entry(void)
 static bool find(uint64_t key, int device, struct sg_tracked_stream *ret)
 {
     sg_process_lock(SG_LOCK_STREAMS);
-    int i = entry_of(key, device);
+    int i = entry_of_locked(key, device);
     if (i >= 0)
         *ret = (struct sg_tracked_stream){streams.list[i].device, streams.list[i].slot, i};
     sg_process_unlock(SG_LOCK_STREAMS);
@@ -159,9 +161,9 @@ static unsigned flags_of(const struct sg_driver *driver, CUstream stream)
 static bool enlist(const struct entry *entry, struct sg_tracked_stream *ret)
 {
     sg_process_lock(SG_LOCK_STREAMS);
-    int i = entry_of(entry->key, entry->foreign ? entry->device : -1);
+    int i = entry_of_locked(entry->key, entry->foreign ? entry->device : -1);
     if (i < 0) {
-        i = free_entry();
+        i = free_entry_locked();
         if (i >= 0) {
             streams.list[i] = *entry;
             atomic_fetch_add(&streams.changes, 1); /* other threads may remember that it had no slot */

@@ -30,9 +30,10 @@ static void count_as_called(const struct entry *entry)
         sg_streams_untrack(entry->name);
 }
 
-/* The place of a function, found or made; STUBS or beyond: it has no stub. Under the lock. */
-static int unhooked_place_of(enum sg_untracked what, const char *name, void *real)
+/* The place of a function, found or made; STUBS or beyond: it has no stub. */
+static int unhooked_place_of_locked(enum sg_untracked what, const char *name, void *real)
 {
+    SG_ASSERT_PROCESS_LOCK(SG_LOCK_UNTRACKED);
     int most = what == SG_UNTRACKED_PAGES ? STUBS : STUBS_OF_ORDER, i = 0;
     while (i < untracked.used && untracked.list[i].real != real)
         i++;
@@ -50,7 +51,7 @@ static int unhooked_place_of(enum sg_untracked what, const char *name, void *rea
 void *sg_untracked_stub(enum sg_untracked what, const char *name, void *real)
 {
     sg_process_lock(SG_LOCK_UNTRACKED);
-    int i = unhooked_place_of(what, name, real);
+    int i = unhooked_place_of_locked(what, name, real);
     sg_process_unlock(SG_LOCK_UNTRACKED);
     if (i < STUBS)
         return (void *)((uintptr_t)sg_untracked_stubs + (uintptr_t)i * STUB_BYTES);
