@@ -407,20 +407,23 @@ bool sg_core_is_free(struct sg_core *core)
     return is;
 }
 
-void sg_core_fork_prepare(struct sg_core *core)
+uint64_t sg_core_fork_prepare(struct sg_core *core)
 {
-    sg_lock(&core->setup);
-    for (int i = 0; i < SG_DEVICES_MAX; i++)
-        if (core->device[i])
-            sg_lock(&core->device[i]->lock);
+    uint64_t taken = 0;
+    for (int i = 0; i < SG_DEVICES_MAX; i++) {
+        if (!core->device[i])
+            continue;
+        sg_lock(&core->device[i]->lock);
+        taken |= UINT64_C(1) << i;
+    }
+    return taken;
 }
 
-void sg_core_fork_parent(struct sg_core *core)
+void sg_core_fork_parent(struct sg_core *core, uint64_t devices)
 {
     for (int i = SG_DEVICES_MAX - 1; i >= 0; i--)
-        if (core->device[i])
+        if (devices >> i & 1)
             sg_unlock(&core->device[i]->lock);
-    sg_unlock(&core->setup);
 }
 
 void sg_core_fork_child(struct sg_core *core)

@@ -197,12 +197,14 @@ void sg_core_disable(struct sg_core *core);
 /* The sticky error has gone with its context. What was freed meanwhile, of other contexts, stays allocated. No lock. */
 void sg_core_enable(struct sg_core *core);
 
-/* Takes, or gives back, around fork() the locks that are held for a moment only; in the child all are made anew. */
-void sg_core_fork_prepare(struct sg_core *core);
-void sg_core_fork_parent(struct sg_core *core);
+/* Takes, or gives back, around fork() the locks that are held for a moment only; in the child all are made anew. `setup`
+   is none of these: the driver may hold a lock of its own around a fork, for which the holder of `setup` waits. Returns
+   a bit for each device whose lock was taken, for the parent to give back. */
+uint64_t sg_core_fork_prepare(struct sg_core *core);
+void sg_core_fork_parent(struct sg_core *core, uint64_t devices);
 void sg_core_fork_child(struct sg_core *core);
 
-/* Whether the locks of sg_core_fork_prepare() are to be had within a second each. A thread that left a call of the
+/* Whether `setup` and the locks of sg_core_fork_prepare() are to be had within a second each. A thread that left a call of the
    core by a long jump out of a signal handler never releases the lock that it held. */
 bool sg_core_is_free(struct sg_core *core);
 

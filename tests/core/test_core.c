@@ -370,7 +370,6 @@ static void core_that_ends_gives_every_page_back(void **state)
 static void expect_locks(bool held)
 {
     struct sg_device *device = core->device[0];
-    assert_int_equal(core->setup.word, held);
     assert_int_equal(device->lock.word, held);
     assert_int_equal(device->grow.word, false);
     assert_int_equal(device->asking.word, false);
@@ -381,15 +380,24 @@ static void locks_around_a_fork(void **state)
     (void)state;
     start("");
     CUdeviceptr address = allocate(3 * SG_MIB);
-    sg_core_fork_prepare(core);
+    sg_lock(&core->setup); /* a thread that makes a device waits for a driver that is about to fork */
+    uint64_t taken = sg_core_fork_prepare(core);
+    sg_unlock(&core->setup);
+    assert_int_equal(taken, 1);
     expect_locks(true);
-    sg_core_fork_parent(core);
+    CUdeviceptr elsewhere;
+    assert_int_equal(sg_core_malloc(core, 1, SG_MIB, &tag, &elsewhere), CUDA_SUCCESS); /* one that was not there yet */
+    sg_core_fork_parent(core, taken);
     expect_locks(false);
+    assert_int_equal(core->device[1]->lock.word, false);
+    assert_int_equal(sg_core_free(core, elsewhere, &tag), CUDA_SUCCESS);
     sg_lock(&core->device[0]->asking); /* by threads that are not in the child */
     sg_lock(&core->device[0]->grow);
-    sg_core_fork_prepare(core);
+    sg_lock(&core->setup);
+    (void)sg_core_fork_prepare(core);
     sg_core_fork_child(core);
     expect_locks(false);
+    assert_int_equal(core->setup.word, false);
     assert_int_equal(sg_core_malloc(core, 0, 3 * SG_MIB, &tag, &address), CUDA_ERROR_NOT_SUPPORTED);
     sg_core_enable(core);
     assert_int_equal(sg_core_free(core, address, &tag), CUDA_SUCCESS);

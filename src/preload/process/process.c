@@ -467,7 +467,7 @@ static void fork_prepare(void)
     sg_self.fork.live = atomic_load(&life.state) == LIVE;
     sg_self.fork.locked = sg_self.fork.live && !sg_self.inside && sg_self.fork.guarded;
     if (sg_self.fork.locked)
-        sg_core_fork_prepare(life.core);
+        sg_self.fork.devices = sg_core_fork_prepare(life.core);
     for (int i = 0; sg_self.fork.guarded && i < SG_LOCK_COUNT; i++)
         sg_process_lock((enum sg_process_lock)i);
 }
@@ -477,7 +477,7 @@ static void fork_parent(void)
     for (int i = SG_LOCK_COUNT - 1; sg_self.fork.guarded && i >= 0; i--)
         sg_process_unlock((enum sg_process_lock)i);
     if (sg_self.fork.locked)
-        sg_core_fork_parent(life.core);
+        sg_core_fork_parent(life.core, sg_self.fork.devices);
 }
 
 static void fork_child(void)

@@ -47,6 +47,7 @@ struct sg_thread {
         bool live, locked; /* there is a core, and its locks were taken: not by a driver that forks within a call of the
                               core's. Kept, because an exit meanwhile changes the state */
         bool guarded;      /* the locks of this layer were taken */
+        uint64_t devices;  /* whose locks were taken: another thread may begin to use one meanwhile */
     } fork;                /* of the fork under way */
     unsigned exclusions; /* times that it keeps captures from beginning */
     unsigned guards; /* bit of each enum sg_process_lock that it holds, or is about to take or has just given back */
