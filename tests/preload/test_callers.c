@@ -49,6 +49,7 @@ static struct {
     int libraries;
     int calling;    /* the library of what calls cudaMalloc here */
     bool deaf;      /* libc's dlclose comes before ours */
+    bool over;      /* a forked child */
     int asked;      /* how often the loader was, where code is */
     int open;       /* handles */
     bool has[PLACES], has_own_only[PLACES]; /* a runtime; one that knows our functions alone */
@@ -114,6 +115,7 @@ int each_library(int (*callback)(struct dl_phdr_info *, size_t, void *), void *u
 int each_library(int (*callback)(struct dl_phdr_info *, size_t, void *), void *user)
 {
     static const char libc_path[] = "/lib/libc.so.6";
+    assert_false(fake.over); /* it could wait for good */
     struct dl_phdr_info libc_info = {.dlpi_addr = 1, .dlpi_name = libc_path};
     int result = fake.deaf ? callback(&libc_info, sizeof libc_info, user) : 0;
     for (int i = 0; i < fake.libraries && !result; i++) {
@@ -245,6 +247,11 @@ void sg_torch_ran_out(const struct sg_module *module, size_t bytes)
     assert_non_null(module->malloc);
     fake.ran_out++;
     fake.ran_out_bytes = bytes;
+}
+
+bool sg_process_over(void)
+{
+    return fake.over;
 }
 
 bool sg_process_owns(CUdeviceptr address)
@@ -498,6 +505,19 @@ static void nothing_is_remembered_where_unloads_are_not_heard(void **state)
     }
 }
 
+/* Another thread of the parent may hold the loader's lock in the child for good: nothing is kept, and all is found. */
+static void a_forked_child_looks_without_the_loaders_lock(void **state)
+{
+    struct sg_module spare;
+    (void)state;
+    int library = add("/a/libnccl.so");
+    fake.over = true;
+    for (int i = 0; i < 2; i++) {
+        assert_ptr_equal(module_at(library, &spare), &spare);
+        assert_int_equal(sg_caller_kind(code_in(library, 0)), SG_CALLER_NCCL);
+    }
+}
+
 /* A library that is unloaded while it is looked at is not remembered: from before its end, nor from after its begin. */
 static void what_goes_meanwhile_is_not_remembered(void **state)
 {
@@ -643,18 +663,13 @@ static void free_goes_the_way_of_its_caller(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(kinds_are_told_by_the_beginning_of_the_name),
-        TEST(code_of_no_library_is_nobodys),
-        TEST(runtime_is_the_callers_own_where_it_has_one),
-        TEST(module_is_remembered_where_it_lies),
+        TEST(kinds_are_told_by_the_beginning_of_the_name), TEST(code_of_no_library_is_nobodys),
+        TEST(runtime_is_the_callers_own_where_it_has_one), TEST(module_is_remembered_where_it_lies),
         TEST(callers_of_the_driver_are_no_callers_of_the_runtime),
-        TEST(module_is_looked_at_anew_once_a_library_has_gone),
-        TEST(each_function_counts),
-        TEST(nothing_is_remembered_where_unloads_are_not_heard),
-        TEST(what_goes_meanwhile_is_not_remembered),
-        TEST(what_interrupts_a_note_goes_on_without_one),
-        TEST(allocation_goes_the_way_of_its_caller),
-        TEST(free_goes_the_way_of_its_caller),
+        TEST(module_is_looked_at_anew_once_a_library_has_gone), TEST(each_function_counts),
+        TEST(nothing_is_remembered_where_unloads_are_not_heard), TEST(a_forked_child_looks_without_the_loaders_lock),
+        TEST(what_goes_meanwhile_is_not_remembered), TEST(what_interrupts_a_note_goes_on_without_one),
+        TEST(allocation_goes_the_way_of_its_caller), TEST(free_goes_the_way_of_its_caller),
         TEST(full_tables_answer_all_the_same), /* the last: what is in them stays */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -122,7 +122,9 @@ static int first_of_ours_and_libc(struct dl_phdr_info *info, size_t size, void *
     return info->dlpi_addr == *(const ElfW(Addr) *)user ? 2 : 0;
 }
 
-/* Whether the program's dlclose is ours: not where this library was loaded by the running program. */
+/* Whether what is found out about a module can be kept. The program's dlclose is ours then: not where this library was
+   loaded by the running program. In a forked child another thread may have held the loader's lock for good, which
+   dl_iterate_phdr() needs. */
 static bool hears_of_unloads(void)
 {
     int (*own)(void *) = dlclose;
@@ -130,8 +132,8 @@ static bool hears_of_unloads(void)
     struct link_map *map = NULL;
     Dl_info info;
     memcpy(&code, &own, sizeof code);
-    return dladdr1(code, &info, (void **)&map, RTLD_DL_LINKMAP) && map &&
-        dl_iterate_phdr(first_of_ours_and_libc, &map->l_addr) == 2;
+    return !sg_process_over() && dladdr1(code, &info, (void **)&map, RTLD_DL_LINKMAP) && map &&
+           dl_iterate_phdr(first_of_ours_and_libc, &map->l_addr) == 2;
 }
 
 static bool is_same(const struct known *entry, const struct extent *extent, const struct sg_module *module)
