@@ -506,10 +506,18 @@ static void others_captures_are_waited_for(void **state)
     assert_int_equal(park(4096), CUDA_SUCCESS);
     assert_false(sg_captures_await(&left));
     assert_int_equal(left, 0);
+    left = 50000; /* the next allocation: in vain, so it is not delayed too */
+    assert_false(sg_captures_await(&left));
+    assert_int_equal(left, 50000);
     sg_captures_run_deferred((struct sg_core *)&fake);
     assert_int_equal(fake.freed_count, 0);
     cuStreamEndCapture(stream_of(8), NULL);
     assert_int_equal(fake.freed_count, 1);
+    assert_int_equal(pthread_create(&thread, NULL, begin_one, NULL), 0);
+    pthread_join(thread, NULL);
+    assert_false(sg_captures_await(&left)); /* another one, which may be short */
+    assert_int_equal(left, 0);
+    cuStreamEndCapture(stream_of(8), NULL);
 }
 
 static void a_capture_is_begun_again_as_it_was_asked(void **state)

@@ -103,15 +103,29 @@ static void rest(void)
     sg_rest(REST_NS);
 }
 
+/* How many captures had ended when one was waited for in vain: none has since, so each allocation would be delayed. */
+static atomic_uint outlasted;
+static atomic_bool any_outlasted;
+
+static bool is_in_vain(void)
+{
+    return atomic_load(&any_outlasted) && atomic_load(&outlasted) == sg_captures_ends();
+}
+
 bool sg_captures_await(uint64_t *left_ns)
 {
     CUstream own;
-    while ((sg_captures_active() || sg_captures_runs_deferred()) && *left_ns > 0 && !sg_captures_own(&own)) {
+    while ((sg_captures_active() || sg_captures_runs_deferred()) && *left_ns > 0 && !is_in_vain() &&
+           !sg_captures_own(&own)) {
         uint64_t began = sg_clock_coarse_ns();
         rest();
         uint64_t took = sg_clock_coarse_ns() - began;
         took = took > REST_NS ? took : REST_NS;
         *left_ns -= took < *left_ns ? took : *left_ns;
+    }
+    if (*left_ns == 0 && sg_captures_active()) {
+        atomic_store(&outlasted, sg_captures_ends());
+        atomic_store(&any_outlasted, true);
     }
     return !sg_captures_active();
 }

@@ -23,7 +23,8 @@ static inline bool sg_captures_any(void)
 bool sg_captures_capturing(CUstream stream, bool per_thread);
 
 /* Waits, for `*left_ns` at most, until no capture is live; takes the time from there. False: one still is, or this
-   thread has begun one itself. No lock of ours may be held. */
+   thread has begun one itself. Where that time was over once, nobody waits again before some capture has ended. No lock
+   of ours may be held. */
 bool sg_captures_await(uint64_t *left_ns);
 
 /* Changes whenever a capture has ended, or a free that was kept for that has been made. */
