@@ -12,6 +12,7 @@
 #include "check/check.h"
 #include "core.h"
 #include "remap/mapping_limit.h"
+#include "remap/page_alias.h"
 #include "locked.h"
 
 #define MIB(n) ((uint64_t)(n) << 20)
@@ -285,6 +286,7 @@ static void second_addresses_have_a_bound(void **state)
     assert_true(allocate(0, GIB(4)));
     struct sg_device *device = sg_device_known(core, 0);
     assert_int_equal(LOCKED(device, sg_mappings_left_locked(device)), LIMIT - GIB(16) / GRANULE);
+    assert_int_equal(LOCKED(device, sg_alias_room_locked(device, device->region[0])), LIMIT - GIB(16) / GRANULE);
     assert_true(allocate(0, GIB(7)));
     assert_int_equal(LOCKED(device, sg_mappings_left_locked(device)), LIMIT - GIB(16) / GRANULE);
     stop();

@@ -201,6 +201,59 @@ static void small_ranges_of_another_in_a_row(void **state)
     sg_region_fini(&small);
 }
 
+/* Blocks that are kept whole have a list for each size and eighth slot. What one stream of such freed is not the
+   other's. */
+static void kept_blocks_of_streams_eight_slots_apart(void **state)
+{
+    enum { UNITS = 10, EIGHTH = ONE + SG_QUICK_OWNERS };
+    static struct sg_region small;
+    (void)state;
+    uint64_t page_bytes = (uint64_t)PAGE << SG_UNIT_SHIFT;
+    assert_true(sg_region_init(&small, &extents, 0x7e0000000000, page_bytes, page_bytes, 0));
+    small.clocks = &clocks;
+    const struct sg_placement placement = {.units = 2 * UNITS, .extent = small.first, .new_pages = 1};
+    uint32_t busy = sg_region_claim(&small, &placement);
+    small.handle[0] = 1;
+    sg_region_release(&small, sg_region_commit(&small, busy, &placement, ONE), ONE, 5);
+    sg_region_drain_quick_lists(&small);
+    uint32_t own = sg_region_take(&small, UNITS, SG_END_SETTLED, ONE),
+             others = sg_region_take(&small, UNITS, SG_END_SETTLED, ONE);
+    assert_true(own && others);
+    sg_region_release(&small, own, ONE, 6);
+    sg_region_release(&small, others, EIGHTH, 7);
+    assert_int_equal(sg_region_take(&small, UNITS, SG_END_SETTLED, EIGHTH), others);
+    sg_region_release(&small, others, EIGHTH, 8);
+    uint32_t id = sg_region_take(&small, UNITS, SG_END_SETTLED, ONE);
+    assert_int_not_equal(id, others);
+    sg_region_check(&small);
+    sg_region_fini(&small);
+}
+
+/* A block ends in the first unit of the second page. Work of others on that page is not complete, and none is left on the
+   third, which alone is wholly free. */
+static void a_page_that_is_used_in_part_is_none_that_could_move(void **state)
+{
+    static struct sg_region other;
+    const uint64_t page_bytes = (uint64_t)PAGE << SG_UNIT_SHIFT;
+    (void)state;
+    assert_true(sg_region_init(&other, &extents, 0x7e0000000000, PAGES * page_bytes, page_bytes, SLOT_SHIFT));
+    other.clocks = &clocks;
+    const struct sg_placement placement = {.units = PAGES * PAGE, .extent = other.first, .new_pages = PAGES};
+    uint32_t busy = sg_region_claim(&other, &placement);
+    for (uint32_t page = 0; page < PAGES; page++)
+        other.handle[page] = page + 1;
+    sg_region_release(&other, sg_region_commit(&other, busy, &placement, OTHER), OTHER, 5);
+    sg_region_drain_quick_lists(&other);
+    uint32_t block = sg_region_take(&other, PAGE + 1, SG_END_SETTLED, OTHER);
+    assert_int_equal(extents.extent[block].begin, 0);
+    other.after[2] = (struct sg_after){0};
+    assert_int_equal(other.whole_free, 1);
+    assert_int_equal(sg_region_idle(&other), 1);
+    other.after[2] = other.after[1];
+    assert_int_equal(sg_region_idle(&other), 0);
+    sg_region_fini(&other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -212,6 +265,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(nothing_is_taken_without_nodes, start, end),
         cmocka_unit_test_setup_teardown(ranges_of_others_in_a_row, start, end),
         cmocka_unit_test_setup_teardown(small_ranges_of_another_in_a_row, start, end),
+        cmocka_unit_test_setup_teardown(kept_blocks_of_streams_eight_slots_apart, start, end),
+        cmocka_unit_test_setup_teardown(a_page_that_is_used_in_part_is_none_that_could_move, start, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

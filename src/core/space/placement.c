@@ -128,7 +128,7 @@ static uint32_t cut_out(struct sg_region *region, uint32_t id, uint32_t begin, u
     uint32_t node_end = extent_end(extent);
     if (is_hole)
         hole_remove(region, extent);
-    else if (extent->state == SG_EXTENT_FREE) /* what is held is in no index */
+    else
         free_remove(region, extent);
     extent->state = SG_EXTENT_BUSY;
     if (extent->begin < begin) {

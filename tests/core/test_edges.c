@@ -1,0 +1,340 @@
+/* Values at the edge of what they bound: a limit to the byte, memory that the driver refuses, errors counted one by one.
+   And questions about devices that the core does not serve, or to drivers that lack the answer. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core.h"
+#include "device.h"
+#include "inspect.h"
+#include "strict_driver.h"
+
+#define MIB(n) ((uint64_t)(n) << 20)
+enum { TOTAL = 64 };
+
+static struct sg_driver driver;
+static struct sg_core *core;
+static const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+
+/* What the driver answers for want of better. */
+static struct {
+    uint64_t least_free;  /* a page is refused where less would be left */
+    uint64_t outside;     /* bytes of others, which it tells of */
+    uint64_t other_total; /* of which cuMemGetInfo speaks; 0: the device's own */
+    unsigned maps_to_fail;
+    int attributes; /* of every kind; 0: as the strict driver */
+    bool refuses_exportable;
+    uint64_t exportable, for_network; /* pages made so */
+} says;
+
+static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes, const CUmemAllocationProp *prop,
+    unsigned long long flags)
+{
+    CUmemAllocationProp plain = *prop;
+    says.exportable += prop->requestedHandleTypes != 0;
+    says.for_network += prop->allocFlags.gpuDirectRDMACapable;
+    plain.requestedHandleTypes = (CUmemAllocationHandleType)0;
+    plain.allocFlags.gpuDirectRDMACapable = 0;
+    if (strict_used(prop->location.id) + bytes + says.least_free > MIB(TOTAL))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return strict_driver.create(ret, bytes, &plain, flags);
+}
+
+static CUresult map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+    unsigned long long flags)
+{
+    if (says.maps_to_fail == 0)
+        return strict_driver.map(address, bytes, offset, handle, flags);
+    says.maps_to_fail--;
+    return CUDA_ERROR_UNKNOWN;
+}
+
+static CUresult mem_info(size_t *free_bytes, size_t *total_bytes)
+{
+    CUresult result = strict_driver.mem_info(free_bytes, total_bytes);
+    *total_bytes = says.other_total ? says.other_total : *total_bytes;
+    *free_bytes -= says.outside;
+    return result;
+}
+
+static CUresult granularity(size_t *ret, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option)
+{
+    if (says.refuses_exportable && prop->requestedHandleTypes)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return strict_driver.granularity(ret, prop, option);
+}
+
+static CUresult device_attribute(int *ret, CUdevice_attribute attribute, CUdevice device)
+{
+    *ret = says.attributes;
+    return says.attributes ? CUDA_SUCCESS : strict_driver.device_attribute(ret, attribute, device);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    memset(&says, 0, sizeof says);
+    driver = strict_driver;
+    driver.create = create;
+    driver.map = map;
+    driver.mem_info = mem_info;
+    driver.granularity = granularity;
+    driver.device_attribute = device_attribute;
+    strict_reset(2, MIB(TOTAL), MIB(2));
+    return 0;
+}
+
+static void start(const char *text, bool plain_pages)
+{
+    struct sg_conf conf;
+    sg_conf_init(&conf);
+    assert_int_equal(sg_conf_apply(&conf, SG_CONF_ARGUMENT, text, NULL, NULL), 0);
+    core = sg_core_create(&(struct sg_core_params){.conf = &conf, .driver = &driver, .plain_pages = plain_pages});
+    assert_non_null(core);
+}
+
+static int take_down(void **state)
+{
+    const char *what;
+    (void)state;
+    sg_core_destroy(core);
+    if (strict_broken(&what))
+        fail_msg("a rule of the driver was broken: %s", what);
+    assert_int_equal(strict_leaks(), 0);
+    return 0;
+}
+
+static CUresult allocate(uint64_t bytes, CUdeviceptr *ret)
+{
+    CUresult result = sg_core_malloc(core, 0, bytes, &tag, ret);
+    inspect(core, 1);
+    return result;
+}
+
+static CUdeviceptr some(uint64_t bytes)
+{
+    CUdeviceptr address = 0;
+    assert_int_equal(allocate(bytes, &address), CUDA_SUCCESS);
+    return address;
+}
+
+static void release(CUdeviceptr address)
+{
+    assert_int_equal(sg_core_free(core, address, &tag), CUDA_SUCCESS);
+}
+
+static uint64_t value(enum sg_stat stat)
+{
+    struct sg_stats stats;
+    assert_true(sg_core_stats(core, 0, &stats));
+    return stats.value[stat];
+}
+
+static void a_byte_less_than_two_pages_is_one(void **state)
+{
+    CUdeviceptr address = 0;
+    (void)state;
+    start("", false);
+    some(MIB(2));
+    assert_int_equal(sg_core_set_limit(core, 0, MIB(4) - 1), MIB(4) - 1);
+    assert_int_equal(allocate(MIB(2), &address), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(sg_core_set_limit(core, 0, MIB(4)), MIB(4));
+    some(MIB(2));
+    assert_int_equal(value(SG_STAT_reserved_bytes), MIB(4));
+}
+
+/* Others have 18 MiB of 64. A page of 36 MiB is wanted beside 8 in use. Of the 30 that are idle 10 go at first, since the
+   card would be too small. Then the driver refuses the page. The other 20 do with the 18 that are left. */
+static void idle_memory_and_what_is_left_are_enough_together(void **state)
+{
+    enum { BLOCKS = 15 };
+    CUdeviceptr block[BLOCKS];
+    (void)state;
+    start("", false);
+    some(MIB(8));
+    for (int i = 0; i < BLOCKS; i++)
+        block[i] = some(MIB(2));
+    for (int i = 0; i < BLOCKS; i++)
+        release(block[i]);
+    says.outside = says.least_free = MIB(18);
+    some(MIB(36));
+    assert_int_equal(value(SG_STAT_retries), 1);
+    assert_int_equal(value(SG_STAT_reserved_bytes), MIB(8 + 36));
+}
+
+/* 40 MiB are held of 64, and others have 16. */
+static void what_others_have_is_no_room(void **state)
+{
+    CUdeviceptr address = 0;
+    struct sg_shortage shortage;
+    (void)state;
+    start("", false);
+    some(MIB(40));
+    says.outside = says.least_free = MIB(16);
+    assert_int_equal(allocate(MIB(20), &address), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_true(sg_core_shortage(core, 0, &shortage));
+    assert_int_equal(shortage.outside, MIB(16));
+    assert_int_equal(shortage.room, MIB(8));
+    assert_int_equal(shortage.short_by, MIB(12));
+}
+
+static void each_error_counts(void **state)
+{
+    (void)state;
+    start("", false);
+    some(MIB(2));
+    assert_int_equal(value(SG_STAT_vmm_errors), 0);
+    says.maps_to_fail = 1;
+    some(MIB(4));
+    assert_int_equal(value(SG_STAT_vmm_errors), 1);
+}
+
+static void of_a_device_that_is_not_served_nothing_is_said(void **state)
+{
+    (void)state;
+    start("", false);
+    some(MIB(2));
+    for (int device = 1; device <= SG_DEVICES_MAX; device += SG_DEVICES_MAX - 1) { /* one unused, one that none is */
+        assert_int_equal(sg_core_latest_buffer(core, device), 0);
+        assert_false(sg_core_left_pages(core, device));
+        assert_false(sg_core_take_aliased(core, device % SG_DEVICES_MAX, 1));
+    }
+    assert_false(sg_core_take_aliased(core, 0, 0));
+    assert_false(sg_core_take_aliased(core, 0, 1));
+    assert_false(sg_core_left_pages(core, 0));
+    assert_false(sg_core_fix(core, SG_DEVICES_MAX, /* whole */ false));
+    assert_int_equal(sg_core_peer_access(core, SG_DEVICES_MAX, 0, true), CUDA_ERROR_INVALID_VALUE);
+}
+
+/* cuMemGetInfo speaks of the current context's device. An older driver does not say which that is. */
+static void another_total_counts_where_the_device_is_not_said(void **state)
+{
+    (void)state;
+    driver.ctx_get_device = NULL;
+    says.other_total = MIB(TOTAL) - MIB(32); /* a quota, of which the strict driver has all but 2 MiB free */
+    says.outside = MIB(32);
+    start("", false);
+    some(MIB(2));
+    some(MIB(4));
+    assert_int_equal(sg_device_known(core, 0)->outside_bytes, MIB(32));
+}
+
+static void pages_are_as_the_device_has_them(void **state)
+{
+    (void)state;
+    says.attributes = 1;
+    start("", false);
+    some(MIB(2));
+    assert_true(says.exportable > 0 && says.for_network > 0);
+}
+
+static void pages_that_cannot_be_exported_are_for_the_network(void **state)
+{
+    (void)state;
+    says.attributes = 1;
+    says.refuses_exportable = true;
+    start("", false);
+    some(MIB(2));
+    assert_true(says.exportable == 0 && says.for_network > 0);
+}
+
+static void plain_pages_are_asked_for_as_such(void **state)
+{
+    (void)state;
+    says.attributes = 1;
+    start("", true);
+    some(MIB(2));
+    assert_true(says.exportable == 0 && says.for_network == 0);
+}
+
+static const char *oom_text(const struct sg_shortage *shortage)
+{
+    static char text[4096];
+    sg_device_known(core, 0)->shortage = *shortage;
+    assert_true(sg_core_oom_text(core, 0, NULL, text, sizeof text) < sizeof text);
+    return text;
+}
+
+/* Of 60 MiB 20 wait for queued work. */
+static void what_is_queued_is_waited_for_longer(void **state)
+{
+    const struct sg_shortage shortage = {.asked = MIB(10),
+        .takes = MIB(10),
+        .live = MIB(40),
+        .used = MIB(60),
+        .allocated = MIB(40),
+        .pending = MIB(20),
+        .reserved = MIB(60),
+        .total = MIB(TOTAL),
+        .limit = MIB(TOTAL),
+        .short_by = MIB(6)};
+    struct sg_shortage given_up = shortage;
+    (void)state;
+    given_up.given_up = true;
+    start("free_sync:strict", false);
+    some(MIB(2));
+    assert_non_null(strstr(oom_text(&shortage), "--conf wait_limit:"));
+    sg_core_destroy(core);
+    start("free_sync:event", false);
+    some(MIB(2));
+    assert_non_null(strstr(oom_text(&shortage), "--conf free_sync:strict"));
+    assert_non_null(strstr(oom_text(&given_up), "--conf wait_limit:"));
+}
+
+static void idle_parts_are_named_where_there_are_some(void **state)
+{
+    struct sg_shortage shortage = {.asked = MIB(30),
+        .takes = MIB(30),
+        .live = MIB(20),
+        .used = MIB(20),
+        .allocated = MIB(20),
+        .reserved = MIB(30),
+        .idle = MIB(10),
+        .total = MIB(TOTAL),
+        .limit = MIB(TOTAL),
+        .short_by = MIB(2)};
+    (void)state;
+    start("expandable_segments:False", false);
+    some(MIB(2));
+    assert_null(strstr(oom_text(&shortage), "in partly used segments"));
+    shortage.idle -= 512;
+    assert_non_null(strstr(oom_text(&shortage), "512 B idle in partly used segments"));
+}
+
+/* Neither more room for others' memory nor a higher limit would do alone: what takes more is named. */
+static void of_a_limit_and_others_the_larger_is_the_cause(void **state)
+{
+    static const struct sg_oom_process other[] = {{.pid = 1, .bytes = MIB(20)}};
+    const struct sg_oom_around around = {.process = other, .processes = 1};
+    struct sg_shortage shortage = {.asked = MIB(60), .total = MIB(TOTAL), .limit = MIB(40), .outside = MIB(20)};
+    (void)state;
+    start("", false);
+    assert_int_equal(sg_oom_cause(&shortage, &around), SG_OOM_LIMIT);
+    shortage.limit = MIB(50);
+    assert_int_equal(sg_oom_cause(&shortage, &around), SG_OOM_OTHERS);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, take_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_byte_less_than_two_pages_is_one),
+        TEST(idle_memory_and_what_is_left_are_enough_together),
+        TEST(what_others_have_is_no_room),
+        TEST(each_error_counts),
+        TEST(of_a_device_that_is_not_served_nothing_is_said),
+        TEST(another_total_counts_where_the_device_is_not_said),
+        TEST(pages_are_as_the_device_has_them),
+        TEST(pages_that_cannot_be_exported_are_for_the_network),
+        TEST(plain_pages_are_asked_for_as_such),
+        TEST(what_is_queued_is_waited_for_longer),
+        TEST(idle_parts_are_named_where_there_are_some),
+        TEST(of_a_limit_and_others_the_larger_is_the_cause),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
