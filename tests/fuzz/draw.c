@@ -167,6 +167,8 @@ static void draw_streams(void)
     static const uint8_t counts[] = {0, 1, 1, 2, 2, 3, 4, 6, 8};
     bool plain = !one_in(3), legacy = false;
     setup->streams = counts[below(sizeof counts)];
+    if (one_in(16)) /* what the core keeps for each eighth stream is for several then */
+        setup->streams = (uint8_t)(9 + below(FUZZ_STREAMS_AT_ONCE - 8));
     for (int i = 0; i < setup->streams; i++) {
         enum fuzz_nature nature = plain || one_in(2) ? FUZZ_PLAIN : (enum fuzz_nature)below(FUZZ_NATURES);
         if (nature == FUZZ_LEGACY && legacy)

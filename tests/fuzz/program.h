@@ -22,9 +22,9 @@ enum fuzz_nature {
 };
 
 enum {
-    FUZZ_STREAMS = 24,     /* of a program, those that have gone included */
-    FUZZ_STREAMS_AT_ONCE = 8,
-    FUZZ_CONTEXTS = 6,     /* the same */
+    FUZZ_STREAMS = 24, /* of a program, those that have gone included */
+    FUZZ_STREAMS_AT_ONCE = 16,
+    FUZZ_CONTEXTS = 6, /* as of streams */
     FUZZ_EVENTS = 32,
     FUZZ_DEVICES = 2,
     FUZZ_CONF_BYTES = 512, /* all options at once have room */
