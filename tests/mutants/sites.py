@@ -72,6 +72,8 @@ class Finder:
 
     def walk(self, node):
         begin, end = span(node)
+        if not self.is_here(node):  # a table's rows stand in a file of their own
+            return
         if node.kind in NEVER or any(a <= begin and end <= b for a, b in self.macros):
             return
         outer = self.function, self.result
@@ -85,6 +87,10 @@ class Finder:
             if not self.is_array_size(node, child):
                 self.walk(child)
         self.function, self.result = outer
+
+    def is_here(self, node):
+        at = node.extent.start.file
+        return at is None or os.path.basename(at.name) == os.path.basename(self.file)
 
     @staticmethod
     def is_array_size(node, child):
