@@ -27,7 +27,10 @@ static struct {
     uint64_t other_total; /* of which cuMemGetInfo speaks; 0: the device's own */
     unsigned maps_to_fail;
     int attributes; /* of every kind; 0: as the strict driver */
-    bool refuses_exportable;
+    bool refuses_exportable, refuses_network, lacks_exportable;
+    bool has_no_total, knows_no_device;
+    bool gives_no_addresses;
+    unsigned accesses_to_fail;
     uint64_t exportable, for_network; /* pages made so */
 } says;
 
@@ -53,6 +56,33 @@ static CUresult map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGener
     return CUDA_ERROR_UNKNOWN;
 }
 
+/* As where a machine has no mappings left. */
+static CUresult set_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count)
+{
+    if (says.accesses_to_fail == 0)
+        return strict_driver.set_access(address, bytes, access, count);
+    says.accesses_to_fail--;
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult address_reserve(CUdeviceptr *ret, size_t bytes, size_t alignment, CUdeviceptr hint,
+    unsigned long long flags)
+{
+    return says.gives_no_addresses ? CUDA_ERROR_UNKNOWN
+                                   : strict_driver.address_reserve(ret, bytes, alignment, hint, flags);
+}
+
+static CUresult device_total(size_t *ret, CUdevice device)
+{
+    return says.has_no_total ? CUDA_ERROR_UNKNOWN : strict_driver.device_total(ret, device);
+}
+
+static CUresult ctx_get_device(CUdevice *ret)
+{
+    *ret = 0;
+    return says.knows_no_device ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+}
+
 static CUresult mem_info(size_t *free_bytes, size_t *total_bytes)
 {
     CUresult result = strict_driver.mem_info(free_bytes, total_bytes);
@@ -63,13 +93,18 @@ static CUresult mem_info(size_t *free_bytes, size_t *total_bytes)
 
 static CUresult granularity(size_t *ret, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option)
 {
-    if (says.refuses_exportable && prop->requestedHandleTypes)
+    if ((says.refuses_exportable && prop->requestedHandleTypes) ||
+        (says.refuses_network && prop->allocFlags.gpuDirectRDMACapable))
         return CUDA_ERROR_NOT_SUPPORTED;
     return strict_driver.granularity(ret, prop, option);
 }
 
 static CUresult device_attribute(int *ret, CUdevice_attribute attribute, CUdevice device)
 {
+    if (says.lacks_exportable && attribute == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) {
+        *ret = 0;
+        return CUDA_SUCCESS;
+    }
     *ret = says.attributes;
     return says.attributes ? CUDA_SUCCESS : strict_driver.device_attribute(ret, attribute, device);
 }
@@ -81,6 +116,9 @@ static int set_up(void **state)
     driver = strict_driver;
     driver.create = create;
     driver.map = map;
+    driver.set_access = set_access;
+    driver.address_reserve = address_reserve;
+    driver.device_total = device_total;
     driver.mem_info = mem_info;
     driver.granularity = granularity;
     driver.device_attribute = device_attribute;
@@ -223,6 +261,78 @@ static void another_total_counts_where_the_device_is_not_said(void **state)
     assert_int_equal(sg_device_known(core, 0)->outside_bytes, MIB(32));
 }
 
+static void what_another_device_has_is_not_taken_for_its_own(void **state)
+{
+    (void)state;
+    driver.ctx_get_device = ctx_get_device;
+    says.other_total = MIB(TOTAL) - MIB(32);
+    says.outside = MIB(32);
+    says.knows_no_device = true;
+    start("", false);
+    some(MIB(2));
+    assert_int_equal(sg_device_known(core, 0)->outside_bytes, 0);
+    says.knows_no_device = false;
+    some(MIB(4));
+    assert_int_equal(sg_device_known(core, 0)->outside_bytes, MIB(32));
+}
+
+static void a_device_without_a_size_is_the_drivers(void **state)
+{
+    CUdeviceptr address;
+    (void)state;
+    says.has_no_total = true;
+    start("", false);
+    assert_int_equal(sg_core_malloc(core, 0, MIB(2), &tag, &address), CUDA_ERROR_NOT_SUPPORTED);
+    assert_false(sg_core_fix(core, 0, /* whole */ false));
+    assert_false(sg_core_left_pages(core, 0));
+}
+
+/* 20 MiB are held, and later 10 may be. The driver gives no addresses, so small blocks would be left to it. */
+static void nothing_is_left_to_the_driver_beyond_a_lowered_limit(void **state)
+{
+    CUdeviceptr address;
+    (void)state;
+    start("", false);
+    some(MIB(20));
+    says.gives_no_addresses = true;
+    assert_int_equal(sg_core_malloc(core, 0, 4096, &tag, &address), CUDA_ERROR_NOT_SUPPORTED);
+    assert_int_equal(sg_core_set_limit(core, 0, MIB(10)), MIB(10));
+    assert_int_equal(sg_core_malloc(core, 0, 4096, &tag, &address), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+/* Two attempts find no mappings. The third has larger pages, and nobody is there to be warned. */
+static void mappings_that_are_out_are_made_do_with(void **state)
+{
+    (void)state;
+    start("", false);
+    some(MIB(2));
+    says.accesses_to_fail = 2;
+    some(MIB(4));
+    assert_int_equal(sg_device_known(core, 0)->mappings_out, true);
+}
+
+static void a_phase_is_noted_without_a_site(void **state)
+{
+    const struct sg_tag in_phase = {.sync = SG_FREE_SYNC_AUTO, .phase = 3};
+    CUdeviceptr address;
+    (void)state;
+    start("", false);
+    assert_int_equal(sg_core_malloc(core, 0, MIB(2), &in_phase, &address), CUDA_SUCCESS);
+    const struct sg_device *device = sg_device_known(core, 0);
+    assert_non_null(device->extents.sites);
+    inspect(core, 1);
+}
+
+static void a_device_for_the_network_that_refuses_has_plain_pages(void **state)
+{
+    (void)state;
+    says.attributes = 1;
+    says.lacks_exportable = says.refuses_network = true;
+    start("", false);
+    some(MIB(2));
+    assert_true(says.exportable == 0 && says.for_network == 0);
+}
+
 static void pages_are_as_the_device_has_them(void **state)
 {
     (void)state;
@@ -329,6 +439,12 @@ int main(void)
         TEST(each_error_counts),
         TEST(of_a_device_that_is_not_served_nothing_is_said),
         TEST(another_total_counts_where_the_device_is_not_said),
+        TEST(what_another_device_has_is_not_taken_for_its_own),
+        TEST(a_device_without_a_size_is_the_drivers),
+        TEST(nothing_is_left_to_the_driver_beyond_a_lowered_limit),
+        TEST(mappings_that_are_out_are_made_do_with),
+        TEST(a_phase_is_noted_without_a_site),
+        TEST(a_device_for_the_network_that_refuses_has_plain_pages),
         TEST(pages_are_as_the_device_has_them),
         TEST(pages_that_cannot_be_exported_are_for_the_network),
         TEST(plain_pages_are_asked_for_as_such),
