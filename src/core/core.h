@@ -268,18 +268,6 @@ void sg_core_completed(struct sg_core *core, int device, const struct sg_vector_
    CUDA_ERROR_NOT_FOUND: the address isn't ours. */
 CUresult sg_core_record_stream(struct sg_core *core, CUdeviceptr address, sg_slot slot);
 
-/* A consistent snapshot. False for a device never used. */
-bool sg_core_stats(struct sg_core *core, int device, struct sg_stats *ret);
-
-/* A snapshot with the peaks since sg_core_reset_peaks(), which lets the peaks of levels begin again at the present
-   value. Neither decisions by a peak nor sg_core_stats() change by that. */
-bool sg_core_stats_recent(struct sg_core *core, int device, struct sg_stats *ret);
-void sg_core_reset_peaks(struct sg_core *core, int device);
-
-/* A snapshot with the peaks since the last call of this function, for which they begin again at the present value. The
-   peaks of the two snapshots above stay as they are. False for a device never used. */
-bool sg_core_take_peaks(struct sg_core *core, int device, struct sg_stats *ret);
-
 /* From here on `device` serves fixed segments (native_segments.h); with `whole`, each block in one of its own. What is
    allocated already stays where it is, and the driver must not give that memory out. Idle pages go back by
    sg_core_trim(), which callers use when memory has run out. False: no host memory, or a device that cannot be
@@ -302,38 +290,6 @@ uint64_t sg_core_set_limit(struct sg_core *core, int device, uint64_t bytes);
 uint64_t sg_core_limit(struct sg_core *core, int device);
 bool sg_core_is_limited(struct sg_core *core, int device);
 
-/* A piece of the addresses that have memory. Pieces come region by region in the order of their addresses; what lies
-   between two that don't touch has none. */
-enum sg_piece_state { SG_PIECE_NONE, SG_PIECE_ALLOCATED, SG_PIECE_PENDING, SG_PIECE_FREE };
-struct sg_piece {
-    CUdeviceptr address;
-    uint64_t bytes, requested; /* requested: 0 of free ones */
-    CUstream stream;           /* that a block was allocated for, NULL if not known */
-    enum sg_piece_state state;
-    bool small;                /* in the region of small blocks */
-};
-
-/* Writes up to `room` pieces of `device` and returns how many there are: 0 in classic mode. */
-size_t sg_core_pieces(struct sg_core *core, int device, struct sg_piece *ret, size_t room);
-
-/* A piece with the pages that it lies in: they follow each other from the region's first. */
-struct sg_placed {
-    struct sg_piece piece;
-    CUdeviceptr region; /* where its first page begins */
-    uint64_t page_bytes;
-    uint32_t site;      /* of a block: the place in the program that asked; 0: unknown */
-};
-size_t sg_core_placed(struct sg_core *core, int device, struct sg_placed *ret, size_t room);
-
-/* Bytes that are held of `device` now. Cheap: for who asks after each event of a replay. */
-uint64_t sg_core_reserved(struct sg_core *core, int device);
-
-/* What a device has in use and holds, bytes. As cheap; zeros for a device that was never used. */
-struct sg_levels {
-    uint64_t requested, allocated, pending, reserved, pinned, aliased; /* as the statistics of these names */
-};
-void sg_core_levels(struct sg_core *core, int device, struct sg_levels *ret);
-
 /* A failed allocation as its device was then, bytes. */
 struct sg_shortage {
     uint64_t asked, live; /* live: requested by the program and not freed */
@@ -348,42 +304,5 @@ struct sg_shortage {
     uint64_t total, limit, outside; /* of the device; of that may be held; in use by others */
     bool given_up;        /* a wait for queued work has taken longer than wait_limit */
 };
-
-/* The most recent failure on `device`. False: there was none. */
-bool sg_core_shortage(struct sg_core *core, int device, struct sg_shortage *ret);
-
-/* Why an allocation failed: the first of these without which it would have been served, sg_oom_cause(). */
-enum sg_oom_cause {
-    SG_OOM_FRAGMENTED, /* as much is not in use, but in pieces */
-    SG_OOM_QUEUED,     /* freed memory is in use by work that is still queued */
-    SG_OOM_LIMIT,      /* the device has more than may be held */
-    SG_OOM_OTHERS,     /* other processes hold it */
-    SG_OOM_TOO_BIG,    /* none of them: the device has not as much */
-};
-
-/* Another process that holds memory of the device, bytes. */
-struct sg_oom_process {
-    int pid;
-    uint64_t bytes;
-    char name[32]; /* "" where it is not known */
-};
-
-/* What the core cannot know of an out-of-memory. */
-struct sg_oom_around {
-    const struct sg_oom_process *process; /* those that hold memory of the device, largest first */
-    size_t processes;
-    const char *command; /* of this process; NULL or "": unknown */
-    uint64_t parked;     /* bytes of blocks that the program has freed and whose free has not reached the core yet */
-    /* Writes the place in the program that a number stands for. False: it is not known. May be NULL. */
-    bool (*site)(uint32_t site, char *text, size_t size);
-};
-
-enum sg_oom_cause sg_oom_cause(const struct sg_shortage *shortage, const struct sg_oom_around *around);
-
-/* The text block of an out-of-memory (docs/memory.md), for the most recent failure on `device`; lines end in
-   newlines. The first begins "segalloc: out of memory on device N: short by SIZE". `around` may be NULL. Returns the
-   length as snprintf does. */
-size_t sg_core_oom_text(struct sg_core *core, int device, const struct sg_oom_around *around, char *buffer,
-    size_t size);
 
 #endif

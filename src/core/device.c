@@ -458,3 +458,28 @@ void sg_device_release_all_locked(struct sg_device *device, struct sg_region *re
         sg_device_release_locked(device, id, 0, 0);
     }
 }
+
+uint64_t sg_core_set_limit(struct sg_core *core, int ordinal, uint64_t bytes)
+{
+    struct sg_device *device = sg_device_get(core, ordinal);
+    if (!device || device->mode == SG_MODE_PASSTHROUGH)
+        return 0;
+    uint64_t most = sg_conf_limit(&core->conf, device->total_bytes), set = bytes < most ? bytes : most;
+    sg_lock(&device->lock);
+    __atomic_store_n(&device->capacity_bytes, set, __ATOMIC_RELAXED); /* sg_device_capacity() reads it beside us */
+    sg_emit(device, SEGALLOC_RECORD_LIMIT, 0, sg_device_stream_locked(device, &(struct sg_tag){0}), 0, set);
+    sg_unlock(&device->lock);
+    return set;
+}
+
+uint64_t sg_core_limit(struct sg_core *core, int ordinal)
+{
+    const struct sg_device *device = sg_device_known(core, ordinal);
+    return device ? sg_device_capacity(device) : 0;
+}
+
+bool sg_core_is_limited(struct sg_core *core, int ordinal)
+{
+    const struct sg_device *device = sg_device_known(core, ordinal);
+    return device && sg_device_capacity(device) < device->total_bytes;
+}

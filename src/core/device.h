@@ -504,9 +504,6 @@ struct sg_wanted sg_device_moves_wanted_locked(const struct sg_device *device, u
 /* Accounts for pages that came to, or went from, a region. */
 void sg_device_count_pages_locked(struct sg_device *device, struct sg_region *region, int64_t pages);
 
-/* Notes what an allocation of `bytes` that has failed was short of. */
-void sg_device_note_shortage_locked(struct sg_device *device, uint64_t bytes);
-
 /* Whole, unpinned free pages, in bytes. */
 uint64_t sg_device_idle_locked(const struct sg_device *device);
 

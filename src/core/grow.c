@@ -226,10 +226,40 @@ static CUresult attempt_twice(struct sg_device *device, struct request *request,
     return result;
 }
 
+/* Notes what an allocation of `bytes` that has failed was short of. */
+static void note_shortage_locked(struct sg_device *device, uint64_t bytes)
+{
+    SG_ASSERT_HELD(&device->lock);
+    const struct sg_usage *usage = &device->usage;
+    uint64_t held = usage->reserved.now, outside = device->outside_bytes;
+    uint64_t allowed = device->capacity_bytes > held ? device->capacity_bytes - held : 0;
+    uint64_t left = device->total_bytes > held + outside ? device->total_bytes - held - outside : 0;
+    struct sg_shortage shortage = {
+        .asked = bytes,
+        .takes = device->native ? sg_segments_takes(device, bytes) : bytes,
+        .live = usage->requested.now,
+        .used = usage->active.now,
+        .allocated = usage->allocated.now,
+        .pending = usage->pending.now,
+        .reserved = held,
+        .total = device->total_bytes,
+        .limit = device->capacity_bytes,
+        .outside = outside,
+        .given_up = device->counter[SG_STAT_waits_given_up] > 0,
+        .idle = device->native ? sg_segments_idle_locked(device) : sg_device_idle_locked(device),
+        .room = allowed < left ? allowed : left,
+    };
+    uint64_t had = shortage.idle + shortage.room;
+    shortage.short_by = shortage.takes > had  ? shortage.takes - had
+                        : device->granularity ? device->granularity
+                                              : SG_UNIT;
+    device->shortage = shortage;
+}
+
 static void note_ran_out_locked(struct sg_device *device, size_t bytes, const struct sg_tag *tag)
 {
     SG_ASSERT_HELD(&device->lock);
-    sg_device_note_shortage_locked(device, bytes);
+    note_shortage_locked(device, bytes);
     sg_emit(device, SEGALLOC_RECORD_ALLOCATE_FAILURE, SEGALLOC_FLAG_SHORT, sg_device_stream_locked(device, tag),
         device->shortage.short_by, bytes);
     sg_count(device, SG_STAT_ooms, 1);

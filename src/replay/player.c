@@ -9,6 +9,7 @@
 #include "run_ahead.h"
 #include "ledger_driver.h"
 #include "core.h"
+#include "core_state.h"
 #include "idmap.h"
 #include "interleaver.h"
 #include "order_feed.h"

@@ -1,3 +1,4 @@
+#include "core_state.h"
 #include "results.h"
 
 void sg_results_own(struct sg_core *core, int devices, struct sg_play_result *result)

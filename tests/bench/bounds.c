@@ -6,6 +6,7 @@
 
 #include "ledger_driver.h"
 #include "core.h"
+#include "core_state.h"
 #include "idmap.h"
 #include "size.h"
 

@@ -1,3 +1,4 @@
+#include "core_state.h"
 #include "inspect.h"
 
 #include <setjmp.h>
@@ -8,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "check/check.h"
+#include "check.h"
 #include "native_segments.h"
 #include "device.h"
 #include "strict_driver.h"

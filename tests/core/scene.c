@@ -1,3 +1,4 @@
+#include "core_state.h"
 #include "scene.h"
 
 #include <setjmp.h>

@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #include "core.h"
+#include "core_state.h"
 #include "inspect.h"
 #include "random.h"
 #include "size.h"

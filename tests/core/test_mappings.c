@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "ledger_driver.h"
-#include "check/check.h"
+#include "check.h"
 #include "core.h"
 #include "remap/mapping_limit.h"
 #include "remap/page_alias.h"

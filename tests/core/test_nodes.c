@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "check/check.h"
+#include "check.h"
 #include "core.h"
 #include "device.h"
 #include "inspect.h"

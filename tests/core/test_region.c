@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "check/check.h"
+#include "check.h"
 #include "random.h"
 #include "space/region.h"
 

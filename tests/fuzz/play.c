@@ -1,3 +1,4 @@
+#include "core_state.h"
 #include "play.h"
 
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #define FUZZ_PLAY_H
 
 #include "books.h"
-#include "check/check.h"
+#include "check.h"
 #include "device.h"
 #include "program.h"
 

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core_state.h"
 #include "device.h"
 #include "remap/mapping_limit.h"
 #include "play.h"

@@ -1,4 +1,5 @@
 /* See hooks_world.h. */
+#include "core_state.h"
 #include "hooks_world.h"
 
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 /* See memory_world.h. */
+#include "core_state.h"
 #include "memory_world.h"
 
 #include <setjmp.h>

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "core_state.h"
 #include "hooks/external_alloc_hooks.h"
 #include "track/captures.h"
 #include "track/contexts.h"

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "core_state.h"
 #include "track/captures.h"
 #include "track/graph_blocks.h"
 #include "memory_world.h"

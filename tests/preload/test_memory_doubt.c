@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "core_state.h"
 #include "track/captures.h"
 #include "services/hazard_annotations.h"
 #include "track/graph_blocks.h"

@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "core_state.h"
 #include "track/captures.h"
 #include "services/oom_report.h"
 #include "process/symbols.h"

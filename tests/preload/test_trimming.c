@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "core_state.h"
 #include "balance.h"
 #include "track/captures.h"
 #include "track/contexts.h"

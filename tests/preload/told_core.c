@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "core_state.h"
 #include "told_world.h"
 
 static bool happens(uint64_t one_in)

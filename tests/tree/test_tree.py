@@ -15,14 +15,14 @@ del sys.argv[1:]
 
 # What each layer may include from, by src/README.md.
 LAYERS = {"base": [], "driver": ["base"], "trace": ["base"], "pytorch": ["base"], "core": ["base", "driver", "pytorch"],
-          "replay": ["base", "driver", "pytorch", "core"],
-          "preload": ["base", "driver", "trace", "pytorch", "core"], "sim": ["base", "driver"]}
+          "inspect": ["base", "driver", "pytorch", "core"], "replay": ["base", "driver", "pytorch", "core", "inspect"],
+          "preload": ["base", "driver", "trace", "pytorch", "core", "inspect"], "sim": ["base", "driver"]}
 
 # The floors of a layer of src/ and of a tool, from the ground: a file includes none of a floor above its own. A pattern takes
 # what none before it has taken.
 FLOORS = {
     "core": [r"streams/stream_clock\.h|tuning\.(h|def)", r"space/.*", r"[^/]*\.(h|def)", r"streams/.*|remap/.*|native_segments\.c",
-             r"[^/]*\.c|report/.*", r"check/.*"],
+             r"[^/]*\.c"],
     "preload": [r"process/(?!process\.c|library_loads\.c).*|sites/native_stack\..*", r"track/.*", r"torch/.*", r"services/.*", r"sites/.*",
                 r"serve/.*", r"hooks/.*", r"process/.*"],
     "trace": [r"[^/]*", r"writer/.*", r"reader/.*"],

@@ -4,6 +4,7 @@
    blog. */
 #include <stddef.h>
 
+#include "core_state.h"
 #include "hooks/external_alloc_hooks.h"
 #include "track/captures.h"
 #include "track/contexts.h"

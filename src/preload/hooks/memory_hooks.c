@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core_state.h"
 #include "serve/callers.h"
 #include "track/captures.h"
 #include "track/contexts.h"

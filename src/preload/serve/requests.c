@@ -1,3 +1,4 @@
+#include "core_state.h"
 #include "serve/requests.h"
 
 #include <stdatomic.h>

@@ -1,3 +1,4 @@
+#include "core_state.h"
 #include "process/glibc_symver.h"
 
 #include "services/oom_report.h"

@@ -3,6 +3,7 @@
 #define SG_OOM_REPORT_H
 
 #include "core.h"
+#include "core_state.h"
 
 /* The text of sg_core_oom_text() with the other processes on the device, from NVML where that is installed, and with the
    command of this process. Takes the loader's lock; opens files. Returns the length as snprintf does. */

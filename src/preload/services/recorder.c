@@ -1,3 +1,4 @@
+#include "core_state.h"
 #include "services/recorder.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+#include "core_state.h"
 #include "torch/torch_counts.h"
 
 #include <stdint.h>

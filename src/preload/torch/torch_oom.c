@@ -5,6 +5,7 @@
    and libstdc++'s std::string, of which PyTorch's wheels before 2.7 have an older one: nothing is thrown there; of the
    names: PyTorch 2.7 to 2.15, whose libraries export them. Each is looked up when it is first needed; where one is
    missing, nothing is thrown. Compiled with unwind tables. */
+#include "core_state.h"
 #include "process/glibc_symver.h"
 
 #include "torch/torch_oom.h"

@@ -1,3 +1,4 @@
+#include "core_state.h"
 #include "html/timeline.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+#include "core_state.h"
 #include "replay/recorded.h"
 
 #include <errno.h>

@@ -3,6 +3,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "core_state.h"
+
 #include "native_segments.h"
 #include "device.h"
 #include "live_groups.h"

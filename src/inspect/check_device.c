@@ -1,4 +1,4 @@
-#include "check/check.h"
+#include "check.h"
 
 #include <string.h>
 
@@ -6,8 +6,8 @@
 #include "native_segments.h"
 #include "space/extents.h"
 
-#define CHECK_FILE "core/check/check_device.c"
-#include "check/check_parts.h"
+#define CHECK_FILE "inspect/check_device.c"
+#include "check_parts.h"
 
 enum { TARGET_SHIFT = 32 };
 

@@ -1,4 +1,4 @@
-#include "check/check.h"
+#include "check.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,8 +6,8 @@
 #include "remap/page_alias.h"
 #include "space/extents.h"
 
-#define CHECK_FILE "core/check/check_region.c"
-#include "check/check_parts.h"
+#define CHECK_FILE "inspect/check_region.c"
+#include "check_parts.h"
 
 static const char *index_level(const struct sg_max_tree *index, uint32_t level, uint32_t bucket, uint32_t *left)
 {
@@ -140,7 +140,7 @@ static const char *node_broken(const struct sg_region *region, uint32_t id, stru
     case SG_EXTENT_FRAGMENT:
         break;
     default:
-        return "core/check/check_region.c: a node of a region is in no state";
+        return "inspect/check_region.c: a node of a region is in no state";
     }
     sums->extents++;
     return node_pages_broken(region, id);

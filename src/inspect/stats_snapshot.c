@@ -1,4 +1,6 @@
 /* What the core tells about itself: the statistics table, and what a failed allocation was short of. */
+#include "core_state.h"
+
 #include "native_segments.h"
 #include "device.h"
 
@@ -104,35 +106,6 @@ void sg_core_reset_peaks(struct sg_core *core, int ordinal)
 bool sg_core_take_peaks(struct sg_core *core, int ordinal, struct sg_stats *ret)
 {
     return snapshot(core, ordinal, SG_PEAKS_TAKEN, /* begin */ true, ret);
-}
-
-void sg_device_note_shortage_locked(struct sg_device *device, uint64_t bytes)
-{
-    SG_ASSERT_HELD(&device->lock);
-    const struct sg_usage *usage = &device->usage;
-    uint64_t held = usage->reserved.now, outside = device->outside_bytes;
-    uint64_t allowed = device->capacity_bytes > held ? device->capacity_bytes - held : 0;
-    uint64_t left = device->total_bytes > held + outside ? device->total_bytes - held - outside : 0;
-    struct sg_shortage shortage = {
-        .asked = bytes,
-        .takes = device->native ? sg_segments_takes(device, bytes) : bytes,
-        .live = usage->requested.now,
-        .used = usage->active.now,
-        .allocated = usage->allocated.now,
-        .pending = usage->pending.now,
-        .reserved = held,
-        .total = device->total_bytes,
-        .limit = device->capacity_bytes,
-        .outside = outside,
-        .given_up = device->counter[SG_STAT_waits_given_up] > 0,
-        .idle = device->native ? sg_segments_idle_locked(device) : sg_device_idle_locked(device),
-        .room = allowed < left ? allowed : left,
-    };
-    uint64_t had = shortage.idle + shortage.room;
-    shortage.short_by = shortage.takes > had  ? shortage.takes - had
-                        : device->granularity ? device->granularity
-                                              : SG_UNIT;
-    device->shortage = shortage;
 }
 
 bool sg_core_shortage(struct sg_core *core, int ordinal, struct sg_shortage *ret)

@@ -1,4 +1,6 @@
-/* The pieces that a device's addresses hold. Also how much may be held, which a program may change while it runs. */
+/* The pieces that a device's addresses hold. */
+#include "core_state.h"
+
 #include "device.h"
 
 static enum sg_piece_state state_of(const struct sg_extent *extent)
@@ -108,29 +110,4 @@ void sg_core_levels(struct sg_core *core, int ordinal, struct sg_levels *ret)
         .reserved = usage->reserved.now, .pinned = usage->pinned.now, .aliased = usage->aliased.now,
     };
     sg_unlock(&device->lock);
-}
-
-uint64_t sg_core_set_limit(struct sg_core *core, int ordinal, uint64_t bytes)
-{
-    struct sg_device *device = sg_device_get(core, ordinal);
-    if (!device || device->mode == SG_MODE_PASSTHROUGH)
-        return 0;
-    uint64_t most = sg_conf_limit(&core->conf, device->total_bytes), set = bytes < most ? bytes : most;
-    sg_lock(&device->lock);
-    __atomic_store_n(&device->capacity_bytes, set, __ATOMIC_RELAXED); /* sg_device_capacity() reads it beside us */
-    sg_emit(device, SEGALLOC_RECORD_LIMIT, 0, sg_device_stream_locked(device, &(struct sg_tag){0}), 0, set);
-    sg_unlock(&device->lock);
-    return set;
-}
-
-uint64_t sg_core_limit(struct sg_core *core, int ordinal)
-{
-    const struct sg_device *device = sg_device_known(core, ordinal);
-    return device ? sg_device_capacity(device) : 0;
-}
-
-bool sg_core_is_limited(struct sg_core *core, int ordinal)
-{
-    const struct sg_device *device = sg_device_known(core, ordinal);
-    return device && sg_device_capacity(device) < device->total_bytes;
 }
