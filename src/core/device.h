@@ -148,8 +148,6 @@ struct sg_device {
     uint64_t fence_number;               /* of the last */
     struct sg_epoch epoch[SG_EPOCHS];    /* oldest first */
     uint32_t epoch_count;
-    uint64_t uncovered;      /* time of the last pending free of which no events can tell, only waits
-                                (sg_fences_can_wait()) */
     uint64_t peers;          /* bit per device that must have access */
     uint32_t refusals;       /* allocations that the driver served whole, for its memory management failed twice */
     bool peer_accessed;      /* another device has had access: what is mapped keeps it */
@@ -385,9 +383,9 @@ bool sg_core_is_only_context(struct sg_core *core, CUcontext context);
 /* How many contexts there are of this device (`own`), or of others. No lock needed. */
 uint32_t sg_device_contexts(const struct sg_device *device, bool own);
 
-/* Whether fences can tell when all present work is complete. They stand over each context; or else on each stream of
-   the only device, where `followed` says that all are followed. */
-bool sg_fences_can_cover_locked(const struct sg_device *device, bool followed);
+/* Whether fences can tell when all present work is complete: they stand over each context, which drivers before CUDA 12.5
+   cannot do. */
+bool sg_fences_can_cover_locked(const struct sg_device *device);
 
 /* Whether a helper thread can wait for all work instead, where no fence tells of it. No lock needed. */
 bool sg_fences_can_wait(const struct sg_device *device);

@@ -241,22 +241,18 @@ static bool free_in_order_locked(struct sg_device *device, uint32_t id, const st
     return true;
 }
 
-/* Takes effect after all work that there is. False: no fence can tell when that is complete, so that the caller must
-   wait. A free that has waited for the owner leaves the others to a helper thread. *ret_ask: the epoch is over. */
-static bool free_after_all_locked(struct sg_device *device, uint32_t id, const struct sg_tag *tag, uint8_t flags,
-    bool *ret_ask)
+/* Takes effect after all work that there is. False: neither a fence nor a helper thread can tell when that is complete,
+   so that the caller must wait. *ret_ask: the epoch is over. */
+static bool free_after_all_locked(struct sg_device *device, uint32_t id, uint8_t flags, bool *ret_ask)
 {
     SG_ASSERT_HELD(&device->lock);
     struct sg_extent *extent = &device->extents.extent[id];
-    bool covered = sg_fences_can_cover_locked(device, tag->followed);
-    if (!covered && !(flags & SEGALLOC_FLAG_STRICT && sg_fences_can_wait(device)))
+    if (!sg_fences_can_cover_locked(device) && !sg_fences_can_wait(device))
         return false;
     sg_emit(device, SEGALLOC_RECORD_FREE, flags | SEGALLOC_FLAG_PENDING, extent->stream,
         sg_region_address(device->region[extent->region], extent->begin), extent->requested);
     *ret_ask = ends_epoch_locked(device, id);
-    uint64_t seq = sg_clocks_tick_locked(device);
-    sg_device_suspend_locked(device, id, /* all streams of all contexts */ 1, seq);
-    device->uncovered = covered ? device->uncovered : seq;
+    sg_device_suspend_locked(device, id, /* all streams of all contexts */ 1, sg_clocks_tick_locked(device));
     return true;
 }
 
@@ -305,7 +301,7 @@ INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, 
         sg_device_release_locked(device, id, 0, 0);
     } else {
         bool ordered = tag->sync == SG_FREE_SYNC_STREAM && !waited && free_in_order_locked(device, id, tag, flags, &ask);
-        if (!ordered && !free_after_all_locked(device, id, tag, flags, &ask))
+        if (!ordered && !free_after_all_locked(device, id, flags, &ask))
             outcome = MUST_WAIT;
         else if (ask)
             outcome = FREED_EPOCH;

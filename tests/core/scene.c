@@ -204,12 +204,6 @@ void scene_free(CUdeviceptr address, enum sg_free_sync sync)
     assert_int_equal(sg_core_free(scene.core, address, &tag), CUDA_SUCCESS);
 }
 
-void scene_free_followed(CUdeviceptr address, enum sg_free_sync sync)
-{
-    const struct sg_tag tag = {.context = scene.current, .sync = sync, .followed = true};
-    assert_int_equal(sg_core_free(scene.core, address, &tag), CUDA_SUCCESS);
-}
-
 uint64_t scene_pending_bytes(void)
 {
     struct sg_stats stats;

@@ -41,9 +41,6 @@ sg_slot scene_add_stream(uintptr_t key, unsigned flags, CUcontext context);
 CUdeviceptr scene_allocate(sg_slot slot);
 void scene_free(CUdeviceptr address, enum sg_free_sync sync);
 
-/* The same, every stream that was given work being followed. */
-void scene_free_followed(CUdeviceptr address, enum sg_free_sync sync);
-
 uint64_t scene_pending_bytes(void);
 
 /* What is freed after the stream's work so far. */

@@ -35,7 +35,7 @@ static void contexts_beyond_what_is_followed(void **state)
     (void)scene_add_context(SG_CONTEXTS_MAX + 1, 0);
     assert_true(scene.core->contexts_missed);
     assert_int_equal(scene.core->context_count, SG_CONTEXTS_MAX);
-    assert_false(LOCKED(scene.device, sg_fences_can_cover_locked(scene.device, true)));
+    assert_false(LOCKED(scene.device, sg_fences_can_cover_locked(scene.device)));
     /* one that was missed ends like any other */
     sg_core_context_gone(scene.core, 0, scene_context(SG_CONTEXTS_MAX + 1));
     assert_int_equal(sg_device_contexts(scene.device, true), SG_CONTEXTS_MAX);

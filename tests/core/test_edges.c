@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "core.h"
+#include "core_state.h"
 #include "device.h"
 #include "inspect.h"
 #include "strict_driver.h"

@@ -14,11 +14,6 @@
 
 static CUdeviceptr later; /* is freed while the driver is being called */
 
-static void work(sg_slot slot)
-{
-    sg_core_slot_submitted(scene.core, 0, slot);
-}
-
 static void free_later(void)
 {
     scene_free(later, SG_FREE_SYNC_EVENT);
@@ -38,10 +33,10 @@ static void ask(enum sg_ask how)
 }
 
 /* Whether a free is to take effect later; else it has waited. */
-static bool is_put_off(CUdeviceptr address, bool followed)
+static bool is_put_off(CUdeviceptr address)
 {
     scene.waited = 0;
-    (followed ? scene_free_followed : scene_free)(address, SG_FREE_SYNC_EVENT);
+    scene_free(address, SG_FREE_SYNC_EVENT);
     bool pending = scene_pending_bytes() != 0;
     assert_true(pending || scene.waited);
     return pending;
@@ -103,108 +98,21 @@ static void epoch_ends_with_the_last_context_that_it_waits_for(void **state)
     assert_int_equal(scene_pending_bytes(), 0);
 }
 
-/* Drivers that record no events over contexts, one device, all streams followed: events on each of them tell. */
-
-static void events_on_all_streams_cover(void **state)
+/* Drivers before CUDA 12.5 record no events over contexts: a thread of its own waits. */
+static void nobody_who_frees_waits_on_an_older_driver(void **state)
 {
     (void)state;
-    sg_slot slot = scene_add_stream(1, 0, NULL);
+    scene.current = scene_add_context(1, 0);
     CUdeviceptr address = scene_allocate(0);
-    work(slot);
-    assert_true(is_put_off(address, true));
-    ask(SG_ASK_FENCE);
-    assert_int_equal(scene.recorded, 1);
+    scene.waited = 0;
+    scene_free(address, SG_FREE_SYNC_EVENT);
+    assert_int_equal(scene.waited, 0);
     assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
-    strict_complete(1);
-    ask(SG_ASK_QUERY);
+    ask(SG_ASK_FENCE);
+    assert_non_null(scene.aside);
+    assert_int_equal(scene.aside(scene.user), CUDA_SUCCESS);
+    assert_int_equal(scene.waited, 1 << 1);
     assert_int_equal(scene_pending_bytes(), 0);
-}
-
-static void streams_that_are_not_followed_are_not_covered(void **state)
-{
-    (void)state;
-    (void)scene_add_stream(1, 0, NULL);
-    assert_false(is_put_off(scene_allocate(0), false));
-}
-
-static void streams_that_take_no_event_are_not_covered(void **state)
-{
-    (void)state;
-    sg_slot slot = scene_add_stream(1, SG_STREAM_UNFENCEABLE, NULL);
-    work(slot);
-    assert_false(is_put_off(scene_allocate(0), true));
-}
-
-static void stream_without_its_event_is_not_covered(void **state)
-{
-    (void)state;
-    sg_slot slot = scene_add_stream(1, 0, NULL);
-    CUdeviceptr address = scene_allocate(0);
-    work(slot);
-    assert_true(is_put_off(address, true));
-    strict_fail_at(2, false, CUDA_ERROR_ILLEGAL_ADDRESS); /* it is made first */
-    ask(SG_ASK_FENCE);
-    assert_true(strict_failed(NULL));
-    strict_complete(UINT32_MAX);
-    ask(SG_ASK_QUERY);
-    assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
-}
-
-static void stream_that_went_without_an_event_is_not_covered(void **state)
-{
-    (void)state;
-    sg_slot slot = scene_add_stream(1, 0, NULL);
-    CUdeviceptr first = scene_allocate(0), second = scene_allocate(0);
-    work(slot);
-    scene.capturing = true;
-    sg_core_slot_gone(scene.core, 0, slot);
-    scene.capturing = false;
-    assert_false(is_put_off(first, true));
-    assert_true(is_put_off(second, true)); /* that wait was for the stream too */
-}
-
-/* Another thread's call gave it work, which was noted only after the event. */
-static void stream_that_went_and_works_is_not_covered(void **state)
-{
-    (void)state;
-    sg_slot slot = scene_add_stream(1, 0, NULL);
-    CUdeviceptr first = scene_allocate(0), second = scene_allocate(0);
-    work(slot);
-    sg_core_slot_gone(scene.core, 0, slot);
-    assert_true(is_put_off(first, true));
-    work(slot);
-    scene.waited = 0;
-    scene_free_followed(second, SG_FREE_SYNC_EVENT);
-    assert_int_not_equal(scene.waited, 0);
-}
-
-static void other_devices_are_not_covered(void **state)
-{
-    (void)state;
-    (void)scene_add_stream(1, 0, NULL);
-    scene.current = scene_add_context(1, 0);
-    CUdeviceptr first = scene_allocate(0), second = scene_allocate(0);
-    assert_true(is_put_off(first, true));
-    (void)scene_add_context(2, 1);
-    scene.waited = 0;
-    scene_free_followed(second, SG_FREE_SYNC_EVENT);
-    assert_int_not_equal(scene.waited, 0);
-}
-
-/* It came after the free. */
-static void other_devices_are_not_covered_by_events_on_streams(void **state)
-{
-    (void)state;
-    sg_slot slot = scene_add_stream(1, 0, NULL);
-    scene.current = scene_add_context(1, 0);
-    CUdeviceptr address = scene_allocate(0);
-    work(slot);
-    assert_true(is_put_off(address, true));
-    (void)scene_add_context(2, 1);
-    ask(SG_ASK_FENCE);
-    strict_complete(UINT32_MAX);
-    ask(SG_ASK_QUERY);
-    assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
 }
 
 /* More contexts than can be kept: whoever frees waits for those that are known. */
@@ -215,10 +123,10 @@ static void contexts_too_many_are_not_covered(void **state)
     CUdeviceptr first = scene_allocate(0), second = scene_allocate(0);
     for (unsigned i = 1; i <= SG_CONTEXTS_MAX; i++)
         (void)scene_add_context(i, 0);
-    assert_true(is_put_off(first, true));
+    assert_true(is_put_off(first));
     (void)scene_add_context(SG_CONTEXTS_MAX + 1, 0);
     scene.waited = 0;
-    scene_free_followed(second, SG_FREE_SYNC_EVENT);
+    scene_free(second, SG_FREE_SYNC_EVENT);
     assert_int_equal(scene.waited, UINT64_MAX);
 }
 
@@ -245,50 +153,6 @@ static void wait_aside_is_for_all_contexts_and_what_was_freed_before(void **stat
     assert_int_equal(scene.aside(scene.user), CUDA_SUCCESS);
     assert_int_equal(scene.waited, 1 << 1 | 1 << 2 | 1 << 3);
     assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
-    assert_int_equal(scene.aside(scene.user), CUDA_SUCCESS);
-    assert_int_equal(scene_pending_bytes(), 0);
-}
-
-static void free_later_followed(void)
-{
-    scene_free_followed(later, SG_FREE_SYNC_EVENT);
-}
-
-/* The next free after one that no event tells of: events tell of that, however close it follows. */
-static void next_free_is_covered_again(void **state)
-{
-    (void)state;
-    scene.current = scene_add_context(1, 0);
-    (void)scene_add_context(2, 0);
-    CUdeviceptr first = scene_allocate(0);
-    later = scene_allocate(0);
-    scene_free(first, SG_FREE_SYNC_STRICT);
-    ask(SG_ASK_FENCE);
-    assert_non_null(scene.aside);
-    scene.meanwhile = free_later_followed;
-    assert_int_equal(scene.aside(scene.user), CUDA_SUCCESS);
-    assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
-    scene.aside = NULL;
-    ask(SG_ASK_FENCE);
-    assert_null(scene.aside);
-    strict_complete(UINT32_MAX);
-    ask(SG_ASK_QUERY);
-    assert_int_equal(scene_pending_bytes(), 0);
-}
-
-/* Events on the streams of the only device would not tell of what was freed where there were no such ones. */
-static void streams_tell_of_no_free_that_they_do_not_cover(void **state)
-{
-    (void)state;
-    scene.current = scene_add_context(1, 0);
-    (void)scene_add_context(2, 0);
-    CUdeviceptr first = scene_allocate(0), second = scene_allocate(0);
-    scene_free(first, SG_FREE_SYNC_STRICT);
-    scene_free_followed(second, SG_FREE_SYNC_EVENT);
-    assert_int_equal(scene_pending_bytes(), 2 * SCENE_BLOCK);
-    ask(SG_ASK_FENCE);
-    assert_int_equal(scene_pending_bytes(), 2 * SCENE_BLOCK);
-    assert_non_null(scene.aside);
     assert_int_equal(scene.aside(scene.user), CUDA_SUCCESS);
     assert_int_equal(scene_pending_bytes(), 0);
 }
@@ -355,69 +219,6 @@ static void trim_waits_where_no_event_tells(void **state)
     scene.core->aside = NULL;
 }
 
-/* A thread's own stream that was first met after what is pending was freed has nothing to do with that. */
-static void streams_that_come_later_take_no_part(void **state)
-{
-    (void)state;
-    const struct sg_stream_id id = {.key = 9, .per_thread = true};
-    sg_slot slot = scene_add_stream(1, 0, NULL);
-    CUdeviceptr address = scene_allocate(0);
-    work(slot);
-    scene_free_followed(address, SG_FREE_SYNC_EVENT);
-    assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
-    DO_LOCKED(scene.device, (void)sg_clocks_tick_locked(scene.device));
-    sg_slot own = sg_core_slot(scene.core, 0, &id);
-    assert_true(own);
-    work(own);
-    ask(SG_ASK_FENCE);
-    strict_complete(UINT32_MAX);
-    ask(SG_ASK_QUERY);
-    assert_int_equal(scene_pending_bytes(), 0);
-}
-
-/* One that goes with work of which no event tells, after the free: no event on the others covers that. */
-static void stream_that_goes_after_the_free_is_not_covered(void **state)
-{
-    (void)state;
-    sg_slot slot = scene_add_stream(1, 0, NULL), gone = scene_add_stream(2, 0, NULL);
-    CUdeviceptr address = scene_allocate(0);
-    work(slot);
-    work(gone);
-    scene_free_followed(address, SG_FREE_SYNC_EVENT);
-    assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
-    strict_fail_at(1, true, CUDA_ERROR_OUT_OF_MEMORY); /* it leaves no event */
-    sg_core_slot_gone(scene.core, 0, gone);
-    strict_fail_at(0, false, CUDA_SUCCESS);
-    ask(SG_ASK_FENCE);
-    strict_complete(UINT32_MAX);
-    ask(SG_ASK_QUERY);
-    assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
-    apply(scene.core, 0, SEGALLOC_RECORD_DONE, 0, 0);
-}
-
-/* One whose work is known to be complete, but not that nothing was given to it since, goes: it is covered. */
-static void stream_that_went_idle_is_covered(void **state)
-{
-    (void)state;
-    sg_slot slot = scene_add_stream(1, 0, NULL), gone = scene_add_stream(2, 0, NULL);
-    work(gone);
-    (void)scene_freed(gone);
-    ask(SG_ASK_FENCE);
-    strict_complete(UINT32_MAX);
-    ask(SG_ASK_QUERY);
-    work(slot);
-    (void)scene_freed(slot);
-    scene.capturing = true; /* no event goes behind it */
-    sg_core_slot_gone(scene.core, 0, gone);
-    scene.capturing = false;
-    assert_true(is_put_off(scene_allocate(0), true));
-    strict_complete(UINT32_MAX);
-    ask(SG_ASK_FENCE);
-    strict_complete(UINT32_MAX);
-    ask(SG_ASK_QUERY);
-    assert_int_equal(scene_pending_bytes(), 0);
-}
-
 #define TEST(name, start) cmocka_unit_test_setup_teardown(name, start, scene_stop)
 
 int main(void)
@@ -426,25 +227,13 @@ int main(void)
         TEST(epoch_covers_what_was_freed_before_its_events, scene_start),
         TEST(epoch_with_an_event_too_few_is_none, scene_start),
         TEST(epoch_ends_with_the_last_context_that_it_waits_for, scene_start),
-        TEST(events_on_all_streams_cover, scene_start_on_older_driver),
-        TEST(streams_that_are_not_followed_are_not_covered, scene_start_on_older_driver),
-        TEST(streams_that_take_no_event_are_not_covered, scene_start_on_older_driver),
-        TEST(stream_without_its_event_is_not_covered, scene_start_on_older_driver),
-        TEST(stream_that_went_without_an_event_is_not_covered, scene_start_on_older_driver),
-        TEST(stream_that_went_and_works_is_not_covered, scene_start_on_older_driver),
-        TEST(other_devices_are_not_covered, scene_start_on_older_driver),
-        TEST(other_devices_are_not_covered_by_events_on_streams, scene_start_on_older_driver),
+        TEST(nobody_who_frees_waits_on_an_older_driver, scene_start_on_older_driver),
         TEST(contexts_too_many_are_not_covered, scene_start),
-        TEST(streams_tell_of_no_free_that_they_do_not_cover, scene_start_on_older_driver),
         TEST(wait_aside_is_for_all_contexts_and_what_was_freed_before, scene_start_on_older_driver),
-        TEST(next_free_is_covered_again, scene_start_on_older_driver),
         TEST(contexts_too_many_are_not_waited_for_aside, scene_start_on_older_driver),
         TEST(nobody_waits_aside_without_need, scene_start),
         TEST(nobody_waits_aside_without_a_thread, scene_start_on_older_driver),
         TEST(trim_waits_where_no_event_tells, scene_start_on_older_driver),
-        TEST(streams_that_come_later_take_no_part, scene_start_on_older_driver),
-        TEST(stream_that_goes_after_the_free_is_not_covered, scene_start_on_older_driver),
-        TEST(stream_that_went_idle_is_covered, scene_start_on_older_driver),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -150,7 +150,6 @@ void play_free(const struct fuzz_op *op)
 {
     struct play_block *block = play_live_block(op);
     struct sg_tag tag = {.context = play_current_handle(), .unseen = play.setup->unseen,
-        .followed = !play.setup->unseen,
         .sees = play.setup->sees_possible ? SG_USERS_POSSIBLE : SG_USERS_RECORDED};
     if (!block)
         return;

@@ -2,8 +2,8 @@
    that there was, whichever stream and context it is in. By stream order too, where the caller names no stream.
 
      epochs contexts    two contexts, and events over each
-     epochs streams     a driver without such events: one on each stream
-     epochs per_thread  the same, and work in a thread's own stream, on which no other thread can record: the free waits
+     epochs streams     a driver without such events: a thread of ours waits
+     epochs per_thread  the same, and work in a thread's own stream
      epochs many        more epochs than may be out, and then nothing more is freed
      epochs bounded     the same by stream order: what nobody can ask about is waited for, but not for ever */
 #include <pthread.h>
@@ -39,14 +39,6 @@ static void long_work(void *unused)
     while (!end && seconds() - began < LONG_S)
         usleep(1000);
     ended = true;
-}
-
-static void *end_soon(void *unused)
-{
-    (void)unused;
-    usleep(50000);
-    end = true;
-    return NULL;
 }
 
 static CUstream stream_of(void)
@@ -186,16 +178,9 @@ static void more_than_may_be_out(void)
     MUST(cuMemFree_v2(all));
 }
 
-static void over_a_threads_own_stream(void)
+static void over_a_threads_own_stream(CUcontext context)
 {
-    pthread_t thread;
-    CUdeviceptr block;
-    MUST(cuMemAlloc_v2(&block, BYTES));
-    MUST(cuLaunchHostFunc(CU_STREAM_PER_THREAD, long_work, NULL));
-    EXPECT(pthread_create(&thread, NULL, end_soon, NULL) == 0);
-    MUST(cuMemFree_v2(block));
-    EXPECT(ended && statistic(0, "strict_frees") == 1);
-    pthread_join(thread, NULL);
+    free_beside(context, CU_STREAM_PER_THREAD, stream_of());
 }
 
 static void *keep_most_of_the_card(void *context)
@@ -251,7 +236,7 @@ int main(int count, char **argument)
     else if (strcmp(which, "streams") == 0)
         over_streams(context);
     else if (strcmp(which, "per_thread") == 0)
-        over_a_threads_own_stream();
+        over_a_threads_own_stream(context);
     else if (strcmp(which, "many") == 0)
         more_than_may_be_out();
     else if (strcmp(which, "bounded") == 0)

@@ -145,11 +145,6 @@ bool sg_streams_untracked(void)
     return fake.blind;
 }
 
-bool sg_follow_late(void)
-{
-    return fake.late;
-}
-
 void sg_follow(void)
 {
     fake.follows++;

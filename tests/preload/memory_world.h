@@ -21,7 +21,7 @@ enum { BLOCK = 4096, SLOT = 5, NO_RECORD = -1 };
 struct fake {
     struct sg_conf conf;
     bool left_pages; /* regions have, of a device that serves fixed segments */
-    bool complete, blind, late;      /* what is known of streams */
+    bool complete, blind;      /* what is known of streams */
     bool placed, on_device, capturing;
     int place_device, stream_device;
     CUcontext stream_context;

@@ -65,21 +65,10 @@ static void by_order_only_where_that_is_known(void **state)
         assert_int_equal(sync_of(SG_FREE_SYNC_AUTO, pluggable, false), SG_FREE_SYNC_EVENT);
         assert_int_equal(sync_of(SG_FREE_SYNC_AUTO, named, false), SG_FREE_SYNC_STREAM); /* it says which */
         assert_true(tag_of(&named).unseen);
-        assert_false(tag_of(&named).followed);
     }
     atomic_store(&sg_following_order, false);
     assert_int_equal(sync_of(SG_FREE_SYNC_AUTO, named, false), SG_FREE_SYNC_EVENT);
     assert_int_equal(sync_of(SG_FREE_SYNC_AUTO, in_order, false), SG_FREE_SYNC_EVENT);
-    assert_false(tag_of(&named).followed);
-}
-
-static void streams_followed_late_are_not_all(void **state)
-{
-    (void)state;
-    assert_true(tag_of(&plain).followed);
-    assert_false(tag_of(&plain).unseen);
-    fake.late = true;
-    assert_false(tag_of(&plain).followed);
 }
 
 /* Whom a free waits for. The last of these tests: once told of streams, a caller tells of all of them. */
@@ -330,7 +319,6 @@ int main(void)
         TEST(as_it_is_configured),
         TEST(after_all_work_where_it_was_put_off),
         TEST(by_order_only_where_that_is_known),
-        TEST(streams_followed_late_are_not_all),
         TEST(block_is_its_streams_on_its_device),
         TEST(block_is_the_primary_contexts_in_a_green_one),
         TEST(recorded_stream_is_followed_or_all_are_waited_for),

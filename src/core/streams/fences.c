@@ -210,31 +210,11 @@ static bool is_recordable(const struct sg_stream_clocks *clocks, sg_slot slot)
     return clocks->state[slot] == SG_SLOT_ALIVE && used && !is_unfenceable(&clocks->stream[slot]);
 }
 
-/* The slots that no fence covers, nor can: streams that went with work after which none was recorded, and threads'
-   own streams. Those first met after `seq` are left out. Under the lock. */
-static uint64_t slots_without_fence(const struct sg_stream_clocks *clocks, uint64_t seq)
-{
-    uint64_t slots = 0, dirty = atomic_load_explicit(&clocks->dirty, memory_order_acquire);
-    for (uint64_t left = clocks->alive; left; left &= left - 1) {
-        sg_slot slot = (sg_slot)__builtin_ctzll(left);
-        bool gone = clocks->state[slot] == SG_SLOT_GONE;
-        if (gone ? (dirty | clocks->unfinished) >> slot & 1 &&
-                       (dirty >> slot & 1 || clocks->fenced[slot] < clocks->last_submit[slot])
-                 : is_unfenceable(&clocks->stream[slot]) && clocks->tracked_at[slot] <= seq)
-            slots |= sg_slot_bit(slot);
-    }
-    return slots;
-}
-
-bool sg_fences_can_cover_locked(const struct sg_device *device, bool followed)
+bool sg_fences_can_cover_locked(const struct sg_device *device)
 {
     SG_ASSERT_HELD(&device->lock);
     const struct sg_core *core = device->core;
-    if (atomic_load_explicit(&core->contexts_missed, memory_order_relaxed))
-        return false;
-    return core->driver->ctx_record_event ||
-           (followed && !sg_device_contexts(device, /* own */ false) && !slots_without_fence(&device->clocks,
-                                                       UINT64_MAX));
+    return core->driver->ctx_record_event && !atomic_load_explicit(&core->contexts_missed, memory_order_relaxed);
 }
 
 bool sg_fences_can_wait(const struct sg_device *device)
@@ -284,48 +264,21 @@ static bool fences_over_contexts(struct sg_device *device)
     return seen || fences_record(device, NULL, 0, &fence) == CUDA_SUCCESS;
 }
 
-/* Fences on every stream that has work left, but for threads' own ones that were first met after `seq`. */
-static bool fences_on_streams(struct sg_device *device, uint64_t seq)
-{
-    struct sg_stream_clocks *clocks = &device->clocks;
-    struct sg_fence fence;
-    sg_lock(&device->lock);
-    (void)sg_clocks_read_locked(device, clocks->alive);
-    bool can = !slots_without_fence(clocks, seq) && !sg_device_contexts(device, /* own */ false);
-    uint64_t left = clocks->unfinished & clocks->alive;
-    sg_unlock(&device->lock);
-    for (; can && left; left &= left - 1) {
-        sg_slot slot = (sg_slot)__builtin_ctzll(left);
-        sg_lock(&device->lock);
-        bool records = is_recordable(clocks, slot);
-        CUcontext context = clocks->stream[slot].context;
-        sg_unlock(&device->lock);
-        if (records)
-            can = fences_record(device, context, slot, &fence) == CUDA_SUCCESS;
-    }
-    return can;
-}
-
 /* Begins an epoch: what is pending so far is free once the fences are complete that are recorded here, and those before
    them. Where as many are out as there may be, the youngest takes its place. */
 static void fences_record_epoch(struct sg_device *device)
 {
     sg_lock(&device->lock);
-    uint64_t seq =
-        device->clocks.needs_fence & sg_slot_bit(0) &&
-        device->pending.last ? device->extents.extent[device->pending.last].seq : 0;
-    /* enough, of what is pending */
-    bool streams = seq && device->extents.extent[device->pending.first].seq > device->uncovered;
+    bool owed = device->clocks.needs_fence & sg_slot_bit(0) && device->pending.last;
+    uint64_t seq = owed ? device->extents.extent[device->pending.last].seq : 0;
     device->epoch_count -= seq && device->epoch_count == SG_EPOCHS;
     sg_unlock(&device->lock);
     if (!seq)
         return;
-    if (!(device->core->driver->ctx_record_event ? fences_over_contexts(device) : streams &&
-        fences_on_streams(device, seq))) {
-        if (sg_fences_can_wait(device))
-            (void)device->core->begin_aside(wait_for_contexts, device);
+    if (sg_fences_can_wait(device))
+        (void)device->core->begin_aside(wait_for_contexts, device);
+    if (!device->core->driver->ctx_record_event || !fences_over_contexts(device))
         return;
-    }
     sg_lock(&device->lock);
     device->epoch[device->epoch_count++] = (struct sg_epoch){seq, device->fence_number};
     if (device->extents.extent[device->pending.last].seq <= seq) /* none was freed meanwhile */

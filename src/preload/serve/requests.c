@@ -107,13 +107,12 @@ struct sg_tag sg_memory_tag(struct sg_core *core, const struct sg_request *reque
         .torch = request->torch,
         .sync = free_mode(request),
         .sees = records_all_users(request) ? SG_USERS_RECORDED : SG_USERS_POSSIBLE,
-        .followed = sg_following() && !sg_follow_late() && knows_users(),
         .unseen = !knows_users(),
         .site = sg_self.shown,
         .phase = sg_self.phase,
     };
     struct sg_tracked_stream tracked;
-    if (sg_following() && (request->has_stream || !sg_process_driver()->ctx_record_event))
+    if (sg_following() && request->has_stream)
         sg_streams_serve(device);
     /* What is given out in a capture is used whenever its graph is launched, in whichever stream: it must be
        complete. */
