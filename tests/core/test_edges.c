@@ -429,6 +429,87 @@ static void of_a_limit_and_others_the_larger_is_the_cause(void **state)
     assert_int_equal(sg_oom_cause(&shortage, &around), SG_OOM_OTHERS);
 }
 
+/* Whole GiB are said as such. */
+static void sizes_for_tools_are_whole_units(void **state)
+{
+    struct sg_shortage shortage = {.asked = UINT64_C(4) << 30,
+        .takes = UINT64_C(4) << 30,
+        .total = UINT64_C(3) << 30,
+        .limit = UINT64_C(3) << 30};
+    (void)state;
+    start("", false);
+    some(MIB(2));
+    assert_non_null(strstr(oom_text(&shortage), "--card 3GiB "));
+    shortage.total += 1;
+    assert_non_null(strstr(oom_text(&shortage), "--card 3073MiB "));
+}
+
+static bool some_place(uint32_t number, char *ret, size_t size)
+{
+    (void)number;
+    (void)ret;
+    (void)size;
+    return false;
+}
+
+/* Which code asked for what is held is worth knowing where something is. */
+static void sites_are_recommended_for_what_is_held(void **state)
+{
+    const struct sg_oom_around around = {.site = some_place, .command = "train"};
+    char with[4096], without[4096];
+    (void)state;
+    start("", false);
+    CUdeviceptr address = some(MIB(2));
+    sg_device_known(core, 0)->shortage = (struct sg_shortage){.asked = MIB(20),
+        .takes = MIB(20),
+        .total = MIB(TOTAL),
+        .limit = MIB(10),
+        .used = MIB(2),
+        .allocated = MIB(2),
+        .live = MIB(2),
+        .reserved = MIB(2)};
+    size_t length = sg_core_oom_text(core, 0, &around, with, sizeof with);
+    release(address);
+    assert_true(sg_core_oom_text(core, 0, &around, without, sizeof without) < length);
+    assert_non_null(strstr(with, "--sites"));
+    assert_null(strstr(without, "--sites"));
+}
+
+static void a_context_is_noted_once(void **state)
+{
+    const CUcontext context = (CUcontext)16;
+    (void)state;
+    start("", false);
+    some(MIB(2));
+    for (int i = 0; i < 3; i++)
+        sg_core_context_seen(core, 0, context);
+    assert_int_equal(atomic_load(&core->context_count), 1);
+}
+
+/* Somebody left one of the core's locks held. */
+static void a_core_is_free_once_all_its_locks_are(void **state)
+{
+    (void)state;
+    start("", false);
+    some(MIB(2));
+    struct sg_lock *lock[] = {&core->setup, &sg_device_known(core, 0)->lock};
+    assert_true(sg_core_is_free(core));
+    for (int i = 0; i < 2; i++) {
+        atomic_store(&lock[i]->word, 1);
+        assert_false(sg_core_is_free(core));
+        atomic_store(&lock[i]->word, 0);
+    }
+}
+
+static void only_pages_with_memory_are_pinned(void **state)
+{
+    (void)state;
+    start("", false);
+    some(MIB(6));
+    assert_true(sg_core_pin_all(core));
+    assert_int_equal(value(SG_STAT_pinned_bytes), MIB(6));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, take_down)
 
 int main(void)
@@ -449,6 +530,11 @@ int main(void)
         TEST(pages_are_as_the_device_has_them),
         TEST(pages_that_cannot_be_exported_are_for_the_network),
         TEST(plain_pages_are_asked_for_as_such),
+        TEST(sizes_for_tools_are_whole_units),
+        TEST(sites_are_recommended_for_what_is_held),
+        TEST(a_context_is_noted_once),
+        TEST(a_core_is_free_once_all_its_locks_are),
+        TEST(only_pages_with_memory_are_pinned),
         TEST(what_is_queued_is_waited_for_longer),
         TEST(idle_parts_are_named_where_there_are_some),
         TEST(of_a_limit_and_others_the_larger_is_the_cause),
