@@ -126,6 +126,7 @@ class Failures(Case):
         self.assertEqual({candidate["ooms"] for candidate in tune["candidates"]}, {1})
         self.assertEqual((tune["recommended"]["conf"], tune["recommended"]["ooms"]), ("", 1))
         self.assertIn("needs 9.00 GiB at once and the card has 8.00 GiB", tune["recommended"]["reason"])
+        self.assertIn("short by 1.00 GiB", tune["recommended"]["reason"])
         torch = self.said("tune", self.path, "--for", "pytorch", "--budget", "3")
         self.assertEqual({candidate["ooms"] for candidate in torch["candidates"]}, {1})
         info = self.said("trace", "info", self.path)
@@ -139,6 +140,14 @@ class Failures(Case):
         self.assertIn("segalloc rehearse -- ", advice)
         self.assertIn("lower bound", advice)
         self.assertNotIn("reserve_slack", advice)
+
+    def test_the_lack_is_that_of_the_defaults(self):
+        """Where other settings fail as often, what is said is of those that are kept, and is what a replay says."""
+        self.record("256MiB", "a+7 b+101 c+5 d+3 e+5 f+5 a- g+1 h+1 i+7 j+33 k+1 l+7 m+5 x?200")
+        lack = self.replay()["devices"][0]["short_by_bytes"]
+        self.assertEqual(self.report()["devices"][0]["failures"][0]["short_by_bytes"], lack)
+        reason = self.said("tune", self.path)["recommended"]["reason"]
+        self.assertIn(f"short by {lack / MIB:.2f} MiB", reason)
 
     def test_the_failure_in_csv(self):
         """How much was lacking is no pointer."""
@@ -355,6 +364,17 @@ class Endings(Case):
             oom = next(event for event in told["device_traces"][0] if event["action"] == "oom")
             self.assertEqual((oom["size"], oom["device_free"]), (500 * MIB, (1024 - 700) * MIB))
         self.assertEqual(held, {"--toend": 0, "--tofailure": 700 * MIB, "": 700 * MIB})
+
+    def test_a_snapshot_adds_up_at_the_failure(self):
+        """What is idle lies in segments, and is not free beside them."""
+        self.record("1GiB", "a+700 b+200 b- c?500")
+        snapshot = os.path.join(self.folder, "S")
+        self.assertEqual(segalloc("trace", "export", self.path, "-o", snapshot).returncode, 0)
+        with open(snapshot, "rb") as file:
+            told = pickle.load(file)
+        oom = next(event for event in told["device_traces"][0] if event["action"] == "oom")
+        self.assertEqual(sum(segment["total_size"] for segment in told["segments"]) + oom["device_free"], GIB)
+        self.assertEqual(oom["device_free"], 124 * MIB)
 
 
 unittest.main(verbosity=2)

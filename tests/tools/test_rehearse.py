@@ -262,6 +262,28 @@ class Rehearse(unittest.TestCase):
                 self.assertFalse(os.path.exists(f"/proc/{left}"))
                 self.assertEqual(os.listdir(folder), [])
 
+    def test_a_signal_while_it_is_played(self):
+        """The program has ended: what it had in use is said, and of cards and sizes no more than was found."""
+        with tempfile.TemporaryDirectory() as folder:
+            process = subprocess.Popen([SEGALLOC, "rehearse", "--json", "--card", "16MiB,1GiB",
+                                        "--", LOOP, "600000", "return"], env=dict(ENVIRONMENT, TMPDIR=folder),
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            while not (children := self.children_of(process.pid)):
+                time.sleep(0.01)
+            while self.children_of(process.pid) == children:
+                time.sleep(0.01)
+            process.send_signal(signal.SIGINT)
+            verdict = json.loads(process.communicate(timeout=60)[0])
+            self.assertEqual((process.returncode, verdict["outcome"]), (1, "stopped"))
+            self.assertEqual((verdict["at_least"], verdict["allocations"]), (True, 600000))
+            self.assertGreater(verdict["peak_requested_bytes"], 16 * MIB)
+            self.assertIn("signal 2 (Interrupt)", verdict["reason"])
+            for card in verdict["cards"]:
+                self.assertEqual(card["fits"], card["bytes"] > 16 * MIB)
+            smallest = verdict["smallest_card_bytes"]
+            self.assertTrue(smallest is None or smallest >= verdict["peak_requested_bytes"])
+            self.assertEqual(os.listdir(folder), [])
+
     def test_a_card_without_end_is_no_card_to_tune_for(self):
         with tempfile.TemporaryDirectory() as folder:
             trace, table = os.path.join(folder, "run.trace"), os.path.join(folder, "run.csv")
@@ -283,6 +305,11 @@ class Rehearse(unittest.TestCase):
     def command_of(pid):
         with open(f"/proc/{pid}/cmdline") as file:
             return file.read()
+
+    @staticmethod
+    def children_of(pid):
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
+            return file.read().split()
 
     @staticmethod
     def child_of(pid):

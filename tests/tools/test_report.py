@@ -345,11 +345,11 @@ class Report(Case):
     def test_bounds(self):
         path = self.file("t", trace(STREAMS + [record(ALLOCATE, id=1, size=3)] + statistics(0, **GOOD)))
         for bound, status in (("frag=20%", 0), ("frag=0.5%", 3), ("frag=0.2", 0), ("reserved=11GiB", 0),
-                              ("reserved=10GiB", 3), ("ooms=0", 0), ("unserved=0%", 0), ("requested=1", 3)):
+                              ("reserved=10GiB", 3), ("ooms=0", 0), ("unserved=0%", 0), ("requested=1B", 3)):
             result = segalloc("report", path, "--fail-above", bound)
             self.assertEqual(result.returncode, status, bound)
             self.assertEqual(result.stderr.count("\n"), 1 if status else 0)
-        for bound in ("frag", "frag=", "frag=x", "frag=-1%", "frag=101%", "reserved=20%", "nope=1", "ooms=1x",
+        for bound in ("frag", "frag=", "frag=x", "frag=-1%", "frag=101%", "reserved=20%", "nope=1", "ooms=1x", "stranded=5",
                       "ooms=nan"):
             self.failed(segalloc("report", path, "--fail-above", bound), 2, bound.split("=")[0])
         self.failed(segalloc("report", self.file("a", Trace.CSV), "--fail-above", "frag=20%", "-o", "/dev/null", "-f"),

@@ -118,6 +118,7 @@ class Trim(unittest.TestCase):
             self.assertEqual(json.loads(done.stdout),
                              {"schema": "segalloc.trim/1", "pid": first.pid, "given_bytes": 60 << 20})
             self.assertEqual(first.held(), 340)
+            self.assertEqual(trim("--keep", "40", first.pid).returncode, 2)  # bytes? hardly
             self.assertEqual(trim(first.pid).stdout, "40.00 MiB given back\n")
             self.assertEqual(trim(first.pid).stdout, "0 B given back\n")
             self.assertEqual(first.ask("take 200"), "taken")

@@ -386,7 +386,7 @@ class Tune(unittest.TestCase):
         fails(2, "max_split_size_mb:3", arguments=("--for", "pytorch", "--param", "max_split_size_mb=3", path))
         fails(2, "--current", "reserve_slack", arguments=("--current", "reserve_slack:0.5", path))
         fails(1, "nowhere.csv", arguments=(path, "nowhere.csv"))
-        fails(1, "512 B", "--memory", "trace cat", arguments=("--memory", "512", path))
+        fails(1, "512 B", "--memory", "trace cat", arguments=("--memory", "512B", path))
         empty = os.path.join(self.folder.name, "empty.csv")
         with open(empty, "w") as file:
             file.write("Thread,Time,Action,Pointer,Size,Stream\n")

@@ -101,6 +101,16 @@ bool sg_tool_card(const char *text, uint64_t *ret)
     return true;
 }
 
+bool sg_tool_size(const char *text, uint64_t *ret)
+{
+    uint64_t bytes;
+    if (sg_size_parse(text, &bytes) && bytes == 0) {
+        *ret = 0;
+        return true;
+    }
+    return sg_tool_card(text, ret);
+}
+
 /* Length of the UTF-8 sequence at `at`, 0 when it's none. */
 static size_t sequence(const unsigned char *at)
 {

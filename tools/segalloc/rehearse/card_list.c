@@ -60,9 +60,9 @@ int sg_rehearse_read_cards(struct sg_rehearse *rehearse, const char *list)
 
 int sg_rehearse_read_margin(struct sg_rehearse *rehearse, const char *text)
 {
-    if (sg_size_parse(text, &rehearse->margin) && (rehearse->margin == 0 || sg_tool_card(text, &rehearse->margin)))
+    if (sg_tool_size(text, &rehearse->margin))
         return 0;
-    return sg_tool_usage(rehearse->verb, "--margin takes a size such as 600MiB, not \"%s\"", text);
+    return sg_tool_usage(rehearse->verb, "--margin takes a size with its unit, such as 600MiB, or 0, not \"%s\"", text);
 }
 
 void sg_rehearse_set_margins(struct sg_rehearse *rehearse)

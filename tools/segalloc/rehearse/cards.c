@@ -20,6 +20,9 @@
    some eight replays. */
 enum { ORDERS = 3, ORDERS_EVENTS = 2000000 };
 
+/* Beside an exit status: the user has ended the playing. What was found before stands. */
+enum { CUT = -1 };
+
 /* The life of one process, which is played on cards. */
 struct life {
     struct sg_rehearse *rehearse;
@@ -27,14 +30,13 @@ struct life {
     struct sg_recorded recorded;
     struct sg_play play;
     uint64_t order, random; /* of frees: 0 as recorded, and the state of what makes others */
-    int signals; /* that had come when the playing began: another ends it */
     bool stopped;
 };
 
 static size_t next_records(void *source, struct segalloc_trace_record *out, size_t n)
 {
     struct life *life = source;
-    life->stopped |= sg_signals_count() > life->signals;
+    life->stopped |= life->rehearse->cut || sg_signals_count() > life->rehearse->run.signals;
     n = life->stopped ? 0 : sg_trace_read(life->reader, out, n);
     if (life->order)
         sg_orders_shuffle(out, n, &life->random);
@@ -62,7 +64,7 @@ static int play(void *user, const uint64_t card[SG_DEVICES_MAX], uint64_t stop, 
     if (sg_play_run(&life->play, ret, error) != 0)
         return sg_tool_error(life->rehearse->verb, "the run can't be played again: %s", error);
     if (life->stopped)
-        return sg_tool_error(life->rehearse->verb, "stopped while the run was played on other cards");
+        return CUT;
     const char *broken = sg_trace_error(life->reader);
     return broken ? sg_tool_error(life->rehearse->verb, "the trace of the run: %s", broken) : 0;
 }
@@ -115,6 +117,8 @@ static int find_robust(struct life *life, const struct sg_play_result *known, ui
     uint64_t orders = most && known->events <= ORDERS_EVENTS ? ORDERS : 0;
     for (life->order = 1; status == 0 && life->order <= orders; life->order++) {
         status = find_smallest(life, known, &other);
+        if (status)
+            break;
         least = other < least ? other : least;
         most = other > most ? other : most;
     }
@@ -140,13 +144,10 @@ static int play_life(struct life *life, const struct sg_findings *findings)
     struct sg_play_result known;
     struct sg_rehearse_alone alone = {0};
     int status = play(life, (uint64_t[SG_DEVICES_MAX]){0}, 0, &known); /* on the card without end */
-    for (int i = 0; status == 0 && i < SG_DEVICES_MAX; i++) {
-        const uint64_t *peak = known.device[i].stats.peak;
-        if (peak[SG_STAT_requested_bytes] > rehearse->peak_requested)
-            rehearse->peak_requested = peak[SG_STAT_requested_bytes];
+    for (unsigned i = 0; i < rehearse->card_count; i++) {
+        status = status ? status : play_card(life, &rehearse->card[i], findings);
+        rehearse->card[i].open |= status == CUT && rehearse->card[i].fits;
     }
-    for (unsigned i = 0; status == 0 && i < rehearse->card_count; i++)
-        status = play_card(life, &rehearse->card[i], findings);
     if (status == 0)
         status = find_robust(life, &known, &alone.segalloc);
     if (status == 0 && findings->torch && !rehearse->beneath)
@@ -174,9 +175,13 @@ static void count(struct sg_rehearse *rehearse, const struct sg_findings *findin
     rehearse->ooms += findings->ooms;
     if (findings->largest_request > rehearse->largest_request)
         rehearse->largest_request = findings->largest_request;
-    for (uint32_t i = 0; i < findings->devices; i++)
-        if (findings->device[i].stats.peak[SG_STAT_reserved_bytes] > rehearse->peak_reserved)
-            rehearse->peak_reserved = findings->device[i].stats.peak[SG_STAT_reserved_bytes];
+    for (uint32_t i = 0; i < findings->devices; i++) {
+        const uint64_t *peak = findings->device[i].stats.peak;
+        if (peak[SG_STAT_requested_bytes] > rehearse->peak_requested)
+            rehearse->peak_requested = peak[SG_STAT_requested_bytes];
+        if (peak[SG_STAT_reserved_bytes] > rehearse->peak_reserved)
+            rehearse->peak_reserved = peak[SG_STAT_reserved_bytes];
+    }
 }
 
 static int add_process(struct sg_rehearse *rehearse, const char *path)
@@ -187,7 +192,7 @@ static int add_process(struct sg_rehearse *rehearse, const char *path)
         return 0; /* a process that ended before its first allocation */
     int status = 0;
     if (findings.allocs + findings.passed_on + findings.ooms > 0) {
-        struct life life = {.rehearse = rehearse, .signals = sg_signals_count()};
+        struct life life = {.rehearse = rehearse};
         char trace_error[SG_TRACE_ERROR];
         count(rehearse, &findings);
         if (sg_trace_open(path, &life.reader, trace_error) != 0)
@@ -220,6 +225,10 @@ int sg_rehearse_traces(struct sg_rehearse *rehearse, const char *folder)
             continue;
         snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
         status = add_process(rehearse, path);
+        if (status == CUT) {
+            rehearse->cut = true;
+            status = 0;
+        }
     }
     if (files)
         closedir(files);

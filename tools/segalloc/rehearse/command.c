@@ -66,11 +66,11 @@ static void become(const char *verb, char **argv, bool to_stderr, int error_pipe
 
 /* Hands the command's output on until nobody can write any more. Once it has been told to end, not longer than it is
    there itself: what it leaves behind is ended. Its wait status. */
-static int follow(pid_t child, int output, char last_line[SG_REHEARSE_TEXT])
+static int follow(pid_t child, int output, struct sg_rehearse_run *run)
 {
     enum { LOOK_MS = 200 };
     struct tail tail = {.length = 0};
-    char bytes[8192];
+    char bytes[8192], *last_line = run->last_line;
     int status = 0;
     bool ended = false;
     for (;;) {
@@ -84,12 +84,17 @@ static int follow(pid_t child, int output, char last_line[SG_REHEARSE_TEXT])
                 take(&tail, bytes, (size_t)got, last_line);
             }
         }
-        ended = ended || waitpid(child, &status, WNOHANG) == child;
+        if (!ended) {
+            run->signals = sg_signals_count();
+            ended = waitpid(child, &status, WNOHANG) == child;
+        }
         if (ended && sg_signals_first())
             sg_signals_end_children();
     }
     take(&tail, "\n", 1, last_line);
-    while (!ended && waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    while (!ended) {
+        run->signals = sg_signals_count();
+        ended = waitpid(child, &status, 0) == child || errno != EINTR;
     }
     return status;
 }
@@ -116,7 +121,7 @@ bool sg_rehearse_command(const struct sg_rehearse *rehearse, struct sg_rehearse_
         return false;
     }
     sg_signals_forward(child);
-    int status = follow(child, ends[0], ret->last_line);
+    int status = follow(child, ends[0], ret);
     close(ends[0]);
     sg_signals_forward(0);
     if (sg_signals_first())

@@ -31,6 +31,7 @@ struct sg_rehearse_card {
     const char *name;          /* in cards.def; NULL: the user said the size */
     uint64_t margin;           /* of it that is left for the context and for libraries, bytes */
     bool fits;                 /* every allocation does */
+    bool open;                 /* whether they do is not known: the user has cut the playing short */
     uint64_t ends_at_event;    /* of the process that ran out first; 0: none did, or it is not known */
     uint64_t of_events;        /* that the process has in all */
     uint64_t ends_with_bytes;  /* what it asked for there */
@@ -44,6 +45,7 @@ struct sg_rehearse_run {
     int status;                       /* as a shell would say it */
     char last_line[SG_REHEARSE_TEXT]; /* the last that it wrote to stderr, "" */
     double seconds;
+    int signals;                      /* that had come to the tool when the command ended: another ends the playing */
 };
 
 /* Smallest cards by three sets of rules, bytes; 0: not known. */
@@ -62,6 +64,7 @@ struct sg_rehearse {
     unsigned card_count;
     struct sg_rehearse_run run;
     bool interrupted;         /* by the user: what there is up to then is told */
+    bool cut;                 /* … while the finished run was played on cards */
     unsigned processes;       /* that asked for memory */
     unsigned replays;         /* of their lives, so far */
     uint64_t events, allocs, served, largest_request;

@@ -102,8 +102,10 @@ void sg_rehearse_print_json(const struct sg_rehearse *rehearse)
     number("pytorch_expandable", rehearse->alone.pytorch_expandable, rehearse->alone.pytorch_expandable);
     number("segalloc", smallest, smallest);
     fputs("},\"cards\":[", stdout);
-    for (unsigned i = 0; cards && i < rehearse->card_count; i++) {
-        fputs(i ? "," : "", stdout);
+    for (unsigned i = 0, printed = 0; cards && i < rehearse->card_count; i++) {
+        if (rehearse->card[i].open)
+            continue;
+        fputs(printed++ ? "," : "", stdout);
         print_json_card(rehearse, &rehearse->card[i]);
     }
     fputs("],\"served_share\":", stdout);
@@ -153,6 +155,10 @@ static void print_card(const struct sg_rehearse *rehearse, const struct sg_rehea
 {
     char name[64], asked[SG_SIZE_TEXT], live[SG_SIZE_TEXT];
     printf("%s: ", card_name(card, name));
+    if (card->open) {
+        puts("not known.");
+        return;
+    }
     print_verdict(rehearse, card);
     puts(".");
     if (!card->ends_at_event)
@@ -200,7 +206,8 @@ static void print_alone(const struct sg_rehearse *rehearse)
     }
     puts("Smallest card:");
     printf("  PyTorch alone                 %s%s\n", least, sg_size_format(alone->pytorch, size));
-    printf("  PyTorch, expandable_segments  %s%s\n", least, sg_size_format(alone->pytorch_expandable, size));
+    if (alone->pytorch_expandable)
+        printf("  PyTorch, expandable_segments  %s%s\n", least, sg_size_format(alone->pytorch_expandable, size));
     printf("  segalloc                      %s%s\n", least, sg_size_format(alone->segalloc, size));
 }
 
@@ -213,7 +220,10 @@ void sg_rehearse_print_line(const struct sg_rehearse *rehearse)
     }
     for (unsigned i = 0; i < rehearse->card_count; i++) {
         printf("%s%s ", i ? "; " : "", card_name(&rehearse->card[i], name));
-        print_verdict(rehearse, &rehearse->card[i]);
+        if (rehearse->card[i].open)
+            fputs("is not known: it was stopped", stdout);
+        else
+            print_verdict(rehearse, &rehearse->card[i]);
     }
     const struct sg_rehearse_alone *alone = &rehearse->alone;
     if (alone->segalloc)
@@ -321,7 +331,7 @@ void sg_rehearse_print_text(const struct sg_rehearse *rehearse)
     if (rehearse->processes) {
         printf("At the peak %s were in use%s; ", sg_size_format(rehearse->peak_requested, size),
                rehearse->processes > 1 ? ", on the device of the process with most" : "");
-        printf("%" PRIu64 " allocation%s, %.2f %% of them served by segalloc (%.0f s, on a simulated GPU).\n",
+        printf("%" PRIu64 " allocation%s, %.2f %% served by segalloc (%.0f s, on a simulated GPU).\n",
             rehearse->allocs, sg_plural(rehearse->allocs), 100 * rehearse->served_share, rehearse->run.seconds);
     }
     if (!has_cards(rehearse))

@@ -84,7 +84,7 @@ static size_t too_large(const struct sg_tune_search *search, unsigned *ret_devic
     return SIZE_MAX;
 }
 
-/* The first allocation that fails under the best of the settings. */
+/* The first allocation that fails under these settings. */
 static void say_first_failure(struct reason *reason, const struct sg_tune_candidate *candidate)
 {
     char asked[SG_SIZE_TEXT], live[SG_SIZE_TEXT], lack[SG_SIZE_TEXT];
@@ -121,7 +121,7 @@ static void say_out_of_memory(struct reason *reason)
     else
         say(reason, "The fewest allocations fail under %s: %" PRIu64 ", with the defaults it is %" PRIu64 ".",
             least->setting.conf, least->ooms, reason->standard->ooms);
-    say_first_failure(reason, least);
+    say_first_failure(reason, least->ooms == reason->standard->ooms ? reason->standard : least);
 }
 
 /* How little changing would gain. */

@@ -521,7 +521,7 @@ static int examine(struct examination *examination, bool json)
 {
     int failed = examination->command ? SG_EXIT_OURS : SG_EXIT_ERROR;
     if (!sg_launch_check(&examination->launch))
-        return examination->command ? SG_EXIT_OURS : SG_EXIT_USAGE;
+        return SG_EXIT_USAGE;
     if (examine_library(examination)) {
         if (!sg_launch_prepare(&examination->launch))
             return failed;

@@ -103,6 +103,12 @@ static void judge_stop(struct sg_rehearse *rehearse)
     const struct sg_rehearse_run *run = &rehearse->run;
     char end[96];
     rehearse->outcome = SG_REHEARSE_STOPPED;
+    if (rehearse->cut && run->status == 0) {
+        snprintf(rehearse->reason, sizeof rehearse->reason,
+            "signal %d (%s) came while the run, which had ended, was played on other cards", sg_signals_first(),
+            strsignal(sg_signals_first()));
+        return;
+    }
     snprintf(rehearse->reason, sizeof rehearse->reason, "%s after %" PRIu64 " event%s of memory%s%s%s",
         end_of(run, end), rehearse->events, sg_plural(rehearse->events), *run->last_line ? ": " : "", run->last_line,
         rehearse->interrupted
@@ -127,7 +133,7 @@ static void judge(struct sg_rehearse *rehearse)
         else
             snprintf(rehearse->reason, sizeof rehearse->reason,
                      "it asked for no device memory; segalloc doctor --sim 24GiB -- CMD says why");
-    } else if (run->status) {
+    } else if (run->status || rehearse->cut) {
         judge_stop(rehearse);
     } else if (!largest->fits) {
         uint64_t short_by = sg_rehearse_short_by(rehearse, largest);

@@ -117,7 +117,7 @@ static int help(void)
 /* "KEY=VALUE" into the next bound. 0, or an exit status after a message. */
 static int add_bound(struct arguments *arguments, const char *text)
 {
-    static const char *const examples[] = {"a share such as 20%", "a size such as 1GiB", "a number"};
+    static const char *const examples[] = {"a share such as 20%", "a size with its unit, such as 1GiB", "a number"};
     const char *value = strchr(text, '=');
     const struct measure *measure = NULL;
     for (size_t i = 0; value && i < sizeof(measures) / sizeof(measures[0]); i++)
@@ -140,7 +140,7 @@ static int add_bound(struct arguments *arguments, const char *text)
             limit *= 100; /* 0.2 as well as 20% */
     } else if (measure->unit == COUNT) {
         good = good && !*end;
-    } else if ((good = sg_size_parse(value, &bytes))) {
+    } else if ((good = sg_tool_size(value, &bytes))) {
         limit = (double)bytes;
     }
     if (!good)

@@ -80,8 +80,9 @@ int sg_verb_trim(int argc, char **argv)
     for (int option; (option = getopt_long(argc, argv, ":h", long_options, NULL)) != -1;) {
         switch (option) {
         case 'k':
-            if (!sg_size_parse(optarg, &keep))
-                return sg_tool_usage(argv[0], "--keep: \"%s\" is no size; write for example 512MiB", optarg);
+            if (!sg_tool_size(optarg, &keep))
+                return sg_tool_usage(argv[0], "--keep takes a size with its unit, such as 512MiB, or 0, not \"%s\"",
+                    optarg);
             break;
         case 'j':
             json = true;

@@ -163,8 +163,8 @@ static int read_option(struct tune *tune, int option, char **argv)
             return sg_tool_usage(tune->verb, "--threads takes a number from 1 to %d, not \"%s\"", THREADS_MAX, optarg);
         return 0;
     case 'm':
-        if (!sg_size_parse(optarg, &tune->memory))
-            return sg_tool_usage(tune->verb, "--memory takes a size such as 8GiB, not \"%s\"", optarg);
+        if (!sg_tool_size(optarg, &tune->memory))
+            return sg_tool_usage(tune->verb, "--memory takes a size with its unit, such as 8GiB, not \"%s\"", optarg);
         return 0;
     case 'j':
         tune->json = true;
