@@ -228,6 +228,8 @@ def check_usage(text):
         assert len(wrong.stderr.splitlines()) == 1 and not wrong.stdout, args
     assert "--max-len takes 8..16777216" in run("--dry", "--max-len", 4, status=2).stderr
     assert "/nonexistent" in run("--text", "/nonexistent", status=1).stderr
+    for lines in run("--help").stdout.splitlines(), run("--list").stdout.splitlines():
+        assert max(map(len, lines)) <= 80 and not any(line.endswith(" ") for line in lines), lines
     assert "--preset" in run("--help").stdout and "qwen25-7b-lora" in run("--list").stdout
     assert {p["name"] for p in json.loads(run("--list", "--json").stdout)["presets"]} >= {"tiny", "qwen25-7b-lora"}
     none = run("--text", text, status=1, LD_LIBRARY_PATH="/nonexistent")

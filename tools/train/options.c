@@ -427,26 +427,52 @@ int options_parse(struct options *ret_options, int argc, char *const argv[], cha
     return 0;
 }
 
+/* A name and its explanation, which begins at column `at` and is broken before column 80. */
+static void print_row(FILE *out, const char *left, int at, const char *text)
+{
+    enum { COLUMNS = 80 };
+    int column = fprintf(out, "  %s", left);
+    if (column >= at) {
+        fputc('\n', out);
+        column = 0;
+    }
+    fprintf(out, "%*s", at - column, "");
+    column = at;
+    while (*text) {
+        int length = (int)strcspn(text, " ");
+        if (column > at && column + 1 + length > COLUMNS) {
+            fprintf(out, "\n%*s", at, "");
+            column = at;
+        }
+        column += fprintf(out, "%s%.*s", column > at ? " " : "", length, text);
+        text += length + (text[length] == ' ');
+    }
+    fputc('\n', out);
+}
+
 void options_print_help(FILE *out)
 {
+    enum { OPTION_AT = 27 };
     fputs("usage: segalloc-train [--preset NAME] --text FILE [OPTION]...\n"
           "       segalloc-train [--preset NAME] --dry [OPTION]...\n\n"
-          "Trains a Qwen2-like decoder with LoRA adapters as PyTorch would: an ordinary asynchronous CUDA program\n"
-          "that takes and frees its tensors one by one. Without a GPU:\n\n"
+          "Trains a Qwen2-like decoder with LoRA adapters, and allocates its tensors one by\n"
+          "one as PyTorch would. Without a GPU:\n\n"
           "       segalloc run --sim 24GiB -- segalloc-train ...\n\n", out);
     for (int i = 0; i < OPTION_COUNT; i++) {
         char name[32], left[64];
         snprintf(left, sizeof left, "--%s%s%s", written((enum option)i, name, sizeof name), table[i].value ? " " : "",
                  table[i].value ? table[i].value : "");
-        fprintf(out, "  %-22s %s\n", left, table[i].help);
+        print_row(out, left, OPTION_AT, table[i].help);
     }
-    fputs("\nThe other options change the preset, wherever they stand. Exit status: 0 completed, 1 out of memory or\n"
-          "another error of the run, 2 usage.\n\nPresets:\n", out);
+    fputs("\nOther options change the preset, whether they come before it or after it.\n\n"
+          "Exit status: 0 completed, 1 out of memory or another error of the run, 2 for bad\n"
+          "usage.\n\nPresets:\n", out);
     options_print_list(out, false);
 }
 
 void options_print_list(FILE *out, bool json)
 {
+    enum { NAME_AT = 21 };
     if (json)
         fputs("{\"schema\":\"segalloc.train.presets/1\",\"presets\":[", out);
     for (int i = 0; i < preset_count; i++) {
@@ -456,11 +482,11 @@ void options_print_list(FILE *out, bool json)
                          "\"allocator\":\"%s\"}", i ? "," : "", p->name, p->text, p->settings[VARIANT_AFTER].card,
                     p->settings[VARIANT_AFTER].allocator ? p->settings[VARIANT_AFTER].allocator : "");
         else
-            fprintf(out, "  %-18s %s\n", p->name, p->text);
+            print_row(out, p->name, NAME_AT, p->text);
     }
     if (json)
         fputs("],\"variants\":[{\"name\":\"before\",\"text\":\"as it ran out of memory\"},"
-              "{\"name\":\"after\",\"text\":\"as it was mended\"}],\"scenarios\":[", out);
+              "{\"name\":\"after\",\"text\":\"with settings that fit\"}],\"scenarios\":[", out);
     else
         fputs("Scenarios:\n", out);
     for (int i = 0; i < scenario_count; i++) {
@@ -469,7 +495,7 @@ void options_print_list(FILE *out, bool json)
             fprintf(out, "%s{\"name\":\"%s\",\"text\":\"%s\",\"setting\":\"%s\"}", i ? "," : "", s->name, s->text,
                     s->setting);
         else
-            fprintf(out, "  %-18s %s\n", s->name, s->text);
+            print_row(out, s->name, NAME_AT, s->text);
     }
     if (json)
         fputs("]}\n", out);

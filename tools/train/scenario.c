@@ -146,7 +146,7 @@ const struct scenario scenarios[] = {
     {"load", "weights of 270 MiB made from 530 MiB", "", NULL, 24, NULL, round_load},
     {"fence", "a small tensor stays behind two large ones", "max_split_size_mb:128,expandable_segments:True", NULL, 100,
      NULL, round_fence},
-    {"arena", "everything taken once: nothing to fragment", "", "qwen25-7b-lora", 2, adjust_lora_sft, NULL},
+    {"arena", "one allocation for everything: nothing to fragment", "", "qwen25-7b-lora", 2, adjust_lora_sft, NULL},
 };
 const int scenario_count = sizeof scenarios / sizeof *scenarios;
 
