@@ -120,12 +120,19 @@ int sg_neighbours_map(uid_t user, bool create, struct sg_neighbours **ret)
     return 0;
 }
 
-static bool take_row(struct sg_neighbour *row, int32_t before)
+void sg_neighbours_hold(struct sg_neighbours *table, const struct sg_neighbour *own, int index, uint64_t bytes)
+{
+    atomic_store(&table->held[own - table->list][index], bytes);
+}
+
+static bool take_row(struct sg_neighbours *table, struct sg_neighbour *row, int32_t before)
 {
     if (!atomic_compare_exchange_strong(&row->pid, &before, -1))
         return false;
-    for (int i = 0; i < SG_NEIGHBOUR_DEVICES; i++)
+    for (int i = 0; i < SG_NEIGHBOUR_DEVICES; i++) {
         atomic_store(&row->devices[i], 0);
+        sg_neighbours_hold(table, row, i, 0);
+    }
     atomic_store(&row->wanted, 0);
     atomic_store(&row->keep, 0);
     atomic_store(&row->given, 0);
@@ -143,7 +150,7 @@ struct sg_neighbour *sg_neighbours_join(struct sg_neighbours *table)
             int32_t pid = atomic_load(&row->pid);
             bool free_for_us = pass == 0 ? pid == (int32_t)getpid()
                                : pass == 1 ? pid == 0 : pid > 0 && !is_alive(row, pid);
-            if (free_for_us && take_row(row, pid))
+            if (free_for_us && take_row(table, row, pid))
                 return row;
         }
     }
@@ -192,13 +199,14 @@ bool sg_neighbour_wait(struct sg_neighbour *other, uint64_t timeout_ns)
     }
 }
 
-static uint32_t bit_of(const struct sg_neighbour *row, uint64_t id)
+/* Of a device in a row; -1: it is not there. */
+static int index_of(struct sg_neighbour *row, uint64_t id)
 {
     for (int i = 0; i < SG_NEIGHBOUR_DEVICES; i++) {
-        if (atomic_load(&((struct sg_neighbour *)(uintptr_t)row)->devices[i]) == id)
-            return UINT32_C(1) << i;
+        if (atomic_load(&row->devices[i]) == id)
+            return i;
     }
-    return 0;
+    return -1;
 }
 
 uint64_t sg_neighbours_ask_all(struct sg_neighbours *table, const struct sg_neighbour *own, uint64_t id,
@@ -210,11 +218,11 @@ uint64_t sg_neighbours_ask_all(struct sg_neighbours *table, const struct sg_neig
     for (int i = 0; i < SG_NEIGHBOURS; i++) {
         struct sg_neighbour *row = &table->list[i];
         int32_t pid = atomic_load(&row->pid);
-        uint32_t bit = row != own && pid > 0 ? bit_of(row, id) : 0;
-        if (!bit || !is_alive(row, pid))
+        int index = row != own && pid > 0 ? index_of(row, id) : -1;
+        if (index < 0 || !is_alive(row, pid))
             continue;
         before[count] = atomic_load(&row->given);
-        sg_neighbour_ask(row, bit, 0);
+        sg_neighbour_ask(row, UINT32_C(1) << index, 0);
         asked[count++] = row;
     }
     for (int i = 0; i < count; i++) {
@@ -224,6 +232,21 @@ uint64_t sg_neighbours_ask_all(struct sg_neighbours *table, const struct sg_neig
         given += after > before[i] ? after - before[i] : 0; /* less: the row is another's by now */
     }
     return given;
+}
+
+size_t sg_neighbours_holding(struct sg_neighbours *table, const struct sg_neighbour *own, uint64_t id,
+    struct sg_neighbour_holds *ret, size_t most)
+{
+    size_t count = 0;
+    for (int i = 0; i < SG_NEIGHBOURS && count < most; i++) {
+        struct sg_neighbour *row = &table->list[i];
+        int32_t pid = atomic_load(&row->pid);
+        int index = row != own && pid > 0 ? index_of(row, id) : -1;
+        uint64_t bytes = index < 0 ? 0 : atomic_load(&table->held[i][index]);
+        if (bytes && is_alive(row, pid))
+            ret[count++] = (struct sg_neighbour_holds){pid, bytes};
+    }
+    return count;
 }
 
 void sg_neighbour_answered(struct sg_neighbour *own)

@@ -28,6 +28,9 @@ struct sg_neighbour {
 struct sg_neighbours {
     uint64_t magic;
     _Alignas(64) struct sg_neighbour list[SG_NEIGHBOURS];
+    /* Bytes that each process held of each of its devices when it answered last. At the end: versions without it use
+       the rest of the table beside this one. */
+    _Atomic uint64_t held[SG_NEIGHBOURS][SG_NEIGHBOUR_DEVICES];
 };
 
 /* Maps the table of `user`, for good; `create` where it isn't there. 0 or a negative errno; -EPERM for a file that
@@ -48,6 +51,20 @@ void sg_neighbour_ask(struct sg_neighbour *other, uint32_t wanted, uint64_t keep
    Returns the bytes that they gave back meanwhile. */
 uint64_t sg_neighbours_ask_all(struct sg_neighbours *table, const struct sg_neighbour *own, uint64_t id,
     uint64_t timeout_ns);
+
+/* For the owner, before it answers: what it holds of the device at `index` in its row. */
+void sg_neighbours_hold(struct sg_neighbours *table, const struct sg_neighbour *own, int index, uint64_t bytes);
+
+/* What another process holds of a device, bytes, as of the last request that it has answered. */
+struct sg_neighbour_holds {
+    pid_t pid;
+    uint64_t bytes;
+};
+
+/* The living processes but `own` that hold memory of the device `id`, in no order. Returns how many of them are in
+   `ret`, `most` at most. */
+size_t sg_neighbours_holding(struct sg_neighbours *table, const struct sg_neighbour *own, uint64_t id,
+    struct sg_neighbour_holds *ret, size_t most);
 
 /* Waits until the requests made so far are answered; false if that takes longer. */
 bool sg_neighbour_wait(struct sg_neighbour *other, uint64_t timeout_ns);

@@ -73,6 +73,7 @@ struct sg_oom_process {
 struct sg_oom_around {
     const struct sg_oom_process *process; /* those that hold memory of the device, largest first */
     size_t processes;
+    bool some_only;      /* there may be more processes, which nobody here can list */
     const char *command; /* of this process; NULL or "": unknown */
     uint64_t parked;     /* bytes of blocks that the program has freed and whose free has not reached the core yet */
     /* Writes the place in the program that a number stands for. False: it is not known. May be NULL. */

@@ -81,9 +81,9 @@ static uint64_t held_by(const struct sg_oom_around *around, const struct sg_shor
     uint64_t bytes = 0;
     for (size_t i = 0; i < around->processes; i++)
         bytes += around->process[i].bytes;
-    if (!bytes && shortage->outside > shortage->total / WORTH_NAMING)
-        return shortage->outside;
-    return at_most(bytes, shortage->outside);
+    bytes = at_most(bytes, shortage->outside);
+    bool others = shortage->outside - bytes > shortage->total / WORTH_NAMING;
+    return others && (!bytes || around->some_only) ? shortage->outside : bytes;
 }
 
 /* The first of these that the allocation would have needed no other change for. */
@@ -136,7 +136,8 @@ static void put_first(struct text *text, int ordinal, const struct sg_shortage *
         sg_size_format(shortage->idle, d), sg_size_format(shortage->room, e));
 }
 
-static void put_processes(struct text *text, const struct sg_oom_around *around)
+/* `held`: by all of them. */
+static void put_processes(struct text *text, const struct sg_oom_around *around, uint64_t held)
 {
     enum { NAMED = 4 };
     char bytes[SG_SIZE_TEXT];
@@ -147,6 +148,53 @@ static void put_processes(struct text *text, const struct sg_oom_around *around)
     }
     if (around->processes > NAMED)
         put(text, "  process  and %zu more\n", around->processes - NAMED);
+    uint64_t named = 0;
+    for (size_t i = 0; i < around->processes; i++)
+        named += around->process[i].bytes;
+    if (around->processes && held > named)
+        put(text, "  process  others, which this process cannot list, hold %s\n", sg_size_format(held - named, bytes));
+}
+
+/* Who set the limit that is in the way: options, or the program while it ran. */
+struct limit_source {
+    bool option, fraction; /* `limit`; per_process_memory_fraction */
+    uint64_t need;         /* bytes that would do */
+};
+
+static struct limit_source limit_source(const struct sg_conf *conf, const struct sg_shortage *shortage)
+{
+    struct sg_conf without = *conf;
+    struct limit_source source = {
+        .need = shortage->allocated + shortage->asked +
+                (shortage->reserved - at_most(shortage->used + shortage->idle, shortage->reserved))};
+    if (shortage->limit < sg_conf_limit(conf, shortage->total))
+        return source;
+    without.per_process_memory_fraction = 1;
+    source.option = sg_conf_limit(&without, shortage->total) < source.need;
+    without = *conf;
+    without.limit_bytes = 0;
+    without.limit_fraction = 0;
+    source.fraction = sg_conf_limit(&without, shortage->total) < source.need;
+    return source;
+}
+
+/* A part of the device that is no less than `bytes`, in hundredths. */
+static unsigned hundredths(uint64_t bytes, uint64_t total)
+{
+    unsigned whole = (unsigned)(100 * ((double)bytes / (double)total));
+    return whole + ((double)whole * (double)total < 100 * (double)bytes);
+}
+
+static void put_limit(struct text *text, const struct sg_conf *conf, const struct sg_shortage *shortage)
+{
+    const struct limit_source source = limit_source(conf, shortage);
+    put(text, "  help     ");
+    if (source.option || source.fraction)
+        put(text, "raise %s%s%s\n", source.option ? "`limit`" : "", source.option && source.fraction ? " and " : "",
+            source.fraction ? "per_process_memory_fraction" : "");
+    else
+        put(text, "the program has set it: raise what it gives set_per_process_memory_fraction() or "
+                  "segalloc_set_limit()\n");
 }
 
 static void put_cause(struct text *text, enum sg_oom_cause cause, const struct sg_device *device,
@@ -173,14 +221,14 @@ static void put_cause(struct text *text, enum sg_oom_cause cause, const struct s
                               : "free, or allocate first, the small blocks that stay");
         break;
     case SG_OOM_LIMIT:
-        put(text, "limit: %s may be held of the device's %s, and %s are needed\n"
-            "  help     raise `limit`, or per_process_memory_fraction\n", sg_size_format(shortage->limit, a),
+        put(text, "limit: %s may be held of the device's %s, and %s are needed\n", sg_size_format(shortage->limit, a),
             sg_size_format(shortage->total, b), sg_size_format(need, c));
+        put_limit(text, conf, shortage);
         break;
     case SG_OOM_OTHERS:
         put(text, "other processes hold %s of this device", sg_size_format(held_by(around, shortage), a));
         put(text, "\n  help     stop them, or use another device\n");
-        put_processes(text, around);
+        put_processes(text, around, held_by(around, shortage));
         break;
     case SG_OOM_QUEUED:
         put(text, "work still queued: it uses %s that are freed already\n  help     %s\n",
@@ -285,6 +333,25 @@ static const char *argument(uint64_t bytes, char text[SG_SIZE_TEXT])
     return text;
 }
 
+static void put_next_limit(struct text *text, const struct sg_conf *conf, const struct sg_shortage *shortage,
+    const char *command)
+{
+    const struct limit_source source = limit_source(conf, shortage);
+    unsigned part = hundredths(source.need, shortage->total);
+    char size[SG_SIZE_TEXT];
+    if (!source.option && !source.fraction) {
+        put(text, "in the program: torch.cuda.set_per_process_memory_fraction(%u.%02u), or segalloc.set_limit(%llu)\n",
+            part / 100, part % 100, (unsigned long long)((source.need + SG_MIB - 1) / SG_MIB * SG_MIB));
+        return;
+    }
+    put(text, "segalloc run --conf ");
+    if (source.option)
+        put(text, "limit:%s", argument(source.need, size));
+    if (source.fraction)
+        put(text, "%sper_process_memory_fraction:%u.%02u", source.option ? "," : "", part / 100, part % 100);
+    put(text, " -- %s\n", command);
+}
+
 static void put_next(struct text *text, enum sg_oom_cause cause, const struct sg_device *device,
     const struct sg_shortage *shortage, const struct sg_oom_around *around)
 {
@@ -300,11 +367,7 @@ static void put_next(struct text *text, enum sg_oom_cause cause, const struct sg
             command);
         break;
     case SG_OOM_LIMIT:
-        put(text, "segalloc run --conf limit:%s -- %s\n",
-            argument(shortage->allocated + shortage->asked +
-                         (shortage->reserved - at_most(shortage->used + shortage->idle, shortage->reserved)),
-                size),
-            command);
+        put_next_limit(text, &device->core->conf, shortage, command);
         break;
     case SG_OOM_OTHERS:
         if (!around->processes) {

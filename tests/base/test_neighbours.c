@@ -116,10 +116,36 @@ static void test_row_changes_hands_while_asked(void **state)
     munmap(table, sizeof *table);
 }
 
+/* Living processes that hold memory of the device are found, and a row's next owner begins with none. */
+static void test_who_holds_a_device(void **state)
+{
+    enum { ID = 7 };
+    struct sg_neighbour_holds holds[4];
+    (void)state;
+    struct sg_neighbours *table = mmap(NULL, sizeof *table, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(table, MAP_FAILED);
+    struct sg_neighbour *own = sg_neighbours_join(table);
+    assert_non_null(own);
+    atomic_store(&own->devices[3], ID);
+    sg_neighbours_hold(table, own, 3, 5000);
+    assert_int_equal(sg_neighbours_holding(table, own, ID, holds, 4), 0);
+    assert_int_equal(sg_neighbours_holding(table, NULL, ID + 1, holds, 4), 0);
+    assert_int_equal(sg_neighbours_holding(table, NULL, ID, holds, 4), 1);
+    assert_true(holds[0].pid == getpid() && holds[0].bytes == 5000);
+    assert_int_equal(sg_neighbours_holding(table, NULL, ID, holds, 0), 0);
+    atomic_store(&own->started, 1); /* of a process that has ended */
+    assert_int_equal(sg_neighbours_holding(table, NULL, ID, holds, 4), 0);
+    sg_neighbours_leave(own);
+    assert_ptr_equal(sg_neighbours_join(table), own);
+    atomic_store(&own->devices[3], ID);
+    assert_int_equal(sg_neighbours_holding(table, NULL, ID, holds, 4), 0);
+    munmap(table, sizeof *table);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nobody_else_answers), cmocka_unit_test(test_row_changes_hands_while_asked),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_nobody_else_answers),
+        cmocka_unit_test(test_row_changes_hands_while_asked), cmocka_unit_test(test_who_holds_a_device),
         cmocka_unit_test(test_made_where_signals_come)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

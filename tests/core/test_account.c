@@ -271,6 +271,12 @@ static void other_processes_are_named(void **state)
     expect_said(&around, "  next     ps -fp 11,12,13,14,15,16\n", true);
     around.processes = 4;
     expect_said(&around, "more\n", false);
+    around.processes = 2;
+    around.some_only = true; /* 16 MiB are held by others, 10 of them by these */
+    expect_said(&around, "  cause    too big", true);
+    around.processes = 1;
+    expect_said(&around, "  cause    other processes hold 16.00 MiB of this device\n", true);
+    expect_said(&around, "  process  others, which this process cannot list, hold 9.00 MiB\n", true);
     around.processes = 0;
     expect_said(&around, "  next     nvidia-smi\n", true);
     assert_int_equal(strict_driver.mem_free(foreign), CUDA_SUCCESS);

@@ -84,6 +84,14 @@ static void above_limit(void)
     run_out(60 * MIB);
 }
 
+/* A limit that the program sets while it runs. */
+static void above_own_limit(void)
+{
+    take(100 * MIB);
+    EXPECT(segalloc_set_limit(0, 128 * MIB) == 128 * MIB);
+    run_out(60 * MIB);
+}
+
 static void holds(size_t bytes, int ready, int over)
 {
     char byte = 0;
@@ -213,11 +221,18 @@ int main(int argc, char **argv)
         void (*run)(void);
         bool starts; /* by itself, after others have */
     } programs[] = {
-        {"one_tensor", one_tensor, false}, {"grows", grows, false}, {"comb_of_pages", comb_of_pages, false},
-        {"comb_of_segments", comb_of_segments, false}, {"above_limit", above_limit, false},
-        {"beside_one", beside_one, true}, {"beside_two", beside_two, true},
-        {"beside_and_fragmented", beside_and_fragmented, true}, {"beside_and_too_big", beside_and_too_big, true},
-        {"behind_a_kernel", behind_a_kernel, false}, {"in_a_capture", in_a_capture, false},
+        {"one_tensor", one_tensor, false},
+        {"grows", grows, false},
+        {"comb_of_pages", comb_of_pages, false},
+        {"comb_of_segments", comb_of_segments, false},
+        {"above_limit", above_limit, false},
+        {"above_own_limit", above_own_limit, false},
+        {"beside_one", beside_one, true},
+        {"beside_two", beside_two, true},
+        {"beside_and_fragmented", beside_and_fragmented, true},
+        {"beside_and_too_big", beside_and_too_big, true},
+        {"behind_a_kernel", behind_a_kernel, false},
+        {"in_a_capture", in_a_capture, false},
     };
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
         if (argc != 2 || strcmp(argv[1], programs[i].name) != 0)

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 
 LIBRARY, PROGRAM = sys.argv[1:3]
@@ -22,7 +23,13 @@ PROGRAMS = [
     ("comb_of_segments", "256MiB", "expandable_segments:False", "fragmented: ", "segalloc run --sites -o run.trace -- "),
     ("above_limit", "256MiB", "limit:128MiB", "limit: 128.00 MiB may be held of the device's 256.00 MiB",
      "segalloc run --conf limit:160MiB -- "),
-    ("above_limit", "256MiB", "per_process_memory_fraction:0.5", "limit: 128.00 MiB may be held", "segalloc run --conf limit:160MiB -- "),
+    ("above_limit", "256MiB", "per_process_memory_fraction:0.5", "limit: 128.00 MiB may be held", "segalloc run --conf per_process_memory_fraction:0.63 -- "),
+    ("above_limit", "256MiB", "limit:128MiB,per_process_memory_fraction:0.6", "limit: 128.00 MiB may be held",
+     "segalloc run --conf limit:160MiB,per_process_memory_fraction:0.63 -- "),
+    ("above_limit", "256MiB", "limit:0.5,per_process_memory_fraction:0.7", "limit: 128.00 MiB may be held",
+     "segalloc run --conf limit:160MiB -- "),
+    ("above_own_limit", "256MiB", "", "limit: 128.00 MiB may be held",
+     "in the program: torch.cuda.set_per_process_memory_fraction(0.63), or segalloc.set_limit(167772160)"),
     ("beside_one", SHARED, "", "other processes hold 120.00 MiB of this device", "ps -fp "),
     ("beside_two", SHARED, "", "other processes hold 100.00 MiB of this device", "ps -fp "),
     ("behind_a_kernel", "256MiB", "free_sync:event,wait_limit:0.1", "work still queued: it uses 150.00 MiB", "segalloc run --conf wait_limit:"),
@@ -38,9 +45,9 @@ def size(text):
     return float(number) * UNITS[unit]
 
 
-class OutOfMemory(unittest.TestCase):
-    def told(self, name, sim, conf):
-        environment = dict(os.environ, SEGALLOC_SIM=sim, SEGALLOC_CONF=conf, LD_PRELOAD=LIBRARY)
+class Case(unittest.TestCase):
+    def told(self, name, sim, conf, **more):
+        environment = dict(os.environ, SEGALLOC_SIM=sim, SEGALLOC_CONF=conf, LD_PRELOAD=LIBRARY, **more)
         done = subprocess.run([PROGRAM, name], env=environment, capture_output=True, text=True, check=False, timeout=120)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stderr.count("segalloc: out of memory on device 0: short by "), 1, done.stderr)
@@ -72,15 +79,47 @@ class OutOfMemory(unittest.TestCase):
             self.assertIn("the next command names" if "too big" in cause or "fragmented" in cause
                           else "segalloc run --sites -- ",
                           lines["lines"][0])
+        if lines["next"][0].startswith("segalloc run --conf limit:") or "--conf per_process" in lines["next"][0]:
+            self.check_limit(row, lines["next"][0].split()[3])
         if "processes" in cause:
-            named = re.findall(r"(\d+) \((\w+)\) holds [0-9.]+ MiB", "\n".join(lines["process"]))
-            self.assertEqual(len(named), 2 if "100.00" in cause else 1, text)
-            self.assertTrue(all(os.path.basename(PROGRAM).startswith(name) for _, name in named), text)
-            self.assertEqual(lines["next"][0], "ps -fp " + ",".join(pid for pid, _ in named))
+            self.check_processes(cause, text, lines)
+
+    def check_limit(self, row, following):
+        """The next command is one that works: the allocation is served, which the program does not expect."""
+        name, sim, conf = row[:3]
+        environment = dict(os.environ, SEGALLOC_SIM=sim, SEGALLOC_CONF=f"{conf},{following}", LD_PRELOAD=LIBRARY)
+        done = subprocess.run([PROGRAM, name], env=environment, capture_output=True, text=True, check=False, timeout=120)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertNotIn("out of memory on", done.stderr)
+
+    def check_processes(self, cause, text, lines):
+        named = re.findall(r"(\d+) \((\w+)\) holds [0-9.]+ MiB", "\n".join(lines["process"]))
+        self.assertEqual(len(named), 2 if "100.00" in cause else 1, text)
+        self.assertTrue(all(os.path.basename(PROGRAM).startswith(name) for _, name in named), text)
+        self.assertEqual(lines["next"][0], "ps -fp " + ",".join(pid for pid, _ in named))
+
+
+class OutOfMemory(Case):
+    pass
+
+
+class WithoutNvml(Case):
+    """Processes that segalloc serves are in its own table."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        with open(os.path.join(folder.name, "libnvidia-ml.so.1"), "w"):
+            pass  # no library at all
+        self.path = folder.name + ":" + os.environ["LD_LIBRARY_PATH"]
+
+    def told(self, name, sim, conf):
+        return super().told(name, sim, conf, LD_LIBRARY_PATH=self.path)
 
 
 for number, row in enumerate(PROGRAMS):
-    setattr(OutOfMemory, f"test_{number:02}_{row[0]}", lambda self, row=row: self.check(row))
+    for case in (OutOfMemory,) + (WithoutNvml,) * ("beside" in row[0]):
+        setattr(case, f"test_{number:02}_{row[0]}", lambda self, row=row: self.check(row))
 
 
 class Card(unittest.TestCase):

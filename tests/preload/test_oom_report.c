@@ -18,6 +18,7 @@
 #include "track/captures.h"
 #include "services/oom_report.h"
 #include "process/symbols.h"
+#include "services/trim.h"
 #include "sites/sites.h"
 
 enum { DEVICE = 3, PROCESSES = 64 };
@@ -44,6 +45,9 @@ static struct {
     size_t told_count;
     char told_command[256];
     uint64_t parked;
+    bool some_only;
+    struct sg_neighbour_holds served[2]; /* processes that hold memory by segalloc's own table */
+    size_t served_count;
 } fake;
 
 static int init(void)
@@ -155,6 +159,14 @@ uint64_t sg_captures_deferred_bytes(struct sg_core *core, int device)
     return device == DEVICE ? 4711 : 0;
 }
 
+size_t sg_trim_others(int device, struct sg_neighbour_holds *ret, size_t most)
+{
+    assert_int_equal(device, DEVICE);
+    assert_int_equal(most, PROCESSES);
+    memcpy(ret, fake.served, sizeof fake.served);
+    return fake.served_count;
+}
+
 bool sg_sites_tell(uint32_t site, char *text, size_t size)
 {
     (void)site, (void)text, (void)size;
@@ -168,6 +180,7 @@ size_t sg_core_oom_text(struct sg_core *core, int device, const struct sg_oom_ar
     memcpy(fake.told, around->process, around->processes * sizeof *fake.told);
     snprintf(fake.told_command, sizeof fake.told_command, "%s", around->command);
     fake.parked = around->parked;
+    fake.some_only = around->some_only;
     return (size_t)snprintf(buffer, size, "text");
 }
 
@@ -278,6 +291,27 @@ static void no_list(void **state)
     report(2);
 }
 
+/* Without NVML, or in a container whose processes NVML numbers otherwise. */
+static void those_that_segalloc_serves(void **state)
+{
+    (void)state;
+    fake.served[0] = (struct sg_neighbour_holds){100, 50};
+    fake.served[1] = (struct sg_neighbour_holds){300, 90};
+    fake.served_count = 2;
+    report(2);
+    assert_int_equal(fake.told[0].pid, 200); /* those that NVML has listed */
+    assert_false(fake.some_only);
+    for (int i = 0; i < 2; i++) {
+        fake.absent = i == 0;
+        fake.list[0].pid = 1;
+        report(2);
+        assert_true(fake.some_only);
+        assert_true(fake.told[0].pid == 300 && fake.told[0].bytes == 90 && !*fake.told[0].name);
+        assert_true(fake.told[1].pid == 100 && fake.told[1].bytes == 50);
+        assert_string_equal(fake.told[1].name, "python");
+    }
+}
+
 static const char *command(const char *arguments, size_t bytes)
 {
     fake.command = arguments;
@@ -326,6 +360,7 @@ int main(void)
         cmocka_unit_test_setup(none_of_another_namespace, begin),
         cmocka_unit_test_setup(more_than_can_be_listed, begin),
         cmocka_unit_test_setup(no_list, begin),
+        cmocka_unit_test_setup(those_that_segalloc_serves, begin),
         cmocka_unit_test_setup(the_command_as_a_shell_takes_it, begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -43,6 +43,7 @@ static struct {
     struct sg_stats stats;
     bool no_stats;
     uint64_t asked_id, given;  /* of others */
+    uint64_t held[SG_NEIGHBOUR_DEVICES];
     void (*meanwhile)(void);
 } fake;
 
@@ -75,6 +76,24 @@ uint64_t sg_neighbours_ask_all(struct sg_neighbours *table, const struct sg_neig
     assert_true(timeout_ns > 0);
     fake.asked_id = id;
     return fake.given;
+}
+
+void sg_neighbours_hold(struct sg_neighbours *table, const struct sg_neighbour *own, int index, uint64_t bytes)
+{
+    assert_ptr_equal(table, &fake.table);
+    assert_ptr_equal(own, &fake.own);
+    fake.held[index] = bytes;
+}
+
+size_t sg_neighbours_holding(struct sg_neighbours *table, const struct sg_neighbour *own, uint64_t id,
+    struct sg_neighbour_holds *ret, size_t most)
+{
+    assert_ptr_equal(table, &fake.table);
+    assert_ptr_equal(own, &fake.own);
+    assert_int_equal(most, 1);
+    *ret = (struct sg_neighbour_holds){77, 1000};
+    fake.asked_id = id;
+    return 1;
 }
 
 void sg_neighbour_answered(struct sg_neighbour *own)
@@ -223,6 +242,12 @@ bool sg_core_stats(struct sg_core *core, int device, struct sg_stats *ret)
     return !fake.no_stats;
 }
 
+uint64_t sg_core_reserved(struct sg_core *core, int device)
+{
+    (void)core;
+    return 1000 + (uint64_t)device;
+}
+
 /* The program. */
 static void open_it(bool on_request)
 {
@@ -311,6 +336,7 @@ static void gives_back_what_is_asked_for(void **state)
     assert_int_equal(fake.trimmed, 2); /* the device at the second place */
     assert_int_equal(fake.keep, 5 * mib);
     assert_int_equal(atomic_load(&fake.own.given), 2 * fake.idle);
+    assert_int_equal(fake.held[1], 1002); /* for who has asked */
     assert_int_equal(fake.looks, LOOKS);
 }
 
@@ -425,6 +451,19 @@ static void others_are_asked_where_the_device_is_short(void **state)
     assert_false(ask_others(mib));
 }
 
+static void others_are_named(void **state)
+{
+    struct sg_neighbour_holds holds;
+    (void)state;
+    assert_true(ask_others(mib) == (fake.given > 0));
+    assert_int_equal(sg_trim_others(0, &holds, 1), 1);
+    assert_true(holds.pid == 77 && holds.bytes == 1000);
+    assert_int_equal(fake.asked_id, atomic_load(&fake.own.devices[0]));
+    assert_int_equal(sg_trim_others(63, &holds, 1), 0);
+    sg_trim_forget();
+    assert_int_equal(sg_trim_others(0, &holds, 1), 0);
+}
+
 static void nobody_helps_where_it_is_not_to(void **state)
 {
     (void)state;
@@ -456,6 +495,7 @@ int main(void)
         TEST(gives_back_what_is_idle),
         TEST(ends_where_the_row_is_anothers),
         TEST(others_are_asked_where_the_device_is_short),
+        TEST(others_are_named),
         TEST(nobody_helps_where_it_is_not_to),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -343,6 +343,28 @@ class Endings(Case):
         os.unlink(f"/dev/shm/segalloc-live-{process.pid}")
         self.assertIn("live:True", segalloc("report", str(process.pid)).stderr)
 
+    def test_what_a_killed_process_has_left(self):
+        """It is said that the process has ended; and the page is not taken for that of another of its number."""
+        process = subprocess.Popen([SEGALLOC, "run", "--sim", "1GiB", "--conf", "live:True", "--", ACTS, "a+100",
+                                    "say=there", "wait"], env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(process.stdout.close)
+        self.assertEqual(process.stdout.readline(), "there\n")
+        page = f"/dev/shm/segalloc-live-{process.pid}"
+        self.addCleanup(lambda: os.path.exists(page) and os.unlink(page))
+        process.kill()
+        process.wait(60)
+        told = segalloc("report", str(process.pid))
+        self.assertEqual(told.returncode, 0)
+        self.assertIn(f"process {process.pid} has ended", told.stderr)
+        self.assertIn("100.00 MiB", told.stdout)
+        other = f"/dev/shm/segalloc-live-{os.getpid()}"
+        os.rename(page, other)
+        self.addCleanup(os.unlink, other)
+        told = segalloc("report", str(os.getpid()))
+        self.assertEqual((told.returncode, told.stdout), (1, ""))
+        self.assertIn("keeps no live statistics", told.stderr)
+        self.assertNotEqual(self.said("doctor", str(os.getpid()), status=1)["answer"], "served")
+
     def test_a_process_without_the_library(self):
         process = subprocess.Popen(["sleep", "60"], env={})
         self.addCleanup(process.wait, 60)

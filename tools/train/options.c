@@ -457,7 +457,8 @@ void options_print_help(FILE *out)
           "       segalloc-train [--preset NAME] --dry [OPTION]...\n\n"
           "Trains a Qwen2-like decoder with LoRA adapters, and allocates its tensors one by\n"
           "one as PyTorch would. Without a GPU:\n\n"
-          "       segalloc run --sim 24GiB -- segalloc-train ...\n\n", out);
+          "       segalloc run --sim 24GiB -- segalloc-train ...\n\n",
+        out);
     for (int i = 0; i < OPTION_COUNT; i++) {
         char name[32], left[64];
         snprintf(left, sizeof left, "--%s%s%s", written((enum option)i, name, sizeof name), table[i].value ? " " : "",
@@ -466,7 +467,8 @@ void options_print_help(FILE *out)
     }
     fputs("\nOther options change the preset, whether they come before it or after it.\n\n"
           "Exit status: 0 completed, 1 out of memory or another error of the run, 2 for bad\n"
-          "usage.\n\nPresets:\n", out);
+          "usage.\n\nPresets:\n",
+        out);
     options_print_list(out, false);
 }
 
@@ -486,7 +488,8 @@ void options_print_list(FILE *out, bool json)
     }
     if (json)
         fputs("],\"variants\":[{\"name\":\"before\",\"text\":\"as it ran out of memory\"},"
-              "{\"name\":\"after\",\"text\":\"with settings that fit\"}],\"scenarios\":[", out);
+              "{\"name\":\"after\",\"text\":\"with settings that fit\"}],\"scenarios\":[",
+            out);
     else
         fputs("Scenarios:\n", out);
     for (int i = 0; i < scenario_count; i++) {

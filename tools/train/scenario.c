@@ -133,19 +133,19 @@ static void round_fence(struct device *device, struct tensor **kept, int number)
 
 const struct scenario scenarios[] = {
     {"lora-sft", "moments of many adapters settle between tensors that go", "", "qwen25-7b-lora", 3, adjust_lora_sft,
-     NULL},
+        NULL},
     {"ckpt", "checkpoints of all layers, and what is computed again between them", "", "qwen25-7b-lora", 2,
-     adjust_checkpoints, NULL},
+        adjust_checkpoints, NULL},
     {"logits", "logits of 17000, 19000, 20480, 14500 tokens in turn", "", NULL, 12, NULL, round_logits},
     {"zero3", "parameters gathered and let go layer by layer, gradients in buckets", "", "lmcleaner", 2, adjust_zero3,
-     NULL},
+        NULL},
     {"offload", "groups of the optimizer pass through the device between phases", "", NULL, 24, NULL, round_offload},
     {"fsdp", "whole layers gathered, gradients reduced in float", "", "grpo-fsdp", 2, adjust_fsdp, NULL},
     {"rl", "a rollout engine wakes and sleeps, training leaves a little of each round behind", "", NULL, 12, NULL,
-     round_rl},
+        round_rl},
     {"load", "weights of 270 MiB made from 530 MiB", "", NULL, 24, NULL, round_load},
     {"fence", "a small tensor stays behind two large ones", "max_split_size_mb:128,expandable_segments:True", NULL, 100,
-     NULL, round_fence},
+        NULL, round_fence},
     {"arena", "one allocation for everything: nothing to fragment", "", "qwen25-7b-lora", 2, adjust_lora_sft, NULL},
 };
 const int scenario_count = sizeof scenarios / sizeof *scenarios;

@@ -13,6 +13,7 @@
 
 #include "track/captures.h"
 #include "process/symbols.h"
+#include "services/trim.h"
 #include "sites/sites.h"
 
 enum { PROCESSES = 64, COMMAND_BYTES = 240, NVML_SUCCESS = 0 };
@@ -125,7 +126,8 @@ static size_t take_others(const struct nvml_process *list, unsigned count, struc
     return here ? others : 0;
 }
 
-static size_t find_others(int device, struct sg_oom_process ret[PROCESSES])
+/* As NVML lists them. */
+static size_t list_others(int device, struct sg_oom_process ret[PROCESSES])
 {
     struct nvml nvml;
     struct nvml_process list[PROCESSES];
@@ -140,6 +142,19 @@ static size_t find_others(int device, struct sg_oom_process ret[PROCESSES])
     (void)nvml.shutdown();
     close_nvml(&nvml);
     return others;
+}
+
+/* Where the library serves them: for machines without NVML, and containers that NVML numbers otherwise. */
+static size_t list_neighbours(int device, struct sg_oom_process ret[PROCESSES])
+{
+    struct sg_neighbour_holds holds[PROCESSES];
+    size_t count = sg_trim_others(device, holds, PROCESSES);
+    for (size_t i = 0; i < count; i++) {
+        ret[i] = (struct sg_oom_process){.pid = (int)holds[i].pid, .bytes = holds[i].bytes};
+        name_of(ret[i].pid, ret[i].name, sizeof ret[i].name);
+    }
+    qsort(ret, count, sizeof *ret, by_bytes);
+    return count;
 }
 
 /* Appends an argument as a shell takes it. False: no room. */
@@ -171,9 +186,17 @@ size_t sg_oom_report(struct sg_core *core, int device, char *buffer, size_t size
     struct sg_oom_process process[PROCESSES];
     char command[COMMAND_BYTES];
     read_command(command);
+    size_t others = list_others(device, process);
+    bool some_only = others == 0;
+    if (some_only)
+        others = list_neighbours(device, process);
     const struct sg_oom_around around = {
-        .process = process, .processes = find_others(device, process), .command = command,
-        .parked = sg_captures_deferred_bytes(core, device), .site = sg_sites_tell,
+        .process = process,
+        .processes = others,
+        .some_only = some_only,
+        .command = command,
+        .parked = sg_captures_deferred_bytes(core, device),
+        .site = sg_sites_tell,
     };
     return sg_core_oom_text(core, device, &around, buffer, size);
 }

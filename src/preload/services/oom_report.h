@@ -5,8 +5,8 @@
 #include "core.h"
 #include "core_state.h"
 
-/* The text of sg_core_oom_text() with the other processes on the device, from NVML where that is installed, and with the
-   command of this process. Takes the loader's lock; opens files. Returns the length as snprintf does. */
+/* The text of sg_core_oom_text() with the command of this process and the other processes on the device. These are from
+   NVML where that is installed, else those that segalloc serves. Takes the loader's lock; opens files. Returns the length as snprintf does. */
 size_t sg_oom_report(struct sg_core *core, int device, char *buffer, size_t size);
 
 #endif

@@ -111,6 +111,17 @@ static uint64_t trim(int device, uint64_t keep)
     return given;
 }
 
+/* For others that run out: what this process holds of each device. */
+static void note_held(struct sg_neighbour *own)
+{
+    struct sg_core *core = sg_enter();
+    if (!core)
+        return;
+    for (int i = 0; i < atomic_load(&neighbours.devices); i++)
+        sg_neighbours_hold(neighbours.table, own, i, sg_core_reserved(core, neighbours.device[i]));
+    sg_leave();
+}
+
 static void trim_answer(struct sg_neighbour *own)
 {
     uint32_t asked = atomic_load(&own->asked), wanted = atomic_exchange(&own->wanted, 0);
@@ -121,6 +132,7 @@ static void trim_answer(struct sg_neighbour *own)
         if (wanted >> i & 1)
             atomic_fetch_add(&own->given, trim(neighbours.device[i], keep));
     }
+    note_held(own);
     atomic_store(&own->answered, asked);
     sg_neighbour_answered(own);
 }
@@ -208,6 +220,16 @@ bool sg_trim_ask_others(const struct sg_driver *driver, int device, size_t bytes
             return sg_neighbours_ask_all(neighbours.table, own, atomic_load(&own->devices[i]), HELP_MS * MS) > 0;
     }
     return false;
+}
+
+size_t sg_trim_others(int device, struct sg_neighbour_holds *ret, size_t most)
+{
+    struct sg_neighbour *own = atomic_load(&neighbours.own);
+    for (int i = 0; own && i < atomic_load(&neighbours.devices); i++) {
+        if (neighbours.device[i] == device)
+            return sg_neighbours_holding(neighbours.table, own, atomic_load(&own->devices[i]), ret, most);
+    }
+    return 0;
 }
 
 void sg_trim_close(void)

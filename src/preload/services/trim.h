@@ -5,6 +5,7 @@
 #define SG_TRIMMING_H
 
 #include "core.h"
+#include "neighbours.h"
 
 /* When the core is made; and for each device that the process allocates on, once and again. */
 void sg_trim_open(const struct sg_conf *conf);
@@ -14,6 +15,10 @@ void sg_trim_use(int device);
    use it and waits for them, a fraction of a second at most. Returns whether they gave anything back. No lock may be
    held. */
 bool sg_trim_ask_others(const struct sg_driver *driver, int device, size_t bytes);
+
+/* Other processes of this user that hold memory of `device` with segalloc, as they answered sg_trim_ask_others() last.
+   Returns how many, `most` at most. */
+size_t sg_trim_others(int device, struct sg_neighbour_holds *ret, size_t most);
 
 /* At the end of the process, and in a forked child, which has no such thread. */
 void sg_trim_close(void);

@@ -293,7 +293,7 @@ static int put_segments(struct sg_pickle *pickle, struct life *life)
     return error;
 }
 
-/* What the driver had left where an allocation failed: what is idle lies in the segments that are shown. */
+/* What the driver had left where an allocation failed. Idle memory lies in the segments of the snapshot. */
 static uint64_t free_at(const struct life *life, const struct item *oom)
 {
     const struct sg_shown_pages *pages = &life->pages[oom->device];
@@ -316,7 +316,8 @@ static void put_event(struct sg_pickle *pickle, const struct life *life, const s
         sg_pickle_open_dict(pickle);
     }
     key_word(pickle, "action", actions[item->action]);
-    key_number(pickle, item->action == OOM ? "device_free" : "addr", item->action == OOM ? free_at(life, item) : item->id);
+    key_number(pickle, item->action == OOM ? "device_free" : "addr",
+        item->action == OOM ? free_at(life, item) : item->id);
     key_number(pickle, "size", item->size);
     key_number(pickle, "stream", sg_dictionary_stream(&life->dictionary, item->stream)->handle);
     key_number(pickle, "time_us", item->time_ns / 1000);

@@ -5,58 +5,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #define FOLDER "/dev/shm"
 #define PREFIX "segalloc-live-"
-#define SECOND_NS UINT64_C(1000000000)
-
-static uint64_t now_ns(clockid_t clock)
-{
-    struct timespec now;
-    clock_gettime(clock, &now);
-    return (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
-}
-
-/* Whether the process of this number is the one that wrote the page: it runs, and began before the page did. */
-static bool is_alive(uint64_t pid, uint64_t page_ns)
-{
-    char path[64], text[1024];
-    snprintf(path, sizeof path, "/proc/%llu/stat", (unsigned long long)pid);
-    FILE *in = fopen(path, "re");
-    size_t length = in ? fread(text, 1, sizeof text - 1, in) : 0;
-    if (in)
-        fclose(in);
-    text[length] = '\0';
-    const char *at = strrchr(text, ')'); /* the name before it may hold anything */
-    char state;
-    unsigned long long ticks;
-    if (!at || sscanf(at + 1, " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
-                   &state, &ticks) != 2)
-        return false;
-    uint64_t began_ns = ticks * (SECOND_NS / (uint64_t)sysconf(_SC_CLK_TCK)), boot_ns = now_ns(CLOCK_BOOTTIME);
-    uint64_t ago = boot_ns > began_ns ? boot_ns - began_ns : 0;
-    return state != 'Z' && state != 'X' && now_ns(CLOCK_REALTIME) - ago <= page_ns + SECOND_NS;
-}
-
-bool sg_live_pid(const char *text, uint64_t *ret)
-{
-    size_t length = strlen(text);
-    if (length == 0 || length > 10 || strspn(text, "0123456789") != length)
-        return false;
-    *ret = strtoull(text, NULL, 10);
-    return true;
-}
 
 static int read_page(struct sg_live *live, size_t *room, uint64_t pid)
 {
     char path[64], error[SG_STATS_ERROR];
     struct sg_stats_file file;
-    snprintf(path, sizeof path, FOLDER "/" PREFIX "%llu", (unsigned long long)pid);
-    if (sg_stats_file_read(path, &file, error) < 0)
+    if (sg_live_page(pid, path) != SG_LIVE_RUNS || sg_stats_file_read(path, &file, error) < 0)
         return 0; /* it has ended meanwhile, or is somebody else's */
-    if (file.pid != pid || !is_alive(pid, file.start_realtime_ns)) {
+    if (file.pid != pid) {
         sg_stats_file_free(&file);
         return 0;
     }

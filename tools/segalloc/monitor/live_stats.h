@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "monitor/live_page.h"
 #include "writer/stats_file.h"
 
 struct sg_live {
@@ -17,9 +18,6 @@ struct sg_live {
    it was killed is not among them, nor is one that this user may not read. 0 or -ENOMEM. */
 int sg_live_read(const uint64_t *pids, size_t count, struct sg_live *ret);
 void sg_live_free(struct sg_live *live);
-
-/* A process's number as text. False: it is none. */
-bool sg_live_pid(const char *text, uint64_t *ret);
 
 /* Rank of a process among those of its run, by its launcher's variables; negative: none, or not to be known. */
 int sg_live_rank(uint64_t pid);

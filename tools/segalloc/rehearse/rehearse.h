@@ -45,7 +45,7 @@ struct sg_rehearse_run {
     int status;                       /* as a shell would say it */
     char last_line[SG_REHEARSE_TEXT]; /* the last that it wrote to stderr, "" */
     double seconds;
-    int signals;                      /* that had come to the tool when the command ended: another ends the playing */
+    int signals; /* that had come to the tool when the command ended: another ends the playing */
 };
 
 /* Smallest cards by three sets of rules, bytes; 0: not known. */

@@ -331,8 +331,8 @@ void sg_rehearse_print_text(const struct sg_rehearse *rehearse)
     if (rehearse->processes) {
         printf("At the peak %s were in use%s; ", sg_size_format(rehearse->peak_requested, size),
                rehearse->processes > 1 ? ", on the device of the process with most" : "");
-        printf("%" PRIu64 " allocation%s, %.2f %% served by segalloc (%.0f s, on a simulated GPU).\n",
-            rehearse->allocs, sg_plural(rehearse->allocs), 100 * rehearse->served_share, rehearse->run.seconds);
+        printf("%" PRIu64 " allocation%s, %.2f %% served by segalloc (%.0f s, on a simulated GPU).\n", rehearse->allocs,
+            sg_plural(rehearse->allocs), 100 * rehearse->served_share, rehearse->run.seconds);
     }
     if (!has_cards(rehearse))
         return;

@@ -6,6 +6,7 @@
 #include "launch/launch.h"
 #include "install_paths.h"
 #include "launch/machine.h"
+#include "monitor/live_page.h"
 #include "size.h"
 #include "writer/stats_file.h"
 #include "launch/loaded_libraries.h"
@@ -471,7 +472,7 @@ static bool look_at_maps(pid_t pid, struct sg_watched *process)
 /* Says whether a process that runs is served: by its live page, or else by what it has loaded. */
 static int examine_process(struct examination *examination, pid_t pid, bool json)
 {
-    char path[64], error[SG_STATS_ERROR];
+    char path[64], page[SG_LIVE_PATH], error[SG_STATS_ERROR];
     struct sg_stats_file file;
     struct sg_watched process = {.pid = pid};
     snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
@@ -485,9 +486,8 @@ static int examine_process(struct examination *examination, pid_t pid, bool json
     if (!look_at_maps(pid, &process))
         return sg_tool_error(examination->launch.verb, "process %d is another user's: its libraries cannot be read",
             (int)pid);
-    snprintf(path, sizeof path, "/dev/shm/segalloc-live-%d", (int)pid);
     struct served served = {0};
-    bool live = sg_stats_file_read(path, &file, error) == 0;
+    bool live = sg_live_page((uint64_t)pid, page) == SG_LIVE_RUNS && sg_stats_file_read(page, &file, error) == 0;
     if (live) {
         served = examination->total = count(&file);
         sg_stats_file_free(&file);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "html/page.h"
+#include "monitor/live_page.h"
 #include "size.h"
 #include "tool.h"
 
@@ -306,15 +307,20 @@ static int by_rank(const void *a, const void *b)
     return (one > other) - (one < other);
 }
 
-/* The live page of a process, where its number is given in place of a file. */
-static char *path_of(char *name)
+/* The live page of a process, where its number is given in place of a file. A process that was killed leaves its page
+   behind, and its number may be another's by now. */
+static char *path_of(const char *verb, char *name)
 {
-    char page[64];
-    size_t length = strlen(name);
-    if (length == 0 || length > 10 || strspn(name, "0123456789") != length || access(name, F_OK) == 0)
+    char page[SG_LIVE_PATH];
+    uint64_t pid;
+    if (!sg_live_pid(name, &pid) || access(name, F_OK) == 0)
         return name;
-    snprintf(page, sizeof page, "/dev/shm/segalloc-live-%s", name);
-    char *path = access(page, F_OK) == 0 ? strdup(page) : NULL; /* for as long as the command line */
+    enum sg_live_page kind = sg_live_page(pid, page);
+    if (kind == SG_LIVE_NONE)
+        return name;
+    if (kind == SG_LIVE_ENDED)
+        sg_tool_message(verb, "process %" PRIu64 " has ended; these are the last statistics that it left", pid);
+    char *path = strdup(page); /* for as long as the command line */
     return path ? path : name;
 }
 
@@ -384,7 +390,7 @@ int sg_verb_report(int argc, char **argv)
             return help();
     int status = read_arguments(argc, argv, &arguments);
     for (int i = optind; i < argc; i++)
-        argv[i] = path_of(argv[i]);
+        argv[i] = path_of(argv[0], argv[i]);
     for (int i = optind; i < argc && !status; i++)
         status = sg_tool_would_lose(arguments.verb, argv[i], arguments.html ? arguments.html : arguments.output)
                      ? SG_EXIT_ERROR
