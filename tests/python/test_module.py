@@ -71,6 +71,39 @@ class Client(unittest.TestCase):
                                   ["free_completed", 100, ""]])
         self.assertEqual((blocks, last, nothing), (["take"], ["free_requested", "free_completed"], []))
 
+    def test_steps_are_phases_with_places_alone(self):
+        """With --sites alone optimizers' steps are phases, and PyTorch's memory functions stay PyTorch's."""
+        optimizer = ("before, after = [], []\n"
+                     "register_optimizer_step_pre_hook, register_optimizer_step_post_hook = before.append, after.append\n"
+                     "class Optimizer:\n"
+                     "    def step(self):\n"
+                     "        for each in before: each(self)\n"
+                     "        take(1)\n"
+                     "        for each in after: each(self)\n")
+        script = ("import ctypes, sys, torch.optim.optimizer as optim\n"
+                  "cuda, context = ctypes.CDLL('libcuda.so.1'), ctypes.c_void_p()\n"
+                  "cuda.cuInit(0), cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0), cuda.cuCtxSetCurrent(context)\n"
+                  "def take(gib):\n"
+                  "    cuda.cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(gib << 30))\n"
+                  "optim.take = take\n"
+                  "adam = optim.Optimizer()\n"
+                  "take(5); adam.step(); take(6); adam.step(); take(7)\n"
+                  "print(*(name for name in sys.modules if name.startswith('torch.cuda')))\n")
+        for options in (["--sites"], ["--sites", "--torch"]):
+            with self.subTest(options=options), tempfile.TemporaryDirectory() as folder:
+                package, trace = pathlib.Path(folder, "torch", "optim"), os.path.join(folder, "T")
+                package.mkdir(parents=True)
+                (package.parent / "__init__.py").touch()
+                (package / "__init__.py").touch()
+                (package / "optimizer.py").write_text(optimizer)
+                done = run("-c", script, path=folder, options=[*options, "-o", trace])
+                self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "\n", ""))
+                told = json.loads(subprocess.run([SEGALLOC, "report", "--json", trace], check=True, capture_output=True).stdout)
+                phases = [(each["bytes"] >> 30, each["phase"]) for each in told["devices"][0]["failures"]]
+                self.assertEqual(phases, [(5, "step 1"), (6, "step 2"), (7, "step 3")])
+                self.assertEqual({row["phase"] for row in told["devices"][0]["live_at_peak"]},
+                                 {"step 1, optimizer", "step 2, optimizer"})
+
     def test_beneath_leaves_the_allocator(self):
         done = run("-c", "import torch; print(torch.cuda.get_allocator_backend())", conf="pytorch:beneath")
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "native\n", ""))

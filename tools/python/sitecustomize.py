@@ -1,5 +1,5 @@
-"""Python imports this at its start where `segalloc run --torch` put its folder first on PYTHONPATH: it prepares for
-PyTorch, then gives way to the sitecustomize that Python would have found without it."""
+"""Python imports this at its start where `segalloc run` with --torch or --sites put its folder first on PYTHONPATH: it
+prepares for PyTorch, then gives way to the sitecustomize that Python would have found without it."""
 import importlib.machinery
 import importlib.util
 import os
@@ -7,11 +7,17 @@ import sys
 
 
 def _prepare():
+    only_phases = os.environ.get("SEGALLOC_ONLY_PHASES")
     try:
-        import segalloc
-        segalloc.install()
+        if only_phases:
+            from segalloc import _hook
+            _hook.follow_steps()
+        else:
+            import segalloc
+            segalloc.install()
     except Exception as error:  # the program is to run in any case
-        sys.stderr.write(f"segalloc: PyTorch's memory functions stay as they are: {error}\n")
+        lost = "steps of optimizers are no phases" if only_phases else "PyTorch's memory functions stay as they are"
+        sys.stderr.write(f"segalloc: {lost}: {error}\n")
 
 
 def _give_way():

@@ -81,6 +81,12 @@ def install() -> bool:
     if library is None or not library.in_use() or MODULE in sys.modules:
         return False
     after_import(MODULE, _take_over)
-    if library.option("sites") == "True":
-        after_import("torch.optim.optimizer", _follow)
+    follow_steps()
     return True
+
+
+def follow_steps():
+    """Where places are noted, makes the steps of PyTorch's optimizers phases, and leaves the rest of PyTorch as it is."""
+    library = _library.get()
+    if library is not None and library.in_use() and library.option("sites") == "True":
+        after_import("torch.optim.optimizer", _follow)

@@ -19,6 +19,9 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Whether the Python module is to make phases of steps, and nothing else. */
+#define SG_ONLY_PHASES "SEGALLOC_ONLY_PHASES"
+
 enum { LIST_BYTES = 65536 };
 
 /* The last part of a path. */
@@ -253,9 +256,29 @@ static bool set_trace(const struct sg_launch *launch)
     return true;
 }
 
+/* Puts the Python module's folder first on PYTHONPATH: there may be another sitecustomize, to which ours gives way. An
+   empty entry means the working folder, so the rest stays as it is. False: there is no room. */
+static bool add_python_path(const char *folder)
+{
+    static char list[LIST_BYTES];
+    const char *old = getenv("PYTHONPATH");
+    size_t length = strlen(folder);
+    if (!old || !*old)
+        return setenv("PYTHONPATH", folder, 1) == 0;
+    if (strncmp(old, folder, length) == 0 && (old[length] == ':' || old[length] == '\0'))
+        return true;
+    if (length + strlen(old) + 2 > sizeof list)
+        return false;
+    memcpy(list, folder, length);
+    list[length] = ':';
+    memcpy(list + length + 1, old, strlen(old) + 1);
+    return setenv("PYTHONPATH", list, 1) == 0;
+}
+
 static bool set_python(const struct sg_launch *launch)
 {
     char folder[SG_PLACE_BYTES], tool[SG_PLACE_BYTES];
+    unsetenv(SG_ONLY_PHASES);
     ssize_t named = readlink("/proc/self/exe", tool, sizeof tool - 1);
     if (named > 0) { /* the module asks it for snapshots with a history */
         tool[named] = '\0';
@@ -270,23 +293,25 @@ static bool set_python(const struct sg_launch *launch)
         sg_tool_message(launch->verb, "%s: PYTHONPATH can't carry a path with a colon; install it elsewhere", folder);
         return false;
     }
-    /* First, for there may be another sitecustomize, to which ours gives way. An empty entry means the working folder,
-       so the rest stays as it is. */
-    static char list[LIST_BYTES];
-    const char *old = getenv("PYTHONPATH");
-    size_t length = strlen(folder);
-    if (!old || !*old)
-        return setenv("PYTHONPATH", folder, 1) == 0;
-    if (strncmp(old, folder, length) == 0 && (old[length] == ':' || old[length] == '\0'))
+    if (add_python_path(folder))
         return true;
-    if (length + strlen(old) + 2 > sizeof list) {
-        sg_tool_message(launch->verb, "PYTHONPATH is longer than %d bytes", LIST_BYTES);
-        return false;
-    }
-    memcpy(list, folder, length);
-    list[length] = ':';
-    memcpy(list + length + 1, old, strlen(old) + 1);
-    return setenv("PYTHONPATH", list, 1) == 0;
+    sg_tool_message(launch->verb, "PYTHONPATH is longer than %d bytes", LIST_BYTES);
+    return false;
+}
+
+/* With places, an optimizer's steps are phases; PyTorch's memory functions stay its own. A command that --torch was
+   given for has both already. What can't be had is left out. */
+static void set_phases(void)
+{
+    char folder[SG_PLACE_BYTES];
+    const char *old = getenv("PYTHONPATH");
+    if (!sg_place_python(folder) || strchr(folder, ':'))
+        return;
+    size_t length = strlen(folder);
+    if (old && strncmp(old, folder, length) == 0 && (old[length] == ':' || old[length] == '\0'))
+        return;
+    if (setenv(SG_ONLY_PHASES, "1", 1) == 0 && !add_python_path(folder))
+        unsetenv(SG_ONLY_PHASES);
 }
 
 /* PyTorch before 2.7 asks the environment alone whether to keep its cache; what the user says there stands. */
@@ -304,11 +329,20 @@ static void set_pytorch(const struct sg_launch *launch)
 /* NVTX, where the program has ranges of it, loads what this names and tells it of them. A profiler's own stays. */
 static void set_nvtx(void)
 {
-    struct sg_conf conf;
     char library[SG_PLACE_BYTES];
-    sg_tool_conf_quietly(&conf);
-    if (conf.sites && sg_place_library(library))
+    if (sg_place_library(library))
         setenv("NVTX_INJECTION64_PATH", library, /* overwrite */ 0);
+}
+
+static void set_places(const struct sg_launch *launch)
+{
+    struct sg_conf conf;
+    sg_tool_conf_quietly(&conf);
+    if (!conf.sites)
+        return;
+    set_nvtx();
+    if (!launch->torch)
+        set_phases();
 }
 
 bool sg_launch_prepare(const struct sg_launch *launch)
@@ -324,7 +358,7 @@ bool sg_launch_prepare(const struct sg_launch *launch)
     if (launch->preload && !launch->torch)
         set_pytorch(launch);
     if (launch->preload)
-        set_nvtx();
+        set_places(launch);
     if (launch->trace && !set_trace(launch))
         return false;
     if (launch->stats)
