@@ -28,7 +28,7 @@ class DeviceWatch(NamedTuple):
     peak_requested_bytes: int
     """the most that the program had asked for at once, what it held before the block included"""
     peak_allocated_bytes: int
-    """the same after rounding"""
+    """requested, after rounding up"""
     peak_reserved_bytes: int
     """the most physical memory held at once"""
     begin_requested_bytes: int

@@ -187,7 +187,7 @@ static void print_advice(void *user, const char *line)
 static void glossary(void)
 {
     puts("\nWords\n"
-         "  requested   asked for by the program and not freed; allocated: the same after rounding\n"
+         "  requested   asked for by the program and not freed\n  allocated   requested, after rounding up\n"
          "  pending     freed, but queued work may still use it\n"
          "  reserved    physical memory held\n"
          "  stranded    reserved, neither allocated nor pending; its peak: what was\n"

@@ -350,12 +350,12 @@ static void print_head(const struct sg_tune_search *search, double seconds)
         if (search->trace[i].end_text)
             printf("%s is incomplete: %s\n", search->trace[i].path, search->trace[i].end_text);
         if (search->trace[i].unknown_card && !search->limit)
-            printf("%s names no card: pages are as on one that is just full; --limit takes yours\n",
+            printf("%s names no card: the replay assumes one that is just full. Add --limit 24GiB for one of yours\n",
                 search->trace[i].path);
     }
     uint64_t doubt = sg_tune_doubt(search);
     if (doubt)
-        printf("recorded under the setting in use: %s more or less than its replay here, which has no queued work;\n"
+        printf("the recorded run reserved %s more or less than its replay, which has no queued work;\n"
                "what gains less than that is no reason to change\n",
             sg_size_format(doubt, card));
     if (!search->complete)
