@@ -414,6 +414,14 @@ char *sg_conf_format(const struct sg_conf *conf, enum sg_option index, char *buf
     return buffer;
 }
 
+/* Whether a value is read back from the list: a path may have in it what parts options. */
+static bool is_one_value(const char *value, enum type type)
+{
+    size_t length = strlen(value);
+    return type != TYPE_PATH ||
+           (!strpbrk(value, ",#[]\n\r\t") && (length == 0 || (*value != ' ' && value[length - 1] != ' ')));
+}
+
 size_t sg_conf_print(const struct sg_conf *conf, char *buffer, size_t size)
 {
     struct text text = {buffer, size, 0};
@@ -425,7 +433,7 @@ size_t sg_conf_print(const struct sg_conf *conf, char *buffer, size_t size)
     for (unsigned i = 0; i < SG_OPTION_COUNT; i++) {
         char value[SG_PATH_BYTES], def[SG_PATH_BYTES];
         sg_conf_format(conf, i, value, sizeof value);
-        if (strcmp(value, sg_conf_format(&defaults, i, def, sizeof def)) != 0)
+        if (strcmp(value, sg_conf_format(&defaults, i, def, sizeof def)) != 0 && is_one_value(value, options[i].type))
             add(&text, "%s%s:%s", text.length ? "," : "", options[i].info.name, value);
     }
     return text.length;

@@ -129,6 +129,22 @@ static void every_option(void **state)
     }
 }
 
+/* A path with what parts options would take the others along. */
+static void a_path_that_cannot_be_read_back(void **state)
+{
+    static const char *const paths[] = {"a,b", "a\nb", "a#b", "[a]", " a", "a "};
+    struct sg_conf conf;
+    char printed[SG_PATH_BYTES];
+    (void)state;
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        sg_conf_init(&conf);
+        conf.page_size = 4 * SG_MIB;
+        snprintf(conf.trace, sizeof conf.trace, "%s", paths[i]);
+        sg_conf_print(&conf, printed, sizeof printed);
+        assert_string_equal(printed, "page_size_mb:4");
+    }
+}
+
 /* Traces carry the settings that they were recorded under, and old ones say what the option took then. */
 static void older_words_are_taken(void **state)
 {
@@ -451,6 +467,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_print_as_declared),
         cmocka_unit_test(every_option),
+        cmocka_unit_test(a_path_that_cannot_be_read_back),
         cmocka_unit_test(older_words_are_taken),
         cmocka_unit_test(real_numbers_read_back),
         cmocka_unit_test(zero_is_off_where_zero_is_the_default),

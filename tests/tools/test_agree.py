@@ -223,6 +223,24 @@ class Recorded(Case):
                 other = segalloc("replay", self.path, "--conf", "page_size_mb:8").stdout.splitlines()[0]
                 self.assertIn("under page_size_mb:8 (recorded under ", other)
 
+    def test_odd_names(self):
+        """A comma or the end of a line in the trace's name hides none of the settings that it was recorded under."""
+        for name in "a,b.trace", "two\nlines", " spaces ", "sharp#":
+            with self.subTest(name=name):
+                self.path = os.path.join(self.folder, name)
+                self.record("1GiB", self.ACTS, "page_size_mb:20")
+                self.assertTrue(self.replay()["as_recorded"])
+                self.assertIn("under page_size_mb:20, as recorded", segalloc("replay", self.path).stdout)
+                self.assertEqual(self.report()["peak_reserved_bytes"], self.replay()["peak_reserved_bytes"])
+                self.assertEqual(segalloc("tune", self.path, "--budget", "3").stderr, "")
+
+    def test_a_full_disk(self):
+        self.record("1GiB", self.ACTS)
+        for options in (["--html", "/dev/full", "-f"], ["-o", "/dev/full", "-f"], ["--json", "-o", "/dev/full", "-f"]):
+            result = segalloc("report", self.path, *options)
+            self.assertEqual(result.returncode, 1, options)
+            self.assertIn("No space left on device", result.stderr)
+
     def test_a_small_program_is_not_fragmented(self):
         """What is idle costs nothing on a card that is nearly empty."""
         self.record("24GiB", "a+3 b+2 b- c+1")

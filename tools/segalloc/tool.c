@@ -14,12 +14,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+void sg_tool_plain(char *text)
+{
+    for (; *text; text++) {
+        if ((unsigned char)*text < ' ' || *text == 0x7f)
+            *text = '?';
+    }
+}
+
 static void message(const char *verb, const char *format, va_list arguments, const char *end)
 {
+    char text[8192];
     fflush(stdout);
-    fprintf(stderr, "segalloc%s%s: ", *verb ? " " : "", verb);
-    vfprintf(stderr, format, arguments);
-    fprintf(stderr, "%s\n", end);
+    vsnprintf(text, sizeof text, format, arguments);
+    sg_tool_plain(text);
+    fprintf(stderr, "segalloc%s%s: %s%s\n", *verb ? " " : "", verb, text, end);
 }
 
 void sg_tool_message(const char *verb, const char *format, ...)

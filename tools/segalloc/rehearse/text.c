@@ -18,6 +18,8 @@ static const char *const assumptions[] = {
 static const char assumed_fast[] =
     "The run is faster than on a GPU. What a thread frees by the clock counts longer (PyTorch's watchdog of NCCL: each "
     "0.1 s), so a smaller card may do.";
+static const char assumed_apart[] =
+    "Each process has cards of its own here. Processes that share a card need what they hold together.";
 static const char assumed_beneath[] =
     "PyTorch's cache asks for the same segments on every card. On a full card it first gives idle ones back, so a "
     "smaller card may do.";
@@ -121,6 +123,8 @@ void sg_rehearse_print_json(const struct sg_rehearse *rehearse)
     if (rehearse->processes > 1) {
         putchar(',');
         sg_tool_json_string(assumed_fast);
+        putchar(',');
+        sg_tool_json_string(assumed_apart);
     }
     if (rehearse->beneath) {
         putchar(',');
@@ -307,7 +311,7 @@ static void print_assumed(const struct sg_rehearse *rehearse)
     for (int i = 0; i < ASSUMPTIONS; i++)
         printf("  %s\n", assumptions[i]);
     if (rehearse->processes > 1)
-        printf("  %s\n", assumed_fast);
+        printf("  %s\n  %s\n", assumed_fast, assumed_apart);
     if (rehearse->beneath)
         printf("  %s\n", assumed_beneath);
 }

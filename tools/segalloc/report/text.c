@@ -4,6 +4,9 @@
 
 #include "report/report.h"
 #include "size.h"
+#include "tool.h"
+
+enum { PATH_TEXT = 4096, COMMAND_TEXT = 8192 };
 
 static void figure(uint64_t value, const char *unit)
 {
@@ -195,9 +198,23 @@ static void glossary(void)
          "  utilization peak allocated / peak reserved; fragmentation is 1 minus that");
 }
 
+static const char *plain_path(const struct sg_findings *findings, char ret[PATH_TEXT])
+{
+    snprintf(ret, PATH_TEXT, "%s", findings->path);
+    sg_tool_plain(ret);
+    return ret;
+}
+
+static const char *plain_command(const struct sg_findings *findings, char ret[COMMAND_TEXT])
+{
+    snprintf(ret, COMMAND_TEXT, "%s", findings->command);
+    sg_tool_plain(ret);
+    return ret;
+}
+
 void sg_report_text(const struct sg_findings *findings)
 {
-    char verdict[1024];
+    char verdict[1024], path[PATH_TEXT], command[COMMAND_TEXT];
     bool advised = false;
     puts(sg_findings_verdict(findings, verdict, sizeof(verdict)));
     if (findings->begin_text)
@@ -212,18 +229,18 @@ void sg_report_text(const struct sg_findings *findings)
             findings->untracked_by);
     if (findings->dropped)
         printf("%" PRIu64
-               " events are missing from it: what follows comes from the others and from the last statistics.\n",
-               findings->dropped);
+               " event%s missing from it: what follows comes from the others and from the last statistics.\n",
+            findings->dropped, findings->dropped == 1 ? " is" : "s are");
     for (uint32_t i = 0; i < findings->devices; i++)
         print_device(findings, &findings->device[i]);
     sg_findings_advice(findings, print_advice, &advised);
     puts("\nSource");
-    printf("  %-10s %s, %s", "file", findings->path, findings->trace ? "a trace" : "statistics");
+    printf("  %-10s %s, %s", "file", plain_path(findings, path), findings->trace ? "a trace" : "statistics");
     if (findings->trace)
-        printf(" of %" PRIu64 " events", findings->events);
+        printf(" of %" PRIu64 " event%s", findings->events, sg_plural(findings->events));
     printf(", %.1f s\n", (double)findings->duration_ns / 1e9);
     if (*findings->command)
-        printf("  %-10s %s\n", "command", findings->command);
+        printf("  %-10s %s\n", "command", plain_command(findings, command));
     if (findings->pid)
         printf("  %-10s %" PRIu64 "\n", "process", findings->pid);
     if (!findings->imported)
@@ -273,17 +290,17 @@ void sg_report_table(const struct sg_findings *const *findings, size_t count)
            "peak reserved", "utilization", "OOMs");
     for (size_t i = 0; i < count; i++) {
         const struct sg_findings *file = findings[i];
-        char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], served[16] = "-", used[16] = "-";
+        char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], served[16] = "-", used[16] = "-", path[PATH_TEXT];
         if (file->served_share >= 0 && !file->imported)
             snprintf(served, sizeof(served), "%.1f %%", file->served_share * 100);
         if (file->utilization >= 0)
             snprintf(used, sizeof(used), "%.1f %%", file->utilization * 100);
         if (ranks)
             printf("%4" PRId64 " ", file->rank);
-        printf("%-*s %8s %12" PRIu64 " %14s %14s %12s %6" PRIu64 "%s\n", width, file->path, served,
-               file->allocs + file->passed_on, sg_size_format(file->peak_requested, a),
-               file->knows_reserved ? sg_size_format(file->peak_reserved, b) : "-", used, file->ooms,
-               file->end_text ? "  incomplete" : "");
+        printf("%-*s %8s %12" PRIu64 " %14s %14s %12s %6" PRIu64 "%s\n", width, plain_path(file, path), served,
+            file->allocs + file->passed_on, sg_size_format(file->peak_requested, a),
+            file->knows_reserved ? sg_size_format(file->peak_reserved, b) : "-", used, file->ooms,
+            file->end_text ? "  incomplete" : "");
     }
     if (ranks)
         print_all(findings, count, width);

@@ -286,7 +286,8 @@ static int write_page(const struct arguments *arguments, const struct sg_finding
     const struct sg_page_trials trials = {tried, why};
     int status = sg_page_write(out, findings, pages, &trials, arguments->redact, error);
     sg_trials_free(tried);
-    int flushed = console ? fflush(out) : fclose(out);
+    bool lost = ferror(out) != 0;
+    int flushed = (console ? fflush(out) : fclose(out)) != 0 || lost;
     if (status)
         return sg_tool_error(arguments->verb, "%s: %s", arguments->html, error);
     return flushed ? sg_tool_error(arguments->verb, "%s: %s", arguments->html, strerror(errno)) : 0;
