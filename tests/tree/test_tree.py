@@ -14,9 +14,10 @@ COMPILER = sys.argv[1:]
 del sys.argv[1:]
 
 # What each layer may include from, by src/README.md.
-LAYERS = {"base": [], "driver": ["base"], "trace": ["base"], "pytorch": ["base"], "core": ["base", "driver", "pytorch"],
-          "inspect": ["base", "driver", "pytorch", "core"], "replay": ["base", "driver", "pytorch", "core", "inspect"],
-          "preload": ["base", "driver", "trace", "pytorch", "core", "inspect"], "sim": ["base", "driver"]}
+LAYERS = {"base": [], "config": ["base"], "driver": ["base"], "trace": ["base"], "pytorch": ["base", "config"],
+          "core": ["base", "config", "driver", "pytorch"], "inspect": ["base", "config", "driver", "pytorch", "core"],
+          "replay": ["base", "config", "driver", "pytorch", "core", "inspect"],
+          "preload": ["base", "config", "driver", "trace", "pytorch", "core", "inspect"], "sim": ["base", "driver"]}
 
 # The floors of a layer of src/ and of a tool, from the ground: a file includes none of a floor above its own. A pattern takes
 # what none before it has taken.
