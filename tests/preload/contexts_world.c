@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "balance.h"
-#include "hooks/external_alloc_hooks.h"
+#include "track/make_room.h"
 #include "track/captures.h"
 #include "track/events.h"
 #include "track/graph_blocks.h"
@@ -237,7 +237,7 @@ bool sg_thread_inside(void)
     return fake.inside;
 }
 
-bool sg_external_made_room_by(struct sg_core *core)
+bool sg_made_room_by(struct sg_core *core)
 {
     return core && fake.room-- > 0;
 }

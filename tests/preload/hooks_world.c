@@ -15,6 +15,8 @@
 #include "serve/callers.h"
 #include "track/captures.h"
 #include "track/contexts.h"
+#include "track/deferred_frees.h"
+#include "track/free_policy.h"
 #include "track/graph_blocks.h"
 #include "track/ipc.h"
 #include "process/process.h"
@@ -395,8 +397,10 @@ void sg_memory_torch_records(void)
 {
 }
 
-enum sg_graphs_answer sg_graphs_retain(CUdeviceptr address, const struct sg_request *request, bool waited)
+enum sg_graphs_answer sg_graphs_retain(CUdeviceptr address, const struct sg_request *request, bool waited,
+    sg_free_fn *free)
 {
+    (void)free;
     (void)address, (void)request, (void)waited;
     fake.kept++;
     return SG_GRAPHS_FREE;

@@ -12,7 +12,8 @@
 #include <cmocka.h>
 
 #include "balance.h"
-#include "hooks/external_alloc_hooks.h"
+#include "process/capture_mode.h"
+#include "track/make_room.h"
 #include "track/captures.h"
 #include "services/alias_probe.h"
 #include "track/contexts.h"
@@ -220,21 +221,23 @@ void sg_captures_run_deferred(struct sg_core *core)
     fake.settled++;
 }
 
-CUresult sg_captures_defer_free(struct sg_core *core, CUdeviceptr address, const struct sg_request *request)
+CUresult sg_captures_defer_free(struct sg_core *core, CUdeviceptr address, const struct sg_request *request,
+    sg_free_fn *free)
 {
+    (void)free;
     (void)core, (void)address, (void)request;
     fake.parked++;
     return CUDA_SUCCESS;
 }
 
-bool sg_captures_relax(CUstreamCaptureMode *ret)
+bool sg_capture_mode_relax(CUstreamCaptureMode *ret)
 {
     (void)ret;
     fake.relaxed += fake.relaxes;
     return fake.relaxes;
 }
 
-void sg_captures_restore(CUstreamCaptureMode *mode)
+void sg_capture_mode_restore(CUstreamCaptureMode *mode)
 {
     (void)mode;
     fake.restored++;
@@ -248,8 +251,10 @@ bool sg_graphs_adopt(struct sg_core *core, CUstream asked, CUdeviceptr address, 
     return true;
 }
 
-enum sg_graphs_answer sg_graphs_retain(CUdeviceptr address, const struct sg_request *request, bool waited)
+enum sg_graphs_answer sg_graphs_retain(CUdeviceptr address, const struct sg_request *request, bool waited,
+    sg_free_fn *free)
 {
+    (void)free;
     (void)address, (void)request;
     fake.kept++;
     fake.waited = waited;
@@ -289,7 +294,7 @@ void sg_core_mem_info(struct sg_core *core, int device, size_t *free_bytes, size
     *free_bytes += fake.idle;
 }
 
-bool sg_external_made_room_by(struct sg_core *core)
+bool sg_made_room_by(struct sg_core *core)
 {
     (void)core;
     fake.driver_has += fake.idle;

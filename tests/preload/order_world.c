@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "balance.h"
-#include "hooks/external_alloc_hooks.h"
+#include "track/deferred_frees.h"
+#include "track/free_policy.h"
+#include "track/make_room.h"
 #include "track/captures.h"
 #include "track/contexts.h"
 #include "hooks/copy_hooks.h"
@@ -296,7 +298,7 @@ void sg_memory_fence(void)
 {
 }
 
-bool sg_external_made_room(void)
+bool sg_made_room(void)
 {
     return false;
 }

@@ -9,7 +9,8 @@
 
 #include <cmocka.h>
 
-#include "hooks/external_alloc_hooks.h"
+#include "track/deferred_frees.h"
+#include "track/make_room.h"
 #include "track/captures.h"
 #include "process/hooks.h"
 #include "process/process.h"
@@ -36,14 +37,14 @@ static CUresult answer(void)
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #define TAKES(symbol, base, version, threads, parameters, arguments) \
     static CUresult real_##symbol parameters { return answer(); }
-#include "hooks/external_alloc_hooks.def"
+#include "process/external_alloc_hooks.def"
 #pragma GCC diagnostic pop
 
 const struct sg_real *sg_real(void)
 {
     static const struct sg_real real = {
 #define TAKES(symbol, base, version, threads, parameters, arguments) .symbol = real_##symbol,
-#include "hooks/external_alloc_hooks.def"
+#include "process/external_alloc_hooks.def"
     };
     return &real;
 }
@@ -87,7 +88,7 @@ static const struct call {
     any_call *function;
 } calls[] = {
 #define TAKES(symbol, base, version, threads, parameters, arguments) {#symbol, (any_call *)(void (*)(void))symbol},
-#include "hooks/external_alloc_hooks.def"
+#include "process/external_alloc_hooks.def"
 };
 
 /* Makes each of them, which must come to the driver `expected` times and answer `result`. */
@@ -166,7 +167,7 @@ static void what_runs_out_fails_without_a_core(void **state)
     fake.times = 1;
     fake.no_core = true;
     expect(1, CUDA_ERROR_OUT_OF_MEMORY);
-    assert_false(sg_external_made_room_by(NULL));
+    assert_false(sg_made_room_by(NULL));
 }
 
 static void other_errors_are_the_programs(void **state)

@@ -13,7 +13,10 @@
 #include <cmocka.h>
 
 #include "balance.h"
+#include "process/capture_mode.h"
+#include "serve/requests.h"
 #include "track/captures.h"
+#include "track/deferred_frees.h"
 #include "track/graph_blocks.h"
 #include "process/hooks.h"
 #include "process/process.h"
@@ -202,7 +205,7 @@ static int start_afresh(void **state)
 static CUresult park(CUdeviceptr address)
 {
     const struct sg_request request = {0};
-    return sg_captures_defer_free((struct sg_core *)&fake, address, &request);
+    return sg_captures_defer_free((struct sg_core *)&fake, address, &request, sg_memory_free);
 }
 
 static CUstream stream_of(uintptr_t number)
@@ -308,9 +311,9 @@ static void relaxes_and_restores(void **state)
     (void)state;
     CUstreamCaptureMode mode;
     fake.mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-    assert_true(sg_captures_relax(&mode));
+    assert_true(sg_capture_mode_relax(&mode));
     assert_int_equal(fake.mode, CU_STREAM_CAPTURE_MODE_RELAXED);
-    sg_captures_restore(&mode);
+    sg_capture_mode_restore(&mode);
     assert_int_equal(fake.mode, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 }
 
@@ -463,11 +466,11 @@ static void old_drivers_capture_too(void **state)
     fake.old = true;
     assert_int_equal(cuStreamBeginCapture(stream_of(8)), CUDA_SUCCESS);
     assert_false(sg_captures_capturing(stream_of(8), false));
-    assert_false(sg_captures_relax(&mode));
+    assert_false(sg_capture_mode_relax(&mode));
     assert_int_equal(cuStreamEndCapture(stream_of(8), NULL), CUDA_SUCCESS);
     fake.old = false;
     fake.exchanged = CUDA_ERROR_UNKNOWN;
-    assert_false(sg_captures_relax(&mode));
+    assert_false(sg_capture_mode_relax(&mode));
     assert_int_equal(sg_captures_wait((CUcontext)64), CUDA_ERROR_INVALID_CONTEXT);
     fake.context = (CUcontext)64;
     assert_int_equal(sg_captures_wait((CUcontext)64), CUDA_SUCCESS);

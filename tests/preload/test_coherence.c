@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "process/capture_mode.h"
 #include "track/captures.h"
 #include "services/alias_probe.h"
 #include "process/worker_thread.h"
@@ -265,7 +266,7 @@ static CUresult set_access(CUdeviceptr address, size_t bytes, const CUmemAccessD
     return CUDA_SUCCESS;
 }
 
-bool sg_captures_relax(CUstreamCaptureMode *ret_mode)
+bool sg_capture_mode_relax(CUstreamCaptureMode *ret_mode)
 {
     *ret_mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     EXPECT(sg_self.inside && sg_self.aside); /* its calls are none of the program's */

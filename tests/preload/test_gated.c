@@ -12,8 +12,10 @@
 #include <cmocka.h>
 
 #include "balance.h"
+#include "serve/requests.h"
 #include "track/captures.h"
 #include "clock.h"
+#include "track/deferred_frees.h"
 #include "track/graph_blocks.h"
 #include "process/hooks.h"
 #include "process/process.h"

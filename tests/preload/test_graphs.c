@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "balance.h"
+#include "serve/requests.h"
 #include "track/captures.h"
 #include "track/graph_blocks.h"
 #include "process/process.h"
@@ -204,7 +205,7 @@ static CUdeviceptr allocate(int number)
 static enum sg_graphs_answer release(CUdeviceptr block, int number)
 {
     const struct sg_request request = {.stream = stream(number), .has_stream = true};
-    return sg_graphs_retain(block, &request, true);
+    return sg_graphs_retain(block, &request, true, sg_memory_free);
 }
 
 /* The graph, its clones and its executables are gone. */
@@ -299,7 +300,7 @@ static void graph_without_memory_is_no_other(void **state)
     (void)state;
     unsigned long long first = capture(1);
     CUdeviceptr block = allocate(1);
-    assert_int_equal(sg_graphs_retain(block, NULL, true), SG_GRAPHS_FREE);
+    assert_int_equal(sg_graphs_retain(block, NULL, true, NULL), SG_GRAPHS_FREE);
     assert_false(sg_graphs_retain_any());
     unsigned long long second = capture(2);
     CUdeviceptr others = allocate(2);
@@ -421,7 +422,7 @@ static void freed_by_the_driver_it_is_no_spare(void **state)
     CUdeviceptr block = allocate(1);
     assert_int_equal(release(block, 1), SG_GRAPHS_RETAINED);
     sg_graphs_add_spare(stream(1), block);
-    assert_int_equal(sg_graphs_retain(block, NULL, true), SG_GRAPHS_FREE);
+    assert_int_equal(sg_graphs_retain(block, NULL, true, NULL), SG_GRAPHS_FREE);
     assert_false(again(1, 4096, &found));
 }
 

@@ -14,11 +14,13 @@
 
 #include <cmocka.h>
 
+#include "process/capture_mode.h"
 #include "track/captures.h"
 #include "process/worker_thread.h"
 #include "process/process.h"
 #include "process/symbols.h"
 #include "track/context_pins.h"
+#include "track/context_wait.h"
 
 __thread struct sg_thread sg_self;
 
@@ -60,7 +62,7 @@ const struct sg_conf *sg_process_conf(void)
     return &fake.conf;
 }
 
-bool sg_captures_relax(CUstreamCaptureMode *ret)
+bool sg_capture_mode_relax(CUstreamCaptureMode *ret)
 {
     (void)ret;
     return true;
@@ -141,7 +143,7 @@ static void without_threads_nothing_is_done(void **state)
         fake.refused = i ? EAGAIN : 0;
         fake.no_symbol = !i;
         assert_int_equal(sg_worker_run(look_around, &thread), CUDA_ERROR_OPERATING_SYSTEM);
-        assert_int_equal(sg_worker_wait_for_context(NULL), CUDA_ERROR_OPERATING_SYSTEM);
+        assert_int_equal(sg_context_wait(NULL), CUDA_ERROR_OPERATING_SYSTEM);
         assert_false(sg_worker_begin(look_around, &thread));
     }
     assert_int_equal(atomic_load(&fake.done), 0);
@@ -203,10 +205,10 @@ static void contexts_are_waited_for_while_they_are_there(void **state)
 {
     (void)state;
     fake.waited = CUDA_ERROR_LAUNCH_FAILED;
-    assert_int_equal(sg_worker_wait_for_context(NULL), CUDA_ERROR_LAUNCH_FAILED);
+    assert_int_equal(sg_context_wait(NULL), CUDA_ERROR_LAUNCH_FAILED);
     assert_int_equal(atomic_load(&fake.waits), 1);
     fake.use = -1;
-    assert_int_equal(sg_worker_wait_for_context(NULL), CUDA_SUCCESS); /* its work has gone with it */
+    assert_int_equal(sg_context_wait(NULL), CUDA_SUCCESS); /* its work has gone with it */
     assert_int_equal(atomic_load(&fake.waits), 1);
     assert_int_equal(atomic_load(&fake.uses), 0);
 }
@@ -218,7 +220,7 @@ static void contexts_are_not_waited_for_in_vain(void **state)
     (void)state;
     atomic_store(&fake.hold_enter, true);
     fake.conf.wait_limit = 0.001;
-    assert_int_equal(sg_worker_wait_for_context(NULL), CUDA_ERROR_NOT_READY);
+    assert_int_equal(sg_context_wait(NULL), CUDA_ERROR_NOT_READY);
     while (!atomic_load(&fake.there))
         sched_yield();
     atomic_store(&fake.hold_enter, false);

@@ -10,7 +10,8 @@
 #include <cmocka.h>
 
 #include "core_state.h"
-#include "hooks/external_alloc_hooks.h"
+#include "track/deferred_frees.h"
+#include "track/make_room.h"
 #include "track/captures.h"
 #include "track/contexts.h"
 #include "process/hooks.h"
@@ -102,7 +103,7 @@ bool sg_captures_active(void)
     return fake.live;
 }
 
-bool sg_external_made_room(void)
+bool sg_made_room(void)
 {
     return true;
 }

@@ -11,6 +11,8 @@
 
 #include "core_state.h"
 #include "track/captures.h"
+#include "track/deferred_frees.h"
+#include "track/free_policy.h"
 #include "track/graph_blocks.h"
 #include "memory_world.h"
 #include "track/streams.h"

@@ -16,7 +16,7 @@
 #include "process/hooks.h"
 #include "process/process.h"
 #include "process/symbols.h"
-#include "track/unhooked_calls.h"
+#include "hooks/unhooked_calls.h"
 
 #undef dlvsym /* here it is the loader's own */
 void *dlvsym(void *handle, const char *name, const char *version);

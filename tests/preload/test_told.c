@@ -21,6 +21,8 @@
 #include "track/contexts.h"
 #include "hooks/copy_hooks.h"
 #include "services/hazard_annotations.h"
+#include "track/deferred_frees.h"
+#include "track/free_policy.h"
 #include "track/graph_blocks.h"
 #include "process/hooks.h"
 #include "process/process.h"

@@ -368,37 +368,33 @@ static void errors_are_pytorch_s(void **state)
     apart(throw_nothing);
 }
 
-static bool runs_out(const struct sg_module *module)
+static bool runs_out(int (*clear)(void))
 {
     if (setjmp(fake.caught))
         return true;
-    sg_torch_ran_out(module, 1 << 20);
+    sg_torch_ran_out(clear, 1 << 20);
     return false;
 }
 
-static void run_out_as_modules(void)
+static void run_out_in_modes(void)
 {
-    const struct sg_module torch = {.kind = SG_CALLER_TORCH, .get_last_error = get_last_error},
-                           other = {.kind = SG_CALLER_OTHER, .get_last_error = get_last_error},
-                           old = {.kind = SG_CALLER_TORCH};
-    EXPECT(!runs_out(&torch)); /* not in direct mode */
+    EXPECT(!runs_out(get_last_error)); /* not in direct mode */
     (void)ours_of_check_env(CACHING);
-    EXPECT(!runs_out(&other) && !runs_out(&old) && fake.errors_forgotten == 0);
-    EXPECT(runs_out(&torch) && fake.errors_forgotten == 1);
+    EXPECT(!runs_out(NULL) && fake.errors_forgotten == 0);
+    EXPECT(runs_out(get_last_error) && fake.errors_forgotten == 1);
 }
 
 static void run_out_where_nothing_can_be_thrown(void)
 {
-    const struct sg_module torch = {.kind = SG_CALLER_TORCH, .get_last_error = get_last_error};
     (void)ours_of_check_env(CACHING);
     fake.missing = "_ZTVN3c1016OutOfMemoryErrorE";
-    EXPECT(!runs_out(&torch) && fake.errors_forgotten == 0); /* the error stays PyTorch's to find */
+    EXPECT(!runs_out(get_last_error) && fake.errors_forgotten == 0); /* the error stays PyTorch's to find */
 }
 
-static void only_pytorch_is_thrown_at(void **state)
+static void only_direct_mode_throws(void **state)
 {
     (void)state;
-    apart(run_out_as_modules);
+    apart(run_out_in_modes);
     apart(run_out_where_nothing_can_be_thrown);
 }
 
@@ -490,7 +486,7 @@ int main(void)
         cmocka_unit_test(devices_are_entered_once),
         cmocka_unit_test(pluggable_calls_never_fail),
         cmocka_unit_test(errors_are_pytorch_s),
-        cmocka_unit_test(only_pytorch_is_thrown_at),
+        cmocka_unit_test(only_direct_mode_throws),
         cmocka_unit_test(no_kernel_has_failed_at_the_end),
         cmocka_unit_test(failed_checks_say_the_way_out),
     };

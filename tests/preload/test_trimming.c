@@ -12,6 +12,7 @@
 
 #include "core_state.h"
 #include "balance.h"
+#include "process/capture_mode.h"
 #include "track/captures.h"
 #include "track/contexts.h"
 #include "process/worker_thread.h"
@@ -211,14 +212,14 @@ bool sg_captures_active(void)
     return fake.live;
 }
 
-bool sg_captures_relax(CUstreamCaptureMode *ret)
+bool sg_capture_mode_relax(CUstreamCaptureMode *ret)
 {
     *ret = CU_STREAM_CAPTURE_MODE_GLOBAL;
     fake.relaxed++;
     return true;
 }
 
-void sg_captures_restore(CUstreamCaptureMode *mode)
+void sg_capture_mode_restore(CUstreamCaptureMode *mode)
 {
     assert_int_equal(*mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
     fake.relaxed--;

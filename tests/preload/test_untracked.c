@@ -13,7 +13,7 @@
 #include "process/process.h"
 #include "hooks/pin_hooks.h"
 #include "track/streams.h"
-#include "track/unhooked_calls.h"
+#include "hooks/unhooked_calls.h"
 
 static char untracked_by[64];
 

@@ -18,6 +18,7 @@
 #include "process/symbols.h"
 #include "torch/torch.h"
 #include "torch/torch_allocator.h"
+#include "track/free_policy.h"
 
 struct fake fake;
 

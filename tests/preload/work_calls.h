@@ -34,11 +34,11 @@ static const struct call work[] = {
     BOTH(symbol, per_thread, #stream, true, 1)
 #define SUBMIT_TELLING_TO SUBMIT_TELLING_FROM
 #define SUBMIT_WRITING SUBMIT_TELLING_FROM
-#include "hooks/launch_hooks.def"
+#include "process/launch_hooks.def"
     {CALL(cuLaunchKernelEx), .takes = true}, {CALL(cuLaunchKernelEx_ptsz), .own = true, .takes = true},
     {CALL(cuGraphLaunch), .tells = true, .takes = true},
-    {CALL(cuGraphLaunch_ptsz), .own = true, .tells = true, .takes = true},
-    {CALL(cuLaunch), .of_default = true}, {CALL(cuLaunchGrid), .of_default = true}, {CALL(cuLaunchGridAsync)},
+    {CALL(cuGraphLaunch_ptsz), .own = true, .tells = true, .takes = true}, {CALL(cuLaunch), .of_default = true},
+    {CALL(cuLaunchGrid), .of_default = true}, {CALL(cuLaunchGridAsync)},
 #define COPIES(symbol, suffix, between, of, is_of_default) \
     {CALL(symbol), .tells = true, .of_default = is_of_default, .ends = 2, .shape = of, .peer = #between}, \
     {CALL(symbol##suffix), .own = true, .tells = true, .of_default = is_of_default, .ends = 2, .shape = of, \
@@ -49,21 +49,14 @@ static const struct call work[] = {
 #define PEERS_LATER(symbol, suffix, of) \
     {CALL(symbol), .tells = true, .ends = 2, .shape = of}, \
     {CALL(symbol##suffix), .own = true, .tells = true, .ends = 2, .shape = of},
-    COPIES(cuMemcpy, _ptds, cuMemcpyPeer, PLAIN, true)
-    COPIES(cuMemcpyDtoD_v2, _ptds, cuMemcpyPeer, PLAIN, true)
-    COPIES(cuMemcpyAsync, _ptsz, cuMemcpyPeerAsync, PLAIN, false)
-    COPIES(cuMemcpyDtoDAsync_v2, _ptsz, cuMemcpyPeerAsync, PLAIN, false)
-    COPIES(cuMemcpyWithAttributesAsync, _ptsz, cuMemcpyPeerAsync, PLAIN, false)
-    COPIES(cuMemcpy2D_v2, _ptds, cuMemcpy3DPeer, FLAT, true)
-    COPIES(cuMemcpy2DUnaligned_v2, _ptds, cuMemcpy3DPeer, FLAT, true)
-    COPIES(cuMemcpy3D_v2, _ptds, cuMemcpy3DPeer, DEEP, true)
-    COPIES(cuMemcpy2DAsync_v2, _ptsz, cuMemcpy3DPeerAsync, FLAT, false)
-    COPIES(cuMemcpy3DAsync_v2, _ptsz, cuMemcpy3DPeerAsync, DEEP, false)
-    PEERS(cuMemcpyPeer, _ptds, PLAIN)
-    PEERS(cuMemcpy3DPeer, _ptds, DEEP_PEER)
-    PEERS_LATER(cuMemcpyPeerAsync, _ptsz, PLAIN)
-    PEERS_LATER(cuMemcpy3DPeerAsync, _ptsz, DEEP_PEER)
-};
+    COPIES(cuMemcpy, _ptds, cuMemcpyPeer, PLAIN, true) COPIES(cuMemcpyDtoD_v2, _ptds, cuMemcpyPeer, PLAIN,
+        true) COPIES(cuMemcpyAsync, _ptsz, cuMemcpyPeerAsync, PLAIN, false) COPIES(cuMemcpyDtoDAsync_v2, _ptsz,
+        cuMemcpyPeerAsync, PLAIN, false) COPIES(cuMemcpyWithAttributesAsync, _ptsz, cuMemcpyPeerAsync, PLAIN, false)
+        COPIES(cuMemcpy2D_v2, _ptds, cuMemcpy3DPeer, FLAT, true) COPIES(cuMemcpy2DUnaligned_v2, _ptds, cuMemcpy3DPeer,
+            FLAT, true) COPIES(cuMemcpy3D_v2, _ptds, cuMemcpy3DPeer, DEEP, true) COPIES(cuMemcpy2DAsync_v2, _ptsz,
+            cuMemcpy3DPeerAsync, FLAT, false) COPIES(cuMemcpy3DAsync_v2, _ptsz, cuMemcpy3DPeerAsync, DEEP, false)
+            PEERS(cuMemcpyPeer, _ptds, PLAIN) PEERS(cuMemcpy3DPeer, _ptds, DEEP_PEER)
+                PEERS_LATER(cuMemcpyPeerAsync, _ptsz, PLAIN) PEERS_LATER(cuMemcpy3DPeerAsync, _ptsz, DEEP_PEER)};
 
 /* They make their stream wait for what can't be followed, and a graph that they are captured in whoever launches it. */
 static const struct call waits[] = {

@@ -9,7 +9,8 @@
 #include <cmocka.h>
 
 #include "balance.h"
-#include "hooks/external_alloc_hooks.h"
+#include "track/free_policy.h"
+#include "track/make_room.h"
 #include "track/captures.h"
 #include "track/contexts.h"
 #include "track/events.h"
@@ -58,7 +59,7 @@ const struct sg_real *sg_real(void)
     return &asking;
 }
 
-bool sg_external_made_room(void)
+bool sg_made_room(void)
 {
     seen.asked_for_room++;
     return seen.room;

@@ -17,6 +17,7 @@
 #include "process/hooks.h"
 #include "process/process.h"
 #include "serve/requests.h"
+#include "track/free_policy.h"
 #include "track/streams.h"
 
 struct end {

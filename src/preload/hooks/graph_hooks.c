@@ -1,26 +1,15 @@
 /* Untracked order: events that are recorded inside launches, by graphs or by other processes; and streams that wait
    for something else than events. */
-#include "hooks/graph_hooks.h"
-
-#include <stdatomic.h>
 #include <stddef.h>
 
-#include "hooks/external_alloc_hooks.h"
+#include "track/make_room.h"
 #include "track/captures.h"
 #include "track/contexts.h"
 #include "track/events.h"
 #include "process/hooks.h"
 #include "process/process.h"
+#include "track/graph_order.h"
 #include "track/streams.h"
-
-/* Some graph waits for an event of outside, or for a word of memory. The streams that it is launched in are ordered
-   after more than is known. */
-static atomic_bool graphs_wait;
-
-void sg_taints_graph_waits(void)
-{
-    atomic_store(&graphs_wait, true);
-}
 
 /* From here on a stream that is not followed may pass its order on without notice. So may a blocking one to others
    of its own device, whose slots know nothing of other devices'. */
@@ -69,19 +58,19 @@ CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec exec, CUgraphNode node, 
 
 CUresult cuGraphAddEventWaitNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *nodes, size_t count, CUevent event)
 {
-    atomic_store(&graphs_wait, true);
+    sg_graph_order_waits();
     return sg_real()->cuGraphAddEventWaitNode(ret, graph, nodes, count, event);
 }
 
 CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode node, CUevent event)
 {
-    atomic_store(&graphs_wait, true);
+    sg_graph_order_waits();
     return sg_real()->cuGraphEventWaitNodeSetEvent(node, event);
 }
 
 CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec exec, CUgraphNode node, CUevent event)
 {
-    atomic_store(&graphs_wait, true);
+    sg_graph_order_waits();
     return sg_real()->cuGraphExecEventWaitNodeSetEvent(exec, node, event);
 }
 
@@ -89,27 +78,27 @@ CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec exec, CUgraphNode node, CU
 CUresult cuGraphAddBatchMemOpNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *nodes, size_t count,
     const CUDA_BATCH_MEM_OP_NODE_PARAMS *params)
 {
-    atomic_store(&graphs_wait, true);
+    sg_graph_order_waits();
     return sg_real()->cuGraphAddBatchMemOpNode(ret, graph, nodes, count, params);
 }
 
 CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *params)
 {
-    atomic_store(&graphs_wait, true);
+    sg_graph_order_waits();
     return sg_real()->cuGraphBatchMemOpNodeSetParams(node, params);
 }
 
 CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec exec, CUgraphNode node,
     const CUDA_BATCH_MEM_OP_NODE_PARAMS *params)
 {
-    atomic_store(&graphs_wait, true);
+    sg_graph_order_waits();
     return sg_real()->cuGraphExecBatchMemOpNodeSetParams(exec, node, params);
 }
 
 CUresult cuGraphAddExternalSemaphoresWaitNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *nodes, size_t count,
     const void *params)
 {
-    atomic_store(&graphs_wait, true);
+    sg_graph_order_waits();
     return sg_real()->cuGraphAddExternalSemaphoresWaitNode(ret, graph, nodes, count, params);
 }
 
@@ -124,7 +113,7 @@ static void look_at(const CUgraphNodeParams *params)
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
-        atomic_store(&graphs_wait, true);
+        sg_graph_order_waits();
         break;
     default:
         break;
@@ -173,7 +162,7 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNod
 /* A graph may have functions of the host, or copies to it, also behind what it waits for. */
 static void tell_of_graph(CUstream stream, bool per_thread)
 {
-    if (atomic_load_explicit(&graphs_wait, memory_order_relaxed))
+    if (sg_graph_order_has_waits())
         sg_streams_host_may_observe_all();
     else if (sg_following())
         sg_streams_host_may_observe(stream, per_thread);
@@ -183,9 +172,9 @@ static CUresult launch(CUresult (*real)(CUgraphExec, CUstream), CUgraphExec exec
 {
     tell_of_graph(stream, per_thread);
     CUresult result = real(exec, stream);
-    if (sg_external_ran_out(result)) /* memory of its own allocation nodes */
+    if (sg_ran_out(result)) /* memory of its own allocation nodes */
         result = real(exec, stream);
-    if (atomic_load_explicit(&graphs_wait, memory_order_relaxed))
+    if (sg_graph_order_has_waits())
         untracked_order(stream, per_thread);
     else
         sg_submitted(stream, per_thread);
@@ -253,7 +242,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
     if (begins_early(config))
         keep_apart(config, /* per_thread */ false);
     CUresult result = sg_real()->cuLaunchKernelEx(config, function, params, extra);
-    if (sg_external_ran_out(result))
+    if (sg_ran_out(result))
         result = sg_real()->cuLaunchKernelEx(config, function, params, extra);
     sg_submitted(config ? config->hStream : NULL, false);
     return result;
@@ -265,7 +254,7 @@ CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function
     if (begins_early(config))
         keep_apart(config, /* per_thread */ true);
     CUresult result = sg_real()->cuLaunchKernelEx_ptsz(config, function, params, extra);
-    if (sg_external_ran_out(result))
+    if (sg_ran_out(result))
         result = sg_real()->cuLaunchKernelEx_ptsz(config, function, params, extra);
     sg_submitted(config ? config->hStream : NULL, true);
     return result;
@@ -275,7 +264,7 @@ CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function
 static void waits_in_captures(void)
 {
     if (sg_captures_active())
-        atomic_store(&graphs_wait, true);
+        sg_graph_order_waits();
 }
 
 #define WAITS(symbol, per_thread, parameters, arguments) \

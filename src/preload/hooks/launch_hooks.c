@@ -6,7 +6,8 @@
    a call: see launch_hooks.def. */
 #include <stddef.h>
 
-#include "hooks/external_alloc_hooks.h"
+#include "track/free_policy.h"
+#include "track/make_room.h"
 #include "hooks/copy_hooks.h"
 #include "process/hooks.h"
 #include "process/process.h"
@@ -52,20 +53,20 @@ CUresult cuLaunchCooperativeKernelMultiDevice(const CUDA_LAUNCH_PARAMS *launches
 
 /* `address`: what may be memory of ours; 0 where nothing is. */
 #define HAND_ON(symbol, parameters, arguments, stream, own, tells, address) \
-    CUresult symbol parameters \
-    { \
-        const bool telling = tells; \
-        if (telling) \
-            sg_streams_host_may_observe(stream, own); \
-        CUresult result = sg_real()->symbol arguments; \
-        if (sg_external_ran_out(result)) \
-            result = sg_real()->symbol arguments; \
-        sg_submitted(stream, own); \
-        if (address) \
-            sg_copies_used(address, stream, own); \
-        if (telling) \
-            sg_streams_host_may_observe(stream, own); \
-        return result; \
+    CUresult symbol parameters                                              \
+    {                                                                       \
+        const bool telling = tells;                                         \
+        if (telling)                                                        \
+            sg_streams_host_may_observe(stream, own);                       \
+        CUresult result = sg_real()->symbol arguments;                      \
+        if (sg_ran_out(result))                                             \
+            result = sg_real()->symbol arguments;                           \
+        sg_submitted(stream, own);                                          \
+        if (address)                                                        \
+            sg_copies_used(address, stream, own);                           \
+        if (telling)                                                        \
+            sg_streams_host_may_observe(stream, own);                       \
+        return result;                                                      \
     }
 #define BOTH(symbol, per_thread, parameters, arguments, stream, tells, address) \
     HAND_ON(symbol, parameters, arguments, stream, false, tells, address) \
@@ -80,4 +81,4 @@ CUresult cuLaunchCooperativeKernelMultiDevice(const CUDA_LAUNCH_PARAMS *launches
     BOTH(symbol, per_thread, parameters, arguments, stream, sg_following(), dst)
 #define SUBMIT_WRITING(symbol, per_thread, base, version, parameters, arguments, stream) \
     BOTH(symbol, per_thread, parameters, arguments, stream, is_seen_at(dst), dst)
-#include "hooks/launch_hooks.def"
+#include "process/launch_hooks.def"

@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 #include "core_state.h"
-#include "hooks/external_alloc_hooks.h"
+#include "track/make_room.h"
 #include "track/captures.h"
 #include "track/contexts.h"
 #include "process/hooks.h"
@@ -71,7 +71,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *ret, size_t bytes, unsigned flags)
         sg_leave();
     }
     CUresult result = sg_real()->cuMemAllocManaged(ret, bytes, flags);
-    if (sg_external_ran_out(result))
+    if (sg_ran_out(result))
         result = sg_real()->cuMemAllocManaged(ret, bytes, flags);
     return result;
 }
@@ -99,14 +99,14 @@ static void before_fetching_all(const size_t *bytes, size_t count, const CUmemLo
 }
 
 #define FETCH(symbol, per_thread, parameters, arguments, before) \
-    CUresult symbol parameters \
-    { \
-        before; \
-        CUresult result = sg_real()->symbol arguments; \
-        if (sg_external_ran_out(result)) \
-            result = sg_real()->symbol arguments; \
-        sg_submitted(stream, per_thread); \
-        return result; \
+    CUresult symbol parameters                                   \
+    {                                                            \
+        before;                                                  \
+        CUresult result = sg_real()->symbol arguments;           \
+        if (sg_ran_out(result))                                  \
+            result = sg_real()->symbol arguments;                \
+        sg_submitted(stream, per_thread);                        \
+        return result;                                           \
     }
 #define FETCH_BOTH(symbol, parameters, arguments, before) \
     FETCH(symbol, false, parameters, arguments, before) \

@@ -14,10 +14,12 @@
 #include "track/captures.h"
 #include "clock.h"
 #include "services/alias_probe.h"
+#include "track/context_wait.h"
 #include "track/contexts.h"
 #include "services/hazard_annotations.h"
 #include "process/environment.h"
 #include "process/worker_thread.h"
+#include "track/free_policy.h"
 #include "track/ipc.h"
 #include "lock.h"
 #include "serve/requests.h"
@@ -371,7 +373,7 @@ static enum state create_core(const struct sg_driver *driver)
         .warn = sg_log_line,
         .record_begin = record_begin,
         .record_end = sg_captures_allow,
-        .wait_for_context = sg_worker_wait_for_context,
+        .wait_for_context = sg_context_wait,
         .aside = sg_worker_run,
         .begin_aside = sg_worker_begin,
         .enter_context = sg_context_pin_current,

@@ -6,12 +6,11 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "track/captures.h"
 #include "clock.h"
+#include "process/capture_mode.h"
 #include "process/process.h"
 #include "process/symbols.h"
 #include "rest.h"
-#include "track/context_pins.h"
 
 bool sg_worker_start(void *(*run)(void *), void *user)
 {
@@ -55,7 +54,7 @@ static void *do_errand(void *user)
     CUstreamCaptureMode mode;
     sg_self.inside = true;
     sg_self.aside = true;
-    (void)sg_captures_relax(&mode); /* a capture of another thread's is none of its business */
+    (void)sg_capture_mode_relax(&mode); /* a capture of another thread's is none of its business */
     errand->result = errand->run(errand->user);
     atomic_store(&errand->done, true);
     worker_let_go(errand);
@@ -118,17 +117,7 @@ bool sg_worker_begin(CUresult (*run)(void *user), void *user)
     return worker_take(&unawaited) && worker_begin(&unawaited, run, user, 1);
 }
 
-static CUresult worker_wait(void *context)
+bool sg_worker_given_up(void)
 {
-    int use = sg_context_pin_current(context);
-    if (use < 0)
-        return CUDA_SUCCESS; /* its work has gone with it */
-    CUresult result = atomic_load(&awaited.given_up) ? CUDA_ERROR_NOT_READY : sg_captures_wait_aside();
-    sg_context_unpin_current(use);
-    return result;
-}
-
-CUresult sg_worker_wait_for_context(CUcontext context)
-{
-    return sg_worker_run(worker_wait, context);
+    return atomic_load(&awaited.given_up);
 }

@@ -17,7 +17,7 @@ CUresult sg_worker_run(CUresult (*run)(void *user), void *user);
 /* Has `run` called so, and waits for nothing. False: there can be no thread, or the last that was begun so goes on. */
 bool sg_worker_begin(CUresult (*run)(void *user), void *user);
 
-/* Waits as sg_worker_run() for the work of a context, for it to end if that is under way. */
-CUresult sg_worker_wait_for_context(CUcontext context);
+/* Whether nobody waits any more for what sg_worker_run() runs. For that itself. */
+bool sg_worker_given_up(void);
 
 #endif

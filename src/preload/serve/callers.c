@@ -253,8 +253,8 @@ int cudaMalloc(void **ret, size_t bytes)
     sg_self.pending_error = CUDA_SUCCESS;
     if (result == CUDA_SUCCESS)
         sg_fast_path_learn(module);
-    else if (result == CUDA_ERROR_MEMORY_ALLOCATION)
-        sg_torch_ran_out(module, bytes);
+    else if (result == CUDA_ERROR_MEMORY_ALLOCATION && module->kind == SG_CALLER_TORCH)
+        sg_torch_ran_out(module->get_last_error, bytes);
     return result;
 }
 

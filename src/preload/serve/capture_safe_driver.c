@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "process/capture_mode.h"
 #include "track/captures.h"
 #include "clock.h"
 #include "process/process.h"
@@ -21,11 +22,11 @@ static CUresult query_outside_capture(CUevent event)
     CUresult result = CUDA_ERROR_NOT_READY;
     sg_captures_exclude();
     bool capturing = sg_captures_active();
-    bool relaxed = capturing && sg_captures_relax(&mode);
+    bool relaxed = capturing && sg_capture_mode_relax(&mode);
     if (!capturing || relaxed)
         result = real->event_query(event);
     if (relaxed)
-        sg_captures_restore(&mode);
+        sg_capture_mode_restore(&mode);
     sg_captures_allow();
     return result;
 }
@@ -106,11 +107,11 @@ static CUresult query_stream_outside_capture(CUstream stream)
     CUresult result = CUDA_ERROR_NOT_READY;
     sg_captures_exclude();
     bool capturing = sg_captures_active();
-    bool relaxed = capturing && is_open(stream) && sg_captures_relax(&mode);
+    bool relaxed = capturing && is_open(stream) && sg_capture_mode_relax(&mode);
     if (!capturing || relaxed)
         result = real->stream_query(stream);
     if (relaxed)
-        sg_captures_restore(&mode);
+        sg_capture_mode_restore(&mode);
     sg_captures_allow();
     return result;
 }

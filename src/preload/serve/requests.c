@@ -7,12 +7,14 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "hooks/external_alloc_hooks.h"
+#include "process/capture_mode.h"
 #include "track/captures.h"
 #include "services/alias_probe.h"
 #include "track/contexts.h"
 #include "services/hazard_annotations.h"
+#include "track/free_policy.h"
 #include "track/graph_blocks.h"
+#include "track/make_room.h"
 #include "process/hooks.h"
 #include "process/process.h"
 #include "services/oom_report.h"
@@ -29,30 +31,9 @@ static bool knows_users(void)
     return sg_streams_complete() && !sg_streams_untracked();
 }
 
-static atomic_bool torch_records, torch_plugged;
-
-void sg_memory_torch_records(void)
-{
-    if (!atomic_load_explicit(&torch_records, memory_order_relaxed))
-        atomic_store(&torch_records, true);
-}
-
-void sg_memory_torch_plugged(void)
-{
-    if (!atomic_load_explicit(&torch_plugged, memory_order_relaxed))
-        atomic_store(&torch_plugged, true);
-}
-
-bool sg_memory_guesses(void)
-{
-    return sg_torch_direct() || (atomic_load_explicit(&torch_plugged, memory_order_relaxed) &&
-                                    !atomic_load_explicit(&torch_records, memory_order_relaxed));
-}
-
 static bool records_all_users(const struct sg_request *request)
 {
-    return request->named || request->stream_order ||
-        (request->pluggable && atomic_load_explicit(&torch_records, memory_order_relaxed));
+    return request->named || request->stream_order || (request->pluggable && sg_memory_torch_recorded());
 }
 
 /* The one place where it is decided when a free takes effect. Stream order needs the streams to be followed; without
@@ -77,15 +58,6 @@ static enum sg_free_sync free_mode(const struct sg_request *request)
     }
     return request->torch || request->named ? ordered : request->was_deferred ? SG_FREE_SYNC_EVENT
         : SG_FREE_SYNC_STRICT;
-}
-
-void sg_memory_follow(void)
-{
-    if (sg_following())
-        return;
-    enum sg_free_sync wanted = sg_process_conf()->free_sync;
-    if (wanted == SG_FREE_SYNC_AUTO || wanted == SG_FREE_SYNC_STREAM)
-        sg_follow();
 }
 
 struct sg_request sg_memory_origin(int caller)
@@ -204,10 +176,10 @@ static bool is_limited(struct sg_core *core, int device)
 static CUresult pass_through(struct sg_core *core, int device, size_t bytes, CUdeviceptr *ret)
 {
     CUstreamCaptureMode mode;
-    bool relaxed = sg_captures_active() && sg_captures_relax(&mode); /* one may have begun since */
+    bool relaxed = sg_captures_active() && sg_capture_mode_relax(&mode); /* one may have begun since */
     CUresult result = sg_real()->cuMemAlloc_v2(ret, bytes);
     if (relaxed)
-        sg_captures_restore(&mode);
+        sg_capture_mode_restore(&mode);
     if (result == CUDA_SUCCESS)
         sg_core_passthrough(core, device, *ret, bytes);
     return result;
@@ -227,7 +199,7 @@ static bool is_idle(struct sg_core *core, int device, size_t bytes)
 static CUresult pass_through_idle(struct sg_core *core, int device, size_t bytes, CUdeviceptr *ret)
 {
     CUresult result = pass_through(core, device, bytes, ret);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && is_idle(core, device, bytes) && sg_external_made_room_by(core))
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && is_idle(core, device, bytes) && sg_made_room_by(core))
         result = pass_through(core, device, bytes, ret);
     return result;
 }
@@ -238,29 +210,11 @@ CUresult sg_memory_passthrough(struct sg_core *core, size_t bytes, CUdeviceptr *
     CUcontext context;
     int device;
     CUresult result = real->cuMemAlloc_v2(ret, bytes);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_external_made_room_by(core))
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_made_room_by(core))
         result = real->cuMemAlloc_v2(ret, bytes);
     if (result == CUDA_SUCCESS && sg_contexts_current(core, &context, &device) == CUDA_SUCCESS)
         sg_core_passthrough(core, device, *ret, bytes);
     return result;
-}
-
-void sg_memory_fence(void)
-{
-    struct sg_core *core = sg_captures_active() ? NULL : sg_enter();
-    if (!core)
-        return;
-    for (int device = 0; device < SG_DEVICES_MAX; device++)
-        sg_core_poll(core, device);
-    sg_leave();
-}
-
-void sg_memory_run_deferred(struct sg_core *core)
-{
-    if (!sg_memory_has_deferred() || sg_captures_active())
-        return;
-    sg_captures_run_deferred(core);
-    sg_graphs_run_deferred(core);
 }
 
 /* A block that is handed out in a capture belongs to its graph. */
@@ -304,7 +258,7 @@ CUresult sg_memory_not_served(struct sg_core *core, int device, size_t bytes, co
 {
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         result = malloc_after_captures(core, device, bytes, tag, ends, ret);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_core_left_pages(core, device) && sg_external_made_room_by(core))
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_core_left_pages(core, device) && sg_made_room_by(core))
         result = sg_core_malloc(core, device, bytes, tag, ret);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_trim_ask_others(sg_process_driver(), device, bytes))
         result = sg_core_malloc(core, device, bytes, tag, ret);
@@ -338,7 +292,7 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_req
             sg_annotate_given(*ret, bytes);
         return CUDA_SUCCESS;
     }
-    bool relaxed = live && sg_captures_relax(&mode);
+    bool relaxed = live && sg_capture_mode_relax(&mode);
     sg_memory_run_deferred(core);
     sg_recorder_device(sg_process_driver(), device);
     sg_trim_use(device);
@@ -348,7 +302,7 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_req
     if (result != CUDA_SUCCESS)
         result = sg_memory_not_served(core, device, bytes, &tag, ends, result, ret);
     if (relaxed)
-        sg_captures_restore(&mode);
+        sg_capture_mode_restore(&mode);
     if (sg_annotate_on && result == CUDA_SUCCESS && sg_core_owns(core, *ret))
         sg_annotate_given(*ret, bytes);
     if (live && result == CUDA_SUCCESS)
@@ -395,7 +349,7 @@ static CUresult free_captured(struct sg_core *core, CUdeviceptr address, const s
         sg_annotate_freed(core, address);
     if (request->has_stream || sg_captures_own(&stream))
         (void)sg_graphs_adopt(core, sg_stream_named(stream, false), address, /* fresh */ false);
-    switch (sg_graphs_retain(address, request, /* waited */ false)) {
+    switch (sg_graphs_retain(address, request, /* waited */ false, sg_memory_free)) {
     case SG_GRAPHS_RETAINED:
         if (request->torch && request->has_stream && ordered)
             sg_graphs_add_spare(sg_stream_named(request->stream, false), address);
@@ -406,7 +360,7 @@ static CUresult free_captured(struct sg_core *core, CUdeviceptr address, const s
         break;
     }
     *ret_done = free_mode(request) != SG_FREE_SYNC_STREAM;
-    return *ret_done ? sg_captures_defer_free(core, address, request) : CUDA_SUCCESS;
+    return *ret_done ? sg_captures_defer_free(core, address, request, sg_memory_free) : CUDA_SUCCESS;
 }
 
 /* Only the start of a live block may be put off. */
@@ -467,7 +421,7 @@ static CUresult free_kept(struct sg_core *core, CUdeviceptr address, const struc
     *ret_done = result != CUDA_SUCCESS;
     if (*ret_done)
         return result;
-    enum sg_graphs_answer answer = sg_graphs_retain(address, request, all);
+    enum sg_graphs_answer answer = sg_graphs_retain(address, request, all, sg_memory_free);
     *ret_done = answer != SG_GRAPHS_FREE;
     return answer == SG_GRAPHS_RETAINED_BEFORE ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
@@ -519,8 +473,9 @@ CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct 
     if (result == CUDA_ERROR_NOT_FOUND || (begun && !is_block(core, address)))
         return CUDA_ERROR_INVALID_VALUE; /* it was ours when the caller asked, and has gone with its context since */
     if (begun)
-        return free_mode(request) == SG_FREE_SYNC_STRICT ? free_captured(core, address, request, &done)
-                                                   : sg_captures_defer_free(core, address, request);
+        return free_mode(request) == SG_FREE_SYNC_STRICT
+                   ? free_captured(core, address, request, &done)
+                   : sg_captures_defer_free(core, address, request, sg_memory_free);
     if (!sg_driver_is_sticky(result))
         return result;
     sg_core_disable(core);
@@ -544,7 +499,7 @@ CUresult sg_memory_free_passthrough(CUdeviceptr address, const struct sg_request
     if (core) {
         if (request->has_stream && sg_captures_active())
             (void)sg_graphs_adopt(core, sg_stream_named(request->stream, false), address, /* fresh */ false);
-        answer = sg_graphs_retain(address, request, /* waited */ false);
+        answer = sg_graphs_retain(address, request, /* waited */ false, sg_memory_free);
         sg_leave();
     }
     if (answer == SG_GRAPHS_FREE) {

@@ -7,6 +7,7 @@
 #include "serve/requests.h"
 #include "serve/fast_path.h"
 #include "segalloc/segalloc.h"
+#include "track/free_policy.h"
 
 void *segalloc_malloc_on(size_t bytes, void *stream)
 {

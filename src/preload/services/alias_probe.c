@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "process/capture_mode.h"
 #include "track/captures.h"
 #include "process/worker_thread.h"
 #include "process/process.h"
@@ -199,7 +200,7 @@ static void *probe_run(void *user)
     struct trial *trial = user;
     CUstreamCaptureMode mode;
     sg_self.inside = sg_self.aside = true;
-    (void)sg_captures_relax(&mode);
+    (void)sg_capture_mode_relax(&mode);
     trial->result = UNTRIED;
     int use = sg_context_pin_current(trial->context);
     if (use >= 0) {

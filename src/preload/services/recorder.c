@@ -17,7 +17,6 @@
 #include "process/process.h"
 #include "process/symbols.h"
 #include "rest.h"
-#include "sites/sites.h"
 #include "writer/stats_file.h"
 #include "track/streams.h"
 #include "torch/torch.h"

@@ -6,6 +6,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "process/capture_mode.h"
 #include "track/captures.h"
 #include "track/contexts.h"
 #include "process/worker_thread.h"
@@ -101,10 +102,10 @@ static uint64_t trim(int device, uint64_t keep)
         return 0;
     int use = sg_captures_active() ? -1 : trim_enter(driver, device);
     if (use >= 0) {
-        bool relaxed = sg_captures_relax(&mode);
+        bool relaxed = sg_capture_mode_relax(&mode);
         given = sg_core_trim(core, device, keep);
         if (relaxed)
-            sg_captures_restore(&mode);
+            sg_capture_mode_restore(&mode);
         trim_leave(driver, use);
     }
     sg_leave();

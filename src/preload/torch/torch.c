@@ -15,12 +15,11 @@
 #include "process/environment.h"
 #include "process/hooks.h"
 #include "process/process.h"
-#include "serve/requests.h"
 #include "process/symbols.h"
 #include "segalloc/segalloc.h"
 #include "size.h"
 #include "torch/torch_allocator.h"
-#include "torch/torch_oom.h"
+#include "track/free_policy.h"
 
 /* std::optional<bool>: two bytes, in a register. */
 typedef uint16_t check_env_fn(const char *name);
@@ -34,55 +33,6 @@ typedef struct torch_stream current_stream_fn(int8_t device);
 typedef CUstream stream_handle_fn(const struct torch_stream *stream);
 
 SG_EXPORT uint16_t _ZN3c105utils9check_envEPKc(const char *name);
-
-/* Who keeps a cache of PyTorch's tensors. It is settled by PyTorch's first allocation; `SWITCHABLE` alone may become
-   `SWITCHED` later, and stays that. */
-static _Atomic(enum sg_torch_mode) mode;
-
-static const char *const mode_words[] = {
-    [SG_TORCH_UNKNOWN] = NULL,
-    [SG_TORCH_BENEATH] = "beneath",
-    [SG_TORCH_DIRECT] = "direct",
-    [SG_TORCH_SWITCHABLE] = "direct",
-    [SG_TORCH_SWITCHED] = "direct, then beneath",
-    [SG_TORCH_PLUGGED] = "pluggable",
-};
-
-static enum sg_torch_mode current_mode(void)
-{
-    return atomic_load_explicit(&mode, memory_order_acquire);
-}
-
-bool sg_torch_settled(void)
-{
-    return current_mode() != SG_TORCH_UNKNOWN;
-}
-
-bool sg_torch_direct(void)
-{
-    enum sg_torch_mode now = current_mode();
-    return now == SG_TORCH_DIRECT || now == SG_TORCH_SWITCHABLE || now == SG_TORCH_SWITCHED;
-}
-
-bool sg_torch_switched(void)
-{
-    return current_mode() == SG_TORCH_SWITCHED;
-}
-
-bool sg_torch_switchable(void)
-{
-    return current_mode() == SG_TORCH_SWITCHABLE;
-}
-
-bool sg_torch_counts(void)
-{
-    return sg_torch_direct() || current_mode() == SG_TORCH_PLUGGED;
-}
-
-const char *sg_torch_mode_text(void)
-{
-    return mode_words[current_mode()];
-}
 
 /* Of each device, the number of its latest block when the cache was switched on again. */
 static uint64_t latest_direct[SG_DEVICES_MAX];
@@ -98,59 +48,20 @@ bool sg_torch_is_direct(const void *pointer)
     return is && (!sg_torch_switched() || block.buffer_id <= latest_direct[block.device]);
 }
 
-/* The pool that this thread's next capture is for; 0, 0: none. */
-struct pool {
-    uint64_t first, second;
-};
-static _Thread_local struct pool next_pool;
-
 void sg_torch_pool_begins(uint64_t first, uint64_t second)
 {
-    next_pool = (struct pool){first, second};
-    enum sg_torch_mode before = SG_TORCH_SWITCHABLE;
-    if (current_mode() != before || sg_process_conf()->pytorch != SG_PYTORCH_AUTO || !sg_torch_allocator_cache(true))
+    sg_torch_mode_next_pool(first, second);
+    if (!sg_torch_switchable() || sg_process_conf()->pytorch != SG_PYTORCH_AUTO || !sg_torch_allocator_cache(true))
         return;
     struct sg_core *core = sg_enter();
     for (int device = 0; core && device < SG_DEVICES_MAX; device++)
         latest_direct[device] = sg_core_latest_buffer(core, device);
     if (core)
         sg_leave();
-    (void)atomic_compare_exchange_strong(&mode, &before, SG_TORCH_SWITCHED);
+    sg_torch_mode_change(SG_TORCH_SWITCHABLE, SG_TORCH_SWITCHED);
 }
 
-/* Who captures several graphs for one pool counts on their sharing its memory. */
-static void explain_pool(void)
-{
-    static struct pool latest; /* guarded by SG_LOCK_TORCH */
-    static bool noted;         /* likewise */
-    struct pool its = next_pool;
-    next_pool = (struct pool){0, 0};
-    if (!(its.first | its.second) || !sg_torch_counts() || sg_torch_switched())
-        return;
-    sg_process_lock(SG_LOCK_TORCH);
-    bool again = !noted && latest.first == its.first && latest.second == its.second;
-    noted |= again;
-    latest = its;
-    sg_process_unlock(SG_LOCK_TORCH);
-    if (again)
-        sg_log_line(
-            "a second CUDA graph is captured for one pool of PyTorch's: in this mode each keeps the memory freed "
-            "in its capture; SEGALLOC_CONF=pytorch:auto or pytorch:beneath, without a pluggable allocator, has "
-            "graphs share it");
-}
-
-/* torch.compile begins its captures so, and few others do. */
-void sg_torch_captures(CUstreamCaptureMode capture_mode)
-{
-    static atomic_flag noted = ATOMIC_FLAG_INIT;
-    explain_pool();
-    if (capture_mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL && sg_torch_direct() && !sg_torch_switched() &&
-        !atomic_flag_test_and_set(&noted))
-        sg_log_line("a CUDA graph is captured as torch.compile does it, which fails without PyTorch's own cache: use "
-                    "SEGALLOC_CONF=pytorch:auto or pytorch:beneath");
-}
-
-static void *torch_symbol(const char *library, const char *name)
+void *sg_torch_symbol(const char *library, const char *name)
 {
     void *handle = sg_library_find(library);
     void *symbol = handle ? sg_dlsym()(handle, name) : NULL;
@@ -161,7 +72,7 @@ static void *torch_symbol(const char *library, const char *name)
 
 static uint16_t ask_torch(const char *name)
 {
-    void *symbol = torch_symbol("libc10.so", "_ZN3c105utils9check_envEPKc");
+    void *symbol = sg_torch_symbol("libc10.so", "_ZN3c105utils9check_envEPKc");
     check_env_fn *theirs, *ours = _ZN3c105utils9check_envEPKc;
     memcpy(&theirs, &symbol, sizeof theirs);
     return symbol && theirs != ours ? theirs(name) : NO_VALUE;
@@ -192,10 +103,10 @@ static bool choose(void)
     enum sg_pytorch wanted = wanted_mode();
     bool off = wanted == SG_PYTORCH_DIRECT || (wanted == SG_PYTORCH_AUTO && !serves());
     if (off && sg_torch_allocator_take() && sg_torch_allocator_cache(false))
-        atomic_store(&mode, SG_TORCH_SWITCHABLE);
+        sg_torch_mode_set(SG_TORCH_SWITCHABLE);
     else
-        atomic_store(&mode, wanted == SG_PYTORCH_DIRECT ? SG_TORCH_DIRECT : SG_TORCH_BENEATH);
-    return wanted == SG_PYTORCH_DIRECT && current_mode() == SG_TORCH_DIRECT;
+        sg_torch_mode_set(wanted == SG_PYTORCH_DIRECT ? SG_TORCH_DIRECT : SG_TORCH_BENEATH);
+    return wanted == SG_PYTORCH_DIRECT && sg_torch_mode() == SG_TORCH_DIRECT;
 }
 
 /* c10::utils::check_env(const char *). PyTorch asks it, once, whether to keep its own cache; the answer reaches this
@@ -211,7 +122,7 @@ uint16_t _ZN3c105utils9check_envEPKc(const char *name)
     if (answer & HAS_VALUE) {
         bool off = answer & IS_TRUE;
         (void)(off && sg_torch_allocator_take());
-        atomic_store(&mode, off ? SG_TORCH_DIRECT : SG_TORCH_BENEATH);
+        sg_torch_mode_set(off ? SG_TORCH_DIRECT : SG_TORCH_BENEATH);
     } else if (choose()) {
         answer = HAS_VALUE | IS_TRUE;
     }
@@ -226,14 +137,14 @@ uint16_t _ZN3c105utils9check_envEPKc(const char *name)
    settings are parsed from what getenv() gives (c10/cuda/CUDAAllocatorConfig.h). */
 static bool asks(void)
 {
-    return torch_symbol("libc10.so", "_ZN3c105utils9check_envEPKc") &&
-        !torch_symbol("libc10_cuda.so", "_ZN3c104cuda20CUDACachingAllocator19CUDAAllocatorConfig9parseArgsEPKc");
+    return sg_torch_symbol("libc10.so", "_ZN3c105utils9check_envEPKc") &&
+           !sg_torch_symbol("libc10_cuda.so", "_ZN3c104cuda20CUDACachingAllocator19CUDAAllocatorConfig9parseArgsEPKc");
 }
 
 /* Before 2.7 the question is part of PyTorch's own code, and the environment alone has the answer. */
 void sg_torch_begins(void)
 {
-    void *handle = current_mode() == SG_TORCH_UNKNOWN ? sg_library_find("libc10_cuda.so") : NULL;
+    void *handle = sg_torch_mode() == SG_TORCH_UNKNOWN ? sg_library_find("libc10_cuda.so") : NULL;
     if (!handle)
         return;
     (void)sg_library_close(handle);
@@ -242,18 +153,13 @@ void sg_torch_begins(void)
     const char *variable = sg_environment("PYTORCH_NO_CUDA_MEMORY_CACHING");
     bool off = variable && strcmp(variable, "1") == 0;
     (void)(off && sg_torch_allocator_take());
-    atomic_store(&mode, off ? SG_TORCH_DIRECT : SG_TORCH_BENEATH);
+    sg_torch_mode_set(off ? SG_TORCH_DIRECT : SG_TORCH_BENEATH);
     if (off)
         sg_memory_follow();
     else if (sg_process_conf()->pytorch == SG_PYTORCH_DIRECT)
         sg_log_line(
             "pytorch:direct: this PyTorch, older than 2.7, keeps its cache unless PYTORCH_NO_CUDA_MEMORY_CACHING=1 "
                     "is in the environment, where `segalloc run` puts it");
-}
-
-bool sg_torch_caches(void)
-{
-    return current_mode() == SG_TORCH_BENEATH && sg_process_conf()->pytorch == SG_PYTORCH_AUTO;
 }
 
 /* PyTorch keeps a thread's current streams in a variable with a destructor, and asked after that it reads freed memory
@@ -277,7 +183,7 @@ static void ask_until_thread_ends(void)
     memcpy(&function, &symbol, sizeof function);
     asking = ASKING;
     if (function)
-        (void)function(stop_asking, NULL, (void *)&mode);
+        (void)function(stop_asking, NULL, (void *)&latest_direct);
 }
 
 bool sg_torch_stream(CUstream *ret)
@@ -288,9 +194,9 @@ bool sg_torch_stream(CUstream *ret)
     static atomic_bool probed;
     if (!atomic_load_explicit(&probed, memory_order_acquire)) {
         atomic_store(&current_cached,
-                     (uintptr_t)torch_symbol("libc10_cuda.so", "_ZN3c104cuda20getCurrentCUDAStreamEa"));
+            (uintptr_t)sg_torch_symbol("libc10_cuda.so", "_ZN3c104cuda20getCurrentCUDAStreamEa"));
         atomic_store(&handle_cached,
-                     (uintptr_t)torch_symbol("libc10_cuda.so", "_ZNK3c104cuda10CUDAStream6streamEv"));
+            (uintptr_t)sg_torch_symbol("libc10_cuda.so", "_ZNK3c104cuda10CUDAStream6streamEv"));
         atomic_store_explicit(&probed, true, memory_order_release);
     }
     uintptr_t addresses[2] = {atomic_load_explicit(&current_cached, memory_order_relaxed),
@@ -334,77 +240,4 @@ void sg_torch_pop_device(const struct sg_driver *driver, bool pushed)
     CUcontext ignored;
     if (pushed)
         driver->ctx_pop(&ignored);
-}
-
-/* A MemPool's segments: PyTorch's own cache is the allocator in force, an object with static storage, and does with NULL
-   what it does with an error of cudaMalloc. Else the allocator is the pluggable one. */
-static bool is_for_pool(void)
-{
-    void *const *allocator = torch_symbol("libc10_cuda.so", "_ZN3c104cuda20CUDACachingAllocator9allocatorE");
-    Dl_info info;
-    return allocator && *allocator && dladdr(*allocator, &info) && info.dli_fname &&
-        strstr(info.dli_fname, "libc10_cuda.so");
-}
-
-/* PyTorch takes NULL for a tensor at address 0 and trains on. */
-static void end_for_want_of_memory(size_t bytes, int device, CUresult result)
-{
-    char size[SG_SIZE_TEXT], line[192];
-    snprintf(line, sizeof line, "%s: PyTorch asked for %s on device %d (CUDA error %d); its pluggable interface has no "
-             "way to say that there is none", result == CUDA_ERROR_OUT_OF_MEMORY ? "out of memory" : "no memory",
-             sg_size_format(bytes, size), device, (int)result);
-    sg_log_line(line);
-    abort();
-}
-
-void *segalloc_torch_malloc(size_t bytes, int device, void *stream)
-{
-    const struct sg_driver *driver = sg_process_driver();
-    CUdeviceptr address = 0;
-    CUresult result = CUDA_ERROR_NOT_INITIALIZED;
-    if (!bytes)
-        return NULL;
-    enum sg_torch_mode unknown = SG_TORCH_UNKNOWN;
-    (void)atomic_compare_exchange_strong(&mode, &unknown, SG_TORCH_PLUGGED);
-    sg_memory_follow();
-    sg_memory_torch_plugged();
-    if (driver) {
-        bool pushed = sg_torch_push_device(driver, device);
-        struct sg_core *core = sg_enter_allocation();
-        if (core) {
-            const struct sg_request origin = {.stream = stream, .has_stream = true, .torch = true, .pluggable = true};
-            result = sg_memory_alloc(core, bytes, &origin, &address);
-            sg_leave();
-        } else {
-            result = driver->mem_alloc(&address, bytes);
-        }
-        sg_torch_pop_device(driver, pushed);
-    }
-    /* Once the driver has ended the process does, with a status of its own. What PyTorch would do with NULL, the driver
-       refuses too. */
-    if (result != CUDA_SUCCESS && result != CUDA_ERROR_DEINITIALIZED && !is_for_pool()) {
-        if (result == CUDA_ERROR_OUT_OF_MEMORY)
-            sg_torch_throw_out_of_memory(device, bytes);
-        end_for_want_of_memory(bytes, device, result);
-    }
-    return (void *)(uintptr_t)address;
-}
-
-void segalloc_torch_free(void *pointer, size_t bytes, int device, void *stream)
-{
-    (void)bytes;
-    CUdeviceptr address = (CUdeviceptr)(uintptr_t)pointer;
-    const struct sg_driver *driver = sg_process_driver();
-    if (!address || !driver || sg_process_over())
-        return;
-    bool pushed = sg_torch_push_device(driver, device);
-    struct sg_core *core = sg_process_owns(address) ? sg_enter() : NULL;
-    const struct sg_request origin = {.stream = stream, .has_stream = true, .torch = true, .pluggable = true};
-    if (core) {
-        sg_memory_free(core, address, &origin);
-        sg_leave();
-    } else {
-        sg_memory_free_passthrough(address, &origin);
-    }
-    sg_torch_pop_device(driver, pushed);
 }

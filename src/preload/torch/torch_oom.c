@@ -225,13 +225,13 @@ int segalloc_torch_raises(void)
     return !handle || can_throw();
 }
 
-void sg_torch_ran_out(const struct sg_module *module, size_t bytes)
+void sg_torch_ran_out(int (*get_last_error)(void), size_t bytes)
 {
     /* Its cache, where that is on, goes on by itself. */
     bool throws = sg_torch_direct() && !sg_torch_switched() && !sg_thread_inside();
-    if (module->kind != SG_CALLER_TORCH || !throws || !module->get_last_error || !can_throw())
+    if (!throws || !get_last_error || !can_throw())
         return;
-    (void)module->get_last_error();
+    (void)get_last_error();
     sg_torch_throw_out_of_memory(-1, bytes);
 }
 

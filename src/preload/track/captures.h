@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "serve/requests.h"
+#include "track/deferred_frees.h"
 
 /* Whether a capture is live, of whichever stream and thread. No lock. */
 bool sg_captures_active(void);
@@ -74,9 +74,10 @@ void sg_captures_context_gone(CUcontext context);
 /* A stream was destroyed, with this result: that drops its capture. Returns the result. */
 CUresult sg_captures_destroyed(CUresult result, CUstream stream);
 
-/* While a capture is live: defers a free to its end, and answers as the driver would. CUDA_ERROR_INVALID_VALUE: not
-   the start of a live block, or freed already. */
-CUresult sg_captures_defer_free(struct sg_core *core, CUdeviceptr address, const struct sg_request *request);
+/* While a capture is live: defers a free to its end, when `free` is called, and answers as the driver would.
+   CUDA_ERROR_INVALID_VALUE: not the start of a live block, or freed already. */
+CUresult sg_captures_defer_free(struct sg_core *core, CUdeviceptr address, const struct sg_request *request,
+    sg_free_fn *free);
 
 /* Bytes of a device that are kept so, for who reports them: others may free and park meanwhile. */
 uint64_t sg_captures_deferred_bytes(struct sg_core *core, int device);
@@ -89,9 +90,5 @@ void sg_captures_make_driver_safe(const struct sg_driver *driver, struct sg_driv
 
 /* Waits for the current context as the core does by that driver, once there is a core. */
 CUresult sg_captures_synchronize(void);
-
-/* Lets this thread allocate during captures; returns whether there is anything for sg_captures_restore(). */
-bool sg_captures_relax(CUstreamCaptureMode *ret_mode);
-void sg_captures_restore(CUstreamCaptureMode *mode);
 
 #endif

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "hooks/external_alloc_hooks.h"
+#include "track/make_room.h"
 #include "track/captures.h"
 #include "track/events.h"
 #include "track/graph_blocks.h"
@@ -350,7 +350,7 @@ CUresult cuCtxCreate_v2(CUcontext *ret, unsigned flags, CUdevice device)
 {
     struct sg_core *core = sg_enter();
     CUresult result = sg_real()->cuCtxCreate_v2(ret, flags, device);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_external_made_room_by(core))
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_made_room_by(core))
         result = sg_real()->cuCtxCreate_v2(ret, flags, device);
     if (result == CUDA_SUCCESS && ret)
         contexts_came(core, *ret, device, false);
@@ -363,7 +363,7 @@ CUresult cuCtxCreate_v3(CUcontext *ret, CUexecAffinityParam *params, int count, 
 {
     struct sg_core *core = sg_enter();
     CUresult result = sg_real()->cuCtxCreate_v3(ret, params, count, flags, device);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_external_made_room_by(core))
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_made_room_by(core))
         result = sg_real()->cuCtxCreate_v3(ret, params, count, flags, device);
     if (result == CUDA_SUCCESS && ret)
         contexts_came(core, *ret, device, false);
@@ -376,7 +376,7 @@ CUresult cuCtxCreate_v4(CUcontext *ret, CUctxCreateParams *params, unsigned flag
 {
     struct sg_core *core = sg_enter();
     CUresult result = sg_real()->cuCtxCreate_v4(ret, params, flags, device);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_external_made_room_by(core))
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_made_room_by(core))
         result = sg_real()->cuCtxCreate_v4(ret, params, flags, device);
     if (result == CUDA_SUCCESS && ret)
         contexts_came(core, *ret, device, false);
@@ -413,7 +413,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
 {
     struct sg_core *core = sg_enter();
     CUresult result = sg_real()->cuDevicePrimaryCtxRetain(ret, device);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_external_made_room_by(core))
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_made_room_by(core))
         result = sg_real()->cuDevicePrimaryCtxRetain(ret, device);
     if (result == CUDA_SUCCESS && ret)
         contexts_came(core, *ret, device, true);

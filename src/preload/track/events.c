@@ -9,7 +9,7 @@
 #include "process/hooks.h"
 #include "process/process.h"
 #include "track/streams.h"
-#include "hooks/graph_hooks.h"
+#include "track/graph_order.h"
 #include "wrap.h"
 
 enum { EVENTS_MAX = 4096, BUCKETS = 2 * EVENTS_MAX };
@@ -432,7 +432,7 @@ static CUresult wait(CUresult (*real)(CUstream, CUevent, unsigned), CUstream str
     struct knowledge knowledge = {.state = UNKNOWN};
     bool capturing = sg_captures_active();
     if (capturing && flags & CU_EVENT_WAIT_EXTERNAL)
-        sg_taints_graph_waits();
+        sg_graph_order_waits();
     if (!sg_following() || sg_thread_inside())
         return real(stream, event, flags);
     know(event, &knowledge);

@@ -8,7 +8,7 @@
 #include "track/contexts.h"
 #include "process/hooks.h"
 #include "process/process.h"
-#include "serve/requests.h"
+#include "track/free_policy.h"
 #include "wrap.h"
 
 enum { STREAMS_MAX = 512 };

@@ -1,10 +1,10 @@
-#include "track/unhooked_calls.h"
+#include "hooks/unhooked_calls.h"
 
 #include <stdint.h>
 #include <stdio.h>
 
-#include "process/process.h"
 #include "hooks/pin_hooks.h"
+#include "process/process.h"
 #include "track/streams.h"
 
 enum { STUBS = 64, STUBS_OF_ORDER = 48, STUB_BYTES = 16 };

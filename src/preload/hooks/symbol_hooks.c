@@ -1,0 +1,317 @@
+/* The answers of dlsym() and cuGetProcAddress: our function in place of the driver's. */
+#include "process/glibc_symver.h"
+
+#include <dlfcn.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "hooks/unhooked_calls.h"
+#include "process/hook_table.h"
+#include "process/process.h"
+#include "process/symbols.h"
+
+static const struct export
+{
+    const char *name, *library;
+}
+exports[] = {
+#define EXPORT(name, library) {#name, library},
+#include "process/exports.def"
+};
+
+enum { EXPORT_COUNT = sizeof exports / sizeof *exports };
+
+static const struct sg_hook_row *hook_named(const char *symbol)
+{
+    for (int i = 0; i < SG_HOOK_COUNT; i++) {
+        if (strcmp(sg_hooks[i].symbol, symbol) == 0)
+            return &sg_hooks[i];
+    }
+    return NULL;
+}
+
+/* The newest row that `base` means for a caller of this version and meaning of the default stream. */
+static const struct sg_hook_row *hook_wanted(const char *base, int version, cuuint64_t flags)
+{
+    enum sg_threads threads = flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM ? SG_THREADS_PER_THREAD
+                                                                                    : SG_THREADS_LEGACY;
+    const struct sg_hook_row *best = NULL;
+    for (int i = 0; i < SG_HOOK_COUNT; i++) {
+        const struct sg_hook_row *hook = &sg_hooks[i];
+        if (hook->version > version || (hook->threads != SG_THREADS_ANY && hook->threads != threads) ||
+            strcmp(hook->base, base) != 0 || !sg_hook_real(hook))
+            continue;
+        if (!best || hook->version > best->version)
+            best = hook;
+    }
+    return best;
+}
+
+static bool symbols_begins(const char *name, const char *const *prefixes)
+{
+    while (*prefixes && strncmp(name, *prefixes, strlen(*prefixes)) != 0)
+        prefixes++;
+    return *prefixes != NULL;
+}
+
+/* Beginnings of the names of calls that may give streams work, or order it, and of those that do neither. */
+static const char *const suspects[] = {"cuStream", "cuEvent", "cuLaunch", "cuMemcpy", "cuMemset", "cuCtxRecord",
+    "cuCtxWait", "cuCtxSynchronize", "cuGreenCtxRecord", "cuGreenCtxWait", "cuGraphLaunch", "cuFabricCpy", NULL};
+static const char *const harmless[] = {"cuStreamGet", "cuStreamSetAttribute", "cuStreamCopyAttributes",
+    "cuStreamIsCapturing", "cuStreamUpdateCapture", "cuStreamEndCaptureToCig", "cuEventElapsedTime", NULL};
+
+/* Whether a symbol is the twin of 32 bits, of CUDA 2, of a call that is hooked: it can't name memory of ours. */
+static bool is_twin(const char *symbol)
+{
+    for (int i = 0; i < SG_HOOK_COUNT; i++) {
+        size_t length = strlen(sg_hooks[i].base);
+        if (strncmp(sg_hooks[i].base, symbol, length) == 0 &&
+            (symbol[length] == '\0' || strcmp(symbol + length, "_ptsz") == 0 || strcmp(symbol + length, "_ptds") == 0))
+            return true;
+    }
+    return false;
+}
+
+/* Calls that remember the page behind an address (pin_hooks.c). A call that takes a handle of a page follows one of
+   these, which has pinned the page. */
+static const char *const rememberers[] = {"cuMulticastBind", "cuMemRetainAllocationHandle",
+    "cuMemGetHandleForAddressRange", "cuLogicalEndpointBind", NULL};
+static const char *const by_handle[] = {"cuMulticastBindMem", "cuLogicalEndpointBindMem", NULL};
+
+static bool may_order(const char *name)
+{
+    return symbols_begins(name, suspects) && !symbols_begins(name, harmless);
+}
+
+static bool may_remember(const char *name)
+{
+    return symbols_begins(name, rememberers) && !symbols_begins(name, by_handle);
+}
+
+/* A function of the driver that is in no table. If its name says that it may order streams or give them work, order
+   is given up once it is called. If it may remember pages, all pages are pinned from then on. */
+static void *symbols_unknown(void *answer, const char *name)
+{
+    if (may_order(name))
+        return sg_untracked_stub(SG_UNTRACKED_ORDER, name, answer);
+    return may_remember(name) ? sg_untracked_stub(SG_UNTRACKED_PAGES, name, answer) : answer;
+}
+
+enum { TABLES_VERSION = 13050, TWINS_VERSION = 3020 }; /* hooks.def has each form from the latter to the former */
+
+/* Our function for what the driver answered. Its exported functions are known by their addresses, whatever was asked.
+   One that it doesn't export is what our table says where the table has all forms that the caller may mean. */
+static void *symbols_substitute(void *answer, const char *base, int version, cuuint64_t flags)
+{
+    Dl_info info;
+    if (sg_process_watched())
+        return answer;
+    for (int i = 0; i < SG_HOOK_COUNT; i++) {
+        if (answer == sg_hook_real(&sg_hooks[i]))
+            return sg_address_of(sg_hooks[i].function);
+        if (answer == sg_address_of(sg_hooks[i].function))
+            return answer;
+    }
+    if (dladdr(answer, &info) && info.dli_sname && info.dli_saddr == answer)
+        return is_twin(info.dli_sname) ? answer : symbols_unknown(answer, info.dli_sname);
+    const struct sg_hook_row *hook = hook_wanted(base, version, flags);
+    if (hook && version <= TABLES_VERSION)
+        return sg_address_of(hook->function);
+    return version < TWINS_VERSION && is_twin(base) ? answer : symbols_unknown(answer, base);
+}
+
+static CUresult symbols_answered(CUresult result, const char *symbol, int version, cuuint64_t flags, void **ret)
+{
+    if (result == CUDA_SUCCESS && symbol && ret && *ret)
+        *ret = symbols_substitute(*ret, symbol, version, flags);
+    return result;
+}
+
+/* In code compiled for per-thread default streams a request without flags means those. */
+static cuuint64_t per_thread(cuuint64_t flags)
+{
+    return flags == CU_GET_PROC_ADDRESS_DEFAULT ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM : flags;
+}
+
+CUresult cuGetProcAddress(const char *symbol, void **ret, int version, cuuint64_t flags)
+{
+    const struct sg_real *real = sg_real();
+    bool outer = sg_thread_enter();
+    CUresult result = real->cuGetProcAddress(symbol, ret, version, flags);
+    sg_thread_leave(outer);
+    return symbols_answered(result, symbol, version, flags, ret);
+}
+
+CUresult cuGetProcAddress_ptsz(const char *symbol, void **ret, int version, cuuint64_t flags)
+{
+    const struct sg_real *real = sg_real();
+    bool outer = sg_thread_enter();
+    CUresult result = real->cuGetProcAddress_ptsz(symbol, ret, version, flags);
+    sg_thread_leave(outer);
+    return symbols_answered(result, symbol, version, per_thread(flags), ret);
+}
+
+CUresult cuGetProcAddress_v2(const char *symbol, void **ret, int version, cuuint64_t flags,
+    CUdriverProcAddressQueryResult *status)
+{
+    const struct sg_real *real = sg_real();
+    bool outer = sg_thread_enter();
+    CUresult result = real->cuGetProcAddress_v2(symbol, ret, version, flags, status);
+    sg_thread_leave(outer);
+    return symbols_answered(result, symbol, version, flags, ret);
+}
+
+CUresult cuGetProcAddress_v2_ptsz(const char *symbol, void **ret, int version, cuuint64_t flags,
+    CUdriverProcAddressQueryResult *status)
+{
+    const struct sg_real *real = sg_real();
+    bool outer = sg_thread_enter();
+    CUresult result = real->cuGetProcAddress_v2_ptsz(symbol, ret, version, flags, status);
+    sg_thread_leave(outer);
+    return symbols_answered(result, symbol, version, per_thread(flags), ret);
+}
+
+/* What dlsym() returns: `value`, or, where `real` is set, whatever the real one answers to the very same call. */
+struct answer {
+    void *value;
+    sg_dlsym_fn *real;
+};
+
+/* Called from assembly only, which a compiler that sees the whole library at link time does not look into. */
+#if defined(__has_attribute)
+#if __has_attribute(externally_visible)
+__attribute__((externally_visible))
+#endif
+#endif
+__attribute__((used)) struct answer
+sg_dlsym_answer(void *handle, const char *name);
+
+/* NULL, with the text that dlerror() has for a name that isn't there. */
+static struct answer symbols_absent(const char *name)
+{
+    void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+    if (!libc)
+        return (struct answer){NULL, NULL};
+    sg_library_close(libc); /* it stays: nobody unloads libc. Closing it later would drop the text. */
+    return (struct answer){sg_dlsym()(libc, name), NULL};
+}
+
+/* What `real` finds for RTLD_NEXT is what comes after us; the caller's next may be ourselves. */
+static struct answer answer_hook(const struct sg_hook_row *hook, void *handle, sg_dlsym_fn *real)
+{
+    void *found = real(handle, hook->symbol);
+    void *ours = sg_address_of(hook->function), *theirs = sg_cuda_symbol(hook->symbol);
+    if (!found && (theirs || handle != RTLD_NEXT))
+        return (struct answer){NULL, real};
+    if (found && found != ours && found != theirs)
+        return (struct answer){NULL, real};
+    if (!theirs)
+        return symbols_absent(hook->symbol);
+    return (struct answer){sg_process_watched() ? theirs : ours, NULL};
+}
+
+static bool is_ours(const void *function)
+{
+    extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+    Dl_info info;
+    return dladdr(function, &info) && info.dli_fbase == (const void *)__ehdr_start;
+}
+
+/* Who asks for such a name gets what the loader finds, save that ours isn't to be found where its library is not. */
+static struct answer answer_export(const struct export *export, void *handle, sg_dlsym_fn *real)
+{
+    void *found = real(handle, export->name);
+    bool ours = found ? is_ours(found) : handle == RTLD_NEXT;
+    if (ours && !sg_library_loaded(export->library))
+        return symbols_absent(export->name);
+    return (struct answer){NULL, real};
+}
+
+/* `name` may be a call that nothing here knows. */
+static struct answer answer_unknown(void *handle, const char *name, sg_dlsym_fn *real)
+{
+    void *theirs = is_twin(name) ? NULL : sg_cuda_symbol(name);
+    if (!theirs || sg_process_watched() || sg_thread_inside() || real(handle, name) != theirs)
+        return (struct answer){NULL, real};
+    return (struct answer){symbols_unknown(theirs, name), NULL};
+}
+
+static struct answer answer_name(void *handle, const char *name, sg_dlsym_fn *real)
+{
+    const struct sg_hook_row *hook = hook_named(name);
+    if (hook && !sg_thread_inside())
+        return answer_hook(hook, handle, real);
+    if (!hook && (may_order(name) || may_remember(name)))
+        return answer_unknown(handle, name, real);
+    for (int i = 0; !hook && i < EXPORT_COUNT; i++) {
+        if (strcmp(exports[i].name, name) == 0)
+            return answer_export(&exports[i], handle, real);
+    }
+    return (struct answer){NULL, real};
+}
+
+/* Nearly every name is told from ours by its first letters. */
+SG_UNCHECKED struct answer sg_dlsym_answer(void *handle, const char *name)
+{
+    sg_dlsym_fn *real = sg_dlsym();
+    if (name && ((name[0] == 'c' && name[1] == 'u') || (name[0] == '_' && name[1] == 'Z')))
+        return answer_name(handle, name, real);
+    return (struct answer){NULL, real};
+}
+
+/* dlsym itself. A call that is not ours to answer jumps to the real one, with the caller's return address still in
+   place. RTLD_NEXT and RTLD_DEFAULT mean something else to every caller. */
+#if defined(__x86_64__)
+__asm__(".text\n"
+        ".globl dlsym\n"
+        ".type dlsym, @function\n"
+        "dlsym:\n"
+        ".cfi_startproc\n"
+        "endbr64\n"
+        "subq $24, %rsp\n"
+        ".cfi_adjust_cfa_offset 24\n"
+        "movq %rdi, 8(%rsp)\n"
+        "movq %rsi, (%rsp)\n"
+        "call sg_dlsym_answer\n"
+        "movq (%rsp), %rsi\n"
+        "movq 8(%rsp), %rdi\n"
+        "addq $24, %rsp\n"
+        ".cfi_adjust_cfa_offset -24\n"
+        "testq %rdx, %rdx\n"
+        "jne 1f\n"
+        "ret\n"
+        "1: jmp *%rdx\n"
+        ".cfi_endproc\n"
+        ".size dlsym, . - dlsym\n");
+#else
+__asm__(".text\n"
+        ".globl dlsym\n"
+        ".type dlsym, %function\n"
+        "dlsym:\n"
+        ".cfi_startproc\n"
+        "hint #34\n"
+        "stp x29, x30, [sp, #-32]!\n"
+        ".cfi_def_cfa_offset 32\n"
+        ".cfi_offset 29, -32\n"
+        ".cfi_offset 30, -24\n"
+        "mov x29, sp\n"
+        "stp x0, x1, [sp, #16]\n"
+        "bl sg_dlsym_answer\n"
+        "cbnz x1, 1f\n"
+        "ldp x29, x30, [sp], #32\n"
+        ".cfi_remember_state\n"
+        ".cfi_restore 29\n"
+        ".cfi_restore 30\n"
+        ".cfi_def_cfa_offset 0\n"
+        "ret\n"
+        ".cfi_restore_state\n"
+        "1: mov x16, x1\n"
+        "ldp x0, x1, [sp, #16]\n"
+        "ldp x29, x30, [sp], #32\n"
+        ".cfi_restore 29\n"
+        ".cfi_restore 30\n"
+        ".cfi_def_cfa_offset 0\n"
+        "br x16\n"
+        ".cfi_endproc\n"
+        ".size dlsym, . - dlsym\n");
+#endif

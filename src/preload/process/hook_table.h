@@ -1,0 +1,37 @@
+/* The table of hooked functions, by name. */
+#ifndef SG_HOOK_TABLE_H
+#define SG_HOOK_TABLE_H
+
+#include <stddef.h>
+#include <string.h>
+
+#include "process/hooks.h"
+
+/* The meaning of the default stream for which a symbol exists. */
+enum sg_threads { SG_THREADS_ANY, SG_THREADS_LEGACY, SG_THREADS_PER_THREAD };
+
+/* The type to which any function pointer may be cast and back. */
+typedef void sg_any_fn(void);
+
+/* One row of hooks.def. */
+struct sg_hook_row {
+    const char *symbol, *base;
+    int version;
+    enum sg_threads threads;
+    sg_any_fn *function; /* ours */
+    size_t offset;       /* of the driver's, in struct sg_real */
+};
+
+extern const struct sg_hook_row sg_hooks[SG_HOOK_COUNT] __attribute__((visibility("hidden")));
+
+/* The driver's function of that name; NULL where the driver has none. Takes the loader's lock the first time. */
+void *sg_hook_real(const struct sg_hook_row *hook);
+
+static inline void *sg_address_of(sg_any_fn *function)
+{
+    void *address;
+    memcpy(&address, &function, sizeof address);
+    return address;
+}
+
+#endif
