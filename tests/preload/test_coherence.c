@@ -401,7 +401,7 @@ static const char *settle(enum sg_alias expected)
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
-        enum sg_alias settled = sg_alias_probe_settle(&conf, &driver);
+        enum sg_alias settled = sg_alias_probe_decide(&conf, &driver);
         const char *text = sg_alias_probe_text();
         outcome = (struct outcome){settled == expected && fake.reserved + fake.created + fake.mapped + fake.streams +
                                                                   fake.entered + fake.memory ==
@@ -516,7 +516,7 @@ static void use_others(void)
     static const char *const texts[] = {"off on device 2: two addresses of a page are not coherent",
         "off on device 3: whether two addresses of a page are coherent could not be tested"};
     struct sg_core *core = (struct sg_core *)&fake;
-    EXPECT(sg_alias_probe_settle(&conf, &driver) == SG_ALIAS_AUTO);
+    EXPECT(sg_alias_probe_decide(&conf, &driver) == SG_ALIAS_AUTO);
     int calls = fake.calls;
     sg_alias_probe_use(core, DEVICE); /* it was tried */
     EXPECT(fake.allowed[DEVICE] == 1 && fake.calls == calls);
@@ -543,7 +543,7 @@ static void use_others(void)
 /* The thread's context is of another device by now. */
 static void use_one_that_is_not_current(void)
 {
-    EXPECT(sg_alias_probe_settle(&conf, &driver) == SG_ALIAS_AUTO);
+    EXPECT(sg_alias_probe_decide(&conf, &driver) == SG_ALIAS_AUTO);
     fake.device = 2;
     sg_alias_probe_use((struct sg_core *)&fake, 3);
     EXPECT(fake.allowed[2] + fake.allowed[3] == 0 && fake.said == 0);
@@ -554,7 +554,7 @@ static void use_one_that_is_not_current(void)
 /* Without pages there is nothing to say of a device. */
 static void use_one_without_pages(void)
 {
-    EXPECT(sg_alias_probe_settle(&conf, &driver) == SG_ALIAS_AUTO);
+    EXPECT(sg_alias_probe_decide(&conf, &driver) == SG_ALIAS_AUTO);
     fake.device = 2;
     fake.vmm = 0;
     sg_alias_probe_use((struct sg_core *)&fake, 2);

@@ -371,7 +371,7 @@ static void wrong_pitches_are_the_driver_s_to_refuse(void **state)
     assert_int_equal(fake.calls, 7);
 }
 
-/* The driver's small allocation needs room too, which what is idle makes; not while a capture is live. */
+/* The driver's small allocation needs room too, which what is idle makes; not while a capture is active. */
 static void pitches_are_learnt_on_a_full_card(void **state)
 {
     static const struct {

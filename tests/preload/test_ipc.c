@@ -135,7 +135,7 @@ static int start_afresh(void **state)
     (void)state;
     memset(&fake, 0, sizeof fake);
     fake.made = true;
-    (void)sg_ipc_settle();
+    (void)sg_ipc_decide();
     sg_self.loads = false;
     atomic_store(&sg_ipc_looked, atomic_load(&sg_ipc_loads));
     fake.looks = 0;
@@ -171,9 +171,9 @@ static void what_is_at_work_decides(void **state)
         fake.value = list[i].value;
         assert_int_equal(sg_ipc_needed(), list[i].needed);
         fake.ipc = SG_IPC_AUTO;
-        assert_int_equal(sg_ipc_settle(), list[i].needed);
+        assert_int_equal(sg_ipc_decide(), list[i].needed);
         fake.ipc = SG_IPC_NEVER;
-        assert_false(sg_ipc_settle());
+        assert_false(sg_ipc_decide());
     }
 }
 
@@ -199,9 +199,9 @@ static void what_is_loaded_later_counts(void **state)
     sg_ipc_look();
     assert_int_equal(fake.looks, 0);
     sg_ipc_loading();
-    assert_true(sg_ipc_unsettled() && atomic_load(&sg_fast_path_epoch) == gate + 1);
+    assert_true(sg_ipc_undecided() && atomic_load(&sg_fast_path_epoch) == gate + 1);
     sg_ipc_look(); /* of a library that says nothing */
-    assert_true(fake.looks > 0 && !sg_ipc_unsettled() && !fake.said);
+    assert_true(fake.looks > 0 && !sg_ipc_undecided() && !fake.said);
     fake.looks = 0;
     sg_ipc_look();
     assert_int_equal(fake.looks, 0);
@@ -211,7 +211,7 @@ static void what_is_loaded_later_counts(void **state)
     assert_true(fake.shared == 1 && fake.said == 1 && strstr(fake.line, "libuct_cuda.so: "));
     sg_ipc_loading(); /* another one: so it is already */
     sg_ipc_look();
-    assert_true(fake.shared == 1 && fake.said == 1 && !sg_ipc_unsettled());
+    assert_true(fake.shared == 1 && fake.said == 1 && !sg_ipc_undecided());
 }
 
 /* While another thread loads, what it loads may not be there yet. What never comes is not waited for. */
@@ -221,7 +221,7 @@ static void others_wait_for_who_loads(void **state)
     sg_ipc_loading();
     sg_self.loads = false; /* as another thread sees it */
     int looks = 0;
-    while (sg_ipc_unsettled() && looks++ < 1000)
+    while (sg_ipc_undecided() && looks++ < 1000)
         sg_ipc_look();
     assert_int_equal(looks, 64);
     assert_int_equal(fake.looks, 0); /* at the loader's count alone */

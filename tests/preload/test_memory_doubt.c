@@ -405,7 +405,7 @@ static void driver_s_memory_of_graphs_is_kept(void **state)
     assert_int_equal(fake.kept, 4);
 }
 
-/* Nothing is asked for while a capture is live, nor from inside. */
+/* Nothing is asked for while a capture is active, nor from inside. */
 static void marks_are_made_beside_no_capture(void **state)
 {
     (void)state;

@@ -14,7 +14,7 @@
 #include "sites/backward.h"
 #include "balance.h"
 #include "process/process.h"
-#include "sites/native_stack.h"
+#include "sites/unwind.h"
 #include "sites/phases.h"
 #include "sites/python_stack.h"
 #include "services/recorder.h"
@@ -62,7 +62,7 @@ bool sg_python_describe(const struct sg_frame *frame, char *file, char *function
     return true;
 }
 
-unsigned sg_native_frames(struct sg_native *native, struct sg_stack *stack, uint64_t *ret, unsigned most)
+unsigned sg_unwind_frames(struct sg_unwinder *unwinder, struct sg_stack *stack, uint64_t *ret, unsigned most)
 {
     (void)native;
     (void)stack;
@@ -71,7 +71,7 @@ unsigned sg_native_frames(struct sg_native *native, struct sg_stack *stack, uint
     return program.addresses;
 }
 
-bool sg_native_describe(uint64_t address, char *module, char *function, size_t room, uint32_t *ret_offset)
+bool sg_unwind_describe(uint64_t address, char *module, char *function, size_t room, uint32_t *ret_offset)
 {
     snprintf(module, room, "/home/me/solver");
     snprintf(function, room, "solve");

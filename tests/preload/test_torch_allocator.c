@@ -129,7 +129,7 @@ void segalloc_torch_memory_fraction(double fraction, int device)
 
 static bool settled;
 
-bool sg_torch_settled(void)
+bool sg_torch_mode_known(void)
 {
     return settled;
 }

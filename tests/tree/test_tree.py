@@ -24,7 +24,7 @@ LAYERS = {"base": [], "config": ["base"], "driver": ["base"], "trace": ["base"],
 FLOORS = {
     "core": [r"streams/stream_clock\.h|tuning\.(h|def)", r"space/.*", r"[^/]*\.(h|def)", r"streams/.*|remap/.*|native_segments\.c",
              r"[^/]*\.c"],
-    "preload": [r"process/(?!process\.c|library_loads\.c).*|sites/native_stack\..*|torch/torch_mode\..*", r"track/.*", r"torch/.*",
+    "preload": [r"process/(?!process\.c|library_loads\.c).*|sites/unwind\..*|torch/torch_mode\..*", r"track/.*", r"torch/.*",
                 r"services/(?!oom_report).*", r"sites/.*", r"services/.*", r"serve/.*", r"hooks/.*", r"process/.*"],
     "trace": [r"[^/]*", r"writer/.*", r"reader/.*"],
     "sim": [r"(cudart|standin)/.*|memory/range\.h|kernels/integers.*\.h|hazard/order\.h|[^/]*\.(h|def)", r"device/.*\.(h|def)|kernels/module\.h",

@@ -101,12 +101,12 @@ static void backward_layers(struct schedule *schedule, struct pass *pass, struct
     for (int l = schedule->model->shape.layers - 1; l >= 0; l--) {
         /* A recomputation holds all arguments of its layer. The embedding's output lives on in the leftovers, and the
            first layer is the last to let go of what all layers were given. */
-        struct tensor **held[] = {&schedule->inputs[l], &pass->mask, &pass->sines, &pass->cosines, &pass->positions};
-        int held_count = l == 0 ? 5 : 1;
+        struct tensor **last[] = {&schedule->inputs[l], &pass->mask, &pass->sines, &pass->cosines, &pass->positions};
+        int last_count = l == 0 ? 5 : 1;
         struct layer_saved *saved = &schedule->saved[schedule->checkpoint ? 0 : l];
         struct unit unit = layer_unit(schedule->model, l);
         unit_gather(pass, &unit);
-        layer_backward(pass, &schedule->model->layers[l], saved, gradient, schedule->inputs[l], held, held_count);
+        layer_backward(pass, &schedule->model->layers[l], saved, gradient, schedule->inputs[l], last, last_count);
         unit_release(pass, &unit);
         casts_drop(unit.parameters, unit.count);
         shard_reduce(pass->device, pass->model, unit.parameters, unit.count);

@@ -51,7 +51,7 @@ static void make_room_on(struct sg_core *core, int device, size_t bytes)
     sg_context_unpin_current(use);
 }
 
-/* Nothing while a capture is live: what is pending may not be asked about then. */
+/* Nothing while a capture is active: what is pending may not be asked about then. */
 static struct sg_core *begin(void)
 {
     struct sg_core *core = sg_captures_active() ? NULL : sg_enter();

@@ -356,14 +356,14 @@ static enum state create_core(const struct sg_driver *driver)
     sg_sites_open(&life.conf);
     sg_annotate_start();
     sg_torch_begins();
-    if (sg_ipc_settle() || (life.conf.ipc == SG_IPC_AUTO && sg_torch_caches())) {
+    if (sg_ipc_decide() || (life.conf.ipc == SG_IPC_AUTO && sg_torch_caches())) {
         sg_process_lock(SG_LOCK_PROCESS);
         life.conf.ipc = SG_IPC_ALWAYS;
         sg_process_unlock(SG_LOCK_PROCESS);
     }
     if (life.conf.confirm_conf)
         confirm_conf(&life.conf);
-    life.conf.alias = sg_alias_probe_settle(&life.conf, driver);
+    life.conf.alias = sg_alias_probe_decide(&life.conf, driver);
     struct sg_core_params params = {
         .conf = &life.conf,
         .driver = &life.capture_safe,

@@ -23,7 +23,7 @@
 #include "conf.h"
 #include "core.h"
 #include "lock.h"
-#include "sites/native_stack.h"
+#include "sites/unwind.h"
 
 enum { SG_STREAM_CACHE_BITS = 5, SG_STREAM_CACHE = 1 << SG_STREAM_CACHE_BITS, SG_PIN_CACHE_BITS = 3,
     SG_PHASES_DEEP = 16 };
@@ -57,7 +57,7 @@ struct sg_thread {
         unsigned changes;
     } pin_cache[1 << SG_PIN_CACHE_BITS];
     uint32_t site, shown, phase; /* where it asks from: for the trace, and for the core (sites.h) */
-    struct sg_stack stack;       /* of native_stack.h */
+    struct sg_stack stack;       /* of unwind.h */
     uint64_t sequence;   /* of backward.h */
     uint32_t phases;     /* of phases.h: how many it is in, and their numbers as far as they are kept */
     uint32_t phase_stack[SG_PHASES_DEEP];

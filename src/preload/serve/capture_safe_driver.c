@@ -1,5 +1,5 @@
 /* The driver as the core calls it. Calls that could ruin a capture are made under the lock that keeps captures from
-   beginning. Where a live capture would be ruined they are not made. Source of what does: cuda.h, the texts of
+   beginning. Where an active capture would be ruined they are not made. Source of what does: cuda.h, the texts of
    cuThreadExchangeStreamCaptureMode, cuCtxRecordEvent, cuStreamQuery and cuStreamIsCapturing. */
 #include <sched.h>
 #include <stdatomic.h>

@@ -54,7 +54,7 @@ void sg_fast_path_learn(const struct sg_module *module)
     struct sg_thread *self = sg_this_thread();
     unsigned epoch = atomic_load_explicit(&sg_fast_path_epoch, memory_order_acquire);
     struct sg_core *core = sg_process_core();
-    if (!core || sg_captures_active() || sg_ipc_unsettled() ||
+    if (!core || sg_captures_active() || sg_ipc_undecided() ||
         (self->runtime == runtime_of(module) && self->fast_path.epoch == epoch &&
             self->fast_path.tag.context == self->last.context))
         return;
@@ -71,7 +71,7 @@ void sg_fast_path_learn_streams(void)
     struct sg_thread *self = sg_this_thread();
     unsigned epoch = atomic_load_explicit(&sg_fast_path_epoch, memory_order_acquire);
     struct sg_core *core = sg_process_core();
-    if (!core || sg_captures_active() || sg_annotate_on || sg_ipc_unsettled() || !self->last.context ||
+    if (!core || sg_captures_active() || sg_annotate_on || sg_ipc_undecided() || !self->last.context ||
         (self->stream_fast_path.epoch == epoch && self->stream_fast_path.tag.context == self->last.context))
         return;
     const struct sg_request request = {.named = true};

@@ -5,7 +5,7 @@
 
       - the caller's own runtime is 12.0 or later; older ones set the device lazily, in their first call;
       - this thread's current context is the one that it had when a call took the slow path through that same runtime;
-      - that context is its device's primary context, no capture is live, and the core answers.
+      - that context is its device's primary context, no capture is active, and the core answers.
 
    Everything else takes the slow path, and so does every error, so that the runtime's error slot is right. An
    allocation is asked for once only: its error is kept for the hook of the driver's call. */

@@ -285,14 +285,14 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_req
     if (sg_contexts_green(tag.context)) /* memory is the primary context's */
         tag.context = sg_contexts_primary_of(device);
     CUstreamCaptureMode mode;
-    bool live = sg_captures_active();
-    if (live && request->torch && request->has_stream &&
+    bool capturing = sg_captures_active();
+    if (capturing && request->torch && request->has_stream &&
         sg_graphs_reuse(sg_stream_named(request->stream, false), bytes, ret)) {
         if (sg_annotate_on)
             sg_annotate_given(*ret, bytes);
         return CUDA_SUCCESS;
     }
-    bool relaxed = live && sg_capture_mode_relax(&mode);
+    bool relaxed = capturing && sg_capture_mode_relax(&mode);
     sg_memory_run_deferred(core);
     sg_recorder_device(sg_process_driver(), device);
     sg_trim_use(device);
@@ -305,13 +305,13 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_req
         sg_capture_mode_restore(&mode);
     if (sg_annotate_on && result == CUDA_SUCCESS && sg_core_owns(core, *ret))
         sg_annotate_given(*ret, bytes);
-    if (live && result == CUDA_SUCCESS)
+    if (capturing && result == CUDA_SUCCESS)
         adopt(core, request, *ret);
     sg_recorder_tick(core, device);
     return result;
 }
 
-/* What the driver answers to a free while a capture is live: it judges by the mode of this thread and of the captures,
+/* What the driver answers to a free while a capture is active: it judges by the mode of this thread and of the captures,
    and a call that it forbids ruins those. Asked by a small allocation of its own; where it allows that, freeing it
    waits as freeing the program's block would. */
 static CUresult forbidden(void)
@@ -332,7 +332,7 @@ static CUresult no_node(CUstream stream)
     return result == CUDA_SUCCESS ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : result;
 }
 
-/* A free while a capture is live. By the order of streams it is a number, and the driver is not asked. */
+/* A free while a capture is active. By the order of streams it is a number, and the driver is not asked. */
 static CUresult free_captured(struct sg_core *core, CUdeviceptr address, const struct sg_request *request,
     bool *ret_done)
 {
@@ -455,15 +455,15 @@ CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct 
 {
     struct sg_tag tag;
     int device;
-    bool done = false, live = sg_captures_active(), wrong = live && !is_block(core, address);
+    bool done = false, capturing = sg_captures_active(), wrong = capturing && !is_block(core, address);
     CUresult result = CUDA_SUCCESS;
-    if (sg_annotate_on && !request->was_deferred && !live && describe(core, request, &tag, &device) == CUDA_SUCCESS)
+    if (sg_annotate_on && !request->was_deferred && !capturing && describe(core, request, &tag, &device) == CUDA_SUCCESS)
         sg_annotate_freed(core, address); /* not where nothing can be freed, as in a function of the host */
-    if (live && !wrong)
+    if (capturing && !wrong)
         result = free_captured(core, address, request, &done);
     else if (sg_graphs_retain_any() && !request->was_deferred && is_block(core, address))
         result = free_kept(core, address, request, &done);
-    if (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && !live) /* one has begun, and nothing was asked yet */
+    if (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && !capturing) /* one has begun, and nothing was asked yet */
         result = free_captured(core, address, request, &done);
     if (done)
         return result;

@@ -268,7 +268,7 @@ static void complain(enum finding finding, CUdevice device)
     sg_log_line(line);
 }
 
-enum sg_alias sg_alias_probe_settle(const struct sg_conf *conf, const struct sg_driver *driver)
+enum sg_alias sg_alias_probe_decide(const struct sg_conf *conf, const struct sg_driver *driver)
 {
     CUdevice device = -1;
     enum finding finding = probe_find(conf, driver, &device);

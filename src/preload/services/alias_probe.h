@@ -14,7 +14,7 @@
 /* The value of `alias` in effect. SG_ALIAS_AUTO becomes SG_ALIAS_OFF where the current context's device fails the
    test, with a line, or where the test cannot be made. Takes a page for a moment, and a second at most. No lock may
    be held; one thread, once, before there is a core. */
-enum sg_alias sg_alias_probe_settle(const struct sg_conf *conf, const struct sg_driver *driver);
+enum sg_alias sg_alias_probe_decide(const struct sg_conf *conf, const struct sg_driver *driver);
 
 /* The process is about to allocate on `device`, whose context is current. The first time, with SG_ALIAS_AUTO, another
    device than the first is tried likewise; one that passes may have aliases from here on. No lock may be held. */

@@ -10,7 +10,7 @@
 #include "sites/backward.h"
 #include "process/process.h"
 #include "meta.h"
-#include "sites/native_stack.h"
+#include "sites/unwind.h"
 #include "sites/phases.h"
 #include "sites/python_stack.h"
 #include "services/recorder.h"
@@ -62,7 +62,7 @@ struct table {
     struct text text[TEXTS_MOST];            /* [0] is "" */
     uint32_t text_bucket[2 * TEXTS_MOST];
     char arena[ARENA_BYTES];
-    struct sg_native native;
+    struct sg_unwinder unwinder;
 };
 
 /* Guarded by SG_LOCK_SITES, as is what the table holds; readers of what is atomic need none. */
@@ -159,7 +159,7 @@ struct described {
 static void describe(const struct sg_frame *frame, enum kind kind, struct described *ret)
 {
     bool fine = kind == PYTHON   ? sg_python_describe(frame, ret->file, ret->function, TEXT_BYTES, &ret->line)
-                : kind == NATIVE ? sg_native_describe(frame->code, ret->file, ret->function, TEXT_BYTES, &ret->line)
+                : kind == NATIVE ? sg_unwind_describe(frame->code, ret->file, ret->function, TEXT_BYTES, &ret->line)
                                  : false;
     if (fine)
         return;
@@ -314,7 +314,7 @@ static __attribute__((noinline)) uint32_t other_frames(struct table *table, stru
         return 1;
     }
     uint64_t address[FRAMES_MOST];
-    uint32_t frames = sg_native_frames(&table->native, &self->stack, address, FRAMES_MOST);
+    uint32_t frames = sg_unwind_frames(&table->unwinder, &self->stack, address, FRAMES_MOST);
     for (uint32_t i = 0; i < frames; i++)
         ret[i] = (struct sg_frame){.code = address[i]};
     *ret_kind = NATIVE;

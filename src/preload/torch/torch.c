@@ -115,7 +115,7 @@ uint16_t _ZN3c105utils9check_envEPKc(const char *name)
 {
     uint16_t answer = ask_torch(name);
     if (!name || strcmp(name, "PYTORCH_NO_CUDA_MEMORY_CACHING") != 0) {
-        if (!sg_torch_settled() && wanted_mode() != SG_PYTORCH_BENEATH)
+        if (!sg_torch_mode_known() && wanted_mode() != SG_PYTORCH_BENEATH)
             sg_torch_allocator_watch();
         return answer;
     }

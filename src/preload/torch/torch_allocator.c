@@ -380,13 +380,13 @@ static bool is_enabled(const void *self)
     static _Thread_local bool asks;
     deleter_fn *deleter;
     is_enabled_fn *theirs;
-    if (!asks && !sg_torch_settled()) {
+    if (!asks && !sg_torch_mode_known()) {
         asks = true;
         load(RAW_DELETER, &deleter);
         (void)deleter(self);
         asks = false;
     }
-    if (sg_torch_settled())
+    if (sg_torch_mode_known())
         replace(is_enabled_entry(), allocator.theirs[is_enabled_entry()]);
     memcpy(&theirs, &allocator.theirs[is_enabled_entry()], sizeof theirs);
     return theirs(self);

@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 /* Has PyTorch ask whether to cache before it reads whether it does, where it has a switch for that. To be called until
-   that is settled, whenever PyTorch asks something else: its libraries are loaded one after the other. Changes nothing
+   that is decided, whenever PyTorch asks something else: its libraries are loaded one after the other. Changes nothing
    that PyTorch does. */
 void sg_torch_allocator_watch(void);
 

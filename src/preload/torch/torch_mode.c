@@ -5,7 +5,7 @@
 
 #include "process/process.h"
 
-/* Who keeps a cache of PyTorch's tensors. It is settled by PyTorch's first allocation; `SWITCHABLE` alone may become
+/* Who keeps a cache of PyTorch's tensors. It is decided by PyTorch's first allocation; `SWITCHABLE` alone may become
    `SWITCHED` later, and stays that. */
 static _Atomic(enum sg_torch_mode) mode;
 
@@ -33,7 +33,7 @@ void sg_torch_mode_change(enum sg_torch_mode before, enum sg_torch_mode now)
     (void)atomic_compare_exchange_strong(&mode, &before, now);
 }
 
-bool sg_torch_settled(void)
+bool sg_torch_mode_known(void)
 {
     return sg_torch_mode() != SG_TORCH_UNKNOWN;
 }

@@ -25,7 +25,7 @@ void sg_torch_mode_change(enum sg_torch_mode before, enum sg_torch_mode mode);
 const char *sg_torch_mode_text(void);
 
 /* Whether PyTorch's mode is known. */
-bool sg_torch_settled(void);
+bool sg_torch_mode_known(void);
 
 /* Whether tensors came here one by one, at some time at least. And what may still become, or has become, of that. */
 bool sg_torch_direct(void);

@@ -15,7 +15,7 @@ static bool is_device(int device)
 }
 
 /* Waits for a device where freed memory still waits for work, and ruins no capture that another thread begins. */
-static void settle(struct sg_core *core, int device)
+static void run_deferred(struct sg_core *core, int device)
 {
     struct sg_stats stats;
     const struct sg_driver *driver = sg_process_driver();
@@ -32,7 +32,7 @@ void segalloc_torch_reset(void)
     if (!core)
         return;
     for (int device = 0; device < SG_DEVICES_MAX && !sg_captures_active(); device++) {
-        settle(core, device);
+        run_deferred(core, device);
         sg_core_trim(core, device, 0);
     }
     sg_leave();

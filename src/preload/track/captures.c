@@ -33,7 +33,7 @@ static struct {
     atomic_uint holders, joiners;
 } exclusion;
 
-/* Frees that are put off until no capture is live. */
+/* Frees that are put off until no capture is active. */
 static struct {
     struct deferred {
         CUdeviceptr address;

@@ -1,4 +1,4 @@
-/* Live stream captures: while there is one, nothing may be waited for or queried, and growing needs a relaxed
+/* Active stream captures: while there is one, nothing may be waited for or queried, and growing needs a relaxed
    thread. */
 #ifndef SG_CAPTURES_H
 #define SG_CAPTURES_H
@@ -9,20 +9,20 @@
 
 #include "track/deferred_frees.h"
 
-/* Whether a capture is live, of whichever stream and thread. No lock. */
+/* Whether a capture is active, of whichever stream and thread. No lock. */
 bool sg_captures_active(void);
 
-/* Whether there has ever been one: if not, none is live. */
+/* Whether there has ever been one: if not, none is active. */
 extern atomic_bool sg_captures_begun __attribute__((visibility("hidden")));
 static inline bool sg_captures_any(void)
 {
     return atomic_load_explicit(&sg_captures_begun, memory_order_acquire);
 }
 
-/* Whether a stream is being captured. Asks the driver, while a capture is live only. */
+/* Whether a stream is being captured. Asks the driver, while a capture is active only. */
 bool sg_captures_capturing(CUstream stream, bool per_thread);
 
-/* Waits, for `*left_ns` at most, until no capture is live; takes the time from there. False: one still is, or this
+/* Waits, for `*left_ns` at most, until no capture is active; takes the time from there. False: one still is, or this
    thread has begun one itself. Where that time was over once, nobody waits again before some capture has ended. No lock
    of ours may be held. */
 bool sg_captures_await(uint64_t *left_ns);
@@ -37,10 +37,10 @@ static inline unsigned sg_captures_ends(void)
 /* Whether a thread is about to free what was kept: it may wait for that. */
 bool sg_captures_runs_deferred(void);
 
-/* Frees what was kept, unless a capture is live. */
+/* Frees what was kept, unless a capture is active. */
 void sg_captures_run_deferred(struct sg_core *core);
 
-/* The stream whose capture this thread began last, of those still live. */
+/* The stream whose capture this thread began last, of those still active. */
 bool sg_captures_own(CUstream *ret);
 
 /* Whether another stream may have joined the capture that began on this one; it may then use what was allocated in
@@ -60,7 +60,7 @@ void sg_captures_joining(void);
 void sg_captures_joined(void);
 
 /* Waits for a context, NULL: the current one, by the driver's call for that. CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
-   while a capture is live, which it would ruin. A capture that is to begin waits for the call to be made, a few
+   while a capture is active, which it would ruin. A capture that is to begin waits for the call to be made, a few
    milliseconds at most. */
 CUresult sg_captures_wait(CUcontext context);
 
@@ -74,7 +74,7 @@ void sg_captures_context_gone(CUcontext context);
 /* A stream was destroyed, with this result: that drops its capture. Returns the result. */
 CUresult sg_captures_destroyed(CUresult result, CUstream stream);
 
-/* While a capture is live: defers a free to its end, when `free` is called, and answers as the driver would.
+/* While a capture is active: defers a free to its end, when `free` is called, and answers as the driver would.
    CUDA_ERROR_INVALID_VALUE: not the start of a live block, or freed already. */
 CUresult sg_captures_defer_free(struct sg_core *core, CUdeviceptr address, const struct sg_request *request,
     sg_free_fn *free);

@@ -23,7 +23,7 @@ struct sg_request {
 /* Frees a block that was put off, between sg_enter() and sg_leave(). */
 typedef CUresult sg_free_fn(struct sg_core *core, CUdeviceptr address, const struct sg_request *request);
 
-/* Has events recorded for what was freed so far, on all devices; not while a capture is live. Not between sg_enter()
+/* Has events recorded for what was freed so far, on all devices; not while a capture is active. Not between sg_enter()
    and sg_leave(). */
 void sg_memory_fence(void);
 

@@ -35,13 +35,13 @@ enum sg_graphs_answer sg_graphs_retain(CUdeviceptr address, const struct sg_requ
 void sg_graphs_add_spare(CUstream stream, CUdeviceptr address);
 /* A spare of that size, which is live again and belongs to its graph as before. False: there is none. */
 bool sg_graphs_reuse(CUstream stream, size_t bytes, CUdeviceptr *ret);
-/* No capture is live any more. */
+/* No capture is active any more. */
 void sg_graphs_forget_spares(void);
 
 /* A context has gone, and its blocks with it. */
 void sg_graphs_context_gone(CUcontext context);
 
-/* Frees what belonged to graphs that are gone. Between sg_enter() and sg_leave(), with no capture live. */
+/* Frees what belonged to graphs that are gone. Between sg_enter() and sg_leave(), with no capture active. */
 void sg_graphs_run_deferred(struct sg_core *core);
 
 #endif

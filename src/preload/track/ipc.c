@@ -90,7 +90,7 @@ static unsigned long long read_added(void)
     return count;
 }
 
-bool sg_ipc_settle(void)
+bool sg_ipc_decide(void)
 {
     atomic_store(&added, read_added());
     return sg_process_conf()->ipc == SG_IPC_AUTO && find_sharer();
@@ -108,7 +108,7 @@ void sg_ipc_loading(void)
 /* The thread that has loaded comes here once that is over, or from within what it loads; others while it goes on. */
 void sg_ipc_look(void)
 {
-    if (!sg_self.loads && !sg_ipc_unsettled())
+    if (!sg_self.loads && !sg_ipc_undecided())
         return;
     unsigned loads = atomic_load(&sg_ipc_loads);
     unsigned long long count = read_added();
@@ -127,7 +127,7 @@ void sg_ipc_look(void)
 }
 
 /* What the driver says of memory of its own: where it has no such handles, as on WSL 2, others change nothing. Not asked
-   while a capture is live, which that could ruin. */
+   while a capture is active, which that could ruin. */
 static CUresult ask_driver(void)
 {
     const struct sg_real *real = sg_real();

@@ -15,7 +15,7 @@ bool sg_ipc_needed(void);
 
 /* By the thread that makes the core, before that: whether memory is to be such from the start, as far as `ipc` leaves it
    open. As above. */
-bool sg_ipc_settle(void);
+bool sg_ipc_decide(void);
 
 /* The calling thread is about to load a library. Takes no lock. */
 void sg_ipc_loading(void);
@@ -32,7 +32,7 @@ CUresult sg_ipc_refused(bool legacy);
 /* Whether what was loaded last has not been looked at, so that the next allocation has to go the long way. No lock. */
 extern atomic_uint sg_ipc_loads __attribute__((visibility("hidden"))),
     sg_ipc_looked __attribute__((visibility("hidden"))); /* how many loads have begun, and been looked at */
-static inline bool sg_ipc_unsettled(void)
+static inline bool sg_ipc_undecided(void)
 {
     return atomic_load_explicit(&sg_ipc_loads, memory_order_relaxed) !=
            atomic_load_explicit(&sg_ipc_looked, memory_order_relaxed);

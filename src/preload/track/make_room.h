@@ -7,7 +7,7 @@
 #include "cuda_abi.h"
 
 /* Gives back what is idle on all devices, after a bounded wait for what is pending. Whether there was any, so that
-   asking the driver again can help. Nothing while a capture is live. No lock of ours is held. */
+   asking the driver again can help. Nothing while a capture is active. No lock of ours is held. */
 bool sg_made_room(void);
 
 /* Gives idle memory back for a thread that is inside, which has the core; NULL: there is none. */

@@ -12,7 +12,7 @@ static void image_unref(struct sim_image *image)
         return;
     for (unsigned i = 0; i < image->count; i++)
         sim_step_drop(&image->at[i].step);
-    sim_held_drop(&image->held);
+    sim_object_refs_drop(&image->object_refs);
     free(image->at);
     free(image);
 }
@@ -22,7 +22,7 @@ static CUresult append(struct sim_image *image, CUgraph graph)
     struct sim_nodes sorted = {0};
     if (!sim_graph_sort(graph, &sorted))
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = sim_held_copy(graph->held, &image->held);
+    CUresult result = sim_object_refs_copy(graph->object_refs, &image->object_refs);
     struct sim_image_step *grown = realloc(image->at, (image->count + sorted.count + 1) * sizeof *grown);
     if (grown)
         image->at = grown;
@@ -163,7 +163,7 @@ CUresult cuGraphExecDestroy(CUgraphExec exec)
 static void finish(struct sim_work *launch)
 {
     struct sim_image *image = *(struct sim_image **)launch->payload;
-    sim_held_launched(image->held, &launch->after);
+    sim_object_refs_launched(image->object_refs, &launch->after);
     image_unref(image);
 }
 
@@ -284,7 +284,7 @@ static CUresult submit(CUgraphExec exec, CUstream stream)
     image->refs += 2; /* the launch's, and one while this looks at it */
     work->may_wait = true;
     work->node = CU_GRAPH_NODE_TYPE_GRAPH;
-    work->keeps_clock = image->held != NULL;
+    work->keeps_clock = image->object_refs != NULL;
     work->host_sees = sim_image_host_sees(image);
     work->parts = sim_image_parts;
     sim_clock_join(&work->after, &exec->clock);
@@ -399,7 +399,7 @@ CUresult sim_image_replace(CUgraphExec exec, CUgraphNode node, struct sim_step s
     if (copy)
         copy->refs = 1;
     if (result == CUDA_SUCCESS)
-        result = sim_held_copy(image->held, &copy->held);
+        result = sim_object_refs_copy(image->object_refs, &copy->object_refs);
     for (unsigned i = 0; result == CUDA_SUCCESS && i < image->count; i++) {
         if (i == at) {
             copy->at[i] = (struct sim_image_step){node, step};

@@ -78,7 +78,7 @@ void sim_graph_free(CUgraph graph)
         free_node(graph->nodes.at[i]);
     sim_nodes_clear(&graph->nodes);
     sim_conditions_of_graph_gone(graph);
-    sim_held_drop(&graph->held);
+    sim_object_refs_drop(&graph->object_refs);
     sim_handle_drop(&graph->handle);
     free(graph);
 }
@@ -186,7 +186,7 @@ CUresult sim_graph_copy(CUgraph from, CUgraph *ret)
     CUresult result = sim_graph_new(&graph);
     if (result != CUDA_SUCCESS)
         return result;
-    result = sim_held_copy(from->held, &graph->held);
+    result = sim_object_refs_copy(from->object_refs, &graph->object_refs);
     for (unsigned i = 0; i < from->nodes.count && result == CUDA_SUCCESS; i++) {
         struct sim_step step;
         CUgraphNode node;

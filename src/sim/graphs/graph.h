@@ -62,16 +62,16 @@ struct CUgraphNode_st {
 };
 
 /* References to user objects, with counts. */
-struct sim_held {
+struct sim_object_ref {
     CUuserObject object;
     unsigned count;
-    struct sim_held *next;
+    struct sim_object_ref *next;
 };
 
 struct CUgraph_st {
     struct sim_handle handle;
     struct sim_nodes nodes; /* in the order of their making */
-    struct sim_held *held;
+    struct sim_object_ref *object_refs;
     CUgraphNode owner; /* of a child graph, or of one of a conditional node's */
     bool capturing;    /* a capture adds to it */
 };
@@ -86,7 +86,7 @@ struct sim_image {
     unsigned refs; /* the executable, and each launch under way */
     unsigned count;
     struct sim_image_step *at;
-    struct sim_held *held;
+    struct sim_object_ref *object_refs;
 };
 
 struct CUgraphExec_st {
@@ -151,10 +151,10 @@ CUresult sim_graph_add_choice(CUgraphNode *node, CUgraph graph, const CUgraphNod
     CUDA_CONDITIONAL_NODE_PARAMS *params);
 
 /* The user objects that a graph holds: each copy holds them once more. */
-CUresult sim_held_copy(const struct sim_held *from, struct sim_held **ret);
-void sim_held_drop(struct sim_held **held);
+CUresult sim_object_refs_copy(const struct sim_object_ref *from, struct sim_object_ref **ret);
+void sim_object_refs_drop(struct sim_object_ref **ref);
 /* A launch is over that held them: who sees their destructors called knows. */
-void sim_held_launched(const struct sim_held *held, const struct sim_clock *clock);
+void sim_object_refs_launched(const struct sim_object_ref *ref, const struct sim_clock *clock);
 
 /* Memory of a graph's memory nodes: addresses with the graph and its executables, which each have a reference, and
    bytes from the device while it is taken. */

@@ -70,25 +70,25 @@ static void release(CUuserObject object, unsigned count)
     pthread_cond_signal(&ended);
 }
 
-CUresult sim_held_copy(const struct sim_held *from, struct sim_held **ret)
+CUresult sim_object_refs_copy(const struct sim_object_ref *from, struct sim_object_ref **ret)
 {
     for (; from; from = from->next) {
-        struct sim_held *held = malloc(sizeof *held);
-        if (!held)
+        struct sim_object_ref *ref = malloc(sizeof *ref);
+        if (!ref)
             return CUDA_ERROR_OUT_OF_MEMORY;
-        *held = (struct sim_held){from->object, from->count, *ret};
-        held->object->count += held->count;
-        *ret = held;
+        *ref = (struct sim_object_ref){from->object, from->count, *ret};
+        ref->object->count += ref->count;
+        *ret = ref;
     }
     return CUDA_SUCCESS;
 }
 
-void sim_held_drop(struct sim_held **list)
+void sim_object_refs_drop(struct sim_object_ref **list)
 {
-    for (struct sim_held *held = *list, *next; held; held = next) {
-        next = held->next;
-        release(held->object, held->count);
-        free(held);
+    for (struct sim_object_ref *ref = *list, *next; ref; ref = next) {
+        next = ref->next;
+        release(ref->object, ref->count);
+        free(ref);
     }
     *list = NULL;
 }
@@ -139,15 +139,15 @@ CUresult cuUserObjectRelease(CUuserObject object, unsigned int count)
     return valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-void sim_held_launched(const struct sim_held *held, const struct sim_clock *clock)
+void sim_object_refs_launched(const struct sim_object_ref *ref, const struct sim_clock *clock)
 {
-    for (; held; held = held->next)
-        sim_clock_join(&held->object->clock, clock);
+    for (; ref; ref = ref->next)
+        sim_clock_join(&ref->object->clock, clock);
 }
 
-static struct sim_held **find(CUgraph graph, CUuserObject object)
+static struct sim_object_ref **find(CUgraph graph, CUuserObject object)
 {
-    struct sim_held **link = &graph->held;
+    struct sim_object_ref **link = &graph->object_refs;
     while (*link && (*link)->object != object)
         link = &(*link)->next;
     return link;
@@ -165,7 +165,7 @@ CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned in
     else if (result == CUDA_SUCCESS && flags & CU_GRAPH_USER_OBJECT_MOVE && object->count < count)
         result = CUDA_ERROR_INVALID_VALUE; /* more than the caller has to give away */
     if (result == CUDA_SUCCESS) {
-        struct sim_held **link = find(graph, object);
+        struct sim_object_ref **link = find(graph, object);
         if (!*link && !(*link = calloc(1, sizeof **link)))
             result = CUDA_ERROR_OUT_OF_MEMORY;
         if (result == CUDA_SUCCESS) {
@@ -183,15 +183,15 @@ CUresult cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned i
     SIM_ENTER(cuGraphReleaseUserObject);
     sim_lock();
     CUresult result = sim_graph_get(graph);
-    struct sim_held **link = result == CUDA_SUCCESS ? find(graph, object) : NULL;
+    struct sim_object_ref **link = result == CUDA_SUCCESS ? find(graph, object) : NULL;
     if (result == CUDA_SUCCESS && (!count || !*link || (*link)->count < count))
         result = CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS) {
-        struct sim_held *held = *link;
-        held->count -= count;
-        if (!held->count) {
-            *link = held->next;
-            free(held);
+        struct sim_object_ref *ref = *link;
+        ref->count -= count;
+        if (!ref->count) {
+            *link = ref->next;
+            free(ref);
         }
         release(object, count);
     }

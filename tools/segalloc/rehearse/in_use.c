@@ -78,7 +78,7 @@ static int by_key(const void *a, const void *b)
 }
 
 /* By the line that asked for them, and where that is not known by their size. */
-static void group(struct pass *pass, struct sg_rehearse_held held[SG_REHEARSE_HELD])
+static void group(struct pass *pass, struct sg_rehearse_in_use in_use[SG_REHEARSE_IN_USE])
 {
     const struct sg_site_book *book = &pass->dictionary.book;
     uint32_t alive = 0;
@@ -93,28 +93,28 @@ static void group(struct pass *pass, struct sg_rehearse_held held[SG_REHEARSE_HE
     if (alive)
         qsort(pass->block, alive, sizeof *pass->block, by_key);
     for (uint32_t i = 0, end; i < alive; i = end) {
-        struct sg_rehearse_held sum = {.each = pass->block[i].site ? 0 : pass->block[i].bytes};
+        struct sg_rehearse_in_use sum = {.each = pass->block[i].site ? 0 : pass->block[i].bytes};
         for (end = i; end < alive && pass->block[end].key == pass->block[i].key; end++) {
             sum.bytes += pass->block[end].bytes;
             sum.blocks++;
         }
-        int at = SG_REHEARSE_HELD;
-        while (at > 0 && held[at - 1].bytes < sum.bytes)
+        int at = SG_REHEARSE_IN_USE;
+        while (at > 0 && in_use[at - 1].bytes < sum.bytes)
             at--;
-        if (at == SG_REHEARSE_HELD)
+        if (at == SG_REHEARSE_IN_USE)
             continue;
-        memmove(&held[at + 1], &held[at], (size_t)(SG_REHEARSE_HELD - 1 - at) * sizeof *held);
+        memmove(&in_use[at + 1], &in_use[at], (size_t)(SG_REHEARSE_IN_USE - 1 - at) * sizeof *in_use);
         sg_site_book_line(book, pass->block[i].site, sum.site);
-        held[at] = sum;
+        in_use[at] = sum;
     }
 }
 
 void sg_rehearse_hold(struct sg_trace_reader *reader, uint32_t device, struct sg_rehearse_card *card)
 {
     struct pass pass = {.device = device};
-    memset(card->held, 0, sizeof card->held);
+    memset(card->in_use, 0, sizeof card->in_use);
     if (sg_trace_rewind(reader) == 0 && sg_idmap_init(&pass.live) && read_until(&pass, reader, card->ends_at_event))
-        group(&pass, card->held);
+        group(&pass, card->in_use);
     sg_idmap_fini(&pass.live);
     sg_dictionary_free(&pass.dictionary);
     free(pass.block);

@@ -16,11 +16,11 @@ enum sg_rehearse_outcome { SG_REHEARSE_COMPLETED, SG_REHEARSE_OUT_OF_MEMORY, SG_
 
 enum sg_rehearse_verdict { SG_REHEARSE_FITS, SG_REHEARSE_TOO_CLOSE, SG_REHEARSE_DOES_NOT_FIT };
 
-enum { SG_REHEARSE_CARDS = 32, SG_REHEARSE_TEXT = 512, SG_REHEARSE_HELD = 5 };
+enum { SG_REHEARSE_CARDS = 32, SG_REHEARSE_TEXT = 512, SG_REHEARSE_IN_USE = 5 };
 #define SG_REHEARSE_MEASURED UINT64_MAX
 
 /* Blocks in use that one line asked for, or that are of one size. */
-struct sg_rehearse_held {
+struct sg_rehearse_in_use {
     uint64_t bytes, blocks; /* 0: there is no such group */
     uint64_t each;          /* bytes of each; 0: they differ */
     char site[SG_SITE_TEXT];
@@ -37,7 +37,7 @@ struct sg_rehearse_card {
     uint64_t ends_with_bytes;  /* what it asked for there */
     uint64_t ends_with_live;   /* what it held then */
     char site[SG_SITE_TEXT], phase[SG_SITE_TEXT]; /* where that was; "": not known */
-    struct sg_rehearse_held held[SG_REHEARSE_HELD]; /* the largest then, largest first */
+    struct sg_rehearse_in_use in_use[SG_REHEARSE_IN_USE]; /* the largest then, largest first */
 };
 
 /* How the command itself ended. */

@@ -70,11 +70,11 @@ static void print_json_card(const struct sg_rehearse *rehearse, const struct sg_
     fputs(",\"phase\":", stdout);
     sg_tool_json_text(*card->phase ? card->phase : NULL);
     fputs(",\"live_then\":[", stdout);
-    for (int i = 0; i < SG_REHEARSE_HELD && card->held[i].bytes; i++) {
-        const struct sg_rehearse_held *held = &card->held[i];
+    for (int i = 0; i < SG_REHEARSE_IN_USE && card->in_use[i].bytes; i++) {
+        const struct sg_rehearse_in_use *in_use = &card->in_use[i];
         printf("%s{\"site\":", i ? "," : "");
-        sg_tool_json_text(*held->site ? held->site : NULL);
-        printf(",\"blocks\":%" PRIu64 ",\"bytes\":%" PRIu64 "}", held->blocks, held->bytes);
+        sg_tool_json_text(*in_use->site ? in_use->site : NULL);
+        printf(",\"blocks\":%" PRIu64 ",\"bytes\":%" PRIu64 "}", in_use->blocks, in_use->bytes);
     }
     fputs("]}", stdout);
 }
@@ -175,23 +175,23 @@ static void print_card(const struct sg_rehearse *rehearse, const struct sg_rehea
 }
 
 /* The largest groups, of the last card that does not fit. */
-static void print_held(const struct sg_rehearse *rehearse)
+static void print_in_use(const struct sg_rehearse *rehearse)
 {
     const struct sg_rehearse_card *card = NULL;
     char size[SG_SIZE_TEXT], each[SG_SIZE_TEXT];
     for (unsigned i = 0; i < rehearse->card_count; i++)
         card = rehearse->card[i].ends_at_event ? &rehearse->card[i] : card;
-    if (!card || !card->held[0].bytes)
+    if (!card || !card->in_use[0].bytes)
         return;
     printf("Largest in use when a card of %s was full:\n", sg_size_format(card->bytes, size));
-    for (int i = 0; i < SG_REHEARSE_HELD && card->held[i].bytes; i++) {
-        const struct sg_rehearse_held *held = &card->held[i];
-        printf("  %12s in %" PRIu64 " block%s", sg_size_format(held->bytes, size), held->blocks,
-            sg_plural(held->blocks));
-        if (*held->site)
-            printf(", %s\n", held->site);
-        else if (held->blocks > 1)
-            printf(" of %s\n", sg_size_format(held->each, each));
+    for (int i = 0; i < SG_REHEARSE_IN_USE && card->in_use[i].bytes; i++) {
+        const struct sg_rehearse_in_use *in_use = &card->in_use[i];
+        printf("  %12s in %" PRIu64 " block%s", sg_size_format(in_use->bytes, size), in_use->blocks,
+            sg_plural(in_use->blocks));
+        if (*in_use->site)
+            printf(", %s\n", in_use->site);
+        else if (in_use->blocks > 1)
+            printf(" of %s\n", sg_size_format(in_use->each, each));
         else
             putchar('\n');
     }
@@ -329,7 +329,7 @@ void sg_rehearse_print_text(const struct sg_rehearse *rehearse)
         all = all && rehearse->card[i].fits;
     }
     if (has_cards(rehearse)) {
-        print_held(rehearse);
+        print_in_use(rehearse);
         print_alone(rehearse);
     }
     if (rehearse->processes) {

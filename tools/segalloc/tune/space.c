@@ -265,7 +265,7 @@ int sg_tune_space_current(struct sg_tune_space *space, const char *text, bool of
     return status;
 }
 
-void sg_tune_space_settle(struct sg_tune_space *space)
+void sg_tune_space_decide(struct sg_tune_space *space)
 {
     const char *none[SG_TUNE_PARAMETERS] = {0};
     char error[SG_TUNE_SPACE_ERROR];

@@ -306,7 +306,7 @@ static int run(struct tune *tune)
         return status;
     if (!tune->current)
         find_current(tune);
-    sg_tune_space_settle(&tune->space);
+    sg_tune_space_decide(&tune->space);
     status = sg_tune_search(&tune->search, error);
     if (status == -EINTR)
         return complain(tune, "stopped before the defaults were played: nothing is known yet");

@@ -55,9 +55,9 @@ void linear_backward(struct pass *pass, struct linear *linear, struct linear_sav
                      struct tensor **scaled, struct tensor **sum);
 
 struct tensor *norm_forward(struct pass *pass, struct parameter *weight, struct tensor *x, struct norm_saved *saved);
-/* Drops *gradient, and the `held_count` tensors of `held` together with the last saved one. */
+/* Drops *gradient, and the `last_count` tensors of `last` together with the last saved one. */
 struct tensor *norm_backward(struct pass *pass, struct parameter *weight, struct norm_saved *saved,
-                             struct tensor **gradient, struct tensor **held[], int held_count);
+                             struct tensor **gradient, struct tensor **last[], int last_count);
 
 /* Makes pass->positions, mask, cosines and sines for the batch and length of the pass. */
 void positions_make(struct pass *pass);
@@ -76,9 +76,9 @@ void attention_backward(struct pass *pass, struct attention_saved *saved, struct
 struct tensor *layer_forward(struct pass *pass, struct layer *layer, struct tensor *x, struct layer_saved *saved,
                              bool stop_early);
 /* `gradient` of the output becomes that of the input, in place. With `recompute` (the layer's input) the forward is
-   first done again; the tensors of `held` are dropped when the last saved one is. */
+   first done again; the tensors of `last` are dropped when the last saved one is. */
 void layer_backward(struct pass *pass, struct layer *layer, struct layer_saved *saved, struct tensor *gradient,
-                    struct tensor *recompute, struct tensor **held[], int held_count);
+                    struct tensor *recompute, struct tensor **last[], int last_count);
 
 struct loss_saved {
     struct tensor *labels, *log_softmax, *count, *x_head;

@@ -54,7 +54,7 @@ static struct tensor *inverse_backward(struct pass *pass, struct tensor **gradie
 }
 
 struct tensor *norm_backward(struct pass *pass, struct parameter *weight, struct norm_saved *saved,
-                             struct tensor **gradient, struct tensor **held[], int held_count)
+                             struct tensor **gradient, struct tensor **last[], int last_count)
 {
     struct device *device = pass->device;
     enum dtype dtype = (*gradient)->dtype;
@@ -78,8 +78,8 @@ struct tensor *norm_backward(struct pass *pass, struct parameter *weight, struct
     tensor_drop(&power);
     tensor_drop(&saved->x);
     tensor_drop(&of_square);
-    for (int i = 0; i < held_count; i++)
-        tensor_drop(held[i]);
+    for (int i = 0; i < last_count; i++)
+        tensor_drop(last[i]);
     op_in_place(device, KERNEL_add_to, of_x, further, 0);
     tensor_drop(&further);
     struct tensor *result = op_cast(device, of_x, dtype);

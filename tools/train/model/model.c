@@ -195,7 +195,7 @@ void model_close(struct model *model, struct device *device)
         tensor_drop(&model->parameters[i]->part);
         tensor_drop(&model->parameters[i]->cast);
         tensor_drop(&model->parameters[i]->whole_gradient);
-        held_free(device, model->parameters[i]->held);
+        offload_free(device, model->parameters[i]->offload);
     }
     for (size_t i = 0; i < sizeof model->workspaces / sizeof *model->workspaces; i++)
         tensor_drop(&model->workspaces[i]);

@@ -37,14 +37,14 @@ struct shape {
     size_t workspace, workspace_small; /* of the library of matrix products, once for each direction; 0 for none */
 };
 
-struct held;
+struct offload;
 
 struct parameter {
     struct tensor *value; /* NULL: the model has no such parameter, or it is not gathered */
     struct tensor *gradient, *mean, *variance; /* made when first needed */
     struct tensor *cast;  /* of value, while a mixed forward and backward use it */
     struct tensor *part;  /* this rank's, where parameters are sharded */
-    struct held *held;    /* this rank's, where that is in host memory */
+    struct offload *offload;    /* this rank's, where that is in host memory */
     struct tensor *master, *whole_gradient; /* float copy for the optimizer; gradient not yet reduced */
     int64_t rows, columns;
     bool trained, adapter;

@@ -6,85 +6,85 @@
 
 enum { TRAINED_ARRAYS = 4, PLACES = 16 };
 
-struct held *held_new(struct device *device, enum dtype dtype, int64_t count, bool trained, struct tensor *from,
+struct offload *offload_new(struct device *device, enum dtype dtype, int64_t count, bool trained, struct tensor *from,
                       int64_t from_at, int64_t present)
 {
-    struct held *held = calloc(1, sizeof *held);
-    if (!held)
+    struct offload *offload = calloc(1, sizeof *offload);
+    if (!offload)
         abort();
-    held->count = count;
-    held->dtype = dtype;
-    held->incoming_dtype = from->dtype;
+    offload->count = count;
+    offload->dtype = dtype;
+    offload->incoming_dtype = from->dtype;
     if (device->rt && device->arithmetic && device->state == DEVICE_OK) {
         /* The value has room for floats whatever its dtype, and the arrays lie one behind the other. */
         size_t floats = (size_t)(count + PLACES - 1) / PLACES * PLACES;
         float *memory = device_pin(device, (2 + (trained ? TRAINED_ARRAYS : 0)) * floats * sizeof *memory);
         if (!memory)
-            return held;
+            return offload;
         memset(memory, 0, (2 + (trained ? TRAINED_ARRAYS : 0)) * floats * sizeof *memory);
-        held->value = memory;
-        held->incoming = memory + floats;
+        offload->value = memory;
+        offload->incoming = memory + floats;
         if (trained) {
-            held->master = memory + 2 * floats;
-            held->gradient = held->master + floats;
-            held->mean = held->gradient + floats;
-            held->variance = held->mean + floats;
+            offload->master = memory + 2 * floats;
+            offload->gradient = offload->master + floats;
+            offload->mean = offload->gradient + floats;
+            offload->variance = offload->mean + floats;
         }
     }
     if (present > 0)
-        device_send(device, held->incoming, from->data ? (char *)from->data + (size_t)from_at * dtype_size(from->dtype)
+        device_send(device, offload->incoming, from->data ? (char *)from->data + (size_t)from_at * dtype_size(from->dtype)
                                                        : NULL, (size_t)present * dtype_size(from->dtype));
-    return held;
+    return offload;
 }
 
-void held_free(struct device *device, struct held *held)
+void offload_free(struct device *device, struct offload *offload)
 {
-    if (!held)
+    if (!offload)
         return;
-    device_unpin(device, held->value);
-    free(held);
+    device_unpin(device, offload->value);
+    free(offload);
 }
 
-static float incoming(const struct held *held, int64_t i)
+static float incoming(const struct offload *offload, int64_t i)
 {
-    return held->incoming_dtype == DTYPE_F32 ? ((const float *)held->incoming)[i]
-                                             : bf16_to_float(((const uint16_t *)held->incoming)[i]);
+    return offload->incoming_dtype == DTYPE_F32 ? ((const float *)offload->incoming)[i]
+                                             : bf16_to_float(((const uint16_t *)offload->incoming)[i]);
 }
 
-static void write_value(struct held *held, int64_t i, float value)
+static void write_value(struct offload *offload, int64_t i, float value)
 {
-    if (held->dtype == DTYPE_F32)
-        ((float *)held->value)[i] = value;
+    if (offload->dtype == DTYPE_F32)
+        ((float *)offload->value)[i] = value;
     else
-        ((uint16_t *)held->value)[i] = bf16_from_float(value);
+        ((uint16_t *)offload->value)[i] = bf16_from_float(value);
 }
 
-void held_settle(struct held *held)
+void offload_complete(struct offload *offload)
 {
-    for (int64_t i = 0; held->value && i < held->count; i++) {
-        float value = incoming(held, i);
-        write_value(held, i, value);
-        if (held->master)
-            held->master[i] = value;
+    for (int64_t i = 0; offload->value && i < offload->count; i++) {
+        float value = incoming(offload, i);
+        write_value(offload, i, value);
+        if (offload->master)
+            offload->master[i] = value;
     }
 }
 
 static void add_incoming(void *argument)
 {
-    struct held *held = argument;
-    for (int64_t i = 0; i < held->count; i++)
-        held->gradient[i] = held->has_gradient ? held->gradient[i] + incoming(held, i) : incoming(held, i);
-    held->has_gradient = true;
+    struct offload *offload = argument;
+    for (int64_t i = 0; i < offload->count; i++)
+        offload->gradient[i] = offload->has_gradient ? offload->gradient[i] + incoming(offload, i) : incoming(offload, i);
+    offload->has_gradient = true;
 }
 
-void held_add_gradient(struct device *device, struct held *held, struct tensor *flat, int64_t at)
+void offload_add_gradient(struct device *device, struct offload *offload, struct tensor *flat, int64_t at)
 {
     size_t size = dtype_size(flat->dtype);
-    held->incoming_dtype = flat->dtype;
-    device_send(device, held->incoming, flat->data ? (char *)flat->data + (size_t)at * size : NULL,
-                (size_t)held->count * size);
-    if (held->gradient)
-        device_send_call(device, add_incoming, held);
+    offload->incoming_dtype = flat->dtype;
+    device_send(device, offload->incoming, flat->data ? (char *)flat->data + (size_t)at * size : NULL,
+                (size_t)offload->count * size);
+    if (offload->gradient)
+        device_send_call(device, add_incoming, offload);
 }
 
 static float norm_of(const float *values, int64_t count)
@@ -95,14 +95,14 @@ static float norm_of(const float *values, int64_t count)
     return norm;
 }
 
-float held_norm(struct device *device, struct parameter *const *parameters, int count)
+float offload_norm(struct device *device, struct parameter *const *parameters, int count)
 {
     int ranks = device->comm ? device->comm->ranks : 1;
     float *norms = calloc((size_t)count + (size_t)ranks, sizeof *norms);
     if (!norms)
         abort();
     for (int i = 0; i < count; i++)
-        norms[i] = norm_of(parameters[i]->held->gradient, parameters[i]->held->count);
+        norms[i] = norm_of(parameters[i]->offload->gradient, parameters[i]->offload->count);
     float total = norm_of(norms, count);
     if (device->comm) {
         comm_exchange(device->comm, &total, norms + count, sizeof total);
@@ -112,34 +112,34 @@ float held_norm(struct device *device, struct parameter *const *parameters, int 
     return total;
 }
 
-void held_step(struct held *held, const struct adam *adam, float factor)
+void offload_step(struct offload *offload, const struct adam *adam, float factor)
 {
-    const int64_t n = held->count;
-    if (!held->has_gradient)
+    const int64_t n = offload->count;
+    if (!offload->has_gradient)
         return;
     for (int64_t i = 0; i < n; i++)
-        held->gradient[i] *= factor;
+        offload->gradient[i] *= factor;
     arithmetic_cpu.run(&(struct kernel_args){.kernel = KERNEL_adam_moments, .n = {n}, .f = {adam->beta1, adam->beta2},
-                                             .p = {held->mean, held->variance, held->gradient}});
+                                             .p = {offload->mean, offload->variance, offload->gradient}});
     arithmetic_cpu.run(&(struct kernel_args){.kernel = KERNEL_adam_denominator, .n = {n},
                                              .f = {adam->correction, adam->epsilon},
-                                             .p = {held->incoming, held->variance}});
+                                             .p = {offload->incoming, offload->variance}});
     arithmetic_cpu.run(&(struct kernel_args){.kernel = KERNEL_adam_update, .n = {n}, .f = {adam->rate, adam->keep},
-                                             .p = {held->master, held->mean, held->incoming}});
+                                             .p = {offload->master, offload->mean, offload->incoming}});
     for (int64_t i = 0; i < n; i++)
-        write_value(held, i, held->master[i]);
-    held->has_gradient = false;
-    held->has_moments = true;
+        write_value(offload, i, offload->master[i]);
+    offload->has_gradient = false;
+    offload->has_moments = true;
 }
 
-void held_store(struct held *held, enum stored what, const float *values, int64_t present)
+void offload_store(struct offload *offload, enum stored what, const float *values, int64_t present)
 {
-    float *to = what == STORED_VALUE ? held->master : what == STORED_MEAN ? held->mean : held->variance;
-    for (int64_t i = 0; i < present && held->value; i++) {
+    float *to = what == STORED_VALUE ? offload->master : what == STORED_MEAN ? offload->mean : offload->variance;
+    for (int64_t i = 0; i < present && offload->value; i++) {
         if (to)
             to[i] = values[i];
         if (what == STORED_VALUE)
-            write_value(held, i, values[i]);
+            write_value(offload, i, values[i]);
     }
-    held->has_moments = held->has_moments || what == STORED_MEAN;
+    offload->has_moments = offload->has_moments || what == STORED_MEAN;
 }

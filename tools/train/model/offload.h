@@ -5,7 +5,7 @@
 
 #include "model/model.h"
 
-struct held {
+struct offload {
     int64_t count;
     enum dtype dtype; /* of value */
     /* All NULL in a dry run. */
@@ -17,27 +17,27 @@ struct held {
 };
 
 /* Room for a part of `count` elements, the first `present` of which are on their way from `from` at element `from_at`;
-   what is missing is zero. held_settle makes the rest of it. */
-struct held *held_new(struct device *device, enum dtype dtype, int64_t count, bool trained, struct tensor *from,
+   what is missing is zero. offload_complete makes the rest of it. */
+struct offload *offload_new(struct device *device, enum dtype dtype, int64_t count, bool trained, struct tensor *from,
                       int64_t from_at, int64_t present);
-void held_free(struct device *device, struct held *held);
+void offload_free(struct device *device, struct offload *offload);
 
 /* Once the device has been waited for: value and master from what came. */
-void held_settle(struct held *held);
+void offload_complete(struct offload *offload);
 
 /* Queues: the gradient in `flat` at element `at` is added to the one here. */
-void held_add_gradient(struct device *device, struct held *held, struct tensor *flat, int64_t at);
+void offload_add_gradient(struct device *device, struct offload *offload, struct tensor *flat, int64_t at);
 
 /* The norm of the gradients of these parameters' parts, over all ranks. Everything queued must be done. */
-float held_norm(struct device *device, struct parameter *const *parameters, int count);
+float offload_norm(struct device *device, struct parameter *const *parameters, int count);
 /* One step of AdamW as optimizer.c makes it; the gradients, scaled by `factor`, are gone afterwards. */
 struct adam {
     float beta1, beta2, correction, epsilon, rate, keep;
 };
-void held_step(struct held *held, const struct adam *adam, float factor);
+void offload_step(struct offload *offload, const struct adam *adam, float factor);
 
 /* `values` of the whole part, which resuming brings. */
 enum stored { STORED_VALUE, STORED_MEAN, STORED_VARIANCE };
-void held_store(struct held *held, enum stored what, const float *values, int64_t present);
+void offload_store(struct offload *offload, enum stored what, const float *values, int64_t present);
 
 #endif

@@ -107,24 +107,24 @@ static struct adam step_of(const struct optimizer *o)
 }
 
 /* What lies in host memory is computed there, once the gradients have come. */
-static void update_held(struct optimizer *o, struct device *device, struct model *model,
+static void update_offloaded(struct optimizer *o, struct device *device, struct model *model,
                         struct parameter *const *trained, int count)
 {
     device_wait(device);
-    if (!trained[0]->held->gradient || device->state != DEVICE_OK) {
+    if (!trained[0]->offload->gradient || device->state != DEVICE_OK) {
         shard_update(device, model, trained, count); /* a dry run's transfers */
         return;
     }
     float factor = 1;
     if (o->clip > 0) { /* in clip()'s operations, which are float ones */
-        float norm = held_norm(device, trained, count);
+        float norm = offload_norm(device, trained, count);
         factor = 1 / (norm + 1e-6F) * (float)o->clip;
         factor = factor < 1 ? factor : 1;
     }
     o->steps++;
     struct adam adam = step_of(o);
     for (int i = 0; i < count; i++)
-        held_step(trained[i]->held, &adam, factor);
+        offload_step(trained[i]->offload, &adam, factor);
     shard_update(device, model, trained, count);
 }
 
@@ -171,10 +171,10 @@ void optimizer_step(struct optimizer *optimizer, struct device *device, struct m
     int count = 0;
     enum budget before = device_label(device, BUDGET_optimizer);
     for (int i = 0; i < model->parameter_count; i++)
-        if (model->parameters[i]->gradient || (model->parameters[i]->reduced && model->parameters[i]->held))
+        if (model->parameters[i]->gradient || (model->parameters[i]->reduced && model->parameters[i]->offload))
             trained[count++] = model->parameters[i];
-    if (count && trained[0]->reduced && trained[0]->held) {
-        update_held(optimizer, device, model, trained, count);
+    if (count && trained[0]->reduced && trained[0]->offload) {
+        update_offloaded(optimizer, device, model, trained, count);
     } else if (count) {
         if (optimizer->clip > 0)
             clip(device, model, trained, count, optimizer->clip);

@@ -75,7 +75,7 @@ void parameter_shard(struct device *device, struct model *model, struct paramete
     int64_t part = part_of(model, p);
     bool host_value = parameters_sharded(model) && s->offload_parameters;
     if (host_value || (p->trained && s->offload_optimizer)) {
-        p->held = held_new(device, model->shape.dtype, part, p->trained, p->value, s->rank * part,
+        p->offload = offload_new(device, model->shape.dtype, part, p->trained, p->value, s->rank * part,
                            present_in(model, p, s->rank));
         device_join(device); /* before the value goes */
     }
@@ -99,8 +99,8 @@ void shard_settle(struct device *device, struct model *model)
         return;
     device_wait(device);
     for (int i = 0; i < model->parameter_count; i++)
-        if (model->parameters[i]->held)
-            held_settle(model->parameters[i]->held);
+        if (model->parameters[i]->offload)
+            offload_complete(model->parameters[i]->offload);
 }
 
 /* This rank's part of a value, from where it is kept, to `to` at element `at`. */
@@ -108,8 +108,8 @@ static void bring_own(struct device *device, struct parameter *p, struct tensor 
 {
     if (p->part)
         move(device, to, at, p->part, 0, part);
-    else if (p->held)
-        device_fetch(device, element(to, at), p->held->value, (size_t)part * dtype_size(to->dtype));
+    else if (p->offload)
+        device_fetch(device, element(to, at), p->offload->value, (size_t)part * dtype_size(to->dtype));
     else
         move(device, to, at, p->master, 0, part);
 }
@@ -183,7 +183,7 @@ static void keep_part(struct device *device, struct model *model, struct paramet
 {
     int64_t part = part_of(model, p);
     if (sharding_of(model)->offload_optimizer) {
-        held_add_gradient(device, p->held, flat, at);
+        offload_add_gradient(device, p->offload, flat, at);
         return;
     }
     struct tensor *mine = tensor_new(device, DTYPE_F32, 1, part);
@@ -275,8 +275,8 @@ void shard_update(struct device *device, struct model *model, struct parameter *
         struct parameter *p = trained[i];
         if (!p->reduced)
             continue;
-        if (p->part && p->held) /* under FSDP the part is float, else as the computation wants it */
-            device_fetch(device, p->part->data, p->part->dtype == DTYPE_F32 ? p->held->master : p->held->value,
+        if (p->part && p->offload) /* under FSDP the part is float, else as the computation wants it */
+            device_fetch(device, p->part->data, p->part->dtype == DTYPE_F32 ? p->offload->master : p->offload->value,
                          p->part->bytes);
         else if (p->part && p->master)
             move(device, p->part, 0, p->master, 0, tensor_count(p->master));
@@ -301,7 +301,7 @@ struct tensor *shard_whole(struct device *device, struct model *model, struct pa
         struct tensor *plain = slot_of(p, what);
         return plain ? op_cast(device, plain, DTYPE_F32) : NULL;
     }
-    const struct held *h = p->held;
+    const struct offload *h = p->offload;
     struct tensor *own = what == STORED_VALUE ? shard_target(p) : slot_of(p, what);
     const float *host = !h ? NULL : what == STORED_VALUE ? h->master : what == STORED_MEAN ? h->mean : h->variance;
     if (what != STORED_VALUE && !own && !(h && h->has_moments))
@@ -324,14 +324,14 @@ void shard_store(struct device *device, struct model *model, struct parameter *p
     const struct sharding *s = sharding_of(model);
     if (what == STORED_VALUE && p->value)
         move(device, p->value, 0, whole, 0, p->rows * p->columns);
-    if (p->held && p->reduced)
-        held_store(p->held, what, values + s->rank * part_of(model, p), present_in(model, p, s->rank));
+    if (p->offload && p->reduced)
+        offload_store(p->offload, what, values + s->rank * part_of(model, p), present_in(model, p, s->rank));
     if (what == STORED_VALUE && p->reduced) {
         if (p->part)
             keep_own(device, model, p, p->part, whole);
         if (p->master)
             keep_own(device, model, p, p->master, whole);
-    } else if (what != STORED_VALUE && !(p->held && p->reduced)) {
+    } else if (what != STORED_VALUE && !(p->offload && p->reduced)) {
         struct tensor **slot = what == STORED_MEAN ? &p->mean : &p->variance, *like = shard_target(p);
         *slot = tensor_new(device, like->dtype, like->rows, like->columns);
         if (p->reduced)

@@ -1,6 +1,6 @@
 #include "process/glibc_symver.h"
 
-#include "sites/native_stack.h"
+#include "sites/unwind.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -17,13 +17,13 @@ enum { GO_ON = 0, END_OF_STACK = 5 };
 enum { DEEPEST = 256 }; /* frames that are unwound to find a stack's end */
 
 static struct {
-    _Atomic(int (*)(visit_fn *native_visit, void *user)) unwind;
+    _Atomic(int (*)(visit_fn *unwind_visit, void *user)) unwind;
     uintptr_t (*address)(struct context *context);
     uintptr_t (*end)(struct context *context); /* of the caller's frame: where this one begins */
     atomic_bool absent;
 } runtime;
 
-/* An entry of sg_native.size: the address, and above it the frame's size in words of 8 bytes. */
+/* An entry of sg_unwinder.size: the address, and above it the frame's size in words of 8 bytes. */
 enum { ADDRESS_BITS = 48, VARIES = 0xffff, OUTERMOST = 0xfffe };
 #define ADDRESS_MASK ((UINT64_C(1) << ADDRESS_BITS) - 1)
 
@@ -35,7 +35,7 @@ static inline bool is_ours(uintptr_t address)
     return address >= (uintptr_t)__ehdr_start && address < (uintptr_t)_end;
 }
 
-static bool native_look(void)
+static bool unwind_look(void)
 {
     if (atomic_load_explicit(&runtime.absent, memory_order_relaxed))
         return false;
@@ -56,15 +56,15 @@ static bool native_look(void)
     return true;
 }
 
-static inline _Atomic uint64_t *entry_of(struct sg_native *native, uintptr_t address)
+static inline _Atomic uint64_t *entry_of(struct sg_unwinder *unwinder, uintptr_t address)
 {
-    return &native->size[(address * UINT64_C(0x9e3779b97f4a7c15) >> 40) % SG_NATIVE_SIZES];
+    return &unwinder->size[(address * UINT64_C(0x9e3779b97f4a7c15) >> 40) % SG_NATIVE_SIZES];
 }
 
 /* A frame that returns to `address` has this many words; of several sizes none is right. */
-static void native_learn(struct sg_native *native, uintptr_t address, uint64_t words)
+static void unwind_learn(struct sg_unwinder *unwinder, uintptr_t address, uint64_t words)
 {
-    _Atomic uint64_t *entry = entry_of(native, address);
+    _Atomic uint64_t *entry = entry_of(unwinder, address);
     uint64_t known = atomic_load_explicit(entry, memory_order_relaxed);
     if ((known & ADDRESS_MASK) == address && known >> ADDRESS_BITS != words)
         words = VARIES;
@@ -74,14 +74,14 @@ static void native_learn(struct sg_native *native, uintptr_t address, uint64_t w
 }
 
 struct walk {
-    struct sg_native *native;
+    struct sg_unwinder *unwinder;
     uint64_t *ret;
     unsigned count, most, frames;
     uintptr_t address, end; /* of the frame before; 0: none */
     struct sg_stack seen;
 };
 
-static int native_visit(struct context *context, void *user)
+static int unwind_visit(struct context *context, void *user)
 {
     struct walk *walk = user;
     uintptr_t address = runtime.address(context), end = runtime.end(context);
@@ -91,7 +91,7 @@ static int native_visit(struct context *context, void *user)
     if (first)
         walk->seen.low = end;
     else if (end > walk->end)
-        native_learn(walk->native, walk->address, (end - walk->end) / 8);
+        unwind_learn(walk->unwinder, walk->address, (end - walk->end) / 8);
     walk->address = address;
     walk->end = end;
     walk->seen.top = end > walk->seen.top ? end : walk->seen.top;
@@ -114,7 +114,7 @@ static void note(struct sg_stack *stack, const struct sg_stack *seen)
 #if defined(__x86_64__)
 /* By what is known of the frames on the way. `end`: where the frame that returns to ret_address ends. 0: not all is
    known. Frames can differ from the recorded size. Reads end at `top`; all below it is the stack of `end`. */
-static unsigned native_follow(struct sg_native *native, uintptr_t end, uintptr_t top, uint64_t *ret, unsigned most)
+static unsigned unwind_follow(struct sg_unwinder *unwinder, uintptr_t end, uintptr_t top, uint64_t *ret, unsigned most)
 {
     unsigned count = 0;
     while (end <= top) {
@@ -124,7 +124,7 @@ static unsigned native_follow(struct sg_native *native, uintptr_t end, uintptr_t
             ret[count++] = address;
         if (count == most)
             return count;
-        uint64_t known = atomic_load_explicit(entry_of(native, address), memory_order_relaxed);
+        uint64_t known = atomic_load_explicit(entry_of(unwinder, address), memory_order_relaxed);
         if ((known & ADDRESS_MASK) != address || known >> ADDRESS_BITS == VARIES)
             return 0;
         if (known >> ADDRESS_BITS == OUTERMOST)
@@ -135,27 +135,27 @@ static unsigned native_follow(struct sg_native *native, uintptr_t end, uintptr_t
 }
 #endif
 
-__attribute__((noinline)) unsigned sg_native_frames(struct sg_native *native, struct sg_stack *stack, uint64_t *ret,
+__attribute__((noinline)) unsigned sg_unwind_frames(struct sg_unwinder *unwinder, struct sg_stack *stack, uint64_t *ret,
     unsigned most)
 {
 #if defined(__x86_64__)
     uintptr_t end = (uintptr_t)__builtin_dwarf_cfa();
-    unsigned count = end > stack->low ? native_follow(native, end, stack->top, ret, most) : 0;
+    unsigned count = end > stack->low ? unwind_follow(unwinder, end, stack->top, ret, most) : 0;
     if (count)
         return count;
 #endif
     int (*unwind)(visit_fn *, void *) = atomic_load_explicit(&runtime.unwind, memory_order_acquire);
-    if (!unwind && !native_look())
+    if (!unwind && !unwind_look())
         return 0;
-    struct walk walk = {.native = native, .ret = ret, .most = most};
-    atomic_load_explicit(&runtime.unwind, memory_order_acquire)(native_visit, &walk);
+    struct walk walk = {.unwinder = unwinder, .ret = ret, .most = most};
+    atomic_load_explicit(&runtime.unwind, memory_order_acquire)(unwind_visit, &walk);
     if (walk.frames < DEEPEST && walk.address)
-        native_learn(native, walk.address, OUTERMOST);
+        unwind_learn(unwinder, walk.address, OUTERMOST);
     note(stack, &walk.seen);
     return walk.count;
 }
 
-static void native_copy(char *to, size_t room, const char *from)
+static void unwind_copy(char *to, size_t room, const char *from)
 {
     size_t length = from ? strlen(from) : 0;
     length = length < room ? length : room - 1;
@@ -164,7 +164,7 @@ static void native_copy(char *to, size_t room, const char *from)
     to[length] = '\0';
 }
 
-bool sg_native_describe(uint64_t address, char *module, char *function, size_t room, uint32_t *ret_offset)
+bool sg_unwind_describe(uint64_t address, char *module, char *function, size_t room, uint32_t *ret_offset)
 {
     Dl_info info;
     struct link_map *map = NULL;
@@ -174,8 +174,8 @@ bool sg_native_describe(uint64_t address, char *module, char *function, size_t r
     if (length >= 0)
         module[length] = '\0';
     else
-        native_copy(module, room, info.dli_fname);
-    native_copy(function, room, info.dli_sname);
+        unwind_copy(module, room, info.dli_fname);
+    unwind_copy(function, room, info.dli_sname);
     *ret_offset = (uint32_t)(address - map->l_addr);
     return true;
 }

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "sites/native_stack.h"
+#include "sites/unwind.h"
 #include "process/symbols.h"
 
 /* What is in the library itself is left out: here all is, so the bounds of that are elsewhere (-D in the build). */
@@ -49,7 +49,7 @@ sg_dlsym_fn *sg_dlsym(void)
     return look_up;
 }
 
-static struct sg_native native;
+static struct sg_unwinder unwinder;
 static struct sg_stack seen;
 
 struct stack {
@@ -60,7 +60,7 @@ struct stack {
 static __attribute__((noinline)) struct stack take(void)
 {
     struct stack stack = {.count = 0};
-    stack.count = sg_native_frames(&native, &seen, stack.address, 16);
+    stack.count = sg_unwind_frames(&unwinder, &seen, stack.address, 16);
     __asm__ volatile("");
     return stack;
 }
@@ -199,16 +199,16 @@ static void names_what_is_exported(void **state)
     char module[256], function[256];
     uint32_t offset;
     void *address = dlsym(RTLD_DEFAULT, "strtoul");
-    assert_true(sg_native_describe((uint64_t)(uintptr_t)address + 5, module, function, sizeof module, &offset));
+    assert_true(sg_unwind_describe((uint64_t)(uintptr_t)address + 5, module, function, sizeof module, &offset));
     assert_non_null(strstr(module, "libc.so"));
     assert_true(offset > 0 && strstr(function, "strtou"));
-    assert_false(sg_native_describe(4096, module, function, sizeof module, &offset));
-    assert_true(sg_native_describe((uint64_t)(uintptr_t)&take, module, function, 8, &offset));
+    assert_false(sg_unwind_describe(4096, module, function, sizeof module, &offset));
+    assert_true(sg_unwind_describe((uint64_t)(uintptr_t)&take, module, function, 8, &offset));
     assert_true(strlen(module) < 8); /* of the program itself, cut */
     for (size_t room = 1; room < 8; room++) { /* and of another one */
         memset(module, '?', sizeof module);
         memset(function, '?', sizeof function);
-        assert_true(sg_native_describe((uint64_t)(uintptr_t)address + 5, module, function, room, &offset));
+        assert_true(sg_unwind_describe((uint64_t)(uintptr_t)address + 5, module, function, room, &offset));
         assert_true(strlen(module) == room - 1 && module[room] == '?');
         assert_true(strlen(function) < room && function[room] == '?');
     }

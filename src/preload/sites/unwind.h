@@ -1,6 +1,6 @@
 /* The return addresses on the calling thread's stack, as its tables of unwinding tell, and which module each is of. */
-#ifndef SG_NATIVE_STACK_H
-#define SG_NATIVE_STACK_H
+#ifndef SG_UNWIND_H
+#define SG_UNWIND_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -11,7 +11,7 @@ enum { SG_NATIVE_SIZES = 1 << 14 };
 
 /* Known functions: the size of a frame by its return address. A stack whose addresses were met before is then
    followed by one look at each. Zero at first. */
-struct sg_native {
+struct sg_unwinder {
     _Atomic uint64_t size[SG_NATIVE_SIZES];
 };
 
@@ -23,10 +23,10 @@ struct sg_stack {
 
 /* Writes the innermost return addresses outside this library, at most `most`, and returns how many. `stack`: the
    thread's, kept up to date. 0 where the runtime that unwinds is not there. The first call of a process may load it. */
-unsigned sg_native_frames(struct sg_native *native, struct sg_stack *stack, uint64_t *ret, unsigned most);
+unsigned sg_unwind_frames(struct sg_unwinder *unwinder, struct sg_stack *stack, uint64_t *ret, unsigned most);
 
 /* Where a return address lies: the module's file, the exported function in it or "", and the offset as the file's
    symbols count. Texts are cut to `room` bytes. False: there is none. Takes the loader's lock. */
-bool sg_native_describe(uint64_t address, char *module, char *function, size_t room, uint32_t *ret_offset);
+bool sg_unwind_describe(uint64_t address, char *module, char *function, size_t room, uint32_t *ret_offset);
 
 #endif
