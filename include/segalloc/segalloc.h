@@ -92,10 +92,10 @@ SEGALLOC_API size_t segalloc_option(const char *name, char *ret, size_t size);
    default stream, 2 is the calling thread's own.
 
    segalloc_malloc_on() allocates on the current device, as cudaMalloc does, for use on `stream`. NULL: zero bytes, out
-   of memory, or no device. segalloc_free() gives such a block back: it belongs to that stream again at once, that is to
-   work given to the stream from then on, and to others that have waited for it; nothing waits, neither on the host nor
-   on the device. Where the block was used on other streams too, each of them must be named by segalloc_record_stream()
-   before the free, unless the block's own stream has waited for that work. That is the rule of PyTorch's
+   of memory, or no device. segalloc_free() gives such a block back to its stream. It serves
+   work that the stream is given from then on, and other streams that have waited for it. Neither the host nor the device
+   waits. Where the block was used on other streams too, segalloc_record_stream() must name each of them
+   before the free. No such call is needed for work that the block's own stream has waited for. That is the rule of PyTorch's
    Tensor.record_stream().
 
    Both take any memory that cudaFree() takes. cudaFree() of such a block waits as ever. The results are CUresult (0:

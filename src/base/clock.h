@@ -1,5 +1,5 @@
-/* A monotonic clock that is cheap enough to ask twice on every free: it stands still for a tick of the kernel's, 1 to
-   4 ms, so a single short duration comes out as 0 or a tick, and the sum of many comes out right. */
+/* A monotonic clock that is cheap enough for two readings in every free. It stands still for a tick of the kernel's, 1 to
+   4 ms. A single short duration is therefore 0 or a tick, while the sum of many is right. */
 #ifndef SG_CLOCK_H
 #define SG_CLOCK_H
 

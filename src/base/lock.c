@@ -3,12 +3,11 @@
 #include "rest.h"
 
 
-/* Whoever finds the lock held stays away for a while, longer each time: looking takes the cache line from the holder,
-   which is about to need it again, and each change of hands moves the tables that the lock guards to the other core,
-   which costs as much as several operations. So a short first wait makes two eager threads slower together than one
-   alone: with 64 pauses they did 0.73 to 0.93 of its work, with 256 (3 us, where a pause takes 12 ns) 0.92 to 0.99. A
-   waiter that has stayed away as long as MOST a few times (50 us in all) sleeps: the holder has been descheduled or is
-   asking the driver. */
+/* A thread that finds the lock taken stays away for a while, longer each time. Reading the lock takes the cache line from
+   its holder, which is about to need it again. Each change of hands also moves the tables that the lock guards to another
+   core, at the price of several operations. With a short first wait, two eager threads are slower together than one alone.
+   With 64 pauses they did 0.73 to 0.93 of its work, with 256 (3 us, where a pause takes 12 ns) 0.92 to 0.99. A waiter
+   sleeps after a few waits of MOST (50 us in all): the holder has been descheduled or is asking the driver. */
 enum { FIRST = 256, MOST = 512, ROUNDS = 8, NAP_NS = 50000 };
 
 static void pause_briefly(void)

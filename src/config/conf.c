@@ -205,9 +205,9 @@ static const char *next_entry(const char *at, char *ret_key, char *ret_value, si
     return *at == ',' ? at + 1 : at;
 }
 
-/* The rules are PyTorch's (c10/core/AllocatorConfig.cpp): a boundary names the interval [2^i MiB, 2^(i+1) MiB); the
-   first one fills all below it too, those between two boundaries stay off, ">" fills what is above the last, or above
-   the lowest interval where there is none. */
+/* The rules are PyTorch's (c10/core/AllocatorConfig.cpp). A boundary names the interval [2^i MiB, 2^(i+1) MiB). The
+   first one fills all intervals below it too; those between two boundaries stay off. ">" fills what is above the last
+   boundary, or above the lowest interval where there is none. */
 static bool parse_roundup(const char *value, uint64_t ret[SG_ROUNDUP_INTERVALS])
 {
     uint64_t intervals[SG_ROUNDUP_INTERVALS] = {0}, divisions;

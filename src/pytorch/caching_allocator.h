@@ -1,8 +1,9 @@
 /* PyTorch's native CUDA caching allocator (2.11) for one device, as a function of its events.
 
-   It decides as c10/cuda/CUDACachingAllocator.cpp does: pools by stream and by small or large, best fit by (size,
-   address), split and oversize rules, expandable segments, garbage collection, and the order of recourse when memory
-   runs out; also what is wrong with it (both oversize rules on ranges inside expandable segments, pytorch#123548).
+   It decides as c10/cuda/CUDACachingAllocator.cpp does. It has pools by stream and by small or large, best fit by (size,
+   address), and the rules for splits and oversize blocks. It has expandable segments, garbage collection, and the order of
+   recourse when memory runs out. It has PyTorch's faults too (both oversize rules on ranges inside expandable segments,
+   pytorch#123548).
    Not modelled: private pools (CUDA graphs, MemPool) and captures. Memory comes through a table of functions, so the
    same rules run over bookkeeping (ledger_device.h) and over a driver. No globals, no clock, no environment, and no
    locks: one caller at a time. */

@@ -1,5 +1,5 @@
-/* The part of a replay that knows of work: rows about work and its order are played on the card's queue, and told to
-   the core as the preload library would, so that the core knows what it would know in the program. */
+/* The part of a replay that plays work. Rows about work and its order go to the card's queue. The core is called as the
+   preload library would call it, and so decides as in the program. */
 #ifndef SG_RUN_AHEAD_H
 #define SG_RUN_AHEAD_H
 

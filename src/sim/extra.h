@@ -26,10 +26,10 @@ typedef int (*segalloc_sim_block_fn)(uint64_t address, uint64_t bytes, int hande
 /* The calling thread's next kernel or host function touches these bytes, so far as it does not say so otherwise. More
    calls add to it. */
 typedef void (*segalloc_sim_touches_fn)(uint64_t address, uint64_t bytes, int write);
-/* What kernels of that name (as the module has it) do. `arguments` are separated by commas: i32, u32, i64, u64, f32 or
-   f64 with a name; r, w or rw (pointers to what is read, written, both) or p (a pointer that is not followed) with a
-   name and, but for p, a length in brackets: a sum of products of numbers and integer arguments. "r x[4*n], w y[4*n],
-   u64 n". `run`, which may be NULL, is called with pointers to the arguments' values, in stream order, and may call
+/* What kernels of that name (as the module has it) do. `arguments` are separated by commas. i32, u32, i64, u64, f32 and
+   f64 take a name. r, w and rw (pointers to memory that is read, written, both) take a name and a length in brackets: a
+   sum of products of numbers and integer arguments. p (a pointer that is not followed) takes a name. An example is
+   "r x[4*n], w y[4*n], u64 n". `run`, which may be NULL, is called with pointers to the arguments' values, in stream order, and may call
    nothing of CUDA. Returns 0, or -1 where it does not understand. */
 typedef int (*segalloc_sim_kernel_fn)(const char *name, const char *arguments, void (*run)(void **arguments));
 /* What cudaGraphSetConditional() does in a kernel: for `run`. */
@@ -39,8 +39,9 @@ typedef void (*segalloc_sim_schedule_fn)(uint64_t seed, int64_t run_ahead);
 /* How many hazards were reported so far; each on stderr too. */
 typedef uint64_t (*segalloc_sim_hazards_fn)(void);
 
-/* Managed memory on a device, in bytes; and pages of at most 2 MiB of it that had to go to the host's memory, or found no
-   room when the device came to use them: what it reaches over the bus. Returns 0, or -1 where there is no such device. */
+/* Managed memory on a device, in bytes, and pages of at most 2 MiB of it. Evicted ones had to go to the host's memory. Those
+   kept out found no room when the device came to use them, and are reached over the bus. Returns 0, or -1 where there is no
+   such device. */
 struct segalloc_sim_managed {
     uint64_t resident_bytes, evicted_pages, kept_out_pages;
 };

@@ -1,6 +1,6 @@
-/* A driver for tests that keeps books like the card and holds its caller to the rules of the virtual memory
-   management interface: sizes and addresses on the granule, maps into reserved and unmapped addresses only, unmaps
-   whole mappings, one release a handle, nothing left behind. What breaks a rule is counted and described.
+/* A driver for tests that keeps books like the card. It holds its caller to the rules of the virtual memory management
+   interface. Sizes and addresses are on the granule, maps go into reserved and unmapped addresses only, and unmaps take
+   whole mappings. A handle is released once, and nothing is left behind. A call that breaks a rule is counted and described.
 
    Any call can be made to fail by its number. One driver a process, several devices, safe for threads. */
 #ifndef TEST_STRICT_DRIVER_H

@@ -3,10 +3,10 @@
        test_figures FIGURES            compares
        test_figures --write FIGURES    writes them anew, after a rule was changed on purpose: the change is read there
 
-   A row every so many steps: what is held, what that cost, and sums over what was done since the last row: over the
-   addresses handed out, which tells that another place was chosen, and over what the observer was told. Below a
-   program's rows: the text about the last request that failed, and each statistic that is not 0, with its peak and with
-   that of the second half. */
+   A row stands for so many steps. It has the memory that is held, its cost, and sums over what was done since the last row.
+   One sum is over the addresses handed out: it changes when another place was chosen. Another is over the events of the
+   observer. Below a program's rows stand the text about the last request that failed, and each statistic that is not 0.
+   Of a statistic there is its peak too, and that of the second half. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

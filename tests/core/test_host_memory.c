@@ -1,5 +1,5 @@
-/* The allocator and PyTorch's rules in a process whose n-th piece of host memory is refused, for every n until the whole
-   script runs without that: what is asked for is had or refused, the books add up, and nothing is left behind. */
+/* The allocator and PyTorch's rules in a process whose n-th piece of host memory is refused. n rises until the whole
+   script runs without that. Each request is served or refused, the books add up, and nothing is left behind. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,6 @@
 /* Random programs of several streams against the allocator, beside a model that knows what really comes before what.
-   What must hold: memory is given to a stream only when all work that could still touch it comes before whatever that
-   stream is given next; no page is unmapped under work that is not complete; and when everything is over, everything
-   can be given back. */
+   Memory is given to a stream only when all work that could still touch it is ordered before the stream's next work. No
+   page is unmapped under work that is not complete. When everything is over, everything can be given back. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

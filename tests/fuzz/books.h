@@ -1,7 +1,7 @@
-/* The driver of a random program: it keeps books like the card, and holds its caller to the rules of the virtual memory
-   management interface: sizes and addresses on the granule, maps into reserved addresses without memory only, unmaps of
-   whole mappings, one release a handle. Each byte of a card has a number of its own, so that two addresses of one byte
-   are seen to be that. Any call can be made to fail. */
+/* The driver of a random program. It keeps books like the card, and holds its caller to the rules of the virtual memory
+   management interface. Sizes and addresses are on the granule, and maps go into reserved addresses without memory only.
+   Unmaps take whole mappings, and a handle is released once. Each byte of a card has a number of its own, so that two
+   addresses of one byte are seen to be that. Any call can be made to fail. */
 #ifndef FUZZ_BOOKS_H
 #define FUZZ_BOOKS_H
 

@@ -4,10 +4,10 @@
      threads [--seeds FROM-TO] [--jobs N] [--patience SECONDS] [--keep-going] [--verbose] [--only THREAD:OPERATION,…]
      threads --minutes N [--from SEED] …
 
-   A seed falls short when its process ends by itself, says nothing for the patience, or finds something that must not
-   be: work of two owners unordered, a block that holds other bytes than its owner wrote, a refusal of what would have
-   fitted, books that don't add up, memory that does not come back. Its operations are left out then, as long as it
-   falls short without them; what is left is printed with the command that repeats it. The exit status is 0 where
+   A seed falls short when its process ends by itself, says nothing for the patience, or finds a fault. Faults are work of
+   two owners unordered, a block that holds other bytes than its owner wrote, and a refusal of what would have fitted. Books
+   that don't add up and memory that does not come back are faults too. Its operations are left out then, as long as it
+   falls short without them. The rest is printed with the command that repeats it. The exit status is 0 where
    nothing was found.
    SEGALLOC_LIBRARY names another library than the one built beside it. */
 #include <errno.h>

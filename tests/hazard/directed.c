@@ -6,20 +6,21 @@
        before_graph | before_external | far_copy | far_set | far_work | far_waited |
        drivers | drivers_torch
 
-   legacy_free, opaque_free: a block's own stream comes after another's work on it, by way of the legacy stream's rules
-   or of an event over the context; then it is freed, and asked for by a third stream that has waited for its own stream
-   before that. In legacy_shared it was used on a fourth stream too, which the third has waited for, and the second
+   legacy_free, opaque_free: a block's own stream comes after another's work on it by the legacy stream's rules, or by an
+   event over the context. Then it is freed, and asked for by a third stream that has waited for its own stream
+   before that. In legacy_shared it was used on a fourth stream too. The third has waited for that one, and the second
    one's work is not done.
-   idle_plain, idle_named: a blocking stream's next step comes after the legacy stream's work on a block, so the block
-   is freed by such a step, or as that stream's; then the stream is found without work left, which the legacy one has.
-   legacy_event, idle_context: a block's own stream comes after another's work on it by an event of the legacy stream,
-   which had nothing of its own to do since it was last asked about; or by what its context waits for, which its next
-   step does, but it is found without work left before that. Then it is freed, and asked for by a third stream.
+   idle_plain, idle_named: a blocking stream's next step comes after the legacy stream's work on a block. The block is
+   freed by such a step, or as that stream's. Then the stream is found without work left, which the legacy one has.
+   legacy_event, idle_context: a block's own stream comes after another's work on it. In one it does so by an event of the
+   legacy stream, which had nothing of its own to do since its last query. In the other its next step comes after what its
+   context waits for, but the stream is found without work left before that. Then the block is freed, and asked for by a
+   third stream.
    step_event, step_legacy: a plain block is freed as a step of a stream that comes after another's work on it, by an event
    or by the legacy stream's rules, all of which was queued before any stream was followed.
    left_opaque, left_reused, left_legacy: a block's own stream comes after another's work on it by an event over the
-   context, or by the legacy stream's rules, and is destroyed, with all of its own work complete; only then is the block
-   freed, and asked for by a third stream; in left_reused by one that has its number.
+   context, or by the legacy stream's rules. It is destroyed, with all of its own work complete. Only then is the block
+   freed, and asked for by a third stream. In left_reused that one has its number.
    before_graph, before_external: an event is recorded by a graph that was made, or captured, before any stream was
    followed, after the program recorded it on the block's own stream. So who waits for it has not come after that.
    far_copy, far_set: a block is copied to the host, or set, by a stream of another device, which needs no access to it.

@@ -89,8 +89,8 @@ static uint64_t stat_of(int device, const char *name)
     return 0;
 }
 
-/* Running out ends the process there, so a pluggable allocator is asked only for what must be there: not for what
-   counts as available but is pending, since that may be held by work that ends only once the program goes on. */
+/* Running out ends the process there, so a pluggable allocator is asked only for memory that must be there. Memory that
+   counts as available but is pending does not: work that ends only once the program goes on may hold it. */
 static void *allocate_on(struct program *p, size_t bytes, int home)
 {
     CUstream stream = p->stream[home].handle;

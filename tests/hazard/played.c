@@ -1,7 +1,7 @@
-/* Preloaded, on the simulator with its hazard checker: plays a load so that all of the allocator's ways to use memory
-   again come together where memory is short: pages at two addresses, blocks that begin and end in pages of others,
-   streams that are behind. Each block is written when it is had, read now and then while it lives, and read before it
-   is freed; what the checker finds is an error.
+/* Preloaded, on the simulator with its hazard checker. A load is played for which all of the allocator's ways to use memory
+   again come together, where memory is short. Pages have two addresses, blocks begin and end in pages of others, and
+   streams are behind. Each block is written when it is had, read now and then while it lives, and read before it is freed.
+   A finding of the checker is an error.
 
      played FILE STREAMS [JOIN]     rows `allocate` and `free` (RMM's replay format)
      played caches STREAMS [JOIN]   caches that grow by being copied, and come and go

@@ -8,12 +8,12 @@
    the first one's event; or its whole context has (abroad_whole). By the host after a wait for the third one, or for
    its context, or because a function has run there. In abroad_neighbour the other device serves memory too, and the
    third one is a blocking stream, and so is the one that the host waits for. peers: a copy between devices is ordered
-   with all. flat, copied, set: by the host after a copy of two dimensions to it, one from it, or a set of its memory,
-   which have no stream; flat_later, set_later, batch: because it sees in its memory what a third stream has done there,
-   which has waited for the first. The copies to it name an address of a block beside, which means nothing there. early:
+   with all. flat, copied, set: by the host after a copy of two dimensions to it, one from it, or a set of its memory. None of
+   them has a stream. flat_later, set_later, batch: by the host, which reads in its memory what a third stream has done
+   there. That one has waited for the first. The copies to it name an address of a block beside, which means nothing there. early:
    the same by another thread, before the call that has it done has returned.
-   measured, freed, ended, shared: by the host after it was told the time between two events; after a free of the driver's
-   own memory, which waits as any; after the end of a context whose stream has waited for the first one; after another
+   measured: by the host after it asked for the time between two events. freed: after a free of the driver's own memory,
+   which waits as any. ended: after the end of a context whose stream has waited for the first one. shared: after another
    process has waited for an event that it shares, and has said so. */
 #include <pthread.h>
 #include <string.h>

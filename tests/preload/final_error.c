@@ -1,6 +1,6 @@
-/* Preloaded, on a simulator whose synchronisation fails for good with a launch failure: the first free says so, as the
-   driver's would; later ones do nothing and succeed, and allocations are the driver's, until the context has been reset:
-   then all of the card is there for the next one. */
+/* Preloaded, on a simulator whose synchronisation fails for good with a launch failure. The first free says so, as the
+   driver's would. Later ones do nothing and succeed, and allocations are the driver's, until the context has been reset.
+   Then all of the card is there for the next one. */
 #include <stdlib.h>
 
 #include "cuda_proto.h"

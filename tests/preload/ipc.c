@@ -1,6 +1,6 @@
-/* Preloaded, on the simulator: with UCX's CUDA part in the process, or on request, memory is such as legacy IPC can
-   give away, every block of it, and another process sees the same bytes, in the order of an event of both. Otherwise it
-   can't, and a line says what to do. */
+/* Preloaded, on the simulator. With UCX's CUDA part in the process, or on request, legacy IPC can give memory away, every
+   block of it. Another process sees the same bytes then, in the order of an event of both. Otherwise it can't, and a line
+   says what to do. */
 #include <pthread.h>
 
 #include "gift.h"

@@ -1,5 +1,5 @@
-/* What the core asks of the driver while captures begin, go on and end, against a driver made up here: what would
-   ruin a capture is not asked, or asked in relaxed mode, and no capture begins while it is asked. */
+/* What the core asks of the driver while captures begin, go on and end, against a driver made up here. A question that
+   would ruin a capture is not asked, or asked in relaxed mode. No capture begins while it is asked. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

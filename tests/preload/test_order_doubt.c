@@ -1,5 +1,5 @@
-/* What gives no knowledge of the order of streams, in a world made up for it: where something is not known, or happened
-   out of sight, nothing is believed, and whoever depends on it counts as having come after more than can be seen. */
+/* Calls from which no order of streams follows, in a world made up for it. Where an event is not known, or happened out of
+   sight, no order is taken from it. A stream that depends on it counts as ordered after more than can be followed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

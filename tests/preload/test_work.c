@@ -1,7 +1,6 @@
-/* Every call that gives a stream work, names an event in a way that can't be followed, or makes a stream wait for what
-   can't be, by its own name: that the right stream, or event, is noted, at the right moment, and whether the host may
-   learn of the work, before and after. All is called alike, with one value for all arguments, against a driver that
-   does nothing. */
+/* Every call, by its own name, that gives a stream work, makes it wait, or names an event in a way that can't be
+   followed. The right stream, or event, is noted, at the right moment. So is whether the host may observe the work, before and
+   after. All calls are made alike, with one value for all arguments, against a driver that does nothing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

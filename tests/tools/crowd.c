@@ -1,7 +1,7 @@
 /* Several threads take and free memory of one or two devices at the same time, and now and then ask how much there is:
    THREADS ROUNDS DEVICES LARGEST (bytes) [trim | handle | RUNTIME]. With `trim` they also give idle memory back now and
-   then; with `handle` one of them asks for legacy handles of its memory in the second half; with the library RUNTIME
-   they do it through cudaMalloc and cudaFree instead of the driver API. Running out is borne: a few blocks go. */
+   then. With `handle` one of them asks for legacy handles of its memory in the second half. With the library RUNTIME
+   they allocate by cudaMalloc and cudaFree instead of the driver API. Running out is borne: a few blocks go. */
 #include "cuda_abi.h"
 
 #include <dlfcn.h>

@@ -29,8 +29,8 @@ void lengths_close(struct lengths *lengths);
 /* Whether the lengths are drawn at random: the longest may then never come by itself. */
 bool lengths_drawn(const struct lengths *lengths);
 
-/* Of lengths from a file that a run takes `among` of, makes the longest the one at place `at`, which those after it are
-   not asked for: a plan of a few steps then shows what the whole run comes to. Lengths of other kinds stay. */
+/* A run takes `among` of the lengths of a file. The longest of them becomes the one at place `at`; those after it are not
+   asked for. A plan of a few steps then shows what the whole run comes to. Lengths of other kinds stay. */
 void lengths_bring(struct lengths *lengths, size_t among, size_t at);
 
 int lengths_next(struct lengths *lengths);

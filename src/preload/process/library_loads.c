@@ -1,6 +1,6 @@
-/* dlopen: what is loaded later counts as what was there from the start. The real one looks for a library where the one
-   that calls it says (DT_RUNPATH), and knows that one by the return address: it is jumped on to with that still in place,
-   so that only the beginning of a load is seen here. Our own calls name a version of it, and don't come here. */
+/* dlopen: libraries loaded later count as those that were there from the start. The real dlopen looks for a library where
+   its caller says (DT_RUNPATH), and finds the caller by the return address. So it is jumped to with that address still in
+   place, and only the beginning of a load is seen here. Our own calls name a version of it, and don't come here. */
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stddef.h>

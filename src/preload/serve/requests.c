@@ -449,8 +449,8 @@ static CUresult free_by_core(struct sg_core *core, CUdeviceptr address, const st
     return result;
 }
 
-/* In this order: what belongs to a capture or a graph is put off; the core frees the rest; and where that says that a
-   capture has begun meanwhile, or that the driver is gone, this is what the program is told. */
+/* First, a block that belongs to a capture or a graph is put off. The core frees the others. Last comes the answer to the
+   program where a capture has begun meanwhile, or where the driver is gone. */
 CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct sg_request *request)
 {
     struct sg_tag tag;

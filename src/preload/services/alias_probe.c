@@ -14,8 +14,8 @@
 #include "rest.h"
 #include "track/context_pins.h"
 
-/* The first words of the page are written and read by either address; what was read is kept behind them, a piece for
-   each reading, and behind that are rows which two streams write at once, each by an address of its own. */
+/* The first words of the page are written and read by either address. The words that were read stand behind them, a piece
+   for each reading. Behind those are rows which two streams write at once, each by an address of its own. */
 enum {
     ROUNDS = 16,
     READINGS = 1 + 2 * ROUNDS, /* the first by the address that was written */

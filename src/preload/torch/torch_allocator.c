@@ -48,8 +48,8 @@ enum function {
 enum { ENTRIES_MAX = 120, ENTRIES_MORE = 8, WORDS_BEFORE = 2 };
 
 /* Releases 2.N by what stands between the counts of their statistics (torch_counts.h). Source: struct DeviceStats in the
-   headers of the wheels of 2.5.1, 2.6.0, 2.7.1, 2.8.0, 2.9.1, 2.10.0, 2.11.0, 2.12.0 and 2.12.1; 2.13.0, 2.14.0, 2.14.1 and
-   2.15.0, which have a ska::flat_hash_map there. */
+   headers of the wheels (2.5.1, 2.6.0, 2.7.1, 2.8.0, 2.9.1, 2.10.0, 2.11.0, 2.12.0 and 2.12.1).
+   Those of 2.13.0, 2.14.0, 2.14.1 and 2.15.0 have a ska::flat_hash_map there. */
 static const struct layout {
     unsigned from, to;
     size_t map_bytes;

@@ -2,8 +2,8 @@
 
    c10::OutOfMemoryError, thrown from C: the class is derived from c10::Error and adds nothing to it, so that it is made
    by that class's exported constructor and then given the vtable of its own. Source of the layouts: the Itanium C++ ABI
-   and libstdc++'s std::string, of which PyTorch's wheels before 2.7 have an older one: nothing is thrown there; of the
-   names: PyTorch 2.7 to 2.15, whose libraries export them. Each is looked up when it is first needed; where one is
+   and libstdc++'s std::string. PyTorch's wheels before 2.7 have an older string, and nothing is thrown there. Source of the
+   names: PyTorch 2.7 to 2.15, whose libraries export them. Each is looked up when it is first needed. Where one is
    missing, nothing is thrown. Compiled with unwind tables. */
 #include "core_state.h"
 #include "process/glibc_symver.h"

@@ -1,10 +1,10 @@
 /* The hazard checker. It keeps what each piece of work touches, as spans of physical memory, until the host knows the
    work to be complete; and compares what is submitted with it.
 
-   Reported: two pieces of work that touch the same physical bytes for different owners, one at least writing, with
-   nothing that puts one after the other (order.h), or, whatever puts them in order, while both own them, at two
-   addresses; work on bytes that nobody owns any more, or on unmapped ones; and memory that is unmapped while the host
-   does not know that the work on it is complete. */
+   Three kinds of hazards are reported. First, two pieces of work touch the same physical bytes for different owners, and
+   at least one writes. Nothing orders them (order.h), or both owners own the bytes at once, at two addresses. Second, work
+   touches bytes that nobody owns any more, or unmapped ones. Third, memory is unmapped while the host does not know that
+   the work on it is complete. */
 #include "hazard/hazard.h"
 
 #include <inttypes.h>

@@ -1,10 +1,9 @@
 /* Writes the trace of the process it runs in. libc only; no heap, no stdio.
 
-   An event is a few stores into a mapped file: what was written survives the process, whatever ends it. Blocks of
-   the file are taken (posix_fallocate), mapped and touched ahead by a helper thread with all signals blocked, so that
-   neither a full nor a slow disk is met on the way of an event. Where no block is ready one event waits for the helper,
-   at most 5 ms while that waits for the disk and 50 ms while it waits for a processor; then events are dropped and
-   counted until it has caught up. The number of blocks ready ahead grows from
+   An event is a few stores into a mapped file: what was written survives the process, whatever ends it. A helper
+   thread with all signals blocked takes blocks of the file (posix_fallocate), maps and touches them ahead. An event
+   therefore meets neither a full nor a slow disk. Where no block is ready one event waits for the helper, at most 5 ms for
+   the disk and 50 ms for a processor. Then events are dropped and counted until the helper has caught up. The number of blocks ready ahead grows from
    4 to 32 blocks when the helper is late, which is what bounds memory. A disk that refuses space ends the trace, with
    one line to the user, and nothing else.
 

@@ -1,5 +1,5 @@
-/* The reader of pickles: what it reads in one piece it reads the same in pieces of a byte; whatever it has read can be
-   gone through, in time that depends on the input's size; and what it takes stays within its bound. */
+/* The reader of pickles. A text reads alike in one piece and in pieces of a byte. Whatever was read can be gone through, in
+   time that depends on the input's size. The reader's memory stays within its bound. */
 #include "reader/unpickle.h"
 
 #include "target.h"

@@ -1,6 +1,6 @@
-/* Graphs made by the one call for nodes of every type, as newer programs make them: memory of the graph's own beside
-   plain memory that is freed while the graph lives, events inside, a child, and changes of nodes before and after
-   instantiation. */
+/* Graphs made by the one call for nodes of every type, as newer programs make them. Memory of the graph's own stands beside
+   plain memory that is freed while the graph lives. There are events inside, a child, and changes of nodes before and
+   after instantiation. */
 #include "stranger.h"
 
 enum { BYTES = 3 << 20 };

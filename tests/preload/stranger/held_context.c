@@ -1,5 +1,6 @@
-/* Work in one context that goes on only after memory of another has been freed, by the driver's calls: two of one
-   device, and of two devices; held by a function of the host, and by a value in memory that is written later. */
+/* Work in one context that goes on only after memory of another has been freed, by the driver's calls. There are two
+   contexts of one device, and two of two devices. A function of the host holds the work, or a value in memory that is
+   written later. */
 #include "stranger_driver.h"
 
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
-/* Plain memory that is freed in the order of a stream while a kernel on another one doesn't end: the memory is free once its
-   stream has come there, and serves again on a card that has no room for as much beside it. */
+/* Plain memory that is freed in the order of a stream while a kernel on another one doesn't end. The memory is free once
+   its stream has come there. It serves again on a card that has no room for as much beside it. */
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <unistd.h>

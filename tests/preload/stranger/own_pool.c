@@ -1,6 +1,6 @@
-/* An array library with a pool of its own above cudaMalloc: chunks are cached by size for each stream, a freed chunk
-   serves its stream again at once and another stream after an event, and when memory runs out what is cached is given
-   back and the request made again. */
+/* An array library with a pool of its own above cudaMalloc. Chunks are cached by size for each stream. A freed chunk serves
+   its stream again at once, and another stream after an event. When memory runs out the cache is given back and the
+   request made again. */
 #include "stranger.h"
 
 enum { STREAMS = 3, KEPT = 4096, ROUNDS = 400, LIVE = 48 };

@@ -1,6 +1,6 @@
-/* A solver over two devices, a thread each: halves of vectors with a border that each reads from its neighbour, partial
-   results in managed memory that the host adds up, and scratch that is allocated and freed at every step while the
-   neighbour may still read. */
+/* A solver over two devices, a thread each. Halves of vectors have a border that each reads from its neighbour. The host
+   adds up partial results in managed memory. Scratch is allocated and freed at every step while the neighbour may still
+   read. */
 #include <pthread.h>
 
 #include "stranger.h"

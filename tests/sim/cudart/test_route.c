@@ -1,6 +1,6 @@
-/* How the runtime comes to the driver, on a driver that offers cuGetProcAddress alone. The program is run again for
-   each way in which a driver can be of no use, because it is loaded once a process: "test_route count [NAME]" only asks
-   how many devices there are, and returns the error, or 0 if it is NAME. */
+/* How the runtime comes to the driver, on a driver that offers cuGetProcAddress alone. The driver is loaded once a process, so the
+   program is run again for each way in which a driver can be of no use. "test_route count [NAME]" only asks how many
+   devices there are. It returns the error, or 0 if it is NAME. */
 #include "cudart_test.h"
 
 #include <dlfcn.h>

@@ -1,7 +1,7 @@
-/* What the order of the work alone makes a program hold: one pool for all streams, whose free bytes can be put together
-   at will (no fragmentation, no rounding), in which a freed byte goes to another stream only once that stream comes
-   after the work that its owner had been given before the free, by the program's own waits. The host's waits count for
-   all streams, and so do its queries, which are taken to be answered yes. No wait is added.
+/* What the order of the work alone makes a program hold. There is one pool for all streams, whose free bytes can be put
+   together at will (no fragmentation, no rounding). A freed byte goes to another stream once the program's own waits
+   order that stream after the owner's work before the free. The host's waits count for all streams, and
+   so do its queries, which count as answered yes. No wait is added.
 
    An allocation takes bytes that the fewest streams could take first, of those the oldest; what is missing makes the
    pool larger. Without rows about work each allocation counts as work on its stream. A block used on other streams

@@ -1,5 +1,5 @@
-/* What a device had in use and held over time, in a bounded number of points: neighbours are merged where there are too
-   many, and of those the lowest, the highest, the most allocated, the most reserved and the last stay: no peak is lost. */
+/* What a device had in use and held over time, in a bounded number of points. Neighbours are merged where there are too
+   many. Of those the lowest, the highest, the most allocated, the most reserved and the last stay: no peak is lost. */
 #ifndef SG_SERIES_H
 #define SG_SERIES_H
 
