@@ -2,7 +2,6 @@
 
 #include "rest.h"
 
-
 /* A thread that finds the lock taken stays away for a while, longer each time. Reading the lock takes the cache line from
    its holder, which is about to need it again. Each change of hands also moves the tables that the lock guards to another
    core, at the price of several operations. With a short first wait, two eager threads are slower together than one alone.

@@ -64,7 +64,7 @@ bool sg_python_describe(const struct sg_frame *frame, char *file, char *function
 
 unsigned sg_unwind_frames(struct sg_unwinder *unwinder, struct sg_stack *stack, uint64_t *ret, unsigned most)
 {
-    (void)native;
+    (void)unwinder;
     (void)stack;
     assert_true(program.addresses <= most);
     memcpy(ret, program.address, program.addresses * sizeof *ret);

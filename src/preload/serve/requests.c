@@ -311,8 +311,8 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_req
     return result;
 }
 
-/* What the driver answers to a free while a capture is active: it judges by the mode of this thread and of the captures,
-   and a call that it forbids ruins those. Asked by a small allocation of its own; where it allows that, freeing it
+/* What the driver answers to a free while a capture is active. It judges by the mode of this thread and of the captures.
+   A call that it forbids ruins those. Asked by a small allocation of its own; where it allows that, freeing it
    waits as freeing the program's block would. */
 static CUresult forbidden(void)
 {

@@ -22,8 +22,8 @@ enum {
     HELP_MS = 300,        /* how long others are waited for: they may be inside a call that waits for work */
     CAPTURE_STEP_MS = 20, /* while a capture is active, nothing is given back; how often that is looked at */
     CAPTURE_STEPS = 20,
-    MARGIN = 64 << 20,    /* a device with as much more free than was asked for is not what is short */
-    NEARLY_FULL = 16,     /* less than this part of the device is free */
+    MARGIN = 64 << 20, /* a device with as much more free than was asked for is not what is short */
+    NEARLY_FULL = 16,  /* less than this part of the device is free */
 };
 
 static struct {

@@ -81,7 +81,7 @@ static int search(struct sg_trials *trials, const struct sg_findings *const *fin
     if (status)
         return status;
     take_current(trials, findings);
-    sg_tune_space_settle(&trials->space);
+    sg_tune_space_decide(&trials->space);
     status = sg_tune_search(&trials->search, error);
     if (!status && sg_meta_ran_out())
         status = -ENOMEM;

@@ -57,7 +57,7 @@ void linear_backward(struct pass *pass, struct linear *linear, struct linear_sav
 struct tensor *norm_forward(struct pass *pass, struct parameter *weight, struct tensor *x, struct norm_saved *saved);
 /* Drops *gradient, and the `last_count` tensors of `last` together with the last saved one. */
 struct tensor *norm_backward(struct pass *pass, struct parameter *weight, struct norm_saved *saved,
-                             struct tensor **gradient, struct tensor **last[], int last_count);
+    struct tensor **gradient, struct tensor **last[], int last_count);
 
 /* Makes pass->positions, mask, cosines and sines for the batch and length of the pass. */
 void positions_make(struct pass *pass);
@@ -78,7 +78,7 @@ struct tensor *layer_forward(struct pass *pass, struct layer *layer, struct tens
 /* `gradient` of the output becomes that of the input, in place. With `recompute` (the layer's input) the forward is
    first done again; the tensors of `last` are dropped when the last saved one is. */
 void layer_backward(struct pass *pass, struct layer *layer, struct layer_saved *saved, struct tensor *gradient,
-                    struct tensor *recompute, struct tensor **last[], int last_count);
+    struct tensor *recompute, struct tensor **last[], int last_count);
 
 struct loss_saved {
     struct tensor *labels, *log_softmax, *count, *x_head;

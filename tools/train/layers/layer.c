@@ -138,7 +138,7 @@ static void contiguous(struct pass *pass, struct tensor **gradient)
 }
 
 static void attention_part_backward(struct pass *pass, struct layer *layer, struct layer_saved *saved,
-                                    struct tensor *gradient, struct tensor **last[], int last_count)
+    struct tensor *gradient, struct tensor **last[], int last_count)
 {
     const struct shape *s = &pass->model->shape;
     struct tensor *residual = tensor_keep(gradient), *of_mixed = NULL, *of_normed = NULL;
@@ -157,13 +157,12 @@ static void attention_part_backward(struct pass *pass, struct layer *layer, stru
     projection_backward(pass, layer, saved, PROJECTION_K, &k, &of_normed);
     contiguous(pass, &q);
     projection_backward(pass, layer, saved, PROJECTION_Q, &q, &of_normed);
-    struct tensor *branch =
-        norm_backward(pass, &layer->input_norm, &saved->input_norm, &of_normed, last, last_count);
+    struct tensor *branch = norm_backward(pass, &layer->input_norm, &saved->input_norm, &of_normed, last, last_count);
     add_to_residual(pass, gradient, &branch);
 }
 
 void layer_backward(struct pass *pass, struct layer *layer, struct layer_saved *saved, struct tensor *gradient,
-                    struct tensor *recompute, struct tensor **last[], int last_count)
+    struct tensor *recompute, struct tensor **last[], int last_count)
 {
     /* The first node that asks for a saved tensor comes after this one: only then is the layer computed again. */
     struct tensor *scaled = linear_scale_gradient(pass, &layer->projections[PROJECTION_DOWN], gradient);

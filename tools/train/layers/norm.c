@@ -54,7 +54,7 @@ static struct tensor *inverse_backward(struct pass *pass, struct tensor **gradie
 }
 
 struct tensor *norm_backward(struct pass *pass, struct parameter *weight, struct norm_saved *saved,
-                             struct tensor **gradient, struct tensor **last[], int last_count)
+    struct tensor **gradient, struct tensor **last[], int last_count)
 {
     struct device *device = pass->device;
     enum dtype dtype = (*gradient)->dtype;

@@ -44,7 +44,7 @@ struct parameter {
     struct tensor *gradient, *mean, *variance; /* made when first needed */
     struct tensor *cast;  /* of value, while a mixed forward and backward use it */
     struct tensor *part;  /* this rank's, where parameters are sharded */
-    struct offload *offload;    /* this rank's, where that is in host memory */
+    struct offload *offload;                /* this rank's, where that is in host memory */
     struct tensor *master, *whole_gradient; /* float copy for the optimizer; gradient not yet reduced */
     int64_t rows, columns;
     bool trained, adapter;

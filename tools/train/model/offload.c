@@ -7,7 +7,7 @@
 enum { TRAINED_ARRAYS = 4, PLACES = 16 };
 
 struct offload *offload_new(struct device *device, enum dtype dtype, int64_t count, bool trained, struct tensor *from,
-                      int64_t from_at, int64_t present)
+    int64_t from_at, int64_t present)
 {
     struct offload *offload = calloc(1, sizeof *offload);
     if (!offload)
@@ -32,8 +32,9 @@ struct offload *offload_new(struct device *device, enum dtype dtype, int64_t cou
         }
     }
     if (present > 0)
-        device_send(device, offload->incoming, from->data ? (char *)from->data + (size_t)from_at * dtype_size(from->dtype)
-                                                       : NULL, (size_t)present * dtype_size(from->dtype));
+        device_send(device, offload->incoming,
+            from->data ? (char *)from->data + (size_t)from_at * dtype_size(from->dtype) : NULL,
+            (size_t)present * dtype_size(from->dtype));
     return offload;
 }
 
@@ -48,7 +49,7 @@ void offload_free(struct device *device, struct offload *offload)
 static float incoming(const struct offload *offload, int64_t i)
 {
     return offload->incoming_dtype == DTYPE_F32 ? ((const float *)offload->incoming)[i]
-                                             : bf16_to_float(((const uint16_t *)offload->incoming)[i]);
+                                                : bf16_to_float(((const uint16_t *)offload->incoming)[i]);
 }
 
 static void write_value(struct offload *offload, int64_t i, float value)
@@ -73,7 +74,8 @@ static void add_incoming(void *argument)
 {
     struct offload *offload = argument;
     for (int64_t i = 0; i < offload->count; i++)
-        offload->gradient[i] = offload->has_gradient ? offload->gradient[i] + incoming(offload, i) : incoming(offload, i);
+        offload->gradient[i] = offload->has_gradient ? offload->gradient[i] + incoming(offload, i)
+                                                     : incoming(offload, i);
     offload->has_gradient = true;
 }
 
@@ -82,7 +84,7 @@ void offload_add_gradient(struct device *device, struct offload *offload, struct
     size_t size = dtype_size(flat->dtype);
     offload->incoming_dtype = flat->dtype;
     device_send(device, offload->incoming, flat->data ? (char *)flat->data + (size_t)at * size : NULL,
-                (size_t)offload->count * size);
+        (size_t)offload->count * size);
     if (offload->gradient)
         device_send_call(device, add_incoming, offload);
 }
@@ -119,13 +121,18 @@ void offload_step(struct offload *offload, const struct adam *adam, float factor
         return;
     for (int64_t i = 0; i < n; i++)
         offload->gradient[i] *= factor;
-    arithmetic_cpu.run(&(struct kernel_args){.kernel = KERNEL_adam_moments, .n = {n}, .f = {adam->beta1, adam->beta2},
-                                             .p = {offload->mean, offload->variance, offload->gradient}});
-    arithmetic_cpu.run(&(struct kernel_args){.kernel = KERNEL_adam_denominator, .n = {n},
-                                             .f = {adam->correction, adam->epsilon},
-                                             .p = {offload->incoming, offload->variance}});
-    arithmetic_cpu.run(&(struct kernel_args){.kernel = KERNEL_adam_update, .n = {n}, .f = {adam->rate, adam->keep},
-                                             .p = {offload->master, offload->mean, offload->incoming}});
+    arithmetic_cpu.run(&(struct kernel_args){.kernel = KERNEL_adam_moments,
+        .n = {n},
+        .f = {adam->beta1, adam->beta2},
+        .p = {offload->mean, offload->variance, offload->gradient}});
+    arithmetic_cpu.run(&(struct kernel_args){.kernel = KERNEL_adam_denominator,
+        .n = {n},
+        .f = {adam->correction, adam->epsilon},
+        .p = {offload->incoming, offload->variance}});
+    arithmetic_cpu.run(&(struct kernel_args){.kernel = KERNEL_adam_update,
+        .n = {n},
+        .f = {adam->rate, adam->keep},
+        .p = {offload->master, offload->mean, offload->incoming}});
     for (int64_t i = 0; i < n; i++)
         write_value(offload, i, offload->master[i]);
     offload->has_gradient = false;

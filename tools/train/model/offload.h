@@ -16,10 +16,10 @@ struct offload {
     bool has_gradient, has_moments;
 };
 
-/* Room for a part of `count` elements, the first `present` of which are on their way from `from` at element `from_at`;
-   what is missing is zero. offload_complete makes the rest of it. */
+/* Room for a part of `count` elements. The first `present` of them are on their way from `from` at element `from_at`; the
+   others are zero. offload_complete makes the rest of it. */
 struct offload *offload_new(struct device *device, enum dtype dtype, int64_t count, bool trained, struct tensor *from,
-                      int64_t from_at, int64_t present);
+    int64_t from_at, int64_t present);
 void offload_free(struct device *device, struct offload *offload);
 
 /* Once the device has been waited for: value and master from what came. */

@@ -108,7 +108,7 @@ static struct adam step_of(const struct optimizer *o)
 
 /* What lies in host memory is computed there, once the gradients have come. */
 static void update_offloaded(struct optimizer *o, struct device *device, struct model *model,
-                        struct parameter *const *trained, int count)
+    struct parameter *const *trained, int count)
 {
     device_wait(device);
     if (!trained[0]->offload->gradient || device->state != DEVICE_OK) {

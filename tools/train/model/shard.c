@@ -76,7 +76,7 @@ void parameter_shard(struct device *device, struct model *model, struct paramete
     bool host_value = parameters_sharded(model) && s->offload_parameters;
     if (host_value || (p->trained && s->offload_optimizer)) {
         p->offload = offload_new(device, model->shape.dtype, part, p->trained, p->value, s->rank * part,
-                           present_in(model, p, s->rank));
+            present_in(model, p, s->rank));
         device_join(device); /* before the value goes */
     }
     if (parameters_sharded(model) && !host_value) {
@@ -277,7 +277,7 @@ void shard_update(struct device *device, struct model *model, struct parameter *
             continue;
         if (p->part && p->offload) /* under FSDP the part is float, else as the computation wants it */
             device_fetch(device, p->part->data, p->part->dtype == DTYPE_F32 ? p->offload->master : p->offload->value,
-                         p->part->bytes);
+                p->part->bytes);
         else if (p->part && p->master)
             move(device, p->part, 0, p->master, 0, tensor_count(p->master));
         else if (!p->part && s->ranks == 1 && p->value)
