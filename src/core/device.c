@@ -278,12 +278,10 @@ bool sg_device_drain_quick_lists_locked(struct sg_device *device)
     return any;
 }
 
-uint32_t sg_device_take_locked(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
+/* The quick looks, and after them the thorough ones where that is wanted. */
+static inline uint32_t take_free(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
 {
-    SG_ASSERT_HELD(&device->lock);
     uint32_t extent = 0;
-    if (device->blocked.first)
-        sg_pending_settle_locked(device);
     for (uint32_t i = 0; i < device->region_count && !extent; i++) {
         if (!sg_device_suits(device, i, want->kind, want->units))
             continue;
@@ -292,6 +290,22 @@ uint32_t sg_device_take_locked(struct sg_device *device, const struct sg_want *w
         if (!extent && sg_region_drain_quick_lists(*ret))
             extent = sg_region_take(*ret, want->units, want->end, want->slot);
     }
+    for (uint32_t i = 0; i < device->region_count && !extent && want->thorough; i++) {
+        *ret = device->region[i];
+        if (sg_device_suits(device, i, want->kind, want->units))
+            extent = sg_region_take_window(*ret, want->units, want->slot);
+    }
+    return extent;
+}
+
+uint32_t sg_device_take_locked(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
+{
+    SG_ASSERT_HELD(&device->lock);
+    if (device->blocked.first)
+        sg_pending_settle_locked(device);
+    uint32_t extent = take_free(device, want, ret);
+    if (!extent && want->thorough && sg_pending_inherit_locked(device, want->slot))
+        extent = take_free(device, want, ret);
     return extent;
 }
 

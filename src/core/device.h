@@ -420,6 +420,8 @@ void sg_pending_forget_locked(struct sg_device *device, CUcontext context);
 /* Frees of blocks that were used on several streams take effect, as far as is known. Such a block is its own
    stream's once that is ordered after the others. */
 void sg_pending_settle_locked(struct sg_device *device);
+/* Such blocks go to `slot`, which needs memory, where it is ordered after all users. Returns whether there was any. */
+bool sg_pending_inherit_locked(struct sg_device *device, sg_slot slot);
 
 /* The slot of a stream of the trace, which is one of the device's; 0: it is none's. */
 static inline sg_slot sg_device_slot_of(const struct sg_device *device, uint32_t stream)
@@ -439,6 +441,7 @@ struct sg_want {
     enum sg_region_kind kind;
     uint32_t units;
     enum sg_region_end end;
+    bool thorough;
     bool aliases; /* pages may get a second address for it */
     bool refused; /* the driver has: what was held then is a limit too */
     sg_slot slot;

@@ -143,6 +143,18 @@ static void abandoned_place_is_its_takers(void **state)
     assert_int_equal(extents.extent[id].begin, 0);
 }
 
+static void nothing_is_taken_without_nodes(void **state)
+{
+    uint32_t live = extents.live;
+    (void)state;
+    extents.live = extents.capacity - 1000;
+    assert_int_equal(sg_region_take_window(&region, 2 * PAGE, TAKER), 0);
+    sg_region_check(&region);
+    extents.live = live;
+    assert_true(sg_region_take_window(&region, 2 * PAGE, TAKER));
+    sg_region_check(&region);
+}
+
 /* More ranges in a row than are looked at belong to another stream: what lies beyond them is found by its size. */
 static void ranges_of_others_in_a_row(void **state)
 {
@@ -250,6 +262,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(abandoned_place_is_its_takers, start, end),
         cmocka_unit_test_setup_teardown(is_held_beside_anothers_in_its_slot, start, end),
         cmocka_unit_test_setup_teardown(is_told_of_an_abandoned_place, start, end),
+        cmocka_unit_test_setup_teardown(nothing_is_taken_without_nodes, start, end),
         cmocka_unit_test_setup_teardown(ranges_of_others_in_a_row, start, end),
         cmocka_unit_test_setup_teardown(small_ranges_of_another_in_a_row, start, end),
         cmocka_unit_test_setup_teardown(kept_blocks_of_streams_eight_slots_apart, start, end),

@@ -221,6 +221,9 @@ enum sg_region_end { SG_END_LOW, SG_END_SETTLED, SG_END_HIGH };
    extent; 0 when none fits, as far as a short look tells, or no extent is to be had. */
 uint32_t sg_region_take(struct sg_region *region, uint32_t units, enum sg_region_end end, sg_slot slot);
 
+/* Takes `units` as sg_region_take() does, after a thorough search over the borders of ranges and page by page. */
+uint32_t sg_region_take_window(struct sg_region *region, uint32_t units, sg_slot slot);
+
 /* Joins neighbours that could not be joined before their work was complete. False: nothing is complete that was not the
    last time. */
 bool sg_region_coalesce_completed(struct sg_region *region);

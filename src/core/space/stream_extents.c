@@ -57,3 +57,76 @@ bool sg_region_coalesce_completed(struct sg_region *region)
     }
     return true;
 }
+
+/* Free memory that a stream may use, in one piece. */
+struct window {
+    uint32_t begin, end, extent; /* extent: the range that holds `begin` */
+};
+
+struct search {
+    const struct sg_region *region;
+    uint32_t units;
+    struct window now, best;
+};
+
+static void close_window(struct search *search)
+{
+    const struct window *now = &search->now, *best = &search->best;
+    uint32_t length = now->end - now->begin, least = best->end - best->begin;
+    if (length >= search->units && (!least || length < least))
+        search->best = *now;
+    search->now = (struct window){0};
+}
+
+static void extend(struct search *search, uint32_t id, uint32_t begin, uint32_t end)
+{
+    if (search->now.end != begin || search->now.begin == search->now.end) {
+        close_window(search);
+        search->now = (struct window){begin, begin, id};
+    }
+    search->now.end = end;
+}
+
+/* What a stream can't use as a whole it may use by pages, which know better how old they are. */
+static void extend_by_pages(struct search *search, uint32_t id, sg_slot slot)
+{
+    const struct sg_region *region = search->region;
+    const struct sg_extent *extent = at(region, id);
+    uint32_t begin = extent->begin, end = extent_end(extent);
+    for (uint32_t page = page_of(region, begin); page * region->page_units < end; page++) {
+        uint32_t from = page * region->page_units, to = from + region->page_units;
+        if (sg_after_usable(region->clocks, region->after[page], slot))
+            extend(search, id, from > begin ? from : begin, to < end ? to : end);
+    }
+}
+
+static bool find_window(const struct sg_region *region, uint32_t units, sg_slot slot, struct window *ret)
+{
+    struct search search = {.region = region, .units = units};
+    for (uint32_t at_bucket = 0; (at_bucket = sg_max_tree_first(&region->free_tree, at_bucket, 1)) != SG_MAX_TREE_NONE;
+         at_bucket++) {
+        uint32_t id = region->free_at[at_bucket];
+        if (is_usable(region, at(region, id), slot))
+            extend(&search, id, at(region, id)->begin, extent_end(at(region, id)));
+        else
+            extend_by_pages(&search, id, slot);
+    }
+    close_window(&search);
+    *ret = search.best;
+    return search.best.end != search.best.begin;
+}
+
+uint32_t sg_region_take_window(struct sg_region *region, uint32_t units, sg_slot slot)
+{
+    struct window window;
+    if (!region->ordered)
+        return 0;
+    sg_region_coalesce_completed(region);
+    if ((uint32_t)sg_max_tree_largest(&region->free_tree) * 2 < units && !has_several_owners(region))
+        return 0;
+    if (!find_window(region, units, slot, &window))
+        return 0;
+    const struct sg_placement placement = {.begin = window.begin, .units = units, .extent = window.extent};
+    uint32_t busy = sg_region_claim(region, &placement);
+    return busy ? sg_region_commit(region, busy, &placement, slot) : 0;
+}

@@ -123,32 +123,48 @@ bool sg_pending_awaits_locked(const struct sg_device *device)
     return false;
 }
 
-void sg_pending_settle_locked(struct sg_device *device)
+/* Takes what has become free for `heir` out of the queue; 0: for each block's own stream. Returns whether there was
+   any. */
+static bool settle_blocked(struct sg_device *device, sg_slot heir)
 {
-    SG_ASSERT_HELD(&device->lock);
     struct sg_stream_clocks *clocks = &device->clocks;
     uint32_t *link = &device->blocked.first, last = 0;
-    if (device->blocked_version == clocks->version)
-        return;
-    device->blocked_version = clocks->version;
+    bool any = false;
     while (*link) {
         uint32_t id = *link;
         struct sg_extent *extent = &device->extents.extent[id];
-        sg_slot own = sg_device_slot_of(device, extent->stream);
+        sg_slot own = sg_device_slot_of(device, extent->stream), slot = heir ? heir : own;
         const struct sg_after after = {extent->users_mask, extent->seq};
-        if (sg_after_usable(clocks, after, clocks->state[own] == SG_SLOT_ALIVE ? own : 0)) {
+        if (sg_after_usable(clocks, after, clocks->state[slot] == SG_SLOT_ALIVE ? slot : 0)) {
             bool complete = sg_after_complete(clocks, after);
             *link = extent->later;
             /* A stream ordered after everything in this stream's clock is ordered after every user of the block. */
-            uint64_t later = clocks->unchanged_since[own] > after.seq ? clocks->unchanged_since[own] : after.seq;
-            sg_device_release_locked(device, id, own, complete ? after.seq : later);
-            sg_clocks_need_fence_locked(device, complete ? 0 : sg_slot_bit(own));
+            uint64_t later = clocks->unchanged_since[slot] > after.seq ? clocks->unchanged_since[slot] : after.seq;
+            sg_device_release_locked(device, id, complete ? own : slot, complete ? after.seq : later);
+            sg_clocks_need_fence_locked(device, complete ? 0 : sg_slot_bit(slot));
+            any = true;
         } else {
             last = id;
             link = &extent->later;
         }
     }
     device->blocked.last = last;
+    return any;
+}
+
+void sg_pending_settle_locked(struct sg_device *device)
+{
+    SG_ASSERT_HELD(&device->lock);
+    if (device->blocked_version == device->clocks.version)
+        return;
+    device->blocked_version = device->clocks.version;
+    (void)settle_blocked(device, 0);
+}
+
+bool sg_pending_inherit_locked(struct sg_device *device, sg_slot slot)
+{
+    SG_ASSERT_HELD(&device->lock);
+    return slot && device->blocked.first && settle_blocked(device, slot);
 }
 
 /* Frees what waits in a queue: nobody is left who could be using it. */
