@@ -340,8 +340,9 @@ static void put_next_limit(struct text *text, const struct sg_conf *conf, const 
     unsigned part = hundredths(source.need, shortage->total);
     char size[SG_SIZE_TEXT];
     if (!source.option && !source.fraction) {
+        uint64_t whole = (source.need + SG_MIB - 1) / SG_MIB * SG_MIB;
         put(text, "in the program: torch.cuda.set_per_process_memory_fraction(%u.%02u), or segalloc.set_limit(%llu)\n",
-            part / 100, part % 100, (unsigned long long)((source.need + SG_MIB - 1) / SG_MIB * SG_MIB));
+            part / 100, part % 100, (unsigned long long)whole);
         return;
     }
     put(text, "segalloc run --conf ");

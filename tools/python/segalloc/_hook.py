@@ -85,7 +85,7 @@ def install() -> bool:
     return True
 
 
-def follow_steps():
+def follow_steps() -> None:
     """Where places are noted, makes the steps of PyTorch's optimizers phases, and leaves the rest of PyTorch as it is."""
     library = _library.get()
     if library is not None and library.in_use() and library.option("sites") == "True":
