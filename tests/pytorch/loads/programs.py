@@ -9,12 +9,7 @@ import sys
 import torch
 from torch import nn
 from torch.nn import functional as F
-from transformers import (BertConfig, BertForMaskedLM, ConvNextConfig, ConvNextForImageClassification, DynamicCache,
-                          EncoderDecoderCache, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
-                          MixtralConfig, MixtralForCausalLM, Qwen2Config, Qwen2ForCausalLM, ResNetConfig,
-                          ResNetForImageClassification, T5Config, T5ForConditionalGeneration, ViTMAEConfig,
-                          ViTMAEForPreTraining, WhisperConfig, WhisperForConditionalGeneration)
-from transformers.optimization import Adafactor
+import transformers as hf
 
 
 def half():
@@ -48,8 +43,8 @@ def finish(optimizer):
 
 def bert():
     """Sentences of any length, as many as fit."""
-    model = BertForMaskedLM(BertConfig(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16,
-                                       intermediate_size=4096)).cuda()
+    model = hf.BertForMaskedLM(hf.BertConfig(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16,
+                                             intermediate_size=4096)).cuda()
     optimizer = torch.optim.AdamW(model.parameters())
     for _ in range(24):
         length = random.randint(40, 512)
@@ -62,7 +57,7 @@ def bert():
 
 def gpt2():
     """Gradients are accumulated, and the model is evaluated now and then."""
-    model = GPT2LMHeadModel(GPT2Config(n_embd=1024, n_layer=24, n_head=16)).cuda()
+    model = hf.GPT2LMHeadModel(hf.GPT2Config(n_embd=1024, n_layer=24, n_head=16)).cuda()
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
     for step in range(10):
         for _ in range(3):
@@ -79,10 +74,10 @@ def gpt2():
 
 def t5():
     """An encoder with a decoder, both of any length, and an optimizer that keeps little."""
-    model = T5ForConditionalGeneration(T5Config(
+    model = hf.T5ForConditionalGeneration(hf.T5Config(
         d_model=1024, d_kv=64, d_ff=2816, num_layers=24, num_decoder_layers=24, num_heads=16,
         feed_forward_proj="gated-gelu", decoder_start_token_id=0)).cuda()
-    optimizer = Adafactor(model.parameters())
+    optimizer = hf.optimization.Adafactor(model.parameters())
     for _ in range(14):
         rows, length, answer = random.choice((4, 8)), random.randint(64, 512), random.randint(16, 128)
         with half():
@@ -93,8 +88,8 @@ def t5():
 
 def mae():
     """A masked autoencoder of images, in batches of three sizes."""
-    model = ViTMAEForPreTraining(ViTMAEConfig(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16,
-                                              intermediate_size=4096)).cuda()
+    model = hf.ViTMAEForPreTraining(hf.ViTMAEConfig(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16,
+                                                    intermediate_size=4096)).cuda()
     optimizer = torch.optim.AdamW(model.parameters())
     for _ in range(15):
         rows = random.choice((64, 96, 80))
@@ -105,7 +100,7 @@ def mae():
 
 def resnet():
     """Images of four sizes, channels last, with a scaler."""
-    model = ResNetForImageClassification(ResNetConfig()).cuda().to(memory_format=torch.channels_last)
+    model = hf.ResNetForImageClassification(hf.ResNetConfig()).cuda().to(memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
     scaler = torch.amp.GradScaler("cuda")
     for step in range(25):
@@ -123,8 +118,8 @@ def resnet():
 
 def convnext():
     """A second model follows the first one's parameters, and is evaluated with larger batches."""
-    model = ConvNextForImageClassification(ConvNextConfig(depths=[3, 3, 27, 3],
-                                                          hidden_sizes=[96, 192, 384, 768])).cuda()
+    model = hf.ConvNextForImageClassification(hf.ConvNextConfig(depths=[3, 3, 27, 3],
+                                                                hidden_sizes=[96, 192, 384, 768])).cuda()
     average = copy.deepcopy(model)
     optimizer = torch.optim.AdamW(model.parameters())
     for step in range(20):
@@ -293,7 +288,7 @@ def graphs():
 
 def experts():
     """A mixture of experts, all of whose parameters learn."""
-    model = build(MixtralForCausalLM, MixtralConfig(
+    model = build(hf.MixtralForCausalLM, hf.MixtralConfig(
         hidden_size=1024, intermediate_size=2816, num_hidden_layers=8, num_attention_heads=16, num_key_value_heads=4,
         vocab_size=32000, num_local_experts=8))
     optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
@@ -308,7 +303,7 @@ def experts():
 def lora():
     """Adapters of a model of 3 B, with checkpoints of its layers."""
     from peft import LoraConfig, get_peft_model
-    model = build(LlamaForCausalLM, LlamaConfig(
+    model = build(hf.LlamaForCausalLM, hf.LlamaConfig(
         hidden_size=3072, intermediate_size=8192, num_hidden_layers=28, num_attention_heads=24, num_key_value_heads=8,
         vocab_size=128256, tie_word_embeddings=True))
     model = get_peft_model(model, LoraConfig(r=16, target_modules=["q_proj", "v_proj", "up_proj", "down_proj"],
@@ -326,14 +321,14 @@ def lora():
 
 def whisper():
     """Speech to text: a large encoder's output stays while a decoder's caches grow."""
-    model = build(WhisperForConditionalGeneration, WhisperConfig(
+    model = build(hf.WhisperForConditionalGeneration, hf.WhisperConfig(
         d_model=1280, encoder_layers=32, decoder_layers=32, encoder_attention_heads=20, decoder_attention_heads=20,
         encoder_ffn_dim=5120, decoder_ffn_dim=5120, num_mel_bins=128, vocab_size=51866), torch.float16).eval()
     with torch.inference_mode():
         for _ in range(4):
             rows = random.choice((1, 4, 8))
             heard = model.model.encoder(torch.randn(rows, 128, 3000, dtype=torch.float16, device="cuda"))
-            cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
+            cache = hf.EncoderDecoderCache(hf.DynamicCache(), hf.DynamicCache())
             ids = torch.ones((rows, 1), dtype=torch.long).cuda()
             for _ in range(random.randint(30, 80)):
                 out = model(decoder_input_ids=ids, encoder_outputs=heard, past_key_values=cache, use_cache=True)
@@ -342,7 +337,7 @@ def whisper():
 
 def beams():
     """transformers' own generation, with one beam or four."""
-    model = build(LlamaForCausalLM, LlamaConfig(
+    model = build(hf.LlamaForCausalLM, hf.LlamaConfig(
         hidden_size=2048, intermediate_size=5632, num_hidden_layers=22, num_attention_heads=32, num_key_value_heads=4,
         vocab_size=32000, eos_token_id=None, pad_token_id=0)).eval()
     with torch.inference_mode():
@@ -355,13 +350,13 @@ def beams():
 
 def caches():
     """Each request's cache is made anew, a token longer, at every step."""
-    model = build(LlamaForCausalLM, LlamaConfig(
+    model = build(hf.LlamaForCausalLM, hf.LlamaConfig(
         hidden_size=2560, intermediate_size=6912, num_hidden_layers=32, num_attention_heads=32,
         num_key_value_heads=32, vocab_size=50304)).eval()
     with torch.inference_mode():
         for _ in range(10):
             rows, length = random.choice((1, 2, 4, 8)), random.randint(50, 900)
-            cache, ids = DynamicCache(), tokens(rows, length)
+            cache, ids = hf.DynamicCache(), tokens(rows, length)
             for _ in range(random.randint(30, 90)):
                 out = model(input_ids=ids, past_key_values=cache, use_cache=True)
                 ids = out.logits[:, -1:].argmax(-1)
@@ -371,7 +366,7 @@ def caches():
 def merged():
     """Requests that come and go are decoded together: their caches are put together, and taken apart."""
     layers = 16
-    model = build(LlamaForCausalLM, LlamaConfig(
+    model = build(hf.LlamaForCausalLM, hf.LlamaConfig(
         hidden_size=2048, intermediate_size=8192, num_hidden_layers=layers, num_attention_heads=32,
         num_key_value_heads=8, vocab_size=128256)).eval()
 
@@ -382,7 +377,7 @@ def merged():
     with torch.inference_mode():
         for _ in range(250):
             if len(left) < 12 and (random.random() < 0.15 or not left):
-                prompt, cache = random.randint(50, 800), DynamicCache()
+                prompt, cache = random.randint(50, 800), hf.DynamicCache()
                 model(input_ids=tokens(1, prompt), past_key_values=cache, use_cache=True, logits_to_keep=1)
                 added = entries(cache)
                 del cache
@@ -395,7 +390,7 @@ def merged():
                     length = new
                     left.append(random.randint(20, 120))
                 del added
-            cache = DynamicCache()
+            cache = hf.DynamicCache()
             for i in range(layers):
                 cache.update(*batch[i], i)
             batch = None
@@ -413,12 +408,12 @@ def merged():
 
 def answers():
     """A model answers, and then learns from its answers."""
-    model = build(Qwen2ForCausalLM, Qwen2Config(
+    model = build(hf.Qwen2ForCausalLM, hf.Qwen2Config(
         hidden_size=896, intermediate_size=4864, num_hidden_layers=24, num_attention_heads=14, num_key_value_heads=2,
         vocab_size=151936, tie_word_embeddings=True))
     optimizer = torch.optim.AdamW(model.parameters())
     for _ in range(3):
-        cache, prompt = DynamicCache(), random.randint(100, 300)
+        cache, prompt = hf.DynamicCache(), random.randint(100, 300)
         ids = tokens(16, prompt)
         with torch.no_grad():
             model.eval()
