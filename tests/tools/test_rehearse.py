@@ -207,6 +207,47 @@ class Rehearse(unittest.TestCase):
         result = subprocess.run([SEGALLOC, *run], env=ENVIRONMENT, capture_output=True, timeout=120)
         self.assertEqual(result.returncode, 0, result)
 
+    def test_next_without_a_batch(self):
+        """Where nothing in the command can be made smaller, the card that is enough is named."""
+        said = rehearse("--card", "24MiB", "--margin", "6MiB", "--", LOOP, "200", "return").stdout
+        smallest = float(re.search(r"Smallest card: (\S+) MiB", said)[1])
+        self.assertTrue(said.splitlines()[-1].endswith(f"--try NAME=VALUE,…, or a card of {smallest + 6:.2f} MiB"), said)
+
+    def test_next_names_the_devices(self):
+        said = rehearse("--card", "1GiB", "--devices", "2", "--", LOOP, "20", "return").stdout.splitlines()
+        self.assertIn(f"segalloc run{HAS_GPU or ' --sim 1GiB,count=2'} -- ", said[-1])
+        said = rehearse("--card", "16MiB", "--devices", "2", "--", "sh", "-c", f"'{LOOP}' $2 return", "sh", "--batch",
+                        "200").stdout.splitlines()
+        self.assertIn(" --card 16MiB --devices 2 --try ", said[-1])
+
+    def test_a_smaller_batch_is_another_run(self):
+        """What keeps the samples of an optimizer step stands before what to run next."""
+        command = ["--card", "24MiB", "--margin", "0", "--try", "batch=20", "--", "sh", "-c", f"'{LOOP}' $2 return",
+                   "sh"]
+        lines = rehearse(*command, "--batch", "200").stdout.splitlines()
+        self.assertTrue(lines[-2].startswith("A batch 10 times smaller: 10 times the steps of gradient acc"), lines)
+        for own in ("20", "30", "x"):  # as it was, or by no whole number
+            self.assertNotIn("gradient", rehearse(*command, "--batch", own).stdout)
+
+    def test_processes_that_share_a_device(self):
+        """Each has a card of its own here: what they need together is said."""
+        one = self.verdict(0, "--", LOOP, "200", "return")
+        self.assertEqual(one["shared"], [])
+        both = ["--", "sh", "-c", f"'{LOOP}' 200 return & '{LOOP}' 200 return; wait"]
+        together = 2 * one["peak_requested_bytes"]
+        self.assertEqual(self.verdict(0, *both)["shared"],
+                         [{"device": 0, "processes": 2, "peak_requested_bytes": together}])
+        said = rehearse(*both).stdout
+        self.assertIn("2 processes used device 0, each on a card of its own here.", said)
+        self.assertIn(f"they need up to {together / MIB:.2f} MiB together, and a context each.", said)
+
+    def test_what_the_first_failure_lacks(self):
+        """It is less than what the whole run lacks, and both are said."""
+        card = self.verdict(3, "--card", "12MiB", "--margin", "0", "--", LOOP, "200", "return")["cards"][0]
+        self.assertTrue(0 < card["asked_short_by_bytes"] < -card["headroom_bytes"], card)
+        text = rehearse("--card", "12MiB", "--", LOOP, "200", "return").stdout
+        self.assertIn("  That allocation alone lacks ", text)
+
     def test_the_trace_is_kept(self):
         with tempfile.TemporaryDirectory() as folder:
             trace = os.path.join(folder, "T")

@@ -3,6 +3,7 @@
 Usage: test_tune.py SEGALLOC DATA"""
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -195,6 +196,18 @@ class Tune(unittest.TestCase):
         self.assertLess(found["recommended"]["peak_reserved_bytes"], found["default"]["peak_reserved_bytes"])
         self.assertTrue(found["recommended"]["line"].startswith("SEGALLOC_CONF="))
         self.assertIn("--limit", found["recommended"]["reason"])
+
+    def test_pages_are_small_beside_what_lives(self):
+        """One page more or less is no more than what two runs differ by: 1/400, or the smallest page."""
+        trace = Trace(self.folder.name, "pages")
+        blocks = [trace.alloc(100) for _ in range(20)]
+        trace.free(*blocks)
+        pages = [2, 4]  # of 2000 MiB
+        found = self.tune(trace.save(), "--limit", "80GiB")
+        confs = ",".join(candidate["conf"] for candidate in found["candidates"])
+        self.assertEqual(sorted({int(page) for page in re.findall(r"page_size_mb:(\d+)", confs)}), pages)
+        found = self.tune(trace.path, "--limit", "80GiB", "--param", "page_size_mb=2,64")  # unless they are named
+        self.assertIn("page_size_mb:64", [candidate["conf"] for candidate in found["candidates"]])
 
     def test_several_traces(self):
         alone = self.tune("--for", "pytorch", self.growing.path)

@@ -83,6 +83,7 @@ static int play_card(struct life *life, struct sg_rehearse_card *card, const str
         card->of_events = findings->requests;
         card->ends_with_bytes = result.first_oom_bytes;
         card->ends_with_live = result.first_oom_live;
+        card->ends_short_by = result.first_oom_short;
         for (int i = 0; i < SG_DEVICES_MAX; i++) {
             const struct sg_play_device *device = &result.device[i];
             if (device->first_oom_event != result.first_oom_event)
@@ -177,6 +178,8 @@ static void count(struct sg_rehearse *rehearse, const struct sg_findings *findin
         rehearse->largest_request = findings->largest_request;
     for (uint32_t i = 0; i < findings->devices; i++) {
         const uint64_t *peak = findings->device[i].stats.peak;
+        rehearse->device[i].processes += peak[SG_STAT_requested_bytes] > 0;
+        rehearse->device[i].requested += peak[SG_STAT_requested_bytes];
         if (peak[SG_STAT_requested_bytes] > rehearse->peak_requested)
             rehearse->peak_requested = peak[SG_STAT_requested_bytes];
         if (peak[SG_STAT_reserved_bytes] > rehearse->peak_reserved)

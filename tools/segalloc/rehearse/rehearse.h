@@ -36,6 +36,7 @@ struct sg_rehearse_card {
     uint64_t of_events;        /* that the process has in all */
     uint64_t ends_with_bytes;  /* what it asked for there */
     uint64_t ends_with_live;   /* what it held then */
+    uint64_t ends_short_by;    /* what was missing for that allocation alone, bytes; 0: not known */
     char site[SG_SITE_TEXT], phase[SG_SITE_TEXT]; /* where that was; "": not known */
     struct sg_rehearse_in_use in_use[SG_REHEARSE_IN_USE]; /* the largest then, largest first */
 };
@@ -58,6 +59,7 @@ struct sg_rehearse {
     bool json, force;
     uint64_t margin;           /* that --margin says, bytes; SG_REHEARSE_MEASURED: as the table of cards has it */
     const char *list;          /* as the user wrote --card; NULL */
+    int devices;               /* of each card in the machine */
     char **command;            /* what is rehearsed, with its arguments */
     struct sg_signals signals;
     struct sg_rehearse_card card[SG_REHEARSE_CARDS]; /* ascending */
@@ -72,6 +74,11 @@ struct sg_rehearse {
     uint64_t peak_requested, peak_reserved; /* of the device of the process that needs most, bytes */
     double served_share;      /* negative: nothing was asked for */
     struct sg_rehearse_alone alone; /* of the process that needs most; segalloc's is the smallest card */
+    /* Of each device the processes that used it, and the sum of what they had in use at their peaks, bytes. */
+    struct sg_rehearse_device {
+        unsigned processes;
+        uint64_t requested;
+    } device[SG_DEVICES_MAX];
     bool beneath;             /* what was served are segments of PyTorch's own cache */
     enum sg_rehearse_outcome outcome;
     char reason[2 * SG_REHEARSE_TEXT]; /* "" when it completed */
@@ -117,12 +124,16 @@ char **sg_rehearse_try_command(const struct sg_rehearse_try *values, char **comm
 void sg_rehearse_try_free(char **command);
 /* Text for --try with smaller sizes of what the command calls a batch; false: it has no such option. */
 bool sg_rehearse_try_suggest(char **command, char *ret, size_t size);
+/* How many times smaller a batch is than in the command as it was given; 0: it is no batch, or not known. */
+unsigned long sg_rehearse_try_divisor(const struct sg_rehearse_try *values, char **command, const char *value);
 /* How the value is written in the command: "--batch 4", or "4" in place of `{}`. */
 void sg_rehearse_try_format(const struct sg_rehearse_try *values, char **command, const char *value, char *ret,
                             size_t size);
 
 /* rehearse/text.c: the findings, to stdout. The object without an end of line. One line says what became of a value. */
 void sg_rehearse_print_line(const struct sg_rehearse *rehearse);
+/* What a batch so many times smaller changes beside memory. */
+void sg_rehearse_print_divisor(unsigned long divisor);
 /* What to run next; `fits`: as it is. */
 void sg_rehearse_print_next(const struct sg_rehearse *rehearse, bool fits);
 void sg_rehearse_print_text(const struct sg_rehearse *rehearse);

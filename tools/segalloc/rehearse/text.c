@@ -24,6 +24,7 @@ static const char assumed_beneath[] =
     "PyTorch's cache asks for the same segments on every card. On a full card it first gives idle ones back, so a "
     "smaller card may do.";
 enum { ASSUMPTIONS = sizeof assumptions / sizeof *assumptions };
+enum { SAME_PART = 16 }; /* what differs by less than this part of it is the same to a reader */
 
 static bool has_cards(const struct sg_rehearse *rehearse)
 {
@@ -64,6 +65,7 @@ static void print_json_card(const struct sg_rehearse *rehearse, const struct sg_
     number("ends_at_event", card->ends_at_event, card->ends_at_event);
     number("of_events", card->of_events, card->ends_at_event);
     number("asked_bytes", card->ends_with_bytes, card->ends_at_event);
+    number("asked_short_by_bytes", card->ends_short_by, card->ends_short_by);
     number("live_bytes", card->ends_with_live, card->ends_at_event);
     fputs(",\"site\":", stdout);
     sg_tool_json_text(*card->site ? card->site : NULL);
@@ -77,6 +79,20 @@ static void print_json_card(const struct sg_rehearse *rehearse, const struct sg_
         printf(",\"blocks\":%" PRIu64 ",\"bytes\":%" PRIu64 "}", in_use->blocks, in_use->bytes);
     }
     fputs("]}", stdout);
+}
+
+/* Devices that several processes used. */
+static void print_json_shared(const struct sg_rehearse *rehearse)
+{
+    const char *comma = "";
+    for (int i = 0; i < SG_DEVICES_MAX; i++) {
+        const struct sg_rehearse_device *device = &rehearse->device[i];
+        if (device->processes < 2)
+            continue;
+        printf("%s{\"device\":%d,\"processes\":%u,\"peak_requested_bytes\":%" PRIu64 "}", comma, i,
+            device->processes, device->requested);
+        comma = ",";
+    }
 }
 
 void sg_rehearse_print_json(const struct sg_rehearse *rehearse)
@@ -103,7 +119,9 @@ void sg_rehearse_print_json(const struct sg_rehearse *rehearse)
     printf(rehearse->alone.pytorch ? "%" PRIu64 : "null", rehearse->alone.pytorch);
     number("pytorch_expandable", rehearse->alone.pytorch_expandable, rehearse->alone.pytorch_expandable);
     number("segalloc", smallest, smallest);
-    fputs("},\"cards\":[", stdout);
+    fputs("},\"shared\":[", stdout);
+    print_json_shared(rehearse);
+    fputs("],\"cards\":[", stdout);
     for (unsigned i = 0, printed = 0; cards && i < rehearse->card_count; i++) {
         if (rehearse->card[i].open)
             continue;
@@ -158,6 +176,7 @@ static void print_verdict(const struct sg_rehearse *rehearse, const struct sg_re
 static void print_card(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
 {
     char name[64], asked[SG_SIZE_TEXT], live[SG_SIZE_TEXT];
+    uint64_t lack = sg_rehearse_short_by(rehearse, card);
     printf("%s: ", card_name(card, name));
     if (card->open) {
         puts("not known.");
@@ -172,6 +191,9 @@ static void print_card(const struct sg_rehearse *rehearse, const struct sg_rehea
         sg_size_format(card->ends_with_live, live));
     printf("  at event %" PRIu64 " of %" PRIu64 " (%.0f %% of the run)\n", card->ends_at_event, card->of_events,
            100 * (double)card->ends_at_event / (double)(card->of_events ? card->of_events : 1));
+    if (card->ends_short_by && card->ends_short_by + lack / SAME_PART < lack)
+        printf("  That allocation alone lacks %s; later ones need more, and the smallest card has room for all.\n",
+            sg_size_format(card->ends_short_by, asked));
 }
 
 /* The largest groups, of the last card that does not fit. */
@@ -258,19 +280,39 @@ static void print_where(const struct sg_rehearse *rehearse)
     struct sg_probe probe = {0};
     bool has_gpu = sg_probe_driver(NULL, &probe) && probe.driver && probe.result == 0 && probe.devices > 0;
     uint64_t bytes = has_gpu || !rehearse->card_count ? 0 : rehearse->card[0].bytes;
-    if (bytes % SG_GIB == 0 && bytes)
+    if (bytes && bytes % SG_GIB == 0)
         printf(" --sim %" PRIu64 "GiB", bytes / SG_GIB);
-    else if (bytes % SG_MIB == 0 && bytes)
+    else if (bytes) /* a card has whole MiB */
         printf(" --sim %" PRIu64 "MiB", bytes / SG_MIB);
-    else if (bytes)
-        printf(" --sim %" PRIu64, bytes);
+    if (bytes && rehearse->devices > 1)
+        printf(",count=%d", rehearse->devices);
+}
+
+void sg_rehearse_print_divisor(unsigned long divisor)
+{
+    if (divisor > 1)
+        printf("A batch %lu times smaller: %lu times the steps of gradient accumulation keep the samples of an "
+               "optimizer step.\n",
+            divisor, divisor);
+}
+
+static void print_no_suggestion(const struct sg_rehearse *rehearse)
+{
+    char size[SG_SIZE_TEXT];
+    uint64_t least = rehearse->alone.segalloc;
+    fputs("Next: try smaller sizes of an option of the program, --try NAME=VALUE,…", stdout);
+    if (least)
+        printf(", or a card of %s", sg_size_format(least + largest(rehearse)->margin, size));
+    putchar('\n');
 }
 
 void sg_rehearse_print_next(const struct sg_rehearse *rehearse, bool fits)
 {
     char values[128];
-    if (!fits && !sg_rehearse_try_suggest(rehearse->command, values, sizeof values))
+    if (!fits && !sg_rehearse_try_suggest(rehearse->command, values, sizeof values)) {
+        print_no_suggestion(rehearse);
         return;
+    }
     if (fits) {
         fputs("Next: segalloc run", stdout);
         print_where(rehearse);
@@ -279,6 +321,8 @@ void sg_rehearse_print_next(const struct sg_rehearse *rehearse, bool fits)
         fputs("Next: segalloc rehearse", stdout);
         if (rehearse->list)
             printf(" --card %s", rehearse->list);
+        if (rehearse->devices > 1)
+            printf(" --devices %d", rehearse->devices);
         printf(" --try %s --", values);
     }
     for (char **argument = rehearse->command; *argument; argument++)
@@ -302,6 +346,19 @@ static void print_sum(const struct sg_rehearse *rehearse)
             sg_size_format(card->bytes - least - card->margin, left));
     }
     puts("It ran on a card without end: what the program prints as reserved may be more than a full card takes.");
+}
+
+/* Processes that share a GPU need it together; here each has a card of its own. */
+static void print_shared(const struct sg_rehearse *rehearse)
+{
+    char size[SG_SIZE_TEXT];
+    for (int i = 0; i < SG_DEVICES_MAX; i++) {
+        const struct sg_rehearse_device *device = &rehearse->device[i];
+        if (device->processes > 1)
+            printf("%u processes used device %d, each on a card of its own here. Where that is one GPU, they need up to %s"
+                   " together, and a context each.\n",
+                device->processes, i, sg_size_format(device->requested, size));
+    }
 }
 
 static void print_assumed(const struct sg_rehearse *rehearse)
@@ -344,6 +401,7 @@ void sg_rehearse_print_text(const struct sg_rehearse *rehearse)
         printf("%" PRIu64 " allocation%s failed on a card without end, for a limit that is set: what the program would "
                "have done otherwise is not known.\n",
             rehearse->ooms, sg_plural(rehearse->ooms));
+    print_shared(rehearse);
     if (!stopped)
         print_assumed(rehearse);
     if (!stopped)

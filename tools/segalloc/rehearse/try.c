@@ -121,6 +121,16 @@ void sg_rehearse_try_free(char **command)
     free(command);
 }
 
+unsigned long sg_rehearse_try_divisor(const struct sg_rehearse_try *values, char **command, const char *value)
+{
+    struct place place = find_place(command, values->name);
+    if (!strstr(values->name, "batch") || (place.kind != PLACE_NEXT && place.kind != PLACE_AFTER_EQUALS))
+        return 0;
+    char *end, *own_end;
+    unsigned long own = strtoul(command[place.argument] + place.offset, &own_end, 10), now = strtoul(value, &end, 10);
+    return *end || *own_end || !now || own % now ? 0 : own / now;
+}
+
 void sg_rehearse_try_format(const struct sg_rehearse_try *values, char **command, const char *value, char *ret,
                             size_t size)
 {

@@ -8,6 +8,7 @@
 
 #include "size.h"
 #include "tool.h"
+#include "tune/steady.h"
 
 struct reason {
     const struct sg_tune_search *search;

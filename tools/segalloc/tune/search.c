@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "size.h"
+#include "tune/steady.h"
 
-#define DEFAULT_GRANULARITY (2 * SG_MIB)
 enum { MEMBERS_A_ROUND = 2 };
 
 /* What the threads of one batch share. */
@@ -152,6 +152,8 @@ static int expand(struct sg_tune_search *search, struct sg_tune_candidate *candi
         memcpy(value, candidate->setting.value, sizeof value);
         for (unsigned j = 0; j <= parameter->count && search->count < search->candidates_max; j++) {
             value[i] = j < parameter->count ? parameter->value[j] : NULL;
+            if (value[i] && sg_tune_page_is_too_large(search, parameter, value[i]))
+                continue;
             if (add(search, value) == -ENOMEM)
                 return -ENOMEM;
         }
@@ -177,29 +179,37 @@ static void fail(struct sg_tune_running *running, const char *path, const char *
     atomic_store(&running->next, running->tasks);
 }
 
-/* True when the trace was played to its end. */
-static bool play(struct sg_tune_running *running, struct sg_tune_candidate *candidate, size_t index, bool needed)
+int sg_tune_play(const struct sg_tune_search *search, const struct sg_tune_candidate *candidate,
+                 struct sg_tune_cursor *cursor, uint64_t lag, struct sg_play_result *ret, char error[SG_PLAY_ERROR])
 {
-    const struct sg_tune_search *search = running->search;
-    const struct sg_tune_trace *trace = &search->trace[index];
-    struct task task = {.running = running, .needed = needed};
-    struct sg_tune_cursor cursor = {.trace = trace, .stopped = stopped, .user = &task};
-    char error[SG_PLAY_ERROR];
+    const struct sg_tune_trace *trace = cursor->trace;
     struct sg_play what = {
         .policy = search->space->policy,
         .conf = candidate->setting.own,
         .torch = candidate->setting.torch,
         .card_bytes = search->limit,
-        .granularity = trace->granularity ? trace->granularity : DEFAULT_GRANULARITY,
+        .granularity = trace->granularity ? trace->granularity : SG_TUNE_GRANULARITY,
         .part_end = trace->part_end,
+        .ordered = lag > 0,
+        .run_ahead = lag,
         .next = sg_tune_next,
-        .source = &cursor,
+        .source = cursor,
     };
     if (!search->limit) {
         memcpy(what.card, trace->card, sizeof what.card);
         what.live_bytes = trace->peak_live;
     }
-    if (sg_play_run(&what, &candidate->result[index], error) != 0) {
+    return sg_play_run(&what, ret, error);
+}
+
+/* True when the trace was played to its end. */
+static bool play(struct sg_tune_running *running, struct sg_tune_candidate *candidate, size_t index, bool needed)
+{
+    const struct sg_tune_trace *trace = &running->search->trace[index];
+    struct task task = {.running = running, .needed = needed};
+    struct sg_tune_cursor cursor = {.trace = trace, .stopped = stopped, .user = &task};
+    char error[SG_PLAY_ERROR];
+    if (sg_tune_play(running->search, candidate, &cursor, 0, &candidate->result[index], error) != 0) {
         fail(running, trace->path, error);
         return false;
     }
@@ -398,7 +408,7 @@ static struct sg_play_part whole_of(const struct sg_play_result *result)
 static bool no_worse_on(const struct sg_tune_search *search, const struct sg_tune_candidate *candidate, bool first)
 {
     const struct sg_tune_candidate *standard = search->candidate[0];
-    if (!candidate->done)
+    if (!candidate->done || candidate->steadiness == SG_TUNE_UNSTEADY)
         return false;
     for (size_t i = 0; i < search->traces; i++) {
         bool part = first && standard->result[i].parted;
@@ -466,20 +476,6 @@ size_t sg_tune_best(const struct sg_tune_search *search)
             best = i;
     }
     return best;
-}
-
-uint64_t sg_tune_doubt(const struct sg_tune_search *search)
-{
-    const struct sg_tune_candidate *current = search->candidate[search->current];
-    uint64_t recorded = 0;
-    for (size_t i = 0; i < search->traces; i++) {
-        if (!search->trace[i].reserved || search->trace[i].unknown_card)
-            return 0;
-        recorded += search->trace[i].reserved;
-    }
-    if (!search->is_recorded || search->limit || search->space->policy != SG_POLICY_SEGALLOC || !current->done)
-        return 0;
-    return recorded > current->reserved ? recorded - current->reserved : current->reserved - recorded;
 }
 
 /* What would be recommended by what settings are chosen on. */
@@ -573,8 +569,10 @@ int sg_tune_search(struct sg_tune_search *search, char *error)
         snprintf(error, SG_TUNE_ERROR, "%s", *running.error ? running.error : "no host memory left for the search");
     pthread_cond_destroy(&running.changed);
     pthread_mutex_destroy(&running.lock);
-    if (status == 0)
+    if (status == 0) {
+        sg_tune_settle(search);
         sg_tune_front(search);
+    }
     return status;
 }
 

@@ -13,13 +13,20 @@
    or what the defaults spend on growing, whichever is more. */
 #define SG_TUNE_MOVE_NS 1000
 
+/* Of memory, where a trace does not say. */
+#define SG_TUNE_GRANULARITY (2 * SG_MIB)
+
 /* By what settings are compared, as sums over the traces. */
 struct sg_tune_figures {
     uint64_t reserved, calls, ooms;
 };
 
+/* Whether a setting reserves as much when a GPU lags behind the program. */
+enum sg_tune_steadiness { SG_TUNE_NOT_TRIED, SG_TUNE_STEADY, SG_TUNE_UNSTEADY };
+
 struct sg_tune_candidate {
     struct sg_tune_setting setting;
+    enum sg_tune_steadiness steadiness;
     bool done;      /* every trace was played to its end */
     bool reference; /* of those that guides tell people to paste: what is recommended is never above them */
     bool expanded;  /* its neighbours are candidates too */
@@ -64,12 +71,13 @@ struct sg_tune_search {
 int sg_tune_search(struct sg_tune_search *search, char *error);
 void sg_tune_search_free(struct sg_tune_search *search);
 
+/* Plays the trace of `cursor` under a setting; `lag`: as on a GPU that is so many allocations behind; 0: not at all. 0, or
+   as sg_play_run(). */
+int sg_tune_play(const struct sg_tune_search *search, const struct sg_tune_candidate *candidate,
+                 struct sg_tune_cursor *cursor, uint64_t lag, struct sg_play_result *ret, char error[SG_PLAY_ERROR]);
+
 /* Size of the card that trace `index` is played on. */
 uint64_t sg_tune_card(const struct sg_tune_search *search, size_t index);
-
-/* How far off the current setting's reserved memory is from what was recorded under it, bytes; 0 where that is not known.
-   A replay has no queued work, whose memory comes back later. */
-uint64_t sg_tune_doubt(const struct sg_tune_search *search);
 
 /* Marks the candidates of the Pareto front of (reserved, driver calls): of those with the fewest allocations out of
  * memory. */

@@ -154,18 +154,18 @@ static int status_of(const struct sg_rehearse *rehearse)
     return rehearse->outcome == SG_REHEARSE_STOPPED ? SG_EXIT_ERROR : all ? SG_EXIT_OK : SG_EXIT_NOT_FIT;
 }
 
-static int read_devices(const struct sg_rehearse *rehearse, const char *text, int *ret)
+static int read_devices(struct sg_rehearse *rehearse, const char *text)
 {
     char *end;
     long devices = strtol(text, &end, 10);
     if (end == text || *end || devices < 1 || devices > DEVICES_MOST)
         return sg_tool_usage(rehearse->verb, "--devices takes a number from 1 to %d, not \"%s\"", DEVICES_MOST, text);
-    *ret = (int)devices;
+    rehearse->devices = (int)devices;
     return 0;
 }
 
-static int read_options(struct sg_rehearse *rehearse, struct sg_launch *launch, int *ret_devices,
-                        const char **ret_try, int argc, char **argv)
+static int read_options(struct sg_rehearse *rehearse, struct sg_launch *launch, const char **ret_try, int argc,
+                        char **argv)
 {
     int status = 0;
     for (int option; status == 0 && (option = getopt_long(argc, argv, "+:hfo:", long_options, NULL)) != -1;) {
@@ -175,7 +175,7 @@ static int read_options(struct sg_rehearse *rehearse, struct sg_launch *launch, 
             status = sg_rehearse_read_cards(rehearse, optarg);
             break;
         case 'd':
-            status = read_devices(rehearse, optarg, ret_devices);
+            status = read_devices(rehearse, optarg);
             break;
         case 'c':
             launch->conf = sg_tool_conf_join(launch->conf, optarg);
@@ -360,6 +360,7 @@ static int rehearse_values(const struct sg_rehearse *base, struct sg_launch *lau
         puts("}");
     } else if (best >= 0) {
         rehearse.command = sg_rehearse_try_command(values, base->command, values->value[best]);
+        sg_rehearse_print_divisor(sg_rehearse_try_divisor(values, base->command, values->value[best]));
         sg_rehearse_print_next(&rehearse, true);
         sg_rehearse_try_free(rehearse.command);
     } else if (!rehearse.interrupted) {
@@ -369,7 +370,7 @@ static int rehearse_values(const struct sg_rehearse *base, struct sg_launch *lau
 }
 
 /* Everything but the reading of the command line; `values`: of --try, or NULL. */
-static int rehearse_with(struct sg_rehearse *rehearse, struct sg_launch *launch, int devices,
+static int rehearse_with(struct sg_rehearse *rehearse, struct sg_launch *launch,
                          const struct sg_rehearse_try *values)
 {
     struct sg_conf conf;
@@ -381,7 +382,7 @@ static int rehearse_with(struct sg_rehearse *rehearse, struct sg_launch *launch,
         return sg_tool_error(rehearse->verb, "%s is there already; -f replaces it", rehearse->output);
     uint64_t largest = rehearse->card[rehearse->card_count - 1].bytes, endless = ENDLESS_TIMES * largest;
     snprintf(sim, sizeof sim, "%" PRIu64 ",count=%d,at-once,drop_mb=1",
-             endless > ENDLESS_LEAST ? endless : ENDLESS_LEAST, devices);
+             endless > ENDLESS_LEAST ? endless : ENDLESS_LEAST, rehearse->devices);
     launch->sim = sim;
     sg_signals_hold(&rehearse->signals);
     int status = values ? rehearse_values(rehearse, launch, values) : rehearse_command(rehearse, launch);
@@ -391,15 +392,14 @@ static int rehearse_with(struct sg_rehearse *rehearse, struct sg_launch *launch,
 
 int sg_verb_rehearse(int argc, char **argv)
 {
-    struct sg_rehearse rehearse = {.verb = argv[0], .margin = SG_REHEARSE_MEASURED};
+    struct sg_rehearse rehearse = {.verb = argv[0], .margin = SG_REHEARSE_MEASURED, .devices = 1};
     struct sg_launch launch = {.verb = argv[0], .preload = true, .torch = true};
     struct sg_rehearse_try values = {.count = 0};
     const char *wanted = NULL;
-    int devices = 1;
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
             return help();
-    int status = read_options(&rehearse, &launch, &devices, &wanted, argc, argv);
+    int status = read_options(&rehearse, &launch, &wanted, argc, argv);
     if (status == 0 && rehearse.card_count == 0)
         status = sg_rehearse_read_cards(&rehearse, "24GiB");
     if (status == 0 && wanted)
@@ -411,7 +411,7 @@ int sg_verb_rehearse(int argc, char **argv)
     sg_rehearse_set_margins(&rehearse);
     launch.conf = launch.conf ? sg_tool_conf_join("sites:True", launch.conf) : "sites:True";
     rehearse.command = argv + optind;
-    status = rehearse_with(&rehearse, &launch, devices, wanted ? &values : NULL);
+    status = rehearse_with(&rehearse, &launch, wanted ? &values : NULL);
     free(values.text);
     return status;
 }

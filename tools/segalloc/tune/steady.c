@@ -1,0 +1,76 @@
+#include "tune/steady.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "size.h"
+
+/* What a setting reserves may differ from one run to the next by this part of it, half of SG_TUNE_NOISE, or by a page of
+   the smallest size. A page is no larger than that. */
+enum { STEADY_PART = 400 };
+/* Allocations by which a GPU lags behind. Each setting that would be recommended is played so, up to so many settings. */
+static const uint64_t LAGS[] = {3, 30, 300};
+enum { SETTLED_MOST = 12 };
+
+/* What may differ from one run to the next of `bytes` reserved. */
+static uint64_t tolerated(const struct sg_tune_trace *trace, uint64_t bytes)
+{
+    uint64_t least = trace->granularity ? trace->granularity : SG_TUNE_GRANULARITY;
+    return bytes / STEADY_PART > least ? bytes / STEADY_PART : least;
+}
+
+bool sg_tune_page_is_too_large(const struct sg_tune_search *search, const struct sg_tune_parameter *parameter,
+                               const char *value)
+{
+    bool large = false;
+    if (strcmp(parameter->key, "page_size_mb") != 0 || parameter->named)
+        return false;
+    for (size_t i = 0; i < search->traces; i++)
+        large |= strtoull(value, NULL, 10) * SG_MIB > tolerated(&search->trace[i], search->trace[i].peak_live);
+    return large;
+}
+
+static bool is_steady(const struct sg_tune_search *search, const struct sg_tune_candidate *candidate)
+{
+    for (size_t i = 0; i < search->traces; i++) {
+        uint64_t own = candidate->result[i].peak_reserved;
+        for (size_t k = 0; k < sizeof LAGS / sizeof *LAGS; k++) {
+            struct sg_tune_cursor cursor = {.trace = &search->trace[i]};
+            struct sg_play_result other;
+            char error[SG_PLAY_ERROR];
+            if (sg_tune_play(search, candidate, &cursor, LAGS[k], &other, error) != 0)
+                return true; /* a trace that does not say enough */
+            uint64_t more = other.peak_reserved > own ? other.peak_reserved - own : own - other.peak_reserved;
+            if (more > tolerated(&search->trace[i], own))
+                return false;
+        }
+    }
+    return true;
+}
+
+void sg_tune_settle(struct sg_tune_search *search)
+{
+    if (search->space->policy != SG_POLICY_SEGALLOC)
+        return;
+    for (int tries = 0; tries < SETTLED_MOST && !atomic_load(search->stop); tries++) {
+        size_t index = sg_tune_recommend(search);
+        struct sg_tune_candidate *candidate = search->candidate[index];
+        if (index == 0 || candidate->steadiness != SG_TUNE_NOT_TRIED)
+            return;
+        candidate->steadiness = is_steady(search, candidate) ? SG_TUNE_STEADY : SG_TUNE_UNSTEADY;
+    }
+}
+
+uint64_t sg_tune_doubt(const struct sg_tune_search *search)
+{
+    const struct sg_tune_candidate *current = search->candidate[search->current];
+    uint64_t recorded = 0;
+    for (size_t i = 0; i < search->traces; i++) {
+        if (!search->trace[i].reserved || search->trace[i].unknown_card)
+            return 0;
+        recorded += search->trace[i].reserved;
+    }
+    if (!search->is_recorded || search->limit || search->space->policy != SG_POLICY_SEGALLOC || !current->done)
+        return 0;
+    return recorded > current->reserved ? recorded - current->reserved : current->reserved - recorded;
+}

@@ -1,0 +1,19 @@
+/* Whether what is predicted for a setting is what the next run reserves, whose GPU lags behind in its own way. */
+#ifndef SG_TUNE_STEADY_H
+#define SG_TUNE_STEADY_H
+
+#include "tune/search.h"
+
+/* Of a page that large one more or less is what two runs may not differ by. Never so where the user has named the
+   parameter. */
+bool sg_tune_page_is_too_large(const struct sg_tune_search *search, const struct sg_tune_parameter *parameter,
+                               const char *value);
+
+/* Once all settings were played: those that reserve more or less with the lag of the GPU are not recommended. */
+void sg_tune_settle(struct sg_tune_search *search);
+
+/* How far off the current setting's reserved memory is from what was recorded under it, bytes; 0 where that is not known.
+   A replay has no queued work, whose memory comes back later. */
+uint64_t sg_tune_doubt(const struct sg_tune_search *search);
+
+#endif
