@@ -348,8 +348,8 @@ class Tune(unittest.TestCase):
         for i in range(400000):
             trace.free(trace.alloc(1 + i % 37))
         trace.save()
-        for wait in (0.2, 2):
-            process = start("tune", "--json", "-J", "1", "--budget", "1h", trace.path)
+        for wait in (0.2, 1):
+            process = start("tune", "--json", "-J", "1", "--budget", "1h", *[trace.path] * 4)
             while not catches(process.pid, signal.SIGINT):
                 time.sleep(0.01)
             time.sleep(wait)

@@ -89,8 +89,8 @@ static void print_json_shared(const struct sg_rehearse *rehearse)
         const struct sg_rehearse_device *device = &rehearse->device[i];
         if (device->processes < 2)
             continue;
-        printf("%s{\"device\":%d,\"processes\":%u,\"peak_requested_bytes\":%" PRIu64 "}", comma, i,
-            device->processes, device->requested);
+        printf("%s{\"device\":%d,\"processes\":%u,\"peak_requested_bytes\":%" PRIu64 "}", comma, i, device->processes,
+            device->requested);
         comma = ",";
     }
 }
@@ -355,7 +355,8 @@ static void print_shared(const struct sg_rehearse *rehearse)
     for (int i = 0; i < SG_DEVICES_MAX; i++) {
         const struct sg_rehearse_device *device = &rehearse->device[i];
         if (device->processes > 1)
-            printf("%u processes used device %d, each on a card of its own here. Where that is one GPU, they need up to %s"
+            printf("%u processes used device %d, each on a card of its own here. Where that is one GPU, they need up "
+                   "to %s"
                    " together, and a context each.\n",
                 device->processes, i, sg_size_format(device->requested, size));
     }

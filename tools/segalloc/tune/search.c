@@ -180,7 +180,7 @@ static void fail(struct sg_tune_running *running, const char *path, const char *
 }
 
 int sg_tune_play(const struct sg_tune_search *search, const struct sg_tune_candidate *candidate,
-                 struct sg_tune_cursor *cursor, uint64_t lag, struct sg_play_result *ret, char error[SG_PLAY_ERROR])
+    struct sg_tune_cursor *cursor, uint64_t lag, struct sg_play_result *ret, char error[SG_PLAY_ERROR])
 {
     const struct sg_tune_trace *trace = cursor->trace;
     struct sg_play what = {

@@ -5,8 +5,8 @@
 
 #include "size.h"
 
-/* What a setting reserves may differ from one run to the next by this part of it, half of SG_TUNE_NOISE, or by a page of
-   the smallest size. A page is no larger than that. */
+/* Two runs under one setting may differ by this part of what is reserved: half of SG_TUNE_NOISE. A page of the smallest
+   size may always come on top. Pages that are tried are no larger. */
 enum { STEADY_PART = 400 };
 /* Allocations by which a GPU lags behind. Each setting that would be recommended is played so, up to so many settings. */
 static const uint64_t LAGS[] = {3, 30, 300};
@@ -20,7 +20,7 @@ static uint64_t tolerated(const struct sg_tune_trace *trace, uint64_t bytes)
 }
 
 bool sg_tune_page_is_too_large(const struct sg_tune_search *search, const struct sg_tune_parameter *parameter,
-                               const char *value)
+    const char *value)
 {
     bool large = false;
     if (strcmp(parameter->key, "page_size_mb") != 0 || parameter->named)
@@ -30,16 +30,22 @@ bool sg_tune_page_is_too_large(const struct sg_tune_search *search, const struct
     return large;
 }
 
-static bool is_steady(const struct sg_tune_search *search, const struct sg_tune_candidate *candidate)
+static bool interrupted(void *user)
+{
+    const struct sg_tune_search *search = user;
+    return atomic_load(search->stop);
+}
+
+static bool is_steady(struct sg_tune_search *search, const struct sg_tune_candidate *candidate)
 {
     for (size_t i = 0; i < search->traces; i++) {
         uint64_t own = candidate->result[i].peak_reserved;
         for (size_t k = 0; k < sizeof LAGS / sizeof *LAGS; k++) {
-            struct sg_tune_cursor cursor = {.trace = &search->trace[i]};
+            struct sg_tune_cursor cursor = {.trace = &search->trace[i], .stopped = interrupted, .user = search};
             struct sg_play_result other;
             char error[SG_PLAY_ERROR];
             if (sg_tune_play(search, candidate, &cursor, LAGS[k], &other, error) != 0)
-                return true; /* a trace that does not say enough */
+                return true; /* a trace that does not say enough, or an interrupt */
             uint64_t more = other.peak_reserved > own ? other.peak_reserved - own : own - other.peak_reserved;
             if (more > tolerated(&search->trace[i], own))
                 return false;
@@ -56,9 +62,10 @@ void sg_tune_settle(struct sg_tune_search *search)
         size_t index = sg_tune_recommend(search);
         struct sg_tune_candidate *candidate = search->candidate[index];
         if (index == 0 || candidate->steadiness != SG_TUNE_NOT_TRIED)
-            return;
+            break;
         candidate->steadiness = is_steady(search, candidate) ? SG_TUNE_STEADY : SG_TUNE_UNSTEADY;
     }
+    search->complete = search->complete && !interrupted(search);
 }
 
 uint64_t sg_tune_doubt(const struct sg_tune_search *search)

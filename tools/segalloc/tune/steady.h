@@ -7,7 +7,7 @@
 /* Of a page that large one more or less is what two runs may not differ by. Never so where the user has named the
    parameter. */
 bool sg_tune_page_is_too_large(const struct sg_tune_search *search, const struct sg_tune_parameter *parameter,
-                               const char *value);
+    const char *value);
 
 /* Once all settings were played: those that reserve more or less with the lag of the GPU are not recommended. */
 void sg_tune_settle(struct sg_tune_search *search);

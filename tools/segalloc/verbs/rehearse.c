@@ -165,7 +165,7 @@ static int read_devices(struct sg_rehearse *rehearse, const char *text)
 }
 
 static int read_options(struct sg_rehearse *rehearse, struct sg_launch *launch, const char **ret_try, int argc,
-                        char **argv)
+    char **argv)
 {
     int status = 0;
     for (int option; status == 0 && (option = getopt_long(argc, argv, "+:hfo:", long_options, NULL)) != -1;) {
@@ -370,8 +370,7 @@ static int rehearse_values(const struct sg_rehearse *base, struct sg_launch *lau
 }
 
 /* Everything but the reading of the command line; `values`: of --try, or NULL. */
-static int rehearse_with(struct sg_rehearse *rehearse, struct sg_launch *launch,
-                         const struct sg_rehearse_try *values)
+static int rehearse_with(struct sg_rehearse *rehearse, struct sg_launch *launch, const struct sg_rehearse_try *values)
 {
     struct sg_conf conf;
     char sim[128];
@@ -382,7 +381,7 @@ static int rehearse_with(struct sg_rehearse *rehearse, struct sg_launch *launch,
         return sg_tool_error(rehearse->verb, "%s is there already; -f replaces it", rehearse->output);
     uint64_t largest = rehearse->card[rehearse->card_count - 1].bytes, endless = ENDLESS_TIMES * largest;
     snprintf(sim, sizeof sim, "%" PRIu64 ",count=%d,at-once,drop_mb=1",
-             endless > ENDLESS_LEAST ? endless : ENDLESS_LEAST, rehearse->devices);
+        endless > ENDLESS_LEAST ? endless : ENDLESS_LEAST, rehearse->devices);
     launch->sim = sim;
     sg_signals_hold(&rehearse->signals);
     int status = values ? rehearse_values(rehearse, launch, values) : rehearse_command(rehearse, launch);
