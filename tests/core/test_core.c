@@ -1,4 +1,5 @@
 /* What is asked about devices, slots and addresses that are not there, or not served: answered, and nothing done. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -376,6 +377,13 @@ static void expect_locks(bool held)
     assert_int_equal(device->asking.word, false);
 }
 
+/* A thread beside the one that forks starts a device and allocates there. */
+static void *start_a_device(void *ret_address)
+{
+    CUresult result = sg_core_malloc(core, 1, SG_MIB, &tag, ret_address);
+    return result == CUDA_SUCCESS ? ret_address : NULL;
+}
+
 static void locks_around_a_fork(void **state)
 {
     (void)state;
@@ -387,7 +395,11 @@ static void locks_around_a_fork(void **state)
     assert_int_equal(taken, 1);
     expect_locks(true);
     CUdeviceptr elsewhere;
-    assert_int_equal(sg_core_malloc(core, 1, SG_MIB, &tag, &elsewhere), CUDA_SUCCESS); /* one that was not there yet */
+    pthread_t thread;
+    void *started;
+    assert_int_equal(pthread_create(&thread, NULL, start_a_device, &elsewhere), 0);
+    assert_int_equal(pthread_join(thread, &started), 0);
+    assert_ptr_equal(started, &elsewhere);
     sg_core_fork_parent(core, taken);
     expect_locks(false);
     assert_int_equal(core->device[1]->lock.word, false);
