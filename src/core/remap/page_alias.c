@@ -132,7 +132,7 @@ static bool next_stale(struct sg_device *device, struct sg_page_run *ret)
     return found;
 }
 
-/* An stale address is unmapped, or lost where the driver refused. Either way its pages are ordinary ones again. */
+/* A stale address is unmapped, or lost where the driver refused. Either way its pages are ordinary ones again. */
 static void forget(struct sg_device *device, const struct sg_page_run *run, bool unmapped)
 {
     struct sg_region *region = run->region;

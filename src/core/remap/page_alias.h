@@ -3,7 +3,7 @@
    nobody waits. The programming guide allows that where no two overlapping kernels write and read through both
    addresses (CUDA C++ Programming Guide, "Virtual Aliasing Support"). The order of the streams excludes such kernels.
 
-   An stale address is a busy extent in the device's queue of them: a stale mapping. A page with one (SG_PIN_TWICE) is
+   A stale address is a busy extent in the device's queue of them: a stale mapping. A page with one (SG_PIN_TWICE) is
    not unmapped before the stale mapping is. It may become a stale address itself. Pages that are wanted again and again
    while the GPU lags have a chain of them, each of which names the next. */
 #ifndef SG_PAGE_ALIAS_H

@@ -8,7 +8,7 @@
       - SG_EXTENT_DEFERRED: free, but kept whole for the next request of its size (deferred coalescing);
       - SG_EXTENT_FRAGMENT: a free piece, shorter than a bucket of addresses, beside a range that it cannot join yet.
 
-   A free range has an *owner*, the slot of the stream that freed it last (0: nobody), and a time. It is ordered after
+   A free range has an *owner*, the slot of the stream that its block was allocated for (0: nobody), and a time. It is ordered after
    all that the owner was given before that time (stream_clock.h). The owner may use it at once; another stream may use
    it once it is ordered after the time. Neighbours of one owner are one range, with the later time. `after` has the
    same knowledge page by page. So another stream can use the older parts of a range, and complete pages can be moved.
@@ -188,7 +188,7 @@ struct sg_region {
     struct sg_max_tree hole_tree; /* page -> pages of the hole that starts there */
     uint32_t *free_at, *block_at; /* bucket -> extent, which may be another by now: its state and bounds tell */
     uint32_t *hole_at;            /* page -> extent */
-    CUmemGenericAllocationHandle *handle; /* page -> physical memory; 0: none */
+    CUmemGenericAllocationHandle *handle; /* page -> physical memory, SG_PAGE_LOST or SG_PAGE_STALE; 0: none */
     uint8_t *pin;                         /* page -> may not move: sum of enum sg_pin */
     uint64_t *alias_target;               /* page that is a stale address -> where its memory is now: region and page */
     struct sg_after *after;               /* page -> what all that is free in it comes after, at most */
@@ -272,6 +272,15 @@ bool sg_region_find_placement(const struct sg_region *region, uint32_t units, bo
 /* Makes the place busy, with the whole of every page it needs. Returns the busy extent; 0: no extent is to
    be had, and nothing was changed. */
 uint32_t sg_region_claim(struct sg_region *region, const struct sg_placement *placement);
+
+/* What stands at the addresses of a page: by its handle, its pin, and the extents over it.
+      no memory     handle 0; a hole, or busy while it is claimed
+      in use        a handle; a block or pending extent has a byte of it
+      idle          a handle; free extents alone, so that it may move or go back
+      pinned        in use or idle, with SG_PIN_ASKED: it keeps its addresses
+      shared        a handle, and SG_PIN_TWICE: a stale address names its memory too
+      stale         SG_PAGE_STALE; busy, a hole once a fence has passed (page_alias.h)
+      lost          SG_PAGE_LOST; busy for good */
 
 /* Stands for the handle of a page that could not be unmapped after a failure: its address is never used again. */
 #define SG_PAGE_LOST UINT64_MAX

@@ -36,8 +36,9 @@ static bool records_all_users(const struct sg_request *request)
     return request->named || request->stream_order || (request->pluggable && sg_memory_torch_recorded());
 }
 
-/* The one place where it is decided when a free takes effect. Stream order needs the streams to be followed; without
-   that it is an event over the whole context, which comes after everything that any stream has. */
+/* When a free takes effect, by who calls and how. Captures, graphs and streams that cannot be followed may change that
+   later. Stream order needs the streams to be followed. Without that an event over the whole context, which is ordered
+   after all its streams, takes its place. */
 static enum sg_free_sync free_mode(const struct sg_request *request)
 {
     enum sg_free_sync ordered =
