@@ -157,6 +157,42 @@ class Hooks(unittest.TestCase):
         self.assertEqual(sorted(name for name in makes - hooked if not self.LEFT_OUT.fullmatch(name)), [])
 
 
+class Globals(unittest.TestCase):
+    """src/preload/README.md lists the mutable objects of the layer, and names a guard of each."""
+
+    def objects(self):
+        """Pairs of name and source file of what the compiled objects have in writable sections."""
+        found = set()
+        folder = pathlib.Path(f"{LIBRARY}.p")
+        sources = {str(path.relative_to(ROOT / "src/preload")).replace("/", "_"): path.name
+                   for path in (ROOT / "src/preload").rglob("*.c")}
+        self.assertTrue(sources)
+        for object_file, source in sources.items():
+            text = output("readelf", "-SsW", str(folder / f"{object_file}.o"))
+            writable = {index for index, name, flags in re.findall(
+                r"^ *\[ *(\d+)\] (\S+) +\S+ +\S+ +\S+ +\S+ +\S+ +([A-Za-z]*)", text, re.M)
+                if "W" in flags and not name.startswith(".data.rel.ro")}
+            for section, name in re.findall(r"(?:OBJECT|TLS) +\w+ +\w+ +(\d+) (\S+)$", text, re.M):
+                if section in writable:
+                    # A function's own object is `name.N` by gcc, `function.name` by clang, which may add numbers for parts.
+                    found.add(([part for part in name.split(".") if not part.isdigit()][-1], source))
+        return found
+
+    @unittest.skipIf("SANITIZED" in os.environ, "a sanitizer adds objects of its own")
+    def test_table(self):
+        page = (ROOT / "src/preload/README.md").read_text().split("\n## Mutable state\n")[1].split("\n## ")[0]
+        rows = re.findall(r"^\| `(\w+)` \| `(\w+\.c)` \| ([^|]+) \| [^|]+ \|$", page, re.M)
+        listed = [row[:2] for row in rows]
+        self.assertEqual(len(set(listed)), len(listed), "an object is listed twice")
+        objects = self.objects()
+        self.assertEqual(sorted(objects - set(listed)), [], "objects that the table lacks")
+        self.assertEqual(sorted(set(listed) - objects), [], "rows without an object")
+        locks = set(re.findall(r"^PROCESS_LOCK\((\w+)", (ROOT / "src/base/locks.def").read_text(), re.M))
+        for name, file, guard in rows:
+            with self.subTest(name=name, file=file):
+                self.assertTrue(set(re.findall(r"SG_LOCK_(\w+)", guard)) <= locks)
+
+
 class Library(unittest.TestCase):
     """libsegalloc.so comes into every program there is: it must not need what a program may lack."""
 

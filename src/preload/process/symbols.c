@@ -30,13 +30,18 @@ static const struct sg_real absent_table = {
 #include "process/hooks.def"
 };
 
+/* What was looked up once; 0 or NULL: not yet. */
+static struct {
+    _Atomic(uintptr_t) dlsym, dlclose;
+    _Atomic(void *) libcuda;
+} found;
+
 SG_UNCHECKED sg_dlsym_fn *sg_dlsym(void)
 {
-    static _Atomic(uintptr_t) cached;
-    uintptr_t address = atomic_load_explicit(&cached, memory_order_relaxed);
+    uintptr_t address = atomic_load_explicit(&found.dlsym, memory_order_relaxed);
     if (!address) {
         address = (uintptr_t)dlvsym(RTLD_NEXT, "dlsym", SG_GLIBC_OLDEST);
-        atomic_store_explicit(&cached, address, memory_order_relaxed);
+        atomic_store_explicit(&found.dlsym, address, memory_order_relaxed);
     }
     sg_dlsym_fn *function;
     memcpy(&function, &address, sizeof function);
@@ -45,11 +50,10 @@ SG_UNCHECKED sg_dlsym_fn *sg_dlsym(void)
 
 int sg_library_close(void *handle)
 {
-    static _Atomic(uintptr_t) cached;
-    uintptr_t address = atomic_load_explicit(&cached, memory_order_relaxed);
+    uintptr_t address = atomic_load_explicit(&found.dlclose, memory_order_relaxed);
     if (!address) {
         address = (uintptr_t)sg_dlsym()(RTLD_NEXT, "dlclose");
-        atomic_store_explicit(&cached, address, memory_order_relaxed);
+        atomic_store_explicit(&found.dlclose, address, memory_order_relaxed);
     }
     int (*function)(void *);
     memcpy(&function, &address, sizeof function);
@@ -59,13 +63,12 @@ int sg_library_close(void *handle)
 /* Kept once found: the CUDA runtime doesn't unload the driver either. */
 static void *cuda_handle(void)
 {
-    static _Atomic(void *) cached;
-    void *handle = atomic_load_explicit(&cached, memory_order_acquire);
+    void *handle = atomic_load_explicit(&found.libcuda, memory_order_acquire);
     if (handle)
         return handle;
     handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
     void *expected = NULL;
-    if (handle && !atomic_compare_exchange_strong(&cached, &expected, handle))
+    if (handle && !atomic_compare_exchange_strong(&found.libcuda, &expected, handle))
         sg_library_close(handle);
     return handle;
 }
@@ -108,8 +111,11 @@ bool sg_library_loaded(const char *prefix)
     return dl_iterate_phdr(match_library, &search) != 0;
 }
 
-static struct sg_real real_table;
-static atomic_bool real_loaded;
+/* The driver's own functions. The table is written once, under SG_LOCK_REAL. */
+static struct {
+    struct sg_real table;
+    atomic_bool loaded;
+} real;
 
 static void load_real(struct sg_real *table)
 {
@@ -123,19 +129,19 @@ static void load_real(struct sg_real *table)
 
 const struct sg_real *sg_real(void)
 {
-    if (atomic_load_explicit(&real_loaded, memory_order_acquire))
-        return &real_table;
+    if (atomic_load_explicit(&real.loaded, memory_order_acquire))
+        return &real.table;
     if (!cuda_handle())
         return &absent_table;
     struct sg_real table;
     load_real(&table);
     sg_process_lock(SG_LOCK_REAL);
-    if (!atomic_load_explicit(&real_loaded, memory_order_relaxed)) {
-        real_table = table;
-        atomic_store_explicit(&real_loaded, true, memory_order_release);
+    if (!atomic_load_explicit(&real.loaded, memory_order_relaxed)) {
+        real.table = table;
+        atomic_store_explicit(&real.loaded, true, memory_order_release);
     }
     sg_process_unlock(SG_LOCK_REAL);
-    return &real_table;
+    return &real.table;
 }
 
 void *sg_hook_real(const struct sg_hook_row *hook)

@@ -188,19 +188,21 @@ static void ask_until_thread_ends(void)
 
 bool sg_torch_stream(CUstream *ret)
 {
-    static _Atomic(uintptr_t) current_cached, handle_cached;
+    static struct {
+        _Atomic(uintptr_t) current, handle;
+        atomic_bool probed;
+    } functions;
     if (asking == ASKING_OVER)
         return false;
-    static atomic_bool probed;
-    if (!atomic_load_explicit(&probed, memory_order_acquire)) {
-        atomic_store(&current_cached,
+    if (!atomic_load_explicit(&functions.probed, memory_order_acquire)) {
+        atomic_store(&functions.current,
             (uintptr_t)sg_torch_symbol("libc10_cuda.so", "_ZN3c104cuda20getCurrentCUDAStreamEa"));
-        atomic_store(&handle_cached,
+        atomic_store(&functions.handle,
             (uintptr_t)sg_torch_symbol("libc10_cuda.so", "_ZNK3c104cuda10CUDAStream6streamEv"));
-        atomic_store_explicit(&probed, true, memory_order_release);
+        atomic_store_explicit(&functions.probed, true, memory_order_release);
     }
-    uintptr_t addresses[2] = {atomic_load_explicit(&current_cached, memory_order_relaxed),
-                              atomic_load_explicit(&handle_cached, memory_order_relaxed)};
+    uintptr_t addresses[2] = {atomic_load_explicit(&functions.current, memory_order_relaxed),
+        atomic_load_explicit(&functions.handle, memory_order_relaxed)};
     if (!addresses[0] || !addresses[1])
         return false;
     current_stream_fn *current;

@@ -56,6 +56,7 @@ static const struct layout {
 } layouts[] = {{5, 12, 0}, {13, 15, 32}};
 enum { LAYOUTS = sizeof layouts / sizeof *layouts };
 
+/* Changed by the one thread that has set `busy`, read by all once PyTorch's mode is settled. */
 static struct {
     void **object;               /* the allocator, which begins with the address of its table */
     void *const *theirs;         /* its own table */
@@ -64,12 +65,11 @@ static struct {
     void (*uncached_delete)(void *);
     bool has_switch;
     const struct layout *layout; /* of its statistics; NULL: not known */
-} allocator;
+    enum { UNTRIED, WATCHED, TAKEN, NOT_TAKEN } state; /* what became of it */
+    atomic_flag busy;
+} allocator = {.busy = ATOMIC_FLAG_INIT};
 
-/* What became of the allocator. Changed by the one thread that has set `busy`, read by all once PyTorch's mode is settled. */
-static enum { UNTRIED, WATCHED, TAKEN, NOT_TAKEN } state;
-static atomic_flag busy = ATOMIC_FLAG_INIT;
-
+/* Our table in place of the allocator's. */
 static void *ours[WORDS_BEFORE + ENTRIES_MAX + ENTRIES_MORE];
 
 /* PyTorch has `enable` and `isEnabled` right before `cacheInfo`, neither of them exported; releases that lack them have
@@ -334,7 +334,8 @@ void sg_torch_allocator_limit(void)
     const struct sg_driver *driver = sg_process_driver();
     fraction_set_fn *set;
     int count = 0;
-    if (state != TAKEN || allocator.entry[FRACTION_SET] < 0 || !driver || driver->device_count(&count) != CUDA_SUCCESS)
+    if (allocator.state != TAKEN || allocator.entry[FRACTION_SET] < 0 || !driver ||
+        driver->device_count(&count) != CUDA_SUCCESS)
         return;
     load(FRACTION_SET, &set);
     for (int device = 0; device < count; device++) {
@@ -394,20 +395,20 @@ static bool is_enabled(const void *self)
 
 void sg_torch_allocator_watch(void)
 {
-    if (atomic_flag_test_and_set(&busy))
+    if (atomic_flag_test_and_set(&allocator.busy))
         return; /* another thread does it, and may wait for the loader's lock, which this one may hold */
-    if (state == UNTRIED && find() && allocator.has_switch) {
+    if (allocator.state == UNTRIED && find() && allocator.has_switch) {
         is_enabled_fn *function = is_enabled;
         memcpy(&ours[WORDS_BEFORE + is_enabled_entry()], &function, sizeof function);
         use_ours();
-        state = WATCHED;
+        allocator.state = WATCHED;
     }
-    atomic_flag_clear(&busy);
+    atomic_flag_clear(&allocator.busy);
 }
 
 static bool take(void)
 {
-    if (state == WATCHED ? current_object() != allocator.object : !find())
+    if (allocator.state == WATCHED ? current_object() != allocator.object : !find())
         return false;
     replace_all();
     use_ours();
@@ -416,12 +417,12 @@ static bool take(void)
 
 bool sg_torch_allocator_take(void)
 {
-    while (atomic_flag_test_and_set(&busy))
+    while (atomic_flag_test_and_set(&allocator.busy))
         sched_yield();
-    if (state == UNTRIED || state == WATCHED)
-        state = take() ? TAKEN : NOT_TAKEN;
-    bool taken = state == TAKEN;
-    atomic_flag_clear(&busy);
+    if (allocator.state == UNTRIED || allocator.state == WATCHED)
+        allocator.state = take() ? TAKEN : NOT_TAKEN;
+    bool taken = allocator.state == TAKEN;
+    atomic_flag_clear(&allocator.busy);
     return taken;
 }
 
@@ -439,7 +440,7 @@ static void learn_deleter(bool on)
 
 bool sg_torch_allocator_cache(bool on)
 {
-    if (state != TAKEN || !allocator.has_switch)
+    if (allocator.state != TAKEN || !allocator.has_switch)
         return false;
     if (on)
         learn_deleter(false);

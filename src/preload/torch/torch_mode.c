@@ -83,16 +83,18 @@ void sg_torch_mode_next_pool(uint64_t first, uint64_t second)
 /* Who captures several graphs for one pool counts on their sharing its memory. */
 static void explain_pool(void)
 {
-    static struct pool latest; /* guarded by SG_LOCK_TORCH */
-    static bool noted;         /* likewise */
+    static struct {
+        struct pool latest;
+        bool noted;
+    } captured; /* guarded by SG_LOCK_TORCH */
     struct pool its = next_pool;
     next_pool = (struct pool){0, 0};
     if (!(its.first | its.second) || !sg_torch_counts() || sg_torch_switched())
         return;
     sg_process_lock(SG_LOCK_TORCH);
-    bool again = !noted && latest.first == its.first && latest.second == its.second;
-    noted |= again;
-    latest = its;
+    bool again = !captured.noted && captured.latest.first == its.first && captured.latest.second == its.second;
+    captured.noted |= again;
+    captured.latest = its;
     sg_process_unlock(SG_LOCK_TORCH);
     if (again)
         sg_log_line(

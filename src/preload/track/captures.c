@@ -106,12 +106,14 @@ static void rest(void)
 }
 
 /* How many captures had ended when one was waited for in vain: none has since, so each allocation would be delayed. */
-static atomic_uint outlasted;
-static atomic_bool any_outlasted;
+static struct {
+    atomic_uint ends;
+    atomic_bool any;
+} outlasted;
 
 static bool is_in_vain(void)
 {
-    return atomic_load(&any_outlasted) && atomic_load(&outlasted) == sg_captures_ends();
+    return atomic_load(&outlasted.any) && atomic_load(&outlasted.ends) == sg_captures_ends();
 }
 
 bool sg_captures_await(uint64_t *left_ns)
@@ -126,8 +128,8 @@ bool sg_captures_await(uint64_t *left_ns)
         *left_ns -= took < *left_ns ? took : *left_ns;
     }
     if (*left_ns == 0 && sg_captures_active()) {
-        atomic_store(&outlasted, sg_captures_ends());
-        atomic_store(&any_outlasted, true);
+        atomic_store(&outlasted.ends, sg_captures_ends());
+        atomic_store(&outlasted.any, true);
     }
     return !sg_captures_active();
 }

@@ -6,29 +6,32 @@
 #include "torch/torch_mode.h"
 #include "track/streams.h"
 
-static atomic_bool torch_records, torch_plugged;
+/* What PyTorch was seen to do: record streams, allocate through its pluggable interface. */
+static struct {
+    atomic_bool records, plugged;
+} torch;
 
 void sg_memory_torch_records(void)
 {
-    if (!atomic_load_explicit(&torch_records, memory_order_relaxed))
-        atomic_store(&torch_records, true);
+    if (!atomic_load_explicit(&torch.records, memory_order_relaxed))
+        atomic_store(&torch.records, true);
 }
 
 bool sg_memory_torch_recorded(void)
 {
-    return atomic_load_explicit(&torch_records, memory_order_relaxed);
+    return atomic_load_explicit(&torch.records, memory_order_relaxed);
 }
 
 void sg_memory_torch_plugged(void)
 {
-    if (!atomic_load_explicit(&torch_plugged, memory_order_relaxed))
-        atomic_store(&torch_plugged, true);
+    if (!atomic_load_explicit(&torch.plugged, memory_order_relaxed))
+        atomic_store(&torch.plugged, true);
 }
 
 bool sg_memory_guesses(void)
 {
-    return sg_torch_direct() || (atomic_load_explicit(&torch_plugged, memory_order_relaxed) &&
-                                    !atomic_load_explicit(&torch_records, memory_order_relaxed));
+    return sg_torch_direct() || (atomic_load_explicit(&torch.plugged, memory_order_relaxed) &&
+                                    !atomic_load_explicit(&torch.records, memory_order_relaxed));
 }
 
 void sg_memory_follow(void)

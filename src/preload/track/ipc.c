@@ -16,8 +16,10 @@
 atomic_uint sg_ipc_loads, sg_ipc_looked;
 
 /* The loader's count of what it has loaded, and how often another thread than the one that loads has found the same. */
-static _Atomic(unsigned long long) added;
-static atomic_uint looks_in_vain;
+static struct {
+    _Atomic(unsigned long long) added;
+    atomic_uint looks_in_vain;
+} loader;
 
 /* A thread that loads and never allocates must not keep the others on the long way. */
 enum { LOOKS_MOST = 64 };
@@ -92,7 +94,7 @@ static unsigned long long read_added(void)
 
 bool sg_ipc_decide(void)
 {
-    atomic_store(&added, read_added());
+    atomic_store(&loader.added, read_added());
     return sg_process_conf()->ipc == SG_IPC_AUTO && find_sharer();
 }
 
@@ -112,10 +114,10 @@ void sg_ipc_look(void)
         return;
     unsigned loads = atomic_load(&sg_ipc_loads);
     unsigned long long count = read_added();
-    bool own = sg_self.loads, grown = atomic_exchange(&added, count) != count;
+    bool own = sg_self.loads, grown = atomic_exchange(&loader.added, count) != count;
     const char *sharer = own || grown ? find_sharer() : NULL;
     sg_self.loads = false;
-    if (own || grown || atomic_fetch_add(&looks_in_vain, 1) % LOOKS_MOST == LOOKS_MOST - 1)
+    if (own || grown || atomic_fetch_add(&loader.looks_in_vain, 1) % LOOKS_MOST == LOOKS_MOST - 1)
         atomic_store(&sg_ipc_looked, loads);
     if (!sharer || sg_process_share() != SG_SHARE_BEGINS)
         return;

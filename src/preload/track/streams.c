@@ -32,39 +32,37 @@ static struct {
     atomic_bool any_untracked_order;
     atomic_bool context_waited;
     atomic_bool waited_early;           /* before order was followed, some stream waited for what can't be */
+    atomic_bool follow_late;
+    _Atomic(const char *) untracked_by; /* the first call that nothing here knows */
 } streams = {.changes = 1};
 
 atomic_bool sg_following_order;
-static atomic_bool follow_late;
-
-/* The first call that nothing here knows. */
-static _Atomic(const char *) untracked_by;
 
 void sg_follow(void)
 {
     if (sg_following())
         return;
     if (sg_process_core())
-        atomic_store(&follow_late, true);
+        atomic_store(&streams.follow_late, true);
     atomic_store(&sg_following_order, true);
     atomic_fetch_add(&sg_fast_path_epoch, 1);
 }
 
 bool sg_follow_late(void)
 {
-    return atomic_load_explicit(&follow_late, memory_order_relaxed);
+    return atomic_load_explicit(&streams.follow_late, memory_order_relaxed);
 }
 
 void sg_streams_untrack(const char *by)
 {
     const char *none = NULL;
-    if (atomic_compare_exchange_strong(&untracked_by, &none, by))
+    if (atomic_compare_exchange_strong(&streams.untracked_by, &none, by))
         atomic_fetch_add(&sg_fast_path_epoch, 1);
 }
 
 const char *sg_streams_untracked_by(void)
 {
-    return atomic_load_explicit(&untracked_by, memory_order_acquire);
+    return atomic_load_explicit(&streams.untracked_by, memory_order_acquire);
 }
 
 bool sg_streams_untracked(void)
