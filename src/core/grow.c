@@ -106,7 +106,6 @@ static CUresult choose(struct sg_device *device, struct request *request, struct
         struct sg_region *region;
         (void)sg_replay_step(device);
         sg_lock(&device->lock);
-        sg_device_coalesce_completed_locked(device);
         uint32_t extent = sg_device_take_locked(device, &want, &region);
         if (!extent) {
             result = sg_plan_make(device, want, plan);
