@@ -153,6 +153,17 @@ class Start(unittest.TestCase):
             expected = str(pathlib.Path(folder, "sitecustomize.py"))
             self.assertEqual((done.stdout.split(), done.stderr), ([expected, expected], ""))
 
+    def test_two_copies_of_this_one(self):
+        """As of a wheel and a build folder: each gives way to the other once, and then to the program's."""
+        with tempfile.TemporaryDirectory() as folder:
+            ours, theirs = pathlib.Path(folder, "ours"), pathlib.Path(folder, "theirs")
+            for path in ours, theirs:
+                path.mkdir()
+            (ours / "sitecustomize.py").write_text((ROOT / "tools" / "python" / "sitecustomize.py").read_text())
+            (theirs / "sitecustomize.py").write_text("import sys; sys.marked = __file__\n")
+            done = run("-c", "import sys; print(sys.marked)", path=f"{ours}:{theirs}")
+            self.assertEqual((done.stdout, done.stderr), (f"{theirs / 'sitecustomize.py'}\n", ""))
+
     def test_errors_of_the_other_sitecustomize(self):
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "sitecustomize.py").write_text("raise ValueError('theirs')\n")

@@ -21,8 +21,10 @@ def _prepare():
 
 
 def _give_way():
-    here = os.path.dirname(os.path.realpath(__file__))
-    others = [entry for entry in sys.path if os.path.realpath(entry or ".") != here]
+    # Another copy of this file may be on the path, which gives way too: each has its turn once.
+    had = sys.__dict__.setdefault("_segalloc_gave_way", set())
+    had.add(os.path.dirname(os.path.realpath(__file__)))
+    others = [entry for entry in sys.path if os.path.realpath(entry or ".") not in had]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", others)
     if spec is None or spec.loader is None:
         return
