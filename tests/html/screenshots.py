@@ -107,20 +107,22 @@ def main():
         terminal = screen(folder)
         browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
 
-        def shoot(page_name, out, scheme="light", tab=None, view=None, high=900):
-            page = browser.new_page(color_scheme=scheme, viewport={"width": 1100, "height": high})
+        def shoot(page_name, out, scheme="light", tab=None, view=None):
+            """The page from its head to what was held, whatever its length: nothing that has a name is cut off."""
+            page = browser.new_page(color_scheme=scheme, viewport={"width": 1100, "height": 900})
             page.goto((folder / page_name).as_uri())
             if tab:
                 page.click("#tab-" + tab)
             if view:
                 page.select_option("#as", view)
             page.mouse.move(0, 0)
-            page.screenshot(path=FOLDER / out)
+            page.screenshot(path=FOLDER / out, full_page=True, clip={"x": 0, "y": 0, "width": 1100, "height": page.evaluate(
+                "document.querySelector('main').getBoundingClientRect().bottom + 8")})
             page.close()
-        shoot("one.html", "one-light.png", high=1000)
-        shoot("one.html", "one-dark.png", "dark", view="flame", high=1000)
-        shoot("failure.html", "failure.png", tab="map", high=1150)
-        shoot("ranks.html", "ranks-8.png", tab="ranks", high=1250)
+        shoot("one.html", "one-light.png")
+        shoot("one.html", "one-dark.png", "dark", view="flame")
+        shoot("failure.html", "failure.png", tab="map")
+        shoot("ranks.html", "ranks-8.png", tab="ranks")
         page = browser.new_page(viewport={"width": 760, "height": 500})
         page.set_content(f"<body style='margin:0;background:#111;color:#ddd'><pre style='font:14px/19px monospace;margin:10px'>{html.escape(terminal)}</pre>")
         page.locator("pre").screenshot(path=FOLDER / "top-80x24.png")

@@ -127,7 +127,7 @@ class Browser(unittest.TestCase):
         page.select_option("#axis", "events")
         page.evaluate("for (const kind of ['allocated', 'reserved']) chart.series.forEach((one, i) => one.label === kind && chart.setSeries(i, { show: false }))")
         self.assertTrue(self.pixel(page, at, peak))
-        self.assertFalse(self.pixel(page, at, peak * 1.04))
+        self.assertFalse(self.pixel(page, at, peak * 1.12))
         self.assertFalse(self.pixel(page, run["requests"] / 100, peak))
         page.select_option("#axis", "time")
         page.wait_for_function("chart.status === 1 && byTime()")
@@ -213,11 +213,47 @@ class Browser(unittest.TestCase):
         self.assertIn("recommended", page.locator("#trials tr.chosen").text_content())
         page.click("#trials button.all")
         self.assertEqual(rows.count(), len(tune["candidates"]))
-        self.assertIn("At the peak", page.locator("#answers").text_content())
-        self.assertIn("in step 4, forward", page.locator("#answers").text_content())
-        self.assertIn("logits held 900.00 MiB", page.locator("#answers").text_content())
-        self.assertIn("What to do", page.locator("#answers").text_content())
         self.assertIn("makes it fit", self.open(self.folder / "failed.html").locator("#answers").text_content())
+
+    def test_the_head_answers(self):
+        """What held the memory, when, and what is to be done, in the first 900 lines of the page and the picture of it."""
+        page = self.open(self.folder / "one.html")
+        for part in "#verdict", "#answers", "#held-table", "#facts", "#chart-legend", "#chart canvas":
+            box = page.locator(part).bounding_box()
+            self.assertLessEqual(box["y"] + box["height"], 900, part)
+        answers, rows = page.locator("#answers").text_content(), page.locator("#held-table tbody tr")
+        device, = self.data["runs"][0]["devices"]
+        self.assertRegex(answers, rf"The peak, {device['peak_requested'] / 2 ** 30:.2f} GiB, was after [\d.]+ m?s \(event [\d,]+\), in step 4, forward")
+        self.assertIn("What to do", answers)
+        named = {rows.nth(i).locator("b").text_content(): rows.nth(i).text_content() for i in range(rows.count())}
+        self.assertEqual(set(list(named)[:5]), {"attention", "mlp", "load_weights", "optimizer_state", "logits"})
+        self.assertIn("900.00 MiB", named["logits"])
+        self.assertIn("loads.py:", named["logits"])
+        legend = page.locator("#chart-legend").text_content()
+        for word in "requested", "allocated", "reserved", "card 8.00 GiB", "the moment shown below", "a phase":
+            self.assertIn(word, legend)
+        self.assertTrue(page.evaluate("""() => {
+            const y = Math.round(chart.valToPos(device().total, "y", true)), line = chart.ctx.getImageData(chart.bbox.left, y, chart.bbox.width, 1).data;
+            let red = 0;
+            for (let i = 0; i < line.length; i += 4) if (line[i] - line[i + 1] > 80) red++;
+            return red > chart.bbox.width / 2; }"""))  # the line at the size of the card
+        failed = self.open(self.folder / "failed.html")
+        self.assertRegex(failed.locator("#answers").text_content(), r"What failed(mlp|attention|logits), loads\.py:\d+ asked for [\d.]+ MiB after")
+
+    def test_who_asked_without_functions(self):
+        """Of a trace without sites the holders are sizes, and the page says how to have the lines."""
+        path = self.folder / "plain.csv"
+        path.write_text("Thread,Time,Action,Pointer,Size,Stream\n0,00:00:00:000000,allocate,0x1000,1048576,0\n0,00:00:00:000001,allocate,0x200000,100,0\n")
+        loads.page(BUILD, self.folder / "plain.html", path)
+        held = self.open(self.folder / "plain.html").locator("#held").text_content()
+        self.assertIn("blocks of 1.00 MiB to 2.00 MiB", held)
+        self.assertIn("--sites", held)
+
+    def test_functions_of_frames(self):
+        page = self.open(self.folder / "one.html")
+        for frame, name in (("a.py:1 in train.<locals>.load.<locals>.<listcomp>", "load"), ("a.py:1 in Net.forward", "Net.forward"), ("a.py:3 in <module>", "a.py:3"),
+                            ("libx.so+0x12", "libx.so+0x12"), ("a in b.py:2 in f", "b.py:2 in f"), ("", "")):
+            self.assertEqual(page.evaluate("functionOf", frame), name)
 
     def test_the_page_of_tune(self):
         path = self.folder / "<img src=x onerror=window.harmed=1>.csv"
@@ -261,8 +297,9 @@ class Browser(unittest.TestCase):
         held, = frame["map"]
         self.assertIn(f"{held['reserved'] / 2 ** 30:.2f} GiB reserved in {len(held['segments'])} segments", page.locator("#map-sum").text_content())
         self.assertGreater(page.locator("#map-picture canvas").bounding_box()["height"], 20)
-        page.select_option("#colour", "place")
-        self.assertIn("loads.py", page.locator("#map-legend").text_content())
+        self.assertIn("load_weights: ", page.locator("#map-legend").text_content())
+        page.select_option("#colour", "size")
+        self.assertIn("32.00 MiB to 64.00 MiB: ", page.locator("#map-legend").text_content())
 
     def test_a_failure(self):
         page = self.open(self.folder / "failed.html")

@@ -7,37 +7,58 @@ function phaseAt(n) {
   return before ? text(before[2]) : "";
 }
 
-/* "loads.py:22 in train.<locals>.take" is take. */
-const functionOf = frame => frame.replace(/^.* in /, "").replace(/^.*\./, "");
-
-/* The calls between which what is held divides: the common outermost callers are passed over, and of each the first that has
-   nearly all of it is named with what it calls. */
+/* Who holds most: functions, or sizes where blocks have no place. */
+const HOLDERS = 5;
 function holders(rows) {
-  const root = { bytes: 0, children: new Map() };
+  const found = new Map();
   for (const row of rows) {
-    let at = root;
-    root.bytes += row.bytes;
-    for (const name of row.others ? ["other places"] : row.frames.length ? row.frames : [row.site || "blocks of " + sizeName(row.size)]) {
-      if (!at.children.has(name)) at.children.set(name, { name, bytes: 0, children: new Map() });
-      at = at.children.get(name);
-      at.bytes += row.bytes;
-    }
+    const name = row.others ? "small groups" : row.place ? functionOf(row.place) : "blocks of " + sizeName(row.size);
+    const of = found.get(name) || { name, bytes: 0, blocks: 0, places: new Set(), phases: new Set() };
+    of.bytes += row.bytes;
+    of.blocks += row.blocks;
+    if (row.place && !row.others) of.places.add(whereOf(row.place));
+    if (row.phase) of.phases.add(row.phase);
+    found.set(name, of);
   }
-  const children = node => [...node.children.values()].sort((one, other) => other.bytes - one.bytes);
-  let at = root, first = null;
-  while ((first = children(at)[0]) && first.bytes >= 0.9 * at.bytes && first.children.size) at = first;
-  return children(at).slice(0, 3).map(node => {
-    let inner = children(node)[0];
-    while (inner && inner.bytes >= 0.9 * node.bytes && functionOf(inner.name).startsWith("<")) inner = children(inner)[0];
-    return { name: node.name + (inner && inner.bytes >= 0.9 * node.bytes ? " → " + functionOf(inner.name) : ""), bytes: node.bytes };
-  });
+  const order = [...found.values()].sort((one, other) => other.bytes - one.bytes);
+  const rest = order.slice(HOLDERS).reduce((sum, of) => ({ bytes: sum.bytes + of.bytes, blocks: sum.blocks + of.blocks }), { bytes: 0, blocks: 0 });
+  return order.slice(0, HOLDERS).concat(rest.blocks ? [{ name: `${count(order.length - HOLDERS)} more`, places: new Set(), phases: new Set(), ...rest }] : []);
 }
 
-function sayHeld(at, failed) {
-  const rows = at.live.map(row => liveRow(at, row)).filter(row => row.blocks && (row.device === null || row.device === device().ordinal));
-  const all = rows.reduce((sum, row) => sum + row.bytes, 0), phase = phaseAt(at.n);
-  const when = `${failed ? "At the failure" : "At the peak"}${hasTimes() ? ", after " + seconds(at.us / 1e6) : ", event " + count(at.n)}${phase ? `, in ${phase}` : ""}`;
-  return all ? [when, holders(rows).map(holder => `${holder.name} held ${bytes(holder.bytes)} (${percent(holder.bytes / all)})`).join("; ") + "."] : null;
+function rowsAt(at) {
+  return at.live.map(row => liveRow(at, row)).filter(row => row.blocks && (row.device === null || row.device === device().ordinal));
+}
+
+/* The colours of those who hold most at the moment that the answers are about. */
+const COLOURS = ["#3b7dd8", "#d9722e", "#2f9e69", "#b04fc0", "#b59a1b", "#20a5b5"];
+let holderNames = [];
+function holderColour(name) {
+  const at = holderNames.indexOf(name);
+  return at >= 0 ? COLOURS[at] : nameColour(name);
+}
+
+const listed = (set, most) => [...set].slice(0, most).join(", ") + (set.size > most ? ", …" : "");
+
+function showHolders(at, failed) {
+  const rows = at ? rowsAt(at) : [], all = rows.reduce((sum, row) => sum + row.bytes, 0);
+  byId("held").hidden = !all;
+  if (!all) return;
+  const number = value => element("td", { class: "number" }, value), shown = holders(rows);
+  holderNames = shown.map(of => of.name);
+  byId("held-heading").textContent = `What held the memory ${failed ? "when it ran out" : "at the peak"}: ${bytes(all)} requested`;
+  byId("held-table").replaceChildren(table([{ name: "Who asked" }, { name: "Held", number: true }, { name: "Share", number: true }, { name: "" }, { name: "Blocks", number: true }, { name: "Line" }, { name: "Phase" }],
+    shown.map(of => element("tr", {}, element("td", {}, element("span", { class: "swatch", colour: holderColour(of.name) }), element("b", {}, of.name)), number(bytes(of.bytes)), number(percent(of.bytes / all)),
+      element("td", { class: "share" }, bar(of.bytes / all, holderColour(of.name))), number(count(of.blocks)), element("td", {}, listed(of.places, 1) || "–"), element("td", {}, listed(of.phases, 1) || "–"))),
+    rows.some(row => row.place && !row.others) ? "" : "This file does not say which lines asked: segalloc run --sites records them."));
+}
+
+const momentName = at => `${hasTimes() ? "after " + seconds(at.us / 1e6) + " (event " + count(at.n) + ")" : "at event " + count(at.n)}${phaseAt(at.n) ? ", in " + phaseAt(at.n) : ""}`;
+
+function sayWhen(at, failed) {
+  const failure = failed && (run().failures || []).find(([ordinal, n]) => ordinal === device().ordinal && n === at.n);
+  if (!failure) return `The peak, ${bytes(device().peak_requested)}, was ${momentName(at)}.`;
+  const [, , , size, lacked, site, frames] = failure, place = placeOf(run(), { site: text(site), frames: frames.map(text) });
+  return `${place ? placeName(place) : "The program"} asked for ${bytes(size)} ${momentName(at)}${lacked ? ": " + bytes(lacked) + " short" : ""}.`;
 }
 
 function sayRanks() {
@@ -77,6 +98,8 @@ function sayWhatToDo() {
 function showAnswers() {
   const failure = marksOfDevice().find(mark => mark.kind === "failure"), peak = marksOfDevice().find(mark => mark.kind === "requested");
   const at = failure || peak ? frames()[frameOf(failure || peak)] : null;
-  const answers = [runs.length > 1 ? [`${count(runs.length)} runs`, sayRanks()] : null, at ? sayHeld(at, Boolean(failure)) : null, ["What to do", sayWhatToDo()]];
+  const answers = [runs.length > 1 ? [`${count(runs.length)} runs`, sayRanks()] : null, at ? [failure ? "What failed" : "When it peaked", sayWhen(at, Boolean(failure))] : null,
+    ["What to do", sayWhatToDo()]];
   byId("answers").replaceChildren(...answers.filter(Boolean).flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));
+  showHolders(at, Boolean(failure));
 }

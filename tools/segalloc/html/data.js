@@ -12,6 +12,7 @@ function element(name, attributes, ...children) {
     else if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
     else if (key === "width") made.style.width = value;
     else if (key === "colour") made.style.background = value;
+    else if (key === "line") made.style.borderTop = value;
     else made.setAttribute(key, value);
   made.append(...children.filter(child => child !== null && child !== undefined));
   return made;
@@ -50,10 +51,45 @@ const sizeName = size => size ? bytes(classFrom(size)) + " to " + bytes(2 * clas
 
 /* A group of blocks; number 0 is what the page has no row for. */
 function group(run, number) {
-  if (!number) return { others: true, device: null, size: 0, site: "(others)", phase: "", stream: "", frames: [] };
+  if (!number) return { others: true, device: null, size: 0, site: "(others)", place: "(others)", phase: "", stream: "", frames: [] };
   const [device, size, site, phase, stream, torch, frames] = run.groups[number - 1];
-  return { device, size, site: text(site), phase: text(phase), stream, torch: Boolean(torch), frames: frames.map(text) };
+  const of = { device, size, site: text(site), phase: text(phase), stream, torch: Boolean(torch), frames: frames.map(text) };
+  return { ...of, place: placeOf(run, of) };
 }
+
+/* The function that a frame names: "loads.py:31 in train.<locals>.load.<locals>.<listcomp>" is in load. A frame without one names itself. */
+function functionOf(frame) {
+  const [where, name] = frame.split(/ in (.*)/s);
+  return (name || "").split(".<locals>.").filter(part => part && !part.startsWith("<")).pop() || where;
+}
+
+const whereOf = frame => frame.split(" in ")[0];
+
+/* How many functions above its place every block of a run has in common, as where all go through one helper. Below those a place
+   says nothing. 0 where the callers don't differ either. */
+const helpers = new WeakMap();
+function helpersOf(run) {
+  if (!helpers.has(run)) {
+    const stacks = run.groups.map(([, , site, , , , frames]) => frames.slice(0, frames.lastIndexOf(site) + 1).map(text)).filter(frames => frames.length);
+    let depth = 0;
+    const isCommon = () => new Set(stacks.map(frames => functionOf(frames[frames.length - 1 - depth] || ""))).size === 1;
+    const most = Math.min(...stacks.map(frames => frames.length));
+    while (depth < most && isCommon()) depth++;
+    helpers.set(run, stacks.length && depth < most ? depth : 0);
+  }
+  return helpers.get(run);
+}
+
+/* The frame that tells who asked for the blocks of a group; "" where that is not known. */
+function placeOf(run, { site, frames }) {
+  const at = frames.lastIndexOf(site) - helpersOf(run);
+  return at >= 0 ? frames[at] : site;
+}
+
+/* "logits, loads.py:40" */
+const placeName = place => functionOf(place) === whereOf(place) ? place : `${functionOf(place)}, ${whereOf(place)}`;
+
+const hasPlaces = () => (run().groups || []).some(([, , site]) => site);
 
 function runName(run, index) {
   if (run.rank !== null) return "rank " + run.rank;
@@ -65,7 +101,7 @@ const style = name => getComputedStyle(document.documentElement).getPropertyValu
 function table(columns, rows, caption) {
   const head = element("tr", {}, ...columns.map(column => element("th", { scope: "col", class: column.number ? "number" : "" },
     column.sort ? element("button", { type: "button", onclick: column.sort }, column.name) : column.name)));
-  return element("table", {}, element("caption", { class: "note" }, caption), element("thead", {}, head), element("tbody", {}, ...rows));
+  return element("table", {}, caption ? element("caption", { class: "note" }, caption) : null, element("thead", {}, head), element("tbody", {}, ...rows));
 }
 
 function bar(share, colour) {

@@ -53,15 +53,13 @@ static uint64_t key_of(const struct sg_html_group *group)
     return key << 1 | group->torch;
 }
 
-static void write_frames(struct sg_keyframes *frames, uint32_t site)
+void sg_html_write_stack(FILE *out, struct sg_html_list *texts, const struct sg_site_book *book, uint32_t site)
 {
-    const struct sg_site_book *book = frames->book;
-    FILE *out = frames->groups->out;
     char text[SG_SITE_TEXT];
     putc('[', out);
     for (uint32_t i = site < book->sites ? book->site[site].frames : 0, first = 1; i-- > 0; first = 0)
         fprintf(out, "%s%" PRIu32, first ? "" : ",",
-                sg_html_text(frames->texts, sg_site_book_frame(book, &book->site[site].frame[i], text)));
+            sg_html_text(texts, sg_site_book_frame(book, &book->site[site].frame[i], text)));
     putc(']', out);
 }
 
@@ -77,7 +75,7 @@ uint32_t sg_html_group(struct sg_keyframes *frames, const struct sg_html_group *
     uint32_t phase = sg_html_text(frames->texts, sg_site_book_phase(frames->book, group->phase, text));
     fprintf(list->out, "%s[%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%d,", list->count ? "," : "",
             group->device, group->size_class, site, phase, group->stream, group->torch);
-    write_frames(frames, group->site);
+    sg_html_write_stack(list->out, frames->texts, frames->book, group->site);
     putc(']', list->out);
     return sg_html_added(list, key);
 }

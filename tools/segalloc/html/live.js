@@ -6,8 +6,7 @@ const liveRow = (at, [number, blocks, held, birth, born]) => ({ ...group(run(), 
   age: Math.max(0, at.n - birth), ageSeconds: Math.max(0, at.us / 1000 - born) / 1000 });
 
 function liveRows() {
-  const at = frame();
-  return at.live.map(row => liveRow(at, row)).filter(row => row.blocks && (row.device === null || row.device === device().ordinal));
+  return rowsAt(frame());
 }
 
 function isWanted(row) {
@@ -16,7 +15,7 @@ function isWanted(row) {
   return (!wanted || names.includes(wanted)) && (row.others ? !size : classFrom(row.size) >= size) && row.age >= age * run().requests;
 }
 
-const keyOf = { site: row => row.site + "\n" + row.size, place: row => row.site, size: row => String(row.size), phase: row => row.phase };
+const keyOf = { site: row => row.place + "\n" + row.size, place: row => row.place, size: row => String(row.size), phase: row => row.phase };
 
 function merged(rows, by) {
   const groups = new Map();
@@ -32,13 +31,13 @@ function merged(rows, by) {
     into.bytes += row.bytes;
     if (into.phase !== row.phase) into.phase = "several";
     if (into.size !== row.size) into.size = null;
-    if (into.site !== row.site) into.site = "several";
+    if (into.place !== row.place) into.place = "several";
   }
   return [...groups.values()];
 }
 
 function sortBy(column) {
-  sorting.up = sorting.column === column ? !sorting.up : column === "site" || column === "phase";
+  sorting.up = sorting.column === column ? !sorting.up : column === "place" || column === "phase";
   sorting.column = column;
   showLive();
 }
@@ -47,7 +46,7 @@ function cells(row, all) {
   const age = hasTimes() ? seconds(row.ageSeconds) : count(Math.round(row.age)) + " events";
   return element("tr", {}, element("td", { class: "number" }, bytes(row.bytes)), element("td", { class: "share" }, bar(row.bytes / all)),
     element("td", { class: "number" }, count(row.blocks)), element("td", {}, row.others ? "–" : row.size === null ? "several" : sizeName(row.size)),
-    element("td", { title: row.frames.slice().reverse().join("\n") }, row.site || "unknown"), element("td", {}, row.phase || "–"), element("td", { class: "number" }, age));
+    element("td", { title: row.frames.slice().reverse().join("\n") }, row.place ? placeName(row.place) : "unknown"), element("td", {}, row.phase || "–"), element("td", { class: "number" }, age));
 }
 
 function showTable(rows, all) {
@@ -56,7 +55,7 @@ function showTable(rows, all) {
     const way = typeof one === "string" || typeof other === "string" ? String(one).localeCompare(String(other)) : one - other;
     return (sorting.up ? way : -way) || b.bytes - a.bytes;
   });
-  const columns = [["bytes", "Held", true], [null, "Share"], ["blocks", "Blocks", true], ["size", "Size of a block"], ["site", "Asked for at"],
+  const columns = [["bytes", "Held", true], [null, "Share"], ["blocks", "Blocks", true], ["size", "Size of a block"], ["place", "Asked for at"],
     ["phase", "Phase"], ["age", "Mean age", true]].map(([key, name, number]) => ({ name, number, sort: key && (() => sortBy(key)) }));
   byId("live-table").replaceChildren(table(columns, order.slice(0, 500).map(row => cells(row, all)),
     order.length > 500 ? `The first 500 of ${count(order.length)} rows.` : ""));
@@ -94,7 +93,7 @@ function showFlame(root, from) {
     const open = () => showFlame(root, node === from && node.around ? node.around : node);
     groups.push(drawn("g", { tabindex: "0", role: "button", "aria-label": said, onclick: open,
       onkeydown: event => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); open(); } } },
-      drawn("title", {}, said), drawn("rect", { x: left, y: depth * high, width: wide, height: high - 1, fill: nameColour(node.name) }),
+      drawn("title", {}, said), drawn("rect", { x: left, y: depth * high, width: wide, height: high - 1, fill: holderColour(functionOf(node.name)) }),
       drawn("text", { x: left + 4, y: depth * high + 14, fill: isDark() ? "#000" : "#fff" }, fit(node.name, wide))));
     let at = left;
     for (const child of [...node.children.values()].sort((a, b) => b.bytes - a.bytes)) {

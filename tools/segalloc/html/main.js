@@ -34,6 +34,7 @@ function showMoment() {
     slider.setAttribute("aria-valuenow", String(view.frame));
     slider.setAttribute("aria-valuetext", momentText(at));
   }
+  showChartLegend();
   for (const button of byId("marks").children) button.setAttribute("aria-pressed", String(Boolean(at) && Number(button.dataset.n) === at.n));
   shows[tab]();
 }
@@ -62,14 +63,15 @@ function showFacts() {
     fact("Allocations", count(at.allocs));
   }
   byId("facts").replaceChildren(...facts);
-  byId("verdict").textContent = run().verdict;
+  byId("verdict").textContent = (runs.length > 1 ? runName(run(), view.run) + ": " : "") + run().verdict;
   byId("verdict").className = run().ooms ? "failed" : "";
   byId("title").textContent = runs.length > 1 ? "Device memory of " + runs.length + " runs" : "Device memory" + (run().command ? " of " + run().command.split(" ").map(word => word.split("/").pop()).join(" ") : "");
   const cause = run().source === "replay" ? "" : run().source === "statistics" ? " Allocated and reserved are what the allocator said now and then." :
     run().source === "events" ? " What was allocated and reserved is not in this trace." : "";
   const diverged = run().diverged ? ` From event ${count(run().diverged)} on, allocated and reserved are those of a replay that is not the recorded run.` : "";
-  byId("shown").textContent = at && at.n ? `Showing ${count(at.n.length)} of ${count(run().walked)} events: of each stretch the lowest, the highest and the last, so that no peak is left out.` + cause + diverged +
-    ` ${count(frames().length)} moments are kept to look into: all that are marked, and the peak of each stretch.` + (run().phase_depth === 0 ? " Phases change too often to be drawn." : "") : "";
+  byId("shown").textContent = at && at.n ? `Showing ${count(at.n.length)} of ${count(run().walked)} events, no peak left out.` + diverged : "";
+  byId("drawn").textContent = "Of each stretch the lowest, the highest and the last event are drawn." + cause +
+    ` ${count(frames().length)} moments are kept to look into: all that are marked, and the peak of each stretch.` + (run().phase_depth === 0 ? " Phases change too often to be drawn." : "");
   byId("about").textContent = `segalloc ${data.version}` + (data.redacted ? "; names are left out" : run().file ? `; ${run().file}` : "") + (run().command && !data.redacted ? `; ${run().command}` : "") + (run().conf ? `; ${run().conf}` : "");
 }
 
@@ -80,6 +82,7 @@ function options(select, entries) {
 function chooseDevice(index) {
   view.device = index;
   byId("device").value = String(index);
+  options(byId("colour"), hasPlaces() ? [["place", "who asked"], ["size", "size"]] : [["size", "size"]]);
   byId("axis").value = byTime() ? "time" : "events";
   byId("axis").disabled = !hasTimes();
   showFacts();

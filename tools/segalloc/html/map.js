@@ -21,14 +21,14 @@ function colourOf(piece) {
   if (piece.part === 3) return `color-mix(in srgb, ${style("--soft")} ${Math.round(30 + 60 * piece.value / piece.bytes)}%, ${style("--free")})`;
   const of = group(run(), piece.value);
   if (of.others) return style("--soft");
-  return byId("colour").value === "size" ? sizeColour(of.size) : nameColour(of.site || sizeName(of.size));
+  return byId("colour").value === "size" ? sizeColour(of.size) : of.place ? holderColour(functionOf(of.place)) : sizeColour(of.size);
 }
 
 function pieceText(piece) {
   if (piece.part === 3) return `${bytes(piece.bytes)} of small pieces, ${bytes(piece.value)} of it in use`;
   if (piece.part === 1 && !piece.value) return `${bytes(piece.bytes)} of small blocks in use`;
   const of = piece.part === 1 ? group(run(), piece.value) : null;
-  return `${bytes(piece.bytes)} ${PART[piece.part]}` + (of ? `, a block of ${sizeName(of.size)}${of.site ? ", asked for at " + of.site : ""}` : "");
+  return `${bytes(piece.bytes)} ${PART[piece.part]}` + (of ? `, a block of ${sizeName(of.size)}${of.place ? ", asked for by " + placeName(of.place) : ""}` : "");
 }
 
 function drawMap(list) {
@@ -85,7 +85,7 @@ function showLegend(list) {
   for (const segment of list)
     for (const piece of segment.pieces) {
       const of = piece.part === 1 ? group(run(), piece.value) : null;
-      const name = !of ? PART[piece.part] : of.others ? "small blocks in use" : byId("colour").value === "size" ? sizeName(of.size) : of.site || sizeName(of.size);
+      const name = !of ? PART[piece.part] : of.others ? "small blocks in use" : byId("colour").value === "size" ? sizeName(of.size) : of.place ? functionOf(of.place) : sizeName(of.size);
       const entry = seen.get(name) || { name, bytes: 0, colour: colourOf(piece), kind: piece.part };
       entry.bytes += piece.bytes;
       seen.set(name, entry);

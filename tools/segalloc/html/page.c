@@ -266,9 +266,11 @@ static void write_marks(struct page *page, const struct run *run)
     fputs("],\"failures\":[", page->out);
     for (uint32_t i = 0; i < timeline->failures; i++) {
         const struct sg_timeline_failure *failure = &timeline->failure[i];
-        fprintf(page->out, "%s[%" PRIu32 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu32 "]", i ? "," : "",
-                failure->device, failure->request, failure->time_ns / 1000, failure->bytes, failure->lacked,
-                sg_html_text(&page->texts, sg_site_book_line(book, failure->site, text)));
+        fprintf(page->out, "%s[%" PRIu32 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu32 ",", i ? "," : "",
+            failure->device, failure->request, failure->time_ns / 1000, failure->bytes, failure->lacked,
+            sg_html_text(&page->texts, sg_site_book_line(book, failure->site, text)));
+        sg_html_write_stack(page->out, &page->texts, book, failure->site);
+        putc(']', page->out);
     }
     fprintf(page->out, "],\"phase_depth\":%" PRIu32 ",\"phases\":[", timeline->phase_depth);
     for (uint32_t i = 0; i < timeline->phases; i++)

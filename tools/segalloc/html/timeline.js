@@ -123,14 +123,61 @@ function label(plot, x, y, words, colour) {
   context.restore();
 }
 
+/* What the device has, or may be held of it. */
+const cardOf = at => at.limit || at.total || 0;
+const cardName = at => `${at.limit ? "limit" : "card"} ${bytes(cardOf(at))}`;
+
+/* A card is in the picture unless what was held would be a strip at its foot. */
+const CARD_SEEN = 2.2;
+const isCardSeen = high => cardOf(device()) > 0 && cardOf(device()) <= CARD_SEEN * high;
+
+function drawCard(plot) {
+  const context = plot.ctx, at = device();
+  if (!isCardSeen(mostHeld())) return;
+  const y = Math.round(plot.valToPos(cardOf(at), "y", true));
+  if (y < plot.bbox.top) return;
+  context.save();
+  context.strokeStyle = style("--failure");
+  context.lineWidth = 2 * devicePixelRatio;
+  context.setLineDash([8, 4].map(part => part * devicePixelRatio));
+  context.beginPath();
+  context.moveTo(plot.bbox.left, y);
+  context.lineTo(plot.bbox.left + plot.bbox.width, y);
+  context.stroke();
+  context.restore();
+  label(plot, plot.bbox.left, y + 11 * devicePixelRatio, cardName(at), style("--failure"));
+}
+
+function mostHeld() {
+  return ["requested", "allocated", "reserved"].filter(level => device()[level]).reduce((most, level) => device()[level].reduce((one, other) => Math.max(one, other), most), 1);
+}
+
+/* Room at the top is for the names of phases. */
+const HEADROOM = 1.2;
+const chartRange = (plot, low, high) => [0, (isCardSeen(mostHeld()) ? Math.max(high, cardOf(device())) : Math.max(high, 1)) * HEADROOM];
+
+function showChartLegend() {
+  const at = device(), box = byId("chart-legend");
+  for (const old of box.querySelectorAll(".beside")) old.remove();
+  if (!at || !at.n) return;
+  const stroke = (look, words) => element("span", { class: "beside" }, element("span", { class: "stroke", line: look }), words);
+  const failed = (run().failures || []).some(([ordinal]) => ordinal === at.ordinal);
+  if (cardOf(at)) box.append(isCardSeen(mostHeld()) ? stroke("2px dashed var(--failure)", cardName(at)) : element("span", { class: "beside" }, `(${cardName(at)}: above the picture)`));
+  if (failed) box.append(stroke("2px solid var(--failure)", "a failure"));
+  if (frame()) box.append(stroke("2px dashed var(--text)", "the moment shown below"));
+  if ((run().phases || []).length) box.append(element("span", { class: "beside" }, element("span", { class: "swatch", colour: "var(--band)" }), "a phase"));
+}
+
 function drawOver(plot) {
-  const context = plot.ctx;
+  const context = plot.ctx, step = 18 * devicePixelRatio;
+  const free = plot.bbox.top + 8 * devicePixelRatio + (isCardSeen(mostHeld()) ? plot.valToPos(cardOf(device()), "y", true) - plot.bbox.top : step);
   drawPhases(plot);
+  drawCard(plot);
   for (const [ordinal, n, us, size] of run().failures || []) {
     if (ordinal !== device().ordinal) continue;
     const at = line(context, plot, place({ n, us }), style("--failure"), [], 1.5);
     if (at === null) continue;
-    label(plot, at, plot.bbox.top + 26 * devicePixelRatio, `failed: ${bytes(size)}`, style("--failure"));
+    label(plot, at, free + 4 * devicePixelRatio, `failed: ${bytes(size)}${hasTimes() ? " after " + seconds(us / 1e6) : ""}`, style("--failure"));
     context.fillStyle = style("--failure");
     context.beginPath();
     context.moveTo(at, plot.bbox.top + 18 * devicePixelRatio);
@@ -150,7 +197,7 @@ function drawOver(plot) {
     context.beginPath();
     context.arc(x, y, radius[mark.kind] * devicePixelRatio, 0, 7);
     context.fill();
-    if (mark.kind === "requested") label(plot, x, Math.max(y + 14 * devicePixelRatio, failed ? plot.bbox.top + 46 * devicePixelRatio : 0), `peak ${bytes(level)}`, style("--text"));
+    if (mark.kind === "requested") label(plot, x, failed ? Math.max(y, free + 4 * devicePixelRatio + step) : y - step > free ? y - 14 * devicePixelRatio : y + 14 * devicePixelRatio, `peak ${bytes(level)}${hasTimes() ? " after " + seconds(mark.us / 1e6) : ""}, event ${count(mark.n)}`, style("--text"));
   }
   if (frame()) line(context, plot, place(frame()), style("--text"), [4, 3], 1.5);
 }
@@ -169,14 +216,15 @@ const stepped = () => uPlot.paths.stepped({ align: 1 });
 function levels() {
   return ["requested", "allocated", "reserved"].filter(level => device()[level]).map(level => ({
     label: level, stroke: () => style("--" + level), width: level === "requested" ? 3 : 1.5, paths: stepped(), points: { show: false },
-    fill: level === "requested" ? () => style("--requested") + "22" : undefined, value: (plot, value) => bytes(value) }));
+    fill: level === "requested" ? () => style("--requested") + "22" : undefined,
+    value: (plot, value) => bytes(value === null && frame() ? levelAt(level, frame().n) : value) }));
 }
 
 const byteSteps = { y: { range: (plot, low, high) => [0, Math.max(high, 1) * 1.06] }, x: { time: false } };
 function axes() {
   const common = axisColours();
   const whole = byTime() ? {} : { incrs: [1, 2, 5].concat(...Array.from({ length: 12 }, (_, i) => [1, 2, 5].map(n => n * 10 ** (i + 1)))) };
-  return [{ ...common, ...whole, values: (plot, ticks) => ticks.map(nameAt), space: 80 },
+  return [{ ...common, ...whole, values: (plot, ticks) => ticks.map((tick, i) => (i || byTime() ? "" : "event ") + nameAt(tick)), space: 80, size: 30 },
     { ...common, size: 82, values: (plot, ticks) => ticks.map(bytes), incrs: Array.from({ length: 50 }, (_, i) => 2 ** i) }];
 }
 
@@ -195,13 +243,15 @@ function drawTimeline() {
   chart = overview = null;
   byId("chart").hidden = byId("overview").hidden = byId("keys").hidden = !device() || !device().n;
   if (!device() || !device().n) return;
-  const width = byId("chart").clientWidth || 900, names = { label: byTime() ? "time" : "event", value: (plot, value) => value === null ? "–" : nameAt(value) };
+  const width = byId("chart").clientWidth || 900, names = { label: byTime() ? "at" : "at event", value: (plot, value) => nameAt(value === null && frame() ? place(frame()) : value || 0) };
   const padding = [8, 24, 0, 0];
-  overview = new uPlot({ width, height: 60, padding, scales: byteSteps, legend: { show: false }, series: [names, ...levels().map(level => ({ ...level, width: 1 }))],
+  byId("chart-legend").replaceChildren();
+  overview = new uPlot({ width, height: 44, padding, scales: byteSteps, legend: { show: false }, series: [names, ...levels().map(level => ({ ...level, width: 1 }))],
     axes: [{ show: false }, { ...axes()[1], size: 82, grid: { show: false }, values: (plot, ticks) => ticks.map(() => "") }],
     cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false } },
     hooks: { setSelect: [plot => follow("overview", plot, chart, plot.select)] } }, columns(), byId("overview"));
-  chart = new uPlot({ width, height: 320, padding, scales: byteSteps, axes: axes(), series: [names, ...levels()], legend: { live: true },
+  chart = new uPlot({ width, height: 250, padding, scales: { ...byteSteps, y: { range: chartRange } }, axes: axes(), series: [names, ...levels()],
+    legend: { live: true, mount: (plot, legend) => byId("chart-legend").prepend(legend) },
     cursor: { drag: { x: true, y: false, dist: 4 }, focus: { prox: 30 } },
     hooks: { draw: [drawOver], setScale: [(plot, key) => key === "x" && follow("chart", plot, overview)] } }, columns(), byId("chart"));
   let pressed = 0;
@@ -241,6 +291,7 @@ function choose(index) {
   if (!frames().length) return;
   view.frame = Math.max(0, Math.min(frames().length - 1, index));
   if (chart) chart.redraw(false);
+  if (chart) chart.setLegend({ idx: null }, false);
   showMoment();
 }
 
