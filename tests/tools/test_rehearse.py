@@ -53,10 +53,15 @@ class Rehearse(unittest.TestCase):
             self.assertEqual(card["verdict"], "fits" if card["fits"] else "does_not_fit")
             self.assertEqual([bool(card[key]) for key in ("site", "live_then")], [not card["fits"]] * 2)
             self.assertEqual(sum(group["bytes"] for group in card["live_then"]), card["live_bytes"] or 0)  # one site
+        self.assertEqual(sum(group["bytes"] for group in verdict["live_at_peak"]), verdict["peak_requested_bytes"])
         self.assertTrue(verdict["assumptions"])
         text = rehearse("--card", "16MiB", "--margin", "1MiB", "--", LOOP, "5000", "return").stdout
-        self.assertRegex(text, "\\n16.00 MiB: does not fit, .* short of the smallest card.\n  First failure: .* asked for ")
+        self.assertRegex(text, "\\n16.00 MiB: does not fit: the smallest card that does has .* more.\n  First failure: .* asked for ")
+        self.assertRegex(text, "\nLargest in use at the peak of the run, .*:\n +[0-9.]+ MiB in [0-9]+ blocks, ")
         self.assertIn("Context and libraries take some 1.00 MiB more (--margin)", text)
+        text = rehearse("--card", "16GiB", "--margin", "1GiB", "--", LOOP, "5000", "return").stdout
+        self.assertRegex(text, "16.00 GiB: fits, 15.[0-9]+ GiB to spare, 14.[0-9]+ GiB of them after context")
+        self.assertNotIn("Largest in use", text)
 
     def test_the_smallest_card_is_one(self):
         """What is said of another card is what happens on it."""
@@ -161,6 +166,8 @@ class Rehearse(unittest.TestCase):
         self.assertEqual([one["value"] for one in asked["tried"]], ["2000", "20"])
         self.assertEqual((asked["name"], asked["fits"]), ("blocks", "20"))
         self.assertEqual([one["result"]["cards"][0]["fits"] for one in asked["tried"]], [False, True])
+        said = rehearse("--card", "24MiB", "--margin", "0", "--try", "blocks=20,10,5", "--", *shell("{}")).stdout
+        self.assertIn("Not tried after the first that fits: blocks 10, 5.\n", said)
         for word, option in (("$2", ["--some-blocks", "7"]), ("${1#*=}", ["--some_blocks=7"]),
                              ("${1#*=}", ["some_blocks=7"])):
             asked = tried(3, "some-blocks=2000,1000", *shell(word), *option)

@@ -164,10 +164,11 @@ static int play_life(struct life *life, const struct sg_findings *findings)
     return status;
 }
 
-/* On the smallest card that the program fits more is moved and less is reserved than on one without end: what it holds
-   there is no figure of a card that anybody has. */
-static void count(struct sg_rehearse *rehearse, const struct sg_findings *findings)
+/* Levels are those of the card without end. On the smallest card more is moved and less is reserved. Returns the device
+   that had more in use than any before, -1: none. */
+static int count(struct sg_rehearse *rehearse, const struct sg_findings *findings)
 {
+    int most = -1;
     rehearse->processes++;
     rehearse->allocs += findings->allocs + findings->passed_on;
     rehearse->served += findings->allocs;
@@ -180,11 +181,14 @@ static void count(struct sg_rehearse *rehearse, const struct sg_findings *findin
         const uint64_t *peak = findings->device[i].stats.peak;
         rehearse->device[i].processes += peak[SG_STAT_requested_bytes] > 0;
         rehearse->device[i].requested += peak[SG_STAT_requested_bytes];
-        if (peak[SG_STAT_requested_bytes] > rehearse->peak_requested)
+        if (peak[SG_STAT_requested_bytes] > rehearse->peak_requested) {
             rehearse->peak_requested = peak[SG_STAT_requested_bytes];
+            most = (int)findings->device[i].ordinal;
+        }
         if (peak[SG_STAT_reserved_bytes] > rehearse->peak_reserved)
             rehearse->peak_reserved = peak[SG_STAT_reserved_bytes];
     }
+    return most;
 }
 
 static int add_process(struct sg_rehearse *rehearse, const char *path)
@@ -197,12 +201,14 @@ static int add_process(struct sg_rehearse *rehearse, const char *path)
     if (findings.allocs + findings.passed_on + findings.ooms > 0) {
         struct life life = {.rehearse = rehearse};
         char trace_error[SG_TRACE_ERROR];
-        count(rehearse, &findings);
+        int most = count(rehearse, &findings);
         if (sg_trace_open(path, &life.reader, trace_error) != 0)
             status = sg_tool_error(rehearse->verb, "the trace of the run: %s", trace_error);
         if (status == 0 && sg_recorded_read(life.reader, &life.recorded) != 0)
             status = sg_tool_error(rehearse->verb, "no host memory left");
         if (status == 0) {
+            if (most >= 0)
+                sg_rehearse_hold_peak(life.reader, (uint32_t)most, &rehearse->at_peak);
             sg_recorded_play(&life.recorded, &life.play);
             rehearse->beneath |= life.play.conf.pytorch == SG_PYTORCH_BENEATH;
             life.play.next = next_records;

@@ -1,7 +1,9 @@
-/* What a program had in use where a card was full. */
+/* What a program had in use where a card was full, and at its peak. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/groups.h"
 #include "reader/dictionary.h"
 #include "idmap.h"
 #include "rehearse/rehearse.h"
@@ -77,8 +79,23 @@ static int by_key(const void *a, const void *b)
     return x->key < y->key ? -1 : x->key > y->key;
 }
 
+/* Room for the group among the largest; NULL: it is none of them. */
+static struct sg_rehearse_in_use *add_group(struct sg_rehearse_held *held, const struct sg_rehearse_in_use *sum)
+{
+    int at = SG_REHEARSE_IN_USE;
+    held->bytes += sum->bytes;
+    held->blocks += sum->blocks;
+    while (at > 0 && held->group[at - 1].bytes < sum->bytes)
+        at--;
+    if (at == SG_REHEARSE_IN_USE)
+        return NULL;
+    memmove(&held->group[at + 1], &held->group[at], (size_t)(SG_REHEARSE_IN_USE - 1 - at) * sizeof *sum);
+    held->group[at] = *sum;
+    return &held->group[at];
+}
+
 /* By the line that asked for them, and where that is not known by their size. */
-static void group(struct pass *pass, struct sg_rehearse_in_use in_use[SG_REHEARSE_IN_USE])
+static void group(struct pass *pass, struct sg_rehearse_held *held)
 {
     const struct sg_site_book *book = &pass->dictionary.book;
     uint32_t alive = 0;
@@ -93,29 +110,54 @@ static void group(struct pass *pass, struct sg_rehearse_in_use in_use[SG_REHEARS
     if (alive)
         qsort(pass->block, alive, sizeof *pass->block, by_key);
     for (uint32_t i = 0, end; i < alive; i = end) {
-        struct sg_rehearse_in_use sum = {.each = pass->block[i].site ? 0 : pass->block[i].bytes};
+        struct sg_rehearse_in_use sum = {.blocks = 0};
         for (end = i; end < alive && pass->block[end].key == pass->block[i].key; end++) {
             sum.bytes += pass->block[end].bytes;
             sum.blocks++;
         }
-        int at = SG_REHEARSE_IN_USE;
-        while (at > 0 && in_use[at - 1].bytes < sum.bytes)
-            at--;
-        if (at == SG_REHEARSE_IN_USE)
-            continue;
-        memmove(&in_use[at + 1], &in_use[at], (size_t)(SG_REHEARSE_IN_USE - 1 - at) * sizeof *in_use);
-        sg_site_book_line(book, pass->block[i].site, sum.site);
-        in_use[at] = sum;
+        struct sg_rehearse_in_use *added = add_group(held, &sum);
+        if (added)
+            sg_site_book_line(book, pass->block[i].site, added->site);
     }
 }
 
 void sg_rehearse_hold(struct sg_trace_reader *reader, uint32_t device, struct sg_rehearse_card *card)
 {
     struct pass pass = {.device = device};
-    memset(card->in_use, 0, sizeof card->in_use);
+    card->held = (struct sg_rehearse_held){.blocks = 0};
     if (sg_trace_rewind(reader) == 0 && sg_idmap_init(&pass.live) && read_until(&pass, reader, card->ends_at_event))
-        group(&pass, card->in_use);
+        group(&pass, &card->held);
     sg_idmap_fini(&pass.live);
     sg_dictionary_free(&pass.dictionary);
     free(pass.block);
+}
+
+static int by_site(const void *a, const void *b)
+{
+    const struct sg_group *x = a, *y = b;
+    int order = x->site && y->site ? strcmp(x->site, y->site) : (x->site != NULL) - (y->site != NULL);
+    return order ? order : x->site ? 0 : (int)x->size_class - (int)y->size_class;
+}
+
+void sg_rehearse_hold_peak(struct sg_trace_reader *reader, uint32_t device, struct sg_rehearse_held *ret)
+{
+    struct sg_groups groups;
+    *ret = (struct sg_rehearse_held){.blocks = 0};
+    bool known = sg_trace_rewind(reader) == 0 && sg_groups_read(reader, SG_MOMENT_PEAK, 0, &groups) == 0;
+    if (known && groups.count)
+        qsort(groups.group, groups.count, sizeof *groups.group, by_site);
+    for (size_t i = 0, end; known && i < groups.count; i = end) {
+        struct sg_rehearse_in_use sum = {.blocks = 0};
+        for (end = i; end < groups.count && by_site(&groups.group[i], &groups.group[end]) == 0; end++) {
+            bool own = groups.group[end].device == device;
+            sum.bytes += own ? groups.group[end].bytes : 0;
+            sum.blocks += own ? groups.group[end].blocks : 0;
+        }
+        if (groups.group[i].site)
+            snprintf(sum.site, sizeof sum.site, "%s", groups.group[i].site);
+        if (sum.blocks)
+            add_group(ret, &sum);
+    }
+    if (known)
+        sg_groups_free(&groups);
 }

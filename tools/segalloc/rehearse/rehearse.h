@@ -22,8 +22,13 @@ enum { SG_REHEARSE_CARDS = 32, SG_REHEARSE_TEXT = 512, SG_REHEARSE_IN_USE = 5 };
 /* Blocks in use that one line asked for, or that are of one size. */
 struct sg_rehearse_in_use {
     uint64_t bytes, blocks; /* 0: there is no such group */
-    uint64_t each;          /* bytes of each; 0: they differ */
     char site[SG_SITE_TEXT];
+};
+
+/* What a device had in use at one moment. All zero: not known. */
+struct sg_rehearse_held {
+    struct sg_rehearse_in_use group[SG_REHEARSE_IN_USE]; /* the largest, largest first */
+    uint64_t bytes, blocks;                              /* of all groups */
 };
 
 struct sg_rehearse_card {
@@ -38,7 +43,7 @@ struct sg_rehearse_card {
     uint64_t ends_with_live;   /* what it held then */
     uint64_t ends_short_by;    /* what was missing for that allocation alone, bytes; 0: not known */
     char site[SG_SITE_TEXT], phase[SG_SITE_TEXT]; /* where that was; "": not known */
-    struct sg_rehearse_in_use in_use[SG_REHEARSE_IN_USE]; /* the largest then, largest first */
+    struct sg_rehearse_held held;                 /* then */
 };
 
 /* How the command itself ended. */
@@ -72,6 +77,7 @@ struct sg_rehearse {
     uint64_t events, allocs, served, largest_request;
     uint64_t ooms;            /* on the card without end: by a limit of its own settings */
     uint64_t peak_requested, peak_reserved; /* of the device of the process that needs most, bytes */
+    struct sg_rehearse_held at_peak;        /* when that device had most in use */
     double served_share;      /* negative: nothing was asked for */
     struct sg_rehearse_alone alone; /* of the process that needs most; segalloc's is the smallest card */
     /* Of each device the processes that used it, and the sum of what they had in use at their peaks, bytes. */
@@ -92,6 +98,8 @@ uint64_t sg_rehearse_short_by(const struct sg_rehearse *rehearse, const struct s
    nothing is found. */
 struct sg_trace_reader;
 void sg_rehearse_hold(struct sg_trace_reader *reader, uint32_t device, struct sg_rehearse_card *card);
+/* Finds what was in use on the device when that was most. Leaves `reader` at its beginning or at its end. */
+void sg_rehearse_hold_peak(struct sg_trace_reader *reader, uint32_t device, struct sg_rehearse_held *ret);
 
 /* rehearse/card_list.c: reads --card, and --margin with `text` (NULL: as measured). 0, or an exit status after a line on
    stderr. */

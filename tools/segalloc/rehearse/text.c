@@ -51,6 +51,16 @@ static void number(const char *key, uint64_t value, bool known)
         printf(",\"%s\":null", key);
 }
 
+static void print_json_held(const struct sg_rehearse_held *held)
+{
+    for (int i = 0; i < SG_REHEARSE_IN_USE && held->group[i].bytes; i++) {
+        const struct sg_rehearse_in_use *in_use = &held->group[i];
+        printf("%s{\"site\":", i ? "," : "");
+        sg_tool_json_text(*in_use->site ? in_use->site : NULL);
+        printf(",\"blocks\":%" PRIu64 ",\"bytes\":%" PRIu64 "}", in_use->blocks, in_use->bytes);
+    }
+}
+
 static void print_json_card(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
 {
     static const char *const names[] = {"fits", "too_close", "does_not_fit"};
@@ -73,12 +83,7 @@ static void print_json_card(const struct sg_rehearse *rehearse, const struct sg_
     fputs(",\"phase\":", stdout);
     sg_tool_json_text(*card->phase ? card->phase : NULL);
     fputs(",\"live_then\":[", stdout);
-    for (int i = 0; i < SG_REHEARSE_IN_USE && card->in_use[i].bytes; i++) {
-        const struct sg_rehearse_in_use *in_use = &card->in_use[i];
-        printf("%s{\"site\":", i ? "," : "");
-        sg_tool_json_text(*in_use->site ? in_use->site : NULL);
-        printf(",\"blocks\":%" PRIu64 ",\"bytes\":%" PRIu64 "}", in_use->blocks, in_use->bytes);
-    }
+    print_json_held(&card->held);
     fputs("]}", stdout);
 }
 
@@ -120,7 +125,9 @@ void sg_rehearse_print_json(const struct sg_rehearse *rehearse)
     printf(rehearse->alone.pytorch ? "%" PRIu64 : "null", rehearse->alone.pytorch);
     number("pytorch_expandable", rehearse->alone.pytorch_expandable, rehearse->alone.pytorch_expandable);
     number("segalloc", smallest, smallest);
-    fputs("},\"shared\":[", stdout);
+    fputs("},\"live_at_peak\":[", stdout);
+    print_json_held(&rehearse->at_peak);
+    fputs("],\"shared\":[", stdout);
     print_json_shared(rehearse);
     fputs("],\"cards\":[", stdout);
     for (unsigned i = 0, printed = 0; cards && i < rehearse->card_count; i++) {
@@ -161,17 +168,24 @@ static const char *card_name(const struct sg_rehearse_card *card, char ret[64])
     return ret;
 }
 
-/* "does not fit, 9.17 GiB short of the smallest card" */
+/* "does not fit: the smallest card that does has 33.17 GiB, 9.17 GiB more". "fits, 3.74 GiB to spare, 3.08 GiB of them
+   after context and libraries". */
 static void print_verdict(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
 {
     static const char *const words[] = {"fits", "too close to call", "does not fit"};
-    char size[SG_SIZE_TEXT];
+    char size[SG_SIZE_TEXT], more[SG_SIZE_TEXT];
     uint64_t smallest = rehearse->alone.segalloc, lack = sg_rehearse_short_by(rehearse, card);
+    uint64_t spare = card->fits && smallest && card->bytes > smallest ? card->bytes - smallest : 0;
     fputs(words[sg_rehearse_verdict(rehearse, card)], stdout);
-    if (card->fits && smallest && card->bytes >= smallest)
-        printf(", %s to spare", sg_size_format(card->bytes - smallest, size));
+    if (spare)
+        printf(", %s to spare", sg_size_format(spare, size));
+    if (spare && card->margin && spare >= card->margin)
+        printf(", %s of them after context and libraries", sg_size_format(spare - card->margin, more));
+    else if (spare && card->margin)
+        printf(" where context and libraries take some %s", sg_size_format(card->margin, more));
     if (lack)
-        printf(", %s%s short of the smallest card", at_least(rehearse) ? "at least " : "", sg_size_format(lack, size));
+        printf(": the smallest card that does has %s%s, %s more", at_least(rehearse) ? "at least " : "",
+            sg_size_format(smallest, size), sg_size_format(lack, more));
 }
 
 static void print_card(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
@@ -197,26 +211,41 @@ static void print_card(const struct sg_rehearse *rehearse, const struct sg_rehea
             sg_size_format(card->ends_short_by, asked));
 }
 
-/* The largest groups, of the last card that does not fit. */
-static void print_in_use(const struct sg_rehearse *rehearse)
+static void print_held(const struct sg_rehearse_held *held)
 {
-    const struct sg_rehearse_card *card = NULL;
     char size[SG_SIZE_TEXT], each[SG_SIZE_TEXT];
-    for (unsigned i = 0; i < rehearse->card_count; i++)
-        card = rehearse->card[i].ends_at_event ? &rehearse->card[i] : card;
-    if (!card || !card->in_use[0].bytes)
-        return;
-    printf("Largest in use when a card of %s was full:\n", sg_size_format(card->bytes, size));
-    for (int i = 0; i < SG_REHEARSE_IN_USE && card->in_use[i].bytes; i++) {
-        const struct sg_rehearse_in_use *in_use = &card->in_use[i];
+    uint64_t bytes = held->bytes, blocks = held->blocks;
+    for (int i = 0; i < SG_REHEARSE_IN_USE && held->group[i].bytes; i++) {
+        const struct sg_rehearse_in_use *in_use = &held->group[i];
+        bytes -= in_use->bytes;
+        blocks -= in_use->blocks;
         printf("  %12s in %" PRIu64 " block%s", sg_size_format(in_use->bytes, size), in_use->blocks,
             sg_plural(in_use->blocks));
         if (*in_use->site)
             printf(", %s\n", in_use->site);
         else if (in_use->blocks > 1)
-            printf(" of %s\n", sg_size_format(in_use->each, each));
+            printf(", %s on average\n", sg_size_format(in_use->bytes / in_use->blocks, each));
         else
             putchar('\n');
+    }
+    if (blocks)
+        printf("  %12s in %" PRIu64 " other block%s\n", sg_size_format(bytes, size), blocks, sg_plural(blocks));
+}
+
+/* The largest groups: when the largest of the cards that do not fit was full, and at the peak. */
+static void print_in_use(const struct sg_rehearse *rehearse)
+{
+    const struct sg_rehearse_card *card = NULL;
+    char size[SG_SIZE_TEXT];
+    for (unsigned i = 0; i < rehearse->card_count; i++)
+        card = rehearse->card[i].ends_at_event ? &rehearse->card[i] : card;
+    if (card && card->held.blocks) {
+        printf("Largest in use when a card of %s was full:\n", sg_size_format(card->bytes, size));
+        print_held(&card->held);
+    }
+    if (card && rehearse->at_peak.blocks) {
+        printf("Largest in use at the peak of the run, %s:\n", sg_size_format(rehearse->at_peak.bytes, size));
+        print_held(&rehearse->at_peak);
     }
 }
 

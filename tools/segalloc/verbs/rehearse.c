@@ -310,12 +310,21 @@ static bool fits_all(const struct sg_rehearse *rehearse)
     return all && rehearse->outcome != SG_REHEARSE_STOPPED;
 }
 
+static void print_untried(const struct sg_rehearse_try *values, unsigned tried)
+{
+    if (tried < values->count)
+        printf("Not tried after the first that fits: %s ", values->name);
+    for (unsigned i = tried; i < values->count; i++)
+        printf("%s%s", values->value[i], i + 1 < values->count ? ", " : ".\n");
+}
+
 /* One value after the other, until one fits. What is nearer than the margin counts where nothing else does. */
 static int rehearse_values(const struct sg_rehearse *base, struct sg_launch *launch,
                            const struct sg_rehearse_try *values)
 {
     struct sg_rehearse rehearse = *base;
     int status = 0, end = SG_EXIT_NOT_FIT, best = -1;
+    unsigned tried = 0;
     bool done = false;
     if (base->json) {
         fputs("{\"schema\":\"segalloc.rehearse.try/1\",\"name\":", stdout);
@@ -339,6 +348,7 @@ static int rehearse_values(const struct sg_rehearse *base, struct sg_launch *lau
         if (verdict == SG_EXIT_ERROR)
             end = SG_EXIT_ERROR;
         done = fits_all(&rehearse) || rehearse.interrupted;
+        tried = i + 1;
         char written[256];
         sg_rehearse_try_format(values, base->command, values->value[i], written, sizeof written);
         if (base->json) {
@@ -360,6 +370,7 @@ static int rehearse_values(const struct sg_rehearse *base, struct sg_launch *lau
         puts("}");
     } else if (best >= 0) {
         rehearse.command = sg_rehearse_try_command(values, base->command, values->value[best]);
+        print_untried(values, tried);
         sg_rehearse_print_divisor(sg_rehearse_try_divisor(values, base->command, values->value[best]));
         sg_rehearse_print_next(&rehearse, true);
         sg_rehearse_try_free(rehearse.command);
