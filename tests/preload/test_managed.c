@@ -234,6 +234,30 @@ static void room_is_made_where_it_is_fetched_to(void **state)
     assert_int_equal(fake.calls, 6);
 }
 
+/* Each of the calls is made again where room was made after it found none. */
+static void each_is_tried_again(void **state)
+{
+    CUdeviceptr address[1] = {0};
+    size_t bytes[1] = {1}, firsts[1] = {0};
+    CUmemLocation to[1] = {HERE};
+    (void)state;
+#define AGAIN(symbol, ...)                                                  \
+    do {                                                                    \
+        int before = fake.calls;                                            \
+        fake.answer = CUDA_ERROR_OUT_OF_MEMORY;                             \
+        assert_int_equal(symbol(__VA_ARGS__, STREAM), CUDA_SUCCESS);        \
+        assert_int_equal(fake.calls, before + 2);                           \
+        fake.answer = CUDA_ERROR_OUT_OF_MEMORY;                             \
+        assert_int_equal(symbol##_ptsz(__VA_ARGS__, STREAM), CUDA_SUCCESS); \
+        assert_int_equal(fake.calls, before + 4);                           \
+    } while (0)
+    AGAIN(cuMemPrefetchAsync, 1, 1, 1);
+    AGAIN(cuMemPrefetchAsync_v2, 1, 1, THERE, 0);
+    AGAIN(cuMemPrefetchBatchAsync, address, bytes, 1, to, firsts, 1, 0);
+    AGAIN(cuMemDiscardAndPrefetchBatchAsync, address, bytes, 1, to, firsts, 1, 0);
+#undef AGAIN
+}
+
 static void batches_are_for_several_devices(void **state)
 {
     CUdeviceptr address[4] = {0};
@@ -297,6 +321,7 @@ int main(void)
         TEST(as_much_is_given_back_as_lacks),
         TEST(goes_on_while_there_is_any),
         TEST(room_is_made_where_it_is_fetched_to),
+        TEST(each_is_tried_again),
         TEST(batches_are_for_several_devices),
         TEST(nothing_is_given_back_where_none_is_wanted),
     };

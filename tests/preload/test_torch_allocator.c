@@ -36,7 +36,17 @@ static const struct {
     {31, CLASS "19beginAllocateToPoolEa"}, {33, CLASS "17setMemoryFractionEda"},
     {34, CLASS "17getMemoryFractionEa"}, {40, CLASS "14shareIpcHandleEPv"}};
 enum { NAMED = sizeof named / sizeof *named, MADE = 50, MOST = 130, MORE = 8, BEFORE = 2 };
-enum { DELETER_AT = 3, ENABLE_AT = 15, ENABLED_AT = 16, STATISTICS_AT = 20, SHARE_AT = 40 };
+enum {
+    DELETER_AT = 3,
+    ALLOC_AT = 9,
+    DELETE_AT = 11,
+    ENABLE_AT = 15,
+    ENABLED_AT = 16,
+    STATISTICS_AT = 20,
+    FRACTION_AT = 33,
+    FRACTION_SET_AT = 34,
+    SHARE_AT = 40
+};
 
 static struct made {
     int count;             /* functions of the exported table */
@@ -117,14 +127,28 @@ void sg_thread_leave(bool outer)
     (void)outer;
 }
 
+enum { DEVICES = 3 };
+static CUresult counting; /* what the driver says to the question how many devices there are */
+
+static CUresult count_devices(int *ret)
+{
+    *ret = DEVICES;
+    return counting;
+}
+
+static const struct sg_driver *driver; /* NULL: none is known */
+
 const struct sg_driver *sg_process_driver(void)
 {
-    return NULL;
+    return driver;
 }
+
+static double limit[DEVICES]; /* set by PyTorch, as a fraction; 0: none */
 
 void segalloc_torch_memory_fraction(double fraction, int device)
 {
-    (void)fraction, (void)device;
+    assert_in_range(device, 0, DEVICES - 1);
+    limit[device] = fraction;
 }
 
 static bool settled;
@@ -134,20 +158,23 @@ bool sg_torch_mode_known(void)
     return settled;
 }
 
+static bool direct, switched;
+
 bool sg_torch_direct(void)
 {
-    return false;
+    return direct;
 }
 
 bool sg_torch_switched(void)
 {
-    return false;
+    return switched;
 }
+
+static char direct_block, cached_block, sent_block; /* addresses */
 
 bool sg_torch_is_direct(const void *pointer)
 {
-    (void)pointer;
-    return false;
+    return pointer == &direct_block;
 }
 
 void sg_torch_pool_begins(uint64_t first, uint64_t second)
@@ -156,9 +183,12 @@ void sg_torch_pool_begins(uint64_t first, uint64_t second)
     (void)second;
 }
 
+static void *copy; /* of a block that was sent; NULL: none could be made */
+
 void *sg_torch_sent_copy(void *pointer)
 {
-    return pointer;
+    assert_ptr_equal(pointer, &direct_block);
+    return copy;
 }
 
 void segalloc_torch_reset(void)
@@ -278,6 +308,13 @@ static void own_delete(void *block)
     (void)block;
 }
 
+static void *uncached; /* the block that was freed without the cache */
+
+static void own_uncached_delete(void *block)
+{
+    uncached = block;
+}
+
 static bool reads_switch(void)
 {
     is_enabled_fn *function;
@@ -372,6 +409,204 @@ static void what_has_no_switch_is_not_watched(void **state)
     expect_in_child(watch_without_switch, 1);
 }
 
+/* PyTorch's functions of one purpose each, and how they were called last. */
+static struct {
+    double fraction;
+    uintptr_t device;
+    void *deleted, *shared;
+} call;
+
+static void own_fraction(void *self, double fraction, uintptr_t device)
+{
+    assert_ptr_equal(self, object);
+    call.fraction = fraction;
+    call.device = device;
+}
+
+static double own_fraction_set(void *self, uintptr_t device)
+{
+    assert_ptr_equal(self, object);
+    return device == 1 ? 0.25 : 1;
+}
+
+static void own_raw_delete(void *self, void *block)
+{
+    assert_ptr_equal(self, object);
+    call.deleted = block;
+}
+
+/* As long as what is returned by address. */
+struct handle {
+    uintptr_t words[5];
+};
+
+static struct handle own_share(void *self, void *pointer)
+{
+    assert_ptr_equal(self, object);
+    call.shared = pointer;
+    return (struct handle){{1, 2, 3, 4, 5}};
+}
+
+static void *own_alloc(void *self, size_t bytes)
+{
+    assert_ptr_equal(self, object);
+    return on && bytes == 1 << 20 ? &cached_block : NULL;
+}
+
+static void (*deleter_of_switch(const void *self))(void *)
+{
+    assert_ptr_equal(self, object);
+    return on ? own_delete : own_uncached_delete;
+}
+
+typedef void fraction_fn(void *self, double fraction, uintptr_t device);
+typedef void delete_fn(void *self, void *block);
+typedef struct handle share_fn(void *self, void *pointer);
+
+/* Takes the allocator with these functions in it. */
+static void take_working(void)
+{
+    fraction_fn *fraction = own_fraction;
+    double (*fraction_set)(void *, uintptr_t) = own_fraction_set;
+    delete_fn *delete = own_raw_delete;
+    share_fn *share = own_share;
+    void *(*alloc)(void *, size_t) = own_alloc;
+    deleter_fn *deleter = deleter_of_switch;
+    make_allocator();
+    memcpy(&own[BEFORE + FRACTION_AT], &fraction, sizeof fraction);
+    memcpy(&own[BEFORE + FRACTION_SET_AT], &fraction_set, sizeof fraction_set);
+    memcpy(&own[BEFORE + DELETE_AT], &delete, sizeof delete);
+    memcpy(&own[BEFORE + SHARE_AT], &share, sizeof share);
+    memcpy(&own[BEFORE + ALLOC_AT], &alloc, sizeof alloc);
+    memcpy(&own[BEFORE + DELETER_AT], &deleter, sizeof deleter);
+    assert_true(sg_torch_allocator_take());
+}
+
+/* A limit of PyTorch's holds for our memory only where that serves its tensors. */
+static int set_fraction(void)
+{
+    fraction_fn *function;
+    take_working();
+    memcpy(&function, &object[0][FRACTION_AT], sizeof function);
+    function(object, 0.5, 2);
+    bool theirs_alone = call.fraction == 0.5 && call.device == 2 && limit[2] == 0;
+    direct = true;
+    function(object, 0.75, 1);
+    return theirs_alone && call.fraction == 0.75 && call.device == 1 && limit[1] == 0.75 && limit[2] == 0;
+}
+
+/* Limits that PyTorch had before it was taken, of each device that has one. */
+static int limits_before(void)
+{
+    struct sg_driver table = {.device_count = count_devices};
+    sg_torch_allocator_limit();
+    bool untaken = limit[1] == 0;
+    take_working();
+    sg_torch_allocator_limit();
+    bool no_driver = limit[1] == 0;
+    driver = &table;
+    counting = CUDA_ERROR_NOT_INITIALIZED;
+    sg_torch_allocator_limit();
+    bool unknown = limit[1] == 0;
+    counting = CUDA_SUCCESS;
+    sg_torch_allocator_limit();
+    return untaken && no_driver && unknown && limit[0] == 0 && limit[1] == 0.25 && limit[2] == 0;
+}
+
+/* PyTorch 2.5 cannot say which limit it has. */
+static int limits_unknown(void)
+{
+    struct sg_driver table = {.device_count = count_devices};
+    driver = &table;
+    made.lacking = FRACTION_SET_AT;
+    take_working();
+    sg_torch_allocator_limit();
+    return limit[0] == 0 && limit[1] == 0 && limit[2] == 0;
+}
+
+static void limits_are_taken_over(void **state)
+{
+    (void)state;
+    expect_in_child(set_fraction, 1);
+    expect_in_child(limits_before, 1);
+    expect_in_child(limits_unknown, 1);
+}
+
+/* A block is freed as it was allocated, whatever the cache is set to now. */
+static int free_as_allocated(void)
+{
+    delete_fn *function;
+    take_working();
+    memcpy(&function, &object[0][DELETE_AT], sizeof function);
+    function(object, &direct_block);
+    bool before = call.deleted == &direct_block && !uncached;
+    bool off = sg_torch_allocator_cache(false) && !on, back = sg_torch_allocator_cache(true) && on;
+    switched = true;
+    function(object, &cached_block);
+    bool of_cache = call.deleted == &cached_block && !uncached;
+    function(object, &direct_block);
+    return before && off && back && of_cache && call.deleted == &cached_block && uncached == &direct_block;
+}
+
+/* PyTorch's cache serves one block although it is off. */
+static int get_of_cache(void)
+{
+    take_working();
+    on = false;
+    return sg_torch_allocator_get(1 << 20) == &cached_block && !on;
+}
+
+static int no_switch(void)
+{
+    bool untaken = !sg_torch_allocator_cache(false);
+    make_allocator();
+    exported[BEFORE + ENABLE_AT] = &functions[DELETER_AT];
+    return untaken && sg_torch_allocator_take() && !sg_torch_allocator_cache(false) && on;
+}
+
+static void blocks_keep_to_their_allocator(void **state)
+{
+    (void)state;
+    expect_in_child(free_as_allocated, 1);
+    expect_in_child(get_of_cache, 1);
+    expect_in_child(no_switch, 1);
+}
+
+/* What another process gets is the copy, where there is one, and PyTorch's own handle. */
+static int share_copy(void)
+{
+    share_fn *function;
+    take_working();
+    memcpy(&function, &object[0][SHARE_AT], sizeof function);
+    bool whole = function(object, &cached_block).words[4] == 5 && call.shared == &cached_block;
+    (void)function(object, &direct_block);
+    bool uncopied = call.shared == &direct_block;
+    copy = &sent_block;
+    (void)function(object, &direct_block);
+    return whole && uncopied && call.shared == &sent_block;
+}
+
+static void a_copy_is_shared(void **state)
+{
+    (void)state;
+    expect_in_child(share_copy, 1);
+}
+
+/* A library without a folder, a path beyond what is read, a version that is too long. */
+static void versions_that_cannot_be_read(void **state)
+{
+    static char longest[2 * SG_PATH_BYTES];
+    (void)state;
+    expect(&(struct made){50, -1, "libc10_cuda.so", "2.11.0"}, TAKEN + SAYS);
+    memset(longest, 'a', sizeof longest - 1);
+    longest[0] = '/';
+    strcpy(longest + sizeof longest - sizeof "/libc10_cuda.so", "/libc10_cuda.so");
+    expect(&(struct made){50, -1, longest, "2.11.0"}, TAKEN + SAYS);
+    expect(&(struct made){50, -1, library,
+               "2.11.0+a.very.long.name.of.a.build.that.somebody.made.for.some.machine.of.theirs"},
+        TAKEN + SAYS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -379,6 +614,10 @@ int main(void)
         cmocka_unit_test(what_lacks_a_name_is_left_alone),
         cmocka_unit_test(caching_is_settled_when_the_switch_is_read),
         cmocka_unit_test(what_has_no_switch_is_not_watched),
+        cmocka_unit_test(limits_are_taken_over),
+        cmocka_unit_test(blocks_keep_to_their_allocator),
+        cmocka_unit_test(a_copy_is_shared),
+        cmocka_unit_test(versions_that_cannot_be_read),
     };
     char lib[64];
     if (!mkdtemp(folder))
