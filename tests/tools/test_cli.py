@@ -3,7 +3,6 @@
 Usage: test_cli.py SEGALLOC"""
 import json
 import os
-import shutil
 import pathlib
 import signal
 import subprocess
@@ -77,66 +76,6 @@ class CommandLine(unittest.TestCase):
             page = subprocess.run([sys.executable, script, options.name], capture_output=True, text=True, timeout=60).stdout
         for begins in ("native, or cudaMallocAsync:", "always: serve", "direct: PyTorch", "Serve memory from"):
             self.assertIn(f"\t{begins}", page)
-
-    def test_completion(self):
-        """What bash offers: the actions of trace, the options of a verb once each, the keys of --conf."""
-        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools", "segalloc", "completion.bash")
-        path = os.path.dirname(SEGALLOC) + ":" + os.environ["PATH"]
-
-        def offered(*words):
-            code = f'source {script}; COMP_WORDS=({" ".join(words)} "$1"); COMP_CWORD={len(words)}; _segalloc; ' \
-                   'printf "%s\\n" "${COMPREPLY[@]}"'
-            return lambda word: subprocess.run(["bash", "-c", code, "bash", word], env=dict(os.environ, PATH=path),
-                                               capture_output=True, text=True, timeout=60).stdout.split()
-
-        self.assertEqual(offered("segalloc", "trace")(""), ["info", "cat", "export", "import"])
-        options = offered("segalloc", "run")("--")
-        self.assertIn("--sim", options)
-        self.assertNotIn("--help-options", options)
-        self.assertEqual(len(options), len(set(options)))
-        self.assertEqual(offered("segalloc", "run", "--conf")("reserve_"), ["reserve_slack"])
-        self.assertEqual(offered("segalloc", "trace", "export", "t", "--format")("c"), ["chrome", "csv"])
-        code = f'source {script}; COMP_WORDS=(segalloc-train --pre); COMP_CWORD=1; _segalloc_train; echo "${{COMPREPLY[@]}}"'
-        train = os.path.join(os.path.dirname(SEGALLOC), "..", "train")
-        if not os.path.exists(os.path.join(train, "segalloc-train")):
-            return
-        path = train + ":" + path
-        said = subprocess.run(["bash", "-c", code], env=dict(os.environ, PATH=path), capture_output=True, text=True, timeout=60)
-        self.assertIn("--preset", said.stdout, said.stderr)
-
-    WORDS = (  # what has been typed, and what is to be offered for the last word of it
-        (["tra"], {"trace"}), (["trace", ""], {"info", "cat", "export", "import"}), (["diff", "--js"], {"--json"}),
-        (["trace", "export", "t", "--format", ""], {"torch", "chrome", "csv", "folded", "speedscope", "json"}),
-    )
-
-    def offers(self, shell, offered, exact=False):
-        for words, wanted in self.WORDS:
-            with self.subTest(shell=shell, words=words):
-                got = offered(words)
-                if exact:  # the shell itself picks what begins as the word does
-                    got = {word for word in got if word.startswith(words[-1])}
-                self.assertEqual(got, wanted)
-
-    def test_completion_of_other_shells(self):
-        scripts = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools", "segalloc", "completion.")
-        environment = dict(os.environ, PATH=os.path.dirname(SEGALLOC) + ":" + os.environ["PATH"])
-
-        def said(*command):
-            return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60).stdout.splitlines()
-
-        def zsh(words):
-            line = " ".join(f"'{word}'" for word in words)
-            return set(said("zsh", "-fc", f"compadd() {{ print -l -- $@ }}; words=(segalloc {line}); CURRENT={len(words) + 1}; "
-                                          f"source {scripts}zsh")) - {"--"}
-
-        def fish(words):
-            line = " ".join(["segalloc", *words])
-            return {row.split("\t")[0] for row in said("fish", "-Nc", f"source {scripts}fish; complete -C '{line}'")}
-
-        if shutil.which("zsh"):
-            self.offers("zsh", zsh, exact=True)
-        if shutil.which("fish"):
-            self.offers("fish", fish)
 
     def test_an_equals_sign(self):
         for arguments, env in ((("reserve_slack=1",), {}), ((), {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments=True"})):
