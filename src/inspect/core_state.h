@@ -41,6 +41,18 @@ struct sg_placed {
 };
 size_t sg_core_placed(struct sg_core *core, int device, struct sg_placed *ret, size_t room);
 
+/* Pages next to each other whose memory may not move. Pinned: somebody remembers it. Shared: it has a stale address too,
+   or is under the second of its addresses. */
+struct sg_page_mark {
+    CUdeviceptr address;
+    uint64_t bytes;
+    bool pinned, shared;
+};
+
+/* Writes up to `room` runs of such pages, region by region in the order of their addresses, and returns how many there
+   are. Pages that only have an address are not among them. */
+size_t sg_core_page_marks(struct sg_core *core, int device, struct sg_page_mark *ret, size_t room);
+
 /* Bytes that are held of `device` now. Cheap: for who asks after each event of a replay. */
 uint64_t sg_core_reserved(struct sg_core *core, int device);
 

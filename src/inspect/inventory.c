@@ -86,6 +86,49 @@ size_t sg_core_placed(struct sg_core *core, int ordinal, struct sg_placed *ret, 
     return each_piece(core, ordinal, list_placed, ret, room);
 }
 
+/* Whether a page is marked as the one before it is; `mark` is of that one. */
+static bool continues(const struct sg_page_mark *mark, const struct sg_page_mark *page)
+{
+    return mark->address + mark->bytes == page->address && mark->pinned == page->pinned && mark->shared == page->shared;
+}
+
+static size_t mark_region(const struct sg_region *region, struct sg_page_mark *ret, size_t room)
+{
+    struct sg_page_mark last = {0};
+    uint64_t page_bytes = (uint64_t)region->page_units << SG_UNIT_SHIFT;
+    size_t count = 0;
+    for (uint32_t i = 0; region->pinned && i < region->pages; i++) {
+        if (!region->pin[i] || !sg_page_is_there(region->handle[i]))
+            continue;
+        const struct sg_page_mark page = {.address = region->base + i * page_bytes,
+            .bytes = page_bytes,
+            .pinned = region->pin[i] & SG_PIN_ASKED,
+            .shared = region->pin[i] >= SG_PIN_TWICE};
+        if (count && continues(&last, &page)) {
+            last.bytes += page_bytes;
+        } else {
+            last = page;
+            count++;
+        }
+        if (count <= room)
+            ret[count - 1] = last;
+    }
+    return count;
+}
+
+size_t sg_core_page_marks(struct sg_core *core, int ordinal, struct sg_page_mark *ret, size_t room)
+{
+    struct sg_device *device = sg_device_known(core, ordinal);
+    size_t count = 0;
+    if (!device)
+        return 0;
+    sg_lock(&device->lock);
+    for (uint32_t i = 0; i < device->region_count; i++)
+        count += mark_region(device->region[i], count < room ? ret + count : NULL, count < room ? room - count : 0);
+    sg_unlock(&device->lock);
+    return count;
+}
+
 uint64_t sg_core_reserved(struct sg_core *core, int ordinal)
 {
     struct sg_device *device = sg_device_known(core, ordinal);

@@ -112,6 +112,31 @@ static void pieces_make_up_what_is_reserved(void **state)
     assert_int_equal(bytes, stats.value[SG_STAT_reserved_bytes]);
 }
 
+/* Pages that somebody remembers, as runs; addresses without memory are not among them. */
+static void pinned_pages_are_marked(void **state)
+{
+    (void)state;
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+    struct sg_page_mark mark[3] = {{.address = 1}, {.address = 1}, {.address = 1}};
+    assert_int_equal(sg_core_page_marks(core, 0, mark, 3), 0);
+    CUdeviceptr first = allocate(8 * SG_MIB, &tag), second = allocate(4 * SG_MIB, &tag);
+    assert_int_equal(sg_core_page_marks(core, 0, mark, 3), 0);
+    sg_core_pin(core, first + 2 * SG_MIB, 3 * SG_MIB);
+    sg_core_pin(core, second, 1);
+    assert_int_equal(sg_core_page_marks(core, 0, mark, 1), 2);
+    assert_int_equal(mark[1].address, 1);
+    assert_int_equal(sg_core_page_marks(core, 0, mark, 3), 2);
+    assert_int_equal(mark[0].address, first + 2 * SG_MIB);
+    assert_int_equal(mark[0].bytes, 4 * SG_MIB);
+    assert_int_equal(mark[1].address, second);
+    assert_int_equal(mark[1].bytes, 2 * SG_MIB);
+    assert_true(mark[0].pinned && !mark[0].shared);
+    sg_core_pin(core, second + 2 * SG_MIB, UINT64_MAX); /* and what has no memory yet */
+    assert_int_equal(sg_core_page_marks(core, 0, mark, 3), 2);
+    assert_int_equal(mark[1].bytes, 4 * SG_MIB);
+    assert_int_equal(sg_core_page_marks(core, 1, mark, 3), 0);
+}
+
 static void peaks_begin_again(void **state)
 {
     (void)state;
@@ -188,6 +213,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(pieces_have_states_and_streams, start, stop),
         cmocka_unit_test_setup_teardown(pieces_make_up_what_is_reserved, start, stop),
+        cmocka_unit_test_setup_teardown(pinned_pages_are_marked, start, stop),
         cmocka_unit_test_setup_teardown(peaks_begin_again, start, stop),
         cmocka_unit_test_setup_teardown(peaks_are_taken, start, stop),
         cmocka_unit_test_setup_teardown(limits_change, start, stop),

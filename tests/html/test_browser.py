@@ -301,6 +301,22 @@ class Browser(unittest.TestCase):
         page.select_option("#colour", "size")
         self.assertIn("32.00 MiB to 64.00 MiB: ", page.locator("#map-legend").text_content())
 
+    def test_marks_of_pages(self):
+        """What may not move, and what has a second address, are drawn over their pieces."""
+        page = self.open(self.folder / "one.html")
+        page.click("#tab-map")
+        self.assertNotIn("pinned: may not", page.locator("#map-legend").text_content())
+        page.evaluate("""() => { const map = mapOfDevice(); map.segments[0][4] = [0, 1, 1, 1, 2, 3, 0]; showMap(); }""")
+        size = page.evaluate("mapOfDevice().segments[0][0]") / 2 ** 20
+        self.assertIn(f"pinned: may not move: {3 * size:.2f} MiB", page.locator("#map-legend").text_content())
+        self.assertIn(f"at a second address too: {2 * size:.2f} MiB", page.locator("#map-legend").text_content())
+        page.locator("#map-picture").focus()
+        page.keyboard.press("ArrowRight")
+        self.assertIn("pinned: may not move", page.locator("#map-tip").text_content())
+        self.assertTrue(page.evaluate("""() => {
+            const canvas = document.querySelector("#map-picture canvas"), pixel = canvas.getContext("2d").getImageData(1, 2, 1, 1).data;
+            return pixel[0] < 60 && pixel[1] < 60 && pixel[2] < 60; }"""))  # the black of a pin
+
     def test_a_failure(self):
         page = self.open(self.folder / "failed.html")
         self.assertIn("Out of memory", page.locator("#verdict").text_content())

@@ -19,6 +19,7 @@ import unittest
 SEGALLOC, ACTS, DATA = (pathlib.Path(sys.argv.pop(1)).resolve() for _ in range(3))
 MIB, GIB = 1 << 20, 1 << 30
 MOST = 5 * MIB
+PINNED, SHARED = 1, 2  # marks of pages
 ENVIRONMENT = {key: value for key, value in os.environ.items()
                if key not in ("RANK", "LOCAL_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")}
 if "SANITIZER" in os.environ:  # its runtime must come before all other libraries
@@ -146,6 +147,20 @@ class Case(unittest.TestCase):
                     self.assertTrue(not at or sum(row[2] for row in frame["live"]) in at, frame["n"])
                 for held in frame["map"] or []:
                     self.assertEqual(sum(sum(segment[3][0:-1:3]) for segment in held["segments"]), held["reserved"])
+                    marked = {bit: self.marked(held, bit) for bit in (PINNED, SHARED)}
+                    self.assertLessEqual(marked[PINNED], held["pinned"])
+                    self.assertLessEqual(marked[SHARED], held["aliased"])  # a page may have several addresses more
+                    self.assertEqual(marked[SHARED] > 0, held["aliased"] > 0)
+
+    @staticmethod
+    def marked(held, bit):
+        """Bytes of a map's pages that have a mark; each of them lies in its segment."""
+        marked = 0
+        for page_bytes, _, _, pieces, marks in held["segments"]:
+            for first, pages, bits in zip(marks[0::3], marks[1::3], marks[2::3]):
+                assert pages and (first + pages) * page_bytes <= sum(pieces[0:-1:3]), marks
+                marked += pages * page_bytes * bool(bits & bit)
+        return marked
 
 
 class Figures(Case):
@@ -191,6 +206,21 @@ class Figures(Case):
         self.assertEqual([[device["peak_requested"] for device in run["devices"]] for run in data["runs"]],
                          [[(100 + rank) * MIB, 50 * MIB] for rank in range(9)])
         self.assertTrue(all({held["device"] for frame in run["frames"] for held in frame["map"]} == {0, 1} for run in data["runs"]))
+
+    def test_pinned_pages(self):
+        path = self.folder / "pinned"
+        path.write_bytes(trace([record(34, thread=1, size=16 * MIB), record(35, thread=1, size=500), record(48, thread=1, id=5, size=2 * GIB), record(35, thread=1),
+                                record(1, thread=1, id=512, size=16 * MIB), record(49, thread=1, id=1, size=2), record(2, thread=1, id=512, size=16 * MIB)]))
+        run, = self.page(path).data["runs"]
+        held, = run["frames"][-1]["map"]
+        self.assertEqual((held["pinned"], [segment[4] for segment in held["segments"]]), (8 * MIB, [[1, 2, PINNED, 0]]))
+
+    def test_pages_at_a_second_address(self):
+        path = self.folder / "shared"
+        subprocess.run([SEGALLOC, "run", "--sim", "1GiB", "-o", path, "--conf", "reserve_slack:1.0", "--", ACTS.parent / "streams", "1", "1500", "4", "20000000"],
+                       env=ENVIRONMENT, check=True, timeout=60)
+        run, = self.page(path).data["runs"]
+        self.assertTrue(any(self.marked(held, SHARED) for frame in run["frames"] for held in frame["map"] or []))
 
     def test_settings_tried_by_replay(self):
         """Each effect on the page is what `segalloc replay` finds under that setting; several files share a recommendation."""

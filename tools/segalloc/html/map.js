@@ -6,12 +6,17 @@ function mapOfDevice() {
   return frame() && frame().map ? frame().map.find(map => map.device === device().ordinal) || null : null;
 }
 
-/* [[page bytes, first page, small, [bytes, part, group or bytes in use, …, 0]], …] as objects. */
+/* Of pages: what is drawn over their pieces. */
+const MARKS = [{ bit: 1, style: "--pinned", top: 0, name: "pinned: may not move" }, { bit: 2, style: "--shared", top: 0.72, name: "at a second address too" }];
+
+/* [[page bytes, first page, small, [bytes, part, group or bytes in use, …, 0], [first page of the segment, pages, marks, …, 0]], …]
+   as objects. */
 function segments(map) {
-  return map.segments.map(([pageBytes, first, small, flat]) => {
-    const pieces = [];
-    for (let i = 0; i + 2 < flat.length; i += 3) pieces.push({ bytes: flat[i], part: flat[i + 1], value: flat[i + 2] });
-    return { pageBytes, first, small: Boolean(small), pieces, bytes: pieces.reduce((all, piece) => all + piece.bytes, 0) };
+  const triples = flat => Array.from({ length: Math.floor(flat.length / 3) }, (_, i) => flat.slice(3 * i, 3 * i + 3));
+  return map.segments.map(([pageBytes, first, small, flat, flatMarks]) => {
+    const pieces = triples(flat).map(([size, part, value]) => ({ bytes: size, part, value }));
+    const marks = triples(flatMarks).map(([page, pages, bits]) => ({ from: page * pageBytes, to: (page + pages) * pageBytes, bits }));
+    return { pageBytes, first, small: Boolean(small), pieces, marks, bytes: pieces.reduce((all, piece) => all + piece.bytes, 0) };
   });
 }
 
@@ -44,7 +49,7 @@ function drawMap(list) {
     for (const piece of segment.pieces)
       for (let left = piece.bytes * scale, begun = false; left > 0.01 || !begun; begun = true) {
         const part = Math.min(left, width - x);
-        drawnPieces.push({ x, y, wide: part, piece, segment, page: segment.first + Math.floor(at / segment.pageBytes) });
+        drawnPieces.push({ x, y, wide: part, at, piece, segment, page: segment.first + Math.floor(at / segment.pageBytes) });
         x += part;
         left -= part;
         at += part / scale;
@@ -61,10 +66,19 @@ function drawMap(list) {
     context.fillStyle = colourOf(spot.piece);
     context.fillRect(spot.x, spot.y, Math.max(0.6, spot.wide - (spot.wide > 3 ? 0.5 : 0)), high);
   }
+  for (const spot of drawnPieces)
+    for (const { from, to, bits } of spot.segment.marks) {
+      const left = Math.max(0, (from - spot.at) * scale), right = Math.min(spot.wide, (to - spot.at) * scale);
+      if (right <= left) continue;
+      for (const mark of MARKS.filter(({ bit }) => bits & bit)) {
+        context.fillStyle = style(mark.style);
+        context.fillRect(spot.x + left, spot.y + mark.top * high, Math.max(0.6, right - left), 0.28 * high);
+      }
+    }
   const say = event => {
     const from = canvas.getBoundingClientRect(), left = event.clientX - from.left, top = event.clientY - from.top;
     const spot = drawnPieces.find(one => left >= one.x && left < one.x + Math.max(one.wide, 1) && top >= one.y && top < one.y + high + 3);
-    byId("map-tip").textContent = spot ? `${pieceText(spot.piece)}; page ${count(spot.page)}, of ${bytes(spot.segment.pageBytes)}` : "";
+    byId("map-tip").textContent = spot ? `${pieceText(spot.piece)}; page ${count(spot.page)}, of ${bytes(spot.segment.pageBytes)}${marksAt(spot)}` : "";
   };
   canvas.addEventListener("mousemove", say);
   canvas.addEventListener("click", say);
@@ -77,7 +91,13 @@ function stepMap(by) {
   if (!drawnPieces.length) return;
   spotShown = Math.max(0, Math.min(drawnPieces.length - 1, spotShown + by));
   const spot = drawnPieces[spotShown];
-  byId("map-tip").textContent = `Piece ${count(spotShown + 1)} of ${count(drawnPieces.length)}: ${pieceText(spot.piece)}; page ${count(spot.page)}, of ${bytes(spot.segment.pageBytes)}`;
+  byId("map-tip").textContent = `Piece ${count(spotShown + 1)} of ${count(drawnPieces.length)}: ${pieceText(spot.piece)}; page ${count(spot.page)}, of ${bytes(spot.segment.pageBytes)}${marksAt(spot)}`;
+}
+
+/* Of the page in which a piece begins. */
+function marksAt(spot) {
+  const over = spot.segment.marks.find(({ from, to }) => from <= spot.at && spot.at < to);
+  return over ? "; " + MARKS.filter(({ bit }) => over.bits & bit).map(({ name }) => name).join("; ") : "";
 }
 
 function showLegend(list) {
@@ -93,6 +113,10 @@ function showLegend(list) {
   const order = [...seen.values()].sort((a, b) => b.bytes - a.bytes);
   byId("map-legend").replaceChildren(...order.slice(0, 24).map(entry => element("span", {}, element("span", { class: "swatch", colour: entry.colour }),
     `${entry.name}: ${bytes(entry.bytes)}`)));
+  for (const { bit, style: colour, name } of MARKS) {
+    const marked = list.reduce((all, segment) => all + segment.marks.reduce((sum, { from, to, bits }) => sum + (bits & bit ? to - from : 0), 0), 0);
+    if (marked) byId("map-legend").append(element("span", {}, element("span", { class: "stroke", line: `5px solid var(${colour})` }), `${name}: ${bytes(marked)}`));
+  }
 }
 
 function showSegments(list) {

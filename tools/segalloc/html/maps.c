@@ -25,6 +25,8 @@ struct mapping {
     size_t next;
     uint32_t devices;
     struct sg_placed *piece;
+    struct sg_page_mark *mark; /* ascending */
+    size_t mark_room;
     size_t room, written, written_unmarked; /* bytes */
     int status;
 };
@@ -77,10 +79,48 @@ static void add(struct mapping *mapping, FILE *out, struct mixture *mixture, con
         flush(out, mixture);
 }
 
-/* {"device":0,"segments":[[page bytes, first page, small, [piece, …]], …]}: a segment is pages next to each other. */
-static void write_device(struct mapping *mapping, FILE *out, uint32_t device, size_t pieces)
+static int by_address(const void *a, const void *b)
+{
+    const struct sg_page_mark *one = a, *other = b;
+    return (one->address > other->address) - (one->address < other->address);
+}
+
+/* The marks of a device, as many as a map may have pieces. Returns how many. */
+static size_t read_marks(struct mapping *mapping, struct sg_core *core, uint32_t device)
+{
+    if (!mapping->mark)
+        mapping->mark = calloc(mapping->frames->pieces, sizeof *mapping->mark);
+    if (!mapping->mark)
+        return 0;
+    size_t marks = sg_core_page_marks(core, (int)device, mapping->mark, mapping->frames->pieces);
+    marks = marks < mapping->frames->pieces ? marks : mapping->frames->pieces;
+    if (marks)
+        qsort(mapping->mark, marks, sizeof *mapping->mark, by_address);
+    return marks;
+}
+
+/* "first page of the segment, pages, marks (1 pinned, 2 shared)," of each run of marked pages between two addresses. */
+static void write_marks(const struct mapping *mapping, FILE *out, size_t marks, const struct sg_placed *first,
+    CUdeviceptr end)
+{
+    CUdeviceptr begin = first->piece.address;
+    for (size_t i = 0; i < marks; i++) {
+        const struct sg_page_mark *mark = &mapping->mark[i];
+        if (mark->address + mark->bytes <= begin || mark->address >= end)
+            continue;
+        CUdeviceptr from = mark->address > begin ? mark->address : begin;
+        CUdeviceptr to = mark->address + mark->bytes < end ? mark->address + mark->bytes : end;
+        fprintf(out, "%" PRIu64 ",%" PRIu64 ",%d,", (uint64_t)(from - begin) / first->page_bytes,
+            (uint64_t)(to - from) / first->page_bytes, mark->pinned | mark->shared << 1);
+    }
+}
+
+/* {"device":0,"segments":[[page bytes, first page, small, [piece, …], [mark, …]], …]}: a segment is pages next to each
+   other. */
+static void write_device(struct mapping *mapping, FILE *out, uint32_t device, size_t pieces, size_t marks)
 {
     struct mixture mixture = {0};
+    const struct sg_placed *first = mapping->piece;
     uint64_t all = 0;
     for (size_t i = 0; i < pieces; i++)
         all += mapping->piece[i].piece.bytes;
@@ -89,14 +129,19 @@ static void write_device(struct mapping *mapping, FILE *out, uint32_t device, si
     for (size_t i = 0; i < pieces; i++) {
         const struct sg_placed *placed = &mapping->piece[i];
         if (!i || !follows(placed - 1, placed)) {
-            flush(out, &mixture);
-            fprintf(out, "%s[%" PRIu64 ",%" PRIu64 ",%d,[", i ? "0]]," : "", placed->page_bytes,
-                    (uint64_t)(placed->piece.address - placed->region) / placed->page_bytes, placed->piece.small);
+            fprintf(out, "%s[%" PRIu64 ",%" PRIu64 ",%d,[", i ? "," : "", placed->page_bytes,
+                (uint64_t)(placed->piece.address - placed->region) / placed->page_bytes, placed->piece.small);
+            first = placed;
         }
         add(mapping, out, &mixture, placed, device, least);
+        if (i + 1 < pieces && follows(placed, placed + 1))
+            continue;
+        flush(out, &mixture);
+        fputs("0],[", out);
+        write_marks(mapping, out, marks, first, placed->piece.address + placed->piece.bytes);
+        fputs("0]]", out);
     }
-    flush(out, &mixture);
-    fputs(pieces ? "0]]]" : "]", out);
+    putc(']', out);
 }
 
 /* A page stays small however many segments there are. */
@@ -136,7 +181,7 @@ static int write_map(struct mapping *mapping, struct sg_keyframe *frame, struct 
             continue;
         fputs(first ? "" : ",", out);
         first = false;
-        write_device(mapping, out, i, pieces);
+        write_device(mapping, out, i, pieces, read_marks(mapping, core, i));
         fprintf(out, ",\"reserved\":%" PRIu64 ",\"pinned\":%" PRIu64 ",\"aliased\":%" PRIu64 "}", levels.reserved,
             levels.pinned, levels.aliased);
     }
@@ -163,5 +208,6 @@ int sg_keyframes_read_maps(struct sg_keyframes *frames, struct sg_trace_reader *
     uint64_t diverged;
     int status = sg_playback(reader, take, &mapping, &diverged);
     free(mapping.piece);
+    free(mapping.mark);
     return status ? status : mapping.status;
 }
