@@ -397,10 +397,8 @@ void sg_memory_torch_records(void)
 {
 }
 
-enum sg_graphs_answer sg_graphs_retain(CUdeviceptr address, const struct sg_request *request, bool waited,
-    sg_free_fn *free)
+enum sg_graphs_answer sg_graphs_retain(CUdeviceptr address, const struct sg_request *request, bool waited)
 {
-    (void)free;
     (void)address, (void)request, (void)waited;
     fake.kept++;
     return SG_GRAPHS_FREE;

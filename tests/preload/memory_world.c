@@ -221,10 +221,8 @@ void sg_captures_run_deferred(struct sg_core *core)
     fake.settled++;
 }
 
-CUresult sg_captures_defer_free(struct sg_core *core, CUdeviceptr address, const struct sg_request *request,
-    sg_free_fn *free)
+CUresult sg_captures_defer_free(struct sg_core *core, CUdeviceptr address, const struct sg_request *request)
 {
-    (void)free;
     (void)core, (void)address, (void)request;
     fake.parked++;
     return CUDA_SUCCESS;
@@ -251,10 +249,8 @@ bool sg_graphs_adopt(struct sg_core *core, CUstream asked, CUdeviceptr address, 
     return true;
 }
 
-enum sg_graphs_answer sg_graphs_retain(CUdeviceptr address, const struct sg_request *request, bool waited,
-    sg_free_fn *free)
+enum sg_graphs_answer sg_graphs_retain(CUdeviceptr address, const struct sg_request *request, bool waited)
 {
-    (void)free;
     (void)address, (void)request;
     fake.kept++;
     fake.waited = waited;

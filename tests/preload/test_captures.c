@@ -20,6 +20,7 @@
 #include "track/graph_blocks.h"
 #include "process/hooks.h"
 #include "process/process.h"
+#include "process/upward_calls.h"
 #include "rest.h"
 #include "track/streams.h"
 #include "torch/torch.h"
@@ -188,6 +189,8 @@ CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct 
     return CUDA_SUCCESS;
 }
 
+const struct sg_upward_calls sg_upward_calls = {.free = sg_memory_free};
+
 void sg_core_poll(struct sg_core *core, int device)
 {
     (void)core, (void)device;
@@ -205,7 +208,7 @@ static int start_afresh(void **state)
 static CUresult park(CUdeviceptr address)
 {
     const struct sg_request request = {0};
-    return sg_captures_defer_free((struct sg_core *)&fake, address, &request, sg_memory_free);
+    return sg_captures_defer_free((struct sg_core *)&fake, address, &request);
 }
 
 static CUstream stream_of(uintptr_t number)

@@ -19,6 +19,7 @@
 #include "track/graph_blocks.h"
 #include "process/hooks.h"
 #include "process/process.h"
+#include "process/upward_calls.h"
 #include "rest.h"
 #include "track/streams.h"
 #include "torch/torch.h"
@@ -304,6 +305,8 @@ CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct 
     (void)core, (void)address, (void)request;
     return CUDA_SUCCESS;
 }
+
+const struct sg_upward_calls sg_upward_calls = {.free = sg_memory_free};
 
 static struct sg_driver gated;
 

@@ -15,6 +15,7 @@
 #include "track/captures.h"
 #include "track/graph_blocks.h"
 #include "process/process.h"
+#include "process/upward_calls.h"
 
 enum { STREAMS = 16, OBJECTS = 16, FREED = 300 };
 
@@ -166,6 +167,8 @@ CUresult sg_memory_free(struct sg_core *asked, CUdeviceptr address, const struct
     return CUDA_SUCCESS;
 }
 
+const struct sg_upward_calls sg_upward_calls = {.free = sg_memory_free};
+
 /* The program. */
 static int start(void **state)
 {
@@ -205,7 +208,7 @@ static CUdeviceptr allocate(int number)
 static enum sg_graphs_answer release(CUdeviceptr block, int number)
 {
     const struct sg_request request = {.stream = stream(number), .has_stream = true};
-    return sg_graphs_retain(block, &request, true, sg_memory_free);
+    return sg_graphs_retain(block, &request, true);
 }
 
 /* The graph, its clones and its executables are gone. */
@@ -300,7 +303,7 @@ static void graph_without_memory_is_no_other(void **state)
     (void)state;
     unsigned long long first = capture(1);
     CUdeviceptr block = allocate(1);
-    assert_int_equal(sg_graphs_retain(block, NULL, true, NULL), SG_GRAPHS_FREE);
+    assert_int_equal(sg_graphs_retain(block, NULL, true), SG_GRAPHS_FREE);
     assert_false(sg_graphs_retain_any());
     unsigned long long second = capture(2);
     CUdeviceptr others = allocate(2);
@@ -422,7 +425,7 @@ static void freed_by_the_driver_it_is_no_spare(void **state)
     CUdeviceptr block = allocate(1);
     assert_int_equal(release(block, 1), SG_GRAPHS_RETAINED);
     sg_graphs_add_spare(stream(1), block);
-    assert_int_equal(sg_graphs_retain(block, NULL, true, NULL), SG_GRAPHS_FREE);
+    assert_int_equal(sg_graphs_retain(block, NULL, true), SG_GRAPHS_FREE);
     assert_false(again(1, 4096, &found));
 }
 

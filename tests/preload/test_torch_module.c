@@ -14,6 +14,7 @@
 #include "track/captures.h"
 #include "process/hooks.h"
 #include "process/process.h"
+#include "process/upward_calls.h"
 #include "process/symbols.h"
 #include "segalloc/segalloc.h"
 #include "torch/torch.h"
@@ -133,12 +134,14 @@ bool sg_captures_active(void)
     return fake.live;
 }
 
-CUresult sg_captures_synchronize(void)
+static CUresult synchronize(void)
 {
     assert_int_equal(fake.pushed, 1);
     fake.synchronized++;
     return CUDA_SUCCESS;
 }
+
+const struct sg_upward_calls sg_upward_calls = {.synchronize = synchronize};
 
 bool sg_torch_push_device(const struct sg_driver *driver, int device)
 {

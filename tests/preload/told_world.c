@@ -14,6 +14,9 @@
 #include "process/hooks.h"
 #include "track/ipc.h"
 #include "process/process.h"
+#include "process/upward_calls.h"
+#include "serve/requests.h"
+#include "track/captures.h"
 #include "services/oom_report.h"
 #include "services/recorder.h"
 #include "process/symbols.h"
@@ -763,3 +766,5 @@ NOBODYS(cuGetProcAddress_v2,
 NOBODYS(cuGetProcAddress_v2_ptsz,
     (const char *name, void **ret, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *found))
 #pragma GCC diagnostic pop
+
+const struct sg_upward_calls sg_upward_calls = {.free = sg_memory_free, .synchronize = sg_captures_synchronize};

@@ -24,7 +24,7 @@ LAYERS = {"base": [], "config": ["base"], "driver": ["base"], "trace": ["base"],
 FLOORS = {
     "core": [r"streams/stream_clock\.h|tuning\.(h|def)", r"space/.*", r"[^/]*\.(h|def)", r"streams/.*|remap/.*|native_segments\.c",
              r"[^/]*\.c"],
-    "preload": [r"process/(?!process\.c|library_loads\.c).*|sites/unwind\..*|torch/torch_mode\..*", r"track/.*", r"torch/.*",
+    "preload": [r"process/(?!startup\.c|library_loads\.c).*|sites/unwind\..*|torch/torch_mode\..*", r"track/.*", r"torch/.*",
                 r"services/(?!oom_report).*", r"sites/.*", r"services/.*", r"serve/.*", r"hooks/.*", r"process/.*"],
     "trace": [r"[^/]*", r"writer/.*", r"reader/.*"],
     "sim": [r"(cudart|standin)/.*|memory/range\.h|kernels/integers.*\.h|hazard/order\.h|[^/]*\.(h|def)", r"device/.*\.(h|def)|kernels/module\.h",
@@ -157,18 +157,41 @@ class Hooks(unittest.TestCase):
         self.assertEqual(sorted(name for name in makes - hooked if not self.LEFT_OUT.fullmatch(name)), [])
 
 
-class Globals(unittest.TestCase):
-    """src/preload/README.md lists the mutable objects of the layer, and names a guard of each."""
+class Preload(unittest.TestCase):
+    """What the compiled objects of src/preload say of it."""
+
+    @staticmethod
+    def compiled():
+        """Pairs of a source file and its object."""
+        root = ROOT / "src/preload"
+        for path in sorted(root.rglob("*.c")):
+            name = str(path.relative_to(root))
+            yield name, pathlib.Path(f"{LIBRARY}.p") / f"{name.replace('/', '_')}.o"
+
+    def test_calls_upward(self):
+        """A file refers to nothing of a floor above its own but sg_upward_calls and the answers of the table of hooks."""
+        floor_of = {name: next(i for i, floor in enumerate(FLOORS["preload"]) if re.fullmatch(floor, name))
+                    for name, _ in self.compiled()}
+        home, uses = {}, []
+        for name, file in self.compiled():
+            for line in output("nm", str(file)).splitlines():
+                kind, symbol = line.split()[-2:]
+                if kind in "TDBRC":
+                    home[symbol] = name
+                elif kind == "U":
+                    uses.append((name, symbol))
+        self.assertIn("sg_enter", home)
+        upward = [f"{name} -> {home[symbol]}: {symbol}" for name, symbol in uses
+                  if symbol in home and floor_of[home[symbol]] > floor_of[name] and symbol != "sg_upward_calls" and
+                  not (name == "process/symbols.c" and symbol.startswith("cu"))]
+        self.assertEqual(upward, [])
 
     def objects(self):
         """Pairs of name and source file of what the compiled objects have in writable sections."""
         found = set()
-        folder = pathlib.Path(f"{LIBRARY}.p")
-        sources = {str(path.relative_to(ROOT / "src/preload")).replace("/", "_"): path.name
-                   for path in (ROOT / "src/preload").rglob("*.c")}
-        self.assertTrue(sources)
-        for object_file, source in sources.items():
-            text = output("readelf", "-SsW", str(folder / f"{object_file}.o"))
+        for source, file in self.compiled():
+            source = source.rsplit("/", 1)[1]
+            text = output("readelf", "-SsW", str(file))
             writable = {index for index, name, flags in re.findall(
                 r"^ *\[ *(\d+)\] (\S+) +\S+ +\S+ +\S+ +\S+ +\S+ +([A-Za-z]*)", text, re.M)
                 if "W" in flags and not name.startswith(".data.rel.ro")}
@@ -179,7 +202,8 @@ class Globals(unittest.TestCase):
         return found
 
     @unittest.skipIf("SANITIZED" in os.environ, "a sanitizer adds objects of its own")
-    def test_table(self):
+    def test_mutable_state(self):
+        """src/preload/README.md lists the mutable objects of the layer, and names a guard of each."""
         page = (ROOT / "src/preload/README.md").read_text().split("\n## Mutable state\n")[1].split("\n## ")[0]
         rows = re.findall(r"^\| `(\w+)` \| `(\w+\.c)` \| ([^|]+) \| [^|]+ \|$", page, re.M)
         listed = [row[:2] for row in rows]

@@ -51,7 +51,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *ret, size_t bytes)
 CUresult cuMemFree_v2(CUdeviceptr address)
 {
     if (!sg_process_owns(address)) {
-        (void)sg_graphs_retain(address, NULL, /* waited */ true, NULL);
+        (void)sg_graphs_retain(address, NULL, /* waited */ true);
         if (sg_caller_current() == SG_CALLER_TORCH && sg_torch_direct())
             sg_memory_wait_cross_device();
         CUresult result = sg_real()->cuMemFree_v2(address);

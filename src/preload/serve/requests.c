@@ -350,7 +350,7 @@ static CUresult free_captured(struct sg_core *core, CUdeviceptr address, const s
         sg_annotate_freed(core, address);
     if (request->has_stream || sg_captures_own(&stream))
         (void)sg_graphs_adopt(core, sg_stream_named(stream, false), address, /* fresh */ false);
-    switch (sg_graphs_retain(address, request, /* waited */ false, sg_memory_free)) {
+    switch (sg_graphs_retain(address, request, /* waited */ false)) {
     case SG_GRAPHS_RETAINED:
         if (request->torch && request->has_stream && ordered)
             sg_graphs_add_spare(sg_stream_named(request->stream, false), address);
@@ -361,7 +361,7 @@ static CUresult free_captured(struct sg_core *core, CUdeviceptr address, const s
         break;
     }
     *ret_done = free_mode(request) != SG_FREE_SYNC_STREAM;
-    return *ret_done ? sg_captures_defer_free(core, address, request, sg_memory_free) : CUDA_SUCCESS;
+    return *ret_done ? sg_captures_defer_free(core, address, request) : CUDA_SUCCESS;
 }
 
 /* Only the start of a live block may be put off. */
@@ -422,7 +422,7 @@ static CUresult free_kept(struct sg_core *core, CUdeviceptr address, const struc
     *ret_done = result != CUDA_SUCCESS;
     if (*ret_done)
         return result;
-    enum sg_graphs_answer answer = sg_graphs_retain(address, request, all, sg_memory_free);
+    enum sg_graphs_answer answer = sg_graphs_retain(address, request, all);
     *ret_done = answer != SG_GRAPHS_FREE;
     return answer == SG_GRAPHS_RETAINED_BEFORE ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
@@ -474,9 +474,8 @@ CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct 
     if (result == CUDA_ERROR_NOT_FOUND || (begun && !is_block(core, address)))
         return CUDA_ERROR_INVALID_VALUE; /* it was ours when the caller asked, and has gone with its context since */
     if (begun)
-        return free_mode(request) == SG_FREE_SYNC_STRICT
-                   ? free_captured(core, address, request, &done)
-                   : sg_captures_defer_free(core, address, request, sg_memory_free);
+        return free_mode(request) == SG_FREE_SYNC_STRICT ? free_captured(core, address, request, &done)
+                                                         : sg_captures_defer_free(core, address, request);
     if (!sg_driver_is_sticky(result))
         return result;
     sg_core_disable(core);
@@ -500,7 +499,7 @@ CUresult sg_memory_free_passthrough(CUdeviceptr address, const struct sg_request
     if (core) {
         if (request->has_stream && sg_captures_active())
             (void)sg_graphs_adopt(core, sg_stream_named(request->stream, false), address, /* fresh */ false);
-        answer = sg_graphs_retain(address, request, /* waited */ false, sg_memory_free);
+        answer = sg_graphs_retain(address, request, /* waited */ false);
         sg_leave();
     }
     if (answer == SG_GRAPHS_FREE) {

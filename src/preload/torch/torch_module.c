@@ -5,6 +5,7 @@
 #include "track/captures.h"
 #include "process/hooks.h"
 #include "process/process.h"
+#include "process/upward_calls.h"
 #include "process/symbols.h"
 #include "segalloc/segalloc.h"
 #include "torch/torch.h"
@@ -22,7 +23,7 @@ static void run_deferred(struct sg_core *core, int device)
     if (!sg_core_stats(core, device, &stats) || !stats.value[SG_STAT_pending_bytes])
         return;
     bool pushed = sg_torch_push_device(driver, device);
-    (void)sg_captures_synchronize();
+    (void)sg_upward_calls.synchronize();
     sg_torch_pop_device(driver, pushed);
 }
 

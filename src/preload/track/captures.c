@@ -8,6 +8,7 @@
 #include "track/graph_blocks.h"
 #include "process/hooks.h"
 #include "process/process.h"
+#include "process/upward_calls.h"
 #include "rest.h"
 #include "track/streams.h"
 #include "torch/torch_mode.h"
@@ -40,7 +41,6 @@ static struct {
         CUcontext context; /* of the block */
         struct sg_request request;
     } list[DEFERRED_MAX]; /* untouched until something is parked */
-    sg_free_fn *free;     /* that of the latest; under the lock */
     atomic_int under_way; /* taken out of the list, and not free yet */
 } deferred;
 
@@ -212,7 +212,7 @@ static void let_enter(void)
     atomic_store(&waits.entered, begun);
 }
 
-static CUresult defer_free(CUdeviceptr address, CUcontext context, const struct sg_request *request, sg_free_fn *free)
+static CUresult defer_free(CUdeviceptr address, CUcontext context, const struct sg_request *request)
 {
     CUresult result = CUDA_SUCCESS;
     sg_process_lock(SG_LOCK_CAPTURES);
@@ -226,21 +226,19 @@ static CUresult defer_free(CUdeviceptr address, CUcontext context, const struct 
     if (result == CUDA_SUCCESS) {
         deferred.list[count] = (struct deferred){address, context, *request};
         deferred.list[count].request.driver_allowed = true;
-        deferred.free = free;
         atomic_store(&sg_captures_deferred, count + 1);
     }
     sg_process_unlock(SG_LOCK_CAPTURES);
     return result;
 }
 
-CUresult sg_captures_defer_free(struct sg_core *core, CUdeviceptr address, const struct sg_request *request,
-    sg_free_fn *free)
+CUresult sg_captures_defer_free(struct sg_core *core, CUdeviceptr address, const struct sg_request *request)
 {
     struct sg_block_info block;
     CUresult result = sg_core_block(core, address, &block);
     if (result != CUDA_SUCCESS)
         return result;
-    return block.base == address ? defer_free(address, block.context, request, free) : CUDA_ERROR_INVALID_VALUE;
+    return block.base == address ? defer_free(address, block.context, request) : CUDA_ERROR_INVALID_VALUE;
 }
 
 uint64_t sg_captures_deferred_bytes(struct sg_core *core, int device)
@@ -261,18 +259,16 @@ void sg_captures_run_deferred(struct sg_core *core)
 {
     while (atomic_load_explicit(&sg_captures_deferred, memory_order_relaxed) && !sg_captures_active()) {
         struct deferred next = {0};
-        sg_free_fn *free = NULL;
         sg_process_lock(SG_LOCK_CAPTURES);
         int count = atomic_load(&sg_captures_deferred);
         if (count && !sg_captures_active()) {
             next = deferred.list[count - 1];
-            free = deferred.free;
             atomic_fetch_add(&deferred.under_way, 1);
             atomic_store(&sg_captures_deferred, count - 1);
         }
         sg_process_unlock(SG_LOCK_CAPTURES);
         if (next.address) {
-            free(core, next.address, &next.request);
+            sg_upward_calls.free(core, next.address, &next.request);
             atomic_fetch_add(&sg_captures_ended, 1);
             atomic_fetch_sub(&deferred.under_way, 1);
         }

@@ -74,10 +74,9 @@ void sg_captures_context_gone(CUcontext context);
 /* A stream was destroyed, with this result: that drops its capture. Returns the result. */
 CUresult sg_captures_destroyed(CUresult result, CUstream stream);
 
-/* While a capture is active: defers a free to its end, when `free` is called, and answers as the driver would.
+/* While a capture is active: defers a free to its end, and answers as the driver would.
    CUDA_ERROR_INVALID_VALUE: not the start of a live block, or freed already. */
-CUresult sg_captures_defer_free(struct sg_core *core, CUdeviceptr address, const struct sg_request *request,
-    sg_free_fn *free);
+CUresult sg_captures_defer_free(struct sg_core *core, CUdeviceptr address, const struct sg_request *request);
 
 /* Bytes of a device that are kept so, for who reports them: others may free and park meanwhile. */
 uint64_t sg_captures_deferred_bytes(struct sg_core *core, int device);

@@ -20,9 +20,6 @@ struct sg_request {
                           not be the one that carries it out; `stream` may be gone by then */
 };
 
-/* Frees a block that was put off, between sg_enter() and sg_leave(). */
-typedef CUresult sg_free_fn(struct sg_core *core, CUdeviceptr address, const struct sg_request *request);
-
 /* Has events recorded for what was freed so far, on all devices; not while a capture is active. Not between sg_enter()
    and sg_leave(). */
 void sg_memory_fence(void);

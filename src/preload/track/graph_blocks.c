@@ -6,6 +6,7 @@
 
 #include "track/captures.h"
 #include "process/process.h"
+#include "process/upward_calls.h"
 #include "wrap.h"
 
 enum {
@@ -38,7 +39,6 @@ static struct {
         size_t bytes;
     } *block;                /* open addressing, at most half full */
     size_t buckets;
-    sg_free_fn *free; /* of frees that the program has asked for; under the lock */
     struct spare {
         unsigned long long capture;
         CUdeviceptr address;
@@ -264,8 +264,7 @@ bool sg_graphs_adopt(struct sg_core *core, CUstream stream, CUdeviceptr address,
     return false;
 }
 
-enum sg_graphs_answer sg_graphs_retain(CUdeviceptr address, const struct sg_request *request, bool waited,
-    sg_free_fn *free)
+enum sg_graphs_answer sg_graphs_retain(CUdeviceptr address, const struct sg_request *request, bool waited)
 {
     enum sg_graphs_answer answer = SG_GRAPHS_FREE;
     if (!sg_graphs_retain_any())
@@ -282,7 +281,6 @@ enum sg_graphs_answer sg_graphs_retain(CUdeviceptr address, const struct sg_requ
         block->freed = true;
         block->waited = waited;
         block->request = *request;
-        graphs.free = free;
         answer = SG_GRAPHS_RETAINED;
     }
     sg_process_unlock(SG_LOCK_CAPTURES);
@@ -370,13 +368,12 @@ void sg_graphs_context_gone(CUcontext context)
 }
 
 /* Takes up to BATCH blocks of graphs that are gone; those that the program has not freed are its own again. */
-static int take(struct block *ret, sg_free_fn **ret_free, bool *ret_more)
+static int take(struct block *ret, bool *ret_more)
 {
     int count = 0;
     *ret_more = false;
     sg_process_lock(SG_LOCK_CAPTURES);
     int gone = atomic_load(&sg_graphs_gone);
-    *ret_free = graphs.free;
     for (size_t at = 0; at < graphs.buckets && !*ret_more; at++) {
         struct block *block = &graphs.block[at];
         while (block->address && !*ret_more && !block_let_go_locked(block, false)) {
@@ -398,16 +395,15 @@ static int take(struct block *ret, sg_free_fn **ret_free, bool *ret_more)
 void sg_graphs_run_deferred(struct sg_core *core)
 {
     struct block batch[BATCH];
-    sg_free_fn *free;
     bool more = atomic_load_explicit(&sg_graphs_gone, memory_order_acquire) > 0;
     while (more) {
-        int count = take(batch, &free, &more);
+        int count = take(batch, &more);
         for (int i = 0; i < count; i++) {
             struct sg_request request = batch[i].request;
             request.is_complete = batch[i].waited;
             request.was_deferred = true;
             if (sg_process_owns(batch[i].address))
-                free(core, batch[i].address, &request);
+                sg_upward_calls.free(core, batch[i].address, &request);
             else
                 sg_process_driver()->mem_free(batch[i].address);
         }

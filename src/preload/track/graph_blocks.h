@@ -24,10 +24,9 @@ bool sg_graphs_adopt(struct sg_core *core, CUstream stream, CUdeviceptr address,
 enum sg_graphs_answer { SG_GRAPHS_FREE /* belongs to none */, SG_GRAPHS_RETAINED, SG_GRAPHS_RETAINED_BEFORE /* freed
                                           twice */ };
 
-/* The program frees a block; without `request` the driver does. Kept: given to `free` once its graph is gone, as `request` says;
-   `waited`: whoever else used it is done. */
-enum sg_graphs_answer sg_graphs_retain(CUdeviceptr address, const struct sg_request *request, bool waited,
-    sg_free_fn *free);
+/* The program frees a block; without `request` the driver does. Retained: freed as `request` says once its graph is
+   gone; `waited`: whoever else used it is done. */
+enum sg_graphs_answer sg_graphs_retain(CUdeviceptr address, const struct sg_request *request, bool waited);
 
 /* The retained blocks of a capture. Within a capture PyTorch's own cache serves a stream again what that stream has
    freed: a graph runs its work in order. A kept block that was handed out to `stream` in its capture and freed there

@@ -1,0 +1,263 @@
+/* Start-up, fork and exit: what makes the parts of the library and puts them together. */
+#include "process/glibc_symver.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "process/environment.h"
+#include "process/process.h"
+#include "process/process_state.h"
+#include "process/upward_calls.h"
+#include "process/worker_thread.h"
+#include "rest.h"
+#include "segalloc/segalloc.h"
+#include "serve/requests.h"
+#include "services/alias_probe.h"
+#include "services/hazard_annotations.h"
+#include "services/recorder.h"
+#include "services/trim.h"
+#include "sites/sites.h"
+#include "torch/torch.h"
+#include "track/captures.h"
+#include "track/context_pins.h"
+#include "track/context_wait.h"
+#include "track/contexts.h"
+#include "track/free_policy.h"
+#include "track/ipc.h"
+#include "track/streams.h"
+#include "writer/path_pattern.h"
+
+enum { STATUS_BAD_CONF = 125 }; /* as of env(1) and the like: it was us, not the program */
+
+static void say_problem(void *user, const char *line)
+{
+    (void)user;
+    sg_log_line(line);
+}
+
+/* What is wrong with the configuration is said by a process that allocates, not by all those that only look whether
+   there is a device. */
+static void process_complain(void)
+{
+    struct sg_conf scratch;
+    if (sg_process_read_conf(&scratch, say_problem) && scratch.abort_conf)
+        _exit(STATUS_BAD_CONF);
+}
+
+static void confirm_conf(const struct sg_conf *conf)
+{
+    for (int i = 0; i < SG_OPTION_COUNT; i++) {
+        char value[SG_PATH_BYTES], line[SG_PATH_BYTES + 128];
+        snprintf(line, sizeof line, "%s:%s (%s)", sg_option_info((enum sg_option)i)->name,
+            sg_conf_format(conf, (enum sg_option)i, value, sizeof value),
+            sg_conf_source_name((enum sg_conf_source)conf->source[i]));
+        sg_log_line(line);
+    }
+}
+
+/* Around an event of ours that is recorded on a stream. */
+static bool record_begin(void)
+{
+    sg_captures_exclude();
+    if (!sg_captures_active())
+        return true;
+    sg_captures_allow();
+    return false;
+}
+
+/* Whether this is Windows' Linux, whose driver has neither exportable handles nor network cards that reach the
+   device. */
+static bool is_wsl(void)
+{
+    struct utsname system;
+    return uname(&system) == 0 && (strstr(system.release, "microsoft") || strstr(system.release, "Microsoft"));
+}
+
+/* By the one thread that took the state from EARLY to STARTING. */
+static enum sg_process_state create_core(const struct sg_driver *driver)
+{
+    sg_captures_make_driver_safe(driver, &sg_process.capture_safe);
+    sg_sites_open(&sg_process.conf);
+    sg_annotate_start();
+    sg_torch_begins();
+    if (sg_ipc_decide() || (sg_process.conf.ipc == SG_IPC_AUTO && sg_torch_caches())) {
+        sg_process_lock(SG_LOCK_PROCESS);
+        sg_process.conf.ipc = SG_IPC_ALWAYS;
+        sg_process_unlock(SG_LOCK_PROCESS);
+    }
+    if (sg_process.conf.confirm_conf)
+        confirm_conf(&sg_process.conf);
+    sg_process.conf.alias = sg_alias_probe_decide(&sg_process.conf, driver);
+    struct sg_core_params params = {
+        .conf = &sg_process.conf,
+        .driver = &sg_process.capture_safe,
+        .observer = sg_recorder_open(&sg_process.conf),
+        .now_ns = sg_clock_coarse_ns,
+        .measure_ns = sg_annotate_clock(),
+        .warn = sg_log_line,
+        .record_begin = record_begin,
+        .record_end = sg_captures_allow,
+        .wait_for_context = sg_context_wait,
+        .aside = sg_worker_run,
+        .begin_aside = sg_worker_begin,
+        .enter_context = sg_context_pin_current,
+        .leave_context = sg_context_unpin_current,
+        .plain_pages = is_wsl(),
+        .untried_aliases = sg_process.conf.alias == SG_ALIAS_AUTO,
+    };
+    sg_process.pid = getpid();
+    sg_process.core = sg_core_create(&params);
+    if (!sg_process.core)
+        return SG_PROCESS_PASSTHROUGH;
+    atomic_store(&sg_process.made, sg_process.core);
+    sg_contexts_tell(sg_process.core);
+    if (sg_process.conf.free_sync == SG_FREE_SYNC_STREAM)
+        sg_memory_follow();
+    else if (sg_process.conf.free_sync == SG_FREE_SYNC_EVENT && !driver->ctx_record_event)
+        sg_follow(); /* instead of an event over a context, one on each of its streams */
+    return SG_PROCESS_LIVE;
+}
+
+/* The first allocation. Stays EARLY where the program can't allocate yet: without a driver or a context. */
+static enum sg_process_state process_start(void)
+{
+    CUcontext context = NULL;
+    const struct sg_driver *driver = sg_process_driver();
+    bool passing = sg_process_is_passthrough() || !driver;
+    if (!passing && (driver->ctx_get_current(&context) != CUDA_SUCCESS || !context))
+        return SG_PROCESS_EARLY;
+    enum sg_process_state state = SG_PROCESS_EARLY;
+    if (!atomic_compare_exchange_strong(&sg_process.state, &state, SG_PROCESS_STARTING))
+        return state == SG_PROCESS_STARTING ? sg_process_wait_for_start() : state;
+    int cancel = sg_cancel_off();
+    process_complain();
+    state = passing ? SG_PROCESS_PASSTHROUGH : create_core(driver);
+    atomic_store_explicit(&sg_process.state, state, memory_order_release);
+    if (state == SG_PROCESS_LIVE) {
+        sg_contexts_tell(sg_process.core);
+        sg_trim_open(&sg_process.conf);
+    }
+    sg_cancel_restore(cancel);
+    return state;
+}
+
+static void note_allocation(void)
+{
+    if (sg_sites_on)
+        sg_sites_note(sg_this_thread());
+    sg_ipc_look();
+}
+
+const struct sg_upward_calls sg_upward_calls = {
+    .start = process_start,
+    .allocates = note_allocation,
+    .free = sg_memory_free,
+    .synchronize = sg_captures_synchronize,
+};
+
+const char *segalloc_record(const char *path)
+{
+    (void)sg_process_conf();
+    sg_process_lock(SG_LOCK_PROCESS);
+    bool early = atomic_load(&sg_process.state) == SG_PROCESS_EARLY, has_trace = *sg_process.conf.trace != '\0';
+    if (early && path && strlen(path) < sizeof sg_process.conf.trace) {
+        if (!has_trace)
+            strcpy(sg_process.conf.trace, path);
+        sg_process.conf.sites = true;
+    }
+    bool will = early && *sg_process.conf.trace && sg_process.conf.sites;
+    sg_process_unlock(SG_LOCK_PROCESS);
+    return will ? sg_process.conf.trace : sg_process.conf.sites ? sg_recorder_path() : NULL;
+}
+
+/* The core's locks come before those of this layer. A handler that has interrupted the holder of one of the latter takes
+   no others: another thread may wait for that one with them. */
+static void fork_prepare(void)
+{
+    sg_self.fork.guarded = !sg_self.guards;
+    sg_self.fork.live = atomic_load(&sg_process.state) == SG_PROCESS_LIVE;
+    sg_self.fork.locked = sg_self.fork.live && !sg_self.inside && sg_self.fork.guarded;
+    if (sg_self.fork.locked)
+        sg_self.fork.devices = sg_core_fork_prepare(sg_process.core);
+    for (int i = 0; sg_self.fork.guarded && i < SG_LOCK_COUNT; i++)
+        sg_process_lock((enum sg_process_lock)i);
+}
+
+static void fork_parent(void)
+{
+    for (int i = SG_LOCK_COUNT - 1; sg_self.fork.guarded && i >= 0; i--)
+        sg_process_unlock((enum sg_process_lock)i);
+    if (sg_self.fork.locked)
+        sg_core_fork_parent(sg_process.core, sg_self.fork.devices);
+}
+
+static void fork_child(void)
+{
+    if (sg_self.fork.live) {
+        sg_core_fork_child(sg_process.core);
+        sg_core_disable(sg_process.core);
+        sg_recorder_forget();
+        sg_sites_forget();
+        sg_trim_forget();
+        atomic_store(&sg_process.state, SG_PROCESS_CHILD);
+        atomic_fetch_add(&sg_fast_path_epoch, 1);
+    } else if (atomic_load(&sg_process.state) == SG_PROCESS_STARTING) {
+        atomic_store(&sg_process.state, SG_PROCESS_PASSTHROUGH);
+    }
+    sg_captures_fork_child();
+    sg_process_locks_reset();
+}
+
+__attribute__((constructor)) static void process_load(void)
+{
+    sg_environment_keep();
+    pthread_atfork(fork_prepare, fork_parent, fork_child);
+}
+
+/* The process that `segalloc run -o` became ends, and has written no trace: says so, unless one of its children has.
+   SEGALLOC_RUN is its number and when it began. */
+static void miss_trace(enum sg_process_state state)
+{
+    char line[SG_PATH_BYTES + 128];
+    long pid;
+    long long began;
+    const char *run = sg_environment("SEGALLOC_RUN");
+    if (!run || sscanf(run, "%ld@%lld", &pid, &began) != 2 || pid != getpid())
+        return;
+    const char *trace = sg_process_conf()->trace;
+    if (!*trace || sg_path_is_there(trace, began))
+        return;
+    snprintf(line, sizeof line, "no trace in %s: %s; `segalloc doctor -- CMD` says why", trace,
+        state == SG_PROCESS_PASSTHROUGH ? "the driver served all allocations" : "no device memory was asked for");
+    sg_log_line(line);
+}
+
+/* Destructors and handlers that come later may still free: they find a disabled core. A signal handler may end the
+   process within a call of ours and hold the core's locks. A thread that has left a call by a long jump may, too. The
+   files are left as by a kill then. In a child of the kernel's clone() no handler of fork() has run, and all that is
+   shared is the parent's. */
+__attribute__((destructor)) static void process_unload(void)
+{
+    enum sg_process_state live = SG_PROCESS_LIVE;
+    enum sg_process_state now = atomic_load(&sg_process.state);
+    if (now == SG_PROCESS_EARLY || now == SG_PROCESS_PASSTHROUGH)
+        miss_trace(now);
+    if (now != live)
+        return;
+    bool own = sg_process.pid == getpid();
+    if (!atomic_compare_exchange_strong(&sg_process.state, &live, own ? SG_PROCESS_EXITING : SG_PROCESS_CHILD))
+        return;
+    atomic_fetch_add(&sg_fast_path_epoch, 1);
+    sg_core_disable(sg_process.core);
+    if (!own)
+        return;
+    sg_trim_close();
+    if (!sg_self.inside && sg_core_is_free(sg_process.core))
+        sg_recorder_close(sg_process.core);
+}

@@ -1,0 +1,27 @@
+/* Every function that a file of this layer calls on a floor above its own. One constant table holds them, in startup.c,
+   so that no call can come before it is set. The test `tree` finds any other call that runs up. */
+#ifndef SG_UPWARD_CALLS_H
+#define SG_UPWARD_CALLS_H
+
+#include "process/process_state.h"
+
+struct sg_request;
+
+struct sg_upward_calls {
+    /* process.c, at an allocation while the state is EARLY: makes the core. Returns the state then. */
+    enum sg_process_state (*start)(void);
+
+    /* process.c, at each allocation that a core is to serve: notes the call site, and whether memory is shared with
+       other processes. */
+    void (*allocates)(void);
+
+    /* captures.c and graph_blocks.c, with a free that was put off: sg_memory_free(). Between sg_enter() and
+       sg_leave(), with no lock. */
+    CUresult (*free)(struct sg_core *core, CUdeviceptr address, const struct sg_request *request);
+
+    /* torch_module.c, for a program that waits for its device: sg_captures_synchronize(). No lock. */
+    CUresult (*synchronize)(void);
+};
+extern const struct sg_upward_calls sg_upward_calls __attribute__((visibility("hidden")));
+
+#endif
