@@ -167,20 +167,3 @@ const struct sg_torch_ops sg_ledger_device_ops = {
     .map = map,
     .unmap = unmap,
 };
-
-const char *sg_torch_call_name(enum sg_torch_call call)
-{
-    static const char *const names[SG_TORCH_CALLS] = {
-        [SG_TORCH_CUDA_MALLOC] = "cudaMalloc",
-        [SG_TORCH_CUDA_FREE] = "cudaFree",
-        [SG_TORCH_STREAM_SYNCHRONIZE] = "cudaStreamSynchronize",
-        [SG_TORCH_ADDRESS_RESERVE] = "cuMemAddressReserve",
-        [SG_TORCH_ADDRESS_FREE] = "cuMemAddressFree",
-        [SG_TORCH_CREATE] = "cuMemCreate",
-        [SG_TORCH_RELEASE] = "cuMemRelease",
-        [SG_TORCH_MAP] = "cuMemMap",
-        [SG_TORCH_UNMAP] = "cuMemUnmap",
-        [SG_TORCH_SET_ACCESS] = "cuMemSetAccess",
-    };
-    return names[call];
-}

@@ -36,6 +36,5 @@ extern const struct sg_torch_ops sg_ledger_device_ops;
 void sg_ledger_device_init(struct sg_ledger_device *card, uint64_t capacity);
 void sg_ledger_device_clear(struct sg_ledger_device *card); /* frees its host memory; to be initialised again before
                                                                use */
-const char *sg_torch_call_name(enum sg_torch_call call);
 
 #endif

@@ -291,23 +291,6 @@ static CUresult event_record(CUevent event, CUstream stream)
     return CUDA_SUCCESS;
 }
 
-static CUresult stream_wait_event(CUstream stream, CUevent event, unsigned flags)
-{
-    (void)flags;
-    if (current->queue)
-        sg_lag_queue_wait(current->queue, number_of(stream), entry_of(event)->clock);
-    return CUDA_SUCCESS;
-}
-
-static CUresult stream_query(CUstream stream)
-{
-    if (!current->queue)
-        return CUDA_SUCCESS;
-    struct sg_ledger_clock clock;
-    sg_lag_queue_record(current->queue, number_of(stream), &clock);
-    return sg_lag_queue_is_complete(current->queue, &clock) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
-}
-
 const struct sg_driver sg_ledger_driver = {
     .ctx_get_current = ctx_get_current,
     .ctx_synchronize = ctx_synchronize,
@@ -330,6 +313,4 @@ const struct sg_driver sg_ledger_driver = {
     .event_query = event_query,
     .event_synchronize = event_synchronize,
     .ctx_record_event = ctx_record_event,
-    .stream_wait_event = stream_wait_event,
-    .stream_query = stream_query,
 };

@@ -482,18 +482,6 @@ static CUresult event_record(CUevent id, CUstream stream)
     return leave(CUDA_SUCCESS);
 }
 
-static CUresult stream_wait_event(CUstream stream, CUevent id, unsigned flags)
-{
-    CUresult result;
-    (void)stream;
-    enter();
-    if (!event_of(id) || flags)
-        return leave(breaks("a stream's wait for an event that does not exist, or with flags"));
-    if (fails("stream_wait_event", CUDA_ERROR_INVALID_VALUE, &result))
-        return leave(result);
-    return leave(CUDA_SUCCESS);
-}
-
 /* The context that is current only matters to whom it is pushed for. */
 static CUresult ctx_push(CUcontext context)
 {
@@ -511,7 +499,6 @@ const struct sg_driver strict_driver = {
     .ctx_push = ctx_push,
     .ctx_pop = ctx_pop,
     .event_record = event_record,
-    .stream_wait_event = stream_wait_event,
     .ctx_get_current = ctx_get_current,
     .ctx_synchronize = ctx_synchronize,
     .device_attribute = device_attribute,

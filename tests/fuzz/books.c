@@ -424,30 +424,14 @@ static CUresult device_attribute(int *ret, CUdevice_attribute attribute, CUdevic
     return CUDA_SUCCESS;
 }
 
-#define BOOKS_TABLE \
-    .ctx_get_current = books_ctx_get_current, \
-    .ctx_push = books_ctx_push, \
-    .ctx_pop = books_ctx_pop, \
-    .ctx_synchronize = books_ctx_synchronize, \
-    .device_attribute = device_attribute, \
-    .device_total = device_total, \
-    .mem_info = mem_info, \
-    .mem_alloc = mem_alloc, \
-    .mem_free = mem_free, \
-    .address_reserve = address_reserve, \
-    .address_free = address_free, \
-    .granularity = granularity, \
-    .create = create, \
-    .release = release, \
-    .map = map, \
-    .unmap = unmap, \
-    .set_access = set_access, \
-    .event_create = books_event_create, \
-    .event_destroy = books_event_destroy, \
-    .event_record = books_event_record, \
-    .event_query = books_event_query, \
-    .event_synchronize = books_event_synchronize, \
-    .stream_wait_event = books_stream_wait_event
+#define BOOKS_TABLE                                                                                               \
+    .ctx_get_current = books_ctx_get_current, .ctx_push = books_ctx_push, .ctx_pop = books_ctx_pop,               \
+    .ctx_synchronize = books_ctx_synchronize, .device_attribute = device_attribute, .device_total = device_total, \
+    .mem_info = mem_info, .mem_alloc = mem_alloc, .mem_free = mem_free, .address_reserve = address_reserve,       \
+    .address_free = address_free, .granularity = granularity, .create = create, .release = release, .map = map,   \
+    .unmap = unmap, .set_access = set_access, .event_create = books_event_create,                                 \
+    .event_destroy = books_event_destroy, .event_record = books_event_record, .event_query = books_event_query,   \
+    .event_synchronize = books_event_synchronize
 const struct sg_driver books_driver = {
     BOOKS_TABLE, .ctx_record_event = books_ctx_record_event, .ctx_synchronize_of = books_ctx_synchronize_of};
 const struct sg_driver books_older_driver = {BOOKS_TABLE};

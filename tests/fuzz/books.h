@@ -12,11 +12,12 @@ extern const struct sg_driver books_driver, books_older_driver;
 
 /* The calls that can be made to fail. */
 enum books_call {
-#define BOOKS_CALLS(CALL)                                                                                          \
-    CALL(create) CALL(release) CALL(map) CALL(unmap) CALL(set_access) CALL(address_reserve) CALL(address_free)     \
-    CALL(mem_alloc) CALL(mem_free) CALL(mem_info) CALL(event_create) CALL(event_destroy) CALL(event_record)        \
-    CALL(event_query) CALL(event_synchronize) CALL(ctx_record_event) CALL(ctx_synchronize) CALL(stream_wait_event) \
-    CALL(ctx_push) CALL(granularity) CALL(device_total)
+#define BOOKS_CALLS(CALL)                                                                                         \
+    CALL(create)                                                                                                  \
+    CALL(release) CALL(map) CALL(unmap) CALL(set_access) CALL(address_reserve) CALL(address_free) CALL(mem_alloc) \
+        CALL(mem_free) CALL(mem_info) CALL(event_create) CALL(event_destroy) CALL(event_record) CALL(event_query) \
+            CALL(event_synchronize) CALL(ctx_record_event) CALL(ctx_synchronize) CALL(ctx_push) CALL(granularity) \
+                CALL(device_total)
 #define CALL(name) BOOKS_##name,
     BOOKS_CALLS(CALL)
 #undef CALL

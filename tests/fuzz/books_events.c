@@ -198,13 +198,3 @@ CUresult books_event_record(CUevent id, CUstream handle)
     event->recorded = true;
     return CUDA_SUCCESS;
 }
-
-CUresult books_stream_wait_event(CUstream handle, CUevent id, unsigned flags)
-{
-    struct event *event = event_of(id);
-    int i = stream_of(handle);
-    if (!event || i < 0 || flags || books_fails(BOOKS_stream_wait_event))
-        return CUDA_ERROR_INVALID_VALUE;
-    work_come_after(i, &event->after);
-    return CUDA_SUCCESS;
-}

@@ -27,6 +27,5 @@ CUresult books_event_query(CUevent id);
 CUresult books_event_synchronize(CUevent id);
 CUresult books_ctx_record_event(CUcontext context, CUevent id);
 CUresult books_event_record(CUevent id, CUstream handle);
-CUresult books_stream_wait_event(CUstream handle, CUevent id, unsigned flags);
 
 #endif

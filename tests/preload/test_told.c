@@ -209,7 +209,7 @@ static void ask_gated(void)
     if (chance(16))
         sg_captures_make_driver_safe(sg_process_driver(), &gated);
     sg_self.aside = chance(4);
-    int what = (int)random_below(&told.random, 8);
+    int what = (int)random_below(&told.random, 6);
     CUresult result = CUDA_SUCCESS;
     say("gated %d:", what);
     switch (what) {
@@ -223,15 +223,9 @@ static void ask_gated(void)
         result = gated.event_synchronize(event);
         break;
     case 3:
-        result = gated.stream_wait_event(stream, event, 0);
-        break;
-    case 4:
-        result = gated.stream_query(stream);
-        break;
-    case 5:
         result = gated.ctx_synchronize();
         break;
-    case 6:
+    case 4:
         result = gated.ctx_synchronize_of(context);
         break;
     default:

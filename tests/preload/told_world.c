@@ -402,18 +402,6 @@ static CUresult ctx_record_event(CUcontext context, CUevent event)
     return answered(may_refuse());
 }
 
-static CUresult stream_wait_event(CUstream stream, CUevent event, unsigned flags)
-{
-    say(" wait(%lx %lx %x)", (unsigned long)(uintptr_t)stream, (unsigned long)(uintptr_t)event, flags);
-    return answered(may_refuse());
-}
-
-static CUresult stream_query(CUstream stream)
-{
-    say(" query(%lx)", (unsigned long)(uintptr_t)stream);
-    return answered(may_refuse());
-}
-
 static CUresult stream_get_ctx(CUstream stream, CUcontext *ret)
 {
     say(" ctx_of(%lx)", (unsigned long)(uintptr_t)stream);
@@ -508,17 +496,32 @@ static CUresult exchange_capture_mode(CUstreamCaptureMode *mode)
 
 const struct sg_driver *sg_process_driver(void)
 {
-    static const struct sg_driver driver = {
-        .ctx_get_current = ctx_get_current, .ctx_push = ctx_push, .ctx_pop = ctx_pop, .ctx_get_device = ctx_get_device,
-        .ctx_get_id = ctx_get_id, .ctx_synchronize = ctx_synchronize, .ctx_synchronize_of = ctx_synchronize_of,
-        .primary_state = primary_state, .primary_retain = primary_retain, .primary_release = primary_release,
-        .mem_info = mem_info, .mem_free = mem_free, .event_create = event_create,
-        .event_destroy = event_destroy, .event_query = event_query, .event_synchronize = event_synchronize,
-        .event_record = event_record, .ctx_record_event = ctx_record_event, .stream_wait_event = stream_wait_event,
-        .stream_query = stream_query, .stream_get_ctx = stream_get_ctx, .stream_get_flags = stream_get_flags,
-        .stream_get_id = stream_get_id, .stream_is_capturing = stream_is_capturing,
-        .stream_capture_info = stream_capture_info, .user_object_create = user_object_create,
-        .user_object_release = user_object_release, .graph_retain_user_object = graph_retain_user_object,
+    static const struct sg_driver driver = {.ctx_get_current = ctx_get_current,
+        .ctx_push = ctx_push,
+        .ctx_pop = ctx_pop,
+        .ctx_get_device = ctx_get_device,
+        .ctx_get_id = ctx_get_id,
+        .ctx_synchronize = ctx_synchronize,
+        .ctx_synchronize_of = ctx_synchronize_of,
+        .primary_state = primary_state,
+        .primary_retain = primary_retain,
+        .primary_release = primary_release,
+        .mem_info = mem_info,
+        .mem_free = mem_free,
+        .event_create = event_create,
+        .event_destroy = event_destroy,
+        .event_query = event_query,
+        .event_synchronize = event_synchronize,
+        .event_record = event_record,
+        .ctx_record_event = ctx_record_event,
+        .stream_get_ctx = stream_get_ctx,
+        .stream_get_flags = stream_get_flags,
+        .stream_get_id = stream_get_id,
+        .stream_is_capturing = stream_is_capturing,
+        .stream_capture_info = stream_capture_info,
+        .user_object_create = user_object_create,
+        .user_object_release = user_object_release,
+        .graph_retain_user_object = graph_retain_user_object,
         .exchange_capture_mode = exchange_capture_mode};
     static struct sg_driver old;
     if (!told.old)

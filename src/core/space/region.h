@@ -42,13 +42,6 @@
 enum { SG_UNIT_SHIFT = 9, SG_UNIT = 1 << SG_UNIT_SHIFT }; /* 512 B: PyTorch's smallest block, and the alignment of
                                                              cudaMalloc's users */
 
-/* Of what may be a block: less than 2 TiB. */
-static inline uint32_t sg_units_of(uint64_t bytes)
-{
-    assert(bytes <= (uint64_t)UINT32_MAX << SG_UNIT_SHIFT);
-    return (uint32_t)((bytes + SG_UNIT - 1) >> SG_UNIT_SHIFT);
-}
-
 enum sg_extent_state {
     SG_EXTENT_UNUSED,
     SG_EXTENT_FREE,

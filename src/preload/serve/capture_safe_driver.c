@@ -1,6 +1,6 @@
 /* The driver as the core calls it. Calls that could ruin a capture are made under the lock that keeps captures from
    beginning. Where an active capture would be ruined they are not made. Source of what does: cuda.h, the texts of
-   cuThreadExchangeStreamCaptureMode, cuCtxRecordEvent, cuStreamQuery and cuStreamIsCapturing. */
+   cuThreadExchangeStreamCaptureMode, cuCtxRecordEvent and cuStreamIsCapturing. */
 #include <sched.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -51,15 +51,6 @@ static CUresult record_outside_capture(CUevent event, CUstream stream)
     return result;
 }
 
-static CUresult wait_outside_capture(CUstream stream, CUevent event, unsigned flags)
-{
-    sg_captures_exclude();
-    CUresult result = is_open(stream) ? real->stream_wait_event(stream, event, flags)
-                                      : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    sg_captures_allow();
-    return result;
-}
-
 /* What an event over a context costs on a GPU is not told anywhere: a driver may put one into each of hundreds of
    channels. So the first few are timed, of which the quickest counts: others may have been held up. */
 enum { TIMED = 8, SLOW_NS = 200000 /* what a free that waits takes otherwise, some ten times over */ };
@@ -97,21 +88,6 @@ static CUresult record_context_outside_capture(CUcontext context, CUevent event)
 {
     sg_captures_exclude();
     CUresult result = sg_captures_active() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : record_over(context, event);
-    sg_captures_allow();
-    return result;
-}
-
-static CUresult query_stream_outside_capture(CUstream stream)
-{
-    CUstreamCaptureMode mode;
-    CUresult result = CUDA_ERROR_NOT_READY;
-    sg_captures_exclude();
-    bool capturing = sg_captures_active();
-    bool relaxed = capturing && is_open(stream) && sg_capture_mode_relax(&mode);
-    if (!capturing || relaxed)
-        result = real->stream_query(stream);
-    if (relaxed)
-        sg_capture_mode_restore(&mode);
     sg_captures_allow();
     return result;
 }
@@ -236,8 +212,6 @@ void sg_captures_make_driver_safe(const struct sg_driver *driver, struct sg_driv
     ret->event_query = query_outside_capture;
     ret->event_record = record_outside_capture;
     ret->event_synchronize = synchronize_in_slices;
-    ret->stream_wait_event = wait_outside_capture;
-    ret->stream_query = query_stream_outside_capture;
     ret->ctx_synchronize = synchronize_current;
     ret->ctx_synchronize_of = synchronize_of;
     if (driver->ctx_record_event)
