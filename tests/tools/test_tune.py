@@ -16,6 +16,7 @@ DATA = os.path.abspath(sys.argv.pop())
 SEGALLOC = os.path.abspath(sys.argv.pop())
 OURS = ("SEGALLOC_", "PYTORCH_", "LD_PRELOAD")
 MIB = 1 << 20
+LAST_OF_RECOMMENDED = ("lagging_reserved_bytes", "lag_decides", "reason", "line")
 
 
 def start(*arguments, env=None):
@@ -38,15 +39,15 @@ class Trace:
     def __init__(self, folder, name):
         self.rows, self.size, self.path = [], {}, os.path.join(folder, name + ".csv")
 
-    def alloc(self, mib):
+    def alloc(self, mib, stream=0):
         block = 0x7f0000000000 + (len(self.size) + 1 << 9)
         self.size[block] = int(mib * MIB)
-        self.rows.append(f"0,00:00:00:{len(self.rows):06},allocate,{block:#x},{self.size[block]},0")
+        self.rows.append(f"0,00:00:00:{len(self.rows):06},allocate,{block:#x},{self.size[block]},{stream}")
         return block
 
-    def free(self, *blocks):
+    def free(self, *blocks, stream=0):
         for block in blocks:
-            self.rows.append(f"0,00:00:00:{len(self.rows):06},free,{block:#x},{self.size[block]},0")
+            self.rows.append(f"0,00:00:00:{len(self.rows):06},free,{block:#x},{self.size[block]},{stream}")
 
     def save(self):
         with open(self.path, "w") as file:
@@ -96,7 +97,7 @@ class Tune(unittest.TestCase):
         candidates, pareto, best = found["candidates"], found["pareto"], found["recommended"]
         self.assertEqual(len({c["conf"] for c in candidates}), len(candidates))
         self.assertIn(found["default"], candidates)
-        self.assertIn({k: v for k, v in best.items() if k not in ("reason", "line")}, candidates)
+        self.assertIn({k: v for k, v in best.items() if k not in LAST_OF_RECOMMENDED}, candidates)
         self.assertTrue(best["reason"].endswith("."))
         self.assertGreater(len(pareto), 0)
         least_ooms = min(c["ooms"] for c in candidates)
@@ -337,6 +338,20 @@ class Tune(unittest.TestCase):
                           self.pinned.path)
         self.assertEqual(len(found["candidates"]), 7)
         self.assertFalse(any("slack" in c["conf"] or "split" in c["conf"] for c in found["candidates"]))
+
+    def test_lag(self):
+        """What streams in turn need depends on how far the GPU is behind; what one needs does not."""
+        turns = Trace(self.folder.name, "turns")
+        for i in range(100):
+            turns.free(turns.alloc(16, stream=1 + i % 8), stream=1 + i % 8)
+        best = self.tune(turns.save(), "--limit", "8GiB")["recommended"]
+        self.assertEqual((best["peak_reserved_bytes"], best["lagging_reserved_bytes"], best["lag_decides"]),
+                         (16 * MIB, 128 * MIB, True))
+        self.assertIn("\nWith it the lag of the GPU decides: 16.00 MiB where work is done at once, 128.00 MiB where ",
+                      self.run_it("tune", turns.path, "--limit", "8GiB")[0])
+        best = self.tune(self.same.path, "--limit", "8GiB")["recommended"]
+        self.assertEqual((best["lagging_reserved_bytes"], best["lag_decides"]), (best["peak_reserved_bytes"], False))
+        self.assertNotIn("lag", self.run_it("tune", self.same.path, "--limit", "8GiB")[0])
 
     def test_time_budget(self):
         found = self.tune("--budget", "0.0001s", self.pinned.path)

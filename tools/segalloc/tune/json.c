@@ -4,6 +4,7 @@
 
 #include "tool.h"
 #include "tune/report.h"
+#include "tune/steady.h"
 
 static bool has_rest(const struct sg_tune_search *search)
 {
@@ -122,6 +123,10 @@ void sg_tune_write_json(FILE *out, const struct sg_tune_search *search, double s
     fputs(",\"recommended\":{\"conf\":", out);
     sg_tool_json_write(out, search->candidate[best]->setting.conf);
     json_result(out, search, search->candidate[best]);
+    fprintf(out,
+        search->candidate[best]->lagging ? ",\"lagging_reserved_bytes\":%" PRIu64 : ",\"lagging_reserved_bytes\":null",
+        search->candidate[best]->lagging);
+    fprintf(out, ",\"lag_decides\":%s", sg_tune_lag_decides(search, search->candidate[best]) ? "true" : "false");
     fputs(",\"reason\":", out);
     sg_tool_json_write(out, sg_tune_reason(search, best, reason));
     fputs(",\"line\":", out);

@@ -366,7 +366,7 @@ static void print_head(const struct sg_tune_search *search, double seconds)
 void sg_tune_print_text(const struct sg_tune_search *search, double seconds)
 {
     size_t best = sg_tune_recommend(search);
-    char reason[SG_TUNE_REASON], *line = sg_tune_line(search, best);
+    char reason[SG_TUNE_REASON], *line = sg_tune_line(search, best), reserved[SG_SIZE_TEXT], lagging[SG_SIZE_TEXT];
     int width = 16;
     for (size_t i = 0; i < search->count; i++) {
         const struct sg_tune_candidate *candidate = search->candidate[i];
@@ -390,6 +390,12 @@ void sg_tune_print_text(const struct sg_tune_search *search, double seconds)
     if (best && best != search->current && !search->candidate[best]->front)
         row(search, "*", search->candidate[best]->setting.conf, best, width);
     printf("\n%s\n", sg_tune_reason(search, best, reason));
+    if (sg_tune_lag_decides(search, search->candidate[best]))
+        printf("With it the lag of the GPU decides: %s where work is done at once, %s where it is up to 300 "
+               "allocations "
+               "behind.\n",
+            sg_size_format(search->candidate[best]->reserved, reserved),
+            sg_size_format(search->candidate[best]->lagging, lagging));
     if (*line)
         printf("\n    %s\n", line);
     free(line);

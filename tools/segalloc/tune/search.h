@@ -31,6 +31,7 @@ struct sg_tune_candidate {
     bool reference; /* of those that guides tell people to paste: what is recommended is never above them */
     bool expanded;  /* its neighbours are candidates too */
     bool front;
+    uint64_t lagging;              /* what is reserved under the lag of the GPU at which that is most; 0: not known */
     struct sg_play_result *result; /* one a trace */
     /* sums over the traces */
     uint64_t requested, reserved, calls, ooms, pages_moved, bytes_moved, growth_ns, move_ns, allocs;

@@ -36,22 +36,29 @@ static bool interrupted(void *user)
     return atomic_load(search->stop);
 }
 
-static bool is_steady(struct sg_tune_search *search, const struct sg_tune_candidate *candidate)
+/* Plays the candidate under each lag. True also where that cannot be done: a trace does not say enough, or an
+   interrupt. */
+static bool is_steady(struct sg_tune_search *search, struct sg_tune_candidate *candidate)
 {
-    for (size_t i = 0; i < search->traces; i++) {
-        uint64_t own = candidate->result[i].peak_reserved;
-        for (size_t k = 0; k < sizeof LAGS / sizeof *LAGS; k++) {
+    uint64_t most = 0;
+    bool steady = true;
+    for (size_t k = 0; k < sizeof LAGS / sizeof *LAGS; k++) {
+        uint64_t sum = 0;
+        for (size_t i = 0; i < search->traces; i++) {
+            uint64_t own = candidate->result[i].peak_reserved;
             struct sg_tune_cursor cursor = {.trace = &search->trace[i], .stopped = interrupted, .user = search};
             struct sg_play_result other;
             char error[SG_PLAY_ERROR];
-            if (sg_tune_play(search, candidate, &cursor, LAGS[k], &other, error) != 0)
-                return true; /* a trace that does not say enough, or an interrupt */
+            if (sg_tune_play(search, candidate, &cursor, LAGS[k], &other, error) != 0 || cursor.cut)
+                return true;
             uint64_t more = other.peak_reserved > own ? other.peak_reserved - own : own - other.peak_reserved;
-            if (more > tolerated(&search->trace[i], own))
-                return false;
+            steady &= more <= tolerated(&search->trace[i], own);
+            sum += other.peak_reserved;
         }
+        most = sum > most ? sum : most;
     }
-    return true;
+    candidate->lagging = most;
+    return steady;
 }
 
 void sg_tune_settle(struct sg_tune_search *search)
@@ -59,13 +66,23 @@ void sg_tune_settle(struct sg_tune_search *search)
     if (search->space->policy != SG_POLICY_SEGALLOC)
         return;
     for (int tries = 0; tries < SETTLED_MOST && !atomic_load(search->stop); tries++) {
-        size_t index = sg_tune_recommend(search);
-        struct sg_tune_candidate *candidate = search->candidate[index];
-        if (index == 0 || candidate->steadiness != SG_TUNE_NOT_TRIED)
+        struct sg_tune_candidate *candidate = search->candidate[sg_tune_recommend(search)];
+        if (candidate == search->candidate[0] || candidate->steadiness != SG_TUNE_NOT_TRIED)
             break;
         candidate->steadiness = is_steady(search, candidate) ? SG_TUNE_STEADY : SG_TUNE_UNSTEADY;
     }
+    struct sg_tune_candidate *best = search->candidate[sg_tune_recommend(search)];
+    if (best->done && !best->lagging && !atomic_load(search->stop))
+        (void)is_steady(search, best); /* the defaults are recommended in any case, and what a lag changes is said */
     search->complete = search->complete && !interrupted(search);
+}
+
+bool sg_tune_lag_decides(const struct sg_tune_search *search, const struct sg_tune_candidate *candidate)
+{
+    uint64_t least = 0;
+    for (size_t i = 0; i < search->traces; i++)
+        least += tolerated(&search->trace[i], candidate->result[i].peak_reserved);
+    return candidate->lagging > candidate->reserved + least;
 }
 
 uint64_t sg_tune_doubt(const struct sg_tune_search *search)

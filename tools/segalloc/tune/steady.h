@@ -12,6 +12,10 @@ bool sg_tune_page_is_too_large(const struct sg_tune_search *search, const struct
 /* Once all settings were played: those that reserve more or less with the lag of the GPU are not recommended. */
 void sg_tune_settle(struct sg_tune_search *search);
 
+/* Whether the candidate reserves more where a GPU lags behind, as far as that was tried: memory that queued work uses is
+   not free. */
+bool sg_tune_lag_decides(const struct sg_tune_search *search, const struct sg_tune_candidate *candidate);
+
 /* How far off the current setting's reserved memory is from what was recorded under it, bytes; 0 where that is not known.
    A replay has no queued work, whose memory comes back later. */
 uint64_t sg_tune_doubt(const struct sg_tune_search *search);
