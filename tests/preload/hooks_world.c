@@ -234,7 +234,7 @@ enum sg_caller sg_caller_current(void)
 uint64_t sg_core_limit(struct sg_core *asked, int device)
 {
     (void)asked, (void)device;
-    return UINT64_MAX;
+    return fake.limit ? fake.limit : UINT64_MAX;
 }
 
 bool sg_torch_counts(void)
@@ -264,7 +264,8 @@ CUresult sg_core_block(struct sg_core *asked, CUdeviceptr address, struct sg_blo
 {
     (void)asked, (void)address;
     if (fake.block == CUDA_SUCCESS)
-        *ret = (struct sg_block_info){.base = OURS, .bytes = BYTES, .context = CONTEXT, .buffer_id = 7};
+        *ret =
+            (struct sg_block_info){.base = OURS, .bytes = BYTES, .context = CONTEXT, .buffer_id = 7, .plain = fake.plain};
     return fake.block;
 }
 
@@ -317,6 +318,7 @@ bool sg_core_stats_recent(struct sg_core *asked, int device, struct sg_stats *re
     (void)asked, (void)device;
     memset(ret, 0, sizeof *ret);
     ret->value[SG_STAT_frees] = fake.freed;
+    ret->value[SG_STAT_reserved_bytes] = fake.reserved;
     return true;
 }
 

@@ -23,6 +23,8 @@ struct fake {
     size_t pitch, idle;
     int polled, awaits; /* how often the core was asked to learn of work, and has to be until there is nothing more */
     uint64_t freed;     /* blocks, so far */
+    uint64_t limit, reserved; /* of the device, 0: none */
+    bool plain;               /* the block is an allocation of the driver's */
 
     const char *called; /* the driver's function */
     CUdeviceptr asked;  /* and the address that it was asked about */

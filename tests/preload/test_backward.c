@@ -167,6 +167,10 @@ static void the_site_of_the_forward_part(void **state)
     sg_backward_forward(&one, 12); /* and no other since */
     fake.next = 5;
     sg_backward_forward(&one, 15);
+    fake.next = 0;
+    sg_backward_forward(&one, 16); /* no node has been made at 0, whatever was before */
+    assert_int_equal(one.sequence, 5);
+    fake.next = 5;
     fake.thread = 2;
     sg_backward_forward(&other, 25); /* that one counts for itself */
     assert_int_equal(forward_of(0, 1), 11);

@@ -53,7 +53,7 @@ static struct {
     int asked;      /* how often the loader was, where code is */
     int open;       /* handles */
     bool has[PLACES], has_own_only[PLACES]; /* a runtime; one that knows our functions alone */
-    bool without_errors, without_free;
+    bool without_errors, without_free, other_free; /* the last: of the first runtime */
     int generation; /* of the runtimes: each has functions of its own */
     bool quick, quick_serves, quick_frees;
     int learnt, ran_out, sent, mallocs, frees, closes;
@@ -196,13 +196,13 @@ static void *look_up(void *handle, const char *name)
     int (*our_malloc)(void **, size_t) = cudaMalloc;
     int (*our_free)(void *) = cudaFree;
     void *found = NULL;
-    int n = (int)where + fake.generation;
+    int n = (int)where + fake.generation, of_free = fake.other_free ? 0 : n;
     if (!fake.has[where])
         return NULL;
     if (strcmp(name, "cudaMalloc") == 0)
         memcpy(&found, fake.has_own_only[where] ? &our_malloc : (int (**)(void **, size_t))&mallocs[n], sizeof found);
     else if (strcmp(name, "cudaFree") == 0 && !(fake.without_free && !fake.has_own_only[where]))
-        memcpy(&found, fake.has_own_only[where] ? &our_free : (int (**)(void *))&frees[n], sizeof found);
+        memcpy(&found, fake.has_own_only[where] ? &our_free : (int (**)(void *)) & frees[of_free], sizeof found);
     else if (strcmp(name, "cudaGetLastError") == 0 && !fake.without_errors)
         memcpy(&found, &errors[n], sizeof found);
     else if (strcmp(name, "cudaRuntimeGetVersion") == 0)
@@ -423,7 +423,7 @@ static void callers_of_the_driver_are_no_callers_of_the_runtime(void **state)
 static void module_is_looked_at_anew_once_a_library_has_gone(void **state)
 {
     (void)state;
-    for (int change = 0; change < 7; change++) {
+    for (int change = 0; change < 8; change++) {
         start_afresh(state);
         struct sg_module spare, before;
         int library = add("/a/libuser.so"), neighbour = add("/a/libbeside.so");
@@ -450,6 +450,9 @@ static void module_is_looked_at_anew_once_a_library_has_gone(void **state)
         case 5:
             fake.library[library].segments[1].p_memsz -= 1;
             break;
+        case 6:
+            fake.other_free = true;
+            break;
         default: /* nothing */
             break;
         }
@@ -457,7 +460,7 @@ static void module_is_looked_at_anew_once_a_library_has_gone(void **state)
         assert_true(is_remembered(library));
         const struct sg_module *module = module_at(library, &spare);
         assert_ptr_equal(module->malloc, mallocs[NEXT + fake.generation]);
-        assert_ptr_equal(module->free, frees[NEXT + fake.generation]);
+        assert_ptr_equal(module->free, frees[change == 6 ? 0 : NEXT + fake.generation]);
         assert_ptr_equal(module->get_last_error, change == 2 ? NULL : errors[NEXT + fake.generation]);
         assert_int_equal(module->fast_path, change != 1);
         assert_int_equal(module->kind, change == 3 ? SG_CALLER_NCCL : before.kind);

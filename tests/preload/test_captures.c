@@ -35,6 +35,7 @@ static struct {
     CUcontext context;           /* the current one, and the blocks' */
     bool old;                    /* it lacks all that is not required */
     bool no_core;
+    CUdeviceptr unknown; /* a block that the core has no more */
     CUdeviceptr freed[16];
     int freed_count;
     CUstreamCaptureMode mode;
@@ -155,12 +156,15 @@ struct sg_core *sg_enter(void)
     return balance_begin(fake.no_core ? NULL : (struct sg_core *)&fake);
 }
 
-/* Blocks of 4096 bytes, the first at 4096. */
+/* Blocks of 4096 bytes, the first at 4096; a device has 64 KiB of addresses. */
 CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_block_info *ret)
 {
     (void)core;
-    *ret = (struct sg_block_info){.base = address & ~(CUdeviceptr)4095, .bytes = 4096, .context = fake.context};
-    return address >= 4096 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    *ret = (struct sg_block_info){.base = address & ~(CUdeviceptr)4095,
+        .bytes = 4096,
+        .context = fake.context,
+        .device = (int)(address >> 16)};
+    return address >= 4096 && address != fake.unknown ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 void sg_torch_captures(CUstreamCaptureMode mode)
@@ -282,6 +286,25 @@ static void a_destroyed_stream_captures_no_more(void **state)
     sg_captures_destroyed(CUDA_SUCCESS, stream_of(8));
     assert_false(sg_captures_active());
     assert_int_equal(fake.freed_count, 1);
+}
+
+static void what_is_parked_counts_on_its_device(void **state)
+{
+    struct sg_core *core = (struct sg_core *)&fake;
+    (void)state;
+    assert_int_equal(sg_captures_deferred_bytes(core, 0), 0);
+    cuStreamBeginCapture_v2(stream_of(8), CU_STREAM_CAPTURE_MODE_GLOBAL);
+    park(4096);
+    park(8192);
+    park(65536);
+    assert_int_equal(sg_captures_deferred_bytes(core, 0), 8192);
+    assert_int_equal(sg_captures_deferred_bytes(core, 1), 4096);
+    assert_int_equal(sg_captures_deferred_bytes(core, 2), 0);
+    fake.unknown = 8192;
+    assert_int_equal(sg_captures_deferred_bytes(core, 0), 4096);
+    cuStreamEndCapture(stream_of(8), NULL);
+    assert_int_equal(sg_captures_deferred_bytes(core, 0), 0);
+    assert_int_equal(fake.freed_count, 3);
 }
 
 static void what_was_parked_goes_with_its_context(void **state)
@@ -545,6 +568,7 @@ int main(void)
         cmocka_unit_test_setup(counts_only_what_the_driver_began, start_afresh),
         cmocka_unit_test_setup(a_failed_capture_ends_too, start_afresh),
         cmocka_unit_test_setup(a_destroyed_stream_captures_no_more, start_afresh),
+        cmocka_unit_test_setup(what_is_parked_counts_on_its_device, start_afresh),
         cmocka_unit_test_setup(what_was_parked_goes_with_its_context, start_afresh),
         cmocka_unit_test_setup(knows_the_default_streams_apart, start_afresh),
         cmocka_unit_test_setup(relaxes_and_restores, start_afresh),

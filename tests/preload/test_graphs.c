@@ -594,6 +594,19 @@ static void block_of_two_graphs_is_no_spare(void **state)
     assert_false(sg_graphs_reuse(stream(1), 4096, &again));
 }
 
+/* The capture that freed it has ended, and the next one of the stream is another graph. */
+static void block_of_the_last_graph_is_no_spare(void **state)
+{
+    CUdeviceptr again;
+    (void)state;
+    (void)capture(1);
+    CUdeviceptr block = allocate(1);
+    assert_int_equal(release(block, 1), SG_GRAPHS_RETAINED);
+    (void)capture(1);
+    sg_graphs_add_spare(stream(1), block);
+    assert_false(sg_graphs_reuse(stream(1), 4096, &again));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, end)
 
 int main(void)
@@ -616,6 +629,7 @@ int main(void)
         TEST(is_kept_for_the_graph_that_has_it),
         TEST(memory_of_the_driver_s_goes_back_to_it),
         TEST(block_of_two_graphs_is_no_spare),
+        TEST(block_of_the_last_graph_is_no_spare),
         TEST(what_has_gone_is_no_spare),
         TEST(places_are_used_again),
         TEST(what_is_kept_for_ever_is_no_spare),

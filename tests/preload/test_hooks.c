@@ -252,6 +252,38 @@ static void questions_are_answered_for_live_blocks(void **state)
     }
 }
 
+/* NCCL registers a buffer mapping by mapping. The answer of pages is the driver's, and they stay where they are. */
+static void nccl_hears_of_mappings(void **state)
+{
+    static const struct {
+        CUresult block;
+        bool plain;
+        int asked, pinned;
+        size_t bytes;
+    } list[] = {
+        {CUDA_SUCCESS, false, 1, 1, 2 * BYTES}, {CUDA_SUCCESS, true, 0, 1, BYTES},
+        {CUDA_ERROR_INVALID_VALUE, false, 1, 0, 2 * BYTES}, /* it was freed */
+    };
+    (void)state;
+    fake.passes = true;
+    allocation.base = OURS;
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        CUdeviceptr base = 0;
+        size_t bytes = 0;
+        fake.block = list[i].block;
+        fake.plain = list[i].plain;
+        fake.calls = fake.pinned = 0;
+        assert_int_equal(cuMemGetAddressRange_v2(&base, &bytes, OURS + 5), CUDA_SUCCESS);
+        assert_int_equal(base, OURS);
+        assert_int_equal(bytes, list[i].bytes);
+        assert_int_equal(fake.calls, list[i].asked);
+        assert_int_equal(fake.pinned, list[i].pinned);
+    }
+    fake.block = CUDA_SUCCESS;
+    fake.plain = true;
+    assert_int_equal(cuMemGetAddressRange_v2(NULL, NULL, OURS), CUDA_SUCCESS);
+}
+
 /* Only a block that is an allocation of the driver's by itself may be given away by a legacy handle. */
 static void handles_are_of_whole_allocations(void **state)
 {
@@ -418,6 +450,16 @@ static void free_memory_counts_what_is_idle(void **state)
     fake.torch = true; /* who has PyTorch's statistics takes what is idle for used */
     assert_int_equal(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
     assert_true(available == 1000 && total == 3000);
+    static const struct {
+        uint64_t limit, reserved;
+        size_t available;
+    } limits[] = {{5000, 3500, 1000}, {5000, 4500, 500}, {5000, 5000, 0}, {5000, 6000, 0}}; /* it was lowered */
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        fake.limit = limits[i].limit;
+        fake.reserved = limits[i].reserved;
+        assert_int_equal(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
+        assert_int_equal(available, limits[i].available);
+    }
     fake.torch = false;
     for (int i = 0; i < 3; i++) { /* whoever is not served sees the driver's */
         fake.inside = i == 0;
@@ -542,6 +584,7 @@ int main(void)
         TEST(mappings_of_ours_are_nobody_s),
         TEST(synchronous_copies_are_asked_of_the_context),
         TEST(questions_are_answered_for_live_blocks),
+        TEST(nccl_hears_of_mappings),
         TEST(handles_are_of_whole_allocations),
         TEST(modules_get_the_drivers_own),
         TEST(pitches_are_as_the_driver_s),

@@ -38,8 +38,10 @@ const struct sg_conf *sg_process_conf(void)
     return &conf;
 }
 
-/* Stacks are of lines of one file, each its own function's; of code, of addresses. */
+/* Stacks are of lines of one file, each its own function's; of code, of addresses; or of the frames that are named. */
 static struct {
+    struct sg_frame frame[2];
+    unsigned frames;
     unsigned line[4], lines;
     uint64_t address[4];
     unsigned addresses;
@@ -48,9 +50,10 @@ static struct {
 
 unsigned sg_python_frames(struct sg_frame *ret, unsigned most)
 {
+    memcpy(ret, program.frame, program.frames * sizeof *ret);
     for (unsigned i = 0; i < program.lines && i < most; i++)
         ret[i] = (struct sg_frame){0x1000 + program.line[i], program.line[i]};
-    return program.lines;
+    return program.lines + program.frames;
 }
 
 bool sg_python_describe(const struct sg_frame *frame, char *file, char *function, size_t room, uint32_t *ret_line)
@@ -398,6 +401,99 @@ static void many_phases(void)
     assert_true(sg_this_thread()->phase != 0);
 }
 
+/* Lines meet in the table by chance, of Python and of code. */
+static void many_lines(void)
+{
+    trace.refuses = true;
+    for (unsigned i = 10000; i < 20000; i++) {
+        program.line[0] = i;
+        program.address[0] = i;
+        program.lines = i % 2;
+        program.addresses = 1 - i % 2;
+        sg_sites_note(sg_this_thread());
+        assert_true(sg_this_thread()->site && sg_this_thread()->shown == sg_this_thread()->site);
+    }
+}
+
+/* What has no name of its own has no number. */
+static void phases_beside_many_texts(void)
+{
+    char name[32];
+    trace.refuses = true;
+    for (int i = 0; i < 1 << 15; i++) {
+        snprintf(name, sizeof name, "%d", i);
+        sg_sites_intern(name);
+    }
+    segalloc_phase_push("7");
+    sg_sites_note(sg_this_thread());
+    uint32_t known = sg_this_thread()->phase;
+    segalloc_phase_push("of no name that was met");
+    sg_sites_note(sg_this_thread());
+    assert_true(known && !sg_this_thread()->phase);
+    segalloc_phase_pop();
+    sg_sites_note(sg_this_thread());
+    assert_int_equal(sg_this_thread()->phase, known);
+}
+
+/* Phases without one around them meet in the table too. */
+static void many_phases_side_by_side(void)
+{
+    char name[32];
+    static uint32_t number[30000];
+    trace.refuses = true;
+    for (int round = 0; round < 2; round++) {
+        for (uint32_t i = 0; i < 30000; i++) {
+            snprintf(name, sizeof name, "lap %u", (unsigned)i);
+            segalloc_phase_push(name);
+            sg_sites_note(sg_this_thread());
+            if (!round)
+                number[i] = sg_this_thread()->phase;
+            assert_int_equal(sg_this_thread()->phase, number[i]);
+            assert_true(i == 0 || number[i] == number[i - 1] + 1);
+            segalloc_phase_pop();
+        }
+    }
+}
+
+static uint64_t mix(uint64_t sum)
+{
+    sum *= UINT64_C(0x9e3779b97f4a7c15);
+    return sum ^ sum >> 32;
+}
+
+/* Stacks of other frames, or of another number of them, may have one hash. It is that of sites.c. */
+static void stacks_of_one_hash(void)
+{
+    uint64_t last = mix(2 ^ 0x1000) ^ 1000;
+    const struct sg_frame list[3][2] = {
+        {{0x1000, 1000}},
+        {{0x2000, mix(2 ^ 0x2000) ^ last}},
+        {{0x3000, 1001}, {0x4000, mix(mix(mix(4 ^ 0x3000) ^ 1001) ^ 0x4000) ^ last}},
+    };
+    uint32_t number[3];
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 3; i++) {
+            memcpy(program.frame, list[i], sizeof list[i]);
+            program.frames = i == 2 ? 2 : 1;
+            trace.count = 0;
+            sg_sites_note(sg_this_thread());
+            if (round == 0)
+                number[i] = sg_this_thread()->site;
+            assert_int_equal(sg_this_thread()->site, number[i]);
+        }
+    }
+    assert_true(number[0] && number[1] && number[2]);
+    assert_true(number[0] != number[1] && number[1] != number[2] && number[0] != number[2]);
+}
+
+static void what_meets_in_a_table_is_told_apart(void **state)
+{
+    (void)state;
+    apart(many_lines);
+    apart(many_phases_side_by_side);
+    apart(stacks_of_one_hash);
+}
+
 static void as_many_as_there_is_room_for(void **state)
 {
     (void)state;
@@ -405,6 +501,7 @@ static void as_many_as_there_is_room_for(void **state)
     apart(many_long_texts);
     apart(many_stacks);
     apart(many_phases);
+    apart(phases_beside_many_texts);
 }
 
 /* The name of the phase that an allocation of this thread is in, with those around it. */
@@ -494,7 +591,7 @@ static void a_thread_without_phases(void **state)
 typedef void function(void);
 static function *core[16], *core2[16];
 static unsigned nvtx_functions = 16;
-static int lacking = -1; /* a place of core2 */
+static int lacking = -1, core_lacking = -1; /* a place of core2, and of core */
 static bool nvtx_has = true;
 
 static int functions_of(int module, function ****ret_table, unsigned *ret_count)
@@ -505,6 +602,8 @@ static int functions_of(int module, function ****ret_table, unsigned *ret_count)
         tables[1][i] = &core2[i];
     }
     assert_true(module == 1 || module == 5);
+    if (core_lacking >= 0)
+        tables[0][core_lacking] = NULL;
     if (lacking >= 0)
         tables[1][lacking] = NULL;
     *ret_table = tables[module == 5];
@@ -574,6 +673,9 @@ static void an_older_nvtx_is_left_alone(void **state)
         assert_int_equal(InitializeInjectionNvtx2(nvtx_table), i != 4 && i != 5 && i != 10);
     }
     lacking = -1;
+    for (core_lacking = 7; core_lacking <= 11; core_lacking++)
+        assert_int_equal(InitializeInjectionNvtx2(nvtx_table), core_lacking == 7 || core_lacking == 10);
+    core_lacking = -1;
     nvtx_has = false;
     assert_int_equal(InitializeInjectionNvtx2(nvtx_table), 0);
     nvtx_has = true;
@@ -616,7 +718,12 @@ static void events_of_nvtx(void **state)
 static void off_is_nothing(void **state)
 {
     (void)state;
+    const void *(*intern)(void *, const char *);
+    conf.sites = true;
+    assert_int_equal(InitializeInjectionNvtx2(nvtx_table), 1);
+    memcpy(&intern, &core2[10], sizeof intern);
     conf.sites = false;
+    assert_null(intern(NULL, "registered")); /* nowhere to keep it */
     assert_false(sg_sites_open(&conf));
     assert_int_equal(InitializeInjectionNvtx2(nvtx_table), 0);
     segalloc_phase_push("x");
@@ -640,6 +747,7 @@ int main(void)
         cmocka_unit_test_setup(a_thread_without_phases, on),
         cmocka_unit_test_setup(an_older_nvtx_is_left_alone, on),
         cmocka_unit_test_setup(events_of_nvtx, on),
+        cmocka_unit_test_setup(what_meets_in_a_table_is_told_apart, on),
         cmocka_unit_test_setup(as_many_as_there_is_room_for, on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

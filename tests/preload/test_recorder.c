@@ -50,6 +50,9 @@ static struct {
     struct sg_stats_device devices[DEVICES]; /* of that */
     void (*meanwhile)(void);
     bool no_stats;     /* the core knows none of the device */
+    int defined;       /* records of sites in the trace */
+    bool full;         /* and it takes no more */
+    CUresult naming;   /* what the driver answers */
     CUresult granularity, total;
     bool lacks_granularity;
     int asked;         /* the driver about a device */
@@ -100,9 +103,9 @@ void sg_trace_writer_emit_from(struct sg_trace_writer *writer, const struct sega
 
 bool sg_trace_writer_define(struct sg_trace_writer *writer, struct segalloc_trace_record *define, uint32_t count)
 {
-    (void)writer;
-    (void)define;
-    return count > 0;
+    EXPECT(writer == &fake.writer && define->kind == SEGALLOC_RECORD_DEFINE_SITE);
+    fake.defined += (int)count;
+    return !fake.full;
 }
 
 void sg_trace_writer_emit(void *writer, const struct segalloc_trace_record *record)
@@ -219,7 +222,7 @@ static CUresult device_name(char *name, int size, CUdevice device)
 {
     (void)device;
     snprintf(name, (size_t)size, "%s", fake.model);
-    return CUDA_SUCCESS;
+    return fake.naming;
 }
 
 void *sg_cuda_symbol(const char *name)
@@ -411,10 +414,60 @@ static void name_devices(void)
     EXPECT(fake.models == 1);
 }
 
+/* A buffer that the driver has written to before it failed is no name. */
+static void name_no_device(void)
+{
+    fake.model = "simulated GPU 1";
+    fake.naming = CUDA_ERROR_INVALID_DEVICE;
+    open_with("t", "s", false);
+    use(1);
+    fake.writer.due = true;
+    tick(3);
+    EXPECT(fake.models == 0 && fake.file.count > 0 && !*fake.devices[0].model);
+}
+
 static void models_of_devices_are_told(void **state)
 {
     (void)state;
     apart(name_devices);
+    apart(name_no_device);
+}
+
+/* A device is due from its first event on, but its statistics may not be had yet. */
+static void take_no_snapshot(void)
+{
+    open_with("t", "", false);
+    use(0);
+    fake.writer.due = fake.no_stats = true;
+    tick(3);
+    EXPECT(fake.writer.snapshots == 0);
+    fake.no_stats = false;
+    tick(1);
+    EXPECT(fake.writer.snapshots == 1);
+}
+
+static void snapshots_are_of_devices_that_are_there(void **state)
+{
+    (void)state;
+    apart(take_no_snapshot);
+}
+
+/* Where no trace is written a definition has been taken for good; else it is the writer that says so. */
+static void define(void)
+{
+    struct segalloc_trace_record record = {.kind = SEGALLOC_RECORD_DEFINE_SITE};
+    open_with("", "s", false);
+    EXPECT(sg_recorder_define(&record, 1) && fake.defined == 0 && !sg_recorder_path());
+    open_with("t", "s", false);
+    EXPECT(sg_recorder_define(&record, 1) && fake.defined == 1);
+    fake.full = true;
+    EXPECT(!sg_recorder_define(&record, 1) && fake.defined == 2);
+}
+
+static void definitions_go_to_the_trace(void **state)
+{
+    (void)state;
+    apart(define);
 }
 
 /* In pieces of a record each, filled up with zeros, as soon as the trace has a snapshot. */
@@ -532,6 +585,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(what_cannot_be_written_is_said_once),
         cmocka_unit_test(devices_are_as_the_driver_says),
         cmocka_unit_test(models_of_devices_are_told),
+        cmocka_unit_test(snapshots_are_of_devices_that_are_there),
+        cmocka_unit_test(definitions_go_to_the_trace),
         cmocka_unit_test(trace_says_by_which_call_order_was_lost),
         cmocka_unit_test(trace_says_so_at_its_end_too),
         cmocka_unit_test(live_statistics_go_with_the_process),

@@ -196,8 +196,9 @@ static void learn_what_is_free(struct sg_core *core, int device)
     sg_core_poll(core, device);
     if (!sg_core_awaits(core, device))
         return;
-    uint64_t frees = sg_core_stats_recent(core, device, &stats) ? 1 + stats.value[SG_STAT_frees] : 0;
-    bool again = frees && atomic_load_explicit(&in_vain[device], memory_order_relaxed) == frees;
+    (void)sg_core_stats_recent(core, device, &stats); /* the core knows a device that it awaits something of */
+    uint64_t frees = 1 + stats.value[SG_STAT_frees];
+    bool again = atomic_load_explicit(&in_vain[device], memory_order_relaxed) == frees;
     for (; !again && waited < ALL_NS && sg_core_awaits(core, device) && !sg_captures_active(); waited += slice) {
         sg_rest(slice);
         slice = slice < MOST_NS ? 2 * slice : slice;

@@ -80,10 +80,9 @@ static enum state python_look(void)
     python_find("PyObject_GetAttrString", &python.attribute);
     python_find("PyUnicode_AsUTF8", &python.utf8);
     const char *version = python.version();
-    if (strncmp(version, "3.11.", 5) == 0) { /* there a new frame object may collect garbage at once */
+    /* there a new frame object may collect garbage at once */
+    if (strncmp(version, "3.11.", 5) == 0 && python_find("PyGC_Enable", &python.collect_on))
         python_find("PyGC_Disable", &python.collect_off);
-        python_find("PyGC_Enable", &python.collect_on);
-    }
     bool readable = python_find("PyCode_Type", &python.code_type) && python_find("PyUnicode_Type", &python.text_type) &&
         python_find("PyCode_Addr2Line", &python.line_of) && !strstr(version, "free-threading");
     for (size_t i = 0; readable && i < sizeof layouts / sizeof *layouts; i++)
@@ -175,7 +174,7 @@ static unsigned ask_frames(void *thread, struct sg_frame *ret, unsigned most)
     }
     if (held)
         python.drop(held);
-    if (collects && python.collect_on)
+    if (collects)
         python.collect_on();
     return count;
 }

@@ -376,7 +376,7 @@ static int take(struct block *ret, bool *ret_more)
     int gone = atomic_load(&sg_graphs_gone);
     for (size_t at = 0; at < graphs.buckets && !*ret_more; at++) {
         struct block *block = &graphs.block[at];
-        while (block->address && !*ret_more && !block_let_go_locked(block, false)) {
+        while (block->address && !block_let_go_locked(block, false)) {
             if (block->freed && count == BATCH) {
                 *ret_more = true;
                 break;
