@@ -4,6 +4,7 @@ Usage: test_cli.py SEGALLOC"""
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -48,6 +49,25 @@ class CommandLine(unittest.TestCase):
                 self.assertTrue(result.stdout.startswith("usage: segalloc " + verb), result.stdout)
                 self.assertLessEqual(max(map(len, result.stdout.splitlines())), 80, arguments)
         self.assertRegex(segalloc("--version").stdout, r"^segalloc \d+\.\d+\.\d+\n$")
+
+    def test_manual_and_help_have_each_option(self):
+        """The table in the code of a verb, its --help and its page; without what has no effect any more, and help itself."""
+        root = pathlib.Path(__file__).resolve().parents[2]
+        overview = (root / "docs/man/segalloc.1.scd").read_text()
+        for code in sorted((root / "tools/segalloc/verbs").glob("*.c")):
+            verb = code.stem
+            with self.subTest(verb=verb):
+                rows = re.findall(r'\{"([\w-]+)", (?:no|required|optional)_argument, NULL, ', code.read_text())
+                self.assertIn("help", rows)
+                short = re.search(r'getopt_long\([^"]*"\+?:([\w:]+)"', code.read_text())[1].replace(":", "")
+                told = segalloc(verb, "--help").stdout
+                self.assertEqual(set(re.findall(r"^ {2,6}(?:-\w, )?--([\w-]+)", told, re.M)), set(rows) - {"device-waits"})
+                self.assertEqual(set(re.findall(r"^  -(\w), --", told, re.M)), set(short))
+                page = (root / f"docs/man/segalloc-{verb}.1.scd").read_text()
+                heads = re.findall(r"^\*-.*", page.split("\n# OPTIONS\n")[1].split("\n# ")[0], re.M)
+                self.assertEqual({name for head in heads for name in re.findall(r"\*--([\w-]+)\*", head)}, set(rows) - {"help"})
+                self.assertEqual({name for head in heads for name in re.findall(r"\*-(\w)\*", head)}, set(short) - {"h"})
+                self.assertIn(f"*segalloc-{verb}*(1)", overview)
 
     def test_wrong_usage(self):
         self.one_line(segalloc(), 2, "which verb")

@@ -1,4 +1,4 @@
-"""`diff`, `top`, and what is printed with --json by the schemas that are installed.
+"""`diff`, `top`, the line at the end of `run`, and what is printed with --json by the schemas that are installed.
 
 Usage: test_see.py SEGALLOC ACTS DATA SCHEMAS"""
 import fcntl
@@ -130,6 +130,50 @@ optimizer(60)
             self.assertEqual((result.returncode, result.stderr.count("\n")), (2, 1))
             self.assertIn(word, result.stderr)
         self.assertEqual(segalloc("diff", "/nonexistent", "/nonexistent").returncode, 1)
+
+
+class Summary(Case):
+    """The line at the end of a run: on a terminal, or asked for."""
+    LINE = "segalloc: 100.00 MiB reserved at the peak for 100.00 MiB allocated. To see what "
+
+    def run_it(self, *arguments, **more):
+        return subprocess.run([SEGALLOC, "run", "--sim", "1GiB,count=2", *arguments], env=ENVIRONMENT, cwd=self.folder, timeout=60, check=False,
+                              **(more or dict(capture_output=True, text=True)))
+
+    def on_terminal(self, *arguments):
+        ours, theirs = pty.openpty()
+        self.run_it(*arguments, stderr=theirs, stdout=subprocess.DEVNULL)
+        os.close(theirs)
+        said = b""
+        try:
+            while more := os.read(ours, 4096):
+                said += more
+        except OSError:  # all was read
+            pass
+        os.close(ours)
+        return said.decode().replace("\r\n", "\n")
+
+    def test_on_a_terminal(self):
+        self.assertEqual(self.on_terminal("-o", "run.trace", "--", ACTS, "a+100"), f"{self.LINE}held it: segalloc report run.trace\n")
+        self.assertEqual(self.on_terminal("--", ACTS, "a+100"), f"{self.LINE}holds it: segalloc run --sites -o run.trace -- CMD\n")
+        for arguments in ("-q", "--", ACTS, "a+100"), ("--", "true"), ("--no-preload", "--", ACTS, "a+100"), \
+                ("--", "sh", "-c", f"'{ACTS}' a+100 2>/dev/null"), ("--", ACTS, "a+100", "kill"):
+            self.assertEqual(self.on_terminal(*arguments), "", arguments)
+
+    def test_elsewhere_only_if_asked_for(self):
+        self.assertEqual(self.run_it("--", ACTS, "a+100").stderr, "")
+        self.assertIn(self.LINE, self.run_it("--summary", "--", ACTS, "a+100").stderr)
+        self.assertEqual(self.run_it("--summary", "--", "sh", "-c", f"'{ACTS}' a+100; '{ACTS}' a+100").stderr.count(self.LINE), 2)
+
+    def test_devices_and_failures(self):
+        said = self.run_it("--summary", "--conf", "oom_report:never", "--", ACTS, "a+100", "device=1", "b+30", "b-", "c?2000", "d?2000").stderr
+        self.assertTrue(said.startswith("segalloc: device 0: 100.00 MiB reserved at the peak for 100.00 MiB allocated; device 1: 30.00 MiB reserved "
+                                        "at the peak for 30.00 MiB allocated; 2 allocations failed. "), said)
+
+    def test_a_verdict_stands_alone(self):
+        """A rehearsal within a run says what it has to say."""
+        said = self.run_it("--summary", "--", SEGALLOC, "rehearse", "--card", "1GiB", "--", ACTS, "a+100")
+        self.assertEqual((said.returncode, self.LINE in said.stderr), (0, False), said)
 
 
 class Terminal:

@@ -21,6 +21,7 @@
 #include "services/alias_probe.h"
 #include "services/hazard_annotations.h"
 #include "services/recorder.h"
+#include "services/summary.h"
 #include "services/trim.h"
 #include "sites/sites.h"
 #include "torch/torch.h"
@@ -258,6 +259,8 @@ __attribute__((destructor)) static void process_unload(void)
     if (!own)
         return;
     sg_trim_close();
-    if (!sg_self.inside && sg_core_is_free(sg_process.core))
-        sg_recorder_close(sg_process.core);
+    if (sg_self.inside || !sg_core_is_free(sg_process.core))
+        return;
+    sg_summary_print(sg_process.core);
+    sg_recorder_close(sg_process.core);
 }

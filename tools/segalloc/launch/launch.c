@@ -345,8 +345,18 @@ static void set_places(const struct sg_launch *launch)
         set_phases();
 }
 
+/* A verb that says more itself leaves none of an outer `segalloc run`. */
+static void set_summary(const struct sg_launch *launch)
+{
+    if (launch->summary == SG_SUMMARY_NEVER)
+        unsetenv("SEGALLOC_SUMMARY");
+    else
+        setenv("SEGALLOC_SUMMARY", launch->summary == SG_SUMMARY_ALWAYS ? "always" : "terminal", 1);
+}
+
 bool sg_launch_prepare(const struct sg_launch *launch)
 {
+    set_summary(launch);
     if (launch->sim && !set_simulator(launch))
         return false;
     if (!set_preload(launch))

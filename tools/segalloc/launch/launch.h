@@ -4,6 +4,9 @@
 
 #include <stdbool.h>
 
+/* Whether each process says at its end what it held: where its stderr is a terminal, or wherever that goes. */
+enum sg_launch_summary { SG_SUMMARY_NEVER, SG_SUMMARY_ON_TERMINAL, SG_SUMMARY_ALWAYS };
+
 struct sg_launch {
     const char *verb;    /* for messages */
     const char *sim;     /* what --sim says, NULL for the machine's own GPUs */
@@ -13,6 +16,7 @@ struct sg_launch {
     const char *trace;   /* what -o says, NULL */
     bool force;          /* a trace of that name is replaced */
     const char *stats;   /* a path or pattern for statistics, NULL */
+    enum sg_launch_summary summary;
     char *const *command; /* the program and its arguments; asked whether stand-ins for CUDA's libraries are wanted */
 };
 

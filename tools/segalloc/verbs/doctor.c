@@ -90,7 +90,7 @@ static int help(void)
          "if it was started with live:True. With neither: whether this machine has what\n"
          "it takes. What CMD prints comes first; with --json it goes to stderr.\n\n"
          "      --sim SPEC    on a simulated GPU, as in `segalloc run`\n"
-         "      --conf K:V,…  options, as in `segalloc run`\n"
+         "  -c, --conf K:V,…  options, as in `segalloc run`\n"
          "      --json        print one object\n"
          "  -h, --help        print this\n\n"
          "Exit status: 0 when all was served (or nothing is missing), 1 when not, 2 for\n"
@@ -551,7 +551,7 @@ int sg_verb_doctor(int argc, char **argv)
     static struct examination examination;
     bool json = false;
     examination.launch = (struct sg_launch){.verb = argv[0], .preload = true};
-    for (int option; (option = getopt_long(argc, argv, "+:h", long_options, NULL)) != -1;) {
+    for (int option; (option = getopt_long(argc, argv, "+:hc:", long_options, NULL)) != -1;) {
         switch (option) {
         case 's':
             examination.launch.sim = optarg;

@@ -52,7 +52,7 @@ static int help(void)
          "                     12GiB,16GiB,24GiB, or names:");
     sg_rehearse_print_names();
     puts("      --devices N    so many cards of each size in the machine (default 1)\n"
-         "      --conf K:V,…   options of segalloc, as in segalloc run\n"
+         "  -c, --conf K:V,…   options of segalloc, as in segalloc run\n"
          "      --margin SIZE  of a card that is left for the context and for libraries:\n"
          "                     what leaves less is too close to call (default: what was\n"
          "                     measured on that card, else the most measured on any)\n"
@@ -168,7 +168,7 @@ static int read_options(struct sg_rehearse *rehearse, struct sg_launch *launch, 
     char **argv)
 {
     int status = 0;
-    for (int option; status == 0 && (option = getopt_long(argc, argv, "+:hfo:", long_options, NULL)) != -1;) {
+    for (int option; status == 0 && (option = getopt_long(argc, argv, "+:hc:fo:", long_options, NULL)) != -1;) {
         switch (option) {
         case 'C':
             rehearse->list = optarg;

@@ -14,6 +14,8 @@ static const struct option long_options[] = {
     {"sites", no_argument, NULL, 'S'},
     {"output", required_argument, NULL, 'o'},
     {"force", no_argument, NULL, 'f'},
+    {"summary", no_argument, NULL, 'm'},
+    {"quiet", no_argument, NULL, 'q'},
     {"help", no_argument, NULL, 'h'},
     {0},
 };
@@ -21,9 +23,12 @@ static const struct option long_options[] = {
 static int help(void)
 {
     puts("usage: segalloc run [--sim SPEC] [--torch] [--sites] [--no-preload]\n"
-         "                    [--conf K:V,…] [-o TRACE [-f]] [--] CMD [ARGUMENT]…\n"
+         "                    [--conf K:V,…] [-o TRACE [-f]] [--summary | --quiet]\n"
+         "                    [--] CMD [ARGUMENT]…\n"
          "Runs CMD with its CUDA memory served by segalloc. No file is written unless\n"
-         "asked for; running out of memory and wrong options are said on standard error.\n\n"
+         "asked for; running out of memory and wrong options are said on standard error.\n"
+         "Where that is a terminal, each process that has used device memory ends with a\n"
+         "line: what it held at its peak, and what to run next.\n\n"
          "      --sim SPEC     on a simulated GPU: SIZE[,count=N][,driver=12.4][,no-vmm]…,\n"
          "                     such as 24GiB,count=2\n"
          "      --torch        CMD runs PyTorch: PyTorch's memory functions (statistics,\n"
@@ -33,12 +38,14 @@ static int help(void)
          "                     `segalloc report` of the trace, and what running out\n"
          "                     prints, say where\n"
          "      --no-preload   without segalloc, for comparison; other options may stay\n"
-         "      --conf K:V,…   options, on top of SEGALLOC_CONF; `segalloc conf\n"
+         "  -c, --conf K:V,…   options, on top of SEGALLOC_CONF; `segalloc conf\n"
          "                     --help-options` lists them. May be given several times: of\n"
          "                     several values for a key the last counts\n"
          "  -o, --output TRACE write every event of memory to TRACE; the first process\n"
          "                     that allocates takes that name, each further TRACE.PID\n"
          "  -f, --force        replace a trace of that name\n"
+         "      --summary      that line also where standard error is no terminal\n"
+         "  -q, --quiet        without that line\n"
          "  -h, --help         print this\n\n"
          "Exit status: CMD's; 125 when segalloc itself fails, 126 when CMD can't be run,\n"
          "127 when there is no CMD.");
@@ -47,8 +54,8 @@ static int help(void)
 
 int sg_verb_run(int argc, char **argv)
 {
-    struct sg_launch launch = {.verb = argv[0], .preload = true};
-    for (int option; (option = getopt_long(argc, argv, "+:fo:h", long_options, NULL)) != -1;) {
+    struct sg_launch launch = {.verb = argv[0], .preload = true, .summary = SG_SUMMARY_ON_TERMINAL};
+    for (int option; (option = getopt_long(argc, argv, "+:c:fo:qh", long_options, NULL)) != -1;) {
         switch (option) {
         case 's':
             launch.sim = optarg;
@@ -70,6 +77,12 @@ int sg_verb_run(int argc, char **argv)
             break;
         case 'f':
             launch.force = true;
+            break;
+        case 'm':
+            launch.summary = SG_SUMMARY_ALWAYS;
+            break;
+        case 'q':
+            launch.summary = SG_SUMMARY_NEVER;
             break;
         case 'h':
             return help();

@@ -1,0 +1,72 @@
+#include "services/summary.h"
+
+#include "core_state.h"
+#include "process/environment.h"
+#include "process/process.h"
+#include "services/recorder.h"
+#include "size.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LINE_BYTES = 900, DEVICES_BYTES = 600 }; /* sg_log_line() cuts at 1 KiB */
+
+static bool is_asked_for(void)
+{
+    const char *asked = sg_environment("SEGALLOC_SUMMARY");
+    return asked && (strcmp(asked, "always") == 0 || (strcmp(asked, "terminal") == 0 && isatty(STDERR_FILENO)));
+}
+
+/* Appends what `device` held, with its number where `several` have been used. Returns the new length. */
+static size_t add_device(char *line, size_t length, int device, bool several, const struct sg_stats *stats)
+{
+    char reserved[SG_SIZE_TEXT], allocated[SG_SIZE_TEXT], number[32] = "";
+    if (length > DEVICES_BYTES)
+        return length;
+    if (several)
+        snprintf(number, sizeof number, "device %d: ", device);
+    return length + (size_t)snprintf(line + length, LINE_BYTES - length, "%s%s%s reserved at the peak for %s allocated",
+                        length ? "; " : "", number, sg_size_format(stats->peak[SG_STAT_reserved_bytes], reserved),
+                        sg_size_format(stats->peak[SG_STAT_allocated_bytes], allocated));
+}
+
+/* The part of `path` after the working folder, where it lies there. */
+static const char *from_here(const char *path)
+{
+    char here[SG_PATH_BYTES];
+    size_t length = getcwd(here, sizeof here) ? strlen(here) : 0;
+    return length > 1 && strncmp(path, here, length) == 0 && path[length] == '/' ? path + length + 1 : path;
+}
+
+void sg_summary_print(struct sg_core *core)
+{
+    char line[LINE_BYTES] = "";
+    struct sg_stats stats;
+    size_t length = 0;
+    uint64_t failed = 0;
+    unsigned used = 0;
+    if (!is_asked_for())
+        return;
+    for (int i = 0; i < SG_DEVICES_MAX; i++)
+        used += sg_core_stats(core, i, &stats) && stats.value[SG_STAT_allocs];
+    for (int i = 0; i < SG_DEVICES_MAX; i++) {
+        if (!sg_core_stats(core, i, &stats))
+            continue;
+        failed += stats.value[SG_STAT_ooms];
+        if (stats.value[SG_STAT_allocs])
+            length = add_device(line, length, i, used > 1, &stats);
+    }
+    if (failed)
+        length += (size_t)snprintf(line + length, LINE_BYTES - length, "%s%" PRIu64 " allocation%s failed",
+            length ? "; " : "", failed, sg_plural(failed));
+    if (!length)
+        return;
+    const char *trace = sg_recorder_path();
+    if (trace)
+        snprintf(line + length, LINE_BYTES - length, ". To see what held it: segalloc report %s", from_here(trace));
+    else
+        snprintf(line + length, LINE_BYTES - length, ". To see what holds it: segalloc run --sites -o run.trace -- CMD");
+    sg_log_line(line);
+}
