@@ -126,6 +126,12 @@ bool sg_recorder_define(struct segalloc_trace_record *define, uint32_t count)
     return true;
 }
 
+static sg_recorder_phase_fn *follow;
+void sg_recorder_follow_phase(sg_recorder_phase_fn *write)
+{
+    follow = write;
+}
+
 static unsigned count(enum segalloc_record_kind kind, uint32_t number)
 {
     unsigned found = 0;
@@ -531,6 +537,11 @@ static void phases_nest(void **state)
     segalloc_phase_push("forward");
     segalloc_phase_push("attention");
     assert_string_equal(phase(), "attention<forward<step 1<");
+    char latest[64], cut[10];
+    follow(latest, sizeof latest);
+    assert_string_equal(latest, "step 1, forward, attention");
+    sg_phases_latest(cut, sizeof cut);
+    assert_string_equal(cut, "step 1, f");
     unsigned written = trace.count;
     phase();
     assert_int_equal(trace.count, written);

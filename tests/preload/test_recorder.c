@@ -21,6 +21,7 @@
 #include "process/process.h"
 #include "services/recorder.h"
 #include "process/symbols.h"
+#include "writer/live_pages.h"
 #include "writer/stats_file.h"
 #include "track/streams.h"
 #include "torch/torch.h"
@@ -47,6 +48,7 @@ static struct {
     int files, said;
     char path[128];
     struct sg_stats_file file;
+    char phase[16];
     struct sg_stats_device devices[DEVICES]; /* of that */
     void (*meanwhile)(void);
     bool no_stats;     /* the core knows none of the device */
@@ -169,6 +171,7 @@ int sg_stats_file_write(const char *path, sg_environment_fn *environment, const 
     snprintf(fake.path, sizeof fake.path, "%s", path);
     EXPECT(file->count <= DEVICES);
     fake.file = *file;
+    snprintf(fake.phase, sizeof fake.phase, "%s", file->phase);
     memcpy(fake.devices, file->devices, file->count * sizeof *file->devices);
     return fake.write;
 }
@@ -514,14 +517,21 @@ static void trace_says_so_at_its_end_too(void **state)
     apart(lose_order_at_last);
 }
 
+static void write_phase(char *text, size_t size)
+{
+    snprintf(text, size, "step 3");
+}
+
 /* Statistics that can be looked at while the process lives go with it; a file that was asked for stays. */
 static void live_on(void)
 {
     char path[64];
     EXPECT(!open_with("", "", true).emit && sg_recorder_on);
+    sg_recorder_follow_phase(write_phase);
     tick(1);
     snprintf(path, sizeof path, "/dev/shm/segalloc-live-%ld", (long)getpid());
     EXPECT(strcmp(fake.path, path) == 0);
+    EXPECT(fake.file.pid_namespace == sg_live_namespace() && strcmp(fake.phase, "step 3") == 0);
     FILE *file = fopen(path, "w");
     EXPECT(file && fclose(file) == 0);
     sg_recorder_close(core);

@@ -226,15 +226,15 @@ class Top(Case):
         self.assertEqual((device["requested_bytes"], device["peak_requested_bytes"]), (110 * MIB, 150 * MIB))
         self.assertEqual(device["idle_bytes"], device["reserved_bytes"] - device["allocated_bytes"] - device["pending_bytes"])
         text = segalloc("top", "--once", process.pid).stdout
-        self.assertIn(f"{process.pid} rank 3", text)
-        self.assertIn("110.00 MiB", text)
+        self.assertRegex(text, rf"(?m)^ +3 +{process.pid} +0 +\d+ MiB +110 MiB")
+        self.assertIn("card 1.00 GiB", text)
         self.assertLessEqual(max(map(len, text.splitlines())), 80)
         self.assertIn(process.pid, [one["pid"] for one in self.told("top", "top", "--json")["processes"]])
         looks = segalloc("top", "--batch", "--json", "-n", "3", "-d", "0.05", process.pid).stdout.splitlines()
         self.assertEqual([len(json.loads(line)["processes"]) for line in looks], [1, 1, 1])
 
     def test_it_asks_nothing(self):
-        """It shows a process that is stopped, and none that was killed."""
+        """It shows a process that is stopped, and none that was killed, whose page goes."""
         process = self.start("a+100")
         process.send_signal(signal.SIGSTOP)
         self.assertEqual(len(self.told("top", "top", "--json", process.pid)["processes"]), 1)
@@ -242,10 +242,63 @@ class Top(Case):
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # a zombie from here on
         self.assertNotIn(process.pid, [one["pid"] for one in self.told("top", "top", "--json")["processes"]])
         process.wait(60)
-        self.assertTrue(os.path.exists(f"/dev/shm/segalloc-live-{process.pid}"))
+        self.assertFalse(os.path.exists(f"/dev/shm/segalloc-live-{process.pid}"))
         gone = segalloc("top", "--once", process.pid)
         self.assertEqual((gone.returncode, gone.stderr.count("\n")), (1, 1))
         self.assertNotIn(process.pid, [one["pid"] for one in self.told("top", "top", "--json")["processes"]])
+
+    def test_the_next_process_removes_what_a_killed_one_left(self):
+        """Also where nobody looks; what is of a process that runs stays."""
+        running, killed = self.start("a+10"), self.start("a+100")
+        killed.kill()
+        killed.wait(60)
+        later = self.start("a+1")
+        pages = [os.path.exists(f"/dev/shm/segalloc-live-{one.pid}") for one in (running, killed, later)]
+        self.assertEqual(pages, [True, False, True])
+
+    def test_ranks_side_by_side(self):
+        """Eight ranks of one command and what sets one apart, on a screen of 80 × 24."""
+        ranks = [self.start("a+100", RANK=str(rank)) for rank in reversed(range(8))]
+        text = segalloc("top", "--once", *(one.pid for one in ranks)).stdout.splitlines()
+        self.assertLessEqual(max(map(len, text)), 80)
+        self.assertEqual(len(text), 12)
+        self.assertIn("8 processes", text[0])
+        self.assertEqual(sum("acts" in line for line in text), 1)
+        rows = [line.split()[:2] for line in text[4:]]
+        self.assertEqual(rows, [[str(rank), str(one.pid)] for rank, one in enumerate(reversed(ranks))])
+        other = self.start("a+100", "b+1")
+        text = segalloc("top", "--once", other.pid, *(one.pid for one in ranks)).stdout.splitlines()
+        self.assertEqual(sum("acts" in line for line in text), 2)
+
+    def test_tags(self):
+        """The phase of each rank, on the line of the command or on its own."""
+        script = self.folder / "phases.py"
+        script.write_text("""
+import ctypes, os, sys
+cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0 and cuda.cuCtxSetCurrent(context) == 0
+library = ctypes.CDLL(None)
+for name in "step 6", os.environ["PHASE"]:
+    library.segalloc_phase_push(name.encode("utf-8", "surrogateescape"))
+assert cuda.cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(1 << 20)) == 0
+print("there", flush=True)
+sys.stdin.read()
+""")
+        started = []
+        for rank, phase in enumerate(("forward", "forward", "\x1b[2J</script>\n" + "y" * 300)):
+            one = subprocess.Popen([SEGALLOC, "run", "--sim", "1GiB", "--conf", "live:True,sites:True", "--", sys.executable, script], stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, text=True, env=dict(ENVIRONMENT, RANK=str(rank), PHASE=phase))
+            self.addCleanup(one.stdout.close)
+            self.addCleanup(one.wait, 60)
+            self.addCleanup(one.stdin.close)
+            self.assertEqual(one.stdout.readline(), "there\n")
+            started.append(one.pid)
+        told = self.told("top", "top", "--json", *started)
+        self.assertEqual([one["phase"] for one in sorted(told["processes"], key=lambda one: one["rank"])][:2], ["step 6, forward"] * 2)
+        text = segalloc("top", "--once", *started).stdout
+        self.assertEqual(text.count("in step 6, forward"), 1)
+        self.assertIn("in step 6, ?[2J</script>?yyy", text)
+        self.assertLessEqual(max(map(len, text.splitlines())), 80)
 
     def test_number_of_another(self):
         """A page under the number of a process that began after it was written."""
@@ -255,10 +308,11 @@ class Top(Case):
         process = self.start("a+100")
         page = pathlib.Path(f"/dev/shm/segalloc-live-{process.pid}").read_text()
         forged = pathlib.Path(f"/dev/shm/segalloc-live-{other.pid}")
-        self.addCleanup(forged.unlink)
+        self.addCleanup(forged.unlink, missing_ok=True)
         start = json.loads(page)["start_realtime_ns"]
         forged.write_text(page.replace(f'"pid":{process.pid}', f'"pid":{other.pid}').replace(str(start), str(start - 3600 * 10 ** 9)))
         self.assertEqual(segalloc("top", "--once", other.pid).returncode, 1)
+        self.assertFalse(forged.exists())
         forged.write_text("{")
         self.assertEqual(segalloc("top", "--once", other.pid).returncode, 1)
         self.assertEqual(segalloc("top", "--once").returncode, 0)
@@ -267,7 +321,7 @@ class Top(Case):
         process = self.start("a+100", "device=1", "b+50", sim="1GiB,count=2")
         screen = Terminal("-d", "0.1", str(process.pid))
         self.assertTrue(screen.wait_for("reserved"), screen.shown)
-        self.assertTrue(screen.wait_for("100.00 MiB"), screen.shown)
+        self.assertTrue(screen.wait_for("100 MiB"), screen.shown)
         self.assertTrue(screen.wait_for("█"), screen.shown)
         process.kill()
         process.wait(60)

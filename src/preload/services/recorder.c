@@ -17,6 +17,7 @@
 #include "process/process.h"
 #include "process/symbols.h"
 #include "rest.h"
+#include "writer/live_pages.h"
 #include "writer/stats_file.h"
 #include "track/streams.h"
 #include "torch/torch.h"
@@ -29,7 +30,9 @@ enum { TEXT_BYTES = 8192, STATS_EVENTS = 256, STATS_PERIOD_NS = 500000000 };
 static struct {
     struct sg_trace_writer *trace; /* NULL: none */
     _Atomic(const char *) stats;   /* path pattern, NULL: none */
-    char live[64];                 /* of `live`: the path, which goes with the process; "" where it is not asked for */
+    _Atomic(sg_recorder_phase_fn *) phase; /* NULL: nothing follows phases */
+    uint64_t pid_namespace;
+    char live[SG_LIVE_PATH]; /* of `live`: the path, which goes with the process; "" where it is not asked for */
     uint64_t start_ns;
     _Atomic uint64_t written_ns;
     char conf[TEXT_BYTES], command[TEXT_BYTES];
@@ -100,6 +103,11 @@ bool sg_recorder_define(struct segalloc_trace_record *define, uint32_t count)
     return !recorder.trace || sg_trace_writer_define(recorder.trace, define, count);
 }
 
+void sg_recorder_follow_phase(sg_recorder_phase_fn *write)
+{
+    atomic_store_explicit(&recorder.phase, write, memory_order_release);
+}
+
 struct sg_event_sink sg_recorder_open(const struct sg_conf *conf)
 {
     sg_recorder_on = conf->trace[0] || conf->stats[0] || conf->live;
@@ -111,8 +119,9 @@ struct sg_event_sink sg_recorder_open(const struct sg_conf *conf)
     sg_conf_print(conf, recorder.conf, sizeof recorder.conf);
     read_command(recorder.command, sizeof recorder.command);
     if (conf->live && !conf->stats[0]) {
-        snprintf(recorder.live, sizeof recorder.live, "/dev/shm/segalloc-live-%ld", (long)getpid());
-        recorder.stats = recorder.live;
+        (void)sg_live_sweep(); /* what others have left, since nobody else may look */
+        recorder.pid_namespace = sg_live_namespace();
+        recorder.stats = sg_live_page_path((uint64_t)getpid(), recorder.live);
     } else if (conf->stats[0]) {
         recorder.stats = conf->stats;
     }
@@ -197,8 +206,13 @@ static void write_texts(void)
 static void write_stats_file(struct sg_core *core)
 {
     static struct sg_stats_device used[SG_DEVICES_MAX]; /* too much for the stack of somebody else's thread */
+    char phase[SG_RECORDER_PHASE] = "";
+    sg_recorder_phase_fn *write_phase = atomic_load_explicit(&recorder.phase, memory_order_acquire);
+    if (write_phase)
+        write_phase(phase, sizeof phase);
     struct sg_stats_file file = {
         .pid = (uint64_t)getpid(),
+        .pid_namespace = recorder.pid_namespace,
         .start_realtime_ns = recorder.start_ns,
         .end_realtime_ns = now_ns(CLOCK_REALTIME),
         .conf = recorder.conf,
@@ -206,6 +220,7 @@ static void write_stats_file(struct sg_core *core)
         .untracked_by = sg_streams_untracked_by(),
         .pytorch = sg_torch_mode_text(),
         .aliases = sg_alias_probe_text(),
+        .phase = phase,
         .devices = used,
         .is_private = recorder.live[0] != '\0',
     };

@@ -3,6 +3,7 @@
 #include "sites/phases.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "process/hooks.h"
@@ -39,8 +40,10 @@ static struct table *open_table(void)
     struct table *table = atomic_load_explicit(&phases.table, memory_order_acquire), *before = NULL;
     if (table || !sg_sites_open(sg_process_conf()) || !(table = sg_meta_map(sizeof *table)))
         return table;
-    if (atomic_compare_exchange_strong(&phases.table, &before, table))
+    if (atomic_compare_exchange_strong(&phases.table, &before, table)) {
+        sg_recorder_follow_phase(sg_phases_latest);
         return table;
+    }
     sg_meta_unmap(table, sizeof *table);
     return before;
 }
@@ -118,6 +121,25 @@ uint32_t sg_phases_note(struct sg_thread *self)
     if (number && atomic_load_explicit(&table->phase[number].written, memory_order_relaxed) != trace)
         write_phase(table, number, trace);
     return number;
+}
+
+/* The names of a phase and of those around it, the outermost first. Returns the length so far. */
+static size_t put_names(const struct table *table, uint32_t number, char *text, size_t size)
+{
+    const struct phase *phase = &table->phase[number];
+    size_t used = phase->around ? put_names(table, phase->around, text, size) : 0;
+    if (used < size)
+        used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", sg_sites_text(phase->name));
+    return used;
+}
+
+void sg_phases_latest(char *text, size_t size)
+{
+    struct table *table = atomic_load_explicit(&phases.table, memory_order_acquire);
+    uint32_t number = table ? atomic_load_explicit(&phases.latest, memory_order_relaxed) : 0;
+    *text = '\0';
+    if (number)
+        (void)put_names(table, number, text, size);
 }
 
 void segalloc_mark(const char *name)

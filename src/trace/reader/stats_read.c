@@ -79,15 +79,17 @@ int sg_stats_file_read(const char *path, struct sg_stats_file *ret, char *error)
         for (size_t i = 0; i < count; i++)
             read_device(json_array_get(devices, i), &table[i]);
         *ret = (struct sg_stats_file){.pid = number(root, "pid"),
-                                      .start_realtime_ns = number(root, "start_realtime_ns"),
-                                      .end_realtime_ns = number(root, "end_realtime_ns"),
-                                      .conf = text(root, "conf"),
-                                      .command = text(root, "command"),
-                                      .untracked_by = text(root, "untracked_by"),
-                                      .pytorch = text(root, "pytorch"),
-                                      .aliases = text(root, "aliases"),
-                                      .devices = table,
-                                      .count = (uint32_t)count};
+            .pid_namespace = number(root, "pid_namespace"),
+            .start_realtime_ns = number(root, "start_realtime_ns"),
+            .end_realtime_ns = number(root, "end_realtime_ns"),
+            .conf = text(root, "conf"),
+            .command = text(root, "command"),
+            .untracked_by = text(root, "untracked_by"),
+            .pytorch = text(root, "pytorch"),
+            .aliases = text(root, "aliases"),
+            .phase = text(root, "phase"),
+            .devices = table,
+            .count = (uint32_t)count};
     }
     json_decref(root);
     return status;
@@ -100,6 +102,7 @@ void sg_stats_file_free(struct sg_stats_file *file)
     free((void *)(uintptr_t)file->untracked_by);
     free((void *)(uintptr_t)file->pytorch);
     free((void *)(uintptr_t)file->aliases);
+    free((void *)(uintptr_t)file->phase);
     free((void *)(uintptr_t)file->devices);
     memset(file, 0, sizeof(*file));
 }

@@ -107,8 +107,10 @@ int sg_stats_file_write(const char *pattern, sg_environment_fn *environment, con
         file->is_private ? 0600 : 0666);
     if (out.fd < 0)
         return -errno;
-    put(&out, "{\"schema\":\"segalloc.stats/1\",\"version\":\"%s\",\"pid\":%llu,\"start_realtime_ns\":%llu,"
-        "\"end_realtime_ns\":%llu,\"conf\":", SEGALLOC_VERSION, (unsigned long long)file->pid,
+    put(&out,
+        "{\"schema\":\"segalloc.stats/1\",\"version\":\"%s\",\"pid\":%llu,\"pid_namespace\":%llu,"
+        "\"start_realtime_ns\":%llu,\"end_realtime_ns\":%llu,\"conf\":",
+        SEGALLOC_VERSION, (unsigned long long)file->pid, (unsigned long long)file->pid_namespace,
         (unsigned long long)file->start_realtime_ns, (unsigned long long)file->end_realtime_ns);
     put_string(&out, file->conf);
     put(&out, ",\"command\":");
@@ -119,6 +121,8 @@ int sg_stats_file_write(const char *pattern, sg_environment_fn *environment, con
     put_string(&out, file->pytorch);
     put(&out, ",\"aliases\":");
     put_string(&out, file->aliases);
+    put(&out, ",\"phase\":");
+    put_string(&out, file->phase);
     put(&out, ",\"devices\":[");
     for (uint32_t i = 0; i < file->count; i++) {
         put(&out, "%s", i ? "," : "");

@@ -1,9 +1,10 @@
 /* Statistics of a process as a file: one JSON object, schema "segalloc.stats/1".
 
-   {"schema", "version", "pid", "start_realtime_ns", "end_realtime_ns", "conf", "command", "untracked_order": 0 or 1,
-   "untracked_by", "pytorch", "aliases", "devices": [{"device", "model",
-   "granularity_bytes", "total_bytes", "limit_bytes", "statistics": {NAME: value, "peak_NAME": peak of a level, …}}]}:
-   names by stats.def, all numbers integers, times nanoseconds. Fields are added, none is taken away. */
+   {"schema", "version", "pid", "pid_namespace", "start_realtime_ns", "end_realtime_ns", "conf", "command",
+   "untracked_order": 0 or 1, "untracked_by", "pytorch", "aliases", "phase", "devices"}.
+
+   A device: {"device", "model", "granularity_bytes", "total_bytes", "limit_bytes", "statistics": {NAME: value,
+   "peak_NAME": peak of a level, …}}; names by stats.def, all numbers integers, times nanoseconds. Fields are added, none is taken away. */
 #ifndef SG_STATS_FILE_H
 #define SG_STATS_FILE_H
 
@@ -24,10 +25,12 @@ struct sg_stats_device {
 
 struct sg_stats_file {
     uint64_t pid, start_realtime_ns, end_realtime_ns;
+    uint64_t pid_namespace;     /* in which the id is the process's; 0: unknown */
     const char *conf, *command; /* NULL: none */
     const char *untracked_by; /* the call through which the order of streams could not be followed; NULL or "": none */
     const char *pytorch;        /* who keeps a cache of PyTorch's tensors: "direct", "beneath" …; NULL: no PyTorch */
     const char *aliases;        /* whether pages may have two addresses: "on", or "off" and why; NULL: there are none */
+    const char *phase;          /* what the program is doing by its own word; NULL or "": unknown */
     const struct sg_stats_device *devices;
     uint32_t count;
     bool is_private; /* only this user may read the file */

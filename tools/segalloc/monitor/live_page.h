@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SG_LIVE_PATH = 64 };
+#include "writer/live_pages.h"
 
 enum sg_live_page {
     SG_LIVE_NONE,  /* there is none; one that another process of this number has left is none */

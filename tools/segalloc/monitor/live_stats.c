@@ -6,9 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FOLDER "/dev/shm"
-#define PREFIX "segalloc-live-"
-
 static int read_page(struct sg_live *live, size_t *room, uint64_t pid)
 {
     char path[64], error[SG_STATS_ERROR];
@@ -44,12 +41,14 @@ int sg_live_read(const uint64_t *pids, size_t count, struct sg_live *ret)
     size_t room = 0;
     int error = 0;
     *ret = (struct sg_live){0};
+    (void)sg_live_sweep();
     for (size_t i = 0; i < count && !error; i++)
         error = read_page(ret, &room, pids[i]);
-    DIR *folder = count ? NULL : opendir(FOLDER);
+    DIR *folder = count ? NULL : opendir(SG_LIVE_FOLDER);
     for (struct dirent *entry; folder && !error && (entry = readdir(folder));) {
         uint64_t pid;
-        if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) == 0 && sg_live_pid(entry->d_name + strlen(PREFIX), &pid))
+        if (strncmp(entry->d_name, SG_LIVE_PREFIX, strlen(SG_LIVE_PREFIX)) == 0 &&
+            sg_live_pid(entry->d_name + strlen(SG_LIVE_PREFIX), &pid))
             error = read_page(ret, &room, pid);
     }
     if (folder)

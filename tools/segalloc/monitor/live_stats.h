@@ -15,7 +15,7 @@ struct sg_live {
 };
 
 /* Reads the pages of the processes in `pids`, or with count 0 all that there are. A page that a process left behind when
-   it was killed is not among them, nor is one that this user may not read. 0 or -ENOMEM. */
+   it was killed is removed first. One that this user may not read is not among them. 0 or -ENOMEM. */
 int sg_live_read(const uint64_t *pids, size_t count, struct sg_live *ret);
 void sg_live_free(struct sg_live *live);
 

@@ -9,7 +9,7 @@
 #include "size.h"
 #include "tool.h"
 
-enum { FIGURES = 66 /* columns before the curves */, CURVE_LEAST = 6 };
+enum { FIGURES = 67 /* columns before the curves */, CURVE_LEAST = 6, LINE = 512 };
 
 static struct sg_top_history *find(const struct sg_top *top, uint64_t pid, uint32_t device)
 {
@@ -120,68 +120,202 @@ static uint64_t waits_of(const struct sg_stats *stats)
     return stats->value[SG_STAT_host_waits];
 }
 
-static void put_device(FILE *out, const struct sg_top *top, const struct sg_stats_file *file,
-                       const struct sg_stats_device *device, int width, bool unicode)
+/* "20.5 GiB", "790 MiB": of at most eight columns. */
+static void put_size(FILE *out, uint64_t bytes, int columns)
 {
-    char reserved[SG_SIZE_TEXT], requested[SG_SIZE_TEXT], idle[SG_SIZE_TEXT];
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double value = (double)bytes;
+    int unit = 0;
+    while (value >= 1023.5 && unit < 6) {
+        value /= 1024;
+        unit++;
+    }
+    char text[32];
+    snprintf(text, sizeof text, "%.*f %s", !unit || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2, value, units[unit]);
+    fprintf(out, "%*s", columns, text);
+}
+
+static bool is_text(const char *text)
+{
+    return text && *text;
+}
+
+/* Processes that run the same command, side by side, by their ranks. */
+struct row {
+    const struct sg_stats_file *file;
+    int rank; /* negative: none */
+};
+
+static int by_group(const void *a, const void *b)
+{
+    const struct row *one = a, *other = b;
+    int order = strcmp(one->file->command ? one->file->command : "", other->file->command ? other->file->command : "");
+    if (!order)
+        order = (one->rank > other->rank) - (one->rank < other->rank);
+    return order ? order : (one->file->pid > other->file->pid) - (one->file->pid < other->file->pid);
+}
+
+static bool is_same(const char *a, const char *b)
+{
+    return strcmp(a ? a : "", b ? b : "") == 0;
+}
+
+/* The words of a command without the folders of paths, cut to a terminal's line. */
+static void put_command(FILE *out, const char *command, int width)
+{
+    char text[LINE];
+    size_t used = 0;
+    for (const char *at = command; *at && used < sizeof text - 1;) {
+        size_t word = strcspn(at, " ");
+        const char *name = at;
+        for (size_t i = 0; i + 1 < word; i++)
+            if (at[i] == '/')
+                name = at + i + 1;
+        size_t length = word - (size_t)(name - at), room = sizeof text - 1 - used;
+        memcpy(text + used, name, length < room ? length : room);
+        used += length < room ? length : room;
+        at += word;
+        if (*at == ' ' && used < sizeof text - 1) {
+            text[used++] = ' ';
+            at++;
+        }
+    }
+    text[used] = '\0';
+    put_clean(out, text, width);
+    putc('\n', out);
+}
+
+/* What is to be known of a group beside its figures, on one line: of the process in its first row. */
+static void put_tags(FILE *out, const struct row *row, int width)
+{
+    char text[LINE], card[SG_SIZE_TEXT];
+    const struct sg_stats_file *file = row->file;
+    const struct sg_stats_device *device = file->count ? &file->devices[0] : NULL;
+    uint64_t bytes = !device ? 0 : device->limit_bytes ? device->limit_bytes : device->total_bytes;
+    int used = 0;
+    text[0] = '\0';
+    if (bytes)
+        used += snprintf(text + used, sizeof text - (size_t)used, ", %s %s", device->limit_bytes ? "limit" : "card",
+            sg_size_format(bytes, card));
+    if (is_text(file->pytorch))
+        used += snprintf(text + used, sizeof text - (size_t)used, ", PyTorch %.40s", file->pytorch);
+    if (is_text(file->untracked_by))
+        used += snprintf(text + used, sizeof text - (size_t)used, ", order lost by %.40s", file->untracked_by);
+    if (is_text(file->phase))
+        used += snprintf(text + used, sizeof text - (size_t)used, ", in %.200s", file->phase);
+    if (used < 2)
+        return;
+    fputs("  ", out);
+    put_clean(out, text + 2, width - 2);
+    putc('\n', out);
+}
+
+static void put_device(FILE *out, const struct sg_top *top, const struct row *row, const struct sg_stats_device *device,
+    int width, bool unicode)
+{
     const struct sg_stats *stats = &device->stats;
     double used = sg_live_utilization(stats);
-    fprintf(out, "%5" PRIu32 " %11s %11s %11s ", device->device,
-        sg_size_format(stats->value[SG_STAT_reserved_bytes], reserved),
-        sg_size_format(stats->value[SG_STAT_requested_bytes], requested), sg_size_format(sg_live_idle(stats), idle));
+    char rank[16] = "-";
+    if (row->rank >= 0)
+        snprintf(rank, sizeof rank, "%d", row->rank);
+    fprintf(out, "%4s %7" PRIu64 " %3" PRIu32 " ", rank, row->file->pid, device->device);
+    put_size(out, stats->value[SG_STAT_reserved_bytes], 8);
+    putc(' ', out);
+    put_size(out, stats->value[SG_STAT_requested_bytes], 9);
+    putc(' ', out);
+    put_size(out, sg_live_idle(stats), 8);
     if (used < 0)
-        fputs("   - ", out);
+        fputs("    - ", out);
     else
-        fprintf(out, "%3.0f%% ", 100 * used);
+        fprintf(out, " %3.0f%% ", 100 * used);
     put_count(out, stats->value[SG_STAT_pages_moved], 5);
     putc(' ', out);
     put_count(out, waits_of(stats), 5);
     putc(' ', out);
     put_count(out, stats->value[SG_STAT_ooms], 5);
     int columns = (width - FIGURES) / 2;
-    const struct sg_top_history *history = find(top, file->pid, device->device);
+    const struct sg_top_history *history = find(top, row->file->pid, device->device);
     if (history && columns >= CURVE_LEAST) {
         uint64_t most = stats->peak[SG_STAT_reserved_bytes];
         putc(' ', out);
-        put_curve(out, history, history->reserved, most, columns, unicode);
+        put_curve(out, history, history->reserved, most, columns - 1, unicode);
         putc(' ', out);
-        put_curve(out, history, history->requested, most, columns, unicode);
+        put_curve(out, history, history->requested, most, columns - 1, unicode);
     }
+    putc('\n', out);
+}
+
+/* What sets a process apart from the first of its group: an old page, another phase. */
+static void put_note(FILE *out, const struct row *row, const struct row *first, int width)
+{
+    char text[LINE];
+    uint64_t age = age_s(row->file);
+    bool apart = row != first && !is_same(row->file->phase, first->file->phase);
+    if (age <= 1 && !apart)
+        return;
+    int used = snprintf(text, sizeof text, "%12s ", "");
+    if (age > 1)
+        used += snprintf(text + used, sizeof text - (size_t)used, "(%" PRIu64 " s ago)%s", age, apart ? " " : "");
+    if (apart)
+        snprintf(text + used, sizeof text - (size_t)used, "in %.200s",
+            is_text(row->file->phase) ? row->file->phase : "no phase");
+    put_clean(out, text, width);
+    putc('\n', out);
+}
+
+static void put_headings(FILE *out, int width)
+{
+    int columns = (width - FIGURES) / 2;
+    fprintf(out, "%4s %7s %3s %8s %9s %8s %4s %5s %5s %5s", "rank", "pid", "dev", "reserved", "requested", "idle",
+        "used", "moves", "waits", "fails");
+    if (columns >= CURVE_LEAST)
+        fprintf(out, " %-*.*s %.*s", columns - 1, columns - 1, "held", columns - 1, "in use");
+    putc('\n', out);
+}
+
+static void put_totals(FILE *out, const struct sg_live *live, int width)
+{
+    char text[LINE], reserved[SG_SIZE_TEXT], requested[SG_SIZE_TEXT];
+    uint64_t held = 0, asked = 0;
+    for (size_t i = 0; i < live->count; i++) {
+        for (uint32_t k = 0; k < live->file[i].count; k++) {
+            held += live->file[i].devices[k].stats.value[SG_STAT_reserved_bytes];
+            asked += live->file[i].devices[k].stats.value[SG_STAT_requested_bytes];
+        }
+    }
+    int used = snprintf(text, sizeof text, "segalloc top: %zu process%s", live->count, live->count == 1 ? "" : "es");
+    if (live->count)
+        snprintf(text + used, sizeof text - (size_t)used, ", %s reserved, %s requested", sg_size_format(held, reserved),
+            sg_size_format(asked, requested));
+    put_clean(out, text, width);
     putc('\n', out);
 }
 
 void sg_top_text(FILE *out, const struct sg_top *top, const struct sg_live *live, int width, bool unicode)
 {
-    char text[128];
-    int columns = (width - FIGURES) / 2;
-    snprintf(text, sizeof text, "segalloc top: %zu process%s", live->count, live->count == 1 ? "" : "es");
-    put_clean(out, text, width);
-    putc('\n', out);
-    if (!live->count)
-        fputs("No process of yours keeps live statistics: start it with live:True.\n", out);
-    else if (columns >= CURVE_LEAST)
-        fprintf(out, "%5s %11s %11s %11s %4s %5s %5s %5s %-*.*s %.*s\n", "dev", "reserved", "requested", "idle", "used",
-            "moves", "waits", "fails", columns, columns, "held", columns, "in use");
-    else
-        fprintf(out, "%5s %11s %11s %11s %4s %5s %5s %5s\n", "dev", "reserved", "requested", "idle", "used", "moves",
-            "waits", "fails");
-    for (size_t i = 0; i < live->count; i++) {
-        const struct sg_stats_file *file = &live->file[i];
-        int rank = sg_live_rank(file->pid);
-        int length = rank < 0 ? snprintf(text, sizeof text, "%" PRIu64, file->pid)
-                              : snprintf(text, sizeof text, "%" PRIu64 " rank %d", file->pid, rank);
-        uint64_t age = age_s(file);
-        if (age > 1)
-            length += snprintf(text + length, sizeof text - (size_t)length, " (%" PRIu64 " s ago)", age);
-        put_clean(out, text, width);
-        if (length + 2 < width) {
-            fputs("  ", out);
-            put_clean(out, file->command ? file->command : "", width - length - 2);
-        }
-        putc('\n', out);
-        for (uint32_t k = 0; k < file->count; k++)
-            put_device(out, top, file, &file->devices[k], width, unicode);
+    put_totals(out, live, width);
+    struct row *row = live->count ? calloc(live->count, sizeof *row) : NULL;
+    if (!row) {
+        fputs(live->count ? "out of memory\n" : "No process of yours keeps live statistics: start it with live:True.\n",
+            out);
+        return;
     }
+    put_headings(out, width);
+    for (size_t i = 0; i < live->count; i++)
+        row[i] = (struct row){&live->file[i], sg_live_rank(live->file[i].pid)};
+    qsort(row, live->count, sizeof *row, by_group);
+    const struct row *first = NULL;
+    for (size_t i = 0; i < live->count; i++) {
+        if (!first || !is_same(first->file->command, row[i].file->command)) {
+            first = &row[i];
+            put_command(out, first->file->command ? first->file->command : "", width);
+            put_tags(out, first, width);
+        }
+        for (uint32_t k = 0; k < row[i].file->count; k++)
+            put_device(out, top, &row[i], &row[i].file->devices[k], width, unicode);
+        put_note(out, &row[i], first, width);
+    }
+    free(row);
 }
 
 static void json_device(const struct sg_stats_device *device)
@@ -226,6 +360,12 @@ void sg_top_json(const struct sg_live *live)
             printf("%d", rank);
         printf(",\"age_s\":%" PRIu64 ",\"command\":", age_s(file));
         sg_tool_json_string(file->command ? file->command : "");
+        fputs(",\"phase\":", stdout);
+        sg_tool_json_text(is_text(file->phase) ? file->phase : NULL);
+        fputs(",\"pytorch\":", stdout);
+        sg_tool_json_text(is_text(file->pytorch) ? file->pytorch : NULL);
+        fputs(",\"untracked_by\":", stdout);
+        sg_tool_json_text(is_text(file->untracked_by) ? file->untracked_by : NULL);
         fputs(",\"devices\":[", stdout);
         for (uint32_t k = 0; k < file->count; k++) {
             if (k)

@@ -50,6 +50,8 @@ static int help(void)
          "Shows what running processes hold, device by device: each PID, or all of this\n"
          "user that keep live statistics (live:True). Only their pages are read: nothing\n"
          "is asked of the processes, so it can come and go, also while one hangs.\n\n"
+         "Processes of one command stand side by side, by rank, below its name and what\n"
+         "is known of it: its card, PyTorch, and its phase (with sites:True).\n\n"
          "  reserved   memory of the device that is held; requested: in use of it\n"
          "  idle       held for nothing now; used: share of reserved that is not\n"
          "  moves      pages that were moved; waits: of the host, and of streams, that the\n"
