@@ -58,20 +58,12 @@ enum sg_peaks {
     SG_PEAKS_COUNT
 };
 
-/* What happens on every allocation and free; the rest of the table is derived or counted in `counter`. */
+/* What happens on every allocation and free: the gauges and totals of stats.def. */
 struct sg_usage {
-    struct sg_gauge requested, allocated, pending, active, reserved, inactive_split, stranded;
-    struct sg_gauge small_allocated, small_reserved, allocations, pages, mappings, segments, pinned, aliased;
-    uint64_t allocs, frees, allocated_total, freed_total;
-    uint64_t strict_frees, strict_wait_ns;
+#define GAUGE(name, field, unit, text) struct sg_gauge field;
+#define TOTAL(name, field, unit, text) uint64_t field;
+#include "stats.def"
 };
-
-/* All of its gauges, for what is done to each of them. */
-#define SG_USAGE_GAUGES(usage)                                                                         \
-    &(usage)->requested, &(usage)->allocated, &(usage)->pending, &(usage)->active, &(usage)->reserved, \
-    &(usage)->inactive_split, &(usage)->stranded, &(usage)->small_allocated, &(usage)->small_reserved, \
-    &(usage)->allocations, &(usage)->pages, &(usage)->mappings, &(usage)->segments, &(usage)->pinned,   \
-    &(usage)->aliased
 
 /* A fence, an event of the core's own: once it has passed, all that `slots` were given before `seq` is complete. */
 struct sg_fence {

@@ -75,7 +75,11 @@ static const char *queue_broken(const struct sg_device *device, const struct sg_
 static const char *gauges_broken(const struct sg_device *device)
 {
     const struct sg_usage *usage = &device->usage;
-    const struct sg_gauge *gauges[] = {SG_USAGE_GAUGES(usage)};
+    const struct sg_gauge *gauges[] = {
+#define GAUGE(name, field, unit, text) &usage->field,
+#define TOTAL(name, field, unit, text)
+#include "stats.def"
+    };
     for (size_t i = 0; i < sizeof gauges / sizeof *gauges; i++) {
         MUST(gauges[i]->now <= gauges[i]->peak);
         MUST(gauges[i]->now <= INT64_MAX);

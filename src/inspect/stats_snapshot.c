@@ -27,28 +27,10 @@ static void collect(struct sg_device *device, struct sg_stats *ret)
     sg_usage_derive_locked(device);
     for (int i = 0; i < SG_STAT_COUNT; i++)
         ret->value[i] = __atomic_load_n(&device->counter[i], __ATOMIC_RELAXED);
-    set_gauge(ret, SG_STAT_requested_bytes, usage->requested);
-    set_gauge(ret, SG_STAT_allocated_bytes, usage->allocated);
-    set_gauge(ret, SG_STAT_pending_bytes, usage->pending);
-    set_gauge(ret, SG_STAT_active_bytes, usage->active);
-    set_gauge(ret, SG_STAT_reserved_bytes, usage->reserved);
-    set_gauge(ret, SG_STAT_inactive_split_bytes, usage->inactive_split);
-    set_gauge(ret, SG_STAT_stranded_bytes, usage->stranded);
-    set_gauge(ret, SG_STAT_small_allocated_bytes, usage->small_allocated);
-    set_gauge(ret, SG_STAT_small_reserved_bytes, usage->small_reserved);
-    set_gauge(ret, SG_STAT_allocations, usage->allocations);
-    set_gauge(ret, SG_STAT_pages, usage->pages);
-    set_gauge(ret, SG_STAT_mappings, usage->mappings);
-    set_gauge(ret, SG_STAT_segments, usage->segments);
-    set_gauge(ret, SG_STAT_pinned_bytes, usage->pinned);
-    set_gauge(ret, SG_STAT_aliased_bytes, usage->aliased);
+#define GAUGE(name, field, unit, text) set_gauge(ret, SG_STAT_##name, usage->field);
+#define TOTAL(name, field, unit, text) ret->value[SG_STAT_##name] = usage->field;
+#include "stats.def"
     ret->value[SG_STAT_largest_free_bytes] = ret->peak[SG_STAT_largest_free_bytes] = largest_free(device);
-    ret->value[SG_STAT_allocs] = usage->allocs;
-    ret->value[SG_STAT_frees] = usage->frees;
-    ret->value[SG_STAT_allocated_total_bytes] = usage->allocated_total;
-    ret->value[SG_STAT_freed_total_bytes] = usage->freed_total;
-    ret->value[SG_STAT_strict_frees] = usage->strict_frees;
-    ret->value[SG_STAT_strict_wait_ns] = usage->strict_wait_ns;
     ret->value[SG_STAT_calls_sync] += usage->strict_frees;
 }
 
@@ -57,7 +39,11 @@ static void begin_peaks_locked(struct sg_device *device, const struct sg_stats *
 {
     SG_ASSERT_HELD(&device->lock);
     struct sg_usage *usage = &device->usage;
-    struct sg_gauge *gauges[] = {SG_USAGE_GAUGES(usage)};
+    struct sg_gauge *gauges[] = {
+#define GAUGE(name, field, unit, text) &usage->field,
+#define TOTAL(name, field, unit, text)
+#include "stats.def"
+    };
     for (int since = 0; since < SG_PEAKS_COUNT; since++) {
         for (int i = 0; i < SG_STAT_COUNT; i++) {
             uint64_t *before = &device->peak_before[since][i];

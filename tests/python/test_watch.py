@@ -64,15 +64,16 @@ class Stats(Case):
 
     def test_fields_are_those_of_the_table(self):
         """Each statistic is a field, with its peak where it has one, and the units are in the names."""
-        table = re.findall(r"^STAT\((\w+), (\w+), (\w+),", (ROOT / "src/base/stats.def").read_text(), re.M)
-        expected = [name for stat, kind, _ in table for name in ([stat, "peak_" + stat] if kind == "LEVEL" else [stat])]
+        table = re.findall(r"^(STAT|GAUGE|TOTAL)\((\w+), (\w+), (\w+),", (ROOT / "src/base/stats.def").read_text(), re.M)
+        expected = [name for row, stat, kind, _ in table
+                    for name in ([stat, "peak_" + stat] if row == "GAUGE" or kind == "LEVEL" else [stat])]
         module = ast.parse((PACKAGE / "segalloc" / "_fields.py").read_text())
         stats, = (node for node in module.body if isinstance(node, ast.ClassDef))
         fields = [node.target.id for node in stats.body if isinstance(node, ast.AnnAssign)]
         self.assertEqual(fields, expected)
         texts = [node for node in stats.body[1:] if isinstance(node, ast.Expr)]
         self.assertEqual(len(texts), len(fields))  # each has a docstring
-        for name, _, unit in table:
+        for _, name, _, unit in table:
             self.assertEqual(unit, "BYTES" if name.endswith("_bytes") or name == "bytes_moved" else
                              "NS" if name.endswith("_ns") else "COUNT", name)
 

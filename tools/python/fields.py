@@ -16,6 +16,7 @@ class Stats(NamedTuple):
     """
 
 '''
+KINDS = {"GAUGE": "LEVEL", "TOTAL": "COUNTER"}
 UNITS = {"BYTES": "bytes", "COUNT": "count", "NS": "ns"}
 
 
@@ -23,10 +24,10 @@ def rows(path):
     """(name, kind, unit, text) of each statistic."""
     with open(path, encoding="utf-8") as file:
         table = file.read().split("*/", 1)[1]
-    found = re.findall(r'^STAT\((\w+), (\w+), (\w+), "((?:[^"\\]|\\.)*)"\)$', table, re.M)
-    if len(found) != len(re.findall(r"^STAT\(", table, re.M)) or not found:
+    found = re.findall(r'^(STAT|GAUGE|TOTAL)\((\w+), (\w+), (\w+), "((?:[^"\\]|\\.)*)"\)$', table, re.M)
+    if len(found) != len(re.findall(r"^(?:STAT|GAUGE|TOTAL)\(", table, re.M)) or not found:
         sys.exit(f"{path}: not every row could be read")
-    return found
+    return [(name, KINDS.get(row, kind), unit, what) for row, name, kind, unit, what in found]
 
 
 def main():
