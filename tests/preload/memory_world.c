@@ -295,7 +295,7 @@ bool sg_made_room_by(struct sg_core *core)
     (void)core;
     fake.driver_has += fake.idle;
     fake.idle = 0;
-    return true;
+    return !fake.no_room;
 }
 
 bool sg_core_left_pages(struct sg_core *core, int device)
@@ -308,6 +308,7 @@ CUresult sg_core_malloc(struct sg_core *core, int device, size_t bytes, const st
 {
     (void)core, (void)device, (void)bytes;
     fake.tag = *tag;
+    atomic_fetch_add(&sg_captures_ended, fake.mallocs < fake.ends);
     CUresult result = fake.mallocs < 32 ? fake.malloc[fake.mallocs++] : CUDA_SUCCESS;
     if (result == CUDA_SUCCESS)
         *ret = BLOCK;
@@ -382,7 +383,7 @@ bool sg_core_stats(struct sg_core *core, int device, struct sg_stats *ret)
     (void)core, (void)device;
     memset(ret, 0, sizeof *ret);
     ret->value[SG_STAT_pending_bytes] = fake.pending;
-    return true;
+    return !fake.no_stats;
 }
 
 size_t sg_oom_report(struct sg_core *core, int device, char *buffer, size_t size)

@@ -44,6 +44,8 @@ struct fake {
     CUcontext waited_in;     /* what the core was told is current */
     CUresult look;
     bool drops;   /* a capture ends while it is awaited */
+    int ends;     /* captures end while the core is asked for memory so often, from the first time on */
+    bool no_room, no_stats; /* nothing is given back to the driver; the core has no statistics of the device */
     CUstream own; /* what this thread captures; NULL: nothing */
     int awaits;
     size_t text; /* how long a report is */

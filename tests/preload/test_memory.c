@@ -308,6 +308,13 @@ static void the_drivers_own_is_the_drivers(void **state)
     assert_true(fake.passed_on == 2 && fake.idle == 0);
     assert_int_equal(sg_memory_passthrough(CORE, 3 * BLOCK, &address), CUDA_ERROR_OUT_OF_MEMORY);
     assert_true(fake.passed_on == 2 && fake.mallocs == 0);
+    fake.probes = 0;
+    fake.no_room = true; /* it is not asked for nothing */
+    assert_int_equal(sg_memory_passthrough(CORE, 3 * BLOCK, &address), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(fake.probes, 1);
+    fake.current = CUDA_ERROR_INVALID_CONTEXT; /* on a device that nobody can tell */
+    assert_int_equal(sg_memory_passthrough(CORE, BLOCK, &address), CUDA_SUCCESS);
+    assert_int_equal(fake.passed_on, 2);
 }
 
 #define TEST(name) cmocka_unit_test_setup(name, start_afresh)

@@ -135,18 +135,19 @@ static void configured_limit_keeps_the_driver_out(void **state)
 static void allocation_waits_for_captures(void **state)
 {
     enum { TRIES = 16 };
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         start_afresh(state);
         fake.conf.per_process_memory_fraction = 1;
         fake.conf.oom_report = SG_OOM_NEVER;
         fake.probe = OUT;
         fake.malloc[0] = OUT;
-        fake.live = i < 3;
+        fake.live = i != 3;
         fake.drops = true; /* it ends */
         atomic_store(&sg_captures_deferred, i == 0);
-        fake.pending = i == 1;
+        fake.pending = i == 1 || i == 4;
         fake.settling = i == 3;
-        bool held = i != 2; /* nothing is kept back for it */
+        fake.no_stats = i == 4;
+        bool held = i != 2 && i != 4; /* nothing is kept back for it, or nobody knows */
         assert_int_equal(allocate(&plain, BLOCK), held ? CUDA_SUCCESS : OUT);
         assert_int_equal(fake.awaits, held);
         assert_int_equal(fake.mallocs, 1 + held);
@@ -160,6 +161,20 @@ static void allocation_waits_for_captures(void **state)
     fake.settling = true; /* for ever */
     assert_int_equal(allocate(&plain, BLOCK), OUT);
     assert_int_equal(fake.mallocs, 1 + TRIES);
+}
+
+/* What a capture kept, which ended while the core was asked, may serve now. */
+static void captures_that_end_meanwhile_are_not_waited_for(void **state)
+{
+    (void)state;
+    fake.conf.per_process_memory_fraction = 1;
+    fake.conf.oom_report = SG_OOM_NEVER;
+    fake.probe = OUT;
+    fake.malloc[0] = fake.malloc[1] = OUT;
+    fake.ends = 2;
+    assert_int_equal(allocate(&plain, BLOCK), CUDA_SUCCESS);
+    assert_int_equal(fake.mallocs, 3);
+    assert_int_equal(fake.awaits, 0);
 }
 
 /* Growing is allowed beside a capture in relaxed mode alone, and so is the driver's own allocation. */
@@ -314,6 +329,23 @@ static void ordered_and_judged_frees_ask_for_nothing(void **state)
     assert_int_equal(fake.spared, 1);
 }
 
+/* What a tensor's stream is to have again is what it frees in order: not where frees wait, nor where it has none. */
+static void only_ordered_tensors_are_given_again(void **state)
+{
+    const struct sg_request nowhere = {.torch = true};
+    (void)state;
+    fake.live = true;
+    fake.keeps = SG_GRAPHS_RETAINED;
+    assert_int_equal(sg_memory_free(CORE, BLOCK, &nowhere), CUDA_SUCCESS);
+    fake.conf.free_sync = SG_FREE_SYNC_STRICT;
+    assert_int_equal(sg_memory_free(CORE, BLOCK, &torch), CUDA_SUCCESS);
+    assert_int_equal(fake.kept, 2);
+    assert_int_equal(fake.spared, 0);
+    fake.conf.free_sync = SG_FREE_SYNC_EVENT;
+    assert_int_equal(sg_memory_free(CORE, BLOCK, &torch), CUDA_SUCCESS);
+    assert_int_equal(fake.spared, 1);
+}
+
 /* In a capture a free as a step of it is no node, and ruins it as the driver's would. */
 static void step_of_a_captured_stream_is_refused(void **state)
 {
@@ -358,6 +390,18 @@ static void step_of_a_stream_is_waited_for_alone(void **state)
         if (fake.tag.sync != list[i].sync || fake.waits != list[i].waits || fake.events)
             fail_msg("%d: sync %d, %d waits, %d events left", (int)i, (int)fake.tag.sync, fake.waits, fake.events);
     }
+    struct sg_request late = in_order, over = in_order;
+    late.was_deferred = true; /* its step has come already, and so has that of what was waited for */
+    over.is_complete = true;
+    start_afresh(state);
+    fake.no_event = true;
+    atomic_store(&sg_following_order, false);
+    assert_int_equal(sg_memory_free(CORE, BLOCK, &late), CUDA_SUCCESS);
+    assert_int_equal(fake.tag.sync, SG_FREE_SYNC_EVENT);
+    assert_int_equal(sg_memory_free(CORE, BLOCK, &over), CUDA_SUCCESS);
+    assert_int_equal(fake.tag.sync, SG_FREE_SYNC_AUTO);
+    assert_int_equal(fake.waits + fake.events, 0);
+    assert_int_equal(fake.recorded, NO_RECORD);
 }
 
 /* Of another device's stream, or of what is no block, nothing is ordered: the core says what is wrong. */
@@ -461,6 +505,7 @@ int main(void)
         TEST(others_and_the_driver_are_asked),
         TEST(configured_limit_keeps_the_driver_out),
         TEST(allocation_waits_for_captures),
+        TEST(captures_that_end_meanwhile_are_not_waited_for),
         TEST(captures_are_not_disturbed),
         TEST(captured_tensors_are_given_again),
         TEST(wrong_allocations_are_the_driver_s),
@@ -468,6 +513,7 @@ int main(void)
         TEST(capture_that_begins_meanwhile_puts_a_free_off),
         TEST(full_card_forbids_no_free),
         TEST(ordered_and_judged_frees_ask_for_nothing),
+        TEST(only_ordered_tensors_are_given_again),
         TEST(step_of_a_captured_stream_is_refused),
         TEST(step_of_a_stream_is_waited_for_alone),
         TEST(order_is_of_blocks_and_their_device),

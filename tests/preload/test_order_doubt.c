@@ -81,6 +81,43 @@ static void calls_of_a_newer_driver_may_be_missed(void **state)
     apart(newer_driver);
 }
 
+static void use_legacy_stream(void)
+{
+    cuEventRecord(event_of(1), CU_STREAM_LEGACY);
+    expect(fake.id.flags == (SG_STREAM_LEGACY | SG_STREAM_UNUSED));
+}
+
+static void use_legacy_stream_of_a_newer_driver(void)
+{
+    sg_streams_untrack("cuSomethingNew");
+    cuEventRecord(event_of(1), CU_STREAM_LEGACY);
+    expect(fake.id.flags == SG_STREAM_LEGACY);
+}
+
+static void use_legacy_stream_beside_one_without_a_slot(void)
+{
+    fake.no_slots = true;
+    cuEventRecord(event_of(1), stream_of(1));
+    cuEventRecord(event_of(1), CU_STREAM_LEGACY);
+    expect(fake.id.flags == SG_STREAM_LEGACY);
+}
+
+/* Its first work is what it gets a slot for, if all calls are seen. */
+static void the_legacy_stream_has_done_nothing_before(void **state)
+{
+    (void)state;
+    apart(use_legacy_stream);
+    apart(use_legacy_stream_of_a_newer_driver);
+    apart(use_legacy_stream_beside_one_without_a_slot);
+}
+
+static void the_legacy_stream_may_have_done_anything_before(void **state)
+{
+    (void)state;
+    cuEventRecord(event_of(1), CU_STREAM_LEGACY);
+    assert_int_equal(fake.id.flags, SG_STREAM_LEGACY);
+}
+
 static void full_table(void)
 {
     for (uintptr_t i = 64; i < 6000; i++) {
@@ -659,10 +696,12 @@ int main(int count, char **argument)
     (void)argument;
     const struct CMUnitTest late[] = {
         cmocka_unit_test_setup(events_from_before_are_unknown, start_late),
+        cmocka_unit_test_setup(the_legacy_stream_may_have_done_anything_before, start_late),
         cmocka_unit_test_setup(knowledge_is_of_the_event_and_not_of_its_handle, start_late),
     };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(calls_of_a_newer_driver_may_be_missed, start_afresh),
+        cmocka_unit_test_setup(the_legacy_stream_has_done_nothing_before, start_afresh),
         cmocka_unit_test_setup(events_that_could_not_be_kept_are_unknown, start_afresh),
         cmocka_unit_test_setup(what_a_full_table_could_not_say_is_not_believed_later, start_afresh),
         cmocka_unit_test_setup(taint_lasts_until_the_end, start_afresh),

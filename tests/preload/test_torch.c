@@ -261,6 +261,10 @@ static void plug_in(void)
     fake.alloc = CUDA_ERROR_OUT_OF_MEMORY;
     fake.allocator_in = "/somewhere/libc10_cuda.so"; /* PyTorch's cache asks, for a pool */
     EXPECT(!plug());
+    fake.alloc = CUDA_SUCCESS;
+    fake.no_driver = true;
+    EXPECT(!plug());
+    fake.no_driver = false;
     segalloc_torch_free(NULL, 0, DEVICE, NULL);
     fake.over = true;
     segalloc_torch_free((void *)BLOCK, 0, DEVICE, NULL);
@@ -398,6 +402,11 @@ static void only_direct_mode_throws(void **state)
     apart(run_out_where_nothing_can_be_thrown);
 }
 
+static void ask_too(void)
+{
+    EXPECT(!ours_of_has_failed(&fake));
+}
+
 /* PyTorch's answer, until PyTorch ends what it is read from. */
 static void ask_whether_kernels_failed(void)
 {
@@ -407,6 +416,7 @@ static void ask_whether_kernels_failed(void)
     fake.itself = true;
     EXPECT(!ours_of_has_failed(&fake));
     fake.itself = false;
+    fake.meanwhile = ask_too; /* another thread is sooner */
     EXPECT(!ours_of_has_failed(&fake));
     fake.failed = true;
     EXPECT(ours_of_has_failed(&fake) && ours_of_has_failed(&fake));

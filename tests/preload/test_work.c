@@ -277,6 +277,29 @@ static void early_kernels_keep_apart_from_aliases(void **state)
     assert_int_equal(STEPS_BEFORE(cuLaunchKernelEx, true), 0);
 }
 
+/* Where there is no event, the step between the kernels is another one. */
+static void early_kernels_keep_apart_without_events(void **state)
+{
+    static const struct {
+        CUresult create, record;
+    } list[] = {{CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS}, {CUDA_SUCCESS, CUDA_ERROR_INVALID_HANDLE}};
+    (void)state;
+    launch_attribute = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+        .value = {.programmaticStreamSerializationAllowed = 1}};
+    thing.config.attrs = &launch_attribute;
+    thing.config.numAttrs = 1;
+    for (int i = 0; i < 2; i++) {
+        memset(&seen, 0, sizeof seen);
+        given.create = list[i].create;
+        given.record = list[i].record;
+        seen.aliased = true;
+        assert_int_equal(cuLaunchKernelEx_ptsz(&thing.config, NULL, NULL, NULL), CUDA_SUCCESS);
+        assert_true(seen.steps == 0 && seen.host_steps == 1 && seen.stepped == CU_STREAM_PER_THREAD);
+        assert_string_equal(seen.called, "cuLaunchKernelEx_ptsz"); /* the last */
+        assert_int_equal(seen.calls, 1);
+    }
+}
+
 /* What is captured is given to the graph. */
 static void captured_kernels_have_no_step_before_them(void **state)
 {
@@ -347,6 +370,7 @@ int main(void)
         cmocka_unit_test_setup(copies_with_the_host_by_another_device_count, start_afresh),
         cmocka_unit_test_setup(events_recorded_out_of_sight_are_tainted, start_afresh),
         cmocka_unit_test_setup(early_kernels_keep_apart_from_aliases, start_afresh),
+        cmocka_unit_test_setup(early_kernels_keep_apart_without_events, start_afresh),
         cmocka_unit_test_setup(captured_kernels_have_no_step_before_them, start_afresh),
         cmocka_unit_test_setup(graphs_that_wait_make_their_streams_opaque, start_afresh),
     };

@@ -47,6 +47,17 @@ static CUresult attribute_of(void *ret, CUpointer_attribute attribute, CUdevicep
 #include "process/hooks.def"
 #pragma GCC diagnostic pop
 
+/* The program's has an argument, or nothing at all; a step of ours has none. */
+static CUresult launch_host(CUstream stream, CUhostFn call, void *user)
+{
+    if (user || !call)
+        return real_cuLaunchHostFunc(stream, call, user);
+    call(user);
+    seen.host_steps++;
+    seen.stepped = stream;
+    return CUDA_SUCCESS;
+}
+
 const struct sg_real *sg_real(void)
 {
     static const struct sg_real real = {
@@ -56,6 +67,7 @@ const struct sg_real *sg_real(void)
     static struct sg_real asking;
     asking = real;
     asking.cuPointerGetAttribute = attribute_of;
+    asking.cuLaunchHostFunc = launch_host;
     return &asking;
 }
 
@@ -126,12 +138,14 @@ static CUresult create(CUevent *ret, unsigned flags)
 {
     (void)flags;
     *ret = (CUevent)&seen;
-    return CUDA_SUCCESS;
+    return given.create;
 }
 
 static CUresult record(CUevent event, CUstream stream)
 {
     (void)event;
+    if (given.record != CUDA_SUCCESS)
+        return given.record;
     seen.steps++;
     seen.steps_late += seen.calls > 0;
     seen.stepped = stream;

@@ -28,6 +28,7 @@ struct seen {
     const char *untracked;
     bool aliased;    /* memory of the stream's has got a second address */
     int asked_for_aliases, steps, steps_late; /* events of ours on `stepped`; the last: after the driver's call */
+    int host_steps;                           /* functions of the host, called there */
     CUstream stepped;
     bool touched_own, told_own, opaque_own;
     CUevent tainted;
@@ -57,6 +58,7 @@ struct given {
     bool freed;       /* that was ours until it was freed */
     bool no_primary;  /* no primary context was met */
     bool same_device, no_device; /* the stream's is the first, or not known */
+    CUresult create, record;     /* what the driver answers to events of ours */
     bool guesses;     /* also where there are two devices: who frees tells of no other streams */
 };
 extern struct given given;

@@ -213,26 +213,39 @@ static bool begins_early(const CUlaunchConfig *config)
     return false;
 }
 
+static void nothing(void *unused)
+{
+    (void)unused;
+}
+
+/* A step that is no kernel: an event, or a function of the host where none can be had. */
+static void put_step(CUstream stream)
+{
+    const struct sg_driver *driver = sg_process_driver();
+    CUevent event;
+    CUresult result = driver->event_create(&event, CU_EVENT_DISABLE_TIMING);
+    if (result == CUDA_SUCCESS) {
+        result = driver->event_record(event, stream);
+        (void)driver->event_destroy(event);
+    }
+    if (result != CUDA_SUCCESS)
+        (void)sg_real()->cuLaunchHostFunc(stream, nothing, NULL);
+}
+
 /* Memory that the kernel is given may have a second address, and the kernel before it may still use the first.
    Second addresses are right only for kernels that do not overlap. So a step that is no kernel stands between the
    two, once for all such memory that there is. What a capture holds has one address. */
 static void keep_apart(const CUlaunchConfig *config, bool per_thread)
 {
     struct sg_tracked_stream tracked;
-    CUevent event;
     CUstream stream = config->hStream;
-    const struct sg_driver *driver = sg_process_driver();
     if (!sg_following() || sg_captures_capturing(stream, per_thread))
         return;
     struct sg_core *core = sg_enter();
     if (!core)
         return;
-    if (sg_streams_find(core, stream, per_thread, &tracked) &&
-        sg_core_take_aliased(core, tracked.device, tracked.slot) &&
-        driver->event_create(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) {
-        (void)driver->event_record(event, sg_stream_named(stream, per_thread));
-        (void)driver->event_destroy(event);
-    }
+    if (sg_streams_find(core, stream, per_thread, &tracked) && sg_core_take_aliased(core, tracked.device, tracked.slot))
+        put_step(sg_stream_named(stream, per_thread));
     sg_leave();
 }
 

@@ -343,7 +343,7 @@ static CUresult free_captured(struct sg_core *core, CUdeviceptr address, const s
     if (request->stream_order && !request->driver_allowed && !request->was_deferred &&
         sg_captures_capturing(stream, false))
         return no_node(stream);
-    CUresult result = ordered || request->was_deferred || request->driver_allowed ? CUDA_SUCCESS : forbidden();
+    CUresult result = ordered || request->driver_allowed ? CUDA_SUCCESS : forbidden();
     if (result != CUDA_SUCCESS)
         return result;
     if (sg_annotate_on && !request->was_deferred)
@@ -398,7 +398,7 @@ static void order_by(struct sg_core *core, CUdeviceptr address, const struct sg_
         return; /* the core refuses it */
     bool now = !request->driver_allowed && !request->was_deferred;
     if (tag->sync == SG_FREE_SYNC_EVENT) {
-        if (now && !sg_following() && !sg_process_driver()->ctx_record_event && !sg_captures_any() &&
+        if (now && !sg_process_driver()->ctx_record_event && !sg_captures_any() &&
             wait_for_step(request->stream) == CUDA_SUCCESS)
             tag->sync = SG_FREE_SYNC_AUTO;
         return;

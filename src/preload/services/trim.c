@@ -216,7 +216,7 @@ bool sg_trim_ask_others(const struct sg_driver *driver, int device, size_t bytes
     size_t available, total;
     if (!own || driver->mem_info(&available, &total) != CUDA_SUCCESS || bytes > total || available > bytes + MARGIN)
         return false;
-    for (int i = 0; own && i < atomic_load(&neighbours.devices); i++) {
+    for (int i = 0; i < atomic_load(&neighbours.devices); i++) {
         if (neighbours.device[i] == device)
             return sg_neighbours_ask_all(neighbours.table, own, atomic_load(&own->devices[i]), HELP_MS * MS) > 0;
     }
