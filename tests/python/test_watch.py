@@ -82,6 +82,25 @@ class Stats(Case):
                                "say(segalloc.stats().requested_bytes, segalloc.stats(0).requested_bytes)", sim="1GiB,count=2")
         self.assertEqual(said, [10 * MIB, 0])
 
+    def test_names_of_devices(self):
+        """As PyTorch names them; what has no device takes that of the calling thread."""
+        said = self.run_python(
+            "import types\n"
+            "class Device(types.SimpleNamespace): pass\n"
+            "assert r.cudaSetDevice(1) == 0; a = take(10); b = take(10); free(b)\n"
+            "names = 1, 'cuda:1', 'cuda', None, Device(type='cuda', index=1), Device(type='cuda', index=None)\n"
+            "held = [segalloc.stats(name).requested_bytes >> 20 for name in names]\n"
+            "wrong = []\n"
+            "for name in 'cpu', '1', 'cuda:x', 1.5, Device(type='cpu', index=1):\n"
+            "    try: segalloc.stats(name)\n"
+            "    except (TypeError, ValueError) as error: wrong.append(str(error))\n"
+            "segalloc.reset_peaks()\n"
+            "say(held, wrong, segalloc.stats(1).peak_requested_bytes >> 20, segalloc.set_limit(1 << 29, 'cuda:1') >> 20,\n"
+            "    segalloc.__version__ == segalloc.version())", sim="1GiB,count=2")
+        held, wrong, peak, limit, same = said
+        self.assertEqual((held, len(wrong), peak, limit, same), ([10] * 6, 5, 10, 512, True))
+        self.assertTrue(all(text.startswith("segalloc: ") for text in wrong), wrong)
+
 
 class Watch(Case):
     def test_peaks(self):

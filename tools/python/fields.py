@@ -1,6 +1,6 @@
 """Writes segalloc/_fields.py, the named fields of segalloc.stats(), from the library's table of statistics.
 
-Usage: fields.py STATS_DEF OUTPUT"""
+Usage: fields.py STATS_DEF OUTPUT VERSION"""
 import re
 import sys
 
@@ -31,14 +31,15 @@ def rows(path):
 
 
 def main():
-    source, output = sys.argv[1:]
+    source, output, version = sys.argv[1:]
     table = rows(source)
     text = HEAD
     for name, kind, unit, what in table:
         text += f'    {name}: int = 0\n    """{what} ({UNITS[unit]})"""\n'
         if kind == "LEVEL":
             text += f'    peak_{name}: int = 0\n    """the largest: {what} ({UNITS[unit]})"""\n'
-    text += "\n\nTABLE: Tuple[Tuple[str, str, str, str], ...] = (\n"
+    text += f'\n\nVERSION = "{version}"\n'
+    text += "TABLE: Tuple[Tuple[str, str, str, str], ...] = (\n"
     for name, kind, unit, what in table:
         text += f'    ({name!r}, {kind.lower()!r}, {UNITS[unit]!r}, "{what}"),\n'
     text += ')\n"""(name, level, counter or time, unit, text) of each statistic"""\n'

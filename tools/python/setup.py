@@ -14,7 +14,7 @@ class Build(build_py):
         super().run()
         subprocess.check_call([sys.executable, os.path.join(HERE, "fields.py"),
                                os.path.join(HERE, "..", "..", "src", "base", "stats.def"),
-                               os.path.join(self.build_lib, "segalloc", "_fields.py")])
+                               os.path.join(self.build_lib, "segalloc", "_fields.py"), self.distribution.get_version()])
 
 
 setup(cmdclass={"build_py": Build})

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from typing import Any, Iterator, Optional
 
     from ._fields import Stats
+    from ._library import Device
     from ._watch import DeviceWatch, Site, Watch
+
+    __version__: str
 
 __all__ = ["DeviceWatch", "Site", "Stats", "Watch", "install", "loaded", "mark", "phase", "reset_peaks", "set_limit",
            "stats", "trim", "version", "watch"]
@@ -26,21 +29,22 @@ def loaded() -> bool:
 
 
 def version() -> "Optional[str]":
-    """The library's version, None where it isn't loaded."""
+    """The library's version, None where it isn't loaded. `segalloc.__version__` is the package's."""
     library = _library.get()
     return library.version() if library else None
 
 
-def stats(device: "Optional[int]" = None) -> "Stats":
+def stats(device: "Device" = None) -> "Stats":
     """A consistent snapshot of a device's statistics as named fields: `segalloc.stats().peak_reserved_bytes`.
 
-    `device`: CUDA's number; None is the device of the calling thread. All fields are 0 where nothing was allocated on it."""
+    `device`: CUDA's number, "cuda:1", or a torch.device; None is the device of the calling thread. All fields are 0 where nothing
+    was allocated on it."""
     from ._fields import Stats
     library = _library.get()
     if library is None:
         _library.warn_unless_loaded(stacklevel=3)
         return Stats()
-    return _named(library.stats(library.current_device() if device is None else device))
+    return _named(library.stats(library.number(device)))
 
 
 def _named(table: "dict[str, tuple[int, int]]") -> "Stats":
@@ -63,23 +67,24 @@ def watch() -> "Watch":
     return Watch()
 
 
-def trim(device: "Optional[int]" = None, keep: int = 0) -> int:
+def trim(device: "Device" = None, keep: int = 0) -> int:
     """Gives idle memory of a device, or of all, back to the driver but for `keep` bytes; returns how many bytes."""
     library = _library.get()
-    return library.trim(device, keep) if library else 0
+    return library.trim(None if device is None else library.number(device), keep) if library else 0
 
 
-def set_limit(bytes: int, device: int = 0) -> int:
-    """At most `bytes` may be held on a device from here on. Returns what is in force."""
+def set_limit(bytes: int, device: "Device" = None) -> int:
+    """At most `bytes` may be held on a device from here on, that of the calling thread unless it is named. 0: all of it.
+    Returns what is in force."""
     library = _library.get()
-    return library.set_limit(device, bytes) if library else 0
+    return library.set_limit(library.number(device), bytes) if library else 0
 
 
-def reset_peaks(device: int = 0) -> None:
-    """Peaks of a device begin again at the present values."""
+def reset_peaks(device: "Device" = None) -> None:
+    """Peaks of a device, that of the calling thread unless it is named, begin again at the present values."""
     library = _library.get()
     if library:
-        library.reset_peaks(device)
+        library.reset_peaks(library.number(device))
 
 
 def mark(name: "Optional[str]" = None) -> None:
@@ -117,4 +122,7 @@ def __getattr__(name: str) -> "Any":
     if name == "Stats":
         from ._fields import Stats
         return Stats
+    if name == "__version__":
+        from ._fields import VERSION
+        return VERSION
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,11 +2,14 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 import os
 
 TYPE_CHECKING = False  # typing is slow to import
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Optional, SupportsIndex, Union
+
+    Device = Optional[Union[SupportsIndex, str, Any]]  # a number, a name such as "cuda:1", a torch.device; None: the present one
 
 ALLOCATED, PENDING, FREE = 1, 2, 3
 DEVICES = 64
@@ -106,6 +109,19 @@ class Library:
         except (OSError, AttributeError):
             return 0
         return max(device.value, 0)
+
+    def number(self, device: Device) -> int:
+        """CUDA's number of a device."""
+        index = getattr(device, "index", None) if getattr(device, "type", None) == "cuda" else device
+        if isinstance(index, str):
+            kind, _, rest = index.partition(":")
+            if kind != "cuda" or not (rest.isdigit() or index == "cuda"):
+                raise ValueError(f"segalloc: {device!r} names no CUDA device; cuda:0 does")
+            index = int(rest) if rest else None
+        try:
+            return self.current_device() if index is None else operator.index(index)
+        except TypeError:
+            raise TypeError(f"segalloc: a device is a number, a name such as cuda:0, or a torch.device, not {device!r}") from None
 
     def pieces(self, device: int) -> list[Piece]:
         room = 0
