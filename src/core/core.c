@@ -17,16 +17,7 @@ struct sg_core *sg_core_create(const struct sg_core_params *params)
     core->conf = *params->conf;
     core->driver = params->driver;
     core->observer = params->observer;
-    core->now_ns = params->now_ns;
-    core->measure_ns = params->measure_ns;
-    core->warn = params->warn;
-    core->record_begin = params->record_begin;
-    core->record_end = params->record_end;
-    core->wait_for_context = params->wait_for_context;
-    core->aside = params->aside;
-    core->begin_aside = params->begin_aside;
-    core->enter_context = params->enter_context;
-    core->leave_context = params->leave_context;
+    core->callbacks = params->callbacks;
     core->plain_pages = params->plain_pages;
     atomic_store(&core->aliases, params->untried_aliases ? 0 : UINT64_MAX);
     core->replay = params->replay;

@@ -59,31 +59,47 @@ struct sg_replay {
     void (*give_way)(void);
 };
 
+/* What the core calls of the layer above it, besides the driver and the observer. Set when the core is made, and
+   constant. Any of them may be NULL. */
+struct sg_core_callbacks {
+    /* A monotonic clock, for times in statistics alone. NULL: they stay 0. */
+    uint64_t (*now_ns)(void);
+
+    /* An exact clock, for the cost of driver calls (cost.h). NULL: cost.def is assumed. */
+    uint64_t (*measure_ns)(void);
+
+    /* One line for the user, without a newline. NULL: lines are dropped. */
+    void (*warn)(const char *line);
+
+    /* An event of the core's is about to be recorded on a stream. True: no capture is live, and none begins before
+       record_end(). False: one is live, and record_end() is not called. NULL, both: there are no captures. */
+    bool (*record_begin)(void);
+    void (*record_end)(void);
+
+    /* Waits for the work of a context, but not for ever. CUDA_ERROR_NOT_READY: the wait was given up. A context that has
+       ended has no work left. No lock is held. NULL: cuCtxSynchronize waits for the current context. */
+    CUresult (*wait_for_context)(CUcontext context);
+
+    /* Has another thread call `run`, and waits as `wait_for_context` does. CUDA_ERROR_OPERATING_SYSTEM: there can be no
+       thread. NULL: the core calls `run` itself. */
+    CUresult (*aside)(CUresult (*run)(void *user), void *user);
+
+    /* Has another thread call `run`, without a wait. False: it could not begin, or an earlier one still runs. NULL: it
+       never begins. */
+    bool (*begin_aside)(CUresult (*run)(void *user), void *user);
+
+    /* Makes a context current. Another thread that ends the context waits for leave_context(), which takes what this
+       returns. Below 0: the context is gone. No lock is held. NULL, both: nobody ends a context. */
+    int (*enter_context)(CUcontext context);
+    void (*leave_context)(int use);
+};
+
 struct sg_core_params {
     const struct sg_conf *conf;      /* copied */
     const struct sg_driver *driver;  /* kept: must outlive the core */
     struct sg_event_sink observer;
-    uint64_t (*now_ns)(void);        /* monotonic; only for times in statistics; NULL: they stay 0 */
-    uint64_t (*measure_ns)(void);    /* exact; for the cost of driver calls (cost.h); NULL: cost.def is assumed */
-    void (*warn)(const char *line);  /* one line for the user, no newline; NULL: dropped */
-    bool (*record_begin)(void);      /* an event of ours is about to be recorded on a stream: whether no capture is
-                                        live, which then */
-    void (*record_end)(void);        /* none may become until this is called. Both NULL: there are no captures */
     const struct sg_replay *replay;  /* kept; NULL: this is none */
-    CUresult (*wait_for_context)(CUcontext context); /* waits for its work, but not for ever: CUDA_ERROR_NOT_READY where
-                                                        that was given up. A context that has ended has no work left.
-                                                        No lock is held. NULL: the current context is waited for with
-                                                        cuCtxSynchronize */
-    /* has `run` called on another thread, and waits for that as `wait_for_context` does; CUDA_ERROR_OPERATING_SYSTEM
-       where there can be no thread. NULL: it is called there and then */
-    CUresult (*aside)(CUresult (*run)(void *user), void *user);
-    /* Begins `run` on another thread without a wait. False: it could not begin, or an earlier one still runs. NULL:
-       never */
-    bool (*begin_aside)(CUresult (*run)(void *user), void *user);
-    int (*enter_context)(CUcontext context); /* makes a context current that another thread may be about to end, which
-                                                it does not until leave_context() with what this returns. Below 0: it is
-                                                gone. No lock is held. Both NULL: */
-    void (*leave_context)(int use);  /* nobody ends one */
+    struct sg_core_callbacks callbacks; /* copied */
     bool plain_pages;                /* nothing but memory is asked of pages: not that they can be exported, nor used by
                                         network cards */
     bool untried_aliases;            /* no page gets a second address before sg_core_allow_aliases() */

@@ -24,7 +24,7 @@ struct round {
 
 static uint64_t lap(const struct sg_device *device, uint64_t *since)
 {
-    uint64_t now = device->core->measure_ns(), ns = now - *since;
+    uint64_t now = device->core->callbacks.measure_ns(), ns = now - *since;
     *since = now;
     return ns;
 }
@@ -43,7 +43,7 @@ static bool play(struct sg_device *device, CUdeviceptr address, uint32_t pages, 
 {
     const struct sg_driver *driver = sg_core_driver(device->core);
     CUmemGenericAllocationHandle page[SG_COST_PAGES];
-    uint64_t size = device->granularity, since = device->core->measure_ns();
+    uint64_t size = device->granularity, since = device->core->callbacks.measure_ns();
     uint32_t made = 0, mapped = 0;
     while (made < pages && sg_device_create_page(device, size, &page[made]) == CUDA_SUCCESS)
         made++;
@@ -91,7 +91,7 @@ void sg_cost_measure(struct sg_device *device)
     struct round one = {{0}}, many = {{0}}, round;
     CUdeviceptr address;
     bool fine = true;
-    if (!device->core->measure_ns || device->capacity_bytes / SG_COST_SHARE < bytes)
+    if (!device->core->callbacks.measure_ns || device->capacity_bytes / SG_COST_SHARE < bytes)
         return;
     if (sg_device_answered(device, driver->address_reserve(&address, bytes, 0, 0, 0)) != CUDA_SUCCESS)
         return;

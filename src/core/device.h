@@ -160,16 +160,7 @@ struct sg_core {
     struct sg_conf conf;
     const struct sg_driver *driver;
     struct sg_event_sink observer;
-    uint64_t (*now_ns)(void);
-    uint64_t (*measure_ns)(void);
-    void (*warn)(const char *line);
-    bool (*record_begin)(void);
-    void (*record_end)(void);
-    CUresult (*wait_for_context)(CUcontext context);
-    CUresult (*aside)(CUresult (*run)(void *user), void *user);
-    bool (*begin_aside)(CUresult (*run)(void *user), void *user);
-    int (*enter_context)(CUcontext context);
-    void (*leave_context)(int use);
+    struct sg_core_callbacks callbacks;
     bool plain_pages;
     _Atomic uint64_t aliases; /* bit per device whose pages may get a second address */
     const struct sg_replay *replay;

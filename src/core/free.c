@@ -10,7 +10,7 @@
 
 static uint64_t now_ns(const struct sg_core *core)
 {
-    return core->now_ns ? core->now_ns() : 0;
+    return core->callbacks.now_ns ? core->callbacks.now_ns() : 0;
 }
 
 /* Whether the calling thread's context is the only one: then it is the block's, and nobody else can be using it. */

@@ -198,8 +198,8 @@ static void give_up(struct sg_device *device)
         "device %d: the driver's memory management has failed %" PRIu32 " allocations, the last with error %d; new "
         "memory is taken by cuMemAlloc, in fixed segments",
         device->ordinal, device->refusals, (int)device->last_error);
-    if (device->core->warn)
-        device->core->warn(line);
+    if (device->core->callbacks.warn)
+        device->core->callbacks.warn(line);
 }
 
 /* An attempt that the driver fails is tried once more, unless it is out of pages or gone. A third attempt follows

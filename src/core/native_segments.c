@@ -99,7 +99,7 @@ static CUresult free_segments(struct sg_segments *native, bool complete)
     CUcontext context;
     while (segments_next_doomed(native, &context)) {
         struct segment segment;
-        int use = core->enter_context ? core->enter_context(context) : 0;
+        int use = core->callbacks.enter_context ? core->callbacks.enter_context(context) : 0;
         bool waits = complete && use >= 0 && !is_complete(sg_core_driver(core), context);
         sg_lock(&device->lock);
         /* it may have gone with its context before that was kept */
@@ -109,8 +109,8 @@ static CUresult free_segments(struct sg_segments *native, bool complete)
             sg_count(device, SG_STAT_calls_free, 1);
             (void)sg_core_driver(core)->mem_free(segment.base);
         }
-        if (use >= 0 && core->leave_context)
-            core->leave_context(use);
+        if (use >= 0 && core->callbacks.leave_context)
+            core->callbacks.leave_context(use);
         if (waits)
             return CUDA_ERROR_NOT_READY;
     }
@@ -131,7 +131,8 @@ static void free_doomed(struct sg_segments *native)
     if (!native->doomed_count)
         return;
     sg_unlock(&device->lock);
-    CUresult result = core->aside ? core->aside(free_all_segments, native) : free_all_segments(native);
+    CUresult result = core->callbacks.aside ? core->callbacks.aside(free_all_segments, native)
+                                            : free_all_segments(native);
     if (result == CUDA_ERROR_OPERATING_SYSTEM) /* there can be no thread that waits */
         (void)free_segments(native,  /* complete */ true);
     /* what it has not come to is left for the next time */

@@ -32,8 +32,9 @@ struct sg_core *inspect_start(const char *text, uint64_t total)
     strict_reset(2, total, 2 << 20);
     sg_conf_init(&conf);
     assert_int_equal(sg_conf_apply(&conf, SG_CONF_ARGUMENT, text, NULL, NULL), 0);
-    struct sg_core *core = sg_core_create(&(struct sg_core_params){
-        .conf = &conf, .driver = &strict_driver, .record_begin = record_begin, .record_end = record_end});
+    struct sg_core *core = sg_core_create(&(struct sg_core_params){.conf = &conf,
+        .driver = &strict_driver,
+        .callbacks = {.record_begin = record_begin, .record_end = record_end}});
     assert_non_null(core);
     return core;
 }

@@ -141,9 +141,13 @@ static int start(bool records_contexts)
     driver.event_synchronize = event_synchronize;
     pushed = 0;
     scene = (struct scene){0};
-    scene.core = sg_core_create(&(struct sg_core_params){.conf = &conf, .driver = &driver,
-        .record_begin = record_begin, .record_end = record_end, .begin_aside = begin_aside,
-        .enter_context = enter_context, .leave_context = leave_context});
+    scene.core = sg_core_create(&(struct sg_core_params){.conf = &conf,
+        .driver = &driver,
+        .callbacks = {.record_begin = record_begin,
+            .record_end = record_end,
+            .begin_aside = begin_aside,
+            .enter_context = enter_context,
+            .leave_context = leave_context}});
     assert_non_null(scene.core);
     scene.device = sg_device_get(scene.core, 0);
     assert_non_null(scene.device);

@@ -173,8 +173,9 @@ static void end_before_free(int answer)
     strict_reset(1, 256 * SG_MIB, 2 * SG_MIB);
     sg_conf_init(&conf);
     assert_int_equal(sg_conf_apply(&conf, SG_CONF_ARGUMENT, "ipc:always", NULL, NULL), 0);
-    core = sg_core_create(&(struct sg_core_params){.conf = &conf, .driver = &strict_driver, .enter_context = end_first,
-        .leave_context = left});
+    core = sg_core_create(&(struct sg_core_params){.conf = &conf,
+        .driver = &strict_driver,
+        .callbacks = {.enter_context = end_first, .leave_context = left}});
     assert_non_null(core);
     sg_core_context_seen(core, 0, first);
     sg_core_context_seen(core, 0, second);
@@ -221,7 +222,7 @@ static void test_context_ends_with_frees_put_off(void **state)
     CUdeviceptr block[4];
     for (int i = 0; i < 4; i++)
         block[i] = allocate(i < 2 ? first : second, BYTES);
-    core->aside = put_off;
+    core->callbacks.aside = put_off;
     for (int i = 0; i < 4; i++)
         release(i < 2 ? first : second, block[i]);
     assert_int_equal(sg_core_trim(core, 0, 0), 4 * BYTES);
@@ -229,7 +230,7 @@ static void test_context_ends_with_frees_put_off(void **state)
     sg_core_context_gone(core, 0, (CUcontext)(uintptr_t)0x3000); /* it has nothing here */
     end_in_driver(block, 2);
     sg_core_context_gone(core, 0, first);
-    core->aside = NULL;
+    core->callbacks.aside = NULL;
     sg_core_trim(core, 0, 0);
     assert_int_equal(strict_used(0), 0);
     finish();
@@ -260,7 +261,7 @@ static void test_frees_without_a_thread(void **state)
         const struct sg_driver *driver;
         uint64_t left;
     } list[] = {{&older, BYTES}, {&busy, 2 * BYTES}, {&good, 0}};
-    core->aside = no_thread;
+    core->callbacks.aside = no_thread;
     for (int i = 0; i < 3; i++) {
         core->driver = list[i].driver;
         release(first, allocate(first, BYTES));
@@ -268,7 +269,7 @@ static void test_frees_without_a_thread(void **state)
         assert_int_equal(strict_used(0), list[i].left);
     }
     sg_core_context_gone(core, 0, second);
-    core->aside = NULL;
+    core->callbacks.aside = NULL;
     core->driver = &strict_driver;
     finish();
 }
@@ -280,12 +281,12 @@ static void test_segments_go_in_a_replay(void **state)
     start("ipc:always");
     CUdeviceptr block = allocate(first, BYTES);
     release(first, block);
-    core->aside = put_off;
+    core->callbacks.aside = put_off;
     assert_int_equal(statistic(SG_STAT_reserved_bytes), BYTES);
     end_in_driver(&block, 1);
     apply(core, 0, SEGALLOC_RECORD_CONTEXT_GONE, (uint64_t)(uintptr_t)(first), 0);
     assert_int_equal(statistic(SG_STAT_reserved_bytes), 0);
-    core->aside = NULL;
+    core->callbacks.aside = NULL;
     finish();
 }
 

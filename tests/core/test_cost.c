@@ -93,7 +93,7 @@ static struct sg_core *start(uint64_t pages, bool clock, const struct sg_driver 
     struct sg_core *core = sg_core_create(&(struct sg_core_params){.conf = &conf,
         .driver = driver,
         .observer = {tell, NULL},
-        .measure_ns = clock ? clock_ns : NULL});
+        .callbacks.measure_ns = clock ? clock_ns : NULL});
     assert_non_null(core);
     return core;
 }

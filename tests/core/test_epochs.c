@@ -167,7 +167,7 @@ static void nobody_waits_aside_without_need(void **state)
 static void nobody_waits_aside_without_a_thread(void **state)
 {
     (void)state;
-    scene.core->begin_aside = NULL;
+    scene.core->callbacks.begin_aside = NULL;
     assert_false(sg_fences_can_wait(scene.device));
 }
 
@@ -206,7 +206,7 @@ static void trim_waits_where_no_event_tells(void **state)
     scene.current = scene_add_context(1, 0);
     (void)scene_add_context(2, 0);
     for (int i = 0; i < 3; i++) {
-        scene.core->aside = how[i];
+        scene.core->callbacks.aside = how[i];
         scene_free(scene_allocate(0), SG_FREE_SYNC_STRICT);
         assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
         asides = 0;
@@ -216,7 +216,7 @@ static void trim_waits_where_no_event_tells(void **state)
         if (i == 1)
             apply(scene.core, 0, SEGALLOC_RECORD_DONE, 0, 0);
     }
-    scene.core->aside = NULL;
+    scene.core->callbacks.aside = NULL;
 }
 
 #define TEST(name, start) cmocka_unit_test_setup_teardown(name, start, scene_stop)

@@ -243,8 +243,10 @@ static void start(const struct program *program, const char *text)
     strict_reset(2, program->total, 2 * SG_MIB);
     sg_conf_init(&conf);
     assert_int_equal(sg_conf_apply(&conf, SG_CONF_ARGUMENT, text, NULL, NULL), 0);
-    the.core = sg_core_create(&(struct sg_core_params){.conf = &conf, .driver = &strict_driver,
-        .now_ns = now_ns, .observer = {.emit = emit}});
+    the.core = sg_core_create(&(struct sg_core_params){.conf = &conf,
+        .driver = &strict_driver,
+        .callbacks.now_ns = now_ns,
+        .observer = {.emit = emit}});
     assert_non_null(the.core);
     the.random.state = 1;
     the.devices = program->step == pending ? 2 : 1;

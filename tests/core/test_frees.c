@@ -50,7 +50,7 @@ static void is_for_all_contexts_where_nothing_else_tells(void **state)
 {
     (void)state;
     (void)scene_add_context(1, 0);
-    scene.core->begin_aside = NULL;
+    scene.core->callbacks.begin_aside = NULL;
     scene.current = scene_add_context(2, 0);
     scene_free(scene_allocate(0), SG_FREE_SYNC_STRICT);
     assert_int_equal(scene.waited, first_bit | second_bit);

@@ -99,7 +99,7 @@ static void start(uint64_t total, uint64_t page_size)
     driver.set_access = set_access;
     sg_ledger_init(&card, total, GRANULE);
     sg_ledger_use(&card);
-    core = sg_core_create(&(struct sg_core_params){.conf = &conf, .driver = &driver, .warn = warn});
+    core = sg_core_create(&(struct sg_core_params){.conf = &conf, .driver = &driver, .callbacks.warn = warn});
     assert_non_null(core);
 }
 

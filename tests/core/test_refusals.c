@@ -103,7 +103,7 @@ static void start(const char *text, const struct fault *with)
     driver.set_access = set_access;
     driver.unmap = unmap;
     driver.release = release;
-    core = sg_core_create(&(struct sg_core_params){.conf = &conf, .driver = &driver, .warn = warn});
+    core = sg_core_create(&(struct sg_core_params){.conf = &conf, .driver = &driver, .callbacks.warn = warn});
     assert_non_null(core);
 }
 

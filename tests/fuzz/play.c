@@ -93,17 +93,18 @@ static void on_unmap(CUdeviceptr address, uint64_t bytes)
 static void make_core(void)
 {
     const struct fuzz_setup *setup = play.setup;
-    struct sg_core_params params = {.conf = &play.conf, .now_ns = now_ns, .record_begin = record_begin,
-        .record_end = record_end, .driver = setup->older ? &books_older_driver : &books_driver};
+    struct sg_core_params params = {.conf = &play.conf,
+        .callbacks = {.now_ns = now_ns, .record_begin = record_begin, .record_end = record_end},
+        .driver = setup->older ? &books_older_driver : &books_driver};
     sg_conf_init(&play.conf);
     if (sg_conf_apply(&play.conf, SG_CONF_ARGUMENT, setup->conf, NULL, NULL))
         books_breaks("the configuration is not understood");
     if (setup->bounded)
-        params.wait_for_context = wait_for_context;
+        params.callbacks.wait_for_context = wait_for_context;
     if (setup->contexts) {
-        params.begin_aside = begin_aside;
-        params.enter_context = enter_context;
-        params.leave_context = leave_context;
+        params.callbacks.begin_aside = begin_aside;
+        params.callbacks.enter_context = enter_context;
+        params.callbacks.leave_context = leave_context;
     }
     play.core = sg_core_create(&params);
     if (!play.core)

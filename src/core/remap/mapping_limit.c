@@ -124,7 +124,7 @@ bool sg_mappings_refused(struct sg_device *device, CUresult result)
         " MiB of idle pages were given back, none gets a second address, and new ones are of %" PRIu64 " MiB",
         device->ordinal, (int)result, SG_MAPPINGS_OF_MACHINE, given >> 20,
         device->page_bytes[SG_KIND_REGULAR] >> 20);
-    if (core->warn && !core->replay)
-        core->warn(line);
+    if (core->callbacks.warn && !core->replay)
+        core->callbacks.warn(line);
     return true;
 }

@@ -13,9 +13,10 @@ bool sg_alias_allowed(struct sg_device *device, sg_slot slot)
     if (!slot || core->conf.alias == SG_ALIAS_OFF)
         return false;
     bool tried = atomic_load(&core->aliases) >> device->ordinal & 1;
-    bool capture = core->record_begin && !core->record_begin(); /* a page that it uses has one address */
-    if (core->record_begin && !capture)
-        core->record_end();
+    bool capture = core->callbacks.record_begin &&
+                   !core->callbacks.record_begin(); /* a page that it uses has one address */
+    if (core->callbacks.record_begin && !capture)
+        core->callbacks.record_end();
     const struct segalloc_trace_record *replayed = sg_replay_step(device);
     sg_lock(&device->lock);
     /* work of other devices is not followed */

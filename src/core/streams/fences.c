@@ -187,13 +187,13 @@ static CUresult fences_record(struct sg_device *device, CUcontext context, sg_sl
 static bool begin_recording(struct sg_device *device)
 {
     const struct sg_core *core = device->core;
-    return !core->record_begin || core->record_begin();
+    return !core->callbacks.record_begin || core->callbacks.record_begin();
 }
 
 static void end_recording(struct sg_device *device)
 {
-    if (device->core->record_end)
-        device->core->record_end();
+    if (device->core->callbacks.record_end)
+        device->core->callbacks.record_end();
 }
 
 /* Whether a stream takes no event of ours from whatever thread. */
@@ -220,7 +220,7 @@ bool sg_fences_can_cover_locked(const struct sg_device *device)
 bool sg_fences_can_wait(const struct sg_device *device)
 {
     const struct sg_core *core = device->core;
-    return core->begin_aside && !core->driver->ctx_record_event &&
+    return core->callbacks.begin_aside && !core->driver->ctx_record_event &&
            !atomic_load_explicit(&core->contexts_missed, memory_order_relaxed);
 }
 
@@ -236,11 +236,11 @@ static CUresult wait_for_contexts(void *user)
     uint32_t count = atomic_load_explicit(&core->context_count, memory_order_acquire);
     for (uint32_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
         CUcontext context = atomic_load_explicit(&core->context[i], memory_order_relaxed);
-        int use = context ? core->enter_context(context) : -1;
+        int use = context ? core->callbacks.enter_context(context) : -1;
         if (use < 0)
             continue;
         result = sg_core_driver(core)->ctx_synchronize();
-        core->leave_context(use);
+        core->callbacks.leave_context(use);
     }
     sg_lock(&device->lock);
     if (result == CUDA_SUCCESS)
@@ -276,7 +276,7 @@ static void fences_record_epoch(struct sg_device *device)
     if (!seq)
         return;
     if (sg_fences_can_wait(device))
-        (void)device->core->begin_aside(wait_for_contexts, device);
+        (void)device->core->callbacks.begin_aside(wait_for_contexts, device);
     if (!device->core->driver->ctx_record_event || !fences_over_contexts(device))
         return;
     sg_lock(&device->lock);
@@ -329,10 +329,10 @@ static void fences_record_all(struct sg_device *device)
 static CUresult wait_for_context(struct sg_device *device, CUcontext context)
 {
     const struct sg_core *core = device->core;
-    if (!core->wait_for_context)
+    if (!core->callbacks.wait_for_context)
         return sg_core_driver(core)->ctx_synchronize();
     sg_unlock(&device->asking);
-    CUresult result = core->wait_for_context(context);
+    CUresult result = core->callbacks.wait_for_context(context);
     sg_lock(&device->asking);
     return result;
 }
@@ -342,7 +342,8 @@ static CUresult wait_for_all(struct sg_device *device)
 {
     const struct sg_core *core = device->core;
     sg_unlock(&device->asking);
-    CUresult result = core->aside ? core->aside(wait_for_contexts, device) : wait_for_contexts(device);
+    CUresult result = core->callbacks.aside ? core->callbacks.aside(wait_for_contexts, device)
+                                            : wait_for_contexts(device);
     sg_lock(&device->asking);
     return result;
 }
@@ -374,13 +375,13 @@ static bool wait_for_oldest(struct sg_device *device)
         end_recording(device);
     struct sg_vector_clock clock;
     sg_core_context_clock(device->core, device->ordinal, context, &clock);
-    uint64_t began = core->now_ns ? core->now_ns() : 0;
+    uint64_t began = core->callbacks.now_ns ? core->callbacks.now_ns() : 0;
     CUresult result = event ? sg_core_driver(core)->event_synchronize(event)
                       : all ? wait_for_all(device)
                             : wait_for_context(device, context);
     sg_count(device, SG_STAT_host_waits, 1);
     sg_count(device, SG_STAT_calls_sync, 1);
-    sg_count(device, SG_STAT_host_wait_ns, core->now_ns ? core->now_ns() - began : 0);
+    sg_count(device, SG_STAT_host_wait_ns, core->callbacks.now_ns ? core->callbacks.now_ns() - began : 0);
     if (number && result == CUDA_SUCCESS)
         fences_complete(device, number);
     else if (result == CUDA_ERROR_NOT_READY)
