@@ -3,7 +3,9 @@
    turn. The driver underneath does nothing (null/), so what is timed is ours. With `sites` each allocation is asked for
    at one of 64 places, 16 frames deep, of a Python that runs nothing, or by code.
 
-   hotpath [--json] [--only ALLOCATOR] [--name LOOP] [--live N] [--seconds S]; one object a line with --json. */
+   hotpath [--json] [--only ALLOCATOR] [--name LOOP] [--live N] [--seconds S]; one object a line with --json.
+   hotpath --windows MS --seconds S: pairs of 4 KiB; each so many ms when they ended (ns of CLOCK_MONOTONIC) and the median
+   of a pair, as two numbers on a line. */
 #include <dlfcn.h>
 #include <getopt.h>
 #include <pthread.h>
@@ -233,7 +235,7 @@ static void *run(void *argument)
 static struct {
     const char *allocator, *name;
     size_t live;
-    double seconds;
+    double seconds, window_ms;
     bool json;
 } wanted = {.seconds = 0.4};
 
@@ -306,6 +308,27 @@ static void measure_all(const struct allocator *allocator)
         measure(allocator, "mix", 10000, 0, 2, 2, seconds);
 }
 
+/* The loop of pairs in stretches, for who does something to this process meanwhile. */
+static void measure_windows(double window_ns, double seconds)
+{
+    static float sample[SAMPLES_MOST];
+    const struct work work = {.allocator = &allocators[0], .pair_bytes = 4096};
+    for (double begin = now_ns(), end = begin + seconds * 1e9, before = begin; before < end;) {
+        size_t samples = 0;
+        for (double until = before + window_ns; before < until && samples < SAMPLES_MOST;) {
+            for (int i = 0; i < BATCH; i++)
+                pair(&work, NULL, NULL);
+            double after = now_ns();
+            sample[samples++] = (float)((after - before) / BATCH);
+            before = after;
+        }
+        qsort(sample, samples, sizeof *sample, by_value);
+        printf("%.0f %.2f\n", before, (double)sample[samples / 2]);
+        fflush(stdout);
+        before = now_ns();
+    }
+}
+
 /* The library reads its configuration when it is loaded, so a run with another one is another process, which this tells
    whom it is of. */
 static const char OF[] = "HOTPATH_OF";
@@ -335,7 +358,7 @@ int main(int argc, char **argv)
 {
     static const struct option options[] = {{"json", no_argument, NULL, 'j'}, {"only", required_argument, NULL, 'o'},
         {"name", required_argument, NULL, 'n'}, {"live", required_argument, NULL, 'l'},
-        {"seconds", required_argument, NULL, 's'}, {0}};
+        {"seconds", required_argument, NULL, 's'}, {"windows", required_argument, NULL, 'w'}, {0}};
     int version;
     cudaRuntimeGetVersion(&version); /* makes this an ordinary user of the runtime: nothing else of it is called
                                         directly */
@@ -350,8 +373,14 @@ int main(int argc, char **argv)
             wanted.live = strtoull(optarg, NULL, 10);
         else if (option == 's')
             wanted.seconds = atof(optarg);
+        else if (option == 'w')
+            wanted.window_ms = atof(optarg);
         else
             return 2;
+    }
+    if (wanted.window_ms > 0) {
+        measure_windows(wanted.window_ms * 1e6, wanted.seconds);
+        return 0;
     }
     const char *of = getenv(OF);
     if (of)

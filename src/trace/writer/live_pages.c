@@ -17,6 +17,7 @@
 enum {
     HEAD_BYTES = 512, /* of a page: its numbers stand before its texts */
     BEGUN_S = 60,     /* a page is written within milliseconds */
+    UNKNOWN_S = 3600, /* of a page without a namespace, an older library's; a process that lives writes it again */
     ENTRIES_BYTES = 4096,
 };
 
@@ -103,9 +104,12 @@ static bool is_left(int folder, const char *name, uint64_t namespace)
     if (strncmp(name, SG_LIVE_PREFIX, strlen(SG_LIVE_PREFIX)) != 0 || !read_head(folder, name, &status, head))
         return false;
     uint64_t pid = strtoull(name + strlen(SG_LIVE_PREFIX), &end, 10);
+    uint64_t now_s = now_ns(CLOCK_REALTIME) / SECOND_NS, written_s = (uint64_t)status.st_mtime;
     if (*end == '.') /* begun, and never put into its place */
-        return now_ns(CLOCK_REALTIME) > ((uint64_t)status.st_mtime + BEGUN_S) * SECOND_NS;
-    return !*end && pid && number_of(head, "pid") == pid && number_of(head, "pid_namespace") == namespace &&
+        return now_s > written_s + BEGUN_S;
+    uint64_t its = number_of(head, "pid_namespace");
+    bool comparable = its ? its == namespace : now_s > written_s + UNKNOWN_S;
+    return !*end && pid && number_of(head, "pid") == pid && comparable &&
            !sg_live_is_alive(pid, number_of(head, "start_realtime_ns"));
 }
 
