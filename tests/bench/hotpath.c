@@ -4,8 +4,8 @@
    at one of 64 places, 16 frames deep, of a Python that runs nothing, or by code.
 
    hotpath [--json] [--only ALLOCATOR] [--name LOOP] [--live N] [--seconds S]; one object a line with --json.
-   hotpath --windows MS --seconds S: pairs of 4 KiB; each so many ms when they ended (ns of CLOCK_MONOTONIC) and the median
-   of a pair, as two numbers on a line. */
+   hotpath --windows MS --seconds S: pairs of 4 KiB. A line each so many ms: when they ended (ns of CLOCK_MONOTONIC), and
+   the median of a pair. */
 #include <dlfcn.h>
 #include <getopt.h>
 #include <pthread.h>

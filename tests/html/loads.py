@@ -1,15 +1,17 @@
-"""Traces for pages, by programs on the simulated GPU. `python3 loads.py train STEPS` is one of these programs."""
+"""Traces for pages, by programs on the simulated GPU. `python3 loads.py train STEPS [PAUSE]` is one of these programs:
+PAUSE is of each layer, in seconds."""
 import ctypes
 import os
 import pathlib
 import random
 import subprocess
 import sys
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-def train(steps):
+def train(steps, pause=0):
     """Allocates as a small training does; the names are what a page shows."""
     import segalloc
     cuda, context, rank = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), int(os.environ.get("RANK", 0))
@@ -24,6 +26,7 @@ def train(steps):
         return pointer
 
     def give(pointers):
+        time.sleep(pause)
         for pointer in pointers:
             if pointer:
                 cuda.cuMemFree_v2(pointer)
@@ -47,7 +50,10 @@ def train(steps):
     for step in range(steps):
         with segalloc.phase(f"step {step}"):
             with segalloc.phase("forward"):
-                layers = [attention() + mlp() for _ in range(8)]
+                layers = []
+                for _ in range(8):
+                    layers.append(attention() + mlp())
+                    time.sleep(pause)
                 layers.append(logits(900 + 40 * rank if step == steps - 2 else 250))
             with segalloc.phase("backward"):
                 for layer in reversed(layers):
@@ -69,4 +75,4 @@ def page(build, out, *paths):
 
 
 if __name__ == "__main__" and sys.argv[1:2] == ["train"]:
-    train(int(sys.argv[2]))
+    train(int(sys.argv[2]), *map(float, sys.argv[3:]))

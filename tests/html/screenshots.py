@@ -20,28 +20,30 @@ from playwright.sync_api import sync_playwright
 import loads
 
 BROWSER, BUILD, FOLDER = sys.argv[1], pathlib.Path(sys.argv[2]).resolve(), pathlib.Path(sys.argv[3]).resolve()
-COLUMNS, LINES = 80, 24
+COLUMNS, LINES, RANKS = 80, 24, 8
 
 
-def screen(folder):
-    """What `segalloc top` shows on a terminal of 80 × 24 while a program is stopped in the middle."""
-    environment = dict(os.environ, PYTHONPATH=str(loads.ROOT / "tools" / "python"), TERM="xterm")
-    program = subprocess.Popen([BUILD / "tools/segalloc/segalloc", "run", "--sim", "8GiB", "--conf", "live:True", "--", sys.executable,
-                                loads.__file__, "train", "100000"], env=environment)
+def screen():
+    """What `segalloc top` shows of eight ranks on a terminal of 80 × 24."""
+    environment = dict(os.environ, PYTHONPATH=str(loads.ROOT / "tools" / "python"), TERM="xterm", LC_ALL="C.UTF-8")
+    programs = [subprocess.Popen([BUILD / "tools/segalloc/segalloc", "run", "--sim", "8GiB", "--conf", "live:True,sites:True", "--", sys.executable,
+                                  loads.__file__, "train", "100000", "0.05"], env=dict(environment, RANK=str(rank))) for rank in range(RANKS)]
     time.sleep(3)
     watcher, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
-    top = subprocess.Popen([BUILD / "tools/segalloc/segalloc", "top", "-d", "0.2", str(program.pid)], stdin=terminal, stdout=terminal,
-                           stderr=terminal, env=environment)
+    top = subprocess.Popen([BUILD / "tools/segalloc/segalloc", "top", "-d", "0.2", *(str(program.pid) for program in programs)], stdin=terminal,
+                           stdout=terminal, stderr=terminal, env=environment)
     said, until = b"", time.monotonic() + 5
     while time.monotonic() < until:
         if select.select([watcher], [], [], 0.2)[0]:
             said += os.read(watcher, 65536)
     top.send_signal(signal.SIGTERM)
     top.wait()
-    program.kill()
-    program.wait()
-    pathlib.Path(f"/dev/shm/segalloc-live-{program.pid}").unlink(missing_ok=True)  # a killed program's stays
+    for program in programs:
+        program.kill()
+    for program in programs:
+        program.wait()
+    subprocess.run([BUILD / "tools/segalloc/segalloc", "top", "--once"], stdout=subprocess.DEVNULL, check=True)  # removes their pages
     return draw(said.decode(errors="replace"))
 
 
@@ -73,7 +75,9 @@ def draw(said):
             elif said[end] == "X":
                 cells[row][column:column + first] = [" "] * len(cells[row][column:column + first])
             elif said[end] == "J":
-                cells = [[" "] * COLUMNS for _ in range(LINES)]
+                for line in range(0 if numbers[0] == 2 else row, LINES):
+                    from_column = column if line == row and numbers[0] != 2 else 0
+                    cells[line][from_column:] = [" "] * (COLUMNS - from_column)
             elif said[end] == "b":
                 for _ in range(first):
                     cells[row][min(column, COLUMNS - 1)] = cells[row][column - 1]
@@ -100,11 +104,11 @@ def main():
         os.chdir(folder)  # what a page says of its files is short
         loads.record(BUILD, "run.trace", "8GiB", 8)
         loads.record(BUILD, "short.trace", "3400MiB", 8)
-        for rank in range(8):
+        for rank in range(RANKS):
             loads.record(BUILD, "run.%r.trace", "8GiB", 5, rank)
-        for out, *paths in (("one.html", "run.trace"), ("failure.html", "short.trace"), ("ranks.html", *(f"run.{rank}.trace" for rank in range(8)))):
+        for out, *paths in (("one.html", "run.trace"), ("failure.html", "short.trace"), ("ranks.html", *(f"run.{rank}.trace" for rank in range(RANKS)))):
             loads.page(BUILD, out, *paths)
-        terminal = screen(folder)
+        terminal = screen()
         browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
 
         def shoot(page_name, out, scheme="light", tab=None, view=None):

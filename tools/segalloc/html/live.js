@@ -94,7 +94,7 @@ function showFlame(root, from) {
     groups.push(drawn("g", { tabindex: "0", role: "button", "aria-label": said, onclick: open,
       onkeydown: event => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); open(); } } },
       drawn("title", {}, said), drawn("rect", { x: left, y: depth * high, width: wide, height: high - 1, fill: holderColour(functionOf(node.name)) }),
-      drawn("text", { x: left + 4, y: depth * high + 14, fill: isDark() ? "#000" : "#fff" }, fit(node.name, wide))));
+      drawn("text", { x: left + 4, y: depth * high + 14, fill: isDark() ? "#000" : "#fff" }, fit(placeName(node.name), wide))));
     let at = left;
     for (const child of [...node.children.values()].sort((a, b) => b.bytes - a.bytes)) {
       put(child, at, depth + 1);

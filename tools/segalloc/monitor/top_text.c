@@ -269,7 +269,7 @@ static void put_headings(FILE *out, int width)
     fprintf(out, "%4s %7s %3s %8s %9s %8s %4s %5s %5s %5s", "rank", "pid", "dev", "reserved", "requested", "idle",
         "used", "moves", "waits", "fails");
     if (columns >= CURVE_LEAST)
-        fprintf(out, " %-*.*s %.*s", columns - 1, columns - 1, "held", columns - 1, "in use");
+        fprintf(out, " %-*.*s %.*s", columns - 1, columns - 1, "held", columns - 1, "asked for");
     putc('\n', out);
 }
 
