@@ -1,7 +1,7 @@
-"""What tune, doctor, trim and rehearse print with --json, by the schemas that are installed: of runs that went well and of those
-that did not, of one device and of several. Fields that a schema lacks are found too. Other verbs: test_see.py.
+"""What tune, doctor, trim, rehearse and the trainer print with --json, by the schemas that are installed: of runs that went well and of
+those that did not, of one device and of several. Fields that a schema lacks are found too. Other verbs: test_see.py.
 
-Usage: test_schemas.py SEGALLOC ACTS SCHEMAS"""
+Usage: test_schemas.py SEGALLOC ACTS SCHEMAS [SEGALLOC_TRAIN]"""
 import copy
 import json
 import os
@@ -13,7 +13,8 @@ import unittest
 
 import shared
 
-SEGALLOC, ACTS, SCHEMAS = (pathlib.Path(sys.argv.pop(1)).resolve() for _ in range(3))
+SEGALLOC, ACTS, SCHEMAS, *TRAIN = (pathlib.Path(argument).resolve() for argument in sys.argv[1:])
+del sys.argv[1:]
 ENVIRONMENT = {key: value for key, value in os.environ.items()
                if key not in ("RANK", "LOCAL_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")}
 if "SANITIZER" in os.environ:  # its runtime must come before all other libraries
@@ -117,6 +118,42 @@ class Try(Case):
             self.assertEqual((told["fits"], [each["value"] for each in told["tried"]]), (fits, values.split(",")))
 
 
+@unittest.skipUnless(TRAIN, "the trainer is not built")
+class Train(Case):
+    TEXT = SCHEMAS.parents[1] / "README.md"
+
+    def lines(self, status, *arguments, sim="24GiB"):
+        """What the trainer prints: steps, and its last line."""
+        run = (SEGALLOC, "run", "--sim", sim, "--") if sim else ()
+        result = subprocess.run([*run, TRAIN[0], *map(str, arguments), "--json"], env=ENVIRONMENT, capture_output=True, text=True,
+                                timeout=120, check=False)
+        self.assertEqual(result.returncode, status, result)
+        *steps, last = map(json.loads, result.stdout.splitlines())
+        if jsonschema:
+            for step in steps:
+                self.assertEqual(mistakes(step, "train.step"), [])
+            self.assertEqual(mistakes(last, last["schema"].removeprefix("segalloc.").removesuffix("/1")), [])
+        return steps, last
+
+    def test_trainings(self):
+        tiny = ("--preset", "tiny", "--steps", "2")
+        steps, last = self.lines(0, *tiny, "--text", self.TEXT, "--evaluate", "1")
+        self.assertEqual((len(steps), "eval_loss" in steps[0], last["outcome"]), (2, True, "completed"))
+        self.assertEqual(self.lines(0, *tiny, "--dry")[0][0]["loss"], None)
+        self.assertIsNotNone(self.lines(0, *tiny, "--text", self.TEXT, "--alloc", "arena")[1]["arena_bytes"])
+        self.assertEqual(self.lines(1, "--preset", "qwen25-7b-lora", "--dry", "--steps", "1", sim="8GiB")[1]["outcome"], "out_of_memory")
+        self.assertEqual(self.lines(0, "--scenario", "fence")[1]["scenario"], "fence")
+        self.lines(0, *tiny, "--text", self.TEXT, "--lr", "1e30")  # losses that are no numbers
+
+    def test_plans(self):
+        model = ("--preset", "qwen25-7b-lora")
+        self.assertEqual(self.lines(0, *model, "--card", "24GiB", sim=None)[1]["fits"], True)
+        self.assertEqual(self.lines(1, *model, "--card", "16GiB", sim=None)[1]["fits"], False)
+        self.lines(0, *model, "--budget", sim=None)
+        self.assertEqual(self.lines(0, *model, "--fit", "batch", "--card", "40GiB", sim=None)[1]["schema"], "segalloc.train.fit/1")
+        self.assertEqual(self.lines(0, "--list", sim=None)[1]["schema"], "segalloc.train.presets/1")
+
+
 @unittest.skipUnless(jsonschema, "no jsonschema")
 class Mistakes(Case):
     def test_they_are_found(self):
@@ -128,9 +165,9 @@ class Mistakes(Case):
         self.assertNotEqual(mistakes(told, "doctor"), [])
 
     def test_every_schema_that_is_printed_is_here(self):
-        """But for the trainer's, and the data of HTML pages, which only the pages' own code reads."""
+        """But for the data of HTML pages, which only the pages' own code reads."""
         printed = set()
-        for path in (SCHEMAS.parents[1] / "tools" / "segalloc").rglob("*.c"):
+        for path in (SCHEMAS.parents[1] / "tools").rglob("*.c"):
             printed |= {part.split("/1")[0] for part in path.read_text().split('\\"schema\\":\\"segalloc.')[1:]}
         self.assertGreater(len(printed), 10)
         self.assertEqual(printed - {path.stem for path in SCHEMAS.glob("*.json")}, {"page", "tune-page"})

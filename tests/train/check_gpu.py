@@ -10,6 +10,11 @@ from pathlib import Path
 
 TRAIN, MPIRUN = sys.argv[1], sys.argv[2:]
 HERE = Path(__file__).parent
+SCHEMA = HERE.parents[1] / "docs" / "schemas" / "train.compare.json"
+try:
+    import jsonschema
+except ImportError:
+    jsonschema = None
 
 
 def train(*args, status=0, **env):
@@ -46,6 +51,8 @@ def check_compare(text):
     for dtype, least, most in ("fp32", 0, 1e-5), ("bf16", 1e-6, 0.03):
         said = train(*base, "--dtype", dtype)
         assert said["schema"] == "segalloc.train.compare/1" and said["equal"] is True and said["dtype"] == dtype
+        if jsonschema:
+            jsonschema.validate(said, {**json.loads(SCHEMA.read_text()), "additionalProperties": False})
         assert len(said["losses_cpu"]) == len(said["losses_gpu"]) == 2
         assert least <= said["largest_relative_difference"] <= most <= 10 * said["tolerance"], said
     shown = subprocess.run([TRAIN, *map(str, base)], capture_output=True, text=True, timeout=100)

@@ -41,17 +41,23 @@ static void print_string(FILE *out, const char *text)
     fputc('"', out);
 }
 
+/* JSON has no number for a loss that is none. */
+static void print_loss(FILE *out, const char *name, float loss)
+{
+    if (isfinite(loss))
+        fprintf(out, ",\"%s\":%.9g", name, (double)loss);
+    else
+        fprintf(out, ",\"%s\":null", name);
+}
+
 void report_step(FILE *out, const struct options *o, const struct step_result *s)
 {
     if (o->json) {
-        fprintf(out, "{\"step\":%d,\"loss\":", s->step);
-        if (!o->dry && isfinite(s->loss))
-            fprintf(out, "%.9g", (double)s->loss);
-        else
-            fputs("null", out); /* JSON has no number for a loss that is none */
+        fprintf(out, "{\"step\":%d", s->step);
+        print_loss(out, "loss", o->dry ? NAN : s->loss);
         fprintf(out, ",\"tokens\":%" PRId64 ",\"seconds\":%.6f,\"peak_bytes\":%zu", s->tokens, s->seconds, s->peak);
         if (s->evaluated)
-            fprintf(out, ",\"eval_loss\":%.9g", (double)s->evaluation);
+            print_loss(out, "eval_loss", s->evaluation);
         fputs("}\n", out);
     } else {
         char live[SIZE_TEXT], peak[SIZE_TEXT];
