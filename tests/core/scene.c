@@ -63,7 +63,12 @@ static CUresult ctx_record_event(CUcontext context, CUevent event)
     scene.recorded++;
     scene.over_contexts++;
     meanwhile();
-    return strict_driver.ctx_record_event(context, event);
+    if (scene.unrecordable && scene.unrecordable == context)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = strict_driver.ctx_record_event(context, event);
+    if (scene.prompt)
+        strict_complete(UINT32_MAX);
+    return result;
 }
 
 static CUresult event_record(CUevent event, CUstream stream)

@@ -13,6 +13,8 @@ struct scene {
     bool capturing;           /* a capture is live: nothing can be recorded */
     bool current_unknown;     /* which context is current the driver does not say */
     bool push_fails;          /* nor does it make another one current */
+    CUcontext unrecordable;   /* no event over it can be had */
+    bool prompt;              /* what is recorded is complete at once */
     void (*meanwhile)(void);  /* happens once, during the next call that records or waits; NULL: nothing */
     uint64_t waited;          /* bits of the contexts that were waited for */
     unsigned recorded, queried, made, event_waits; /* calls */

@@ -167,7 +167,15 @@ static void left(int use)
     end.ended++;
 }
 
-static void end_before_free(int answer)
+static CUresult no_thread(CUresult (*run)(void *user), void *user)
+{
+    (void)run;
+    (void)user;
+    return CUDA_ERROR_OPERATING_SYSTEM;
+}
+
+/* `alone`: without a thread that could wait. */
+static void end_before_free(int answer, bool alone)
 {
     struct sg_conf conf;
     strict_reset(1, 256 * SG_MIB, 2 * SG_MIB);
@@ -177,6 +185,7 @@ static void end_before_free(int answer)
         .driver = &strict_driver,
         .callbacks = {.enter_context = end_first, .leave_context = left}});
     assert_non_null(core);
+    core->callbacks.aside = alone ? no_thread : NULL;
     sg_core_context_seen(core, 0, first);
     sg_core_context_seen(core, 0, second);
     CUdeviceptr old = allocate(first, BYTES);
@@ -197,13 +206,14 @@ static void end_before_free(int answer)
 static void test_context_ends_before_its_segment_is_freed(void **state)
 {
     (void)state;
-    end_before_free(-1);
+    end_before_free(-1, /* alone */ false);
+    end_before_free(-1, /* alone */ true);
 }
 
 static void test_handle_comes_again_before_the_segment_is_freed(void **state)
 {
     (void)state;
-    end_before_free(0);
+    end_before_free(0, /* alone */ false);
 }
 
 /* Frees of segments that are put off: another thread is to make them, and does not come to it. */
@@ -236,17 +246,24 @@ static void test_context_ends_with_frees_put_off(void **state)
     finish();
 }
 
-static CUresult no_thread(CUresult (*run)(void *user), void *user)
-{
-    (void)run;
-    (void)user;
-    return CUDA_ERROR_OPERATING_SYSTEM;
-}
-
 static CUresult not_yet(CUevent event)
 {
     (void)event;
     return CUDA_ERROR_NOT_READY;
+}
+
+static CUresult no_event(CUevent *ret, unsigned flags)
+{
+    (void)ret;
+    (void)flags;
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult no_record(CUcontext context, CUevent event)
+{
+    (void)context;
+    (void)event;
+    return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* Where there can be no thread to wait in the driver, what has no work to wait for is freed by this one. */
@@ -254,15 +271,17 @@ static void test_frees_without_a_thread(void **state)
 {
     (void)state;
     start("ipc:always");
-    struct sg_driver older = strict_driver, busy = strict_driver, good = strict_driver;
+    struct sg_driver older = strict_driver, busy = older, eventless = older, deaf = older, good = older;
     older.ctx_record_event = NULL;
     busy.event_synchronize = not_yet;
+    eventless.event_create = no_event;
+    deaf.ctx_record_event = no_record;
     const struct {
         const struct sg_driver *driver;
         uint64_t left;
-    } list[] = {{&older, BYTES}, {&busy, 2 * BYTES}, {&good, 0}};
+    } list[] = {{&older, BYTES}, {&busy, 2 * BYTES}, {&eventless, 3 * BYTES}, {&deaf, 4 * BYTES}, {&good, 0}};
     core->callbacks.aside = no_thread;
-    for (int i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         core->driver = list[i].driver;
         release(first, allocate(first, BYTES));
         sg_core_trim(core, 0, 0);

@@ -80,6 +80,37 @@ static void epoch_with_an_event_too_few_is_none(void **state)
     assert_int_equal(scene_pending_bytes(), 0);
 }
 
+static sg_slot busy;
+
+static void give_work(void)
+{
+    sg_core_slot_submitted(scene.core, 0, busy);
+    scene.meanwhile = give_work;
+}
+
+/* With each try more work of a stream of the first context is complete, which frees nothing. An allocation ends all the same. */
+static void epoch_that_never_begins_is_not_waited_for_long(void **state)
+{
+    enum { LARGE = 300 << 20, TRIES = SG_FENCES + SG_SLOTS };
+    const struct sg_tag tag = {.context = scene_context(1), .sync = SG_FREE_SYNC_EVENT};
+    CUdeviceptr large, more;
+    (void)state;
+    scene.current = scene_add_context(1, 0);
+    scene.unrecordable = scene_add_context(2, 0);
+    assert_int_equal(sg_core_malloc(scene.core, 0, LARGE, &tag, &large), CUDA_SUCCESS);
+    scene_free(scene_allocate(0), SG_FREE_SYNC_EVENT);
+    busy = scene_add_stream(7, 0, scene.current);
+    scene.prompt = true;
+    give_work();
+    assert_int_equal(sg_core_malloc(scene.core, 0, LARGE, &tag, &more), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
+    assert_in_range(scene.over_contexts, 2 * TRIES, 4 * TRIES);
+    scene.unrecordable = NULL;
+    scene.meanwhile = NULL;
+    scene_free(large, SG_FREE_SYNC_EVENT);
+    assert_int_equal(sg_core_malloc(scene.core, 0, LARGE, &tag, &more), CUDA_SUCCESS);
+}
+
 /* Its last event goes with a context: nobody will ask about it any more. */
 static void epoch_ends_with_the_last_context_that_it_waits_for(void **state)
 {
@@ -226,6 +257,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(epoch_covers_what_was_freed_before_its_events, scene_start),
         TEST(epoch_with_an_event_too_few_is_none, scene_start),
+        TEST(epoch_that_never_begins_is_not_waited_for_long, scene_start),
         TEST(epoch_ends_with_the_last_context_that_it_waits_for, scene_start),
         TEST(nobody_who_frees_waits_on_an_older_driver, scene_start_on_older_driver),
         TEST(contexts_too_many_are_not_covered, scene_start),

@@ -253,6 +253,47 @@ static void segments(void **state)
     run_all(play_segments);
 }
 
+/* Fixed segments follow regions, or they cannot be had, and regions go on. */
+static void play_change(void)
+{
+    if (!start("", 256 * SG_MIB))
+        return;
+    for (int i = 0; i < 4; i++)
+        allocate(i, 3 << 20, 0);
+    bool changes = sg_core_fix(the.core, 0, /* whole */ true);
+    const struct sg_device *device = the.core->device[0];
+    assert_true(!device || changes == (device->mode == SG_MODE_SEGMENTS));
+    for (int i = 4; i < 8; i++)
+        allocate(i, 3 << 20, 0);
+    stop(3 * SG_MIB);
+}
+
+static void change(void **state)
+{
+    (void)state;
+    run_all(play_change);
+}
+
+/* Where blocks were asked for is kept beside them, in host memory that is had with the first one. */
+static void play_sites(void)
+{
+    if (!start("", 256 * SG_MIB))
+        return;
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO, .site = 7, .phase = 3};
+    CUresult result = sg_core_malloc(the.core, 0, 3 << 20, &tag, &the.block[0]);
+    assert_int_equal(result == CUDA_SUCCESS, the.block[0] != 0);
+    const struct sg_device *device = the.core->device[0];
+    if (the.block[0])
+        assert_true(device->extents.sites || host.met); /* it is served all the same */
+    stop(3 * SG_MIB);
+}
+
+static void sites(void **state)
+{
+    (void)state;
+    run_all(play_sites);
+}
+
 /* The table of live blocks grows, and the records of free ones. */
 static void play_many_blocks(void)
 {
@@ -464,8 +505,14 @@ static void last_records(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranges), cmocka_unit_test(large_plans), cmocka_unit_test(segments),
-        cmocka_unit_test(many_blocks), cmocka_unit_test(few_nodes), cmocka_unit_test(rules),
+        cmocka_unit_test(ranges),
+        cmocka_unit_test(large_plans),
+        cmocka_unit_test(segments),
+        cmocka_unit_test(change),
+        cmocka_unit_test(sites),
+        cmocka_unit_test(many_blocks),
+        cmocka_unit_test(few_nodes),
+        cmocka_unit_test(rules),
         cmocka_unit_test(last_records),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
