@@ -278,24 +278,20 @@ bool sg_device_drain_quick_lists_locked(struct sg_device *device)
     return any;
 }
 
-/* The quick looks, and after them the thorough ones where that is wanted. */
+/* The quick looks. */
 static inline uint32_t take_free(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
 {
-    uint32_t extent = 0;
-    for (uint32_t i = 0; i < device->region_count && !extent; i++) {
+    for (uint32_t i = 0; i < device->region_count; i++) {
         if (!sg_device_suits(device, i, want->kind, want->units))
             continue;
         *ret = device->region[i];
-        extent = sg_region_take(*ret, want->units, want->end, want->slot);
+        uint32_t extent = sg_region_take(*ret, want->units, want->end, want->slot);
         if (!extent && sg_region_drain_quick_lists(*ret))
             extent = sg_region_take(*ret, want->units, want->end, want->slot);
+        if (extent)
+            return extent;
     }
-    for (uint32_t i = 0; i < device->region_count && !extent && want->thorough; i++) {
-        *ret = device->region[i];
-        if (sg_device_suits(device, i, want->kind, want->units))
-            extent = sg_region_take_window(*ret, want->units, want->slot);
-    }
-    return extent;
+    return 0;
 }
 
 uint32_t sg_device_take_locked(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
@@ -303,9 +299,30 @@ uint32_t sg_device_take_locked(struct sg_device *device, const struct sg_want *w
     SG_ASSERT_HELD(&device->lock);
     if (device->blocked.first)
         sg_pending_settle_locked(device);
-    uint32_t extent = take_free(device, want, ret);
-    if (!extent && want->thorough && sg_pending_inherit_locked(device, want->slot))
+    return take_free(device, want, ret);
+}
+
+static uint32_t take_window(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
+{
+    uint32_t extent = 0;
+    for (uint32_t i = 0; i < device->region_count && !extent; i++) {
+        *ret = device->region[i];
+        if (sg_device_suits(device, i, want->kind, want->units))
+            extent = sg_region_take_window(*ret, want->units, want->slot);
+    }
+    return extent;
+}
+
+uint32_t sg_device_take_thoroughly_locked(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
+{
+    uint32_t extent = sg_device_take_locked(device, want, ret);
+    if (!extent)
+        extent = take_window(device, want, ret);
+    if (!extent && sg_pending_inherit_locked(device, want->slot)) {
         extent = take_free(device, want, ret);
+        if (!extent)
+            extent = take_window(device, want, ret);
+    }
     return extent;
 }
 

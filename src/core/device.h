@@ -424,12 +424,14 @@ struct sg_want {
     enum sg_region_kind kind;
     uint32_t units;
     enum sg_region_end end;
-    bool thorough;
     bool aliases; /* pages may get a second address for it */
     bool refused; /* the driver has: what was held then is a limit too */
     sg_slot slot;
 };
 uint32_t sg_device_take_locked(struct sg_device *device, const struct sg_want *want, struct sg_region **ret);
+
+/* Takes a block as sg_device_take_locked() does, or after searches over neighbouring ranges and other streams' frees. */
+uint32_t sg_device_take_thoroughly_locked(struct sg_device *device, const struct sg_want *want, struct sg_region **ret);
 
 /* Takes a block that is not small from any region that has a range for it: where nothing else is left. */
 uint32_t sg_device_take_anywhere_locked(struct sg_device *device, const struct sg_want *want, struct sg_region **ret);
@@ -467,8 +469,17 @@ uint64_t sg_device_give_back(struct sg_device *device, uint64_t bytes);
    `grow`. */
 void sg_device_empty_region(struct sg_device *device, struct sg_region *region);
 
-/* Whether `more` bytes of new pages may be had without a thought of moving others instead. */
-bool sg_device_is_low_pressure_locked(const struct sg_device *device, uint64_t more);
+/* Whether `more` bytes of new pages may be had without a thought of moving others instead. On the way of every
+   allocation. */
+static inline bool sg_device_is_low_pressure_locked(const struct sg_device *device, uint64_t more)
+{
+    SG_ASSERT_HELD(&device->lock);
+    enum { WHOLE = 100 };
+    uint64_t held = device->usage.reserved.now + more;
+    return device->core->conf.reserve_slack == 0 &&
+           (held + device->outside_bytes) * WHOLE < device->total_bytes * SG_ROOMY_PERCENT &&
+           held * WHOLE < device->capacity_bytes * SG_ROOMY_PERCENT;
+}
 
 /* The most bytes that have ever been allocated, whoever lets peaks begin again. */
 uint64_t sg_device_allocated_peak_locked(const struct sg_device *device);

@@ -106,7 +106,7 @@ static CUresult choose(struct sg_device *device, struct request *request, struct
         struct sg_region *region;
         (void)sg_replay_step(device);
         sg_lock(&device->lock);
-        uint32_t extent = sg_device_take_locked(device, &want, &region);
+        uint32_t extent = sg_device_take_thoroughly_locked(device, &want, &region);
         if (!extent) {
             result = sg_plan_make(device, want, plan);
             if (result == CUDA_ERROR_OUT_OF_MEMORY)
@@ -395,7 +395,6 @@ CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, co
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     struct patience patience = {0};
     bool again = true, noted = false;
-    request.want.thorough = true;
     request.want.aliases = sg_alias_allowed(device, want.slot);
     sg_device_ask(device, worth_asking(device, &request));
     keep_pending_limit(device, bytes);

@@ -107,7 +107,7 @@ class Numbers(unittest.TestCase):
         "REGION_SHIFT": "record", "PIN_REGION_SHIFT": "record", "CONTEXT_SHIFT": "record", "MAPPED_SHIFT": "record",
         "SG_STREAM_UNTRACKED_ORDER": "flag", "SG_STREAM_UNFENCEABLE": "flag", "SG_STREAM_UNUSED": "flag", "SG_UNIT_SHIFT": "block",
         "SG_MAPPINGS_OF_MACHINE": "the driver's", "RESTS": "a second, in steps", "range[SG_REGIONS_MAX": "table",
-        "device->seq": "upper bits", "SG_ROOMY_PERCENT / 100": "percent", "SG_PENDING_PERCENT / 100": "percent",
+        "device->seq": "upper bits", "WHOLE = 100": "percent", "SG_PENDING_PERCENT / 100": "percent",
         "char line[": "text", "char name[": "text", ">> 20)": "MiB"}
     TEXT_AND_GROUPS = ("oom_text.c", "max_tree.c", "max_tree.h")  # what is said; groups of 16 and their vectors
     WIDTHS = {"0", "1", "2", "31", "32", "63", "64"}

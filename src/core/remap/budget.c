@@ -2,20 +2,6 @@
    created. */
 #include "device.h"
 
-static bool is_below_roomy(double held, uint64_t bytes)
-{
-    return held < SG_ROOMY_PERCENT / 100.0 * (double)bytes;
-}
-
-bool sg_device_is_low_pressure_locked(const struct sg_device *device, uint64_t more)
-{
-    SG_ASSERT_HELD(&device->lock);
-    double held = (double)(device->usage.reserved.now + more);
-    return device->core->conf.reserve_slack == 0 &&
-           is_below_roomy(held + (double)device->outside_bytes, device->total_bytes) &&
-           is_below_roomy(held, device->capacity_bytes);
-}
-
 uint64_t sg_device_allocated_peak_locked(const struct sg_device *device)
 {
     SG_ASSERT_HELD(&device->lock);

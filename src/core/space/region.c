@@ -251,7 +251,12 @@ static uint32_t find_range(const struct sg_region *region, uint32_t units, enum 
     return region->listed ? smallest_range(region, units, slot, /* prefer_bounded */ false) : 0;
 }
 
-static void quick_list_drain(struct sg_region *region, uint32_t index)
+static __attribute__((noinline)) void coalesce(struct sg_region *region, uint32_t id)
+{
+    extent_coalesce(region, id);
+}
+
+static __attribute__((noinline)) void quick_list_drain(struct sg_region *region, uint32_t index)
 {
     struct sg_quick_list *quick_list = &region->quick_list[index];
     for (uint32_t id = quick_list->top, later; quick_list->count; id = later) {
@@ -275,7 +280,7 @@ bool sg_region_drain_quick_lists(struct sg_region *region)
 
 /* Whether another range would be taken rather than the block that is kept for `slot`, had that been joined with what is
    free behind it. (None is kept that follows a free range.) */
-static bool is_worse_fit(const struct sg_region *region, uint32_t candidate, sg_slot slot)
+static __attribute__((noinline)) bool is_worse_fit(const struct sg_region *region, uint32_t candidate, sg_slot slot)
 {
     const struct sg_extent *extent = at(region, candidate), *next = at(region, extent->next);
     const struct sg_lists *own = region->lists[slot];
@@ -315,17 +320,14 @@ static inline uint32_t quick_list_take(struct sg_region *region, uint32_t units,
     return id;
 }
 
-uint32_t sg_region_take(struct sg_region *region, uint32_t units, enum sg_region_end end, sg_slot slot)
+/* The slow half of sg_region_take(), apart so that its variables cost the other nothing. */
+static __attribute__((noinline)) uint32_t take_range(struct sg_region *region, uint32_t units, enum sg_region_end end,
+    sg_slot slot)
 {
-    uint32_t id = quick_list_take(region, units, slot, end, slot);
-    if (!id && slot && region->deferred)
-        id = quick_list_take(region, units, 0, end, slot);
-    if (id)
-        return id;
     /* what is kept for others is theirs until nothing else fits */
     if (region->fit == SG_FIT_SMALLEST && region->deferred)
         quick_list_drain(region, slot);
-    id = find_range(region, units, end, slot);
+    uint32_t id = find_range(region, units, end, slot);
     if (!id)
         return 0;
     struct sg_extent *extent = at(region, id);
@@ -349,6 +351,14 @@ uint32_t sg_region_take(struct sg_region *region, uint32_t units, enum sg_region
     }
     block_insert(region, id);
     return id;
+}
+
+uint32_t sg_region_take(struct sg_region *region, uint32_t units, enum sg_region_end end, sg_slot slot)
+{
+    uint32_t id = quick_list_take(region, units, slot, end, slot);
+    if (!id && slot && region->deferred)
+        id = quick_list_take(region, units, 0, end, slot);
+    return id ? id : take_range(region, units, end, slot);
 }
 
 /* Entries of block_at are not cleared when their block goes: what they name says whether it is still the one. */
@@ -405,7 +415,7 @@ void sg_region_release(struct sg_region *region, uint32_t block, sg_slot owner, 
                                          costs pages */
         /* One that follows a free range would be given out again in the middle of what is free, and part it. */
         if (extent->size < SG_DEFERRED_LEAST / SG_UNIT || at(region, extent->prev)->state == SG_EXTENT_FREE) {
-            extent_coalesce(region, block);
+            coalesce(region, block);
             return;
         }
     }

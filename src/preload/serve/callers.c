@@ -179,7 +179,7 @@ static inline const struct known *callers_find(const struct modules *known, cons
     return NULL;
 }
 
-static struct sg_module callers_explore(const void *code)
+static __attribute__((noinline)) struct sg_module callers_explore(const void *code)
 {
     unsigned unloads = atomic_load(&unloading);
     int (*our_malloc)(void **, size_t) = cudaMalloc;
