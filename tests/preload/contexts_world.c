@@ -22,7 +22,6 @@
 struct fake fake;
 
 _Atomic unsigned sg_fast_path_epoch;
-atomic_uint sg_context_pins_epoch;
 __thread struct sg_thread sg_self;
 __thread struct sg_thread *sg_self_found;
 
@@ -267,38 +266,21 @@ void sg_graphs_context_gone(CUcontext context)
     fake.graphs = context;
 }
 
-void sg_context_pins_add_locked(CUcontext context)
-{
-    (void)context;
-}
-
-void sg_context_pins_remove_locked(CUcontext context)
-{
-    (void)context;
-}
-
-void sg_context_pins_ending_locked(CUcontext context, int more)
-{
-    (void)context;
-    fake.ends_under_way += more;
-}
-
 bool sg_context_is_pinned(CUcontext context)
 {
     (void)context;
     return false;
 }
 
-bool sg_context_is_ending(CUcontext context)
-{
-    (void)context;
-    return fake.ending_elsewhere;
-}
-
 void sg_context_pins_rest(void)
 {
     fake.rests++;
-    fake.ending_elsewhere = fake.ending_on;
+    if (fake.ending_elsewhere && !fake.ending_on) {
+        sg_process_lock(SG_LOCK_CONTEXTS);
+        sg_context_ending_locked(fake.ending_elsewhere, -1);
+        sg_process_unlock(SG_LOCK_CONTEXTS);
+        fake.ending_elsewhere = NULL;
+    }
 }
 
 void sg_context_pins_use_membarrier(void)

@@ -35,8 +35,9 @@ struct fake {
     bool no_core, no_driver, inside, ids;
     unsigned long long id;    /* of the next context that it is asked about */
     int told, forgotten, disabled, popped;
-    int ends_under_way, rests; /* of calls that name a context; how often somebody has rested */
-    bool ending_elsewhere, ending_on; /* another thread ends a context, until somebody has rested, or for long */
+    int rests;                  /* how often somebody has rested */
+    CUcontext ending_elsewhere; /* another thread may end this one, until somebody has rested */
+    bool ending_on;             /* or for long */
     int trims;                /* of a device without contexts */
     void (*meanwhile)(void);  /* done while the core is told of a context */
 };

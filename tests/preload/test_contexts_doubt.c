@@ -81,6 +81,15 @@ static void handle_of_another_context_ends_the_first(void **state)
     assert_int_equal(fake.gone, 2);
 }
 
+/* Another thread's call is about to end a context. */
+static void end_elsewhere(CUcontext context)
+{
+    sg_process_lock(SG_LOCK_CONTEXTS);
+    sg_context_ending_locked(context, 1);
+    sg_process_unlock(SG_LOCK_CONTEXTS);
+    fake.ending_elsewhere = context;
+}
+
 /* One that nobody knew is no end of anything; one whose handle another thread's call is about to end comes after that. */
 static void contexts_come_after_the_ends_of_their_handles(void **state)
 {
@@ -91,15 +100,19 @@ static void contexts_come_after_the_ends_of_their_handles(void **state)
     assert_null(fake.streams);
     assert_int_equal(fake.rests, 0);
     fake.ids = false;
-    fake.ending_elsewhere = true;
+    make(FAR, 1);
+    fake.rests = 0;
+    end_elsewhere(FAR);
     make(FAR, 1);
     assert_int_equal(fake.rests, 1);
-    fake.ending_elsewhere = fake.ending_on = true; /* that may wait for this thread */
+    make(LAST, SG_DEVICES_MAX - 1);
+    fake.ending_on = true; /* that may wait for this thread */
+    end_elsewhere(LAST);
     make(LAST, SG_DEVICES_MAX - 1);
     assert_in_range(fake.rests, 100, 100000);
     fake.destroyed = CUDA_ERROR_INVALID_VALUE; /* an end that fails is none any more */
     assert_int_equal(cuCtxDestroy_v2(MADE), CUDA_ERROR_INVALID_VALUE);
-    assert_int_equal(fake.ends_under_way, 0);
+    assert_false(sg_context_is_ending(MADE));
 }
 
 static void devices_are_found_by_any_of_their_contexts(void **state)

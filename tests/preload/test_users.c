@@ -76,11 +76,16 @@ static CUcontext context_of(uintptr_t number)
     return (CUcontext)(64 * (number + 1));
 }
 
+static void add(uintptr_t number)
+{
+    (void)sg_context_add_locked(&(struct sg_context_info){.context = context_of(number)});
+}
+
 static int end(void **state)
 {
     (void)state;
     for (uintptr_t i = 0; i < SG_CONTEXTS_KNOWN; i++)
-        sg_context_pins_remove_locked(context_of(i));
+        sg_context_remove_locked(context_of(i));
     return 0;
 }
 
@@ -92,7 +97,7 @@ static void nobody_names_what_is_not_there(void **state)
     assert_true(sg_context_pin_current(context_of(0)) < 0);
     assert_false(sg_context_is_pinned(context_of(0)));
     assert_false(sg_context_is_ending(context_of(0)));
-    sg_context_pins_ending_locked(context_of(0), 1); /* nothing */
+    sg_context_ending_locked(context_of(0), 1); /* nothing */
     assert_false(sg_context_is_ending(context_of(0)));
     assert_int_equal(pushes, 0);
 }
@@ -100,8 +105,8 @@ static void nobody_names_what_is_not_there(void **state)
 static void who_ends_sees_who_uses(void **state)
 {
     (void)state;
-    sg_context_pins_add_locked(context_of(0));
-    sg_context_pins_add_locked(context_of(1));
+    add(0);
+    add(1);
     int use = sg_context_pin(context_of(0));
     assert_true(use >= 0);
     assert_true(sg_context_is_pinned(context_of(0)));
@@ -122,22 +127,22 @@ static void who_ends_sees_who_uses(void **state)
 static void ends_are_counted(void **state)
 {
     (void)state;
-    sg_context_pins_add_locked(context_of(0));
-    sg_context_pins_ending_locked(context_of(0), 1);
-    sg_context_pins_ending_locked(context_of(0), 1);
+    add(0);
+    sg_context_ending_locked(context_of(0), 1);
+    sg_context_ending_locked(context_of(0), 1);
     assert_true(sg_context_is_ending(context_of(0)));
-    sg_context_pins_ending_locked(context_of(0), -1);
+    sg_context_ending_locked(context_of(0), -1);
     assert_true(sg_context_is_ending(context_of(0)));
-    sg_context_pins_ending_locked(context_of(0), -1);
+    sg_context_ending_locked(context_of(0), -1);
     assert_false(sg_context_is_ending(context_of(0)));
-    sg_context_pins_ending_locked(context_of(0), -1);
+    sg_context_ending_locked(context_of(0), -1);
     assert_false(sg_context_is_ending(context_of(0)));
-    sg_context_pins_ending_locked(context_of(0), 1);
+    sg_context_ending_locked(context_of(0), 1);
     assert_true(sg_context_is_ending(context_of(0)));
-    sg_context_pins_remove_locked(context_of(0));
-    sg_context_pins_remove_locked(context_of(0));
+    sg_context_remove_locked(context_of(0));
+    sg_context_remove_locked(context_of(0));
     assert_false(sg_context_is_ending(context_of(0)));
-    sg_context_pins_add_locked(context_of(0));
+    add(0);
     int use = sg_context_pin(context_of(0)); /* none is under way any more */
     assert_true(use >= 0);
     sg_context_unpin(use);
@@ -156,22 +161,22 @@ static void who_comes_later_waits(void **state)
     for (int ends = 0; ends < 2; ends++) {
         int use = -2;
         pthread_t thread;
-        sg_context_pins_add_locked(context_of(0));
-        sg_context_pins_ending_locked(context_of(0), 1);
+        add(0);
+        sg_context_ending_locked(context_of(0), 1);
         assert_int_equal(pthread_create(&thread, NULL, name_it, &use), 0);
         for (int i = 0; i < 50; i++)
             sg_context_pins_rest();
         if (ends)
-            sg_context_pins_remove_locked(context_of(0));
+            sg_context_remove_locked(context_of(0));
         else
-            sg_context_pins_ending_locked(context_of(0), -1);
+            sg_context_ending_locked(context_of(0), -1);
         assert_int_equal(pthread_join(thread, NULL), 0);
         assert_int_equal(use >= 0, !ends);
         if (use >= 0) {
             assert_true(sg_context_is_pinned(context_of(0)));
             sg_context_unpin(use);
         }
-        sg_context_pins_remove_locked(context_of(0));
+        sg_context_remove_locked(context_of(0));
     }
 }
 
@@ -180,7 +185,7 @@ static void short_way_is_closed_where_the_kernel_refuses(void **state)
 {
     (void)state;
     refused = true;
-    sg_context_pins_add_locked(context_of(0));
+    add(0);
     errno = 0;
     sg_context_pins_use_membarrier();
     assert_int_equal(errno, 0);
@@ -197,7 +202,7 @@ static void short_way_ends_with_any_change(void **state)
 {
     struct sg_thread *self = sg_this_thread();
     (void)state;
-    sg_context_pins_add_locked(context_of(0));
+    add(0);
     sg_context_unpin(sg_context_pin(context_of(0)));
     assert_false(sg_context_pin_cached(self, context_of(0)));  /* nobody expects others */
     sg_context_pins_use_membarrier();
@@ -216,7 +221,7 @@ static void short_way_ends_with_any_change(void **state)
     assert_false(sg_context_is_pinned(context_of(0)));
     assert_false(sg_context_pin_cached(self, NULL));
     assert_false(sg_context_pin_cached(self, context_of(5)));
-    sg_context_pins_ending_locked(context_of(0), 1);
+    sg_context_ending_locked(context_of(0), 1);
     assert_false(sg_context_pin_cached(self, context_of(0)));
     assert_false(sg_context_is_pinned(context_of(0)));
 }
@@ -226,17 +231,17 @@ static void contexts_beyond_the_places_are_not_there(void **state)
 {
     (void)state;
     for (uintptr_t i = 0; i <= SG_CONTEXTS_KNOWN; i++)
-        sg_context_pins_add_locked(context_of(i));
+        add(i);
     int use = sg_context_pin(context_of(SG_CONTEXTS_KNOWN - 1));
     assert_true(use >= 0);
     sg_context_unpin(use);
     assert_true(sg_context_pin(context_of(SG_CONTEXTS_KNOWN)) < 0);
-    sg_context_pins_remove_locked(context_of(7));
-    sg_context_pins_add_locked(context_of(SG_CONTEXTS_KNOWN)); /* has its place */
+    sg_context_remove_locked(context_of(7));
+    add(SG_CONTEXTS_KNOWN); /* has its place */
     use = sg_context_pin(context_of(SG_CONTEXTS_KNOWN));
     assert_true(use >= 0);
     sg_context_unpin(use);
-    sg_context_pins_remove_locked(context_of(SG_CONTEXTS_KNOWN));
+    sg_context_remove_locked(context_of(SG_CONTEXTS_KNOWN));
 }
 
 static void *use_it(void *ret)
@@ -258,7 +263,7 @@ static void threads_beyond_the_rows_share_one(void **state)
     enum { THREADS = 80 };
     int good = 0;
     (void)state;
-    sg_context_pins_add_locked(context_of(0));
+    add(0);
     sg_context_pins_use_membarrier();
     for (int i = 0; i < THREADS; i++) {
         pthread_t thread;

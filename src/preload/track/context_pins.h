@@ -9,16 +9,14 @@
 
 #include "core.h"
 #include "process/process.h"
+#include "track/context_table.h"
 #include "wrap.h"
-
-/* More contexts than this are served too, more slowly. The core gets to know of them when they first allocate. */
-enum { SG_CONTEXTS_KNOWN = 1024 };
 
 /* Where a thread publishes the context that it names: a row for each of the first threads; later threads share the
    last. */
 struct sg_hazard_record {
     _Alignas(64) _Atomic(CUcontext) pinned; /* by the short way, of a row that isn't shared; NULL: none */
-    atomic_int pins[SG_CONTEXTS_KNOWN];     /* by the long one: how many name the context of each place */
+    atomic_int pins[SG_CONTEXTS_KNOWN];     /* by the long one: how many name the context of each index */
 };
 
 /* Around a call of ours that names a context of another thread's. Nobody destroys it meanwhile; one that is being
@@ -36,8 +34,6 @@ void sg_context_unpin_current(int use);
    need a fence. Where the kernel can make one in all threads (membarrier), the ending thread does: a locked
    instruction in each free would be a tenth of it. False: take the slow path, which caches its finding for the next
    call. */
-extern atomic_uint sg_context_pins_epoch
-    __attribute__((visibility("hidden"))); /* whenever a context begins to end, does not, or has gone */
 static inline struct sg_pin_entry *sg_context_pin_entry(struct sg_thread *self, CUcontext context)
 {
     return &self->pin_cache[sg_hash((uintptr_t)context) >> (64 - SG_PIN_CACHE_BITS)];
@@ -59,20 +55,10 @@ static inline void sg_context_unpin_cached(struct sg_thread *self)
     atomic_store_explicit(&self->hazard->pinned, NULL, memory_order_release);
 }
 
-/* The rest is for contexts.c. `_locked`: SG_LOCK_CONTEXTS is held. A context has come; is gone. */
-void sg_context_pins_add_locked(CUcontext context);
-void sg_context_pins_remove_locked(CUcontext context);
-
-/* One call more (1) or less (-1) that may end the context is under way: no call that names it begins meanwhile. */
-void sg_context_pins_ending_locked(CUcontext context, int more);
-
-/* Whether calls are under way that name it, after sg_context_pins_ending_locked(). */
+/* Whether calls are under way that name the context, after sg_context_ending_locked(). For contexts.c. */
 bool sg_context_is_pinned(CUcontext context);
 
-/* Whether such a call is under way. */
-bool sg_context_is_ending(CUcontext context);
-
-/* Between two looks at either: sleeps 20 us. What is waited for is rare and short. */
+/* Between two looks at that, or at sg_context_is_ending(): sleeps 20 us. What is waited for is rare and short. */
 void sg_context_pins_rest(void);
 
 /* When there is a second context: makes calls that name one cheaper from here on, where the kernel

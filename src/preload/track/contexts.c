@@ -12,34 +12,16 @@
 #include "process/process.h"
 #include "track/streams.h"
 #include "track/context_pins.h"
+#include "track/context_table.h"
 
 /* Guarded by SG_LOCK_CONTEXTS, but for what is atomic. */
 static struct {
-    struct context {
-        CUcontext context;
-        uint64_t id; /* the driver's, which no other one has had; 0: it gives none */
-        int device;
-        bool primary;
-        bool contexts_gone; /* a thread is telling all others so */
-        CUgreenCtx green; /* of which it was made */
-    } list[SG_CONTEXTS_KNOWN];
-    int count;
     uint64_t peers[SG_DEVICES_MAX]; /* by owner: the devices that may access its memory */
     _Atomic(CUcontext) only;
     atomic_bool devices; /* they are of several */
     atomic_bool greens;  /* there was a green one */
     atomic_uint changes;            /* of what a handle means: a destroyed context's handle is used again */
 } contexts;
-
-static struct context *contexts_find_locked(CUcontext context)
-{
-    SG_ASSERT_PROCESS_LOCK(SG_LOCK_CONTEXTS);
-    for (int i = 0; i < contexts.count; i++) {
-        if (contexts.list[i].context == context)
-            return &contexts.list[i];
-    }
-    return NULL;
-}
 
 /* A handle is used again, that of a primary context always. 0: the driver gives no numbers, or the context is gone. */
 static uint64_t id_of(CUcontext context)
@@ -52,7 +34,7 @@ static uint64_t id_of(CUcontext context)
 static uint64_t noted_id(CUcontext context)
 {
     sg_process_lock(SG_LOCK_CONTEXTS);
-    const struct context *entry = contexts_find_locked(context);
+    const struct sg_context_info *entry = sg_context_info_locked(context);
     uint64_t id = entry ? entry->id : 0;
     sg_process_unlock(SG_LOCK_CONTEXTS);
     return id;
@@ -61,38 +43,37 @@ static uint64_t noted_id(CUcontext context)
 static void contexts_note_only_locked(void)
 {
     SG_ASSERT_PROCESS_LOCK(SG_LOCK_CONTEXTS);
+    const struct sg_context_info *first = sg_context_alive_locked(0), *other;
     bool several = false;
-    for (int i = 1; i < contexts.count; i++)
-        several |= contexts.list[i].device != contexts.list[0].device;
-    atomic_store(&contexts.only, contexts.count == 1 ? contexts.list[0].context : NULL);
+    for (int i = 1; (other = sg_context_alive_locked(i)); i++)
+        several |= other->device != first->device;
+    atomic_store(&contexts.only, sg_context_table.alive == 1 ? first->context : NULL);
     atomic_store(&contexts.devices, several);
 }
 
 /* Tells the core of a context. Another thread may end it meanwhile, and the core would wait for it for good. */
-static void contexts_told(struct sg_core *core, const struct context *context)
+static void contexts_told(struct sg_core *core, const struct sg_context_info *context)
 {
     sg_core_context_seen(core, context->device, context->context);
     sg_process_lock(SG_LOCK_CONTEXTS);
-    const struct context *entry = contexts_find_locked(context->context);
-    bool still = entry ? !entry->contexts_gone : contexts.count == SG_CONTEXTS_KNOWN;
+    const struct sg_context_info *entry = sg_context_info_locked(context->context);
+    bool still = entry ? !entry->end_announced : sg_context_table.alive == SG_CONTEXTS_KNOWN;
     sg_process_unlock(SG_LOCK_CONTEXTS);
     if (!still)
         sg_core_context_forget(core, context->context);
 }
 
 /* The core isn't told of green contexts: the primary one stands for them. */
-static void seen_as(struct sg_core *core, const struct context *context)
+static void seen_as(struct sg_core *core, const struct sg_context_info *context)
 {
     sg_process_lock(SG_LOCK_CONTEXTS);
-    const struct context *entry = contexts_find_locked(context->context);
-    bool known = entry != NULL, several = !known && contexts.count > 0,
+    const struct sg_context_info *entry = sg_context_info_locked(context->context);
+    bool known = entry != NULL, several = !known && sg_context_table.alive > 0,
          green = (known ? entry : context)->green != NULL;
     if (green)
         atomic_store(&contexts.greens, true);
-    if (!known && contexts.count < SG_CONTEXTS_KNOWN) {
-        contexts.list[contexts.count++] = *context;
-        sg_context_pins_add_locked(context->context);
-    }
+    if (!known)
+        (void)sg_context_add_locked(context);
     contexts_note_only_locked();
     sg_process_unlock(SG_LOCK_CONTEXTS);
     if (several)
@@ -109,7 +90,7 @@ static void seen_as(struct sg_core *core, const struct context *context)
 static void contexts_seen(struct sg_core *core, CUcontext context, int device, bool primary)
 {
     uint64_t id = noted_id(context) ? 0 : id_of(context);
-    seen_as(core, &(struct context){.context = context, .id = id, .device = device, .primary = primary});
+    seen_as(core, &(struct sg_context_info){.context = context, .id = id, .device = device, .primary = primary});
 }
 
 /* A call that may end the context is about to be made. When this returns, calls of ours that name it are over, and
@@ -120,12 +101,12 @@ static uint64_t begin_ending(struct sg_core *core, CUcontext context)
     if (!core || !context)
         return id;
     sg_process_lock(SG_LOCK_CONTEXTS);
-    sg_context_pins_ending_locked(context, 1);
+    sg_context_ending_locked(context, 1);
     sg_process_unlock(SG_LOCK_CONTEXTS);
     while (sg_context_is_pinned(context))
         sg_context_pins_rest();
     sg_process_lock(SG_LOCK_CONTEXTS);
-    const struct context *entry = contexts_find_locked(context);
+    const struct sg_context_info *entry = sg_context_info_locked(context);
     bool ours = entry && !entry->green;
     sg_process_unlock(SG_LOCK_CONTEXTS);
     if (ours)
@@ -139,9 +120,9 @@ static void end_ending(struct sg_core *core, CUcontext context)
     if (!core || !context)
         return;
     sg_process_lock(SG_LOCK_CONTEXTS);
-    const struct context *entry = contexts_find_locked(context);
+    const struct sg_context_info *entry = sg_context_info_locked(context);
     bool ours = entry && !entry->green;
-    sg_context_pins_ending_locked(context, -1);
+    sg_context_ending_locked(context, -1);
     sg_process_unlock(SG_LOCK_CONTEXTS);
     if (ours)
         sg_core_context_ending(core, context, false);
@@ -149,14 +130,14 @@ static void end_ending(struct sg_core *core, CUcontext context)
 
 /* Claims the announcement of a context's end. False: another thread has announced it, or has taken up or made
    another context of this handle, which comes to the same. The announcement is complete then. */
-static bool begin_telling(CUcontext context, uint64_t id, struct context *ret)
+static bool begin_telling(CUcontext context, uint64_t id, struct sg_context_info *ret)
 {
     for (;; sg_context_pins_rest()) {
         sg_process_lock(SG_LOCK_CONTEXTS);
-        struct context *entry = contexts_find_locked(context);
-        bool other = id && (!entry || entry->id != id), mine = entry && !other && !entry->contexts_gone;
+        struct sg_context_info *entry = sg_context_info_locked(context);
+        bool other = id && (!entry || entry->id != id), mine = entry && !other && !entry->end_announced;
         if (mine) {
-            entry->contexts_gone = true;
+            entry->end_announced = true;
             *ret = *entry;
         }
         sg_process_unlock(SG_LOCK_CONTEXTS);
@@ -169,15 +150,12 @@ static bool begin_telling(CUcontext context, uint64_t id, struct context *ret)
 static bool end_telling(CUcontext context)
 {
     sg_process_lock(SG_LOCK_CONTEXTS);
-    struct context *entry = contexts_find_locked(context);
+    struct sg_context_info *entry = sg_context_info_locked(context);
     int device = entry ? entry->device : -1;
     bool last = entry != NULL;
-    if (entry) {
-        *entry = contexts.list[--contexts.count];
-        sg_context_pins_remove_locked(context);
-    }
-    for (int i = 0; i < contexts.count; i++)
-        last = last && contexts.list[i].device != device;
+    sg_context_remove_locked(context);
+    for (int i = 0; (entry = sg_context_alive_locked(i)); i++)
+        last = last && entry->device != device;
     contexts_note_only_locked();
     atomic_fetch_add(&contexts.changes, 1);
     atomic_fetch_add(&sg_fast_path_epoch, 1);
@@ -188,7 +166,7 @@ static bool end_telling(CUcontext context)
 /* `core`: when the call began. `id`: the context's, 0 where it is not known. */
 static void contexts_gone(struct sg_core *core, CUcontext context, uint64_t id)
 {
-    struct context was = {0};
+    struct sg_context_info was = {0};
     if (!begin_telling(context, id, &was))
         return;
     sg_streams_context_gone(context);
@@ -224,9 +202,10 @@ CUcontext sg_contexts_primary_of(int device)
 {
     CUcontext context = NULL;
     sg_process_lock(SG_LOCK_CONTEXTS);
-    for (int i = 0; i < contexts.count && !context; i++) {
-        if (contexts.list[i].primary && contexts.list[i].device == device)
-            context = contexts.list[i].context;
+    const struct sg_context_info *info;
+    for (int i = 0; !context && (info = sg_context_alive_locked(i)); i++) {
+        if (info->primary && info->device == device)
+            context = info->context;
     }
     sg_process_unlock(SG_LOCK_CONTEXTS);
     return context;
@@ -236,9 +215,10 @@ CUcontext sg_contexts_any(int device)
 {
     CUcontext context = sg_contexts_primary_of(device);
     sg_process_lock(SG_LOCK_CONTEXTS);
-    for (int i = 0; i < contexts.count && !context; i++) {
-        if (contexts.list[i].device == device)
-            context = contexts.list[i].context;
+    const struct sg_context_info *info;
+    for (int i = 0; !context && (info = sg_context_alive_locked(i)); i++) {
+        if (info->device == device)
+            context = info->context;
     }
     sg_process_unlock(SG_LOCK_CONTEXTS);
     return context;
@@ -246,11 +226,12 @@ CUcontext sg_contexts_any(int device)
 
 void sg_contexts_tell(struct sg_core *core)
 {
-    struct context list[SG_CONTEXTS_KNOWN];
+    struct sg_context_info list[SG_CONTEXTS_KNOWN];
     uint64_t peers[SG_DEVICES_MAX];
     sg_process_lock(SG_LOCK_CONTEXTS);
-    int count = contexts.count;
-    memcpy(list, contexts.list, sizeof list);
+    int count = sg_context_table.alive;
+    for (int i = 0; i < count; i++)
+        list[i] = *sg_context_alive_locked(i);
     memcpy(peers, contexts.peers, sizeof peers);
     sg_process_unlock(SG_LOCK_CONTEXTS);
     for (int i = 0; i < count; i++) {
@@ -294,7 +275,7 @@ CUresult sg_contexts_current(struct sg_core *core, CUcontext *ret_context, int *
 bool sg_contexts_primary(CUcontext context)
 {
     sg_process_lock(SG_LOCK_CONTEXTS);
-    const struct context *entry = contexts_find_locked(context);
+    const struct sg_context_info *entry = sg_context_info_locked(context);
     bool primary = entry && entry->primary;
     sg_process_unlock(SG_LOCK_CONTEXTS);
     return primary;
@@ -313,10 +294,10 @@ bool sg_contexts_devices(void)
 bool sg_contexts_stands_for_all(CUcontext context)
 {
     sg_process_lock(SG_LOCK_CONTEXTS);
-    const struct context *entry = contexts_find_locked(context);
-    bool all = entry && entry->primary && contexts.count < SG_CONTEXTS_KNOWN;
-    for (int i = 0; i < contexts.count && all; i++) {
-        const struct context *other = &contexts.list[i];
+    const struct sg_context_info *entry = sg_context_info_locked(context);
+    bool all = entry && entry->primary && sg_context_table.alive < SG_CONTEXTS_KNOWN;
+    const struct sg_context_info *other;
+    for (int i = 0; all && (other = sg_context_alive_locked(i)); i++) {
         all = other == entry || other->green || other->device != entry->device;
     }
     sg_process_unlock(SG_LOCK_CONTEXTS);
@@ -328,7 +309,7 @@ bool sg_contexts_green(CUcontext context)
     if (!atomic_load_explicit(&contexts.greens, memory_order_relaxed))
         return false;
     sg_process_lock(SG_LOCK_CONTEXTS);
-    const struct context *entry = contexts_find_locked(context);
+    const struct sg_context_info *entry = sg_context_info_locked(context);
     bool green = entry && entry->green;
     sg_process_unlock(SG_LOCK_CONTEXTS);
     return green;
@@ -338,9 +319,10 @@ CUcontext sg_contexts_of_green(CUgreenCtx green)
 {
     CUcontext context = NULL;
     sg_process_lock(SG_LOCK_CONTEXTS);
-    for (int i = 0; i < contexts.count && green; i++) {
-        if (contexts.list[i].green == green)
-            context = contexts.list[i].context;
+    const struct sg_context_info *info;
+    for (int i = 0; green && (info = sg_context_alive_locked(i)); i++) {
+        if (info->green == green)
+            context = info->context;
     }
     sg_process_unlock(SG_LOCK_CONTEXTS);
     return context;
@@ -488,7 +470,7 @@ static CUresult device_of(const struct sg_driver *driver, CUcontext context, int
 bool sg_contexts_device(CUcontext context, int *ret_device)
 {
     sg_process_lock(SG_LOCK_CONTEXTS);
-    const struct context *entry = contexts_find_locked(context);
+    const struct sg_context_info *entry = sg_context_info_locked(context);
     int device = entry ? entry->device : -1;
     sg_process_unlock(SG_LOCK_CONTEXTS);
     if (device < 0 && device_of(sg_process_driver(), context, &device) != CUDA_SUCCESS)
@@ -502,7 +484,7 @@ CUresult cuCtxFromGreenCtx(CUcontext *ret, CUgreenCtx green)
 {
     CUresult result = sg_real()->cuCtxFromGreenCtx(ret, green);
     const struct sg_driver *driver = result == CUDA_SUCCESS && ret && !sg_thread_inside() ? sg_process_driver() : NULL;
-    struct context made = {.green = green};
+    struct sg_context_info made = {.green = green};
     CUcontext primary;
     if (!driver || device_of(driver, *ret, &made.device) != CUDA_SUCCESS)
         return result;
