@@ -252,10 +252,10 @@ const struct sg_driver *sg_process_driver(void)
 
 enum sg_share sg_process_share(void)
 {
-    struct sg_core *core = sg_process_core_made();
+    struct sg_core *core = sg_process_core_made(); /* which has served whoever asks */
     enum sg_share share = SG_SHARE_FORBIDDEN;
     sg_process_lock(SG_LOCK_PROCESS);
-    if (core && sg_process.conf.ipc != SG_IPC_NEVER)
+    if (sg_process.conf.ipc != SG_IPC_NEVER)
         share = sg_process.conf.ipc == SG_IPC_AUTO ? SG_SHARE_BEGINS : SG_SHARE_GOES_ON;
     if (share == SG_SHARE_BEGINS)
         sg_process.conf.ipc = SG_IPC_ALWAYS;
