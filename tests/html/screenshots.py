@@ -15,6 +15,7 @@ import tempfile
 import termios
 import time
 
+import pyte
 from playwright.sync_api import sync_playwright
 
 import loads
@@ -25,7 +26,7 @@ COLUMNS, LINES, RANKS = 80, 24, 8
 
 def screen():
     """What `segalloc top` shows of eight ranks on a terminal of 80 × 24."""
-    environment = dict(os.environ, PYTHONPATH=str(loads.ROOT / "tools" / "python"), TERM="xterm", LC_ALL="C.UTF-8")
+    environment = dict(os.environ, PYTHONPATH=str(loads.ROOT / "tools" / "python"), TERM="linux", LC_ALL="C.UTF-8")
     programs = [subprocess.Popen([BUILD / "tools/segalloc/segalloc", "run", "--sim", "8GiB", "--conf", "live:True,sites:True", "--", sys.executable,
                                   loads.__file__, "train", "100000", "0.05"], env=dict(environment, RANK=str(rank))) for rank in range(RANKS)]
     time.sleep(3)
@@ -48,53 +49,10 @@ def screen():
 
 
 def draw(said):
-    """The cells of a terminal after the control sequences that curses uses of xterm."""
-    cells, at, row, column = [[" "] * COLUMNS for _ in range(LINES)], 0, 0, 0
-    while at < len(said):
-        letter = said[at]
-        at += 1
-        if letter == "\x1b" and said[at:at + 1] == "[":
-            end = at + 1
-            while not said[end].isalpha():
-                end += 1
-            numbers = [int(part) if part.isdigit() else 0 for part in said[at + 1:end].split(";")]
-            first = max(1, numbers[0])
-            if said[end] in "Hf":
-                row, column = first - 1, max(1, numbers[1] if len(numbers) > 1 else 1) - 1
-            elif said[end] == "d":
-                row = first - 1
-            elif said[end] == "G":
-                column = first - 1
-            elif said[end] in "AB":
-                row += first if said[end] == "B" else -first
-            elif said[end] in "CD":
-                column += first if said[end] == "C" else -first
-            elif said[end] == "K":
-                cells[row][0 if numbers[0] else column:column + 1 if numbers[0] == 1 else COLUMNS] = [" "] * (
-                    column + 1 if numbers[0] == 1 else COLUMNS - (0 if numbers[0] else column))
-            elif said[end] == "X":
-                cells[row][column:column + first] = [" "] * len(cells[row][column:column + first])
-            elif said[end] == "J":
-                for line in range(0 if numbers[0] == 2 else row, LINES):
-                    from_column = column if line == row and numbers[0] != 2 else 0
-                    cells[line][from_column:] = [" "] * (COLUMNS - from_column)
-            elif said[end] == "b":
-                for _ in range(first):
-                    cells[row][min(column, COLUMNS - 1)] = cells[row][column - 1]
-                    column += 1
-            at = end + 1
-        elif letter == "\x1b":
-            at += 2 if said[at:at + 1] in "()" else 1
-        elif letter == "\r":
-            column = 0
-        elif letter == "\n":
-            row = min(row + 1, LINES - 1)
-        elif letter == "\b":
-            column = max(0, column - 1)
-        elif letter >= " ":
-            cells[row][min(column, COLUMNS - 1)] = letter
-            column += 1
-    return "\n".join("".join(line) for line in cells)
+    """The cells of the terminal after what it was told."""
+    cells = pyte.Screen(COLUMNS, LINES)
+    pyte.Stream(cells).feed(said)
+    return "\n".join(cells.display)
 
 
 def main():
