@@ -56,6 +56,9 @@ size_t sg_core_page_marks(struct sg_core *core, int device, struct sg_page_mark 
 /* Bytes that are held of `device` now. Cheap: for who asks after each event of a replay. */
 uint64_t sg_core_reserved(struct sg_core *core, int device);
 
+/* A COUNTER of stats.def that the core keeps in no TOTAL; 0 for a device that was never used. As cheap. */
+uint64_t sg_core_counter(struct sg_core *core, int device, enum sg_stat stat);
+
 /* What a device has in use and holds, bytes. As cheap; zeros for a device that was never used. */
 struct sg_levels {
     uint64_t requested, allocated, pending, reserved, pinned, aliased; /* as the statistics of these names */

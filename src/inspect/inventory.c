@@ -140,6 +140,12 @@ uint64_t sg_core_reserved(struct sg_core *core, int ordinal)
     return reserved;
 }
 
+uint64_t sg_core_counter(struct sg_core *core, int ordinal, enum sg_stat stat)
+{
+    const struct sg_device *device = sg_device_known(core, ordinal);
+    return device ? __atomic_load_n(&device->counter[stat], __ATOMIC_RELAXED) : 0;
+}
+
 void sg_core_levels(struct sg_core *core, int ordinal, struct sg_levels *ret)
 {
     struct sg_device *device = sg_device_known(core, ordinal);

@@ -24,6 +24,7 @@ def hostile_trace():
     path = ROOT / "tests/tools/test_html.py"
     source = path.read_text().replace("unittest.main()", "")
     told, kept = {"__name__": "names"}, sys.argv
+    sys.path.insert(0, str(path.parent))
     sys.argv = ["", str(BUILD / "tools/segalloc/segalloc"), str(BUILD / "tests/tools/acts"), str(ROOT / "tests/data")]
     try:
         exec(compile(source, path, "exec"), told)

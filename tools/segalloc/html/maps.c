@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "live_groups.h"
-#include "html/playback.h"
+#include "replay/playback.h"
 
 /* What a piece of a map is. */
 enum part { PART_FREE, PART_USED, PART_PENDING, PART_MIXED };

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "growing_array.h"
-#include "html/playback.h"
+#include "replay/playback.h"
 
 enum { PHASE_DEEP = 16 };
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "analysis/groups.h"
+#include "replay/moves.h"
 #include "size.h"
 #include "tool.h"
 #include "reader/trace_reader.h"
@@ -28,10 +29,21 @@ struct row {
     uint64_t bytes[2], blocks[2];
 };
 
+/* Pages that were moved for requests of one place, phase and size. */
+struct moved_row {
+    const char *site, *phase;
+    unsigned size_class;
+    uint64_t requests[2], pages[2], bytes[2];
+};
+
 struct comparison {
     struct sg_groups side[2];
     struct row *row;
     size_t count;
+    struct sg_moves moves[2];
+    bool knows_moves[2]; /* the trace is the library's own, and whole */
+    struct moved_row *moved;
+    size_t moved_count;
 };
 
 static int help(void)
@@ -40,7 +52,8 @@ static int help(void)
          "Compares what two runs held when most was in use, by the line that asked for\n"
          "it (of traces with --sites), phase and size. The rows sum to the difference\n"
          "of the peaks. A and B are traces, RMM's CSV or memory snapshots of PyTorch; of\n"
-         "several devices each counts at its own peak.\n\n"
+         "several devices each counts at its own peak. Of traces of segalloc a second list\n"
+         "says what moved: for whose requests pages were moved, in the whole run.\n\n"
          "      --at peak|failure|end\n"
          "                   compare at the peak (default), at the first failure, or at\n"
          "                   the end\n"
@@ -115,6 +128,85 @@ static int compare(struct comparison *comparison)
     return 0;
 }
 
+static int by_moved_key(const void *a, const void *b)
+{
+    const struct moved_row *x = a, *y = b;
+    int order = by_text(x->site, y->site);
+    if (order == 0)
+        order = by_text(x->phase, y->phase);
+    return order ? order : (int)x->size_class - (int)y->size_class;
+}
+
+static int by_moved_bytes(const void *a, const void *b)
+{
+    const struct moved_row *x = a, *y = b;
+    uint64_t one = x->bytes[0] > x->bytes[1] ? x->bytes[0] : x->bytes[1],
+             other = y->bytes[0] > y->bytes[1] ? y->bytes[0] : y->bytes[1];
+    return one != other ? (one < other ? 1 : -1) : by_moved_key(a, b);
+}
+
+/* The moves of both sides as rows. 0 or -ENOMEM. */
+static int compare_moves(struct comparison *comparison)
+{
+    size_t count = 0;
+    struct moved_row *row = calloc(comparison->moves[0].count + comparison->moves[1].count + 1, sizeof *row);
+    comparison->moved = row;
+    if (!row)
+        return -ENOMEM;
+    for (int side = 0; side < 2; side++) {
+        for (size_t i = 0; i < comparison->moves[side].count; i++) {
+            const struct sg_move *move = &comparison->moves[side].move[i];
+            row[count] = (struct moved_row){.site = move->site, .phase = move->phase, .size_class = move->size_class};
+            row[count].requests[side] = move->requests;
+            row[count].pages[side] = move->pages;
+            row[count++].bytes[side] = move->bytes;
+        }
+    }
+    if (count)
+        qsort(row, count, sizeof *row, by_moved_key);
+    for (size_t i = 0; i < count; i++) {
+        struct moved_row *last = comparison->moved_count ? &row[comparison->moved_count - 1] : NULL;
+        if (!last || by_moved_key(last, &row[i]) != 0) {
+            row[comparison->moved_count++] = row[i];
+            continue;
+        }
+        for (int side = 0; side < 2; side++) {
+            last->requests[side] += row[i].requests[side];
+            last->pages[side] += row[i].pages[side];
+            last->bytes[side] += row[i].bytes[side];
+        }
+    }
+    if (comparison->moved_count)
+        qsort(row, comparison->moved_count, sizeof *row, by_moved_bytes);
+    return 0;
+}
+
+static void print_moved_json(const struct comparison *comparison)
+{
+    fputs("],\"moved\":{", stdout);
+    for (int i = 0; i < 2; i++) {
+        const struct sg_moves *moves = &comparison->moves[i];
+        if (comparison->knows_moves[i])
+            printf("\"%c\":{\"pages\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"diverged_request\":%" PRIu64 "},", "ab"[i],
+                moves -> pages, moves -> bytes, moves -> diverged);
+        else
+            printf("\"%c\":null,", "ab"[i]);
+    }
+    fputs("\"rows\":[", stdout);
+    for (size_t i = 0; i < comparison->moved_count; i++) {
+        const struct moved_row *row = &comparison->moved[i];
+        fputs(i ? ",{\"site\":" : "{\"site\":", stdout);
+        sg_tool_json_text(row->site);
+        fputs(",\"phase\":", stdout);
+        sg_tool_json_text(row->phase);
+        printf(",\"size_class\":%" PRIu64 ",\"a_requests\":%" PRIu64 ",\"b_requests\":%" PRIu64 ",\"a_pages\":%" PRIu64
+               ",\"b_pages\":%" PRIu64 ",\"a_bytes\":%" PRIu64 ",\"b_bytes\":%" PRIu64 "}",
+            sg_live_class_from(row->size_class), row->requests[0], row->requests[1], row->pages[0], row->pages[1],
+            row->bytes[0], row->bytes[1]);
+    }
+    puts("]}}");
+}
+
 static void print_json(char **paths, const struct comparison *comparison)
 {
     const struct sg_groups *side = comparison->side;
@@ -136,7 +228,7 @@ static void print_json(char **paths, const struct comparison *comparison)
             sg_live_class_from(row->size_class), row->bytes[0], row->bytes[1], row->blocks[0], row->blocks[1],
             (int64_t)(row->bytes[1] - row->bytes[0]));
     }
-    puts("]}");
+    print_moved_json(comparison);
 }
 
 /* "+1.00 GiB", "-512 B". */
@@ -161,10 +253,61 @@ static void clean(char *text)
             *text = '?';
 }
 
+/* "PLACE, PHASE, blocks of SIZE", with nothing that a terminal would take for an order. */
+static const char *describe(const char *site, const char *phase, unsigned size_class, char what[3 * SG_GROUP_TEXT])
+{
+    char size[SG_GROUP_TEXT];
+    snprintf(what, 3 * SG_GROUP_TEXT, "%s%s%s%sblocks of %s", site ? site : "", site ? ", " : "", phase ? phase : "",
+        phase ? ", " : "", sg_group_size(size_class, size));
+    clean(what);
+    return what;
+}
+
+static void print_moved_text(const struct comparison *comparison, bool all)
+{
+    const struct sg_moves *moves = comparison->moves;
+    char what[3 * SG_GROUP_TEXT], line[4 * SG_GROUP_TEXT];
+    if (!comparison->knows_moves[0] && !comparison->knows_moves[1])
+        return;
+    for (int i = 0; i < 2; i++)
+        if (!comparison->knows_moves[i])
+            printf("\nWhat moved is not known of %c.", "AB"[i]);
+    if (!moves[0].pages && !moves[1].pages) {
+        puts("\nNo page was moved.");
+        return;
+    }
+    printf("\nWhat moved: bytes of pages that were taken from one place, for requests of\n%12s %12s %13s  %s\n", "A",
+        "B", "B - A", "what");
+    uint64_t rest[2] = {0};
+    size_t shown = 0;
+    for (size_t i = 0; i < comparison->moved_count; i++) {
+        const struct moved_row *row = &comparison->moved[i];
+        if (!all && shown == ROWS_SHOWN) {
+            rest[0] += row->bytes[0];
+            rest[1] += row->bytes[1];
+            continue;
+        }
+        snprintf(line, sizeof line, "%s (%" PRIu64 " and %" PRIu64 " pages)",
+            describe(row->site, row->phase, row->size_class, what), row->pages[0], row->pages[1]);
+        print_line(row->bytes[0], row->bytes[1], line);
+        shown++;
+    }
+    if (comparison->moved_count > shown) {
+        snprintf(line, sizeof line, "in %zu more row%s", comparison->moved_count - shown,
+            sg_plural(comparison->moved_count - shown));
+        print_line(rest[0], rest[1], line);
+    }
+    snprintf(line, sizeof line, "in all (%" PRIu64 " and %" PRIu64 " pages)", moves[0].pages, moves[1].pages);
+    print_line(moves[0].bytes, moves[1].bytes, line);
+    for (int i = 0; i < 2; i++)
+        if (moves[i].diverged)
+            printf("From event %" PRIu64 " on the replay of %c is not the recorded run.\n", moves[i].diverged, "AB"[i]);
+}
+
 static void print_text(const struct comparison *comparison, bool all)
 {
     const struct sg_groups *side = comparison->side;
-    char what[3 * SG_GROUP_TEXT], size[SG_GROUP_TEXT];
+    char what[3 * SG_GROUP_TEXT];
     uint64_t rest[2] = {0};
     size_t shown = 0;
     printf("%12s %12s %13s  %s\n", "A", "B", "B - A", "what");
@@ -175,10 +318,7 @@ static void print_text(const struct comparison *comparison, bool all)
             rest[1] += row->bytes[1];
             continue;
         }
-        snprintf(what, sizeof what, "%s%s%s%sblocks of %s", row->site ? row->site : "", row->site ? ", " : "",
-                 row->phase ? row->phase : "", row->phase ? ", " : "", sg_group_size(row->size_class, size));
-        clean(what);
-        print_line(row->bytes[0], row->bytes[1], what);
+        print_line(row->bytes[0], row->bytes[1], describe(row->site, row->phase, row->size_class, what));
         shown++;
     }
     if (comparison->count > shown) {
@@ -187,10 +327,12 @@ static void print_text(const struct comparison *comparison, bool all)
         print_line(rest[0], rest[1], what);
     }
     print_line(side[0].bytes, side[1].bytes, "in all");
+    print_moved_text(comparison, all);
 }
 
-static int read_side(const char *verb, const char *path, enum sg_moment moment, struct sg_groups *ret)
+static int read_side(const char *verb, const char *path, enum sg_moment moment, struct comparison *comparison, int side)
 {
+    struct sg_groups *ret = &comparison->side[side];
     struct sg_trace_reader *reader;
     char problem[SG_TRACE_ERROR];
     if (sg_trace_open(path, &reader, problem) < 0)
@@ -209,6 +351,11 @@ static int read_side(const char *verb, const char *path, enum sg_moment moment, 
         status = sg_tool_error(verb, "%s: %s", path, info->end_text);
     else if (!ret->moment.all)
         status = sg_tool_error(verb, "%s: the trace has no events", path);
+    /* Dropped records leave a replay without what it needs. */
+    error = status || info->dropped ? -ENODATA : sg_moves_read(reader, &comparison->moves[side]);
+    comparison->knows_moves[side] = !error;
+    if (error == -ENOMEM)
+        status = sg_tool_error(verb, "out of memory");
     sg_trace_close(reader);
     return status;
 }
@@ -248,15 +395,18 @@ int sg_verb_diff(int argc, char **argv)
     struct comparison comparison = {0};
     int status = SG_EXIT_OK;
     for (int i = 0; i < 2 && !status; i++)
-        status = read_side(argv[0], argv[optind + i], moment, &comparison.side[i]);
-    if (!status && compare(&comparison) < 0)
+        status = read_side(argv[0], argv[optind + i], moment, &comparison, i);
+    if (!status && (compare(&comparison) < 0 || compare_moves(&comparison) < 0))
         status = sg_tool_error(argv[0], "out of memory");
     if (!status && json)
         print_json(argv + optind, &comparison);
     else if (!status)
         print_text(&comparison, all);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         sg_groups_free(&comparison.side[i]);
+        sg_moves_free(&comparison.moves[i]);
+    }
     free(comparison.row);
+    free(comparison.moved);
     return status;
 }

@@ -1,4 +1,4 @@
-#include "html/playback.h"
+#include "replay/playback.h"
 
 #include <errno.h>
 

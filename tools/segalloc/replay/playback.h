@@ -1,6 +1,6 @@
 /* A trace of the library's, played as it was recorded, for who looks at the device after each record. */
-#ifndef SG_HTML_PLAYBACK_H
-#define SG_HTML_PLAYBACK_H
+#ifndef SG_PLAYBACK_H
+#define SG_PLAYBACK_H
 
 #include "player.h"
 #include "reader/trace_reader.h"
