@@ -24,6 +24,9 @@ struct sg_check_sums {
     uint64_t asked, pinned_pages, pins_twice; /* of enum sg_pin */
 };
 
+/* The state of a page of which `extent` is the first to have a byte. Of a page of a hole that is the hole. */
+enum sg_page_state sg_region_page_state(const struct sg_region *region, uint32_t page, uint32_t extent);
+
 /* The extents tile the region; quick lists, lists, indexes and tables agree with the extents. Adds to *sums. The
    device's own counters are not checked here. */
 const char *sg_region_broken(const struct sg_region *region, enum sg_check_depth depth, struct sg_check_sums *sums);

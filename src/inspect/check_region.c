@@ -51,7 +51,8 @@ static const char *index_table_broken(const struct sg_max_tree *index, uint32_t 
 }
 
 struct counts {
-    uint32_t free, holes, cached, whole, whole_deferred, mapped, old;
+    uint32_t free, holes, cached, whole, whole_deferred;
+    uint32_t page[SG_PAGE_STATES]; /* of each state, beside holes */
 };
 
 static const char *free_broken(const struct sg_region *region, uint32_t id)
@@ -79,26 +80,15 @@ static const char *neighbours_broken(const struct sg_region *region, uint32_t pr
     return NULL;
 }
 
-/* The handles of the pages of an extent. */
-static const char *node_pages_broken(const struct sg_region *region, uint32_t id)
+/* A hole begins and ends with a page, and is in the tables by its first. */
+static const char *hole_broken(const struct sg_region *region, uint32_t id)
 {
     const struct sg_extent *extent = at(region, id);
     uint32_t first = page_of(region, extent->begin), last = page_of(region, extent->begin + extent->size - 1);
-    if (extent->state == SG_EXTENT_HOLE) {
-        MUST(extent->begin % region->page_units == 0 && extent->size % region->page_units == 0);
-        MUST(region->hole_at[first] == id);
-        MUST(sg_max_tree_get(&region->hole_tree, first) == (int32_t)page_of(region, extent->size));
-        MUST(region->handle[first] == 0 && region->handle[last] == 0);
-        return NULL;
-    }
-    for (uint32_t page = first; page <= last; page++) {
-        MUST(region->handle[page] != 0 || extent->state == SG_EXTENT_BUSY);
-        MUST(region->handle[page] != SG_PAGE_LOST || extent->state == SG_EXTENT_BUSY);
-        /* whole old pages are nobody's; of one that is borrowed others have the rest */
-        bool whole = extent->begin <= page * region->page_units &&
-            extent_end(extent) >= (page + 1) * region->page_units;
-        MUST(region->handle[page] != SG_PAGE_STALE || extent->state == SG_EXTENT_BUSY || !whole);
-    }
+    MUST(extent->begin % region->page_units == 0 && extent->size % region->page_units == 0);
+    MUST(region->hole_at[first] == id);
+    MUST(sg_max_tree_get(&region->hole_tree, first) == (int32_t)page_of(region, extent->size));
+    MUST(region->handle[first] == 0 && region->handle[last] == 0);
     return NULL;
 }
 
@@ -128,6 +118,7 @@ static const char *node_broken(const struct sg_region *region, uint32_t id, stru
         sums->pending += bytes;
         break;
     case SG_EXTENT_HOLE:
+        PASS(hole_broken(region, id));
         counts->holes++;
         break;
     case SG_EXTENT_DEFERRED:
@@ -143,23 +134,58 @@ static const char *node_broken(const struct sg_region *region, uint32_t id, stru
         return "inspect/check_region.c: a node of a region is in no state";
     }
     sums->extents++;
-    return node_pages_broken(region, id);
+    return NULL;
 }
 
-/* The pages from the first to the last that a stretch of extents without holes touches. */
-static void count_pages(const struct sg_region *region, uint32_t first, uint32_t end, struct counts *counts,
-    struct sg_check_sums *sums)
+/* Whether all extents over a page, of which `id` is the first, are busy. */
+static bool is_all_busy(const struct sg_region *region, uint32_t page, uint32_t id)
+{
+    uint32_t end = (page + 1) * region->page_units;
+    while (id && at(region, id)->begin < end && at(region, id)->state == SG_EXTENT_BUSY)
+        id = at(region, id)->next;
+    return !id || at(region, id)->begin >= end;
+}
+
+/* Whether all of a page is free memory. */
+static bool is_all_free(const struct sg_region *region, uint32_t page, uint32_t id)
+{
+    for (uint32_t end = (page + 1) * region->page_units; id && at(region, id)->begin < end; id = at(region, id)->next)
+        if (at(region, id)->state != SG_EXTENT_FREE && at(region, id)->state != SG_EXTENT_FRAGMENT &&
+            at(region, id)->state != SG_EXTENT_DEFERRED)
+            return false;
+    return true;
+}
+
+enum sg_page_state sg_region_page_state(const struct sg_region *region, uint32_t page, uint32_t id)
+{
+    CUmemGenericAllocationHandle handle = region->handle[page];
+    if (!sg_page_is_there(handle))
+        return handle == SG_PAGE_LOST ? SG_PAGE_IS_LOST : handle ? SG_PAGE_IS_STALE : SG_PAGE_IS_EMPTY;
+    if (region->pin[page])
+        return region->pin[page] & SG_PIN_ASKED ? SG_PAGE_IS_PINNED : SG_PAGE_IS_SHARED;
+    return is_all_free(region, page, id) ? SG_PAGE_IS_IDLE : SG_PAGE_IS_IN_USE;
+}
+
+/* The pages [first, end), which the extent `id` is the first to touch. It is no hole. */
+static const char *pages_broken(const struct sg_region *region, uint32_t id, uint32_t first, uint32_t end,
+    struct counts *counts, struct sg_check_sums *sums)
 {
     for (uint32_t page = first; page < end; page++) {
-        CUmemGenericAllocationHandle handle = region->handle[page];
-        counts->mapped += sg_page_is_there(handle);
-        counts->old += handle == SG_PAGE_STALE;
-        sums->empty += handle == 0;
-        sums->pinned_pages += region->pin[page] && handle != SG_PAGE_STALE;
+        enum sg_page_state state = sg_region_page_state(region, page, id);
+        MUST(sg_page_is_there(region->handle[page]) || is_all_busy(region, page, id));
+        counts->page[state]++;
+        sums->pinned_pages += region->pin[page] && state != SG_PAGE_IS_STALE;
         sums->pins_twice += region->pin[page] / SG_PIN_TWICE;
         sums->asked += region->pin[page] & SG_PIN_ASKED;
-        sums->lost += handle == SG_PAGE_LOST;
     }
+    return NULL;
+}
+
+/* Pages with memory of their own. */
+static uint32_t mapped_of(const struct counts *counts)
+{
+    return counts->page[SG_PAGE_IS_IN_USE] + counts->page[SG_PAGE_IS_IDLE] + counts->page[SG_PAGE_IS_PINNED] +
+           counts->page[SG_PAGE_IS_SHARED];
 }
 
 static const char *bins_broken(const struct sg_region *region, const struct counts *counts)
@@ -225,7 +251,7 @@ static const char *tables_broken(const struct sg_region *region, enum sg_check_d
         mapped += sg_page_is_there(handle);
         old += handle == SG_PAGE_STALE;
     }
-    MUST(mapped == counts->mapped && old == counts->old);
+    MUST(mapped == mapped_of(counts) && old == counts->page[SG_PAGE_IS_STALE]);
     if (depth >= SG_CHECK_BUCKETS)
         PASS(index_table_broken(&region->free_tree, counts->free));
     PASS(index_table_broken(&region->hole_tree, counts->holes));
@@ -253,12 +279,9 @@ const char *sg_region_broken(const struct sg_region *region, enum sg_check_depth
             PASS(neighbours_broken(region, prev, id));
         position += extent->size;
         uint32_t end = page_of(region, position + region->page_units - 1);
-        if (extent->state == SG_EXTENT_HOLE)
-            page = end;
-        else if (page < end) {
-            count_pages(region, page, end, &counts, sums);
-            page = end;
-        }
+        if (extent->state != SG_EXTENT_HOLE)
+            PASS(pages_broken(region, id, page, end, &counts, sums));
+        page = end > page ? end : page;
     }
     MUST(position == region->units);
     MUST(counts.whole == region->whole_free);
@@ -267,10 +290,14 @@ const char *sg_region_broken(const struct sg_region *region, enum sg_check_depth
     PASS(index_broken(&region->free_tree, counts.free));
     PASS(index_broken(&region->hole_tree, counts.holes));
     uint64_t page_bytes = (uint64_t)region->page_units << SG_UNIT_SHIFT;
-    sums->mapped += counts.mapped * page_bytes;
-    sums->pages += counts.mapped;
-    sums->old += counts.old * page_bytes;
-    sums->old_pages += counts.old;
+    MUST(counts.whole + counts.whole_deferred <=
+         counts.page[SG_PAGE_IS_IDLE] + counts.page[SG_PAGE_IS_PINNED] + counts.page[SG_PAGE_IS_SHARED]);
+    sums->mapped += mapped_of(&counts) * page_bytes;
+    sums->pages += mapped_of(&counts);
+    sums->old += counts.page[SG_PAGE_IS_STALE] * page_bytes;
+    sums->old_pages += counts.page[SG_PAGE_IS_STALE];
+    sums->lost += counts.page[SG_PAGE_IS_LOST];
+    sums->empty += counts.page[SG_PAGE_IS_EMPTY];
     sums->whole += (region->whole_free + region->whole_deferred) * page_bytes;
     return depth >= SG_CHECK_TABLES ? tables_broken(region, depth, &counts) : NULL;
 }

@@ -636,9 +636,40 @@ static void test_three_owners_in_a_slot(void **state)
     free(model);
 }
 
+static void test_page_states(void **state)
+{
+    static const uint32_t pages[] = {2, 1};
+    uint32_t extent[2];
+    (void)state;
+    struct model *model = row_new(pages, 2, extent);
+    struct sg_region *region = &model->region;
+    uint32_t block = extent[1], last = model->extents.extent[block].begin / ROW_PAGE;
+    CUmemGenericAllocationHandle handle = region->handle[last];
+    assert_int_equal(sg_region_page_state(region, last, block), SG_PAGE_IS_IN_USE);
+    sg_region_suspend(region, block);
+    assert_int_equal(sg_region_page_state(region, last, block), SG_PAGE_IS_IN_USE);
+    sg_region_release(region, block, 0, 0);
+    region->pin[last] = SG_PIN_TWICE;
+    assert_int_equal(sg_region_page_state(region, last, block), SG_PAGE_IS_SHARED);
+    region->pin[last] |= SG_PIN_ASKED;
+    assert_int_equal(sg_region_page_state(region, last, block), SG_PAGE_IS_PINNED);
+    region->pin[last] = 0;
+    region->handle[last] = SG_PAGE_STALE;
+    assert_int_equal(sg_region_page_state(region, last, block), SG_PAGE_IS_STALE);
+    region->handle[last] = SG_PAGE_LOST;
+    assert_int_equal(sg_region_page_state(region, last, block), SG_PAGE_IS_LOST);
+    region->handle[last] = handle;
+    sg_region_drain_quick_lists(region);
+    uint32_t behind = model->extents.extent[extent[0]].next, hole = model->extents.extent[behind].next;
+    assert_int_equal(sg_region_page_state(region, last, behind), SG_PAGE_IS_IDLE);
+    assert_int_equal(sg_region_page_state(region, ROW_MAPPED, hole), SG_PAGE_IS_EMPTY);
+    row_end(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_page_states),
         cmocka_unit_test(test_small_slots),
         cmocka_unit_test(test_large_slots),
         cmocka_unit_test(test_odd_pages),

@@ -266,14 +266,18 @@ bool sg_region_find_placement(const struct sg_region *region, uint32_t units, bo
    be had, and nothing was changed. */
 uint32_t sg_region_claim(struct sg_region *region, const struct sg_placement *placement);
 
-/* What stands at the addresses of a page: by its handle, its pin, and the extents over it.
-      no memory     handle 0; a hole, or busy while it is claimed
-      in use        a handle; a block or pending extent has a byte of it
-      idle          a handle; free extents alone, so that it may move or go back
-      pinned        in use or idle, with SG_PIN_ASKED: it keeps its addresses
-      shared        a handle, and SG_PIN_TWICE: a stale address names its memory too
-      stale         SG_PAGE_STALE; busy, a hole once a fence has passed (page_alias.h)
-      lost          SG_PAGE_LOST; busy for good */
+/* What stands at the addresses of a page. Its handle, its pin and the extents over it say so; inspect/check.h has the
+   function that reads them. */
+enum sg_page_state {
+    SG_PAGE_IS_EMPTY,  /* no handle: no memory. A hole, or busy while it is claimed */
+    SG_PAGE_IS_IN_USE, /* a handle; a block or pending extent has a byte of it, or it is busy */
+    SG_PAGE_IS_IDLE,   /* a handle; free memory alone, so that it may move or go back */
+    SG_PAGE_IS_PINNED, /* in use or idle, with SG_PIN_ASKED: it keeps its address */
+    SG_PAGE_IS_SHARED, /* in use or idle, with SG_PIN_TWICE: a stale address names its memory too */
+    SG_PAGE_IS_STALE,  /* SG_PAGE_STALE: busy, a hole once a fence has passed (page_alias.h) */
+    SG_PAGE_IS_LOST,   /* SG_PAGE_LOST: busy for good */
+    SG_PAGE_STATES
+};
 
 /* Stands for the handle of a page that could not be unmapped after a failure: its address is never used again. */
 #define SG_PAGE_LOST UINT64_MAX
