@@ -135,28 +135,6 @@ class Numbers(unittest.TestCase):
                     self.fail(f"{file.name}:{number}: is {', '.join(found)} a tuning number? {line.strip()}")
 
 
-class Hooks(unittest.TestCase):
-    """Order is known only as far as the calls that make it are hooked: those that give work, or name a stream or event."""
-
-    # They look at something, or change what has no order, or what a graph does when it is launched.
-    LEFT_OUT = re.compile(r"cuStream(Get|Set|Copy|Is|UpdateCapture)\w+|cuEventElapsedTime(_v2)?|"
-                          r"cuGraph\w*(NodeGetEvent|MemcpyNode\w*)")
-
-    def test_calls_that_make_order(self):
-        source = ROOT / "src"
-        declared = re.findall(r"CUresult (cu\w+)\(([^;]*)\);", (source / "driver/cuda_proto.h").read_text())
-        makes = {name for name, parameters in declared
-                 if re.search(r"CUstream\b|CUevent\b|CUDA_MEMCPY|CUgraphNodeParams", parameters) or
-                 name.startswith(("cuMemcpy", "cuMemset"))}
-        hooked = set()
-        for table in ["process/hooks", "process/launch_hooks", "process/external_alloc_hooks"]:
-            text = (source / f"preload/{table}.def").read_text()
-            for entry in re.findall(r"^(?:HOOK|SUBMIT\w*|TAKES)\((\w+), (\w+)", text, re.M):
-                hooked.update(entry)
-        self.assertGreater(len(makes & hooked), 50)
-        self.assertEqual(sorted(name for name in makes - hooked if not self.LEFT_OUT.fullmatch(name)), [])
-
-
 class Preload(unittest.TestCase):
     """What the compiled objects of src/preload say of it."""
 
