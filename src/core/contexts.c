@@ -136,7 +136,7 @@ CUresult sg_core_peer_access(struct sg_core *core, int ordinal, int peer, bool e
     sg_device_set_peers_locked(device,
         enable ? device->peers | UINT64_C(1) << peer : device->peers & ~(UINT64_C(1) << peer));
     sg_unlock(&device->lock);
-    /* Only the holder of `grow` changes which pages are mapped, so the handles may be walked without the lock. */
+    /* Only the holder of `grow` changes which pages are mapped, so the handles may be walked without `lock`. */
     for (uint32_t i = 0; enable && i < device->region_count; i++) {
         const struct sg_region *region = device->region[i];
         uint64_t page_bytes = (uint64_t)region->page_units << SG_UNIT_SHIFT;

@@ -49,7 +49,7 @@ struct sg_tag {
 /* For replays of what a core emitted to its observer. All knowledge of work comes by sg_core_completed(),
    sg_core_ordered_after() and sg_core_settle(). The driver is asked nothing about it.
 
-   An operation that drops the lock consists of *turns*. Each of its sections under the lock emits one record. Before it
+   An operation that drops `lock` consists of *turns*. Each of its sections under `lock` emits one record. Before it
    does anything for the next section, driver calls included, it calls `step`. That returns once the section's own
    record has come in the trace. The record says what the driver answered and what else is not the core's to decide.
    NULL: there is none, and the core decides and asks the driver afresh. No lock but `grow` is held. `give_way` is

@@ -100,22 +100,22 @@ struct sg_device {
     struct sg_lock lock;
     struct sg_core *core;
     int ordinal;
-    enum sg_device_mode _Atomic mode; /* changes under the lock */
+    enum sg_device_mode _Atomic mode; /* changes under `lock` */
     /* Set when the device is first used. */
     uint64_t granularity, total_bytes; /* granularity: 0 where there were never regions */
-    uint64_t capacity_bytes; /* what may be held; changes under the lock */
+    uint64_t capacity_bytes;           /* what may be held; changes under `lock` */
     uint64_t page_bytes[SG_KIND_COUNT];
     uint8_t page_kind; /* bits of enum sg_page_kind */
-    struct sg_cost cost[SG_COST_CALLS]; /* of a replay they change under the lock */
+    struct sg_cost cost[SG_COST_CALLS]; /* of a replay they change under `lock` */
     struct sg_extents extents;
-    struct sg_segments *_Atomic native; /* of SG_MODE_SEGMENTS; set once, under the lock */
+    struct sg_segments *_Atomic native; /* of SG_MODE_SEGMENTS; set once, under `lock` */
     /* Guarded by `lock`. */
     struct sg_region *region[SG_REGIONS_MAX]; /* never moved or freed while others can look addresses up */
     uint8_t region_kind[SG_REGIONS_MAX];
     uint32_t region_count;
     struct sg_usage usage;
     uint64_t peak_before[SG_PEAKS_COUNT][SG_STAT_COUNT]; /* of levels, until the gauges' peaks last began again */
-    uint64_t counter[SG_STAT_COUNT]; /* COUNTER statistics; updated atomically where not under the lock */
+    uint64_t counter[SG_STAT_COUNT]; /* COUNTER statistics; updated atomically where not under `lock` */
     struct sg_pending_queue pending; /* free after all work that there was, of all contexts (struct sg_epoch) */
     struct sg_pending_queue blocked; /* free after work of several streams */
     struct sg_pending_queue stale_queue; /* addresses that are to be unmapped later: busy extents (page_alias.h) */
@@ -212,7 +212,7 @@ static inline struct sg_device *sg_device_known(struct sg_core *core, int ordina
 /* The device in classic mode one of whose segments holds `address`; NULL if none does. No lock needed. */
 struct sg_device *sg_core_segments_at(const struct sg_core *core, CUdeviceptr address);
 
-/* What may be held of the device, for who does not hold the lock: it may be something else by the time that he does. */
+/* What may be held of the device, for who does not hold `lock`: it may be something else by the time that he does. */
 static inline uint64_t sg_device_capacity(const struct sg_device *device)
 {
     return __atomic_load_n(&device->capacity_bytes, __ATOMIC_RELAXED);
@@ -241,7 +241,7 @@ static inline void sg_emit(struct sg_device *device, uint8_t kind, uint8_t flags
     }
 }
 
-/* Merges what is cached in all regions. Under the lock, before free memory is counted, cut or placed in. Whether there
+/* Merges what is cached in all regions. Under `lock`, before free memory is counted, cut or placed in. Whether there
    was anything. */
 bool sg_device_drain_quick_lists_locked(struct sg_device *device);
 
@@ -251,7 +251,7 @@ bool sg_device_coalesce_completed_locked(struct sg_device *device);
 /* Notes how much of the device others use. */
 void sg_device_note_outside_locked(struct sg_device *device, uint64_t bytes);
 
-/* Figures that follow from others, brought up to date. Under the lock, after growing and before a snapshot. */
+/* Figures that follow from others, brought up to date. Under `lock`, after growing and before a snapshot. */
 void sg_usage_derive_locked(struct sg_device *device);
 
 /* The device, made ready on first use; NULL when out of host memory or disabled. */
@@ -303,7 +303,7 @@ CUresult sg_device_set_access(struct sg_device *device, CUdeviceptr address, siz
    */
 CUresult sg_device_create_page(struct sg_device *device, size_t bytes, CUmemGenericAllocationHandle *ret);
 
-/* Pages of a region may not move any more. Under the lock. */
+/* Pages of a region may not move any more. Under `lock`. */
 enum { SG_PIN_REGION_SHIFT = 32 }; /* of the region in the record of a pin */
 void sg_device_pin_locked(struct sg_device *device, struct sg_region *region, uint32_t first, uint32_t pages);
 
@@ -323,7 +323,7 @@ static inline uint32_t sg_device_slot_stream(const struct sg_device *device, sg_
     return sg_device_unknown_stream(device) + SG_STREAMS_MAX + slot;
 }
 
-/* Knowledge about the order of streams (stream_clock.c), all under the lock. The next number of the device's time. */
+/* Knowledge about the order of streams (stream_clock.c), all under `lock`. The next number of the device's time. */
 static inline uint64_t sg_clocks_tick_locked(struct sg_device *device)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -387,7 +387,7 @@ bool sg_device_ask(struct sg_device *device, enum sg_ask how);
 void sg_device_drain(struct sg_device *device);
 
 /* Appends a suspended extent, which is free after what `slots` were given before `seq`; bit 0: all streams of the
-   context. Under the lock, like all of these. */
+   context. Under `lock`, like all of these. */
 void sg_pending_push_locked(struct sg_device *device, uint32_t extent, uint64_t slots, uint64_t seq);
 /* What `slots` were given before `seq` is complete. */
 void sg_pending_complete_locked(struct sg_device *device, uint64_t slots, uint64_t seq);
@@ -417,7 +417,7 @@ static inline sg_slot sg_device_slot_of(const struct sg_device *device, uint32_t
 /* Whether other streams than `slot` have free memory, or had. */
 bool sg_device_is_shared_locked(const struct sg_device *device, sg_slot slot);
 
-/* Takes a block for a slot from what is free and mapped already; 0 if nothing fits. Under the lock. `want` by
+/* Takes a block for a slot from what is free and mapped already; 0 if nothing fits. Under `lock`. `want` by
    reference: of one passed by value the compiler puts small members together in memory, and reading them back at once
    stalls. */
 struct sg_want {

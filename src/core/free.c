@@ -57,7 +57,7 @@ static bool has_others(const struct users *users)
     return any;
 }
 
-/* Whether streams of the device are followed. Read without the lock, which is a good part of a free's cost. A stream
+/* Whether streams of the device are followed. Read without `lock`, which is a good part of a free's cost. A stream
    that is followed since just now may be missed; what the wait says of it is then gained another time. */
 __attribute__((no_sanitize("thread"))) static bool follows_streams(const struct sg_device *device)
 {
@@ -105,7 +105,7 @@ static CUresult wait_for_others(const struct users *users)
     return CUDA_SUCCESS;
 }
 
-/* Under the lock: the live block that starts at `address`, 0 if none does; `likely` as of sg_region_block_at(). */
+/* Under `lock`: the live block that starts at `address`, 0 if none does; `likely` as of sg_region_block_at(). */
 INLINE uint32_t block_at(const struct sg_range *range, CUdeviceptr address, uint32_t likely)
 {
     CUdeviceptr offset = address - range->begin;
@@ -316,7 +316,7 @@ INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, 
     return outcome;
 }
 
-/* Whether more follows from a wait than that one block is free. Without the lock, as above. */
+/* Whether more follows from a wait than that one block is free. Without `lock`, as above. */
 __attribute__((no_sanitize("thread"))) static bool wait_would_tell(const struct sg_device *device)
 {
     return follows_streams(device) || *(const volatile uint32_t *)&device->pending.first;
@@ -347,7 +347,7 @@ static bool block_users(const struct sg_range *range, CUdeviceptr address, uint3
     return id != 0;
 }
 
-/* What is_own() will say, by a look without the lock: another thread may be changing it, so that is asked under it all
+/* What is_own() will say, by a look without `lock`: another thread may be changing it, so that is asked under it all
    the same. */
 __attribute__((no_sanitize("thread"))) static bool looks_own(const struct sg_device *device, uint32_t likely,
     CUcontext context)
@@ -359,7 +359,7 @@ __attribute__((no_sanitize("thread"))) static bool looks_own(const struct sg_dev
 }
 
 /* The usual free beside contexts of other devices: the block is of the calling thread's context, which is its device's
-   only one. One look under the lock instead of two. MUST_WAIT, after a wait or without: it is not that. */
+   only one. One look under `lock` instead of two. MUST_WAIT, after a wait or without: it is not that. */
 ASIDE enum outcome free_own(const struct sg_range *range, CUdeviceptr address, uint32_t likely,
     const struct sg_tag *tag, CUresult *ret)
 {

@@ -276,7 +276,7 @@ static uint32_t stream_of(struct sg_device *device, const struct sg_tag *tag)
     return sg_device_stream_locked(device, &plain);
 }
 
-/* Under the lock, which is dropped while the driver is asked. Frees here are complete when they take effect, so streams
+/* Under `lock`, which is dropped while the driver is asked. Frees here are complete when they take effect, so streams
    share one pool. */
 static int segments_take_block_locked(struct sg_device *device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
 {
@@ -339,7 +339,7 @@ bool sg_segments_owns(struct sg_device *device, CUdeviceptr address)
     return owns;
 }
 
-/* The extent of the live block that starts at (or, with `inside`, holds) an address, 0 if none does. Under the lock. */
+/* The extent of the live block that starts at (or, with `inside`, holds) an address, 0 if none does. Under `lock`. */
 static uint32_t block_at(const struct sg_device *device, CUdeviceptr address, bool inside, CUdeviceptr *ret_base)
 {
     const struct sg_idmap *live = &device->native->live;

@@ -48,11 +48,11 @@ CUresult sg_segments_free(struct sg_device *device, CUdeviceptr address, const s
 /* Gives all unsplit free segments back to the driver. Returns their bytes. Takes the lock. */
 uint64_t sg_segments_trim(struct sg_device *device);
 
-/* The two halves of that, for a device that has regions too: picks them, under the lock; frees them, which takes it. */
+/* The two halves of that, for a device that has regions too: picks them, under `lock`; frees them, which takes it. */
 uint64_t sg_segments_empty_locked(struct sg_device *device);
 void sg_segments_settle(struct sg_device *device);
 
-/* What lives in segments, and the segments. Under the device's lock. */
+/* What lives in segments, and the segments. Under `lock`. */
 struct sg_segments_usage {
     uint64_t requested, allocated, blocks, segments, reserved; /* bytes, but for the two counts */
 };
@@ -60,13 +60,13 @@ struct sg_segments_usage sg_segments_usage(const struct sg_device *device);
 
 typedef void sg_segments_visit(struct sg_live *live, const struct sg_device *device, const struct sg_extent *extent);
 
-/* Calls `visit` for each live block. Under the device's lock. */
+/* Calls `visit` for each live block. Under `lock`. */
 void sg_segments_each(const struct sg_device *device, sg_segments_visit *visit, struct sg_live *live);
 
-/* Bytes of a segment for a request of so many. Under the device's lock. */
+/* Bytes of a segment for a request of so many. Under `lock`. */
 uint64_t sg_segments_takes(const struct sg_device *device, uint64_t bytes);
 
-/* Bytes of segments in which nothing lives: a trim, or running out, would give them back. Under the device's lock. */
+/* Bytes of segments in which nothing lives: a trim, or running out, would give them back. Under `lock`. */
 uint64_t sg_segments_idle_locked(const struct sg_device *device);
 
 /* The driver has given out [address, address + bytes). Segments held there are gone with their context, whose end

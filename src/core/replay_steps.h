@@ -1,4 +1,4 @@
-/* Turns: how an operation that drops the lock is replayed exactly (struct sg_replay). Internal to the core.
+/* Turns: how an operation that drops `lock` is replayed exactly (struct sg_replay). Internal to the core.
 
    A decision depends on the state when the lock is held. Each section of such an operation that reads or changes
    anything that decides therefore emits one record. The record has the section's place among all others. A replay lets

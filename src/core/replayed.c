@@ -2,7 +2,7 @@
 #include "device.h"
 #include "native_segments.h"
 
-/* Under the lock. */
+/* Under `lock`. */
 static void apply_pin(struct sg_device *device, uint64_t first, uint64_t pages)
 {
     uint64_t index = first >> SG_PIN_REGION_SHIFT, page = first & UINT32_MAX;
@@ -11,7 +11,7 @@ static void apply_pin(struct sg_device *device, uint64_t first, uint64_t pages)
         sg_device_pin_locked(device, region, (uint32_t)page, (uint32_t)pages);
 }
 
-/* Under the lock. */
+/* Under `lock`. */
 static void apply(struct sg_device *device, const struct segalloc_trace_record *record)
 {
     switch (record->kind) {

@@ -1,5 +1,5 @@
 /* What a core has: statistics, lists of what its addresses hold, and the text for an allocation that failed. All of it
-   reads under the lock of a device, and decides nothing. */
+   reads under a device's `lock`, and decides nothing. */
 #ifndef SG_CORE_STATE_H
 #define SG_CORE_STATE_H
 

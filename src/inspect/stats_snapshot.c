@@ -34,7 +34,7 @@ static void collect(struct sg_device *device, struct sg_stats *ret)
     ret->value[SG_STAT_calls_sync] += usage->strict_frees;
 }
 
-/* Peaks of the gauges begin again; each reader keeps what they were before. Under the lock, after collect(). */
+/* Peaks of the gauges begin again; each reader keeps what they were before. Under `lock`, after collect(). */
 static void begin_peaks_locked(struct sg_device *device, const struct sg_stats *stats, enum sg_peaks again)
 {
     SG_ASSERT_HELD(&device->lock);

@@ -10,10 +10,10 @@
    dupMemory() (nv_gpu_ops.c) of NVIDIA's open kernel modules 535 to 595. */
 enum { SG_MAPPINGS_OF_MACHINE = 0x80000 };
 
-/* On how many devices each page is mapped. Under the lock, or with `grow`. */
+/* On how many devices each page is mapped. Under `lock`, or with `grow`. */
 uint32_t sg_mappings_devices(const struct sg_device *device);
 
-/* How many the device has. Under the lock. */
+/* How many the device has. Under `lock`. */
 uint64_t sg_mappings_now(const struct sg_device *device);
 
 /* How many more pages may have a second address, so that the rest of the device can still be filled. */
@@ -23,7 +23,7 @@ uint32_t sg_mappings_left_locked(const struct sg_device *device);
 void sg_mappings_size_pages(struct sg_device *device);
 
 /* Enlarges the pages of new regions where pages of the present size would take too many mappings for the rest of the
-   device. A size of the configuration's is kept. Under the lock, with `grow`. */
+   device. A size of the configuration's is kept. Under `lock`, with `grow`. */
 void sg_mappings_watch_locked(struct sg_device *device);
 
 /* The driver has twice given no access to pages that it had, with this error: most likely there are no mappings left.

@@ -18,7 +18,7 @@ bool sg_alias_allowed(struct sg_device *device, sg_slot slot);
 uint32_t sg_alias_room_locked(const struct sg_device *device, const struct sg_region *region);
 
 /* A run's pages are mapped at their new place, which is page by page `target` of `region`: where they were is an old
-   address. Under the lock. */
+   address. Under `lock`. */
 void sg_alias_keep(struct sg_device *device, const struct sg_page_run *run, struct sg_region *region,
     const CUmemGenericAllocationHandle *target);
 

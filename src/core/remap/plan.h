@@ -1,6 +1,6 @@
 /* A plan: one place in a region, and the pages that will be mapped there, taken from elsewhere or created.
 
-   Decisions are made under the device's lock (plan.c) and carried out without it (execute.c), with the extents
+   Decisions are made under `lock` (plan.c) and carried out without it (execute.c), with the extents
    concerned busy in between. Only the holder of `grow` has a plan. */
 #ifndef SG_PLAN_H
 #define SG_PLAN_H

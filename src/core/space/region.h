@@ -143,7 +143,7 @@ enum sg_fit { SG_FIT_LOWEST, SG_FIT_SMALLEST };
 
 struct sg_region {
     struct sg_extents *extents;
-    struct sg_extent *extent; /* extents->extent, copied to save a dependent load under the lock */
+    struct sg_extent *extent; /* extents->extent, copied to save a dependent load under `lock` */
     CUdeviceptr base;
     uint64_t reserved;   /* bytes of addresses, of which the region may use the first part only */
     uint32_t index;      /* in its device */

@@ -203,7 +203,7 @@ static bool is_unfenceable(const struct sg_stream_id *stream)
 }
 
 /* Whether an event can be recorded on the stream of a slot by any thread. On a legacy stream that the program does
-   not use it would join its blocking streams (R36); an event over the context covers that stream. Under the lock. */
+   not use it would join its blocking streams (R36); an event over the context covers that stream. Under `lock`. */
 static bool is_recordable(const struct sg_stream_clocks *clocks, sg_slot slot)
 {
     bool used = (clocks->was_used | atomic_load_explicit(&clocks->dirty, memory_order_acquire)) >> slot & 1;

@@ -1,5 +1,5 @@
-/* The driver as the core calls it. Calls that could ruin a capture are made under the lock that keeps captures from
-   beginning. Where an active capture would be ruined they are not made. Source of what does: cuda.h, the texts of
+/* The driver as the core calls it. Calls that could ruin a capture are made within sg_captures_exclude(), while no
+   capture can begin. Where an active capture would be ruined they are not made. Source of what does: cuda.h, the texts of
    cuThreadExchangeStreamCaptureMode, cuCtxRecordEvent and cuStreamIsCapturing. */
 #include <sched.h>
 #include <stdatomic.h>
@@ -185,8 +185,8 @@ static CUresult synchronize_of(CUcontext context)
     return result;
 }
 
-/* Nobody may wait under that lock, and no allocation for ever: work may be queued that ends only when the program goes
-   on. */
+/* Nobody may wait while captures are excluded, and no allocation for ever: work may be queued that ends only when the
+   program goes on. */
 static CUresult synchronize_in_slices(CUevent event)
 {
     uint64_t limit = (uint64_t)(sg_process_conf()->wait_limit * 1e9), waited = 0;

@@ -303,7 +303,7 @@ void sg_alias_probe_use(struct sg_core *core, int device)
 
 const char *sg_alias_probe_text(void)
 {
-    static char text[128]; /* under the caller's lock */
+    static char text[128]; /* guarded by `busy` of the recorder, the only caller */
     enum finding first = atomic_load(&known.first), another = atomic_load(&known.another);
     if (another == NOT_SETTLED || first != COHERENT)
         return texts[first];

@@ -45,7 +45,7 @@ static struct {
         CUstream stream;
         size_t units;
     } spare[SPARES_MAX];
-    atomic_int spares; /* without the lock a hint, which a thread sees for what is its own */
+    atomic_int spares; /* without SG_LOCK_CAPTURES a hint, which a thread sees for what is its own */
 } graphs;
 
 atomic_int sg_graphs_blocks, sg_graphs_gone; /* gone: those whose blocks are to be let go */

@@ -236,7 +236,7 @@ cudaError_t sg_rt_kernel(const void *function, struct sg_rt_kernel **ret)
     return cudaSuccess;
 }
 
-/* Under the lock. */
+/* Under `registry.lock`. */
 static cudaError_t load(struct binary *binary, CUcontext context, int era, CUmodule *ret)
 {
     for (struct loaded *loaded = binary->loaded; loaded; loaded = loaded->next) {

@@ -1,5 +1,6 @@
 #include "writer/trace_writer.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -35,6 +36,13 @@ static void unlock(struct sg_trace_writer *writer)
     atomic_store_explicit(&writer->lock, 0, memory_order_release);
 }
 
+/* The writer's own lock is held, which has no rank: no other one is taken under it. */
+static void writer_assert_locked(const struct sg_trace_writer *writer)
+{
+    assert(atomic_load_explicit(&writer->lock, memory_order_relaxed));
+    (void)writer;
+}
+
 static void open_block(struct sg_trace_writer *writer, void *mapping)
 {
     writer->block = mapping;
@@ -57,9 +65,10 @@ static void fail(struct sg_trace_writer *writer, int error)
     writer->life = FAILED;
 }
 
-/* Opens the file at the first event. Called with the lock. */
-static void open_trace(struct sg_trace_writer *writer)
+/* Opens the file at the first event. */
+static void open_trace_locked(struct sg_trace_writer *writer)
 {
+    writer_assert_locked(writer);
     struct stat status;
     void *block;
     int error = sg_writer_create_file(writer);
@@ -100,11 +109,12 @@ static void close_block(struct sg_trace_writer *writer)
     writer->used = writer->limit = 0;
 }
 
-/* Finds a place for a record where the block at hand has none. False: there is none now. Called with the lock. */
-static bool look_for_place(struct sg_trace_writer *writer)
+/* Finds a place for a record where the block at hand has none. False: there is none now. */
+static bool look_for_place_locked(struct sg_trace_writer *writer)
 {
+    writer_assert_locked(writer);
     if (writer->life == UNOPENED)
-        open_trace(writer);
+        open_trace_locked(writer);
     if (writer->life != OPEN)
         return false;
     if (writer->used < writer->limit)
@@ -133,7 +143,7 @@ static bool look_for_place(struct sg_trace_writer *writer)
 static __attribute__((noinline)) bool next_place(struct sg_trace_writer *writer)
 {
     int cancel = sg_cancel_off();
-    bool found = look_for_place(writer);
+    bool found = look_for_place_locked(writer);
     sg_cancel_restore(cancel);
     return found;
 }
@@ -161,9 +171,10 @@ static inline bool append(struct sg_trace_writer *writer, const struct segalloc_
     return true;
 }
 
-/* Gives the calling thread an index, with a definition. 0 while there is no place for one. Called with the lock. */
-static __attribute__((noinline)) uint16_t index_thread(struct sg_trace_writer *writer, uint64_t time)
+/* Gives the calling thread an index, with a definition. 0 while there is no place for one. */
+static __attribute__((noinline)) uint16_t index_thread_locked(struct sg_trace_writer *writer, uint64_t time)
 {
+    writer_assert_locked(writer);
     uint32_t id = (uint32_t)syscall(SYS_gettid), index = 1;
     while (index <= writer->threads && writer->thread_id[index] != id)
         index++;
@@ -185,10 +196,11 @@ static __attribute__((noinline)) uint16_t index_thread(struct sg_trace_writer *w
     return self.index;
 }
 
-/* What the header says of the devices comes from their definitions. Called with the lock. */
-static __attribute__((noinline)) void note_device(struct sg_trace_writer *writer,
-                                                  const struct segalloc_trace_record *define)
+/* What the header says of the devices comes from their definitions. */
+static __attribute__((noinline)) void note_device_locked(struct sg_trace_writer *writer,
+    const struct segalloc_trace_record *define)
 {
+    writer_assert_locked(writer);
     if (writer->header.devices <= define->stream)
         writer->header.devices = define->stream + 1;
     if (define->stream == 0 || writer->header.device_bytes == 0) {
@@ -208,11 +220,11 @@ void sg_trace_writer_emit(void *sink, const struct segalloc_trace_record *event)
     uint64_t now = sg_writer_now(CLOCK_MONOTONIC_COARSE);
     lock(writer);
     if (record.kind == SEGALLOC_RECORD_DEFINE_DEVICE)
-        note_device(writer, &record);
+        note_device_locked(writer, &record);
     /* The first event opens the file and with it the clock. */
     if (writer->used < writer->limit || next_place(writer)) {
         record.time_ns = now > writer->start_ns ? now - writer->start_ns : 0;
-        record.thread = self.generation == writer->generation ? self.index : index_thread(writer, record.time_ns);
+        record.thread = self.generation == writer->generation ? self.index : index_thread_locked(writer, record.time_ns);
         append(writer, &record);
     } else {
         writer->dropped += writer->life != CLOSED;
@@ -220,10 +232,11 @@ void sg_trace_writer_emit(void *sink, const struct segalloc_trace_record *event)
     unlock(writer);
 }
 
-/* Threads that are not told apart say it each time. Called with the lock; there is a place. */
-static void say_site(struct sg_trace_writer *writer, const struct segalloc_trace_record *event, uint32_t site,
-                     uint32_t phase)
+/* Threads that are not told apart say it each time. There is a place. */
+static void say_site_locked(struct sg_trace_writer *writer, const struct segalloc_trace_record *event, uint32_t site,
+    uint32_t phase)
 {
+    writer_assert_locked(writer);
     bool same = self.site == site && self.phase == phase;
     if (event->thread ? same : !site && !phase)
         return;
@@ -243,8 +256,8 @@ void sg_trace_writer_emit_from(struct sg_trace_writer *writer, const struct sega
     lock(writer);
     if (writer->used < writer->limit || next_place(writer)) {
         record.time_ns = now > writer->start_ns ? now - writer->start_ns : 0;
-        record.thread = self.generation == writer->generation ? self.index : index_thread(writer, record.time_ns);
-        say_site(writer, &record, site, phase);
+        record.thread = self.generation == writer->generation ? self.index : index_thread_locked(writer, record.time_ns);
+        say_site_locked(writer, &record, site, phase);
         append(writer, &record);
     } else {
         writer->dropped += writer->life != CLOSED;
@@ -284,10 +297,11 @@ static bool append_last(struct sg_trace_writer *writer, const struct segalloc_tr
     return true;
 }
 
-/* Writes what differs from the last snapshot. Returns whether all of it found a place. Called with the lock. */
-static bool write_snapshot(struct sg_trace_writer *writer, uint32_t device, const struct sg_stats *stats, uint64_t now,
-                           bool (*write)(struct sg_trace_writer *, const struct segalloc_trace_record *))
+/* Writes what differs from the last snapshot. Returns whether all of it found a place. */
+static bool write_snapshot_locked(struct sg_trace_writer *writer, uint32_t device, const struct sg_stats *stats,
+    uint64_t now, bool (*write)(struct sg_trace_writer *, const struct segalloc_trace_record *))
 {
+    writer_assert_locked(writer);
     struct segalloc_trace_record pending = {.kind = SEGALLOC_RECORD_STATISTIC, .stream = device};
     const struct sg_stats *last = &writer->last[device];
     bool some = false, whole = true, known = writer->last_known[device];
@@ -323,7 +337,7 @@ void sg_trace_writer_statistics(struct sg_trace_writer *writer, uint32_t device,
     uint64_t now = sg_writer_now(CLOCK_MONOTONIC_COARSE);
     lock(writer);
     bool room = writer->used < writer->limit || next_place(writer);
-    bool whole = room && write_snapshot(writer, device, stats, now, append_now);
+    bool whole = room && write_snapshot_locked(writer, device, stats, now, append_now);
     if (whole)
         writer->last[device] = *stats;
     else
@@ -407,7 +421,7 @@ void sg_trace_writer_close(struct sg_trace_writer *writer)
         uint64_t now = sg_writer_now(CLOCK_MONOTONIC_COARSE);
         for (uint32_t i = 0; i < SG_TRACE_DEVICES; i++)
             if (writer->has_unsaved[i])
-                write_snapshot(writer, i, &writer->unsaved[i], now, append_last);
+                write_snapshot_locked(writer, i, &writer->unsaved[i], now, append_last);
         struct segalloc_trace_record last = {
             .kind = SEGALLOC_RECORD_END, .id = atomic_load(&writer->total), .size = writer->dropped,
             .time_ns = now - writer->start_ns};
