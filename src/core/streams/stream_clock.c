@@ -444,25 +444,6 @@ static bool is_ordered_after(const struct sg_stream_clocks *clocks, sg_slot slot
     return !(dirty >> other & 1) && clocks->ordered_after[slot].at[other] >= clocks->last_submit[other];
 }
 
-/* `seen` without those whose work comes before what another that stays is given: who comes after that one has come
-   after them. */
-static uint64_t without_transitive(const struct sg_stream_clocks *clocks, uint64_t seen, uint64_t dirty)
-{
-    uint64_t stay = 0;
-    for (uint64_t left = seen; left; left &= left - 1) {
-        unsigned before = (unsigned)__builtin_ctzll(left);
-        for (uint64_t rest = stay >> before & 1 ? 0 : seen & ~sg_slot_bit(before); rest; rest &= rest - 1) {
-            unsigned after = (unsigned)__builtin_ctzll(rest);
-            if (!is_ordered_after(clocks, after, before, dirty))
-                continue;
-            seen &= ~sg_slot_bit(before);
-            stay |= sg_slot_bit(after);
-            break;
-        }
-    }
-    return seen;
-}
-
 uint32_t sg_clocks_idle_before(const struct sg_stream_clocks *clocks, sg_slot slot, uint64_t now)
 {
     if (atomic_load_explicit(&clocks->dirty, memory_order_acquire) >> slot & 1)
@@ -549,5 +530,5 @@ uint64_t sg_clocks_possible_users_locked(struct sg_device *device, sg_slot slot,
     for (uint64_t left = seen; left; left &= left - 1)
         if (is_ordered_after(clocks, slot, (unsigned)__builtin_ctzll(left), dirty))
             seen &= ~sg_slot_bit((sg_slot)__builtin_ctzll(left));
-    return without_transitive(clocks, seen, dirty);
+    return seen;
 }
