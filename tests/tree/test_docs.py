@@ -117,6 +117,13 @@ class Docs(unittest.TestCase):
     def test_links(self):
         self.complains_of_nothing(self.checker.broken_links, all_of_them=True)
 
+    def test_no_section_stands_twice(self):
+        """As merging a section that was moved with one that was changed may leave it."""
+        for page, text in self.pages(all_of_them=True):
+            sections = re.findall(r"^## .*", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), re.M)
+            with self.subTest(page=page):
+                self.assertEqual([section for section in set(sections) if sections.count(section) > 1], [])
+
     def test_the_check_itself(self):
         text = ("`core/no_such.c` `src/nothing` `sg_no_such_call()` `SG_NO_SUCH` `test_core_order.c`: `no_such_case`\n"
                 "`core/core.h` `sg_core_malloc()` [page](no-such.md) [part](README.md#no-such-part) [here](README.md)")
