@@ -27,7 +27,7 @@ STEPS = [10, 20, 40, 80, 160, 190, 500]  # seeds, one step after another until o
 # Programs that several seeded bugs share, or that are run several times: command, configuration, simulated card.
 GROUPS = {
     # Where parts of pages lie depends on which stream is ahead, so a bug shows in some of these. One run takes 0.2 s.
-    "played_caches": [(f"tests/hazard/played caches {streams}", "free_sync:stream,reserve_slack:1.0",
+    "memory_pressure_caches": [(f"tests/hazard/memory_pressure caches {streams}", "free_sync:stream,reserve_slack:1.0",
                        f"1GiB,hazard,run_ahead={ahead}")
                       for ahead in (30, 300, 3, 10, 100) for streams in ("1", "3", "3 200", "2", "2 400")],
     # Whether a context ends between a free's look at it and its wait is a matter of moments. One run takes 0.1 s.

@@ -1,28 +1,8 @@
-/* What the host, an event or the legacy stream may show to others, one small program a rule, as PyTorch, whose
-   record_stream nobody hears of (stage.h). A block of one stream is used on a second one, which has been shown it in a
-   way that the rule names; then it is freed, and asked for again.
+/* Ways by which the host, an event or the legacy stream may pass a block's address on, one scenario a run. The program
+   is PyTorch whose record_stream the library does not get. A second stream uses the block of a first one. Then the block
+   is freed, and its size is asked for again. README.md describes each scenario.
 
-     shown host | host_context | host_behind | legacy | unknown | function | many | own | third | third_event |
-       third_host | third_apart | third_event_apart | third_host_apart | early_wait | early_blocking |
-       early_host | early_never | early_unseen | green | legacy_only | plugged | before_value |
-       before_graph
-
-   host: by the host after a wait for the first stream; in host_context once a context has waited for an event, in
-   host_behind while the legacy stream, which the first one comes after, may have work left. unknown: by the host after
-   a wait for a third stream that waited for an event which gives no knowledge. function: because a function of the
-   host's has run. legacy: by way of the legacy stream. many, own: by an event, where there are more streams than can be
-   followed, or the second one is a thread's own.
-   third, third_event, third_host, and each with _apart: a third stream comes after the first one by the legacy stream's
-   rules, as one that has waited for it where it is apart. The third one uses the block itself, or the second one, which
-   waits for the third by an event, or the host does.
-   early_wait, early_blocking, early_host: the second stream waits for the first, which is a blocking one in the second
-   rule, or the host does, before the block is allocated, and the first is given nothing between. early_never: it was
-   never given anything. early_unseen: the host waits, before the allocation, for an event over the context.
-   green: by the host after a wait for the green context that the first stream is of. legacy_only: by the host after a wait for the
-   legacy stream, which was never given work, and the first one is a blocking one. plugged: by the host after a copy to
-   it, by PyTorch's pluggable allocator, which has never told of a recorded stream. before_value, before_graph:
-   to that as well, by what the second stream waits for: a word of memory, since before anything was allocated, or an event,
-   in a graph that was captured by then. */
+     host_visibility SCENARIO */
 #include <unistd.h>
 
 #include "stage.h"
@@ -139,7 +119,7 @@ static void follow_two(CUstream first, CUstream second)
     show_events(second);
 }
 
-static void early_unseen(void)
+static void before_alloc_context_event(void)
 {
     CUcontext context;
     CUevent event;
@@ -155,7 +135,7 @@ static void early_unseen(void)
     use_and_ask_again(bare_tensor_on(first, 1), first, second);
 }
 
-static void green(void)
+static void green_context(void)
 {
     CUcontext primary, current;
     CUdevResource resource;
@@ -211,7 +191,7 @@ static void plug_in(void)
     extras.set_current_stream = plugged_current;
 }
 
-static void before_value(void)
+static void wait_value(void)
 {
     CUdeviceptr word;
     CUstream first = stream_of(CU_STREAM_NON_BLOCKING), second = stream_of(CU_STREAM_NON_BLOCKING);
@@ -226,7 +206,7 @@ static void before_value(void)
     use_and_ask_again(tensor, first, second);
 }
 
-static void before_graph(void)
+static void captured_wait(void)
 {
     CUevent event;
     CUgraph graph;
@@ -245,7 +225,7 @@ static void before_graph(void)
     use_and_ask_again(tensor, first, second);
 }
 
-static void plugged(void)
+static void pluggable_allocator(void)
 {
     char host_memory[64];
     plug_in();
@@ -267,12 +247,12 @@ static void host_after_a_context(void)
     host();
 }
 
-static void unknown(void)
+static void untrusted_event(void)
 {
     use_elsewhere(CU_STREAM_NON_BLOCKING, 0, false, by_unknown_event);
 }
 
-static void function(void)
+static void host_function(void)
 {
     use_elsewhere(CU_STREAM_NON_BLOCKING, 0, false, by_function);
 }
@@ -282,62 +262,62 @@ static void legacy(void)
     use_elsewhere(CU_STREAM_DEFAULT, 0, false, by_legacy_stream);
 }
 
-static void many(void)
+static void untracked_stream(void)
 {
     use_elsewhere(CU_STREAM_NON_BLOCKING, 80, false, NULL);
 }
 
-static void own(void)
+static void per_thread_stream(void)
 {
     use_elsewhere(CU_STREAM_NON_BLOCKING, 0, true, NULL);
 }
 
-static void third(void)
+static void relay(void)
 {
     shown_by_legacy_rules(CU_STREAM_DEFAULT, false, false);
 }
 
-static void third_event(void)
+static void relay_event(void)
 {
     shown_by_legacy_rules(CU_STREAM_DEFAULT, true, false);
 }
 
-static void third_host(void)
+static void relay_host(void)
 {
     shown_by_legacy_rules(CU_STREAM_DEFAULT, false, true);
 }
 
-static void third_apart(void)
+static void relay_wait(void)
 {
     shown_by_legacy_rules(CU_STREAM_NON_BLOCKING, false, false);
 }
 
-static void third_event_apart(void)
+static void relay_wait_event(void)
 {
     shown_by_legacy_rules(CU_STREAM_NON_BLOCKING, true, false);
 }
 
-static void third_host_apart(void)
+static void relay_wait_host(void)
 {
     shown_by_legacy_rules(CU_STREAM_NON_BLOCKING, false, true);
 }
 
-static void early_wait(void)
+static void before_alloc_wait(void)
 {
     shown_before_the_allocation(CU_STREAM_NON_BLOCKING, by_event);
 }
 
-static void early_blocking(void)
+static void before_alloc_blocking(void)
 {
     shown_before_the_allocation(CU_STREAM_DEFAULT, by_event);
 }
 
-static void early_host(void)
+static void before_alloc_host(void)
 {
     shown_before_the_allocation(CU_STREAM_NON_BLOCKING, to_host);
 }
 
-static void early_never(void)
+static void before_alloc_unused(void)
 {
     shown_before_the_allocation(CU_STREAM_NON_BLOCKING, NULL);
 }
@@ -345,28 +325,28 @@ static void early_never(void)
 static const struct rule rules[] = {
     {"host", host},
     {"host_context", host_after_a_context},
-    {"host_behind", shown_behind_the_legacy_stream},
-    {"unknown", unknown},
-    {"function", function},
+    {"host_legacy_busy", shown_behind_the_legacy_stream},
+    {"untrusted_event", untrusted_event},
+    {"host_function", host_function},
     {"legacy", legacy},
-    {"many", many},
-    {"own", own},
-    {"third", third},
-    {"third_event", third_event},
-    {"third_host", third_host},
-    {"third_apart", third_apart},
-    {"third_event_apart", third_event_apart},
-    {"third_host_apart", third_host_apart},
-    {"early_wait", early_wait},
-    {"early_blocking", early_blocking},
-    {"early_host", early_host},
-    {"early_never", early_never},
-    {"early_unseen", early_unseen},
-    {"green", green},
+    {"untracked_stream", untracked_stream},
+    {"per_thread_stream", per_thread_stream},
+    {"relay", relay},
+    {"relay_event", relay_event},
+    {"relay_host", relay_host},
+    {"relay_wait", relay_wait},
+    {"relay_wait_event", relay_wait_event},
+    {"relay_wait_host", relay_wait_host},
+    {"before_alloc_wait", before_alloc_wait},
+    {"before_alloc_blocking", before_alloc_blocking},
+    {"before_alloc_host", before_alloc_host},
+    {"before_alloc_unused", before_alloc_unused},
+    {"before_alloc_context_event", before_alloc_context_event},
+    {"green_context", green_context},
     {"legacy_only", legacy_only},
-    {"plugged", plugged},
-    {"before_value", before_value},
-    {"before_graph", before_graph},
+    {"pluggable_allocator", pluggable_allocator},
+    {"wait_value", wait_value},
+    {"captured_wait", captured_wait},
 };
 
 int main(int count, char **argument)

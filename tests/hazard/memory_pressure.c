@@ -3,8 +3,8 @@
    streams are behind. Each block is written when it is had, read now and then while it lives, and read before it is freed.
    A finding of the checker is an error.
 
-     played FILE STREAMS [JOIN]     rows `allocate` and `free` (RMM's replay format)
-     played caches STREAMS [JOIN]   caches that grow by being copied, and come and go
+     memory_pressure FILE STREAMS [JOIN]     rows `allocate` and `free` (RMM's replay format)
+     memory_pressure caches STREAMS [JOIN]   caches that grow by being copied, and come and go
 
    Of several streams a block is one's by its number; they are joined every JOIN allocations (40). */
 #include <dlfcn.h>
@@ -38,7 +38,7 @@ static void must(bool right, const char *what)
 {
     if (right)
         return;
-    fprintf(stderr, "played: %s\n", what);
+    fprintf(stderr, "memory_pressure: %s\n", what);
     exit(1);
 }
 

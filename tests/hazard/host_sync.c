@@ -1,20 +1,7 @@
-/* The same as shown.c of single calls: those by which the host learns that work is complete although it asks nobody, or
-   asks one who is not followed, one small program a rule.
+/* Calls after which the host knows that work is complete although it waited for nothing, or waited for a stream that is
+   not followed. One scenario a run, as in host_visibility.c. README.md describes each.
 
-     told abroad | abroad_context | abroad_function | abroad_whole | abroad_neighbour | peers | flat | flat_later |
-       copied | copied_any | set | set_later | batch | early | measured | freed | ended | shared
-
-   abroad, and what begins so, on two devices: a third stream, of the other one, which serves no memory, has waited for
-   the first one's event; or its whole context has (abroad_whole). By the host after a wait for the third one, or for
-   its context, or because a function has run there. In abroad_neighbour the other device serves memory too, and the
-   third one is a blocking stream, and so is the one that the host waits for. peers: a copy between devices is ordered
-   with all. flat, copied, set: by the host after a copy of two dimensions to it, one from it, or a set of its memory. None of
-   them has a stream. flat_later, set_later, batch: by the host, which reads in its memory what a third stream has done
-   there. That one has waited for the first. The copies to it name an address of a block beside, which means nothing there. early:
-   the same by another thread, before the call that has it done has returned.
-   measured: by the host after it asked for the time between two events. freed: after a free of the driver's own memory,
-   which waits as any. ended: after the end of a context whose stream has waited for the first one. shared: after another
-   process has waited for an event that it shares, and has said so. */
+     host_sync SCENARIO */
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>
@@ -67,7 +54,7 @@ static void by_neighbour(CUstream third)
 }
 
 /* The copy waits for both devices, and what comes after it for the copy. */
-static void peers(void)
+static void peer_copy(void)
 {
     CUcontext near, far;
     CUdeviceptr here, there;
@@ -246,7 +233,7 @@ static void *act(void *unused)
     return NULL;
 }
 
-static void early(void)
+static void before_return(void)
 {
     enum { SEEN, DONE, LAST, WORDS };
     void *words;
@@ -276,105 +263,105 @@ static void early(void)
     ask_again(first, MIB);
 }
 
-static void abroad(void)
+static void cross_device(void)
 {
     shown_abroad(false, false, by_host);
 }
 
-static void abroad_context(void)
+static void cross_device_context(void)
 {
     shown_abroad(false, false, by_context);
 }
 
-static void abroad_function(void)
+static void cross_device_function(void)
 {
     shown_abroad(false, false, by_function);
 }
 
-static void abroad_whole(void)
+static void cross_device_context_wait(void)
 {
     shown_abroad(false, true, by_host);
 }
 
-static void abroad_neighbour(void)
+static void cross_device_served(void)
 {
     shown_abroad(true, false, by_neighbour);
 }
 
-static void flat(void)
+static void copy_2d(void)
 {
     shown_by(CU_STREAM_DEFAULT, by_flat_copy);
 }
 
-static void flat_later(void)
+static void copy_2d_later(void)
 {
     shown_by(CU_STREAM_NON_BLOCKING, by_sight_of_a_flat_copy);
 }
 
-static void copied(void)
+static void copy_from_host(void)
 {
     shown_by(CU_STREAM_DEFAULT, by_copy_from_host);
 }
 
-static void copied_any(void)
+static void copy_any_address(void)
 {
     shown_by(CU_STREAM_DEFAULT, by_any_copy);
 }
 
-static void set(void)
+static void memset_host(void)
 {
     shown_by(CU_STREAM_DEFAULT, by_set);
 }
 
-static void set_later(void)
+static void memset_host_later(void)
 {
     shown_by(CU_STREAM_NON_BLOCKING, by_sight_of_a_set);
 }
 
-static void batch(void)
+static void batch_mem_op(void)
 {
     shown_by(CU_STREAM_NON_BLOCKING, by_sight_of_a_batch);
 }
 
-static void measured(void)
+static void elapsed_time(void)
 {
     shown_by(CU_STREAM_NON_BLOCKING, by_time);
 }
 
-static void freed(void)
+static void driver_free(void)
 {
     shown_by(CU_STREAM_NON_BLOCKING, by_free);
 }
 
-static void ended(void)
+static void context_end(void)
 {
     shown_by(CU_STREAM_NON_BLOCKING, by_end_of_a_context);
 }
 
-static void shared(void)
+static void ipc_event(void)
 {
     shown_by(CU_STREAM_NON_BLOCKING, by_another_process);
 }
 
 static const struct rule rules[] = {
-    {"abroad", abroad},
-    {"abroad_context", abroad_context},
-    {"abroad_function", abroad_function},
-    {"abroad_whole", abroad_whole},
-    {"abroad_neighbour", abroad_neighbour},
-    {"peers", peers},
-    {"flat", flat},
-    {"flat_later", flat_later},
-    {"copied", copied},
-    {"copied_any", copied_any},
-    {"set", set},
-    {"set_later", set_later},
-    {"batch", batch},
-    {"early", early},
-    {"measured", measured},
-    {"freed", freed},
-    {"ended", ended},
-    {"shared", shared},
+    {"cross_device", cross_device},
+    {"cross_device_context", cross_device_context},
+    {"cross_device_function", cross_device_function},
+    {"cross_device_context_wait", cross_device_context_wait},
+    {"cross_device_served", cross_device_served},
+    {"peer_copy", peer_copy},
+    {"copy_2d", copy_2d},
+    {"copy_2d_later", copy_2d_later},
+    {"copy_from_host", copy_from_host},
+    {"copy_any_address", copy_any_address},
+    {"memset_host", memset_host},
+    {"memset_host_later", memset_host_later},
+    {"batch_mem_op", batch_mem_op},
+    {"before_return", before_return},
+    {"elapsed_time", elapsed_time},
+    {"driver_free", driver_free},
+    {"context_end", context_end},
+    {"ipc_event", ipc_event},
 };
 
 int main(int count, char **argument)

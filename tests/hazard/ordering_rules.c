@@ -1,35 +1,6 @@
-/* Rules of the order that random programs seldom need, one small program each (stage.h). What the host may show is in
-   shown.c.
+/* Rules of stream order that random programs seldom need, one scenario a run. README.md describes each.
 
-     directed context | stream_context | legacy_free | idle_plain | idle_named | idle_context | legacy_event |
-       legacy_shared | opaque_free | step_event | step_legacy | left_opaque | left_reused | left_legacy |
-       before_graph | before_external | far_copy | far_set | far_work | far_waited |
-       drivers | drivers_torch
-
-   legacy_free, opaque_free: a block's own stream comes after another's work on it by the legacy stream's rules, or by an
-   event over the context. Then it is freed, and asked for by a third stream that has waited for its own stream
-   before that. In legacy_shared it was used on a fourth stream too. The third has waited for that one, and the second
-   one's work is not done.
-   idle_plain, idle_named: a blocking stream's next step comes after the legacy stream's work on a block. The block is
-   freed by such a step, or as that stream's. Then the stream is found without work left, which the legacy one has.
-   legacy_event, idle_context: a block's own stream comes after another's work on it. In one it does so by an event of the
-   legacy stream, which had nothing of its own to do since its last query. In the other its next step comes after what its
-   context waits for, but the stream is found without work left before that. Then the block is freed, and asked for by a
-   third stream.
-   step_event, step_legacy: a plain block is freed as a step of a stream that comes after another's work on it, by an event
-   or by the legacy stream's rules, all of which was queued before any stream was followed.
-   left_opaque, left_reused, left_legacy: a block's own stream comes after another's work on it by an event over the
-   context, or by the legacy stream's rules. It is destroyed, with all of its own work complete. Only then is the block
-   freed, and asked for by a third stream. In left_reused that one has its number.
-   before_graph, before_external: an event is recorded by a graph that was made, or captured, before any stream was
-   followed, after the program recorded it on the block's own stream. So who waits for it has not come after that.
-   far_copy, far_set: a block is copied to the host, or set, by a stream of another device, which needs no access to it.
-   In far_work it has access, and work of it uses the block without a call that names that.
-   In far_waited it is copied by a stream whose device serves memory too, and after the free the host waits for the
-   block's context, which the stream is not of.
-   context, stream_context: memory that waits for work of one context is asked for while another one is current.
-   drivers, drivers_torch: a block that the driver served is freed while work of another device uses it, by one who
-   names streams and by PyTorch. */
+     ordering_rules SCENARIO */
 #include <string.h>
 #include <unistd.h>
 
@@ -426,33 +397,34 @@ int main(int count, char **argument)
         used_since_complete(stream_of(CU_STREAM_NON_BLOCKING), stream_of(CU_STREAM_DEFAULT), by_legacy_event);
     else if (strcmp(rule, "idle_context") == 0)
         used_since_complete(stream_of(CU_STREAM_NON_BLOCKING), stream_of(CU_STREAM_NON_BLOCKING), by_context_wait);
-    else if (strncmp(rule, "step_", 5) == 0)
+    else if (strcmp(rule, "step_event") == 0 || strcmp(rule, "step_legacy") == 0)
         freed_by_a_step(strcmp(rule, "step_legacy") == 0);
-    else if (strncmp(rule, "idle_", 5) == 0)
+    else if (strcmp(rule, "idle_plain") == 0 || strcmp(rule, "idle_named") == 0)
         freed_after_legacy_work(strcmp(rule, "idle_named") == 0);
     else if (strcmp(rule, "legacy_shared") == 0)
         used_after_a_wait(CU_STREAM_LEGACY, stream_of(CU_STREAM_DEFAULT), stream_of(CU_STREAM_NON_BLOCKING),
             by_legacy_rules);
-    else if (strcmp(rule, "opaque_free") == 0)
+    else if (strcmp(rule, "context_event_free") == 0)
         used_after_a_wait(stream_of(CU_STREAM_NON_BLOCKING), stream_of(CU_STREAM_NON_BLOCKING), NULL, by_context_event);
-    else if (strncmp(rule, "left_", 5) == 0)
-        freed_after_its_stream(strcmp(rule, "left_legacy") == 0, strcmp(rule, "left_reused") == 0);
-    else if (strncmp(rule, "before_", 7) == 0)
+    else if (strcmp(rule, "destroyed_context_event") == 0 || strcmp(rule, "destroyed_reused") == 0 ||
+             strcmp(rule, "destroyed_legacy") == 0)
+        freed_after_its_stream(strcmp(rule, "destroyed_legacy") == 0, strcmp(rule, "destroyed_reused") == 0);
+    else if (strcmp(rule, "before_graph") == 0 || strcmp(rule, "before_external") == 0)
         recorded_before(strcmp(rule, "before_external") == 0);
     else if (strcmp(rule, "context") == 0)
         freed_over_a_context();
     else if (strcmp(rule, "stream_context") == 0)
         freed_over_streams();
-    else if (strcmp(rule, "far_copy") == 0)
+    else if (strcmp(rule, "cross_device_copy") == 0)
         used_from_far(copy_to_host, ALONE);
-    else if (strcmp(rule, "far_set") == 0)
+    else if (strcmp(rule, "cross_device_set") == 0)
         used_from_far(set, ALONE);
-    else if (strcmp(rule, "far_work") == 0)
+    else if (strcmp(rule, "cross_device_work") == 0)
         used_from_far(work_on, WITH_ACCESS);
-    else if (strcmp(rule, "far_waited") == 0)
+    else if (strcmp(rule, "cross_device_wait") == 0)
         used_from_far(copy_to_host, WAITED_BESIDE);
-    else if (strncmp(rule, "drivers", 7) == 0)
-        freed_by_the_driver(context, strcmp(rule, "drivers_torch") == 0);
+    else if (strcmp(rule, "driver_block") == 0 || strcmp(rule, "driver_block_torch") == 0)
+        freed_by_the_driver(context, strcmp(rule, "driver_block_torch") == 0);
     else
         return 2;
     EXPECT(extras.hazards() == 0);
