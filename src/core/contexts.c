@@ -139,7 +139,7 @@ CUresult sg_core_peer_access(struct sg_core *core, int ordinal, int peer, bool e
     /* Only the holder of `grow` changes which pages are mapped, so the handles may be walked without `lock`. */
     for (uint32_t i = 0; enable && i < device->region_count; i++) {
         const struct sg_region *region = device->region[i];
-        uint64_t page_bytes = (uint64_t)region->page_units << SG_UNIT_SHIFT;
+        uint64_t page_bytes = sg_region_page_bytes(region);
         for (uint32_t page = 0; page < region->pages; page++) {
             uint32_t end = page;
             while (end < region->pages && region->handle[end] && region->handle[end] != SG_PAGE_LOST)

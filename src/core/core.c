@@ -313,7 +313,7 @@ void sg_device_pin_locked(struct sg_device *device, struct sg_region *region, ui
             continue;
         region->pinned += !region->pin[page] && region->handle[page] != SG_PAGE_STALE;
         region->pin[page] |= SG_PIN_ASKED;
-        sg_gauge_add(&device->usage.pinned, (uint64_t)region->page_units << SG_UNIT_SHIFT);
+        sg_gauge_add(&device->usage.pinned, sg_region_page_bytes(region));
         any = true;
     }
     if (any)
@@ -329,7 +329,7 @@ void sg_core_pin(struct sg_core *core, CUdeviceptr address, size_t bytes)
     struct sg_device *device = range->device;
     struct sg_region *region = range->region;
     sg_lock(&device->lock);
-    uint64_t page_bytes = (uint64_t)region->page_units << SG_UNIT_SHIFT, offset = address - range->begin;
+    uint64_t page_bytes = sg_region_page_bytes(region), offset = address - range->begin;
     uint64_t first = offset / page_bytes, rest = bytes < UINT64_MAX - offset ? bytes : UINT64_MAX - offset;
     uint64_t last = (offset + rest - 1) / page_bytes;
     last = last < region->pages ? last : region->pages - 1;

@@ -39,7 +39,7 @@ void sg_device_count_pages_locked(struct sg_device *device, struct sg_region *re
 {
     SG_ASSERT_HELD(&device->lock);
     uint32_t count = (uint32_t)(pages < 0 ? -pages : pages); /* of a region's */
-    uint64_t bytes = count * ((uint64_t)region->page_units << SG_UNIT_SHIFT);
+    uint64_t bytes = count * sg_region_page_bytes(region);
     bool small = device->region_kind[region->index] == SG_KIND_SMALL;
     struct sg_usage *usage = &device->usage;
     if (pages >= 0) {

@@ -83,8 +83,7 @@ static CUresult perform(struct sg_device *device, const struct sg_tag *tag, stru
             return result;
         }
         sg_lock(&device->lock);
-        device->refused_at = device->usage.reserved.now +
-                             ((uint64_t)plan->created * plan->region->page_units << SG_UNIT_SHIFT);
+        device->refused_at = device->usage.reserved.now + plan->created * sg_region_page_bytes(plan->region);
         emit_step_locked(device, tag, plan->created, result);
         bool more = sg_plan_continue_with_idle_locked(plan);
         sg_unlock(&device->lock);

@@ -202,8 +202,8 @@ static const char *region_of_device_broken(const struct sg_device *device, uint3
     MUST((uint64_t)region->units << SG_UNIT_SHIFT <= region->reserved);
     MUST(device->region_kind[i] == SG_KIND_HUGE
              ? region->pages == 1
-             : ((uint64_t)region->page_units << SG_UNIT_SHIFT) % device->granularity == 0 &&
-                   (uint64_t)region->page_units << SG_UNIT_SHIFT <= device->page_bytes[device->region_kind[i]]);
+             : sg_region_page_bytes(region) % device->granularity == 0 &&
+                   sg_region_page_bytes(region) <= device->page_bytes[device->region_kind[i]]);
     PASS(sg_region_broken(region, depth, sums));
     MUST(sums->pages - before.pages == region->mapped);
     MUST(sums->old_pages - before.old_pages == region->stale);

@@ -289,7 +289,7 @@ const char *sg_region_broken(const struct sg_region *region, enum sg_check_depth
     PASS(lists_broken(region, counts.free));
     PASS(index_broken(&region->free_tree, counts.free));
     PASS(index_broken(&region->hole_tree, counts.holes));
-    uint64_t page_bytes = (uint64_t)region->page_units << SG_UNIT_SHIFT;
+    uint64_t page_bytes = sg_region_page_bytes(region);
     MUST(counts.whole + counts.whole_deferred <=
          counts.page[SG_PAGE_IS_IDLE] + counts.page[SG_PAGE_IS_PINNED] + counts.page[SG_PAGE_IS_SHARED]);
     sums->mapped += mapped_of(&counts) * page_bytes;

@@ -45,16 +45,17 @@ static size_t each_piece(struct sg_core *core, int ordinal, visit_fn *visit, voi
             if (state == SG_PIECE_NONE)
                 continue;
             const struct sg_placed placed = {
-                .piece = {
-                    .address = sg_region_address(region, extent->begin),
-                    .bytes = (uint64_t)extent->size << SG_UNIT_SHIFT,
-                    .requested = state == SG_PIECE_FREE ? 0 : extent->requested,
-                    .stream = state == SG_PIECE_FREE ? NULL : stream_of(device, extent),
-                    .state = state,
-                    .small = device->region_kind[i] == SG_KIND_SMALL,
-                },
+                .piece =
+                    {
+                        .address = sg_region_address(region, extent->begin),
+                        .bytes = (uint64_t)extent->size << SG_UNIT_SHIFT,
+                        .requested = state == SG_PIECE_FREE ? 0 : extent->requested,
+                        .stream = state == SG_PIECE_FREE ? NULL : stream_of(device, extent),
+                        .state = state,
+                        .small = device->region_kind[i] == SG_KIND_SMALL,
+                    },
                 .region = region->base,
-                .page_bytes = (uint64_t)region->page_units << SG_UNIT_SHIFT,
+                .page_bytes = sg_region_page_bytes(region),
                 .site = sg_extent_site(&device->extents, id).site,
             };
             if (count < room)
@@ -95,7 +96,7 @@ static bool continues(const struct sg_page_mark *mark, const struct sg_page_mark
 static size_t mark_region(const struct sg_region *region, struct sg_page_mark *ret, size_t room)
 {
     struct sg_page_mark last = {0};
-    uint64_t page_bytes = (uint64_t)region->page_units << SG_UNIT_SHIFT;
+    uint64_t page_bytes = sg_region_page_bytes(region);
     size_t count = 0;
     for (uint32_t i = 0; region->pinned && i < region->pages; i++) {
         if (!region->pin[i] || !sg_page_is_there(region->handle[i]))

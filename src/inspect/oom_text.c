@@ -27,7 +27,7 @@ static void note_page(struct holder *holder, const struct sg_region *region, uin
     holder->pages++;
     if (used < holder->used)
         *holder = (struct holder){used, holder->pages, sg_region_address(region, page * region->page_units), block,
-            (uint64_t)region->page_units << SG_UNIT_SHIFT};
+            sg_region_page_bytes(region)};
 }
 
 static struct holder find_holder(const struct sg_device *device)

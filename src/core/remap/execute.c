@@ -7,14 +7,9 @@
 #include "remap/plan.h"
 #include "replay_steps.h"
 
-static size_t page_bytes(const struct sg_region *region)
-{
-    return (size_t)region->page_units << SG_UNIT_SHIFT;
-}
-
 static CUdeviceptr page_address(const struct sg_region *region, uint32_t page)
 {
-    return region->base + (CUdeviceptr)page * page_bytes(region);
+    return region->base + (CUdeviceptr)page * sg_region_page_bytes(region);
 }
 
 static bool transfers(const struct sg_plan *plan, const struct sg_page_run *run)
@@ -26,7 +21,7 @@ static CUresult unmap_pages(struct sg_device *device, const struct sg_region *re
 {
     sg_count(device, SG_STAT_calls_unmap, 1);
     sg_count(device, SG_STAT_handles_unmap, pages);
-    return sg_device_unmap(device, page_address(region, first), pages * page_bytes(region));
+    return sg_device_unmap(device, page_address(region, first), pages * sg_region_page_bytes(region));
 }
 
 static CUresult map_page(struct sg_device *device, const struct sg_region *region, uint32_t page,
@@ -35,14 +30,14 @@ static CUresult map_page(struct sg_device *device, const struct sg_region *regio
     sg_count(device, SG_STAT_calls_map, 1);
     const struct sg_driver *driver = sg_core_driver(device->core);
     return sg_device_answered(device,
-        driver->map(page_address(region, page), page_bytes(region), 0, handle, 0));
+        driver->map(page_address(region, page), sg_region_page_bytes(region), 0, handle, 0));
 }
 
 static CUresult set_access(struct sg_device *device, const struct sg_region *region, uint32_t first, uint32_t pages)
 {
     sg_count(device, SG_STAT_calls_set_access, 1);
     sg_count(device, SG_STAT_handles_set_access, pages * sg_mappings_devices(device));
-    return sg_device_set_access(device, page_address(region, first), pages * page_bytes(region));
+    return sg_device_set_access(device, page_address(region, first), pages * sg_region_page_bytes(region));
 }
 
 static void release_page(struct sg_device *device, CUmemGenericAllocationHandle handle)
@@ -76,7 +71,8 @@ static CUresult create_pages(struct sg_plan *plan)
 {
     while (plan->created < plan->create) {
         sg_count(plan->device, SG_STAT_calls_create, 1);
-        CUresult result = sg_device_create_page(plan->device, page_bytes(plan->region), &plan->handles[plan->created]);
+        CUresult result =
+            sg_device_create_page(plan->device, sg_region_page_bytes(plan->region), &plan->handles[plan->created]);
         if (result != CUDA_SUCCESS)
             return result;
         plan->created++;
@@ -253,7 +249,7 @@ static bool cut_idle(struct sg_device *device, uint64_t bytes, struct sg_page_ru
 {
     for (uint32_t i = device->region_count; i > 0; i--) {
         struct sg_page_run run = {.region = device->region[i - 1]};
-        uint64_t want = bytes / page_bytes(run.region) + (bytes % page_bytes(run.region) != 0);
+        uint64_t want = bytes / sg_region_page_bytes(run.region) + (bytes % sg_region_page_bytes(run.region) != 0);
         if (run.region->whole_free == 0)
             continue;
         run.pages = sg_region_cut(run.region, run.region->pages, want < UINT32_MAX ? (uint32_t)want : UINT32_MAX,
@@ -307,7 +303,7 @@ uint64_t sg_device_give_back(struct sg_device *device, uint64_t bytes)
         sg_unlock(&device->lock);
         found = found && give_back_run(device, &run);
         if (found)
-            given += run.pages * page_bytes(run.region);
+            given += run.pages * sg_region_page_bytes(run.region);
     }
     return given;
 }

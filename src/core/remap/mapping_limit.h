@@ -35,8 +35,7 @@ bool sg_mappings_refused(struct sg_device *device, CUresult result);
 static inline bool sg_mappings_grows(const struct sg_device *device, uint32_t index)
 {
     enum sg_region_kind kind = device->region_kind[index];
-    return kind == SG_KIND_HUGE ||
-           (uint64_t)device->region[index]->page_units << SG_UNIT_SHIFT == device->page_bytes[kind];
+    return kind == SG_KIND_HUGE || sg_region_page_bytes(device->region[index]) == device->page_bytes[kind];
 }
 
 #endif

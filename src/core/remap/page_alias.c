@@ -62,7 +62,7 @@ static void note_stale_locked(struct sg_device *device, struct sg_region *region
     region->stale++;
     home->pinned += !home->pin[at_home];
     home->pin[at_home] += SG_PIN_TWICE;
-    sg_gauge_add(&device->usage.aliased, (uint64_t)region->page_units << SG_UNIT_SHIFT);
+    sg_gauge_add(&device->usage.aliased, sg_region_page_bytes(region));
     sg_count(device, SG_STAT_aliased_pages, 1);
 }
 
@@ -138,7 +138,7 @@ static void forget(struct sg_device *device, const struct sg_page_run *run, bool
 {
     struct sg_region *region = run->region;
     region->stale -= run->pages;
-    sg_gauge_sub(&device->usage.aliased, (uint64_t)run->pages * region->page_units << SG_UNIT_SHIFT);
+    sg_gauge_sub(&device->usage.aliased, run->pages * sg_region_page_bytes(region));
     for (uint32_t page = run->first; page < run->first + run->pages; page++) {
         struct sg_region *now = device->region[region->alias_target[page] >> REGION_SHIFT];
         uint32_t target = (uint32_t)region->alias_target[page];
@@ -160,7 +160,7 @@ void sg_alias_unmap_completed(struct sg_device *device)
     struct sg_page_run run;
     while (next_stale(device, &run)) {
         const struct segalloc_trace_record *replayed = sg_replay_step(device);
-        size_t page_bytes = (size_t)run.region->page_units << SG_UNIT_SHIFT;
+        size_t page_bytes = sg_region_page_bytes(run.region);
         sg_count(device, SG_STAT_calls_unmap, 1);
         sg_count(device, SG_STAT_handles_unmap, run.pages);
         bool unmapped = sg_device_unmap(device, run.region->base + run.first * page_bytes, run.pages * page_bytes) ==

@@ -9,11 +9,6 @@
 
 enum { SCRATCH_LEAST = 1 << 16 };
 
-static uint64_t page_bytes(const struct sg_region *region)
-{
-    return (uint64_t)region->page_units << SG_UNIT_SHIFT;
-}
-
 /* Makes room for `count` elements in scratch memory that only grows; keeps what is there. False: no host memory. */
 static bool room_for(struct sg_scratch *scratch, size_t count, size_t size)
 {
@@ -54,7 +49,7 @@ static uint64_t given_back(const struct sg_plan *plan)
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < plan->run_count; i++)
         if (plan->runs[i].region->page_units != plan->region->page_units)
-            bytes += plan->runs[i].pages * page_bytes(plan->runs[i].region);
+            bytes += plan->runs[i].pages * sg_region_page_bytes(plan->runs[i].region);
     return bytes;
 }
 
@@ -80,7 +75,7 @@ static uint32_t pages_wanted(const struct sg_plan *plan, const struct sg_region 
     enum source source)
 {
     bool same = region->page_units == plan->region->page_units;
-    uint64_t page = page_bytes(region), want = (bytes + page - 1) / page,
+    uint64_t page = sg_region_page_bytes(region), want = (bytes + page - 1) / page,
              most = source == TWICE ? alias_room(plan, region) : UINT32_MAX;
     if (same == (source == ANEW) || region->whole_free == 0)
         return 0;
@@ -107,7 +102,7 @@ static uint64_t take_run(struct sg_plan *plan, uint64_t bytes, enum source sourc
     if (!run.busy)
         return 0;
     plan->runs[plan->run_count++] = run;
-    return run.pages * page_bytes(run.region);
+    return run.pages * sg_region_page_bytes(run.region);
 }
 
 static uint64_t take_from(struct sg_plan *plan, uint64_t bytes, enum source source)
@@ -168,10 +163,10 @@ static uint64_t shareable(const struct sg_device *device, const struct sg_plan *
     uint64_t bytes = 0;
     for (uint32_t i = 0; plan->aliases && i < device->region_count; i++) {
         const struct sg_region *region = device->region[i];
-        uint64_t room = sg_alias_room_locked(device, region) * page_bytes(region), more;
+        uint64_t room = sg_alias_room_locked(device, region) * sg_region_page_bytes(region), more;
         if (region->page_units != plan->region->page_units || room <= bytes)
             continue;
-        more = sg_region_shareable_pages(region, plan->slot) * page_bytes(region);
+        more = sg_region_shareable_pages(region, plan->slot) * sg_region_page_bytes(region);
         bytes += more < room - bytes ? more : room - bytes;
     }
     return bytes;
@@ -180,14 +175,14 @@ static uint64_t shareable(const struct sg_device *device, const struct sg_plan *
 /* Whether the place's pages can be had at all, as far as our own limit goes. */
 static bool feasible(const struct sg_device *device, const struct sg_plan *plan, uint64_t must)
 {
-    uint64_t needed = must + plan->placement.whole * page_bytes(plan->region);
+    uint64_t needed = must + plan->placement.whole * sg_region_page_bytes(plan->region);
     return must == 0 || needed <= sg_device_idle_locked(device) ||
            needed <= sg_device_idle_locked(device) + shareable(device, plan);
 }
 
 static struct sg_wanted moves_of(const struct sg_plan *plan)
 {
-    return sg_device_moves_wanted_locked(plan->device, plan->placement.new_pages * page_bytes(plan->region),
+    return sg_device_moves_wanted_locked(plan->device, plan->placement.new_pages * sg_region_page_bytes(plan->region),
         (uint64_t)plan->placement.units << SG_UNIT_SHIFT, plan->refused);
 }
 
@@ -244,7 +239,7 @@ bool sg_plan_continue_with_idle_locked(struct sg_plan *plan)
     SG_ASSERT_HELD(&plan->device->lock);
     assert(plan->created < plan->create);
     struct sg_device *device = plan->device;
-    uint64_t missing = (plan->create - plan->created) * page_bytes(plan->region);
+    uint64_t missing = (plan->create - plan->created) * sg_region_page_bytes(plan->region);
     uint64_t held = device->usage.reserved.now - given_back(plan) + device->outside_bytes;
     /* what the driver can still have: one large page may need both */
     uint64_t left = device->total_bytes > held ? device->total_bytes - held : 0;
@@ -259,7 +254,7 @@ bool sg_plan_continue_with_idle_locked(struct sg_plan *plan)
 static void count_moved(struct sg_device *device, const struct sg_page_run *run)
 {
     sg_count(device, SG_STAT_pages_moved, run->pages);
-    sg_count(device, SG_STAT_bytes_moved, run->pages * page_bytes(run->region));
+    sg_count(device, SG_STAT_bytes_moved, run->pages * sg_region_page_bytes(run->region));
 }
 
 /* What became of the runs: those unmapped are holes now, the others free again. */

@@ -63,6 +63,17 @@ static inline uint32_t free_in_bucket(const struct sg_region *region, uint32_t b
     return is ? id : region->free_at[bucket];
 }
 
+/* The lowest free range of at least `units` that begins in *bucket or behind it, which goes on behind that range; 0: there
+   is none. */
+static inline uint32_t next_free(const struct sg_region *region, uint32_t units, uint32_t *bucket)
+{
+    uint32_t found = sg_max_tree_first(&region->free_tree, *bucket, (int32_t)units);
+    if (found == SG_MAX_TREE_NONE)
+        return 0;
+    *bucket = found + 1;
+    return region->free_at[found];
+}
+
 static inline uint32_t extent_end(const struct sg_extent *extent)
 {
     return extent->begin + extent->size;

@@ -297,10 +297,8 @@ static bool is_better_source(uint32_t pages, uint32_t best, uint32_t want)
 bool sg_region_find_source(const struct sg_region *region, uint32_t want, struct sg_taker taker, struct sg_source *best)
 {
     bool found = false;
-    for (uint32_t slot = 0;
-         (slot = sg_max_tree_first(&region->free_tree, slot,
-             (int32_t)region->page_units)) != SG_MAX_TREE_NONE; slot++) {
-        uint32_t id = region->free_at[slot], begin, end = page_of(region, extent_end(at(region, id)));
+    for (uint32_t bucket = 0, id; (id = next_free(region, region->page_units, &bucket));) {
+        uint32_t begin, end = page_of(region, extent_end(at(region, id)));
         for (; next_run(region, at(region, id), taker, &begin, &end); end = begin) {
             if (is_better_source(end - begin, best->pages, want)) {
                 *best = (struct sg_source){.extent = id, .first = begin, .pages = end - begin};

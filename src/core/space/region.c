@@ -435,53 +435,44 @@ void sg_region_release(struct sg_region *region, uint32_t block, sg_slot owner, 
     region->whole_deferred += pages_inside(region, extent->begin, extent->size);
 }
 
+/* How many pages that lie wholly inside free ranges `counts`. */
+static uint32_t count_whole(const struct sg_region *region, bool (*counts)(const struct sg_region *, uint32_t, sg_slot),
+    sg_slot slot)
+{
+    uint32_t pages = 0;
+    for (uint32_t bucket = 0, id; region->whole_free && (id = next_free(region, region->page_units, &bucket));) {
+        uint32_t to = page_of(region, extent_end(at(region, id)));
+        for (uint32_t page = page_of(region, at(region, id)->begin + region->page_units - 1); page < to; page++)
+            pages += counts(region, page, slot);
+    }
+    return pages;
+}
+
+static bool may_move(const struct sg_region *region, uint32_t page, sg_slot slot)
+{
+    (void)slot;
+    return sg_region_movable(region, page);
+}
+
+static bool may_move_later(const struct sg_region *region, uint32_t page, sg_slot slot)
+{
+    (void)slot;
+    return !region->pin[page] && !sg_region_movable(region, page);
+}
+
 uint32_t sg_region_idle(const struct sg_region *region)
 {
-    uint32_t idle = region->whole_free;
-    if ((region->pinned == 0 && !region->ordered) || idle == 0)
-        return idle;
-    for (uint32_t bucket = 0;
-         (bucket = sg_max_tree_first(&region->free_tree, bucket,
-             (int32_t)region->page_units)) != SG_MAX_TREE_NONE; bucket++) {
-        const struct sg_extent *extent = at(region, region->free_at[bucket]);
-        uint32_t to = page_of(region, extent_end(extent));
-        for (uint32_t page = page_of(region, extent->begin + region->page_units - 1); page < to; page++)
-            idle -= !sg_region_movable(region, page);
-    }
-    return idle;
+    return region->pinned == 0 && !region->ordered ? region->whole_free : count_whole(region, may_move, 0);
 }
 
 bool sg_region_awaits(const struct sg_region *region)
 {
-    if (!region->ordered || region->whole_free == 0)
-        return false;
-    for (uint32_t bucket = 0;
-         (bucket = sg_max_tree_first(&region->free_tree, bucket,
-             (int32_t)region->page_units)) != SG_MAX_TREE_NONE; bucket++) {
-        const struct sg_extent *extent = at(region, region->free_at[bucket]);
-        uint32_t to = page_of(region, extent_end(extent));
-        for (uint32_t page = page_of(region, extent->begin + region->page_units - 1); page < to; page++)
-            if (!region->pin[page] && !sg_region_movable(region, page))
-                return true;
-    }
-    return false;
+    return region->ordered && count_whole(region, may_move_later, 0) > 0;
 }
 
 uint32_t sg_region_shareable_pages(const struct sg_region *region, sg_slot slot)
 {
-    uint32_t pages = 0;
-    if (!region->ordered || region->whole_free == 0)
-        return 0;
-    for (uint32_t at_bucket = 0;
-         (at_bucket = sg_max_tree_first(&region->free_tree, at_bucket,
-             (int32_t)region->page_units)) != SG_MAX_TREE_NONE;
-         at_bucket++) {
-        const struct sg_extent *extent = at(region, region->free_at[at_bucket]);
-        uint32_t to = page_of(region, extent_end(extent));
-        for (uint32_t page = page_of(region, extent->begin + region->page_units - 1); page < to; page++)
-            pages += sg_region_shareable(region, page, slot);
-    }
-    return pages;
+    return region->ordered ? count_whole(region, sg_region_shareable, slot) : 0;
 }
 
 uint32_t sg_region_largest(const struct sg_region *region)

@@ -189,6 +189,11 @@ struct sg_region {
     size_t tables_bytes;
 };
 
+static inline uint64_t sg_region_page_bytes(const struct sg_region *region)
+{
+    return (uint64_t)region->page_units << SG_UNIT_SHIFT;
+}
+
 /* A region of `bytes` at `base`, all of it one hole. `page_bytes` divides `bytes`; blocks will never be smaller than
    1 << bucket_shift units. False when there is no host memory. */
 bool sg_region_init(struct sg_region *region, struct sg_extents *extents, CUdeviceptr base, uint64_t bytes,

@@ -15,8 +15,8 @@ struct sg_lists *sg_region_make_lists(struct sg_region *region, uint32_t owner)
 void sg_region_make_listed(struct sg_region *region)
 {
     region->listed = true;
-    for (uint32_t bucket = 0; (bucket = sg_max_tree_first(&region->free_tree, bucket, 1)) != SG_MAX_TREE_NONE; bucket++)
-        size_class_insert(region, region->free_at[bucket]);
+    for (uint32_t bucket = 0, id; (id = next_free(region, 1, &bucket));)
+        size_class_insert(region, id);
 }
 
 void sg_region_note_after(struct sg_region *region, uint32_t begin, uint32_t size, struct sg_after after)
@@ -42,9 +42,8 @@ bool sg_region_coalesce_completed(struct sg_region *region)
     region->coalesced_version = region->clocks->version;
     if (!has_several_owners(region))
         return false;
-    for (uint32_t bucket =
-        0; (bucket = sg_max_tree_first(&region->free_tree, bucket, 1)) != SG_MAX_TREE_NONE; bucket++) {
-        uint32_t id = region->free_at[bucket], prev = at(region, id)->prev, next = at(region, id)->next, owner;
+    for (uint32_t bucket = 0, id; (id = next_free(region, 1, &bucket));) {
+        uint32_t prev = at(region, id)->prev, next = at(region, id)->next, owner;
         uint64_t seq;
         bool left = has_state(region, prev, SG_EXTENT_FRAGMENT) &&
                     extents_may_join(region, at(region, id), at(region, prev), &owner, &seq);
@@ -103,9 +102,7 @@ static void extend_by_pages(struct search *search, uint32_t id, sg_slot slot)
 static bool find_window(const struct sg_region *region, uint32_t units, sg_slot slot, struct window *ret)
 {
     struct search search = {.region = region, .units = units};
-    for (uint32_t at_bucket = 0; (at_bucket = sg_max_tree_first(&region->free_tree, at_bucket, 1)) != SG_MAX_TREE_NONE;
-         at_bucket++) {
-        uint32_t id = region->free_at[at_bucket];
+    for (uint32_t bucket = 0, id; (id = next_free(region, 1, &bucket));) {
         if (is_usable(region, at(region, id), slot))
             extend(&search, id, at(region, id)->begin, extent_end(at(region, id)));
         else
