@@ -1,5 +1,5 @@
-/* See told_world.h. */
-#include "told_world.h"
+/* See core_calls_world.h. */
+#include "core_calls_world.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -24,7 +24,7 @@
 #include "torch/torch.h"
 #include "services/trim.h"
 
-struct told told;
+struct world world;
 
 bool sg_recorder_on = true, sg_sites_on;
 __thread struct sg_thread sg_self;
@@ -35,24 +35,24 @@ atomic_uint sg_ipc_loads, sg_ipc_looked;
 void say(const char *format, ...)
 {
     va_list list;
-    if (told.room - told.length < 4096) {
-        told.room += 1 << 20;
-        told.text = realloc(told.text, told.room);
-        assert(told.text);
+    if (world.room - world.length < 4096) {
+        world.room += 1 << 20;
+        world.text = realloc(world.text, world.room);
+        assert(world.text);
     }
     va_start(list, format);
-    told.length += (size_t)vsnprintf(told.text + told.length, told.room - told.length, format, list);
+    world.length += (size_t)vsnprintf(world.text + world.length, world.room - world.length, format, list);
     va_end(list);
 }
 
 static bool happens(uint64_t one_in)
 {
-    return !told.gentle && random_below(&told.answers, one_in) == 0;
+    return !world.gentle && random_below(&world.answers, one_in) == 0;
 }
 
-struct sg_core *told_core(void)
+struct sg_core *core_calls_core(void)
 {
-    return (struct sg_core *)&told;
+    return (struct sg_core *)&world;
 }
 
 /* Contexts by their handles. */
@@ -81,7 +81,7 @@ static int stream_number(CUstream stream)
 static CUcontext context_of_stream(CUstream stream)
 {
     int number = stream_number(stream) % (MADE_COUNT + 2);
-    return (uintptr_t)stream < 3 ? told.current : context_of(told.alive[number] ? number : number & 1);
+    return (uintptr_t)stream < 3 ? world.current : context_of(world.alive[number] ? number : number & 1);
 }
 
 /* The driver: what it may answer to any call. */
@@ -90,7 +90,7 @@ static CUresult may_refuse(void)
     static const CUresult answers[] = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_INVALID_VALUE,
         CUDA_ERROR_NOT_READY, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_NOT_SUPPORTED,
         CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD};
-    return happens(8) ? answers[random_below(&told.answers, sizeof answers / sizeof *answers)] : CUDA_SUCCESS;
+    return happens(8) ? answers[random_below(&world.answers, sizeof answers / sizeof *answers)] : CUDA_SUCCESS;
 }
 
 static CUresult answered(CUresult result)
@@ -102,17 +102,17 @@ static CUresult answered(CUresult result)
 static void begin_capture(CUresult *result, CUstream stream, bool per_thread)
 {
     CUstream named = stream ? stream : per_thread ? CU_STREAM_PER_THREAD : NULL;
-    unsigned long long *capture = &told.capture[stream_number(named)];
+    unsigned long long *capture = &world.capture[stream_number(named)];
     if (*result == CUDA_SUCCESS && (*capture || (!stream && !per_thread)))
         *result = CUDA_ERROR_ILLEGAL_STATE;
     if (*result == CUDA_SUCCESS)
-        *capture = ++told.ids;
+        *capture = ++world.ids;
 }
 
 static void end_capture(CUresult *result, CUstream stream, bool per_thread)
 {
     CUstream named = stream ? stream : per_thread ? CU_STREAM_PER_THREAD : NULL;
-    unsigned long long *capture = &told.capture[stream_number(named)];
+    unsigned long long *capture = &world.capture[stream_number(named)];
     if (!*capture)
         *result = CUDA_ERROR_ILLEGAL_STATE;
     if (*result != CUDA_ERROR_ILLEGAL_STATE && *result != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD &&
@@ -122,9 +122,9 @@ static void end_capture(CUresult *result, CUstream stream, bool per_thread)
 
 static CUcontext make_context(CUdevice device)
 {
-    int number = 2 + 2 * (told.created_contexts++ % (MADE_COUNT / 2)) + (device & 1);
-    told.alive[number] = true;
-    told.context_id[number] = ++told.ids;
+    int number = 2 + 2 * (world.created_contexts++ % (MADE_COUNT / 2)) + (device & 1);
+    world.alive[number] = true;
+    world.context_id[number] = ++world.ids;
     return context_of(number);
 }
 
@@ -144,48 +144,48 @@ static void take_effect(const char *name, const uintptr_t *a, CUresult *result)
     if (*result != CUDA_SUCCESS)
         return;
     if (begins(name, "cuStreamDestroy")) {
-        told.capture[stream_number((CUstream)a[0])] = 0;
-        told.stream_id[stream_number((CUstream)a[0])] = ++told.ids;
+        world.capture[stream_number((CUstream)a[0])] = 0;
+        world.stream_id[stream_number((CUstream)a[0])] = ++world.ids;
     } else if (begins(name, "cuCtxDestroy") && number_of((CUcontext)a[0]) >= 0) {
-        told.alive[number_of((CUcontext)a[0])] = false;
+        world.alive[number_of((CUcontext)a[0])] = false;
     } else if (begins(name, "cuDevicePrimaryCtxReset") || begins(name, "cuDevicePrimaryCtxRelease")) {
-        told.alive[a[0] & 1] = happens(2);
+        world.alive[a[0] & 1] = happens(2);
     }
     if (!a[0] || strstr(name, "ForAddressRange"))
         return;
     void *ret = (void *)a[0];
     if (begins(name, "cuMemAllocPitch")) {
-        *(CUdeviceptr *)ret = told.next_of_driver += 4096;
+        *(CUdeviceptr *)ret = world.next_of_driver += 4096;
         *(size_t *)a[1] = 512;
     } else if (begins(name, "cuMemAlloc")) {
-        *(CUdeviceptr *)ret = told.next_of_driver += 4096;
+        *(CUdeviceptr *)ret = world.next_of_driver += 4096;
     } else if (begins(name, "cuStreamCreate") || begins(name, "cuGreenCtxStreamCreate")) {
-        int number = told.created_streams++ % STREAM_COUNT;
+        int number = world.created_streams++ % STREAM_COUNT;
         *(CUstream *)ret = (CUstream)(uintptr_t)(STREAMS_AT + 16 * number);
-        told.stream_id[number + 3] = ++told.ids;
+        world.stream_id[number + 3] = ++world.ids;
     } else if (begins(name, "cuEventCreate") || begins(name, "cuIpcOpenEvent")) {
-        *(CUevent *)ret = (CUevent)(uintptr_t)(EVENTS_AT + 64 * (told.created_events++ % EVENT_COUNT));
+        *(CUevent *)ret = (CUevent)(uintptr_t)(EVENTS_AT + 64 * (world.created_events++ % EVENT_COUNT));
     } else if (begins(name, "cuCtxCreate_v2")) {
         *(CUcontext *)ret = make_context((CUdevice)a[2]);
     } else if (begins(name, "cuCtxCreate")) {
         *(CUcontext *)ret = make_context((CUdevice)a[begins(name, "cuCtxCreate_v3") ? 4 : 3]);
     } else if (begins(name, "cuDevicePrimaryCtxRetain")) {
-        if (!told.alive[a[1] & 1])
-            told.context_id[a[1] & 1] = ++told.ids;
-        told.alive[a[1] & 1] = true;
+        if (!world.alive[a[1] & 1])
+            world.context_id[a[1] & 1] = ++world.ids;
+        world.alive[a[1] & 1] = true;
         *(CUcontext *)ret = context_of((int)a[1] & 1);
     } else if (begins(name, "cuCtxFromGreenCtx")) {
         *(CUcontext *)ret = context_of(2 + (int)((a[1] - GREENS_AT) / 0x100));
     } else if (begins(name, "cuMemGetInfo")) {
-        *(size_t *)ret = 1000 * random_below(&told.answers, 1 << 20);
+        *(size_t *)ret = 1000 * random_below(&world.answers, 1 << 20);
         *(size_t *)a[1] = (size_t)1 << 31;
     } else if (begins(name, "cuDeviceTotalMem")) {
         *(size_t *)ret = (size_t)1 << 31;
     } else if (strcmp(name, "cuPointerGetAttribute") == 0) {
         if ((int)a[1] == CU_POINTER_ATTRIBUTE_CONTEXT)
-            *(CUcontext *)ret = context_of((int)random_below(&told.answers, MADE_COUNT + 2));
+            *(CUcontext *)ret = context_of((int)random_below(&world.answers, MADE_COUNT + 2));
         else
-            *(int *)ret = (int)random_below(&told.answers, 3);
+            *(int *)ret = (int)random_below(&world.answers, 3);
     } else if (begins(name, "cuMemGetAddressRange")) {
         *(CUdeviceptr *)ret = (CUdeviceptr)a[2] & ~UINT64_C(4095);
     }
@@ -193,10 +193,10 @@ static void take_effect(const char *name, const uintptr_t *a, CUresult *result)
 
 static void say_pointer(uintptr_t value, const char *type)
 {
-    uintptr_t from = (uintptr_t)told.region;
+    uintptr_t from = (uintptr_t)world.region;
     if (!value)
         say("0");
-    else if (value >= from && value < from + sizeof told.region)
+    else if (value >= from && value < from + sizeof world.region)
         say("@%x", (unsigned)(value - from));
     else if (strcmp(type, "const CUDA_MEMCPY3D_PEER *") == 0) {
         const uint64_t *words = (const uint64_t *)value;
@@ -272,7 +272,7 @@ const struct sg_real *sg_real(void)
 /* The driver as the core has it. */
 static CUresult ctx_get_current(CUcontext *ret)
 {
-    *ret = told.current;
+    *ret = world.current;
     return CUDA_SUCCESS;
 }
 
@@ -282,10 +282,10 @@ static int pushes;
 static CUresult ctx_push(CUcontext context)
 {
     say(" push(%lx)", (unsigned long)(uintptr_t)context);
-    if (number_of(context) < 0 || !told.alive[number_of(context)] || pushes == 16)
+    if (number_of(context) < 0 || !world.alive[number_of(context)] || pushes == 16)
         return answered(CUDA_ERROR_INVALID_CONTEXT);
-    pushed[pushes++] = told.current;
-    told.current = context;
+    pushed[pushes++] = world.current;
+    world.current = context;
     return answered(CUDA_SUCCESS);
 }
 
@@ -293,23 +293,23 @@ static CUresult ctx_pop(CUcontext *ret)
 {
     say(" pop");
     assert(pushes > 0);
-    *ret = told.current;
-    told.current = pushed[--pushes];
+    *ret = world.current;
+    world.current = pushed[--pushes];
     return CUDA_SUCCESS;
 }
 
 static CUresult ctx_get_device(CUdevice *ret)
 {
-    *ret = device_of(told.current);
+    *ret = device_of(world.current);
     return CUDA_SUCCESS;
 }
 
 static CUresult ctx_get_id(CUcontext context, unsigned long long *ret)
 {
     int number = number_of(context);
-    if (number < 0 || !told.alive[number])
+    if (number < 0 || !world.alive[number])
         return CUDA_ERROR_INVALID_CONTEXT;
-    *ret = told.context_id[number];
+    *ret = world.context_id[number];
     return CUDA_SUCCESS;
 }
 
@@ -328,7 +328,7 @@ static CUresult ctx_synchronize_of(CUcontext context)
 static CUresult primary_state(CUdevice device, unsigned *flags, int *active)
 {
     *flags = 0;
-    *active = told.alive[device & 1];
+    *active = world.alive[device & 1];
     return CUDA_SUCCESS;
 }
 
@@ -347,7 +347,7 @@ static CUresult primary_release(CUdevice device)
 
 static CUresult mem_info(size_t *ret_free, size_t *ret_total)
 {
-    *ret_free = 1000 * random_below(&told.answers, 1 << 20);
+    *ret_free = 1000 * random_below(&world.answers, 1 << 20);
     *ret_total = (size_t)1 << 31;
     say(" mem_info:%zx", *ret_free);
     return answered(may_refuse());
@@ -397,7 +397,7 @@ static CUresult event_record(CUevent event, CUstream stream)
 
 static CUresult ctx_record_event(CUcontext context, CUevent event)
 {
-    told.time_ns += random_below(&told.answers, 1000000);
+    world.time_ns += random_below(&world.answers, 1000000);
     say(" ctx_record(%lx %lx)", (unsigned long)(uintptr_t)context, (unsigned long)(uintptr_t)event);
     return answered(may_refuse());
 }
@@ -419,15 +419,15 @@ static CUresult stream_get_flags(CUstream stream, unsigned *ret)
 static CUresult stream_get_id(CUstream stream, unsigned long long *ret)
 {
     say(" id_of(%lx)", (unsigned long)(uintptr_t)stream);
-    *ret = (uintptr_t)stream < 3 ? 100 * (uintptr_t)stream + (unsigned)number_of(told.current)
-                                 : 1000 + told.stream_id[stream_number(stream)];
+    *ret = (uintptr_t)stream < 3 ? 100 * (uintptr_t)stream + (unsigned)number_of(world.current)
+                                 : 1000 + world.stream_id[stream_number(stream)];
     return answered(happens(20) ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS);
 }
 
 static CUresult stream_is_capturing(CUstream stream, CUstreamCaptureStatus *ret)
 {
     say(" capturing(%lx)", (unsigned long)(uintptr_t)stream);
-    *ret = told.capture[stream_number(stream)] ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    *ret = world.capture[stream_number(stream)] ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
     return answered(happens(20) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS);
 }
 
@@ -435,7 +435,7 @@ static CUresult stream_capture_info(CUstream stream, CUstreamCaptureStatus *stat
     const CUgraphNode **nodes, size_t *count)
 {
     (void)nodes, (void)count;
-    *id = told.capture[stream_number(stream)];
+    *id = world.capture[stream_number(stream)];
     *status = *id ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
     *graph = (CUgraph)(uintptr_t)(0x7000 + 16 * *id);
     say(" capture_of(%lx):%llx", (unsigned long)(uintptr_t)stream, (unsigned long long)*id);
@@ -445,13 +445,13 @@ static CUresult stream_capture_info(CUstream stream, CUstreamCaptureStatus *stat
 static CUresult user_object_create(CUuserObject *ret, void *user, CUhostFn destroy, unsigned references, unsigned flags)
 {
     int number = 0;
-    while (number < told.objects && told.object[number].held)
+    while (number < world.objects && world.object[number].held)
         number++;
     assert(number < 512);
-    told.objects += number == told.objects;
-    told.object[number].user = user;
-    told.object[number].destroy = destroy;
-    told.object[number].held = false;
+    world.objects += number == world.objects;
+    world.object[number].user = user;
+    world.object[number].destroy = destroy;
+    world.object[number].held = false;
     *ret = (CUuserObject)(uintptr_t)(0x8000 + number);
     say(" object(%u %u):%d", references, flags, number);
     return answered(happens(20) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS);
@@ -467,17 +467,17 @@ static CUresult graph_retain_user_object(CUgraph graph, CUuserObject object, uns
 {
     say(" retain(%lx %lx %u %u)", (unsigned long)(uintptr_t)graph, (unsigned long)(uintptr_t)object, references, flags);
     bool refused = happens(20);
-    told.object[((uintptr_t)object - 0x8000) % 512].held = !refused;
+    world.object[((uintptr_t)object - 0x8000) % 512].held = !refused;
     return answered(refused ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
 }
 
 void drop_a_graph(void)
 {
-    for (int i = 0; i < told.objects; i++) {
-        if (!told.object[i].held)
+    for (int i = 0; i < world.objects; i++) {
+        if (!world.object[i].held)
             continue;
-        told.object[i].held = false;
-        told.object[i].destroy(told.object[i].user);
+        world.object[i].held = false;
+        world.object[i].destroy(world.object[i].user);
         return;
     }
 }
@@ -524,7 +524,7 @@ const struct sg_driver *sg_process_driver(void)
         .graph_retain_user_object = graph_retain_user_object,
         .exchange_capture_mode = exchange_capture_mode};
     static struct sg_driver old;
-    if (!told.old)
+    if (!world.old)
         return &driver;
     old = driver;
     old.ctx_get_id = NULL;
@@ -537,17 +537,17 @@ const struct sg_driver *sg_process_driver(void)
 }
 
 /* The time. */
-uint64_t told_now(void);
-uint64_t told_now(void)
+uint64_t core_calls_now(void);
+uint64_t core_calls_now(void)
 {
-    return told.time_ns;
+    return world.time_ns;
 }
 
-void told_rest(long ns);
-void told_rest(long ns)
+void core_calls_rest(long ns);
+void core_calls_rest(long ns)
 {
     say(" rest(%ld)", ns);
-    told.time_ns += (uint64_t)ns;
+    world.time_ns += (uint64_t)ns;
 }
 
 /* The life of the process. */
@@ -583,7 +583,7 @@ bool sg_thread_inside(void)
 
 struct sg_core *sg_process_core(void)
 {
-    return told.has_core ? told_core() : NULL;
+    return world.has_core ? core_calls_core() : NULL;
 }
 
 struct sg_core *sg_process_core_made(void)
@@ -593,15 +593,15 @@ struct sg_core *sg_process_core_made(void)
 
 struct sg_core *sg_enter(void)
 {
-    if (sg_self.inside || !told.has_core || told.over)
+    if (sg_self.inside || !world.has_core || world.over)
         return NULL;
     sg_self.inside = true;
-    return told_core();
+    return core_calls_core();
 }
 
 struct sg_core *sg_enter_allocation(void)
 {
-    told.has_core |= !told.passing;
+    world.has_core |= !world.passing;
     struct sg_core *core = sg_enter();
     if (core && sg_sites_on)
         sg_sites_note(&sg_self);
@@ -616,12 +616,12 @@ void sg_leave(void)
 
 bool sg_process_over(void)
 {
-    return told.over;
+    return world.over;
 }
 
 bool sg_process_is_passthrough(void)
 {
-    return told.passing;
+    return world.passing;
 }
 
 void sg_process_recover(void)
@@ -631,12 +631,12 @@ void sg_process_recover(void)
 
 bool sg_process_owns(CUdeviceptr address)
 {
-    return told.has_core && sg_core_owns(told_core(), address);
+    return world.has_core && sg_core_owns(core_calls_core(), address);
 }
 
 const struct sg_conf *sg_process_conf(void)
 {
-    return &told.conf;
+    return &world.conf;
 }
 
 void sg_log_line(const char *line)
@@ -659,7 +659,7 @@ enum sg_caller sg_caller_kind(const void *code)
 char *sg_environment(const char *name)
 {
     static char bytes[] = "1GiB";
-    return told.old && strcmp(name, "SEGALLOC_TOLD_BYTES") == 0 ? bytes : NULL;
+    return world.old && strcmp(name, "SEGALLOC_TOLD_BYTES") == 0 ? bytes : NULL;
 }
 
 static int declare(uint64_t address, uint64_t bytes, int handed_out)
@@ -675,7 +675,7 @@ void *sg_cuda_symbol(const char *name)
     void *symbol;
     assert(strcmp(name, "segalloc_sim_block") == 0);
     memcpy(&symbol, &function, sizeof symbol);
-    return told.declares ? symbol : NULL;
+    return world.declares ? symbol : NULL;
 }
 
 CUresult sg_ipc_refused(bool legacy)
@@ -686,13 +686,13 @@ CUresult sg_ipc_refused(bool legacy)
 
 void sg_sites_note(struct sg_thread *self)
 {
-    self->shown = self->site = (uint32_t)random_below(&told.answers, 100);
+    self->shown = self->site = (uint32_t)random_below(&world.answers, 100);
     self->phase = self->site % 7;
 }
 
 size_t sg_oom_report(struct sg_core *core, int device, char *buffer, size_t size)
 {
-    assert(core == told_core() && size);
+    assert(core == core_calls_core() && size);
     say(" report(%d)", device);
     buffer[0] = '\0';
     return 0;
@@ -706,7 +706,7 @@ void sg_recorder_device(const struct sg_driver *driver, int device)
 
 void sg_recorder_tick(struct sg_core *core, int device)
 {
-    assert(core == told_core());
+    assert(core == core_calls_core());
     say(" tick(%d)", device);
 }
 
@@ -717,20 +717,20 @@ void sg_torch_captures(CUstreamCaptureMode mode)
 
 bool sg_torch_counts(void)
 {
-    return told.direct;
+    return world.direct;
 }
 
 bool sg_torch_direct(void)
 {
-    return told.direct;
+    return world.direct;
 }
 
 /* The one that is captured, mostly. */
 bool sg_torch_stream(CUstream *ret)
 {
-    *ret = (CUstream)(uintptr_t)(STREAMS_AT + 16 * random_below(&told.answers, 3));
+    *ret = (CUstream)(uintptr_t)(STREAMS_AT + 16 * random_below(&world.answers, 3));
     for (int i = 3; i < STREAM_COUNT + 3; i++) {
-        if (told.capture[i] && random_below(&told.answers, 8))
+        if (world.capture[i] && random_below(&world.answers, 8))
             *ret = (CUstream)(uintptr_t)(STREAMS_AT + 16 * (i - 3));
     }
     return !happens(8);

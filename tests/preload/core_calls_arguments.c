@@ -1,14 +1,14 @@
-/* Arguments of told_world.h: what a parameter is, by its type and name, and a value of it by chance. */
+/* Arguments of core_calls_world.h: what a parameter is, by its type and name, and a value of it by chance. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "process/hooks.h"
-#include "told_world.h"
+#include "core_calls_world.h"
 
 bool chance(uint64_t one_in)
 {
-    return random_below(&told.random, one_in) == 0;
+    return random_below(&world.random, one_in) == 0;
 }
 
 /* Parameters, as hooks.def has them. */
@@ -47,28 +47,28 @@ struct signature signature_of(const char *parameters)
 /* Streams, events and contexts by their handles. */
 CUstream any_stream(void)
 {
-    uintptr_t number = random_below(&told.random, STREAM_COUNT + 3);
+    uintptr_t number = random_below(&world.random, STREAM_COUNT + 3);
     return (CUstream)(number < 3 ? number : STREAMS_AT + 16 * (number - 3));
 }
 
 CUevent any_event(void)
 {
-    return (CUevent)(uintptr_t)(EVENTS_AT + 64 * random_below(&told.random, EVENT_COUNT));
+    return (CUevent)(uintptr_t)(EVENTS_AT + 64 * random_below(&world.random, EVENT_COUNT));
 }
 
 CUcontext any_context(void)
 {
-    return (CUcontext)(uintptr_t)(PRIMARIES_AT + 0x100 * random_below(&told.random, MADE_COUNT + 2));
+    return (CUcontext)(uintptr_t)(PRIMARIES_AT + 0x100 * random_below(&world.random, MADE_COUNT + 2));
 }
 
 CUdeviceptr any_address(void)
 {
     if (chance(8))
-        return chance(2) ? 0 : DRIVERS_AT + 256 * random_below(&told.random, 64);
-    if (!told.blocks || chance(16))
-        return BLOCKS_AT + random_below(&told.random, BLOCK_STEP * 16);
-    int newest = (int)random_below(&told.random, told.blocks < 24 ? (uint64_t)told.blocks : 24);
-    return told.block[told.blocks - 1 - newest].address + (chance(8) ? 512 : 0);
+        return chance(2) ? 0 : DRIVERS_AT + 256 * random_below(&world.random, 64);
+    if (!world.blocks || chance(16))
+        return BLOCKS_AT + random_below(&world.random, BLOCK_STEP * 16);
+    int newest = (int)random_below(&world.random, world.blocks < 24 ? (uint64_t)world.blocks : 24);
+    return world.block[world.blocks - 1 - newest].address + (chance(8) ? 512 : 0);
 }
 
 /* What arguments of such a type point to. */
@@ -81,11 +81,11 @@ static void fill(const char *type, unsigned char *region)
     CUcontext contexts[2];
     CUevent event = any_event();
     for (int i = 0; i < 8; i++)
-        numbers[i] = random_below(&told.random, 4) * (chance(4) ? 1000 : 1);
+        numbers[i] = random_below(&world.random, 4) * (chance(4) ? 1000 : 1);
     for (int i = 0; i < 4; i++)
         streams[i] = any_stream();
     for (int i = 0; i < 2; i++) {
-        types[i] = (CUmemorytype)random_between(&told.random, 1, 4);
+        types[i] = (CUmemorytype)random_between(&world.random, 1, 4);
         addresses[i] = any_address();
         contexts[i] = any_context();
     }
@@ -98,22 +98,22 @@ static void fill(const char *type, unsigned char *region)
             ((CUmemLocation *)at)[i] = (CUmemLocation){(CUmemLocationType)(numbers[i] % 3), (int)(numbers[i] % 5) - 1};
     } else if (strcmp(type, "CUpointer_attribute *") == 0) {
         for (int i = 0; i < 8; i++)
-            ((int *)at)[i] = (int)random_between(&told.random, 1, 20);
+            ((int *)at)[i] = (int)random_between(&world.random, 1, 20);
     } else if (strcmp(type, "void **") == 0) {
         for (int i = 0; i < 8; i++)
             ((void **)at)[i] = region + 128 + 16 * i;
     } else if (strcmp(type, "CUgraphNodeParams *") == 0) {
-        ((CUgraphNodeParams *)at)->type = (CUgraphNodeType)random_below(&told.random, 12);
+        ((CUgraphNodeParams *)at)->type = (CUgraphNodeType)random_below(&world.random, 12);
         ((CUgraphNodeParams *)at)->eventRecord.event = event;
     } else if (strcmp(type, "CUstreamBatchMemOpParams *") == 0) {
         for (int i = 0; i < 4; i++)
-            ((CUstreamBatchMemOpParams *)at)[i].operation = (CUstreamBatchMemOpType)random_between(&told.random, 1, 5);
+            ((CUstreamBatchMemOpParams *)at)[i].operation = (CUstreamBatchMemOpType)random_between(&world.random, 1, 5);
     } else if (strcmp(type, "const CUDA_LAUNCH_PARAMS *") == 0) {
         for (int i = 0; i < 4; i++)
             ((CUDA_LAUNCH_PARAMS *)at)[i].hStream = streams[i];
     } else if (strcmp(type, "const CUlaunchConfig *") == 0) {
         CUlaunchAttribute *attribute = (CUlaunchAttribute *)(void *)(region + 128);
-        attribute->id = (CUlaunchAttributeID)random_between(&told.random, 1, 14);
+        attribute->id = (CUlaunchAttributeID)random_between(&world.random, 1, 14);
         memcpy(&attribute->value, &event, sizeof event);
         *(CUlaunchConfig *)at = (CUlaunchConfig){.hStream = streams[0], .attrs = numbers[0] ? attribute : NULL,
             .numAttrs = numbers[1] != 0};
@@ -139,8 +139,8 @@ uintptr_t argument_for(const struct parameter *parameter, int at)
 {
     static const size_t sizes[] = {0, 1, 512, 1000, 4096, 100000, (size_t)1 << 20, (size_t)3 << 30};
     if (parameter->pointer) {
-        fill(parameter->type, told.region[at]);
-        return chance(16) && strcmp(parameter->type, "void **") != 0 ? 0 : (uintptr_t)told.region[at];
+        fill(parameter->type, world.region[at]);
+        return chance(16) && strcmp(parameter->type, "void **") != 0 ? 0 : (uintptr_t)world.region[at];
     }
     if (strcmp(parameter->type, "CUstream") == 0)
         return (uintptr_t)any_stream();
@@ -149,18 +149,18 @@ uintptr_t argument_for(const struct parameter *parameter, int at)
     if (strcmp(parameter->type, "CUcontext") == 0)
         return (uintptr_t)any_context();
     if (strcmp(parameter->type, "CUgreenCtx") == 0)
-        return GREENS_AT + 0x100 * random_below(&told.random, 3);
+        return GREENS_AT + 0x100 * random_below(&world.random, 3);
     if (strcmp(parameter->type, "CUdeviceptr") == 0)
         return (uintptr_t)any_address();
     if (strcmp(parameter->type, "CUdevice") == 0)
-        return random_below(&told.random, 2);
+        return random_below(&world.random, 2);
     if (strcmp(parameter->type, "CUpointer_attribute") == 0)
-        return random_between(&told.random, 1, 20);
+        return random_between(&world.random, 1, 20);
     if (strcmp(parameter->type, "CUmemLocation") == 0)
-        return random_below(&told.random, 9) % 3 == 0 ? 0 : (uintptr_t)random_below(&told.random, 3) << 32 | 1;
+        return random_below(&world.random, 9) % 3 == 0 ? 0 : (uintptr_t)random_below(&world.random, 3) << 32 | 1;
     if (strstr(parameter->name, "count"))
-        return random_below(&told.random, 4);
+        return random_below(&world.random, 4);
     if (strcmp(parameter->type, "size_t") == 0)
-        return sizes[random_below(&told.random, sizeof sizes / sizeof *sizes)];
-    return (strcmp(parameter->name, "element") == 0 ? 4u : 1u) * random_below(&told.random, 5);
+        return sizes[random_below(&world.random, sizeof sizes / sizeof *sizes)];
+    return (strcmp(parameter->name, "element") == 0 ? 4u : 1u) * random_below(&world.random, 5);
 }

@@ -1,5 +1,5 @@
-/* Preloaded, on the simulator, where one call of a name runs out of memory for once: with memory of ours idle it is
-   made again, without any the program hears of it. Usage: beside NAME (with SEGALLOC_SIM=...,fail=NAME:1:2) */
+/* Preloaded, on the simulator, where one call of a name runs out of memory once. Idle memory of ours makes room, the call
+   is made again, and the program notices nothing. Usage: external_alloc NAME (with SEGALLOC_SIM=...,fail=NAME:1:2) */
 #include <stdbool.h>
 #include <string.h>
 

@@ -16,7 +16,7 @@
 #include "track/deferred_frees.h"
 #include "track/free_policy.h"
 #include "track/graph_blocks.h"
-#include "memory_world.h"
+#include "requests_world.h"
 #include "track/streams.h"
 
 /* What the core answers where there is no memory, and where it serves none. */

@@ -1,13 +1,13 @@
-/* What the hooks ask of the driver and tell the core, argument by argument, and what they answer the program: random
-   programs of every call that is hooked, against figures (told.txt).
+/* What the hooks ask of the driver and pass to the core, argument by argument, and what they answer the program. Random
+   programs make every call that is hooked, and are compared with figures (core_calls.txt).
 
-       test_told FIGURES            compares
-       test_told --print N          what program N says, a line a step
-       test_told --write FIGURES    writes them anew, after a rule was changed on purpose: --print of before and after
-                                    shows the change
+     test_core_calls FIGURES            compares
+     test_core_calls --print N          prints what program N does, a line a step
+     test_core_calls --write FIGURES    writes the figures anew, after a rule was changed on purpose: --print of before
+                                        and after shows the change
 
-   Each program runs in a process of its own, since some of what is learnt is learnt for good. A row is a sum over what
-   was said in so many steps. */
+   Each program runs in a process of its own, since some findings hold for good. A row is a sum over the output of so many
+   steps. */
 #include <assert.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@
 #include "segalloc/segalloc.h"
 #include "sites/sites.h"
 #include "track/streams.h"
-#include "told_world.h"
+#include "core_calls_world.h"
 #include "track/context_pins.h"
 #include "wrap.h"
 
@@ -80,7 +80,7 @@ static void make(const struct call *call, int given, uintptr_t first, uintptr_t 
     any_call *function;
     for (int i = 0; i < signature.count; i++) {
         a[i] = i < given ? i ? second : first : argument_for(&signature.list[i], i);
-        memcpy(before[i], told.region[i], sizeof before[i]);
+        memcpy(before[i], world.region[i], sizeof before[i]);
     }
     say("%s", call->name);
     for (int i = 0; i < signature.count; i++)
@@ -91,8 +91,8 @@ static void make(const struct call *call, int given, uintptr_t first, uintptr_t 
     say(" -> %d", (int)result);
     for (int i = 0; i < signature.count; i++) {
         uint64_t word;
-        memcpy(&word, told.region[i], sizeof word);
-        if (signature.list[i].pointer && memcmp(before[i], told.region[i], sizeof before[i]) != 0)
+        memcpy(&word, world.region[i], sizeof word);
+        if (signature.list[i].pointer && memcmp(before[i], world.region[i], sizeof before[i]) != 0)
             say(" %llx", (unsigned long long)word);
     }
 }
@@ -104,10 +104,11 @@ static void make_any(const char *name)
 
 static CUdeviceptr live_block(void)
 {
-    for (int i = 0; i < 40 && told.blocks; i++) {
-        int number = told.blocks - 1 - (int)random_below(&told.random, told.blocks < 40 ? (uint64_t)told.blocks : 40);
-        if (told.block[number].live)
-            return told.block[number].address;
+    for (int i = 0; i < 40 && world.blocks; i++) {
+        int number = world.blocks - 1 -
+                     (int)random_below(&world.random, world.blocks < 40 ? (uint64_t)world.blocks : 40);
+        if (world.block[number].live)
+            return world.block[number].address;
     }
     return any_address();
 }
@@ -115,7 +116,7 @@ static CUdeviceptr live_block(void)
 static CUstream captured_stream(void)
 {
     for (int i = 2; i < STREAM_COUNT + 3; i++) {
-        if (told.capture[i] && !chance(6))
+        if (world.capture[i] && !chance(6))
             return (CUstream)(uintptr_t)(i == 2 ? 0 : STREAMS_AT + 16 * (i - 3));
     }
     return any_stream();
@@ -136,7 +137,7 @@ static void through_runtime(void)
 {
     const struct sg_module *caller = chance(3) ? &torch : chance(8) ? &old : &module;
     void *pointer = NULL;
-    size_t bytes = 512 + random_below(&told.random, 10000);
+    size_t bytes = 512 + random_below(&world.random, 10000);
     say("runtime's malloc by %d %zx:", (int)caller->kind, bytes);
     bool quick = sg_fast_malloc(caller, &pointer, bytes);
     int result = 0;
@@ -159,7 +160,7 @@ static void free_somehow(void)
     CUdeviceptr address = live_block();
     CUstream stream = captured_stream();
     bool per_thread = chance(2);
-    switch (random_below(&told.random, 6)) {
+    switch (random_below(&world.random, 6)) {
     case 0:
         sg_self.caller = chance(2) ? SG_CALLER_TORCH : SG_CALLER_OTHER;
         make(call_of("cuMemFree_v2"), 1, address, 0);
@@ -185,7 +186,7 @@ static void name_streams(void)
 {
     CUstream stream = chance(3) ? captured_stream() : any_stream();
     if (chance(2)) {
-        size_t bytes = random_below(&told.random, 5000);
+        size_t bytes = random_below(&world.random, 5000);
         say("segalloc_malloc_on %zx %lx:", bytes, (unsigned long)(uintptr_t)stream);
         say(" -> %llx", (unsigned long long)(uintptr_t)segalloc_malloc_on(bytes, stream));
         return;
@@ -209,7 +210,7 @@ static void ask_gated(void)
     if (chance(16))
         sg_captures_make_driver_safe(sg_process_driver(), &gated);
     sg_self.aside = chance(4);
-    int what = (int)random_below(&told.random, 6);
+    int what = (int)random_below(&world.random, 6);
     CUresult result = CUDA_SUCCESS;
     say("gated %d:", what);
     switch (what) {
@@ -240,7 +241,7 @@ static void ask_gated(void)
 static void ask_about_itself(void)
 {
     struct segalloc_stat stats[4] = {{0}};
-    int device = (int)random_below(&told.random, 4) - 1, count;
+    int device = (int)random_below(&world.random, 4) - 1, count;
     if (chance(2)) {
         say("segalloc_trim %d:", device);
         say(" -> %zx", segalloc_trim(device, 100));
@@ -255,15 +256,15 @@ static void ask_about_itself(void)
 static void of_the_layer(void)
 {
     int number;
-    switch (random_below(&told.random, 6)) {
+    switch (random_below(&world.random, 6)) {
     case 0:
         say("mark:");
         sg_memory_fence();
         break;
     case 1:
         say("the core is told of contexts:");
-        if (told.has_core)
-            sg_contexts_tell(told_core());
+        if (world.has_core)
+            sg_contexts_tell(core_calls_core());
         break;
     case 2:
         say("follow:");
@@ -292,14 +293,14 @@ static void use_tensors(void)
     CUdeviceptr tensors[6] = {0};
     sg_self.caller = SG_CALLER_TORCH;
     for (int i = 0; i < 12; i++) {
-        CUdeviceptr *tensor = &tensors[random_below(&told.random, 6)];
+        CUdeviceptr *tensor = &tensors[random_below(&world.random, 6)];
         if (*tensor) {
             say(" free %llx:", *tensor);
             say(" -> %d;", (int)cuMemFree_v2(*tensor));
             *tensor = 0;
         } else {
             say(" tensor:");
-            CUresult result = cuMemAlloc_v2(tensor, 700 * (1 + random_below(&told.random, 2)));
+            CUresult result = cuMemAlloc_v2(tensor, 700 * (1 + random_below(&world.random, 2)));
             *tensor = result == CUDA_SUCCESS ? *tensor : 0;
             say(" -> %d %llx;", (int)result, *tensor);
         }
@@ -309,10 +310,10 @@ static void use_tensors(void)
 
 static void switch_context(void)
 {
-    told.current = chance(12) ? NULL : any_context();
-    for (int i = 0; told.current && i < 20 && !told.alive[((uintptr_t)told.current - PRIMARIES_AT) / 0x100]; i++)
-        told.current = any_context();
-    say("current is %lx", (unsigned long)(uintptr_t)told.current);
+    world.current = chance(12) ? NULL : any_context();
+    for (int i = 0; world.current && i < 20 && !world.alive[((uintptr_t)world.current - PRIMARIES_AT) / 0x100]; i++)
+        world.current = any_context();
+    say("current is %lx", (unsigned long)(uintptr_t)world.current);
 }
 
 static void end_capture(void)
@@ -327,9 +328,9 @@ static void step(void)
         "cuEventSynchronize", "cuEventQuery", "cuStreamSynchronize", "cuCtxSynchronize", "cuStreamQuery",
         "cuStreamWaitEvent_ptsz", "cuGraphLaunch", "cuLaunchKernel", "cuMemcpyAsync", "cuMemcpyDtoDAsync_v2",
         "cuMemGetInfo_v2", "cuEventRecordWithFlags", "cuCtxCreate_v2", "cuDevicePrimaryCtxRetain", "cuCtxDestroy_v2"};
-    uint64_t which = random_below(&told.random, 100);
-    told.time_ns += 1000;
-    told.over = which == 99 && chance(8); /* for a step */
+    uint64_t which = random_below(&world.random, 100);
+    world.time_ns += 1000;
+    world.over = which == 99 && chance(8); /* for a step */
     if (which < 14)
         make(call_of("cuMemAlloc_v2"), 0, 0, 0);
     else if (which < 20)
@@ -339,7 +340,7 @@ static void step(void)
     else if (which < 40)
         name_streams();
     else if (which < 56)
-        make_any(often[random_below(&told.random, sizeof often / sizeof *often)]);
+        make_any(often[random_below(&world.random, sizeof often / sizeof *often)]);
     else if (which < 59 && !captureless)
         make_any(chance(2) ? "cuStreamBeginCapture_v2" : chance(2) ? "cuStreamBeginCapture_v2_ptsz"
                                                                    : "cuStreamBeginCaptureToGraph");
@@ -356,7 +357,7 @@ static void step(void)
     else if (which < 75)
         use_tensors();
     else {
-        const struct call *call = &calls[random_below(&told.random, sizeof calls / sizeof *calls)];
+        const struct call *call = &calls[random_below(&world.random, sizeof calls / sizeof *calls)];
         if (!is_left_out(call->name))
             make(call, 0, 0, 0);
     }
@@ -366,31 +367,31 @@ static void step(void)
 /* Programs differ in what is configured, and in what there is. */
 static void begin(int program)
 {
-    sg_conf_init(&told.conf);
-    told.random.state = (uint64_t)program * 1000003;
-    told.answers.state = (uint64_t)program * 7919 + 1;
-    told.conf.free_sync = (enum sg_free_sync)(program % 4);
-    told.conf.oom_report = program % 3 == 2 ? SG_OOM_EVERY : SG_OOM_NEVER;
+    sg_conf_init(&world.conf);
+    world.random.state = (uint64_t)program * 1000003;
+    world.answers.state = (uint64_t)program * 7919 + 1;
+    world.conf.free_sync = (enum sg_free_sync)(program % 4);
+    world.conf.oom_report = program % 3 == 2 ? SG_OOM_EVERY : SG_OOM_NEVER;
     sg_sites_on = program % 4 == 1;
-    told.conf.wait_limit = 0.001;
-    told.gentle = program % 6 == 4;
-    told.old = program % 8 == 5;
-    told.direct = program % 3 == 1;
-    told.passing = program == PROGRAMS - 1;
+    world.conf.wait_limit = 0.001;
+    world.gentle = program % 6 == 4;
+    world.old = program % 8 == 5;
+    world.direct = program % 3 == 1;
+    world.passing = program == PROGRAMS - 1;
     orderly = program % 2 == 0;
     captureless = program % 5 < 2;
-    told.declares = program % 4 == 2;
-    told.conf.limit_visible = program % 5 == 3;
-    told.conf.limit_bytes = program % 5 == 3 ? 1 << 29 : 0;
-    told.next_of_driver = DRIVERS_AT;
+    world.declares = program % 4 == 2;
+    world.conf.limit_visible = program % 5 == 3;
+    world.conf.limit_bytes = program % 5 == 3 ? 1 << 29 : 0;
+    world.next_of_driver = DRIVERS_AT;
     for (int i = 0; i < MADE_COUNT + 2; i++) {
-        told.alive[i] = i < 2;
-        told.context_id[i] = ++told.ids;
+        world.alive[i] = i < 2;
+        world.context_id[i] = ++world.ids;
     }
-    told.current = (CUcontext)(uintptr_t)PRIMARIES_AT;
+    world.current = (CUcontext)(uintptr_t)PRIMARIES_AT;
     sg_captures_make_driver_safe(sg_process_driver(), &gated);
     sg_annotate_start();
-    if (told.conf.free_sync == SG_FREE_SYNC_STREAM || program % 5 == 0)
+    if (world.conf.free_sync == SG_FREE_SYNC_STREAM || program % 5 == 0)
         sg_memory_follow();
     if (program % 7 != 6) { /* else the second device comes late */
         make_any("cuDevicePrimaryCtxRetain");
@@ -403,15 +404,15 @@ static void run(int program, bool prints)
     uint32_t sums[ROWS];
     begin(program);
     for (int row = 0; row < ROWS; row++) {
-        size_t from = told.length;
+        size_t from = world.length;
         for (int i = 0; i < STEPS_A_ROW; i++)
             step();
         uint64_t sum = SG_FNV_BASIS;
-        for (size_t i = row ? from : 0; i < told.length; i++)
-            sum = sg_fnv(sum, (unsigned char)told.text[i]);
+        for (size_t i = row ? from : 0; i < world.length; i++)
+            sum = sg_fnv(sum, (unsigned char)world.text[i]);
         sums[row] = (uint32_t)(sum ^ sum >> 32);
         if (prints)
-            printf("%.*s# row %d: %08x\n", (int)(told.length - from), told.text + from, row, sums[row]);
+            printf("%.*s# row %d: %08x\n", (int)(world.length - from), world.text + from, row, sums[row]);
     }
     for (int row = 0; row < ROWS && !prints; row++)
         printf("%d %d %08x\n", program, row, sums[row]);
@@ -481,8 +482,9 @@ int main(int count, char **argument)
             return 1;
         for (int row = 0; row < ROWS && !writes; row++) {
             if (wanted[program][row] != figures[program][row]) {
-                fprintf(stderr, "program %d says something else from step %d on: see --print %d, and test_told.c\n",
-                    program, row * STEPS_A_ROW, program);
+                fprintf(stderr,
+                    "program %d says something else from step %d on: see --print %d, and test_core_calls.c\n", program,
+                    row * STEPS_A_ROW, program);
                 return 1;
             }
         }

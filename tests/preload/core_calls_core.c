@@ -1,14 +1,14 @@
-/* The core of told_world.h: it hands out blocks, knows which live, and says what it is asked. */
+/* The core of core_calls_world.h: it hands out blocks, knows which live, and says what it is asked. */
 #include <assert.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "core_state.h"
-#include "told_world.h"
+#include "core_calls_world.h"
 
 static bool happens(uint64_t one_in)
 {
-    return !told.gentle && random_below(&told.answers, one_in) == 0;
+    return !world.gentle && random_below(&world.answers, one_in) == 0;
 }
 
 static CUresult answered(CUresult result)
@@ -38,12 +38,12 @@ static void say_clock(const struct sg_vector_clock *clock)
 static int number_of(CUdeviceptr address)
 {
     int number = address < BLOCKS_AT ? -1 : (int)((address - BLOCKS_AT) / BLOCK_STEP);
-    return number < told.blocks ? number : -1;
+    return number < world.blocks ? number : -1;
 }
 
 CUresult sg_core_malloc(struct sg_core *core, int device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
 {
-    assert(core == told_core());
+    assert(core == core_calls_core());
     say(" malloc(%d %zx", device, bytes);
     say_tag(tag);
     say(")");
@@ -51,32 +51,32 @@ CUresult sg_core_malloc(struct sg_core *core, int device, size_t bytes, const st
         return answered(CUDA_ERROR_OUT_OF_MEMORY);
     if (happens(16))
         return answered(happens(4) ? CUDA_ERROR_LAUNCH_FAILED : CUDA_ERROR_NOT_SUPPORTED);
-    assert(told.blocks < BLOCKS_MOST);
-    int number = told.blocks++;
+    assert(world.blocks < BLOCKS_MOST);
+    int number = world.blocks++;
     *ret = BLOCKS_AT + (CUdeviceptr)number * BLOCK_STEP;
-    told.block[number].address = *ret;
-    told.block[number].bytes = bytes;
-    told.block[number].device = device;
-    told.block[number].context = tag->context;
-    told.block[number].live = true;
+    world.block[number].address = *ret;
+    world.block[number].bytes = bytes;
+    world.block[number].device = device;
+    world.block[number].context = tag->context;
+    world.block[number].live = true;
     return answered(CUDA_SUCCESS);
 }
 
 CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg_tag *tag)
 {
     int number = number_of(address);
-    assert(core == told_core());
+    assert(core == core_calls_core());
     say(" free(%llx", address);
     say_tag(tag);
     say(")");
-    if (number < 0 || !told.block[number].live || told.block[number].address != address)
+    if (number < 0 || !world.block[number].live || world.block[number].address != address)
         return answered(CUDA_ERROR_INVALID_VALUE);
     if (happens(12)) {
         static const CUresult answers[] = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
             CUDA_ERROR_NOT_FOUND, CUDA_ERROR_LAUNCH_FAILED, CUDA_ERROR_DEINITIALIZED};
-        return answered(answers[random_below(&told.answers, sizeof answers / sizeof *answers)]);
+        return answered(answers[random_below(&world.answers, sizeof answers / sizeof *answers)]);
     }
-    told.block[number].live = false;
+    world.block[number].live = false;
     return answered(CUDA_SUCCESS);
 }
 
@@ -89,50 +89,54 @@ bool sg_core_owns(const struct sg_core *core, CUdeviceptr address)
 CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_block_info *ret)
 {
     int number = number_of(address);
-    assert(core == told_core());
+    assert(core == core_calls_core());
     say(" block(%llx)", address);
     if (!sg_core_owns(core, address))
         return answered(CUDA_ERROR_NOT_FOUND);
-    if (number < 0 || !told.block[number].live || address - told.block[number].address >= told.block[number].bytes)
+    if (number < 0 || !world.block[number].live || address - world.block[number].address >= world.block[number].bytes)
         return answered(CUDA_ERROR_INVALID_VALUE);
-    *ret = (struct sg_block_info){.base = told.block[number].address, .bytes = told.block[number].bytes,
-        .device = told.block[number].device, .context = told.block[number].context, .buffer_id = (uint64_t)number + 7,
-        .cross_device = number % 5 == 0, .plain = number % 3 == 0};
+    *ret = (struct sg_block_info){.base = world.block[number].address,
+        .bytes = world.block[number].bytes,
+        .device = world.block[number].device,
+        .context = world.block[number].context,
+        .buffer_id = (uint64_t)number + 7,
+        .cross_device = number % 5 == 0,
+        .plain = number % 3 == 0};
     return CUDA_SUCCESS;
 }
 
 CUresult sg_core_wait(struct sg_core *core, CUdeviceptr address, CUcontext current, bool *ret_all)
 {
-    assert(core == told_core());
+    assert(core == core_calls_core());
     say(" wait_for(%llx %lx)", address, (unsigned long)(uintptr_t)current);
-    *ret_all = random_below(&told.answers, 2);
+    *ret_all = random_below(&world.answers, 2);
     return answered(happens(12) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
 }
 
 CUresult sg_core_wait_for_all(struct sg_core *core)
 {
-    assert(core == told_core());
+    assert(core == core_calls_core());
     say(" wait_for_all");
     return CUDA_SUCCESS;
 }
 
 bool sg_core_awaits(struct sg_core *core, int device)
 {
-    assert(core == told_core());
+    assert(core == core_calls_core());
     say(" awaits(%d)", device);
     return happens(2);
 }
 
 void sg_core_mem_info(struct sg_core *core, int device, size_t *free_bytes, size_t *total_bytes)
 {
-    assert(core == told_core());
+    assert(core == core_calls_core());
     say(" core_info(%d %zx %zx)", device, *free_bytes, *total_bytes);
     *free_bytes += 4096;
 }
 
 size_t sg_core_trim(struct sg_core *core, int device, size_t keep)
 {
-    assert(core == told_core());
+    assert(core == core_calls_core());
     if (device < 2)
         say(" trim(%d %zx)", device, keep);
     return device < 2 && happens(2) ? 1000 : 0;
@@ -147,62 +151,62 @@ static bool fill_stats(struct sg_stats *ret, uint64_t step)
     }
     ret->value[SG_STAT_reserved_bytes] = 3 * step + 1000000;
     ret->value[SG_STAT_allocated_bytes] = 2 * step;
-    ret->value[SG_STAT_pending_bytes] = random_below(&told.answers, 2);
+    ret->value[SG_STAT_pending_bytes] = random_below(&world.answers, 2);
     return true;
 }
 
 bool sg_core_stats(struct sg_core *core, int device, struct sg_stats *ret)
 {
-    assert(core == told_core());
+    assert(core == core_calls_core());
     say(" stats(%d)", device);
     return device < 2 && fill_stats(ret, 1000);
 }
 
 bool sg_core_stats_recent(struct sg_core *core, int device, struct sg_stats *ret)
 {
-    assert(core == told_core());
+    assert(core == core_calls_core());
     say(" recent(%d)", device);
     return device < 2 && fill_stats(ret, 700);
 }
 
 bool sg_core_take_peaks(struct sg_core *core, int device, struct sg_stats *ret)
 {
-    assert(core == told_core());
+    assert(core == core_calls_core());
     say(" taken(%d)", device);
     return device < 2 && fill_stats(ret, 500);
 }
 
 uint64_t sg_core_limit(struct sg_core *core, int device)
 {
-    assert(core == told_core());
+    assert(core == core_calls_core());
     say(" limit(%d)", device);
     return 1u << 30;
 }
 
 bool sg_core_is_limited(struct sg_core *core, int device)
 {
-    assert(core == told_core());
+    assert(core == core_calls_core());
     say(" limited(%d)", device);
     return happens(3);
 }
 
 bool sg_core_left_pages(struct sg_core *core, int device)
 {
-    assert(core == told_core());
+    assert(core == core_calls_core());
     say(" left(%d)", device);
     return happens(3);
 }
 
 CUresult sg_core_record_stream(struct sg_core *core, CUdeviceptr address, sg_slot slot)
 {
-    assert(core == told_core());
+    assert(core == core_calls_core());
     say(" record(%llx %u)", address, slot);
     return answered(happens(8) ? CUDA_ERROR_NOT_FOUND : happens(12) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
 }
 
 CUresult sg_core_peer_access(struct sg_core *core, int device, int peer, bool enable)
 {
-    assert(core == told_core());
+    assert(core == core_calls_core());
     say(" peer(%d %d %d)", device, peer, enable);
     return answered(happens(6) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS);
 }
@@ -210,7 +214,7 @@ CUresult sg_core_peer_access(struct sg_core *core, int device, int peer, bool en
 sg_slot sg_core_slot(struct sg_core *core, int device, const struct sg_stream_id *id)
 {
     static sg_slot next;
-    assert(core == told_core());
+    assert(core == core_calls_core());
     sg_slot slot = happens(24) ? 0 : next++ % (SG_SLOTS - 1) + 1;
     say(" slot(%d %llu c%lx h%lx %d %x):%u", device, (unsigned long long)id->key, (unsigned long)(uintptr_t)id->context,
         (unsigned long)(uintptr_t)id->handle, id->per_thread, id->flags, slot);
@@ -220,7 +224,7 @@ sg_slot sg_core_slot(struct sg_core *core, int device, const struct sg_stream_id
 void sg_core_clock(struct sg_core *core, int device, sg_slot slot, struct sg_vector_clock *ret)
 {
     static uint64_t now;
-    assert(core == told_core());
+    assert(core == core_calls_core());
     say(" clock(%d %u)", device, slot);
     memset(ret, 0, sizeof *ret);
     ret->at[slot] = ++now;
@@ -231,7 +235,7 @@ void sg_core_idle_clock(struct sg_core *core, int device, sg_slot slot, struct s
     uint64_t *ret_done)
 {
     sg_core_clock(core, device, slot, ret_told);
-    *ret_done = ret_told->at[slot] - random_below(&told.answers, 2);
+    *ret_done = ret_told->at[slot] - random_below(&world.answers, 2);
 }
 
 void sg_core_context_clock(struct sg_core *core, int device, CUcontext context, struct sg_vector_clock *ret)
@@ -242,7 +246,7 @@ void sg_core_context_clock(struct sg_core *core, int device, CUcontext context, 
 
 void sg_core_ordered_after(struct sg_core *core, int device, sg_slot slot, const struct sg_vector_clock *clock)
 {
-    assert(core == told_core());
+    assert(core == core_calls_core());
     say(" waited(%d %u", device, slot);
     say_clock(clock);
     say(")");
@@ -250,7 +254,7 @@ void sg_core_ordered_after(struct sg_core *core, int device, sg_slot slot, const
 
 void sg_core_completed(struct sg_core *core, int device, const struct sg_vector_clock *clock)
 {
-    assert(core == told_core());
+    assert(core == core_calls_core());
     say(" completed(%d", device);
     say_clock(clock);
     say(")");
@@ -258,7 +262,7 @@ void sg_core_completed(struct sg_core *core, int device, const struct sg_vector_
 
 void sg_core_host_observed(struct sg_core *core, int device, const struct sg_vector_clock *clock)
 {
-    assert(core == told_core());
+    assert(core == core_calls_core());
     say(" told(%d", device);
     say_clock(clock);
     say(")");
@@ -266,34 +270,34 @@ void sg_core_host_observed(struct sg_core *core, int device, const struct sg_vec
 
 bool sg_core_pin_all(struct sg_core *core)
 {
-    assert(core == told_core());
+    assert(core == core_calls_core());
     say(" pin_all");
     return true;
 }
 
-#define SAYS_OF_DEVICE(name) \
+#define SAYS_OF_DEVICE(name)                              \
     void sg_core_##name(struct sg_core *core, int device) \
-    { \
-        assert(core == told_core()); \
-        if (device < 2) \
-            say(" " #name "(%d)", device); \
+    {                                                     \
+        assert(core == core_calls_core());                \
+        if (device < 2)                                   \
+            say(" " #name "(%d)", device);                \
     }
 SAYS_OF_DEVICE(poll)
 
-#define SAYS_OF_SLOT(name, said) \
+#define SAYS_OF_SLOT(name, said)                                        \
     void sg_core_##name(struct sg_core *core, int device, sg_slot slot) \
-    { \
-        assert(core == told_core()); \
-        say(" " said "(%d %u)", device, slot); \
+    {                                                                   \
+        assert(core == core_calls_core());                              \
+        say(" " said "(%d %u)", device, slot);                          \
     }
 SAYS_OF_SLOT(slot_gone, "slot_gone")
 SAYS_OF_SLOT(slot_untracked_order, "slot_opaque")
 SAYS_OF_SLOT(slot_submitted, "slot_touched")
 
-#define SAYS_AS(name, said, more, format, ...) \
-    void sg_core_##name more \
-    { \
-        assert(core == told_core()); \
+#define SAYS_AS(name, said, more, format, ...)     \
+    void sg_core_##name more                       \
+    {                                              \
+        assert(core == core_calls_core());         \
         say(" " said "(" format ")", __VA_ARGS__); \
     }
 #define SAYS_OF_CONTEXT(name, ...) SAYS_AS(name, #name, __VA_ARGS__)
@@ -312,13 +316,13 @@ SAYS_AS(passthrough, "passed_on", (struct sg_core *core, int device, CUdeviceptr
 
 bool sg_core_take_aliased(struct sg_core *core, int device, sg_slot slot)
 {
-    assert(core == told_core());
+    assert(core == core_calls_core());
     say(" take_aliased(%d %u)", device, slot);
     return happens(2);
 }
 
 void sg_core_disable(struct sg_core *core)
 {
-    assert(core == told_core());
+    assert(core == core_calls_core());
     say(" disable");
 }

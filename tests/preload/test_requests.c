@@ -14,7 +14,7 @@
 #include "track/deferred_frees.h"
 #include "track/free_policy.h"
 #include "track/graph_blocks.h"
-#include "memory_world.h"
+#include "requests_world.h"
 #include "track/streams.h"
 
 static struct sg_tag tag_of(const struct sg_request *request)

@@ -1,7 +1,7 @@
 /* A core, a driver and the rest of the library made up for tests of allocations and frees: they answer what they are
    told to, and keep what they were asked. */
-#ifndef MEMORY_WORLD_H
-#define MEMORY_WORLD_H
+#ifndef REQUESTS_WORLD_H
+#define REQUESTS_WORLD_H
 
 #include <stdbool.h>
 #include <stddef.h>

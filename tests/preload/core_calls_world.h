@@ -1,7 +1,7 @@
 /* The hooks of the driver's calls above a driver and a core made up here, which say what they are asked with every
    argument, and answer by chance, but as a driver and a core may. What is said is the same in every run. */
-#ifndef TOLD_WORLD_H
-#define TOLD_WORLD_H
+#ifndef CORE_CALLS_WORLD_H
+#define CORE_CALLS_WORLD_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,7 +30,7 @@ struct signature {
 };
 struct signature signature_of(const char *parameters);
 
-extern struct told {
+extern struct world {
     struct random random;  /* of the program */
     struct random answers; /* of the driver and the core */
     char *text;            /* what was said */
@@ -60,7 +60,7 @@ extern struct told {
     int objects;
     uint64_t time_ns;
     unsigned char region[PARAMETERS_MOST][REGION_BYTES]; /* what arguments point to */
-} told;
+} world;
 
 /* Adds to what was said. */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -75,7 +75,7 @@ CUdeviceptr any_address(void);
 bool chance(uint64_t one_in);
 
 /* The core makes nothing of it; the graphs that hold an object are gone. */
-struct sg_core *told_core(void);
+struct sg_core *core_calls_core(void);
 void drop_a_graph(void);
 
 #endif

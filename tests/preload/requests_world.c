@@ -1,6 +1,6 @@
-/* See memory_world.h. */
+/* See requests_world.h. */
 #include "core_state.h"
-#include "memory_world.h"
+#include "requests_world.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 #!/bin/sh
-# usage: life.sh LIBRARY LIFE TRACE_COUNTS. What is left of a process that uses CUDA, by how it ends.
+# usage: process_states.sh LIBRARY PROGRAM TRACE_COUNTS. What is left of a process that uses CUDA, by how it ends.
 library=$1
-life=$2
+program=$2
 counts=$3
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
@@ -14,7 +14,7 @@ fault() {
 
 run() {
     rm -f "$work"/*
-    LD_PRELOAD=$library SEGALLOC_TRACE=$work/trace SEGALLOC_STATS=$work/stats "$life" "$1" 2>"$work.err" &
+    LD_PRELOAD=$library SEGALLOC_TRACE=$work/trace SEGALLOC_STATS=$work/stats "$program" "$1" 2>"$work.err" &
     process=$!
     wait $process 2>/dev/null
     code=$?
@@ -57,7 +57,7 @@ trace" ] || fault "lone_children: one trace, but $(ls "$work")"
 run children_and_kill 137
 trace "$work/trace" 1000 1000 killed
 grep -q "\"pid\":$process," "$work/stats" || fault "children_and_kill: the statistics are the process's own"
-LD_PRELOAD=$library SEGALLOC_CONF=live:True "$life" live_children || fault "live_children: the page went with a child"
+LD_PRELOAD=$library SEGALLOC_CONF=live:True "$program" live_children || fault "live_children: the page went with a child"
 run children 0
 case $("$counts" "$work/trace") in
 *" closed") ;;
@@ -79,6 +79,6 @@ trace "$work/trace" 1000 1000 killed
 
 # Nothing is written unless asked for.
 rm -f "$work"/*
-(cd "$work" && LD_PRELOAD=$library "$life" exit 2>&1) || fault "silent run"
+(cd "$work" && LD_PRELOAD=$library "$program" exit 2>&1) || fault "silent run"
 [ -z "$(ls "$work")" ] || fault "nothing written: $(ls "$work")"
 exit $status
