@@ -163,7 +163,11 @@ class Summary(Case):
     def test_elsewhere_only_if_asked_for(self):
         self.assertEqual(self.run_it("--", ACTS, "a+100").stderr, "")
         self.assertIn(self.LINE, self.run_it("--summary", "--", ACTS, "a+100").stderr)
-        self.assertEqual(self.run_it("--summary", "--", "sh", "-c", f"'{ACTS}' a+100; '{ACTS}' a+100").stderr.count(self.LINE), 2)
+
+    def test_children_say_who_they_are(self):
+        said = self.run_it("--summary", "--", "sh", "-c", f"'{ACTS}' a+100 & echo $!; wait; '{ACTS}' a+100; exit")
+        self.assertEqual(said.stderr.count("\n"), 2)
+        self.assertTrue(said.stderr.startswith(self.LINE.replace("allocated.", f"allocated, in process {said.stdout.strip()}.")), said)
 
     def test_devices_and_failures(self):
         said = self.run_it("--summary", "--conf", "oom_report:never", "--", ACTS, "a+100", "device=1", "b+30", "b-", "c?2000", "d?2000").stderr

@@ -13,10 +13,16 @@
 
 enum { LINE_BYTES = 900, DEVICES_BYTES = 600 }; /* sg_log_line() cuts at 1 KiB */
 
-static bool is_asked_for(void)
+/* SEGALLOC_SUMMARY says where, and the process that `segalloc run` became: "terminal@4711". *ret_child: this is another. */
+static bool is_asked_for(bool *ret_child)
 {
+    char where[16];
+    long process;
     const char *asked = sg_environment("SEGALLOC_SUMMARY");
-    return asked && (strcmp(asked, "always") == 0 || (strcmp(asked, "terminal") == 0 && isatty(STDERR_FILENO)));
+    if (!asked || sscanf(asked, "%15[a-z]@%ld", where, &process) != 2)
+        return false;
+    *ret_child = process != getpid();
+    return strcmp(where, "always") == 0 || (strcmp(where, "terminal") == 0 && isatty(STDERR_FILENO));
 }
 
 /* Appends what `device` held, with its number where `several` have been used. Returns the new length. */
@@ -47,7 +53,8 @@ void sg_summary_print(struct sg_core *core)
     size_t length = 0;
     uint64_t failed = 0;
     unsigned used = 0;
-    if (!is_asked_for())
+    bool child;
+    if (!is_asked_for(&child))
         return;
     for (int i = 0; i < SG_DEVICES_MAX; i++)
         used += sg_core_stats(core, i, &stats) && stats.value[SG_STAT_allocs];
@@ -63,6 +70,8 @@ void sg_summary_print(struct sg_core *core)
             length ? "; " : "", failed, sg_plural(failed));
     if (!length)
         return;
+    if (child)
+        length += (size_t)snprintf(line + length, LINE_BYTES - length, ", in process %ld", (long)getpid());
     const char *trace = sg_recorder_path();
     if (trace)
         snprintf(line + length, LINE_BYTES - length, ". To see what held it: segalloc report %s", from_here(trace));

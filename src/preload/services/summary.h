@@ -5,8 +5,7 @@
 #include "core.h"
 
 /* Writes to stderr what each device held at its peak, how many allocations failed, and what to run next.
-   SEGALLOC_SUMMARY says where: "always", or "terminal", where stderr is one. Without it nothing is written. Takes locks
-   of the core. */
+   The environment says where (summary.c); unless `segalloc run` has set it, nothing is written. Takes locks of the core. */
 void sg_summary_print(struct sg_core *core);
 
 #endif

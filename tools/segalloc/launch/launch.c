@@ -348,10 +348,13 @@ static void set_places(const struct sg_launch *launch)
 /* A verb that says more itself leaves none of an outer `segalloc run`. */
 static void set_summary(const struct sg_launch *launch)
 {
+    char where[64];
+    snprintf(where, sizeof where, "%s@%ld", launch->summary == SG_SUMMARY_ALWAYS ? "always" : "terminal",
+        (long)getpid());
     if (launch->summary == SG_SUMMARY_NEVER)
         unsetenv("SEGALLOC_SUMMARY");
     else
-        setenv("SEGALLOC_SUMMARY", launch->summary == SG_SUMMARY_ALWAYS ? "always" : "terminal", 1);
+        setenv("SEGALLOC_SUMMARY", where, 1);
 }
 
 bool sg_launch_prepare(const struct sg_launch *launch)
