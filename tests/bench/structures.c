@@ -9,7 +9,7 @@
 #include "pointer_hash.h"
 
 #include "idmap.h"
-#include "space/max_tree.h"
+#include "max_tree.h"
 #include "keytree.h"
 
 enum { ROUNDS = 5, OPERATIONS = 200000, SPREAD = 4, SIZES = 1 << 12 };

@@ -35,7 +35,7 @@
 #include <stdint.h>
 
 #include "cuda_abi.h"
-#include "space/max_tree.h"
+#include "max_tree.h"
 #include "streams/stream_clock.h"
 #include "tuning.h"
 

@@ -1,9 +1,9 @@
-/* An index over buckets of addresses, here called slots. Each holds a size. The first or last slot with at least a given
-   size is found in as many steps as the range has hexadecimal digits.
+/* An index over buckets, here called slots. Each holds a size. The first or last slot with at least a given size is found
+   in as many steps as the range has hexadecimal digits.
 
    It is a complete 16-ary tree of maxima in plain arrays. The position in a level says which slots are below: no
-   pointers, no rebalancing, one cache line a level. Keys must be dense and unique, as address slots are (region.h says
-   why). docs/experiments/index.md has the comparison. */
+   pointers, no rebalancing, one cache line a level. Keys must be dense and unique, as the buckets of addresses of a
+   region of the core are. docs/experiments/index.md has the comparison. */
 #ifndef SG_MAX_TREE_H
 #define SG_MAX_TREE_H
 

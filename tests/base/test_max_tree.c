@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "space/max_tree.h"
+#include "max_tree.h"
 #include "random.h"
 
 static uint32_t naive_first(const int32_t *sizes, uint32_t buckets, uint32_t from, int32_t size)

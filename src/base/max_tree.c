@@ -1,4 +1,4 @@
-#include "space/max_tree.h"
+#include "max_tree.h"
 
 #include <assert.h>
 #if defined(__SSE2__)
