@@ -174,6 +174,23 @@ class Summary(Case):
         self.assertTrue(said.startswith("segalloc: device 0: 100.00 MiB reserved at the peak for 100.00 MiB allocated; device 1: 30.00 MiB reserved "
                                         "at the peak for 30.00 MiB allocated; 2 allocations failed. "), said)
 
+    def test_it_is_one_line(self):
+        """However many devices; with a trace that lies elsewhere, and where there is no working folder."""
+        acts = [act for device in range(16) for act in (f"device={device}", f"{chr(97 + device)}+2")]
+        said = self.run_it("--sim", "1GiB,count=16", "--summary", "--", ACTS, *acts).stderr
+        self.assertEqual((said.count("\n"), said.startswith("segalloc: device 0: 2.00 MiB reserved")), (1, True), said)
+        self.assertIn("device 7: 2.00 MiB", said)
+        self.assertTrue(said.endswith("-- CMD\n") and len(said) < 1000, said)
+        with tempfile.TemporaryDirectory() as elsewhere:
+            said = self.run_it("--summary", "-o", f"{elsewhere}/t", "--", ACTS, "a+100").stderr
+            self.assertEqual(said, f"{self.LINE}held it: segalloc report {elsewhere}/t\n")
+            said = self.run_it("--summary", "-o", f"{elsewhere}/u", "--", "sh", "-c", f"mkdir gone; cd gone; rmdir ../gone; exec '{ACTS}' a+100").stderr
+            self.assertEqual(said, f"{self.LINE}held it: segalloc report {elsewhere}/u\n")
+
+    def test_what_it_does_not_know(self):
+        for where in "", "always", "terminal@", "somewhere@1", "always@x":
+            self.assertEqual(self.run_it("-q", "--", "env", f"SEGALLOC_SUMMARY={where}", ACTS, "a+100").stderr, "", where)
+
     def test_a_verdict_stands_alone(self):
         """A rehearsal within a run says what it has to say."""
         said = self.run_it("--summary", "--", SEGALLOC, "rehearse", "--card", "1GiB", "--", ACTS, "a+100")
