@@ -82,7 +82,7 @@ static CUresult release(CUmemGenericAllocationHandle handle)
 
 static void warn(const char *line)
 {
-    if (strstr(line, "fixed segments")) /* the other line that may come is about mappings (test_mappings.c) */
+    if (strstr(line, "fixed segments")) /* the other line that may come is about mappings (test_mapping_limit.c) */
         warned++;
     else
         assert_non_null(strstr(line, "mappings"));

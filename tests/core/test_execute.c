@@ -49,7 +49,7 @@ static CUresult map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGener
 
 static CUresult set_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count)
 {
-    /* that says nothing of mappings, of which test_mappings.c is */
+    /* that says nothing of mappings, of which test_mapping_limit.c is */
     return fails(&accesses) ? CUDA_ERROR_NOT_PERMITTED : strict_driver.set_access(address, bytes, access, count);
 }
 
