@@ -2,131 +2,31 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "reader/pickle_state.h"
+
 enum {
-    KIND_BITS = 3,
-    VALUE_BITS = 56, /* of a value beside its key */
-    CHUNK_SHIFT = 16,
-    CHUNK_CELLS = 1 << CHUNK_SHIFT,
-    RUN_MOST = 1024, /* items that stand in one piece */
-    COUNT_BITS = 16,
     TEXT_KEPT = 64, /* bytes of a text that are looked at: no word is longer */
     LINE_MOST = 4096
 };
-#define NUMBER_MOST ((UINT64_C(1) << (VALUE_BITS - KIND_BITS)) - 1)
-#define VALUE_MASK ((UINT64_C(1) << VALUE_BITS) - 1)
-#define COUNT_MASK ((UINT64_C(1) << COUNT_BITS) - 1)
-#define MEMORY_LEAST (UINT64_C(48) << 20) /* a tool has 64 MiB for itself */
-
-/* Objects and runs of items are cells of 8 bytes, in chunks that never move; a cell's index is what refers to it. An
-   object is two cells: its first run and its last. A run is a cell with the next run's index and its count, then the
-   items. Index 0 is no run. */
-struct sg_unpickle {
-    const char *const *word;
-    size_t words;
-    uint64_t **chunk;
-    uint64_t chunks, cells;
-    sg_value *stack;
-    size_t depth, stack_room;
-    sg_value *memo;
-    size_t memos, memo_room;
-
-    sg_unpickle_more_fn *more;
-    void *user;
-    const unsigned char *at, *end;
-    uint64_t read; /* bytes up to `end` */
-    char *error;
-    int status;
-};
-
-static inline sg_value make(enum sg_value_kind kind, uint64_t number)
-{
-    assert(number <= NUMBER_MOST);
-    return number << KIND_BITS | kind;
-}
-
-static inline sg_value number_or_other(uint64_t number)
-{
-    return number <= NUMBER_MOST ? make(SG_VALUE_NUMBER, number) : SG_VALUE_OTHER;
-}
-
-static uint64_t offset(const struct sg_unpickle *pickle)
-{
-    return pickle->read - (uint64_t)(pickle->end - pickle->at);
-}
-
-/* Keeps the first error. Always false. */
-static bool fail(struct sg_unpickle *pickle, int status, const char *text)
-{
-    if (!pickle->status) {
-        pickle->status = status;
-        snprintf(pickle->error, SG_UNPICKLE_ERROR, "byte %" PRIu64 ": %s", offset(pickle), text);
-    }
-    return false;
-}
 
 uint64_t sg_unpickle_bytes(const struct sg_unpickle *pickle)
 {
     return pickle->read;
 }
 
-uint64_t sg_unpickle_spare(const struct sg_unpickle *pickle)
-{
-    uint64_t held = pickle->chunks * CHUNK_CELLS * sizeof(uint64_t) +
-                    (pickle->stack_room + pickle->memo_room) * sizeof(sg_value);
-    uint64_t most = MEMORY_LEAST + 2 * pickle->read;
-    return held < most ? most - held : 0;
-}
-
-/* Whether `bytes` more may be taken: what a file says must not cost more than its size accounts for. */
-static bool may_grow(struct sg_unpickle *pickle, uint64_t bytes)
-{
-    return bytes <= sg_unpickle_spare(pickle) ||
-           fail(pickle, -EFBIG, "this pickle needs more memory than its size accounts for");
-}
-
-static inline uint64_t *cell(const struct sg_unpickle *pickle, uint64_t index)
-{
-    assert(index < pickle->cells);
-    return &pickle->chunk[index >> CHUNK_SHIFT][index & (CHUNK_CELLS - 1)];
-}
-
-/* `count` cells in one piece, zeros. False: an error. */
-static bool take_cells(struct sg_unpickle *pickle, uint64_t count, uint64_t *ret)
-{
-    assert(count <= CHUNK_CELLS);
-    uint64_t left = pickle->chunks * CHUNK_CELLS - pickle->cells;
-    if (left < count) {
-        if (!may_grow(pickle, CHUNK_CELLS * sizeof(uint64_t)))
-            return false;
-        uint64_t **chunk = realloc(pickle->chunk, (pickle->chunks + 1) * sizeof(*chunk));
-        if (!chunk)
-            return fail(pickle, -ENOMEM, "out of memory");
-        pickle->chunk = chunk;
-        if (!(chunk[pickle->chunks] = calloc(CHUNK_CELLS, sizeof(uint64_t))))
-            return fail(pickle, -ENOMEM, "out of memory");
-        pickle->cells = pickle->chunks++ * CHUNK_CELLS;
-        if (!pickle->cells)
-            pickle->cells = 1;
-    }
-    *ret = pickle->cells;
-    pickle->cells += count;
-    return true;
-}
-
 static bool push(struct sg_unpickle *pickle, sg_value value)
 {
     if (pickle->depth == pickle->stack_room) {
         size_t room = pickle->stack_room ? 2 * pickle->stack_room : 1024;
-        if (!may_grow(pickle, (room - pickle->stack_room) * sizeof(value)))
+        if (!sg_pickle_may_grow(pickle, (room - pickle->stack_room) * sizeof(value)))
             return false;
         sg_value *stack = realloc(pickle->stack, room * sizeof(value));
         if (!stack)
-            return fail(pickle, -ENOMEM, "out of memory");
+            return sg_pickle_fail(pickle, -ENOMEM, "out of memory");
         pickle->stack = stack;
         pickle->stack_room = room;
     }
@@ -137,7 +37,7 @@ static bool push(struct sg_unpickle *pickle, sg_value value)
 static bool pop(struct sg_unpickle *pickle, sg_value *ret)
 {
     if (!pickle->depth)
-        return fail(pickle, -EINVAL, "an opcode wants a value, and there is none");
+        return sg_pickle_fail(pickle, -EINVAL, "an opcode wants a value, and there is none");
     *ret = pickle->stack[--pickle->depth];
     return true;
 }
@@ -150,14 +50,14 @@ static bool find_mark(struct sg_unpickle *pickle, size_t *ret)
             *ret = i;
             return true;
         }
-    return fail(pickle, -EINVAL, "an opcode wants a mark, and there is none");
+    return sg_pickle_fail(pickle, -EINVAL, "an opcode wants a mark, and there is none");
 }
 
 static bool refill(struct sg_unpickle *pickle)
 {
     size_t got = pickle->status ? 0 : pickle->more(pickle->user, &pickle->at);
     if (!got)
-        return fail(pickle, -ENODATA, "the pickle is cut off");
+        return sg_pickle_fail(pickle, -ENODATA, "the pickle is cut off");
     pickle->end = pickle->at + got;
     pickle->read += got;
     return true;
@@ -205,14 +105,14 @@ static bool take_line(struct sg_unpickle *pickle, char line[LINE_MOST])
         if (byte == '\n')
             return true;
     }
-    return fail(pickle, -EINVAL, "a line has more than 4096 bytes");
+    return sg_pickle_fail(pickle, -EINVAL, "a line has more than 4096 bytes");
 }
 
 static sg_value word_of(const struct sg_unpickle *pickle, const char *text, uint64_t length)
 {
     for (size_t i = 0; i < pickle->words; i++)
         if (!strncmp(pickle->word[i], text, length) && strlen(pickle->word[i]) == length)
-            return make(SG_VALUE_WORD, i);
+            return sg_pickle_value(SG_VALUE_WORD, i);
     return SG_VALUE_OTHER;
 }
 
@@ -242,7 +142,7 @@ static bool push_long(struct sg_unpickle *pickle, unsigned size)
     for (unsigned i = 0; i < sizeof(byte); i++)
         number |= (uint64_t)byte[i] << (8 * i);
     bool negative = length && length <= sizeof(byte) && byte[length - 1] & 0x80;
-    return push(pickle, negative || length > sizeof(byte) ? SG_VALUE_OTHER : number_or_other(number));
+    return push(pickle, negative || length > sizeof(byte) ? SG_VALUE_OTHER : sg_pickle_number(number));
 }
 
 static bool push_signed(struct sg_unpickle *pickle, unsigned size)
@@ -250,67 +150,26 @@ static bool push_signed(struct sg_unpickle *pickle, unsigned size)
     uint64_t number;
     if (!take_number(pickle, size, &number))
         return false;
-    return push(pickle, number >> (8 * size - 1) ? SG_VALUE_OTHER : make(SG_VALUE_NUMBER, number));
+    return push(pickle, number >> (8 * size - 1) ? SG_VALUE_OTHER : sg_pickle_value(SG_VALUE_NUMBER, number));
 }
 
 static bool push_unsigned(struct sg_unpickle *pickle, unsigned size)
 {
     uint64_t number;
-    return take_number(pickle, size, &number) && push(pickle, number_or_other(number));
+    return take_number(pickle, size, &number) && push(pickle, sg_pickle_number(number));
 }
 
 static bool push_object(struct sg_unpickle *pickle, enum sg_value_kind kind)
 {
     uint64_t index;
-    return take_cells(pickle, 2, &index) && push(pickle, make(kind, index));
-}
-
-/* Puts `count` cells behind those that an object has. */
-static bool append(struct sg_unpickle *pickle, sg_value object, const uint64_t *item, size_t count)
-{
-    while (count) {
-        size_t part = count < RUN_MOST ? count : RUN_MOST;
-        uint64_t index, *whole = cell(pickle, sg_value_number(object));
-        if (!take_cells(pickle, part + 1, &index))
-            return false;
-        *cell(pickle, index) = part; /* the next run's index stands above the count */
-        memcpy(cell(pickle, index) + 1, item, part * sizeof(*item));
-        if (whole[1])
-            *cell(pickle, whole[1]) |= index << COUNT_BITS;
-        else
-            whole[0] = index;
-        whole[1] = index;
-        item += part;
-        count -= part;
-    }
-    return true;
+    return sg_pickle_take_cells(pickle, 2, &index) && push(pickle, sg_pickle_value(kind, index));
 }
 
 static bool append_items(struct sg_unpickle *pickle, sg_value object, size_t first)
 {
     if (sg_value_kind(object) != SG_VALUE_LIST)
-        return fail(pickle, -EINVAL, "items are appended to what is no list");
-    return append(pickle, object, pickle->stack + first, pickle->depth - first);
-}
-
-/* Gives a key that is there already its new value. The last of a dictionary's items are looked at last. */
-static bool set_again(struct sg_unpickle *pickle, sg_value object, uint64_t *item, size_t count, uint64_t set)
-{
-    uint64_t key = set >> VALUE_BITS;
-    for (size_t i = 0; i < count; i++)
-        if (item[i] >> VALUE_BITS == key) {
-            item[i] = set;
-            return true;
-        }
-    for (uint64_t run = *cell(pickle, sg_value_number(object)); run; run = *cell(pickle, run) >> COUNT_BITS) {
-        uint64_t *old = cell(pickle, run);
-        for (unsigned i = 1; i <= (*old & COUNT_MASK); i++)
-            if (old[i] >> VALUE_BITS == key) {
-                old[i] = set;
-                return true;
-            }
-    }
-    return false;
+        return sg_pickle_fail(pickle, -EINVAL, "items are appended to what is no list");
+    return sg_pickle_append(pickle, object, pickle->stack + first, pickle->depth - first);
 }
 
 /* Pairs of key and value; those whose key is a word are kept, in the key's place on the stack. Each key stands in a
@@ -320,18 +179,18 @@ static bool set_items(struct sg_unpickle *pickle, sg_value object, size_t first)
     uint64_t *item = pickle->stack + first;
     size_t count = pickle->depth - first, kept = 0;
     if (sg_value_kind(object) != SG_VALUE_DICT)
-        return fail(pickle, -EINVAL, "keys are set in what is no dictionary");
+        return sg_pickle_fail(pickle, -EINVAL, "keys are set in what is no dictionary");
     if (count % 2)
-        return fail(pickle, -EINVAL, "a key has no value");
+        return sg_pickle_fail(pickle, -EINVAL, "a key has no value");
     for (size_t i = 0; i < count; i += 2) {
         sg_value key = item[i], value = item[i + 1];
         if (sg_value_kind(key) != SG_VALUE_WORD)
             continue;
-        uint64_t set = sg_value_number(key) << VALUE_BITS | value;
-        if (!set_again(pickle, object, item, kept, set) && sg_value_kind(value) != SG_VALUE_OTHER)
+        uint64_t set = sg_value_number(key) << SG_PICKLE_VALUE_BITS | value;
+        if (!sg_pickle_set_again(pickle, object, item, kept, set) && sg_value_kind(value) != SG_VALUE_OTHER)
             item[kept++] = set;
     }
-    return append(pickle, object, item, kept);
+    return sg_pickle_append(pickle, object, item, kept);
 }
 
 /* APPENDS and SETITEMS: what is behind the mark goes into the object before it. */
@@ -341,7 +200,7 @@ static bool fill_object(struct sg_unpickle *pickle, bool (*fill)(struct sg_unpic
     if (!find_mark(pickle, &first))
         return false;
     if (first < 2)
-        return fail(pickle, -EINVAL, "there is nothing that items could go into");
+        return sg_pickle_fail(pickle, -EINVAL, "there is nothing that items could go into");
     if (!fill(pickle, pickle->stack[first - 2], first))
         return false;
     pickle->depth = first - 1;
@@ -353,7 +212,7 @@ static bool fill_with_last(struct sg_unpickle *pickle, size_t count,
                            bool (*fill)(struct sg_unpickle *, sg_value, size_t))
 {
     if (pickle->depth <= count)
-        return fail(pickle, -EINVAL, "there is nothing that items could go into");
+        return sg_pickle_fail(pickle, -EINVAL, "there is nothing that items could go into");
     size_t first = pickle->depth - count;
     if (!fill(pickle, pickle->stack[first - 1], first))
         return false;
@@ -367,40 +226,41 @@ static bool make_of_marked(struct sg_unpickle *pickle, enum sg_value_kind kind,
 {
     size_t first;
     uint64_t index;
-    if (!find_mark(pickle, &first) || !take_cells(pickle, 2, &index) || !fill(pickle, make(kind, index), first))
+    if (!find_mark(pickle, &first) || !sg_pickle_take_cells(pickle, 2, &index) ||
+        !fill(pickle, sg_pickle_value(kind, index), first))
         return false;
     pickle->depth = first - 1;
-    return push(pickle, make(kind, index));
+    return push(pickle, sg_pickle_value(kind, index));
 }
 
 static bool make_tuple(struct sg_unpickle *pickle, size_t count)
 {
     uint64_t index;
     if (pickle->depth < count)
-        return fail(pickle, -EINVAL, "a tuple has fewer values than it says");
+        return sg_pickle_fail(pickle, -EINVAL, "a tuple has fewer values than it says");
     size_t first = pickle->depth - count;
-    if (!take_cells(pickle, 2, &index) || !append_items(pickle, make(SG_VALUE_LIST, index), first))
+    if (!sg_pickle_take_cells(pickle, 2, &index) || !append_items(pickle, sg_pickle_value(SG_VALUE_LIST, index), first))
         return false;
     pickle->depth = first;
-    return push(pickle, make(SG_VALUE_LIST, index));
+    return push(pickle, sg_pickle_value(SG_VALUE_LIST, index));
 }
 
 /* Python numbers them from 0 without a gap, so that a number beyond the bytes read is none of its. */
 static bool memoize(struct sg_unpickle *pickle, uint64_t index)
 {
     if (!pickle->depth)
-        return fail(pickle, -EINVAL, "an opcode wants a value, and there is none");
-    if (index > offset(pickle))
-        return fail(pickle, -EINVAL, "a value is kept under a number that cannot be");
+        return sg_pickle_fail(pickle, -EINVAL, "an opcode wants a value, and there is none");
+    if (index > sg_pickle_offset(pickle))
+        return sg_pickle_fail(pickle, -EINVAL, "a value is kept under a number that cannot be");
     if (index >= pickle->memo_room) {
         size_t room = pickle->memo_room ? pickle->memo_room : 1024;
         while (room <= index)
             room *= 2;
-        if (!may_grow(pickle, (room - pickle->memo_room) * sizeof(*pickle->memo)))
+        if (!sg_pickle_may_grow(pickle, (room - pickle->memo_room) * sizeof(*pickle->memo)))
             return false;
         sg_value *memo = realloc(pickle->memo, room * sizeof(*memo));
         if (!memo)
-            return fail(pickle, -ENOMEM, "out of memory");
+            return sg_pickle_fail(pickle, -ENOMEM, "out of memory");
         memset(memo + pickle->memo_room, 0, (room - pickle->memo_room) * sizeof(*memo));
         pickle->memo = memo;
         pickle->memo_room = room;
@@ -414,7 +274,7 @@ static bool memoize(struct sg_unpickle *pickle, uint64_t index)
 static bool recall(struct sg_unpickle *pickle, uint64_t index)
 {
     if (index >= pickle->memos)
-        return fail(pickle, -EINVAL, "a value is asked for that was never kept");
+        return sg_pickle_fail(pickle, -EINVAL, "a value is asked for that was never kept");
     return push(pickle, pickle->memo[index]);
 }
 
@@ -446,7 +306,7 @@ static bool run_line(struct sg_unpickle *pickle, unsigned char opcode)
         return push(pickle, SG_VALUE_OTHER);
     case 'I':
     case 'L': /* of a truth value 00 or 01 */
-        return push(pickle, *line == '-' ? SG_VALUE_OTHER : number_or_other(strtoull(line, NULL, 10)));
+        return push(pickle, *line == '-' ? SG_VALUE_OTHER : sg_pickle_number(strtoull(line, NULL, 10)));
     case 'S': /* in quotes */
         if (end - line >= 2) {
             text++;
@@ -468,7 +328,7 @@ static bool refuse(struct sg_unpickle *pickle, unsigned char opcode)
         snprintf(text, sizeof(text), "opcode 0x%02x imports or calls something, which is never done here", opcode);
     else
         snprintf(text, sizeof(text), "0x%02x is no opcode of a pickle of plain data", opcode);
-    return fail(pickle, -EINVAL, text);
+    return sg_pickle_fail(pickle, -EINVAL, text);
 }
 
 /* Opcodes that make a value of nothing but the bytes that follow. */
@@ -479,7 +339,7 @@ static bool run_scalar(struct sg_unpickle *pickle, unsigned char opcode)
     case 0x89: /* NEWFALSE */
         return push(pickle, SG_VALUE_OTHER);
     case 0x88: /* NEWTRUE */
-        return push(pickle, make(SG_VALUE_NUMBER, 1));
+        return push(pickle, sg_pickle_value(SG_VALUE_NUMBER, 1));
     case 'J':
         return push_signed(pickle, 4);
     case 'K':
@@ -619,44 +479,4 @@ int sg_unpickle_read(struct sg_unpickle *pickle, sg_unpickle_more_fn *more, void
     pickle->memo = pickle->stack = NULL;
     pickle->memos = pickle->memo_room = pickle->depth = pickle->stack_room = 0;
     return well ? 0 : pickle->status;
-}
-
-sg_value sg_unpickle_get(const struct sg_unpickle *pickle, sg_value dict, unsigned key)
-{
-    if (sg_value_kind(dict) != SG_VALUE_DICT)
-        return SG_VALUE_OTHER;
-    for (uint64_t run = *cell(pickle, sg_value_number(dict)); run; run = *cell(pickle, run) >> COUNT_BITS) {
-        const uint64_t *item = cell(pickle, run);
-        unsigned count = *item & COUNT_MASK;
-        for (unsigned i = 1; i <= count; i++)
-            if (item[i] >> VALUE_BITS == key)
-                return item[i] & VALUE_MASK;
-    }
-    return SG_VALUE_OTHER;
-}
-
-bool sg_unpickle_number(const struct sg_unpickle *pickle, sg_value dict, unsigned key, uint64_t *ret)
-{
-    sg_value value = sg_unpickle_get(pickle, dict, key);
-    if (sg_value_kind(value) != SG_VALUE_NUMBER)
-        return false;
-    *ret = sg_value_number(value);
-    return true;
-}
-
-bool sg_unpickle_next(const struct sg_unpickle *pickle, struct sg_unpickle_cursor *cursor, sg_value *ret)
-{
-    if (sg_value_kind(cursor->list) != SG_VALUE_LIST)
-        return false;
-    if (!cursor->begun) {
-        cursor->run = *cell(pickle, sg_value_number(cursor->list));
-        cursor->begun = true;
-    } else if (cursor->run && cursor->at == (*cell(pickle, cursor->run) & COUNT_MASK)) {
-        cursor->run = *cell(pickle, cursor->run) >> COUNT_BITS;
-        cursor->at = 0;
-    }
-    if (!cursor->run)
-        return false;
-    *ret = cell(pickle, cursor->run)[++cursor->at];
-    return true;
 }
