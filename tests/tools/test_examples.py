@@ -116,6 +116,17 @@ class Commands(unittest.TestCase):
                     self.assertEqual(mistakes_of_command(words), [])
         self.assertGreater(seen, 40)
 
+    def test_packages(self):
+        """Each that the README has is one that packaging/build makes, and packaging/test installs by the README's command."""
+        rows = re.findall(r"^\| .* \| `packaging/build ([a-z0-9-]+)` \| `(.+)` \|$", (ROOT / "README.md").read_text(), re.M)
+        self.assertEqual({kind for kind, _ in rows}, {"wheel", "deb", "tarball"})
+        for program in "build", "test":
+            cases = re.findall(r"^([a-z0-9-]+)\)$", (ROOT / "packaging" / program).read_text(), re.M)
+            self.assertLessEqual({kind for kind, _ in rows} | {"wheel-arm64"}, set(cases))
+        for file in (ROOT / "packaging").iterdir():
+            if file.is_file() and file.read_text().startswith("#!/bin/sh"):
+                self.assertEqual(subprocess.run(["sh", "-n", file], capture_output=True, text=True, timeout=60).stderr, "")
+
     def test_the_check_itself(self):
         self.assertEqual(mistakes_of_command(["run", "--sites", "--site", "-o", "x", "--", "a", "--unknown"]), ["--site"])
         self.assertEqual(mistakes_of_command(["rum"]), ["rum"])
