@@ -7,10 +7,11 @@
 
 enum { FIRST_ENTRIES = 1 << 12 };
 
-/* Fibonacci hashing: ids are addresses or slot numbers, whose low bits are alike. */
+/* Fibonacci hashing: ids are addresses or slot numbers, whose low bits are alike. The uppermost bits are the only ones that all
+   bits of an id decide. */
 static size_t home(const struct sg_idmap *map, uint64_t id)
 {
-    return (size_t)(sg_hash(id) >> 20) & map->mask;
+    return (size_t)(sg_hash(id) >> __builtin_clzll(map->mask));
 }
 
 bool sg_idmap_init(struct sg_idmap *map)

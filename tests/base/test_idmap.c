@@ -19,7 +19,7 @@ static uint64_t next(uint64_t *state)
     return *state;
 }
 
-/* `step` between ids: 1 for slot numbers, a page for addresses, a large power of two so that homes collide. */
+/* `step` between ids: 1 for slot numbers, a page for addresses, the inverse of the hash's factor so that all homes are one. */
 static void run(uint64_t first, uint64_t step)
 {
     struct sg_idmap map;
@@ -71,7 +71,26 @@ static void test_addresses(void **state)
 static void test_colliding(void **state)
 {
     (void)state;
-    run(5, UINT64_C(1) << 52);
+    run(0, UINT64_C(0xf1de83e19937733d));
+}
+
+/* Ids are spread whatever power of two they are multiples of: as of addresses that are a GiB apart. */
+static void test_spread(void **state)
+{
+    (void)state;
+    for (unsigned shift = 0; shift < 52; shift++) {
+        struct sg_idmap map;
+        size_t run = 0, longest = 0;
+        assert_true(sg_idmap_init(&map));
+        for (uint64_t i = 1; i <= IDS; i++)
+            assert_true(sg_idmap_put(&map, i << shift, i));
+        for (size_t i = 0; i <= map.mask; i++) {
+            run = map.entry[i].value ? run + 1 : 0;
+            longest = run > longest ? run : longest;
+        }
+        assert_true(longest < 64);
+        sg_idmap_fini(&map);
+    }
 }
 
 static void test_enlarges(void **state)
@@ -94,6 +113,7 @@ int main(void)
         cmocka_unit_test(test_slots),
         cmocka_unit_test(test_addresses),
         cmocka_unit_test(test_colliding),
+        cmocka_unit_test(test_spread),
         cmocka_unit_test(test_enlarges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
