@@ -118,10 +118,11 @@ SEGALLOC_API void segalloc_torch_free(void *pointer, size_t bytes, int device, v
 /* 0 where PyTorch is loaded and its libraries lack that error, so that its own cache is the better choice; else 1. */
 SEGALLOC_API int segalloc_torch_raises(void);
 
-/* Its optional hooks: set_record_stream_fn (without it PyTorch keeps Tensor.record_stream() to itself: until it is
-   called for the first time, a free covers every stream that could have seen the block, which holds memory back for
-   longer), set_reset_fn (torch.cuda.empty_cache: waits for freed memory that queued work still uses, then
-   gives everything idle back), set_memory_fraction_fn, set_base_alloc_fn. */
+/* Its optional hooks are set_record_stream_fn, set_reset_fn, set_memory_fraction_fn and set_base_alloc_fn.
+   record_stream: without the hook PyTorch keeps Tensor.record_stream() to itself. Until it is called for the first time, a
+   free covers every stream that could have seen the block, which holds memory back for longer. A call with NULL says
+   that the hook is set: other devices' streams are not covered from then on.
+   reset (torch.cuda.empty_cache): waits for freed memory that queued work still uses, then gives everything idle back. */
 SEGALLOC_API void segalloc_torch_record_stream(void *pointer, void *stream);
 SEGALLOC_API void segalloc_torch_reset(void);
 SEGALLOC_API void segalloc_torch_memory_fraction(double fraction, int device);

@@ -356,9 +356,10 @@ uint64_t sg_clocks_slots_of(const struct sg_stream_clocks *clocks, CUcontext con
    was followed; then nobody knows which streams are ordered after it. */
 uint32_t sg_clocks_idle_before(const struct sg_stream_clocks *clocks, sg_slot slot, uint64_t now);
 /* The possible users that a free has to wait for besides `slot` (docs/stream-order.md, R21 to R24). The block was
-   allocated for `slot` at `alloc_seq`, when that had been given nothing for `idle_before` (sg_clocks_idle_before()). */
+   allocated for `slot` at `alloc_seq`, when that had been given nothing for `idle_before` (sg_clocks_idle_before()).
+   `rule`: whether streams of other devices may be among them. */
 uint64_t sg_clocks_possible_users_locked(struct sg_device *device, sg_slot slot, uint64_t alloc_seq,
-    uint32_t idle_before);
+    uint32_t idle_before, enum sg_user_rule rule);
 
 /* Whether no other context than this one is known. No lock needed. */
 bool sg_core_is_only_context(struct sg_core *core, CUcontext context);

@@ -127,6 +127,11 @@ static void wait_for_one_context_tells_nothing_of_others(void **state)
     assert_false(scene_is_complete(after_other));
 }
 
+static uint64_t users_of(struct sg_device *device, sg_slot slot, uint64_t alloc_seq, enum sg_user_rule rule)
+{
+    return LOCKED(device, sg_clocks_possible_users_locked(device, slot, alloc_seq, 0, rule));
+}
+
 /* What was waited for may have waited for others: the host may show what is theirs to anybody. */
 static void wait_tells_the_host_of_others(void **state)
 {
@@ -137,11 +142,10 @@ static void wait_tells_the_host_of_others(void **state)
     CUdeviceptr address = scene_allocate(0);
     sg_core_clock(scene.core, 0, own, &unused); /* in an event call: others are believed to be seen in any case */
     uint64_t alloc_seq = LOCKED(scene.device, sg_clocks_tick_locked(scene.device));
-    assert_int_equal(LOCKED(scene.device, sg_clocks_possible_users_locked(scene.device, other, alloc_seq, 0)), 0);
+    assert_int_equal(users_of(scene.device, other, alloc_seq, SG_USERS_POSSIBLE), 0);
     scene_free(address, SG_FREE_SYNC_STRICT);
     work(own);
-    assert_int_equal(LOCKED(scene.device, sg_clocks_possible_users_locked(scene.device, other, alloc_seq, 0)),
-        sg_slot_bit(own));
+    assert_int_equal(users_of(scene.device, other, alloc_seq, SG_USERS_POSSIBLE), sg_slot_bit(own));
 }
 
 /* And streams of whichever device. */
@@ -162,7 +166,7 @@ static void wait_tells_the_host_of_other_devices(void **state)
     uint64_t alloc_seq = LOCKED(last, sg_clocks_tick_locked(last));
     scene_free(scene_allocate(0), SG_FREE_SYNC_STRICT);
     sg_core_slot_submitted(scene.core, LAST, own);
-    assert_int_equal(LOCKED(last, sg_clocks_possible_users_locked(last, other, alloc_seq, 0)), sg_slot_bit(own));
+    assert_int_equal(users_of(last, other, alloc_seq, SG_USERS_POSSIBLE), sg_slot_bit(own));
     last->granularity = 0;
 }
 
@@ -451,6 +455,31 @@ static void peers_could_have_seen_it(void **state)
     assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
 }
 
+/* Access to the memory alone makes no user where streams of other devices are recorded. Nor does a stream that is followed
+   for another block. */
+static void other_devices_are_recorded(void **state)
+{
+    (void)state;
+    const struct sg_tag here = {.sync = SG_FREE_SYNC_STREAM, .sees = SG_USERS_POSSIBLE_HERE};
+    const struct sg_stream_id id = {.key = 9, .flags = SG_STREAM_FOREIGN | SG_STREAM_UNTRACKED_ORDER};
+    sg_slot own = scene_add_stream(1, 0, NULL), beside = scene_add_stream(2, 0, NULL);
+    sg_slot foreign = sg_core_slot(scene.core, 0, &id);
+    CUdeviceptr first = scene_allocate(own), second = scene_allocate(own), third = scene_allocate(own);
+    uint64_t alloc_seq = LOCKED(scene.device, sg_clocks_tick_locked(scene.device));
+    assert_int_equal(sg_core_peer_access(scene.core, 0, 1, true), CUDA_SUCCESS);
+    work(foreign);
+    assert_int_equal(users_of(scene.device, own, alloc_seq, SG_USERS_POSSIBLE), sg_slot_bit(foreign));
+    assert_int_equal(users_of(scene.device, own, alloc_seq, SG_USERS_POSSIBLE_HERE), 0);
+    assert_int_equal(sg_core_free(scene.core, first, &here), CUDA_SUCCESS);
+    assert_int_equal(scene_pending_bytes(), 0);
+    assert_int_equal(sg_core_record_stream(scene.core, second, foreign), CUDA_SUCCESS);
+    assert_int_equal(sg_core_free(scene.core, second, &here), CUDA_SUCCESS);
+    assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
+    work(beside); /* in no event call: it may hold the address of any block of its device */
+    assert_int_equal(sg_core_free(scene.core, third, &here), CUDA_SUCCESS);
+    assert_int_equal(scene_pending_bytes(), 2 * SCENE_BLOCK);
+}
+
 /* Who names the streams of a block tells of copies too. */
 static void copy_of_a_followed_block(void **state)
 {
@@ -543,6 +572,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(stream_that_no_event_tells_of, scene_start_on_older_driver, scene_stop),
         TEST(step_of_no_stream),
         TEST(peers_could_have_seen_it),
+        TEST(other_devices_are_recorded),
         TEST(copy_of_a_followed_block),
         TEST(huge_block),
         TEST(behind_a_huge_block),

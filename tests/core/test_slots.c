@@ -142,7 +142,7 @@ static void slots_of_a_context_that_ends(void **state)
 
 static uint64_t could_have_seen(sg_slot whose, uint64_t alloc_seq)
 {
-    return LOCKED(device, sg_clocks_possible_users_locked(device, whose, alloc_seq, 0));
+    return LOCKED(device, sg_clocks_possible_users_locked(device, whose, alloc_seq, 0, SG_USERS_POSSIBLE));
 }
 
 static void retire(sg_slot which)

@@ -397,6 +397,12 @@ void sg_memory_follow(void)
 
 void sg_memory_torch_records(void)
 {
+    fake.torch_records++;
+}
+
+void sg_memory_record_stream_hooked(void)
+{
+    fake.hooked++;
 }
 
 enum sg_graphs_answer sg_graphs_retain(CUdeviceptr address, const struct sg_request *request, bool waited)

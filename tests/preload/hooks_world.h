@@ -28,7 +28,8 @@ struct fake {
 
     const char *called; /* the driver's function */
     CUdeviceptr asked;  /* and the address that it was asked about */
-    int calls, refused, pinned, pinned_all, frees, passed, served, recorded, abroad, told, settled, kept, followed, said;
+    int calls, refused, pinned, pinned_all, frees, passed, served, recorded, abroad, told, settled, kept, followed,
+        said, torch_records, hooked;
     size_t allocated;
 };
 extern struct fake fake;

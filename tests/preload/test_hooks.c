@@ -110,6 +110,16 @@ static void streams_are_recorded_for_the_driver_s_memory(void **state)
     assert_int_equal(fake.served, 1);
 }
 
+/* PyTorch's hook says that it is set, once, and then which streams use a tensor. */
+static void hook_of_pytorch_says_that_it_is_set(void **state)
+{
+    (void)state;
+    segalloc_torch_record_stream(NULL, NULL);
+    assert_true(fake.hooked == 1 && !fake.torch_records && !fake.served);
+    segalloc_torch_record_stream(pointer(THEIRS), STREAM);
+    assert_true(fake.hooked == 2 && fake.torch_records == 1 && fake.served == 1);
+}
+
 /* Calls that remember the page behind an address keep it where it is. */
 static void what_remembers_pages_pins_them(void **state)
 {
@@ -579,6 +589,7 @@ int main(void)
         TEST(driver_s_frees_tell_where_they_wait),
         TEST(frees_in_order_want_a_stream_that_is_there),
         TEST(streams_are_recorded_for_the_driver_s_memory),
+        TEST(hook_of_pytorch_says_that_it_is_set),
         TEST(what_remembers_pages_pins_them),
         TEST(what_may_remember_any_page_pins_all),
         TEST(mappings_of_ours_are_nobody_s),

@@ -661,7 +661,7 @@ static void streams_are_what_the_driver_says(void **state)
     assert_ptr_equal(fake.id.context, (CUcontext)1);
     fake.green = false;
     assert_true(sg_streams_track_on(NULL, stream_of(SECOND), 0, &place)); /* elsewhere nothing is followed */
-    assert_int_equal(fake.id.flags, SG_STREAM_UNTRACKED_ORDER);
+    assert_int_equal(fake.id.flags, SG_STREAM_UNTRACKED_ORDER | SG_STREAM_FOREIGN);
 }
 
 static void events_from_before_are_unknown(void **state)

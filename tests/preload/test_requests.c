@@ -83,9 +83,13 @@ static void those_that_are_told_of_or_all_that_could(void **state)
     assert_int_equal(tag_of(&torch).sees, SG_USERS_POSSIBLE);
     assert_int_equal(tag_of(&pluggable).sees, SG_USERS_POSSIBLE);
     assert_int_equal(tag_of(&named).sees, SG_USERS_RECORDED);
+    sg_memory_record_stream_hooked();
+    assert_int_equal(tag_of(&torch).sees, SG_USERS_POSSIBLE_HERE);
+    assert_int_equal(tag_of(&pluggable).sees, SG_USERS_POSSIBLE_HERE);
+    assert_int_equal(tag_of(&plain).sees, SG_USERS_POSSIBLE);
     sg_memory_torch_records();
     assert_int_equal(tag_of(&pluggable).sees, SG_USERS_RECORDED);
-    assert_int_equal(tag_of(&torch).sees, SG_USERS_POSSIBLE);
+    assert_int_equal(tag_of(&torch).sees, SG_USERS_POSSIBLE_HERE);
 }
 
 /* Of which stream a block is. */

@@ -18,11 +18,13 @@
 
 #include "process/process.h"
 #include "process/symbols.h"
+#include "process/upward_calls.h"
 #include "segalloc/segalloc.h"
 #include "torch/torch.h"
 #include "torch/torch_allocator.h"
 #include "torch/torch_counts.h"
 #include "torch/torch_sent.h"
+#include "track/free_policy.h"
 
 #define CLASS "_ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator"
 
@@ -33,8 +35,8 @@ static const struct {
 } named[] = {{3, CLASS "11raw_deleterEv"}, {4, CLASS "9copy_dataEPvPKvm"}, {9, CLASS "9raw_allocEm"},
     {11, CLASS "10raw_deleteEPv"}, {17, CLASS "9cacheInfoEaPm"}, {20, CLASS "14getDeviceStatsEa"},
     {21, CLASS "10emptyCacheE6pair"}, {24, CLASS "14resetPeakStatsEa"}, {30, CLASS "21beginAllocateToPoolEa"},
-    {31, CLASS "19beginAllocateToPoolEa"}, {33, CLASS "17setMemoryFractionEda"},
-    {34, CLASS "17getMemoryFractionEa"}, {40, CLASS "14shareIpcHandleEPv"}};
+    {31, CLASS "19beginAllocateToPoolEa"}, {33, CLASS "17setMemoryFractionEda"}, {34, CLASS "17getMemoryFractionEa"},
+    {40, CLASS "14shareIpcHandleEPv"}, {42, CLASS "12recordStreamERK7DataPtr10CUDAStream"}};
 enum { NAMED = sizeof named / sizeof *named, MADE = 50, MOST = 130, MORE = 8, BEFORE = 2 };
 enum {
     DELETER_AT = 3,
@@ -45,7 +47,8 @@ enum {
     STATISTICS_AT = 20,
     FRACTION_AT = 33,
     FRACTION_SET_AT = 34,
-    SHARE_AT = 40
+    SHARE_AT = 40,
+    RECORD_AT = 42
 };
 
 static struct made {
@@ -195,6 +198,36 @@ void segalloc_torch_reset(void)
 {
 }
 
+static bool has_streams, records; /* PyTorch's functions for streams are there; what it records reaches us */
+static struct {
+    void *pointer, *stream;
+} recorded;
+
+bool sg_torch_has_streams(void)
+{
+    return has_streams;
+}
+
+bool sg_torch_stream_handle(uint64_t first, uint64_t second, CUstream *ret)
+{
+    *ret = (CUstream)(uintptr_t)(first + second);
+    return has_streams;
+}
+
+void sg_memory_record_stream_hooked(void)
+{
+    records = true;
+}
+
+static int record_stream(void *pointer, void *stream)
+{
+    recorded.pointer = pointer;
+    recorded.stream = stream;
+    return 0;
+}
+
+const struct sg_upward_calls sg_upward_calls = {.record_stream = record_stream};
+
 void sg_torch_counts_add(void *statistics, size_t map_bytes, int device)
 {
     (void)statistics, (void)map_bytes, (void)device;
@@ -275,7 +308,7 @@ static void what_lacks_a_name_is_left_alone(void **state)
     (void)state;
     for (int i = 0; i < NAMED; i++)
         expect(&(struct made){50, named[i].slot, library, "2.11.0"},
-            named[i].slot == 30 || named[i].slot == 34 ? TAKEN + COUNTS : 0);
+            named[i].slot == 30 || named[i].slot == 34 || named[i].slot == RECORD_AT ? TAKEN + COUNTS : 0);
     expect(&(struct made){40, -1, library, "2.11.0"}, 0); /* the last is beyond its end */
     expect(&(struct made){121, -1, library, "2.11.0"}, 0);
     expect(&(struct made){-1, -1, library, "2.11.0"}, 0);
@@ -463,6 +496,15 @@ typedef void fraction_fn(void *self, double fraction, uintptr_t device);
 typedef void delete_fn(void *self, void *block);
 typedef struct handle share_fn(void *self, void *pointer);
 
+static void own_record(void *self, void *const *data, uintptr_t first, uintptr_t second)
+{
+    assert_ptr_equal(self, object);
+    call.shared = *data;
+    call.device = first + second;
+}
+
+typedef void record_fn(void *self, void *const *data, uintptr_t first, uintptr_t second);
+
 /* Takes the allocator with these functions in it. */
 static void take_working(void)
 {
@@ -470,6 +512,7 @@ static void take_working(void)
     double (*fraction_set)(void *, uintptr_t) = own_fraction_set;
     delete_fn *delete = own_raw_delete;
     share_fn *share = own_share;
+    record_fn *record = own_record;
     void *(*alloc)(void *, size_t) = own_alloc;
     deleter_fn *deleter = deleter_of_switch;
     make_allocator();
@@ -477,6 +520,7 @@ static void take_working(void)
     memcpy(&own[BEFORE + FRACTION_SET_AT], &fraction_set, sizeof fraction_set);
     memcpy(&own[BEFORE + DELETE_AT], &delete, sizeof delete);
     memcpy(&own[BEFORE + SHARE_AT], &share, sizeof share);
+    memcpy(&own[BEFORE + RECORD_AT], &record, sizeof record);
     memcpy(&own[BEFORE + ALLOC_AT], &alloc, sizeof alloc);
     memcpy(&own[BEFORE + DELETER_AT], &deleter, sizeof deleter);
     assert_true(sg_torch_allocator_take());
@@ -592,6 +636,44 @@ static void a_copy_is_shared(void **state)
     expect_in_child(share_copy, 1);
 }
 
+/* PyTorch gets what it records too. It ignores tensors that its cache has not: those are ours. */
+static int record_streams(void)
+{
+    record_fn *function;
+    void *const direct_data[2] = {&direct_block, &sent_block}, *const cached_data[2] = {&cached_block, NULL};
+    has_streams = true;
+    take_working();
+    memcpy(&function, &object[0][RECORD_AT], sizeof function);
+    function(object, cached_data, 40, 2);
+    bool theirs_alone = call.shared == &cached_block && call.device == 42 && !recorded.pointer;
+    function(object, direct_data, 40, 3);
+    return records && theirs_alone && call.shared == &direct_block && recorded.pointer == &direct_block &&
+           recorded.stream == (void *)43;
+}
+
+/* Without its functions for streams, or its own for records, nobody says that it records. */
+static int record_unknown(void)
+{
+    take_working();
+    return !records && object[0][RECORD_AT] == own[BEFORE + RECORD_AT];
+}
+
+static int record_lacking(void)
+{
+    has_streams = true;
+    made.lacking = RECORD_AT;
+    take_working();
+    return !records && object[0][RECORD_AT] == own[BEFORE + RECORD_AT];
+}
+
+static void recorded_streams_reach_us(void **state)
+{
+    (void)state;
+    expect_in_child(record_streams, 1);
+    expect_in_child(record_unknown, 1);
+    expect_in_child(record_lacking, 1);
+}
+
 /* A library without a folder, a path beyond what is read, a version that is too long. */
 static void versions_that_cannot_be_read(void **state)
 {
@@ -617,6 +699,7 @@ int main(void)
         cmocka_unit_test(limits_are_taken_over),
         cmocka_unit_test(blocks_keep_to_their_allocator),
         cmocka_unit_test(a_copy_is_shared),
+        cmocka_unit_test(recorded_streams_reach_us),
         cmocka_unit_test(versions_that_cannot_be_read),
     };
     char lib[64];

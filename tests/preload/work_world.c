@@ -233,6 +233,11 @@ bool sg_memory_guesses(void)
     return !seen.devices || given.guesses;
 }
 
+bool sg_memory_hooks_record_stream(void)
+{
+    return given.records;
+}
+
 CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_block_info *ret)
 {
     (void)core;

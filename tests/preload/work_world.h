@@ -59,6 +59,7 @@ struct given {
     bool no_primary;  /* no primary context was met */
     bool same_device, no_device; /* the stream's is the first, or not known */
     CUresult create, record;     /* what the driver answers to events of ours */
+    bool records;                /* with `guesses`: who frees records streams of other devices */
     bool guesses;     /* also where there are two devices: who frees tells of no other streams */
 };
 extern struct given given;

@@ -63,6 +63,13 @@ class Scripts(unittest.TestCase):
         """Pickled, by way of the device."""
         self.same("objects", launcher=RANKS, sim="4GiB,count=2")
 
+    def test_split_model(self):
+        """No work on reused memory is unordered, and where PyTorch's rule for tensors holds none is kept back."""
+        checked = "4GiB,count=2,hazard=all,hazard_exit=9"
+        self.equal("split_model", "--bounded", sim=checked, modes=("auto", "direct", "torch"))
+        if not SHORT:
+            self.equal("split_model", sim=checked, modes=("native", "beneath"))
+
     @unittest.skipIf(SHORT, "short")
     def test_generation(self):
         self.equal("generation")

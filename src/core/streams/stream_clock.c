@@ -71,6 +71,8 @@ static void slot_track(struct sg_device *device, sg_slot slot, const struct sg_s
                                                                    : clocks->untracked_order & ~sg_slot_bit(slot);
     clocks->blocking = id->flags & (SG_STREAM_BLOCKING | SG_STREAM_LEGACY) ? clocks->blocking | sg_slot_bit(slot)
                                                                           : clocks->blocking & ~sg_slot_bit(slot);
+    clocks->foreign = id->flags & SG_STREAM_FOREIGN ? clocks->foreign | sg_slot_bit(slot)
+                                                    : clocks->foreign & ~sg_slot_bit(slot);
     sg_emit(device, SEGALLOC_RECORD_DEFINE_STREAM, 0, index, (uint64_t)(uintptr_t)id->handle,
         (uint64_t)device->ordinal);
     sg_emit(device, SEGALLOC_RECORD_SLOT, 0, index, slot, id->flags);
@@ -517,12 +519,14 @@ static uint64_t submitted_since(const struct sg_stream_clocks *clocks, uint64_t 
    allocation (R21). Or they are ordered after `slot`'s last work before the allocation, and have been given work
    since the allocation (R22). */
 uint64_t sg_clocks_possible_users_locked(struct sg_device *device, sg_slot slot, uint64_t alloc_seq,
-    uint32_t idle_before)
+    uint32_t idle_before, enum sg_user_rule rule)
 {
     SG_ASSERT_HELD(&device->lock);
     const struct sg_stream_clocks *clocks = &device->clocks;
     uint64_t dirty = atomic_load_explicit(&clocks->dirty, memory_order_acquire);
     uint64_t busy = (dirty | clocks->unfinished) & clocks->alive & ~sg_slot_bit(slot);
+    if (rule == SG_USERS_POSSIBLE_HERE)
+        busy &= ~clocks->foreign;
     uint64_t seen = may_have_pointer(clocks, slot, alloc_seq, busy, busy), rest = busy & ~seen;
     if (idle_before && rest)
         seen |= may_have_pointer(clocks, slot, idle_before == UINT32_MAX ? 0 : alloc_seq - idle_before, rest,

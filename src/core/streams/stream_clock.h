@@ -25,11 +25,12 @@ static inline uint64_t sg_slot_bit(sg_slot slot)
 }
 
 enum sg_stream_flags {
-    SG_STREAM_LEGACY = 1,   /* the legacy default stream of its context */
-    SG_STREAM_BLOCKING = 2, /* takes part in the legacy stream's order */
+    SG_STREAM_LEGACY = 1,          /* the legacy default stream of its context */
+    SG_STREAM_BLOCKING = 2,        /* takes part in the legacy stream's order */
     SG_STREAM_UNTRACKED_ORDER = 4, /* ordered by means that are not seen */
-    SG_STREAM_UNFENCEABLE = 8, /* no event of ours may be recorded on it, but over its context */
-    SG_STREAM_UNUSED = 16   /* with LEGACY: it was given no work before it was followed */
+    SG_STREAM_UNFENCEABLE = 8,     /* no event of ours may be recorded on it, but over its context */
+    SG_STREAM_UNUSED = 16,         /* with LEGACY: it was given no work before it was followed */
+    SG_STREAM_FOREIGN = 32         /* of another device, which a block of this one was used on */
 };
 
 /* A stream: `key` is the caller's and unique among all streams that live or whose work is not complete yet. */
@@ -49,8 +50,9 @@ struct sg_vector_clock {
 
 /* Which streams a free waits for, besides the one that its block was allocated for. */
 enum sg_user_rule {
-    SG_USERS_RECORDED, /* those that sg_core_record_stream() named: PyTorch's rule */
-    SG_USERS_POSSIBLE /* the possible users: all with unfinished work that may hold the block's address */
+    SG_USERS_RECORDED,     /* those that sg_core_record_stream() named: PyTorch's rule */
+    SG_USERS_POSSIBLE,     /* the possible users: all with unfinished work that may hold the block's address */
+    SG_USERS_POSSIBLE_HERE /* the possible users on the block's own device; of other devices, those that were recorded */
 };
 
 /* Work after which memory may be used again: all that was submitted to `slots` before `seq`. */
@@ -72,7 +74,7 @@ struct sg_stream_clocks {
     uint8_t state[SG_SLOTS];         /* enum sg_slot_state */
     uint64_t tracked_at[SG_SLOTS], gone_at[SG_SLOTS];
     uint64_t alive;                  /* bit set: alive or gone, but not unused */
-    uint64_t untracked_order, blocking; /* bits, as of enum sg_stream_flags */
+    uint64_t untracked_order, blocking, foreign; /* bits, as of enum sg_stream_flags */
     uint64_t was_used;               /* bit set: was given work, or may have been before it was followed; `dirty`
                                         apart */
     uint64_t never_in_event_call;    /* bit set: in no event call so far, so that it may be ordered by other means */

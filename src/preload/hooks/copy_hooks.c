@@ -68,7 +68,7 @@ static void used(struct sg_core *core, CUdeviceptr address, CUstream stream)
         sg_memory_served_cross_device();
     if (result != CUDA_SUCCESS || !sg_streams_device(stream, &device) || device == block.device)
         return;
-    if (sg_memory_guesses() && sg_following())
+    if (sg_memory_guesses() && !sg_memory_hooks_record_stream() && sg_following())
         (void)sg_memory_record_stream(core, block.base, stream);
     else
         sg_core_used_cross_device(core, block.base);

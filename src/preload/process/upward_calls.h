@@ -19,6 +19,9 @@ struct sg_upward_calls {
        sg_leave(), with no lock. */
     CUresult (*free)(struct sg_core *core, CUdeviceptr address, const struct sg_request *request);
 
+    /* torch_allocator.c, with what PyTorch records: segalloc_record_stream(). No lock. */
+    int (*record_stream)(void *pointer, void *stream);
+
     /* torch_module.c, for a program that waits for its device: sg_captures_synchronize(). No lock. */
     CUresult (*synchronize)(void);
 };

@@ -36,6 +36,15 @@ static bool records_all_users(const struct sg_request *request)
     return request->named || request->stream_order || (request->pluggable && sg_memory_torch_recorded());
 }
 
+/* Whom a free in stream order waits for. A tensor's own stream may have its memory at once, by PyTorch's rule. Other streams
+   of the device may have it too, which PyTorch never does. So its possible users there count, recorded or not. */
+static enum sg_user_rule user_rule(const struct sg_request *request)
+{
+    if (records_all_users(request))
+        return SG_USERS_RECORDED;
+    return request->torch && sg_memory_hooks_record_stream() ? SG_USERS_POSSIBLE_HERE : SG_USERS_POSSIBLE;
+}
+
 /* When a free takes effect, by who calls and how. Captures, graphs and streams that cannot be followed may change that
    later. Stream order needs the streams to be followed. Without that an event over the whole context, which is ordered
    after all its streams, takes its place. */
@@ -79,7 +88,7 @@ struct sg_tag sg_memory_tag(struct sg_core *core, const struct sg_request *reque
         .has_stream = request->has_stream,
         .torch = request->torch,
         .sync = free_mode(request),
-        .sees = records_all_users(request) ? SG_USERS_RECORDED : SG_USERS_POSSIBLE,
+        .sees = user_rule(request),
         .unseen = !knows_users(),
         .site = sg_self.shown,
         .phase = sg_self.phase,

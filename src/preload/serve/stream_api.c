@@ -70,6 +70,9 @@ int segalloc_record_stream(void *pointer, void *stream)
 
 void segalloc_torch_record_stream(void *pointer, void *stream)
 {
+    sg_memory_record_stream_hooked();
+    if (!pointer)
+        return;
     sg_memory_torch_records();
     (void)segalloc_record_stream(pointer, stream);
 }

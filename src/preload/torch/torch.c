@@ -186,14 +186,13 @@ static void ask_until_thread_ends(void)
         (void)function(stop_asking, NULL, (void *)&latest_direct);
 }
 
-bool sg_torch_stream(CUstream *ret)
+/* PyTorch's functions, looked up once. False: it has not both. */
+static bool find_stream_functions(current_stream_fn **ret_current, stream_handle_fn **ret_handle)
 {
     static struct {
         _Atomic(uintptr_t) current, handle;
         atomic_bool probed;
     } functions;
-    if (asking == ASKING_OVER)
-        return false;
     if (!atomic_load_explicit(&functions.probed, memory_order_acquire)) {
         atomic_store(&functions.current,
             (uintptr_t)sg_torch_symbol("libc10_cuda.so", "_ZN3c104cuda20getCurrentCUDAStreamEa"));
@@ -203,17 +202,39 @@ bool sg_torch_stream(CUstream *ret)
     }
     uintptr_t addresses[2] = {atomic_load_explicit(&functions.current, memory_order_relaxed),
         atomic_load_explicit(&functions.handle, memory_order_relaxed)};
-    if (!addresses[0] || !addresses[1])
-        return false;
+    memcpy(ret_current, &addresses[0], sizeof *ret_current);
+    memcpy(ret_handle, &addresses[1], sizeof *ret_handle);
+    return addresses[0] && addresses[1];
+}
+
+bool sg_torch_stream(CUstream *ret)
+{
     current_stream_fn *current;
     stream_handle_fn *handle;
-    memcpy(&current, &addresses[0], sizeof current);
-    memcpy(&handle, &addresses[1], sizeof handle);
+    if (asking == ASKING_OVER || !find_stream_functions(&current, &handle))
+        return false;
     const struct torch_stream stream = current(-1);
     if (asking == ASKING_NEVER_YET)
         ask_until_thread_ends();
     *ret = handle(&stream);
     return true;
+}
+
+bool sg_torch_has_streams(void)
+{
+    current_stream_fn *current;
+    stream_handle_fn *handle;
+    return find_stream_functions(&current, &handle);
+}
+
+bool sg_torch_stream_handle(uint64_t first, uint64_t second, CUstream *ret)
+{
+    current_stream_fn *current;
+    stream_handle_fn *handle;
+    const struct torch_stream stream = {{first, second}};
+    bool known = find_stream_functions(&current, &handle);
+    *ret = known ? handle(&stream) : NULL;
+    return known;
 }
 
 bool sg_torch_push_device(const struct sg_driver *driver, int device)

@@ -23,6 +23,11 @@ void sg_torch_pool_begins(uint64_t first, uint64_t second);
    that of the Itanium C++ ABI for a 16-byte class). False where they are not to be had. */
 bool sg_torch_stream(CUstream *ret);
 
+/* Whether PyTorch's own functions for streams are to be had. The handle of a stream, by the two words of its
+   c10::cuda::CUDAStream; false where they are not. The first call takes the loader's lock. */
+bool sg_torch_has_streams(void);
+bool sg_torch_stream_handle(uint64_t first, uint64_t second, CUstream *ret);
+
 /* A symbol of a loaded library of PyTorch's, whose file name begins so; NULL: not to be had. Takes the loader's lock. */
 void *sg_torch_symbol(const char *library, const char *name);
 

@@ -15,26 +15,29 @@
 #include "conf.h"
 #include "process/process.h"
 #include "process/symbols.h"
+#include "process/upward_calls.h"
 #include "segalloc/segalloc.h"
 #include "torch/torch.h"
 #include "torch/torch_counts.h"
 #include "torch/torch_sent.h"
+#include "track/free_policy.h"
 
 /* The functions that are called or replaced, by what their mangled names have behind that of their class. Source:
    libtorch_cuda.so of PyTorch 2.5 to 2.15, where only parameters and places differ. */
-#define FUNCTIONS(X) \
-    X(RAW_DELETER, "11raw_deleterEv") \
-    X(COPY, "9copy_dataEPvPKvm") \
-    X(EMPTY_CACHE, "10emptyCacheE") \
+#define FUNCTIONS(X)                           \
+    X(RAW_DELETER, "11raw_deleterEv")          \
+    X(COPY, "9copy_dataEPvPKvm")               \
+    X(EMPTY_CACHE, "10emptyCacheE")            \
     X(MEMORY_FRACTION, "17setMemoryFractionE") \
-    X(FRACTION_SET, "17getMemoryFractionE") \
-    X(STATISTICS, "14getDeviceStatsE") \
-    X(RESET_PEAKS, "14resetPeakStatsE") \
-    X(RAW_ALLOC, "9raw_allocEm") \
-    X(RAW_DELETE, "10raw_deleteEPv") \
-    X(CACHE_INFO, "9cacheInfoE") \
-    X(BEGIN_POOL, "19beginAllocateToPoolE") \
-    X(SHARE, "14shareIpcHandleEPv")
+    X(FRACTION_SET, "17getMemoryFractionE")    \
+    X(STATISTICS, "14getDeviceStatsE")         \
+    X(RESET_PEAKS, "14resetPeakStatsE")        \
+    X(RAW_ALLOC, "9raw_allocEm")               \
+    X(RAW_DELETE, "10raw_deleteEPv")           \
+    X(CACHE_INFO, "9cacheInfoE")               \
+    X(BEGIN_POOL, "19beginAllocateToPoolE")    \
+    X(SHARE, "14shareIpcHandleEPv")            \
+    X(RECORD, "12recordStreamE")
 
 enum function {
 #define FUNCTION(name, text) name,
@@ -99,7 +102,7 @@ static bool find_entries(void *const *table, int count)
         }
     }
     for (int f = 0; f < FUNCTION_COUNT; f++) {
-        if (allocator.entry[f] < 0 && f != FRACTION_SET) /* PyTorch 2.5 lacks that one */
+        if (allocator.entry[f] < 0 && f != FRACTION_SET && f != RECORD) /* PyTorch 2.5 lacks the first */
             return false;
     }
     int info = allocator.entry[CACHE_INFO];
@@ -206,6 +209,20 @@ static void raw_delete(void *self, void *block)
         allocator.uncached_delete(block);
     else
         theirs(self, block);
+}
+
+/* The parameters are a c10::DataPtr by address, which begins with its pointer, and a stream, which is a pair of words.
+   PyTorch itself ignores blocks that its cache has not. Source: c10/core/Allocator.h. */
+typedef void record_fn(void *self, void *const *data, uintptr_t first, uintptr_t second);
+
+static void record(void *self, void *const *data, uintptr_t first, uintptr_t second)
+{
+    record_fn *theirs;
+    CUstream stream;
+    load(RECORD, &theirs);
+    theirs(self, data, first, second);
+    if (sg_torch_is_direct(*data) && sg_torch_stream_handle(first, second, &stream))
+        (void)sg_upward_calls.record_stream(*data, stream);
 }
 
 /* {ptrdiff_t offset; std::string handle}, whose text is longer than what fits into the object itself. */
@@ -321,6 +338,10 @@ static void replace_all(void)
     REPLACE(RESET_PEAKS, reset_peaks);
     REPLACE(RAW_DELETE, raw_delete);
     REPLACE(SHARE, share);
+    if (allocator.entry[RECORD] >= 0 && sg_torch_has_streams()) {
+        REPLACE(RECORD, record);
+        sg_memory_record_stream_hooked();
+    }
 #ifdef __x86_64__
     if (has_known_statistics())
         REPLACE(STATISTICS, statistics);

@@ -8,7 +8,7 @@
 
 /* What PyTorch was seen to do: record streams, allocate through its pluggable interface. */
 static struct {
-    atomic_bool records, plugged;
+    atomic_bool records, plugged, hooked;
 } torch;
 
 void sg_memory_torch_records(void)
@@ -26,6 +26,16 @@ void sg_memory_torch_plugged(void)
 {
     if (!atomic_load_explicit(&torch.plugged, memory_order_relaxed))
         atomic_store(&torch.plugged, true);
+}
+
+void sg_memory_record_stream_hooked(void)
+{
+    atomic_store(&torch.hooked, true);
+}
+
+bool sg_memory_hooks_record_stream(void)
+{
+    return atomic_load_explicit(&torch.hooked, memory_order_relaxed);
 }
 
 bool sg_memory_guesses(void)

@@ -13,6 +13,11 @@ bool sg_memory_torch_recorded(void);
 /* PyTorch allocates by its pluggable interface. */
 void sg_memory_torch_plugged(void);
 
+/* PyTorch's record_stream reaches the library, by its own allocator or by the pluggable one; whether it does. PyTorch orders
+   its copies between devices by events. Every other use by another device's stream is recorded. */
+void sg_memory_record_stream_hooked(void);
+bool sg_memory_hooks_record_stream(void);
+
 /* Whether somebody frees by the order of streams without recording the streams that used a block. Observations by
    the host matter only then. */
 bool sg_memory_guesses(void);

@@ -189,7 +189,7 @@ static bool make(struct sg_core *core, CUstream stream, CUcontext context, uint6
         flags |= SG_STREAM_UNUSED; /* its first work would have made a place for it */
     /* A green context may be current to one thread only: its streams' work is asked about over the primary one. */
     CUcontext primary = sg_contexts_green(context) ? sg_contexts_primary_of(device) : NULL;
-    flags |= primary ? SG_STREAM_UNFENCEABLE : 0;
+    flags |= (primary ? SG_STREAM_UNFENCEABLE : 0) | (elsewhere >= 0 ? SG_STREAM_FOREIGN : 0);
     device = elsewhere >= 0 ? elsewhere : device;
     const struct sg_stream_id id = {
         .key = key,

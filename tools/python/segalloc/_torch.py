@@ -131,6 +131,8 @@ def _hooks(library: Any, allocator: Any) -> None:
         address = library.address(name)
         if address is not None and hasattr(allocator, setter):
             getattr(allocator, setter)(address)
+            if setter == "set_record_stream_fn":
+                library.calls.segalloc_torch_record_stream(None, None)  # says that it is set
 
 
 def _no_pool(self: Any, *_: Any, **__: Any) -> None:
