@@ -1,0 +1,197 @@
+#include "analysis/trace_info.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "size.h"
+#include "tool.h"
+
+static const char *end_name(enum sg_trace_end end)
+{
+    static const char *const names[] = {"open", "closed", "killed", "cut", "damaged"};
+    return names[end];
+}
+
+static uint64_t total(const struct sg_summary *summary, const uint64_t *of_first)
+{
+    size_t offset = (size_t)((const char *)of_first - (const char *)summary->device);
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < summary->devices; i++)
+        sum += *(const uint64_t *)(const void *)((const char *)&summary->device[i] + offset);
+    return sum;
+}
+
+/* Definitions may be repeated, and indices left out. */
+static uint64_t streams(const struct sg_summary *summary)
+{
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < summary->dictionary.streams; i++)
+        count += summary->dictionary.stream[i].known;
+    return count;
+}
+
+static uint64_t threads(const struct sg_summary *summary)
+{
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < summary->dictionary.threads; i++)
+        count += summary->dictionary.thread[i].known;
+    return count;
+}
+
+/* What the order of the work makes the program hold, for traces with work on several streams. */
+static void order_json(const struct sg_summary *summary)
+{
+    static const char *const names[] = {[SG_BOUND_ALL] = "all_blocks", [SG_BOUND_LARGE] = "blocks_from_1MiB"};
+    fputs(",\"order_bound\":", stdout);
+    const char *comma = "{";
+    for (int i = 0; i < SG_BOUND_COUNT; i++) {
+        struct sg_bound_result result = sg_bound_result(summary->bound[i]);
+        if (!result.ordered || !result.live_bytes)
+            continue;
+        printf("%s\"%s\":{\"peak_live_bytes\":%" PRIu64 ",\"peak_held_bytes\":%" PRIu64 ",\"ratio\":%.6f}", comma,
+            names[i], result.live_bytes, result.pool_bytes, (double)result.pool_bytes / (double)result.live_bytes);
+        comma = ",";
+    }
+    fputs(*comma == '{' ? "null" : "}", stdout);
+}
+
+static void order_text(const struct sg_summary *summary)
+{
+    char held[SG_SIZE_TEXT];
+    struct sg_bound_result all = sg_bound_result(summary->bound[SG_BOUND_ALL]),
+                           large = sg_bound_result(summary->bound[SG_BOUND_LARGE]);
+    if (!all.ordered || !all.live_bytes)
+        return;
+    printf("%-12s %s, %.4f x live, by the order of the work alone", "held at peak",
+        sg_size_format(all.pool_bytes, held), (double)all.pool_bytes / (double)all.live_bytes);
+    if (large.live_bytes)
+        printf(" (%.4f x of blocks from 1 MiB)", (double)large.pool_bytes / (double)large.live_bytes);
+    putchar('\n');
+}
+
+void sg_trace_info_json(const char *input, const struct sg_trace_info *info, const struct sg_summary *summary)
+{
+    const struct sg_summary_device *first = summary->device;
+    fputs("{\"schema\":\"segalloc.trace-info/1\",\"trace\":", stdout);
+    sg_tool_json_string(input);
+    printf(",\"format\":\"%s\",\"compressed\":%s,\"end\":\"%s\",\"truncated\":%s,\"end_text\":", info->format,
+        info->compressed ? "true" : "false", end_name(info->end), info->end_text ? "true" : "false");
+    sg_tool_json_text(info->end_text);
+    fputs(",\"begin_text\":", stdout);
+    sg_tool_json_text(info->begin_text);
+    printf(",\"records\":%" PRIu64 ",\"events\":%" PRIu64 ",\"dropped\":%" PRIu64 ",\"allocs\":%" PRIu64
+           ",\"frees\":%" PRIu64 ",\"peak_requested_bytes\":%" PRIu64 ",\"end_requested_bytes\":%" PRIu64
+           ",\"unmatched_frees\":%" PRIu64 ",\"repeated_addresses\":%" PRIu64,
+        info->records, summary->events, info->dropped, total(summary, &first->allocs), total(summary, &first->frees),
+        summary->peak_live_bytes, summary->live_bytes, summary->unmatched_frees, summary->repeated);
+    printf(",\"duration_ns\":%" PRIu64 ",\"start_realtime_ns\":%" PRIu64 ",\"pid\":%" PRIu64 ",\"streams\":%" PRIu64
+           ",\"threads\":%" PRIu64,
+        summary->events ? summary->last_ns - summary->first_ns : 0, info->header.start_realtime_ns, info->header.pid,
+        streams(summary), threads(summary));
+    order_json(summary);
+    fputs(",\"kinds\":{", stdout);
+    const char *comma = "";
+    for (unsigned i = 0; i < 256; i++)
+        if (summary->kind[i]) {
+            const char *name = sg_record_kind_name(i);
+            if (name)
+                printf("%s\"%s\":%" PRIu64, comma, name, summary->kind[i]);
+            else
+                printf("%s\"kind_%u\":%" PRIu64, comma, i, summary->kind[i]);
+            comma = ",";
+        }
+    fputs("},\"devices\":[", stdout);
+    comma = "";
+    for (uint32_t i = 0; i < summary->devices; i++) {
+        const struct sg_summary_device *device = &summary->device[i];
+        if (!device->used)
+            continue;
+        printf("%s{\"device\":%" PRIu32 ",\"model\":", comma, i);
+        sg_tool_json_text(*device->model ? device->model : NULL);
+        printf(",\"total_bytes\":%" PRIu64 ",\"granularity_bytes\":%" PRIu64 ",\"limit_bytes\":%" PRIu64
+               ",\"allocs\":%" PRIu64 ",\"frees\":%" PRIu64 ",\"peak_requested_bytes\":%" PRIu64
+               ",\"largest_request_bytes\":%" PRIu64 ",\"failures\":%" PRIu64 ",\"failed_largest_bytes\":%" PRIu64 "}",
+            device->total_bytes, device->granularity, device->limit_bytes, device->allocs, device->frees,
+            device->peak_live_bytes, device->largest_request, device->failures, device->failed_largest);
+        comma = ",";
+    }
+    fputs("],\"conf\":", stdout);
+    sg_tool_json_string(info->conf);
+    fputs(",\"command\":", stdout);
+    sg_tool_json_string(info->command);
+    puts("}");
+}
+
+static void print_failures(const struct sg_summary *summary)
+{
+    char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], c[SG_SIZE_TEXT];
+    for (uint64_t i = 0; i < summary->failures && i < SG_FAILURES_KEPT; i++) {
+        const struct sg_summary_failure *failure = &summary->failure[i];
+        printf("%-12s event %" PRIu64 ", device %" PRIu32 ": %s asked for with %s in use", i ? "" : "failed",
+            failure->event, failure->device, sg_size_format(failure->bytes, a), sg_size_format(failure->live_bytes, b));
+        printf("%s%s\n", failure->short_by ? ", short by " : "",
+            failure->short_by ? sg_size_format(failure->short_by, c) : "");
+    }
+}
+
+void sg_trace_info_text(const struct sg_trace_info *info, const struct sg_summary *summary)
+{
+    char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], c[SG_SIZE_TEXT];
+    const struct sg_summary_device *first = summary->device;
+    bool csv = !strcmp(info->format, "rmm-csv"), snapshot = !strcmp(info->format, "pytorch-snapshot");
+    printf("%-12s %s%s%s\n", "format",
+        csv        ? "RMM's CSV"
+        : snapshot ? "PyTorch's memory snapshot"
+                   : "segalloc's trace",
+        info->header.imported && !csv && !snapshot ? ", imported" : "", info->compressed ? ", zstd" : "");
+    if (info->begin_text)
+        printf("%-12s %s\n", "beginning", info->begin_text);
+    printf("%-12s %s\n", "end",
+        !info->end_text                                 ? "complete"
+        : sg_tool_runs(info->header.pid, info->command) ? "the program is still running"
+                                                        : info->end_text);
+    if (info->dropped)
+        printf("%-12s %" PRIu64 " event%s, by the writer\n", "lost", info->dropped, sg_plural(info->dropped));
+    printf("%-12s %" PRIu64 " in %.3f s\n", "events", summary->events,
+        summary->events ? (double)(summary->last_ns - summary->first_ns) / 1e9 : 0.);
+    for (unsigned i = 0; i < SEGALLOC_RECORD_DEFINE_STREAM; i++)
+        if (summary->kind[i] && i != SEGALLOC_RECORD_END) {
+            const char *name = sg_record_kind_name(i);
+            char number[24];
+            snprintf(number, sizeof(number), "kind %u", i);
+            printf("  %-18s %12" PRIu64 "\n", name ? name : number, summary->kind[i]);
+        }
+    printf("%-12s %" PRIu64 "\n%-12s %" PRIu64 "\n", "streams", streams(summary), "threads", threads(summary));
+    printf("%-12s %s (%" PRIu64 " bytes)\n", "live at peak", sg_size_format(summary->peak_live_bytes, a),
+        summary->peak_live_bytes);
+    order_text(summary);
+    printf("%-12s %s in %" PRIu64 " block%s\n", "at the end", sg_size_format(summary->live_bytes, a),
+        total(summary, &first->live_blocks), sg_plural(total(summary, &first->live_blocks)));
+    uint64_t largest = 0;
+    for (uint32_t i = 0; i < summary->devices; i++)
+        largest = summary->device[i].largest_request > largest ? summary->device[i].largest_request : largest;
+    printf("%-12s %s\n", "largest", sg_size_format(largest, a));
+    print_failures(summary);
+    if (summary->unmatched_frees)
+        printf("%-12s %" PRIu64 " of what was not allocated in this trace\n", "frees", summary->unmatched_frees);
+    if (summary->repeated)
+        printf("%-12s %" PRIu64 " at addresses that were in use: the trace contradicts itself\n", "allocations",
+            summary->repeated);
+    for (uint32_t i = 0; i < summary->devices; i++) {
+        const struct sg_summary_device *device = &summary->device[i];
+        if (!device->used || !device->total_bytes)
+            continue;
+        printf("device %-5u %s%s%s, granule %s", i, device->model, *device->model ? ", " : "",
+            sg_size_format(device->total_bytes, a), sg_size_format(device->granularity, b));
+        if (device->limit_bytes)
+            printf(", limit %s", sg_size_format(device->limit_bytes, c));
+        putchar('\n');
+    }
+    if (info->header.pid)
+        printf("%-12s %" PRIu64 "\n", "process", info->header.pid);
+    if (*info->command)
+        printf("%-12s %s\n", "command", info->command);
+    if (!info->header.imported)
+        printf("%-12s %s\n", "conf", *info->conf ? info->conf : "defaults");
+}
