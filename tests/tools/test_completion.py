@@ -16,8 +16,8 @@ import tempfile
 import time
 import unittest
 
-SEGALLOC, BASH, ZSH, FISH, CARDS, *TRAIN = (pathlib.Path(argument).resolve() for argument in sys.argv[1:])
-del sys.argv[1:]
+SEGALLOC, BASH, ZSH, FISH, CARDS, *TRAIN = (pathlib.Path(argument).resolve() for argument in sys.argv[1:] if os.path.exists(argument))
+sys.argv[1:] = [case for case in sys.argv[1:] if not os.path.exists(case)]
 VERBS = set(re.findall(r"^  ([a-z]+)  ", subprocess.run([SEGALLOC, "--help"], capture_output=True, text=True, check=True).stdout, re.M))
 KEYS = set(json.loads(subprocess.run([SEGALLOC, "conf", "--json"], capture_output=True, text=True, check=True).stdout)["options"])
 NAMES = set(re.findall(r'^CARD\("([\w-]+)"', CARDS.read_text(), re.M))

@@ -13,8 +13,8 @@ import unittest
 
 import shared
 
-SEGALLOC, ACTS, SCHEMAS, *TRAIN = (pathlib.Path(argument).resolve() for argument in sys.argv[1:])
-del sys.argv[1:]
+SEGALLOC, ACTS, SCHEMAS, *TRAIN = (pathlib.Path(argument).resolve() for argument in sys.argv[1:] if os.path.exists(argument))
+sys.argv[1:] = [case for case in sys.argv[1:] if not os.path.exists(case)]
 ENVIRONMENT = {key: value for key, value in os.environ.items()
                if key not in ("RANK", "LOCAL_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")}
 if "SANITIZER" in os.environ:  # its runtime must come before all other libraries
