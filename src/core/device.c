@@ -100,6 +100,7 @@ struct sg_device *sg_device_get(struct sg_core *core, int ordinal)
         sg_device_init_locks(device);
         device->seq = (uint64_t)ordinal << 56;
         device->mode = sg_extents_init(&device->extents) ? choose_mode(device) : SG_MODE_PASSTHROUGH;
+        sg_extents_guard(&device->extents, &device->lock);
         sg_cost_assume(device);
         sg_emit(device, SEGALLOC_RECORD_DEFINE_DEVICE, 0, (uint32_t)ordinal, device->granularity, device->total_bytes);
         if (ordinal > 0)

@@ -110,6 +110,7 @@ static uint32_t try_around(const struct sg_region *region, uint32_t id, struct s
 bool sg_region_find_placement(const struct sg_region *region, uint32_t units, bool high, enum sg_placement_goal goal,
     struct sg_taker taker, struct sg_placement *ret)
 {
+    SG_ASSERT_REGION_LOCK(region);
     struct search search = {.units = units, .high = high, .goal = goal, .taker = taker};
     for (uint32_t page = 0;
          page < region->pages && (page = sg_max_tree_first(&region->hole_tree, page, 1)) != SG_MAX_TREE_NONE;)
@@ -156,6 +157,7 @@ static uint32_t cut_out(struct sg_region *region, uint32_t id, uint32_t begin, u
 
 uint32_t sg_region_claim(struct sg_region *region, const struct sg_placement *placement)
 {
+    SG_ASSERT_REGION_LOCK(region);
     uint32_t id = placement->extent, end = placement->begin + placement->units;
     if (!extents_left(region->extents, EXTENTS_SPARE_OF_CLAIM)) /* so that its end has some, whatever is cut
                                                                    meanwhile */
@@ -194,6 +196,7 @@ static void leave_over(struct sg_region *region, uint32_t id, sg_slot slot)
 
 uint32_t sg_region_commit(struct sg_region *region, uint32_t busy, const struct sg_placement *placement, sg_slot slot)
 {
+    SG_ASSERT_REGION_LOCK(region);
     struct sg_extent *extent = at(region, busy);
     assert(extent->state == SG_EXTENT_BUSY);
     uint32_t begin = extent->begin, end = extent_end(extent), block_end = placement->begin + placement->units;
@@ -236,6 +239,7 @@ static enum sg_extent_state after_abandon(const struct sg_region *region, uint32
 
 void sg_region_abandon(struct sg_region *region, uint32_t busy, sg_slot slot, uint64_t now)
 {
+    SG_ASSERT_REGION_LOCK(region);
     struct sg_extent *extent = at(region, busy);
     assert(extent->state == SG_EXTENT_BUSY);
     for (;;) {
@@ -296,6 +300,7 @@ static bool is_better_source(uint32_t pages, uint32_t best, uint32_t want)
 
 bool sg_region_find_source(const struct sg_region *region, uint32_t want, struct sg_taker taker, struct sg_source *best)
 {
+    SG_ASSERT_REGION_LOCK(region);
     bool found = false;
     for (uint32_t bucket = 0, id; (id = next_free(region, region->page_units, &bucket));) {
         uint32_t begin, end = page_of(region, extent_end(at(region, id)));
@@ -312,6 +317,7 @@ bool sg_region_find_source(const struct sg_region *region, uint32_t want, struct
 uint32_t sg_region_cut_source(struct sg_region *region, const struct sg_source *source, uint32_t want,
     uint32_t *ret_first)
 {
+    SG_ASSERT_REGION_LOCK(region);
     const struct sg_extent *extent = at(region, source->extent);
     uint32_t pages = source->pages < want ? source->pages : want;
     if (!extents_left(region->extents, EXTENTS_SPARE_OF_CUT))
@@ -325,6 +331,7 @@ uint32_t sg_region_cut_source(struct sg_region *region, const struct sg_source *
 uint32_t sg_region_cut(struct sg_region *region, uint32_t before, uint32_t want, uint32_t *ret_first,
     uint32_t *ret_busy)
 {
+    SG_ASSERT_REGION_LOCK(region);
     if (!extents_left(region->extents, EXTENTS_SPARE_OF_CUT))
         return 0;
     uint32_t limit = before < region->pages ? before * region->page_units : region->units;
@@ -343,12 +350,14 @@ uint32_t sg_region_cut(struct sg_region *region, uint32_t before, uint32_t want,
 
 void sg_region_cut_done(struct sg_region *region, uint32_t busy)
 {
+    SG_ASSERT_REGION_LOCK(region);
     assert(at(region, busy)->state == SG_EXTENT_BUSY);
     become_hole(region, busy);
 }
 
 void sg_region_cut_undone(struct sg_region *region, uint32_t busy)
 {
+    SG_ASSERT_REGION_LOCK(region);
     assert(at(region, busy)->state == SG_EXTENT_BUSY);
     extent_coalesce(region, busy);
 }

@@ -115,12 +115,14 @@ void sg_region_unmake(struct sg_region *region)
 
 bool sg_region_is_hole(const struct sg_region *region)
 {
+    SG_ASSERT_REGION_LOCK(region);
     const struct sg_extent *extent = at(region, region->first);
     return extent->state == SG_EXTENT_HOLE && extent->size == region->units;
 }
 
 bool sg_region_remake(struct sg_region *region, uint64_t bytes, uint32_t bucket_shift)
 {
+    SG_ASSERT_REGION_LOCK(region);
     struct sg_region made;
     assert(sg_region_is_hole(region) && bytes <= region->reserved);
     if (!sg_region_init(&made, region->extents, region->base, bytes, bytes, bucket_shift))
@@ -271,6 +273,7 @@ static __attribute__((noinline)) void quick_list_drain(struct sg_region *region,
 
 bool sg_region_drain_quick_lists(struct sg_region *region)
 {
+    SG_ASSERT_REGION_LOCK(region);
     bool any = region->deferred > 0;
     for (uint32_t word = 0; region->deferred; word++)
         while (region->quick_lists_used[word])
@@ -324,6 +327,7 @@ static inline uint32_t quick_list_take(struct sg_region *region, uint32_t units,
 static __attribute__((noinline)) uint32_t take_range(struct sg_region *region, uint32_t units, enum sg_region_end end,
     sg_slot slot)
 {
+    SG_ASSERT_REGION_LOCK(region);
     /* what is kept for others is theirs until nothing else fits */
     if (region->fit == SG_FIT_SMALLEST && region->deferred)
         quick_list_drain(region, slot);
@@ -379,6 +383,7 @@ uint32_t sg_region_block_in_table(const struct sg_region *region, uint32_t posit
 
 uint32_t sg_region_block_around(const struct sg_region *region, uint32_t position)
 {
+    SG_ASSERT_REGION_LOCK(region);
     for (uint32_t bucket = position >> region->bucket_shift; position < region->units; bucket--) {
         uint32_t id = region->block_at[bucket];
         if (id && is_block(region, id, bucket) && at(region, id)->begin <= position)
@@ -391,6 +396,7 @@ uint32_t sg_region_block_around(const struct sg_region *region, uint32_t positio
 
 void sg_region_suspend(struct sg_region *region, uint32_t block)
 {
+    SG_ASSERT_REGION_LOCK(region);
     struct sg_extent *extent = at(region, block);
     assert(extent->state == SG_EXTENT_BLOCK);
     extent->state = SG_EXTENT_PENDING;
@@ -398,6 +404,7 @@ void sg_region_suspend(struct sg_region *region, uint32_t block)
 
 void sg_region_release(struct sg_region *region, uint32_t block, sg_slot owner, uint64_t seq)
 {
+    SG_ASSERT_REGION_LOCK(region);
     struct sg_extent *extent = at(region, block);
     assert(extent->state == SG_EXTENT_BLOCK || extent->state == SG_EXTENT_PENDING);
     if (owner || region->ordered) {
@@ -462,21 +469,25 @@ static bool may_move_later(const struct sg_region *region, uint32_t page, sg_slo
 
 uint32_t sg_region_idle(const struct sg_region *region)
 {
+    SG_ASSERT_REGION_LOCK(region);
     return region->pinned == 0 && !region->ordered ? region->whole_free : count_whole(region, may_move, 0);
 }
 
 bool sg_region_awaits(const struct sg_region *region)
 {
+    SG_ASSERT_REGION_LOCK(region);
     return region->ordered && count_whole(region, may_move_later, 0) > 0;
 }
 
 uint32_t sg_region_shareable_pages(const struct sg_region *region, sg_slot slot)
 {
+    SG_ASSERT_REGION_LOCK(region);
     return region->ordered ? count_whole(region, sg_region_shareable, slot) : 0;
 }
 
 uint32_t sg_region_largest(const struct sg_region *region)
 {
+    SG_ASSERT_REGION_LOCK(region);
     uint32_t largest = (uint32_t)sg_max_tree_largest(&region->free_tree);
     for (uint32_t word = 0; word < SG_QUICK_LISTS / 64; word++) {
         for (uint64_t left = region->quick_lists_used[word]; left; left &= left - 1) {

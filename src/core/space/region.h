@@ -25,7 +25,7 @@
    A bucket of addresses is 1 << bucket_shift units, at most the smallest block of the region. At most one block and one
    free range start in any bucket, so plain arrays serve as dictionaries.
 
-   No function here calls the driver, waits or locks: the device's lock is held. */
+   No function here calls the driver, waits or locks. The device's `lock` is held, as SG_ASSERT_REGION_LOCK() checks. */
 #ifndef SG_REGION_H
 #define SG_REGION_H
 
@@ -35,6 +35,7 @@
 #include <stdint.h>
 
 #include "cuda_abi.h"
+#include "lock.h"
 #include "max_tree.h"
 #include "streams/stream_clock.h"
 #include "tuning.h"
@@ -95,10 +96,34 @@ struct sg_extents {
     uint32_t used, unused; /* high-water mark; first of the list of unused ones below it */
     uint32_t cells;        /* extents [capacity, capacity + cells): see struct sg_region */
     bool cells_taken;      /* one region has them */
+#ifdef SG_LOCK_CHECKS
+    const struct sg_lock *lock; /* of the device, which guards its regions; NULL: a test's, without one */
+#endif
     struct sg_extent_site { /* of blocks, by the number of their extent: as in struct sg_tag */
         uint32_t site, phase;
     } *sites;              /* NULL: none was ever told */
 };
+
+/* The device's `lock` is held by the calling thread, in builds that check it (lock.h). */
+#ifdef SG_LOCK_CHECKS
+#define SG_ASSERT_REGION_LOCK(region)                \
+    do {                                             \
+        if ((region)->extents->lock)                 \
+            SG_ASSERT_HELD((region)->extents->lock); \
+    } while (0)
+#else
+#define SG_ASSERT_REGION_LOCK(region) ((void)0)
+#endif
+
+/* The lock that guards all regions whose extents these are. */
+static inline void sg_extents_guard(struct sg_extents *extents, const struct sg_lock *lock)
+{
+#ifdef SG_LOCK_CHECKS
+    extents->lock = lock;
+#else
+    (void)extents, (void)lock;
+#endif
+}
 
 /* Notes who asked for a block. Without host memory for that it stays unknown. */
 void sg_extents_note_site(struct sg_extents *extents, uint32_t extent, uint32_t site,

@@ -5,6 +5,7 @@
 
 struct sg_lists *sg_region_make_lists(struct sg_region *region, uint32_t owner)
 {
+    SG_ASSERT_REGION_LOCK(region);
     struct sg_lists *lists = sg_meta_map(sizeof *lists);
     region->lists[owner] = lists;
     if (!lists)
@@ -14,6 +15,7 @@ struct sg_lists *sg_region_make_lists(struct sg_region *region, uint32_t owner)
 
 void sg_region_make_listed(struct sg_region *region)
 {
+    SG_ASSERT_REGION_LOCK(region);
     region->listed = true;
     for (uint32_t bucket = 0, id; (id = next_free(region, 1, &bucket));)
         size_class_insert(region, id);
@@ -21,6 +23,7 @@ void sg_region_make_listed(struct sg_region *region)
 
 void sg_region_note_after(struct sg_region *region, uint32_t begin, uint32_t size, struct sg_after after)
 {
+    SG_ASSERT_REGION_LOCK(region);
     uint32_t first = page_of(region, begin), last = page_of(region, begin + size - 1);
     region->ordered = true;
     for (uint32_t page = first; page <= last; page++) {
@@ -37,6 +40,7 @@ void sg_region_note_after(struct sg_region *region, uint32_t begin, uint32_t siz
 
 bool sg_region_coalesce_completed(struct sg_region *region)
 {
+    SG_ASSERT_REGION_LOCK(region);
     if (!region->ordered || region->coalesced_version == region->clocks->version)
         return false;
     region->coalesced_version = region->clocks->version;
@@ -115,6 +119,7 @@ static bool find_window(const struct sg_region *region, uint32_t units, sg_slot 
 
 uint32_t sg_region_take_window(struct sg_region *region, uint32_t units, sg_slot slot)
 {
+    SG_ASSERT_REGION_LOCK(region);
     struct window window;
     if (!region->ordered)
         return 0;
