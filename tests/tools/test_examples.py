@@ -76,8 +76,10 @@ class Dockerfile(unittest.TestCase):
 class Pod(unittest.TestCase):
     def test_form(self):
         import yaml
-        pod = yaml.safe_load((EXAMPLES / "kubernetes" / "pod.yaml").read_text())
-        self.assertEqual((pod["apiVersion"], pod["kind"]), ("v1", "Pod"))
+        claim, pod = yaml.safe_load_all((EXAMPLES / "kubernetes" / "pod.yaml").read_text())
+        self.assertEqual([each["kind"] for each in (claim, pod)], ["PersistentVolumeClaim", "Pod"])
+        claims = [volume["persistentVolumeClaim"]["claimName"] for volume in pod["spec"]["volumes"] if "persistentVolumeClaim" in volume]
+        self.assertEqual(claims, [claim["metadata"]["name"]])
         volumes = {volume["name"] for volume in pod["spec"]["volumes"]}
         containers = pod["spec"]["containers"] + pod["spec"]["initContainers"]
         self.assertEqual({mount["name"] for each in containers for mount in each["volumeMounts"]}, volumes)
