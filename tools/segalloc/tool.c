@@ -1,6 +1,7 @@
 #include "tool.h"
 
 #include "ascii.h"
+#include "plain_text.h"
 #include "segalloc/trace_format.h"
 #include "size.h"
 
@@ -14,12 +15,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-void sg_tool_plain(char *text)
+void sg_tool_print_plain(const char *text)
 {
-    for (; *text; text++) {
-        if ((unsigned char)*text < ' ' || *text == 0x7f)
-            *text = '?';
-    }
+    char *copy = strdup(text);
+    if (copy)
+        fputs(sg_plain_text(copy), stdout);
+    free(copy);
 }
 
 static void message(const char *verb, const char *format, va_list arguments, const char *end)
@@ -27,7 +28,7 @@ static void message(const char *verb, const char *format, va_list arguments, con
     char text[8192];
     fflush(stdout);
     vsnprintf(text, sizeof text, format, arguments);
-    sg_tool_plain(text);
+    sg_plain_text(text);
     fprintf(stderr, "segalloc%s%s: %s%s\n", *verb ? " " : "", verb, text, end);
 }
 
@@ -120,31 +121,17 @@ bool sg_tool_size(const char *text, uint64_t *ret)
     return sg_tool_card(text, ret);
 }
 
-/* Length of the UTF-8 sequence at `at`, 0 when it's none. */
-static size_t sequence(const unsigned char *at)
-{
-    size_t length = at[0] < 0x80 ? 1 : at[0] >= 0xc2 && at[0] < 0xe0 ? 2 : (at[0] & 0xf0) == 0xe0 ? 3
-                    : at[0] >= 0xf0 && at[0] < 0xf5 ? 4 : 0;
-    for (size_t i = 1; i < length; i++) {
-        if ((at[i] & 0xc0) != 0x80)
-            return 0;
-    }
-    bool overlong = (at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xf0 && at[1] < 0x90);
-    bool surrogate = (at[0] == 0xed && at[1] >= 0xa0) || (at[0] == 0xf4 && at[1] >= 0x90);
-    return length >= 3 && (overlong || surrogate) ? 0 : length;
-}
-
 void sg_tool_json_write(FILE *out, const char *text)
 {
     putc('"', out);
-    for (const unsigned char *at = (const unsigned char *)text; *at;) {
-        size_t length = sequence(at);
+    for (const char *at = text; *at;) {
+        size_t length = sg_utf8_length(at);
         if (length == 0) {
             fputs("\\ufffd", out);
             length = 1;
         } else if (*at == '"' || *at == '\\') {
             fprintf(out, "\\%c", *at);
-        } else if (*at < ' ' || *at == 0x7f) {
+        } else if ((unsigned char)*at < ' ' || *at == 0x7f) {
             fprintf(out, "\\u%04x", *at);
         } else {
             fwrite(at, 1, length, out);

@@ -50,8 +50,8 @@ bool sg_tool_card(const char *text, uint64_t *ret);
 /* A size of anything else, by the rules of sg_tool_card() but for 0, which is one. */
 bool sg_tool_size(const char *text, uint64_t *ret);
 
-/* Names of files may hold anything: ends of lines, and what a terminal takes for commands, become "?". */
-void sg_tool_plain(char *text);
+/* Prints a name of a file, a command or a text of a trace, which may hold anything, by sg_plain_text(). */
+void sg_tool_print_plain(const char *text);
 
 /* Writes `text` between quotation marks as JSON wants it, to stdout. Bytes that are no UTF-8 are replaced. */
 void sg_tool_json_string(const char *text);

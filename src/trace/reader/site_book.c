@@ -1,6 +1,7 @@
 #include "reader/site_book.h"
 
 #include "growing_array.h"
+#include "plain_text.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -139,10 +140,8 @@ static char *redacted_frame(const struct sg_site_frame *frame, char text[SG_SITE
     return text;
 }
 
-char *sg_site_book_frame(const struct sg_site_book *book, const struct sg_site_frame *frame, char text[SG_SITE_TEXT])
+static char *name_frame(const struct sg_site_book *book, const struct sg_site_frame *frame, char text[SG_SITE_TEXT])
 {
-    if (book->redacted)
-        return redacted_frame(frame, text);
     const char *file = sg_site_book_text(book, frame->file), *function = sg_site_book_text(book, frame->function);
     int length = frame->backward ? snprintf(text, SG_SITE_TEXT, frame->line ? "backward of " : "backward, ") : 0;
     if (frame->backward && !frame->line)
@@ -154,6 +153,11 @@ char *sg_site_book_frame(const struct sg_site_book *book, const struct sg_site_f
     if (book->resolve && book->resolve(file, frame->line, text))
         return text;
     return sg_site_format_native(file, frame->line, function, text, SG_SITE_TEXT);
+}
+
+char *sg_site_book_frame(const struct sg_site_book *book, const struct sg_site_frame *frame, char text[SG_SITE_TEXT])
+{
+    return book->redacted ? redacted_frame(frame, text) : sg_plain_text(name_frame(book, frame, text));
 }
 
 char *sg_site_book_line(const struct sg_site_book *book, uint32_t site, char text[SG_SITE_TEXT])
@@ -181,5 +185,5 @@ char *sg_site_book_phase(const struct sg_site_book *book, uint32_t phase, char t
         if (used >= SG_SITE_TEXT - 1)
             break;
     }
-    return text;
+    return sg_plain_text(text);
 }

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "plain_text.h"
+
 struct out {
     int fd, error;
     size_t used;
@@ -42,34 +44,20 @@ static __attribute__((format(printf, 2, 3))) void put(struct out *out, const cha
     out->used += length < PIECE ? (size_t)length : PIECE - 1;
 }
 
-/* Length of the UTF-8 sequence at `at`, 0 when it is none (RFC 3629). */
-static unsigned sequence(const unsigned char *at)
-{
-    unsigned length = at[0] < 0x80 ? 1 : at[0] >= 0xc2 && at[0] < 0xe0 ? 2 : at[0] >= 0xe0 && at[0] < 0xf0 ? 3
-                      : at[0] >= 0xf0 && at[0] < 0xf5 ? 4 : 0;
-    for (unsigned i = 1; i < length; i++)
-        if ((at[i] & 0xc0) != 0x80)
-            return 0;
-    if ((at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xed && at[1] >= 0xa0) || (at[0] == 0xf0 && at[1] < 0x90) ||
-        (at[0] == 0xf4 && at[1] >= 0x90))
-        return 0;
-    return length;
-}
-
 static void put_string(struct out *out, const char *text)
 {
-    const unsigned char *at = (const unsigned char *)(text ? text : "");
+    const char *at = text ? text : "";
     put(out, "\"");
     while (*at) {
-        unsigned length = sequence(at);
+        size_t length = sg_utf8_length(at);
         if (!length)
             put(out, "\\ufffd");
         else if (*at == '"' || *at == '\\')
             put(out, "\\%c", *at);
-        else if (*at < ' ')
-            put(out, "\\u%04x", *at);
+        else if ((unsigned char)*at < ' ')
+            put(out, "\\u%04x", (unsigned)*at);
         else
-            put(out, "%.*s", (int)length, (const char *)at);
+            put(out, "%.*s", (int)length, at);
         at += length ? length : 1;
     }
     put(out, "\"");

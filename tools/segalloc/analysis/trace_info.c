@@ -135,6 +135,13 @@ static void print_failures(const struct sg_summary *summary)
     }
 }
 
+static void print_text(const char *name, const char *text)
+{
+    printf("%-12s ", name);
+    sg_tool_print_plain(text);
+    putchar('\n');
+}
+
 void sg_trace_info_text(const struct sg_trace_info *info, const struct sg_summary *summary)
 {
     char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], c[SG_SIZE_TEXT];
@@ -191,7 +198,7 @@ void sg_trace_info_text(const struct sg_trace_info *info, const struct sg_summar
     if (info->header.pid)
         printf("%-12s %" PRIu64 "\n", "process", info->header.pid);
     if (*info->command)
-        printf("%-12s %s\n", "command", info->command);
+        print_text("command", info->command);
     if (!info->header.imported)
-        printf("%-12s %s\n", "conf", *info->conf ? info->conf : "defaults");
+        print_text("conf", *info->conf ? info->conf : "defaults");
 }

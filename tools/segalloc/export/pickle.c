@@ -1,6 +1,9 @@
 #include "export/pickle.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include "plain_text.h"
 
 static void put(struct sg_pickle *pickle, const void *bytes, size_t size)
 {
@@ -44,12 +47,16 @@ void sg_pickle_close_list(struct sg_pickle *pickle)
     putc('e', pickle->out);
 }
 
-void sg_pickle_text(struct sg_pickle *pickle, const char *text)
+/* Python refuses a whole pickle for one byte that is no UTF-8. */
+void sg_pickle_text(struct sg_pickle *pickle, const char *from)
 {
+    char *copy = strdup(from);
+    const char *text = copy ? sg_plain_text(copy) : "";
     size_t length = strlen(text);
     putc('X', pickle->out);
     put_length(pickle, (uint32_t)length);
     put(pickle, text, length);
+    free(copy);
 }
 
 void sg_pickle_word(struct sg_pickle *pickle, const char *literal)

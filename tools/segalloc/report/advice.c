@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "conf.h"
+#include "plain_text.h"
 #include "report/findings.h"
 #include "size.h"
 
@@ -18,6 +19,17 @@ static uint64_t sum(const struct sg_findings *findings, enum sg_stat stat)
     return total;
 }
 
+/* A command or a file as a line has it, or the word that stands for one that is too long or no plain text. */
+static const char *shown(const char *text, const char *word)
+{
+    enum { MOST = 300 };
+    char plain[MOST + 1];
+    if (!*text || strlen(text) > MOST)
+        return word;
+    snprintf(plain, sizeof plain, "%s", text);
+    return strcmp(sg_plain_text(plain), text) == 0 ? text : word;
+}
+
 static void about_serving(const struct sg_findings *findings, const struct sg_conf *conf, sg_advice_fn *say, void *user)
 {
     char line[1024];
@@ -28,7 +40,7 @@ static void about_serving(const struct sg_findings *findings, const struct sg_co
         return;
     }
     snprintf(line, sizeof(line), "`segalloc doctor -- %s` says which allocations segalloc does not get, and why.",
-             *findings->command ? findings->command : "CMD");
+        shown(findings->command, "CMD"));
     say(user, line);
 }
 
@@ -50,7 +62,7 @@ static void about_running_out(const struct sg_findings *findings, sg_advice_fn *
         snprintf(line, sizeof(line),
             "`segalloc rehearse -- %s` says how large a card is enough: the trace shows no more "
             "than the program did after the failure, `segalloc replay %s --min-limit` no more than a lower bound.",
-            *findings->command ? findings->command : "CMD", findings->path);
+            shown(findings->command, "CMD"), shown(findings->path, "FILE"));
         say(user, line);
     }
 }

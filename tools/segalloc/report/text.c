@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "report/report.h"
+#include "plain_text.h"
 #include "size.h"
 #include "tool.h"
 
@@ -201,14 +202,21 @@ static void glossary(void)
 static const char *plain_path(const struct sg_findings *findings, char ret[PATH_TEXT])
 {
     snprintf(ret, PATH_TEXT, "%s", findings->path);
-    sg_tool_plain(ret);
+    sg_plain_text(ret);
     return ret;
+}
+
+static void print_conf(const char *conf)
+{
+    printf("  %-10s ", "conf");
+    sg_tool_print_plain(conf);
+    putchar('\n');
 }
 
 static const char *plain_command(const struct sg_findings *findings, char ret[COMMAND_TEXT])
 {
     snprintf(ret, COMMAND_TEXT, "%s", findings->command);
-    sg_tool_plain(ret);
+    sg_plain_text(ret);
     return ret;
 }
 
@@ -244,7 +252,7 @@ void sg_report_text(const struct sg_findings *findings)
     if (findings->pid)
         printf("  %-10s %" PRIu64 "\n", "process", findings->pid);
     if (!findings->imported)
-        printf("  %-10s %s\n", "conf", *findings->conf ? findings->conf : "defaults");
+        print_conf(*findings->conf ? findings->conf : "defaults");
     glossary();
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plain_text.h"
 #include "size.h"
 #include "tool.h"
 #include "tune/steady.h"
@@ -262,7 +263,7 @@ char *sg_tune_reason(const struct sg_tune_search *search, size_t recommended, ch
         say(&reason,
             " %" PRIu64 " allocation%s failed when this was recorded: what would have come after %s is not known.",
             failures, sg_plural(failures), failures == 1 ? "it" : "them");
-    return text;
+    return sg_plain_text(text); /* it has names of files */
 }
 
 static const char *variable(const struct sg_tune_search *search)
@@ -329,6 +330,12 @@ static void print_front(const struct sg_tune_search *search, size_t best, int wi
     }
 }
 
+static void print_of_trace(const char *path, const char *what, const char *more)
+{
+    sg_tool_print_plain(path);
+    printf("%s%s\n", what, more);
+}
+
 static void print_head(const struct sg_tune_search *search, double seconds)
 {
     char card[SG_SIZE_TEXT];
@@ -349,10 +356,10 @@ static void print_head(const struct sg_tune_search *search, double seconds)
             search->traces);
     for (size_t i = 0; i < search->traces; i++) {
         if (search->trace[i].end_text)
-            printf("%s is incomplete: %s\n", search->trace[i].path, search->trace[i].end_text);
+            print_of_trace(search->trace[i].path, " is incomplete: ", search->trace[i].end_text);
         if (search->trace[i].unknown_card && !search->limit)
-            printf("%s names no card: the replay assumes one that is just full. Add --limit 24GiB for one of yours\n",
-                search->trace[i].path);
+            print_of_trace(search->trace[i].path, " names no card: the replay assumes one that is just full. ",
+                "Add --limit 24GiB for one of yours");
     }
     uint64_t doubt = sg_tune_doubt(search);
     if (doubt)

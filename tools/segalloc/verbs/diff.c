@@ -245,21 +245,12 @@ static void print_line(uint64_t a, uint64_t b, const char *what)
     printf("%12s %12s %13s  %s\n", sg_size_format(a, from), sg_size_format(b, to), signed_size(a, b, more), what);
 }
 
-/* What a terminal would take for an order is shown as a question mark. */
-static void clean(char *text)
-{
-    for (; *text; text++)
-        if ((unsigned char)*text < ' ' || *text == 0x7f)
-            *text = '?';
-}
-
-/* "PLACE, PHASE, blocks of SIZE", with nothing that a terminal would take for an order. */
+/* "PLACE, PHASE, blocks of SIZE". */
 static const char *describe(const char *site, const char *phase, unsigned size_class, char what[3 * SG_GROUP_TEXT])
 {
     char size[SG_GROUP_TEXT];
     snprintf(what, 3 * SG_GROUP_TEXT, "%s%s%s%sblocks of %s", site ? site : "", site ? ", " : "", phase ? phase : "",
         phase ? ", " : "", sg_group_size(size_class, size));
-    clean(what);
     return what;
 }
 
