@@ -1,7 +1,6 @@
 #include "player.h"
 
 #include <errno.h>
-#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,12 +9,13 @@
 #include "ledger_driver.h"
 #include "core.h"
 #include "core_state.h"
+#include "definitions.h"
 #include "idmap.h"
 #include "interleaver.h"
 #include "order_feed.h"
 #include "results.h"
 
-enum { BATCH = 1024, CONTEXT_SHIFT = 32 };
+enum { BATCH = 1024 };
 
 /* A block of this part of what may be held, or more, may be a huge one, whatever it is rounded to. */
 enum { HUGE_PART = 4 };
@@ -34,22 +34,13 @@ struct player {
     struct sg_ledger card;
     struct sg_ahead *ahead; /* NULL: work is not played, what is freed is complete */
     struct sg_interleaver *slow; /* NULL: every operation is done at once */
-    uint64_t own[SG_DEVICES_MAX]; /* bytes of the devices by the trace; 0: it doesn't say */
     uint64_t huge_bytes;  /* blocks from here on may have a region of their own, whatever they are rounded to */
     struct sg_order_feed told;
     /* PyTorch's */
     struct sg_torch_device *torch; /* by ordinal, made at the first allocation; NULL: the policy is our own */
     uint64_t time;
-    int devices;
     uint64_t rest_peak[SG_DEVICES_MAX]; /* of reserved bytes, after the first part */
-    struct stream { /* by index */
-        uint8_t device;
-        uint32_t context; /* whose fixed segments serve it */
-    } *stream;
-    uint32_t streams;
-    struct place {
-        uint32_t site, phase;
-    } *place; /* where each thread asks from; NULL: the trace does not say */
+    struct sg_definitions defined;
 };
 
 static int complain(struct player *player, const char *what, uint64_t id)
@@ -73,17 +64,17 @@ static int no_memory(struct player *player)
 
 static int device_of(const struct player *player, uint32_t stream)
 {
-    return stream < player->streams ? player->stream[stream].device : 0;
+    return sg_defined_device(&player->defined, stream);
 }
 
 /* Bytes of a device's card. */
 static uint64_t card_of(const struct player *player, int device)
 {
     const struct sg_play *play = player->play;
-    return play->card[device]       ? play->card[device]
-           : play->card_bytes       ? play->card_bytes
-           : player->own[device]    ? player->own[device]
-                                    : SG_PLAY_CARD;
+    return play->card[device]                     ? play->card[device]
+           : play->card_bytes                     ? play->card_bytes
+           : player->defined.device_bytes[device] ? player->defined.device_bytes[device]
+                                                  : SG_PLAY_CARD;
 }
 
 /* Blocks of this many bytes may be huge ones on the card of one of the devices. */
@@ -100,47 +91,18 @@ static void define_device(struct player *player, const struct segalloc_trace_rec
 {
     if (record->stream >= SG_DEVICES_MAX)
         return;
-    player->own[record->stream] = record->size;
+    player->defined.device_bytes[record->stream] = record->size;
     note_card(player, (int)record->stream);
 }
 
-static int define_stream(struct player *player, const struct segalloc_trace_record *record)
+static struct sg_defined_place place_of(const struct player *player, const struct segalloc_trace_record *record)
 {
-    uint32_t index = record->stream, device = (uint32_t)record->size;
-    assert(index < SEGALLOC_TRACE_STREAMS); /* the reader refuses others */
-    if (index >= player->streams) {
-        uint32_t streams = index + 64;
-        struct stream *larger = realloc(player->stream, streams * sizeof *larger);
-        if (!larger)
-            return no_memory(player);
-        for (uint32_t i = player->streams; i < streams; i++)
-            larger[i] = (struct stream){0};
-        player->stream = larger;
-        player->streams = streams;
-    }
-    player->stream[index] =
-        (struct stream){device < SG_DEVICES_MAX ? (uint8_t)device : 0, (uint32_t)(record->size >> CONTEXT_SHIFT)};
-    if (player->stream[index].device >= player->devices)
-        player->devices = player->stream[index].device + 1;
-    return 0;
-}
-
-static struct place place_of(const struct player *player, const struct segalloc_trace_record *record)
-{
-    return player->place ? player->place[record->thread] : (struct place){0, 0};
-}
-
-static int note_place(struct player *player, const struct segalloc_trace_record *record)
-{
-    if (!player->place && !(player->place = calloc(UINT16_MAX + 1, sizeof *player->place)))
-        return no_memory(player);
-    player->place[record->thread] = (struct place){(uint32_t)record->id, (uint32_t)record->size};
-    return 0;
+    return sg_defined_place(&player->defined, record->thread);
 }
 
 static struct sg_tag tag_of(struct player *player, const struct segalloc_trace_record *record)
 {
-    struct place place = place_of(player, record);
+    struct sg_defined_place place = place_of(player, record);
     struct sg_tag tag = {.stream = (CUstream)(uintptr_t)record->stream, .has_stream = true, .sync = SG_FREE_SYNC_AUTO,
         .site = place.site, .phase = place.phase};
     if (player->ahead) {
@@ -150,8 +112,7 @@ static struct sg_tag tag_of(struct player *player, const struct segalloc_trace_r
         tag.sees = player->play->sees;
     } else if (player->play->as_recorded) {
         tag.slot = sg_order_feed_slot(&player->told, record->stream);
-        tag.context =
-            (CUcontext)(uintptr_t)(record->stream < player->streams ? player->stream[record->stream].context : 0);
+        tag.context = (CUcontext)(uintptr_t)sg_defined_context(&player->defined, record->stream);
         tag.sees = SG_USERS_RECORDED; /* who else could have seen a block stands in the trace too */
         tag.in_order = record->kind == SEGALLOC_RECORD_FREE; /* it names whose the block has become by then */
         if (record->flags & SEGALLOC_FLAG_ASYNC && tag.slot)
@@ -484,7 +445,7 @@ static int apply(struct player *player, const struct segalloc_trace_record *reco
     case SEGALLOC_RECORD_EMPTY_CACHE:
         return empty_cache(player, record);
     case SEGALLOC_RECORD_DEFINE_STREAM:
-        return define_stream(player, record);
+        return sg_define_stream(&player->defined, record) ? 0 : no_memory(player);
     case SEGALLOC_RECORD_DEFINE_DEVICE:
         define_device(player, record);
         return 0;
@@ -492,7 +453,7 @@ static int apply(struct player *player, const struct segalloc_trace_record *reco
         fail(player, record);
         return 0;
     case SEGALLOC_RECORD_SITE:
-        return note_place(player, record);
+        return sg_define_place(&player->defined, record) ? 0 : no_memory(player);
     default:
         if (player->ahead && record->kind < SEGALLOC_RECORD_DONE)
             sg_ahead_work(player->ahead, device_of(player, record->stream), record);
@@ -506,7 +467,7 @@ static void collect(const struct player *player, struct sg_play_result *result)
         sg_results_torch(player->torch, result);
         return;
     }
-    sg_results_own(player->core, player->devices, result);
+    sg_results_own(player->core, player->defined.devices, result);
     if (player->ahead) /* as the card saw them */
         result->host_waits = player->card.host_waits - result->strict_waits;
 }
@@ -564,7 +525,7 @@ static struct sg_conf conf_played(const struct sg_play *play)
 static int start(struct player *player)
 {
     const struct sg_play *play = player->play;
-    player->devices = 1;
+    sg_definitions_init(&player->defined);
     if (!sg_idmap_init(&player->live))
         return no_memory(player);
     if (play->policy == SG_POLICY_PYTORCH) {
@@ -626,8 +587,7 @@ int sg_play_run(const struct sg_play *play, struct sg_play_result *ret, char err
     sg_ledger_fini(&player.card);
     free_torch(&player);
     sg_idmap_fini(&player.live);
-    free(player.stream);
-    free(player.place);
+    sg_definitions_fini(&player.defined);
     if (status == 0)
         *ret = result;
     return status;
