@@ -1,5 +1,5 @@
-/* In place of life.c's locks and calls of ours, in the tests of single files: locks are taken in the order of
-   process.h, each once, and given back; what has begun ends before the next one begins. To be included by one file of a
+/* In place of process.c's locks and calls of ours, in the tests of single files. Locks are taken in the order of
+   process.h, each once, and given back. What has begun ends before the next one begins. To be included by one file of a
    program. */
 #ifndef BALANCE_H
 #define BALANCE_H
