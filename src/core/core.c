@@ -190,7 +190,7 @@ uint64_t sg_core_latest_buffer(struct sg_core *core, int ordinal)
     if (!device)
         return 0;
     sg_lock(&device->lock);
-    uint64_t latest = device->seq;
+    uint64_t latest = device->clocks.seq;
     sg_unlock(&device->lock);
     return latest;
 }

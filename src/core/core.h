@@ -17,7 +17,7 @@
 #include "cuda_abi.h"
 #include "driver.h"
 #include "event.h"
-#include "streams/stream_clock.h"
+#include "stream_clock.h"
 #include "stats.h"
 
 enum { SG_DEVICES_MAX = 64 };

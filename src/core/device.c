@@ -98,7 +98,11 @@ struct sg_device *sg_device_get(struct sg_core *core, int ordinal)
         device->core = core;
         device->ordinal = ordinal;
         sg_device_init_locks(device);
-        device->seq = (uint64_t)ordinal << 56;
+        device->clocks = (struct sg_stream_clocks){.seq = (uint64_t)ordinal << 56,
+            .observer = &core->observer,
+            .unknown_stream = sg_device_unknown_stream(device),
+            .slot_streams = sg_device_slot_stream(device, 0),
+            .ordinal = (uint64_t)ordinal};
         device->mode = sg_extents_init(&device->extents) ? choose_mode(device) : SG_MODE_PASSTHROUGH;
         sg_extents_guard(&device->extents, &device->lock);
         sg_cost_assume(device);

@@ -11,7 +11,7 @@
 #include "core.h"
 #include "cost.h"
 #include "lock.h"
-#include "streams/stream_clock.h"
+#include "stream_clock.h"
 #include "space/region.h"
 #include "tuning.h"
 
@@ -127,7 +127,6 @@ struct sg_device {
     uint64_t epoch_bytes;
     uint64_t outside_bytes;  /* of the device in use by others, quantised */
     uint64_t refused_at;     /* reserved bytes at which the driver last refused a page; 0: it has not */
-    uint64_t seq;    /* the time of stream_clock.h, which numbers allocations too; the upper bits are the ordinal */
     struct sg_shortage shortage; /* of the most recent failure; asks for nothing before one */
     CUstream stream[SG_STREAMS_MAX]; /* index - 1 of a stream in the trace */
     uint32_t stream_context[SG_STREAMS_MAX]; /* of fixed segments: whose pool it is served from (sg_segments_pool_locked) */
@@ -323,11 +322,22 @@ static inline uint32_t sg_device_slot_stream(const struct sg_device *device, sg_
     return sg_device_unknown_stream(device) + SG_STREAMS_MAX + slot;
 }
 
-/* Knowledge about the order of streams (stream_clock.c), all under `lock`. The next number of the device's time. */
+/* What order/stream_clock.h does, under `lock`. */
 static inline uint64_t sg_clocks_tick_locked(struct sg_device *device)
 {
     SG_ASSERT_HELD(&device->lock);
-    return ++device->seq;
+    return sg_clocks_tick(&device->clocks);
+}
+static inline uint64_t sg_clocks_read_locked(struct sg_device *device, uint64_t slots)
+{
+    SG_ASSERT_HELD(&device->lock);
+    return sg_clocks_read(&device->clocks, slots);
+}
+static inline uint64_t sg_clocks_freed_locked(struct sg_device *device, sg_slot own, uint64_t others, bool unseen,
+    bool *ret_was_used)
+{
+    SG_ASSERT_HELD(&device->lock);
+    return sg_clocks_freed(&device->clocks, own, others, unseen, /* told */ device->core->replay, ret_was_used);
 }
 /* Memory was freed after what these slots have been given: a fence is worth recording there. */
 static inline void sg_clocks_need_fence_locked(struct sg_device *device, uint64_t slots)
@@ -335,31 +345,6 @@ static inline void sg_clocks_need_fence_locked(struct sg_device *device, uint64_
     SG_ASSERT_HELD(&device->lock);
     device->clocks.needs_fence |= slots & (device->clocks.alive | 1);
 }
-/* The time now, before which all that these slots were given so far was submitted, and nothing that they are given
-   later. */
-uint64_t sg_clocks_read_locked(struct sg_device *device, uint64_t slots);
-/* A block of `own`, which was used on `others` too (bits), is free. Returns the time up to which all that could
-   touch it was given to them. `unseen`: they may have been given work, or waited, without notice. *ret_was_used: `own`
-   had been given work since its clock was last read, which the record of the free has to say. For the others a
-   record of its own says so. */
-uint64_t sg_clocks_freed_locked(struct sg_device *device, sg_slot own, uint64_t others, bool unseen, bool *ret_was_used);
-/* A slot's work is complete up to `seq`. */
-void sg_clocks_complete_locked(struct sg_device *device, sg_slot slot, uint64_t seq);
-
-/* A fence tells when the work of `slots` up to a time is complete. */
-void sg_clocks_fenced_locked(struct sg_device *device, uint64_t slots, uint64_t seq);
-/* The stream of the slot is destroyed. The slot is given to another once the work of this one is complete. */
-void sg_clocks_stream_gone_locked(struct sg_device *device, sg_slot slot);
-/* The slots of a context's streams, NULL: of all. */
-uint64_t sg_clocks_slots_of(const struct sg_stream_clocks *clocks, CUcontext context);
-/* For how long a slot has been given nothing at the time `now`. UINT32_MAX: for longer than that, or ever since it
-   was followed; then nobody knows which streams are ordered after it. */
-uint32_t sg_clocks_idle_before(const struct sg_stream_clocks *clocks, sg_slot slot, uint64_t now);
-/* The possible users that a free has to wait for besides `slot` (docs/stream-order.md, R21 to R24). The block was
-   allocated for `slot` at `alloc_seq`, when that had been given nothing for `idle_before` (sg_clocks_idle_before()).
-   `rule`: whether streams of other devices may be among them. */
-uint64_t sg_clocks_possible_users_locked(struct sg_device *device, sg_slot slot, uint64_t alloc_seq,
-    uint32_t idle_before, enum sg_user_rule rule);
 
 /* Whether no other context than this one is known. No lock needed. */
 bool sg_core_is_only_context(struct sg_core *core, CUcontext context);

@@ -223,7 +223,7 @@ static bool free_in_order_locked(struct sg_device *device, uint32_t id, const st
         return false; /* any stream of those could have seen it too */
     if (tag->sees != SG_USERS_RECORDED)
         for (uint64_t left =
-                 sg_clocks_possible_users_locked(device, slot, extent->alloc_seq, extent->idle_before, tag->sees);
+                 sg_clocks_possible_users(&device->clocks, slot, extent->alloc_seq, extent->idle_before, tag->sees);
              left; left &= left - 1)
             sg_device_record_stream_locked(device, id, (sg_slot)__builtin_ctzll(left));
     uint64_t others = extent->users_mask & clocks->alive & ~(UINT64_C(1) << slot);

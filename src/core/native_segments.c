@@ -303,11 +303,11 @@ static int segments_take_block_locked(struct sg_device *device, size_t bytes, co
     native->segment[find_segment(native, address)].live++;
     uint64_t rounded = sg_torch_bytes(block);
     device->extents.extent[id] = (struct sg_extent){.state = SG_EXTENT_BLOCK,
-                                              .requested = bytes,
-                                              .stream = stream_of(device, tag),
-                                              .context = (uint64_t)(uintptr_t)tag->context,
-                                              .event = (uint64_t)(uintptr_t)block,
-                                              .alloc_seq = ++device->seq};
+        .requested = bytes,
+        .stream = stream_of(device, tag),
+        .context = (uint64_t)(uintptr_t)tag->context,
+        .event = (uint64_t)(uintptr_t)block,
+        .alloc_seq = ++device->clocks.seq};
     sg_gauge_add(&usage->requested, bytes);
     sg_gauge_add(&usage->allocated, rounded);
     sg_gauge_add(&usage->active, rounded);

@@ -20,7 +20,7 @@ static void apply(struct sg_device *device, const struct segalloc_trace_record *
             sg_pending_complete_locked(device, sg_slot_bit(0), device->extents.extent[device->pending.first].seq);
         break;
     case SEGALLOC_RECORD_MARK:
-        sg_clocks_fenced_locked(device, record->id, record->size);
+        sg_clocks_fenced(&device->clocks, record->id, record->size);
         break;
     case SEGALLOC_RECORD_PRESSURE:
         sg_device_note_outside_locked(device, record->size);

@@ -63,7 +63,7 @@ static const char *queue_broken(const struct sg_device *device, const struct sg_
         const struct sg_extent *extent = &device->extents.extent[id];
         MUST(extent->state == SG_EXTENT_PENDING && extent->region < device->region_count);
         MUST((extent->users_mask & 1) == all && extent->users_mask != 0);
-        MUST(extent->seq <= device->seq && (!all || extent->seq >= seq));
+        MUST(extent->seq <= device->clocks.seq && (!all || extent->seq >= seq));
         MUST(*left > 0);
         seq = extent->seq;
         --*left;
@@ -118,12 +118,12 @@ static const char *fences_broken(const struct sg_device *device)
     MUST(device->epoch_count <= SG_EPOCHS && device->stream_count <= SG_STREAMS_MAX);
     for (uint32_t i = 0; i < device->fence_count; i++) {
         MUST(device->fence[i].number > number && device->fence[i].number <= device->fence_number);
-        MUST(device->fence[i].seq <= device->seq && device->fence[i].event);
+        MUST(device->fence[i].seq <= device->clocks.seq && device->fence[i].event);
         number = device->fence[i].number;
     }
     for (uint32_t i = 0; i < device->epoch_count; i++) {
         MUST(device->epoch[i].seq >= seq && device->epoch[i].last >= last);
-        MUST(device->epoch[i].seq <= device->seq && device->epoch[i].last <= device->fence_number);
+        MUST(device->epoch[i].seq <= device->clocks.seq && device->epoch[i].last <= device->fence_number);
         seq = device->epoch[i].seq;
         last = device->epoch[i].last;
     }
@@ -133,7 +133,7 @@ static const char *fences_broken(const struct sg_device *device)
 static const char *slot_broken(const struct sg_device *device, sg_slot slot)
 {
     const struct sg_stream_clocks *clocks = &device->clocks;
-    uint64_t now = device->seq;
+    uint64_t now = device->clocks.seq;
     MUST((clocks->state[slot] != SG_SLOT_UNUSED) == (clocks->alive >> slot & 1));
     if (clocks->state[slot] == SG_SLOT_UNUSED)
         return NULL;

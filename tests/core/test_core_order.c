@@ -258,11 +258,11 @@ static void shared_block_is_told_of_by_marks_on_all_its_users(void **state)
     work(own);
     work(third);
     struct sg_after after = freed(sg_slot_bit(third), false);
-    DO_LOCKED(device, sg_clocks_fenced_locked(device, sg_slot_bit(own), after.seq));
+    DO_LOCKED(device, sg_clocks_fenced(&device->clocks, sg_slot_bit(own), after.seq));
     assert_false(sg_after_fenced(&device->clocks, after));
-    DO_LOCKED(device, sg_clocks_fenced_locked(device, sg_slot_bit(third), after.seq - 1));
+    DO_LOCKED(device, sg_clocks_fenced(&device->clocks, sg_slot_bit(third), after.seq - 1));
     assert_false(sg_after_fenced(&device->clocks, after));
-    DO_LOCKED(device, sg_clocks_fenced_locked(device, sg_slot_bit(third), after.seq));
+    DO_LOCKED(device, sg_clocks_fenced(&device->clocks, sg_slot_bit(third), after.seq));
     assert_true(sg_after_fenced(&device->clocks, after));
 }
 
@@ -356,7 +356,7 @@ static void idle_blocking_stream_beside_a_legacy_one_that_is_ahead(void **state)
     uint64_t done;
     sg_slot legacy = add_stream(4, SG_STREAM_LEGACY, false), blocking = add_stream(5, SG_STREAM_BLOCKING, false);
     work(blocking);
-    const struct sg_vector_clock ahead = {.at = {[4] = device->seq + 100}};
+    const struct sg_vector_clock ahead = {.at = {[4] = device->clocks.seq + 100}};
     assert_int_equal(legacy, 4);
     complete(&ahead);
     work(legacy);

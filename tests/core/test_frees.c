@@ -129,7 +129,7 @@ static void wait_for_one_context_tells_nothing_of_others(void **state)
 
 static uint64_t users_of(struct sg_device *device, sg_slot slot, uint64_t alloc_seq, enum sg_user_rule rule)
 {
-    return LOCKED(device, sg_clocks_possible_users_locked(device, slot, alloc_seq, 0, rule));
+    return LOCKED(device, sg_clocks_possible_users(&device->clocks, slot, alloc_seq, 0, rule));
 }
 
 /* What was waited for may have waited for others: the host may show what is theirs to anybody. */

@@ -11,7 +11,7 @@
 
 static uint64_t seen(uint64_t alloc_seq)
 {
-    return LOCKED(device, sg_clocks_possible_users_locked(device, own, alloc_seq, 0, SG_USERS_POSSIBLE));
+    return LOCKED(device, sg_clocks_possible_users(&device->clocks, own, alloc_seq, 0, SG_USERS_POSSIBLE));
 }
 
 /* A block that is allocated now. */
@@ -28,7 +28,8 @@ static struct birth allocated(void)
 
 static uint64_t seen_since(struct birth birth)
 {
-    return LOCKED(device, sg_clocks_possible_users_locked(device, own, birth.seq, birth.idle_before, SG_USERS_POSSIBLE));
+    return LOCKED(device,
+        sg_clocks_possible_users(&device->clocks, own, birth.seq, birth.idle_before, SG_USERS_POSSIBLE));
 }
 
 static void seen_by_who_waited_right_after_the_allocation(void **state)

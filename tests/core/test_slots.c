@@ -44,7 +44,7 @@ static struct sg_after freed(void)
 static CUresult event_create(CUevent *ret, unsigned flags)
 {
     struct sg_vector_clock clock = {{0}};
-    clock.at[slot] = device->seq;
+    clock.at[slot] = device->clocks.seq;
     sg_core_completed(core, 0, &clock);
     assert_int_equal(add_stream(2, there), slot);
     sg_core_slot_submitted(core, 0, slot);
@@ -82,7 +82,7 @@ static void last_slot_is_given_to_another(void **state)
     sg_core_slot_gone(core, 0, last);
     assert_int_equal(device->clocks.state[last], SG_SLOT_GONE);
     struct sg_vector_clock clock = {{0}};
-    clock.at[last] = device->seq;
+    clock.at[last] = device->clocks.seq;
     sg_core_completed(core, 0, &clock);
     assert_int_equal(add_stream(key, here), last);
 }
@@ -142,14 +142,14 @@ static void slots_of_a_context_that_ends(void **state)
 
 static uint64_t could_have_seen(sg_slot whose, uint64_t alloc_seq)
 {
-    return LOCKED(device, sg_clocks_possible_users_locked(device, whose, alloc_seq, 0, SG_USERS_POSSIBLE));
+    return LOCKED(device, sg_clocks_possible_users(&device->clocks, whose, alloc_seq, 0, SG_USERS_POSSIBLE));
 }
 
 static void retire(sg_slot which)
 {
     struct sg_vector_clock clock = {{0}};
     sg_core_slot_gone(core, 0, which);
-    clock.at[which] = device->seq;
+    clock.at[which] = device->clocks.seq;
     sg_core_completed(core, 0, &clock);
     assert_int_equal(device->clocks.state[which], SG_SLOT_UNUSED);
 }

@@ -15,14 +15,16 @@ del sys.argv[1:]
 
 # What each layer may include from, by src/README.md.
 LAYERS = {"base": [], "config": ["base"], "driver": ["base"], "trace": ["base"], "pytorch": ["base", "config"],
-          "core": ["base", "config", "driver", "pytorch"], "inspect": ["base", "config", "driver", "pytorch", "core"],
-          "replay": ["base", "config", "driver", "pytorch", "core", "inspect"],
-          "preload": ["base", "config", "driver", "trace", "pytorch", "core", "inspect"], "sim": ["base", "driver"]}
+          "order": ["base", "driver"],
+          "core": ["base", "config", "driver", "order", "pytorch"],
+          "inspect": ["base", "config", "driver", "order", "pytorch", "core"],
+          "replay": ["base", "config", "driver", "order", "pytorch", "core", "inspect"],
+          "preload": ["base", "config", "driver", "trace", "order", "pytorch", "core", "inspect"], "sim": ["base", "driver"]}
 
 # The floors of a layer of src/ and of a tool, from the ground: a file includes none of a floor above its own. A pattern takes
 # what none before it has taken.
 FLOORS = {
-    "core": [r"streams/stream_clock\.h|tuning\.(h|def)", r"space/.*", r"[^/]*\.(h|def)", r"streams/.*|remap/.*|native_segments\.c",
+    "core": [r"tuning\.(h|def)", r"space/.*", r"[^/]*\.(h|def)", r"streams/.*|remap/.*|native_segments\.c",
              r"[^/]*\.c"],
     "preload": [r"process/(?!startup\.c|library_loads\.c).*|sites/unwind\..*|torch/torch_mode\..*", r"track/.*", r"torch/.*",
                 r"services/(?!oom_report).*", r"sites/.*", r"services/.*", r"serve/.*", r"hooks/.*", r"process/.*"],
@@ -107,7 +109,7 @@ class Numbers(unittest.TestCase):
         "REGION_SHIFT": "record", "PIN_REGION_SHIFT": "record", "CONTEXT_SHIFT": "record", "MAPPED_SHIFT": "record",
         "SG_STREAM_UNTRACKED_ORDER": "flag", "SG_STREAM_UNFENCEABLE": "flag", "SG_STREAM_UNUSED": "flag", "SG_UNIT_SHIFT": "block",
         "SG_MAPPINGS_OF_MACHINE": "the driver's", "RESTS": "a second, in steps", "range[SG_REGIONS_MAX": "table",
-        "device->seq": "upper bits", "WHOLE = 100": "percent", "SG_PENDING_PERCENT / 100": "percent",
+        "{.seq = (uint64_t)ordinal": "upper bits", "WHOLE = 100": "percent", "SG_PENDING_PERCENT / 100": "percent",
         "char line[": "text", "char name[": "text", ">> 20)": "MiB"}
     TEXT_AND_GROUPS = ("oom_text.c",)  # what is said
     WIDTHS = {"0", "1", "2", "31", "32", "63", "64"}

@@ -37,7 +37,7 @@
 #include "cuda_abi.h"
 #include "lock.h"
 #include "max_tree.h"
-#include "streams/stream_clock.h"
+#include "stream_clock.h"
 #include "tuning.h"
 
 enum { SG_UNIT_SHIFT = 9, SG_UNIT = 1 << SG_UNIT_SHIFT }; /* 512 B: PyTorch's smallest block, and the alignment of

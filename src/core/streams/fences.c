@@ -80,7 +80,7 @@ static CUevent fence_to_replace_locked(struct sg_device *device, CUcontext conte
         const struct sg_fence *fence = i < device->fence_count ? &device->fence[i] : NULL;
         if (fence && (fence->context != context || fence->slots != slots))
             continue;
-        uint64_t gap = before ? (fence ? fence->seq : device->seq) - before->seq : UINT64_MAX;
+        uint64_t gap = before ? (fence ? fence->seq : device->clocks.seq) - before->seq : UINT64_MAX;
         if (last && last->number > needed && gap < least) {
             least = gap;
             found = last;
@@ -158,7 +158,7 @@ static CUresult fences_record_here(struct sg_device *device, CUcontext context, 
     device->fence[device->fence_count++] = fence;
     clocks->needs_fence &= ~fence.slots;
     if (fence.slots)
-        sg_clocks_fenced_locked(device, fence.slots, fence.seq);
+        sg_clocks_fenced(&device->clocks, fence.slots, fence.seq);
     sg_unlock(&device->lock);
     *ret = fence;
     return CUDA_SUCCESS;
@@ -283,7 +283,7 @@ static void fences_record_epoch(struct sg_device *device)
     device->epoch[device->epoch_count++] = (struct sg_epoch){seq, device->fence_number};
     if (device->extents.extent[device->pending.last].seq <= seq) /* none was freed meanwhile */
         device->clocks.needs_fence &= ~sg_slot_bit(0);
-    sg_clocks_fenced_locked(device, sg_slot_bit(0), seq);
+    sg_clocks_fenced(&device->clocks, sg_slot_bit(0), seq);
     sg_pending_settle_epochs_locked(device);
     sg_unlock(&device->lock);
 }
@@ -471,7 +471,7 @@ void sg_core_slot_gone(struct sg_core *core, int ordinal, sg_slot slot)
     }
     sg_lock(&device->lock);
     if (alive)
-        sg_clocks_stream_gone_locked(device, slot);
+        sg_clocks_stream_gone(&device->clocks, slot);
     sg_unlock(&device->lock);
     sg_unlock(&device->asking);
 }

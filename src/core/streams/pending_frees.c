@@ -57,7 +57,7 @@ void sg_pending_complete_locked(struct sg_device *device, uint64_t slots, uint64
     if (slots & 1)
         settle_pending_locked(device, seq);
     for (uint64_t left = slots & ~sg_slot_bit(0); left; left &= left - 1)
-        sg_clocks_complete_locked(device, (sg_slot)__builtin_ctzll(left), seq);
+        sg_clocks_complete(&device->clocks, (sg_slot)__builtin_ctzll(left), seq);
     device->completions += device->clocks.version != version;
 }
 
@@ -189,8 +189,8 @@ void sg_pending_forget_locked(struct sg_device *device, CUcontext context)
     for (uint64_t slots = sg_clocks_slots_of(clocks, context); slots; slots &= slots - 1) {
         sg_slot slot = (sg_slot)__builtin_ctzll(slots);
         if (clocks->state[slot] == SG_SLOT_ALIVE)
-            sg_clocks_stream_gone_locked(device, slot);
-        sg_clocks_complete_locked(device, slot, device->seq);
+            sg_clocks_stream_gone(&device->clocks, slot);
+        sg_clocks_complete(&device->clocks, slot, device->clocks.seq);
     }
     for (uint32_t i = 0; i < device->fence_count; i++) /* events die with their context */
         if (context && device->fence[i].context != context)

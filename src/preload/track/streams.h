@@ -10,7 +10,7 @@
 #include <stdbool.h>
 
 #include "core.h"
-#include "streams/stream_clock.h"
+#include "stream_clock.h"
 
 struct sg_thread;
 

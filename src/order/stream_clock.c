@@ -1,15 +1,24 @@
-/* The stream clocks: slots, joins, completions, and the possible users of a block. docs/stream-order.md has the
-   rules by number. */
-#include "streams/stream_clock.h"
+/* The stream clocks: slots, joins, completions, and the possible users of a block. docs/stream-order.md has the rules by
+   number. */
+#include "stream_clock.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
-#include "device.h"
+#include "segalloc/trace_format.h"
 
-static struct sg_device *device_tracking(struct sg_core *core, int ordinal, sg_slot slot)
+static void clocks_emit(const struct sg_stream_clocks *clocks, uint8_t kind, uint32_t stream, uint64_t id, uint64_t size)
 {
-    struct sg_device *device = sg_device_known(core, ordinal);
-    return device && slot && slot < SG_SLOTS ? device : NULL;
+    if (clocks->observer && clocks->observer->emit) {
+        const struct segalloc_trace_record record = {.kind = kind, .stream = stream, .id = id, .size = size};
+        clocks->observer->emit(clocks->observer->sink, &record);
+    }
+}
+
+/* The index in the trace for a slot. */
+static uint32_t slot_stream(const struct sg_stream_clocks *clocks, sg_slot slot)
+{
+    return clocks->slot_streams + slot;
 }
 
 /* A blocking stream, or one that waits untracked, is gone. Streams may be ordered after others by way of it, and no
@@ -21,16 +30,15 @@ static void host_may_observe_all(struct sg_stream_clocks *clocks, uint64_t seq)
 }
 
 /* A slot whose stream is gone serves another one as soon as all its work is complete. */
-static void slot_retire(struct sg_device *device, sg_slot slot)
+static void slot_retire(struct sg_stream_clocks *clocks, sg_slot slot)
 {
-    struct sg_stream_clocks *clocks = &device->clocks;
     if (clocks->state[slot] == SG_SLOT_GONE && clocks->complete[slot] >= clocks->gone_at[slot]) {
         clocks->state[slot] = SG_SLOT_UNUSED;
         clocks->complete[slot] = UINT64_MAX; /* until it has a stream again */
         clocks->alive &= ~sg_slot_bit(slot);
         clocks->needs_fence &= ~sg_slot_bit(slot);
         if ((clocks->blocking | clocks->untracked_order) & sg_slot_bit(slot))
-            host_may_observe_all(clocks, device->seq);
+            host_may_observe_all(clocks, clocks->seq);
     }
 }
 
@@ -44,16 +52,15 @@ static sg_slot slot_find(const struct sg_stream_clocks *clocks, uint64_t key)
     return 0;
 }
 
-static void slot_track(struct sg_device *device, sg_slot slot, const struct sg_stream_id *id)
+static void slot_track(struct sg_stream_clocks *clocks, sg_slot slot, const struct sg_stream_id *id)
 {
-    struct sg_stream_clocks *clocks = &device->clocks;
-    uint32_t index = sg_device_slot_stream(device, slot);
+    uint32_t index = slot_stream(clocks, slot);
     clocks->stream[slot] = *id;
     clocks->state[slot] = SG_SLOT_ALIVE;
-    clocks->complete[slot] = device->seq;   /* what its last stream was given is */
-    clocks->tracked_at[slot] = device->seq;
+    clocks->complete[slot] = clocks->seq; /* what its last stream was given is */
+    clocks->tracked_at[slot] = clocks->seq;
     /* what this one was given before is not */
-    clocks->idle_since[slot] = clocks->unchanged_since[slot] = sg_clocks_tick_locked(device);
+    clocks->idle_since[slot] = clocks->unchanged_since[slot] = sg_clocks_tick(clocks);
     memset(&clocks->ordered_after[slot], 0, sizeof clocks->ordered_after[slot]);
     memset(&clocks->ordered_at[slot], 0, sizeof clocks->ordered_at[slot]);
     clocks->host_observed[slot] = 0;
@@ -73,66 +80,37 @@ static void slot_track(struct sg_device *device, sg_slot slot, const struct sg_s
                                                                           : clocks->blocking & ~sg_slot_bit(slot);
     clocks->foreign = id->flags & SG_STREAM_FOREIGN ? clocks->foreign | sg_slot_bit(slot)
                                                     : clocks->foreign & ~sg_slot_bit(slot);
-    sg_emit(device, SEGALLOC_RECORD_DEFINE_STREAM, 0, index, (uint64_t)(uintptr_t)id->handle,
-        (uint64_t)device->ordinal);
-    sg_emit(device, SEGALLOC_RECORD_SLOT, 0, index, slot, id->flags);
+    clocks_emit(clocks, SEGALLOC_RECORD_DEFINE_STREAM, index, (uint64_t)(uintptr_t)id->handle, clocks->ordinal);
+    clocks_emit(clocks, SEGALLOC_RECORD_SLOT, index, slot, id->flags);
 }
 
-sg_slot sg_core_slot(struct sg_core *core, int ordinal, const struct sg_stream_id *id)
+sg_slot sg_clocks_follow(struct sg_stream_clocks *clocks, const struct sg_stream_id *id)
 {
-    struct sg_device *device = sg_device_get(core, ordinal);
-    if (!device || !device->granularity)
-        return 0;
-    sg_lock(&device->lock);
-    struct sg_stream_clocks *clocks = &device->clocks;
     sg_slot slot = slot_find(clocks, id->key);
     uint64_t unused = ~clocks->alive & ~sg_slot_bit(0);
     if (!slot && unused) {
         slot = (sg_slot)__builtin_ctzll(unused);
-        slot_track(device, slot, id);
+        slot_track(clocks, slot, id);
     }
-    sg_unlock(&device->lock);
     return slot;
 }
 
-void sg_clocks_stream_gone_locked(struct sg_device *device, sg_slot slot)
+void sg_clocks_stream_gone(struct sg_stream_clocks *clocks, sg_slot slot)
 {
-    SG_ASSERT_HELD(&device->lock);
-    struct sg_stream_clocks *clocks = &device->clocks;
     clocks->state[slot] = SG_SLOT_GONE;
-    clocks->gone_at[slot] = sg_clocks_read_locked(device, sg_slot_bit(slot)); /* later than all that it was given */
-    sg_emit(device, SEGALLOC_RECORD_SLOT_GONE, 0, sg_device_slot_stream(device, slot), slot, 0);
-    slot_retire(device, slot);
-}
-
-void sg_core_slot_untracked_order(struct sg_core *core, int ordinal, sg_slot slot)
-{
-    struct sg_device *device = device_tracking(core, ordinal, slot);
-    if (!device)
-        return;
-    sg_lock(&device->lock);
-    device->clocks.untracked_order |= sg_slot_bit(slot);
-    sg_unlock(&device->lock);
-}
-
-/* Comes after the driver's call. Whoever clears the bit asks the driver about the stream only afterwards. If the
-   question came before this call, the bit is seen here as cleared. If it came later, the answer covers this work. */
-void sg_core_slot_submitted(struct sg_core *core, int ordinal, sg_slot slot)
-{
-    struct sg_device *device = device_tracking(core, ordinal, slot);
-    if (device && !(atomic_load_explicit(&device->clocks.dirty, memory_order_relaxed) & sg_slot_bit(slot)))
-        atomic_fetch_or_explicit(&device->clocks.dirty, sg_slot_bit(slot), memory_order_release);
+    clocks->gone_at[slot] = sg_clocks_read(clocks, sg_slot_bit(slot)); /* later than all that it was given */
+    clocks_emit(clocks, SEGALLOC_RECORD_SLOT_GONE, slot_stream(clocks, slot), slot, 0);
+    slot_retire(clocks, slot);
 }
 
 /* Advances the time of those of `slots` that may have been given work, and of those of `unsure` in any case. What
    they are given from here on is later. Returns the bits of all of them. */
-static uint64_t clocks_advance(struct sg_device *device, uint64_t slots, uint64_t unsure)
+static uint64_t clocks_advance(struct sg_stream_clocks *clocks, uint64_t slots, uint64_t unsure)
 {
-    struct sg_stream_clocks *clocks = &device->clocks;
     uint64_t dirty = atomic_load_explicit(&clocks->dirty, memory_order_acquire) & slots, moved = dirty | unsure;
     if (!moved)
         return 0;
-    uint64_t now = sg_clocks_tick_locked(device);
+    uint64_t now = sg_clocks_tick(clocks);
     if (dirty)
         atomic_fetch_and_explicit(&clocks->dirty, ~dirty, memory_order_acquire);
     clocks->unfinished |= dirty;
@@ -146,17 +124,16 @@ static uint64_t clocks_advance(struct sg_device *device, uint64_t slots, uint64_
     return moved;
 }
 
-static void emit_tick(struct sg_device *device, uint64_t moved)
+static void emit_tick(struct sg_stream_clocks *clocks, uint64_t moved)
 {
     if (moved)
-        sg_emit(device, SEGALLOC_RECORD_TICK, 0, sg_device_unknown_stream(device), moved, device->seq);
+        clocks_emit(clocks, SEGALLOC_RECORD_TICK, clocks->unknown_stream, moved, clocks->seq);
 }
 
-uint64_t sg_clocks_read_locked(struct sg_device *device, uint64_t slots)
+uint64_t sg_clocks_read(struct sg_stream_clocks *clocks, uint64_t slots)
 {
-    SG_ASSERT_HELD(&device->lock);
-    emit_tick(device, clocks_advance(device, slots, 0));
-    return device->seq;
+    emit_tick(clocks, clocks_advance(clocks, slots, 0));
+    return clocks->seq;
 }
 
 /* `slots` and those whose work may come before theirs by the legacy stream's rules, which no wait tells of. */
@@ -175,9 +152,8 @@ static bool is_ordered_by_waits(const struct sg_stream_clocks *clocks, sg_slot s
    `seq` where they were. So is whatever is complete, and whoever is ordered after all of their work. A free that
    waits for several streams has one time for all of them, the latest. Without this nobody would be ordered after the
    idle ones up to it. */
-static void advance_idle(struct sg_device *device, uint64_t slots, uint64_t seq)
+static void advance_idle(struct sg_stream_clocks *clocks, uint64_t slots, uint64_t seq)
 {
-    struct sg_stream_clocks *clocks = &device->clocks;
     for (; slots; slots &= slots - 1) {
         sg_slot slot = (sg_slot)__builtin_ctzll(slots);
         uint64_t since = clocks->unchanged_since[slot];
@@ -190,55 +166,39 @@ static void advance_idle(struct sg_device *device, uint64_t slots, uint64_t seq)
             if (*known >= since && *known < seq)
                 *known = seq;
         }
-        slot_retire(device, slot); /* no event will say more of one that is gone */
+        slot_retire(clocks, slot); /* no event will say more of one that is gone */
     }
     clocks->version++;
 }
 
-uint64_t sg_clocks_freed_locked(struct sg_device *device, sg_slot own, uint64_t others, bool unseen, bool *ret_was_used)
+uint64_t sg_clocks_freed(struct sg_stream_clocks *clocks, sg_slot own, uint64_t others, bool unseen, bool told,
+    bool *ret_was_used)
 {
-    SG_ASSERT_HELD(&device->lock);
-    const struct sg_stream_clocks *clocks = &device->clocks;
     uint64_t slots = with_blocking(clocks, others | sg_slot_bit(own)), last = 0;
     *ret_was_used = false;
     if (clocks->alive == sg_slot_bit(own)) /* nobody else could gain anything by it */
-        return sg_clocks_tick_locked(device);
-    uint64_t unsure = device->core->replay ? 0
-        : slots & (unseen ? UINT64_MAX : clocks->untracked_order); /* a replay is told */
-    emit_tick(device, clocks_advance(device, slots & ~sg_slot_bit(own), unsure & ~sg_slot_bit(own)));
-    *ret_was_used = clocks_advance(device, sg_slot_bit(own), unsure & sg_slot_bit(own));
+        return sg_clocks_tick(clocks);
+    uint64_t unsure = told ? 0 : slots & (unseen ? UINT64_MAX : clocks->untracked_order); /* `told`: in a replay */
+    emit_tick(clocks, clocks_advance(clocks, slots & ~sg_slot_bit(own), unsure & ~sg_slot_bit(own)));
+    *ret_was_used = clocks_advance(clocks, sg_slot_bit(own), unsure & sg_slot_bit(own));
     for (uint64_t left = slots; left; left &= left - 1) {
         unsigned slot = (unsigned)__builtin_ctzll(left);
         last = clocks->unchanged_since[slot] > last ? clocks->unchanged_since[slot] : last;
     }
     if (others)
-        advance_idle(device, slots, last);
+        advance_idle(clocks, slots, last);
     return last;
 }
 
 /* By the legacy stream's rules an event recorded on a stream is ordered after work of others too.
    They may have been given work since this stream's clock was last read. Then the clock advances, or the event would
    give no news. */
-static void clock_read_locked(struct sg_device *device, sg_slot slot, struct sg_vector_clock *ret)
+void sg_clocks_get(struct sg_stream_clocks *clocks, sg_slot slot, struct sg_vector_clock *ret)
 {
-    SG_ASSERT_HELD(&device->lock);
-    struct sg_stream_clocks *clocks = &device->clocks;
-    uint64_t now = sg_clocks_read_locked(device, with_blocking(clocks, sg_slot_bit(slot)));
+    uint64_t now = sg_clocks_read(clocks, with_blocking(clocks, sg_slot_bit(slot)));
     clocks->never_in_event_call &= ~sg_slot_bit(slot);
     *ret = clocks->ordered_after[slot];
     ret->at[slot] = now;
-}
-
-void sg_core_clock(struct sg_core *core, int ordinal, sg_slot slot, struct sg_vector_clock *ret)
-{
-    struct sg_device *device = device_tracking(core, ordinal, slot);
-    if (!device) {
-        memset(ret, 0, sizeof *ret);
-        return;
-    }
-    sg_lock(&device->lock);
-    clock_read_locked(device, slot, ret);
-    sg_unlock(&device->lock);
 }
 
 /* Whether the next step of a stream is ordered after unfinished work of the legacy stream that it has not waited for
@@ -261,22 +221,12 @@ static bool is_behind_legacy(const struct sg_stream_clocks *clocks, sg_slot slot
     return true;
 }
 
-void sg_core_idle_clock(struct sg_core *core, int ordinal, sg_slot slot, struct sg_vector_clock *ret_observed,
-    uint64_t *ret_done)
+uint64_t sg_clocks_get_idle(struct sg_stream_clocks *clocks, sg_slot slot, struct sg_vector_clock *ret)
 {
-    struct sg_device *device = device_tracking(core, ordinal, slot);
     uint64_t seq;
-    *ret_done = 0;
-    if (!device) {
-        memset(ret_observed, 0, sizeof *ret_observed);
-        return;
-    }
-    sg_lock(&device->lock);
-    clock_read_locked(device, slot, ret_observed);
-    *ret_done = ret_observed->at[slot];
-    if (is_behind_legacy(&device->clocks, slot, &seq) && seq < *ret_done)
-        *ret_done = seq;
-    sg_unlock(&device->lock);
+    sg_clocks_get(clocks, slot, ret);
+    uint64_t done = ret->at[slot];
+    return is_behind_legacy(clocks, slot, &seq) && seq < done ? seq : done;
 }
 
 uint64_t sg_clocks_slots_of(const struct sg_stream_clocks *clocks, CUcontext context)
@@ -290,15 +240,9 @@ uint64_t sg_clocks_slots_of(const struct sg_stream_clocks *clocks, CUcontext con
     return slots;
 }
 
-void sg_core_context_clock(struct sg_core *core, int ordinal, CUcontext context, struct sg_vector_clock *ret)
+uint64_t sg_clocks_get_of_context(struct sg_stream_clocks *clocks, CUcontext context, struct sg_vector_clock *ret)
 {
-    struct sg_device *device = sg_device_known(core, ordinal);
-    memset(ret, 0, sizeof *ret);
-    if (!device)
-        return;
-    sg_lock(&device->lock);
-    const struct sg_stream_clocks *clocks = &device->clocks;
-    uint64_t slots = sg_clocks_slots_of(clocks, context), now = sg_clocks_read_locked(device, slots);
+    uint64_t slots = sg_clocks_slots_of(clocks, context), now = sg_clocks_read(clocks, slots);
     for (uint64_t left = slots; left; left &= left - 1) {
         const struct sg_vector_clock *known =
             &clocks->ordered_after[__builtin_ctzll(left)]; /* of other contexts' streams too */
@@ -307,9 +251,7 @@ void sg_core_context_clock(struct sg_core *core, int ordinal, CUcontext context,
     }
     for (uint64_t left = slots; left; left &= left - 1)
         ret->at[__builtin_ctzll(left)] = now;
-    sg_unlock(&device->lock);
-    /* After the time: what was freed before it may have been used in any context that there was then. */
-    ret->at[0] = !context || sg_core_is_only_context(core, context) ? now : 0;
+    return now;
 }
 
 /* Whether `slot` comes after all that `other` has come after since `since`. */
@@ -357,86 +299,53 @@ static bool is_new_order(const struct sg_stream_clocks *clocks, sg_slot slot, sg
         clock->at[other] > clocks->complete[other];
 }
 
-static void order_after_locked(struct sg_device *device, sg_slot slot, const struct sg_vector_clock *clock)
+void sg_clocks_order_after(struct sg_stream_clocks *clocks, sg_slot slot, const struct sg_vector_clock *clock)
 {
-    SG_ASSERT_HELD(&device->lock);
-    struct sg_stream_clocks *clocks = &device->clocks;
     bool read = false;
+    clocks->never_in_event_call &= ~sg_slot_bit(slot);
     for (sg_slot other = 1; other < SG_SLOTS; other++) {
         if (!is_new_order(clocks, slot, other, clock))
             continue;
         if (!read) /* who catches up comes after all that the others were given, so each clock has to have it */
-            (void)sg_clocks_read_locked(device, clocks->alive);
+            (void)sg_clocks_read(clocks, clocks->alive);
         read = true;
         clocks->ordered_after[slot].at[other] = clock->at[other];
         clocks->version++;
         /* Who comes after the stream's work so far has not come after this. */
-        clocks->unchanged_since[slot] = clocks->ordered_at[slot].at[other] = sg_clocks_tick_locked(device);
+        clocks->unchanged_since[slot] = clocks->ordered_at[slot].at[other] = sg_clocks_tick(clocks);
         close_transitively_all(clocks, slot);
-        sg_emit(device, SEGALLOC_RECORD_ORDER, 0, sg_device_slot_stream(device, slot), other, clock->at[other]);
+        clocks_emit(clocks, SEGALLOC_RECORD_ORDER, slot_stream(clocks, slot), other, clock->at[other]);
     }
 }
 
-void sg_core_ordered_after(struct sg_core *core, int ordinal, sg_slot slot, const struct sg_vector_clock *clock)
+void sg_clocks_host_observed(struct sg_stream_clocks *clocks, const struct sg_vector_clock *clock)
 {
-    struct sg_device *device = device_tracking(core, ordinal, slot);
-    if (!device)
-        return;
-    sg_lock(&device->lock);
-    device->clocks.never_in_event_call &= ~sg_slot_bit(slot);
-    order_after_locked(device, slot, clock);
-    sg_unlock(&device->lock);
-}
-
-void sg_core_host_observed(struct sg_core *core, int ordinal, const struct sg_vector_clock *clock)
-{
-    struct sg_device *device = sg_device_known(core, ordinal);
-    if (!device)
-        return;
-    sg_lock(&device->lock);
     if (!clock) /* of all that there is: an allocation's own slot tells when that began to hold */
-        (void)sg_clocks_read_locked(device, device->clocks.alive);
+        (void)sg_clocks_read(clocks, clocks->alive);
     for (sg_slot slot = 1; slot < SG_SLOTS; slot++) {
-        uint64_t seq = clock ? clock->at[slot] : device->seq;
-        if (device->clocks.host_observed[slot] < seq)
-            device->clocks.host_observed[slot] = seq;
+        uint64_t seq = clock ? clock->at[slot] : clocks->seq;
+        if (clocks->host_observed[slot] < seq)
+            clocks->host_observed[slot] = seq;
     }
-    sg_unlock(&device->lock);
 }
 
-void sg_clocks_fenced_locked(struct sg_device *device, uint64_t slots, uint64_t seq)
+void sg_clocks_fenced(struct sg_stream_clocks *clocks, uint64_t slots, uint64_t seq)
 {
-    SG_ASSERT_HELD(&device->lock);
-    struct sg_stream_clocks *clocks = &device->clocks;
     for (uint64_t left = slots; left; left &= left - 1)
         clocks->fenced[__builtin_ctzll(left)] = seq;
-    sg_emit(device, SEGALLOC_RECORD_MARK, 0, sg_device_unknown_stream(device), slots, seq);
+    clocks_emit(clocks, SEGALLOC_RECORD_MARK, clocks->unknown_stream, slots, seq);
 }
 
-void sg_clocks_complete_locked(struct sg_device *device, sg_slot slot, uint64_t seq)
+void sg_clocks_complete(struct sg_stream_clocks *clocks, sg_slot slot, uint64_t seq)
 {
-    SG_ASSERT_HELD(&device->lock);
-    struct sg_stream_clocks *clocks = &device->clocks;
     if (seq <= clocks->complete[slot])
         return;
     clocks->complete[slot] = seq;
     clocks->version++;
     if (seq >= clocks->last_submit[slot])
         clocks->unfinished &= ~sg_slot_bit(slot);
-    sg_emit(device, SEGALLOC_RECORD_COMPLETE, 0, sg_device_unknown_stream(device), slot, seq);
-    slot_retire(device, slot);
-}
-
-void sg_core_completed(struct sg_core *core, int ordinal, const struct sg_vector_clock *clock)
-{
-    struct sg_device *device = sg_device_known(core, ordinal);
-    if (!device)
-        return;
-    sg_lock(&device->lock);
-    for (sg_slot slot = 0; slot < SG_SLOTS; slot++)
-        if (clock->at[slot])
-            sg_pending_complete_locked(device, sg_slot_bit(slot), clock->at[slot]);
-    sg_unlock(&device->lock);
+    clocks_emit(clocks, SEGALLOC_RECORD_COMPLETE, clocks->unknown_stream, slot, seq);
+    slot_retire(clocks, slot);
 }
 
 /* Whether `slot` has come after all that `other` was given so far. `dirty`: bits of those given work since their clock
@@ -518,11 +427,9 @@ static uint64_t submitted_since(const struct sg_stream_clocks *clocks, uint64_t 
    not ordered before `slot`'s next step. Beside that one of two holds. They are, or may be, ordered after the
    allocation (R21). Or they are ordered after `slot`'s last work before the allocation, and have been given work
    since the allocation (R22). */
-uint64_t sg_clocks_possible_users_locked(struct sg_device *device, sg_slot slot, uint64_t alloc_seq,
+uint64_t sg_clocks_possible_users(const struct sg_stream_clocks *clocks, sg_slot slot, uint64_t alloc_seq,
     uint32_t idle_before, enum sg_user_rule rule)
 {
-    SG_ASSERT_HELD(&device->lock);
-    const struct sg_stream_clocks *clocks = &device->clocks;
     uint64_t dirty = atomic_load_explicit(&clocks->dirty, memory_order_acquire);
     uint64_t busy = (dirty | clocks->unfinished) & clocks->alive & ~sg_slot_bit(slot);
     if (rule == SG_USERS_POSSIBLE_HERE)

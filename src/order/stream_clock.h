@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "cuda_abi.h"
+#include "event.h"
 
 enum { SG_SLOTS = 64 }; /* streams that a device can follow; slot 0: none */
 typedef uint32_t sg_slot;
@@ -68,6 +69,11 @@ enum sg_slot_state {
 };
 
 struct sg_stream_clocks {
+    uint64_t seq;                          /* the time, which numbers allocations too; the upper bits are the ordinal */
+    const struct sg_event_sink *observer;  /* gets a record of each change; NULL: there is none */
+    uint32_t unknown_stream, slot_streams; /* indexes in the trace: of no known stream, and what a slot's number is added
+                                              to */
+    uint64_t ordinal;                      /* of the device */
     uint64_t complete[SG_SLOTS];     /* time up to which a slot's work is known to be complete */
     struct sg_vector_clock ordered_after[SG_SLOTS]; /* what a slot's later work comes after */
     struct sg_stream_id stream[SG_SLOTS];
@@ -123,5 +129,52 @@ static inline bool sg_after_complete(const struct sg_stream_clocks *clocks, stru
 {
     return sg_after_usable(clocks, after, 0);
 }
+
+/* What follows changes or reads clocks under the lock of who has them. */
+
+/* The next number of the time. */
+static inline uint64_t sg_clocks_tick(struct sg_stream_clocks *clocks)
+{
+    return ++clocks->seq;
+}
+
+/* The slot of a stream, found or made; 0: there is none left. */
+sg_slot sg_clocks_follow(struct sg_stream_clocks *clocks, const struct sg_stream_id *id);
+/* The stream of the slot is destroyed. The slot is given to another once the work of this one is complete. */
+void sg_clocks_stream_gone(struct sg_stream_clocks *clocks, sg_slot slot);
+/* The slots of a context's streams, NULL: of all. */
+uint64_t sg_clocks_slots_of(const struct sg_stream_clocks *clocks, CUcontext context);
+/* The time now, before which all that these slots were given so far was submitted, and nothing that they are given
+   later. */
+uint64_t sg_clocks_read(struct sg_stream_clocks *clocks, uint64_t slots);
+/* The clock of an event that is recorded on a stream now. */
+void sg_clocks_get(struct sg_stream_clocks *clocks, sg_slot slot, struct sg_vector_clock *ret);
+/* As sg_clocks_get(), of a stream that is about to be asked whether it is idle. Returns up to when its own work is
+   complete if it is. */
+uint64_t sg_clocks_get_idle(struct sg_stream_clocks *clocks, sg_slot slot, struct sg_vector_clock *ret);
+/* The latest of the clocks of a context's streams (NULL: of all), in *ret, which is all zero. Returns the time. */
+uint64_t sg_clocks_get_of_context(struct sg_stream_clocks *clocks, CUcontext context, struct sg_vector_clock *ret);
+/* What the slot is given from here on comes after the clock. */
+void sg_clocks_order_after(struct sg_stream_clocks *clocks, sg_slot slot, const struct sg_vector_clock *clock);
+/* As sg_core_host_observed(). */
+void sg_clocks_host_observed(struct sg_stream_clocks *clocks, const struct sg_vector_clock *clock);
+/* A fence tells when the work of `slots` up to a time is complete. */
+void sg_clocks_fenced(struct sg_stream_clocks *clocks, uint64_t slots, uint64_t seq);
+/* A slot's work is complete up to `seq`. */
+void sg_clocks_complete(struct sg_stream_clocks *clocks, sg_slot slot, uint64_t seq);
+/* A block of `own`, which was used on `others` too (bits), is free. Returns the time up to which all that could
+   touch it was given to them. `unseen`: they may have been given work, or waited, without notice; `told`: a replay
+   has that from its trace. *ret_was_used: `own` had been given work since its clock was last read, which the record of the free
+   has to say. For the others a record of its own says so. */
+uint64_t sg_clocks_freed(struct sg_stream_clocks *clocks, sg_slot own, uint64_t others, bool unseen, bool told,
+    bool *ret_was_used);
+/* For how long a slot has been given nothing at the time `now`. UINT32_MAX: for longer than that, or ever since it
+   was followed; then nobody knows which streams are ordered after it. */
+uint32_t sg_clocks_idle_before(const struct sg_stream_clocks *clocks, sg_slot slot, uint64_t now);
+/* The possible users that a free has to wait for besides `slot` (docs/stream-order.md, R21 to R24). The block was
+   allocated for `slot` at `alloc_seq`, when that had been given nothing for `idle_before` (sg_clocks_idle_before()).
+   `rule`: whether streams of other devices may be among them. */
+uint64_t sg_clocks_possible_users(const struct sg_stream_clocks *clocks, sg_slot slot, uint64_t alloc_seq,
+    uint32_t idle_before, enum sg_user_rule rule);
 
 #endif

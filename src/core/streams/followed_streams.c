@@ -1,0 +1,111 @@
+/* What callers tell of streams, under the lock of the device: src/order keeps it. */
+#include <string.h>
+
+#include "device.h"
+
+static struct sg_device *device_tracking(struct sg_core *core, int ordinal, sg_slot slot)
+{
+    struct sg_device *device = sg_device_known(core, ordinal);
+    return device && slot && slot < SG_SLOTS ? device : NULL;
+}
+
+sg_slot sg_core_slot(struct sg_core *core, int ordinal, const struct sg_stream_id *id)
+{
+    struct sg_device *device = sg_device_get(core, ordinal);
+    if (!device || !device->granularity)
+        return 0;
+    sg_lock(&device->lock);
+    sg_slot slot = sg_clocks_follow(&device->clocks, id);
+    sg_unlock(&device->lock);
+    return slot;
+}
+
+void sg_core_slot_untracked_order(struct sg_core *core, int ordinal, sg_slot slot)
+{
+    struct sg_device *device = device_tracking(core, ordinal, slot);
+    if (!device)
+        return;
+    sg_lock(&device->lock);
+    device->clocks.untracked_order |= sg_slot_bit(slot);
+    sg_unlock(&device->lock);
+}
+
+/* Comes after the driver's call. Whoever clears the bit asks the driver about the stream only afterwards. If the
+   question came before this call, the bit is seen here as cleared. If it came later, the answer covers this work. */
+void sg_core_slot_submitted(struct sg_core *core, int ordinal, sg_slot slot)
+{
+    struct sg_device *device = device_tracking(core, ordinal, slot);
+    if (device && !(atomic_load_explicit(&device->clocks.dirty, memory_order_relaxed) & sg_slot_bit(slot)))
+        atomic_fetch_or_explicit(&device->clocks.dirty, sg_slot_bit(slot), memory_order_release);
+}
+
+void sg_core_clock(struct sg_core *core, int ordinal, sg_slot slot, struct sg_vector_clock *ret)
+{
+    struct sg_device *device = device_tracking(core, ordinal, slot);
+    if (!device) {
+        memset(ret, 0, sizeof *ret);
+        return;
+    }
+    sg_lock(&device->lock);
+    sg_clocks_get(&device->clocks, slot, ret);
+    sg_unlock(&device->lock);
+}
+
+void sg_core_idle_clock(struct sg_core *core, int ordinal, sg_slot slot, struct sg_vector_clock *ret_observed,
+    uint64_t *ret_done)
+{
+    struct sg_device *device = device_tracking(core, ordinal, slot);
+    *ret_done = 0;
+    if (!device) {
+        memset(ret_observed, 0, sizeof *ret_observed);
+        return;
+    }
+    sg_lock(&device->lock);
+    *ret_done = sg_clocks_get_idle(&device->clocks, slot, ret_observed);
+    sg_unlock(&device->lock);
+}
+
+void sg_core_context_clock(struct sg_core *core, int ordinal, CUcontext context, struct sg_vector_clock *ret)
+{
+    struct sg_device *device = sg_device_known(core, ordinal);
+    memset(ret, 0, sizeof *ret);
+    if (!device)
+        return;
+    sg_lock(&device->lock);
+    uint64_t now = sg_clocks_get_of_context(&device->clocks, context, ret);
+    sg_unlock(&device->lock);
+    /* After the time: what was freed before it may have been used in any context that there was then. */
+    ret->at[0] = !context || sg_core_is_only_context(core, context) ? now : 0;
+}
+
+void sg_core_ordered_after(struct sg_core *core, int ordinal, sg_slot slot, const struct sg_vector_clock *clock)
+{
+    struct sg_device *device = device_tracking(core, ordinal, slot);
+    if (!device)
+        return;
+    sg_lock(&device->lock);
+    sg_clocks_order_after(&device->clocks, slot, clock);
+    sg_unlock(&device->lock);
+}
+
+void sg_core_host_observed(struct sg_core *core, int ordinal, const struct sg_vector_clock *clock)
+{
+    struct sg_device *device = sg_device_known(core, ordinal);
+    if (!device)
+        return;
+    sg_lock(&device->lock);
+    sg_clocks_host_observed(&device->clocks, clock);
+    sg_unlock(&device->lock);
+}
+
+void sg_core_completed(struct sg_core *core, int ordinal, const struct sg_vector_clock *clock)
+{
+    struct sg_device *device = sg_device_known(core, ordinal);
+    if (!device)
+        return;
+    sg_lock(&device->lock);
+    for (sg_slot slot = 0; slot < SG_SLOTS; slot++)
+        if (clock->at[slot])
+            sg_pending_complete_locked(device, sg_slot_bit(slot), clock->at[slot]);
+    sg_unlock(&device->lock);
+}
