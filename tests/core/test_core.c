@@ -186,6 +186,43 @@ static void note_pin(void *sink, const struct segalloc_trace_record *record)
         pin[pins_told++] = *record;
 }
 
+/* Up to the end of a region, but for a page that the driver would not unmap. */
+static void pins_beside_a_lost_page(void **state)
+{
+    (void)state;
+    start("");
+    CUdeviceptr block = allocate(6 * SG_MIB);
+    (void)allocate(TOTAL / 2 + 2 * SG_MIB); /* a region of one page */
+    const struct sg_device *device = core->device[0];
+    struct sg_region *region = NULL;
+    for (uint32_t i = 0; i < device->region_count; i++)
+        if (device->region[i]->base <= block && block - device->region[i]->base < (uint64_t)device->region[i]->units
+                                                                                      << 9)
+            region = device->region[i];
+    assert_non_null(region);
+    uint64_t page = (block - region->base) / (2 * SG_MIB) + 1;
+    CUmemGenericAllocationHandle handle = region->handle[page];
+    region->handle[page] = SG_PAGE_LOST;
+    assert_true(sg_core_pin_all(core));
+    assert_int_equal(device->usage.pinned.now, device->usage.reserved.now - 2 * SG_MIB);
+    region->handle[page] = handle;
+    assert_true(sg_core_pin_all(core));
+    assert_int_equal(device->usage.pinned.now, device->usage.reserved.now);
+    sg_core_destroy(core);
+}
+
+static void peers_of_a_replay(void **state)
+{
+    (void)state;
+    start("");
+    apply(core, 0, SEGALLOC_RECORD_PEERS, 0, 2);
+    const struct sg_device *device = core->device[0];
+    assert_true(device->peers == 2 && device->peer_accessed);
+    apply(core, 0, SEGALLOC_RECORD_PEERS, 0, 0);
+    assert_true(device->peers == 0 && device->peer_accessed); /* it has had access */
+    sg_core_destroy(core);
+}
+
 /* Every page that there is stays, whoever has it; what is made later does not, until it is asked for again. */
 static void pins_of_all(void **state)
 {
@@ -427,6 +464,8 @@ int main(void)
         cmocka_unit_test(address_without_a_block),
         cmocka_unit_test(pins),
         cmocka_unit_test(pins_of_all),
+        cmocka_unit_test(pins_beside_a_lost_page),
+        cmocka_unit_test(peers_of_a_replay),
         cmocka_unit_test(nothing_at_all),
         cmocka_unit_test(device_that_is_not_served),
         cmocka_unit_test(core_that_is_disabled),

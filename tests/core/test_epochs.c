@@ -195,6 +195,20 @@ static void nobody_waits_aside_without_need(void **state)
     assert_false(sg_fences_can_wait(scene.device));
 }
 
+/* In no order, and with nothing that could tell later, a free waits for its own context first and then for the others. */
+static void free_waits_where_nothing_tells(void **state)
+{
+    (void)state;
+    scene.core->callbacks.begin_aside = NULL;
+    scene.current = scene_add_context(1, 0);
+    (void)scene_add_context(2, 0);
+    CUdeviceptr address = scene_allocate(0);
+    scene.waited = 0;
+    scene_free(address, SG_FREE_SYNC_STREAM);
+    assert_int_equal(scene.waited, 1 << 1 | 1 << 2);
+    assert_int_equal(scene_pending_bytes(), 0);
+}
+
 static void nobody_waits_aside_without_a_thread(void **state)
 {
     (void)state;
@@ -264,6 +278,7 @@ int main(void)
         TEST(wait_aside_is_for_all_contexts_and_what_was_freed_before, scene_start_on_older_driver),
         TEST(contexts_too_many_are_not_waited_for_aside, scene_start_on_older_driver),
         TEST(nobody_waits_aside_without_need, scene_start),
+        TEST(free_waits_where_nothing_tells, scene_start_on_older_driver),
         TEST(nobody_waits_aside_without_a_thread, scene_start_on_older_driver),
         TEST(trim_waits_where_no_event_tells, scene_start_on_older_driver),
     };

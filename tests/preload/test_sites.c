@@ -531,13 +531,15 @@ static const char *phase(void)
 static void phases_nest(void **state)
 {
     (void)state;
+    char latest[64] = "text", cut[10];
     assert_string_equal(phase(), "");
+    sg_phases_latest(latest, sizeof latest);
+    assert_string_equal(latest, "");
     segalloc_mark("step 1");
     assert_string_equal(phase(), "step 1<");
     segalloc_phase_push("forward");
     segalloc_phase_push("attention");
     assert_string_equal(phase(), "attention<forward<step 1<");
-    char latest[64], cut[10];
     follow(latest, sizeof latest);
     assert_string_equal(latest, "step 1, forward, attention");
     sg_phases_latest(cut, sizeof cut);
@@ -740,6 +742,9 @@ static void off_is_nothing(void **state)
     segalloc_phase_push("x");
     segalloc_phase_pop();
     segalloc_mark("y");
+    char latest[8] = "text";
+    sg_phases_latest(latest, sizeof latest);
+    assert_string_equal(latest, "");
     assert_true(!trace.count && !sg_sites_on);
 }
 
