@@ -137,6 +137,42 @@ static void pinned_pages_are_marked(void **state)
     assert_int_equal(sg_core_page_marks(core, 1, mark, 3), 0);
 }
 
+/* A run ends where the marks differ. What there is no room for counts all the same, in each region. */
+static void marks_of_neighbours_are_runs(void **state)
+{
+    (void)state;
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+    struct sg_page_mark mark[4] = {{.address = 1}, {.address = 1}, {.address = 1}, {.address = 1}};
+    CUdeviceptr block = allocate(6 * SG_MIB, &tag), small = allocate(512, &tag);
+    sg_core_pin(core, block, 6 * SG_MIB);
+    sg_core_pin(core, small, 1);
+    struct sg_device *device = core->device[0];
+    struct sg_region *region = NULL;
+    for (uint32_t i = 0; i < device->region_count; i++)
+        if (device->region[i]->base <= block && block - device->region[i]->base < (uint64_t)device->region[i]->units
+                                                                                      << 9)
+            region = device->region[i];
+    assert_non_null(region);
+    uint64_t page = (block - region->base) / (2 * SG_MIB) + 1, kept = region->pin[page];
+    for (int i = 0; i < 2; i++) { /* the page in the middle has a second address, and is pinned or not */
+        region->pin[page] = (uint8_t)(SG_PIN_TWICE | (i ? SG_PIN_ASKED : 0));
+        assert_int_equal(sg_core_page_marks(core, 0, mark, 1), 4);
+        assert_int_equal(mark[1].address, 1);
+        assert_int_equal(sg_core_page_marks(core, 0, mark, 4), 4);
+        int shared = 0, pinned = 0;
+        for (int k = 0; k < 4; k++) {
+            assert_int_equal(mark[k].bytes, 2 * SG_MIB);
+            shared += mark[k].shared;
+            pinned += mark[k].pinned;
+        }
+        assert_true(shared == 1 && pinned == 3 + i);
+        for (int k = 1; k < 4; k++)
+            mark[k].address = 1;
+    }
+    region->pin[page] = (uint8_t)kept;
+    assert_int_equal(sg_core_page_marks(core, 0, mark, 4), 2);
+}
+
 static void peaks_begin_again(void **state)
 {
     (void)state;
@@ -214,6 +250,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(pieces_have_states_and_streams, start, stop),
         cmocka_unit_test_setup_teardown(pieces_make_up_what_is_reserved, start, stop),
         cmocka_unit_test_setup_teardown(pinned_pages_are_marked, start, stop),
+        cmocka_unit_test_setup_teardown(marks_of_neighbours_are_runs, start, stop),
         cmocka_unit_test_setup_teardown(peaks_begin_again, start, stop),
         cmocka_unit_test_setup_teardown(peaks_are_taken, start, stop),
         cmocka_unit_test_setup_teardown(limits_change, start, stop),
