@@ -168,11 +168,6 @@ size_t sg_core_trim(struct sg_core *core, int device, size_t keep);
    which those are at most 5/6 of `mappings` pages. */
 uint64_t sg_core_page_bytes(uint64_t granularity, uint64_t bytes, uint64_t mappings);
 
-/* For replays: does what a record of a trace says, of what is not the core's to decide. CONTEXT_GONE: its `id` is the
-   context. MERGE joins what is free, as sg_core_mem_info() does before it counts it. DONE: the oldest free that waits
-   for all work of the device takes effect. */
-void sg_core_apply(struct sg_core *core, int device, const struct segalloc_trace_record *record);
-
 /* Asks about pending frees and makes those free whose work is complete. No wait. */
 void sg_core_poll(struct sg_core *core, int device);
 

@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "apply.h"
+
 bool sg_order_feed_init(struct sg_order_feed *told, struct sg_core *core)
 {
     *told = (struct sg_order_feed){.core = core};

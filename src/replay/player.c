@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "apply.h"
 #include "run_ahead.h"
 #include "ledger_driver.h"
 #include "core.h"

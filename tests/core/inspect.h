@@ -2,6 +2,7 @@
 #ifndef TEST_INSPECT_H
 #define TEST_INSPECT_H
 
+#include "apply.h"
 #include "core.h"
 
 /* A core over the strict driver's two devices, emptied, of `total` bytes each with pages of 2 MiB, by the text of a

@@ -1,4 +1,5 @@
-/* What a replay says in place of the driver and of other processes. */
+#include "apply.h"
+
 #include "device.h"
 #include "native_segments.h"
 
