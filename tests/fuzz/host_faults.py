@@ -54,8 +54,8 @@ def programs(build):
     """Each with each configuration; trace and statistics are written, but where the live page takes their place."""
     commands = {
         "loop": [build.path("tests/tools/loop"), "3000"],
-        "calls": [build.path("tests/preload/preload_calls")],
-        "start": [build.path("tests/preload/preload_start"), "any"],
+        "calls": [build.path("tests/preload/programs/preload_calls")],
+        "start": [build.path("tests/preload/programs/preload_start"), "any"],
         "streams": [build.path("tests/tools/streams"), "3", "100", "4", "3000000"],
         "crowd": [build.path("tests/tools/crowd"), "4", "500", "1", "3000000"],
     }

@@ -31,7 +31,7 @@ GROUPS = {
                        f"1GiB,hazard,run_ahead={ahead}")
                       for ahead in (30, 300, 3, 10, 100) for streams in ("1", "3", "3 200", "2", "2 400")],
     # Whether a context ends between a free's look at it and its wait is a matter of moments. One run takes 0.1 s.
-    "ends_under_frees": [("tests/preload/preload_multi_device ends", "free_sync:strict", "4GiB,count=2")] * 16,
+    "ends_under_frees": [("tests/preload/programs/preload_multi_device ends", "free_sync:strict", "4GiB,count=2")] * 16,
 }
 
 

@@ -3,7 +3,7 @@
 #include <stddef.h>
 
 #include "bare.h"
-#include "../served.h"
+#include "../programs/served.h"
 
 static void *find(void *handle, const char *name)
 {

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "../runtime.h"
-#include "../served.h"
+#include "../programs/runtime.h"
+#include "../programs/served.h"
 
 void set_current_stream(void *stream);
 void *tensor(size_t bytes);

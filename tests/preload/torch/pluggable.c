@@ -3,8 +3,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "../runtime.h"
-#include "../served.h"
+#include "../programs/runtime.h"
+#include "../programs/served.h"
 
 static void *(*plug_malloc)(size_t, int, cudaStream_t);
 static void (*plug_free)(void *, size_t, int, cudaStream_t);

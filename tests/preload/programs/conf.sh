@@ -33,7 +33,7 @@ try 125 1 served SEGALLOC_CONF=max_splitsize_mb:128,abort_conf:True
 try 0 1 served SEGALLOC_CONF_FILE="$work/none"
 echo "oom_report:never # a comment" >"$work/conf"
 try 0 0 served SEGALLOC_CONF_FILE="$work/conf"
-options=$(grep -c '^OPTION' "$(dirname "$0")/../../src/config/options.def")
+options=$(grep -c '^OPTION' "$(dirname "$0")/../../../src/config/options.def")
 try 0 "$options" served SEGALLOC_CONF=confirm_conf:True
 try 0 "$options" served SEGALLOC_CONF=confirm_conf:True,reserve_slack:1.02
 grep -q '^segalloc: reserve_slack:1.02 (SEGALLOC_CONF)$' "$work/err" || {
