@@ -34,7 +34,8 @@ static const void *runtime_of(const struct sg_module *module)
     return runtime;
 }
 
-/* `epoch` was read before anything that it stands for. */
+/* `epoch` was read before anything that it stands for. Takes locks, which may be held by what a handler has interrupted:
+   `guards` says so. */
 static void fast_path_learn(struct sg_fast_path *fast_path, unsigned epoch, struct sg_core *core,
     const struct sg_request *request)
 {
@@ -54,16 +55,18 @@ void sg_fast_path_learn(const struct sg_module *module)
     struct sg_thread *self = sg_this_thread();
     unsigned epoch = atomic_load_explicit(&sg_fast_path_epoch, memory_order_acquire);
     struct sg_core *core = sg_process_core();
-    if (!core || sg_captures_active() || sg_ipc_undecided() ||
+    if (!core || self->inside || self->guards || sg_captures_active() || sg_ipc_undecided() ||
         (self->runtime == runtime_of(module) && self->fast_path.epoch == epoch &&
             self->fast_path.tag.context == self->last.context))
         return;
+    self->inside = true; /* calls by handlers meanwhile are handed on */
     bool fine = module->fast_path && self->last.context && !sg_annotate_on && sg_contexts_primary(self->last.context);
     const struct sg_request request = {0};
     fast_path_learn(&self->fast_path, epoch, core, &request);
     self->runtime = runtime_of(module);
     if (!fine)
         self->fast_path.core = NULL;
+    self->inside = false;
 }
 
 void sg_fast_path_learn_streams(void)
@@ -71,7 +74,7 @@ void sg_fast_path_learn_streams(void)
     struct sg_thread *self = sg_this_thread();
     unsigned epoch = atomic_load_explicit(&sg_fast_path_epoch, memory_order_acquire);
     struct sg_core *core = sg_process_core();
-    if (!core || sg_captures_active() || sg_annotate_on || sg_ipc_undecided() || !self->last.context ||
+    if (!core || self->guards || sg_captures_active() || sg_annotate_on || sg_ipc_undecided() || !self->last.context ||
         (self->stream_fast_path.epoch == epoch && self->stream_fast_path.tag.context == self->last.context))
         return;
     const struct sg_request request = {.named = true};

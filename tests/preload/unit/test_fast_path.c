@@ -197,6 +197,31 @@ static int start(void **state)
     return 0;
 }
 
+/* What is learnt takes locks, which whatever a handler has interrupted may hold. */
+static void nothing_is_learnt_in_a_handler(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        memset(&sg_self.fast_path, 0, sizeof sg_self.fast_path);
+        memset(&sg_self.stream_fast_path, 0, sizeof sg_self.stream_fast_path);
+        sg_self.runtime = NULL;
+        sg_self.inside = i == 0;
+        sg_self.guards = i == 1 ? 1u << SG_LOCK_CONTEXTS : 0;
+        sg_fast_path_learn(&program);
+        assert_null(sg_self.runtime);
+        assert_null(sg_self.fast_path.core);
+        assert_int_equal(sg_self.inside, i == 0);
+    }
+    sg_fast_path_learn_streams();
+    assert_null(sg_self.stream_fast_path.core);
+    sg_self.guards = 0;
+    sg_fast_path_learn(&program);
+    sg_fast_path_learn_streams();
+    assert_non_null(sg_self.fast_path.core);
+    assert_non_null(sg_self.stream_fast_path.core);
+    assert_false(sg_self.inside);
+}
+
 static void is_taken_where_all_holds(void **state)
 {
     (void)state;
@@ -337,6 +362,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(is_taken_where_all_holds),
+        TEST(nothing_is_learnt_in_a_handler),
         TEST(is_of_one_runtime),
         TEST(is_of_one_context),
         TEST(ends_with_what_it_was_learnt_from),
