@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -207,21 +208,34 @@ static __attribute__((noinline)) struct sg_module callers_explore(const void *co
     return module;
 }
 
+/* A handler that interrupts the thread while it takes the loader's lock, and allocates, would wait for that lock
+   forever. So none comes while a module is looked at. */
+static void callers_hold_signals(sigset_t *ret_before)
+{
+    sigset_t all;
+    sigfillset(&all);
+    (void)sigprocmask(SIG_SETMASK, &all, ret_before);
+}
+
+static void callers_release_signals(const sigset_t *before)
+{
+    (void)sigprocmask(SIG_SETMASK, before, NULL);
+}
+
 const struct sg_module *sg_caller_module(const void *code, struct sg_module *spare)
 {
     const struct known *entry = callers_find(&modules, code, atomic_load_explicit(&unloading, memory_order_acquire));
     if (entry)
         return &entry->module;
+    sigset_t before;
+    callers_hold_signals(&before);
     *spare = callers_explore(code);
+    callers_release_signals(&before);
     return spare;
 }
 
-enum sg_caller sg_caller_kind(const void *code)
+static enum sg_caller explore_kind(const void *code, unsigned unloads)
 {
-    unsigned unloads = atomic_load(&unloading);
-    const struct known *entry = callers_find(&callers, code, unloads);
-    if (entry)
-        return entry->module.kind;
     Dl_info info;
     struct link_map *map = NULL;
     if (!dladdr1(code, &info, (void **)&map, RTLD_DL_LINKMAP) || !map)
@@ -231,6 +245,19 @@ enum sg_caller sg_caller_kind(const void *code)
     if (hears_of_unloads() && dl_iterate_phdr(callers_measure, &extent))
         callers_remember(&callers, &extent, &module, unloads);
     return module.kind;
+}
+
+enum sg_caller sg_caller_kind(const void *code)
+{
+    unsigned unloads = atomic_load(&unloading);
+    const struct known *entry = callers_find(&callers, code, unloads);
+    if (entry)
+        return entry->module.kind;
+    sigset_t before;
+    callers_hold_signals(&before);
+    enum sg_caller kind = explore_kind(code, unloads);
+    callers_release_signals(&before);
+    return kind;
 }
 
 enum sg_caller sg_caller_current(void)

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -115,7 +116,10 @@ int each_library(int (*callback)(struct dl_phdr_info *, size_t, void *), void *u
 int each_library(int (*callback)(struct dl_phdr_info *, size_t, void *), void *user)
 {
     static const char libc_path[] = "/lib/libc.so.6";
+    sigset_t blocked;
     assert_false(fake.over); /* it could wait for good */
+    assert_int_equal(sigprocmask(SIG_SETMASK, NULL, &blocked), 0);
+    assert_true(sigismember(&blocked, SIGALRM)); /* a handler that allocates would wait for the loader's lock */
     struct dl_phdr_info libc_info = {.dlpi_addr = 1, .dlpi_name = libc_path};
     int result = fake.deaf ? callback(&libc_info, sizeof libc_info, user) : 0;
     for (int i = 0; i < fake.libraries && !result; i++) {
@@ -282,7 +286,10 @@ static int start_afresh(void **state)
 static int end(void **state)
 {
     (void)state;
+    sigset_t blocked;
     assert_int_equal(fake.open, 0); /* each handle was given back */
+    assert_int_equal(sigprocmask(SIG_SETMASK, NULL, &blocked), 0);
+    assert_false(sigismember(&blocked, SIGALRM));
     assert_int_equal(sg_self.caller, 0);
     return 0;
 }

@@ -197,7 +197,7 @@ static int start(void **state)
     return 0;
 }
 
-/* What is learnt takes locks, which whatever a handler has interrupted may hold. */
+/* Making the fast path takes locks, which whatever a handler has interrupted may hold. */
 static void nothing_is_learnt_in_a_handler(void **state)
 {
     (void)state;
