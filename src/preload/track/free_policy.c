@@ -30,7 +30,8 @@ void sg_memory_torch_plugged(void)
 
 void sg_memory_record_stream_hooked(void)
 {
-    atomic_store(&torch.hooked, true);
+    if (!atomic_load_explicit(&torch.hooked, memory_order_relaxed))
+        atomic_store(&torch.hooked, true);
 }
 
 bool sg_memory_hooks_record_stream(void)
