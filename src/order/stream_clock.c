@@ -171,14 +171,14 @@ static void advance_idle(struct sg_stream_clocks *clocks, uint64_t slots, uint64
     clocks->version++;
 }
 
-uint64_t sg_clocks_freed(struct sg_stream_clocks *clocks, sg_slot own, uint64_t others, bool unseen, bool told,
+uint64_t sg_clocks_freed(struct sg_stream_clocks *clocks, sg_slot own, uint64_t others, bool unseen, bool replayed,
     bool *ret_was_used)
 {
     uint64_t slots = with_blocking(clocks, others | sg_slot_bit(own)), last = 0;
     *ret_was_used = false;
     if (clocks->alive == sg_slot_bit(own)) /* nobody else could gain anything by it */
         return sg_clocks_tick(clocks);
-    uint64_t unsure = told ? 0 : slots & (unseen ? UINT64_MAX : clocks->untracked_order); /* `told`: in a replay */
+    uint64_t unsure = replayed ? 0 : slots & (unseen ? UINT64_MAX : clocks->untracked_order); /* a replay knows */
     emit_tick(clocks, clocks_advance(clocks, slots & ~sg_slot_bit(own), unsure & ~sg_slot_bit(own)));
     *ret_was_used = clocks_advance(clocks, sg_slot_bit(own), unsure & sg_slot_bit(own));
     for (uint64_t left = slots; left; left &= left - 1) {
@@ -404,7 +404,7 @@ static uint64_t may_have_pointer(const struct sg_stream_clocks *clocks, sg_slot 
     uint64_t relays = busy ? relay_streams(clocks, slot, alloc_seq) : 0, shown = 0;
     if (clocks->untracked_order & sg_slot_bit(slot) || host_may_have_observed(clocks, relays, alloc_seq))
         return busy;
-    uint64_t known = clocks->untracked_order | clocks->never_in_event_call | relays;
+    uint64_t known = clocks->never_in_event_call | relays;
     for (uint64_t left = submitted; left; left &= left - 1) {
         unsigned other = (unsigned)__builtin_ctzll(left);
         if (known >> other & 1 || may_have_come_after(clocks, other, relays, alloc_seq))
