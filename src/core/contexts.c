@@ -147,7 +147,8 @@ CUresult sg_core_peer_access(struct sg_core *core, int ordinal, int peer, bool e
             if (end > page && result == CUDA_SUCCESS) {
                 sg_count(device, SG_STAT_calls_set_access, 1);
                 sg_count(device, SG_STAT_handles_set_access, (end - page) * sg_mappings_devices(device));
-                result = sg_device_set_access(device, region->base + page * page_bytes, (end - page) * page_bytes);
+                result = sg_pages_set_access(&device->pages, region->base + page * page_bytes,
+                    (end - page) * page_bytes, device->peers);
             }
             page = end;
         }

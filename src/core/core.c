@@ -175,8 +175,8 @@ CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_bloc
         CUdeviceptr base = sg_region_address(range->region, extent->begin);
         if (address - base < extent->requested) {
             *ret = (struct sg_block_info){base, extent->requested, device->ordinal,
-                (CUcontext)(uintptr_t)extent->context,
-                extent->alloc_seq, false, !(device->page_kind & SG_PAGES_EXPORTABLE)};
+                (CUcontext)(uintptr_t)extent->context, extent->alloc_seq, false,
+                !(device->pages.kind & SG_PAGES_EXPORTABLE)};
             result = CUDA_SUCCESS;
         }
     }

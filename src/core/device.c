@@ -78,11 +78,27 @@ static enum sg_device_mode choose_mode(struct sg_device *device)
         return SG_MODE_PASSTHROUGH;
     device->total_bytes = total;
     device->capacity_bytes = sg_conf_limit(&core->conf, total);
+    bool expands = core->conf.expandable_segments && core->conf.ipc != SG_IPC_ALWAYS;
     /* a driver that fails once may have been busy */
-    if (sg_device_find_pages(device) || sg_device_find_pages(device))
+    if (expands && (sg_pages_probe(&device->pages, core->plain_pages, &device->granularity) ||
+                       sg_pages_probe(&device->pages, core->plain_pages, &device->granularity))) {
+        sg_mappings_size_pages(device);
         return SG_MODE_EXPANDABLE;
+    }
     device->native = sg_segments_create(device);
     return device->native ? SG_MODE_SEGMENTS : SG_MODE_PASSTHROUGH;
+}
+
+/* Measures what the driver's calls cost, where the device has room for that. It is being made ready. */
+static void measure_cost(struct sg_device *device)
+{
+    uint64_t (*now_ns)(void) = device->core->callbacks.measure_ns, page = device->granularity;
+    if (!now_ns || device->capacity_bytes / SG_COST_SHARE < SG_COST_PAGES * page ||
+        !sg_cost_measure(&device->pages, page, now_ns, device->cost))
+        return;
+    for (int call = 0; call < SG_COST_CALLS; call++)
+        sg_emit(device, SEGALLOC_RECORD_COST, 0, sg_device_unknown_stream(device), (uint64_t)call,
+            (uint64_t)device->cost[call].call_ns << 32 | device->cost[call].handle_ns);
 }
 
 struct sg_device *sg_device_get(struct sg_core *core, int ordinal)
@@ -98,6 +114,9 @@ struct sg_device *sg_device_get(struct sg_core *core, int ordinal)
         device->core = core;
         device->ordinal = ordinal;
         sg_device_init_locks(device);
+        device->pages = (struct sg_pages){.driver = core->driver,
+            .ordinal = ordinal,
+            .errors = &device->counter[SG_STAT_vmm_errors]};
         device->clocks = (struct sg_stream_clocks){.seq = (uint64_t)ordinal << 56,
             .observer = &core->observer,
             .unknown_stream = sg_device_unknown_stream(device),
@@ -105,12 +124,12 @@ struct sg_device *sg_device_get(struct sg_core *core, int ordinal)
             .ordinal = (uint64_t)ordinal};
         device->mode = sg_extents_init(&device->extents) ? choose_mode(device) : SG_MODE_PASSTHROUGH;
         sg_extents_guard(&device->extents, &device->lock);
-        sg_cost_assume(device);
+        sg_cost_assume(device->cost);
         sg_emit(device, SEGALLOC_RECORD_DEFINE_DEVICE, 0, (uint32_t)ordinal, device->granularity, device->total_bytes);
         if (ordinal > 0)
             sg_emit(device, SEGALLOC_RECORD_DEFINE_STREAM, 0, sg_device_unknown_stream(device), 0, (uint64_t)ordinal);
         if (device->mode == SG_MODE_EXPANDABLE && !core->replay)
-            sg_cost_measure(device);
+            measure_cost(device);
         if (device->mode != SG_MODE_PASSTHROUGH && (core->shares || core->conf.ipc == SG_IPC_ALWAYS))
             (void)sg_segments_begin(device, /* whole */ true); /* where it fails, handles are refused */
         atomic_store_explicit(&core->device[ordinal], device, memory_order_release);
@@ -165,9 +184,9 @@ static CUresult reserve(struct sg_device *device, uint64_t least, uint64_t step,
 {
     for (;;) {
         sg_count(device, SG_STAT_calls_reserve, 1);
-        CUresult result = sg_core_driver(device->core)->address_reserve(ret, *bytes, alignment, 0, 0);
+        CUresult result = sg_pages_reserve(&device->pages, *bytes, alignment, ret);
         if (result == CUDA_SUCCESS || *bytes == least)
-            return sg_device_answered(device, result);
+            return sg_pages_answered(&device->pages, result);
         *bytes = *bytes / 2 > least ? round_up(*bytes / 2, step) : least;
     }
 }

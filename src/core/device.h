@@ -90,12 +90,6 @@ struct sg_pending_queue {
     uint32_t first, last; /* extents, oldest first, linked by `later` */
 };
 
-/* What pages are fit for. */
-enum sg_page_kind {
-    SG_PAGES_RDMA = 1,      /* a network card may reach them */
-    SG_PAGES_EXPORTABLE = 2 /* they can be given to another process, as a file descriptor */
-};
-
 struct sg_device {
     struct sg_lock lock;
     struct sg_core *core;
@@ -105,7 +99,7 @@ struct sg_device {
     uint64_t granularity, total_bytes; /* granularity: 0 where there were never regions */
     uint64_t capacity_bytes;           /* what may be held; changes under `lock` */
     uint64_t page_bytes[SG_KIND_COUNT];
-    uint8_t page_kind; /* bits of enum sg_page_kind */
+    struct sg_pages pages;
     struct sg_cost cost[SG_COST_CALLS]; /* of a replay they change under `lock` */
     struct sg_extents extents;
     struct sg_segments *_Atomic native; /* of SG_MODE_SEGMENTS; set once, under `lock` */
@@ -147,7 +141,6 @@ struct sg_device {
     _Alignas(64) struct sg_lock grow;
     bool mappings_out;     /* the machine seems to have none left; changed under `lock` too */
     bool second_try;       /* what is under way has failed before */
-    CUresult last_error;   /* of the driver's memory management */
     struct sg_lock asking; /* held by the one thread that asks the driver about pending frees, or waits for one */
     struct sg_scratch {
         void *memory;
@@ -272,35 +265,8 @@ static inline bool sg_device_suits(const struct sg_device *device, uint32_t inde
                (region->units >= units && region->units - units < device->granularity >> SG_UNIT_SHIFT));
 }
 
-/* A call of the driver's memory management was answered so: counts one that failed. Returns the answer. Holds `grow`,
-   or the device is not ready. */
-static inline CUresult sg_device_answered(struct sg_device *device, CUresult result)
-{
-    if (result != CUDA_SUCCESS) {
-        sg_count(device, SG_STAT_vmm_errors, 1);
-        device->last_error = result;
-    }
-    return result;
-}
-
-/* Unmaps [address, address + bytes), whole mappings, and releases a page: each tried once more where the driver
-   refuses. Callers count the calls. No lock but `grow` is held. */
-CUresult sg_device_unmap(struct sg_device *device, CUdeviceptr address, size_t bytes);
-CUresult sg_device_release_page(struct sg_device *device, CUmemGenericAllocationHandle handle);
-
 /* Its memory management has failed an allocation, in the section that says so in the trace. */
 void sg_device_note_refusal_locked(struct sg_device *device);
-
-/* Finds out whether pages can come and go on the device, and of which kind: the best that the driver makes. On failure
-   the driver may have been busy. */
-bool sg_device_find_pages(struct sg_device *device);
-
-/* Access rights of [address, address + bytes) for the device and its peers. Not counted. */
-CUresult sg_device_set_access(struct sg_device *device, CUdeviceptr address, size_t bytes);
-
-/* A page of the device, which is the caller's to release. Not counted. The driver's error; no lock but `grow` is held.
-   */
-CUresult sg_device_create_page(struct sg_device *device, size_t bytes, CUmemGenericAllocationHandle *ret);
 
 /* Pages of a region may not move any more. Under `lock`. */
 enum { SG_PIN_REGION_SHIFT = 32 }; /* of the region in the record of a pin */

@@ -196,7 +196,7 @@ static void give_up(struct sg_device *device)
     snprintf(line, sizeof line,
         "device %d: the driver's memory management has failed %" PRIu32 " allocations, the last with error %d; new "
         "memory is taken by cuMemAlloc, in fixed segments",
-        device->ordinal, device->refusals, (int)device->last_error);
+        device->ordinal, device->refusals, (int)device->pages.last_error);
     if (device->core->callbacks.warn)
         device->core->callbacks.warn(line);
 }

@@ -174,7 +174,7 @@ static void kinds_of_pages(void **state)
         start_with("", 1, 64 * SG_MIB);
         assert_int_equal(sg_core_malloc(core, 0, 3 * SG_MIB, &tag, &address), CUDA_SUCCESS);
         assert_int_equal(core->device[0]->mode, SG_MODE_EXPANDABLE);
-        assert_int_equal(core->device[0]->page_kind, kinds[i].taken);
+        assert_int_equal(core->device[0]->pages.kind, kinds[i].taken);
         assert_int_equal(sg_core_block(core, address, &block), CUDA_SUCCESS);
         assert_int_equal(block.plain, !(kinds[i].taken & SG_PAGES_EXPORTABLE));
         assert_int_equal(sg_core_free(core, address, &tag), CUDA_SUCCESS);

@@ -155,7 +155,7 @@ def allocator_costs():
     """{fact: ns} as the allocator's table has them."""
     symbols = {"create": "cuMemCreate", "map": "cuMemMap", "set_access": "cuMemSetAccess", "unmap": "cuMemUnmap",
                "release": "cuMemRelease"}
-    text = (ROOT / "src" / "core" / "cost.def").read_text()
+    text = (ROOT / "src" / "driver" / "cost.def").read_text()
     found = {}
     for name, numbers in re.findall(r"^COST\((\w+), ([\d, ]+)\)", text, re.M):
         first, *rest = [int(number) for number in numbers.split(",")]

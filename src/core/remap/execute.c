@@ -21,29 +21,28 @@ static CUresult unmap_pages(struct sg_device *device, const struct sg_region *re
 {
     sg_count(device, SG_STAT_calls_unmap, 1);
     sg_count(device, SG_STAT_handles_unmap, pages);
-    return sg_device_unmap(device, page_address(region, first), pages * sg_region_page_bytes(region));
+    return sg_pages_unmap(&device->pages, page_address(region, first), pages * sg_region_page_bytes(region));
 }
 
 static CUresult map_page(struct sg_device *device, const struct sg_region *region, uint32_t page,
     CUmemGenericAllocationHandle handle)
 {
     sg_count(device, SG_STAT_calls_map, 1);
-    const struct sg_driver *driver = sg_core_driver(device->core);
-    return sg_device_answered(device,
-        driver->map(page_address(region, page), sg_region_page_bytes(region), 0, handle, 0));
+    return sg_pages_map(&device->pages, page_address(region, page), sg_region_page_bytes(region), handle);
 }
 
 static CUresult set_access(struct sg_device *device, const struct sg_region *region, uint32_t first, uint32_t pages)
 {
     sg_count(device, SG_STAT_calls_set_access, 1);
     sg_count(device, SG_STAT_handles_set_access, pages * sg_mappings_devices(device));
-    return sg_device_set_access(device, page_address(region, first), pages * sg_region_page_bytes(region));
+    return sg_pages_set_access(&device->pages, page_address(region, first), pages * sg_region_page_bytes(region),
+        device->peers);
 }
 
 static void release_page(struct sg_device *device, CUmemGenericAllocationHandle handle)
 {
     sg_count(device, SG_STAT_calls_release, 1);
-    (void)sg_device_release_page(device, handle); /* nothing could be done about a handle that the driver won't take
+    (void)sg_pages_release(&device->pages, handle); /* nothing could be done about a handle that the driver won't take
                                                      back */
 }
 
@@ -72,7 +71,7 @@ static CUresult create_pages(struct sg_plan *plan)
     while (plan->created < plan->create) {
         sg_count(plan->device, SG_STAT_calls_create, 1);
         CUresult result =
-            sg_device_create_page(plan->device, sg_region_page_bytes(plan->region), &plan->handles[plan->created]);
+            sg_pages_create(&plan->device->pages, sg_region_page_bytes(plan->region), &plan->handles[plan->created]);
         if (result != CUDA_SUCCESS)
             return result;
         plan->created++;
@@ -278,8 +277,9 @@ static bool give_back_run(struct sg_device *device, const struct sg_page_run *ru
         sg_device_count_pages_locked(device, region, -(int64_t)run->pages);
         sg_region_cut_done(region, run->busy);
         device->refused_at = 0;
-        sg_count(device, SG_STAT_move_cost_ns, sg_cost_ns(device, SG_COST_unmap, 1, run->pages) +
-                                                   sg_cost_ns(device, SG_COST_release, run->pages, run->pages));
+        sg_count(device, SG_STAT_move_cost_ns,
+            sg_cost_ns(device->cost, SG_COST_unmap, 1, run->pages) +
+                sg_cost_ns(device->cost, SG_COST_release, run->pages, run->pages));
     } else {
         sg_region_cut_undone(region, run->busy);
     }

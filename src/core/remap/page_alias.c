@@ -152,7 +152,7 @@ static void forget(struct sg_device *device, const struct sg_page_run *run, bool
         return;
     sg_region_cut_done(region, run->busy);
     sg_count(device, SG_STAT_late_unmaps, run->pages);
-    sg_count(device, SG_STAT_move_cost_ns, sg_cost_ns(device, SG_COST_unmap, 1, run->pages));
+    sg_count(device, SG_STAT_move_cost_ns, sg_cost_ns(device->cost, SG_COST_unmap, 1, run->pages));
 }
 
 void sg_alias_unmap_completed(struct sg_device *device)
@@ -163,8 +163,8 @@ void sg_alias_unmap_completed(struct sg_device *device)
         size_t page_bytes = sg_region_page_bytes(run.region);
         sg_count(device, SG_STAT_calls_unmap, 1);
         sg_count(device, SG_STAT_handles_unmap, run.pages);
-        bool unmapped = sg_device_unmap(device, run.region->base + run.first * page_bytes, run.pages * page_bytes) ==
-                        CUDA_SUCCESS;
+        bool unmapped = sg_pages_unmap(&device->pages, run.region->base + run.first * page_bytes,
+                            run.pages * page_bytes) == CUDA_SUCCESS;
         unmapped = sg_replay_step_outcome(replayed, SEGALLOC_TURN_UNMAPPED, unmapped);
         sg_lock(&device->lock);
         forget(device, &run, unmapped);

@@ -287,12 +287,14 @@ static void charge(struct sg_device *device, const struct sg_plan *plan)
     uint64_t anew = plan->releases < plan->created ? plan->releases : plan->created,
              moved = plan->placement.new_pages - plan->created + anew;
     uint64_t grown = plan->created - anew, devices = sg_mappings_devices(device);
-    uint64_t moves = sg_cost_ns(device, SG_COST_map, moved, moved) + sg_cost_ns(device, SG_COST_create, anew, anew) +
-                     sg_cost_ns(device, SG_COST_set_access, moved ? plan->accesses : 0, moved * devices) +
-                     sg_cost_ns(device, SG_COST_unmap, plan->unmaps, plan->unmapped) +
-                     sg_cost_ns(device, SG_COST_release, plan->releases, plan->releases);
-    uint64_t growth = sg_cost_ns(device, SG_COST_create, grown, grown) + sg_cost_ns(device, SG_COST_map, grown, grown) +
-                      sg_cost_ns(device, SG_COST_set_access, moved ? 0 : plan->accesses, grown * devices);
+    uint64_t moves = sg_cost_ns(device->cost, SG_COST_map, moved, moved) +
+                     sg_cost_ns(device->cost, SG_COST_create, anew, anew) +
+                     sg_cost_ns(device->cost, SG_COST_set_access, moved ? plan->accesses : 0, moved * devices) +
+                     sg_cost_ns(device->cost, SG_COST_unmap, plan->unmaps, plan->unmapped) +
+                     sg_cost_ns(device->cost, SG_COST_release, plan->releases, plan->releases);
+    uint64_t growth = sg_cost_ns(device->cost, SG_COST_create, grown, grown) +
+                      sg_cost_ns(device->cost, SG_COST_map, grown, grown) +
+                      sg_cost_ns(device->cost, SG_COST_set_access, moved ? 0 : plan->accesses, grown * devices);
     sg_count(device, SG_STAT_move_cost_ns, moves);
     sg_count(device, SG_STAT_growth_cost_ns, growth);
 }

@@ -1,0 +1,138 @@
+#include "pages.h"
+
+#include <string.h>
+
+enum { DEVICES_MOST = 64 }; /* bits of `peers` */
+
+CUresult sg_pages_answered(struct sg_pages *pages, CUresult result)
+{
+    if (result != CUDA_SUCCESS) {
+        __atomic_fetch_add(pages->errors, 1, __ATOMIC_RELAXED);
+        pages->last_error = result;
+    }
+    return result;
+}
+
+static CUmemAllocationProp page_prop(const struct sg_pages *pages)
+{
+    CUmemAllocationProp prop;
+    memset(&prop, 0, sizeof prop);
+    prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    prop.location.id = pages->ordinal;
+    if (pages->kind & SG_PAGES_EXPORTABLE)
+        prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    prop.allocFlags.gpuDirectRDMACapable = pages->kind & SG_PAGES_RDMA ? 1 : 0;
+    return prop;
+}
+
+CUresult sg_pages_reserve(struct sg_pages *pages, uint64_t bytes, uint64_t alignment, CUdeviceptr *ret)
+{
+    return sg_pages_driver(pages)->address_reserve(ret, bytes, alignment, 0, 0);
+}
+
+CUresult sg_pages_create(struct sg_pages *pages, uint64_t bytes, CUmemGenericAllocationHandle *ret)
+{
+    CUmemAllocationProp prop = page_prop(pages);
+    CUresult result = sg_pages_driver(pages)->create(ret, bytes, &prop, 0);
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? result : sg_pages_answered(pages, result);
+}
+
+CUresult sg_pages_map(struct sg_pages *pages, CUdeviceptr address, uint64_t bytes, CUmemGenericAllocationHandle page)
+{
+    return sg_pages_answered(pages, sg_pages_driver(pages)->map(address, bytes, 0, page, 0));
+}
+
+CUresult sg_pages_set_access(struct sg_pages *pages, CUdeviceptr address, uint64_t bytes, uint64_t peers)
+{
+    CUmemAccessDesc access[DEVICES_MOST];
+    size_t count = 0;
+    memset(access, 0, sizeof access);
+    for (int ordinal = 0; ordinal < DEVICES_MOST; ordinal++) {
+        if (ordinal != pages->ordinal && !(peers >> ordinal & 1))
+            continue;
+        access[count].location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        access[count].location.id = ordinal;
+        access[count++].flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    }
+    return sg_pages_answered(pages, sg_pages_driver(pages)->set_access(address, bytes, access, count));
+}
+
+/* Whether a call that was answered so may be answered otherwise. */
+static bool is_worth_another(CUresult result)
+{
+    return result != CUDA_SUCCESS && !sg_driver_is_sticky(result);
+}
+
+CUresult sg_pages_unmap(struct sg_pages *pages, CUdeviceptr address, uint64_t bytes)
+{
+    CUresult result = CUDA_ERROR_NOT_READY;
+    for (int i = 0; i < 2 && is_worth_another(result); i++)
+        result = sg_pages_answered(pages, sg_pages_driver(pages)->unmap(address, bytes));
+    return result;
+}
+
+CUresult sg_pages_release(struct sg_pages *pages, CUmemGenericAllocationHandle page)
+{
+    CUresult result = CUDA_ERROR_NOT_READY;
+    for (int i = 0; i < 2 && is_worth_another(result); i++)
+        result = sg_pages_answered(pages, sg_pages_driver(pages)->release(page));
+    return result;
+}
+
+/* Maps and unmaps one granule, so that a device on which this cannot work is known before anything depends on it. */
+static bool maps_a_granule(struct sg_pages *pages, uint64_t granule)
+{
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr address;
+    bool works = false;
+    if (sg_pages_answered(pages, sg_pages_reserve(pages, granule, 0, &address)) != CUDA_SUCCESS)
+        return false;
+    CUresult created = sg_pages_create(pages, granule, &handle);
+    if (created == CUDA_ERROR_OUT_OF_MEMORY) {
+        works = true; /* a full device says nothing about what it can do */
+    } else if (created == CUDA_SUCCESS) {
+        if (sg_pages_map(pages, address, granule, handle) == CUDA_SUCCESS) {
+            works = sg_pages_set_access(pages, address, granule, 0) == CUDA_SUCCESS;
+            works = sg_pages_unmap(pages, address, granule) == CUDA_SUCCESS && works;
+        }
+        works = sg_pages_release(pages, handle) == CUDA_SUCCESS && works;
+    }
+    return pages->driver->address_free(address, granule) == CUDA_SUCCESS && works;
+}
+
+static bool has(const struct sg_pages *pages, CUdevice_attribute attribute)
+{
+    int value = 0;
+    return sg_pages_driver(pages)->device_attribute(&value, attribute, pages->ordinal) == CUDA_SUCCESS && value;
+}
+
+/* Whether pages of this kind can come and go, with the granularity noted. */
+static bool can_make(struct sg_pages *pages, uint8_t kind, uint64_t *ret_granularity)
+{
+    enum { GRANULE_LEAST = 512 }; /* a block's unit */
+    size_t granularity = 0;
+    pages->kind = kind;
+    CUmemAllocationProp prop = page_prop(pages);
+    CUresult result = sg_pages_driver(pages)->granularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    if (result != CUDA_SUCCESS || granularity < GRANULE_LEAST || !maps_a_granule(pages, granularity))
+        return false;
+    *ret_granularity = granularity;
+    return true;
+}
+
+/* Communication libraries take memory that is mapped by pages for exportable, and register it with network cards.
+   NCCL ends where that fails; for cuMemAlloc's memory it would go without. */
+bool sg_pages_probe(struct sg_pages *pages, bool plain, uint64_t *ret_granularity)
+{
+    if (!sg_driver_has_vmm(pages->driver) || !has(pages, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED))
+        return false;
+    uint8_t offered = 0;
+    if (!plain && has(pages, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED))
+        offered |= SG_PAGES_EXPORTABLE;
+    if (!plain && has(pages, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED))
+        offered |= SG_PAGES_RDMA;
+    uint8_t less = offered & SG_PAGES_RDMA;
+    return (offered && can_make(pages, offered, ret_granularity)) ||
+           (less && less != offered && can_make(pages, less, ret_granularity)) || can_make(pages, 0, ret_granularity);
+}
