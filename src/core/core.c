@@ -195,46 +195,6 @@ uint64_t sg_core_latest_buffer(struct sg_core *core, int ordinal)
     return latest;
 }
 
-void sg_core_mem_info(struct sg_core *core, int ordinal, size_t *free_bytes, size_t *total_bytes)
-{
-    struct sg_device *device = sg_device_known(core, ordinal);
-    if (!device || device->mode == SG_MODE_PASSTHROUGH)
-        return;
-    bool regions = device->granularity;
-    if (regions)
-        sg_device_ask(device, SG_ASK_FENCE);
-    sg_lock(&device->lock);
-    bool joined = sg_device_coalesce_completed_locked(device);
-    if (regions && (sg_device_drain_quick_lists_locked(device) || joined))
-        sg_emit(device, SEGALLOC_RECORD_MERGE, 0, sg_device_stream_locked(device, &(struct sg_tag){0}), 0, 0);
-    uint64_t idle = (device->native ? sg_segments_idle_locked(device) : 0) +
-                    (regions ? sg_device_idle_locked(device) + sg_pending_returnable_locked(device) : 0);
-    uint64_t held = device->usage.reserved.now - idle;
-    uint64_t available = *free_bytes + idle,
-             allowed = device->capacity_bytes > held ? device->capacity_bytes - held : 0;
-    available = available < allowed ? available : allowed;
-    /* would be made of the regular region's pages, which may be large */
-    if (device->mode == SG_MODE_EXPANDABLE && available <= device->capacity_bytes / 2)
-        available -= available % device->page_bytes[SG_KIND_REGULAR];
-    *free_bytes = available;
-    if (core->conf.limit_visible)
-        *total_bytes = device->capacity_bytes;
-    sg_unlock(&device->lock);
-}
-
-bool sg_core_awaits(struct sg_core *core, int ordinal)
-{
-    struct sg_device *device = sg_device_known(core, ordinal);
-    if (!device || device->mode != SG_MODE_EXPANDABLE || core->disabled)
-        return false;
-    sg_lock(&device->lock);
-    bool awaits = sg_pending_awaits_locked(device);
-    for (uint32_t i = 0; i < device->region_count && !awaits; i++)
-        awaits = sg_region_awaits(device->region[i]);
-    sg_unlock(&device->lock);
-    return awaits;
-}
-
 size_t sg_core_trim(struct sg_core *core, int ordinal, size_t keep)
 {
     struct sg_device *device = sg_device_known(core, ordinal);

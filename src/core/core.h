@@ -153,13 +153,6 @@ CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_bloc
    device has not been used. */
 uint64_t sg_core_latest_buffer(struct sg_core *core, int device);
 
-/* cuMemGetInfo, given the driver's own answer for the device: idle whole pages count as free, within the limit. */
-void sg_core_mem_info(struct sg_core *core, int device, size_t *free_bytes, size_t *total_bytes);
-
-/* Whether there is memory that nobody holds and that sg_core_mem_info() leaves out, because its work is not known to
-   be complete. */
-bool sg_core_awaits(struct sg_core *core, int device);
-
 /* Gives idle pages back to the driver until at most `keep` bytes are reserved beyond what is allocated. Returns the
    bytes given back. */
 size_t sg_core_trim(struct sg_core *core, int device, size_t keep);

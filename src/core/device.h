@@ -345,11 +345,6 @@ void sg_pending_push_locked(struct sg_device *device, uint32_t extent, uint64_t 
 void sg_pending_complete_locked(struct sg_device *device, uint64_t slots, uint64_t seq);
 /* Epochs whose fences have all passed are over. */
 void sg_pending_settle_epochs_locked(struct sg_device *device);
-/* Bytes of whole, unpinned pages that would be free if what waits only for work of others than its owner were: natively
-   it is. */
-uint64_t sg_pending_returnable_locked(const struct sg_device *device);
-/* Whether anything else is pending that is not known to be complete. */
-bool sg_pending_awaits_locked(const struct sg_device *device);
 /* A context is gone, NULL: all are: so is its work, and the events in it. */
 void sg_pending_forget_locked(struct sg_device *device, CUcontext context);
 /* Frees of blocks that were used on several streams take effect, as far as is known. Such a block is its own

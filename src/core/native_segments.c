@@ -3,35 +3,11 @@
 #include <assert.h>
 #include <errno.h>
 
-#include "idmap.h"
 #include "meta.h"
 #include "caching_allocator.h"
 #include "replay_steps.h"
 
 enum { SEGMENTS_ROOM = 1 << 16 };
-
-struct sg_segments {
-    struct sg_device *device;
-    struct sg_torch *torch;
-    struct sg_idmap live; /* address -> extent, which holds what the rules do not */
-    struct segment {
-        CUdeviceptr base;
-        uint64_t bytes;
-        CUcontext context; /* whose end frees it */
-        uint64_t live;     /* blocks in it */
-    } *segment; /* what we hold from the driver, by address */
-    uint32_t segments;
-    struct segment *doomed; /* to be freed as soon as the lock is dropped */
-    uint32_t doomed_count;
-    CUcontext context[SG_CONTEXTS_MAX]; /* by the number of its pool */
-    uint32_t contexts;
-    struct asked { /* by the program: the allocation that the rules decide on */
-        size_t bytes;
-        uint32_t stream;
-        CUcontext context;
-        bool replayed; /* the trace knows that nothing free serves it */
-    } asked;
-};
 
 /* First segment that ends after `address`. */
 static uint32_t find_segment(const struct sg_segments *native, CUdeviceptr address)
@@ -54,11 +30,11 @@ static bool inside_segment(const struct sg_segments *native, CUdeviceptr address
 }
 
 /* Takes a segment of `context` out of those to be freed; false: there is none any more. */
-static bool segments_take_doomed_locked(struct sg_segments *native, CUcontext context, struct segment *ret)
+static bool segments_take_doomed_locked(struct sg_segments *native, CUcontext context, struct sg_segment *ret)
 {
     SG_ASSERT_HELD(&native->device->lock);
     for (uint32_t i = native->doomed_count; i > 0; i--) {
-        struct segment *segment = &native->doomed[i - 1];
+        struct sg_segment *segment = &native->doomed[i - 1];
         if (segment->context != context)
             continue;
         *ret = *segment;
@@ -98,7 +74,7 @@ static CUresult free_segments(struct sg_segments *native, bool complete)
     const struct sg_core *core = device->core;
     CUcontext context;
     while (segments_next_doomed(native, &context)) {
-        struct segment segment;
+        struct sg_segment segment;
         int use = core->callbacks.enter_context ? core->callbacks.enter_context(context) : 0;
         bool waits = complete && use >= 0 && !is_complete(sg_core_driver(core), context);
         sg_lock(&device->lock);
@@ -184,7 +160,7 @@ static int segment_alloc(void *user, uint64_t bytes, uint64_t *ret_address)
         return -ENOMEM;
     sg_gauge_add(&usage->reserved, bytes); /* so that two threads together keep to the limit */
     tell_slow(native);
-    const struct asked asked = native->asked;
+    const struct sg_segment_request asked = native->asked;
     free_doomed(native);
     sg_unlock(&device->lock);
     CUresult result = ask_driver(device, bytes, &base);
@@ -199,7 +175,7 @@ static int segment_alloc(void *user, uint64_t bytes, uint64_t *ret_address)
     uint32_t at = find_segment(native, base);
     for (uint32_t i = native->segments++; i > at; i--)
         native->segment[i] = native->segment[i - 1];
-    native->segment[at] = (struct segment){.base = base, .bytes = bytes, .context = asked.context};
+    native->segment[at] = (struct sg_segment){.base = base, .bytes = bytes, .context = asked.context};
     sg_gauge_add(&usage->segments, 1);
     sg_count(device, SG_STAT_grows, 1);
     *ret_address = base;
@@ -287,7 +263,8 @@ static int segments_take_block_locked(struct sg_device *device, size_t bytes, co
     uint32_t id = sg_extent_new(&device->extents);
     if (!id)
         return -ENOMEM;
-    native->asked = (struct asked){.bytes = bytes, .stream = stream_of(device, tag), .context = tag->context};
+    native->asked =
+        (struct sg_segment_request){.bytes = bytes, .stream = stream_of(device, tag), .context = tag->context};
     /* A pool for each context, whose end frees its segments; a segment is as old as its first block. */
     int status = sg_torch_alloc(native->torch, bytes,  /* stream */ (uint64_t)(uintptr_t)tag->context, &block);
     CUdeviceptr address = status == 0 ? sg_torch_address(block) : 0;
@@ -419,35 +396,9 @@ uint64_t sg_segments_idle_locked(const struct sg_device *device)
     return idle;
 }
 
-struct sg_segments_usage sg_segments_usage(const struct sg_device *device)
-{
-    const struct sg_segments *native = device->native;
-    struct sg_segments_usage held = {.segments = native->segments};
-    for (uint32_t i = 0; i < native->segments; i++)
-        held.reserved += native->segment[i].bytes;
-    for (size_t i = 0; i <= native->live.mask; i++) {
-        const struct sg_extent *extent = &device->extents.extent[native->live.entry[i].value];
-        if (!native->live.entry[i].value)
-            continue;
-        held.blocks++;
-        held.requested += extent->requested;
-        held.allocated += sg_torch_bytes((const struct sg_torch_block *)(uintptr_t)extent->event);
-    }
-    return held;
-}
-
 uint64_t sg_segments_takes(const struct sg_device *device, uint64_t bytes)
 {
     return sg_torch_takes(device->native->torch, bytes);
-}
-
-void sg_segments_each(const struct sg_device *device, sg_segments_visit *visit, struct sg_live *live)
-{
-    const struct sg_segments *native = device->native;
-    for (size_t i = 0; i <= native->live.mask; i++) {
-        if (native->live.entry[i].value)
-            visit(live, device, &device->extents.extent[native->live.entry[i].value]);
-    }
 }
 
 uint64_t sg_segments_empty_locked(struct sg_device *device)
@@ -496,7 +447,7 @@ void sg_segments_forget_locked(struct sg_segments *native, CUcontext context)
 {
     SG_ASSERT_HELD(&native->device->lock);
     struct sg_device *device = native->device;
-    struct segment gone;
+    struct sg_segment gone;
     sg_emit(device, SEGALLOC_RECORD_CONTEXT_GONE, 0,
         sg_device_stream_locked(device, &(struct sg_tag){.context = context}), 0, 0);
     sg_torch_empty_stream(native->torch, (uint64_t)(uintptr_t)context);

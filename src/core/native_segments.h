@@ -13,9 +13,31 @@
 #define SG_NATIVE_SEGMENTS_H
 
 #include "device.h"
-#include "live_groups.h"
+#include "idmap.h"
 
-struct sg_segments;
+/* Guarded by the lock of the device. */
+struct sg_segments {
+    struct sg_device *device;
+    struct sg_torch *torch;
+    struct sg_idmap live; /* address -> extent, which holds what the rules do not */
+    struct sg_segment {
+        CUdeviceptr base;
+        uint64_t bytes;
+        CUcontext context; /* whose end frees it */
+        uint64_t live;     /* blocks in it */
+    } * segment;           /* what we hold from the driver, by address */
+    uint32_t segments;
+    struct sg_segment *doomed; /* to be freed as soon as the lock is dropped */
+    uint32_t doomed_count;
+    CUcontext context[SG_CONTEXTS_MAX]; /* by the number of its pool */
+    uint32_t contexts;
+    struct sg_segment_request { /* by the program: the allocation that the rules decide on */
+        size_t bytes;
+        uint32_t stream;
+        CUcontext context;
+        bool replayed; /* the trace knows that nothing free serves it */
+    } asked;
+};
 
 /* The rules' state for a device; NULL when out of host memory. */
 struct sg_segments *sg_segments_create(struct sg_device *device);
@@ -51,17 +73,6 @@ uint64_t sg_segments_trim(struct sg_device *device);
 /* The two halves of that, for a device that has regions too: picks them, under `lock`; frees them, which takes it. */
 uint64_t sg_segments_empty_locked(struct sg_device *device);
 void sg_segments_settle(struct sg_device *device);
-
-/* What lives in segments, and the segments. Under `lock`. */
-struct sg_segments_usage {
-    uint64_t requested, allocated, blocks, segments, reserved; /* bytes, but for the two counts */
-};
-struct sg_segments_usage sg_segments_usage(const struct sg_device *device);
-
-typedef void sg_segments_visit(struct sg_live *live, const struct sg_device *device, const struct sg_extent *extent);
-
-/* Calls `visit` for each live block. Under `lock`. */
-void sg_segments_each(const struct sg_device *device, sg_segments_visit *visit, struct sg_live *live);
 
 /* Bytes of a segment for a request of so many. Under `lock`. */
 uint64_t sg_segments_takes(const struct sg_device *device, uint64_t bytes);

@@ -35,6 +35,12 @@ const char *sg_region_broken(const struct sg_region *region, enum sg_check_depth
    that serves no memory by ranges has but its accounts. */
 const char *sg_device_broken(const struct sg_device *device, enum sg_check_depth depth, struct sg_check_sums *ret_sums);
 
+/* What lives in fixed segments, and the segments. Under `lock`. */
+struct sg_segments_usage {
+    uint64_t requested, allocated, blocks, segments, reserved; /* bytes, but for the two counts */
+};
+struct sg_segments_usage sg_segments_usage(const struct sg_device *device);
+
 /* The ranges and contexts of a core. */
 const char *sg_core_ranges_broken(const struct sg_core *core);
 

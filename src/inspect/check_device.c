@@ -4,6 +4,7 @@
 
 #include "remap/page_alias.h"
 #include "native_segments.h"
+#include "caching_allocator.h"
 #include "space/extents.h"
 
 #define CHECK_FILE "inspect/check_device.c"
@@ -90,6 +91,23 @@ static const char *gauges_broken(const struct sg_device *device)
     MUST(usage->active.now == usage->allocated.now + usage->pending.now);
     MUST(usage->active.now <= usage->reserved.now);
     return NULL;
+}
+
+struct sg_segments_usage sg_segments_usage(const struct sg_device *device)
+{
+    const struct sg_segments *native = device->native;
+    struct sg_segments_usage held = {.segments = native->segments};
+    for (uint32_t i = 0; i < native->segments; i++)
+        held.reserved += native->segment[i].bytes;
+    for (size_t i = 0; i <= native->live.mask; i++) {
+        const struct sg_extent *extent = &device->extents.extent[native->live.entry[i].value];
+        if (!native->live.entry[i].value)
+            continue;
+        held.blocks++;
+        held.requested += extent->requested;
+        held.allocated += sg_torch_bytes((const struct sg_torch_block *)(uintptr_t)extent->event);
+    }
+    return held;
 }
 
 static const char *usage_broken(const struct sg_device *device, const struct sg_check_sums *sums)

@@ -53,6 +53,13 @@ struct sg_page_mark {
    are. Pages that only have an address are not among them. */
 size_t sg_core_page_marks(struct sg_core *core, int device, struct sg_page_mark *ret, size_t room);
 
+/* cuMemGetInfo, given the driver's own answer for the device: idle whole pages count as free, within the limit. */
+void sg_core_mem_info(struct sg_core *core, int device, size_t *free_bytes, size_t *total_bytes);
+
+/* Whether there is memory that nobody holds and that sg_core_mem_info() leaves out, because its work is not known to
+   be complete. */
+bool sg_core_awaits(struct sg_core *core, int device);
+
 /* Bytes that are held of `device` now. Cheap: for who asks after each event of a replay. */
 uint64_t sg_core_reserved(struct sg_core *core, int device);
 

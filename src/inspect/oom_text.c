@@ -283,8 +283,11 @@ static void collect_live_locked(const struct sg_device *device, struct sg_live *
                 add_block(live, device, &device->extents.extent[id]);
         }
     }
-    if (device->native)
-        sg_segments_each(device, add_block, live);
+    const struct sg_idmap *fixed = device->native ? &device->native->live : NULL;
+    for (size_t i = 0; fixed && i <= fixed->mask; i++) {
+        if (fixed->entry[i].value)
+            add_block(live, device, &device->extents.extent[fixed->entry[i].value]);
+    }
 }
 
 static const char *command_of(const struct sg_oom_around *around)

@@ -11,6 +11,7 @@
 #include "ledger_driver.h"
 #include "check.h"
 #include "core.h"
+#include "core_state.h"
 #include "remap/mapping_limit.h"
 #include "remap/page_alias.h"
 #include "locked.h"

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "core.h"
+#include "core_state.h"
 #include "device.h"
 #include "inspect.h"
 #include "random.h"

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "core.h"
+#include "core_state.h"
 #include "device.h"
 #include "strict_driver.h"
 

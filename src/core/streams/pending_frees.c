@@ -61,68 +61,6 @@ void sg_pending_complete_locked(struct sg_device *device, uint64_t slots, uint64
     device->completions += device->clocks.version != version;
 }
 
-static bool waits_for_other_contexts(const struct sg_extent *extent)
-{
-    return extent->state == SG_EXTENT_PENDING && extent->context == SG_OWN_CONTEXT_IS_DONE;
-}
-
-/* The pages that may go back wholly inside [begin, end), in units. */
-static uint64_t pages_between(const struct sg_region *region, uint32_t begin, uint32_t end)
-{
-    uint64_t pages = 0;
-    for (uint32_t page = (begin + region->page_units - 1) / region->page_units;
-         (page + 1) * (uint64_t)region->page_units <= end; page++)
-        pages += !region->pin[page];
-    return pages;
-}
-
-/* How many whole pages more the run of free and such pending pieces around one of them has than its free pieces
-   have. 0 if the piece is not the first of its kind in the run, so that each run counts once. */
-static uint64_t pages_of_run(const struct sg_device *device, uint32_t id)
-{
-    const struct sg_extent *extents = device->extents.extent;
-    const struct sg_region *region = device->region[extents[id].region];
-    uint32_t first = id, last = 0;
-    uint64_t free_pages = 0;
-    while (extents[first].prev && extents[extents[first].prev].state == SG_EXTENT_FREE)
-        first = extents[first].prev;
-    if (extents[first].prev && waits_for_other_contexts(&extents[extents[first].prev]))
-        return 0;
-    for (uint32_t at = first; at && (extents[at].state == SG_EXTENT_FREE || waits_for_other_contexts(&extents[at]));
-         at = extents[at].next) {
-        if (extents[at].state == SG_EXTENT_FREE)
-            free_pages += pages_between(region, extents[at].begin, extents[at].begin + extents[at].size);
-        last = at;
-    }
-    return pages_between(region, extents[first].begin, extents[last].begin + extents[last].size) - free_pages;
-}
-
-uint64_t sg_pending_returnable_locked(const struct sg_device *device)
-{
-    SG_ASSERT_HELD(&device->lock);
-    const struct sg_extent *extents = device->extents.extent;
-    uint64_t units = 0;
-    for (uint32_t id = device->pending.first; id; id = extents[id].later)
-        if (waits_for_other_contexts(&extents[id]))
-            units += pages_of_run(device, id) * device->region[extents[id].region]->page_units;
-    return units << SG_UNIT_SHIFT;
-}
-
-bool sg_pending_awaits_locked(const struct sg_device *device)
-{
-    SG_ASSERT_HELD(&device->lock);
-    const struct sg_extent *extents = device->extents.extent;
-    uint32_t id = device->pending.first;
-    while (id && waits_for_other_contexts(&extents[id]))
-        id = extents[id].later;
-    if (id)
-        return true;
-    for (id = device->blocked.first; id; id = extents[id].later)
-        if (!sg_after_complete(&device->clocks, (struct sg_after){extents[id].users_mask, extents[id].seq}))
-            return true;
-    return false;
-}
-
 /* Takes what has become free for `heir` out of the queue; 0: for each block's own stream. Returns whether there was
    any. */
 static bool settle_blocked(struct sg_device *device, sg_slot heir)

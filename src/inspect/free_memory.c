@@ -1,0 +1,109 @@
+/* How much memory is free: what cuMemGetInfo answers, and whether more will be. Pages that nothing uses count as free. */
+#include "core_state.h"
+
+#include "device.h"
+#include "native_segments.h"
+
+static bool waits_for_other_contexts(const struct sg_extent *extent)
+{
+    return extent->state == SG_EXTENT_PENDING && extent->context == SG_OWN_CONTEXT_IS_DONE;
+}
+
+/* The pages that may go back wholly inside [begin, end), in units. */
+static uint64_t pages_between(const struct sg_region *region, uint32_t begin, uint32_t end)
+{
+    uint64_t pages = 0;
+    for (uint32_t page = (begin + region->page_units - 1) / region->page_units;
+         (page + 1) * (uint64_t)region->page_units <= end; page++)
+        pages += !region->pin[page];
+    return pages;
+}
+
+/* How many whole pages more the run of free and such pending pieces around one of them has than its free pieces
+   have. 0 if the piece is not the first of its kind in the run, so that each run counts once. */
+static uint64_t pages_of_run(const struct sg_device *device, uint32_t id)
+{
+    const struct sg_extent *extents = device->extents.extent;
+    const struct sg_region *region = device->region[extents[id].region];
+    uint32_t first = id, last = 0;
+    uint64_t free_pages = 0;
+    while (extents[first].prev && extents[extents[first].prev].state == SG_EXTENT_FREE)
+        first = extents[first].prev;
+    if (extents[first].prev && waits_for_other_contexts(&extents[extents[first].prev]))
+        return 0;
+    for (uint32_t at = first; at && (extents[at].state == SG_EXTENT_FREE || waits_for_other_contexts(&extents[at]));
+         at = extents[at].next) {
+        if (extents[at].state == SG_EXTENT_FREE)
+            free_pages += pages_between(region, extents[at].begin, extents[at].begin + extents[at].size);
+        last = at;
+    }
+    return pages_between(region, extents[first].begin, extents[last].begin + extents[last].size) - free_pages;
+}
+
+/* Bytes of whole, unpinned pages that would be free if what waits only for work of others than its owner were: natively
+   it is. */
+static uint64_t returnable_locked(const struct sg_device *device)
+{
+    SG_ASSERT_HELD(&device->lock);
+    const struct sg_extent *extents = device->extents.extent;
+    uint64_t units = 0;
+    for (uint32_t id = device->pending.first; id; id = extents[id].later)
+        if (waits_for_other_contexts(&extents[id]))
+            units += pages_of_run(device, id) * device->region[extents[id].region]->page_units;
+    return units << SG_UNIT_SHIFT;
+}
+
+/* Whether anything else is pending that is not known to be complete. */
+static bool has_unfinished_locked(const struct sg_device *device)
+{
+    SG_ASSERT_HELD(&device->lock);
+    const struct sg_extent *extents = device->extents.extent;
+    uint32_t id = device->pending.first;
+    while (id && waits_for_other_contexts(&extents[id]))
+        id = extents[id].later;
+    if (id)
+        return true;
+    for (id = device->blocked.first; id; id = extents[id].later)
+        if (!sg_after_complete(&device->clocks, (struct sg_after){extents[id].users_mask, extents[id].seq}))
+            return true;
+    return false;
+}
+
+void sg_core_mem_info(struct sg_core *core, int ordinal, size_t *free_bytes, size_t *total_bytes)
+{
+    struct sg_device *device = sg_device_known(core, ordinal);
+    if (!device || device->mode == SG_MODE_PASSTHROUGH)
+        return;
+    bool regions = device->granularity;
+    if (regions)
+        sg_device_ask(device, SG_ASK_FENCE);
+    sg_lock(&device->lock);
+    bool joined = sg_device_coalesce_completed_locked(device);
+    if (regions && (sg_device_drain_quick_lists_locked(device) || joined))
+        sg_emit(device, SEGALLOC_RECORD_MERGE, 0, sg_device_stream_locked(device, &(struct sg_tag){0}), 0, 0);
+    uint64_t idle = (device->native ? sg_segments_idle_locked(device) : 0) +
+                    (regions ? sg_device_idle_locked(device) + returnable_locked(device) : 0);
+    uint64_t held = device->usage.reserved.now - idle;
+    uint64_t available = *free_bytes + idle, allowed = device->capacity_bytes > held ? device->capacity_bytes - held : 0;
+    available = available < allowed ? available : allowed;
+    /* would be made of the regular region's pages, which may be large */
+    if (device->mode == SG_MODE_EXPANDABLE && available <= device->capacity_bytes / 2)
+        available -= available % device->page_bytes[SG_KIND_REGULAR];
+    *free_bytes = available;
+    if (core->conf.limit_visible)
+        *total_bytes = device->capacity_bytes;
+    sg_unlock(&device->lock);
+}
+
+bool sg_core_awaits(struct sg_core *core, int ordinal)
+{
+    struct sg_device *device = sg_device_known(core, ordinal);
+    if (!device || device->mode != SG_MODE_EXPANDABLE || core->disabled)
+        return false;
+    sg_lock(&device->lock);
+    bool awaits = has_unfinished_locked(device);
+    for (uint32_t i = 0; i < device->region_count && !awaits; i++)
+        awaits = sg_region_awaits(device->region[i]);
+    sg_unlock(&device->lock);
+    return awaits;
+}
