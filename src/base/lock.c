@@ -34,3 +34,16 @@ void sg_lock_wait(struct sg_lock *lock)
         pauses = pauses < MOST ? 2 * pauses : MOST;
     }
 }
+
+bool sg_lock_comes_free(struct sg_lock *lock)
+{
+    enum { RESTS = 1000, REST_NS = 1000000 };
+    bool held = !sg_lock_try(lock);
+    for (int i = 0; i < RESTS && held; i++) {
+        sg_rest(REST_NS);
+        held = !sg_lock_try(lock);
+    }
+    if (!held)
+        sg_unlock(lock);
+    return !held;
+}

@@ -123,6 +123,9 @@ static inline bool sg_lock_try(struct sg_lock *lock)
     return taken;
 }
 
+/* Whether nobody holds it within a second. A holder that has left by a long jump keeps it for ever. */
+bool sg_lock_comes_free(struct sg_lock *lock);
+
 static inline void sg_unlock(struct sg_lock *lock)
 {
     assert(atomic_load_explicit(&lock->word, memory_order_relaxed) == 1);

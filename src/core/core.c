@@ -60,8 +60,8 @@ static void destroy_device(struct sg_device *device)
         driver->event_destroy(device->idle_event[i].event);
     for (uint32_t i = 0; i < device->fence_count; i++)
         driver->event_destroy(device->fence[i].event);
-    sg_meta_unmap(device->handles.memory, device->handles.bytes);
-    sg_meta_unmap(device->runs.memory, device->runs.bytes);
+    sg_scratch_fini(&device->handles);
+    sg_scratch_fini(&device->runs);
     sg_extents_fini(&device->extents);
     sg_meta_unmap(device, sizeof *device);
 }
@@ -337,24 +337,11 @@ void sg_core_enable(struct sg_core *core)
     atomic_store_explicit(&core->disabled, false, memory_order_relaxed);
 }
 
-static bool comes_free(struct sg_lock *lock)
-{
-    enum { RESTS = 1000, REST_NS = 1000000 };
-    bool held = !sg_lock_try(lock);
-    for (int i = 0; i < RESTS && held; i++) {
-        sg_rest(REST_NS);
-        held = !sg_lock_try(lock);
-    }
-    if (!held)
-        sg_unlock(lock);
-    return !held;
-}
-
 bool sg_core_is_free(struct sg_core *core)
 {
-    bool is = comes_free(&core->setup);
+    bool is = sg_lock_comes_free(&core->setup);
     for (int i = 0; i < SG_DEVICES_MAX && is; i++)
-        is = !core->device[i] || comes_free(&core->device[i]->lock);
+        is = !core->device[i] || sg_lock_comes_free(&core->device[i]->lock);
     return is;
 }
 

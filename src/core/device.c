@@ -405,7 +405,6 @@ CUdeviceptr sg_device_hand_out_locked(struct sg_device *device, struct sg_region
 {
     SG_ASSERT_HELD(&device->lock);
     struct sg_extent *extent = &device->extents.extent[id];
-    struct sg_usage *usage = &device->usage;
     uint64_t rounded = (uint64_t)extent->size << SG_UNIT_SHIFT;
     extent->requested = bytes;
     extent->stream = tag->has_stream || tag->slot || device->ordinal ? sg_device_stream_locked(device, tag) : 0;
@@ -413,14 +412,7 @@ CUdeviceptr sg_device_hand_out_locked(struct sg_device *device, struct sg_region
     extent->alloc_seq = sg_clocks_tick_locked(device);
     extent->idle_before = tag->slot ? sg_clocks_idle_before(&device->clocks, tag->slot, extent->alloc_seq) : 0;
     extent->users_mask = 0;
-    sg_gauge_add(&usage->requested, bytes);
-    sg_gauge_add(&usage->allocated, rounded);
-    sg_gauge_add(&usage->active, rounded);
-    sg_gauge_add(&usage->allocations, 1);
-    if (device->region_kind[region->index] == SG_KIND_SMALL)
-        sg_gauge_add(&usage->small_allocated, rounded);
-    usage->allocs++;
-    usage->allocated_total += rounded;
+    sg_usage_allocate(&device->usage, bytes, rounded, device->region_kind[region->index] == SG_KIND_SMALL);
     CUdeviceptr address = sg_region_address(region, extent->begin);
     sg_extent_set_site(&device->extents, (uint32_t)(extent - device->extents.extent), tag->site, tag->phase);
     sg_emit(device, SEGALLOC_RECORD_ALLOCATE, tag->torch ? SEGALLOC_FLAG_TORCH : 0, extent->stream, address, bytes);
@@ -435,17 +427,10 @@ void sg_device_release_locked(struct sg_device *device, uint32_t id, sg_slot own
     struct sg_usage *usage = &device->usage;
     uint64_t rounded = (uint64_t)extent->size << SG_UNIT_SHIFT;
     sg_gauge_sub(&usage->active, rounded);
-    if (extent->state == SG_EXTENT_PENDING) {
+    if (extent->state == SG_EXTENT_PENDING)
         sg_gauge_sub(&usage->pending, rounded);
-    } else {
-        sg_gauge_sub(&usage->requested, extent->requested);
-        sg_gauge_sub(&usage->allocated, rounded);
-        sg_gauge_sub(&usage->allocations, 1);
-        if (device->region_kind[extent->region] == SG_KIND_SMALL)
-            sg_gauge_sub(&usage->small_allocated, rounded);
-        usage->frees++;
-        usage->freed_total += rounded;
-    }
+    else
+        sg_usage_free(usage, extent->requested, rounded, device->region_kind[extent->region] == SG_KIND_SMALL);
     sg_gauge_set(&usage->stranded, usage->reserved.now - usage->active.now);
     sg_region_release(region, id, owner, seq);
 }
@@ -456,14 +441,8 @@ void sg_device_suspend_locked(struct sg_device *device, uint32_t id, uint64_t sl
     struct sg_extent *extent = &device->extents.extent[id];
     struct sg_usage *usage = &device->usage;
     uint64_t rounded = (uint64_t)extent->size << SG_UNIT_SHIFT;
-    sg_gauge_sub(&usage->requested, extent->requested);
-    sg_gauge_sub(&usage->allocated, rounded);
-    sg_gauge_sub(&usage->allocations, 1);
+    sg_usage_free(usage, extent->requested, rounded, device->region_kind[extent->region] == SG_KIND_SMALL);
     sg_gauge_add(&usage->pending, rounded);
-    if (device->region_kind[extent->region] == SG_KIND_SMALL)
-        sg_gauge_sub(&usage->small_allocated, rounded);
-    usage->frees++;
-    usage->freed_total += rounded;
     sg_region_suspend(device->region[extent->region], id);
     sg_pending_push_locked(device, id, slots, seq);
 }

@@ -11,9 +11,11 @@
 #include "core.h"
 #include "cost.h"
 #include "lock.h"
+#include "scratch.h"
 #include "stream_clock.h"
 #include "space/region.h"
 #include "tuning.h"
+#include "usage.h"
 
 enum { SG_REGIONS_MAX = 64, SG_CONTEXTS_MAX = 1024 /* more than a device has memory for */, SG_STREAMS_MAX = 256 };
 
@@ -26,43 +28,12 @@ enum sg_device_mode {
     SG_MODE_PASSTHROUGH /* we cannot serve it: the driver does */
 };
 
-/* A number with its peak. */
-struct sg_gauge {
-    uint64_t now, peak;
-};
-
-static inline void sg_gauge_add(struct sg_gauge *gauge, uint64_t amount)
-{
-    gauge->now += amount;
-    if (gauge->now > gauge->peak)
-        gauge->peak = gauge->now;
-}
-
-static inline void sg_gauge_sub(struct sg_gauge *gauge, uint64_t amount)
-{
-    gauge->now -= amount;
-}
-
-static inline void sg_gauge_set(struct sg_gauge *gauge, uint64_t value)
-{
-    gauge->now = value;
-    if (value > gauge->peak)
-        gauge->peak = value;
-}
-
 /* Who reads peaks: those of one reader begin again without a change of the others'. */
 enum sg_peaks {
     SG_PEAKS_OF_ALL, /* since the start: decisions, reports, files */
     SG_PEAKS_RESET,  /* since sg_core_reset_peaks() */
     SG_PEAKS_TAKEN,  /* since sg_core_take_peaks() */
     SG_PEAKS_COUNT
-};
-
-/* What happens on every allocation and free: the gauges and totals of stats.def. */
-struct sg_usage {
-#define GAUGE(name, field, unit, text) struct sg_gauge field;
-#define TOTAL(name, field, unit, text) uint64_t field;
-#include "stats.def"
 };
 
 /* A fence, an event of the core's own: once it has passed, all that `slots` were given before `seq` is complete. */
@@ -142,10 +113,7 @@ struct sg_device {
     bool mappings_out;     /* the machine seems to have none left; changed under `lock` too */
     bool second_try;       /* what is under way has failed before */
     struct sg_lock asking; /* held by the one thread that asks the driver about pending frees, or waits for one */
-    struct sg_scratch {
-        void *memory;
-        size_t bytes;
-    } handles, runs; /* of the plan (plan.h) */
+    struct sg_scratch handles, runs; /* of the plan (plan.h) */
 };
 
 struct sg_core {

@@ -9,34 +9,11 @@
 #include "remap/plan.h"
 #include "replay_steps.h"
 
-/* What is in use of the device, where it was asked with this answer. cuMemGetInfo speaks of another total than
-   cuDeviceTotalMem where a quota is kept, by MPS, a shim or vGPU, and on some drivers by a little. Of less than the
-   device has, the rest is not to be had; of more, that is the quota. */
-static uint64_t used_of(const struct sg_device *device, uint64_t free_bytes, uint64_t total_bytes)
-{
-    uint64_t own = device->total_bytes, most = own > total_bytes ? own : total_bytes,
-             least = own < total_bytes ? own : total_bytes;
-    if (most - least <= own / SG_TOTALS_ALIKE)
-        own = total_bytes;
-    return own > free_bytes ? own - free_bytes : 0;
-}
-
-/* Whether the calling thread's context, which mem_info() is about, is of the device. */
-static bool is_current(const struct sg_device *device)
-{
-    const struct sg_driver *driver = sg_core_driver(device->core);
-    CUdevice current;
-    return !driver->ctx_get_device ||
-           (driver->ctx_get_device(&current) == CUDA_SUCCESS && current == device->ordinal);
-}
-
 static void note_pressure(struct sg_device *device)
 {
-    size_t free_bytes, total_bytes;
-    if (sg_core_driver(device->core)->mem_info(&free_bytes, &total_bytes) != CUDA_SUCCESS ||
-        (total_bytes != device->total_bytes && !is_current(device)))
+    uint64_t total = device->total_bytes, step = total / SG_PRESSURE_STEPS, used;
+    if (!sg_driver_used_memory(sg_core_driver(device->core), device->ordinal, total, total / SG_TOTALS_ALIKE, &used))
         return;
-    uint64_t used = used_of(device, free_bytes, total_bytes), step = device->total_bytes / SG_PRESSURE_STEPS;
     sg_lock(&device->lock);
     uint64_t held = device->usage.reserved.now;
     sg_device_note_outside_locked(device, used > held ? (used - held) / step * step : 0);

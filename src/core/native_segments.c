@@ -258,7 +258,6 @@ static int segments_take_block_locked(struct sg_device *device, size_t bytes, co
 {
     SG_ASSERT_HELD(&device->lock);
     struct sg_segments *native = device->native;
-    struct sg_usage *usage = &device->usage;
     struct sg_torch_block *block;
     uint32_t id = sg_extent_new(&device->extents);
     if (!id)
@@ -285,12 +284,7 @@ static int segments_take_block_locked(struct sg_device *device, size_t bytes, co
         .context = (uint64_t)(uintptr_t)tag->context,
         .event = (uint64_t)(uintptr_t)block,
         .alloc_seq = ++device->clocks.seq};
-    sg_gauge_add(&usage->requested, bytes);
-    sg_gauge_add(&usage->allocated, rounded);
-    sg_gauge_add(&usage->active, rounded);
-    sg_gauge_add(&usage->allocations, 1);
-    usage->allocs++;
-    usage->allocated_total += rounded;
+    sg_usage_allocate(&device->usage, bytes, rounded, /* small */ false);
     sg_usage_derive_locked(device);
     sg_extent_set_site(&device->extents, id, tag->site, tag->phase);
     sg_emit(device, SEGALLOC_RECORD_ALLOCATE, tag->torch ? SEGALLOC_FLAG_TORCH : 0, device->extents.extent[id].stream,
@@ -359,17 +353,12 @@ void sg_segments_used_cross_device(struct sg_device *device, CUdeviceptr address
 static void release_locked(struct sg_device *device, CUdeviceptr address, uint32_t id, uint8_t flags)
 {
     SG_ASSERT_HELD(&device->lock);
-    struct sg_usage *usage = &device->usage;
     const struct sg_extent *extent = &device->extents.extent[id];
     struct sg_torch_block *block = (struct sg_torch_block *)(uintptr_t)extent->event;
     uint64_t rounded = sg_torch_bytes(block);
     sg_emit(device, SEGALLOC_RECORD_FREE, flags, extent->stream, address, extent->requested);
-    sg_gauge_sub(&usage->requested, extent->requested);
-    sg_gauge_sub(&usage->allocated, rounded);
-    sg_gauge_sub(&usage->active, rounded);
-    sg_gauge_sub(&usage->allocations, 1);
-    usage->frees++;
-    usage->freed_total += rounded;
+    sg_usage_free(&device->usage, extent->requested, rounded, /* small */ false);
+    sg_gauge_sub(&device->usage.active, rounded);
     device->native->segment[find_segment(device->native, address)].live--;
     sg_torch_free(device->native->torch, block);
     sg_extent_drop(&device->extents, id);

@@ -50,6 +50,27 @@ bool sg_driver_is_sticky(CUresult result)
     }
 }
 
+/* Whether the calling thread's context, which mem_info() is about, is of the device. */
+static bool is_current(const struct sg_driver *driver, int ordinal)
+{
+    CUdevice current;
+    return !driver->ctx_get_device || (driver->ctx_get_device(&current) == CUDA_SUCCESS && current == ordinal);
+}
+
+/* cuMemGetInfo speaks of another total than cuDeviceTotalMem where a quota is kept, by MPS, a shim or vGPU, and on some
+   drivers by a little. Of less than the device has, the rest is not to be had; of more, that is the quota. */
+bool sg_driver_used_memory(const struct sg_driver *driver, int ordinal, uint64_t total, uint64_t alike, uint64_t *ret)
+{
+    size_t free_bytes, said;
+    if (driver->mem_info(&free_bytes, &said) != CUDA_SUCCESS || (said != total && !is_current(driver, ordinal)))
+        return false;
+    uint64_t most = total > said ? total : said, least = total < said ? total : said;
+    if (most - least <= alike)
+        total = said;
+    *ret = total > free_bytes ? total - free_bytes : 0;
+    return true;
+}
+
 CUresult sg_driver_synchronize_pushed(const struct sg_driver *driver, CUcontext context)
 {
     CUcontext popped;

@@ -22,6 +22,10 @@ bool sg_driver_has_vmm(const struct sg_driver *driver);
 /* Whether the driver answers nothing but this error in this process from now on (sticky.def). */
 bool sg_driver_is_sticky(CUresult result);
 
+/* Bytes of device `ordinal`, which has `total` by cuDeviceTotalMem, that are in use. A total of cuMemGetInfo that differs
+   by up to `alike` is the better one. False: the driver says nothing of that device. */
+bool sg_driver_used_memory(const struct sg_driver *driver, int ordinal, uint64_t total, uint64_t alike, uint64_t *ret);
+
 /* Waits for the work of a context that need not be the current one, which stays so. The driver's error. */
 /* of a driver without a call for that */
 CUresult sg_driver_synchronize_pushed(const struct sg_driver *driver, CUcontext context);

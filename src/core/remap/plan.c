@@ -1,35 +1,13 @@
 #include "remap/plan.h"
 
 #include <assert.h>
-#include <string.h>
 
 #include "remap/page_alias.h"
 #include "remap/mapping_limit.h"
-#include "meta.h"
-
-enum { SCRATCH_LEAST = 1 << 16 };
-
-/* Makes room for `count` elements in scratch memory that only grows; keeps what is there. False: no host memory. */
-static bool room_for(struct sg_scratch *scratch, size_t count, size_t size)
-{
-    if (count * size <= scratch->bytes)
-        return true;
-    size_t bytes = scratch->bytes ? scratch->bytes : SCRATCH_LEAST;
-    while (bytes < count * size)
-        bytes *= 2;
-    void *memory = sg_meta_map(bytes);
-    if (!memory)
-        return false;
-    if (scratch->bytes)
-        memcpy(memory, scratch->memory, scratch->bytes);
-    sg_meta_unmap(scratch->memory, scratch->bytes);
-    *scratch = (struct sg_scratch){memory, bytes};
-    return true;
-}
 
 static bool room_for_run(struct sg_plan *plan)
 {
-    bool room = room_for(&plan->device->runs, plan->run_count + 1, sizeof *plan->runs);
+    bool room = sg_scratch_reserve(&plan->device->runs, plan->run_count + 1, sizeof *plan->runs);
     plan->runs = plan->device->runs.memory;
     return room;
 }
@@ -215,7 +193,7 @@ CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_p
     CUresult result = choose_placement(device, want, &plan, &wanted);
     if (result != CUDA_SUCCESS)
         return result;
-    if (!room_for(&device->handles, plan.placement.new_pages, sizeof *plan.handles))
+    if (!sg_scratch_reserve(&device->handles, plan.placement.new_pages, sizeof *plan.handles))
         return CUDA_ERROR_OUT_OF_MEMORY;
     plan.handles = device->handles.memory;
     plan.busy = sg_region_claim(plan.region, &plan.placement);
