@@ -5,83 +5,26 @@
 #include "device.h"
 #include "remap/mapping_limit.h"
 
-/* The place of a context, or with NULL the first that is empty; -1: there is none. No lock needed. */
-static int context_index(const struct sg_core *core, CUcontext context)
-{
-    uint32_t count = atomic_load_explicit(&core->context_count, memory_order_acquire);
-    for (uint32_t i = 0; i < count; i++)
-        if (atomic_load_explicit(&core->context[i], memory_order_acquire) == context)
-            return (int)i;
-    return -1;
-}
-
 void sg_core_context_seen(struct sg_core *core, int ordinal, CUcontext context)
 {
-    if (context_index(core, context) >= 0)
+    if (sg_contexts_find(&core->contexts, context) >= 0)
         return;
     sg_lock(&core->setup);
-    uint32_t count = atomic_load_explicit(&core->context_count, memory_order_relaxed);
-    bool known = context_index(core, context) >= 0;
-    int empty = context_index(core, NULL);
-    uint32_t at = empty >= 0 ? (uint32_t)empty : count;
-    if (!known && at < SG_CONTEXTS_MAX) {
-        atomic_store_explicit(&core->context_device[at], (uint8_t)ordinal, memory_order_relaxed);
-        atomic_store_explicit(&core->context[at], context, memory_order_release);
-        if (at == count)
-            atomic_store_explicit(&core->context_count, count + 1, memory_order_release);
-    } else if (!known) {
-        atomic_store_explicit(&core->contexts_missed, true, memory_order_relaxed);
-    }
+    sg_contexts_add(&core->contexts, ordinal, context);
     sg_unlock(&core->setup);
 }
 
 void sg_core_context_forget(struct sg_core *core, CUcontext context)
 {
     sg_lock(&core->setup);
-    int at = context_index(core, context);
-    if (at >= 0) {
-        atomic_store_explicit(&core->context[at], NULL, memory_order_relaxed);
-        atomic_fetch_sub(&core->ending, atomic_exchange(&core->context_ending[at], 0));
-    }
+    sg_contexts_remove(&core->contexts, context);
     sg_unlock(&core->setup);
-}
-
-bool sg_core_is_ending(struct sg_core *core, CUcontext context)
-{
-    int at = atomic_load(&core->ending) == 0 ? -1 : context_index(core, context);
-    return at >= 0 && atomic_load(&core->context_ending[at]) > 0;
-}
-
-bool sg_core_is_only_context(struct sg_core *core, CUcontext context)
-{
-    uint32_t count = atomic_load_explicit(&core->context_count, memory_order_acquire);
-    for (uint32_t i = 0; i < count; i++) {
-        CUcontext other = atomic_load_explicit(&core->context[i], memory_order_relaxed);
-        if (other && other != context)
-            return false;
-    }
-    return true;
-}
-
-uint32_t sg_device_contexts(const struct sg_device *device, bool own)
-{
-    struct sg_core *core = device->core;
-    uint32_t count = atomic_load_explicit(&core->context_count, memory_order_acquire), found = 0;
-    for (uint32_t i = 0; i < count; i++)
-        found += atomic_load_explicit(&core->context[i], memory_order_relaxed) &&
-            (atomic_load_explicit(&core->context_device[i], memory_order_relaxed) == device->ordinal) == own;
-    return found;
 }
 
 void sg_core_context_ending(struct sg_core *core, CUcontext context, bool ending)
 {
     sg_lock(&core->setup);
-    int at = context_index(core, context);
-    uint32_t calls = at >= 0 ? atomic_load(&core->context_ending[at]) : 0;
-    if (at >= 0 && (ending || calls)) { /* another call may have ended it since, and it have come back */
-        atomic_store(&core->context_ending[at], ending ? calls + 1 : calls - 1);
-        (void)(ending ? atomic_fetch_add(&core->ending, 1) : atomic_fetch_sub(&core->ending, 1));
-    }
+    sg_contexts_set_ending(&core->contexts, context, ending);
     sg_unlock(&core->setup);
     for (int i = 0; ending && i < SG_DEVICES_MAX; i++) { /* each has events over each context */
         struct sg_device *device = atomic_load_explicit(&core->device[i], memory_order_acquire);

@@ -9,6 +9,7 @@
 #include <assert.h>
 
 #include "core.h"
+#include "contexts.h"
 #include "cost.h"
 #include "lock.h"
 #include "scratch.h"
@@ -17,7 +18,7 @@
 #include "tuning.h"
 #include "usage.h"
 
-enum { SG_REGIONS_MAX = 64, SG_CONTEXTS_MAX = 1024 /* more than a device has memory for */, SG_STREAMS_MAX = 256 };
+enum { SG_REGIONS_MAX = 64, SG_STREAMS_MAX = 256 };
 
 enum sg_region_kind { SG_KIND_SMALL, SG_KIND_REGULAR, SG_KIND_HUGE, SG_KIND_COUNT };
 
@@ -127,13 +128,7 @@ struct sg_core {
     _Atomic bool disabled;
     _Atomic bool shares; /* by sg_core_share() */
     struct sg_lock setup; /* guards the making of devices and the lists of contexts and ranges */
-    _Atomic(CUcontext) context[SG_CONTEXTS_MAX]; /* that are alive, NULL where one has gone; changed under `setup` */
-    _Atomic uint8_t context_device[SG_CONTEXTS_MAX];
-    _Atomic uint32_t context_count;              /* entries in use or used before; only grows */
-    _Atomic bool contexts_missed;                /* there were more than fit */
-    _Atomic uint32_t context_ending[SG_CONTEXTS_MAX]; /* calls under way that may end it: no call of ours names it
-                                                         meanwhile */
-    _Atomic uint32_t ending;                     /* the sum of those */
+    struct sg_contexts contexts; /* changed under `setup` */
     struct sg_device *_Atomic device[SG_DEVICES_MAX];
     /* Ranges of addresses that are ours, for sg_core_owns(): only ever appended. */
     struct sg_range {
@@ -280,21 +275,12 @@ static inline void sg_clocks_need_fence_locked(struct sg_device *device, uint64_
     device->clocks.needs_fence |= slots & (device->clocks.alive | 1);
 }
 
-/* Whether no other context than this one is known. No lock needed. */
-bool sg_core_is_only_context(struct sg_core *core, CUcontext context);
-
-/* How many contexts there are of this device (`own`), or of others. No lock needed. */
-uint32_t sg_device_contexts(const struct sg_device *device, bool own);
-
 /* Whether fences can tell when all present work is complete: they stand over each context, which drivers before CUDA 12.5
    cannot do. */
 bool sg_fences_can_cover_locked(const struct sg_device *device);
 
 /* Whether a helper thread can wait for all work instead, where no fence tells of it. No lock needed. */
 bool sg_fences_can_wait(const struct sg_device *device);
-
-/* Whether a call that may end the context is under way (sg_core_context_ending()). No lock needed. */
-bool sg_core_is_ending(struct sg_core *core, CUcontext context);
 
 /* Asks the driver what is complete. QUERY: by the fences that are out. FENCE: also records some, if those give no
    news. WAIT: waits for the oldest where nothing else helps. Returns whether there was news, here or in another

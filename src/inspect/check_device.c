@@ -272,9 +272,9 @@ const char *sg_core_ranges_broken(const struct sg_core *core)
         for (uint32_t k = 0; k < i; k++)
             MUST(core->range[k].end <= range->begin || core->range[k].begin >= range->end);
     }
-    for (uint32_t i = 0; i < atomic_load(&((struct sg_core *)core)->context_count); i++)
-        ending += atomic_load(&((struct sg_core *)core)->context_ending[i]);
-    MUST(ending == atomic_load(&((struct sg_core *)core)->ending));
+    for (uint32_t i = 0; i < sg_contexts_count(&core->contexts); i++)
+        ending += atomic_load(&((struct sg_core *)core)->contexts.ending[i]);
+    MUST(ending == atomic_load(&((struct sg_core *)core)->contexts.all_ending));
     return NULL;
 }
 

@@ -50,8 +50,8 @@ static void fences_query(struct sg_device *device)
     uint64_t busy = 0;
     for (uint32_t i = 0;;) {
         sg_lock(&device->lock);
-        while (i < device->fence_count &&
-               (about(&device->fence[i]) & busy || sg_core_is_ending(device->core, device->fence[i].context)))
+        while (i < device->fence_count && (about(&device->fence[i]) & busy ||
+                                              sg_contexts_is_ending(&device->core->contexts, device->fence[i].context)))
             i++;
         struct sg_fence fence = i < device->fence_count ? device->fence[i] : (struct sg_fence){0};
         sg_unlock(&device->lock);
@@ -171,7 +171,7 @@ static CUresult fences_record(struct sg_device *device, CUcontext context, sg_sl
     sg_lock(&device->lock);
     bool full = device->fence_count == SG_FENCES;
     sg_unlock(&device->lock);
-    if (full || (!slot && !driver->ctx_record_event) || sg_core_is_ending(device->core, context))
+    if (full || (!slot && !driver->ctx_record_event) || sg_contexts_is_ending(&device->core->contexts, context))
         return CUDA_ERROR_NOT_SUPPORTED;
     if (context && driver->ctx_get_current(&current) == CUDA_SUCCESS && current != context) {
         CUresult result = driver->ctx_push(context);
@@ -214,14 +214,14 @@ bool sg_fences_can_cover_locked(const struct sg_device *device)
 {
     SG_ASSERT_HELD(&device->lock);
     const struct sg_core *core = device->core;
-    return core->driver->ctx_record_event && !atomic_load_explicit(&core->contexts_missed, memory_order_relaxed);
+    return core->driver->ctx_record_event && !atomic_load_explicit(&core->contexts.missed, memory_order_relaxed);
 }
 
 bool sg_fences_can_wait(const struct sg_device *device)
 {
     const struct sg_core *core = device->core;
     return core->callbacks.begin_aside && !core->driver->ctx_record_event &&
-           !atomic_load_explicit(&core->contexts_missed, memory_order_relaxed);
+           !atomic_load_explicit(&core->contexts.missed, memory_order_relaxed);
 }
 
 /* Waits for the work of every context: what was pending before is free then. For a thread of its own. */
@@ -233,9 +233,9 @@ static CUresult wait_for_contexts(void *user)
     sg_lock(&device->lock);
     uint64_t seq = device->pending.last ? device->extents.extent[device->pending.last].seq : 0;
     sg_unlock(&device->lock);
-    uint32_t count = atomic_load_explicit(&core->context_count, memory_order_acquire);
+    uint32_t count = sg_contexts_count(&core->contexts);
     for (uint32_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
-        CUcontext context = atomic_load_explicit(&core->context[i], memory_order_relaxed);
+        CUcontext context = sg_contexts_at(&core->contexts, i);
         int use = context ? core->callbacks.enter_context(context) : -1;
         if (use < 0)
             continue;
@@ -254,9 +254,9 @@ static bool fences_over_contexts(struct sg_device *device)
 {
     struct sg_core *core = device->core;
     struct sg_fence fence;
-    uint32_t count = atomic_load_explicit(&core->context_count, memory_order_acquire), seen = 0;
+    uint32_t count = sg_contexts_count(&core->contexts), seen = 0;
     for (uint32_t i = 0; i < count; i++) {
-        CUcontext context = atomic_load_explicit(&core->context[i], memory_order_relaxed);
+        CUcontext context = sg_contexts_at(&core->contexts, i);
         seen += context != NULL;
         if (context && fences_record(device, context, 0, &fence) != CUDA_SUCCESS)
             return false;
@@ -358,7 +358,7 @@ static bool wait_for_oldest(struct sg_device *device)
     (void)sg_core_driver(core)->ctx_get_current(&context);
     sg_lock(&device->lock);
     uint32_t oldest = 0;
-    while (oldest < device->fence_count && sg_core_is_ending(device->core, device->fence[oldest].context))
+    while (oldest < device->fence_count && sg_contexts_is_ending(&device->core->contexts, device->fence[oldest].context))
         oldest++;
     CUevent event = oldest < device->fence_count ? device->fence[oldest].event : NULL;
     const struct sg_fence *fence = device->fence_count ? &device->fence[event ? oldest : 0] : NULL;
