@@ -243,22 +243,19 @@ void sg_plan_drop_created(struct sg_plan *plan)
     plan->created = 0;
 }
 
-/* Takes one run of whole free pages, of at most `bytes`, out of the last region that has any. */
-static bool cut_idle(struct sg_device *device, uint64_t bytes, struct sg_page_run *ret)
+/* Cuts one run of idle pages out of a region, of at most `bytes`. */
+static bool cut_idle(struct sg_region *region, uint64_t bytes, struct sg_page_run *ret)
 {
-    for (uint32_t i = device->region_count; i > 0; i--) {
-        struct sg_page_run run = {.region = device->region[i - 1]};
-        uint64_t want = bytes / sg_region_page_bytes(run.region) + (bytes % sg_region_page_bytes(run.region) != 0);
-        if (run.region->whole_free == 0)
-            continue;
-        run.pages = sg_region_cut(run.region, run.region->pages, want < UINT32_MAX ? (uint32_t)want : UINT32_MAX,
-            &run.first, &run.busy);
-        if (run.pages) {
-            *ret = run;
-            return true;
-        }
-    }
-    return false;
+    uint64_t page = sg_region_page_bytes(region), want = bytes / page + (bytes % page != 0);
+    uint32_t most = want < region->pages ? (uint32_t)want : region->pages;
+    struct sg_source source = {0};
+    if (region->whole_free == 0 || !sg_region_find_source(region, most, (struct sg_taker){0}, &source))
+        return false;
+    struct sg_page_run run = {.region = region, .pages = source.pages < most ? source.pages : most};
+    run.busy = sg_region_cut_source(region, &source, most, &run.first);
+    if (run.busy)
+        *ret = run;
+    return run.busy;
 }
 
 /* Unmaps and releases a run that was cut out, and settles what it is now. */
@@ -298,7 +295,9 @@ uint64_t sg_device_give_back(struct sg_device *device, uint64_t bytes)
         (void)sg_replay_step(device);
         sg_lock(&device->lock);
         sg_device_drain_quick_lists_locked(device);
-        found = cut_idle(device, bytes - given, &run);
+        found = false;
+        for (uint32_t i = device->region_count; i > 0 && !found; i--)
+            found = cut_idle(device->region[i - 1], bytes - given, &run);
         sg_emit_step_locked(device, SEGALLOC_TURN_CUT, run.pages);
         sg_unlock(&device->lock);
         found = found && give_back_run(device, &run);
@@ -310,11 +309,11 @@ uint64_t sg_device_give_back(struct sg_device *device, uint64_t bytes)
 
 void sg_device_empty_region(struct sg_device *device, struct sg_region *region)
 {
-    struct sg_page_run run = {.region = region};
+    struct sg_page_run run = {0};
     (void)sg_replay_step(device);
     sg_lock(&device->lock);
     sg_region_drain_quick_lists(region);
-    run.pages = sg_region_cut(region, region->pages, region->pages, &run.first, &run.busy);
+    (void)cut_idle(region, UINT64_MAX, &run);
     sg_emit_step_locked(device, SEGALLOC_TURN_CUT, run.pages);
     sg_unlock(&device->lock);
     if (run.pages)

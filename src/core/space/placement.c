@@ -328,26 +328,6 @@ uint32_t sg_region_cut_source(struct sg_region *region, const struct sg_source *
     return cut_out(region, source->extent, *ret_first * region->page_units, (*ret_first + pages) * region->page_units);
 }
 
-uint32_t sg_region_cut(struct sg_region *region, uint32_t before, uint32_t want, uint32_t *ret_first,
-    uint32_t *ret_busy)
-{
-    SG_ASSERT_REGION_LOCK(region);
-    if (!extents_left(region->extents, EXTENTS_SPARE_OF_CUT))
-        return 0;
-    uint32_t limit = before < region->pages ? before * region->page_units : region->units;
-    uint32_t slot = (limit >> region->bucket_shift) + 1;
-    while ((slot = sg_max_tree_last(&region->free_tree, slot, (int32_t)region->page_units)) != SG_MAX_TREE_NONE) {
-        uint32_t id = region->free_at[slot], begin, end = page_of(region, extent_end(at(region, id)));
-        end = end < before ? end : before;
-        if (!next_run(region, at(region, id), (struct sg_taker){0}, &begin, &end))
-            continue;
-        *ret_first = end - begin > want ? end - want : begin;
-        *ret_busy = cut_out(region, id, *ret_first * region->page_units, end * region->page_units);
-        return end - *ret_first;
-    }
-    return 0;
-}
-
 void sg_region_cut_done(struct sg_region *region, uint32_t busy)
 {
     SG_ASSERT_REGION_LOCK(region);

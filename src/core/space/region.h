@@ -331,12 +331,6 @@ enum sg_pin { SG_PIN_ASKED = 1, SG_PIN_TWICE = 2 /* for each other address that 
 uint32_t sg_region_commit(struct sg_region *region, uint32_t busy, const struct sg_placement *placement, sg_slot slot);
 void sg_region_abandon(struct sg_region *region, uint32_t busy, sg_slot slot, uint64_t now);
 
-/* Cuts up to `want` whole, unpinned, complete free pages out of the highest free range that has any below page
-   `before`. Returns how many; they are one busy run that starts at page *ret_first, whose extent is *ret_busy. 0: there
-   is none. */
-uint32_t sg_region_cut(struct sg_region *region, uint32_t before, uint32_t want, uint32_t *ret_first,
-    uint32_t *ret_busy);
-
 /* Adjacent free pages that could be cut: complete ones. For a taker with aliases, only pages that are not complete. */
 struct sg_source {
     uint32_t extent; /* the free range that they are in */
@@ -375,7 +369,7 @@ static inline bool sg_region_shareable(const struct sg_region *region, uint32_t 
            !sg_after_complete(region->clocks, region->after[page]);
 }
 
-/* Pages that sg_region_cut() could give, all together. Deferred blocks do not count. */
+/* Whole, unpinned, complete free pages, all together. Deferred blocks do not count. */
 uint32_t sg_region_idle(const struct sg_region *region);
 /* Whether there are more that it could give once work is complete. */
 bool sg_region_awaits(const struct sg_region *region);
