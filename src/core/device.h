@@ -366,9 +366,9 @@ CUdeviceptr sg_device_hand_out_locked(struct sg_device *device, struct sg_region
    much. */
 uint64_t sg_device_give_back(struct sg_device *device, uint64_t bytes);
 
-/* Gives the page of a region for huge blocks, which holds nothing, back to the driver, unless that refuses. Holds
-   `grow`. */
-void sg_device_empty_region(struct sg_device *device, struct sg_region *region);
+/* A huge block was freed. Its page goes back at once: it is of no use to anybody else. Its addresses wait for the next
+   one. No lock held. */
+void sg_device_retire_huge(struct sg_device *device, struct sg_region *region);
 
 /* Whether `more` bytes of new pages may be had without a thought of moving others instead. On the way of every
    allocation. */

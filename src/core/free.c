@@ -111,20 +111,6 @@ INLINE uint32_t block_at(const struct sg_range *range, CUdeviceptr address, uint
     return offset % SG_UNIT ? 0 : sg_region_block_at(range->region, (uint32_t)(offset >> SG_UNIT_SHIFT), likely);
 }
 
-/* A freed huge block's page goes back at once: it is of no use to anybody else. Its addresses wait for the next one. */
-static void retire_huge(struct sg_device *device, struct sg_region *region)
-{
-    sg_lock_grow(device);
-    sg_lock(&device->lock);
-    sg_region_drain_quick_lists(region);
-    bool idle = region->whole_free == region->pages && !region->pinned;
-    sg_emit_step_locked(device, SEGALLOC_TURN_RETIRE, idle);
-    sg_unlock(&device->lock);
-    if (idle)
-        sg_device_empty_region(device, region);
-    sg_unlock(&device->grow);
-}
-
 static void count_wait_locked(struct sg_device *device, uint64_t ns)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -464,7 +450,7 @@ CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg
     if (outcome == FREED_EPOCH || (outcome == FREED_HUGE && tag->sync == SG_FREE_SYNC_STREAM))
         sg_device_ask(device, SG_ASK_FENCE);
     if (outcome == FREED_HUGE)
-        retire_huge(device, range->region);
+        sg_device_retire_huge(device, range->region);
     return CUDA_SUCCESS;
 }
 

@@ -95,6 +95,20 @@ void sg_core_mem_info(struct sg_core *core, int ordinal, size_t *free_bytes, siz
     sg_unlock(&device->lock);
 }
 
+/* Whether whole free pages of a region may go back once work is complete, and not before. */
+static bool region_awaits(const struct sg_region *region)
+{
+    bool awaits = false;
+    for (uint32_t id = region->ordered ? region->first : 0; id && !awaits; id = region->extent[id].next) {
+        const struct sg_extent *extent = &region->extent[id];
+        uint32_t end = (extent->begin + extent->size) / region->page_units,
+                 page = (extent->begin + region->page_units - 1) / region->page_units;
+        for (; extent->state == SG_EXTENT_FREE && page < end && !awaits; page++)
+            awaits = !region->pin[page] && !sg_region_movable(region, page);
+    }
+    return awaits;
+}
+
 bool sg_core_awaits(struct sg_core *core, int ordinal)
 {
     struct sg_device *device = sg_device_known(core, ordinal);
@@ -103,7 +117,7 @@ bool sg_core_awaits(struct sg_core *core, int ordinal)
     sg_lock(&device->lock);
     bool awaits = has_unfinished_locked(device);
     for (uint32_t i = 0; i < device->region_count && !awaits; i++)
-        awaits = sg_region_awaits(device->region[i]);
+        awaits = region_awaits(device->region[i]);
     sg_unlock(&device->lock);
     return awaits;
 }

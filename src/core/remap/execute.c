@@ -286,36 +286,42 @@ static bool give_back_run(struct sg_device *device, const struct sg_page_run *ru
     return unmapped;
 }
 
+/* Cuts one run of idle pages out of `only`, or with NULL of the last region that has any, and gives it back.
+   Returns its bytes; 0: there is none, or the driver refused. */
+static uint64_t give_back_one(struct sg_device *device, struct sg_region *only, uint64_t bytes)
+{
+    struct sg_page_run run = {0};
+    bool found = false;
+    (void)sg_replay_step(device);
+    sg_lock(&device->lock);
+    (void)(only ? sg_region_drain_quick_lists(only) : sg_device_drain_quick_lists_locked(device));
+    for (uint32_t i = device->region_count; i > 0 && !found; i--)
+        found = (!only || only == device->region[i - 1]) && cut_idle(device->region[i - 1], bytes, &run);
+    sg_emit_step_locked(device, SEGALLOC_TURN_CUT, run.pages);
+    sg_unlock(&device->lock);
+    return found && give_back_run(device, &run) ? run.pages * sg_region_page_bytes(run.region) : 0;
+}
+
 uint64_t sg_device_give_back(struct sg_device *device, uint64_t bytes)
 {
-    uint64_t given = 0;
+    uint64_t given = 0, part = 1;
     sg_alias_unmap_completed(device);
-    for (bool found = true; found && given < bytes;) {
-        struct sg_page_run run = {0};
-        (void)sg_replay_step(device);
-        sg_lock(&device->lock);
-        sg_device_drain_quick_lists_locked(device);
-        found = false;
-        for (uint32_t i = device->region_count; i > 0 && !found; i--)
-            found = cut_idle(device->region[i - 1], bytes - given, &run);
-        sg_emit_step_locked(device, SEGALLOC_TURN_CUT, run.pages);
-        sg_unlock(&device->lock);
-        found = found && give_back_run(device, &run);
-        if (found)
-            given += run.pages * sg_region_page_bytes(run.region);
+    while (given < bytes && part > 0) {
+        part = give_back_one(device, NULL, bytes - given);
+        given += part;
     }
     return given;
 }
 
-void sg_device_empty_region(struct sg_device *device, struct sg_region *region)
+void sg_device_retire_huge(struct sg_device *device, struct sg_region *region)
 {
-    struct sg_page_run run = {0};
-    (void)sg_replay_step(device);
+    sg_lock_grow(device);
     sg_lock(&device->lock);
     sg_region_drain_quick_lists(region);
-    (void)cut_idle(region, UINT64_MAX, &run);
-    sg_emit_step_locked(device, SEGALLOC_TURN_CUT, run.pages);
+    bool idle = region->whole_free == region->pages && !region->pinned;
+    sg_emit_step_locked(device, SEGALLOC_TURN_RETIRE, idle);
     sg_unlock(&device->lock);
-    if (run.pages)
-        (void)give_back_run(device, &run);
+    if (idle)
+        (void)give_back_one(device, region, UINT64_MAX);
+    sg_unlock(&device->grow);
 }

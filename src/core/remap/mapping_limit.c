@@ -62,11 +62,6 @@ uint32_t sg_mappings_left_locked(const struct sg_device *device)
     return taken < most ? (uint32_t)(most - taken) : 0;
 }
 
-static void set_page(struct sg_device *device, uint64_t bytes)
-{
-    device->page_bytes[SG_KIND_REGULAR] = bytes;
-}
-
 void sg_mappings_size_pages(struct sg_device *device)
 {
     const struct sg_conf *conf = &device->core->conf;
@@ -76,7 +71,7 @@ void sg_mappings_size_pages(struct sg_device *device)
     else
         page = sg_core_page_bytes(granule, device->capacity_bytes, pages_most(device));
     device->page_bytes[SG_KIND_SMALL] = granule;
-    set_page(device, page);
+    device->page_bytes[SG_KIND_REGULAR] = page;
 }
 
 uint64_t sg_core_page_bytes(uint64_t granularity, uint64_t bytes, uint64_t mappings)
@@ -95,7 +90,7 @@ void sg_mappings_watch_locked(struct sg_device *device)
         return;
     while (mapped + pages_to_fill(device, page) > most && page < device->capacity_bytes)
         page *= 2;
-    set_page(device, page);
+    device->page_bytes[SG_KIND_REGULAR] = page;
     if (mapped > most / 2) /* the small region may be most of them */
         device->page_bytes[SG_KIND_SMALL] = page;
 }
@@ -116,7 +111,7 @@ bool sg_mappings_refused(struct sg_device *device, CUresult result)
     sg_lock(&device->lock);
     device->mappings_out = true;
     if (core->conf.page_size == SG_AUTO)
-        set_page(device, SG_LARGER_PAGES * device->page_bytes[SG_KIND_REGULAR]);
+        device->page_bytes[SG_KIND_REGULAR] *= SG_LARGER_PAGES;
     sg_unlock(&device->lock);
     uint64_t given = sg_device_give_back(device, UINT64_MAX);
     snprintf(line, sizeof line,

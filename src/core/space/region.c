@@ -461,22 +461,10 @@ static bool may_move(const struct sg_region *region, uint32_t page, sg_slot slot
     return sg_region_movable(region, page);
 }
 
-static bool may_move_later(const struct sg_region *region, uint32_t page, sg_slot slot)
-{
-    (void)slot;
-    return !region->pin[page] && !sg_region_movable(region, page);
-}
-
 uint32_t sg_region_idle(const struct sg_region *region)
 {
     SG_ASSERT_REGION_LOCK(region);
     return region->pinned == 0 && !region->ordered ? region->whole_free : count_whole(region, may_move, 0);
-}
-
-bool sg_region_awaits(const struct sg_region *region)
-{
-    SG_ASSERT_REGION_LOCK(region);
-    return region->ordered && count_whole(region, may_move_later, 0) > 0;
 }
 
 uint32_t sg_region_shareable_pages(const struct sg_region *region, sg_slot slot)

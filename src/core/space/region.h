@@ -371,8 +371,7 @@ static inline bool sg_region_shareable(const struct sg_region *region, uint32_t 
 
 /* Whole, unpinned, complete free pages, all together. Deferred blocks do not count. */
 uint32_t sg_region_idle(const struct sg_region *region);
-/* Whether there are more that it could give once work is complete. */
-bool sg_region_awaits(const struct sg_region *region);
+/* Pages that may get a second address for the slot. */
 uint32_t sg_region_shareable_pages(const struct sg_region *region, sg_slot slot);
 
 /* Largest block that would fit without a new page, in units. */
