@@ -41,6 +41,13 @@ def output(*command):
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
+class Sizes(unittest.TestCase):
+    def test_an_allocator_to_be_held_in_the_head(self):
+        lines = sum(len(file.read_text().splitlines()) for file in (ROOT / "src/core").rglob("*") if file.is_file())
+        self.assertLessEqual(lines, 7000, "src/core: docs/experiments/smaller-core.md says how rules are weighed")
+        self.assertLessEqual(len((ROOT / "docs/design.md").read_text().splitlines()), 350)
+
+
 class Headers(unittest.TestCase):
     def compiles_alone(self, header, folders, language="c"):
         flags = ["-x", language, "-std=c11" if language == "c" else "-std=c++11", "-D_GNU_SOURCE", "-Wall", "-Wextra",
