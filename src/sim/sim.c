@@ -8,6 +8,7 @@
 
 #include "extra.h"
 #include "hazard/hazard.h"
+#include "streams/executor.h"
 #include "streams/schedule.h"
 #include "streams/work.h"
 
@@ -142,7 +143,7 @@ static void at_exit(void)
     if (sim_state_now() != SIM_READY || started_by != getpid())
         return;
     atomic_store(&state, SIM_GONE);
-    sim_sched_stop();
+    sim_executor_stop();
     if (sim.config.hazard_exit && sim_hazard_reports()) {
         fflush(NULL);
         _exit(sim.config.hazard_exit);

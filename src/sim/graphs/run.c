@@ -2,6 +2,7 @@
 #include "graphs/graph.h"
 #include "hazard/hazard.h"
 #include "memory/managed.h"
+#include "streams/executor.h"
 
 /* Does what the node does, as a piece of work of its own would have. */
 static void run_work(struct sim_work *launch, const struct sim_work *template)

@@ -6,6 +6,7 @@
 
 #include "extra.h"
 #include "sim.h"
+#include "streams/executor.h"
 #include "streams/work.h"
 
 struct owned {

@@ -2,6 +2,7 @@
 #include "hazard/hazard.h"
 #include "memory/managed.h"
 #include "hazard/owner.h"
+#include "streams/executor.h"
 
 #include <stdlib.h>
 

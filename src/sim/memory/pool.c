@@ -6,6 +6,7 @@
 
 #include "graphs/graph.h"
 #include "hazard/hazard.h"
+#include "streams/executor.h"
 
 struct CUmemPoolHandle_st {
     struct sim_handle handle;

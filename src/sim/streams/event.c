@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "graphs/graph.h"
+#include "streams/executor.h"
 #include "streams/records.h"
 
 struct CUevent_st {

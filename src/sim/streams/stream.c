@@ -2,6 +2,7 @@
 
 #include "graphs/graph.h"
 #include "kernels/declared.h"
+#include "streams/executor.h"
 
 /* The per-thread default streams that this thread has used, one a context. Each holds a reference. */
 struct thread_stream {

@@ -1,24 +1,13 @@
+#include "streams/work.h"
 #include "graphs/graph.h"
 #include "hazard/hazard.h"
-#include "memory/managed.h"
 #include "hazard/owner.h"
+#include "streams/executor.h"
 #include "streams/schedule.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-
-enum { THREADS_MAX = 64, BATCH = 32 };
-
-static pthread_cond_t work_ready = PTHREAD_COND_INITIALIZER;
-static pthread_cond_t progress = PTHREAD_COND_INITIALIZER;
-static CUstream ready_first, ready_last;
-static unsigned ready_count, idle, threads;
-static bool stopping;
-static bool caller_waits; /* whoever submits now waits at once, and does the work itself where that can be */
 
 uint64_t sim_now_ns(void)
 {
@@ -55,334 +44,10 @@ static void drop(struct sim_work *work)
     sim_work_free(work);
 }
 
-static void *worker(void *unused);
-
-static void start_thread(void)
-{
-    /* Signals of the program are handled on the program's threads. */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    pthread_t thread;
-    int error = pthread_create(&thread, NULL, worker, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error == 0) {
-        pthread_detach(thread);
-        threads++;
-    } else if (threads == 0) {
-        fprintf(stderr, "segalloc simulator: no thread to run the device's work on: error %d of pthread_create\n",
-            error);
-        abort();
-    }
-}
-
-/* Puts the stream among those that can run, or among the waiters of what its head depends on. */
-static void advance(CUstream stream)
-{
-    if (stream->running || stream->ready || stream->waiting || !stream->head || stopping)
-        return;
-    struct sim_deps *deps = stream->head->deps;
-    while (deps && deps->count) {
-        struct sim_dep *dep = &deps->at[deps->count - 1];
-        if (dep->stream->completed < dep->position) {
-            sim_stream_ref(stream);
-            stream->waiting = true;
-            stream->next_waiter = dep->stream->waiters;
-            dep->stream->waiters = stream;
-            return;
-        }
-        sim_stream_unref(dep->stream);
-        deps->count--;
-    }
-    sim_stream_ref(stream);
-    stream->ready = true;
-    stream->next_ready = NULL;
-    if (ready_last)
-        ready_last->next_ready = stream;
-    else
-        ready_first = stream;
-    ready_last = stream;
-    /* Each ready stream has a thread of its own to go to, so that a host function that waits for another stream's
-       work cannot hold that work up. */
-    ready_count++;
-    if (sim_scheduled())
-        pthread_cond_broadcast(&progress); /* for whoever waits and may run it */
-    if (caller_waits || sim_scheduled())
-        return;
-    if (ready_count > idle && threads < THREADS_MAX)
-        start_thread();
-    else
-        pthread_cond_signal(&work_ready);
-}
-
-/* The caller has a reference beside the one that goes. */
-static void unlink_stream(CUstream stream)
-{
-    CUstream *link = &stream->context->streams;
-    while (*link != stream)
-        link = &(*link)->next;
-    *link = stream->next;
-    stream->linked = false;
-    assert(stream->refs > 1);
-    stream->refs--;
-}
-
-/* After `completed` or the queue has changed. The caller has a reference. */
-static void announce(CUstream stream)
-{
-    if (!stream->head)
-        stream->completed = stream->submitted;
-    CUstream waiter = stream->waiters;
-    stream->waiters = NULL;
-    while (waiter) {
-        CUstream next = waiter->next_waiter;
-        waiter->waiting = false;
-        advance(waiter);
-        sim_stream_unref(waiter);
-        waiter = next;
-    }
-    if (stream->completed >= stream->host_wants) {
-        stream->host_wants = UINT64_MAX;
-        pthread_cond_broadcast(&progress);
-    }
-    if (!stream->head && !stream->alive && stream->linked)
-        unlink_stream(stream);
-}
-
-void sim_work_perform(struct sim_work *work)
-{
-    if (work->busy_ns && !sim_scheduled()) {
-        struct timespec busy = {(time_t)(work->busy_ns / 1000000000u), (long)(work->busy_ns % 1000000000u)};
-        nanosleep(&busy, NULL);
-    }
-    if (work->run) {
-        sim_in_host_function = work->host_function;
-        work->run(work);
-        sim_in_host_function = false;
-    }
-}
-
-static void execute(CUstream stream, struct sim_work *work)
-{
-    sim_managed_work(work);
-    if (work->run || work->busy_ns) {
-        sim_unlock();
-        sim_work_perform(work);
-        sim_lock();
-    }
-    stream->head = work->next;
-    if (!stream->head)
-        stream->tail = NULL;
-    stream->completed = work->position;
-    if (work->host_sees)
-        sim_order_host_after(&work->after);
-    if (work->finish)
-        work->finish(work);
-    sim_work_free(work);
-    announce(stream);
-}
-
-static bool head_can_run(CUstream stream)
-{
-    struct sim_work *work = stream->head;
-    if (!work || stopping)
-        return false;
-    for (unsigned i = 0; work->deps && i < work->deps->count; i++) {
-        if (work->deps->at[i].stream->completed < work->deps->at[i].position)
-            return false;
-    }
-    return true;
-}
-
-static CUstream take_ready(CUstream *link, CUstream before)
-{
-    CUstream stream = *link;
-    *link = stream->next_ready;
-    if (ready_last == stream)
-        ready_last = before;
-    ready_count--;
-    stream->ready = false;
-    return stream;
-}
-
-static bool can_help(const struct sim_work *work)
-{
-    return work && !work->host_function && !work->may_wait && !work->busy_ns;
-}
-
-/* Does a batch of the stream's work; `helping` leaves what may take long to the simulator's threads. Owns the reference
-   that the list of ready streams had. */
-static void run_batch(CUstream stream, bool helping, unsigned limit)
-{
-    stream->running = true;
-    for (unsigned i = 0; i < limit && head_can_run(stream) && (!helping || can_help(stream->head)); i++)
-        execute(stream, stream->head);
-    stream->running = false;
-    advance(stream);
-    sim_stream_unref(stream);
-}
-
-/* A thread that waits does some work that is ready, rather than have another thread woken for it. */
-static bool help(void)
-{
-    CUstream before = NULL;
-    for (CUstream *link = &ready_first; *link; before = *link, link = &(*link)->next_ready) {
-        if (can_help((*link)->head)) {
-            run_batch(take_ready(link, before), true, BATCH);
-            return true;
-        }
-    }
-    return false;
-}
-
-static void run_one(CUstream stream)
-{
-    CUstream before = NULL, *link = &ready_first;
-    while (*link != stream) {
-        before = *link;
-        link = &(*link)->next_ready;
-    }
-    run_batch(take_ready(link, before), false, 1);
-}
-
-static bool may_run(CUstream stream, bool wanted)
-{
-    const struct sim_work *work = stream->head;
-    return head_can_run(stream) && !(work->blocked && work->blocked(work)) &&
-           (wanted || sim_schedule_due(work->allocated));
-}
-
-/* Runs one piece of work of some stream; `wanted`: somebody waits. */
-static bool run_any(bool wanted)
-{
-    unsigned count = 0;
-    for (CUstream s = ready_first; s; s = s->next_ready)
-        count += may_run(s, wanted);
-    unsigned chosen = count ? sim_schedule_random(count) : 0;
-    for (CUstream s = ready_first; s && count; s = s->next_ready) {
-        if (!may_run(s, wanted))
-            continue;
-        if (chosen == 0) {
-            run_one(s);
-            return true;
-        }
-        chosen--;
-    }
-    return false;
-}
-
-void sim_schedule_step(void)
-{
-    if (!sim_scheduled() || sim_in_host_function)
-        return;
-    for (unsigned left = sim_schedule_appetite(); left && run_any(false); left--) {
-    }
-}
-
-/* A program that asks again and again for one thing, and does nothing else, is waiting; and while it waits, work goes
-   on. */
-void sim_schedule_polled(const void *what, bool ready)
-{
-    enum { PATIENCE = 16 };
-    static _Thread_local const void *asked;
-    static _Thread_local uint64_t call;
-    static _Thread_local unsigned times;
-    bool again = what == asked && call + 1 == sim_thread_calls && !ready;
-    times = again ? times + 1 : 0;
-    asked = what;
-    call = sim_thread_calls;
-    if (sim_scheduled() && !sim_in_host_function && times >= PATIENCE)
-        run_any(true);
-}
-
-void sim_schedule_allocated(void)
-{
-    sim_schedule_count_allocation();
-    sim_schedule_step();
-}
-
-/* Runs the piece of work that `stream` is held up by. */
-static bool run_needed(CUstream stream)
-{
-    for (bool deeper = true; deeper && !stream->ready;) {
-        const struct sim_deps *deps = stream->head && !stream->running ? stream->head->deps : NULL;
-        deeper = false;
-        for (unsigned i = 0; deps && i < deps->count && !deeper; i++) {
-            deeper = deps->at[i].stream->completed < deps->at[i].position;
-            stream = deeper ? deps->at[i].stream : stream;
-        }
-    }
-    if (!stream->ready || !may_run(stream, true))
-        return false;
-    run_one(stream);
-    return true;
-}
-
-/* What a waiting thread does where no other thread runs work. */
-static void schedule_while_waiting(CUstream stream)
-{
-    if ((!sim_schedule_strays() || !run_any(true)) && !run_needed(stream) && !run_any(true)) {
-        /* Another thread is at it, or the work waits for a word of memory. */
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += 1000000;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        pthread_cond_timedwait(&progress, sim_mutex(), &until);
-    }
-}
-
-void sim_wait_elsewhere(void)
-{
-    const struct timespec pause = {.tv_nsec = 50000};
-    if (sim_scheduled() && run_any(true))
-        return;
-    sim_unlock();
-    nanosleep(&pause, NULL);
-    sim_lock();
-}
-
-static void *worker(void *unused)
-{
-    (void)unused;
-    sim_lock();
-    for (;;) {
-        while (!ready_first && !stopping) {
-            idle++;
-            pthread_cond_wait(&work_ready, sim_mutex());
-            idle--;
-        }
-        if (stopping)
-            break;
-        run_batch(take_ready(&ready_first, NULL), false, BATCH);
-    }
-    threads--;
-    pthread_cond_broadcast(&progress);
-    sim_unlock();
-    return NULL;
-}
-
-/* The caller has a reference to the stream. */
-static CUresult wait_until(CUstream stream, uint64_t position)
-{
-    while (stream->completed < position && !stopping) {
-        if (sim_scheduled()) {
-            schedule_while_waiting(stream);
-            continue;
-        }
-        if (help())
-            continue;
-        if (stream->host_wants > position)
-            stream->host_wants = position;
-        pthread_cond_wait(&progress, sim_mutex());
-    }
-    return stopping ? CUDA_ERROR_DEINITIALIZED : stream->context->error;
-}
-
 CUresult sim_wait(CUstream stream, uint64_t position)
 {
     sim_stream_ref(stream);
-    CUresult result = wait_until(stream, position);
+    CUresult result = sim_executor_wait(stream, position);
     sim_stream_unref(stream);
     return result;
 }
@@ -417,21 +82,10 @@ static CUresult wait_for_room(CUstream stream)
     unsigned depth = sim.config.depth;
     CUresult result = stream->context->error;
     if (stream->kind != SIM_STREAM_MARKER && stream->submitted - stream->completed >= depth)
-        result = wait_until(stream, stream->submitted - depth + depth / 8 + 1);
-    if (stopping)
+        result = sim_executor_wait(stream, stream->submitted - depth + depth / 8 + 1);
+    if (sim_executor_stopped())
         return CUDA_ERROR_DEINITIALIZED;
     return result == CUDA_SUCCESS && !stream->alive ? CUDA_ERROR_CONTEXT_IS_DESTROYED : result;
-}
-
-/* The caller has a reference to the stream. */
-static void run_at_once(CUstream stream)
-{
-    if (stream->running || stream->ready || stream->waiting)
-        return;
-    stream->running = true;
-    while (head_can_run(stream) && can_help(stream->head))
-        execute(stream, stream->head);
-    stream->running = false;
 }
 
 static CUresult submit(CUstream stream, struct sim_work *work, bool waits, uint64_t *ret_position)
@@ -465,12 +119,7 @@ static CUresult submit(CUstream stream, struct sim_work *work, bool waits, uint6
         sim_hazard_submitted(stream, work);
         if (ret_position)
             *ret_position = work->position;
-        bool helps = waits && can_help(work); /* asked first: what runs at once is gone then */
-        if (sim.config.at_once && !sim_scheduled())
-            run_at_once(stream);
-        caller_waits = helps;
-        advance(stream);
-        caller_waits = false;
+        sim_executor_start(stream, work, waits);
     } else {
         drop(work);
     }
@@ -490,7 +139,7 @@ CUresult sim_submit_and_wait(CUstream stream, struct sim_work *work)
     sim_stream_ref(stream);
     CUresult result = submit(stream, work, true, &position);
     if (result == CUDA_SUCCESS)
-        result = wait_until(stream, position);
+        result = sim_executor_wait(stream, position);
     sim_stream_unref(stream);
     return result;
 }
@@ -586,24 +235,6 @@ void sim_stream_close(CUstream stream, bool forget)
             work = next;
         }
     }
-    announce(stream);
+    sim_executor_announce(stream);
     sim_stream_unref(stream);
-}
-
-/* Threads are detached: one that is inside a function of the program cannot be joined in bounded time. */
-void sim_sched_stop(void)
-{
-    enum { PATIENCE_S = 1 };
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += PATIENCE_S;
-    sim_lock();
-    stopping = true;
-    pthread_cond_broadcast(&work_ready);
-    pthread_cond_broadcast(&progress);
-    while (threads > 0 && !sim_in_host_function) {
-        if (pthread_cond_timedwait(&progress, sim_mutex(), &until) != 0)
-            break;
-    }
-    sim_unlock();
 }

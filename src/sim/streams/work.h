@@ -123,9 +123,6 @@ bool sim_stream_idle(const struct CUstream_st *stream);
 struct sim_work *sim_work_new(size_t payload, sim_work_fn run, sim_work_fn finish);
 /* Another piece of work that does the same; for work that owns nothing. NULL when out of host memory. */
 struct sim_work *sim_work_copy(const struct sim_work *work);
-/* Does the work, which takes as long as its kernel does, but under a schedule, where time says nothing. Not under the
-   lock; what comes after that (host_sees, finish) is the caller's. */
-void sim_work_perform(struct sim_work *work);
 /* Frees work that was never submitted; does not call finish. */
 void sim_work_free(struct sim_work *work);
 /* Notes that it touches these bytes. */
@@ -141,23 +138,12 @@ CUresult sim_wait(CUstream stream, uint64_t position);
 CUresult sim_wait_stream(CUstream stream);
 CUresult sim_wait_context(CUcontext context);
 CUresult sim_wait_device(struct sim_device *device);
-/* Waits a little, without the lock, for something that no work of this process tells of; its work goes on meanwhile. */
-void sim_wait_elsewhere(void);
 /* Gives the point at which all work submitted to the context so far is complete: a position of its marker stream. */
 CUresult sim_context_point(CUcontext context, struct sim_work *work, uint64_t *ret_position);
 int sim_deps_add(struct sim_deps **deps, CUstream stream, uint64_t position);
 void sim_deps_free(struct sim_deps *deps);
 
-/* With the setting `schedule`: lets some work run, or none, as the seed has it. */
-void sim_schedule_step(void);
-void sim_schedule_polled(const void *what, bool ready);
-/* An allocation was made, of whomever. */
-void sim_schedule_allocated(void);
-
-/* Starts no further work, and waits a bounded time for what is running. Not locked. */
-void sim_sched_stop(void);
-
-/* Of a clock that only goes forward. */
+/* The time of a clock that never goes back. */
 uint64_t sim_now_ns(void);
 
 #endif
