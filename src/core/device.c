@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "native_segments.h"
+#include "fixed_segments.h"
 #include "remap/mapping_limit.h"
 #include "meta.h"
 #include "replay_steps.h"
@@ -85,8 +85,8 @@ static enum sg_device_mode choose_mode(struct sg_device *device)
         sg_mappings_size_pages(device);
         return SG_MODE_EXPANDABLE;
     }
-    device->native = sg_segments_create(device);
-    return device->native ? SG_MODE_SEGMENTS : SG_MODE_PASSTHROUGH;
+    device->fixed = sg_segments_create(device);
+    return device->fixed ? SG_MODE_SEGMENTS : SG_MODE_PASSTHROUGH;
 }
 
 /* Measures what the driver's calls cost, where the device has room for that. It is being made ready. */
@@ -381,7 +381,7 @@ uint32_t sg_device_stream_locked(struct sg_device *device, const struct sg_tag *
 {
     SG_ASSERT_HELD(&device->lock);
     uint32_t unknown = sg_device_unknown_stream(device), i = 0;
-    uint32_t context = device->native ? sg_segments_pool_locked(device->native, tag->context) : 0;
+    uint32_t context = device->fixed ? sg_segments_pool_locked(device->fixed, tag->context) : 0;
     CUstream stream = tag->has_stream ? tag->stream : NULL;
     if (tag->slot)
         return sg_device_slot_stream(device, tag->slot);

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "remap/page_alias.h"
-#include "native_segments.h"
+#include "fixed_segments.h"
 #include "remap/mapping_limit.h"
 #include "remap/plan.h"
 #include "replay_steps.h"
@@ -212,7 +212,7 @@ static void note_shortage_locked(struct sg_device *device, uint64_t bytes)
     uint64_t left = device->total_bytes > held + outside ? device->total_bytes - held - outside : 0;
     struct sg_shortage shortage = {
         .asked = bytes,
-        .takes = device->native ? sg_segments_takes(device, bytes) : bytes,
+        .takes = device->fixed ? sg_segments_takes(device, bytes) : bytes,
         .live = usage->requested.now,
         .used = usage->active.now,
         .allocated = usage->allocated.now,
@@ -222,7 +222,7 @@ static void note_shortage_locked(struct sg_device *device, uint64_t bytes)
         .limit = device->capacity_bytes,
         .outside = outside,
         .given_up = device->counter[SG_STAT_waits_given_up] > 0,
-        .idle = device->native ? sg_segments_idle_locked(device) : sg_device_idle_locked(device),
+        .idle = device->fixed ? sg_segments_idle_locked(device) : sg_device_idle_locked(device),
         .room = allowed < left ? allowed : left,
     };
     uint64_t had = shortage.idle + shortage.room;

@@ -2,7 +2,7 @@
 #include "core_state.h"
 
 #include "device.h"
-#include "native_segments.h"
+#include "fixed_segments.h"
 
 static bool waits_for_other_contexts(const struct sg_extent *extent)
 {
@@ -81,7 +81,7 @@ void sg_core_mem_info(struct sg_core *core, int ordinal, size_t *free_bytes, siz
     bool joined = sg_device_coalesce_completed_locked(device);
     if (regions && (sg_device_drain_quick_lists_locked(device) || joined))
         sg_emit(device, SEGALLOC_RECORD_MERGE, 0, sg_device_stream_locked(device, &(struct sg_tag){0}), 0, 0);
-    uint64_t idle = (device->native ? sg_segments_idle_locked(device) : 0) +
+    uint64_t idle = (device->fixed ? sg_segments_idle_locked(device) : 0) +
                     (regions ? sg_device_idle_locked(device) + returnable_locked(device) : 0);
     uint64_t held = device->usage.reserved.now - idle;
     uint64_t available = *free_bytes + idle, allowed = device->capacity_bytes > held ? device->capacity_bytes - held : 0;

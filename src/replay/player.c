@@ -104,8 +104,11 @@ static struct sg_defined_place place_of(const struct player *player, const struc
 static struct sg_tag tag_of(struct player *player, const struct segalloc_trace_record *record)
 {
     struct sg_defined_place place = place_of(player, record);
-    struct sg_tag tag = {.stream = (CUstream)(uintptr_t)record->stream, .has_stream = true, .sync = SG_FREE_SYNC_AUTO,
-        .site = place.site, .phase = place.phase};
+    struct sg_tag tag = {.stream = (CUstream)(uintptr_t)record->stream,
+        .has_stream = true,
+        .sync = SG_FREE_SYNC_COMPLETE,
+        .site = place.site,
+        .phase = place.phase};
     if (player->ahead) {
         sg_ahead_tag(player->ahead, device_of(player, record->stream), record->stream, &tag);
         tag.sync = player->play->conf.free_sync == SG_FREE_SYNC_AUTO ? SG_FREE_SYNC_STREAM
@@ -265,7 +268,7 @@ static int allocate(struct player *player, const struct segalloc_trace_record *r
    it. */
 static void fail(struct player *player, const struct segalloc_trace_record *record)
 {
-    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_COMPLETE};
     CUdeviceptr address = 0;
     player->result->failures++;
     note_request(player, record);

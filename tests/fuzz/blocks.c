@@ -165,7 +165,7 @@ void play_free(const struct fuzz_op *op)
             work_finish(&block->touched); /* of a fixed segment: it waits for its context alone, as natively */
         break;
     case FUZZ_FREE_AUTO:
-        tag.sync = work_is_complete(&block->touched) && work_is_complete(&own) ? SG_FREE_SYNC_AUTO
+        tag.sync = work_is_complete(&block->touched) && work_is_complete(&own) ? SG_FREE_SYNC_COMPLETE
                                                                                : SG_FREE_SYNC_STREAM;
         break;
     case FUZZ_FREE_STEP:

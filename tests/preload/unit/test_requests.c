@@ -51,7 +51,7 @@ static void after_all_work_where_it_was_put_off(void **state)
     assert_int_equal(sync_of(SG_FREE_SYNC_STRICT, plain, true), SG_FREE_SYNC_EVENT);
     assert_int_equal(sync_of(SG_FREE_SYNC_AUTO, plain, true), SG_FREE_SYNC_EVENT);
     struct sg_request settled = {.is_complete = true};
-    assert_int_equal(sync_of(SG_FREE_SYNC_STRICT, settled, true), SG_FREE_SYNC_AUTO);
+    assert_int_equal(sync_of(SG_FREE_SYNC_STRICT, settled, true), SG_FREE_SYNC_COMPLETE);
 }
 
 static void by_order_only_where_that_is_known(void **state)

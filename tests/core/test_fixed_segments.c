@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "native_segments.h"
+#include "fixed_segments.h"
 #include "core.h"
 #include "core_state.h"
 #include "device.h"
@@ -318,10 +318,10 @@ static void test_more_contexts_than_pools(void **state)
     static CUdeviceptr block[MANY];
     for (uintptr_t i = 0; i < MANY; i++)
         block[i] = allocate((CUcontext)(i + 1), SMALL);
-    assert_int_equal(LOCKED(core->device[0], sg_segments_pool_locked(core->device[0]->native, (CUcontext)(uintptr_t)3)),
+    assert_int_equal(LOCKED(core->device[0], sg_segments_pool_locked(core->device[0]->fixed, (CUcontext)(uintptr_t)3)),
         2);
     assert_int_equal(LOCKED(core->device[0],
-                         sg_segments_pool_locked(core->device[0]->native, (CUcontext)(uintptr_t)MANY)),
+                         sg_segments_pool_locked(core->device[0]->fixed, (CUcontext)(uintptr_t)MANY)),
         0);
     for (uintptr_t i = 0; i < MANY; i++)
         release((CUcontext)(i + 1), block[i]);
