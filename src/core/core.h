@@ -36,8 +36,8 @@ struct sg_tag {
                           EVENT, unless `in_order` is set */
     bool in_order;     /* of a free: the free is a step of stream `slot`, and all use of the block comes before it. A
                           block of no known stream belongs to `slot` from then on */
-    enum sg_user_rule sees; /* of a free by SG_FREE_SYNC_STREAM */
-    bool unseen;       /* of one by SG_FREE_SYNC_STREAM: streams may have been given work, or have waited, in ways that
+    enum sg_user_rule user_rule; /* of a free by SG_FREE_SYNC_STREAM */
+    bool missed_calls; /* of one by SG_FREE_SYNC_STREAM: streams may have been given work, or have waited, in ways that
                           are not followed */
     uint32_t site, phase; /* of an allocation: numbers of the place in the program that asks, and of what it is doing;
                              0: unknown. Nothing is decided by them */

@@ -262,11 +262,12 @@ static inline uint64_t sg_clocks_read_locked(struct sg_device *device, uint64_t 
     SG_ASSERT_HELD(&device->lock);
     return sg_clocks_read(&device->clocks, slots);
 }
-static inline uint64_t sg_clocks_freed_locked(struct sg_device *device, sg_slot own, uint64_t others, bool unseen,
+static inline uint64_t sg_clocks_freed_locked(struct sg_device *device, sg_slot own, uint64_t others, bool missed_calls,
     bool *ret_was_used)
 {
     SG_ASSERT_HELD(&device->lock);
-    return sg_clocks_freed(&device->clocks, own, others, unseen, /* replayed */ device->core->replay, ret_was_used);
+    return sg_clocks_freed(&device->clocks, own, others, missed_calls, /* replayed */ device->core->replay,
+        ret_was_used);
 }
 /* Memory was freed after what these slots have been given: a fence is worth recording there. */
 static inline void sg_clocks_need_fence_locked(struct sg_device *device, uint64_t slots)

@@ -129,7 +129,7 @@ static CUresult free_in_segment(struct sg_device *device, CUdeviceptr address, c
     if (result == CUDA_SUCCESS && waits) {
         const struct users users = {device, block.context, /* cross_device */ true};
         result = wait_for_own_context(&users, tag->context);
-        bool users_recorded = tag->torch || (tag->sync != SG_FREE_SYNC_STRICT && tag->sees == SG_USERS_RECORDED);
+        bool users_recorded = tag->torch || (tag->sync != SG_FREE_SYNC_STRICT && tag->user_rule == SG_USERS_RECORDED);
         if (result == CUDA_SUCCESS && block.cross_device && users_recorded)
             result = wait_for_others(&users);
     }
@@ -204,16 +204,16 @@ static bool free_in_order_locked(struct sg_device *device, uint32_t id, const st
     sg_slot slot = extent->users_mask & 1 ? 0 : slot_of_free(device, extent, tag, &step);
     if (!slot)
         return false;
-    if (tag->sees == SG_USERS_POSSIBLE && device->peers)
+    if (tag->user_rule == SG_USERS_POSSIBLE && device->peers)
         return false; /* any stream of those could have seen it too */
-    if (tag->sees != SG_USERS_RECORDED)
-        for (uint64_t left =
-                 sg_clocks_possible_users(&device->clocks, slot, extent->alloc_seq, extent->idle_before, tag->sees);
+    if (tag->user_rule != SG_USERS_RECORDED)
+        for (uint64_t left = sg_clocks_possible_users(&device->clocks, slot, extent->alloc_seq, extent->idle_before,
+                 tag->user_rule);
              left; left &= left - 1)
             sg_device_record_stream_locked(device, id, (sg_slot)__builtin_ctzll(left));
     uint64_t others = extent->users_mask & clocks->alive & ~(UINT64_C(1) << slot);
     bool was_used;
-    uint64_t seq = sg_clocks_freed_locked(device, slot, others, tag->unseen || step, &was_used);
+    uint64_t seq = sg_clocks_freed_locked(device, slot, others, tag->missed_calls || step, &was_used);
     flags |= was_used ? SEGALLOC_FLAG_ASYNC | SEGALLOC_FLAG_WORKED : SEGALLOC_FLAG_ASYNC;
     sg_emit(device, SEGALLOC_RECORD_FREE, flags, extent->stream,
         sg_region_address(device->region[extent->region], extent->begin), extent->requested);

@@ -72,7 +72,7 @@ static CUresult perform(struct sg_device *device, const struct sg_tag *tag, stru
 
 /* What is free, or a plan for more, with a region added where there are no addresses. *ret_served: the first, and *ret
    is the block, or the error was found out elsewhere. */
-static CUresult choose(struct sg_device *device, struct request *request, struct sg_plan *plan, bool *ret_served,
+static CUresult serve_or_plan(struct sg_device *device, struct request *request, struct sg_plan *plan, bool *ret_served,
     CUdeviceptr *ret)
 {
     struct sg_want want = request->want;
@@ -138,7 +138,7 @@ static CUresult attempt(struct sg_device *device, struct request *request, CUdev
     struct sg_plan plan;
     bool served;
     sg_alias_unmap_completed(device);
-    CUresult result = choose(device, request, &plan, &served, ret);
+    CUresult result = serve_or_plan(device, request, &plan, &served, ret);
     if (served)
         return result;
     result = perform(device, request->tag, &plan, &request->failed);

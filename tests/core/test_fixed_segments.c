@@ -341,8 +341,8 @@ static void test_what_is_told_of_blocks(void **state)
 {
     (void)state;
     const struct sg_tag torch = {.context = first, .sync = SG_FREE_SYNC_EVENT, .torch = true},
-                        recorded = {.context = first, .sync = SG_FREE_SYNC_EVENT, .sees = SG_USERS_RECORDED},
-                        possible = {.context = first, .sync = SG_FREE_SYNC_EVENT, .sees = SG_USERS_POSSIBLE};
+                        recorded = {.context = first, .sync = SG_FREE_SYNC_EVENT, .user_rule = SG_USERS_RECORDED},
+                        possible = {.context = first, .sync = SG_FREE_SYNC_EVENT, .user_rule = SG_USERS_POSSIBLE};
     const struct sg_tag *const tags[] = {&torch, &recorded, &possible};
     struct sg_block_info info;
     CUdeviceptr address = 0;
@@ -399,10 +399,10 @@ static void test_who_is_waited_for(void **state)
         {{.sync = SG_FREE_SYNC_STRICT, .torch = true}, true, true},
         {{.sync = SG_FREE_SYNC_STRICT, .torch = true}, false, false},
         {{.sync = SG_FREE_SYNC_STREAM, .torch = true}, true, true},
-        {{.sync = SG_FREE_SYNC_EVENT, .sees = SG_USERS_RECORDED}, true, true},
-        {{.sync = SG_FREE_SYNC_EVENT, .sees = SG_USERS_RECORDED}, false, false},
-        {{.sync = SG_FREE_SYNC_STRICT, .sees = SG_USERS_RECORDED}, true, false},
-        {{.sync = SG_FREE_SYNC_EVENT, .sees = SG_USERS_POSSIBLE}, true, false},
+        {{.sync = SG_FREE_SYNC_EVENT, .user_rule = SG_USERS_RECORDED}, true, true},
+        {{.sync = SG_FREE_SYNC_EVENT, .user_rule = SG_USERS_RECORDED}, false, false},
+        {{.sync = SG_FREE_SYNC_STRICT, .user_rule = SG_USERS_RECORDED}, true, false},
+        {{.sync = SG_FREE_SYNC_EVENT, .user_rule = SG_USERS_POSSIBLE}, true, false},
     };
     struct sg_driver counting = strict_driver;
     counting.ctx_synchronize_of = count_waits;

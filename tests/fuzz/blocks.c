@@ -149,8 +149,9 @@ static bool is_ordered_after(unsigned stream, const struct play_block *block)
 void play_free(const struct fuzz_op *op)
 {
     struct play_block *block = play_live_block(op);
-    struct sg_tag tag = {.context = play_current_handle(), .unseen = play.setup->unseen,
-        .sees = play.setup->sees_possible ? SG_USERS_POSSIBLE : SG_USERS_RECORDED};
+    struct sg_tag tag = {.context = play_current_handle(),
+        .missed_calls = play.setup->missed_calls,
+        .user_rule = play.setup->sees_possible ? SG_USERS_POSSIBLE : SG_USERS_RECORDED};
     if (!block)
         return;
     /* what the stream came after may still touch it */

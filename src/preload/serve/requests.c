@@ -88,8 +88,8 @@ struct sg_tag sg_memory_tag(struct sg_core *core, const struct sg_request *reque
         .has_stream = request->has_stream,
         .torch = request->torch,
         .sync = free_mode(request),
-        .sees = user_rule(request),
-        .unseen = !knows_users(),
+        .user_rule = user_rule(request),
+        .missed_calls = !knows_users(),
         .site = sg_self.shown,
         .phase = sg_self.phase,
     };
