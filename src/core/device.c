@@ -285,7 +285,7 @@ CUresult sg_device_add_region(struct sg_device *device, enum sg_region_kind kind
 bool sg_device_coalesce_completed_locked(struct sg_device *device)
 {
     SG_ASSERT_HELD(&device->lock);
-    bool any = device->blocked.first && device->blocked_version != device->clocks.version;
+    bool any = device->awaits_streams.first && device->awaits_streams_version != device->clocks.version;
     if (any)
         sg_pending_settle_locked(device);
     for (uint32_t i = 0; i < device->region_count; i++)
@@ -321,7 +321,7 @@ static inline uint32_t take_free(struct sg_device *device, const struct sg_want 
 uint32_t sg_device_take_locked(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
 {
     SG_ASSERT_HELD(&device->lock);
-    if (device->blocked.first)
+    if (device->awaits_streams.first)
         sg_pending_settle_locked(device);
     return take_free(device, want, ret);
 }

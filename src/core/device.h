@@ -82,13 +82,13 @@ struct sg_device {
     struct sg_usage usage;
     uint64_t peak_before[SG_PEAKS_COUNT][SG_STAT_COUNT]; /* of levels, until the gauges' peaks last began again */
     uint64_t counter[SG_STAT_COUNT]; /* COUNTER statistics; updated atomically where not under `lock` */
-    struct sg_pending_queue pending; /* free after all work that there was, of all contexts (struct sg_epoch) */
-    struct sg_pending_queue blocked; /* free after work of several streams */
+    struct sg_pending_queue awaits_all;     /* free after all work that there was, of all contexts (struct sg_epoch) */
+    struct sg_pending_queue awaits_streams; /* free after work of several streams */
     struct sg_pending_queue stale_queue; /* addresses that are to be unmapped later: busy extents (page_alias.h) */
     _Atomic uint64_t aliased_slots;  /* a bit for each slot whose stream got a page at a second address since the last
                                         sg_core_take_aliased() */
     uint64_t completions;            /* times that something became complete */
-    uint64_t blocked_version;        /* clocks.version when `blocked` was last looked through */
+    uint64_t awaits_streams_version; /* clocks.version when `awaits_streams` was last looked through */
     uint32_t epoch_frees;            /* and bytes, that take effect later, since events for them were last asked for */
     uint64_t epoch_bytes;
     uint64_t outside_bytes;  /* of the device in use by others, quantised */

@@ -305,7 +305,7 @@ INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, 
 /* Whether more follows from a wait than that one block is free. Without `lock`, as above. */
 __attribute__((no_sanitize("thread"))) static bool wait_would_tell(const struct sg_device *device)
 {
-    return follows_streams(device) || *(const volatile uint32_t *)&device->pending.first;
+    return follows_streams(device) || *(const volatile uint32_t *)&device->awaits_all.first;
 }
 
 /* Waits for the only context there is, and notes that all work so far is complete. */

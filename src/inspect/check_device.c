@@ -251,8 +251,8 @@ const char *sg_device_broken(const struct sg_device *device, enum sg_check_depth
     MUST(ret_sums->empty == 0);
     MUST(ret_sums->lost > 0 || ret_sums->busy == busy.queued);
     uint64_t pending = ret_sums->pendings;
-    PASS(queue_broken(device, &device->pending, /* all */ true, &pending));
-    PASS(queue_broken(device, &device->blocked, /* all */ false, &pending));
+    PASS(queue_broken(device, &device->awaits_all, /* all */ true, &pending));
+    PASS(queue_broken(device, &device->awaits_streams, /* all */ false, &pending));
     MUST(pending == 0);
     PASS(fences_broken(device));
     PASS(order_broken(device));

@@ -47,7 +47,7 @@ static uint64_t returnable_locked(const struct sg_device *device)
     SG_ASSERT_HELD(&device->lock);
     const struct sg_extent *extents = device->extents.extent;
     uint64_t units = 0;
-    for (uint32_t id = device->pending.first; id; id = extents[id].later)
+    for (uint32_t id = device->awaits_all.first; id; id = extents[id].later)
         if (waits_for_other_contexts(&extents[id]))
             units += pages_of_run(device, id) * device->region[extents[id].region]->page_units;
     return units << SG_UNIT_SHIFT;
@@ -58,12 +58,12 @@ static bool has_unfinished_locked(const struct sg_device *device)
 {
     SG_ASSERT_HELD(&device->lock);
     const struct sg_extent *extents = device->extents.extent;
-    uint32_t id = device->pending.first;
+    uint32_t id = device->awaits_all.first;
     while (id && waits_for_other_contexts(&extents[id]))
         id = extents[id].later;
     if (id)
         return true;
-    for (id = device->blocked.first; id; id = extents[id].later)
+    for (id = device->awaits_streams.first; id; id = extents[id].later)
         if (!sg_after_complete(&device->clocks, (struct sg_after){extents[id].users_mask, extents[id].seq}))
             return true;
     return false;

@@ -17,8 +17,8 @@ static void apply(struct sg_device *device, const struct segalloc_trace_record *
 {
     switch (record->kind) {
     case SEGALLOC_RECORD_DONE:
-        if (device->pending.first)
-            sg_pending_complete_locked(device, sg_slot_bit(0), device->extents.extent[device->pending.first].seq);
+        if (device->awaits_all.first)
+            sg_pending_complete_locked(device, sg_slot_bit(0), device->extents.extent[device->awaits_all.first].seq);
         break;
     case SEGALLOC_RECORD_MARK:
         sg_clocks_fenced(&device->clocks, record->id, record->size);
