@@ -1,4 +1,4 @@
-/* What the core tells its observer, one call an event, in the order of its critical sections and under its lock.
+/* The core's events, one call of the observer each, in the order of its critical sections and under its lock.
    The record layer turns them into a trace; the replay feeds them back. */
 #ifndef SG_EVENT_H
 #define SG_EVENT_H
@@ -15,15 +15,5 @@ struct sg_event_sink {
     sg_event_fn *emit; /* NULL: nobody listens */
     void *sink;
 };
-
-/* Tells the observer, if there is one. `bits`: the flags of the record. */
-static inline void sg_event_emit(const struct sg_event_sink *observer, uint8_t kind, uint8_t bits, uint32_t stream,
-    uint64_t id, uint64_t size)
-{
-    if (observer->emit) {
-        struct segalloc_trace_record record = {.kind = kind, .flags = bits, .stream = stream, .id = id, .size = size};
-        observer->emit(observer->sink, &record);
-    }
-}
 
 #endif

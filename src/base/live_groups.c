@@ -129,30 +129,30 @@ uint32_t sg_live_rows(const struct sg_live *live, bool kept, const struct sg_liv
     uint32_t room)
 {
     static const struct sg_live_key all = {UINT64_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX};
-    struct sg_live told;
+    struct sg_live merged;
     uint32_t count = 0, groups = 0;
-    if (!live->group || !sg_live_init(&told, live->most))
+    if (!live->group || !sg_live_init(&merged, live->most))
         return 0;
-    told.allocs = kept ? live->kept_allocs : live->allocs;
+    merged.allocs = kept ? live->kept_allocs : live->allocs;
     for (uint32_t i = 0; i < live->groups; i++) {
         const struct sg_live_sum *sum = kept ? &live->group[i].kept : &live->group[i].now;
         const struct sg_live_key key = masked(&live->group[i].key, mask ? mask : &all);
         if (!sum->blocks)
             continue;
-        struct sg_live_sum *into = &told.group[i ? group_of(&told, &key) : 0].now;
+        struct sg_live_sum *into = &merged.group[i ? group_of(&merged, &key) : 0].now;
         into->blocks += sum->blocks;
         into->bytes += sum->bytes;
         into->births += sum->births;
     }
-    for (uint32_t i = 0; i < told.groups; i++) {
-        const struct sg_live_sum *sum = &told.group[i].now;
+    for (uint32_t i = 0; i < merged.groups; i++) {
+        const struct sg_live_sum *sum = &merged.group[i].now;
         if (!sum->blocks)
             continue;
-        const struct sg_live_row row = {told.group[i].key, sum->blocks, sum->bytes,
-            told.allocs - sum->births / sum->blocks};
+        const struct sg_live_row row = {merged.group[i].key, sum->blocks, sum->bytes,
+            merged.allocs - sum->births / sum->blocks};
         insert(ret, &count, room, &row);
         groups++;
     }
-    sg_live_fini(&told);
+    sg_live_fini(&merged);
     return groups;
 }

@@ -63,7 +63,7 @@ void sg_live_remove(struct sg_live *live, uint32_t group, uint64_t bytes, uint64
 /* Keeps what is alive now in place of what was kept before: costs what has changed since. */
 void sg_live_keep(struct sg_live *live);
 
-/* A group as it is told. */
+/* A group in an answer. */
 struct sg_live_row {
     struct sg_live_key key;
     uint64_t blocks, bytes;
@@ -71,7 +71,7 @@ struct sg_live_row {
 };
 
 /* Writes the `room` largest groups (of now, or as `kept`), largest first, and returns how many there are in all. With
-   `mask`, fields of which are 0 or all ones, groups that differ only in fields of 0 are told as one. */
+   `mask`, fields of which are 0 or all ones, groups that differ only in fields of 0 become one row. */
 uint32_t sg_live_rows(const struct sg_live *live, bool kept, const struct sg_live_key *mask, struct sg_live_row *ret,
     uint32_t room);
 

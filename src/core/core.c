@@ -1,7 +1,7 @@
 /* The core's interface: what a caller asks, sorted out to devices. The fast half of an allocation is here. */
 #include "core.h"
 
-#include "fixed_segments.h"
+#include "native_segments.h"
 #include "device.h"
 #include "meta.h"
 #include "rest.h"
@@ -45,10 +45,10 @@ static void destroy_device(struct sg_device *device)
     sg_unlock(&device->lock);
     sg_device_give_back(device, UINT64_MAX);
     sg_unlock(&device->grow);
-    if (device->fixed) {
+    if (device->native) {
         sg_segments_context_gone(device, NULL);
         sg_segments_trim(device);
-        sg_segments_destroy(device->fixed);
+        sg_segments_destroy(device->native);
     }
     for (uint32_t i = 0; i < device->region_count; i++) {
         /* a range that isn't taken back costs nothing */
@@ -84,25 +84,24 @@ static uint64_t small_at_low_pressure(const struct sg_device *device)
                                                                                   : SG_SMALL_LOW_PRESSURE_BYTES;
 }
 
-/* Where a request is placed. max_split_size: the large from the high end, the others from the low end, as long as there
-   is room. Where there isn't, another order of placement would only move other pages, and more. A range that could grow
-   is left for what needs that only while nothing is moved: later, pages come to wherever they are wanted. */
-static struct sg_want want_locked(const struct sg_device *device, size_t rounded, sg_slot slot)
+static enum sg_region_kind classify_locked(const struct sg_device *device, size_t rounded)
 {
     SG_ASSERT_HELD(&device->lock);
-    struct sg_want want = {.kind = SG_KIND_SMALL,
-        .units = (uint32_t)(rounded >> SG_UNIT_SHIFT),
-        .end = SG_END_LOW,
-        .slot = slot};
-    if (rounded <= SG_SMALL_BYTES)
-        return want;
+    if (rounded <= SG_SMALL_BYTES ||
+        (rounded <= small_at_low_pressure(device) && sg_device_is_low_pressure_locked(device, rounded)))
+        return SG_KIND_SMALL;
+    return rounded > device->capacity_bytes / 2 ? SG_KIND_HUGE : SG_KIND_REGULAR;
+}
+
+/* max_split_size: the large from the high end, the others from the low end, as long as there is room. Where there
+   isn't, another order of placement would only move other pages, and more. A range that could grow is left for what
+   needs that only while nothing is moved: later, pages come to wherever they are wanted. */
+static enum sg_region_end end_for(const struct sg_device *device, enum sg_region_kind kind, size_t rounded)
+{
     uint64_t least = device->core->conf.max_split_size;
-    bool roomy = sg_device_is_low_pressure_locked(device, rounded);
-    if (!roomy || rounded > small_at_low_pressure(device))
-        want.kind = rounded > device->capacity_bytes / 2 ? SG_KIND_HUGE : SG_KIND_REGULAR;
-    if (roomy)
-        want.end = least && rounded >= least && want.kind == SG_KIND_REGULAR ? SG_END_HIGH : SG_END_SETTLED;
-    return want;
+    if (!sg_device_is_low_pressure_locked(device, rounded))
+        return SG_END_LOW;
+    return least && rounded >= least && kind == SG_KIND_REGULAR ? SG_END_HIGH : SG_END_SETTLED;
 }
 
 static __attribute__((noinline)) CUresult malloc_fixed(struct sg_device *device, size_t bytes,
@@ -126,15 +125,18 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
     size_t rounded = bytes > sg_device_capacity(device) ? 0 : sg_roundup(core->conf.roundup_divisions, bytes);
     if (rounded == 0 || rounded >> SG_UNIT_SHIFT > INT32_MAX)
         return sg_device_ran_out(device, bytes, tag);
+    uint32_t units = (uint32_t)(rounded >> SG_UNIT_SHIFT);
+    struct sg_region *region;
     sg_lock(&device->lock);
     if (__builtin_expect(device->mode == SG_MODE_SEGMENTS, 0)) { /* it may be from here on: sg_core_fix() */
         sg_unlock(&device->lock);
         return malloc_fixed(device, bytes, tag, ret);
     }
-    const struct sg_want want = want_locked(device, rounded, tag->slot);
-    uint32_t extent = sg_device_take_locked(device, &want);
+    enum sg_region_kind kind = classify_locked(device, rounded);
+    const struct sg_want want = {.kind = kind, .units = units, .end = end_for(device, kind, rounded), .slot = tag->slot};
+    uint32_t extent = sg_device_take_locked(device, &want, &region);
     if (extent)
-        *ret = sg_device_hand_out_locked(device, extent, bytes, tag);
+        *ret = sg_device_hand_out_locked(device, region, extent, bytes, tag);
     else
         sg_emit(device, SEGALLOC_RECORD_SLOW_BEGIN, 0, sg_device_stream_locked(device, tag), 0, bytes);
     sg_unlock(&device->lock);
@@ -145,7 +147,7 @@ struct sg_device *sg_core_segments_at(const struct sg_core *core, CUdeviceptr ad
 {
     for (int i = 0; i < SG_DEVICES_MAX; i++) {
         struct sg_device *device = atomic_load_explicit(&((struct sg_core *)core)->device[i], memory_order_acquire);
-        if (device && device->fixed && sg_segments_owns(device, address))
+        if (device && device->native && sg_segments_owns(device, address))
             return device;
     }
     return NULL;
@@ -160,8 +162,8 @@ CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_bloc
 {
     const struct sg_range *range = sg_core_range_at(core, address);
     if (!range) {
-        struct sg_device *fixed = sg_core_segments_at(core, address);
-        return fixed ? sg_segments_block(fixed, address, /* inside */ true, ret) : CUDA_ERROR_NOT_FOUND;
+        struct sg_device *native = sg_core_segments_at(core, address);
+        return native ? sg_segments_block(native, address, /* inside */ true, ret) : CUDA_ERROR_NOT_FOUND;
     }
     struct sg_device *device = range->device;
     CUresult result = CUDA_ERROR_INVALID_VALUE;
@@ -208,12 +210,12 @@ size_t sg_core_trim(struct sg_core *core, int ordinal, size_t keep)
     sg_device_coalesce_completed_locked(device);
     uint64_t spare = device->usage.reserved.now - device->usage.allocated.now;
     sg_emit(device, SEGALLOC_RECORD_EMPTY_CACHE, 0, sg_device_stream_locked(device, &(struct sg_tag){0}), 0, keep);
-    uint64_t given = device->fixed ? sg_segments_empty_locked(device) : 0;
+    uint64_t given = device->native ? sg_segments_empty_locked(device) : 0;
     spare -= given;
     sg_unlock(&device->lock);
     given += spare > keep ? sg_device_give_back(device, spare - keep) : 0;
     sg_unlock(&device->grow);
-    if (device->fixed)
+    if (device->native)
         sg_segments_settle(device);
     return given;
 }
@@ -255,8 +257,8 @@ void sg_core_passthrough(struct sg_core *core, int ordinal, CUdeviceptr address,
     sg_count(device, SG_STAT_passed_on, 1);
     sg_count(device, SG_STAT_passed_on_bytes, bytes);
     sg_lock(&device->lock);
-    if (device->fixed)
-        sg_segments_given_out_locked(device->fixed, address, bytes);
+    if (device->native)
+        sg_segments_given_out_locked(device->native, address, bytes);
     sg_emit(device, SEGALLOC_RECORD_PASSED_ON, 0, 0, 0, bytes);
     sg_unlock(&device->lock);
 }

@@ -25,7 +25,7 @@ enum sg_region_kind { SG_KIND_SMALL, SG_KIND_REGULAR, SG_KIND_HUGE, SG_KIND_COUN
 enum sg_device_mode {
     SG_MODE_NEW, /* never used */
     SG_MODE_EXPANDABLE,
-    SG_MODE_SEGMENTS,   /* fixed segments: fixed_segments.h */
+    SG_MODE_SEGMENTS,   /* fixed segments: native_segments.h */
     SG_MODE_PASSTHROUGH /* we cannot serve it: the driver does */
 };
 
@@ -74,7 +74,7 @@ struct sg_device {
     struct sg_pages pages;
     struct sg_cost cost[SG_COST_CALLS]; /* of a replay they change under `lock` */
     struct sg_extents extents;
-    struct sg_segments *_Atomic fixed; /* of SG_MODE_SEGMENTS; set once, under `lock` */
+    struct sg_segments *_Atomic native; /* of SG_MODE_SEGMENTS; set once, under `lock` */
     /* Guarded by `lock`. */
     struct sg_region *region[SG_REGIONS_MAX]; /* never moved or freed while others can look addresses up */
     uint8_t region_kind[SG_REGIONS_MAX];
@@ -82,13 +82,13 @@ struct sg_device {
     struct sg_usage usage;
     uint64_t peak_before[SG_PEAKS_COUNT][SG_STAT_COUNT]; /* of levels, until the gauges' peaks last began again */
     uint64_t counter[SG_STAT_COUNT]; /* COUNTER statistics; updated atomically where not under `lock` */
-    struct sg_pending_queue awaits_all;     /* free after all work that there was, of all contexts (struct sg_epoch) */
-    struct sg_pending_queue awaits_streams; /* free after work of several streams */
+    struct sg_pending_queue pending; /* free after all work that there was, of all contexts (struct sg_epoch) */
+    struct sg_pending_queue blocked; /* free after work of several streams */
     struct sg_pending_queue stale_queue; /* addresses that are to be unmapped later: busy extents (page_alias.h) */
-    _Atomic uint64_t aliased_slots;  /* a bit for each slot whose stream got a page at a second address since the last
-                                        sg_core_take_aliased() */
+    _Atomic uint64_t aliased_slots;  /* whose streams are given memory at an address of which their earlier work knows
+                                        nothing (sg_core_take_aliased()) */
     uint64_t completions;            /* times that something became complete */
-    uint64_t awaits_streams_version; /* clocks.version when `awaits_streams` was last looked through */
+    uint64_t blocked_version;        /* clocks.version when `blocked` was last looked through */
     uint32_t epoch_frees;            /* and bytes, that take effect later, since events for them were last asked for */
     uint64_t epoch_bytes;
     uint64_t outside_bytes;  /* of the device in use by others, quantised */
@@ -99,8 +99,8 @@ struct sg_device {
     uint32_t stream_count;
     struct sg_idle_event idle_event[SG_IDLE_EVENTS];
     uint32_t idle_count;
-    struct sg_fence fence[SG_FENCES]; /* outstanding, oldest first. A writer holds `asking` too; the end of a context
-                                         does not */
+    struct sg_fence fence[SG_FENCES]; /* outstanding, oldest first; changed with `asking` held too, but by the end of a
+                                      context */
     uint32_t fence_count;
     uint64_t fence_number;               /* of the last */
     struct sg_epoch epoch[SG_EPOCHS];    /* oldest first */
@@ -151,9 +151,9 @@ static inline const struct sg_driver *sg_core_driver(const struct sg_core *core)
 static inline const struct sg_range *sg_core_range_at(const struct sg_core *core, CUdeviceptr address)
 {
     uint32_t count = atomic_load_explicit(&((struct sg_core *)core)->range_count, memory_order_acquire);
-    for (const struct sg_range *range = core->range, *end = range + count; range != end; range++)
-        if (address >= range->begin && address < range->end)
-            return range;
+    for (uint32_t i = 0; i < count; i++)
+        if (address >= core->range[i].begin && address < core->range[i].end)
+            return &core->range[i];
     return NULL;
 }
 
@@ -164,10 +164,10 @@ static inline struct sg_device *sg_device_known(struct sg_core *core, int ordina
                                               : NULL;
 }
 
-/* The device with fixed segments one of whose segments holds `address`; NULL if none does. No lock needed. */
+/* The device in classic mode one of whose segments holds `address`; NULL if none does. No lock needed. */
 struct sg_device *sg_core_segments_at(const struct sg_core *core, CUdeviceptr address);
 
-/* The capacity in bytes, read without `lock`. It may change before the reader takes `lock`. */
+/* What may be held of the device, for who does not hold `lock`: it may be something else by the time that he does. */
 static inline uint64_t sg_device_capacity(const struct sg_device *device)
 {
     return __atomic_load_n(&device->capacity_bytes, __ATOMIC_RELAXED);
@@ -189,7 +189,11 @@ static inline void sg_count(struct sg_device *device, enum sg_stat stat, uint64_
 static inline void sg_emit(struct sg_device *device, uint8_t kind, uint8_t flags, uint32_t stream, uint64_t id,
     uint64_t size)
 {
-    sg_event_emit(&device->core->observer, kind, flags, stream, id, size);
+    const struct sg_event_sink *observer = &device->core->observer;
+    if (observer->emit) {
+        struct segalloc_trace_record record = {.kind = kind, .flags = flags, .stream = stream, .id = id, .size = size};
+        observer->emit(observer->sink, &record);
+    }
 }
 
 /* Merges what is cached in all regions. Under `lock`, before free memory is counted, cut or placed in. Whether there
@@ -258,12 +262,11 @@ static inline uint64_t sg_clocks_read_locked(struct sg_device *device, uint64_t 
     SG_ASSERT_HELD(&device->lock);
     return sg_clocks_read(&device->clocks, slots);
 }
-static inline uint64_t sg_clocks_freed_locked(struct sg_device *device, sg_slot own, uint64_t others, bool missed_calls,
+static inline uint64_t sg_clocks_freed_locked(struct sg_device *device, sg_slot own, uint64_t others, bool unseen,
     bool *ret_was_used)
 {
     SG_ASSERT_HELD(&device->lock);
-    return sg_clocks_freed(&device->clocks, own, others, missed_calls, /* replayed */ device->core->replay,
-        ret_was_used);
+    return sg_clocks_freed(&device->clocks, own, others, unseen, /* replayed */ device->core->replay, ret_was_used);
 }
 /* Memory was freed after what these slots have been given: a fence is worth recording there. */
 static inline void sg_clocks_need_fence_locked(struct sg_device *device, uint64_t slots)
@@ -326,13 +329,13 @@ struct sg_want {
     bool refused; /* the driver has: what was held then is a limit too */
     sg_slot slot;
 };
-uint32_t sg_device_take_locked(struct sg_device *device, const struct sg_want *want);
+uint32_t sg_device_take_locked(struct sg_device *device, const struct sg_want *want, struct sg_region **ret);
 
 /* Takes a block as sg_device_take_locked() does, or after searches over neighbouring ranges and other streams' frees. */
-uint32_t sg_device_take_thoroughly_locked(struct sg_device *device, const struct sg_want *want);
+uint32_t sg_device_take_thoroughly_locked(struct sg_device *device, const struct sg_want *want, struct sg_region **ret);
 
 /* Takes a block that is not small from any region that has a range for it: where nothing else is left. */
-uint32_t sg_device_take_anywhere_locked(struct sg_device *device, const struct sg_want *want);
+uint32_t sg_device_take_anywhere_locked(struct sg_device *device, const struct sg_want *want, struct sg_region **ret);
 
 /* Releases an extent that is a block or pending, and accounts for it. The memory is free for `owner`, and for others
    after `seq`; 0, 0: for all. */
@@ -356,7 +359,8 @@ CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, co
 CUresult sg_device_ran_out(struct sg_device *device, size_t bytes, const struct sg_tag *tag);
 
 /* A block has been carved: fill it in, account for it, tell the observer. */
-CUdeviceptr sg_device_hand_out_locked(struct sg_device *device, uint32_t extent, size_t bytes, const struct sg_tag *tag);
+CUdeviceptr sg_device_hand_out_locked(struct sg_device *device, struct sg_region *region, uint32_t extent, size_t bytes,
+    const struct sg_tag *tag);
 
 /* Gives up to `bytes` of whole free pages back to the driver, from the last regions first. Holds `grow`. Returns how
    much. */

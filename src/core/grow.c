@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "remap/page_alias.h"
-#include "fixed_segments.h"
+#include "native_segments.h"
 #include "remap/mapping_limit.h"
 #include "remap/plan.h"
 #include "replay_steps.h"
@@ -72,23 +72,24 @@ static CUresult perform(struct sg_device *device, const struct sg_tag *tag, stru
 
 /* What is free, or a plan for more, with a region added where there are no addresses. *ret_served: the first, and *ret
    is the block, or the error was found out elsewhere. */
-static CUresult serve_or_plan(struct sg_device *device, struct request *request, struct sg_plan *plan, bool *ret_served,
+static CUresult choose(struct sg_device *device, struct request *request, struct sg_plan *plan, bool *ret_served,
     CUdeviceptr *ret)
 {
     struct sg_want want = request->want;
     CUresult result;
     *ret_served = true;
     for (;;) {
+        struct sg_region *region;
         (void)sg_replay_step(device);
         sg_lock(&device->lock);
-        uint32_t extent = sg_device_take_thoroughly_locked(device, &want);
+        uint32_t extent = sg_device_take_thoroughly_locked(device, &want, &region);
         if (!extent) {
             result = sg_plan_make(device, want, plan);
             if (result == CUDA_ERROR_OUT_OF_MEMORY)
-                extent = sg_device_take_anywhere_locked(device, &want);
+                extent = sg_device_take_anywhere_locked(device, &want, &region);
         }
         if (extent) /* in the first place, if another thread has freed or grown meanwhile */
-            *ret = sg_device_hand_out_locked(device, extent, request->bytes, request->tag);
+            *ret = sg_device_hand_out_locked(device, region, extent, request->bytes, request->tag);
         else
             emit_step_locked(device, request->tag, 0, result);
         sg_unlock(&device->lock);
@@ -137,14 +138,14 @@ static CUresult attempt(struct sg_device *device, struct request *request, CUdev
     struct sg_plan plan;
     bool served;
     sg_alias_unmap_completed(device);
-    CUresult result = serve_or_plan(device, request, &plan, &served, ret);
+    CUresult result = choose(device, request, &plan, &served, ret);
     if (served)
         return result;
     result = perform(device, request->tag, &plan, &request->failed);
     if (result == CUDA_SUCCESS) {
         sg_lock(&device->lock);
         uint32_t extent = sg_plan_commit_locked(&plan);
-        *ret = sg_device_hand_out_locked(device, extent, request->bytes, request->tag);
+        *ret = sg_device_hand_out_locked(device, plan.region, extent, request->bytes, request->tag);
         sg_usage_derive_locked(device);
         sg_unlock(&device->lock);
         return CUDA_SUCCESS;
@@ -211,7 +212,7 @@ static void note_shortage_locked(struct sg_device *device, uint64_t bytes)
     uint64_t left = device->total_bytes > held + outside ? device->total_bytes - held - outside : 0;
     struct sg_shortage shortage = {
         .asked = bytes,
-        .takes = device->fixed ? sg_segments_takes(device, bytes) : bytes,
+        .takes = device->native ? sg_segments_takes(device, bytes) : bytes,
         .live = usage->requested.now,
         .used = usage->active.now,
         .allocated = usage->allocated.now,
@@ -221,7 +222,7 @@ static void note_shortage_locked(struct sg_device *device, uint64_t bytes)
         .limit = device->capacity_bytes,
         .outside = outside,
         .given_up = device->counter[SG_STAT_waits_given_up] > 0,
-        .idle = device->fixed ? sg_segments_idle_locked(device) : sg_device_idle_locked(device),
+        .idle = device->native ? sg_segments_idle_locked(device) : sg_device_idle_locked(device),
         .room = allowed < left ? allowed : left,
     };
     uint64_t had = shortage.idle + shortage.room;
@@ -293,7 +294,7 @@ static bool is_over_pending_limit_locked(const struct sg_device *device, uint64_
     uint64_t limit = device->core->conf.pending_limit;
     if (limit != SG_AUTO)
         return usage->pending.now > limit && !sg_device_is_low_pressure_locked(device, bytes);
-    return device->awaits_all.first && usage->pending.now > device->capacity_bytes / SG_PENDING_SHARE &&
+    return device->pending.first && usage->pending.now > device->capacity_bytes / SG_PENDING_SHARE &&
            (double)sg_device_allocated_peak_locked(device) >=
                SG_PENDING_PERCENT / 100.0 * (double)device->capacity_bytes &&
            usage->reserved.now + bytes > device->capacity_bytes;

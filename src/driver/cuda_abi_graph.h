@@ -113,7 +113,7 @@ typedef struct {
     CUcontext ctx;
 } CUDA_CONDITIONAL_NODE_PARAMS;
 
-/* What cuGraphAddNode is told: the member that belongs to the type, and zeros. */
+/* The parameters of cuGraphAddNode: the member that belongs to the type, and zeros. */
 typedef struct {
     CUgraphNodeType type;
     int reserved0[3];

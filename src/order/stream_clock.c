@@ -9,8 +9,10 @@
 
 static void clocks_emit(const struct sg_stream_clocks *clocks, uint8_t kind, uint32_t stream, uint64_t id, uint64_t size)
 {
-    if (clocks->observer)
-        sg_event_emit(clocks->observer, kind, 0, stream, id, size);
+    if (clocks->observer && clocks->observer->emit) {
+        const struct segalloc_trace_record record = {.kind = kind, .stream = stream, .id = id, .size = size};
+        clocks->observer->emit(clocks->observer->sink, &record);
+    }
 }
 
 /* The index in the trace for a slot. */
@@ -134,7 +136,7 @@ uint64_t sg_clocks_read(struct sg_stream_clocks *clocks, uint64_t slots)
     return clocks->seq;
 }
 
-/* `slots` and those whose work may come before theirs by the legacy stream's rules, which no wait tells of. */
+/* `slots` and those whose work may come before theirs by the legacy stream's rules, which no wait shows. */
 static uint64_t with_blocking(const struct sg_stream_clocks *clocks, uint64_t slots)
 {
     return slots & clocks->blocking ? slots | (clocks->blocking & clocks->alive) : slots;
@@ -169,14 +171,14 @@ static void advance_idle(struct sg_stream_clocks *clocks, uint64_t slots, uint64
     clocks->version++;
 }
 
-uint64_t sg_clocks_freed(struct sg_stream_clocks *clocks, sg_slot own, uint64_t others, bool missed_calls,
-    bool replayed, bool *ret_was_used)
+uint64_t sg_clocks_freed(struct sg_stream_clocks *clocks, sg_slot own, uint64_t others, bool unseen, bool replayed,
+    bool *ret_was_used)
 {
     uint64_t slots = with_blocking(clocks, others | sg_slot_bit(own)), last = 0;
     *ret_was_used = false;
     if (clocks->alive == sg_slot_bit(own)) /* nobody else could gain anything by it */
         return sg_clocks_tick(clocks);
-    uint64_t unsure = replayed ? 0 : slots & (missed_calls ? UINT64_MAX : clocks->untracked_order); /* a replay knows */
+    uint64_t unsure = replayed ? 0 : slots & (unseen ? UINT64_MAX : clocks->untracked_order); /* a replay knows */
     emit_tick(clocks, clocks_advance(clocks, slots & ~sg_slot_bit(own), unsure & ~sg_slot_bit(own)));
     *ret_was_used = clocks_advance(clocks, sg_slot_bit(own), unsure & sg_slot_bit(own));
     for (uint64_t left = slots; left; left &= left - 1) {

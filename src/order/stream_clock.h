@@ -93,7 +93,7 @@ struct sg_stream_clocks {
     struct sg_vector_clock ordered_at[SG_SLOTS]; /* when each entry of `ordered_after` came to be what it is */
     uint64_t host_observed[SG_SLOTS]; /* time up to which the host may have observed that a slot's work is complete, in
                                         a way that isn't seen */
-    uint64_t fenced[SG_SLOTS];       /* time up to which an event of ours tells when its work is complete */
+    uint64_t fenced[SG_SLOTS];        /* time up to which an event of ours shows that its work is complete */
     uint64_t needs_fence;            /* bit set: memory was freed after its work since an event of ours was last
                                         recorded there; bit 0: after all work that there was */
     uint64_t version;                /* changes with each new piece of knowledge */
@@ -114,7 +114,7 @@ static inline bool sg_after_usable(const struct sg_stream_clocks *clocks, struct
     return true;
 }
 
-/* Whether fences will tell when all of `after` is complete. */
+/* Whether fences will show that all of `after` is complete. */
 static inline bool sg_after_fenced(const struct sg_stream_clocks *clocks, struct sg_after after)
 {
     for (uint64_t slots = after.slots; slots; slots &= slots - 1) {
@@ -158,16 +158,16 @@ uint64_t sg_clocks_get_of_context(struct sg_stream_clocks *clocks, CUcontext con
 void sg_clocks_order_after(struct sg_stream_clocks *clocks, sg_slot slot, const struct sg_vector_clock *clock);
 /* As sg_core_host_observed(). */
 void sg_clocks_host_observed(struct sg_stream_clocks *clocks, const struct sg_vector_clock *clock);
-/* A fence tells when the work of `slots` up to a time is complete. */
+/* A fence will show that the work of `slots` up to a time is complete. */
 void sg_clocks_fenced(struct sg_stream_clocks *clocks, uint64_t slots, uint64_t seq);
 /* A slot's work is complete up to `seq`. */
 void sg_clocks_complete(struct sg_stream_clocks *clocks, sg_slot slot, uint64_t seq);
 /* A block of `own`, which was used on `others` too (bits), is free. Returns the time up to which all that could
-   touch it was given to them. `missed_calls`: they may have been given work, or waited, without notice; `replayed`: a replay
+   touch it was given to them. `unseen`: they may have been given work, or waited, without notice; `replayed`: a replay
    has that from its trace. *ret_was_used: `own` had been given work since its clock was last read, which the record of the free
    has to say. For the others a record of its own says so. */
-uint64_t sg_clocks_freed(struct sg_stream_clocks *clocks, sg_slot own, uint64_t others, bool missed_calls,
-    bool replayed, bool *ret_was_used);
+uint64_t sg_clocks_freed(struct sg_stream_clocks *clocks, sg_slot own, uint64_t others, bool unseen, bool replayed,
+    bool *ret_was_used);
 /* For how long a slot has been given nothing at the time `now`. UINT32_MAX: for longer than that, or ever since it
    was followed; then nobody knows which streams are ordered after it. */
 uint32_t sg_clocks_idle_before(const struct sg_stream_clocks *clocks, sg_slot slot, uint64_t now);

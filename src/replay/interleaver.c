@@ -11,10 +11,10 @@ struct operation {
     uint16_t trace_thread;
     enum { NOT_STARTED, STARTED, FINISHED } state;
     bool on_own_thread;
-    struct segalloc_trace_record *told; /* by the trace: `done` of `count` the core has told too */
+    struct segalloc_trace_record *recorded; /* `count` records of the trace; the core has repeated `done` of them */
     uint32_t done, count, room;
     uint64_t created, mapped; /* pages, since the plan */
-    bool refused;     /* the driver has, since the core told something */
+    bool refused;             /* the driver has refused since the core's last record */
     CUdeviceptr address;
     pthread_t thread;
     sem_t go, back;
@@ -29,7 +29,7 @@ struct sg_interleaver {
     struct sg_ledger *card;
     struct operation *first;   /* youngest first */
     struct operation *waiting; /* the one that has not started: nothing but its own has come since it began */
-    struct segalloc_trace_record expected; /* by sg_interleaver_expect(), until the core has told it; else of no kind */
+    struct segalloc_trace_record expected; /* by sg_interleaver_expect(), until the core writes it; else of no kind */
     uint32_t threads; /* of operations that have not been dropped */
     bool diverged;
     bool over; /* there are no more records */
@@ -85,7 +85,7 @@ static const struct segalloc_trace_record *turn(void)
     while (self->on_own_thread && self->done == self->count && !is_free(slow))
         stand_still();
     slow->diverged |= self->done == self->count && !slow->over;
-    return is_free(slow) ? NULL : &self->told[self->done];
+    return is_free(slow) ? NULL : &self->recorded[self->done];
 }
 
 /* Never in a replay that follows its trace: there whoever wants `grow` comes after the record at which its holder gave
@@ -109,7 +109,7 @@ static CUresult refusal(void)
 {
     if (!self || self->refused || self->done == self->count || is_free(self->slow))
         return CUDA_SUCCESS;
-    const struct segalloc_trace_record *next = &self->told[self->done];
+    const struct segalloc_trace_record *next = &self->recorded[self->done];
     if (next->kind != SEGALLOC_RECORD_SLOW_STEP || next->size == CUDA_SUCCESS ||
         self->created < (uint32_t)next->id || self->mapped < next->id >> MAPPED_SHIFT)
         return CUDA_SUCCESS;
@@ -145,7 +145,7 @@ static CUresult set_access(CUdeviceptr address, size_t bytes, const CUmemAccessD
     return result == CUDA_SUCCESS ? sg_ledger_driver.set_access(address, bytes, access, count) : result;
 }
 
-/* What others use is told by the trace (sg_core_outside). */
+/* The trace says what other processes use (sg_core_outside). */
 static CUresult mem_info(size_t *free_bytes, size_t *total_bytes)
 {
     (void)free_bytes;
@@ -192,7 +192,7 @@ const struct sg_driver *sg_interleaver_driver(const struct sg_interleaver *slow)
     return &slow->driver;
 }
 
-/* Those that take a place among the sections that decide. What was learnt of work is told by the trace in any case. */
+/* Whether a record belongs to a section that decides. Observations of work come from the trace in any case. */
 static bool is_compared(uint8_t kind)
 {
     switch (kind) {
@@ -228,7 +228,7 @@ static void observe(void *sink, const struct segalloc_trace_record *record)
     } else if (self->done == self->count) {
         expected.kind = SEGALLOC_RECORD_NONE;
     } else {
-        expected = self->told[self->done++];
+        expected = self->recorded[self->done++];
         self->refused = self->refused && record->kind == SEGALLOC_RECORD_TURN; /* while that is undone */
         if (record->kind == SEGALLOC_RECORD_SLOW_STEP && record->size == CUDA_SUCCESS)
             self->created = self->mapped = 0;
@@ -312,24 +312,24 @@ static void drop(struct operation **link)
     }
     sem_destroy(&one->go);
     sem_destroy(&one->back);
-    free(one->told);
+    free(one->recorded);
     free(one);
 }
 
-/* Adds what the trace has told. False: no memory. */
+/* Adds a record of the trace. False: no memory. */
 static bool note(struct operation *one, const struct segalloc_trace_record *record)
 {
     if (one->done == one->count)
         one->done = one->count = 0;
     if (one->count == one->room) {
         uint32_t room = one->room ? 2 * one->room : 8;
-        struct segalloc_trace_record *told = realloc(one->told, room * sizeof *told);
-        if (!told)
+        struct segalloc_trace_record *recorded = realloc(one->recorded, room * sizeof *recorded);
+        if (!recorded)
             return false;
-        one->told = told;
+        one->recorded = recorded;
         one->room = room;
     }
-    one->told[one->count++] = *record;
+    one->recorded[one->count++] = *record;
     return true;
 }
 
@@ -366,7 +366,7 @@ static bool is_end(const struct segalloc_trace_record *record)
            (record->kind == SEGALLOC_RECORD_TURN && record->id == SEGALLOC_TURN_LEFT);
 }
 
-/* Lets an operation do what it has been told. */
+/* Lets an operation go on to this record. */
 static void advance(struct operation *one, const struct segalloc_trace_record *record)
 {
     struct sg_interleaver *slow = one->slow;
@@ -385,7 +385,7 @@ static void advance(struct operation *one, const struct segalloc_trace_record *r
         finish_all(slow);
 }
 
-enum sg_interleaver_state sg_interleaver_tell(struct sg_interleaver *slow, const struct segalloc_trace_record *record,
+enum sg_interleaver_state sg_interleaver_next(struct sg_interleaver *slow, const struct segalloc_trace_record *record,
     CUdeviceptr *ret)
 {
     struct operation **link = find(slow, record->thread), *one = *link;

@@ -3,9 +3,9 @@
    every turn (struct sg_replay) until the turn's record comes. One thread runs at a time, so what comes out depends on
    the trace alone. An allocation that nothing interrupted costs no thread.
 
-   What the core tells is compared with the trace. Where that differs, the trace is of other rules, or part of it is
-   missing: from there on every operation is played at once, as in a trace that somebody else has recorded. So nothing
-   ever waits for a record that does not come. */
+   The core's records are compared with the trace. Where they differ, the trace is of other rules, or part of it is
+   missing. From there on every operation is played at once, as in an imported trace. So nothing ever waits for a record
+   that does not come. */
 #ifndef SG_INTERLEAVER_H
 #define SG_INTERLEAVER_H
 
@@ -49,7 +49,7 @@ bool sg_interleaver_begin(struct sg_interleaver *slow, const struct sg_interleav
 /* The next record of a thread. SG_SLOW_NONE: it has nothing under way, and the caller plays the record. ENDED: with an
    allocation, the address of which is *ret, 0 where it failed. */
 enum sg_interleaver_state { SG_SLOW_NONE, SG_SLOW_GOES_ON, SG_SLOW_ENDED };
-enum sg_interleaver_state sg_interleaver_tell(struct sg_interleaver *slow, const struct segalloc_trace_record *record,
+enum sg_interleaver_state sg_interleaver_next(struct sg_interleaver *slow, const struct segalloc_trace_record *record,
     CUdeviceptr *ret);
 
 /* The caller is about to ask the core for what this record says, all of which happens in one section. */
@@ -58,7 +58,7 @@ void sg_interleaver_expect(struct sg_interleaver *slow, const struct segalloc_tr
 /* Anything else happens now: what is under way gets as far as the trace has said. */
 void sg_interleaver_catch_up(struct sg_interleaver *slow);
 
-/* Whether the core has told something else than the trace. */
+/* Whether the core's records differ from the trace. */
 bool sg_interleaver_has_diverged(const struct sg_interleaver *slow);
 
 #endif

@@ -1,5 +1,5 @@
-/* What a trace of ours tells of the order of streams as the recorded allocator learnt it: given to the replay's core,
-   which asks nobody itself, so that it decides the same. */
+/* Feeds the core of a replay with the order of streams that the recorded allocator observed. The core queries nothing
+   itself, so its decisions are the recorded ones. */
 #ifndef SG_ORDER_FEED_H
 #define SG_ORDER_FEED_H
 
@@ -18,19 +18,19 @@ struct sg_order_feed {
 };
 
 /* False: no host memory. The core is borrowed. */
-bool sg_order_feed_init(struct sg_order_feed *told, struct sg_core *core);
-void sg_order_feed_fini(struct sg_order_feed *told);
+bool sg_order_feed_init(struct sg_order_feed *feed, struct sg_core *core);
+void sg_order_feed_fini(struct sg_order_feed *feed);
 
 /* The slot of a stream index; 0: it is not followed. */
-sg_slot sg_order_feed_slot(const struct sg_order_feed *told, uint32_t stream);
+sg_slot sg_order_feed_slot(const struct sg_order_feed *feed, uint32_t stream);
 
 /* A free that was to take effect later, of an allocation that has failed here. False: no host memory. */
-bool sg_order_feed_skip(struct sg_order_feed *told, uint64_t id);
+bool sg_order_feed_skip(struct sg_order_feed *feed, uint64_t id);
 
 /* DONE: a free takes effect. */
-void sg_order_feed_done(struct sg_order_feed *told, int device, uint64_t id);
+void sg_order_feed_done(struct sg_order_feed *feed, int device, uint64_t id);
 
 /* SLOT, SLOT_GONE, TICK, ORDER, COMPLETE. False: no host memory. */
-bool sg_order_feed_order(struct sg_order_feed *told, int device, const struct segalloc_trace_record *record);
+bool sg_order_feed_order(struct sg_order_feed *feed, int device, const struct segalloc_trace_record *record);
 
 #endif

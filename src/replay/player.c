@@ -36,7 +36,7 @@ struct player {
     struct sg_ahead *ahead; /* NULL: work is not played, what is freed is complete */
     struct sg_interleaver *slow; /* NULL: every operation is done at once */
     uint64_t huge_bytes;  /* blocks from here on may have a region of their own, whatever they are rounded to */
-    struct sg_order_feed told;
+    struct sg_order_feed feed;
     /* PyTorch's */
     struct sg_torch_device *torch; /* by ordinal, made at the first allocation; NULL: the policy is our own */
     uint64_t time;
@@ -106,18 +106,18 @@ static struct sg_tag tag_of(struct player *player, const struct segalloc_trace_r
     struct sg_defined_place place = place_of(player, record);
     struct sg_tag tag = {.stream = (CUstream)(uintptr_t)record->stream,
         .has_stream = true,
-        .sync = SG_FREE_SYNC_COMPLETE,
+        .sync = SG_FREE_SYNC_AUTO,
         .site = place.site,
         .phase = place.phase};
     if (player->ahead) {
         sg_ahead_tag(player->ahead, device_of(player, record->stream), record->stream, &tag);
         tag.sync = player->play->conf.free_sync == SG_FREE_SYNC_AUTO ? SG_FREE_SYNC_STREAM
                                                                      : player->play->conf.free_sync;
-        tag.user_rule = player->play->user_rule;
+        tag.sees = player->play->sees;
     } else if (player->play->as_recorded) {
-        tag.slot = sg_order_feed_slot(&player->told, record->stream);
+        tag.slot = sg_order_feed_slot(&player->feed, record->stream);
         tag.context = (CUcontext)(uintptr_t)sg_defined_context(&player->defined, record->stream);
-        tag.user_rule = SG_USERS_RECORDED; /* who else could have seen a block stands in the trace too */
+        tag.sees = SG_USERS_RECORDED; /* who else could have seen a block stands in the trace too */
         tag.in_order = record->kind == SEGALLOC_RECORD_FREE; /* it names whose the block has become by then */
         if (record->flags & SEGALLOC_FLAG_ASYNC && tag.slot)
             tag.sync = SG_FREE_SYNC_STREAM;
@@ -243,7 +243,7 @@ static int allocate(struct player *player, const struct segalloc_trace_record *r
     if (player->core) {
         const struct sg_tag tag = tag_of(player, record);
         CUdeviceptr address;
-        if (!player->slow || sg_interleaver_tell(player->slow, record, &address) == SG_SLOW_NONE)
+        if (!player->slow || sg_interleaver_next(player->slow, record, &address) == SG_SLOW_NONE)
             address = ask(player, record, &tag);
         value = address;
         if (player->ahead)
@@ -268,7 +268,7 @@ static int allocate(struct player *player, const struct segalloc_trace_record *r
    it. */
 static void fail(struct player *player, const struct segalloc_trace_record *record)
 {
-    const struct sg_tag tag = {.sync = SG_FREE_SYNC_COMPLETE};
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
     CUdeviceptr address = 0;
     player->result->failures++;
     note_request(player, record);
@@ -283,7 +283,7 @@ static void fail(struct player *player, const struct segalloc_trace_record *reco
             count_oom(player, record);
         return;
     }
-    if (!player->slow || sg_interleaver_tell(player->slow, record, &address) == SG_SLOW_NONE)
+    if (!player->slow || sg_interleaver_next(player->slow, record, &address) == SG_SLOW_NONE)
         address = ask(player, record, &tag);
     if (address)
         (void)sg_core_free(player->core, address, &tag);
@@ -298,7 +298,7 @@ static int release(struct player *player, const struct segalloc_trace_record *re
     if (!value) {
         player->result->unmatched_frees++; /* allocated before the trace begins */
     } else if (value == NO_BLOCK && player->core && record->flags & SEGALLOC_FLAG_PENDING) {
-        return sg_order_feed_skip(&player->told, record->id) ? 0 : no_memory(player);
+        return sg_order_feed_skip(&player->feed, record->id) ? 0 : no_memory(player);
     } else if (value != NO_BLOCK && player->core) {
         const struct sg_tag tag = tag_of(player, record);
         if (player->play->as_recorded && record->flags & SEGALLOC_FLAG_WORKED)
@@ -360,7 +360,7 @@ static int apply_outside(struct player *player, const struct segalloc_trace_reco
     switch (record->kind) {
     case SEGALLOC_RECORD_DONE:
         if (!player->ahead)
-            sg_order_feed_done(&player->told, device, record->id);
+            sg_order_feed_done(&player->feed, device, record->id);
         return 0;
     case SEGALLOC_RECORD_SLOT:
     case SEGALLOC_RECORD_SLOT_GONE:
@@ -368,7 +368,7 @@ static int apply_outside(struct player *player, const struct segalloc_trace_reco
     case SEGALLOC_RECORD_ORDER:
     case SEGALLOC_RECORD_COMPLETE:
     case SEGALLOC_RECORD_MARK:
-        return !player->slow || sg_order_feed_order(&player->told, device, record) ? 0 : no_memory(player);
+        return !player->slow || sg_order_feed_order(&player->feed, device, record) ? 0 : no_memory(player);
     case SEGALLOC_RECORD_PRESSURE:
         if (player->slow)
             sg_core_apply(player->core, device, record);
@@ -407,7 +407,7 @@ static int apply_outside(struct player *player, const struct segalloc_trace_reco
     case SEGALLOC_RECORD_SLOW_STEP:
     case SEGALLOC_RECORD_TURN:
         if (player->slow)
-            (void)sg_interleaver_tell(player->slow, record, &ignored);
+            (void)sg_interleaver_next(player->slow, record, &ignored);
         return 0;
     default:
         return 0;
@@ -554,7 +554,7 @@ static int start(struct player *player)
     player->core = sg_core_create(&params);
     if (player->core && play->ordered)
         player->ahead = sg_ahead_new(player->core, &player->card, play->run_ahead);
-    bool fine = player->core && (player->ahead || !play->ordered) && sg_order_feed_init(&player->told, player->core);
+    bool fine = player->core && (player->ahead || !play->ordered) && sg_order_feed_init(&player->feed, player->core);
     return fine ? 0 : no_memory(player);
 }
 
@@ -587,7 +587,7 @@ int sg_play_run(const struct sg_play *play, struct sg_play_result *ret, char err
     sg_core_destroy(player.core);
     sg_ahead_delete(player.ahead);
     sg_interleaver_delete(player.slow);
-    sg_order_feed_fini(&player.told);
+    sg_order_feed_fini(&player.feed);
     sg_ledger_fini(&player.card);
     free_torch(&player);
     sg_idmap_fini(&player.live);

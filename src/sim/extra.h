@@ -1,5 +1,5 @@
-/* What the simulator offers beside CUDA, for tests and tools: exported by libcuda.so.1, to be found with dlsym, so that
-   a program that asks runs on a real driver too. */
+/* Functions of the simulator besides CUDA, for tests and tools. libcuda.so.1 exports them. Callers find them with dlsym,
+   so that they run on a real driver too. */
 #ifndef SIM_EXTRA_H
 #define SIM_EXTRA_H
 

@@ -59,7 +59,7 @@ enum sim_state {
     SIM_GONE,   /* the process is exiting */
 };
 
-/* Every handle that the program is given begins with this, and is looked up before it is believed. */
+/* Every handle of the program begins with this. A handle is looked up before it is used. */
 enum sim_kind {
     SIM_KIND_CONTEXT,
     SIM_KIND_STREAM,

@@ -212,23 +212,23 @@ static int64_t training_step(struct training *t)
 static float agree(struct training *t, bool *stop)
 {
     const int mine = t->options->set.accumulation, width = mine + 1;
-    float *told = calloc((size_t)(t->ranks + 1) * (size_t)width, sizeof *told), *all = told + width;
-    if (!told)
+    float *own = calloc((size_t)(t->ranks + 1) * (size_t)width, sizeof *own), *all = own + width;
+    if (!own)
         abort();
-    told[mine] = *stop;
+    own[mine] = *stop;
     if (t->losses)
-        memcpy(told, t->losses, (size_t)mine * sizeof *told);
+        memcpy(own, t->losses, (size_t)mine * sizeof *own);
     if (t->device.comm)
-        comm_exchange(t->device.comm, told, all, (size_t)width * sizeof *told);
+        comm_exchange(t->device.comm, own, all, (size_t)width * sizeof *own);
     else
-        memcpy(all, told, (size_t)width * sizeof *told);
+        memcpy(all, own, (size_t)width * sizeof *own);
     double sum = 0;
     for (int m = 0; m < mine; m++)
         for (int r = 0; r < t->ranks; r++)
             sum += all[r * width + m];
     for (int r = 0; r < t->ranks; r++)
         *stop = *stop || all[r * width + mine] > 0;
-    free(told);
+    free(own);
     return (float)(sum / (mine * t->ranks));
 }
 

@@ -1,4 +1,4 @@
-/* Fences: the allocator's own events on streams and contexts, and what their completion tells. They are recorded when
+/* Fences: the allocator's own events on streams and contexts, and what their completion shows. They are recorded when
    they can give news, a few outstanding, oldest first. pending_frees.c acts on their answers. Driver calls are never
    made with `lock` held; most are with `asking`. */
 #include "device.h"
@@ -97,7 +97,7 @@ static CUevent fence_to_replace_locked(struct sg_device *device, CUcontext conte
 }
 
 /* An event of ours in `context`, which is current, to be recorded on the streams of `slots`. *ret_was_fence: it was
-   out, and tells nothing any more. */
+   out, and shows nothing any more. */
 static CUresult get_event(struct sg_device *device, CUcontext context, uint64_t slots, CUevent *ret,
     bool *ret_was_fence)
 {
@@ -119,7 +119,7 @@ static CUresult get_event(struct sg_device *device, CUcontext context, uint64_t 
     return sg_core_driver(device->core)->event_create(ret, CU_EVENT_DISABLE_TIMING);
 }
 
-/* What an event tells of: the stream of `slot`, or with 0 the context's. */
+/* What an event covers: the stream of `slot`, or with 0 the whole context. */
 static uint64_t fence_covers_locked(const struct sg_device *device, CUcontext context, sg_slot slot)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -231,7 +231,7 @@ static CUresult wait_for_contexts(void *user)
     struct sg_core *core = device->core;
     CUresult result = CUDA_SUCCESS;
     sg_lock(&device->lock);
-    uint64_t seq = device->awaits_all.last ? device->extents.extent[device->awaits_all.last].seq : 0;
+    uint64_t seq = device->pending.last ? device->extents.extent[device->pending.last].seq : 0;
     sg_unlock(&device->lock);
     uint32_t count = sg_contexts_count(&core->contexts);
     for (uint32_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
@@ -269,8 +269,8 @@ static bool fences_over_contexts(struct sg_device *device)
 static void fences_record_epoch(struct sg_device *device)
 {
     sg_lock(&device->lock);
-    bool owed = device->clocks.needs_fence & sg_slot_bit(0) && device->awaits_all.last;
-    uint64_t seq = owed ? device->extents.extent[device->awaits_all.last].seq : 0;
+    bool owed = device->clocks.needs_fence & sg_slot_bit(0) && device->pending.last;
+    uint64_t seq = owed ? device->extents.extent[device->pending.last].seq : 0;
     device->epoch_count -= seq && device->epoch_count == SG_EPOCHS;
     sg_unlock(&device->lock);
     if (!seq)
@@ -281,7 +281,7 @@ static void fences_record_epoch(struct sg_device *device)
         return;
     sg_lock(&device->lock);
     device->epoch[device->epoch_count++] = (struct sg_epoch){seq, device->fence_number};
-    if (device->extents.extent[device->awaits_all.last].seq <= seq) /* none was freed meanwhile */
+    if (device->extents.extent[device->pending.last].seq <= seq) /* none was freed meanwhile */
         device->clocks.needs_fence &= ~sg_slot_bit(0);
     sg_clocks_fenced(&device->clocks, sg_slot_bit(0), seq);
     sg_pending_settle_epochs_locked(device);
@@ -364,10 +364,9 @@ static bool wait_for_oldest(struct sg_device *device)
     const struct sg_fence *fence = device->fence_count ? &device->fence[event ? oldest : 0] : NULL;
     uint64_t number = fence ? fence->number : 0;
     context = fence ? fence->context : context;
-    bool all = !fence && device->awaits_all.first && sg_fences_can_wait(device);
-    bool has_work = fence ||
-                    (device->clocks.needs_fence != 0 && (device->awaits_all.first || device->awaits_streams.first ||
-                                                            device->clocks.needs_fence & ~sg_slot_bit(0)));
+    bool all = !fence && device->pending.first && sg_fences_can_wait(device);
+    bool has_work = fence || (device->clocks.needs_fence != 0 && (device->pending.first || device->blocked.first ||
+                                                                     device->clocks.needs_fence & ~sg_slot_bit(0)));
     sg_unlock(&device->lock);
     if (!event && (!has_work || !begin_recording(device)))
         return false;
@@ -410,7 +409,7 @@ static bool has_learnt(struct sg_device *device, uint64_t since)
 bool sg_device_ask(struct sg_device *device, enum sg_ask how)
 {
     if (device->core->replay)
-        return false; /* it is told */
+        return false; /* the trace says what is complete */
     sg_lock(&device->lock);
     uint64_t before = device->completions;
     bool nothing = device->fence_count == 0 && (how == SG_ASK_QUERY || device->clocks.needs_fence == 0);
@@ -444,7 +443,7 @@ void sg_device_drain(struct sg_device *device)
     end_recording(device);
     for (uint32_t most = SG_FENCES; most-- > 0;) {
         sg_lock(&device->lock);
-        bool any = device->fence_count != 0 || (device->awaits_all.first && sg_fences_can_wait(device));
+        bool any = device->fence_count != 0 || (device->pending.first && sg_fences_can_wait(device));
         sg_unlock(&device->lock);
         if (!any || !sg_device_ask(device, SG_ASK_WAIT))
             return;
@@ -466,7 +465,7 @@ void sg_core_slot_gone(struct sg_core *core, int ordinal, sg_slot slot)
     CUcontext context = clocks->stream[slot].context;
     sg_unlock(&device->lock);
     if (ask && begin_recording(device)) {
-        (void)fences_record(device, context, slot, &fence); /* if it can't be, an event over the context tells later */
+        (void)fences_record(device, context, slot, &fence); /* if it can't be, an event over the context follows */
         end_recording(device);
     }
     sg_lock(&device->lock);

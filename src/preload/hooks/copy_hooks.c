@@ -58,7 +58,7 @@ static bool crosses(CUdeviceptr dst, CUdeviceptr src, struct end *ret_dst, struc
         ret_src->context && (ret_dst->ours || ret_src->ours);
 }
 
-/* By a stream of another device. A caller that tells of the other streams which use its block tells of this one too. */
+/* Notes a use by a stream of another device. A caller that records the streams of its block records this one too. */
 static void used(struct sg_core *core, CUdeviceptr address, CUstream stream)
 {
     struct sg_block_info block;
@@ -83,39 +83,40 @@ void sg_copies_used_on_devices(CUdeviceptr address, CUstream stream, bool per_th
     sg_leave();
 }
 
-/* Of whose work a copy may tell the host, or one stream another. */
-enum tells { TELLS_NOTHING, TELLS_OF_ITS_STREAM, TELLS_OF_ALL };
+/* Whose work the host, or another stream, may observe by a copy. */
+enum observed { OBSERVED_NOTHING, OBSERVED_STREAM, OBSERVED_ALL };
 
 /* A copy to 0 is one to the host. */
-static enum tells told_later(CUdeviceptr dst)
+static enum observed observed_later(CUdeviceptr dst)
 {
-    return sg_following() && !sg_process_owns(dst) ? TELLS_OF_ITS_STREAM : TELLS_NOTHING;
+    return sg_following() && !sg_process_owns(dst) ? OBSERVED_STREAM : OBSERVED_NOTHING;
 }
 
-/* Without a stream. Whether memory of the driver's is another device's is not asked. */
-static enum tells told_now(CUdeviceptr dst, CUdeviceptr src, bool crossing)
+/* For a copy without a stream. The device of memory that the driver serves is not queried. */
+static enum observed observed_now(CUdeviceptr dst, CUdeviceptr src, bool crossing)
 {
     if (!sg_following())
-        return TELLS_NOTHING;
+        return OBSERVED_NOTHING;
     if (!crossing)
         crossing = sg_contexts_devices() && !sg_process_owns(dst) && !sg_process_owns(src);
-    return crossing ? TELLS_OF_ALL : TELLS_OF_ITS_STREAM;
+    return crossing ? OBSERVED_ALL : OBSERVED_STREAM;
 }
 
-static void tell(enum tells tells, CUstream stream, bool per_thread)
+static void note_observed(enum observed observed, CUstream stream, bool per_thread)
 {
-    if (tells == TELLS_OF_ALL)
+    if (observed == OBSERVED_ALL)
         sg_streams_host_may_observe_all();
-    else if (tells == TELLS_OF_ITS_STREAM)
+    else if (observed == OBSERVED_STREAM)
         sg_streams_host_may_observe(stream, per_thread);
 }
 
 /* After the driver's call, and before the program can know that there has been one. `crossing`: it may be between
    devices. */
-static void copied(CUdeviceptr dst, CUdeviceptr src, CUstream stream, bool per_thread, bool crossing, enum tells tells)
+static void copied(CUdeviceptr dst, CUdeviceptr src, CUstream stream, bool per_thread, bool crossing,
+    enum observed observed)
 {
     sg_submitted(stream, per_thread);
-    tell(tells, stream, per_thread);
+    note_observed(observed, stream, per_thread);
     if (!crossing) { /* perhaps one end is the host's, and the other another device's than the stream's */
         sg_copies_used(dst, stream, per_thread);
         sg_copies_used(src, stream, per_thread);
@@ -129,23 +130,23 @@ static void copied(CUdeviceptr dst, CUdeviceptr src, CUstream stream, bool per_t
 }
 
 /* The plain copy `symbol`, or `peer` in its place; `stream` is what it gives work to. */
-#define COPY(symbol, peer, parameters, arguments, peer_arguments, stream, per_thread, told) \
-    CUresult symbol parameters \
-    { \
-        struct end to, from; \
-        bool crossing = crosses(dst, src, &to, &from); \
-        const enum tells tells = told; \
-        tell(tells, stream, per_thread); \
+#define COPY(symbol, peer, parameters, arguments, peer_arguments, stream, per_thread, observation) \
+    CUresult symbol parameters                                                                     \
+    {                                                                                              \
+        struct end to, from;                                                                       \
+        bool crossing = crosses(dst, src, &to, &from);                                             \
+        const enum observed observed = observation;                                                \
+        note_observed(observed, stream, per_thread);                                               \
         CUresult result = crossing ? sg_real()->peer peer_arguments : sg_real()->symbol arguments; \
-        copied(dst, src, stream, per_thread, crossing, tells); \
-        return result; \
+        copied(dst, src, stream, per_thread, crossing, observed);                                  \
+        return result;                                                                             \
     }
-#define COPY_NOW(symbol, peer, per_thread) \
+#define COPY_NOW(symbol, peer, per_thread)                                                  \
     COPY(symbol, peer, (CUdeviceptr dst, CUdeviceptr src, size_t bytes), (dst, src, bytes), \
-         (dst, to.context, src, from.context, bytes), NULL, per_thread, told_now(dst, src, crossing))
-#define COPY_ASYNC(symbol, peer, per_thread) \
+        (dst, to.context, src, from.context, bytes), NULL, per_thread, observed_now(dst, src, crossing))
+#define COPY_ASYNC(symbol, peer, per_thread)                                                                         \
     COPY(symbol, peer, (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream), (dst, src, bytes, stream), \
-         (dst, to.context, src, from.context, bytes, stream), stream, per_thread, told_later(dst))
+        (dst, to.context, src, from.context, bytes, stream), stream, per_thread, observed_later(dst))
 
 COPY_NOW(cuMemcpy, cuMemcpyPeer, false)
 COPY_NOW(cuMemcpy_ptds, cuMemcpyPeer_ptds, true)
@@ -161,28 +162,28 @@ COPY_ASYNC(cuMemcpyDtoDAsync_v2_ptsz, cuMemcpyPeerAsync_ptsz, true)
 #define COPY_HINTED(symbol, peer, per_thread)                                                               \
     COPY(symbol, peer, (CUdeviceptr dst, CUdeviceptr src, size_t bytes, void *attributes, CUstream stream), \
         (dst, src, bytes, attributes, stream), (dst, to.context, src, from.context, bytes, stream), stream, \
-        per_thread, told_later(dst))
+        per_thread, observed_later(dst))
 COPY_HINTED(cuMemcpyWithAttributesAsync, cuMemcpyPeerAsync, false)
 COPY_HINTED(cuMemcpyWithAttributesAsync_ptsz, cuMemcpyPeerAsync_ptsz, true)
 
-#define PEER(symbol, per_thread) \
+#define PEER(symbol, per_thread)                                                                                  \
     CUresult symbol(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes) \
-    { \
-        const enum tells tells = told_now(dst, src, /* crossing */ true); \
-        tell(tells, NULL, per_thread); \
-        CUresult result = sg_real()->symbol(dst, dst_context, src, src_context, bytes); \
-        copied(dst, src, NULL, per_thread, /* crossing */ true, tells); \
-        return result; \
+    {                                                                                                             \
+        const enum observed observed = observed_now(dst, src, /* crossing */ true);                               \
+        note_observed(observed, NULL, per_thread);                                                                \
+        CUresult result = sg_real()->symbol(dst, dst_context, src, src_context, bytes);                           \
+        copied(dst, src, NULL, per_thread, /* crossing */ true, observed);                                        \
+        return result;                                                                                            \
     }
-#define PEER_ASYNC(symbol, per_thread) \
+#define PEER_ASYNC(symbol, per_thread)                                                                            \
     CUresult symbol(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes, \
-        CUstream stream) \
-    { \
-        const enum tells tells = told_later(dst); \
-        tell(tells, stream, per_thread); \
-        CUresult result = sg_real()->symbol(dst, dst_context, src, src_context, bytes, stream); \
-        copied(dst, src, stream, per_thread, /* crossing */ true, tells); \
-        return result; \
+        CUstream stream)                                                                                          \
+    {                                                                                                             \
+        const enum observed observed = observed_later(dst);                                                       \
+        note_observed(observed, stream, per_thread);                                                              \
+        CUresult result = sg_real()->symbol(dst, dst_context, src, src_context, bytes, stream);                   \
+        copied(dst, src, stream, per_thread, /* crossing */ true, observed);                                      \
+        return result;                                                                                            \
     }
 PEER(cuMemcpyPeer, false)
 PEER(cuMemcpyPeer_ptds, true)
@@ -227,30 +228,30 @@ static bool flat_as_peer_copy(const CUDA_MEMCPY2D *copy, CUDA_MEMCPY3D_PEER *ret
     return as_peer_copy(&deep, ret);
 }
 
-#define DEEP_TOLD_LATER(copy) \
-    ((copy) && (copy)->dstMemoryType == CU_MEMORYTYPE_ARRAY ? TELLS_NOTHING : told_later(DST(copy)))
+#define DEEP_OBSERVED_LATER(copy) \
+    ((copy) && (copy)->dstMemoryType == CU_MEMORYTYPE_ARRAY ? OBSERVED_NOTHING : observed_later(DST(copy)))
 
-#define DEEP_NOW(symbol, type, convert, peer, per_thread) \
-    CUresult symbol(const type *copy) \
-    { \
-        CUDA_MEMCPY3D_PEER other; \
-        bool crossing = copy && sg_contexts_devices() && convert(copy, &other); \
-        const enum tells tells = told_now(DST(copy), SRC(copy), crossing); \
-        tell(tells, NULL, per_thread); \
+#define DEEP_NOW(symbol, type, convert, peer, per_thread)                               \
+    CUresult symbol(const type *copy)                                                   \
+    {                                                                                   \
+        CUDA_MEMCPY3D_PEER other;                                                       \
+        bool crossing = copy && sg_contexts_devices() && convert(copy, &other);         \
+        const enum observed observed = observed_now(DST(copy), SRC(copy), crossing);    \
+        note_observed(observed, NULL, per_thread);                                      \
         CUresult result = crossing ? sg_real()->peer(&other) : sg_real()->symbol(copy); \
-        copied(DST(copy), SRC(copy), NULL, per_thread, crossing, tells); \
-        return result; \
+        copied(DST(copy), SRC(copy), NULL, per_thread, crossing, observed);             \
+        return result;                                                                  \
     }
-#define DEEP_ASYNC(symbol, type, convert, peer, per_thread) \
-    CUresult symbol(const type *copy, CUstream stream) \
-    { \
-        CUDA_MEMCPY3D_PEER other; \
-        bool crossing = copy && sg_contexts_devices() && convert(copy, &other); \
-        const enum tells tells = DEEP_TOLD_LATER(copy); \
-        tell(tells, stream, per_thread); \
+#define DEEP_ASYNC(symbol, type, convert, peer, per_thread)                                             \
+    CUresult symbol(const type *copy, CUstream stream)                                                  \
+    {                                                                                                   \
+        CUDA_MEMCPY3D_PEER other;                                                                       \
+        bool crossing = copy && sg_contexts_devices() && convert(copy, &other);                         \
+        const enum observed observed = DEEP_OBSERVED_LATER(copy);                                       \
+        note_observed(observed, stream, per_thread);                                                    \
         CUresult result = crossing ? sg_real()->peer(&other, stream) : sg_real()->symbol(copy, stream); \
-        copied(DST(copy), SRC(copy), stream, per_thread, crossing, tells); \
-        return result; \
+        copied(DST(copy), SRC(copy), stream, per_thread, crossing, observed);                           \
+        return result;                                                                                  \
     }
 DEEP_NOW(cuMemcpy2D_v2, CUDA_MEMCPY2D, flat_as_peer_copy, cuMemcpy3DPeer, false)
 DEEP_NOW(cuMemcpy2D_v2_ptds, CUDA_MEMCPY2D, flat_as_peer_copy, cuMemcpy3DPeer_ptds, true)
@@ -263,23 +264,23 @@ DEEP_ASYNC(cuMemcpy2DAsync_v2_ptsz, CUDA_MEMCPY2D, flat_as_peer_copy, cuMemcpy3D
 DEEP_ASYNC(cuMemcpy3DAsync_v2, CUDA_MEMCPY3D, as_peer_copy, cuMemcpy3DPeerAsync, false)
 DEEP_ASYNC(cuMemcpy3DAsync_v2_ptsz, CUDA_MEMCPY3D, as_peer_copy, cuMemcpy3DPeerAsync_ptsz, true)
 
-#define DEEP_PEER(symbol, per_thread) \
-    CUresult symbol(const CUDA_MEMCPY3D_PEER *copy) \
-    { \
-        const enum tells tells = told_now(DST(copy), SRC(copy), /* crossing */ true); \
-        tell(tells, NULL, per_thread); \
-        CUresult result = sg_real()->symbol(copy); \
-        copied(DST(copy), SRC(copy), NULL, per_thread, /* crossing */ true, tells); \
-        return result; \
+#define DEEP_PEER(symbol, per_thread)                                                           \
+    CUresult symbol(const CUDA_MEMCPY3D_PEER *copy)                                             \
+    {                                                                                           \
+        const enum observed observed = observed_now(DST(copy), SRC(copy), /* crossing */ true); \
+        note_observed(observed, NULL, per_thread);                                              \
+        CUresult result = sg_real()->symbol(copy);                                              \
+        copied(DST(copy), SRC(copy), NULL, per_thread, /* crossing */ true, observed);          \
+        return result;                                                                          \
     }
-#define DEEP_PEER_ASYNC(symbol, per_thread) \
-    CUresult symbol(const CUDA_MEMCPY3D_PEER *copy, CUstream stream) \
-    { \
-        const enum tells tells = DEEP_TOLD_LATER(copy); \
-        tell(tells, stream, per_thread); \
-        CUresult result = sg_real()->symbol(copy, stream); \
-        copied(DST(copy), SRC(copy), stream, per_thread, /* crossing */ true, tells); \
-        return result; \
+#define DEEP_PEER_ASYNC(symbol, per_thread)                                              \
+    CUresult symbol(const CUDA_MEMCPY3D_PEER *copy, CUstream stream)                     \
+    {                                                                                    \
+        const enum observed observed = DEEP_OBSERVED_LATER(copy);                        \
+        note_observed(observed, stream, per_thread);                                     \
+        CUresult result = sg_real()->symbol(copy, stream);                               \
+        copied(DST(copy), SRC(copy), stream, per_thread, /* crossing */ true, observed); \
+        return result;                                                                   \
     }
 DEEP_PEER(cuMemcpy3DPeer, false)
 DEEP_PEER(cuMemcpy3DPeer_ptds, true)

@@ -160,7 +160,7 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNod
 }
 
 /* A graph may have functions of the host, or copies to it, also behind what it waits for. */
-static void tell_of_graph(CUstream stream, bool per_thread)
+static void observe_graph(CUstream stream, bool per_thread)
 {
     if (sg_graph_order_has_waits())
         sg_streams_host_may_observe_all();
@@ -170,7 +170,7 @@ static void tell_of_graph(CUstream stream, bool per_thread)
 
 static CUresult launch(CUresult (*real)(CUgraphExec, CUstream), CUgraphExec exec, CUstream stream, bool per_thread)
 {
-    tell_of_graph(stream, per_thread);
+    observe_graph(stream, per_thread);
     CUresult result = real(exec, stream);
     if (sg_ran_out(result)) /* memory of its own allocation nodes */
         result = real(exec, stream);
@@ -178,7 +178,7 @@ static CUresult launch(CUresult (*real)(CUgraphExec, CUstream), CUgraphExec exec
         untracked_order(stream, per_thread);
     else
         sg_submitted(stream, per_thread);
-    tell_of_graph(stream, per_thread);
+    observe_graph(stream, per_thread);
     return result;
 }
 
@@ -335,18 +335,18 @@ static bool has_write(unsigned count, const CUstreamBatchMemOpParams *params)
 }
 
 /* What a batch writes, perhaps for the host to see, comes after what it waits for. */
-#define BATCH(symbol, own) \
+#define BATCH(symbol, own)                                                                             \
     CUresult symbol(CUstream stream, unsigned count, CUstreamBatchMemOpParams *params, unsigned flags) \
-    { \
-        const bool telling = sg_following() && has_write(count, params); \
-        waits_in_captures(); \
-        if (telling) \
-            sg_streams_host_may_observe_all(); \
-        CUresult result = sg_real()->symbol(stream, count, params, flags); \
-        untracked_order(stream, own); \
-        if (telling) \
-            sg_streams_host_may_observe_all(); \
-        return result; \
+    {                                                                                                  \
+        const bool visible = sg_following() && has_write(count, params);                               \
+        waits_in_captures();                                                                           \
+        if (visible)                                                                                   \
+            sg_streams_host_may_observe_all();                                                         \
+        CUresult result = sg_real()->symbol(stream, count, params, flags);                             \
+        untracked_order(stream, own);                                                                  \
+        if (visible)                                                                                   \
+            sg_streams_host_may_observe_all();                                                         \
+        return result;                                                                                 \
     }
 BATCH(cuStreamBatchMemOp, false)
 BATCH(cuStreamBatchMemOp_ptsz, true)

@@ -52,11 +52,11 @@ CUresult cuLaunchCooperativeKernelMultiDevice(const CUDA_LAUNCH_PARAMS *launches
 }
 
 /* `address`: what may be memory of ours; 0 where nothing is. */
-#define HAND_ON(symbol, parameters, arguments, stream, own, tells, address) \
+#define HAND_ON(symbol, parameters, arguments, stream, own, shows, address) \
     CUresult symbol parameters                                              \
     {                                                                       \
-        const bool telling = tells;                                         \
-        if (telling)                                                        \
+        const bool visible = shows;                                         \
+        if (visible)                                                        \
             sg_streams_host_may_observe(stream, own);                       \
         CUresult result = sg_real()->symbol arguments;                      \
         if (sg_ran_out(result))                                             \
@@ -64,20 +64,20 @@ CUresult cuLaunchCooperativeKernelMultiDevice(const CUDA_LAUNCH_PARAMS *launches
         sg_submitted(stream, own);                                          \
         if (address)                                                        \
             sg_copies_used(address, stream, own);                           \
-        if (telling)                                                        \
+        if (visible)                                                        \
             sg_streams_host_may_observe(stream, own);                       \
         return result;                                                      \
     }
-#define BOTH(symbol, per_thread, parameters, arguments, stream, tells, address) \
-    HAND_ON(symbol, parameters, arguments, stream, false, tells, address) \
-    HAND_ON(per_thread, parameters, arguments, stream, true, tells, address)
+#define BOTH(symbol, per_thread, parameters, arguments, stream, shows, address) \
+    HAND_ON(symbol, parameters, arguments, stream, false, shows, address)       \
+    HAND_ON(per_thread, parameters, arguments, stream, true, shows, address)
 #define SUBMIT(symbol, per_thread, base, version, parameters, arguments, stream) \
     BOTH(symbol, per_thread, parameters, arguments, stream, false, 0)
-#define SUBMIT_TELLING(symbol, per_thread, base, version, parameters, arguments, stream) \
+#define SUBMIT_VISIBLE(symbol, per_thread, base, version, parameters, arguments, stream) \
     BOTH(symbol, per_thread, parameters, arguments, stream, sg_following(), 0)
-#define SUBMIT_TELLING_FROM(symbol, per_thread, base, version, parameters, arguments, stream) \
+#define SUBMIT_VISIBLE_FROM(symbol, per_thread, base, version, parameters, arguments, stream) \
     BOTH(symbol, per_thread, parameters, arguments, stream, sg_following(), src)
-#define SUBMIT_TELLING_TO(symbol, per_thread, base, version, parameters, arguments, stream) \
+#define SUBMIT_VISIBLE_TO(symbol, per_thread, base, version, parameters, arguments, stream) \
     BOTH(symbol, per_thread, parameters, arguments, stream, sg_following(), dst)
 #define SUBMIT_WRITING(symbol, per_thread, base, version, parameters, arguments, stream) \
     BOTH(symbol, per_thread, parameters, arguments, stream, is_seen_at(dst), dst)

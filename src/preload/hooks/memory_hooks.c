@@ -155,22 +155,22 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *pitch, size_t width, size_
     return result;
 }
 
-/* A rehearsal plays a card without end, and the program is to plan with the one that was asked for: how many bytes it is
-   told that a device has. 0: the truth. */
-static uint64_t told_bytes(void)
+/* The memory of a device by the answer to the program; 0: the device's own. A rehearsal simulates a card without end,
+   and the program plans with the card of its user. */
+static uint64_t reported_bytes(void)
 {
     const char *text = sg_environment("SEGALLOC_TOLD_BYTES");
     uint64_t bytes;
     return text && sg_size_parse(text, &bytes) ? bytes : 0;
 }
 
-static void tell(uint64_t told, size_t *available, size_t *total)
+static void report_card(uint64_t reported, size_t *available, size_t *total)
 {
     uint64_t used = *total - *available;
-    if (!told || told >= *total)
+    if (!reported || reported >= *total)
         return;
-    *total = told;
-    *available = told > used ? told - used : 0;
+    *total = reported;
+    *available = reported > used ? reported - used : 0;
 }
 
 /* Before the first allocation there is no core: programs ask early how much they may plan with. */
@@ -183,11 +183,10 @@ static void mem_info_early(size_t *available, size_t *total)
         *total = limit;
 }
 
-/* Natively what a program has freed is free by the time that it asks. Here work may have to be known to be complete,
-   and events of ours that were recorded just now are reached on an idle device some microseconds later: those are
-   waited for. Such an event looks like one behind the program's own queued work, and one that outlasts a wait is. The
-   next wait comes only after another free. */
-static void learn_what_is_free(struct sg_core *core, int device)
+/* Natively, freed memory is free when the program queries it. Here the work on it must be known to be complete. An idle
+   device reaches our newest events some microseconds after they were recorded, so this waits for them. An event that
+   outlasts the wait stands behind the program's own work; then the next wait comes only after another free. */
+static void wait_for_completions(struct sg_core *core, int device)
 {
     enum { FIRST_NS = 10000, MOST_NS = 1000000, ALL_NS = 20000000 };
     static _Atomic uint64_t in_vain[SG_DEVICES_MAX]; /* one more than the frees that there had been by then */
@@ -208,8 +207,8 @@ static void learn_what_is_free(struct sg_core *core, int device)
         atomic_store_explicit(&in_vain[device], frees, memory_order_relaxed);
 }
 
-/* A program that has PyTorch's statistics takes what its cache holds idle for used, until it empties that. So do
-   reckonings of what may still be asked for. Source: torch.cuda.memory_reserved(), and vllm/utils/mem_utils.py. */
+/* A program with PyTorch's statistics counts idle memory of the cache as used, until it empties the cache. So do
+   estimates of what may still be allocated. Source: torch.cuda.memory_reserved(), and vllm/utils/mem_utils.py. */
 static size_t beyond_what_is_held(struct sg_core *core, int device, size_t free_bytes)
 {
     struct sg_stats stats;
@@ -238,16 +237,16 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
         mem_info_early(&available, &total);
     } else if (sg_contexts_current(core, &context, &device) == CUDA_SUCCESS) {
         size_t of_driver = available;
-        bool torch = sg_torch_counts(); /* which is told the same whatever else is free */
+        bool torch = sg_torch_counts(); /* its answer does not depend on what else is free */
         if (!torch)
-            learn_what_is_free(core, device);
+            wait_for_completions(core, device);
         sg_core_mem_info(core, device, &available, &total);
         if (torch)
             available = beyond_what_is_held(core, device, of_driver);
     }
     if (core)
         sg_leave();
-    tell(told_bytes(), &available, &total);
+    report_card(reported_bytes(), &available, &total);
     if (free_bytes)
         *free_bytes = available;
     if (total_bytes)
@@ -263,6 +262,6 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
     const struct sg_conf *conf = sg_process_conf();
     if (conf->limit_visible)
         *bytes = sg_conf_limit(conf, *bytes);
-    tell(told_bytes(), &(size_t){*bytes}, bytes);
+    report_card(reported_bytes(), &(size_t){*bytes}, bytes);
     return result;
 }

@@ -1,5 +1,5 @@
-/* Queries and waits of the program for its own streams and contexts: their success tells the core that work is
-   complete. Those for events are in events.c. */
+/* Queries and waits of the program for its own streams and contexts: their success completes work in the
+   core. Those for events are in events.c. */
 #include <stddef.h>
 
 #include "track/contexts.h"
@@ -9,77 +9,77 @@
 #include "track/streams.h"
 
 /* What the host has observed once the driver says that a stream has no work left: read before the driver is asked. */
-struct lesson {
+struct observation {
     struct sg_tracked_stream tracked;
-    struct sg_vector_clock told;
+    struct sg_vector_clock clock;
     uint64_t done; /* the stream's own work is complete up to here */
     bool completes; /* false: nothing counts as complete by it */
 };
 
-static bool lesson_of(CUstream stream, bool per_thread, struct lesson *ret)
+static bool observation_of(CUstream stream, bool per_thread, struct observation *ret)
 {
     struct sg_core *core = sg_following() && !sg_streams_untracked() ? sg_enter() : NULL;
     if (!core)
         return false;
-    /* The legacy stream tells of the blocking ones too, whether it was ever given work or not. */
+    /* The legacy stream covers the blocking ones too, even where it was never given work. */
     bool legacy = sg_stream_named(stream, per_thread) == CU_STREAM_LEGACY;
     bool known = (legacy ? sg_streams_track : sg_streams_find)(core, stream, per_thread, &ret->tracked);
     if (known)
-        sg_core_idle_clock(core, ret->tracked.device, ret->tracked.slot, &ret->told, &ret->done);
-    ret->completes = sg_streams_idle_tells();
+        sg_core_idle_clock(core, ret->tracked.device, ret->tracked.slot, &ret->clock, &ret->done);
+    ret->completes = sg_streams_idle_completes();
     sg_leave();
     return known;
 }
 
-/* The host may show to others what the stream has come after, whether that counts as complete or not. */
-static void learn(const struct lesson *lesson)
+/* The host may pass on the order that it has observed, whether the work counts as complete or not. */
+static void note_observation(const struct observation *observation)
 {
-    const struct sg_tracked_stream *tracked = &lesson->tracked;
+    const struct sg_tracked_stream *tracked = &observation->tracked;
     struct sg_core *core = sg_enter();
     if (!core)
         return;
-    struct sg_vector_clock done = lesson->told;
-    done.at[tracked->slot] = lesson->done;
-    if (!lesson->completes || lesson->done < lesson->told.at[tracked->slot])
-        sg_core_host_observed(core, tracked->device, &lesson->told);
-    if (lesson->completes)
+    struct sg_vector_clock done = observation->clock;
+    done.at[tracked->slot] = observation->done;
+    if (!observation->completes || observation->done < observation->clock.at[tracked->slot])
+        sg_core_host_observed(core, tracked->device, &observation->clock);
+    if (observation->completes)
         sg_core_completed(core, tracked->device, &done);
     if (sg_streams_is_untracked_order(tracked))
         sg_streams_host_observed_all(core);
     sg_leave();
 }
 
-static CUresult ask(CUresult (*real)(CUstream), CUstream stream, bool per_thread)
+static CUresult query(CUresult (*real)(CUstream), CUstream stream, bool per_thread)
 {
-    struct lesson lesson;
-    bool known = lesson_of(stream, per_thread, &lesson);
+    struct observation observation;
+    bool known = observation_of(stream, per_thread, &observation);
     CUresult result = real(stream);
     if (known && result == CUDA_SUCCESS)
-        learn(&lesson);
+        note_observation(&observation);
     return result;
 }
 
 CUresult cuStreamQuery(CUstream stream)
 {
-    return ask(sg_real()->cuStreamQuery, stream, false);
+    return query(sg_real()->cuStreamQuery, stream, false);
 }
 
 CUresult cuStreamQuery_ptsz(CUstream stream)
 {
-    return ask(sg_real()->cuStreamQuery_ptsz, stream, true);
+    return query(sg_real()->cuStreamQuery_ptsz, stream, true);
 }
 
 CUresult cuStreamSynchronize(CUstream stream)
 {
-    return ask(sg_real()->cuStreamSynchronize, stream, false);
+    return query(sg_real()->cuStreamSynchronize, stream, false);
 }
 
 CUresult cuStreamSynchronize_ptsz(CUstream stream)
 {
-    return ask(sg_real()->cuStreamSynchronize_ptsz, stream, true);
+    return query(sg_real()->cuStreamSynchronize_ptsz, stream, true);
 }
 
-/* Whether who waits for it has waited for all streams that have a slot of its device: those of another device may have
+/* Whether a wait for the context covers all streams that have a slot of its device. Streams of another device may have
    one too. */
 static bool stands_for_all(CUcontext context)
 {

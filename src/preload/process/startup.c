@@ -120,7 +120,7 @@ static enum sg_process_state create_core(const struct sg_driver *driver)
     if (!sg_process.core)
         return SG_PROCESS_PASSTHROUGH;
     atomic_store(&sg_process.made, sg_process.core);
-    sg_contexts_tell(sg_process.core);
+    sg_contexts_announce_all(sg_process.core);
     if (sg_process.conf.free_sync == SG_FREE_SYNC_STREAM)
         sg_memory_follow();
     else if (sg_process.conf.free_sync == SG_FREE_SYNC_EVENT && !driver->ctx_record_event)
@@ -144,7 +144,7 @@ static enum sg_process_state process_start(void)
     state = passing ? SG_PROCESS_PASSTHROUGH : create_core(driver);
     atomic_store_explicit(&sg_process.state, state, memory_order_release);
     if (state == SG_PROCESS_LIVE) {
-        sg_contexts_tell(sg_process.core);
+        sg_contexts_announce_all(sg_process.core);
         sg_trim_open(&sg_process.conf);
     }
     sg_cancel_restore(cancel);

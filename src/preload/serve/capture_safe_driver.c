@@ -51,7 +51,7 @@ static CUresult record_outside_capture(CUevent event, CUstream stream)
     return result;
 }
 
-/* What an event over a context costs on a GPU is not told anywhere: a driver may put one into each of hundreds of
+/* The cost of an event over a context on a GPU is not documented: a driver may put one into each of hundreds of
    channels. So the first few are timed, of which the quickest counts: others may have been held up. */
 enum { TIMED = 8, SLOW_NS = 200000 /* what a free that waits takes otherwise, some ten times over */ };
 
@@ -145,7 +145,7 @@ static bool waits_by_event(void)
     return real->ctx_record_event && !records_slowly();
 }
 
-static CUresult synchronize_beside(CUcontext context)
+static CUresult synchronize_in_capture(CUcontext context)
 {
     if (!waits_by_event())
         return sg_captures_wait(context);
@@ -156,7 +156,7 @@ static CUresult synchronize_current(void)
 {
     if (sg_this_thread()->aside && !(sg_captures_any() && waits_by_event()))
         return sg_captures_wait_aside();
-    return sg_captures_any() ? synchronize_beside(NULL) : real->ctx_synchronize();
+    return sg_captures_any() ? synchronize_in_capture(NULL) : real->ctx_synchronize();
 }
 
 CUresult sg_captures_synchronize(void)
@@ -169,7 +169,7 @@ static __attribute__((noinline)) CUresult synchronize_slowly(CUcontext context)
     int use = sg_context_pin(context);
     if (use < 0)
         return CUDA_SUCCESS;
-    CUresult result = sg_captures_any() ? synchronize_beside(context) : sg_driver_synchronize(real, context);
+    CUresult result = sg_captures_any() ? synchronize_in_capture(context) : sg_driver_synchronize(real, context);
     sg_context_unpin(use);
     return result;
 }

@@ -26,7 +26,7 @@ bool sg_fast_path_allows(void *symbol)
     return symbol && get_version(&version) == 0 && version >= LEAST_RUNTIME;
 }
 
-/* Functions and objects are told apart by their addresses all the same. */
+/* A function's address identifies its runtime. */
 static const void *runtime_of(const struct sg_module *module)
 {
     const void *runtime;
@@ -36,7 +36,7 @@ static const void *runtime_of(const struct sg_module *module)
 
 /* `epoch` was read before anything that it stands for. Takes locks, which may be held by what a handler has interrupted:
    `guards` says so. */
-static void fast_path_learn(struct sg_fast_path *fast_path, unsigned epoch, struct sg_core *core,
+static void fast_path_fill(struct sg_fast_path *fast_path, unsigned epoch, struct sg_core *core,
     const struct sg_request *request)
 {
     const struct sg_thread *self = &sg_self;
@@ -50,7 +50,7 @@ static void fast_path_learn(struct sg_fast_path *fast_path, unsigned epoch, stru
     fast_path->tag.tentative = true;
 }
 
-void sg_fast_path_learn(const struct sg_module *module)
+void sg_fast_path_prepare(const struct sg_module *module)
 {
     struct sg_thread *self = sg_this_thread();
     unsigned epoch = atomic_load_explicit(&sg_fast_path_epoch, memory_order_acquire);
@@ -62,14 +62,14 @@ void sg_fast_path_learn(const struct sg_module *module)
     self->inside = true; /* calls by handlers meanwhile are handed on */
     bool fine = module->fast_path && self->last.context && !sg_annotate_on && sg_contexts_primary(self->last.context);
     const struct sg_request request = {0};
-    fast_path_learn(&self->fast_path, epoch, core, &request);
+    fast_path_fill(&self->fast_path, epoch, core, &request);
     self->runtime = runtime_of(module);
     if (!fine)
         self->fast_path.core = NULL;
     self->inside = false;
 }
 
-void sg_fast_path_learn_streams(void)
+void sg_fast_path_prepare_streams(void)
 {
     struct sg_thread *self = sg_this_thread();
     unsigned epoch = atomic_load_explicit(&sg_fast_path_epoch, memory_order_acquire);
@@ -78,19 +78,19 @@ void sg_fast_path_learn_streams(void)
         (self->stream_fast_path.epoch == epoch && self->stream_fast_path.tag.context == self->last.context))
         return;
     const struct sg_request request = {.named = true};
-    fast_path_learn(&self->stream_fast_path, epoch, core, &request);
+    fast_path_fill(&self->stream_fast_path, epoch, core, &request);
 }
 
-/* Whether the earlier finding still holds: then this thread is inside the core. */
-static inline bool fast_path_begin(struct sg_thread *self, const struct sg_fast_path *fast_path)
+/* The core, with this thread inside it, if the earlier finding still holds. */
+static inline struct sg_core *fast_path_begin(struct sg_thread *self, const struct sg_fast_path *fast_path)
 {
     CUcontext context;
     if (fast_path->epoch != atomic_load_explicit(&sg_fast_path_epoch, memory_order_acquire) || !fast_path->core ||
         self->inside ||
         fast_path->driver->ctx_get_current(&context) != CUDA_SUCCESS || context != fast_path->tag.context)
-        return false;
+        return NULL;
     self->inside = true;
-    return true;
+    return fast_path->core;
 }
 
 static inline void fast_path_end(struct sg_thread *self, const struct sg_fast_path *fast_path)
@@ -157,11 +157,9 @@ bool sg_fast_malloc(const struct sg_module *module, void **ret, size_t bytes)
         return false;
     struct sg_tag spare;
     CUdeviceptr address;
-    CUresult result = fast_path_take(self, fast_path, bytes, tag_of(fast_path, module, &spare), &address);
-    if (result != CUDA_SUCCESS) {
-        self->pending_error = result;
+    self->pending_error = fast_path_take(self, fast_path, bytes, tag_of(fast_path, module, &spare), &address);
+    if (self->pending_error != CUDA_SUCCESS)
         return false;
-    }
     *ret = (void *)(uintptr_t)address;
     return true;
 }

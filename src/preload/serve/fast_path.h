@@ -19,7 +19,7 @@
 #include "cuda_abi.h"
 
 /* True: done, as by a call that succeeded. False: go the long way; nothing has happened, or sg_fast_path_take_error()
-   tells. */
+   has the error. */
 bool sg_fast_malloc(const struct sg_module *module, void **ret, size_t bytes);
 bool sg_fast_free(const struct sg_module *module, void *address);
 
@@ -27,7 +27,7 @@ bool sg_fast_free(const struct sg_module *module, void *address);
 CUresult sg_fast_path_take_error(void);
 
 /* An allocation through the module's runtime went the long way and succeeded. */
-void sg_fast_path_learn(const struct sg_module *module);
+void sg_fast_path_prepare(const struct sg_module *module);
 
 /* The fast path for segalloc_malloc_on() and segalloc_free(), which have no runtime that keeps errors. True: done;
    *ret is 0 where there is no memory. */
@@ -35,7 +35,7 @@ bool sg_fast_malloc_on(size_t bytes, CUstream stream, CUdeviceptr *ret);
 bool sg_fast_free_on(CUdeviceptr address);
 
 /* An allocation by a caller that names its streams went the long way. Between sg_enter() and sg_leave(). */
-void sg_fast_path_learn_streams(void);
+void sg_fast_path_prepare_streams(void);
 
 /* Whether a runtime is new enough; `version` is its cudaRuntimeGetVersion, NULL if it has none. */
 bool sg_fast_path_allows(void *version);

@@ -53,7 +53,7 @@ static enum sg_free_sync free_mode(const struct sg_request *request)
     enum sg_free_sync ordered =
         sg_following() && (records_all_users(request) || knows_users()) ? SG_FREE_SYNC_STREAM : SG_FREE_SYNC_EVENT;
     if (request->is_complete)
-        return SG_FREE_SYNC_COMPLETE;
+        return SG_FREE_SYNC_AUTO;
     if (request->stream_order)
         return ordered; /* cudaFreeAsync waits for nothing, whatever cudaFree is to do */
     switch (sg_process_conf()->free_sync) {
@@ -88,8 +88,8 @@ struct sg_tag sg_memory_tag(struct sg_core *core, const struct sg_request *reque
         .has_stream = request->has_stream,
         .torch = request->torch,
         .sync = free_mode(request),
-        .user_rule = user_rule(request),
-        .missed_calls = !knows_users(),
+        .sees = user_rule(request),
+        .unseen = !knows_users(),
         .site = sg_self.shown,
         .phase = sg_self.phase,
     };
@@ -409,7 +409,7 @@ static void order_by(struct sg_core *core, CUdeviceptr address, const struct sg_
     if (tag->sync == SG_FREE_SYNC_EVENT) {
         if (now && !sg_process_driver()->ctx_record_event && !sg_captures_any() &&
             wait_for_step(request->stream) == CUDA_SUCCESS)
-            tag->sync = SG_FREE_SYNC_COMPLETE;
+            tag->sync = SG_FREE_SYNC_AUTO;
         return;
     }
     if (now && sg_streams_track(core, request->stream, false, &tracked) && tracked.device == block.device) {
@@ -447,7 +447,7 @@ static CUresult free_by_core(struct sg_core *core, CUdeviceptr address, const st
     if (result != CUDA_SUCCESS)
         return result;
     tag.sync = sync;
-    if (request->stream_order && tag.sync != SG_FREE_SYNC_COMPLETE)
+    if (request->stream_order && tag.sync != SG_FREE_SYNC_AUTO)
         order_by(core, address, request, &tag);
     result = sg_core_free(core, address, &tag);
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE &&
@@ -493,8 +493,8 @@ CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct 
 
 void sg_memory_wait_cross_device(void)
 {
-    bool abroad = sg_contexts_devices() && atomic_load_explicit(&served_cross_device, memory_order_relaxed);
-    struct sg_core *core = abroad ? sg_enter() : NULL;
+    bool cross_device = sg_contexts_devices() && atomic_load_explicit(&served_cross_device, memory_order_relaxed);
+    struct sg_core *core = cross_device ? sg_enter() : NULL;
     if (!core)
         return;
     (void)sg_core_wait_for_all(core); /* what has failed, the driver's free says too */

@@ -22,7 +22,7 @@ void *segalloc_malloc_on(size_t bytes, void *stream)
     if (core) {
         const struct sg_request request = {.stream = stream, .has_stream = true, .named = true};
         result = sg_memory_alloc(core, bytes, &request, &address);
-        sg_fast_path_learn_streams();
+        sg_fast_path_prepare_streams();
         sg_leave();
     } else {
         result = sg_real()->cuMemAlloc_v2(&address, bytes);

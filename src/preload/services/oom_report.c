@@ -196,7 +196,7 @@ size_t sg_oom_report(struct sg_core *core, int device, char *buffer, size_t size
         .some_only = some_only,
         .command = command,
         .parked = sg_captures_deferred_bytes(core, device),
-        .site = sg_sites_tell,
+        .site = sg_sites_describe,
     };
     return sg_core_oom_text(core, device, &around, buffer, size);
 }

@@ -345,7 +345,7 @@ void sg_sites_note(struct sg_thread *self)
     self->phase = sg_phases_note(self);
 }
 
-bool sg_sites_tell(uint32_t site, char *text, size_t size)
+bool sg_sites_describe(uint32_t site, char *text, size_t size)
 {
     const struct table *table = atomic_load_explicit(&sites.table, memory_order_acquire);
     if (!table || !site || site >= SITES_MOST || !table->site[site].frames)

@@ -19,7 +19,7 @@ bool sg_sites_open(const struct sg_conf *conf);
 void sg_sites_note(struct sg_thread *self);
 
 /* Writes one line for a site as the core keeps it. False: it is not known. */
-bool sg_sites_tell(uint32_t site, char *text, size_t size);
+bool sg_sites_describe(uint32_t site, char *text, size_t size);
 
 /* Texts that stay, by number: as `sites` names frames, and phases.h what the program is doing. 0 is "", and what
    there is no room for. sg_sites_write_text() writes its definition to the trace, once; false: it was not taken. */

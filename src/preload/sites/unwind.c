@@ -62,7 +62,7 @@ static inline _Atomic uint64_t *entry_of(struct sg_unwinder *unwinder, uintptr_t
 }
 
 /* A frame that returns to `address` has this many words; of several sizes none is right. */
-static void unwind_learn(struct sg_unwinder *unwinder, uintptr_t address, uint64_t words)
+static void unwind_note_size(struct sg_unwinder *unwinder, uintptr_t address, uint64_t words)
 {
     _Atomic uint64_t *entry = entry_of(unwinder, address);
     uint64_t known = atomic_load_explicit(entry, memory_order_relaxed);
@@ -91,7 +91,7 @@ static int unwind_visit(struct context *context, void *user)
     if (first)
         walk->seen.low = end;
     else if (end > walk->end)
-        unwind_learn(walk->unwinder, walk->address, (end - walk->end) / 8);
+        unwind_note_size(walk->unwinder, walk->address, (end - walk->end) / 8);
     walk->address = address;
     walk->end = end;
     walk->seen.top = end > walk->seen.top ? end : walk->seen.top;
@@ -150,7 +150,7 @@ __attribute__((noinline)) unsigned sg_unwind_frames(struct sg_unwinder *unwinder
     struct walk walk = {.unwinder = unwinder, .ret = ret, .most = most};
     atomic_load_explicit(&runtime.unwind, memory_order_acquire)(unwind_visit, &walk);
     if (walk.frames < DEEPEST && walk.address)
-        unwind_learn(unwinder, walk.address, OUTERMOST);
+        unwind_note_size(unwinder, walk.address, OUTERMOST);
     note(stack, &walk.seen);
     return walk.count;
 }

@@ -449,7 +449,7 @@ bool sg_torch_allocator_take(void)
 
 /* What frees a block of the cache, or one without it: PyTorch says what goes with its present setting. Not while it
    makes up its mind, which it does once and under a lock. */
-static void learn_deleter(bool on)
+static void note_deleter(bool on)
 {
     deleter_fn *deleter;
     load(RAW_DELETER, &deleter);
@@ -464,7 +464,7 @@ bool sg_torch_allocator_cache(bool on)
     if (allocator.state != TAKEN || !allocator.has_switch)
         return false;
     if (on)
-        learn_deleter(false);
+        note_deleter(false);
     set(on);
     return is_set() == on;
 }
@@ -476,7 +476,7 @@ void *sg_torch_allocator_get(size_t bytes)
     load(RAW_ALLOC, &theirs);
     bool was_on = is_set(), outer = sg_thread_enter();
     set(true);
-    learn_deleter(true);
+    note_deleter(true);
     void *block = theirs(allocator.object, bytes);
     set(was_on);
     sg_thread_leave(outer);

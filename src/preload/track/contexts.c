@@ -51,8 +51,9 @@ static void contexts_note_only_locked(void)
     atomic_store(&contexts.devices, several);
 }
 
-/* Tells the core of a context. Another thread may end it meanwhile, and the core would wait for it for good. */
-static void contexts_told(struct sg_core *core, const struct sg_context_info *context)
+/* Announces a context to the core, and takes that back if another thread has ended the context meanwhile. The core would
+   wait for an ended one for good. */
+static void contexts_announce(struct sg_core *core, const struct sg_context_info *context)
 {
     sg_core_context_seen(core, context->device, context->context);
     sg_process_lock(SG_LOCK_CONTEXTS);
@@ -63,7 +64,7 @@ static void contexts_told(struct sg_core *core, const struct sg_context_info *co
         sg_core_context_forget(core, context->context);
 }
 
-/* The core isn't told of green contexts: the primary one stands for them. */
+/* Green contexts are not announced to the core: the primary one stands for them. */
 static void seen_as(struct sg_core *core, const struct sg_context_info *context)
 {
     sg_process_lock(SG_LOCK_CONTEXTS);
@@ -78,13 +79,13 @@ static void seen_as(struct sg_core *core, const struct sg_context_info *context)
     sg_process_unlock(SG_LOCK_CONTEXTS);
     if (several)
         sg_context_pins_use_membarrier();
-    if (!core) /* it may have come to life since the call began, and been told of all that were known then */
+    if (!core) /* made since the call began, without this context */
         core = sg_process_core();
     if (!core || green)
         return;
-    /* Also of one that is known: who noted it may not have come so far yet, and what the caller does in it counts
-       already. */
-    contexts_told(core, context);
+    /* A known context is announced again: the thread that noted it may not have announced it yet, and the caller's
+       work in it counts already. */
+    contexts_announce(core, context);
 }
 
 static void contexts_seen(struct sg_core *core, CUcontext context, int device, bool primary)
@@ -130,7 +131,7 @@ static void end_ending(struct sg_core *core, CUcontext context)
 
 /* Claims the announcement of a context's end. False: another thread has announced it, or has taken up or made
    another context of this handle, which comes to the same. The announcement is complete then. */
-static bool begin_telling(CUcontext context, uint64_t id, struct sg_context_info *ret)
+static bool claim_end(CUcontext context, uint64_t id, struct sg_context_info *ret)
 {
     for (;; sg_context_pins_rest()) {
         sg_process_lock(SG_LOCK_CONTEXTS);
@@ -147,7 +148,7 @@ static bool begin_telling(CUcontext context, uint64_t id, struct sg_context_info
 }
 
 /* It is not known any more. Whether it was its device's last. */
-static bool end_telling(CUcontext context)
+static bool forget_ended(CUcontext context)
 {
     sg_process_lock(SG_LOCK_CONTEXTS);
     struct sg_context_info *entry = sg_context_info_locked(context);
@@ -167,19 +168,19 @@ static bool end_telling(CUcontext context)
 static void contexts_gone(struct sg_core *core, CUcontext context, uint64_t id)
 {
     struct sg_context_info was = {0};
-    if (!begin_telling(context, id, &was))
+    if (!claim_end(context, id, &was))
         return;
     sg_streams_context_gone(context);
     sg_events_context_gone(context);
     sg_captures_context_gone(context);
     sg_graphs_context_gone(context);
-    struct sg_core *now = core ? core : sg_process_core_made(); /* since then, and may have been told of this one */
+    struct sg_core *now = core ? core : sg_process_core_made(); /* made since then, perhaps with this context */
     sg_process_recover();
     if (now)
         sg_streams_host_observed_all(now); /* the driver has waited for what it was given */
     if (was.context && now && !was.green)
         sg_core_context_gone(now, was.device, context);
-    if (end_telling(context) && core) /* plain memory ends with its context: others may want it */
+    if (forget_ended(context) && core) /* plain memory ends with its context: others may want it */
         (void)sg_core_trim(core, was.device, 0);
 }
 
@@ -224,7 +225,7 @@ CUcontext sg_contexts_any(int device)
     return context;
 }
 
-void sg_contexts_tell(struct sg_core *core)
+void sg_contexts_announce_all(struct sg_core *core)
 {
     struct sg_context_info list[SG_CONTEXTS_KNOWN];
     uint64_t peers[SG_DEVICES_MAX];
@@ -236,7 +237,7 @@ void sg_contexts_tell(struct sg_core *core)
     sg_process_unlock(SG_LOCK_CONTEXTS);
     for (int i = 0; i < count; i++) {
         if (!list[i].green)
-            contexts_told(core, &list[i]);
+            contexts_announce(core, &list[i]);
     }
     for (int home = 0; home < SG_DEVICES_MAX; home++) {
         for (int peer = 0; peer < 64 && peers[home] >> peer; peer++) {

@@ -7,7 +7,7 @@
 
 /* Announces every context there is, and peer access, to a new core; one that the core knows already may come again.
    Holding no lock of ours. */
-void sg_contexts_tell(struct sg_core *core);
+void sg_contexts_announce_all(struct sg_core *core);
 
 /* The calling thread's current context and its device. The driver's error, or CUDA_ERROR_INVALID_CONTEXT when there is
    none. Between sg_enter() and sg_leave(). */

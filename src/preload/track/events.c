@@ -397,7 +397,7 @@ static bool is_trusted(CUevent event, const struct knowledge *knowledge)
 
 /* Untracked work is now ordered after the event. Whoever waits for that work, or the work itself, may show the host
    that the event has completed. */
-static void tell_of(struct sg_core *core, CUevent event, const struct knowledge *knowledge)
+static void show_host(struct sg_core *core, CUevent event, const struct knowledge *knowledge)
 {
     bool known = is_trusted(event, knowledge);
     if (known)
@@ -420,7 +420,7 @@ static void waited(CUevent event, CUstream stream, bool per_thread, const struct
     if (known)
         sg_core_ordered_after(core, tracked.device, tracked.slot, &knowledge->clock);
     else if (!followed || sg_contexts_devices())
-        tell_of(core, event, knowledge);
+        show_host(core, event, knowledge);
     if (followed && (!known || knowledge->untracked_order))
         sg_streams_untracked_order(core, &tracked);
     sg_leave();
@@ -467,7 +467,7 @@ static CUresult context_waited(CUresult result, CUcontext context, CUevent event
     if (core) {
         sg_streams_untracked_order_of(core, context);
         if (knowledge->state != BLANK)
-            tell_of(core, event, knowledge);
+            show_host(core, event, knowledge);
         sg_leave();
     }
     return result;
@@ -490,7 +490,7 @@ CUresult cuGreenCtxWaitEvent(CUgreenCtx green, CUevent event)
 }
 
 /* The event is complete, by the driver's word. */
-static void learn(CUevent event, const struct knowledge *knowledge)
+static void completed(CUevent event, const struct knowledge *knowledge)
 {
     struct sg_core *core = knowledge->state != BLANK ? sg_enter() : NULL;
     if (!core)
@@ -503,7 +503,7 @@ static void learn(CUevent event, const struct knowledge *knowledge)
     sg_leave();
 }
 
-static CUresult ask(CUresult (*real)(CUevent), CUevent event)
+static CUresult query(CUresult (*real)(CUevent), CUevent event)
 {
     struct knowledge knowledge;
     if (!sg_following() || sg_thread_inside())
@@ -511,18 +511,18 @@ static CUresult ask(CUresult (*real)(CUevent), CUevent event)
     know(event, &knowledge);
     CUresult result = real(event);
     if (result == CUDA_SUCCESS)
-        learn(event, &knowledge);
+        completed(event, &knowledge);
     return result;
 }
 
 CUresult cuEventQuery(CUevent event)
 {
-    return ask(sg_real()->cuEventQuery, event);
+    return query(sg_real()->cuEventQuery, event);
 }
 
 CUresult cuEventSynchronize(CUevent event)
 {
-    return ask(sg_real()->cuEventSynchronize, event);
+    return query(sg_real()->cuEventSynchronize, event);
 }
 
 /* There is no time between two events before both are complete. */
@@ -535,8 +535,8 @@ static CUresult measure(CUresult (*real)(float *, CUevent, CUevent), float *ms, 
     know(end, &of_end);
     CUresult result = real(ms, start, end);
     if (result == CUDA_SUCCESS) {
-        learn(start, &of_start);
-        learn(end, &of_end);
+        completed(start, &of_start);
+        completed(end, &of_end);
     }
     return result;
 }

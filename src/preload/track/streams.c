@@ -365,26 +365,26 @@ void sg_streams_host_observed_all(struct sg_core *core)
         sg_core_host_observed(core, __builtin_ctzll(served), NULL);
 }
 
-static struct sg_core *begin_telling(void)
+static struct sg_core *enter_to_observe(void)
 {
     return sg_following() && sg_memory_guesses() ? sg_enter() : NULL;
 }
 
 void sg_streams_host_may_observe_all(void)
 {
-    struct sg_core *core = begin_telling();
+    struct sg_core *core = enter_to_observe();
     if (!core)
         return;
     sg_streams_host_observed_all(core);
     sg_leave();
 }
 
-/* A stream that is not followed has told of what it came after when it was made to. */
+/* A stream that is not followed needs nothing here: its order was noted when it was made to wait. */
 void sg_streams_host_may_observe(CUstream stream, bool per_thread)
 {
     struct sg_tracked_stream tracked;
     struct sg_vector_clock clock;
-    struct sg_core *core = begin_telling();
+    struct sg_core *core = enter_to_observe();
     if (!core)
         return;
     if (sg_streams_track(core, stream, per_thread, &tracked)) {
@@ -456,7 +456,7 @@ void sg_streams_context_waited(void)
     atomic_store(&streams.context_waited, true);
 }
 
-bool sg_streams_idle_tells(void)
+bool sg_streams_idle_completes(void)
 {
     return !atomic_load(&streams.context_waited);
 }

@@ -79,7 +79,7 @@ void sg_streams_waited_early(void);
 /* A whole context has waited for an event. That is ordered before the next step of each of its streams, made later
    or not. From here on an idle stream says nothing of what its next step is ordered after. */
 void sg_streams_context_waited(void);
-bool sg_streams_idle_tells(void);
+bool sg_streams_idle_completes(void);
 
 /* A context has gone, and its streams with it. */
 void sg_streams_context_gone(CUcontext context);

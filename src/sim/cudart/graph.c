@@ -133,7 +133,7 @@ cudaError_t sg_cudaGraphConditionalHandleCreate(const struct sg_rt_driver *drive
                : sg_rt_translate(driver->cuGraphConditionalHandleCreate(ret, graph, context, at_launch, flags));
 }
 
-/* What the driver is told of a node of any type. */
+/* The driver's parameters of a node of any type. */
 static cudaError_t any_params(const struct sg_rt_driver *driver, const struct cudaGraphNodeParams *p,
     CUgraphNodeParams *ret)
 {

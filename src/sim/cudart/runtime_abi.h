@@ -132,7 +132,7 @@ struct cudaKernelNodeParams {
 };
 _Static_assert(sizeof(struct cudaKernelNodeParams) == 56, "cudaKernelNodeParams");
 
-/* What cudaGraphAddNode is told. But for kernels and copies it is the driver's own CUgraphNodeParams. */
+/* The parameters of cudaGraphAddNode. But for kernels and copies it is the driver's own CUgraphNodeParams. */
 struct cudaMemcpyNodeParams {
     int flags, reserved[3];
     struct cudaMemcpy3DParms copyParams;

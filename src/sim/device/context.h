@@ -55,7 +55,7 @@ void sim_context_release(struct sim_device *device);
 CUresult sim_context_new_green(struct sim_device *device, CUcontext parent, CUgreenCtx green, CUcontext *ret);
 /* Not locked. The context of a green one, NULL if there is no such. */
 CUcontext sim_green_context(CUgreenCtx green);
-/* Locked. Waits for its work; whoever names one of its streams from here on is told that it was destroyed. */
+/* Locked. Waits for its work. From here on calls that name one of its streams fail: the context is destroyed. */
 void sim_context_detach(CUcontext green);
 
 #endif

@@ -1,4 +1,4 @@
-/* What a context can be asked about itself and told. */
+/* The properties of a context: queries and settings. */
 #include "device/context.h"
 #include "memory/mem.h"
 #include "streams/work.h"

@@ -1,9 +1,9 @@
-/* Happens-before between pieces of work: what the hazard checker believes. Each stream has a slot, and a clock says for
-   each slot up to which position its owner comes after. A stream's clock is that of its latest work; an event's that of
-   the work that it was recorded behind; the host's what a wait or a query has told the program. What merely happens to
-   be complete orders nothing. All of it is off unless SEGALLOC_SIM says "hazard".
+/* Happens-before between pieces of work: the hazard checker's model. Each stream has a slot, and a clock says for
+   each slot up to which position its owner comes after. A stream's clock is that of its latest work. An event's clock is
+   that of the work before its record. The host's clock is what the program has observed by a wait or a query. Completion
+   that was not observed orders nothing. All of it is off unless SEGALLOC_SIM says "hazard".
 
-   The program's threads count as one host: what one of them has learnt, another may have been told. */
+   The program's threads count as one host: what one of them has observed, another may know. */
 #ifndef SIM_ORDER_H
 #define SIM_ORDER_H
 

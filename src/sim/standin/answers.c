@@ -24,7 +24,7 @@ struct search {
 
 /* A loaded library that stands in for one of that name: libNAME.so.N. Where the vendor's own is loaded, it has no such
    file beside it. */
-static int look_beside(struct dl_phdr_info *library, size_t size, void *data)
+static int find_answers(struct dl_phdr_info *library, size_t size, void *data)
 {
     struct search *search = data;
     const char *slash = strrchr(library->dlpi_name, '/');
@@ -51,7 +51,7 @@ static int look_beside(struct dl_phdr_info *library, size_t size, void *data)
 void sg_standin_version(const char *name, int ret[3])
 {
     struct search search = {name, ret};
-    dl_iterate_phdr(look_beside, &search);
+    dl_iterate_phdr(find_answers, &search);
 }
 
 SG_STANDIN(int, zero)(void)

@@ -1,6 +1,5 @@
-/* NCCL: ranks that are processes of this machine tell each other the bytes of small collectives, in stream order, so
-   that what a program exchanges from its host (sizes, pickled objects, numbers of steps) arrives. Of large ones nothing
-   is moved. Where the ranks can't meet (several in one process, a capture, a rank that has gone), this rank's own bytes
+/* NCCL: ranks that are processes of this machine exchange the bytes of small collectives, in stream order. So data that
+   hosts exchange arrives: sizes, pickled objects, numbers of steps. Bytes of large collectives are not moved. Where the ranks can't meet (several in one process, a capture, a rank that has gone), this rank's own bytes
    go where results belong, as if every rank held the same. */
 #include "answers.h"
 

@@ -1,4 +1,4 @@
-/* What ranks on one machine tell each other: the bytes of small collectives, by shared memory. */
+/* The exchange of ranks on one machine: the bytes of small collectives, by shared memory. */
 #ifndef SG_NCCL_EXCHANGE_H
 #define SG_NCCL_EXCHANGE_H
 

@@ -65,12 +65,12 @@ struct sim_work {
     bool (*blocked)(const struct sim_work *work); /* whether `run` would wait now; NULL: never */
     struct sim_touch *touches; /* what it is known to touch */
     unsigned touch_count;
-    void (*parts)(CUstream stream, const struct sim_work *work); /* tells the hazard checker of more */
+    void (*parts)(CUstream stream, const struct sim_work *work); /* reports more to the hazard checker */
     bool unknown;       /* it may touch more than it says */
     bool keeps_clock;   /* `after` becomes all that it comes after */
     bool host_sees;     /* that too; and the program can notice that it ran, and knows then that what came before is
                            complete */
-    struct sim_clock after; /* what it comes after beside its stream's work */
+    struct sim_clock after; /* what it comes after besides its stream's work */
     const char *name;   /* of a kernel; the function's, or NULL */
     uint64_t allocated; /* allocations made before it was submitted */
     bool capturable;    /* can be a node of a graph, of this type */

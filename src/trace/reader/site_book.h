@@ -36,7 +36,7 @@ struct sg_site_book {
     uint32_t text_room, site_room, phase_room;
     /* Writes the line of code at a return address in a module. False: it is not known. May be NULL. */
     bool (*resolve)(const char *module, uint64_t offset, char text[SG_SITE_TEXT]);
-    bool redacted; /* lines and phases are told by their numbers only, without a name of the program's */
+    bool redacted;         /* lines and phases have numbers in place of the program's names */
     struct sg_idmap shown; /* a line -> the first site that shows it */
     bool has_shown;
 };

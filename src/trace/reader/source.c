@@ -230,7 +230,7 @@ int sg_source_open(const char *path, struct sg_source **ret)
 #ifndef SG_HAVE_ZSTD
     error = source->compressed ? -ENOTSUP : 0;
 #endif
-    /* A thread that waits on a pipe could not be told to stop. */
+    /* A thread that waits on a pipe could not be stopped. */
     source->threaded = source->compressed && source->regular;
     if (!error)
         error = start(source);

@@ -160,7 +160,7 @@ static void *read_ahead(void *user)
     return NULL;
 }
 
-/* Where it pays: what has to be parsed or decompressed. A thread that waits on a pipe could not be told to stop. */
+/* Where it pays: what has to be parsed or decompressed. A thread that waits on a pipe could not be stopped. */
 static void start_ahead(struct sg_trace_reader *reader)
 {
     bool worth = reader->format == &sg_format_rmm_csv || reader->info.compressed;

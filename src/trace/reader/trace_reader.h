@@ -1,6 +1,6 @@
-/* Reads traces of every format we know, told by content: our own, RMM's replay CSV, memory snapshots of PyTorch's, each
-   also as .zst, also from a pipe. Streaming: memory is bounded whatever the length; snapshots alone, whose end says what
-   their beginning means, are held in about their size. Nothing in a file is trusted. */
+/* Reads traces of every known format: our own, RMM's replay CSV, PyTorch's memory snapshots. The content decides, and each
+   may be compressed (.zst) or come from a pipe. Memory is bounded whatever the length, but for snapshots: their end says
+   what their beginning means, so they are held whole. Nothing in a file is trusted. */
 #ifndef SG_TRACE_READER_H
 #define SG_TRACE_READER_H
 

@@ -60,7 +60,7 @@ static void open_block(struct sg_trace_writer *writer, void *mapping)
 
 static void fail(struct sg_trace_writer *writer, int error)
 {
-    sg_writer_tell(writer, error, writer->life == OPEN);
+    sg_writer_report(writer, error, writer->life == OPEN);
     atomic_store(&writer->error, error);
     writer->life = FAILED;
 }
@@ -366,7 +366,7 @@ static void reset(struct sg_trace_writer *writer)
     writer->block = NULL;
     writer->dropped = writer->sequence = 0;
     writer->fd = -1;
-    writer->told = writer->helper = writer->late = false;
+    writer->reported = writer->helper = writer->late = false;
     writer->path[0] = '\0';
     atomic_store(&writer->total, 0);
     atomic_store(&writer->making, false);

@@ -21,11 +21,11 @@ int sg_writer_file_status(int fd, struct stat *ret)
     return syscall(SYS_fstat, fd, ret) < 0 ? -errno : 0;
 }
 
-void sg_writer_tell(struct sg_trace_writer *writer, int error, bool opened)
+void sg_writer_report(struct sg_trace_writer *writer, int error, bool opened)
 {
     char line[PATH_ROOM + 256];
     const char *path = writer->path[0] ? writer->path : writer->pattern;
-    if (!writer->options.warn || atomic_exchange(&writer->told, true))
+    if (!writer->options.warn || atomic_exchange(&writer->reported, true))
         return;
     const char *end = opened ? "the trace ends here" : "no trace is written";
     const char *why = error == -ENOSPC    ? "no space left on the device"
@@ -164,7 +164,7 @@ unsigned sg_writer_refill(struct sg_trace_writer *writer)
         atomic_store(&writer->making, false);
         if (error) {
             atomic_store(&writer->error, error);
-            sg_writer_tell(writer, error, true);
+            sg_writer_report(writer, error, true);
             break;
         }
         sg_ring_put(&writer->ready, block);

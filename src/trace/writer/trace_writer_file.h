@@ -53,7 +53,7 @@ struct sg_trace_writer {
 
     enum sg_writer_life life;
     _Atomic int error; /* of the disk: no further blocks will come */
-    atomic_bool told;  /* the error has been told to the user */
+    atomic_bool reported; /* the user has seen the error */
     int fd;
     dev_t device;
     ino_t inode;
@@ -120,7 +120,7 @@ static inline void *sg_ring_take(struct sg_ring *ring)
 int sg_writer_file_status(int fd, struct stat *ret);
 
 /* Tells the user, once, why the trace ends (`opened`), or is not begun. Needs no lock. */
-void sg_writer_tell(struct sg_trace_writer *writer, int error, bool opened);
+void sg_writer_report(struct sg_trace_writer *writer, int error, bool opened);
 
 /* Creates the file under the name that the pattern gives, or, where that is taken, with .PID and .PID.N after it. */
 int sg_writer_create_file(struct sg_trace_writer *writer);

@@ -434,7 +434,7 @@ bool sg_fast_free_on(CUdeviceptr address)
     return false;
 }
 
-void sg_fast_path_learn_streams(void)
+void sg_fast_path_prepare_streams(void)
 {
 }
 

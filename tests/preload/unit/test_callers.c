@@ -240,7 +240,7 @@ bool sg_fast_free(const struct sg_module *module, void *address)
     return fake.quick_frees;
 }
 
-void sg_fast_path_learn(const struct sg_module *module)
+void sg_fast_path_prepare(const struct sg_module *module)
 {
     assert_non_null(module->malloc);
     fake.learnt++;

@@ -119,12 +119,12 @@ static void core_hears_of_access_between_devices(void **state)
     assert_int_equal(cuCtxEnablePeerAccess(FAR, 0), CUDA_SUCCESS);
     assert_int_equal(fake.peer_calls, 1);
     assert_true(fake.peers);
-    sg_contexts_tell(sg_process_core());
+    sg_contexts_announce_all(sg_process_core());
     assert_int_equal(fake.peer_calls, 2);
     assert_int_equal(cuCtxDisablePeerAccess(FAR), CUDA_SUCCESS);
     assert_int_equal(fake.peer_calls, 3);
     assert_false(fake.peers);
-    sg_contexts_tell(sg_process_core());
+    sg_contexts_announce_all(sg_process_core());
     assert_int_equal(fake.peer_calls, 3);
 }
 

@@ -271,7 +271,7 @@ static void access_that_is_not_had_is_no_access(void **state)
     assert_int_equal(cuCtxEnablePeerAccess(FAR, 0), CUDA_SUCCESS);
     fake.no_core = false;
     assert_int_equal(fake.peer_calls, 0);
-    sg_contexts_tell(sg_process_core());
+    sg_contexts_announce_all(sg_process_core());
     assert_int_equal(fake.peer_calls, 1);
     fake.inside = true;
     assert_int_equal(cuCtxDisablePeerAccess(FAR), CUDA_SUCCESS);
@@ -292,7 +292,7 @@ static void every_device_is_told_of_access(void **state)
     fake.no_core = true;
     assert_int_equal(cuCtxEnablePeerAccess(PRIMARY, 0), CUDA_SUCCESS);
     fake.no_core = false;
-    sg_contexts_tell(sg_process_core());
+    sg_contexts_announce_all(sg_process_core());
     assert_int_equal(fake.peer_calls, 1);
     assert_int_equal(cuCtxDisablePeerAccess(PRIMARY), CUDA_SUCCESS);
     assert_false(fake.peers);

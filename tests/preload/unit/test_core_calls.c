@@ -147,7 +147,7 @@ static void through_runtime(void)
     sg_self.caller = 0;
     sg_self.pending_error = CUDA_SUCCESS;
     if (!quick && result == 0)
-        sg_fast_path_learn(caller);
+        sg_fast_path_prepare(caller);
     say(" -> %d %d %llx", quick, result, (unsigned long long)(uintptr_t)pointer);
     if (chance(3))
         pointer = (void *)(uintptr_t)live_block();
@@ -264,7 +264,7 @@ static void of_the_layer(void)
     case 1:
         say("the core is told of contexts:");
         if (world.has_core)
-            sg_contexts_tell(core_calls_core());
+            sg_contexts_announce_all(core_calls_core());
         break;
     case 2:
         say("follow:");

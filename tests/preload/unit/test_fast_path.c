@@ -192,8 +192,8 @@ static int start(void **state)
     atomic_store(&sg_captures_deferred, 0);
     fake.current = sg_self.last.context = context;
     fake.remembered = true;
-    sg_fast_path_learn(&program);
-    sg_fast_path_learn_streams();
+    sg_fast_path_prepare(&program);
+    sg_fast_path_prepare_streams();
     return 0;
 }
 
@@ -207,16 +207,16 @@ static void nothing_is_learnt_in_a_handler(void **state)
         sg_self.runtime = NULL;
         sg_self.inside = i == 0;
         sg_self.guards = i == 1 ? 1u << SG_LOCK_CONTEXTS : 0;
-        sg_fast_path_learn(&program);
+        sg_fast_path_prepare(&program);
         assert_null(sg_self.runtime);
         assert_null(sg_self.fast_path.core);
         assert_int_equal(sg_self.inside, i == 0);
     }
-    sg_fast_path_learn_streams();
+    sg_fast_path_prepare_streams();
     assert_null(sg_self.stream_fast_path.core);
     sg_self.guards = 0;
-    sg_fast_path_learn(&program);
-    sg_fast_path_learn_streams();
+    sg_fast_path_prepare(&program);
+    sg_fast_path_prepare_streams();
     assert_non_null(sg_self.fast_path.core);
     assert_non_null(sg_self.stream_fast_path.core);
     assert_false(sg_self.inside);
@@ -294,7 +294,7 @@ static void is_not_learnt_where_it_would_differ(void **state)
         sg_self.last.context = context;
         fake.green = i == 0;
         fake.live = i == 1;
-        sg_fast_path_learn(i == 2 ? &old : &program);
+        sg_fast_path_prepare(i == 2 ? &old : &program);
         assert_false(can_malloc(&program));
         assert_false(can_free(&program));
     }
@@ -311,8 +311,8 @@ static void is_not_learnt_of_streams_where_it_would_differ(void **state)
         sg_annotate_on = i == 1;
         fake.early = i == 3;
         atomic_store(&sg_ipc_loads, i == 4); /* a library was loaded, which may ask for handles of all memory */
-        sg_fast_path_learn_streams();
-        sg_fast_path_learn(&program);
+        sg_fast_path_prepare_streams();
+        sg_fast_path_prepare(&program);
         assert_false(can_malloc(&program));
         assert_false(can_malloc_on());
         assert_false(can_free_named());

@@ -243,12 +243,12 @@ static void the_users_own_line_is_shown(void **state)
     char text[64];
     at(300, 30);
     uint32_t shown = sg_this_thread()->shown;
-    assert_true(sg_sites_tell(shown, text, sizeof text));
+    assert_true(sg_sites_describe(shown, text, sizeof text));
     assert_string_equal(text, "train.py:30 in function_30");
     at(301, 30);
     assert_int_equal(sg_this_thread()->shown, shown); /* by another way through a library */
     assert_true(sg_this_thread()->site != shown);
-    assert_false(sg_sites_tell(0, text, sizeof text) || sg_sites_tell(1u << 31, text, sizeof text));
+    assert_false(sg_sites_describe(0, text, sizeof text) || sg_sites_describe(1u << 31, text, sizeof text));
 }
 
 static void what_was_not_taken_is_written_again(void **state)
@@ -283,7 +283,7 @@ static void code_has_addresses(void **state)
     program.address[1] = 1; /* in no module */
     program.addresses = 2;
     sg_sites_note(sg_this_thread());
-    assert_true(sg_sites_tell(sg_this_thread()->shown, text, sizeof text));
+    assert_true(sg_sites_describe(sg_this_thread()->shown, text, sizeof text));
     assert_string_equal(text, "solver in solve (+0x1234)");
     assert_int_equal(trace.record[trace.count - 1].flags, SEGALLOC_FLAG_NATIVE | SEGALLOC_FLAG_LAST);
     program.addresses = 0;
@@ -300,27 +300,27 @@ static void a_backward_pass_is_told_by_what_ran_forward(void **state)
     program.lines = 0;
     backward = (struct sg_backward){.type = 7, .forward = forward};
     sg_sites_note(sg_this_thread());
-    assert_true(sg_this_thread()->site != forward && sg_sites_tell(sg_this_thread()->shown, text, sizeof text));
+    assert_true(sg_this_thread()->site != forward && sg_sites_describe(sg_this_thread()->shown, text, sizeof text));
     assert_string_equal(text, "backward of train.py:50 in function_50");
     assert_int_equal(count(SEGALLOC_RECORD_DEFINE_SITE, sg_this_thread()->site), 2);
     backward.forward = 0;
     sg_sites_note(sg_this_thread());
-    assert_true(sg_sites_tell(sg_this_thread()->shown, text, sizeof text));
+    assert_true(sg_sites_describe(sg_this_thread()->shown, text, sizeof text));
     assert_string_equal(text, "backward, Class7");
     char cut[8] = "???????";
-    assert_true(sg_sites_tell(sg_this_thread()->shown, cut, 5));
+    assert_true(sg_sites_describe(sg_this_thread()->shown, cut, 5));
     assert_string_equal(cut, "back");
     assert_string_equal(cut + 5, "??");
     backward.forward = forward;
     sg_sites_note(sg_this_thread());
     for (size_t room = 1; room < 8; room++) {
         memset(cut, '?', sizeof cut);
-        assert_true(sg_sites_tell(sg_this_thread()->shown, cut, room));
+        assert_true(sg_sites_describe(sg_this_thread()->shown, cut, room));
         assert_true(strlen(cut) == room - 1 && (room == 7 || cut[room] == '?'));
     }
     backward = (struct sg_backward){.type = 8}; /* of no known name */
     sg_sites_note(sg_this_thread());
-    assert_true(sg_sites_tell(sg_this_thread()->shown, text, sizeof text));
+    assert_true(sg_sites_describe(sg_this_thread()->shown, text, sizeof text));
     assert_string_equal(text, "backward, of an unknown kind");
     backward.type = 0;
 }

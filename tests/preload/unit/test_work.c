@@ -58,11 +58,11 @@ static void expect_noted(const struct call *call)
         fail_msg("%s: its stream is not noted", call->name);
     if (seen.opaques != call->waits)
         fail_msg("%s: whether its stream waits for what can't be followed", call->name);
-    if (seen.tells != 2 * call->tells || (seen.tells && (seen.told != stream || seen.told_own != call->own)))
-        fail_msg("%s: whether it tells the host", call->name);
-    if (seen.tells_all != 2 * (call->serializes || call->writes))
-        fail_msg("%s: whether it tells of all", call->name);
-    if (2 * seen.told_early != seen.tells + seen.tells_all)
+    if (seen.shows != 2 * call->shows || (seen.shows && (seen.shown != stream || seen.shown_own != call->own)))
+        fail_msg("%s: whether it shows the host", call->name);
+    if (seen.shows_all != 2 * (call->serializes || call->writes))
+        fail_msg("%s: whether it shows the host all streams", call->name);
+    if (2 * seen.shown_early != seen.shows + seen.shows_all)
         fail_msg("%s: who acts before it returns, or after, is not reckoned with", call->name);
     if (seen.early)
         fail_msg("%s: noted before the driver was called", call->name);
@@ -85,9 +85,9 @@ static int tells_of(any_call *function, const void *first, uintptr_t second)
     memset(&seen, 0, sizeof seen);
     function((uintptr_t)first, second, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
     assert_int_equal(seen.calls, 1);
-    return seen.tells + seen.tells_all;
+    return seen.shows + seen.shows_all;
 }
-#define TELLS_OF(symbol, first, second) tells_of((any_call *)(void (*)(void))symbol, first, (uintptr_t)(second))
+#define SHOWN_BY(symbol, first, second) tells_of((any_call *)(void (*)(void))symbol, first, (uintptr_t)(second))
 
 /* What is named beside the end that a copy has means nothing; no host reads an array. Without a stream all tell. */
 static void copies_tell_by_where_they_end(void **state)
@@ -101,21 +101,21 @@ static void copies_tell_by_where_they_end(void **state)
             const CUDA_MEMCPY2D flat = {.dstMemoryType = types[i], .dstDevice = dst};
             const CUDA_MEMCPY3D deep = {.dstMemoryType = types[i], .dstDevice = dst};
             const CUDA_MEMCPY3D_PEER peer = {.dstMemoryType = types[i], .dstDevice = dst};
-            bool tells = types[i] == CU_MEMORYTYPE_HOST || (types[i] != CU_MEMORYTYPE_ARRAY && dst == theirs);
+            bool shows = types[i] == CU_MEMORYTYPE_HOST || (types[i] != CU_MEMORYTYPE_ARRAY && dst == theirs);
             given.ours = ours;
-            assert_int_equal(TELLS_OF(cuMemcpy2DAsync_v2, &flat, 0), 2 * tells);
-            assert_int_equal(TELLS_OF(cuMemcpy3DAsync_v2, &deep, 0), 2 * tells);
-            assert_int_equal(TELLS_OF(cuMemcpy3DPeerAsync, &peer, 0), 2 * tells);
-            assert_int_equal(TELLS_OF(cuMemcpy2D_v2, &flat, 0), 2);
-            assert_int_equal(TELLS_OF(cuMemcpy3D_v2, &deep, 0), 2);
-            assert_int_equal(TELLS_OF(cuMemcpyAsync, (const void *)(uintptr_t)dst, 0), 2 * (dst == theirs));
-            assert_int_equal(TELLS_OF(cuMemsetD32Async, (const void *)(uintptr_t)dst, 0), 2 * (dst == theirs));
+            assert_int_equal(SHOWN_BY(cuMemcpy2DAsync_v2, &flat, 0), 2 * shows);
+            assert_int_equal(SHOWN_BY(cuMemcpy3DAsync_v2, &deep, 0), 2 * shows);
+            assert_int_equal(SHOWN_BY(cuMemcpy3DPeerAsync, &peer, 0), 2 * shows);
+            assert_int_equal(SHOWN_BY(cuMemcpy2D_v2, &flat, 0), 2);
+            assert_int_equal(SHOWN_BY(cuMemcpy3D_v2, &deep, 0), 2);
+            assert_int_equal(SHOWN_BY(cuMemcpyAsync, (const void *)(uintptr_t)dst, 0), 2 * (dst == theirs));
+            assert_int_equal(SHOWN_BY(cuMemsetD32Async, (const void *)(uintptr_t)dst, 0), 2 * (dst == theirs));
             given.ours = 0;
         }
     }
 }
 
-/* There, and on another device, what a stream waits for is told of at once. */
+/* There, and on another device, the host may observe at once what a stream waits for. */
 static void waits_of_streams_that_are_not_followed_tell(void **state)
 {
     (void)state;
@@ -125,8 +125,8 @@ static void waits_of_streams_that_are_not_followed_tell(void **state)
             seen.devices = i == 1;
             seen.unfollowed = i == 2;
             call->function((uintptr_t)&thing, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
-            if (seen.told_all != (i > 0) || seen.touches != (i < 2))
-                fail_msg("%s: who is told of what a stream waits for", call->name);
+            if (seen.shown_all != (i > 0) || seen.touches != (i < 2))
+                fail_msg("%s: who is shown of what a stream waits for", call->name);
         }
     }
 }
@@ -139,7 +139,7 @@ static void a_batch_without_a_write_tells_nothing(void **state)
     for (unsigned count = 0; count <= 2; count++) {
         memset(&seen, 0, sizeof seen);
         (void)cuStreamBatchMemOp_v2((CUstream)&thing, count, (CUstreamBatchMemOpParams *)list, 0);
-        assert_int_equal(seen.tells_all, count == 2 ? 2 : 0);
+        assert_int_equal(seen.shows_all, count == 2 ? 2 : 0);
     }
 }
 
@@ -318,7 +318,7 @@ static bool launch_is_opaque(void)
 {
     static const struct call launch = {CALL(cuGraphLaunch)};
     make(&launch);
-    return seen.opaques == 1 && seen.opaque == (CUstream)&thing && seen.tells == 0 && seen.tells_all == 2;
+    return seen.opaques == 1 && seen.opaque == (CUstream)&thing && seen.shows == 0 && seen.shows_all == 2;
 }
 
 /* What is noted of graphs is noted for good, so each call has a process of its own. */

@@ -50,20 +50,20 @@ static void nothing_is_noted_before_order_is_followed(void **state)
     for EACH(call, work) {
         seen = (struct seen){0};
         make(call);
-        if (seen.calls != 1 || seen.touches || seen.tells + seen.tells_all || seen.told_all)
+        if (seen.calls != 1 || seen.touches || seen.shows + seen.shows_all || seen.shown_all)
             fail_msg("%s: something is noted", call->name);
     }
     for EACH(call, waits) {
         seen = (struct seen){0};
         make(call);
-        if (seen.calls != 1 || seen.touches || seen.opaques || seen.told_all || seen.tells_all)
+        if (seen.calls != 1 || seen.touches || seen.opaques || seen.shown_all || seen.shows_all)
             fail_msg("%s: something is noted of its stream", call->name);
         if (seen.waited_early != 1)
             fail_msg("%s: not kept that some stream waits for what can't be followed", call->name);
     }
 }
 
-/* Inside a call of ours nothing is noted that the core would have to be told. */
+/* Inside a call of ours nothing is noted for the core. */
 static void nothing_is_told_from_inside(void **state)
 {
     (void)state;
@@ -72,13 +72,13 @@ static void nothing_is_told_from_inside(void **state)
         seen = (struct seen){0};
         make(call);
         if (seen.calls != 1 || seen.opaques || seen.waited_early)
-            fail_msg("%s: told from inside", call->name);
+            fail_msg("%s: shown from inside", call->name);
     }
     for EACH(call, work) {
         seen = (struct seen){.devices = true};
         make(call);
         if (seen.calls != 1 || seen.abroad + seen.recorded + seen.served_abroad)
-            fail_msg("%s: told from inside", call->name);
+            fail_msg("%s: shown from inside", call->name);
     }
 }
 
@@ -205,17 +205,17 @@ static void copies_without_a_stream_tell_of_all_devices(void **state)
         seen = (struct seen){.devices = true};
         given = (struct given){0};
         copy(call, FIRST, SECOND);
-        if (seen.tells_all != 2 || seen.tells)
+        if (seen.shows_all != 2 || seen.shows)
             fail_msg("%s: between devices", call->name);
         seen = (struct seen){.devices = true};
         given = (struct given){.theirs = THEIRS};
         copy(call, THEIRS, THEIRS);
-        if (seen.tells_all != 2 || seen.tells)
+        if (seen.shows_all != 2 || seen.shows)
             fail_msg("%s: between what may be devices", call->name);
         seen = (struct seen){.devices = true};
         given = (struct given){0};
         copy(call, FIRST, FIRST);
-        if (seen.tells + seen.tells_all != 2 || (seen.tells != 0) != (call->peer != NULL))
+        if (seen.shows + seen.shows_all != 2 || (seen.shows != 0) != (call->peer != NULL))
             fail_msg("%s: on one device", call->name);
     }
 }
@@ -234,17 +234,17 @@ static void nothing_is_looked_for_in_what_is_missing(void **state)
         for EACH(call, waits) {
             seen = (struct seen){.devices = devices};
             call->function(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
-            if (seen.calls != 1 || strcmp(seen.called, call->name) != 0 || seen.tells_all)
+            if (seen.calls != 1 || strcmp(seen.called, call->name) != 0 || seen.shows_all)
                 fail_msg("%s without any argument calls %s", call->name, seen.called);
         }
     }
     /* More operations than a batch may have are refused unread, and count as writes. */
     seen = (struct seen){0};
     (void)cuStreamBatchMemOp_v2(NULL, 257, NULL, 0);
-    assert_int_equal(seen.tells_all, 2);
+    assert_int_equal(seen.shows_all, 2);
     seen = (struct seen){0};
     (void)cuStreamBatchMemOp_v2(NULL, 256, NULL, 0);
-    assert_int_equal(seen.tells_all, 0);
+    assert_int_equal(seen.shows_all, 0);
 }
 
 /* Launches and nodes of kinds that record and wait for nothing. */

@@ -12,9 +12,9 @@ struct call {
     const char *name;
     any_call *function;
     bool own;      /* by the other meaning of the default stream */
-    bool tells, of_default, waits;
+    bool shows, of_default, waits;
     bool writes;      /* batches of memory operations: where they do, they tell of all */
-    bool serializes;  /* tells of all */
+    bool serializes;  /* shows the host the work of all streams */
     bool takes;       /* may run out of memory for something of its own, and is made again then */
     int ends;         /* that may be memory of ours */
     enum shape { PLAIN, FLAT, DEEP, DEEP_PEER } shape; /* how these are named: as arguments, or in such a struct */
@@ -23,32 +23,33 @@ struct call {
 #define CALL(symbol) .name = #symbol, .function = (any_call *)(void (*)(void))symbol
 
 static const struct call work[] = {
-#define BOTH(symbol, per_thread, stream_name, told, count) \
-    {CALL(symbol), .tells = told, .of_default = stream_name[0] == 'N', .ends = count, .takes = true}, \
-    {CALL(per_thread), .own = true, .tells = told, .of_default = stream_name[0] == 'N', .ends = count, .takes = true},
+#define BOTH(symbol, per_thread, stream_name, shown, count)                                                 \
+    {CALL(symbol), .shows = shown, .of_default = stream_name[0] == 'N', .ends = count, .takes = true},      \
+        {CALL(per_thread), .own = true, .shows = shown, .of_default = stream_name[0] == 'N', .ends = count, \
+            .takes = true},
 #define SUBMIT(symbol, per_thread, base, version, parameters, arguments, stream) \
     BOTH(symbol, per_thread, #stream, false, 0)
-#define SUBMIT_TELLING(symbol, per_thread, base, version, parameters, arguments, stream) \
+#define SUBMIT_VISIBLE(symbol, per_thread, base, version, parameters, arguments, stream) \
     BOTH(symbol, per_thread, #stream, true, 0)
-#define SUBMIT_TELLING_FROM(symbol, per_thread, base, version, parameters, arguments, stream) \
+#define SUBMIT_VISIBLE_FROM(symbol, per_thread, base, version, parameters, arguments, stream) \
     BOTH(symbol, per_thread, #stream, true, 1)
-#define SUBMIT_TELLING_TO SUBMIT_TELLING_FROM
-#define SUBMIT_WRITING SUBMIT_TELLING_FROM
+#define SUBMIT_VISIBLE_TO SUBMIT_VISIBLE_FROM
+#define SUBMIT_WRITING SUBMIT_VISIBLE_FROM
 #include "process/launch_hooks.def"
     {CALL(cuLaunchKernelEx), .takes = true}, {CALL(cuLaunchKernelEx_ptsz), .own = true, .takes = true},
-    {CALL(cuGraphLaunch), .tells = true, .takes = true},
-    {CALL(cuGraphLaunch_ptsz), .own = true, .tells = true, .takes = true}, {CALL(cuLaunch), .of_default = true},
+    {CALL(cuGraphLaunch), .shows = true, .takes = true},
+    {CALL(cuGraphLaunch_ptsz), .own = true, .shows = true, .takes = true}, {CALL(cuLaunch), .of_default = true},
     {CALL(cuLaunchGrid), .of_default = true}, {CALL(cuLaunchGridAsync)},
-#define COPIES(symbol, suffix, between, of, is_of_default) \
-    {CALL(symbol), .tells = true, .of_default = is_of_default, .ends = 2, .shape = of, .peer = #between}, \
-    {CALL(symbol##suffix), .own = true, .tells = true, .of_default = is_of_default, .ends = 2, .shape = of, \
-     .peer = #between #suffix},
+#define COPIES(symbol, suffix, between, of, is_of_default)                                                      \
+    {CALL(symbol), .shows = true, .of_default = is_of_default, .ends = 2, .shape = of, .peer = #between},       \
+        {CALL(symbol##suffix), .own = true, .shows = true, .of_default = is_of_default, .ends = 2, .shape = of, \
+            .peer = #between #suffix},
 #define PEERS(symbol, suffix, of) \
     {CALL(symbol), .serializes = true, .of_default = true, .ends = 2, .shape = of}, \
     {CALL(symbol##suffix), .own = true, .serializes = true, .of_default = true, .ends = 2, .shape = of},
-#define PEERS_LATER(symbol, suffix, of) \
-    {CALL(symbol), .tells = true, .ends = 2, .shape = of}, \
-    {CALL(symbol##suffix), .own = true, .tells = true, .ends = 2, .shape = of},
+#define PEERS_LATER(symbol, suffix, of)                    \
+    {CALL(symbol), .shows = true, .ends = 2, .shape = of}, \
+        {CALL(symbol##suffix), .own = true, .shows = true, .ends = 2, .shape = of},
     COPIES(cuMemcpy, _ptds, cuMemcpyPeer, PLAIN, true) COPIES(cuMemcpyDtoD_v2, _ptds, cuMemcpyPeer, PLAIN,
         true) COPIES(cuMemcpyAsync, _ptsz, cuMemcpyPeerAsync, PLAIN, false) COPIES(cuMemcpyDtoDAsync_v2, _ptsz,
         cuMemcpyPeerAsync, PLAIN, false) COPIES(cuMemcpyWithAttributesAsync, _ptsz, cuMemcpyPeerAsync, PLAIN, false)

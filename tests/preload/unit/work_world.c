@@ -28,7 +28,7 @@ static CUresult answer(const char *name)
     seen.calls++;
     seen.called = name;
     seen.early |= seen.touches || seen.opaques;
-    seen.told_early = seen.tells + seen.tells_all;
+    seen.shown_early = seen.shows + seen.shows_all;
     return seen.out-- > 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
@@ -87,14 +87,14 @@ void sg_streams_submitted(CUstream stream, bool per_thread)
 
 void sg_streams_host_may_observe(CUstream stream, bool per_thread)
 {
-    seen.tells++;
-    seen.told = stream;
-    seen.told_own = per_thread;
+    seen.shows++;
+    seen.shown = stream;
+    seen.shown_own = per_thread;
 }
 
 void sg_streams_host_may_observe_all(void)
 {
-    seen.tells_all++;
+    seen.shows_all++;
 }
 
 void sg_streams_untrack(const char *by)
@@ -105,7 +105,7 @@ void sg_streams_untrack(const char *by)
 void sg_streams_host_observed_all(struct sg_core *core)
 {
     (void)core;
-    seen.told_all++;
+    seen.shown_all++;
 }
 
 bool sg_streams_track(struct sg_core *core, CUstream stream, bool per_thread, struct sg_tracked_stream *ret)

@@ -1,5 +1,5 @@
-/* A driver, streams and a core made up for tests of the calls that give streams work: they note what is asked of them,
-   and answer what they are told to. */
+/* A driver, streams and a core made up for tests of the calls that give streams work. They count the calls, and answer
+   as a test says. */
 #ifndef WORK_WORLD_H
 #define WORK_WORLD_H
 
@@ -14,23 +14,23 @@ struct seen {
     bool devices; /* there are two; the thing is memory of the first's, the stream the second's */
     int calls; /* of the driver */
     int touches, opaques, taints, abroad;
-    int tells, tells_all, told_early; /* the last: before the driver was called */
+    int shows, shows_all, shown_early; /* the last: before the driver was called */
     bool early; /* something else was noted of a stream by then */
     bool unfollowed; /* the stream */
-    int told_all;    /* at once, and not where it matters only */
+    int shown_all;   /* at once, and not where it matters only */
     int waited_early; /* for what can't be followed, before order was */
     int recorded, served_abroad; /* uses by another device that are noted with the block, or with nobody's */
     const char *called; /* the driver's function */
     int out, asked_for_room; /* how often the driver has run out; and how often room was asked for */
     bool room;       /* there is some */
     bool late;  /* the driver was called before an event was tainted */
-    CUstream touched, told, opaque;
+    CUstream touched, shown, opaque;
     const char *untracked;
     bool aliased;    /* memory of the stream's has got a second address */
     int asked_for_aliases, steps, steps_late; /* events of ours on `stepped`; the last: after the driver's call */
     int host_steps;                           /* functions of the host, called there */
     CUstream stepped;
-    bool touched_own, told_own, opaque_own;
+    bool touched_own, shown_own, opaque_own;
     CUevent tainted;
 };
 extern struct seen seen;
@@ -60,7 +60,7 @@ struct given {
     bool same_device, no_device; /* the stream's is the first, or not known */
     CUresult create, record;     /* what the driver answers to events of ours */
     bool records;                /* with `guesses`: who frees records streams of other devices */
-    bool guesses;     /* also where there are two devices: who frees tells of no other streams */
+    bool guesses;                /* also where there are two devices: the caller of a free names no other streams */
 };
 extern struct given given;
 

@@ -252,20 +252,20 @@ static void record_stream(struct sg_bound *bound, uint64_t id, uint32_t stream)
         block->stream[PAIRS - 1] = NOBODY; /* used on so many that nobody takes it */
 }
 
-static void learn(struct sg_bound *bound, const struct sg_ledger_clock *clock)
+static void note_complete(struct sg_bound *bound, const struct sg_ledger_clock *clock)
 {
     if (clock)
         sg_ledger_clock_join(&bound->known, clock);
     bound->version++;
 }
 
-static void learn_all(struct sg_bound *bound, int device)
+static void note_all_complete(struct sg_bound *bound, int device)
 {
     struct sg_ledger_clock clock;
     for (uint32_t stream = 0; stream < bound->queue->streams; stream++) {
         if (bound->seen[stream] && bound->queue->device[stream] == device) {
             read_clock(bound, stream, &clock);
-            learn(bound, &clock);
+            note_complete(bound, &clock);
         }
     }
 }
@@ -290,14 +290,14 @@ static void order(struct sg_bound *bound, const struct segalloc_trace_record *re
         break;
     case SEGALLOC_RECORD_EVENT_SYNC:
     case SEGALLOC_RECORD_EVENT_QUERY:
-        learn(bound, sg_recordings_get(&bound->recordings, record->id));
+        note_complete(bound, sg_recordings_get(&bound->recordings, record->id));
         break;
     case SEGALLOC_RECORD_STREAM_SYNC:
         read_clock(bound, stream, &clock);
-        learn(bound, &clock);
+        note_complete(bound, &clock);
         break;
     default:
-        learn_all(bound, device);
+        note_all_complete(bound, device);
     }
 }
 

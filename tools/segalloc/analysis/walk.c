@@ -52,7 +52,7 @@ static uint32_t take_entry(struct walker *walker)
     return ++walker->blocks;
 }
 
-static int tell(struct walker *walker, enum sg_walk_kind kind, const struct segalloc_trace_record *record,
+static int report_event(struct walker *walker, enum sg_walk_kind kind, const struct segalloc_trace_record *record,
     uint32_t device, uint32_t block, uint64_t size)
 {
     walker->events += kind < SG_WALK_SERVED;
@@ -75,7 +75,7 @@ static int release(struct walker *walker, uint32_t number, const struct segalloc
     struct sg_walk_device *device = &walker->device[block->device];
     device->requested -= block->size;
     device->blocks--;
-    int status = tell(walker, SG_WALK_FREE, record, block->device, number, block->size);
+    int status = report_event(walker, SG_WALK_FREE, record, block->device, number, block->size);
     walker->block[number - 1].spare = walker->spare;
     walker->spare = number;
     return status;
@@ -94,7 +94,7 @@ static int allocate(struct walker *walker, const struct segalloc_trace_record *r
     device->requested += size;
     device->blocks++;
     device->allocs++;
-    return tell(walker, SG_WALK_ALLOC, record, ordinal, number, size);
+    return report_event(walker, SG_WALK_ALLOC, record, ordinal, number, size);
 }
 
 /* The four figures of a snapshot that pictures have. */
@@ -121,7 +121,7 @@ static int statistic(struct walker *walker, const struct segalloc_trace_record *
     device->allocated = pending->allocated;
     device->pending = pending->pending;
     device->peak_reserved = pending->peak_reserved;
-    return tell(walker, SG_WALK_STATISTICS, record, record->stream, 0, 0);
+    return report_event(walker, SG_WALK_STATISTICS, record, record->stream, 0, 0);
 }
 
 static int take(struct walker *walker, const struct segalloc_trace_record *record)
@@ -147,14 +147,14 @@ static int take(struct walker *walker, const struct segalloc_trace_record *recor
         walker->device[ordinal].failures++;
         walker->failed = *record;
         walker->failed_number = walker->events + 1;
-        return tell(walker, SG_WALK_FAILURE, record, ordinal, 0, record->size);
+        return report_event(walker, SG_WALK_FAILURE, record, ordinal, 0, record->size);
     case SEGALLOC_RECORD_PASSED_ON:
         if (!walker->events || walker->failed_number != walker->events || walker->failed.thread != record->thread ||
             walker->failed.stream != record->stream || walker->failed.size != record->size)
             return 0;
         walker->device[ordinal].failures--;
         walker->failed_number = 0;
-        return tell(walker, SG_WALK_SERVED, record, ordinal, 0, record->size);
+        return report_event(walker, SG_WALK_SERVED, record, ordinal, 0, record->size);
     default:
         return 0;
     }

@@ -55,19 +55,19 @@ int sg_shown_ranges(struct sg_shown_pages *pages)
     return gather(pages, false);
 }
 
-static int drop_empty(struct sg_shown_pages *pages, sg_shown_fn *tell, void *user)
+static int drop_empty(struct sg_shown_pages *pages, sg_shown_fn *report, void *user)
 {
     int error = gather(pages, true);
     for (size_t i = 0; !error && i < pages->ranges; i++) {
         const struct sg_shown_range *range = &pages->range[i];
-        tell(user, false, range->begin, range->end - range->begin);
+        report(user, false, range->begin, range->end - range->begin);
         for (uint64_t at = range->begin; at < range->end; at += SG_SHOWN_PAGE)
             sg_idmap_take(&pages->page, at / SG_SHOWN_PAGE);
     }
     return error;
 }
 
-int sg_shown_add(struct sg_shown_pages *pages, uint64_t begin, uint64_t end, sg_shown_fn *tell, void *user)
+int sg_shown_add(struct sg_shown_pages *pages, uint64_t begin, uint64_t end, sg_shown_fn *report, void *user)
 {
     uint64_t first = begin / SG_SHOWN_PAGE, last = (end - 1) / SG_SHOWN_PAGE, missing = 0;
     int error = 0;
@@ -79,12 +79,12 @@ int sg_shown_add(struct sg_shown_pages *pages, uint64_t begin, uint64_t end, sg_
             return -ENOMEM;
     }
     if (missing && pages->most && (pages->page.count + missing) * SG_SHOWN_PAGE > pages->most)
-        error = drop_empty(pages, tell, user);
+        error = drop_empty(pages, report, user);
     uint64_t run = 0;
     for (uint64_t page = first; missing && !error && page <= last + 1; page++) {
         bool here = page > last || sg_idmap_get(&pages->page, page) != 0;
         if (here && run)
-            tell(user, true, (page - run) * SG_SHOWN_PAGE, run * SG_SHOWN_PAGE);
+            report(user, true, (page - run) * SG_SHOWN_PAGE, run * SG_SHOWN_PAGE);
         run = here ? 0 : run + 1;
         if (!here && !sg_idmap_put(&pages->page, page, 2))
             error = -ENOMEM;

@@ -29,7 +29,7 @@ bool sg_shown_init(struct sg_shown_pages *pages, uint64_t most); /* false: no ho
 void sg_shown_fini(struct sg_shown_pages *pages);
 
 /* A block is made, or gone. Where its pages would be too many the empty ones go first. 0 or -ENOMEM. */
-int sg_shown_add(struct sg_shown_pages *pages, uint64_t begin, uint64_t end, sg_shown_fn *tell, void *user);
+int sg_shown_add(struct sg_shown_pages *pages, uint64_t begin, uint64_t end, sg_shown_fn *report, void *user);
 void sg_shown_remove(struct sg_shown_pages *pages, uint64_t begin, uint64_t end);
 
 /* What is held, in pages->range, ascending. 0 or -ENOMEM. */

@@ -351,21 +351,21 @@ static void write_run(struct page *page, const struct run *run)
 static int add_run(struct page *page, const struct sg_findings *findings, char *error)
 {
     static char program[] = "PROGRAM";
-    struct sg_findings told = *findings;
+    struct sg_findings shown = *findings;
     if (page->redact) {
-        told.path = "FILE";
-        told.command = program;
-        told.book.redacted = true;
+        shown.path = "FILE";
+        shown.command = program;
+        shown.book.redacted = true;
     }
-    struct run run = {.findings = &told,
+    struct run run = {.findings = &shown,
         .path = findings->path,
-        .frames = {.book = &told.book, .texts = &page->texts, .groups = &run.groups}};
+        .frames = {.book = &shown.book, .texts = &page->texts, .groups = &run.groups}};
     bool fine = sg_html_list_init(&run.groups, GROUP_BYTES / page->runs);
     run.timeline = calloc(1, sizeof *run.timeline);
     int status = fine && run.timeline ? 0 : -ENOMEM;
     if (status)
         snprintf(error, SG_FINDINGS_ERROR, "out of memory");
-    else if (told.trace)
+    else if (shown.trace)
         status = read_trace(page, &run, error);
     if (!status)
         write_run(page, &run);

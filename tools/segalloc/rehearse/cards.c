@@ -51,7 +51,7 @@ static void show_progress(struct sg_rehearse *rehearse)
         fprintf(stderr, "\rplaying the run on other cards: %u", rehearse->replays);
 }
 
-static int play(void *user, const uint64_t card[SG_DEVICES_MAX], uint64_t stop, struct sg_play_result *ret)
+static int replay_on_cards(void *user, const uint64_t card[SG_DEVICES_MAX], uint64_t stop, struct sg_play_result *ret)
 {
     struct life *life = user;
     char error[SG_PLAY_ERROR];
@@ -75,7 +75,7 @@ static int play_card(struct life *life, struct sg_rehearse_card *card, const str
     uint64_t cards[SG_DEVICES_MAX];
     for (int i = 0; i < SG_DEVICES_MAX; i++)
         cards[i] = card->bytes;
-    int status = play(life, cards, 0, &result);
+    int status = replay_on_cards(life, cards, 0, &result);
     if (status || !result.ooms)
         return status;
     if (card->fits || result.first_oom_event < card->ends_at_event) {
@@ -100,7 +100,7 @@ static int play_card(struct life *life, struct sg_rehearse_card *card, const str
 /* The smallest card of this process by the rules of `life->play`; 0: none. */
 static int find_smallest(struct life *life, const struct sg_play_result *known, uint64_t *ret)
 {
-    struct sg_smallest smallest = {.play = play, .user = life, .most = SG_SMALLEST_MOST};
+    struct sg_smallest smallest = {.play = replay_on_cards, .user = life, .most = SG_SMALLEST_MOST};
     uint64_t most = life->rehearse->card[life->rehearse->card_count - 1].bytes;
     smallest.most = most > smallest.most ? most : smallest.most;
     int status = sg_smallest_find(&smallest, known);
@@ -144,7 +144,7 @@ static int play_life(struct life *life, const struct sg_findings *findings)
     struct sg_rehearse *rehearse = life->rehearse;
     struct sg_play_result known;
     struct sg_rehearse_alone alone = {0};
-    int status = play(life, (uint64_t[SG_DEVICES_MAX]){0}, 0, &known); /* on the card without end */
+    int status = replay_on_cards(life, (uint64_t[SG_DEVICES_MAX]){0}, 0, &known); /* on the card without end */
     for (unsigned i = 0; i < rehearse->card_count; i++) {
         status = status ? status : play_card(life, &rehearse->card[i], findings);
         rehearse->card[i].open |= status == CUT && rehearse->card[i].fits;

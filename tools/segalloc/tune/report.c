@@ -197,7 +197,7 @@ static void say_change(struct reason *reason)
 }
 
 /* The default slack tightens by itself on a card that fills up. */
-static void say_slack(struct reason *reason)
+static void print_slack(struct reason *reason)
 {
     const struct sg_tune_search *search = reason->search;
     bool changes = false;
@@ -253,7 +253,7 @@ char *sg_tune_reason(const struct sg_tune_search *search, size_t recommended, ch
         say_current(&reason);
     } else {
         say_change(&reason);
-        say_slack(&reason);
+        print_slack(&reason);
     }
     say_basis(&reason);
     uint64_t failures = 0;

@@ -203,7 +203,8 @@ int sg_tune_play(const struct sg_tune_search *search, const struct sg_tune_candi
 }
 
 /* True when the trace was played to its end. */
-static bool play(struct sg_tune_running *running, struct sg_tune_candidate *candidate, size_t index, bool needed)
+static bool replay_candidate(struct sg_tune_running *running, struct sg_tune_candidate *candidate, size_t index,
+    bool needed)
 {
     const struct sg_tune_trace *trace = &running->search->trace[index];
     struct task task = {.running = running, .needed = needed};
@@ -224,7 +225,7 @@ static void *work(void *user)
         size_t index = running->first + task / search->traces;
         struct sg_tune_candidate *candidate = search->candidate[index];
         bool mine = task % (size_t)search->ranks->count == (size_t)search->ranks->rank;
-        if (mine && !play(running, candidate, task % search->traces, index == 0 || index == search->current))
+        if (mine && !replay_candidate(running, candidate, task % search->traces, index == 0 || index == search->current))
             candidate->result[task % search->traces].events = 0;
         atomic_fetch_add(&running->ended, 1);
         pthread_mutex_lock(&running->lock);

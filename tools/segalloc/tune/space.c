@@ -39,7 +39,7 @@ static const struct known torch[SG_TUNE_PARAMETERS] = {
 static const char *const of_output[] = {"trace", "stats", "live", "sites", "oom_report", "confirm_conf", "abort_conf"};
 
 /* An empty string with room for `length` characters, which the space owns; NULL when out of host memory. */
-static char *room_for(struct sg_tune_space *space, size_t length)
+static char *reserve_text(struct sg_tune_space *space, size_t length)
 {
     struct sg_tune_text *text = calloc(1, sizeof *text + length + 1);
     if (!text)
@@ -51,7 +51,7 @@ static char *room_for(struct sg_tune_space *space, size_t length)
 
 static char *keep(struct sg_tune_space *space, const char *text, size_t length)
 {
-    char *copy = room_for(space, length);
+    char *copy = reserve_text(space, length);
     return copy ? memcpy(copy, text, length) : NULL;
 }
 
@@ -233,7 +233,7 @@ static bool belongs(const struct sg_tune_space *space, const char *key, size_t l
 int sg_tune_space_current(struct sg_tune_space *space, const char *text, bool of_ours, char *error)
 {
     struct sg_tune_space changed = *space;
-    char *base = room_for(&changed, strlen(text) + 1), *end = base;
+    char *base = reserve_text(&changed, strlen(text) + 1), *end = base;
     const char *pair;
     space->texts = changed.texts;
     if (!base)
@@ -298,7 +298,7 @@ int sg_tune_space_make(struct sg_tune_space *space, const char *const *value, st
     size_t length = strlen(space->base), room = length + 1;
     for (unsigned i = 0; i < space->parameters; i++)
         room += value[i] ? strlen(space->parameter[i].key) + strlen(value[i]) + 2 : 0;
-    char *conf = room_for(space, room), *end = conf;
+    char *conf = reserve_text(space, room), *end = conf;
     if (!conf)
         return -ENOMEM;
     end += sprintf(end, "%s", space->base);

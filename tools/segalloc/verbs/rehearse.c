@@ -259,13 +259,13 @@ static bool keep_traces(const struct sg_rehearse *rehearse, const char *folder)
 
 static int rehearse_in(struct sg_rehearse *rehearse, struct sg_launch *launch, const char *folder)
 {
-    char trace[SG_PLACE_BYTES], told[32], python[SG_PLACE_BYTES];
+    char trace[SG_PLACE_BYTES], card_bytes[32], python[SG_PLACE_BYTES];
     snprintf(trace, sizeof trace, "%s/%%p.trace", folder);
-    snprintf(told, sizeof told, "%" PRIu64, rehearse->card[rehearse->card_count - 1].bytes);
+    snprintf(card_bytes, sizeof card_bytes, "%" PRIu64, rehearse->card[rehearse->card_count - 1].bytes);
     launch->trace = trace;
     launch->command = rehearse->command;
     launch->torch = launch->torch && sg_place_python(python) && !strchr(python, ':');
-    setenv("SEGALLOC_TOLD_BYTES", told, 1);
+    setenv("SEGALLOC_TOLD_BYTES", card_bytes, 1);
     if (!sg_launch_prepare(launch) || !sg_rehearse_command(rehearse, &rehearse->run))
         return SG_EXIT_ERROR;
     int status = sg_rehearse_traces(rehearse, folder);

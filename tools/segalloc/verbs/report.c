@@ -243,7 +243,7 @@ static int check_bounds(const struct arguments *arguments, const struct sg_findi
     return status;
 }
 
-static int tell_damage(const struct arguments *arguments, const struct sg_findings *findings)
+static int report_damage(const struct arguments *arguments, const struct sg_findings *findings)
 {
     return sg_tool_error(arguments->verb, "%s: %s; reported is what comes before", findings->path, findings->end_text);
 }
@@ -374,7 +374,7 @@ static int report(const struct arguments *arguments, char **paths, size_t count)
     for (size_t i = 0; i < goods; i++) {
         if (arguments->strict && (good[i]->end_text || good[i]->dropped))
             status = worse(status, SG_EXIT_TRUNCATED);
-        status = worse(status, good[i]->damaged ? tell_damage(arguments, good[i]) : check_bounds(arguments, good[i]));
+        status = worse(status, good[i]->damaged ? report_damage(arguments, good[i]) : check_bounds(arguments, good[i]));
     }
     for (size_t i = 0; all && i < count; i++)
         sg_findings_free(&all[i]);

@@ -113,9 +113,9 @@ static void enter(struct safetensors_entry *entry, const char *prefix, const str
 
 static int write_config(const char *path, const struct shape *shape, char *error, size_t error_size)
 {
-    char beside[4096 + 8];
-    snprintf(beside, sizeof beside, "%s.new", path);
-    FILE *file = fopen(beside, "w");
+    char temporary[4096 + 8];
+    snprintf(temporary, sizeof temporary, "%s.new", path);
+    FILE *file = fopen(temporary, "w");
     if (!file) {
         snprintf(error, error_size, "cannot write %s: %s", path, strerror(errno));
         return -1;
@@ -126,9 +126,9 @@ static int write_config(const char *path, const struct shape *shape, char *error
     for (int p = 0; p < PROJECTION_COUNT; p++)
         fprintf(file, "%s\"%s\"", p ? ", " : "", strchr(projection_names[p], '.') + 1);
     fputs("]\n}\n", file);
-    if (fclose(file) == 0 && rename(beside, path) == 0)
+    if (fclose(file) == 0 && rename(temporary, path) == 0)
         return 0;
-    unlink(beside);
+    unlink(temporary);
     snprintf(error, error_size, "cannot write %s: %s", path, strerror(errno));
     return -1;
 }

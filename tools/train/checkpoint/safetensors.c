@@ -45,16 +45,16 @@ static char *make_header(const struct safetensors_entry *entries, size_t count, 
 int safetensors_write(const char *path, const struct safetensors_entry *entries, size_t count, const char *metadata,
                       char *error, size_t error_size)
 {
-    char *beside = malloc(strlen(path) + 5);
-    if (!beside)
+    char *temporary = malloc(strlen(path) + 5);
+    if (!temporary)
         abort();
-    sprintf(beside, "%s.new", path);
+    sprintf(temporary, "%s.new", path);
     size_t length;
     char *header = make_header(entries, count, metadata, &length);
     unsigned char prefix[PREFIX];
     for (int i = 0; i < PREFIX; i++)
         prefix[i] = (unsigned char)((uint64_t)length >> 8 * i);
-    FILE *file = fopen(beside, "wb");
+    FILE *file = fopen(temporary, "wb");
     int failed = !file || fwrite(prefix, 1, PREFIX, file) != PREFIX || fwrite(header, 1, length, file) != length;
     for (size_t i = 0; i < count && !failed; i++)
         failed = fwrite(entries[i].values, 1, entry_bytes(&entries[i]), file) != entry_bytes(&entries[i]);
@@ -64,17 +64,17 @@ int safetensors_write(const char *path, const struct safetensors_entry *entries,
         failed = 1;
         code = errno;
     }
-    if (!failed && rename(beside, path)) {
+    if (!failed && rename(temporary, path)) {
         failed = 1;
         code = errno;
     }
     if (failed) {
         snprintf(error, error_size, "cannot write %s: %s", path, strerror(code));
         if (file)
-            unlink(beside);
+            unlink(temporary);
     }
     free(header);
-    free(beside);
+    free(temporary);
     return failed ? -1 : 0;
 }
 
