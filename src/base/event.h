@@ -16,4 +16,14 @@ struct sg_event_sink {
     void *sink;
 };
 
+/* Tells the observer, if there is one. `bits`: the flags of the record. */
+static inline void sg_event_emit(const struct sg_event_sink *observer, uint8_t kind, uint8_t bits, uint32_t stream,
+    uint64_t id, uint64_t size)
+{
+    if (observer->emit) {
+        struct segalloc_trace_record record = {.kind = kind, .flags = bits, .stream = stream, .id = id, .size = size};
+        observer->emit(observer->sink, &record);
+    }
+}
+
 #endif

@@ -84,24 +84,25 @@ static uint64_t small_at_low_pressure(const struct sg_device *device)
                                                                                   : SG_SMALL_LOW_PRESSURE_BYTES;
 }
 
-static enum sg_region_kind classify_locked(const struct sg_device *device, size_t rounded)
+/* Where a request is placed. max_split_size: the large from the high end, the others from the low end, as long as there
+   is room. Where there isn't, another order of placement would only move other pages, and more. A range that could grow
+   is left for what needs that only while nothing is moved: later, pages come to wherever they are wanted. */
+static struct sg_want want_locked(const struct sg_device *device, size_t rounded, sg_slot slot)
 {
     SG_ASSERT_HELD(&device->lock);
-    if (rounded <= SG_SMALL_BYTES ||
-        (rounded <= small_at_low_pressure(device) && sg_device_is_low_pressure_locked(device, rounded)))
-        return SG_KIND_SMALL;
-    return rounded > device->capacity_bytes / 2 ? SG_KIND_HUGE : SG_KIND_REGULAR;
-}
-
-/* max_split_size: the large from the high end, the others from the low end, as long as there is room. Where there
-   isn't, another order of placement would only move other pages, and more. A range that could grow is left for what
-   needs that only while nothing is moved: later, pages come to wherever they are wanted. */
-static enum sg_region_end end_for(const struct sg_device *device, enum sg_region_kind kind, size_t rounded)
-{
+    struct sg_want want = {.kind = SG_KIND_SMALL,
+        .units = (uint32_t)(rounded >> SG_UNIT_SHIFT),
+        .end = SG_END_LOW,
+        .slot = slot};
+    if (rounded <= SG_SMALL_BYTES)
+        return want;
     uint64_t least = device->core->conf.max_split_size;
-    if (!sg_device_is_low_pressure_locked(device, rounded))
-        return SG_END_LOW;
-    return least && rounded >= least && kind == SG_KIND_REGULAR ? SG_END_HIGH : SG_END_SETTLED;
+    bool roomy = sg_device_is_low_pressure_locked(device, rounded);
+    if (!roomy || rounded > small_at_low_pressure(device))
+        want.kind = rounded > device->capacity_bytes / 2 ? SG_KIND_HUGE : SG_KIND_REGULAR;
+    if (roomy)
+        want.end = least && rounded >= least && want.kind == SG_KIND_REGULAR ? SG_END_HIGH : SG_END_SETTLED;
+    return want;
 }
 
 static __attribute__((noinline)) CUresult malloc_fixed(struct sg_device *device, size_t bytes,
@@ -125,18 +126,15 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
     size_t rounded = bytes > sg_device_capacity(device) ? 0 : sg_roundup(core->conf.roundup_divisions, bytes);
     if (rounded == 0 || rounded >> SG_UNIT_SHIFT > INT32_MAX)
         return sg_device_ran_out(device, bytes, tag);
-    uint32_t units = (uint32_t)(rounded >> SG_UNIT_SHIFT);
-    struct sg_region *region;
     sg_lock(&device->lock);
     if (__builtin_expect(device->mode == SG_MODE_SEGMENTS, 0)) { /* it may be from here on: sg_core_fix() */
         sg_unlock(&device->lock);
         return malloc_fixed(device, bytes, tag, ret);
     }
-    enum sg_region_kind kind = classify_locked(device, rounded);
-    const struct sg_want want = {.kind = kind, .units = units, .end = end_for(device, kind, rounded), .slot = tag->slot};
-    uint32_t extent = sg_device_take_locked(device, &want, &region);
+    const struct sg_want want = want_locked(device, rounded, tag->slot);
+    uint32_t extent = sg_device_take_locked(device, &want);
     if (extent)
-        *ret = sg_device_hand_out_locked(device, region, extent, bytes, tag);
+        *ret = sg_device_hand_out_locked(device, extent, bytes, tag);
     else
         sg_emit(device, SEGALLOC_RECORD_SLOW_BEGIN, 0, sg_device_stream_locked(device, tag), 0, bytes);
     sg_unlock(&device->lock);

@@ -303,64 +303,59 @@ bool sg_device_drain_quick_lists_locked(struct sg_device *device)
 }
 
 /* The quick looks. */
-static inline uint32_t take_free(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
+static inline uint32_t take_free(struct sg_device *device, const struct sg_want *want)
 {
     for (uint32_t i = 0; i < device->region_count; i++) {
         if (!sg_device_suits(device, i, want->kind, want->units))
             continue;
-        *ret = device->region[i];
-        uint32_t extent = sg_region_take(*ret, want->units, want->end, want->slot);
-        if (!extent && sg_region_drain_quick_lists(*ret))
-            extent = sg_region_take(*ret, want->units, want->end, want->slot);
+        uint32_t extent = sg_region_take(device->region[i], want->units, want->end, want->slot);
+        if (!extent && sg_region_drain_quick_lists(device->region[i]))
+            extent = sg_region_take(device->region[i], want->units, want->end, want->slot);
         if (extent)
             return extent;
     }
     return 0;
 }
 
-uint32_t sg_device_take_locked(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
+uint32_t sg_device_take_locked(struct sg_device *device, const struct sg_want *want)
 {
     SG_ASSERT_HELD(&device->lock);
     if (device->blocked.first)
         sg_pending_settle_locked(device);
-    return take_free(device, want, ret);
+    return take_free(device, want);
 }
 
-static uint32_t take_window(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
+static uint32_t take_window(struct sg_device *device, const struct sg_want *want)
 {
     uint32_t extent = 0;
-    for (uint32_t i = 0; i < device->region_count && !extent; i++) {
-        *ret = device->region[i];
+    for (uint32_t i = 0; i < device->region_count && !extent; i++)
         if (sg_device_suits(device, i, want->kind, want->units))
-            extent = sg_region_take_window(*ret, want->units, want->slot);
-    }
+            extent = sg_region_take_window(device->region[i], want->units, want->slot);
     return extent;
 }
 
-uint32_t sg_device_take_thoroughly_locked(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
+uint32_t sg_device_take_thoroughly_locked(struct sg_device *device, const struct sg_want *want)
 {
-    uint32_t extent = sg_device_take_locked(device, want, ret);
+    uint32_t extent = sg_device_take_locked(device, want);
     if (!extent)
-        extent = take_window(device, want, ret);
+        extent = take_window(device, want);
     if (!extent && sg_pending_inherit_locked(device, want->slot)) {
-        extent = take_free(device, want, ret);
+        extent = take_free(device, want);
         if (!extent)
-            extent = take_window(device, want, ret);
+            extent = take_window(device, want);
     }
     return extent;
 }
 
-uint32_t sg_device_take_anywhere_locked(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
+uint32_t sg_device_take_anywhere_locked(struct sg_device *device, const struct sg_want *want)
 {
     SG_ASSERT_HELD(&device->lock);
     uint32_t extent = 0;
     /* a small one would take 64 KiB among them */
     bool large = want->kind == SG_KIND_REGULAR;
-    for (uint32_t i = 0; i < device->region_count && !extent && large; i++) {
-        *ret = device->region[i];
+    for (uint32_t i = 0; i < device->region_count && !extent && large; i++)
         if (device->region_kind[i] != SG_KIND_HUGE)
-            extent = sg_region_take(*ret, want->units, SG_END_LOW, want->slot);
-    }
+            extent = sg_region_take(device->region[i], want->units, SG_END_LOW, want->slot);
     return extent;
 }
 
@@ -400,23 +395,39 @@ uint32_t sg_device_stream_locked(struct sg_device *device, const struct sg_tag *
     return unknown + i + 1;
 }
 
-CUdeviceptr sg_device_hand_out_locked(struct sg_device *device, struct sg_region *region, uint32_t id, size_t bytes,
-    const struct sg_tag *tag)
+/* What is told of a block beyond its bounds: its stream, its site and its record. */
+static __attribute__((noinline)) CUdeviceptr describe_block_locked(struct sg_device *device, uint32_t id,
+    CUdeviceptr address, const struct sg_tag *tag)
 {
     SG_ASSERT_HELD(&device->lock);
     struct sg_extent *extent = &device->extents.extent[id];
+    if (tag->has_stream || tag->slot || device->ordinal)
+        extent->stream = sg_device_stream_locked(device, tag);
+    if (tag->slot)
+        extent->idle_before = sg_clocks_idle_before(&device->clocks, tag->slot, extent->alloc_seq);
+    sg_extent_set_site(&device->extents, id, tag->site, tag->phase);
+    sg_emit(device, SEGALLOC_RECORD_ALLOCATE, tag->torch ? SEGALLOC_FLAG_TORCH : 0, extent->stream, address,
+        extent->requested);
+    return address;
+}
+
+CUdeviceptr sg_device_hand_out_locked(struct sg_device *device, uint32_t id, size_t bytes, const struct sg_tag *tag)
+{
+    SG_ASSERT_HELD(&device->lock);
+    struct sg_extent *extent = &device->extents.extent[id];
+    const struct sg_region *region = device->region[extent->region];
     uint64_t rounded = (uint64_t)extent->size << SG_UNIT_SHIFT;
     extent->requested = bytes;
-    extent->stream = tag->has_stream || tag->slot || device->ordinal ? sg_device_stream_locked(device, tag) : 0;
+    extent->stream = 0;
     extent->context = (uint64_t)(uintptr_t)tag->context;
     extent->alloc_seq = sg_clocks_tick_locked(device);
-    extent->idle_before = tag->slot ? sg_clocks_idle_before(&device->clocks, tag->slot, extent->alloc_seq) : 0;
+    extent->idle_before = 0;
     extent->users_mask = 0;
-    sg_usage_allocate(&device->usage, bytes, rounded, device->region_kind[region->index] == SG_KIND_SMALL);
+    sg_usage_allocate(&device->usage, bytes, rounded, device->region_kind[extent->region] == SG_KIND_SMALL);
     CUdeviceptr address = sg_region_address(region, extent->begin);
-    sg_extent_set_site(&device->extents, (uint32_t)(extent - device->extents.extent), tag->site, tag->phase);
-    sg_emit(device, SEGALLOC_RECORD_ALLOCATE, tag->torch ? SEGALLOC_FLAG_TORCH : 0, extent->stream, address, bytes);
-    return address;
+    bool plain = !tag->has_stream && !tag->slot && !device->ordinal && !device->extents.sites && !tag->site &&
+                 !tag->phase && !device->core->observer.emit;
+    return plain ? address : describe_block_locked(device, id, address, tag);
 }
 
 void sg_device_release_locked(struct sg_device *device, uint32_t id, sg_slot owner, uint64_t seq)

@@ -151,9 +151,9 @@ static inline const struct sg_driver *sg_core_driver(const struct sg_core *core)
 static inline const struct sg_range *sg_core_range_at(const struct sg_core *core, CUdeviceptr address)
 {
     uint32_t count = atomic_load_explicit(&((struct sg_core *)core)->range_count, memory_order_acquire);
-    for (uint32_t i = 0; i < count; i++)
-        if (address >= core->range[i].begin && address < core->range[i].end)
-            return &core->range[i];
+    for (const struct sg_range *range = core->range, *end = range + count; range != end; range++)
+        if (address >= range->begin && address < range->end)
+            return range;
     return NULL;
 }
 
@@ -189,11 +189,7 @@ static inline void sg_count(struct sg_device *device, enum sg_stat stat, uint64_
 static inline void sg_emit(struct sg_device *device, uint8_t kind, uint8_t flags, uint32_t stream, uint64_t id,
     uint64_t size)
 {
-    const struct sg_event_sink *observer = &device->core->observer;
-    if (observer->emit) {
-        struct segalloc_trace_record record = {.kind = kind, .flags = flags, .stream = stream, .id = id, .size = size};
-        observer->emit(observer->sink, &record);
-    }
+    sg_event_emit(&device->core->observer, kind, flags, stream, id, size);
 }
 
 /* Merges what is cached in all regions. Under `lock`, before free memory is counted, cut or placed in. Whether there
@@ -329,13 +325,13 @@ struct sg_want {
     bool refused; /* the driver has: what was held then is a limit too */
     sg_slot slot;
 };
-uint32_t sg_device_take_locked(struct sg_device *device, const struct sg_want *want, struct sg_region **ret);
+uint32_t sg_device_take_locked(struct sg_device *device, const struct sg_want *want);
 
 /* Takes a block as sg_device_take_locked() does, or after searches over neighbouring ranges and other streams' frees. */
-uint32_t sg_device_take_thoroughly_locked(struct sg_device *device, const struct sg_want *want, struct sg_region **ret);
+uint32_t sg_device_take_thoroughly_locked(struct sg_device *device, const struct sg_want *want);
 
 /* Takes a block that is not small from any region that has a range for it: where nothing else is left. */
-uint32_t sg_device_take_anywhere_locked(struct sg_device *device, const struct sg_want *want, struct sg_region **ret);
+uint32_t sg_device_take_anywhere_locked(struct sg_device *device, const struct sg_want *want);
 
 /* Releases an extent that is a block or pending, and accounts for it. The memory is free for `owner`, and for others
    after `seq`; 0, 0: for all. */
@@ -359,8 +355,7 @@ CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, co
 CUresult sg_device_ran_out(struct sg_device *device, size_t bytes, const struct sg_tag *tag);
 
 /* A block has been carved: fill it in, account for it, tell the observer. */
-CUdeviceptr sg_device_hand_out_locked(struct sg_device *device, struct sg_region *region, uint32_t extent, size_t bytes,
-    const struct sg_tag *tag);
+CUdeviceptr sg_device_hand_out_locked(struct sg_device *device, uint32_t extent, size_t bytes, const struct sg_tag *tag);
 
 /* Gives up to `bytes` of whole free pages back to the driver, from the last regions first. Holds `grow`. Returns how
    much. */

@@ -79,17 +79,16 @@ static CUresult choose(struct sg_device *device, struct request *request, struct
     CUresult result;
     *ret_served = true;
     for (;;) {
-        struct sg_region *region;
         (void)sg_replay_step(device);
         sg_lock(&device->lock);
-        uint32_t extent = sg_device_take_thoroughly_locked(device, &want, &region);
+        uint32_t extent = sg_device_take_thoroughly_locked(device, &want);
         if (!extent) {
             result = sg_plan_make(device, want, plan);
             if (result == CUDA_ERROR_OUT_OF_MEMORY)
-                extent = sg_device_take_anywhere_locked(device, &want, &region);
+                extent = sg_device_take_anywhere_locked(device, &want);
         }
         if (extent) /* in the first place, if another thread has freed or grown meanwhile */
-            *ret = sg_device_hand_out_locked(device, region, extent, request->bytes, request->tag);
+            *ret = sg_device_hand_out_locked(device, extent, request->bytes, request->tag);
         else
             emit_step_locked(device, request->tag, 0, result);
         sg_unlock(&device->lock);
@@ -145,7 +144,7 @@ static CUresult attempt(struct sg_device *device, struct request *request, CUdev
     if (result == CUDA_SUCCESS) {
         sg_lock(&device->lock);
         uint32_t extent = sg_plan_commit_locked(&plan);
-        *ret = sg_device_hand_out_locked(device, plan.region, extent, request->bytes, request->tag);
+        *ret = sg_device_hand_out_locked(device, extent, request->bytes, request->tag);
         sg_usage_derive_locked(device);
         sg_unlock(&device->lock);
         return CUDA_SUCCESS;

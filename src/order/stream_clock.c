@@ -9,10 +9,8 @@
 
 static void clocks_emit(const struct sg_stream_clocks *clocks, uint8_t kind, uint32_t stream, uint64_t id, uint64_t size)
 {
-    if (clocks->observer && clocks->observer->emit) {
-        const struct segalloc_trace_record record = {.kind = kind, .stream = stream, .id = id, .size = size};
-        clocks->observer->emit(clocks->observer->sink, &record);
-    }
+    if (clocks->observer)
+        sg_event_emit(clocks->observer, kind, 0, stream, id, size);
 }
 
 /* The index in the trace for a slot. */

@@ -299,6 +299,20 @@ static __attribute__((noinline)) bool is_worse_fit(const struct sg_region *regio
     return counts < joined || (counts == joined && at(region, other)->begin < extent->begin);
 }
 
+/* The latest block of a list that has one. */
+static inline uint32_t quick_list_pop(struct sg_region *region, struct sg_quick_list *quick_list)
+{
+    uint32_t id = quick_list->top;
+    struct sg_extent *extent = at(region, id);
+    quick_list->top = extent->later;
+    quick_list->count--;
+    region->deferred--;
+    region->whole_deferred -= pages_inside(region, extent->begin, extent->size);
+    assert(region->block_at[extent->begin >> region->bucket_shift] == id);
+    extent->state = SG_EXTENT_BLOCK; /* all else is as it was: with many blocks the table is far away */
+    return id;
+}
+
 /* A block that is kept whole, of this size and usable. 0 if none is, or if `end` says that another range does
    better. */
 static inline uint32_t quick_list_take(struct sg_region *region, uint32_t units, uint32_t owner, enum sg_region_end end,
@@ -314,24 +328,23 @@ static inline uint32_t quick_list_take(struct sg_region *region, uint32_t units,
             return 0;
         region->best_deferred = id;
     }
-    quick_list->top = at(region, id)->later;
-    quick_list->count--;
-    region->deferred--;
-    region->whole_deferred -= pages_inside(region, at(region, id)->begin, units);
-    assert(region->block_at[at(region, id)->begin >> region->bucket_shift] == id);
-    at(region, id)->state = SG_EXTENT_BLOCK; /* all else is as it was: with many blocks the table is far away */
-    return id;
+    return quick_list_pop(region, quick_list);
 }
 
-/* The slow half of sg_region_take(), apart so that its variables cost the other nothing. */
-static __attribute__((noinline)) uint32_t take_range(struct sg_region *region, uint32_t units, enum sg_region_end end,
+/* All of sg_region_take() but its first look, apart so that its variables cost that nothing. */
+static __attribute__((noinline)) uint32_t take_slowly(struct sg_region *region, uint32_t units, enum sg_region_end end,
     sg_slot slot)
 {
     SG_ASSERT_REGION_LOCK(region);
+    uint32_t id = quick_list_take(region, units, slot, end, slot);
+    if (!id && slot && region->deferred)
+        id = quick_list_take(region, units, 0, end, slot);
+    if (id)
+        return id;
     /* what is kept for others is theirs until nothing else fits */
     if (region->fit == SG_FIT_SMALLEST && region->deferred)
         quick_list_drain(region, slot);
-    uint32_t id = find_range(region, units, end, slot);
+    id = find_range(region, units, end, slot);
     if (!id)
         return 0;
     struct sg_extent *extent = at(region, id);
@@ -359,10 +372,11 @@ static __attribute__((noinline)) uint32_t take_range(struct sg_region *region, u
 
 uint32_t sg_region_take(struct sg_region *region, uint32_t units, enum sg_region_end end, sg_slot slot)
 {
-    uint32_t id = quick_list_take(region, units, slot, end, slot);
-    if (!id && slot && region->deferred)
-        id = quick_list_take(region, units, 0, end, slot);
-    return id ? id : take_range(region, units, end, slot);
+    struct sg_quick_list *quick_list = &region->quick_list[quick_list_of(region, units, slot)];
+    if (quick_list->count && quick_list->units == units && quick_list->owner == slot &&
+        (units < SG_DEFERRED_LEAST / SG_UNIT || quick_list->top == region->best_deferred))
+        return quick_list_pop(region, quick_list);
+    return take_slowly(region, units, end, slot);
 }
 
 /* Entries of block_at are not cleared when their block goes: what they name says whether it is still the one. */

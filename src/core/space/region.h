@@ -151,7 +151,7 @@ void sg_extent_drop(struct sg_extents *extents, uint32_t extent);
 enum { SG_QUICK_SIZES = SG_SMALL_BYTES / SG_UNIT, SG_QUICK_OWNERS = 8,
     SG_QUICK_LISTS = SG_QUICK_SIZES * SG_QUICK_OWNERS };
 struct sg_quick_list {
-    uint32_t units, count, top; /* top: extent, the others follow by `later` */
+    uint32_t count, units, top; /* top: extent, the others follow by `later` */
     uint32_t owner;             /* of all in it */
 };
 

@@ -171,8 +171,7 @@ static void callers_remember(struct modules *known, const struct extent *extent,
 static inline const struct known *callers_find(const struct modules *known, const void *code, unsigned unloads)
 {
     int count = atomic_load_explicit(&known->count, memory_order_acquire);
-    for (int i = 0; i < count; i++) {
-        const struct known *entry = &known->list[i];
+    for (const struct known *entry = known->list, *end = entry + count; entry != end; entry++) {
         if (atomic_load_explicit(&entry->as_of, memory_order_acquire) == unloads && (uintptr_t)code >= entry->start &&
             (uintptr_t)code < entry->end)
             return entry;
@@ -222,11 +221,17 @@ static void callers_release_signals(const sigset_t *before)
     (void)sigprocmask(SIG_SETMASK, before, NULL);
 }
 
-const struct sg_module *sg_caller_module(const void *code, struct sg_module *spare)
+static inline const struct sg_module *known_module(const void *code)
 {
     const struct known *entry = callers_find(&modules, code, atomic_load_explicit(&unloading, memory_order_acquire));
-    if (entry)
-        return &entry->module;
+    return entry ? &entry->module : NULL;
+}
+
+const struct sg_module *sg_caller_module(const void *code, struct sg_module *spare)
+{
+    const struct sg_module *module = known_module(code);
+    if (module)
+        return module;
     sigset_t before;
     callers_hold_signals(&before);
     *spare = callers_explore(code);
@@ -265,12 +270,9 @@ enum sg_caller sg_caller_current(void)
     return (enum sg_caller)sg_self.caller;
 }
 
-int cudaMalloc(void **ret, size_t bytes)
+/* Where the fast path is not taken. Apart, so that the variables cost the others nothing. */
+static __attribute__((noinline)) int malloc_the_long_way(const struct sg_module *module, void **ret, size_t bytes)
 {
-    struct sg_module spare;
-    const struct sg_module *module = sg_caller_module(__builtin_return_address(0), &spare);
-    if (!sg_caller_passes(module->kind) && sg_fast_malloc(module, ret, bytes))
-        return CUDA_SUCCESS;
     if (!module->malloc)
         return CUDA_ERROR_INSUFFICIENT_DRIVER;
     int outer = sg_self.caller;
@@ -285,14 +287,8 @@ int cudaMalloc(void **ret, size_t bytes)
     return result;
 }
 
-int cudaFree(void *address)
+static __attribute__((noinline)) int free_the_long_way(const struct sg_module *module, void *address)
 {
-    struct sg_module spare;
-    const struct sg_module *module = sg_caller_module(__builtin_return_address(0), &spare);
-    if (atomic_load_explicit(&sg_torch_sent_copies, memory_order_relaxed))
-        sg_torch_sent_freed(address);
-    if (sg_fast_free(module, address))
-        return CUDA_SUCCESS;
     if (!module->free)
         return CUDA_ERROR_INSUFFICIENT_DRIVER;
     int outer = sg_self.caller;
@@ -302,6 +298,47 @@ int cudaFree(void *address)
     /* Once the driver has ended. PyTorch would throw, out of the destructor of what it has sent to other processes. */
     bool late = result == CUDA_ERROR_CUDART_UNLOADING && sg_process_owns((CUdeviceptr)(uintptr_t)address);
     return late ? CUDA_SUCCESS : result;
+}
+
+static inline int malloc_for(const struct sg_module *module, void **ret, size_t bytes)
+{
+    if (!sg_caller_passes(module->kind) && sg_fast_malloc(module, ret, bytes))
+        return CUDA_SUCCESS;
+    return malloc_the_long_way(module, ret, bytes);
+}
+
+static inline int free_for(const struct sg_module *module, void *address)
+{
+    return sg_fast_free(module, address) ? CUDA_SUCCESS : free_the_long_way(module, address);
+}
+
+/* A module that calls for the first time, or cannot be remembered. */
+static __attribute__((noinline)) int malloc_for_unknown(const void *code, void **ret, size_t bytes)
+{
+    struct sg_module spare;
+    return malloc_for(sg_caller_module(code, &spare), ret, bytes);
+}
+
+static __attribute__((noinline)) int free_for_unknown(const void *code, void *address)
+{
+    struct sg_module spare;
+    return free_for(sg_caller_module(code, &spare), address);
+}
+
+int cudaMalloc(void **ret, size_t bytes)
+{
+    const void *code = __builtin_return_address(0);
+    const struct sg_module *module = known_module(code);
+    return module ? malloc_for(module, ret, bytes) : malloc_for_unknown(code, ret, bytes);
+}
+
+int cudaFree(void *address)
+{
+    const void *code = __builtin_return_address(0);
+    if (__builtin_expect(atomic_load_explicit(&sg_torch_sent_copies, memory_order_relaxed) != 0, 0))
+        sg_torch_sent_freed(address);
+    const struct sg_module *module = known_module(code);
+    return module ? free_for(module, address) : free_for_unknown(code, address);
 }
 
 /* Counted before and after: a look-up in between may see the old state. */

@@ -81,16 +81,16 @@ void sg_fast_path_prepare_streams(void)
     fast_path_fill(&self->stream_fast_path, epoch, core, &request);
 }
 
-/* The core, with this thread inside it, if the earlier finding still holds. */
-static inline struct sg_core *fast_path_begin(struct sg_thread *self, const struct sg_fast_path *fast_path)
+/* Whether the earlier finding still holds: then this thread is inside the core. */
+static inline bool fast_path_begin(struct sg_thread *self, const struct sg_fast_path *fast_path)
 {
     CUcontext context;
     if (fast_path->epoch != atomic_load_explicit(&sg_fast_path_epoch, memory_order_acquire) || !fast_path->core ||
         self->inside ||
         fast_path->driver->ctx_get_current(&context) != CUDA_SUCCESS || context != fast_path->tag.context)
-        return NULL;
+        return false;
     self->inside = true;
-    return fast_path->core;
+    return true;
 }
 
 static inline void fast_path_end(struct sg_thread *self, const struct sg_fast_path *fast_path)
@@ -157,9 +157,11 @@ bool sg_fast_malloc(const struct sg_module *module, void **ret, size_t bytes)
         return false;
     struct sg_tag spare;
     CUdeviceptr address;
-    self->pending_error = fast_path_take(self, fast_path, bytes, tag_of(fast_path, module, &spare), &address);
-    if (self->pending_error != CUDA_SUCCESS)
+    CUresult result = fast_path_take(self, fast_path, bytes, tag_of(fast_path, module, &spare), &address);
+    if (result != CUDA_SUCCESS) {
+        self->pending_error = result;
         return false;
+    }
     *ret = (void *)(uintptr_t)address;
     return true;
 }
