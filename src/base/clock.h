@@ -9,7 +9,7 @@
    KVM). */
 uint64_t sg_clock_coarse_ns(void);
 
-/* The same exactly, for what is measured a few times. */
+/* The exact time in nanoseconds, for measurements that are rare. */
 uint64_t sg_clock_ns(void);
 
 #endif

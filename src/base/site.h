@@ -22,7 +22,7 @@ enum sg_site_rank sg_site_rank(const char *file);
    file. Cut to `size` bytes. Returns `text`. */
 char *sg_site_format(const char *file, uint32_t line, const char *function, char *text, size_t size);
 
-/* The same of code: "libx.so in function (+0x1234)", or "libx.so+0x1234". */
+/* Text of a place in machine code: "libx.so in function (+0x1234)", or "libx.so+0x1234". */
 char *sg_site_format_native(const char *module, uint64_t offset, const char *function, char *text, size_t size);
 
 #endif

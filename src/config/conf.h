@@ -85,9 +85,8 @@ void sg_conf_init(struct sg_conf *conf);
 unsigned sg_conf_apply(struct sg_conf *conf, enum sg_conf_source source, const char *text, sg_conf_warn_fn *warn,
                        void *user);
 
-/* The same of SG_CONF_ARGUMENT for a caller that does nothing with the settings when a part of them is bad: the
-   messages say what is accepted and not what stays in force. `place`: what they begin with, NULL: with the part
-   itself. */
+/* sg_conf_apply() with SG_CONF_ARGUMENT, for a caller that discards the settings when a part of them is bad. So the
+   messages name the accepted values, not the settings in force. `place` begins the messages; NULL: the part itself. */
 unsigned sg_conf_check(struct sg_conf *conf, const char *place, const char *text, sg_conf_warn_fn *warn, void *user);
 
 /* What a process was given, as getenv() returns it: NULL where there is nothing. */

@@ -17,11 +17,10 @@ typedef size_t (*segalloc_sim_calls_fn)(struct segalloc_sim_call *ret_rows, size
 /* Virtual time of all calls so far, in ns. */
 typedef uint64_t (*segalloc_sim_ns_fn)(void);
 
-/* Says whose bytes these are from now on, to the hazard checker; where nobody said, an allocation is its own owner. */
+/* Declares the owner of these bytes to the hazard checker. By default each allocation is its own owner. */
 typedef void (*segalloc_sim_owner_fn)(uint64_t address, uint64_t bytes, uint64_t owner);
-/* The same for allocators, which know blocks and not their owners: a block was handed out, or comes to its end. Ignored
-   from the first owner on that the program names itself. Returns whether the checker is on; with 0 bytes that is
-   all. */
+/* Declares a block of an allocator, which does not know owners: it was handed out, or freed. Ignored once the program
+   has named an owner itself. Returns whether the checker is on; with 0 bytes that is all it does. */
 typedef int (*segalloc_sim_block_fn)(uint64_t address, uint64_t bytes, int handed_out);
 /* The calling thread's next kernel or host function touches these bytes, so far as it does not say so otherwise. More
    calls add to it. */

@@ -30,10 +30,10 @@ typedef int sg_verb(int argc, char **argv);
 /* "segalloc VERB: message" on stderr, in one line. */
 __attribute__((format(printf, 2, 3))) void sg_tool_message(const char *verb, const char *format, ...);
 
-/* The same; returns SG_EXIT_ERROR. */
+/* Prints a message as sg_tool_message() does; returns SG_EXIT_ERROR. */
 __attribute__((format(printf, 2, 3))) int sg_tool_error(const char *verb, const char *format, ...);
 
-/* The same, with " (see segalloc VERB --help)" after it; returns SG_EXIT_USAGE. */
+/* Prints a message with " (see segalloc VERB --help)" after it; returns SG_EXIT_USAGE. */
 __attribute__((format(printf, 2, 3))) int sg_tool_usage(const char *verb, const char *format, ...);
 
 /* What to return when getopt_long() gave `result`, '?' or ':' (the short options must begin with ':' or "+:"): names
@@ -55,9 +55,9 @@ void sg_tool_print_plain(const char *text);
 
 /* Writes `text` between quotation marks as JSON wants it, to stdout. Bytes that are no UTF-8 are replaced. */
 void sg_tool_json_string(const char *text);
-void sg_tool_json_write(FILE *out, const char *text); /* the same, to `out` */
+void sg_tool_json_write(FILE *out, const char *text); /* sg_tool_json_string(), to `out` */
 
-/* The same, or null for NULL. */
+/* sg_tool_json_string(), or null for NULL. */
 void sg_tool_json_text(const char *text);
 
 /* Whether `output` (NULL: none) is the same file as `input`, whatever the two are called: says so, for it would be lost

@@ -28,8 +28,8 @@
 enum { SG_STREAM_CACHE_BITS = 5, SG_STREAM_CACHE = 1 << SG_STREAM_CACHE_BITS, SG_PIN_CACHE_BITS = 3,
     SG_PHASES_DEEP = 16 };
 
-/* What fast_path.c found out when a call went the long way; good while `epoch` is sg_fast_path_epoch and the context is
-   current. */
+/* The findings of fast_path.c during a call by the slow path. They hold while `epoch` is sg_fast_path_epoch and the
+   context is current. */
 struct sg_fast_path {
     unsigned epoch;
     int device;

@@ -1,4 +1,4 @@
-/* Who calls the runtime's cudaMalloc and cudaFree, and where that caller's own runtime is. */
+/* The modules that call the runtime's cudaMalloc and cudaFree, and the runtime of each module. */
 #ifndef SG_CALLERS_H
 #define SG_CALLERS_H
 

@@ -11,7 +11,7 @@
 /* Looks for a checker that is on; once, before the first block. */
 void sg_annotate_start(void);
 
-/* What driver calls are measured by: the simulator's time where it is the driver, which is what they would take on a GPU. */
+/* The clock for driver calls. With the simulator it is virtual time, the cost of the calls on a GPU. */
 uint64_t (*sg_annotate_clock(void))(void);
 
 /* Whether there is one. No lock. */

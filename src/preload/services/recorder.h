@@ -22,7 +22,7 @@ void sg_recorder_tick(struct sg_core *core, int device);
 /* Writes definitions to the trace, all of them or at least not the last one: false then. True where there is no trace. */
 bool sg_recorder_define(struct segalloc_trace_record *define, uint32_t count);
 
-/* Who writes the phase that the program is in, as text, for the statistics; called at any time, under no lock. */
+/* Writes the program's current phase as text, for the statistics. The recorder calls it at any time, under no lock. */
 enum { SG_RECORDER_PHASE = 256 };
 typedef void sg_recorder_phase_fn(char *text, size_t size);
 void sg_recorder_follow_phase(sg_recorder_phase_fn *write);

@@ -1,4 +1,4 @@
-/* What the program is doing, by its own word: segalloc_mark(), segalloc_phase_push(), ranges of NVTX. On by `sites`. */
+/* The program's phases, as it names them: segalloc_mark(), segalloc_phase_push(), ranges of NVTX. On by `sites`. */
 #ifndef SG_PHASES_H
 #define SG_PHASES_H
 

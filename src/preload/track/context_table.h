@@ -52,7 +52,7 @@ struct sg_context_info *sg_context_alive_locked(int i);
 bool sg_context_add_locked(const struct sg_context_info *info);
 void sg_context_remove_locked(CUcontext context);
 
-/* One call more (1) or less (-1) that may end the context is under way: no call that names it begins meanwhile. */
+/* Counts calls under way that may end the context: one more (1) or less (-1). No call that names it begins meanwhile. */
 void sg_context_ending_locked(CUcontext context, int more);
 
 /* Whether such a call is under way. No lock. */

@@ -1,4 +1,4 @@
-/* Who frees by the order of streams, and whether the streams that used a block are recorded then. */
+/* Policy of frees: whether they follow the order of streams, and whether streams that used a block are recorded. */
 #ifndef SG_FREE_POLICY_H
 #define SG_FREE_POLICY_H
 

@@ -13,15 +13,15 @@
    environment; takes the loader's lock. */
 bool sg_ipc_needed(void);
 
-/* By the thread that makes the core, before that: whether memory is to be such from the start, as far as `ipc` leaves it
-   open. As above. */
+/* Whether memory can be given away from the start, where `ipc` leaves that open. The thread that makes the core calls
+   it first. Reads the environment; takes the loader's lock. */
 bool sg_ipc_decide(void);
 
 /* The calling thread is about to load a library. Takes no lock. */
 void sg_ipc_loading(void);
 
-/* By an allocation on the slow path, inside. Where libraries were loaded, looks which are at work now, and from here
-   on serves memory that can be given away, if need be. Prints a line then. Takes the loader's lock then, no other. */
+/* Called by an allocation on the slow path. After libraries were loaded, checks which are in use now. If one needs it,
+   memory can be given away from here on, and a line says so. Takes the loader's lock then, no other. */
 void sg_ipc_look(void);
 
 /* A handle of memory of ours was asked for and cannot be had; `legacy`: because the block shares an allocation of

@@ -1,4 +1,4 @@
-/* What we hold idle, given back to a driver that has run out of memory for something else. */
+/* Idle memory goes back to a driver that has run out of memory for another purpose. */
 #ifndef SG_MAKE_ROOM_H
 #define SG_MAKE_ROOM_H
 

@@ -17,7 +17,7 @@ size_t sim_kernel_bytes(const struct sim_kernel *kernel);
    is touched. False where there are none. */
 bool sim_kernel_arguments(const struct sim_kernel *kernel, void **params, void **extra, void *kept,
     struct sim_work *work);
-/* The same name, kept for good. */
+/* A copy of the kernel's name that stays for good. */
 const char *sim_kernel_name(const char *name);
 /* Moves what this thread announced with segalloc_sim_touches() to `work`; whether there was anything. */
 bool sim_touches_take(struct sim_work *work);

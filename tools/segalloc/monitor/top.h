@@ -30,7 +30,7 @@ void sg_top_free(struct sg_top *top);
 /* Writes one look in lines of at most `width` columns. `unicode`: with block characters. */
 void sg_top_text(FILE *out, const struct sg_top *top, const struct sg_live *live, int width, bool unicode);
 
-/* The same as one JSON object, on one line of stdout. */
+/* Writes one look as one JSON object, on one line of stdout. */
 void sg_top_json(const struct sg_live *live);
 
 #endif

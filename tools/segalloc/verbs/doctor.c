@@ -190,7 +190,7 @@ static void judge_unserved(struct examination *examination, const struct sg_watc
                  name_of(process));
 }
 
-/* The same of a command none of whose processes loaded the driver. */
+/* The conclusion on a command none of whose processes loaded the driver. */
 static void judge_idle(struct examination *examination)
 {
     const struct sg_watched *command = &examination->watch.process[0];
