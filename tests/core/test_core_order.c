@@ -156,7 +156,7 @@ static void blocking_streams_free_is_after_the_legacy_stream(void **state)
 
 /* What is complete when a blocking stream is said to have no work left: no more than what the legacy stream of its
    context has done. */
-static void idle_blocking_stream_tells_nothing_of_the_legacy_one(void **state)
+static void idle_blocking_stream_shows_nothing_of_the_legacy_one(void **state)
 {
     (void)state;
     CUcontext here = (CUcontext)(uintptr_t)1, there = (CUcontext)(uintptr_t)2;
@@ -414,7 +414,7 @@ int main(void)
         TEST(comes_not_after_a_later_event_that_another_waits_for),
         TEST(comes_not_after_who_is_ordered_by_other_means),
         TEST(blocking_streams_free_is_after_the_legacy_stream),
-        TEST(idle_blocking_stream_tells_nothing_of_the_legacy_one),
+        TEST(idle_blocking_stream_shows_nothing_of_the_legacy_one),
         TEST(event_before_the_work_completes_nothing_after),
         TEST(comes_not_after_work_before_a_later_wait),
         TEST(shared_block_is_free_after_its_last_user),

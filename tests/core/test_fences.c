@@ -78,7 +78,7 @@ static void pending_free_keeps_its_event(void **state)
 
 /* What is recorded, and where. */
 
-static void stream_that_takes_no_event_is_told_of_by_its_context(void **state)
+static void stream_that_takes_no_event_is_covered_by_its_context(void **state)
 {
     (void)state;
     sg_slot slot = scene_add_stream(1, SG_STREAM_UNFENCEABLE, NULL);
@@ -133,7 +133,7 @@ static void unused_legacy_stream_is_in_nobody_s_way(void **state)
     assert_true(done < told.at[blocking]);
 }
 
-static void event_over_a_context_tells_of_its_streams_alone(void **state)
+static void event_over_a_context_covers_its_streams_alone(void **state)
 {
     (void)state;
     CUcontext here = scene.current = scene_add_context(1, 0), there = scene_add_context(2, 0);
@@ -230,7 +230,7 @@ static void event_that_could_not_be_recorded_again(void **state)
     assert_int_equal(scene.device->clocks.needs_fence & sg_slot_bit(slot), sg_slot_bit(slot));
 }
 
-static void event_that_was_not_recorded_tells_nothing(void **state)
+static void event_that_was_not_recorded_shows_nothing(void **state)
 {
     (void)state;
     sg_slot slot = scene_add_stream(1, 0, NULL);
@@ -248,7 +248,7 @@ static void event_that_was_not_recorded_tells_nothing(void **state)
     assert_true(scene_is_complete(after));
 }
 
-static void question_that_fails_tells_nothing(void **state)
+static void failed_query_shows_nothing(void **state)
 {
     (void)state;
     sg_slot slot = scene_add_stream(1, 0, NULL);
@@ -492,16 +492,16 @@ int main(void)
         TEST(wait_tells_nothing_of_work_meanwhile, scene_start_on_older_driver),
         TEST(wait_tells_nothing_of_other_contexts, scene_start_on_older_driver),
         TEST(pending_free_keeps_its_event, scene_start),
-        TEST(stream_that_takes_no_event_is_told_of_by_its_context, scene_start),
+        TEST(stream_that_takes_no_event_is_covered_by_its_context, scene_start),
         TEST(legacy_stream_takes_no_event_before_it_is_used, scene_start),
         TEST(unused_legacy_stream_is_in_nobody_s_way, scene_start),
-        TEST(event_over_a_context_tells_of_its_streams_alone, scene_start),
+        TEST(event_over_a_context_covers_its_streams_alone, scene_start),
         TEST(events_are_of_the_streams_context, scene_start),
         TEST(streams_with_many_events_leave_those_of_others, scene_start),
         TEST(room_for_one_more_event, scene_start),
         TEST(event_that_could_not_be_recorded_again, scene_start),
-        TEST(event_that_was_not_recorded_tells_nothing, scene_start),
-        TEST(question_that_fails_tells_nothing, scene_start),
+        TEST(event_that_was_not_recorded_shows_nothing, scene_start),
+        TEST(failed_query_shows_nothing, scene_start),
         TEST(wait_that_fails_tells_nothing, scene_start),
         TEST(wait_for_a_context_that_fails_tells_nothing, scene_start_on_older_driver),
         TEST(context_that_cannot_be_entered, scene_start),

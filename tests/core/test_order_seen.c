@@ -151,7 +151,7 @@ static void seen_by_who_came_after_a_blocking_stream_that_is_gone(void **state)
 }
 
 /* Once all streams of a context have no work left, so much is complete as they came after, of other contexts too. */
-static void context_tells_of_what_its_streams_came_after(void **state)
+static void context_clock_covers_what_its_streams_are_ordered_after(void **state)
 {
     (void)state;
     CUcontext there = (CUcontext)(uintptr_t)2;
@@ -311,7 +311,7 @@ int main(void)
         TEST(seen_by_who_was_not_waited_for),
         TEST(seen_by_who_came_after_a_blocking_stream),
         TEST(seen_by_who_came_after_a_blocking_stream_that_is_gone),
-        TEST(context_tells_of_what_its_streams_came_after),
+        TEST(context_clock_covers_what_its_streams_are_ordered_after),
         TEST(seen_by_all_where_the_own_stream_is_ordered_by_other_means),
         TEST(seen_by_who_the_host_could_tell),
         TEST(seen_by_who_is_not_done_with_its_last_work),

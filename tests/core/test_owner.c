@@ -84,7 +84,7 @@ static void is_told_of_an_abandoned_place(void **state)
 }
 
 /* What lies highest is OTHER's. */
-static void high_end_is_nobodys_who_has_not_come_after_it(void **state)
+static void high_end_is_unusable_before_it_is_ordered(void **state)
 {
     (void)state;
     uint32_t id = sg_region_take(&region, PART, SG_END_HIGH, ONE);
@@ -257,7 +257,7 @@ static void a_page_that_is_used_in_part_is_none_that_could_move(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(high_end_is_nobodys_who_has_not_come_after_it, start, end),
+        cmocka_unit_test_setup_teardown(high_end_is_unusable_before_it_is_ordered, start, end),
         cmocka_unit_test_setup_teardown(joined_ranges_are_free_after_the_last_of_them, start, end),
         cmocka_unit_test_setup_teardown(abandoned_place_is_its_takers, start, end),
         cmocka_unit_test_setup_teardown(is_held_beside_anothers_in_its_slot, start, end),

@@ -139,7 +139,7 @@ static void destroy_it_meanwhile(void)
 }
 
 /* One that another thread ends while the core is told of it would be waited for for good. */
-static void core_forgets_what_ended_while_it_was_told(void **state)
+static void core_forgets_a_context_that_ended_while_announced(void **state)
 {
     (void)state;
     fake.next = MADE;
@@ -284,7 +284,7 @@ static void access_that_is_not_had_is_no_access(void **state)
 }
 
 /* Each device's memory by each of the others, to the last one. */
-static void every_device_is_told_of_access(void **state)
+static void every_device_notes_peer_access(void **state)
 {
     (void)state;
     make(LAST, SG_DEVICES_MAX - 1);
@@ -323,13 +323,13 @@ int main(void)
         TEST(handle_of_another_context_ends_the_first),
         TEST(contexts_come_after_the_ends_of_their_handles),
         TEST(devices_are_found_by_any_of_their_contexts),
-        TEST(core_forgets_what_ended_while_it_was_told),
+        TEST(core_forgets_a_context_that_ended_while_announced),
         TEST(current_one_is_the_driver_s_to_name),
         TEST(device_of_any_context_is_asked),
         TEST(a_release_ends_what_has_another_number),
         TEST(green_ones_are_noted_where_the_driver_answers),
         TEST(access_that_is_not_had_is_no_access),
-        TEST(every_device_is_told_of_access),
+        TEST(every_device_notes_peer_access),
         TEST(contexts_beyond_the_list_are_served),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

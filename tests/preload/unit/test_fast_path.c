@@ -198,7 +198,7 @@ static int start(void **state)
 }
 
 /* Making the fast path takes locks, which whatever a handler has interrupted may hold. */
-static void nothing_is_learnt_in_a_handler(void **state)
+static void fast_path_is_not_prepared_in_a_handler(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++) {
@@ -286,7 +286,7 @@ static void needs_to_know_the_stream(void **state)
     assert_true(can_free_named());
 }
 
-static void is_not_learnt_where_it_would_differ(void **state)
+static void fast_path_is_off_where_it_would_differ(void **state)
 {
     (void)state;
     for (int i = 0; i < 3; i++) {
@@ -301,7 +301,7 @@ static void is_not_learnt_where_it_would_differ(void **state)
 }
 
 /* Nor by callers that name their streams. */
-static void is_not_learnt_of_streams_where_it_would_differ(void **state)
+static void fast_path_of_streams_is_off_where_it_would_differ(void **state)
 {
     (void)state;
     for (int i = 0; i < 5; i++) {
@@ -362,15 +362,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(is_taken_where_all_holds),
-        TEST(nothing_is_learnt_in_a_handler),
+        TEST(fast_path_is_not_prepared_in_a_handler),
         TEST(is_of_one_runtime),
         TEST(is_of_one_context),
         TEST(ends_with_what_it_was_learnt_from),
         TEST(leaves_blocks_of_graphs_to_the_long_way),
         TEST(leaves_what_was_put_off_to_the_long_way),
         TEST(needs_to_know_the_stream),
-        TEST(is_not_learnt_where_it_would_differ),
-        TEST(is_not_learnt_of_streams_where_it_would_differ),
+        TEST(fast_path_is_off_where_it_would_differ),
+        TEST(fast_path_of_streams_is_off_where_it_would_differ),
         TEST(runtimes_before_12_set_their_device_late),
         TEST(refusal_is_told_once),
     };

@@ -414,7 +414,7 @@ static void wrong_pitches_are_the_driver_s_to_refuse(void **state)
 }
 
 /* The driver's small allocation needs room too, which what is idle makes; not while a capture is active. */
-static void pitches_are_learnt_on_a_full_card(void **state)
+static void pitches_are_measured_on_a_full_card(void **state)
 {
     static const struct {
         size_t idle;
@@ -601,7 +601,7 @@ int main(void)
         TEST(pitches_are_as_the_driver_s),
         TEST(pitches_that_are_not_known_are_the_driver_s_affair),
         TEST(wrong_pitches_are_the_driver_s_to_refuse),
-        TEST(pitches_are_learnt_on_a_full_card),
+        TEST(pitches_are_measured_on_a_full_card),
         TEST(free_memory_counts_what_is_idle),
         TEST(memory_that_is_about_to_be_free_is_waited_for),
         TEST(visible_limit_is_the_device_s_size),

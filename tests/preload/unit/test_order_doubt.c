@@ -391,7 +391,7 @@ static void context_waits_unfollowed(void)
 }
 
 /* Also where another thread begins to follow meanwhile: nothing is known of records before that. */
-static void contexts_may_wait_for_what_nobody_has_heard_of(void **state)
+static void contexts_may_wait_for_unknown_events(void **state)
 {
     (void)state;
     apart(context_waits_unfollowed);
@@ -707,7 +707,7 @@ int main(int count, char **argument)
         cmocka_unit_test_setup(taint_lasts_until_the_end, start_afresh),
         cmocka_unit_test_setup(knowledge_read_before_is_void, start_afresh),
         cmocka_unit_test_setup(records_that_others_wait_for_are_told_of_twice, start_afresh),
-        cmocka_unit_test_setup(contexts_may_wait_for_what_nobody_has_heard_of, start_afresh),
+        cmocka_unit_test_setup(contexts_may_wait_for_unknown_events, start_afresh),
         cmocka_unit_test_setup(nothing_is_told_where_nobody_follows, start_afresh),
         cmocka_unit_test_setup(nothing_is_told_where_all_is_recorded, start_afresh),
         cmocka_unit_test_setup(measuring_completes_both_events, start_afresh),

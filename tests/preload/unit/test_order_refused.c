@@ -223,7 +223,7 @@ static void no_device_is_served(void **state)
 }
 
 /* A whole context waits for an event of which nothing is known: whoever has waited may have told of all. */
-static void contexts_that_wait_tell_of_what_is_not_known(void **state)
+static void waiting_contexts_show_unknown_work_to_the_host(void **state)
 {
     (void)state;
     cuEventRecord(event_of(1), stream_of(1));
@@ -251,7 +251,7 @@ int main(void)
         TEST(streams_of_no_context_are_not_followed),
         TEST(streams_without_a_slot_are_missed),
         TEST(stream_of_unknown_kind_is_opaque),
-        TEST(contexts_that_wait_tell_of_what_is_not_known),
+        TEST(waiting_contexts_show_unknown_work_to_the_host),
         TEST(no_device_is_served),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

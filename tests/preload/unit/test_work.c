@@ -90,7 +90,7 @@ static int tells_of(any_call *function, const void *first, uintptr_t second)
 #define SHOWN_BY(symbol, first, second) tells_of((any_call *)(void (*)(void))symbol, first, (uintptr_t)(second))
 
 /* What is named beside the end that a copy has means nothing; no host reads an array. Without a stream all tell. */
-static void copies_tell_by_where_they_end(void **state)
+static void copies_show_the_host_by_their_destination(void **state)
 {
     static const CUmemorytype types[] = {CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_ARRAY,
         CU_MEMORYTYPE_UNIFIED};
@@ -131,7 +131,7 @@ static void waits_of_streams_that_are_not_followed_tell(void **state)
     }
 }
 
-static void a_batch_without_a_write_tells_nothing(void **state)
+static void batch_without_a_write_shows_the_host_nothing(void **state)
 {
     const CUstreamBatchMemOpParams list[2] = {{.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32},
         {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64}};
@@ -361,9 +361,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(work_is_noted_after_it_was_given, start_afresh),
-        cmocka_unit_test_setup(copies_tell_by_where_they_end, start_afresh),
+        cmocka_unit_test_setup(copies_show_the_host_by_their_destination, start_afresh),
         cmocka_unit_test_setup(waits_of_streams_that_are_not_followed_tell, start_afresh),
-        cmocka_unit_test_setup(a_batch_without_a_write_tells_nothing, start_afresh),
+        cmocka_unit_test_setup(batch_without_a_write_shows_the_host_nothing, start_afresh),
         cmocka_unit_test_setup(each_stream_of_a_launch_on_several_devices_is_noted, start_afresh),
         cmocka_unit_test_setup(a_capture_for_graphics_ends_order, start_afresh),
         cmocka_unit_test_setup(copies_by_another_device_count, start_afresh),

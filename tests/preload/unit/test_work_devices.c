@@ -196,7 +196,7 @@ static void other_use_is_not_noted(void **state)
 }
 
 /* Between devices, or where it may be: such a copy comes after all that both have. */
-static void copies_without_a_stream_tell_of_all_devices(void **state)
+static void copies_without_a_stream_show_all_devices(void **state)
 {
     (void)state;
     for EACH(call, work) {
@@ -280,7 +280,7 @@ int main(void)
         cmocka_unit_test_setup(copies_between_devices_name_both_contexts, start_afresh),
         cmocka_unit_test_setup(use_by_another_device_is_noted_for_each_end, start_afresh),
         cmocka_unit_test_setup(other_use_is_not_noted, start_afresh),
-        cmocka_unit_test_setup(copies_without_a_stream_tell_of_all_devices, start_afresh),
+        cmocka_unit_test_setup(copies_without_a_stream_show_all_devices, start_afresh),
         cmocka_unit_test_setup(nothing_is_looked_for_in_what_is_missing, start_afresh),
         cmocka_unit_test_setup(other_launches_and_nodes_taint_nothing, start_afresh),
     };
