@@ -293,7 +293,7 @@ static bool is_over_pending_limit_locked(const struct sg_device *device, uint64_
     uint64_t limit = device->core->conf.pending_limit;
     if (limit != SG_AUTO)
         return usage->pending.now > limit && !sg_device_is_low_pressure_locked(device, bytes);
-    return device->pending.first && usage->pending.now > device->capacity_bytes / SG_PENDING_SHARE &&
+    return device->pending.first && usage->pending.now > device->capacity_bytes / SG_SCARCE_SHARE &&
            (double)sg_device_allocated_peak_locked(device) >=
                SG_PENDING_PERCENT / 100.0 * (double)device->capacity_bytes &&
            usage->reserved.now + bytes > device->capacity_bytes;

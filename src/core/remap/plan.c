@@ -171,7 +171,9 @@ static CUresult choose_placement(const struct sg_device *device, struct sg_want 
     if (!find_placement(device, want, SG_FEWEST_NEW_PAGES, plan))
         return CUDA_ERROR_NOT_FOUND;
     struct sg_wanted wanted = moves_of(plan);
-    if (!feasible(device, plan, wanted.should)) {
+    /* few idle pages left: moving them would leave parts of pages that no later block might fit */
+    bool scarce = wanted.should && sg_device_idle_locked(device) < device->usage.reserved.now / SG_SCARCE_SHARE;
+    if ((scarce && !sg_device_is_shared_locked(device, want.slot)) || !feasible(device, plan, wanted.should)) {
         find_placement(device, want, SG_FEWEST_PAGES_TOTAL, plan);
         wanted = moves_of(plan);
     }
