@@ -11,7 +11,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum sg_free_sync { SG_FREE_SYNC_AUTO, SG_FREE_SYNC_STRICT, SG_FREE_SYNC_EVENT, SG_FREE_SYNC_STREAM };
+enum sg_free_sync {
+    SG_FREE_SYNC_AUTO, /* of the option: by the caller */
+    SG_FREE_SYNC_STRICT,
+    SG_FREE_SYNC_EVENT,
+    SG_FREE_SYNC_STREAM,
+    SG_FREE_SYNC_COMPLETE = SG_FREE_SYNC_AUTO /* of one free: all work on the block is complete */
+};
 enum sg_backend { SG_BACKEND_NATIVE, SG_BACKEND_CUDA_MALLOC_ASYNC };
 enum sg_pytorch { SG_PYTORCH_AUTO, SG_PYTORCH_DIRECT, SG_PYTORCH_BENEATH };
 enum sg_alias { SG_ALIAS_AUTO, SG_ALIAS_ON, SG_ALIAS_OFF };

@@ -1,7 +1,7 @@
 /* The contexts of the process as they come, end and are gone, and the access of devices to each other's memory. */
 #include "core.h"
 
-#include "native_segments.h"
+#include "fixed_segments.h"
 #include "device.h"
 #include "remap/mapping_limit.h"
 
@@ -56,7 +56,7 @@ void sg_core_context_gone(struct sg_core *core, int ordinal, CUcontext context)
     for (uint32_t i = 0; i < device->region_count; i++)
         sg_device_release_all_locked(device, device->region[i], context);
     sg_unlock(&device->lock);
-    if (device->native)
+    if (device->fixed)
         sg_segments_context_gone(device, context);
 }
 

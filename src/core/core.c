@@ -1,7 +1,7 @@
 /* The core's interface: what a caller asks, sorted out to devices. The fast half of an allocation is here. */
 #include "core.h"
 
-#include "native_segments.h"
+#include "fixed_segments.h"
 #include "device.h"
 #include "meta.h"
 #include "rest.h"
@@ -45,10 +45,10 @@ static void destroy_device(struct sg_device *device)
     sg_unlock(&device->lock);
     sg_device_give_back(device, UINT64_MAX);
     sg_unlock(&device->grow);
-    if (device->native) {
+    if (device->fixed) {
         sg_segments_context_gone(device, NULL);
         sg_segments_trim(device);
-        sg_segments_destroy(device->native);
+        sg_segments_destroy(device->fixed);
     }
     for (uint32_t i = 0; i < device->region_count; i++) {
         /* a range that isn't taken back costs nothing */
@@ -145,7 +145,7 @@ struct sg_device *sg_core_segments_at(const struct sg_core *core, CUdeviceptr ad
 {
     for (int i = 0; i < SG_DEVICES_MAX; i++) {
         struct sg_device *device = atomic_load_explicit(&((struct sg_core *)core)->device[i], memory_order_acquire);
-        if (device && device->native && sg_segments_owns(device, address))
+        if (device && device->fixed && sg_segments_owns(device, address))
             return device;
     }
     return NULL;
@@ -160,8 +160,8 @@ CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_bloc
 {
     const struct sg_range *range = sg_core_range_at(core, address);
     if (!range) {
-        struct sg_device *native = sg_core_segments_at(core, address);
-        return native ? sg_segments_block(native, address, /* inside */ true, ret) : CUDA_ERROR_NOT_FOUND;
+        struct sg_device *fixed = sg_core_segments_at(core, address);
+        return fixed ? sg_segments_block(fixed, address, /* inside */ true, ret) : CUDA_ERROR_NOT_FOUND;
     }
     struct sg_device *device = range->device;
     CUresult result = CUDA_ERROR_INVALID_VALUE;
@@ -208,12 +208,12 @@ size_t sg_core_trim(struct sg_core *core, int ordinal, size_t keep)
     sg_device_coalesce_completed_locked(device);
     uint64_t spare = device->usage.reserved.now - device->usage.allocated.now;
     sg_emit(device, SEGALLOC_RECORD_EMPTY_CACHE, 0, sg_device_stream_locked(device, &(struct sg_tag){0}), 0, keep);
-    uint64_t given = device->native ? sg_segments_empty_locked(device) : 0;
+    uint64_t given = device->fixed ? sg_segments_empty_locked(device) : 0;
     spare -= given;
     sg_unlock(&device->lock);
     given += spare > keep ? sg_device_give_back(device, spare - keep) : 0;
     sg_unlock(&device->grow);
-    if (device->native)
+    if (device->fixed)
         sg_segments_settle(device);
     return given;
 }
@@ -255,8 +255,8 @@ void sg_core_passthrough(struct sg_core *core, int ordinal, CUdeviceptr address,
     sg_count(device, SG_STAT_passed_on, 1);
     sg_count(device, SG_STAT_passed_on_bytes, bytes);
     sg_lock(&device->lock);
-    if (device->native)
-        sg_segments_given_out_locked(device->native, address, bytes);
+    if (device->fixed)
+        sg_segments_given_out_locked(device->fixed, address, bytes);
     sg_emit(device, SEGALLOC_RECORD_PASSED_ON, 0, 0, 0, bytes);
     sg_unlock(&device->lock);
 }

@@ -1,8 +1,8 @@
 /* The allocator, as the layers above see it.
 
    A `struct sg_core` serves every device of a process. It has no globals, clock or environment. Driver, configuration,
-   observer and a clock for measuring come with sg_core_create(). device.h has the locks of a device. None may be held
-   by who calls, and `lock` is not held across a driver call.
+   observer and a clock for measuring come with sg_core_create(). device.h has the locks of a device. The caller holds
+   none of them. The core makes no driver call while it holds `lock`.
 
    Functions that stand for driver calls return CUresult: exactly what the driver would have returned, with outputs
    untouched on failure. */
@@ -24,36 +24,35 @@ enum { SG_DEVICES_MAX = 64 };
 
 struct sg_core;
 
-/* Who asks, and when a free takes effect. SG_FREE_SYNC_AUTO: the caller knows that all work on the block is
-   complete. */
+/* Who asks, and when a free takes effect. */
 struct sg_tag {
     CUcontext context; /* that was current, NULL if unknown */
     CUstream stream;   /* meaningful when `has_stream` */
     bool has_stream;
     bool torch;        /* the caller was PyTorch */
-    bool tentative;    /* of a free: the caller asks again in another way unless this succeeds, so that a failure is not
-                          counted. An allocation is asked for once only: that it was tried is in the trace, and in what
-                          a replay does */
+    bool tentative;    /* of a free: a failure is not counted, because the caller asks again in another way */
     enum sg_free_sync sync;
-    sg_slot slot;      /* of an allocation: the stream that it is for. 0: unknown, and SG_FREE_SYNC_STREAM is as
-                          EVENT, but for: */
+    sg_slot slot;      /* of an allocation: the stream that it is for. 0: unknown. SG_FREE_SYNC_STREAM then acts as
+                          EVENT, unless `in_order` is set */
     bool in_order;     /* of a free: the free is a step of stream `slot`, and all use of the block comes before it. A
                           block of no known stream belongs to `slot` from then on */
-    enum sg_user_rule sees; /* of a free by SG_FREE_SYNC_STREAM */
-    bool unseen; /* of one by SG_FREE_SYNC_STREAM: streams may have been given work, or have waited, in ways that
+    enum sg_user_rule user_rule; /* of a free by SG_FREE_SYNC_STREAM */
+    bool missed_calls; /* of one by SG_FREE_SYNC_STREAM: streams may have been given work, or have waited, in ways that
                           are not followed */
     uint32_t site, phase; /* of an allocation: numbers of the place in the program that asks, and of what it is doing;
                              0: unknown. Nothing is decided by them */
 };
 
-/* For replays of what a core emitted to its observer. All knowledge of work comes by sg_core_completed(),
-   sg_core_ordered_after() and sg_core_settle(). The driver is asked nothing about it.
+/* For replays of what a core emitted to its observer. Records of the trace say which work is complete and what comes
+   after what. The driver is asked nothing about it.
 
-   An operation that drops `lock` consists of *turns*. Each of its sections under `lock` emits one record. Before it
-   does anything for the next section, driver calls included, it calls `step`. That returns once the section's own
-   record has come in the trace. The record says what the driver answered and what else is not the core's to decide.
-   NULL: there is none, and the core decides and asks the driver afresh. No lock but `grow` is held. `give_way` is
-   called, as often as it takes, where `grow` is held by an operation that stands at a turn of its own. */
+   An operation that drops `lock` consists of replay steps, one for each section under `lock`. Each section emits one
+   record, most of them a SEGALLOC_RECORD_TURN. The operation calls `step` before a section, and before that section's
+   driver calls. `step` returns when the trace has reached the record of that section. The record says what the driver
+   answered and what else is not the core's to decide. NULL: there is none. The core decides then, and asks the driver.
+   No lock but `grow` is held.
+
+   `give_way` is called, as often as it takes, where another operation holds `grow` and waits for its own step. */
 struct sg_replay {
     const struct segalloc_trace_record *(*step)(void);
     void (*give_way)(void);
@@ -171,16 +170,16 @@ void sg_core_passthrough(struct sg_core *core, int device, CUdeviceptr address, 
    `context`. NULL: everything on the device is gone. */
 void sg_core_context_gone(struct sg_core *core, int device, CUcontext context);
 
-/* A call that may end `context` is about to be made (`ending`), or has left it alive. In between no call names it or
-   its events that isn't under way when this returns; one that is may be waited for. What is pending on it stays so.
-   Takes `asking`. sg_core_context_gone() says that it has ended. */
+/* A call that may end `context` is about to be made (`ending`), or has left it alive. After the return no new call
+   names the context or its events. A call that is under way may still wait for it. What is pending on it stays so.
+   Takes `asking`. sg_core_context_gone() says that the context has ended. */
 void sg_core_context_ending(struct sg_core *core, CUcontext context, bool ending);
 
 /* A context of `device` exists (created, or primary retained); strict and event frees must cover it. Of one that is
    known it costs no lock. */
 void sg_core_context_seen(struct sg_core *core, int device, CUcontext context);
 
-/* It exists no more after all: sg_core_context_gone() may have been before sg_core_context_seen(). */
+/* The context has ended. Removes an entry that sg_core_context_seen() made too late, after sg_core_context_gone(). */
 void sg_core_context_forget(struct sg_core *core, CUcontext context);
 
 /* cuCtxEnablePeerAccess: memory of `device` must be accessible from `peer`, now and later. */
@@ -271,7 +270,7 @@ void sg_core_completed(struct sg_core *core, int device, const struct sg_vector_
    CUDA_ERROR_NOT_FOUND: the address isn't ours. */
 CUresult sg_core_record_stream(struct sg_core *core, CUdeviceptr address, sg_slot slot);
 
-/* From here on `device` serves fixed segments (native_segments.h); with `whole`, each block in one of its own. What is
+/* From here on `device` serves fixed segments (fixed_segments.h); with `whole`, each block in one of its own. What is
    allocated already stays where it is, and the driver must not give that memory out. Idle pages go back by
    sg_core_trim(), which callers use when memory has run out. False: no host memory, or a device that cannot be
    served; nothing has changed. */

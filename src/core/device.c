@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "native_segments.h"
+#include "fixed_segments.h"
 #include "remap/mapping_limit.h"
 #include "meta.h"
 #include "replay_steps.h"
@@ -85,8 +85,8 @@ static enum sg_device_mode choose_mode(struct sg_device *device)
         sg_mappings_size_pages(device);
         return SG_MODE_EXPANDABLE;
     }
-    device->native = sg_segments_create(device);
-    return device->native ? SG_MODE_SEGMENTS : SG_MODE_PASSTHROUGH;
+    device->fixed = sg_segments_create(device);
+    return device->fixed ? SG_MODE_SEGMENTS : SG_MODE_PASSTHROUGH;
 }
 
 /* Measures what the driver's calls cost, where the device has room for that. It is being made ready. */
@@ -285,7 +285,7 @@ CUresult sg_device_add_region(struct sg_device *device, enum sg_region_kind kind
 bool sg_device_coalesce_completed_locked(struct sg_device *device)
 {
     SG_ASSERT_HELD(&device->lock);
-    bool any = device->blocked.first && device->blocked_version != device->clocks.version;
+    bool any = device->awaits_streams.first && device->awaits_streams_version != device->clocks.version;
     if (any)
         sg_pending_settle_locked(device);
     for (uint32_t i = 0; i < device->region_count; i++)
@@ -320,7 +320,7 @@ static inline uint32_t take_free(struct sg_device *device, const struct sg_want 
 uint32_t sg_device_take_locked(struct sg_device *device, const struct sg_want *want)
 {
     SG_ASSERT_HELD(&device->lock);
-    if (device->blocked.first)
+    if (device->awaits_streams.first)
         sg_pending_settle_locked(device);
     return take_free(device, want);
 }
@@ -376,7 +376,7 @@ uint32_t sg_device_stream_locked(struct sg_device *device, const struct sg_tag *
 {
     SG_ASSERT_HELD(&device->lock);
     uint32_t unknown = sg_device_unknown_stream(device), i = 0;
-    uint32_t context = device->native ? sg_segments_pool_locked(device->native, tag->context) : 0;
+    uint32_t context = device->fixed ? sg_segments_pool_locked(device->fixed, tag->context) : 0;
     CUstream stream = tag->has_stream ? tag->stream : NULL;
     if (tag->slot)
         return sg_device_slot_stream(device, tag->slot);

@@ -25,7 +25,7 @@ enum sg_region_kind { SG_KIND_SMALL, SG_KIND_REGULAR, SG_KIND_HUGE, SG_KIND_COUN
 enum sg_device_mode {
     SG_MODE_NEW, /* never used */
     SG_MODE_EXPANDABLE,
-    SG_MODE_SEGMENTS,   /* fixed segments: native_segments.h */
+    SG_MODE_SEGMENTS,   /* fixed segments: fixed_segments.h */
     SG_MODE_PASSTHROUGH /* we cannot serve it: the driver does */
 };
 
@@ -74,7 +74,7 @@ struct sg_device {
     struct sg_pages pages;
     struct sg_cost cost[SG_COST_CALLS]; /* of a replay they change under `lock` */
     struct sg_extents extents;
-    struct sg_segments *_Atomic native; /* of SG_MODE_SEGMENTS; set once, under `lock` */
+    struct sg_segments *_Atomic fixed; /* of SG_MODE_SEGMENTS; set once, under `lock` */
     /* Guarded by `lock`. */
     struct sg_region *region[SG_REGIONS_MAX]; /* never moved or freed while others can look addresses up */
     uint8_t region_kind[SG_REGIONS_MAX];
@@ -82,13 +82,13 @@ struct sg_device {
     struct sg_usage usage;
     uint64_t peak_before[SG_PEAKS_COUNT][SG_STAT_COUNT]; /* of levels, until the gauges' peaks last began again */
     uint64_t counter[SG_STAT_COUNT]; /* COUNTER statistics; updated atomically where not under `lock` */
-    struct sg_pending_queue pending; /* free after all work that there was, of all contexts (struct sg_epoch) */
-    struct sg_pending_queue blocked; /* free after work of several streams */
+    struct sg_pending_queue awaits_all;     /* free after all work that there was, of all contexts (struct sg_epoch) */
+    struct sg_pending_queue awaits_streams; /* free after work of several streams */
     struct sg_pending_queue stale_queue; /* addresses that are to be unmapped later: busy extents (page_alias.h) */
-    _Atomic uint64_t aliased_slots;  /* whose streams are given memory at an address of which their earlier work knows
-                                        nothing (sg_core_take_aliased()) */
+    _Atomic uint64_t aliased_slots;  /* a bit for each slot whose stream got a page at a second address since the last
+                                        sg_core_take_aliased() */
     uint64_t completions;            /* times that something became complete */
-    uint64_t blocked_version;        /* clocks.version when `blocked` was last looked through */
+    uint64_t awaits_streams_version; /* clocks.version when `awaits_streams` was last looked through */
     uint32_t epoch_frees;            /* and bytes, that take effect later, since events for them were last asked for */
     uint64_t epoch_bytes;
     uint64_t outside_bytes;  /* of the device in use by others, quantised */
@@ -99,8 +99,8 @@ struct sg_device {
     uint32_t stream_count;
     struct sg_idle_event idle_event[SG_IDLE_EVENTS];
     uint32_t idle_count;
-    struct sg_fence fence[SG_FENCES]; /* outstanding, oldest first; changed with `asking` held too, but by the end of a
-                                      context */
+    struct sg_fence fence[SG_FENCES]; /* outstanding, oldest first. A writer holds `asking` too; the end of a context
+                                         does not */
     uint32_t fence_count;
     uint64_t fence_number;               /* of the last */
     struct sg_epoch epoch[SG_EPOCHS];    /* oldest first */
@@ -164,10 +164,10 @@ static inline struct sg_device *sg_device_known(struct sg_core *core, int ordina
                                               : NULL;
 }
 
-/* The device in classic mode one of whose segments holds `address`; NULL if none does. No lock needed. */
+/* The device with fixed segments one of whose segments holds `address`; NULL if none does. No lock needed. */
 struct sg_device *sg_core_segments_at(const struct sg_core *core, CUdeviceptr address);
 
-/* What may be held of the device, for who does not hold `lock`: it may be something else by the time that he does. */
+/* The capacity in bytes, read without `lock`. It may change before the reader takes `lock`. */
 static inline uint64_t sg_device_capacity(const struct sg_device *device)
 {
     return __atomic_load_n(&device->capacity_bytes, __ATOMIC_RELAXED);
@@ -258,11 +258,12 @@ static inline uint64_t sg_clocks_read_locked(struct sg_device *device, uint64_t 
     SG_ASSERT_HELD(&device->lock);
     return sg_clocks_read(&device->clocks, slots);
 }
-static inline uint64_t sg_clocks_freed_locked(struct sg_device *device, sg_slot own, uint64_t others, bool unseen,
+static inline uint64_t sg_clocks_freed_locked(struct sg_device *device, sg_slot own, uint64_t others, bool missed_calls,
     bool *ret_was_used)
 {
     SG_ASSERT_HELD(&device->lock);
-    return sg_clocks_freed(&device->clocks, own, others, unseen, /* replayed */ device->core->replay, ret_was_used);
+    return sg_clocks_freed(&device->clocks, own, others, missed_calls, /* replayed */ device->core->replay,
+        ret_was_used);
 }
 /* Memory was freed after what these slots have been given: a fence is worth recording there. */
 static inline void sg_clocks_need_fence_locked(struct sg_device *device, uint64_t slots)

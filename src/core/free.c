@@ -1,5 +1,5 @@
 /* Frees: by waiting as the driver would, by the order of streams, or after all work that there is. */
-#include "native_segments.h"
+#include "fixed_segments.h"
 #include "core.h"
 #include "device.h"
 #include "replay_steps.h"
@@ -123,13 +123,13 @@ static void count_wait_locked(struct sg_device *device, uint64_t ns)
 static CUresult free_in_segment(struct sg_device *device, CUdeviceptr address, const struct sg_tag *tag)
 {
     struct sg_block_info block;
-    bool waits = tag->sync != SG_FREE_SYNC_AUTO;
+    bool waits = tag->sync != SG_FREE_SYNC_COMPLETE;
     CUresult result = sg_segments_block(device, address, /* inside */ false, &block);
     uint64_t began = now_ns(device->core);
     if (result == CUDA_SUCCESS && waits) {
         const struct users users = {device, block.context, /* cross_device */ true};
         result = wait_for_own_context(&users, tag->context);
-        bool users_recorded = tag->torch || (tag->sync != SG_FREE_SYNC_STRICT && tag->sees == SG_USERS_RECORDED);
+        bool users_recorded = tag->torch || (tag->sync != SG_FREE_SYNC_STRICT && tag->user_rule == SG_USERS_RECORDED);
         if (result == CUDA_SUCCESS && block.cross_device && users_recorded)
             result = wait_for_others(&users);
     }
@@ -204,16 +204,16 @@ static bool free_in_order_locked(struct sg_device *device, uint32_t id, const st
     sg_slot slot = extent->users_mask & 1 ? 0 : slot_of_free(device, extent, tag, &step);
     if (!slot)
         return false;
-    if (tag->sees == SG_USERS_POSSIBLE && device->peers)
+    if (tag->user_rule == SG_USERS_POSSIBLE && device->peers)
         return false; /* any stream of those could have seen it too */
-    if (tag->sees != SG_USERS_RECORDED)
-        for (uint64_t left =
-                 sg_clocks_possible_users(&device->clocks, slot, extent->alloc_seq, extent->idle_before, tag->sees);
+    if (tag->user_rule != SG_USERS_RECORDED)
+        for (uint64_t left = sg_clocks_possible_users(&device->clocks, slot, extent->alloc_seq, extent->idle_before,
+                 tag->user_rule);
              left; left &= left - 1)
             sg_device_record_stream_locked(device, id, (sg_slot)__builtin_ctzll(left));
     uint64_t others = extent->users_mask & clocks->alive & ~(UINT64_C(1) << slot);
     bool was_used;
-    uint64_t seq = sg_clocks_freed_locked(device, slot, others, tag->unseen || step, &was_used);
+    uint64_t seq = sg_clocks_freed_locked(device, slot, others, tag->missed_calls || step, &was_used);
     flags |= was_used ? SEGALLOC_FLAG_ASYNC | SEGALLOC_FLAG_WORKED : SEGALLOC_FLAG_ASYNC;
     sg_emit(device, SEGALLOC_RECORD_FREE, flags, extent->stream,
         sg_region_address(device->region[extent->region], extent->begin), extent->requested);
@@ -279,7 +279,7 @@ INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, 
         outcome = NO_BLOCK;
     } else if (waited == WAITED_FOR_CURRENT && !is_own(device, id, tag->context)) {
         outcome = MUST_WAIT;
-    } else if (waited >= WAITED_FOR_CURRENT || tag->sync == SG_FREE_SYNC_AUTO) {
+    } else if (waited >= WAITED_FOR_CURRENT || tag->sync == SG_FREE_SYNC_COMPLETE) {
         struct sg_extent *extent = &device->extents.extent[id];
         sg_emit(device, SEGALLOC_RECORD_FREE, flags, extent->stream, address, extent->requested);
         if (waited)
@@ -305,7 +305,7 @@ INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, 
 /* Whether more follows from a wait than that one block is free. Without `lock`, as above. */
 __attribute__((no_sanitize("thread"))) static bool wait_would_tell(const struct sg_device *device)
 {
-    return follows_streams(device) || *(const volatile uint32_t *)&device->pending.first;
+    return follows_streams(device) || *(const volatile uint32_t *)&device->awaits_all.first;
 }
 
 /* Waits for the only context there is, and notes that all work so far is complete. */
@@ -394,14 +394,14 @@ CUresult sg_core_wait_for_all(struct sg_core *core)
 CUresult sg_core_wait(struct sg_core *core, CUdeviceptr address, CUcontext current, bool *ret_all)
 {
     const struct sg_range *range = sg_core_range_at(core, address);
-    struct sg_device *native = range ? NULL : sg_core_segments_at(core, address);
+    struct sg_device *fixed = range ? NULL : sg_core_segments_at(core, address);
     struct sg_block_info block;
     struct users users;
     if (range ? !block_users(range, address, 0, &users)
-              : !native || sg_segments_block(native, address, /* inside */ false, &block) != CUDA_SUCCESS)
+              : !fixed || sg_segments_block(fixed, address, /* inside */ false, &block) != CUDA_SUCCESS)
         return CUDA_ERROR_INVALID_VALUE;
-    if (native)
-        users = (struct users){native, block.context, /* cross_device */ true};
+    if (fixed)
+        users = (struct users){fixed, block.context, /* cross_device */ true};
     CUresult result = wait_for_own_context(&users, current);
     *ret_all = result == CUDA_SUCCESS && !has_others(&users);
     return result;
@@ -411,11 +411,11 @@ CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg
 {
     const struct sg_range *range = sg_core_range_at(core, address);
     if (!range) {
-        struct sg_device *native = sg_core_segments_at(core, address);
-        if (!native)
+        struct sg_device *fixed = sg_core_segments_at(core, address);
+        if (!fixed)
             return CUDA_ERROR_NOT_FOUND;
         return atomic_load_explicit(&core->disabled, memory_order_relaxed) ? CUDA_SUCCESS
-                                                                           : free_in_segment(native, address, tag);
+                                                                           : free_in_segment(fixed, address, tag);
     }
     if (atomic_load_explicit(&core->disabled, memory_order_relaxed))
         return CUDA_SUCCESS;
@@ -473,9 +473,9 @@ CUresult sg_core_record_stream(struct sg_core *core, CUdeviceptr address, sg_slo
 void sg_core_used_cross_device(struct sg_core *core, CUdeviceptr address)
 {
     const struct sg_range *range = sg_core_range_at(core, address);
-    struct sg_device *native = range ? NULL : sg_core_segments_at(core, address);
-    if (native)
-        sg_segments_used_cross_device(native, address);
+    struct sg_device *fixed = range ? NULL : sg_core_segments_at(core, address);
+    if (fixed)
+        sg_segments_used_cross_device(fixed, address);
     if (!range)
         return;
     struct sg_device *device = range->device;

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "remap/page_alias.h"
-#include "native_segments.h"
+#include "fixed_segments.h"
 #include "remap/mapping_limit.h"
 #include "remap/plan.h"
 #include "replay_steps.h"
@@ -72,7 +72,7 @@ static CUresult perform(struct sg_device *device, const struct sg_tag *tag, stru
 
 /* What is free, or a plan for more, with a region added where there are no addresses. *ret_served: the first, and *ret
    is the block, or the error was found out elsewhere. */
-static CUresult choose(struct sg_device *device, struct request *request, struct sg_plan *plan, bool *ret_served,
+static CUresult serve_or_plan(struct sg_device *device, struct request *request, struct sg_plan *plan, bool *ret_served,
     CUdeviceptr *ret)
 {
     struct sg_want want = request->want;
@@ -137,7 +137,7 @@ static CUresult attempt(struct sg_device *device, struct request *request, CUdev
     struct sg_plan plan;
     bool served;
     sg_alias_unmap_completed(device);
-    CUresult result = choose(device, request, &plan, &served, ret);
+    CUresult result = serve_or_plan(device, request, &plan, &served, ret);
     if (served)
         return result;
     result = perform(device, request->tag, &plan, &request->failed);
@@ -211,7 +211,7 @@ static void note_shortage_locked(struct sg_device *device, uint64_t bytes)
     uint64_t left = device->total_bytes > held + outside ? device->total_bytes - held - outside : 0;
     struct sg_shortage shortage = {
         .asked = bytes,
-        .takes = device->native ? sg_segments_takes(device, bytes) : bytes,
+        .takes = device->fixed ? sg_segments_takes(device, bytes) : bytes,
         .live = usage->requested.now,
         .used = usage->active.now,
         .allocated = usage->allocated.now,
@@ -221,7 +221,7 @@ static void note_shortage_locked(struct sg_device *device, uint64_t bytes)
         .limit = device->capacity_bytes,
         .outside = outside,
         .given_up = device->counter[SG_STAT_waits_given_up] > 0,
-        .idle = device->native ? sg_segments_idle_locked(device) : sg_device_idle_locked(device),
+        .idle = device->fixed ? sg_segments_idle_locked(device) : sg_device_idle_locked(device),
         .room = allowed < left ? allowed : left,
     };
     uint64_t had = shortage.idle + shortage.room;
@@ -293,7 +293,7 @@ static bool is_over_pending_limit_locked(const struct sg_device *device, uint64_
     uint64_t limit = device->core->conf.pending_limit;
     if (limit != SG_AUTO)
         return usage->pending.now > limit && !sg_device_is_low_pressure_locked(device, bytes);
-    return device->pending.first && usage->pending.now > device->capacity_bytes / SG_SCARCE_SHARE &&
+    return device->awaits_all.first && usage->pending.now > device->capacity_bytes / SG_SCARCE_SHARE &&
            (double)sg_device_allocated_peak_locked(device) >=
                SG_PENDING_PERCENT / 100.0 * (double)device->capacity_bytes &&
            usage->reserved.now + bytes > device->capacity_bytes;

@@ -1,7 +1,8 @@
 /* Physical pages of one device, by the driver's virtual memory management: created, mapped, given access, taken back.
    Nothing is decided here. No lock is taken, and none of a device may be held across these calls.
 
-   Each function returns the driver's error. One that is not a lack of memory for a page is counted. */
+   Each function returns the driver's error. `errors` counts failed calls, except sg_pages_reserve(), and
+   sg_pages_create() for want of memory. */
 #ifndef SG_PAGES_H
 #define SG_PAGES_H
 

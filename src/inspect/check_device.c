@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "remap/page_alias.h"
-#include "native_segments.h"
+#include "fixed_segments.h"
 #include "caching_allocator.h"
 #include "space/extents.h"
 
@@ -95,13 +95,13 @@ static const char *gauges_broken(const struct sg_device *device)
 
 struct sg_segments_usage sg_segments_usage(const struct sg_device *device)
 {
-    const struct sg_segments *native = device->native;
-    struct sg_segments_usage held = {.segments = native->segments};
-    for (uint32_t i = 0; i < native->segments; i++)
-        held.reserved += native->segment[i].bytes;
-    for (size_t i = 0; i <= native->live.mask; i++) {
-        const struct sg_extent *extent = &device->extents.extent[native->live.entry[i].value];
-        if (!native->live.entry[i].value)
+    const struct sg_segments *segments = device->fixed;
+    struct sg_segments_usage held = {.segments = segments->segments};
+    for (uint32_t i = 0; i < segments->segments; i++)
+        held.reserved += segments->segment[i].bytes;
+    for (size_t i = 0; i <= segments->live.mask; i++) {
+        const struct sg_extent *extent = &device->extents.extent[segments->live.entry[i].value];
+        if (!segments->live.entry[i].value)
             continue;
         held.blocks++;
         held.requested += extent->requested;
@@ -113,7 +113,7 @@ struct sg_segments_usage sg_segments_usage(const struct sg_device *device)
 static const char *usage_broken(const struct sg_device *device, const struct sg_check_sums *sums)
 {
     const struct sg_usage *usage = &device->usage;
-    const struct sg_segments_usage fixed = device->native ? sg_segments_usage(device) : (struct sg_segments_usage){0};
+    const struct sg_segments_usage fixed = device->fixed ? sg_segments_usage(device) : (struct sg_segments_usage){0};
     MUST(usage->requested.now == sums->requested + fixed.requested);
     MUST(usage->allocated.now == sums->allocated + fixed.allocated);
     MUST(usage->pending.now == sums->pending);
@@ -251,13 +251,13 @@ const char *sg_device_broken(const struct sg_device *device, enum sg_check_depth
     MUST(ret_sums->empty == 0);
     MUST(ret_sums->lost > 0 || ret_sums->busy == busy.queued);
     uint64_t pending = ret_sums->pendings;
-    PASS(queue_broken(device, &device->pending, /* all */ true, &pending));
-    PASS(queue_broken(device, &device->blocked, /* all */ false, &pending));
+    PASS(queue_broken(device, &device->awaits_all, /* all */ true, &pending));
+    PASS(queue_broken(device, &device->awaits_streams, /* all */ false, &pending));
     MUST(pending == 0);
     PASS(fences_broken(device));
     PASS(order_broken(device));
     if (depth >= SG_CHECK_TABLES) {
-        PASS(nodes_broken(device, ret_sums->extents + (device->native ? sg_segments_usage(device).blocks : 0)));
+        PASS(nodes_broken(device, ret_sums->extents + (device->fixed ? sg_segments_usage(device).blocks : 0)));
     }
     return NULL;
 }

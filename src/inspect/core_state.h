@@ -29,7 +29,7 @@ struct sg_piece {
     bool small;                /* in the region of small blocks */
 };
 
-/* Writes up to `room` pieces of `device` and returns how many there are: 0 in classic mode. */
+/* Writes up to `room` pieces of `device` and returns how many there are: 0 with fixed segments. */
 size_t sg_core_pieces(struct sg_core *core, int device, struct sg_piece *ret, size_t room);
 
 /* A piece with the pages that it lies in: they follow each other from the region's first. */

@@ -2,7 +2,7 @@
 #include "core_state.h"
 
 #include "device.h"
-#include "native_segments.h"
+#include "fixed_segments.h"
 
 static bool waits_for_other_contexts(const struct sg_extent *extent)
 {
@@ -47,7 +47,7 @@ static uint64_t returnable_locked(const struct sg_device *device)
     SG_ASSERT_HELD(&device->lock);
     const struct sg_extent *extents = device->extents.extent;
     uint64_t units = 0;
-    for (uint32_t id = device->pending.first; id; id = extents[id].later)
+    for (uint32_t id = device->awaits_all.first; id; id = extents[id].later)
         if (waits_for_other_contexts(&extents[id]))
             units += pages_of_run(device, id) * device->region[extents[id].region]->page_units;
     return units << SG_UNIT_SHIFT;
@@ -58,12 +58,12 @@ static bool has_unfinished_locked(const struct sg_device *device)
 {
     SG_ASSERT_HELD(&device->lock);
     const struct sg_extent *extents = device->extents.extent;
-    uint32_t id = device->pending.first;
+    uint32_t id = device->awaits_all.first;
     while (id && waits_for_other_contexts(&extents[id]))
         id = extents[id].later;
     if (id)
         return true;
-    for (id = device->blocked.first; id; id = extents[id].later)
+    for (id = device->awaits_streams.first; id; id = extents[id].later)
         if (!sg_after_complete(&device->clocks, (struct sg_after){extents[id].users_mask, extents[id].seq}))
             return true;
     return false;
@@ -81,7 +81,7 @@ void sg_core_mem_info(struct sg_core *core, int ordinal, size_t *free_bytes, siz
     bool joined = sg_device_coalesce_completed_locked(device);
     if (regions && (sg_device_drain_quick_lists_locked(device) || joined))
         sg_emit(device, SEGALLOC_RECORD_MERGE, 0, sg_device_stream_locked(device, &(struct sg_tag){0}), 0, 0);
-    uint64_t idle = (device->native ? sg_segments_idle_locked(device) : 0) +
+    uint64_t idle = (device->fixed ? sg_segments_idle_locked(device) : 0) +
                     (regions ? sg_device_idle_locked(device) + returnable_locked(device) : 0);
     uint64_t held = device->usage.reserved.now - idle;
     uint64_t available = *free_bytes + idle, allowed = device->capacity_bytes > held ? device->capacity_bytes - held : 0;

@@ -5,7 +5,7 @@
 
 #include "core_state.h"
 
-#include "native_segments.h"
+#include "fixed_segments.h"
 #include "device.h"
 #include "live_groups.h"
 #include "size.h"
@@ -217,8 +217,8 @@ static void put_cause(struct text *text, enum sg_oom_cause cause, const struct s
             sg_size_format(room_of(shortage, shortage->limit, shortage->outside) - shortage->used, a),
             conf->page_size != SG_AUTO && conf->page_size > device->granularity
                 ? "smaller pages waste less: unset page_size_mb"
-            : device->native ? "pages can go where they are needed with expandable_segments:True"
-                             : "free, or allocate first, the small blocks that stay");
+            : device->fixed ? "pages can go where they are needed with expandable_segments:True"
+                            : "free, or allocate first, the small blocks that stay");
         break;
     case SG_OOM_LIMIT:
         put(text, "limit: %s may be held of the device's %s, and %s are needed\n", sg_size_format(shortage->limit, a),
@@ -283,7 +283,7 @@ static void collect_live_locked(const struct sg_device *device, struct sg_live *
                 add_block(live, device, &device->extents.extent[id]);
         }
     }
-    const struct sg_idmap *fixed = device->native ? &device->native->live : NULL;
+    const struct sg_idmap *fixed = device->fixed ? &device->fixed->live : NULL;
     for (size_t i = 0; fixed && i <= fixed->mask; i++) {
         if (fixed->entry[i].value)
             add_block(live, device, &device->extents.extent[fixed->entry[i].value]);

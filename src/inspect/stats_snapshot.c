@@ -1,7 +1,7 @@
 /* The core's own account: the statistics table, and what a failed allocation was short of. */
 #include "core_state.h"
 
-#include "native_segments.h"
+#include "fixed_segments.h"
 #include "device.h"
 
 static void set_gauge(struct sg_stats *stats, enum sg_stat stat, struct sg_gauge gauge)

@@ -169,14 +169,14 @@ static void advance_idle(struct sg_stream_clocks *clocks, uint64_t slots, uint64
     clocks->version++;
 }
 
-uint64_t sg_clocks_freed(struct sg_stream_clocks *clocks, sg_slot own, uint64_t others, bool unseen, bool replayed,
-    bool *ret_was_used)
+uint64_t sg_clocks_freed(struct sg_stream_clocks *clocks, sg_slot own, uint64_t others, bool missed_calls,
+    bool replayed, bool *ret_was_used)
 {
     uint64_t slots = with_blocking(clocks, others | sg_slot_bit(own)), last = 0;
     *ret_was_used = false;
     if (clocks->alive == sg_slot_bit(own)) /* nobody else could gain anything by it */
         return sg_clocks_tick(clocks);
-    uint64_t unsure = replayed ? 0 : slots & (unseen ? UINT64_MAX : clocks->untracked_order); /* a replay knows */
+    uint64_t unsure = replayed ? 0 : slots & (missed_calls ? UINT64_MAX : clocks->untracked_order); /* a replay knows */
     emit_tick(clocks, clocks_advance(clocks, slots & ~sg_slot_bit(own), unsure & ~sg_slot_bit(own)));
     *ret_was_used = clocks_advance(clocks, sg_slot_bit(own), unsure & sg_slot_bit(own));
     for (uint64_t left = slots; left; left &= left - 1) {

@@ -163,11 +163,11 @@ void sg_clocks_fenced(struct sg_stream_clocks *clocks, uint64_t slots, uint64_t 
 /* A slot's work is complete up to `seq`. */
 void sg_clocks_complete(struct sg_stream_clocks *clocks, sg_slot slot, uint64_t seq);
 /* A block of `own`, which was used on `others` too (bits), is free. Returns the time up to which all that could
-   touch it was given to them. `unseen`: they may have been given work, or waited, without notice; `replayed`: a replay
+   touch it was given to them. `missed_calls`: they may have been given work, or waited, without notice; `replayed`: a replay
    has that from its trace. *ret_was_used: `own` had been given work since its clock was last read, which the record of the free
    has to say. For the others a record of its own says so. */
-uint64_t sg_clocks_freed(struct sg_stream_clocks *clocks, sg_slot own, uint64_t others, bool unseen, bool replayed,
-    bool *ret_was_used);
+uint64_t sg_clocks_freed(struct sg_stream_clocks *clocks, sg_slot own, uint64_t others, bool missed_calls,
+    bool replayed, bool *ret_was_used);
 /* For how long a slot has been given nothing at the time `now`. UINT32_MAX: for longer than that, or ever since it
    was followed; then nobody knows which streams are ordered after it. */
 uint32_t sg_clocks_idle_before(const struct sg_stream_clocks *clocks, sg_slot slot, uint64_t now);

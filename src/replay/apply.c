@@ -1,7 +1,7 @@
 #include "apply.h"
 
 #include "device.h"
-#include "native_segments.h"
+#include "fixed_segments.h"
 
 /* Under `lock`. */
 static void apply_pin(struct sg_device *device, uint64_t first, uint64_t pages)
@@ -17,8 +17,8 @@ static void apply(struct sg_device *device, const struct segalloc_trace_record *
 {
     switch (record->kind) {
     case SEGALLOC_RECORD_DONE:
-        if (device->pending.first)
-            sg_pending_complete_locked(device, sg_slot_bit(0), device->extents.extent[device->pending.first].seq);
+        if (device->awaits_all.first)
+            sg_pending_complete_locked(device, sg_slot_bit(0), device->extents.extent[device->awaits_all.first].seq);
         break;
     case SEGALLOC_RECORD_MARK:
         sg_clocks_fenced(&device->clocks, record->id, record->size);
@@ -41,8 +41,8 @@ static void apply(struct sg_device *device, const struct segalloc_trace_record *
         apply_pin(device, record->id, record->size);
         break;
     case SEGALLOC_RECORD_CONTEXT_GONE:
-        if (device->native)
-            sg_segments_forget_locked(device->native, (CUcontext)(uintptr_t)record->id);
+        if (device->fixed)
+            sg_segments_forget_locked(device->fixed, (CUcontext)(uintptr_t)record->id);
         break;
     default:
         break;

@@ -106,18 +106,18 @@ static struct sg_tag tag_of(struct player *player, const struct segalloc_trace_r
     struct sg_defined_place place = place_of(player, record);
     struct sg_tag tag = {.stream = (CUstream)(uintptr_t)record->stream,
         .has_stream = true,
-        .sync = SG_FREE_SYNC_AUTO,
+        .sync = SG_FREE_SYNC_COMPLETE,
         .site = place.site,
         .phase = place.phase};
     if (player->ahead) {
         sg_ahead_tag(player->ahead, device_of(player, record->stream), record->stream, &tag);
         tag.sync = player->play->conf.free_sync == SG_FREE_SYNC_AUTO ? SG_FREE_SYNC_STREAM
                                                                      : player->play->conf.free_sync;
-        tag.sees = player->play->sees;
+        tag.user_rule = player->play->user_rule;
     } else if (player->play->as_recorded) {
         tag.slot = sg_order_feed_slot(&player->feed, record->stream);
         tag.context = (CUcontext)(uintptr_t)sg_defined_context(&player->defined, record->stream);
-        tag.sees = SG_USERS_RECORDED; /* who else could have seen a block stands in the trace too */
+        tag.user_rule = SG_USERS_RECORDED; /* who else could have seen a block stands in the trace too */
         tag.in_order = record->kind == SEGALLOC_RECORD_FREE; /* it names whose the block has become by then */
         if (record->flags & SEGALLOC_FLAG_ASYNC && tag.slot)
             tag.sync = SG_FREE_SYNC_STREAM;
@@ -268,7 +268,7 @@ static int allocate(struct player *player, const struct segalloc_trace_record *r
    it. */
 static void fail(struct player *player, const struct segalloc_trace_record *record)
 {
-    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_COMPLETE};
     CUdeviceptr address = 0;
     player->result->failures++;
     note_request(player, record);

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "check.h"
-#include "native_segments.h"
+#include "fixed_segments.h"
 #include "device.h"
 #include "strict_driver.h"
 
@@ -111,7 +111,7 @@ static void inspect_device(struct sg_device *device)
         if (device->region_kind[i] != SG_KIND_COUNT)
             add_region(device, device->region[i], &sums);
     assert_true(sg_core_stats(device->core, device->ordinal, &stats));
-    if (device->native) {
+    if (device->fixed) {
         const struct sg_segments_usage fixed = sg_segments_usage(device);
         sums.requested += fixed.requested;
         sums.blocks += fixed.allocated;

@@ -70,7 +70,7 @@ static void access_for_peers(void **state)
     scene.current = scene_add_context(1, 0);
     for (int i = 0; i < 3; i++)
         block[i] = scene_allocate(0);
-    scene_free(block[1], SG_FREE_SYNC_AUTO);
+    scene_free(block[1], SG_FREE_SYNC_COMPLETE);
     (void)sg_core_trim(scene.core, 0, 0); /* a gap */
     strict_fail_at(1, false, CUDA_ERROR_ILLEGAL_ADDRESS);
     assert_int_equal(sg_core_peer_access(scene.core, 0, 1, true), CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -81,8 +81,8 @@ static void access_for_peers(void **state)
     assert_true(strict_backing(block[0], SCENE_BLOCK, 1, &backing));
     assert_true(strict_backing(block[2], SCENE_BLOCK, 1, &backing));
     assert_int_equal(sg_core_peer_access(scene.core, 0, 1, false), CUDA_SUCCESS);
-    scene_free(block[0], SG_FREE_SYNC_AUTO);
-    scene_free(block[2], SG_FREE_SYNC_AUTO);
+    scene_free(block[0], SG_FREE_SYNC_COMPLETE);
+    scene_free(block[2], SG_FREE_SYNC_COMPLETE);
 }
 
 static void wait_for_all_stops_at_the_first_error(void **state)

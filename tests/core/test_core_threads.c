@@ -258,7 +258,7 @@ static void test_two_devices(void **state)
     run("reserve_slack:1.0", 2, 256 * SG_MIB, 16 * SG_MIB, false);
 }
 
-static void test_native_segments(void **state)
+static void test_fixed_segments(void **state)
 {
     (void)state;
     run("expandable_segments:False", 2, 384 * SG_MIB, 16 * SG_MIB, false);
@@ -271,7 +271,7 @@ int main(void)
         cmocka_unit_test(test_one_full_device),
         cmocka_unit_test(test_huge),
         cmocka_unit_test(test_two_devices),
-        cmocka_unit_test(test_native_segments),
+        cmocka_unit_test(test_fixed_segments),
         cmocka_unit_test(test_growth_stops_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,7 +19,7 @@ enum { TOTAL = 64 };
 
 static struct sg_driver driver;
 static struct sg_core *core;
-static const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+static const struct sg_tag tag = {.sync = SG_FREE_SYNC_COMPLETE};
 
 /* What the driver answers for want of better. */
 static struct {
@@ -314,7 +314,7 @@ static void mappings_that_are_out_are_made_do_with(void **state)
 
 static void a_phase_is_noted_without_a_site(void **state)
 {
-    const struct sg_tag in_phase = {.sync = SG_FREE_SYNC_AUTO, .phase = 3};
+    const struct sg_tag in_phase = {.sync = SG_FREE_SYNC_COMPLETE, .phase = 3};
     CUdeviceptr address;
     (void)state;
     start("", false);

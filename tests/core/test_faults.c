@@ -420,7 +420,7 @@ static void test_mixed_pages_default(void **state)
     run_conf("page_size_mb:6", 128 << 20);
 }
 
-static void test_native_segments(void **state)
+static void test_fixed_segments(void **state)
 {
     (void)state;
     run_conf("expandable_segments:False", 128 << 20);
@@ -434,7 +434,7 @@ int main(void)
         cmocka_unit_test(test_limit),
         cmocka_unit_test(test_mixed_pages),
         cmocka_unit_test(test_mixed_pages_default),
-        cmocka_unit_test(test_native_segments),
+        cmocka_unit_test(test_fixed_segments),
         cmocka_unit_test(test_old_addresses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

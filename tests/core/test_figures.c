@@ -116,10 +116,10 @@ static void layers(int step)
     if (at < 20)
         allocate(&the.block[at], 0, sizes[at % 8] * (unsigned)(1 + step / 1000), 0);
     else
-        release(&the.block[39 - at], SG_FREE_SYNC_AUTO, 0);
+        release(&the.block[39 - at], SG_FREE_SYNC_COMPLETE, 0);
     if (at == 39)
         for (int i = 0; i < 20; i++)
-            release(&the.block[i], SG_FREE_SYNC_AUTO, 0);
+            release(&the.block[i], SG_FREE_SYNC_COMPLETE, 0);
 }
 
 /* Any size at any time, on a card that is often full. */
@@ -128,7 +128,7 @@ static void any(int step)
     struct block *block = &the.block[random_below(&the.random, 64)];
     bool filling = step / 100 % 3 != 2;
     if (block->address && (!filling || chance(3)))
-        release(block, SG_FREE_SYNC_AUTO, 0);
+        release(block, SG_FREE_SYNC_COMPLETE, 0);
     else if (!block->address)
         allocate(block, 0, any_size(chance(4) ? 25 : 22), 0);
 }
@@ -139,9 +139,9 @@ static void creeping(int step)
     int i = step % 6;
     struct block old = the.block[i];
     allocate(&the.block[i], 0, (1 + (uint64_t)i) * SG_MIB + (uint64_t)step * (64 << 10), 0);
-    release(&old, SG_FREE_SYNC_AUTO, 0);
+    release(&old, SG_FREE_SYNC_COMPLETE, 0);
     if (step % 150 == 149)
-        release(&the.block[i], SG_FREE_SYNC_AUTO, 0);
+        release(&the.block[i], SG_FREE_SYNC_COMPLETE, 0);
 }
 
 /* A card that is filled, given back and limited, by pages of two sizes. */
@@ -149,7 +149,7 @@ static void full(int step)
 {
     struct block *block = &the.block[random_below(&the.random, 32)];
     if (block->address && !chance(3))
-        release(block, SG_FREE_SYNC_AUTO, 0);
+        release(block, SG_FREE_SYNC_COMPLETE, 0);
     else if (!block->address)
         allocate(block, 0, chance(3) ? any_size(28) : any_size(24), 0);
     if (step % 97 == 96)
@@ -331,7 +331,7 @@ static void play(const struct program *program, const char *conf)
     }
     say_why_it_failed();
     for (int i = 0; i < BLOCKS; i++)
-        release(&the.block[i], SG_FREE_SYNC_AUTO, 0);
+        release(&the.block[i], SG_FREE_SYNC_COMPLETE, 0);
     strict_complete(UINT32_MAX);
     for (int device = 0; device < the.devices; device++)
         sg_core_poll(the.core, device);

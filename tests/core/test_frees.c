@@ -445,7 +445,7 @@ static void step_of_no_stream(void **state)
 static void peers_could_have_seen_it(void **state)
 {
     (void)state;
-    const struct sg_tag tag = {.sync = SG_FREE_SYNC_STREAM, .sees = SG_USERS_POSSIBLE};
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_STREAM, .user_rule = SG_USERS_POSSIBLE};
     sg_slot slot = scene_add_stream(1, 0, NULL);
     assert_int_equal(sg_core_free(scene.core, scene_allocate(slot), &tag), CUDA_SUCCESS);
     assert_int_equal(scene_pending_bytes(), 0);
@@ -460,7 +460,7 @@ static void peers_could_have_seen_it(void **state)
 static void other_devices_are_recorded(void **state)
 {
     (void)state;
-    const struct sg_tag here = {.sync = SG_FREE_SYNC_STREAM, .sees = SG_USERS_POSSIBLE_HERE};
+    const struct sg_tag here = {.sync = SG_FREE_SYNC_STREAM, .user_rule = SG_USERS_POSSIBLE_HERE};
     const struct sg_stream_id id = {.key = 9, .flags = SG_STREAM_FOREIGN | SG_STREAM_UNTRACKED_ORDER};
     sg_slot own = scene_add_stream(1, 0, NULL), beside = scene_add_stream(2, 0, NULL);
     sg_slot foreign = sg_core_slot(scene.core, 0, &id);

@@ -62,8 +62,8 @@ static struct {
     struct sg_core *core;
     struct sg_driver driver;
     struct random random;
-    enum sg_user_rule sees;
-    bool unseen /* half of the work is not told of */;
+    enum sg_user_rule user_rule;
+    bool missed_calls /* half of the work is not told of */;
     const enum nature *natures; /* [AT_ONCE] of the first streams; NULL: all plain */
     struct stream stream[STREAMS];
     int streams;
@@ -274,12 +274,12 @@ static void start(const char *text, uint64_t total, uint64_t granule, uint64_t s
     struct sg_conf conf;
     for (int i = 0; i < the.streams; i++)
         free(the.stream[i].of_work);
-    enum sg_user_rule sees = the.sees;
-    bool unseen = the.unseen;
+    enum sg_user_rule user_rule = the.user_rule;
+    bool missed_calls = the.missed_calls;
     const enum nature *natures = the.natures;
     memset(&the, 0, sizeof the);
-    the.sees = sees;
-    the.unseen = unseen;
+    the.user_rule = user_rule;
+    the.missed_calls = missed_calls;
     the.natures = natures;
     the.exact_unmap = true;
     the.leaving = -1;
@@ -310,7 +310,7 @@ static void submit(int i, struct block *block)
     stream->of_work[stream->works++] = stream->after;
     if (block)
         block->touched.work[i] = stream->works;
-    if (!the.unseen || random_below(&the.random, 2))
+    if (!the.missed_calls || random_below(&the.random, 2))
         sg_core_slot_submitted(the.core, 0, stream->slot);
 }
 
@@ -383,7 +383,7 @@ static void record(struct event *event, int i)
 static void know(const struct event *event)
 {
     join(&the.host, &event->after);
-    if (the.sees != SG_USERS_POSSIBLE || random_below(&the.random, 4))
+    if (the.user_rule != SG_USERS_POSSIBLE || random_below(&the.random, 4))
         sg_core_completed(the.core, 0, &event->clock);
     else /* by means of which the library knows only that they were there */
         sg_core_host_observed(the.core, 0, random_below(&the.random, 2) ? &event->clock : NULL);
@@ -420,7 +420,7 @@ static void use(struct block *block)
         come_after_by_rules(user); /* as what it is given now does */
         const struct stream *own = &the.stream[block->stream];
         bool ordered = own->alive && by_legacy_rules(user, block->stream);
-        if (the.sees == SG_USERS_RECORDED && ordered && random_below(&the.random, 2)) {
+        if (the.user_rule == SG_USERS_RECORDED && ordered && random_below(&the.random, 2)) {
             submit(user, block); /* so what its own stream is given next comes after that, its end too */
             return;
         }
@@ -435,14 +435,14 @@ static void use(struct block *block)
         } else if (!comes_after_allocation(user, block)) {
             return;
         }
-        if (the.sees == SG_USERS_RECORDED && own->alive && is_told(user) && random_below(&the.random, 2) == 0) {
+        if (the.user_rule == SG_USERS_RECORDED && own->alive && is_told(user) && random_below(&the.random, 2) == 0) {
             struct event done; /* its own stream waits, so nobody has to be told of the user */
             submit(user, block);
             record(&done, user);
             follow(&done, block->stream);
             return;
         }
-        if (the.sees == SG_USERS_RECORDED)
+        if (the.user_rule == SG_USERS_RECORDED)
             assert_int_equal(sg_core_record_stream(the.core, block->address,
                 random_below(&the.random, 20) ? stream->slot : 0), CUDA_SUCCESS);
     }
@@ -451,7 +451,7 @@ static void use(struct block *block)
 
 static void release(struct block *block)
 {
-    struct sg_tag tag = {.sync = SG_FREE_SYNC_STREAM, .sees = the.sees, .unseen = the.unseen};
+    struct sg_tag tag = {.sync = SG_FREE_SYNC_STREAM, .user_rule = the.user_rule, .missed_calls = the.missed_calls};
     uint64_t how = random_below(&the.random, the.interrupted ? 6 : 60);
     /* what the stream came after may still touch it */
     struct after own = block->stream < 0 ? all_work() : up_to(block->stream);
@@ -598,7 +598,7 @@ static void run(const char *conf, uint64_t total, uint64_t granule)
 static void test_recorded(void **state)
 {
     (void)state;
-    the.sees = SG_USERS_RECORDED;
+    the.user_rule = SG_USERS_RECORDED;
     run("", 256 * SG_MIB, 2 * SG_MIB);
     run("reserve_slack:1.0", 256 * SG_MIB, 2 * SG_MIB);
     run("reserve_slack:1.0,page_size_mb:6", 192 * SG_MIB, 2 * SG_MIB);
@@ -608,7 +608,7 @@ static void test_possible(void **state)
 {
     static const enum nature natures[][AT_ONCE] = {{PLAIN}, {PLAIN, OPAQUE, UNHEARD}, {PLAIN, OWN, OPAQUE, OWN}};
     (void)state;
-    the.sees = SG_USERS_POSSIBLE;
+    the.user_rule = SG_USERS_POSSIBLE;
     for (int i = 0; i < 3; i++) {
         the.natures = natures[i];
         run("", 256 * SG_MIB, 2 * SG_MIB);
@@ -622,8 +622,8 @@ static void test_legacy_rules(void **state)
     static const enum nature natures[AT_ONCE] = {LEGACY, BLOCKING, BLOCKING, PLAIN, PLAIN, PLAIN};
     (void)state;
     the.natures = natures;
-    for (enum sg_user_rule sees = SG_USERS_RECORDED; sees <= SG_USERS_POSSIBLE; sees++) {
-        the.sees = sees;
+    for (enum sg_user_rule rule = SG_USERS_RECORDED; rule <= SG_USERS_POSSIBLE; rule++) {
+        the.user_rule = rule;
         run("reserve_slack:1.0", 192 * SG_MIB, 2 * SG_MIB);
     }
     the.natures = NULL;
@@ -632,16 +632,16 @@ static void test_legacy_rules(void **state)
 static void test_unseen_work(void **state)
 {
     (void)state;
-    the.sees = SG_USERS_RECORDED;
-    the.unseen = true;
+    the.user_rule = SG_USERS_RECORDED;
+    the.missed_calls = true;
     run("reserve_slack:1.0", 256 * SG_MIB, 2 * SG_MIB);
-    the.unseen = false;
+    the.missed_calls = false;
 }
 
 static void test_small_granules(void **state)
 {
     (void)state;
-    the.sees = SG_USERS_RECORDED;
+    the.user_rule = SG_USERS_RECORDED;
     run("reserve_slack:1.0", 48 * SG_MIB, 64 * SG_KIB);
 }
 

@@ -150,8 +150,8 @@ void play_free(const struct fuzz_op *op)
 {
     struct play_block *block = play_live_block(op);
     struct sg_tag tag = {.context = play_current_handle(),
-        .unseen = play.setup->unseen,
-        .sees = play.setup->sees_possible ? SG_USERS_POSSIBLE : SG_USERS_RECORDED};
+        .missed_calls = play.setup->missed_calls,
+        .user_rule = play.setup->sees_possible ? SG_USERS_POSSIBLE : SG_USERS_RECORDED};
     if (!block)
         return;
     /* what the stream came after may still touch it */
@@ -166,7 +166,8 @@ void play_free(const struct fuzz_op *op)
             work_finish(&block->touched); /* of a fixed segment: it waits for its context alone, as natively */
         break;
     case FUZZ_FREE_AUTO:
-        tag.sync = work_is_complete(&block->touched) && work_is_complete(&own) ? SG_FREE_SYNC_AUTO : SG_FREE_SYNC_STREAM;
+        tag.sync = work_is_complete(&block->touched) && work_is_complete(&own) ? SG_FREE_SYNC_COMPLETE
+                                                                               : SG_FREE_SYNC_STREAM;
         break;
     case FUZZ_FREE_STEP:
         tag.sync = SG_FREE_SYNC_STREAM;

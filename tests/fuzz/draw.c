@@ -195,7 +195,7 @@ static void draw_setup(void)
         setup->devices = setup->contexts > 1 && one_in(3) ? 2 : 1;
     }
     setup->sees_possible = one_in(4);
-    setup->unseen = one_in(10);
+    setup->missed_calls = one_in(10);
     setup->older = one_in(6);
     setup->bounded = one_in(12);
     setup->lag = one_in(2) ? 0 : (uint8_t)(1 + below(one_in(2) ? 12 : FUZZ_LAG_MOST));

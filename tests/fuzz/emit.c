@@ -18,8 +18,8 @@ static void emit_setup(const struct fuzz_setup *setup)
     for (int i = 0; i < setup->streams; i++)
         printf("%s%u", i ? ", " : "", setup->context_of[i]);
     printf("%s},\n", setup->streams ? "" : "0");
-    printf("        .sees_possible = %d, .unseen = %d, .older = %d, .bounded = %d,\n", setup->sees_possible,
-        setup->unseen, setup->older, setup->bounded);
+    printf("        .sees_possible = %d, .missed_calls = %d, .older = %d, .bounded = %d,\n", setup->sees_possible,
+        setup->missed_calls, setup->older, setup->bounded);
 }
 
 static void emit_op(const struct fuzz_op *op)

@@ -38,7 +38,7 @@ struct fuzz_setup {
     uint8_t nature[FUZZ_STREAMS_AT_ONCE];         /* enum fuzz_nature of those streams */
     uint8_t context_of[FUZZ_STREAMS_AT_ONCE];     /* which context they are of, from 0 */
     bool sees_possible;          /* the program does not say which streams use a block */
-    bool unseen;                 /* half of the work is not told of */
+    bool missed_calls;           /* half of the work is not told of */
     bool older;                  /* the driver can't record an event over a context */
     bool bounded;                /* waits for a context are given up where there is much to wait for */
     uint8_t lag;                 /* work is complete so many operations later; 0: when it is let */

@@ -123,7 +123,7 @@ static bool simplify_conf(void)
 static void simplify_setup(void)
 {
     struct fuzz_setup simpler = setup;
-    bool *flags[] = {&simpler.sees_possible, &simpler.unseen, &simpler.older, &simpler.bounded};
+    bool *flags[] = {&simpler.sees_possible, &simpler.missed_calls, &simpler.older, &simpler.bounded};
     while (simplify_conf()) {
     }
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {

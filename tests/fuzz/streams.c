@@ -76,7 +76,7 @@ void play_work(const struct fuzz_op *op)
     if (!play_is_alive(op->stream))
         return;
     play.done++;
-    play_submit(op->stream, NULL, !(play.setup->unseen && op->flags & FUZZ_UNNAMED));
+    play_submit(op->stream, NULL, !(play.setup->missed_calls && op->flags & FUZZ_UNNAMED));
 }
 
 void play_event_op(const struct fuzz_op *op)

@@ -198,8 +198,8 @@ struct sg_region {
     uint64_t listless;   /* bit set: that owner's ranges are in `common` */
     uint32_t deferred;   /* extents in quick lists */
     uint32_t whole_deferred; /* pages entirely inside one of them */
-    uint32_t best_deferred; /* the kept block that no listed range outdoes, as was found since the last of these came to
-                            be or changed */
+    uint32_t best_deferred;  /* the deferred block that fits better than every listed range; 0 after each change of the
+                               lists */
     struct sg_quick_list quick_list[SG_QUICK_LISTS];
     uint64_t quick_lists_used[SG_QUICK_LISTS / 64]; /* bit set: there may be something in it */
     struct sg_max_tree free_tree; /* bucket -> size of the free range that starts there */
@@ -235,8 +235,8 @@ bool sg_region_is_hole(const struct sg_region *region);
    when there is no host memory. */
 bool sg_region_remake(struct sg_region *region, uint64_t bytes, uint32_t bucket_shift);
 
-/* From which end of a free range a block is taken. In regions of SG_FIT_SMALLEST SETTLED is the beginning, too, of a range
-   that could not grow where it is, if there is one. HIGH: and of the highest range that fits. */
+/* From which end of a free range a block is taken. SETTLED takes the low end, and prefers a range with no hole behind it.
+   HIGH takes the high end of the highest range that fits. */
 enum sg_region_end { SG_END_LOW, SG_END_SETTLED, SG_END_HIGH };
 
 /* Takes `units` from the lowest or nearly smallest free range that holds them, as the region's `fit` says, or the
@@ -301,7 +301,7 @@ uint32_t sg_region_claim(struct sg_region *region, const struct sg_placement *pl
 enum sg_page_state {
     SG_PAGE_IS_EMPTY,  /* no handle: no memory. A hole, or busy while it is claimed */
     SG_PAGE_IS_IN_USE, /* a handle; a block or pending extent has a byte of it, or it is busy */
-    SG_PAGE_IS_IDLE,   /* a handle; free memory alone, so that it may move or go back */
+    SG_PAGE_IS_IDLE,   /* a handle; every byte is free. sg_region_movable() says whether it may move now */
     SG_PAGE_IS_PINNED, /* in use or idle, with SG_PIN_ASKED: it keeps its address */
     SG_PAGE_IS_SHARED, /* in use or idle, with SG_PIN_TWICE: a stale address names its memory too */
     SG_PAGE_IS_STALE,  /* SG_PAGE_STALE: busy, a hole once a fence has passed (page_alias.h) */
@@ -359,8 +359,8 @@ static inline bool sg_region_movable(const struct sg_region *region, uint32_t pa
 }
 
 /* Whether a page's memory may get a second address for `slot` while this one stays. All work that can touch the page
-   must be ordered before what the slot is given, and a fence must show when it is complete. A page with an old
-   address may get another: then this one becomes a stale address too, and goes after the other. */
+   must be ordered before what the slot is given, and a fence must show when it is complete. A page with a stale
+   address may move again. Its present address becomes stale too then. Stale addresses are unmapped oldest first. */
 static inline bool sg_region_shareable(const struct sg_region *region, uint32_t page, sg_slot slot)
 {
     return !(region->pin[page] & SG_PIN_ASKED) && region->ordered &&

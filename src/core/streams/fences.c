@@ -231,7 +231,7 @@ static CUresult wait_for_contexts(void *user)
     struct sg_core *core = device->core;
     CUresult result = CUDA_SUCCESS;
     sg_lock(&device->lock);
-    uint64_t seq = device->pending.last ? device->extents.extent[device->pending.last].seq : 0;
+    uint64_t seq = device->awaits_all.last ? device->extents.extent[device->awaits_all.last].seq : 0;
     sg_unlock(&device->lock);
     uint32_t count = sg_contexts_count(&core->contexts);
     for (uint32_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
@@ -269,8 +269,8 @@ static bool fences_over_contexts(struct sg_device *device)
 static void fences_record_epoch(struct sg_device *device)
 {
     sg_lock(&device->lock);
-    bool owed = device->clocks.needs_fence & sg_slot_bit(0) && device->pending.last;
-    uint64_t seq = owed ? device->extents.extent[device->pending.last].seq : 0;
+    bool owed = device->clocks.needs_fence & sg_slot_bit(0) && device->awaits_all.last;
+    uint64_t seq = owed ? device->extents.extent[device->awaits_all.last].seq : 0;
     device->epoch_count -= seq && device->epoch_count == SG_EPOCHS;
     sg_unlock(&device->lock);
     if (!seq)
@@ -281,7 +281,7 @@ static void fences_record_epoch(struct sg_device *device)
         return;
     sg_lock(&device->lock);
     device->epoch[device->epoch_count++] = (struct sg_epoch){seq, device->fence_number};
-    if (device->extents.extent[device->pending.last].seq <= seq) /* none was freed meanwhile */
+    if (device->extents.extent[device->awaits_all.last].seq <= seq) /* none was freed meanwhile */
         device->clocks.needs_fence &= ~sg_slot_bit(0);
     sg_clocks_fenced(&device->clocks, sg_slot_bit(0), seq);
     sg_pending_settle_epochs_locked(device);
@@ -364,9 +364,10 @@ static bool wait_for_oldest(struct sg_device *device)
     const struct sg_fence *fence = device->fence_count ? &device->fence[event ? oldest : 0] : NULL;
     uint64_t number = fence ? fence->number : 0;
     context = fence ? fence->context : context;
-    bool all = !fence && device->pending.first && sg_fences_can_wait(device);
-    bool has_work = fence || (device->clocks.needs_fence != 0 && (device->pending.first || device->blocked.first ||
-                                                                     device->clocks.needs_fence & ~sg_slot_bit(0)));
+    bool all = !fence && device->awaits_all.first && sg_fences_can_wait(device);
+    bool has_work = fence ||
+                    (device->clocks.needs_fence != 0 && (device->awaits_all.first || device->awaits_streams.first ||
+                                                            device->clocks.needs_fence & ~sg_slot_bit(0)));
     sg_unlock(&device->lock);
     if (!event && (!has_work || !begin_recording(device)))
         return false;
@@ -443,7 +444,7 @@ void sg_device_drain(struct sg_device *device)
     end_recording(device);
     for (uint32_t most = SG_FENCES; most-- > 0;) {
         sg_lock(&device->lock);
-        bool any = device->fence_count != 0 || (device->pending.first && sg_fences_can_wait(device));
+        bool any = device->fence_count != 0 || (device->awaits_all.first && sg_fences_can_wait(device));
         sg_unlock(&device->lock);
         if (!any || !sg_device_ask(device, SG_ASK_WAIT))
             return;

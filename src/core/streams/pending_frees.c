@@ -8,7 +8,7 @@ void sg_pending_push_locked(struct sg_device *device, uint32_t id, uint64_t slot
 {
     SG_ASSERT_HELD(&device->lock);
     struct sg_extent *extent = &device->extents.extent[id];
-    struct sg_pending_queue *queue = slots & 1 ? &device->pending : &device->blocked;
+    struct sg_pending_queue *queue = slots & 1 ? &device->awaits_all : &device->awaits_streams;
     assert(extent->state == SG_EXTENT_PENDING);
     extent->users_mask = slots;
     extent->seq = seq;
@@ -22,15 +22,15 @@ void sg_pending_push_locked(struct sg_device *device, uint32_t id, uint64_t slot
 }
 
 /* All work before `seq` is complete: what waited for it is free. */
-static void settle_pending_locked(struct sg_device *device, uint64_t seq)
+static void settle_awaiting_all_locked(struct sg_device *device, uint64_t seq)
 {
     SG_ASSERT_HELD(&device->lock);
     uint32_t id;
-    while ((id = device->pending.first) && device->extents.extent[id].seq <= seq) {
+    while ((id = device->awaits_all.first) && device->extents.extent[id].seq <= seq) {
         struct sg_extent *extent = &device->extents.extent[id];
-        device->pending.first = extent->later;
+        device->awaits_all.first = extent->later;
         if (!extent->later)
-            device->pending.last = 0;
+            device->awaits_all.last = 0;
         sg_emit(device, SEGALLOC_RECORD_DONE, 0, extent->stream,
             sg_region_address(device->region[extent->region], extent->begin), extent->requested);
         sg_device_release_locked(device, id, 0, 0);
@@ -44,7 +44,7 @@ void sg_pending_settle_epochs_locked(struct sg_device *device)
     uint32_t over = 0;
     while (over < device->epoch_count &&
         (device->fence_count == 0 || device->fence[0].number > device->epoch[over].last))
-        settle_pending_locked(device, device->epoch[over++].seq);
+        settle_awaiting_all_locked(device, device->epoch[over++].seq);
     device->epoch_count -= over;
     for (uint32_t i = 0; over && i < device->epoch_count; i++)
         device->epoch[i] = device->epoch[i + over];
@@ -55,7 +55,7 @@ void sg_pending_complete_locked(struct sg_device *device, uint64_t slots, uint64
     SG_ASSERT_HELD(&device->lock);
     uint64_t version = device->clocks.version;
     if (slots & 1)
-        settle_pending_locked(device, seq);
+        settle_awaiting_all_locked(device, seq);
     for (uint64_t left = slots & ~sg_slot_bit(0); left; left &= left - 1)
         sg_clocks_complete(&device->clocks, (sg_slot)__builtin_ctzll(left), seq);
     device->completions += device->clocks.version != version;
@@ -63,10 +63,10 @@ void sg_pending_complete_locked(struct sg_device *device, uint64_t slots, uint64
 
 /* Takes what has become free for `heir` out of the queue; 0: for each block's own stream. Returns whether there was
    any. */
-static bool settle_blocked(struct sg_device *device, sg_slot heir)
+static bool settle_awaiting_streams(struct sg_device *device, sg_slot heir)
 {
     struct sg_stream_clocks *clocks = &device->clocks;
-    uint32_t *link = &device->blocked.first, last = 0;
+    uint32_t *link = &device->awaits_streams.first, last = 0;
     bool any = false;
     while (*link) {
         uint32_t id = *link;
@@ -86,23 +86,23 @@ static bool settle_blocked(struct sg_device *device, sg_slot heir)
             link = &extent->later;
         }
     }
-    device->blocked.last = last;
+    device->awaits_streams.last = last;
     return any;
 }
 
 void sg_pending_settle_locked(struct sg_device *device)
 {
     SG_ASSERT_HELD(&device->lock);
-    if (device->blocked_version == device->clocks.version)
+    if (device->awaits_streams_version == device->clocks.version)
         return;
-    device->blocked_version = device->clocks.version;
-    (void)settle_blocked(device, 0);
+    device->awaits_streams_version = device->clocks.version;
+    (void)settle_awaiting_streams(device, 0);
 }
 
 bool sg_pending_inherit_locked(struct sg_device *device, sg_slot slot)
 {
     SG_ASSERT_HELD(&device->lock);
-    return slot && device->blocked.first && settle_blocked(device, slot);
+    return slot && device->awaits_streams.first && settle_awaiting_streams(device, slot);
 }
 
 /* Frees what waits in a queue: nobody is left who could be using it. */
@@ -141,8 +141,8 @@ void sg_pending_forget_locked(struct sg_device *device, CUcontext context)
     device->idle_count = left;
     sg_pending_settle_epochs_locked(device);
     if (!context || !sg_contexts_of(&device->core->contexts, device->ordinal)) {
-        forget_queue(device, &device->pending);
-        forget_queue(device, &device->blocked);
+        forget_queue(device, &device->awaits_all);
+        forget_queue(device, &device->awaits_streams);
     }
     sg_pending_settle_locked(device);
 }

@@ -53,7 +53,7 @@ static enum sg_free_sync free_mode(const struct sg_request *request)
     enum sg_free_sync ordered =
         sg_following() && (records_all_users(request) || knows_users()) ? SG_FREE_SYNC_STREAM : SG_FREE_SYNC_EVENT;
     if (request->is_complete)
-        return SG_FREE_SYNC_AUTO;
+        return SG_FREE_SYNC_COMPLETE;
     if (request->stream_order)
         return ordered; /* cudaFreeAsync waits for nothing, whatever cudaFree is to do */
     switch (sg_process_conf()->free_sync) {
@@ -88,8 +88,8 @@ struct sg_tag sg_memory_tag(struct sg_core *core, const struct sg_request *reque
         .has_stream = request->has_stream,
         .torch = request->torch,
         .sync = free_mode(request),
-        .sees = user_rule(request),
-        .unseen = !knows_users(),
+        .user_rule = user_rule(request),
+        .missed_calls = !knows_users(),
         .site = sg_self.shown,
         .phase = sg_self.phase,
     };
@@ -409,7 +409,7 @@ static void order_by(struct sg_core *core, CUdeviceptr address, const struct sg_
     if (tag->sync == SG_FREE_SYNC_EVENT) {
         if (now && !sg_process_driver()->ctx_record_event && !sg_captures_any() &&
             wait_for_step(request->stream) == CUDA_SUCCESS)
-            tag->sync = SG_FREE_SYNC_AUTO;
+            tag->sync = SG_FREE_SYNC_COMPLETE;
         return;
     }
     if (now && sg_streams_track(core, request->stream, false, &tracked) && tracked.device == block.device) {
@@ -447,7 +447,7 @@ static CUresult free_by_core(struct sg_core *core, CUdeviceptr address, const st
     if (result != CUDA_SUCCESS)
         return result;
     tag.sync = sync;
-    if (request->stream_order && tag.sync != SG_FREE_SYNC_AUTO)
+    if (request->stream_order && tag.sync != SG_FREE_SYNC_COMPLETE)
         order_by(core, address, request, &tag);
     result = sg_core_free(core, address, &tag);
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE &&

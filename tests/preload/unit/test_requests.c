@@ -51,7 +51,7 @@ static void after_all_work_where_it_was_put_off(void **state)
     assert_int_equal(sync_of(SG_FREE_SYNC_STRICT, plain, true), SG_FREE_SYNC_EVENT);
     assert_int_equal(sync_of(SG_FREE_SYNC_AUTO, plain, true), SG_FREE_SYNC_EVENT);
     struct sg_request settled = {.is_complete = true};
-    assert_int_equal(sync_of(SG_FREE_SYNC_STRICT, settled, true), SG_FREE_SYNC_AUTO);
+    assert_int_equal(sync_of(SG_FREE_SYNC_STRICT, settled, true), SG_FREE_SYNC_COMPLETE);
 }
 
 static void by_order_only_where_that_is_known(void **state)
@@ -66,7 +66,7 @@ static void by_order_only_where_that_is_known(void **state)
         assert_int_equal(sync_of(SG_FREE_SYNC_AUTO, torch, false), SG_FREE_SYNC_EVENT);
         assert_int_equal(sync_of(SG_FREE_SYNC_AUTO, pluggable, false), SG_FREE_SYNC_EVENT);
         assert_int_equal(sync_of(SG_FREE_SYNC_AUTO, named, false), SG_FREE_SYNC_STREAM); /* it says which */
-        assert_true(tag_of(&named).unseen);
+        assert_true(tag_of(&named).missed_calls);
     }
     atomic_store(&sg_following_order, false);
     assert_int_equal(sync_of(SG_FREE_SYNC_AUTO, named, false), SG_FREE_SYNC_EVENT);
@@ -79,17 +79,17 @@ static void those_that_are_told_of_or_all_that_could(void **state)
     (void)state;
     struct sg_request pluggable = torch;
     pluggable.pluggable = true;
-    assert_int_equal(tag_of(&plain).sees, SG_USERS_POSSIBLE);
-    assert_int_equal(tag_of(&torch).sees, SG_USERS_POSSIBLE);
-    assert_int_equal(tag_of(&pluggable).sees, SG_USERS_POSSIBLE);
-    assert_int_equal(tag_of(&named).sees, SG_USERS_RECORDED);
+    assert_int_equal(tag_of(&plain).user_rule, SG_USERS_POSSIBLE);
+    assert_int_equal(tag_of(&torch).user_rule, SG_USERS_POSSIBLE);
+    assert_int_equal(tag_of(&pluggable).user_rule, SG_USERS_POSSIBLE);
+    assert_int_equal(tag_of(&named).user_rule, SG_USERS_RECORDED);
     sg_memory_record_stream_hooked();
-    assert_int_equal(tag_of(&torch).sees, SG_USERS_POSSIBLE_HERE);
-    assert_int_equal(tag_of(&pluggable).sees, SG_USERS_POSSIBLE_HERE);
-    assert_int_equal(tag_of(&plain).sees, SG_USERS_POSSIBLE);
+    assert_int_equal(tag_of(&torch).user_rule, SG_USERS_POSSIBLE_HERE);
+    assert_int_equal(tag_of(&pluggable).user_rule, SG_USERS_POSSIBLE_HERE);
+    assert_int_equal(tag_of(&plain).user_rule, SG_USERS_POSSIBLE);
     sg_memory_torch_records();
-    assert_int_equal(tag_of(&pluggable).sees, SG_USERS_RECORDED);
-    assert_int_equal(tag_of(&torch).sees, SG_USERS_POSSIBLE_HERE);
+    assert_int_equal(tag_of(&pluggable).user_rule, SG_USERS_RECORDED);
+    assert_int_equal(tag_of(&torch).user_rule, SG_USERS_POSSIBLE_HERE);
 }
 
 /* Of which stream a block is. */

@@ -371,7 +371,7 @@ static void step_of_a_stream_is_waited_for_alone(void **state)
         enum sg_free_sync sync;
         int waits;
     } list[] = {
-        {false, false, 0, 0, 0, SG_FREE_SYNC_AUTO, 1},
+        {false, false, 0, 0, 0, SG_FREE_SYNC_COMPLETE, 1},
         {true, false, 0, 0, 0, SG_FREE_SYNC_EVENT, 0},
         {false, true, 0, 0, 0, SG_FREE_SYNC_EVENT, 0}, /* captures: it could ruin one */
         {false, false, CUDA_ERROR_OUT_OF_MEMORY, 0, 0, SG_FREE_SYNC_EVENT, 0},
@@ -399,7 +399,7 @@ static void step_of_a_stream_is_waited_for_alone(void **state)
     assert_int_equal(sg_memory_free(CORE, BLOCK, &late), CUDA_SUCCESS);
     assert_int_equal(fake.tag.sync, SG_FREE_SYNC_EVENT);
     assert_int_equal(sg_memory_free(CORE, BLOCK, &over), CUDA_SUCCESS);
-    assert_int_equal(fake.tag.sync, SG_FREE_SYNC_AUTO);
+    assert_int_equal(fake.tag.sync, SG_FREE_SYNC_COMPLETE);
     assert_int_equal(fake.waits + fake.events, 0);
     assert_int_equal(fake.recorded, NO_RECORD);
 }
@@ -470,7 +470,7 @@ static void order_is_followed_as_configured(void **state)
     static const struct {
         enum sg_free_sync wanted;
         int follows;
-    } list[] = {{SG_FREE_SYNC_AUTO, 1}, {SG_FREE_SYNC_STREAM, 1}, {SG_FREE_SYNC_EVENT, 0}, {SG_FREE_SYNC_STRICT, 0}};
+    } list[] = {{SG_FREE_SYNC_COMPLETE, 1}, {SG_FREE_SYNC_STREAM, 1}, {SG_FREE_SYNC_EVENT, 0}, {SG_FREE_SYNC_STRICT, 0}};
     (void)state;
     sg_memory_follow(); /* it is followed already */
     assert_int_equal(fake.follows, 0);

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "native_segments.h"
+#include "fixed_segments.h"
 #include "core.h"
 #include "core_state.h"
 #include "device.h"
@@ -318,10 +318,10 @@ static void test_more_contexts_than_pools(void **state)
     static CUdeviceptr block[MANY];
     for (uintptr_t i = 0; i < MANY; i++)
         block[i] = allocate((CUcontext)(i + 1), SMALL);
-    assert_int_equal(LOCKED(core->device[0], sg_segments_pool_locked(core->device[0]->native, (CUcontext)(uintptr_t)3)),
+    assert_int_equal(LOCKED(core->device[0], sg_segments_pool_locked(core->device[0]->fixed, (CUcontext)(uintptr_t)3)),
         2);
     assert_int_equal(LOCKED(core->device[0],
-                         sg_segments_pool_locked(core->device[0]->native, (CUcontext)(uintptr_t)MANY)),
+                         sg_segments_pool_locked(core->device[0]->fixed, (CUcontext)(uintptr_t)MANY)),
         0);
     for (uintptr_t i = 0; i < MANY; i++)
         release((CUcontext)(i + 1), block[i]);
@@ -341,8 +341,8 @@ static void test_what_is_told_of_blocks(void **state)
 {
     (void)state;
     const struct sg_tag torch = {.context = first, .sync = SG_FREE_SYNC_EVENT, .torch = true},
-                        recorded = {.context = first, .sync = SG_FREE_SYNC_EVENT, .sees = SG_USERS_RECORDED},
-                        possible = {.context = first, .sync = SG_FREE_SYNC_EVENT, .sees = SG_USERS_POSSIBLE};
+                        recorded = {.context = first, .sync = SG_FREE_SYNC_EVENT, .user_rule = SG_USERS_RECORDED},
+                        possible = {.context = first, .sync = SG_FREE_SYNC_EVENT, .user_rule = SG_USERS_POSSIBLE};
     const struct sg_tag *const tags[] = {&torch, &recorded, &possible};
     struct sg_block_info info;
     CUdeviceptr address = 0;
@@ -399,10 +399,10 @@ static void test_who_is_waited_for(void **state)
         {{.sync = SG_FREE_SYNC_STRICT, .torch = true}, true, true},
         {{.sync = SG_FREE_SYNC_STRICT, .torch = true}, false, false},
         {{.sync = SG_FREE_SYNC_STREAM, .torch = true}, true, true},
-        {{.sync = SG_FREE_SYNC_EVENT, .sees = SG_USERS_RECORDED}, true, true},
-        {{.sync = SG_FREE_SYNC_EVENT, .sees = SG_USERS_RECORDED}, false, false},
-        {{.sync = SG_FREE_SYNC_STRICT, .sees = SG_USERS_RECORDED}, true, false},
-        {{.sync = SG_FREE_SYNC_EVENT, .sees = SG_USERS_POSSIBLE}, true, false},
+        {{.sync = SG_FREE_SYNC_EVENT, .user_rule = SG_USERS_RECORDED}, true, true},
+        {{.sync = SG_FREE_SYNC_EVENT, .user_rule = SG_USERS_RECORDED}, false, false},
+        {{.sync = SG_FREE_SYNC_STRICT, .user_rule = SG_USERS_RECORDED}, true, false},
+        {{.sync = SG_FREE_SYNC_EVENT, .user_rule = SG_USERS_POSSIBLE}, true, false},
     };
     struct sg_driver counting = strict_driver;
     counting.ctx_synchronize_of = count_waits;

@@ -1,4 +1,4 @@
-#include "native_segments.h"
+#include "fixed_segments.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -10,12 +10,12 @@
 enum { SEGMENTS_ROOM = 1 << 16 };
 
 /* First segment that ends after `address`. */
-static uint32_t find_segment(const struct sg_segments *native, CUdeviceptr address)
+static uint32_t find_segment(const struct sg_segments *fixed, CUdeviceptr address)
 {
-    uint32_t low = 0, high = native->segments;
+    uint32_t low = 0, high = fixed->segments;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (native->segment[middle].base + native->segment[middle].bytes <= address)
+        if (fixed->segment[middle].base + fixed->segment[middle].bytes <= address)
             low = middle + 1;
         else
             high = middle;
@@ -23,34 +23,34 @@ static uint32_t find_segment(const struct sg_segments *native, CUdeviceptr addre
     return low;
 }
 
-static bool inside_segment(const struct sg_segments *native, CUdeviceptr address)
+static bool inside_segment(const struct sg_segments *fixed, CUdeviceptr address)
 {
-    uint32_t at = find_segment(native, address);
-    return at < native->segments && address >= native->segment[at].base;
+    uint32_t at = find_segment(fixed, address);
+    return at < fixed->segments && address >= fixed->segment[at].base;
 }
 
 /* Takes a segment of `context` out of those to be freed; false: there is none any more. */
-static bool segments_take_doomed_locked(struct sg_segments *native, CUcontext context, struct sg_segment *ret)
+static bool segments_take_doomed_locked(struct sg_segments *fixed, CUcontext context, struct sg_segment *ret)
 {
-    SG_ASSERT_HELD(&native->device->lock);
-    for (uint32_t i = native->doomed_count; i > 0; i--) {
-        struct sg_segment *segment = &native->doomed[i - 1];
+    SG_ASSERT_HELD(&fixed->device->lock);
+    for (uint32_t i = fixed->doomed_count; i > 0; i--) {
+        struct sg_segment *segment = &fixed->doomed[i - 1];
         if (segment->context != context)
             continue;
         *ret = *segment;
-        *segment = native->doomed[--native->doomed_count];
+        *segment = fixed->doomed[--fixed->doomed_count];
         return true;
     }
     return false;
 }
 
-static bool segments_next_doomed(struct sg_segments *native, CUcontext *ret_context)
+static bool segments_next_doomed(struct sg_segments *fixed, CUcontext *ret_context)
 {
-    sg_lock(&native->device->lock);
-    bool any = native->doomed_count > 0;
+    sg_lock(&fixed->device->lock);
+    bool any = fixed->doomed_count > 0;
     if (any)
-        *ret_context = native->doomed[native->doomed_count - 1].context;
-    sg_unlock(&native->device->lock);
+        *ret_context = fixed->doomed[fixed->doomed_count - 1].context;
+    sg_unlock(&fixed->device->lock);
     return any;
 }
 
@@ -68,18 +68,18 @@ static bool is_complete(const struct sg_driver *driver, CUcontext context)
 }
 
 /* `complete`: those of contexts alone that have no work to wait for. */
-static CUresult free_segments(struct sg_segments *native, bool complete)
+static CUresult free_segments(struct sg_segments *fixed, bool complete)
 {
-    struct sg_device *device = native->device;
+    struct sg_device *device = fixed->device;
     const struct sg_core *core = device->core;
     CUcontext context;
-    while (segments_next_doomed(native, &context)) {
+    while (segments_next_doomed(fixed, &context)) {
         struct sg_segment segment;
         int use = core->callbacks.enter_context ? core->callbacks.enter_context(context) : 0;
         bool waits = complete && use >= 0 && !is_complete(sg_core_driver(core), context);
         sg_lock(&device->lock);
         /* it may have gone with its context before that was kept */
-        bool taken = !waits && segments_take_doomed_locked(native, context, &segment);
+        bool taken = !waits && segments_take_doomed_locked(fixed, context, &segment);
         sg_unlock(&device->lock);
         if (taken && use >= 0) {
             sg_count(device, SG_STAT_calls_free, 1);
@@ -100,41 +100,40 @@ static CUresult free_all_segments(void *user)
 
 /* Frees what the rules have given back. The driver waits for the context of each, for no longer than an allocation may.
    Drops the lock meanwhile; returns with it held. */
-static void free_doomed(struct sg_segments *native)
+static void free_doomed(struct sg_segments *fixed)
 {
-    struct sg_device *device = native->device;
+    struct sg_device *device = fixed->device;
     const struct sg_core *core = device->core;
-    if (!native->doomed_count)
+    if (!fixed->doomed_count)
         return;
     sg_unlock(&device->lock);
-    CUresult result = core->callbacks.aside ? core->callbacks.aside(free_all_segments, native)
-                                            : free_all_segments(native);
+    CUresult result = core->callbacks.aside ? core->callbacks.aside(free_all_segments, fixed) : free_all_segments(fixed);
     if (result == CUDA_ERROR_OPERATING_SYSTEM) /* there can be no thread that waits */
-        (void)free_segments(native, /* complete */ true);
+        (void)free_segments(fixed, /* complete */ true);
     /* what it has not come to is left for the next time */
     sg_lock(&device->lock);
 }
 
-uint32_t sg_segments_pool_locked(struct sg_segments *native, CUcontext context)
+uint32_t sg_segments_pool_locked(struct sg_segments *fixed, CUcontext context)
 {
-    SG_ASSERT_HELD(&native->device->lock);
+    SG_ASSERT_HELD(&fixed->device->lock);
     uint32_t pool = 0;
-    while (context && pool < native->contexts && native->context[pool] != context)
+    while (context && pool < fixed->contexts && fixed->context[pool] != context)
         pool++;
     if (!context || pool == SG_CONTEXTS_MAX)
         return 0;
-    native->context[pool] = context;
-    native->contexts += pool == native->contexts;
+    fixed->context[pool] = context;
+    fixed->contexts += pool == fixed->contexts;
     return pool;
 }
 
 /* Nothing free serves the allocation that the rules decide on. In the section in which that is found, whatever comes of
    it: what the rules give back for it goes there. */
-static void tell_slow(struct sg_segments *native)
+static void tell_slow(struct sg_segments *fixed)
 {
-    if (!native->asked.replayed)
-        sg_emit(native->device, SEGALLOC_RECORD_SLOW_BEGIN, 0, native->asked.stream, 0, native->asked.bytes);
-    native->asked.replayed = true;
+    if (!fixed->asked.replayed)
+        sg_emit(fixed->device, SEGALLOC_RECORD_SLOW_BEGIN, 0, fixed->asked.stream, 0, fixed->asked.bytes);
+    fixed->asked.replayed = true;
 }
 
 /* Asks the driver. In a replay the answer, and the address, on which the rules depend, are the recorded ones. */
@@ -152,30 +151,30 @@ static CUresult ask_driver(struct sg_device *device, uint64_t bytes, CUdeviceptr
 
 static int segment_alloc(void *user, uint64_t bytes, uint64_t *ret_address)
 {
-    struct sg_segments *native = user;
-    struct sg_device *device = native->device;
+    struct sg_segments *fixed = user;
+    struct sg_device *device = fixed->device;
     struct sg_usage *usage = &device->usage;
     CUdeviceptr base;
-    if (usage->reserved.now + bytes > device->capacity_bytes || native->segments == SEGMENTS_ROOM)
+    if (usage->reserved.now + bytes > device->capacity_bytes || fixed->segments == SEGMENTS_ROOM)
         return -ENOMEM;
     sg_gauge_add(&usage->reserved, bytes); /* so that two threads together keep to the limit */
-    tell_slow(native);
-    const struct sg_segment_request asked = native->asked;
-    free_doomed(native);
+    tell_slow(fixed);
+    const struct sg_segment_request asked = fixed->asked;
+    free_doomed(fixed);
     sg_unlock(&device->lock);
     CUresult result = ask_driver(device, bytes, &base);
     sg_lock(&device->lock);
-    native->asked = asked; /* another thread may have asked meanwhile */
+    fixed->asked = asked; /* another thread may have asked meanwhile */
     if (result != CUDA_SUCCESS) {
         sg_emit(device, SEGALLOC_RECORD_SLOW_STEP, 0, asked.stream, 0, result);
         sg_gauge_sub(&usage->reserved, bytes);
         return -ENOMEM;
     }
-    sg_segments_given_out_locked(native, base, bytes);
-    uint32_t at = find_segment(native, base);
-    for (uint32_t i = native->segments++; i > at; i--)
-        native->segment[i] = native->segment[i - 1];
-    native->segment[at] = (struct sg_segment){.base = base, .bytes = bytes, .context = asked.context};
+    sg_segments_given_out_locked(fixed, base, bytes);
+    uint32_t at = find_segment(fixed, base);
+    for (uint32_t i = fixed->segments++; i > at; i--)
+        fixed->segment[i] = fixed->segment[i - 1];
+    fixed->segment[at] = (struct sg_segment){.base = base, .bytes = bytes, .context = asked.context};
     sg_gauge_add(&usage->segments, 1);
     sg_count(device, SG_STAT_grows, 1);
     *ret_address = base;
@@ -184,63 +183,63 @@ static int segment_alloc(void *user, uint64_t bytes, uint64_t *ret_address)
 
 static void segment_free(void *user, uint64_t address, uint64_t bytes)
 {
-    struct sg_segments *native = user;
-    uint32_t at = find_segment(native, address);
-    assert(at < native->segments && native->segment[at].base == address);
-    native->doomed[native->doomed_count++] = native->segment[at];
-    for (uint32_t i = at; i + 1 < native->segments; i++)
-        native->segment[i] = native->segment[i + 1];
-    native->segments--;
-    sg_gauge_sub(&native->device->usage.reserved, bytes);
-    sg_gauge_sub(&native->device->usage.segments, 1);
+    struct sg_segments *fixed = user;
+    uint32_t at = find_segment(fixed, address);
+    assert(at < fixed->segments && fixed->segment[at].base == address);
+    fixed->doomed[fixed->doomed_count++] = fixed->segment[at];
+    for (uint32_t i = at; i + 1 < fixed->segments; i++)
+        fixed->segment[i] = fixed->segment[i + 1];
+    fixed->segments--;
+    sg_gauge_sub(&fixed->device->usage.reserved, bytes);
+    sg_gauge_sub(&fixed->device->usage.segments, 1);
 }
 
 static const struct sg_torch_ops native_ops = {.segment_alloc = segment_alloc, .segment_free = segment_free};
 
 struct sg_segments *sg_segments_create(struct sg_device *device)
 {
-    struct sg_segments *native = sg_meta_map(sizeof *native);
-    if (!native)
+    struct sg_segments *fixed = sg_meta_map(sizeof *fixed);
+    if (!fixed)
         return NULL;
     struct sg_torch_conf rules;
     sg_torch_conf_from(&device->core->conf, &rules);
-    native->device = device;
-    native->segment = sg_meta_map(SEGMENTS_ROOM * sizeof *native->segment);
-    native->doomed = sg_meta_map(SEGMENTS_ROOM * sizeof *native->doomed);
-    native->torch = sg_torch_create(&rules, device->total_bytes, &native_ops, native);
-    if (native->segment && native->doomed && native->torch && sg_idmap_init(&native->live))
-        return native;
-    sg_segments_destroy(native);
+    fixed->device = device;
+    fixed->segment = sg_meta_map(SEGMENTS_ROOM * sizeof *fixed->segment);
+    fixed->doomed = sg_meta_map(SEGMENTS_ROOM * sizeof *fixed->doomed);
+    fixed->torch = sg_torch_create(&rules, device->total_bytes, &native_ops, fixed);
+    if (fixed->segment && fixed->doomed && fixed->torch && sg_idmap_init(&fixed->live))
+        return fixed;
+    sg_segments_destroy(fixed);
     return NULL;
 }
 
-void sg_segments_destroy(struct sg_segments *native)
+void sg_segments_destroy(struct sg_segments *fixed)
 {
-    if (native->torch)
-        sg_torch_destroy(native->torch);
-    sg_idmap_fini(&native->live);
-    sg_meta_unmap(native->segment, SEGMENTS_ROOM * sizeof *native->segment);
-    sg_meta_unmap(native->doomed, SEGMENTS_ROOM * sizeof *native->doomed);
-    sg_meta_unmap(native, sizeof *native);
+    if (fixed->torch)
+        sg_torch_destroy(fixed->torch);
+    sg_idmap_fini(&fixed->live);
+    sg_meta_unmap(fixed->segment, SEGMENTS_ROOM * sizeof *fixed->segment);
+    sg_meta_unmap(fixed->doomed, SEGMENTS_ROOM * sizeof *fixed->doomed);
+    sg_meta_unmap(fixed, sizeof *fixed);
 }
 
 bool sg_segments_begin(struct sg_device *device, bool whole)
 {
-    struct sg_segments *made = device->native ? NULL : sg_segments_create(device);
+    struct sg_segments *made = device->fixed ? NULL : sg_segments_create(device);
     sg_lock(&device->lock);
-    bool begins = made && !device->native;
+    bool begins = made && !device->fixed;
     if (begins) {
-        device->native = made;
+        device->fixed = made;
         device->mode = SG_MODE_SEGMENTS;
         made = NULL;
     }
-    bool changes = device->native && whole && sg_torch_keep_whole(device->native->torch);
+    bool changes = device->fixed && whole && sg_torch_keep_whole(device->fixed->torch);
     if (begins || changes)
         sg_emit(device, SEGALLOC_RECORD_FIXED, 0, sg_device_unknown_stream(device), 0, whole);
     sg_unlock(&device->lock);
     if (made) /* another thread was sooner */
         sg_segments_destroy(made);
-    return device->native;
+    return device->fixed;
 }
 
 /* The stream of a trace under which a block is served: that of its pool. That also holds where streams are followed
@@ -257,26 +256,26 @@ static uint32_t stream_of(struct sg_device *device, const struct sg_tag *tag)
 static int segments_take_block_locked(struct sg_device *device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
 {
     SG_ASSERT_HELD(&device->lock);
-    struct sg_segments *native = device->native;
+    struct sg_segments *fixed = device->fixed;
     struct sg_torch_block *block;
     uint32_t id = sg_extent_new(&device->extents);
     if (!id)
         return -ENOMEM;
-    native->asked =
+    fixed->asked =
         (struct sg_segment_request){.bytes = bytes, .stream = stream_of(device, tag), .context = tag->context};
     /* A pool for each context, whose end frees its segments; a segment is as old as its first block. */
-    int status = sg_torch_alloc(native->torch, bytes, /* stream */ (uint64_t)(uintptr_t)tag->context, &block);
+    int status = sg_torch_alloc(fixed->torch, bytes, /* stream */ (uint64_t)(uintptr_t)tag->context, &block);
     CUdeviceptr address = status == 0 ? sg_torch_address(block) : 0;
-    if (status == 0 && !sg_idmap_put(&native->live, address, id)) {
-        sg_torch_free(native->torch, block);
+    if (status == 0 && !sg_idmap_put(&fixed->live, address, id)) {
+        sg_torch_free(fixed->torch, block);
         status = -ENOMEM;
     }
     if (status != 0) {
-        tell_slow(native);
+        tell_slow(fixed);
         sg_extent_drop(&device->extents, id);
         return status;
     }
-    native->segment[find_segment(native, address)].live++;
+    fixed->segment[find_segment(fixed, address)].live++;
     uint64_t rounded = sg_torch_bytes(block);
     device->extents.extent[id] = (struct sg_extent){.state = SG_EXTENT_BLOCK,
         .requested = bytes,
@@ -297,7 +296,7 @@ CUresult sg_segments_malloc(struct sg_device *device, size_t bytes, const struct
 {
     sg_lock(&device->lock);
     int status = segments_take_block_locked(device, bytes, tag, ret);
-    free_doomed(device->native);
+    free_doomed(device->fixed);
     sg_unlock(&device->lock);
     return status == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -305,7 +304,7 @@ CUresult sg_segments_malloc(struct sg_device *device, size_t bytes, const struct
 bool sg_segments_owns(struct sg_device *device, CUdeviceptr address)
 {
     sg_lock(&device->lock);
-    bool owns = inside_segment(device->native, address);
+    bool owns = inside_segment(device->fixed, address);
     sg_unlock(&device->lock);
     return owns;
 }
@@ -313,7 +312,7 @@ bool sg_segments_owns(struct sg_device *device, CUdeviceptr address)
 /* The extent of the live block that starts at (or, with `inside`, holds) an address, 0 if none does. Under `lock`. */
 static uint32_t block_at(const struct sg_device *device, CUdeviceptr address, bool inside, CUdeviceptr *ret_base)
 {
-    const struct sg_idmap *live = &device->native->live;
+    const struct sg_idmap *live = &device->fixed->live;
     uint32_t id = (uint32_t)sg_idmap_get(live, address);
     *ret_base = address;
     for (size_t i = 0; inside && !id && i <= live->mask; i++) {
@@ -359,8 +358,8 @@ static void release_locked(struct sg_device *device, CUdeviceptr address, uint32
     sg_emit(device, SEGALLOC_RECORD_FREE, flags, extent->stream, address, extent->requested);
     sg_usage_free(&device->usage, extent->requested, rounded, /* small */ false);
     sg_gauge_sub(&device->usage.active, rounded);
-    device->native->segment[find_segment(device->native, address)].live--;
-    sg_torch_free(device->native->torch, block);
+    device->fixed->segment[find_segment(device->fixed, address)].live--;
+    sg_torch_free(device->fixed->torch, block);
     sg_extent_drop(&device->extents, id);
     sg_usage_derive_locked(device);
 }
@@ -369,7 +368,7 @@ CUresult sg_segments_free(struct sg_device *device, CUdeviceptr address, const s
 {
     uint8_t flags = (uint8_t)((waited ? SEGALLOC_FLAG_STRICT : 0) | (tag->torch ? SEGALLOC_FLAG_TORCH : 0));
     sg_lock(&device->lock);
-    uint32_t id = (uint32_t)sg_idmap_take(&device->native->live, address);
+    uint32_t id = (uint32_t)sg_idmap_take(&device->fixed->live, address);
     if (id)
         release_locked(device, address, id, flags);
     sg_unlock(&device->lock);
@@ -380,28 +379,28 @@ uint64_t sg_segments_idle_locked(const struct sg_device *device)
 {
     SG_ASSERT_HELD(&device->lock);
     uint64_t idle = 0;
-    for (uint32_t i = 0; i < device->native->segments; i++)
-        idle += device->native->segment[i].live ? 0 : device->native->segment[i].bytes;
+    for (uint32_t i = 0; i < device->fixed->segments; i++)
+        idle += device->fixed->segment[i].live ? 0 : device->fixed->segment[i].bytes;
     return idle;
 }
 
 uint64_t sg_segments_takes(const struct sg_device *device, uint64_t bytes)
 {
-    return sg_torch_takes(device->native->torch, bytes);
+    return sg_torch_takes(device->fixed->torch, bytes);
 }
 
 uint64_t sg_segments_empty_locked(struct sg_device *device)
 {
     SG_ASSERT_HELD(&device->lock);
     uint64_t before = device->usage.reserved.now;
-    sg_torch_empty_cache(device->native->torch);
+    sg_torch_empty_cache(device->fixed->torch);
     return before - device->usage.reserved.now;
 }
 
 void sg_segments_settle(struct sg_device *device)
 {
     sg_lock(&device->lock);
-    free_doomed(device->native);
+    free_doomed(device->fixed);
     sg_unlock(&device->lock);
 }
 
@@ -418,7 +417,7 @@ uint64_t sg_segments_trim(struct sg_device *device)
 static void release_all_locked(struct sg_device *device, CUcontext context)
 {
     SG_ASSERT_HELD(&device->lock);
-    struct sg_idmap *live = &device->native->live;
+    struct sg_idmap *live = &device->fixed->live;
     for (size_t i = 0; i <= live->mask;) {
         struct sg_idmap_entry entry = live->entry[i];
         bool goes = entry.value &&
@@ -432,41 +431,41 @@ static void release_all_locked(struct sg_device *device, CUcontext context)
     }
 }
 
-void sg_segments_forget_locked(struct sg_segments *native, CUcontext context)
+void sg_segments_forget_locked(struct sg_segments *fixed, CUcontext context)
 {
-    SG_ASSERT_HELD(&native->device->lock);
-    struct sg_device *device = native->device;
+    SG_ASSERT_HELD(&fixed->device->lock);
+    struct sg_device *device = fixed->device;
     struct sg_segment gone;
     sg_emit(device, SEGALLOC_RECORD_CONTEXT_GONE, 0,
         sg_device_stream_locked(device, &(struct sg_tag){.context = context}), 0, 0);
-    sg_torch_empty_stream(native->torch, (uint64_t)(uintptr_t)context);
-    while (segments_take_doomed_locked(native, context, &gone)) { /* those are not to be freed any more */
+    sg_torch_empty_stream(fixed->torch, (uint64_t)(uintptr_t)context);
+    while (segments_take_doomed_locked(fixed, context, &gone)) { /* those are not to be freed any more */
     }
 }
 
-static bool has_segments(const struct sg_segments *native, CUcontext context)
+static bool has_segments(const struct sg_segments *fixed, CUcontext context)
 {
     bool has = false;
-    for (uint32_t i = 0; i < native->segments && !has; i++)
-        has = native->segment[i].context == context;
-    for (uint32_t i = 0; i < native->doomed_count && !has; i++)
-        has = native->doomed[i].context == context;
+    for (uint32_t i = 0; i < fixed->segments && !has; i++)
+        has = fixed->segment[i].context == context;
+    for (uint32_t i = 0; i < fixed->doomed_count && !has; i++)
+        has = fixed->doomed[i].context == context;
     return has;
 }
 
-static void segments_bury_locked(struct sg_segments *native, CUcontext context)
+static void segments_bury_locked(struct sg_segments *fixed, CUcontext context)
 {
-    SG_ASSERT_HELD(&native->device->lock);
-    release_all_locked(native->device, context);
-    sg_segments_forget_locked(native, context);
+    SG_ASSERT_HELD(&fixed->device->lock);
+    release_all_locked(fixed->device, context);
+    sg_segments_forget_locked(fixed, context);
 }
 
-void sg_segments_given_out_locked(struct sg_segments *native, CUdeviceptr address, uint64_t bytes)
+void sg_segments_given_out_locked(struct sg_segments *fixed, CUdeviceptr address, uint64_t bytes)
 {
-    SG_ASSERT_HELD(&native->device->lock);
+    SG_ASSERT_HELD(&fixed->device->lock);
     uint32_t at;
-    while ((at = find_segment(native, address)) < native->segments && native->segment[at].base < address + bytes)
-        segments_bury_locked(native, native->segment[at].context);
+    while ((at = find_segment(fixed, address)) < fixed->segments && fixed->segment[at].base < address + bytes)
+        segments_bury_locked(fixed, fixed->segment[at].context);
 }
 
 void sg_segments_context_gone(struct sg_device *device, CUcontext context)
@@ -474,7 +473,7 @@ void sg_segments_context_gone(struct sg_device *device, CUcontext context)
     sg_lock(&device->lock);
     if (!context)
         release_all_locked(device, NULL);
-    else if (has_segments(device->native, context))
-        segments_bury_locked(device->native, context);
+    else if (has_segments(device->fixed, context))
+        segments_bury_locked(device->fixed, context);
     sg_unlock(&device->lock);
 }

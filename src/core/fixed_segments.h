@@ -1,4 +1,4 @@
-/* Classic mode: fixed segments by the driver's own cuMemAlloc, under PyTorch's rules (caching_allocator.h). It serves
+/* Fixed segments by the driver's own cuMemAlloc, under PyTorch's rules (caching_allocator.h). It serves
    devices without virtual memory management, memory that must stay fit for legacy IPC, and users who ask for it. A
    device may come to it while the process runs. Its regions serve nothing then, and keep what is alive in them.
 
@@ -9,8 +9,8 @@
    A segment is of the context that was current when the driver gave it, and gone with it. Another thread may end that
    context at any time, and the driver may give the addresses to somebody else before the core knows. So an address that
    the driver gives out shows what is gone, and a segment is freed only while its context is kept from ending. */
-#ifndef SG_NATIVE_SEGMENTS_H
-#define SG_NATIVE_SEGMENTS_H
+#ifndef SG_FIXED_SEGMENTS_H
+#define SG_FIXED_SEGMENTS_H
 
 #include "device.h"
 #include "idmap.h"
@@ -41,17 +41,17 @@ struct sg_segments {
 
 /* The rules' state for a device; NULL when out of host memory. */
 struct sg_segments *sg_segments_create(struct sg_device *device);
-void sg_segments_destroy(struct sg_segments *native);
+void sg_segments_destroy(struct sg_segments *fixed);
 
 /* As sg_core_fix(). Segments that the rules hold already stay. With `whole` none of them is divided any more, and a
    divided one serves nobody before it is whole. Takes the lock. */
 bool sg_segments_begin(struct sg_device *device, bool whole);
 
-/* As sg_core_malloc(), for a device in classic mode. No lock is held. */
+/* As sg_core_malloc(), for a device with fixed segments. No lock is held. */
 CUresult sg_segments_malloc(struct sg_device *device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret);
 
 /* The number of a context's pool: 0 for the first context that was served, and for NULL. */
-uint32_t sg_segments_pool_locked(struct sg_segments *native, CUcontext context);
+uint32_t sg_segments_pool_locked(struct sg_segments *fixed, CUcontext context);
 
 /* Whether `address` lies in a segment. Takes the lock. */
 bool sg_segments_owns(struct sg_device *device, CUdeviceptr address);
@@ -82,10 +82,10 @@ uint64_t sg_segments_idle_locked(const struct sg_device *device);
 
 /* The driver has given out [address, address + bytes). Segments held there are gone with their context, whose end
    has not reached the core yet. */
-void sg_segments_given_out_locked(struct sg_segments *native, CUdeviceptr address, uint64_t bytes);
+void sg_segments_given_out_locked(struct sg_segments *fixed, CUdeviceptr address, uint64_t bytes);
 
 /* The driver has freed the segments of a context, in which nothing lives. */
-void sg_segments_forget_locked(struct sg_segments *native, CUcontext context);
+void sg_segments_forget_locked(struct sg_segments *fixed, CUcontext context);
 
 /* Frees the live blocks of `context` (NULL: all), and forgets the segments that its end has freed. */
 void sg_segments_context_gone(struct sg_device *device, CUcontext context);
