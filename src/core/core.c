@@ -195,9 +195,7 @@ uint64_t sg_core_latest_buffer(struct sg_core *core, int ordinal)
 size_t sg_core_trim(struct sg_core *core, int ordinal, size_t keep)
 {
     struct sg_device *device = sg_device_known(core, ordinal);
-    if (!device || core->disabled)
-        return 0;
-    if (device->mode == SG_MODE_PASSTHROUGH)
+    if (!device || core->disabled || device->mode == SG_MODE_PASSTHROUGH)
         return 0;
     if (!device->granularity)
         return sg_segments_trim(device);
@@ -365,9 +363,7 @@ void sg_core_fork_child(struct sg_core *core)
 {
     sg_core_disable(core);
     sg_lock_init(&core->setup, SG_RANK_SETUP, 0);
-    for (int i = 0; i < SG_DEVICES_MAX; i++) {
-        if (core->device[i]) {
+    for (int i = 0; i < SG_DEVICES_MAX; i++)
+        if (core->device[i])
             sg_device_init_locks(core->device[i]);
-        }
-    }
 }

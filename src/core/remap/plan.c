@@ -12,21 +12,13 @@ static bool room_for_run(struct sg_plan *plan)
     return room;
 }
 
-static uint64_t transferable(const struct sg_plan *plan)
-{
-    uint64_t pages = 0;
-    for (uint32_t i = 0; i < plan->run_count; i++)
-        if (plan->runs[i].region->page_units == plan->region->page_units)
-            pages += plan->runs[i].pages;
-    return pages;
-}
-
-/* Bytes of pages of another size, which go back to the driver before the place's own are made. */
-static uint64_t given_back(const struct sg_plan *plan)
+/* Bytes of the pages taken so far: of the place's own size, which go there, or of others, which go back to the driver
+   before the place's own are made. */
+static uint64_t taken_bytes(const struct sg_plan *plan, bool own_size)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < plan->run_count; i++)
-        if (plan->runs[i].region->page_units != plan->region->page_units)
+        if ((plan->runs[i].region->page_units == plan->region->page_units) == own_size)
             bytes += plan->runs[i].pages * sg_region_page_bytes(plan->runs[i].region);
     return bytes;
 }
@@ -109,7 +101,7 @@ static uint64_t take(struct sg_plan *plan, uint64_t bytes)
    ever taken than it lacks: plan->handles has no room for others. */
 static void settle(struct sg_plan *plan)
 {
-    uint64_t pages = transferable(plan);
+    uint64_t pages = taken_bytes(plan, /* own_size */ true) / sg_region_page_bytes(plan->region);
     assert(pages + plan->created <= plan->placement.new_pages);
     plan->create = plan->placement.new_pages - (uint32_t)pages;
 }
@@ -220,7 +212,7 @@ bool sg_plan_continue_with_idle_locked(struct sg_plan *plan)
     assert(plan->created < plan->create);
     struct sg_device *device = plan->device;
     uint64_t missing = (plan->create - plan->created) * sg_region_page_bytes(plan->region);
-    uint64_t held = device->usage.reserved.now - given_back(plan) + device->outside_bytes;
+    uint64_t held = device->usage.reserved.now - taken_bytes(plan, /* own_size */ false) + device->outside_bytes;
     /* what the driver can still have: one large page may need both */
     uint64_t left = device->total_bytes > held ? device->total_bytes - held : 0;
     sg_device_drain_quick_lists_locked(device);
