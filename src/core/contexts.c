@@ -7,24 +7,24 @@
 
 void sg_core_context_seen(struct sg_core *core, int ordinal, CUcontext context)
 {
-    if (sg_contexts_find(&core->contexts, context) >= 0)
+    if (sg_context_list_find(&core->contexts, context) >= 0)
         return;
     sg_lock(&core->setup);
-    sg_contexts_add(&core->contexts, ordinal, context);
+    sg_context_list_add(&core->contexts, ordinal, context);
     sg_unlock(&core->setup);
 }
 
 void sg_core_context_forget(struct sg_core *core, CUcontext context)
 {
     sg_lock(&core->setup);
-    sg_contexts_remove(&core->contexts, context);
+    sg_context_list_remove(&core->contexts, context);
     sg_unlock(&core->setup);
 }
 
 void sg_core_context_ending(struct sg_core *core, CUcontext context, bool ending)
 {
     sg_lock(&core->setup);
-    sg_contexts_set_ending(&core->contexts, context, ending);
+    sg_context_list_set_ending(&core->contexts, context, ending);
     sg_unlock(&core->setup);
     for (int i = 0; ending && i < SG_DEVICES_MAX; i++) { /* each has events over each context */
         struct sg_device *device = atomic_load_explicit(&core->device[i], memory_order_acquire);

@@ -4,7 +4,6 @@
 #include "fixed_segments.h"
 #include "device.h"
 #include "meta.h"
-#include "rest.h"
 #include "roundup.h"
 #include "replay_steps.h"
 

@@ -63,6 +63,9 @@ void sg_device_note_refusal_locked(struct sg_device *device)
     device->refusals += device->second_try;
 }
 
+_Static_assert((int)SG_PAGES_DEVICES == (int)SG_DEVICES_MAX && (int)SG_PAGES_GRANULE_LEAST == (int)SG_UNIT,
+    "by both layers");
+
 static uint64_t round_up(uint64_t value, uint64_t step)
 {
     return (value + step - 1) / step * step;

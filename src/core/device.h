@@ -9,7 +9,7 @@
 #include <assert.h>
 
 #include "core.h"
-#include "contexts.h"
+#include "context_list.h"
 #include "cost.h"
 #include "lock.h"
 #include "scratch.h"
@@ -128,7 +128,7 @@ struct sg_core {
     _Atomic bool disabled;
     _Atomic bool shares; /* by sg_core_share() */
     struct sg_lock setup; /* guards the making of devices and the lists of contexts and ranges */
-    struct sg_contexts contexts; /* changed under `setup` */
+    struct sg_context_list contexts; /* changed under `setup` */
     struct sg_device *_Atomic device[SG_DEVICES_MAX];
     /* Ranges of addresses that are ours, for sg_core_owns(): only ever appended. */
     struct sg_range {

@@ -6,6 +6,7 @@
 #include "meta.h"
 #include "caching_allocator.h"
 #include "replay_steps.h"
+#include "space/extents.h"
 
 enum { SEGMENTS_ROOM = 1 << 16 };
 
@@ -56,7 +57,7 @@ static bool segments_next_doomed(struct sg_segments *fixed, CUcontext *ret_conte
 
 /* Whether a context comes to have no work left, by an event over all of it: that wait has a bound. Without such events
    nobody knows. */
-static bool is_complete(const struct sg_driver *driver, CUcontext context)
+static bool context_is_complete(const struct sg_driver *driver, CUcontext context)
 {
     CUevent event;
     if (!driver->ctx_record_event || driver->event_create(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
@@ -76,7 +77,7 @@ static CUresult free_segments(struct sg_segments *fixed, bool complete)
     while (segments_next_doomed(fixed, &context)) {
         struct sg_segment segment;
         int use = core->callbacks.enter_context ? core->callbacks.enter_context(context) : 0;
-        bool waits = complete && use >= 0 && !is_complete(sg_core_driver(core), context);
+        bool waits = complete && use >= 0 && !context_is_complete(sg_core_driver(core), context);
         sg_lock(&device->lock);
         /* it may have gone with its context before that was kept */
         bool taken = !waits && segments_take_doomed_locked(fixed, context, &segment);
@@ -258,7 +259,7 @@ static int segments_take_block_locked(struct sg_device *device, size_t bytes, co
     SG_ASSERT_HELD(&device->lock);
     struct sg_segments *fixed = device->fixed;
     struct sg_torch_block *block;
-    uint32_t id = sg_extent_new(&device->extents);
+    uint32_t id = extents_left(&device->extents, SG_EXTENTS_SPARE) ? extents_take(&device->extents) : 0;
     if (!id)
         return -ENOMEM;
     fixed->asked =
@@ -272,7 +273,7 @@ static int segments_take_block_locked(struct sg_device *device, size_t bytes, co
     }
     if (status != 0) {
         tell_slow(fixed);
-        sg_extent_drop(&device->extents, id);
+        extents_give_back(&device->extents, id);
         return status;
     }
     fixed->segment[find_segment(fixed, address)].live++;
@@ -360,7 +361,7 @@ static void release_locked(struct sg_device *device, CUdeviceptr address, uint32
     sg_gauge_sub(&device->usage.active, rounded);
     device->fixed->segment[find_segment(device->fixed, address)].live--;
     sg_torch_free(device->fixed->torch, block);
-    sg_extent_drop(&device->extents, id);
+    extents_give_back(&device->extents, id);
     sg_usage_derive_locked(device);
 }
 

@@ -16,8 +16,8 @@ static uint64_t now_ns(const struct sg_core *core)
 /* Whether the calling thread's context is the only one: then it is the block's, and nobody else can be using it. */
 INLINE bool is_alone(const struct sg_core *core, CUcontext current)
 {
-    uint32_t count = sg_contexts_count(&core->contexts);
-    return count == 0 || (count == 1 && sg_contexts_at(&core->contexts, 0) == current);
+    uint32_t count = sg_context_list_count(&core->contexts);
+    return count == 0 || (count == 1 && sg_context_list_at(&core->contexts, 0) == current);
 }
 
 /* Waits for the calling thread's context. *ret_ns: how long it took. */
@@ -42,14 +42,14 @@ struct users {
 static bool may_use(const struct users *users, uint32_t index)
 {
     const struct sg_core *core = users->device->core;
-    CUcontext context = sg_contexts_at(&core->contexts, index);
+    CUcontext context = sg_context_list_at(&core->contexts, index);
     return context && context != users->own_context &&
-           (users->cross_device || sg_contexts_device(&core->contexts, index) == users->device->ordinal);
+           (users->cross_device || sg_context_list_device(&core->contexts, index) == users->device->ordinal);
 }
 
 static bool has_others(const struct users *users)
 {
-    uint32_t count = sg_contexts_count(&users->device->core->contexts);
+    uint32_t count = sg_context_list_count(&users->device->core->contexts);
     bool any = false;
     for (uint32_t i = 0; i < count && !any; i++)
         any = may_use(users, i);
@@ -94,9 +94,9 @@ static CUresult wait_for_own_context(const struct users *users, CUcontext curren
 static CUresult wait_for_others(const struct users *users)
 {
     const struct sg_core *core = users->device->core;
-    uint32_t count = sg_contexts_count(&core->contexts);
+    uint32_t count = sg_context_list_count(&core->contexts);
     for (uint32_t i = 0; i < count; i++) {
-        CUcontext context = sg_contexts_at(&core->contexts, i);
+        CUcontext context = sg_context_list_at(&core->contexts, i);
         CUresult result = may_use(users, i) ? sg_driver_synchronize(sg_core_driver(core), context) : CUDA_SUCCESS;
         if (result != CUDA_SUCCESS)
             return result;
@@ -382,10 +382,10 @@ ASIDE enum outcome free_beside_others(const struct sg_range *range, CUdeviceptr 
 
 CUresult sg_core_wait_for_all(struct sg_core *core)
 {
-    uint32_t count = sg_contexts_count(&core->contexts);
+    uint32_t count = sg_context_list_count(&core->contexts);
     CUresult result = CUDA_SUCCESS;
     for (uint32_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
-        CUcontext context = sg_contexts_at(&core->contexts, i);
+        CUcontext context = sg_context_list_at(&core->contexts, i);
         result = context ? sg_driver_synchronize(sg_core_driver(core), context) : CUDA_SUCCESS;
     }
     return result;

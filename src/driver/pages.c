@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-enum { DEVICES_MOST = 64 }; /* bits of `peers` */
-
 CUresult sg_pages_answered(struct sg_pages *pages, CUresult result)
 {
     if (result != CUDA_SUCCESS) {
@@ -45,10 +43,10 @@ CUresult sg_pages_map(struct sg_pages *pages, CUdeviceptr address, uint64_t byte
 
 CUresult sg_pages_set_access(struct sg_pages *pages, CUdeviceptr address, uint64_t bytes, uint64_t peers)
 {
-    CUmemAccessDesc access[DEVICES_MOST];
+    CUmemAccessDesc access[SG_PAGES_DEVICES];
     size_t count = 0;
     memset(access, 0, sizeof access);
-    for (int ordinal = 0; ordinal < DEVICES_MOST; ordinal++) {
+    for (int ordinal = 0; ordinal < SG_PAGES_DEVICES; ordinal++) {
         if (ordinal != pages->ordinal && !(peers >> ordinal & 1))
             continue;
         access[count].location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -110,12 +108,11 @@ static bool has(const struct sg_pages *pages, CUdevice_attribute attribute)
 /* Whether pages of this kind can come and go, with the granularity noted. */
 static bool can_make(struct sg_pages *pages, uint8_t kind, uint64_t *ret_granularity)
 {
-    enum { GRANULE_LEAST = 512 }; /* a block's unit */
     size_t granularity = 0;
     pages->kind = kind;
     CUmemAllocationProp prop = page_prop(pages);
     CUresult result = sg_pages_driver(pages)->granularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
-    if (result != CUDA_SUCCESS || granularity < GRANULE_LEAST || !maps_a_granule(pages, granularity))
+    if (result != CUDA_SUCCESS || granularity < SG_PAGES_GRANULE_LEAST || !maps_a_granule(pages, granularity))
         return false;
     *ret_granularity = granularity;
     return true;

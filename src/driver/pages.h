@@ -1,5 +1,6 @@
 /* Physical pages of one device, by the driver's virtual memory management: created, mapped, given access, taken back.
-   Nothing is decided here. No lock is taken, and none of a device may be held across these calls.
+   Nothing is decided here. The caller holds `grow` of the device, which guards `last_error`, or is making the device. It
+   does not hold `lock`.
 
    Each function returns the driver's error. `errors` counts failed calls, except sg_pages_reserve(), and
    sg_pages_create() for want of memory. */
@@ -8,6 +9,8 @@
 
 #include "driver.h"
 #include "lock.h"
+
+enum { SG_PAGES_DEVICES = 64 /* bits of `peers` */, SG_PAGES_GRANULE_LEAST = 512 /* bytes: a block's unit */ };
 
 /* What pages are fit for. */
 enum sg_page_kind {

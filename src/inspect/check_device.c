@@ -272,7 +272,7 @@ const char *sg_core_ranges_broken(const struct sg_core *core)
         for (uint32_t k = 0; k < i; k++)
             MUST(core->range[k].end <= range->begin || core->range[k].begin >= range->end);
     }
-    for (uint32_t i = 0; i < sg_contexts_count(&core->contexts); i++)
+    for (uint32_t i = 0; i < sg_context_list_count(&core->contexts); i++)
         ending += atomic_load(&((struct sg_core *)core)->contexts.ending[i]);
     MUST(ending == atomic_load(&((struct sg_core *)core)->contexts.all_ending));
     return NULL;

@@ -1,5 +1,6 @@
 /* What a core has: statistics, lists of what its addresses hold, and the text for an allocation that failed. All of it
-   reads under a device's `lock`, and decides nothing. */
+   reads under a device's `lock`, and decides nothing. sg_core_mem_info() joins what is free first, and says so in the
+   trace. */
 #ifndef SG_CORE_STATE_H
 #define SG_CORE_STATE_H
 

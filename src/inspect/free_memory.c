@@ -3,6 +3,7 @@
 
 #include "device.h"
 #include "fixed_segments.h"
+#include "space/extents.h"
 
 static bool waits_for_other_contexts(const struct sg_extent *extent)
 {
@@ -31,11 +32,12 @@ static uint64_t pages_of_run(const struct sg_device *device, uint32_t id)
         first = extents[first].prev;
     if (extents[first].prev && waits_for_other_contexts(&extents[extents[first].prev]))
         return 0;
-    for (uint32_t at = first; at && (extents[at].state == SG_EXTENT_FREE || waits_for_other_contexts(&extents[at]));
-         at = extents[at].next) {
-        if (extents[at].state == SG_EXTENT_FREE)
-            free_pages += pages_between(region, extents[at].begin, extents[at].begin + extents[at].size);
-        last = at;
+    for (uint32_t piece = first;
+         piece && (extents[piece].state == SG_EXTENT_FREE || waits_for_other_contexts(&extents[piece]));
+         piece = extents[piece].next) {
+        if (extents[piece].state == SG_EXTENT_FREE)
+            free_pages += pages_between(region, extents[piece].begin, extents[piece].begin + extents[piece].size);
+        last = piece;
     }
     return pages_between(region, extents[first].begin, extents[last].begin + extents[last].size) - free_pages;
 }
@@ -98,12 +100,13 @@ void sg_core_mem_info(struct sg_core *core, int ordinal, size_t *free_bytes, siz
 /* Whether whole free pages of a region may go back once work is complete, and not before. */
 static bool region_awaits(const struct sg_region *region)
 {
+    SG_ASSERT_REGION_LOCK(region);
     bool awaits = false;
-    for (uint32_t id = region->ordered ? region->first : 0; id && !awaits; id = region->extent[id].next) {
-        const struct sg_extent *extent = &region->extent[id];
-        uint32_t end = (extent->begin + extent->size) / region->page_units,
-                 page = (extent->begin + region->page_units - 1) / region->page_units;
-        for (; extent->state == SG_EXTENT_FREE && page < end && !awaits; page++)
+    for (uint32_t bucket = 0, id;
+         region->ordered && region->whole_free && !awaits && (id = next_free(region, region->page_units, &bucket));) {
+        uint32_t end = page_of(region, extent_end(at(region, id)));
+        for (uint32_t page = page_of(region, at(region, id)->begin + region->page_units - 1); page < end && !awaits;
+             page++)
             awaits = !region->pin[page] && !sg_region_movable(region, page);
     }
     return awaits;

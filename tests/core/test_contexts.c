@@ -15,11 +15,11 @@ static void context_is_seen_once(void **state)
     (void)state;
     for (int i = 0; i < 3; i++)
         (void)scene_add_context(1, 0);
-    assert_int_equal(sg_contexts_of(&scene.core->contexts, scene.device->ordinal), 1);
+    assert_int_equal(sg_context_list_of(&scene.core->contexts, scene.device->ordinal), 1);
     (void)scene_add_context(2, 0);
     sg_core_context_forget(scene.core, scene_context(1));
     sg_core_context_forget(scene.core, scene_context(1));
-    assert_true(sg_contexts_is_only(&scene.core->contexts, scene_context(2)));
+    assert_true(sg_context_list_is_only(&scene.core->contexts, scene_context(2)));
     (void)scene_add_context(3, 0); /* where the first was */
     assert_int_equal(scene.core->contexts.count, 2);
 }
@@ -38,7 +38,7 @@ static void contexts_beyond_what_is_followed(void **state)
     assert_false(LOCKED(scene.device, sg_fences_can_cover_locked(scene.device)));
     /* one that was missed ends like any other */
     sg_core_context_gone(scene.core, 0, scene_context(SG_CONTEXTS_MAX + 1));
-    assert_int_equal(sg_contexts_of(&scene.core->contexts, scene.device->ordinal), SG_CONTEXTS_MAX);
+    assert_int_equal(sg_context_list_of(&scene.core->contexts, scene.device->ordinal), SG_CONTEXTS_MAX);
 }
 
 static void call_that_may_end_a_context(void **state)
@@ -47,17 +47,17 @@ static void call_that_may_end_a_context(void **state)
     CUcontext known = scene_add_context(1, 0), unknown = scene_context(9);
     sg_core_context_ending(scene.core, unknown, true);
     sg_core_context_ending(scene.core, unknown, false);
-    assert_false(sg_contexts_is_ending(&scene.core->contexts, unknown));
+    assert_false(sg_context_list_is_ending(&scene.core->contexts, unknown));
     sg_core_context_ending(scene.core, known, true);
     sg_core_context_ending(scene.core, known, true);
     sg_core_context_ending(scene.core, known, false);
-    assert_true(sg_contexts_is_ending(&scene.core->contexts, known)); /* another is still at it */
-    assert_false(sg_contexts_is_ending(&scene.core->contexts, unknown));
+    assert_true(sg_context_list_is_ending(&scene.core->contexts, known)); /* another is still at it */
+    assert_false(sg_context_list_is_ending(&scene.core->contexts, unknown));
     sg_core_context_gone(scene.core, 0, known);
     sg_core_context_ending(scene.core, known, false); /* it has ended, and come back */
     (void)scene_add_context(1, 0);
     sg_core_context_ending(scene.core, known, false);
-    assert_false(sg_contexts_is_ending(&scene.core->contexts, known));
+    assert_false(sg_context_list_is_ending(&scene.core->contexts, known));
     assert_int_equal(scene.core->contexts.all_ending, 0);
 }
 

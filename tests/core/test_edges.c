@@ -483,7 +483,7 @@ static void a_context_is_noted_once(void **state)
     some(MIB(2));
     for (int i = 0; i < 3; i++)
         sg_core_context_seen(core, 0, context);
-    assert_int_equal(sg_contexts_count(&core->contexts), 1);
+    assert_int_equal(sg_context_list_count(&core->contexts), 1);
 }
 
 /* Somebody left one of the core's locks held. */

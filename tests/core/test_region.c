@@ -318,6 +318,35 @@ static bool movable(const struct model *model, uint32_t page)
     return !model->region.pin[page];
 }
 
+static void cut(struct model *model)
+{
+    struct sg_region *region = &model->region;
+    uint32_t want = (uint32_t)random_between(&model->random, 1, 4), first, busy;
+    flush(model);
+    uint32_t highest = region->pages;
+    while (highest > 0 && !movable(model, highest - 1))
+        highest--;
+    uint32_t pages = sg_region_cut(region, want, &first, &busy);
+    assert_int_equal(pages > 0, highest > 0);
+    if (!pages)
+        return;
+    assert_true(pages <= want);
+    assert_int_equal(first + pages, highest);
+    for (uint32_t page = first; page < first + pages; page++)
+        assert_true(movable(model, page));
+    assert_true(pages == want || first == 0 || !movable(model, first - 1));
+    sg_region_check(region);
+    if (random_below(&model->random, 3)) {
+        for (uint32_t page = first; page < first + pages; page++)
+            region->handle[page] = 0;
+        region->mapped -= pages;
+        sg_region_cut_done(region, busy);
+        fill(model, first * region->page_units, pages * region->page_units, HOLE);
+    } else {
+        sg_region_cut_undone(region, busy);
+    }
+}
+
 /* What a plan takes pages from: the smallest run of movable pages that is enough, or else the largest, whole or in
    part. */
 static void source(struct model *model)
@@ -368,6 +397,7 @@ static void steps(struct model *model, unsigned count)
                 random_below(&model->random, 2));
             break;
         case 4:
+            cut(model);
             source(model);
             break;
         case 5:
@@ -391,14 +421,12 @@ static void steps(struct model *model, unsigned count)
     }
     flush(model);
     memset(model->region.pin, 0, model->region.pages);
-    for (struct sg_source run = {0};
-         sg_region_find_source(&model->region, model->region.pages, (struct sg_taker){0}, &run);
-         run = (struct sg_source){0}) {
-        uint32_t first, busy = sg_region_cut_source(&model->region, &run, run.pages, &first);
-        for (uint32_t page = first; page < first + run.pages; page++)
+    uint32_t first, busy, pages;
+    while ((pages = sg_region_cut(&model->region, UINT32_MAX, &first, &busy))) {
+        for (uint32_t page = first; page < first + pages; page++)
             model->region.handle[page] = 0;
         sg_region_cut_done(&model->region, busy);
-        fill(model, first * model->region.page_units, run.pages * model->region.page_units, HOLE);
+        fill(model, first * model->region.page_units, pages * model->region.page_units, HOLE);
         compare(model);
     }
     assert_int_equal(model->extents.live, 1); /* one hole */

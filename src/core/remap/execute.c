@@ -247,15 +247,12 @@ void sg_plan_drop_created(struct sg_plan *plan)
 static bool cut_idle(struct sg_region *region, uint64_t bytes, struct sg_page_run *ret)
 {
     uint64_t page = sg_region_page_bytes(region), want = bytes / page + (bytes % page != 0);
-    uint32_t most = want < region->pages ? (uint32_t)want : region->pages;
-    struct sg_source source = {0};
-    if (region->whole_free == 0 || !sg_region_find_source(region, most, (struct sg_taker){0}, &source))
-        return false;
-    struct sg_page_run run = {.region = region, .pages = source.pages < most ? source.pages : most};
-    run.busy = sg_region_cut_source(region, &source, most, &run.first);
-    if (run.busy)
+    struct sg_page_run run = {.region = region};
+    if (region->whole_free)
+        run.pages = sg_region_cut(region, want < UINT32_MAX ? (uint32_t)want : UINT32_MAX, &run.first, &run.busy);
+    if (run.pages)
         *ret = run;
-    return run.busy;
+    return run.pages;
 }
 
 /* Unmaps and releases a run that was cut out, and settles what it is now. */

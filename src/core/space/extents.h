@@ -1,5 +1,5 @@
-/* What the files that work on a region share: extents in address order, and the ranges that are free or holes. Not for
-   others. */
+/* What the files that work on a region share: extents in address order, and the ranges that are free or holes. Others
+   read them, and keep things in extents that belong to no region. */
 #ifndef SG_EXTENTS_H
 #define SG_EXTENTS_H
 

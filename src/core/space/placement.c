@@ -328,6 +328,21 @@ uint32_t sg_region_cut_source(struct sg_region *region, const struct sg_source *
     return cut_out(region, source->extent, *ret_first * region->page_units, (*ret_first + pages) * region->page_units);
 }
 
+uint32_t sg_region_cut(struct sg_region *region, uint32_t want, uint32_t *ret_first, uint32_t *ret_busy)
+{
+    SG_ASSERT_REGION_LOCK(region);
+    uint32_t bucket = extents_left(region->extents, EXTENTS_SPARE_OF_CUT) ? region->free_tree.buckets : 0;
+    while ((bucket = sg_max_tree_last(&region->free_tree, bucket, (int32_t)region->page_units)) != SG_MAX_TREE_NONE) {
+        uint32_t id = region->free_at[bucket], begin, end = page_of(region, extent_end(at(region, id)));
+        if (!next_run(region, at(region, id), (struct sg_taker){0}, &begin, &end))
+            continue;
+        *ret_first = end - begin > want ? end - want : begin;
+        *ret_busy = cut_out(region, id, *ret_first * region->page_units, end * region->page_units);
+        return end - *ret_first;
+    }
+    return 0;
+}
+
 void sg_region_cut_done(struct sg_region *region, uint32_t busy)
 {
     SG_ASSERT_REGION_LOCK(region);

@@ -39,16 +39,6 @@ void sg_extents_fini(struct sg_extents *extents)
     *extents = (struct sg_extents){0};
 }
 
-uint32_t sg_extent_new(struct sg_extents *extents)
-{
-    return extents_left(extents, SG_EXTENTS_SPARE) ? extents_take(extents) : 0;
-}
-
-void sg_extent_drop(struct sg_extents *extents, uint32_t extent)
-{
-    extents_give_back(extents, extent);
-}
-
 bool sg_region_init(struct sg_region *region, struct sg_extents *extents, CUdeviceptr base, uint64_t bytes,
     uint64_t page_bytes, uint32_t bucket_shift)
 {

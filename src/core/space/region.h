@@ -142,10 +142,6 @@ static inline struct sg_extent_site sg_extent_site(const struct sg_extents *exte
 bool sg_extents_init(struct sg_extents *extents);
 void sg_extents_fini(struct sg_extents *extents);
 
-/* An extent that belongs to no region, for others to keep things in; 0 when none is left. And back. */
-uint32_t sg_extent_new(struct sg_extents *extents);
-void sg_extent_drop(struct sg_extents *extents, uint32_t extent);
-
 /* A quick list: blocks of one size that were freed last and have not coalesced yet. A training loop asks for 16 to
    20 sizes again and again; a quick list answers them without the index. It keeps SG_QUICK_DEPTH blocks. */
 enum { SG_QUICK_SIZES = SG_SMALL_BYTES / SG_UNIT, SG_QUICK_OWNERS = 8,
@@ -330,6 +326,11 @@ enum sg_pin { SG_PIN_ASKED = 1, SG_PIN_TWICE = 2 /* for each other address that 
    joined. */
 uint32_t sg_region_commit(struct sg_region *region, uint32_t busy, const struct sg_placement *placement, sg_slot slot);
 void sg_region_abandon(struct sg_region *region, uint32_t busy, sg_slot slot, uint64_t now);
+
+/* Cuts up to `want` whole, unpinned, complete free pages out of the highest free range that has any, in a time that does
+   not grow with the number of ranges. Returns how many; they are one busy run, which starts at page *ret_first and whose
+   extent is *ret_busy. 0: there is none. */
+uint32_t sg_region_cut(struct sg_region *region, uint32_t want, uint32_t *ret_first, uint32_t *ret_busy);
 
 /* Adjacent free pages that could be cut: complete ones. For a taker with aliases, only pages that are not complete. */
 struct sg_source {

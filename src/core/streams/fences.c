@@ -50,8 +50,9 @@ static void fences_query(struct sg_device *device)
     uint64_t busy = 0;
     for (uint32_t i = 0;;) {
         sg_lock(&device->lock);
-        while (i < device->fence_count && (about(&device->fence[i]) & busy ||
-                                              sg_contexts_is_ending(&device->core->contexts, device->fence[i].context)))
+        while (i < device->fence_count &&
+               (about(&device->fence[i]) & busy ||
+                   sg_context_list_is_ending(&device->core->contexts, device->fence[i].context)))
             i++;
         struct sg_fence fence = i < device->fence_count ? device->fence[i] : (struct sg_fence){0};
         sg_unlock(&device->lock);
@@ -171,7 +172,7 @@ static CUresult fences_record(struct sg_device *device, CUcontext context, sg_sl
     sg_lock(&device->lock);
     bool full = device->fence_count == SG_FENCES;
     sg_unlock(&device->lock);
-    if (full || (!slot && !driver->ctx_record_event) || sg_contexts_is_ending(&device->core->contexts, context))
+    if (full || (!slot && !driver->ctx_record_event) || sg_context_list_is_ending(&device->core->contexts, context))
         return CUDA_ERROR_NOT_SUPPORTED;
     if (context && driver->ctx_get_current(&current) == CUDA_SUCCESS && current != context) {
         CUresult result = driver->ctx_push(context);
@@ -233,9 +234,9 @@ static CUresult wait_for_contexts(void *user)
     sg_lock(&device->lock);
     uint64_t seq = device->awaits_all.last ? device->extents.extent[device->awaits_all.last].seq : 0;
     sg_unlock(&device->lock);
-    uint32_t count = sg_contexts_count(&core->contexts);
+    uint32_t count = sg_context_list_count(&core->contexts);
     for (uint32_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
-        CUcontext context = sg_contexts_at(&core->contexts, i);
+        CUcontext context = sg_context_list_at(&core->contexts, i);
         int use = context ? core->callbacks.enter_context(context) : -1;
         if (use < 0)
             continue;
@@ -254,9 +255,9 @@ static bool fences_over_contexts(struct sg_device *device)
 {
     struct sg_core *core = device->core;
     struct sg_fence fence;
-    uint32_t count = sg_contexts_count(&core->contexts), seen = 0;
+    uint32_t count = sg_context_list_count(&core->contexts), seen = 0;
     for (uint32_t i = 0; i < count; i++) {
-        CUcontext context = sg_contexts_at(&core->contexts, i);
+        CUcontext context = sg_context_list_at(&core->contexts, i);
         seen += context != NULL;
         if (context && fences_record(device, context, 0, &fence) != CUDA_SUCCESS)
             return false;
@@ -358,7 +359,8 @@ static bool wait_for_oldest(struct sg_device *device)
     (void)sg_core_driver(core)->ctx_get_current(&context);
     sg_lock(&device->lock);
     uint32_t oldest = 0;
-    while (oldest < device->fence_count && sg_contexts_is_ending(&device->core->contexts, device->fence[oldest].context))
+    while (oldest < device->fence_count &&
+           sg_context_list_is_ending(&device->core->contexts, device->fence[oldest].context))
         oldest++;
     CUevent event = oldest < device->fence_count ? device->fence[oldest].event : NULL;
     const struct sg_fence *fence = device->fence_count ? &device->fence[event ? oldest : 0] : NULL;

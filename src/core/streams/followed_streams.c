@@ -75,7 +75,7 @@ void sg_core_context_clock(struct sg_core *core, int ordinal, CUcontext context,
     uint64_t now = sg_clocks_get_of_context(&device->clocks, context, ret);
     sg_unlock(&device->lock);
     /* After the time: what was freed before it may have been used in any context that there was then. */
-    ret->at[0] = !context || sg_contexts_is_only(&core->contexts, context) ? now : 0;
+    ret->at[0] = !context || sg_context_list_is_only(&core->contexts, context) ? now : 0;
 }
 
 void sg_core_ordered_after(struct sg_core *core, int ordinal, sg_slot slot, const struct sg_vector_clock *clock)

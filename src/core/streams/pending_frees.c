@@ -140,7 +140,7 @@ void sg_pending_forget_locked(struct sg_device *device, CUcontext context)
             device->idle_event[left++] = device->idle_event[i];
     device->idle_count = left;
     sg_pending_settle_epochs_locked(device);
-    if (!context || !sg_contexts_of(&device->core->contexts, device->ordinal)) {
+    if (!context || !sg_context_list_of(&device->core->contexts, device->ordinal)) {
         forget_queue(device, &device->awaits_all);
         forget_queue(device, &device->awaits_streams);
     }

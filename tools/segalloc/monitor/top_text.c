@@ -327,6 +327,7 @@ static void json_device(const struct sg_stats_device *device)
         SG_STAT_pending_bytes,
         SG_STAT_pages_moved,
         SG_STAT_host_waits,
+        SG_STAT_device_waits,
         SG_STAT_ooms,
     };
     const struct sg_stats *stats = &device->stats;

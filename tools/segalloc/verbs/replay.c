@@ -243,8 +243,9 @@ static void print_json(const struct replay *replay)
     printf(",\"pages_moved\":%" PRIu64 ",\"bytes_moved\":%" PRIu64 ",\"aliased_pages\":%" PRIu64
            ",\"late_unmaps\":%" PRIu64,
         result->pages_moved, result->bytes_moved, result->aliased_pages, result->late_unmaps);
-    printf(",\"host_waits\":%" PRIu64 ",\"ooms\":%" PRIu64 ",\"new_ooms\":%" PRIu64, result->host_waits,
-        result->ooms, result->new_ooms);
+    /* device_waits: for readers of earlier versions, which made streams wait */
+    printf(",\"host_waits\":%" PRIu64 ",\"device_waits\":0,\"ooms\":%" PRIu64 ",\"new_ooms\":%" PRIu64,
+        result->host_waits, result->ooms, result->new_ooms);
     if (replay->play.ordered)
         printf(",\"run_ahead\":%" PRIu64 ",\"free_sync\":\"%s\",\"sees\":\"%s\",\"strict_frees\":%" PRIu64
                ",\"strict_waits\":%" PRIu64,

@@ -1,44 +1,44 @@
-#include "contexts.h"
+#include "context_list.h"
 
-int sg_contexts_find(const struct sg_contexts *contexts, CUcontext context)
+int sg_context_list_find(const struct sg_context_list *contexts, CUcontext context)
 {
-    uint32_t count = sg_contexts_count(contexts);
+    uint32_t count = sg_context_list_count(contexts);
     for (uint32_t i = 0; i < count; i++)
         if (atomic_load_explicit(&contexts->context[i], memory_order_acquire) == context)
             return (int)i;
     return -1;
 }
 
-bool sg_contexts_is_only(const struct sg_contexts *contexts, CUcontext context)
+bool sg_context_list_is_only(const struct sg_context_list *contexts, CUcontext context)
 {
-    uint32_t count = sg_contexts_count(contexts);
+    uint32_t count = sg_context_list_count(contexts);
     for (uint32_t i = 0; i < count; i++) {
-        CUcontext other = sg_contexts_at(contexts, i);
+        CUcontext other = sg_context_list_at(contexts, i);
         if (other && other != context)
             return false;
     }
     return true;
 }
 
-uint32_t sg_contexts_of(const struct sg_contexts *contexts, int device)
+uint32_t sg_context_list_of(const struct sg_context_list *contexts, int device)
 {
-    uint32_t count = sg_contexts_count(contexts), found = 0;
+    uint32_t count = sg_context_list_count(contexts), found = 0;
     for (uint32_t i = 0; i < count; i++)
-        found += sg_contexts_at(contexts, i) && sg_contexts_device(contexts, i) == device;
+        found += sg_context_list_at(contexts, i) && sg_context_list_device(contexts, i) == device;
     return found;
 }
 
-bool sg_contexts_is_ending(const struct sg_contexts *contexts, CUcontext context)
+bool sg_context_list_is_ending(const struct sg_context_list *contexts, CUcontext context)
 {
-    int at = atomic_load(&contexts->all_ending) == 0 ? -1 : sg_contexts_find(contexts, context);
+    int at = atomic_load(&contexts->all_ending) == 0 ? -1 : sg_context_list_find(contexts, context);
     return at >= 0 && atomic_load(&contexts->ending[at]) > 0;
 }
 
-void sg_contexts_add(struct sg_contexts *contexts, int device, CUcontext context)
+void sg_context_list_add(struct sg_context_list *contexts, int device, CUcontext context)
 {
     uint32_t count = atomic_load_explicit(&contexts->count, memory_order_relaxed);
-    bool known = sg_contexts_find(contexts, context) >= 0;
-    int empty = sg_contexts_find(contexts, NULL);
+    bool known = sg_context_list_find(contexts, context) >= 0;
+    int empty = sg_context_list_find(contexts, NULL);
     uint32_t at = empty >= 0 ? (uint32_t)empty : count;
     if (!known && at < SG_CONTEXTS_MAX) {
         atomic_store_explicit(&contexts->device[at], (uint8_t)device, memory_order_relaxed);
@@ -50,18 +50,18 @@ void sg_contexts_add(struct sg_contexts *contexts, int device, CUcontext context
     }
 }
 
-void sg_contexts_remove(struct sg_contexts *contexts, CUcontext context)
+void sg_context_list_remove(struct sg_context_list *contexts, CUcontext context)
 {
-    int at = sg_contexts_find(contexts, context);
+    int at = sg_context_list_find(contexts, context);
     if (at < 0)
         return;
     atomic_store_explicit(&contexts->context[at], NULL, memory_order_relaxed);
     atomic_fetch_sub(&contexts->all_ending, atomic_exchange(&contexts->ending[at], 0));
 }
 
-void sg_contexts_set_ending(struct sg_contexts *contexts, CUcontext context, bool ending)
+void sg_context_list_set_ending(struct sg_context_list *contexts, CUcontext context, bool ending)
 {
-    int at = sg_contexts_find(contexts, context);
+    int at = sg_context_list_find(contexts, context);
     uint32_t calls = at >= 0 ? atomic_load(&contexts->ending[at]) : 0;
     if (at < 0 || (!ending && !calls)) /* another call may have ended it since, and it have come back */
         return;
