@@ -17,7 +17,7 @@ SLACK, SLACK_POSSIBLE = "1.0", "1.10"
 
 def call(*arguments):
     result = subprocess.run(arguments, capture_output=True, text=True, timeout=600)
-    if result.returncode:
+    if result.returncode and not result.stdout:  # one that ran out of memory has figures too
         sys.exit(f"ahead.py: {' '.join(arguments)}: {result.stderr.strip()}")
     return json.loads(result.stdout)
 
