@@ -247,6 +247,54 @@ static void long_traces_and_rewinding(void **state)
     free(text);
 }
 
+/* Reads twice what may be kept, the second time after part of the first has been read again. */
+static void expect_twice(const char *text, size_t size, uint64_t keep_bytes, const char *error)
+{
+    struct sg_trace_reader *reader = open_text(text, size);
+    struct segalloc_trace_record part[100];
+    size_t back_size, first_size = 0;
+    sg_trace_keep(reader, keep_bytes);
+    for (int round = 0; round < 3; round++) {
+        assert_int_equal(sg_trace_info(reader)->records, 0);
+        assert_int_equal(sg_trace_info(reader)->end, SG_TRACE_OPEN);
+        assert_null(sg_trace_error(reader));
+        char *back = rows(reader, 1000, &back_size);
+        assert_true(round == 0 || back_size == first_size);
+        assert_memory_equal(back, text, back_size);
+        assert_string_equal(sg_trace_error(reader) ? sg_trace_error(reader) : "", error);
+        first_size = back_size;
+        free(back);
+        assert_int_equal(sg_trace_rewind(reader), 0);
+        if (round == 1) {
+            assert_int_equal(sg_trace_read(reader, part, 100), 100);
+            assert_int_equal(sg_trace_rewind(reader), 0);
+        }
+    }
+    assert_true(*error || first_size == size);
+    sg_trace_close(reader);
+}
+
+static void kept_records_are_the_same(void **state)
+{
+    (void)state;
+    size_t size;
+    char *text = long_text(50000, &size);
+    expect_twice(text, size, 64 << 20, "");
+    expect_twice(text, size, 1 << 20, ""); /* not all of them fit */
+    expect_twice(text, size, 1, "");
+    text[size / 2] = text[size / 2] == '\n' ? '!' : '\n';
+    struct sg_trace_reader *reader = open_text(text, size);
+    free(rows(reader, 1000, &size));
+    char error[SG_TRACE_ERROR];
+    snprintf(error, sizeof error, "%s", sg_trace_error(reader));
+    sg_trace_close(reader);
+    assert_true(*error);
+    size = strlen(text);
+    expect_twice(text, size, 64 << 20, error);
+    expect_twice(text, size, 1 << 20, error);
+    free(text);
+}
+
 #ifdef SG_HAVE_ZSTD
 static void expect_end(const char *said, size_t at)
 {
@@ -311,6 +359,7 @@ int main(void)
         cmocka_unit_test(errors_name_the_line), cmocka_unit_test(cut_rows_leave_the_others),
         cmocka_unit_test(not_a_trace),          cmocka_unit_test(long_line),
         cmocka_unit_test(long_traces_and_rewinding),
+        cmocka_unit_test(kept_records_are_the_same),
 #ifdef SG_HAVE_ZSTD
         cmocka_unit_test(compressed),
 #endif

@@ -3,34 +3,14 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "reader/read_ahead.h"
 #include "reader/rmm_csv.h"
 #include "reader/trace_input.h"
-
-enum { BATCHES = 4, BATCH_RECORDS = 4096 };
-
-/* Records read by a thread of its own before they are asked for, so that parsing and what is done with the records go
-   on side by side. The thread has the format's part of the reader for itself. */
-struct sg_read_ahead {
-    pthread_t thread;
-    pthread_mutex_t mutex;
-    pthread_cond_t changed;
-    unsigned full, next; /* batches that are read; the one that the records at hand are from */
-    bool stop;
-    size_t at;           /* records of it handed out */
-    bool holding;        /* a batch is at hand */
-    struct batch {
-        size_t count;
-        struct sg_trace_info info; /* after these records */
-        bool failed;               /* nothing comes after it, because of an error */
-        struct segalloc_trace_record record[BATCH_RECORDS];
-    } batch[BATCHES];
-};
 
 static const struct sg_trace_format *const formats[] = {&sg_format_segalloc, &sg_format_rmm_csv,
                                                        &sg_format_torch_snapshot};
@@ -133,106 +113,18 @@ int sg_trace_open(const char *path, struct sg_trace_reader **ret, char *error)
     return 0;
 }
 
-static void *read_ahead(void *user)
-{
-    struct sg_trace_reader *reader = user;
-    struct sg_read_ahead *ahead = reader->ahead;
-    unsigned at = 0;
-    bool more = true;
-    pthread_mutex_lock(&ahead->mutex);
-    while (more) {
-        while (ahead->full >= BATCHES && !ahead->stop)
-            pthread_cond_wait(&ahead->changed, &ahead->mutex);
-        if (ahead->stop)
-            break;
-        pthread_mutex_unlock(&ahead->mutex);
-        struct batch *batch = &ahead->batch[at];
-        batch->count = reader->error[0] ? 0 : reader->format->read(reader, batch->record, BATCH_RECORDS);
-        batch->info = reader->info;
-        batch->failed = !batch->count && reader->error[0];
-        more = batch->count > 0;
-        at = (at + 1) % BATCHES;
-        pthread_mutex_lock(&ahead->mutex);
-        ahead->full++;
-        pthread_cond_signal(&ahead->changed);
-    }
-    pthread_mutex_unlock(&ahead->mutex);
-    return NULL;
-}
-
 /* Where it pays: what has to be parsed or decompressed. A thread that waits on a pipe could not be stopped. */
 static void start_ahead(struct sg_trace_reader *reader)
 {
     bool worth = reader->format == &sg_format_rmm_csv || reader->info.compressed;
     reader->begun = true;
-    if (!worth || !sg_source_size(reader->source) || !(reader->ahead = calloc(1, sizeof(*reader->ahead))))
-        return;
-    pthread_mutex_init(&reader->ahead->mutex, NULL);
-    pthread_cond_init(&reader->ahead->changed, NULL);
-    if (pthread_create(&reader->ahead->thread, NULL, read_ahead, reader) == 0)
-        return;
-    pthread_cond_destroy(&reader->ahead->changed);
-    pthread_mutex_destroy(&reader->ahead->mutex);
-    free(reader->ahead);
-    reader->ahead = NULL;
+    if (worth && sg_source_size(reader->source))
+        reader->ahead = sg_read_ahead_start(reader, reader->keep_bytes);
 }
 
-static void stop_ahead(struct sg_trace_reader *reader)
+void sg_trace_keep(struct sg_trace_reader *reader, uint64_t bytes)
 {
-    struct sg_read_ahead *ahead = reader->ahead;
-    if (!ahead)
-        return;
-    pthread_mutex_lock(&ahead->mutex);
-    ahead->stop = true;
-    pthread_cond_signal(&ahead->changed);
-    pthread_mutex_unlock(&ahead->mutex);
-    pthread_join(ahead->thread, NULL);
-    pthread_cond_destroy(&ahead->changed);
-    pthread_mutex_destroy(&ahead->mutex);
-    free(ahead);
-    reader->ahead = NULL;
-}
-
-/* Makes the next batch the one at hand. */
-static struct batch *next_batch(struct sg_read_ahead *ahead)
-{
-    pthread_mutex_lock(&ahead->mutex);
-    if (ahead->holding) {
-        ahead->holding = false;
-        ahead->next = (ahead->next + 1) % BATCHES;
-        ahead->full--;
-        pthread_cond_signal(&ahead->changed);
-    }
-    while (!ahead->full)
-        pthread_cond_wait(&ahead->changed, &ahead->mutex);
-    ahead->holding = true;
-    ahead->at = 0;
-    pthread_mutex_unlock(&ahead->mutex);
-    return &ahead->batch[ahead->next];
-}
-
-static size_t take_ahead(struct sg_trace_reader *reader, struct segalloc_trace_record *out, size_t n)
-{
-    struct sg_read_ahead *ahead = reader->ahead;
-    size_t done = 0;
-    while (done < n) {
-        struct batch *batch = &ahead->batch[ahead->next];
-        if (!ahead->holding || (batch->count && ahead->at == batch->count)) {
-            batch = next_batch(ahead);
-            reader->shown = batch->info;
-        }
-        if (!batch->count)
-            break; /* the end, and it stays at hand */
-        size_t part = batch->count - ahead->at < n - done ? batch->count - ahead->at : n - done;
-        memcpy(out + done, batch->record + ahead->at, part * sizeof(*out));
-        ahead->at += part;
-        done += part;
-        if (batch->info.next) /* of CSV it is not known */
-            reader->shown.next = batch->info.next - (batch->count - ahead->at) * sizeof(*out);
-        if (ahead->at == batch->count)
-            break; /* the next one may be of another block */
-    }
-    return done;
+    reader->keep_bytes = bytes;
 }
 
 size_t sg_trace_read(struct sg_trace_reader *reader, struct segalloc_trace_record *out, size_t n)
@@ -242,7 +134,7 @@ size_t sg_trace_read(struct sg_trace_reader *reader, struct segalloc_trace_recor
     if (!reader->begun)
         start_ahead(reader);
     if (reader->ahead) {
-        count = take_ahead(reader, out, n);
+        count = sg_read_ahead_take(reader->ahead, out, n);
     } else {
         count = reader->error[0] ? 0 : reader->format->read(reader, out, n);
         reader->shown = reader->info;
@@ -255,7 +147,7 @@ void sg_trace_close(struct sg_trace_reader *reader)
 {
     if (!reader)
         return;
-    stop_ahead(reader);
+    sg_read_ahead_stop(reader->ahead);
     if (reader->format)
         reader->format->close(reader);
     sg_source_close(reader->source);
@@ -267,7 +159,12 @@ int sg_trace_rewind(struct sg_trace_reader *reader)
 {
     if (!sg_source_size(reader->source))
         return -ESPIPE;
-    stop_ahead(reader);
+    if (!reader->begun)
+        return 0;
+    if (reader->ahead && sg_read_ahead_restart(reader->ahead))
+        return 0;
+    sg_read_ahead_stop(reader->ahead);
+    reader->ahead = NULL;
     reader->begun = false;
     int status = sg_source_rewind(reader->source);
     if (status < 0)
@@ -285,9 +182,7 @@ int sg_trace_rewind(struct sg_trace_reader *reader)
 
 const char *sg_trace_error(const struct sg_trace_reader *reader)
 {
-    const struct sg_read_ahead *ahead = reader->ahead;
-    /* The thread may have come to an error that the records handed out have not. */
-    if (ahead && !(ahead->holding && ahead->batch[ahead->next].failed))
+    if (reader->ahead && !sg_read_ahead_has_failed(reader->ahead))
         return NULL;
     return reader->error[0] ? reader->error : NULL;
 }
@@ -300,5 +195,6 @@ const struct sg_trace_info *sg_trace_info(const struct sg_trace_reader *reader)
 double sg_trace_progress(const struct sg_trace_reader *reader)
 {
     uint64_t size = sg_source_size(reader->source);
-    return size ? (double)sg_source_position(reader->source) / (double)size : -1;
+    double kept = reader->ahead ? sg_read_ahead_progress(reader->ahead) : -1;
+    return kept >= 0 ? kept : size ? (double)sg_source_position(reader->source) / (double)size : -1;
 }

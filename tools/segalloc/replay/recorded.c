@@ -5,68 +5,68 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "definitions.h"
 #include "size.h"
 
 enum { BATCH = 4096, TEXT = 4096 };
+#define KEPT_BYTES (256 * SG_MIB) /* of the records, which are read at least twice */
 #define DEFAULT_GRANULARITY (2 * SG_MIB) /* of every part that has been reported */
 
+/* What is known while a trace is read. */
+struct reading {
+    struct sg_recorded *recorded;
+    struct sg_definitions defined;
+    uint64_t live[SG_DEVICES_MAX];
+};
+
 /* Of what was allocated before the trace begins only the free may stand in it. */
-static void note_live(struct sg_recorded *recorded, unsigned device, const struct segalloc_trace_record *record)
+static void note_live(struct reading *reading, const struct segalloc_trace_record *record)
 {
-    uint64_t *live = &recorded->live[device];
+    uint64_t *live = &reading->live[sg_defined_device(&reading->defined, record->stream)];
     if (record->kind == SEGALLOC_RECORD_ALLOCATE)
         *live += record->size;
     else
         *live -= record->size < *live ? record->size : *live;
-    if (*live > recorded->live_most)
-        recorded->live_most = *live;
+    if (*live > reading->recorded->live_most)
+        reading->recorded->live_most = *live;
 }
 
-static void take(struct sg_recorded *recorded, const struct sg_dictionary *dictionary,
-                 const struct segalloc_trace_record *record)
+static bool take(struct reading *reading, const struct segalloc_trace_record *record)
 {
-    unsigned device = sg_dictionary_stream(dictionary, record->stream)->device % SG_DICTIONARY_DEVICES;
+    struct sg_recorded *recorded = reading->recorded;
     switch (record->kind) {
+    case SEGALLOC_RECORD_DEFINE_STREAM:
+        return sg_define_stream(&reading->defined, record);
     case SEGALLOC_RECORD_DEFINE_DEVICE:
-        recorded->device_bytes[record->stream % SG_DICTIONARY_DEVICES] = record->size;
+        recorded->device_bytes[record->stream % SG_DEVICES_MAX] = record->size;
         recorded->granularity = record->id > recorded->granularity ? record->id : recorded->granularity;
         recorded->fixed &= record->id == 0;
-        return;
+        return true;
     case SEGALLOC_RECORD_ALLOCATE:
-        note_live(recorded, device, record);
-        recorded->devices |= UINT64_C(1) << device;
-        return;
     case SEGALLOC_RECORD_FREE:
-        note_live(recorded, device, record);
-        return;
-    case SEGALLOC_RECORD_ALLOCATE_FAILURE:
-    case SEGALLOC_RECORD_PASSED_ON:
-        recorded->devices |= UINT64_C(1) << device;
-        return;
+        note_live(reading, record);
+        return true;
     default:
-        return;
+        return true;
     }
 }
 
-/* The devices, by their definitions and by what was asked of them. */
-static int read_devices(struct sg_trace_reader *reader, struct sg_recorded *recorded)
+/* Reads the trace, from its beginning and back to it. */
+static int read_all(struct sg_trace_reader *reader, struct sg_recorded *recorded)
 {
-    struct sg_dictionary dictionary = {0};
+    struct reading reading = {.recorded = recorded};
     struct segalloc_trace_record *record = malloc(BATCH * sizeof *record);
-    int error = record ? 0 : -ENOMEM;
-    for (size_t n; !error && (n = sg_trace_read(reader, record, BATCH)) > 0;) {
-        for (size_t i = 0; i < n && !error; i++) {
-            error = sg_dictionary_add(&dictionary, &record[i]);
-            take(recorded, &dictionary, &record[i]);
-        }
-    }
+    bool fine = record != NULL;
+    sg_definitions_init(&reading.defined);
+    for (size_t n; fine && (n = sg_trace_read(reader, record, BATCH)) > 0;)
+        for (size_t i = 0; i < n && fine; i++)
+            fine = take(&reading, &record[i]);
     free(record);
-    sg_dictionary_free(&dictionary);
-    (void)sg_trace_rewind(reader);
-    return error == -ERANGE ? 0 : error;
+    sg_definitions_fini(&reading.defined);
+    return fine ? sg_trace_rewind(reader) : -ENOMEM;
 }
 
-int sg_recorded_read(struct sg_trace_reader *reader, struct sg_recorded *ret)
+int sg_recorded_read(struct sg_trace_reader *reader, bool measure, struct sg_recorded *ret)
 {
     const struct sg_trace_info *info = sg_trace_info(reader);
     memset(ret, 0, sizeof *ret);
@@ -77,7 +77,10 @@ int sg_recorded_read(struct sg_trace_reader *reader, struct sg_recorded *ret)
     ret->fixed = ret->ours && info->header.granularity == 0;
     ret->granularity = info->header.granularity;
     ret->device_bytes[0] = info->header.device_bytes;
-    int error = sg_trace_rewind(reader) == 0 ? read_devices(reader, ret) : 0;
+    sg_trace_keep(reader, KEPT_BYTES);
+    int error = 0;
+    if ((measure || !info->header.imported) && sg_trace_rewind(reader) == 0)
+        error = read_all(reader, ret);
     if (!ret->granularity)
         ret->granularity = DEFAULT_GRANULARITY;
     return error;
@@ -102,7 +105,7 @@ static void blank(struct sg_conf *conf)
 static bool are_own_cards(const struct sg_recorded *recorded, const struct sg_play *play)
 {
     bool is_known = false;
-    for (unsigned i = 0; i < SG_DICTIONARY_DEVICES; i++) {
+    for (unsigned i = 0; i < SG_DEVICES_MAX; i++) {
         uint64_t bytes = play->card[i] ? play->card[i] : play->card_bytes;
         if (recorded->device_bytes[i] && bytes && bytes != recorded->device_bytes[i])
             return false;
@@ -134,7 +137,7 @@ void sg_recorded_play(const struct sg_recorded *recorded, struct sg_play *play)
     play->granularity = recorded->granularity;
     play->card_bytes = 0;
     play->live_bytes = recorded->live_most;
-    for (unsigned i = 0; i < SG_DICTIONARY_DEVICES; i++)
+    for (unsigned i = 0; i < SG_DEVICES_MAX; i++)
         play->card[i] = recorded->device_bytes[i];
     play->as_recorded = sg_recorded_is(recorded, play);
     if (recorded->fixed)

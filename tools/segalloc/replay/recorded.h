@@ -2,7 +2,6 @@
 #ifndef SG_RECORDED_H
 #define SG_RECORDED_H
 
-#include "reader/dictionary.h"
 #include "player.h"
 #include "reader/trace_reader.h"
 
@@ -11,14 +10,14 @@ struct sg_recorded {
     bool ours;            /* written by the library: what the driver answered stands in it too */
     bool fixed;           /* served from fixed segments */
     uint64_t granularity; /* bytes */
-    uint64_t devices; /* bits, of those that memory was asked of; 0: not known, since the file can be read once only */
-    uint64_t device_bytes[SG_DICTIONARY_DEVICES]; /* 0: unknown */
-    uint64_t live[SG_DICTIONARY_DEVICES], live_most; /* bytes alive at the end; the most at any time on one device */
+    uint64_t device_bytes[SG_DEVICES_MAX]; /* 0: unknown */
+    uint64_t live_most;   /* bytes alive at any time on one device; 0: not known */
 };
 
-/* Reads the trace once, where it can be read again, and returns to its beginning. 0, or a negative errno (no host
-   memory). What is wrong with the trace whoever plays it will meet too. */
-int sg_recorded_read(struct sg_trace_reader *reader, struct sg_recorded *ret);
+/* Reads the trace once, where it can be read again, and returns to its beginning. What was read is kept for that, up to
+   a bound. Of an imported trace, which defines no devices, this is for `live_most` only, and done where `measure` is
+   set. 0, or a negative errno (no host memory). What is wrong with the trace whoever plays it will meet too. */
+int sg_recorded_read(struct sg_trace_reader *reader, bool measure, struct sg_recorded *ret);
 
 /* Whether `play`, with its settings and its cards (0: each device its own), is the recorded run again as far as anything
    here decides. */
