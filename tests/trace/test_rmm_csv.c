@@ -355,9 +355,12 @@ static void compressed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(spellings_come_back),  cmocka_unit_test(spellings_are_one_stream),
-        cmocka_unit_test(errors_name_the_line), cmocka_unit_test(cut_rows_leave_the_others),
-        cmocka_unit_test(not_a_trace),          cmocka_unit_test(long_line),
+        cmocka_unit_test(spellings_come_back),
+        cmocka_unit_test(spellings_are_one_stream),
+        cmocka_unit_test(errors_name_the_line),
+        cmocka_unit_test(cut_rows_leave_the_others),
+        cmocka_unit_test(not_a_trace),
+        cmocka_unit_test(long_line),
         cmocka_unit_test(long_traces_and_rewinding),
         cmocka_unit_test(kept_records_are_the_same),
 #ifdef SG_HAVE_ZSTD

@@ -24,9 +24,9 @@ struct sg_read_ahead {
     struct sg_trace_reader *reader;
     struct sg_trace_info opened; /* before any record */
     struct batch *at_hand;
-    size_t at;         /* records of it that are handed out */
+    size_t at; /* records of it that are handed out */
     struct kept kept;
-    size_t kept_next;  /* the batch after the one at hand, where the kept ones are read */
+    size_t kept_next; /* the batch after the one at hand, where the kept ones are read */
     /* the thread, and the batches that it fills in turn */
     pthread_t thread;
     pthread_mutex_t mutex;

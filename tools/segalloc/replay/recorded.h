@@ -11,7 +11,7 @@ struct sg_recorded {
     bool fixed;           /* served from fixed segments */
     uint64_t granularity; /* bytes */
     uint64_t device_bytes[SG_DEVICES_MAX]; /* 0: unknown */
-    uint64_t live_most;   /* bytes alive at any time on one device; 0: not known */
+    uint64_t live_most;                    /* bytes alive at any time on one device; 0: not known */
 };
 
 /* Reads the trace once, where it can be read again, and returns to its beginning. What was read is kept for that, up to
