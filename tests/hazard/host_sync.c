@@ -79,7 +79,7 @@ static struct {
 } memory;
 
 /* The first stream is of that kind, the second comes after nothing by itself. */
-static void shown_by(unsigned flags, void (*show)(CUstream first))
+static void shown(unsigned flags, bool by_third, void (*show)(CUstream first))
 {
     void *pinned;
     start_following();
@@ -91,12 +91,25 @@ static void shown_by(unsigned flags, void (*show)(CUstream first))
     memory.seen = pinned;
     *memory.seen = 0;
     CUstream first = followed(flags), second = followed(CU_STREAM_NON_BLOCKING);
+    if (by_third) /* made before the block is: what a stream has done by the time that it is made counts as seen */
+        memory.third = followed(CU_STREAM_NON_BLOCKING);
     void *tensor = tensor_on(first, 1);
     show(first);
     use(tensor, second, BLOCK);
     if (memory.third)
         MUST(cuStreamSynchronize(memory.third)); /* now only the second's work can be in the way */
     ask_again(first, BLOCK);
+}
+
+static void shown_by(unsigned flags, void (*show)(CUstream first))
+{
+    shown(flags, false, show);
+}
+
+/* `show` has third_after() do it. */
+static void shown_by_third(void (*show)(CUstream first))
+{
+    shown(CU_STREAM_NON_BLOCKING, true, show);
 }
 
 static CUDA_MEMCPY2D flat_copy(void)
@@ -143,7 +156,6 @@ static void look(void)
 
 static CUstream third_after(CUstream first)
 {
-    memory.third = followed(CU_STREAM_NON_BLOCKING);
     wait_for(memory.third, first);
     return memory.third;
 }
@@ -248,6 +260,7 @@ static void before_return(void)
     other.done = (_Atomic uint32_t *)words + DONE;
     CUstream first = followed(CU_STREAM_NON_BLOCKING);
     other.second = followed(CU_STREAM_NON_BLOCKING);
+    memory.third = followed(CU_STREAM_NON_BLOCKING);
     other.tensor = tensor_of(first, 1, MIB); /* too little for an event of the library's in a stream that is full */
     CUstream third = third_after(first);
     CUstreamBatchMemOpParams batch[WORDS];
@@ -295,7 +308,7 @@ static void copy_2d(void)
 
 static void copy_2d_later(void)
 {
-    shown_by(CU_STREAM_NON_BLOCKING, by_sight_of_a_flat_copy);
+    shown_by_third(by_sight_of_a_flat_copy);
 }
 
 static void copy_from_host(void)
@@ -315,12 +328,12 @@ static void memset_host(void)
 
 static void memset_host_later(void)
 {
-    shown_by(CU_STREAM_NON_BLOCKING, by_sight_of_a_set);
+    shown_by_third(by_sight_of_a_set);
 }
 
 static void batch_mem_op(void)
 {
-    shown_by(CU_STREAM_NON_BLOCKING, by_sight_of_a_batch);
+    shown_by_third(by_sight_of_a_batch);
 }
 
 static void elapsed_time(void)
