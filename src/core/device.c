@@ -253,7 +253,7 @@ CUresult sg_device_add_region(struct sg_device *device, enum sg_region_kind kind
     const struct segalloc_trace_record *replayed = sg_replay_step(device);
     if (huge && sg_replay_step_is(replayed, SEGALLOC_TURN_REUSE) && reuse_huge(device, page))
         return CUDA_SUCCESS;
-    /* Twice the memory leaves room to place anything beside what stays; the small region rarely holds much. Every huge
+    /* Twice the memory leaves room to place anything besides what stays; the small region rarely holds much. Every huge
        block fits where one has been. */
     uint64_t want = huge                      ? sg_device_capacity(device)
                     : kind == SG_KIND_SMALL ? device->total_bytes / SG_SMALL_REGION_SHARE
@@ -398,7 +398,7 @@ uint32_t sg_device_stream_locked(struct sg_device *device, const struct sg_tag *
     return unknown + i + 1;
 }
 
-/* What is told of a block beyond its bounds: its stream, its site and its record. */
+/* What is noted of a block beyond its bounds: its stream, its site and its record. */
 static __attribute__((noinline)) CUdeviceptr describe_block_locked(struct sg_device *device, uint32_t id,
     CUdeviceptr address, const struct sg_tag *tag)
 {
@@ -500,7 +500,7 @@ uint64_t sg_core_set_limit(struct sg_core *core, int ordinal, uint64_t bytes)
         return 0;
     uint64_t most = sg_conf_limit(&core->conf, device->total_bytes), set = bytes < most ? bytes : most;
     sg_lock(&device->lock);
-    __atomic_store_n(&device->capacity_bytes, set, __ATOMIC_RELAXED); /* sg_device_capacity() reads it beside us */
+    __atomic_store_n(&device->capacity_bytes, set, __ATOMIC_RELAXED); /* sg_device_capacity() reads it meanwhile */
     sg_emit(device, SEGALLOC_RECORD_LIMIT, 0, sg_device_stream_locked(device, &(struct sg_tag){0}), 0, set);
     sg_unlock(&device->lock);
     return set;

@@ -303,13 +303,13 @@ INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, 
 }
 
 /* Whether more follows from a wait than that one block is free. Without `lock`, as above. */
-__attribute__((no_sanitize("thread"))) static bool wait_would_tell(const struct sg_device *device)
+__attribute__((no_sanitize("thread"))) static bool wait_completes_more(const struct sg_device *device)
 {
     return follows_streams(device) || *(const volatile uint32_t *)&device->awaits_all.first;
 }
 
 /* Waits for the only context there is, and notes that all work so far is complete. */
-ASIDE CUresult wait_and_learn(struct sg_device *device, uint64_t *ret_ns)
+ASIDE CUresult wait_and_complete(struct sg_device *device, uint64_t *ret_ns)
 {
     struct sg_vector_clock clock;
     sg_core_context_clock(device->core, device->ordinal, NULL, &clock);
@@ -344,7 +344,7 @@ __attribute__((no_sanitize("thread"))) static bool looks_own(const struct sg_dev
            !follows_streams(device);
 }
 
-/* The usual free beside contexts of other devices: the block is of the calling thread's context, which is its device's
+/* The usual free where other devices have contexts: the block is of the calling thread's context, which is its device's
    only one. One look under `lock` instead of two. MUST_WAIT, after a wait or without: it is not that. */
 ASIDE enum outcome free_own(const struct sg_range *range, CUdeviceptr address, uint32_t likely,
     const struct sg_tag *tag, CUresult *ret)
@@ -360,7 +360,7 @@ ASIDE enum outcome free_own(const struct sg_range *range, CUdeviceptr address, u
 /* A strict free where there are several contexts (R31, R32). It waits for the context of the block alone, as
    natively: work of others may wait for what the program does after the free. Work that other contexts were given
    before keeps the block pending, without a wait. *ret: the first error. */
-ASIDE enum outcome free_beside_others(const struct sg_range *range, CUdeviceptr address, uint32_t likely,
+ASIDE enum outcome free_among_contexts(const struct sg_range *range, CUdeviceptr address, uint32_t likely,
     const struct sg_tag *tag, CUresult *ret)
 {
     struct sg_device *device = range->device;
@@ -428,7 +428,7 @@ CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg
                                                             : free_now(range, address, likely, tag, WAITED_FOR_NONE, 0);
     if (outcome == MUST_WAIT && is_alone(core, tag->context)) {
         uint64_t waited_ns = 0;
-        CUresult result = wait_would_tell(device) ? wait_and_learn(device, &waited_ns)
+        CUresult result = wait_completes_more(device) ? wait_and_complete(device, &waited_ns)
                                                   : wait_for_current(core, &waited_ns);
         if (result != CUDA_SUCCESS)
             return result;
@@ -437,7 +437,7 @@ CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg
         CUresult result = CUDA_SUCCESS;
         outcome = free_own(range, address, likely, tag, &result);
         if (outcome == MUST_WAIT && result == CUDA_SUCCESS)
-            outcome = free_beside_others(range, address, likely, tag, &result);
+            outcome = free_among_contexts(range, address, likely, tag, &result);
         if (result != CUDA_SUCCESS)
             return result;
     }

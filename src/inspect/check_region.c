@@ -52,7 +52,7 @@ static const char *index_table_broken(const struct sg_max_tree *index, uint32_t 
 
 struct counts {
     uint32_t free, holes, cached, whole, whole_deferred;
-    uint32_t page[SG_PAGE_STATES]; /* of each state, beside holes */
+    uint32_t page[SG_PAGE_STATES]; /* of each state but holes */
 };
 
 static const char *free_broken(const struct sg_region *region, uint32_t id)

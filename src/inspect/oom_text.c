@@ -397,11 +397,11 @@ static void put_next(struct text *text, enum sg_oom_cause cause, const struct sg
 size_t sg_core_oom_text(struct sg_core *core, int ordinal, const struct sg_oom_around *around, char *buffer, size_t size)
 {
     static const struct sg_oom_around nothing = {0};
-    enum { GROUPS = 4096, TOLD = 5 };
+    enum { GROUPS = 4096, LISTED = 5 };
     struct sg_device *device = sg_device_known(core, ordinal);
     struct text text = {buffer, size, 0};
     struct sg_live live = {0};
-    struct sg_live_row row[TOLD];
+    struct sg_live_row row[LISTED];
     if (size)
         *buffer = '\0';
     if (!device)
@@ -414,13 +414,13 @@ size_t sg_core_oom_text(struct sg_core *core, int ordinal, const struct sg_oom_a
     if (grouped)
         collect_live_locked(device, &live);
     sg_unlock(&device->lock);
-    uint32_t rows = grouped ? sg_live_rows(&live, false, NULL, row, TOLD) : 0;
+    uint32_t rows = grouped ? sg_live_rows(&live, false, NULL, row, LISTED) : 0;
     sg_live_fini(&live);
     enum sg_oom_cause cause = sg_oom_cause(&shortage, around);
     put_first(&text, ordinal, &shortage);
     put_cause(&text, cause, device, &shortage, around);
     put_memory(&text, &shortage, &holder, cause == SG_OOM_FRAGMENTED);
-    put_live(&text, row, rows < TOLD ? rows : TOLD, around, cause);
+    put_live(&text, row, rows < LISTED ? rows : LISTED, around, cause);
     put_next(&text, cause, device, &shortage, around);
     return text.length;
 }

@@ -422,7 +422,7 @@ static uint64_t submitted_since(const struct sg_stream_clocks *clocks, uint64_t 
 }
 
 /* The possible users: the streams that must finish before the block may be reused. They have unfinished work that is
-   not ordered before `slot`'s next step. Beside that one of two holds. They are, or may be, ordered after the
+   not ordered before `slot`'s next step. Besides, one of two holds. They are, or may be, ordered after the
    allocation (R21). Or they are ordered after `slot`'s last work before the allocation, and have been given work
    since the allocation (R22). */
 uint64_t sg_clocks_possible_users(const struct sg_stream_clocks *clocks, sg_slot slot, uint64_t alloc_seq,

@@ -18,7 +18,7 @@ struct sg_ahead *sg_ahead_new(struct sg_core *core, struct sg_ledger *card, uint
 /* Before the card goes, which then has no queue. */
 void sg_ahead_delete(struct sg_ahead *ahead);
 
-/* The stream of a record as the core is told it: fills `stream`, `has_stream` and `slot`. */
+/* The stream of a record as the core is given it: fills `stream`, `has_stream` and `slot`. */
 void sg_ahead_tag(struct sg_ahead *ahead, int device, uint32_t stream, struct sg_tag *tag);
 
 /* An allocation on this stream was tried. As long as the trace has shown no row about work, work that touches it

@@ -27,7 +27,7 @@ struct run_result {
     size_t peak, arena, live, refused;
     size_t budget[BUDGET_COUNT]; /* of peak */
     size_t *peaks; /* of each rank, where there are several and all is well; the caller frees */
-    /* Measured with --budget, or when memory ran out: the device's memory, and most used beside the tensors. */
+    /* Measured with --budget, or when memory ran out: the device's memory, and most used besides the tensors. */
     size_t device_bytes, outside;
     double seconds;
     char error[256]; /* one line unless completed */

@@ -401,7 +401,7 @@ static bool wait_for_oldest(struct sg_device *device)
     return result == CUDA_SUCCESS && progress;
 }
 
-static bool has_learnt(struct sg_device *device, uint64_t since)
+static bool has_completed_since(struct sg_device *device, uint64_t since)
 {
     sg_lock(&device->lock);
     bool has = device->completions != since;
@@ -429,12 +429,12 @@ bool sg_device_ask(struct sg_device *device, enum sg_ask how)
     fences_query(device);
     if (how != SG_ASK_QUERY) {
         fences_record_all(device);
-        if (!has_learnt(device, before))
+        if (!has_completed_since(device, before))
             fences_query(device);
     }
-    while (how == SG_ASK_WAIT && !has_learnt(device, before) && wait_for_oldest(device)) {
+    while (how == SG_ASK_WAIT && !has_completed_since(device, before) && wait_for_oldest(device)) {
     }
-    bool any = has_learnt(device, before);
+    bool any = has_completed_since(device, before);
     sg_unlock(&device->asking);
     return any;
 }

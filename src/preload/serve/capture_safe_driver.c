@@ -138,7 +138,7 @@ static CUresult synchronize_by_event(CUcontext context)
     return result;
 }
 
-/* Whether a context is waited for by an event beside captures. Where that is slow it is done as by a driver that has no
+/* Whether a context is waited for by an event during captures. Where that is slow it is done as by a driver that has no
    such events. */
 static bool waits_by_event(void)
 {

@@ -16,7 +16,7 @@ struct sg_request {
     bool stream_order;   /* the interface itself says that the free is a step of `stream`, after all use of the block */
     bool is_complete;    /* of a free: all that used the block is known to be done */
     bool was_deferred;   /* of a free: put off by us before, so that nobody is to wait in it */
-    bool driver_allowed; /* of a free: the driver allowed it beside a capture, in the thread that made it, which need
+    bool driver_allowed; /* of a free: the driver allowed it during a capture, in the thread that made it, which need
                           not be the one that carries it out; `stream` may be gone by then */
 };
 

@@ -208,7 +208,7 @@ void sim_capture_ruin(struct sim_capture *capture);
 CUresult sim_capture_unsupported(CUstream stream); /* ruins it too */
 /* The legacy stream may not be used, in any way, while a blocking stream of its context captures. */
 CUresult sim_capture_legacy(CUstream stream);
-/* Whether the thread may not now do what is unsafe beside a capture; the captures concerned are ruined. */
+/* Whether the thread may not now do what is unsafe during a capture; the captures concerned are ruined. */
 CUresult sim_capture_forbids(void);
 /* The whole context may not be waited for while a stream of it captures. */
 CUresult sim_capture_context(CUcontext context);

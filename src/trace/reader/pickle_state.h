@@ -9,7 +9,7 @@
 
 enum {
     SG_PICKLE_KIND_BITS = 3,
-    SG_PICKLE_VALUE_BITS = 56, /* of a value beside its key */
+    SG_PICKLE_VALUE_BITS = 56, /* of a value, its key apart */
     SG_PICKLE_CHUNK_SHIFT = 16,
     SG_PICKLE_CHUNK_CELLS = 1 << SG_PICKLE_CHUNK_SHIFT,
     SG_PICKLE_RUN_MOST = 1024, /* items that stand in one piece */

@@ -118,7 +118,7 @@ static bool visit(struct state *state, struct sg_unpickle_cursor *cursor, sg_val
     return false;
 }
 
-/* Whether `bytes` may be taken beside what the snapshot has taken so far. */
+/* Whether `bytes` may be taken besides what the snapshot has taken so far. */
 static bool affords(const struct state *state, uint64_t bytes)
 {
     uint64_t held = state->early_room * sizeof(*state->early) + sg_idmap_bytes(&state->alive);

@@ -65,18 +65,18 @@ class History:
     def _read(self) -> Any:
         nothing: dict[str, Any] = {"device_traces": [], "segments": []}
         trace = self.library.recorded()
-        told = _tool.run("trace", "export", trace, "--to", "end", "-o", "-") if trace else None
-        return pickle.loads(told) if told else nothing
+        reply = _tool.run("trace", "export", trace, "--to", "end", "-o", "-") if trace else None
+        return pickle.loads(reply) if reply else nothing
 
     def add_to(self, snapshot: Any) -> Any:
         """Puts events and stacks into a snapshot."""
         if not self.kept:
             return snapshot
-        told = self._read()
-        for device, events in enumerate(told["device_traces"][:len(snapshot["device_traces"])]):
+        reply = self._read()
+        for device, events in enumerate(reply["device_traces"][:len(snapshot["device_traces"])]):
             events = events[self.before[device] if device < len(self.before) else 0:]
             snapshot["device_traces"][device] = events[-self.most:] if self.most else events
-        frames = {block["address"]: block["frames"] for segment in told["segments"] for block in segment["blocks"]
+        frames = {block["address"]: block["frames"] for segment in reply["segments"] for block in segment["blocks"]
                   if block["state"] == "active_allocated"}
         for segment in snapshot["segments"]:
             for block in segment["blocks"]:

@@ -144,13 +144,13 @@ class Library:
 
     def record(self, path: str) -> str | None:
         """Begins a trace; its path, None where it is too late for that."""
-        told = self.calls.segalloc_record(os.fsencode(path))
-        return os.fsdecode(told) if told is not None else None
+        reply = self.calls.segalloc_record(os.fsencode(path))
+        return os.fsdecode(reply) if reply is not None else None
 
     def recorded(self) -> str | None:
         """The path of the trace that is written, with the places that ask for memory; None."""
-        told = self.calls.segalloc_record(None)
-        return os.fsdecode(told) if told is not None else None
+        reply = self.calls.segalloc_record(None)
+        return os.fsdecode(reply) if reply is not None else None
 
     def mark(self, name: str | None) -> None:
         self.calls.segalloc_mark(None if name is None else str(name).encode())

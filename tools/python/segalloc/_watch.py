@@ -152,19 +152,19 @@ class Watch:
             return []
         found: List[Site] = []
         for number in devices if device is None else {device} & set(devices):
-            told = self._read(trace, number)
-            if told is None:
+            reply = self._read(trace, number)
+            if reply is None:
                 warnings.warn(NO_TOOL, stacklevel=2)
                 return []
-            found += _sites(number, told)
+            found += _sites(number, reply)
         return sorted(found, key=lambda site: (-site.bytes, site.device, site.site or "", site.phase or ""))
 
     def _read(self, trace: str, device: int) -> Optional[Dict[str, Any]]:
         """The groups at the peak; None where they cannot be read."""
         seen = self._seen[device]
         window = [device, seen.begin.get("allocs", 0), seen.begin.get("frees", 0), seen.now.get("allocs", 0)]
-        told = _tool.run("trace", "export", trace, "--format", "json", "--window", ":".join(map(str, window)), "-o", "-")
-        return json.loads(told) if told is not None else None
+        reply = _tool.run("trace", "export", trace, "--format", "json", "--window", ":".join(map(str, window)), "-o", "-")
+        return json.loads(reply) if reply is not None else None
 
     def __repr__(self) -> str:
         return "<segalloc.Watch: %s>" % (", ".join(
@@ -172,10 +172,10 @@ class Watch:
             for each in self.devices.values()) or "no device in use")
 
 
-def _sites(device: int, told: Dict[str, Any]) -> List[Site]:
+def _sites(device: int, reply: Dict[str, Any]) -> List[Site]:
     """Groups of all sizes as one for each place and phase."""
     sums: Dict[Tuple[Optional[str], Optional[str]], List[int]] = {}
-    for group in told["groups"]:
+    for group in reply["groups"]:
         both = sums.setdefault((group["site"], group["phase"]), [0, 0])
         both[0] += group["blocks"]
         both[1] += group["bytes"]

@@ -1,4 +1,4 @@
-/* What one pass over a trace tells: for `trace info` and `report`. Memory grows with the blocks alive at once, not with
+/* What one pass over a trace finds: for `trace info` and `report`. Memory grows with the blocks alive at once, not with
    the length of the trace. */
 #ifndef SG_SUMMARY_H
 #define SG_SUMMARY_H
@@ -82,7 +82,7 @@ struct sg_summary {
 const char *sg_record_kind_name(unsigned kind); /* NULL for kinds of a later version */
 
 /* Reads `reader` to its end, with a line of progress on stderr if that is a terminal. 0 or a negative errno; problems
-   of the file are the reader's to tell. `bounds`: also what the order of the work makes the program hold. */
+   of the file are the reader's to report. `bounds`: also what the order of the work makes the program hold. */
 int sg_summary_read(struct sg_summary *summary, struct sg_trace_reader *reader, bool bounds);
 /* The same up to a request, by its number from 1. */
 int sg_summary_read_until(struct sg_summary *summary, struct sg_trace_reader *reader, uint64_t request);

@@ -235,7 +235,7 @@ int sg_moment_find(struct sg_trace_reader *reader, enum sg_moment moment, uint64
     bool failed = finder.failure.failed && (moment == SG_MOMENT_FAILURE || moment == SG_MOMENT_AUTO);
     bool peak = moment == SG_MOMENT_PEAK || moment == SG_MOMENT_AUTO;
     *ret = failed ? finder.failure : peak ? finder.peak : finder.now;
-    if (error || sg_trace_error(reader)) /* the file's problems are its reader's to tell */
+    if (error || sg_trace_error(reader)) /* the file's problems are its reader's to report */
         return error;
     return sg_trace_rewind(reader);
 }

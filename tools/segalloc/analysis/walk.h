@@ -39,7 +39,7 @@ struct sg_walk_event {
 typedef int sg_walk_fn(void *user, const struct sg_walk_event *event);
 
 /* Reads `reader` to its end, with a line of progress on stderr if that is a terminal. 0, or a negative errno; problems of
-   the file are the reader's to tell. */
+   the file are the reader's to report. */
 int sg_walk(struct sg_trace_reader *reader, sg_walk_fn *call, void *user);
 
 /* A moment that an export can be of. AUTO: the first failure, else the peak. */

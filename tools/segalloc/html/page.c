@@ -42,7 +42,7 @@ struct mark {
 };
 
 struct run {
-    const struct sg_findings *findings; /* as told: without names where they are to be left out */
+    const struct sg_findings *findings; /* as shown: without names where they are to be left out */
     const char *path;
     struct sg_timeline *timeline;
     struct sg_keyframes frames;

@@ -1,4 +1,4 @@
-/* `segalloc report --html`: one file with the pictures of one or more runs. It needs nothing beside it. */
+/* `segalloc report --html`: one file with the pictures of one or more runs. It needs no other file. */
 #ifndef SG_HTML_PAGE_H
 #define SG_HTML_PAGE_H
 

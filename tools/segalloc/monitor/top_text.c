@@ -185,7 +185,7 @@ static void put_command(FILE *out, const char *command, int width)
     putc('\n', out);
 }
 
-/* What is to be known of a group beside its figures, on one line: of the process in its first row. */
+/* What is to be known of a group besides its figures, on one line: of the process in its first row. */
 static void put_tags(FILE *out, const struct row *row, int width)
 {
     char text[LINE], card[SG_SIZE_TEXT];

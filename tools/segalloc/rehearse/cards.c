@@ -20,7 +20,7 @@
    some eight replays. */
 enum { ORDERS = 3, ORDERS_EVENTS = 2000000 };
 
-/* Beside an exit status: the user has ended the playing. What was found before stands. */
+/* Besides an exit status: the user has ended the playing. What was found before stands. */
 enum { CUT = -1 };
 
 /* The life of one process, which is played on cards. */

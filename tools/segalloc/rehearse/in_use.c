@@ -10,7 +10,7 @@
 #include "reader/trace_reader.h"
 
 struct block {
-    uint64_t bytes, key; /* blocks of one key are told together */
+    uint64_t bytes, key; /* blocks of one key are listed together */
     uint32_t site;
     bool alive;
 };

@@ -140,7 +140,7 @@ void sg_rehearse_try_format(const struct sg_rehearse_try *values, char **command
 
 /* rehearse/text.c: the findings, to stdout. The object without an end of line. One line says what became of a value. */
 void sg_rehearse_print_line(const struct sg_rehearse *rehearse);
-/* What a batch so many times smaller changes beside memory. */
+/* What a batch so many times smaller changes besides memory. */
 void sg_rehearse_print_divisor(unsigned long divisor);
 /* What to run next; `fits`: as it is. */
 void sg_rehearse_print_next(const struct sg_rehearse *rehearse, bool fits);

@@ -152,7 +152,7 @@ static void find_pins(struct sg_page_map *moment, struct survey *survey)
         survey->pin[page->keeper - 1].back += page->bytes;
     }
     qsort(survey->pin, survey->groups.groups, sizeof *survey->pin, by_back);
-    while (moment->pins < SG_PINS_TOLD && moment->pins < survey->groups.groups && survey->pin[moment->pins].blocks) {
+    while (moment->pins < SG_PINS_LISTED && moment->pins < survey->groups.groups && survey->pin[moment->pins].blocks) {
         moment->pin[moment->pins] = survey->pin[moment->pins];
         moment->pins++;
     }

@@ -6,7 +6,7 @@
 #include "live_groups.h"
 #include "reader/site_book.h"
 
-enum { SG_MAP_COLUMNS = 64, SG_MAP_CELLS = 16 * SG_MAP_COLUMNS, SG_PINS_TOLD = 16 };
+enum { SG_MAP_COLUMNS = 64, SG_MAP_CELLS = 16 * SG_MAP_COLUMNS, SG_PINS_LISTED = 16 };
 
 /* Blocks of one kind in pages that are used in part. */
 struct sg_pin {
@@ -24,7 +24,7 @@ struct sg_page_map {
     uint32_t cells;
     uint64_t cell_bytes;    /* of the pages that a cell stands for, where they are of one size */
     char map[SG_MAP_CELLS]; /* '#' in use, '1' to '9' tenths, '.' idle, '~' in use by queued work only */
-    struct sg_pin pin[SG_PINS_TOLD]; /* those that keep most first */
+    struct sg_pin pin[SG_PINS_LISTED]; /* those that keep most first */
     uint32_t pins;
 };
 

@@ -22,7 +22,7 @@ static bool is_open(const struct search *search, int device)
     return search->open >> device & 1;
 }
 
-/* Plays once. A device on which all fits is told by its bit. */
+/* Plays once. A device on which all fits is named by its bit. */
 static int try_cards(const struct search *search, uint64_t *ret_fits)
 {
     struct sg_play_result result;

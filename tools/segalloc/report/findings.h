@@ -66,7 +66,7 @@ struct sg_findings {
 int sg_findings_read(const char *path, bool cards, struct sg_findings *ret, char *error);
 void sg_findings_free(struct sg_findings *findings);
 
-/* report/findings_replay.c: takes in what a replay of the trace tells, as far as there is one. */
+/* report/findings_replay.c: takes in what a replay of the trace shows, as far as there is one. */
 void sg_findings_play(struct sg_findings *findings, struct sg_trace_reader *reader, bool cards);
 
 /* The largest of a device's failures, among those kept; NULL: none. */

@@ -105,7 +105,7 @@ static uint32_t device_of(const struct decoder *decoder, const struct segalloc_t
     return sg_dictionary_stream(&decoder->dictionary, record->stream)->device % SEGALLOC_TRACE_DEVICES;
 }
 
-/* `bytes` are asked for on a device, beside what lives there. */
+/* `bytes` are asked for on a device, besides what lives there. */
 static void need(struct decoder *decoder, uint32_t device, uint64_t bytes)
 {
     uint64_t *needed = &decoder->trace->needed[device], sum = decoder->alive[device] + bytes;

@@ -147,7 +147,7 @@ static bool fill_range(struct sg_tune_space *space, struct sg_tune_parameter *pa
     return parameter->count > 0;
 }
 
-/* Every value must be one that its option takes, beside the defaults. */
+/* Every value must be one that its option takes, besides the defaults. */
 static int check_values(struct sg_tune_space *space, const struct sg_tune_parameter *parameter, char *error)
 {
     char reason[SG_TUNE_SPACE_ERROR];
@@ -323,7 +323,7 @@ int sg_tune_space_make(struct sg_tune_space *space, const char *const *value, st
     return 0;
 }
 
-/* What of PyTorch's settings has no effect beside the others. */
+/* What of PyTorch's settings has no effect given the others. */
 static struct sg_torch_conf effective(const struct sg_torch_conf *conf)
 {
     struct sg_torch_conf result = *conf;

@@ -45,7 +45,7 @@ int sg_tune_space_narrow(struct sg_tune_space *space, const char *text, char *er
    a line in `error` and nothing taken. */
 int sg_tune_space_current(struct sg_tune_space *space, const char *text, bool of_ours, char *error);
 
-/* Leaves out what cannot matter beside the base. Last, before settings are made. */
+/* Leaves out what cannot matter given the base. Last, before settings are made. */
 void sg_tune_space_decide(struct sg_tune_space *space);
 
 /* Makes the setting with `value` (SG_TUNE_PARAMETERS of them). 0, -EINVAL with a line in `error` for values that are
