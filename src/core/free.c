@@ -429,7 +429,7 @@ CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg
     if (outcome == MUST_WAIT && is_alone(core, tag->context)) {
         uint64_t waited_ns = 0;
         CUresult result = wait_completes_more(device) ? wait_and_complete(device, &waited_ns)
-                                                  : wait_for_current(core, &waited_ns);
+                                                      : wait_for_current(core, &waited_ns);
         if (result != CUDA_SUCCESS)
             return result;
         outcome = free_now(range, address, likely, tag, WAITED_FOR_ALL, waited_ns);

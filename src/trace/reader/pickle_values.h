@@ -31,7 +31,7 @@ static inline uint64_t sg_value_number(sg_value value)
     return value >> 3;
 }
 
-/* How much memory the caller may take besides what is held, so that both stay within the bound of sg_unpickle_read(). */
+/* How much memory the caller may take besides what is held: both stay within the bound of sg_unpickle_read(). */
 uint64_t sg_unpickle_spare(const struct sg_unpickle *pickle);
 
 /* A number under `key` (an index of `word`) in a dictionary. False: there is none. */

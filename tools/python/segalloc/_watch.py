@@ -163,7 +163,8 @@ class Watch:
         """The groups at the peak; None where they cannot be read."""
         seen = self._seen[device]
         window = [device, seen.begin.get("allocs", 0), seen.begin.get("frees", 0), seen.now.get("allocs", 0)]
-        reply = _tool.run("trace", "export", trace, "--format", "json", "--window", ":".join(map(str, window)), "-o", "-")
+        span = ":".join(map(str, window))
+        reply = _tool.run("trace", "export", trace, "--format", "json", "--window", span, "-o", "-")
         return json.loads(reply) if reply is not None else None
 
     def __repr__(self) -> str:
