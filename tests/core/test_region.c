@@ -468,8 +468,8 @@ static void test_one_page(void **state)
     run(1, 64, 3, 1500);
 }
 
-/* How many of `blocks` blocks of one size are still kept once all were freed. */
-static uint32_t kept(uint32_t blocks)
+/* How many of `blocks` blocks of one size are still kept once all were freed, beside `others` extents elsewhere. */
+static uint32_t kept(uint32_t blocks, uint32_t others)
 {
     struct model *model = malloc(sizeof *model);
     assert_non_null(model);
@@ -481,8 +481,10 @@ static uint32_t kept(uint32_t blocks)
             placement(model, 1, /* high */ false, SG_FEWEST_NEW_PAGES, /* keep */ true);
         extent[i] = model->block[i].extent;
     }
+    model->region.extents->live += others;
     for (uint32_t i = 0; i < blocks; i++)
         sg_region_release(&model->region, extent[i], 0, 0);
+    model->region.extents->live -= others;
     uint32_t cached = model->region.deferred;
     model_fini(model);
     free(model);
@@ -492,8 +494,10 @@ static uint32_t kept(uint32_t blocks)
 static void test_depth(void **state)
 {
     (void)state;
-    assert_int_equal(kept(SG_QUICK_DEPTH), SG_QUICK_DEPTH);
-    assert_int_equal(kept(SG_QUICK_DEPTH + 1), 1); /* the others were joined */
+    assert_int_equal(kept(SG_QUICK_DEPTH, 0), SG_QUICK_DEPTH);
+    assert_int_equal(kept(SG_QUICK_DEPTH + 1, 0), 1); /* the others were joined */
+    assert_int_equal(kept(SG_QUICK_DEPTH + 4, 4 * SG_QUICK_SHARE), SG_QUICK_DEPTH + 4);
+    assert_int_equal(kept(SG_QUICK_DEPTH + 5, 4 * SG_QUICK_SHARE), 1);
 }
 
 enum { ROW_PAGE = 4096, ROW_PAGES = 24, ROW_MAPPED = 20 };

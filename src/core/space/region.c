@@ -432,7 +432,8 @@ void sg_region_release(struct sg_region *region, uint32_t block, sg_slot owner, 
     }
     uint32_t index = quick_list_of(region, extent->size, owner);
     struct sg_quick_list *quick_list = &region->quick_list[index];
-    if (quick_list->units != extent->size || quick_list->owner != owner || quick_list->count >= SG_QUICK_DEPTH) {
+    uint32_t depth = SG_QUICK_DEPTH + region->extents->live / SG_QUICK_SHARE;
+    if (quick_list->units != extent->size || quick_list->owner != owner || quick_list->count >= depth) {
         quick_list_drain(region, index);
         quick_list->units = extent->size;
         quick_list->owner = owner;
