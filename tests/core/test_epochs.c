@@ -129,6 +129,18 @@ static void epoch_ends_with_the_last_context_that_it_waits_for(void **state)
     assert_int_equal(scene_pending_bytes(), 0);
 }
 
+/* No event is owed: no work is left that could use the memory, whatever goes on on another device. */
+static void nothing_pends_without_a_context_of_the_device(void **state)
+{
+    (void)state;
+    scene.current = scene_add_context(1, 0);
+    (void)scene_add_context(3, 1);
+    scene_free(scene_allocate(0), SG_FREE_SYNC_EVENT);
+    assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
+    sg_core_context_gone(scene.core, 0, scene.current);
+    assert_int_equal(scene_pending_bytes(), 0);
+}
+
 /* Drivers before CUDA 12.5 record no events over contexts: a thread of its own waits. */
 static void nobody_who_frees_waits_on_an_older_driver(void **state)
 {
@@ -273,6 +285,7 @@ int main(void)
         TEST(epoch_with_an_event_too_few_is_none, scene_start),
         TEST(epoch_that_never_begins_is_not_waited_for_long, scene_start),
         TEST(epoch_ends_with_the_last_context_that_it_waits_for, scene_start),
+        TEST(nothing_pends_without_a_context_of_the_device, scene_start),
         TEST(nobody_who_frees_waits_on_an_older_driver, scene_start_on_older_driver),
         TEST(contexts_too_many_are_not_covered, scene_start),
         TEST(wait_aside_is_for_all_contexts_and_what_was_freed_before, scene_start_on_older_driver),
