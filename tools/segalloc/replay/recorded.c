@@ -9,7 +9,7 @@
 #include "size.h"
 
 enum { BATCH = 4096, TEXT = 4096 };
-#define KEPT_BYTES (256 * SG_MIB)        /* of the records, which are read at least twice */
+#define KEPT_BYTES (128 * SG_MIB)        /* of the records, which are read at least twice */
 #define DEFAULT_GRANULARITY (2 * SG_MIB) /* of every part that has been reported */
 
 /* What is known while a trace is read. */
