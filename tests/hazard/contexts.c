@@ -100,6 +100,7 @@ static void end_context(struct program *p, int context)
         if (p->peers)
             MUST(p, cuCtxDisablePeerAccess(p->context[2]));
         MUST(p, cuDevicePrimaryCtxReset_v2(1));
+        MUST(p, cuDevicePrimaryCtxRelease_v2(1)); /* else it, and what it may reach, would outlive the program */
         p->peers = false;
     } else {
         MUST(p, cuCtxDestroy_v2(p->context[context]));
