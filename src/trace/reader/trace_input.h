@@ -17,7 +17,7 @@ struct sg_trace_reader {
     size_t size;
     bool source_end;
     char *text; /* conf and command */
-    struct sg_read_ahead *ahead; /* NULL: records are read when they are asked for */
+    struct sg_batches *batches; /* NULL: records are read when they are asked for */
     uint64_t keep_bytes;         /* of records that are read ahead, for who reads them again */
     bool begun;
 };

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "reader/read_ahead.h"
+#include "reader/record_batches.h"
 #include "reader/rmm_csv.h"
 #include "reader/trace_input.h"
 
@@ -114,12 +114,12 @@ int sg_trace_open(const char *path, struct sg_trace_reader **ret, char *error)
 }
 
 /* Where it pays: what has to be parsed or decompressed. A thread that waits on a pipe could not be stopped. */
-static void start_ahead(struct sg_trace_reader *reader)
+static void start_batches(struct sg_trace_reader *reader)
 {
     bool worth = reader->format == &sg_format_rmm_csv || reader->info.compressed;
     reader->begun = true;
     if (worth && sg_source_size(reader->source))
-        reader->ahead = sg_read_ahead_start(reader, reader->keep_bytes);
+        reader->batches = sg_batches_start(reader, reader->keep_bytes);
 }
 
 void sg_trace_keep(struct sg_trace_reader *reader, uint64_t bytes)
@@ -132,9 +132,9 @@ size_t sg_trace_read(struct sg_trace_reader *reader, struct segalloc_trace_recor
     uint64_t records = reader->shown.records;
     size_t count;
     if (!reader->begun)
-        start_ahead(reader);
-    if (reader->ahead) {
-        count = sg_read_ahead_take(reader->ahead, out, n);
+        start_batches(reader);
+    if (reader->batches) {
+        count = sg_batches_take(reader->batches, out, n);
     } else {
         count = reader->error[0] ? 0 : reader->format->read(reader, out, n);
         reader->shown = reader->info;
@@ -147,7 +147,7 @@ void sg_trace_close(struct sg_trace_reader *reader)
 {
     if (!reader)
         return;
-    sg_read_ahead_stop(reader->ahead);
+    sg_batches_stop(reader->batches);
     if (reader->format)
         reader->format->close(reader);
     sg_source_close(reader->source);
@@ -161,10 +161,11 @@ int sg_trace_rewind(struct sg_trace_reader *reader)
         return -ESPIPE;
     if (!reader->begun)
         return 0;
-    if (reader->ahead && sg_read_ahead_restart(reader->ahead))
+    if (reader->batches && sg_batches_restart(reader->batches))
         return 0;
-    sg_read_ahead_stop(reader->ahead);
-    reader->ahead = NULL;
+    sg_batches_stop(reader->batches);
+    reader->batches = NULL;
+    reader->keep_bytes = 0; /* what does not fit is read ahead instead */
     reader->begun = false;
     int status = sg_source_rewind(reader->source);
     if (status < 0)
@@ -182,7 +183,7 @@ int sg_trace_rewind(struct sg_trace_reader *reader)
 
 const char *sg_trace_error(const struct sg_trace_reader *reader)
 {
-    if (reader->ahead && !sg_read_ahead_has_failed(reader->ahead))
+    if (reader->batches && !sg_batches_have_failed(reader->batches))
         return NULL;
     return reader->error[0] ? reader->error : NULL;
 }
@@ -195,6 +196,6 @@ const struct sg_trace_info *sg_trace_info(const struct sg_trace_reader *reader)
 double sg_trace_progress(const struct sg_trace_reader *reader)
 {
     uint64_t size = sg_source_size(reader->source);
-    double kept = reader->ahead ? sg_read_ahead_progress(reader->ahead) : -1;
+    double kept = reader->batches ? sg_batches_progress(reader->batches) : -1;
     return kept >= 0 ? kept : size ? (double)sg_source_position(reader->source) / (double)size : -1;
 }

@@ -57,7 +57,7 @@ const struct sg_trace_info *sg_trace_info(const struct sg_trace_reader *reader);
 int sg_trace_rewind(struct sg_trace_reader *reader);
 
 /* Keeps the records of the next reading, at most `bytes` of them, where reading takes longer than copying: once it has
-   come to the end, later readings are from memory. */
+   come to the end, later readings are from memory. Before the first record is read. */
 void sg_trace_keep(struct sg_trace_reader *reader, uint64_t bytes);
 
 /* Share of the file read, 0 to 1; negative when unknown. */

@@ -77,10 +77,11 @@ int sg_recorded_read(struct sg_trace_reader *reader, bool measure, struct sg_rec
     ret->fixed = ret->ours && info->header.granularity == 0;
     ret->granularity = info->header.granularity;
     ret->device_bytes[0] = info->header.device_bytes;
-    sg_trace_keep(reader, KEPT_BYTES);
     int error = 0;
-    if ((measure || !info->header.imported) && sg_trace_rewind(reader) == 0)
+    if ((measure || !info->header.imported) && sg_trace_rewind(reader) == 0) {
+        sg_trace_keep(reader, KEPT_BYTES);
         error = read_all(reader, ret);
+    }
     if (!ret->granularity)
         ret->granularity = DEFAULT_GRANULARITY;
     return error;

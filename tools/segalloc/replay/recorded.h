@@ -15,8 +15,8 @@ struct sg_recorded {
 };
 
 /* Reads the trace once, where it can be read again, and returns to its beginning. What was read is kept for that, up to
-   a bound. Of an imported trace, which defines no devices, this is for `live_most` only, and done where `measure` is
-   set. 0, or a negative errno (no host memory). What is wrong with the trace whoever plays it will meet too. */
+   a bound. An imported trace defines no devices: it is read where `measure` is set, for `live_most`, and to be kept. 0,
+   or a negative errno (no host memory). What is wrong with the trace whoever plays it will meet too. */
 int sg_recorded_read(struct sg_trace_reader *reader, bool measure, struct sg_recorded *ret);
 
 /* Whether `play`, with its settings and its cards (0: each device its own), is the recorded run again as far as anything

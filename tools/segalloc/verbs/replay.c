@@ -493,9 +493,9 @@ static int configure(struct replay *replay, const char *policy)
 static int set_terms(struct replay *replay)
 {
     const struct sg_conf asked = replay->play.conf;
-    /* what a card is that nothing says the size of */
-    bool measure = !replay->limit && replay->play.policy == SG_POLICY_SEGALLOC && asked.page_size == SG_AUTO;
-    int status = sg_recorded_read(replay->reader, measure, &replay->recorded);
+    bool is_sized = replay->limit || replay->play.policy != SG_POLICY_SEGALLOC || asked.page_size != SG_AUTO;
+    bool many_times = replay->min_limit;
+    int status = sg_recorded_read(replay->reader, !is_sized || many_times, &replay->recorded);
     if (status)
         return sg_tool_error(replay->verb, "%s: no host memory left", replay->path);
     sg_recorded_play(&replay->recorded, &replay->play);

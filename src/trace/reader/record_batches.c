@@ -1,0 +1,210 @@
+#include "reader/record_batches.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RING = 4, BATCH_RECORDS = 4096 };
+
+struct batch {
+    size_t count;              /* 0: the end */
+    struct sg_trace_info info; /* after these records */
+    bool failed;               /* nothing comes after it, because of an error */
+    struct segalloc_trace_record record[BATCH_RECORDS];
+};
+
+struct sg_batches {
+    struct sg_trace_reader *reader;
+    struct sg_trace_info opened; /* before any record */
+    struct batch *at_hand;
+    size_t at; /* records of it that are handed out */
+    /* every batch from the first one on, where they are kept */
+    struct batch **kept;
+    size_t count, room, most; /* most: 0: they are not, or did not fit */
+    size_t next;              /* after the one at hand, once the end is among them */
+    bool all;                 /* it is */
+    /* the thread, and the batches that it fills in turn */
+    bool threaded, stop;
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    struct batch *ring[RING];
+    unsigned full, turn; /* batches that are filled; the one at hand, or the next to be */
+};
+
+static void fill(struct sg_trace_reader *reader, struct batch *batch)
+{
+    batch->count = reader->error[0] ? 0 : reader->format->read(reader, batch->record, BATCH_RECORDS);
+    batch->info = reader->info;
+    batch->failed = !batch->count && reader->error[0];
+}
+
+static void *read_ahead(void *user)
+{
+    struct sg_batches *batches = user;
+    unsigned at = 0;
+    bool more = true;
+    pthread_mutex_lock(&batches->mutex);
+    while (more) {
+        while (batches->full >= RING && !batches->stop)
+            pthread_cond_wait(&batches->changed, &batches->mutex);
+        if (batches->stop)
+            break;
+        pthread_mutex_unlock(&batches->mutex);
+        fill(batches->reader, batches->ring[at]);
+        more = batches->ring[at]->count > 0;
+        at = (at + 1) % RING;
+        pthread_mutex_lock(&batches->mutex);
+        batches->full++;
+        pthread_cond_signal(&batches->changed);
+    }
+    pthread_mutex_unlock(&batches->mutex);
+    return NULL;
+}
+
+static void forget_kept(struct sg_batches *batches)
+{
+    for (size_t i = 0; i < batches->count; i++)
+        free(batches->kept[i]);
+    free(batches->kept);
+    batches->kept = NULL;
+    batches->count = batches->room = batches->most = 0;
+}
+
+static void free_all(struct sg_batches *batches)
+{
+    forget_kept(batches);
+    for (unsigned i = 0; i < RING; i++)
+        free(batches->ring[i]);
+    pthread_cond_destroy(&batches->changed);
+    pthread_mutex_destroy(&batches->mutex);
+    free(batches);
+}
+
+struct sg_batches *sg_batches_start(struct sg_trace_reader *reader, uint64_t keep_bytes)
+{
+    struct sg_batches *batches = calloc(1, sizeof(*batches));
+    if (!batches)
+        return NULL;
+    batches->reader = reader;
+    batches->opened = reader->shown;
+    batches->most = keep_bytes / sizeof(struct batch);
+    pthread_mutex_init(&batches->mutex, NULL);
+    pthread_cond_init(&batches->changed, NULL);
+    unsigned needed = keep_bytes ? 1 : RING;
+    bool fine = true;
+    for (unsigned i = 0; i < needed; i++)
+        fine &= (batches->ring[i] = malloc(sizeof(struct batch))) != NULL;
+    batches->threaded = fine && !keep_bytes && pthread_create(&batches->thread, NULL, read_ahead, batches) == 0;
+    if (fine && (keep_bytes || batches->threaded))
+        return batches;
+    free_all(batches);
+    return NULL;
+}
+
+void sg_batches_stop(struct sg_batches *batches)
+{
+    if (!batches)
+        return;
+    if (batches->threaded) {
+        pthread_mutex_lock(&batches->mutex);
+        batches->stop = true;
+        pthread_cond_signal(&batches->changed);
+        pthread_mutex_unlock(&batches->mutex);
+        pthread_join(batches->thread, NULL);
+    }
+    free_all(batches);
+}
+
+/* The batch that the thread fills after the one at hand. */
+static struct batch *wait_for_batch(struct sg_batches *batches)
+{
+    pthread_mutex_lock(&batches->mutex);
+    if (batches->at_hand) {
+        batches->turn = (batches->turn + 1) % RING;
+        batches->full--;
+        pthread_cond_signal(&batches->changed);
+    }
+    while (!batches->full)
+        pthread_cond_wait(&batches->changed, &batches->mutex);
+    pthread_mutex_unlock(&batches->mutex);
+    return batches->ring[batches->turn];
+}
+
+/* A batch to fill, which is kept; what does not fit ends the keeping. */
+static struct batch *new_kept(struct sg_batches *batches)
+{
+    struct batch *batch = NULL;
+    if (batches->count == batches->room && batches->count < batches->most) {
+        size_t room = batches->room ? 2 * batches->room : 64;
+        struct batch **larger = realloc(batches->kept, room * sizeof(*larger));
+        batches->room = larger ? room : batches->room;
+        batches->kept = larger ? larger : batches->kept;
+    }
+    if (batches->count < batches->room && batches->count < batches->most)
+        batch = malloc(sizeof(*batch));
+    if (batch)
+        batches->kept[batches->count++] = batch;
+    else
+        forget_kept(batches);
+    return batch;
+}
+
+static void advance(struct sg_batches *batches)
+{
+    if (batches->all) {
+        batches->at_hand = batches->kept[batches->next++];
+    } else if (batches->threaded) {
+        batches->at_hand = wait_for_batch(batches);
+    } else {
+        struct batch *kept = new_kept(batches);
+        batches->at_hand = kept ? kept : batches->ring[0];
+        fill(batches->reader, batches->at_hand);
+        batches->all = kept && !kept->count;
+        batches->next = batches->count;
+    }
+    batches->at = 0;
+    batches->reader->shown = batches->at_hand->info;
+}
+
+size_t sg_batches_take(struct sg_batches *batches, struct segalloc_trace_record *out, size_t n)
+{
+    struct sg_trace_info *shown = &batches->reader->shown;
+    size_t done = 0;
+    while (done < n) {
+        if (!batches->at_hand || (batches->at_hand->count && batches->at == batches->at_hand->count))
+            advance(batches);
+        const struct batch *batch = batches->at_hand;
+        if (!batch->count)
+            break; /* the end, and it stays at hand */
+        size_t part = batch->count - batches->at < n - done ? batch->count - batches->at : n - done;
+        memcpy(out + done, batch->record + batches->at, part * sizeof(*out));
+        batches->at += part;
+        done += part;
+        if (batch->info.next) /* of CSV it is not known */
+            shown->next = batch->info.next - (batch->count - batches->at) * sizeof(*out);
+        if (batches->at == batch->count)
+            break; /* the next one may be of another block */
+    }
+    return done;
+}
+
+bool sg_batches_have_failed(const struct sg_batches *batches)
+{
+    return batches->at_hand && batches->at_hand->failed;
+}
+
+bool sg_batches_restart(struct sg_batches *batches)
+{
+    if (!batches->all)
+        return false;
+    batches->at_hand = NULL;
+    batches->next = 0;
+    batches->reader->shown = batches->opened;
+    return true;
+}
+
+double sg_batches_progress(const struct sg_batches *batches)
+{
+    return batches->all ? (double)batches->next / (double)batches->count : -1;
+}
