@@ -127,7 +127,7 @@ static const struct allocator allocators[] = {
     {.name = "mimalloc", .take = mimalloc_take, .give = mimalloc_give},
 };
 
-/* Threads write to theirs while others read their own: on lines of the cache of its own. Two in one line cost every
+/* Each has cache lines of its own: its thread writes to it while the others read theirs. Two in one line cost every
    allocator's two threads an eighth. */
 struct work {
     alignas(128) const struct allocator *allocator;

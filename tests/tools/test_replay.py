@@ -57,6 +57,14 @@ class Replay(unittest.TestCase):
         self.assertIn("no events", self.replay(good[:4096], status=1))
         self.assertIn("no events", self.replay(HEADER, status=1))
 
+    def test_pages_of_a_card_that_nothing_says_the_size_of(self):
+        """Those of one that the trace fills, which is known at its end; or of the card that is given."""
+        rows = HEADER + "".join(f"0,00:00:00:{i:06},allocate,{(i + 1) << 9:#x},{GIB},0\n" for i in range(22))
+        pages = {option: self.replay(rows, *option.split())["handle_calls"]["create"] for option in
+                 ("", "--min-limit", "--limit 48GiB", "--limit 48GiB --min-limit", "--conf page_size_mb:2")}
+        self.assertEqual(pages, {"": 22 * 256, "--min-limit": 22 * 256, "--limit 48GiB": 22 * 128,
+                                 "--limit 48GiB --min-limit": 22 * 128, "--conf page_size_mb:2": 22 * 512})
+
     def test_card_larger_than_any(self):
         rows = HEADER + f"0,00:00:00:000000,allocate,0x1000,{1 << 45},0\n"
         for policy in ("segalloc", "pytorch"):

@@ -274,6 +274,34 @@ static void expect_twice(const char *text, size_t size, uint64_t keep_bytes, con
     sg_trace_close(reader);
 }
 
+/* Where all are kept nobody looks at the file again, which is empty by then. */
+static void kept_records_need_no_file(void **state)
+{
+    (void)state;
+    size_t size, back_size;
+    char error[SG_TRACE_ERROR] = "", *text = long_text(50000, &size);
+    for (uint64_t keep_bytes = 1 << 20; keep_bytes <= 64 << 20; keep_bytes <<= 6) {
+        char *path = test_file(text, size);
+        struct sg_trace_reader *reader;
+        assert_int_equal(sg_trace_open(path, &reader, error), 0);
+        sg_trace_keep(reader, keep_bytes);
+        free(rows(reader, 1000, &back_size));
+        assert_int_equal(truncate(path, 0), 0);
+        bool all = keep_bytes == 64 << 20;
+        for (int round = 0; round < 2; round++) { /* what has failed once fails again */
+            assert_int_equal(sg_trace_rewind(reader) == 0, all);
+            char *back = all ? rows(reader, 1000, &back_size) : NULL;
+            if (all)
+                assert_memory_equal(back, text, size);
+            free(back);
+        }
+        sg_trace_close(reader);
+        unlink(path);
+        free(path);
+    }
+    free(text);
+}
+
 static void kept_records_are_the_same(void **state)
 {
     (void)state;
@@ -363,6 +391,7 @@ int main(void)
         cmocka_unit_test(long_line),
         cmocka_unit_test(long_traces_and_rewinding),
         cmocka_unit_test(kept_records_are_the_same),
+        cmocka_unit_test(kept_records_need_no_file),
 #ifdef SG_HAVE_ZSTD
         cmocka_unit_test(compressed),
 #endif

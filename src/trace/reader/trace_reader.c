@@ -165,8 +165,7 @@ int sg_trace_rewind(struct sg_trace_reader *reader)
         return 0;
     sg_batches_stop(reader->batches);
     reader->batches = NULL;
-    reader->keep_bytes = 0; /* what does not fit is read ahead instead */
-    reader->begun = false;
+    reader->keep_bytes = 0; /* a reading that was not kept whole is not kept again */
     int status = sg_source_rewind(reader->source);
     if (status < 0)
         return status;
@@ -178,7 +177,9 @@ int sg_trace_rewind(struct sg_trace_reader *reader)
     free(reader->text);
     reader->text = NULL;
     memset(&reader->info, 0, sizeof(reader->info));
-    return open_format(reader);
+    status = open_format(reader);
+    reader->begun = status < 0; /* where it failed there is no first record to be at */
+    return status;
 }
 
 const char *sg_trace_error(const struct sg_trace_reader *reader)

@@ -46,7 +46,7 @@ void sg_trace_close(struct sg_trace_reader *reader);
 /* Writes the next records, at most `n`, to `out`; 0 at the end or after an error. The stream and the thread of a record
    are indices of definitions that came before it in the same sequence (0: none). A trace that is only incomplete
    is no error: see info->end. Best in batches of 256 and more. Files that must be parsed or decompressed are read ahead
-   by threads from the first call on. */
+   by threads from the first call on, unless they are kept. */
 size_t sg_trace_read(struct sg_trace_reader *reader, struct segalloc_trace_record *out, size_t n);
 
 /* NULL, or the line that says why reading stopped. */
