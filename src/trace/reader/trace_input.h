@@ -18,7 +18,7 @@ struct sg_trace_reader {
     bool source_end;
     char *text; /* conf and command */
     struct sg_batches *batches; /* NULL: records are read when they are asked for */
-    uint64_t keep_bytes; /* of records, kept for who reads them again; 0: they are read ahead */
+    uint64_t keep_bytes;        /* of records, kept for who reads them again; 0: they are read ahead */
     bool begun;
 };
 
