@@ -514,14 +514,18 @@ static void free_torch(struct player *player)
     free(player->torch);
 }
 
-/* Where nothing says how large the cards are, page_size_mb:auto is that of one which the trace would fill. */
-static struct sg_conf conf_played(const struct sg_play *play)
+bool sg_play_is_of_live_bytes(const struct sg_play *play)
 {
-    struct sg_conf conf = play->conf;
     bool known = play->card_bytes != 0;
     for (int device = 0; device < SG_DEVICES_MAX && !known; device++)
         known = play->card[device] != 0;
-    if (!known && conf.page_size == SG_AUTO && !conf.limit_bytes)
+    return !known && play->policy == SG_POLICY_SEGALLOC && play->conf.page_size == SG_AUTO && !play->conf.limit_bytes;
+}
+
+static struct sg_conf conf_played(const struct sg_play *play)
+{
+    struct sg_conf conf = play->conf;
+    if (sg_play_is_of_live_bytes(play))
         conf.page_size = sg_core_page_bytes(play->granularity, play->live_bytes, (uint64_t)conf.mapping_limit);
     return conf;
 }

@@ -112,6 +112,9 @@ struct sg_play_result {
     } handles;
 };
 
+/* Whether nothing says how large the cards are: page_size_mb:auto is then that of one which `live_bytes` fill. */
+bool sg_play_is_of_live_bytes(const struct sg_play *play);
+
 /* Returns 0, or with one line in `error` SG_PLAY_CONTRADICTS or -ENOMEM. */
 int sg_play_run(const struct sg_play *play, struct sg_play_result *ret, char error[SG_PLAY_ERROR]);
 

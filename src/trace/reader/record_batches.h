@@ -7,9 +7,9 @@
 
 struct sg_batches;
 
-/* Has the format's part of the reader for itself until it is stopped. `keep_bytes`: at most so much is kept, and no thread
-   reads ahead, who would take the time of the one that decompresses; 0: nothing is. NULL: no host memory, or no
-   thread. */
+/* Has the format's part of the reader for itself until it is stopped. `keep_bytes`: at most so much is kept, and no
+   thread reads ahead, which would take the time of the one that decompresses; 0: nothing is kept. NULL: no host
+   memory, or no thread. */
 struct sg_batches *sg_batches_start(struct sg_trace_reader *reader, uint64_t keep_bytes);
 void sg_batches_stop(struct sg_batches *batches);
 

@@ -204,7 +204,7 @@ static int add_process(struct sg_rehearse *rehearse, const char *path)
         int most = count(rehearse, &findings);
         if (sg_trace_open(path, &life.reader, trace_error) != 0)
             status = sg_tool_error(rehearse->verb, "the trace of the run: %s", trace_error);
-        if (status == 0 && sg_recorded_read(life.reader, false, &life.recorded) != 0)
+        if (status == 0 && sg_recorded_read(life.reader, &life.recorded) != 0)
             status = sg_tool_error(rehearse->verb, "no host memory left");
         if (status == 0) {
             if (most >= 0)

@@ -25,7 +25,7 @@ int sg_playback(struct sg_trace_reader *reader, sg_playback_fn *watch, void *use
     char error[SG_PLAY_ERROR];
     int status = sg_trace_rewind(reader);
     if (!status)
-        status = sg_recorded_read(reader, false, &recorded);
+        status = sg_recorded_read(reader, &recorded);
     if (status)
         return status;
     struct source source = {.reader = reader};

@@ -51,12 +51,15 @@ static bool take(struct reading *reading, const struct segalloc_trace_record *re
     }
 }
 
-/* Reads the trace, from its beginning and back to it. */
+/* Reads the trace, from its beginning and back to it, and keeps it for who plays it. */
 static int read_all(struct sg_trace_reader *reader, struct sg_recorded *recorded)
 {
+    if (sg_trace_rewind(reader) != 0)
+        return 0;
     struct reading reading = {.recorded = recorded};
     struct segalloc_trace_record *record = malloc(BATCH * sizeof *record);
     bool fine = record != NULL;
+    sg_trace_keep(reader, KEPT_BYTES);
     sg_definitions_init(&reading.defined);
     for (size_t n; fine && (n = sg_trace_read(reader, record, BATCH)) > 0;)
         for (size_t i = 0; i < n && fine; i++)
@@ -67,7 +70,7 @@ static int read_all(struct sg_trace_reader *reader, struct sg_recorded *recorded
     return fine ? 0 : -ENOMEM;
 }
 
-int sg_recorded_read(struct sg_trace_reader *reader, bool measure, struct sg_recorded *ret)
+int sg_recorded_read(struct sg_trace_reader *reader, struct sg_recorded *ret)
 {
     const struct sg_trace_info *info = sg_trace_info(reader);
     memset(ret, 0, sizeof *ret);
@@ -78,14 +81,15 @@ int sg_recorded_read(struct sg_trace_reader *reader, bool measure, struct sg_rec
     ret->fixed = ret->ours && info->header.granularity == 0;
     ret->granularity = info->header.granularity;
     ret->device_bytes[0] = info->header.device_bytes;
-    int error = 0;
-    if ((measure || !info->header.imported) && sg_trace_rewind(reader) == 0) {
-        sg_trace_keep(reader, KEPT_BYTES);
-        error = read_all(reader, ret);
-    }
+    int error = info->header.imported ? 0 : read_all(reader, ret);
     if (!ret->granularity)
         ret->granularity = DEFAULT_GRANULARITY;
     return error;
+}
+
+int sg_recorded_measure(struct sg_trace_reader *reader, struct sg_recorded *recorded)
+{
+    return sg_trace_info(reader)->header.imported ? read_all(reader, recorded) : 0;
 }
 
 /* What does not decide anything in a replay: what was asked of the driver about work, and what came of it, is in the

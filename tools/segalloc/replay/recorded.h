@@ -14,10 +14,12 @@ struct sg_recorded {
     uint64_t live_most;                    /* bytes alive at any time on one device; 0: not known */
 };
 
-/* Reads the trace once, where it can be read again, and returns to its beginning. What was read is kept for that, up to
-   a bound. An imported trace defines no devices: it is read where `measure` is set, for `live_most`, and to be kept. 0,
-   or a negative errno (no host memory). What is wrong with the trace whoever plays it will meet too. */
-int sg_recorded_read(struct sg_trace_reader *reader, bool measure, struct sg_recorded *ret);
+/* Reads a trace of ours once, where it can be read again, and returns to its beginning; what is imported defines no
+   devices. 0, or a negative errno (no host memory). What is wrong with the trace whoever plays it will meet too. */
+int sg_recorded_read(struct sg_trace_reader *reader, struct sg_recorded *ret);
+
+/* Finds `live_most` of an imported trace, as above. */
+int sg_recorded_measure(struct sg_trace_reader *reader, struct sg_recorded *recorded);
 
 /* Whether `play`, with its settings and its cards (0: each device its own), is the recorded run again as far as anything
    here decides. */

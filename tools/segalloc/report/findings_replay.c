@@ -212,7 +212,7 @@ void sg_findings_play(struct sg_findings *findings, struct sg_trace_reader *read
         return;
     int status = sg_trace_rewind(reader);
     if (!status)
-        status = sg_recorded_read(reader, false, &recorded);
+        status = sg_recorded_read(reader, &recorded);
     if (!status) {
         struct played played = {.reader = reader, .recorded = &recorded, .findings = findings,
             .mark = calloc(findings->devices + 1, sizeof *played.mark)};

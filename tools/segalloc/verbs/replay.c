@@ -493,10 +493,7 @@ static int configure(struct replay *replay, const char *policy)
 static int set_terms(struct replay *replay)
 {
     const struct sg_conf asked = replay->play.conf;
-    bool is_sized = replay->limit || replay->play.policy != SG_POLICY_SEGALLOC || asked.page_size != SG_AUTO;
-    bool many_times = replay->min_limit;
-    int status = sg_recorded_read(replay->reader, !is_sized || many_times, &replay->recorded);
-    if (status)
+    if (sg_recorded_read(replay->reader, &replay->recorded) != 0)
         return sg_tool_error(replay->verb, "%s: no host memory left", replay->path);
     sg_recorded_play(&replay->recorded, &replay->play);
     if (replay->conf_text) {
@@ -509,6 +506,11 @@ static int set_terms(struct replay *replay)
         memset(replay->play.card, 0, sizeof replay->play.card);
         replay->play.card_bytes = replay->limit;
     }
+    /* A search for the smallest card plays the trace many times: that it is kept is worth a reading. */
+    if ((sg_play_is_of_live_bytes(&replay->play) || replay->min_limit) &&
+        sg_recorded_measure(replay->reader, &replay->recorded) != 0)
+        return sg_tool_error(replay->verb, "%s: no host memory left", replay->path);
+    replay->play.live_bytes = replay->recorded.live_most;
     replay->as_recorded = sg_recorded_is(&replay->recorded, &replay->play);
     if (replay->as_recorded && replay->recorded.fixed)
         replay->play.conf.expandable_segments = false;
