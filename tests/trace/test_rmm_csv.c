@@ -7,6 +7,7 @@
 #include <errno.h>
 
 #include "files.h"
+#include "random.h"
 #include "reader/rmm_csv.h"
 #include "reader/trace_reader.h"
 #ifdef SG_HAVE_ZSTD
@@ -247,6 +248,72 @@ static void long_traces_and_rewinding(void **state)
     free(text);
 }
 
+/* Rows of which most begin as the one before does; what is rare is spelt in each of the ways, or wrong. */
+static char *mixed_text(uint64_t seed, const char *line_end, size_t *ret_size)
+{
+    static const char *const threads[] = {"0", "7", "140234567890", "12345678901234567", "x"};
+    static const char *const times[] = {"00:00:01:", "00:00:01.", "10:20:30:", "23:59:59:", "00:00:00:", "1:00:00:"};
+    static const char *const actions[] = {"allocate", "free", "allocate failure", "record_stream", "fre", "allocated"};
+    static const char *const pointers[] = {"0x%llx", "0x%llX", "%llx", "0X%llx", "(nil)", "0x0000000000000%llx",
+        "0x%llxg"};
+    static const char *const sizes[] = {"%llu", "000000%llu", "1844674407370955161%llu", "%llu "};
+    static const char *const streams[] = {"%u", "0x%x", "(nil)", "%x", "0000%u", "%ua", "%u,"};
+    const char *thread = threads[0], *time = times[0];
+    struct random random = {seed};
+    char *text = NULL;
+    FILE *out = open_memstream(&text, ret_size);
+    fprintf(out, "%s%s", SG_RMM_HEADER, line_end);
+    for (int i = 0; i < 8000; i++) {
+        uint64_t odd = random_below(&random, 40), wrong = random_below(&random, 800) == 0;
+        if (odd == 0)
+            thread = threads[random_below(&random, 4 + wrong)];
+        if (odd == 1)
+            time = times[random_below(&random, 5 + wrong)];
+        fprintf(out, "%s,%s%06u%s,%s,", thread, time, (unsigned)random_below(&random, 1000000),
+            odd == 2 && wrong ? "0" : "", actions[random_below(&random, odd == 3 ? 4 + 2 * wrong : 2)]);
+        fprintf(out, pointers[odd == 4 ? random_below(&random, 6 + wrong) : 0], 512ULL * random_below(&random, 1 << 30));
+        fputc(',', out);
+        fprintf(out, sizes[odd == 5 ? random_below(&random, 2 + 2 * wrong) : 0],
+            (unsigned long long)(random_below(&random, 1 << 30) * random_below(&random, 9)));
+        fputc(',', out);
+        fprintf(out, streams[odd == 6 ? random_below(&random, 5 + 2 * wrong) : 0],
+            (unsigned)random_below(&random, odd == 7 ? 5000 : 3));
+        fputs(line_end, out);
+    }
+    fclose(out);
+    return text;
+}
+
+/* Only a row that ends in a newline alone is parsed by what it shares with the row before. */
+static void rows_alike_are_parsed_as_others(void **state)
+{
+    (void)state;
+    unsigned failed = 0;
+    for (uint64_t seed = 1; seed <= 100; seed++) {
+        struct sg_trace_reader *reader[2];
+        struct segalloc_trace_record record[2][256];
+        for (int i = 0; i < 2; i++) {
+            size_t size;
+            char *text = mixed_text(seed, i ? "\r\n" : "\n", &size);
+            reader[i] = open_text(text, size);
+            free(text);
+        }
+        for (size_t n[2] = {1, 1}; n[0];) {
+            for (int i = 0; i < 2; i++)
+                n[i] = sg_trace_read(reader[i], record[i], 256);
+            assert_int_equal(n[0], n[1]);
+            assert_memory_equal(record[0], record[1], n[0] * sizeof record[0][0]);
+        }
+        assert_int_equal(sg_trace_info(reader[0])->line, sg_trace_info(reader[1])->line);
+        failed += sg_trace_error(reader[0]) != NULL;
+        assert_string_equal(sg_trace_error(reader[0]) ? sg_trace_error(reader[0]) : "",
+            sg_trace_error(reader[1]) ? sg_trace_error(reader[1]) : "");
+        for (int i = 0; i < 2; i++)
+            sg_trace_close(reader[i]);
+    }
+    assert_in_range(failed, 10, 90);
+}
+
 /* Reads twice what may be kept, the second time after part of the first has been read again. */
 static void expect_twice(const char *text, size_t size, uint64_t keep_bytes, const char *error)
 {
@@ -390,6 +457,7 @@ int main(void)
         cmocka_unit_test(not_a_trace),
         cmocka_unit_test(long_line),
         cmocka_unit_test(long_traces_and_rewinding),
+        cmocka_unit_test(rows_alike_are_parsed_as_others),
         cmocka_unit_test(kept_records_are_the_same),
         cmocka_unit_test(kept_records_need_no_file),
 #ifdef SG_HAVE_ZSTD

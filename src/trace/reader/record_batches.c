@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum { RING = 4, BATCH_RECORDS = 4096 };
 
@@ -19,8 +20,8 @@ struct sg_batches {
     struct batch *at_hand;
     size_t at; /* records of it that are handed out */
     /* every batch from the first one on, where they are kept */
-    struct batch **kept;
-    size_t count, room, most; /* most: 0: they are not, or did not fit */
+    struct batch *kept;
+    size_t count, most;       /* most: 0: they are not, or did not fit */
     size_t next;              /* after the one at hand, once the end is among them */
     bool all;                 /* it is */
     /* the thread, and the batches that it fills in turn */
@@ -62,13 +63,25 @@ static void *read_ahead(void *user)
     return NULL;
 }
 
+/* One mapping that is filled from its beginning, so huge pages save nearly all of its page faults. */
+static void map_kept(struct sg_batches *batches, uint64_t bytes)
+{
+    size_t most = bytes / sizeof(struct batch);
+    void *memory = mmap(NULL, most * sizeof(struct batch), PROT_READ | PROT_WRITE,
+        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+        return;
+    (void)madvise(memory, most * sizeof(struct batch), MADV_HUGEPAGE); /* advice: where it is refused it takes longer */
+    batches->kept = memory;
+    batches->most = most;
+}
+
 static void forget_kept(struct sg_batches *batches)
 {
-    for (size_t i = 0; i < batches->count; i++)
-        free(batches->kept[i]);
-    free(batches->kept);
+    if (batches->kept)
+        munmap(batches->kept, batches->most * sizeof(struct batch));
     batches->kept = NULL;
-    batches->count = batches->room = batches->most = 0;
+    batches->count = batches->most = 0;
 }
 
 static void free_all(struct sg_batches *batches)
@@ -88,7 +101,8 @@ struct sg_batches *sg_batches_start(struct sg_trace_reader *reader, uint64_t kee
         return NULL;
     batches->reader = reader;
     batches->opened = reader->shown;
-    batches->most = keep_bytes / sizeof(struct batch);
+    if (keep_bytes)
+        map_kept(batches, keep_bytes);
     pthread_mutex_init(&batches->mutex, NULL);
     pthread_cond_init(&batches->changed, NULL);
     unsigned needed = keep_bytes ? 1 : RING;
@@ -134,26 +148,16 @@ static struct batch *wait_for_batch(struct sg_batches *batches)
 /* A batch to fill, which is kept; what does not fit ends the keeping. */
 static struct batch *new_kept(struct sg_batches *batches)
 {
-    struct batch *batch = NULL;
-    if (batches->count == batches->room && batches->count < batches->most) {
-        size_t room = batches->room ? 2 * batches->room : 64;
-        struct batch **larger = realloc(batches->kept, room * sizeof(*larger));
-        batches->room = larger ? room : batches->room;
-        batches->kept = larger ? larger : batches->kept;
-    }
-    if (batches->count < batches->room && batches->count < batches->most)
-        batch = malloc(sizeof(*batch));
-    if (batch)
-        batches->kept[batches->count++] = batch;
-    else
-        forget_kept(batches);
-    return batch;
+    if (batches->count < batches->most)
+        return &batches->kept[batches->count++];
+    forget_kept(batches);
+    return NULL;
 }
 
 static void advance(struct sg_batches *batches)
 {
     if (batches->all) {
-        batches->at_hand = batches->kept[batches->next++];
+        batches->at_hand = &batches->kept[batches->next++];
     } else if (batches->threaded) {
         batches->at_hand = wait_for_batch(batches);
     } else {

@@ -14,7 +14,9 @@ enum {
     MEMO = 64,
     STREAMS_MAX = SG_DICTIONARY_STREAMS - 1,
     THREADS_MAX = SG_DICTIONARY_THREADS - 1,
-    ROW_RECORDS = 3 /* a row and the definitions of its thread and stream */
+    LEAD = 16,       /* bytes of a row up to its microseconds, at most, that the next is compared with */
+    ALIKE_MAX = 128, /* no row that is parsed by its lead is longer */
+    ROW_RECORDS = 3  /* a row and the definitions of its thread and stream */
 };
 
 #define NS_PER_DAY (UINT64_C(24) * 3600 * 1000000000)
@@ -66,6 +68,8 @@ struct state {
     uint64_t prefix_ns;
     struct segalloc_trace_record pending[ROW_RECORDS];
     unsigned pending_at, pending_count;
+    unsigned char lead[LEAD]; /* how the row before begins, up to its microseconds */
+    size_t lead_bytes;        /* 0: that is longer */
     bool open_end; /* the line read last has no newline: the end of the file, or where its writer was stopped */
 };
 
@@ -222,6 +226,18 @@ static inline bool is_nil(const unsigned char *p, const unsigned char *end)
     return end - p >= 5 && !memcmp(p, "(nil)", 5);
 }
 
+static inline bool six_digits(const unsigned char *p, uint32_t *ret)
+{
+    uint32_t value = 0, wrong = 0;
+    for (int i = 0; i < 6; i++) {
+        uint32_t digit = p[i] - (uint32_t)'0';
+        wrong |= digit > 9;
+        value = value * 10 + digit;
+    }
+    *ret = value;
+    return !wrong;
+}
+
 /* HH:MM:SS:ffffff, also with a point before the microseconds; rows that fall back by more than half a day are of the
    next day. */
 static inline bool parse_time(struct sg_trace_reader *reader, const unsigned char **at, const unsigned char *end,
@@ -242,13 +258,8 @@ static inline bool parse_time(struct sg_trace_reader *reader, const unsigned cha
         memcpy(state->prefix, p, sizeof(state->prefix));
         state->prefix_ns = ((hour * UINT64_C(60) + minute) * 60 + second) * 1000000000;
     }
-    unsigned micros = 0, wrong = 0;
-    for (int i = 9; i < 15; i++) {
-        unsigned digit = isdigit(p[i]) ? p[i] - (unsigned)'0' : 10;
-        wrong |= digit > 9;
-        micros = micros * 10 + digit;
-    }
-    if (wrong)
+    uint32_t micros;
+    if (!six_digits(p + 9, &micros))
         return bad(reader, p, end, "bad time");
     uint64_t now = state->day_ns + state->prefix_ns + micros * UINT64_C(1000);
     if (now < state->last_ns && state->last_ns - now > NS_PER_DAY / 2) {
@@ -365,11 +376,16 @@ static bool thread_of(struct sg_trace_reader *reader, uint64_t value, uint8_t st
     return true;
 }
 
+static inline struct entry **memo_of(struct state *state, uint64_t stream)
+{
+    return &state->memo[(stream ^ stream >> 8) % MEMO];
+}
+
 static bool stream_of(struct sg_trace_reader *reader, uint64_t value, uint8_t style, struct segalloc_trace_record **out,
                       uint32_t *ret)
 {
     struct state *state = reader->state;
-    struct entry **memo = &state->memo[(value ^ value >> 8) % MEMO], *entry = *memo;
+    struct entry **memo = memo_of(state, value), *entry = *memo;
     bool new = false;
     if (!entry || entry->value != value) {
         uint32_t room = state->streams.room;
@@ -413,6 +429,7 @@ static inline bool comma(struct sg_trace_reader *reader, const unsigned char **a
 static inline bool parse_row(struct sg_trace_reader *reader, const unsigned char *line, const unsigned char *end,
                              struct segalloc_trace_record **out)
 {
+    struct state *state = reader->state;
     const unsigned char *at = line, *field = line;
     struct segalloc_trace_record row = {0};
     uint64_t thread = 0, stream = 0;
@@ -424,6 +441,8 @@ static inline bool parse_row(struct sg_trace_reader *reader, const unsigned char
     field = at;
     if (!parse_time(reader, &at, end, &row.time_ns, &time_style) || !comma(reader, &at, end, field, "bad time"))
         return false;
+    memcpy(state->lead, line, LEAD);
+    state->lead_bytes = field + 9 - line <= LEAD ? (size_t)(field + 9 - line) : 0;
     if (!parse_action(reader, &at, end, &row.kind))
         return false;
     field = ++at;
@@ -455,6 +474,52 @@ static inline bool parse_row(struct sg_trace_reader *reader, const unsigned char
     return true;
 }
 
+static inline uint64_t eight(const unsigned char *p)
+{
+    uint64_t value;
+    memcpy(&value, p, sizeof value);
+    return value;
+}
+
+/* An allocation or a free that begins as the row before does, on a known stream, all spelt in the usual way: most rows.
+   False: nothing was read, and the row is parse_row()'s. */
+static inline bool parse_alike(struct sg_trace_reader *reader, struct segalloc_trace_record **out)
+{
+    struct state *state = reader->state;
+    const unsigned char *at = reader->data, *end = at + ALIKE_MAX;
+    size_t lead = state->lead_bytes;
+    struct segalloc_trace_record row = {0};
+    uint64_t stream;
+    uint32_t micros;
+    if (reader->size < ALIKE_MAX + LEAD || !lead || eight(at) != eight(state->lead) ||
+        eight(at + lead - 8) != eight(state->lead + lead - 8) || !six_digits(at + lead, &micros))
+        return false;
+    at += lead + 6;
+    if (memcmp(at, ",allocate,0x", 12) == 0) {
+        row.kind = SEGALLOC_RECORD_ALLOCATE;
+        at += 12;
+    } else if (memcmp(at, ",free,0x", 8) == 0) {
+        row.kind = SEGALLOC_RECORD_FREE;
+        at += 8;
+    } else {
+        return false;
+    }
+    if (!hexadecimal(&at, end, &row.id) || *at++ != ',' || !decimal(&at, end, &row.size) || *at++ != ',' ||
+        !decimal(&at, end, &stream) || *at++ != '\n')
+        return false;
+    const struct entry *known = *memo_of(state, stream), *thread = state->thread;
+    if (!known || known->value != stream || known->flags || thread->flags & SEGALLOC_FLAG_BARE_HEX)
+        return false;
+    row.stream = known->index;
+    row.thread = (uint16_t)thread->index;
+    row.time_ns = state->last_ns = state->day_ns + state->prefix_ns + micros * UINT64_C(1000);
+    *(*out)++ = row;
+    reader->size -= (size_t)(at - reader->data);
+    reader->data = (unsigned char *)at;
+    reader->info.line++;
+    return true;
+}
+
 /* Whether a line is the beginning of a row only, by its fields. */
 static bool is_cut(const unsigned char *line, const unsigned char *end)
 {
@@ -479,6 +544,8 @@ static size_t read_csv(struct sg_trace_reader *reader, struct segalloc_trace_rec
             *at++ = state->pending[state->pending_at++];
             continue;
         }
+        if (parse_alike(reader, &at))
+            continue;
         const unsigned char *line_end, *line = next_line(reader, &line_end);
         if (!line) {
             if (!reader->error[0] && reader->info.end == SG_TRACE_OPEN)
