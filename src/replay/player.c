@@ -101,7 +101,27 @@ static struct sg_defined_place place_of(const struct player *player, const struc
     return sg_defined_place(&player->defined, record->thread);
 }
 
-static struct sg_tag tag_of(struct player *player, const struct segalloc_trace_record *record)
+/* What a tag says beyond the plain one where work is played, or a run as it was recorded. */
+static void complete_tag(struct player *player, const struct segalloc_trace_record *record, struct sg_tag *tag)
+{
+    if (player->ahead) {
+        sg_ahead_tag(player->ahead, device_of(player, record->stream), record->stream, tag);
+        tag->sync = player->play->conf.free_sync == SG_FREE_SYNC_AUTO ? SG_FREE_SYNC_STREAM
+                                                                      : player->play->conf.free_sync;
+        tag->user_rule = player->play->user_rule;
+    } else if (player->play->as_recorded) {
+        tag->slot = sg_order_feed_slot(&player->feed, record->stream);
+        tag->context = (CUcontext)(uintptr_t)sg_defined_context(&player->defined, record->stream);
+        tag->user_rule = SG_USERS_RECORDED; /* who else could have seen a block stands in the trace too */
+        tag->in_order = record->kind == SEGALLOC_RECORD_FREE; /* it names whose the block has become by then */
+        if (record->flags & SEGALLOC_FLAG_ASYNC && tag->slot)
+            tag->sync = SG_FREE_SYNC_STREAM;
+    }
+    if (record->flags & SEGALLOC_FLAG_PENDING && record->kind == SEGALLOC_RECORD_FREE && !player->ahead)
+        tag->sync = SG_FREE_SYNC_EVENT;
+}
+
+static inline struct sg_tag tag_of(struct player *player, const struct segalloc_trace_record *record)
 {
     struct sg_defined_place place = place_of(player, record);
     struct sg_tag tag = {.stream = (CUstream)(uintptr_t)record->stream,
@@ -109,21 +129,8 @@ static struct sg_tag tag_of(struct player *player, const struct segalloc_trace_r
         .sync = SG_FREE_SYNC_COMPLETE,
         .site = place.site,
         .phase = place.phase};
-    if (player->ahead) {
-        sg_ahead_tag(player->ahead, device_of(player, record->stream), record->stream, &tag);
-        tag.sync = player->play->conf.free_sync == SG_FREE_SYNC_AUTO ? SG_FREE_SYNC_STREAM
-                                                                     : player->play->conf.free_sync;
-        tag.user_rule = player->play->user_rule;
-    } else if (player->play->as_recorded) {
-        tag.slot = sg_order_feed_slot(&player->feed, record->stream);
-        tag.context = (CUcontext)(uintptr_t)sg_defined_context(&player->defined, record->stream);
-        tag.user_rule = SG_USERS_RECORDED; /* who else could have seen a block stands in the trace too */
-        tag.in_order = record->kind == SEGALLOC_RECORD_FREE; /* it names whose the block has become by then */
-        if (record->flags & SEGALLOC_FLAG_ASYNC && tag.slot)
-            tag.sync = SG_FREE_SYNC_STREAM;
-    }
-    if (record->flags & SEGALLOC_FLAG_PENDING && record->kind == SEGALLOC_RECORD_FREE && !player->ahead)
-        tag.sync = SG_FREE_SYNC_EVENT;
+    if (player->ahead || player->play->as_recorded || record->flags & SEGALLOC_FLAG_PENDING)
+        complete_tag(player, record, &tag);
     return tag;
 }
 
@@ -227,8 +234,10 @@ static struct sg_torch *torch_of(struct player *player, const struct segalloc_tr
 static void note_request(struct player *player, const struct segalloc_trace_record *record)
 {
     struct sg_play_device *device = &player->result->device[device_of(player, record->stream)];
-    device->used = true;
     device->allocs++;
+    if (device->used)
+        return;
+    device->used = true;
     device->card_bytes = card_of(player, device_of(player, record->stream));
 }
 
@@ -258,9 +267,10 @@ static int allocate(struct player *player, const struct segalloc_trace_record *r
     }
     if (!value && record->size)
         count_oom(player, record);
-    if (sg_idmap_get(&player->live, record->id))
-        return complain(player, "allocates what is alive already:", record->id);
-    return sg_idmap_put(&player->live, record->id, value ? value : NO_BLOCK) ? 0 : no_memory(player);
+    size_t live = player->live.count;
+    if (!sg_idmap_put(&player->live, record->id, value ? value : NO_BLOCK))
+        return no_memory(player);
+    return player->live.count > live ? 0 : complain(player, "allocates what is alive already:", record->id);
 }
 
 /* An allocation failed in the recorded process. With the same settings it does so again, and that it was tried may have
