@@ -196,8 +196,7 @@ static CUresult reserve(struct sg_device *device, uint64_t least, uint64_t step,
 
 /* Makes a region of what was reserved, of `bytes` in pages of `page`. NULL: no host memory, or too many there are. */
 static struct sg_region *make_region(struct sg_device *device, enum sg_region_kind kind, CUdeviceptr base,
-    uint64_t bytes,
-    uint64_t page)
+    uint64_t bytes, uint64_t page)
 {
     bool huge = kind == SG_KIND_HUGE;
     struct sg_region *region = sg_meta_map(sizeof *region);
@@ -238,8 +237,7 @@ enum { NO_ADDRESSES = 0, NO_BOOKS = 1 };
 /* How many bytes of addresses a region is to have: as the trace of a replay says where possible, else as many as are
    wanted. */
 static uint64_t replayed_bytes(const struct segalloc_trace_record *replayed, uint64_t least, uint64_t most,
-    uint64_t step,
-    uint64_t wanted)
+    uint64_t step, uint64_t wanted)
 {
     uint64_t bytes = sg_replay_step_outcome(replayed, SEGALLOC_TURN_REGION, wanted);
     bool fits = bytes >= least && bytes <= most && bytes % step == 0;
@@ -312,7 +310,10 @@ static inline uint32_t take_free(struct sg_device *device, const struct sg_want 
         if (!sg_device_suits(device, i, want->kind, want->units))
             continue;
         uint32_t extent = sg_region_take(device->region[i], want->units, want->end, want->slot);
-        if (!extent && sg_region_drain_quick_lists(device->region[i]))
+        if (!extent &&
+            (want->kind != SG_KIND_SMALL || device->region[i]->deferred > device->extents.live / SG_QUICK_SHARE ||
+                !sg_device_is_low_pressure_locked(device, (uint64_t)want->units << SG_UNIT_SHIFT)) &&
+            sg_region_drain_quick_lists(device->region[i]))
             extent = sg_region_take(device->region[i], want->units, want->end, want->slot);
         if (extent)
             return extent;

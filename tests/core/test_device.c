@@ -280,6 +280,74 @@ static void as_many_ranges_as_there_may_be(void **state)
     stop();
 }
 
+/* Fills four pages with blocks of 512 bytes, and frees two neighbours of each `every`. Returns how many pages are made for
+   two blocks of 1024 then, which only joined neighbours could serve. */
+static uint64_t pages_for_larger_ones(const char *text, uint32_t every)
+{
+    enum { BLOCKS = 4 * 4096 };
+    static CUdeviceptr address[BLOCKS];
+    driver = strict_driver;
+    start_with(text, 1, 512 * SG_MIB);
+    for (uint32_t i = 0; i < BLOCKS; i++)
+        assert_int_equal(sg_core_malloc(core, 0, SG_UNIT, &tag, &address[i]), CUDA_SUCCESS);
+    const struct sg_device *device = core->device[0];
+    uint64_t before = device->usage.reserved.now;
+    for (uint32_t i = 0; i < BLOCKS; i += every)
+        for (uint32_t next = i; next < i + 2; next++) {
+            assert_int_equal(sg_core_free(core, address[next], &tag), CUDA_SUCCESS);
+            address[next] = 0;
+        }
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(sg_core_malloc(core, 0, 2 * SG_UNIT, &tag, &address[i]), CUDA_SUCCESS);
+    uint64_t pages = (device->usage.reserved.now - before) / (2 * SG_MIB);
+    inspect(core, 1);
+    for (uint32_t i = 0; i < BLOCKS; i++)
+        if (address[i])
+            assert_int_equal(sg_core_free(core, address[i], &tag), CUDA_SUCCESS);
+    stop();
+    return pages;
+}
+
+/* Blocks in quick lists are joined to serve another size, unless they are few among very many and there is room. */
+static void few_kept_blocks_stay_apart(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 16384, FEW = BLOCKS / SG_QUICK_SHARE };
+    assert_int_equal(pages_for_larger_ones("", 2 * BLOCKS / 4), 1);
+    assert_int_equal(pages_for_larger_ones("", 2 * BLOCKS / FEW), 1);
+    assert_int_equal(pages_for_larger_ones("", 2 * BLOCKS / (2 * FEW)), 0);
+    assert_int_equal(pages_for_larger_ones("limit:8MiB", 2 * BLOCKS / 4), 0);
+    assert_int_equal(pages_for_larger_ones("reserve_slack:1.0", 2 * BLOCKS / 4), 0);
+}
+
+/* That is for small blocks: memory for a large one is more than a page, whoever is asking. */
+static void large_kept_block_is_joined(void **state)
+{
+    (void)state;
+    enum { SMALL = 2 * SG_QUICK_SHARE };
+    static CUdeviceptr small[SMALL];
+    CUdeviceptr half[2], behind, whole;
+    driver = strict_driver;
+    start_with("", 1, 512 * SG_MIB);
+    for (int i = 0; i < SMALL; i++)
+        assert_int_equal(sg_core_malloc(core, 0, SG_UNIT, &tag, &small[i]), CUDA_SUCCESS);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(sg_core_malloc(core, 0, 8 * SG_MIB, &tag, &half[i]), CUDA_SUCCESS);
+    assert_int_equal(sg_core_malloc(core, 0, 8 * SG_MIB, &tag, &behind), CUDA_SUCCESS);
+    uint64_t before = core->device[0]->usage.reserved.now;
+    for (int i = 1; i >= 0; i--) /* the second one is kept for nobody */
+        assert_int_equal(sg_core_free(core, half[i], &tag), CUDA_SUCCESS);
+    const struct sg_stream_id id = {.key = 1, .handle = (CUstream)(uintptr_t)1, .flags = SG_STREAM_UNFENCEABLE};
+    const struct sg_tag of_stream = {.slot = sg_core_slot(core, 0, &id), .sync = SG_FREE_SYNC_STREAM};
+    assert_int_equal(sg_core_malloc(core, 0, 16 * SG_MIB, &of_stream, &whole), CUDA_SUCCESS);
+    assert_int_equal(core->device[0]->usage.reserved.now, before);
+    assert_int_equal(sg_core_free(core, behind, &tag), CUDA_SUCCESS);
+    assert_int_equal(sg_core_free(core, whole, &tag), CUDA_SUCCESS);
+    for (int i = 0; i < SMALL; i++)
+        assert_int_equal(sg_core_free(core, small[i], &tag), CUDA_SUCCESS);
+    stop();
+}
+
 /* A region is no longer than units can be counted; what is larger is refused, and what is just so large as well, where
    its pages do not fit. */
 static void blocks_that_no_region_holds(void **state)
@@ -486,6 +554,8 @@ int main(void)
         cmocka_unit_test(probe_that_fails),
         cmocka_unit_test(as_many_regions_as_there_may_be),
         cmocka_unit_test(as_many_ranges_as_there_may_be),
+        cmocka_unit_test(few_kept_blocks_stay_apart),
+        cmocka_unit_test(large_kept_block_is_joined),
         cmocka_unit_test(blocks_that_no_region_holds),
         cmocka_unit_test(memory_of_another_device),
         cmocka_unit_test(totals_that_differ),

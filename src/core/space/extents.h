@@ -308,8 +308,7 @@ static inline bool is_usable(const struct sg_region *region, const struct sg_ext
 /* Whether two free neighbours can be one range without a loss worth mentioning, and whose it is then. Two of one
    owner always can. A complete one joins the other if that is larger, or if the complete one is less than a page. */
 static inline bool extents_may_join(const struct sg_region *region, const struct sg_extent *a,
-    const struct sg_extent *b,
-    uint32_t *ret_owner, uint64_t *ret_seq)
+    const struct sg_extent *b, uint32_t *ret_owner, uint64_t *ret_seq)
 {
     const struct sg_extent *whose = a->seq > b->seq ? a : b;
     if (a->owner != b->owner) {

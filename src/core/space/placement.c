@@ -275,8 +275,7 @@ static bool may_cut(const struct sg_region *region, uint32_t page, struct sg_tak
 /* Finds the next run of pages that may be cut in a free range, from page *end down: [*begin, *end). False: there is
    none. */
 static bool next_run(const struct sg_region *region, const struct sg_extent *extent, struct sg_taker taker,
-    uint32_t *begin,
-    uint32_t *end)
+    uint32_t *begin, uint32_t *end)
 {
     uint32_t from = page_of(region, extent->begin + region->page_units - 1);
     if (!region->ordered && !region->pinned && !taker.aliases) { /* all may be: no need to ask of each */
