@@ -63,7 +63,7 @@ static void *read_ahead(void *user)
     return NULL;
 }
 
-/* One mapping that is filled from its beginning, so huge pages save nearly all of its page faults. */
+/* One mapping, filled from its beginning, of which only what is filled is memory. */
 static void map_kept(struct sg_batches *batches, uint64_t bytes)
 {
     size_t most = bytes / sizeof(struct batch);
@@ -71,7 +71,6 @@ static void map_kept(struct sg_batches *batches, uint64_t bytes)
         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
         return;
-    (void)madvise(memory, most * sizeof(struct batch), MADV_HUGEPAGE); /* advice: where it is refused it takes longer */
     batches->kept = memory;
     batches->most = most;
 }

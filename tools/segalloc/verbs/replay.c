@@ -549,6 +549,8 @@ int sg_verb_replay(int argc, char **argv)
         status = configure(&replay, policy);
     if (status)
         return status;
+    if (!replay.bench)
+        sg_tool_small_pages();
     double began = now();
     if (sg_trace_open(replay.path, &replay.reader, error) != 0)
         return sg_tool_error(replay.verb, "%s: %s", replay.path, error);
@@ -556,8 +558,6 @@ int sg_verb_replay(int argc, char **argv)
     replay.play.source = replay.reader;
     replay.play.place = place;
     status = set_terms(&replay);
-    if (!replay.bench)
-        sg_tool_small_pages(); /* of the tables; the kept records have theirs */
     if (status == 0)
         status = play_once(&replay, &replay.result);
     replay.seconds = now() - began;
