@@ -281,8 +281,8 @@ static void as_many_ranges_as_there_may_be(void **state)
 }
 
 /* Fills four pages with blocks of 512 bytes, and frees two neighbours of each `every`. Returns how many pages are made for
-   two blocks of 1024 then, which only joined neighbours could serve. */
-static uint64_t pages_for_larger_ones(const char *text, uint32_t every)
+   two blocks of 1024 then, which only joined neighbours could serve. `refused`: the driver makes none by then. */
+static uint64_t pages_for_larger_ones(const char *text, uint32_t every, bool refused)
 {
     enum { BLOCKS = 4 * 4096 };
     static CUdeviceptr address[BLOCKS];
@@ -297,6 +297,8 @@ static uint64_t pages_for_larger_ones(const char *text, uint32_t every)
             assert_int_equal(sg_core_free(core, address[next], &tag), CUDA_SUCCESS);
             address[next] = 0;
         }
+    if (refused)
+        driver.create = full;
     for (int i = 0; i < 2; i++)
         assert_int_equal(sg_core_malloc(core, 0, 2 * SG_UNIT, &tag, &address[i]), CUDA_SUCCESS);
     uint64_t pages = (device->usage.reserved.now - before) / (2 * SG_MIB);
@@ -313,11 +315,12 @@ static void few_kept_blocks_stay_apart(void **state)
 {
     (void)state;
     enum { BLOCKS = 16384, FEW = BLOCKS / SG_QUICK_SHARE };
-    assert_int_equal(pages_for_larger_ones("", 2 * BLOCKS / 4), 1);
-    assert_int_equal(pages_for_larger_ones("", 2 * BLOCKS / FEW), 1);
-    assert_int_equal(pages_for_larger_ones("", 2 * BLOCKS / (2 * FEW)), 0);
-    assert_int_equal(pages_for_larger_ones("limit:8MiB", 2 * BLOCKS / 4), 0);
-    assert_int_equal(pages_for_larger_ones("reserve_slack:1.0", 2 * BLOCKS / 4), 0);
+    assert_int_equal(pages_for_larger_ones("", 2 * BLOCKS / 4, false), 1);
+    assert_int_equal(pages_for_larger_ones("", 2 * BLOCKS / FEW, false), 1);
+    assert_int_equal(pages_for_larger_ones("", 2 * BLOCKS / (2 * FEW), false), 0);
+    assert_int_equal(pages_for_larger_ones("", 2 * BLOCKS / 4, true), 0);
+    assert_int_equal(pages_for_larger_ones("limit:8MiB", 2 * BLOCKS / 4, false), 0);
+    assert_int_equal(pages_for_larger_ones("reserve_slack:1.0", 2 * BLOCKS / 4, false), 0);
 }
 
 /* That is for small blocks: memory for a large one is more than a page, whoever is asking. */
