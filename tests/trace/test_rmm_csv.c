@@ -5,6 +5,7 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <inttypes.h>
 
 #include "files.h"
 #include "random.h"
@@ -248,16 +249,38 @@ static void long_traces_and_rewinding(void **state)
     free(text);
 }
 
+enum { POINTERS = 6, SIZES = 2, STREAMS = 5 }; /* that are right; the ways after them are wrong */
+
+static void put_pointer(FILE *out, uint64_t way, uint64_t id)
+{
+    static const char *const before[] = {"0x", "", "0X", "0x0000000000000", "0x", "(nil)", "0x"};
+    fputs(before[way], out);
+    if (way != POINTERS - 1)
+        fprintf(out, way == 4 ? "%" PRIX64 : "%" PRIx64, id);
+    fputs(way == POINTERS ? "g" : "", out);
+}
+
+static void put_size(FILE *out, uint64_t way, uint64_t size)
+{
+    static const char *const before[] = {"", "000000", "1844674407370955161", ""};
+    fprintf(out, "%s%" PRIu64 "%s", before[way], size, way == SIZES + 1 ? " " : "");
+}
+
+static void put_stream(FILE *out, uint64_t way, uint64_t stream)
+{
+    static const char *const before[] = {"", "0x", "", "0000", "(nil)", "", ""};
+    fputs(before[way], out);
+    if (way != STREAMS - 1)
+        fprintf(out, way == 1 || way == 2 ? "%" PRIx64 : "%" PRIu64, stream);
+    fputs(way == STREAMS ? "a" : way == STREAMS + 1 ? "," : "", out);
+}
+
 /* Rows of which most begin as the one before does; what is rare is spelt in each of the ways, or wrong. */
 static char *mixed_text(uint64_t seed, const char *line_end, size_t *ret_size)
 {
     static const char *const threads[] = {"0", "7", "140234567890", "12345678901234567", "x"};
     static const char *const times[] = {"00:00:01:", "00:00:01.", "10:20:30:", "23:59:59:", "00:00:00:", "1:00:00:"};
     static const char *const actions[] = {"allocate", "free", "allocate failure", "record_stream", "fre", "allocated"};
-    static const char *const pointers[] = {"0x%llx", "0x%llX", "%llx", "0X%llx", "(nil)", "0x0000000000000%llx",
-        "0x%llxg"};
-    static const char *const sizes[] = {"%llu", "000000%llu", "1844674407370955161%llu", "%llu "};
-    static const char *const streams[] = {"%u", "0x%x", "(nil)", "%x", "0000%u", "%ua", "%u,"};
     const char *thread = threads[0], *time = times[0];
     struct random random = {seed};
     char *text = NULL;
@@ -271,13 +294,13 @@ static char *mixed_text(uint64_t seed, const char *line_end, size_t *ret_size)
             time = times[random_below(&random, 5 + wrong)];
         fprintf(out, "%s,%s%06u%s,%s,", thread, time, (unsigned)random_below(&random, 1000000),
             odd == 2 && wrong ? "0" : "", actions[random_below(&random, odd == 3 ? 4 + 2 * wrong : 2)]);
-        fprintf(out, pointers[odd == 4 ? random_below(&random, 6 + wrong) : 0], 512ULL * random_below(&random, 1 << 30));
+        put_pointer(out, odd == 4 ? random_below(&random, POINTERS + wrong) : 0, 512 * random_below(&random, 1 << 30));
         fputc(',', out);
-        fprintf(out, sizes[odd == 5 ? random_below(&random, 2 + 2 * wrong) : 0],
-            (unsigned long long)(random_below(&random, 1 << 30) * random_below(&random, 9)));
+        put_size(out, odd == 5 ? random_below(&random, SIZES + 2 * wrong) : 0,
+            random_below(&random, 1 << 30) * random_below(&random, 9));
         fputc(',', out);
-        fprintf(out, streams[odd == 6 ? random_below(&random, 5 + 2 * wrong) : 0],
-            (unsigned)random_below(&random, odd == 7 ? 5000 : 3));
+        put_stream(out, odd == 6 ? random_below(&random, STREAMS + 2 * wrong) : 0,
+            random_below(&random, odd == 7 ? 5000 : 3));
         fputs(line_end, out);
     }
     fclose(out);
