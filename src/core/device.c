@@ -303,7 +303,7 @@ bool sg_device_drain_quick_lists_locked(struct sg_device *device)
     return any;
 }
 
-/* The quick looks. */
+/* The quick looks. Where lists keep few blocks of very many and there is room, a page is made as they are joined. */
 static inline uint32_t take_free(struct sg_device *device, const struct sg_want *want)
 {
     for (uint32_t i = 0; i < device->region_count; i++) {

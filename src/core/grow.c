@@ -84,7 +84,9 @@ static CUresult serve_or_plan(struct sg_device *device, struct request *request,
         uint32_t extent = sg_device_take_thoroughly_locked(device, &want);
         if (!extent) {
             result = sg_plan_make(device, want, plan);
-            if (result == CUDA_ERROR_OUT_OF_MEMORY)
+            if (result != CUDA_SUCCESS) /* what the plan has joined may do */
+                extent = sg_device_take_locked(device, &want);
+            if (!extent && result == CUDA_ERROR_OUT_OF_MEMORY)
                 extent = sg_device_take_anywhere_locked(device, &want);
         }
         if (extent) /* in the first place, if another thread has freed or grown meanwhile */

@@ -310,8 +310,9 @@ static uint64_t pages_for_larger_ones(const char *text, uint32_t every, bool ref
     return pages;
 }
 
-/* Blocks in quick lists are joined to serve another size, unless they are few among very many and there is room. */
-static void few_kept_blocks_stay_apart(void **state)
+/* Blocks in quick lists are joined to serve another size. A page comes with them where they are few of very many and
+   there is room. */
+static void few_kept_blocks_come_with_a_page(void **state)
 {
     (void)state;
     enum { BLOCKS = 16384, FEW = BLOCKS / SG_QUICK_SHARE };
@@ -321,6 +322,45 @@ static void few_kept_blocks_stay_apart(void **state)
     assert_int_equal(pages_for_larger_ones("", 2 * BLOCKS / 4, true), 0);
     assert_int_equal(pages_for_larger_ones("limit:8MiB", 2 * BLOCKS / 4, false), 0);
     assert_int_equal(pages_for_larger_ones("reserve_slack:1.0", 2 * BLOCKS / 4, false), 0);
+}
+
+/* Fills a device with blocks of 512 bytes, as far as it goes or `most`, and frees two neighbours. A block of 1024 is served by
+   them, for nothing else is to be had, although the device is nearly empty. */
+static void expect_neighbours_to_serve(const char *text, uint32_t most)
+{
+    static CUdeviceptr address[1 << 20];
+    CUdeviceptr larger;
+    uint32_t count = 0;
+    start_with(text, 1, 4096 * SG_MIB);
+    while (count < most && sg_core_malloc(core, 0, SG_UNIT, &tag, &address[count]) == CUDA_SUCCESS)
+        count++;
+    uint32_t regions = core->device[0]->region_count;
+    for (uint32_t i = 1000; i < 1002; i++)
+        assert_int_equal(sg_core_free(core, address[i], &tag), CUDA_SUCCESS);
+    assert_int_equal(sg_core_malloc(core, 0, 2 * SG_UNIT, &tag, &larger), CUDA_SUCCESS);
+    assert_int_equal(larger, address[1000]);
+    assert_int_equal(core->device[0]->region_count, regions);
+    assert_int_equal(sg_core_free(core, larger, &tag), CUDA_SUCCESS);
+    for (uint32_t i = 0; i < count; i++)
+        if (i < 1000 || i > 1001)
+            assert_int_equal(sg_core_free(core, address[i], &tag), CUDA_SUCCESS);
+    stop();
+}
+
+static CUresult reserve_four(CUdeviceptr *ret, size_t bytes, size_t alignment, CUdeviceptr address,
+    unsigned long long flags)
+{
+    return bytes > 4 * SG_MIB ? CUDA_ERROR_OUT_OF_MEMORY
+                              : strict_driver.address_reserve(ret, bytes, alignment, address, flags);
+}
+
+static void kept_blocks_serve_where_no_page_can_be_made(void **state)
+{
+    (void)state;
+    driver = strict_driver;
+    expect_neighbours_to_serve("limit:3MiB", 4096); /* of which a page more would take four */
+    driver.address_reserve = reserve_four;
+    expect_neighbours_to_serve("", UINT32_MAX); /* as many regions as there may be, all mapped */
 }
 
 /* That is for small blocks: memory for a large one is more than a page, whoever is asking. */
@@ -557,7 +597,8 @@ int main(void)
         cmocka_unit_test(probe_that_fails),
         cmocka_unit_test(as_many_regions_as_there_may_be),
         cmocka_unit_test(as_many_ranges_as_there_may_be),
-        cmocka_unit_test(few_kept_blocks_stay_apart),
+        cmocka_unit_test(few_kept_blocks_come_with_a_page),
+        cmocka_unit_test(kept_blocks_serve_where_no_page_can_be_made),
         cmocka_unit_test(large_kept_block_is_joined),
         cmocka_unit_test(blocks_that_no_region_holds),
         cmocka_unit_test(memory_of_another_device),

@@ -117,8 +117,7 @@ bool sg_mappings_refused(struct sg_device *device, CUresult result)
     snprintf(line, sizeof line,
         "device %d: the driver maps no more pages (error %d), as when the %d mappings of a machine are out; %" PRIu64
         " MiB of idle pages were given back, none gets a second address, and new ones are of %" PRIu64 " MiB",
-        device->ordinal, (int)result, SG_MAPPINGS_OF_MACHINE, given >> 20,
-        device->page_bytes[SG_KIND_REGULAR] >> 20);
+        device->ordinal, (int)result, SG_MAPPINGS_OF_MACHINE, given >> 20, device->page_bytes[SG_KIND_REGULAR] >> 20);
     if (core->callbacks.warn && !core->replay)
         core->callbacks.warn(line);
     return true;

@@ -144,8 +144,7 @@ void sg_extents_fini(struct sg_extents *extents);
 
 /* A quick list: blocks of one size that were freed last and have not coalesced yet. A training loop asks for 16 to
    20 sizes again and again; a quick list answers them without the index. It keeps SG_QUICK_DEPTH blocks, and one more
-   for each SG_QUICK_SHARE extents. While there is room, as many in all lists are not joined to serve a block of another
-   size: coalescing reads neighbours, which are in no cache then. */
+   for each SG_QUICK_SHARE extents: coalescing reads neighbours, which are in no cache then. */
 enum { SG_QUICK_SIZES = SG_SMALL_BYTES / SG_UNIT, SG_QUICK_OWNERS = 8,
     SG_QUICK_LISTS = SG_QUICK_SIZES * SG_QUICK_OWNERS };
 struct sg_quick_list {

@@ -14,7 +14,7 @@ enum {
     MEMO = 64,
     STREAMS_MAX = SG_DICTIONARY_STREAMS - 1,
     THREADS_MAX = SG_DICTIONARY_THREADS - 1,
-    LEAD = 16,       /* bytes of a row up to its microseconds, at most, that the next is compared with */
+    LEAD = 32,       /* bytes of a row up to its microseconds, at most, that the next is compared with */
     ALIKE_MAX = 128, /* no row that is parsed by its lead is longer */
     ROW_RECORDS = 3  /* a row and the definitions of its thread and stream */
 };
@@ -441,8 +441,8 @@ static inline bool parse_row(struct sg_trace_reader *reader, const unsigned char
     field = at;
     if (!parse_time(reader, &at, end, &row.time_ns, &time_style) || !comma(reader, &at, end, field, "bad time"))
         return false;
-    memcpy(state->lead, line, LEAD);
     state->lead_bytes = field + 9 - line <= LEAD ? (size_t)(field + 9 - line) : 0;
+    memcpy(state->lead, line, state->lead_bytes);
     if (!parse_action(reader, &at, end, &row.kind))
         return false;
     field = ++at;
@@ -474,13 +474,6 @@ static inline bool parse_row(struct sg_trace_reader *reader, const unsigned char
     return true;
 }
 
-static inline uint64_t eight(const unsigned char *p)
-{
-    uint64_t value;
-    memcpy(&value, p, sizeof value);
-    return value;
-}
-
 /* An allocation or a free that begins as the row before does, on a known stream, all spelt in the usual way: most rows.
    False: nothing was read, and the row is parse_row()'s. */
 static inline bool parse_alike(struct sg_trace_reader *reader, struct segalloc_trace_record **out)
@@ -491,8 +484,8 @@ static inline bool parse_alike(struct sg_trace_reader *reader, struct segalloc_t
     struct segalloc_trace_record row = {0};
     uint64_t stream;
     uint32_t micros;
-    if (reader->size < ALIKE_MAX + LEAD || !lead || eight(at) != eight(state->lead) ||
-        eight(at + lead - 8) != eight(state->lead + lead - 8) || !six_digits(at + lead, &micros))
+    if (reader->size < ALIKE_MAX + LEAD || !lead || memcmp(at, state->lead, lead) != 0 ||
+        !six_digits(at + lead, &micros))
         return false;
     at += lead + 6;
     if (memcmp(at, ",allocate,0x", 12) == 0) {
