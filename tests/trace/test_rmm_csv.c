@@ -278,7 +278,8 @@ static void put_stream(FILE *out, uint64_t way, uint64_t stream)
 /* Rows of which most begin as the one before does; what is rare is spelt in each of the ways, or wrong. */
 static char *mixed_text(uint64_t seed, const char *line_end, size_t *ret_size)
 {
-    static const char *const threads[] = {"0", "7", "140234567890", "12345678901234567", "x"};
+    static const char *const threads[] = {"0", "7", "1402345", "12345678901234567", "00000000000000000000000000007",
+        "x"};
     static const char *const times[] = {"00:00:01:", "00:00:01.", "10:20:30:", "23:59:59:", "00:00:00:", "1:00:00:"};
     static const char *const actions[] = {"allocate", "free", "allocate failure", "record_stream", "fre", "allocated"};
     const char *thread = threads[0], *time = times[0];
@@ -289,7 +290,7 @@ static char *mixed_text(uint64_t seed, const char *line_end, size_t *ret_size)
     for (int i = 0; i < 8000; i++) {
         uint64_t odd = random_below(&random, 40), wrong = random_below(&random, 800) == 0;
         if (odd == 0)
-            thread = threads[random_below(&random, 4 + wrong)];
+            thread = threads[random_below(&random, 5 + wrong)];
         if (odd == 1)
             time = times[random_below(&random, 5 + wrong)];
         fprintf(out, "%s,%s%06u%s,%s,", thread, time, (unsigned)random_below(&random, 1000000),
