@@ -3,9 +3,9 @@
 
     mutations [--json] [--only NAME] [--seeds N] [--list]
 
-Each seeded bug is a patch of one source file, mutations/<area>/<name>.patch; README.md there says what its header holds.
-The file is copied, changed, compiled as the build compiles it, and linked into a library of its own, or into a test of
-its own. Nothing of the build is touched. A patch that does not apply any more is an error: patches must follow the code.
+Each seeded bug, mutations/<area>/<name>.bug, names a function, a text in it and the text instead; README.md there says
+how. The source that has them is copied, changed, compiled as the build compiles it, and linked into a library of its
+own, or into a test of its own. Nothing of the build is touched. A bug whose text is not found once is an error.
 """
 import argparse
 import concurrent.futures
@@ -19,7 +19,7 @@ import sys
 import tempfile
 
 SOURCE, BUILD = "@SOURCE@", "@BUILD@"
-PATCHES = os.path.join(SOURCE, "tests", "hazard", "mutations")
+BUGS = os.path.join(SOURCE, "tests", "hazard", "mutations")
 LIBRARY = "@LIBRARY@"  # relative to the build folder, as every file here
 ORDERING = os.path.join(BUILD, "tests", "hazard", "ordering")
 FAILURE = re.compile(r"^seed (\d+), policy (\w+), kind (\w+): (.*)$")
@@ -35,11 +35,24 @@ GROUPS = {
 }
 
 
-def read_patch(path):
-    """A seeded bug: the header of its patch, up to the first empty line, and the one file that it changes."""
+def read_changes(path, text):
+    """The changes of a seeded bug: (function or macro, text to replace, text instead), one or more."""
+    parts = re.split(r"^In: (\w+)$", text, flags=re.MULTILINE)
+    changes = []
+    for name, body in zip(parts[1::2], parts[2::2]):
+        match = re.fullmatch(r"\s*Replace:\n(.+?)\nBy:(.*)", body.rstrip("\n"), re.DOTALL)
+        if not match:
+            raise ValueError(f"{path}: In: {name} needs Replace: and By:")
+        changes.append((name, match[1], match[2].lstrip("\n")))
+    if parts[0].strip() or not changes:
+        raise ValueError(f"{path}: changes begin with In:, and there is one at least")
+    return changes
+
+
+def read_bug(path):
+    """A seeded bug: its header, up to the first empty line, and what it changes."""
     with open(path, encoding="utf-8") as file:
-        text = file.read()
-    header, _, diff = text.partition("\n\n")
+        header, _, changes = file.read().partition("\n\n")
     fields = [line.partition(": ") for line in header.split("\n")]
     programs = []
     for key, _, value in fields:
@@ -49,21 +62,20 @@ def read_patch(path):
             programs += GROUPS[value]
         elif key not in ("Rule", "Kinds", "Test"):
             raise ValueError(f"{path}: no such field: {key}")
-    changes = re.findall(r"^\+\+\+ b/(\S+)$", diff, re.MULTILINE)
     rules = [value for key, _, value in fields if key == "Rule"]
-    if len(changes) != 1 or len(rules) != 1:
-        raise ValueError(f"{path}: a rule and a change of one file are needed")
-    return {"name": os.path.basename(path)[:-len(".patch")], "what": rules[0], "file": changes[0], "patch": path,
+    if len(rules) != 1:
+        raise ValueError(f"{path}: one rule is needed")
+    return {"name": os.path.basename(path)[:-len(".bug")], "what": rules[0], "changes": read_changes(path, changes),
             "kinds": next((value.split() for key, _, value in fields if key == "Kinds"), ["all"]),
             "tests": [value for key, _, value in fields if key == "Test"], "programs": programs}
 
 
-def read_patches():
-    return [read_patch(os.path.join(folder, name)) for folder, _, names in sorted(os.walk(PATCHES))
-            for name in sorted(names) if name.endswith(".patch")]
+def read_bugs():
+    return [read_bug(os.path.join(folder, name)) for folder, _, names in sorted(os.walk(BUGS))
+            for name in sorted(names) if name.endswith(".bug")]
 
 
-MUTATIONS = read_patches()
+MUTATIONS = read_bugs()
 
 
 def run(command, **kwargs):
@@ -109,23 +121,70 @@ def sources_of(mutation):
     return sorted(f"{layer}/{other}" for other in including if other.endswith(".c"))
 
 
-def changed(mutation):
-    """The text of its file with the bug in it."""
-    with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
-        copy = os.path.join(folder, mutation["file"])
-        os.makedirs(os.path.dirname(copy))
-        shutil.copy(os.path.join(SOURCE, mutation["file"]), copy)
-        done = subprocess.run(["git", "apply", mutation["patch"]], cwd=folder, capture_output=True, text=True,
-                              env=dict(os.environ, GIT_CEILING_DIRECTORIES=os.path.dirname(folder)))
-        if done.returncode:
-            raise ValueError(f"{mutation['name']}: {done.stderr.strip()}")
-        with open(copy, encoding="utf-8") as file:
-            return file.read()
+def blank(text):
+    """The text without its comments and continued lines, with every character where it was."""
+    spaces = lambda match: re.sub(r"[^\n]", " ", match[0])
+    return re.sub(r"\\(?=\n)", " ", re.sub(r"/\*.*?\*/", spaces, text, flags=re.DOTALL))
+
+
+def read_sources():
+    """The sources that a bug may be in: {path: (text, text without comments)}."""
+    sources = {}
+    for folder, _, names in sorted(os.walk(os.path.join(SOURCE, "src"))):
+        for name in names:
+            if name.endswith((".c", ".h")):
+                path = os.path.join(folder, name)
+                with open(path, encoding="utf-8") as file:
+                    text = file.read()
+                sources[os.path.relpath(path, SOURCE)] = (text, blank(text))
+    return sources
+
+
+SOURCES = read_sources()
+
+
+def definitions(name, text, blanked):
+    """Where functions and macros of a name begin and end in a source."""
+    function = rf"^\w[^\n;{{}}#]*?\b{name}\([^;{{}}]*?\)\n\{{\n.*?^\}}"
+    for match in re.finditer(function, blanked, re.MULTILINE | re.DOTALL):
+        yield match.span()
+    for match in re.finditer(rf"^#define {name}\b(?:[^\n]*\\\n)*[^\n]*", text, re.MULTILINE):
+        yield match.span()
+
+
+def places(name, wanted):
+    """The places in the tree where a function or macro of that name has a text, however wrapped and commented."""
+    pattern = re.compile(r"\s+".join(re.escape(word) for word in blank(wanted).split()))
+    found = []
+    for path, (text, blanked) in SOURCES.items():
+        if name in text:
+            found += [(path, match.span()) for begin, end in definitions(name, text, blanked)
+                      for match in pattern.finditer(blanked, begin, end)]
+    return found
+
+
+def locate(mutation):
+    """The file that a seeded bug changes, and its text with the bug in it."""
+    edits = []
+    for name, wanted, instead in mutation["changes"]:
+        found = places(name, wanted)
+        if len(found) != 1:
+            raise ValueError(f"{mutation['name']}: {len(found)} places of {name}, a function or macro, have\n{wanted}")
+        edits.append((*found[0], instead))
+    if len({path for path, _, _ in edits}) != 1:
+        raise ValueError(f"{mutation['name']}: it changes several files")
+    path = edits[0][0]
+    text = SOURCES[path][0]
+    for _, (begin, end), instead in sorted(edits, key=lambda edit: edit[1], reverse=True):
+        if "\\\n" in text[begin:text.index("\n", end) + 1]:  # lines of a macro are continued
+            instead = instead.replace("\n", " ")
+        text = text[:begin] + instead + text[end:]
+    return path, text
 
 
 def mutate(mutation, folder):
     """Writes the changed copy where its layer has it, and of a header copies of what includes it."""
-    text = changed(mutation)
+    mutation["file"], text = locate(mutation)
     for source in sources_of(mutation) + [mutation["file"]]:
         copy = os.path.join(folder, layer_of(source)[1])
         os.makedirs(os.path.dirname(copy), exist_ok=True)
@@ -268,7 +327,7 @@ def list_all(mutations):
     for mutation in mutations:
         print(f"{mutation['name']}: {mutation['what']}")
         try:
-            changed(mutation)
+            locate(mutation)
         except (OSError, ValueError) as error:
             behind += 1
             print(error, file=sys.stderr)

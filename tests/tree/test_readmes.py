@@ -16,7 +16,7 @@ sys.dont_write_bytecode = True  # not into the source folder
 import test_docs  # noqa: E402
 
 LARGE = 6  # a folder of more files than that is not taken in at a glance
-# Inputs, records and patches, of which there is something to say as a whole only; and what has no more to say than its name.
+# Inputs, records and seeded bugs, of which there is something to say as a whole only; and what has no more to say than its name.
 WITHOUT_LINES = re.compile(r"tests/(data|fuzz/corpus|coverage/unreached|hazard/mutations)/.*|.*/(meson\.build|README\.md)|"
                            r".*(~|\.orig|\.rej|\.pyc)")
 
