@@ -8,28 +8,28 @@ import pathlib
 import platform
 import re
 import shutil
-import subprocess
 
-from machine import HERE, ROOT, Failed, Skipped
+from machine import HERE, ROOT, Failed, NoTime, Skipped, Slow, wheel_folders
 
 GIB = 1 << 30
 
 
-def output(*command):
+def output(machine, *command):
+    """What a command writes to stdout; "" where there is none, or no answer."""
     try:
-        return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                              timeout=30).stdout.strip()
-    except (OSError, subprocess.TimeoutExpired):
+        return machine.processes.run(command, dict(os.environ), machine.timeout(20)).stdout.strip()
+    except (OSError, Slow, NoTime):
         return ""
 
 
 def what(machine):
     """The machine and the versions, and that it is the GPU that was meant."""
     facts = {"python": platform.python_version(), "system": platform.platform(), "processors": os.cpu_count(),
-             "commit": output("git", "-C", str(ROOT), "rev-parse", "HEAD"),
-             "compiler": output("cc", "--version").splitlines()[:1],
-             "nvcc": re.findall(r"release [\d.]+", output(nvcc(), "--version")),
-             "gpu": [] if machine.sim else output("nvidia-smi", "--query-gpu=name,memory.total,driver_version",
+             "load": os.getloadavg()[0],
+             "commit": output(machine, "git", "-C", str(ROOT), "rev-parse", "HEAD"),
+             "compiler": output(machine, "cc", "--version").splitlines()[:1],
+             "nvcc": re.findall(r"release [\d.]+", output(machine, nvcc(), "--version")),
+             "gpu": [] if machine.sim else output(machine, "nvidia-smi", "--query-gpu=name,memory.total,driver_version",
                                                   "--format=csv,noheader").splitlines()}
     versions = ("import importlib.metadata as m, json\n"
                 "def v(n):\n"
@@ -37,7 +37,7 @@ def what(machine):
                 "    except m.PackageNotFoundError: return None\n"
                 "print(json.dumps({n: v(n) for n in ('torch', 'transformers', 'peft', 'accelerate', 'cupy-cuda13x',"
                 " 'cupy-cuda12x', 'cupy', 'jax', 'triton', 'cuda-bindings', 'numba-cuda')}))")
-    facts["modules"] = {name: version for name, version in json.loads(output(machine.python, "-c", versions)
+    facts["modules"] = {name: version for name, version in json.loads(output(machine, machine.python, "-c", versions)
                                                                       or "{}").items() if version}
     machine.row("machine", "ok", ", ".join([*facts["gpu"], *(f"{n} {v}" for n, v in facts["modules"].items())]))
     return facts
@@ -47,37 +47,82 @@ def nvcc():
     return shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
 
 
+def header_folder(machine):
+    """A folder with the runtime's headers, complete enough to compile against: nvcc's own, CUDA's, or a wheel's."""
+    folders = [str(pathlib.Path(nvcc()).resolve().parent.parent / "include"), "/usr/local/cuda/include",
+               *wheel_folders(machine.python, "include")]
+    return next((folder for folder in folders if os.path.exists(os.path.join(folder, "cuda.h"))
+                 and os.path.exists(os.path.join(folder, "crt", "host_config.h"))), None)
+
+
 def configure(machine):
     """Sets the build folder up with what the machine has."""
-    compiler = pathlib.Path(nvcc()).resolve()
-    headers = [str(path) for path in (compiler.parent.parent / "include", pathlib.Path("/usr/local/cuda/include"))
-               if (path / "cuda.h").exists()]
-    options = ["-Dtools=" + ("enabled" if machine.sim else "disabled"), "-Dunit_tests=disabled", "-Dman=disabled"]
-    if not shutil.which("pkg-config") or subprocess.run(["pkg-config", "--exists", "openblas"]).returncode:
+    options = ["-Dtools=" + ("auto" if machine.sim else "disabled"), "-Dunit_tests=disabled", "-Dman=disabled"]
+    if not output(machine, "pkg-config", "--modversion", "openblas"):
         options.append("-Dplain_blas=true")
+    headers = header_folder(machine)
     if headers:
-        options.append(f"-Dnvidia_headers={headers[0]}")
-    done = subprocess.run([*machine.python_tool("meson", "mesonbuild"), "setup", str(machine.build), str(ROOT), *options],
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=machine.timeout(120))
+        options.append(f"-Dnvidia_headers={headers}")
+    done = machine.processes.run([*machine.python_tool("meson", "mesonbuild"), "setup", machine.build, ROOT, *options],
+                                 dict(os.environ), machine.timeout(120))
     if done.returncode:
-        raise Failed(f"meson: {done.stdout[-600:]}")
+        raise Failed(f"meson: {(done.stdout + done.stderr)[-600:]}")
+
+
+# What is built after the library and gpu_probe, which all parts need: (what it is called, the parts that use it, targets).
+EXTRAS = (
+    ("the simulator", ("probe", "alias", "costs"), r"^(src/sim/libcuda\.so\.1|src/sim/cudart/libcudart\.so\.\d+): c_LINKER"),
+    ("the trainer", ("trainer",), r"^(tools/train/segalloc-train): c_LINKER"),
+    ("the programs", ("programs", "tools"), r"^(tests/preload/stranger/stranger_\w+): c_LINKER"),
+)
+TOOL = (("the command", (), r"^(tools/segalloc/segalloc|src/sim/\S+\.so(?:\.\d+)?): c_LINKER|^(tools/python/\S+\.py): "),)
+
+
+def can_probe(machine):
+    return machine.library.exists() and machine.probe.exists()
+
+
+def ninja(machine, targets, *options):
+    """"", or what was wrong. What is built before the time is over stays, and is not built again."""
+    command = [*machine.python_tool("ninja", "ninja"), "-C", str(machine.build), *options, *targets]
+    try:
+        done = machine.processes.run(command, dict(os.environ), machine.timeout(600))
+        return "" if done.returncode == 0 else last_words(done.stdout + done.stderr) or f"status {done.returncode}"
+    except Slow as why:
+        return f"not within {why.given:.0f} s: {last_words(why.output)}"
+    except NoTime as why:
+        return str(why)
+
+
+def last_words(text):
+    """The first error in what a build wrote, or its last lines; without the commands, which are long."""
+    lines = [line[:200] for line in text.splitlines() if line.strip() and not line.startswith(("FAILED: ", "cc ", "gcc "))]
+    errors = [line for line in lines if re.search(r"\b(error|fatal)\b", line)]
+    return "; ".join(errors[:2] or lines[-2:])
 
 
 def build(machine):
-    """The library and the programs, with what the machine has: no cmocka, no jansson needed."""
-    targets = [] if machine.sim and machine.library.exists() and machine.tool.exists() else ["all"]
-    if targets and not (machine.build / "build.ninja").exists():
+    """The library and gpu_probe, which must be; then what the chosen parts use, whatever of it can be built."""
+    built = machine.sim and machine.library.exists() and machine.tool.exists()
+    if not (machine.build / "build.ninja").exists():
         configure(machine)
-    ninja = machine.python_tool("ninja", "ninja")
-    listed = output(*ninja, "-C", str(machine.build), "-t", "targets", "all")
-    strangers = sorted(set(re.findall(r"^(tests/preload/stranger/stranger_\w+): c_LINKER", listed, re.M)))
-    targets += [*strangers, "tests/gpu/gpu_probe"]
-    done = subprocess.run([*ninja, "-C", str(machine.build), *targets], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=machine.timeout(240))
-    if done.returncode:
-        raise Failed(f"{' '.join(ninja)}: {done.stdout[-600:]}")
-    return {"library": machine.library.exists(), "programs": len(strangers), "probe": machine.probe.exists(),
-            "trainer": (machine.build / "tools" / "train" / "segalloc-train").exists()}
+    listed = output(machine, *machine.python_tool("ninja", "ninja"), "-C", str(machine.build), "-t", "targets", "all")
+    library = re.findall(r"^(src/preload/libsegalloc\.so\.[\d.]+): c_LINKER", listed, re.M)
+    wrong = ninja(machine, [*([] if built else library), "tests/gpu/gpu_probe"])
+    if wrong:
+        raise Failed(f"the library and gpu_probe: {wrong}")
+    machine.row("library, gpu_probe", "ok")
+    found, problems = {"library": True, "probe": True}, []
+    for name, users, pattern in (*EXTRAS, *(TOOL if machine.sim and not built else ())):
+        if users and not set(users) & set(machine.chosen):
+            continue
+        targets = sorted({next(filter(None, match.groups())) for match in re.finditer(pattern, listed, re.M)})
+        wrong = ninja(machine, targets, "-k", "0") if targets else ""
+        found[name] = sum((machine.build / target).exists() for target in targets)
+        note = f"{found[name]} of {len(targets)}" + (f": {wrong}" if wrong else "")
+        machine.row(name, "ok" if targets and not wrong else "missing", note if targets else "no such target here")
+        problems += [f"{name}: {note}"] if wrong else []
+    return found, problems
 
 
 # What the programs are run under, and which of them rely on streams being followed, as strict need not do.
@@ -102,20 +147,43 @@ def asks_for_memory(name):
     return source.exists() and "MemGetInfo" in source.read_text()
 
 
+def enough(native):
+    """Seconds within which what ended natively must end with the library too."""
+    return 20 + 5 * native.seconds
+
+
+def not_tried(done):
+    """Why a program did nothing, by its own word."""
+    told = re.search(r"^not tried: (.*)$", done.stdout, re.M)
+    return told.group(1) if told else None
+
+
 def run_program(machine, name, path):
     """One program natively and under each policy. What is false or fails natively is no failure of the library."""
     sim = "256MiB,count=2" if machine.sim else None
-    seconds = 120 if machine.sim else 20
-    native = machine.run("native", [path], timeout=seconds, sim=sim)
+    native = machine.run("native", [path], timeout=30, sim=sim, linked=True)
+    if not_tried(native):
+        return {"not_tried": not_tried(native)}
     wrong = re.findall(r"^.*: no$|^[1-9]\d* wrong.*$", native.stdout, re.M)
-    row = {"native": native.returncode == 0 and not wrong, "wrong": wrong[:5], "same": {}, "served": 0}
+    row = {"native": native.returncode == 0 and not wrong, "wrong": wrong[:5] or [f"exit status {native.returncode}"],
+           "same": {}, "served": 0}
     for policy in POLICIES if name not in ORDERED else POLICIES[:1]:
-        preloaded, statistics = machine.counted("preloaded", [path], timeout=seconds + 10, conf=f"free_sync:{policy}",
-                                                 sim=sim)
+        try:
+            preloaded, statistics = machine.counted("preloaded", [path], timeout=enough(native), conf=f"free_sync:{policy}",
+                                                     sim=sim, linked=True)
+        except Slow as why:
+            if why.given < enough(native):
+                raise
+            row["same"][policy] = False
+            continue
         row["same"][policy] = (preloaded.returncode, preloaded.stdout) == (native.returncode, native.stdout)
         row["served"] = statistics.get("allocs", 0)
         if not row["same"][policy]:
             machine.heard(f"{name} under {policy}", difference(native.stdout, preloaded.stdout))
+    if row["native"] and not all(row["same"].values()):
+        again = machine.run("native", [path], timeout=enough(native), sim=sim, linked=True)
+        if (again.returncode, again.stdout) != (native.returncode, native.stdout):
+            row.update(native=False, wrong=["natively it prints something else each time"])
     return row
 
 
@@ -125,31 +193,35 @@ def difference(native, preloaded):
 
 
 def judge_program(machine, name, row):
-    if not all(row["same"].values()):
-        machine.row(name, "differs", "under " + ", ".join(p for p, same in row["same"].items() if not same))
+    """False where the library is at fault."""
+    if "not_tried" in row:
+        machine.row(name, "not tried", row["not_tried"])
     elif not row["native"]:
-        machine.row(name, "native no", "; ".join(row["wrong"]) or "fails natively")
-    return all(row["same"].values())
+        machine.row(name, "native no", "; ".join(row["wrong"]))
+    elif not all(row["same"].values()):
+        machine.row(name, "differs", "under " + ", ".join(p for p, same in row["same"].items() if not same))
+        return False
+    return True
 
 
 def programs(machine):
     """Programs as strangers write them: the same output with the library. Several at once, with little memory left."""
     found = of_the_newest_runtime(machine.build / "tests" / "preload" / "stranger")
     found.pop("across_no_p2p", None)  # the same program for a machine without peer access
-    results, problems = {}, []
+    results, problems, late = {}, [], []
     if not machine.sim:
-        machine.row("memory held", "ok", f"{machine.hold(HELD_FREE) >> 20} MiB left to the programs")
+        free = machine.hold(HELD_FREE)
+        machine.row("memory held", "ok" if free else "native no", f"{(free or 0) >> 20} MiB left to the programs")
 
     def one(name):
         try:
-            results[name] = run_program(machine, name, found[name])
-            if not judge_program(machine, name, results[name]):
-                problems.append(f"{name} differs with the library")
-        except Failed as why:  # too long natively, or with the library
-            native = "mode native" in str(why)
-            machine.row(name, "native no" if native else "differs", str(why))
-            if not native:
-                problems.append(str(why))
+            row = run_program(machine, name, found[name])
+        except (Slow, NoTime):
+            late.append(name)
+            return
+        results[name] = row
+        if not judge_program(machine, name, row):
+            problems.append(f"{name} differs with the library")
 
     alone = [name for name in found if not machine.sim and asks_for_memory(name)]
     with concurrent.futures.ThreadPoolExecutor(machine.jobs) as pool:
@@ -157,28 +229,50 @@ def programs(machine):
     for name in alone:
         one(name)
     machine.let_go()
+    tried = [row for row in results.values() if "not_tried" not in row]
+    true = sum(row["native"] for row in tried)
+    if late:
+        machine.row("in time", "no time", f"{len(late)} programs: {', '.join(sorted(late))}")
+    if true * 2 < len(tried) or not results and not late:
+        problems.append(f"{true} of {len(tried)} are true natively: wrong libraries, or a device that does not work?")
     machine.row("programs", "ok" if not problems else "differs",
-                f"{len(results)} ran, {sum(r['native'] for r in results.values())} true natively, {len(problems)} differ")
+                f"{len(tried)} ran, {true} true natively, {len(results) - len(tried)} not tried, "
+                f"{sum(row['native'] and not all(row['same'].values()) for row in tried)} differ")
     return results, problems
 
 
 def both(machine, program, **more):
-    """A program natively and with the library; (native, preloaded, how many allocations were served)."""
-    native = machine.run("native", program, **more)
-    preloaded, statistics = machine.counted("preloaded", program, **more)
+    """A program natively and with the library; (native, preloaded, how many allocations were served). Without the second
+    where the first fails."""
+    native = machine.run("native", program, linked=True, **more)
+    if native.returncode:
+        return [native.returncode, native.stdout.strip()], None, 0
+    preloaded, statistics = machine.counted("preloaded", program, linked=True, **more)
     return ([native.returncode, native.stdout.strip()], [preloaded.returncode, preloaded.stdout.strip()],
             statistics.get("allocs", 0))
 
 
-def judge_both(machine, name, found):
+def judge_both(machine, name, found, must_serve=True):
     native, preloaded, served = found
+    wrong = [] if native[0] or (native == preloaded and (served or not must_serve)) else [name]
     if native[0]:
-        machine.row(name, "native no", f"exit status {native[0]}")
+        machine.row(name, "native no", f"exit status {native[0]}: {native[1][-80:]}")
     elif native != preloaded:
         machine.row(name, "differs", f"native {native}, preloaded {preloaded}")
     else:
-        machine.row(name, "ok" if served else "differs", f"{served} allocations served")
-    return [] if native[0] or (native == preloaded and served) else [name]
+        machine.row(name, "differs" if wrong else "ok", f"{served} allocations served")
+    return wrong
+
+
+def try_both(machine, name, program, must_serve=True, **more):
+    """(what was found, problems) of such a program as a row."""
+    try:
+        found = both(machine, program, **more)
+    except (Slow, NoTime) as why:
+        machine.row(name, "no time", str(why))
+        return {"why": str(why)}, []
+    return ({"native": found[0], "preloaded": found[1], "served": found[2]},
+            judge_both(machine, name, found, must_serve))
 
 
 def static_runtime(machine):
@@ -186,12 +280,14 @@ def static_runtime(machine):
     if machine.sim:
         raise Skipped("NVIDIA's own runtime does not run on the simulator")
     program = machine.work / "static_runtime"
-    done = subprocess.run([nvcc(), "-cudart", "static", "-o", str(program), str(HERE / "clients" / "static_runtime.cu")],
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=machine.timeout(100))
+    try:
+        done = machine.processes.run([nvcc(), "-cudart", "static", "-o", program, HERE / "clients" / "static_runtime.cu"],
+                                     dict(os.environ), machine.timeout(60))
+    except OSError as why:
+        raise Skipped(f"needs nvcc: {why}") from None
     if done.returncode:
-        raise Skipped(f"nvcc: {done.stdout[-300:]}")
-    found = both(machine, [program])
-    return {"native": found[0], "preloaded": found[1], "served": found[2]}, judge_both(machine, "static runtime", found)
+        raise Skipped(f"nvcc: {(done.stdout + done.stderr)[-300:]}")
+    return try_both(machine, "static runtime", [program])
 
 
 INJECTED = ("/usr/local/cuda*/nsight-compute*/target/*/libcuda-injection.so",
@@ -205,18 +301,17 @@ def tools(machine):
     found = of_the_newest_runtime(machine.build / "tests" / "preload" / "stranger")
     sanitizer = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     results, problems = {}, []
-    if os.access(sanitizer, os.X_OK):
-        results["memcheck"] = both(machine, [sanitizer, "--tool", "memcheck", "--error-exitcode", "9", "--log-file",
-                                             os.devnull, found["blocks"]], timeout=60)
-    else:
-        machine.row("compute-sanitizer", "skipped", "not installed")
-    for name, row in results.items():
-        problems += judge_both(machine, name, row)
+    with machine.step(2):
+        if os.access(sanitizer, os.X_OK):
+            results["memcheck"], problems = try_both(machine, "memcheck", [
+                sanitizer, "--tool", "memcheck", "--error-exitcode", "9", "--log-file", os.devnull, found["blocks"]])
+        else:
+            machine.row("compute-sanitizer", "skipped", "not installed")
     for library in [path for pattern in INJECTED for path in sorted(glob.glob(pattern))][:1]:
-        native, preloaded, _ = found_by = both(machine, [found["blocks"]], CUDA_INJECTION64_PATH=library)
-        results["injection"] = found_by  # the library stands aside then, so nothing need be served
-        machine.row("injection", "native no" if native[0] else "ok" if native == preloaded else "differs", library)
-        problems += [] if native[0] or native == preloaded else ["injection"]
+        # the library stands aside then, so nothing need be served
+        results["injection"], wrong = try_both(machine, "injection", [found["blocks"]], must_serve=False,
+                                               CUDA_INJECTION64_PATH=library)
+        problems += wrong
     return results, problems
 
 
@@ -228,16 +323,30 @@ def trainer(machine):
     if machine.sim:
         raise Skipped("cuBLAS does not run on the simulator; the suite `train` compares on stand-ins for it")
     results, problems = {}, []
-    for dtype in ("fp32", "bf16"):
-        for mode in ("native", "preloaded"):
-            done = machine.run(mode, [program, "--compare", "--json", "--dtype", dtype, "--steps", "8", "--max-len",
-                                      "96", "--text", ROOT / "LICENSE"], timeout=100)
-            if done.returncode not in (0, 1) or not done.stdout.strip():
-                raise Failed(f"{mode}, {dtype}: exit status {done.returncode}: {done.stderr.strip()[-300:]}")
-            results[f"{mode}, {dtype}"] = json.loads(done.stdout.splitlines()[-1])
-        native, ours = results[f"native, {dtype}"], results[f"preloaded, {dtype}"]
+    for steps_left, dtype in ((2, "fp32"), (1, "bf16")):
+        with machine.step(steps_left):
+            try:
+                found = {mode: compare_trainer(machine, program, mode, dtype) for mode in ("native", "preloaded")}
+            except (Slow, NoTime) as why:
+                machine.row(f"trainer, {dtype}", "no time", str(why))
+                continue
+            except Failed as why:
+                machine.row(f"trainer, {dtype}", "native no" if "native" in str(why) else "differs", str(why))
+                problems += [] if "native" in str(why) else [f"{dtype}: {why}"]
+                continue
+        results.update({f"{mode}, {dtype}": row for mode, row in found.items()})
+        native, ours = found["native"], found["preloaded"]
         same = native["losses_gpu"] == ours["losses_gpu"]
         status = "differs" if not same else "ok" if native["equal"] else "native no"
         machine.row(f"trainer, {dtype}", status, f"largest difference {native['largest_relative_difference']}")
         problems += [] if same else [f"{dtype}: the GPU's losses are others with the library"]
     return results, problems
+
+
+def compare_trainer(machine, program, mode, dtype):
+    """What the trainer says of itself on the GPU beside the CPU."""
+    done = machine.run(mode, [program, "--compare", "--json", "--dtype", dtype, "--steps", "8", "--max-len", "96", "--text",
+                              ROOT / "LICENSE"], timeout=60, linked=True)
+    if done.returncode not in (0, 1) or not done.stdout.strip():
+        raise Failed(f"{mode}: exit status {done.returncode}: {done.stderr.strip()[-300:]}")
+    return json.loads(done.stdout.splitlines()[-1])

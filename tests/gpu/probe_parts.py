@@ -1,9 +1,8 @@
 """The parts of tests/gpu/run that ask the driver itself, by gpu_probe, and what their rows come to in a line each."""
 import os
-import subprocess
 
 import facts
-from machine import Failed, Skipped
+from machine import Failed, NoTime, Skipped, Slow
 from parts import nvcc
 
 MIB = 1 << 20
@@ -18,10 +17,10 @@ def kernels(machine):
     if not target.exists():
         source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "kernels.cu")
         try:
-            done = subprocess.run([nvcc(), "-cubin", "-arch=native", "-o", str(target), source], stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT, text=True, timeout=machine.timeout(60))
-            machine.heard("nvcc kernels.cu", done.stdout if done.returncode else "")
-        except (OSError, subprocess.TimeoutExpired) as why:
+            done = machine.processes.run([nvcc(), "-cubin", "-arch=native", "-o", target, source], dict(os.environ),
+                                         machine.timeout(40))
+            machine.heard("nvcc kernels.cu", done.stdout + done.stderr if done.returncode else "")
+        except (OSError, Slow, NoTime) as why:
             machine.heard("nvcc kernels.cu", str(why))
     return ["--kernels", str(target)] if target.exists() else []
 
@@ -42,8 +41,8 @@ def ask(machine, group, timeout, rounds):
     """All rows of a group, printed as they come: (lines, problems). What the driver refuses is said, and no failure."""
     arguments = [*(["--quick"] if machine.sim else ["--rounds", str(rounds)]), *kernels(machine), "--group", group]
     everything, problems = [], []
-    for lines in groups(machine.asked("native", *arguments, timeout=timeout, sim=f"{machine.sim},kernel_us=100,drop_mb=1"
-                                      if machine.sim else None)):
+    for lines in in_time(machine, groups(machine.asked(
+            "native", *arguments, timeout=timeout, sim=f"{machine.sim},kernel_us=100,drop_mb=1" if machine.sim else None))):
         everything += lines
         name = lines[0]["row"]
         error = next((line for line in lines if "error" in line), None)
@@ -56,15 +55,23 @@ def ask(machine, group, timeout, rounds):
             wrong = facts.wrong(name, lines)
             machine.row(name, "native no" if wrong else "ok", wrong or facts.line(name, lines))
             problems += [f"{name}: {wrong}"] if wrong else []
-    if not everything:
+    if not everything and not any(row["status"] == "no time" for row in machine.rows):
         raise Failed("the probe said nothing")
     return everything, problems
+
+
+def in_time(machine, items):
+    """Those that come before the time is over; a row says that others did not."""
+    try:
+        yield from items
+    except (Slow, NoTime) as why:
+        machine.row("the other rows", "no time", str(why))
 
 
 def probe(machine):
     """What the allocator and the simulator take for granted."""
     lines, _ = ask(machine, "probe", 240, 10)
-    if lines[0].get("simulated", False) != bool(machine.sim):
+    if lines and lines[0].get("simulated", False) != bool(machine.sim):
         raise Failed(f"measured on {lines[0].get('device')}, which is not what was meant: see LD_LIBRARY_PATH")
     return lines
 
@@ -88,13 +95,19 @@ def managed(machine):
     quick = ["--quick"] if machine.sim else []
     found = {}
     for mode in ("native", "preloaded"):
-        lines = list(machine.asked(mode, *quick, "managed", timeout=40, sim=sim))
-        found[mode] = lines[-1] if lines else {"error": "the probe said nothing"}
-        line = found[mode]
+        with machine.step(2 if mode == "native" else 1):
+            try:
+                lines = list(machine.asked(mode, *quick, "managed", timeout=40, sim=sim))
+            except (Slow, NoTime) as why:
+                machine.row(f"managed, {mode}", "no time", str(why))
+                break
+        found[mode] = line = lines[-1] if lines else {"error": "the probe said nothing"}
         if "skipped" in line or "error" in line:
             status = "skipped" if "skipped" in line else "native no" if mode == "native" else "differs"
             machine.row(f"managed, {mode}", status, line.get("skipped") or line["error"])
         else:
             machine.row(f"managed, {mode}", "ok", facts.line("managed", lines))
+        if "error" in line:
+            break
     return found, [f"managed, {mode}: {line['error']}" for mode, line in found.items()
-                   if mode == "preloaded" and "error" in line and "error" not in found["native"]]
+                   if mode == "preloaded" and "error" in line]

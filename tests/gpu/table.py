@@ -31,6 +31,8 @@ def costs(data):
 
 
 def tuning(data):
+    data = {mode: row for mode, row in data.items() if "losses" in row}
+
     def line(mode, row):
         seconds = row["step_seconds"]
         return [mode, row["ended"], "-" if seconds is None else f"{seconds * 1000:.1f}",

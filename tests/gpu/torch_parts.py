@@ -2,50 +2,92 @@
 import concurrent.futures
 import os
 
-from machine import Failed, Skipped
+from machine import Failed, NoTime, Skipped, Slow
+from parts import enough
 
 MIB = 1 << 20
 
 
-def in_modes(machine, name, client, arguments, modes, same=(), timeout=120, sim_timeout=None, close=(),
-             noted=("direct",), **more):
+class Outcome(dict):
+    """What a client told in one mode, or why it told nothing: {"error": …}, {"late": …}."""
+
+    def wrong(self):
+        return self.get("error") or self.get("late")
+
+
+def outcome(ask, limit=None):
+    """Of a call that runs a client. `limit`: seconds within which it must end, so that more is a fault of the library."""
+    try:
+        return Outcome(ask())
+    except Failed as why:
+        return Outcome(error=str(why))
+    except Slow as why:
+        return Outcome(error=str(why)) if limit and why.given >= limit else Outcome(late=str(why))
+    except NoTime as why:
+        return Outcome(late=str(why))
+
+
+class Native:
+    """How long the native run took, as enough() asks for it."""
+
+    def __init__(self, told):
+        self.seconds = told["seconds"]
+
+
+def by_mode(machine, name, modes, ask, judge):
+    """A row for each mode, one after another, natively first: (results by mode, problems). `ask(mode, seconds)` runs the
+    client and gives what it told; `judge(mode, told, native)` says (what is wrong, a note). Where natively something is
+    wrong, no mode is compared with it."""
+    results, problems = {}, []
+    for number, mode in enumerate(("native", *modes)):
+        limit = enough(Native(results["native"])) if results else None
+        with machine.step(len(modes) + 1 - number):
+            told = results[mode] = outcome(lambda: ask(mode, limit or 120), limit)
+        wrong, note = (told.wrong(), "") if told.wrong() else judge(mode, told, results["native"])
+        status = "no time" if "late" in told else "ok" if not wrong else "native no" if mode == "native" else "differs"
+        machine.row(f"{name}, {mode}", status, wrong or note)
+        if wrong and mode == "native":
+            break
+        problems += [f"{name}, {mode}: {wrong}"] if status == "differs" else []
+    return results, problems
+
+
+def in_modes(machine, name, client, arguments, modes, same=(), timeout=120, close=(), noted=("direct",), **more):
     """A row of one client: natively first, then in each mode at once. Facts named in `same` must be the native ones,
     those in `close` at most a tenth above. Of modes in `noted`, which only who asks for them by name gets, it is only
     noted what they cannot do."""
-    timeout = (sim_timeout or timeout) if machine.sim else timeout
-    results, problems = {}, []
-    try:
-        results["native"] = native = machine.client(client, "native", *arguments, timeout=timeout, **more)
-    except Failed as why:
-        machine.row(name, "native no", str(why).split(": ", 2)[-1])
-        return {"native": {"error": str(why)}}, []
+    with machine.step(2):
+        native = outcome(lambda: machine.client(client, "native", *arguments, timeout=timeout, **more))
+    results, problems, notes, late = {"native": native}, [], [], False
+    if native.wrong():
+        machine.row(name, "no time" if "late" in native else "native no", native.wrong().split(": ", 2)[-1])
+        return results, []
+    limit = enough(Native(native)) * (len(modes) + 1) / 2  # they share the processors
 
     def one(mode):
-        try:
-            return machine.client(client, mode, *arguments, timeout=timeout, **more)
-        except Failed as why:
-            return {"error": str(why)}
+        return outcome(lambda: machine.client(client, mode, *arguments, timeout=limit, **more), limit)
 
     with concurrent.futures.ThreadPoolExecutor(min(machine.jobs, 3)) as pool:
         results.update(zip(modes, pool.map(one, modes)))
-    notes = []
     for mode in modes:
         row = results[mode]
-        wrong = row.get("error") or ", ".join(
+        wrong = row.wrong() or ", ".join(
             [f"{key} {row[key]}, natively {native[key]}" for key in same if row[key] != native[key]] +
             [f"{key} {row[key]}, natively {native[key]}" for key in close if row[key] > native[key] * 1.1 + 64 * MIB])
-        if wrong and mode not in noted:
+        late |= "late" in row
+        if wrong and mode not in noted and "late" not in row:
             problems.append(f"{name}, {mode}: {wrong}")
         notes.append(f"{mode} {'no: ' + wrong if wrong else 'ok'}")
-    machine.row(name, "differs" if problems else "ok", "; ".join(notes))
+    machine.row(name, "differs" if problems else "no time" if late else "ok", "; ".join(notes))
     return results, problems
 
 
 def all_of(machine, rows):
     """Several rows, one after another: (results by name, problems)."""
     results, problems = {}, []
-    for name, arguments in rows.items():
-        results[name], found = in_modes(machine, name, **arguments)
+    for number, (name, arguments) in enumerate(rows.items()):
+        with machine.step(len(rows) - number):
+            results[name], found = in_modes(machine, name, **arguments)
         problems += found
     return results, problems
 
@@ -53,29 +95,38 @@ def all_of(machine, rows):
 def order(machine):
     """Whether streams are still followed after what real programs load: the CUDA-12 runtime, bindings, frameworks."""
     results, problems = {}, []
-    for name, modules in (("torch", ["torch"]), ("cuda-12 runtime", []), ("cuda.bindings", ["cuda.bindings"]),
-                          ("cupy", ["cupy"]), ("numba", ["numba.cuda"]), ("jax", ["jax"])):
+    rows = (("torch", ["torch"]), ("cuda-12 runtime", []), ("cuda.bindings", ["cuda.bindings"]), ("cupy", ["cupy"]),
+            ("numba", ["numba.cuda"]), ("jax", ["jax"]))
+    for number, (name, modules) in enumerate(rows):
         if not machine.has(*modules):
             machine.row(name, "skipped", "not installed")
             continue
         if machine.sim and name in ("cuda.bindings", "cupy", "numba", "jax"):
             machine.row(name, "skipped", "brings its own runtime or compiler, which want a real driver")
             continue
-        mode = "native"
-        try:
-            machine.client("untracked", mode, name, runtime_12(machine), timeout=60)
-            mode = "preloaded"
-            row = machine.client("untracked", mode, name, runtime_12(machine), timeout=60)
-        except Failed as why:
-            machine.row(name, "native no" if mode == "native" else "differs", str(why))
-            problems += [f"{name}: {why}"] if mode != "native" else []
+        if machine.sim and name == "torch" and not machine.tool.exists():
+            machine.row(name, "skipped", "stand-ins for the vendor's libraries are made by `segalloc run`")
             continue
-        results[name] = row
-        lost = row["untracked_by"]
-        machine.row(name, "differs" if lost else "ok" if row["done"] else "skipped",
-                    f"order lost by {lost}" if lost else row.get("note", "order is followed"))
-        problems += [f"{name}: order lost by {lost}"] if lost else []
+        with machine.step(len(rows) - number):
+            results[name], found = follows(machine, name)
+        problems += found
     return results, problems
+
+
+def follows(machine, name):
+    """The row of one framework."""
+    def ask(mode, limit):
+        return outcome(lambda: machine.client("untracked", mode, name, runtime_12(machine), timeout=limit), limit)
+
+    native = ask("native", 60)
+    if native.wrong() or not native["done"]:
+        machine.row(name, "no time" if "late" in native else "native no" if native.wrong() else "skipped",
+                    native.wrong() or native["note"])
+        return native, []
+    row = ask("preloaded", enough(Native(native)))
+    wrong = row.wrong() or (f"order lost by {row['untracked_by']}" if row["untracked_by"] else "")
+    machine.row(name, "no time" if "late" in row else "differs" if wrong else "ok", wrong or "order is followed")
+    return row, [f"{name}: {wrong}"] if wrong and "late" not in row else []
 
 
 def runtime_12(machine):
@@ -97,16 +148,16 @@ def graphs(machine):
     small = "sim" if machine.sim else "gpu"
     same = () if machine.sim else ("wrong",)  # there, kernels compute next to nothing
     by_name = ("direct", "torch")  # they have no pools, in which PyTorch's compiler looks for what it captured
-    rows = {
+    rows = {  # those that compile come last: they take the longest
         "capture and replay": {"client": "graphs", "arguments": (), "modes": ALL, "same": same},
-        "reduce-overhead": {"client": "compiled", "arguments": ("reduce-overhead", small), "modes": ALL, "same": same,
-                            "noted": by_name, "timeout": 150},
-        "backend cudagraphs": {"client": "compiled", "arguments": ("cudagraphs", small), "modes": ALL, "same": same,
-                               "noted": by_name},
         f"{count} graphs in one pool": {"client": "one_pool", "arguments": (count, temporary), "modes": ALL,
                                         "same": same, "close": ("peak_bytes",), "noted": by_name},
+        "backend cudagraphs": {"client": "compiled", "arguments": ("cudagraphs", small), "modes": ALL, "same": same,
+                               "noted": by_name},
         "static cache": {"client": "static_cache", "arguments": (small,), "modes": ALL, "same": ("tokens",),
                          "noted": by_name, "timeout": 150},
+        "reduce-overhead": {"client": "compiled", "arguments": ("reduce-overhead", small), "modes": ALL, "same": same,
+                            "noted": by_name, "timeout": 150},
     }
     if not machine.has("transformers"):
         machine.row("static cache", "skipped", "the interpreter has no transformers")
@@ -118,22 +169,13 @@ def statistics(machine):
     """What vLLM finds by its formula of a peak that is known."""
     machine.need("torch")
     peak = (256 if machine.sim else 2048) * MIB
-    results, problems = {}, []
-    for mode in ("native", "default", "beneath", "torch"):
-        try:
-            results[mode] = row = machine.client("profile_run", mode, peak)
-        except Failed as why:
-            results[mode] = {"error": str(why)}
-            machine.row(f"vLLM's formula, {mode}", "native no" if mode == "native" else "differs", str(why))
-            if mode == "native":
-                break
-            problems.append(f"vLLM's formula, {mode}: {why}")
-            continue
-        near = abs(row["found"] - peak) <= peak // 10
-        machine.row(f"vLLM's formula, {mode}", "ok" if near else "native no" if mode == "native" else "differs",
-                    f"{row['found'] // MIB} MiB found of {peak // MIB}")
-        problems += [] if near or mode == "native" else [f"vLLM's formula, {mode}: {row['found']} of {peak} bytes"]
-    return results, problems
+
+    def judge(_mode, told, _native):
+        found = f"{told['found'] // MIB} MiB found of {peak // MIB}"
+        return ("", found) if abs(told["found"] - peak) <= peak // 10 else (found, "")
+
+    return by_mode(machine, "vLLM's formula", ("default", "beneath", "torch"),
+                   lambda mode, limit: machine.client("profile_run", mode, peak, timeout=limit), judge)
 
 
 def sharing(machine):
@@ -156,28 +198,30 @@ def tuning(machine):
     """Fine-tuning natively, direct and pluggable: losses, step time, memory held. One after another, for the times."""
     machine.need("torch", "transformers", "peft")
     size = tune_size(machine)
-    results, problems = {}, []
-    for mode in ("native", "direct", "torch"):
-        results[mode] = row = machine.client("tune", mode, *size, timeout=150)
-        wrong = row["ended"] if row["ended"] != "completed" else ""
-        if not machine.sim and row["losses"] != results["native"]["losses"]:
-            wrong = "losses differ from the native ones"
-        if mode != "native" and not row["allocations"]:
-            wrong = "nothing was served"
-        machine.row(f"fine-tuning, {mode}", "ok" if not wrong else "native no" if mode == "native" else "differs",
-                    wrong or f"{row['step_seconds'] * 1000:.1f} ms a step, {row['peak_reserved'] / MIB:.0f} MiB at the peak")
-        problems += [f"{mode}: {wrong}"] if wrong and mode != "native" else []
-    return results, problems
+
+    def judge(mode, told, native):
+        if told["ended"] != "completed":
+            return told["ended"], ""
+        if not machine.sim and told["losses"] != native["losses"]:
+            return "losses differ from the native ones", ""
+        if mode != "native" and not told["allocations"]:
+            return "nothing was served", ""
+        return "", f"{told['step_seconds'] * 1000:.1f} ms a step, {told['peak_reserved'] / MIB:.0f} MiB at the peak"
+
+    return by_mode(machine, "fine-tuning", ("direct", "torch"),
+                   lambda mode, limit: machine.client("tune", mode, *size, timeout=limit), judge)
 
 
 def smallest(machine, mode, size, low, high, rounds):
     """The least limit under which the loop completes, to within (high - low) / 2 ** rounds; low fails, high
-    completes."""
+    completes. Fewer rounds where the time is over before."""
     tried = []
     for _ in range(rounds):
         middle = (low + high) // 2 // (2 << 20) * (2 << 20)
         conf = "" if mode == "native" else f"limit:{middle}"
-        told = machine.client("tune", mode, *size, middle, timeout=300 if machine.sim else 100, conf=conf)
+        told = outcome(lambda: machine.client("tune", mode, *size, middle, timeout=100, conf=conf))
+        if told.wrong():
+            return {"completes": high, "fails": low, "tried": tried, **told}
         tried.append({"limit": middle, "ended": told["ended"]})
         low, high = (low, middle) if told["ended"] == "completed" else (middle, high)
     return {"completes": high, "fails": low, "tried": tried}
@@ -186,54 +230,58 @@ def smallest(machine, mode, size, low, high, rounds):
 def limits(machine, tuned):
     """The smallest limit that completes, found for each mode at once: they share the processors, so no times are
     taken."""
+    tuned = {mode: row for mode, row in (tuned or {}).items() if row.get("ended") == "completed"}
     if not tuned:
-        raise Skipped("the fine-tuning before it did not run")
+        raise Skipped("the fine-tuning before it did not run, or ended otherwise")
     size = (2, *tune_size(machine)[1:]) if machine.sim else (6, *tune_size(machine)[1:])
     with concurrent.futures.ThreadPoolExecutor(min(machine.jobs, 3)) as pool:
         jobs = {mode: pool.submit(smallest, machine, mode, size, row["peak_reserved"] // 2,
                                   row["peak_reserved"] + (64 << 20), 1 if machine.sim else 5)
                 for mode, row in tuned.items()}
         results = {mode: job.result() for mode, job in jobs.items()}
+    problems = []
     for mode, row in results.items():
-        machine.row(f"smallest limit, {mode}", "ok",
-                    f"completes at {row['completes'] / MIB:.0f} MiB, fails at {row['fails'] / MIB:.0f}")
-    return results
+        error = row.get("error")
+        status = "ok" if row["tried"] and not error else "native no" if error and mode == "native" else \
+            "differs" if error else "no time"
+        bounds = f"completes at {row['completes'] / MIB:.0f} MiB, fails at {row['fails'] / MIB:.0f}"
+        machine.row(f"smallest limit, {mode}", status, error or f"{bounds} ({len(row['tried'])} rounds)")
+        problems += [f"{mode}: {error}"] if status == "differs" else []
+    return results, problems
 
 
 def streams(machine):
     """The ABI by which the library learns the stream that PyTorch has current."""
     machine.need("torch")
-    results, problems = {}, []
-    for mode in ("native", "direct", "torch"):
-        results[mode] = row = machine.client("streams", mode)
-        machine.row(f"streams, {mode}", "ok" if not row["wrong"] else "native no" if mode == "native" else "differs",
-                    "; ".join(row["wrong"]))
-        problems += [f"{mode}: {problem}" for problem in row["wrong"] if mode != "native"]
-    return results, problems
+    return by_mode(machine, "streams", ("direct", "torch"), lambda mode, limit: machine.client("streams", mode,
+                                                                                              timeout=limit),
+                   lambda _mode, told, _native: ("; ".join(told["wrong"]), ""))
 
 
 def running_out(machine):
     """torch.OutOfMemoryError and going on; accelerate's finder."""
     machine.need("torch")
-    results, problems = {}, []
-    for mode in ("direct", "torch"):
-        results[mode] = row = machine.client("runs_out", mode, conf="" if machine.sim else "limit:8GiB")
-        wrong = [] if row["text"].startswith("CUDA out of memory. Tried to allocate") else [row["text"]]
-        wrong += [] if row.get("goes_on") else ["does not go on"]
-        machine.row(f"running out, {mode}", "differs" if wrong else "ok", "; ".join(wrong))
-        problems += [f"{mode}: {problem}" for problem in wrong]
-    return results, problems
+
+    def judge(_mode, told, _native):
+        wrong = [] if told["text"].startswith("CUDA out of memory. Tried to allocate") else [told["text"]]
+        return "; ".join(wrong + ([] if told.get("goes_on") else ["does not go on"])), ""
+
+    return by_mode(machine, "running out", ("direct", "torch"),
+                   lambda mode, limit: machine.client("runs_out", mode, timeout=limit,
+                                                      conf="" if machine.sim or mode == "native" else "limit:8GiB"), judge)
 
 
 def frameworks(machine):
     """CuPy, JAX and Triton: the same values natively and with the library."""
     results, problems = {}, []
-    for name in ("cupy", "jax", "triton"):
+    names = ("cupy", "jax", "triton")
+    for number, name in enumerate(names):
         if not machine.has(name) or machine.sim:
             machine.row(name, "skipped", "its own runtime library or compiler wants a real driver" if machine.sim
                         else "not installed")
             continue
-        results[name], found = in_modes(machine, name, "other", (name,), ("preloaded",), same=("value",), timeout=90)
+        with machine.step(len(names) - number):
+            results[name], found = in_modes(machine, name, "other", (name,), ("preloaded",), same=("value",), timeout=90)
         served = results[name].get("preloaded", {}).get("allocations", 1)
         problems += found if served else [f"{name}: nothing was served"]
     return results, problems

@@ -5,28 +5,34 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "tools", "python"))
-import segalloc  # noqa: E402
+from segalloc import _library  # noqa: E402
 
 MODE = os.environ.get("GPU_TEST_MODE", "native")
 
 
 def served():
     """{statistic: value} of device 0; empty natively."""
-    return {name: value for name, (value, _) in segalloc.stats(0).items()}
+    return {name: value for name, (value, _) in table().items()}
+
+
+def table():
+    """{statistic: (value, peak)} of device 0 from the library itself: the module's segalloc.stats() has names that are
+    made by a build, which a machine with a GPU need not have done."""
+    library = _library.get()
+    return library.stats(0) if library else {}
 
 
 def peak_reserved():
     """Of the library, or of PyTorch's own cache where that is what holds memory."""
-    table = segalloc.stats(0)
-    if table and table["reserved_bytes"][1]:
-        return table["reserved_bytes"][1]
+    reserved = table().get("reserved_bytes", (0, 0))[1]
+    if reserved:
+        return reserved
     import torch
     return torch.cuda.memory_stats()["reserved_bytes.all.peak"]
 
 
 def piece_stream(address):
     """The stream that the library has noted for the block at an address; None where it has none there."""
-    from segalloc import _library
     for piece in _library.get().pieces(0):
         if piece.address == address:
             return piece.stream

@@ -26,7 +26,8 @@ def use_torch():
 
 def use_bindings():
     import cuda.bindings.driver as driver
-    driver.cuInit(0)
+    error, *_ = driver.cuInit(0)
+    assert error == driver.CUresult.CUDA_SUCCESS, error
 
 
 def use_cupy():
@@ -42,6 +43,7 @@ def use_numba():
 def use_jax():
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     import jax
+    assert jax.devices()[0].platform == "gpu", jax.devices()  # it would fall back to the CPU
     jax.numpy.zeros(1).block_until_ready()
 
 
