@@ -1,5 +1,6 @@
 #include "sim.h"
 
+#include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -248,12 +249,29 @@ CUresult cuDriverGetVersion(int *version)
     return CUDA_SUCCESS;
 }
 
+/* Says once who asked for private tables: its next CUDA call will fail with "named symbol not found", which explains
+   nothing. `segalloc run` says so before the start where it finds the runtime in the program's file. */
+static void say_whose_runtime(const void *caller)
+{
+    static atomic_bool said;
+    const char *before = getenv("SEGALLOC_SIM_RUNTIME_SAID");
+    Dl_info module;
+    if (before || atomic_exchange(&said, true) || !dladdr(caller, &module) || !module.dli_fname)
+        return;
+    const char *slash = strrchr(module.dli_fname, '/');
+    fprintf(stderr,
+        "segalloc: %s is or has NVIDIA's own runtime, which can't start on the simulated GPU: link the program with "
+        "-cudart shared, and without DT_RPATH\n",
+        slash ? slash + 1 : module.dli_fname);
+}
+
 /* It hands out private tables by a UUID; NVIDIA's own runtime verifies the driver through them. None here. */
 CUresult cuGetExportTable(const void **table, const CUuuid *id)
 {
     SIM_ENTER(cuGetExportTable);
     if (!table || !id)
         return CUDA_ERROR_INVALID_VALUE;
+    say_whose_runtime(__builtin_return_address(0));
     *table = NULL;
     return CUDA_ERROR_NOT_FOUND;
 }

@@ -1,6 +1,6 @@
 """`segalloc doctor` on the simulated GPU: who is served, and why others are not.
 
-Usage: test_doctor.py SEGALLOC CLIENT STATIC_PROGRAM (empty: none could be linked)"""
+Usage: test_doctor.py SEGALLOC CLIENT OWN_RUNTIME STATIC_PROGRAM (empty: none could be linked)"""
 import json
 import os
 import signal
@@ -9,7 +9,7 @@ import sys
 import tempfile
 import unittest
 
-SEGALLOC, CLIENT, STATIC = (sys.argv.pop(1) for _ in range(3))
+SEGALLOC, CLIENT, OWN_RUNTIME, STATIC = (sys.argv.pop(1) for _ in range(4))
 # In a build with a sanitizer its runtime, which must come before all other libraries.
 SANITIZER = os.environ.get("SANITIZER", "")
 OURS = ("SEGALLOC_", "PYTORCH_", "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_")
@@ -49,6 +49,38 @@ class Doctor(unittest.TestCase):
         told = self.answer(CLIENT, "ordinary", status=0)
         self.assertEqual((told["answer"], told["served"], told["passed_on"], told["status"]), ("served", 3, 0, 0))
         self.assertEqual([p["served"] for p in told["processes"]], [3])
+
+    def test_runtime_within_the_program(self):
+        """Said in one line before the start, whatever stands before the program; by the simulated driver where only a
+        script knows the program; by `doctor` from the file; by `rehearse` in place of the program's own last line."""
+        said = "own_runtime has NVIDIA's runtime within itself; on the simulated GPU it runs only when linked with -cudart shared"
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
+        if SANITIZER:
+            clean["LD_PRELOAD"] = SANITIZER
+        with tempfile.TemporaryDirectory() as folder:
+            script = os.path.join(folder, "start")
+            with open(script, "w") as file:
+                file.write(f"#!/bin/sh\nexec {OWN_RUNTIME}\n")
+            os.chmod(script, 0o755)
+            for command, line in (([OWN_RUNTIME], said), (["env", "A=1", OWN_RUNTIME], said),
+                                  ([script], "own_runtime is or has NVIDIA's own runtime, which can't start on the simulated GPU")):
+                ran = subprocess.run([SEGALLOC, "run", "--sim", "1GiB", "--", *command], env=clean, capture_output=True,
+                                     text=True)
+                lines = ran.stderr.splitlines()
+                self.assertEqual((ran.returncode, len(lines), lines[-1]), (3, 2, "named symbol not found"), ran)
+                self.assertIn(line, lines[0])
+            told = self.answer(OWN_RUNTIME)
+            self.assertEqual(told["answer"], "runtime_within")
+            self.assertIn(said, told["because"])
+            self.assertEqual(self.answer(script)["answer"], "runtime_within")
+            told = json.loads(subprocess.run([SEGALLOC, "rehearse", "--json", "--", OWN_RUNTIME], env=clean,
+                                             capture_output=True, text=True).stdout)
+            self.assertEqual(told["outcome"], "stopped")
+            self.assertIn(said, told["reason"])
+            for command in ([CLIENT, "ordinary"], [SEGALLOC, "--version"]):
+                ran = subprocess.run([SEGALLOC, "run", "--sim", "1GiB", "--", *command], env=clean, capture_output=True,
+                                     text=True)
+                self.assertNotIn("runtime", ran.stderr)
 
     def test_what_ends_the_order_of_streams(self):
         """Looking a name up does not; calling what can't be followed does, and everything that tells of the process says

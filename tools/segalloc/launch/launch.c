@@ -6,6 +6,7 @@
 #include "writer/path_pattern.h"
 #include "install_paths.h"
 #include "segalloc/trace_format.h"
+#include "launch/own_runtime.h"
 #include "launch/stub_libraries.h"
 #include "tool.h"
 #include "launch/torch_install.h"
@@ -129,6 +130,18 @@ bool sg_launch_check(const struct sg_launch *launch)
     return !wrong;
 }
 
+/* A program that can't run on the simulated GPU is named before it starts. It is started all the same: it may go on
+   without a GPU. */
+static void say_own_runtime(const struct sg_launch *launch)
+{
+    char program[SG_PLACE_BYTES];
+    unsetenv(SG_OWN_RUNTIME_SAID);
+    if (!launch->command || !sg_own_runtime_find(launch->command, program))
+        return;
+    sg_tool_message(launch->verb, "%s " SG_OWN_RUNTIME_TEXT, base_name(program));
+    setenv(SG_OWN_RUNTIME_SAID, "1", 1);
+}
+
 static bool set_simulator(const struct sg_launch *launch)
 {
     char folders[SG_PLACE_BYTES];
@@ -142,6 +155,7 @@ static bool set_simulator(const struct sg_launch *launch)
     struct sg_standin standin = {0};
     if (launch->command && !sg_standin_prepare(launch->verb, launch->command, folders, &standin))
         return false;
+    say_own_runtime(launch);
     setenv("SEGALLOC_SIM", launch->sim, 1);
     if (*standin.preload && !set_list(launch->verb, "LD_PRELOAD", standin.preload, ": ", NULL))
         return false;

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "launch/own_runtime.h"
 #include "signals.h"
 
 static const long trace_options =
@@ -51,6 +52,30 @@ static bool named(const char *path, const char *prefix)
     return slash && strncmp(slash + 1, prefix, strlen(prefix)) == 0;
 }
 
+/* Notes the file as one that has NVIDIA's runtime within itself, if it is. */
+static void look_for_runtime(struct sg_watched *process, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (slash && !*process->own_runtime && sg_own_runtime_in(path))
+        snprintf(process->own_runtime, sizeof process->own_runtime, "%.255s", slash + 1);
+}
+
+/* The libraries, where the program itself is none and uses no shared runtime: beside one, a library may have another for
+   itself, as PyTorch's linear algebra has. */
+static void look_at_files(struct sg_watched *process, FILE *maps)
+{
+    char line[4600], last[4600] = "";
+    rewind(maps);
+    while (!process->runtime && !*process->own_runtime && fgets(line, sizeof line, maps)) {
+        line[strcspn(line, "\n")] = '\0';
+        const char *path = strchr(line, '/');
+        if (!path || strcmp(path, last) == 0)
+            continue;
+        snprintf(last, sizeof last, "%s", path);
+        look_for_runtime(process, path);
+    }
+}
+
 /* Looks at what a thread that is about to end shares with its process. */
 static void look(struct sg_watch *watch, pid_t thread)
 {
@@ -78,6 +103,10 @@ static void look(struct sg_watch *watch, pid_t thread)
         process->driver |= named(line, "libcuda.so");
         process->runtime |= named(line, "libcudart");
         process->torch |= named(line, "libc10_cuda");
+    }
+    if (process->driver && thread == process->pid && length > 0) {
+        look_for_runtime(process, program);
+        look_at_files(process, maps);
     }
     fclose(maps);
 }

@@ -18,6 +18,7 @@ struct sg_watched {
     bool driver;        /* libcuda.so was */
     bool runtime;       /* libcudart was, as a library of its own */
     bool torch;         /* PyTorch's CUDA library was */
+    char own_runtime[256]; /* file name of the program or a library of it that has NVIDIA's runtime within; "": none */
 };
 
 struct sg_watch {

@@ -1,5 +1,7 @@
 #include "launch/torch_install.h"
 
+#include "launch/find_program.h"
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -18,24 +20,6 @@ static const char *last_part(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;
-}
-
-/* The file that a word of a command names: itself if it has a slash, else from PATH. */
-static bool find_program(const char *word, char ret[SG_PLACE_BYTES])
-{
-    if (strchr(word, '/')) {
-        snprintf(ret, SG_PLACE_BYTES, "%s", word);
-        return access(ret, X_OK) == 0;
-    }
-    const char *path = getenv("PATH");
-    for (const char *at = path ? path : "/usr/bin:/bin"; *at;) {
-        size_t n = strcspn(at, ":");
-        snprintf(ret, SG_PLACE_BYTES, "%.*s/%s", (int)n, at, word);
-        if (n && access(ret, X_OK) == 0)
-            return true;
-        at += n + (at[n] != '\0');
-    }
-    return false;
 }
 
 static bool is_python(const char *program)
@@ -61,7 +45,7 @@ static bool script_interpreter(const char *program, char ret[SG_PLACE_BYTES])
             word = strtok_r(NULL, " \t", &save);
         while (word && (*word == '-' || strchr(word, '=')));
     }
-    return word && find_program(word, ret);
+    return word && sg_find_program(word, ret);
 }
 
 static bool is_shell(const char *program)
@@ -78,7 +62,7 @@ static bool find_python(char *const *command, char ret[SG_PLACE_BYTES])
 {
     char program[SG_PLACE_BYTES], interpreter[SG_PLACE_BYTES];
     for (size_t i = 0; command[i]; i++) {
-        if (*command[i] == '-' || strchr(command[i], '=') || !find_program(command[i], program))
+        if (*command[i] == '-' || strchr(command[i], '=') || !sg_find_program(command[i], program))
             continue;
         if (!script_interpreter(program, interpreter))
             snprintf(interpreter, sizeof interpreter, "%s", program);
@@ -87,7 +71,7 @@ static bool find_python(char *const *command, char ret[SG_PLACE_BYTES])
             return true;
         }
         if (is_shell(interpreter))
-            return find_program("python3", ret) || find_program("python", ret);
+            return sg_find_program("python3", ret) || sg_find_program("python", ret);
     }
     return false;
 }

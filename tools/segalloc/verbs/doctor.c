@@ -6,6 +6,7 @@
 #include "launch/launch.h"
 #include "install_paths.h"
 #include "launch/machine.h"
+#include "launch/own_runtime.h"
 #include "monitor/live_page.h"
 #include "size.h"
 #include "writer/stats_file.h"
@@ -28,6 +29,7 @@
     X(PARTLY, "partly_served") \
     X(PASSED_ON, "passed_on") \
     X(STATIC, "statically_linked") \
+    X(OWN_RUNTIME, "runtime_within") \
     X(NOT_LOADED, "not_loaded") \
     X(SWITCHED_OFF, "switched_off") \
     X(NO_DEVICE, "no_device") \
@@ -175,6 +177,8 @@ static void judge_unserved(struct examination *examination, const struct sg_watc
             name_of(process));
     else if (off)
         conclude(examination, SWITCHED_OFF, "%s", off);
+    else if (*process->own_runtime && examination->launch.sim)
+        conclude(examination, OWN_RUNTIME, "%s " SG_OWN_RUNTIME_TEXT, process->own_runtime);
     else if (examination->probe.devices == 0)
         conclude(examination, NO_DEVICE, "%s found no CUDA device", name_of(process));
     else if (process->torch)

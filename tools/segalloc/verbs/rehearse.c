@@ -15,6 +15,7 @@
 #include "config.h"
 #include "effective_conf.h"
 #include "launch/launch.h"
+#include "launch/own_runtime.h"
 #include "install_paths.h"
 #include "signals.h"
 #include "size.h"
@@ -126,8 +127,11 @@ static void judge(struct sg_rehearse *rehearse)
     rehearse->interrupted = sg_signals_first() || run->status == 128 + SIGINT || run->status == 128 + SIGTERM ||
                             run->status == 128 + SIGHUP;
     if (rehearse->processes == 0) {
+        char program[SG_PLACE_BYTES];
         rehearse->outcome = SG_REHEARSE_STOPPED;
-        if (run->status)
+        if (run->status && sg_own_runtime_find(rehearse->command, program))
+            snprintf(rehearse->reason, sizeof rehearse->reason, "%.300s " SG_OWN_RUNTIME_TEXT, program);
+        else if (run->status)
             snprintf(rehearse->reason, sizeof rehearse->reason, "%s before it asked for device memory%s%s",
                 end_of(run, end), *run->last_line ? ": " : "", run->last_line);
         else
