@@ -1,6 +1,6 @@
 """segalloc rehearse: one run answers for all cards.
 
-Usage: test_rehearse.py SEGALLOC LOOP"""
+Usage: test_rehearse.py SEGALLOC LOOP ACTS"""
 import json
 import os
 import re
@@ -12,7 +12,7 @@ import tempfile
 import time
 import unittest
 
-SEGALLOC, LOOP = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
+SEGALLOC, LOOP, ACTS = (os.path.abspath(sys.argv.pop(1)) for _ in range(3))
 OURS = ("SEGALLOC_", "PYTORCH_", "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_")
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
 if "SANITIZER" in os.environ:  # its runtime must come before all other libraries
@@ -247,6 +247,16 @@ class Rehearse(unittest.TestCase):
         said = rehearse(*both).stdout
         self.assertIn("2 processes used device 0, each on a card of its own here.", said)
         self.assertIn(f"they need up to {together / MIB:.2f} MiB together, and a context each.", said)
+
+    def test_processes_with_a_device_each_share_none(self):
+        """Ranks are on the devices that they used, whichever those are; one that uses two is on both."""
+        for ranks, shared in ((("device=0 a+10", "device=1 a+20"), []),
+                              (("device=1 a+10", "device=3 a+20"), []),
+                              (("device=2 a+10", "device=2 a+20"), [(2, 2, 30)]),
+                              (("a+5 device=3 b+10", "device=1 a+20 device=3 b+7", "device=3 a+3"), [(3, 3, 20)])):
+            command = "; ".join(f"'{ACTS}' {acts}" for acts in ranks)
+            told = self.verdict(0, "--devices", "4", "--", "sh", "-c", command)["shared"]
+            self.assertEqual([(d["device"], d["processes"], d["peak_requested_bytes"] // MIB) for d in told], shared, ranks)
 
     def test_what_the_first_failure_lacks(self):
         """It is less than what the whole run lacks, and both are said."""

@@ -179,8 +179,9 @@ static int count(struct sg_rehearse *rehearse, const struct sg_findings *finding
         rehearse->largest_request = findings->largest_request;
     for (uint32_t i = 0; i < findings->devices; i++) {
         const uint64_t *peak = findings->device[i].stats.peak;
-        rehearse->device[i].processes += peak[SG_STAT_requested_bytes] > 0;
-        rehearse->device[i].requested += peak[SG_STAT_requested_bytes];
+        struct sg_rehearse_device *used = &rehearse->device[findings->device[i].ordinal];
+        used->processes += peak[SG_STAT_requested_bytes] > 0;
+        used->requested += peak[SG_STAT_requested_bytes];
         if (peak[SG_STAT_requested_bytes] > rehearse->peak_requested) {
             rehearse->peak_requested = peak[SG_STAT_requested_bytes];
             most = (int)findings->device[i].ordinal;
