@@ -7,6 +7,7 @@
 
 #include "hooks/unhooked_calls.h"
 #include "process/hook_table.h"
+#include "process/loaded_code.h"
 #include "process/process.h"
 #include "process/symbols.h"
 
@@ -99,11 +100,35 @@ static void *symbols_unknown(void *answer, const char *name)
 
 enum { TABLES_VERSION = 13050, TWINS_VERSION = 3020 }; /* hooks.def has each form from the latter to the former */
 
+static bool is_hooked(const char *symbol)
+{
+    return hook_named(symbol) != NULL;
+}
+
+static bool is_base(const char *name)
+{
+    int i = 0;
+    while (i < SG_HOOK_COUNT && strcmp(sg_hooks[i].base, name) != 0)
+        i++;
+    return i < SG_HOOK_COUNT;
+}
+
+/* Our function for an answer that another library exports as `name`. The libcuda.so.1 of Windows' Linux jumps to one
+   that it has loaded, and may answer with that one's functions. Ours goes on to what libcuda exports. */
+static void *symbols_named(void *answer, const char *name)
+{
+    const struct sg_hook_row *hook = hook_named(name);
+    if (hook && sg_hook_real(hook))
+        return sg_address_of(hook->function);
+    return is_twin(name) ? answer : symbols_unknown(answer, name);
+}
+
 /* Our function for what the driver answered. Its exported functions are known by their addresses, whatever was asked.
-   One that it doesn't export is what our table says where the table has all forms that the caller may mean. */
+   A function of another library is known by the name that it has there. One that nobody exports is what our table says
+   where the table has all forms that the caller may mean. A runtime asks for some 440 names at its first call, with a
+   lock of its own held. Those that can't be ours cost a few comparisons. No lock of the loader's is taken. */
 static void *symbols_substitute(void *answer, const char *base, int version, cuuint64_t flags)
 {
-    Dl_info info;
     if (sg_process_watched())
         return answer;
     for (int i = 0; i < SG_HOOK_COUNT; i++) {
@@ -112,8 +137,11 @@ static void *symbols_substitute(void *answer, const char *base, int version, cuu
         if (answer == sg_address_of(sg_hooks[i].function))
             return answer;
     }
-    if (dladdr(answer, &info) && info.dli_sname && info.dli_saddr == answer)
-        return is_twin(info.dli_sname) ? answer : symbols_unknown(answer, info.dli_sname);
+    if (!is_base(base) && !may_order(base) && !may_remember(base))
+        return answer;
+    const char *name = sg_loaded_name(answer, is_hooked);
+    if (name)
+        return symbols_named(answer, name);
     const struct sg_hook_row *hook = hook_wanted(base, version, flags);
     if (hook && version <= TABLES_VERSION)
         return sg_address_of(hook->function);
@@ -207,6 +235,7 @@ static struct answer answer_hook(const struct sg_hook_row *hook, void *handle, s
         return (struct answer){NULL, real};
     if (!theirs)
         return symbols_absent(hook->symbol);
+    (void)sg_real(); /* whoever asks takes the loader's lock anyway; the calls that follow need not */
     return (struct answer){sg_process_watched() ? theirs : ours, NULL};
 }
 

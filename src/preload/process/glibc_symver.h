@@ -8,12 +8,14 @@ __asm__(".symver dlopen, dlopen@GLIBC_2.2.5");
 __asm__(".symver dlvsym, dlvsym@GLIBC_2.2.5");
 __asm__(".symver dladdr, dladdr@GLIBC_2.2.5");
 __asm__(".symver dladdr1, dladdr1@GLIBC_2.3.3");
+__asm__(".symver dlinfo, dlinfo@GLIBC_2.3.3");
 #define SG_GLIBC_OLDEST "GLIBC_2.2.5"
 #elif defined(__aarch64__)
 __asm__(".symver dlopen, dlopen@GLIBC_2.17");
 __asm__(".symver dlvsym, dlvsym@GLIBC_2.17");
 __asm__(".symver dladdr, dladdr@GLIBC_2.17");
 __asm__(".symver dladdr1, dladdr1@GLIBC_2.17");
+__asm__(".symver dlinfo, dlinfo@GLIBC_2.17");
 #define SG_GLIBC_OLDEST "GLIBC_2.17"
 #else
 #error "only x86-64 and arm64"

@@ -12,6 +12,7 @@
 
 #include "process/hook_table.h"
 #include "process/hooks.h"
+#include "process/loaded_code.h"
 #include "process/process.h"
 
 const struct sg_hook_row sg_hooks[SG_HOOK_COUNT] = {
@@ -33,8 +34,15 @@ static const struct sg_real absent_table = {
 /* What was looked up once; 0 or NULL: not yet. */
 static struct {
     _Atomic(uintptr_t) dlsym, dlclose;
-    _Atomic(void *) libcuda;
+    _Atomic(struct libcuda *) libcuda;
 } found;
+
+/* The driver's library. The first thread that finds it writes the one entry. */
+static struct libcuda {
+    void *handle;
+    bool mapped; /* its own tables are at hand */
+    struct sg_loaded library;
+} libcuda;
 
 SG_UNCHECKED sg_dlsym_fn *sg_dlsym(void)
 {
@@ -61,22 +69,36 @@ int sg_library_close(void *handle)
 }
 
 /* Kept once found: the CUDA runtime doesn't unload the driver either. */
-static void *cuda_handle(void)
+static const struct libcuda *symbols_libcuda(void)
 {
-    void *handle = atomic_load_explicit(&found.libcuda, memory_order_acquire);
-    if (handle)
-        return handle;
-    handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-    void *expected = NULL;
-    if (handle && !atomic_compare_exchange_strong(&found.libcuda, &expected, handle))
-        sg_library_close(handle);
-    return handle;
+    const struct libcuda *known = atomic_load_explicit(&found.libcuda, memory_order_acquire);
+    if (known)
+        return known;
+    struct libcuda now = {.handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD)};
+    if (!now.handle)
+        return NULL;
+    now.mapped = sg_loaded_of(now.handle, &now.library);
+    sg_process_lock(SG_LOCK_REAL);
+    bool first = !atomic_load_explicit(&found.libcuda, memory_order_relaxed);
+    if (first) {
+        libcuda = now;
+        atomic_store_explicit(&found.libcuda, &libcuda, memory_order_release);
+    }
+    sg_process_unlock(SG_LOCK_REAL);
+    if (!first)
+        sg_library_close(now.handle);
+    return &libcuda;
 }
 
 void *sg_cuda_symbol(const char *name)
 {
-    void *handle = cuda_handle();
-    return handle ? sg_dlsym()(handle, name) : NULL;
+    const struct libcuda *known = symbols_libcuda();
+    void *symbol = NULL;
+    if (!known)
+        return NULL;
+    return known->mapped && sg_loaded_symbol(&known->library, "cuInit", name, &symbol)
+               ? symbol
+               : sg_dlsym()(known->handle, name);
 }
 
 struct search {
@@ -131,7 +153,7 @@ const struct sg_real *sg_real(void)
 {
     if (atomic_load_explicit(&real.loaded, memory_order_acquire))
         return &real.table;
-    if (!cuda_handle())
+    if (!symbols_libcuda())
         return &absent_table;
     struct sg_real table;
     load_real(&table);

@@ -21,7 +21,7 @@ typedef void *sg_dlsym_fn(void *handle, const char *name);
 sg_dlsym_fn *sg_dlsym(void);
 
 /* A symbol of the libcuda.so.1 that this process has loaded; NULL if none is loaded or it lacks `name`. Takes the
-   loader's lock. */
+   loader's lock until the library is found, and after that where it has its symbols from another one. */
 void *sg_cuda_symbol(const char *name);
 
 /* A handle of the first loaded library whose file name begins with `prefix`, from dlopen: the caller gives it to

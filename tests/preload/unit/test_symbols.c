@@ -14,6 +14,7 @@
 
 #include "balance.h"
 #include "process/hooks.h"
+#include "process/loaded_code.h"
 #include "process/process.h"
 #include "process/symbols.h"
 #include "hooks/unhooked_calls.h"
@@ -53,6 +54,8 @@ static struct {
     int version;
     cuuint64_t flags;
     int stubs, calls;
+    int named;      /* how often the tables of libraries were looked at */
+    bool preferred; /* a name that is hooked is preferred to others */
     enum sg_untracked stub_kind;
     const char *stub_name;
     void *stub_real;
@@ -139,16 +142,31 @@ extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 int symbol_of(const void *address, Dl_info *info);
 int symbol_of(const void *address, Dl_info *info)
 {
+    (void)address;
     memset(info, 0, sizeof *info);
     info->dli_fbase = fake.ours ? (void *)(uintptr_t)__ehdr_start : NULL;
-    if (fake.exported && address == fake.exported_at) {
-        info->dli_sname = fake.exported;
-        info->dli_saddr = fake.exported_at;
-    } else if (fake.exported && address == (char *)fake.exported_at + 1) { /* inside of it */
-        info->dli_sname = fake.exported;
-        info->dli_saddr = fake.exported_at;
-    }
     return 1;
+}
+
+/* What loaded_code.h finds in tables that are made up. */
+const char *sg_loaded_name(const void *address, bool (*prefers)(const char *name))
+{
+    fake.named++;
+    fake.preferred = fake.exported && prefers(fake.exported);
+    return fake.exported && address == fake.exported_at ? fake.exported : NULL;
+}
+
+bool sg_loaded_of(void *handle, struct sg_loaded *ret)
+{
+    (void)handle, (void)ret;
+    return false;
+}
+
+bool sg_loaded_symbol(const struct sg_loaded *library, const char *required, const char *name, void **ret)
+{
+    (void)library, (void)required, (void)name, (void)ret;
+    fail();
+    return false;
 }
 
 int each_library(int (*callback)(struct dl_phdr_info *, size_t, void *), void *user);
@@ -377,8 +395,12 @@ static void what_nobody_knows_gets_a_stub_where_it_matters(void **state)
         fake.exported_at = fake.answers = &other_code[1];
         CUdriverProcAddressQueryResult status;
         void *function;
-        assert_int_equal(cuGetProcAddress_v2("asked", &function, 12000, 0, &status), CUDA_SUCCESS);
-        expect_unknown(&unknown_names[i], function, &other_code[1]);
+        for (int way = 0; way < 2; way++) { /* exported: under that name, or one that a known name begins */
+            const char *asked = way ? "cuMemAlloc" : unknown_names[i].name;
+            fake.stubs = 0;
+            assert_int_equal(cuGetProcAddress_v2(asked, &function, 12000, 0, &status), CUDA_SUCCESS);
+            expect_unknown(&unknown_names[i], function, &other_code[1]);
+        }
         fake.stubs = 0;
         fake.answers = &other_code[2]; /* not exported, but by its name: as the inside of another function */
         assert_int_equal(cuGetProcAddress_v2(unknown_names[i].name, &function, 12000, 0, &status), CUDA_SUCCESS);
@@ -393,21 +415,53 @@ static void twins_stay_the_drivers(void **state)
         const char *name;
         bool twin;
     } list[] = {{"cuMemcpyDtoD", true}, {"cuMemcpyDtoDAsync_ptsz", true}, {"cuMemcpyDtoD_ptds", true},
-        {"cuMemcpyDtoD_v9", false}, {"cuMemcpyDtoDx", false}, {"cuStreamQueryLater", false}, {"cuStreamDestroy", true}};
+        {"cuMemcpyDtoD_v9", false}, {"cuMemcpyDtoDx", false}, {"cuStreamQueryLater", false}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         start_afresh(state);
         fake.exported = list[i].name;
         fake.exported_at = fake.answers = &other_code[1];
         void *function;
-        assert_int_equal(cuGetProcAddress("asked", &function, 12000, 0), CUDA_SUCCESS);
+        assert_int_equal(cuGetProcAddress("cuMemcpyDtoD", &function, 2000, 0), CUDA_SUCCESS);
         assert_ptr_equal(function, list[i].twin ? (void *)&other_code[1] : (void *)&stub_code[SG_UNTRACKED_ORDER]);
         fake.found = &other_code[1];
-        if (strcmp(list[i].name, "cuStreamDestroy") == 0)
-            continue; /* which is hooked itself */
         struct answer answer = sg_dlsym_answer(&other_handle, list[i].name);
         assert_ptr_equal(answer.value, list[i].twin ? NULL : &stub_code[SG_UNTRACKED_ORDER]);
         assert_ptr_equal(answer.real, list[i].twin ? look_up : NULL);
     }
+}
+
+/* A libcuda.so.1 that loads another one may hand out that one's functions. They are known by the names that they have
+   there, whatever version was asked for. */
+static void what_another_library_exports_is_known_by_its_name(void **state)
+{
+    for (int i = 0; i < ROWS; i++) {
+        start_afresh(state);
+        fake.exported = rows[i].symbol;
+        fake.exported_at = fake.answers = &other_code[1];
+        assert_ptr_equal(answer_to(rows[i].base, 2000, 0, false), address_of(rows[i].ours));
+        assert_true(fake.preferred);
+        fake.watched = true;
+        assert_ptr_equal(answer_to(rows[i].base, 2000, 0, false), &other_code[1]);
+    }
+    assert_int_equal(fake.stubs, 0);
+}
+
+/* A runtime asks for hundreds of names under a lock of its own. What can't be ours is answered without a look at what is
+   loaded. */
+static void names_that_cannot_be_ours_are_not_looked_up(void **state)
+{
+    static const char *const names[] = {"cuDeviceGet", "cuDeviceGetName", "cuTexRefSetArray", "cuStreamGetPriority",
+        "cuMemAllocs", "cuMulticastBindMem"};
+    (void)state;
+    fake.answers = &other_code[0];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        assert_ptr_equal(answer_to(names[i], 12000, 0, false), &other_code[0]);
+    for (int i = 0; i < ROWS; i++) {
+        fake.answers = &driver_code[i];
+        if (strncmp(rows[i].symbol, "cuGetProcAddress", 16) != 0)
+            (void)answer_to(rows[i].base, 12000, 0, false);
+    }
+    assert_int_equal(fake.named, 0);
 }
 
 /* dlsym(): what the loader itself finds decides whether ours is meant. */
@@ -568,6 +622,8 @@ int main(void)
         TEST(what_is_not_exported_is_known_by_name_and_version),
         TEST(what_nobody_knows_gets_a_stub_where_it_matters),
         TEST(twins_stay_the_drivers),
+        TEST(what_another_library_exports_is_known_by_its_name),
+        TEST(names_that_cannot_be_ours_are_not_looked_up),
         TEST(names_that_are_hooked),
         TEST(names_that_nobody_knows),
         TEST(names_of_other_libraries),

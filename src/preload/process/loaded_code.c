@@ -1,0 +1,171 @@
+#include "process/glibc_symver.h"
+
+#include "process/loaded_code.h"
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <string.h>
+
+struct place {
+    uintptr_t code;
+    struct sg_loaded found;
+};
+
+static int loaded_match(struct dl_phdr_info *info, size_t size, void *user)
+{
+    (void)size;
+    struct place *place = user;
+    struct sg_loaded *found = &place->found;
+    bool within = false;
+    *found = (struct sg_loaded){.base = info->dlpi_addr,
+        .start = UINTPTR_MAX,
+        .path = info->dlpi_name ? info->dlpi_name : ""};
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        uintptr_t start = info->dlpi_addr + segment->p_vaddr, end = start + segment->p_memsz;
+        if (segment->p_type == PT_DYNAMIC)
+            found->dynamic = (const ElfW(Dyn) *)start;
+        if (segment->p_type != PT_LOAD)
+            continue;
+        within = within || (place->code >= start && place->code < end);
+        found->start = start < found->start ? start : found->start;
+        found->end = end > found->end ? end : found->end;
+    }
+    return within;
+}
+
+bool sg_loaded_at(const void *code, struct sg_loaded *ret)
+{
+    struct place place = {.code = (uintptr_t)code};
+    if (!dl_iterate_phdr(loaded_match, &place))
+        return false;
+    *ret = place.found;
+    return true;
+}
+
+/* glibc turns these entries into addresses where it can write to them, which is nearly everywhere. */
+static const void *loaded_table(const struct sg_loaded *library, ElfW(Sxword) tag)
+{
+    const ElfW(Dyn) *entry = library->dynamic;
+    while (entry && entry->d_tag != DT_NULL && entry->d_tag != tag)
+        entry++;
+    if (!entry || entry->d_tag != tag)
+        return NULL;
+    uintptr_t value = entry->d_un.d_ptr;
+    return (const void *)(value < library->base ? value + library->base : value);
+}
+
+/* How many symbols a library has, by the table that finds them. The newer kind has chains of the symbols of a bucket one
+   behind another, the last of which has its lowest bit set. */
+static uint32_t loaded_symbols(const struct sg_loaded *library)
+{
+    const uint32_t *old = loaded_table(library, DT_HASH), *table = loaded_table(library, DT_GNU_HASH);
+    if (old || !table)
+        return old ? old[1] : 0;
+    uint32_t buckets = table[0], first = table[1], last = 0;
+    const uint32_t *bucket = table + 4 + table[2] * (sizeof(ElfW(Addr)) / sizeof *table), *chain = bucket + buckets;
+    for (uint32_t i = 0; i < buckets; i++)
+        last = bucket[i] > last ? bucket[i] : last;
+    if (last < first)
+        return 0;
+    while (!(chain[last - first] & 1))
+        last++;
+    return last + 1;
+}
+
+static bool is_exported(const ElfW(Sym) * symbol)
+{
+    unsigned binding = symbol->st_info >> 4, type = symbol->st_info & 0xf;
+    return symbol->st_shndx != SHN_UNDEF && (binding == STB_GLOBAL || binding == STB_WEAK) &&
+           (type == STT_FUNC || type == STT_NOTYPE);
+}
+
+const char *sg_loaded_name(const void *address, bool (*prefers)(const char *name))
+{
+    struct sg_loaded library;
+    if (!sg_loaded_at(address, &library))
+        return NULL;
+    const ElfW(Sym) *symbols = loaded_table(&library, DT_SYMTAB);
+    const char *names = loaded_table(&library, DT_STRTAB), *first = NULL;
+    uint32_t count = symbols && names ? loaded_symbols(&library) : 0;
+    for (uint32_t i = 1; i < count; i++) {
+        if (library.base + symbols[i].st_value != (uintptr_t)address || !is_exported(&symbols[i]))
+            continue;
+        const char *name = names + symbols[i].st_name;
+        if (prefers(name))
+            return name;
+        first = first ? first : name;
+    }
+    return first;
+}
+
+bool sg_loaded_of(void *handle, struct sg_loaded *ret)
+{
+    struct link_map *map = NULL;
+    if (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || !map)
+        return false;
+    return sg_loaded_at(map->l_ld, ret);
+}
+
+/* What a library finds its symbols by. Either kind of table may be missing. */
+struct tables {
+    const uint32_t *newer, *older; /* DT_GNU_HASH, DT_HASH */
+    const ElfW(Sym) * symbols;
+    const char *names;
+};
+
+static bool is_named(const struct tables *tables, uint32_t symbol, const char *name)
+{
+    return strcmp(tables->names + tables->symbols[symbol].st_name, name) == 0;
+}
+
+static uint32_t find_by_newer(const struct tables *tables, const char *name)
+{
+    const uint32_t *table = tables->newer;
+    uint32_t buckets = table[0], first = table[1], hash = 5381;
+    const uint32_t *bucket = table + 4 + table[2] * (sizeof(ElfW(Addr)) / sizeof *table), *chain = bucket + buckets;
+    for (const char *at = name; *at; at++)
+        hash = hash * 33 + (unsigned char)*at;
+    uint32_t i = buckets ? bucket[hash % buckets] : 0;
+    while (i && ((chain[i - first] ^ hash) >> 1 || !is_named(tables, i, name)))
+        i = chain[i - first] & 1 ? 0 : i + 1;
+    return i;
+}
+
+static uint32_t find_by_older(const struct tables *tables, const char *name)
+{
+    const uint32_t *table = tables->older, *bucket = table + 2, *chain = bucket + table[0];
+    uint32_t hash = 0;
+    for (const char *at = name; *at; at++) {
+        hash = (hash << 4) + (unsigned char)*at;
+        hash = (hash ^ (hash >> 24 & 0xf0)) & 0x0fffffff;
+    }
+    uint32_t i = table[0] ? bucket[hash % table[0]] : 0;
+    while (i && !is_named(tables, i, name))
+        i = chain[i];
+    return i;
+}
+
+/* The symbol that a library defines under that name; NULL: none. Sources of both tables: the System V ABI, and
+   dl-lookup.c of glibc. */
+static const ElfW(Sym) * loaded_find(const struct tables *tables, const char *name)
+{
+    uint32_t at = tables->newer ? find_by_newer(tables, name) : find_by_older(tables, name);
+    return at && tables->symbols[at].st_shndx != SHN_UNDEF ? &tables->symbols[at] : NULL;
+}
+
+bool sg_loaded_symbol(const struct sg_loaded *library, const char *required, const char *name, void **ret)
+{
+    const struct tables tables = {.newer = loaded_table(library, DT_GNU_HASH),
+        .older = loaded_table(library, DT_HASH),
+        .symbols = loaded_table(library, DT_SYMTAB),
+        .names = loaded_table(library, DT_STRTAB)};
+    if (!(tables.newer || tables.older) || !tables.symbols || !tables.names || loaded_table(library, DT_VERDEF) ||
+        !loaded_find(&tables, required))
+        return false;
+    const ElfW(Sym) *symbol = loaded_find(&tables, name);
+    if (symbol && !is_exported(symbol))
+        return false;
+    *ret = symbol ? (void *)(library->base + symbol->st_value) : NULL;
+    return true;
+}
