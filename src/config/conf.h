@@ -11,12 +11,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* When freed memory may be used again. The option has the first four, a single free the last four. */
 enum sg_free_sync {
-    SG_FREE_SYNC_AUTO, /* of the option: by the caller */
+    SG_FREE_SYNC_AUTO, /* of the option: by the caller. Of a free: not set, and the core refuses it, because a tag that
+                          is all zeros must not say that nothing uses the block any more */
     SG_FREE_SYNC_STRICT,
     SG_FREE_SYNC_EVENT,
     SG_FREE_SYNC_STREAM,
-    SG_FREE_SYNC_COMPLETE = SG_FREE_SYNC_AUTO /* of one free: all work on the block is complete */
+    SG_FREE_SYNC_COMPLETE /* all work on the block is complete: every stream may use the memory at once */
 };
 enum sg_backend { SG_BACKEND_NATIVE, SG_BACKEND_CUDA_MALLOC_ASYNC };
 enum sg_pytorch { SG_PYTORCH_AUTO, SG_PYTORCH_DIRECT, SG_PYTORCH_BENEATH };

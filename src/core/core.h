@@ -31,7 +31,7 @@ struct sg_tag {
     bool has_stream;
     bool torch;        /* the caller was PyTorch */
     bool tentative;    /* of a free: a failure is not counted, because the caller asks again in another way */
-    enum sg_free_sync sync;
+    enum sg_free_sync sync; /* of a free: the mode, never AUTO */
     sg_slot slot;      /* of an allocation: the stream that it is for. 0: unknown. SG_FREE_SYNC_STREAM then acts as
                           EVENT, unless `in_order` is set */
     bool in_order;     /* of a free: the free is a step of stream `slot`, and all use of the block comes before it. A
@@ -119,7 +119,8 @@ CUresult sg_core_malloc(struct sg_core *core, int device, size_t bytes, const st
 /* cuMemFree for memory of ours. CUDA_ERROR_INVALID_VALUE for addresses inside our ranges that are not the start of a
    live block. CUDA_ERROR_NOT_FOUND: the address is not ours, the driver should be asked. `tag->sync` selects the
    mode. STRICT waits for the context that the block was allocated in; while other contexts may be using the block,
-   it is pending. EVENT returns at once. An error of the wait is returned, and the block stays allocated. */
+   it is pending. EVENT returns at once. An error of the wait is returned, and the block stays allocated. AUTO, which
+   is no mode, is refused with CUDA_ERROR_NOT_SUPPORTED and ends a build with assertions. */
 CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg_tag *tag);
 
 /* Waits as a strict free of the block at `address` does. `current` is the calling thread's context. *ret_all:

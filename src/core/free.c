@@ -1,4 +1,6 @@
 /* Frees: by waiting as the driver would, by the order of streams, or after all work that there is. */
+#include <assert.h>
+
 #include "fixed_segments.h"
 #include "core.h"
 #include "device.h"
@@ -409,6 +411,9 @@ CUresult sg_core_wait(struct sg_core *core, CUdeviceptr address, CUcontext curre
 
 CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg_tag *tag)
 {
+    assert(tag->sync != SG_FREE_SYNC_AUTO);
+    if (tag->sync == SG_FREE_SYNC_AUTO)
+        return CUDA_ERROR_NOT_SUPPORTED;
     const struct sg_range *range = sg_core_range_at(core, address);
     if (!range) {
         struct sg_device *fixed = sg_core_segments_at(core, address);

@@ -49,11 +49,11 @@ struct sg_vector_clock {
     uint64_t at[SG_SLOTS];
 };
 
-/* Which streams a free waits for, besides the one that its block was allocated for. */
+/* Which streams a free waits for, besides the one that its block was allocated for. Zero waits for the most of them. */
 enum sg_user_rule {
-    SG_USERS_RECORDED,     /* those that sg_core_record_stream() named: PyTorch's rule */
-    SG_USERS_POSSIBLE,     /* the possible users: all with unfinished work that may hold the block's address */
-    SG_USERS_POSSIBLE_HERE /* the possible users on the block's own device; of other devices, those that were recorded */
+    SG_USERS_POSSIBLE,      /* the possible users: all with unfinished work that may hold the block's address */
+    SG_USERS_POSSIBLE_HERE, /* the possible users on the block's own device; of other devices, those that were recorded */
+    SG_USERS_RECORDED       /* those that sg_core_record_stream() named: PyTorch's rule */
 };
 
 /* Work after which memory may be used again: all that was submitted to `slots` before `seq`. */

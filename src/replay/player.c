@@ -108,7 +108,7 @@ static void complete_tag(struct player *player, const struct segalloc_trace_reco
         sg_ahead_tag(player->ahead, device_of(player, record->stream), record->stream, tag);
         tag->sync = player->play->conf.free_sync == SG_FREE_SYNC_AUTO ? SG_FREE_SYNC_STREAM
                                                                       : player->play->conf.free_sync;
-        tag->user_rule = player->play->user_rule;
+        tag->user_rule = player->play->possible_users ? SG_USERS_POSSIBLE : SG_USERS_RECORDED;
     } else if (player->play->as_recorded) {
         tag->slot = sg_order_feed_slot(&player->feed, record->stream);
         tag->context = (CUcontext)(uintptr_t)sg_defined_context(&player->defined, record->stream);

@@ -37,7 +37,7 @@ struct sg_play {
     uint64_t granularity;
     bool ordered;                /* work is played too, and memory is used again in its order; not with as_recorded */
     uint64_t run_ahead;          /* K: work is complete once so many more allocations have been made */
-    enum sg_user_rule user_rule; /* whom a free waits for besides its own stream */
+    bool possible_users; /* a free waits for all that may hold its block's address; else for those that were recorded */
     bool as_recorded;            /* a trace of ours, with the settings it was recorded with: played section by
                                     section */
     uint64_t stop_at_oom;        /* bits of devices: ends once each of them has had an allocation that does not fit;

@@ -106,7 +106,7 @@ static uint64_t allocated_now(struct sg_core *core)
 
 static void play_event(struct game *game, const struct event *event)
 {
-    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_COMPLETE};
     uint64_t page = game->terms->page_bytes;
     struct block *at = &game->block[event->block];
     if (event->bytes == 0) {

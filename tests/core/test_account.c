@@ -22,7 +22,7 @@ static struct sg_core *core;
 
 static CUdeviceptr allocate(size_t bytes)
 {
-    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_COMPLETE};
     CUdeviceptr address = 0;
     assert_int_equal(sg_core_malloc(core, 0, bytes, &tag, &address), CUDA_SUCCESS);
     return address;
@@ -36,7 +36,7 @@ static void release(CUdeviceptr address, enum sg_free_sync sync)
 
 static void run_out(size_t bytes)
 {
-    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_COMPLETE};
     CUdeviceptr address;
     assert_int_equal(sg_core_malloc(core, 0, bytes, &tag, &address), CUDA_ERROR_OUT_OF_MEMORY);
 }
@@ -80,10 +80,10 @@ static void holder_is_the_emptiest_page(void **state)
     expect_text("1.00 KiB in use keep a page of 2.00 MiB");
     snprintf(at, sizeof at, "(at 0x%llx, a block of", (unsigned long long)small[0]);
     expect_text(at);
-    release(small[0], SG_FREE_SYNC_AUTO);
+    release(small[0], SG_FREE_SYNC_COMPLETE);
     run_out_of_pieces();
     expect_text("512 B in use keep a page of 2.00 MiB");
-    release(small[1], SG_FREE_SYNC_AUTO);
+    release(small[1], SG_FREE_SYNC_COMPLETE);
     run_out_of_pieces();
     expect_text("in 1 partly used page\n");
     stop();
@@ -104,7 +104,7 @@ static void holder_is_the_emptiest_of_several_in_a_region(void **state)
     }
     for (int i = 0; i < PAGES * OF_A_PAGE; i++)
         if (i % OF_A_PAGE >= stay[i / OF_A_PAGE])
-            release(block[i], SG_FREE_SYNC_AUTO);
+            release(block[i], SG_FREE_SYNC_COMPLETE);
     run_out_of_pieces();
     expect_text("in 3 partly used pages");
     expect_text("64.00 KiB in use keep a page of 2.00 MiB");
@@ -173,7 +173,7 @@ static void partly_used_pages_hold_it(void **state)
         run_out(2 * size);
         expect_text("too big");
         for (uint64_t j = 0; j < blocks; j += 2)
-            release(block[j], SG_FREE_SYNC_AUTO);
+            release(block[j], SG_FREE_SYNC_COMPLETE);
         run_out(4 * size);
         expect_text("cause    fragmented");
         expect_text(causes[i]);
@@ -191,9 +191,9 @@ static void shortage_is_of_the_failure(void **state)
     CUdeviceptr best_deferred = allocate(20 * SG_MIB), idle = allocate(10 * SG_MIB);
     assert_false(sg_core_shortage(core, 0, &shortage));
     assert_false(sg_core_shortage(core, 1, &shortage));
-    release(idle, SG_FREE_SYNC_AUTO);
+    release(idle, SG_FREE_SYNC_COMPLETE);
     run_out(50 * SG_MIB);
-    release(best_deferred, SG_FREE_SYNC_AUTO);
+    release(best_deferred, SG_FREE_SYNC_COMPLETE);
     assert_true(sg_core_shortage(core, 0, &shortage));
     assert_int_equal(shortage.asked, 50 * SG_MIB);
     assert_int_equal(shortage.live, 20 * SG_MIB);
@@ -290,7 +290,7 @@ static bool tell_site(uint32_t site, char *text, size_t size)
 
 static CUdeviceptr allocate_at(uint32_t site, size_t bytes)
 {
-    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO, .site = site};
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_COMPLETE, .site = site};
     CUdeviceptr address = 0;
     assert_int_equal(sg_core_malloc(core, 0, bytes, &tag, &address), CUDA_SUCCESS);
     return address;

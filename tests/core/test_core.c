@@ -18,7 +18,7 @@
 
 enum { TOTAL = 64 * SG_MIB };
 
-static const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+static const struct sg_tag tag = {.sync = SG_FREE_SYNC_COMPLETE};
 static struct sg_core *core;
 
 static void start(const char *conf)

@@ -59,7 +59,7 @@ static void expect_untouched(const struct block *block)
 
 static CUresult allocate(struct program *program, struct block *block, int device, uint64_t bytes)
 {
-    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_COMPLETE};
     CUdeviceptr address = 1;
     strict_use(device);
     CUresult result = sg_core_malloc(program->core, device, bytes, &tag, &address);
@@ -135,7 +135,7 @@ static void expect_free_is_free(struct program *program, int device)
         fail_msg("%zu bytes are said to be free but cannot be had (%d): %s", free_bytes, result, text);
     }
     inspect(program->core, program->devices);
-    release(program, &block, SG_FREE_SYNC_AUTO);
+    release(program, &block, SG_FREE_SYNC_COMPLETE);
 }
 
 static uint64_t random_size(struct random *random, uint64_t total)
@@ -164,7 +164,7 @@ static void step(struct program *program)
     struct block *block = &program->block[random_below(random, BLOCKS)];
     int device = (int)random_below(random, (uint64_t)program->devices);
     if (block->address) {
-        static const enum sg_free_sync syncs[] = {SG_FREE_SYNC_AUTO, SG_FREE_SYNC_AUTO, SG_FREE_SYNC_AUTO,
+        static const enum sg_free_sync syncs[] = {SG_FREE_SYNC_COMPLETE, SG_FREE_SYNC_COMPLETE, SG_FREE_SYNC_COMPLETE,
             SG_FREE_SYNC_EVENT, SG_FREE_SYNC_EVENT, SG_FREE_SYNC_STRICT};
         release(program, block, syncs[random_below(random, 6)]);
     } else {
@@ -195,7 +195,7 @@ static void finish(struct program *program)
 {
     for (int i = 0; i < BLOCKS; i++)
         if (program->block[i].address)
-            release(program, &program->block[i], SG_FREE_SYNC_AUTO);
+            release(program, &program->block[i], SG_FREE_SYNC_COMPLETE);
     for (int i = 0; i < program->devices; i++)
         sg_core_poll(program->core, i); /* events are recorded when they are wanted */
     strict_complete(UINT32_MAX);
@@ -289,10 +289,10 @@ static void test_huge_again_and_again(void **state)
         uint64_t bytes = random_between(&program.random, 129 * SG_MIB, 250 * SG_MIB);
         assert_int_equal(allocate(&program, &block, 0, bytes), CUDA_SUCCESS);
         inspect(program.core, 1);
-        release(&program, &block, i % 3 ? SG_FREE_SYNC_AUTO : SG_FREE_SYNC_EVENT);
+        release(&program, &block, i % 3 ? SG_FREE_SYNC_COMPLETE : SG_FREE_SYNC_EVENT);
         strict_complete(i % 2);
     }
-    release(&program, &keep, SG_FREE_SYNC_AUTO);
+    release(&program, &keep, SG_FREE_SYNC_COMPLETE);
     struct sg_stats stats;
     assert_true(sg_core_stats(program.core, 0, &stats));
     assert_true(stats.value[SG_STAT_segments] < 8);
@@ -310,7 +310,7 @@ static void test_huge_rounded(void **state)
     struct sg_stats stats;
     assert_true(sg_core_stats(program.core, 0, &stats));
     assert_int_equal(stats.value[SG_STAT_allocated_bytes], 768 * SG_MIB);
-    release(&program, &block, SG_FREE_SYNC_AUTO);
+    release(&program, &block, SG_FREE_SYNC_COMPLETE);
     finish(&program);
 }
 
@@ -324,11 +324,11 @@ static void test_huge_beside_idle(void **state)
     for (int i = 0; i < 10; i++)
         assert_int_equal(allocate(&program, &small[i], 0, 10 * SG_MIB), CUDA_SUCCESS);
     for (int i = 1; i < 10; i++)
-        release(&program, &small[i], SG_FREE_SYNC_AUTO);
+        release(&program, &small[i], SG_FREE_SYNC_COMPLETE);
     assert_int_equal(allocate(&program, &huge, 0, 240 * SG_MIB), CUDA_SUCCESS);
     inspect(program.core, 1);
-    release(&program, &huge, SG_FREE_SYNC_AUTO);
-    release(&program, &small[0], SG_FREE_SYNC_AUTO);
+    release(&program, &huge, SG_FREE_SYNC_COMPLETE);
+    release(&program, &small[0], SG_FREE_SYNC_COMPLETE);
     finish(&program);
 }
 
@@ -345,19 +345,19 @@ static void test_pins(void **state)
     }
     assert_int_equal(allocate(&program, &idle, 0, 60 * SG_MIB), CUDA_SUCCESS);
     assert_int_equal(allocate(&program, &program.block[0], 0, 100 * SG_MIB), CUDA_SUCCESS);
-    release(&program, &idle, SG_FREE_SYNC_AUTO);
+    release(&program, &idle, SG_FREE_SYNC_COMPLETE);
     expect_free_is_free(&program, 0);
     assert_int_equal(allocate(&program, &late, 0, 70 * SG_MIB), CUDA_SUCCESS);
-    release(&program, &late, SG_FREE_SYNC_AUTO);
-    release(&program, &pinned[0], SG_FREE_SYNC_AUTO);
+    release(&program, &late, SG_FREE_SYNC_COMPLETE);
+    release(&program, &pinned[0], SG_FREE_SYNC_COMPLETE);
     uint64_t held = strict_used(0);
     sg_core_trim(program.core, 0, 0);
     /* all that is free but for the ten pinned ones of the block before */
     assert_int_equal(held - strict_used(0), 76 * SG_MIB);
     inspect(program.core, 1);
     for (int i = 1; i < 8; i++)
-        release(&program, &pinned[i], SG_FREE_SYNC_AUTO);
-    release(&program, &program.block[0], SG_FREE_SYNC_AUTO);
+        release(&program, &pinned[i], SG_FREE_SYNC_COMPLETE);
+    release(&program, &program.block[0], SG_FREE_SYNC_COMPLETE);
     sg_core_destroy(program.core);
     assert_int_equal(strict_leaks(), 0);
 }
@@ -371,7 +371,7 @@ static uint64_t fingerprint(const char *conf, uint64_t total)
     for (int i = 0; i < 4000; i++) {
         struct block *block = &program.block[random_below(&program.random, BLOCKS)];
         if (block->address)
-            release(&program, block, SG_FREE_SYNC_AUTO);
+            release(&program, block, SG_FREE_SYNC_COMPLETE);
         else if (allocate(&program, block, 0, random_size(&program.random, 256 * SG_MIB)) == CUDA_SUCCESS)
             hash = (hash ^ block->address) * UINT64_C(0x100000001b3);
     }
@@ -404,7 +404,7 @@ static void test_few_nodes(void **state)
         for (int i = 0; i < 3000; i++) {
             struct block *block = &program.block[random_below(&program.random, BLOCKS)];
             if (block->address) {
-                release(&program, block, random_below(&program.random, 2) ? SG_FREE_SYNC_AUTO : SG_FREE_SYNC_EVENT);
+                release(&program, block, random_below(&program.random, 2) ? SG_FREE_SYNC_COMPLETE : SG_FREE_SYNC_EVENT);
                 strict_complete(1);
             } else {
                 failed += allocate(&program, block, 0, random_size(&program.random, 32 * SG_MIB)) != CUDA_SUCCESS;
@@ -433,7 +433,7 @@ static void test_peers(void **state)
     assert_int_equal(sg_core_peer_access(program.core, 0, 2, true), CUDA_SUCCESS);
     for (int i = 0; i < 40; i++) {
         if (i % 3 == 2)
-            release(&program, &block, SG_FREE_SYNC_AUTO);
+            release(&program, &block, SG_FREE_SYNC_COMPLETE);
         if (!block.address)
             assert_int_equal(allocate(&program, &block, 0, random_size(&program.random, 128 * SG_MIB)), CUDA_SUCCESS);
         assert_true(strict_backing(block.address, block.bytes, 2, &unused));
@@ -441,7 +441,7 @@ static void test_peers(void **state)
     }
     assert_true(strict_backing(program.block[0].address, program.block[0].bytes, 2, &unused));
     assert_true(strict_backing(program.block[1].address, program.block[1].bytes, 2, &unused));
-    release(&program, &block, SG_FREE_SYNC_AUTO);
+    release(&program, &block, SG_FREE_SYNC_COMPLETE);
     finish(&program);
 }
 

@@ -46,12 +46,12 @@ static _Atomic uint32_t *claim_of(CUdeviceptr address)
 static void one_step(struct worker *worker, struct random *random, struct held *held)
 {
     struct sg_tag tag = {.stream = (CUstream)(uintptr_t)(worker->number + 1), .has_stream = true,
-        .sync = SG_FREE_SYNC_AUTO};
+        .sync = SG_FREE_SYNC_COMPLETE};
     if (held->address) {
         uint64_t backing = 0;
         bool same = strict_backing(held->address, held->bytes, worker->device, &backing) && backing == held->backing;
         worker->wrong += !same || atomic_exchange(claim_of(held->address), 0) != (uint32_t)worker->number + 1;
-        static const enum sg_free_sync syncs[] = {SG_FREE_SYNC_AUTO, SG_FREE_SYNC_AUTO, SG_FREE_SYNC_EVENT,
+        static const enum sg_free_sync syncs[] = {SG_FREE_SYNC_COMPLETE, SG_FREE_SYNC_COMPLETE, SG_FREE_SYNC_EVENT,
             SG_FREE_SYNC_STRICT};
         tag.sync = syncs[random_below(random, 4)];
         worker->wrong += sg_core_free(worker->core, held->address, &tag) != CUDA_SUCCESS;
@@ -171,7 +171,7 @@ static CUresult slow_create(CUmemGenericAllocationHandle *ret, size_t bytes, con
 
 static void *grow(void *argument)
 {
-    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_COMPLETE};
     CUdeviceptr address;
     bool grown = sg_core_malloc(argument, 0, 4 * SG_MIB, &tag, &address) == CUDA_SUCCESS;
     return grown && sg_core_free(argument, address, &tag) == CUDA_SUCCESS ? argument : NULL;
@@ -183,7 +183,7 @@ static void test_growth_stops_nobody(void **state)
     (void)state;
     struct sg_driver driver = strict_driver;
     struct sg_conf conf;
-    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_COMPLETE};
     static const uint64_t sizes[] = {100, 4096, 700000, 3 * SG_MIB, 8 * SG_MIB};
     pthread_t thread;
     CUdeviceptr address;

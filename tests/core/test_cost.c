@@ -105,7 +105,7 @@ static struct sg_driver driver;
 
 static CUresult use(struct sg_core *core)
 {
-    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_COMPLETE};
     CUdeviceptr address = 0;
     CUresult result = sg_core_malloc(core, 0, 512, &tag, &address);
     if (result == CUDA_SUCCESS)

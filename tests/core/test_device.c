@@ -14,7 +14,7 @@
 #include "size.h"
 #include "strict_driver.h"
 
-static const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+static const struct sg_tag tag = {.sync = SG_FREE_SYNC_COMPLETE};
 static struct sg_driver driver;
 static struct sg_core *core;
 

@@ -18,7 +18,7 @@ enum { TOTAL = 64, BLOCKS = 8 };
 
 static struct sg_driver driver;
 static struct sg_core *core;
-static const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+static const struct sg_tag tag = {.sync = SG_FREE_SYNC_COMPLETE};
 
 /* Of each kind of call those fail that have these numbers, counted from here, and one more. */
 static struct calls {

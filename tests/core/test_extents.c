@@ -128,7 +128,7 @@ static void hole_is_not_all_of_a_region(void **state)
 }
 
 static struct sg_core *core;
-static const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+static const struct sg_tag tag = {.sync = SG_FREE_SYNC_COMPLETE};
 
 static CUresult try_allocate(uint64_t bytes, CUdeviceptr *ret)
 {

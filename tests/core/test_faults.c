@@ -58,7 +58,7 @@ static void add(struct script *script, enum op op, int slot, uint64_t amount)
 
 static CUresult perform(struct run *run, const struct step *step)
 {
-    struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+    struct sg_tag tag = {.sync = SG_FREE_SYNC_COMPLETE};
     CUdeviceptr address = 0;
     CUresult result = CUDA_SUCCESS;
     if (run->script->ordered) {
@@ -88,7 +88,7 @@ static CUresult perform(struct run *run, const struct step *step)
         if (!run->slot[step->slot].address)
             return CUDA_SUCCESS;
         tag.sync = step->op == FREE_EVENT ? SG_FREE_SYNC_EVENT
-                   : step->op == FREE_STRICT ? SG_FREE_SYNC_STRICT : SG_FREE_SYNC_AUTO;
+                   : step->op == FREE_STRICT ? SG_FREE_SYNC_STRICT : SG_FREE_SYNC_COMPLETE;
         if (run->script->ordered && step->op == FREE)
             tag.sync = SG_FREE_SYNC_STREAM;
         result = sg_core_free(run->core, run->slot[step->slot].address, &tag);

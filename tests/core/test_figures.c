@@ -78,7 +78,8 @@ static void emit(void *sink, const struct segalloc_trace_record *record)
 
 static void release(struct block *block, enum sg_free_sync sync, sg_slot slot)
 {
-    const struct sg_tag tag = {.sync = sync, .slot = slot, .in_order = slot != 0};
+    const struct sg_tag tag = {
+        .sync = sync, .slot = slot, .in_order = slot != 0, .user_rule = SG_USERS_RECORDED};
     if (!block->address)
         return;
     assert_int_equal(sg_core_free(the.core, block->address, &tag), CUDA_SUCCESS);

@@ -23,7 +23,7 @@ static struct sg_core *core;
 
 static CUdeviceptr allocate(CUcontext context, size_t bytes)
 {
-    const struct sg_tag tag = {.context = context, .sync = SG_FREE_SYNC_AUTO};
+    const struct sg_tag tag = {.context = context, .sync = SG_FREE_SYNC_COMPLETE};
     CUdeviceptr address = 0;
     assert_int_equal(sg_core_malloc(core, 0, bytes, &tag, &address), CUDA_SUCCESS);
     return address;
@@ -31,7 +31,7 @@ static CUdeviceptr allocate(CUcontext context, size_t bytes)
 
 static void release(CUcontext context, CUdeviceptr address)
 {
-    const struct sg_tag tag = {.context = context, .sync = SG_FREE_SYNC_AUTO};
+    const struct sg_tag tag = {.context = context, .sync = SG_FREE_SYNC_COMPLETE};
     assert_int_equal(sg_core_free(core, address, &tag), CUDA_SUCCESS);
 }
 
@@ -446,7 +446,7 @@ static void test_as_many_segments_as_there_may_be(void **state)
     struct sg_conf conf;
     struct sg_stats stats;
     CUdeviceptr block = 0;
-    const struct sg_tag tag = {.context = first, .sync = SG_FREE_SYNC_AUTO};
+    const struct sg_tag tag = {.context = first, .sync = SG_FREE_SYNC_COMPLETE};
     driver.mem_alloc = alloc_anything;
     driver.mem_free = free_anything;
     next_address = UINT64_C(0x7f0000000000);
@@ -528,7 +528,7 @@ static void test_regions_before_segments(void **state)
 static void test_pages_make_room_for_segments(void **state)
 {
     (void)state;
-    const struct sg_tag tag = {.context = first, .sync = SG_FREE_SYNC_AUTO};
+    const struct sg_tag tag = {.context = first, .sync = SG_FREE_SYNC_COMPLETE};
     CUdeviceptr block[12], address = 0;
     start("");
     for (int i = 0; i < 12; i++)

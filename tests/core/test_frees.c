@@ -3,10 +3,14 @@
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -377,7 +381,7 @@ static void give_access(void)
 static void free_and_allocate_in_another(void)
 {
     CUcontext before = scene.current;
-    scene_free(waited_for, SG_FREE_SYNC_AUTO);
+    scene_free(waited_for, SG_FREE_SYNC_COMPLETE);
     scene.current = scene_context(2);
     assert_int_equal(scene_allocate(0), waited_for);
     scene.current = before;
@@ -415,7 +419,7 @@ static void wait_says_what_went_wrong(void **state)
     assert_int_equal(sg_core_wait(scene.core, address, scene.current, &all), CUDA_ERROR_LAUNCH_FAILED);
     strict_fail_at(0, false, CUDA_SUCCESS);
     assert_false(all);
-    scene_free(address, SG_FREE_SYNC_AUTO);
+    scene_free(address, SG_FREE_SYNC_COMPLETE);
 }
 
 /* Where no event tells of all work a thread of ours waits for it. */
@@ -502,7 +506,7 @@ static uint64_t reserved(void)
 
 static CUdeviceptr allocate_huge(size_t bytes)
 {
-    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_COMPLETE};
     CUdeviceptr address = 0;
     assert_int_equal(sg_core_malloc(scene.core, 0, bytes, &tag, &address), CUDA_SUCCESS);
     return address;
@@ -513,11 +517,11 @@ static void huge_block(void **state)
 {
     (void)state;
     CUdeviceptr address = allocate_huge(300 << 20);
-    scene_free(address, SG_FREE_SYNC_AUTO);
+    scene_free(address, SG_FREE_SYNC_COMPLETE);
     assert_int_equal(reserved(), 0);
     address = allocate_huge(300 << 20);
     sg_core_pin(scene.core, address, 1);
-    scene_free(address, SG_FREE_SYNC_AUTO);
+    scene_free(address, SG_FREE_SYNC_COMPLETE);
     assert_int_equal(reserved(), 300 << 20);
     assert_int_equal(sg_core_trim(scene.core, 0, 0), 0);
 }
@@ -527,9 +531,9 @@ static void behind_a_huge_block(void **state)
 {
     (void)state;
     struct sg_block_info info;
-    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_COMPLETE};
     CUdeviceptr larger = allocate_huge(400 << 20);
-    scene_free(larger, SG_FREE_SYNC_AUTO);
+    scene_free(larger, SG_FREE_SYNC_COMPLETE);
     CUdeviceptr address = allocate_huge(300 << 20), behind = address + (350 << 20);
     assert_int_equal(address, larger);
     assert_true(sg_core_owns(scene.core, behind));
@@ -538,8 +542,34 @@ static void behind_a_huge_block(void **state)
     assert_int_equal(sg_core_block(scene.core, address + (299 << 20), &info), CUDA_SUCCESS);
     sg_core_used_cross_device(scene.core, behind);
     sg_core_pin(scene.core, behind, 1);
-    scene_free(address, SG_FREE_SYNC_AUTO);
+    scene_free(address, SG_FREE_SYNC_COMPLETE);
     assert_int_equal(reserved(), 0); /* nothing was pinned */
+}
+
+/* A tag that is all zeros names no mode: nobody has said that the work on the block is complete. */
+static void without_a_mode_nothing_is_freed(void **state)
+{
+    (void)state;
+    const struct sg_tag unset = {0};
+    struct sg_block_info info;
+    CUdeviceptr address = allocate_huge(300 << 20);
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        signal(SIGABRT, SIG_DFL);
+        _exit(sg_core_free(scene.core, address, &unset) != CUDA_ERROR_NOT_SUPPORTED ||
+            sg_core_block(scene.core, address, &info) != CUDA_SUCCESS);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+#ifdef NDEBUG
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+#else
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+#endif
+    assert_int_equal(unset.user_rule, SG_USERS_POSSIBLE); /* the rule by which most is waited for */
+    scene_free(address, SG_FREE_SYNC_COMPLETE);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scene_start, scene_stop)
@@ -549,6 +579,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(is_for_the_context_alone_where_there_is_one),
         TEST(is_for_the_blocks_context),
+        TEST(without_a_mode_nothing_is_freed),
         cmocka_unit_test_setup_teardown(is_for_all_contexts_where_nothing_else_tells, scene_start_on_older_driver,
             scene_stop),
         TEST(other_devices_use_nothing_that_they_were_not_given),

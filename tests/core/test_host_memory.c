@@ -130,7 +130,7 @@ static struct {
 /* A block is had, or nothing has changed. */
 static void allocate(int at, size_t bytes, int stream)
 {
-    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO, .slot = the.slot[stream]};
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_COMPLETE, .slot = the.slot[stream]};
     CUdeviceptr address = 0;
     CUresult result = sg_core_malloc(the.core, 0, bytes, &tag, &address);
     assert_true(result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY || result == CUDA_ERROR_NOT_SUPPORTED);
@@ -172,10 +172,10 @@ static void stop(size_t bytes)
     bool again = host.met;
     host.armed = false;
     for (int i = 0; i < BLOCKS; i++)
-        release(i, SG_FREE_SYNC_AUTO);
+        release(i, SG_FREE_SYNC_COMPLETE);
     allocate(0, bytes, 0);
     assert_true(the.block[0] || (again && the.core->device[0]->mode == SG_MODE_PASSTHROUGH));
-    release(0, SG_FREE_SYNC_AUTO);
+    release(0, SG_FREE_SYNC_COMPLETE);
     sg_core_poll(the.core, 0);
     strict_complete(UINT32_MAX);
     sg_core_poll(the.core, 0);
@@ -206,7 +206,7 @@ static void play_ranges(void)
     for (int i = 0; i < BLOCKS; i++)
         release(i, i % 3 ? SG_FREE_SYNC_EVENT : SG_FREE_SYNC_STREAM);
     allocate(0, 200 * SG_MIB, 0);
-    release(0, SG_FREE_SYNC_AUTO);
+    release(0, SG_FREE_SYNC_COMPLETE);
     allocate(0, 160 * SG_MIB, 0); /* where that one was */
     stop(3 * SG_MIB);
 }
@@ -225,7 +225,7 @@ static void play_large_plans(void)
         return;
     allocate(0, 3 * SG_MIB, 0);
     allocate(1, UINT64_C(18) * GIB, 0);
-    release(1, SG_FREE_SYNC_AUTO);
+    release(1, SG_FREE_SYNC_COMPLETE);
     stop(UINT64_C(20) * GIB);
 }
 
@@ -242,7 +242,7 @@ static void play_segments(void)
     for (int i = 0; i < BLOCKS; i++)
         allocate(i, i % 2 ? 3000 : 3 << 20, 0);
     for (int i = 0; i < BLOCKS; i += 2)
-        release(i, SG_FREE_SYNC_AUTO);
+        release(i, SG_FREE_SYNC_COMPLETE);
     allocate(0, 30 << 20, 0);
     stop(3 * SG_MIB);
 }
@@ -279,7 +279,7 @@ static void play_sites(void)
 {
     if (!start("", 256 * SG_MIB))
         return;
-    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO, .site = 7, .phase = 3};
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_COMPLETE, .site = 7, .phase = 3};
     CUresult result = sg_core_malloc(the.core, 0, 3 << 20, &tag, &the.block[0]);
     assert_int_equal(result == CUDA_SUCCESS, the.block[0] != 0);
     const struct sg_device *device = the.core->device[0];
@@ -299,7 +299,7 @@ static void play_many_blocks(void)
 {
     enum { MANY = 3000 };
     static CUdeviceptr block[MANY];
-    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_COMPLETE};
     if (!start("expandable_segments:False", 256 * SG_MIB))
         return;
     for (int i = 0; i < MANY; i++) {

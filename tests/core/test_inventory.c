@@ -71,7 +71,7 @@ static void pieces_have_states_and_streams(void **state)
     const struct sg_stream_id id = {.key = 7, .handle = (CUstream)0x70};
     const struct sg_tag by_slot = {.slot = sg_core_slot(core, 0, &id), .sync = SG_FREE_SYNC_EVENT},
                         by_name = {.has_stream = true, .stream = (CUstream)0x50, .sync = SG_FREE_SYNC_EVENT},
-                        by_none = {.sync = SG_FREE_SYNC_AUTO};
+                        by_none = {.sync = SG_FREE_SYNC_COMPLETE};
     CUdeviceptr followed = allocate(3 * SG_MIB, &by_slot), named = allocate(1000, &by_name),
                 plain = allocate(2000, &by_none), pending = allocate(5 * SG_MIB, &by_name),
                 freed = allocate(4 * SG_MIB, &by_none), after = allocate(4 * SG_MIB, &by_none);
@@ -97,7 +97,7 @@ static void pieces_have_states_and_streams(void **state)
 static void pieces_make_up_what_is_reserved(void **state)
 {
     (void)state;
-    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_COMPLETE};
     struct sg_stats stats;
     uint64_t bytes = 0;
     CUdeviceptr block[6];
@@ -116,7 +116,7 @@ static void pieces_make_up_what_is_reserved(void **state)
 static void pinned_pages_are_marked(void **state)
 {
     (void)state;
-    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_COMPLETE};
     struct sg_page_mark mark[3] = {{.address = 1}, {.address = 1}, {.address = 1}};
     assert_int_equal(sg_core_page_marks(core, 0, mark, 3), 0);
     CUdeviceptr first = allocate(8 * SG_MIB, &tag), second = allocate(4 * SG_MIB, &tag);
@@ -141,7 +141,7 @@ static void pinned_pages_are_marked(void **state)
 static void marks_of_neighbours_are_runs(void **state)
 {
     (void)state;
-    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_COMPLETE};
     struct sg_page_mark mark[4] = {{.address = 1}, {.address = 1}, {.address = 1}, {.address = 1}};
     CUdeviceptr block = allocate(6 * SG_MIB, &tag), small = allocate(512, &tag);
     sg_core_pin(core, block, 6 * SG_MIB);
@@ -176,7 +176,7 @@ static void marks_of_neighbours_are_runs(void **state)
 static void peaks_begin_again(void **state)
 {
     (void)state;
-    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_COMPLETE};
     struct sg_stats stats;
     CUdeviceptr first = allocate(10 * SG_MIB, &tag), second = allocate(20 * SG_MIB, &tag);
     assert_int_equal(sg_core_free(core, second, &tag), CUDA_SUCCESS);
@@ -194,7 +194,7 @@ static void peaks_begin_again(void **state)
 static void peaks_are_taken(void **state)
 {
     (void)state;
-    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_COMPLETE};
     struct sg_stats stats;
     assert_false(sg_core_take_peaks(core, 1, &stats));
     CUdeviceptr first = allocate(10 * SG_MIB, &tag), second = allocate(20 * SG_MIB, &tag);
@@ -223,7 +223,7 @@ static void peaks_are_taken(void **state)
 static void limits_change(void **state)
 {
     (void)state;
-    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_COMPLETE};
     CUdeviceptr address = 0;
     assert_int_equal(sg_core_set_limit(core, 0, UINT64_MAX), TOTAL); /* makes the device ready */
     assert_false(sg_core_is_limited(core, 0));

@@ -141,7 +141,7 @@ static uint64_t fill(int device)
 static void release(int device, int which)
 {
     sg_ledger_use_device(device);
-    assert_int_equal(sg_core_free(core, block[device][which], &(struct sg_tag){0}), CUDA_SUCCESS);
+    assert_int_equal(sg_core_free(core, block[device][which], &(struct sg_tag){.sync = SG_FREE_SYNC_COMPLETE}), CUDA_SUCCESS);
     block[device][which] = block[device][--blocks[device]];
 }
 
@@ -311,7 +311,7 @@ static void take_the_rest(CUresult code)
     for (int i = 0; i < 2 * HALVES; i++)
         assert_true(allocate(0, BLOCK));
     for (int i = HALVES - 1; i >= 0; i--) { /* the last one takes the place of each in the list */
-        assert_int_equal(sg_core_free(core, block[0][2 * i], &(struct sg_tag){0}), CUDA_SUCCESS);
+        assert_int_equal(sg_core_free(core, block[0][2 * i], &(struct sg_tag){.sync = SG_FREE_SYNC_COMPLETE}), CUDA_SUCCESS);
         block[0][2 * i] = block[0][--blocks[0]];
     }
     assert_int_equal(blocks[0], HALVES);

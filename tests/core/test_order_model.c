@@ -460,7 +460,7 @@ static void release(struct block *block)
     else if (how < 3 || block->stream < 0)
         tag.sync = SG_FREE_SYNC_EVENT;
     else if (how < 6 && is_complete(&block->touched) && is_complete(&own))
-        tag.sync = SG_FREE_SYNC_AUTO;
+        tag.sync = SG_FREE_SYNC_COMPLETE;
     the.held = block;
     assert_int_equal(sg_core_free(the.core, block->address, &tag), CUDA_SUCCESS);
     assert_int_equal(sg_core_free(the.core, block->address, &tag), CUDA_ERROR_INVALID_VALUE);

@@ -12,7 +12,7 @@
 #include "scene.h"
 #include "strict_driver.h"
 
-static const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+static const struct sg_tag tag = {.sync = SG_FREE_SYNC_COMPLETE};
 
 static void work(sg_slot slot)
 {
@@ -134,7 +134,7 @@ static void counts_as_free(void **state)
         block[i] = scene_allocate(0);
     assert_int_equal(free_bytes(), (512 << 20) - 5 * SCENE_BLOCK);
     for (int i = 1; i < 4; i++)
-        scene_free(block[i], i == 2 ? SG_FREE_SYNC_AUTO : SG_FREE_SYNC_STRICT);
+        scene_free(block[i], i == 2 ? SG_FREE_SYNC_COMPLETE : SG_FREE_SYNC_STRICT);
     assert_int_equal(scene_pending_bytes(), 2 * SCENE_BLOCK);
     assert_int_equal(free_bytes(), (512 << 20) - 2 * SCENE_BLOCK);
     assert_int_equal(sg_core_malloc(scene.core, 0, 300 << 20, &tag, &huge), CUDA_SUCCESS);

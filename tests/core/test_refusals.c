@@ -23,7 +23,7 @@ static const char *const names[] = {"reserve", "create", "map", "set_access", "u
 
 static struct sg_driver driver;
 static struct sg_core *core;
-static const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+static const struct sg_tag tag = {.sync = SG_FREE_SYNC_COMPLETE};
 static unsigned warned;
 
 /* The calls of one kind from `first` to `last`, counted from 1, are answered with `error`. */

@@ -19,7 +19,7 @@ enum { MOST = 64 };
 static struct segalloc_trace_record story[MOST]; /* what is told, turn by turn; then nothing more */
 static int told, length, gave_way;
 static struct sg_core *core;
-static const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+static const struct sg_tag tag = {.sync = SG_FREE_SYNC_COMPLETE};
 
 static const struct segalloc_trace_record *turn(void)
 {

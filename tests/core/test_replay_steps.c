@@ -70,7 +70,7 @@ static CUdeviceptr allocate(struct sg_core *core, sg_slot slot, uint64_t bytes)
 
 static void release(struct sg_core *core, sg_slot slot, CUdeviceptr address)
 {
-    const struct sg_tag tag = {.slot = slot, .sync = slot ? SG_FREE_SYNC_STREAM : SG_FREE_SYNC_AUTO};
+    const struct sg_tag tag = {.slot = slot, .sync = slot ? SG_FREE_SYNC_STREAM : SG_FREE_SYNC_COMPLETE};
     assert_int_equal(sg_core_free(core, address, &tag), CUDA_SUCCESS);
 }
 

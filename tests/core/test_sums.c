@@ -17,7 +17,7 @@
 
 enum { TOTAL = 256 << 20, BLOCK = 8 << 20 };
 
-static const struct sg_tag plain = {.sync = SG_FREE_SYNC_AUTO};
+static const struct sg_tag plain = {.sync = SG_FREE_SYNC_COMPLETE};
 static struct sg_core *core;
 
 static CUdeviceptr allocate(size_t bytes)

@@ -64,6 +64,7 @@ static enum sg_free_sync free_mode(const struct sg_request *request)
     case SG_FREE_SYNC_STREAM:
         return ordered;
     case SG_FREE_SYNC_AUTO:
+    case SG_FREE_SYNC_COMPLETE: /* is no value of the option */
         break;
     }
     return request->torch || request->named ? ordered : request->was_deferred ? SG_FREE_SYNC_EVENT

@@ -67,7 +67,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         play.as_recorded = data[0] % 4 == 0;
         play.ordered = data[0] % 4 == 1;
         play.run_ahead = data[3] % 64;
-        play.user_rule = data[3] & 64 ? SG_USERS_POSSIBLE : SG_USERS_RECORDED;
+        play.possible_users = data[3] & 64;
     }
     if (sg_play_run(&play, &result, error) != 0)
         FUZZ_EXPECT(*error && !strchr(error, '\n'));

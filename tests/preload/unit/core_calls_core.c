@@ -19,9 +19,11 @@ static CUresult answered(CUresult result)
 
 static void say_tag(const struct sg_tag *tag)
 {
-    say(" c%lx s%lx/%d t%d%d y%d o%u/%d e%d u%d @%u/%u", (unsigned long)(uintptr_t)tag->context,
-        (unsigned long)(uintptr_t)tag->stream, tag->has_stream, tag->torch, tag->tentative, (int)tag->sync, tag->slot,
-        tag->in_order, (int)tag->user_rule, tag->missed_calls, tag->site, tag->phase);
+    static const char *const syncs[] = {"unset", "strict", "event", "stream", "complete"};
+    static const char *const rules[] = {"possible", "possible_here", "recorded"};
+    say(" c%lx s%lx/%d t%d%d %s o%u/%d %s u%d @%u/%u", (unsigned long)(uintptr_t)tag->context,
+        (unsigned long)(uintptr_t)tag->stream, tag->has_stream, tag->torch, tag->tentative, syncs[tag->sync], tag->slot,
+        tag->in_order, rules[tag->user_rule], tag->missed_calls, tag->site, tag->phase);
 }
 
 /* By slot: what it says is enough to tell clocks apart. */

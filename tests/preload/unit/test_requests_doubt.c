@@ -470,7 +470,7 @@ static void order_is_followed_as_configured(void **state)
     static const struct {
         enum sg_free_sync wanted;
         int follows;
-    } list[] = {{SG_FREE_SYNC_COMPLETE, 1}, {SG_FREE_SYNC_STREAM, 1}, {SG_FREE_SYNC_EVENT, 0}, {SG_FREE_SYNC_STRICT, 0}};
+    } list[] = {{SG_FREE_SYNC_AUTO, 1}, {SG_FREE_SYNC_STREAM, 1}, {SG_FREE_SYNC_EVENT, 0}, {SG_FREE_SYNC_STRICT, 0}};
     (void)state;
     sg_memory_follow(); /* it is followed already */
     assert_int_equal(fake.follows, 0);

@@ -84,7 +84,7 @@ static double live_once(const struct sg_play *play, const struct script *script,
     for (size_t i = 0; core && i < script->count; i++) {
         const struct operation *operation = &script->operation[i];
         const struct sg_tag tag = {.stream = (CUstream)(uintptr_t)operation->stream, .has_stream = true,
-            .sync = SG_FREE_SYNC_AUTO};
+            .sync = SG_FREE_SYNC_COMPLETE};
         CUdeviceptr *at = &block[operation->slot];
         if (!operation->size)
             (void)sg_core_free(core, *at, &tag);

@@ -250,7 +250,7 @@ static void print_json(const struct replay *replay)
         printf(",\"run_ahead\":%" PRIu64 ",\"free_sync\":\"%s\",\"sees\":\"%s\",\"strict_frees\":%" PRIu64
                ",\"strict_waits\":%" PRIu64,
             replay->play.run_ahead, sync_name(replay->play.conf.free_sync),
-            replay->play.user_rule == SG_USERS_RECORDED ? "recorded" : "possible", result->strict_frees,
+            replay->play.possible_users ? "possible" : "recorded", result->strict_frees,
             result->strict_waits);
     else
         fputs(",\"run_ahead\":null", stdout);
@@ -447,7 +447,7 @@ static int read_options(struct replay *replay, int argc, char **argv, const char
         case 's':
             if (strcmp(optarg, "recorded") != 0 && strcmp(optarg, "possible") != 0)
                 return sg_tool_usage(argv[0], "--sees is recorded or possible, not \"%s\"", optarg);
-            replay->play.user_rule = *optarg == 'r' ? SG_USERS_RECORDED : SG_USERS_POSSIBLE;
+            replay->play.possible_users = *optarg != 'r';
             break;
         case 'w': /* of older scripts: no stream is made to wait for another any more */
             break;
