@@ -181,6 +181,15 @@ static bool parse_card(const char *value, struct sim_config *config)
     return true;
 }
 
+/* Its memory too, unless a size was given before it. */
+static bool parse_device(const char *value, struct sim_config *config)
+{
+    config->model = value ? sim_model_named(value) : NULL;
+    if (config->model && !config->bytes)
+        config->bytes = config->model->bytes;
+    return config->model && config->bytes >= 2 * config->model->kept;
+}
+
 static bool parse_driver(const char *value, struct sim_config *config)
 {
     return value && parse_version(value, &config->driver);
@@ -243,9 +252,18 @@ static const char known[] =
 const char *sim_config_parse(const char *spec, struct sim_config *ret)
 {
     static _Thread_local char message[1024];
-    struct sim_config config = {.bytes = 24 * SG_GIB, .devices = 1, .driver = 13000, .vmm = true,
-        .posix_handles = true, .rdma = true, .ipc = true, .peers = true, .vmm_sync = SIM_VMM_SYNC_NEVER, .depth = 1024,
-        .run_ahead = -1, .drop_bytes = UINT64_MAX, .mappings = MAPPINGS,
+    struct sim_config config = {.devices = 1,
+        .driver = 13000,
+        .vmm = true,
+        .posix_handles = true,
+        .rdma = true,
+        .ipc = true,
+        .peers = true,
+        .vmm_sync = SIM_VMM_SYNC_NEVER,
+        .depth = 1024,
+        .run_ahead = -1,
+        .drop_bytes = UINT64_MAX,
+        .mappings = MAPPINGS,
         .mappings_code = CUDA_ERROR_OUT_OF_MEMORY};
     char buffer[1024], shown[101];
     if (!spec)
@@ -257,7 +275,7 @@ const char *sim_config_parse(const char *spec, struct sim_config *ret)
     strcpy(buffer, spec);
     char *rest = buffer;
     for (char *item; (item = strsep(&rest, ",")) != NULL;) {
-        if (item == buffer) {
+        if (item == buffer && strncmp(item, "device=", 7) != 0) {
             if (!sg_size_parse(item, &config.bytes) || config.bytes < 2 * SG_MIB || config.bytes > 64 * SG_TIB) {
                 snprintf(message, sizeof message,
                     "SEGALLOC_SIM: \"%s\" is no device size from 2MiB to 64TiB; write for example 24GiB,count=2",
@@ -279,6 +297,11 @@ const char *sim_config_parse(const char *spec, struct sim_config *ret)
     config.bytes &= ~(2 * SG_MIB - 1);
     *ret = config;
     return NULL;
+}
+
+const char *sim_config_device_name(const struct sim_config *config)
+{
+    return config->model ? config->model->name : "segalloc simulated GPU";
 }
 
 void sim_config_uuid(const struct sim_config *config, int ordinal, unsigned char ret[16])

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "cuda_abi.h"
+#include "model.h"
 
 enum { SIM_DEVICES_MAX = 16, SIM_FAULTS_MAX = 16, SIM_COSTS_MAX = 16, SIM_NAME_MAX = 64 };
 
@@ -30,6 +31,7 @@ struct sim_cost {
 
 struct sim_config {
     uint64_t bytes; /* of memory a device */
+    const struct sim_model *model; /* the card that each device is; NULL: none in particular */
     uint64_t quota_bytes; /* of it that there are for cuMemGetInfo and to be had, where that is less; 0: all */
     int devices;
     int driver; /* as cuDriverGetVersion says it: 13000 is 13.0 */
@@ -56,10 +58,14 @@ struct sim_config {
     unsigned cost_count;
 };
 
-/* The syntax, which `segalloc run --sim` passes on as it is: SIZE[,KEY[=VALUE]]…, by setting.def.
+/* The syntax, which `segalloc run --sim` passes on as it is: SIZE[,KEY[=VALUE]]…, or device=CARD[,KEY[=VALUE]]…, by
+   setting.def.
    NULL means a single 24 GiB device. Returns NULL and fills *ret, or a message (the thread's own, one line) and leaves
    it. */
 const char *sim_config_parse(const char *spec, struct sim_config *ret);
+
+/* How the driver and NVML name a device. Static storage. */
+const char *sim_config_device_name(const struct sim_config *config);
 
 /* A device's UUID. The same in two processes only where they share the card. */
 void sim_config_uuid(const struct sim_config *config, int ordinal, unsigned char ret[16]);

@@ -84,7 +84,8 @@ struct sim_handle {
 
 struct sim_device {
     int ordinal;
-    uint64_t bytes, used;
+    uint64_t bytes, used; /* that programs may have, and that they have */
+    uint64_t kept;        /* that the driver has besides */
     int fd;            /* the memory: a sparse memfd, addressed by ever-growing offsets */
     uint64_t file_end;
     struct sim_arena *arena; /* cuMemAlloc and pool memory */

@@ -44,6 +44,14 @@ static void good_settings(void **state)
     assert_null(sim_config_parse("1GiB,mappings=1000,managed-apart", &config));
     assert_true(config.mappings == 1000 && config.mappings_code == CUDA_ERROR_OUT_OF_MEMORY && config.managed_apart);
     assert_true(config.rdma);
+    assert_null(sim_config_parse("device=h100,driver=12.4", &config));
+    assert_string_equal(sim_config_device_name(&config), "NVIDIA H100 80GB HBM3");
+    assert_int_equal(config.bytes, 81008 * MIB);
+    assert_null(sim_config_parse("8GiB,device=h100", &config)); /* part of one */
+    assert_int_equal(config.bytes, 8192 * MIB);
+    assert_non_null(sim_config_parse("1GiB,device=h100", &config)); /* less than its driver keeps, nearly */
+    assert_non_null(sim_config_parse("device=h", &config));
+    assert_non_null(sim_config_parse("device", &config));
     assert_null(sim_config_parse("1GiB,no-rdma", &config));
     assert_false(config.rdma);
     assert_null(sim_config_parse("1GiB,quota_mb=600", &config));

@@ -22,6 +22,8 @@ static CUresult start_device(struct sim_device *device, int ordinal)
     device->ordinal = ordinal;
     uint64_t quota = sim.config.quota_bytes & ~(uint64_t)(SIM_GRANULE - 1);
     device->bytes = quota && quota < sim.config.bytes ? quota : sim.config.bytes;
+    device->kept = sim.config.model && device->bytes > sim.config.model->kept ? sim.config.model->kept : 0;
+    device->bytes -= device->kept;
     device->fd = memfd_create(name, MFD_CLOEXEC);
     /* Offsets are never used twice, so that pages made one after another lie one after another and the kernel can
        merge their mappings; the file is sparse, what lies behind is only what is in use. */
@@ -70,7 +72,7 @@ CUresult cuDeviceGetName(char *name, int length, CUdevice device)
         return CUDA_ERROR_INVALID_VALUE;
     if (!sim_device(device))
         return CUDA_ERROR_INVALID_DEVICE;
-    snprintf(name, (size_t)length, "segalloc simulated GPU");
+    snprintf(name, (size_t)length, "%s", sim_config_device_name(&sim.config));
     return CUDA_SUCCESS;
 }
 
@@ -116,7 +118,7 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice ordinal)
     return CUDA_SUCCESS;
 }
 
-/* What depends on the settings; all else comes from attribute.def, and what that does not list is 0. */
+/* What depends on the settings; all else comes from the tables, and what those do not list is 0. */
 static bool configured_attribute(CUdevice_attribute attribute, int ordinal, int *ret)
 {
     switch (attribute) {
@@ -147,17 +149,10 @@ static bool attribute_value(CUdevice_attribute attribute, int ordinal, int *ret)
 {
     if (configured_attribute(attribute, ordinal, ret))
         return true;
-    switch ((int)attribute) {
-#define VALUE(name, value)            \
-    case CU_DEVICE_ATTRIBUTE_##name:  \
-        *ret = value;                 \
+    if (sim_model_attribute(sim.config.model, attribute, ret))
         return true;
-#include "device/attribute.def"
-#undef VALUE
-    default:
-        *ret = 0;
-        return attribute >= 1 && attribute <= CU_DEVICE_ATTRIBUTE_ONLY_PARTIAL_HOST_NATIVE_ATOMIC_SUPPORTED;
-    }
+    *ret = 0;
+    return attribute >= 1 && attribute <= CU_DEVICE_ATTRIBUTE_ONLY_PARTIAL_HOST_NATIVE_ATOMIC_SUPPORTED;
 }
 
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)

@@ -270,7 +270,7 @@ CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
     if (result == CUDA_SUCCESS && free)
         *free = context->device->bytes - context->device->used - sim_card_others(context->device);
     if (result == CUDA_SUCCESS && total)
-        *total = context->device->bytes;
+        *total = context->device->bytes + context->device->kept;
     sim_unlock();
     return result;
 }

@@ -260,7 +260,7 @@ NVML(nvmlDeviceGetHandleByPciBusId)(const char *id, struct device **ret)
 
 NVML(nvmlDeviceGetName)(const struct device *device, char *ret, unsigned size)
 {
-    return device ? text(ret, size, "segalloc simulated GPU") : INVALID_ARGUMENT;
+    return device ? text(ret, size, sim_config_device_name(&nvml.config)) : INVALID_ARGUMENT;
 }
 
 NVML(nvmlDeviceGetUUID)(const struct device *device, char *ret, unsigned size)
@@ -297,7 +297,7 @@ NVML(nvmlDeviceGetMemoryInfo)(const struct device *device, struct memory *ret)
     if (!device || !ret)
         return INVALID_ARGUMENT;
     ret->total = nvml.config.bytes;
-    ret->used = used(device);
+    ret->used = used(device) + (nvml.config.model ? nvml.config.model->kept : 0);
     ret->free = ret->total - ret->used;
     return SUCCESS;
 }
@@ -406,15 +406,9 @@ NVML(nvmlDeviceGetMaxClockInfo)(const struct device *device, int which, unsigned
 /* What the driver says of its devices. */
 static int attribute(CUdevice_attribute which)
 {
-    switch ((int)which) {
-#define VALUE(name, value)           \
-    case CU_DEVICE_ATTRIBUTE_##name: \
-        return value;
-#include "device/attribute.def"
-#undef VALUE
-    default:
-        return 0;
-    }
+    int value = 0;
+    (void)sim_model_attribute(nvml.config.model, which, &value);
+    return value;
 }
 
 NVML(nvmlDeviceGetCudaComputeCapability)(const struct device *device, int *major, int *minor)

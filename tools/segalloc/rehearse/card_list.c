@@ -13,7 +13,7 @@ static const struct {
     uint64_t mib, rest_mib;
 } known_cards[] = {
 #define CARD(name, mib, rest_mib) {name, mib, rest_mib},
-#include "rehearse/cards.def"
+#include "cards.def"
 };
 enum { KNOWN_CARDS = sizeof known_cards / sizeof *known_cards };
 

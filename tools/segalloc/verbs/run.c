@@ -30,7 +30,7 @@ static int help(void)
          "Where that is a terminal, each process that has used device memory ends with a\n"
          "line: what it held at its peak, and what to run next.\n\n"
          "      --sim SPEC     on a simulated GPU: SIZE[,count=N][,driver=12.4][,no-vmm]…,\n"
-         "                     such as 24GiB,count=2\n"
+         "                     such as 24GiB,count=2; device=h100 is that card\n"
          "      --torch        CMD runs PyTorch: PyTorch's memory functions (statistics,\n"
          "                     empty_cache, set_per_process_memory_fraction …) report and\n"
          "                     control segalloc; `man segalloc` says more\n"

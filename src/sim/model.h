@@ -1,0 +1,23 @@
+/* What a device says of itself: as attribute.def has it, or as a card that is known by name. */
+#ifndef SIM_MODEL_H
+#define SIM_MODEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cuda_abi.h"
+
+struct sim_model {
+    const char *card; /* its name in driver/cards.def */
+    const char *name; /* as the driver gives it */
+    uint64_t bytes;   /* in all */
+    uint64_t kept;    /* of them that the driver keeps for itself */
+};
+
+/* NULL where model.def has no such card. Static storage. */
+const struct sim_model *sim_model_named(const char *card);
+
+/* An attribute of a card (NULL: of no card in particular). False where no table lists it. */
+bool sim_model_attribute(const struct sim_model *model, CUdevice_attribute attribute, int *ret);
+
+#endif
