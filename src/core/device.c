@@ -73,6 +73,7 @@ static uint64_t round_up(uint64_t value, uint64_t step)
 
 static enum sg_device_mode choose_mode(struct sg_device *device)
 {
+    SG_ASSERT_HELD(&device->core->setup);
     const struct sg_core *core = device->core;
     size_t total = 0;
     if (core->conf.backend != SG_BACKEND_NATIVE ||
@@ -95,6 +96,7 @@ static enum sg_device_mode choose_mode(struct sg_device *device)
 /* Measures what the driver's calls cost, where the device has room for that. It is being made ready. */
 static void measure_cost(struct sg_device *device)
 {
+    SG_ASSERT_HELD(&device->core->setup);
     uint64_t (*now_ns)(void) = device->core->callbacks.measure_ns, page = device->granularity;
     if (!now_ns || device->capacity_bytes / SG_COST_SHARE < SG_COST_PAGES * page ||
         !sg_cost_measure(&device->pages, page, now_ns, device->cost))
@@ -246,6 +248,7 @@ static uint64_t replayed_bytes(const struct segalloc_trace_record *replayed, uin
 
 CUresult sg_device_add_region(struct sg_device *device, enum sg_region_kind kind, uint64_t bytes)
 {
+    SG_ASSERT_HELD(&device->grow);
     bool huge = kind == SG_KIND_HUGE;
     uint64_t page = huge ? round_up(bytes, device->granularity) : device->page_bytes[kind];
     const struct segalloc_trace_record *replayed = sg_replay_step(device);

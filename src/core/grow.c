@@ -52,6 +52,7 @@ struct request {
    ended because of another call, or another error. */
 static CUresult perform(struct sg_device *device, const struct sg_tag *tag, struct sg_plan *plan, bool *ret_failed)
 {
+    SG_ASSERT_HELD(&device->grow);
     for (;;) {
         (void)sg_replay_step(device);
         CUresult result = sg_plan_execute(plan);
@@ -75,6 +76,7 @@ static CUresult perform(struct sg_device *device, const struct sg_tag *tag, stru
 static CUresult serve_or_plan(struct sg_device *device, struct request *request, struct sg_plan *plan, bool *ret_served,
     CUdeviceptr *ret)
 {
+    SG_ASSERT_HELD(&device->grow);
     struct sg_want want = request->want;
     CUresult result;
     *ret_served = true;
@@ -111,6 +113,7 @@ static CUresult serve_or_plan(struct sg_device *device, struct request *request,
    What failed half-way is undone in steps of their own, once the trace knows of it. */
 static void abandon(struct sg_device *device, const struct request *request, struct sg_plan *plan, CUresult result)
 {
+    SG_ASSERT_HELD(&device->grow);
     bool half_way = plan->created == plan->create;
     uint64_t pages = plan->created | (uint64_t)plan->mapped << MAPPED_SHIFT;
     (void)sg_replay_step(device);
@@ -136,6 +139,7 @@ static void abandon(struct sg_device *device, const struct request *request, str
 
 static CUresult attempt(struct sg_device *device, struct request *request, CUdeviceptr *ret)
 {
+    SG_ASSERT_HELD(&device->grow);
     struct sg_plan plan;
     bool served;
     sg_alias_unmap_completed(device);
@@ -168,6 +172,7 @@ static CUresult attempt(struct sg_device *device, struct request *request, CUdev
    when. Holds `grow`. */
 static void give_up(struct sg_device *device)
 {
+    SG_ASSERT_HELD(&device->grow);
     char line[200];
     if (device->core->replay || device->mode != SG_MODE_EXPANDABLE || !sg_segments_begin(device, /* whole */ false))
         return; /* the driver serves each by itself */
@@ -183,6 +188,7 @@ static void give_up(struct sg_device *device)
    where something could be done about the likeliest cause. Holds `grow`. */
 static CUresult attempt_twice(struct sg_device *device, struct request *request, bool *noted, CUdeviceptr *ret)
 {
+    SG_ASSERT_HELD(&device->grow);
     request->failed = false;
     CUresult result = attempt(device, request, ret);
     if (!request->failed || sg_driver_is_sticky(result))
@@ -255,6 +261,7 @@ CUresult sg_device_ran_out(struct sg_device *device, size_t bytes, const struct 
    memory goes back first. Pages that are moved leave as much held as there was, so the limit would leave no room. */
 static void collect_garbage(struct sg_device *device)
 {
+    SG_ASSERT_HELD(&device->grow);
     double threshold = device->core->conf.garbage_collection_threshold;
     if (!sg_replay_step_is(sg_replay_step(device), SEGALLOC_TURN_GARBAGE))
         return;

@@ -60,12 +60,15 @@ def read_bug(path):
             programs.append(tuple(part.strip() for part in value.split("|")))
         elif key == "Programs":
             programs += GROUPS[value]
-        elif key not in ("Rule", "Kinds", "Test"):
+        elif key not in ("Rule", "Kinds", "Test", "Build"):
             raise ValueError(f"{path}: no such field: {key}")
     rules = [value for key, _, value in fields if key == "Rule"]
     if len(rules) != 1:
         raise ValueError(f"{path}: one rule is needed")
-    return {"name": os.path.basename(path)[:-len(".bug")], "what": rules[0], "changes": read_changes(path, changes),
+    builds = [value for key, _, value in fields if key == "Build"]
+    if builds not in ([], ["asserted"]):
+        raise ValueError(f"{path}: Build: asserted is the only one")
+    return {"asserted": bool(builds), "name": os.path.basename(path)[:-len(".bug")], "what": rules[0], "changes": read_changes(path, changes),
             "kinds": next((value.split() for key, _, value in fields if key == "Kinds"), ["all"]),
             "tests": [value for key, _, value in fields if key == "Test"], "programs": programs}
 
@@ -88,6 +91,7 @@ def compile_commands():
 
 
 COMMANDS = compile_commands()
+ASSERTED = not any("-DNDEBUG" in command["command"] for command in COMMANDS.values())
 
 
 def objects_of(source):
@@ -338,6 +342,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--json", action="store_true", help="one object a seeded bug")
     parser.add_argument("--only", action="append", help="of this name; may be given again")
+    parser.add_argument("--asserted", action="store_true", help="those that only a build with assertions notices")
     parser.add_argument("--seeds", type=int, default=sum(STEPS),
                         help="random programs tried before one counts as missed")
     parser.add_argument("--jobs", type=int, default=max(2, os.cpu_count() or 2))
@@ -347,6 +352,12 @@ def main():
     chosen = [m for m in MUTATIONS if not arguments.only or m["name"] in arguments.only]
     if arguments.list:
         return list_all(chosen)
+    if arguments.asserted:
+        chosen = [m for m in chosen if m["asserted"]]
+    if not ASSERTED:
+        for mutation in [m for m in chosen if m["asserted"]]:
+            print(f"{mutation['name']}: needs a build with assertions (-Db_ndebug=false)", file=sys.stderr)
+        chosen = [m for m in chosen if not m["asserted"]]
     sound = failures(None, 1, 20, ["all"])
     for (seed, policy, kind), what in sorted(sound.items()):
         print(f"without any seeded bug: seed {seed}, policy {policy}, kind {kind}: {what}", file=sys.stderr)

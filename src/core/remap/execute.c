@@ -19,6 +19,7 @@ static bool transfers(const struct sg_plan *plan, const struct sg_page_run *run)
 
 static CUresult unmap_pages(struct sg_device *device, const struct sg_region *region, uint32_t first, uint32_t pages)
 {
+    SG_ASSERT_HELD(&device->grow);
     sg_count(device, SG_STAT_calls_unmap, 1);
     sg_count(device, SG_STAT_handles_unmap, pages);
     return sg_pages_unmap(&device->pages, page_address(region, first), pages * sg_region_page_bytes(region));
@@ -27,12 +28,14 @@ static CUresult unmap_pages(struct sg_device *device, const struct sg_region *re
 static CUresult map_page(struct sg_device *device, const struct sg_region *region, uint32_t page,
     CUmemGenericAllocationHandle handle)
 {
+    SG_ASSERT_HELD(&device->grow);
     sg_count(device, SG_STAT_calls_map, 1);
     return sg_pages_map(&device->pages, page_address(region, page), sg_region_page_bytes(region), handle);
 }
 
 static CUresult set_access(struct sg_device *device, const struct sg_region *region, uint32_t first, uint32_t pages)
 {
+    SG_ASSERT_HELD(&device->grow);
     sg_count(device, SG_STAT_calls_set_access, 1);
     sg_count(device, SG_STAT_handles_set_access, pages * sg_mappings_devices(device));
     return sg_pages_set_access(&device->pages, page_address(region, first), pages * sg_region_page_bytes(region),
@@ -41,6 +44,7 @@ static CUresult set_access(struct sg_device *device, const struct sg_region *reg
 
 static void release_page(struct sg_device *device, CUmemGenericAllocationHandle handle)
 {
+    SG_ASSERT_HELD(&device->grow);
     sg_count(device, SG_STAT_calls_release, 1);
     (void)sg_pages_release(&device->pages, handle); /* nothing could be done about a handle that the driver won't take
                                                      back */
@@ -49,6 +53,7 @@ static void release_page(struct sg_device *device, CUmemGenericAllocationHandle 
 /* Pages of another size cannot be used as they are: they go back to the driver, which makes room for new ones. */
 static CUresult release_runs(struct sg_plan *plan)
 {
+    SG_ASSERT_HELD(&plan->device->grow);
     for (uint32_t i = 0; i < plan->run_count; i++) {
         struct sg_page_run *run = &plan->runs[i];
         if (run->unmapped || transfers(plan, run))
@@ -68,6 +73,7 @@ static CUresult release_runs(struct sg_plan *plan)
 
 static CUresult create_pages(struct sg_plan *plan)
 {
+    SG_ASSERT_HELD(&plan->device->grow);
     while (plan->created < plan->create) {
         sg_count(plan->device, SG_STAT_calls_create, 1);
         CUresult result =
@@ -106,6 +112,7 @@ static void emit_undone(struct sg_device *device, uint32_t step, enum undone out
 /* Maps a run's pages where they were. Where that fails none of them is mapped there, unless they do not go away. */
 static enum undone map_again(struct sg_device *device, const struct sg_page_run *run)
 {
+    SG_ASSERT_HELD(&device->grow);
     uint32_t page = run->first, end = run->first + run->pages;
     while (page < end && map_page(device, run->region, page, run->region->handle[page]) == CUDA_SUCCESS)
         page++;
@@ -120,6 +127,7 @@ static enum undone map_again(struct sg_device *device, const struct sg_page_run 
    lost if what has been mapped there does not go away. */
 static void restore_run(struct sg_plan *plan, struct sg_page_run *run, uint32_t step)
 {
+    SG_ASSERT_HELD(&plan->device->grow);
     struct sg_device *device = plan->device;
     bool replayed;
     enum undone outcome = replayed_undone(device, step, &replayed);
@@ -134,6 +142,7 @@ static void restore_run(struct sg_plan *plan, struct sg_page_run *run, uint32_t 
 
 static CUresult take_pages(struct sg_plan *plan)
 {
+    SG_ASSERT_HELD(&plan->device->grow);
     uint32_t next = plan->created;
     for (uint32_t i = 0; i < plan->run_count; i++) {
         struct sg_page_run *run = &plan->runs[i];
@@ -168,6 +177,7 @@ static uint32_t next_gap(const struct sg_plan *plan, uint32_t *first)
 
 static CUresult map_placement(struct sg_plan *plan)
 {
+    SG_ASSERT_HELD(&plan->device->grow);
     uint32_t next = 0, length;
     for (uint32_t first = plan->first_page; (length = next_gap(plan, &first)) > 0; first += length) {
         for (uint32_t page = first; page < first + length; page++) {
@@ -196,6 +206,7 @@ bool sg_plan_lacked_access(const struct sg_plan *plan)
 /* *step: how many steps of undoing have been made. */
 static void unmap_placement(struct sg_plan *plan, uint32_t *step)
 {
+    SG_ASSERT_HELD(&plan->device->grow);
     struct sg_device *device = plan->device;
     uint32_t mapped = plan->mapped;
     for (uint32_t first = plan->first_page, length; mapped; first += length) {
@@ -215,6 +226,7 @@ static void unmap_placement(struct sg_plan *plan, uint32_t *step)
 
 CUresult sg_plan_execute(struct sg_plan *plan)
 {
+    SG_ASSERT_HELD(&plan->device->grow);
     plan->mapped = 0;
     CUresult result = release_runs(plan);
     if (result == CUDA_SUCCESS)
@@ -229,6 +241,7 @@ CUresult sg_plan_execute(struct sg_plan *plan)
 
 void sg_plan_undo(struct sg_plan *plan)
 {
+    SG_ASSERT_HELD(&plan->device->grow);
     uint32_t step = 0;
     unmap_placement(plan, &step);
     for (uint32_t i = 0; i < plan->run_count; i++)
@@ -238,6 +251,7 @@ void sg_plan_undo(struct sg_plan *plan)
 
 void sg_plan_drop_created(struct sg_plan *plan)
 {
+    SG_ASSERT_HELD(&plan->device->grow);
     for (uint32_t i = 0; i < plan->created; i++)
         release_page(plan->device, plan->handles[i]);
     plan->created = 0;
@@ -258,6 +272,7 @@ static bool cut_idle(struct sg_region *region, uint64_t bytes, struct sg_page_ru
 /* Unmaps and releases a run that was cut out, and settles what it is now. */
 static bool give_back_run(struct sg_device *device, const struct sg_page_run *run)
 {
+    SG_ASSERT_HELD(&device->grow);
     struct sg_region *region = run->region;
     const struct segalloc_trace_record *replayed = sg_replay_step(device);
     bool unmapped = unmap_pages(device, region, run->first, run->pages) == CUDA_SUCCESS;
@@ -287,6 +302,7 @@ static bool give_back_run(struct sg_device *device, const struct sg_page_run *ru
    Returns its bytes; 0: there is none, or the driver refused. */
 static uint64_t give_back_one(struct sg_device *device, struct sg_region *only, uint64_t bytes)
 {
+    SG_ASSERT_HELD(&device->grow);
     struct sg_page_run run = {0};
     bool found = false;
     (void)sg_replay_step(device);
@@ -301,6 +317,7 @@ static uint64_t give_back_one(struct sg_device *device, struct sg_region *only, 
 
 uint64_t sg_device_give_back(struct sg_device *device, uint64_t bytes)
 {
+    SG_ASSERT_HELD(&device->grow);
     uint64_t given = 0, part = 1;
     sg_alias_unmap_completed(device);
     while (given < bytes && part > 0) {

@@ -104,6 +104,7 @@ static bool may_mean_mappings(CUresult result)
 
 bool sg_mappings_refused(struct sg_device *device, CUresult result)
 {
+    SG_ASSERT_HELD(&device->grow);
     char line[300];
     const struct sg_core *core = device->core;
     if (device->mappings_out || !may_mean_mappings(result))

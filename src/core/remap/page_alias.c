@@ -123,6 +123,7 @@ static bool take_stale_locked(struct sg_device *device, struct sg_page_run *ret)
 /* Takes the oldest stale address that may be unmapped, where it is its turn. No lock but `grow` is held. */
 static bool next_stale(struct sg_device *device, struct sg_page_run *ret)
 {
+    SG_ASSERT_HELD(&device->grow);
     if (!sg_replay_step_is(sg_replay_step(device), SEGALLOC_TURN_LATE_UNMAP))
         return false;
     sg_lock(&device->lock);
@@ -136,6 +137,7 @@ static bool next_stale(struct sg_device *device, struct sg_page_run *ret)
 /* A stale address is unmapped, or lost where the driver refused. Either way its pages are ordinary ones again. */
 static void forget(struct sg_device *device, const struct sg_page_run *run, bool unmapped)
 {
+    SG_ASSERT_HELD(&device->grow);
     struct sg_region *region = run->region;
     region->stale -= run->pages;
     sg_gauge_sub(&device->usage.aliased, run->pages * sg_region_page_bytes(region));
@@ -157,6 +159,7 @@ static void forget(struct sg_device *device, const struct sg_page_run *run, bool
 
 void sg_alias_unmap_completed(struct sg_device *device)
 {
+    SG_ASSERT_HELD(&device->grow);
     struct sg_page_run run;
     while (next_stale(device, &run)) {
         const struct segalloc_trace_record *replayed = sg_replay_step(device);

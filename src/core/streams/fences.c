@@ -23,6 +23,7 @@ static bool fences_take_locked(struct sg_device *device, uint64_t number, struct
 /* The work before a fence is complete. */
 static void fences_complete(struct sg_device *device, uint64_t number)
 {
+    SG_ASSERT_HELD(&device->asking);
     struct sg_fence fence;
     bool surplus = false;
     sg_lock(&device->lock);
@@ -47,6 +48,7 @@ static uint64_t about(const struct sg_fence *fence)
 /* Asks about the fences, oldest first, of each stream until one is not complete. */
 static void fences_query(struct sg_device *device)
 {
+    SG_ASSERT_HELD(&device->asking);
     uint64_t busy = 0;
     for (uint32_t i = 0;;) {
         sg_lock(&device->lock);
@@ -167,6 +169,7 @@ static CUresult fences_record_here(struct sg_device *device, CUcontext context, 
 
 static CUresult fences_record(struct sg_device *device, CUcontext context, sg_slot slot, struct sg_fence *ret)
 {
+    SG_ASSERT_HELD(&device->asking);
     const struct sg_driver *driver = sg_core_driver(device->core);
     CUcontext current = NULL, popped;
     sg_lock(&device->lock);
@@ -253,6 +256,7 @@ static CUresult wait_for_contexts(void *user)
 /* Fences over every context that there is. Whether that was done. */
 static bool fences_over_contexts(struct sg_device *device)
 {
+    SG_ASSERT_HELD(&device->asking);
     struct sg_core *core = device->core;
     struct sg_fence fence;
     uint32_t count = sg_context_list_count(&core->contexts), seen = 0;
@@ -269,6 +273,7 @@ static bool fences_over_contexts(struct sg_device *device)
    them. Where as many are out as there may be, the youngest takes its place. */
 static void fences_record_epoch(struct sg_device *device)
 {
+    SG_ASSERT_HELD(&device->asking);
     sg_lock(&device->lock);
     bool owed = device->clocks.needs_fence & sg_slot_bit(0) && device->awaits_all.last;
     uint64_t seq = owed ? device->extents.extent[device->awaits_all.last].seq : 0;
@@ -307,6 +312,7 @@ static bool next_wanted_locked(struct sg_device *device, uint64_t *wanted, CUcon
 /* Records what is needed to cover everything that has not been marked since. */
 static void fences_record_all(struct sg_device *device)
 {
+    SG_ASSERT_HELD(&device->asking);
     uint64_t wanted = UINT64_MAX;
     if (!begin_recording(device))
         return;
@@ -329,6 +335,7 @@ static void fences_record_all(struct sg_device *device)
    first. */
 static CUresult wait_for_context(struct sg_device *device, CUcontext context)
 {
+    SG_ASSERT_HELD(&device->asking);
     const struct sg_core *core = device->core;
     if (!core->callbacks.wait_for_context)
         return sg_core_driver(core)->ctx_synchronize();
@@ -341,6 +348,7 @@ static CUresult wait_for_context(struct sg_device *device, CUcontext context)
 /* Waits for every context, on a helper thread if there can be one. */
 static CUresult wait_for_all(struct sg_device *device)
 {
+    SG_ASSERT_HELD(&device->asking);
     const struct sg_core *core = device->core;
     sg_unlock(&device->asking);
     CUresult result = core->callbacks.aside ? core->callbacks.aside(wait_for_contexts, device)
@@ -354,6 +362,7 @@ static CUresult wait_for_all(struct sg_device *device)
    one. Whether that succeeded and there may be more to wait for. */
 static bool wait_for_oldest(struct sg_device *device)
 {
+    SG_ASSERT_HELD(&device->asking);
     const struct sg_core *core = device->core;
     CUcontext context = NULL;
     (void)sg_core_driver(core)->ctx_get_current(&context);
