@@ -181,10 +181,18 @@ static bool parse_card(const char *value, struct sim_config *config)
     return true;
 }
 
+/* The card's name and attributes only: the memory is as the size says. */
+static bool parse_model(const char *value, struct sim_config *config)
+{
+    config->model = value ? sim_model_named(value) : NULL;
+    return config->model != NULL;
+}
+
 /* Its memory too, unless a size was given before it. */
 static bool parse_device(const char *value, struct sim_config *config)
 {
     config->model = value ? sim_model_named(value) : NULL;
+    config->keeps = config->model != NULL;
     if (config->model && !config->bytes)
         config->bytes = config->model->bytes;
     return config->model && config->bytes >= 2 * config->model->kept;

@@ -32,6 +32,7 @@ struct sim_cost {
 struct sim_config {
     uint64_t bytes; /* of memory a device */
     const struct sim_model *model; /* the card that each device is; NULL: none in particular */
+    bool keeps; /* its driver keeps what it keeps of that card */
     uint64_t quota_bytes; /* of it that there are for cuMemGetInfo and to be had, where that is less; 0: all */
     int devices;
     int driver; /* as cuDriverGetVersion says it: 13000 is 13.0 */

@@ -1,5 +1,6 @@
 #include "model.h"
 
+#include <assert.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -9,11 +10,11 @@
 #define ODD (192 * SG_KIB)
 
 static const struct sim_model models[] = {
-#define MODEL(card, c_name, name) {card, name, 0, 0},
+#define MODEL(card, c_name, name, major, minor, processors) {card, name, 0, 0, major, minor, processors},
 #include "model.def"
 };
 enum {
-#define MODEL(card, c_name, name) MODEL_##c_name,
+#define MODEL(card, c_name, name, major, minor, processors) MODEL_##c_name,
 #include "model.def"
     MODELS
 };
@@ -51,6 +52,68 @@ const struct sim_model *sim_model_named(const char *card)
     return NULL;
 }
 
+/* Of no card in particular. */
+static const struct sim_model plain = {.major = 8, .minor = 0, .processors = 108};
+
+const struct sim_capability *sim_model_capability(const struct sim_model *model)
+{
+    static const struct sim_capability known[] = {
+#define CAPABILITY(major, minor, shared_kib, threads, blocks, reserved_kib) \
+    {major, minor, shared_kib, threads, blocks, reserved_kib},
+#include "device/capability.def"
+    };
+    enum { KNOWN = sizeof known / sizeof *known };
+    size_t i = 0;
+    model = model ? model : &plain;
+    while (i < KNOWN - 1 && (known[i].major != model->major || known[i].minor != model->minor))
+        i++;
+    assert(known[i].major == model->major && known[i].minor == model->minor); /* the table has that of each model */
+    return &known[i];
+}
+
+int sim_model_processors(const struct sim_model *model)
+{
+    return model ? model->processors : plain.processors;
+}
+
+/* What the compute capability and the number of multiprocessors decide. */
+static bool capability_attribute(const struct sim_model *model, CUdevice_attribute attribute, int *ret)
+{
+    enum { KIB = 1024 };
+    const struct sim_capability *capability = sim_model_capability(model);
+    switch ((int)attribute) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+        *ret = capability->major;
+        return true;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+        *ret = capability->minor;
+        return true;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+        *ret = sim_model_processors(model);
+        return true;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
+        *ret = capability->shared_kib * KIB;
+        return true;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+        *ret = (capability->shared_kib - capability->reserved_kib) * KIB;
+        return true;
+    case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK:
+        *ret = capability->reserved_kib * KIB;
+        return true;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
+        *ret = capability->threads;
+        return true;
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:
+        *ret = capability->blocks;
+        return true;
+    case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH: /* came with 9.0 */
+        *ret = capability->major >= 9;
+        return true;
+    default:
+        return false;
+    }
+}
+
 bool sim_model_attribute(const struct sim_model *model, CUdevice_attribute attribute, int *ret)
 {
     for (size_t i = 0; model && i < sizeof values / sizeof *values; i++) {
@@ -59,6 +122,8 @@ bool sim_model_attribute(const struct sim_model *model, CUdevice_attribute attri
             return true;
         }
     }
+    if (capability_attribute(model, attribute, ret))
+        return true;
     switch ((int)attribute) {
 #define VALUE(name, value)            \
     case CU_DEVICE_ATTRIBUTE_##name:  \

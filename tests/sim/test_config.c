@@ -1,5 +1,6 @@
 /* The settings themselves, and what the driver does with those that make calls fail. */
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "config.h"
@@ -52,6 +53,23 @@ static void good_settings(void **state)
     assert_non_null(sim_config_parse("1GiB,device=h100", &config)); /* less than its driver keeps, nearly */
     assert_non_null(sim_config_parse("device=h", &config));
     assert_non_null(sim_config_parse("device", &config));
+    static const char *const cards[] = {
+#define CARD(name, mib, rest_mib) name,
+#include "cards.def"
+    };
+    for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) { /* each has its model, and the capability of that is known */
+        char spec[64];
+        int shared;
+        snprintf(spec, sizeof spec, "1GiB,model=%s", cards[i]);
+        assert_null(sim_config_parse(spec, &config));
+        assert_true(config.bytes == 1024 * MIB && !config.keeps);
+        const struct sim_capability *capability = sim_model_capability(config.model);
+        assert_true(capability->major == config.model->major && capability->minor == config.model->minor);
+        assert_true(sim_model_attribute(config.model, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, &shared));
+        assert_int_equal(shared, (capability->shared_kib - capability->reserved_kib) * 1024);
+    }
+    assert_non_null(sim_config_parse("1GiB,model", &config));
+    assert_non_null(sim_config_parse("1GiB,model=h", &config));
     assert_null(sim_config_parse("1GiB,no-rdma", &config));
     assert_false(config.rdma);
     assert_null(sim_config_parse("1GiB,quota_mb=600", &config));

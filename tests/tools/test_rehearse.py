@@ -126,7 +126,7 @@ class Rehearse(unittest.TestCase):
         self.assertIn("err\n", result.stderr)
         text = rehearse("--card", "1GiB", "--", LOOP, "200", "return")
         self.assertTrue(text.stdout.splitlines()[0].startswith("1.00 GiB: fits, "), text)
-        self.assertRegex(text.stdout, f"Next: segalloc run{HAS_GPU or ' --sim 1GiB'} -- ")
+        self.assertRegex(text.stdout, f"Next: segalloc run{HAS_GPU or ' --sim 1GiB,drop_mb=1'} -- ")
 
     def test_margin(self):
         """What a context would not leave is too close to call, which fails nobody's script."""
@@ -151,6 +151,25 @@ class Rehearse(unittest.TestCase):
         self.assertEqual(max(card["margin_bytes"] for card in cards), cards[1]["margin_bytes"])
         self.assertLess(cards[0]["margin_bytes"], cards[1]["margin_bytes"])
         self.assertIn("4090", rehearse("--help").stdout)
+
+    def test_the_model_is_the_cards(self):
+        """A program sees the name and the compute capability of the largest card that was named, also in what is to be
+        run next; where only sizes are given, it is said that the model is made up."""
+        asks = ("import ctypes as c; d = c.CDLL('libcuda.so.1'); n = c.create_string_buffer(64); d.cuInit(0); "
+                "d.cuDeviceGetName(n, 64, 0); v = [c.c_int() for _ in range(2)]; "
+                "[d.cuDeviceGetAttribute(c.byref(x), 75 + i, 0) for i, x in enumerate(v)]; "
+                "print(n.value.decode(), v[0].value, v[1].value, sep='|')")
+        made_up = "The GPU's model is made up"
+        for cards, name, capability in (("h100", "NVIDIA H100 80GB HBM3", "9|0"), ("t4,4090", "NVIDIA GeForce RTX 4090", "8|9"),
+                                        ("T4", "Tesla T4", "7|5"), ("24GiB", "segalloc simulated GPU", "8|0")):
+            said = rehearse("--card", cards, "--", "sh", "-c", f'python3 -c "{asks}"; {LOOP} 20 return').stdout
+            self.assertIn(f"{name}|{capability}\n", said)
+            self.assertEqual(made_up in said, cards == "24GiB", said)
+            next_line = said.splitlines()[-1]
+            if not HAS_GPU and cards != "t4,4090":
+                run = shlex.split(next_line.removeprefix("Next: segalloc "))
+                ran = subprocess.run([SEGALLOC, *run], env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
+                self.assertIn(f"{name}|{capability}\n", ran.stdout)
 
     def test_try(self):
         """One value after the other, in place of {} or of an option's value, until one fits."""
@@ -209,7 +228,7 @@ class Rehearse(unittest.TestCase):
         result = subprocess.run([SEGALLOC, *command], env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
         self.assertEqual(result.returncode, 0, result)
         last = result.stdout.splitlines()[-1]
-        self.assertRegex(last, f"^Next: segalloc run{HAS_GPU or ' --sim 24MiB'} -- sh -c ")
+        self.assertRegex(last, f"^Next: segalloc run{HAS_GPU or ' --sim 24MiB,drop_mb=1'} -- sh -c ")
         run = ["run", "--sim", "24MiB", *shlex.split(last.removeprefix("Next: segalloc "))[3 if not HAS_GPU else 1:]]
         result = subprocess.run([SEGALLOC, *run], env=ENVIRONMENT, capture_output=True, timeout=120)
         self.assertEqual(result.returncode, 0, result)
@@ -222,7 +241,7 @@ class Rehearse(unittest.TestCase):
 
     def test_next_names_the_devices(self):
         said = rehearse("--card", "1GiB", "--devices", "2", "--", LOOP, "20", "return").stdout.splitlines()
-        self.assertIn(f"segalloc run{HAS_GPU or ' --sim 1GiB,count=2'} -- ", said[-1])
+        self.assertIn(f"segalloc run{HAS_GPU or ' --sim 1GiB,count=2,drop_mb=1'} -- ", said[-1])
         said = rehearse("--card", "16MiB", "--devices", "2", "--", "sh", "-c", f"'{LOOP}' $2 return", "sh", "--batch",
                         "200").stdout.splitlines()
         self.assertIn(" --card 16MiB --devices 2 --try ", said[-1])

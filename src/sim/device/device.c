@@ -22,7 +22,7 @@ static CUresult start_device(struct sim_device *device, int ordinal)
     device->ordinal = ordinal;
     uint64_t quota = sim.config.quota_bytes & ~(uint64_t)(SIM_GRANULE - 1);
     device->bytes = quota && quota < sim.config.bytes ? quota : sim.config.bytes;
-    device->kept = sim.config.model && device->bytes > sim.config.model->kept ? sim.config.model->kept : 0;
+    device->kept = sim.config.keeps && device->bytes > sim.config.model->kept ? sim.config.model->kept : 0;
     device->bytes -= device->kept;
     device->fd = memfd_create(name, MFD_CLOEXEC);
     /* Offsets are never used twice, so that pages made one after another lie one after another and the kernel can

@@ -8,8 +8,28 @@
 
 #define PER_THREAD(stream) ((stream) ? (stream) : CU_STREAM_PER_THREAD)
 
-enum { WARP = 32, THREADS_PER_SM = 2048, BLOCKS_PER_SM = 32, SHARED_PER_SM = 164 * 1024, THREADS_PER_BLOCK = 1024,
-    SHARED_PER_BLOCK = 163 * 1024, SHARED_OF_BLOCK = 1024 /* that each block takes besides */, SMS = 108 };
+enum { WARP = 32, THREADS_PER_BLOCK = 1024, KIB = 1024 };
+
+static const struct sim_capability *capability(void)
+{
+    return sim_model_capability(sim.config.model);
+}
+
+/* Shared memory of a multiprocessor, what each block takes of it besides its own, and the most that one may have. */
+static size_t shared_in_all(void)
+{
+    return (size_t)capability()->shared_kib * KIB;
+}
+
+static size_t shared_besides(void)
+{
+    return (size_t)capability()->reserved_kib * KIB;
+}
+
+static size_t shared_of_block(void)
+{
+    return shared_in_all() - shared_besides();
+}
 
 struct kernel {
     CUfunction function;
@@ -37,7 +57,7 @@ static CUresult new_work(const struct kernel *kernel, void **params, void **extr
         result = CUDA_ERROR_INVALID_HANDLE;
     if (result == CUDA_SUCCESS &&
         (!grid[0] || !grid[1] || !grid[2] || grid[0] > INT32_MAX || grid[1] > 65535 || grid[2] > 65535 || !threads ||
-            threads > THREADS_PER_BLOCK || block[2] > 64 || kernel->shared_bytes > SHARED_PER_BLOCK))
+            threads > THREADS_PER_BLOCK || block[2] > 64 || kernel->shared_bytes > shared_of_block()))
         result = CUDA_ERROR_INVALID_VALUE;
     if (result != CUDA_SUCCESS)
         return result;
@@ -176,7 +196,7 @@ static CUresult set_attribute(CUfunction handle, CUfunction_attribute attribute,
 {
     if ((unsigned)attribute < CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
         (unsigned)attribute >= CU_FUNC_ATTRIBUTE_MAX ||
-        (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES && (value < 0 || value > SHARED_PER_BLOCK)))
+        (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES && (value < 0 || (size_t)value > shared_of_block())))
         return CUDA_ERROR_INVALID_VALUE;
     sim_lock();
     CUfunction f;
@@ -321,13 +341,13 @@ static CUresult occupancy(int *blocks, CUfunction function, int block_size, size
     if (result != CUDA_SUCCESS)
         return result;
     *blocks = 0;
-    if (block_size > THREADS_PER_BLOCK || shared_bytes > SHARED_PER_SM)
+    if (block_size > THREADS_PER_BLOCK || shared_bytes > shared_in_all())
         return CUDA_SUCCESS;
-    int threads = (block_size + WARP - 1) / WARP * WARP, n = BLOCKS_PER_SM;
-    if (n > THREADS_PER_SM / threads)
-        n = THREADS_PER_SM / threads;
-    if (shared_bytes && (size_t)n > SHARED_PER_SM / (shared_bytes + SHARED_OF_BLOCK))
-        n = (int)(SHARED_PER_SM / (shared_bytes + SHARED_OF_BLOCK));
+    int threads = (block_size + WARP - 1) / WARP * WARP, n = capability()->blocks;
+    if (n > capability()->threads / threads)
+        n = capability()->threads / threads;
+    if (shared_bytes && (size_t)n > shared_in_all() / (shared_bytes + shared_besides()))
+        n = (int)(shared_in_all() / (shared_bytes + shared_besides()));
     *blocks = n;
     return CUDA_SUCCESS;
 }
@@ -359,7 +379,7 @@ static CUresult block_size_for(int *min_grid, int *block_size, CUfunction functi
     if (result != CUDA_SUCCESS)
         return result;
     *block_size = size;
-    *min_grid = SMS * (blocks ? blocks : 1);
+    *min_grid = sim_model_processors(sim.config.model) * (blocks ? blocks : 1);
     return CUDA_SUCCESS;
 }
 
@@ -386,9 +406,9 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *shared_bytes, CUfunctio
     if (!shared_bytes || blocks <= 0 || block_size <= 0)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = check(function);
-    size_t share = SHARED_PER_SM / (size_t)blocks;
+    size_t share = shared_in_all() / (size_t)blocks;
     if (result == CUDA_SUCCESS)
-        *shared_bytes = share > SHARED_OF_BLOCK ? share - SHARED_OF_BLOCK : 0;
+        *shared_bytes = share > shared_besides() ? share - shared_besides() : 0;
     return result;
 }
 

@@ -13,9 +13,11 @@ static const char *const assumptions[] = {
     "Kernels do not compute. If a tensor's size depends on a computed value, the estimate is wrong for it.",
     "Files that the program writes are real, their contents are not: checkpoints of an earlier run may be overwritten.",
     "Copies of more than 1 MiB move no bytes. GPU memory set to zero takes no memory of this machine.",
-    "Mathematics libraries are stand-ins: workspaces that they allocate by themselves are not counted.",
-    "The program asks for the same on every card. Free memory and GPU model are those of the largest card named.",
+    "Mathematics libraries are stand-ins: workspaces that they allocate by themselves count as 0.",
+    "The program asks for the same on every card. The free memory that it is told of is the largest card's.",
 };
+static const char assumed_no_model[] =
+    "The GPU's model is made up, with compute capability 8.0. A card given by name (--card h100) has its own.";
 static const char assumed_fast[] =
     "The run is faster than on a GPU. What a thread frees by the clock counts longer (PyTorch's watchdog of NCCL: each "
     "0.1 s), so a smaller card may do.";
@@ -145,6 +147,10 @@ void sg_rehearse_print_json(const struct sg_rehearse *rehearse)
     for (int i = 0; i < ASSUMPTIONS; i++) {
         fputs(i ? "," : "", stdout);
         sg_tool_json_string(assumptions[i]);
+    }
+    if (!largest(rehearse)->name) {
+        putchar(',');
+        sg_tool_json_string(assumed_no_model);
     }
     if (rehearse->processes > 1) {
         putchar(',');
@@ -304,18 +310,23 @@ static void print_argument(const char *text)
     putchar('\'');
 }
 
-/* Where there is no GPU, the program can run on a simulated card only: on the smallest that it was rehearsed for. */
+/* Where there is no GPU, the program can run on a simulated card only: on the smallest that it was rehearsed for. Copies
+   of more than 1 MiB move nothing there, as in the rehearsal: they would take as much of this machine's memory. */
 static void print_where(const struct sg_rehearse *rehearse)
 {
     struct sg_probe probe = {0};
     bool has_gpu = sg_probe_driver(NULL, &probe) && probe.driver && probe.result == 0 && probe.devices > 0;
-    uint64_t bytes = has_gpu || !rehearse->card_count ? 0 : rehearse->card[0].bytes;
-    if (bytes && bytes % SG_GIB == 0)
-        printf(" --sim %" PRIu64 "GiB", bytes / SG_GIB);
-    else if (bytes) /* a card has whole MiB */
-        printf(" --sim %" PRIu64 "MiB", bytes / SG_MIB);
-    if (bytes && rehearse->devices > 1)
-        printf(",count=%d", rehearse->devices);
+    const struct sg_rehearse_card *card = &rehearse->card[0];
+    char sim[256], count[32] = "";
+    if (has_gpu || !rehearse->card_count)
+        return;
+    bool whole = card->bytes % SG_GIB == 0; /* else it has whole MiB */
+    if (rehearse->devices > 1)
+        snprintf(count, sizeof count, ",count=%d", rehearse->devices);
+    snprintf(sim, sizeof sim, "%" PRIu64 "%s%s,drop_mb=1%s%s", card->bytes / (whole ? SG_GIB : SG_MIB),
+        whole ? "GiB" : "MiB", count, card->name ? ",model=" : "", card->name ? card->name : "");
+    fputs(" --sim", stdout);
+    print_argument(sim);
 }
 
 void sg_rehearse_print_divisor(unsigned long divisor)
@@ -398,6 +409,8 @@ static void print_assumed(const struct sg_rehearse *rehearse)
     puts("Assumed:");
     for (int i = 0; i < ASSUMPTIONS; i++)
         printf("  %s\n", assumptions[i]);
+    if (!largest(rehearse)->name)
+        printf("  %s\n", assumed_no_model);
     if (rehearse->processes > 1)
         printf("  %s\n  %s\n", assumed_fast, assumed_apart);
     if (rehearse->beneath)

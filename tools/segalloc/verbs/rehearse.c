@@ -388,15 +388,17 @@ static int rehearse_values(const struct sg_rehearse *base, struct sg_launch *lau
 static int rehearse_with(struct sg_rehearse *rehearse, struct sg_launch *launch, const struct sg_rehearse_try *values)
 {
     struct sg_conf conf;
-    char sim[128];
+    char sim[256];
     sg_conf_init(&conf);
     if (sg_tool_conf_check(launch->verb, launch->conf, &conf))
         return SG_EXIT_USAGE;
     if (rehearse->output && !rehearse->force && access(rehearse->output, F_OK) == 0)
         return sg_tool_error(rehearse->verb, "%s is there already; -f replaces it", rehearse->output);
-    uint64_t largest = rehearse->card[rehearse->card_count - 1].bytes, endless = ENDLESS_TIMES * largest;
-    snprintf(sim, sizeof sim, "%" PRIu64 ",count=%d,at-once,drop_mb=1",
-        endless > ENDLESS_LEAST ? endless : ENDLESS_LEAST, rehearse->devices);
+    const struct sg_rehearse_card *largest = &rehearse->card[rehearse->card_count - 1];
+    uint64_t endless = ENDLESS_TIMES * largest->bytes;
+    snprintf(sim, sizeof sim, "%" PRIu64 ",count=%d,at-once,drop_mb=1%s%s",
+        endless > ENDLESS_LEAST ? endless : ENDLESS_LEAST, rehearse->devices, largest->name ? ",model=" : "",
+        largest->name ? largest->name : "");
     launch->sim = sim;
     sg_signals_hold(&rehearse->signals);
     int status = values ? rehearse_values(rehearse, launch, values) : rehearse_command(rehearse, launch);
