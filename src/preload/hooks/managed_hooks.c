@@ -56,7 +56,7 @@ static struct sg_core *begin(void)
 {
     struct sg_core *core = sg_captures_active() ? NULL : sg_enter();
     if (core)
-        sg_memory_run_deferred(core);
+        sg_memory_settle(core);
     return core;
 }
 

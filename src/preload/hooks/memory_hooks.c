@@ -232,7 +232,7 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
         return result;
     struct sg_core *core = sg_enter();
     if (core)
-        sg_memory_run_deferred(core);
+        sg_memory_settle(core);
     if (!core) {
         mem_info_early(&available, &total);
     } else if (sg_contexts_current(core, &context, &device) == CUDA_SUCCESS) {

@@ -20,7 +20,7 @@ size_t segalloc_trim(int device, size_t keep)
     struct sg_core *core = sg_enter();
     if (!core)
         return 0;
-    sg_memory_run_deferred(core);
+    sg_memory_settle(core);
     size_t given = device >= 0 && device < SG_DEVICES_MAX ? sg_core_trim(core, device, keep) : 0;
     sg_leave();
     return given;

@@ -258,15 +258,30 @@ static CUresult malloc_after_captures(struct sg_core *core, int device, size_t b
         if (!held && sg_captures_ends() == ends)
             break;
         ends = sg_captures_ends();
-        sg_memory_run_deferred(core);
+        sg_memory_settle(core);
         result = sg_core_malloc(core, device, bytes, tag, ret);
     }
+    return result;
+}
+
+/* What is freed and kept for a graph is there once that is gone, and its last launch is done. */
+static CUresult malloc_after_graphs(struct sg_core *core, int device, size_t bytes, const struct sg_tag *tag,
+    CUdeviceptr *ret)
+{
+    if (!sg_graphs_retain_freed() || sg_captures_active())
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    sg_memory_settle(core);
+    CUresult result = sg_core_malloc(core, device, bytes, tag, ret);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_memory_settle_launches(core))
+        result = sg_core_malloc(core, device, bytes, tag, ret);
     return result;
 }
 
 CUresult sg_memory_not_served(struct sg_core *core, int device, size_t bytes, const struct sg_tag *tag, unsigned ends,
     CUresult result, CUdeviceptr *ret)
 {
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        result = malloc_after_graphs(core, device, bytes, tag, ret);
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         result = malloc_after_captures(core, device, bytes, tag, ends, ret);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_core_left_pages(core, device) && sg_made_room_by(core))

@@ -20,12 +20,21 @@ struct sg_request {
                           not be the one that carries it out; `stream` may be gone by then */
 };
 
-/* Has events recorded for what was freed so far, on all devices; not while a capture is active. Not between sg_enter()
+/* Settles, and has events recorded for what was freed so far, on all devices; not while a capture is active. Not between sg_enter()
    and sg_leave(). */
 void sg_memory_fence(void);
 
 /* Frees what was put off for a capture or a graph that is over by now: before the core is asked for memory. */
 void sg_memory_run_deferred(struct sg_core *core);
+
+/* The same, for who needs all that there is: also what belongs to a graph that the driver has ended and not told of yet. It
+   may wait for that, a moment. */
+void sg_memory_settle(struct sg_core *core);
+
+/* Where freed memory is kept for graphs, waits for the work of the current context, as long as an allocation may, and
+   settles again. A launch may still use memory of a graph that the program has destroyed; natively that memory was free
+   before. False: nothing was waited for. */
+bool sg_memory_settle_launches(struct sg_core *core);
 
 /* Whether there is any of that, which is counted by captures.c and graph_blocks.c. No lock, anywhere. */
 extern atomic_int sg_captures_deferred __attribute__((visibility("hidden"))),

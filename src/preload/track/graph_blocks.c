@@ -1,12 +1,15 @@
 #include "track/graph_blocks.h"
 
+#include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>
 
+#include "clock.h"
 #include "track/captures.h"
 #include "process/process.h"
 #include "process/upward_calls.h"
+#include "rest.h"
 #include "wrap.h"
 
 enum {
@@ -46,7 +49,14 @@ static struct {
         size_t units;
     } spare[SPARES_MAX];
     atomic_int spares; /* without SG_LOCK_CAPTURES a hint, which a thread sees for what is its own */
+    atomic_int freed;  /* blocks that only their graph still holds */
 } graphs;
+
+/* Objects of no graph, let go at once: the driver's thread comes to one after what it had to destroy before. */
+static struct {
+    atomic_uint sent, heard; /* numbers of the last ones */
+    atomic_uint given_up;    /* the last one that was waited for in vain; 0: none */
+} echo;
 
 atomic_int sg_graphs_blocks, sg_graphs_gone; /* gone: those whose blocks are to be let go */
 
@@ -132,6 +142,8 @@ static void block_remove_locked(struct block *block)
 {
     SG_ASSERT_PROCESS_LOCK(SG_LOCK_CAPTURES);
     size_t hole = (size_t)(block - graphs.block), at = (hole + 1) % graphs.buckets;
+    if (block->freed)
+        atomic_fetch_sub(&graphs.freed, 1);
     (void)block_let_go_locked(block, true);
     for (; graphs.block[at].address; at = (at + 1) % graphs.buckets) {
         size_t from = home(graphs.block[at].address);
@@ -282,6 +294,7 @@ enum sg_graphs_answer sg_graphs_retain(CUdeviceptr address, const struct sg_requ
         block->waited = waited;
         block->request = *request;
         answer = SG_GRAPHS_RETAINED;
+        atomic_fetch_add(&graphs.freed, 1);
     }
     sg_process_unlock(SG_LOCK_CAPTURES);
     return answer;
@@ -340,6 +353,7 @@ bool sg_graphs_reuse(CUstream stream, size_t bytes, CUdeviceptr *ret)
             continue;
         *ret = spare->address;
         block->freed = false;
+        atomic_fetch_sub(&graphs.freed, 1);
         graphs.spare[i] = graphs.spare[spares - 1];
         atomic_store(&graphs.spares, spares - 1);
     }
@@ -365,6 +379,57 @@ void sg_graphs_context_gone(CUcontext context)
             block_remove_locked(block); /* another one may move here */
     }
     sg_process_unlock(SG_LOCK_CAPTURES);
+}
+
+bool sg_graphs_retain_freed(void)
+{
+    return atomic_load(&graphs.freed) > 0;
+}
+
+static void echo_heard(void *number)
+{
+    unsigned now = (unsigned)(uintptr_t)number, heard = atomic_load(&echo.heard);
+    while (sg_ahead32(now, heard) > 0 && !atomic_compare_exchange_weak(&echo.heard, &heard, now)) {
+    }
+}
+
+static bool echo_is_out(unsigned number)
+{
+    return sg_ahead32(number, atomic_load(&echo.heard)) > 0;
+}
+
+/* False: none can be sent. */
+static bool echo_send(unsigned *ret)
+{
+    const struct sg_driver *driver = sg_process_driver();
+    CUuserObject object;
+    if (!driver->user_object_create || !driver->user_object_release)
+        return false;
+    *ret = atomic_fetch_add(&echo.sent, 1) + 1;
+    return driver->user_object_create(&object, (void *)(uintptr_t)*ret, echo_heard, 1,
+               CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) == CUDA_SUCCESS &&
+           driver->user_object_release(object, 1) == CUDA_SUCCESS;
+}
+
+void sg_graphs_await_destroyed(void)
+{
+    enum { EAGER = 64 /* times */, SLICE_NS = 50000, MOST_NS = 300000000 };
+    unsigned number, vain = atomic_load(&echo.given_up);
+    if (!sg_graphs_retain_freed() || (vain && echo_is_out(vain)) || !echo_send(&number))
+        return;
+    uint64_t waited_ns = 0;
+    for (int i = 0; echo_is_out(number) && waited_ns < MOST_NS; i++) {
+        if (i < EAGER) {
+            sched_yield();
+            continue;
+        }
+        uint64_t began = sg_clock_coarse_ns();
+        sg_rest(SLICE_NS);
+        uint64_t took = sg_clock_coarse_ns() - began;
+        waited_ns += took > SLICE_NS ? took : SLICE_NS;
+    }
+    if (echo_is_out(number))
+        atomic_store(&echo.given_up, number);
 }
 
 /* Takes up to BATCH blocks of graphs that are gone; those that the program has not freed are its own again. */

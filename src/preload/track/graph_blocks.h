@@ -40,6 +40,15 @@ void sg_graphs_forget_spares(void);
 /* A context has gone, and its blocks with it. */
 void sg_graphs_context_gone(CUcontext context);
 
+/* Whether a block that the program has freed is kept for a graph. No lock. */
+bool sg_graphs_retain_freed(void);
+
+/* The driver says on a thread of its own that a graph is gone, some time after it is. Waits until that thread has told of
+   all graphs that are gone by now, 0.3 s at most: it may be held up by a destructor of the program's. After that has
+   happened nobody waits before the thread has gone on. Nothing where no freed block is kept. The order in which a driver
+   calls destructors is not documented: one of another order leaves more to wait for than this has seen. No lock is held. */
+void sg_graphs_await_destroyed(void);
+
 /* Frees what belonged to graphs that are gone. Between sg_enter() and sg_leave(), with no capture active. */
 void sg_graphs_run_deferred(struct sg_core *core);
 

@@ -11,7 +11,8 @@ bool sg_made_room_by(struct sg_core *core)
     size_t given = 0;
     if (!core || sg_captures_active()) /* what is pending may not be asked about then */
         return false;
-    sg_memory_run_deferred(core);
+    sg_memory_settle(core);
+    (void)sg_memory_settle_launches(core);
     for (int device = 0; device < SG_DEVICES_MAX; device++)
         given += sg_core_trim(core, device, 0);
     return given > 0;

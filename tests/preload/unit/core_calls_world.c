@@ -10,6 +10,7 @@
 
 #include "serve/callers.h"
 #include "services/alias_probe.h"
+#include "process/worker_thread.h"
 #include "process/environment.h"
 #include "process/hooks.h"
 #include "track/ipc.h"
@@ -459,7 +460,10 @@ static CUresult user_object_create(CUuserObject *ret, void *user, CUhostFn destr
 
 static CUresult user_object_release(CUuserObject object, unsigned references)
 {
+    int number = (int)(((uintptr_t)object - 0x8000) % 512);
     say(" object_release(%lx %u)", (unsigned long)(uintptr_t)object, references);
+    if (!world.object[number].held) /* nobody else has it */
+        world.object[number].destroy(world.object[number].user);
     return CUDA_SUCCESS;
 }
 
@@ -734,6 +738,17 @@ bool sg_torch_stream(CUstream *ret)
             *ret = (CUstream)(uintptr_t)(STREAMS_AT + 16 * (i - 3));
     }
     return !happens(8);
+}
+
+CUresult sg_worker_run(CUresult (*run)(void *user), void *user)
+{
+    say(" aside");
+    return run(user);
+}
+
+bool sg_worker_given_up(void)
+{
+    return false;
 }
 
 bool sg_trim_ask_others(const struct sg_driver *driver, int device, size_t bytes)

@@ -17,6 +17,7 @@
 #include "track/captures.h"
 #include "services/alias_probe.h"
 #include "track/contexts.h"
+#include "track/context_wait.h"
 #include "services/hazard_annotations.h"
 #include "services/oom_report.h"
 #include "services/recorder.h"
@@ -274,6 +275,23 @@ bool sg_graphs_reuse(CUstream asked, size_t bytes, CUdeviceptr *ret)
 void sg_graphs_run_deferred(struct sg_core *core)
 {
     (void)core;
+}
+
+bool sg_graphs_retain_freed(void)
+{
+    return fake.kept_freed > 0 && fake.kept_freed--;
+}
+
+void sg_graphs_await_destroyed(void)
+{
+    fake.tells++;
+}
+
+CUresult sg_context_wait(CUcontext context)
+{
+    assert_ptr_equal(context, CONTEXT);
+    fake.context_waits++;
+    return fake.context_wait;
 }
 
 /* The core. */

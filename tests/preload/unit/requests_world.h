@@ -52,6 +52,10 @@ struct fake {
     size_t idle,
         driver_has; /* bytes: what the core holds for nobody, and what of the driver's can be had; both 0: any */
     CUresult stream_answer; /* to questions about a stream */
+    int kept_freed;       /* so often freed blocks of graphs are found, before there are none any more */
+    int tells;            /* so often the driver was waited for to tell of graphs that are gone */
+    int context_waits;
+    CUresult context_wait;
     CUresult free_block; /* of the block, once the core was asked to free it */
 };
 extern struct fake fake;

@@ -1,5 +1,6 @@
 /* Memory that graphs use, against a driver made up here: what is kept for a graph, until when, and what its own capture
    may have again. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -7,6 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -33,6 +35,7 @@ static struct {
     int lacks;               /* which of its calls is missing: from 1 on */
     bool theirs;             /* all blocks are the driver's own */
     int driver_s_frees;
+    bool later;              /* the driver calls destructors when it is told to */
     bool forked;             /* another stream has joined */
     CUdeviceptr freed[FREED];
     struct sg_request request; /* of the last free */
@@ -99,7 +102,8 @@ static CUresult object_release(CUuserObject object, unsigned count)
 {
     struct object *released = &fake.object[(uintptr_t)object - 1];
     assert_int_equal(count, 1);
-    released->destroyed(released->hold);
+    if (!fake.later)
+        released->destroyed(released->hold);
     return CUDA_SUCCESS;
 }
 
@@ -607,6 +611,74 @@ static void block_of_the_last_graph_is_no_spare(void **state)
     assert_false(sg_graphs_reuse(stream(1), 4096, &again));
 }
 
+/* The driver calls the destructors that are left, after a while. */
+static void *call_destructors(void *graph)
+{
+    usleep(20000);
+    destroy(*(unsigned long long *)graph);
+    fake.object[fake.objects - 1].destroyed(fake.object[fake.objects - 1].hold);
+    return NULL;
+}
+
+static void driver_is_waited_for_to_tell(void **state)
+{
+    pthread_t thread;
+    (void)state;
+    unsigned long long graph = capture(1);
+    CUdeviceptr block = allocate(1);
+    assert_false(sg_graphs_retain_freed());
+    sg_graphs_await_destroyed(); /* nothing is freed: nothing is asked */
+    assert_int_equal(fake.objects, 1);
+    assert_int_equal(release(block, 1), SG_GRAPHS_RETAINED);
+    assert_true(sg_graphs_retain_freed());
+    sg_graphs_await_destroyed();
+    assert_int_equal(fake.objects, 2);
+    assert_int_equal(freed(block), 0); /* its graph lives on */
+    fake.later = true;
+    assert_int_equal(pthread_create(&thread, NULL, call_destructors, &graph), 0);
+    sg_graphs_await_destroyed();
+    assert_int_equal(fake.objects, 3);
+    assert_int_equal(freed(block), 1);
+    pthread_join(thread, NULL);
+    assert_false(sg_graphs_retain_freed());
+}
+
+/* Who was held up once, by a destructor of the program's, keeps nobody else waiting until it goes on. */
+static void driver_that_is_held_up_is_not_waited_for_again(void **state)
+{
+    (void)state;
+    unsigned long long graph = capture(1);
+    CUdeviceptr block = allocate(1);
+    assert_int_equal(release(block, 1), SG_GRAPHS_RETAINED);
+    fake.later = true;
+    sg_graphs_await_destroyed();
+    const struct object held_up = fake.object[1];
+    for (int i = 0; i < 3; i++)
+        sg_graphs_await_destroyed();
+    assert_int_equal(fake.objects, 2);
+    held_up.destroyed(held_up.hold);
+    fake.later = false;
+    sg_graphs_await_destroyed();
+    assert_int_equal(fake.objects, 3);
+    destroy(graph);
+    assert_int_equal(freed(block), 1);
+}
+
+/* A spare that is handed out again is nobody's freed block. */
+static void spare_in_use_waits_for_nothing(void **state)
+{
+    CUdeviceptr again;
+    (void)state;
+    (void)capture(1);
+    CUdeviceptr block = allocate(1);
+    assert_int_equal(release(block, 1), SG_GRAPHS_RETAINED);
+    sg_graphs_add_spare(stream(1), block);
+    assert_true(sg_graphs_reuse(stream(1), 4096, &again));
+    assert_false(sg_graphs_retain_freed());
+    assert_int_equal(release(block, 1), SG_GRAPHS_RETAINED);
+    assert_true(sg_graphs_retain_freed());
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, end)
 
 int main(void)
@@ -634,6 +706,9 @@ int main(void)
         TEST(places_are_used_again),
         TEST(what_is_kept_for_ever_is_no_spare),
         TEST(many_blocks_go_with_their_graph),
+        TEST(driver_is_waited_for_to_tell),
+        TEST(driver_that_is_held_up_is_not_waited_for_again),
+        TEST(spare_in_use_waits_for_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -108,7 +108,7 @@ bool sg_made_room(void)
     return true;
 }
 
-void sg_memory_run_deferred(struct sg_core *core)
+void sg_memory_settle(struct sg_core *core)
 {
     (void)core;
     fake.settled++;

@@ -163,6 +163,41 @@ static void allocation_waits_for_captures(void **state)
     assert_int_equal(fake.mallocs, 1 + TRIES);
 }
 
+/* Memory that only graphs keep is there once the driver has told that they are gone, and the work of their last launches is
+   done. That may take too long. Where no freed block is kept nothing is waited for, and nothing in a capture. */
+static void allocation_waits_for_graphs_that_are_gone(void **state)
+{
+    static const struct {
+        int kept_freed;
+        bool live;
+        CUresult wait, core[3], result;
+        int mallocs, tells, context_waits;
+    } list[] = {
+        {0, false, CUDA_SUCCESS, {OUT, OUT}, OUT, 1, 0, 0},
+        {1, false, CUDA_SUCCESS, {OUT}, CUDA_SUCCESS, 2, 1, 0},
+        {1, false, CUDA_SUCCESS, {OUT, OUT, OUT}, OUT, 2, 1, 0},
+        {2, false, CUDA_SUCCESS, {OUT, OUT}, CUDA_SUCCESS, 3, 2, 1},
+        {9, false, CUDA_SUCCESS, {OUT, OUT, OUT}, OUT, 3, 2, 1},
+        {9, false, CUDA_ERROR_NOT_READY, {OUT, OUT}, OUT, 2, 1, 1},
+        {9, true, CUDA_SUCCESS, {OUT, OUT}, OUT, 1, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        start_afresh(state);
+        fake.conf.per_process_memory_fraction = 1;
+        fake.conf.oom_report = SG_OOM_NEVER;
+        fake.probe = OUT;
+        fake.live = list[i].live;
+        fake.kept_freed = list[i].kept_freed;
+        fake.context_wait = list[i].wait;
+        memcpy(fake.malloc, list[i].core, sizeof list[i].core);
+        CUresult result = allocate(&plain, BLOCK);
+        if (result != list[i].result || fake.mallocs != list[i].mallocs || fake.tells != list[i].tells ||
+            fake.context_waits != list[i].context_waits)
+            fail_msg("%d: answers %d; core %d, told %d, waits %d", (int)i, (int)result, fake.mallocs, fake.tells,
+                fake.context_waits);
+    }
+}
+
 /* What a capture kept, which ended while the core was asked, may serve now. */
 static void captures_that_end_meanwhile_are_not_waited_for(void **state)
 {
@@ -504,6 +539,7 @@ int main(void)
         TEST(running_out_is_reported), /* the first of a process */
         TEST(others_and_the_driver_are_asked),
         TEST(configured_limit_keeps_the_driver_out),
+        TEST(allocation_waits_for_graphs_that_are_gone),
         TEST(allocation_waits_for_captures),
         TEST(captures_that_end_meanwhile_are_not_waited_for),
         TEST(captures_are_not_disturbed),
