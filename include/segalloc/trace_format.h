@@ -35,7 +35,8 @@ enum segalloc_record_kind {
     /* What the program did. These are also the actions of RMM's CSV and of its extensions. */
     SEGALLOC_RECORD_ALLOCATE = 1,          /* id, size asked for */
     SEGALLOC_RECORD_FREE = 2,              /* id, size asked for */
-    SEGALLOC_RECORD_ALLOCATE_FAILURE = 3,  /* size asked for; with SHORT id: bytes that it lacked */
+    SEGALLOC_RECORD_ALLOCATE_FAILURE = 3,  /* size asked for; with SHORT id: bytes that it lacked; with TORCH: PyTorch
+                                              has raised its error */
     SEGALLOC_RECORD_RECORD_STREAM = 4,     /* id */
     SEGALLOC_RECORD_LAUNCH = 5,            /* size: how many pieces of work */
     SEGALLOC_RECORD_EVENT_RECORD = 6,      /* id: number of this recording of an event */
@@ -82,6 +83,8 @@ enum segalloc_record_kind {
                                               | ns a handle */
     SEGALLOC_RECORD_PEERS = 53,            /* stream: of the device; size: devices that have access to its memory from
                                               here on, a bit each */
+    SEGALLOC_RECORD_SETTLED = 60,          /* id: enum segalloc_settled: what became of this thread's refused allocation,
+                                              where no allocation in the trace says it; size: bytes that it got */
     SEGALLOC_RECORD_END = 38,              /* id: records before it, size: records lost; the trace was closed */
     /* Dictionaries: a definition comes before its first use. */
     SEGALLOC_RECORD_DEFINE_STREAM = 64,    /* stream: index; id: the handle; size: context index << 32 | device */
@@ -120,6 +123,12 @@ enum segalloc_turn {
                                    failed too, its number << 2 and, 1: its pages went back to the driver, or 2: its
                                    addresses are lost */
     SEGALLOC_TURN_LEFT,         /* the end of an allocation, which is left to the driver: bytes */
+};
+
+/* What became of an allocation that was refused. */
+enum segalloc_settled {
+    SEGALLOC_SETTLED_ELSEWHERE = 1, /* its thread got memory by a call that is not served here */
+    SEGALLOC_SETTLED_FAILED,        /* its caller has raised an error */
 };
 
 enum segalloc_record_flags {

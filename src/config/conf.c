@@ -465,7 +465,7 @@ char *sg_option_values(const struct sg_conf *conf, enum sg_option index, char *b
         add(&text, "%sa number from %.0f to %.0f", option->type == TYPE_AUTO_REAL ? "auto or " : "", low, option->high);
         break;
     case TYPE_ROUNDUP:
-        add(&text, "a power of 2, or a list [MiB:N,…,>:N] of powers of 2");
+        add(&text, "1 (which rounds nothing either, as in PyTorch), a power of 2, or a list [MiB:N,…,>:N] of them");
         break;
     case TYPE_PATH:
         add(&text, "a path of at most %d bytes", SG_PATH_BYTES - 1);

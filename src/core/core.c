@@ -258,6 +258,23 @@ void sg_core_passthrough(struct sg_core *core, int ordinal, CUdeviceptr address,
     sg_unlock(&device->lock);
 }
 
+void sg_core_failed(struct sg_core *core, int ordinal)
+{
+    struct sg_device *device = sg_device_get(core, ordinal);
+    if (device)
+        sg_count(device, SG_STAT_ooms, 1);
+}
+
+void sg_core_settled(struct sg_core *core, int ordinal, enum segalloc_settled how, size_t bytes)
+{
+    struct sg_device *device = sg_device_get(core, ordinal);
+    if (!device)
+        return;
+    sg_lock(&device->lock);
+    sg_emit(device, SEGALLOC_RECORD_SETTLED, 0, sg_device_unknown_stream(device), how, bytes);
+    sg_unlock(&device->lock);
+}
+
 void sg_device_pin_locked(struct sg_device *device, struct sg_region *region, uint32_t first, uint32_t pages)
 {
     SG_ASSERT_HELD(&device->lock);

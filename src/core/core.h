@@ -167,6 +167,13 @@ void sg_core_poll(struct sg_core *core, int device);
 /* Notes an allocation that the driver served, for the report's served share. */
 void sg_core_passthrough(struct sg_core *core, int device, CUdeviceptr address, size_t bytes);
 
+/* Counts an allocation on `device` that was refused and will not be made good: the core counts refusals only, since
+   what a program does about one is not known then. */
+void sg_core_failed(struct sg_core *core, int device);
+
+/* Notes in the trace what became of the calling thread's refused allocation, where no allocation shows it. */
+void sg_core_settled(struct sg_core *core, int device, enum segalloc_settled how, size_t bytes);
+
 /* A context was destroyed or its primary reset: its blocks and pending frees are gone; no driver call is made for
    `context`. NULL: everything on the device is gone. */
 void sg_core_context_gone(struct sg_core *core, int device, CUcontext context);

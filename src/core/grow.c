@@ -245,7 +245,7 @@ static void note_ran_out_locked(struct sg_device *device, size_t bytes, const st
     note_shortage_locked(device, bytes);
     sg_emit(device, SEGALLOC_RECORD_ALLOCATE_FAILURE, SEGALLOC_FLAG_SHORT, sg_device_stream_locked(device, tag),
         device->shortage.short_by, bytes);
-    sg_count(device, SG_STAT_ooms, 1);
+    sg_count(device, SG_STAT_refused, 1);
 }
 
 CUresult sg_device_ran_out(struct sg_device *device, size_t bytes, const struct sg_tag *tag)

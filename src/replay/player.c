@@ -39,6 +39,7 @@ struct player {
     struct sg_order_feed feed;
     /* PyTorch's */
     struct sg_torch_device *torch; /* by ordinal, made at the first allocation; NULL: the policy is our own */
+    size_t goods; /* of play->made_good, passed so far */
     uint64_t time;
     uint64_t rest_peak[SG_DEVICES_MAX]; /* of reserved bytes, after the first part */
     struct sg_definitions defined;
@@ -106,8 +107,10 @@ static void complete_tag(struct player *player, const struct segalloc_trace_reco
 {
     if (player->ahead) {
         sg_ahead_tag(player->ahead, device_of(player, record->stream), record->stream, tag);
-        tag->sync = player->play->conf.free_sync == SG_FREE_SYNC_AUTO ? SG_FREE_SYNC_STREAM
-                                                                      : player->play->conf.free_sync;
+        bool waited = record->kind == SEGALLOC_RECORD_FREE && record->flags & SEGALLOC_FLAG_STRICT;
+        tag->sync = player->play->conf.free_sync != SG_FREE_SYNC_AUTO ? player->play->conf.free_sync
+            : waited                                                  ? SG_FREE_SYNC_STRICT
+                                                                      : SG_FREE_SYNC_STREAM;
         tag->user_rule = player->play->possible_users ? SG_USERS_POSSIBLE : SG_USERS_RECORDED;
     } else if (player->play->as_recorded) {
         tag->slot = sg_order_feed_slot(&player->feed, record->stream);
@@ -273,6 +276,26 @@ static int allocate(struct player *player, const struct segalloc_trace_record *r
     return player->live.count > live ? 0 : complain(player, "allocates what is alive already:", record->id);
 }
 
+/* Whether what was refused at this event has cost the program nothing. Events come in order, so each is looked for where the
+   last was found. */
+static bool was_made_good(struct player *player)
+{
+    const struct sg_play *play = player->play;
+    while (player->goods < play->made_goods && play->made_good[player->goods] < player->result->events)
+        player->goods++;
+    return player->goods < play->made_goods && play->made_good[player->goods] == player->result->events;
+}
+
+/* Plays what the refused call did to the core; it is no failure. */
+static void refuse_again(struct player *player, const struct segalloc_trace_record *record, const struct sg_tag *tag)
+{
+    CUdeviceptr address = 0;
+    if (sg_interleaver_next(player->slow, record, &address) == SG_SLOW_NONE)
+        address = ask(player, record, tag);
+    if (address)
+        (void)sg_core_free(player->core, address, tag);
+}
+
 /* An allocation failed in the recorded process. With the same settings it does so again, and that it was tried may have
    left its mark; with others it is tried anew, and where it fits it is free at once, for the program went on without
    it. */
@@ -280,6 +303,11 @@ static void fail(struct player *player, const struct segalloc_trace_record *reco
 {
     const struct sg_tag tag = {.sync = SG_FREE_SYNC_COMPLETE};
     CUdeviceptr address = 0;
+    if (was_made_good(player)) {
+        if (player->slow)
+            refuse_again(player, record, &tag);
+        return;
+    }
     player->result->failures++;
     note_request(player, record);
     if (record->size > player->result->largest_request)
@@ -435,6 +463,7 @@ static bool interrupts(const struct segalloc_trace_record *record)
     case SEGALLOC_RECORD_TURN:
     case SEGALLOC_RECORD_STATISTIC:
     case SEGALLOC_RECORD_PASSED_ON:
+    case SEGALLOC_RECORD_SETTLED:
         return false;
     default:
         return record->kind < SEGALLOC_RECORD_DEFINE_STREAM;

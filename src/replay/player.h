@@ -42,6 +42,9 @@ struct sg_play {
                                     section */
     uint64_t stop_at_oom;        /* bits of devices: ends once each of them has had an allocation that does not fit;
                                     0: plays the whole trace */
+    const uint64_t *made_good;   /* ascending: events of the program that are refused allocations which came to something
+                                    (refusal.h); under other settings nobody asks for them. May be NULL */
+    size_t made_goods;
     uint64_t part_end;           /* events of the program after which the first part ends; 0: no parts */
     sg_play_next *next;
     /* Called after each record, with the number of what the program has done so far; `core` is NULL under PyTorch's

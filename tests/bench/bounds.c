@@ -137,7 +137,7 @@ static void collect(struct game *game)
     game->outcome.peak_reserved = stats.peak[SG_STAT_reserved_bytes];
     game->outcome.peak_allocated = stats.peak[SG_STAT_allocated_bytes];
     game->outcome.pages_moved = stats.value[SG_STAT_pages_moved];
-    game->outcome.ooms = stats.value[SG_STAT_ooms];
+    game->outcome.ooms = stats.value[SG_STAT_refused];
     game->outcome.allocs = stats.value[SG_STAT_allocs];
 }
 

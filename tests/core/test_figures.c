@@ -276,7 +276,7 @@ static void say_pieces(void)
 static void say_row(int step)
 {
     static const enum sg_stat columns[] = {SG_STAT_reserved_bytes, SG_STAT_allocated_bytes, SG_STAT_pending_bytes,
-        SG_STAT_aliased_bytes, SG_STAT_largest_free_bytes, SG_STAT_pages_created, SG_STAT_pages_moved, SG_STAT_ooms};
+        SG_STAT_aliased_bytes, SG_STAT_largest_free_bytes, SG_STAT_pages_created, SG_STAT_pages_moved, SG_STAT_refused};
     struct sg_stats stats;
     assert_true(sg_core_stats(the.core, 0, &stats));
     say("%4d", step);
@@ -309,7 +309,7 @@ static void say_why_it_failed(void)
 {
     static char text[16384];
     struct sg_stats stats;
-    if (sg_core_stats(the.core, 0, &stats) && stats.value[SG_STAT_ooms] &&
+    if (sg_core_stats(the.core, 0, &stats) && stats.value[SG_STAT_refused] &&
         sg_core_oom_text(the.core, 0, NULL, text, sizeof text))
         say("%s", text);
 }

@@ -170,7 +170,7 @@ class Summary(Case):
         self.assertTrue(said.stderr.startswith(self.LINE.replace("allocated.", f"allocated, in process {said.stdout.strip()}.")), said)
 
     def test_devices_and_failures(self):
-        said = self.run_it("--summary", "--conf", "oom_report:never", "--", ACTS, "a+100", "device=1", "b+30", "b-", "c?2000", "d?2000").stderr
+        said = self.run_it("--summary", "--conf", "oom_report:never", "--", ACTS, "a+100", "device=1", "b+30", "b-", "c?2000", "d?4000").stderr
         self.assertTrue(said.startswith("segalloc: device 0: 100.00 MiB reserved at the peak for 100.00 MiB allocated; device 1: 30.00 MiB reserved "
                                         "at the peak for 30.00 MiB allocated; 2 allocations failed. "), said)
 

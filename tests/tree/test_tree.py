@@ -27,7 +27,7 @@ FLOORS = {
     "core": [r"tuning\.(h|def)", r"space/.*", r"[^/]*\.(h|def)", r"streams/.*|remap/.*|fixed_segments\.c",
              r"[^/]*\.c"],
     "preload": [r"process/(?!startup\.c|library_loads\.c).*|sites/unwind\..*|torch/torch_mode\..*", r"track/.*", r"torch/.*",
-                r"services/(?!oom_report).*", r"sites/.*", r"services/.*", r"serve/.*", r"hooks/.*", r"process/.*"],
+                r"services/(?!oom_report|refusals).*", r"sites/.*", r"services/.*", r"serve/.*", r"hooks/.*", r"process/.*"],
     "trace": [r"[^/]*", r"writer/.*", r"reader/.*"],
     "sim": [r"(cudart|standin)/.*|memory/range\.h|kernels/integers.*\.h|hazard/order\.h|[^/]*\.(h|def)", r"device/.*\.(h|def)|kernels/module\.h",
             r"streams/.*\.h|kernels/.*\.h", r"hazard/owner\.h|memory/.*\.h", r"hazard/.*\.h", r"graphs/.*\.h", r".*"],

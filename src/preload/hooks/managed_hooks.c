@@ -11,6 +11,7 @@
 #include "process/hooks.h"
 #include "process/process.h"
 #include "serve/requests.h"
+#include "services/refusals.h"
 #include "track/streams.h"
 #include "track/context_pins.h"
 
@@ -73,6 +74,8 @@ CUresult cuMemAllocManaged(CUdeviceptr *ret, size_t bytes, unsigned flags)
     CUresult result = sg_real()->cuMemAllocManaged(ret, bytes, flags);
     if (sg_ran_out(result))
         result = sg_real()->cuMemAllocManaged(ret, bytes, flags);
+    if (result == CUDA_SUCCESS)
+        sg_refusals_note_elsewhere(bytes);
     return result;
 }
 

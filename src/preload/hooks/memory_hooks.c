@@ -13,6 +13,7 @@
 #include "process/hooks.h"
 #include "process/process.h"
 #include "serve/requests.h"
+#include "services/refusals.h"
 #include "serve/fast_path.h"
 #include "rest.h"
 #include "size.h"
@@ -224,6 +225,7 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     const struct sg_real *real = sg_real();
     if (sg_thread_inside() || sg_process_over() || sg_process_is_passthrough())
         return real->cuMemGetInfo_v2(free_bytes, total_bytes);
+    sg_refusals_ask();
     size_t available, total;
     CUcontext context;
     int device;

@@ -62,6 +62,7 @@ struct sg_thread {
     uint32_t phases;     /* of phases.h: how many it is in, and their numbers as far as they are kept */
     uint32_t phase_stack[SG_PHASES_DEEP];
     int caller;      /* enum sg_caller of the cudaMalloc or cudaFree that the thread is in */
+    unsigned refusal; /* of refusals.c: one more than the place of its open refusal; 0: none yet */
     CUresult pending_error; /* the error of that cudaMalloc, which the driver's hook then returns to the runtime */
     struct sg_fast_path fast_path; /* of the runtime that was used last */
     const void *runtime;

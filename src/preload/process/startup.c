@@ -21,6 +21,7 @@
 #include "services/alias_probe.h"
 #include "services/hazard_annotations.h"
 #include "services/recorder.h"
+#include "services/refusals.h"
 #include "services/summary.h"
 #include "services/trim.h"
 #include "sites/sites.h"
@@ -210,6 +211,7 @@ static void fork_child(void)
         sg_recorder_forget();
         sg_sites_forget();
         sg_trim_forget();
+        sg_refusals_forget();
         atomic_store(&sg_process.state, SG_PROCESS_CHILD);
         atomic_fetch_add(&sg_fast_path_epoch, 1);
     } else if (atomic_load(&sg_process.state) == SG_PROCESS_STARTING) {
@@ -263,6 +265,7 @@ __attribute__((destructor)) static void process_unload(void)
     if (!own)
         return;
     sg_trim_close();
+    sg_refusals_end();
     if (sg_self.inside || !sg_core_is_free(sg_process.core))
         return;
     sg_summary_print(sg_process.core);

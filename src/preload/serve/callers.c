@@ -14,6 +14,7 @@
 #include "process/process.h"
 #include "serve/fast_path.h"
 #include "process/symbols.h"
+#include "services/refusals.h"
 #include "torch/torch_oom.h"
 #include "torch/torch_sent.h"
 
@@ -282,8 +283,10 @@ static __attribute__((noinline)) int malloc_the_long_way(const struct sg_module 
     sg_self.pending_error = CUDA_SUCCESS;
     if (result == CUDA_SUCCESS)
         sg_fast_path_prepare(module);
-    else if (result == CUDA_ERROR_MEMORY_ALLOCATION && module->kind == SG_CALLER_TORCH)
-        sg_torch_ran_out(module->get_last_error, bytes);
+    if (result != CUDA_ERROR_MEMORY_ALLOCATION || module->kind != SG_CALLER_TORCH)
+        return result;
+    sg_refusals_of_torch();
+    sg_torch_ran_out(module->get_last_error, bytes);
     return result;
 }
 

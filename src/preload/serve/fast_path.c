@@ -14,6 +14,7 @@
 #include "process/process.h"
 #include "serve/requests.h"
 #include "services/recorder.h"
+#include "services/refusals.h"
 #include "sites/sites.h"
 #include "track/streams.h"
 
@@ -120,6 +121,8 @@ static inline CUresult fast_path_take(struct sg_thread *self, const struct sg_fa
     CUresult result = sg_core_malloc(fast_path->core, fast_path->device, bytes, tag, ret);
     if (result != CUDA_SUCCESS)
         result = sg_memory_not_served(fast_path->core, fast_path->device, bytes, tag, ends, result, ret);
+    if (result == CUDA_SUCCESS)
+        sg_refusals_note_served(bytes);
     fast_path_end(self, fast_path);
     return result;
 }

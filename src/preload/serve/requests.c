@@ -17,9 +17,9 @@
 #include "track/make_room.h"
 #include "process/hooks.h"
 #include "process/process.h"
-#include "services/oom_report.h"
 #include "serve/fast_path.h"
 #include "services/recorder.h"
+#include "services/refusals.h"
 #include "rest.h"
 #include "track/streams.h"
 #include "torch/torch.h"
@@ -158,26 +158,6 @@ static CUresult describe(struct sg_core *core, const struct sg_request *request,
     return CUDA_SUCCESS;
 }
 
-enum { ADDRESS_BITS = 47 }; /* of a process; who asks for more has miscalculated, and lacks no memory */
-
-static void report_out_of_memory(struct sg_core *core, int device, size_t bytes)
-{
-    static atomic_flag reported = ATOMIC_FLAG_INIT;
-    enum sg_oom_report wanted = sg_process_conf()->oom_report;
-    if (bytes >> ADDRESS_BITS || wanted == SG_OOM_NEVER)
-        return;
-    if (atomic_flag_test_and_set(&reported) && wanted == SG_OOM_FIRST)
-        return;
-    char text[4096];
-    int cancel = sg_cancel_off();
-    size_t length = sg_oom_report(core, device, text, sizeof text);
-    if (length >= sizeof text)
-        length = sizeof text - 1;
-    ssize_t written = write(STDERR_FILENO, text, length);
-    (void)written;
-    sg_cancel_restore(cancel);
-}
-
 /* A limit that the driver may pass isn't one. */
 static bool is_limited(struct sg_core *core, int device)
 {
@@ -223,6 +203,8 @@ CUresult sg_memory_passthrough(struct sg_core *core, size_t bytes, CUdeviceptr *
     CUresult result = real->cuMemAlloc_v2(ret, bytes);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_made_room_by(core))
         result = real->cuMemAlloc_v2(ret, bytes);
+    if (result == CUDA_SUCCESS)
+        sg_refusals_note_served(bytes);
     if (result == CUDA_SUCCESS && sg_contexts_current(core, &context, &device) == CUDA_SUCCESS)
         sg_core_passthrough(core, device, *ret, bytes);
     return result;
@@ -293,9 +275,9 @@ CUresult sg_memory_not_served(struct sg_core *core, int device, size_t bytes, co
         CUresult first = result;
         result = pass_through_idle(core, device, bytes, ret);
         if (result == CUDA_ERROR_OUT_OF_MEMORY && first == result)
-            report_out_of_memory(core, device, bytes);
+            sg_refusals_add(core, device, bytes);
     } else if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-        report_out_of_memory(core, device, bytes);
+        sg_refusals_add(core, device, bytes);
     }
     if (sg_driver_is_sticky(result))
         sg_core_disable(core);
@@ -327,6 +309,8 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_req
     CUresult result = sg_core_malloc(core, device, bytes, &tag, ret);
     if (result != CUDA_SUCCESS)
         result = sg_memory_not_served(core, device, bytes, &tag, ends, result, ret);
+    if (result == CUDA_SUCCESS)
+        sg_refusals_note_served(bytes);
     if (relaxed)
         sg_capture_mode_restore(&mode);
     if (sg_annotate_on && result == CUDA_SUCCESS && sg_core_owns(core, *ret))

@@ -11,6 +11,7 @@
 #include "process/symbols.h"
 #include "segalloc/segalloc.h"
 #include "serve/requests.h"
+#include "services/refusals.h"
 #include "size.h"
 #include "torch/torch.h"
 #include "torch/torch_oom.h"
@@ -64,6 +65,7 @@ void *segalloc_torch_malloc(size_t bytes, int device, void *stream)
     /* Once the driver has ended the process does, with a status of its own. What PyTorch would do with NULL, the driver
        refuses too. */
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_DEINITIALIZED && !is_for_pool()) {
+        sg_refusals_raise();
         if (result == CUDA_ERROR_OUT_OF_MEMORY)
             sg_torch_throw_out_of_memory(device, bytes);
         end_for_want_of_memory(bytes, device, result);

@@ -342,6 +342,7 @@ static void put_event(struct state *state, uint32_t ordinal, const struct event 
         break;
     case WORD_oom:
         record.kind = SEGALLOC_RECORD_ALLOCATE_FAILURE;
+        record.flags = SEGALLOC_FLAG_TORCH;
         record.id = 0;
         break;
     default:

@@ -38,13 +38,16 @@ static void release(CUdeviceptr *block, int count)
         MUST(cuMemFree_v2(block[i]));
 }
 
-/* What the library wrote to stderr while `block` was filled. */
+/* What the library wrote to stderr while `block` was filled, and something larger was asked for then: only that shows that
+   the program does without the last. */
 static int allocate_heard(CUdeviceptr *block, int most, char *ret_report)
 {
     char name[] = "/tmp/held_memory.XXXXXX";
     int before = dup(2), file = mkstemp(name);
     EXPECT(before >= 0 && file >= 0 && unlink(name) == 0 && dup2(file, 2) == 2);
+    CUdeviceptr larger;
     int got = allocate(block, most);
+    EXPECT(cuMemAlloc_v2(&larger, 4 * BYTES) == CUDA_ERROR_OUT_OF_MEMORY);
     EXPECT(dup2(before, 2) == 2);
     ssize_t length = pread(file, ret_report, REPORT - 1, 0);
     ret_report[length > 0 ? length : 0] = '\0';

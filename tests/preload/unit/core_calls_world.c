@@ -18,7 +18,7 @@
 #include "process/upward_calls.h"
 #include "serve/requests.h"
 #include "track/captures.h"
-#include "services/oom_report.h"
+#include "services/refusals.h"
 #include "services/recorder.h"
 #include "process/symbols.h"
 #include "sites/sites.h"
@@ -694,12 +694,10 @@ void sg_sites_note(struct sg_thread *self)
     self->phase = self->site % 7;
 }
 
-size_t sg_oom_report(struct sg_core *core, int device, char *buffer, size_t size)
+void sg_refusals_add(struct sg_core *core, int device, size_t bytes)
 {
-    assert(core == core_calls_core() && size);
-    say(" report(%d)", device);
-    buffer[0] = '\0';
-    return 0;
+    assert(core == core_calls_core() && bytes);
+    say(" refused(%d)", device);
 }
 
 void sg_recorder_device(const struct sg_driver *driver, int device)

@@ -412,6 +412,23 @@ size_t sg_oom_report(struct sg_core *core, int device, char *buffer, size_t size
     return fake.text;
 }
 
+bool sg_torch_switched(void)
+{
+    return false;
+}
+
+void sg_core_failed(struct sg_core *core, int device)
+{
+    (void)core, (void)device;
+    fake.failed++;
+}
+
+void sg_core_settled(struct sg_core *core, int device, enum segalloc_settled how, size_t bytes)
+{
+    (void)core, (void)device, (void)bytes;
+    fake.how = how;
+}
+
 bool sg_core_is_limited(struct sg_core *core, int device)
 {
     (void)core, (void)device;

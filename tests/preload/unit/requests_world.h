@@ -49,6 +49,8 @@ struct fake {
     CUstream own; /* what this thread captures; NULL: nothing */
     int awaits;
     size_t text; /* how long a report is */
+    int failed; /* allocations that are counted so */
+    enum segalloc_settled how; /* the latest refusal, as the trace has it */
     size_t idle,
         driver_has; /* bytes: what the core holds for nobody, and what of the driver's can be had; both 0: any */
     CUresult stream_answer; /* to questions about a stream */

@@ -17,6 +17,7 @@
 #include "track/free_policy.h"
 #include "track/graph_blocks.h"
 #include "requests_world.h"
+#include "services/refusals.h"
 #include "track/streams.h"
 
 /* What the core answers where there is no memory, and where it serves none. */
@@ -81,6 +82,7 @@ static size_t reported(size_t bytes, size_t text)
     close(ends[1]);
     fake.text = text;
     CUresult result = allocate(&plain, bytes);
+    sg_refusals_raise();
     assert_true(dup2(before, STDERR_FILENO) >= 0);
     close(before);
     ssize_t length = read(ends[0], read_back, sizeof read_back);
@@ -113,6 +115,75 @@ static void running_out_is_reported(void **state)
     fake.limited = false;
     fake.malloc[fake.mallocs] = NO;
     assert_int_equal(reported(BLOCK, 10), 0);
+}
+
+/* What became of a refused allocation: counted as a failure or not, and reported then. */
+static void retries_are_no_failures(void **state)
+{
+    static const struct {
+        size_t refused, again, served;
+        int failed; /* by then */
+    } list[] = {
+        {3 * BLOCK, 0, 3 * BLOCK, 0},            /* gives back and asks again */
+        {3 * BLOCK, 0, 5 * BLOCK, 0},            /* more than before */
+        {4 * BLOCK, 0, 2 * BLOCK, 0},            /* less, at most by half */
+        {4 * BLOCK, 0, 2 * BLOCK - 1, 1},        /* something else */
+        {4 * BLOCK, 4 * BLOCK, 4 * BLOCK, 0},    /* twice */
+        {4 * BLOCK, 3 * BLOCK, 2 * BLOCK, 0},    /* less each time */
+        {4 * BLOCK, 5 * BLOCK, 5 * BLOCK, 1},    /* another, of which the first knows nothing */
+        {4 * BLOCK, BLOCK, BLOCK, 1},
+    };
+    (void)state;
+    fake.conf.oom_report = SG_OOM_NEVER;
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        int before = fake.failed;
+        fake.probe = fake.malloc[fake.mallocs] = OUT;
+        assert_int_equal(allocate(&plain, list[i].refused), OUT);
+        fake.malloc[fake.mallocs] = OUT;
+        if (list[i].again)
+            assert_int_equal(allocate(&plain, list[i].again), OUT);
+        assert_int_equal(atomic_load(&sg_refusals_open), 1);
+        fake.malloc[fake.mallocs] = CUDA_SUCCESS;
+        assert_int_equal(allocate(&plain, list[i].served), CUDA_SUCCESS);
+        assert_int_equal(fake.failed - before, list[i].failed);
+        assert_int_equal(atomic_load(&sg_refusals_open), 0);
+    }
+}
+
+/* Memory by other calls makes good as much; a little says nothing. PyTorch's question after a refusal is its error. */
+static void refusals_end_in_other_ways(void **state)
+{
+    (void)state;
+    fake.conf.oom_report = SG_OOM_NEVER;
+    int before = fake.failed;
+    for (int way = 0; way < 5; way++) {
+        fake.probe = fake.malloc[fake.mallocs] = OUT;
+        assert_int_equal(allocate(&plain, 4 * BLOCK), OUT);
+        fake.how = 0;
+        sg_refusals_serve_elsewhere(BLOCK);
+        sg_refusals_ask();
+        assert_int_equal(atomic_load(&sg_refusals_open), 1);
+        if (way == 0)
+            sg_refusals_serve_elsewhere(2 * BLOCK);
+        if (way == 1)
+            sg_refusals_raise();
+        if (way == 2) {
+            sg_refusals_of_torch();
+            sg_refusals_ask();
+        }
+        if (way == 3)
+            sg_refusals_end();
+        if (way == 4)
+            sg_refusals_forget();
+        assert_int_equal(atomic_load(&sg_refusals_open), 0);
+        static const enum segalloc_settled settled[] = {SEGALLOC_SETTLED_ELSEWHERE, SEGALLOC_SETTLED_FAILED,
+            SEGALLOC_SETTLED_FAILED, 0, 0};
+        static const int failed[] = {0, 1, 2, 3, 3};
+        assert_int_equal(fake.how, settled[way]);
+        assert_int_equal(fake.failed - before, failed[way]);
+    }
+    sg_refusals_raise();
+    assert_int_equal(fake.failed - before, 3);
 }
 
 /* A limit of the configuration is one too. */
@@ -537,6 +608,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(running_out_is_reported), /* the first of a process */
+        TEST(retries_are_no_failures),
+        TEST(refusals_end_in_other_ways),
         TEST(others_and_the_driver_are_asked),
         TEST(configured_limit_keeps_the_driver_out),
         TEST(allocation_waits_for_graphs_that_are_gone),

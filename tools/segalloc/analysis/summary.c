@@ -38,6 +38,7 @@ const char *sg_record_kind_name(unsigned kind)
         [SEGALLOC_RECORD_PEERS] = "peers",
         [SEGALLOC_RECORD_UNTRACKED] = "untracked",
         [SEGALLOC_RECORD_STATISTIC] = "statistic",
+        [SEGALLOC_RECORD_SETTLED] = "settled",
         [SEGALLOC_RECORD_END] = "end",
         [SEGALLOC_RECORD_DEFINE_STREAM] = "define_stream",
         [SEGALLOC_RECORD_DEFINE_THREAD] = "define_thread",
@@ -175,50 +176,96 @@ static int allocate(struct sg_summary *summary, const struct segalloc_trace_reco
     return 0;
 }
 
-static int fail(struct sg_summary *summary, const struct segalloc_trace_record *record)
+/* A refused allocation, as it will be listed if it turns out to have failed. Its live set is its own. */
+static int refuse(struct sg_summary *summary, const struct segalloc_trace_record *record)
 {
     uint32_t ordinal = ordinal_of(summary, record);
     struct sg_summary_device *device = device_at(summary, ordinal);
     device->used = true;
-    device->failures++;
-    if (record->size > device->failed_largest)
-        device->failed_largest = record->size;
-    struct sg_live_set live = {0};
-    if (summary->failures < SG_FAILURES_KEPT && !sg_live_set_take(&live, &device->live, false, SG_LIVE_ROWS_OF_FAILURE))
+    struct sg_summary_failure *failure = malloc(sizeof *failure);
+    struct sg_refusal *refusal = failure ? sg_refusals_add(&summary->refusals, record) : NULL;
+    if (!refusal) {
+        free(failure);
         return -ENOMEM;
-    if (summary->failures < SG_FAILURES_KEPT)
-        summary->failure[summary->failures] = (struct sg_summary_failure){
-            .event = summary->requests,
-            .bytes = record->size,
-            .live_bytes = device->live_bytes,
-            .short_by = record->flags & SEGALLOC_FLAG_SHORT ? record->id : 0,
-            .thread = record->thread,
-            .device = ordinal,
-            .site = sg_dictionary_thread(&summary->dictionary, record->thread)->site,
-            .phase = sg_dictionary_thread(&summary->dictionary, record->thread)->phase,
-            .live = live,
-        };
-    summary->failures++;
-    return 0;
+    }
+    *failure = (struct sg_summary_failure){
+        .event = summary->requests,
+        .bytes = record->size,
+        .live_bytes = device->live_bytes,
+        .short_by = record->flags & SEGALLOC_FLAG_SHORT ? record->id : 0,
+        .thread = record->thread,
+        .device = ordinal,
+        .site = sg_dictionary_thread(&summary->dictionary, record->thread)->site,
+        .phase = sg_dictionary_thread(&summary->dictionary, record->thread)->phase,
+    };
+    refusal->kept = failure;
+    return summary->failures >= SG_FAILURES_KEPT ||
+            sg_live_set_take(&failure->live, &device->live, false, SG_LIVE_ROWS_OF_FAILURE) ? 0 : -ENOMEM;
 }
 
-/* The driver served an allocation. Where it was the latest that had failed, by the same thread, the program has it. */
+/* In the order of the events: of two threads the later failure may be known first. */
+static void list_failure(struct sg_summary *summary, struct sg_summary_failure *failure)
+{
+    uint64_t at = summary->failures < SG_FAILURES_KEPT ? summary->failures : SG_FAILURES_KEPT;
+    while (at > 0 && summary->failure[at - 1].event > failure->event)
+        at--;
+    if (at == SG_FAILURES_KEPT) {
+        sg_live_set_free(&failure->live);
+        return;
+    }
+    uint64_t kept = summary->failures < SG_FAILURES_KEPT ? summary->failures : SG_FAILURES_KEPT - 1;
+    if (kept < summary->failures)
+        sg_live_set_free(&summary->failure[kept].live);
+    memmove(&summary->failure[at + 1], &summary->failure[at], (kept - at) * sizeof *failure);
+    summary->failure[at] = *failure;
+}
+
+static void fail(struct sg_summary *summary, struct sg_summary_failure *failure)
+{
+    struct sg_summary_device *device = device_at(summary, failure->device);
+    device->failures++;
+    if (failure->bytes > device->failed_largest)
+        device->failed_largest = failure->bytes;
+    if (failure->event > summary->last_failure)
+        summary->last_failure = failure->event;
+    list_failure(summary, failure);
+    summary->failures++;
+}
+
+static void settle(struct sg_summary *summary, const struct segalloc_trace_record *record)
+{
+    struct sg_refusal refusal;
+    enum sg_refusal_end end = sg_refusals_settle(&summary->refusals, record, &refusal);
+    if (end == SG_REFUSAL_STAYS)
+        return;
+    struct sg_summary_failure *failure = refusal.kept;
+    if (end == SG_REFUSAL_FAILED) {
+        fail(summary, failure);
+    } else {
+        sg_live_set_free(&failure->live);
+        device_at(summary, failure->device)->made_good++;
+        summary->made_good++;
+    }
+    free(failure);
+}
+
+/* What the trace ends with has failed. */
+static void settle_all(struct sg_summary *summary)
+{
+    struct sg_refusal refusal;
+    while (sg_refusals_take_open(&summary->refusals, &refusal)) {
+        fail(summary, refusal.kept);
+        free(refusal.kept);
+    }
+}
+
+/* The driver served an allocation. */
 static void pass_on(struct sg_summary *summary, const struct segalloc_trace_record *record)
 {
-    uint32_t ordinal = ordinal_of(summary, record);
-    struct sg_summary_device *device = device_at(summary, ordinal);
+    struct sg_summary_device *device = device_at(summary, ordinal_of(summary, record));
     device->used = true;
     device->passed_on++;
     device->passed_on_bytes += record->size;
-    struct sg_summary_failure *last =
-        summary->failures && summary->failures <= SG_FAILURES_KEPT ? &summary->failure[summary->failures - 1] : NULL;
-    if (!last || last->device != ordinal || last->thread != record->thread || last->bytes != record->size ||
-        last->event != summary->requests)
-        return;
-    sg_live_set_free(&last->live);
-    summary->failures--;
-    summary->retried++;
-    device->failures--;
 }
 
 static void statistic(struct sg_summary *summary, const struct segalloc_trace_record *record)
@@ -305,8 +352,10 @@ static int add(struct sg_summary *summary, const struct segalloc_trace_record *r
         summary->last_ns = record->time_ns;
     device = device_at(summary, ordinal_of(summary, record));
     device->stats_age++;
+    settle(summary, record);
     switch (record->kind) {
     case SEGALLOC_RECORD_ALLOCATE:
+        summary->last_served = summary->requests;
         error = allocate(summary, record);
         sg_over_time_note(&device->over_time, summary->requests, device->live_bytes);
         return error;
@@ -321,7 +370,7 @@ static int add(struct sg_summary *summary, const struct segalloc_trace_record *r
         }
         break;
     case SEGALLOC_RECORD_ALLOCATE_FAILURE:
-        return fail(summary, record);
+        return refuse(summary, record);
     case SEGALLOC_RECORD_PASSED_ON:
         pass_on(summary, record);
         break;
@@ -333,6 +382,7 @@ static int add(struct sg_summary *summary, const struct segalloc_trace_record *r
 static void finish(struct sg_summary *summary, const struct segalloc_trace_header *header)
 {
     struct sg_summary_device *first = &summary->device[0];
+    settle_all(summary);
     if (!first->granularity && first->used)
         first->granularity = header->granularity;
     if (!first->total_bytes && first->used)
@@ -389,6 +439,8 @@ void sg_summary_free(struct sg_summary *summary)
 {
     for (uint32_t i = 0; i < summary->devices; i++)
         sg_live_fini(&summary->device[i].live);
+    settle_all(summary); /* where an error has ended the reading */
+    sg_refusals_free(&summary->refusals);
     for (uint64_t i = 0; i < summary->failures && i < SG_FAILURES_KEPT; i++)
         sg_live_set_free(&summary->failure[i].live);
     for (int i = 0; i < SG_BOUND_COUNT; i++)

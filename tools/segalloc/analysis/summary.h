@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "analysis/order_bound.h"
+#include "analysis/refusals.h"
 #include "reader/dictionary.h"
 #include "idmap.h"
 #include "live_groups.h"
@@ -42,7 +43,7 @@ struct sg_summary_device {
     bool used;
     char model[64];                                 /* as the driver calls it; "": unknown */
     uint64_t granularity, total_bytes, limit_bytes; /* 0: unknown */
-    uint64_t allocs, frees, alloc_bytes, failures, failed_largest, passed_on, passed_on_bytes;
+    uint64_t allocs, frees, alloc_bytes, failures, made_good, failed_largest, passed_on, passed_on_bytes;
     uint64_t live_bytes, live_blocks, peak_live_bytes, peak_live_blocks, largest_request;
     uint64_t class_count[SG_LIVE_CLASSES];
     struct sg_live live;    /* now, and kept: when most was alive */
@@ -59,7 +60,9 @@ struct sg_summary {
     uint64_t requests;   /* of them, the program's: what a replay counts */
     uint64_t until;      /* of them so many are looked at; 0: all */
     uint64_t live_bytes, peak_live_bytes; /* of all devices; the peak is the sum of theirs */
-    uint64_t failures, retried; /* allocations that failed; failures after which the driver served the allocation */
+    uint64_t failures, made_good; /* allocations that failed; those that were refused, and have cost nothing */
+    uint64_t last_failure, last_served; /* events; 0: none. Served later: the program went on */
+    struct sg_refusals refusals;  /* of which it is not known yet */
     struct sg_summary_failure failure[SG_FAILURES_KEPT]; /* the first of them */
     uint64_t unmatched_frees, repeated; /* of what was not allocated before; allocations at an address that is in use */
     uint64_t first_ns, last_ns;

@@ -9,10 +9,11 @@
 #include "progress.h"
 #include "reader/rmm_csv.h"
 #include "stats.h"
+#include "analysis/refusals.h"
 #include "analysis/symbols.h"
 #include "trace_file.h"
 
-enum { BATCH = 4096 };
+enum { BATCH = 4096, FAILURES_NOTED = 16 };
 #define SIZE_MAX_KEPT ((UINT64_C(1) << 58) - 2) /* larger ones are lies and count as this much */
 
 struct block {
@@ -29,8 +30,7 @@ struct walker {
     uint32_t blocks, spare, room;
     struct sg_walk_device *device, *pending; /* pending: statistics that are not complete yet */
     uint64_t events, requests, first_ns;
-    struct segalloc_trace_record failed; /* the failure that came last */
-    uint64_t failed_number;
+    struct sg_refusals refusals;
     bool started;
 };
 
@@ -124,6 +124,36 @@ static int statistic(struct walker *walker, const struct segalloc_trace_record *
     return report_event(walker, SG_WALK_STATISTICS, record, record->stream, 0, 0);
 }
 
+static int fail(struct walker *walker, const struct segalloc_trace_record *record, uint32_t ordinal)
+{
+    walker->device[ordinal].failures++;
+    struct sg_refusal *refusal = sg_refusals_add(&walker->refusals, record);
+    if (!refusal)
+        return -ENOMEM;
+    refusal->device = ordinal;
+    refusal->mark[0] = walker->events + 1;
+    refusal->mark[1] = walker->requests;
+    return report_event(walker, SG_WALK_FAILURE, record, ordinal, 0, record->size);
+}
+
+/* Before the record itself: it may make a refusal of its thread good. */
+static int settle(struct walker *walker, const struct segalloc_trace_record *record)
+{
+    struct sg_refusal refusal;
+    if (sg_refusals_settle(&walker->refusals, record, &refusal) != SG_REFUSAL_MADE_GOOD)
+        return 0;
+    const uint32_t ordinal = refusal.device;
+    walker->device[ordinal].failures--;
+    const struct sg_walk_event event = {
+        .kind = SG_WALK_SERVED, .number = walker->events, .request = walker->requests,
+        .time_ns = record->time_ns > walker->first_ns ? record->time_ns - walker->first_ns : 0,
+        .device = ordinal, .stream = record->stream, .size = refusal.bytes,
+        .failed_number = refusal.mark[0], .failed_request = refusal.mark[1],
+        .devices = walker->device, .dictionary = &walker->dictionary, .record = record,
+    };
+    return walker->call(walker->user, &event);
+}
+
 static int take(struct walker *walker, const struct segalloc_trace_record *record)
 {
     int error = sg_dictionary_add(&walker->dictionary, record);
@@ -137,6 +167,9 @@ static int take(struct walker *walker, const struct segalloc_trace_record *recor
     walker->requests += record->kind < SEGALLOC_RECORD_DONE;
     uint32_t ordinal = sg_dictionary_stream(&walker->dictionary, record->stream)->device, number;
     ordinal = ordinal < SG_DICTIONARY_DEVICES ? ordinal : SG_DICTIONARY_DEVICES - 1;
+    error = settle(walker, record);
+    if (error)
+        return error;
     switch (record->kind) {
     case SEGALLOC_RECORD_ALLOCATE:
         return allocate(walker, record, ordinal);
@@ -144,17 +177,7 @@ static int take(struct walker *walker, const struct segalloc_trace_record *recor
         number = (uint32_t)sg_idmap_take(&walker->live, record->id);
         return number ? release(walker, number, record) : 0; /* else of a block from before the trace */
     case SEGALLOC_RECORD_ALLOCATE_FAILURE:
-        walker->device[ordinal].failures++;
-        walker->failed = *record;
-        walker->failed_number = walker->events + 1;
-        return report_event(walker, SG_WALK_FAILURE, record, ordinal, 0, record->size);
-    case SEGALLOC_RECORD_PASSED_ON:
-        if (!walker->events || walker->failed_number != walker->events || walker->failed.thread != record->thread ||
-            walker->failed.stream != record->stream || walker->failed.size != record->size)
-            return 0;
-        walker->device[ordinal].failures--;
-        walker->failed_number = 0;
-        return report_event(walker, SG_WALK_SERVED, record, ordinal, 0, record->size);
+        return fail(walker, record, ordinal);
     default:
         return 0;
     }
@@ -176,6 +199,7 @@ int sg_walk(struct sg_trace_reader *reader, sg_walk_fn *call, void *user)
     }
     sg_progress_end(&progress);
     sg_idmap_fini(&walker.live);
+    sg_refusals_free(&walker.refusals);
     sg_dictionary_free(&walker.dictionary);
     free(walker.block);
     free(walker.device);
@@ -186,8 +210,21 @@ int sg_walk(struct sg_trace_reader *reader, sg_walk_fn *call, void *user)
 struct finder {
     enum sg_moment moment;
     uint64_t until_ns, most, sum;
-    struct sg_moment_found now, peak, failure;
+    struct sg_moment_found now, peak;
+    struct sg_moment_found failure[FAILURES_NOTED]; /* the first of those that nothing has made good */
+    uint32_t failures;
 };
+
+static void forget_failure(struct finder *finder, uint64_t number)
+{
+    uint32_t at = 0;
+    while (at < finder->failures && finder->failure[at].all != number)
+        at++;
+    if (at == finder->failures)
+        return;
+    finder->failures--;
+    memmove(&finder->failure[at], &finder->failure[at + 1], (finder->failures - at) * sizeof *finder->failure);
+}
 
 static void note(struct sg_moment_found *found, const struct sg_walk_event *event)
 {
@@ -199,8 +236,8 @@ static int find(void *user, const struct sg_walk_event *event)
 {
     struct finder *finder = user;
     const uint64_t in_use = event->devices[event->device].requested;
-    if (event->kind == SG_WALK_SERVED && finder->failure.failed && finder->failure.all == event->number)
-        finder->failure.failed = false;
+    if (event->kind == SG_WALK_SERVED)
+        forget_failure(finder, event->failed_number);
     if (event->kind >= SG_WALK_SERVED)
         return 0;
     if (finder->moment == SG_MOMENT_TIME && event->time_ns >= finder->until_ns)
@@ -217,11 +254,12 @@ static int find(void *user, const struct sg_walk_event *event)
         finder->most = finder->sum;
         note(&finder->peak, event);
     }
-    if (event->kind == SG_WALK_FAILURE && !finder->failure.failed) {
-        finder->failure = finder->now;
-        finder->failure.failed = true;
+    if (event->kind == SG_WALK_FAILURE && finder->failures < FAILURES_NOTED) {
+        struct sg_moment_found *failure = &finder->failure[finder->failures++];
+        *failure = finder->now;
+        failure->failed = true;
         for (uint32_t i = 0; i < SG_DICTIONARY_DEVICES; i++)
-            finder->failure.number[i] = finder->failure.number[i] ? event->number : 0;
+            failure->number[i] = failure->number[i] ? event->number : 0;
     }
     return 0;
 }
@@ -229,12 +267,13 @@ static int find(void *user, const struct sg_walk_event *event)
 int sg_moment_find(struct sg_trace_reader *reader, enum sg_moment moment, uint64_t time_ns, struct sg_moment_found *ret)
 {
     struct finder finder = {.moment = moment, .until_ns = time_ns};
+    const struct sg_moment_found *failure = &finder.failure[0];
     int error = sg_walk(reader, find, &finder);
-    if (!error && moment == SG_MOMENT_FAILURE && !finder.failure.failed)
+    if (!error && moment == SG_MOMENT_FAILURE && !finder.failures)
         error = -ENOENT;
-    bool failed = finder.failure.failed && (moment == SG_MOMENT_FAILURE || moment == SG_MOMENT_AUTO);
+    bool failed = finder.failures && (moment == SG_MOMENT_FAILURE || moment == SG_MOMENT_AUTO);
     bool peak = moment == SG_MOMENT_PEAK || moment == SG_MOMENT_AUTO;
-    *ret = failed ? finder.failure : peak ? finder.peak : finder.now;
+    *ret = failed ? *failure : peak ? finder.peak : finder.now;
     if (error || sg_trace_error(reader)) /* the file's problems are its reader's to report */
         return error;
     return sg_trace_rewind(reader);

@@ -9,7 +9,7 @@
 #include "reader/dictionary.h"
 #include "reader/trace_reader.h"
 
-/* SERVED: the driver served the allocation that failed just before, so that the program has it. */
+/* SERVED: an allocation that was refused has been made good (refusal.h): the FAILURE that it was named before is none. */
 enum sg_walk_kind { SG_WALK_ALLOC, SG_WALK_FREE, SG_WALK_FAILURE, SG_WALK_SERVED, SG_WALK_STATISTICS };
 
 /* Of a device, after the event. */
@@ -30,6 +30,7 @@ struct sg_walk_event {
     uint32_t block;          /* number of the block while it lives; a later one may have it again. 0: of a failure */
     uint64_t size;           /* asked for, bytes */
     uint64_t lacked;         /* a failure: bytes that it was short by; 0: unknown */
+    uint64_t failed_number, failed_request; /* SERVED: those of that FAILURE */
     const struct sg_walk_device *devices; /* of all devices: SG_DICTIONARY_DEVICES of them */
     const struct sg_dictionary *dictionary;
     const struct segalloc_trace_record *record;

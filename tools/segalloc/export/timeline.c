@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "analysis/series.h"
 #include "size.h"
@@ -23,15 +24,25 @@ struct timeline {
     uint64_t events;
 };
 
+static void forget_failure(struct timeline *timeline, uint64_t number)
+{
+    size_t at = timeline->failures;
+    while (at > 0 && timeline->failure[at - 1].number != number)
+        at--;
+    if (!at)
+        return;
+    memmove(&timeline->failure[at - 1], &timeline->failure[at], (timeline->failures - at) * sizeof *timeline->failure);
+    timeline->failures--;
+}
+
 static int take(void *user, const struct sg_walk_event *event)
 {
     struct timeline *timeline = user;
     if (event->number > timeline->last ||
         (timeline->options->moment == SG_MOMENT_TIME && event->time_ns >= timeline->options->to_ns))
         return 1;
-    if (event->kind == SG_WALK_SERVED && timeline->failures &&
-        timeline->failure[timeline->failures - 1].number == event->number)
-        timeline->failures--;
+    if (event->kind == SG_WALK_SERVED)
+        forget_failure(timeline, event->failed_number);
     if (event->time_ns < timeline->options->from_ns)
         return 0;
     timeline->events += event->kind < SG_WALK_SERVED;

@@ -49,6 +49,17 @@ static void note_failure(struct sg_timeline *timeline, const struct sg_walk_even
         };
 }
 
+static void forget_failure(struct sg_timeline *timeline, uint64_t request)
+{
+    uint32_t at = timeline->failures;
+    while (at > 0 && timeline->failure[at - 1].request != request)
+        at--;
+    if (!at)
+        return;
+    memmove(&timeline->failure[at - 1], &timeline->failure[at], (timeline->failures - at) * sizeof *timeline->failure);
+    timeline->failures--;
+}
+
 /* The phase around a phase that is `depth` levels deep, itself included. */
 static uint32_t ancestor(const struct sg_site_book *book, uint32_t phase, uint32_t depth)
 {
@@ -95,9 +106,8 @@ static int take(void *user, const struct sg_walk_event *event)
     timeline->walked += event->kind < SG_WALK_SERVED;
     timeline->requests = event->request;
     timeline->duration_ns = event->time_ns > timeline->duration_ns ? event->time_ns : timeline->duration_ns;
-    if (event->kind == SG_WALK_SERVED && timeline->failures &&
-        timeline->failure[timeline->failures - 1].request == event->request)
-        timeline->failures--;
+    if (event->kind == SG_WALK_SERVED)
+        forget_failure(timeline, event->failed_request);
     if (event->kind == SG_WALK_FAILURE)
         note_failure(timeline, event);
     if (event->kind == SG_WALK_ALLOC)

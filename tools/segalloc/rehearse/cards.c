@@ -216,6 +216,7 @@ static int add_process(struct sg_rehearse *rehearse, const char *path)
             life.play.source = &life;
             status = play_life(&life, &findings);
         }
+        sg_recorded_free(&life.recorded);
         sg_trace_close(life.reader);
     }
     sg_findings_free(&findings);

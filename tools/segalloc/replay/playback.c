@@ -33,6 +33,7 @@ int sg_playback(struct sg_trace_reader *reader, sg_playback_fn *watch, void *use
     sg_recorded_play(&recorded, &play);
     status = sg_play_run(&play, &result, error);
     sg_progress_end(&source.progress);
+    sg_recorded_free(&recorded);
     if (!status && sg_meta_ran_out())
         return -ENOMEM;
     if (!status)

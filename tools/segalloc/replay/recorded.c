@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/refusals.h"
 #include "definitions.h"
 #include "size.h"
 
@@ -16,6 +17,9 @@ enum { BATCH = 4096, TEXT = 4096 };
 struct reading {
     struct sg_recorded *recorded;
     struct sg_definitions defined;
+    struct sg_refusals refusals;
+    uint64_t events; /* of the program */
+    size_t room;     /* for made_good */
     uint64_t live[SG_DEVICES_MAX];
 };
 
@@ -31,9 +35,42 @@ static void note_live(struct reading *reading, const struct segalloc_trace_recor
         reading->recorded->live_most = *live;
 }
 
+static bool add_made_good(struct reading *reading, uint64_t event)
+{
+    struct sg_recorded *recorded = reading->recorded;
+    if (recorded->made_goods == reading->room) {
+        size_t room = reading->room ? 2 * reading->room : 64;
+        uint64_t *larger = realloc(recorded->made_good, room * sizeof *larger);
+        if (!larger)
+            return false;
+        recorded->made_good = larger;
+        reading->room = room;
+    }
+    recorded->made_good[recorded->made_goods++] = event;
+    return true;
+}
+
+/* What became of refused allocations. False: no host memory. */
+static bool note_refusal(struct reading *reading, const struct segalloc_trace_record *record)
+{
+    struct sg_refusal refusal;
+    reading->events += record->kind < SEGALLOC_RECORD_DONE;
+    if (sg_refusals_settle(&reading->refusals, record, &refusal) == SG_REFUSAL_MADE_GOOD &&
+        !add_made_good(reading, refusal.mark[0]))
+        return false;
+    if (record->kind != SEGALLOC_RECORD_ALLOCATE_FAILURE)
+        return true;
+    struct sg_refusal *opened = sg_refusals_add(&reading->refusals, record);
+    if (opened)
+        opened->mark[0] = reading->events;
+    return opened;
+}
+
 static bool take(struct reading *reading, const struct segalloc_trace_record *record)
 {
     struct sg_recorded *recorded = reading->recorded;
+    if (!note_refusal(reading, record))
+        return false;
     switch (record->kind) {
     case SEGALLOC_RECORD_DEFINE_STREAM:
         return sg_define_stream(&reading->defined, record);
@@ -51,6 +88,12 @@ static bool take(struct reading *reading, const struct segalloc_trace_record *re
     }
 }
 
+static int by_event(const void *a, const void *b)
+{
+    uint64_t one = *(const uint64_t *)a, other = *(const uint64_t *)b;
+    return (one > other) - (one < other);
+}
+
 /* Reads the trace, from its beginning and back to it, and keeps it for who plays it. */
 static int read_all(struct sg_trace_reader *reader, struct sg_recorded *recorded)
 {
@@ -65,6 +108,9 @@ static int read_all(struct sg_trace_reader *reader, struct sg_recorded *recorded
         for (size_t i = 0; i < n && fine; i++)
             fine = take(&reading, &record[i]);
     free(record);
+    if (recorded->made_goods)
+        qsort(recorded->made_good, recorded->made_goods, sizeof *recorded->made_good, by_event);
+    sg_refusals_free(&reading.refusals);
     sg_definitions_fini(&reading.defined);
     (void)sg_trace_rewind(reader); /* an error is the player's to meet */
     return fine ? 0 : -ENOMEM;
@@ -87,9 +133,19 @@ int sg_recorded_read(struct sg_trace_reader *reader, struct sg_recorded *ret)
     return error;
 }
 
+void sg_recorded_free(struct sg_recorded *recorded)
+{
+    free(recorded->made_good);
+    recorded->made_good = NULL;
+    recorded->made_goods = 0;
+}
+
 int sg_recorded_measure(struct sg_trace_reader *reader, struct sg_recorded *recorded)
 {
-    return sg_trace_info(reader)->header.imported ? read_all(reader, recorded) : 0;
+    if (!sg_trace_info(reader)->header.imported)
+        return 0;
+    sg_recorded_free(recorded);
+    return read_all(reader, recorded);
 }
 
 /* What does not decide anything in a replay: what was asked of the driver about work, and what came of it, is in the
@@ -143,6 +199,8 @@ void sg_recorded_play(const struct sg_recorded *recorded, struct sg_play *play)
     play->granularity = recorded->granularity;
     play->card_bytes = 0;
     play->live_bytes = recorded->live_most;
+    play->made_good = recorded->made_good;
+    play->made_goods = recorded->made_goods;
     for (unsigned i = 0; i < SG_DEVICES_MAX; i++)
         play->card[i] = recorded->device_bytes[i];
     play->as_recorded = sg_recorded_is(recorded, play);

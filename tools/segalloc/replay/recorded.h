@@ -12,13 +12,16 @@ struct sg_recorded {
     uint64_t granularity; /* bytes */
     uint64_t device_bytes[SG_DEVICES_MAX]; /* 0: unknown */
     uint64_t live_most;                    /* bytes alive at any time on one device; 0: not known */
+    uint64_t *made_good;                   /* as in player.h; sg_recorded_free() frees it */
+    size_t made_goods;
 };
 
 /* Reads a trace of ours once, where it can be read again, and returns to its beginning; what is imported defines no
    devices. 0, or a negative errno (no host memory). What is wrong with the trace whoever plays it will meet too. */
 int sg_recorded_read(struct sg_trace_reader *reader, struct sg_recorded *ret);
+void sg_recorded_free(struct sg_recorded *recorded);
 
-/* Finds `live_most` of an imported trace, as above. */
+/* Finds `live_most` and `made_good` of an imported trace, as above. */
 int sg_recorded_measure(struct sg_trace_reader *reader, struct sg_recorded *recorded);
 
 /* Whether `play`, with its settings and its cards (0: each device its own), is the recorded run again as far as anything

@@ -52,6 +52,7 @@ static void add_up(struct sg_findings *findings)
         findings->passed_on += stats->value[SG_STAT_passed_on];
         findings->passed_on_bytes += stats->value[SG_STAT_passed_on_bytes];
         findings->ooms += stats->value[SG_STAT_ooms];
+        findings->refused += stats->value[SG_STAT_refused];
         findings->peak_requested += stats->peak[SG_STAT_requested_bytes];
         findings->peak_allocated += stats->peak[SG_STAT_allocated_bytes];
         findings->peak_pending += stats->peak[SG_STAT_pending_bytes];
@@ -109,6 +110,7 @@ static bool from_summary(struct sg_findings_device *to, const struct sg_summary_
     from_events(to, SG_STAT_allocations, from->live_blocks, from->peak_live_blocks);
     from_events(to, SG_STAT_allocs, from->allocs, 0);
     from_events(to, SG_STAT_frees, from->frees, 0);
+    from_events(to, SG_STAT_refused, from->failures + from->made_good, 0);
     from_events(to, SG_STAT_ooms, from->failures, 0);
     if (!imported) {
         from_events(to, SG_STAT_passed_on, from->passed_on, 0);
@@ -179,6 +181,7 @@ static int read_trace(struct sg_findings *findings, bool cards, char *error)
     findings->dropped = info->dropped;
     findings->unmatched_frees = summary.unmatched_frees;
     findings->repeated = summary.repeated;
+    findings->survived = summary.failures && summary.last_served > summary.last_failure;
     memcpy(findings->untracked_by, summary.untracked_by, sizeof findings->untracked_by);
     if (info->end_text) {
         snprintf(findings->end_room, sizeof(findings->end_room), "%s", info->end_text);

@@ -50,8 +50,9 @@ struct sg_findings {
     uint32_t devices;
     struct sg_findings_device *device;
     /* All devices together. */
-    uint64_t allocs, frees, passed_on, passed_on_bytes, ooms, failed_largest, largest_request;
+    uint64_t allocs, frees, passed_on, passed_on_bytes, ooms, refused, failed_largest, largest_request;
     uint64_t peak_requested, peak_allocated, peak_pending, peak_reserved, peak_stranded, stranded;
+    bool survived;          /* memory was served after the last failure: the program went on without what failed */
     uint64_t smallest_card; /* of the device that needs most; 0: unknown */
     struct sg_summary_failure failure[SG_FAILURES_KEPT]; /* the first of them */
     uint32_t failures;                                   /* that are kept */

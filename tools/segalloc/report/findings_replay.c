@@ -226,6 +226,7 @@ void sg_findings_play(struct sg_findings *findings, struct sg_trace_reader *read
             status = find_cards(findings, &played, &result);
         sg_progress_end(&played.progress);
         free(played.mark);
+        sg_recorded_free(&recorded);
     }
     /* a pipe is read once; what contradicts itself, or is not whole, is said to be so elsewhere */
     bool unplayable = status == -ESPIPE || status == SG_PLAY_CONTRADICTS || status == -ENODATA;

@@ -202,8 +202,10 @@ void sg_report_json(const struct sg_findings *findings, bool nested)
         sg_tool_json_string(findings->untracked_by);
     else
         fputs("null", stdout);
-    printf(",\"allocs\":%" PRIu64 ",\"frees\":%" PRIu64 ",\"passed_on\":%" PRIu64 ",\"ooms\":%" PRIu64,
-           findings->allocs, findings->frees, findings->passed_on, findings->ooms);
+    printf(",\"allocs\":%" PRIu64 ",\"frees\":%" PRIu64 ",\"passed_on\":%" PRIu64 ",\"ooms\":%" PRIu64
+           ",\"refused\":%" PRIu64 ",\"survived\":%s",
+        findings->allocs, findings->frees, findings->passed_on, findings->ooms, findings->refused,
+        findings->survived ? "true" : "false");
     ratio("served_share", findings->served_share);
     number("peak_requested_bytes", findings->peak_requested, true);
     number("peak_allocated_bytes", findings->peak_allocated, findings->knows_reserved);

@@ -1,6 +1,7 @@
 /* One sentence that says how it went. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "report/findings.h"
 #include "size.h"
@@ -30,11 +31,23 @@ static void say_ran_out(const struct sg_findings *findings, char *text, size_t s
     else
         length += (size_t)snprintf(text + length, size - length, ", with at most %s requested at once",
             sg_size_format(findings->peak_requested, a));
+    if (findings->survived)
+        length += (size_t)snprintf(text + length, size - length, "; the program went on without %s",
+            findings->ooms == 1 ? "it" : "them");
     if (findings->smallest_card)
-        snprintf(text + length, size - length, ". A card of at least %s is needed.",
-            sg_size_format(findings->smallest_card, a));
+        snprintf(text + length, size - length, ". A card of at least %s is needed%s.",
+            sg_size_format(findings->smallest_card, a), findings->survived ? " for all of it" : "");
     else
         snprintf(text + length, size - length, ".");
+}
+
+/* A cache above asked, was refused, and has made up for it: nothing of the program failed. */
+static void say_refused(const struct sg_findings *findings, char *text, size_t size)
+{
+    size_t length = strlen(text);
+    uint64_t good = findings->refused - findings->ooms;
+    snprintf(text + length, size - length, " %" PRIu64 " call%s for memory %s refused and made good: nothing failed by %s.",
+        good, sg_plural(good), good == 1 ? "was" : "were", good == 1 ? "it" : "them");
 }
 
 /* How well the memory that was held was used: what that cost, where it is known, is how much larger the smallest card
@@ -113,5 +126,7 @@ char *sg_findings_verdict(const struct sg_findings *findings, char *text, size_t
             sg_plural(findings->allocs));
     else
         say_served(findings, text, size);
+    if (findings->refused > findings->ooms)
+        say_refused(findings, text, size);
     return text;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/refusals.h"
 #include "reader/dictionary.h"
 #include "idmap.h"
 #include "progress.h"
@@ -22,7 +23,7 @@ enum { DIVIDED_LEAST = 200, NEAR_PART = 50 };
 
 struct sg_tune_event {
     uint64_t size : 56, flags : 8; /* define stream: the device */
-    uint32_t slot;                 /* of the block, from 1; what was freed last is used first */
+    uint32_t slot;                 /* of the block, from 1; what was freed last is used first. Work: of the recording */
     uint32_t stream : STREAM_BITS, kind : 8;
 };
 _Static_assert(sizeof(struct sg_tune_event) == SG_TUNE_EVENT_BYTES, "the size that messages and the manual state");
@@ -35,6 +36,7 @@ struct decoder {
     uint64_t *size; /* of the block in each slot */
     uint32_t slots, sizes;
     struct sg_dictionary dictionary;
+    struct sg_refusals refusals;
     uint64_t alive[SEGALLOC_TRACE_DEVICES], peak[SEGALLOC_TRACE_DEVICES]; /* bytes of each device */
     uint8_t *device;                                                      /* of the block in each slot */
     uint64_t reserved[SEGALLOC_TRACE_DEVICES];                            /* at the peak, by the last statistics */
@@ -42,6 +44,11 @@ struct decoder {
     uint64_t place; /* byte of the file at which the record stands; 0: unknown */
     char *error;
 };
+
+static const struct sg_tune_event *event_at(const struct sg_tune_trace *trace, size_t at)
+{
+    return &trace->chunk[at / CHUNK_EVENTS][at % CHUNK_EVENTS];
+}
 
 static int fail(struct decoder *decoder, int status, const char *what, uint64_t id)
 {
@@ -105,19 +112,41 @@ static uint32_t device_of(const struct decoder *decoder, const struct segalloc_t
     return sg_dictionary_stream(&decoder->dictionary, record->stream)->device % SEGALLOC_TRACE_DEVICES;
 }
 
-/* `bytes` are asked for on a device, besides what lives there. */
-static void need(struct decoder *decoder, uint32_t device, uint64_t bytes)
+/* `bytes` are asked for on a device, besides what was alive there. */
+static void need(struct decoder *decoder, uint32_t device, uint64_t alive, uint64_t bytes)
 {
-    uint64_t *needed = &decoder->trace->needed[device], sum = decoder->alive[device] + bytes;
+    uint64_t *needed = &decoder->trace->needed[device], sum = alive + bytes;
     if (sum >= bytes && sum > *needed)
         *needed = sum;
 }
 
-static int fail_to_allocate(struct decoder *decoder, const struct segalloc_trace_record *record)
+/* Refused: whether it failed turns out later. */
+static int refuse(struct decoder *decoder, const struct segalloc_trace_record *record)
+{
+    struct sg_refusal *refusal = sg_refusals_add(&decoder->refusals, record);
+    if (!refusal)
+        return no_memory(decoder);
+    refusal->device = device_of(decoder, record);
+    refusal->mark[0] = decoder->trace->count;
+    refusal->mark[1] = decoder->alive[refusal->device];
+    return append(decoder, record, 0);
+}
+
+static void fail_to_allocate(struct decoder *decoder, const struct sg_refusal *refusal)
 {
     decoder->trace->failures++;
-    need(decoder, device_of(decoder, record), record->size);
-    return append(decoder, record, 0);
+    need(decoder, refusal->device, refusal->mark[1], refusal->bytes);
+}
+
+/* What was made good nobody asks for under other settings: it is taken out. */
+static void settle(struct decoder *decoder, const struct segalloc_trace_record *record)
+{
+    struct sg_refusal refusal;
+    enum sg_refusal_end end = sg_refusals_settle(&decoder->refusals, record, &refusal);
+    if (end == SG_REFUSAL_FAILED)
+        fail_to_allocate(decoder, &refusal);
+    else if (end == SG_REFUSAL_MADE_GOOD)
+        decoder->trace->chunk[refusal.mark[0] / CHUNK_EVENTS][refusal.mark[0] % CHUNK_EVENTS].kind = SEGALLOC_RECORD_NONE;
 }
 
 static void statistic(struct decoder *decoder, const struct segalloc_trace_record *record)
@@ -145,7 +174,7 @@ static int allocate(struct decoder *decoder, const struct segalloc_trace_record 
         decoder->sizes = sizes;
     }
     uint32_t device = device_of(decoder, record);
-    need(decoder, device, record->size);
+    need(decoder, device, decoder->alive[device], record->size);
     decoder->size[slot] = record->size;
     decoder->device[slot] = (uint8_t)device;
     decoder->alive[device] += record->size;
@@ -172,6 +201,18 @@ static int release(struct decoder *decoder, const struct segalloc_trace_record *
     return append(decoder, record, slot);
 }
 
+/* Work, and what the program waited for: under the lag of a GPU it decides when what was freed is free. A further launch on
+   the same stream changes nothing. The number of a recording has room in 32 bits, for only the latest are looked for. */
+static int add_work(struct decoder *decoder, const struct segalloc_trace_record *record)
+{
+    const struct sg_tune_trace *trace = decoder->trace;
+    const struct sg_tune_event *last = trace->count ? event_at(trace, trace->count - 1) : NULL;
+    if (last && last->kind == SEGALLOC_RECORD_LAUNCH && record->kind == SEGALLOC_RECORD_LAUNCH &&
+        last->stream == record->stream)
+        return 0;
+    return append(decoder, record, (uint32_t)record->id);
+}
+
 /* A card without end, as `segalloc rehearse` has, says nothing: its pages are as large as no card's that is sold. */
 static uint64_t card_sold(uint64_t bytes)
 {
@@ -187,11 +228,12 @@ static int take(struct decoder *decoder, const struct segalloc_trace_record *rec
     struct sg_tune_trace *trace = decoder->trace;
     if (sg_dictionary_add(&decoder->dictionary, record) == -ENOMEM)
         return no_memory(decoder);
+    settle(decoder, record);
     switch (record->kind) {
     case SEGALLOC_RECORD_ALLOCATE:
         return allocate(decoder, record);
     case SEGALLOC_RECORD_ALLOCATE_FAILURE:
-        return fail_to_allocate(decoder, record);
+        return refuse(decoder, record);
     case SEGALLOC_RECORD_STATISTIC:
         statistic(decoder, record);
         return 0;
@@ -201,6 +243,14 @@ static int take(struct decoder *decoder, const struct segalloc_trace_record *rec
         uint32_t slot = (uint32_t)sg_idmap_get(&decoder->live, record->id);
         return slot ? append(decoder, record, slot) : 0;
     }
+    case SEGALLOC_RECORD_LAUNCH:
+    case SEGALLOC_RECORD_EVENT_RECORD:
+    case SEGALLOC_RECORD_STREAM_WAIT:
+    case SEGALLOC_RECORD_EVENT_SYNC:
+    case SEGALLOC_RECORD_EVENT_QUERY:
+    case SEGALLOC_RECORD_STREAM_SYNC:
+    case SEGALLOC_RECORD_DEVICE_SYNC:
+        return add_work(decoder, record);
     case SEGALLOC_RECORD_DEFINE_DEVICE:
         trace->granularity = record->id > trace->granularity ? record->id : trace->granularity;
         trace->card[record->stream % SEGALLOC_TRACE_DEVICES] = record->size;
@@ -242,6 +292,8 @@ static int decode(struct decoder *decoder, struct sg_trace_reader *reader, const
         snprintf(decoder->error, SG_TUNE_ERROR, "%s", fault);
         status = -EINVAL;
     }
+    for (struct sg_refusal refusal; sg_refusals_take_open(&decoder->refusals, &refusal);)
+        fail_to_allocate(decoder, &refusal);
     for (uint32_t i = 0; i < SEGALLOC_TRACE_DEVICES; i++) {
         struct sg_tune_trace *trace = decoder->trace;
         trace->card[i] = card_sold(trace->card[i]);
@@ -278,6 +330,7 @@ int sg_tune_trace_open(const char *path, uint64_t bound, const atomic_bool *stop
     free(decoder.size);
     free(decoder.device);
     sg_dictionary_free(&decoder.dictionary);
+    sg_refusals_free(&decoder.refusals);
     sg_trace_close(reader);
     return status;
 }
@@ -339,11 +392,6 @@ struct division {
     uint64_t alive[SEGALLOC_TRACE_DEVICES], most[SEGALLOC_TRACE_DEVICES];
 };
 
-static const struct sg_tune_event *event_at(const struct sg_tune_trace *trace, size_t at)
-{
-    return &trace->chunk[at / CHUNK_EVENTS][at % CHUNK_EVENTS];
-}
-
 static void divide_at(struct division *division, const struct sg_tune_event *event)
 {
     uint8_t device = division->device_of_stream[event->stream];
@@ -374,7 +422,8 @@ void sg_tune_trace_divide(struct sg_tune_trace *trace)
     uint64_t events = 0, done = 0;
     for (size_t i = 0; i < trace->count; i++) {
         const struct sg_tune_event *event = event_at(trace, i);
-        slots = event->slot >= slots ? event->slot + 1 : slots;
+        bool block = event->kind == SEGALLOC_RECORD_ALLOCATE;
+        slots = block && event->slot >= slots ? event->slot + 1 : slots;
         events += event->kind < SEGALLOC_RECORD_DONE;
     }
     struct division division = {.size = calloc(slots, sizeof *division.size),

@@ -234,6 +234,34 @@ static void say_basis(struct reason *reason)
             best->reserved < standard->reserved ? "less" : "more");
 }
 
+/* "7.00 of 8.00 GiB". */
+static void say_part(struct reason *reason, uint64_t bytes, uint64_t of)
+{
+    char part[SG_SIZE_TEXT], whole[SG_SIZE_TEXT];
+    sg_size_format(bytes, part);
+    sg_size_format(of, whole);
+    char *unit = strchr(part, ' '), *unit_of_whole = strchr(whole, ' ');
+    if (unit && unit_of_whole && strcmp(unit, unit_of_whole) == 0)
+        *unit = '\0';
+    say(reason, "%s of %s", part, whole);
+}
+
+/* What failed when it was recorded is served here. */
+static void say_served(struct reason *reason, uint64_t failures)
+{
+    const struct sg_tune_search *search = reason->search;
+    const char *it = failures == 1 ? "it" : "them";
+    if (!reason->standard->ooms && search->traces == 1 && (search->limit || !search->trace[0].unknown_card)) {
+        say(reason, " It fits, ");
+        say_part(reason, reason->best->reserved, sg_tune_card(search, 0));
+        say(reason, ":");
+    }
+    say(reason,
+        " %" PRIu64 " allocation%s failed when this was recorded and %s served here; what would have come after %s is not "
+        "known.",
+        failures, sg_plural(failures), failures == 1 ? "is" : "are", it);
+}
+
 char *sg_tune_reason(const struct sg_tune_search *search, size_t recommended, char text[SG_TUNE_REASON])
 {
     struct reason reason = {
@@ -260,9 +288,7 @@ char *sg_tune_reason(const struct sg_tune_search *search, size_t recommended, ch
     for (size_t i = 0; i < search->traces; i++)
         failures += search->trace[i].failures;
     if (failures && !reason.best->ooms)
-        say(&reason,
-            " %" PRIu64 " allocation%s failed when this was recorded: what would have come after %s is not known.",
-            failures, sg_plural(failures), failures == 1 ? "it" : "them");
+        say_served(&reason, failures);
     return sg_plain_text(text); /* it has names of files */
 }
 
@@ -290,9 +316,7 @@ static void row(const struct sg_tune_search *search, const char *mark, const cha
 {
     const struct sg_tune_candidate *candidate = search->candidate[index];
     char size[SG_SIZE_TEXT];
-    uint64_t live = 0;
-    for (size_t i = 0; i < search->traces; i++)
-        live += search->trace[i].peak_live;
+    const uint64_t live = candidate->requested; /* what failed when recorded, and is served here, included */
     printf("%-2s%-*s %12s", mark, width, name, sg_size_format(candidate->reserved, size));
     if (live)
         printf(" %8.3f x", (double)candidate->reserved / (double)live);

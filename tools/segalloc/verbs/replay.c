@@ -39,6 +39,7 @@ struct replay {
     double ns_per_op; /* of --bench */
     uint64_t limit;   /* --limit; 0: each device its own */
     struct sg_recorded recorded;
+    bool measured; /* what an imported trace has alive at its peak, and which refusals were made good */
     struct sg_trace_reader *reader;
     struct sg_play play;
     struct sg_play_result result;
@@ -489,6 +490,29 @@ static int configure(struct replay *replay, const char *policy)
                                                                                                         : 0;
 }
 
+static int measure(struct replay *replay)
+{
+    int error = sg_recorded_measure(replay->reader, &replay->recorded);
+    replay->play.live_bytes = replay->recorded.live_most;
+    replay->play.made_good = replay->recorded.made_good;
+    replay->play.made_goods = replay->recorded.made_goods;
+    replay->measured = true;
+    return error;
+}
+
+/* Plays the trace as asked for. An imported one that has failures is read through then, and played again if some of them
+   were made good. */
+static int play(struct replay *replay)
+{
+    int status = play_once(replay, &replay->result);
+    if (status || replay->measured || !replay->result.failures || !sg_trace_info(replay->reader)->header.imported ||
+        sg_trace_rewind(replay->reader) != 0)
+        return status;
+    if (measure(replay) != 0)
+        return sg_tool_error(replay->verb, "%s: no host memory left", replay->path);
+    return replay->play.made_goods ? play_once(replay, &replay->result) : 0;
+}
+
 /* What is played where nothing else is said: the recorded run. */
 static int set_terms(struct replay *replay)
 {
@@ -508,9 +532,8 @@ static int set_terms(struct replay *replay)
     }
     /* A search for the smallest card plays the trace many times: that it is kept is worth a reading. */
     if ((sg_play_is_of_live_bytes(&replay->play) || replay->min_limit) &&
-        sg_recorded_measure(replay->reader, &replay->recorded) != 0)
+        measure(replay) != 0)
         return sg_tool_error(replay->verb, "%s: no host memory left", replay->path);
-    replay->play.live_bytes = replay->recorded.live_most;
     replay->as_recorded = sg_recorded_is(&replay->recorded, &replay->play);
     if (replay->as_recorded && replay->recorded.fixed)
         replay->play.conf.expandable_segments = false;
@@ -559,7 +582,7 @@ int sg_verb_replay(int argc, char **argv)
     replay.play.place = place;
     status = set_terms(&replay);
     if (status == 0)
-        status = play_once(&replay, &replay.result);
+        status = play(&replay);
     replay.seconds = now() - began;
     if (status == 0 && replay.result.events == 0)
         status = no_events(&replay);
@@ -574,6 +597,7 @@ int sg_verb_replay(int argc, char **argv)
             sg_tool_error(replay.verb, "%s: no host memory left, so what would be decided is not known", replay.path);
     if (status == 0)
         (replay.json ? print_json : print_text)(&replay);
+    sg_recorded_free(&replay.recorded);
     sg_trace_close(replay.reader);
     return status ? status : replay.result.new_ooms ? SG_EXIT_NOT_FIT : SG_EXIT_OK;
 }

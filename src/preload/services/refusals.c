@@ -1,0 +1,232 @@
+#include "process/glibc_symver.h"
+
+#include "services/refusals.h"
+
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core_state.h"
+#include "process/process.h"
+#include "refusal.h"
+#include "rest.h"
+#include "services/oom_report.h"
+#include "torch/torch_mode.h"
+
+enum {
+    OPEN_MOST = 16,    /* threads at once; a further one's refusal counts as a failure at once */
+    TEXT_BYTES = 4096,
+    ADDRESS_BITS = 47, /* of a process; who asks for more has miscalculated, and lacks no memory */
+};
+
+enum refusal_state { REFUSAL_NONE, REFUSAL_OPEN, REFUSAL_WRITTEN };
+
+/* Written by its thread, but for the end of the process, which may be another's: whoever changes the state has it. */
+static struct refusal {
+    atomic_int state; /* enum refusal_state; WRITTEN: it is being written, or settled */
+    struct sg_core *core;
+    int device;
+    bool torch; /* PyTorch's cache asked */
+    size_t bytes;
+    size_t length; /* of the text; 0: none is wanted */
+    char text[TEXT_BYTES];
+} refusals[OPEN_MOST];
+atomic_uint sg_refusals_open;
+
+static atomic_flag reported = ATOMIC_FLAG_INIT;
+static atomic_bool has_reported;
+
+static bool is_wanted(size_t bytes)
+{
+    enum sg_oom_report wanted = sg_process_conf()->oom_report;
+    return !(bytes >> ADDRESS_BITS) && wanted != SG_OOM_NEVER &&
+        !(wanted == SG_OOM_FIRST && atomic_load_explicit(&has_reported, memory_order_relaxed));
+}
+
+/* Also by a signal handler. */
+static void print(const char *text, size_t length)
+{
+    if (!length || (atomic_flag_test_and_set(&reported) && sg_process_conf()->oom_report == SG_OOM_FIRST))
+        return;
+    atomic_store(&has_reported, true);
+    ssize_t written = write(STDERR_FILENO, text, length);
+    (void)written;
+}
+
+/* A program may die of what it was refused before anything else is called: by abort(), or at an address that it did not
+   get. Where nobody handles such a signal, the report comes first. */
+static const int deadly[] = {SIGABRT, SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP};
+enum { DEADLY = sizeof deadly / sizeof *deadly };
+
+static atomic_bool handles_signals;
+
+static void die(int signal)
+{
+    struct sigaction standard = {.sa_handler = SIG_DFL};
+    for (int i = 0; i < OPEN_MOST; i++) {
+        int open = REFUSAL_OPEN;
+        if (atomic_compare_exchange_strong(&refusals[i].state, &open, REFUSAL_WRITTEN))
+            print(refusals[i].text, refusals[i].length);
+    }
+    sigaction(signal, &standard, NULL);
+    raise(signal);
+}
+
+static void handle_signals(void)
+{
+    if (atomic_exchange(&handles_signals, true))
+        return;
+    for (int i = 0; i < DEADLY; i++) {
+        struct sigaction now, ours = {.sa_handler = die, .sa_flags = SA_ONSTACK};
+        if (sigaction(deadly[i], NULL, &now) == 0 && !(now.sa_flags & SA_SIGINFO) && now.sa_handler == SIG_DFL)
+            sigaction(deadly[i], &ours, NULL);
+    }
+}
+
+static void leave_signals(void)
+{
+    if (!atomic_exchange(&handles_signals, false))
+        return;
+    for (int i = 0; i < DEADLY; i++) {
+        struct sigaction now, standard = {.sa_handler = SIG_DFL};
+        if (sigaction(deadly[i], NULL, &now) == 0 && !(now.sa_flags & SA_SIGINFO) && now.sa_handler == die)
+            sigaction(deadly[i], &standard, NULL);
+    }
+}
+
+/* The thread's own; NULL: none is open. */
+static struct refusal *own(void)
+{
+    unsigned at = sg_self.refusal;
+    return at && atomic_load(&refusals[at - 1].state) == REFUSAL_OPEN ? &refusals[at - 1] : NULL;
+}
+
+static void close_refusal(struct refusal *refusal)
+{
+    atomic_store(&refusal->state, REFUSAL_NONE);
+    if (atomic_fetch_sub(&sg_refusals_open, 1) == 1)
+        leave_signals();
+}
+
+/* It has failed. `raised`: the trace does not show that, so it is noted there. */
+static void fail(struct refusal *refusal, bool raised)
+{
+    int open = REFUSAL_OPEN;
+    if (!atomic_compare_exchange_strong(&refusal->state, &open, REFUSAL_WRITTEN))
+        return;
+    if (raised)
+        sg_core_settled(refusal->core, refusal->device, SEGALLOC_SETTLED_FAILED, 0);
+    sg_core_failed(refusal->core, refusal->device);
+    print(refusal->text, refusal->length);
+    close_refusal(refusal);
+}
+
+/* Another try takes the place of the one before. */
+static struct refusal *open_refusal(size_t bytes)
+{
+    struct refusal *refusal = own();
+    if (refusal && !sg_refusal_is_another_try(refusal->bytes, bytes)) {
+        fail(refusal, false);
+        refusal = NULL;
+    }
+    int open = REFUSAL_OPEN;
+    if (refusal)
+        return atomic_compare_exchange_strong(&refusal->state, &open, REFUSAL_WRITTEN) ? refusal : NULL;
+    for (unsigned i = 0; i < OPEN_MOST; i++) {
+        int none = REFUSAL_NONE;
+        if (!atomic_compare_exchange_strong(&refusals[i].state, &none, REFUSAL_WRITTEN))
+            continue;
+        atomic_fetch_add(&sg_refusals_open, 1);
+        sg_self.refusal = i + 1;
+        return &refusals[i];
+    }
+    return NULL;
+}
+
+void sg_refusals_add(struct sg_core *core, int device, size_t bytes)
+{
+    char text[TEXT_BYTES];
+    int cancel = sg_cancel_off();
+    size_t length = is_wanted(bytes) ? sg_oom_report(core, device, text, sizeof text) : 0;
+    if (length >= sizeof text)
+        length = sizeof text - 1;
+    struct refusal *refusal = open_refusal(bytes);
+    if (refusal) {
+        refusal->core = core;
+        refusal->device = device;
+        refusal->bytes = bytes;
+        refusal->torch = false;
+        refusal->length = length;
+        memcpy(refusal->text, text, length);
+        atomic_store(&refusal->state, REFUSAL_OPEN);
+        if (length)
+            handle_signals();
+    } else {
+        sg_core_settled(core, device, SEGALLOC_SETTLED_FAILED, 0);
+        sg_core_failed(core, device);
+        print(text, length);
+    }
+    sg_cancel_restore(cancel);
+}
+
+static void make_good(struct refusal *refusal)
+{
+    int open = REFUSAL_OPEN;
+    if (atomic_compare_exchange_strong(&refusal->state, &open, REFUSAL_WRITTEN))
+        close_refusal(refusal);
+}
+
+void sg_refusals_serve(size_t bytes)
+{
+    struct refusal *refusal = own();
+    if (refusal && sg_refusal_is_made_good(refusal->bytes, bytes))
+        make_good(refusal);
+    else if (refusal)
+        fail(refusal, false);
+}
+
+void sg_refusals_serve_elsewhere(size_t bytes)
+{
+    struct refusal *refusal = own();
+    if (!refusal || !sg_refusal_is_made_good(refusal->bytes, bytes))
+        return;
+    sg_core_settled(refusal->core, refusal->device, SEGALLOC_SETTLED_ELSEWHERE, bytes);
+    make_good(refusal);
+}
+
+void sg_refusals_of_torch(void)
+{
+    struct refusal *refusal = own();
+    if (refusal && sg_torch_direct() && !sg_torch_switched())
+        fail(refusal, true);
+    else if (refusal)
+        refusal->torch = true;
+}
+
+void sg_refusals_raise(void)
+{
+    struct refusal *refusal = own();
+    if (refusal)
+        fail(refusal, true);
+}
+
+void sg_refusals_ask(void)
+{
+    struct refusal *refusal = atomic_load_explicit(&sg_refusals_open, memory_order_relaxed) ? own() : NULL;
+    if (refusal && refusal->torch)
+        fail(refusal, true);
+}
+
+void sg_refusals_end(void)
+{
+    for (int i = 0; i < OPEN_MOST; i++)
+        fail(&refusals[i], false);
+}
+
+void sg_refusals_forget(void)
+{
+    for (int i = 0; i < OPEN_MOST; i++)
+        atomic_store(&refusals[i].state, REFUSAL_NONE);
+    if (atomic_exchange(&sg_refusals_open, 0))
+        leave_signals();
+}

@@ -1,0 +1,50 @@
+/* Allocations that were refused, until it is known what became of each (refusal.h has the rule).
+
+   A refusal is open from the call that returned it to the next success, refusal or error of its thread. The report of what
+   held the memory is composed when it is refused, for later the memory is held by others. It is printed if the
+   refusal turns out to be a failure: another piece of work is served, an error is raised, the process ends or a signal ends
+   it. A refusal that is made good prints nothing. */
+#ifndef SG_REFUSALS_H
+#define SG_REFUSALS_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "core.h"
+
+/* How many are open in the process. */
+extern atomic_uint sg_refusals_open __attribute__((visibility("hidden")));
+
+/* The calling thread is refused `bytes` of `device`, by the core and by the driver. Files are opened for the report. */
+void sg_refusals_add(struct sg_core *core, int device, size_t bytes);
+
+/* The calling thread got `bytes`, served or passed on. */
+void sg_refusals_serve(size_t bytes);
+static inline void sg_refusals_note_served(size_t bytes)
+{
+    if (__builtin_expect(atomic_load_explicit(&sg_refusals_open, memory_order_relaxed) != 0, 0))
+        sg_refusals_serve(bytes);
+}
+
+/* It got `bytes` by a call that is not served here: of the host, of managed memory, of a pool. Little is no sign of
+   anything. */
+void sg_refusals_serve_elsewhere(size_t bytes);
+static inline void sg_refusals_note_elsewhere(size_t bytes)
+{
+    if (__builtin_expect(atomic_load_explicit(&sg_refusals_open, memory_order_relaxed) != 0, 0))
+        sg_refusals_serve_elsewhere(bytes);
+}
+
+/* Its caller raises an error now. */
+void sg_refusals_raise(void);
+
+/* PyTorch was refused. Without its cache it has nothing to give back, and raises its error at once. With it, it writes the
+   text of its error the next time that the thread asks how much memory is free. Source: CUDACachingAllocator.cpp, malloc(). */
+void sg_refusals_of_torch(void);
+void sg_refusals_ask(void);
+
+/* The process ends: what is open has failed. In a forked child nothing is open. */
+void sg_refusals_end(void);
+void sg_refusals_forget(void);
+
+#endif
