@@ -49,6 +49,12 @@ class Trace:
         for block in blocks:
             self.rows.append(f"0,00:00:00:{len(self.rows):06},free,{block:#x},{self.size[block]},{stream}")
 
+    def work(self, action, stream, number=0):
+        self.rows.append(f"0,00:00:00:{len(self.rows):06},{action},{number:#x},1,{stream}")
+
+    def fail(self, mib):
+        self.rows.append(f"0,00:00:00:{len(self.rows):06},allocate failure,0x0,{int(mib * MIB)},0")
+
     def save(self):
         with open(self.path, "w") as file:
             file.write("\n".join(["Thread,Time,Action,Pointer,Size,Stream", *self.rows, ""]))
@@ -352,6 +358,39 @@ class Tune(unittest.TestCase):
         best = self.tune(self.same.path, "--limit", "8GiB")["recommended"]
         self.assertEqual((best["lagging_reserved_bytes"], best["lag_decides"]), (best["peak_reserved_bytes"], False))
         self.assertNotIn("lag", self.run_it("tune", self.same.path, "--limit", "8GiB")[0])
+
+    def test_lag_of_rows_of_work(self):
+        """Where the host waits before each free, by any kind of row, nothing lags; where it does not, it does."""
+        waits = {"stream_sync": lambda trace, stream, i: trace.work("stream_sync", stream),
+                 "device_sync": lambda trace, stream, i: trace.work("device_sync", 0),
+                 "event_sync": lambda trace, stream, i: (trace.work("record", stream, 1 + i), trace.work("event_sync", 0, 1 + i)),
+                 "": lambda trace, stream, i: None}
+        for name, wait in waits.items():
+            turns = Trace(self.folder.name, "waits_" + name)
+            for i in range(100):
+                stream = 1 + i % 8
+                block = turns.alloc(16, stream=stream)
+                turns.work("launch", stream)
+                turns.work("launch", stream)
+                wait(turns, stream, i)
+                turns.free(block, stream=stream)
+            best = self.tune(turns.save(), "--limit", "8GiB")["recommended"]
+            self.assertEqual((best["lagging_reserved_bytes"], best["lag_decides"]),
+                             (16 * MIB, False) if name else (128 * MIB, True), name)
+            self.assertEqual("lag of the GPU" in self.run_it("tune", turns.path, "--limit", "8GiB")[0], not name)
+
+    def test_what_failed_fits(self):
+        """Shares are of what is live here, what had failed included; that it fits is said."""
+        failed = Trace(self.folder.name, "failed")
+        first = failed.alloc(1024)
+        failed.free(failed.alloc(4096))
+        rest = [failed.alloc(1024), failed.alloc(1024)]
+        failed.fail(4096)
+        failed.free(first, *rest)
+        text = self.run_it("tune", failed.save(), "--limit", "8GiB")[0]
+        self.assertRegex(text, r"\(the defaults\) +7\.00 GiB +1\.000 x")
+        self.assertIn("It fits, 7.00 of 8.00 GiB: 1 allocation failed when this was recorded and is served here;", text)
+        self.assertNotIn("It fits", self.run_it("tune", failed.path, "--limit", "6GiB")[0])
 
     def test_time_budget(self):
         found = self.tune("--budget", "0.0001s", self.pinned.path)

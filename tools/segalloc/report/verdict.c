@@ -41,11 +41,15 @@ static void say_ran_out(const struct sg_findings *findings, char *text, size_t s
         snprintf(text + length, size - length, ".");
 }
 
-/* A cache above asked, was refused, and has made up for it: nothing of the program failed. */
+/* A cache above asked, was refused, and has made up for it; or asked again in vain, which is one failure. */
 static void say_refused(const struct sg_findings *findings, char *text, size_t size)
 {
     size_t length = strlen(text);
     uint64_t good = findings->refused - findings->ooms;
+    if (findings->ooms) {
+        snprintf(text + length, size - length, " %" PRIu64 " calls for memory were refused in all.", findings->refused);
+        return;
+    }
     snprintf(text + length, size - length, " %" PRIu64 " call%s for memory %s refused and made good: nothing failed by %s.",
         good, sg_plural(good), good == 1 ? "was" : "were", good == 1 ? "it" : "them");
 }
