@@ -327,6 +327,7 @@ class Rehearse(unittest.TestCase):
                                            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))
                 self.addCleanup(process.stdout.close)
                 self.addCleanup(process.stderr.close)
+                self.assertIn("what CMD writes is not real", process.stderr.readline())
                 left = int(process.stderr.readline())
                 while process.stderr.readline() != "1000\n":  # the program is at work
                     pass

@@ -9,6 +9,9 @@ import sys
 def _prepare():
     only_phases = os.environ.get("SEGALLOC_ONLY_PHASES")
     try:
+        if os.environ.get("SEGALLOC_REHEARSAL"):
+            from segalloc import _rehearsal
+            _rehearsal.prepare()
         if only_phases:
             from segalloc import _hook
             _hook.follow_steps()

@@ -232,7 +232,7 @@ int sg_rehearse_traces(struct sg_rehearse *rehearse, const char *folder)
         rehearse->card[i].fits = true;
     for (struct dirent *entry; files && status == 0 && (entry = readdir(files));) {
         char path[SG_PLACE_BYTES * 2];
-        if (*entry->d_name == '.')
+        if (!strstr(entry->d_name, ".trace"))
             continue;
         snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
         status = add_process(rehearse, path);

@@ -3,13 +3,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "launch/launch.h"
+#include "rehearse/keep.h"
 #include "signals.h"
 #include "tool.h"
 
@@ -54,13 +57,16 @@ static double now(void)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-static void become(const char *verb, char **argv, bool to_stderr, int error_pipe, const struct sg_signals *signals)
+static void become(const char *verb, char **argv, bool to_stderr, int error_pipe, int keep_socket,
+    const struct sg_signals *signals)
 {
     const struct sg_launch launch = {.verb = verb};
     dup2(error_pipe, STDERR_FILENO);
     if (to_stderr)
         dup2(error_pipe, STDOUT_FILENO);
     sg_signals_restore(signals);
+    if (keep_socket >= 0)
+        sg_keep_install(keep_socket);
     _exit(sg_launch_exec(&launch, argv));
 }
 
@@ -99,22 +105,42 @@ static int follow(pid_t child, int output, struct sg_rehearse_run *run)
     return status;
 }
 
-bool sg_rehearse_command(const struct sg_rehearse *rehearse, struct sg_rehearse_run *ret)
+/* The parent's part of keeping files: without it the program would wait for ever at its first call that asks. */
+static bool watch_files(const struct sg_rehearse *rehearse, const struct sg_keep *keep, int socket)
+{
+    int listener = sg_keep_receive(socket);
+    if (listener >= 0 && sg_keep_watch(keep, listener))
+        return true;
+    if (listener >= 0)
+        close(listener);
+    sg_tool_message(rehearse->verb, "files that are there can't be kept here");
+    return false;
+}
+
+bool sg_rehearse_command(const struct sg_rehearse *rehearse, const struct sg_keep *keep, struct sg_rehearse_run *ret)
 {
     const char *verb = rehearse->verb;
     bool to_stderr = rehearse->json;
-    int ends[2];
+    int ends[2], sockets[2] = {-1, -1};
     double began = now();
     *ret = (struct sg_rehearse_run){0};
     if (pipe2(ends, O_CLOEXEC) != 0) {
         sg_tool_message(verb, "no pipe for the command's output: %s", strerror(errno));
         return false;
     }
+    if (keep && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0)
+        keep = NULL;
     fflush(NULL);
     pid_t child = fork();
     if (child == 0)
-        become(verb, rehearse->command, to_stderr, ends[1], &rehearse->signals);
+        become(verb, rehearse->command, to_stderr, ends[1], sockets[1], &rehearse->signals);
     close(ends[1]);
+    if (keep)
+        close(sockets[1]);
+    if (keep && child > 0 && !watch_files(rehearse, keep, sockets[0]))
+        kill(child, SIGKILL);
+    if (keep)
+        close(sockets[0]);
     if (child < 0) {
         sg_tool_message(verb, "the command can't be run: %s", strerror(errno));
         close(ends[0]);

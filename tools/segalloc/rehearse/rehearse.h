@@ -62,6 +62,8 @@ struct sg_rehearse_alone {
 struct sg_rehearse {
     const char *verb, *output; /* -o, NULL */
     bool json, force;
+    bool overwrite;            /* files that are there may be written over */
+    bool trackers;             /* loggers of experiments stay on */
     uint64_t margin;           /* that --margin says, bytes; SG_REHEARSE_MEASURED: as the table of cards has it */
     const char *list;          /* as the user wrote --card; NULL */
     int devices;               /* of each card in the machine */
@@ -110,9 +112,10 @@ void sg_rehearse_set_margins(struct sg_rehearse *rehearse);
 /* The names of the table, for --help. */
 void sg_rehearse_print_names(void);
 
-/* Runs the prepared command, hands its output on (standard output to stderr with `json`) and waits for it. False after
+/* Runs the prepared command, with the files kept that it writes over (`keep` NULL: they are not), hands its output on (standard output to stderr with `json`) and waits for it. False after
    a line on stderr when it could not be run. */
-bool sg_rehearse_command(const struct sg_rehearse *rehearse, struct sg_rehearse_run *ret);
+struct sg_keep;
+bool sg_rehearse_command(const struct sg_rehearse *rehearse, const struct sg_keep *keep, struct sg_rehearse_run *ret);
 
 /* Reads the traces of a run in `folder`, and plays them on the cards. 0, or an exit status after a line on stderr. */
 int sg_rehearse_traces(struct sg_rehearse *rehearse, const char *folder);

@@ -11,7 +11,7 @@
 
 static const char *const assumptions[] = {
     "Kernels do not compute. If a tensor's size depends on a computed value, the estimate is wrong for it.",
-    "Files that the program writes are real, their contents are not: checkpoints of an earlier run may be overwritten.",
+    "What the program writes is not real. Files that were there are as they were (not with --overwrite); new ones stay.",
     "Copies of more than 1 MiB move no bytes. GPU memory set to zero takes no memory of this machine.",
     "Mathematics libraries are stand-ins: workspaces that they allocate by themselves count as 0.",
     "The program asks for the same on every card. The free memory that it is told of is the largest card's.",

@@ -16,6 +16,7 @@
 #include "effective_conf.h"
 #include "launch/launch.h"
 #include "launch/own_runtime.h"
+#include "rehearse/keep.h"
 #include "install_paths.h"
 #include "signals.h"
 #include "size.h"
@@ -28,6 +29,8 @@ static const struct option long_options[] = {
     {"margin", required_argument, NULL, 'm'},
     {"try", required_argument, NULL, 't'},
     {"no-torch", no_argument, NULL, 'T'},
+    {"overwrite", no_argument, NULL, 'w'},
+    {"trackers", no_argument, NULL, 'k'},
     {"output", required_argument, NULL, 'o'},
     {"force", no_argument, NULL, 'f'},
     {"json", no_argument, NULL, 'j'},
@@ -63,6 +66,11 @@ static int help(void)
          "                     --NAME; batch=8,4,2\n"
          "      --no-torch     leave PyTorch's statistics and memory functions to PyTorch,\n"
          "                     as segalloc run does without --torch\n"
+         "      --overwrite    let CMD write over files that are there; by default they are as\n"
+         "                     they were at the end, for what CMD writes is not real\n"
+         "      --trackers     leave loggers of experiments (wandb, mlflow) and uploads to\n"
+         "                     Hugging Face's hub as they are; they are off by default, for\n"
+         "                     results of a rehearsal are not real\n"
          "  -o, --output TRACE keep the trace of the run, with --try of the last; of\n"
          "                     several processes that of the first by this name, each\n"
          "                     further one as TRACE.PID\n"
@@ -74,16 +82,6 @@ static int help(void)
          "when one does not, 1 when CMD stopped before there was a verdict, 2 for bad\n"
          "usage. With --try: 0 when every card fits with one of the values.");
     return SG_EXIT_OK;
-}
-
-static void remove_folder(const char *folder)
-{
-    DIR *open = opendir(folder);
-    for (struct dirent *entry; open && (entry = readdir(open));)
-        unlinkat(dirfd(open), entry->d_name, 0);
-    if (open)
-        closedir(open);
-    rmdir(folder);
 }
 
 /* How the command ended, as words: "it ended with status 1", "signal 11 ended it (Segmentation fault)". A shell says
@@ -193,6 +191,12 @@ static int read_options(struct sg_rehearse *rehearse, struct sg_launch *launch, 
         case 'T':
             launch->torch = false;
             break;
+        case 'w':
+            rehearse->overwrite = true;
+            break;
+        case 'k':
+            rehearse->trackers = true;
+            break;
         case 'o':
             rehearse->output = optarg;
             break;
@@ -211,12 +215,16 @@ static int read_options(struct sg_rehearse *rehearse, struct sg_launch *launch, 
     return status;
 }
 
+static const char *temporary_folder(void)
+{
+    const char *temporary = getenv("TMPDIR");
+    return temporary && *temporary == '/' && strlen(temporary) <= 30 ? temporary : "/tmp";
+}
+
 /* Where the traces of the run go. */
 static bool make_folder(const struct sg_rehearse *rehearse, char folder[64])
 {
-    const char *temporary = getenv("TMPDIR");
-    if (!temporary || strlen(temporary) > 30)
-        temporary = "/tmp";
+    const char *temporary = temporary_folder();
     snprintf(folder, 64, "%s/segalloc-rehearse-XXXXXX", temporary);
     if (mkdtemp(folder))
         return true;
@@ -252,7 +260,7 @@ static bool keep_traces(const struct sg_rehearse *rehearse, const char *folder)
         char path[SG_PLACE_BYTES], name[SG_PLACE_BYTES];
         snprintf(path, sizeof path, "%s/%s", folder, entry[i]->d_name);
         snprintf(name, sizeof name, named ? "%s.%d" : "%s", rehearse->output, atoi(entry[i]->d_name));
-        if (*entry[i]->d_name != '.')
+        if (strstr(entry[i]->d_name, ".trace"))
             good = good && (named = keep(rehearse, path, name));
         free(entry[i]);
     }
@@ -261,8 +269,51 @@ static bool keep_traces(const struct sg_rehearse *rehearse, const char *folder)
     return good;
 }
 
+/* Loggers of experiments are off, unless asked for. MLflow has no switch: what it records goes to the folder of the run. */
+static void set_trackers(const struct sg_rehearse *rehearse, const char *folder)
+{
+    static const struct {
+        const char *variable, *value;
+    } trackers[] = {
+#define TRACKER(variable, value) {variable, value},
+#include "rehearse/trackers.def"
+    };
+    char place[SG_PLACE_BYTES];
+    setenv("SEGALLOC_REHEARSAL", rehearse->trackers ? "trackers" : "no-trackers", 1);
+    if (rehearse->trackers)
+        return;
+    for (size_t i = 0; i < sizeof trackers / sizeof *trackers; i++)
+        setenv(trackers[i].variable, trackers[i].value, 1);
+    snprintf(place, sizeof place, "file://%s/mlflow", folder);
+    setenv("MLFLOW_TRACKING_URI", place, 1);
+}
+
+/* Says before the start what becomes of files. *ret_keeps: those that are there are kept. False after a line on stderr. */
+static bool set_files(const struct sg_rehearse *rehearse, const char *folder, struct sg_keep *keep, bool *ret_keeps)
+{
+    *keep = (struct sg_keep){.verb = rehearse->verb};
+    *ret_keeps = !rehearse->overwrite && sg_keep_possible();
+    if (*ret_keeps && !sg_kept_begin(keep, folder))
+        return false;
+    static bool said; /* once for all values of --try */
+    const char *loggers = rehearse->trackers ? "on" : "off";
+    if (said)
+        return true;
+    said = true;
+    if (*ret_keeps)
+        sg_tool_message(rehearse->verb,
+            "what CMD writes is not real: files that are there will be as they were, new ones stay; loggers are %s", loggers);
+    else
+        sg_tool_message(rehearse->verb,
+            "what CMD writes is not real, and %s files that are there: give it a folder of its own; loggers are %s",
+            rehearse->overwrite ? "--overwrite lets it write over" : "this system can't keep it from writing over", loggers);
+    return true;
+}
+
 static int rehearse_in(struct sg_rehearse *rehearse, struct sg_launch *launch, const char *folder)
 {
+    struct sg_keep keep;
+    bool keeps;
     char trace[SG_PLACE_BYTES], card_bytes[32], python[SG_PLACE_BYTES];
     snprintf(trace, sizeof trace, "%s/%%p.trace", folder);
     snprintf(card_bytes, sizeof card_bytes, "%" PRIu64, rehearse->card[rehearse->card_count - 1].bytes);
@@ -270,7 +321,9 @@ static int rehearse_in(struct sg_rehearse *rehearse, struct sg_launch *launch, c
     launch->command = rehearse->command;
     launch->torch = launch->torch && sg_place_python(python) && !strchr(python, ':');
     setenv("SEGALLOC_TOLD_BYTES", card_bytes, 1);
-    if (!sg_launch_prepare(launch) || !sg_rehearse_command(rehearse, &rehearse->run))
+    set_trackers(rehearse, folder);
+    if (!set_files(rehearse, folder, &keep, &keeps) || !sg_launch_prepare(launch) ||
+        !sg_rehearse_command(rehearse, keeps ? &keep : NULL, &rehearse->run))
         return SG_EXIT_ERROR;
     int status = sg_rehearse_traces(rehearse, folder);
     if (status == 0)
@@ -288,7 +341,8 @@ static int rehearse_once(struct sg_rehearse *rehearse, struct sg_launch *launch,
     int status = rehearse_in(rehearse, launch, folder);
     if (status == 0 && keeps && rehearse->output && !keep_traces(rehearse, folder))
         status = SG_EXIT_ERROR;
-    remove_folder(folder);
+    if (rehearse->overwrite || sg_kept_end(rehearse->verb, folder))
+        sg_kept_drop(folder);
     return status;
 }
 
@@ -400,6 +454,7 @@ static int rehearse_with(struct sg_rehearse *rehearse, struct sg_launch *launch,
         endless > ENDLESS_LEAST ? endless : ENDLESS_LEAST, rehearse->devices, largest->name ? ",model=" : "",
         largest->name ? largest->name : "");
     launch->sim = sim;
+    sg_kept_recover(rehearse->verb, temporary_folder());
     sg_signals_hold(&rehearse->signals);
     int status = values ? rehearse_values(rehearse, launch, values) : rehearse_command(rehearse, launch);
     sg_signals_restore(&rehearse->signals);
