@@ -249,7 +249,7 @@ static bool is_ours(const void *function)
 /* Who asks for such a name gets what the loader finds, save that ours isn't to be found where its library is not. */
 static struct answer answer_export(const struct export *export, void *handle, sg_dlsym_fn *real)
 {
-    void *found = real(handle, export->name);
+    void *found = sg_dlsym()(handle, export->name); /* relative to this library */
     bool ours = found ? is_ours(found) : handle == RTLD_NEXT;
     if (ours && !sg_library_loaded(export->library))
         return symbols_absent(export->name);
@@ -282,7 +282,7 @@ static struct answer answer_name(void *handle, const char *name, sg_dlsym_fn *re
 /* Nearly every name is told from ours by its first letters. */
 SG_UNCHECKED struct answer sg_dlsym_answer(void *handle, const char *name)
 {
-    sg_dlsym_fn *real = sg_dlsym();
+    sg_dlsym_fn *real = sg_dlsym_next();
     if (name && ((name[0] == 'c' && name[1] == 'u') || (name[0] == '_' && name[1] == 'Z')))
         return answer_name(handle, name, real);
     return (struct answer){NULL, real};

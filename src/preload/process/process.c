@@ -285,6 +285,7 @@ struct sg_core *sg_enter(void)
 
 struct sg_core *sg_enter_allocation(void)
 {
+    sg_self.reached = true;
     if (sg_self.inside)
         return NULL;
     sg_self.inside = true;

@@ -63,6 +63,7 @@ struct sg_thread {
     uint32_t phase_stack[SG_PHASES_DEEP];
     int caller;      /* enum sg_caller of the cudaMalloc or cudaFree that the thread is in */
     unsigned refusal; /* of refusals.c: one more than the place of its open refusal; 0: none yet */
+    bool reached;    /* the driver's hook was called within that cudaMalloc */
     CUresult pending_error; /* the error of that cudaMalloc, which the driver's hook then returns to the runtime */
     struct sg_fast_path fast_path; /* of the runtime that was used last */
     const void *runtime;

@@ -11,6 +11,7 @@
 
 #include "clock.h"
 #include "process/environment.h"
+#include "process/interposers.h"
 #include "process/process.h"
 #include "process/process_state.h"
 #include "process/upward_calls.h"
@@ -147,6 +148,7 @@ static enum sg_process_state process_start(void)
     if (state == SG_PROCESS_LIVE) {
         sg_contexts_announce_all(sg_process.core);
         sg_trim_open(&sg_process.conf);
+        sg_interposer_hidden();
     }
     sg_cancel_restore(cancel);
     return state;

@@ -33,7 +33,7 @@ static const struct sg_real absent_table = {
 
 /* What was looked up once; 0 or NULL: not yet. */
 static struct {
-    _Atomic(uintptr_t) dlsym, dlclose;
+    _Atomic(uintptr_t) dlsym, dlsym_next, dlclose;
     _Atomic(struct libcuda *) libcuda;
 } found;
 
@@ -50,6 +50,18 @@ SG_UNCHECKED sg_dlsym_fn *sg_dlsym(void)
     if (!address) {
         address = (uintptr_t)dlvsym(RTLD_NEXT, "dlsym", SG_GLIBC_OLDEST);
         atomic_store_explicit(&found.dlsym, address, memory_order_relaxed);
+    }
+    sg_dlsym_fn *function;
+    memcpy(&function, &address, sizeof function);
+    return function;
+}
+
+SG_UNCHECKED sg_dlsym_fn *sg_dlsym_next(void)
+{
+    uintptr_t address = atomic_load_explicit(&found.dlsym_next, memory_order_relaxed);
+    if (!address) {
+        address = (uintptr_t)sg_dlsym()(RTLD_NEXT, "dlsym");
+        atomic_store_explicit(&found.dlsym_next, address, memory_order_relaxed);
     }
     sg_dlsym_fn *function;
     memcpy(&function, &address, sizeof function);
@@ -90,15 +102,27 @@ static const struct libcuda *symbols_libcuda(void)
     return &libcuda;
 }
 
+/* A library that answers dlsym may mean a function of its own and find ours, which comes first. */
+static bool is_ours(const void *function)
+{
+    for (int i = 0; i < SG_HOOK_COUNT; i++) {
+        if (function == sg_address_of(sg_hooks[i].function))
+            return true;
+    }
+    return false;
+}
+
 void *sg_cuda_symbol(const char *name)
 {
     const struct libcuda *known = symbols_libcuda();
     void *symbol = NULL;
     if (!known)
         return NULL;
-    return known->mapped && sg_loaded_symbol(&known->library, "cuInit", name, &symbol)
-               ? symbol
-               : sg_dlsym()(known->handle, name);
+    sg_dlsym_fn *next = sg_dlsym_next();
+    if (next == sg_dlsym() && known->mapped && sg_loaded_symbol(&known->library, "cuInit", name, &symbol))
+        return symbol;
+    symbol = next(known->handle, name);
+    return is_ours(symbol) ? sg_dlsym()(known->handle, name) : symbol;
 }
 
 struct search {

@@ -20,6 +20,10 @@ typedef void *sg_dlsym_fn(void *handle, const char *name);
 /* glibc's own dlsym. What it says of RTLD_NEXT is relative to this library. */
 sg_dlsym_fn *sg_dlsym(void);
 
+/* The dlsym that comes after ours: another preloaded library's, or glibc's. Names that are not ours go on to it, and
+   the driver's functions are asked of it. Such a library answers as if ours were not there. */
+sg_dlsym_fn *sg_dlsym_next(void);
+
 /* A symbol of the libcuda.so.1 that this process has loaded; NULL if none is loaded or it lacks `name`. Takes the
    loader's lock until the library is found, and after that where it has its symbols from another one. */
 void *sg_cuda_symbol(const char *name);

@@ -11,6 +11,8 @@
 #include <string.h>
 
 #include "process/hooks.h"
+#include "process/interposers.h"
+#include "process/loaded_code.h"
 #include "process/process.h"
 #include "serve/fast_path.h"
 #include "process/symbols.h"
@@ -63,31 +65,6 @@ static enum sg_caller kind_of(const char *path)
     return SG_CALLER_OTHER;
 }
 
-struct extent {
-    ElfW(Addr) base;
-    uintptr_t start, end;
-};
-
-static int callers_measure(struct dl_phdr_info *info, size_t size, void *user)
-{
-    (void)size;
-    struct extent *extent = user;
-    if (info->dlpi_addr != extent->base)
-        return 0;
-    extent->start = UINTPTR_MAX;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-        if (segment->p_type != PT_LOAD)
-            continue;
-        uintptr_t start = info->dlpi_addr + segment->p_vaddr;
-        if (start < extent->start)
-            extent->start = start;
-        if (start + segment->p_memsz > extent->end)
-            extent->end = start + segment->p_memsz;
-    }
-    return 1;
-}
-
 /* `name` in the library `handle` or what it depends on, but for our own. */
 static void *other_than_ours(void *handle, const char *name, const void *ours)
 {
@@ -95,6 +72,8 @@ static void *other_than_ours(void *handle, const char *name, const void *ours)
     return found == ours ? NULL : found;
 }
 
+/* `name` of the caller's own runtime, of what the loader finds next, or of any runtime that is loaded. A caller before
+   ours that defines the name itself is no runtime. It hands on, and its own function would come back to ours for ever. */
 static void *runtime_function(const struct link_map *map, const char *name, const void *ours)
 {
     void *found = NULL;
@@ -104,6 +83,8 @@ static void *runtime_function(const struct link_map *map, const char *name, cons
         if (handle)
             sg_library_close(handle);
     }
+    if (found && ours && sg_interposer_same_library(found, map->l_ld) && sg_interposer_is_before(map))
+        found = NULL;
     if (!found)
         found = other_than_ours(RTLD_NEXT, name, ours);
     if (!found) {
@@ -115,13 +96,25 @@ static void *runtime_function(const struct link_map *map, const char *name, cons
     return found;
 }
 
+/* `name` as the caller's call would find it if this library were not there. *is_handed_on: another preloaded library has
+   it, and must get every call. */
+static void *callers_next(const struct link_map *map, const char *name, const void *ours, bool *is_handed_on)
+{
+    void *next = sg_interposer_next(name);
+    if (!next)
+        return runtime_function(map, name, ours);
+    if (!map || !sg_interposer_same_library(next, map->l_ld))
+        *is_handed_on = true;
+    return next;
+}
+
 static int first_of_ours_and_libc(struct dl_phdr_info *info, size_t size, void *user)
 {
     (void)size;
     const char *slash = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
     if (slash && strcmp(slash, "/libc.so.6") == 0)
         return 1;
-    return info->dlpi_addr == *(const ElfW(Addr) *)user ? 2 : 0;
+    return info->dlpi_addr == *(const uintptr_t *)user ? 2 : 0;
 }
 
 /* Whether what is found out about a module can be kept. The program's dlclose is ours then: not where this library was
@@ -131,14 +124,12 @@ static bool sees_unloads(void)
 {
     int (*own)(void *) = dlclose;
     const void *code;
-    struct link_map *map = NULL;
-    Dl_info info;
+    struct sg_loaded ours;
     memcpy(&code, &own, sizeof code);
-    return !sg_process_over() && dladdr1(code, &info, (void **)&map, RTLD_DL_LINKMAP) && map &&
-           dl_iterate_phdr(first_of_ours_and_libc, &map->l_addr) == 2;
+    return !sg_process_over() && sg_loaded_at(code, &ours) && dl_iterate_phdr(first_of_ours_and_libc, &ours.base) == 2;
 }
 
-static bool is_same(const struct known *entry, const struct extent *extent, const struct sg_module *module)
+static bool is_same(const struct known *entry, const struct sg_loaded *extent, const struct sg_module *module)
 {
     return entry->end == extent->end && entry->module.kind == module->kind && entry->module.malloc == module->malloc &&
         entry->module.free == module->free && entry->module.get_last_error == module->get_last_error &&
@@ -147,7 +138,7 @@ static bool is_same(const struct known *entry, const struct extent *extent, cons
 
 /* `unloads`: before the module was looked at. A signal handler may allocate while the thread that it interrupts is
    here. A module that cannot be remembered now is looked at again by the next call. */
-static void callers_remember(struct modules *known, const struct extent *extent, const struct sg_module *module,
+static void callers_remember(struct modules *known, const struct sg_loaded *extent, const struct sg_module *module,
     unsigned unloads)
 {
     if (!sg_process_lock_try(SG_LOCK_CALLERS))
@@ -193,18 +184,19 @@ static __attribute__((noinline)) struct sg_module callers_explore(const void *co
     struct link_map *map = NULL;
     if (!dladdr1(code, &info, (void **)&map, RTLD_DL_LINKMAP))
         map = NULL;
-    theirs[0] = runtime_function(map, "cudaMalloc", ours[0]);
-    theirs[1] = runtime_function(map, "cudaFree", ours[1]);
+    bool is_handed_on = false;
+    theirs[0] = callers_next(map, "cudaMalloc", ours[0], &is_handed_on);
+    theirs[1] = callers_next(map, "cudaFree", ours[1], &is_handed_on);
     theirs[2] = runtime_function(map, "cudaGetLastError", NULL);
 
     struct sg_module module = {.kind = map ? kind_of(map->l_name) : SG_CALLER_OTHER};
     memcpy(&module.malloc, &theirs[0], sizeof theirs[0]);
     memcpy(&module.free, &theirs[1], sizeof theirs[1]);
     memcpy(&module.get_last_error, &theirs[2], sizeof theirs[2]);
-    module.fast_path = sg_fast_path_allows(runtime_function(map, "cudaRuntimeGetVersion", NULL));
-    struct extent extent = {.base = map ? map->l_addr : 0};
-    if (map && module.malloc && module.free && sees_unloads() && dl_iterate_phdr(callers_measure, &extent))
-        callers_remember(&modules, &extent, &module, unloads);
+    module.fast_path = sg_fast_path_allows(runtime_function(map, "cudaRuntimeGetVersion", NULL)) && !is_handed_on;
+    struct sg_loaded library;
+    if (map && module.malloc && module.free && sees_unloads() && sg_loaded_at(code, &library))
+        callers_remember(&modules, &library, &module, unloads);
     return module;
 }
 
@@ -240,16 +232,24 @@ const struct sg_module *sg_caller_module(const void *code, struct sg_module *spa
     return spare;
 }
 
-static enum sg_caller explore_kind(const void *code, unsigned unloads)
+/* In a forked child the one lock of the loader's that fork() does not make anew may be held for good. */
+static enum sg_caller explore_kind_in_child(const void *code)
 {
     Dl_info info;
-    struct link_map *map = NULL;
-    if (!dladdr1(code, &info, (void **)&map, RTLD_DL_LINKMAP) || !map)
+    return dladdr(code, &info) && info.dli_fname ? kind_of(info.dli_fname) : SG_CALLER_OTHER;
+}
+
+/* The runtime may call the driver with locks of its own held, so that lock is taken alone. */
+static enum sg_caller explore_kind(const void *code, unsigned unloads)
+{
+    struct sg_loaded library;
+    if (sg_process_over())
+        return explore_kind_in_child(code);
+    if (!sg_loaded_at(code, &library))
         return SG_CALLER_OTHER;
-    const struct sg_module module = {.kind = kind_of(info.dli_fname ? info.dli_fname : "")};
-    struct extent extent = {.base = map->l_addr};
-    if (sees_unloads() && dl_iterate_phdr(callers_measure, &extent))
-        callers_remember(&callers, &extent, &module, unloads);
+    const struct sg_module module = {.kind = kind_of(library.path)};
+    if (sees_unloads())
+        callers_remember(&callers, &library, &module, unloads);
     return module.kind;
 }
 
@@ -278,11 +278,15 @@ static __attribute__((noinline)) int malloc_the_long_way(const struct sg_module 
         return CUDA_ERROR_INSUFFICIENT_DRIVER;
     int outer = sg_self.caller;
     sg_self.caller = (int)module->kind;
+    sg_self.reached = false;
     int result = module->malloc(ret, bytes);
     sg_self.caller = outer;
     sg_self.pending_error = CUDA_SUCCESS;
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         sg_fast_path_prepare(module);
+        if (!sg_self.reached && bytes && !sg_process_is_passthrough())
+            sg_interposer_hides();
+    }
     if (result != CUDA_ERROR_MEMORY_ALLOCATION || module->kind != SG_CALLER_TORCH)
         return result;
     sg_refusals_of_torch();

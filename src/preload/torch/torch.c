@@ -14,6 +14,7 @@
 #include "conf.h"
 #include "process/environment.h"
 #include "process/hooks.h"
+#include "process/interposers.h"
 #include "process/process.h"
 #include "process/symbols.h"
 #include "segalloc/segalloc.h"
@@ -97,11 +98,13 @@ static enum sg_pytorch wanted_mode(void)
     return sg_process_is_passthrough() ? SG_PYTORCH_BENEATH : sg_process_conf()->pytorch;
 }
 
-/* Whether this PyTorch, which has asked whether to keep its cache, is to be told not to by its answer. */
+/* Decides whether PyTorch, which has asked whether to keep its cache, gets no for an answer. A library that interposes
+   cudaMalloc expects PyTorch's cache: it gets segments then, not tensors, and running out is PyTorch's own error. So
+   `auto` leaves the cache on beside one (interposers.h). */
 static bool choose(void)
 {
     enum sg_pytorch wanted = wanted_mode();
-    bool off = wanted == SG_PYTORCH_DIRECT || (wanted == SG_PYTORCH_AUTO && !serves());
+    bool off = wanted == SG_PYTORCH_DIRECT || (wanted == SG_PYTORCH_AUTO && !serves() && !sg_interposer_of_runtime());
     if (off && sg_torch_allocator_take() && sg_torch_allocator_cache(false))
         sg_torch_mode_set(SG_TORCH_SWITCHABLE);
     else

@@ -16,6 +16,8 @@
 #include "balance.h"
 #include "serve/callers.h"
 #include "process/hooks.h"
+#include "process/interposers.h"
+#include "process/loaded_code.h"
 #include "process/process.h"
 #include "serve/fast_path.h"
 #include "process/symbols.h"
@@ -41,6 +43,7 @@ enum where {
 struct library {
     struct link_map map;
     ElfW(Phdr) segments[3];
+    ElfW(Dyn) dynamic;
     bool closed;
     char path[64];
 };
@@ -52,6 +55,13 @@ static struct {
     bool deaf;      /* libc's dlclose comes before ours */
     bool over;      /* a forked child */
     int asked;      /* how often the loader was, where code is */
+    const void *looked_at; /* by dladdr1() latest */
+    int interposes;        /* another library after ours has: 1 malloc, 2 free */
+    bool defines;          /* the function that was found is the caller's own */
+    bool before;           /* the caller comes before us */
+    bool reaches;          /* the runtime's malloc comes to the driver's hook */
+    bool passes;           /* nothing is to be served */
+    int hides;
     int open;       /* handles */
     bool has[PLACES], has_own_only[PLACES]; /* a runtime; one that knows our functions alone */
     bool without_errors, without_free, other_free; /* the last: of the first runtime */
@@ -79,6 +89,7 @@ static int add(const char *path)
     snprintf(library->path, sizeof library->path, "%s", path);
     library->map.l_addr = start_of(fake.libraries) - PAGE; /* the first segment begins one page on */
     library->map.l_name = library->path;
+    library->map.l_ld = &library->dynamic;
     library->segments[0] = (ElfW(Phdr)){.p_type = PT_NOTE, .p_vaddr = 0, .p_memsz = 15 * PAGE};
     library->segments[1] = (ElfW(Phdr)){.p_type = PT_LOAD, .p_vaddr = 3 * PAGE, .p_memsz = PAGE};
     library->segments[2] = (ElfW(Phdr)){.p_type = PT_LOAD, .p_vaddr = PAGE, .p_memsz = PAGE};
@@ -90,25 +101,105 @@ static const void *code_in(int library, ptrdiff_t offset)
     return (const void *)(start_of(library) + (uintptr_t)offset);
 }
 
-/* In place of dladdr1(). The allocator's own code is the first library's. */
-int library_of(const void *code, Dl_info *info, void **map, int flags);
-int library_of(const void *code, Dl_info *info, void **map, int flags)
+/* The library of some code, the allocator's own being the first one's; -1: none's. */
+static int find_library(const void *code)
 {
     int (*own)(void *) = dlclose;
     const void *ours;
     memcpy(&ours, &own, sizeof ours);
-    assert_int_equal(flags, RTLD_DL_LINKMAP);
     int at = code == ours ? 0 : fake.calling;
     for (int i = 0; i < fake.libraries; i++) {
         if ((uintptr_t)code >= start_of(i) - PAGE && (uintptr_t)code < start_of(i) + 15 * PAGE)
             at = i;
     }
     fake.asked += code != ours;
+    return at;
+}
+
+/* In place of dladdr1() and dladdr(). */
+int library_of(const void *code, Dl_info *info, void **map, int flags);
+int library_of(const void *code, Dl_info *info, void **map, int flags)
+{
+    int at = find_library(code);
+    assert_int_equal(flags, RTLD_DL_LINKMAP);
+    (void)info;
+    fake.looked_at = at < 0 ? NULL : code;
+    if (at < 0)
+        return 0;
+    *map = &fake.library[at].map;
+    return 1;
+}
+
+int file_of(const void *code, Dl_info *info);
+int file_of(const void *code, Dl_info *info)
+{
+    int at = find_library(code);
     if (at < 0)
         return 0;
     info->dli_fname = fake.library[at].path;
-    *map = &fake.library[at].map;
     return 1;
+}
+
+/* In tables that are made up: from its first segment to the end of its last. */
+bool sg_loaded_at(const void *code, struct sg_loaded *ret)
+{
+    sigset_t blocked;
+    assert_false(fake.over); /* it could wait for good */
+    assert_int_equal(sigprocmask(SIG_SETMASK, NULL, &blocked), 0);
+    assert_true(sigismember(&blocked, SIGALRM));
+    int at = find_library(code);
+    if (code == fake.looked_at) { /* dladdr1() was asked for the same */
+        fake.asked--;
+        fake.looked_at = NULL;
+    }
+    if (at < 0)
+        return false;
+    const struct library *library = &fake.library[at];
+    *ret = (struct sg_loaded){.base = library->map.l_addr, .start = UINTPTR_MAX, .path = library->path};
+    for (int i = 1; i < 3; i++) {
+        uintptr_t start = library->map.l_addr + library->segments[i].p_vaddr, end = start + library->segments[i].p_memsz;
+        ret->start = start < ret->start ? start : ret->start;
+        ret->end = end > ret->end ? end : ret->end;
+    }
+    return true;
+}
+
+/* Others that define our names. */
+static int interposed(void **ret, size_t bytes);
+static int interposed_free(void *address);
+
+void *sg_interposer_next(const char *name)
+{
+    int (*its_malloc)(void **, size_t) = interposed;
+    int (*its_free)(void *) = interposed_free;
+    void *found = NULL;
+    if (fake.interposes & 1 && strcmp(name, "cudaMalloc") == 0)
+        memcpy(&found, &its_malloc, sizeof found);
+    if (fake.interposes & 2 && strcmp(name, "cudaFree") == 0)
+        memcpy(&found, &its_free, sizeof found);
+    return found;
+}
+
+bool sg_interposer_same_library(const void *one, const void *other)
+{
+    assert_true(one && other);
+    return fake.defines;
+}
+
+bool sg_interposer_is_before(const struct link_map *library)
+{
+    assert_ptr_equal(library, &fake.library[fake.libraries - 1].map);
+    return fake.before;
+}
+
+void sg_interposer_hides(void)
+{
+    fake.hides++;
+}
+
+bool sg_process_is_passthrough(void)
+{
+    return fake.passes;
 }
 
 /* In place of dl_iterate_phdr(). */
@@ -162,6 +253,7 @@ int sg_library_close(void *handle)
 static int serve(void **ret, size_t bytes)
 {
     fake.mallocs++;
+    sg_self.reached = fake.reaches;
     fake.caller_seen = sg_self.caller;
     fake.malloc_ret = ret;
     fake.malloc_bytes = bytes;
@@ -175,6 +267,16 @@ static int give_back(void *address)
     fake.caller_seen = sg_self.caller;
     fake.freed = address;
     return fake.answer;
+}
+
+static int interposed(void **ret, size_t bytes)
+{
+    return serve(ret, bytes);
+}
+
+static int interposed_free(void *address)
+{
+    return give_back(address);
 }
 
 static int last_error(void)
@@ -229,7 +331,7 @@ bool sg_fast_malloc(const struct sg_module *module, void **ret, size_t bytes)
 {
     (void)ret;
     assert_non_null(module);
-    assert_int_equal(bytes, BYTES);
+    assert_true(bytes == BYTES || bytes == 0);
     return fake.quick_serves;
 }
 
@@ -305,7 +407,9 @@ static void unload(void)
 
 static const struct sg_module *module_at(int library, struct sg_module *spare)
 {
-    return sg_caller_module(code_in(library, 0), spare);
+    const struct sg_module *module = sg_caller_module(code_in(library, 0), spare);
+    fake.looked_at = NULL;
+    return module;
 }
 
 /* Whether nothing was asked of the loader for it. */
@@ -388,6 +492,58 @@ static void runtime_is_the_callers_own_where_it_has_one(void **state)
             assert_int_equal(fake.open, 0);
         }
         assert_int_equal(is_remembered(library), expected >= 0);
+    }
+}
+
+/* A library before ours that defines the name and hands on gets what comes after us, not its own function again. */
+static void caller_that_hands_on_gets_the_next(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 4; way++) {
+        struct sg_module spare;
+        start_afresh(state);
+        fake.has[OWN] = true;
+        fake.defines = way & 1;
+        fake.before = way & 2;
+        int library = add("/a/libsaver.so");
+        const struct sg_module *module = module_at(library, &spare);
+        assert_ptr_equal(module->malloc, mallocs[way == 3 ? NEXT : OWN]);
+        assert_ptr_equal(module->free, frees[way == 3 ? NEXT : OWN]);
+        assert_true(module->fast_path);
+        assert_true(is_remembered(library));
+    }
+}
+
+/* One after ours gets every call, as if ours were not there. */
+static void library_after_ours_gets_every_call(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 8; way++) {
+        struct sg_module spare;
+        start_afresh(state);
+        fake.has[OWN] = true;
+        fake.interposes = way & 3;
+        fake.defines = way & 4; /* the caller is that library */
+        int library = add("/a/libuser.so");
+        const struct sg_module *module = module_at(library, &spare);
+        assert_ptr_equal(module->malloc, way & 1 ? interposed : mallocs[OWN]);
+        assert_ptr_equal(module->free, way & 2 ? interposed_free : frees[OWN]);
+        assert_int_equal(module->fast_path, !(way & 3) || way & 4);
+    }
+}
+
+/* Where an allocation comes to no hook, somebody before us may answer for the driver. */
+static void allocation_that_no_hook_saw_is_asked_about(void **state)
+{
+    for (int way = 0; way < 16; way++) {
+        void *block;
+        start_afresh(state);
+        fake.calling = add("/a/libuser.so");
+        fake.reaches = way & 1;
+        fake.passes = way & 2;
+        fake.answer = way & 4 ? REFUSED : 0;
+        (void)cudaMalloc(&block, way & 8 ? 0 : BYTES);
+        assert_int_equal(fake.hides, way == 0);
     }
 }
 
@@ -675,7 +831,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(kinds_are_told_by_the_beginning_of_the_name), TEST(code_of_no_library_is_nobodys),
         TEST(runtime_is_the_callers_own_where_it_has_one), TEST(module_is_remembered_where_it_lies),
-        TEST(callers_of_the_driver_are_no_callers_of_the_runtime),
+        TEST(caller_that_hands_on_gets_the_next), TEST(library_after_ours_gets_every_call),
+        TEST(allocation_that_no_hook_saw_is_asked_about), TEST(callers_of_the_driver_are_no_callers_of_the_runtime),
         TEST(module_is_looked_at_anew_once_a_library_has_gone), TEST(each_function_counts),
         TEST(nothing_is_remembered_where_unloads_are_not_heard), TEST(a_forked_child_looks_without_the_loaders_lock),
         TEST(what_goes_meanwhile_is_not_remembered), TEST(what_interrupts_a_note_goes_on_without_one),

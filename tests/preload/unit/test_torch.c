@@ -151,6 +151,13 @@ static void answer_torch_without_a_switch(void)
     EXPECT(!sg_torch_switched());
 }
 
+static void answer_torch_beside_another(void)
+{
+    fake.conf.pytorch = SG_PYTORCH_AUTO;
+    fake.has_switch = fake.cache_on = fake.interposed = true;
+    EXPECT(ours_of_check_env(CACHING) == 0 && !sg_torch_direct() && fake.cache_on && sg_torch_caches());
+}
+
 static void answer_torch_by_name(void)
 {
     fake.has_switch = fake.cache_on = true;
@@ -163,6 +170,7 @@ static void auto_goes_back_where_pools_begin(void **state)
 {
     (void)state;
     apart(answer_torch_by_itself);
+    apart(answer_torch_beside_another);
     apart(answer_torch_without_a_switch);
     apart(answer_torch_by_name);
 }

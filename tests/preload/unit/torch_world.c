@@ -14,6 +14,7 @@
 #include "balance.h"
 #include "track/contexts.h"
 #include "process/environment.h"
+#include "process/interposers.h"
 #include "serve/requests.h"
 #include "process/symbols.h"
 #include "torch/torch.h"
@@ -267,6 +268,11 @@ struct sg_core *sg_enter(void)
 struct sg_core *sg_enter_allocation(void)
 {
     return sg_enter();
+}
+
+bool sg_interposer_of_runtime(void)
+{
+    return fake.interposed;
 }
 
 bool sg_process_over(void)

@@ -35,6 +35,7 @@ enum { BLOCK = 4096, DEVICE = 1 };
 
 struct fake {
     struct sg_conf conf;
+    bool interposed;                                    /* another preloaded library has cudaMalloc */
     bool none, passing, over, no_core, no_driver, ours; /* none of PyTorch's libraries; a block is ours */
     uint16_t environment;       /* what PyTorch's check_env answers */
     bool failed;                /* a kernel, as PyTorch's registry says */
