@@ -6,6 +6,7 @@ from machine import Failed, NoTime, Skipped, Slow
 from parts import enough
 
 MIB = 1 << 20
+COMPUTED = ("wrong", "losses", "value")  # facts that come of arithmetic on the device
 
 
 class Outcome(dict):
@@ -52,6 +53,12 @@ def by_mode(machine, name, modes, ask, judge):
     return results, problems
 
 
+def others(row, native, same):
+    """Facts that are not the native ones. Those that come of arithmetic are compared where the device does any."""
+    asked = [key for key in same if key not in COMPUTED or native["computes"] is not False]
+    return [f"{key} {row[key]}, natively {native[key]}" for key in asked if row[key] != native[key]]
+
+
 def in_modes(machine, name, client, arguments, modes, same=(), timeout=120, close=(), noted=("direct",), **more):
     """A row of one client: natively first, then in each mode at once. Facts named in `same` must be the native ones,
     those in `close` at most a tenth above. Of modes in `noted`, which only who asks for them by name gets, it is only
@@ -72,12 +79,14 @@ def in_modes(machine, name, client, arguments, modes, same=(), timeout=120, clos
     for mode in modes:
         row = results[mode]
         wrong = row.wrong() or ", ".join(
-            [f"{key} {row[key]}, natively {native[key]}" for key in same if row[key] != native[key]] +
+            others(row, native, same) +
             [f"{key} {row[key]}, natively {native[key]}" for key in close if row[key] > native[key] * 1.1 + 64 * MIB])
         late |= "late" in row
         if wrong and mode not in noted and "late" not in row:
             problems.append(f"{name}, {mode}: {wrong}")
         notes.append(f"{mode} {'no: ' + wrong if wrong else 'ok'}")
+    if set(same) & set(COMPUTED) and native["computes"] is False:
+        notes.append("the device does no arithmetic: values are not compared")
     machine.row(name, "differs" if problems else "no time" if late else "ok", "; ".join(notes))
     return results, problems
 
@@ -146,7 +155,7 @@ def graphs(machine):
     machine.need("torch")
     temporary, count = (8, 10) if machine.sim else (256, 40)
     small = "sim" if machine.sim else "gpu"
-    same = () if machine.sim else ("wrong",)  # there, kernels compute next to nothing
+    same = ("wrong",)
     by_name = ("direct", "torch")  # they have no pools, in which PyTorch's compiler looks for what it captured
     rows = {  # those that compile come last: they take the longest
         "capture and replay": {"client": "graphs", "arguments": (), "modes": ALL, "same": same},
@@ -202,11 +211,12 @@ def tuning(machine):
     def judge(mode, told, native):
         if told["ended"] != "completed":
             return told["ended"], ""
-        if not machine.sim and told["losses"] != native["losses"]:
+        if others(told, native, ("losses",)):
             return "losses differ from the native ones", ""
         if mode != "native" and not told["allocations"]:
             return "nothing was served", ""
-        return "", f"{told['step_seconds'] * 1000:.1f} ms a step, {told['peak_reserved'] / MIB:.0f} MiB at the peak"
+        unknown = "" if native["computes"] is not False else ", losses not compared: the device does no arithmetic"
+        return "", f"{told['step_seconds'] * 1000:.1f} ms a step, {told['peak_reserved'] / MIB:.0f} MiB at the peak{unknown}"
 
     return by_mode(machine, "fine-tuning", ("direct", "torch"),
                    lambda mode, limit: machine.client("tune", mode, *size, timeout=limit), judge)

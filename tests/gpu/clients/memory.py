@@ -51,5 +51,12 @@ def current_stream_by_symbol():
     return handle(ctypes.byref(current(-1))) or 0
 
 
+def computes():
+    """Whether the device does arithmetic; None where PyTorch is not there to ask. A simulated device does nearly none, and
+    values that come of it are arbitrary there."""
+    torch = sys.modules.get("torch")
+    return torch and torch.full((1000,), 1.5, device="cuda").mul(2).sum().item() == 3000
+
+
 def tell(**facts):
-    print("RESULT " + json.dumps({"mode": MODE, **facts}), flush=True)
+    print("RESULT " + json.dumps({"mode": MODE, "computes": computes(), **facts}), flush=True)

@@ -4,7 +4,7 @@ from memory import MODE, tell
 
 MIB = 1 << 20
 facts = {}
-free, total = torch.cuda.mem_get_info()
+free = torch.cuda.mem_get_info()[0]  # a limit of the library's is in that alone
 held = []
 try:
     while True:
@@ -25,7 +25,7 @@ try:
     @find_executable_batch_size(starting_batch_size=16)
     def train(batch_size):
         tried.append(batch_size)
-        block = torch.empty(batch_size * (total // 12), dtype=torch.uint8, device="cuda")
+        block = torch.empty(batch_size * (free // 12), dtype=torch.uint8, device="cuda")
         return batch_size, block.numel()
 
     facts["batch"] = train()[0]

@@ -17,6 +17,7 @@ int main(void)
     cudaStream_t stream[2];
     cudaEvent_t event[2];
     unsigned char *block[2], *small;
+    need_devices(2);
     MUST(cudaGetDeviceCount(&count));
     FACT(count >= 2);
     for (int i = 0; i < 2; i++) {

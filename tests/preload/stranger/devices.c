@@ -14,7 +14,8 @@ int main(void)
         MUST(cudaGetDevice(&device));
         FACT(device == i);
         MUST(cudaMemGetInfo(&free_bytes, &total));
-        FACT(free_bytes == total);
+        size_t taken = total - free_bytes; /* by a real driver's context */
+        FACT(times(1, 0) ? taken == 0 : free_bytes <= total);
         MUST(cudaMalloc((void **)&on[i], 5 * MiB));
         MUST(cudaMemset(on[i], 10 + i, 5 * MiB));
         MUST(cudaPointerGetAttributes(&attributes, on[i]));

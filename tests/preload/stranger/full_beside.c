@@ -10,7 +10,7 @@ static size_t most;
 static void fill_and_free(size_t bytes)
 {
     int count = 0;
-    while (count < MOST && cudaMalloc(&block[count], bytes) == cudaSuccess)
+    while (count < times(MOST, 500) && cudaMalloc(&block[count], bytes) == cudaSuccess)
         count++;
     (void)cudaGetLastError();
     for (int i = 0; i < count; i++)
@@ -95,11 +95,11 @@ static void all_that_is_left(size_t piece)
 int main(void)
 {
     static const size_t pieces[] = {MiB, 60000, 70000};
-    size_t total;
+    size_t available;
     cudaStream_t stream;
-    MUST(cudaMemGetInfo(NULL, &total));
+    MUST(cudaMemGetInfo(&available, NULL));
     MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    most = total / 4 * 3;
+    most = available / 4 * 3;
     for (int i = 0; i < 4; i++) {
         size_t piece = i < 3 ? pieces[i] : most;
         fill_and_free(piece);

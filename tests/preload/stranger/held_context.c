@@ -1,5 +1,5 @@
 /* Work in one context that goes on only after memory of another has been freed, by the driver's calls. There are two
-   contexts of one device, and two of two devices. A function of the host holds the work, or a value in memory that is
+   contexts of one device, and two of two devices where there are so many. A function of the host holds the work, or a value in memory that is
    written later. */
 #include "stranger_driver.h"
 
@@ -88,29 +88,35 @@ static void check(const char *how, CUcontext own, CUcontext held, CUcontext curr
 
 int main(void)
 {
-    CUcontext primary, far;
+    CUcontext primary, far = NULL;
     size_t before, after, total;
+    int devices = 0;
     NEED(cuInit(0));
     NEED(cuDevicePrimaryCtxRetain(&primary, 0));
     NEED(cuCtxSetCurrent(primary));
     NEED(cuMemGetInfo(&before, &total));
     CUcontext made = make(0);
-    NEED(cuDevicePrimaryCtxRetain(&far, 1));
+    NEED(cuDeviceGetCount(&devices));
+    if (devices > 1)
+        NEED(cuDevicePrimaryCtxRetain(&far, 1));
     for (int by_value = 0; by_value < 2; by_value++) {
         check("of the primary context, one made beside it", primary, made, primary, by_value);
         check("of the primary context, the other one current", primary, made, made, by_value);
         check("of one that was made", made, primary, made, by_value);
         check("of one that was made, the primary one current", made, primary, primary, by_value);
+        if (devices < 2)
+            continue;
         check("of another device", primary, far, primary, by_value);
         check("of another device, that one current", primary, far, far, by_value);
         check("of one that was made on another device", made, far, far, by_value);
         check("of the second device", far, primary, made, by_value);
     }
     NEED(cuCtxDestroy(made));
-    NEED(cuDevicePrimaryCtxRelease(1));
+    if (devices > 1)
+        NEED(cuDevicePrimaryCtxRelease(1));
     NEED(cuCtxSetCurrent(primary));
     NEED(cuMemGetInfo(&after, &total));
-    FACT(before == after);
+    FACT(within_a_page(before, after));
     NEED(cuDevicePrimaryCtxRelease(0));
     return 0;
 }

@@ -2,7 +2,7 @@
    handles and access rights are its own, and all of the device is there for it once plain memory is freed. */
 #include "stranger_driver.h"
 
-enum { PIECES_MOST = 1024 };
+enum { PIECES_MOST = 4096 };
 
 static const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
     .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
@@ -46,7 +46,8 @@ static void take_all(size_t step)
     NEED(cuMemGetInfo(&available, &total));
     while (got < PIECES_MOST && cuMemCreate(&piece[got], step, &prop, 0) == CUDA_SUCCESS)
         got++;
-    FACT(got == available / step);
+    size_t fit = available / step < PIECES_MOST ? available / step : PIECES_MOST;
+    FACT(got <= fit && got + (size_t)times(0, 4) >= fit); /* handles take something of a real device too */
     while (got > 0)
         NEED(cuMemRelease(piece[--got]));
 }
@@ -55,10 +56,11 @@ int main(void)
 {
     CUcontext context;
     CUdeviceptr plain[16];
-    size_t step = 0, available, total;
+    size_t step = 0, before, available, total;
     NEED(cuInit(0));
     NEED(cuDevicePrimaryCtxRetain(&context, 0));
     NEED(cuCtxSetCurrent(context));
+    NEED(cuMemGetInfo(&before, &total));
     NEED(cuMemGetAllocationGranularity(&step, &prop, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
     grow(step);
     take_all(step);
@@ -75,7 +77,7 @@ int main(void)
     }
     take_all(step);
     NEED(cuMemGetInfo(&available, &total));
-    FACT(available == total);
+    FACT(within_a_page(available, before));
     TELL(cuDevicePrimaryCtxRelease(0));
     return 0;
 }

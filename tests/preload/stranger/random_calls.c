@@ -1,11 +1,11 @@
-/* Programs drawn by a seed: two devices, streams, plain and stream-ordered memory, graphs, resets and calls that are
-   wrong, each printed with what it returned, and every block checked for what was last written to it. Usage:
+/* Programs drawn by a seed: two devices where there are so many, streams, plain and stream-ordered memory, graphs, resets
+   and wrong calls. Each is printed with what it returned, and every block is checked for what was last written to it. Usage:
    random_calls [FIRST [COUNT]] */
 #include <stdbool.h>
 
 #include "stranger.h"
 
-enum { DEVICES = 2, STREAMS = 3, BLOCKS = 24, GRAPHS = 4, STEPS = 160 };
+enum { DEVICES_MOST = 2, STREAMS = 3, BLOCKS = 24, GRAPHS = 4, STEPS = 160 };
 
 static struct block {
     unsigned char *at;
@@ -22,13 +22,20 @@ static struct graph {
     int value;
 } graph[GRAPHS];
 
-static cudaStream_t stream[DEVICES][STREAMS];
+static cudaStream_t stream[DEVICES_MOST][STREAMS];
+static int devices;
 static unsigned state;
 
 static unsigned any(unsigned below)
 {
     state = state * 1664525u + 1013904223u;
     return mix(state) % below;
+}
+
+/* Of a machine with one device, that one. */
+static int other_than(int device)
+{
+    return devices - 1 - device;
 }
 
 static size_t any_size(void)
@@ -75,7 +82,10 @@ static void allocate(bool ordered)
     struct block *made = any_block(false);
     if (!made)
         return;
-    *made = (struct block){.bytes = any_size(), .device = (int)any(DEVICES), .stream = (int)any(STREAMS), .value = -1,
+    *made = (struct block){.bytes = any_size(),
+        .device = (int)any((unsigned)devices),
+        .stream = (int)any(STREAMS),
+        .value = -1,
         .ordered = ordered};
     MUST(cudaSetDevice(made->device));
     say(ordered ? "allocate in order" : "allocate",
@@ -99,7 +109,7 @@ static void release(void)
     if (!gone || gone->graphs)
         return;
     check(gone);
-    MUST(cudaSetDevice(any(4) ? gone->device : 1 - gone->device));
+    MUST(cudaSetDevice(any(4) ? gone->device : other_than(gone->device)));
     if (gone->ordered && any(4)) {
         MUST(cudaSetDevice(gone->device));
         say("free in order", cudaFreeAsync(gone->at, stream_of(gone)));
@@ -201,7 +211,7 @@ static void wrong_call(void)
         say("too much", cudaMalloc((void **)&other, (size_t)1 << 40));
         break;
     case 4:
-        say("in another's stream", cudaMemsetAsync(of->at, of->value, 0, stream[1 - of->device][0]));
+        say("in another's stream", cudaMemsetAsync(of->at, of->value, 0, stream[other_than(of->device)][0]));
         break;
     default:
         say("nothing", cudaFree(NULL));
@@ -269,13 +279,15 @@ static void step(void)
     else if (which < 99)
         MUST(cudaDeviceSynchronize());
     else
-        reset((int)any(DEVICES));
+        reset((int)any((unsigned)devices));
 }
 
 int main(int count, char **argument)
 {
     unsigned first = count > 1 ? (unsigned)atoi(argument[1]) : 1, seeds = count > 2 ? (unsigned)atoi(argument[2]) : 12;
-    for (int device = 0; device < DEVICES; device++)
+    MUST(cudaGetDeviceCount(&devices));
+    devices = devices < DEVICES_MOST ? devices : DEVICES_MOST;
+    for (int device = 0; device < devices; device++)
         make_streams(device);
     for (unsigned seed = first; seed < first + seeds; seed++) {
         state = seed * 2654435761u;
@@ -285,7 +297,7 @@ int main(int count, char **argument)
         for (int i = 0; i < BLOCKS; i++)
             if (block[i].at)
                 check(&block[i]);
-        for (int device = 0; device < DEVICES; device++)
+        for (int device = 0; device < devices; device++)
             reset(device);
     }
     return 0;

@@ -49,6 +49,7 @@ int main(void)
 {
     pthread_t thread[DEVICES];
     int can = 0;
+    need_devices(DEVICES);
     MUST(cudaMallocManaged((void **)&total, DEVICES, cudaMemAttachGlobal));
     pthread_barrier_init(&step_over, NULL, DEVICES);
     for (int i = 0; i < DEVICES; i++) {

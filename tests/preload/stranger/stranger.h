@@ -13,14 +13,22 @@
 /* Prints the call and the name of what it returned. */
 #define SHOW(call) printf("%s: %s\n", #call, cudaGetErrorName(call))
 
+/* Whether this is the first failure: of several threads one line is printed, however many fail. */
+static inline int fails_first(void)
+{
+    static int said;
+    return !__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED);
+}
+
 /* For calls that cannot fail in any run that goes well. */
-#define MUST(call) \
-    do { \
-        cudaError_t must_ = (call); \
-        if (must_ != cudaSuccess) { \
-            printf("%s: %s\n", #call, cudaGetErrorName(must_)); \
-            exit(1); \
-        } \
+#define MUST(call)                                                  \
+    do {                                                            \
+        cudaError_t must_ = (call);                                 \
+        if (must_ != cudaSuccess) {                                 \
+            if (fails_first())                                      \
+                printf("%s: %s\n", #call, cudaGetErrorName(must_)); \
+            exit(1);                                                \
+        }                                                           \
     } while (0)
 
 /* Prints whether a fact holds. */
@@ -28,11 +36,29 @@
 
 #define MiB ((size_t)1 << 20)
 
+/* Ends the program well where the machine has fewer devices: what it is about can't be tried there. */
+static inline void need_devices(int least)
+{
+    int count = 0;
+    MUST(cudaGetDeviceCount(&count));
+    if (count >= least)
+        return;
+    printf("not tried: it takes %d devices, and there are %d\n", least, count);
+    exit(0);
+}
+
 /* What takes microseconds on a simulated device and holds nothing there takes a fraction of a second, and half a GiB, on
    a real one: there STRANGER_FEW is set. */
 static inline int times(int many, int few)
 {
     return getenv("STRANGER_FEW") ? few : many;
+}
+
+/* Whether two answers for what is free say the same. A real driver keeps some for itself as it goes, and there they may be
+   a page apart. That is 8 MiB on a card of 80 GB. */
+static inline int within_a_page(size_t one, size_t other)
+{
+    return (one > other ? one - other : other - one) <= (size_t)times(0, 8) * MiB;
 }
 
 static inline unsigned mix(unsigned a)

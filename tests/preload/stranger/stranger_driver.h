@@ -7,13 +7,14 @@
 #include <cuda.h>
 
 /* For calls that cannot fail in any run that goes well. */
-#define NEED(call) \
-    do { \
-        CUresult need_ = (call); \
-        if (need_ != CUDA_SUCCESS) { \
-            printf("%s: %d\n", #call, (int)need_); \
-            exit(1); \
-        } \
+#define NEED(call)                                     \
+    do {                                               \
+        CUresult need_ = (call);                       \
+        if (need_ != CUDA_SUCCESS) {                   \
+            if (fails_first())                         \
+                printf("%s: %d\n", #call, (int)need_); \
+            exit(1);                                   \
+        }                                              \
     } while (0)
 
 /* Prints the call and the number of what it returned. */
