@@ -204,6 +204,26 @@ class Rehearse(unittest.TestCase):
                       ["--try", "=1", "--", "true", "{}"], ["--try", "batch=1", "--", "true", "batch"]):
             self.assertEqual(rehearse(*wrong).returncode, 2, wrong)
 
+    def test_the_largest_that_fits(self):
+        """A range is halved, and the value found fits where the next one does not; of a list, what was not tried is named."""
+        command = ["--", "sh", "-c", f"'{ACTS}' a+$2", "sh", "--batch", "40"]
+        for card, values, fits in ((24, "1..39", "24"), (38, "1..39", "38"), (4, "7..39", None), (64, "1..39", "39"), (30, "7..7", "7"),
+                                   (8, "8..9", "8")):
+            result = rehearse("--json", "--card", f"{card}MiB", "--margin", "0", "--try", f"batch={values}", *command)
+            told = json.loads(result.stdout)
+            self.assertEqual((result.returncode, told["fits"]), (0 if fits else 3, fits), result)
+            self.assertLessEqual(len(told["tried"]), 6)
+        said = rehearse("--card", "24MiB", "--margin", "0", "--try", "batch=1..39", *command).stdout.splitlines()
+        self.assertEqual(said[-2], "batch 24 is the largest that fits.", said)
+        self.assertTrue(said[-1].endswith(" -- sh -c '" + f"'\\''{ACTS}'\\'' a+$2' sh --batch 24"), said)
+        for values, between in (("20,10", "21..39"), ("30,20,10", "21..29"), ("39", None), ("25,24", None)):
+            said = rehearse("--card", "24MiB" if between or values == "25,24" else "64MiB", "--margin", "0", "--try",
+                            f"batch={values}", *command).stdout
+            self.assertEqual("Larger ones were not tried" in said, between is not None, said)
+            self.assertIn(f"--try batch={between} finds" if between else "Next: ", said)
+        for wrong in ("4..3", "1..9999999"):
+            self.assertEqual(rehearse("--try", f"batch={wrong}", *command).returncode, 2)
+
     def test_progress(self):
         """On a terminal a count that only rises is shown, and taken away."""
         ours, theirs = os.openpty()
@@ -222,7 +242,7 @@ class Rehearse(unittest.TestCase):
         said = rehearse("--card", "24MiB", "--margin", "0", "--", "sh", "-c", f"'{LOOP}' $2 return", "it's", "--batch",
                         "200")
         lines = said.stdout.splitlines()
-        expected = "Next: segalloc rehearse --card 24MiB --try batch=100,50,25,12,6,3,1 -- "
+        expected = "Next: segalloc rehearse --card 24MiB --try batch=1..199 -- "
         self.assertTrue(lines[-1].startswith(expected), lines)
         command = shlex.split(lines[-1].removeprefix("Next: segalloc "))
         result = subprocess.run([SEGALLOC, *command], env=ENVIRONMENT, capture_output=True, text=True, timeout=120)

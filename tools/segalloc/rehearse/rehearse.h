@@ -120,20 +120,29 @@ bool sg_rehearse_command(const struct sg_rehearse *rehearse, const struct sg_kee
 /* Reads the traces of a run in `folder`, and plays them on the cards. 0, or an exit status after a line on stderr. */
 int sg_rehearse_traces(struct sg_rehearse *rehearse, const char *folder);
 
-/* rehearse/try.c: values of --try, "NAME=V1,V2,…". */
+/* rehearse/try.c: values of --try, "NAME=V1,V2,…" or "NAME=LOW..HIGH". */
 struct sg_rehearse_try {
     char name[64];
     char *text; /* of the values; the caller's to free, also where reading fails */
     char *value[SG_REHEARSE_CARDS];
     unsigned count;
+    bool range;              /* the largest between these is looked for, by halves: `value` are those tried so far */
+    unsigned long low, high; /* the rest of it: the largest that fits is not above `high`, and `low` - 1 fits */
 };
 /* 0, or an exit status after a line on stderr: it can't be read, or `command` has no place for a value. */
 int sg_rehearse_try_read(const char *verb, const char *text, char **command, struct sg_rehearse_try *ret);
+/* Makes the next value of a range, once the last one (if there was one) is known to fit or not. False: there is none, the
+   largest that fits is found. */
+bool sg_rehearse_try_next(struct sg_rehearse_try *values, bool last_fits);
+/* Whether between this value, which fits, and the next larger one that does not there are others: "NAME=21..39". */
+bool sg_rehearse_try_between(const struct sg_rehearse_try *values, char **command, unsigned fits, char *ret, size_t size);
+/* What sg_rehearse_try_read() and sg_rehearse_try_next() took. */
+void sg_rehearse_try_end(struct sg_rehearse_try *values);
 /* A copy of the command with this value in its place: of `{}`, or of the value of the option of that name. To be
    given to sg_rehearse_try_free(). */
 char **sg_rehearse_try_command(const struct sg_rehearse_try *values, char **command, const char *value);
 void sg_rehearse_try_free(char **command);
-/* Text for --try with smaller sizes of what the command calls a batch; false: it has no such option. */
+/* Text for --try with the range of smaller sizes of what the command calls a batch; false: it has no such option. */
 bool sg_rehearse_try_suggest(char **command, char *ret, size_t size);
 /* How many times smaller a batch is than in the command as it was given; 0: it is no batch, or not known. */
 unsigned long sg_rehearse_try_divisor(const struct sg_rehearse_try *values, char **command, const char *value);

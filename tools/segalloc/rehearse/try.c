@@ -58,14 +58,79 @@ static char *copied(const char *text)
     return copy;
 }
 
+/* A whole number that is all of the text. */
+static bool whole(const char *text, unsigned long *ret)
+{
+    enum { MOST = 1 << 20 };
+    char *end;
+    unsigned long value = strtoul(text, &end, 10);
+    if (!isdigit((unsigned char)*text) || *end || value > MOST)
+        return false;
+    *ret = value;
+    return true;
+}
+
+/* "LOW..HIGH". */
+static bool read_range(char *text, struct sg_rehearse_try *ret)
+{
+    char *dots = strstr(text, "..");
+    if (!dots)
+        return false;
+    *dots = '\0';
+    ret->range = whole(text, &ret->low) && whole(dots + 2, &ret->high) && ret->low <= ret->high;
+    *dots = '.';
+    return ret->range;
+}
+
+bool sg_rehearse_try_next(struct sg_rehearse_try *values, bool last_fits)
+{
+    char text[32];
+    unsigned long last;
+    if (values->count && whole(values->value[values->count - 1], &last)) {
+        if (last_fits)
+            values->low = last + 1;
+        else
+            values->high = last - 1;
+    }
+    if (values->low > values->high || values->high + 1 == 0 || values->count == SG_REHEARSE_CARDS)
+        return false;
+    snprintf(text, sizeof text, "%lu", values->low + (values->high - values->low) / 2);
+    values->value[values->count++] = copied(text);
+    return true;
+}
+
+bool sg_rehearse_try_between(const struct sg_rehearse_try *values, char **command, unsigned fits, char *ret, size_t size)
+{
+    struct place place = find_place(command, values->name);
+    unsigned long found, larger;
+    const char *above = fits > 0                        ? values->value[fits - 1]
+                        : place.kind == PLACE_BRACES ? ""
+                                                     : command[place.argument] + place.offset;
+    if (values->range || !whole(values->value[fits], &found) || !whole(above, &larger) || larger <= found + 1)
+        return false;
+    snprintf(ret, size, "%s=%lu..%lu", values->name, found + 1, larger - 1);
+    return true;
+}
+
+void sg_rehearse_try_end(struct sg_rehearse_try *values)
+{
+    for (unsigned i = 0; values->range && i < values->count; i++)
+        free(values->value[i]);
+    free(values->text);
+}
+
 int sg_rehearse_try_read(const char *verb, const char *text, char **command, struct sg_rehearse_try *ret)
 {
     size_t length = strcspn(text, "="), dashes = strspn(text, "-");
     *ret = (struct sg_rehearse_try){.count = 0};
     if (text[length] != '=' || length == dashes || length - dashes >= sizeof ret->name || !text[length + 1])
-        return sg_tool_usage(verb, "--try takes NAME=VALUE,… such as batch=8,4,2, not \"%s\"", text);
+        return sg_tool_usage(verb, "--try takes NAME=VALUE,… such as batch=8,4,2, or a range such as batch=1..8, not \"%s\"", text);
     snprintf(ret->name, sizeof ret->name, "%.*s", (int)(length - dashes), text + dashes);
     char *rest = ret->text = copied(text + length + 1);
+    if (read_range(ret->text, ret))
+        rest = NULL;
+    else if (strstr(ret->text, "..") && strspn(ret->text, "0123456789.") == strlen(ret->text))
+        return sg_tool_usage(verb, "--try takes a range of whole numbers up to 1048576, such as batch=1..8, not \"%s\"", text);
     for (char *value; (value = strsep(&rest, ",")) != NULL;) {
         if (ret->count == SG_REHEARSE_CARDS)
             return sg_tool_usage(verb, "--try takes at most %d values", SG_REHEARSE_CARDS);
@@ -155,8 +220,6 @@ bool sg_rehearse_try_suggest(char **command, char *ret, size_t size)
         return false;
     const char *option = command[place.kind == PLACE_NEXT ? place.argument - 1 : place.argument];
     option += strspn(option, "-");
-    int length = snprintf(ret, size, "%.*s=", (int)strcspn(option, "="), option);
-    for (const char *comma = ""; value > 1 && length > 0 && (size_t)length < size; comma = ",")
-        length += snprintf(ret + length, size - (size_t)length, "%s%lu", comma, value /= 2);
+    int length = snprintf(ret, size, "%.*s=1..%lu", (int)strcspn(option, "="), option, value - 1);
     return length > 0 && (size_t)length < size;
 }

@@ -63,14 +63,14 @@ static int help(void)
          "      --try NAME=VALUE,…\n"
          "                     run CMD with one value after the other, until one fits:\n"
          "                     in place of {} in CMD, or of the value of its option\n"
-         "                     --NAME; batch=8,4,2\n"
+         "                     --NAME; batch=8,4,2. batch=1..39 finds the largest that\n"
+         "                     fits, by halves\n"
          "      --no-torch     leave PyTorch's statistics and memory functions to PyTorch,\n"
          "                     as segalloc run does without --torch\n"
-         "      --overwrite    let CMD write over files that are there; by default they are as\n"
-         "                     they were at the end, for what CMD writes is not real\n"
+         "      --overwrite    let CMD write over files that are there; else they are put\n"
+         "                     back at the end, for what CMD writes is not real\n"
          "      --trackers     leave loggers of experiments (wandb, mlflow) and uploads to\n"
-         "                     Hugging Face's hub as they are; they are off by default, for\n"
-         "                     results of a rehearsal are not real\n"
+         "                     Hugging Face's hub on; by default they are off\n"
          "  -o, --output TRACE keep the trace of the run, with --try of the last; of\n"
          "                     several processes that of the first by this name, each\n"
          "                     further one as TRACE.PID\n"
@@ -377,8 +377,7 @@ static void print_untried(const struct sg_rehearse_try *values, unsigned tried)
 }
 
 /* One value after the other, until one fits. What is nearer than the margin counts where nothing else does. */
-static int rehearse_values(const struct sg_rehearse *base, struct sg_launch *launch,
-                           const struct sg_rehearse_try *values)
+static int rehearse_values(const struct sg_rehearse *base, struct sg_launch *launch, struct sg_rehearse_try *values)
 {
     struct sg_rehearse rehearse = *base;
     int status = 0, end = SG_EXIT_NOT_FIT, best = -1;
@@ -389,7 +388,8 @@ static int rehearse_values(const struct sg_rehearse *base, struct sg_launch *lau
         sg_tool_json_string(values->name);
         fputs(",\"tried\":[", stdout);
     }
-    for (unsigned i = 0; i < values->count && !done; i++) {
+    bool fits = false;
+    for (unsigned i = 0; !done && (values->range ? sg_rehearse_try_next(values, fits) : i < values->count); i++) {
         rehearse = *base;
         rehearse.command = sg_rehearse_try_command(values, base->command, values->value[i]);
         rehearse.force = base->force || i > 0;
@@ -401,11 +401,12 @@ static int rehearse_values(const struct sg_rehearse *base, struct sg_launch *lau
         int verdict = status_of(&rehearse);
         if (verdict == SG_EXIT_OK && best < 0)
             best = (int)i;
-        if (fits_all(&rehearse))
+        fits = fits_all(&rehearse);
+        if (fits)
             best = (int)i;
         if (verdict == SG_EXIT_ERROR)
             end = SG_EXIT_ERROR;
-        done = fits_all(&rehearse) || rehearse.interrupted;
+        done = (values->range ? verdict == SG_EXIT_ERROR : fits) || rehearse.interrupted;
         tried = i + 1;
         char written[256];
         sg_rehearse_try_format(values, base->command, values->value[i], written, sizeof written);
@@ -428,7 +429,12 @@ static int rehearse_values(const struct sg_rehearse *base, struct sg_launch *lau
         puts("}");
     } else if (best >= 0) {
         rehearse.command = sg_rehearse_try_command(values, base->command, values->value[best]);
+        char between[128];
         print_untried(values, tried);
+        if (values->range && !done)
+            printf("%s %s is the largest that fits.\n", values->name, values->value[best]);
+        else if (sg_rehearse_try_between(values, base->command, (unsigned)best, between, sizeof between))
+            printf("Larger ones were not tried: --try %s finds the largest that fits.\n", between);
         sg_rehearse_print_divisor(sg_rehearse_try_divisor(values, base->command, values->value[best]));
         sg_rehearse_print_next(&rehearse, true);
         sg_rehearse_try_free(rehearse.command);
@@ -439,7 +445,7 @@ static int rehearse_values(const struct sg_rehearse *base, struct sg_launch *lau
 }
 
 /* Everything but the reading of the command line; `values`: of --try, or NULL. */
-static int rehearse_with(struct sg_rehearse *rehearse, struct sg_launch *launch, const struct sg_rehearse_try *values)
+static int rehearse_with(struct sg_rehearse *rehearse, struct sg_launch *launch, struct sg_rehearse_try *values)
 {
     struct sg_conf conf;
     char sim[256];
@@ -476,13 +482,13 @@ int sg_verb_rehearse(int argc, char **argv)
     if (status == 0 && wanted)
         status = sg_rehearse_try_read(rehearse.verb, wanted, argv + optind, &values);
     if (status) {
-        free(values.text);
+        sg_rehearse_try_end(&values);
         return status;
     }
     sg_rehearse_set_margins(&rehearse);
     launch.conf = launch.conf ? sg_tool_conf_join("sites:True", launch.conf) : "sites:True";
     rehearse.command = argv + optind;
     status = rehearse_with(&rehearse, &launch, wanted ? &values : NULL);
-    free(values.text);
+    sg_rehearse_try_end(&values);
     return status;
 }
