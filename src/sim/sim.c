@@ -1,6 +1,7 @@
 #include "sim.h"
 
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,8 +89,9 @@ static bool works_before_init(enum sim_call call)
     case SIM_CALL_cuGetProcAddress:
     case SIM_CALL_cuGetProcAddress_v2:
     case SIM_CALL_cuGetExportTable:
-    case SIM_CALL_cuThreadExchangeStreamCaptureMode:
         return true;
+    case SIM_CALL_cuThreadExchangeStreamCaptureMode:
+        return sim_state_now() != SIM_FRESH;
     default:
         return false;
     }
@@ -97,26 +99,43 @@ static bool works_before_init(enum sim_call call)
 
 _Thread_local uint64_t sim_thread_calls;
 
-CUresult sim_enter(enum sim_call id)
+static int without_driver(const char *symbol, const uintptr_t *words, enum sim_state now)
+{
+    if (now == SIM_FORKED || now == SIM_GONE)
+        return now == SIM_GONE ? CUDA_ERROR_DEINITIALIZED : CUDA_ERROR_NOT_INITIALIZED;
+    return sim_refusal(symbol, words, now == SIM_FAILED);
+}
+
+int sim_unavailable(const char *symbol, const uintptr_t *words)
+{
+    enum sim_state now = sim_state_now();
+    return now == SIM_READY ? CUDA_SUCCESS : without_driver(symbol, words, now);
+}
+
+/* A child that was forked, and a process that ends, start no driver. */
+static bool answers_now(enum sim_call id, enum sim_state now)
+{
+    return works_before_init(id) && (id != SIM_CALL_cuInit || now == SIM_FRESH || now == SIM_FAILED);
+}
+
+int sim_enter(enum sim_call id, const uintptr_t *words)
 {
     struct call *call = &calls[id];
+    enum sim_state now = sim_state_now();
     if (id != SIM_CALL_cuThreadExchangeStreamCaptureMode) /* asks for nothing */
         sim_thread_calls++;
     atomic_fetch_add_explicit(&call->count, 1, memory_order_relaxed);
-    switch (sim_state_now()) {
-    case SIM_READY:
-        break;
-    case SIM_FRESH:
-    case SIM_MISCONFIGURED:
-        return works_before_init(id) ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
-    case SIM_FORKED:
-        return works_before_init(id) && id != SIM_CALL_cuInit ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
-    case SIM_GONE:
-        return works_before_init(id) && id != SIM_CALL_cuInit ? CUDA_SUCCESS : CUDA_ERROR_DEINITIALIZED;
-    }
+    if (now != SIM_READY)
+        return answers_now(id, now) ? CUDA_SUCCESS : without_driver(call->symbol, words, now);
     if (sim_in_host_function && !works_before_init(id))
         return CUDA_ERROR_NOT_PERMITTED;
     return injected(call);
+}
+
+_Noreturn void sim_null_read(void)
+{
+    raise(SIGSEGV);
+    abort(); /* the signal is handled or ignored; a read again would end the process too */
 }
 
 static void before_fork(void)
@@ -194,14 +213,14 @@ static void attach_costs(const struct sim_config *config)
 
 static CUresult start(void)
 {
-    if (sim_state_now() == SIM_MISCONFIGURED)
-        return CUDA_ERROR_INVALID_VALUE;
+    static bool complained;
     const char *complaint = sim_config_parse(getenv("SEGALLOC_SIM"), &sim.config);
-    if (complaint) {
+    if (complaint && !complained)
         fprintf(stderr, "%s\n", complaint);
-        atomic_store(&state, SIM_MISCONFIGURED);
+    complained = complaint != NULL;
+    if (complaint)
         return CUDA_ERROR_INVALID_VALUE;
-    }
+    sim_exports_follow(sim.config.driver);
     if (sim.config.devices == 0)
         return CUDA_ERROR_NO_DEVICE;
     started_by = getpid();
@@ -225,17 +244,26 @@ CUresult cuInit(unsigned int flags)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&start_lock);
     CUresult result = sim_state_now() == SIM_READY ? CUDA_SUCCESS : start();
+    if (result != CUDA_SUCCESS)
+        atomic_store_explicit(&state, SIM_FAILED, memory_order_release);
     pthread_mutex_unlock(&start_lock);
     return result;
 }
 
 int sim_driver_version(void)
 {
-    if (sim_state_now() != SIM_FRESH)
+    enum sim_state now = sim_state_now();
+    if (now != SIM_FRESH && now != SIM_FAILED)
         return sim.config.driver;
     struct sim_config config = {.driver = 13000};
     sim_config_parse(getenv("SEGALLOC_SIM"), &config);
     return config.driver;
+}
+
+/* What is exported follows the settings from the moment at which the library is loaded. */
+__attribute__((constructor)) static void follow_settings(void)
+{
+    sim_exports_follow(sim_driver_version());
 }
 
 CUresult cuDriverGetVersion(int *version)
@@ -273,7 +301,7 @@ CUresult cuGetExportTable(const void **table, const CUuuid *id)
         return CUDA_ERROR_INVALID_VALUE;
     say_whose_runtime(__builtin_return_address(0));
     *table = NULL;
-    return CUDA_ERROR_NOT_FOUND;
+    return CUDA_ERROR_INVALID_VALUE;
 }
 
 void sim_handle_add(struct sim_handle *handle, enum sim_kind kind)

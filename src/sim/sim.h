@@ -54,7 +54,7 @@ enum {
 enum sim_state {
     SIM_FRESH,
     SIM_READY,
-    SIM_MISCONFIGURED,
+    SIM_FAILED, /* cuInit has failed: there is no device, or its settings can't be used */
     SIM_FORKED, /* a child of a process that had called cuInit */
     SIM_GONE,   /* the process is exiting */
 };
@@ -120,15 +120,56 @@ void sim_unlock(void);
 pthread_mutex_t *sim_mutex(void); /* for condition variables */
 enum sim_state sim_state_now(void);
 
-/* At the start of each entry point: counts the call, and returns what it must return at once: an injected fault,
-   CUDA_ERROR_NOT_INITIALIZED before cuInit, CUDA_ERROR_NOT_PERMITTED in a host function, and so on. */
-CUresult sim_enter(enum sim_call call);
-#define SIM_ENTER(symbol)                                \
-    do {                                                 \
-        CUresult entered_ = sim_enter(SIM_CALL_##symbol); \
-        if (entered_ != CUDA_SUCCESS)                    \
-            return entered_;                             \
+/* At the start of each entry point. Counts the call, and returns what it must return at once. That is an injected
+   fault, the refusal while there is no driver, or CUDA_ERROR_NOT_PERMITTED in a host function. `words` are the arguments
+   that refusal.def looks at, from the first; NULL where it looks at none. */
+int sim_enter(enum sim_call call, const uintptr_t *words);
+#define SIM_ENTER(symbol) SIM_RETURN_IF_NOT(sim_enter(SIM_CALL_##symbol, NULL))
+#define SIM_ENTER_WITH(symbol, ...) \
+    SIM_RETURN_IF_NOT(sim_enter(SIM_CALL_##symbol, (const uintptr_t[]){SIM_WORDS(__VA_ARGS__)}))
+
+/* Of a form that hands everything on to a later one, which counts it, but is refused otherwise than that. */
+#define SIM_REFUSED(symbol, ...) \
+    SIM_RETURN_IF_NOT(sim_unavailable(#symbol, (const uintptr_t[]){SIM_WORDS(__VA_ARGS__)}))
+
+#define SIM_RETURN_IF_NOT(call)                                                  \
+    do {                                                                         \
+        int entered_ = (int)(call);                                              \
+        if (entered_ != CUDA_SUCCESS)                                            \
+            return entered_ == SIM_ANSWERED ? CUDA_SUCCESS : (CUresult)entered_; \
     } while (0)
+
+/* In place of CUDA_SUCCESS where that is what the call answers without doing anything. */
+enum { SIM_ANSWERED = -1 };
+
+/* Up to nine arguments of any type, as the values of registers. */
+#define SIM_WORDS(...)                                                                                            \
+    SIM_WORDS_BY_COUNT(__VA_ARGS__, SIM_WORDS_9, SIM_WORDS_8, SIM_WORDS_7, SIM_WORDS_6, SIM_WORDS_5, SIM_WORDS_4, \
+        SIM_WORDS_3, SIM_WORDS_2, SIM_WORDS_1, )                                                                  \
+    (__VA_ARGS__)
+#define SIM_WORDS_BY_COUNT(_1, _2, _3, _4, _5, _6, _7, _8, _9, words, ...) words
+#define SIM_WORDS_1(a) (uintptr_t)(a)
+#define SIM_WORDS_2(a, ...) (uintptr_t)(a), SIM_WORDS_1(__VA_ARGS__)
+#define SIM_WORDS_3(a, ...) (uintptr_t)(a), SIM_WORDS_2(__VA_ARGS__)
+#define SIM_WORDS_4(a, ...) (uintptr_t)(a), SIM_WORDS_3(__VA_ARGS__)
+#define SIM_WORDS_5(a, ...) (uintptr_t)(a), SIM_WORDS_4(__VA_ARGS__)
+#define SIM_WORDS_6(a, ...) (uintptr_t)(a), SIM_WORDS_5(__VA_ARGS__)
+#define SIM_WORDS_7(a, ...) (uintptr_t)(a), SIM_WORDS_6(__VA_ARGS__)
+#define SIM_WORDS_8(a, ...) (uintptr_t)(a), SIM_WORDS_7(__VA_ARGS__)
+#define SIM_WORDS_9(a, ...) (uintptr_t)(a), SIM_WORDS_8(__VA_ARGS__)
+
+/* CUDA_SUCCESS while the driver works, else what a call of that symbol answers without it. `words` and result as of
+   sim_enter(). */
+int sim_unavailable(const char *symbol, const uintptr_t *words);
+
+/* The answer of refusal.def before cuInit, or after it has failed: an error, or SIM_ANSWERED. */
+int sim_refusal(const char *symbol, const uintptr_t *words, bool failed);
+
+/* Ends as the driver does where it reads what NULL points to: by SIGSEGV. */
+_Noreturn void sim_null_read(void);
+
+/* Has dlsym and the loader find what a driver of that version exports, and no later function. */
+void sim_exports_follow(int driver);
 
 /* A call has mapped, unmapped or given access to so many handles, of which each has its cost. */
 void sim_count_handles(enum sim_call call, uint64_t count);

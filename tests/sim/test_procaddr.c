@@ -50,20 +50,50 @@ static void flags(void **state)
     const cuuint64_t per_thread = CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
     assert_ptr_equal(ask("cuMemcpyHtoD", 12000, CU_GET_PROC_ADDRESS_LEGACY_STREAM, found), symbol("cuMemcpyHtoD_v2"));
     assert_ptr_equal(ask("cuMemcpyHtoD", 12000, per_thread, found), symbol("cuMemcpyHtoD_v2_ptds"));
-    assert_ptr_equal(ask("cuMemcpyHtoD", 6050, per_thread, found), symbol("cuMemcpyHtoD_v2"));
+    assert_null(ask("cuMemcpyHtoD", 6050, per_thread, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT)); /* from 7.0 on */
+    assert_ptr_equal(ask("cuMemcpyHtoD", 12000, 3, found), symbol("cuMemcpyHtoD_v2_ptds"));         /* both meanings */
     assert_ptr_equal(ask("cuLaunchKernel", 12000, per_thread, found), symbol("cuLaunchKernel_ptsz"));
     assert_ptr_equal(ask("cuMemAlloc", 12000, per_thread, found), symbol("cuMemAlloc_v2")); /* has no such form */
     void *function;
     CUdriverProcAddressQueryResult status;
-    ok(cuGetProcAddress_v2_ptsz("cuLaunchKernel", &function, 12000, CU_GET_PROC_ADDRESS_DEFAULT, &status));
-    assert_ptr_equal(function, symbol("cuLaunchKernel_ptsz"));
+    assert_ptr_equal(ask("cuGetProcAddress", 12000, per_thread, found), symbol("cuGetProcAddress_v2"));
     ok(cuGetProcAddress("cuLaunchKernel", &function, 12000, CU_GET_PROC_ADDRESS_DEFAULT));
     assert_ptr_equal(function, symbol("cuLaunchKernel"));
     ok(cuGetProcAddress_v2("cuLaunchKernel", &function, 12000, 0, NULL)); /* the status is optional */
     expect_error(CUDA_ERROR_INVALID_VALUE, cuGetProcAddress_v2("cuInit", &function, 12000, 8, &status));
-    expect_error(CUDA_ERROR_INVALID_VALUE, cuGetProcAddress_v2("cuInit", &function, 12050, 0, &status));
-    expect_error(CUDA_ERROR_INVALID_VALUE, cuGetProcAddress_v2(NULL, &function, 12000, 0, &status));
-    expect_error(CUDA_ERROR_INVALID_VALUE, cuGetProcAddress_v2("cuInit", NULL, 12000, 0, &status));
+    function = &status;
+    expect_error(CUDA_ERROR_NOT_FOUND, cuGetProcAddress("cuNoSuchThing", &function, 12000, 0));
+    expect_error(CUDA_ERROR_NOT_FOUND, cuGetProcAddress("cuMemAllocAsync", &function, 10000, 0));
+    assert_ptr_equal(function, &status);
+}
+
+/* A runtime newer than the driver asks for its own version, and gets the driver's newest form. */
+static void newer_than_the_driver(void **state)
+{
+    (void)state;
+    const CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SUCCESS;
+    static const int newer[] = {12050, 13000, 99999, -1};
+    for (unsigned i = 0; i < 4; i++) {
+        assert_ptr_equal(ask("cuMemAlloc", newer[i], 0, found), symbol("cuMemAlloc_v2"));
+        assert_ptr_equal(ask("cuCtxCreate", newer[i], 0, found), symbol("cuCtxCreate_v3"));
+        assert_null(ask("cuCtxRecordEvent", newer[i], 0, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND));
+    }
+    assert_ptr_equal(ask("cuMemAlloc", 3010, 0, found), symbol("cuMemAlloc")); /* of 32 bits */
+}
+
+/* The loader finds nothing newer than the driver either, and says so. */
+static void symbols(void **state)
+{
+    (void)state;
+    static const char *const absent[] = {"cuCtxRecordEvent", "cuCtxCreate_v4", "cuStreamGetCtx_v2_ptsz",
+        "cuLogsCurrent", "cuGetProcAddress_v2_ptsz", "cuEventCreateFromEGLSync"};
+    for (unsigned i = 0; i < sizeof absent / sizeof *absent; i++) {
+        (void)dlerror();
+        assert_null(dlsym(RTLD_DEFAULT, absent[i]));
+        const char *error = dlerror();
+        assert_non_null(error);
+        assert_non_null(strstr(error, absent[i]));
+    }
 }
 
 /* Each row of the table is exported under its symbol, and is found at the version it came with. */
@@ -82,11 +112,12 @@ static void every_entry_is_there(void **state)
     };
     unsigned newer = 0;
     for (unsigned i = 0; i < sizeof entries / sizeof *entries; i++) {
-        void *legacy = symbol(entries[i].symbol);
         if (entries[i].version > 12040) {
             newer++;
+            assert_null(dlsym(RTLD_DEFAULT, entries[i].symbol));
             continue;
         }
+        void *legacy = symbol(entries[i].symbol);
         assert_ptr_equal(ask(entries[i].name, entries[i].version, 0, CU_GET_PROC_ADDRESS_SUCCESS), legacy);
         if (entries[i].variant && entries[i].version >= 7000)
             assert_ptr_equal(ask(entries[i].name, entries[i].version, 2, CU_GET_PROC_ADDRESS_SUCCESS),
@@ -118,7 +149,7 @@ static void no_private_tables(void **state)
     (void)state;
     const void *table = &table;
     CUuuid id = {{1}};
-    expect_error(CUDA_ERROR_NOT_FOUND, cuGetExportTable(&table, &id));
+    expect_error(CUDA_ERROR_INVALID_VALUE, cuGetExportTable(&table, &id));
     assert_null(table);
 }
 
@@ -137,6 +168,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(versions), /* all of this works without cuInit */
         cmocka_unit_test(flags),
+        cmocka_unit_test(newer_than_the_driver),
+        cmocka_unit_test(symbols),
         cmocka_unit_test(every_entry_is_there),
         cmocka_unit_test(what_pytorch_asks_for),
         cmocka_unit_test(no_private_tables),

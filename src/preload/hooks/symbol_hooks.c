@@ -155,12 +155,6 @@ static CUresult symbols_answered(CUresult result, const char *symbol, int versio
     return result;
 }
 
-/* In code compiled for per-thread default streams a request without flags means those. */
-static cuuint64_t per_thread(cuuint64_t flags)
-{
-    return flags == CU_GET_PROC_ADDRESS_DEFAULT ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM : flags;
-}
-
 CUresult cuGetProcAddress(const char *symbol, void **ret, int version, cuuint64_t flags)
 {
     const struct sg_real *real = sg_real();
@@ -168,15 +162,6 @@ CUresult cuGetProcAddress(const char *symbol, void **ret, int version, cuuint64_
     CUresult result = real->cuGetProcAddress(symbol, ret, version, flags);
     sg_thread_leave(outer);
     return symbols_answered(result, symbol, version, flags, ret);
-}
-
-CUresult cuGetProcAddress_ptsz(const char *symbol, void **ret, int version, cuuint64_t flags)
-{
-    const struct sg_real *real = sg_real();
-    bool outer = sg_thread_enter();
-    CUresult result = real->cuGetProcAddress_ptsz(symbol, ret, version, flags);
-    sg_thread_leave(outer);
-    return symbols_answered(result, symbol, version, per_thread(flags), ret);
 }
 
 CUresult cuGetProcAddress_v2(const char *symbol, void **ret, int version, cuuint64_t flags,
@@ -187,16 +172,6 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **ret, int version, cuuint
     CUresult result = real->cuGetProcAddress_v2(symbol, ret, version, flags, status);
     sg_thread_leave(outer);
     return symbols_answered(result, symbol, version, flags, ret);
-}
-
-CUresult cuGetProcAddress_v2_ptsz(const char *symbol, void **ret, int version, cuuint64_t flags,
-    CUdriverProcAddressQueryResult *status)
-{
-    const struct sg_real *real = sg_real();
-    bool outer = sg_thread_enter();
-    CUresult result = real->cuGetProcAddress_v2_ptsz(symbol, ret, version, flags, status);
-    sg_thread_leave(outer);
-    return symbols_answered(result, symbol, version, per_thread(flags), ret);
 }
 
 /* What dlsym() returns: `value`, or, where `real` is set, whatever the real one answers to the very same call. */

@@ -215,22 +215,6 @@ static void *look_up(void *user, const char *symbol)
     return sg_cuda_symbol(symbol);
 }
 
-/* A libcuda may export calls that the driver beneath it is too old for (the simulated one, and the forward
-   compatibility packages): they aren't there. Source of the versions: hooks.def. */
-static void leave_out_newer(struct sg_driver *driver)
-{
-    CUresult (*get_version)(int *);
-    void *symbol = sg_cuda_symbol("cuDriverGetVersion");
-    int version = 0;
-    memcpy(&get_version, &symbol, sizeof symbol);
-    if (!symbol || get_version(&version) != CUDA_SUCCESS)
-        return;
-    if (version < 12050)
-        driver->ctx_record_event = NULL;
-    if (version < 13000)
-        driver->ctx_synchronize_of = NULL;
-}
-
 const struct sg_driver *sg_process_driver(void)
 {
     int known = atomic_load_explicit(&sg_process.driver_known, memory_order_acquire);
@@ -239,7 +223,6 @@ const struct sg_driver *sg_process_driver(void)
         if (!sg_cuda_symbol("cuInit"))
             return NULL;
         known = sg_driver_load(&driver, look_up, NULL) ? 2 : 1;
-        leave_out_newer(&driver);
         sg_process_lock(SG_LOCK_REAL);
         if (!atomic_load_explicit(&sg_process.driver_known, memory_order_relaxed)) {
             sg_process.driver = driver;

@@ -65,18 +65,24 @@ static void resolve_all(struct sg_rt_driver *table, cuuint64_t flags)
 #undef OTHER
 }
 
-static cudaError_t open_library(void)
+/* What the loader finds of the driver; NULL: nothing. */
+struct asks {
+    void *ask, *ask_v2;
+};
+
+/* Its lock may be held by a thread within dlopen() whose constructor calls the runtime, and waits for ours: asked without it. */
+static struct asks ask_loader(void)
 {
     void *handle = dlopen("libcuda.so.1", RTLD_NOW);
-    if (!handle)
-        return cudaErrorInsufficientDriver;
-    void *ask = dlsym(handle, "cuGetProcAddress_v2");
-    memcpy(&library.ask_v2, &ask, sizeof ask);
-    if (!ask) {
-        ask = dlsym(handle, "cuGetProcAddress");
-        memcpy(&library.ask, &ask, sizeof ask);
-    }
-    if (!ask)
+    void *ask_v2 = handle ? dlsym(handle, "cuGetProcAddress_v2") : NULL;
+    return (struct asks){.ask_v2 = ask_v2, .ask = handle && !ask_v2 ? dlsym(handle, "cuGetProcAddress") : NULL};
+}
+
+static cudaError_t open_library(const struct asks *asks)
+{
+    memcpy(&library.ask_v2, &asks->ask_v2, sizeof asks->ask_v2);
+    memcpy(&library.ask, &asks->ask, sizeof asks->ask);
+    if (!library.ask && !library.ask_v2)
         return cudaErrorInsufficientDriver;
     resolve_all(&sg_rt_legacy, CU_GET_PROC_ADDRESS_LEGACY_STREAM);
     resolve_all(&sg_rt_per_thread, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM);
@@ -114,11 +120,14 @@ static void reach(enum progress target)
 {
     if (atomic_load_explicit(&library.progress, memory_order_acquire) >= (int)target)
         return;
+    struct asks asks = {NULL, NULL};
+    if (atomic_load_explicit(&library.progress, memory_order_acquire) == NOT_OPEN)
+        asks = ask_loader();
     pthread_mutex_lock(&library.lock);
     int progress = atomic_load(&library.progress);
     if (progress == NOT_OPEN) {
         pthread_atfork(NULL, NULL, in_child);
-        library.failure = open_library();
+        library.failure = open_library(&asks);
         progress = OPEN;
     }
     if (progress < (int)target) {

@@ -235,7 +235,7 @@ CUresult cuDevicePrimaryCtxSetFlags(CUdevice ordinal, unsigned int flags)
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice ordinal, unsigned int *flags, int *active)
 {
-    SIM_ENTER(cuDevicePrimaryCtxGetState);
+    SIM_ENTER_WITH(cuDevicePrimaryCtxGetState, ordinal, flags, active);
     if (!flags || !active)
         return CUDA_ERROR_INVALID_VALUE;
     sim_lock();
@@ -281,7 +281,7 @@ CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *params, int cou
 
 CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *params, unsigned int flags, CUdevice device)
 {
-    SIM_ENTER(cuCtxCreate_v4);
+    SIM_ENTER_WITH(cuCtxCreate_v4, context, params);
     if (params && (params->numExecAffinityParams || params->cigParams))
         return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
     return create(context, flags, device);
@@ -289,7 +289,7 @@ CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *params, unsigned 
 
 CUresult cuCtxDestroy_v2(CUcontext context)
 {
-    SIM_ENTER(cuCtxDestroy_v2);
+    SIM_ENTER_WITH(cuCtxDestroy_v2, context);
     sim_lock();
     CUresult result = CUDA_ERROR_INVALID_CONTEXT;
     if (sim_handle_valid(context, SIM_KIND_CONTEXT) && !context->primary && !context->parent)

@@ -157,7 +157,7 @@ static bool attribute_value(CUdevice_attribute attribute, int ordinal, int *ret)
 
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
 {
-    SIM_ENTER(cuDeviceGetAttribute);
+    SIM_ENTER_WITH(cuDeviceGetAttribute, value);
     if (!value)
         return CUDA_ERROR_INVALID_VALUE;
     if (!sim_device(device))

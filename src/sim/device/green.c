@@ -99,7 +99,7 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *groups
 
 CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *description, CUdevResource *resources, unsigned int count)
 {
-    SIM_ENTER(cuDevResourceGenerateDesc);
+    SIM_ENTER_WITH(cuDevResourceGenerateDesc, description, resources);
     int device = 0, other;
     unsigned sum = 0;
     if (!description || !resources || !count)
@@ -188,7 +188,7 @@ CUcontext sim_green_context(CUgreenCtx green)
 
 CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
 {
-    SIM_ENTER(cuCtxFromGreenCtx);
+    SIM_ENTER_WITH(cuCtxFromGreenCtx, context);
     CUcontext found = context ? sim_green_context(green) : NULL;
     if (!context)
         return CUDA_ERROR_INVALID_VALUE;
@@ -199,7 +199,7 @@ CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
 
 CUresult cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx green, unsigned int flags, int priority)
 {
-    SIM_ENTER(cuGreenCtxStreamCreate);
+    SIM_ENTER_WITH(cuGreenCtxStreamCreate, stream);
     if (!stream || flags != CU_STREAM_NON_BLOCKING)
         return CUDA_ERROR_INVALID_VALUE;
     priority = priority > 0 ? 0 : priority < -5 ? -5 : priority;
@@ -229,13 +229,13 @@ static CUresult resource_of_context(CUcontext context, CUdevResource *resource, 
 
 CUresult cuGreenCtxGetDevResource(CUgreenCtx green, CUdevResource *resource, CUdevResourceType type)
 {
-    SIM_ENTER(cuGreenCtxGetDevResource);
+    SIM_ENTER_WITH(cuGreenCtxGetDevResource, green, resource);
     CUcontext context = sim_green_context(green);
     return context ? resource_of_context(context, resource, type) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult cuCtxGetDevResource(CUcontext context, CUdevResource *resource, CUdevResourceType type)
 {
-    SIM_ENTER(cuCtxGetDevResource);
+    SIM_ENTER_WITH(cuCtxGetDevResource, context, resource);
     return resource_of_context(context, resource, type);
 }

@@ -10,7 +10,7 @@
 
 CUresult cuCtxGetFlags(unsigned int *flags)
 {
-    SIM_ENTER(cuCtxGetFlags);
+    SIM_ENTER_WITH(cuCtxGetFlags, flags);
     if (!flags)
         return CUDA_ERROR_INVALID_VALUE;
     WITH_CONTEXT(NULL);
@@ -34,7 +34,7 @@ CUresult cuCtxSetFlags(unsigned int flags)
 
 CUresult cuCtxGetId(CUcontext context, unsigned long long *id)
 {
-    SIM_ENTER(cuCtxGetId);
+    SIM_ENTER_WITH(cuCtxGetId, context, id);
     if (!id)
         return CUDA_ERROR_INVALID_VALUE;
     WITH_CONTEXT(context);

@@ -251,7 +251,7 @@ static CUresult begin(CUstream handle, CUgraph graph, const CUgraphNode *deps, s
 
 CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
 {
-    SIM_ENTER(cuStreamBeginCapture_v2);
+    SIM_ENTER_WITH(cuStreamBeginCapture_v2, stream, mode);
     return begin(stream, NULL, NULL, 0, mode);
 }
 
@@ -263,7 +263,7 @@ CUresult cuStreamBeginCapture(CUstream stream)
 CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *dependencies,
     const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode)
 {
-    SIM_ENTER(cuStreamBeginCaptureToGraph);
+    SIM_ENTER_WITH(cuStreamBeginCaptureToGraph, stream, graph, dependencies, edges, count, mode);
     (void)edges;
     return graph ? begin(stream, graph, dependencies, count, mode) : CUDA_ERROR_INVALID_VALUE;
 }
@@ -281,7 +281,7 @@ static bool joined(const struct sim_capture *capture)
 
 CUresult cuStreamEndCapture(CUstream handle, CUgraph *graph)
 {
-    SIM_ENTER(cuStreamEndCapture);
+    SIM_ENTER_WITH(cuStreamEndCapture, handle, graph);
     if (!graph)
         return CUDA_ERROR_INVALID_VALUE;
     sim_lock();
@@ -327,7 +327,7 @@ static CUresult status_stream(CUstream handle, CUstream *ret)
 
 CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
 {
-    SIM_ENTER(cuStreamIsCapturing);
+    SIM_ENTER_WITH(cuStreamIsCapturing, stream, status);
     if (!status)
         return CUDA_ERROR_INVALID_VALUE;
     sim_lock();
@@ -342,7 +342,7 @@ CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
 CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
     const CUgraphNode **dependencies, const CUgraphEdgeData **edges, size_t *count)
 {
-    SIM_ENTER(cuStreamGetCaptureInfo_v3);
+    SIM_ENTER_WITH(cuStreamGetCaptureInfo_v3, stream, status);
     if (!status)
         return CUDA_ERROR_INVALID_VALUE;
     sim_lock();
@@ -380,7 +380,7 @@ CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *status, 
 CUresult cuStreamUpdateCaptureDependencies_v2(CUstream handle, CUgraphNode *dependencies, const CUgraphEdgeData *edges,
     size_t count, unsigned int flags)
 {
-    SIM_ENTER(cuStreamUpdateCaptureDependencies_v2);
+    SIM_ENTER_WITH(cuStreamUpdateCaptureDependencies_v2, handle);
     (void)edges;
     if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES || (count && !dependencies))
         return CUDA_ERROR_INVALID_VALUE;
@@ -415,7 +415,9 @@ CUresult cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *depende
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 {
     SIM_ENTER(cuThreadExchangeStreamCaptureMode);
-    if (!mode || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+    if (!mode)
+        sim_null_read();
+    if ((unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED)
         return CUDA_ERROR_INVALID_VALUE;
     CUstreamCaptureMode before = thread_mode;
     thread_mode = *mode;

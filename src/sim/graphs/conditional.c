@@ -111,7 +111,7 @@ CUgraph sim_choice_next(const struct sim_choice *choice, bool first)
 CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *handle, CUgraph graph, CUcontext context,
     unsigned int at_launch, unsigned int flags)
 {
-    SIM_ENTER(cuGraphConditionalHandleCreate);
+    SIM_ENTER_WITH(cuGraphConditionalHandleCreate, handle, graph, context, at_launch, flags);
     if (!handle || flags & ~(unsigned)CU_GRAPH_COND_ASSIGN_DEFAULT)
         return CUDA_ERROR_INVALID_VALUE;
     (void)context;

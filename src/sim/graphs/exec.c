@@ -97,7 +97,7 @@ static CUresult instantiate(CUgraphExec *ret, CUgraph graph, cuuint64_t flags)
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
 {
-    SIM_ENTER(cuGraphInstantiateWithFlags);
+    SIM_ENTER_WITH(cuGraphInstantiateWithFlags, exec, graph, flags);
     return instantiate(exec, graph, flags);
 }
 
@@ -118,7 +118,7 @@ CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *error
 
 CUresult cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
-    SIM_ENTER(cuGraphInstantiateWithParams);
+    SIM_ENTER_WITH(cuGraphInstantiateWithParams, exec, graph, params);
     if (!params)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = instantiate(exec, graph, params->flags);
@@ -350,7 +350,7 @@ static CUresult launch_captured(CUgraphExec exec, CUstream stream)
 
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream handle)
 {
-    SIM_ENTER(cuGraphLaunch);
+    SIM_ENTER_WITH(cuGraphLaunch, exec, handle);
     sim_lock();
     CUstream stream;
     CUresult result = sim_handle_valid(exec, SIM_KIND_EXEC) ? sim_stream_get(handle, &stream)
@@ -368,7 +368,7 @@ CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
 
 CUresult cuGraphUpload(CUgraphExec exec, CUstream handle)
 {
-    SIM_ENTER(cuGraphUpload);
+    SIM_ENTER_WITH(cuGraphUpload, exec, handle);
     sim_lock();
     CUstream stream;
     CUresult result = sim_handle_valid(exec, SIM_KIND_EXEC) ? sim_stream_get(handle, &stream)

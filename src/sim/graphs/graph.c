@@ -425,6 +425,7 @@ CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const
 
 CUresult cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count)
 {
+    SIM_REFUSED(cuGraphAddDependencies, graph, from, to, count);
     return cuGraphAddDependencies_v2(graph, from, to, NULL, count);
 }
 
@@ -438,6 +439,7 @@ CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from, co
 
 CUresult cuGraphRemoveDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count)
 {
+    SIM_REFUSED(cuGraphRemoveDependencies, graph, from, to, count);
     return cuGraphRemoveDependencies_v2(graph, from, to, NULL, count);
 }
 

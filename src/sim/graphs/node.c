@@ -164,20 +164,20 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const CUgraph
 CUresult cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t count, const
     CUDA_KERNEL_NODE_PARAMS_v1 *params)
 {
-    SIM_ENTER(cuGraphAddKernelNode);
+    SIM_ENTER_WITH(cuGraphAddKernelNode, node);
     CUDA_KERNEL_NODE_PARAMS now = params ? newer(params) : (CUDA_KERNEL_NODE_PARAMS){0};
     return kernel_add(node, graph, deps, count, params ? &now : NULL);
 }
 
 CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *params)
 {
-    SIM_ENTER(cuGraphKernelNodeGetParams_v2);
+    SIM_ENTER_WITH(cuGraphKernelNodeGetParams_v2, node, params);
     return kernel_get(node, params);
 }
 
 CUresult cuGraphKernelNodeGetParams(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1 *params)
 {
-    SIM_ENTER(cuGraphKernelNodeGetParams);
+    SIM_ENTER_WITH(cuGraphKernelNodeGetParams, node, params);
     CUDA_KERNEL_NODE_PARAMS now;
     CUresult result = params ? kernel_get(node, &now) : CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
@@ -187,13 +187,13 @@ CUresult cuGraphKernelNodeGetParams(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1
 
 CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params)
 {
-    SIM_ENTER(cuGraphKernelNodeSetParams_v2);
+    SIM_ENTER_WITH(cuGraphKernelNodeSetParams_v2, node);
     return kernel_set(node, params);
 }
 
 CUresult cuGraphKernelNodeSetParams(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *params)
 {
-    SIM_ENTER(cuGraphKernelNodeSetParams);
+    SIM_ENTER_WITH(cuGraphKernelNodeSetParams, node);
     CUDA_KERNEL_NODE_PARAMS now = params ? newer(params) : (CUDA_KERNEL_NODE_PARAMS){0};
     return kernel_set(node, params ? &now : NULL);
 }
@@ -234,7 +234,7 @@ CUresult cuGraphMemcpyNodeSetParams(CUgraphNode node, const CUDA_MEMCPY3D *param
 CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *params, CUcontext
     context)
 {
-    SIM_ENTER(cuGraphExecMemcpyNodeSetParams);
+    SIM_ENTER_WITH(cuGraphExecMemcpyNodeSetParams, exec, node, params, context);
     (void)context;
     return copy_exec_set(exec, node, params);
 }
@@ -262,7 +262,7 @@ CUresult cuGraphMemsetNodeSetParams(CUgraphNode node, const CUDA_MEMSET_NODE_PAR
 CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params,
     CUcontext context)
 {
-    SIM_ENTER(cuGraphExecMemsetNodeSetParams);
+    SIM_ENTER_WITH(cuGraphExecMemsetNodeSetParams, exec, node, params, context);
     (void)context;
     return set_exec_set(exec, node, params);
 }
@@ -320,7 +320,7 @@ CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec exec, CUgraphNode node, 
 
 CUresult cuGraphAddEmptyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t count)
 {
-    SIM_ENTER(cuGraphAddEmptyNode);
+    SIM_ENTER_WITH(cuGraphAddEmptyNode, node, graph, deps, count);
     sim_lock();
     CUresult result = add(node, graph, deps, count, CUDA_SUCCESS, (struct sim_step){.type = CU_GRAPH_NODE_TYPE_EMPTY});
     sim_unlock();
@@ -417,7 +417,7 @@ static CUresult get_event(CUgraphNode node, CUevent *event, CUgraphNodeType type
 CUresult cuGraphAddEventRecordNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t count, CUevent
     event)
 {
-    SIM_ENTER(cuGraphAddEventRecordNode);
+    SIM_ENTER_WITH(cuGraphAddEventRecordNode, node, graph, deps, count);
     return add_event(node, graph, deps, count, event, CU_GRAPH_NODE_TYPE_EVENT_RECORD);
 }
 
@@ -436,7 +436,7 @@ CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode node, CUevent event)
 CUresult cuGraphAddEventWaitNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t count, CUevent
     event)
 {
-    SIM_ENTER(cuGraphAddEventWaitNode);
+    SIM_ENTER_WITH(cuGraphAddEventWaitNode, node, graph, deps, count);
     return add_event(node, graph, deps, count, event, CU_GRAPH_NODE_TYPE_WAIT_EVENT);
 }
 

@@ -10,7 +10,7 @@ static CUDA_MEMSET_NODE_PARAMS set_of(const CUDA_MEMSET_NODE_PARAMS_v2 *params)
 CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *edges,
     size_t count, CUgraphNodeParams *params)
 {
-    SIM_ENTER(cuGraphAddNode_v2);
+    SIM_ENTER_WITH(cuGraphAddNode_v2, node, graph, deps, edges, count, params);
     (void)edges;
     if (!params)
         return CUDA_ERROR_INVALID_VALUE;
@@ -67,7 +67,7 @@ CUresult cuGraphNodeSetParams_v2(CUgraphNode node, CUgraphNodeParams *params)
 
 CUresult cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams *params)
 {
-    SIM_ENTER(cuGraphNodeSetParams);
+    SIM_ENTER_WITH(cuGraphNodeSetParams, node, params);
     if (!params)
         return CUDA_ERROR_INVALID_VALUE;
     switch (params->type) {

@@ -119,7 +119,7 @@ CUresult cuUserObjectCreate(CUuserObject *object, void *pointer, CUhostFn destro
 
 CUresult cuUserObjectRetain(CUuserObject object, unsigned int count)
 {
-    SIM_ENTER(cuUserObjectRetain);
+    SIM_ENTER_WITH(cuUserObjectRetain, object, count);
     sim_lock();
     bool valid = count && count <= INT32_MAX && sim_handle_valid(object, SIM_KIND_USER_OBJECT);
     if (valid)
@@ -130,7 +130,7 @@ CUresult cuUserObjectRetain(CUuserObject object, unsigned int count)
 
 CUresult cuUserObjectRelease(CUuserObject object, unsigned int count)
 {
-    SIM_ENTER(cuUserObjectRelease);
+    SIM_ENTER_WITH(cuUserObjectRelease, object, count);
     sim_lock();
     bool valid = count && sim_handle_valid(object, SIM_KIND_USER_OBJECT) && object->count >= count;
     if (valid)
@@ -155,7 +155,7 @@ static struct sim_object_ref **find(CUgraph graph, CUuserObject object)
 
 CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags)
 {
-    SIM_ENTER(cuGraphRetainUserObject);
+    SIM_ENTER_WITH(cuGraphRetainUserObject, graph, object, count, flags);
     if (!count || count > INT32_MAX || flags & ~(unsigned)CU_GRAPH_USER_OBJECT_MOVE)
         return CUDA_ERROR_INVALID_VALUE;
     sim_lock();
@@ -180,7 +180,7 @@ CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned in
 
 CUresult cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned int count)
 {
-    SIM_ENTER(cuGraphReleaseUserObject);
+    SIM_ENTER_WITH(cuGraphReleaseUserObject, graph, object, count);
     sim_lock();
     CUresult result = sim_graph_get(graph);
     struct sim_object_ref **link = result == CUDA_SUCCESS ? find(graph, object) : NULL;

@@ -243,7 +243,7 @@ static CUresult load_library(CUlibrary *ret, const void *image)
 CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jit_options, void **jit_values,
     unsigned int jit_count, CUlibraryOption *options, void **values, unsigned int count)
 {
-    SIM_ENTER(cuLibraryLoadData);
+    SIM_ENTER_WITH(cuLibraryLoadData, library, code);
     (void)jit_options, (void)jit_values, (void)jit_count, (void)options, (void)values, (void)count;
     return load_library(library, code);
 }
@@ -251,7 +251,7 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
 CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *path, CUjit_option *jit_options, void **jit_values,
     unsigned int jit_count, CUlibraryOption *options, void **values, unsigned int count)
 {
-    SIM_ENTER(cuLibraryLoadFromFile);
+    SIM_ENTER_WITH(cuLibraryLoadFromFile, library, path);
     (void)jit_options, (void)jit_values, (void)jit_count, (void)options, (void)values, (void)count;
     if (!path)
         return CUDA_ERROR_INVALID_VALUE;
@@ -260,7 +260,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *path, CUjit_optio
 
 CUresult cuLibraryUnload(CUlibrary library)
 {
-    SIM_ENTER(cuLibraryUnload);
+    SIM_ENTER_WITH(cuLibraryUnload, library);
     sim_lock();
     struct sim_code *code = code_of(library);
     bool valid = code && !code->context;
@@ -272,13 +272,13 @@ CUresult cuLibraryUnload(CUlibrary library)
 
 CUresult cuLibraryGetKernel(CUkernel *kernel, CUlibrary library, const char *name)
 {
-    SIM_ENTER(cuLibraryGetKernel);
+    SIM_ENTER_WITH(cuLibraryGetKernel, kernel, library, name);
     return function((CUfunction *)(void *)kernel, library, name);
 }
 
 CUresult cuLibraryGetModule(CUmodule *module, CUlibrary library)
 {
-    SIM_ENTER(cuLibraryGetModule);
+    SIM_ENTER_WITH(cuLibraryGetModule, module, library);
     sim_lock();
     struct sim_code *code = code_of(library);
     sim_unlock();

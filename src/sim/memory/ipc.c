@@ -24,7 +24,7 @@ _Static_assert(sizeof(struct ticket) <= sizeof(CUipcMemHandle), "fits");
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
 {
-    SIM_ENTER(cuIpcGetMemHandle);
+    SIM_ENTER_WITH(cuIpcGetMemHandle, handle, address);
     if (!handle)
         return CUDA_ERROR_INVALID_VALUE;
     if (!sim.config.ipc)

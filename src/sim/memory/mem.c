@@ -335,7 +335,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *pointer, unsig
 
 CUresult cuMemHostGetFlags(unsigned int *flags, void *pointer)
 {
-    SIM_ENTER(cuMemHostGetFlags);
+    SIM_ENTER_WITH(cuMemHostGetFlags, flags);
     if (!flags)
         return CUDA_ERROR_INVALID_VALUE;
     sim_lock();

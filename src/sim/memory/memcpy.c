@@ -253,28 +253,28 @@ static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *c, CUstream stream, bool 
     COPY_3D(c, stream, blocking, true);
 }
 
-#define BOX(symbol, type, body)                             \
-    CUresult symbol(const type *copy)                       \
-    {                                                       \
-        SIM_ENTER(symbol);                                  \
-        return body(copy, CU_STREAM_LEGACY, true);          \
-    }                                                       \
-    CUresult symbol##_ptds(const type *copy)                \
-    {                                                       \
-        SIM_ENTER(symbol);                                  \
-        return body(copy, CU_STREAM_PER_THREAD, true);      \
+#define BOX(symbol, type, body)                        \
+    CUresult symbol(const type *copy)                  \
+    {                                                  \
+        SIM_ENTER_WITH(symbol, copy);                  \
+        return body(copy, CU_STREAM_LEGACY, true);     \
+    }                                                  \
+    CUresult symbol##_ptds(const type *copy)           \
+    {                                                  \
+        SIM_ENTER_WITH(symbol, copy);                  \
+        return body(copy, CU_STREAM_PER_THREAD, true); \
     }
 
-#define BOX_ASYNC(symbol, type, body)                       \
-    CUresult symbol(const type *copy, CUstream stream)      \
-    {                                                       \
-        SIM_ENTER(symbol);                                  \
-        return body(copy, stream, false);                   \
-    }                                                       \
+#define BOX_ASYNC(symbol, type, body)                         \
+    CUresult symbol(const type *copy, CUstream stream)        \
+    {                                                         \
+        SIM_ENTER_WITH(symbol, copy);                         \
+        return body(copy, stream, false);                     \
+    }                                                         \
     CUresult symbol##_ptsz(const type *copy, CUstream stream) \
-    {                                                       \
-        SIM_ENTER(symbol);                                  \
-        return body(copy, PER_THREAD(stream), false);       \
+    {                                                         \
+        SIM_ENTER_WITH(symbol, copy);                         \
+        return body(copy, PER_THREAD(stream), false);         \
     }
 
 BOX(cuMemcpy2D_v2, CUDA_MEMCPY2D, copy_2d)

@@ -162,50 +162,50 @@ static struct fill rows(CUdeviceptr dst, size_t pitch, unsigned value, size_t wi
 
 #define PER_THREAD(stream) ((stream) ? (stream) : CU_STREAM_PER_THREAD)
 
-#define SETS(name, type, element)                                                                                 \
-    CUresult cuMemset##name##_v2(CUdeviceptr dst, type value, size_t count)                                       \
-    {                                                                                                             \
-        SIM_ENTER(cuMemset##name##_v2);                                                                           \
-        return submit(row(dst, value, count, element), CU_STREAM_LEGACY, true);                                   \
-    }                                                                                                             \
-    CUresult cuMemset##name##_v2_ptds(CUdeviceptr dst, type value, size_t count)                                  \
-    {                                                                                                             \
-        SIM_ENTER(cuMemset##name##_v2);                                                                           \
-        return submit(row(dst, value, count, element), CU_STREAM_PER_THREAD, true);                               \
-    }                                                                                                             \
-    CUresult cuMemset##name##Async(CUdeviceptr dst, type value, size_t count, CUstream stream)                    \
-    {                                                                                                             \
-        SIM_ENTER(cuMemset##name##Async);                                                                         \
-        return submit(row(dst, value, count, element), stream, false);                                            \
-    }                                                                                                             \
-    CUresult cuMemset##name##Async_ptsz(CUdeviceptr dst, type value, size_t count, CUstream stream)               \
-    {                                                                                                             \
-        SIM_ENTER(cuMemset##name##Async);                                                                         \
-        return submit(row(dst, value, count, element), PER_THREAD(stream), false);                                \
+#define SETS(name, type, element)                                                                   \
+    CUresult cuMemset##name##_v2(CUdeviceptr dst, type value, size_t count)                         \
+    {                                                                                               \
+        SIM_ENTER(cuMemset##name##_v2);                                                             \
+        return submit(row(dst, value, count, element), CU_STREAM_LEGACY, true);                     \
+    }                                                                                               \
+    CUresult cuMemset##name##_v2_ptds(CUdeviceptr dst, type value, size_t count)                    \
+    {                                                                                               \
+        SIM_ENTER(cuMemset##name##_v2);                                                             \
+        return submit(row(dst, value, count, element), CU_STREAM_PER_THREAD, true);                 \
+    }                                                                                               \
+    CUresult cuMemset##name##Async(CUdeviceptr dst, type value, size_t count, CUstream stream)      \
+    {                                                                                               \
+        SIM_ENTER_WITH(cuMemset##name##Async, dst, value, count, stream);                           \
+        return submit(row(dst, value, count, element), stream, false);                              \
+    }                                                                                               \
+    CUresult cuMemset##name##Async_ptsz(CUdeviceptr dst, type value, size_t count, CUstream stream) \
+    {                                                                                               \
+        SIM_ENTER_WITH(cuMemset##name##Async, dst, value, count, stream);                           \
+        return submit(row(dst, value, count, element), PER_THREAD(stream), false);                  \
     }
 
-#define SETS_2D(name, type, element)                                                                              \
-    CUresult cuMemset##name##_v2(CUdeviceptr dst, size_t pitch, type value, size_t width, size_t height)          \
-    {                                                                                                             \
-        SIM_ENTER(cuMemset##name##_v2);                                                                           \
-        return submit(rows(dst, pitch, value, width, height, element), CU_STREAM_LEGACY, true);                   \
-    }                                                                                                             \
-    CUresult cuMemset##name##_v2_ptds(CUdeviceptr dst, size_t pitch, type value, size_t width, size_t height)     \
-    {                                                                                                             \
-        SIM_ENTER(cuMemset##name##_v2);                                                                           \
-        return submit(rows(dst, pitch, value, width, height, element), CU_STREAM_PER_THREAD, true);               \
-    }                                                                                                             \
-    CUresult cuMemset##name##Async(CUdeviceptr dst, size_t pitch, type value, size_t width, size_t height,        \
-        CUstream stream)                                                                                          \
-    {                                                                                                             \
-        SIM_ENTER(cuMemset##name##Async);                                                                         \
-        return submit(rows(dst, pitch, value, width, height, element), stream, false);                            \
-    }                                                                                                             \
-    CUresult cuMemset##name##Async_ptsz(CUdeviceptr dst, size_t pitch, type value, size_t width, size_t height,   \
-        CUstream stream)                                                                                          \
-    {                                                                                                             \
-        SIM_ENTER(cuMemset##name##Async);                                                                         \
-        return submit(rows(dst, pitch, value, width, height, element), PER_THREAD(stream), false);                \
+#define SETS_2D(name, type, element)                                                                            \
+    CUresult cuMemset##name##_v2(CUdeviceptr dst, size_t pitch, type value, size_t width, size_t height)        \
+    {                                                                                                           \
+        SIM_ENTER(cuMemset##name##_v2);                                                                         \
+        return submit(rows(dst, pitch, value, width, height, element), CU_STREAM_LEGACY, true);                 \
+    }                                                                                                           \
+    CUresult cuMemset##name##_v2_ptds(CUdeviceptr dst, size_t pitch, type value, size_t width, size_t height)   \
+    {                                                                                                           \
+        SIM_ENTER(cuMemset##name##_v2);                                                                         \
+        return submit(rows(dst, pitch, value, width, height, element), CU_STREAM_PER_THREAD, true);             \
+    }                                                                                                           \
+    CUresult cuMemset##name##Async(CUdeviceptr dst, size_t pitch, type value, size_t width, size_t height,      \
+        CUstream stream)                                                                                        \
+    {                                                                                                           \
+        SIM_ENTER_WITH(cuMemset##name##Async, dst, pitch, value, width, height, stream);                        \
+        return submit(rows(dst, pitch, value, width, height, element), stream, false);                          \
+    }                                                                                                           \
+    CUresult cuMemset##name##Async_ptsz(CUdeviceptr dst, size_t pitch, type value, size_t width, size_t height, \
+        CUstream stream)                                                                                        \
+    {                                                                                                           \
+        SIM_ENTER_WITH(cuMemset##name##Async, dst, pitch, value, width, height, stream);                        \
+        return submit(rows(dst, pitch, value, width, height, element), PER_THREAD(stream), false);              \
     }
 
 SETS(D8, unsigned char, 1)

@@ -207,7 +207,7 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr address)
 {
-    SIM_ENTER(cuMemGetAddressRange_v2);
+    SIM_ENTER_WITH(cuMemGetAddressRange_v2, base, size);
     sim_lock();
     struct sim_memory *memory = sim_memory_find(address);
     struct sim_mapping *mapping = sim_mapping_find(address);
@@ -261,7 +261,7 @@ static CUresult prefetch(CUdeviceptr address, size_t count, struct sim_device *d
 
 CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t count, CUdevice device, CUstream stream)
 {
-    SIM_ENTER(cuMemPrefetchAsync);
+    SIM_ENTER_WITH(cuMemPrefetchAsync, address, count, device, stream);
     (void)stream;
     if (device != CU_DEVICE_CPU && !sim_device(device))
         return CUDA_ERROR_INVALID_DEVICE;

@@ -286,7 +286,7 @@ static CUresult allocate(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, 
 
 CUresult cuMemAllocAsync(CUdeviceptr *address, size_t bytes, CUstream stream)
 {
-    SIM_ENTER(cuMemAllocAsync);
+    SIM_ENTER_WITH(cuMemAllocAsync, address, bytes, stream);
     return allocate(address, bytes, NULL, true, stream);
 }
 
@@ -297,7 +297,7 @@ CUresult cuMemAllocAsync_ptsz(CUdeviceptr *address, size_t bytes, CUstream strea
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream)
 {
-    SIM_ENTER(cuMemAllocFromPoolAsync);
+    SIM_ENTER_WITH(cuMemAllocFromPoolAsync, address, bytes, pool, stream);
     return allocate(address, bytes, pool, false, stream);
 }
 
@@ -336,7 +336,7 @@ static void stay(const struct departure *departure)
 /* Pool memory, and cuMemAlloc memory too: the reference does not restrict where the pointer came from. */
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
 {
-    SIM_ENTER(cuMemFreeAsync);
+    SIM_ENTER_WITH(cuMemFreeAsync, address, handle);
     if (!address)
         return CUDA_SUCCESS;
     struct sim_work *work = sim_work_new(sizeof(struct departure), NULL, finish_free);

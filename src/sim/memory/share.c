@@ -131,7 +131,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t size, CUmemRangeHandleType type,
     unsigned long long flags)
 {
-    SIM_ENTER(cuMemGetHandleForAddressRange);
+    SIM_ENTER_WITH(cuMemGetHandleForAddressRange, handle, address, size, type, flags);
     (void)handle, (void)address, (void)size, (void)type, (void)flags;
     return CUDA_ERROR_NOT_SUPPORTED;
 }

@@ -112,7 +112,7 @@ CUresult cuEventCreate(CUevent *handle, unsigned int flags)
 
 CUresult cuEventDestroy_v2(CUevent event)
 {
-    SIM_ENTER(cuEventDestroy_v2);
+    SIM_ENTER_WITH(cuEventDestroy_v2, event);
     sim_lock();
     bool valid = sim_handle_valid(event, SIM_KIND_EVENT);
     if (valid) {
@@ -326,13 +326,13 @@ static CUresult record(CUevent handle, CUstream stream, bool external)
 
 CUresult cuEventRecord(CUevent event, CUstream stream)
 {
-    SIM_ENTER(cuEventRecord);
+    SIM_ENTER_WITH(cuEventRecord, event, stream);
     return record(event, stream, false);
 }
 
 CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags)
 {
-    SIM_ENTER(cuEventRecordWithFlags);
+    SIM_ENTER_WITH(cuEventRecordWithFlags, event, stream);
     return flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL ? CUDA_ERROR_INVALID_VALUE
                                                         : record(event, stream, flags & CU_EVENT_RECORD_EXTERNAL);
 }
@@ -428,7 +428,7 @@ CUresult cuGreenCtxWaitEvent(CUgreenCtx green, CUevent event)
 
 CUresult cuStreamWaitEvent(CUstream stream, CUevent handle, unsigned int flags)
 {
-    SIM_ENTER(cuStreamWaitEvent);
+    SIM_ENTER_WITH(cuStreamWaitEvent, stream);
     if (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL)
         return CUDA_ERROR_INVALID_VALUE;
     sim_lock();
@@ -455,7 +455,7 @@ CUresult cuStreamWaitEvent_ptsz(CUstream stream, CUevent event, unsigned int fla
 
 CUresult cuEventQuery(CUevent handle)
 {
-    SIM_ENTER(cuEventQuery);
+    SIM_ENTER_WITH(cuEventQuery, handle);
     sim_lock();
     sim_schedule_step();
     CUevent event;
@@ -482,7 +482,7 @@ static void wait_for_foreign(CUevent event)
 
 CUresult cuEventSynchronize(CUevent handle)
 {
-    SIM_ENTER(cuEventSynchronize);
+    SIM_ENTER_WITH(cuEventSynchronize, handle);
     sim_lock();
     CUevent event;
     CUresult result = get(handle, &event);
@@ -505,7 +505,7 @@ CUresult cuEventSynchronize(CUevent handle)
 
 CUresult cuEventElapsedTime_v2(float *ms, CUevent start, CUevent end)
 {
-    SIM_ENTER(cuEventElapsedTime_v2);
+    SIM_ENTER_WITH(cuEventElapsedTime_v2, ms, start, end);
     if (!ms)
         return CUDA_ERROR_INVALID_VALUE;
     sim_lock();
@@ -531,7 +531,7 @@ CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end)
 
 CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event)
 {
-    SIM_ENTER(cuIpcGetEventHandle);
+    SIM_ENTER_WITH(cuIpcGetEventHandle, handle, event);
     if (!handle)
         return CUDA_ERROR_INVALID_VALUE;
     sim_lock();
@@ -545,7 +545,7 @@ CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event)
 
 CUresult cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle)
 {
-    SIM_ENTER(cuIpcOpenEventHandle);
+    SIM_ENTER_WITH(cuIpcOpenEventHandle, event);
     if (!event)
         return CUDA_ERROR_INVALID_VALUE;
     sim_lock();

@@ -126,7 +126,7 @@ CUresult cuLaunchKernel(CUfunction f, unsigned int grid_x, unsigned int grid_y, 
     unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream,
     void **params, void **extra)
 {
-    SIM_ENTER(cuLaunchKernel);
+    SIM_ENTER_WITH(cuLaunchKernel, f, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream);
     const unsigned grid[3] = {grid_x, grid_y, grid_z}, block[3] = {block_x, block_y, block_z};
     return launch(f, grid, block, shared_bytes, stream, params, extra);
 }
@@ -143,7 +143,8 @@ CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int grid_x, unsigned i
     unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream,
     void **params)
 {
-    SIM_ENTER(cuLaunchCooperativeKernel);
+    SIM_ENTER_WITH(cuLaunchCooperativeKernel, f, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes,
+        stream);
     const unsigned grid[3] = {grid_x, grid_y, grid_z}, block[3] = {block_x, block_y, block_z};
     return launch(f, grid, block, shared_bytes, stream, params, NULL);
 }
@@ -169,13 +170,13 @@ static CUresult launch_config(const CUlaunchConfig *config, CUfunction f, void *
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **params, void **extra)
 {
-    SIM_ENTER(cuLaunchKernelEx);
+    SIM_ENTER_WITH(cuLaunchKernelEx, config);
     return launch_config(config, f, params, extra, false);
 }
 
 CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **params, void **extra)
 {
-    SIM_ENTER(cuLaunchKernelEx);
+    SIM_ENTER_WITH(cuLaunchKernelEx, config);
     return launch_config(config, f, params, extra, true);
 }
 
@@ -218,7 +219,7 @@ static CUresult check(CUfunction handle)
 
 CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction function)
 {
-    SIM_ENTER(cuFuncGetAttribute);
+    SIM_ENTER_WITH(cuFuncGetAttribute, value, attribute, function);
     return get_attribute(value, attribute, function);
 }
 
@@ -254,7 +255,7 @@ static CUresult get_name(const char **name, CUfunction handle)
 
 CUresult cuFuncGetName(const char **name, CUfunction function)
 {
-    SIM_ENTER(cuFuncGetName);
+    SIM_ENTER_WITH(cuFuncGetName, name, function);
     return get_name(name, function);
 }
 
@@ -271,7 +272,7 @@ CUresult cuFuncGetModule(CUmodule *module, CUfunction function)
 
 CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
 {
-    SIM_ENTER(cuFuncIsLoaded);
+    SIM_ENTER_WITH(cuFuncIsLoaded, state, function);
     if (!state)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = check(function);
@@ -282,13 +283,13 @@ CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
 
 CUresult cuFuncLoad(CUfunction function)
 {
-    SIM_ENTER(cuFuncLoad);
+    SIM_ENTER_WITH(cuFuncLoad, function);
     return check(function);
 }
 
 CUresult cuKernelGetFunction(CUfunction *function, CUkernel kernel)
 {
-    SIM_ENTER(cuKernelGetFunction);
+    SIM_ENTER_WITH(cuKernelGetFunction, function, kernel);
     if (!function)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = check((CUfunction)kernel);
@@ -318,13 +319,13 @@ CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice d
 
 CUresult cuKernelGetName(const char **name, CUkernel kernel)
 {
-    SIM_ENTER(cuKernelGetName);
+    SIM_ENTER_WITH(cuKernelGetName, name, kernel);
     return get_name(name, (CUfunction)kernel);
 }
 
 CUresult cuKernelGetLibrary(CUlibrary *library, CUkernel kernel)
 {
-    SIM_ENTER(cuKernelGetLibrary);
+    SIM_ENTER_WITH(cuKernelGetLibrary, library);
     if (!library)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = check((CUfunction)kernel);
@@ -415,7 +416,7 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *shared_bytes, CUfunctio
 /* Thread block clusters came with compute capability 9.0. */
 CUresult cuOccupancyMaxPotentialClusterSize(int *size, CUfunction function, const CUlaunchConfig *config)
 {
-    SIM_ENTER(cuOccupancyMaxPotentialClusterSize);
+    SIM_ENTER_WITH(cuOccupancyMaxPotentialClusterSize, size, function, config);
     if (!size || !config)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = check(function);
@@ -426,7 +427,7 @@ CUresult cuOccupancyMaxPotentialClusterSize(int *size, CUfunction function, cons
 
 CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction function, const CUlaunchConfig *config)
 {
-    SIM_ENTER(cuOccupancyMaxActiveClusters);
+    SIM_ENTER_WITH(cuOccupancyMaxActiveClusters, clusters, function, config);
     if (!clusters || !config)
         return CUDA_ERROR_INVALID_VALUE;
     uint64_t flat, threads;

@@ -172,17 +172,17 @@ static CUresult submit(CUstream handle, unsigned count, const CUstreamBatchMemOp
 #define PER_THREAD(stream) ((stream) ? (stream) : CU_STREAM_PER_THREAD)
 
 /* Both ABI versions have the same meaning and the same parameters. */
-#define MEMOP(symbol, type, member, kind)                                                        \
-    CUresult symbol(CUstream stream, CUdeviceptr address, type word, unsigned int flags)         \
-    {                                                                                            \
-        SIM_ENTER(symbol);                                                                       \
-        CUstreamBatchMemOpParams op = {                                                          \
+#define MEMOP(symbol, type, member, kind)                                                          \
+    CUresult symbol(CUstream stream, CUdeviceptr address, type word, unsigned int flags)           \
+    {                                                                                              \
+        SIM_ENTER_WITH(symbol, stream);                                                            \
+        CUstreamBatchMemOpParams op = {                                                            \
             .waitValue = {.operation = kind, .address = address, .member = word, .flags = flags}}; \
-        return submit(stream, 1, &op);                                                           \
-    }                                                                                            \
-    CUresult symbol##_ptsz(CUstream stream, CUdeviceptr address, type word, unsigned int flags)  \
-    {                                                                                            \
-        return symbol(PER_THREAD(stream), address, word, flags);                                 \
+        return submit(stream, 1, &op);                                                             \
+    }                                                                                              \
+    CUresult symbol##_ptsz(CUstream stream, CUdeviceptr address, type word, unsigned int flags)    \
+    {                                                                                              \
+        return symbol(PER_THREAD(stream), address, word, flags);                                   \
     }
 
 MEMOP(cuStreamWriteValue32, cuuint32_t, value, CU_STREAM_MEM_OP_WRITE_VALUE_32)
@@ -194,15 +194,15 @@ MEMOP(cuStreamWaitValue32_v2, cuuint32_t, value, CU_STREAM_MEM_OP_WAIT_VALUE_32)
 MEMOP(cuStreamWaitValue64, cuuint64_t, value64, CU_STREAM_MEM_OP_WAIT_VALUE_64)
 MEMOP(cuStreamWaitValue64_v2, cuuint64_t, value64, CU_STREAM_MEM_OP_WAIT_VALUE_64)
 
-#define BATCH(symbol)                                                                                                  \
-    CUresult symbol(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *params, unsigned int flags)         \
-    {                                                                                                                  \
-        SIM_ENTER(symbol);                                                                                             \
-        return flags ? CUDA_ERROR_INVALID_VALUE : submit(stream, count, params);                                       \
-    }                                                                                                                  \
-    CUresult symbol##_ptsz(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *params, unsigned int flags)  \
-    {                                                                                                                  \
-        return symbol(PER_THREAD(stream), count, params, flags);                                                       \
+#define BATCH(symbol)                                                                                                 \
+    CUresult symbol(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *params, unsigned int flags)        \
+    {                                                                                                                 \
+        SIM_ENTER_WITH(symbol, stream);                                                                               \
+        return flags ? CUDA_ERROR_INVALID_VALUE : submit(stream, count, params);                                      \
+    }                                                                                                                 \
+    CUresult symbol##_ptsz(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *params, unsigned int flags) \
+    {                                                                                                                 \
+        return symbol(PER_THREAD(stream), count, params, flags);                                                      \
     }
 
 BATCH(cuStreamBatchMemOp)

@@ -112,19 +112,19 @@ static CUresult create(CUstream *ret, unsigned flags, int priority)
 
 CUresult cuStreamCreate(CUstream *handle, unsigned int flags)
 {
-    SIM_ENTER(cuStreamCreate);
+    SIM_ENTER_WITH(cuStreamCreate, handle, flags);
     return create(handle, flags, 0);
 }
 
 CUresult cuStreamCreateWithPriority(CUstream *handle, unsigned int flags, int priority)
 {
-    SIM_ENTER(cuStreamCreateWithPriority);
+    SIM_ENTER_WITH(cuStreamCreateWithPriority, handle, flags);
     return create(handle, flags, priority);
 }
 
 CUresult cuStreamDestroy_v2(CUstream stream)
 {
-    SIM_ENTER(cuStreamDestroy_v2);
+    SIM_ENTER_WITH(cuStreamDestroy_v2, stream);
     sim_lock();
     CUresult result = CUDA_ERROR_INVALID_HANDLE;
     if (sim_handle_valid(stream, SIM_KIND_STREAM) && stream->kind == SIM_STREAM_CREATED) {
@@ -148,7 +148,7 @@ CUresult cuStreamDestroy(CUstream stream)
 
 CUresult cuStreamGetPriority(CUstream stream, int *priority)
 {
-    SIM_ENTER(cuStreamGetPriority);
+    SIM_ENTER_WITH(cuStreamGetPriority, stream, priority);
     if (!priority)
         return CUDA_ERROR_INVALID_VALUE;
     WITH_STREAM(stream);
@@ -160,7 +160,7 @@ CUresult cuStreamGetPriority(CUstream stream, int *priority)
 
 CUresult cuStreamGetFlags(CUstream stream, unsigned int *flags)
 {
-    SIM_ENTER(cuStreamGetFlags);
+    SIM_ENTER_WITH(cuStreamGetFlags, stream, flags);
     if (!flags)
         return CUDA_ERROR_INVALID_VALUE;
     WITH_STREAM(stream);
@@ -172,7 +172,7 @@ CUresult cuStreamGetFlags(CUstream stream, unsigned int *flags)
 
 CUresult cuStreamGetId(CUstream stream, unsigned long long *id)
 {
-    SIM_ENTER(cuStreamGetId);
+    SIM_ENTER_WITH(cuStreamGetId, stream, id);
     if (!id)
         return CUDA_ERROR_INVALID_VALUE;
     WITH_STREAM(stream);
@@ -184,7 +184,7 @@ CUresult cuStreamGetId(CUstream stream, unsigned long long *id)
 
 CUresult cuStreamGetCtx(CUstream stream, CUcontext *context)
 {
-    SIM_ENTER(cuStreamGetCtx);
+    SIM_ENTER_WITH(cuStreamGetCtx, stream, context);
     if (!context)
         return CUDA_ERROR_INVALID_VALUE;
     WITH_STREAM(stream);
@@ -196,7 +196,7 @@ CUresult cuStreamGetCtx(CUstream stream, CUcontext *context)
 
 CUresult cuStreamGetCtx_v2(CUstream stream, CUcontext *context, CUgreenCtx *green)
 {
-    SIM_ENTER(cuStreamGetCtx_v2);
+    SIM_ENTER_WITH(cuStreamGetCtx_v2, stream, context, green);
     if (!context)
         return CUDA_ERROR_INVALID_VALUE;
     WITH_STREAM(stream);
@@ -212,7 +212,7 @@ CUresult cuStreamGetCtx_v2(CUstream stream, CUcontext *context, CUgreenCtx *gree
 
 CUresult cuStreamGetGreenCtx(CUstream stream, CUgreenCtx *green)
 {
-    SIM_ENTER(cuStreamGetGreenCtx);
+    SIM_ENTER_WITH(cuStreamGetGreenCtx, stream, green);
     if (!green)
         return CUDA_ERROR_INVALID_VALUE;
     WITH_STREAM(stream);
@@ -245,7 +245,7 @@ static CUresult may_ask(CUstream stream)
 
 CUresult cuStreamQuery(CUstream stream)
 {
-    SIM_ENTER(cuStreamQuery);
+    SIM_ENTER_WITH(cuStreamQuery, stream);
     sim_lock();
     sim_schedule_step();
     CUstream stream_;
@@ -291,7 +291,7 @@ static CUresult wait_for(CUstream stream)
 
 CUresult cuStreamSynchronize(CUstream stream)
 {
-    SIM_ENTER(cuStreamSynchronize);
+    SIM_ENTER_WITH(cuStreamSynchronize, stream);
     WITH_STREAM(stream);
     if (result == CUDA_SUCCESS)
         result = may_ask(stream_);
@@ -359,7 +359,7 @@ static CUresult submit_host_call(CUstream handle, struct host_call call)
 
 CUresult cuLaunchHostFunc(CUstream stream, CUhostFn fn, void *user_data)
 {
-    SIM_ENTER(cuLaunchHostFunc);
+    SIM_ENTER_WITH(cuLaunchHostFunc, stream, fn);
     if (!fn)
         return CUDA_ERROR_INVALID_VALUE;
     return submit_host_call(stream, (struct host_call){.function = fn, .user_data = user_data});
@@ -374,7 +374,7 @@ CUresult cuLaunchHostFunc_v2(CUstream stream, CUhostFn fn, void *user_data, unsi
 
 CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void *user_data, unsigned int flags)
 {
-    SIM_ENTER(cuStreamAddCallback);
+    SIM_ENTER_WITH(cuStreamAddCallback, stream, callback, user_data, flags);
     if (!callback || flags)
         return CUDA_ERROR_INVALID_VALUE;
     return submit_host_call(stream,
@@ -383,7 +383,7 @@ CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void *u
 
 CUresult cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t length, unsigned int flags)
 {
-    SIM_ENTER(cuStreamAttachMemAsync);
+    SIM_ENTER_WITH(cuStreamAttachMemAsync, stream);
     (void)length, (void)flags;
     WITH_STREAM(stream);
     struct sim_memory *memory = sim_memory_find(address);
@@ -395,7 +395,7 @@ CUresult cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t len
 
 CUresult cuStreamCopyAttributes(CUstream dst, CUstream src)
 {
-    SIM_ENTER(cuStreamCopyAttributes);
+    SIM_ENTER_WITH(cuStreamCopyAttributes, dst);
     WITH_STREAM(dst);
     CUstream other;
     if (result == CUDA_SUCCESS)
@@ -408,7 +408,7 @@ CUresult cuStreamCopyAttributes(CUstream dst, CUstream src)
 
 CUresult cuStreamGetAttribute(CUstream stream, CUstreamAttrID attribute, CUstreamAttrValue *value)
 {
-    SIM_ENTER(cuStreamGetAttribute);
+    SIM_ENTER_WITH(cuStreamGetAttribute, stream);
     if (!value)
         return CUDA_ERROR_INVALID_VALUE;
     WITH_STREAM(stream);
@@ -425,7 +425,7 @@ CUresult cuStreamGetAttribute(CUstream stream, CUstreamAttrID attribute, CUstrea
 
 CUresult cuStreamSetAttribute(CUstream stream, CUstreamAttrID attribute, const CUstreamAttrValue *value)
 {
-    SIM_ENTER(cuStreamSetAttribute);
+    SIM_ENTER_WITH(cuStreamSetAttribute, stream);
     if (!value)
         return CUDA_ERROR_INVALID_VALUE;
     WITH_STREAM(stream);

@@ -27,9 +27,9 @@ static const char *const known_names[] = {
 #include "entry.def"
 #undef ENTRY
 #undef ENTRY_STREAM
-#define UNSUPPORTED(name, version) #name,
+#define UNSUPPORTED(name, symbol, version) #symbol,
+#define UNSUPPORTED_STREAM(name, symbol, version, variant) #symbol,
 #include "unsupported.def"
-#undef UNSUPPORTED
 };
 enum { KNOWN = sizeof known_names / sizeof *known_names };
 

@@ -46,7 +46,11 @@ static const struct {
 } apart[] = {
     {NULL, "cuPointerGetAttributes", "an empty struct"}, /* believes the count that it is told */
     {NULL, "cuPointerGetAttributes", "a block"},
-    {NULL, "cuMemcpy", "an empty struct"}, /* and so do these */
+    {NULL, "cuMemPrefetchBatchAsync", NULL}, /* and so do these */
+    {NULL, "cuMemPrefetchBatchAsync_ptsz", NULL},
+    {NULL, "cuMemDiscardAndPrefetchBatchAsync", NULL},
+    {NULL, "cuMemDiscardAndPrefetchBatchAsync_ptsz", NULL},
+    {NULL, "cuMemcpy", "an empty struct"},
     {NULL, "cuMemcpy_ptds", "an empty struct"},
     /* Memory that is mapped piece by piece is not given to other processes by its address, and has handles. */
     {NULL, "cuIpcGetMemHandle", "a block"},

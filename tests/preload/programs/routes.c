@@ -107,29 +107,6 @@ static void by_proc_address(void *cuda)
     EXPECT(cuGetProcAddress_v2("cuMemAlloc", &alloc, 12000, 0, NULL) == CUDA_SUCCESS && is_ours(alloc));
 }
 
-/* The same as code compiled for per-thread default streams calls it: without flags it means those. */
-static void by_per_thread_proc_address(void *cuda)
-{
-    static const struct {
-        cuuint64_t flags;
-        const char *symbol;
-    } list[] = {{CU_GET_PROC_ADDRESS_DEFAULT, "cuMemFreeAsync_ptsz"},
-        {CU_GET_PROC_ADDRESS_LEGACY_STREAM, "cuMemFreeAsync"},
-        {CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, "cuMemFreeAsync_ptsz"}};
-    __typeof__(&cuGetProcAddress_v2) ask;
-    void *symbol = dlsym(cuda, "cuGetProcAddress_v2_ptsz");
-    memcpy(&ask, &symbol, sizeof ask);
-    EXPECT(symbol && is_ours(symbol));
-    for (int i = 0; i < 3 && symbol; i++) {
-        CUdriverProcAddressQueryResult status;
-        void *function = NULL;
-        EXPECT(ask("cuMemFreeAsync", &function, 12000, list[i].flags, &status) == CUDA_SUCCESS);
-        EXPECT(is_ours(function) && function == dlsym(cuda, list[i].symbol));
-        EXPECT(ask("cuMemFreeAsync", NULL, 12000, list[i].flags, &status) != CUDA_SUCCESS);
-        EXPECT(ask(NULL, &function, 12000, list[i].flags, &status) != CUDA_SUCCESS);
-    }
-}
-
 static void by_entry_point(void)
 {
     void *alloc = NULL, *give_back = NULL;
@@ -176,7 +153,6 @@ int main(void)
     use("libcuda's own symbol", (void *)cuMemAlloc_v2, (void *)cuMemFree_v2);
     by_dlsym(cuda);
     by_proc_address(cuda);
-    by_per_thread_proc_address(cuda);
     by_entry_point();
     by_runtime();
     EXPECT(statistic(0, "passed_on") == 0);

@@ -776,10 +776,7 @@ void sg_trim_use(int device)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 NOBODYS(cuGetProcAddress, (const char *name, void **ret, int version, cuuint64_t flags))
-NOBODYS(cuGetProcAddress_ptsz, (const char *name, void **ret, int version, cuuint64_t flags))
 NOBODYS(cuGetProcAddress_v2,
-    (const char *name, void **ret, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *found))
-NOBODYS(cuGetProcAddress_v2_ptsz,
     (const char *name, void **ret, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *found))
 #pragma GCC diagnostic pop
 

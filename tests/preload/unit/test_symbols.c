@@ -118,7 +118,7 @@ static void *look_up(void *handle, const char *name)
     }
     if (fake.lacks && strcmp(name, fake.lacks) == 0)
         return NULL;
-    if (strcmp(name, "cuGetProcAddress") == 0 || strcmp(name, "cuGetProcAddress_ptsz") == 0)
+    if (strcmp(name, "cuGetProcAddress") == 0)
         memcpy(&address, &asks, sizeof address);
     else if (strncmp(name, "cuGetProcAddress", 16) == 0)
         memcpy(&address, &asks_status, sizeof address);
@@ -258,20 +258,18 @@ static int end(void **state)
     return 0;
 }
 
-/* What a request is answered, by each of the driver's four ways to ask. */
-static void *answer_to(const char *base, int version, cuuint64_t flags, bool per_thread)
+/* What a request is answered, by each of the driver's two ways to ask. */
+static void *answer_to(const char *base, int version, cuuint64_t flags)
 {
     void *function = NULL, *again = NULL;
     CUdriverProcAddressQueryResult status = 0;
-    CUresult result = per_thread ? cuGetProcAddress_ptsz(base, &function, version, flags)
-                                 : cuGetProcAddress(base, &function, version, flags);
+    CUresult result = cuGetProcAddress(base, &function, version, flags);
     assert_int_equal(result, fake.result);
     assert_string_equal(fake.asked_name, base);
     assert_int_equal(fake.version, version);
     assert_int_equal(fake.flags, flags);
     assert_true(fake.was_inside && !sg_self.inside);
-    result = per_thread ? cuGetProcAddress_v2_ptsz(base, &again, version, flags, &status)
-                        : cuGetProcAddress_v2(base, &again, version, flags, &status);
+    result = cuGetProcAddress_v2(base, &again, version, flags, &status);
     assert_int_equal(result, fake.result);
     assert_int_equal(status, 5);
     assert_string_equal(fake.asked_name, base);
@@ -291,13 +289,12 @@ static void the_drivers_own_are_replaced_by_ours(void **state)
             continue;
         fake.watched = false;
         fake.answers = &driver_code[i];
-        assert_ptr_equal(answer_to("anything", 12000, 0, false), address_of(rows[i].ours));
-        assert_ptr_equal(answer_to("anything", 12000, 0, true), address_of(rows[i].ours));
+        assert_ptr_equal(answer_to("anything", 12000, 0), address_of(rows[i].ours));
         fake.watched = true;
-        assert_ptr_equal(answer_to("anything", 12000, 0, false), &driver_code[i]);
+        assert_ptr_equal(answer_to("anything", 12000, 0), &driver_code[i]);
         fake.watched = false;
         fake.answers = address_of(rows[i].ours); /* another library before ours has asked for it */
-        assert_ptr_equal(answer_to("anything", 12000, 0, false), address_of(rows[i].ours));
+        assert_ptr_equal(answer_to("anything", 12000, 0), address_of(rows[i].ours));
     }
     assert_int_equal(fake.stubs, 0);
 }
@@ -307,10 +304,10 @@ static void nothing_is_put_in_place_of_an_error(void **state)
     (void)state;
     fake.answers = &driver_code[9];
     fake.result = CUDA_ERROR_NOT_FOUND;
-    assert_ptr_equal(answer_to("cuMemAlloc", 12000, 0, false), &driver_code[9]);
+    assert_ptr_equal(answer_to("cuMemAlloc", 12000, 0), &driver_code[9]);
     fake.result = CUDA_SUCCESS;
     fake.answers = NULL;
-    assert_null(answer_to("cuMemAlloc", 12000, 0, false));
+    assert_null(answer_to("cuMemAlloc", 12000, 0));
     assert_int_equal(cuGetProcAddress("cuMemAlloc", NULL, 12000, 0), CUDA_SUCCESS);
     void *function = NULL;
     fake.answers = &driver_code[9];
@@ -338,13 +335,10 @@ static void what_is_not_exported_is_known_by_name_and_version(void **state)
     fake.answers = &other_code[0];
     for (int i = 0; i < ROWS; i++) {
         for (size_t v = 0; v < sizeof versions / sizeof *versions; v++) {
-            for (int way = 0; way < 6; way++) { /* flags 0 to 2, each asked by code for either meaning */
-                cuuint64_t flags = (cuuint64_t)(way / 2);
-                bool own = way & 1;
-                enum threads threads = flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM || (own && !flags)
-                    ? PER_THREAD : LEGACY;
+            for (cuuint64_t flags = 0; flags <= 3; flags++) {
+                enum threads threads = flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM ? PER_THREAD : LEGACY;
                 const struct row *row = wanted(rows[i].base, versions[v], threads);
-                void *answer = answer_to(rows[i].base, versions[v], flags, own);
+                void *answer = answer_to(rows[i].base, versions[v], flags);
                 if (row)
                     assert_ptr_equal(answer, address_of(row->ours));
                 else if (versions[v] < 3020)
@@ -355,7 +349,7 @@ static void what_is_not_exported_is_known_by_name_and_version(void **state)
             }
         }
         int stubs = fake.stubs; /* the table may lack a form that is newer than it */
-        void *answer = answer_to(rows[i].base, 13060, 0, false);
+        void *answer = answer_to(rows[i].base, 13060, 0);
         assert_true(answer == (fake.stubs > stubs ? &stub_code[fake.stub_kind] : &other_code[0]));
     }
 }
@@ -443,10 +437,10 @@ static void what_another_library_exports_is_known_by_its_name(void **state)
         start_afresh(state);
         fake.exported = rows[i].symbol;
         fake.exported_at = fake.answers = &other_code[1];
-        assert_ptr_equal(answer_to(rows[i].base, 2000, 0, false), address_of(rows[i].ours));
+        assert_ptr_equal(answer_to(rows[i].base, 2000, 0), address_of(rows[i].ours));
         assert_true(fake.preferred);
         fake.watched = true;
-        assert_ptr_equal(answer_to(rows[i].base, 2000, 0, false), &other_code[1]);
+        assert_ptr_equal(answer_to(rows[i].base, 2000, 0), &other_code[1]);
     }
     assert_int_equal(fake.stubs, 0);
 }
@@ -460,11 +454,11 @@ static void names_that_cannot_be_ours_are_not_looked_up(void **state)
     (void)state;
     fake.answers = &other_code[0];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        assert_ptr_equal(answer_to(names[i], 12000, 0, false), &other_code[0]);
+        assert_ptr_equal(answer_to(names[i], 12000, 0), &other_code[0]);
     for (int i = 0; i < ROWS; i++) {
         fake.answers = &driver_code[i];
         if (strncmp(rows[i].symbol, "cuGetProcAddress", 16) != 0)
-            (void)answer_to(rows[i].base, 12000, 0, false);
+            (void)answer_to(rows[i].base, 12000, 0);
     }
     assert_int_equal(fake.named, 0);
 }

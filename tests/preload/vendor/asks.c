@@ -30,7 +30,8 @@ static const struct name {
 #include "entry.def"
 #undef ENTRY
 #undef ENTRY_STREAM
-#define UNSUPPORTED(base, version) {#base, #base, version},
+#define UNSUPPORTED(base, symbol, version) {#base, #symbol, version},
+#define UNSUPPORTED_STREAM(base, symbol, version, variant) {#base, #symbol, version}, {#base, #variant, version},
 #include "unsupported.def"
 };
 
