@@ -226,6 +226,8 @@ class Browser(unittest.TestCase):
         device, = self.data["runs"][0]["devices"]
         self.assertRegex(answers, rf"The peak, {device['peak_requested'] / 2 ** 30:.2f} GiB, was after [\d.]+ m?s \(event [\d,]+\), in step 4, forward")
         self.assertIn("What to do", answers)
+        self.assertEqual(page.title(), page.locator("#title").text_content())
+        self.assertGreaterEqual(page.locator("#answers li").count(), 1)
         named = {rows.nth(i).locator("b").text_content(): rows.nth(i).text_content() for i in range(rows.count())}
         self.assertEqual(set(list(named)[:5]), {"attention", "mlp", "load_weights", "optimizer_state", "logits"})
         self.assertIn("900.00 MiB", named["logits"])

@@ -382,6 +382,27 @@ class Rehearse(unittest.TestCase):
             self.assertTrue(smallest is None or smallest >= verdict["peak_requested_bytes"])
             self.assertEqual(os.listdir(folder), [])
 
+    def test_the_report_speaks_of_the_cards(self):
+        """Of those that were asked about, with the figure of the rehearsal; never of the card without end."""
+        with tempfile.TemporaryDirectory() as folder:
+            trace, page = os.path.join(folder, "run.trace"), os.path.join(folder, "run.html")
+            result = rehearse("--json", "--card", "16MiB,48MiB,1GiB", "--margin", "20MiB", "-o", trace, "--", LOOP, "5000", "return")
+            rehearsed = json.loads(result.stdout.splitlines()[-1])
+            said = subprocess.run([SEGALLOC, "report", trace], env=ENVIRONMENT, capture_output=True, text=True, check=True).stdout
+            told = json.loads(subprocess.run([SEGALLOC, "report", "--json", trace], env=ENVIRONMENT, capture_output=True, check=True).stdout)
+            self.assertEqual(told["smallest_card_bytes"], rehearsed["smallest_card_bytes"])
+            self.assertEqual(told["rehearsed_cards"], [{"bytes": size * MIB, "margin_bytes": 20 * MIB} for size in (16, 48, 1024)])
+            self.assertEqual(told["devices"][0]["total_bytes"], 1024 * MIB)
+            verdict = said.splitlines()[0]
+            for card, word in (("16.00 MiB", "does not fit"), ("48.00 MiB", "too close to call"), ("1.00 GiB", "fits")):
+                self.assertIn(f"{card} {word}, ", verdict)
+            self.assertNotIn("TiB", said)
+            subprocess.run([SEGALLOC, "report", "--html", page, "--no-advice", trace], env=ENVIRONMENT, check=True)
+            with open(page) as file:
+                text = file.read()
+            self.assertIn('"rehearsed":true', text)
+            self.assertNotIn(str(1 << 40), text)
+
     def test_a_card_without_end_is_no_card_to_tune_for(self):
         with tempfile.TemporaryDirectory() as folder:
             trace, table = os.path.join(folder, "run.trace"), os.path.join(folder, "run.csv")

@@ -84,6 +84,8 @@ static void records(void **state)
         {{.kind = SEGALLOC_RECORD_DEFINE_STREAM, .stream = 1, .size = 64}, false},
         {{.kind = SEGALLOC_RECORD_DEFINE_STREAM, .stream = 1, .size = UINT64_C(9) << 32 | 63}, true},
         {{.kind = SEGALLOC_RECORD_DEFINE_DEVICE, .stream = 64}, false},
+        {{.kind = SEGALLOC_RECORD_DEFINE_CARD, .size = SEGALLOC_TRACE_DEVICE_MOST}, true},
+        {{.kind = SEGALLOC_RECORD_DEFINE_CARD, .size = SEGALLOC_TRACE_DEVICE_MOST + 1}, false},
         {{.kind = SEGALLOC_RECORD_DEFINE_MODEL, .stream = 64}, false},
         {{.kind = SEGALLOC_RECORD_DEFINE_MODEL, .stream = 63}, true},
         {{.kind = SEGALLOC_RECORD_DEFINE_DEVICE, .stream = 63, .id = 2 * MIB, .size = 64 * MIB}, true},

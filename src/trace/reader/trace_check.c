@@ -66,6 +66,10 @@ const char *sg_trace_check_record(const struct segalloc_trace_record *record)
     switch (record->kind) {
     case SEGALLOC_RECORD_DEFINE_DEVICE:
         return device_fault(record->id, record->size);
+    case SEGALLOC_RECORD_DEFINE_CARD:
+        if (record->size > SEGALLOC_TRACE_DEVICE_MOST || record->id > SEGALLOC_TRACE_DEVICE_MOST)
+            return "a card has more memory than there can be";
+        break;
     case SEGALLOC_RECORD_DEFINE_STREAM:
         if ((uint32_t)record->size >= SEGALLOC_TRACE_DEVICES)
             return "a stream is of a device that cannot be";

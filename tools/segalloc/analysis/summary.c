@@ -48,6 +48,7 @@ const char *sg_record_kind_name(unsigned kind)
         [SEGALLOC_RECORD_DEFINE_PHASE] = "define_phase",
         [SEGALLOC_RECORD_SITE] = "site",
         [SEGALLOC_RECORD_DEFINE_MODEL] = "define_model",
+        [SEGALLOC_RECORD_DEFINE_CARD] = "define_card",
     };
     const char *action = sg_rmm_action((enum segalloc_record_kind)kind);
     if (kind == SEGALLOC_RECORD_ALLOCATE_FAILURE)
@@ -341,6 +342,10 @@ static int add(struct sg_summary *summary, const struct segalloc_trace_record *r
         return 0;
     case SEGALLOC_RECORD_DEFINE_MODEL:
         model(device_at(summary, record->stream), record);
+        return 0;
+    case SEGALLOC_RECORD_DEFINE_CARD:
+        if (summary->cards < SG_SUMMARY_CARDS)
+            summary->card[summary->cards++] = (struct sg_summary_card){record->size, record->id};
         return 0;
     case SEGALLOC_RECORD_END:
         return 0;

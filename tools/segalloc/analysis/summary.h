@@ -54,6 +54,11 @@ struct sg_summary_device {
     uint64_t stats_age; /* events since then */
 };
 
+enum { SG_SUMMARY_CARDS = 32 };
+struct sg_summary_card {
+    uint64_t bytes, margin; /* in all; of it left for the context and for libraries */
+};
+
 struct sg_summary {
     uint64_t kind[256];
     uint64_t events;     /* of the program and of its surroundings: neither definitions nor statistics */
@@ -68,6 +73,8 @@ struct sg_summary {
     uint64_t first_ns, last_ns;
     bool torch;          /* PyTorch asked for memory */
     char untracked_by[64]; /* the call by which the order of streams was lost; "": it was not */
+    struct sg_summary_card card[SG_SUMMARY_CARDS]; /* of a rehearsal: those that it was asked about */
+    uint32_t cards;
     struct sg_dictionary dictionary;
     struct sg_summary_device *device; /* SG_DICTIONARY_DEVICES of them */
     uint32_t devices;                 /* one more than the largest ordinal */

@@ -71,35 +71,47 @@ function sayRanks() {
 /* What a setting changes, as replays of the trace found it. */
 function sayEffect(tune) {
   const base = inUse(tune), best = tune.recommended, whose = tune.current ? "what is in use" : "the defaults";
-  if (base.ooms > best.ooms) return `${best.line} makes it fit, in ${bytes(best.peak_reserved_bytes)}: found by replay.`;
-  const rest = tune.chosen_on === "first_parts" && best.rest && base.rest ? `; on the part of the trace that it was not chosen on, ${bytes(best.rest.peak_reserved_bytes)} and not ${bytes(base.rest.peak_reserved_bytes)}` : "";
-  return `${best.line} reserves ${bytes(best.peak_reserved_bytes)} at the peak, ${bytes(base.peak_reserved_bytes - best.peak_reserved_bytes)} less than ${whose}${rest}: found by replay.`;
+  if (base.ooms > best.ooms) return [`Set ${best.line}: it makes it fit, in ${bytes(best.peak_reserved_bytes)}.`, "Found by replay."];
+  const rest = tune.chosen_on === "first_parts" && best.rest && base.rest ? [`On the part of the trace that it was not chosen on: ${bytes(best.rest.peak_reserved_bytes)} and not ${bytes(base.rest.peak_reserved_bytes)}.`] : [];
+  return [`Set ${best.line}: it reserves ${bytes(best.peak_reserved_bytes)} at the peak, ${bytes(base.peak_reserved_bytes - best.peak_reserved_bytes)} less than ${whose}.`, ...rest, "Found by replay."];
 }
 
 function sayFailure() {
   const at = device(), failure = (run().failures || []).find(([ordinal]) => ordinal === at.ordinal), card = at.smallest_card;
-  const less = failure && failure[4] ? `hold ${bytes(failure[4])} less at that moment (a smaller batch or sequence, activation checkpointing, offloading)` : "hold less at that moment (a smaller batch or sequence)";
-  return `No setting ${data.tune ? "that was tried by replay " : ""}makes it fit: ${less}, or take a card of ${card ? bytes(card) : "more than " + bytes(at.limit || at.total)} or more.`;
+  const less = failure && failure[4] ? `${bytes(failure[4])} less` : "less";
+  return [
+    `No setting ${data.tune ? "that was tried by replay " : ""}makes it fit.`,
+    `Hold ${less} at that moment: a smaller batch or sequence, activation checkpointing, offloading.`,
+    `Or take a card of at least ${card ? bytes(card) : "more than " + bytes(at.limit || at.total)}: enough up to there. What comes after the failure is not in this trace.`,
+    next("What the whole program needs:", "segalloc rehearse -- "),
+  ];
 }
 
 /* A gain below this share of what is held is not worth a line. */
 const WORTH = 0.01;
 
+/* A line with the command to run next. */
+function next(why, verb) {
+  return element("span", {}, why + " ", element("code", {}, verb + (run().command && !data.redacted ? run().command : "CMD")));
+}
+
+/* Lines of one action each. */
 function sayWhatToDo() {
   const tune = data.tune, base = tune && inUse(tune), at = device();
   const worth = tune && tune.recommended.line && (base.ooms > tune.recommended.ooms || base.peak_reserved_bytes - tune.recommended.peak_reserved_bytes > WORTH * base.peak_reserved_bytes);
   if (worth) return sayEffect(tune);
   if (run().ooms) return sayFailure();
   const has = at && (at.limit || at.total), needs = at && (at.smallest_card || at.peak_reserved);
-  const fits = has && needs && has > needs ? ` It fits its card of ${bytes(has)}, with ${bytes(has - needs)} to spare.` : "";
-  return (run().advice[0] || (tune ? "Nothing: no setting that was tried by replay gains as much as 1 %." : "Nothing was found to change.")) + fits;
+  const fits = has && needs && has > needs && !run().rehearsed ? [`It fits its card of ${bytes(has)}, with ${bytes(has - needs)} to spare.`] : [];
+  const lines = run().advice.length ? run().advice : [tune ? "Nothing: no setting that was tried by replay gains as much as 1 %." : "Nothing was found to change."];
+  return [...lines, ...fits, ...(run().rehearsed ? [next("Where it fits:", "segalloc run -- ")] : [])];
 }
 
 function showAnswers() {
   const failure = marksOfDevice().find(mark => mark.kind === "failure"), peak = marksOfDevice().find(mark => mark.kind === "requested");
   const at = failure || peak ? frames()[frameOf(failure || peak)] : null;
   const answers = [runs.length > 1 ? [`${count(runs.length)} runs`, sayRanks()] : null, at ? [failure ? "What failed" : "When it peaked", sayWhen(at, Boolean(failure))] : null,
-    ["What to do", sayWhatToDo()]];
+    ["What to do", element("ul", {}, ...sayWhatToDo().map(line => element("li", {}, line)))]];
   byId("answers").replaceChildren(...answers.filter(Boolean).flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));
   showHolders(at, Boolean(failure));
 }

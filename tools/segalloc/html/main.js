@@ -66,6 +66,7 @@ function showFacts() {
   byId("verdict").textContent = (runs.length > 1 ? runName(run(), view.run) + ": " : "") + run().verdict;
   byId("verdict").className = run().ooms ? "failed" : "";
   byId("title").textContent = runs.length > 1 ? "Device memory of " + runs.length + " runs" : "Device memory" + (run().command ? " of " + run().command.split(" ").map(word => word.split("/").pop()).join(" ") : "");
+  document.title = byId("title").textContent;
   const cause = run().source === "replay" ? "" : run().source === "statistics" ? " Allocated and reserved are what the allocator said now and then." :
     run().source === "events" ? " What was allocated and reserved is not in this trace." : "";
   const diverged = run().diverged ? ` From event ${count(run().diverged)} on, allocated and reserved are those of a replay that is not the recorded run.` : "";

@@ -323,6 +323,7 @@ static void write_run(struct page *page, const struct run *run)
     sg_tool_json_write(page->out, sg_findings_verdict(findings, verdict, sizeof verdict));
     write_text(page, "file", findings->path);
     write_text(page, "command", findings->command);
+    fprintf(page->out, ",\"rehearsed\":%s", findings->cards ? "true" : "false");
     write_text(page, "conf", findings->conf);
     write_number(page, "rank", (uint64_t)findings->rank, findings->rank >= 0);
     write_number(page, "pid", findings->pid, findings->pid && !page->redact);

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "report/findings.h"
-#include "rehearse/free_orders.h"
+#include "replay/free_orders.h"
 #include "install_paths.h"
 #include "replay/recorded.h"
 #include "size.h"
@@ -16,9 +16,8 @@
 #include "tool.h"
 #include "reader/trace_reader.h"
 
-/* Orders of frees that are tried besides the recorded one, and the events of a run up to which they are: each takes
-   some eight replays. */
-enum { ORDERS = 3, ORDERS_EVENTS = 2000000 };
+/* The events of a run up to which other orders of frees are tried: each takes some eight replays. */
+enum { ORDERS_EVENTS = 2000000 };
 
 /* Besides an exit status: the user has ended the playing. What was found before stands. */
 enum { CUT = -1 };
@@ -115,7 +114,7 @@ static int find_robust(struct life *life, const struct sg_play_result *known, ui
     uint64_t least, most, other;
     int status = find_smallest(life, known, &most);
     least = most;
-    uint64_t orders = most && known->events <= ORDERS_EVENTS ? ORDERS : 0;
+    uint64_t orders = most && known->events <= ORDERS_EVENTS ? SG_ORDERS : 0;
     for (life->order = 1; status == 0 && life->order <= orders; life->order++) {
         status = find_smallest(life, known, &other);
         if (status)

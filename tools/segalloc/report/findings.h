@@ -57,6 +57,8 @@ struct sg_findings {
     struct sg_summary_failure failure[SG_FAILURES_KEPT]; /* the first of them */
     uint32_t failures;                                   /* that are kept */
     struct sg_site_book book;                            /* of the sites and phases in it */
+    struct sg_summary_card card[SG_SUMMARY_CARDS]; /* that a rehearsal was asked about, whose trace this is */
+    uint32_t cards;
     bool knows_reserved;
     double served_share, utilization; /* negative: nothing to divide */
 };

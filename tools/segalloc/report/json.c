@@ -181,6 +181,16 @@ static void print_advice(void *user, const char *line)
     *comma = ",";
 }
 
+/* Cards that a rehearsal was asked about. */
+static void print_cards(const struct sg_findings *findings)
+{
+    fputs(",\"rehearsed_cards\":[", stdout);
+    for (uint32_t i = 0; i < findings->cards; i++)
+        printf("%s{\"bytes\":%" PRIu64 ",\"margin_bytes\":%" PRIu64 "}", i ? "," : "", findings->card[i].bytes,
+            findings->card[i].margin);
+    putchar(']');
+}
+
 void sg_report_json(const struct sg_findings *findings, bool nested)
 {
     char verdict[1024];
@@ -212,6 +222,7 @@ void sg_report_json(const struct sg_findings *findings, bool nested)
     number("peak_pending_bytes", findings->peak_pending, findings->knows_reserved);
     number("peak_reserved_bytes", findings->peak_reserved, findings->knows_reserved);
     number("smallest_card_bytes", findings->smallest_card, findings->smallest_card);
+    print_cards(findings);
     printf(",\"at_least\":%s", findings->at_least ? "true" : "false");
     fragmentation(findings->utilization);
     printf(",\"duration_ns\":%" PRIu64 ",\"pid\":%" PRIu64 ",\"conf\":", findings->duration_ns, findings->pid);

@@ -160,7 +160,7 @@ static void print_device(const struct sg_findings *findings, const struct sg_fin
     char a[SG_SIZE_TEXT];
     printf("\nDevice %" PRIu32 "%s%s", device->ordinal, *device->model ? ", " : "", device->model);
     if (device->total_bytes)
-        printf(", %s", sg_size_format(device->total_bytes, a));
+        printf(", %s%s", sg_size_format(device->total_bytes, a), findings->cards ? " asked about" : "");
     if (device->limit_bytes)
         printf(", limit %s", sg_size_format(device->limit_bytes, a));
     if (device->smallest_card)

@@ -101,6 +101,24 @@ static void say_served(const struct sg_findings *findings, char *text, size_t si
         snprintf(text + length, size - length, ", utilization %.1f %%.", findings->utilization * 100);
 }
 
+/* The cards that a rehearsal was asked about: the card without end, on which it ran, is nobody's. */
+static void say_rehearsed(const struct sg_findings *findings, char *text, size_t size)
+{
+    char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT];
+    uint64_t least = findings->smallest_card;
+    size_t length = (size_t)snprintf(text, size, "Rehearsed: ");
+    for (uint32_t i = 0; i < findings->cards && length < size; i++) {
+        const struct sg_summary_card *card = &findings->card[i];
+        uint64_t spare = card->bytes > least ? card->bytes - least : 0;
+        const char *word = card->bytes < least ? "does not fit" : spare < card->margin ? "too close to call" : "fits";
+        length += (size_t)snprintf(text + length, size - length, "%s%s %s, %s %s", i ? "; " : "", sg_size_format(card->bytes, a),
+            word, sg_size_format(card->bytes < least ? least - card->bytes : spare, b), card->bytes < least ? "more" : "to spare");
+    }
+    if (length < size)
+        snprintf(text + length, size - length, ". The smallest card is %s%s.", findings->at_least ? "at least " : "",
+            sg_size_format(least, a));
+}
+
 char *sg_findings_verdict(const struct sg_findings *findings, char *text, size_t size)
 {
     char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT];
@@ -112,6 +130,8 @@ char *sg_findings_verdict(const struct sg_findings *findings, char *text, size_t
             asked);
     else if (findings->ooms)
         say_ran_out(findings, text, size);
+    else if (findings->cards && findings->smallest_card)
+        say_rehearsed(findings, text, size);
     else if (findings->passed_on)
         snprintf(text, size,
             "Partly served: %" PRIu64 " of %" PRIu64 " allocation%s (%s) went to the driver, not to segalloc.",

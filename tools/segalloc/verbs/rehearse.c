@@ -269,6 +269,17 @@ static bool keep_traces(const struct sg_rehearse *rehearse, const char *folder)
     return good;
 }
 
+/* The trace says which cards were asked about. */
+static void set_cards(const struct sg_rehearse *rehearse)
+{
+    char text[SG_REHEARSE_CARDS * 48] = "";
+    size_t length = 0;
+    for (unsigned i = 0; i < rehearse->card_count; i++)
+        length += (size_t)snprintf(text + length, sizeof text - length, "%s%" PRIu64 "+%" PRIu64, i ? "," : "",
+            rehearse->card[i].bytes, rehearse->card[i].margin);
+    setenv("SEGALLOC_REHEARSED_CARDS", text, 1);
+}
+
 /* Loggers of experiments are off, unless asked for. MLflow has no switch: what it records goes to the folder of the run. */
 static void set_trackers(const struct sg_rehearse *rehearse, const char *folder)
 {
@@ -321,6 +332,7 @@ static int rehearse_in(struct sg_rehearse *rehearse, struct sg_launch *launch, c
     launch->command = rehearse->command;
     launch->torch = launch->torch && sg_place_python(python) && !strchr(python, ':');
     setenv("SEGALLOC_TOLD_BYTES", card_bytes, 1);
+    set_cards(rehearse);
     set_trackers(rehearse, folder);
     if (!set_files(rehearse, folder, &keep, &keeps) || !sg_launch_prepare(launch) ||
         !sg_rehearse_command(rehearse, keeps ? &keep : NULL, &rehearse->run))

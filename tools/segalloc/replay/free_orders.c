@@ -1,4 +1,4 @@
-#include "rehearse/free_orders.h"
+#include "replay/free_orders.h"
 
 #include <stdbool.h>
 
