@@ -189,7 +189,7 @@ static void mem_info_early(size_t *available, size_t *total)
    outlasts the wait stands behind the program's own work; then the next wait comes only after another free. */
 static void wait_for_completions(struct sg_core *core, int device)
 {
-    enum { FIRST_NS = 10000, MOST_NS = 1000000, ALL_NS = 20000000 };
+    enum { FIRST_NS = 10000, MOST_NS = 1000000, ALL_NS = 100000000 };
     static _Atomic uint64_t in_vain[SG_DEVICES_MAX]; /* one more than the frees that there had been by then */
     struct sg_stats stats;
     long slice = FIRST_NS, waited = 0;

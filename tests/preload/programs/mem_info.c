@@ -10,7 +10,7 @@
 #include "cuda_proto.h"
 #include "served.h"
 
-enum { BYTES = 16 << 20, BLOCKS = 10, ROUNDS = 20, SHORT_US = 2000 };
+enum { BYTES = 16 << 20, BLOCKS = 10, ROUNDS = 200, SHORT_US = 2000 };
 
 #define MUST(call) EXPECT((call) == CUDA_SUCCESS)
 
