@@ -120,9 +120,11 @@ int sg_neighbours_map(uid_t user, bool create, struct sg_neighbours **ret)
     return 0;
 }
 
-void sg_neighbours_hold(struct sg_neighbours *table, const struct sg_neighbour *own, int index, uint64_t bytes)
+void sg_neighbours_hold(struct sg_neighbours *table, const struct sg_neighbour *own, int index, uint64_t bytes,
+    uint64_t idle)
 {
     atomic_store(&table->held[own - table->list][index], bytes);
+    atomic_store(&table->idle[own - table->list][index], idle);
 }
 
 static bool take_row(struct sg_neighbours *table, struct sg_neighbour *row, int32_t before)
@@ -131,7 +133,7 @@ static bool take_row(struct sg_neighbours *table, struct sg_neighbour *row, int3
         return false;
     for (int i = 0; i < SG_NEIGHBOUR_DEVICES; i++) {
         atomic_store(&row->devices[i], 0);
-        sg_neighbours_hold(table, row, i, 0);
+        sg_neighbours_hold(table, row, i, 0, 0);
     }
     atomic_store(&row->wanted, 0);
     atomic_store(&row->keep, 0);
@@ -232,6 +234,30 @@ uint64_t sg_neighbours_ask_all(struct sg_neighbours *table, const struct sg_neig
         given += after > before[i] ? after - before[i] : 0; /* less: the row is another's by now */
     }
     return given;
+}
+
+uint64_t sg_neighbours_idle(struct sg_neighbours *table, const struct sg_neighbour *own, uint64_t id,
+    uint64_t timeout_ns)
+{
+    int asked[SG_NEIGHBOURS], index[SG_NEIGHBOURS], count = 0;
+    uint64_t idle = 0, end = now_ns() + timeout_ns;
+    for (int i = 0; i < SG_NEIGHBOURS; i++) {
+        struct sg_neighbour *row = &table->list[i];
+        int32_t pid = atomic_load(&row->pid);
+        int at = row != own && pid > 0 ? index_of(row, id) : -1;
+        if (at < 0 || !is_alive(row, pid) || atomic_load(&row->answered) != atomic_load(&row->asked))
+            continue;
+        atomic_fetch_add(&row->asked, 1); /* nothing is wanted but an answer */
+        wake(&row->asked);
+        index[count] = at;
+        asked[count++] = i;
+    }
+    for (int i = 0; i < count; i++) {
+        uint64_t now = now_ns();
+        if (sg_neighbour_wait(&table->list[asked[i]], now < end ? end - now : 1))
+            idle += atomic_load(&table->idle[asked[i]][index[i]]);
+    }
+    return idle;
 }
 
 size_t sg_neighbours_holding(struct sg_neighbours *table, const struct sg_neighbour *own, uint64_t id,

@@ -31,6 +31,8 @@ struct sg_neighbours {
     /* Bytes that each process held of each of its devices when it answered last. At the end: versions without it use
        the rest of the table beside this one. */
     _Atomic uint64_t held[SG_NEIGHBOURS][SG_NEIGHBOUR_DEVICES];
+    /* Of those, bytes that it would have given back then. */
+    _Atomic uint64_t idle[SG_NEIGHBOURS][SG_NEIGHBOUR_DEVICES];
 };
 
 /* Maps the table of `user`, for good; `create` where it isn't there. 0 or a negative errno; -EPERM for a file that
@@ -47,13 +49,19 @@ struct sg_neighbour *sg_neighbours_find(struct sg_neighbours *table, pid_t pid);
 /* Asks a row's owner to trim the devices in `wanted` (bits) to `keep` bytes. */
 void sg_neighbour_ask(struct sg_neighbour *other, uint32_t wanted, uint64_t keep);
 
-/* Asks all living processes but `own` that use the device `id`, and waits for them, `timeout_ns` at most in all.
-   Returns the bytes that they gave back meanwhile. */
+/* Asks all living processes but `own`, which may be NULL, that use the device `id`, and waits for them, `timeout_ns` at
+   most in all. Returns the bytes that they gave back meanwhile. */
 uint64_t sg_neighbours_ask_all(struct sg_neighbours *table, const struct sg_neighbour *own, uint64_t id,
     uint64_t timeout_ns);
 
-/* For the owner, before it answers: what it holds of the device at `index` in its row. */
-void sg_neighbours_hold(struct sg_neighbours *table, const struct sg_neighbour *own, int index, uint64_t bytes);
+/* Asks the same processes what they hold idle of the device, and waits for their answers. Returns the sum, bytes. Who still
+   owes an answer to somebody is not waited for, and counts as one that has nothing. `own`: NULL for who has no row. */
+uint64_t sg_neighbours_idle(struct sg_neighbours *table, const struct sg_neighbour *own, uint64_t id,
+    uint64_t timeout_ns);
+
+/* For the owner, before it answers: what it holds of the device at `index` in its row, and how much of that idle. */
+void sg_neighbours_hold(struct sg_neighbours *table, const struct sg_neighbour *own, int index, uint64_t bytes,
+    uint64_t idle);
 
 /* What another process holds of a device, bytes, as of the last request that it has answered. */
 struct sg_neighbour_holds {

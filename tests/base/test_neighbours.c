@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -116,6 +117,46 @@ static void test_row_changes_hands_while_asked(void **state)
     munmap(table, sizeof *table);
 }
 
+/* The others are asked what they hold idle, each that has nothing else to answer. Who does not answer is waited for once. */
+static void test_what_others_hold_idle(void **state)
+{
+    enum { ID = 7, IDLE = 3000 };
+    (void)state;
+    struct sg_neighbours *table = mmap(NULL, sizeof *table, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(table, MAP_FAILED);
+    assert_int_equal(sg_neighbours_idle(table, NULL, ID, SHORT_NS), 0);
+    pid_t other = fork();
+    assert_true(other >= 0);
+    if (other == 0) {
+        struct sg_neighbour *own = sg_neighbours_join(table);
+        atomic_store(&own->devices[2], ID);
+        for (int answers = 0; answers < 2;) {
+            if (!sg_neighbour_sleep(own, SHORT_NS))
+                continue;
+            sg_neighbours_hold(table, own, 2, 2 * IDLE, atomic_load(&own->wanted) ? 1 : IDLE);
+            atomic_store(&own->answered, atomic_load(&own->asked));
+            sg_neighbour_answered(own);
+            answers++;
+        }
+        for (;;)
+            pause();
+    }
+    while (atomic_load(&table->list[0].devices[2]) != ID)
+        usleep(100);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(sg_neighbours_idle(table, NULL, ID + 1, SHORT_NS), 0);
+        assert_int_equal(sg_neighbours_idle(table, &table->list[0], ID, SHORT_NS), 0);
+        assert_int_equal(sg_neighbours_idle(table, NULL, ID, UINT64_C(60) * 1000000000), IDLE);
+    }
+    uint32_t asked = atomic_load(&table->list[0].asked);
+    for (int i = 0; i < 3; i++) /* it does not answer any more */
+        assert_int_equal(sg_neighbours_idle(table, NULL, ID, SHORT_NS), 0);
+    assert_int_equal(atomic_load(&table->list[0].asked), asked + 1);
+    kill(other, SIGKILL);
+    assert_int_equal(waitpid(other, NULL, 0), other);
+    munmap(table, sizeof *table);
+}
+
 /* Living processes that hold memory of the device are found, and a row's next owner begins with none. */
 static void test_who_holds_a_device(void **state)
 {
@@ -127,7 +168,7 @@ static void test_who_holds_a_device(void **state)
     struct sg_neighbour *own = sg_neighbours_join(table);
     assert_non_null(own);
     atomic_store(&own->devices[3], ID);
-    sg_neighbours_hold(table, own, 3, 5000);
+    sg_neighbours_hold(table, own, 3, 5000, 0);
     assert_int_equal(sg_neighbours_holding(table, own, ID, holds, 4), 0);
     assert_int_equal(sg_neighbours_holding(table, NULL, ID + 1, holds, 4), 0);
     assert_int_equal(sg_neighbours_holding(table, NULL, ID, holds, 4), 1);
@@ -145,7 +186,8 @@ static void test_who_holds_a_device(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_nobody_else_answers),
-        cmocka_unit_test(test_row_changes_hands_while_asked), cmocka_unit_test(test_who_holds_a_device),
+        cmocka_unit_test(test_row_changes_hands_while_asked), cmocka_unit_test(test_what_others_hold_idle),
+        cmocka_unit_test(test_who_holds_a_device),
         cmocka_unit_test(test_made_where_signals_come)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,6 +73,59 @@ class Trim(unittest.TestCase):
             self.assertEqual(first.ask("take 20"), "taken")
         self.assertEqual((first.errors, second.errors), ("", ""))
 
+    def test_whatever_runs_out_asks_the_others(self):
+        """By each call that takes device memory, in processes that have allocated with the library before, and have not."""
+        for how in ("take", "create", "pool", "graph"):
+            for before in (False, True):
+                with self.subTest(how=how, before=before), Neighbour() as trainer, Neighbour() as engine:
+                    for _ in range(15):
+                        self.assertEqual(trainer.ask("take 50"), "taken")
+                    for _ in range(15):
+                        self.assertEqual(trainer.ask("give"), "given")
+                    self.assertEqual(trainer.ask("take 64"), "taken")
+                    if before:
+                        self.assertEqual(engine.ask("take 10"), "taken")
+                    self.assertEqual(engine.ask(f"{how} 700"), "taken")
+                    self.assertEqual(engine.ask(f"{how} 700"), "refused")
+                    self.assertEqual(trainer.held(), 64)
+
+    def test_what_others_hold_idle_counts_as_free(self):
+        """What cudaMemGetInfo says can be had, also before the first allocation, and under a limit."""
+        for conf, told in (("oom_report:never", 1024 - 64), ("oom_report:never,limit:512MiB", 512)):
+            for before in (False, True):
+                with self.subTest(conf=conf, before=before), Neighbour() as trainer, Neighbour(conf) as engine:
+                    self.assertEqual([trainer.ask("take 500"), trainer.ask("take 300"), trainer.ask("take 64")], ["taken"] * 3)
+                    own = 0
+                    if before:
+                        self.assertEqual(engine.ask("take 20"), "taken")
+                        own = 20
+                    self.assertEqual(int(engine.ask("free")), min(1024 - 864, told) - own)
+                    self.assertEqual(trainer.ask("give"), "given")  # the last one
+                    self.assertEqual(trainer.ask("give"), "given")
+                    self.assertEqual(trainer.ask("give"), "given")
+                    self.assertEqual(trainer.ask("take 64"), "taken")
+                    said = int(engine.ask("free"))
+                    self.assertEqual(said, told - own)
+                    self.assertEqual(engine.ask(f"take {said}"), "taken")
+
+    def test_who_does_not_listen_has_nothing_to_give(self):
+        with Neighbour("trim_on_request:False") as first, Neighbour() as second:
+            self.assertEqual([first.ask("take 500"), first.ask("give")], ["taken", "given"])
+            self.assertEqual(int(second.ask("free")), 1024 - 500)
+        with Neighbour() as first, Neighbour("trim_on_request:False") as second:
+            self.assertEqual([first.ask("take 500"), first.ask("give")], ["taken", "given"])
+            self.assertEqual(int(second.ask("free")), 1024 - 500)
+            self.assertEqual(second.ask("create 700"), "refused")
+        with Neighbour() as stopped, Neighbour() as second:
+            self.assertEqual([stopped.ask("take 500"), stopped.ask("give")], ["taken", "given"])
+            os.kill(stopped.pid, signal.SIGSTOP)
+            stop_has_come(stopped.pid)
+            begun = time.monotonic()
+            for _ in range(20):
+                self.assertEqual(int(second.ask("free")), 1024 - 500)
+            self.assertLess(time.monotonic() - begun, 2)
+            os.kill(stopped.pid, signal.SIGCONT)
+
     def test_only_who_shares_the_card_is_asked(self):
         with Neighbour(sim="1GiB") as other, Neighbour() as first:
             self.assertEqual([other.ask("take 400"), other.ask("give")], ["taken", "given"])

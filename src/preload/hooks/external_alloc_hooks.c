@@ -8,8 +8,7 @@
     CUresult symbol parameters                                       \
     {                                                                \
         CUresult result = sg_real()->symbol arguments;               \
-        if (sg_ran_out(result))                                      \
-            result = sg_real()->symbol arguments;                    \
+        SG_MAKE_ROOM_FOR(result, sg_real()->symbol arguments)               \
         return result;                                               \
     }
 #include "process/external_alloc_hooks.def"

@@ -172,8 +172,7 @@ static CUresult launch(CUresult (*real)(CUgraphExec, CUstream), CUgraphExec exec
 {
     observe_graph(stream, per_thread);
     CUresult result = real(exec, stream);
-    if (sg_ran_out(result)) /* memory of its own allocation nodes */
-        result = real(exec, stream);
+    SG_MAKE_ROOM_FOR(result, real(exec, stream)) /* memory of its own allocation nodes */
     if (sg_graph_order_has_waits())
         untracked_order(stream, per_thread);
     else
@@ -255,8 +254,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
     if (begins_early(config))
         keep_apart(config, /* per_thread */ false);
     CUresult result = sg_real()->cuLaunchKernelEx(config, function, params, extra);
-    if (sg_ran_out(result))
-        result = sg_real()->cuLaunchKernelEx(config, function, params, extra);
+    SG_MAKE_ROOM_FOR(result, sg_real()->cuLaunchKernelEx(config, function, params, extra))
     sg_submitted(config ? config->hStream : NULL, false);
     return result;
 }
@@ -267,8 +265,7 @@ CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function
     if (begins_early(config))
         keep_apart(config, /* per_thread */ true);
     CUresult result = sg_real()->cuLaunchKernelEx_ptsz(config, function, params, extra);
-    if (sg_ran_out(result))
-        result = sg_real()->cuLaunchKernelEx_ptsz(config, function, params, extra);
+    SG_MAKE_ROOM_FOR(result, sg_real()->cuLaunchKernelEx_ptsz(config, function, params, extra))
     sg_submitted(config ? config->hStream : NULL, true);
     return result;
 }

@@ -59,8 +59,7 @@ CUresult cuLaunchCooperativeKernelMultiDevice(const CUDA_LAUNCH_PARAMS *launches
         if (visible)                                                        \
             sg_streams_host_may_observe(stream, own);                       \
         CUresult result = sg_real()->symbol arguments;                      \
-        if (sg_ran_out(result))                                             \
-            result = sg_real()->symbol arguments;                           \
+        SG_MAKE_ROOM_FOR(result, sg_real()->symbol arguments)               \
         sg_submitted(stream, own);                                          \
         if (address)                                                        \
             sg_copies_used(address, stream, own);                           \

@@ -72,8 +72,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *ret, size_t bytes, unsigned flags)
         sg_leave();
     }
     CUresult result = sg_real()->cuMemAllocManaged(ret, bytes, flags);
-    if (sg_ran_out(result))
-        result = sg_real()->cuMemAllocManaged(ret, bytes, flags);
+    SG_MAKE_ROOM_FOR(result, sg_real()->cuMemAllocManaged(ret, bytes, flags))
     if (result == CUDA_SUCCESS)
         sg_refusals_note_elsewhere(bytes);
     return result;
@@ -106,8 +105,7 @@ static void before_fetching_all(const size_t *bytes, size_t count, const CUmemLo
     {                                                            \
         before;                                                  \
         CUresult result = sg_real()->symbol arguments;           \
-        if (sg_ran_out(result))                                  \
-            result = sg_real()->symbol arguments;                \
+        SG_MAKE_ROOM_FOR(result, sg_real()->symbol arguments)               \
         sg_submitted(stream, per_thread);                        \
         return result;                                           \
     }

@@ -12,6 +12,7 @@
 #include "track/graph_blocks.h"
 #include "process/hooks.h"
 #include "process/process.h"
+#include "services/trim.h"
 #include "serve/requests.h"
 #include "services/refusals.h"
 #include "serve/fast_path.h"
@@ -232,6 +233,8 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     CUresult result = real->cuMemGetInfo_v2(&available, &total);
     if (result != CUDA_SUCCESS)
         return result;
+    uint64_t of_others = sg_trim_idle_of_others();
+    available += of_others < total - available ? of_others : total - available;
     struct sg_core *core = sg_enter();
     if (core)
         sg_memory_settle(core);

@@ -165,6 +165,7 @@ const struct sg_upward_calls sg_upward_calls = {
     .start = process_start,
     .allocates = note_allocation,
     .free = sg_memory_free,
+    .ask_others = sg_trim_ask_others_of,
     .record_stream = segalloc_record_stream,
     .synchronize = sg_captures_synchronize,
 };

@@ -19,6 +19,9 @@ struct sg_upward_calls {
        sg_leave(), with no lock. */
     CUresult (*free)(struct sg_core *core, CUdeviceptr address, const struct sg_request *request);
 
+    /* make_room.c, for a call that has run out: sg_trim_ask_others_of(). No lock. */
+    bool (*ask_others)(int device);
+
     /* torch_allocator.c, with what PyTorch records: segalloc_record_stream(). No lock. */
     int (*record_stream)(void *pointer, void *stream);
 

@@ -203,6 +203,8 @@ CUresult sg_memory_passthrough(struct sg_core *core, size_t bytes, CUdeviceptr *
     CUresult result = real->cuMemAlloc_v2(ret, bytes);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_made_room_by(core))
         result = real->cuMemAlloc_v2(ret, bytes);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_made_room_by_others(-1))
+        result = real->cuMemAlloc_v2(ret, bytes);
     if (result == CUDA_SUCCESS)
         sg_refusals_note_served(bytes);
     if (result == CUDA_SUCCESS && sg_contexts_current(core, &context, &device) == CUDA_SUCCESS)
@@ -274,6 +276,8 @@ CUresult sg_memory_not_served(struct sg_core *core, int device, size_t bytes, co
         (result == CUDA_ERROR_OUT_OF_MEMORY && !is_limited(core, device))) {
         CUresult first = result;
         result = pass_through_idle(core, device, bytes, ret);
+        if (result == CUDA_ERROR_OUT_OF_MEMORY && first != result && sg_trim_ask_others(sg_process_driver(), device, bytes))
+            result = pass_through(core, device, bytes, ret);
         if (result == CUDA_ERROR_OUT_OF_MEMORY && first == result)
             sg_refusals_add(core, device, bytes);
     } else if (result == CUDA_ERROR_OUT_OF_MEMORY) {

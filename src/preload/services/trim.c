@@ -19,6 +19,7 @@
 #define MS UINT64_C(1000000)
 
 enum {
+    TELL_MS = 20,         /* how long others are waited for to say what they have idle */
     HELP_MS = 300,        /* how long others are waited for: they may be inside a call that waits for work */
     CAPTURE_STEP_MS = 20, /* while a capture is active, nothing is given back; how often that is looked at */
     CAPTURE_STEPS = 20,
@@ -112,14 +113,34 @@ static uint64_t trim(int device, uint64_t keep)
     return given;
 }
 
-/* For others that run out: what this process holds of each device. */
+/* What would go back of a device if another process asked for it now. */
+static uint64_t idle_of(struct sg_core *core, int device)
+{
+    const struct sg_driver *driver = sg_process_driver();
+    CUstreamCaptureMode mode;
+    size_t idle = 0, ignored = 0;
+    int use = sg_captures_active() ? -1 : trim_enter(driver, device);
+    if (use < 0)
+        return 0;
+    bool relaxed = sg_capture_mode_relax(&mode);
+    sg_core_mem_info(core, device, &idle, &ignored);
+    if (relaxed)
+        sg_capture_mode_restore(&mode);
+    trim_leave(driver, use);
+    return idle;
+}
+
+/* For others that run out, or want to know what they could have: what this process holds of each device. */
 static void note_held(struct sg_neighbour *own)
 {
     struct sg_core *core = sg_enter();
     if (!core)
         return;
-    for (int i = 0; i < atomic_load(&neighbours.devices); i++)
-        sg_neighbours_hold(neighbours.table, own, i, sg_core_reserved(core, neighbours.device[i]));
+    for (int i = 0; i < atomic_load(&neighbours.devices); i++) {
+        int device = neighbours.device[i];
+        uint64_t held = sg_core_reserved(core, device), idle = idle_of(core, device);
+        sg_neighbours_hold(neighbours.table, own, i, held, idle < held ? idle : held);
+    }
     sg_leave();
 }
 
@@ -127,7 +148,7 @@ static void trim_answer(struct sg_neighbour *own)
 {
     uint32_t asked = atomic_load(&own->asked), wanted = atomic_exchange(&own->wanted, 0);
     uint64_t keep = atomic_exchange(&own->keep, 0);
-    for (int i = 0; i < CAPTURE_STEPS && sg_captures_active(); i++)
+    for (int i = 0; i < CAPTURE_STEPS && wanted && sg_captures_active(); i++)
         usleep(CAPTURE_STEP_MS * 1000);
     for (int i = 0; i < atomic_load(&neighbours.devices); i++) {
         if (wanted >> i & 1)
@@ -221,6 +242,56 @@ bool sg_trim_ask_others(const struct sg_driver *driver, int device, size_t bytes
             return sg_neighbours_ask_all(neighbours.table, own, atomic_load(&own->devices[i]), HELP_MS * MS) > 0;
     }
     return false;
+}
+
+/* The table, for a process that need not be in it. NULL: there is none, or it is not to be used. */
+static struct sg_neighbours *table_of_others(void)
+{
+    static _Atomic(struct sg_neighbours *) seen;
+    struct sg_neighbours *table = atomic_load(&neighbours.own) ? neighbours.table : atomic_load(&seen);
+    if (table || !sg_process_conf()->trim_on_request)
+        return table;
+    if (sg_neighbours_map(geteuid(), /* create */ false, &table) != 0)
+        return NULL;
+    atomic_store(&seen, table); /* two threads at once map it twice, for good */
+    return table;
+}
+
+/* The device of the current context; below 0: there is none. */
+static int current_device(void)
+{
+    CUresult (*get)(CUdevice *ret);
+    CUdevice device = -1;
+    void *symbol = sg_cuda_symbol("cuCtxGetDevice");
+    memcpy(&get, &symbol, sizeof symbol);
+    return symbol && get(&device) == CUDA_SUCCESS ? device : -1;
+}
+
+static bool ask_about(struct sg_neighbours *table, int device)
+{
+    uint64_t id = device >= 0 ? id_of(device) : 0;
+    return id && sg_neighbours_ask_all(table, atomic_load(&neighbours.own), id, HELP_MS * MS) > 0;
+}
+
+bool sg_trim_ask_others_of(int device)
+{
+    struct sg_neighbours *table = table_of_others();
+    if (!table)
+        return false;
+    if (device >= 0 || ask_about(table, current_device()))
+        return device < 0 || ask_about(table, device);
+    bool given = false;
+    for (int i = 0; i < SG_NEIGHBOUR_DEVICES && id_of(i); i++)
+        given |= ask_about(table, i);
+    return given;
+}
+
+uint64_t sg_trim_idle_of_others(void)
+{
+    struct sg_neighbours *table = table_of_others();
+    int device = table ? current_device() : -1;
+    uint64_t id = device >= 0 ? id_of(device) : 0;
+    return id ? sg_neighbours_idle(table, atomic_load(&neighbours.own), id, TELL_MS * MS) : 0;
 }
 
 size_t sg_trim_others(int device, struct sg_neighbour_holds *ret, size_t most)

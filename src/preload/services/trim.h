@@ -16,6 +16,15 @@ void sg_trim_use(int device);
    held. */
 bool sg_trim_ask_others(const struct sg_driver *driver, int device, size_t bytes);
 
+/* The same where it is not known how much could not be had: for calls by which a program takes memory from the driver
+   itself. Below 0: not on which device either, so that the current one's users are asked first, and then all. Such a program
+   may never have allocated with us. Callable at any time. */
+bool sg_trim_ask_others_of(int device);
+
+/* Bytes of the current context's device that other processes of this user would give back if this one ran out. Waits for
+   their answers, a moment. Callable at any time. */
+uint64_t sg_trim_idle_of_others(void);
+
 /* Other processes of this user that hold memory of `device` with segalloc, as they answered sg_trim_ask_others() last.
    Returns how many, `most` at most. */
 size_t sg_trim_others(int device, struct sg_neighbour_holds *ret, size_t most);

@@ -335,6 +335,8 @@ CUresult cuCtxCreate_v2(CUcontext *ret, unsigned flags, CUdevice device)
     CUresult result = sg_real()->cuCtxCreate_v2(ret, flags, device);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_made_room_by(core))
         result = sg_real()->cuCtxCreate_v2(ret, flags, device);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_made_room_by_others(device))
+        result = sg_real()->cuCtxCreate_v2(ret, flags, device);
     if (result == CUDA_SUCCESS && ret)
         contexts_came(core, *ret, device, false);
     if (core)
@@ -348,6 +350,8 @@ CUresult cuCtxCreate_v3(CUcontext *ret, CUexecAffinityParam *params, int count, 
     CUresult result = sg_real()->cuCtxCreate_v3(ret, params, count, flags, device);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_made_room_by(core))
         result = sg_real()->cuCtxCreate_v3(ret, params, count, flags, device);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_made_room_by_others(device))
+        result = sg_real()->cuCtxCreate_v3(ret, params, count, flags, device);
     if (result == CUDA_SUCCESS && ret)
         contexts_came(core, *ret, device, false);
     if (core)
@@ -360,6 +364,8 @@ CUresult cuCtxCreate_v4(CUcontext *ret, CUctxCreateParams *params, unsigned flag
     struct sg_core *core = sg_enter();
     CUresult result = sg_real()->cuCtxCreate_v4(ret, params, flags, device);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_made_room_by(core))
+        result = sg_real()->cuCtxCreate_v4(ret, params, flags, device);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_made_room_by_others(device))
         result = sg_real()->cuCtxCreate_v4(ret, params, flags, device);
     if (result == CUDA_SUCCESS && ret)
         contexts_came(core, *ret, device, false);
@@ -397,6 +403,8 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
     struct sg_core *core = sg_enter();
     CUresult result = sg_real()->cuDevicePrimaryCtxRetain(ret, device);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_made_room_by(core))
+        result = sg_real()->cuDevicePrimaryCtxRetain(ret, device);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_made_room_by_others(device))
         result = sg_real()->cuDevicePrimaryCtxRetain(ret, device);
     if (result == CUDA_SUCCESS && ret)
         contexts_came(core, *ret, device, true);

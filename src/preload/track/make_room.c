@@ -3,6 +3,7 @@
 #include <stddef.h>
 
 #include "process/process.h"
+#include "process/upward_calls.h"
 #include "track/captures.h"
 #include "track/deferred_frees.h"
 
@@ -18,8 +19,15 @@ bool sg_made_room_by(struct sg_core *core)
     return given > 0;
 }
 
-bool sg_made_room(void)
+bool sg_made_room_by_others(int device)
 {
+    return !sg_process_over() && !sg_process_is_passthrough() && sg_upward_calls.ask_others(device);
+}
+
+bool sg_made_room(enum sg_room whose)
+{
+    if (whose == SG_ROOM_OTHERS)
+        return !sg_thread_inside() && sg_made_room_by_others(-1);
     struct sg_core *core = sg_enter();
     bool made = sg_made_room_by(core);
     if (core)

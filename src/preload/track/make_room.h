@@ -1,4 +1,5 @@
-/* Idle memory goes back to a driver that has run out of memory for another purpose. */
+/* Idle memory goes back to a driver that has run out of memory for another purpose: this process's, then that of other
+   processes of this user. */
 #ifndef SG_MAKE_ROOM_H
 #define SG_MAKE_ROOM_H
 
@@ -6,18 +7,32 @@
 
 #include "cuda_abi.h"
 
-/* Gives back what is idle on all devices, after a bounded wait for what is pending. Whether there was any, so that
-   asking the driver again can help. Nothing while a capture is active. No lock of ours is held. */
-bool sg_made_room(void);
+/* Whence memory is to be had, the nearest first. */
+enum sg_room {
+    SG_ROOM_OWN,    /* what this process holds idle, on all devices, after a bounded wait for what is pending; nothing while a
+                       capture is active */
+    SG_ROOM_OTHERS, /* what other processes of this user hold idle on the current device */
+    SG_ROOMS
+};
+
+/* Has idle memory given back to the driver. Whether there was any, so that asking the driver again can help. No lock of
+   ours is held. */
+bool sg_made_room(enum sg_room whose);
+
+/* Has other processes of this user give back what they hold idle on a device; below 0: the current one. For any thread. */
+bool sg_made_room_by_others(int device);
 
 /* Gives idle memory back for a thread that is inside, which has the core; NULL: there is none. */
 struct sg_core;
 bool sg_made_room_by(struct sg_core *core);
 
-/* Whether to make a call again that has answered `result` and has done nothing if that is running out. */
-static inline bool sg_ran_out(CUresult result)
-{
-    return __builtin_expect(result == CUDA_ERROR_OUT_OF_MEMORY, 0) && sg_made_room();
-}
+/* Makes a call again that has answered `result`, as long as that is running out and more room can be made. A call that runs
+   out has done nothing. */
+#define SG_MAKE_ROOM_FOR(result, call)                                                                           \
+    for (enum sg_room whose_ = SG_ROOM_OWN;                                                                      \
+         __builtin_expect((result) == CUDA_ERROR_OUT_OF_MEMORY, 0) && whose_ < SG_ROOMS; whose_++) {             \
+        if (sg_made_room(whose_))                                                                                \
+            (result) = (call);                                                                                   \
+    }
 
 #endif

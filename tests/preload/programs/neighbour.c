@@ -1,28 +1,63 @@
 /* One of several processes on a card, told by its standard input what to do, a word a line:
      take MIB    allocates; says "taken", or "refused"
+     create MIB, pool MIB, graph MIB
+                 the same by cuMemCreate, cudaMallocAsync, and a graph that allocates and is launched; for good
      give        frees what was taken last; says "given"
      hold        says how many MiB are reserved
-     free        says how many MiB the device has left, by the driver alone
+     free        says how many MiB are free by cudaMemGetInfo
    A line that it doesn't know ends it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cuda_abi_graph.h"
+#include "cuda_proto.h"
 #include "runtime.h"
 #include "served.h"
 
 enum { BLOCKS = 64, MIB_BYTES = 1 << 20 };
 
+/* As a program does that takes its memory from the driver itself. */
+static int take_otherwise(const char *how, size_t bytes)
+{
+    static const CUmemAllocationProp prop = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr address;
+    if (strcmp(how, "create") == 0)
+        return (int)cuMemCreate(&handle, bytes, &prop, 0);
+    if (strcmp(how, "pool") == 0)
+        return (int)cuMemAllocAsync(&address, bytes, NULL);
+    CUgraph graph;
+    CUgraphNode node;
+    CUgraphExec exec;
+    CUDA_MEM_ALLOC_NODE_PARAMS params = {.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                             .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}},
+        .bytesize = bytes};
+    int result = (int)cuGraphCreate(&graph, 0);
+    result = result ? result : (int)cuGraphAddMemAllocNode(&node, graph, NULL, 0, &params);
+    result = result ? result : (int)cuGraphInstantiateWithFlags(&exec, graph, 0);
+    result = result ? result : (int)cuGraphLaunch(exec, NULL);
+    return result ? result : (int)cuCtxSynchronize();
+}
+
 int main(void)
 {
     static void *blocks[BLOCKS];
     int count = 0, size;
-    char line[64];
+    char line[64], how[16];
+    size_t available, total;
+    if (cudaFree(NULL) != cudaSuccess)
+        return 1;
     while (fgets(line, sizeof line, stdin)) {
         if (sscanf(line, "take %d", &size) == 1 && count < BLOCKS) {
             int result = cudaMalloc(&blocks[count], (size_t)size * MIB_BYTES);
             count += result == cudaSuccess;
             puts(result == cudaSuccess ? "taken" : "refused");
+        } else if (sscanf(line, "%15s %d", how, &size) == 2) {
+            puts(take_otherwise(how, (size_t)size * MIB_BYTES) == 0 ? "taken" : "refused");
+        } else if (strcmp(line, "free\n") == 0 && cudaMemGetInfo(&available, &total) == cudaSuccess) {
+            printf("%zu\n", available / MIB_BYTES);
         } else if (strcmp(line, "give\n") == 0 && count > 0) {
             puts(cudaFree(blocks[--count]) == cudaSuccess ? "given" : "not given");
         } else if (strcmp(line, "hold\n") == 0) {

@@ -234,6 +234,8 @@ static CUresult driver_call(const char *name, const char *parameters, const uint
             result = CUDA_ERROR_INVALID_VALUE;
         if (strcmp(parameter->type, "CUipcEventHandle") == 0)
             say("handle"); /* by value, where the others are not */
+        else if (strcmp(parameter->type, "CUhostFn") == 0)
+            say("function"); /* ours, wherever it is loaded */
         else if (parameter->pointer)
             say_pointer(a[i], parameter->type);
         else
@@ -749,6 +751,17 @@ bool sg_worker_given_up(void)
     return false;
 }
 
+uint64_t sg_trim_idle_of_others(void)
+{
+    return happens(3) ? 0x4000000 : 0;
+}
+
+static bool ask_others(int device)
+{
+    say(" others_of(%d)", device);
+    return happens(3);
+}
+
 bool sg_trim_ask_others(const struct sg_driver *driver, int device, size_t bytes)
 {
     (void)driver;
@@ -780,4 +793,5 @@ NOBODYS(cuGetProcAddress_v2,
     (const char *name, void **ret, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *found))
 #pragma GCC diagnostic pop
 
-const struct sg_upward_calls sg_upward_calls = {.free = sg_memory_free, .synchronize = sg_captures_synchronize};
+const struct sg_upward_calls sg_upward_calls = {
+    .free = sg_memory_free, .ask_others = ask_others, .synchronize = sg_captures_synchronize};

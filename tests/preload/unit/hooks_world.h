@@ -28,6 +28,7 @@ struct fake {
 
     const char *called; /* the driver's function */
     CUdeviceptr asked;  /* and the address that it was asked about */
+    uint64_t of_others; /* bytes that other processes would give back */
     int calls, refused, pinned, pinned_all, frees, passed, served, recorded, abroad, told, settled, kept, followed,
         said, torch_records, hooked;
     size_t allocated;

@@ -14,6 +14,7 @@
 #include "track/captures.h"
 #include "process/hooks.h"
 #include "process/process.h"
+#include "process/upward_calls.h"
 #include "serve/requests.h"
 
 atomic_int sg_captures_deferred, sg_graphs_gone;
@@ -23,7 +24,8 @@ static struct {
     int times; /* how often the driver answers that */
     size_t idle[SG_DEVICES_MAX];
     bool live, no_core;
-    int calls, settled, trims, inside;
+    bool others, inside_already, over; /* others give something back; what this process is */
+    int calls, settled, asked_others, trims, inside;
 } fake;
 
 static CUresult answer(void)
@@ -53,6 +55,31 @@ struct sg_core *sg_enter(void)
 {
     fake.inside += !fake.no_core;
     return fake.no_core ? NULL : (struct sg_core *)&fake;
+}
+
+static bool ask_others(int device)
+{
+    assert_int_equal(device, -1);
+    assert_int_equal(fake.inside, 0);
+    fake.asked_others++;
+    return fake.others;
+}
+
+const struct sg_upward_calls sg_upward_calls = {.ask_others = ask_others};
+
+bool sg_thread_inside(void)
+{
+    return fake.inside_already;
+}
+
+bool sg_process_over(void)
+{
+    return fake.over;
+}
+
+bool sg_process_is_passthrough(void)
+{
+    return false;
 }
 
 void sg_leave(void)
@@ -176,6 +203,35 @@ static void what_runs_out_fails_without_a_core(void **state)
     assert_false(sg_made_room_by(NULL));
 }
 
+/* What others hold idle is asked for where this process has nothing, or not enough; also by a process without a core, and
+   beside a capture. */
+static void others_are_asked_where_own_memory_is_not_enough(void **state)
+{
+    (void)state;
+    fake.answer = CUDA_ERROR_OUT_OF_MEMORY;
+    fake.others = true;
+    fake.times = 1;
+    expect(2, CUDA_SUCCESS);
+    fake.idle[0] = 1;
+    expect(2, CUDA_SUCCESS); /* this process has enough */
+    fake.times = 2;
+    expect(3, CUDA_SUCCESS);
+    fake.times = 3;
+    expect(3, CUDA_ERROR_OUT_OF_MEMORY);
+    fake.times = 1;
+    fake.live = true;
+    expect(2, CUDA_SUCCESS);
+    fake.no_core = true;
+    expect(2, CUDA_SUCCESS);
+    int asked = fake.asked_others;
+    fake.inside_already = true;
+    expect(1, CUDA_ERROR_OUT_OF_MEMORY);
+    fake.inside_already = false;
+    fake.over = true;
+    expect(1, CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(fake.asked_others, asked);
+}
+
 static void other_errors_are_the_programs(void **state)
 {
     static const CUresult errors[] = {CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_READY, CUDA_ERROR_LAUNCH_FAILED};
@@ -197,6 +253,7 @@ int main(void)
         cmocka_unit_test_setup(what_runs_out_fails_where_nothing_is_idle, start),
         cmocka_unit_test_setup(what_runs_out_fails_while_a_capture_is_live, start),
         cmocka_unit_test_setup(what_runs_out_fails_without_a_core, start),
+        cmocka_unit_test_setup(others_are_asked_where_own_memory_is_not_enough, start),
         cmocka_unit_test_setup(other_errors_are_the_programs, start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

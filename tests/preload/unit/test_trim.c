@@ -30,6 +30,7 @@ static struct {
     int map;                   /* what mapping the table answers */
     bool full, no_thread, no_core, live, over, gone; /* gone: the device has no context any more */
     void *(*helper)(void *user);
+    int asks;
     int looks;                 /* how often the helper has slept */
     bool asked[LOOKS];         /* whether somebody woke it */
     void (*before)(int look);
@@ -44,7 +45,10 @@ static struct {
     struct sg_stats stats;
     bool no_stats;
     uint64_t asked_id, given;  /* of others */
-    uint64_t held[SG_NEIGHBOUR_DEVICES];
+    uint64_t held[SG_NEIGHBOUR_DEVICES], said_idle[SG_NEIGHBOUR_DEVICES];
+    bool outside, unwilling;   /* this process has no row; or neither asks nor answers */
+    int current, devices;      /* device; how many have a name, 0: all */
+    uint64_t ids;              /* bits: asked about */
     void (*meanwhile)(void);
 } fake;
 
@@ -73,17 +77,30 @@ uint64_t sg_neighbours_ask_all(struct sg_neighbours *table, const struct sg_neig
     uint64_t timeout_ns)
 {
     assert_ptr_equal(table, &fake.table);
-    assert_ptr_equal(own, &fake.own);
+    assert_ptr_equal(own, fake.outside ? NULL : &fake.own);
     assert_true(timeout_ns > 0);
     fake.asked_id = id;
+    fake.asks++;
     return fake.given;
 }
 
-void sg_neighbours_hold(struct sg_neighbours *table, const struct sg_neighbour *own, int index, uint64_t bytes)
+void sg_neighbours_hold(struct sg_neighbours *table, const struct sg_neighbour *own, int index, uint64_t bytes,
+    uint64_t idle)
 {
     assert_ptr_equal(table, &fake.table);
     assert_ptr_equal(own, &fake.own);
     fake.held[index] = bytes;
+    fake.said_idle[index] = idle;
+}
+
+uint64_t sg_neighbours_idle(struct sg_neighbours *table, const struct sg_neighbour *own, uint64_t id,
+    uint64_t timeout_ns)
+{
+    assert_ptr_equal(table, &fake.table);
+    assert_ptr_equal(own, fake.outside ? NULL : &fake.own);
+    assert_true(timeout_ns > 0);
+    fake.asked_id = id;
+    return fake.given;
 }
 
 size_t sg_neighbours_holding(struct sg_neighbours *table, const struct sg_neighbour *own, uint64_t id,
@@ -133,13 +150,24 @@ static CUresult uuid(CUuuid *ret, CUdevice device)
     fake.meanwhile = NULL;
     if (meanwhile)
         meanwhile();
-    return fake.uuid;
+    return fake.devices && device >= fake.devices ? CUDA_ERROR_INVALID_DEVICE : fake.uuid;
+}
+
+static CUresult get_device(CUdevice *ret)
+{
+    *ret = fake.current;
+    return fake.current < 0 ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
 
 void *sg_cuda_symbol(const char *name)
 {
     CUresult (*function)(CUuuid *, CUdevice) = uuid;
+    CUresult (*get)(CUdevice *) = get_device;
     void *symbol;
+    if (strcmp(name, "cuCtxGetDevice") == 0) {
+        memcpy(&symbol, &get, sizeof symbol);
+        return symbol;
+    }
     memcpy(&symbol, &function, sizeof symbol);
     return strcmp(name, fake.old ? "cuDeviceGetUuid" : "cuDeviceGetUuid_v2") == 0 ? symbol : NULL;
 }
@@ -243,6 +271,22 @@ bool sg_core_stats(struct sg_core *core, int device, struct sg_stats *ret)
     return !fake.no_stats;
 }
 
+void sg_core_mem_info(struct sg_core *core, int device, size_t *free_bytes, size_t *total_bytes)
+{
+    (void)core, (void)device, (void)total_bytes;
+    assert_int_equal(fake.pushes, 1);
+    assert_int_equal(fake.relaxed, 1);
+    assert_int_equal(*free_bytes, 0);
+    *free_bytes = fake.idle;
+}
+
+const struct sg_conf *sg_process_conf(void)
+{
+    static struct sg_conf conf;
+    conf.trim_on_request = !fake.unwilling;
+    return &conf;
+}
+
 uint64_t sg_core_reserved(struct sg_core *core, int device)
 {
     (void)core;
@@ -285,6 +329,57 @@ static void help(void)
     fake.looks = 0;
     fake.over = false;
     assert_null(fake.helper(NULL));
+}
+
+/* A process that has allocated nothing with us asks too; it has no row. */
+static void who_has_no_row_asks_and_counts_too(void **state)
+{
+    (void)state;
+    sg_trim_forget();
+    fake.outside = true;
+    fake.unwilling = true;
+    assert_false(sg_trim_ask_others_of(-1));
+    assert_int_equal(sg_trim_idle_of_others(), 0);
+    fake.unwilling = false;
+    fake.given = 5 * mib;
+    fake.current = 1;
+    assert_true(sg_trim_ask_others_of(-1));
+    uint64_t of_current = fake.asked_id;
+    assert_true(sg_trim_ask_others_of(2));
+    assert_int_not_equal(fake.asked_id, of_current);
+    assert_int_equal(fake.asks, 2);
+    assert_int_equal(sg_trim_idle_of_others(), 5 * mib);
+    assert_int_equal(fake.asked_id, of_current);
+    fake.current = -1; /* none is: whoever uses any device */
+    fake.devices = 3;
+    assert_true(sg_trim_ask_others_of(-1));
+    assert_int_equal(fake.asks, 2 + 3);
+    assert_int_equal(sg_trim_idle_of_others(), 0);
+    fake.given = 0;
+    fake.current = 0;
+    assert_false(sg_trim_ask_others_of(-1));
+    assert_int_equal(fake.asks, 2 + 3 + 1 + 3);
+    assert_false(sg_trim_ask_others_of(1));
+    fake.uuid = CUDA_ERROR_NOT_SUPPORTED;
+    assert_false(sg_trim_ask_others_of(0));
+}
+
+/* Who is asked says what would go back, of what he holds; nothing during a capture. */
+static void idle_memory_is_told(void **state)
+{
+    (void)state;
+    fake.idle = 700;
+    fake.asked[0] = fake.asked[1] = true;
+    help();
+    assert_int_equal(fake.said_idle[0], 700);
+    fake.idle = 7000; /* more than is held */
+    help();
+    assert_int_equal(fake.said_idle[0], fake.held[0]);
+    fake.live = true;
+    fake.captures_left = -1;
+    help();
+    assert_int_equal(fake.said_idle[0], 0);
+    assert_int_equal(fake.naps, 0); /* nobody wants more than an answer */
 }
 
 static void use_another(void)
@@ -498,6 +593,8 @@ int main(void)
         TEST(others_are_asked_where_the_device_is_short),
         TEST(others_are_named),
         TEST(nobody_helps_where_it_is_not_to),
+        TEST(who_has_no_row_asks_and_counts_too),
+        TEST(idle_memory_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,17 +23,19 @@ static CUresult make(const struct call *call)
     return call->function(all, all, all, all, all, all, all, all, all, all, all, all);
 }
 
-/* What runs out of memory has done nothing, and is made once more where room was made. */
+/* What runs out of memory has done nothing, and is made once more where room was made, by this process and then by others. */
 static void what_ran_out_is_made_again(void **state)
 {
     (void)state;
     for EACH(call, work) {
-        for (int times = 0; times <= 2; times++) {
-            for (int room = 0; room < 2; room++) {
-                seen = (struct seen){.out = times, .room = room};
-                bool again = call->takes && times && room;
+        for (int times = 0; times <= 3; times++) {
+            for (int room = 0; room < 4; room++) {
+                seen = (struct seen){.out = times, .room = room & 1, .room_of_others = room & 2};
+                bool own = call->takes && times && seen.room, others = call->takes && times > own && seen.room_of_others;
+                int again = own + others;
                 CUresult result = make(call);
-                if (seen.calls != 1 + again || seen.asked_for_room != (call->takes && times))
+                if (seen.calls != 1 + again || seen.asked_for_room != (call->takes && times) ||
+                    seen.asked_others != (call->takes && times > own))
                     fail_msg("%s: out of memory %d times, called %d times", call->name, times, seen.calls);
                 if (result != (times > again ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS))
                     fail_msg("%s: out of memory %d times, and answers %d", call->name, times, (int)result);

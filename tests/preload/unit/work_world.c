@@ -71,10 +71,11 @@ const struct sg_real *sg_real(void)
     return &asking;
 }
 
-bool sg_made_room(void)
+bool sg_made_room(enum sg_room whose)
 {
-    seen.asked_for_room++;
-    return seen.room;
+    seen.asked_for_room += whose == SG_ROOM_OWN;
+    seen.asked_others += whose == SG_ROOM_OTHERS;
+    return whose == SG_ROOM_OWN ? seen.room : seen.room_of_others;
 }
 
 /* What is noted. */

@@ -21,7 +21,8 @@ struct seen {
     int waited_early; /* for what can't be followed, before order was */
     int recorded, served_abroad; /* uses by another device that are noted with the block, or with nobody's */
     const char *called; /* the driver's function */
-    int out, asked_for_room; /* how often the driver has run out; and how often room was asked for */
+    int out, asked_for_room, asked_others; /* how often the driver has run out; and how often room was asked for */
+    bool room_of_others;
     bool room;       /* there is some */
     bool late;  /* the driver was called before an event was tainted */
     CUstream touched, shown, opaque;
