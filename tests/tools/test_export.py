@@ -303,6 +303,31 @@ class Metrics(Case):
         self.assertEqual((gone.returncode, gone.stderr.count("\n")), (1, 1))
         self.assertIn("live:True", gone.stderr)
 
+    def test_labels(self):
+        """They join with the DCGM exporter's and with other ranks', and hold no argument of the program."""
+        environment = dict(ENVIRONMENT, RANK="3")
+        process = shared.start(self, SEGALLOC, ACTS, "a+1", "b+2", environment=environment)
+        line = next(line for line in segalloc("metrics", str(process.pid)).stdout.splitlines()
+                    if line.startswith("segalloc_requested_bytes{"))
+        labels = dict(re.findall(r'(\w+)="([^"]*)"', line))
+        self.assertEqual((labels["pid"], labels["gpu"], labels["device"], labels["rank"], labels["command"]),
+                         (str(process.pid), "0", "0", "3", "acts"))
+        self.assertRegex(labels["UUID"], "^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+        self.assertEqual(labels["model"], "segalloc simulated GPU")
+        self.assertNotIn("b+2", segalloc("metrics", str(process.pid)).stdout)
+
+    def test_wrong_numbers(self):
+        """A number that can't be is said to be so."""
+        for port in ("99999", "65536", "127.0.0.1:70000", "18446744073709551617"):
+            wrong = segalloc("metrics", "--listen", port)
+            self.assertEqual((wrong.returncode, wrong.stderr.count("\n")), (2, 1))
+            self.assertIn(f"there is no port {port.split(':')[-1]}, the largest is 65535", wrong.stderr)
+        for pid in ("999999999", "99999999999999999999"):
+            wrong = segalloc("report", pid)
+            self.assertEqual((wrong.returncode, wrong.stderr), (1, f"segalloc report: there is no process {pid}, and no file of that name\n"))
+        said = segalloc("report", str(os.getpid()))
+        self.assertIn("keeps no live statistics", said.stderr)
+
     def serve(self, *arguments):
         server = subprocess.Popen([SEGALLOC, "metrics", *arguments, "--listen", "0"], stderr=subprocess.PIPE, text=True)
         self.addCleanup(server.stderr.close)

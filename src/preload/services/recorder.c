@@ -144,6 +144,24 @@ static void read_model(int device, char ret[SG_STATS_MODEL])
     ret[SG_STATS_MODEL - 1] = '\0';
 }
 
+/* The device's UUID in nvidia-smi's form, by which figures join with those of other exporters; "" where the driver does
+   not say. A part of a divided GPU (MIG) has one of its own, by the second version of the call. */
+static void read_uuid(int device, char ret[SG_STATS_UUID])
+{
+    CUuuid id;
+    CUresult (*get)(CUuuid *id, CUdevice device);
+    void *symbol = sg_cuda_symbol("cuDeviceGetUuid_v2");
+    if (!symbol)
+        symbol = sg_cuda_symbol("cuDeviceGetUuid");
+    memcpy(&get, &symbol, sizeof symbol);
+    if (!symbol || get(&id, device) != CUDA_SUCCESS)
+        return;
+    size_t length = (size_t)snprintf(ret, SG_STATS_UUID, "GPU-");
+    for (size_t i = 0; i < sizeof id.bytes; i++)
+        length += (size_t)snprintf(ret + length, SG_STATS_UUID - length, "%s%02x",
+            i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", (unsigned)(unsigned char)id.bytes[i]);
+}
+
 void sg_recorder_device(const struct sg_driver *driver, int device)
 {
     uint64_t bit = UINT64_C(1) << device;
@@ -167,6 +185,7 @@ void sg_recorder_device(const struct sg_driver *driver, int device)
                                                    : recorder.limit_bytes,
     };
     read_model(device, recorder.devices[device].model);
+    read_uuid(device, recorder.devices[device].uuid);
     atomic_fetch_or_explicit(&recorder.known, bit, memory_order_release);
 }
 

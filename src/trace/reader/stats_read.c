@@ -32,6 +32,8 @@ static void read_device(const json_t *object, struct sg_stats_device *ret)
     ret->device = device < UINT32_MAX ? (uint32_t)device : UINT32_MAX;
     const char *model = json_string_value(json_object_get(object, "model"));
     snprintf(ret->model, sizeof ret->model, "%s", model ? model : "");
+    const char *uuid = json_string_value(json_object_get(object, "uuid"));
+    snprintf(ret->uuid, sizeof ret->uuid, "%s", uuid ? uuid : "");
     ret->granularity = number(object, "granularity_bytes");
     ret->total_bytes = number(object, "total_bytes");
     ret->limit_bytes = number(object, "limit_bytes");

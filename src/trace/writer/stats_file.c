@@ -67,6 +67,8 @@ static void put_device(struct out *out, const struct sg_stats_device *device)
 {
     put(out, "{\"device\":%lu,\"model\":", (unsigned long)device->device);
     put_string(out, device->model);
+    put(out, ",\"uuid\":");
+    put_string(out, device->uuid);
     put(out, ",\"granularity_bytes\":%llu,\"total_bytes\":%llu,\"limit_bytes\":%llu,\"statistics\":{",
         (unsigned long long)device->granularity, (unsigned long long)device->total_bytes,
         (unsigned long long)device->limit_bytes);

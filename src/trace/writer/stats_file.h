@@ -3,7 +3,7 @@
    {"schema", "version", "pid", "pid_namespace", "start_realtime_ns", "end_realtime_ns", "conf", "command",
    "untracked_order": 0 or 1, "untracked_by", "pytorch", "aliases", "phase", "devices"}.
 
-   A device: {"device", "model", "granularity_bytes", "total_bytes", "limit_bytes", "statistics": {NAME: value,
+   A device: {"device", "model", "uuid", "granularity_bytes", "total_bytes", "limit_bytes", "statistics": {NAME: value,
    "peak_NAME": peak of a level, …}}; names by stats.def, all numbers integers, times nanoseconds. Fields are added, none is taken away. */
 #ifndef SG_STATS_FILE_H
 #define SG_STATS_FILE_H
@@ -14,11 +14,12 @@
 #include "writer/path_pattern.h"
 #include "stats.h"
 
-enum { SG_STATS_DEVICES = 64, SG_STATS_ERROR = 512, SG_STATS_MODEL = 64 };
+enum { SG_STATS_DEVICES = 64, SG_STATS_ERROR = 512, SG_STATS_MODEL = 64, SG_STATS_UUID = 48 };
 
 struct sg_stats_device {
     uint32_t device;                                /* ordinal */
     char model[SG_STATS_MODEL];                     /* as the driver calls it; "": unknown */
+    char uuid[SG_STATS_UUID];                       /* as nvidia-smi writes it, "GPU-…"; "": unknown */
     uint64_t granularity, total_bytes, limit_bytes; /* 0: unknown, or no limit */
     struct sg_stats stats;
 };

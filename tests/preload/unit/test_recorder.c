@@ -228,10 +228,25 @@ static CUresult device_name(char *name, int size, CUdevice device)
     return fake.naming;
 }
 
+static CUresult device_uuid(CUuuid *id, CUdevice device)
+{
+    for (size_t i = 0; i < sizeof id->bytes; i++)
+        id->bytes[i] = (char)(0xf0 + i);
+    id->bytes[15] = (char)device;
+    return fake.naming;
+}
+
 void *sg_cuda_symbol(const char *name)
 {
     CUresult (*function)(char *, int, CUdevice) = device_name;
     void *symbol;
+    if (strcmp(name, "cuDeviceGetUuid") == 0) {
+        CUresult (*uuid)(CUuuid *, CUdevice) = device_uuid;
+        memcpy(&symbol, &uuid, sizeof symbol);
+        return fake.model ? symbol : NULL;
+    }
+    if (strcmp(name, "cuDeviceGetUuid_v2") == 0) /* of newer drivers */
+        return NULL;
     EXPECT(strcmp(name, "cuDeviceGetName") == 0);
     memcpy(&symbol, &function, sizeof symbol);
     return fake.model ? symbol : NULL;
@@ -413,6 +428,7 @@ static void name_devices(void)
     tick(3);
     EXPECT(strcmp(sg_recorder_path(), "the trace") == 0);
     EXPECT(fake.models == 1 && strcmp(fake.devices[0].model, fake.model) == 0);
+    EXPECT(strcmp(fake.devices[0].uuid, "GPU-f0f1f2f3-f4f5-f6f7-f8f9-fafbfcfdfe01") == 0);
     sg_recorder_close(core);
     EXPECT(fake.models == 1);
 }

@@ -65,6 +65,11 @@ static struct addrinfo *look_up(const char *verb, const char *address)
     bool bracketed = colon && colon - address >= 2 && address[0] == '[' && colon[-1] == ']';
     if (colon)
         snprintf(host, sizeof host, "%.*s", (int)(colon - address) - 2 * bracketed, address + bracketed);
+    enum { PORT_MOST = 65535 };
+    if (*port && strspn(port, "0123456789") == strlen(port) && (strlen(port) > 5 || atol(port) > PORT_MOST)) {
+        sg_tool_usage(verb, "--listen: there is no port %s, the largest is %d", port, PORT_MOST);
+        return NULL;
+    }
     if (!*port || !*host || getaddrinfo(host, port, &hints, &found) != 0) {
         sg_tool_usage(verb, "--listen takes PORT or ADDRESS:PORT such as 127.0.0.1:9400, not \"%s\"", address);
         return NULL;

@@ -1,6 +1,7 @@
 #include "monitor/metrics.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "stats.h"
@@ -21,6 +22,40 @@ static void put_label(FILE *out, const char *text)
     }
 }
 
+/* The last part of the path that a word is. */
+static const char *base_of(const char *word)
+{
+    const char *slash = strrchr(word, '/');
+    return slash && slash[1] ? slash + 1 : word;
+}
+
+/* The program, without its arguments, which may be secrets and differ from run to run: "segalloc-train", "python train.py",
+   "python -m torch.distributed.run". */
+static void put_program(FILE *out, const char *command)
+{
+    char text[COMMAND_SHOWN * 4], *rest = text;
+    snprintf(text, sizeof text, "%s", command);
+    const char *word = strsep(&rest, " ");
+    word = base_of(word);
+    bool python = strncmp(word, "python", 6) == 0;
+    put_label(out, word);
+    while (python && (word = strsep(&rest, " ")) != NULL) {
+        bool module = strcmp(word, "-m") == 0;
+        if (strcmp(word, "-c") == 0)
+            return; /* the program is an argument */
+        if (module && rest) {
+            fputs(" -m ", out);
+            put_label(out, strsep(&rest, " "));
+            return;
+        }
+        if (*word && *word != '-') {
+            putc(' ', out);
+            put_label(out, base_of(word));
+            return;
+        }
+    }
+}
+
 static void put_heading(FILE *out, const char *name, const char *text, const char *more, bool counter)
 {
     fprintf(out, "# HELP %s %s%s\n# TYPE %s %s\n", name, text, more, name, counter ? "counter" : "gauge");
@@ -28,14 +63,22 @@ static void put_heading(FILE *out, const char *name, const char *text, const cha
 
 typedef double value_fn(const struct sg_stats_device *device, int stat);
 
-static void put_values(FILE *out, const char *name, const struct sg_live *live, value_fn *value, int stat)
+/* Labels join with those of NVIDIA's DCGM exporter by `gpu` and `UUID`. */
+static void put_values(FILE *out, const char *name, const struct sg_live *live, const int *rank, value_fn *value, int stat)
 {
     for (size_t i = 0; i < live->count; i++) {
         const struct sg_stats_file *file = &live->file[i];
         for (uint32_t k = 0; k < file->count; k++) {
-            fprintf(out, "%s{pid=\"%" PRIu64 "\",device=\"%" PRIu32 "\",command=\"", name, file->pid,
-                file->devices[k].device);
-            put_label(out, file->command ? file->command : "");
+            fprintf(out, "%s{pid=\"%" PRIu64 "\",device=\"%" PRIu32 "\",gpu=\"%" PRIu32 "\",UUID=\"", name, file->pid,
+                file->devices[k].device, file->devices[k].device);
+            put_label(out, file->devices[k].uuid);
+            fputs("\",model=\"", out);
+            put_label(out, file->devices[k].model);
+            fputs("\",rank=\"", out);
+            if (rank[i] >= 0)
+                fprintf(out, "%d", rank[i]);
+            fputs("\",command=\"", out);
+            put_program(out, file->command ? file->command : "");
             fprintf(out, "\"} %.17g\n", value(&file->devices[k], stat));
         }
     }
@@ -84,6 +127,11 @@ static void counter_name(const char *stat, bool time, char name[NAME])
 void sg_metrics_write(FILE *out, const struct sg_live *live)
 {
     char name[NAME];
+    int *rank = calloc(live->count + 1, sizeof *rank);
+    if (!rank)
+        abort(); /* a few bytes */
+    for (size_t i = 0; i < live->count; i++)
+        rank[i] = sg_live_rank(live->file[i].pid);
     for (int i = 0; i < SG_STAT_COUNT; i++) {
         const struct sg_stat_info *info = sg_stat_info((enum sg_stat)i);
         size_t length = strlen(info->name);
@@ -91,20 +139,21 @@ void sg_metrics_write(FILE *out, const struct sg_live *live)
         if (info->kind == SG_STAT_COUNTER) {
             counter_name(info->name, time, name);
             put_heading(out, name, info->text, "", true);
-            put_values(out, name, live, time ? seconds_of : value_of, i);
+            put_values(out, name, live, rank, time ? seconds_of : value_of, i);
             continue;
         }
         snprintf(name, sizeof name, "segalloc_%s", info->name);
         put_heading(out, name, info->text, "", false);
-        put_values(out, name, live, value_of, i);
+        put_values(out, name, live, rank, value_of, i);
         snprintf(name, sizeof name, "segalloc_peak_%s", info->name);
         put_heading(out, name, info->text, ", at its peak", false);
-        put_values(out, name, live, peak_of, i);
+        put_values(out, name, live, rank, peak_of, i);
     }
     put_heading(out, "segalloc_device_bytes", "memory of the device", "", false);
-    put_values(out, "segalloc_device_bytes", live, total_of, 0);
+    put_values(out, "segalloc_device_bytes", live, rank, total_of, 0);
     put_heading(out, "segalloc_limit_bytes", "what may be held of the device, 0 for no limit", "", false);
-    put_values(out, "segalloc_limit_bytes", live, limit_of, 0);
+    put_values(out, "segalloc_limit_bytes", live, rank, limit_of, 0);
     put_heading(out, "segalloc_processes", "processes that keep live statistics", "", false);
     fprintf(out, "segalloc_processes %zu\n", live->count);
+    free(rank);
 }

@@ -296,7 +296,7 @@ void sg_top_text(FILE *out, const struct sg_top *top, const struct sg_live *live
     put_totals(out, live, width);
     struct row *row = live->count ? calloc(live->count, sizeof *row) : NULL;
     if (!row) {
-        fputs(live->count ? "out of memory\n" : "No process of yours keeps live statistics: start it with live:True.\n",
+        fputs(live->count ? "out of memory\n" : "No process of yours keeps live statistics. One that does: segalloc run -c live:True -- CMD\n",
             out);
         return;
     }

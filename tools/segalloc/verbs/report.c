@@ -328,7 +328,13 @@ static char *path_of(const char *verb, char *name)
 /* What to do about a process that has no live page. */
 static int unreadable(const struct arguments *arguments, const char *path, const char *error)
 {
-    if (*path && strspn(path, "0123456789") == strlen(path))
+    uint64_t pid;
+    char process[64];
+    snprintf(process, sizeof process, "/proc/%.32s", path);
+    bool number = *path && strspn(path, "0123456789") == strlen(path);
+    if (number && (!sg_live_pid(path, &pid) || access(process, F_OK) != 0))
+        return sg_tool_error(arguments->verb, "there is no process %s, and no file of that name", path);
+    if (number)
         return sg_tool_error(arguments->verb,
             "process %s keeps no live statistics: start it with live:True, or report on its "
             "trace",
