@@ -85,6 +85,8 @@ enum segalloc_record_kind {
                                               here on, a bit each */
     SEGALLOC_RECORD_SETTLED = 60,          /* id: enum segalloc_settled: what became of this thread's refused allocation,
                                               where no allocation in the trace says it; size: bytes that it got */
+    SEGALLOC_RECORD_OUTSIDE = 54,          /* stream: of the device; id: enum segalloc_outside; size: bytes of the device
+                                              that are held that way from here on. LAST: of those that changed at once */
     SEGALLOC_RECORD_END = 38,              /* id: records before it, size: records lost; the trace was closed */
     /* Dictionaries: a definition comes before its first use. */
     SEGALLOC_RECORD_DEFINE_STREAM = 64,    /* stream: index; id: the handle; size: context index << 32 | device */
@@ -133,6 +135,23 @@ enum segalloc_settled {
     SEGALLOC_SETTLED_FAILED,        /* its caller has raised an error */
 };
 
+/* By which calls memory of a device is held that the allocator has not served. Numbers are never used again. */
+enum segalloc_outside {
+    SEGALLOC_OUTSIDE_OTHER,       /* contexts, code, other processes: all that no other number names */
+    SEGALLOC_OUTSIDE_POOLS,       /* in use from pools, by cudaMallocAsync */
+    SEGALLOC_OUTSIDE_POOLS_IDLE,  /* freed, and kept by a pool, up to its release threshold */
+    SEGALLOC_OUTSIDE_GRAPHS,      /* in use by allocation nodes of graphs */
+    SEGALLOC_OUTSIDE_GRAPHS_IDLE, /* kept for the next launch of a graph */
+    SEGALLOC_OUTSIDE_PHYSICAL,    /* by cuMemCreate */
+    SEGALLOC_OUTSIDE_ARRAYS,      /* arrays and mipmapped arrays */
+    SEGALLOC_OUTSIDE_MANAGED,     /* pages of managed memory, which the driver moves to the host where memory is short */
+    SEGALLOC_OUTSIDE_MODULES,     /* code and data of modules */
+    SEGALLOC_OUTSIDE_IMPORTED,    /* external memory */
+    SEGALLOC_OUTSIDE_DRIVER,      /* by cudaMalloc, where the driver has served it */
+    SEGALLOC_OUTSIDE_POOLS_LEAVING, /* freed, and given back by the pool when the host next waits */
+    SEGALLOC_OUTSIDE_COUNT,
+};
+
 enum segalloc_record_flags {
     SEGALLOC_FLAG_STRICT = 1,   /* free: the host waited for the device before it took effect */
     SEGALLOC_FLAG_PENDING = 2,  /* free: not usable again before its SEGALLOC_RECORD_DONE */
@@ -149,7 +168,8 @@ enum segalloc_record_flags {
     /* A snapshot is a run of STATISTIC records: those that differ from the snapshot before. */
     SEGALLOC_FLAG_PEAK = 64,       /* statistic: the peak of a level instead of its value */
     SEGALLOC_FLAG_LAST = 128,      /* statistic: the last of a snapshot; what comes before it is not complete without.
-                                      Untracked: the last piece of the name. Text, site, model: the last piece */
+                                      Untracked: the last piece of the name. Text, site, model: the last piece.
+                                      Outside: the last that changed at once */
     SEGALLOC_FLAG_FIRST = 64,      /* text, site, model: the first piece */
     SEGALLOC_FLAG_NATIVE = 32,     /* site: a return address */
     SEGALLOC_FLAG_BACKWARD = 16,   /* site: a backward pass through what these frames ran forward */

@@ -17,6 +17,7 @@
 #include "cuda_abi.h"
 #include "driver.h"
 #include "event.h"
+#include "outside.h"
 #include "stream_clock.h"
 #include "stats.h"
 
@@ -91,6 +92,10 @@ struct sg_core_callbacks {
        returns. Below 0: the context is gone. No lock is held. NULL, both: nobody ends a context. */
     int (*enter_context)(CUcontext context);
     void (*leave_context)(int use);
+
+    /* Writes to `ret`, which is all zeros, what this process is known to hold of a device by calls that the core does
+       not serve. It asks the driver; `grow` may be held. NULL: nothing is known. */
+    void (*outside)(int device, struct sg_outside *ret);
 };
 
 struct sg_core_params {
@@ -173,6 +178,10 @@ void sg_core_failed(struct sg_core *core, int device);
 
 /* Notes in the trace what became of the calling thread's refused allocation, where no allocation shows it. */
 void sg_core_settled(struct sg_core *core, int device, enum segalloc_settled how, size_t bytes);
+
+/* Notes what is held of `device`, whose context is current, by calls that the core does not serve: for the observer
+   alone. Asks the driver, and takes `grow`. */
+void sg_core_note_outside(struct sg_core *core, int device);
 
 /* A context was destroyed or its primary reset: its blocks and pending frees are gone; no driver call is made for
    `context`. NULL: everything on the device is gone. */

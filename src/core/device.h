@@ -92,6 +92,7 @@ struct sg_device {
     uint32_t epoch_frees;            /* and bytes, that take effect later, since events for them were last asked for */
     uint64_t epoch_bytes;
     uint64_t outside_bytes;  /* of the device in use by others, quantised */
+    struct sg_outside outside; /* to the byte, as the observer has it; nothing is decided by it */
     uint64_t refused_at;     /* reserved bytes at which the driver last refused a page; 0: it has not */
     struct sg_shortage shortage; /* of the most recent failure; asks for nothing before one */
     CUstream stream[SG_STREAMS_MAX]; /* index - 1 of a stream in the trace */
@@ -198,6 +199,9 @@ bool sg_device_drain_quick_lists_locked(struct sg_device *device);
 
 /* Joins free ranges that could not be before their work was complete, in all regions. Whether anything was looked at. */
 bool sg_device_coalesce_completed_locked(struct sg_device *device);
+
+/* Asks the driver how much of the device is not ours, and notes it. Holds `grow`. */
+void sg_device_ask_outside(struct sg_device *device);
 
 /* Notes how much of the device others use. */
 void sg_device_note_outside_locked(struct sg_device *device, uint64_t bytes);

@@ -9,28 +9,6 @@
 #include "remap/plan.h"
 #include "replay_steps.h"
 
-static void note_pressure(struct sg_device *device)
-{
-    uint64_t total = device->total_bytes, step = total / SG_PRESSURE_STEPS, used;
-    if (!sg_driver_used_memory(sg_core_driver(device->core), device->ordinal, total, total / SG_TOTALS_ALIKE, &used))
-        return;
-    sg_lock(&device->lock);
-    uint64_t held = device->usage.reserved.now;
-    sg_device_note_outside_locked(device, used > held ? (used - held) / step * step : 0);
-    sg_unlock(&device->lock);
-}
-
-void sg_device_note_outside_locked(struct sg_device *device, uint64_t bytes)
-{
-    SG_ASSERT_HELD(&device->lock);
-    bytes = bytes < device->total_bytes ? bytes : device->total_bytes;
-    if (bytes == device->outside_bytes)
-        return;
-    device->outside_bytes = bytes;
-    device->refused_at = 0;
-    sg_emit(device, SEGALLOC_RECORD_PRESSURE, 0, sg_device_stream_locked(device, &(struct sg_tag){0}), 0, bytes);
-}
-
 /* What an allocation that is under way has come to: of use to whoever plays the trace again. */
 static void emit_step_locked(struct sg_device *device, const struct sg_tag *tag, uint64_t pages, CUresult result)
 {
@@ -383,8 +361,8 @@ CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, co
     sg_device_ask(device, worth_asking(device, &request));
     keep_pending_limit(device, bytes);
     while (again && result == CUDA_ERROR_OUT_OF_MEMORY) {
-        note_pressure(device);
         sg_lock_grow(device);
+        sg_device_ask_outside(device);
         collect_garbage(device);
         result = attempt_twice(device, &request, &noted, ret);
         sg_unlock(&device->grow);

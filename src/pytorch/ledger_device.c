@@ -33,9 +33,15 @@ void sg_ledger_device_clear(struct sg_ledger_device *card)
     }
 }
 
+static uint64_t unused(const struct sg_ledger_device *card)
+{
+    uint64_t left = card->capacity - card->used;
+    return left > card->outside ? left - card->outside : 0;
+}
+
 static bool take(struct sg_ledger_device *card, uint64_t bytes)
 {
-    if (bytes > card->capacity - card->used)
+    if (bytes > unused(card))
         return false;
     card->used += bytes;
     if (card->used > card->peak)
@@ -134,7 +140,7 @@ static int map(void *user, uint64_t address, uint64_t bytes, uint64_t chunk)
 {
     struct sg_ledger_device *card = user;
     (void)address;
-    uint64_t chunks = bytes / chunk, room = (card->capacity - card->used) / chunk, made = chunks < room ? chunks : room;
+    uint64_t chunks = bytes / chunk, room = unused(card) / chunk, made = chunks < room ? chunks : room;
     card->calls[SG_TORCH_CREATE] += made;
     (void)take(card, made * chunk);
     if (made < chunks) {

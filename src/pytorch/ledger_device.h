@@ -22,6 +22,7 @@ enum sg_torch_call {
 
 struct sg_ledger_device {
     uint64_t capacity, used, peak; /* bytes */
+    uint64_t outside; /* in use by others: may be more than the rest */
     uint64_t calls[SG_TORCH_CALLS];
     /* Addresses decide between equals, so they are modelled after the machine on which PyTorch itself was measured:
        segments take the lowest hole that fits, and reservations go downwards. */

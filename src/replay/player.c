@@ -14,6 +14,7 @@
 #include "idmap.h"
 #include "interleaver.h"
 #include "order_feed.h"
+#include "outside_levels.h"
 #include "results.h"
 
 enum { BATCH = 1024 };
@@ -42,6 +43,8 @@ struct player {
     size_t goods; /* of play->made_good, passed so far */
     uint64_t time;
     uint64_t rest_peak[SG_DEVICES_MAX]; /* of reserved bytes, after the first part */
+    uint64_t in_use[SG_DEVICES_MAX];    /* bytes of blocks that are alive */
+    struct sg_outside_levels outside[SG_DEVICES_MAX];
     struct sg_definitions defined;
 };
 
@@ -143,15 +146,18 @@ static void note_first(struct player *player, const struct segalloc_trace_record
     int ordinal = device_of(player, record->stream);
     struct sg_stats stats;
     struct sg_shortage shortage;
-    device->first_oom_event = player->result->events;
+    device->first_oom_event = player->result->events ? player->result->events : 1;
     device->first_oom_bytes = record->size;
+    if (record->kind == SEGALLOC_RECORD_OUTSIDE)
+        device->first_oom_by = (enum segalloc_outside)record->id;
     device->first_oom_site = place_of(player, record).site;
     device->first_oom_phase = place_of(player, record).phase;
     if (player->torch && player->torch[ordinal].torch)
         device->first_oom_live = sg_torch_stats(player->torch[ordinal].torch)->requested.current;
     else if (player->core && sg_core_stats(player->core, ordinal, &stats))
         device->first_oom_live = stats.value[SG_STAT_requested_bytes];
-    if (player->core && sg_core_shortage(player->core, ordinal, &shortage) && shortage.asked == record->size)
+    if (record->kind != SEGALLOC_RECORD_OUTSIDE && player->core &&
+        sg_core_shortage(player->core, ordinal, &shortage) && shortage.asked == record->size)
         device->first_oom_short = shortage.short_by;
 }
 
@@ -175,6 +181,7 @@ static void count_oom(struct player *player, const struct segalloc_trace_record 
     result->first_oom_bytes = device->first_oom_bytes;
     result->first_oom_live = device->first_oom_live;
     result->first_oom_short = device->first_oom_short;
+    result->first_oom_by = device->first_oom_by;
 }
 
 /* Whether each of the devices that are asked about has had an allocation that does not fit. */
@@ -228,20 +235,44 @@ static struct sg_torch *torch_of(struct player *player, const struct segalloc_tr
     if (!device->torch) {
         uint64_t bytes = card_of(player, device_of(player, record->stream));
         sg_ledger_device_init(&device->card, bytes);
+        device->card.outside = sg_outside_levels_bytes(&player->outside[device_of(player, record->stream)]);
         device->torch = sg_torch_create(&player->play->torch, bytes, &sg_ledger_device_ops, &device->card);
     }
     return device->torch;
 }
 
-/* Something is asked of a device. */
-static void note_request(struct player *player, const struct segalloc_trace_record *record)
+/* Something is asked of a device, or taken from it. */
+static struct sg_play_device *note_use(struct player *player, const struct segalloc_trace_record *record)
 {
     struct sg_play_device *device = &player->result->device[device_of(player, record->stream)];
-    device->allocs++;
-    if (device->used)
-        return;
+    if (!device->used)
+        device->card_bytes = card_of(player, device_of(player, record->stream));
     device->used = true;
-    device->card_bytes = card_of(player, device_of(player, record->stream));
+    return device;
+}
+
+static void note_request(struct player *player, const struct segalloc_trace_record *record)
+{
+    note_use(player, record)->allocs++;
+}
+
+/* Blocks of a device, and what is held by other calls, may be at their peak together. */
+static void note_taken(struct player *player, int ordinal)
+{
+    struct sg_play_device *device = &player->result->device[ordinal];
+    uint64_t taken = player->in_use[ordinal] + sg_outside_levels_least(&player->outside[ordinal]);
+    if (taken <= device->peak_taken)
+        return;
+    device->peak_taken = taken;
+    device->at_peak = player->outside[ordinal].now;
+}
+
+static void change_in_use(struct player *player, int ordinal, uint64_t more, uint64_t less)
+{
+    uint64_t *in_use = &player->in_use[ordinal];
+    *in_use += more;
+    *in_use -= less < *in_use ? less : *in_use;
+    note_taken(player, ordinal);
 }
 
 static int allocate(struct player *player, const struct segalloc_trace_record *record)
@@ -270,6 +301,8 @@ static int allocate(struct player *player, const struct segalloc_trace_record *r
     }
     if (!value && record->size)
         count_oom(player, record);
+    else
+        change_in_use(player, device_of(player, record->stream), record->size, 0);
     size_t live = player->live.count;
     if (!sg_idmap_put(&player->live, record->id, value ? value : NO_BLOCK))
         return no_memory(player);
@@ -333,6 +366,8 @@ static int release(struct player *player, const struct segalloc_trace_record *re
 {
     uint64_t value = sg_idmap_take(&player->live, record->id);
     player->result->frees++;
+    if (value && value != NO_BLOCK)
+        change_in_use(player, device_of(player, record->stream), 0, record->size);
     if (!value) {
         player->result->unmatched_frees++; /* allocated before the trace begins */
     } else if (value == NO_BLOCK && player->core && record->flags & SEGALLOC_FLAG_PENDING) {
@@ -389,6 +424,54 @@ static int begin_allocation(struct player *player, const struct segalloc_trace_r
     return is_exact(player) ? begin(player, record, SG_SLOW_ALLOCATION, 0) : 0;
 }
 
+/* What the allocator of the played card holds of a device. */
+static uint64_t held_of(const struct player *player, int device)
+{
+    if (player->core)
+        return player->card.device[device].used_bytes;
+    return player->torch[device].torch ? player->torch[device].card.used : 0;
+}
+
+static void tell_card(struct player *player, int device, uint64_t bytes)
+{
+    if (player->core)
+        player->card.device[device].outside_bytes = bytes;
+    else
+        player->torch[device].card.outside = bytes; /* of one that is not made yet, torch_of() does */
+}
+
+/* Memory was taken from a device by other calls, or given back. Where the card lacks some, what is idle goes back first:
+   of pools by the driver, for memory of theirs; then ours. PyTorch's cache is not asked. */
+static void take_outside(struct player *player, const struct segalloc_trace_record *record)
+{
+    int device = device_of(player, record->stream);
+    struct sg_outside_levels *levels = &player->outside[device];
+    struct sg_outside_change change;
+    if (!sg_outside_levels_read(levels, record, &change))
+        return;
+    (void)note_use(player, record);
+    note_taken(player, device);
+    uint64_t card = card_of(player, device);
+    if (player->slow) /* the recorded card had it */
+        return;
+    if (change.from_pools && sg_outside_levels_bytes(levels) + held_of(player, device) > card)
+        sg_outside_levels_trim(levels);
+    if (change.bytes && player->core && sg_outside_levels_bytes(levels) + held_of(player, device) > card)
+        sg_core_trim(player->core, device, 0);
+    uint64_t bytes = sg_outside_levels_bytes(levels), held = held_of(player, device);
+    tell_card(player, device, bytes);
+    if (!change.bytes || bytes + held <= card)
+        return;
+    const struct segalloc_trace_record failed = {.kind = SEGALLOC_RECORD_OUTSIDE, .thread = record->thread,
+        .stream = record->stream, .id = change.what, .size = change.bytes};
+    bool first = !player->result->device[device].ooms, of_all = !player->result->ooms;
+    count_oom(player, &failed);
+    if (first)
+        player->result->device[device].first_oom_short = bytes + held - card;
+    if (of_all)
+        player->result->first_oom_short = bytes + held - card;
+}
+
 /* What came to the allocator from outside. */
 static int apply_outside(struct player *player, const struct segalloc_trace_record *record)
 {
@@ -410,7 +493,7 @@ static int apply_outside(struct player *player, const struct segalloc_trace_reco
     case SEGALLOC_RECORD_PRESSURE:
         if (player->slow)
             sg_core_apply(player->core, device, record);
-        else
+        else if (!player->outside[device].known) /* else it is known to the byte */
             player->card.device[device].outside_bytes = record->size;
         return 0;
     case SEGALLOC_RECORD_LIMIT:
@@ -464,6 +547,7 @@ static bool interrupts(const struct segalloc_trace_record *record)
     case SEGALLOC_RECORD_STATISTIC:
     case SEGALLOC_RECORD_PASSED_ON:
     case SEGALLOC_RECORD_SETTLED:
+    case SEGALLOC_RECORD_OUTSIDE:
         return false;
     default:
         return record->kind < SEGALLOC_RECORD_DEFINE_STREAM;
@@ -497,6 +581,9 @@ static int apply(struct player *player, const struct segalloc_trace_record *reco
         return 0;
     case SEGALLOC_RECORD_SITE:
         return sg_define_place(&player->defined, record) ? 0 : no_memory(player);
+    case SEGALLOC_RECORD_OUTSIDE:
+        take_outside(player, record);
+        return 0;
     default:
         if (player->ahead && record->kind < SEGALLOC_RECORD_DONE)
             sg_ahead_work(player->ahead, device_of(player, record->stream), record);

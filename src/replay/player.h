@@ -76,6 +76,9 @@ struct sg_play_device {
     uint64_t first_oom_bytes, first_oom_live; /* what it asked for, and what the program had in use there */
     uint64_t first_oom_short;  /* how much it lacked; 0: not known */
     uint32_t first_oom_site, first_oom_phase; /* as the trace numbers them; 0: not known */
+    enum segalloc_outside first_oom_by; /* by which call it was asked for; OTHER: it was the allocator's to serve */
+    uint64_t peak_taken;       /* what the program had in use here, and what is held by other calls, at once, bytes */
+    struct sg_outside at_peak; /* then */
 };
 
 /* Figures of a part of a trace, as sums over the devices. */
@@ -100,6 +103,7 @@ struct sg_play_result {
     uint64_t diverged_event; /* number of the event from which on as_recorded could not be kept to, from 1; 0: none */
     uint64_t largest_request, largest_oom;
     uint64_t first_oom_event, first_oom_bytes, first_oom_live, first_oom_short; /* as of a device */
+    enum segalloc_outside first_oom_by;
     bool parted; /* the trace went on after `part_end`; without: the next two are zeros */
     struct sg_play_part first, rest;
     struct sg_play_device device[SG_DEVICES_MAX];

@@ -36,7 +36,7 @@ def hooked(bases):
     found = set()
     for table in HOOKS:
         text = (ROOT / f"src/preload/process/{table}.def").read_text()
-        for macro, first, second in re.findall(r"^(HOOK|SUBMIT\w*|TAKES)\((\w+), (\w+)", text, re.M):
+        for macro, first, second in re.findall(r"^(HOOK|SUBMIT\w*|TAKES|GIVES)\((\w+), (\w+)", text, re.M):
             found.add(first)
             if bases or macro.startswith("SUBMIT"):
                 found.add(second)

@@ -221,7 +221,7 @@ class Library(unittest.TestCase):
         def names(file, macro, which=1):
             text = re.sub(r"/\*.*?\*/", "", (ROOT / "src/preload" / file).read_text(), flags=re.S)
             return {row[which - 1] for row in re.findall(rf"^{macro}\((\w+),\s*(\w+|\")", text, flags=re.M)}
-        expected = names("process/hooks.def", "HOOK") | names("process/external_alloc_hooks.def", "TAKES") | names("process/exports.def", "EXPORT")
+        expected = names("process/hooks.def", "HOOK") | names("process/external_alloc_hooks.def", "TAKES") | names("process/external_alloc_hooks.def", "GIVES") | names("process/exports.def", "EXPORT")
         expected |= names("process/launch_hooks.def", r"SUBMIT\w*") | names("process/launch_hooks.def", r"SUBMIT\w*", 2)
         self.assertIn("cuMemAlloc_v2", expected)
         symbols = [line.split() for line in output("nm", "-D", "--defined-only", LIBRARY).splitlines()]

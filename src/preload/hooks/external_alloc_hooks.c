@@ -1,14 +1,82 @@
 /* Memory that programs take from the driver by themselves: from its pools, as physical allocations, as arrays.
    Modules, contexts, graphs and first launches of a kernel take some too. It stays the driver's own, but must not
-   run out because of idle memory of ours. */
+   run out because of idle memory of ours. Each call is booked (track/held_outside.h), and noted in the trace. */
 #include "process/hooks.h"
+#include "services/outside_trace.h"
+#include "track/held_outside.h"
 #include "track/make_room.h"
 
-#define TAKES(symbol, base, version, threads, parameters, arguments) \
-    CUresult symbol parameters                                       \
-    {                                                                \
-        CUresult result = sg_real()->symbol arguments;               \
+static void note_physical(CUmemGenericAllocationHandle handle, size_t bytes, const CUmemAllocationProp *prop)
+{
+    if (prop && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+        sg_outside_taken(SEGALLOC_OUTSIDE_PHYSICAL, handle, prop->location.id, bytes);
+}
+
+/* Bytes in use before a call whose memory nobody states. Of modules, which are many, only a trace is worth the question. */
+static uint64_t before_measured(enum segalloc_outside what)
+{
+    return what != SEGALLOC_OUTSIDE_MODULES || sg_outside_traced() ? sg_outside_used() : 0;
+}
+
+static void note_measured(enum segalloc_outside what, uint64_t before)
+{
+    if (before)
+        sg_outside_measured(what, before, sg_outside_used());
+}
+
+/* How a call is booked, before it and after its success. */
+#define BEFORE_POOLS
+#define AFTER_POOLS sg_outside_use_pools()
+#define BEFORE_POOL_END
+#define AFTER_POOL_END sg_outside_pool_gone(pool)
+#define BEFORE_PHYSICAL
+#define AFTER_PHYSICAL note_physical(*ret, bytes, prop)
+#define BEFORE_PHYSICAL_END
+#define AFTER_PHYSICAL_END (void)sg_outside_given(SEGALLOC_OUTSIDE_PHYSICAL, handle)
+#define BEFORE_ARRAYS uint64_t before = before_measured(SEGALLOC_OUTSIDE_ARRAYS);
+#define AFTER_ARRAYS note_measured(SEGALLOC_OUTSIDE_ARRAYS, before)
+#define BEFORE_MODULES uint64_t before = before_measured(SEGALLOC_OUTSIDE_MODULES);
+#define AFTER_MODULES note_measured(SEGALLOC_OUTSIDE_MODULES, before)
+#define BEFORE_IMPORTED uint64_t before = before_measured(SEGALLOC_OUTSIDE_IMPORTED);
+#define AFTER_IMPORTED note_measured(SEGALLOC_OUTSIDE_IMPORTED, before)
+
+/* Whether the call may be the first that the process asks memory by. Libraries load modules before anything is known of
+   the program. */
+#define STARTS_POOLS true
+#define STARTS_PHYSICAL true
+#define STARTS_ARRAYS true
+#define STARTS_IMPORTED true
+#define STARTS_MODULES false
+
+#define TAKES(symbol, base, version, threads, noted, parameters, arguments) \
+    CUresult symbol parameters                                              \
+    {                                                                       \
+        BEFORE_##noted                                                      \
+        CUresult result = sg_real()->symbol arguments;                      \
         SG_MAKE_ROOM_FOR(result, sg_real()->symbol arguments)               \
-        return result;                                               \
+        if (result == CUDA_SUCCESS) {                                       \
+            AFTER_##noted;                                                  \
+            sg_outside_changed(STARTS_##noted);                             \
+        }                                                                   \
+        return result;                                                      \
+    }
+#define GIVES(symbol, base, version, threads, noted, parameters, arguments) \
+    CUresult symbol parameters                                              \
+    {                                                                       \
+        BEFORE_##noted                                                      \
+        CUresult result = sg_real()->symbol arguments;                      \
+        if (result == CUDA_SUCCESS) {                                       \
+            AFTER_##noted;                                                  \
+            sg_outside_changed(/* starts */ false);                         \
+        }                                                                   \
+        return result;                                                      \
     }
 #include "process/external_alloc_hooks.def"
+
+CUresult cuMemPoolCreate(CUmemoryPool *ret, const CUmemPoolProps *props)
+{
+    CUresult result = sg_real()->cuMemPoolCreate(ret, props);
+    if (result == CUDA_SUCCESS && props && props->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+        sg_outside_pool(*ret, props->location.id);
+    return result;
+}

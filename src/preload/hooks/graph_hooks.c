@@ -8,6 +8,7 @@
 #include "track/events.h"
 #include "process/hooks.h"
 #include "process/process.h"
+#include "services/outside_trace.h"
 #include "track/graph_order.h"
 #include "track/streams.h"
 
@@ -110,6 +111,9 @@ static void look_at(const CUgraphNodeParams *params)
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
         sg_events_distrust(params->eventRecord.event);
         break;
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+        sg_outside_use_pools();
+        break;
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
@@ -173,6 +177,8 @@ static CUresult launch(CUresult (*real)(CUgraphExec, CUstream), CUgraphExec exec
     observe_graph(stream, per_thread);
     CUresult result = real(exec, stream);
     SG_MAKE_ROOM_FOR(result, real(exec, stream)) /* memory of its own allocation nodes */
+    if (atomic_load_explicit(&sg_outside_any, memory_order_relaxed))
+        sg_outside_changed(/* starts */ true);
     if (sg_graph_order_has_waits())
         untracked_order(stream, per_thread);
     else

@@ -11,9 +11,11 @@
 #include "process/hooks.h"
 #include "process/process.h"
 #include "serve/requests.h"
+#include "services/outside_trace.h"
 #include "services/refusals.h"
 #include "track/streams.h"
 #include "track/context_pins.h"
+#include "track/held_outside.h"
 
 /* Bytes of the current context's device that lack for `bytes` to be free. */
 static size_t lacking(size_t bytes)
@@ -73,8 +75,11 @@ CUresult cuMemAllocManaged(CUdeviceptr *ret, size_t bytes, unsigned flags)
     }
     CUresult result = sg_real()->cuMemAllocManaged(ret, bytes, flags);
     SG_MAKE_ROOM_FOR(result, sg_real()->cuMemAllocManaged(ret, bytes, flags))
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         sg_refusals_note_elsewhere(bytes);
+        sg_outside_taken_here(SEGALLOC_OUTSIDE_MANAGED, *ret, bytes);
+        sg_outside_changed(/* starts */ true);
+    }
     return result;
 }
 

@@ -16,6 +16,7 @@
 #include "serve/requests.h"
 #include "services/refusals.h"
 #include "serve/fast_path.h"
+#include "services/outside_trace.h"
 #include "rest.h"
 #include "size.h"
 #include "track/streams.h"
@@ -50,6 +51,14 @@ CUresult cuMemAlloc_v2(CUdeviceptr *ret, size_t bytes)
     return result;
 }
 
+/* The driver has freed what it had served. */
+static void note_freed(CUdeviceptr address)
+{
+    if (!sg_outside_given(SEGALLOC_OUTSIDE_DRIVER, address))
+        (void)sg_outside_given(SEGALLOC_OUTSIDE_MANAGED, address);
+    sg_outside_waited();
+}
+
 CUresult cuMemFree_v2(CUdeviceptr address)
 {
     if (!sg_process_owns(address)) {
@@ -59,6 +68,8 @@ CUresult cuMemFree_v2(CUdeviceptr address)
         CUresult result = sg_real()->cuMemFree_v2(address);
         if (result == CUDA_SUCCESS && sg_following() && address)
             sg_streams_host_may_observe_all(); /* it has waited */
+        if (result == CUDA_SUCCESS && address)
+            note_freed(address);
         return result;
     }
     if (sg_process_over())
@@ -84,8 +95,12 @@ static CUresult valid_stream(CUstream stream)
 
 static CUresult free_async(CUresult (*real)(CUdeviceptr, CUstream), CUdeviceptr address, CUstream stream)
 {
-    if (!sg_process_owns(address))
-        return real(address, stream);
+    if (!sg_process_owns(address)) {
+        CUresult result = real(address, stream);
+        if (result == CUDA_SUCCESS && address)
+            note_freed(address);
+        return result;
+    }
     if (sg_process_over())
         return CUDA_SUCCESS;
     struct sg_core *core = sg_enter();

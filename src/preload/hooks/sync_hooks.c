@@ -5,6 +5,7 @@
 #include "track/contexts.h"
 #include "process/hooks.h"
 #include "process/process.h"
+#include "services/outside_trace.h"
 #include "serve/requests.h"
 #include "track/streams.h"
 
@@ -56,6 +57,8 @@ static CUresult query(CUresult (*real)(CUstream), CUstream stream, bool per_thre
     CUresult result = real(stream);
     if (known && result == CUDA_SUCCESS)
         note_observation(&observation);
+    if (result == CUDA_SUCCESS)
+        sg_outside_waited();
     return result;
 }
 
@@ -137,6 +140,8 @@ CUresult cuCtxSynchronize(void)
     CUresult result = sg_real()->cuCtxSynchronize();
     if (known && result == CUDA_SUCCESS)
         complete(context, device, &clock);
+    if (result == CUDA_SUCCESS)
+        sg_outside_waited();
     return result;
 }
 
@@ -149,5 +154,7 @@ CUresult cuCtxSynchronize_v2(CUcontext context)
     CUresult result = sg_real()->cuCtxSynchronize_v2(context);
     if (known && result == CUDA_SUCCESS)
         complete(context, device, &clock);
+    if (result == CUDA_SUCCESS)
+        sg_outside_waited();
     return result;
 }

@@ -5,6 +5,8 @@
 
 #include "process/hooks.h"
 #include "process/process.h"
+#include "services/outside_trace.h"
+#include "track/held_outside.h"
 
 static bool is_ours(CUdeviceptr address)
 {
@@ -13,7 +15,24 @@ static bool is_ours(CUdeviceptr address)
 
 CUresult cuMemUnmap(CUdeviceptr address, size_t bytes)
 {
-    return is_ours(address) ? CUDA_ERROR_INVALID_VALUE : sg_real()->cuMemUnmap(address, bytes);
+    if (is_ours(address))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = sg_real()->cuMemUnmap(address, bytes);
+    if (result == CUDA_SUCCESS) {
+        sg_outside_unmapped(address, bytes);
+        sg_outside_changed(/* starts */ false);
+    }
+    return result;
+}
+
+/* Mapped memory stays after the release of its handle. */
+CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+    unsigned long long flags)
+{
+    CUresult result = sg_real()->cuMemMap(address, bytes, offset, handle, flags);
+    if (result == CUDA_SUCCESS)
+        sg_outside_mapped(address, bytes, handle);
+    return result;
 }
 
 CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count)

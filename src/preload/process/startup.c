@@ -21,6 +21,7 @@
 #include "serve/requests.h"
 #include "services/alias_probe.h"
 #include "services/hazard_annotations.h"
+#include "services/outside_trace.h"
 #include "services/recorder.h"
 #include "services/refusals.h"
 #include "services/summary.h"
@@ -32,6 +33,7 @@
 #include "track/context_wait.h"
 #include "track/contexts.h"
 #include "track/free_policy.h"
+#include "track/held_outside.h"
 #include "track/ipc.h"
 #include "track/streams.h"
 #include "writer/path_pattern.h"
@@ -113,6 +115,7 @@ static enum sg_process_state create_core(const struct sg_driver *driver)
                 .begin_aside = sg_worker_begin,
                 .enter_context = sg_context_pin_current,
                 .leave_context = sg_context_unpin_current,
+                .outside = sg_held_outside,
             },
         .plain_pages = is_wsl(),
         .untried_aliases = sg_process.conf.alias == SG_ALIAS_AUTO,
@@ -168,6 +171,7 @@ const struct sg_upward_calls sg_upward_calls = {
     .ask_others = sg_trim_ask_others_of,
     .record_stream = segalloc_record_stream,
     .synchronize = sg_captures_synchronize,
+    .waited = sg_outside_waited,
 };
 
 const char *segalloc_record(const char *path)

@@ -27,6 +27,9 @@ struct sg_upward_calls {
 
     /* torch_module.c, for a program that waits for its device: sg_captures_synchronize(). No lock. */
     CUresult (*synchronize)(void);
+
+    /* events.c, after the host has waited: sg_outside_waited(). No lock. */
+    void (*waited)(void);
 };
 extern const struct sg_upward_calls sg_upward_calls __attribute__((visibility("hidden")));
 

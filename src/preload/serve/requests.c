@@ -18,6 +18,7 @@
 #include "process/hooks.h"
 #include "process/process.h"
 #include "serve/fast_path.h"
+#include "services/outside_trace.h"
 #include "services/recorder.h"
 #include "services/refusals.h"
 #include "rest.h"
@@ -164,6 +165,14 @@ static bool is_limited(struct sg_core *core, int device)
     return sg_conf_limit(sg_process_conf(), SIZE_MAX >> 1) < SIZE_MAX >> 1 || sg_core_is_limited(core, device);
 }
 
+/* The driver has served what was asked of us. */
+static void note_passed_on(struct sg_core *core, int device, CUdeviceptr address, size_t bytes)
+{
+    sg_core_passthrough(core, device, address, bytes);
+    sg_outside_taken(SEGALLOC_OUTSIDE_DRIVER, address, device, bytes);
+    sg_outside_note(core, device);
+}
+
 static CUresult pass_through(struct sg_core *core, int device, size_t bytes, CUdeviceptr *ret)
 {
     CUstreamCaptureMode mode;
@@ -172,7 +181,7 @@ static CUresult pass_through(struct sg_core *core, int device, size_t bytes, CUd
     if (relaxed)
         sg_capture_mode_restore(&mode);
     if (result == CUDA_SUCCESS)
-        sg_core_passthrough(core, device, *ret, bytes);
+        note_passed_on(core, device, *ret, bytes);
     return result;
 }
 
@@ -208,7 +217,7 @@ CUresult sg_memory_passthrough(struct sg_core *core, size_t bytes, CUdeviceptr *
     if (result == CUDA_SUCCESS)
         sg_refusals_note_served(bytes);
     if (result == CUDA_SUCCESS && sg_contexts_current(core, &context, &device) == CUDA_SUCCESS)
-        sg_core_passthrough(core, device, *ret, bytes);
+        note_passed_on(core, device, *ret, bytes);
     return result;
 }
 
@@ -268,6 +277,8 @@ CUresult sg_memory_not_served(struct sg_core *core, int device, size_t bytes, co
         result = malloc_after_graphs(core, device, bytes, tag, ret);
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         result = malloc_after_captures(core, device, bytes, tag, ends, ret);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_outside_waited_for_pools(tag->context))
+        result = sg_core_malloc(core, device, bytes, tag, ret);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_core_left_pages(core, device) && sg_made_room_by(core))
         result = sg_core_malloc(core, device, bytes, tag, ret);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_trim_ask_others(sg_process_driver(), device, bytes))

@@ -8,6 +8,7 @@
 #include "track/contexts.h"
 #include "process/hooks.h"
 #include "process/process.h"
+#include "process/upward_calls.h"
 #include "track/streams.h"
 #include "track/graph_order.h"
 #include "wrap.h"
@@ -522,7 +523,10 @@ CUresult cuEventQuery(CUevent event)
 
 CUresult cuEventSynchronize(CUevent event)
 {
-    return query(sg_real()->cuEventSynchronize, event);
+    CUresult result = query(sg_real()->cuEventSynchronize, event);
+    if (result == CUDA_SUCCESS)
+        sg_upward_calls.waited();
+    return result;
 }
 
 /* There is no time between two events before both are complete. */

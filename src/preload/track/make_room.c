@@ -6,6 +6,7 @@
 #include "process/upward_calls.h"
 #include "track/captures.h"
 #include "track/deferred_frees.h"
+#include "track/held_outside.h"
 
 bool sg_made_room_by(struct sg_core *core)
 {
@@ -30,7 +31,9 @@ bool sg_made_room(enum sg_room whose)
         return !sg_thread_inside() && sg_made_room_by_others(-1);
     struct sg_core *core = sg_enter();
     bool made = sg_made_room_by(core);
-    if (core)
+    if (core) {
+        made |= sg_outside_waited_for_pools(NULL);
         sg_leave();
+    }
     return made;
 }

@@ -11,6 +11,7 @@
 #include "serve/callers.h"
 #include "services/alias_probe.h"
 #include "process/worker_thread.h"
+#include "services/outside_trace.h"
 #include "process/environment.h"
 #include "process/hooks.h"
 #include "track/ipc.h"
@@ -793,5 +794,7 @@ NOBODYS(cuGetProcAddress_v2,
     (const char *name, void **ret, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *found))
 #pragma GCC diagnostic pop
 
-const struct sg_upward_calls sg_upward_calls = {
-    .free = sg_memory_free, .ask_others = ask_others, .synchronize = sg_captures_synchronize};
+const struct sg_upward_calls sg_upward_calls = {.free = sg_memory_free,
+    .ask_others = ask_others,
+    .synchronize = sg_captures_synchronize,
+    .waited = sg_outside_waited};

@@ -12,6 +12,8 @@
 #include "hooks/copy_hooks.h"
 #include "process/hooks.h"
 #include "process/process.h"
+#include "process/upward_calls.h"
+#include "services/outside_trace.h"
 #include "serve/requests.h"
 #include "torch/torch.h"
 
@@ -196,6 +198,8 @@ static CUresult ipc_handle(CUipcEventHandle *handle, CUevent event)
     (void)handle, (void)event;
     return answer();
 }
+
+const struct sg_upward_calls sg_upward_calls = {.waited = sg_outside_waited};
 
 const struct sg_real *sg_real(void)
 {

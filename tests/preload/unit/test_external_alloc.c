@@ -37,15 +37,17 @@ static CUresult answer(void)
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
-#define TAKES(symbol, base, version, threads, parameters, arguments) \
+#define TAKES(symbol, base, version, threads, noted, parameters, arguments) \
     static CUresult real_##symbol parameters { return answer(); }
+#define GIVES TAKES
 #include "process/external_alloc_hooks.def"
 #pragma GCC diagnostic pop
 
 const struct sg_real *sg_real(void)
 {
     static const struct sg_real real = {
-#define TAKES(symbol, base, version, threads, parameters, arguments) .symbol = real_##symbol,
+#define TAKES(symbol, base, version, threads, noted, parameters, arguments) .symbol = real_##symbol,
+#define GIVES TAKES
 #include "process/external_alloc_hooks.def"
     };
     return &real;
@@ -120,9 +122,11 @@ static const struct call {
     const char *name;
     any_call *function;
 } calls[] = {
-#define TAKES(symbol, base, version, threads, parameters, arguments) {#symbol, (any_call *)(void (*)(void))symbol},
+#define TAKES(symbol, base, version, threads, noted, parameters, arguments) {#symbol, (any_call *)(void (*)(void))symbol},
 #include "process/external_alloc_hooks.def"
 };
+
+static uint64_t result_room; /* for what a call makes */
 
 /* Makes each of them, which must come to the driver `expected` times and answer `result`. */
 static void expect(int expected, CUresult result)
@@ -131,7 +135,7 @@ static void expect(int expected, CUresult result)
         size_t idle = fake.idle[0], far = fake.idle[SG_DEVICES_MAX - 1];
         int times = fake.times;
         fake.calls = fake.settled = fake.trims = 0;
-        CUresult got = calls[i].function(0, 0, 0, 0, 0, 0, 0, 0);
+        CUresult got = calls[i].function((uintptr_t)&result_room, 0, 0, 0, 0, 0, 0, 0);
         if (fake.calls != expected || got != result)
             fail_msg("%s: called %d times, not %d; answers %d", calls[i].name, fake.calls, expected, (int)got);
         assert_int_equal(fake.inside, 0);

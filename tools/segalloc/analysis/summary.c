@@ -36,6 +36,7 @@ const char *sg_record_kind_name(unsigned kind)
         [SEGALLOC_RECORD_FIXED] = "fixed",
         [SEGALLOC_RECORD_COST] = "cost",
         [SEGALLOC_RECORD_PEERS] = "peers",
+        [SEGALLOC_RECORD_OUTSIDE] = "outside",
         [SEGALLOC_RECORD_UNTRACKED] = "untracked",
         [SEGALLOC_RECORD_STATISTIC] = "statistic",
         [SEGALLOC_RECORD_SETTLED] = "settled",
@@ -95,6 +96,32 @@ void sg_live_set_free(struct sg_live_set *set)
 {
     free(set->row);
     *set = (struct sg_live_set){0};
+}
+
+/* What is alive or held by other calls has risen. */
+static void note_peak(struct sg_summary_device *device)
+{
+    uint64_t taken = device->live_bytes + sg_outside_stays(&device->outside);
+    if (taken <= device->peak_taken)
+        return;
+    device->peak_taken = taken;
+    device->outside_at_peak = device->outside;
+    device->is_at_peak = true;
+}
+
+static void note_outside(struct sg_summary_device *device, const struct segalloc_trace_record *record)
+{
+    uint64_t size = record->size < SIZE_MAX_KEPT ? record->size : SIZE_MAX_KEPT;
+    device->reading.bytes[record->id < SEGALLOC_OUTSIDE_COUNT ? record->id : SEGALLOC_OUTSIDE_OTHER] = size;
+    if (!(record->flags & SEGALLOC_FLAG_LAST))
+        return;
+    uint64_t sum = sg_outside_sum(&device->reading);
+    if (sg_outside_stays(&device->reading) < sg_outside_stays(&device->outside))
+        keep_peak(device);
+    device->outside = device->reading;
+    device->used |= sum > 0;
+    device->peak_outside = sum > device->peak_outside ? sum : device->peak_outside;
+    note_peak(device);
 }
 
 static void block_gone(struct sg_summary *summary, uint64_t number)
@@ -166,10 +193,9 @@ static int allocate(struct sg_summary *summary, const struct segalloc_trace_reco
     uint32_t group = sg_live_add(&device->live, &key, size);
     summary->block[number - 1] =
         (struct sg_summary_block){.size = size, .birth = device->live.allocs, .device = ordinal, .group = group};
-    if (device->live_bytes > device->peak_live_bytes) {
+    if (device->live_bytes > device->peak_live_bytes)
         device->peak_live_bytes = device->live_bytes;
-        device->is_at_peak = true;
-    }
+    note_peak(device);
     if (device->live_blocks > device->peak_live_blocks)
         device->peak_live_blocks = device->live_blocks;
     if (size > device->largest_request)
@@ -378,6 +404,9 @@ static int add(struct sg_summary *summary, const struct segalloc_trace_record *r
         return refuse(summary, record);
     case SEGALLOC_RECORD_PASSED_ON:
         pass_on(summary, record);
+        break;
+    case SEGALLOC_RECORD_OUTSIDE:
+        note_outside(device, record);
         break;
     }
     return 0;

@@ -13,6 +13,7 @@
 #include "live_groups.h"
 #include "segalloc/trace_format.h"
 #include "analysis/over_time.h"
+#include "outside.h"
 #include "stats.h"
 #include "reader/trace_reader.h"
 
@@ -46,8 +47,11 @@ struct sg_summary_device {
     uint64_t allocs, frees, alloc_bytes, failures, made_good, failed_largest, passed_on, passed_on_bytes;
     uint64_t live_bytes, live_blocks, peak_live_bytes, peak_live_blocks, largest_request;
     uint64_t class_count[SG_LIVE_CLASSES];
-    struct sg_live live;    /* now, and kept: when most was alive */
+    struct sg_live live;    /* now, and kept: when most was taken */
     bool is_at_peak;        /* that is still to be kept */
+    struct sg_outside reading, outside; /* by other calls: what is being read, and what is held now */
+    struct sg_outside outside_at_peak;  /* when most was taken: alive, and held by other calls */
+    uint64_t peak_taken, peak_outside;  /* bytes then; and when most was held by other calls */
     struct sg_over_time over_time; /* live bytes */
     struct sg_stats stats; /* of the last complete snapshot */
     bool has_stats, has_stat[SG_STAT_COUNT]; /* which of them any snapshot named */

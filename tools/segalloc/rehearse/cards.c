@@ -198,7 +198,7 @@ static int add_process(struct sg_rehearse *rehearse, const char *path)
     if (sg_findings_read(path, false, &findings, error) != 0)
         return 0; /* a process that ended before its first allocation */
     int status = 0;
-    if (findings.allocs + findings.passed_on + findings.ooms > 0) {
+    if (findings.allocs + findings.passed_on + findings.ooms + findings.peak_outside > 0) {
         struct life life = {.rehearse = rehearse};
         char trace_error[SG_TRACE_ERROR];
         int most = count(rehearse, &findings);

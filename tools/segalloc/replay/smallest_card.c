@@ -38,7 +38,8 @@ static void begin(struct search *search, const struct sg_play_result *known)
     for (int i = 0; i < SG_DEVICES_MAX; i++) {
         if (!known->device[i].used)
             continue;
-        uint64_t peak = known->device[i].stats.peak[SG_STAT_requested_bytes];
+        uint64_t requested = known->device[i].stats.peak[SG_STAT_requested_bytes];
+        uint64_t peak = known->device[i].peak_taken > requested ? known->device[i].peak_taken : requested;
         search->open |= UINT64_C(1) << i;
         search->low[i] = peak ? steps(peak - 1) : 0;
         search->high[i] = steps(peak + peak / FIRST_PART) + SG_SMALLEST_STEP;

@@ -58,6 +58,8 @@ static void add_up(struct sg_findings *findings)
         findings->peak_pending += stats->peak[SG_STAT_pending_bytes];
         findings->peak_reserved += stats->peak[SG_STAT_reserved_bytes];
         findings->peak_stranded += stranded_bytes(device);
+        findings->peak_taken += device->peak_taken;
+        findings->peak_outside += device->peak_outside;
         if (device->known[SG_STAT_reserved_bytes])
             findings->device[i].stats.peak[SG_STAT_stranded_bytes] = stranded_bytes(device);
         findings->stranded += stats->value[SG_STAT_stranded_bytes];
@@ -101,6 +103,9 @@ static bool from_summary(struct sg_findings_device *to, const struct sg_summary_
     to->has_classes = true;
     memcpy(to->class_count, from->class_count, sizeof(to->class_count));
     to->requested = from->over_time;
+    to->outside = from->outside_at_peak;
+    to->peak_taken = from->peak_taken;
+    to->peak_outside = from->peak_outside;
     if (from->has_stats) {
         to->stats = from->stats;
         for (int i = 0; i < SG_STAT_COUNT; i++) /* another allocator's has some of them; ours leaves out what is 0 */

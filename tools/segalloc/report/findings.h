@@ -21,7 +21,9 @@ struct sg_findings_device {
     uint64_t stats_age;                             /* events after the allocator's last snapshot */
     bool has_classes;
     uint64_t class_count[SG_LIVE_CLASSES]; /* as in summary.h */
-    struct sg_live_set at_peak;            /* when most was requested */
+    struct sg_live_set at_peak;            /* when most was taken */
+    struct sg_outside outside;             /* held then by calls that segalloc does not serve */
+    uint64_t peak_taken, peak_outside;     /* requested, and held by such calls, at once; the latter alone */
     struct sg_live_set at_reserved;        /* when most was reserved, as of `fullest`; empty: not known */
     struct sg_over_time requested, reserved;  /* over time; width 0: not known */
     struct sg_page_map fullest;              /* when most was reserved; event 0: not known */
@@ -53,6 +55,7 @@ struct sg_findings {
     uint64_t allocs, frees, passed_on, passed_on_bytes, ooms, refused, failed_largest, largest_request;
     uint64_t peak_requested, peak_allocated, peak_pending, peak_reserved, peak_stranded, stranded;
     bool survived;          /* memory was served after the last failure: the program went on without what failed */
+    uint64_t peak_taken, peak_outside; /* sums of the devices' */
     uint64_t smallest_card; /* of the device that needs most; 0: unknown */
     struct sg_summary_failure failure[SG_FAILURES_KEPT]; /* the first of them */
     uint32_t failures;                                   /* that are kept */

@@ -262,6 +262,8 @@ static int take(struct decoder *decoder, const struct segalloc_trace_record *rec
     case SEGALLOC_RECORD_COST:
     case SEGALLOC_RECORD_PEERS:
         return append(decoder, record, 0);
+    case SEGALLOC_RECORD_OUTSIDE: /* its category stands where a block's slot does */
+        return append(decoder, record, record->id < SEGALLOC_OUTSIDE_COUNT ? (uint32_t)record->id : 0);
     default:
         return 0;
     }

@@ -1,0 +1,33 @@
+#include "outside.h"
+
+static const struct {
+    const char *key, *call;
+} names[] = {
+#define OUTSIDE(NAME, key, call) [SEGALLOC_OUTSIDE_##NAME] = {#key, call},
+#include "outside.def"
+};
+_Static_assert(sizeof names / sizeof *names == SEGALLOC_OUTSIDE_COUNT, "each category has a row of outside.def");
+
+const char *sg_outside_key(enum segalloc_outside what)
+{
+    return names[what].key;
+}
+
+const char *sg_outside_call(enum segalloc_outside what)
+{
+    return names[what].call;
+}
+
+uint64_t sg_outside_sum(const struct sg_outside *outside)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < SEGALLOC_OUTSIDE_COUNT; i++)
+        sum += outside->bytes[i];
+    return sum;
+}
+
+uint64_t sg_outside_stays(const struct sg_outside *outside)
+{
+    return sg_outside_sum(outside) - outside->bytes[SEGALLOC_OUTSIDE_MANAGED] -
+           outside->bytes[SEGALLOC_OUTSIDE_POOLS_LEAVING];
+}

@@ -1,0 +1,276 @@
+#include "track/held_outside.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core.h"
+#include "idmap.h"
+#include "process/process.h"
+#include "track/captures.h"
+#include "track/context_wait.h"
+
+atomic_bool sg_outside_any;
+
+enum { POOLS_MOST = 64, KIND_SHIFT = 58, MAPPING = 63 };
+
+/* Pools that the program has made; NULL: a free row. */
+struct pool {
+    CUmemoryPool pool;
+    int device;
+};
+
+/* Guarded by SG_LOCK_OUTSIDE. */
+static struct {
+    bool ready;
+    struct sg_idmap entry;   /* key of an id -> number of its holding */
+    struct sg_idmap mapping; /* address -> number of the holding; and key of an address -> bytes that are mapped */
+    struct holding {
+        uint64_t bytes;
+        uint32_t refs; /* handles and mappings; 0: a free row */
+        uint8_t what, device;
+    } *holding;
+    size_t count, room;
+    uint64_t unused; /* number of a free row from which to look; 0: none */
+    struct pool pool[POOLS_MOST];
+    struct sg_outside held[SG_DEVICES_MAX];
+} book;
+
+static atomic_bool uses_pools;
+
+static uint64_t key_of(enum segalloc_outside what, uint64_t id)
+{
+    return id ^ (uint64_t)(what + 1) << KIND_SHIFT;
+}
+
+/* Keys of mapped lengths, beside those of what they are of. */
+static uint64_t length_key(CUdeviceptr address)
+{
+    return address ^ (uint64_t)MAPPING << KIND_SHIFT;
+}
+
+static bool open_locked(void)
+{
+    SG_ASSERT_PROCESS_LOCK(SG_LOCK_OUTSIDE);
+    if (!book.ready)
+        book.ready = sg_idmap_init(&book.entry) && sg_idmap_init(&book.mapping);
+    return book.ready;
+}
+
+/* The number of a free row, from 1; 0: no host memory. */
+static uint64_t new_row_locked(void)
+{
+    SG_ASSERT_PROCESS_LOCK(SG_LOCK_OUTSIDE);
+    for (; book.unused && book.unused <= book.count; book.unused++)
+        if (!book.holding[book.unused - 1].refs)
+            return book.unused++;
+    book.unused = 0;
+    if (book.count == book.room) {
+        size_t room = book.room ? 2 * book.room : 64;
+        struct holding *holding = realloc(book.holding, room * sizeof *holding);
+        if (!holding)
+            return 0;
+        book.holding = holding;
+        book.room = room;
+    }
+    return ++book.count;
+}
+
+static void unref_locked(uint64_t number)
+{
+    SG_ASSERT_PROCESS_LOCK(SG_LOCK_OUTSIDE);
+    struct holding *holding = &book.holding[number - 1];
+    if (--holding->refs)
+        return;
+    book.held[holding->device].bytes[holding->what] -= holding->bytes;
+    book.unused = !book.unused || number < book.unused ? number : book.unused;
+}
+
+static bool take_locked(enum segalloc_outside what, uint64_t id)
+{
+    SG_ASSERT_PROCESS_LOCK(SG_LOCK_OUTSIDE);
+    uint64_t number = book.ready ? sg_idmap_take(&book.entry, key_of(what, id)) : 0;
+    if (number)
+        unref_locked(number);
+    return number;
+}
+
+void sg_outside_taken(enum segalloc_outside what, uint64_t id, int device, uint64_t bytes)
+{
+    if (device < 0 || device >= SG_DEVICES_MAX)
+        return;
+    sg_process_lock(SG_LOCK_OUTSIDE);
+    (void)take_locked(what, id); /* an end that was not seen */
+    uint64_t number = open_locked() ? new_row_locked() : 0;
+    if (number) {
+        book.holding[number - 1] = (struct holding){bytes, sg_idmap_put(&book.entry, key_of(what, id), number),
+            (uint8_t)what, (uint8_t)device};
+        if (book.holding[number - 1].refs)
+            book.held[device].bytes[what] += bytes;
+    }
+    sg_process_unlock(SG_LOCK_OUTSIDE);
+    atomic_store_explicit(&sg_outside_any, true, memory_order_relaxed);
+}
+
+/* -1: there is none. */
+static int device_here(void)
+{
+    CUdevice device;
+    const struct sg_driver *driver = sg_process_driver();
+    bool known = driver && driver->ctx_get_device(&device) == CUDA_SUCCESS && device >= 0 && device < SG_DEVICES_MAX;
+    return known ? device : -1;
+}
+
+void sg_outside_taken_here(enum segalloc_outside what, uint64_t id, uint64_t bytes)
+{
+    sg_outside_taken(what, id, device_here(), bytes);
+}
+
+bool sg_outside_given(enum segalloc_outside what, uint64_t id)
+{
+    if (!atomic_load_explicit(&sg_outside_any, memory_order_relaxed))
+        return false;
+    sg_process_lock(SG_LOCK_OUTSIDE);
+    bool known = take_locked(what, id);
+    sg_process_unlock(SG_LOCK_OUTSIDE);
+    return known;
+}
+
+void sg_outside_mapped(CUdeviceptr address, size_t bytes, uint64_t handle)
+{
+    sg_process_lock(SG_LOCK_OUTSIDE);
+    uint64_t number = book.ready ? sg_idmap_get(&book.entry, key_of(SEGALLOC_OUTSIDE_PHYSICAL, handle)) : 0;
+    if (number && sg_idmap_put(&book.mapping, address, number)) {
+        book.holding[number - 1].refs++;
+        (void)sg_idmap_put(&book.mapping, length_key(address), bytes);
+    }
+    sg_process_unlock(SG_LOCK_OUTSIDE);
+}
+
+void sg_outside_unmapped(CUdeviceptr address, size_t bytes)
+{
+    sg_process_lock(SG_LOCK_OUTSIDE);
+    for (uint64_t length = 1, done = 0; book.ready && length && done < bytes; done += length) {
+        uint64_t number = sg_idmap_take(&book.mapping, address + done);
+        length = sg_idmap_take(&book.mapping, length_key(address + done));
+        if (number)
+            unref_locked(number);
+    }
+    sg_process_unlock(SG_LOCK_OUTSIDE);
+}
+
+void sg_outside_pool(CUmemoryPool pool, int device)
+{
+    sg_process_lock(SG_LOCK_OUTSIDE);
+    for (int i = 0; i < POOLS_MOST; i++) {
+        if (book.pool[i].pool)
+            continue;
+        book.pool[i] = (struct pool){pool, device};
+        break;
+    }
+    sg_process_unlock(SG_LOCK_OUTSIDE);
+}
+
+void sg_outside_pool_gone(CUmemoryPool pool)
+{
+    sg_process_lock(SG_LOCK_OUTSIDE);
+    for (int i = 0; i < POOLS_MOST; i++)
+        if (book.pool[i].pool == pool)
+            book.pool[i].pool = NULL;
+    sg_process_unlock(SG_LOCK_OUTSIDE);
+}
+
+void sg_outside_use_pools(void)
+{
+    atomic_store_explicit(&uses_pools, true, memory_order_relaxed);
+    atomic_store_explicit(&sg_outside_any, true, memory_order_relaxed);
+}
+
+/* Up to its release threshold a pool keeps what was freed; more goes back when the host next waits. */
+static void add_pool(const struct sg_driver *driver, CUmemoryPool pool, struct sg_outside *ret)
+{
+    cuuint64_t used = 0, reserved = 0, threshold = 0;
+    if (driver->pool_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) != CUDA_SUCCESS ||
+        driver->pool_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) != CUDA_SUCCESS)
+        return;
+    if (driver->pool_attribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold) != CUDA_SUCCESS)
+        threshold = 0;
+    used = used < reserved ? used : reserved;
+    threshold = threshold < used ? used : threshold < reserved ? threshold : reserved;
+    ret->bytes[SEGALLOC_OUTSIDE_POOLS] += used;
+    ret->bytes[SEGALLOC_OUTSIDE_POOLS_IDLE] += threshold - used;
+    ret->bytes[SEGALLOC_OUTSIDE_POOLS_LEAVING] += reserved - threshold;
+}
+
+static void add_graphs(const struct sg_driver *driver, int device, struct sg_outside *ret)
+{
+    cuuint64_t used = 0, reserved = 0;
+    if (driver->graph_memory(device, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &used) != CUDA_SUCCESS ||
+        driver->graph_memory(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved) != CUDA_SUCCESS)
+        return;
+    used = used < reserved ? used : reserved;
+    ret->bytes[SEGALLOC_OUTSIDE_GRAPHS] += used;
+    ret->bytes[SEGALLOC_OUTSIDE_GRAPHS_IDLE] += reserved - used;
+}
+
+static void ask_driver(int device, struct sg_outside *ret)
+{
+    const struct sg_driver *driver = sg_process_driver();
+    struct pool pools[POOLS_MOST];
+    CUmemoryPool own;
+    if (!driver)
+        return;
+    sg_process_lock(SG_LOCK_OUTSIDE);
+    memcpy(pools, book.pool, sizeof pools);
+    sg_process_unlock(SG_LOCK_OUTSIDE);
+    bool asks = driver->pool_attribute && driver->default_pool;
+    if (asks && driver->default_pool(&own, device) == CUDA_SUCCESS)
+        add_pool(driver, own, ret);
+    for (int i = 0; asks && i < POOLS_MOST; i++)
+        if (pools[i].pool && pools[i].device == device)
+            add_pool(driver, pools[i].pool, ret);
+    if (driver->graph_memory)
+        add_graphs(driver, device, ret);
+}
+
+void sg_held_outside(int device, struct sg_outside *ret)
+{
+    if (device < 0 || device >= SG_DEVICES_MAX || !atomic_load_explicit(&sg_outside_any, memory_order_relaxed))
+        return;
+    sg_process_lock(SG_LOCK_OUTSIDE);
+    *ret = book.held[device];
+    sg_process_unlock(SG_LOCK_OUTSIDE);
+    if (atomic_load_explicit(&uses_pools, memory_order_relaxed))
+        ask_driver(device, ret);
+}
+
+bool sg_outside_waited_for_pools(CUcontext context)
+{
+    if (!atomic_load_explicit(&uses_pools, memory_order_relaxed) || sg_captures_active())
+        return false;
+    const struct sg_driver *driver = sg_process_driver();
+    if (!context && (!driver || driver->ctx_get_current(&context) != CUDA_SUCCESS))
+        return false;
+    return context && sg_context_wait(context) == CUDA_SUCCESS;
+}
+
+uint64_t sg_outside_used(void)
+{
+    const struct sg_driver *driver = sg_thread_inside() || sg_process_over() ? NULL : sg_process_driver();
+    size_t available, total;
+    return driver && driver->mem_info(&available, &total) == CUDA_SUCCESS ? total - available : 0;
+}
+
+void sg_outside_measured(enum segalloc_outside what, uint64_t before, uint64_t after)
+{
+    int device = before != after && before && after ? device_here() : -1;
+    if (device < 0)
+        return;
+    sg_process_lock(SG_LOCK_OUTSIDE);
+    uint64_t *held = &book.held[device].bytes[what];
+    if (after > before)
+        *held += after - before;
+    else
+        *held -= before - after < *held ? before - after : *held;
+    sg_process_unlock(SG_LOCK_OUTSIDE);
+    atomic_store_explicit(&sg_outside_any, true, memory_order_relaxed);
+}

@@ -1,0 +1,59 @@
+#include "outside_levels.h"
+
+static uint64_t above(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+static struct sg_outside_change change_of(const struct sg_outside *before, const struct sg_outside *after)
+{
+    struct sg_outside_change change = {.what = SEGALLOC_OUTSIDE_OTHER};
+    for (int i = 0; i < SEGALLOC_OUTSIDE_COUNT; i++) {
+        uint64_t rise = above(after->bytes[i], before->bytes[i]);
+        bool leaves = i == SEGALLOC_OUTSIDE_MANAGED || i == SEGALLOC_OUTSIDE_POOLS_IDLE || i == SEGALLOC_OUTSIDE_POOLS_LEAVING;
+        if (leaves || rise <= change.bytes)
+            continue;
+        change.what = (enum segalloc_outside)i;
+        change.bytes = rise;
+    }
+    change.from_pools = after->bytes[SEGALLOC_OUTSIDE_POOLS] > before->bytes[SEGALLOC_OUTSIDE_POOLS];
+    return change;
+}
+
+/* Idle memory of pools. An allocation takes from it what the recorded one took, as far as it is there. */
+static void follow_idle(struct sg_outside_levels *levels)
+{
+    const uint64_t *before = levels->now.bytes, *after = levels->read.bytes;
+    uint64_t used = above(after[SEGALLOC_OUTSIDE_POOLS], before[SEGALLOC_OUTSIDE_POOLS]);
+    uint64_t fell = above(before[SEGALLOC_OUTSIDE_POOLS_IDLE], after[SEGALLOC_OUTSIDE_POOLS_IDLE]);
+    uint64_t rose = above(after[SEGALLOC_OUTSIDE_POOLS_IDLE], before[SEGALLOC_OUTSIDE_POOLS_IDLE]);
+    levels->idle = above(levels->idle, fell < used ? fell : used) + rose;
+    if (levels->idle > after[SEGALLOC_OUTSIDE_POOLS_IDLE])
+        levels->idle = after[SEGALLOC_OUTSIDE_POOLS_IDLE];
+}
+
+bool sg_outside_levels_read(struct sg_outside_levels *levels, const struct segalloc_trace_record *record,
+    struct sg_outside_change *ret)
+{
+    if (record->id < SEGALLOC_OUTSIDE_COUNT)
+        levels->read.bytes[record->id] = record->size;
+    else
+        levels->read.bytes[SEGALLOC_OUTSIDE_OTHER] = record->size; /* of a later version */
+    if (!(record->flags & SEGALLOC_FLAG_LAST))
+        return false;
+    *ret = change_of(&levels->now, &levels->read);
+    follow_idle(levels);
+    levels->now = levels->read;
+    levels->known = true;
+    return true;
+}
+
+uint64_t sg_outside_levels_least(const struct sg_outside_levels *levels)
+{
+    return sg_outside_stays(&levels->now) - levels->now.bytes[SEGALLOC_OUTSIDE_POOLS_IDLE];
+}
+
+uint64_t sg_outside_levels_bytes(const struct sg_outside_levels *levels)
+{
+    return sg_outside_levels_least(levels) + levels->idle;
+}

@@ -1,0 +1,75 @@
+/* Nothing is booked, and no trace is written: for tests of hooks that are about something else. */
+#include "services/outside_trace.h"
+
+atomic_bool sg_outside_any;
+
+void sg_outside_taken(enum segalloc_outside what, uint64_t id, int device, uint64_t bytes)
+{
+    (void)what, (void)id, (void)device, (void)bytes;
+}
+
+void sg_outside_taken_here(enum segalloc_outside what, uint64_t id, uint64_t bytes)
+{
+    (void)what, (void)id, (void)bytes;
+}
+
+bool sg_outside_given(enum segalloc_outside what, uint64_t id)
+{
+    (void)what, (void)id;
+    return false;
+}
+
+void sg_outside_mapped(CUdeviceptr address, size_t bytes, uint64_t handle)
+{
+    (void)address, (void)bytes, (void)handle;
+}
+
+void sg_outside_unmapped(CUdeviceptr address, size_t bytes)
+{
+    (void)address, (void)bytes;
+}
+
+void sg_outside_pool(CUmemoryPool pool, int device)
+{
+    (void)pool, (void)device;
+}
+
+void sg_outside_pool_gone(CUmemoryPool pool)
+{
+    (void)pool;
+}
+
+void sg_outside_use_pools(void)
+{
+}
+
+bool sg_outside_waited_for_pools(CUcontext context)
+{
+    (void)context;
+    return false;
+}
+
+uint64_t sg_outside_used(void)
+{
+    return 0;
+}
+
+void sg_outside_measured(enum segalloc_outside what, uint64_t before, uint64_t after)
+{
+    (void)what, (void)before, (void)after;
+}
+
+bool sg_outside_traced(void)
+{
+    return false;
+}
+
+void sg_outside_changed(bool starts)
+{
+    (void)starts;
+}
+
+void sg_outside_note(struct sg_core *core, int device)
+{
+    (void)core, (void)device;
+}

@@ -1,0 +1,63 @@
+"""Memory that a program takes by other calls than cudaMalloc is part of every verdict.
+
+Usage: test_own_memory.py SEGALLOC OWN_MEMORY"""
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+SEGALLOC, OWN_MEMORY = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
+OURS = ("SEGALLOC_", "PYTORCH_", "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_")
+ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
+if "SANITIZER" in os.environ:
+    ENVIRONMENT["LD_PRELOAD"] = os.environ["SANITIZER"]
+MIB = 1 << 20
+GIB_WORD = 1 << 20  # a word counts KiB
+
+
+def run(*arguments):
+    return subprocess.run([SEGALLOC, *arguments], env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
+
+
+class OwnMemory(unittest.TestCase):
+    def rehearse(self, status, cards, *words):
+        result = run("rehearse", "--json", "--margin", "0", "--card", cards, "--", OWN_MEMORY, *words)
+        self.assertEqual(result.returncode, status, result)
+        return json.loads(result.stdout.splitlines()[-1])
+
+    def test_each_kind_counts(self):
+        """1 GiB of ours and 10 GiB by another call need 11 GiB."""
+        for kind in "abckh":
+            with self.subTest(kind=kind):
+                verdict = self.rehearse(3, "8GiB,12GiB", f"m{GIB_WORD}", f"{kind}{10 * GIB_WORD}")
+                self.assertEqual(verdict["smallest_card_bytes"], 11264 * MIB)
+                self.assertEqual([card["verdict"] for card in verdict["cards"]], ["does_not_fit", "fits"])
+
+    def test_with_an_allocation_after_it_and_with_none_at_all(self):
+        for words, smallest in ((["a10485760", "m1048576"], 11264), (["a10485760"], 10240), (["c3145728", "m512"], 3074)):
+            with self.subTest(words=words):
+                self.assertEqual(self.rehearse(3, "2GiB", *words)["smallest_card_bytes"], smallest * MIB)
+
+    def test_what_was_given_back_counts_no_more(self):
+        """10 GiB that are gone before 1 GiB comes need 10 GiB."""
+        for kind in "abckh":
+            with self.subTest(kind=kind):
+                verdict = self.rehearse(0, "10GiB", f"{kind}{10 * GIB_WORD}", "f0", "s", f"m{GIB_WORD}")
+                self.assertEqual(verdict["smallest_card_bytes"], 10240 * MIB)
+
+    def test_what_a_pool_keeps_idle(self):
+        """Up to its threshold it stays for cudaMalloc, and goes back for memory of another pool."""
+        keeps = ["t4194304", "a4194304", "f0", "s"]
+        self.assertEqual(self.rehearse(3, "5GiB", *keeps, "m4194304")["smallest_card_bytes"], 8192 * MIB)
+        self.assertEqual(self.rehearse(0, "5GiB", *keeps, "b4194304")["smallest_card_bytes"], 4096 * MIB)
+
+    def test_managed_memory_moves_to_the_host(self):
+        self.assertEqual(self.rehearse(0, "64MiB", "u131072", "m32768")["smallest_card_bytes"], 32 * MIB)
+
+    def test_idle_memory_of_ours_makes_room(self):
+        self.assertEqual(self.rehearse(0, "1GiB", "m1048576", "f0", "c1048576")["smallest_card_bytes"], 1024 * MIB)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
