@@ -64,6 +64,7 @@ struct sg_thread {
     int caller;      /* enum sg_caller of the cudaMalloc or cudaFree that the thread is in */
     unsigned refusal; /* of refusals.c: one more than the place of its open refusal; 0: none yet */
     bool reached;    /* the driver's hook was called within that cudaMalloc */
+    bool torch_cached; /* what PyTorch allocates or frees in it now is a segment of PyTorch's cache, and no tensor */
     CUresult pending_error; /* the error of that cudaMalloc, which the driver's hook then returns to the runtime */
     struct sg_fast_path fast_path; /* of the runtime that was used last */
     const void *runtime;

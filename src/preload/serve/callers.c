@@ -17,7 +17,9 @@
 #include "serve/fast_path.h"
 #include "process/symbols.h"
 #include "services/refusals.h"
+#include "torch/torch.h"
 #include "torch/torch_oom.h"
+#include "torch/torch_segments.h"
 #include "torch/torch_sent.h"
 
 SG_EXPORT int cudaMalloc(void **ret, size_t bytes);
@@ -271,6 +273,26 @@ enum sg_caller sg_caller_current(void)
     return (enum sg_caller)sg_self.caller;
 }
 
+/* What PyTorch's cache holds idle, in pools that are gone or on other streams, is had by asking for it. */
+static int malloc_of_torch_failed(const struct sg_module *module, void **ret, size_t bytes)
+{
+    int result = CUDA_ERROR_MEMORY_ALLOCATION;
+    if (!sg_self.torch_cached && sg_torch_gives_back()) {
+        int outer = sg_self.caller;
+        sg_self.caller = (int)module->kind;
+        result = module->malloc(ret, bytes);
+        sg_self.caller = outer;
+        sg_self.pending_error = CUDA_SUCCESS;
+    }
+    if (result == CUDA_ERROR_MEMORY_ALLOCATION) {
+        sg_refusals_of_torch();
+        sg_torch_ran_out(module->get_last_error, bytes);
+    } else if (module->get_last_error) {
+        (void)module->get_last_error(); /* of the first */
+    }
+    return result;
+}
+
 /* Where the fast path is not taken. Apart, so that the variables cost the others nothing. */
 static __attribute__((noinline)) int malloc_the_long_way(const struct sg_module *module, void **ret, size_t bytes)
 {
@@ -287,10 +309,8 @@ static __attribute__((noinline)) int malloc_the_long_way(const struct sg_module 
         if (!sg_self.reached && bytes && !sg_process_is_passthrough())
             sg_interposer_hides();
     }
-    if (result != CUDA_ERROR_MEMORY_ALLOCATION || module->kind != SG_CALLER_TORCH)
-        return result;
-    sg_refusals_of_torch();
-    sg_torch_ran_out(module->get_last_error, bytes);
+    if (result == CUDA_ERROR_MEMORY_ALLOCATION && module->kind == SG_CALLER_TORCH)
+        result = malloc_of_torch_failed(module, ret, bytes);
     return result;
 }
 
@@ -332,9 +352,40 @@ static __attribute__((noinline)) int free_for_unknown(const void *code, void *ad
     return free_for(sg_caller_module(code, &spare), address);
 }
 
+/* Where PyTorch's cache gets segments beside the tensors that come here. */
+static __attribute__((noinline)) int malloc_beside_cache(const void *code, void **ret, size_t bytes)
+{
+    struct sg_module spare;
+    const struct sg_module *module = sg_caller_module(code, &spare);
+    if (module->kind == SG_CALLER_TORCH && sg_torch_switched())
+        sg_self.torch_cached = true;
+    bool segment = module->kind == SG_CALLER_TORCH && sg_self.torch_cached && !sg_thread_inside();
+    int result = malloc_for(module, ret, bytes);
+    if (result == CUDA_SUCCESS && segment)
+        sg_torch_segment_made(*ret, bytes);
+    return result;
+}
+
+static __attribute__((noinline)) int free_beside_cache(const void *code, void *address)
+{
+    struct sg_module spare;
+    bool cached = sg_self.torch_cached;
+    sg_self.torch_cached = sg_torch_segment_gone(address);
+    int result = free_for(sg_caller_module(code, &spare), address);
+    sg_self.torch_cached = cached;
+    return result;
+}
+
+static inline bool is_beside_cache(void)
+{
+    return __builtin_expect(atomic_load_explicit(&sg_torch_segments_seen, memory_order_relaxed), 0);
+}
+
 int cudaMalloc(void **ret, size_t bytes)
 {
     const void *code = __builtin_return_address(0);
+    if (is_beside_cache())
+        return malloc_beside_cache(code, ret, bytes);
     const struct sg_module *module = known_module(code);
     return module ? malloc_for(module, ret, bytes) : malloc_for_unknown(code, ret, bytes);
 }
@@ -344,6 +395,8 @@ int cudaFree(void *address)
     const void *code = __builtin_return_address(0);
     if (__builtin_expect(atomic_load_explicit(&sg_torch_sent_copies, memory_order_relaxed) != 0, 0))
         sg_torch_sent_freed(address);
+    if (is_beside_cache())
+        return free_beside_cache(code, address);
     const struct sg_module *module = known_module(code);
     return module ? free_for(module, address) : free_for_unknown(code, address);
 }

@@ -75,7 +75,7 @@ static enum sg_free_sync free_mode(const struct sg_request *request)
 struct sg_request sg_memory_origin(int caller)
 {
     struct sg_request request = {0};
-    if (caller == SG_CALLER_TORCH && sg_torch_direct()) {
+    if (caller == SG_CALLER_TORCH && sg_torch_direct() && !sg_self.torch_cached) {
         request.torch = true;
         request.has_stream = sg_torch_stream(&request.stream);
     }

@@ -197,7 +197,7 @@ void sg_refusals_serve_elsewhere(size_t bytes)
 void sg_refusals_of_torch(void)
 {
     struct refusal *refusal = own();
-    if (refusal && sg_torch_direct() && !sg_torch_switched())
+    if (refusal && sg_torch_direct() && !sg_torch_switched() && !sg_self.torch_cached)
         fail(refusal, true);
     else if (refusal)
         refusal->torch = true;

@@ -20,6 +20,9 @@
 #include "segalloc/segalloc.h"
 #include "size.h"
 #include "torch/torch_allocator.h"
+#include "torch/torch_pools.h"
+#include "torch/torch_segments.h"
+#include "track/captures.h"
 #include "track/free_policy.h"
 
 /* std::optional<bool>: two bytes, in a register. */
@@ -35,9 +38,6 @@ typedef CUstream stream_handle_fn(const struct torch_stream *stream);
 
 SG_EXPORT uint16_t _ZN3c105utils9check_envEPKc(const char *name);
 
-/* Of each device, the number of its latest block when the cache was switched on again. */
-static uint64_t latest_direct[SG_DEVICES_MAX];
-
 bool sg_torch_is_direct(const void *pointer)
 {
     struct sg_block_info block;
@@ -46,20 +46,73 @@ bool sg_torch_is_direct(const void *pointer)
     bool is = core && sg_core_block(core, address, &block) == CUDA_SUCCESS && block.base == address;
     if (core)
         sg_leave();
-    return is && (!sg_torch_switched() || block.buffer_id <= latest_direct[block.device]);
+    return is && !sg_torch_is_segment(pointer);
+}
+
+static bool can_switch(void)
+{
+    return sg_torch_switchable() && sg_process_conf()->pytorch == SG_PYTORCH_AUTO;
+}
+
+static bool switch_for_good(void)
+{
+    if (!can_switch() || !sg_torch_allocator_cache(true))
+        return false;
+    atomic_store(&sg_torch_segments_seen, true);
+    sg_torch_mode_change(SG_TORCH_SWITCHABLE, SG_TORCH_SWITCHED);
+    return true;
+}
+
+static void explain_direct_pool(void)
+{
+    static atomic_flag noted = ATOMIC_FLAG_INIT;
+    if (sg_torch_direct() && sg_process_conf()->pytorch == SG_PYTORCH_DIRECT && !atomic_flag_test_and_set(&noted))
+        sg_log_line("PyTorch allocates for a pool of its own (MemPool, or a CUDA graph), and pytorch:direct bypasses it: "
+                    "SEGALLOC_CONF=pytorch:auto or pytorch:beneath has its memory in the pool");
 }
 
 void sg_torch_pool_begins(uint64_t first, uint64_t second)
 {
     sg_torch_mode_next_pool(first, second);
-    if (!sg_torch_switchable() || sg_process_conf()->pytorch != SG_PYTORCH_AUTO || !sg_torch_allocator_cache(true))
+    if (can_switch() && !sg_torch_allocator_routes())
+        (void)switch_for_good();
+    explain_direct_pool();
+}
+
+bool sg_torch_pool_allocates(void)
+{
+    if (!can_switch() || !sg_torch_pools_route())
+        return false;
+    if (!atomic_load_explicit(&sg_torch_segments_seen, memory_order_relaxed))
+        atomic_store(&sg_torch_segments_seen, true);
+    return true;
+}
+
+bool sg_torch_gives_back(void)
+{
+    return sg_torch_switchable() && atomic_load_explicit(&sg_torch_segments_seen, memory_order_relaxed) &&
+        !sg_thread_inside() && !sg_captures_active() && sg_torch_allocator_empty();
+}
+
+static atomic_bool history_wanted; /* before the first allocation */
+
+void sg_torch_history(bool on)
+{
+    static atomic_flag noted = ATOMIC_FLAG_INIT;
+    static const char out[] = "`segalloc run --torch` keeps the history of what segalloc serves";
+    char line[256];
+    if (!sg_torch_mode_known()) {
+        atomic_store(&history_wanted, on);
         return;
-    struct sg_core *core = sg_enter();
-    for (int device = 0; core && device < SG_DEVICES_MAX; device++)
-        latest_direct[device] = sg_core_latest_buffer(core, device);
-    if (core)
-        sg_leave();
-    sg_torch_mode_change(SG_TORCH_SWITCHABLE, SG_TORCH_SWITCHED);
+    }
+    if (!on || !sg_torch_direct() || sg_torch_switched() || atomic_flag_test_and_set(&noted))
+        return;
+    bool switched = switch_for_good();
+    snprintf(line, sizeof line, "PyTorch records its memory history: %s; %s",
+        switched ? "its own cache is on from here on, and what was allocated before has no stacks in it"
+                 : "nothing is in it without its own cache, which SEGALLOC_CONF=pytorch:beneath keeps on",
+        out);
+    sg_log_line(line);
 }
 
 void *sg_torch_symbol(const char *library, const char *name)
@@ -104,7 +157,11 @@ static enum sg_pytorch wanted_mode(void)
 static bool choose(void)
 {
     enum sg_pytorch wanted = wanted_mode();
-    bool off = wanted == SG_PYTORCH_DIRECT || (wanted == SG_PYTORCH_AUTO && !serves() && !sg_interposer_of_runtime());
+    bool history = wanted == SG_PYTORCH_AUTO && atomic_load(&history_wanted);
+    bool off = wanted == SG_PYTORCH_DIRECT || (wanted == SG_PYTORCH_AUTO && !history && !serves() && !sg_interposer_of_runtime());
+    if (history)
+        sg_log_line("PyTorch records its memory history: its own cache stays on for that, as with pytorch:beneath; "
+                    "`segalloc run --torch` keeps the history of what segalloc serves");
     if (off && sg_torch_allocator_take() && sg_torch_allocator_cache(false))
         sg_torch_mode_set(SG_TORCH_SWITCHABLE);
     else
@@ -186,7 +243,7 @@ static void ask_until_thread_ends(void)
     memcpy(&function, &symbol, sizeof function);
     asking = ASKING;
     if (function)
-        (void)function(stop_asking, NULL, (void *)&latest_direct);
+        (void)function(stop_asking, NULL, (void *)&history_wanted);
 }
 
 /* PyTorch's functions, looked up once. False: it has not both. */

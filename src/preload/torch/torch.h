@@ -16,8 +16,19 @@ bool sg_torch_is_direct(const void *pointer);
 void sg_torch_begins(void);
 
 /* PyTorch begins to allocate for a pool of its own, of graphs or a MemPool, whose number is a pair of words. Those are
-   its cache's, with all that it knows of them, so with pytorch:auto the cache is on from here on. */
+   its cache's, with all that it knows of them. With pytorch:auto what goes into a pool is served by that cache, and the
+   rest as before; where this PyTorch can't do that, the cache is on for good. */
 void sg_torch_pool_begins(uint64_t first, uint64_t second);
+
+/* PyTorch is asked to record its history of memory, which its cache does of what it serves. With pytorch:auto that cache
+   is on for good from here on; a line says so. */
+void sg_torch_history(bool on);
+
+/* Whether a tensor that is allocated now is to come from PyTorch's cache, where that is not on for good. */
+bool sg_torch_pool_allocates(void);
+
+/* Whether PyTorch's cache has given what it holds idle to the driver: not where it holds nothing, nor in a capture. */
+bool sg_torch_gives_back(void);
 
 /* The stream that PyTorch has current on the current device, by its own functions (facts: PyTorch 2.11, their ABI is
    that of the Itanium C++ ABI for a 16-byte class). False where they are not to be had. */

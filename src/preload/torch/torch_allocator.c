@@ -3,14 +3,12 @@
 #include "torch/torch_allocator.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <link.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "conf.h"
 #include "process/process.h"
@@ -19,7 +17,11 @@
 #include "segalloc/segalloc.h"
 #include "torch/torch.h"
 #include "torch/torch_counts.h"
+#include "torch/torch_layout.h"
+#include "torch/torch_observers.h"
+#include "torch/torch_pools.h"
 #include "torch/torch_sent.h"
+#include "torch/torch_snapshot.h"
 #include "track/free_policy.h"
 
 /* The functions that are called or replaced, by what their mangled names have behind that of their class. Source:
@@ -36,6 +38,11 @@
     X(RAW_DELETE, "10raw_deleteEPv")           \
     X(CACHE_INFO, "9cacheInfoE")               \
     X(BEGIN_POOL, "19beginAllocateToPoolE")    \
+    X(END_POOL, "17endAllocateToPoolE")        \
+    X(RESET_TOTALS, "21resetAccumulatedStatsE") \
+    X(HISTORY, "13recordHistoryE")             \
+    X(OBSERVER, "25attachOutOfMemoryObserverE") \
+    X(SNAPSHOT, "8snapshotE")                  \
     X(SHARE, "14shareIpcHandleEPv")            \
     X(RECORD, "12recordStreamE")
 
@@ -50,24 +57,14 @@ enum function {
    C++ ABI has there. */
 enum { ENTRIES_MAX = 120, ENTRIES_MORE = 8, WORDS_BEFORE = 2 };
 
-/* Releases 2.N by what stands between the counts of their statistics (torch_counts.h). Source: struct DeviceStats in the
-   headers of the wheels (2.5.1, 2.6.0, 2.7.1, 2.8.0, 2.9.1, 2.10.0, 2.11.0, 2.12.0 and 2.12.1).
-   Those of 2.13.0, 2.14.0, 2.14.1 and 2.15.0 have a ska::flat_hash_map there. */
-static const struct layout {
-    unsigned from, to;
-    size_t map_bytes;
-} layouts[] = {{5, 12, 0}, {13, 15, 32}};
-enum { LAYOUTS = sizeof layouts / sizeof *layouts };
-
 /* Changed by the one thread that has set `busy`, read by all once PyTorch's mode is settled. */
 static struct {
     void **object;               /* the allocator, which begins with the address of its table */
     void *const *theirs;         /* its own table */
     int entry[FUNCTION_COUNT];
     void (*cached_delete)(void *);
-    void (*uncached_delete)(void *);
     bool has_switch;
-    const struct layout *layout; /* of its statistics; NULL: not known */
+    const struct sg_torch_layout *layout; /* NULL: not known */
     enum { UNTRIED, WATCHED, TAKEN, NOT_TAKEN } state; /* what became of it */
     atomic_flag busy;
 } allocator = {.busy = ATOMIC_FLAG_INIT};
@@ -162,13 +159,48 @@ typedef void words_fn(void *self, uintptr_t first, uintptr_t second);
 typedef void delete_fn(void *self, void *block);
 
 /* The parameters are a device, a pool's number, which is a pair of words, and a std::function, which is passed by
-   address. */
+   address and emptied. */
 static void begin_pool(void *self, uintptr_t device, uintptr_t first, uintptr_t second, void *filter)
 {
     pool_fn *theirs;
+    struct sg_cxx_function copy = sg_cxx_function_copy(filter);
     load(BEGIN_POOL, &theirs);
     sg_torch_pool_begins(first, second);
     theirs(self, device, first, second, filter);
+    sg_torch_pools_begin((int8_t)device, (struct sg_torch_pool){first, second}, copy);
+}
+
+typedef void end_pool_fn(void *self, uintptr_t device, uintptr_t first, uintptr_t second);
+
+static void end_pool(void *self, uintptr_t device, uintptr_t first, uintptr_t second)
+{
+    end_pool_fn *theirs;
+    load(END_POOL, &theirs);
+    sg_torch_pools_end((int8_t)device, (struct sg_torch_pool){first, second});
+    theirs(self, device, first, second);
+}
+
+typedef void history_fn(void *self, uintptr_t on, uintptr_t recorder, uintptr_t most, uintptr_t when, uintptr_t clear,
+    uintptr_t skip);
+
+/* Its last parameters came with time: what a release lacks it doesn't read. */
+static void history(void *self, uintptr_t on, uintptr_t recorder, uintptr_t most, uintptr_t when, uintptr_t clear,
+    uintptr_t skip)
+{
+    history_fn *theirs;
+    load(HISTORY, &theirs);
+    sg_torch_history((uint8_t)on);
+    theirs(self, on, recorder, most, when, clear, skip);
+}
+
+typedef void observer_fn(void *self, void *observer);
+
+static void observe(void *self, void *observer)
+{
+    observer_fn *theirs;
+    load(OBSERVER, &theirs);
+    sg_torch_observers_add(sg_cxx_function_copy(observer));
+    theirs(self, observer);
 }
 
 /* Of a pool in newer releases; of none in older ones, which read no parameter. */
@@ -200,15 +232,45 @@ static void reset_peaks(void *self, uintptr_t device, uintptr_t unused)
     sg_torch_counts_reset((int8_t)device);
 }
 
+static void reset_totals(void *self, uintptr_t device, uintptr_t unused)
+{
+    words_fn *theirs;
+    load(RESET_TOTALS, &theirs);
+    theirs(self, device, unused);
+    sg_torch_counts_reset_totals((int8_t)device);
+}
+
+/* PyTorch asks whether to cache before it allocates, frees, or names what frees a block; this thread's answer is given
+   for it. */
+enum answer { ANSWER_NONE, ANSWER_NO, ANSWER_YES };
+static _Thread_local enum answer answer;
+static _Thread_local unsigned asked; /* how often it was */
+
 /* PyTorch frees by what its cache is set to now; the block is freed as it was allocated. */
 static void raw_delete(void *self, void *block)
 {
     delete_fn *theirs;
+    enum answer outer = answer;
     load(RAW_DELETE, &theirs);
-    if (sg_torch_switched() && sg_torch_is_direct(block))
-        allocator.uncached_delete(block);
-    else
-        theirs(self, block);
+    if (sg_torch_pools_seen() || sg_torch_switched())
+        answer = sg_torch_is_direct(block) ? ANSWER_NO : ANSWER_YES;
+    theirs(self, block);
+    answer = outer;
+}
+
+typedef void (*deleter_fn(const void *self))(void *);
+
+/* With PyTorch's pools, what frees a block out of them is looked for among the tensors of a graph. */
+static void (*raw_deleter(const void *self))(void *)
+{
+    deleter_fn *theirs;
+    enum answer outer = answer;
+    load(RAW_DELETER, &theirs);
+    if (sg_torch_pools_seen())
+        answer = ANSWER_YES;
+    void (*deleter)(void *) = theirs(self);
+    answer = outer;
+    return deleter;
 }
 
 /* The parameters are a c10::DataPtr by address, which begins with its pointer, and a stream, which is a pair of words.
@@ -252,57 +314,33 @@ static void *statistics(void *ret, void *self, uintptr_t device)
     sg_torch_counts_add(ret, allocator.layout->map_bytes, (int8_t)device);
     return ret;
 }
+
+typedef void *snapshot_fn(void *ret, void *self, uintptr_t first, uintptr_t second, uintptr_t traces);
+
+/* Of one pool, or of all memory where its number is 0, 0. */
+static void *snapshot(void *ret, void *self, uintptr_t first, uintptr_t second, uintptr_t traces)
+{
+    snapshot_fn *theirs;
+    load(SNAPSHOT, &theirs);
+    theirs(ret, self, first, second, traces);
+    if (!(first | second) && sg_torch_direct())
+        sg_torch_snapshot_add(ret);
+    return ret;
+}
 #endif
 
 #ifdef __x86_64__
-/* The release, as PyTorch's version.py beside the folder of `library` has it ("2.11.0+cu130"); false: there is none. */
-static bool read_version(const char *library, char *ret, size_t size)
-{
-    static const char before[] = "\n__version__ = '";
-    char path[SG_PATH_BYTES], text[1024];
-    const char *slash = strrchr(library, '/');
-    int length = slash ? snprintf(path, sizeof path, "%.*s/../version.py", (int)(slash - library), library) : 0;
-    int file = length > 0 && length < (int)sizeof path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    ssize_t got = file < 0 ? -1 : read(file, text, sizeof text - 1);
-    if (file >= 0)
-        close(file);
-    text[got > 0 ? got : 0] = '\0';
-    const char *found = strstr(text, before), *begin = found ? found + sizeof before - 1 : NULL;
-    size_t bytes = begin ? strcspn(begin, "'\n") : 0;
-    if (bytes == 0 || bytes >= size)
-        return false;
-    memcpy(ret, begin, bytes);
-    ret[bytes] = '\0';
-    return true;
-}
-
-/* NULL: a release that is not among them, or a build on the way to one ("2.12.0a0+git"). */
-static const struct layout *layout_of(const char *version)
-{
-    unsigned minor, patch;
-    int end = 0;
-    if (sscanf(version, "2.%u.%u%n", &minor, &patch, &end) != 2 || (version[end] && version[end] != '+'))
-        return NULL;
-    for (int i = 0; i < LAYOUTS; i++) {
-        if (minor >= layouts[i].from && minor <= layouts[i].to)
-            return &layouts[i];
-    }
-    return NULL;
-}
-
 /* Whether the statistics of the allocator that was found may be added to; where not, says so. */
 static bool has_known_statistics(void)
 {
-    Dl_info info;
-    char version[64] = "of an unknown version", line[256];
-    if (dladdr(allocator.theirs, &info) && info.dli_fname && read_version(info.dli_fname, version, sizeof version))
-        allocator.layout = layout_of(version);
+    char version[64], line[256];
+    allocator.layout = sg_torch_layout(allocator.theirs, version, sizeof version);
     if (allocator.layout)
         return true;
     snprintf(line, sizeof line,
         "PyTorch %s has statistics that this version does not know (2.%u to 2.%u are): while its cache is "
         "off torch.cuda.memory_stats() counts nothing",
-        version, layouts[0].from, layouts[LAYOUTS - 1].to);
+        version, sg_torch_layout_first(), sg_torch_layout_last());
     sg_log_line(line);
     return false;
 }
@@ -330,46 +368,8 @@ static void use_ours(void)
     __atomic_store_n(allocator.object, ours + WORDS_BEFORE, __ATOMIC_RELEASE);
 }
 
-static void replace_all(void)
-{
-    REPLACE(BEGIN_POOL, begin_pool);
-    REPLACE(EMPTY_CACHE, empty_cache);
-    REPLACE(MEMORY_FRACTION, memory_fraction);
-    REPLACE(RESET_PEAKS, reset_peaks);
-    REPLACE(RAW_DELETE, raw_delete);
-    REPLACE(SHARE, share);
-    if (allocator.entry[RECORD] >= 0 && sg_torch_has_streams()) {
-        REPLACE(RECORD, record);
-        sg_memory_record_stream_hooked();
-    }
-#ifdef __x86_64__
-    if (has_known_statistics())
-        REPLACE(STATISTICS, statistics);
-#endif
-}
-
-typedef double fraction_set_fn(void *self, uintptr_t device);
-
-void sg_torch_allocator_limit(void)
-{
-    const struct sg_driver *driver = sg_process_driver();
-    fraction_set_fn *set;
-    int count = 0;
-    if (allocator.state != TAKEN || allocator.entry[FRACTION_SET] < 0 || !driver ||
-        driver->device_count(&count) != CUDA_SUCCESS)
-        return;
-    load(FRACTION_SET, &set);
-    for (int device = 0; device < count; device++) {
-        double fraction = set(allocator.object, (uintptr_t)device);
-        if (fraction < 1)
-            segalloc_torch_memory_fraction(fraction, device);
-    }
-}
-
 typedef void enable_fn(void *self, bool on);
 typedef bool is_enabled_fn(const void *self);
-typedef void (*deleter_fn(const void *self))(void *);
-
 static void set(bool on)
 {
     enable_fn *enable;
@@ -408,10 +408,66 @@ static bool is_enabled(const void *self)
         (void)deleter(self);
         asks = false;
     }
-    if (sg_torch_mode_known())
+    if (sg_torch_mode_known() && !sg_torch_direct())
         replace(is_enabled_entry(), allocator.theirs[is_enabled_entry()]);
     memcpy(&theirs, &allocator.theirs[is_enabled_entry()], sizeof theirs);
-    return theirs(self);
+    asked++;
+    if (answer != ANSWER_NONE)
+        return answer == ANSWER_YES;
+    return sg_self.torch_cached = theirs(self) || sg_torch_pool_allocates();
+}
+
+/* What changes nothing that PyTorch does, and is to be known of the time before its first allocation. */
+static void replace_watched(void)
+{
+    REPLACE(BEGIN_POOL, begin_pool);
+    REPLACE(END_POOL, end_pool);
+    REPLACE(HISTORY, history);
+    REPLACE(OBSERVER, observe);
+}
+
+static void replace_all(void)
+{
+    replace_watched();
+    if (allocator.has_switch) {
+        is_enabled_fn *function = is_enabled;
+        memcpy(&ours[WORDS_BEFORE + is_enabled_entry()], &function, sizeof function);
+        REPLACE(RAW_DELETER, raw_deleter);
+    }
+    REPLACE(RESET_TOTALS, reset_totals);
+    REPLACE(EMPTY_CACHE, empty_cache);
+    REPLACE(MEMORY_FRACTION, memory_fraction);
+    REPLACE(RESET_PEAKS, reset_peaks);
+    REPLACE(RAW_DELETE, raw_delete);
+    REPLACE(SHARE, share);
+    if (allocator.entry[RECORD] >= 0 && sg_torch_has_streams()) {
+        REPLACE(RECORD, record);
+        sg_memory_record_stream_hooked();
+    }
+#ifdef __x86_64__
+    if (has_known_statistics())
+        REPLACE(STATISTICS, statistics);
+    if (allocator.layout && allocator.layout->snapshot)
+        REPLACE(SNAPSHOT, snapshot);
+#endif
+}
+
+typedef double fraction_set_fn(void *self, uintptr_t device);
+
+void sg_torch_allocator_limit(void)
+{
+    const struct sg_driver *driver = sg_process_driver();
+    fraction_set_fn *fraction_of;
+    int count = 0;
+    if (allocator.state != TAKEN || allocator.entry[FRACTION_SET] < 0 || !driver ||
+        driver->device_count(&count) != CUDA_SUCCESS)
+        return;
+    load(FRACTION_SET, &fraction_of);
+    for (int device = 0; device < count; device++) {
+        double fraction = fraction_of(allocator.object, (uintptr_t)device);
+        if (fraction < 1)
+            segalloc_torch_memory_fraction(fraction, device);
+    }
 }
 
 void sg_torch_allocator_watch(void)
@@ -419,6 +475,7 @@ void sg_torch_allocator_watch(void)
     if (atomic_flag_test_and_set(&allocator.busy))
         return; /* another thread does it, and may wait for the loader's lock, which this one may hold */
     if (allocator.state == UNTRIED && find() && allocator.has_switch) {
+        replace_watched();
         is_enabled_fn *function = is_enabled;
         memcpy(&ours[WORDS_BEFORE + is_enabled_entry()], &function, sizeof function);
         use_ours();
@@ -447,24 +504,44 @@ bool sg_torch_allocator_take(void)
     return taken;
 }
 
-/* What frees a block of the cache, or one without it: PyTorch says what goes with its present setting. Not while it
-   makes up its mind, which it does once and under a lock. */
-static void note_deleter(bool on)
+/* What frees a block of the cache. Not while PyTorch makes up its mind whether to have one, which it does once and under
+   a lock. */
+static void note_deleter(void)
 {
     deleter_fn *deleter;
     load(RAW_DELETER, &deleter);
-    if (on)
-        allocator.cached_delete = deleter(allocator.object);
-    else
-        allocator.uncached_delete = deleter(allocator.object);
+    allocator.cached_delete = deleter(allocator.object);
+}
+
+bool sg_torch_allocator_routes(void)
+{
+    deleter_fn *deleter;
+    if (allocator.state != TAKEN || !allocator.has_switch || !sg_torch_has_streams())
+        return false;
+    unsigned before = asked;
+    load(RAW_DELETER, &deleter);
+    answer = ANSWER_YES;
+    void (*cached)(void *) = deleter(allocator.object);
+    answer = ANSWER_NO;
+    void (*uncached)(void *) = deleter(allocator.object);
+    answer = ANSWER_NONE;
+    return asked == before + 2 && cached != uncached;
+}
+
+bool sg_torch_allocator_empty(void)
+{
+    words_fn *theirs;
+    if (allocator.state != TAKEN)
+        return false;
+    load(EMPTY_CACHE, &theirs);
+    theirs(allocator.object, 0, 0);
+    return true;
 }
 
 bool sg_torch_allocator_cache(bool on)
 {
     if (allocator.state != TAKEN || !allocator.has_switch)
         return false;
-    if (on)
-        note_deleter(false);
     set(on);
     return is_set() == on;
 }
@@ -476,7 +553,7 @@ void *sg_torch_allocator_get(size_t bytes)
     load(RAW_ALLOC, &theirs);
     bool was_on = is_set(), outer = sg_thread_enter();
     set(true);
-    note_deleter(true);
+    note_deleter();
     void *block = theirs(allocator.object, bytes);
     set(was_on);
     sg_thread_leave(outer);

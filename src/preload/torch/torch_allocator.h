@@ -24,6 +24,13 @@ void sg_torch_allocator_limit(void);
    allocated. Whether it does so: PyTorch before 2.9 has no such switch. After sg_torch_allocator_take(). */
 bool sg_torch_allocator_cache(bool on);
 
+/* Whether PyTorch asks, at each allocation and in the thread that makes it, whether to cache: then the answer may differ
+   from one to the next. Not while it decides whether to cache at all. */
+bool sg_torch_allocator_routes(void);
+
+/* Has PyTorch's cache give what it holds idle to the driver; whether it was asked. */
+bool sg_torch_allocator_empty(void);
+
 /* A block out of PyTorch's cache, whether that is on or not, in memory of the driver's; and its free. The driver
    must have that much: no C++ exception may come. On the current device. */
 void *sg_torch_allocator_get(size_t bytes);

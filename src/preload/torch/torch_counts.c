@@ -1,11 +1,13 @@
 #include "core_state.h"
 #include "torch/torch_counts.h"
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "process/process.h"
 #include "segalloc/segalloc.h"
 #include "torch/torch.h"
+#include "torch/torch_segments.h"
 
 /* How DeviceStats begins (c10/core/CachingDeviceAllocator.h) in the releases for which torch_allocator.c has this called.
    Each family has three counts: of all, of the small pool, of the large one. */
@@ -21,7 +23,18 @@ struct counts {
 /* Behind those, and behind a map where a release has one. */
 struct more_counts {
     struct count active_bytes[POOLS], inactive_split_bytes[POOLS], requested_bytes[POOLS];
+    int64_t retries, ooms;
 };
+
+/* What has ever happened on a device: to tensors, and to pages. */
+struct totals {
+    uint64_t allocs, frees, bytes, freed_bytes, pages, released, ooms;
+};
+
+static struct {
+    struct totals before[SG_DEVICES_MAX]; /* when totals were last reset. Guarded by SG_LOCK_TORCH */
+    _Atomic uint64_t ooms[SG_DEVICES_MAX];
+} ever;
 
 static int64_t signed_of(uint64_t value)
 {
@@ -44,51 +57,106 @@ static void add_level(struct count *count, const struct sg_stats *stats, enum sg
     count[LARGE].peak += peak;
 }
 
-static void add_totals(struct count *count, const struct sg_stats *stats, enum sg_stat allocated, enum sg_stat freed,
-    const struct count *theirs)
+static void add_totals(struct count *count, uint64_t in, uint64_t out)
 {
-    int64_t in = over(signed_of(stats->value[allocated]), theirs->allocated);
-    int64_t out = over(signed_of(stats->value[freed]), theirs->freed);
-    count[ALL].allocated += in;
-    count[ALL].freed += out;
-    count[LARGE].allocated += in;
-    count[LARGE].freed += out;
+    count[ALL].allocated += signed_of(in);
+    count[ALL].freed += signed_of(out);
+    count[LARGE].allocated += signed_of(in);
+    count[LARGE].freed += signed_of(out);
+}
+
+static uint64_t less(uint64_t value, uint64_t base)
+{
+    return value > base ? value - base : 0;
+}
+
+/* PyTorch's segments are blocks of ours, and no tensors. */
+static struct totals totals_of(const struct sg_stats *stats, const struct sg_torch_segments *segments, int device)
+{
+    return (struct totals){
+        .allocs = less(stats->value[SG_STAT_allocs], segments->made),
+        .frees = less(stats->value[SG_STAT_frees], segments->gone),
+        .bytes = less(stats->value[SG_STAT_allocated_total_bytes], segments->made_bytes),
+        .freed_bytes = less(stats->value[SG_STAT_freed_total_bytes], segments->gone_bytes),
+        .pages = stats->value[SG_STAT_pages_created],
+        .released = less(stats->value[SG_STAT_pages_created], stats->value[SG_STAT_pages]),
+        .ooms = atomic_load_explicit(&ever.ooms[device], memory_order_relaxed),
+    };
+}
+
+static struct totals since(const struct totals *now, const struct totals *before)
+{
+    return (struct totals){less(now->allocs, before->allocs), less(now->frees, before->frees), less(now->bytes, before->bytes),
+        less(now->freed_bytes, before->freed_bytes), less(now->pages, before->pages),
+        less(now->released, before->released), less(now->ooms, before->ooms)};
+}
+
+static bool counts_read(int device, struct sg_stats *ret)
+{
+    struct sg_core *core = sg_torch_direct() && device >= 0 && device < SG_DEVICES_MAX ? sg_enter() : NULL;
+    bool known = core && sg_core_stats_recent(core, device, ret);
+    if (core)
+        sg_leave();
+    return known;
+}
+
+static void add_all(struct counts *counts, struct more_counts *more, const struct sg_stats *stats,
+    const struct sg_torch_segments *segments, const struct totals *totals)
+{
+    int64_t blocks = signed_of(segments->count), bytes = signed_of(segments->bytes);
+    uint64_t page_bytes = stats->value[SG_STAT_pages] ? stats->value[SG_STAT_reserved_bytes] / stats->value[SG_STAT_pages] : 0;
+    add_level(counts->allocation, stats, SG_STAT_allocations, blocks);
+    add_level(counts->active, stats, SG_STAT_allocations, blocks);
+    add_level(counts->segment, stats, SG_STAT_pages, 0);
+    add_level(counts->allocated_bytes, stats, SG_STAT_allocated_bytes, bytes);
+    add_level(more->requested_bytes, stats, SG_STAT_requested_bytes, bytes);
+    add_level(more->active_bytes, stats, SG_STAT_active_bytes, bytes);
+    add_level(more->inactive_split_bytes, stats, SG_STAT_inactive_split_bytes, 0);
+    add_level(counts->reserved_bytes, stats, SG_STAT_reserved_bytes, bytes);
+    add_totals(counts->allocation, totals->allocs, totals->frees);
+    add_totals(counts->active, totals->allocs, totals->frees);
+    add_totals(counts->segment, totals->pages, totals->released);
+    add_totals(counts->reserved_bytes, totals->pages * page_bytes, totals->released * page_bytes);
+    add_totals(counts->allocated_bytes, totals->bytes, totals->freed_bytes);
+    add_totals(more->requested_bytes, totals->bytes, totals->freed_bytes);
+    add_totals(more->active_bytes, totals->bytes, totals->freed_bytes);
+    more->ooms += signed_of(totals->ooms);
 }
 
 void sg_torch_counts_add(void *statistics, size_t map_bytes, int device)
 {
     struct counts *counts = statistics;
-    struct more_counts *more = (void *)((char *)(counts + 1) + map_bytes);
     struct sg_stats stats;
-    struct sg_core *core = sg_torch_direct() ? sg_enter() : NULL;
-    bool known = core && sg_core_stats_recent(core, device, &stats);
-    if (core)
-        sg_leave();
-    if (!known)
+    if (!counts_read(device, &stats))
         return;
-    /* Once the cache is on again, its segments are served here as well, and are no tensors. */
-    struct count blocks = {0}, bytes = {0};
-    if (sg_torch_switched()) {
-        blocks = counts->segment[ALL];
-        bytes = counts->reserved_bytes[ALL];
-    }
-    add_level(counts->allocation, &stats, SG_STAT_allocations, blocks.current);
-    add_level(counts->active, &stats, SG_STAT_allocations, blocks.current);
-    add_level(counts->segment, &stats, SG_STAT_pages, 0);
-    add_level(counts->allocated_bytes, &stats, SG_STAT_allocated_bytes, bytes.current);
-    add_level(more->requested_bytes, &stats, SG_STAT_requested_bytes, bytes.current);
-    add_level(more->active_bytes, &stats, SG_STAT_active_bytes, bytes.current);
-    add_level(more->inactive_split_bytes, &stats, SG_STAT_inactive_split_bytes, 0);
-    add_level(counts->reserved_bytes, &stats, SG_STAT_reserved_bytes, bytes.current);
-    add_totals(counts->allocation, &stats, SG_STAT_allocs, SG_STAT_frees, &blocks);
-    add_totals(counts->active, &stats, SG_STAT_allocs, SG_STAT_frees, &blocks);
-    add_totals(counts->allocated_bytes, &stats, SG_STAT_allocated_total_bytes, SG_STAT_freed_total_bytes, &bytes);
-    add_totals(more->requested_bytes, &stats, SG_STAT_allocated_total_bytes, SG_STAT_freed_total_bytes, &bytes);
-    add_totals(more->active_bytes, &stats, SG_STAT_allocated_total_bytes, SG_STAT_freed_total_bytes, &bytes);
+    struct sg_torch_segments segments = sg_torch_segments_of(device);
+    struct totals now = totals_of(&stats, &segments, device);
+    sg_process_lock(SG_LOCK_TORCH);
+    struct totals totals = since(&now, &ever.before[device]);
+    sg_process_unlock(SG_LOCK_TORCH);
+    add_all(counts, (void *)((char *)(counts + 1) + map_bytes), &stats, &segments, &totals);
 }
 
 void sg_torch_counts_reset(int device)
 {
     if (sg_torch_direct())
         segalloc_reset_peaks(device);
+}
+
+void sg_torch_counts_reset_totals(int device)
+{
+    struct sg_stats stats;
+    if (!counts_read(device, &stats))
+        return;
+    struct sg_torch_segments segments = sg_torch_segments_of(device);
+    struct totals now = totals_of(&stats, &segments, device);
+    sg_process_lock(SG_LOCK_TORCH);
+    ever.before[device] = now;
+    sg_process_unlock(SG_LOCK_TORCH);
+}
+
+void sg_torch_counts_oom(int device)
+{
+    if (device >= 0 && device < SG_DEVICES_MAX)
+        atomic_fetch_add_explicit(&ever.ooms[device], 1, memory_order_relaxed);
 }

@@ -8,7 +8,11 @@
    `map_bytes` between its reserved and its active bytes. */
 void sg_torch_counts_add(void *statistics, size_t map_bytes, int device);
 
-/* The peaks begin anew. */
+/* The peaks begin anew; and the totals. */
 void sg_torch_counts_reset(int device);
+void sg_torch_counts_reset_totals(int device);
+
+/* A tensor's allocation on the device has failed for want of memory: PyTorch's cache, which counts that, was not asked. */
+void sg_torch_counts_oom(int device);
 
 #endif

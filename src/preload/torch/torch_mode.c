@@ -80,6 +80,12 @@ void sg_torch_mode_next_pool(uint64_t first, uint64_t second)
     next_pool = (struct pool){first, second};
 }
 
+/* Whether a pool's memory comes here, and not to PyTorch's cache: with pytorch:auto that serves its pools. */
+static bool bypasses_pools(void)
+{
+    return sg_torch_mode() == SG_TORCH_DIRECT || (sg_torch_switchable() && sg_process_conf()->pytorch == SG_PYTORCH_DIRECT);
+}
+
 /* Who captures several graphs for one pool counts on their sharing its memory. */
 static void explain_pool(void)
 {
@@ -89,7 +95,7 @@ static void explain_pool(void)
     } captured; /* guarded by SG_LOCK_TORCH */
     struct pool its = next_pool;
     next_pool = (struct pool){0, 0};
-    if (!(its.first | its.second) || !sg_torch_counts() || sg_torch_switched())
+    if (!(its.first | its.second) || !(bypasses_pools() || sg_torch_mode() == SG_TORCH_PLUGGED))
         return;
     sg_process_lock(SG_LOCK_TORCH);
     bool again = !captured.noted && captured.latest.first == its.first && captured.latest.second == its.second;
@@ -108,8 +114,7 @@ void sg_torch_captures(CUstreamCaptureMode capture_mode)
 {
     static atomic_flag noted = ATOMIC_FLAG_INIT;
     explain_pool();
-    if (capture_mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL && sg_torch_direct() && !sg_torch_switched() &&
-        !atomic_flag_test_and_set(&noted))
+    if (capture_mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL && bypasses_pools() && !atomic_flag_test_and_set(&noted))
         sg_log_line("a CUDA graph is captured as torch.compile does it, which fails without PyTorch's own cache: use "
                     "SEGALLOC_CONF=pytorch:auto or pytorch:beneath");
 }

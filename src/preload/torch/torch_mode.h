@@ -11,8 +11,8 @@ enum sg_torch_mode {
     SG_TORCH_UNKNOWN,    /* PyTorch has allocated nothing yet, or isn't there */
     SG_TORCH_BENEATH,    /* its cache is on */
     SG_TORCH_DIRECT,     /* its cache is off for good: every tensor is a cudaMalloc */
-    SG_TORCH_SWITCHABLE, /* the same, but the cache can be switched on again */
-    SG_TORCH_SWITCHED,   /* which has happened */
+    SG_TORCH_SWITCHABLE, /* the same, but the cache can be switched on again, for some tensors or for good */
+    SG_TORCH_SWITCHED,   /* which has happened for good */
     SG_TORCH_PLUGGED     /* its allocator calls segalloc_torch_malloc() */
 };
 

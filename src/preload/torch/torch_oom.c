@@ -24,6 +24,8 @@
 #include "segalloc/segalloc.h"
 #include "size.h"
 #include "torch/torch.h"
+#include "torch/torch_counts.h"
+#include "torch/torch_observers.h"
 
 /* std::string of libstdc++ since GCC 5. */
 struct cxx_string {
@@ -217,6 +219,16 @@ void sg_torch_throw_out_of_memory(int device, size_t bytes)
     cxx.throw(object, cxx.type, destroy);
 }
 
+void *sg_torch_new(size_t bytes)
+{
+    return can_throw() ? cxx.new(bytes) : NULL;
+}
+
+void sg_torch_delete(void *memory)
+{
+    cxx.delete(memory);
+}
+
 int segalloc_torch_raises(void)
 {
     void *handle = sg_library_find("libc10_cuda.so");
@@ -228,10 +240,14 @@ int segalloc_torch_raises(void)
 void sg_torch_ran_out(int (*get_last_error)(void), size_t bytes)
 {
     /* Its cache, where that is on, goes on by itself. */
-    bool throws = sg_torch_direct() && !sg_torch_switched() && !sg_thread_inside();
-    if (!throws || !get_last_error || !can_throw())
+    bool direct = sg_torch_direct() && !sg_torch_switched() && !sg_self.torch_cached && !sg_thread_inside();
+    if (!direct || !get_last_error)
         return;
+    struct standing now;
+    take_stock(-1, &now);
+    sg_torch_counts_oom(now.device);
     (void)get_last_error();
+    sg_torch_observers_call(now.device, bytes, now.limit && now.limit < now.total ? now.limit : now.total, now.free);
     sg_torch_throw_out_of_memory(-1, bytes);
 }
 

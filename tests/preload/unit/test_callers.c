@@ -21,7 +21,9 @@
 #include "process/process.h"
 #include "serve/fast_path.h"
 #include "process/symbols.h"
+#include "torch/torch.h"
 #include "torch/torch_oom.h"
+#include "torch/torch_segments.h"
 #include "torch/torch_sent.h"
 
 int cudaMalloc(void **ret, size_t bytes);
@@ -29,6 +31,7 @@ int cudaFree(void *address);
 
 __thread struct sg_thread sg_self;
 atomic_int sg_torch_sent_copies;
+atomic_bool sg_torch_segments_seen;
 
 enum { PAGE = 4096, LIBRARIES = 100, REFUSED = 2, UNLOADING = 4, INSUFFICIENT_DRIVER = 35, BYTES = 5000 };
 enum { REMEMBERED = 64 };
@@ -75,6 +78,9 @@ static struct {
     size_t malloc_bytes;
     void *freed;
     bool owns;
+    bool switched, gives_back, is_segment, cached_seen; /* of PyTorch's cache */
+    int given_back, segments;
+    size_t segment_bytes;
 } fake;
 
 /* The loader. */
@@ -264,6 +270,7 @@ static int serve(void **ret, size_t bytes)
 static int give_back(void *address)
 {
     fake.frees++;
+    fake.cached_seen = sg_self.torch_cached;
     fake.caller_seen = sg_self.caller;
     fake.freed = address;
     return fake.answer;
@@ -355,6 +362,38 @@ void sg_torch_ran_out(int (*get_last_error)(void), size_t bytes)
     fake.ran_out_bytes = bytes;
 }
 
+bool sg_thread_inside(void)
+{
+    return false;
+}
+
+bool sg_torch_switched(void)
+{
+    return fake.switched;
+}
+
+/* PyTorch's cache gives back what it holds idle, and then there is enough. */
+bool sg_torch_gives_back(void)
+{
+    fake.given_back++;
+    if (fake.gives_back)
+        fake.answer = 0;
+    return fake.gives_back;
+}
+
+void sg_torch_segment_made(const void *address, size_t bytes)
+{
+    (void)address;
+    fake.segments++;
+    fake.segment_bytes = bytes;
+}
+
+bool sg_torch_segment_gone(const void *address)
+{
+    assert_non_null(address);
+    return fake.is_segment;
+}
+
 bool sg_process_over(void)
 {
     return fake.over;
@@ -382,6 +421,7 @@ static int start_afresh(void **state)
     fake.calling = add("");
     fake.has[NEXT] = fake.quick = true;
     atomic_store(&sg_torch_sent_copies, 0);
+    atomic_store(&sg_torch_segments_seen, false);
     return 0;
 }
 
@@ -824,6 +864,59 @@ static void free_goes_the_way_of_its_caller(void **state)
     }
 }
 
+/* Beside tensors, what PyTorch's cache asks for is noted, and the free of it is no tensor's. */
+static void segments_of_pytorchs_cache_are_told_apart(void **state)
+{
+    static const struct {
+        const char *path;
+        bool seen, cached, switched, noted;
+    } list[] = {
+        {"/a/libc10_cuda.so", true, true, false, true},
+        {"/a/libc10_cuda.so", true, false, false, false},
+        {"/a/libc10_cuda.so", true, false, true, true}, /* its cache serves all */
+        {"/a/libc10_cuda.so", false, true, false, false},
+        {"/a/libuser.so", true, true, true, false},
+    };
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        void *block = &fake;
+        start_afresh(state);
+        fake.calling = add(list[i].path);
+        fake.switched = list[i].switched;
+        atomic_store(&sg_torch_segments_seen, list[i].seen);
+        sg_self.torch_cached = list[i].cached;
+        assert_int_equal(cudaMalloc(&block, BYTES), 0);
+        assert_int_equal(fake.segments, list[i].noted);
+        assert_int_equal(fake.segment_bytes, list[i].noted ? BYTES : 0);
+        bool cached = sg_self.torch_cached;
+        for (int segment = 0; segment < 2; segment++) {
+            fake.is_segment = segment;
+            assert_int_equal(cudaFree(&fake), 0);
+            assert_int_equal(fake.cached_seen, list[i].seen ? segment : cached);
+            assert_int_equal(sg_self.torch_cached, cached);
+        }
+        sg_self.torch_cached = false;
+    }
+}
+
+/* A tensor that there is no room for: PyTorch's cache gives back what it holds idle. Not for a segment of its own. */
+static void idle_cache_makes_room_for_a_tensor(void **state)
+{
+    for (int i = 0; i < 3; i++) {
+        void *block;
+        start_afresh(state);
+        fake.calling = add("/a/libc10_cuda.so");
+        fake.quick = false;
+        fake.answer = REFUSED;
+        fake.gives_back = i != 1;
+        sg_self.torch_cached = i == 2;
+        assert_int_equal(cudaMalloc(&block, BYTES), i == 0 ? 0 : REFUSED);
+        assert_int_equal(fake.given_back, i != 2);
+        assert_int_equal(fake.ran_out, i != 0);
+        assert_int_equal(fake.mallocs, i == 0 ? 2 : 1);
+        sg_self.torch_cached = false;
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start_afresh, end)
 
 int main(void)
@@ -837,6 +930,7 @@ int main(void)
         TEST(nothing_is_remembered_where_unloads_are_not_heard), TEST(a_forked_child_looks_without_the_loaders_lock),
         TEST(what_goes_meanwhile_is_not_remembered), TEST(what_interrupts_a_note_goes_on_without_one),
         TEST(allocation_goes_the_way_of_its_caller), TEST(free_goes_the_way_of_its_caller),
+        TEST(segments_of_pytorchs_cache_are_told_apart), TEST(idle_cache_makes_room_for_a_tensor),
         TEST(full_tables_answer_all_the_same), /* the last: what is in them stays */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,6 +15,7 @@
 #include "segalloc/segalloc.h"
 #include "torch/torch.h"
 #include "torch/torch_oom.h"
+#include "torch/torch_segments.h"
 #include "torch_world.h"
 
 /* Whether PyTorch is to keep its cache. */
@@ -99,9 +100,9 @@ static void capture_for_pools(void)
     sg_torch_captures(CU_STREAM_CAPTURE_MODE_GLOBAL); /* for none */
     sg_torch_captures(CU_STREAM_CAPTURE_MODE_GLOBAL);
     capture_for(0, 2);
-    EXPECT(fake.said == 0);
-    capture_for(0, 2);
     EXPECT(fake.said == 1);
+    capture_for(0, 2);
+    EXPECT(fake.said == 2);
     capture_for(0, 2);
 }
 
@@ -121,6 +122,8 @@ static void graphs_that_share_a_pool_are_explained(void **state)
     memset(&fake, 0, sizeof fake);
     fake.conf.pytorch = SG_PYTORCH_DIRECT;
     expect_end(capture_for_pools, 0,
+        "PyTorch allocates for a pool of its own (MemPool, or a CUDA graph), and pytorch:direct bypasses it: "
+        "SEGALLOC_CONF=pytorch:auto or pytorch:beneath has its memory in the pool\n"
         "a second CUDA graph is captured for one pool of PyTorch's: in this mode each keeps the memory freed in its "
         "capture; SEGALLOC_CONF=pytorch:auto or pytorch:beneath, without a pluggable allocator, has graphs share it\n");
     expect_end(capture_for_pools_of_pytorchs_own, 0, "");
@@ -140,6 +143,80 @@ static void answer_torch_by_itself(void)
     sg_torch_pool_begins(0, 1);
     EXPECT(fake.cache_on && sg_torch_switched() && !sg_torch_switchable() && sg_torch_direct());
     EXPECT(strcmp(sg_torch_mode_text(), "direct, then beneath") == 0 && sg_torch_counts());
+    EXPECT(!sg_torch_pool_allocates() && !sg_torch_gives_back());
+}
+
+/* Where PyTorch asks at each tensor, those of pools alone are its cache's. */
+static void answer_torch_one_by_one(void)
+{
+    fake.conf.pytorch = SG_PYTORCH_AUTO;
+    fake.has_switch = fake.cache_on = fake.routes = fake.ours = true;
+    EXPECT(ours_of_check_env(CACHING) == 0 && sg_torch_direct());
+    sg_torch_pool_begins(0, 1);
+    EXPECT(!fake.cache_on && sg_torch_switchable() && !sg_torch_pool_allocates() && !sg_torch_gives_back());
+    fake.in_pool = true;
+    EXPECT(sg_torch_pool_allocates() && !fake.emptied && sg_torch_gives_back() && fake.emptied == 1);
+    EXPECT(sg_torch_is_direct((void *)(uintptr_t)BLOCK));
+    sg_torch_segment_made((void *)(uintptr_t)BLOCK, 512);
+    EXPECT(!sg_torch_is_direct((void *)(uintptr_t)BLOCK));
+}
+
+static void record_history_first(void)
+{
+    fake.conf.pytorch = SG_PYTORCH_AUTO;
+    fake.has_switch = fake.cache_on = true;
+    sg_torch_history(true);
+    sg_torch_history(false);
+    sg_torch_history(true);
+    EXPECT(ours_of_check_env(CACHING) == 0 && !sg_torch_direct() && fake.cache_on && fake.said == 1);
+    sg_torch_history(true);
+    EXPECT(fake.said == 1);
+}
+
+static void record_history_later(void)
+{
+    fake.conf.pytorch = SG_PYTORCH_AUTO;
+    fake.has_switch = fake.cache_on = true;
+    EXPECT(ours_of_check_env(CACHING) == 0 && sg_torch_direct());
+    sg_torch_history(false);
+    EXPECT(!sg_torch_switched() && fake.said == 0);
+    sg_torch_history(true);
+    sg_torch_history(true);
+    EXPECT(sg_torch_switched() && fake.cache_on && fake.said == 1);
+}
+
+static void record_history_in_vain(void)
+{
+    fake.has_switch = fake.cache_on = true;
+    EXPECT(ours_of_check_env(CACHING) == 0 && sg_torch_direct());
+    sg_torch_history(true);
+    sg_torch_history(true);
+    EXPECT(!sg_torch_switched() && fake.said == 1);
+}
+
+/* PyTorch's cache is on for its history, and a line says so; or that there is none. */
+static void history_takes_pytorchs_cache(void **state)
+{
+    static const char kept[] = "`segalloc run --torch` keeps the history of what segalloc serves\n";
+    static const struct {
+        void (*test)(void);
+        enum sg_pytorch wanted;
+        const char *said;
+    } list[] = {
+        {record_history_first, SG_PYTORCH_AUTO, "its own cache stays on for that, as with pytorch:beneath; "},
+        {record_history_later, SG_PYTORCH_AUTO,
+            "its own cache is on from here on, and what was allocated before has no stacks in it; "},
+        {record_history_in_vain, SG_PYTORCH_DIRECT,
+            "nothing is in it without its own cache, which SEGALLOC_CONF=pytorch:beneath keeps on; "},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        char line[320];
+        memset(&fake, 0, sizeof fake);
+        fake.conf.pytorch = list[i].wanted;
+        snprintf(line, sizeof line, "PyTorch records its memory history: %s%s", list[i].said, kept);
+        expect_end(list[i].test, 0, line);
+    }
 }
 
 static void answer_torch_without_a_switch(void)
@@ -163,7 +240,7 @@ static void answer_torch_by_name(void)
     fake.has_switch = fake.cache_on = true;
     EXPECT(ours_of_check_env(CACHING) == 0 && sg_torch_direct() && !fake.cache_on);
     sg_torch_pool_begins(0, 1);
-    EXPECT(!fake.cache_on && !sg_torch_switched());
+    EXPECT(!fake.cache_on && !sg_torch_switched() && fake.said == 1);
 }
 
 static void auto_goes_back_where_pools_begin(void **state)
@@ -171,8 +248,13 @@ static void auto_goes_back_where_pools_begin(void **state)
     (void)state;
     apart(answer_torch_by_itself);
     apart(answer_torch_beside_another);
+    apart(answer_torch_one_by_one);
     apart(answer_torch_without_a_switch);
-    apart(answer_torch_by_name);
+    memset(&fake, 0, sizeof fake);
+    fake.conf.pytorch = SG_PYTORCH_DIRECT;
+    expect_end(answer_torch_by_name, 0,
+        "PyTorch allocates for a pool of its own (MemPool, or a CUDA graph), and pytorch:direct bypasses it: "
+        "SEGALLOC_CONF=pytorch:auto or pytorch:beneath has its memory in the pool\n");
 }
 
 static void ask_for_streams(void)
@@ -394,13 +476,16 @@ static void run_out_in_modes(void)
     (void)ours_of_check_env(CACHING);
     EXPECT(!runs_out(NULL) && fake.errors_forgotten == 0);
     EXPECT(runs_out(get_last_error) && fake.errors_forgotten == 1);
+    EXPECT(fake.ooms == 1 && fake.observed == 1 && fake.observed_bytes == 1 << 20);
+    sg_self.torch_cached = true; /* PyTorch's cache asks, and goes on by itself */
+    EXPECT(!runs_out(get_last_error) && fake.errors_forgotten == 1 && fake.observed == 1);
 }
 
 static void run_out_where_nothing_can_be_thrown(void)
 {
     (void)ours_of_check_env(CACHING);
     fake.missing = "_ZTVN3c1016OutOfMemoryErrorE";
-    EXPECT(!runs_out(get_last_error) && fake.errors_forgotten == 0); /* the error stays PyTorch's to find */
+    EXPECT(!runs_out(get_last_error)); /* PyTorch finds that its call has failed */
 }
 
 static void only_direct_mode_throws(void **state)
@@ -500,6 +585,7 @@ int main(void)
         cmocka_unit_test(graphs_that_fail_are_explained),
         cmocka_unit_test(graphs_that_share_a_pool_are_explained),
         cmocka_unit_test(auto_goes_back_where_pools_begin),
+        cmocka_unit_test(history_takes_pytorchs_cache),
         cmocka_unit_test(streams_are_the_threads_own),
         cmocka_unit_test(devices_are_entered_once),
         cmocka_unit_test(pluggable_calls_never_fail),

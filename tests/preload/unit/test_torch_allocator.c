@@ -23,7 +23,10 @@
 #include "torch/torch.h"
 #include "torch/torch_allocator.h"
 #include "torch/torch_counts.h"
+#include "torch/torch_observers.h"
+#include "torch/torch_pools.h"
 #include "torch/torch_sent.h"
+#include "torch/torch_snapshot.h"
 #include "track/free_policy.h"
 
 #define CLASS "_ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator"
@@ -36,7 +39,9 @@ static const struct {
     {11, CLASS "10raw_deleteEPv"}, {17, CLASS "9cacheInfoEaPm"}, {20, CLASS "14getDeviceStatsEa"},
     {21, CLASS "10emptyCacheE6pair"}, {24, CLASS "14resetPeakStatsEa"}, {30, CLASS "21beginAllocateToPoolEa"},
     {31, CLASS "19beginAllocateToPoolEa"}, {33, CLASS "17setMemoryFractionEda"}, {34, CLASS "17getMemoryFractionEa"},
-    {40, CLASS "14shareIpcHandleEPv"}, {42, CLASS "12recordStreamERK7DataPtr10CUDAStream"}};
+    {40, CLASS "14shareIpcHandleEPv"}, {42, CLASS "12recordStreamERK7DataPtr10CUDAStream"},
+    {25, CLASS "17endAllocateToPoolEa"}, {26, CLASS "21resetAccumulatedStatsEa"}, {27, CLASS "13recordHistoryEb"},
+    {28, CLASS "25attachOutOfMemoryObserverESt8function"}, {29, CLASS "8snapshotESt4pair"}};
 enum { NAMED = sizeof named / sizeof *named, MADE = 50, MOST = 130, MORE = 8, BEFORE = 2 };
 enum {
     DELETER_AT = 3,
@@ -46,6 +51,13 @@ enum {
     ENABLED_AT = 16,
     STATISTICS_AT = 20,
     FRACTION_AT = 33,
+    BEGIN_AT = 31,
+    END_AT = 25,
+    TOTALS_AT = 26,
+    HISTORY_AT = 27,
+    OBSERVER_AT = 28,
+    SNAPSHOT_AT = 29,
+    EMPTY_AT = 21,
     FRACTION_SET_AT = 34,
     SHARE_AT = 40,
     RECORD_AT = 42
@@ -180,10 +192,67 @@ bool sg_torch_is_direct(const void *pointer)
     return pointer == &direct_block;
 }
 
+__thread struct sg_thread sg_self;
+
+/* What the allocator's functions have told. */
+static struct {
+    uint64_t begun, began_as; /* the pool of the question what begins with it, and of the list */
+    int begins, ends, device, observers, totals, snapshots;
+    bool history;
+} told;
+
 void sg_torch_pool_begins(uint64_t first, uint64_t second)
 {
-    (void)first;
-    (void)second;
+    told.begun = first + second;
+}
+
+void sg_torch_pools_begin(int device, struct sg_torch_pool pool, struct sg_cxx_function filter)
+{
+    told.begins++;
+    told.device = device;
+    told.began_as = pool.first + pool.second;
+    assert_int_equal((uintptr_t)filter.storage[1], 77);
+}
+
+void sg_torch_pools_end(int device, struct sg_torch_pool pool)
+{
+    told.ends++;
+    assert_int_equal(device, told.device);
+    assert_int_equal(pool.first + pool.second, told.began_as);
+}
+
+static bool pools_seen, pool_allocates;
+
+bool sg_torch_pools_seen(void)
+{
+    return pools_seen;
+}
+
+bool sg_torch_pool_allocates(void)
+{
+    return pool_allocates;
+}
+
+void sg_torch_history(bool is_on)
+{
+    told.history = is_on;
+}
+
+void sg_torch_observers_add(struct sg_cxx_function observer)
+{
+    told.observers++;
+    assert_int_equal((uintptr_t)observer.storage[1], 77);
+}
+
+void sg_torch_counts_reset_totals(int device)
+{
+    told.totals = device;
+}
+
+void sg_torch_snapshot_add(void *snapshot)
+{
+    told.snapshots++;
+    assert_non_null(snapshot);
 }
 
 static void *copy; /* of a block that was sent; NULL: none could be made */
@@ -359,7 +428,7 @@ static void (*own_deleter(const void *self))(void *)
 {
     assert_ptr_equal(self, object);
     if (reads_switch() && !questions++) {
-        (void)(sg_torch_allocator_take() && sg_torch_allocator_cache(false));
+        direct = sg_torch_allocator_take() && sg_torch_allocator_cache(false);
         settled = true;
     }
     return own_delete;
@@ -384,8 +453,11 @@ static int ask_early(void)
     bool watched = object[0] != own + BEFORE && object[0][SHARE_AT] == &functions[SHARE_AT] && on && !questions;
     sg_torch_allocator_watch();
     bool off = !reads_switch() && questions == 1 && object[0][SHARE_AT] != &functions[SHARE_AT];
-    bool left = object[0][ENABLED_AT] == own[BEFORE + ENABLED_AT] && !reads_switch() && questions == 1;
-    return watched && off && left;
+    bool stays = object[0][ENABLED_AT] != own[BEFORE + ENABLED_AT] && !reads_switch() && !sg_self.torch_cached;
+    pool_allocates = true; /* the next tensor alone */
+    bool routed = reads_switch() && sg_self.torch_cached && questions == 1;
+    pool_allocates = false;
+    return watched && off && stays && routed && !reads_switch() && !sg_self.torch_cached;
 }
 
 /* As with the mode beneath, or where a variable of the environment says what is to be. */
@@ -394,7 +466,8 @@ static int ask_first(void)
     make_allocator();
     sg_torch_allocator_watch();
     settled = true;
-    return reads_switch() && questions == 0 && memcmp(object[0], own + BEFORE, MADE * sizeof(void *)) == 0;
+    return reads_switch() && questions == 0 && object[0][ENABLED_AT] == own[BEFORE + ENABLED_AT] &&
+           object[0][SHARE_AT] == own[BEFORE + SHARE_AT];
 }
 
 /* Another allocator is in force by the time of the question. */
@@ -403,7 +476,8 @@ static int replaced_meanwhile(void)
     make_allocator();
     sg_torch_allocator_watch();
     in_force = other;
-    return reads_switch() && questions == 1 && memcmp(object[0], own + BEFORE, MADE * sizeof(void *)) == 0;
+    return reads_switch() && questions == 1 && object[0][ENABLED_AT] == own[BEFORE + ENABLED_AT] &&
+           object[0][SHARE_AT] == own[BEFORE + SHARE_AT];
 }
 
 static void expect_in_child(int (*what)(void), int result)
@@ -465,7 +539,10 @@ static double own_fraction_set(void *self, uintptr_t device)
 static void own_raw_delete(void *self, void *block)
 {
     assert_ptr_equal(self, object);
-    call.deleted = block;
+    if (reads_switch())
+        call.deleted = block;
+    else
+        own_uncached_delete(block);
 }
 
 /* As long as what is returned by address. */
@@ -489,7 +566,7 @@ static void *own_alloc(void *self, size_t bytes)
 static void (*deleter_of_switch(const void *self))(void *)
 {
     assert_ptr_equal(self, object);
-    return on ? own_delete : own_uncached_delete;
+    return reads_switch() ? own_delete : own_uncached_delete;
 }
 
 typedef void fraction_fn(void *self, double fraction, uintptr_t device);
@@ -516,6 +593,7 @@ static void take_working(void)
     void *(*alloc)(void *, size_t) = own_alloc;
     deleter_fn *deleter = deleter_of_switch;
     make_allocator();
+    settled = true;
     memcpy(&own[BEFORE + FRACTION_AT], &fraction, sizeof fraction);
     memcpy(&own[BEFORE + FRACTION_SET_AT], &fraction_set, sizeof fraction_set);
     memcpy(&own[BEFORE + DELETE_AT], &delete, sizeof delete);
@@ -534,7 +612,7 @@ static int set_fraction(void)
     memcpy(&function, &object[0][FRACTION_AT], sizeof function);
     function(object, 0.5, 2);
     bool theirs_alone = call.fraction == 0.5 && call.device == 2 && limit[2] == 0;
-    direct = true;
+    direct = settled = true;
     function(object, 0.75, 1);
     return theirs_alone && call.fraction == 0.75 && call.device == 1 && limit[1] == 0.75 && limit[2] == 0;
 }
@@ -580,6 +658,7 @@ static void limits_are_taken_over(void **state)
 static int free_as_allocated(void)
 {
     delete_fn *function;
+    direct = true;
     take_working();
     memcpy(&function, &object[0][DELETE_AT], sizeof function);
     function(object, &direct_block);
@@ -689,6 +768,131 @@ static void versions_that_cannot_be_read(void **state)
         TAKEN + SAYS);
 }
 
+/* Each question of PyTorch's whether to cache is one of the thread's that allocates. */
+static int route(void)
+{
+    has_streams = direct = true;
+    take_working();
+    bool routes = sg_torch_allocator_routes() && on;
+    on = false;
+    deleter_fn *deleter;
+    memcpy(&deleter, &object[0][DELETER_AT], sizeof deleter);
+    bool direct_deleter = deleter(object) == own_uncached_delete;
+    pools_seen = true;
+    return routes && direct_deleter && deleter(object) == own_delete && !reads_switch();
+}
+
+static int route_without_streams(void)
+{
+    direct = true;
+    take_working();
+    return !sg_torch_allocator_routes();
+}
+
+/* A PyTorch that reads a variable instead. */
+static void (*deleter_of_variable(const void *self))(void *)
+{
+    (void)self;
+    return own_delete;
+}
+
+static int route_unasked(void)
+{
+    deleter_fn *deleter = deleter_of_variable;
+    has_streams = direct = true;
+    take_working();
+    memcpy(&own[BEFORE + DELETER_AT], &deleter, sizeof deleter);
+    return !sg_torch_allocator_routes();
+}
+
+static void tensors_go_to_the_cache_one_by_one(void **state)
+{
+    (void)state;
+    expect_in_child(route, 1);
+    expect_in_child(route_without_streams, 1);
+    expect_in_child(route_unasked, 1);
+}
+
+typedef void pool_fn(void *self, uintptr_t device, uintptr_t first, uintptr_t second, void *filter);
+typedef void any_fn(void *self, uintptr_t first, uintptr_t second, uintptr_t third, uintptr_t fourth, uintptr_t fifth,
+    uintptr_t sixth);
+typedef void *snapshot_fn(void *ret, void *self, uintptr_t first, uintptr_t second, uintptr_t traces);
+
+static int forwarded;
+
+static void own_pool(void *self, uintptr_t device, uintptr_t first, uintptr_t second, void *filter)
+{
+    assert_ptr_equal(self, object);
+    assert_int_equal(told.begun, 12);
+    assert_int_equal(told.begins, 0);
+    forwarded += device == 2 && first == 5 && second == 7 && filter;
+}
+
+static void own_any(void *self, uintptr_t first, uintptr_t second, uintptr_t third, uintptr_t fourth, uintptr_t fifth,
+    uintptr_t sixth)
+{
+    assert_ptr_equal(self, object);
+    (void)first, (void)second, (void)third, (void)fourth, (void)fifth, (void)sixth;
+    forwarded++;
+}
+
+static void *own_snapshot(void *ret, void *self, uintptr_t first, uintptr_t second, uintptr_t traces)
+{
+    assert_ptr_equal(self, object);
+    forwarded += ret && traces == 1 && (first == 0 || second == 3);
+    return ret;
+}
+
+static bool clone(void *to, const void *from, int what)
+{
+    assert_int_equal(what, SG_CXX_CLONE);
+    memcpy(to, from, sizeof(void *) * 2);
+    return false;
+}
+
+/* Pools, history, observers, totals and snapshots reach both PyTorch's allocator and what is to know of them. */
+static int tell(void)
+{
+    struct sg_cxx_function function = {.storage = {NULL, (void *)77}, .manager = clone};
+    pool_fn *begin = own_pool;
+    any_fn *any = own_any, *end, *history, *observe, *totals, *empty;
+    snapshot_fn *snapshot = own_snapshot;
+    make_allocator();
+    memcpy(&own[BEFORE + BEGIN_AT], &begin, sizeof begin);
+    memcpy(&own[BEFORE + SNAPSHOT_AT], &snapshot, sizeof snapshot);
+    static const int others[] = {END_AT, HISTORY_AT, OBSERVER_AT, TOTALS_AT, EMPTY_AT};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        memcpy(&own[BEFORE + others[i]], &any, sizeof any);
+    assert_true(!sg_torch_allocator_empty() && sg_torch_allocator_take());
+    memcpy(&begin, &object[0][BEGIN_AT], sizeof begin);
+    memcpy(&end, &object[0][END_AT], sizeof end);
+    memcpy(&history, &object[0][HISTORY_AT], sizeof history);
+    memcpy(&observe, &object[0][OBSERVER_AT], sizeof observe);
+    memcpy(&totals, &object[0][TOTALS_AT], sizeof totals);
+    memcpy(&snapshot, &object[0][SNAPSHOT_AT], sizeof snapshot);
+    begin(object, 2, 5, 7, &function);
+    end(object, 2, 5, 7, 0, 0, 0);
+    history(object, 1, 2, 3, 4, 5, 6);
+    observe(object, (uintptr_t)&function, 0, 0, 0, 0, 0);
+    totals(object, 2, 0, 0, 0, 0, 0);
+    memcpy(&empty, &own[BEFORE + EMPTY_AT], sizeof empty);
+    bool forwards = forwarded == 5 && sg_torch_allocator_empty() && forwarded == 6;
+    (void)snapshot(&function, object, 0, 0, 1);
+    bool not_direct = told.snapshots == 0;
+    direct = true;
+    (void)snapshot(&function, object, 5, 3, 1); /* of one pool */
+    bool of_pool = told.snapshots == 0;
+    (void)snapshot(&function, object, 0, 0, 1);
+    return forwards && not_direct && of_pool && told.snapshots == 1 && forwarded == 9 && told.begins == 1 && told.ends == 1 &&
+           told.history && told.observers == 1 && told.totals == 2;
+}
+
+static void what_pytorch_is_told_reaches_us(void **state)
+{
+    (void)state;
+    expect_in_child(tell, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -697,6 +901,8 @@ int main(void)
         cmocka_unit_test(caching_is_settled_when_the_switch_is_read),
         cmocka_unit_test(what_has_no_switch_is_not_watched),
         cmocka_unit_test(limits_are_taken_over),
+        cmocka_unit_test(tensors_go_to_the_cache_one_by_one),
+        cmocka_unit_test(what_pytorch_is_told_reaches_us),
         cmocka_unit_test(blocks_keep_to_their_allocator),
         cmocka_unit_test(a_copy_is_shared),
         cmocka_unit_test(recorded_streams_reach_us),

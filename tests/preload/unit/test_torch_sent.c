@@ -18,6 +18,7 @@
 #include "torch/torch.h"
 #include "torch/torch_allocator.h"
 #include "torch/torch_counts.h"
+#include "torch/torch_segments.h"
 #include "torch/torch_sent.h"
 
 enum { BYTES = 5000, MORE = 64 << 20, COPIES = 4096, DEVICE = 3 };
@@ -89,9 +90,15 @@ const struct sg_real *sg_real(void)
     return &real;
 }
 
+static CUresult current_device(CUdevice *ret)
+{
+    *ret = DEVICE;
+    return CUDA_SUCCESS;
+}
+
 const struct sg_driver *sg_process_driver(void)
 {
-    static const struct sg_driver driver;
+    static const struct sg_driver driver = {.ctx_get_device = current_device};
     return &driver;
 }
 
@@ -207,6 +214,7 @@ static int start_afresh(void **state)
     (void)state;
     memset(&fake, 0, sizeof fake);
     fake.pushes = true;
+    atomic_store(&sg_torch_segments_seen, false);
     atomic_store(&sg_captures_begun, false);
     return 0;
 }
@@ -342,7 +350,8 @@ static void copies_beyond_the_table_are_given_back(void **state)
 enum { CURRENT, PEAK, ALLOCATED, FREED, NUMBERS };
 enum { ALLOCATION, SEGMENT, ACTIVE, SPLIT, ALLOCATED_BYTES, RESERVED_BYTES, ACTIVE_BYTES, SPLIT_BYTES, REQUESTED_BYTES,
     FAMILIES };
-typedef int64_t statistics[FAMILIES][3][NUMBERS];
+enum { OOMS_AT = 1, MORE_ROOM = 1 }; /* behind the families: retries, and failures */
+typedef int64_t statistics[FAMILIES + MORE_ROOM][3][NUMBERS];
 
 static void nothing_is_added_where_nothing_is_known(void **state)
 {
@@ -405,7 +414,7 @@ static void counts_stand_around_a_map(void **state)
     enum { MAP = 4 };
     statistics counts = {{{0}}};
     struct {
-        int64_t before[ACTIVE_BYTES][3][NUMBERS], map[MAP], after[FAMILIES - ACTIVE_BYTES][3][NUMBERS];
+        int64_t before[ACTIVE_BYTES][3][NUMBERS], map[MAP], after[FAMILIES + MORE_ROOM - ACTIVE_BYTES][3][NUMBERS];
     } parted = {.map = {11, 12, 13, 14}};
     (void)state;
     fake.direct = true;
@@ -428,14 +437,68 @@ static void segments_of_the_cache_are_no_tensors(void **state)
         statistics counts = {{{0}}};
         start_afresh(state);
         fake.direct = true;
-        fake.switched = i > 0;
+        atomic_store(&sg_torch_segments_seen, true);
         fake.stats.value[SG_STAT_allocations] = 100;
         fake.stats.peak[SG_STAT_allocations] = 200;
-        counts[SEGMENT][0][CURRENT] = i == 2 ? 150 : 30; /* more than there are of ours: none */
-        sg_torch_counts_add(counts, 0, 0);
+        fake.stats.value[SG_STAT_allocated_bytes] = 1000;
+        int segments = i == 0 ? 0 : i == 1 ? 30 : 150; /* more than there are of ours: none */
+        for (int k = 0; k < segments; k++)
+            sg_torch_segment_made(BLOCK_AT(k), 5);
+        sg_torch_counts_add(counts, 0, DEVICE);
         assert_int_equal(counts[ALLOCATION][0][CURRENT], i == 0 ? 100 : i == 1 ? 70 : 0);
         assert_int_equal(counts[ALLOCATION][0][PEAK], i == 0 ? 200 : i == 1 ? 170 : 50);
+        assert_int_equal(counts[ALLOCATED_BYTES][0][CURRENT], 1000 - 5 * segments);
+        for (int k = 0; k < segments; k++)
+            assert_true(sg_torch_is_segment(BLOCK_AT(k)) && sg_torch_segment_gone(BLOCK_AT(k)));
+        assert_false(sg_torch_is_segment(BLOCK_AT(0)) || sg_torch_segment_gone(BLOCK_AT(0)));
+        assert_int_equal(sg_torch_segments_of(DEVICE).count, 0);
     }
+}
+
+/* Segments whose addresses meet in the table are found whichever goes first. */
+static void segments_are_found_beside_each_other(void **state)
+{
+    enum { MANY = 40000 };
+    (void)state;
+    atomic_store(&sg_torch_segments_seen, true);
+    for (int round = 0; round < 4; round++) {
+        for (int i = 0; i < MANY; i++)
+            sg_torch_segment_made(BLOCK_AT(i), 1);
+        for (int i = round % 2; i < MANY; i += 2)
+            assert_true(sg_torch_segment_gone(BLOCK_AT(i)));
+        for (int i = 0; i < MANY; i++)
+            assert_int_equal(sg_torch_is_segment(BLOCK_AT(i)), i % 2 != round % 2);
+        for (int i = 1 - round % 2; i < MANY; i += 2)
+            assert_true(sg_torch_segment_gone(BLOCK_AT(i)));
+        assert_int_equal(sg_torch_segments_of(DEVICE).bytes, 0);
+    }
+}
+
+/* Totals are of the time since they were last reset, levels are not; a failure is one of PyTorch's. */
+static void totals_begin_anew(void **state)
+{
+    statistics counts = {{{0}}};
+    (void)state;
+    fake.direct = true;
+    fake.stats.value[SG_STAT_allocs] = 10;
+    fake.stats.value[SG_STAT_allocations] = 4;
+    fake.stats.value[SG_STAT_allocated_total_bytes] = 100;
+    sg_torch_counts_oom(1);
+    sg_torch_counts_oom(1);
+    sg_torch_counts_oom(2);
+    sg_torch_counts_oom(-1);
+    sg_torch_counts_add(counts, 0, 1);
+    assert_int_equal(counts[ALLOCATION][0][ALLOCATED], 10);
+    assert_int_equal(counts[FAMILIES][0][OOMS_AT], 2);
+    sg_torch_counts_reset_totals(1);
+    fake.stats.value[SG_STAT_allocs] = 13;
+    sg_torch_counts_oom(1);
+    memset(counts, 0, sizeof counts);
+    sg_torch_counts_add(counts, 0, 1);
+    assert_int_equal(counts[ALLOCATION][0][ALLOCATED], 3);
+    assert_int_equal(counts[ALLOCATION][0][CURRENT], 4);
+    assert_int_equal(counts[ALLOCATED_BYTES][0][ALLOCATED], 0);
+    assert_int_equal(counts[FAMILIES][0][OOMS_AT], 1);
 }
 
 #define TEST(name) cmocka_unit_test_setup(name, start_afresh)
@@ -453,6 +516,8 @@ int main(void)
         TEST(levels_and_totals_are_added_to_all_and_large),
         TEST(counts_stand_around_a_map),
         TEST(segments_of_the_cache_are_no_tensors),
+        TEST(segments_are_found_beside_each_other),
+        TEST(totals_begin_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "balance.h"
+#include "track/captures.h"
 #include "track/contexts.h"
 #include "process/environment.h"
 #include "process/interposers.h"
@@ -19,9 +20,13 @@
 #include "process/symbols.h"
 #include "torch/torch.h"
 #include "torch/torch_allocator.h"
+#include "torch/torch_counts.h"
+#include "torch/torch_observers.h"
+#include "torch/torch_pools.h"
 #include "track/free_policy.h"
 
 struct fake fake;
+__thread struct sg_thread sg_self;
 
 static struct sg_core *const core = (struct sg_core *)&fake;
 
@@ -410,6 +415,40 @@ bool sg_torch_allocator_cache(bool on)
     return fake.has_switch;
 }
 
+bool sg_torch_allocator_routes(void)
+{
+    return fake.routes;
+}
+
+bool sg_torch_allocator_empty(void)
+{
+    fake.emptied++;
+    return true;
+}
+
+bool sg_captures_active(void)
+{
+    return false;
+}
+
+bool sg_torch_pools_route(void)
+{
+    return fake.in_pool;
+}
+
+void sg_torch_counts_oom(int device)
+{
+    EXPECT(device == DEVICE);
+    fake.ooms++;
+}
+
+void sg_torch_observers_call(int device, size_t bytes, size_t total_bytes, size_t free_bytes)
+{
+    EXPECT(device == DEVICE && free_bytes == 1 << 20 && total_bytes == fake.total);
+    fake.observed++;
+    fake.observed_bytes = bytes;
+}
+
 bool sg_thread_inside(void)
 {
     return false;
@@ -428,12 +467,6 @@ CUresult sg_core_block(struct sg_core *asked, CUdeviceptr address, struct sg_blo
     return CUDA_SUCCESS;
 }
 
-uint64_t sg_core_latest_buffer(struct sg_core *asked, int device)
-{
-    (void)asked, (void)device;
-    return 0;
-}
-
 void apart(void (*test)(void))
 {
     memset(&fake, 0, sizeof fake);
@@ -442,4 +475,5 @@ void apart(void (*test)(void))
     memcpy(&vtable[2], &(void (*)(void *)){destroy}, sizeof vtable[2]);
     expect_end(test, 0, "");
 }
+
 

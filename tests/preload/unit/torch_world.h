@@ -43,6 +43,9 @@ struct fake {
     const char *missing;        /* a name that PyTorch's libraries lack */
     const char *allocator_in;   /* the library of the allocator in force */
     bool has_switch, cache_on;  /* PyTorch's allocator can be told to cache, and does */
+    bool routes, in_pool;       /* for one tensor and not for the next; the next is a pool's */
+    int emptied, observed, ooms; /* times that its cache was, observers were called, a failure was counted */
+    size_t observed_bytes;
     int follows, plugged, said;
     CUcontext current;
     int device;                 /* of that */

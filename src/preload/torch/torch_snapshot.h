@@ -1,0 +1,9 @@
+/* PyTorch's snapshot of its memory, with what is served here instead of by its cache. */
+#ifndef SG_TORCH_SNAPSHOT_H
+#define SG_TORCH_SNAPSHOT_H
+
+/* Appends to a SnapshotInfo, whose layout is known: segments of our pages, blocks of tensors among them. Those of PyTorch's
+   own cache are there already. */
+void sg_torch_snapshot_add(void *snapshot);
+
+#endif
