@@ -118,6 +118,10 @@ SEGALLOC_API void segalloc_torch_free(void *pointer, size_t bytes, int device, v
 /* 0 where PyTorch is loaded and its libraries lack that error, so that its own cache is the better choice; else 1. */
 SEGALLOC_API int segalloc_torch_raises(void);
 
+/* Whether PyTorch's own allocator, as the process has loaded it, can be told to hand tensors on, and what it says of memory
+   then has what is served here: statistics and snapshots. No pluggable allocator is needed for them. */
+SEGALLOC_API int segalloc_torch_answers(void);
+
 /* Its optional hooks are set_record_stream_fn, set_reset_fn, set_memory_fraction_fn and set_base_alloc_fn.
    record_stream: without the hook PyTorch keeps Tensor.record_stream() to itself. Until it is called for the first time, a
    free covers every stream that could have seen the block, which holds memory back for longer. A call with NULL says

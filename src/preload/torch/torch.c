@@ -58,7 +58,7 @@ static bool switch_for_good(void)
 {
     if (!can_switch() || !sg_torch_allocator_cache(true))
         return false;
-    atomic_store(&sg_torch_segments_seen, true);
+    sg_torch_caches_segments();
     sg_torch_mode_change(SG_TORCH_SWITCHABLE, SG_TORCH_SWITCHED);
     return true;
 }
@@ -79,12 +79,17 @@ void sg_torch_pool_begins(uint64_t first, uint64_t second)
     explain_direct_pool();
 }
 
+void sg_torch_caches_segments(void)
+{
+    if (!atomic_load_explicit(&sg_torch_segments_seen, memory_order_relaxed))
+        atomic_store(&sg_torch_segments_seen, true);
+}
+
 bool sg_torch_pool_allocates(void)
 {
     if (!can_switch() || !sg_torch_pools_route())
         return false;
-    if (!atomic_load_explicit(&sg_torch_segments_seen, memory_order_relaxed))
-        atomic_store(&sg_torch_segments_seen, true);
+    sg_torch_caches_segments();
     return true;
 }
 

@@ -27,6 +27,9 @@ void sg_torch_history(bool on);
 /* Whether a tensor that is allocated now is to come from PyTorch's cache, where that is not on for good. */
 bool sg_torch_pool_allocates(void);
 
+/* From here on segments of PyTorch's cache are told from tensors. */
+void sg_torch_caches_segments(void);
+
 /* Whether PyTorch's cache has given what it holds idle to the driver: not where it holds nothing, nor in a capture. */
 bool sg_torch_gives_back(void);
 

@@ -414,7 +414,10 @@ static bool is_enabled(const void *self)
     asked++;
     if (answer != ANSWER_NONE)
         return answer == ANSWER_YES;
-    return sg_self.torch_cached = theirs(self) || sg_torch_pool_allocates();
+    bool caches = theirs(self);
+    if (caches && !asks && sg_torch_direct()) /* what decides reads the switch first */
+        sg_torch_caches_segments();
+    return sg_self.torch_cached = caches || sg_torch_pool_allocates();
 }
 
 /* What changes nothing that PyTorch does, and is to be known of the time before its first allocation. */
@@ -511,6 +514,20 @@ static void note_deleter(void)
     deleter_fn *deleter;
     load(RAW_DELETER, &deleter);
     allocator.cached_delete = deleter(allocator.object);
+}
+
+bool sg_torch_allocator_answers(void)
+{
+#ifdef __x86_64__
+    char version[64];
+    sg_torch_allocator_watch();
+    if ((allocator.state != WATCHED && allocator.state != TAKEN) || current_object() != allocator.object)
+        return false;
+    const struct sg_torch_layout *layout = sg_torch_layout(allocator.theirs, version, sizeof version);
+    return layout && layout->snapshot;
+#else
+    return false;
+#endif
 }
 
 bool sg_torch_allocator_routes(void)

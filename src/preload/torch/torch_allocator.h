@@ -24,6 +24,9 @@ void sg_torch_allocator_limit(void);
    allocated. Whether it does so: PyTorch before 2.9 has no such switch. After sg_torch_allocator_take(). */
 bool sg_torch_allocator_cache(bool on);
 
+/* Whether PyTorch's own allocator is in force, has a switch, and says what it has by structures that are known. */
+bool sg_torch_allocator_answers(void);
+
 /* Whether PyTorch asks, at each allocation and in the thread that makes it, whether to cache: then the answer may differ
    from one to the next. Not while it decides whether to cache at all. */
 bool sg_torch_allocator_routes(void);

@@ -9,6 +9,7 @@
 #include "process/symbols.h"
 #include "segalloc/segalloc.h"
 #include "torch/torch.h"
+#include "torch/torch_allocator.h"
 
 static bool is_device(int device)
 {
@@ -25,6 +26,13 @@ static void run_deferred(struct sg_core *core, int device)
     bool pushed = sg_torch_push_device(driver, device);
     (void)sg_upward_calls.synchronize();
     sg_torch_pop_device(driver, pushed);
+}
+
+int segalloc_torch_answers(void)
+{
+    enum sg_pytorch wanted = sg_process_conf()->pytorch;
+    bool asked = !sg_process_is_passthrough() && (wanted == SG_PYTORCH_AUTO || wanted == SG_PYTORCH_DIRECT);
+    return asked && sg_torch_allocator_answers();
 }
 
 void segalloc_torch_reset(void)

@@ -228,6 +228,13 @@ bool sg_torch_pools_seen(void)
     return pools_seen;
 }
 
+static int caches_segments;
+
+void sg_torch_caches_segments(void)
+{
+    caches_segments++;
+}
+
 bool sg_torch_pool_allocates(void)
 {
     return pool_allocates;
@@ -768,6 +775,38 @@ static void versions_that_cannot_be_read(void **state)
         TAKEN + SAYS);
 }
 
+/* What PyTorch says of memory, by its release: not where another allocator is in force, nor where there is no switch. */
+static int answer(void)
+{
+    make_allocator();
+    bool watched = sg_torch_allocator_answers() && object[0] != own + BEFORE;
+    in_force = other;
+    return watched && !sg_torch_allocator_answers();
+}
+
+static int answer_of_old_release(void)
+{
+    make_allocator();
+    made.version = "2.10.0";
+    write_version();
+    return !sg_torch_allocator_answers();
+}
+
+static int answer_without_switch(void)
+{
+    make_allocator();
+    exported[BEFORE + ENABLE_AT] = &functions[DELETER_AT];
+    return !sg_torch_allocator_answers();
+}
+
+static void answers_are_of_known_releases(void **state)
+{
+    (void)state;
+    expect_in_child(answer, 1);
+    expect_in_child(answer_of_old_release, 1);
+    expect_in_child(answer_without_switch, 1);
+}
+
 /* Each question of PyTorch's whether to cache is one of the thread's that allocates. */
 static int route(void)
 {
@@ -902,6 +941,7 @@ int main(void)
         cmocka_unit_test(what_has_no_switch_is_not_watched),
         cmocka_unit_test(limits_are_taken_over),
         cmocka_unit_test(tensors_go_to_the_cache_one_by_one),
+        cmocka_unit_test(answers_are_of_known_releases),
         cmocka_unit_test(what_pytorch_is_told_reaches_us),
         cmocka_unit_test(blocks_keep_to_their_allocator),
         cmocka_unit_test(a_copy_is_shared),

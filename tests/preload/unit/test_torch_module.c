@@ -18,6 +18,7 @@
 #include "process/symbols.h"
 #include "segalloc/segalloc.h"
 #include "torch/torch.h"
+#include "torch/torch_allocator.h"
 
 /* Of torch::cuda::CUDAPluggableAllocator::CUDAPluggableAllocator. */
 #define CACHE_INFO _ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator9cacheInfoEaPm
@@ -82,6 +83,13 @@ bool sg_process_over(void)
 bool sg_process_is_passthrough(void)
 {
     return fake.passing;
+}
+
+static bool allocator_answers;
+
+bool sg_torch_allocator_answers(void)
+{
+    return allocator_answers;
 }
 
 const struct sg_conf *sg_process_conf(void)
@@ -392,9 +400,22 @@ static void pools_of_a_pluggable_allocator_are_heard_of(void **state)
 
 #define TEST(name) cmocka_unit_test_setup(name, start)
 
+/* PyTorch's own allocator is asked where its tensors come here by it. */
+static void own_allocator_answers_in_its_modes(void **state)
+{
+    (void)state;
+    assert_false(segalloc_torch_answers());
+    allocator_answers = true;
+    assert_true(segalloc_torch_answers());
+    fake.passing = true;
+    assert_false(segalloc_torch_answers());
+    allocator_answers = fake.passing = false;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(own_allocator_answers_in_its_modes),
         TEST(pools_of_a_pluggable_allocator_are_heard_of),
         TEST(reset_waits_and_gives_back),
         TEST(limits_are_of_devices_that_can_be),

@@ -62,6 +62,7 @@ class Library:
         declare("segalloc_phase_pop", None)
         declare("segalloc_torch_reset", None)
         declare("segalloc_torch_raises", ctypes.c_int)
+        declare("segalloc_torch_answers", ctypes.c_int)
         declare("segalloc_torch_memory_fraction", None, ctypes.c_double, ctypes.c_int)
 
     def _declare(self, name: str, result: Any, *arguments: Any) -> None:
@@ -167,6 +168,10 @@ class Library:
     def raises(self) -> bool:
         """Whether running out can be PyTorch's error under a pluggable allocator."""
         return bool(self.calls.segalloc_torch_raises())
+
+    def answers(self) -> bool:
+        """Whether PyTorch's own allocator serves tensors from the library, and says so in its statistics and snapshots."""
+        return bool(self.calls.segalloc_torch_answers())
 
     def memory_fraction(self, fraction: float, device: int) -> None:
         self.calls.segalloc_torch_memory_fraction(fraction, device)

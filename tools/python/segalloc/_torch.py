@@ -13,7 +13,8 @@ TYPE_CHECKING = False  # typing is slow to import
 if TYPE_CHECKING:
     from typing import Any
 
-BENEATH = "segalloc: %s needs PyTorch's own cache: set SEGALLOC_CONF=pytorch:beneath"
+BENEATH = ("segalloc: %s needs PyTorch's own allocator, which --torch replaces in this PyTorch: run without --torch "
+           "(`segalloc rehearse --no-torch`), or set SEGALLOC_CONF=pytorch:beneath")
 
 
 class _Replaced:
@@ -156,7 +157,13 @@ def take_over(memory: Any, library: Any) -> None:
     binding = memory.torch._C
     if library is None or not hasattr(binding, "_cuda_customAllocator"):
         return
-    if library.option("pytorch") == "beneath" or not library.raises():
+    if library.option("pytorch") == "beneath":
+        _empty_both(binding, library)
+        return
+    if library.answers():
+        _speak_of_both(memory, library)
+        return
+    if not library.raises():
         _empty_both(binding, library)
         return
     allocator = memory.CUDAPluggableAllocator(library.path, "segalloc_torch_malloc", "segalloc_torch_free")
@@ -182,6 +189,49 @@ def take_over(memory: Any, library: Any) -> None:
         own_change(other)
         replaced.give_back()
         pool.__init__ = own_pool
+        memory.change_current_allocator = own_change
+
+    memory.change_current_allocator = change_current_allocator
+
+
+def _speak_of_both(memory: Any, library: Any) -> None:
+    """PyTorch's own allocator stays, with its pools and all that it is told: it hands tensors on to the library and says
+    so in its statistics. Beside that are the library's own, and a history of what it serves."""
+    binding = memory.torch._C
+    replaced = _Replaced(binding)
+    history = _history.History(library)
+
+    def named(own: Any) -> Any:
+        def stats(device: Any = None, *more: Any) -> Any:
+            result = own(device, *more)
+            result["segalloc"] = {name: value for name, (value, _) in library.stats(device or 0).items()}
+            return result
+        return stats
+
+    for name in ("_cuda_memoryStats", "_accelerator_getDeviceStats"):
+        own_stats = getattr(binding, name, None)
+        if own_stats is not None:
+            replaced.put(name, named(own_stats))
+    own_snapshot, own_empty = binding._cuda_memorySnapshot, binding._cuda_emptyCache
+
+    def snapshot(*which: Any) -> Any:
+        return history.add_to(own_snapshot(*which))
+
+    def empty_cache(*arguments: Any) -> None:
+        own_empty(*arguments)
+        library.empty_cache()
+
+    replaced.put("_cuda_memorySnapshot", snapshot)
+    replaced.put("_cuda_emptyCache", empty_cache)
+    replaced.put("_cuda_record_memory_history", _plain(history.record))
+    replaced.put("_cuda_record_memory_history_legacy", _plain(history.legacy))
+    own_change = memory.change_current_allocator
+
+    @functools.wraps(own_change)
+    def change_current_allocator(other: Any) -> None:
+        """A script that has an allocator of its own gets PyTorch's own functions with it."""
+        own_change(other)
+        replaced.give_back()
         memory.change_current_allocator = own_change
 
     memory.change_current_allocator = change_current_allocator
