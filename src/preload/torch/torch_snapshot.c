@@ -10,8 +10,8 @@
 #include "torch/torch_oom.h"
 #include "torch/torch_segments.h"
 
-/* c10::CachingDeviceAllocator::BlockInfo and SegmentInfo; SnapshotInfo begins with a vector of the latter. Source:
-   c10/core/CachingDeviceAllocator.h in the wheels of PyTorch 2.11.0 and 2.15.0. */
+/* BlockInfo and SegmentInfo; SnapshotInfo begins with a vector of the latter. Source: c10/core/CachingDeviceAllocator.h in the
+   wheels of PyTorch 2.11.0 and 2.15.0, c10/cuda/CUDACachingAllocator.h in that of 2.9.1. */
 struct cxx_vector {
     char *begin, *end, *limit;
 };
@@ -25,7 +25,7 @@ struct block_info {
 
 struct segment_info {
     int8_t device;
-    int32_t registration;
+    int32_t registration; /* before 2.11 nothing is there */
     size_t address, total, requested, allocated, active;
     void *stream;
     bool is_large, is_expandable;

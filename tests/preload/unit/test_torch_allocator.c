@@ -787,7 +787,7 @@ static int answer(void)
 static int answer_of_old_release(void)
 {
     make_allocator();
-    made.version = "2.10.0";
+    made.version = "2.8.0";
     write_version();
     return !sg_torch_allocator_answers();
 }
