@@ -70,8 +70,10 @@ class Words(unittest.TestCase):
         for name, answer in self.said["answers"].items():
             with self.subTest(name=name):
                 self.assertIn(name, works, "it is not in docs/torch-module.md")
-                self.assertEqual(answer == "works", works[name], answer)
-        self.assertIn("pytorch:beneath", self.said["answers"]["MemPool"])
+                if name == "MemPool" and self.said["version"].startswith(("2.5.", "2.6.", "2.7.", "2.8.")):
+                    self.assertIn("pytorch:beneath", answer)
+                else:
+                    self.assertEqual(answer == "works", works[name], answer)
 
 
 class Report(unittest.TestCase):
