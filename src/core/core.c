@@ -180,17 +180,6 @@ CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_bloc
     return result;
 }
 
-uint64_t sg_core_latest_buffer(struct sg_core *core, int ordinal)
-{
-    struct sg_device *device = sg_device_known(core, ordinal);
-    if (!device)
-        return 0;
-    sg_lock(&device->lock);
-    uint64_t latest = device->clocks.seq;
-    sg_unlock(&device->lock);
-    return latest;
-}
-
 size_t sg_core_trim(struct sg_core *core, int ordinal, size_t keep)
 {
     struct sg_device *device = sg_device_known(core, ordinal);

@@ -154,10 +154,6 @@ struct sg_block_info {
 };
 /* The live block that holds `address`; CUDA_ERROR_INVALID_VALUE if none does, CUDA_ERROR_NOT_FOUND if not ours. */
 CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_block_info *ret);
-/* Blocks of the device that are handed out from now on have a greater `buffer_id`, those before have none. 0 where the
-   device has not been used. */
-uint64_t sg_core_latest_buffer(struct sg_core *core, int device);
-
 /* Gives idle pages back to the driver until at most `keep` bytes are reserved beyond what is allocated. Returns the
    bytes given back. */
 size_t sg_core_trim(struct sg_core *core, int device, size_t keep);
