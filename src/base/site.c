@@ -18,6 +18,7 @@ static const struct {
     {"/libpthread.so.", false, SG_SITE_SYSTEM},
     {"/libstdc++.so.", false, SG_SITE_SYSTEM},
     {"/libffi.so.", false, SG_SITE_SYSTEM},
+    {SG_SITE_GAP, true, SG_SITE_SYSTEM},
     {"<frozen ", true, SG_SITE_SYSTEM},
     {"<string>", true, SG_SITE_OWN},
     {"<stdin>", true, SG_SITE_OWN},
@@ -53,6 +54,10 @@ char *sg_site_format(const char *file, uint32_t line, const char *function, char
 {
     const char *shown = last_parts(file, sg_site_rank(file) == SG_SITE_OWN ? 1 : 3);
     bool whole = !*function || strcmp(function, "<module>") == 0;
+    if (strcmp(file, SG_SITE_GAP) == 0) {
+        snprintf(text, size, "%s", file);
+        return text;
+    }
     snprintf(text, size, "%s:%" PRIu32 "%s%s", shown, line, whole ? "" : " in ", whole ? "" : function);
     return text;
 }

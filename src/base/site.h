@@ -18,6 +18,9 @@ enum sg_site_rank {
 
 enum sg_site_rank sg_site_rank(const char *file);
 
+/* The file of a frame that stands for those between the innermost and the outermost frames of a deep stack. */
+#define SG_SITE_GAP "(frames left out)"
+
 /* "train.py:57 in forward": the last part of the path, three of a library's, and the function unless it is a whole
    file. Cut to `size` bytes. Returns `text`. */
 char *sg_site_format(const char *file, uint32_t line, const char *function, char *text, size_t size);

@@ -77,7 +77,12 @@ class Doctor(unittest.TestCase):
                                              capture_output=True, text=True).stdout)
             self.assertEqual(told["outcome"], "stopped")
             self.assertIn(said, told["reason"])
-            for command in ([CLIENT, "ordinary"], [SEGALLOC, "--version"]):
+            # debugging information names all errors of the runtime too
+            named = os.path.join(folder, "named")
+            with open(CLIENT, "rb") as program, open(named, "wb") as file:
+                file.write(program.read() + b"\0cudaErrorMapBufferObjectFailed\0")
+            os.chmod(named, 0o755)
+            for command in ([CLIENT, "ordinary"], [SEGALLOC, "--version"], [named, "ordinary"]):
                 ran = subprocess.run([SEGALLOC, "run", "--sim", "1GiB", "--", *command], env=clean, capture_output=True,
                                      text=True)
                 self.assertNotIn("runtime", ran.stderr)

@@ -1,7 +1,9 @@
 /* segalloc: one program, one verb a job. */
 #include "tool.h"
 
+#include "analysis/symbols.h"
 #include "ascii.h"
+#include "reader/site_book.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -69,6 +71,7 @@ static int dispatch(int argc, char **argv)
 int main(int argc, char **argv)
 {
     opterr = 0;
+    sg_site_book_pass_over(sg_symbols_is_wrapper);
     int status = dispatch(argc, argv);
     if ((fflush(stdout) != 0 || ferror(stdout)) && status == SG_EXIT_OK)
         return sg_tool_error("", "standard output can't be written");

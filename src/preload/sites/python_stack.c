@@ -13,7 +13,7 @@
 
 #define ASKED (UINT64_C(1) << 63) /* in sg_frame.at: the rest is a line */
 
-enum { NONE = 0xffff, OWNED_BY_C = 3, CONFIRM_DEEP = 64, OB_TYPE = 8, TEXT_LENGTH = 16, TEXT_STATE = 32 };
+enum { NONE = 0xffff, OWNED_BY_C = 3, CONFIRM_DEEP = 64, DEEPEST = 512, OB_TYPE = 8, TEXT_LENGTH = 16, TEXT_STATE = 32 };
 
 struct layout {
     const char *version;
@@ -138,34 +138,74 @@ static bool python_confirm(const struct layout *layout, uint64_t thread)
     return any;
 }
 
-static unsigned read_frames(const struct layout *layout, uint64_t thread, struct sg_frame *ret, unsigned most)
+static struct sg_frame read_frame(const struct layout *layout, uint64_t frame)
 {
-    unsigned count = 0;
-    uint64_t frame = python_word(thread, layout->thread_frame);
-    if (layout->cframe_frame != NONE)
-        frame = python_word(frame, layout->cframe_frame);
-    for (; frame && count < most; frame = python_word(frame, layout->back)) {
-        if (is_foreign(layout, frame))
-            continue;
-        uint64_t code = python_word(frame, layout->code), at = python_word(frame, layout->at);
+    uint64_t code = python_word(frame, layout->code), at = python_word(frame, layout->at);
         at = layout->is_pointer ? at - (code + layout->start) : (uint64_t)(uint32_t)at * layout->unit;
         uint64_t mark = python_word(code, layout->filename) >> 4 ^ python_word(code, layout->name) << 3 ^
             python_word(code, layout->firstlineno) * UINT64_C(0x9e3779b1);
-        ret[count++] = (struct sg_frame){code, ((uint32_t)at | mark << 32) & ~ASKED};
-    }
-    return count;
+    return (struct sg_frame){code, ((uint32_t)at | mark << 32) & ~ASKED};
 }
 
-static unsigned ask_frames(void *thread, struct sg_frame *ret, unsigned most)
+/* What a stack leaves as it is walked from the inside: see sg_python_frames(). */
+struct picked {
+    struct sg_frame *ret;
+    unsigned most, outer;
+    unsigned met; /* frames so far */
+};
+
+/* Where the next frame goes: the last ones take turns in the places of the outermost. NULL: nowhere, and no frame that
+   follows goes anywhere either. */
+static struct sg_frame *next_place(struct picked *picked)
 {
-    unsigned count = 0;
+    unsigned at = picked->met++;
+    if (at < picked->most)
+        return &picked->ret[at];
+    return picked->outer ? &picked->ret[picked->most - picked->outer + (at - picked->most) % picked->outer] : NULL;
+}
+
+/* Puts the outermost frames in their order, and the gap before them. The number of frames. */
+static unsigned finish(struct picked *picked)
+{
+    enum { OUTER_MOST = 16 };
+    struct sg_frame turned[OUTER_MOST];
+    if (picked->met <= picked->most || !picked->outer)
+        return picked->met < picked->most ? picked->met : picked->most;
+    struct sg_frame *outer = picked->ret + picked->most - picked->outer;
+    unsigned first = (picked->met - picked->most) % picked->outer; /* the innermost of them */
+    for (unsigned i = 0; i < picked->outer && i < OUTER_MOST; i++)
+        turned[i] = outer[(first + i) % picked->outer];
+    memcpy(outer, turned, picked->outer * sizeof *outer);
+    outer[-1] = (struct sg_frame){0, 0};
+    return picked->most;
+}
+
+static unsigned read_frames(const struct layout *layout, uint64_t thread, struct picked *picked)
+{
+    struct sg_frame *place;
+    uint64_t frame = python_word(thread, layout->thread_frame);
+    if (layout->cframe_frame != NONE)
+        frame = python_word(frame, layout->cframe_frame);
+    for (; frame && picked->met < DEEPEST; frame = python_word(frame, layout->back)) {
+        if (is_foreign(layout, frame))
+            continue;
+        if (!(place = next_place(picked)))
+            break;
+        *place = read_frame(layout, frame);
+    }
+    return finish(picked);
+}
+
+static unsigned ask_frames(void *thread, struct picked *picked)
+{
+    struct sg_frame *place;
     if (python.holder() != thread)
         return 0;
     int collects = python.collect_off ? python.collect_off() : 0;
     void *frame = python.frame(), *held = NULL;
-    while (frame && count < most) {
+    while (frame && picked->met < DEEPEST && (place = next_place(picked))) {
         void *code = python.code(frame);
-        ret[count++] = (struct sg_frame){(uint64_t)(uintptr_t)code, (uint32_t)python.line(frame) | ASKED};
+        *place = (struct sg_frame){(uint64_t)(uintptr_t)code, (uint32_t)python.line(frame) | ASKED};
         python.drop(code);
         void *back = python.back(frame);
         if (held)
@@ -176,11 +216,12 @@ static unsigned ask_frames(void *thread, struct sg_frame *ret, unsigned most)
         python.drop(held);
     if (collects)
         python.collect_on();
-    return count;
+    return finish(picked);
 }
 
-unsigned sg_python_frames(struct sg_frame *ret, unsigned most)
+unsigned sg_python_frames(struct sg_frame *ret, unsigned most, unsigned outer)
 {
+    struct picked picked = {ret, most, outer, 0};
     enum state state = atomic_load_explicit(&python.state, memory_order_acquire);
     if (state == UNSEEN) {
         state = python_look();
@@ -193,12 +234,12 @@ unsigned sg_python_frames(struct sg_frame *ret, unsigned most)
         return 0;
     uint64_t address = (uint64_t)(uintptr_t)thread;
     if (state == READ)
-        return read_frames(python.layout, address, ret, most);
+        return read_frames(python.layout, address, &picked);
     if (state == UNCONFIRMED && python_confirm(python.layout, address)) {
         atomic_store_explicit(&python.state, READ, memory_order_release);
-        return read_frames(python.layout, address, ret, most);
+        return read_frames(python.layout, address, &picked);
     }
-    return can_ask() ? ask_frames(thread, ret, most) : 0;
+    return can_ask() ? ask_frames(thread, &picked) : 0;
 }
 
 /* Writes a character as UTF-8 to `to`, or nothing where there is no room for it. */

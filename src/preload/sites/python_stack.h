@@ -18,8 +18,10 @@ struct sg_frame {
     uint64_t at;   /* of Python: where in it, and a mark of what it is, whose address may be used again; native: 0 */
 };
 
-/* The innermost frames of the calling thread, at most `most`; 0 where it runs no Python. */
-unsigned sg_python_frames(struct sg_frame *ret, unsigned most);
+/* The frames of the calling thread, the innermost first, at most `most`; 0 where it runs no Python. Of a deeper stack the
+   last `outer` are the outermost ones, before them stands one without a code object, and the rest are the innermost: with 23
+   and 6, a stack of 60 frames gives 16, the gap, and 6. `outer` 0: the innermost only. */
+unsigned sg_python_frames(struct sg_frame *ret, unsigned most, unsigned outer);
 
 /* File, function and line of one of those frames, as long as the thread has not returned from there. Texts are cut
    to `room` bytes. False: they could not be had. */

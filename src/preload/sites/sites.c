@@ -19,7 +19,9 @@
 #include "wrap.h"
 
 enum {
-    FRAMES_MOST = 16,
+    INNER_FRAMES = 16,
+    OUTER_FRAMES = 6,                             /* of a deeper stack of Python: where the program's own file is, under a trainer */
+    FRAMES_MOST = INNER_FRAMES + 1 + OUTER_FRAMES, /* and the gap between them */
     SITES_MOST = 1 << 16,
     TEXTS_MOST = 1 << 15,
     TEXT_BYTES = 512, /* of one, with its end */
@@ -158,6 +160,10 @@ struct described {
 
 static void describe(const struct sg_frame *frame, enum kind kind, struct described *ret)
 {
+    if (kind == PYTHON && !frame->code) {
+        *ret = (struct described){.file = SG_SITE_GAP};
+        return;
+    }
     bool fine = kind == PYTHON   ? sg_python_describe(frame, ret->file, ret->function, TEXT_BYTES, &ret->line)
                 : kind == NATIVE ? sg_unwind_describe(frame->code, ret->file, ret->function, TEXT_BYTES, &ret->line)
                                  : false;
@@ -186,7 +192,7 @@ static void put_lines_locked(struct table *table, struct site *site, const struc
     for (uint32_t i = 0; i < site->frames; i++) {
         site->line[i] =
             (struct line){intern_locked(table, said[i].file), intern_locked(table, said[i].function), said[i].line};
-        enum sg_site_rank rank = sg_site_rank(said[i].file);
+        enum sg_site_rank rank = i < INNER_FRAMES ? sg_site_rank(said[i].file) : SG_SITE_SYSTEM;
         if (rank < best) {
             best = rank;
             site->best = i;
@@ -313,8 +319,8 @@ static __attribute__((noinline)) uint32_t other_frames(struct table *table, stru
         ret[0] = (struct sg_frame){backward.forward ? 0 : backward.type, backward.forward};
         return 1;
     }
-    uint64_t address[FRAMES_MOST];
-    uint32_t frames = sg_unwind_frames(&table->unwinder, &self->stack, address, FRAMES_MOST);
+    uint64_t address[INNER_FRAMES];
+    uint32_t frames = sg_unwind_frames(&table->unwinder, &self->stack, address, INNER_FRAMES);
     for (uint32_t i = 0; i < frames; i++)
         ret[i] = (struct sg_frame){.code = address[i]};
     *ret_kind = NATIVE;
@@ -325,7 +331,7 @@ void sg_sites_note(struct sg_thread *self)
 {
     struct table *table = atomic_load_explicit(&sites.table, memory_order_acquire);
     struct sg_frame frame[FRAMES_MOST];
-    uint32_t frames = sg_python_frames(frame, FRAMES_MOST), number = 0;
+    uint32_t frames = sg_python_frames(frame, FRAMES_MOST, OUTER_FRAMES), number = 0;
     enum kind kind = PYTHON;
     if (!frames)
         frames = other_frames(table, self, frame, &kind);

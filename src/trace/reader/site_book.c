@@ -42,7 +42,14 @@ static uint64_t line_key(const struct sg_site_frame *frame)
     return (uint64_t)frame->backward << 62 | (uint64_t)frame->file << 42 | key;
 }
 
-/* A site is whole. */
+static bool (*passed_over)(const char *module, uint64_t offset);
+
+void sg_site_book_pass_over(bool (*is_vendors)(const char *module, uint64_t offset))
+{
+    passed_over = is_vendors;
+}
+
+/* A site is whole. Beyond a gap is the outside of a deep stack, which is the same for most of its sites. */
 static int finish(struct sg_site_book *book, uint32_t number)
 {
     struct sg_site_info *site = &book->site[number];
@@ -51,7 +58,12 @@ static int finish(struct sg_site_book *book, uint32_t number)
         return -ENOMEM;
     site->best = 0;
     for (uint32_t i = 0; i < site->frames; i++) {
-        enum sg_site_rank rank = sg_site_rank(sg_site_book_text(book, site->frame[i].file));
+        const char *file = sg_site_book_text(book, site->frame[i].file);
+        if (strcmp(file, SG_SITE_GAP) == 0)
+            break;
+        enum sg_site_rank rank = sg_site_rank(file);
+        if (rank < best && site->frame[i].native && passed_over && passed_over(file, site->frame[i].line))
+            rank = SG_SITE_SYSTEM;
         if (rank < best) {
             best = rank;
             site->best = i;

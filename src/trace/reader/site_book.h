@@ -41,6 +41,10 @@ struct sg_site_book {
     bool has_shown;
 };
 
+/* Says of which frames of code none is shown where another will do: a return address in a module is in a header of the
+   vendor's, which wraps the call. For all books from then on; NULL: of none. */
+void sg_site_book_pass_over(bool (*is_vendors)(const char *module, uint64_t offset));
+
 /* Takes note of a definition; other kinds are let pass. 0, -ENOMEM, or -ERANGE for a number past the bounds. */
 int sg_site_book_add(struct sg_site_book *book, const struct segalloc_trace_record *record);
 void sg_site_book_free(struct sg_site_book *book);

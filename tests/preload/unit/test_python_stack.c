@@ -95,26 +95,46 @@ static void reads(void)
 {
     struct sg_frame found[4];
     stack(3);
-    assert_int_equal(sg_python_frames(found, 4), 3);
+    assert_int_equal(sg_python_frames(found, 4, 0), 3);
     expect_line(&found[0], 100);
     expect_line(&found[2], 102);
     stack(STUB_FRAMES);
-    assert_int_equal(sg_python_frames(found, 4), 4);
+    assert_int_equal(sg_python_frames(found, 4, 0), 4);
     expect_line(&found[3], 103);
     frame[1].owner = 3;
     frame[1].code = NULL;
-    assert_int_equal(sg_python_frames(found, 4), 4);
+    assert_int_equal(sg_python_frames(found, 4, 0), 4);
     expect_line(&found[1], 102);
     assert_int_equal(stub_python.asked + stub_python.dropped + stub_python.kept, 0);
+}
+
+/* The innermost, the gap, the outermost; whole as soon as it has room. */
+static void keeps_the_outermost(void)
+{
+    struct sg_frame found[STUB_FRAMES];
+    for (unsigned deep = 1; deep <= STUB_FRAMES; deep++) {
+        for (unsigned outer = 1; outer <= 2; outer++) {
+            stack((int)deep);
+            unsigned count = sg_python_frames(found, 5, outer);
+            assert_int_equal(count, deep < 5 ? deep : 5);
+            for (unsigned i = 0; i < count; i++) {
+                bool from_outside = deep > 5 && i >= 5 - outer;
+                if (deep > 5 && i == 5 - outer - 1)
+                    assert_int_equal(found[i].code, 0);
+                else
+                    expect_line(&found[i], 100 + (from_outside ? deep - (5 - i) : i));
+            }
+        }
+    }
 }
 
 static void tells_code_at_one_address_apart(void)
 {
     struct sg_frame before, after;
     stack(1);
-    assert_int_equal(sg_python_frames(&before, 1), 1);
+    assert_int_equal(sg_python_frames(&before, 1, 0), 1);
     code.firstlineno = 200; /* another function came there */
-    assert_int_equal(sg_python_frames(&after, 1), 1);
+    assert_int_equal(sg_python_frames(&after, 1, 0), 1);
     assert_true(before.code == after.code && before.at != after.at);
 }
 
@@ -128,7 +148,7 @@ static void reads_other_letters(void)
     name.length = 6;
     name.state = 1 << 5 | 2 << 2;
     memcpy(name.bytes + 16, letters, sizeof letters);
-    assert_int_equal(sg_python_frames(&found, 1), 1);
+    assert_int_equal(sg_python_frames(&found, 1, 0), 1);
     assert_true(sg_python_describe(&found, path, function, sizeof path, &line));
     assert_string_equal(function, "Größe中");
     assert_true(sg_python_describe(&found, path, function, 7, &line));
@@ -140,30 +160,30 @@ static void nothing_where_none_runs(void)
     struct sg_frame found;
     stack(1);
     stub_python.thread = NULL;
-    assert_int_equal(sg_python_frames(&found, 1), 0);
+    assert_int_equal(sg_python_frames(&found, 1, 0), 0);
     stub_python.thread = &thread;
     stub_python.initialized = 0; /* it ends */
-    assert_int_equal(sg_python_frames(&found, 1), 0);
+    assert_int_equal(sg_python_frames(&found, 1, 0), 0);
     stub_python.initialized = 1;
     cframe.current = NULL;
-    assert_int_equal(sg_python_frames(&found, 1), 0);
+    assert_int_equal(sg_python_frames(&found, 1, 0), 0);
 }
 
 static void nothing_without_it(void)
 {
     struct sg_frame found;
     there = false;
-    assert_int_equal(sg_python_frames(&found, 1), 0);
+    assert_int_equal(sg_python_frames(&found, 1, 0), 0);
 }
 
 /* Asked, because it is another version; or one whose frames are not what they should be. */
 static void asks(void)
 {
     struct sg_frame found[4];
-    assert_int_equal(sg_python_frames(found, 4), 0); /* another thread holds the lock */
+    assert_int_equal(sg_python_frames(found, 4, 0), 0); /* another thread holds the lock */
     assert_int_equal(stub_python.asked, 0);
     stub_python.holder = &thread;
-    assert_int_equal(sg_python_frames(found, 4), 3);
+    assert_int_equal(sg_python_frames(found, 4, 0), 3);
     assert_int_equal(stub_python.asked, 4);
     assert_int_equal(stub_python.dropped, 3 + 2); /* code, and the frames but the first */
     expect_line(&found[0], 100);
@@ -196,10 +216,10 @@ static void asks_where_it_is_not_as_it_should_be(void)
     stack(3);
     frame[2].code = (const struct stub_code *)&file;
     struct sg_frame found[4];
-    assert_int_equal(sg_python_frames(found, 4), 0);
+    assert_int_equal(sg_python_frames(found, 4, 0), 0);
     stack(3);
     cframe.current = (struct stub_frame *)8; /* nothing is there */
-    assert_int_equal(sg_python_frames(found, 4), 0);
+    assert_int_equal(sg_python_frames(found, 4, 0), 0);
 }
 
 static void in_a_process(void **state)
@@ -219,7 +239,7 @@ static void in_a_process(void **state)
 static unsigned frames(void)
 {
     struct sg_frame found[4];
-    return sg_python_frames(found, 4);
+    return sg_python_frames(found, 4, 0);
 }
 
 /* One thing each that is not what it should be. Nobody holds the lock, so that nothing is asked for instead. */
@@ -350,7 +370,7 @@ static void asks_for_the_top(void)
     stack(STUB_FRAMES);
     stub_python.version = "3.99.0";
     stub_python.holder = &thread;
-    assert_int_equal(sg_python_frames(found, 4), 4);
+    assert_int_equal(sg_python_frames(found, 4, 0), 4);
     expect_line(&found[3], 103);
     assert_true(!found[4].code);
 }
@@ -406,7 +426,7 @@ static void asks_for_texts(void)
     stack(1);
     stub_python.version = "3.99.0";
     stub_python.holder = &thread;
-    assert_int_equal(sg_python_frames(&found, 1), 1);
+    assert_int_equal(sg_python_frames(&found, 1, 0), 1);
     memset(path, '?', sizeof path);
     assert_true(sg_python_describe(&found, path, function, 5, &line));
     assert_string_equal(path, "/hom");
@@ -431,7 +451,7 @@ static void reads_letters_of_each_width(void)
     name.state = 1 << 5 | 4 << 2;
     name.length = 8;
     memcpy(name.bytes + 16, four, sizeof four);
-    assert_int_equal(sg_python_frames(&found, 1), 1);
+    assert_int_equal(sg_python_frames(&found, 1, 0), 1);
     assert_true(sg_python_describe(&found, path, function, sizeof path, &line));
     assert_string_equal(function, "a\xf0\x9f\x98\x80\xf4\x8f\xbf\xbf\xdf\xbf\xe0\xa0\x80\xef\xbf\xbf\x7f\xc2\x80");
     for (size_t room = 1; room < 24; room++) { /* never a part of a letter */
@@ -504,7 +524,7 @@ static void reads_a_version(void)
     header.length = 7;
     memcpy(text, &header, offsetof(struct stub_text, bytes));
     memcpy(text + v->text, "/a/b.py", 7);
-    assert_int_equal(sg_python_frames(found, 4), 2);
+    assert_int_equal(sg_python_frames(found, 4, 0), 2);
     for (uint32_t i = 0; i < 2; i++) {
         assert_true(sg_python_describe(&found[i], path, function, sizeof path, &line));
         assert_string_equal(path, "/a/b.py");
@@ -531,7 +551,7 @@ static void each_version(void **state)
 
 int main(void)
 {
-    static void (*cases[])(void) = {reads, tells_code_at_one_address_apart, reads_other_letters,
+    static void (*cases[])(void) = {reads, keeps_the_outermost, tells_code_at_one_address_apart, reads_other_letters,
         nothing_where_none_runs, nothing_without_it, asks_another_version, asks_without_a_lock,
         asks_where_it_is_not_as_it_should_be, believes_nothing_else, believes_the_top_of_a_deep_stack, asks_for_texts,
         asks_for_the_top, reads_letters_of_each_width};

@@ -48,8 +48,9 @@ static struct {
     int described;
 } program;
 
-unsigned sg_python_frames(struct sg_frame *ret, unsigned most)
+unsigned sg_python_frames(struct sg_frame *ret, unsigned most, unsigned outer)
 {
+    (void)outer;
     memcpy(ret, program.frame, program.frames * sizeof *ret);
     for (unsigned i = 0; i < program.lines && i < most; i++)
         ret[i] = (struct sg_frame){0x1000 + program.line[i], program.line[i]};

@@ -10,8 +10,17 @@ bool sg_symbols_line(const char *module, uint64_t offset, char text[SG_SITE_TEXT
     return false;
 }
 
+bool sg_symbols_is_wrapper(const char *module, uint64_t offset)
+{
+    (void)module;
+    (void)offset;
+    return false;
+}
+
 #else
 
+#include <dlfcn.h>
+#include <dwarf.h>
 #include <elfutils/libdwfl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,24 +71,130 @@ static Dwfl_Module *module_of(const char *path)
     return file->module;
 }
 
-bool sg_symbols_line(const char *path, uint64_t offset, char text[SG_SITE_TEXT])
+/* Headers that wrap calls of CUDA or of memory in templates and inline functions: a line in them is nobody's own. */
+static bool is_wrapper(const char *source)
+{
+    static const char *const parts[] = {"cuda_runtime.h", "cuda_runtime_api.h", "/cuda/include/", "/thrust/", "/cub/", "/cuda/std/",
+        "/libcudacxx/", "/include/c++/", "/rmm/include/", "/include/rmm/"};
+    const char *found = NULL;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && !found; i++)
+        found = strstr(source, parts[i]);
+    return found || (strstr(source, "/cuda-") && strstr(source, "/include/"));
+}
+
+struct place {
+    char source[4096];
+    int line;
+    const char *function; /* mangled, or plain; NULL: not known. As long as the module is open */
+};
+
+/* From an inlined function of such a header to where it was called, and so on outwards. */
+static void leave_wrappers(Dwfl_Module *module, GElf_Addr address, struct place *place)
+{
+    Dwarf_Addr bias;
+    Dwarf_Die *unit = dwfl_module_addrdie(module, address, &bias), *innermost = NULL, *scope = NULL;
+    Dwarf_Files *files_of = NULL;
+    Dwarf_Attribute attribute;
+    int scopes = unit ? dwarf_getscopes(unit, address - bias, &innermost) : 0;
+    scopes = scopes > 0 ? dwarf_getscopes_die(innermost, &scope) : 0; /* those around the inlined copy, not around its source */
+    if (unit && dwarf_getsrcfiles(unit, &files_of, NULL) != 0)
+        files_of = NULL;
+    for (int i = 0; files_of && i < scopes && is_wrapper(place->source); i++) {
+        Dwarf_Word file, line;
+        if (dwarf_tag(&scope[i]) != DW_TAG_inlined_subroutine ||
+            dwarf_formudata(dwarf_attr(&scope[i], DW_AT_call_file, &attribute), &file) != 0 ||
+            dwarf_formudata(dwarf_attr(&scope[i], DW_AT_call_line, &attribute), &line) != 0)
+            continue;
+        const char *source = dwarf_filesrc(files_of, file, NULL, NULL);
+        if (!source)
+            break;
+        snprintf(place->source, sizeof place->source, "%s", source);
+        place->line = (int)line;
+        for (int k = i + 1; k < scopes; k++) { /* the function that it was called in */
+            int tag = dwarf_tag(&scope[k]);
+            if (tag != DW_TAG_inlined_subroutine && tag != DW_TAG_subprogram)
+                continue;
+            Dwarf_Attribute *name = dwarf_attr_integrate(&scope[k], DW_AT_linkage_name, &attribute);
+            const char *linkage = name ? dwarf_formstring(name) : NULL;
+            place->function = linkage ? linkage : dwarf_diename(&scope[k]);
+            break;
+        }
+    }
+    free(scope);
+    free(innermost);
+}
+
+static bool find_place(const char *path, uint64_t offset, struct place *ret)
 {
     GElf_Addr bias;
     Dwfl_Module *module = *path == '/' ? module_of(path) : NULL;
     if (!module || !dwfl_module_getelf(module, &bias))
         return false;
-    int line = 0;
     GElf_Addr call = bias + offset - 1;
-    const char *function = dwfl_module_addrname(module, call);
     Dwfl_Line *found = dwfl_module_getsrc(module, call);
-    const char *source = found ? dwfl_lineinfo(found, NULL, &line, NULL, NULL, NULL) : NULL;
-    const char *slash = strrchr(source ? source : path, '/');
-    if (!source && !function)
+    *ret = (struct place){.function = dwfl_module_addrname(module, call)};
+    const char *source = found ? dwfl_lineinfo(found, NULL, &ret->line, NULL, NULL, NULL) : NULL;
+    snprintf(ret->source, sizeof ret->source, "%s", source ? source : "");
+    if (source && is_wrapper(source))
+        leave_wrappers(module, call, ret);
+    return source || ret->function;
+}
+
+/* A name of C++ as its author writes it, without the arguments; any other as it is. The C++ runtime knows how: where the
+   machine has none, nor has it programs in C++. */
+static void plain_name(const char *name, char *ret, size_t size)
+{
+    typedef char *demangle_fn(const char *name, char *room, size_t *bytes, int *ret_status);
+    static demangle_fn *demangle;
+    static bool sought;
+    if (!sought) {
+        void *runtime = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_LOCAL);
+        sought = true;
+        if (runtime)
+            *(void **)&demangle = dlsym(runtime, "__cxa_demangle");
+    }
+    int status = -1;
+    char *plain = demangle && strncmp(name, "_Z", 2) == 0 ? demangle(name, NULL, NULL, &status) : NULL;
+    snprintf(ret, size, "%s", plain && status == 0 ? plain : name);
+    free(plain);
+    char *end = strrchr(ret, ')'), *at = end;
+    for (int deep = 0; at && at > ret; at--) {
+        deep += *at == ')' ? 1 : *at == '(' ? -1 : 0;
+        if (deep == 0)
+            break;
+    }
+    if (at && at > ret && status == 0)
+        *at = '\0';
+    /* What a template's name begins with is the type that it returns. */
+    char *begin = ret;
+    int nested = 0;
+    for (char *c = ret; status == 0 && *c && !strstr(ret, "operator"); c++) {
+        nested += strchr("<({", *c) ? 1 : strchr(">)}", *c) ? -1 : 0;
+        if (*c == ' ' && nested == 0)
+            begin = c + 1;
+    }
+    memmove(ret, begin, strlen(begin) + 1);
+}
+
+bool sg_symbols_is_wrapper(const char *path, uint64_t offset)
+{
+    struct place place;
+    return find_place(path, offset, &place) && is_wrapper(place.source);
+}
+
+bool sg_symbols_line(const char *path, uint64_t offset, char text[SG_SITE_TEXT])
+{
+    struct place place;
+    char name[SG_SITE_TEXT] = "";
+    if (!find_place(path, offset, &place))
         return false;
-    if (source)
-        sg_site_format(source, (uint32_t)line, function ? function : "", text, SG_SITE_TEXT);
+    if (place.function)
+        plain_name(place.function, name, sizeof name);
+    const char *slash = strrchr(path, '/');
+    if (*place.source)
+        sg_site_format(place.source, (uint32_t)place.line, name, text, SG_SITE_TEXT);
     else
-        snprintf(text, SG_SITE_TEXT, "%s in %s", slash ? slash + 1 : path, function);
+        snprintf(text, SG_SITE_TEXT, "%.100s in %.200s", slash ? slash + 1 : path, name);
     return true;
 }
 

@@ -15,6 +15,24 @@
    byte stands before it, here another, so that this program is not taken for one. */
 static const char mark[] = "?cudaErrorMapBufferObjectFailed";
 
+/* Whether the mark is in what the loader maps. Debugging information has the names of all errors, too. */
+static bool has_mark(const unsigned char *bytes, size_t size, const char *sought)
+{
+    const Elf64_Ehdr *header = (const void *)bytes;
+    if (size < sizeof *header || memcmp(bytes, ELFMAG, SELFMAG) != 0 || header->e_ident[EI_CLASS] != ELFCLASS64 ||
+        header->e_phentsize != sizeof(Elf64_Phdr) || header->e_phoff > size ||
+        header->e_phnum > (size - header->e_phoff) / sizeof(Elf64_Phdr))
+        return false;
+    for (size_t i = 0; i < header->e_phnum; i++) {
+        Elf64_Phdr part;
+        memcpy(&part, bytes + header->e_phoff + i * sizeof part, sizeof part);
+        if (part.p_type == PT_LOAD && part.p_offset <= size && part.p_filesz <= size - part.p_offset &&
+            memmem(bytes + part.p_offset, part.p_filesz, sought, sizeof mark))
+            return true;
+    }
+    return false;
+}
+
 bool sg_own_runtime_in(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -32,7 +50,7 @@ bool sg_own_runtime_in(const char *path)
     char sought[sizeof mark];
     memcpy(sought, mark, sizeof mark);
     sought[0] = '\0';
-    bool found = memcmp(bytes, ELFMAG, SELFMAG) == 0 && memmem(bytes, (size_t)status.st_size, sought, sizeof sought);
+    bool found = has_mark(bytes, (size_t)status.st_size, sought);
     munmap(bytes, (size_t)status.st_size);
     return found;
 }
