@@ -93,7 +93,7 @@ class Diff(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def told(self, *arguments):
-        result = segalloc("diff", "--json", *arguments)
+        result = segalloc("diff", "--json", "--by", "size", *arguments)
         self.assertEqual(result.returncode, 0, result)
         told = json.loads(result.stdout)
         if jsonschema:
@@ -117,7 +117,7 @@ class Diff(unittest.TestCase):
                 for name, side in zip("ab", sides):
                     rows = {(row["site"], row["phase"], row["size_class"]): (row[f"{name}_bytes"], row[f"{name}_blocks"]) for row in told["rows"]}
                     self.assertEqual({key: value for key, value in rows.items() if value[1]}, side.expected())
-                text = segalloc("diff", "--all", *paths).stdout.split("\n\n")[0].splitlines()
+                text = segalloc("diff", "--all", "--by", "size", *paths).stdout.split("\n\n")[0].splitlines()
                 self.assertEqual(len(text), len(told["rows"]) + 2)
 
     def moved(self, path):

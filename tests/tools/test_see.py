@@ -84,6 +84,23 @@ class Diff(Case):
         text = segalloc("diff", *names).stdout.splitlines()
         self.assertTrue(text[-1].endswith("in all"), text)
 
+    def test_one_row_a_line(self):
+        """Two sizes of batch share the row of their line; by size they share none."""
+        paths = []
+        for batch in ("96", "48"):
+            path = self.folder / f"batch-{batch}"
+            subprocess.run([SEGALLOC, "run", "--sim", "1GiB", "--sites", "-o", path, "--", ACTS, f"a+{batch}", f"b+{batch}"],
+                           env=ENVIRONMENT, check=True)
+            paths.append(path)
+        told = self.told("diff", "diff", "--json", *paths)
+        self.assertEqual([(row["phase"], row["size_class"], row["a_bytes"], row["b_bytes"], row["a_blocks"], row["b_blocks"])
+                          for row in told["rows"]], [(None, None, 192 * MIB, 96 * MIB, 2, 2)])
+        self.assertIn("acts", told["rows"][0]["site"])
+        told = self.told("diff", "diff", "--json", "--by", "size", *paths)
+        self.assertEqual(sorted((row["a_bytes"], row["b_bytes"]) for row in told["rows"]), [(0, 96 * MIB), (192 * MIB, 0)])
+        self.assertIn(" (2 and 2 blocks)", segalloc("diff", *paths).stdout)
+        self.assertEqual(segalloc("diff", "--by", "x", *paths).returncode, 2)
+
     def test_of_devices_and_failures(self):
         a = self.record("a", "a+100", "device=1", "b+50", "b-", "c?2000", sim="1GiB,count=2")
         b = self.record("b", "a+100", "a-", "d+30")

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,23 +14,25 @@
 #include "reader/trace_reader.h"
 
 enum { ROWS_SHOWN = 20 };
+#define ANY_SIZE UINT_MAX /* in place of a class of sizes: a row is of all that its line asked for */
 
 static const struct option long_options[] = {
     {"all", no_argument, NULL, 'a'},
     {"json", no_argument, NULL, 'j'},
     {"at", required_argument, NULL, 't'},
+    {"by", required_argument, NULL, 'b'},
     {"help", no_argument, NULL, 'h'},
     {0},
 };
 
-/* What was alive of one place, phase and size, over all devices. The texts are of either side's groups. */
+/* What was alive of one line, or of one place, phase and size, over all devices. The texts are of either side's groups. */
 struct row {
     const char *site, *phase;
     unsigned size_class;
     uint64_t bytes[2], blocks[2];
 };
 
-/* Pages that were moved for requests of one place, phase and size. */
+/* Pages that were moved for requests of one line, or of one place, phase and size. */
 struct moved_row {
     const char *site, *phase;
     unsigned size_class;
@@ -44,19 +47,25 @@ struct comparison {
     bool knows_moves[2]; /* the trace is the library's own, and whole */
     struct moved_row *moved;
     size_t moved_count;
+    bool by_size; /* phases and sizes of a line have rows of their own */
 };
 
 static int help(void)
 {
-    puts("usage: segalloc diff A B [--at peak|failure|end] [--all] [--json]\n"
+    puts("usage: segalloc diff A B [--at peak|failure|end] [--by line|size] [--all]\n"
+         "                     [--json]\n"
          "Compares what two runs held when most was in use, by the line that asked for\n"
-         "it (of traces with --sites), phase and size. The rows sum to the difference\n"
-         "of the peaks. A and B are traces, RMM's CSV or memory snapshots of PyTorch; of\n"
-         "several devices each counts at its own peak. Of traces of segalloc a second list\n"
-         "says what moved: for whose requests pages were moved, in the whole run.\n\n"
+         "it (of traces with --sites), else by phase and size. The rows sum to the\n"
+         "difference of the peaks. A and B are traces, RMM's CSV or memory snapshots of\n"
+         "PyTorch; of several devices each counts at its own peak. Of traces of segalloc\n"
+         "a second list says what moved: for whose requests pages were moved, in the\n"
+         "whole run.\n\n"
          "      --at peak|failure|end\n"
          "                   compare at the peak (default), at the first failure, or at\n"
          "                   the end\n"
+         "      --by line|size\n"
+         "                   a row is a line of code (default), or what it asked for\n"
+         "                   in one phase and of one size\n"
          "      --all        all rows; otherwise the 20 that differ most\n"
          "      --json       print one object on one line; bytes are integers\n"
          "  -h, --help       print this\n\n"
@@ -105,7 +114,9 @@ static int compare(struct comparison *comparison)
     for (int side = 0; side < 2; side++) {
         for (size_t i = 0; i < comparison->side[side].count; i++) {
             const struct sg_group *group = &comparison->side[side].group[i];
-            row[count] = (struct row){.site = group->site, .phase = group->phase, .size_class = group->size_class};
+            bool line = group->site && !comparison->by_size;
+            row[count] = (struct row){.site = group->site, .phase = line ? NULL : group->phase,
+                .size_class = line ? ANY_SIZE : group->size_class};
             row[count].bytes[side] = group->bytes;
             row[count++].blocks[side] = group->blocks;
         }
@@ -156,7 +167,9 @@ static int compare_moves(struct comparison *comparison)
     for (int side = 0; side < 2; side++) {
         for (size_t i = 0; i < comparison->moves[side].count; i++) {
             const struct sg_move *move = &comparison->moves[side].move[i];
-            row[count] = (struct moved_row){.site = move->site, .phase = move->phase, .size_class = move->size_class};
+            bool line = move->site && !comparison->by_size;
+            row[count] = (struct moved_row){.site = move->site, .phase = line ? NULL : move->phase,
+                .size_class = line ? ANY_SIZE : move->size_class};
             row[count].requests[side] = move->requests;
             row[count].pages[side] = move->pages;
             row[count++].bytes[side] = move->bytes;
@@ -181,6 +194,14 @@ static int compare_moves(struct comparison *comparison)
     return 0;
 }
 
+static void print_class(unsigned size_class)
+{
+    if (size_class == ANY_SIZE)
+        fputs(",\"size_class\":null", stdout);
+    else
+        printf(",\"size_class\":%" PRIu64, sg_live_class_from(size_class));
+}
+
 static void print_moved_json(const struct comparison *comparison)
 {
     fputs("],\"moved\":{", stdout);
@@ -199,9 +220,10 @@ static void print_moved_json(const struct comparison *comparison)
         sg_tool_json_text(row->site);
         fputs(",\"phase\":", stdout);
         sg_tool_json_text(row->phase);
-        printf(",\"size_class\":%" PRIu64 ",\"a_requests\":%" PRIu64 ",\"b_requests\":%" PRIu64 ",\"a_pages\":%" PRIu64
+        print_class(row->size_class);
+        printf(",\"a_requests\":%" PRIu64 ",\"b_requests\":%" PRIu64 ",\"a_pages\":%" PRIu64
                ",\"b_pages\":%" PRIu64 ",\"a_bytes\":%" PRIu64 ",\"b_bytes\":%" PRIu64 "}",
-            sg_live_class_from(row->size_class), row->requests[0], row->requests[1], row->pages[0], row->pages[1],
+            row->requests[0], row->requests[1], row->pages[0], row->pages[1],
             row->bytes[0], row->bytes[1]);
     }
     puts("]}}");
@@ -223,9 +245,10 @@ static void print_json(char **paths, const struct comparison *comparison)
         sg_tool_json_text(row->site);
         fputs(",\"phase\":", stdout);
         sg_tool_json_text(row->phase);
-        printf(",\"size_class\":%" PRIu64 ",\"a_bytes\":%" PRIu64 ",\"b_bytes\":%" PRIu64 ",\"a_blocks\":%" PRIu64
+        print_class(row->size_class);
+        printf(",\"a_bytes\":%" PRIu64 ",\"b_bytes\":%" PRIu64 ",\"a_blocks\":%" PRIu64
                ",\"b_blocks\":%" PRIu64 ",\"difference_bytes\":%" PRId64 "}",
-            sg_live_class_from(row->size_class), row->bytes[0], row->bytes[1], row->blocks[0], row->blocks[1],
+            row->bytes[0], row->bytes[1], row->blocks[0], row->blocks[1],
             (int64_t)(row->bytes[1] - row->bytes[0]));
     }
     print_moved_json(comparison);
@@ -245,10 +268,14 @@ static void print_line(uint64_t a, uint64_t b, const char *what)
     printf("%12s %12s %13s  %s\n", sg_size_format(a, from), sg_size_format(b, to), signed_size(a, b, more), what);
 }
 
-/* "PLACE, PHASE, blocks of SIZE". */
+/* "PLACE, PHASE, blocks of SIZE"; "PLACE" of all that it asked for. */
 static const char *describe(const char *site, const char *phase, unsigned size_class, char what[3 * SG_GROUP_TEXT])
 {
     char size[SG_GROUP_TEXT];
+    if (size_class == ANY_SIZE) {
+        snprintf(what, 3 * SG_GROUP_TEXT, "%s", site);
+        return what;
+    }
     snprintf(what, 3 * SG_GROUP_TEXT, "%s%s%s%sblocks of %s", site ? site : "", site ? ", " : "", phase ? phase : "",
         phase ? ", " : "", sg_group_size(size_class, size));
     return what;
@@ -309,7 +336,10 @@ static void print_text(const struct comparison *comparison, bool all)
             rest[1] += row->bytes[1];
             continue;
         }
-        print_line(row->bytes[0], row->bytes[1], describe(row->site, row->phase, row->size_class, what));
+        char line[4 * SG_GROUP_TEXT];
+        snprintf(line, sizeof line, "%s (%" PRIu64 " and %" PRIu64 " blocks)", describe(row->site, row->phase, row->size_class, what),
+            row->blocks[0], row->blocks[1]);
+        print_line(row->bytes[0], row->bytes[1], row->size_class == ANY_SIZE ? line : what);
         shown++;
     }
     if (comparison->count > shown) {
@@ -358,7 +388,7 @@ int sg_verb_diff(int argc, char **argv)
         enum sg_moment moment;
     } moments[] = {{"peak", SG_MOMENT_PEAK}, {"failure", SG_MOMENT_FAILURE}, {"end", SG_MOMENT_END}};
     enum sg_moment moment = SG_MOMENT_PEAK;
-    bool all = false, json = false;
+    bool all = false, json = false, by_size = false;
     for (int option; (option = getopt_long(argc, argv, ":h", long_options, NULL)) != -1;) {
         size_t i = 0;
         switch (option) {
@@ -369,6 +399,11 @@ int sg_verb_diff(int argc, char **argv)
             break;
         case 'j':
             json = true;
+            break;
+        case 'b':
+            by_size = strcmp(optarg, "size") == 0;
+            if (!by_size && strcmp(optarg, "line") != 0)
+                return sg_tool_usage(argv[0], "--by takes line or size, not \"%s\"", optarg);
             break;
         case 't':
             while (i < 3 && strcmp(optarg, moments[i].name) != 0)
@@ -383,7 +418,7 @@ int sg_verb_diff(int argc, char **argv)
     }
     if (argc - optind != 2)
         return sg_tool_usage(argv[0], "two traces are compared, not %d", argc - optind);
-    struct comparison comparison = {0};
+    struct comparison comparison = {.by_size = by_size};
     int status = SG_EXIT_OK;
     for (int i = 0; i < 2 && !status; i++)
         status = read_side(argv[0], argv[optind + i], moment, &comparison, i);
