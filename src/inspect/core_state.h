@@ -82,6 +82,8 @@ enum sg_oom_cause {
     SG_OOM_QUEUED,     /* freed memory is in use by work that is still queued */
     SG_OOM_LIMIT,      /* the device has more than may be held */
     SG_OOM_OTHERS,     /* other processes hold it */
+    SG_OOM_POOLS,      /* this process holds it idle, in pools of the driver */
+    SG_OOM_OWN,        /* this process holds it by other calls */
     SG_OOM_TOO_BIG,    /* none of them: the device has not as much */
 };
 
@@ -92,8 +94,19 @@ struct sg_oom_process {
     char name[32]; /* "" where it is not known */
 };
 
+/* Memory that this process holds of the device by calls that the core does not serve. */
+struct sg_oom_own {
+    const char *how; /* after the bytes: "by cudaMallocAsync" */
+    uint64_t bytes;
+    bool idle;       /* nobody uses it: a pool of the driver keeps it */
+};
+
 /* What the core cannot know of an out-of-memory. */
 struct sg_oom_around {
+    const struct sg_oom_own *own; /* as far as it is known */
+    size_t owns;
+    uint64_t used;       /* bytes of the device that anybody uses, the core too; 0: not known */
+    bool complete;       /* `process` has all other processes: what none of them holds is this one's */
     const struct sg_oom_process *process; /* those that hold memory of the device, largest first */
     size_t processes;
     bool some_only;      /* there may be more processes, which nobody here can list */

@@ -75,36 +75,104 @@ static uint64_t room_of(const struct sg_shortage *shortage, uint64_t limit, uint
     return at_most(limit, shortage->total - at_most(outside, shortage->total));
 }
 
-static uint64_t held_by(const struct sg_oom_around *around, const struct sg_shortage *shortage)
+/* Who holds what of a device besides the core, bytes. The parts add up to what is outside. */
+struct holders {
+    uint64_t own, pools; /* this process, by other calls: in use, and idle in pools of the driver */
+    uint64_t others;     /* other processes */
+    uint64_t rest;       /* contexts and libraries: whose is not known */
+};
+
+static uint64_t take_from(uint64_t *left, uint64_t bytes)
 {
-    enum { WORTH_NAMING = 10 }; /* of the device this part may be this process's own: contexts and libraries */
+    uint64_t taken = at_most(bytes, *left);
+    *left -= taken;
+    return taken;
+}
+
+static uint64_t listed(const struct sg_oom_around *around)
+{
     uint64_t bytes = 0;
     for (size_t i = 0; i < around->processes; i++)
         bytes += around->process[i].bytes;
-    bytes = at_most(bytes, shortage->outside);
-    bool others = shortage->outside - bytes > shortage->total / WORTH_NAMING;
-    return others && (!bytes || around->some_only) ? shortage->outside : bytes;
+    return bytes;
 }
 
-/* The first of these that the allocation would have needed no other change for. */
+/* What is known of this process comes first, then the listed processes. More than a tenth of the device beyond those is
+   other processes' that nobody here can list: contexts and libraries of this one take less. */
+static struct holders holders_of(const struct sg_oom_around *around, const struct sg_shortage *shortage)
+{
+    enum { WORTH_NAMING = 10 };
+    struct holders holders = {0};
+    uint64_t left = at_most(shortage->outside, shortage->total);
+    for (size_t i = 0; i < around->owns; i++)
+        *(around->own[i].idle ? &holders.pools : &holders.own) += take_from(&left, around->own[i].bytes);
+    holders.others = take_from(&left, listed(around));
+    bool much = left > shortage->total / WORTH_NAMING;
+    if (much && around->complete)
+        holders.own += take_from(&left, left);
+    else if (much && (!holders.others || around->some_only))
+        holders.others += take_from(&left, left);
+    holders.rest = left;
+    return holders;
+}
+
+/* What there is less of than there could be, bytes by cause. */
+struct lacks {
+    uint64_t limit, pools, own, others;
+};
+
+static struct lacks lacks_of(const struct sg_shortage *shortage, const struct holders *holders)
+{
+    return (struct lacks){
+        .limit = shortage->total - at_most(shortage->limit, shortage->total),
+        .pools = holders->pools,
+        .own = holders->own + holders->pools,
+        .others = holders->others,
+    };
+}
+
+/* The cause that takes most of what is given. */
+static enum sg_oom_cause largest(uint64_t limit, uint64_t pools, uint64_t own, uint64_t others)
+{
+    enum sg_oom_cause cause = SG_OOM_TOO_BIG;
+    uint64_t most = 0;
+    const struct {
+        uint64_t bytes;
+        enum sg_oom_cause cause;
+    } list[] = {{limit, SG_OOM_LIMIT}, {pools, SG_OOM_POOLS}, {own, SG_OOM_OWN}, {others, SG_OOM_OTHERS}};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        if (list[i].bytes > most) {
+            most = list[i].bytes;
+            cause = list[i].cause;
+        }
+    }
+    return cause;
+}
+
+/* The first of these that the allocation would have needed no other change for. Where it takes several, the one that takes
+   most. An example, of 12 GiB: 5 by cudaMallocAsync, 4 by another process, 2 in blocks, 3 asked for. Either of the two
+   alone would do, so the larger one is told. */
 enum sg_oom_cause sg_oom_cause(const struct sg_shortage *shortage, const struct sg_oom_around *around)
 {
-    uint64_t most = room_of(shortage, shortage->limit, shortage->outside), others = held_by(around, shortage),
-             without = shortage->outside - others, asked = shortage->asked,
-             allocated = shortage->allocated - at_most(around->parked, shortage->allocated);
-    bool limited = shortage->limit < shortage->total;
+    const struct holders holders = holders_of(around, shortage);
+    const struct lacks lacks = lacks_of(shortage, &holders);
+    uint64_t outside = at_most(shortage->outside, shortage->total), most = room_of(shortage, shortage->limit, outside), asked = shortage->asked,
+             allocated = shortage->allocated - at_most(around->parked, shortage->allocated), need = allocated + asked;
     if (asked > UINT64_MAX - shortage->used)
         return SG_OOM_TOO_BIG;
     if (shortage->used + asked <= most)
         return SG_OOM_FRAGMENTED;
-    if (allocated + asked <= most)
+    if (need <= most)
         return SG_OOM_QUEUED;
-    if (limited && allocated + asked <= room_of(shortage, shortage->total, shortage->outside))
+    if (lacks.limit && need <= room_of(shortage, shortage->total, outside))
         return SG_OOM_LIMIT;
-    if (others && allocated + asked <= room_of(shortage, shortage->limit, without))
-        return SG_OOM_OTHERS;
-    if (allocated + asked <= room_of(shortage, shortage->total, without)) /* both: the one that takes more is told */
-        return limited && shortage->total - shortage->limit >= others ? SG_OOM_LIMIT : SG_OOM_OTHERS;
+    bool pools = need <= room_of(shortage, shortage->limit, outside - lacks.pools),
+         own = need <= room_of(shortage, shortage->limit, outside - lacks.own),
+         others = need <= room_of(shortage, shortage->limit, outside - lacks.others);
+    if (pools || own || others)
+        return largest(0, pools ? lacks.pools : 0, own && !pools ? lacks.own : 0, others ? lacks.others : 0);
+    if (need <= room_of(shortage, shortage->total, outside - lacks.own - lacks.others))
+        return largest(lacks.limit, holders.pools > holders.own ? lacks.own : 0, lacks.own, lacks.others);
     return SG_OOM_TOO_BIG;
 }
 
@@ -136,11 +204,15 @@ static void put_first(struct text *text, int ordinal, const struct sg_shortage *
         sg_size_format(shortage->idle, d), sg_size_format(shortage->room, e));
 }
 
-/* `held`: by all of them. */
-static void put_processes(struct text *text, const struct sg_oom_around *around, uint64_t held)
+/* Who holds what besides segalloc, a row each. `others`: bytes of all other processes. */
+static void put_holders(struct text *text, const struct sg_oom_around *around, uint64_t others)
 {
     enum { NAMED = 4 };
     char bytes[SG_SIZE_TEXT];
+    for (size_t i = 0; i < around->owns; i++) {
+        if (around->own[i].bytes)
+            put(text, "  itself   %s %s\n", sg_size_format(around->own[i].bytes, bytes), around->own[i].how);
+    }
     for (size_t i = 0; i < around->processes && i < NAMED; i++) {
         const struct sg_oom_process *process = &around->process[i];
         put(text, "  process  %d%s%s%s holds %s\n", process->pid, *process->name ? " (" : "", process->name,
@@ -148,11 +220,9 @@ static void put_processes(struct text *text, const struct sg_oom_around *around,
     }
     if (around->processes > NAMED)
         put(text, "  process  and %zu more\n", around->processes - NAMED);
-    uint64_t named = 0;
-    for (size_t i = 0; i < around->processes; i++)
-        named += around->process[i].bytes;
-    if (around->processes && held > named)
-        put(text, "  process  others, which this process cannot list, hold %s\n", sg_size_format(held - named, bytes));
+    if (around->processes && others > listed(around))
+        put(text, "  process  others, which this process cannot list, hold %s\n",
+            sg_size_format(others - listed(around), bytes));
 }
 
 /* Who set the limit that is in the way: options, or the program while it ran. */
@@ -197,12 +267,24 @@ static void put_limit(struct text *text, const struct sg_conf *conf, const struc
                   "segalloc_set_limit()\n");
 }
 
+/* The second cause, and a limit, where the first alone, which takes `first` bytes, would not be enough. */
+static void put_second(struct text *text, uint64_t bytes, const char *who, const char *what, uint64_t need,
+    const struct sg_shortage *shortage, uint64_t first)
+{
+    char size[SG_SIZE_TEXT];
+    if (bytes && need > room_of(shortage, shortage->limit, shortage->outside - at_most(first, shortage->outside)))
+        put(text, ", and %s %s %s", who, sg_size_format(bytes, size), what);
+    if (need > room_of(shortage, shortage->limit, 0))
+        put(text, ", and %s may be held at most", sg_size_format(shortage->limit, size));
+}
+
 static void put_cause(struct text *text, enum sg_oom_cause cause, const struct sg_device *device,
     const struct sg_shortage *shortage, const struct sg_oom_around *around)
 {
     const struct sg_conf *conf = &device->core->conf;
     char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], c[SG_SIZE_TEXT];
     uint64_t need = shortage->allocated + shortage->asked;
+    const struct holders holders = holders_of(around, shortage);
     put(text, "  cause    ");
     switch (cause) {
     case SG_OOM_TOO_BIG:
@@ -226,9 +308,21 @@ static void put_cause(struct text *text, enum sg_oom_cause cause, const struct s
         put_limit(text, conf, shortage);
         break;
     case SG_OOM_OTHERS:
-        put(text, "other processes hold %s of this device", sg_size_format(held_by(around, shortage), a));
+        put(text, "other processes hold %s of this device", sg_size_format(holders.others, a));
+        put_second(text, holders.own + holders.pools, "this process holds", "of it by other calls than cudaMalloc", need, shortage,
+            holders.others);
         put(text, "\n  help     stop them, or use another device\n");
-        put_processes(text, around, held_by(around, shortage));
+        break;
+    case SG_OOM_POOLS:
+        put(text, "idle pools: this process keeps %s idle in pools of the driver", sg_size_format(holders.pools, a));
+        put_second(text, holders.others, "other processes hold", "of the device", need, shortage, holders.own + holders.pools);
+        put(text, "\n  help     cudaMemPoolTrimTo() gives that back, and so does a lower release threshold of the pool\n");
+        break;
+    case SG_OOM_OWN:
+        put(text, "other calls: this process holds %s of this device by other calls than cudaMalloc",
+            sg_size_format(holders.own + holders.pools, a));
+        put_second(text, holders.others, "other processes hold", "of it", need, shortage, holders.own + holders.pools);
+        put(text, "\n  help     let go of what they hold before this allocation, or have them take less\n");
         break;
     case SG_OOM_QUEUED:
         put(text, "work still queued: it uses %s that are freed already\n  help     %s\n",
@@ -242,14 +336,19 @@ static void put_cause(struct text *text, enum sg_oom_cause cause, const struct s
 }
 
 /* What the device's memory is used for: the parts add up to all of it. */
-static void put_memory(struct text *text, const struct sg_shortage *shortage, const struct holder *holder, bool worst)
+static void put_memory(struct text *text, const struct sg_shortage *shortage, const struct sg_oom_around *around,
+    const struct holder *holder, bool worst)
 {
     char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], c[SG_SIZE_TEXT], d[SG_SIZE_TEXT], e[SG_SIZE_TEXT], f[SG_SIZE_TEXT];
     uint64_t known = shortage->used + shortage->idle, held = shortage->reserved;
-    uint64_t elsewhere = at_most(shortage->total - at_most(held, shortage->total), shortage->outside);
-    put(text, "  device   %s: %s held by segalloc, %s in use by others, %s free\n", sg_size_format(shortage->total, a),
-        sg_size_format(held, b), sg_size_format(elsewhere, c),
-        sg_size_format(shortage->total - at_most(held + elsewhere, shortage->total), d));
+    struct sg_shortage fits = *shortage;
+    fits.outside = at_most(shortage->total - at_most(held, shortage->total), shortage->outside);
+    const struct holders holders = holders_of(around, &fits);
+    put(text, "  device   %s: %s held by segalloc", sg_size_format(shortage->total, a), sg_size_format(held, b));
+    if (holders.own + holders.pools)
+        put(text, ", %s by this process otherwise", sg_size_format(holders.own + holders.pools, c));
+    put(text, ", %s in use by others, %s free\n", sg_size_format(holders.others + holders.rest, c),
+        sg_size_format(shortage->total - at_most(held + fits.outside, shortage->total), d));
     put(text, "  segalloc %s: %s in use, %s freed but still in use by queued work, %s idle", sg_size_format(held, a),
         sg_size_format(shortage->allocated, b), sg_size_format(shortage->pending, c), sg_size_format(shortage->idle, d));
     if (holder->pages)
@@ -373,6 +472,10 @@ static void put_next(struct text *text, enum sg_oom_cause cause, const struct sg
     case SG_OOM_LIMIT:
         put_next_limit(text, &device->core->conf, shortage, command);
         break;
+    case SG_OOM_POOLS:
+    case SG_OOM_OWN:
+        put(text, "segalloc rehearse --card %s -- %s\n", argument(shortage->total, size), command);
+        break;
     case SG_OOM_OTHERS:
         if (!around->processes) {
             put(text, "nvidia-smi\n");
@@ -394,6 +497,24 @@ static void put_next(struct text *text, enum sg_oom_cause cause, const struct sg
     }
 }
 
+/* The failure with what the device has left now: the core asks for that in steps, and not before it refuses what no card
+   has. */
+static struct sg_shortage as_measured(const struct sg_shortage *shortage, const struct sg_oom_around *around)
+{
+    struct sg_shortage measured = *shortage;
+    if (!around->used)
+        return measured;
+    uint64_t held = shortage->reserved, outside = around->used > held ? around->used - held : 0;
+    measured.outside = at_most(outside, shortage->total);
+    uint64_t left = shortage->total - at_most(held + measured.outside, shortage->total),
+             allowed = shortage->limit - at_most(held, shortage->limit);
+    measured.room = at_most(allowed, left);
+    uint64_t had = shortage->idle + measured.room;
+    if (shortage->takes > had)
+        measured.short_by = shortage->takes - had;
+    return measured;
+}
+
 size_t sg_core_oom_text(struct sg_core *core, int ordinal, const struct sg_oom_around *around, char *buffer, size_t size)
 {
     static const struct sg_oom_around nothing = {0};
@@ -409,7 +530,7 @@ size_t sg_core_oom_text(struct sg_core *core, int ordinal, const struct sg_oom_a
     around = around ? around : &nothing;
     bool grouped = sg_live_init(&live, GROUPS);
     sg_lock(&device->lock);
-    const struct sg_shortage shortage = device->shortage;
+    const struct sg_shortage shortage = as_measured(&device->shortage, around);
     const struct holder holder = find_holder(device);
     if (grouped)
         collect_live_locked(device, &live);
@@ -419,7 +540,8 @@ size_t sg_core_oom_text(struct sg_core *core, int ordinal, const struct sg_oom_a
     enum sg_oom_cause cause = sg_oom_cause(&shortage, around);
     put_first(&text, ordinal, &shortage);
     put_cause(&text, cause, device, &shortage, around);
-    put_memory(&text, &shortage, &holder, cause == SG_OOM_FRAGMENTED);
+    put_holders(&text, around, holders_of(around, &shortage).others);
+    put_memory(&text, &shortage, around, &holder, cause == SG_OOM_FRAGMENTED);
     put_live(&text, row, rows < LISTED ? rows : LISTED, around, cause);
     put_next(&text, cause, device, &shortage, around);
     return text.length;

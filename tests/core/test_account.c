@@ -211,29 +211,55 @@ static void the_cause_by_its_figures(void **state)
     static const struct {
         uint64_t limit, outside, allocated, used, asked, others, parked;
         enum sg_oom_cause cause;
+        uint64_t own, pools; /* in use by this process's other calls; idle in its pools */
+        bool complete;       /* the list of other processes is */
     } rows[] = {
-        {100, 0, 40, 40, 60, 0, 0, SG_OOM_FRAGMENTED}, /* as much is not in use */
-        {100, 0, 40, 40, 61, 0, 0, SG_OOM_TOO_BIG}, {100, 0, 0, 10, UINT64_MAX - 9, 0, 0, SG_OOM_TOO_BIG},
-        {100, 0, 0, 10, UINT64_MAX - 10, 0, 0, SG_OOM_TOO_BIG}, {100, 0, 30, 50, 70, 0, 0, SG_OOM_QUEUED},
-        {100, 0, 30, 50, 71, 0, 0, SG_OOM_TOO_BIG},
-        {100, 0, 50, 50, 70, 0, 20, SG_OOM_QUEUED}, /* freed while a graph was captured */
-        {100, 0, 50, 50, 71, 0, 20, SG_OOM_TOO_BIG}, {100, 0, 50, 50, 100, 0, 60, SG_OOM_QUEUED},
-        {60, 0, 40, 40, 20, 0, 0, SG_OOM_FRAGMENTED}, {60, 0, 40, 40, 60, 0, 0, SG_OOM_LIMIT},
-        {60, 0, 40, 40, 61, 0, 0, SG_OOM_TOO_BIG}, {100, 30, 40, 40, 60, 30, 0, SG_OOM_OTHERS},
-        {100, 30, 40, 40, 60, 90, 0, SG_OOM_OTHERS}, /* they cannot hold more than is outside */
-        {100, 30, 40, 40, 61, 90, 0, SG_OOM_TOO_BIG}, {100, 30, 40, 40, 35, 5, 0, SG_OOM_OTHERS},
-        {100, 30, 40, 40, 36, 5, 0, SG_OOM_TOO_BIG},
-        {100, 10, 40, 40, 60, 0, 0, SG_OOM_TOO_BIG}, /* a tenth may be this process's own */
-        {100, 11, 40, 40, 60, 0, 0, SG_OOM_OTHERS},
-        {60, 50, 40, 40, 60, 50, 0, SG_OOM_OTHERS}, /* both: others take more */
-        {40, 50, 40, 40, 60, 50, 0, SG_OOM_LIMIT}, {50, 50, 40, 40, 60, 50, 0, SG_OOM_LIMIT},
-        {50, 50, 40, 40, 61, 50, 0, SG_OOM_TOO_BIG}, {100, 200, 0, 0, 1, 0, 0, SG_OOM_OTHERS}, /* more than there is */
+        {100, 50, 10, 10, 50, 0, 0, SG_OOM_OWN, 50, 0, false}, {100, 50, 10, 10, 50, 0, 0, SG_OOM_POOLS, 0, 50, false},
+        {100, 50, 10, 10, 50, 0, 0, SG_OOM_OWN, 0, 0, true}, {100, 50, 10, 10, 50, 0, 0, SG_OOM_OTHERS, 0, 0, false},
+        {100, 50, 10, 10, 50, 0, 0, SG_OOM_POOLS, 30, 20, false}, /* the idle ones would do */
+        {100, 50, 10, 10, 65, 0, 0, SG_OOM_OWN, 30, 20, false},
+        {100, 50, 10, 10, 91, 0, 0, SG_OOM_TOO_BIG, 50, 0, false},
+        {100, 50, 10, 10, 40, 0, 0, SG_OOM_FRAGMENTED, 50, 0, false},
+        {100, 50, 10, 20, 40, 0, 0, SG_OOM_QUEUED, 50, 0, false},
+        {100, 60, 10, 10, 50, 20, 0, SG_OOM_OWN, 40, 0, false},  /* alone; others alone would not do */
+        {100, 60, 10, 10, 50, 40, 0, SG_OOM_OTHERS, 20, 0, false},
+        {100, 60, 10, 10, 40, 35, 0, SG_OOM_OTHERS, 25, 0, false}, /* either would do */
+        {100, 60, 10, 10, 40, 25, 0, SG_OOM_OWN, 35, 0, false},
+        {100, 60, 10, 10, 90, 20, 0, SG_OOM_OWN, 40, 0, false},  /* it takes both: the larger one */
+        {100, 60, 10, 10, 90, 40, 0, SG_OOM_OTHERS, 20, 0, false},
+        {100, 60, 10, 10, 90, 20, 0, SG_OOM_POOLS, 10, 30, false},
+        {60, 50, 10, 10, 50, 0, 0, SG_OOM_OWN, 50, 0, false},    /* the limit allows it */
+        {40, 50, 10, 10, 35, 0, 0, SG_OOM_LIMIT, 50, 0, false},
+        {60, 50, 10, 10, 60, 0, 0, SG_OOM_OWN, 50, 0, false},    /* it takes both */
+        {40, 50, 10, 10, 60, 0, 0, SG_OOM_LIMIT, 50, 0, false},
+        {40, 50, 10, 10, 60, 0, 0, SG_OOM_LIMIT, 0, 50, false},
+        {100, 10, 40, 40, 60, 0, 0, SG_OOM_OWN, 10, 0, false},   /* known, however little */
+        {100, 10, 40, 40, 60, 0, 0, SG_OOM_TOO_BIG, 0, 0, true},
+        {100, 50, 10, 10, 50, 90, 0, SG_OOM_OWN, 50, 0, true},   /* listed twice: this process's own comes first */
+        {100, 0, 40, 40, 60, 0, 0, SG_OOM_FRAGMENTED, 0, 0, false}, /* as much is not in use */
+        {100, 0, 40, 40, 61, 0, 0, SG_OOM_TOO_BIG, 0, 0, false}, {100, 0, 0, 10, UINT64_MAX - 9, 0, 0, SG_OOM_TOO_BIG, 0, 0, false},
+        {100, 0, 0, 10, UINT64_MAX - 10, 0, 0, SG_OOM_TOO_BIG, 0, 0, false}, {100, 0, 30, 50, 70, 0, 0, SG_OOM_QUEUED, 0, 0, false},
+        {100, 0, 30, 50, 71, 0, 0, SG_OOM_TOO_BIG, 0, 0, false},
+        {100, 0, 50, 50, 70, 0, 20, SG_OOM_QUEUED, 0, 0, false}, /* freed while a graph was captured */
+        {100, 0, 50, 50, 71, 0, 20, SG_OOM_TOO_BIG, 0, 0, false}, {100, 0, 50, 50, 100, 0, 60, SG_OOM_QUEUED, 0, 0, false},
+        {60, 0, 40, 40, 20, 0, 0, SG_OOM_FRAGMENTED, 0, 0, false}, {60, 0, 40, 40, 60, 0, 0, SG_OOM_LIMIT, 0, 0, false},
+        {60, 0, 40, 40, 61, 0, 0, SG_OOM_TOO_BIG, 0, 0, false}, {100, 30, 40, 40, 60, 30, 0, SG_OOM_OTHERS, 0, 0, false},
+        {100, 30, 40, 40, 60, 90, 0, SG_OOM_OTHERS, 0, 0, false}, /* they cannot hold more than is outside */
+        {100, 30, 40, 40, 61, 90, 0, SG_OOM_TOO_BIG, 0, 0, false}, {100, 30, 40, 40, 35, 5, 0, SG_OOM_OTHERS, 0, 0, false},
+        {100, 30, 40, 40, 36, 5, 0, SG_OOM_TOO_BIG, 0, 0, false},
+        {100, 10, 40, 40, 60, 0, 0, SG_OOM_TOO_BIG, 0, 0, false}, /* a tenth may be this process's own */
+        {100, 11, 40, 40, 60, 0, 0, SG_OOM_OTHERS, 0, 0, false},
+        {60, 50, 40, 40, 60, 50, 0, SG_OOM_OTHERS, 0, 0, false}, /* both: others take more */
+        {40, 50, 40, 40, 60, 50, 0, SG_OOM_LIMIT, 0, 0, false}, {50, 50, 40, 40, 60, 50, 0, SG_OOM_LIMIT, 0, 0, false},
+        {50, 50, 40, 40, 61, 50, 0, SG_OOM_TOO_BIG, 0, 0, false}, {100, 200, 0, 0, 1, 0, 0, SG_OOM_OTHERS, 0, 0, false}, /* more than there is */
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct sg_oom_process process[2] = {{.bytes = rows[i].others - rows[i].others / 3},
             {.bytes = rows[i].others / 3}};
-        const struct sg_oom_around around = {.process = process, .processes = 2, .parked = rows[i].parked};
+        const struct sg_oom_own own[] = {{"by a call", rows[i].own, false}, {"idle", rows[i].pools, true}};
+        const struct sg_oom_around around = {.process = process, .processes = 2, .parked = rows[i].parked,
+            .own = own, .owns = 2, .complete = rows[i].complete};
         const struct sg_shortage shortage = {.total = 100,
             .limit = rows[i].limit,
             .outside = rows[i].outside,

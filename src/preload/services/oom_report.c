@@ -12,11 +12,12 @@
 #include <unistd.h>
 
 #include "track/captures.h"
+#include "process/process.h"
 #include "process/symbols.h"
 #include "services/trim.h"
 #include "sites/sites.h"
 
-enum { PROCESSES = 64, COMMAND_BYTES = 240, NVML_SUCCESS = 0 };
+enum { OWN = 2, PROCESSES = 64, COMMAND_BYTES = 240, NVML_SUCCESS = 0 };
 
 /* NVML, as far as it is asked. Source of names, numbers and layouts: NVIDIA's reference of NVML, nvmlProcessInfo_v2_t. */
 struct nvml_process {
@@ -109,7 +110,7 @@ static int by_bytes(const void *a, const void *b)
 
 /* The others of a list that this process is in: in one that it is not in, numbers of processes are those of another
    namespace, where this one has a number that nobody here knows. */
-static size_t take_others(const struct nvml_process *list, unsigned count, struct sg_oom_process *ret)
+static size_t take_others(const struct nvml_process *list, unsigned count, struct sg_oom_process *ret, bool *ret_complete)
 {
     size_t others = 0;
     bool here = false;
@@ -123,11 +124,12 @@ static size_t take_others(const struct nvml_process *list, unsigned count, struc
         others++;
     }
     qsort(ret, others, sizeof *ret, by_bytes);
+    *ret_complete = here && count < PROCESSES;
     return here ? others : 0;
 }
 
-/* As NVML lists them. */
-static size_t list_others(int device, struct sg_oom_process ret[PROCESSES])
+/* As NVML lists them. *ret_complete: these are all of them. */
+static size_t list_others(int device, struct sg_oom_process ret[PROCESSES], bool *ret_complete)
 {
     struct nvml nvml;
     struct nvml_process list[PROCESSES];
@@ -138,7 +140,7 @@ static size_t list_others(int device, struct sg_oom_process ret[PROCESSES])
     if (!uuid_of(device, uuid) || !open_nvml(&nvml))
         return 0;
     if (nvml.device(uuid, &handle) == NVML_SUCCESS && nvml.processes(handle, &count, list) == NVML_SUCCESS)
-        others = take_others(list, count < PROCESSES ? count : PROCESSES, ret);
+        others = take_others(list, count < PROCESSES ? count : PROCESSES, ret, ret_complete);
     (void)nvml.shutdown();
     close_nvml(&nvml);
     return others;
@@ -155,6 +157,52 @@ static size_t list_neighbours(int device, struct sg_oom_process ret[PROCESSES])
     }
     qsort(ret, count, sizeof *ret, by_bytes);
     return count;
+}
+
+/* Of the current device, by whomever; 0: not known. */
+static uint64_t used_bytes(void)
+{
+    const struct sg_driver *driver = sg_process_driver();
+    size_t available, total;
+    return driver->mem_info(&available, &total) == CUDA_SUCCESS ? total - available : 0;
+}
+
+typedef CUresult pool_fn(CUmemoryPool *ret, CUdevice device);
+typedef CUresult attribute_fn(CUmemoryPool pool, int attribute, void *ret);
+
+/* Source: CUmemPool_attribute of cuda.h. */
+enum { POOL_RESERVED_NOW = 5, POOL_USED_NOW = 7 };
+
+static uint64_t pool_bytes(attribute_fn *get, CUmemoryPool pool, int attribute)
+{
+    uint64_t bytes = 0;
+    return get(pool, attribute, &bytes) == CUDA_SUCCESS ? bytes : 0;
+}
+
+/* What pools of the driver hold for this process: the device's own pool, and the one that is current there. Returns how
+   many rows there are. */
+static size_t list_own(int device, struct sg_oom_own ret[OWN])
+{
+    void *found[] = {sg_cuda_symbol("cuMemPoolGetAttribute"), sg_cuda_symbol("cuDeviceGetDefaultMemPool"),
+        sg_cuda_symbol("cuDeviceGetMemPool")};
+    attribute_fn *get;
+    pool_fn *of_device[2];
+    CUmemoryPool pool[2] = {NULL};
+    uint64_t used = 0, held = 0;
+    if (!found[0] || !found[1] || !found[2])
+        return 0;
+    memcpy(&get, &found[0], sizeof get);
+    memcpy(of_device, &found[1], sizeof of_device);
+    for (int i = 0; i < 2; i++) {
+        if (of_device[i](&pool[i], device) != CUDA_SUCCESS || !pool[i] || (i && pool[1] == pool[0]))
+            continue;
+        uint64_t in_use = pool_bytes(get, pool[i], POOL_USED_NOW), reserved = pool_bytes(get, pool[i], POOL_RESERVED_NOW);
+        used += in_use;
+        held += reserved > in_use ? reserved : in_use;
+    }
+    ret[0] = (struct sg_oom_own){"by cudaMallocAsync", used, false};
+    ret[1] = (struct sg_oom_own){"idle in pools of cudaMallocAsync", held - used, true};
+    return OWN;
 }
 
 /* Appends an argument as a shell takes it. False: no room. */
@@ -186,14 +234,20 @@ size_t sg_oom_report(struct sg_core *core, int device, char *buffer, size_t size
     struct sg_oom_process process[PROCESSES];
     char command[COMMAND_BYTES];
     read_command(command);
-    size_t others = list_others(device, process);
-    bool some_only = others == 0;
+    struct sg_oom_own own[OWN];
+    bool complete = false;
+    size_t others = list_others(device, process, &complete);
+    bool some_only = !complete && others == 0;
     if (some_only)
         others = list_neighbours(device, process);
     const struct sg_oom_around around = {
         .process = process,
         .processes = others,
         .some_only = some_only,
+        .complete = complete,
+        .own = own,
+        .owns = list_own(device, own),
+        .used = used_bytes(),
         .command = command,
         .parked = sg_captures_deferred_bytes(core, device),
         .site = sg_sites_describe,

@@ -214,6 +214,128 @@ static void in_a_capture(void)
     EXPECT(pthread_join(thread, NULL) == 0);
 }
 
+/* Memory that the program takes from the driver itself. */
+static void take_physical(size_t bytes)
+{
+    CUmemGenericAllocationHandle handle;
+    const CUmemAllocationProp prop = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    MUST(cuMemCreate(&handle, bytes, &prop, 0));
+}
+
+/* From a pool that keeps what is freed. */
+static CUdeviceptr take_from_pool(size_t bytes)
+{
+    CUdeviceptr address = 0;
+    CUmemoryPool pool;
+    cuuint64_t all = UINT64_MAX;
+    MUST(cuDeviceGetDefaultMemPool(&pool, 0));
+    MUST(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
+    MUST(cuMemAllocAsync(&address, bytes, stream));
+    MUST(cuStreamSynchronize(stream));
+    return address;
+}
+
+static void keep_in_pool(size_t bytes)
+{
+    MUST(cuMemFreeAsync(take_from_pool(bytes), stream));
+    MUST(cuStreamSynchronize(stream));
+}
+
+static void own_physical(void)
+{
+    take_physical(150 * MIB);
+    take(20 * MIB);
+    run_out(160 * MIB);
+}
+
+/* The first allocation of the process, by a request that is larger than any card. */
+static void own_physical_first(void)
+{
+    take_physical(150 * MIB);
+    run_out(250 * MIB);
+}
+
+static void own_pool(void)
+{
+    take_from_pool(150 * MIB);
+    take(20 * MIB);
+    run_out(160 * MIB);
+}
+
+static void own_idle_pool(void)
+{
+    keep_in_pool(150 * MIB);
+    take(20 * MIB);
+    run_out(160 * MIB);
+}
+
+static void own_in_pool_and_physical(void)
+{
+    take_physical(50 * MIB);
+    keep_in_pool(100 * MIB);
+    take(20 * MIB);
+    run_out(200 * MIB);
+}
+
+static void own_and_too_big(void)
+{
+    take_physical(100 * MIB);
+    take(20 * MIB);
+    run_out(250 * MIB);
+}
+
+static void own_and_fragmented(void)
+{
+    take_physical(100 * MIB);
+    comb(3 * MIB / 2, 80, 40 * MIB);
+}
+
+/* This process holds 90 MiB itself, and is to have as much as fits without that, or not even then. */
+static void takes_beside_others(void)
+{
+    take_physical(90 * MIB);
+    run_out(190 * MIB);
+}
+
+static void own_and_one(void)
+{
+    beside(1, 60 * MIB, takes_beside_others);
+}
+
+static void takes_little_beside_others(void)
+{
+    take_physical(40 * MIB);
+    run_out(150 * MIB);
+}
+
+static void one_and_own(void)
+{
+    beside(1, 120 * MIB, takes_little_beside_others);
+}
+
+static void takes_both_beside_others(void)
+{
+    take_physical(60 * MIB);
+    run_out(220 * MIB);
+}
+
+static void one_and_own_together(void)
+{
+    beside(1, 104 * MIB, takes_both_beside_others);
+}
+
+static void idle_pool_and_one(void)
+{
+    beside(1, 60 * MIB, own_idle_pool);
+}
+
+static void own_and_limit(void)
+{
+    take_physical(200 * MIB);
+    run_out(150 * MIB);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -233,6 +355,18 @@ int main(int argc, char **argv)
         {"beside_and_too_big", beside_and_too_big, true},
         {"behind_a_kernel", behind_a_kernel, false},
         {"in_a_capture", in_a_capture, false},
+        {"own_physical", own_physical, false},
+        {"own_physical_first", own_physical_first, false},
+        {"own_pool", own_pool, false},
+        {"own_idle_pool", own_idle_pool, false},
+        {"own_in_pool_and_physical", own_in_pool_and_physical, false},
+        {"own_and_too_big", own_and_too_big, false},
+        {"own_and_fragmented", own_and_fragmented, false},
+        {"own_and_one", own_and_one, true},
+        {"one_and_own", one_and_own, true},
+        {"one_and_own_together", one_and_own_together, true},
+        {"idle_pool_and_one", idle_pool_and_one, true},
+        {"own_and_limit", own_and_limit, false},
     };
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
         if (argc != 2 || strcmp(argv[1], programs[i].name) != 0)

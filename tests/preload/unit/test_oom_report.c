@@ -17,6 +17,7 @@
 #include "core_state.h"
 #include "track/captures.h"
 #include "services/oom_report.h"
+#include "process/process.h"
 #include "process/symbols.h"
 #include "services/trim.h"
 #include "sites/sites.h"
@@ -45,7 +46,11 @@ static struct {
     size_t told_count;
     char told_command[256];
     uint64_t parked;
-    bool some_only;
+    bool some_only, complete;
+    CUresult pools, info;
+    bool no_pools, two_pools;
+    size_t owns;
+    uint64_t own[2], used; /* as the core was told */
     struct sg_neighbour_holds served[2]; /* processes that hold memory by segalloc's own table */
     size_t served_count;
 } fake;
@@ -127,10 +132,55 @@ static CUresult get_uuid(CUuuid *uuid, CUdevice device)
     return fake.uuid_status;
 }
 
+static CUresult pool_of(CUmemoryPool *ret, CUdevice device)
+{
+    assert_int_equal(device, DEVICE);
+    *ret = (CUmemoryPool)(uintptr_t)512;
+    return fake.pools;
+}
+
+static CUresult other_pool_of(CUmemoryPool *ret, CUdevice device)
+{
+    assert_int_equal(device, DEVICE);
+    *ret = (CUmemoryPool)(uintptr_t)(fake.two_pools ? 1024 : 512);
+    return fake.pools;
+}
+
+/* Of each pool 700 bytes are reserved, and 200 used. */
+static CUresult pool_attribute(CUmemoryPool pool, int attribute, void *ret)
+{
+    assert_non_null(pool);
+    *(uint64_t *)ret = attribute == 5 ? 700 : attribute == 7 ? 200 : 0;
+    return CUDA_SUCCESS;
+}
+
+static CUresult mem_info(size_t *ret_free, size_t *ret_total)
+{
+    *ret_free = 300;
+    *ret_total = 1000;
+    return fake.info;
+}
+
+const struct sg_driver *sg_process_driver(void)
+{
+    static const struct sg_driver driver = {.mem_info = mem_info};
+    return &driver;
+}
+
 void *sg_cuda_symbol(const char *name)
 {
     CUresult (*get)(CUuuid *, CUdevice) = get_uuid;
-    void *symbol;
+    CUresult (*pool[2])(CUmemoryPool *, CUdevice) = {pool_of, other_pool_of};
+    CUresult (*attribute)(CUmemoryPool, int, void *) = pool_attribute;
+    void *symbol, *pools[2];
+    memcpy(pools, pool, sizeof pools);
+    memcpy(&symbol, &attribute, sizeof symbol);
+    if (strcmp(name, "cuMemPoolGetAttribute") == 0)
+        return fake.no_pools ? NULL : symbol;
+    if (strcmp(name, "cuDeviceGetDefaultMemPool") == 0)
+        return pools[0];
+    if (strcmp(name, "cuDeviceGetMemPool") == 0)
+        return pools[1];
     assert_string_equal(name, "cuDeviceGetUuid");
     memcpy(&symbol, &get, sizeof symbol);
     return fake.no_uuid_call ? NULL : symbol;
@@ -181,6 +231,13 @@ size_t sg_core_oom_text(struct sg_core *core, int device, const struct sg_oom_ar
     snprintf(fake.told_command, sizeof fake.told_command, "%s", around->command);
     fake.parked = around->parked;
     fake.some_only = around->some_only;
+    fake.complete = around->complete;
+    fake.used = around->used;
+    fake.owns = around->owns;
+    for (size_t i = 0; i < around->owns; i++) {
+        fake.own[i] = around->own[i].bytes;
+        assert_int_equal(around->own[i].idle, i == 1);
+    }
     return (size_t)snprintf(buffer, size, "text");
 }
 
@@ -300,16 +357,36 @@ static void those_that_segalloc_serves(void **state)
     fake.served_count = 2;
     report(2);
     assert_int_equal(fake.told[0].pid, 200); /* those that NVML has listed */
+    assert_true(fake.complete);
     assert_false(fake.some_only);
     for (int i = 0; i < 2; i++) {
         fake.absent = i == 0;
         fake.list[0].pid = 1;
         report(2);
         assert_true(fake.some_only);
+        assert_false(fake.complete);
         assert_true(fake.told[0].pid == 300 && fake.told[0].bytes == 90 && !*fake.told[0].name);
         assert_true(fake.told[1].pid == 100 && fake.told[1].bytes == 50);
         assert_string_equal(fake.told[1].name, "python");
     }
+}
+
+/* What this process holds itself: in pools, of which the driver knows how much is idle. */
+static void what_this_process_holds(void **state)
+{
+    (void)state;
+    report(2);
+    assert_true(fake.owns == 2 && fake.own[0] == 200 && fake.own[1] == 500 && fake.used == 700);
+    fake.two_pools = true;
+    report(2);
+    assert_true(fake.owns == 2 && fake.own[0] == 400 && fake.own[1] == 1000);
+    fake.pools = CUDA_ERROR_NOT_SUPPORTED;
+    fake.info = CUDA_ERROR_INVALID_CONTEXT;
+    report(2);
+    assert_true(fake.owns == 2 && fake.own[0] == 0 && fake.own[1] == 0 && fake.used == 0);
+    fake.no_pools = true;
+    report(2);
+    assert_int_equal(fake.owns, 0);
 }
 
 static const char *command(const char *arguments, size_t bytes)
@@ -361,6 +438,7 @@ int main(void)
         cmocka_unit_test_setup(more_than_can_be_listed, begin),
         cmocka_unit_test_setup(no_list, begin),
         cmocka_unit_test_setup(those_that_segalloc_serves, begin),
+        cmocka_unit_test_setup(what_this_process_holds, begin),
         cmocka_unit_test_setup(the_command_as_a_shell_takes_it, begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
