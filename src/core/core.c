@@ -254,6 +254,13 @@ void sg_core_failed(struct sg_core *core, int ordinal)
         sg_count(device, SG_STAT_ooms, 1);
 }
 
+void sg_core_asked(struct sg_core *core, int ordinal, unsigned times)
+{
+    struct sg_device *device = sg_device_get(core, ordinal);
+    if (device)
+        sg_count(device, SG_STAT_questions, times);
+}
+
 void sg_core_settled(struct sg_core *core, int ordinal, enum segalloc_settled how, size_t bytes)
 {
     struct sg_device *device = sg_device_get(core, ordinal);

@@ -172,6 +172,9 @@ void sg_core_passthrough(struct sg_core *core, int device, CUdeviceptr address, 
    what a program does about one is not known then. */
 void sg_core_failed(struct sg_core *core, int device);
 
+/* Counts questions of the program how much of `device` is free. */
+void sg_core_asked(struct sg_core *core, int device, unsigned times);
+
 /* Notes in the trace what became of the calling thread's refused allocation, where no allocation shows it. */
 void sg_core_settled(struct sg_core *core, int device, enum segalloc_settled how, size_t bytes);
 

@@ -3,6 +3,8 @@
      NAME+MIB       allocates; a failure ends the program with status 1, as an exception that nobody catches would
      NAME?MIB       allocates; a failure is let pass
      NAME%PERCENT   allocates this part of what cuDeviceTotalMem says, as NAME+ does
+     NAME=MIB       allocates as a cache does: refused, it frees all blocks and asks again, and then as NAME+ does
+     NAME^MIB       asks for twice as much each time until it is refused, freeing what it got, and takes the last as NAME+ does
      NAME-          frees, if there is such a block
      fork           goes on in a child; the parent waits for it and has its status
      say=WORD       writes a line
@@ -91,6 +93,25 @@ static int divide(void)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+static void take_as_a_cache(CUdeviceptr *at, size_t bytes, const char *act)
+{
+    if (driver.take(at, bytes) == CUDA_SUCCESS)
+        return;
+    for (size_t i = 0; i < sizeof block / sizeof *block; i++) {
+        if (block[i])
+            check(driver.give(block[i]), act);
+        block[i] = 0;
+    }
+    check(driver.take(at, bytes), act);
+}
+
+static void take_by_doubling(CUdeviceptr *at, size_t bytes, const char *act)
+{
+    for (; driver.take(at, bytes) == CUDA_SUCCESS; bytes *= 2)
+        check(driver.give(*at), act);
+    check(driver.take(at, bytes / 2), act);
+}
+
 static void on_memory(const char *act)
 {
     CUdeviceptr *at = &block[(unsigned char)act[0]];
@@ -101,6 +122,12 @@ static void on_memory(const char *act)
         return;
     case '?':
         (void)driver.take(at, bytes);
+        return;
+    case '=':
+        take_as_a_cache(at, bytes, act);
+        return;
+    case '^':
+        take_by_doubling(at, bytes, act);
         return;
     case '%':
         check(driver.total(&total, device), act);

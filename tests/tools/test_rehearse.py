@@ -107,6 +107,45 @@ class Rehearse(unittest.TestCase):
             self.assertIn("It stopped: ", said.stdout)
             self.assertNotIn("Assumed", said.stdout)
 
+    def adapts(self, status, cards, *acts):
+        """The verdict, and how often the program was run."""
+        with tempfile.TemporaryDirectory() as folder:
+            runs = os.path.join(folder, "runs")
+            command = f"echo run >>{runs}; exec {shlex.join([ACTS, *acts])}"
+            verdict = self.verdict(status, "--overwrite", "--card", cards, "--margin", "0", "--", "sh", "-c", command)
+            with open(runs, encoding="ascii") as file:
+                return verdict, len(file.readlines())
+
+    def test_programs_that_adapt(self):
+        """Each card that the program does not fit as it ran first is tried at its size, and the verdict is that run's."""
+        ways = {  # acts, cards: (verdicts, MiB that each took, refusals, runs)
+            ("a+300", "b+300", "c=600"): ("1GiB,2GiB", "fits fits", (600, None), (1, None), 2),      # a cache above
+            ("a+100", "b^50"): ("1GiB,2GiB", "fits fits", (900, 1700), (1, 1), 3),                   # doubles until it is refused
+            ("a%90",): ("1GiB,2GiB,4GiB", "fits fits fits", (None, None, None), (0, 0, None), 3),    # a share of all memory
+            ("a+100", "b?1500", "c+20"): ("1GiB,2GiB", "fits fits", (120, None), (1, None), 2),      # does without
+            ("a+100", "b?1500"): ("1GiB,2GiB", "does_not_fit fits", (None, None), (None, None), 2),  # comes to nothing
+            ("a+100", "b+1500"): ("512MiB,1GiB,2GiB", "does_not_fit does_not_fit fits", (None,) * 3, (None,) * 3, 2),
+            ("a+100", "b+1500", "c-"): ("2GiB,4GiB", "fits fits", (None, None), (None, None), 1),
+        }
+        for acts, (cards, verdicts, took, refused, runs) in ways.items():
+            with self.subTest(acts):
+                fits = "does_not_fit" not in verdicts
+                verdict, ran = self.adapts(0 if fits else 3, cards, *acts)
+                self.assertEqual(([card["verdict"] for card in verdict["cards"]], ran), (verdicts.split(), runs))
+                self.assertEqual([card["refused"] for card in verdict["cards"]], list(refused))
+                for card, mib in zip(verdict["cards"], took):
+                    if mib:
+                        self.assertEqual(card["bytes"] - card["headroom_bytes"], mib * MIB)
+                adapts = any(count is not None for count in refused)
+                self.assertEqual((verdict["adapts"], verdict["smallest_card_bytes"] is None), (adapts, adapts))
+        text = rehearse("--card", "1GiB", "--", ACTS, "a+100", "b^50").stdout
+        self.assertRegex(text, "1.00 GiB: (fits|too close)[^\n]*\n  It was run on a card of this size too, and makes do with less there: 900.00 MiB "
+                               "were needed, 1 call for memory was refused and made good.\nSmallest card: not known, ")
+        self.assertNotIn("for a limit that is set", text)
+
+    def test_a_question_is_said(self):
+        self.assertFalse([line for line in self.verdict(0, "--", LOOP, "100", "return")["assumptions"] if "asks how much" in line])
+
     def test_beneath_is_said(self):
         command = ["--", LOOP, "500", "return"]
         self.assertFalse(any("PyTorch's cache" in text for text in self.verdict(0, *command)["assumptions"]))

@@ -256,6 +256,7 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     if (!core) {
         mem_info_early(&available, &total);
     } else if (sg_contexts_current(core, &context, &device) == CUDA_SUCCESS) {
+        sg_refusals_count_questions(core, device);
         size_t of_driver = available;
         bool torch = sg_torch_counts(); /* its answer does not depend on what else is free */
         if (!torch)

@@ -275,6 +275,9 @@ __attribute__((destructor)) static void process_unload(void)
     sg_refusals_end();
     if (sg_self.inside || !sg_core_is_free(sg_process.core))
         return;
+    for (int device = 0; device < SG_DEVICES_MAX; device++)
+        if (sg_core_limit(sg_process.core, device)) /* it has been used */
+            sg_refusals_count_questions(sg_process.core, device);
     sg_summary_print(sg_process.core);
     sg_recorder_close(sg_process.core);
 }

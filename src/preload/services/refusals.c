@@ -210,8 +210,18 @@ void sg_refusals_raise(void)
         fail(refusal, true);
 }
 
+static atomic_uint uncounted; /* questions: programs ask before there is a core */
+
+void sg_refusals_count_questions(struct sg_core *core, int device)
+{
+    unsigned times = atomic_exchange_explicit(&uncounted, 0, memory_order_relaxed);
+    if (times)
+        sg_core_asked(core, device, times);
+}
+
 void sg_refusals_ask(void)
 {
+    atomic_fetch_add_explicit(&uncounted, 1, memory_order_relaxed);
     struct refusal *refusal = atomic_load_explicit(&sg_refusals_open, memory_order_relaxed) ? own() : NULL;
     if (refusal && refusal->torch)
         fail(refusal, true);

@@ -43,6 +43,9 @@ void sg_refusals_raise(void);
 void sg_refusals_of_torch(void);
 void sg_refusals_ask(void);
 
+/* Counts the questions so far, for the statistics of the device. */
+void sg_refusals_count_questions(struct sg_core *core, int device);
+
 /* The process ends: what is open has failed. In a forked child nothing is open. */
 void sg_refusals_end(void);
 void sg_refusals_forget(void);

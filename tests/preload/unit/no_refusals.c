@@ -24,3 +24,8 @@ void sg_refusals_raise(void)
 void sg_refusals_ask(void)
 {
 }
+
+void sg_refusals_count_questions(struct sg_core *core, int device)
+{
+    (void)core, (void)device;
+}

@@ -423,6 +423,11 @@ bool sg_torch_switched(void)
     return false;
 }
 
+void sg_core_asked(struct sg_core *core, int device, unsigned times)
+{
+    (void)core, (void)device, (void)times;
+}
+
 void sg_core_failed(struct sg_core *core, int device)
 {
     (void)core, (void)device;

@@ -377,6 +377,8 @@ static int add(struct sg_summary *summary, const struct segalloc_trace_record *r
         return 0;
     }
     summary->requests += record->kind < SEGALLOC_RECORD_DONE;
+    if (record->kind == SEGALLOC_RECORD_LIMIT)
+        summary->limited |= record->size < device_at(summary, ordinal_of(summary, record))->total_bytes;
     if (!summary->events++)
         summary->first_ns = record->time_ns;
     if (record->time_ns > summary->last_ns)
@@ -424,6 +426,7 @@ static void finish(struct sg_summary *summary, const struct segalloc_trace_heade
     for (uint32_t i = 0; i < summary->devices; i++) {
         keep_peak(&summary->device[i]);
         summary->device[i].limit_bytes = header->limit_bytes;
+        summary->limited |= header->limit_bytes && header->limit_bytes < summary->device[i].total_bytes;
         summary->peak_live_bytes += summary->device[i].peak_live_bytes;
     }
 }

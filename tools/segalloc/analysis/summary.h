@@ -76,6 +76,7 @@ struct sg_summary {
     uint64_t unmatched_frees, repeated; /* of what was not allocated before; allocations at an address that is in use */
     uint64_t first_ns, last_ns;
     bool torch;          /* PyTorch asked for memory */
+    bool limited;        /* less of a device than all may be held */
     char untracked_by[64]; /* the call by which the order of streams was lost; "": it was not */
     struct sg_summary_card card[SG_SUMMARY_CARDS]; /* of a rehearsal: those that it was asked about */
     uint32_t cards;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "report/findings.h"
+#include "rehearse/adapt.h"
 #include "replay/free_orders.h"
 #include "install_paths.h"
 #include "replay/recorded.h"
@@ -87,6 +88,7 @@ static int play_card(struct life *life, struct sg_rehearse_card *card, const str
             const struct sg_play_device *device = &result.device[i];
             if (device->first_oom_event != result.first_oom_event)
                 continue;
+            card->caught = sg_rehearse_is_caught(&findings->book, device->first_oom_site);
             sg_site_book_line(&findings->book, device->first_oom_site, card->site);
             sg_site_book_phase(&findings->book, device->first_oom_phase, card->phase);
             sg_rehearse_hold(life->reader, (uint32_t)i, card);
@@ -174,10 +176,15 @@ static int count(struct sg_rehearse *rehearse, const struct sg_findings *finding
     rehearse->served_share = rehearse->allocs ? (double)rehearse->served / (double)rehearse->allocs : -1;
     rehearse->events += findings->requests;
     rehearse->ooms += findings->ooms;
+    rehearse->refused += findings->refused;
+    rehearse->ended_by |= findings->ooms && !findings->survived;
+    rehearse->torch |= findings->torch;
     if (findings->largest_request > rehearse->largest_request)
         rehearse->largest_request = findings->largest_request;
     for (uint32_t i = 0; i < findings->devices; i++) {
         const uint64_t *peak = findings->device[i].stats.peak;
+        rehearse->questions += findings->device[i].stats.value[SG_STAT_questions];
+        rehearse->limited |= findings->limited;
         struct sg_rehearse_device *used = &rehearse->device[findings->device[i].ordinal];
         used->processes += peak[SG_STAT_requested_bytes] > 0;
         used->requested += peak[SG_STAT_requested_bytes];
@@ -209,6 +216,8 @@ static int add_process(struct sg_rehearse *rehearse, const char *path)
         if (status == 0) {
             if (most >= 0)
                 sg_rehearse_hold_peak(life.reader, (uint32_t)most, &rehearse->at_peak);
+            if (rehearse->true_size) /* it has come to its end without what failed */
+                sg_recorded_excuse(&life.recorded);
             sg_recorded_play(&life.recorded, &life.play);
             rehearse->beneath |= life.play.conf.pytorch == SG_PYTORCH_BENEATH;
             life.play.next = next_records;
@@ -247,15 +256,20 @@ int sg_rehearse_traces(struct sg_rehearse *rehearse, const char *folder)
     return status;
 }
 
+uint64_t sg_rehearse_smallest(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
+{
+    return card->adapted ? card->adapted_smallest : rehearse->alone.segalloc;
+}
+
 uint64_t sg_rehearse_short_by(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
 {
-    uint64_t smallest = rehearse->alone.segalloc;
+    uint64_t smallest = sg_rehearse_smallest(rehearse, card);
     return !card->fits && smallest > card->bytes ? smallest - card->bytes : 0;
 }
 
 enum sg_rehearse_verdict sg_rehearse_verdict(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
 {
-    uint64_t smallest = rehearse->alone.segalloc, left = card->bytes > smallest ? card->bytes - smallest : 0;
+    uint64_t smallest = sg_rehearse_smallest(rehearse, card), left = card->bytes > smallest ? card->bytes - smallest : 0;
     return !card->fits                                       ? SG_REHEARSE_DOES_NOT_FIT
            : card->bytes < smallest || left < card->margin ? SG_REHEARSE_TOO_CLOSE
                                                              : SG_REHEARSE_FITS;

@@ -36,6 +36,10 @@ struct sg_rehearse_card {
     const char *name;          /* in cards.def; NULL: the user said the size */
     uint64_t margin;           /* of it that is left for the context and for libraries, bytes */
     bool fits;                 /* every allocation does */
+    bool caught;               /* a caller of what did not fit has a handler for that */
+    bool adapted;              /* the program ran on a card of this size, and came to its end */
+    uint64_t adapted_smallest; /* what it took there, bytes */
+    uint64_t adapted_refused, adapted_ooms; /* calls for memory that were refused there; those of them that failed */
     bool open;                 /* whether they do is not known: the user has cut the playing short */
     uint64_t ends_at_event;    /* of the process that ran out first; 0: none did, or it is not known */
     uint64_t of_events;        /* that the process has in all */
@@ -77,7 +81,13 @@ struct sg_rehearse {
     unsigned processes;       /* that asked for memory */
     unsigned replays;         /* of their lives, so far */
     uint64_t events, allocs, served, largest_request;
-    uint64_t ooms;            /* on the card without end: by a limit of its own settings */
+    uint64_t ooms, refused;   /* on the card without end: by a limit, or by a program that asks until it runs out */
+    uint64_t questions;       /* of the program, how much memory is free */
+    bool limited;             /* a limit was set, by settings or by the program */
+    bool torch;               /* PyTorch's tensors are served one by one */
+    bool ended_by;            /* an allocation failed, and its process was served nothing more: it came to nothing */
+    bool true_size;           /* the run itself is on a card of the size of the only one named */
+    bool adapts;              /* it fits a card because it makes do with less there */
     uint64_t peak_requested, peak_reserved; /* of the device of the process that needs most, bytes */
     struct sg_rehearse_held at_peak;        /* when that device had most in use */
     double served_share;      /* negative: nothing was asked for */
@@ -94,6 +104,8 @@ struct sg_rehearse {
 
 /* What is said of a card, and by how much it is too small, bytes; 0: it fits, or it is not known. */
 enum sg_rehearse_verdict sg_rehearse_verdict(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card);
+/* What the program needs on this card, bytes: the smallest card, or what a run there took. */
+uint64_t sg_rehearse_smallest(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card);
 uint64_t sg_rehearse_short_by(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card);
 
 /* rehearse/in_use.c: finds what was in use on the device when the card was full. Where there is no host memory for that

@@ -14,8 +14,13 @@ static const char *const assumptions[] = {
     "What the program writes is not real. Files that were there are as they were (not with --overwrite); new ones stay.",
     "Copies of more than 1 MiB move no bytes. GPU memory set to zero takes no memory of this machine.",
     "Mathematics libraries are stand-ins: workspaces that they allocate by themselves count as 0.",
-    "The program asks for the same on every card. The free memory that it is told of is the largest card's.",
 };
+static const char assumed_same[] =
+    "The program asks for the same on every card. The free memory that it is told of is the largest card's.";
+static const char assumed_adapts[] =
+    "The program makes do with less on a smaller card. Where it did not fit as it ran first, it ran on a card of that size.";
+static const char assumed_asks[] =
+    "The program asks how much memory is free. On a card that was not named it may ask for other sizes.";
 static const char assumed_no_model[] =
     "The GPU's model is made up, with compute capability 8.0. A card given by name (--card h100) has its own.";
 static const char assumed_fast[] =
@@ -66,7 +71,7 @@ static void print_json_held(const struct sg_rehearse_held *held)
 static void print_json_card(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
 {
     static const char *const names[] = {"fits", "too_close", "does_not_fit"};
-    uint64_t smallest = rehearse->alone.segalloc;
+    uint64_t smallest = sg_rehearse_smallest(rehearse, card);
     printf("{\"bytes\":%" PRIu64 ",\"name\":", card->bytes);
     sg_tool_json_text(card->name);
     printf(",\"fits\":%s,\"verdict\":\"%s\",\"margin_bytes\":%" PRIu64 ",\"headroom_bytes\":",
@@ -75,6 +80,9 @@ static void print_json_card(const struct sg_rehearse *rehearse, const struct sg_
         printf("%" PRId64, (int64_t)card->bytes - (int64_t)smallest);
     else
         fputs("null", stdout);
+    printf(",\"adapted\":%s", card->adapted ? "true" : "false");
+    number("refused", card->adapted_refused, card->adapted);
+    number("failures", card->adapted_ooms, card->adapted);
     number("ends_at_event", card->ends_at_event, card->ends_at_event);
     number("of_events", card->of_events, card->ends_at_event);
     number("asked_bytes", card->ends_with_bytes, card->ends_at_event);
@@ -106,7 +114,7 @@ static void print_json_shared(const struct sg_rehearse *rehearse)
 void sg_rehearse_print_json(const struct sg_rehearse *rehearse)
 {
     static const char *const names[] = {"completed", "out_of_memory", "stopped"};
-    uint64_t smallest = rehearse->alone.segalloc;
+    uint64_t smallest = rehearse->adapts ? 0 : rehearse->alone.segalloc;
     bool cards = has_cards(rehearse);
     printf("{\"schema\":\"segalloc.rehearse/1\",\"outcome\":\"%s\",\"reason\":", names[rehearse->outcome]);
     if (*rehearse->reason)
@@ -121,6 +129,7 @@ void sg_rehearse_print_json(const struct sg_rehearse *rehearse)
            rehearse->peak_reserved);
     number("smallest_card_bytes", smallest, smallest);
     number("short_by_bytes", sg_rehearse_short_by(rehearse, largest(rehearse)), smallest);
+    printf(",\"adapts\":%s", rehearse->adapts ? "true" : "false");
     printf(",\"at_least\":%s,\"margin_bytes\":%" PRIu64, at_least(rehearse) ? "true" : "false",
            largest(rehearse)->margin);
     fputs(",\"alone\":{\"pytorch\":", stdout);
@@ -147,6 +156,12 @@ void sg_rehearse_print_json(const struct sg_rehearse *rehearse)
     for (int i = 0; i < ASSUMPTIONS; i++) {
         fputs(i ? "," : "", stdout);
         sg_tool_json_string(assumptions[i]);
+    }
+    putchar(',');
+    sg_tool_json_string(rehearse->adapts ? assumed_adapts : assumed_same);
+    if (rehearse->questions) {
+        putchar(',');
+        sg_tool_json_string(assumed_asks);
     }
     if (!largest(rehearse)->name) {
         putchar(',');
@@ -180,7 +195,7 @@ static void print_verdict(const struct sg_rehearse *rehearse, const struct sg_re
 {
     static const char *const words[] = {"fits", "too close to call", "does not fit"};
     char size[SG_SIZE_TEXT], more[SG_SIZE_TEXT];
-    uint64_t smallest = rehearse->alone.segalloc, lack = sg_rehearse_short_by(rehearse, card);
+    uint64_t smallest = sg_rehearse_smallest(rehearse, card), lack = sg_rehearse_short_by(rehearse, card);
     uint64_t spare = card->fits && smallest && card->bytes > smallest ? card->bytes - smallest : 0;
     fputs(words[sg_rehearse_verdict(rehearse, card)], stdout);
     if (spare)
@@ -194,6 +209,20 @@ static void print_verdict(const struct sg_rehearse *rehearse, const struct sg_re
             sg_size_format(smallest, size), sg_size_format(lack, more));
 }
 
+/* What the program did on a card of this size, where it does not fit by what it takes on a card without end. */
+static void print_adapted(const struct sg_rehearse_card *card)
+{
+    char size[SG_SIZE_TEXT];
+    printf("  It was run on a card of this size too, and makes do with less there: %s were needed",
+        sg_size_format(card->adapted_smallest, size));
+    if (card->adapted_ooms)
+        printf(", %" PRIu64 " allocation%s failed, and it went on without", card->adapted_ooms, sg_plural(card->adapted_ooms));
+    else if (card->adapted_refused)
+        printf(", %" PRIu64 " call%s for memory %s refused and made good", card->adapted_refused,
+            sg_plural(card->adapted_refused), card->adapted_refused == 1 ? "was" : "were");
+    puts(".");
+}
+
 static void print_card(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
 {
     char name[64], asked[SG_SIZE_TEXT], live[SG_SIZE_TEXT];
@@ -205,7 +234,9 @@ static void print_card(const struct sg_rehearse *rehearse, const struct sg_rehea
     }
     print_verdict(rehearse, card);
     puts(".");
-    if (!card->ends_at_event)
+    if (card->adapted)
+        print_adapted(card);
+    if (!card->ends_at_event || card->adapted)
         return;
     printf("  First failure: %s asked for%s%s%s%s with %s in use,\n", sg_size_format(card->ends_with_bytes, asked),
         *card->site ? " at " : "", card->site, *card->phase ? " in " : "", card->phase,
@@ -244,7 +275,7 @@ static void print_in_use(const struct sg_rehearse *rehearse)
     const struct sg_rehearse_card *card = NULL;
     char size[SG_SIZE_TEXT];
     for (unsigned i = 0; i < rehearse->card_count; i++)
-        card = rehearse->card[i].ends_at_event ? &rehearse->card[i] : card;
+        card = rehearse->card[i].ends_at_event && !rehearse->card[i].adapted ? &rehearse->card[i] : card;
     if (card && card->held.blocks) {
         printf("Largest in use when a card of %s was full:\n", sg_size_format(card->bytes, size));
         print_held(&card->held);
@@ -261,6 +292,11 @@ static void print_alone(const struct sg_rehearse *rehearse)
     const struct sg_rehearse_alone *alone = &rehearse->alone;
     if (!alone->segalloc)
         return;
+    if (rehearse->adapts) {
+        puts("Smallest card: not known, for the program takes what there is: --card 8GiB,16GiB asks for others, each by a run of "
+             "its own.");
+        return;
+    }
     const char *least = at_least(rehearse) ? "at least " : "";
     if (!alone->pytorch) {
         printf("Smallest card: %s%s\n", least, sg_size_format(alone->segalloc, size));
@@ -288,6 +324,10 @@ void sg_rehearse_print_line(const struct sg_rehearse *rehearse)
             print_verdict(rehearse, &rehearse->card[i]);
     }
     const struct sg_rehearse_alone *alone = &rehearse->alone;
+    if (rehearse->adapts) {
+        puts(". It makes do with less on a smaller card.");
+        return;
+    }
     if (alone->segalloc)
         printf(". Smallest card: %s%s", at_least(rehearse) ? "at least " : "", sg_size_format(alone->segalloc, size));
     if (alone->segalloc && alone->pytorch)
@@ -375,15 +415,16 @@ void sg_rehearse_print_next(const struct sg_rehearse *rehearse, bool fits)
 static void print_sum(const struct sg_rehearse *rehearse)
 {
     char size[SG_SIZE_TEXT], smallest[SG_SIZE_TEXT], left[SG_SIZE_TEXT], margin[SG_SIZE_TEXT];
-    uint64_t least = rehearse->alone.segalloc;
     printf("Context and libraries take some %s more (--margin): with less to spare a card is too close to call.\n",
         sg_size_format(largest(rehearse)->margin, size));
-    for (unsigned i = 0; least && i < rehearse->card_count; i++) {
+    for (unsigned i = 0; i < rehearse->card_count; i++) {
         const struct sg_rehearse_card *card = &rehearse->card[i];
-        if (!card->fits || card->bytes < least || card->bytes - least < card->margin)
+        uint64_t least = sg_rehearse_smallest(rehearse, card);
+        if (!least || !card->fits || card->bytes < least || card->bytes - least < card->margin)
             continue;
-        printf("  %s = %s smallest card + %s margin + %s left\n", sg_size_format(card->bytes, size),
-            sg_size_format(least, smallest), sg_size_format(card->margin, margin),
+        printf("  %s = %s %s + %s margin + %s left\n", sg_size_format(card->bytes, size),
+            sg_size_format(least, smallest), card->adapted ? "needed there" : "smallest card",
+            sg_size_format(card->margin, margin),
             sg_size_format(card->bytes - least - card->margin, left));
     }
     puts("It ran on a card without end: what the program prints as reserved may be more than a full card takes.");
@@ -409,6 +450,9 @@ static void print_assumed(const struct sg_rehearse *rehearse)
     puts("Assumed:");
     for (int i = 0; i < ASSUMPTIONS; i++)
         printf("  %s\n", assumptions[i]);
+    printf("  %s\n", rehearse->adapts ? assumed_adapts : assumed_same);
+    if (rehearse->questions)
+        printf("  %s\n", assumed_asks);
     if (!largest(rehearse)->name)
         printf("  %s\n", assumed_no_model);
     if (rehearse->processes > 1)
@@ -441,10 +485,11 @@ void sg_rehearse_print_text(const struct sg_rehearse *rehearse)
     }
     if (!has_cards(rehearse))
         return;
-    if (rehearse->ooms)
-        printf("%" PRIu64 " allocation%s failed on a card without end, for a limit that is set: what the program would "
-               "have done otherwise is not known.\n",
-            rehearse->ooms, sg_plural(rehearse->ooms));
+    if (rehearse->ooms && !rehearse->adapts)
+        printf("%" PRIu64 " allocation%s failed on a card without end%s: what the program would have done otherwise is not "
+               "known.\n",
+            rehearse->ooms, sg_plural(rehearse->ooms),
+            rehearse->limited ? ", for a limit that is set" : ", which has more than any that is sold");
     print_shared(rehearse);
     if (!stopped)
         print_assumed(rehearse);

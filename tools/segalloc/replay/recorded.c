@@ -19,7 +19,6 @@ struct reading {
     struct sg_definitions defined;
     struct sg_refusals refusals;
     uint64_t events; /* of the program */
-    size_t room;     /* for made_good */
     uint64_t live[SG_DEVICES_MAX];
 };
 
@@ -35,35 +34,34 @@ static void note_live(struct reading *reading, const struct segalloc_trace_recor
         reading->recorded->live_most = *live;
 }
 
-static bool add_made_good(struct reading *reading, uint64_t event)
+/* `count` grows by one; room is a power of two. False: no host memory. */
+static bool add_event(uint64_t **list, size_t *count, uint64_t event)
 {
-    struct sg_recorded *recorded = reading->recorded;
-    if (recorded->made_goods == reading->room) {
-        size_t room = reading->room ? 2 * reading->room : 64;
-        uint64_t *larger = realloc(recorded->made_good, room * sizeof *larger);
+    if ((*count & (*count - 1)) == 0) {
+        uint64_t *larger = realloc(*list, (*count ? 2 * *count : 1) * sizeof *larger);
         if (!larger)
             return false;
-        recorded->made_good = larger;
-        reading->room = room;
+        *list = larger;
     }
-    recorded->made_good[recorded->made_goods++] = event;
+    (*list)[(*count)++] = event;
     return true;
 }
 
 /* What became of refused allocations. False: no host memory. */
 static bool note_refusal(struct reading *reading, const struct segalloc_trace_record *record)
 {
+    struct sg_recorded *recorded = reading->recorded;
     struct sg_refusal refusal;
     reading->events += record->kind < SEGALLOC_RECORD_DONE;
     if (sg_refusals_settle(&reading->refusals, record, &refusal) == SG_REFUSAL_MADE_GOOD &&
-        !add_made_good(reading, refusal.mark[0]))
+        !add_event(&recorded->made_good, &recorded->made_goods, refusal.mark[0]))
         return false;
     if (record->kind != SEGALLOC_RECORD_ALLOCATE_FAILURE)
         return true;
     struct sg_refusal *opened = sg_refusals_add(&reading->refusals, record);
     if (opened)
         opened->mark[0] = reading->events;
-    return opened;
+    return opened && add_event(&recorded->refused, &recorded->refusals, reading->events);
 }
 
 static bool take(struct reading *reading, const struct segalloc_trace_record *record)
@@ -133,11 +131,21 @@ int sg_recorded_read(struct sg_trace_reader *reader, struct sg_recorded *ret)
     return error;
 }
 
+void sg_recorded_excuse(struct sg_recorded *recorded)
+{
+    free(recorded->made_good);
+    recorded->made_good = recorded->refused;
+    recorded->made_goods = recorded->refusals;
+    recorded->refused = NULL;
+    recorded->refusals = 0;
+}
+
 void sg_recorded_free(struct sg_recorded *recorded)
 {
     free(recorded->made_good);
-    recorded->made_good = NULL;
-    recorded->made_goods = 0;
+    free(recorded->refused);
+    recorded->made_good = recorded->refused = NULL;
+    recorded->made_goods = recorded->refusals = 0;
 }
 
 int sg_recorded_measure(struct sg_trace_reader *reader, struct sg_recorded *recorded)

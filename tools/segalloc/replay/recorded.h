@@ -14,11 +14,15 @@ struct sg_recorded {
     uint64_t live_most;                    /* bytes alive at any time on one device; 0: not known */
     uint64_t *made_good;                   /* as in player.h; sg_recorded_free() frees it */
     size_t made_goods;
+    uint64_t *refused;                     /* these, and those that failed */
+    size_t refusals;
 };
 
 /* Reads a trace of ours once, where it can be read again, and returns to its beginning; what is imported defines no
    devices. 0, or a negative errno (no host memory). What is wrong with the trace whoever plays it will meet too. */
 int sg_recorded_read(struct sg_trace_reader *reader, struct sg_recorded *ret);
+/* Takes what failed for made good: the program has come to its end without. Before sg_recorded_play(). */
+void sg_recorded_excuse(struct sg_recorded *recorded);
 void sg_recorded_free(struct sg_recorded *recorded);
 
 /* Finds `live_most` and `made_good` of an imported trace, as above. */

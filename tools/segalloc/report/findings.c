@@ -181,6 +181,7 @@ static int read_trace(struct sg_findings *findings, bool cards, char *error)
     for (uint32_t i = 0; summary.cards && i < findings->devices; i++) /* it ran on a card without end */
         findings->device[i].total_bytes = summary.card[summary.cards - 1].bytes;
     memcpy(findings->card, summary.card, sizeof findings->card);
+    findings->limited = summary.limited;
     findings->failures = (uint32_t)(summary.failures < SG_FAILURES_KEPT ? summary.failures : SG_FAILURES_KEPT);
     memcpy(findings->failure, summary.failure, sizeof findings->failure);
     memset(summary.failure, 0, sizeof summary.failure); /* with what was alive at each */

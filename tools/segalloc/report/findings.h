@@ -43,6 +43,7 @@ struct sg_findings {
     bool running;  /* the process is: what is said of the end is of now */
     bool replayed; /* levels and peaks are a replay's of the recorded run, for the file has no last statistics */
     bool torch;    /* PyTorch asked for memory */
+    bool limited;  /* less of a device than all may be held */
     char untracked_by[64]; /* the call by which the order of streams was lost; "": it was not */
     const char *begin_text; /* why what was before it is not known, or NULL */
     char begin_room[SG_FINDINGS_ERROR];

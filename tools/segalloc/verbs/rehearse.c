@@ -16,6 +16,7 @@
 #include "effective_conf.h"
 #include "launch/launch.h"
 #include "launch/own_runtime.h"
+#include "rehearse/adapt.h"
 #include "rehearse/keep.h"
 #include "install_paths.h"
 #include "signals.h"
@@ -145,6 +146,7 @@ static void judge(struct sg_rehearse *rehearse)
             short_by ? sg_size_format(short_by, lack) : "");
     } else {
         rehearse->outcome = SG_REHEARSE_COMPLETED;
+        *rehearse->reason = '\0';
     }
 }
 
@@ -219,6 +221,13 @@ static const char *temporary_folder(void)
 {
     const char *temporary = getenv("TMPDIR");
     return temporary && *temporary == '/' && strlen(temporary) <= 30 ? temporary : "/tmp";
+}
+
+/* The machine that the command runs on; `name`: of a card that is known, or NULL. */
+static void sim_text(char *text, size_t size, uint64_t bytes, int devices, const char *name)
+{
+    snprintf(text, size, "%" PRIu64 ",count=%d,at-once,drop_mb=1%s%s", bytes, devices, name ? ",model=" : "",
+        name ? name : "");
 }
 
 /* Where the traces of the run go. */
@@ -358,9 +367,70 @@ static int rehearse_once(struct sg_rehearse *rehearse, struct sg_launch *launch,
     return status;
 }
 
-static int rehearse_command(struct sg_rehearse *rehearse, struct sg_launch *launch)
+/* Runs the command on a card of its true size, and takes what came of it. 0, or an exit status after a line on stderr. */
+static int rehearse_on(struct sg_rehearse *rehearse, struct sg_launch *launch, struct sg_rehearse_card *card)
+{
+    struct sg_rehearse *trial = malloc(sizeof *trial);
+    char sim[256], size[SG_SIZE_TEXT];
+    if (!trial)
+        return sg_tool_error(rehearse->verb, "no host memory left");
+    *trial = (struct sg_rehearse){.verb = rehearse->verb, .json = rehearse->json, .margin = rehearse->margin,
+        .devices = rehearse->devices, .command = rehearse->command, .signals = rehearse->signals,
+        .overwrite = rehearse->overwrite, .trackers = rehearse->trackers, .card_count = 1,
+        .card[0] = {.bytes = card->bytes, .name = card->name, .margin = card->margin}, .true_size = true};
+    sim_text(sim, sizeof sim, card->bytes, rehearse->devices, card->name);
+    const char *conf = launch->conf;
+    launch->sim = sim;
+    launch->conf = sg_tool_conf_join("oom_report:never", conf);
+    fprintf(stderr, "segalloc rehearse: %s does not fit as it ran on a card without end; it may make do with less. Running it "
+                    "once more, on a card of that size.\n", sg_size_format(card->bytes, size));
+    int status = rehearse_once(trial, launch, false);
+    launch->conf = conf;
+    rehearse->interrupted |= trial->interrupted;
+    if (status == 0 && trial->run.status == 0 && trial->processes && !trial->ended_by && !trial->interrupted) {
+        card->adapted = card->fits = true;
+        card->adapted_smallest = trial->alone.segalloc ? trial->alone.segalloc : trial->peak_requested;
+        card->adapted_refused = trial->refused;
+        card->adapted_ooms = trial->ooms;
+        rehearse->adapts = true;
+    }
+    free(trial);
+    return status;
+}
+
+/* Cards that it does not fit as it ran. Where one proves too small, smaller ones are. */
+static int rehearse_true_sizes(struct sg_rehearse *rehearse, struct sg_launch *launch)
+{
+    const char *endless = launch->sim;
+    bool ran_out = rehearse->run.status != 0;
+    int status = 0;
+    for (unsigned i = rehearse->card_count; status == 0 && i-- > 0;) {
+        struct sg_rehearse_card *card = &rehearse->card[i];
+        card->fits &= !(ran_out && rehearse->ooms);
+        if (!sg_rehearse_may_adapt(rehearse, card))
+            continue;
+        status = rehearse_on(rehearse, launch, card);
+        if (!card->fits)
+            break;
+    }
+    launch->sim = endless;
+    if (status == 0 && rehearse->adapts && ran_out) /* it stopped for want of an end */
+        rehearse->run.status = 0;
+    if (status == 0 && rehearse->adapts)
+        judge(rehearse);
+    return status;
+}
+
+/* The run on a card without end, and those that it makes necessary. */
+static int rehearse_all(struct sg_rehearse *rehearse, struct sg_launch *launch)
 {
     int status = rehearse_once(rehearse, launch, true);
+    return status ? status : rehearse_true_sizes(rehearse, launch);
+}
+
+static int rehearse_command(struct sg_rehearse *rehearse, struct sg_launch *launch)
+{
+    int status = rehearse_all(rehearse, launch);
     if (status)
         return status;
     if (rehearse->json) {
@@ -405,7 +475,7 @@ static int rehearse_values(const struct sg_rehearse *base, struct sg_launch *lau
         rehearse = *base;
         rehearse.command = sg_rehearse_try_command(values, base->command, values->value[i]);
         rehearse.force = base->force || i > 0;
-        status = rehearse_once(&rehearse, launch, true);
+        status = rehearse_all(&rehearse, launch);
         if (status) {
             sg_rehearse_try_free(rehearse.command);
             return status;
@@ -468,9 +538,7 @@ static int rehearse_with(struct sg_rehearse *rehearse, struct sg_launch *launch,
         return sg_tool_error(rehearse->verb, "%s is there already; -f replaces it", rehearse->output);
     const struct sg_rehearse_card *largest = &rehearse->card[rehearse->card_count - 1];
     uint64_t endless = ENDLESS_TIMES * largest->bytes;
-    snprintf(sim, sizeof sim, "%" PRIu64 ",count=%d,at-once,drop_mb=1%s%s",
-        endless > ENDLESS_LEAST ? endless : ENDLESS_LEAST, rehearse->devices, largest->name ? ",model=" : "",
-        largest->name ? largest->name : "");
+    sim_text(sim, sizeof sim, endless > ENDLESS_LEAST ? endless : ENDLESS_LEAST, rehearse->devices, largest->name);
     launch->sim = sim;
     sg_kept_recover(rehearse->verb, temporary_folder());
     sg_signals_hold(&rehearse->signals);

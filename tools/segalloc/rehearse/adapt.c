@@ -1,0 +1,145 @@
+#include "rehearse/adapt.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The text of a file as lines, as far as they are needed. */
+struct source {
+    char **line;
+    uint64_t lines, room;
+};
+
+static void free_source(struct source *source)
+{
+    for (uint64_t i = 0; i < source->lines; i++)
+        free(source->line[i]);
+    free(source->line);
+}
+
+static bool add_line(struct source *source, char *line)
+{
+    if (source->lines == source->room) {
+        uint64_t room = source->room ? 2 * source->room : 256;
+        char **larger = realloc(source->line, room * sizeof *larger);
+        if (!larger)
+            return false;
+        source->line = larger;
+        source->room = room;
+    }
+    source->line[source->lines++] = line;
+    return true;
+}
+
+static bool read_source(const char *path, struct source *ret)
+{
+    enum { LINES_MOST = 100000 };
+    FILE *file = fopen(path, "re");
+    char *line = NULL;
+    size_t size = 0;
+    *ret = (struct source){0};
+    while (file && ret->lines < LINES_MOST && getline(&line, &size, file) >= 0) {
+        if (!add_line(ret, line))
+            break;
+        line = NULL;
+        size = 0;
+    }
+    free(line);
+    if (file)
+        fclose(file);
+    return ret->lines > 0;
+}
+
+/* Columns before the statement; negative: there is none on this line. */
+static int indent_of(const char *line)
+{
+    int columns = 0;
+    for (; *line == ' ' || *line == '\t'; line++)
+        columns += *line == '\t' ? 8 - columns % 8 : 1;
+    return *line && *line != '\n' && *line != '\r' && *line != '#' ? columns : -1;
+}
+
+static bool begins(const char *line, const char *word)
+{
+    line += strspn(line, " \t");
+    return strncmp(line, word, strlen(word)) == 0;
+}
+
+/* Of "except …:", whether running out of memory is among what it names. PyTorch's error is a RuntimeError. */
+static bool takes_running_out(const char *line)
+{
+    static const char *const names[] = {"OutOfMemory", "RuntimeError", "Exception", "MemoryError", "OOM"};
+    const char *rest = line + strspn(line, " \t") + strlen("except");
+    if (rest[strspn(rest, " \t")] == ':')
+        return true;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strstr(rest, names[i]))
+            return true;
+    return false;
+}
+
+/* Whether one of the handlers of the `try` in this line does. */
+static bool has_handler(const struct source *source, uint64_t at)
+{
+    int indent = indent_of(source->line[at]);
+    for (uint64_t i = at + 1; i < source->lines; i++) {
+        int own = indent_of(source->line[i]);
+        if (own < 0 || own > indent)
+            continue;
+        if (own < indent || !begins(source->line[i], "except"))
+            return false;
+        if (takes_running_out(source->line[i]))
+            return true;
+    }
+    return false;
+}
+
+/* Goes outward from the line, to the function that it is in. */
+static bool is_handled(const struct source *source, uint64_t line)
+{
+    if (line == 0 || line > source->lines)
+        return false;
+    int indent = indent_of(source->line[line - 1]);
+    for (uint64_t at = line - 1; at-- > 0 && indent > 0;) {
+        int own = indent_of(source->line[at]);
+        if (own < 0 || own >= indent)
+            continue;
+        if (begins(source->line[at], "try:") && has_handler(source, at))
+            return true;
+        if (begins(source->line[at], "def ") || begins(source->line[at], "async def "))
+            return false;
+        indent = own;
+    }
+    return false;
+}
+
+/* PyTorch's own handlers, and those of Python's library, raise what they have caught again. */
+static bool is_between(const char *file)
+{
+    return strstr(file, "/torch/") || sg_site_rank(file) == SG_SITE_SYSTEM;
+}
+
+bool sg_rehearse_is_caught(const struct sg_site_book *book, uint32_t site)
+{
+    const struct sg_site_info *info = site && site < book->sites ? &book->site[site] : NULL;
+    bool caught = false;
+    for (uint32_t i = 0; info && i < info->frames && !caught; i++) {
+        const struct sg_site_frame *frame = &info->frame[i];
+        const char *file = sg_site_book_text(book, frame->file);
+        struct source source;
+        if (frame->native || !*file || is_between(file))
+            continue;
+        caught = read_source(file, &source) && is_handled(&source, frame->line);
+        free_source(&source);
+    }
+    return caught;
+}
+
+bool sg_rehearse_may_adapt(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
+{
+    if (card->fits || card->open || rehearse->interrupted || !rehearse->processes)
+        return false;
+    if (rehearse->run.status != 0)
+        return rehearse->ooms > 0;
+    return !rehearse->torch || rehearse->beneath || card->caught || rehearse->questions || rehearse->ooms;
+}

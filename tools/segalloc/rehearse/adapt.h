@@ -1,0 +1,20 @@
+/* Whether a program may make do with less than it takes on a card without end. */
+#ifndef SG_REHEARSE_ADAPT_H
+#define SG_REHEARSE_ADAPT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "reader/site_book.h"
+#include "rehearse/rehearse.h"
+
+/* Whether a caller of the site, in Python, has a handler around its call that takes running out of memory for something
+   to go on after. The sources are read as they are now. */
+bool sg_rehearse_is_caught(const struct sg_site_book *book, uint32_t site);
+
+/* Whether the program is to run on this card, which it does not fit by the run on a card without end. So it is where the
+   memory is not PyTorch's: a cache above may give back and ask again. PyTorch's programs end there. Exceptions are a
+   handler around the line that runs out, a question how much memory is free, and one that has run out already. */
+bool sg_rehearse_may_adapt(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card);
+
+#endif
