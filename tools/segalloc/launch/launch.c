@@ -142,6 +142,52 @@ static void say_own_runtime(const struct sg_launch *launch)
     setenv(SG_OWN_RUNTIME_SAID, "1", 1);
 }
 
+/* Puts the Python module's folder first on PYTHONPATH: there may be another sitecustomize, to which ours gives way. An
+   empty entry means the working folder, so the rest stays as it is. False: there is no room. */
+static bool add_python_path(const char *folder)
+{
+    static char list[LIST_BYTES];
+    const char *old = getenv("PYTHONPATH");
+    size_t length = strlen(folder);
+    if (!old || !*old)
+        return setenv("PYTHONPATH", folder, 1) == 0;
+    if (strncmp(old, folder, length) == 0 && (old[length] == ':' || old[length] == '\0'))
+        return true;
+    if (length + strlen(old) + 2 > sizeof list)
+        return false;
+    memcpy(list, folder, length);
+    list[length] = ':';
+    memcpy(list + length + 1, old, strlen(old) + 1);
+    return setenv("PYTHONPATH", list, 1) == 0;
+}
+
+/* What in Python asks this program for more: snapshots with a history, stand-ins. */
+static void set_tool(void)
+{
+    char tool[SG_PLACE_BYTES];
+    ssize_t named = readlink("/proc/self/exe", tool, sizeof tool - 1);
+    if (named <= 0)
+        return;
+    tool[named] = '\0';
+    setenv("SEGALLOC_TOOL", tool, 1);
+}
+
+/* A script of a shell may activate another environment than the one that was looked at. So each interpreter looks again
+   when it starts (sitecustomize.py), and runs by `segalloc run` once more if its PyTorch is not the one of `site`. */
+static void set_late_standins(const char *site)
+{
+    char folder[SG_PLACE_BYTES];
+    const char *old = getenv("PYTHONPATH");
+    if (!sg_place_python(folder) || strchr(folder, ':'))
+        return;
+    size_t length = strlen(folder);
+    bool there = old && strncmp(old, folder, length) == 0 && (old[length] == ':' || old[length] == '\0');
+    if (!there && (setenv(SG_ONLY_PHASES, "none", 1) != 0 || !add_python_path(folder)))
+        return;
+    set_tool();
+    setenv("SEGALLOC_STANDINS", site, 1);
+}
+
 static bool set_simulator(const struct sg_launch *launch)
 {
     char folders[SG_PLACE_BYTES];
@@ -157,6 +203,10 @@ static bool set_simulator(const struct sg_launch *launch)
         return false;
     say_own_runtime(launch);
     setenv("SEGALLOC_SIM", launch->sim, 1);
+    if (launch->command && sg_wheel_may_be_another(launch->command, *standin.site))
+        set_late_standins(standin.site);
+    else
+        unsetenv("SEGALLOC_STANDINS");
     if (*standin.preload && !set_list(launch->verb, "LD_PRELOAD", standin.preload, ": ", NULL))
         return false;
     if (*standin.folder && !set_list(launch->verb, "LD_LIBRARY_PATH", standin.folder, ":;", NULL))
@@ -270,34 +320,11 @@ static bool set_trace(const struct sg_launch *launch)
     return true;
 }
 
-/* Puts the Python module's folder first on PYTHONPATH: there may be another sitecustomize, to which ours gives way. An
-   empty entry means the working folder, so the rest stays as it is. False: there is no room. */
-static bool add_python_path(const char *folder)
-{
-    static char list[LIST_BYTES];
-    const char *old = getenv("PYTHONPATH");
-    size_t length = strlen(folder);
-    if (!old || !*old)
-        return setenv("PYTHONPATH", folder, 1) == 0;
-    if (strncmp(old, folder, length) == 0 && (old[length] == ':' || old[length] == '\0'))
-        return true;
-    if (length + strlen(old) + 2 > sizeof list)
-        return false;
-    memcpy(list, folder, length);
-    list[length] = ':';
-    memcpy(list + length + 1, old, strlen(old) + 1);
-    return setenv("PYTHONPATH", list, 1) == 0;
-}
-
 static bool set_python(const struct sg_launch *launch)
 {
-    char folder[SG_PLACE_BYTES], tool[SG_PLACE_BYTES];
+    char folder[SG_PLACE_BYTES];
     unsetenv(SG_ONLY_PHASES);
-    ssize_t named = readlink("/proc/self/exe", tool, sizeof tool - 1);
-    if (named > 0) { /* the module asks it for snapshots with a history */
-        tool[named] = '\0';
-        setenv("SEGALLOC_TOOL", tool, 1);
-    }
+    set_tool();
     if (!sg_place_python(folder)) {
         sg_tool_message(launch->verb,
             "--torch: the Python module is neither beside this program nor in %s/segalloc/python", SEGALLOC_LIBDIR);
@@ -322,8 +349,12 @@ static void set_phases(void)
     if (!sg_place_python(folder) || strchr(folder, ':'))
         return;
     size_t length = strlen(folder);
-    if (old && strncmp(old, folder, length) == 0 && (old[length] == ':' || old[length] == '\0'))
+    const char *only = getenv(SG_ONLY_PHASES);
+    if (old && strncmp(old, folder, length) == 0 && (old[length] == ':' || old[length] == '\0')) {
+        if (only && strcmp(only, "none") == 0)
+            setenv(SG_ONLY_PHASES, "1", 1);
         return;
+    }
     if (setenv(SG_ONLY_PHASES, "1", 1) == 0 && !add_python_path(folder))
         unsetenv(SG_ONLY_PHASES);
 }

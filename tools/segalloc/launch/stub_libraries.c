@@ -358,6 +358,7 @@ bool sg_standin_prepare(const char *verb, char *const *command, const char *simu
     *ret = (struct sg_standin){0};
     if (!sg_wheel_find(command, &wheel))
         return true;
+    snprintf(ret->site, sizeof ret->site, "%s", wheel.site);
     if (!in_simulator(simulator, answers_library, needed)) {
         sg_tool_message(verb, "%s is not beside the simulated GPU; build or install it again", answers_library);
         return false;

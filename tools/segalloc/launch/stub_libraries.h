@@ -7,6 +7,7 @@
 
 struct sg_standin {
     char folder[SG_PLACE_BYTES];      /* where they lie; "" when the command runs no PyTorch */
+    char site[SG_PLACE_BYTES];        /* site-packages of the PyTorch that they are for; "": none was found */
     char preload[4 * SG_PLACE_BYTES]; /* those of them, and of the simulated runtimes, that have to be preloaded because
                                          the vendor's own are installed beside PyTorch, which looks there first: paths
                                          with colons between them, or "" */

@@ -76,6 +76,22 @@ static bool find_python(char *const *command, char ret[SG_PLACE_BYTES])
     return false;
 }
 
+bool sg_wheel_may_be_another(char *const *command, bool found)
+{
+    char program[SG_PLACE_BYTES], interpreter[SG_PLACE_BYTES];
+    for (size_t i = 0; command[i]; i++) {
+        if (*command[i] == '-' || strchr(command[i], '=') || !sg_find_program(command[i], program))
+            continue;
+        if (!script_interpreter(program, interpreter))
+            snprintf(interpreter, sizeof interpreter, "%s", program);
+        if (is_shell(interpreter))
+            return true;
+        if (is_python(interpreter))
+            return !found;
+    }
+    return false;
+}
+
 /* This process's environment without what would load libraries of ours into the interpreter. */
 static char **clean_environment(void)
 {

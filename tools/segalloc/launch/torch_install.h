@@ -15,6 +15,10 @@ struct sg_wheel {
    torch. */
 bool sg_wheel_find(char *const *command, struct sg_wheel *ret);
 
+/* Whether the command may run another PyTorch than the one that was `found`, or one at all: a shell's script may activate
+   an environment, and an interpreter may start another's. */
+bool sg_wheel_may_be_another(char *const *command, bool found);
+
 /* The version of one of the vendor's packages that this PyTorch was built for, as its metadata requires it: `package`
    is the name without the CUDA version that it ends with, "nvidia-cudnn-cu"; "9.10.2.21". False where it names none. */
 bool sg_wheel_requires(const struct sg_wheel *wheel, const char *package, char ret[32]);
