@@ -2,6 +2,7 @@
 #include "process/hooks.h"
 #include "process/process.h"
 #include "serve/requests.h"
+#include "services/refusals.h"
 #include "segalloc/segalloc.h"
 #include "track/streams.h"
 
@@ -28,8 +29,10 @@ size_t segalloc_trim(int device, size_t keep)
 
 typedef bool read_fn(struct sg_core *core, int device, struct sg_stats *ret);
 
+/* A thread that asks what became of its memory goes on without what it was refused. */
 static int read_stats(read_fn *read, int device, struct segalloc_stat *ret, int count)
 {
+    sg_refusals_raise();
     struct sg_stats stats;
     struct sg_core *core = sg_enter();
     if (!core)

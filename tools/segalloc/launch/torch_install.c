@@ -87,7 +87,7 @@ bool sg_wheel_may_be_another(char *const *command, bool found)
         if (is_shell(interpreter))
             return true;
         if (is_python(interpreter))
-            return !found;
+            return !found && !(i == 0 && is_python(program));
     }
     return false;
 }
