@@ -17,6 +17,7 @@
 /* Guarded by SG_LOCK_CONTEXTS, but for what is atomic. */
 static struct {
     uint64_t peers[SG_DEVICES_MAX]; /* by owner: the devices that may access its memory */
+    uint32_t retained[SG_DEVICES_MAX]; /* of the primary context: how often the program has, and has not released */
     _Atomic(CUcontext) only;
     atomic_bool devices; /* they are of several */
     atomic_bool greens;  /* there was a green one */
@@ -92,6 +93,43 @@ static void contexts_seen(struct sg_core *core, CUcontext context, int device, b
 {
     uint64_t id = noted_id(context) ? 0 : id_of(context);
     seen_as(core, &(struct sg_context_info){.context = context, .id = id, .device = device, .primary = primary});
+}
+
+/* Idle pages go back before the last context of their device may end. What a driver answers that is asked to unmap memory
+   of a device without a context is in no reference. Blocks that are not freed yet go back after the end. `ends`: however
+   often a primary context was retained. */
+static void trim_before_end(struct sg_core *core, CUcontext context, bool ends)
+{
+    sg_process_lock(SG_LOCK_CONTEXTS);
+    const struct sg_context_info *entry = sg_context_info_locked(context), *other;
+    int device = entry && !entry->green ? entry->device : -1;
+    bool last = device >= 0 && (ends || !entry->primary || contexts.retained[device] <= 1);
+    for (int i = 0; last && (other = sg_context_alive_locked(i)); i++)
+        last = other == entry || other->green || other->device != device;
+    sg_process_unlock(SG_LOCK_CONTEXTS);
+    if (core && last)
+        (void)sg_core_trim(core, device, 0);
+}
+
+static void note_retained(CUdevice device)
+{
+    if (device < 0 || device >= SG_DEVICES_MAX)
+        return;
+    sg_process_lock(SG_LOCK_CONTEXTS);
+    contexts.retained[device]++;
+    sg_process_unlock(SG_LOCK_CONTEXTS);
+}
+
+static void note_released(CUdevice device, bool wholly)
+{
+    if (device < 0 || device >= SG_DEVICES_MAX)
+        return;
+    sg_process_lock(SG_LOCK_CONTEXTS);
+    if (wholly)
+        contexts.retained[device] = 0;
+    else if (contexts.retained[device])
+        contexts.retained[device]--;
+    sg_process_unlock(SG_LOCK_CONTEXTS);
 }
 
 /* A call that may end the context is about to be made. When this returns, calls of ours that name it are over, and
@@ -377,6 +415,7 @@ CUresult cuCtxCreate_v4(CUcontext *ret, CUctxCreateParams *params, unsigned flag
 static CUresult contexts_destroy(CUresult (*real)(CUcontext), CUcontext context)
 {
     struct sg_core *core = sg_enter();
+    trim_before_end(core, context, false);
     uint64_t id = begin_ending(core, context);
     CUresult result = real(context);
     if (result == CUDA_SUCCESS)
@@ -398,6 +437,33 @@ CUresult cuCtxDestroy_v2(CUcontext context)
     return contexts_destroy(sg_real()->cuCtxDestroy_v2, context);
 }
 
+/* Whether the driver says that a context which was alive has ended. Drivers before CUDA 12.0 have no numbers. */
+static bool is_gone(CUcontext context, uint64_t id)
+{
+    const struct sg_driver *driver = sg_process_driver();
+    unsigned version;
+    if (driver && driver->ctx_get_id && id)
+        return id_of(context) != id;
+    return driver && driver->ctx_api_version && driver->ctx_api_version(context, &version) != CUDA_SUCCESS;
+}
+
+/* Ends the context once its usage count is 0: cuCtxCreate and each cuCtxAttach have raised it. PyCUDA ends all of its
+   contexts by this. */
+CUresult cuCtxDetach(CUcontext context)
+{
+    struct sg_core *core = sg_enter();
+    trim_before_end(core, context, false);
+    uint64_t id = begin_ending(core, context);
+    CUresult result = sg_real()->cuCtxDetach(context);
+    if (result == CUDA_SUCCESS && context && is_gone(context, id))
+        contexts_gone(core, context, id);
+    else
+        end_ending(core, context);
+    if (core)
+        sg_leave();
+    return result;
+}
+
 CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
 {
     struct sg_core *core = sg_enter();
@@ -406,6 +472,8 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
         result = sg_real()->cuDevicePrimaryCtxRetain(ret, device);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_made_room_by_others(device))
         result = sg_real()->cuDevicePrimaryCtxRetain(ret, device);
+    if (result == CUDA_SUCCESS)
+        note_retained(device);
     if (result == CUDA_SUCCESS && ret)
         contexts_came(core, *ret, device, true);
     if (core)
@@ -431,8 +499,12 @@ static CUresult end_primary(CUresult (*real)(CUdevice), CUdevice device, bool re
 {
     struct sg_core *core = sg_enter();
     CUcontext context = sg_contexts_primary_of(device);
+    if (context)
+        trim_before_end(core, context, reset);
     uint64_t id = begin_ending(core, context);
     CUresult result = real(device);
+    if (result == CUDA_SUCCESS)
+        note_released(device, reset);
     if (result == CUDA_SUCCESS && context && (reset || !is_still(device, context, id)))
         contexts_gone(core, context, id);
     else

@@ -84,16 +84,8 @@ static CUresult end_primary(CUdevice device)
 {
     (void)device;
     fake.during = fake.ending_calls > 0;
+    fake.trims_before = fake.trims;
     return fake.destroyed;
-}
-
-const struct sg_driver *sg_process_driver(void)
-{
-    static struct sg_driver driver;
-    driver = (struct sg_driver){.ctx_get_current = get_current, .ctx_get_device = get_device, .ctx_push = push,
-        .ctx_pop = pop, .primary_state = primary_state, .primary_retain = retain, .primary_release = end_primary,
-        .ctx_get_id = fake.ids ? get_id : NULL};
-    return fake.no_driver ? NULL : &driver;
 }
 
 static CUresult create(CUcontext *ret, unsigned flags, CUdevice device)
@@ -122,7 +114,23 @@ static CUresult destroy(CUcontext context)
 {
     (void)context;
     fake.during = fake.ending_calls > 0;
+    fake.trims_before = fake.trims;
     return fake.destroyed;
+}
+
+static CUresult detach(CUcontext context)
+{
+    CUresult result = destroy(context);
+    if (result == CUDA_SUCCESS && --fake.users == 0)
+        fake.id = 0;
+    return result;
+}
+
+static CUresult api_version(CUcontext context, unsigned *ret)
+{
+    (void)context;
+    *ret = 3020;
+    return fake.users > 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 static CUresult from_green(CUcontext *ret, CUgreenCtx asked)
@@ -152,14 +160,38 @@ static CUresult disable(CUcontext peer)
     return fake.enabled;
 }
 
+const struct sg_driver *sg_process_driver(void)
+{
+    static struct sg_driver driver;
+    driver = (struct sg_driver){.ctx_get_current = get_current,
+        .ctx_get_device = get_device,
+        .ctx_push = push,
+        .ctx_pop = pop,
+        .primary_state = primary_state,
+        .primary_retain = retain,
+        .primary_release = end_primary,
+        .ctx_get_id = fake.ids ? get_id : NULL,
+        .ctx_api_version = api_version};
+    return fake.no_driver ? NULL : &driver;
+}
+
 const struct sg_real *sg_real(void)
 {
-    static const struct sg_real real = {.cuCtxCreate_v2 = create, .cuCtxCreate_v3 = create_v3,
-        .cuCtxCreate_v4 = create_v4, .cuCtxDestroy = destroy, .cuCtxDestroy_v2 = destroy,
-        .cuDevicePrimaryCtxRelease = end_primary, .cuDevicePrimaryCtxReset = end_primary,
-        .cuDevicePrimaryCtxRetain = retain, .cuDevicePrimaryCtxRelease_v2 = end_primary,
-        .cuDevicePrimaryCtxReset_v2 = end_primary, .cuCtxFromGreenCtx = from_green, .cuGreenCtxDestroy = destroy_green,
-        .cuCtxEnablePeerAccess = enable, .cuCtxDisablePeerAccess = disable};
+    static const struct sg_real real = {.cuCtxCreate_v2 = create,
+        .cuCtxCreate_v3 = create_v3,
+        .cuCtxCreate_v4 = create_v4,
+        .cuCtxDestroy = destroy,
+        .cuCtxDestroy_v2 = destroy,
+        .cuCtxDetach = detach,
+        .cuDevicePrimaryCtxRelease = end_primary,
+        .cuDevicePrimaryCtxReset = end_primary,
+        .cuDevicePrimaryCtxRetain = retain,
+        .cuDevicePrimaryCtxRelease_v2 = end_primary,
+        .cuDevicePrimaryCtxReset_v2 = end_primary,
+        .cuCtxFromGreenCtx = from_green,
+        .cuGreenCtxDestroy = destroy_green,
+        .cuCtxEnablePeerAccess = enable,
+        .cuCtxDisablePeerAccess = disable};
     return &real;
 }
 

@@ -19,6 +19,8 @@ struct fake {
     CUcontext current, next;  /* the context that is made next */
     CUdevice device;          /* of the current context */
     int active;               /* the primary context still is, after a release */
+    int users;                /* of a context that is detached: it has ended at 0 */
+    int trims_before;         /* of those, before the driver's latest call that may end a context */
     CUresult destroyed;       /* what the driver answers */
 
     CUcontext seen, ending, ended; /* what the core was told of last */

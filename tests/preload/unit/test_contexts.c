@@ -40,6 +40,55 @@ static void lives_on_where_the_driver_refuses(void **state)
     assert_null(fake.streams);
 }
 
+/* At its last detach, by the driver's numbers and without them. */
+static void detached_one_ends_with_its_last_user(void **state)
+{
+    (void)state;
+    for (int ids = 0; ids < 2; ids++) {
+        fake.ids = ids;
+        fake.id = ids ? 7 : 0;
+        fake.gone = fake.ending_calls = 0;
+        make(MADE, 0);
+        fake.users = 2;
+        assert_int_equal(cuCtxDetach(MADE), CUDA_SUCCESS);
+        assert_true(fake.during);
+        assert_int_equal(fake.ending_calls, 0);
+        assert_int_equal(fake.gone, 0);
+        fake.destroyed = CUDA_ERROR_INVALID_CONTEXT;
+        assert_int_equal(cuCtxDetach(MADE), CUDA_ERROR_INVALID_CONTEXT);
+        assert_int_equal(fake.gone, 0);
+        fake.destroyed = CUDA_SUCCESS;
+        assert_int_equal(cuCtxDetach(MADE), CUDA_SUCCESS);
+        assert_int_equal(fake.gone, 1);
+        assert_ptr_equal(fake.ended, MADE);
+    }
+}
+
+/* Idle pages go back while there still is a context; not at a release that is not the last. */
+static void idle_pages_go_back_before_the_last_end(void **state)
+{
+    CUcontext context;
+    (void)state;
+    for (int i = 0; i < 2; i++) /* three times in all */
+        assert_int_equal(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+    assert_int_equal(cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+    assert_int_equal(fake.trims, 0);
+    make(MADE, 0); /* another one of the device */
+    assert_int_equal(cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+    assert_int_equal(fake.trims_before, 0);
+    assert_int_equal(cuCtxDestroy_v2(MADE), CUDA_SUCCESS);
+    assert_int_equal(fake.trims_before, 0);
+    fake.active = 0;
+    assert_int_equal(cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+    assert_int_equal(fake.trims_before, 1);
+    assert_int_equal(fake.trims, 2);
+    make(FAR, 1);
+    fake.users = 1;
+    assert_int_equal(cuCtxDetach(FAR), CUDA_SUCCESS);
+    assert_int_equal(fake.trims_before, 3);
+    assert_int_equal(fake.trims, 4);
+}
+
 static void primary_one_ends_with_its_last_release(void **state)
 {
     (void)state;
@@ -135,6 +184,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(all_hear_of_its_end),
         TEST(lives_on_where_the_driver_refuses),
+        TEST(detached_one_ends_with_its_last_user),
+        TEST(idle_pages_go_back_before_the_last_end),
         TEST(primary_one_ends_with_its_last_release),
         TEST(primary_one_ends_with_a_reset),
         TEST(primary_one_stands_for_all_where_it_is_the_only_one),
