@@ -91,6 +91,8 @@ def codes(lines):
     found["context_event.over_green"] = value(lines, "context event", "query")
     for key in ("release", "release_again", "other_id", "access", "unmap", "handle", "range"):
         found[f"reset.{key}"] = value(lines, "reset", key)
+    for key in ("active", "unmap", "handle", "range"):
+        found[f"last_release.{key}"] = value(lines, "last release", key)
     return found
 
 

@@ -48,7 +48,7 @@ def ask(machine, group, timeout, rounds):
         error = next((line for line in lines if "error" in line), None)
         skipped = next((line for line in lines if "skipped" in line), None)
         if error:
-            machine.row(name, "native no", error["error"] + (f": {error['code']}" if "code" in error else ""))
+            machine.row(name, "no time" if error["error"].startswith("no answer") else "native no", error["error"] + (f": {error['code']}" if "code" in error else ""))
         elif skipped and len(lines) == 1:
             machine.row(name, "skipped", skipped["skipped"])
         else:

@@ -13,11 +13,14 @@ HERE = pathlib.Path(__file__).resolve().parent
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 PYTHON = os.environ.get("PYTORCH_PYTHON", sys.executable)
 HAS_TORCH = subprocess.run([PYTHON, "-c", "import torch, transformers, peft"], stderr=subprocess.DEVNULL).returncode == 0
-MARK = b"\0GPU_TEST_PROCESS="
+CARD = f"hidden-{os.getpid()}"
 
 # Rows that nothing but a real GPU can make true, each with the reason.
 ONLY_REAL = {
     ("alias", "control"): "kernels that nvcc has compiled do nothing here",
+    ("probe", "addresses of a handle"): "a process of Linux has 65,530 mappings, and the simulator takes one for each",
+    ("static_runtime", "static runtime"): "NVIDIA's runtime asks for tables that the simulator has not",
+    ("order", "cuda-12 runtime"): "NVIDIA's runtime asks for tables that the simulator has not",
     ("trainer", "trainer, fp32"): "cuBLAS is a stand-in that computes nothing",
     ("trainer", "trainer, bf16"): "cuBLAS is a stand-in that computes nothing",
 }
@@ -40,11 +43,12 @@ def library_path():
 
 
 def left_behind():
-    """Processes that some run of tests/gpu/run has started."""
+    """Processes that a run of this test has started."""
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         try:
-            if entry.name.isdigit() and MARK in b"\0" + (entry / "environ").read_bytes():
+            environment = (entry / "environ").read_bytes() if entry.name.isdigit() else b""
+            if CARD.encode() in environment and b"GPU_TEST_PROCESS=" in environment:
                 found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
         except OSError:
             pass
@@ -59,7 +63,7 @@ class Hidden(unittest.TestCase):
     def run_parts(self, *parts, seconds=560, **more):
         """(results.json, what was printed, exit status)."""
         environment = {**os.environ, "LD_LIBRARY_PATH": self.libraries,
-                       "HIDDEN_SIM": f"device=h100,card=hidden-{os.getpid()}", **more}
+                       "HIDDEN_SIM": f"device=h100,drop_mb=64,card={CARD}", **more}
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run([sys.executable, HERE / "run", "--build", BUILD, "--python", PYTHON, "--out", folder,
                                    "--seconds", str(seconds), "--only", ",".join(parts)], env=environment, text=True,
@@ -76,8 +80,13 @@ class Hidden(unittest.TestCase):
             self.assertIn(row["status"], fine, f"{name}: {row}")
 
     def check_parts(self, *parts, seconds=560):
+        """All end well; part alias, whose control is false here, is failed by that where there is an nvcc."""
         found, told, status = self.run_parts(*parts, seconds=seconds)
         for name in parts:
+            if name == "alias" and found[name]["status"] == "failed":
+                self.assertEqual([problem.split(":")[0] for problem in found[name]["problems"]], ["control"], told)
+                status = 0
+                continue
             self.check_well(name, found[name], told)
         self.assertEqual(status, 0, told)
         return found
@@ -106,7 +115,8 @@ class Hidden(unittest.TestCase):
         for name in DRIVER_PARTS:
             with self.subTest(part=name):
                 part, told = self.check_fault("hang", name, [other for other in ("managed", "costs") if other != name])
-                self.assertIn("no", part["rows"][-1]["status"] if part["rows"] else part["status"], told)
+                states = {part["status"], *(row["status"] for row in part["rows"])}
+                self.assertTrue(states & {"no time", "native no"}, told)
 
     def test_crashing(self):
         for name in DRIVER_PARTS:
@@ -126,14 +136,15 @@ class Hidden(unittest.TestCase):
                 self.assertEqual(part["status"], "no time", told)
 
     def test_no_device(self):
-        found, told, status = self.run_parts("probe", "managed", "programs", HIDDEN_SIM="device=h100,count=0")
+        found, told, status = self.run_parts("probe", "managed", "programs", HIDDEN_SIM=f"device=h100,count=0,card={CARD}")
         self.assertEqual(list(found), ["what", "build", "probe"], told)
         self.assertEqual(status, 1)
         self.assertIn("without a device that can be opened", told)
 
     def test_ended_by_signal(self):
         """timeout(1) before the end: what was found is kept, and nothing goes on."""
-        environment = {**os.environ, "LD_LIBRARY_PATH": self.libraries, "HIDDEN_FAULT": "hang:--group costs"}
+        environment = {**os.environ, "LD_LIBRARY_PATH": self.libraries, "HIDDEN_FAULT": "hang:--group costs",
+                       "HIDDEN_SIM": f"device=h100,drop_mb=64,card={CARD}"}
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run(["timeout", "-k", "20", "15", sys.executable, HERE / "run", "--build", BUILD, "--out", folder,
                                    "--only", "managed,costs"], env=environment, text=True, stdout=subprocess.PIPE,

@@ -59,12 +59,14 @@ def others(row, native, same):
     return [f"{key} {row[key]}, natively {native[key]}" for key in asked if row[key] != native[key]]
 
 
-def in_modes(machine, name, client, arguments, modes, same=(), timeout=120, close=(), noted=("direct",), **more):
-    """A row of one client: natively first, then in each mode at once. Facts named in `same` must be the native ones,
+def in_modes(machine, name, client, arguments, modes, same=(), timeout=120, close=(), noted=("direct",),
+             native=None, **more):
+    """A row of one client: natively first, unless that is known, then in each mode at once. Facts named in `same` must be the native ones,
     those in `close` at most a tenth above. Of modes in `noted`, which only who asks for them by name gets, it is only
     noted what they cannot do."""
-    with machine.step(2):
-        native = outcome(lambda: machine.client(client, "native", *arguments, timeout=timeout, **more))
+    if not native:
+        with machine.step(2):
+            native = outcome(lambda: machine.client(client, "native", *arguments, timeout=timeout, **more))
     results, problems, notes, late = {"native": native}, [], [], False
     if native.wrong():
         machine.row(name, "no time" if "late" in native else "native no", native.wrong().split(": ", 2)[-1])
@@ -92,13 +94,23 @@ def in_modes(machine, name, client, arguments, modes, same=(), timeout=120, clos
 
 
 def all_of(machine, rows):
-    """Several rows, one after another: (results by name, problems)."""
+    """Several rows, one after another: (results by name, problems). Modes of which it is only noted what they cannot do
+    come when all rows have had the others."""
     results, problems = {}, []
-    for number, (name, arguments) in enumerate(rows.items()):
+    for number, (name, row) in enumerate(rows.items()):
         with machine.step(len(rows) - number):
-            results[name], found = in_modes(machine, name, **arguments)
+            results[name], found = in_modes(machine, name, **{**row, "modes": [m for m in row["modes"] if m not in noted(row)]})
         problems += found
+    later = {name: row for name, row in rows.items() if noted(row) and not results[name]["native"].wrong()}
+    for number, (name, row) in enumerate(later.items()):
+        with machine.step(len(later) - number):
+            more, _ = in_modes(machine, f"{name}, by name", native=results[name]["native"], **{**row, "modes": noted(row)})
+        results[name].update(more)
     return results, problems
+
+
+def noted(row):
+    return [mode for mode in row["modes"] if mode in row.get("noted", ("direct",))]
 
 
 def order(machine):

@@ -329,3 +329,29 @@ bool probe_reset(void)
         (long long)free_before - (long long)free_after);
     return false; /* the next row has a process of its own */
 }
+
+/* Mappings of a context that has ended, because the last reference to it was released. */
+bool probe_last_release(void)
+{
+    struct probe_pages pages;
+    CUcontext again;
+    unsigned flags = 0;
+    int active = -1;
+    size_t free_before = probe_free_bytes();
+    HAVE(cuMemCreate);
+    NEED(probe_pages_make(4, probe.granule, &pages));
+    NEED(probe.cu.cuDevicePrimaryCtxRelease_v2(probe.device));
+    if (probe.cu.cuDevicePrimaryCtxGetState)
+        NEED(probe.cu.cuDevicePrimaryCtxGetState(probe.device, &flags, &active));
+    CUresult unmap = probe.cu.cuMemUnmap(pages.address, pages.bytes);
+    CUresult release = probe.cu.cuMemRelease(pages.handle[0]);
+    for (int i = 1; i < pages.count; i++)
+        (void)probe.cu.cuMemRelease(pages.handle[i]);
+    CUresult range = probe.cu.cuMemAddressFree(pages.address, pages.bytes);
+    NEED(probe.cu.cuDevicePrimaryCtxRetain(&again, probe.device));
+    NEED(probe.cu.cuCtxSetCurrent(again));
+    long long lost = (long long)free_before - (long long)probe_free_bytes();
+    probe_say("'active': %d, 'unmap': %d, 'handle': %d, 'range': %d, 'bytes_lost': %lld", active, (int)unmap,
+        (int)release, (int)range, lost);
+    return false; /* the next row has a process of its own */
+}

@@ -5,7 +5,7 @@
 enum { MOST = 4000 };
 
 static void *block[MOST];
-static size_t most;
+static size_t most, few; /* of all that is free, and what of a block is set */
 
 static void fill_and_free(size_t bytes)
 {
@@ -21,7 +21,7 @@ static void ordered(cudaStream_t stream)
 {
     void *p;
     SHOW(cudaMallocAsync(&p, most, stream));
-    MUST(cudaMemsetAsync(p, 1, most, stream));
+    MUST(cudaMemsetAsync(p, 1, few, stream));
     MUST(cudaFreeAsync(p, stream));
     MUST(cudaStreamSynchronize(stream));
 }
@@ -35,7 +35,7 @@ static void of_a_graph(cudaStream_t stream, size_t piece)
         .location = {.type = cudaMemLocationTypeDevice, .id = 0}}, .bytesize = most};
     MUST(cudaGraphCreate(&graph, 0));
     MUST(cudaGraphAddMemAllocNode(&allocated, graph, NULL, 0, &memory));
-    struct cudaMemsetParams params = {.dst = memory.dptr, .value = 2, .elementSize = 1, .width = most, .height = 1};
+    struct cudaMemsetParams params = {.dst = memory.dptr, .value = 2, .elementSize = 1, .width = few, .height = 1};
     MUST(cudaGraphAddMemsetNode(&set, graph, &allocated, 1, &params));
     MUST(cudaGraphAddMemFreeNode(&gone, graph, &set, 1, memory.dptr));
     MUST(cudaGraphInstantiate(&exec, graph, 0));
@@ -63,7 +63,7 @@ static void plain(void)
     void *p;
     struct cudaPitchedPtr box;
     SHOW(cudaMalloc(&p, most));
-    MUST(cudaMemset(p, 4, most));
+    MUST(cudaMemset(p, 4, few));
     MUST(cudaFree(p));
     SHOW(cudaMalloc3D(&box, make_cudaExtent(16384, 64, most / 16384 / 64)));
     MUST(cudaFree(box.ptr));
@@ -100,6 +100,7 @@ int main(void)
     MUST(cudaMemGetInfo(&available, NULL));
     MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     most = available / 4 * 3;
+    few = most < 256 * MiB ? most : 256 * MiB;
     for (int i = 0; i < 4; i++) {
         size_t piece = i < 3 ? pieces[i] : most;
         fill_and_free(piece);

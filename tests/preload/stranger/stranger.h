@@ -10,6 +10,8 @@
 
 #include <cuda_runtime.h>
 
+#include "stranger_machine.h"
+
 /* Prints the call and the name of what it returned. */
 #define SHOW(call) printf("%s: %s\n", #call, cudaGetErrorName(call))
 
@@ -34,8 +36,6 @@ static inline int fails_first(void)
 /* Prints whether a fact holds. */
 #define FACT(fact) printf("%s: %s\n", #fact, (fact) ? "yes" : "no")
 
-#define MiB ((size_t)1 << 20)
-
 /* Ends the program well where the machine has fewer devices: what it is about can't be tried there. */
 static inline void need_devices(int least)
 {
@@ -45,20 +45,6 @@ static inline void need_devices(int least)
         return;
     printf("not tried: it takes %d devices, and there are %d\n", least, count);
     exit(0);
-}
-
-/* What takes microseconds on a simulated device and holds nothing there takes a fraction of a second, and half a GiB, on
-   a real one: there STRANGER_FEW is set. */
-static inline int times(int many, int few)
-{
-    return getenv("STRANGER_FEW") ? few : many;
-}
-
-/* Whether two answers for what is free say the same. A real driver keeps some for itself as it goes, and there they may be
-   a page apart. That is 8 MiB on a card of 80 GB. */
-static inline int within_a_page(size_t one, size_t other)
-{
-    return (one > other ? one - other : other - one) <= (size_t)times(0, 8) * MiB;
 }
 
 static inline unsigned mix(unsigned a)
