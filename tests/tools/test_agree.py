@@ -279,7 +279,7 @@ class Recorded(Case):
                           for row in device["live_at_peak"]],
                          [(512 * MIB, 1, 600 * MIB, 2), (256 * MIB, 1, 400 * MIB, 3), (64 * MIB, 2, 200 * MIB, 1),
                           (MIB, 1, MIB, 4)])
-        text = segalloc("report", self.path).stdout
+        text = segalloc("report", "--all", self.path).stdout
         self.assertIn("600.00 MiB        1   600.00 MiB            2\n", text)
 
     def test_live_when_most_was_reserved(self):
@@ -314,7 +314,7 @@ class Recorded(Case):
                          (2 * MIB, 2, 2 * MIB, 2, 4 * MIB))
         failure, = device["failures"]
         self.assertEqual([(row["blocks"], row["bytes"]) for row in failure["live"]], [(2, 6 * MIB)])
-        text = segalloc("report", self.path).stdout
+        text = segalloc("report", "--all", self.path).stdout
         self.assertIn("Pages at that failure (event 7): 12.00 MiB reserved, a mark is 2.00 MiB\n  .5#.5#\n", text)
         self.assertIn("      4.00 MiB in 2 pages: 2 blocks from 2.00 MiB, 2.00 MiB of them in use\n", text)
         for line in text[text.index("Pages at"):text.index("Advice")].splitlines():
@@ -346,7 +346,7 @@ class Endings(Case):
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.kill)
         self.assertEqual(process.stdout.readline(), "there\n")
-        page, trace = segalloc("report", str(process.pid)), segalloc("report", self.path)
+        page, trace = segalloc("report", str(process.pid)), segalloc("report", "--all", self.path)
         for said in page.stdout, trace.stdout:
             self.assertIn(" now ", said)
             self.assertNotIn("at the end", said)
@@ -359,7 +359,7 @@ class Endings(Case):
         process.wait(60)
         self.assertIn("without closing", segalloc("trace", "info", self.path).stdout)
         os.unlink(f"/dev/shm/segalloc-live-{process.pid}")
-        self.assertIn("live:True", segalloc("report", str(process.pid)).stderr)
+        self.assertIn(f"there is no process {process.pid}", segalloc("report", str(process.pid)).stderr)
 
     def test_what_a_killed_process_has_left(self):
         """It is said that the process has ended; and the page is not taken for that of another of its number."""

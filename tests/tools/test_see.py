@@ -84,6 +84,23 @@ class Diff(Case):
         text = segalloc("diff", *names).stdout.splitlines()
         self.assertTrue(text[-1].endswith("in all"), text)
 
+    def test_the_short_report(self):
+        """The verdict and a row for each line, however many sizes and phases it has; the rest by --all."""
+        path = self.folder / "lines"
+        acts = [f"{chr(ord('A') + i)}+{1 << i}" for i in range(9)]
+        subprocess.run([SEGALLOC, "run", "--sim", "1GiB", "--sites", "-o", path, "--", ACTS, *acts], env=ENVIRONMENT, check=True)
+        short, whole = (segalloc("report", *options, path).stdout for options in ((), ("--all",)))
+        self.assertLess(len(short.splitlines()), 20, short)
+        self.assertGreater(len(whole.splitlines()), 40)
+        self.assertEqual(short.splitlines()[0], whole.splitlines()[0])
+        self.assertEqual(len(re.findall(r"in \d+ blocks?, .*acts", short)), 1, short)
+        self.assertIn("511.00 MiB in 9 blocks, acts.c:", short)
+        self.assertTrue(short.endswith("--all\n"))
+        self.assertNotIn("--all\n", whole)
+        # what has no line has a row for each size: ten of them, and the rest in one
+        path = self.record("sizes", *(f"{chr(ord('A') + i)}+{1 << i % 6}" for i in range(12)), "Z+100")
+        self.assertIn("64.00 MiB in 2 blocks, 32.00 MiB on average", segalloc("report", path).stdout)
+
     def test_one_row_a_line(self):
         """Two sizes of batch share the row of their line; by size they share none."""
         paths = []

@@ -1,6 +1,7 @@
 /* What held the memory: groups of blocks, the map of pages, and the levels over time, in 80 columns. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "report/report.h"
@@ -52,6 +53,63 @@ void sg_report_live(const struct sg_findings *findings, const char *heading, con
         printf("  %12s %8" PRIu64 " in %" PRIu32 " smaller group%s\n", sg_size_format(bytes, a), blocks,
             set->rows - ROWS, sg_plural(set->rows - ROWS));
     puts("  (age in allocations of the device)");
+}
+
+/* What one line asked for, or of what has none, what is of one size. */
+struct line_row {
+    uint32_t site, size_class; /* 0: not by this */
+    uint64_t bytes, blocks;
+};
+
+static int by_bytes(const void *a, const void *b)
+{
+    const struct line_row *x = a, *y = b;
+    return x->bytes != y->bytes ? (x->bytes < y->bytes ? 1 : -1) : x->site < y->site ? -1 : x->site > y->site;
+}
+
+/* A live set by line into `ret`, the largest first; how many there are. */
+static size_t lines_of(const struct sg_findings *findings, const struct sg_live_set *set, struct line_row *ret)
+{
+    size_t count = 0;
+    for (uint32_t i = 0; i < set->rows; i++) {
+        const struct sg_live_row *row = &set->row[i];
+        uint32_t site = sg_site_book_shown(&findings->book, row->key.site), class = site ? 0 : row->key.size_class;
+        size_t k = 0;
+        while (k < count && (ret[k].site != site || ret[k].size_class != class))
+            k++;
+        if (k == count)
+            ret[count++] = (struct line_row){.site = site, .size_class = class};
+        ret[k].bytes += row->bytes;
+        ret[k].blocks += row->blocks;
+    }
+    qsort(ret, count, sizeof *ret, by_bytes);
+    return count;
+}
+
+void sg_report_lines(const struct sg_findings *findings, const char *heading, const struct sg_live_set *set)
+{
+    enum { ROWS = 10 };
+    char size[SG_SIZE_TEXT], each[SG_SIZE_TEXT], place[SG_SITE_TEXT];
+    struct line_row *row = set->rows ? calloc(set->rows, sizeof *row) : NULL;
+    size_t count = row ? lines_of(findings, set, row) : 0;
+    uint64_t bytes = 0, blocks = 0;
+    if (count)
+        printf("\n%s\n", heading);
+    for (size_t i = 0; i < count; i++) {
+        if (i >= ROWS) {
+            bytes += row[i].bytes;
+            blocks += row[i].blocks;
+            continue;
+        }
+        printf("  %12s in %" PRIu64 " block%s, ", sg_size_format(row[i].bytes, size), row[i].blocks, sg_plural(row[i].blocks));
+        if (row[i].site)
+            puts(sg_site_book_line(&findings->book, row[i].site, place));
+        else
+            printf("%s on average\n", sg_size_format(row[i].bytes / row[i].blocks, each));
+    }
+    if (blocks)
+        printf("  %12s in %" PRIu64 " block%s of %zu more\n", sg_size_format(bytes, size), blocks, sg_plural(blocks), count - ROWS);
+    free(row);
 }
 
 static void print_map(const struct sg_page_map *moment)

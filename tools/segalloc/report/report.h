@@ -4,9 +4,12 @@
 
 #include "report/findings.h"
 
-void sg_report_text(const struct sg_findings *findings);
+/* The verdict, what failed, ten lines of code and what to do; `all`: everything that is known. */
+void sg_report_text(const struct sg_findings *findings, bool all);
 /* Parts of it: a live set, the largest groups first; the pages of a device at a moment; its levels as a line of marks. */
 void sg_report_live(const struct sg_findings *findings, const char *heading, const struct sg_live_set *set);
+/* The ten lines of code that hold most of a live set; what has no line by its size. */
+void sg_report_lines(const struct sg_findings *findings, const char *heading, const struct sg_live_set *set);
 void sg_report_moment(const struct sg_findings *findings, const char *when, const struct sg_page_map *moment);
 void sg_report_over_time(const struct sg_findings_device *device);
 /* One object without a newline; `nested`: without the schema, as part of a list. */

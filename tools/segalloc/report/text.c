@@ -102,11 +102,11 @@ static void counters(const struct sg_findings *findings, const struct sg_finding
     }
 }
 
-/* Allocations that failed, and what was alive at the largest of them. */
-static void failures(const struct sg_findings *findings, const struct sg_findings_device *device)
+/* Allocations that failed. */
+static void list_failures(const struct sg_findings *findings, const struct sg_findings_device *device)
 {
     enum { ROWS = 8 };
-    char bytes[SG_SIZE_TEXT], live[SG_SIZE_TEXT], lack[SG_SIZE_TEXT], heading[128], place[SG_SITE_TEXT];
+    char bytes[SG_SIZE_TEXT], live[SG_SIZE_TEXT], lack[SG_SIZE_TEXT], place[SG_SITE_TEXT];
     int rows = 0;
     for (uint32_t i = 0; i < findings->failures && rows < ROWS; i++) {
         const struct sg_summary_failure *failure = &findings->failure[i];
@@ -125,6 +125,13 @@ static void failures(const struct sg_findings *findings, const struct sg_finding
     }
     if (rows && device->stats.value[SG_STAT_ooms] > (uint64_t)rows)
         printf("  and %" PRIu64 " more\n", device->stats.value[SG_STAT_ooms] - (uint64_t)rows);
+}
+
+/* They, and what was alive at the largest of them. */
+static void failures(const struct sg_findings *findings, const struct sg_findings_device *device)
+{
+    char bytes[SG_SIZE_TEXT], heading[128];
+    list_failures(findings, device);
     const struct sg_summary_failure *largest = sg_findings_largest_failure(findings, device);
     if (!largest)
         return;
@@ -155,7 +162,18 @@ static void held(const struct sg_findings *findings, const struct sg_findings_de
     sg_report_moment(findings, "when most was reserved", &device->fullest);
 }
 
-static void print_device(const struct sg_findings *findings, const struct sg_findings_device *device)
+/* Lines of code at the peak, or where the largest allocation failed. */
+static void held_by_line(const struct sg_findings *findings, const struct sg_findings_device *device)
+{
+    char heading[128], bytes[SG_SIZE_TEXT];
+    const struct sg_summary_failure *largest = sg_findings_largest_failure(findings, device);
+    if (largest)
+        snprintf(heading, sizeof heading, "Alive when %s failed (event %" PRIu64 "), by line", sg_size_format(largest->bytes, bytes),
+            largest->event);
+    sg_report_lines(findings, largest ? heading : "Alive at the peak of requested, by line", largest ? &largest->live : &device->at_peak);
+}
+
+static void print_device(const struct sg_findings *findings, const struct sg_findings_device *device, bool all)
 {
     char a[SG_SIZE_TEXT];
     printf("\nDevice %" PRIu32 "%s%s", device->ordinal, *device->model ? ", " : "", device->model);
@@ -169,6 +187,11 @@ static void print_device(const struct sg_findings *findings, const struct sg_fin
         printf(", utilization %.1f %%", sg_findings_utilization(device) * 100);
     putchar('\n');
     sg_report_over_time(device);
+    if (!all && device->at_peak.rows) {
+        list_failures(findings, device);
+        held_by_line(findings, device);
+        return;
+    }
     levels(findings, device);
     if (findings->end_text && device->known[SG_STAT_reserved_bytes] && device->stats_age)
         printf("  (at least: allocated, pending, reserved and what follows are as of %" PRIu64
@@ -220,7 +243,7 @@ static const char *plain_command(const struct sg_findings *findings, char ret[CO
     return ret;
 }
 
-void sg_report_text(const struct sg_findings *findings)
+void sg_report_text(const struct sg_findings *findings, bool all)
 {
     char verdict[1024], path[PATH_TEXT], command[COMMAND_TEXT];
     bool advised = false;
@@ -240,8 +263,12 @@ void sg_report_text(const struct sg_findings *findings)
                " event%s missing from it: what follows comes from the others and from the last statistics.\n",
             findings->dropped, findings->dropped == 1 ? " is" : "s are");
     for (uint32_t i = 0; i < findings->devices; i++)
-        print_device(findings, &findings->device[i]);
+        print_device(findings, &findings->device[i], all);
     sg_findings_advice(findings, print_advice, &advised);
+    if (!all) {
+        puts("\nLevels, sizes, pages, counters and words: --all");
+        return;
+    }
     puts("\nSource");
     printf("  %-10s %s, %s", "file", plain_path(findings, path), findings->trace ? "a trace" : "statistics");
     if (findings->trace)

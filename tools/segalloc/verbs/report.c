@@ -24,6 +24,7 @@ static const struct option long_options[] = {
     {"html", required_argument, NULL, 'H'},
     {"redact", no_argument, NULL, 'r'},
     {"no-advice", no_argument, NULL, 'n'},
+    {"all", no_argument, NULL, 'A'},
     {"help", no_argument, NULL, 'h'},
     {0},
 };
@@ -80,20 +81,23 @@ struct bound {
 
 struct arguments {
     const char *verb, *output, *html;
-    bool json, force, strict, redact, no_advice;
+    bool json, force, strict, redact, no_advice, all;
     struct bound bound[BOUNDS_MAX];
     int bounds;
 };
 
 static int help(void)
 {
-    puts("usage: segalloc report FILE|PID… [--json] [-o FILE [-f]] [--strict]\n"
+    puts("usage: segalloc report FILE|PID… [--all | --json] [-o FILE [-f]] [--strict]\n"
          "                       [--html PAGE [--redact] [--no-advice]]\n"
          "                       [--fail-above KEY=VALUE]…\n"
          "Says what a program's device memory did: of a trace (ours, or RMM's CSV, also as\n"
          ".zst; - is standard input), of a memory snapshot of PyTorch, of a statistics\n"
          "file, or of a running process that has live:True. Begins with a verdict. With\n"
          "several files: one line each, sorted by rank if recorded with -o run.%r.trace.\n\n"
+         "      --all               everything that is known: levels, sizes, pages,\n"
+         "                          counters, and what the words mean; otherwise the\n"
+         "                          verdict and the ten lines of code that held most\n"
          "      --json              print one object on one line; bytes are integers\n"
          "      --format text|json  the same choice by name\n"
          "  -o, --output FILE       where to; - is standard output\n"
@@ -178,6 +182,9 @@ static int read_arguments(int argc, char **argv, struct arguments *ret)
         case 'n':
             ret->no_advice = true;
             break;
+        case 'A':
+            ret->all = true;
+            break;
         case 's':
             ret->strict = true;
             break;
@@ -252,7 +259,7 @@ static void print(const struct arguments *arguments, const struct sg_findings *c
                   bool several)
 {
     if (!several && count) {
-        (arguments->json ? sg_report_json(findings[0], false) : sg_report_text(findings[0]));
+        (arguments->json ? sg_report_json(findings[0], false) : sg_report_text(findings[0], arguments->all));
     } else if (arguments->json) {
         fputs("{\"schema\":\"segalloc.report/1\",\"reports\":[", stdout);
         for (size_t i = 0; i < count; i++) {
