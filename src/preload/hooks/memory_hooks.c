@@ -190,7 +190,7 @@ static void report_card(uint64_t reported, size_t *available, size_t *total)
     *available = reported > used ? reported - used : 0;
 }
 
-/* Before the first allocation there is no core: programs ask early how much they may plan with. */
+/* Before the first allocation on a device, whichever others there were: programs ask early how much they may plan with. */
 static void mem_info_early(size_t *available, size_t *total)
 {
     const struct sg_conf *conf = sg_process_conf();
@@ -242,6 +242,7 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     if (sg_thread_inside() || sg_process_over() || sg_process_is_passthrough())
         return real->cuMemGetInfo_v2(free_bytes, total_bytes);
     sg_refusals_ask();
+    struct sg_stats stats;
     size_t available, total;
     CUcontext context;
     int device;
@@ -257,6 +258,8 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
         mem_info_early(&available, &total);
     } else if (sg_contexts_current(core, &context, &device) == CUDA_SUCCESS) {
         sg_refusals_count_questions(core, device);
+        if (!sg_core_stats_recent(core, device, &stats)) /* nothing was allocated there yet */
+            mem_info_early(&available, &total);
         size_t of_driver = available;
         bool torch = sg_torch_counts(); /* its answer does not depend on what else is free */
         if (!torch)
