@@ -94,8 +94,9 @@ struct sg_core_callbacks {
     void (*leave_context)(int use);
 
     /* Writes to `ret`, which is all zeros, what this process is known to hold of a device by calls that the core does
-       not serve. It asks the driver; `grow` may be held. NULL: nothing is known. */
-    void (*outside)(int device, struct sg_outside *ret);
+       not serve. *ret_passed: bytes of graphs that a launch held besides, and that are free again. It asks the driver;
+       `grow` may be held. NULL: nothing is known. */
+    void (*outside)(int device, struct sg_outside *ret, uint64_t *ret_passed);
 };
 
 struct sg_core_params {

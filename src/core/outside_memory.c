@@ -39,8 +39,8 @@ static void outside_emit_locked(struct sg_device *device, const struct sg_outsid
     device->outside = *outside;
 }
 
-/* `used`: of the device, by anybody. */
-static void outside_note(struct sg_device *device, struct sg_outside *known, uint64_t used, bool listens)
+/* `used`: of the device, by anybody. `passed`: of graphs besides, for a moment that is over. */
+static void outside_note(struct sg_device *device, struct sg_outside *known, uint64_t passed, uint64_t used, bool listens)
 {
     uint64_t step = device->total_bytes / SG_PRESSURE_STEPS;
     sg_lock(&device->lock);
@@ -48,6 +48,9 @@ static void outside_note(struct sg_device *device, struct sg_outside *known, uin
     sg_device_note_outside_locked(device, bytes / step * step);
     if (listens) {
         outside_divide(known, bytes);
+        struct sg_outside then = *known;
+        then.bytes[SEGALLOC_OUTSIDE_GRAPHS] += passed;
+        outside_emit_locked(device, &then);
         outside_emit_locked(device, known);
     }
     sg_unlock(&device->lock);
@@ -58,11 +61,11 @@ void sg_device_ask_outside(struct sg_device *device)
     const struct sg_core *core = device->core;
     bool listens = core->observer.emit && !core->replay;
     struct sg_outside known = {{0}};
-    uint64_t total = device->total_bytes, used;
+    uint64_t total = device->total_bytes, used, passed = 0;
     if (listens && core->callbacks.outside)
-        core->callbacks.outside(device->ordinal, &known);
+        core->callbacks.outside(device->ordinal, &known, &passed);
     if (sg_driver_used_memory(sg_core_driver(core), device->ordinal, total, total / SG_TOTALS_ALIKE, &used))
-        outside_note(device, &known, used, listens);
+        outside_note(device, &known, passed, used, listens);
 }
 
 void sg_core_note_outside(struct sg_core *core, int ordinal)

@@ -80,3 +80,19 @@ CUresult cuMemPoolCreate(CUmemoryPool *ret, const CUmemPoolProps *props)
         sg_outside_pool(*ret, props->location.id);
     return result;
 }
+
+CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute, void *value)
+{
+    CUresult result = sg_real()->cuDeviceGetGraphMemAttribute(device, attribute, value);
+    if (result == CUDA_SUCCESS && value)
+        *(cuuint64_t *)value = sg_outside_graphs_most(device, attribute, *(cuuint64_t *)value);
+    return result;
+}
+
+CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute, void *value)
+{
+    CUresult result = sg_real()->cuDeviceSetGraphMemAttribute(device, attribute, value);
+    if (result == CUDA_SUCCESS)
+        sg_outside_graphs_most_reset(device, attribute);
+    return result;
+}

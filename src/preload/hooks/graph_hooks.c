@@ -175,10 +175,15 @@ static void observe_graph(CUstream stream, bool per_thread)
 static CUresult launch(CUresult (*real)(CUgraphExec, CUstream), CUgraphExec exec, CUstream stream, bool per_thread)
 {
     observe_graph(stream, per_thread);
+    bool noted = atomic_load_explicit(&sg_outside_any, memory_order_relaxed) && sg_outside_traced();
+    if (noted)
+        sg_outside_launch_begins();
     CUresult result = real(exec, stream);
     SG_MAKE_ROOM_FOR(result, real(exec, stream)) /* memory of its own allocation nodes */
-    if (atomic_load_explicit(&sg_outside_any, memory_order_relaxed))
+    if (noted) {
+        sg_outside_launch_ended();
         sg_outside_changed(/* starts */ true);
+    }
     if (sg_graph_order_has_waits())
         untracked_order(stream, per_thread);
     else

@@ -232,7 +232,64 @@ static void ask_driver(int device, struct sg_outside *ret)
         add_graphs(driver, device, ret);
 }
 
-void sg_held_outside(int device, struct sg_outside *ret)
+/* The most that graphs of a device held before its mark began anew: in use, and reserved. */
+enum { USED, RESERVED, MARKS };
+static const CUgraphMem_attribute marks[MARKS] = {CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH};
+static _Atomic uint64_t most_before[SG_DEVICES_MAX][MARKS], passed[SG_DEVICES_MAX];
+
+static const struct sg_driver *driver_with_graphs(int *ret_device)
+{
+    const struct sg_driver *driver = sg_process_driver();
+    bool asks = atomic_load_explicit(&uses_pools, memory_order_relaxed) && driver && driver->graph_memory &&
+                driver->set_graph_memory && !sg_captures_active();
+    *ret_device = asks ? device_here() : -1;
+    return *ret_device < 0 ? NULL : driver;
+}
+
+void sg_outside_launch_begins(void)
+{
+    int device;
+    const struct sg_driver *driver = driver_with_graphs(&device);
+    cuuint64_t most = 0, zero = 0;
+    for (int i = 0; driver && i < MARKS; i++)
+        if (driver->graph_memory(device, marks[i], &most) == CUDA_SUCCESS &&
+            most > atomic_load_explicit(&most_before[device][i], memory_order_relaxed))
+            atomic_store_explicit(&most_before[device][i], most, memory_order_relaxed);
+    if (driver)
+        (void)driver->set_graph_memory(device, marks[USED], &zero);
+}
+
+void sg_outside_launch_ended(void)
+{
+    int device;
+    const struct sg_driver *driver = driver_with_graphs(&device);
+    cuuint64_t most = 0, now = 0;
+    if (driver && driver->graph_memory(device, marks[USED], &most) == CUDA_SUCCESS &&
+        driver->graph_memory(device, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &now) == CUDA_SUCCESS && most > now)
+        atomic_store_explicit(&passed[device], most - now, memory_order_relaxed);
+}
+
+static _Atomic uint64_t *mark_of(CUdevice device, CUgraphMem_attribute attribute)
+{
+    bool is_mark = attribute == marks[USED] || attribute == marks[RESERVED];
+    return is_mark && device >= 0 && device < SG_DEVICES_MAX ? &most_before[device][attribute == marks[RESERVED]] : NULL;
+}
+
+uint64_t sg_outside_graphs_most(CUdevice device, CUgraphMem_attribute attribute, uint64_t since)
+{
+    _Atomic uint64_t *mark = mark_of(device, attribute);
+    uint64_t before = mark ? atomic_load_explicit(mark, memory_order_relaxed) : 0;
+    return before > since ? before : since;
+}
+
+void sg_outside_graphs_most_reset(CUdevice device, CUgraphMem_attribute attribute)
+{
+    _Atomic uint64_t *mark = mark_of(device, attribute);
+    if (mark)
+        atomic_store_explicit(mark, 0, memory_order_relaxed);
+}
+
+void sg_held_outside(int device, struct sg_outside *ret, uint64_t *ret_passed)
 {
     if (device < 0 || device >= SG_DEVICES_MAX || !atomic_load_explicit(&sg_outside_any, memory_order_relaxed))
         return;
@@ -241,6 +298,8 @@ void sg_held_outside(int device, struct sg_outside *ret)
     sg_process_unlock(SG_LOCK_OUTSIDE);
     if (atomic_load_explicit(&uses_pools, memory_order_relaxed))
         ask_driver(device, ret);
+    if (ret_passed)
+        *ret_passed = atomic_exchange_explicit(&passed[device], 0, memory_order_relaxed);
 }
 
 bool sg_outside_waited_for_pools(CUcontext context)

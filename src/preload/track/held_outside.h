@@ -14,8 +14,9 @@
 #include "outside.h"
 
 /* Writes what the process is known to hold of a device. Of managed memory that is all that was asked for, wherever its
-   pages are. SEGALLOC_OUTSIDE_OTHER is left as it is: nobody here knows. Asks the driver; no lock of this layer is held. */
-void sg_held_outside(int device, struct sg_outside *ret);
+   pages are. SEGALLOC_OUTSIDE_OTHER is left as it is: nobody here knows. Asks the driver; no lock of this layer is held.
+   *ret_passed: what launches of graphs held besides since the last call, and gave back; NULL: the next call has it. */
+void sg_held_outside(int device, struct sg_outside *ret, uint64_t *ret_passed);
 
 /* All functions below: any thread, no lock held. Without host memory for the book an entry is left out. */
 
@@ -37,6 +38,13 @@ void sg_outside_pool_gone(CUmemoryPool pool);
 
 /* Pools or graphs have given memory out: from here on the driver is asked. */
 void sg_outside_use_pools(void);
+
+/* Around a launch of a graph, whose nodes may take memory and give it back: the driver's mark of the most that graphs held
+   begins anew. What the program asks of that mark is answered from what was before, too. */
+void sg_outside_launch_begins(void);
+void sg_outside_launch_ended(void);
+uint64_t sg_outside_graphs_most(CUdevice device, CUgraphMem_attribute attribute, uint64_t since);
+void sg_outside_graphs_most_reset(CUdevice device, CUgraphMem_attribute attribute);
 
 /* Waits for the work of a context (NULL: the current one), at which pools give back what was freed beyond their thresholds. False: there are no
    pools, or a capture forbids it. For a device that has run out. */

@@ -43,6 +43,25 @@ void sg_outside_use_pools(void)
 {
 }
 
+void sg_outside_launch_begins(void)
+{
+}
+
+void sg_outside_launch_ended(void)
+{
+}
+
+uint64_t sg_outside_graphs_most(CUdevice device, CUgraphMem_attribute attribute, uint64_t since)
+{
+    (void)device, (void)attribute;
+    return since;
+}
+
+void sg_outside_graphs_most_reset(CUdevice device, CUgraphMem_attribute attribute)
+{
+    (void)device, (void)attribute;
+}
+
 bool sg_outside_waited_for_pools(CUcontext context)
 {
     (void)context;
