@@ -83,5 +83,19 @@ class Refused(unittest.TestCase):
                 self.assertEqual((replay["ooms"], replay["peak_reserved_bytes"]), (failures, 600 * MIB))
 
 
+class Pools(unittest.TestCase):
+    def test_one_block_of_most_of_the_card(self):
+        """It is said to be somebody's pool, with what leaves it out; a few arrays, and many blocks, are not."""
+        many = [f"{chr(97 + i % 26)}{sign}1" for i in range(70) for sign in "+-"]
+        with tempfile.TemporaryDirectory() as folder:
+            trace = os.path.join(folder, "run.trace")
+            for acts, said in ((["a+920"], True), (["a+500", "b+10"], True), (["a+300", "b+300"], False), (["a+400"], False),
+                               ([*many, "a+920"], False)):
+                with self.subTest(acts[-2:]):
+                    run("run", "-q", "-f", "-o", trace, "--sim", "1GiB", "--", ACTS, *acts)
+                    advice = json.loads(run("report", "--json", trace).stdout)["advice"]
+                    self.assertEqual(["XLA_PYTHON_CLIENT_ALLOCATOR=platform" in line for line in advice if "a pool of" in line], [True] * said)
+
+
 if __name__ == "__main__":
     unittest.main(verbosity=2)

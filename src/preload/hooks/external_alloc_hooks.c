@@ -3,6 +3,7 @@
    run out because of idle memory of ours. Each call is booked (track/held_outside.h), and noted in the trace. */
 #include "process/hooks.h"
 #include "services/outside_trace.h"
+#include "services/refusals.h"
 #include "track/held_outside.h"
 #include "track/make_room.h"
 
@@ -27,10 +28,12 @@ static void note_measured(enum segalloc_outside what, uint64_t before)
 /* How a call is booked, before it and after its success. */
 #define BEFORE_POOLS
 #define AFTER_POOLS sg_outside_use_pools()
+#define BEFORE_ASYNC
+#define AFTER_ASYNC sg_outside_use_pools(); sg_refusals_note_elsewhere(bytes)
 #define BEFORE_POOL_END
 #define AFTER_POOL_END sg_outside_pool_gone(pool)
 #define BEFORE_PHYSICAL
-#define AFTER_PHYSICAL note_physical(*ret, bytes, prop)
+#define AFTER_PHYSICAL note_physical(*ret, bytes, prop); sg_refusals_note_elsewhere(bytes)
 #define BEFORE_PHYSICAL_END
 #define AFTER_PHYSICAL_END (void)sg_outside_given(SEGALLOC_OUTSIDE_PHYSICAL, handle)
 #define BEFORE_ARRAYS uint64_t before = before_measured(SEGALLOC_OUTSIDE_ARRAYS);
@@ -43,6 +46,7 @@ static void note_measured(enum segalloc_outside what, uint64_t before)
 /* Whether the call may be the first that the process asks memory by. Libraries load modules before anything is known of
    the program. */
 #define STARTS_POOLS true
+#define STARTS_ASYNC true
 #define STARTS_PHYSICAL true
 #define STARTS_ARRAYS true
 #define STARTS_IMPORTED true

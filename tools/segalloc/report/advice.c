@@ -82,6 +82,28 @@ static bool is_too_much(const struct sg_findings *findings)
     return false;
 }
 
+/* One block of much of the card among few: a pool of the program's own. RMM's takes half of what is free by default, XLA's
+   three quarters, TensorFlow's nearly all. PyTorch's tensors are many. */
+static void about_a_pool(const struct sg_findings *findings, sg_advice_fn *say, void *user)
+{
+    enum { PART_OF_CARD = 45, FEW = 64 };
+    char line[1024], a[SG_SIZE_TEXT];
+    for (uint32_t i = 0; i < findings->devices && !findings->torch && !findings->imported; i++) {
+        const struct sg_findings_device *device = &findings->device[i];
+        const uint64_t *value = device->stats.value, total = device->total_bytes;
+        uint64_t percent = total ? (uint64_t)(100 * ((double)device->largest_request / (double)total)) : 0;
+        if (percent < PART_OF_CARD || percent > 100 || value[SG_STAT_allocs] > FEW ||
+            device->largest_request < device->stats.peak[SG_STAT_requested_bytes] / 2)
+            continue;
+        snprintf(line, sizeof line,
+            "One block of %s is %" PRIu64 " %% of device %u: a pool of the program's own, if it is none of its arrays. What is in it is "
+            "not seen here. Leave it out: rmm.mr.CudaMemoryResource() for RMM, cupy.cuda.set_allocator(None) for CuPy, "
+            "XLA_PYTHON_CLIENT_ALLOCATOR=platform for JAX, TF_FORCE_GPU_ALLOW_GROWTH=true for TensorFlow (docs/recipes.md).",
+            sg_size_format(device->largest_request, a), percent, device->ordinal);
+        say(user, line);
+    }
+}
+
 static void about_waste(const struct sg_findings *findings, const struct sg_conf *conf, sg_advice_fn *say, void *user)
 {
     char line[1024], a[SG_SIZE_TEXT];
@@ -166,6 +188,7 @@ void sg_findings_advice(const struct sg_findings *findings, sg_advice_fn *say, v
     sg_conf_apply(&conf, SG_CONF_ENVIRONMENT, findings->conf, NULL, NULL);
     about_serving(findings, &conf, say, user);
     about_running_out(findings, say, user);
+    about_a_pool(findings, say, user);
     about_waste(findings, &conf, say, user);
     about_waiting(findings, &conf, say, user);
     about_the_file(findings, say, user);
