@@ -69,6 +69,21 @@ class CommandLine(unittest.TestCase):
                 self.assertEqual({name for head in heads for name in re.findall(r"\*-(\w)\*", head)}, set(short) - {"h"})
                 self.assertIn(f"*segalloc-{verb}*(1)", overview)
 
+    def test_what_is_installed(self):
+        """Path, completions and manual pages, wherever the tool is."""
+        path = segalloc("--preload-path").stdout.strip()
+        self.assertTrue(os.path.isabs(path) and os.access(path, os.R_OK) and "libsegalloc.so" in path, path)
+        for shell in ("bash", "zsh", "fish"):
+            told = segalloc("completion", shell)
+            if told.returncode:  # a build that could not run the tool makes none
+                self.one_line(told, 1, "not installed")
+            else:
+                self.assertIn("rehearse", told.stdout)
+        self.one_line(segalloc("completion"), 2, "bash, zsh or fish")
+        self.one_line(segalloc("completion", "csh"), 2, '"csh"')
+        self.one_line(segalloc("man", "nothing"), 1, "no page nothing")
+        self.one_line(segalloc("man", "../../x"), 1, "no page ../../x")
+
     def test_wrong_usage(self):
         self.one_line(segalloc(), 2, "which verb")
         self.one_line(segalloc("cnof"), 2, '"cnof"', "did you mean conf?")

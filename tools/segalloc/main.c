@@ -3,6 +3,7 @@
 
 #include "analysis/symbols.h"
 #include "ascii.h"
+#include "installed.h"
 #include "reader/site_book.h"
 
 #include <stdio.h>
@@ -24,8 +25,11 @@ static int help(void)
     for (unsigned i = 0; i < VERBS; i++)
         printf("  %-8s  %s\n", verbs[i].name, verbs[i].text);
     puts("\n`segalloc VERB --help` says more. Start with: segalloc run -- CMD\n"
-         "  -h, --help     print this\n"
-         "  -V, --version  print the version");
+         "  -h, --help      print this\n"
+         "  -V, --version   print the version\n"
+         "  --preload-path  print the library's path, for LD_PRELOAD\n"
+         "`segalloc man [VERB]` shows the manual, `segalloc completion bash|zsh|fish` prints\n"
+         "what a shell completes by: eval \"$(segalloc completion bash)\"");
     return SG_EXIT_OK;
 }
 
@@ -53,6 +57,12 @@ static int dispatch(int argc, char **argv)
         puts("segalloc " SEGALLOC_VERSION);
         return SG_EXIT_OK;
     }
+    if (strcmp(word, "--preload-path") == 0)
+        return sg_installed_preload();
+    if (strcmp(word, "man") == 0)
+        return sg_installed_man(argc > 2 ? argv[2] : NULL);
+    if (strcmp(word, "completion") == 0)
+        return argc > 2 ? sg_installed_completion(argv[2]) : sg_tool_usage("", "completion for which shell: bash, zsh or fish?");
     char help_option[] = "--help", *help_arguments[] = {argv[0], NULL, help_option, NULL};
     if (strcmp(word, "help") == 0) {
         if (argc == 2)
