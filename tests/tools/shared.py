@@ -1,7 +1,36 @@
 """What several tests of the tools do alike."""
 import itertools
+import os
 import pathlib
 import subprocess
+import sys
+import unittest
+
+
+def _has_terminals():
+    try:
+        for file in os.openpty():
+            os.close(file)
+    except OSError:
+        return False
+    return True
+
+
+# For tests that make a terminal: where there can be none, as in a root without /dev/pts, they are skipped and say so.
+needs_terminal = unittest.skipUnless(_has_terminals(), "no terminal can be made here: not tried (is /dev/pts mounted?)")
+
+
+def has_gpu():
+    """Whether the driver has a device, as the tools ask. The node /dev/nvidiactl says less: NVIDIA's own library makes it when
+    it is asked as root, with no GPU in the machine."""
+    ask = ("import ctypes; d = ctypes.CDLL('libcuda.so.1'); n = ctypes.c_int(0); "
+           "print(n.value if d.cuInit(0) == 0 and d.cuDeviceGetCount(ctypes.byref(n)) == 0 and n.value else 0)")
+    clean = {name: value for name, value in os.environ.items() if name not in ("LD_LIBRARY_PATH", "LD_PRELOAD", "SEGALLOC_SIM")}
+    try:
+        asked = subprocess.run([sys.executable, "-c", ask], env=clean, capture_output=True, text=True, timeout=60)
+    except subprocess.TimeoutExpired:
+        return False
+    return asked.stdout.strip() not in ("", "0")
 
 
 def start(case, segalloc, program, *acts, environment, sim="1GiB"):

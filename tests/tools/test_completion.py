@@ -16,6 +16,8 @@ import tempfile
 import time
 import unittest
 
+import shared
+
 SEGALLOC, BASH, ZSH, FISH, CARDS, *TRAIN = (pathlib.Path(argument).resolve() for argument in sys.argv[1:] if os.path.exists(argument))
 sys.argv[1:] = [case for case in sys.argv[1:] if not os.path.exists(case)]
 VERBS = set(re.findall(r"^  ([a-z]+)  ", subprocess.run([SEGALLOC, "--help"], capture_output=True, text=True, check=True).stdout, re.M))
@@ -126,6 +128,7 @@ class Completion(unittest.TestCase):
         self.check(LINES, [set(rows.split()) for rows in re.split(r"^\.\n", said.stdout, flags=re.M)[:-1]])
 
     @unittest.skipUnless(shutil.which("zsh"), "no zsh")
+    @shared.needs_terminal
     def test_zsh(self):
         functions = self.folder / "functions"
         functions.mkdir()

@@ -12,6 +12,8 @@ import tempfile
 import time
 import unittest
 
+import shared
+
 SEGALLOC, LOOP, ACTS = (os.path.abspath(sys.argv.pop(1)) for _ in range(3))
 OURS = ("SEGALLOC_", "PYTORCH_", "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_")
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
@@ -23,7 +25,7 @@ MIB = 1 << 20
 
 
 # A card is named in what to run next only where there is none; "()" matches nothing more.
-HAS_GPU = "()" if os.path.exists("/dev/nvidiactl") else ""
+HAS_GPU = "()" if shared.has_gpu() else ""
 
 
 def rehearse(*arguments):
@@ -263,6 +265,7 @@ class Rehearse(unittest.TestCase):
         for wrong in ("4..3", "1..9999999"):
             self.assertEqual(rehearse("--try", f"batch={wrong}", *command).returncode, 2)
 
+    @shared.needs_terminal
     def test_progress(self):
         """On a terminal a count that only rises is shown, and taken away."""
         ours, theirs = os.openpty()
@@ -328,13 +331,13 @@ class Rehearse(unittest.TestCase):
 
     def test_processes_with_a_device_each_share_none(self):
         """Ranks are on the devices that they used, whichever those are; one that uses two is on both."""
-        for ranks, shared in ((("device=0 a+10", "device=1 a+20"), []),
+        for ranks, together in ((("device=0 a+10", "device=1 a+20"), []),
                               (("device=1 a+10", "device=3 a+20"), []),
                               (("device=2 a+10", "device=2 a+20"), [(2, 2, 30)]),
                               (("a+5 device=3 b+10", "device=1 a+20 device=3 b+7", "device=3 a+3"), [(3, 3, 20)])):
             command = "; ".join(f"'{ACTS}' {acts}" for acts in ranks)
             told = self.verdict(0, "--devices", "4", "--", "sh", "-c", command)["shared"]
-            self.assertEqual([(d["device"], d["processes"], d["peak_requested_bytes"] // MIB) for d in told], shared, ranks)
+            self.assertEqual([(d["device"], d["processes"], d["peak_requested_bytes"] // MIB) for d in told], together, ranks)
 
     def test_what_the_first_failure_lacks(self):
         """It is less than what the whole run lacks, and both are said."""

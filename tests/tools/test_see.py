@@ -187,6 +187,7 @@ class Summary(Case):
         os.close(ours)
         return said.decode().replace("\r\n", "\n")
 
+    @shared.needs_terminal
     def test_on_a_terminal(self):
         self.assertEqual(self.on_terminal("-o", "run.trace", "--", ACTS, "a+100"), f"{self.LINE}held it: segalloc report run.trace\n")
         self.assertEqual(self.on_terminal("--", ACTS, "a+100"), f"{self.LINE}holds it: segalloc run --sites -o run.trace -- CMD\n")
@@ -372,6 +373,7 @@ sys.stdin.read()
         self.assertEqual(segalloc("top", "--once", other.pid).returncode, 1)
         self.assertEqual(segalloc("top", "--once").returncode, 0)
 
+    @shared.needs_terminal
     def test_on_a_screen(self):
         process = self.start("a+100", "device=1", "b+50", sim="1GiB,count=2")
         screen = Terminal("-d", "0.1", str(process.pid))
@@ -384,6 +386,7 @@ sys.stdin.read()
         screen.press(b"q")
         self.assertEqual(screen.end(), 0)
 
+    @shared.needs_terminal
     def test_ends(self):
         for how in b"q", signal.SIGTERM, signal.SIGINT:
             screen = Terminal()
