@@ -29,14 +29,16 @@ class Done(NamedTuple):
 
 
 def _marked(mark):
-    """Processes with this mark in their environment. Others' environments can't be read, and are not ours."""
+    """Processes with this mark in their environment, or one that goes on after it where it ends with a hyphen. Others'
+    environments can't be read, and are not ours."""
     wanted = f"{MARK}={mark}".encode()
     for entry in os.listdir("/proc"):
         try:
             if entry.isdigit() and int(entry) != os.getpid():
                 with open(f"/proc/{entry}/environ", "rb") as file:
-                    if wanted in file.read().split(b"\0"):
-                        yield int(entry)
+                    words = file.read().split(b"\0")
+                if any(word == wanted or mark.endswith("-") and word.startswith(wanted) for word in words):
+                    yield int(entry)
         except OSError:
             pass
 
@@ -95,6 +97,10 @@ class Processes:
             live = list(self._live)
         for process in live:
             self.end(process)
+        until = time.monotonic() + REAP_SECONDS
+        while time.monotonic() < until and (left := list(_marked(f"{self._name}-"))):  # a signal may come amid start()
+            for pid in left:
+                self._kill(os.kill, pid)
 
     def run(self, argv, environment, seconds, **more):
         """A program to its end, as Done; Slow where it takes longer."""

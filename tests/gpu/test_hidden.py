@@ -63,7 +63,7 @@ class Hidden(unittest.TestCase):
     def run_parts(self, *parts, seconds=560, **more):
         """(results.json, what was printed, exit status)."""
         environment = {**os.environ, "LD_LIBRARY_PATH": self.libraries,
-                       "HIDDEN_SIM": f"device=h100,drop_mb=64,card={CARD}", **more}
+                       "HIDDEN_SIM": f"device=h100,card={CARD}", **more}
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run([sys.executable, HERE / "run", "--build", BUILD, "--python", PYTHON, "--out", folder,
                                    "--seconds", str(seconds), "--only", ",".join(parts)], env=environment, text=True,
@@ -144,7 +144,7 @@ class Hidden(unittest.TestCase):
     def test_ended_by_signal(self):
         """timeout(1) before the end: what was found is kept, and nothing goes on."""
         environment = {**os.environ, "LD_LIBRARY_PATH": self.libraries, "HIDDEN_FAULT": "hang:--group costs",
-                       "HIDDEN_SIM": f"device=h100,drop_mb=64,card={CARD}"}
+                       "HIDDEN_SIM": f"device=h100,card={CARD}"}
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run(["timeout", "-k", "20", "15", sys.executable, HERE / "run", "--build", BUILD, "--out", folder,
                                    "--only", "managed,costs"], env=environment, text=True, stdout=subprocess.PIPE,
