@@ -3,6 +3,7 @@
 Usage: test_standin.py SEGALLOC USER TORCH CUBLAS NCCL RANKS"""
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -53,6 +54,28 @@ class Standin(unittest.TestCase):
         self.assertEqual(len(self.folders()), 1)
         self.assertEqual(sorted(os.listdir(os.path.join(self.cache, "segalloc", "stand-ins", self.folders()[0]))),
                          ["libcublas.so.13", "libnccl.so.2", "versions"])
+
+    @unittest.skipIf("SANITIZER" in os.environ, "Python has no runtime of a sanitizer in it")
+    def test_an_environment_that_a_script_activates(self):
+        """No PyTorch is found beforehand, or another one: the interpreter that the script starts looks again."""
+        with open(os.path.join(self.site, "torch", "__init__.py"), "w"):
+            pass
+        arguments = ["a b", "'", ""]
+        code = f"import os, sys; assert sys.argv[1:] == {arguments!r}, sys.argv; os.execv({USER!r}, [{USER!r}, {self.library!r}])"
+        script = os.path.join(self.folder, "train.sh")
+        with open(script, "w") as file:
+            file.write(f"#!/bin/sh\nPYTHONPATH=$PYTHONPATH:{self.site} exec {sys.executable} -c {shlex.quote(code)} {shlex.join(arguments)}\n")
+        os.chmod(script, 0o755)
+        other = os.path.join(self.folder, "other")
+        shutil.copytree(self.site, other)
+        for found in "exit 1", f"echo '{other}/torch/__init__.py'":
+            self.python(found)
+            for command in ["sh", script], [script], ["env", "sh", "-c", f". {script}"]:
+                for options in [], ["--no-preload"], ["--sites"]:
+                    with self.subTest(found=found, command=command, options=options):
+                        result = subprocess.run([SEGALLOC, "run", "--sim", "1GiB", *options, "--", *command], env=self.environment,
+                                                capture_output=True, text=True, timeout=60)
+                        self.assertEqual((result.stdout.strip(), result.stderr, result.returncode), (GOOD, "", 0))
 
     def test_beside_the_vendors_own(self):
         """DT_RPATH beats LD_LIBRARY_PATH: what is installed beside the wheel would be found first."""
