@@ -87,6 +87,17 @@ class Doctor(unittest.TestCase):
                                      text=True)
                 self.assertNotIn("runtime", ran.stderr)
 
+    def test_a_tool_that_watches(self):
+        """The library stays out of the process, and says so once."""
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
+        if SANITIZER:
+            clean["LD_PRELOAD"] = SANITIZER
+        for injection in (None, "/no/such/tool.so"):
+            environment = dict(clean, **({"CUDA_INJECTION64_PATH": injection} if injection else {}))
+            ran = subprocess.run([SEGALLOC, "run", "--sim", "1GiB", "--", CLIENT, "ordinary"], env=environment, capture_output=True, text=True)
+            self.assertEqual((ran.returncode, ran.stderr.count("a profiler or checker is in this process")), (0, int(injection is not None)))
+        self.assertEqual(self.answer(CLIENT, "ordinary", env={"CUDA_INJECTION64_PATH": "/no/such/tool.so"})["answer"], "switched_off")
+
     def test_what_ends_the_order_of_streams(self):
         """Looking a name up does not; calling what can't be followed does, and everything that tells of the process says
         so."""

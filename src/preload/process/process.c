@@ -168,8 +168,11 @@ static bool watched(void)
         const char *injection = sg_environment("CUDA_INJECTION64_PATH");
         bool found = (injection && *injection) || sg_library_loaded("libsanitizer-collection") ||
             sg_library_loaded("libInterceptorInjection");
+        int unknown = 0;
         known = found ? 2 : 1;
-        atomic_store_explicit(&sg_process.watched, known, memory_order_relaxed);
+        if (atomic_compare_exchange_strong(&sg_process.watched, &unknown, known) && found)
+            sg_log_line("a profiler or checker is in this process (CUDA_INJECTION64_PATH, compute-sanitizer): the driver "
+                        "serves its memory, not segalloc");
     }
     return known == 2;
 }
