@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 
 SEGALLOC, OWN_MEMORY = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
@@ -33,6 +34,27 @@ class OwnMemory(unittest.TestCase):
                 verdict = self.rehearse(3, "8GiB,12GiB", f"m{GIB_WORD}", f"{kind}{10 * GIB_WORD}")
                 self.assertEqual(verdict["smallest_card_bytes"], 11264 * MIB)
                 self.assertEqual([card["verdict"] for card in verdict["cards"]], ["does_not_fit", "fits"])
+
+    def test_rows_name_the_call(self):
+        """In the text, in JSON and in the report of the trace, with shares that count it."""
+        with tempfile.TemporaryDirectory() as folder:
+            trace = f"{folder}/trace"
+            words = ["m1048576", "a3145728", "c2097152"]
+            verdict = json.loads(run("rehearse", "--json", "-o", trace, "--card", "8GiB", "--margin", "0", "--", OWN_MEMORY,
+                                     *words).stdout.splitlines()[-1])
+            expected = {"pools": 3072 * MIB, "physical": 2048 * MIB}
+            self.assertEqual((verdict["outside_at_peak"], verdict["peak_taken_bytes"]), (expected, 6144 * MIB))
+            self.assertAlmostEqual(verdict["served_share"], 1 / 6, places=5)
+            report = json.loads(run("report", "--json", trace).stdout)
+            self.assertEqual(report["devices"][0]["outside_at_peak"], expected)
+            self.assertAlmostEqual(report["served_share"], 1 / 6, places=5)
+            text = run("report", trace).stdout
+            self.assertIn("At the peak 6.00 GiB were taken, 5.00 GiB of them by calls that segalloc does not serve\n"
+                          "      3.00 GiB by cudaMallocAsync\n      2.00 GiB by cuMemCreate\n", text)
+        text = run("rehearse", "--card", "4GiB", "--", OWN_MEMORY, *words).stdout
+        self.assertIn("3.00 GiB by cudaMallocAsync\n", text)
+        self.assertIn("asked for by cuMemCreate", text)
+        self.assertIn("At the peak 6.00 GiB were in use; 1 allocation, 16.67 % served by segalloc", text)
 
     def test_with_an_allocation_after_it_and_with_none_at_all(self):
         for words, smallest in ((["a10485760", "m1048576"], 11264), (["a10485760"], 10240), (["c3145728", "m512"], 3074)):

@@ -84,6 +84,7 @@ static int play_card(struct life *life, struct sg_rehearse_card *card, const str
         card->ends_with_bytes = result.first_oom_bytes;
         card->ends_with_live = result.first_oom_live;
         card->ends_short_by = result.first_oom_short;
+        card->ends_by = result.first_oom_by;
         for (int i = 0; i < SG_DEVICES_MAX; i++) {
             const struct sg_play_device *device = &result.device[i];
             if (device->first_oom_event != result.first_oom_event)
@@ -188,13 +189,17 @@ static int count(struct sg_rehearse *rehearse, const struct sg_findings *finding
         struct sg_rehearse_device *used = &rehearse->device[findings->device[i].ordinal];
         used->processes += peak[SG_STAT_requested_bytes] > 0;
         used->requested += peak[SG_STAT_requested_bytes];
-        if (peak[SG_STAT_requested_bytes] > rehearse->peak_requested) {
-            rehearse->peak_requested = peak[SG_STAT_requested_bytes];
+        if (findings->device[i].peak_taken > rehearse->peak_taken) {
+            rehearse->peak_taken = findings->device[i].peak_taken;
+            rehearse->outside = findings->device[i].outside;
             most = (int)findings->device[i].ordinal;
         }
+        if (peak[SG_STAT_requested_bytes] > rehearse->peak_requested)
+            rehearse->peak_requested = peak[SG_STAT_requested_bytes];
         if (peak[SG_STAT_reserved_bytes] > rehearse->peak_reserved)
             rehearse->peak_reserved = peak[SG_STAT_reserved_bytes];
     }
+    rehearse->served_share = sg_findings_share(rehearse->served_share, rehearse->peak_taken, &rehearse->outside);
     return most;
 }
 

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "outside.h"
 #include "player.h"
 #include "signals.h"
 #include "site.h"
@@ -45,6 +46,7 @@ struct sg_rehearse_card {
     uint64_t of_events;        /* that the process has in all */
     uint64_t ends_with_bytes;  /* what it asked for there */
     uint64_t ends_with_live;   /* what it held then */
+    enum segalloc_outside ends_by; /* the call that it was asked by; OTHER: one that segalloc serves */
     uint64_t ends_short_by;    /* what was missing for that allocation alone, bytes; 0: not known */
     char site[SG_SITE_TEXT], phase[SG_SITE_TEXT]; /* where that was; "": not known */
     struct sg_rehearse_held held;                 /* then */
@@ -90,6 +92,8 @@ struct sg_rehearse {
     bool adapts;              /* it fits a card because it makes do with less there */
     uint64_t peak_requested, peak_reserved; /* of the device of the process that needs most, bytes */
     struct sg_rehearse_held at_peak;        /* when that device had most in use */
+    uint64_t peak_taken;       /* of that process, in use and held by other calls at once, bytes */
+    struct sg_outside outside; /* then, by such calls */
     double served_share;      /* negative: nothing was asked for */
     struct sg_rehearse_alone alone; /* of the process that needs most; segalloc's is the smallest card */
     /* Of each device the processes that used it, and the sum of what they had in use at their peaks, bytes. */

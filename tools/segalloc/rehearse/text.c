@@ -14,6 +14,7 @@ static const char *const assumptions[] = {
     "What the program writes is not real. Files that were there are as they were (not with --overwrite); new ones stay.",
     "Copies of more than 1 MiB move no bytes. GPU memory set to zero takes no memory of this machine.",
     "Mathematics libraries are stand-ins: workspaces that they allocate by themselves count as 0.",
+    "Memory by other calls than cudaMalloc counts as asked for, and what pools keep. A driver rounds it up: a pool by up to 32 MiB.",
 };
 static const char assumed_same[] =
     "The program asks for the same on every card. The free memory that it is told of is the largest card's.";
@@ -111,6 +112,17 @@ static void print_json_shared(const struct sg_rehearse *rehearse)
     }
 }
 
+static void print_json_outside(const struct sg_outside *outside)
+{
+    const char *comma = "";
+    for (int i = 0; i < SEGALLOC_OUTSIDE_COUNT; i++) {
+        if (!outside->bytes[i])
+            continue;
+        printf("%s\"%s\":%" PRIu64, comma, sg_outside_key((enum segalloc_outside)i), outside->bytes[i]);
+        comma = ",";
+    }
+}
+
 void sg_rehearse_print_json(const struct sg_rehearse *rehearse)
 {
     static const char *const names[] = {"completed", "out_of_memory", "stopped"};
@@ -127,6 +139,9 @@ void sg_rehearse_print_json(const struct sg_rehearse *rehearse)
         rehearse->ooms);
     printf(",\"peak_requested_bytes\":%" PRIu64 ",\"peak_reserved_bytes\":%" PRIu64, rehearse->peak_requested,
            rehearse->peak_reserved);
+    printf(",\"peak_taken_bytes\":%" PRIu64 ",\"outside_at_peak\":{", rehearse->peak_taken);
+    print_json_outside(&rehearse->outside);
+    putchar('}');
     number("smallest_card_bytes", smallest, smallest);
     number("short_by_bytes", sg_rehearse_short_by(rehearse, largest(rehearse)), smallest);
     printf(",\"adapts\":%s", rehearse->adapts ? "true" : "false");
@@ -238,7 +253,8 @@ static void print_card(const struct sg_rehearse *rehearse, const struct sg_rehea
         print_adapted(card);
     if (!card->ends_at_event || card->adapted)
         return;
-    printf("  First failure: %s asked for%s%s%s%s with %s in use,\n", sg_size_format(card->ends_with_bytes, asked),
+    printf("  First failure: %s asked for%s%s%s%s%s%s with %s in use,\n", sg_size_format(card->ends_with_bytes, asked),
+        card->ends_by ? " " : "", card->ends_by ? sg_outside_call(card->ends_by) : "",
         *card->site ? " at " : "", card->site, *card->phase ? " in " : "", card->phase,
         sg_size_format(card->ends_with_live, live));
     printf("  at event %" PRIu64 " of %" PRIu64 " (%.0f %% of the run)\n", card->ends_at_event, card->of_events,
@@ -269,6 +285,15 @@ static void print_held(const struct sg_rehearse_held *held)
         printf("  %12s in %" PRIu64 " other block%s\n", sg_size_format(bytes, size), blocks, sg_plural(blocks));
 }
 
+/* By calls that segalloc does not serve. */
+static void print_outside(const struct sg_outside *outside)
+{
+    char size[SG_SIZE_TEXT];
+    for (int i = 0; i < SEGALLOC_OUTSIDE_COUNT; i++)
+        if (outside->bytes[i])
+            printf("  %12s %s\n", sg_size_format(outside->bytes[i], size), sg_outside_call((enum segalloc_outside)i));
+}
+
 /* The largest groups: when the largest of the cards that do not fit was full, and at the peak. */
 static void print_in_use(const struct sg_rehearse *rehearse)
 {
@@ -280,8 +305,10 @@ static void print_in_use(const struct sg_rehearse *rehearse)
         printf("Largest in use when a card of %s was full:\n", sg_size_format(card->bytes, size));
         print_held(&card->held);
     }
-    if (card && rehearse->at_peak.blocks) {
-        printf("Largest in use at the peak of the run, %s:\n", sg_size_format(rehearse->at_peak.bytes, size));
+    if (card && (rehearse->at_peak.blocks || sg_outside_sum(&rehearse->outside))) {
+        printf("Largest in use at the peak of the run, %s:\n",
+            sg_size_format(rehearse->at_peak.bytes + sg_outside_stays(&rehearse->outside), size));
+        print_outside(&rehearse->outside);
         print_held(&rehearse->at_peak);
     }
 }
@@ -478,10 +505,12 @@ void sg_rehearse_print_text(const struct sg_rehearse *rehearse)
         print_alone(rehearse);
     }
     if (rehearse->processes) {
-        printf("At the peak %s were in use%s; ", sg_size_format(rehearse->peak_requested, size),
+        printf("At the peak %s were in use%s; ", sg_size_format(rehearse->peak_taken, size),
                rehearse->processes > 1 ? ", on the device of the process with most" : "");
-        printf("%" PRIu64 " allocation%s, %.2f %% served by segalloc (%.0f s, on a simulated GPU).\n", rehearse->allocs,
-            sg_plural(rehearse->allocs), 100 * rehearse->served_share, rehearse->run.seconds);
+        printf("%" PRIu64 " allocation%s", rehearse->allocs, sg_plural(rehearse->allocs));
+        if (rehearse->served_share >= 0)
+            printf(", %.2f %% served by segalloc", 100 * rehearse->served_share);
+        printf(" (%.0f s, on a simulated GPU).\n", rehearse->run.seconds);
     }
     if (!has_cards(rehearse))
         return;

@@ -40,9 +40,19 @@ static uint64_t stranded_bytes(const struct sg_findings_device *device)
     return peak[SG_STAT_reserved_bytes] > used ? peak[SG_STAT_reserved_bytes] - used : 0;
 }
 
+double sg_findings_share(double of_allocations, uint64_t taken, const struct sg_outside *outside)
+{
+    uint64_t others = sg_outside_stays(outside) - outside->bytes[SEGALLOC_OUTSIDE_OTHER];
+    if (others == 0 || taken == 0)
+        return of_allocations;
+    return (double)(taken > sg_outside_stays(outside) ? taken - sg_outside_stays(outside) : 0) /
+           (double)(taken - outside->bytes[SEGALLOC_OUTSIDE_OTHER]);
+}
+
 static void add_up(struct sg_findings *findings)
 {
     uint32_t known = 0;
+    struct sg_outside outside = {{0}};
     findings->knows_reserved = findings->devices > 0;
     for (uint32_t i = 0; i < findings->devices; i++) {
         const struct sg_findings_device *device = &findings->device[i];
@@ -59,6 +69,8 @@ static void add_up(struct sg_findings *findings)
         findings->peak_reserved += stats->peak[SG_STAT_reserved_bytes];
         findings->peak_stranded += stranded_bytes(device);
         findings->peak_taken += device->peak_taken;
+        for (int j = 0; j < SEGALLOC_OUTSIDE_COUNT; j++)
+            outside.bytes[j] += device->outside.bytes[j];
         findings->peak_outside += device->peak_outside;
         if (device->known[SG_STAT_reserved_bytes])
             findings->device[i].stats.peak[SG_STAT_stranded_bytes] = stranded_bytes(device);
@@ -76,6 +88,7 @@ static void add_up(struct sg_findings *findings)
         findings->smallest_card = 0;
     uint64_t asked = findings->allocs + findings->passed_on;
     findings->served_share = asked && !findings->imported ? (double)findings->allocs / (double)asked : -1;
+    findings->served_share = sg_findings_share(findings->served_share, findings->peak_taken, &outside);
     findings->utilization = findings->knows_reserved && findings->peak_reserved && findings->peak_allocated
                                 ? (double)findings->peak_allocated / (double)findings->peak_reserved : -1;
 }

@@ -80,6 +80,10 @@ void sg_findings_play(struct sg_findings *findings, struct sg_trace_reader *read
 const struct sg_summary_failure *sg_findings_largest_failure(const struct sg_findings *findings,
     const struct sg_findings_device *device);
 
+/* The share that segalloc served: of the allocations, or, where the program took memory by other calls too, of what it had
+   taken at its peak. `taken` then, with what is in `outside`. */
+double sg_findings_share(double of_allocations, uint64_t taken, const struct sg_outside *outside);
+
 /* Peak allocated ÷ peak reserved, negative when unknown. */
 double sg_findings_utilization(const struct sg_findings_device *device);
 

@@ -117,6 +117,21 @@ static void print_failures(const struct sg_findings *findings, uint32_t ordinal)
     putchar(']');
 }
 
+/* By calls that segalloc does not serve, when most was taken. */
+static void print_outside(const struct sg_findings_device *device)
+{
+    const char *comma = "";
+    number("peak_taken_bytes", device->peak_taken, device->peak_taken);
+    fputs(",\"outside_at_peak\":{", stdout);
+    for (int i = 0; i < SEGALLOC_OUTSIDE_COUNT; i++) {
+        if (!device->outside.bytes[i])
+            continue;
+        printf("%s\"%s\":%" PRIu64, comma, sg_outside_key((enum segalloc_outside)i), device->outside.bytes[i]);
+        comma = ",";
+    }
+    putchar('}');
+}
+
 static void print_device(const struct sg_findings *findings, const struct sg_findings_device *device)
 {
     bool imported = findings->imported;
@@ -128,6 +143,7 @@ static void print_device(const struct sg_findings *findings, const struct sg_fin
     number("granularity_bytes", device->granularity, device->granularity);
     number("limit_bytes", device->limit_bytes, device->limit_bytes);
     number("largest_request_bytes", device->largest_request, device->largest_request);
+    print_outside(device);
     number("peak_requested_bytes", stats->peak[SG_STAT_requested_bytes], device->known[SG_STAT_requested_bytes]);
     number("peak_allocated_bytes", stats->peak[SG_STAT_allocated_bytes], device->known[SG_STAT_allocated_bytes]);
     number("peak_reserved_bytes", stats->peak[SG_STAT_reserved_bytes], device->known[SG_STAT_reserved_bytes]);
@@ -141,7 +157,8 @@ static void print_device(const struct sg_findings *findings, const struct sg_fin
     number("events_of_a_step", device->requested.width, device->requested.width);
     print_series("requested_over_time", &device->requested);
     print_series("reserved_over_time", &device->reserved);
-    ratio("served_share", asked && !imported ? (double)stats->value[SG_STAT_allocs] / (double)asked : -1);
+    double share = asked && !imported ? (double)stats->value[SG_STAT_allocs] / (double)asked : -1;
+    ratio("served_share", sg_findings_share(share, device->peak_taken, &device->outside));
     fragmentation(sg_findings_utilization(device));
     fputs(",\"statistics\":{", stdout);
     for (int i = 0; i < SG_STAT_COUNT; i++) {

@@ -148,6 +148,20 @@ static bool is_same(const struct sg_live_set *a, const struct sg_live_set *b)
     return same;
 }
 
+/* Memory by other calls, when most was taken: a row for each kind. */
+static void print_outside(const struct sg_findings_device *device)
+{
+    char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT];
+    if (!sg_outside_sum(&device->outside))
+        return;
+    uint64_t stays = sg_outside_stays(&device->outside);
+    printf("\nAt the peak %s were taken, %s of them by calls that segalloc does not serve\n",
+        sg_size_format(device->peak_taken, a), sg_size_format(stays, b));
+    for (int i = 0; i < SEGALLOC_OUTSIDE_COUNT; i++)
+        if (device->outside.bytes[i])
+            printf("  %12s %s\n", sg_size_format(device->outside.bytes[i], a), sg_outside_call((enum segalloc_outside)i));
+}
+
 /* What held the memory: where it ran out, or else when most was in use. */
 static void held(const struct sg_findings *findings, const struct sg_findings_device *device)
 {
@@ -187,6 +201,7 @@ static void print_device(const struct sg_findings *findings, const struct sg_fin
         printf(", utilization %.1f %%", sg_findings_utilization(device) * 100);
     putchar('\n');
     sg_report_over_time(device);
+    print_outside(device);
     if (!all && device->at_peak.rows) {
         list_failures(findings, device);
         held_by_line(findings, device);

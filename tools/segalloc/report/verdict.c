@@ -60,14 +60,15 @@ static double use_of(const struct sg_findings *findings)
 {
     uint64_t total = 0, least = 0;
     bool known = findings->smallest_card && findings->trace; /* of statistics it is a lower bound */
+    uint64_t needed = findings->peak_taken > findings->peak_requested ? findings->peak_taken : findings->peak_requested;
     for (uint32_t i = 0; i < findings->devices; i++) {
         total += findings->device[i].total_bytes;
         least += findings->device[i].smallest_card;
     }
-    if (known && least < findings->peak_requested + total / TRIFLE_PART)
+    if (known && least < needed + total / TRIFLE_PART)
         return 1;
     if (known)
-        return (double)findings->peak_requested / (double)least;
+        return (double)needed / (double)least;
     if ((double)findings->peak_reserved < FULL * (double)total)
         return 1;
     return findings->utilization;
