@@ -305,12 +305,45 @@ static void error_texts(void **state)
     assert_null(text);
 }
 
+/* cuCtxDetach ends a context that has no user left. */
+static void users(void **state)
+{
+    (void)state;
+    CUcontext context, again, primary, current;
+    CUdeviceptr block;
+    unsigned version;
+    size_t before, left, total;
+    ok(cuCtxCreate_v2(&context, 0, 0));
+    ok(cuMemGetInfo_v2(&before, &total));
+    ok(cuMemAlloc_v2(&block, 1 << 20));
+    ok(cuCtxAttach(&again, 0));
+    assert_ptr_equal(again, context);
+    expect_error(CUDA_ERROR_INVALID_VALUE, cuCtxAttach(&again, 1));
+    ok(cuCtxDetach(again));
+    ok(cuCtxGetApiVersion(context, &version)); /* who made it still uses it */
+    ok(cuCtxDetach(context));
+    expect_error(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuCtxGetApiVersion(context, &version));
+    expect_error(CUDA_ERROR_INVALID_CONTEXT, cuCtxDetach(context));
+    ok(cuCtxGetCurrent(&current));
+    assert_null(current);
+    ok(cuDevicePrimaryCtxRetain(&primary, 0));
+    expect_error(CUDA_ERROR_INVALID_CONTEXT, cuCtxDetach(primary)); /* not current */
+    ok(cuCtxSetCurrent(primary));
+    ok(cuMemGetInfo_v2(&left, &total));
+    assert_int_equal(left, before);
+    expect_error(CUDA_ERROR_INVALID_CONTEXT, cuCtxAttach(&again, 0));
+    expect_error(CUDA_ERROR_INVALID_CONTEXT, cuCtxDetach(primary));
+    ok(cuCtxSetCurrent(NULL));
+    ok(cuDevicePrimaryCtxRelease_v2(0));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(devices),
         cmocka_unit_test(without_a_context),
         cmocka_unit_test(primary_contexts),
+        cmocka_unit_test(users),
         cmocka_unit_test(a_reset_releases_nothing),
         cmocka_unit_test(created_contexts_and_the_stack),
         cmocka_unit_test(each_thread_has_its_own_current_context),

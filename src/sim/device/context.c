@@ -259,6 +259,7 @@ static CUresult create(CUcontext *ret, unsigned flags, CUdevice ordinal)
     if (device && stack.depth < STACK_MAX)
         result = new_context(device, flags, false, &context);
     if (result == CUDA_SUCCESS) {
+        context->users = 1;
         stack.at[stack.depth++] = context;
         *ret = context;
     }
@@ -305,6 +306,46 @@ CUresult cuCtxDestroy_v2(CUcontext context)
 CUresult cuCtxDestroy(CUcontext context)
 {
     return cuCtxDestroy_v2(context);
+}
+
+/* The current context gets one more user. A primary one has no such count. */
+CUresult cuCtxAttach(CUcontext *context, unsigned int flags)
+{
+    SIM_ENTER(cuCtxAttach);
+    if (!context || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_lock();
+    CUcontext current;
+    CUresult result = sim_context_current(&current);
+    if (result == CUDA_SUCCESS && !current->users)
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    if (result == CUDA_SUCCESS) {
+        current->users++;
+        *context = current;
+    }
+    sim_unlock();
+    return result;
+}
+
+/* Ends a context that has no user left. It must be current, as the reference says. */
+CUresult cuCtxDetach(CUcontext context)
+{
+    SIM_ENTER(cuCtxDetach);
+    bool last = false;
+    sim_lock();
+    bool current = stack.depth && stack.at[stack.depth - 1] == context && sim_handle_valid(context, SIM_KIND_CONTEXT);
+    CUresult result = !current || (context->alive && !context->users) ? CUDA_ERROR_INVALID_CONTEXT
+                      : context->alive                                ? CUDA_SUCCESS
+                                                                      : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (result == CUDA_SUCCESS) {
+        last = --context->users == 0;
+        if (last)
+            close_context(context);
+    }
+    sim_unlock();
+    if (last)
+        stack.depth--;
+    return result;
 }
 
 CUresult cuCtxPushCurrent_v2(CUcontext context)

@@ -13,6 +13,7 @@ struct CUctx_st {
     struct sim_device *device;
     CUcontext next; /* in sim.contexts */
     bool primary, alive;
+    unsigned users; /* of a created one: who made it, and each cuCtxAttach */
     CUcontext parent; /* of a green context: the primary one, whose memory and modules it uses */
     CUgreenCtx green;
     unsigned flags;

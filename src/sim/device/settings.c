@@ -156,26 +156,6 @@ CUresult cuCtxGetExecAffinity(CUexecAffinityParam *affinity, CUexecAffinityType 
                                                               : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult cuCtxAttach(CUcontext *context, unsigned int flags)
-{
-    SIM_ENTER(cuCtxAttach);
-    if (!context || flags)
-        return CUDA_ERROR_INVALID_VALUE;
-    WITH_CONTEXT(NULL);
-    if (result == CUDA_SUCCESS)
-        *context = context_;
-    sim_unlock();
-    return result;
-}
-
-CUresult cuCtxDetach(CUcontext context)
-{
-    SIM_ENTER(cuCtxDetach);
-    WITH_CONTEXT(context);
-    sim_unlock();
-    return result;
-}
-
 static bool reachable(int from, int to)
 {
     return sim.config.peers && from != to && sim_device(from) && sim_device(to);
