@@ -424,6 +424,32 @@ class Rehearse(unittest.TestCase):
             self.assertTrue(smallest is None or smallest >= verdict["peak_requested_bytes"])
             self.assertEqual(os.listdir(folder), [])
 
+    @unittest.skipIf("SANITIZER" in os.environ, "Python has no runtime of a sanitizer in it")
+    def test_ends_after_steps(self):
+        """Of the optimizer: what would be allocated later is not in the verdict, which says so."""
+        optimizer = ("before, after = [], []\nregister_optimizer_step_pre_hook = before.append\n"
+                     "register_optimizer_step_post_hook = after.append\n"
+                     "class Optimizer:\n    def step(self):\n        [hook(self) for hook in before]\n        [hook(self) for hook in after]\n")
+        script = ("import ctypes as c, torch.optim.optimizer as o\nd = c.CDLL('libcuda.so.1'); x = c.c_void_p()\n"
+                  "d.cuInit(0); d.cuDevicePrimaryCtxRetain(c.byref(x), 0); d.cuCtxSetCurrent(x)\nopt = o.Optimizer()\n"
+                  "for step in range(10):\n    d.cuMemAlloc_v2(c.byref(c.c_uint64()), c.c_size_t(10 << 20)); opt.step()\n")
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in (("torch/__init__.py", ""), ("torch/optim/__init__.py", ""), ("torch/optim/optimizer.py", optimizer),
+                               ("train.py", script)):
+                path = os.path.join(folder, name)
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                with open(path, "w") as file:
+                    file.write(text)
+            environment = dict(ENVIRONMENT, PYTHONPATH=folder)
+            for options, peak in (((), 100), (("--steps", "3"), 30), (("--steps", "1"), 10), (("--steps", "50"), 100)):
+                result = subprocess.run([SEGALLOC, "rehearse", "--json", *options, "--", sys.executable, os.path.join(folder, "train.py")],
+                                        env=environment, capture_output=True, text=True, timeout=60)
+                told = json.loads(result.stdout)
+                self.assertEqual((result.returncode, told["peak_requested_bytes"] // MIB, told["at_least"]), (0, peak, bool(options)), result)
+                self.assertEqual("as asked for: the program ends" in result.stderr, peak < 100)
+        for wrong in ("0", "x", "-1", "9999999"):
+            self.assertEqual(rehearse("--steps", wrong, "--", LOOP).returncode, 2)
+
     def test_the_report_speaks_of_the_cards(self):
         """Of those that were asked about, with the figure of the rehearsal; never of the card without end."""
         with tempfile.TemporaryDirectory() as folder:

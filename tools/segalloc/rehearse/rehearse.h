@@ -68,6 +68,7 @@ struct sg_rehearse_alone {
 struct sg_rehearse {
     const char *verb, *output; /* -o, NULL */
     bool json, force;
+    unsigned long steps;       /* of an optimizer, after which the program is ended; 0: it ends by itself */
     bool overwrite;            /* files that are there may be written over */
     bool trackers;             /* loggers of experiments stay on */
     uint64_t margin;           /* that --margin says, bytes; SG_REHEARSE_MEASURED: as the table of cards has it */

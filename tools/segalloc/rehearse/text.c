@@ -24,6 +24,8 @@ static const char assumed_asks[] =
     "The program asks how much memory is free. On a card that was not named it may ask for other sizes.";
 static const char assumed_no_model[] =
     "The GPU's model is made up, with compute capability 8.0. A card given by name (--card h100) has its own.";
+static const char assumed_steps[] =
+    "It ends after the steps of --steps. What the program does later, such as evaluations, is not in it.";
 static const char assumed_fast[] =
     "The run is faster than on a GPU. What a thread frees by the clock counts longer (PyTorch's watchdog of NCCL: each "
     "0.1 s), so a smaller card may do.";
@@ -48,7 +50,7 @@ static const struct sg_rehearse_card *largest(const struct sg_rehearse *rehearse
 /* More may be needed than was seen. */
 static bool at_least(const struct sg_rehearse *rehearse)
 {
-    return rehearse->interrupted || rehearse->ooms;
+    return rehearse->steps || rehearse->interrupted || rehearse->ooms;
 }
 
 static void number(const char *key, uint64_t value, bool known)
@@ -177,6 +179,10 @@ void sg_rehearse_print_json(const struct sg_rehearse *rehearse)
     if (rehearse->questions) {
         putchar(',');
         sg_tool_json_string(assumed_asks);
+    }
+    if (rehearse->steps) {
+        putchar(',');
+        sg_tool_json_string(assumed_steps);
     }
     if (!largest(rehearse)->name) {
         putchar(',');
@@ -480,6 +486,8 @@ static void print_assumed(const struct sg_rehearse *rehearse)
     printf("  %s\n", rehearse->adapts ? assumed_adapts : assumed_same);
     if (rehearse->questions)
         printf("  %s\n", assumed_asks);
+    if (rehearse->steps)
+        printf("  %s\n", assumed_steps);
     if (!largest(rehearse)->name)
         printf("  %s\n", assumed_no_model);
     if (rehearse->processes > 1)

@@ -30,6 +30,7 @@ static const struct option long_options[] = {
     {"margin", required_argument, NULL, 'm'},
     {"try", required_argument, NULL, 't'},
     {"no-torch", no_argument, NULL, 'T'},
+    {"steps", required_argument, NULL, 's'},
     {"overwrite", no_argument, NULL, 'w'},
     {"trackers", no_argument, NULL, 'k'},
     {"output", required_argument, NULL, 'o'},
@@ -68,6 +69,8 @@ static int help(void)
          "                     fits, by halves\n"
          "      --no-torch     leave PyTorch's statistics and memory functions to PyTorch,\n"
          "                     as segalloc run does without --torch\n"
+         "      --steps N      end CMD after N steps of PyTorch's optimizers: memory is\n"
+         "                     steady from the second or third on\n"
          "      --overwrite    let CMD write over files that are there; else they are put\n"
          "                     back at the end, for what CMD writes is not real\n"
          "      --trackers     leave loggers of experiments (wandb, mlflow) and uploads to\n"
@@ -168,6 +171,17 @@ static int read_devices(struct sg_rehearse *rehearse, const char *text)
     return 0;
 }
 
+static int read_steps(struct sg_rehearse *rehearse, const char *text)
+{
+    enum { STEPS_MOST = 1000000 };
+    char *end;
+    unsigned long steps = strtoul(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || steps < 1 || steps > STEPS_MOST)
+        return sg_tool_usage(rehearse->verb, "--steps takes a number from 1 to %d, not \"%s\"", STEPS_MOST, text);
+    rehearse->steps = steps;
+    return 0;
+}
+
 static int read_options(struct sg_rehearse *rehearse, struct sg_launch *launch, const char **ret_try, int argc,
     char **argv)
 {
@@ -192,6 +206,9 @@ static int read_options(struct sg_rehearse *rehearse, struct sg_launch *launch, 
             break;
         case 'T':
             launch->torch = false;
+            break;
+        case 's':
+            status = read_steps(rehearse, optarg);
             break;
         case 'w':
             rehearse->overwrite = true;
@@ -278,6 +295,17 @@ static bool keep_traces(const struct sg_rehearse *rehearse, const char *folder)
     return good;
 }
 
+/* The Python module counts the steps, and ends the program. */
+static void set_steps(const struct sg_rehearse *rehearse)
+{
+    char steps[32];
+    snprintf(steps, sizeof steps, "%lu", rehearse->steps);
+    if (rehearse->steps)
+        setenv("SEGALLOC_REHEARSE_STEPS", steps, 1);
+    else
+        unsetenv("SEGALLOC_REHEARSE_STEPS");
+}
+
 /* The trace says which cards were asked about. */
 static void set_cards(const struct sg_rehearse *rehearse)
 {
@@ -343,6 +371,7 @@ static int rehearse_in(struct sg_rehearse *rehearse, struct sg_launch *launch, c
     setenv("SEGALLOC_TOLD_BYTES", card_bytes, 1);
     set_cards(rehearse);
     set_trackers(rehearse, folder);
+    set_steps(rehearse);
     if (!set_files(rehearse, folder, &keep, &keeps) || !sg_launch_prepare(launch) ||
         !sg_rehearse_command(rehearse, keeps ? &keep : NULL, &rehearse->run))
         return SG_EXIT_ERROR;
