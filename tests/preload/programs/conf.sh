@@ -22,7 +22,7 @@ try() {
 }
 
 try 0 0 served A=b
-try 0 0 passed CUDA_INJECTION64_PATH=/no/such/tool.so
+try 0 1 passed CUDA_INJECTION64_PATH=/no/such/tool.so
 try 0 0 served CUDA_INJECTION64_PATH=
 try 0 0 passed SEGALLOC_CONF=backend:cudaMallocAsync
 try 0 0 passed PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync
