@@ -43,7 +43,7 @@ def questions(kind, lines):
 
 def ask(command, kind, questions, environment):
     """The lines that a driver answers. `command` starts tests/answers/ask, within whatever it has to run in."""
-    done = subprocess.run([*command, kind], input=questions, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([*command, kind], input=questions, env=environment, capture_output=True, text=True, timeout=1800)
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)} {kind}: status {done.returncode}: {done.stderr.strip()[-300:]}")
     return done.stdout.splitlines()
@@ -116,7 +116,8 @@ class Listed:
         self.used = set()
         for line in path.read_text().splitlines():
             if line and not line.startswith("#"):
-                row = [cell.strip() for cell in line.split("|")]
+                row = [cell.strip() for cell in line.split(" | ")]
+                row[3:-1] = [" | ".join(row[3:-1])]
                 assert len(row) == 5 and all(row), line
                 self.rows.append(row)
 

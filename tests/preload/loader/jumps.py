@@ -7,7 +7,7 @@ nm, library, out = sys.argv[1:]
 lines = subprocess.run([nm, '-D', '--defined-only', library], capture_output=True, text=True, check=True).stdout.splitlines()
 names = [name.split('@')[0] for _, kind, name in (line.split() for line in lines) if kind in 'TtWi' and name.startswith('cu')]
 assert 'cuMemAlloc_v2' in names
-own = {'cuGetProcAddress', 'cuGetProcAddress_v2'}
+own = {'cuGetProcAddress', 'cuGetProcAddress_v2', 'cuDriverGetVersion'}
 with open(out, 'w') as file:
     file.write(f'enum {{ COUNT = {len(names)} }};\n')
     for name in sorted(own):

@@ -45,6 +45,20 @@ static void hand_out(void **ret)
 
 #define EXPORTED __attribute__((visibility("default")))
 
+/* With SAYS_VERSION it says that it is that one. */
+EXPORTED int cuDriverGetVersion(int *ret);
+int cuDriverGetVersion(int *ret)
+{
+    int (*inner)(int *);
+    memcpy(&inner, &inner_function[AT_cuDriverGetVersion], sizeof inner);
+    int result = inner(ret);
+#ifdef SAYS_VERSION
+    if (result == 0)
+        *ret = SAYS_VERSION;
+#endif
+    return result;
+}
+
 EXPORTED int cuGetProcAddress(const char *symbol, void **ret, int version, unsigned long long flags);
 int cuGetProcAddress(const char *symbol, void **ret, int version, unsigned long long flags)
 {
