@@ -190,12 +190,37 @@ static void report_card(uint64_t reported, size_t *available, size_t *total)
     *available = reported > used ? reported - used : 0;
 }
 
-/* Before the first allocation on a device, whichever others there were: programs ask early how much they may plan with. */
+/* The size of a page that the core will have on the current device; 1: it will have none. */
+static size_t page_to_come(const struct sg_conf *conf, size_t capacity)
+{
+    const struct sg_driver *driver = sg_process_driver();
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUdevice device;
+    int vmm = 0;
+    size_t granule = 0;
+    if (!driver || !conf->expandable_segments || conf->ipc == SG_IPC_ALWAYS || !sg_driver_has_vmm(driver) ||
+        driver->ctx_get_device(&device) != CUDA_SUCCESS ||
+        driver->device_attribute(&vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device) != CUDA_SUCCESS ||
+        !vmm)
+        return 1;
+    prop.location.id = device;
+    if (driver->granularity(&granule, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS || !granule)
+        return 1;
+    if (conf->page_size != SG_AUTO)
+        return (conf->page_size + granule - 1) / granule * granule;
+    return sg_core_page_bytes(granule, capacity, (uint64_t)conf->mapping_limit);
+}
+
+/* Before the first allocation on a device, whichever others there were: programs ask early how much they may plan with.
+   The answer is rounded as the core will round it. Example: a card of 80 GiB with 4102 MiB free, and pages of 8 MiB.
+   4096 MiB are free before the first allocation and after the last free, and an allocation of those succeeds. */
 static void mem_info_early(size_t *available, size_t *total)
 {
     const struct sg_conf *conf = sg_process_conf();
     size_t limit = sg_conf_limit(conf, *total);
     *available = *available < limit ? *available : limit;
+    if (*available <= limit / 2 && !sg_torch_counts())
+        *available -= *available % page_to_come(conf, limit);
     if (conf->limit_visible)
         *total = limit;
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "plain_text.h"
+#include "writer/replaced_file.h"
 
 struct out {
     int fd, error;
@@ -83,20 +84,17 @@ static void put_device(struct out *out, const struct sg_stats_device *device)
 
 int sg_stats_file_write(const char *pattern, sg_environment_fn *environment, const struct sg_stats_file *file)
 {
-    char path[1024], temporary[1024 + 32];
+    char path[1024];
+    struct sg_replaced_file replaced;
     struct out out = {.fd = -1};
     int error = sg_path_expand(pattern, environment, path, sizeof(path));
     if (!error)
         error = sg_path_make_parents(path);
+    if (!error)
+        error = sg_replaced_file_open(&replaced, path, file->is_private ? 0600 : 0666);
     if (error)
         return error;
-    snprintf(temporary, sizeof(temporary), "%s.%ld.new", path, (long)getpid());
-    unlink(temporary);
-    /* Where others can write too, nothing of theirs is followed. */
-    out.fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY,
-        file->is_private ? 0600 : 0666);
-    if (out.fd < 0)
-        return -errno;
+    out.fd = replaced.fd;
     put(&out,
         "{\"schema\":\"segalloc.stats/1\",\"version\":\"%s\",\"pid\":%llu,\"pid_namespace\":%llu,"
         "\"start_realtime_ns\":%llu,\"end_realtime_ns\":%llu,\"conf\":",
@@ -120,12 +118,5 @@ int sg_stats_file_write(const char *pattern, sg_environment_fn *environment, con
     }
     put(&out, "]}\n");
     flush(&out);
-    error = out.error;
-    if (close(out.fd) < 0 && !error)
-        error = -errno;
-    if (!error && rename(temporary, path) < 0)
-        error = -errno;
-    if (error)
-        unlink(temporary);
-    return error;
+    return sg_replaced_file_close(&replaced, out.error);
 }

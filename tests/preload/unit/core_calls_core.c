@@ -328,3 +328,9 @@ void sg_core_disable(struct sg_core *core)
     assert(core == core_calls_core());
     say(" disable");
 }
+
+uint64_t sg_core_page_bytes(uint64_t granularity, uint64_t bytes, uint64_t mappings)
+{
+    (void)bytes, (void)mappings;
+    return granularity;
+}

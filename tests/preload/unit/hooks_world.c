@@ -464,3 +464,9 @@ int start_afresh(void **state)
     sg_following_order = false;
     return 0;
 }
+
+uint64_t sg_core_page_bytes(uint64_t granularity, uint64_t bytes, uint64_t mappings)
+{
+    (void)bytes, (void)mappings;
+    return granularity;
+}

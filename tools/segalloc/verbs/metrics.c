@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "tool.h"
+#include "writer/replaced_file.h"
 
 static const struct option long_options[] = {
     {"output", required_argument, NULL, 'o'},
@@ -34,22 +35,20 @@ static int help(void)
 /* Writes a file that stands there whole or not at all. */
 static int write_file(const char *verb, const char *path, const struct sg_live *live)
 {
-    char temporary[4096];
-    if ((size_t)snprintf(temporary, sizeof temporary, "%s.%ld.new", path, (long)getpid()) >= sizeof temporary)
-        return sg_tool_error(verb, "%s: %s", path, strerror(ENAMETOOLONG));
-    int fd = sg_tool_create(verb, temporary, path, false);
-    if (fd < 0)
-        return SG_EXIT_ERROR;
-    FILE *out = fdopen(fd, "w");
+    struct sg_replaced_file file;
+    int error = sg_replaced_file_open(&file, path, 0666);
+    if (error)
+        return sg_tool_error(verb, "%s: %s", path, strerror(-error));
+    int copy = dup(file.fd);
+    FILE *out = copy >= 0 ? fdopen(copy, "w") : NULL;
     if (out)
         sg_metrics_write(out, live);
-    bool bad = !out || ferror(out);
-    bad = (out ? fclose(out) : close(fd)) != 0 || bad;
-    if (!bad && rename(temporary, path) == 0)
-        return SG_EXIT_OK;
-    int error = errno;
-    unlink(temporary);
-    return sg_tool_error(verb, "%s: %s", path, strerror(error));
+    else
+        error = -errno;
+    if (out && (ferror(out) | fclose(out)) != 0)
+        error = errno ? -errno : -EIO;
+    error = sg_replaced_file_close(&file, error);
+    return error ? sg_tool_error(verb, "%s: %s", path, strerror(-error)) : SG_EXIT_OK;
 }
 
 int sg_verb_metrics(int argc, char **argv)

@@ -1,0 +1,76 @@
+#include "writer/replaced_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* What the program writes to anyway, as /dev/stdout: its output so far must stay, and go on behind it. */
+static int dup_of_output(const struct stat *status)
+{
+    struct stat output;
+    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fstat(fd, &output) == 0 && output.st_dev == status->st_dev && output.st_ino == status->st_ino)
+            return fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    }
+    return -1;
+}
+
+static int open_in_place(struct sg_replaced_file *ret, const char *path)
+{
+    ret->fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    if (ret->fd < 0)
+        return -errno;
+    int flags = fcntl(ret->fd, F_GETFL);
+    if (flags >= 0)
+        (void)fcntl(ret->fd, F_SETFL, flags & ~O_NONBLOCK);
+    return 0;
+}
+
+static bool is_trusted_link(const char *path)
+{
+    struct stat link;
+    return lstat(path, &link) == 0 && S_ISLNK(link.st_mode) && (link.st_uid == geteuid() || link.st_uid == 0);
+}
+
+int sg_replaced_file_open(struct sg_replaced_file *ret, const char *path, mode_t mode)
+{
+    struct stat status, own;
+    char target[PATH_MAX];
+    ret->temporary[0] = '\0';
+    bool is_link = lstat(path, &own) == 0 && S_ISLNK(own.st_mode), follows = !is_link || is_trusted_link(path);
+    if (follows && stat(path, &status) == 0) {
+        ret->fd = dup_of_output(&status);
+        if (ret->fd >= 0)
+            return 0;
+        if (!S_ISREG(status.st_mode))
+            return open_in_place(ret, path);
+        if (is_link && realpath(path, target))
+            path = target;
+    }
+    int length = snprintf(ret->path, sizeof ret->path, "%s", path);
+    int longer = snprintf(ret->temporary, sizeof ret->temporary, "%s.%ld.new", path, (long)getpid());
+    if (length >= SG_REPLACED_BYTES || longer >= SG_REPLACED_BYTES)
+        return -ENAMETOOLONG;
+    unlink(ret->temporary);
+    /* Where others can write too, nothing of theirs is followed. */
+    ret->fd = open(ret->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY, mode);
+    return ret->fd < 0 ? -errno : 0;
+}
+
+int sg_replaced_file_close(struct sg_replaced_file *file, int error)
+{
+    if (close(file->fd) < 0 && !error)
+        error = -errno;
+    if (!file->temporary[0])
+        return error;
+    if (!error && rename(file->temporary, file->path) < 0)
+        error = -errno;
+    if (error)
+        unlink(file->temporary);
+    return error;
+}
