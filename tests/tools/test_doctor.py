@@ -9,7 +9,7 @@ import sys
 import tempfile
 import unittest
 
-SEGALLOC, CLIENT, OWN_RUNTIME, STATIC = (sys.argv.pop(1) for _ in range(4))
+SEGALLOC, CLIENT, OWN_RUNTIME, STATIC, RUNTIME = (sys.argv.pop(1) for _ in range(5))
 # In a build with a sanitizer its runtime, which must come before all other libraries.
 SANITIZER = os.environ.get("SANITIZER", "")
 OURS = ("SEGALLOC_", "PYTORCH_", "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_")
@@ -49,6 +49,15 @@ class Doctor(unittest.TestCase):
         told = self.answer(CLIENT, "ordinary", status=0)
         self.assertEqual((told["answer"], told["served"], told["passed_on"], told["status"]), ("served", 3, 0, 0))
         self.assertEqual([p["served"] for p in told["processes"]], [3])
+
+    def test_driver_too_old_for_the_runtime(self):
+        """Said before all else, since such a program finds no device, or falls back to the CPU."""
+        for version in ("11.4", "12.2"):
+            ran = doctor("--json", "--sim", f"1GiB,driver={version}", RUNTIME)
+            told = json.loads(ran.stdout)
+            self.assertEqual(told["answer"], "driver_too_old", told)
+            self.assertIn(f"for CUDA {version}, is too old for the runtime", told["because"])
+            self.assertIn("libcudart.so.13", told["because"])
 
     def test_runtime_within_the_program(self):
         """Said in one line before the start, whatever stands before the program; by the simulated driver where only a

@@ -7,34 +7,45 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+/* stat() and its kin by the kernel's own call: in glibc they have a version since 2.33 that older ones lack. On machines
+   of 64 bits both have one structure. */
+static bool file_status(int fd, const char *path, int flags, struct stat *ret)
+{
+    return syscall(SYS_newfstatat, fd, path, ret, flags) == 0;
+}
 
 /* What the program writes to anyway, as /dev/stdout: its output so far must stay, and go on behind it. */
 static int dup_of_output(const struct stat *status)
 {
     struct stat output;
     for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++) {
-        if (fstat(fd, &output) == 0 && output.st_dev == status->st_dev && output.st_ino == status->st_ino)
-            return fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+        if (file_status(fd, "", AT_EMPTY_PATH, &output) && output.st_dev == status->st_dev &&
+            output.st_ino == status->st_ino)
+            return dup(fd);
     }
     return -1;
 }
 
+/* A FIFO without a reader would be waited for: only an opening that does not wait finds that. */
 static int open_in_place(struct sg_replaced_file *ret, const char *path)
 {
-    ret->fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
-    if (ret->fd < 0)
+    int tried = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    if (tried < 0)
         return -errno;
-    int flags = fcntl(ret->fd, F_GETFL);
-    if (flags >= 0)
-        (void)fcntl(ret->fd, F_SETFL, flags & ~O_NONBLOCK);
-    return 0;
+    ret->fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    int error = ret->fd < 0 ? -errno : 0;
+    close(tried);
+    return error;
 }
 
 static bool is_trusted_link(const char *path)
 {
     struct stat link;
-    return lstat(path, &link) == 0 && S_ISLNK(link.st_mode) && (link.st_uid == geteuid() || link.st_uid == 0);
+    return file_status(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, &link) && S_ISLNK(link.st_mode) &&
+           (link.st_uid == geteuid() || link.st_uid == 0);
 }
 
 int sg_replaced_file_open(struct sg_replaced_file *ret, const char *path, mode_t mode)
@@ -42,8 +53,8 @@ int sg_replaced_file_open(struct sg_replaced_file *ret, const char *path, mode_t
     struct stat status, own;
     char target[PATH_MAX];
     ret->temporary[0] = '\0';
-    bool is_link = lstat(path, &own) == 0 && S_ISLNK(own.st_mode), follows = !is_link || is_trusted_link(path);
-    if (follows && stat(path, &status) == 0) {
+    bool is_link = file_status(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, &own) && S_ISLNK(own.st_mode);
+    if ((!is_link || is_trusted_link(path)) && file_status(AT_FDCWD, path, 0, &status)) {
         ret->fd = dup_of_output(&status);
         if (ret->fd >= 0)
             return 0;

@@ -76,6 +76,26 @@ static void look_at_files(struct sg_watched *process, FILE *maps)
     }
 }
 
+/* "libcudart.so.13" is 13, and so is "libcudart-1a2b3c4d.so.13.0.96", as wheels name it. */
+static void note_runtime(struct sg_watched *process, const char *line)
+{
+    const char *name = strstr(line, "/libcudart"), *version = name ? strstr(name, ".so.") : NULL;
+    int major = version ? atoi(version + strlen(".so.")) : 0;
+    process->runtime = true;
+    process->runtime_major = major > process->runtime_major ? major : process->runtime_major;
+}
+
+static void note_driver(struct sg_watched *process, const char *line)
+{
+    const char *path = strchr(line, '/');
+    int at = 0;
+    process->driver = true;
+    while (path && at < 2 && *process->drivers[at] && strcmp(process->drivers[at], path) != 0)
+        at++;
+    if (path && at < 2)
+        snprintf(process->drivers[at], sizeof process->drivers[at], "%.511s", path);
+}
+
 /* Looks at what a thread that is about to end shares with its process. */
 static void look(struct sg_watch *watch, pid_t thread)
 {
@@ -100,8 +120,10 @@ static void look(struct sg_watch *watch, pid_t thread)
         process->dynamic |= named(line, "ld-linux") || named(line, "ld-musl") || named(line, "ld-2.") ||
                             named(line, "ld.so");
         process->library |= named(line, "libsegalloc.so");
-        process->driver |= named(line, "libcuda.so");
-        process->runtime |= named(line, "libcudart");
+        if (named(line, "libcuda.so"))
+            note_driver(process, line);
+        if (named(line, "libcudart"))
+            note_runtime(process, line);
         process->torch |= named(line, "libc10_cuda");
     }
     if (process->driver && thread == process->pid && length > 0) {

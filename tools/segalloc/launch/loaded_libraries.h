@@ -17,6 +17,8 @@ struct sg_watched {
     bool library;       /* libsegalloc.so was loaded */
     bool driver;        /* libcuda.so was */
     bool runtime;       /* libcudart was, as a library of its own */
+    int runtime_major;  /* of the newest such library, by its file name; 0: none, or it does not say */
+    char drivers[2][512]; /* paths of the libcuda.so that were, as far as they differ; "": none */
     bool torch;         /* PyTorch's CUDA library was */
     char own_runtime[256]; /* file name of the program or a library of it that has NVIDIA's runtime within; "": none */
 };

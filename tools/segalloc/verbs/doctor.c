@@ -23,21 +23,22 @@
 #include <unistd.h>
 
 /* The answers, with the words that --json has for them. */
-#define ANSWERS(X) \
-    X(READY, "ready") \
-    X(SERVED, "served") \
-    X(PARTLY, "partly_served") \
-    X(PASSED_ON, "passed_on") \
-    X(STATIC, "statically_linked") \
-    X(OWN_RUNTIME, "runtime_within") \
-    X(NOT_LOADED, "not_loaded") \
-    X(SWITCHED_OFF, "switched_off") \
-    X(NO_DEVICE, "no_device") \
-    X(NO_DRIVER, "no_driver") \
-    X(NO_LIBRARY, "no_library") \
-    X(GLIBC, "glibc_too_old") \
+#define ANSWERS(X)                      \
+    X(READY, "ready")                   \
+    X(SERVED, "served")                 \
+    X(PARTLY, "partly_served")          \
+    X(PASSED_ON, "passed_on")           \
+    X(STATIC, "statically_linked")      \
+    X(OWN_RUNTIME, "runtime_within")    \
+    X(NOT_LOADED, "not_loaded")         \
+    X(SWITCHED_OFF, "switched_off")     \
+    X(NO_DEVICE, "no_device")           \
+    X(NO_DRIVER, "no_driver")           \
+    X(OLD_DRIVER, "driver_too_old")     \
+    X(NO_LIBRARY, "no_library")         \
+    X(GLIBC, "glibc_too_old")           \
     X(ELSEWHERE, "allocated_elsewhere") \
-    X(NO_CUDA, "no_cuda_call") \
+    X(NO_CUDA, "no_cuda_call")          \
     X(UNKNOWN, "unknown")
 
 enum answer {
@@ -164,6 +165,13 @@ static const char *name_of(const struct sg_watched *process)
     return *process->program ? process->program : "the command";
 }
 
+/* A runtime works with drivers of its own major version, however old, and with newer ones. */
+static bool is_too_old(const struct examination *examination, const struct sg_watched *process)
+{
+    return examination->probe.driver && examination->probe.version > 0 &&
+           process->runtime_major > examination->probe.version / 1000;
+}
+
 /* No allocation is on record: why is it so of a process that had the driver loaded? */
 static void judge_unserved(struct examination *examination, const struct sg_watched *process)
 {
@@ -179,8 +187,20 @@ static void judge_unserved(struct examination *examination, const struct sg_watc
         conclude(examination, SWITCHED_OFF, "%s", off);
     else if (*process->own_runtime && examination->launch.sim)
         conclude(examination, OWN_RUNTIME, "%s " SG_OWN_RUNTIME_TEXT, process->own_runtime);
+    else if (is_too_old(examination, process))
+        conclude(examination, OLD_DRIVER,
+            "the driver, for CUDA %d.%d, is too old for the runtime of %s, libcudart.so.%d: a newer driver is needed, "
+            "or "
+            "a build of the program for CUDA %d",
+            examination->probe.version / 1000, examination->probe.version % 1000 / 10, name_of(process),
+            process->runtime_major, examination->probe.version / 1000);
     else if (examination->probe.devices == 0)
         conclude(examination, NO_DEVICE, "%s found no CUDA device", name_of(process));
+    else if (*process->drivers[1])
+        conclude(examination, ELSEWHERE,
+            "%s has two drivers loaded, %.150s and %.150s: calls of the one that was loaded later, or that was loaded "
+            "into a namespace of its own, are not seen",
+            name_of(process), process->drivers[0], process->drivers[1]);
     else if (process->torch)
         conclude(examination, ELSEWHERE,
             "%s used PyTorch, but no cudaMalloc was seen: its own cache took memory by another way "
@@ -189,9 +209,11 @@ static void judge_unserved(struct examination *examination, const struct sg_watc
             name_of(process));
     else
         conclude(examination, ELSEWHERE,
-                 "%s used the driver but never called cudaMalloc or cuMemAlloc: its memory, if it took any, came from "
-                 "cuMemCreate, from cudaMallocAsync's pools, or was managed memory, which are left alone",
-                 name_of(process));
+            "no cudaMalloc or cuMemAlloc of %s came by: its memory, if it took any, came from cuMemCreate, from "
+            "cudaMallocAsync's pools, or was managed memory, which are left alone; or CUDA was loaded with dlmopen or "
+            "RTLD_DEEPBIND, by a libcuda that hands out functions of another library, or another preloaded library "
+            "answers in front",
+            name_of(process));
 }
 
 /* The conclusion on a command none of whose processes loaded the driver. */
