@@ -23,10 +23,19 @@ static const struct link_map *interposer_library(const void *address)
     return address && dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) ? map : NULL;
 }
 
-/* Of this library, of the program itself or of a library whose symbols have versions, as every CUDA runtime's have. */
+/* The file's name. */
+static const char *interposer_base(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* None: this library, the program itself, and a CUDA runtime. A runtime is known by its file's name, or by its symbols'
+   versions, which NVIDIA's have whatever the file is called. */
 static bool is_interposer(const struct link_map *map)
 {
-    if (!map || !map->l_name || !*map->l_name || map == interposer_library(__ehdr_start))
+    if (!map || !map->l_name || !*map->l_name || map == interposer_library(__ehdr_start) ||
+        strncmp(interposer_base(map->l_name), "libcudart.", strlen("libcudart.")) == 0)
         return false;
     const ElfW(Dyn) *entry = map->l_ld;
     while (entry->d_tag != DT_NULL && entry->d_tag != DT_VERDEF)
@@ -63,12 +72,6 @@ static bool interposes(const char *name)
 bool sg_interposer_of_runtime(void)
 {
     return interposes("cudaMalloc") || interposes("cudaFree");
-}
-
-static const char *interposer_base(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
 }
 
 /* By the file name: a program may have a copy of the driver's functions linked in, which only hand on to the driver. */
