@@ -12,12 +12,13 @@
 #include <unistd.h>
 
 #include "track/captures.h"
+#include "track/held_outside.h"
 #include "process/process.h"
 #include "process/symbols.h"
 #include "services/trim.h"
 #include "sites/sites.h"
 
-enum { OWN = 2, PROCESSES = 64, COMMAND_BYTES = 240, NVML_SUCCESS = 0 };
+enum { PROCESSES = 64, COMMAND_BYTES = 240, NVML_SUCCESS = 0 };
 
 /* NVML, as far as it is asked. Source of names, numbers and layouts: NVIDIA's reference of NVML, nvmlProcessInfo_v2_t. */
 struct nvml_process {
@@ -167,42 +168,24 @@ static uint64_t used_bytes(void)
     return driver->mem_info(&available, &total) == CUDA_SUCCESS ? total - available : 0;
 }
 
-typedef CUresult pool_fn(CUmemoryPool *ret, CUdevice device);
-typedef CUresult attribute_fn(CUmemoryPool pool, int attribute, void *ret);
-
-/* Source: CUmemPool_attribute of cuda.h. */
-enum { POOL_RESERVED_NOW = 5, POOL_USED_NOW = 7 };
-
-static uint64_t pool_bytes(attribute_fn *get, CUmemoryPool pool, int attribute)
+static bool is_idle(enum segalloc_outside what)
 {
-    uint64_t bytes = 0;
-    return get(pool, attribute, &bytes) == CUDA_SUCCESS ? bytes : 0;
+    return what == SEGALLOC_OUTSIDE_POOLS_IDLE || what == SEGALLOC_OUTSIDE_POOLS_LEAVING || what == SEGALLOC_OUTSIDE_GRAPHS_IDLE;
 }
 
-/* What pools of the driver hold for this process: the device's own pool, and the one that is current there. Returns how
-   many rows there are. */
-static size_t list_own(int device, struct sg_oom_own ret[OWN])
+/* What this process holds by other calls, a row for each kind. Returns how many there are. Managed memory is left out: it can
+   move to the host. */
+static size_t list_own(int device, struct sg_oom_own ret[SEGALLOC_OUTSIDE_COUNT])
 {
-    void *found[] = {sg_cuda_symbol("cuMemPoolGetAttribute"), sg_cuda_symbol("cuDeviceGetDefaultMemPool"),
-        sg_cuda_symbol("cuDeviceGetMemPool")};
-    attribute_fn *get;
-    pool_fn *of_device[2];
-    CUmemoryPool pool[2] = {NULL};
-    uint64_t used = 0, held = 0;
-    if (!found[0] || !found[1] || !found[2])
-        return 0;
-    memcpy(&get, &found[0], sizeof get);
-    memcpy(of_device, &found[1], sizeof of_device);
-    for (int i = 0; i < 2; i++) {
-        if (of_device[i](&pool[i], device) != CUDA_SUCCESS || !pool[i] || (i && pool[1] == pool[0]))
-            continue;
-        uint64_t in_use = pool_bytes(get, pool[i], POOL_USED_NOW), reserved = pool_bytes(get, pool[i], POOL_RESERVED_NOW);
-        used += in_use;
-        held += reserved > in_use ? reserved : in_use;
+    struct sg_outside outside = {0};
+    size_t rows = 0;
+    sg_held_outside(device, &outside, NULL);
+    for (int i = 0; i < SEGALLOC_OUTSIDE_COUNT; i++) {
+        enum segalloc_outside what = (enum segalloc_outside)i;
+        if (outside.bytes[i] && what != SEGALLOC_OUTSIDE_OTHER && what != SEGALLOC_OUTSIDE_MANAGED)
+            ret[rows++] = (struct sg_oom_own){sg_outside_call(what), outside.bytes[i], is_idle(what)};
     }
-    ret[0] = (struct sg_oom_own){"by cudaMallocAsync", used, false};
-    ret[1] = (struct sg_oom_own){"idle in pools of cudaMallocAsync", held - used, true};
-    return OWN;
+    return rows;
 }
 
 /* Appends an argument as a shell takes it. False: no room. */
@@ -234,7 +217,7 @@ size_t sg_oom_report(struct sg_core *core, int device, char *buffer, size_t size
     struct sg_oom_process process[PROCESSES];
     char command[COMMAND_BYTES];
     read_command(command);
-    struct sg_oom_own own[OWN];
+    struct sg_oom_own own[SEGALLOC_OUTSIDE_COUNT];
     bool complete = false;
     size_t others = list_others(device, process, &complete);
     bool some_only = !complete && others == 0;

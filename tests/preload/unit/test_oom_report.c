@@ -18,6 +18,7 @@
 #include "track/captures.h"
 #include "services/oom_report.h"
 #include "process/process.h"
+#include "track/held_outside.h"
 #include "process/symbols.h"
 #include "services/trim.h"
 #include "sites/sites.h"
@@ -47,10 +48,10 @@ static struct {
     char told_command[256];
     uint64_t parked;
     bool some_only, complete;
-    CUresult pools, info;
-    bool no_pools, two_pools;
+    CUresult info;
+    struct sg_outside outside;
     size_t owns;
-    uint64_t own[2], used; /* as the core was told */
+    uint64_t own[2], idle, used; /* as the core was told */
     struct sg_neighbour_holds served[2]; /* processes that hold memory by segalloc's own table */
     size_t served_count;
 } fake;
@@ -132,26 +133,11 @@ static CUresult get_uuid(CUuuid *uuid, CUdevice device)
     return fake.uuid_status;
 }
 
-static CUresult pool_of(CUmemoryPool *ret, CUdevice device)
+void sg_held_outside(int device, struct sg_outside *ret, uint64_t *ret_passed)
 {
     assert_int_equal(device, DEVICE);
-    *ret = (CUmemoryPool)(uintptr_t)512;
-    return fake.pools;
-}
-
-static CUresult other_pool_of(CUmemoryPool *ret, CUdevice device)
-{
-    assert_int_equal(device, DEVICE);
-    *ret = (CUmemoryPool)(uintptr_t)(fake.two_pools ? 1024 : 512);
-    return fake.pools;
-}
-
-/* Of each pool 700 bytes are reserved, and 200 used. */
-static CUresult pool_attribute(CUmemoryPool pool, int attribute, void *ret)
-{
-    assert_non_null(pool);
-    *(uint64_t *)ret = attribute == 5 ? 700 : attribute == 7 ? 200 : 0;
-    return CUDA_SUCCESS;
+    *ret = fake.outside;
+    assert_null(ret_passed); /* that is for the trace */
 }
 
 static CUresult mem_info(size_t *ret_free, size_t *ret_total)
@@ -170,17 +156,7 @@ const struct sg_driver *sg_process_driver(void)
 void *sg_cuda_symbol(const char *name)
 {
     CUresult (*get)(CUuuid *, CUdevice) = get_uuid;
-    CUresult (*pool[2])(CUmemoryPool *, CUdevice) = {pool_of, other_pool_of};
-    CUresult (*attribute)(CUmemoryPool, int, void *) = pool_attribute;
-    void *symbol, *pools[2];
-    memcpy(pools, pool, sizeof pools);
-    memcpy(&symbol, &attribute, sizeof symbol);
-    if (strcmp(name, "cuMemPoolGetAttribute") == 0)
-        return fake.no_pools ? NULL : symbol;
-    if (strcmp(name, "cuDeviceGetDefaultMemPool") == 0)
-        return pools[0];
-    if (strcmp(name, "cuDeviceGetMemPool") == 0)
-        return pools[1];
+    void *symbol;
     assert_string_equal(name, "cuDeviceGetUuid");
     memcpy(&symbol, &get, sizeof symbol);
     return fake.no_uuid_call ? NULL : symbol;
@@ -236,7 +212,7 @@ size_t sg_core_oom_text(struct sg_core *core, int device, const struct sg_oom_ar
     fake.owns = around->owns;
     for (size_t i = 0; i < around->owns; i++) {
         fake.own[i] = around->own[i].bytes;
-        assert_int_equal(around->own[i].idle, i == 1);
+        fake.idle |= (uint64_t)around->own[i].idle << i;
     }
     return (size_t)snprintf(buffer, size, "text");
 }
@@ -371,22 +347,20 @@ static void those_that_segalloc_serves(void **state)
     }
 }
 
-/* What this process holds itself: in pools, of which the driver knows how much is idle. */
+/* What this process holds itself, by kind; what is nobody's to say, or can leave, is no row. */
 static void what_this_process_holds(void **state)
 {
     (void)state;
     report(2);
-    assert_true(fake.owns == 2 && fake.own[0] == 200 && fake.own[1] == 500 && fake.used == 700);
-    fake.two_pools = true;
+    assert_true(fake.owns == 0 && fake.used == 700);
+    fake.outside.bytes[SEGALLOC_OUTSIDE_POOLS] = 200;
+    fake.outside.bytes[SEGALLOC_OUTSIDE_POOLS_IDLE] = 500;
+    fake.outside.bytes[SEGALLOC_OUTSIDE_OTHER] = fake.outside.bytes[SEGALLOC_OUTSIDE_MANAGED] = 900;
     report(2);
-    assert_true(fake.owns == 2 && fake.own[0] == 400 && fake.own[1] == 1000);
-    fake.pools = CUDA_ERROR_NOT_SUPPORTED;
+    assert_true(fake.owns == 2 && fake.own[0] == 200 && fake.own[1] == 500 && fake.idle == 2);
     fake.info = CUDA_ERROR_INVALID_CONTEXT;
     report(2);
-    assert_true(fake.owns == 2 && fake.own[0] == 0 && fake.own[1] == 0 && fake.used == 0);
-    fake.no_pools = true;
-    report(2);
-    assert_int_equal(fake.owns, 0);
+    assert_int_equal(fake.used, 0);
 }
 
 static const char *command(const char *arguments, size_t bytes)
