@@ -179,6 +179,9 @@ void sg_core_asked(struct sg_core *core, int device, unsigned times);
 /* Notes in the trace what became of the calling thread's refused allocation, where no allocation shows it. */
 void sg_core_settled(struct sg_core *core, int device, enum segalloc_settled how, size_t bytes);
 
+/* Counts an allocation by a call that the core does not serve. */
+void sg_core_count_outside(struct sg_core *core, int device);
+
 /* Notes what is held of `device`, whose context is current, by calls that the core does not serve: for the observer
    alone. Asks the driver, and takes `grow`. */
 void sg_core_note_outside(struct sg_core *core, int device);

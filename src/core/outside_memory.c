@@ -77,3 +77,10 @@ void sg_core_note_outside(struct sg_core *core, int ordinal)
     sg_device_ask_outside(device);
     sg_unlock(&device->grow);
 }
+
+void sg_core_count_outside(struct sg_core *core, int ordinal)
+{
+    struct sg_device *device = sg_device_get(core, ordinal);
+    if (device)
+        sg_count(device, SG_STAT_outside_allocs, 1);
+}

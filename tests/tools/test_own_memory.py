@@ -56,6 +56,12 @@ class OwnMemory(unittest.TestCase):
         self.assertIn("asked for by cuMemCreate", text)
         self.assertIn("At the peak 6.00 GiB were in use; 1 allocation, 16.67 % served by segalloc", text)
 
+    def test_doctor_counts_it(self):
+        for words, answer in ((["m1024", "a1024"], "partly_served"), (["c2048"], "passed_on"), (["m1024"], "served")):
+            with self.subTest(words=words):
+                result = json.loads(run("doctor", "--json", "--sim", "1GiB", "--", OWN_MEMORY, *words).stdout)
+                self.assertEqual((result["answer"], result["outside"]), (answer, answer != "served"))
+
     def test_with_an_allocation_after_it_and_with_none_at_all(self):
         for words, smallest in ((["a10485760", "m1048576"], 11264), (["a10485760"], 10240), (["c3145728", "m512"], 3074)):
             with self.subTest(words=words):

@@ -43,14 +43,14 @@ static void note_measured(enum segalloc_outside what, uint64_t before)
 #define BEFORE_IMPORTED uint64_t before = before_measured(SEGALLOC_OUTSIDE_IMPORTED);
 #define AFTER_IMPORTED note_measured(SEGALLOC_OUTSIDE_IMPORTED, before)
 
-/* Whether the call may be the first that the process asks memory by. Libraries load modules before anything is known of
-   the program. */
-#define STARTS_POOLS true
-#define STARTS_ASYNC true
-#define STARTS_PHYSICAL true
-#define STARTS_ARRAYS true
-#define STARTS_IMPORTED true
-#define STARTS_MODULES false
+/* What is said of it. It may be the first call that the process asks memory by. Libraries load modules before anything is
+   known of the program. */
+#define NOTE_POOLS sg_outside_took()
+#define NOTE_ASYNC sg_outside_took()
+#define NOTE_PHYSICAL sg_outside_took()
+#define NOTE_ARRAYS sg_outside_took()
+#define NOTE_IMPORTED sg_outside_took()
+#define NOTE_MODULES sg_outside_changed(/* starts */ false)
 
 #define TAKES(symbol, base, version, threads, noted, parameters, arguments) \
     CUresult symbol parameters                                              \
@@ -60,7 +60,7 @@ static void note_measured(enum segalloc_outside what, uint64_t before)
         SG_MAKE_ROOM_FOR(result, sg_real()->symbol arguments)               \
         if (result == CUDA_SUCCESS) {                                       \
             AFTER_##noted;                                                  \
-            sg_outside_changed(STARTS_##noted);                             \
+            NOTE_##noted;                                                   \
         }                                                                   \
         return result;                                                      \
     }

@@ -14,6 +14,9 @@ bool sg_outside_traced(void);
    it then. Any thread, no lock held. */
 void sg_outside_changed(bool starts);
 
+/* A call of the program's has taken such memory: counted where statistics or a trace are written, and noted as above. */
+void sg_outside_took(void);
+
 /* For a thread that is inside, with the core, where a context of the device is current. */
 struct sg_core;
 void sg_outside_note(struct sg_core *core, int device);

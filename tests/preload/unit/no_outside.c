@@ -92,3 +92,7 @@ void sg_outside_note(struct sg_core *core, int device)
 {
     (void)core, (void)device;
 }
+
+void sg_outside_took(void)
+{
+}

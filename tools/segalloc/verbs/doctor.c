@@ -55,6 +55,7 @@ static const char *const answer_words[] = {
 
 struct served {
     uint64_t served, passed_on; /* allocations, on all devices */
+    uint64_t outside;           /* those by calls that segalloc does not serve */
     uint64_t vmm_errors;        /* of the driver's memory management */
     char untracked_by[64];      /* the call by which the order of streams was lost; "": it was not */
     char aliases[96];           /* whether pages may have two addresses, as the library says it; "": there are none */
@@ -243,7 +244,14 @@ static void judge_idle(struct examination *examination)
 static void judge_command(struct examination *examination)
 {
     uint64_t served = examination->total.served, passed_on = examination->total.passed_on;
+    uint64_t outside = examination->total.outside, all = served + passed_on + outside;
     const struct sg_watch *watch = &examination->watch;
+    if (outside) {
+        conclude(examination, served ? PARTLY : PASSED_ON, "%" PRIu64 " of %" PRIu64 " allocation%s %s by cudaMallocAsync, "
+            "cuMemCreate, managed memory, arrays or graphs, which segalloc leaves to the driver", outside, all, sg_plural(all),
+            outside == 1 ? "was" : "were");
+        return;
+    }
     if (served && !passed_on) {
         conclude(examination, SERVED,
             served == 1 ? "the only allocation was served" : "all %" PRIu64 " allocations were served", served);
@@ -372,8 +380,8 @@ static void print_json(const struct examination *examination)
     const struct sg_probe *probe = &examination->probe;
     printf("{\"schema\":\"segalloc.doctor/1\",\"answer\":\"%s\",\"because\":", answer_words[examination->answer]);
     sg_tool_json_string(examination->because);
-    printf(",\"served\":%" PRIu64 ",\"passed_on\":%" PRIu64 ",\"library\":", examination->total.served,
-           examination->total.passed_on);
+    printf(",\"served\":%" PRIu64 ",\"passed_on\":%" PRIu64 ",\"outside\":%" PRIu64 ",\"library\":", examination->total.served,
+        examination->total.passed_on, examination->total.outside);
     sg_tool_json_string(examination->library);
     print_json_found(&examination->total);
     printf(",\"glibc_needed\":\"%s\",\"glibc\":\"%s\"", examination->glibc, gnu_get_libc_version());
@@ -399,6 +407,7 @@ static struct served count(const struct sg_stats_file *file)
     for (uint32_t i = 0; i < file->count; i++) {
         sum.served += file->devices[i].stats.value[SG_STAT_allocs];
         sum.passed_on += file->devices[i].stats.value[SG_STAT_passed_on];
+        sum.outside += file->devices[i].stats.value[SG_STAT_outside_allocs];
         sum.vmm_errors += file->devices[i].stats.value[SG_STAT_vmm_errors];
     }
     return sum;
@@ -418,6 +427,7 @@ static void collect(struct examination *examination, const char *folder)
             const struct served served = count(&file);
             examination->total.served += served.served;
             examination->total.passed_on += served.passed_on;
+            examination->total.outside += served.outside;
             examination->total.vmm_errors += served.vmm_errors;
             if (*served.untracked_by)
                 memcpy(examination->total.untracked_by, served.untracked_by, sizeof served.untracked_by);
