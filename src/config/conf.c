@@ -512,7 +512,8 @@ const char *sg_conf_source_name(enum sg_conf_source source)
         [SG_CONF_SYSTEM] = SG_CONF_SYSTEM_FILE,
         [SG_CONF_FILE] = "SEGALLOC_CONF_FILE",
         [SG_CONF_ENVIRONMENT] = "SEGALLOC_CONF",
-        [SG_CONF_PYTORCH] = "PYTORCH_CUDA_ALLOC_CONF",
+        [SG_CONF_PYTORCH] = "PYTORCH_ALLOC_CONF",
+        [SG_CONF_PYTORCH_CUDA] = "PYTORCH_CUDA_ALLOC_CONF",
         [SG_CONF_ARGUMENT] = "--conf",
     };
     return names[source];

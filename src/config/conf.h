@@ -31,7 +31,8 @@ enum sg_conf_source {
     SG_CONF_SYSTEM,       /* /etc/segalloc.conf */
     SG_CONF_FILE,         /* SEGALLOC_CONF_FILE */
     SG_CONF_ENVIRONMENT,  /* SEGALLOC_CONF */
-    SG_CONF_PYTORCH,      /* PYTORCH_CUDA_ALLOC_CONF or PYTORCH_ALLOC_CONF */
+    SG_CONF_PYTORCH,      /* PYTORCH_ALLOC_CONF */
+    SG_CONF_PYTORCH_CUDA, /* or its older name, PYTORCH_CUDA_ALLOC_CONF */
     SG_CONF_ARGUMENT      /* --conf */
 };
 

@@ -115,6 +115,11 @@ static enum sg_option find_option(const struct part *part)
     return SG_OPTION_COUNT;
 }
 
+static bool is_pytorch(enum sg_conf_source source)
+{
+    return source == SG_CONF_PYTORCH || source == SG_CONF_PYTORCH_CUDA;
+}
+
 /* Whether the key is `option` and a value behind an equals sign, which is said then. */
 static bool has_equals(struct reader *reader, const char *key)
 {
@@ -132,7 +137,7 @@ static bool has_equals(struct reader *reader, const char *key)
 static void unknown_key(struct reader *reader, const struct part *part)
 {
     struct shown key = show(part->key, part->key_length);
-    if (has_equals(reader, key.text) || reader->source == SG_CONF_PYTORCH)
+    if (has_equals(reader, key.text) || is_pytorch(reader->source))
         return;
     for (unsigned i = 0; i < sizeof torch_only / sizeof *torch_only; i++) {
         if (strcmp(torch_only[i], key.text) == 0) {
@@ -157,8 +162,8 @@ static void apply_value(struct reader *reader, enum sg_option option, const char
     struct sg_conf *conf = reader->conf;
     const struct sg_option_info *info = sg_option_info(option);
     unsigned char *source = &conf->source[option];
-    bool taken = *source != SG_CONF_DEFAULT && *source != SG_CONF_PYTORCH;
-    if (reader->source == SG_CONF_PYTORCH && (!info->torch || taken))
+    bool taken = *source != SG_CONF_DEFAULT && !is_pytorch(*source);
+    if (is_pytorch(reader->source) && (!info->torch || taken))
         return;
     char copy[SG_PATH_BYTES];
     bool fits = length < sizeof copy;
@@ -209,7 +214,7 @@ static unsigned apply(struct reader *reader, const char *text)
             unknown_key(reader, &part);
         else if (part.value && option != segment)
             apply_value(reader, option, part.value, part.value_length);
-        else if (!part.value && reader->source != SG_CONF_PYTORCH)
+        else if (!part.value && !is_pytorch(reader->source))
             bad_part(reader, "%s has no value; write %s:VALUE", sg_option_info(option)->name,
                      sg_option_info(option)->name);
     }
@@ -282,7 +287,7 @@ unsigned sg_conf_load(struct sg_conf *conf, const struct sg_conf_inputs *inputs,
         .user = user};
     bad += apply_path(&reader, SG_OPTION_stats, inputs->stats);
     const char *pytorch = inputs->pytorch_cuda ? inputs->pytorch_cuda : inputs->pytorch;
-    reader = (struct reader){.conf = conf, .source = SG_CONF_PYTORCH, .warn = warn, .user = user,
-                             .place = inputs->pytorch_cuda ? "PYTORCH_CUDA_ALLOC_CONF" : "PYTORCH_ALLOC_CONF"};
+    enum sg_conf_source source = inputs->pytorch_cuda ? SG_CONF_PYTORCH_CUDA : SG_CONF_PYTORCH;
+    reader = (struct reader){.conf = conf, .source = source, .warn = warn, .user = user, .place = sg_conf_source_name(source)};
     return bad + (pytorch ? apply(&reader, pytorch) : 0);
 }

@@ -349,7 +349,7 @@ static void sources_in_order(void **state)
     assert_int_equal(conf.source[SG_OPTION_live], SG_CONF_SYSTEM);
     assert_int_equal(conf.source[SG_OPTION_max_split_size_mb], SG_CONF_FILE);
     assert_int_equal(conf.source[SG_OPTION_ipc], SG_CONF_ENVIRONMENT);
-    assert_int_equal(conf.source[SG_OPTION_roundup_power2_divisions], SG_CONF_PYTORCH);
+    assert_int_equal(conf.source[SG_OPTION_roundup_power2_divisions], SG_CONF_PYTORCH_CUDA);
 
     write_file(system_file, "live:maybe", 10);
     inputs = (struct sg_conf_inputs){.system_file = system_file};

@@ -352,15 +352,17 @@ static __attribute__((noinline)) int free_for_unknown(const void *code, void *ad
     return free_for(sg_caller_module(code, &spare), address);
 }
 
-/* Where PyTorch's cache gets segments beside the tensors that come here. */
+/* Where PyTorch's cache gets segments beside the tensors that come here, by itself or by an allocator of a pool's. */
 static __attribute__((noinline)) int malloc_beside_cache(const void *code, void **ret, size_t bytes)
 {
     struct sg_module spare;
     const struct sg_module *module = sg_caller_module(code, &spare);
-    if (module->kind == SG_CALLER_TORCH && sg_torch_switched())
-        sg_self.torch_cached = true;
-    bool segment = module->kind == SG_CALLER_TORCH && sg_self.torch_cached && !sg_thread_inside();
+    bool cached = sg_self.torch_cached;
+    bool segment = cached || (module->kind == SG_CALLER_TORCH && sg_torch_switched());
+    sg_self.torch_cached = segment;
+    segment = segment && !sg_thread_inside();
     int result = malloc_for(module, ret, bytes);
+    sg_self.torch_cached = cached;
     if (result == CUDA_SUCCESS && segment)
         sg_torch_segment_made(*ret, bytes);
     return result;

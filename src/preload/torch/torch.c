@@ -99,7 +99,7 @@ bool sg_torch_gives_back(void)
         !sg_thread_inside() && !sg_captures_active() && sg_torch_allocator_empty();
 }
 
-static atomic_bool history_wanted; /* before the first allocation */
+static atomic_bool history_wanted, spare_wanted; /* before the first allocation */
 
 void sg_torch_history(bool on)
 {
@@ -118,6 +118,14 @@ void sg_torch_history(bool on)
                  : "nothing is in it without its own cache, which SEGALLOC_CONF=pytorch:beneath keeps on",
         out);
     sg_log_line(line);
+}
+
+void sg_torch_spare_pool(void)
+{
+    if (!sg_torch_mode_known())
+        atomic_store(&spare_wanted, true);
+    else if (switch_for_good())
+        sg_log_line("PyTorch has a pool to be used when memory runs out (use_on_oom): its own cache is on from here on");
 }
 
 void *sg_torch_symbol(const char *library, const char *name)
@@ -163,7 +171,8 @@ static bool choose(void)
 {
     enum sg_pytorch wanted = wanted_mode();
     bool history = wanted == SG_PYTORCH_AUTO && atomic_load(&history_wanted);
-    bool off = wanted == SG_PYTORCH_DIRECT || (wanted == SG_PYTORCH_AUTO && !history && !serves() && !sg_interposer_of_runtime());
+    bool spare = atomic_load(&spare_wanted);
+    bool off = wanted == SG_PYTORCH_DIRECT || (wanted == SG_PYTORCH_AUTO && !history && !spare && !serves() && !sg_interposer_of_runtime());
     if (history)
         sg_log_line("PyTorch records its memory history: its own cache stays on for that, as with pytorch:beneath; "
                     "`segalloc run --torch` keeps the history of what segalloc serves");
@@ -171,6 +180,8 @@ static bool choose(void)
         sg_torch_mode_set(SG_TORCH_SWITCHABLE);
     else
         sg_torch_mode_set(wanted == SG_PYTORCH_DIRECT ? SG_TORCH_DIRECT : SG_TORCH_BENEATH);
+    if (sg_torch_pools_seen())
+        explain_direct_pool();
     return wanted == SG_PYTORCH_DIRECT && sg_torch_mode() == SG_TORCH_DIRECT;
 }
 

@@ -24,6 +24,9 @@ void sg_torch_pool_begins(uint64_t first, uint64_t second);
    is on for good from here on; a line says so. */
 void sg_torch_history(bool on);
 
+/* PyTorch has a pool that its cache is to use when memory runs out. So that cache is on for good from here on, too. */
+void sg_torch_spare_pool(void);
+
 /* Whether a tensor that is allocated now is to come from PyTorch's cache, where that is not on for good. */
 bool sg_torch_pool_allocates(void);
 

@@ -27,6 +27,7 @@
 /* The functions that are called or replaced, by what their mangled names have behind that of their class. Source:
    libtorch_cuda.so of PyTorch 2.5 to 2.15, where only parameters and places differ. */
 #define FUNCTIONS(X)                           \
+    X(ALLOCATE, "8allocateEm")                 \
     X(RAW_DELETER, "11raw_deleterEv")          \
     X(COPY, "9copy_dataEPvPKvm")               \
     X(EMPTY_CACHE, "10emptyCacheE")            \
@@ -232,6 +233,24 @@ static void reset_peaks(void *self, uintptr_t device, uintptr_t unused)
     sg_torch_counts_reset((int8_t)device);
 }
 
+typedef void spare_fn(void *self, uintptr_t device, uintptr_t first, uintptr_t second, uintptr_t on);
+
+/* Its place is known from the release. */
+static int spare_entry(void)
+{
+    int before = allocator.layout ? allocator.layout->spare_pool : 0;
+    return before ? allocator.entry[SHARE] - before : -1;
+}
+
+static void spare_pool(void *self, uintptr_t device, uintptr_t first, uintptr_t second, uintptr_t on)
+{
+    spare_fn *theirs;
+    memcpy(&theirs, &allocator.theirs[spare_entry()], sizeof theirs);
+    theirs(self, device, first, second, on);
+    if ((uint8_t)on)
+        sg_torch_spare_pool();
+}
+
 static void reset_totals(void *self, uintptr_t device, uintptr_t unused)
 {
     words_fn *theirs;
@@ -245,6 +264,32 @@ static void reset_totals(void *self, uintptr_t device, uintptr_t unused)
 enum answer { ANSWER_NONE, ANSWER_NO, ANSWER_YES };
 static _Thread_local enum answer answer;
 static _Thread_local unsigned asked; /* how often it was */
+
+/* at::DataPtr: address, context and deleter, device. */
+struct data_ptr {
+    uintptr_t words[4];
+};
+typedef struct data_ptr allocate_fn(void *self, size_t bytes);
+typedef void *raw_alloc_fn(void *self, size_t bytes);
+
+/* What the thread allocates afterwards, by whatever module, is no segment of the cache's. */
+static struct data_ptr allocate(void *self, size_t bytes)
+{
+    allocate_fn *theirs;
+    load(ALLOCATE, &theirs);
+    struct data_ptr got = theirs(self, bytes);
+    sg_self.torch_cached = false;
+    return got;
+}
+
+static void *raw_alloc(void *self, size_t bytes)
+{
+    raw_alloc_fn *theirs;
+    load(RAW_ALLOC, &theirs);
+    void *got = theirs(self, bytes);
+    sg_self.torch_cached = false;
+    return got;
+}
 
 /* PyTorch frees by what its cache is set to now; the block is freed as it was allocated. */
 static void raw_delete(void *self, void *block)
@@ -427,6 +472,12 @@ static void replace_watched(void)
     REPLACE(END_POOL, end_pool);
     REPLACE(HISTORY, history);
     REPLACE(OBSERVER, observe);
+    char version[64];
+    allocator.layout = sg_torch_layout(allocator.theirs, version, sizeof version);
+    if (spare_entry() >= 0) {
+        spare_fn *function = spare_pool;
+        memcpy(&ours[WORDS_BEFORE + spare_entry()], &function, sizeof function);
+    }
 }
 
 static void replace_all(void)
@@ -436,6 +487,8 @@ static void replace_all(void)
         is_enabled_fn *function = is_enabled;
         memcpy(&ours[WORDS_BEFORE + is_enabled_entry()], &function, sizeof function);
         REPLACE(RAW_DELETER, raw_deleter);
+        REPLACE(ALLOCATE, allocate);
+        REPLACE(RAW_ALLOC, raw_alloc);
     }
     REPLACE(RESET_TOTALS, reset_totals);
     REPLACE(EMPTY_CACHE, empty_cache);

@@ -9,6 +9,7 @@ struct sg_torch_layout {
     unsigned from, to; /* releases 2.N */
     size_t map_bytes;  /* between the counts of its statistics (torch_counts.h) */
     bool snapshot;     /* the structures of its snapshot are those of torch_snapshot.c */
+    int spare_pool;    /* how far setUseOnOOM() stands before shareIpcHandle() in the table of functions; 0: unknown */
 };
 
 /* Of the release that `version` names, as the library that has `code` says it; NULL: not known. `version` gets the text. */

@@ -875,7 +875,8 @@ static void segments_of_pytorchs_cache_are_told_apart(void **state)
         {"/a/libc10_cuda.so", true, false, false, false},
         {"/a/libc10_cuda.so", true, false, true, true}, /* its cache serves all */
         {"/a/libc10_cuda.so", false, true, false, false},
-        {"/a/libuser.so", true, true, true, false},
+        {"/a/libuser.so", true, true, true, true}, /* the allocator of a pool */
+        {"/a/libuser.so", true, false, true, false},
     };
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         void *block = &fake;

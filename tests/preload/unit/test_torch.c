@@ -185,6 +185,36 @@ static void record_history_later(void)
     EXPECT(sg_torch_switched() && fake.cache_on && fake.said == 1);
 }
 
+static void spare_pool_first(void)
+{
+    fake.conf.pytorch = SG_PYTORCH_AUTO;
+    fake.has_switch = fake.cache_on = true;
+    sg_torch_spare_pool();
+    EXPECT(ours_of_check_env(CACHING) == 0 && !sg_torch_direct() && fake.cache_on);
+    sg_torch_spare_pool();
+    EXPECT(fake.said == 0);
+}
+
+static void spare_pool_later(void)
+{
+    fake.conf.pytorch = SG_PYTORCH_AUTO;
+    fake.has_switch = fake.cache_on = true;
+    EXPECT(ours_of_check_env(CACHING) == 0 && sg_torch_direct());
+    sg_torch_spare_pool();
+    sg_torch_spare_pool();
+    EXPECT(sg_torch_switched() && fake.cache_on && fake.said == 1);
+}
+
+/* A pool to be used when memory runs out is of use to PyTorch's cache alone. */
+static void spare_pools_take_pytorchs_cache(void **state)
+{
+    (void)state;
+    apart(spare_pool_first);
+    memset(&fake, 0, sizeof fake);
+    expect_end(spare_pool_later, 0,
+        "PyTorch has a pool to be used when memory runs out (use_on_oom): its own cache is on from here on\n");
+}
+
 static void record_history_in_vain(void)
 {
     fake.has_switch = fake.cache_on = true;
@@ -586,6 +616,7 @@ int main(void)
         cmocka_unit_test(graphs_that_share_a_pool_are_explained),
         cmocka_unit_test(auto_goes_back_where_pools_begin),
         cmocka_unit_test(history_takes_pytorchs_cache),
+        cmocka_unit_test(spare_pools_take_pytorchs_cache),
         cmocka_unit_test(streams_are_the_threads_own),
         cmocka_unit_test(devices_are_entered_once),
         cmocka_unit_test(pluggable_calls_never_fail),

@@ -35,7 +35,7 @@
 static const struct {
     int slot;
     const char *name;
-} named[] = {{3, CLASS "11raw_deleterEv"}, {4, CLASS "9copy_dataEPvPKvm"}, {9, CLASS "9raw_allocEm"},
+} named[] = {{2, CLASS "8allocateEm"}, {3, CLASS "11raw_deleterEv"}, {4, CLASS "9copy_dataEPvPKvm"}, {9, CLASS "9raw_allocEm"},
     {11, CLASS "10raw_deleteEPv"}, {17, CLASS "9cacheInfoEaPm"}, {20, CLASS "14getDeviceStatsEa"},
     {21, CLASS "10emptyCacheE6pair"}, {24, CLASS "14resetPeakStatsEa"}, {30, CLASS "21beginAllocateToPoolEa"},
     {31, CLASS "19beginAllocateToPoolEa"}, {33, CLASS "17setMemoryFractionEda"}, {34, CLASS "17getMemoryFractionEa"},
@@ -238,6 +238,13 @@ void sg_torch_caches_segments(void)
 bool sg_torch_pool_allocates(void)
 {
     return pool_allocates;
+}
+
+static int spare_pools;
+
+void sg_torch_spare_pool(void)
+{
+    spare_pools++;
 }
 
 void sg_torch_history(bool is_on)
@@ -894,12 +901,12 @@ static int tell(void)
 {
     struct sg_cxx_function function = {.storage = {NULL, (void *)77}, .manager = clone};
     pool_fn *begin = own_pool;
-    any_fn *any = own_any, *end, *history, *observe, *totals, *empty;
+    any_fn *any = own_any, *end, *history, *observe, *totals, *empty, *spare;
     snapshot_fn *snapshot = own_snapshot;
     make_allocator();
     memcpy(&own[BEFORE + BEGIN_AT], &begin, sizeof begin);
     memcpy(&own[BEFORE + SNAPSHOT_AT], &snapshot, sizeof snapshot);
-    static const int others[] = {END_AT, HISTORY_AT, OBSERVER_AT, TOTALS_AT, EMPTY_AT};
+    static const int others[] = {END_AT, HISTORY_AT, OBSERVER_AT, TOTALS_AT, EMPTY_AT, SHARE_AT - 3};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         memcpy(&own[BEFORE + others[i]], &any, sizeof any);
     assert_true(!sg_torch_allocator_empty() && sg_torch_allocator_take());
@@ -914,6 +921,11 @@ static int tell(void)
     history(object, 1, 2, 3, 4, 5, 6);
     observe(object, (uintptr_t)&function, 0, 0, 0, 0, 0);
     totals(object, 2, 0, 0, 0, 0, 0);
+    memcpy(&spare, &object[0][SHARE_AT - 3], sizeof spare);
+    spare(object, 2, 5, 7, 0, 0, 0);
+    bool unspared = spare_pools == 0;
+    spare(object, 2, 5, 7, 1, 0, 0);
+    forwarded -= unspared && spare_pools == 1 ? 2 : 0;
     memcpy(&empty, &own[BEFORE + EMPTY_AT], sizeof empty);
     bool forwards = forwarded == 5 && sg_torch_allocator_empty() && forwarded == 6;
     (void)snapshot(&function, object, 0, 0, 1);

@@ -431,6 +431,11 @@ bool sg_captures_active(void)
     return false;
 }
 
+bool sg_torch_pools_seen(void)
+{
+    return fake.in_pool;
+}
+
 bool sg_torch_pools_route(void)
 {
     return fake.in_pool;

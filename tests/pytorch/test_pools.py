@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""PyTorch's pools, a script's own allocators, graphs, snapshots, observers and statistics: in each mode as natively, or a line
+says what is otherwise.
+
+Usage: test_pools.py SEGALLOC PYTHON [--short] [TEST]…     (--short: in the default mode only)"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+SEGALLOC, PYTHON = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
+SHORT = "--short" in sys.argv
+if SHORT:
+    sys.argv.remove("--short")
+OURS = ("SEGALLOC_", "PYTORCH_", "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_")
+ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith(OURS)}
+ENVIRONMENT.update(OMP_NUM_THREADS="2", PYTHONDONTWRITEBYTECODE="1", PYTHONWARNINGS="ignore")
+MODES = {"native": ["--no-preload"], "auto": [], "torch": ["--torch"], "beneath": ["--conf", "pytorch:beneath"],
+         "direct": ["--conf", "pytorch:direct"]}
+BYPASSED = "pytorch:direct bypasses it"
+HISTORY = "PyTorch records its memory history"
+
+
+def run(mode, script, *arguments, sim="4GiB"):
+    return subprocess.run([SEGALLOC, "run", "--sim", sim, "--conf", "oom_report:never", *MODES[mode], "--", PYTHON,
+                           HERE / "pools" / script, *arguments],
+                          env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, timeout=300)
+
+
+def rehearse(card, script, *arguments):
+    with tempfile.TemporaryDirectory() as folder:
+        return subprocess.run([SEGALLOC, "rehearse", "--card", card, "--", PYTHON, HERE / "pools" / script, *arguments],
+                              env=ENVIRONMENT, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=300)
+
+
+class Pools(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.library = os.path.join(cls.folder.name, "own.so")
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", cls.library, HERE / "pools" / "allocator.c"], check=True)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def modes(self, *others):
+        return ("auto",) if SHORT else ("auto", "torch", "beneath", *others)
+
+    def as_natively(self, script, *arguments, modes, sim="4GiB"):
+        """What it says on standard error, by mode."""
+        native = run("native", script, *arguments, sim=sim)
+        self.assertEqual(native.returncode, 0, native.stderr)
+        lines = {}
+        for mode in modes:
+            done = run(mode, script, *arguments, sim=sim)
+            with self.subTest(script=script, arguments=arguments, mode=mode):
+                self.assertEqual((done.returncode, done.stdout), (0, native.stdout), done.stderr)
+            lines[mode] = done.stderr
+        return lines
+
+    def test_first_memory_of_the_process(self):
+        """The default mode is the one in which PyTorch has decided nothing yet."""
+        for how in ("plain", "thread", "capture", "warm"):
+            self.as_natively("first.py", how, modes=("auto",) if how in ("plain", "warm") else self.modes())
+
+    @unittest.skipIf(SHORT, "short")
+    def test_direct_mode_says_that_it_bypasses_pools(self):
+        for how in ("plain", "warm"):
+            done = run("direct", "first.py", how)
+            self.assertEqual(done.stderr.count(BYPASSED), 1, done.stderr)
+            self.assertIn(f"{how} [False, False, False, False] False 0 True", done.stdout)
+
+    def test_own_allocator(self):
+        self.as_natively("own_allocator.py", self.library, modes=self.modes("direct"))
+        self.assertIn("110 55000 pluggable", run("auto", "own_allocator.py", self.library).stdout)
+
+    def test_pools_with_allocators_and_within_pools(self):
+        for mode, said in self.as_natively("pool_allocator.py", self.library, modes=self.modes()).items():
+            self.assertEqual(said, "", mode)
+
+    def test_spare_pool(self):
+        """use_on_oom is PyTorch's cache's own affair."""
+        if run("native", "spare_pool.py").returncode == 77:
+            self.skipTest("no such option")
+        self.as_natively("spare_pool.py", modes=self.modes())
+
+    def test_words(self):
+        """With --torch history begins before the first allocation, or a warning says that it is too late."""
+        said = self.as_natively("words.py", modes=("auto",) if SHORT else ("auto", "beneath"))
+        self.assertEqual(said["auto"].count(HISTORY), 1, said["auto"])
+        if not SHORT:
+            native = run("native", "words.py").stdout.splitlines()
+            for mode in ("torch", "direct"):
+                lines = run(mode, "words.py").stdout.splitlines()
+                self.assertEqual([line for line in lines if not line.startswith(("history", "dumped"))][:7], native[:7], mode)
+
+    def test_near_the_limit(self):
+        """Pools, graphs and the rest on a card that they fill nearly: what ends natively ends in the default mode."""
+        for seed in range(2 if SHORT else 8):
+            native = run("native", "near_limit.py", str(seed), sim="512MiB")
+            if native.returncode == 0:
+                done = run("auto", "near_limit.py", str(seed), sim="512MiB")
+                self.assertEqual(done.returncode, 0, f"seed {seed}: {done.stderr[-600:]}")
+
+    def test_rehearsals(self):
+        """3.00 GiB in steps of other sizes, after a pool: nothing is held twice."""
+        done = rehearse("4GiB", "steps.py")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        found = re.search(r"^Smallest card: +(\S+) GiB|^ +segalloc +(\S+) GiB", done.stdout, re.M)
+        self.assertIsNotNone(found, done.stdout)
+        self.assertLess(float(found.group(1) or found.group(2)), 3.1, done.stdout)
+        if not SHORT:
+            for script, arguments in (("own_allocator.py", (self.library,)), ("pool_allocator.py", (self.library,)),
+                                      ("first.py", ("plain",)), ("first.py", ("capture",))):
+                done = rehearse("4GiB", script, *arguments)
+                self.assertIn(": fits", done.stdout, script)
+                for line in run("native", script, *arguments).stdout.splitlines():
+                    self.assertIn(line, done.stdout, script)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
