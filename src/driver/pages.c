@@ -19,7 +19,9 @@ static CUmemAllocationProp page_prop(const struct sg_pages *pages)
     prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     prop.location.id = pages->ordinal;
     if (pages->kind & SG_PAGES_EXPORTABLE)
-        prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+        prop.requestedHandleTypes |= CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    if (pages->kind & SG_PAGES_FABRIC)
+        prop.requestedHandleTypes |= CU_MEM_HANDLE_TYPE_FABRIC;
     prop.allocFlags.gpuDirectRDMACapable = pages->kind & SG_PAGES_RDMA ? 1 : 0;
     return prop;
 }
@@ -119,7 +121,12 @@ static bool can_make(struct sg_pages *pages, uint8_t kind, uint64_t *ret_granula
 }
 
 /* Communication libraries take memory that is mapped by pages for exportable, and register it with network cards.
-   NCCL ends where that fails; for cuMemAlloc's memory it would go without. */
+   NCCL ends where that fails; for cuMemAlloc's memory it would go without. Over NVLink between machines it exports by
+   fabric handles (nccl#2332). Those are refused where the service that grants them (IMEX) does not run, which no
+   attribute says; so pages without them are tried next.
+
+   Example: a device that offers all three. 2 MiB with descriptor, fabric handle and network are created: 800. Without
+   a fabric handle they are created, mapped, taken back. All pages are of that kind. */
 bool sg_pages_probe(struct sg_pages *pages, bool plain, uint64_t *ret_granularity)
 {
     if (!sg_driver_has_vmm(pages->driver) || !has(pages, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED))
@@ -129,7 +136,11 @@ bool sg_pages_probe(struct sg_pages *pages, bool plain, uint64_t *ret_granularit
         offered |= SG_PAGES_EXPORTABLE;
     if (!plain && has(pages, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED))
         offered |= SG_PAGES_RDMA;
-    uint8_t less = offered & SG_PAGES_RDMA;
-    return (offered && can_make(pages, offered, ret_granularity)) ||
-           (less && less != offered && can_make(pages, less, ret_granularity)) || can_make(pages, 0, ret_granularity);
+    if (!plain && has(pages, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED))
+        offered |= SG_PAGES_FABRIC;
+    const uint8_t kinds[] = {offered, offered & (SG_PAGES_EXPORTABLE | SG_PAGES_RDMA), offered & SG_PAGES_RDMA, 0};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if ((i == 0 || kinds[i] != kinds[i - 1]) && can_make(pages, kinds[i], ret_granularity))
+            return true;
+    return false;
 }

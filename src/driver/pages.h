@@ -14,8 +14,9 @@ enum { SG_PAGES_DEVICES = 64 /* bits of `peers` */, SG_PAGES_GRANULE_LEAST = 512
 
 /* What pages are fit for. */
 enum sg_page_kind {
-    SG_PAGES_RDMA = 1,      /* a network card may reach them */
-    SG_PAGES_EXPORTABLE = 2 /* they can be given to another process, as a file descriptor */
+    SG_PAGES_RDMA = 1,       /* a network card may reach them */
+    SG_PAGES_EXPORTABLE = 2, /* they can be given to another process, as a file descriptor */
+    SG_PAGES_FABRIC = 4      /* and to a process on another machine, by a fabric handle */
 };
 
 struct sg_pages {

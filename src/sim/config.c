@@ -134,6 +134,12 @@ static bool parse_aliases_apart(const char *value, struct sim_config *config)
     return true;
 }
 
+static bool parse_fabric(const char *value, struct sim_config *config)
+{
+    config->fabric = value ? SIM_FABRIC_REFUSED : SIM_FABRIC_GRANTED;
+    return !value || strcmp(value, "refused") == 0;
+}
+
 static bool parse_mappings(const char *value, struct sim_config *config)
 {
     char text[2 * SIM_NAME_MAX];

@@ -29,6 +29,11 @@ struct sim_cost {
     uint64_t call_ns, handle_ns;
 };
 
+/* Whether devices have handles for other machines' processes: not at all; or by their attribute, which says nothing
+   about the service (IMEX) that grants them. Without it cuMemCreate answers 800. Source: CUDA Driver API,
+   cuMemCreate() and CU_MEM_HANDLE_TYPE_FABRIC. */
+enum sim_fabric { SIM_FABRIC_NONE, SIM_FABRIC_REFUSED, SIM_FABRIC_GRANTED };
+
 struct sim_config {
     uint64_t bytes; /* of memory a device */
     const struct sim_model *model; /* the card that each device is; NULL: none in particular */
@@ -37,6 +42,7 @@ struct sim_config {
     int devices;
     int driver; /* as cuDriverGetVersion says it: 13000 is 13.0 */
     bool vmm, posix_handles, rdma, ipc, peers;
+    enum sim_fabric fabric;
     enum sim_vmm_sync vmm_sync;
     uint64_t mappings;       /* that the machine has, of all devices and processes together */
     CUresult mappings_code;  /* what a call answers for which there are too few */

@@ -143,6 +143,7 @@ static CUresult says_what_it_has(int *ret, CUdevice_attribute attribute, CUdevic
     *ret = attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED ||
            (attribute == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED &&
                (said & SG_PAGES_EXPORTABLE)) ||
+           (attribute == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED && (said & SG_PAGES_FABRIC)) ||
            (attribute == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED && (said & SG_PAGES_RDMA));
     return CUDA_SUCCESS;
 }
@@ -151,18 +152,20 @@ static CUresult makes_what_it_can(CUmemGenericAllocationHandle *ret, size_t byte
     unsigned long long flags)
 {
     uint8_t asked = (prop->allocFlags.gpuDirectRDMACapable ? SG_PAGES_RDMA : 0) |
-                    (prop->requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? SG_PAGES_EXPORTABLE : 0);
+                    (prop->requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? SG_PAGES_EXPORTABLE : 0) |
+                    (prop->requestedHandleTypes & CU_MEM_HANDLE_TYPE_FABRIC ? SG_PAGES_FABRIC : 0);
     return asked & ~made ? CUDA_ERROR_NOT_SUPPORTED : strict_driver.create(ret, bytes, prop, flags);
 }
 
 static void kinds_of_pages(void **state)
 {
-    enum { BOTH = SG_PAGES_RDMA | SG_PAGES_EXPORTABLE };
+    enum { BOTH = SG_PAGES_RDMA | SG_PAGES_EXPORTABLE, ALL = BOTH | SG_PAGES_FABRIC };
     static const struct {
         uint8_t said, made, taken;
     } kinds[] = {{BOTH, BOTH, BOTH}, {BOTH, SG_PAGES_RDMA, SG_PAGES_RDMA}, {BOTH, SG_PAGES_EXPORTABLE, 0}, {BOTH, 0, 0},
         {SG_PAGES_RDMA, BOTH, SG_PAGES_RDMA}, {SG_PAGES_EXPORTABLE, BOTH, SG_PAGES_EXPORTABLE},
-        {SG_PAGES_EXPORTABLE, 0, 0}, {0, BOTH, 0}};
+        {SG_PAGES_EXPORTABLE, 0, 0}, {0, BOTH, 0}, {ALL, ALL, ALL}, {ALL, BOTH, BOTH},
+        {ALL, SG_PAGES_RDMA, SG_PAGES_RDMA}, {ALL, 0, 0}, {BOTH, ALL, BOTH}, {SG_PAGES_FABRIC, ALL, SG_PAGES_FABRIC}};
     (void)state;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         struct sg_block_info block;

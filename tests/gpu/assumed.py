@@ -77,6 +77,7 @@ RULES = [
     ("no-vmm", ("vmm",), lambda f: None if f["vmm"] else True),
     ("no-posix-handles", ("posix_handles",), lambda f: None if f["posix_handles"] else True),
     ("no-rdma", ("rdma_vmm",), lambda f: None if f["rdma_vmm"] else True),
+    ("fabric", ("fabric_handles",), lambda f: True if f["fabric_handles"] else None),
     ("no-ipc", ("pointer.plain_ipc",), lambda f: True if f["pointer.plain_ipc"] else None),
     ("no-p2p", ("peer_access",), lambda f: None if f["peer_access"] else True),
     ("managed-apart", ("managed.on_device",), lambda f: None if f["managed.on_device"] else True),

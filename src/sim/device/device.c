@@ -128,6 +128,9 @@ static bool configured_attribute(CUdevice_attribute attribute, int ordinal, int 
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
         *ret = sim.config.vmm && sim.config.posix_handles;
         return true;
+    case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED:
+        *ret = sim.config.vmm && sim.config.fabric != SIM_FABRIC_NONE;
+        return true;
     case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED:
         *ret = sim.config.vmm && sim.config.rdma;
         return true;

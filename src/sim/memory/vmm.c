@@ -101,9 +101,12 @@ static CUresult check_prop(const CUmemAllocationProp *prop)
     if (!sim_device(prop->location.id))
         return CUDA_ERROR_INVALID_DEVICE;
     unsigned types = (unsigned)prop->requestedHandleTypes;
-    if (types & ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    const unsigned descriptor = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, fabric = CU_MEM_HANDLE_TYPE_FABRIC;
+    if (types & ~(descriptor | fabric))
         return CUDA_ERROR_NOT_SUPPORTED;
-    bool lacks = (types && !sim.config.posix_handles) || (prop->allocFlags.gpuDirectRDMACapable && !sim.config.rdma);
+    bool lacks = (types & descriptor && !sim.config.posix_handles) ||
+                 (types & fabric && sim.config.fabric == SIM_FABRIC_NONE) ||
+                 (prop->allocFlags.gpuDirectRDMACapable && !sim.config.rdma);
     return lacks ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
 }
 
@@ -196,6 +199,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CU
     CUresult result = check_prop(prop);
     if (result != CUDA_SUCCESS)
         return result;
+    if (prop->requestedHandleTypes & CU_MEM_HANDLE_TYPE_FABRIC && sim.config.fabric == SIM_FABRIC_REFUSED)
+        return CUDA_ERROR_NOT_PERMITTED;
     struct sim_physical *physical = calloc(1, sizeof *physical);
     sim_lock();
     struct sim_device *device = sim_device(prop->location.id);

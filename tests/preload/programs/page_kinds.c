@@ -1,5 +1,6 @@
 /* What libraries of communication find out about memory. Preloaded; the argument says of which kind pages are:
-   "exportable" (and fit for network cards), "rdma" (that alone) or "plain". */
+   "exportable" (and fit for network cards), "fabric" (and for other machines too), "fabric_refused" (not that, though the
+   device says that it can), "rdma" (for network cards alone) or "plain". */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -21,7 +22,9 @@ static unsigned long long attribute(CUpointer_attribute which, CUdeviceptr addre
 int main(int argc, char **argv)
 {
     const char *kind = argc > 1 ? argv[1] : "plain";
-    int exportable = strcmp(kind, "exportable") == 0, rdma = exportable || strcmp(kind, "rdma") == 0;
+    int fabric = strcmp(kind, "fabric") == 0;
+    int exportable = fabric || strcmp(kind, "exportable") == 0 || strcmp(kind, "fabric_refused") == 0;
+    int rdma = exportable || strcmp(kind, "rdma") == 0;
     void *block;
     CUmemGenericAllocationHandle handle;
     CUdeviceptr base;
@@ -31,7 +34,7 @@ int main(int argc, char **argv)
     CUdeviceptr address = (CUdeviceptr)(uintptr_t)block;
     EXPECT(statistic(0, "allocs") == 1);
     EXPECT(attribute(CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, address) ==
-           (unsigned)(exportable ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : CU_MEM_HANDLE_TYPE_NONE));
+           ((exportable ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0u) | (fabric ? CU_MEM_HANDLE_TYPE_FABRIC : 0u)));
     EXPECT((attribute(CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, address) & 1) == (unsigned)rdma);
     EXPECT(attribute(CU_POINTER_ATTRIBUTE_MAPPING_SIZE, address) == (unsigned)(exportable ? PAGE : BYTES));
     EXPECT((attribute(CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, address + BYTES - 1) == address) == !exportable);
