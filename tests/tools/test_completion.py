@@ -26,7 +26,7 @@ NAMES = set(re.findall(r'^CARD\("([\w-]+)"', CARDS.read_text(), re.M))
 # What has been typed, and all that is to be offered for its last word. An ellipsis: these, and others.
 LINES = [
     ("segalloc ", VERBS), ("segalloc tr", {"trace", "trim"}), ("segalloc trace ", {"info", "cat", "export", "import"}),
-    ("segalloc diff --", {"--at", "--all", "--json", "--help"}), ("segalloc replay --li", {"--limit"}),
+    ("segalloc diff --", {"--at", "--by", "--all", "--json", "--help"}), ("segalloc replay --li", {"--limit"}),
     ("segalloc trace export t --format ", {"torch", "chrome", "csv", "folded", "speedscope", "json"}),
     ("segalloc trace export t --format c", {"chrome", "csv"}), ("segalloc diff a b --at ", {"peak", "failure", "end"}),
     ("segalloc replay -p ", {"segalloc", "pytorch"}), ("segalloc replay --sees p", {"possible"}),
