@@ -39,13 +39,22 @@ static void outside_emit_locked(struct sg_device *device, const struct sg_outsid
     device->outside = *outside;
 }
 
-/* `used`: of the device, by anybody. `passed`: of graphs besides, for a moment that is over. */
-static void outside_note(struct sg_device *device, struct sg_outside *known, uint64_t passed, uint64_t used, bool listens)
+/* Whose question it is how much others hold. */
+enum outside_purpose {
+    OUTSIDE_TO_SHOW, /* the observer's alone */
+    OUTSIDE_TO_PLAN, /* plans go by the answer as well */
+};
+
+/* `used`: of the device, by anybody. `passed`: of graphs besides, for a moment that is over. Nobody's observing may change
+   a plan: a program that is traced decides as it does without, or a rehearsal would be of another program. */
+static void outside_note(struct sg_device *device, struct sg_outside *known, uint64_t passed, uint64_t used, bool listens,
+    enum outside_purpose purpose)
 {
     uint64_t step = device->total_bytes / SG_PRESSURE_STEPS;
     sg_lock(&device->lock);
     uint64_t held = device->usage.reserved.now, bytes = used > held ? used - held : 0;
-    sg_device_note_outside_locked(device, bytes / step * step);
+    if (purpose == OUTSIDE_TO_PLAN)
+        sg_device_note_outside_locked(device, bytes / step * step);
     if (listens) {
         outside_divide(known, bytes);
         struct sg_outside then = *known;
@@ -56,7 +65,7 @@ static void outside_note(struct sg_device *device, struct sg_outside *known, uin
     sg_unlock(&device->lock);
 }
 
-void sg_device_ask_outside(struct sg_device *device)
+static void outside_ask(struct sg_device *device, enum outside_purpose purpose)
 {
     const struct sg_core *core = device->core;
     bool listens = core->observer.emit && !core->replay;
@@ -65,7 +74,12 @@ void sg_device_ask_outside(struct sg_device *device)
     if (listens && core->callbacks.outside)
         core->callbacks.outside(device->ordinal, &known, &passed);
     if (sg_driver_used_memory(sg_core_driver(core), device->ordinal, total, total / SG_TOTALS_ALIKE, &used))
-        outside_note(device, &known, passed, used, listens);
+        outside_note(device, &known, passed, used, listens, purpose);
+}
+
+void sg_device_ask_outside(struct sg_device *device)
+{
+    outside_ask(device, OUTSIDE_TO_PLAN);
 }
 
 void sg_core_note_outside(struct sg_core *core, int ordinal)
@@ -74,7 +88,7 @@ void sg_core_note_outside(struct sg_core *core, int ordinal)
     if (!device || device->total_bytes == 0)
         return;
     sg_lock(&device->grow);
-    sg_device_ask_outside(device);
+    outside_ask(device, OUTSIDE_TO_SHOW);
     sg_unlock(&device->grow);
 }
 

@@ -1,6 +1,7 @@
 """Memory that a program takes by other calls than cudaMalloc is part of every verdict.
 
 Usage: test_own_memory.py SEGALLOC OWN_MEMORY"""
+import itertools
 import json
 import os
 import subprocess
@@ -34,6 +35,29 @@ class OwnMemory(unittest.TestCase):
                 verdict = self.rehearse(3, "8GiB,12GiB", f"m{GIB_WORD}", f"{kind}{10 * GIB_WORD}")
                 self.assertEqual(verdict["smallest_card_bytes"], 11264 * MIB)
                 self.assertEqual([card["verdict"] for card in verdict["cards"]], ["does_not_fit", "fits"])
+
+    def test_a_trace_changes_no_run(self):
+        """A program on a full card ends as it does without a trace: what is noted for the observer alone moves no block."""
+        ways = (  # our blocks go to other places where it is known how much others hold
+            "c270 m246 c11472 f2 c6 f3 c3537 f0 k22087 m472 k17 m3285 f8 c1355 c22",
+            "m246 c26624 m472 m3285 f3 c2048 c2048 c2048",
+        )
+        for words, card in itertools.product(ways, (34, 36)):
+            with self.subTest(card=card, words=words), tempfile.TemporaryDirectory() as folder:
+                command = ("--sim", f"{card}MiB,at-once", "--", OWN_MEMORY, *words.split())
+                plain, traced = run("run", *command), run("run", "-o", f"{folder}/trace", *command)
+                self.assertIn(plain.returncode, (0, 3))
+                self.assertEqual((traced.returncode, traced.stdout), (plain.returncode, plain.stdout))
+                verdict = self.rehearse(plain.returncode, f"{card}MiB", *words.split())
+                self.assertFalse(verdict["adapts"])
+
+    def test_freed_to_pools_is_waited_for(self):
+        """Before any memory of ours, too: 10 MiB are on their way to the pool that 12 MiB are taken from, and 4 MiB fail."""
+        for words in ("a10240 f0 a12288 c4096", "m1 a10240 f1 a12288 c4096", "a10240 f0 a12288 m4096", "b10240 f0 a12288 c4096"):
+            with self.subTest(words):
+                self.rehearse(0, "24MiB", *words.split())
+                result = run("run", "--sim", "24MiB", "--", OWN_MEMORY, *words.split())
+                self.assertEqual(result.returncode, 0, result)
 
     def test_rows_name_the_call(self):
         """In the text, in JSON and in the report of the trace, with shares that count it."""

@@ -1,6 +1,7 @@
 """segalloc rehearse: one run answers for all cards.
 
 Usage: test_rehearse.py SEGALLOC LOOP ACTS"""
+import contextlib
 import json
 import os
 import re
@@ -408,9 +409,9 @@ class Rehearse(unittest.TestCase):
             process = subprocess.Popen([SEGALLOC, "rehearse", "--json", "--card", "16MiB,1GiB",
                                         "--", LOOP, "600000", "return"], env=dict(ENVIRONMENT, TMPDIR=folder),
                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            while not (children := self.children_of(process.pid)):
+            while not self.runs(process.pid, LOOP):
                 time.sleep(0.01)
-            while self.children_of(process.pid) == children:
+            while self.runs(process.pid, LOOP):
                 time.sleep(0.01)
             process.send_signal(signal.SIGINT)
             verdict = json.loads(process.communicate(timeout=60)[0])
@@ -494,9 +495,15 @@ class Rehearse(unittest.TestCase):
             return file.read()
 
     @staticmethod
-    def children_of(pid):
+    def runs(pid, program):
+        """Whether a child of the process runs the program. Other children are there for a moment before and after."""
         with open(f"/proc/{pid}/task/{pid}/children") as file:
-            return file.read().split()
+            children = file.read().split()
+        for child in children:
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{child}/cmdline") as file:
+                if file.read().split("\0")[0] == program:
+                    return True
+        return False
 
     @staticmethod
     def child_of(pid):

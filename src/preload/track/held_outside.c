@@ -302,9 +302,14 @@ void sg_held_outside(int device, struct sg_outside *ret, uint64_t *ret_passed)
         *ret_passed = atomic_exchange_explicit(&passed[device], 0, memory_order_relaxed);
 }
 
+bool sg_outside_uses_pools(void)
+{
+    return atomic_load_explicit(&uses_pools, memory_order_relaxed);
+}
+
 bool sg_outside_waited_for_pools(CUcontext context)
 {
-    if (!atomic_load_explicit(&uses_pools, memory_order_relaxed) || sg_captures_active())
+    if (!sg_outside_uses_pools() || sg_captures_active())
         return false;
     const struct sg_driver *driver = sg_process_driver();
     if (!context && (!driver || driver->ctx_get_current(&context) != CUDA_SUCCESS))

@@ -38,6 +38,7 @@ void sg_outside_pool_gone(CUmemoryPool pool);
 
 /* Pools or graphs have given memory out: from here on the driver is asked. */
 void sg_outside_use_pools(void);
+bool sg_outside_uses_pools(void);
 
 /* Around a launch of a graph, whose nodes may take memory and give it back: the driver's mark of the most that graphs held
    begins anew. What the program asks of that mark is answered from what was before, too. */

@@ -62,6 +62,11 @@ void sg_outside_graphs_most_reset(CUdevice device, CUgraphMem_attribute attribut
     (void)device, (void)attribute;
 }
 
+bool sg_outside_uses_pools(void)
+{
+    return false;
+}
+
 bool sg_outside_waited_for_pools(CUcontext context)
 {
     (void)context;

@@ -93,6 +93,11 @@ struct sg_core *sg_enter(void)
     return fake.no_core ? NULL : (struct sg_core *)&fake;
 }
 
+struct sg_core *sg_enter_allocation(void)
+{
+    return sg_enter();
+}
+
 void sg_leave(void)
 {
     fake.inside--;

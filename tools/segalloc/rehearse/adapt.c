@@ -143,3 +143,20 @@ bool sg_rehearse_may_adapt(const struct sg_rehearse *rehearse, const struct sg_r
         return rehearse->ooms > 0;
     return !rehearse->torch || rehearse->beneath || card->caught || rehearse->questions || rehearse->ooms;
 }
+
+/* What a run had in use at its peak, at least: what was freed to pools then is left out. */
+static uint64_t in_use(const struct sg_rehearse *run)
+{
+    uint64_t freed = run->outside.bytes[SEGALLOC_OUTSIDE_POOLS_LEAVING];
+    return run->peak_taken > freed ? run->peak_taken - freed : 0;
+}
+
+bool sg_rehearse_has_adapted(const struct sg_rehearse *endless, const struct sg_rehearse *trial)
+{
+    if (trial->run.status || !trial->processes || trial->ended_by || trial->interrupted)
+        return false;
+    bool asks = endless->questions || trial->questions, does_without = endless->ooms || trial->ooms;
+    bool asked_less = trial->peak_requested < endless->peak_requested;
+    bool took_less = trial->peak_taken < in_use(endless) && trial->alone.segalloc <= trial->card[0].bytes;
+    return asks || does_without || asked_less || took_less;
+}

@@ -17,4 +17,13 @@ bool sg_rehearse_is_caught(const struct sg_site_book *book, uint32_t site);
    handler around the line that runs out, a question how much memory is free, and one that has run out already. */
 bool sg_rehearse_may_adapt(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card);
 
+/* Whether `trial`, a run on a card of its true size, came to its end because the program adapts: it asks how much memory is
+   free, goes on without what failed, or asked for less at a time than in `endless`. Pools and graphs count what is freed as in
+   use until the GPU has done it: less by them counts where the trial, played again, fits its card too. A program that does
+   nothing of that had luck: work was done sooner than it need be. Then the verdict of the card without end stands.
+
+   An example. A program frees 20 MiB to a pool and takes 2 MiB by cuMemCreate, on a card of 24 MiB with 4 MiB in use. It
+   runs where the pool has given its memory back by then, and not where it has not. */
+bool sg_rehearse_has_adapted(const struct sg_rehearse *endless, const struct sg_rehearse *trial);
+
 #endif

@@ -240,11 +240,12 @@ static const char *temporary_folder(void)
     return temporary && *temporary == '/' && strlen(temporary) <= 30 ? temporary : "/tmp";
 }
 
-/* The machine that the command runs on; `name`: of a card that is known, or NULL. */
-static void sim_text(char *text, size_t size, uint64_t bytes, int devices, const char *name)
+/* The machine that the command runs on; `name`: of a card that is known, or NULL. On a card without end work is done where
+   it is submitted. On one of its true size the lag of frees counts, as in `segalloc run --sim`. */
+static void sim_text(char *text, size_t size, uint64_t bytes, int devices, const char *name, bool true_size)
 {
-    snprintf(text, size, "%" PRIu64 ",count=%d,at-once,drop_mb=1%s%s", bytes, devices, name ? ",model=" : "",
-        name ? name : "");
+    snprintf(text, size, "%" PRIu64 ",count=%d%s,drop_mb=1%s%s", bytes, devices, true_size ? "" : ",at-once",
+        name ? ",model=" : "", name ? name : "");
 }
 
 /* Where the traces of the run go. */
@@ -407,7 +408,7 @@ static int rehearse_on(struct sg_rehearse *rehearse, struct sg_launch *launch, s
         .devices = rehearse->devices, .command = rehearse->command, .signals = rehearse->signals,
         .overwrite = rehearse->overwrite, .trackers = rehearse->trackers, .card_count = 1,
         .card[0] = {.bytes = card->bytes, .name = card->name, .margin = card->margin}, .true_size = true};
-    sim_text(sim, sizeof sim, card->bytes, rehearse->devices, card->name);
+    sim_text(sim, sizeof sim, card->bytes, rehearse->devices, card->name, /* true_size */ true);
     const char *conf = launch->conf;
     launch->sim = sim;
     launch->conf = sg_tool_conf_join("oom_report:never", conf);
@@ -416,7 +417,7 @@ static int rehearse_on(struct sg_rehearse *rehearse, struct sg_launch *launch, s
     int status = rehearse_once(trial, launch, false);
     launch->conf = conf;
     rehearse->interrupted |= trial->interrupted;
-    if (status == 0 && trial->run.status == 0 && trial->processes && !trial->ended_by && !trial->interrupted) {
+    if (status == 0 && sg_rehearse_has_adapted(rehearse, trial)) {
         card->adapted = card->fits = true;
         card->adapted_smallest = trial->alone.segalloc ? trial->alone.segalloc : trial->peak_requested;
         card->adapted_refused = trial->refused;
@@ -567,7 +568,8 @@ static int rehearse_with(struct sg_rehearse *rehearse, struct sg_launch *launch,
         return sg_tool_error(rehearse->verb, "%s is there already; -f replaces it", rehearse->output);
     const struct sg_rehearse_card *largest = &rehearse->card[rehearse->card_count - 1];
     uint64_t endless = ENDLESS_TIMES * largest->bytes;
-    sim_text(sim, sizeof sim, endless > ENDLESS_LEAST ? endless : ENDLESS_LEAST, rehearse->devices, largest->name);
+    sim_text(sim, sizeof sim, endless > ENDLESS_LEAST ? endless : ENDLESS_LEAST, rehearse->devices, largest->name,
+        /* true_size */ false);
     launch->sim = sim;
     sg_kept_recover(rehearse->verb, temporary_folder());
     sg_signals_hold(&rehearse->signals);
