@@ -51,6 +51,18 @@ class OwnMemory(unittest.TestCase):
                 verdict = self.rehearse(plain.returncode, f"{card}MiB", *words.split())
                 self.assertFalse(verdict["adapts"])
 
+    def test_all_but_full(self):
+        """A card that the run seems to fit is tried where others hold part of it and less than four pages are left."""
+        words = ("u11 h2164 u323 f0 u10284 m49 f4 g6671 m74 m172 u24576 f3 h101 s f2 m2448 h873 f5 m242 m2673 f11 g3356 h15466 h218 "
+                 "f9 u9636 f10 u17902 f15 m182 g11 g12 g4186 g6325 f14 g24576").split()
+        verdict = self.rehearse(3, "46MiB,48MiB,50MiB,64MiB", *words)
+        fits = [card["fits"] for card in verdict["cards"]]
+        for card, fit in zip((46, 48, 50), fits):
+            self.assertEqual(run("run", "--sim", f"{card}MiB", "--", OWN_MEMORY, *words).returncode, 0 if fit else 3, card)
+        self.assertGreater(verdict["smallest_card_bytes"], 48 * MIB)
+        said = [run("rehearse", "--margin", margin, "--card", "48MiB", "--", OWN_MEMORY, *words).stderr for margin in ("0", "8MiB")]
+        self.assertEqual(["all but full" in text for text in said], [True, False])
+
     def test_freed_to_pools_is_waited_for(self):
         """Before any memory of ours, too: 10 MiB are on their way to the pool that 12 MiB are taken from, and 4 MiB fail."""
         for words in ("a10240 f0 a12288 c4096", "m1 a10240 f1 a12288 c4096", "a10240 f0 a12288 m4096", "b10240 f0 a12288 c4096"):

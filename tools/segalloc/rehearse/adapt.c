@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "replay/smallest_card.h"
+
 /* The text of a file as lines, as far as they are needed. */
 struct source {
     char **line;
@@ -159,4 +161,12 @@ bool sg_rehearse_has_adapted(const struct sg_rehearse *endless, const struct sg_
     bool asked_less = trial->peak_requested < endless->peak_requested;
     bool took_less = trial->peak_taken < in_use(endless) && trial->alone.segalloc <= trial->card[0].bytes;
     return asks || does_without || asked_less || took_less;
+}
+
+bool sg_rehearse_is_tight(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
+{
+    enum { TIGHT_PAGES = 4 };
+    uint64_t tight = TIGHT_PAGES * SG_SMALLEST_STEP, smallest = rehearse->alone.segalloc;
+    bool fits = card->fits && !card->open && !rehearse->interrupted && rehearse->processes;
+    return fits && sg_outside_sum(&rehearse->outside) && card->margin < tight && card->bytes < smallest + tight;
 }

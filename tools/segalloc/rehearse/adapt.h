@@ -26,4 +26,10 @@ bool sg_rehearse_may_adapt(const struct sg_rehearse *rehearse, const struct sg_r
    runs where the pool has given its memory back by then, and not where it has not. */
 bool sg_rehearse_has_adapted(const struct sg_rehearse *endless, const struct sg_rehearse *trial);
 
+/* Whether a card that it fits is to be tried all the same: memory by other calls is part of what it holds, and less than four
+   pages are left. Where its own blocks lie then depends on when the others came, which a replay knows only nearly.
+
+   An example. 41 MiB by graphs and 3 MiB of ours on a card of 48 MiB: in two pages ours fit, in four they do not. */
+bool sg_rehearse_is_tight(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card);
+
 #endif

@@ -39,6 +39,7 @@ struct sg_rehearse_card {
     bool fits;                 /* every allocation does */
     bool caught;               /* a caller of what did not fit has a handler for that */
     bool adapted;              /* the program ran on a card of this size, and came to its end */
+    bool ran_out;              /* … and came to none: smaller ones are too small as well */
     uint64_t adapted_smallest; /* what it took there, bytes */
     uint64_t adapted_refused, adapted_ooms; /* calls for memory that were refused there; those of them that failed */
     bool open;                 /* whether they do is not known: the user has cut the playing short */

@@ -257,6 +257,8 @@ static void print_card(const struct sg_rehearse *rehearse, const struct sg_rehea
     puts(".");
     if (card->adapted)
         print_adapted(card);
+    if (card->ran_out)
+        puts("  It was run on a card of this size too, and came to no good end there.");
     if (!card->ends_at_event || card->adapted)
         return;
     printf("  First failure: %s asked for%s%s%s%s%s%s with %s in use,\n", sg_size_format(card->ends_with_bytes, asked),

@@ -19,6 +19,7 @@
 #include "rehearse/adapt.h"
 #include "rehearse/keep.h"
 #include "install_paths.h"
+#include "replay/smallest_card.h"
 #include "signals.h"
 #include "size.h"
 #include "tool.h"
@@ -397,26 +398,35 @@ static int rehearse_once(struct sg_rehearse *rehearse, struct sg_launch *launch,
     return status;
 }
 
-/* Runs the command on a card of its true size, and takes what came of it. 0, or an exit status after a line on stderr. */
-static int rehearse_on(struct sg_rehearse *rehearse, struct sg_launch *launch, struct sg_rehearse_card *card)
+/* Runs the command on a card of its true size; *ret has what came of it. `why`: for the line on stderr. 0, or an exit status
+   after a line on stderr. */
+static int rehearse_on(struct sg_rehearse *rehearse, struct sg_launch *launch, const struct sg_rehearse_card *card,
+    const char *why, struct sg_rehearse *ret)
 {
-    struct sg_rehearse *trial = malloc(sizeof *trial);
     char sim[256], size[SG_SIZE_TEXT];
-    if (!trial)
-        return sg_tool_error(rehearse->verb, "no host memory left");
-    *trial = (struct sg_rehearse){.verb = rehearse->verb, .json = rehearse->json, .margin = rehearse->margin,
+    *ret = (struct sg_rehearse){.verb = rehearse->verb, .json = rehearse->json, .margin = rehearse->margin,
         .devices = rehearse->devices, .command = rehearse->command, .signals = rehearse->signals,
         .overwrite = rehearse->overwrite, .trackers = rehearse->trackers, .card_count = 1,
         .card[0] = {.bytes = card->bytes, .name = card->name, .margin = card->margin}, .true_size = true};
     sim_text(sim, sizeof sim, card->bytes, rehearse->devices, card->name, /* true_size */ true);
-    const char *conf = launch->conf;
+    const char *conf = launch->conf, *endless = launch->sim;
     launch->sim = sim;
     launch->conf = sg_tool_conf_join("oom_report:never", conf);
-    fprintf(stderr, "segalloc rehearse: %s does not fit as it ran on a card without end; it may make do with less. Running it "
-                    "once more, on a card of that size.\n", sg_size_format(card->bytes, size));
-    int status = rehearse_once(trial, launch, false);
+    fprintf(stderr, "segalloc rehearse: %s %s. Running it once more, on a card of that size.\n",
+        sg_size_format(card->bytes, size), why);
+    int status = rehearse_once(ret, launch, false);
     launch->conf = conf;
-    rehearse->interrupted |= trial->interrupted;
+    launch->sim = endless;
+    rehearse->interrupted |= ret->interrupted;
+    return status;
+}
+
+/* A card that it does not fit as it ran. */
+static int rehearse_adapting(struct sg_rehearse *rehearse, struct sg_launch *launch, struct sg_rehearse_card *card,
+    struct sg_rehearse *trial)
+{
+    int status = rehearse_on(rehearse, launch, card, "does not fit as it ran on a card without end; it may make do with less",
+        trial);
     if (status == 0 && sg_rehearse_has_adapted(rehearse, trial)) {
         card->adapted = card->fits = true;
         card->adapted_smallest = trial->alone.segalloc ? trial->alone.segalloc : trial->peak_requested;
@@ -424,26 +434,49 @@ static int rehearse_on(struct sg_rehearse *rehearse, struct sg_launch *launch, s
         card->adapted_ooms = trial->ooms;
         rehearse->adapts = true;
     }
-    free(trial);
+    return status;
+}
+
+/* Cards that are all but full by memory of other calls, smallest first. Where it runs out, the next page is tried. */
+static int rehearse_tight(struct sg_rehearse *rehearse, struct sg_launch *launch, struct sg_rehearse *trial)
+{
+    int status = 0;
+    for (unsigned i = 0; status == 0 && i < rehearse->card_count; i++) {
+        struct sg_rehearse_card *card = &rehearse->card[i];
+        if (!sg_rehearse_is_tight(rehearse, card))
+            continue;
+        status = rehearse_on(rehearse, launch, card, "is all but full, partly by memory that segalloc does not serve", trial);
+        if (status || trial->interrupted || trial->run.status == 0)
+            continue;
+        card->fits = false;
+        card->ran_out = true;
+        if (rehearse->alone.segalloc < card->bytes + SG_SMALLEST_STEP)
+            rehearse->alone.segalloc = card->bytes + SG_SMALLEST_STEP;
+        judge(rehearse);
+    }
     return status;
 }
 
 /* Cards that it does not fit as it ran. Where one proves too small, smaller ones are. */
 static int rehearse_true_sizes(struct sg_rehearse *rehearse, struct sg_launch *launch)
 {
-    const char *endless = launch->sim;
+    struct sg_rehearse *trial = malloc(sizeof *trial);
+    if (!trial)
+        return sg_tool_error(rehearse->verb, "no host memory left");
     bool ran_out = rehearse->run.status != 0;
-    int status = 0;
+    int status = ran_out ? 0 : rehearse_tight(rehearse, launch, trial);
     for (unsigned i = rehearse->card_count; status == 0 && i-- > 0;) {
         struct sg_rehearse_card *card = &rehearse->card[i];
         card->fits &= !(ran_out && rehearse->ooms);
+        if (card->ran_out)
+            break;
         if (!sg_rehearse_may_adapt(rehearse, card))
             continue;
-        status = rehearse_on(rehearse, launch, card);
+        status = rehearse_adapting(rehearse, launch, card, trial);
         if (!card->fits)
             break;
     }
-    launch->sim = endless;
+    free(trial);
     if (status == 0 && rehearse->adapts && ran_out) /* it stopped for want of an end */
         rehearse->run.status = 0;
     if (status == 0 && rehearse->adapts)
