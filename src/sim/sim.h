@@ -101,7 +101,7 @@ struct sim {
     struct sim_device devices[SIM_DEVICES_MAX];
     struct sim_handle *handles;
     struct sim_ranges memory; /* struct sim_memory by address */
-    CUcontext contexts;       /* all that ever were, newest first */
+    CUcontext contexts;       /* newest first; created ones until they are destroyed */
     uint64_t next_id;         /* of streams, buffers, contexts */
     uint64_t mappings;        /* of the machine's that this process has */
 };

@@ -1,5 +1,6 @@
 #include <pthread.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "sim_test.h"
 
@@ -337,6 +338,31 @@ static void users(void **state)
     ok(cuDevicePrimaryCtxRelease_v2(0));
 }
 
+/* The processor time of this thread, in ns, for some contexts that are made and destroyed. */
+static uint64_t cost_of_contexts(int count)
+{
+    struct timespec start, end;
+    CUcontext context;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &start);
+    for (int i = 0; i < count; i++) {
+        ok(cuCtxCreate_v2(&context, 0, 0));
+        ok(cuCtxDestroy_v2(context));
+    }
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+    return (uint64_t)(end.tv_sec - start.tv_sec) * 1000000000u + (uint64_t)end.tv_nsec - (uint64_t)start.tv_nsec;
+}
+
+/* With all that ever were in one list the later ones cost more than fifty times as much. */
+static void contexts_that_are_gone_cost_no_time(void **state)
+{
+    enum { TIMED = 2000, BETWEEN = 20000 };
+    (void)state;
+    uint64_t first = cost_of_contexts(TIMED);
+    (void)cost_of_contexts(BETWEEN);
+    uint64_t later = cost_of_contexts(TIMED);
+    assert_true(later < 10 * first);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -348,6 +374,7 @@ int main(void)
         cmocka_unit_test(created_contexts_and_the_stack),
         cmocka_unit_test(each_thread_has_its_own_current_context),
         cmocka_unit_test(destroying_waits_for_work),
+        cmocka_unit_test(contexts_that_are_gone_cost_no_time),
         cmocka_unit_test(mappings_outlive_the_context),
         cmocka_unit_test(two_devices),
         cmocka_unit_test(settings),

@@ -84,6 +84,17 @@ static CUresult new_context(struct sim_device *device, unsigned flags, bool prim
     return result;
 }
 
+/* Calls for all work of a device go over the list, so a context that is gone would cost each of them time for ever. A
+   primary one may be taken up again, and streams of a green one outlive it: those stay. Who is at this context in the
+   list, and waits unlocked, goes on from it by `next`, which stays. */
+static void unlist_context(CUcontext context)
+{
+    CUcontext *link = &sim.contexts;
+    while (*link != context)
+        link = &(*link)->next;
+    *link = context->next;
+}
+
 /* Waits for its work, then takes all that it holds. VMM memory and pools outlive it. */
 static void close_context(CUcontext context)
 {
@@ -103,6 +114,8 @@ static void close_context(CUcontext context)
     sim_module_drop_context(context);
     sim_memory_drop_context(context);
     memset(context->peers, 0, sizeof context->peers);
+    if (!context->primary)
+        unlist_context(context);
 }
 
 static unsigned schedule_bits(unsigned flags)
