@@ -10,7 +10,9 @@
    holds more. Those have an owner, but their order is not checked. */
 enum { LISTED_MOST = 8 };
 
-/* Locks that the thread holds, in the order of taking. */
+/* Locks that the thread holds, in the order of taking. A signal handler may take locks and give them back between any two
+   steps here. So a place is counted before it is filled, and what is not counted is NULL. A handler that comes in between
+   finds NULL there: neither a lock of before, nor a place that it would fill itself. */
 static __thread struct {
     const struct sg_lock *lock[LISTED_MOST];
     unsigned count;
@@ -41,6 +43,8 @@ void sg_lock_check_order(const struct sg_lock *lock)
 {
     for (unsigned i = 0; i < held.count; i++) {
         const struct sg_lock *other = held.lock[i];
+        if (!other)
+            continue;
         if (other == lock)
             lock_fail("taken twice by one thread:", lock, "", "");
         if (lock->rank != SG_RANK_NONE && other->rank != SG_RANK_NONE && !is_before(other, lock))
@@ -51,18 +55,26 @@ void sg_lock_check_order(const struct sg_lock *lock)
 void sg_lock_taken(struct sg_lock *lock)
 {
     atomic_store_explicit(&lock->owner, &held, memory_order_relaxed);
-    if (held.count < LISTED_MOST)
-        held.lock[held.count++] = lock;
+    unsigned at = held.count;
+    if (at == LISTED_MOST)
+        return;
+    held.count = at + 1;
+    atomic_signal_fence(memory_order_seq_cst);
+    held.lock[at] = lock;
 }
 
 static void held_remove(const struct sg_lock *lock)
 {
-    unsigned kept = 0;
-    for (unsigned i = 0; i < held.count; i++) {
+    unsigned kept = 0, count = held.count;
+    for (unsigned i = 0; i < count; i++) {
         if (held.lock[i] != lock)
             held.lock[kept++] = held.lock[i];
     }
+    atomic_signal_fence(memory_order_seq_cst);
     held.count = kept;
+    atomic_signal_fence(memory_order_seq_cst);
+    for (unsigned i = kept; i < count; i++)
+        held.lock[i] = NULL;
 }
 
 void sg_lock_given_back(struct sg_lock *lock)
@@ -90,7 +102,7 @@ void sg_lock_assert_held(const struct sg_lock *lock, const char *what, const cha
 void sg_lock_assert_none_from(enum sg_lock_rank rank, const char *where)
 {
     for (unsigned i = 0; i < held.count; i++) {
-        if (held.lock[i]->rank >= rank)
+        if (held.lock[i] && held.lock[i]->rank >= rank)
             lock_fail("held where the thread may wait:", held.lock[i], " at ", where);
     }
 }

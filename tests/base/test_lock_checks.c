@@ -3,6 +3,8 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -182,6 +184,51 @@ static void new_lock_is_not_held(void **state)
     sg_unlock(&grow);
 }
 
+static atomic_bool over;
+static atomic_uint handled;
+
+static void take_grow(int number)
+{
+    (void)number;
+    sg_lock(&grow);
+    sg_unlock(&grow);
+    atomic_fetch_add(&handled, 1);
+}
+
+static void *take_unranked(void *unused)
+{
+    (void)unused;
+    while (!atomic_load(&over)) {
+        sg_lock(&unranked);
+        sg_unlock(&unranked);
+        sg_lock_assert_none_from(SG_RANK_NONE, "between two rounds");
+    }
+    return NULL;
+}
+
+/* The handler's lock may come after an unranked one, and must not count as held once it has given it back. */
+static void lock_in_a_handler(void)
+{
+    enum { HANDLED = 30000 };
+    struct sigaction action = {.sa_handler = take_grow}, standard = {.sa_handler = SIG_IGN};
+    pthread_t thread;
+    sigaction(SIGUSR1, &action, NULL);
+    if (pthread_create(&thread, NULL, take_unranked, NULL) != 0)
+        abort();
+    for (unsigned sent = 0; atomic_load(&handled) < HANDLED && sent < 100 * HANDLED; sent++)
+        pthread_kill(thread, SIGUSR1);
+    atomic_store(&over, true);
+    pthread_join(thread, NULL);
+    sigaction(SIGUSR1, &standard, NULL);
+}
+
+static void handlers_may_take_locks(void **state)
+{
+    (void)state;
+    lock_in_a_handler();
+    assert_true(atomic_load(&handled) > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -190,6 +237,7 @@ int main(void)
         cmocka_unit_test_setup(wait_with_a_lock_is_noticed, init),
         cmocka_unit_test_setup(right_order_passes, init),
         cmocka_unit_test_setup(new_lock_is_not_held, init),
+        cmocka_unit_test_setup(handlers_may_take_locks, init),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
