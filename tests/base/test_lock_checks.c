@@ -209,7 +209,7 @@ static void *take_unranked(void *unused)
 /* The handler's lock may come after an unranked one, and must not count as held once it has given it back. */
 static void lock_in_a_handler(void)
 {
-    enum { HANDLED = 30000 };
+    enum { HANDLED = 5000 };
     struct sigaction action = {.sa_handler = take_grow}, standard = {.sa_handler = SIG_IGN};
     pthread_t thread;
     sigaction(SIGUSR1, &action, NULL);

@@ -1,6 +1,7 @@
 #include "process/process.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -150,12 +151,16 @@ unsigned sg_process_read_conf(struct sg_conf *conf, sg_conf_warn_fn *warn)
 const struct sg_conf *sg_process_conf(void)
 {
     if (!atomic_load_explicit(&sg_process.conf_read, memory_order_acquire)) {
+        sigset_t all, before; /* a handler that allocates would come to this lock, too */
+        sigfillset(&all);
+        (void)sigprocmask(SIG_SETMASK, &all, &before);
         sg_process_lock(SG_LOCK_PROCESS);
         if (!atomic_load_explicit(&sg_process.conf_read, memory_order_relaxed)) {
             sg_process_read_conf(&sg_process.conf, NULL);
             atomic_store_explicit(&sg_process.conf_read, true, memory_order_release);
         }
         sg_process_unlock(SG_LOCK_PROCESS);
+        (void)sigprocmask(SIG_SETMASK, &before, NULL);
     }
     return &sg_process.conf;
 }
@@ -263,7 +268,8 @@ enum sg_process_state sg_process_wait_for_start(void)
 
 struct sg_core *sg_enter(void)
 {
-    if (sg_self.inside || atomic_load_explicit(&sg_process.state, memory_order_acquire) != SG_PROCESS_LIVE)
+    if (sg_self.inside || sg_self.guards ||
+        atomic_load_explicit(&sg_process.state, memory_order_acquire) != SG_PROCESS_LIVE)
         return NULL;
     sg_self.inside = true;
     return sg_process.core;
@@ -272,7 +278,7 @@ struct sg_core *sg_enter(void)
 struct sg_core *sg_enter_allocation(void)
 {
     sg_self.reached = true;
-    if (sg_self.inside)
+    if (sg_self.inside || sg_self.guards)
         return NULL;
     sg_self.inside = true;
     enum sg_process_state state = atomic_load_explicit(&sg_process.state, memory_order_acquire);

@@ -109,9 +109,9 @@ bool sg_thread_inside(void);
 bool sg_thread_enter(void); /* returns what it was before, for sg_thread_leave() */
 void sg_thread_leave(bool outer);
 
-/* The core, if it is to answer this call: then sg_leave() must follow. NULL: hand the call on. An allocation starts the
-   core; other calls find it started or have nothing to do with it. The first one takes locks of ours and of the
-   loader. */
+/* The core, if it is to answer this call: then sg_leave() must follow. NULL: hand the call on. That is also for a signal
+   handler whose thread holds one of the locks below: the core's come before those. An allocation starts the core; other
+   calls find it started or have nothing to do with it. The first one takes locks of ours and of the loader. */
 struct sg_core *sg_enter_allocation(void);
 struct sg_core *sg_enter(void);
 void sg_leave(void);

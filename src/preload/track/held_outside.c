@@ -37,6 +37,16 @@ static struct {
 
 static atomic_bool uses_pools;
 
+/* False: this is a signal handler, and the call that it has interrupted holds the lock. It would wait for ever, so its own
+   allocations and frees go unnoted. */
+static bool outside_lock(void)
+{
+    if (sg_this_thread()->guards >> SG_LOCK_OUTSIDE & 1)
+        return false;
+    sg_process_lock(SG_LOCK_OUTSIDE);
+    return true;
+}
+
 static uint64_t key_of(enum segalloc_outside what, uint64_t id)
 {
     return id ^ (uint64_t)(what + 1) << KIND_SHIFT;
@@ -98,7 +108,8 @@ void sg_outside_taken(enum segalloc_outside what, uint64_t id, int device, uint6
 {
     if (device < 0 || device >= SG_DEVICES_MAX)
         return;
-    sg_process_lock(SG_LOCK_OUTSIDE);
+    if (!outside_lock())
+        return;
     (void)take_locked(what, id); /* an end that was not seen */
     uint64_t number = open_locked() ? new_row_locked() : 0;
     if (number) {
@@ -129,7 +140,8 @@ bool sg_outside_given(enum segalloc_outside what, uint64_t id)
 {
     if (!atomic_load_explicit(&sg_outside_any, memory_order_relaxed))
         return false;
-    sg_process_lock(SG_LOCK_OUTSIDE);
+    if (!outside_lock())
+        return false;
     bool known = take_locked(what, id);
     sg_process_unlock(SG_LOCK_OUTSIDE);
     return known;
@@ -137,7 +149,8 @@ bool sg_outside_given(enum segalloc_outside what, uint64_t id)
 
 void sg_outside_mapped(CUdeviceptr address, size_t bytes, uint64_t handle)
 {
-    sg_process_lock(SG_LOCK_OUTSIDE);
+    if (!outside_lock())
+        return;
     uint64_t number = book.ready ? sg_idmap_get(&book.entry, key_of(SEGALLOC_OUTSIDE_PHYSICAL, handle)) : 0;
     if (number && sg_idmap_put(&book.mapping, address, number)) {
         book.holding[number - 1].refs++;
@@ -148,7 +161,8 @@ void sg_outside_mapped(CUdeviceptr address, size_t bytes, uint64_t handle)
 
 void sg_outside_unmapped(CUdeviceptr address, size_t bytes)
 {
-    sg_process_lock(SG_LOCK_OUTSIDE);
+    if (!outside_lock())
+        return;
     for (uint64_t length = 1, done = 0; book.ready && length && done < bytes; done += length) {
         uint64_t number = sg_idmap_take(&book.mapping, address + done);
         length = sg_idmap_take(&book.mapping, length_key(address + done));
@@ -160,7 +174,8 @@ void sg_outside_unmapped(CUdeviceptr address, size_t bytes)
 
 void sg_outside_pool(CUmemoryPool pool, int device)
 {
-    sg_process_lock(SG_LOCK_OUTSIDE);
+    if (!outside_lock())
+        return;
     for (int i = 0; i < POOLS_MOST; i++) {
         if (book.pool[i].pool)
             continue;
@@ -172,7 +187,8 @@ void sg_outside_pool(CUmemoryPool pool, int device)
 
 void sg_outside_pool_gone(CUmemoryPool pool)
 {
-    sg_process_lock(SG_LOCK_OUTSIDE);
+    if (!outside_lock())
+        return;
     for (int i = 0; i < POOLS_MOST; i++)
         if (book.pool[i].pool == pool)
             book.pool[i].pool = NULL;
@@ -219,7 +235,8 @@ static void ask_driver(int device, struct sg_outside *ret)
     CUmemoryPool own;
     if (!driver)
         return;
-    sg_process_lock(SG_LOCK_OUTSIDE);
+    if (!outside_lock())
+        return;
     memcpy(pools, book.pool, sizeof pools);
     sg_process_unlock(SG_LOCK_OUTSIDE);
     bool asks = driver->pool_attribute && driver->default_pool;
@@ -293,7 +310,8 @@ void sg_held_outside(int device, struct sg_outside *ret, uint64_t *ret_passed)
 {
     if (device < 0 || device >= SG_DEVICES_MAX || !atomic_load_explicit(&sg_outside_any, memory_order_relaxed))
         return;
-    sg_process_lock(SG_LOCK_OUTSIDE);
+    if (!outside_lock())
+        return;
     *ret = book.held[device];
     sg_process_unlock(SG_LOCK_OUTSIDE);
     if (atomic_load_explicit(&uses_pools, memory_order_relaxed))
@@ -329,7 +347,8 @@ void sg_outside_measured(enum segalloc_outside what, uint64_t before, uint64_t a
     int device = before != after && before && after ? device_here() : -1;
     if (device < 0)
         return;
-    sg_process_lock(SG_LOCK_OUTSIDE);
+    if (!outside_lock())
+        return;
     uint64_t *held = &book.held[device].bytes[what];
     if (after > before)
         *held += after - before;
