@@ -11,7 +11,7 @@ int main(void)
         const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
             .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
         CUmemGenericAllocationHandle rest;
-        size_t before, held, after, total;
+        size_t before = 0, held, after, total;
         void *block;
         EXPECT(cudaFree(NULL) == cudaSuccess && cudaMemGetInfo(&before, &total) == cudaSuccess);
         size_t others = (before - lefts[i]) / (2 << 20) * (2 << 20);

@@ -7,7 +7,7 @@ enum { DEVICES = 3, MIB_BYTES = 1 << 20, HALF = 256 /* MiB of a device */ };
 
 static size_t available(int device)
 {
-    size_t bytes = 0, total;
+    size_t bytes = 0, total = 0;
     EXPECT(cudaSetDevice(device) == cudaSuccess && cudaMemGetInfo(&bytes, &total) == cudaSuccess);
     EXPECT(total == 2 * (size_t)HALF * MIB_BYTES);
     return bytes / MIB_BYTES;
