@@ -153,7 +153,11 @@ def check_modes(text):
                  ["--lengths", "growing:30"], ["--threads", 2]):
         steps, eager = objects(*base, *mode)
         assert objects(*base, *mode, "--alloc", "arena")[1]["losses"] == eager["losses"], mode
-        assert (eager["losses"] == plain["losses"]) == (mode[0] in ("--evaluate", "--threads")), mode
+        if mode[0] == "--threads":  # OpenBLAS parts its sums by the number of threads, and rounds them so, with some kernels
+            assert all(abs(float.fromhex(one) - float.fromhex(other)) < 1e-5 * float.fromhex(other)
+                       for one, other in zip(eager["losses"], plain["losses"])), mode
+        else:
+            assert (eager["losses"] == plain["losses"]) == (mode[0] == "--evaluate"), mode
         if mode[0] == "--pack":
             assert {step["tokens"] for step in steps} == {2 * 2 * 128} and eager["tokens"] > plain["tokens"]
         if mode[0] == "--evaluate":
