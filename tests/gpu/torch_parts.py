@@ -71,6 +71,9 @@ def in_modes(machine, name, client, arguments, modes, same=(), timeout=120, clos
     if native.wrong():
         machine.row(name, "no time" if "late" in native else "native no", native.wrong().split(": ", 2)[-1])
         return results, []
+    if "not_tried" in native:
+        machine.row(name, "skipped", native["not_tried"])
+        return results, []
     limit = enough(Native(native)) * (len(modes) + 1) / 2  # they share the processors
 
     def one(mode):
@@ -101,12 +104,17 @@ def all_of(machine, rows):
         with machine.step(len(rows) - number):
             results[name], found = in_modes(machine, name, **{**row, "modes": [m for m in row["modes"] if m not in noted(row)]})
         problems += found
-    later = {name: row for name, row in rows.items() if noted(row) and not results[name]["native"].wrong()}
+    later = {name: row for name, row in rows.items() if noted(row) and not lacking(results[name]["native"])}
     for number, (name, row) in enumerate(later.items()):
         with machine.step(len(later) - number):
             more, _ = in_modes(machine, f"{name}, by name", native=results[name]["native"], **{**row, "modes": noted(row)})
         results[name].update(more)
     return results, problems
+
+
+def lacking(native):
+    """Whether there is nothing natively that a mode can be compared with."""
+    return native.wrong() or "not_tried" in native
 
 
 def noted(row):

@@ -4,11 +4,11 @@ import importlib.util
 import sys
 
 import torch
-from memory import tell
+from memory import not_tried, tell
 
 how, where = sys.argv[1:3]
 if how == "reduce-overhead" and importlib.util.find_spec("triton") is None:
-    sys.exit("torch.compile has no triton here")
+    not_tried("torch.compile has no triton here")
 width = 64 if where == "sim" else 1024
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(width, 2 * width), torch.nn.ReLU(), torch.nn.Linear(2 * width, 2 * width),

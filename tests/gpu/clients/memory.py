@@ -60,3 +60,9 @@ def computes():
 
 def tell(**facts):
     print("RESULT " + json.dumps({"mode": MODE, "computes": computes(), **facts}), flush=True)
+
+
+def not_tried(why):
+    """Ends a client that lacks what it takes: its row is skipped, with the reason."""
+    tell(not_tried=why)
+    sys.exit(0)
