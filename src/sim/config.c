@@ -318,13 +318,22 @@ const char *sim_config_device_name(const struct sim_config *config)
     return config->model ? config->model->name : "segalloc simulated GPU";
 }
 
-void sim_config_uuid(const struct sim_config *config, int ordinal, unsigned char ret[16])
+void sim_config_uuid(const struct sim_config *config, int index, unsigned char ret[16])
 {
+    uint64_t device = sg_fnv(SG_FNV_BASIS, (unsigned char)index);
     uint64_t hash = config->card[0] ? SG_FNV_BASIS : (uint64_t)getpid();
     for (const char *at = config->card; *at; at++)
         hash = sg_fnv(hash, (unsigned char)*at);
-    memcpy(ret, "segsim", 6);
-    memcpy(ret + 6, &hash, sizeof hash);
-    ret[14] = 0;
-    ret[15] = (unsigned char)ordinal;
+    memcpy(ret, &device, sizeof device);
+    memcpy(ret + sizeof device, &hash, sizeof hash);
+}
+
+void sim_config_uuid_text(const struct sim_config *config, int index, char ret[SIM_UUID_TEXT])
+{
+    unsigned char id[16];
+    sim_config_uuid(config, index, id);
+    int length = snprintf(ret, SIM_UUID_TEXT, "GPU-");
+    for (int i = 0; i < 16; i++)
+        length += snprintf(ret + length, SIM_UUID_TEXT - (size_t)length,
+            i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", id[i]);
 }

@@ -39,7 +39,7 @@ struct sim_config {
     const struct sim_model *model; /* the card that each device is; NULL: none in particular */
     bool keeps; /* its driver keeps what it keeps of that card */
     uint64_t quota_bytes; /* of it that there are for cuMemGetInfo and to be had, where that is less; 0: all */
-    int devices;
+    int devices;          /* in the machine, whichever of them a program sees */
     int driver; /* as cuDriverGetVersion says it: 13000 is 13.0 */
     bool vmm, posix_handles, rdma, ipc, peers;
     enum sim_fabric fabric;
@@ -56,7 +56,7 @@ struct sim_config {
     uint64_t seed;
     int64_t run_ahead;  /* allocations after which work runs if nobody waits for it before; negative: by the seed */
     uint64_t kernel_ns; /* how long each kernel keeps its stream busy */
-    uint32_t aliases_apart; /* bit per device: what is written at one address of a page is not read at another */
+    uint32_t aliases_apart; /* bit per device of the machine: what is written at one address of a page is not read at another */
     bool managed_apart; /* managed memory takes nothing of a device */
     char card[SIM_NAME_MAX]; /* processes with the same name share their devices' memory; "": a card of its own */
     struct sim_fault faults[SIM_FAULTS_MAX];
@@ -74,7 +74,12 @@ const char *sim_config_parse(const char *spec, struct sim_config *ret);
 /* How the driver and NVML name a device. Static storage. */
 const char *sim_config_device_name(const struct sim_config *config);
 
-/* A device's UUID. The same in two processes only where they share the card. */
-void sim_config_uuid(const struct sim_config *config, int ordinal, unsigned char ret[16]);
+/* The UUID of the machine's device of this index. Its first half says which device it is, and the first digits of two are
+   never alike. The second half is the same in two processes only where they share the card. */
+void sim_config_uuid(const struct sim_config *config, int index, unsigned char ret[16]);
+
+/* It as nvidia-smi writes it: "GPU-", and what of it says which device it is ends after SIM_UUID_HALF characters. */
+enum { SIM_UUID_TEXT = 41, SIM_UUID_HALF = 22 };
+void sim_config_uuid_text(const struct sim_config *config, int index, char ret[SIM_UUID_TEXT]);
 
 #endif

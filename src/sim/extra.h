@@ -49,17 +49,18 @@ typedef int (*segalloc_sim_managed_fn)(int device, struct segalloc_sim_managed *
 /* Bytes of a device's memory in use, by whatever. */
 typedef uint64_t (*segalloc_sim_used_fn)(int device);
 
-/* The processes that hold memory of a device: of a card that several share, each of them; else this one. Fills up to
-   `room` rows and returns how many there are. */
+/* The processes that hold memory of the machine's device of this index, as NVML counts them, whether the program sees it
+   or not: of a card that several share, each of them; else this one. Fills up to `room` rows and returns how many there
+   are. */
 struct segalloc_sim_process {
     int64_t pid;
     uint64_t bytes;
 };
-typedef size_t (*segalloc_sim_processes_fn)(int device, struct segalloc_sim_process *ret, size_t room);
+typedef size_t (*segalloc_sim_processes_fn)(int index, struct segalloc_sim_process *ret, size_t room);
 
 #pragma GCC visibility push(default)
 uint64_t segalloc_sim_used(int device);
-size_t segalloc_sim_processes(int device, struct segalloc_sim_process *ret, size_t room);
+size_t segalloc_sim_processes(int index, struct segalloc_sim_process *ret, size_t room);
 int segalloc_sim_managed(int device, struct segalloc_sim_managed *ret);
 void segalloc_sim_owner(uint64_t address, uint64_t bytes, uint64_t owner);
 int segalloc_sim_block(uint64_t address, uint64_t bytes, int handed_out);

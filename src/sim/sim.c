@@ -13,6 +13,7 @@
 #include "streams/executor.h"
 #include "streams/schedule.h"
 #include "streams/work.h"
+#include "visible.h"
 
 struct sim sim = {.config = {.driver = 13000}};
 _Thread_local bool sim_in_host_function;
@@ -211,6 +212,35 @@ static void attach_costs(const struct sim_config *config)
     }
 }
 
+/* A list that begins with a device of a larger machine is a mistake in the settings; "" and "-1" hide all on purpose. */
+static void say_hidden(const char *list)
+{
+    static bool said;
+    if (said || !list || strtol(list, NULL, 10) < sim.config.devices || !sim.config.devices)
+        return;
+    said = true;
+    fprintf(stderr,
+        "segalloc simulator: CUDA_VISIBLE_DEVICES=%.40s names no device of a machine that has %d; count=N makes more "
+        "(segalloc rehearse: --devices N)\n",
+        list, sim.config.devices);
+}
+
+/* The devices that CUDA_VISIBLE_DEVICES leaves. The driver reads the environment once, whatever comes of it. */
+static CUresult start_devices(void)
+{
+    static bool read;
+    static char *list; /* NULL: all */
+    int index[SIM_DEVICES_MAX];
+    const char *set = read ? NULL : getenv("CUDA_VISIBLE_DEVICES");
+    if (set && !(list = strdup(set)))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    read = true;
+    int count = sim_visible(&sim.config, list, index);
+    if (!count)
+        say_hidden(list);
+    return count ? sim_devices_start(index, count) : CUDA_ERROR_NO_DEVICE;
+}
+
 static CUresult start(void)
 {
     static bool complained;
@@ -221,10 +251,8 @@ static CUresult start(void)
     if (complaint)
         return CUDA_ERROR_INVALID_VALUE;
     sim_exports_follow(sim.config.driver);
-    if (sim.config.devices == 0)
-        return CUDA_ERROR_NO_DEVICE;
     started_by = getpid();
-    CUresult result = sim_devices_start();
+    CUresult result = start_devices();
     if (result != CUDA_SUCCESS)
         return result;
     attach_faults(&sim.config);

@@ -83,7 +83,8 @@ struct sim_handle {
 };
 
 struct sim_device {
-    int ordinal;
+    int ordinal; /* by which the program names it */
+    int index;   /* of the machine's device that it is, by which NVML names it */
     uint64_t bytes, used; /* that programs may have, and that they have */
     uint64_t kept;        /* that the driver has besides */
     int fd;            /* the memory: a sparse memfd, addressed by ever-growing offsets */
@@ -98,7 +99,8 @@ struct sim_device {
 
 struct sim {
     struct sim_config config;
-    struct sim_device devices[SIM_DEVICES_MAX];
+    struct sim_device devices[SIM_DEVICES_MAX]; /* that the program sees */
+    int device_count;
     struct sim_handle *handles;
     struct sim_ranges memory; /* struct sim_memory by address */
     CUcontext contexts;       /* newest first; created ones until they are destroyed */
@@ -187,7 +189,10 @@ bool sim_handle_valid(const void *handle, enum sim_kind kind);
 
 /* Locked; NULL if there is no such device. */
 struct sim_device *sim_device(int ordinal);
-CUresult sim_devices_start(void);
+/* Locked: by the machine's index; NULL if the program does not see it. */
+struct sim_device *sim_device_by_index(int index);
+/* Starts the devices of these indices of the machine, in this order. */
+CUresult sim_devices_start(const int *index, int count);
 int sim_driver_version(void);
 
 #endif

@@ -45,6 +45,18 @@ class Doctor(unittest.TestCase):
         self.assertIn("ready: without virtual memory management", told)
         self.assertIn("device   1", told)
 
+    def test_hidden_devices(self):
+        """Devices are those that CUDA_VISIBLE_DEVICES leaves, and where it leaves none that is said."""
+        for visible, devices in (("1", 1), ("1,0", 2), ("0,7,1", 1)):
+            told = self.answer(CLIENT, "ordinary", status=0, options=("--sim", "1GiB,count=2"), env={"CUDA_VISIBLE_DEVICES": visible})
+            self.assertEqual((told["answer"], len(told["devices"])), ("served", devices), visible)
+        for visible, said in (("", False), ("-1", False), ("2", True), ("0,0", False)):
+            told = doctor("--sim", "1GiB,count=2", CLIENT, "ordinary", env={"CUDA_VISIBLE_DEVICES": visible})
+            self.assertIn(f'found no CUDA device (CUDA_VISIBLE_DEVICES is "{visible}")', told.stdout)
+            self.assertEqual("names no device of a machine that has 2; count=N makes more" in told.stderr, said, told.stderr)
+        told = doctor("--sim", "1GiB", env={"CUDA_VISIBLE_DEVICES": "-1"})
+        self.assertIn('the driver has no device (cuInit says 100) (CUDA_VISIBLE_DEVICES is "-1")', told.stdout)
+
     def test_served(self):
         told = self.answer(CLIENT, "ordinary", status=0)
         self.assertEqual((told["answer"], told["served"], told["passed_on"], told["status"]), ("served", 3, 0, 0))

@@ -19,7 +19,7 @@
 enum { ROWS = 64, GUARD = ROWS }; /* the byte after the rows' is locked while somebody takes memory */
 
 struct row {
-    _Atomic uint64_t used[SIM_DEVICES_MAX];
+    _Atomic uint64_t used[SIM_DEVICES_MAX]; /* by the machine's index */
     _Atomic uint64_t mappings;
     _Atomic int64_t pid;
 };
@@ -112,22 +112,22 @@ static uint64_t sum_of_others(size_t field)
 
 uint64_t sim_card_others(const struct sim_device *device)
 {
-    uint64_t sum = sum_of_others(offsetof(struct row, used) + (size_t)device->ordinal * sizeof(uint64_t));
+    uint64_t sum = sum_of_others(offsetof(struct row, used) + (size_t)device->index * sizeof(uint64_t));
     uint64_t room = device->bytes - device->used;
     return sum < room ? sum : room;
 }
 
-size_t segalloc_sim_processes(int ordinal, struct segalloc_sim_process *ret, size_t room)
+size_t segalloc_sim_processes(int index, struct segalloc_sim_process *ret, size_t room)
 {
     size_t count = 0;
-    const struct sim_device *device = sim_device(ordinal);
-    if (device && !card.rows && device->used) {
+    const struct sim_device *own = sim_device_by_index(index);
+    if (own && !card.rows && own->used) {
         if (room)
-            ret[0] = (struct segalloc_sim_process){getpid(), device->used};
+            ret[0] = (struct segalloc_sim_process){getpid(), own->used};
         return 1;
     }
-    for (int i = 0; device && card.rows && i < ROWS; i++) {
-        uint64_t used = atomic_load(&card.rows[i].used[ordinal]);
+    for (int i = 0; index >= 0 && index < sim.config.devices && card.rows && i < ROWS; i++) {
+        uint64_t used = atomic_load(&card.rows[i].used[index]);
         if (!used || (i != card.own && lock(i, F_WRLCK, F_GETLK)))
             continue;
         if (count < room)
@@ -140,7 +140,7 @@ size_t segalloc_sim_processes(int ordinal, struct segalloc_sim_process *ret, siz
 static void publish(const struct sim_device *device)
 {
     if (card.rows)
-        atomic_store(&card.rows[card.own].used[device->ordinal], device->used);
+        atomic_store(&card.rows[card.own].used[device->index], device->used);
 }
 
 /* Around what one process takes and no other one is to take meanwhile. */

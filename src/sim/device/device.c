@@ -12,14 +12,23 @@
 
 struct sim_device *sim_device(int ordinal)
 {
-    return ordinal >= 0 && ordinal < sim.config.devices ? &sim.devices[ordinal] : NULL;
+    return ordinal >= 0 && ordinal < sim.device_count ? &sim.devices[ordinal] : NULL;
 }
 
-static CUresult start_device(struct sim_device *device, int ordinal)
+struct sim_device *sim_device_by_index(int index)
+{
+    for (int i = 0; i < sim.device_count; i++)
+        if (sim.devices[i].index == index)
+            return &sim.devices[i];
+    return NULL;
+}
+
+static CUresult start_device(struct sim_device *device, int ordinal, int index)
 {
     char name[32];
-    snprintf(name, sizeof name, "segalloc-sim-gpu%d", ordinal);
+    snprintf(name, sizeof name, "segalloc-sim-gpu%d", index);
     device->ordinal = ordinal;
+    device->index = index;
     uint64_t quota = sim.config.quota_bytes & ~(uint64_t)(SIM_GRANULE - 1);
     device->bytes = quota && quota < sim.config.bytes ? quota : sim.config.bytes;
     device->kept = sim.config.keeps && device->bytes > sim.config.model->kept ? sim.config.model->kept : 0;
@@ -28,19 +37,20 @@ static CUresult start_device(struct sim_device *device, int ordinal)
     /* Offsets are never used twice, so that pages made one after another lie one after another and the kernel can
        merge their mappings; the file is sparse, what lies behind is only what is in use. */
     if (device->fd < 0 || ftruncate(device->fd, (off_t)1 << 62) != 0) {
-        fprintf(stderr, "segalloc simulator: no memory file for device %d: %s\n", ordinal, strerror(errno));
+        fprintf(stderr, "segalloc simulator: no memory file for device %d: %s\n", index, strerror(errno));
         return CUDA_ERROR_OPERATING_SYSTEM;
     }
     device->arena = sim_arena_new(device, device->bytes);
     return device->arena ? sim_pool_start(device) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult sim_devices_start(void)
+CUresult sim_devices_start(const int *index, int count)
 {
     sim_lock();
     CUresult result = sim_card_start();
-    for (int i = 0; i < sim.config.devices && result == CUDA_SUCCESS; i++)
-        result = start_device(&sim.devices[i], i);
+    for (int i = 0; i < count && result == CUDA_SUCCESS; i++)
+        result = start_device(&sim.devices[i], i, index[i]);
+    sim.device_count = result == CUDA_SUCCESS ? count : 0;
     sim_unlock();
     return result;
 }
@@ -61,7 +71,7 @@ CUresult cuDeviceGetCount(int *count)
     SIM_ENTER(cuDeviceGetCount);
     if (!count)
         return CUDA_ERROR_INVALID_VALUE;
-    *count = sim.config.devices;
+    *count = sim.device_count;
     return CUDA_SUCCESS;
 }
 
@@ -80,9 +90,10 @@ static CUresult uuid(CUuuid *ret, CUdevice ordinal)
 {
     if (!ret)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!sim_device(ordinal))
+    const struct sim_device *device = sim_device(ordinal);
+    if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
-    sim_config_uuid(&sim.config, ordinal, (unsigned char *)ret->bytes);
+    sim_config_uuid(&sim.config, device->index, (unsigned char *)ret->bytes);
     return CUDA_SUCCESS;
 }
 
@@ -141,7 +152,7 @@ static bool configured_attribute(CUdevice_attribute attribute, int ordinal, int 
         *ret = CU_MEM_HANDLE_TYPE_NONE;
         return true;
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
-        *ret = ordinal + 1;
+        *ret = sim_device(ordinal)->index + 1;
         return true;
     default:
         return false;
@@ -204,7 +215,7 @@ CUresult cuDeviceGetPCIBusId(char *text, int length, CUdevice device)
         return CUDA_ERROR_INVALID_VALUE;
     if (!sim_device(device))
         return CUDA_ERROR_INVALID_DEVICE;
-    snprintf(text, (size_t)length, "0000:%02x:00.0", (unsigned)device + 1);
+    snprintf(text, (size_t)length, "0000:%02x:00.0", (unsigned)sim_device(device)->index + 1);
     return CUDA_SUCCESS;
 }
 
@@ -220,9 +231,10 @@ CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *text)
         if (sscanf(text, "%x:%x.%x", &bus, &slot, &function) < 2)
             return CUDA_ERROR_INVALID_VALUE;
     }
-    if (domain || slot || function || bus == 0 || bus > SIM_DEVICES_MAX || !sim_device((int)bus - 1))
+    const struct sim_device *found = bus && bus <= SIM_DEVICES_MAX ? sim_device_by_index((int)bus - 1) : NULL;
+    if (domain || slot || function || !found)
         return CUDA_ERROR_INVALID_DEVICE;
-    *device = (int)bus - 1;
+    *device = found->ordinal;
     return CUDA_SUCCESS;
 }
 

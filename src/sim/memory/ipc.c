@@ -1,7 +1,9 @@
 /* Legacy handles of memory for other processes. A handle says where the memory lies in the exporting process's memory
    file, which the importing one opens by way of /proc: both must belong to one user, and the exporter must still be
    there. As the reference has it, a handle is opened elsewhere only, once a context: further opens return the same
-   address and are counted. */
+   address and are counted. Memory of a device that the importing process does not see can be opened too, and counts as of
+   the device that it is opened on. Source: p2pCanConnect() of NCCL (transport/p2p.cc), "CUDA 10.1 and later can use P2P
+   with invisible devices". */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +20,7 @@ struct ticket {
     uint64_t magic;
     int64_t process;
     uint64_t buffer_id, offset, size;
-    int32_t fd, device;
+    int32_t fd, device; /* by the machine's index */
 };
 _Static_assert(sizeof(struct ticket) <= sizeof(CUipcMemHandle), "fits");
 
@@ -41,7 +43,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
         ticket.buffer_id = memory->buffer_id;
         ticket.size = memory->range.size;
         ticket.fd = memory->device->fd;
-        ticket.device = memory->device->ordinal;
+        ticket.device = memory->device->index;
         memset(handle, 0, sizeof *handle);
         memcpy(handle, &ticket, sizeof ticket);
     }
@@ -91,8 +93,9 @@ static CUresult import(CUcontext context, const struct ticket *ticket, struct si
     CUresult result = sim_ipc_map(ticket->process, ticket->fd, low, length, &at);
     if (result != CUDA_SUCCESS)
         return result;
+    struct sim_device *device = sim_device_by_index(ticket->device);
     struct sim_memory *memory = sim_memory_enter(SIM_MEMORY_IMPORTED, (uint64_t)(uintptr_t)at + (ticket->offset - low),
-        ticket->size, context, sim_device(ticket->device));
+        ticket->size, context, device ? device : context->device);
     if (!memory) {
         munmap(at, length);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -124,7 +127,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsi
     CUcontext context;
     struct sim_memory *memory = NULL;
     CUresult result = sim_context_current(&context);
-    if (result == CUDA_SUCCESS && (ticket.process == getpid() || !sim_device(ticket.device)))
+    if (result == CUDA_SUCCESS && ticket.process == getpid())
         result = CUDA_ERROR_INVALID_CONTEXT;
     if (result == CUDA_SUCCESS && !(memory = find(context, &ticket)))
         result = import(context, &ticket, &memory);

@@ -19,6 +19,7 @@ struct record {
     struct sim_physical *physical; /* means something in the exporting process only */
     int64_t process;
     CUmemAllocationProp prop;
+    int32_t device; /* of which it is, by the machine's index: `prop` has the exporting program's number */
 };
 
 static off_t record_at(uint64_t offset)
@@ -28,7 +29,8 @@ static off_t record_at(uint64_t offset)
 
 static CUresult export_descriptor(struct sim_physical *physical, int *ret)
 {
-    struct record record = {magic, physical->offset, physical->size, physical, getpid(), physical->prop};
+    struct record record = {magic, physical->offset, physical->size, physical, getpid(), physical->prop,
+        physical->device->index};
     char path[64];
     snprintf(path, sizeof path, "/proc/self/fd/%d", physical->fd);
     if (pwrite(physical->fd, &record, sizeof record, record_at(physical->offset)) != (ssize_t)sizeof record)
@@ -84,18 +86,20 @@ static CUresult import_record(int fd, const struct record *record, struct sim_ph
     }
     struct sim_physical *physical = calloc(1, sizeof *physical);
     int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    if (!physical || copy < 0 || !sim_device(record->prop.location.id)) {
+    struct sim_device *device = sim_device_by_index(record->device);
+    if (!physical || copy < 0) {
         free(physical);
         if (copy >= 0)
             close(copy);
-        return CUDA_ERROR_INVALID_DEVICE;
+        return CUDA_ERROR_OPERATING_SYSTEM;
     }
-    physical->device = sim_device(record->prop.location.id);
+    physical->device = device ? device : sim_device(0); /* one that the program does not see: as in ipc.c */
     physical->fd = copy;
     physical->foreign = true;
     physical->size = record->size;
     physical->offset = record->offset;
     physical->prop = record->prop;
+    physical->prop.location.id = physical->device->ordinal;
     physical->handle_refs = 1;
     sim_handle_add(&physical->handle, SIM_KIND_PHYSICAL);
     *ret = physical;

@@ -71,7 +71,7 @@ static int protection_of(unsigned flags)
 static int protection(const unsigned char *rights)
 {
     unsigned all = 0;
-    for (int i = 0; i < sim.config.devices; i++)
+    for (int i = 0; i < sim.device_count; i++)
         all |= rights[i];
     return protection_of(all);
 }
@@ -266,7 +266,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 /* A page's second address and those after it have a view of the memory that is their own from the first write on. */
 static int sharing_of(const struct sim_physical *physical)
 {
-    return sim.config.aliases_apart >> physical->device->ordinal & 1 && physical->mappings ? MAP_PRIVATE : MAP_SHARED;
+    return sim.config.aliases_apart >> physical->device->index & 1 && physical->mappings ? MAP_PRIVATE : MAP_SHARED;
 }
 
 CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
@@ -303,7 +303,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericA
 
 static void wait_if_configured(void)
 {
-    for (int i = 0; sim.config.vmm_sync == SIM_VMM_SYNC_ALWAYS && i < sim.config.devices; i++)
+    for (int i = 0; sim.config.vmm_sync == SIM_VMM_SYNC_ALWAYS && i < sim.device_count; i++)
         sim_wait_device(&sim.devices[i]);
 }
 
@@ -384,7 +384,7 @@ static bool set_rights(struct sim_mapping *mapping, uint64_t base, uint64_t end,
     size_t count)
 {
     bool whole = base == mapping->range.base && end == mapping->range.base + mapping->range.size;
-    if (whole && mapping->granules && sim.config.devices == 1) {
+    if (whole && mapping->granules && sim.device_count == 1) {
         free(mapping->granules);
         mapping->granules = NULL;
     }

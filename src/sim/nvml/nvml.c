@@ -1,5 +1,5 @@
-/* libnvidia-ml.so.1 as far as PyTorch, pynvml and accelerate ask: the devices of the settings, and which
-   processes hold how much of their memory. It never initialises the driver, which is why programs ask it: a process that forks later has
+/* libnvidia-ml.so.1 as far as PyTorch, pynvml and accelerate ask: the devices of the machine, and which processes hold
+   how much of their memory. CUDA_VISIBLE_DEVICES hides none of them. It never initialises the driver, which is why programs ask it: a process that forks later has
    touched no device. Source of names, numbers and layouts: NVIDIA's reference of NVML. */
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -13,6 +13,7 @@
 
 #include "config.h"
 #include "extra.h"
+#include "visible.h"
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
@@ -22,7 +23,7 @@ enum result { SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND
 enum { TEMPERATURE_C = 40, POWER_MW = 60000, POWER_LIMIT_MW = 400000, CLOCK_MHZ = 1410 };
 
 struct device {
-    int ordinal;
+    int index;
 };
 
 struct memory {
@@ -64,7 +65,7 @@ static void read_settings(void)
     if (wrong)
         nvml.config.devices = 0;
     for (int i = 0; i < SIM_DEVICES_MAX; i++)
-        nvml.devices[i].ordinal = i;
+        nvml.devices[i].index = i;
     nvml.loader = getpid();
 }
 
@@ -135,16 +136,6 @@ static enum result number(const void *device, unsigned *ret, unsigned value)
     return SUCCESS;
 }
 
-static void format_uuid(int ordinal, char ret[48])
-{
-    unsigned char id[16];
-    sim_config_uuid(&nvml.config, ordinal, id);
-    int length = snprintf(ret, 48, "GPU-");
-    for (int i = 0; i < 16; i++)
-        length += snprintf(ret + length, 48 - (size_t)length, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x",
-            id[i]);
-}
-
 enum { PROCESSES = 64 };
 
 /* The processes that hold memory of a device, and bytes; none where this process has no simulated driver. */
@@ -157,7 +148,7 @@ static size_t holders(const struct device *device, struct segalloc_sim_process r
         memcpy(&function, &symbol, sizeof function);
         dlclose(driver);
     }
-    size_t count = function ? function(device->ordinal, ret, PROCESSES) : 0;
+    size_t count = function ? function(device->index, ret, PROCESSES) : 0;
     return count < PROCESSES ? count : PROCESSES;
 }
 
@@ -234,13 +225,11 @@ NVML(nvmlDeviceGetHandleByIndex)(unsigned index, struct device **ret)
 
 NVML(nvmlDeviceGetHandleByUUID)(const char *uuid, struct device **ret)
 {
-    char each[48];
-    for (int i = 0; uuid && i < nvml.config.devices; i++) {
-        format_uuid(i, each);
-        if (strcmp(uuid, each) == 0)
-            return nvmlDeviceGetHandleByIndex_v2((unsigned)i, ret);
-    }
-    return uuid ? NOT_FOUND : INVALID_ARGUMENT;
+    if (!uuid)
+        return INVALID_ARGUMENT;
+    bool whole = strlen(uuid) == SIM_UUID_TEXT - 1;
+    int index = whole ? sim_visible_uuid(&nvml.config, uuid, SIM_UUID_TEXT - 1) : -1;
+    return index < 0 ? NOT_FOUND : nvmlDeviceGetHandleByIndex_v2((unsigned)index, ret);
 }
 
 NVML(nvmlDeviceGetHandleByPciBusId_v2)(const char *id, struct device **ret)
@@ -250,7 +239,7 @@ NVML(nvmlDeviceGetHandleByPciBusId_v2)(const char *id, struct device **ret)
         return INVALID_ARGUMENT;
     if (domain || slot || bus == 0 || bus > (unsigned)nvml.config.devices)
         return NOT_FOUND;
-    return nvmlDeviceGetHandleByIndex_v2(bus - 1, ret); /* as the driver numbers them */
+    return nvmlDeviceGetHandleByIndex_v2(bus - 1, ret);
 }
 
 NVML(nvmlDeviceGetHandleByPciBusId)(const char *id, struct device **ret)
@@ -265,16 +254,16 @@ NVML(nvmlDeviceGetName)(const struct device *device, char *ret, unsigned size)
 
 NVML(nvmlDeviceGetUUID)(const struct device *device, char *ret, unsigned size)
 {
-    char uuid[48];
+    char uuid[SIM_UUID_TEXT];
     if (!device)
         return INVALID_ARGUMENT;
-    format_uuid(device->ordinal, uuid);
+    sim_config_uuid_text(&nvml.config, device->index, uuid);
     return text(ret, size, uuid);
 }
 
 NVML(nvmlDeviceGetIndex)(const struct device *device, unsigned *ret)
 {
-    return number(device, ret, device ? (unsigned)device->ordinal : 0);
+    return number(device, ret, device ? (unsigned)device->index : 0);
 }
 
 NVML(nvmlDeviceGetMinorNumber)(const struct device *device, unsigned *ret)
@@ -286,7 +275,7 @@ NVML(nvmlDeviceGetPciInfo_v3)(const struct device *device, struct pci *ret)
 {
     if (!device || !ret)
         return INVALID_ARGUMENT;
-    *ret = (struct pci){.bus = (unsigned)device->ordinal + 1};
+    *ret = (struct pci){.bus = (unsigned)device->index + 1};
     snprintf(ret->legacy_id, sizeof ret->legacy_id, "0000:%02X:00.0", ret->bus & 0xff);
     snprintf(ret->id, sizeof ret->id, "00000000:%02X:00.0", ret->bus & 0xff);
     return SUCCESS;

@@ -144,15 +144,26 @@ static const char *switched_off(const struct examination *examination)
     return NULL;
 }
 
+/* Behind "no device": the list that may hide them, "" where there is none. */
+static const char *hidden_by(char ret[64])
+{
+    const char *list = getenv("CUDA_VISIBLE_DEVICES");
+    *ret = '\0';
+    if (list)
+        snprintf(ret, 64, " (CUDA_VISIBLE_DEVICES is \"%.30s\")", list);
+    return ret;
+}
+
 static void judge_machine(struct examination *examination)
 {
+    char hidden[64];
     const struct sg_probe *probe = &examination->probe;
     const char *off = switched_off(examination);
     if (!probe->driver)
         conclude(examination, NO_DRIVER, "there is no CUDA driver (libcuda.so.1); --sim gives a simulated one");
     else if (probe->result != 0 || probe->devices == 0)
-        conclude(examination, NO_DEVICE, "the driver has no device (cuInit says %d); --sim gives a simulated one",
-                 probe->result);
+        conclude(examination, NO_DEVICE, "the driver has no device (cuInit says %d)%s; --sim gives a simulated one",
+                 probe->result, hidden_by(hidden));
     else if (off)
         conclude(examination, SWITCHED_OFF, "%s", off);
     else if (!probe->device[0].vmm)
@@ -177,6 +188,7 @@ static bool is_too_old(const struct examination *examination, const struct sg_wa
 static void judge_unserved(struct examination *examination, const struct sg_watched *process)
 {
     const char *off = switched_off(examination);
+    char hidden[64];
     if (!process->library && !process->dynamic)
         conclude(examination, STATIC, "%s is statically linked: nothing can be preloaded into it", name_of(process));
     else if (!process->library)
@@ -196,7 +208,7 @@ static void judge_unserved(struct examination *examination, const struct sg_watc
             examination->probe.version / 1000, examination->probe.version % 1000 / 10, name_of(process),
             process->runtime_major, examination->probe.version / 1000);
     else if (examination->probe.devices == 0)
-        conclude(examination, NO_DEVICE, "%s found no CUDA device", name_of(process));
+        conclude(examination, NO_DEVICE, "%s found no CUDA device%s", name_of(process), hidden_by(hidden));
     else if (*process->drivers[1])
         conclude(examination, ELSEWHERE,
             "%s has two drivers loaded, %.150s and %.150s: calls of the one that was loaded later, or that was loaded "
