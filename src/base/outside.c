@@ -26,6 +26,13 @@ uint64_t sg_outside_sum(const struct sg_outside *outside)
     return sum;
 }
 
+bool sg_outside_is_ordered(const struct sg_outside *outside)
+{
+    return outside->bytes[SEGALLOC_OUTSIDE_POOLS] || outside->bytes[SEGALLOC_OUTSIDE_POOLS_IDLE] ||
+           outside->bytes[SEGALLOC_OUTSIDE_POOLS_LEAVING] || outside->bytes[SEGALLOC_OUTSIDE_GRAPHS] ||
+           outside->bytes[SEGALLOC_OUTSIDE_GRAPHS_IDLE];
+}
+
 uint64_t sg_outside_stays(const struct sg_outside *outside)
 {
     return sg_outside_sum(outside) - outside->bytes[SEGALLOC_OUTSIDE_MANAGED] -

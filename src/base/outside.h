@@ -2,6 +2,7 @@
 #ifndef SG_OUTSIDE_H
 #define SG_OUTSIDE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "segalloc/trace_format.h"
@@ -23,5 +24,9 @@ uint64_t sg_outside_sum(const struct sg_outside *outside);
    C++ Programming Guide, "Unified Memory Programming" (oversubscription), "Stream Ordered Memory Allocator" (physical page
    caching). */
 uint64_t sg_outside_stays(const struct sg_outside *outside);
+
+/* Whether pools and graphs have some of it. They take and give back in the order of a stream. So how much there is at a
+   moment depends on how far the GPU has come. */
+bool sg_outside_is_ordered(const struct sg_outside *outside);
 
 #endif

@@ -1,47 +1,62 @@
 """Random programs with memory by every kind of call beside ours: what a rehearsal says of a card is what happens on it.
 
-usage: own_memory.py --build FOLDER [--seeds FIRST-LAST] [--jobs N] [--seconds S]
+usage: own_memory.py --build FOLDER [--from N] [--to N] [--jobs N] [--seconds S] [--words WORD…]
 
-A rehearsal of each program is asked about cards a page apart around its need. Then the program runs on the smallest of
-those that fit, where it must end well. A rehearsal may be wrong in the other direction by the margin below. The simulated
-driver serves a small block from what is left of the last page of a card, which a rehearsal does not count on."""
+Each seed is a program. A rehearsal says its smallest card, and another is asked about cards a page apart around that. The
+program then runs on each of these cards. Three things are wrong: a card that "fits" and fails; a card that "does not fit"
+and runs, more than the margin below the smallest that fits; and a program that is said to adapt, for none of these does.
+The simulated driver serves a small block from what is left of the last page of a card, which a rehearsal does not count on.
+
+A line on stderr says how far a long run has come. `--from` with the number it names goes on from there."""
 import argparse
+import collections
 import concurrent.futures
+import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 
 PAGE = 2 << 20
-PAGES = 30  # cards in one rehearsal
+ABOVE, BELOW = 1, 3  # pages: the cards of one rehearsal
+LEAST_CARD = 2 * PAGE  # that a rehearsal takes
 MARGIN = 2  # pages: a card that "does not fit" so far below one that does must fail
 RAN_OUT = 3
+PROGRESS_S = 10
 
 options = argparse.ArgumentParser()
 options.add_argument("--build", required=True)
-options.add_argument("--seeds", default="0-149")
+options.add_argument("--from", dest="first", type=int, default=0)
+options.add_argument("--to", dest="last", type=int, default=149)
 options.add_argument("--jobs", type=int, default=1)
 options.add_argument("--seconds", type=float, default=0, help="begin no program after so long")
+options.add_argument("--words", nargs="+", help="one program, from words, in place of those of seeds")
 options = options.parse_args()
 
 BUILD = os.path.abspath(options.build)
 PROGRAM = f"{BUILD}/tests/tools/own_memory"
 SEGALLOC = f"{BUILD}/tools/segalloc/segalloc"
+LIBRARY = f"{BUILD}/src/preload/libsegalloc.so.0"
 OURS = ("SEGALLOC_", "PYTORCH_", "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_")
 PLAIN = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
 if "SANITIZER" in os.environ:
     PLAIN["LD_PRELOAD"] = os.environ["SANITIZER"]
+# Files, PyTorch and lines of code are no part of these programs. To look after them takes most of a rehearsal's time.
+REHEARSE = [SEGALLOC, "rehearse", "--json", "--margin", "0", "--overwrite", "--no-torch", "--conf", "sites:False"]
+ON_CARD = PLAIN | {"SEGALLOC_CONF": "oom_report:never", "LD_LIBRARY_PATH": f"{BUILD}/src/sim",
+                   "LD_PRELOAD": ":".join(filter(None, (PLAIN.get("LD_PRELOAD"), LIBRARY)))}
 
 
 class Idle(Exception):
     """The program takes no memory, so there is nothing to say."""
 
 
-def rehearse(seed, cards):
+def rehearse(program, cards):
     names = ",".join(f"{card >> 20}MiB" for card in cards)
-    result = subprocess.run([SEGALLOC, "rehearse", "--json", "--margin", "0", "--card", names, "--", PROGRAM, "--seed", str(seed)],
-                            env=PLAIN, capture_output=True, text=True, timeout=300)
+    result = subprocess.run([*REHEARSE, "--card", names, "--", PROGRAM, *program], env=PLAIN, capture_output=True, text=True,
+                            timeout=300)
     if "asked for no device memory" in result.stdout:
         raise Idle
     if result.returncode not in (0, 3):
@@ -49,51 +64,83 @@ def rehearse(seed, cards):
     return json.loads(result.stdout.splitlines()[-1])
 
 
-def run_on(seed, card):
+def runs_on(program, card):
     """True: the program ended well."""
-    environment = PLAIN | {"SEGALLOC_SIM": str(card), "SEGALLOC_CONF": "oom_report:never",
-                           "LD_PRELOAD": ":".join(filter(None, (PLAIN.get("LD_PRELOAD"), LIBRARY))),
-                           "LD_LIBRARY_PATH": f"{BUILD}/src/sim"}
-    result = subprocess.run([PROGRAM, "--seed", str(seed)], env=environment, capture_output=True, text=True, timeout=300)
+    result = subprocess.run([PROGRAM, *program], env=ON_CARD | {"SEGALLOC_SIM": str(card)}, capture_output=True, text=True,
+                            timeout=300)
     if result.returncode not in (0, RAN_OUT):
         raise RuntimeError(f"on {card >> 20} MiB it ends with {result.returncode}: {result.stdout.strip()} {result.stderr.strip()[-300:]}")
     return result.returncode == 0
 
 
-def one(seed):
-    """A line for each thing that is wrong."""
-    wrong = []
+def judge(program):
+    """(kind, text) of each thing that is wrong; kinds "run below" and "idle" are only counted."""
     try:
-        first = rehearse(seed, [1 << 40])["smallest_card_bytes"] or PAGE
-        top = max(first + 2 * PAGE, (PAGES + 1) * PAGE)
-        verdict = rehearse(seed, [top - i * PAGE for i in range(PAGES)])
+        need = rehearse(program, [1 << 40])["smallest_card_bytes"] or PAGE
+        cards = [max(need, LEAST_CARD) + i * PAGE for i in range(ABOVE, -BELOW - 1, -1) if need + i * PAGE >= LEAST_CARD]
+        verdict = rehearse(program, cards)
         fits = {card["bytes"]: card["fits"] for card in verdict["cards"]}
+        runs = {card: runs_on(program, card) for card in cards}
         smallest = min((card for card in fits if all(fits[larger] for larger in fits if larger >= card)), default=None)
+        for card in cards:
+            if fits[card] and not runs[card]:
+                yield "wrong fit", f'{card >> 20} MiB "fits", and fails'
+            if runs[card] and not fits[card] and smallest and card <= smallest - MARGIN * PAGE:
+                yield "wrong does not fit", f'{card >> 20} MiB "does not fit", and runs; {smallest >> 20} MiB fits'
+            elif runs[card] and not fits[card] and smallest:
+                yield "run below", ""
         if smallest is None:
-            return [f"seed {seed}: the smallest card is {first >> 20} MiB, but {top >> 20} MiB does not fit"]
-        if not run_on(seed, smallest):
-            wrong.append(f'seed {seed}: {smallest >> 20} MiB "fits", and fails')
-        below = smallest - MARGIN * PAGE
-        if below in fits and run_on(seed, below):
-            wrong.append(f'seed {seed}: {below >> 20} MiB "does not fit", and runs')
+            yield "wrong does not fit", f"the smallest card is {need >> 20} MiB, but {cards[0] >> 20} MiB does not fit"
+        if verdict["adapts"] or any(card["adapted"] for card in verdict["cards"]):
+            yield "adapts", "it is said to adapt"
     except Idle:
-        pass
+        yield "idle", ""
     except (RuntimeError, subprocess.TimeoutExpired) as error:
-        wrong.append(f"seed {seed}: {error}")
-    return wrong
+        yield "error", str(error)
 
 
-LIBRARY = f"{BUILD}/src/preload/libsegalloc.so.0"
-first, _, last = options.seeds.partition("-")
-begun, done, found = time.monotonic(), 0, 0
+def seed_judged(seed):
+    return seed, list(judge(["--seed", str(seed)]))
+
+
+if options.words:
+    found = [text for kind, text in judge(options.words) if text]
+    print("\n".join(found) or "right")
+    sys.exit(bool(found))
+
+begun = shown = time.monotonic()
+done, next_seed = 0, options.first
+counts = collections.Counter()
+stopped = []
+signal.signal(signal.SIGTERM, lambda *_: stopped.append("SIGTERM"))
+signal.signal(signal.SIGINT, lambda *_: stopped.append("SIGINT"))
+
+
+def seeds():
+    for seed in range(options.first, options.last + 1):
+        if stopped or (options.seconds and time.monotonic() - begun > options.seconds):
+            return
+        yield seed
+
+
+def summary():
+    passed = time.monotonic() - begun
+    return (f'{done} programs ({options.first} to {next_seed - 1}) in {passed:.0f} s: {counts["wrong fit"]} wrong "fits", '
+            f'{counts["wrong does not fit"]} wrong "does not fit", {counts["adapts"]} said to adapt, {counts["error"]} errors; '
+            f'{counts["run below"]} ran within the margin below, {counts["idle"]} took no memory')
+
+
 with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-    for start in range(int(first), int(last or first) + 1, 64):
-        if options.seconds and time.monotonic() - begun > options.seconds:
-            break
-        for lines in pool.map(one, range(start, min(start + 64, int(last or first) + 1))):
-            done += 1
-            found += bool(lines)
-            for line in lines:
-                print(line, flush=True)
-print(f"{done} programs in {time.monotonic() - begun:.0f} s, {found} wrong")
-sys.exit(found > 0 or done == 0)
+    numbers = seeds()
+    while batch := list(itertools.islice(numbers, 16 * options.jobs)):
+        for seed, found in pool.map(seed_judged, batch):
+            done, next_seed = done + 1, seed + 1
+            for kind in {kind for kind, _ in found}:
+                counts[kind] += 1
+            for _, text in filter(lambda each: each[1], found):
+                print(f"seed {seed}: {text}", flush=True)
+        if time.monotonic() - shown > PROGRESS_S:
+            shown = time.monotonic()
+            print(f"{summary()}; go on with --from {next_seed}", file=sys.stderr, flush=True)
+print(summary())
+sys.exit(done == 0 or any(counts[kind] for kind in ("wrong fit", "wrong does not fit", "adapts", "error")))

@@ -120,6 +120,7 @@ static void note_outside(struct sg_summary_device *device, const struct segalloc
         keep_peak(device);
     device->outside = device->reading;
     device->used |= sum > 0;
+    device->has_ordered |= sg_outside_is_ordered(&device->reading);
     device->peak_outside = sum > device->peak_outside ? sum : device->peak_outside;
     note_peak(device);
 }

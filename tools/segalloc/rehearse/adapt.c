@@ -153,14 +153,22 @@ static uint64_t in_use(const struct sg_rehearse *run)
     return run->peak_taken > freed ? run->peak_taken - freed : 0;
 }
 
+static bool has_ended_well(const struct sg_rehearse *trial)
+{
+    return trial->run.status == 0 && trial->processes && !trial->ended_by && !trial->interrupted;
+}
+
 bool sg_rehearse_has_adapted(const struct sg_rehearse *endless, const struct sg_rehearse *trial)
 {
-    if (trial->run.status || !trial->processes || trial->ended_by || trial->interrupted)
-        return false;
     bool asks = endless->questions || trial->questions, does_without = endless->ooms || trial->ooms;
-    bool asked_less = trial->peak_requested < endless->peak_requested;
+    bool asked_less = trial->peak_requested + trial->passed_on_bytes < endless->peak_requested;
+    return has_ended_well(trial) && (asks || does_without || asked_less);
+}
+
+bool sg_rehearse_has_fitted(const struct sg_rehearse *endless, const struct sg_rehearse *trial)
+{
     bool took_less = trial->peak_taken < in_use(endless) && trial->alone.segalloc <= trial->card[0].bytes;
-    return asks || does_without || asked_less || took_less;
+    return has_ended_well(trial) && (took_less || !(endless->has_ordered || trial->has_ordered));
 }
 
 bool sg_rehearse_is_tight(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)

@@ -17,14 +17,18 @@ bool sg_rehearse_is_caught(const struct sg_site_book *book, uint32_t site);
    handler around the line that runs out, a question how much memory is free, and one that has run out already. */
 bool sg_rehearse_may_adapt(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card);
 
-/* Whether `trial`, a run on a card of its true size, came to its end because the program adapts: it asks how much memory is
-   free, goes on without what failed, or asked for less at a time than in `endless`. Pools and graphs count what is freed as in
-   use until the GPU has done it: less by them counts where the trial, played again, fits its card too. A program that does
-   nothing of that had luck: work was done sooner than it need be. Then the verdict of the card without end stands.
+/* Whether `trial`, a run on a card of its true size, came to its end because the program adapts. An adapting program asks
+   how much memory is free, goes on without what failed, or asks for less at a time than in `endless`. */
+bool sg_rehearse_has_adapted(const struct sg_rehearse *endless, const struct sg_rehearse *trial);
+
+/* Whether a program that does not adapt fits the card of `trial`, since it came to its end there. A replay knows only nearly
+   where the library's blocks lie, and the run itself is exact. Pools and graphs are the exception: they count what is freed as
+   in use until the GPU has done it. There less by them counts where the trial, played again, fits its card too. Else it had
+   luck: work was done sooner than it need be. Then the verdict of the card without end stands.
 
    An example. A program frees 20 MiB to a pool and takes 2 MiB by cuMemCreate, on a card of 24 MiB with 4 MiB in use. It
    runs where the pool has given its memory back by then, and not where it has not. */
-bool sg_rehearse_has_adapted(const struct sg_rehearse *endless, const struct sg_rehearse *trial);
+bool sg_rehearse_has_fitted(const struct sg_rehearse *endless, const struct sg_rehearse *trial);
 
 /* Whether a card that it fits is to be tried all the same: memory by other calls is part of what it holds, and less than four
    pages are left. Where its own blocks lie then depends on when the others came, which a replay knows only nearly.

@@ -174,6 +174,7 @@ static int count(struct sg_rehearse *rehearse, const struct sg_findings *finding
     rehearse->processes++;
     rehearse->allocs += findings->allocs + findings->passed_on;
     rehearse->served += findings->allocs;
+    rehearse->passed_on_bytes += findings->passed_on_bytes;
     rehearse->served_share = rehearse->allocs ? (double)rehearse->served / (double)rehearse->allocs : -1;
     rehearse->events += findings->requests;
     rehearse->ooms += findings->ooms;
@@ -189,6 +190,7 @@ static int count(struct sg_rehearse *rehearse, const struct sg_findings *finding
         struct sg_rehearse_device *used = &rehearse->device[findings->device[i].ordinal];
         used->processes += peak[SG_STAT_requested_bytes] > 0;
         used->requested += peak[SG_STAT_requested_bytes];
+        rehearse->has_ordered |= findings->device[i].has_ordered;
         if (findings->device[i].peak_taken > rehearse->peak_taken) {
             rehearse->peak_taken = findings->device[i].peak_taken;
             rehearse->outside = findings->device[i].outside;
@@ -263,7 +265,7 @@ int sg_rehearse_traces(struct sg_rehearse *rehearse, const char *folder)
 
 uint64_t sg_rehearse_smallest(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
 {
-    return card->adapted ? card->adapted_smallest : rehearse->alone.segalloc;
+    return card->ran ? card->ran_smallest : rehearse->alone.segalloc;
 }
 
 uint64_t sg_rehearse_short_by(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)

@@ -38,9 +38,10 @@ struct sg_rehearse_card {
     uint64_t margin;           /* of it that is left for the context and for libraries, bytes */
     bool fits;                 /* every allocation does */
     bool caught;               /* a caller of what did not fit has a handler for that */
-    bool adapted;              /* the program ran on a card of this size, and came to its end */
-    bool ran_out;              /* … and came to none: smaller ones are too small as well */
-    uint64_t adapted_smallest; /* what it took there, bytes */
+    bool ran;                  /* the program ran on a card of this size, and came to its end */
+    bool adapted;              /* … because it makes do with less there */
+    bool ran_out;              /* it came to none: smaller ones are too small as well */
+    uint64_t ran_smallest;     /* what it took there, bytes */
     uint64_t adapted_refused, adapted_ooms; /* calls for memory that were refused there; those of them that failed */
     bool open;                 /* whether they do is not known: the user has cut the playing short */
     uint64_t ends_at_event;    /* of the process that ran out first; 0: none did, or it is not known */
@@ -85,6 +86,7 @@ struct sg_rehearse {
     unsigned processes;       /* that asked for memory */
     unsigned replays;         /* of their lives, so far */
     uint64_t events, allocs, served, largest_request;
+    uint64_t passed_on_bytes; /* of allocations that the driver served */
     uint64_t ooms, refused;   /* on the card without end: by a limit, or by a program that asks until it runs out */
     uint64_t questions;       /* of the program, how much memory is free */
     bool limited;             /* a limit was set, by settings or by the program */
@@ -92,6 +94,7 @@ struct sg_rehearse {
     bool ended_by;            /* an allocation failed, and its process was served nothing more: it came to nothing */
     bool true_size;           /* the run itself is on a card of the size of the only one named */
     bool adapts;              /* it fits a card because it makes do with less there */
+    bool has_ordered;         /* other calls held memory in the order of a stream */
     uint64_t peak_requested, peak_reserved; /* of the device of the process that needs most, bytes */
     struct sg_rehearse_held at_peak;        /* when that device had most in use */
     uint64_t peak_taken;       /* of that process, in use and held by other calls at once, bytes */

@@ -231,11 +231,15 @@ static void print_verdict(const struct sg_rehearse *rehearse, const struct sg_re
 }
 
 /* What the program did on a card of this size, where it does not fit by what it takes on a card without end. */
-static void print_adapted(const struct sg_rehearse_card *card)
+static void print_ran(const struct sg_rehearse_card *card)
 {
     char size[SG_SIZE_TEXT];
-    printf("  It was run on a card of this size too, and makes do with less there: %s were needed",
-        sg_size_format(card->adapted_smallest, size));
+    printf("  It was run on a card of this size too, and %s there: %s were needed",
+        card->adapted ? "makes do with less" : "came to its end", sg_size_format(card->ran_smallest, size));
+    if (!card->adapted) {
+        puts(".");
+        return;
+    }
     if (card->adapted_ooms)
         printf(", %" PRIu64 " allocation%s failed, and it went on without", card->adapted_ooms, sg_plural(card->adapted_ooms));
     else if (card->adapted_refused)
@@ -255,11 +259,11 @@ static void print_card(const struct sg_rehearse *rehearse, const struct sg_rehea
     }
     print_verdict(rehearse, card);
     puts(".");
-    if (card->adapted)
-        print_adapted(card);
+    if (card->ran)
+        print_ran(card);
     if (card->ran_out)
         puts("  It was run on a card of this size too, and came to no good end there.");
-    if (!card->ends_at_event || card->adapted)
+    if (!card->ends_at_event || card->ran)
         return;
     printf("  First failure: %s asked for%s%s%s%s%s%s with %s in use,\n", sg_size_format(card->ends_with_bytes, asked),
         card->ends_by ? " " : "", card->ends_by ? sg_outside_call(card->ends_by) : "",
@@ -308,7 +312,7 @@ static void print_in_use(const struct sg_rehearse *rehearse)
     const struct sg_rehearse_card *card = NULL;
     char size[SG_SIZE_TEXT];
     for (unsigned i = 0; i < rehearse->card_count; i++)
-        card = rehearse->card[i].ends_at_event && !rehearse->card[i].adapted ? &rehearse->card[i] : card;
+        card = rehearse->card[i].ends_at_event && !rehearse->card[i].ran ? &rehearse->card[i] : card;
     if (card && card->held.blocks) {
         printf("Largest in use when a card of %s was full:\n", sg_size_format(card->bytes, size));
         print_held(&card->held);
@@ -458,9 +462,8 @@ static void print_sum(const struct sg_rehearse *rehearse)
         if (!least || !card->fits || card->bytes < least || card->bytes - least < card->margin)
             continue;
         printf("  %s = %s %s + %s margin + %s left\n", sg_size_format(card->bytes, size),
-            sg_size_format(least, smallest), card->adapted ? "needed there" : "smallest card",
-            sg_size_format(card->margin, margin),
-            sg_size_format(card->bytes - least - card->margin, left));
+            sg_size_format(least, smallest), card->ran ? "needed there" : "smallest card",
+            sg_size_format(card->margin, margin), sg_size_format(card->bytes - least - card->margin, left));
     }
     puts("It ran on a card without end: what the program prints as reserved may be more than a full card takes.");
 }

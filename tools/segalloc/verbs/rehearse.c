@@ -427,14 +427,19 @@ static int rehearse_adapting(struct sg_rehearse *rehearse, struct sg_launch *lau
 {
     int status = rehearse_on(rehearse, launch, card, "does not fit as it ran on a card without end; it may make do with less",
         trial);
-    if (status == 0 && sg_rehearse_has_adapted(rehearse, trial)) {
-        card->adapted = card->fits = true;
-        card->adapted_smallest = trial->alone.segalloc ? trial->alone.segalloc : trial->peak_requested;
-        card->adapted_refused = trial->refused;
-        card->adapted_ooms = trial->ooms;
-        rehearse->adapts = true;
-    }
-    return status;
+    if (status)
+        return status;
+    card->adapted = sg_rehearse_has_adapted(rehearse, trial);
+    card->ran = card->adapted || sg_rehearse_has_fitted(rehearse, trial);
+    card->fits |= card->ran;
+    rehearse->adapts |= card->adapted;
+    uint64_t took = trial->alone.segalloc ? trial->alone.segalloc : trial->peak_requested;
+    card->ran_smallest = took < card->bytes ? took : card->bytes;
+    card->adapted_refused = trial->refused;
+    card->adapted_ooms = trial->ooms;
+    if (card->ran && rehearse->alone.segalloc > card->bytes)
+        rehearse->alone.segalloc = card->bytes;
+    return 0;
 }
 
 /* Cards that are all but full by memory of other calls, smallest first. Where it runs out, the next page is tried. */
@@ -479,7 +484,7 @@ static int rehearse_true_sizes(struct sg_rehearse *rehearse, struct sg_launch *l
     free(trial);
     if (status == 0 && rehearse->adapts && ran_out) /* it stopped for want of an end */
         rehearse->run.status = 0;
-    if (status == 0 && rehearse->adapts)
+    if (status == 0)
         judge(rehearse);
     return status;
 }
