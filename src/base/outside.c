@@ -26,11 +26,11 @@ uint64_t sg_outside_sum(const struct sg_outside *outside)
     return sum;
 }
 
-bool sg_outside_is_ordered(const struct sg_outside *outside)
+bool sg_outside_gives_back(const struct sg_outside *before, const struct sg_outside *now)
 {
-    return outside->bytes[SEGALLOC_OUTSIDE_POOLS] || outside->bytes[SEGALLOC_OUTSIDE_POOLS_IDLE] ||
-           outside->bytes[SEGALLOC_OUTSIDE_POOLS_LEAVING] || outside->bytes[SEGALLOC_OUTSIDE_GRAPHS] ||
-           outside->bytes[SEGALLOC_OUTSIDE_GRAPHS_IDLE];
+    return now->bytes[SEGALLOC_OUTSIDE_POOLS] < before->bytes[SEGALLOC_OUTSIDE_POOLS] ||
+           now->bytes[SEGALLOC_OUTSIDE_GRAPHS] < before->bytes[SEGALLOC_OUTSIDE_GRAPHS] ||
+           now->bytes[SEGALLOC_OUTSIDE_POOLS_LEAVING] || now->bytes[SEGALLOC_OUTSIDE_GRAPHS_IDLE];
 }
 
 uint64_t sg_outside_stays(const struct sg_outside *outside)

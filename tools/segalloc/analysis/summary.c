@@ -118,9 +118,9 @@ static void note_outside(struct sg_summary_device *device, const struct segalloc
     uint64_t sum = sg_outside_sum(&device->reading);
     if (sg_outside_stays(&device->reading) < sg_outside_stays(&device->outside))
         keep_peak(device);
+    device->ordered_frees |= sg_outside_gives_back(&device->outside, &device->reading);
     device->outside = device->reading;
     device->used |= sum > 0;
-    device->has_ordered |= sg_outside_is_ordered(&device->reading);
     device->peak_outside = sum > device->peak_outside ? sum : device->peak_outside;
     note_peak(device);
 }

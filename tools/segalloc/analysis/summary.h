@@ -52,7 +52,7 @@ struct sg_summary_device {
     struct sg_outside reading, outside; /* by other calls: what is being read, and what is held now */
     struct sg_outside outside_at_peak;  /* when most was taken: alive, and held by other calls */
     uint64_t peak_taken, peak_outside;  /* bytes then; and when most was held by other calls */
-    bool has_ordered;                   /* some of that in the order of a stream, at any time */
+    bool ordered_frees;                 /* pools or graphs got some of that back */
     struct sg_over_time over_time; /* live bytes */
     struct sg_stats stats; /* of the last complete snapshot */
     bool has_stats, has_stat[SG_STAT_COUNT]; /* which of them any snapshot named */

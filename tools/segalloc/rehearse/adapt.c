@@ -146,13 +146,6 @@ bool sg_rehearse_may_adapt(const struct sg_rehearse *rehearse, const struct sg_r
     return !rehearse->torch || rehearse->beneath || card->caught || rehearse->questions || rehearse->ooms;
 }
 
-/* What a run had in use at its peak, at least: what was freed to pools then is left out. */
-static uint64_t in_use(const struct sg_rehearse *run)
-{
-    uint64_t freed = run->outside.bytes[SEGALLOC_OUTSIDE_POOLS_LEAVING];
-    return run->peak_taken > freed ? run->peak_taken - freed : 0;
-}
-
 static bool has_ended_well(const struct sg_rehearse *trial)
 {
     return trial->run.status == 0 && trial->processes && !trial->ended_by && !trial->interrupted;
@@ -167,8 +160,7 @@ bool sg_rehearse_has_adapted(const struct sg_rehearse *endless, const struct sg_
 
 bool sg_rehearse_has_fitted(const struct sg_rehearse *endless, const struct sg_rehearse *trial)
 {
-    bool took_less = trial->peak_taken < in_use(endless) && trial->alone.segalloc <= trial->card[0].bytes;
-    return has_ended_well(trial) && (took_less || !(endless->has_ordered || trial->has_ordered));
+    return has_ended_well(trial) && !endless->ordered_frees && !trial->ordered_frees;
 }
 
 bool sg_rehearse_is_tight(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)

@@ -22,9 +22,9 @@ bool sg_rehearse_may_adapt(const struct sg_rehearse *rehearse, const struct sg_r
 bool sg_rehearse_has_adapted(const struct sg_rehearse *endless, const struct sg_rehearse *trial);
 
 /* Whether a program that does not adapt fits the card of `trial`, since it came to its end there. A replay knows only nearly
-   where the library's blocks lie, and the run itself is exact. Pools and graphs are the exception: they count what is freed as
-   in use until the GPU has done it. There less by them counts where the trial, played again, fits its card too. Else it had
-   luck: work was done sooner than it need be. Then the verdict of the card without end stands.
+   where the library's blocks lie, and the run itself is exact. Memory that is freed to pools or by graphs is the exception,
+   since it counts as in use until the GPU has done it. There a good end may be luck: work was done sooner than it need be.
+   Then the verdict of the card without end stands.
 
    An example. A program frees 20 MiB to a pool and takes 2 MiB by cuMemCreate, on a card of 24 MiB with 4 MiB in use. It
    runs where the pool has given its memory back by then, and not where it has not. */

@@ -190,7 +190,7 @@ static int count(struct sg_rehearse *rehearse, const struct sg_findings *finding
         struct sg_rehearse_device *used = &rehearse->device[findings->device[i].ordinal];
         used->processes += peak[SG_STAT_requested_bytes] > 0;
         used->requested += peak[SG_STAT_requested_bytes];
-        rehearse->has_ordered |= findings->device[i].has_ordered;
+        rehearse->ordered_frees |= findings->device[i].ordered_frees;
         if (findings->device[i].peak_taken > rehearse->peak_taken) {
             rehearse->peak_taken = findings->device[i].peak_taken;
             rehearse->outside = findings->device[i].outside;

@@ -119,7 +119,7 @@ static bool from_summary(struct sg_findings_device *to, const struct sg_summary_
     to->outside = from->outside_at_peak;
     to->peak_taken = from->peak_taken;
     to->peak_outside = from->peak_outside;
-    to->has_ordered = from->has_ordered;
+    to->ordered_frees = from->ordered_frees;
     if (from->has_stats) {
         to->stats = from->stats;
         for (int i = 0; i < SG_STAT_COUNT; i++) /* another allocator's has some of them; ours leaves out what is 0 */

@@ -418,6 +418,7 @@ static int rehearse_on(struct sg_rehearse *rehearse, struct sg_launch *launch, c
     launch->conf = conf;
     launch->sim = endless;
     rehearse->interrupted |= ret->interrupted;
+    rehearse->cut |= ret->interrupted;
     return status;
 }
 
