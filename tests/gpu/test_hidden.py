@@ -12,7 +12,9 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 PYTHON = os.environ.get("PYTORCH_PYTHON", sys.executable)
-HAS_TORCH = subprocess.run([PYTHON, "-c", "import torch, transformers, peft"], stderr=subprocess.DEVNULL).returncode == 0
+# They are looked for, not imported: NVIDIA's libraries that PyTorch wants may be the stand-ins that are made below.
+HAS_TORCH = subprocess.run([PYTHON, "-c", "import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, "
+                            "('torch', 'transformers', 'peft'))))"], check=False).returncode == 0
 CARD = f"hidden-{os.getpid()}"
 
 # Rows that nothing but a real GPU can make true, each with the reason.
