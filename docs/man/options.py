@@ -44,8 +44,11 @@ def sentence(text, values):
 entries = pathlib.Path(sys.argv[1]).read_text()
 print(INTRODUCTION)
 for entry in entries.strip().split("\n\n"):
-    head, text, values = (line.strip() for line in entry.split("\n"))
+    head, text, *values = (line.strip() for line in entry.split("\n"))
+    if "without effect" in head:
+        print(f"{escaped(head)} {', '.join(f'_{escaped(name)}_' for name in (text, *values))}.\n")
+        continue
     name, default = head.split(":", 1)
     print(f"*{escaped(name)}* (default: {escaped(default) or 'empty'})")
-    print(f"\t{escaped(sentence(text, values))} {escaped(values)}\n")
+    print(f"\t{escaped(sentence(text, values[0]))} {escaped(values[0])}\n")
 print("# SEE ALSO\n\n*segalloc*(1)")

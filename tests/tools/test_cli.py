@@ -94,6 +94,8 @@ class CommandLine(unittest.TestCase):
         self.one_line(segalloc("conf", "-x"), 2, "-x")
         self.one_line(segalloc("conf", "live:True", "live:False"), 2, "live:False")
         self.one_line(segalloc("conf", "--help-options", "limt"), 2, "did you mean limit?")
+        self.assertIn("no effect on segalloc", segalloc("conf", "--help-options", "pinned_free_catch_all").stdout)
+        self.assertIn("\n    pinned_free_catch_all\n", segalloc("conf", "--help-options").stdout)
         self.one_line(segalloc("run"), 125, "which program")
         self.one_line(segalloc("run", "--conf"), 125, "--conf needs a value")
         self.one_line(segalloc("run", "--sym", "24GiB", "true"), 125, "did you mean --sim?")
@@ -109,6 +111,7 @@ class CommandLine(unittest.TestCase):
             options.write(segalloc("conf", "--help-options").stdout)
             options.flush()
             page = subprocess.run([sys.executable, script, options.name], capture_output=True, text=True, timeout=60).stdout
+        self.assertIn("_pinned\\_free\\_catch\\_all_", page)
         for begins in ("native, or cudaMallocAsync:", "always: serve", "direct: PyTorch", "Serve memory from"):
             self.assertIn(f"\t{begins}", page)
 

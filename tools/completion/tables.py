@@ -75,7 +75,9 @@ def conf_values(text):
     """For each key of --conf the values that are words, and examples of others."""
     values = {}
     for entry in text.strip().split("\n\n"):
-        head, _, takes = entry.split("\n")
+        head, *_, takes = entry.split("\n")
+        if ":" not in head:  # PyTorch's options without effect, which nobody need be offered
+            continue
         takes = takes.strip()[len("Takes "):].split(". PyTorch")[0].rstrip(".")
         words = []
         for part in re.split(r", or | or |, ", takes):

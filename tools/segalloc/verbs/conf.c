@@ -34,6 +34,23 @@ static int help(void)
     return SG_EXIT_OK;
 }
 
+/* Options that are taken from a pasted line of PyTorch's, and decide nothing here. */
+static const char *const without_effect[] = {
+#define TORCH_KEY(name, values) #name,
+#include "torch_keys.def"
+};
+
+static bool help_without_effect(const char *name)
+{
+    for (unsigned i = 0; i < sizeof without_effect / sizeof *without_effect; i++)
+        if (strcmp(name, without_effect[i]) == 0) {
+            printf("%s: an option of PyTorch's that does not say where device memory goes.\n"
+                   "    It is accepted, and has no effect on segalloc.\n", name);
+            return true;
+        }
+    return false;
+}
+
 /* Of all of them, or of one. */
 static int help_options(const char *verb, const char *name)
 {
@@ -48,7 +65,12 @@ static int help_options(const char *verb, const char *name)
                sg_option_values(NULL, i, values, sizeof values), info->torch ? " PyTorch has this option too." : "");
         between = "\n";
     }
-    if (*between)
+    if (!name) {
+        puts("\nAccepted too, without effect on segalloc: PyTorch's");
+        for (unsigned i = 0; i < sizeof without_effect / sizeof *without_effect; i++)
+            printf("    %s\n", without_effect[i]);
+    }
+    if (*between || help_without_effect(name))
         return SG_EXIT_OK;
     const char *nearest = sg_ascii_nearest(name, names, SG_OPTION_COUNT);
     return sg_tool_usage(verb, "there is no option \"%s\"%s%s%s", name, nearest ? "; did you mean " : "",
