@@ -66,7 +66,7 @@ static int help_options(const char *verb, const char *name)
         between = "\n";
     }
     if (!name) {
-        puts("\nAccepted too, without effect on segalloc: PyTorch's");
+        puts("\nAccepted too, without effect on segalloc, are PyTorch's");
         for (unsigned i = 0; i < sizeof without_effect / sizeof *without_effect; i++)
             printf("    %s\n", without_effect[i]);
     }
