@@ -21,7 +21,8 @@ import sys
 import time
 
 PAGE = 2 << 20
-CARDS = (3, 1, 0, -1, -2, -4)  # pages: the cards of one rehearsal, from the smallest that fits
+CARDS = (1, 0, -1, -2, -4)  # pages: the cards of one rehearsal, from the smallest that fits
+HIGHER = (3, 2)  # those of another, where none of these fits
 LEAST_CARD = 2 * PAGE  # that a rehearsal takes
 MARGIN = 4  # pages: a card that "does not fit" so far below one that does must fail
 RAN_OUT = 3
@@ -78,9 +79,13 @@ def judge(program):
     """(kind, text) of each thing that is wrong; kinds "run N below" and "idle" are only counted."""
     try:
         need = rehearse(program, [1 << 40])["smallest_card_bytes"] or PAGE
-        cards = [max(need, LEAST_CARD) + i * PAGE for i in CARDS if need + i * PAGE >= LEAST_CARD]
+        need = max(need, LEAST_CARD)
+        cards = [need + i * PAGE for i in CARDS if need + i * PAGE >= LEAST_CARD]
         verdict = rehearse(program, cards)
         fits = {card["bytes"]: card["fits"] for card in verdict["cards"]}
+        if not fits[cards[0]]:
+            cards = [need + i * PAGE for i in HIGHER] + cards
+            fits |= {card["bytes"]: card["fits"] for card in rehearse(program, cards[:len(HIGHER)])["cards"]}
         runs = {card: runs_on(program, card) for card in cards}
         smallest = min((card for card in fits if all(fits[larger] for larger in fits if larger >= card)), default=None)
         for card in cards:

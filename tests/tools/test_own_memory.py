@@ -79,6 +79,13 @@ class OwnMemory(unittest.TestCase):
         text = run("rehearse", "--margin", "0", "--card", f"{card}MiB", "--", OWN_MEMORY, *words.split()).stdout
         self.assertIn("  It was run on a card of this size too, and came to its end there: 36.00 MiB were needed.\n", text)
 
+    def test_graphs_are_launched_at_once(self):
+        """On a card without end their memory that is freed is back at once, so that each rehearsal says the same."""
+        words = ("h82 f0 s h11 h37 h43 m35 m75 m25 h711 h154 m26 s h14051 h31 m9103 f6 h67 h15622 f2 h24576 h11 m2339 h112 h276 f15 "
+                 "t0 h415 f13 m190 m2494 f16 m2017 m15210 h4363 m186").split()
+        for _ in range(5):
+            self.assertEqual(self.rehearse(0, "1GiB", *words)["smallest_card_bytes"], 70 * MIB)
+
     def test_a_block_left_to_the_driver_is_no_adapting(self):
         """On 4 MiB the driver serves the last block, so less is served here than on a card without end."""
         verdict = self.rehearse(0, "4MiB,6MiB", *"s s x m16 m438 f0 s b6 m29".split())

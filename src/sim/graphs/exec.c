@@ -282,7 +282,7 @@ static CUresult submit(CUgraphExec exec, CUstream stream)
     *(struct sim_image **)work->payload = exec->image;
     struct sim_image *image = exec->image;
     image->refs += 2; /* the launch's, and one while this looks at it */
-    work->may_wait = true;
+    work->may_wait = sim_image_may_wait(image);
     work->node = CU_GRAPH_NODE_TYPE_GRAPH;
     work->keeps_clock = image->object_refs != NULL;
     work->host_sees = sim_image_host_sees(image);

@@ -174,6 +174,8 @@ CUresult sim_image_replace(CUgraphExec exec, CUgraphNode node, struct sim_step s
 void sim_image_run(struct sim_work *launch);
 void sim_image_parts(CUstream stream, const struct sim_work *launch);
 bool sim_image_host_sees(const struct sim_image *image);
+/* Whether a launch may take as long as it likes: by host functions, waits, kernels that keep their stream busy, conditions. */
+bool sim_image_may_wait(const struct sim_image *image);
 
 /* Makers of work for nodes, and what was said to them. */
 CUresult sim_kernel_work(const CUDA_KERNEL_NODE_PARAMS *params, struct sim_work **ret);

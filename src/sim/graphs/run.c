@@ -110,22 +110,40 @@ void sim_image_parts(CUstream stream, const struct sim_work *launch)
         step_parts(stream, launch, &image->at[i].step);
 }
 
-/* Whether the host learns of the step by what it does. */
-static bool host_sees(const struct sim_step *step)
+/* Whether a piece of work of the step is so, also one in its child or in what a condition may choose. */
+static bool has_work(const struct sim_step *step, bool (*is_so)(const struct sim_work *work))
 {
-    bool sees = step->work && step->work->host_sees;
+    bool has = step->work && is_so(step->work);
     for (unsigned i = 0; step->child && i < step->child->nodes.count; i++)
-        sees |= host_sees(&step->child->nodes.at[i]->step);
+        has |= has_work(&step->child->nodes.at[i]->step, is_so);
     for (unsigned i = 0; step->choice && i < step->choice->size; i++)
         for (unsigned k = 0; k < step->choice->body[i]->nodes.count; k++)
-            sees |= host_sees(&step->choice->body[i]->nodes.at[k]->step);
-    return sees;
+            has |= has_work(&step->choice->body[i]->nodes.at[k]->step, is_so);
+    return has;
+}
+
+static bool host_sees(const struct sim_work *work)
+{
+    return work->host_sees;
 }
 
 bool sim_image_host_sees(const struct sim_image *image)
 {
     bool sees = false;
     for (unsigned i = 0; i < image->count; i++)
-        sees |= host_sees(&image->at[i].step);
+        sees |= has_work(&image->at[i].step, host_sees);
     return sees;
+}
+
+static bool may_wait(const struct sim_work *work)
+{
+    return work->may_wait || work->host_function || work->busy_ns;
+}
+
+bool sim_image_may_wait(const struct sim_image *image)
+{
+    bool waits = false;
+    for (unsigned i = 0; i < image->count; i++)
+        waits |= image->at[i].step.choice || has_work(&image->at[i].step, may_wait);
+    return waits;
 }
