@@ -18,7 +18,6 @@ struct sg_core *sg_core_create(const struct sg_core_params *params)
     core->observer = params->observer;
     core->callbacks = params->callbacks;
     core->plain_pages = params->plain_pages;
-    atomic_store(&core->aliases, params->untried_aliases ? 0 : UINT64_MAX);
     core->replay = params->replay;
     return core;
 }

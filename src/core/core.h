@@ -97,6 +97,10 @@ struct sg_core_callbacks {
        not serve. *ret_passed: bytes of graphs that a launch held besides, and that are free again. It asks the driver;
        `grow` may be held. NULL: nothing is known. */
     void (*outside)(int device, struct sg_outside *ret, uint64_t *ret_passed);
+
+    /* Whether a device's pages may get a second address. `wanted`: one may be of use, so a device that was not tried yet
+       is. The device's context is current, and no lock is held. NULL: they may. */
+    bool (*aliases)(int device, bool wanted);
 };
 
 struct sg_core_params {
@@ -105,9 +109,8 @@ struct sg_core_params {
     struct sg_event_sink observer;
     const struct sg_replay *replay;  /* kept; NULL: this is none */
     struct sg_core_callbacks callbacks; /* copied */
-    bool plain_pages;                /* nothing but memory is asked of pages: not that they can be exported, nor used by
+    bool plain_pages; /* nothing but memory is asked of pages: not that they can be exported, nor used by
                                         network cards */
-    bool untried_aliases;            /* no page gets a second address before sg_core_allow_aliases() */
 };
 
 /* Creates the allocator; nothing is asked of the driver yet. NULL when there is no host memory. */
@@ -244,9 +247,6 @@ bool sg_core_is_free(struct sg_core *core);
 
 /* The slot of a stream, found or made. 0: there is none left, or the device does not serve memory by ranges. */
 sg_slot sg_core_slot(struct sg_core *core, int device, const struct sg_stream_id *id);
-
-/* A device's pages may get a second address from here on. No lock. */
-void sg_core_allow_aliases(struct sg_core *core, int device);
 
 /* Whether a page got a second address for the stream of `slot` since the last such call. Users of the first address
    may still be running when that stream's next kernel begins, if that is launched so as to begin early. No lock. */

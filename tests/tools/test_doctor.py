@@ -141,7 +141,7 @@ class Doctor(unittest.TestCase):
                 os.unlink(trace)
 
     def test_calls_of_the_driver_that_fail(self):
-        for sim, errors in (("1GiB", 0), ("1GiB,fail=cuMemMap:4:999", 1)):
+        for sim, errors in (("1GiB", 0), ("1GiB,fail=cuMemMap:2:999", 1)):
             told = json.loads(doctor("--sim", sim, "--json", "--", CLIENT, "ordinary").stdout)
             self.assertEqual((told["answer"], told["served"], told["vmm_errors"]), ("served", 3, errors))
             self.assertEqual([p["vmm_errors"] for p in told["processes"]], [errors])
@@ -149,12 +149,15 @@ class Doctor(unittest.TestCase):
             self.assertEqual("  errors   1 call of the driver's memory management failed" in text, errors > 0)
 
     def test_aliases(self):
-        for sim, said in (("1GiB", "on"), ("1GiB,aliases-apart", "off: two addresses of a page are not coherent"),
-                          ("1GiB,no-vmm", None)):
-            told = json.loads(doctor("--sim", sim, "--json", "--", CLIENT, "ordinary").stdout)
+        apart = "off: two addresses of a page are not coherent"
+        for sim, way, said in (("1GiB", "ordinary", "not tried: no page was to have a second address yet"),
+                               ("1GiB,aliases-apart", "ordinary", "not tried: no page was to have a second address yet"),
+                               ("64MiB", "ordered", "on"), ("64MiB,aliases-apart", "ordered", apart),
+                               ("64MiB,no-vmm", "ordered", None)):
+            told = json.loads(doctor("--sim", sim, "--json", "--", CLIENT, way).stdout)
             self.assertEqual([p["aliases"] for p in told["processes"]], [said])
-            text = doctor("--sim", sim, "--", CLIENT, "ordinary").stdout
-            self.assertEqual("  aliases  off: two addresses of a page" in text, "apart" in sim)
+            text = doctor("--sim", sim, "--", CLIENT, way).stdout
+            self.assertEqual("  aliases  off: two addresses of a page" in text, said == apart)
 
     def test_served_in_a_child(self):
         told = self.answer("sh", "-c", f"'{CLIENT}' ordinary; '{CLIENT}' ordinary; exit 7", status=0)

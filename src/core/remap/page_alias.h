@@ -11,8 +11,9 @@
 
 #include "remap/plan.h"
 
-/* Whether pages may have two addresses for who wants this. Asks whether a capture is live. No lock held. */
-bool sg_alias_allowed(struct sg_device *device, sg_slot slot);
+/* Whether pages may have two addresses for the stream of `slot`, which wants `bytes`. Asks whether a capture is live, and
+   may have the device tried. No lock held. */
+bool sg_alias_allowed(struct sg_device *device, sg_slot slot, size_t bytes);
 
 /* Pages of a region that may get a second address now, at most. */
 uint32_t sg_alias_room_locked(const struct sg_device *device, const struct sg_region *region);

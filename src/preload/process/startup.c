@@ -98,7 +98,7 @@ static enum sg_process_state create_core(const struct sg_driver *driver)
     }
     if (sg_process.conf.confirm_conf)
         confirm_conf(&sg_process.conf);
-    sg_process.conf.alias = sg_alias_probe_decide(&sg_process.conf, driver);
+    sg_alias_probe_first(&sg_process.conf, driver);
     struct sg_core_params params = {
         .conf = &sg_process.conf,
         .driver = &sg_process.capture_safe,
@@ -116,9 +116,9 @@ static enum sg_process_state create_core(const struct sg_driver *driver)
                 .enter_context = sg_context_pin_current,
                 .leave_context = sg_context_unpin_current,
                 .outside = sg_held_outside,
+                .aliases = sg_process.conf.alias == SG_ALIAS_AUTO ? sg_alias_probe_allows : NULL,
             },
         .plain_pages = is_wsl(),
-        .untried_aliases = sg_process.conf.alias == SG_ALIAS_AUTO,
     };
     sg_process.pid = getpid();
     sg_process.core = sg_core_create(&params);
