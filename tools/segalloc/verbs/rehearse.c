@@ -18,6 +18,7 @@
 #include "launch/own_runtime.h"
 #include "rehearse/adapt.h"
 #include "rehearse/keep.h"
+#include "rehearse/lives.h"
 #include "install_paths.h"
 #include "replay/smallest_card.h"
 #include "signals.h"
@@ -242,11 +243,13 @@ static const char *temporary_folder(void)
 }
 
 /* The machine that the command runs on; `name`: of a card that is known, or NULL. On a card without end work is done where
-   it is submitted. On one of its true size the lag of frees counts, as in `segalloc run --sim`. */
-static void sim_text(char *text, size_t size, uint64_t bytes, int devices, const char *name, bool true_size)
+   it is submitted, and each process has one of its own. On one of its true size the lag of frees counts, as in `segalloc
+   run --sim`, and processes share the one that is called `shared` (NULL: they do not). */
+static void sim_text(char *text, size_t size, uint64_t bytes, int devices, const char *name, bool true_size,
+    const char *shared)
 {
-    snprintf(text, size, "%" PRIu64 ",count=%d%s,drop_mb=1%s%s", bytes, devices, true_size ? "" : ",at-once",
-        name ? ",model=" : "", name ? name : "");
+    snprintf(text, size, "%" PRIu64 ",count=%d%s,drop_mb=1%s%s%s%s", bytes, devices, true_size ? "" : ",at-once",
+        name ? ",model=" : "", name ? name : "", shared ? ",card=" : "", shared ? shared : "");
 }
 
 /* Where the traces of the run go. */
@@ -374,10 +377,14 @@ static int rehearse_in(struct sg_rehearse *rehearse, struct sg_launch *launch, c
     set_cards(rehearse);
     set_trackers(rehearse, folder);
     set_steps(rehearse);
-    if (!set_files(rehearse, folder, &keep, &keeps) || !sg_launch_prepare(launch) ||
-        !sg_rehearse_command(rehearse, keeps ? &keep : NULL, &rehearse->run))
+    if (!set_files(rehearse, folder, &keep, &keeps) || !sg_launch_prepare(launch))
         return SG_EXIT_ERROR;
-    int status = sg_rehearse_traces(rehearse, folder);
+    struct sg_lives lives;
+    sg_lives_begin(&lives, folder);
+    bool ran = sg_rehearse_command(rehearse, keeps ? &keep : NULL, &rehearse->run);
+    sg_lives_end(&lives);
+    int status = ran ? sg_rehearse_traces(rehearse, folder, &lives) : SG_EXIT_ERROR;
+    sg_lives_free(&lives);
     if (status == 0)
         judge(rehearse);
     return status;
@@ -403,18 +410,22 @@ static int rehearse_once(struct sg_rehearse *rehearse, struct sg_launch *launch,
 static int rehearse_on(struct sg_rehearse *rehearse, struct sg_launch *launch, const struct sg_rehearse_card *card,
     const char *why, struct sg_rehearse *ret)
 {
-    char sim[256], size[SG_SIZE_TEXT];
+    char sim[256], size[SG_SIZE_TEXT], shared[32], path[SIM_CARD_PATH];
+    snprintf(shared, sizeof shared, "rehearse-%ld", (long)getpid());
     *ret = (struct sg_rehearse){.verb = rehearse->verb, .json = rehearse->json, .margin = rehearse->margin,
         .devices = rehearse->devices, .command = rehearse->command, .signals = rehearse->signals,
         .overwrite = rehearse->overwrite, .trackers = rehearse->trackers, .card_count = 1,
         .card[0] = {.bytes = card->bytes, .name = card->name, .margin = card->margin}, .true_size = true};
-    sim_text(sim, sizeof sim, card->bytes, rehearse->devices, card->name, /* true_size */ true);
+    sim_text(sim, sizeof sim, card->bytes, rehearse->devices, card->name, /* true_size */ true,
+        rehearse->processes > 1 ? shared : NULL);
     const char *conf = launch->conf, *endless = launch->sim;
     launch->sim = sim;
     launch->conf = sg_tool_conf_join("oom_report:never", conf);
     fprintf(stderr, "segalloc rehearse: %s %s. Running it once more, on a card of that size.\n",
         sg_size_format(card->bytes, size), why);
     int status = rehearse_once(ret, launch, false);
+    sim_config_card_path(shared, path);
+    unlink(path); /* where processes were killed */
     launch->conf = conf;
     launch->sim = endless;
     rehearse->interrupted |= ret->interrupted;
@@ -426,13 +437,17 @@ static int rehearse_on(struct sg_rehearse *rehearse, struct sg_launch *launch, c
 static int rehearse_adapting(struct sg_rehearse *rehearse, struct sg_launch *launch, struct sg_rehearse_card *card,
     struct sg_rehearse *trial)
 {
-    int status = rehearse_on(rehearse, launch, card, "does not fit as it ran on a card without end; it may make do with less",
+    int status = rehearse_on(rehearse, launch, card,
+        rehearse->together > 1 && !card->ends_at_event
+            ? "is too small if all processes have their peaks at once; they may take turns"
+            : "does not fit as it ran on a card without end; it may make do with less",
         trial);
     if (status)
         return status;
     card->adapted = sg_rehearse_has_adapted(rehearse, trial);
     card->ran = card->adapted || sg_rehearse_has_fitted(rehearse, trial);
-    card->fits |= card->ran;
+    card->turns = !card->ran && sg_rehearse_took_turns(rehearse, card, trial);
+    card->fits |= card->ran || card->turns;
     rehearse->adapts |= card->adapted;
     uint64_t took = trial->alone.segalloc ? trial->alone.segalloc : trial->peak_requested;
     card->ran_smallest = took < card->bytes ? took : card->bytes;
@@ -608,7 +623,7 @@ static int rehearse_with(struct sg_rehearse *rehearse, struct sg_launch *launch,
     const struct sg_rehearse_card *largest = &rehearse->card[rehearse->card_count - 1];
     uint64_t endless = ENDLESS_TIMES * largest->bytes;
     sim_text(sim, sizeof sim, endless > ENDLESS_LEAST ? endless : ENDLESS_LEAST, rehearse->devices, largest->name,
-        /* true_size */ false);
+        /* true_size */ false, NULL);
     launch->sim = sim;
     sg_kept_recover(rehearse->verb, temporary_folder());
     sg_signals_hold(&rehearse->signals);
