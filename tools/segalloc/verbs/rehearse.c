@@ -21,6 +21,7 @@
 #include "rehearse/lives.h"
 #include "install_paths.h"
 #include "replay/smallest_card.h"
+#include "segalloc/trace_format.h"
 #include "signals.h"
 #include "size.h"
 #include "tool.h"
@@ -281,18 +282,41 @@ static bool keep(const struct sg_rehearse *rehearse, const char *path, const cha
     return good;
 }
 
-/* The process that began first has the lowest number, but for a turn of numbers. */
+/* When the process began that has written the trace, ns; 0: not known. */
+static uint64_t began_at(const char *path)
+{
+    struct segalloc_trace_header header = {.start_realtime_ns = 0};
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    bool whole = file >= 0 && read(file, &header, sizeof header) == (ssize_t)sizeof header;
+    if (file >= 0)
+        close(file);
+    return whole ? header.start_realtime_ns : 0;
+}
+
+static int is_trace(const struct dirent *entry)
+{
+    return strstr(entry->d_name, ".trace") != NULL;
+}
+
+/* That of the process that began first has the name as it is. */
 static bool keep_traces(const struct sg_rehearse *rehearse, const char *folder)
 {
     struct dirent **entry;
-    int count = scandir(folder, &entry, NULL, versionsort);
-    bool good = count >= 0, named = false;
+    int count = scandir(folder, &entry, is_trace, versionsort), first = 0;
+    uint64_t earliest = UINT64_MAX;
+    bool good = count >= 0;
+    for (int i = 0; i < count; i++) {
+        char path[SG_PLACE_BYTES];
+        snprintf(path, sizeof path, "%s/%s", folder, entry[i]->d_name);
+        uint64_t began = began_at(path);
+        first = began < earliest ? i : first;
+        earliest = began < earliest ? began : earliest;
+    }
     for (int i = 0; i < count; i++) {
         char path[SG_PLACE_BYTES], name[SG_PLACE_BYTES];
         snprintf(path, sizeof path, "%s/%s", folder, entry[i]->d_name);
-        snprintf(name, sizeof name, named ? "%s.%d" : "%s", rehearse->output, atoi(entry[i]->d_name));
-        if (strstr(entry[i]->d_name, ".trace"))
-            good = good && (named = keep(rehearse, path, name));
+        snprintf(name, sizeof name, i == first ? "%s" : "%s.%d", rehearse->output, atoi(entry[i]->d_name));
+        good = good && keep(rehearse, path, name);
         free(entry[i]);
     }
     if (count >= 0)
