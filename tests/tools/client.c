@@ -6,6 +6,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#ifdef ERROR_NAMES
+/* Some programs have a table of the runtime's errors for their messages. */
+__attribute__((used)) static const char *const error_names[] = {"cudaErrorMemoryAllocation",
+    "cudaErrorMapBufferObjectFailed"};
+#endif
+
 static void *driver;
 
 static void *function(const char *name)

@@ -1,6 +1,6 @@
 """`segalloc doctor` on the simulated GPU: who is served, and why others are not.
 
-Usage: test_doctor.py SEGALLOC CLIENT OWN_RUNTIME STATIC_PROGRAM (empty: none could be linked)"""
+Usage: test_doctor.py SEGALLOC CLIENT OWN_RUNTIME STATIC_PROGRAM (empty: none could be linked) RUNTIME NAMES_ERRORS"""
 import json
 import os
 import signal
@@ -9,7 +9,7 @@ import sys
 import tempfile
 import unittest
 
-SEGALLOC, CLIENT, OWN_RUNTIME, STATIC, RUNTIME = (sys.argv.pop(1) for _ in range(5))
+SEGALLOC, CLIENT, OWN_RUNTIME, STATIC, RUNTIME, NAMES_ERRORS = (sys.argv.pop(1) for _ in range(6))
 # In a build with a sanitizer its runtime, which must come before all other libraries.
 SANITIZER = os.environ.get("SANITIZER", "")
 OURS = ("SEGALLOC_", "PYTORCH_", "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_")
@@ -103,7 +103,8 @@ class Doctor(unittest.TestCase):
             with open(CLIENT, "rb") as program, open(named, "wb") as file:
                 file.write(program.read() + b"\0cudaErrorMapBufferObjectFailed\0")
             os.chmod(named, 0o755)
-            for command in ([CLIENT, "ordinary"], [SEGALLOC, "--version"], [named, "ordinary"]):
+            for command in ([CLIENT, "ordinary"], [SEGALLOC, "--version"], [named, "ordinary"],
+                            [NAMES_ERRORS, "ordinary"]):
                 ran = subprocess.run([SEGALLOC, "run", "--sim", "1GiB", "--", *command], env=clean, capture_output=True,
                                      text=True)
                 self.assertNotIn("runtime", ran.stderr)
