@@ -11,8 +11,8 @@
 #include "launch/find_program.h"
 
 /* An entry of the runtime's table of the names of errors, which stripping keeps. Found in libcudart 11.8, 12.4 and 13.0,
-   and in what nvcc 13.0 links by default. A program may have a table of those names for its messages, so the runtime's call
-   for private tables of the driver must be named as well. A zero byte stands before either, here another, so that this
+   and in what nvcc 13.0 links by default. A program may have a table of those names for its messages. So the runtime's
+   call for private tables of the driver must be named as well. A zero byte stands before either, here another, so that this
    program is not taken for one. */
 static const char *const marks[] = {"?cudaErrorMapBufferObjectFailed", "?cuGetExportTable"};
 enum { MARK_BYTES = 64 };
