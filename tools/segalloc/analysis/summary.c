@@ -121,7 +121,7 @@ static void note_outside(struct sg_summary_device *device, const struct segalloc
     uint64_t sum = sg_outside_sum(&device->reading);
     if (sg_outside_stays(&device->reading) < sg_outside_stays(&device->outside))
         keep_peak(device);
-    device->ordered_frees |= sg_outside_gives_back(&device->outside, &device->reading);
+    device->lags |= sg_outside_lags(&device->outside, &device->reading);
     device->outside = device->reading;
     device->used |= sum > 0;
     device->peak_outside = sum > device->peak_outside ? sum : device->peak_outside;

@@ -152,7 +152,7 @@ bool sg_rehearse_may_adapt(const struct sg_rehearse *rehearse, const struct sg_r
     return fit_alone(rehearse, card) || !rehearse->torch || rehearse->beneath || card->caught || rehearse->questions || rehearse->ooms;
 }
 
-static bool has_ended_well(const struct sg_rehearse *trial)
+bool sg_rehearse_has_ended_well(const struct sg_rehearse *trial)
 {
     return trial->run.status == 0 && trial->processes && !trial->ended_by && !trial->interrupted;
 }
@@ -163,12 +163,7 @@ bool sg_rehearse_has_adapted(const struct sg_rehearse *endless, const struct sg_
         return false;
     bool asks = endless->questions || trial->questions, does_without = endless->ooms || trial->ooms;
     bool asked_less = trial->peak_requested + trial->passed_on_bytes < endless->peak_requested;
-    return has_ended_well(trial) && (asks || does_without || asked_less);
-}
-
-bool sg_rehearse_has_fitted(const struct sg_rehearse *endless, const struct sg_rehearse *trial)
-{
-    return has_ended_well(trial) && endless->together <= 1 && !endless->ordered_frees && !trial->ordered_frees;
+    return sg_rehearse_has_ended_well(trial) && (asks || does_without || asked_less);
 }
 
 bool sg_rehearse_took_turns(const struct sg_rehearse *endless, const struct sg_rehearse_card *card, const struct sg_rehearse *trial)

@@ -22,14 +22,9 @@ bool sg_rehearse_may_adapt(const struct sg_rehearse *rehearse, const struct sg_r
    how much memory is free, goes on without what failed, or asks for less at a time than in `endless`. */
 bool sg_rehearse_has_adapted(const struct sg_rehearse *endless, const struct sg_rehearse *trial);
 
-/* Whether a program that does not adapt fits the card of `trial`, since it came to its end there. A replay knows only nearly
-   where the library's blocks lie, and the run itself is exact. Memory that is freed to pools or by graphs is the exception,
-   since it counts as in use until the GPU has done it. There a good end may be luck: work was done sooner than it need be.
-   Then the verdict of the card without end stands. So it does where processes are on one card at once.
-
-   An example. A program frees 20 MiB to a pool and takes 2 MiB by cuMemCreate, on a card of 24 MiB with 4 MiB in use. It
-   runs where the pool has given its memory back by then, and not where it has not. */
-bool sg_rehearse_has_fitted(const struct sg_rehearse *endless, const struct sg_rehearse *trial);
+/* Whether `trial` came to its end. For a program that does not adapt that is what fits: a replay knows only nearly where the
+   library's blocks lie. Where memory lags, one good end may be luck, and both ends of what a GPU may do are tried. */
+bool sg_rehearse_has_ended_well(const struct sg_rehearse *trial);
 
 /* Whether `trial`, a run on this card of its true size, came to its end without a failure and with all that it had in
    `endless`, though the processes that are on one device at once need more together than it has. When each of them has its

@@ -226,7 +226,7 @@ static int count(struct sg_rehearse *rehearse, const struct sg_findings *finding
         const uint64_t *peak = findings->device[i].stats.peak;
         rehearse->questions += findings->device[i].stats.value[SG_STAT_questions];
         rehearse->limited |= findings->limited;
-        rehearse->ordered_frees |= findings->device[i].ordered_frees;
+        rehearse->lags |= findings->device[i].lags;
         if (findings->device[i].peak_taken > rehearse->peak_taken) {
             rehearse->peak_taken = findings->device[i].peak_taken;
             rehearse->outside = findings->device[i].outside;

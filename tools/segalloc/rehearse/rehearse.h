@@ -95,7 +95,7 @@ struct sg_rehearse {
     bool ended_by;            /* an allocation failed, and its process was served nothing more: it came to nothing */
     bool true_size;           /* the run itself is on a card of the size of the only one named */
     bool adapts;              /* it fits a card because it makes do with less there */
-    bool ordered_frees;       /* pools or graphs got memory back, in the order of a stream */
+    bool lags;                /* what other calls hold at a moment depends on how far the GPU has come */
     uint64_t peak_requested, peak_reserved; /* of the device that needs most: sums of processes that were there at once, bytes */
     struct sg_rehearse_held at_peak;        /* when that device had most in use */
     uint64_t peak_taken;       /* of that device, in use and held by other calls, bytes */

@@ -122,7 +122,7 @@ static bool from_summary(struct sg_findings_device *to, const struct sg_summary_
     to->peak_taken = from->peak_taken;
     to->peak_own = from->peak_own;
     to->peak_outside = from->peak_outside;
-    to->ordered_frees = from->ordered_frees;
+    to->lags = from->lags;
     if (from->has_stats) {
         to->stats = from->stats;
         for (int i = 0; i < SG_STAT_COUNT; i++) /* another allocator's has some of them; ours leaves out what is 0 */

@@ -26,7 +26,7 @@ struct sg_findings_device {
     struct sg_live_set at_peak;            /* when most was taken */
     struct sg_outside outside;             /* held then by calls that segalloc does not serve */
     uint64_t peak_taken, peak_outside;     /* requested, and held by such calls, at once; the latter alone */
-    bool ordered_frees;                    /* pools or graphs got some of it back, in the order of a stream */
+    bool lags;                             /* how much that is depends on how far the GPU has come */
     uint64_t peak_own;                     /* peak_taken by what this process is known to have; 0: not known */
     struct sg_live_set at_reserved;        /* when most was reserved, as of `fullest`; empty: not known */
     struct sg_over_time requested, reserved;  /* over time; width 0: not known */

@@ -16,11 +16,10 @@
 #include "effective_conf.h"
 #include "launch/launch.h"
 #include "launch/own_runtime.h"
-#include "rehearse/adapt.h"
 #include "rehearse/keep.h"
 #include "rehearse/lives.h"
+#include "rehearse/true_size.h"
 #include "install_paths.h"
-#include "replay/smallest_card.h"
 #include "segalloc/trace_format.h"
 #include "signals.h"
 #include "size.h"
@@ -243,16 +242,6 @@ static const char *temporary_folder(void)
     return temporary && *temporary == '/' && strlen(temporary) <= 30 ? temporary : "/tmp";
 }
 
-/* The machine that the command runs on; `name`: of a card that is known, or NULL. On a card without end work is done where
-   it is submitted, and each process has one of its own. On one of its true size the lag of frees counts, as in `segalloc
-   run --sim`, and processes share the one that is called `shared` (NULL: they do not). */
-static void sim_text(char *text, size_t size, uint64_t bytes, int devices, const char *name, bool true_size,
-    const char *shared)
-{
-    snprintf(text, size, "%" PRIu64 ",count=%d%s,drop_mb=1%s%s%s%s", bytes, devices, true_size ? "" : ",at-once",
-        name ? ",model=" : "", name ? name : "", shared ? ",card=" : "", shared ? shared : "");
-}
-
 /* Where the traces of the run go. */
 static bool make_folder(const struct sg_rehearse *rehearse, char folder[64])
 {
@@ -429,111 +418,11 @@ static int rehearse_once(struct sg_rehearse *rehearse, struct sg_launch *launch,
     return status;
 }
 
-/* Runs the command on a card of its true size; *ret has what came of it. `why`: for the line on stderr. 0, or an exit status
-   after a line on stderr. */
-static int rehearse_on(struct sg_rehearse *rehearse, struct sg_launch *launch, const struct sg_rehearse_card *card,
-    const char *why, struct sg_rehearse *ret)
-{
-    char sim[256], size[SG_SIZE_TEXT], shared[32], path[SIM_CARD_PATH];
-    snprintf(shared, sizeof shared, "rehearse-%ld", (long)getpid());
-    *ret = (struct sg_rehearse){.verb = rehearse->verb, .json = rehearse->json, .margin = rehearse->margin,
-        .devices = rehearse->devices, .command = rehearse->command, .signals = rehearse->signals,
-        .overwrite = rehearse->overwrite, .trackers = rehearse->trackers, .card_count = 1,
-        .card[0] = {.bytes = card->bytes, .name = card->name, .margin = card->margin}, .true_size = true};
-    sim_text(sim, sizeof sim, card->bytes, rehearse->devices, card->name, /* true_size */ true,
-        rehearse->processes > 1 ? shared : NULL);
-    const char *conf = launch->conf, *endless = launch->sim;
-    launch->sim = sim;
-    launch->conf = sg_tool_conf_join("oom_report:never", conf);
-    fprintf(stderr, "segalloc rehearse: %s %s. Running it once more, on a card of that size.\n",
-        sg_size_format(card->bytes, size), why);
-    int status = rehearse_once(ret, launch, false);
-    sim_config_card_path(shared, path);
-    unlink(path); /* where processes were killed */
-    launch->conf = conf;
-    launch->sim = endless;
-    rehearse->interrupted |= ret->interrupted;
-    rehearse->cut |= ret->interrupted;
-    return status;
-}
-
-/* A card that it does not fit as it ran. */
-static int rehearse_adapting(struct sg_rehearse *rehearse, struct sg_launch *launch, struct sg_rehearse_card *card,
-    struct sg_rehearse *trial)
-{
-    int status = rehearse_on(rehearse, launch, card,
-        rehearse->together > 1 && !card->ends_at_event
-            ? "is too small if all processes have their peaks at once; they may take turns"
-            : "does not fit as it ran on a card without end; it may make do with less",
-        trial);
-    if (status)
-        return status;
-    card->adapted = sg_rehearse_has_adapted(rehearse, trial);
-    card->ran = card->adapted || sg_rehearse_has_fitted(rehearse, trial);
-    card->turns = !card->ran && sg_rehearse_took_turns(rehearse, card, trial);
-    card->fits |= card->ran || card->turns;
-    rehearse->adapts |= card->adapted;
-    uint64_t took = trial->alone.segalloc ? trial->alone.segalloc : trial->peak_requested;
-    card->ran_smallest = took < card->bytes ? took : card->bytes;
-    card->adapted_refused = trial->refused;
-    card->adapted_ooms = trial->ooms;
-    if (card->ran && rehearse->alone.segalloc > card->bytes)
-        rehearse->alone.segalloc = card->bytes;
-    return 0;
-}
-
-/* Cards that are all but full by memory of other calls, smallest first. Where it runs out, the next page is tried. */
-static int rehearse_tight(struct sg_rehearse *rehearse, struct sg_launch *launch, struct sg_rehearse *trial)
-{
-    int status = 0;
-    for (unsigned i = 0; status == 0 && i < rehearse->card_count; i++) {
-        struct sg_rehearse_card *card = &rehearse->card[i];
-        if (!sg_rehearse_is_tight(rehearse, card))
-            continue;
-        status = rehearse_on(rehearse, launch, card, "is all but full, partly by memory that segalloc does not serve", trial);
-        if (status || trial->interrupted || trial->run.status == 0)
-            continue;
-        card->fits = false;
-        card->ran_out = true;
-        if (rehearse->alone.segalloc < card->bytes + SG_SMALLEST_STEP)
-            rehearse->alone.segalloc = card->bytes + SG_SMALLEST_STEP;
-        judge(rehearse);
-    }
-    return status;
-}
-
-/* Cards that it does not fit as it ran. Where one proves too small, smaller ones are. */
-static int rehearse_true_sizes(struct sg_rehearse *rehearse, struct sg_launch *launch)
-{
-    struct sg_rehearse *trial = malloc(sizeof *trial);
-    if (!trial)
-        return sg_tool_error(rehearse->verb, "no host memory left");
-    bool ran_out = rehearse->run.status != 0;
-    int status = ran_out ? 0 : rehearse_tight(rehearse, launch, trial);
-    for (unsigned i = rehearse->card_count; status == 0 && i-- > 0;) {
-        struct sg_rehearse_card *card = &rehearse->card[i];
-        card->fits &= !(ran_out && rehearse->ooms);
-        if (card->ran_out)
-            break;
-        if (!sg_rehearse_may_adapt(rehearse, card))
-            continue;
-        status = rehearse_adapting(rehearse, launch, card, trial);
-        if (!card->fits)
-            break;
-    }
-    free(trial);
-    if (status == 0 && rehearse->adapts && ran_out) /* it stopped for want of an end */
-        rehearse->run.status = 0;
-    if (status == 0)
-        judge(rehearse);
-    return status;
-}
-
 /* The run on a card without end, and those that it makes necessary. */
 static int rehearse_all(struct sg_rehearse *rehearse, struct sg_launch *launch)
 {
     int status = rehearse_once(rehearse, launch, true);
-    return status ? status : rehearse_true_sizes(rehearse, launch);
+    return status ? status : sg_rehearse_true_sizes(rehearse, launch, rehearse_once, judge);
 }
 
 static int rehearse_command(struct sg_rehearse *rehearse, struct sg_launch *launch)
@@ -646,8 +535,8 @@ static int rehearse_with(struct sg_rehearse *rehearse, struct sg_launch *launch,
         return sg_tool_error(rehearse->verb, "%s is there already; -f replaces it", rehearse->output);
     const struct sg_rehearse_card *largest = &rehearse->card[rehearse->card_count - 1];
     uint64_t endless = ENDLESS_TIMES * largest->bytes;
-    sim_text(sim, sizeof sim, endless > ENDLESS_LEAST ? endless : ENDLESS_LEAST, rehearse->devices, largest->name,
-        /* true_size */ false, NULL);
+    sg_rehearse_sim_text(sim, sizeof sim, endless > ENDLESS_LEAST ? endless : ENDLESS_LEAST, rehearse->devices,
+        largest->name, SG_REHEARSE_ENDLESS, NULL);
     launch->sim = sim;
     sg_kept_recover(rehearse->verb, temporary_folder());
     sg_signals_hold(&rehearse->signals);
