@@ -467,6 +467,10 @@ class Rehearse(unittest.TestCase):
                 time.sleep(0.01)
             while self.runs(process.pid, LOOP):
                 time.sleep(0.01)
+            with open(f"/proc/{process.pid}/task/{process.pid}/children") as children:
+                while children.read():  # a signal before its end is known goes to the program
+                    time.sleep(0.001)
+                    children.seek(0)
             process.send_signal(signal.SIGINT)
             verdict = json.loads(process.communicate(timeout=60)[0])
             self.assertEqual((process.returncode, verdict["outcome"]), (1, "stopped"))
