@@ -1,4 +1,4 @@
-/* Signal handlers that allocate or free in the midst of a call that holds a lock of the preload layer: they do not wait for
+/* Signal handlers that allocate or free in the midst of a call that holds a lock of the preload layer. They do not wait for
    their own thread. A handler is a call between two others here. */
 #include <setjmp.h>
 #include <stdarg.h>
