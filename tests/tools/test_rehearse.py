@@ -4,6 +4,7 @@ Usage: test_rehearse.py SEGALLOC LOOP ACTS"""
 import contextlib
 import json
 import os
+import pathlib
 import re
 import shlex
 import signal
@@ -386,6 +387,18 @@ class Rehearse(unittest.TestCase):
                       "Where their peaks meet they need 610.00 MiB.\n", text)
         left = [name for name in os.listdir("/dev/shm") if name.startswith(f"segalloc-sim-{os.geteuid()}-rehearse-")]
         self.assertEqual([name for name in left if not os.path.exists(f"/proc/{name.rsplit('-', 1)[1]}")], [])
+
+    def test_processes_that_wait_for_one_that_failed(self):
+        """A run at a card's size has an end, and nothing of it is left."""
+        result = rehearse("--json", "--card", "512MiB", "--", sys.executable, RANKS, ACTS, "waits", ":a+300", ":b+301")
+        self.assertEqual(result.returncode, 3, result)
+        self.assertRegex(result.stderr, "it was ended after 1[0-9] s, for it took [0-9] s before: it came to no end there")
+        self.assertEqual(json.loads(result.stdout.splitlines()[-1])["cards"][0]["verdict"], "does_not_fit")
+        alive = []
+        for process in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                alive.append(process.read_bytes())
+        self.assertFalse([command for command in alive if b"\0b+301\0" in command])
 
     def test_hidden_devices(self):
         """A rank that sees no device of so small a machine says which option makes more."""

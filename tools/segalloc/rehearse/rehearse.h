@@ -60,6 +60,7 @@ struct sg_rehearse_run {
     int status;                       /* as a shell would say it */
     char last_line[SG_REHEARSE_TEXT]; /* the last that it wrote to stderr, "" */
     double seconds;
+    bool too_long; /* it was ended after `most_seconds` */
     int signals; /* that had come to the tool when the command ended: another ends the playing */
 };
 
@@ -71,6 +72,7 @@ struct sg_rehearse_alone {
 struct sg_rehearse {
     const char *verb, *output; /* -o, NULL */
     bool json, force;
+    double most_seconds;       /* after which the command is ended; 0: it is not */
     unsigned long steps;       /* of an optimizer, after which the program is ended; 0: it ends by itself */
     bool overwrite;            /* files that are there may be written over */
     bool trackers;             /* loggers of experiments stay on */
