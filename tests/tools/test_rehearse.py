@@ -385,8 +385,12 @@ class Rehearse(unittest.TestCase):
         text = rehearse("--card", "512MiB", "--margin", "0", "--", sys.executable, RANKS, ACTS, "turns", ":a+10 b+300 b-", ":a+300").stdout
         self.assertIn("512.00 MiB: too close to call.\n  It was run on a card of this size too: its processes had room there one after the other. "
                       "Where their peaks meet they need 610.00 MiB.\n", text)
-        left = [name for name in os.listdir("/dev/shm") if name.startswith(f"segalloc-sim-{os.geteuid()}-rehearse-")]
-        self.assertEqual([name for name in left if not os.path.exists(f"/proc/{name.rsplit('-', 1)[1]}")], [])
+
+    def test_no_card_is_left(self):
+        process = subprocess.Popen([SEGALLOC, "rehearse", "--card", "512MiB", "--", sys.executable, RANKS, ACTS, "once", ":a+300", ":a+300"],
+                                   env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.assertIn("Running it once more", process.communicate(timeout=120)[1])
+        self.assertFalse(os.path.exists(f"/dev/shm/segalloc-sim-{os.geteuid()}-rehearse-{process.pid}"))
 
     def test_processes_that_wait_for_one_that_failed(self):
         """A run at a card's size has an end, and nothing of it is left."""
