@@ -70,8 +70,8 @@ static CUresult ask_for_a_moment(const struct sg_driver *driver, CUevent event)
     return result;
 }
 
-/* Whether a context has no work left, by an event over all of it; with `waits` whether it comes to have none, and that wait has
-   a bound. Without such events nobody knows. */
+/* Whether a context has no work left, by an event over all of it. With `waits` it may come to have none, and that wait has a
+   bound. Without such events nobody knows. */
 static bool context_is_complete(const struct sg_driver *driver, CUcontext context, bool waits)
 {
     CUevent event;
