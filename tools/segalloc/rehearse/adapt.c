@@ -118,7 +118,7 @@ static bool is_handled(const struct source *source, uint64_t line)
 /* PyTorch's own handlers, and those of Python's library, raise what they have caught again. */
 static bool is_between(const char *file)
 {
-    return strstr(file, "/torch/") || sg_site_rank(file) == SG_SITE_SYSTEM;
+    return sg_site_rank(file) >= SG_SITE_FRAMEWORK;
 }
 
 bool sg_rehearse_is_caught(const struct sg_site_book *book, uint32_t site)

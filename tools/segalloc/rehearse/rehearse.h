@@ -113,6 +113,7 @@ struct sg_rehearse {
     } device[SG_DEVICES_MAX];
     unsigned together;        /* processes that need most of one device at once */
     bool beneath;             /* what was served are segments of PyTorch's own cache */
+    char needs_own[64];       /* a function of PyTorch's that does without --torch alone; "": none was asked for */
     enum sg_rehearse_outcome outcome;
     char reason[2 * SG_REHEARSE_TEXT]; /* "" when it completed */
 };
