@@ -72,8 +72,8 @@ static void begin(void)
     driver.current = (CUresult(*)(CUcontext))function(library, "cuCtxSetCurrent");
     driver.take = (CUresult(*)(CUdeviceptr *, size_t))function(library, "cuMemAlloc_v2");
     driver.give = (CUresult(*)(CUdeviceptr))function(library, "cuMemFree_v2");
-    driver.create = (CUresult(*)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *, unsigned long long))function(
-        library, "cuMemCreate");
+    driver.create = (CUresult(*)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *,
+        unsigned long long))function(library, "cuMemCreate");
     driver.total = (CUresult(*)(size_t *, CUdevice))function(library, "cuDeviceTotalMem_v2");
     check(driver.init(0), "cuInit");
 }

@@ -70,7 +70,7 @@ static void become(const char *verb, char **argv, bool to_stderr, int error_pipe
     _exit(sg_launch_exec(&launch, argv));
 }
 
-/* Hands the command's output on until nobody can write any more. Once it has been told to end, not longer than it is
+/* Hands the command's output on until nobody can write any more. Once a signal has ended it, not longer than it is
    there itself: what it leaves behind is ended. After `end` (by now(); 0: never) all of it is. Its wait status. */
 static int follow(pid_t child, int output, double end, struct sg_rehearse_run *run)
 {

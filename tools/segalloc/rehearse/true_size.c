@@ -67,7 +67,8 @@ static int run_on(struct true_size *at, const struct sg_rehearse_card *card, con
             sg_size_format(card->bytes, size), why);
     int status = at->once(trial, at->launch, false);
     if (trial->run.too_long)
-        fprintf(stderr, "segalloc rehearse: it was ended after %.0f s, for it took %.0f s before: it came to no end there.\n",
+        fprintf(stderr,
+            "segalloc rehearse: it was ended after %.0f s, for it took %.0f s before: it came to no end there.\n",
             trial->run.seconds, rehearse->run.seconds);
     sim_config_card_path(shared, path);
     unlink(path); /* where processes were killed */
