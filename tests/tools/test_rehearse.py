@@ -128,6 +128,8 @@ class Rehearse(unittest.TestCase):
             ("a+100", "b^50"): ("1GiB,2GiB", "fits fits", (900, 1700), (1, 1), 3),                   # doubles until it is refused
             ("a%90",): ("1GiB,2GiB,4GiB", "fits fits fits", (None, None, None), (0, 0, None), 3),    # a share of all memory
             ("a+100", "b?1500", "c+20"): ("1GiB,2GiB", "fits fits", (120, None), (1, None), 2),      # does without
+            ("a+100", "b/1500", "c+20"): ("1GiB,2GiB", "fits fits", (120, None), (1, None), 2),      # takes the host's in its place
+            ("a+100", "b/1500"): ("1GiB,2GiB", "fits fits", (100, None), (1, None), 2),              # … at its end, too
             ("a+100", "b?1500"): ("1GiB,2GiB", "does_not_fit fits", (None, None), (None, None), 2),  # comes to nothing
             ("a+100", "b+1500"): ("512MiB,1GiB,2GiB", "does_not_fit does_not_fit fits", (None,) * 3, (None,) * 3, 2),
             ("a+100", "b+1500", "c-"): ("2GiB,4GiB", "fits fits", (None, None), (None, None), 1),
