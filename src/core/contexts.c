@@ -29,8 +29,8 @@ void sg_core_context_ending(struct sg_core *core, CUcontext context, bool ending
     for (int i = 0; ending && i < SG_DEVICES_MAX; i++) { /* each has events over each context */
         struct sg_device *device = atomic_load_explicit(&core->device[i], memory_order_acquire);
         if (device) {
-            sg_lock(&device->asking);
-            sg_unlock(&device->asking);
+            sg_lock(&device->fences.asking);
+            sg_unlock(&device->fences.asking);
         }
     }
 }
@@ -53,8 +53,8 @@ void sg_core_context_gone(struct sg_core *core, int ordinal, CUcontext context)
         return;
     sg_lock(&device->lock);
     sg_pending_forget_locked(device, context);
-    for (uint32_t i = 0; i < device->region_count; i++)
-        sg_device_release_all_locked(device, device->region[i], context);
+    for (uint32_t i = 0; i < device->regions.count; i++)
+        sg_device_release_all_locked(device, device->regions.region[i], context);
     sg_unlock(&device->lock);
     if (device->fixed)
         sg_segments_context_gone(device, context);
@@ -63,8 +63,8 @@ void sg_core_context_gone(struct sg_core *core, int ordinal, CUcontext context)
 void sg_device_set_peers_locked(struct sg_device *device, uint64_t peers)
 {
     SG_ASSERT_HELD(&device->lock);
-    device->peers = peers;
-    device->peer_accessed |= peers != 0;
+    device->access.peers = peers;
+    device->access.peer_accessed |= peers != 0;
     sg_emit(device, SEGALLOC_RECORD_PEERS, 0, sg_device_unknown_stream(device), 0, peers);
 }
 
@@ -74,28 +74,28 @@ CUresult sg_core_peer_access(struct sg_core *core, int ordinal, int peer, bool e
     if (!device || peer < 0 || peer >= SG_DEVICES_MAX)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = CUDA_SUCCESS;
-    sg_lock(&device->grow);
+    sg_lock(&device->growth.grow);
     sg_lock(&device->lock);
     sg_device_set_peers_locked(device,
-        enable ? device->peers | UINT64_C(1) << peer : device->peers & ~(UINT64_C(1) << peer));
+        enable ? device->access.peers | UINT64_C(1) << peer : device->access.peers & ~(UINT64_C(1) << peer));
     sg_unlock(&device->lock);
     /* Only the holder of `grow` changes which pages are mapped, so the handles may be walked without `lock`. */
-    for (uint32_t i = 0; enable && i < device->region_count; i++) {
-        const struct sg_region *region = device->region[i];
+    for (uint32_t i = 0; enable && i < device->regions.count; i++) {
+        const struct sg_region *region = device->regions.region[i];
         uint64_t page_bytes = sg_region_page_bytes(region);
         for (uint32_t page = 0; page < region->pages; page++) {
             uint32_t end = page;
-            while (end < region->pages && region->handle[end] && region->handle[end] != SG_PAGE_LOST)
+            while (end < region->pages && region->memory.handle[end] && region->memory.handle[end] != SG_PAGE_LOST)
                 end++;
             if (end > page && result == CUDA_SUCCESS) {
                 sg_count(device, SG_STAT_calls_set_access, 1);
                 sg_count(device, SG_STAT_handles_set_access, (end - page) * sg_mappings_devices(device));
                 result = sg_pages_set_access(&device->pages, region->base + page * page_bytes,
-                    (end - page) * page_bytes, device->peers);
+                    (end - page) * page_bytes, device->access.peers);
             }
             page = end;
         }
     }
-    sg_unlock(&device->grow);
+    sg_unlock(&device->growth.grow);
     return result;
 }

@@ -28,40 +28,40 @@ static void destroy_device(struct sg_device *device)
     const struct sg_driver *driver = sg_core_driver(device->core);
     while (sg_device_ask(device, SG_ASK_WAIT)) {
     }
-    sg_lock(&device->grow);
+    sg_lock(&device->growth.grow);
     sg_lock(&device->lock);
     for (sg_slot slot = 0; slot < SG_SLOTS; slot++)
         sg_pending_complete_locked(device, UINT64_C(1) << slot, UINT64_MAX);
     sg_pending_settle_locked(device);
-    for (uint32_t i = 0; i < device->region_count; i++) {
-        struct sg_region *region = device->region[i];
+    for (uint32_t i = 0; i < device->regions.count; i++) {
+        struct sg_region *region = device->regions.region[i];
         for (uint32_t page = 0; page < region->pages; page++)
-            region->pin[page] = 0;
+            region->memory.pin[page] = 0;
         sg_device_release_all_locked(device, region, NULL);
     }
     sg_device_coalesce_completed_locked(
         device); /* a page of which several streams have parts is whole again only then */
     sg_unlock(&device->lock);
     sg_device_give_back(device, UINT64_MAX);
-    sg_unlock(&device->grow);
+    sg_unlock(&device->growth.grow);
     if (device->fixed) {
         sg_segments_context_gone(device, NULL);
         sg_segments_trim(device);
         sg_segments_destroy(device->fixed);
     }
-    for (uint32_t i = 0; i < device->region_count; i++) {
+    for (uint32_t i = 0; i < device->regions.count; i++) {
         /* a range that isn't taken back costs nothing */
-        (void)driver->address_free(device->region[i]->base, device->region[i]->reserved);
-        sg_region_fini(device->region[i]);
-        sg_meta_unmap(device->region[i], sizeof *device->region[i]);
+        (void)driver->address_free(device->regions.region[i]->base, device->regions.region[i]->reserved);
+        sg_region_fini(device->regions.region[i]);
+        sg_meta_unmap(device->regions.region[i], sizeof *device->regions.region[i]);
     }
-    for (uint32_t i = 0; i < device->idle_count; i++)
-        driver->event_destroy(device->idle_event[i].event);
-    for (uint32_t i = 0; i < device->fence_count; i++)
-        driver->event_destroy(device->fence[i].event);
-    sg_scratch_fini(&device->handles);
-    sg_scratch_fini(&device->runs);
-    sg_extents_fini(&device->extents);
+    for (uint32_t i = 0; i < device->fences.idle_count; i++)
+        driver->event_destroy(device->fences.idle_event[i].event);
+    for (uint32_t i = 0; i < device->fences.count; i++)
+        driver->event_destroy(device->fences.fence[i].event);
+    sg_scratch_fini(&device->growth.handles);
+    sg_scratch_fini(&device->growth.runs);
+    sg_extents_fini(&device->regions.extents);
     sg_meta_unmap(device, sizeof *device);
 }
 
@@ -78,7 +78,7 @@ void sg_core_destroy(struct sg_core *core)
 /* The largest request for the small region while there is room. */
 static uint64_t small_at_low_pressure(const struct sg_device *device)
 {
-    const struct sg_usage *usage = &device->usage;
+    const struct sg_usage *usage = &device->accounts.usage;
     return usage->small_reserved.now < usage->reserved.now / SG_SMALL_LOW_PRESSURE_SHARE ? SG_SMALL_LOW_PRESSURE_MOST
                                                                                   : SG_SMALL_LOW_PRESSURE_BYTES;
 }
@@ -167,7 +167,7 @@ CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_bloc
     sg_lock(&device->lock);
     uint32_t id = sg_region_block_around(range->region, (uint32_t)((address - range->begin) >> SG_UNIT_SHIFT));
     if (id) {
-        const struct sg_extent *extent = &device->extents.extent[id];
+        const struct sg_extent *extent = &device->regions.extents.extent[id];
         CUdeviceptr base = sg_region_address(range->region, extent->begin);
         if (address - base < extent->requested) {
             *ret = (struct sg_block_info){base, extent->requested, device->ordinal,
@@ -192,13 +192,13 @@ size_t sg_core_trim(struct sg_core *core, int ordinal, size_t keep)
     sg_lock_grow(device);
     sg_lock(&device->lock);
     sg_device_coalesce_completed_locked(device);
-    uint64_t spare = device->usage.reserved.now - device->usage.allocated.now;
+    uint64_t spare = device->accounts.usage.reserved.now - device->accounts.usage.allocated.now;
     sg_emit(device, SEGALLOC_RECORD_EMPTY_CACHE, 0, sg_device_stream_locked(device, &(struct sg_tag){0}), 0, keep);
     uint64_t given = device->fixed ? sg_segments_empty_locked(device) : 0;
     spare -= given;
     sg_unlock(&device->lock);
     given += spare > keep ? sg_device_give_back(device, spare - keep) : 0;
-    sg_unlock(&device->grow);
+    sg_unlock(&device->growth.grow);
     if (device->fixed)
         sg_segments_settle(device);
     return given;
@@ -276,11 +276,11 @@ void sg_device_pin_locked(struct sg_device *device, struct sg_region *region, ui
     SG_ASSERT_HELD(&device->lock);
     bool any = false;
     for (uint32_t page = first; page < first + pages; page++) {
-        if (region->pin[page] & SG_PIN_ASKED)
+        if (region->memory.pin[page] & SG_PIN_ASKED)
             continue;
-        region->pinned += !region->pin[page] && region->handle[page] != SG_PAGE_STALE;
-        region->pin[page] |= SG_PIN_ASKED;
-        sg_gauge_add(&device->usage.pinned, sg_region_page_bytes(region));
+        region->memory.pinned += !region->memory.pin[page] && region->memory.handle[page] != SG_PAGE_STALE;
+        region->memory.pin[page] |= SG_PIN_ASKED;
+        sg_gauge_add(&device->accounts.usage.pinned, sg_region_page_bytes(region));
         any = true;
     }
     if (any)
@@ -310,7 +310,7 @@ static bool pin_region_locked(struct sg_device *device, struct sg_region *region
     bool any = false;
     for (uint32_t page = 0; page < region->pages; page++) {
         uint32_t first = page;
-        while (page < region->pages && region->handle[page] && region->handle[page] != SG_PAGE_LOST)
+        while (page < region->pages && region->memory.handle[page] && region->memory.handle[page] != SG_PAGE_LOST)
             page++;
         if (page > first)
             sg_device_pin_locked(device, region, first, page - first);
@@ -327,8 +327,8 @@ bool sg_core_pin_all(struct sg_core *core)
         if (!device)
             continue;
         sg_lock(&device->lock);
-        for (uint32_t k = 0; k < device->region_count; k++)
-            any |= pin_region_locked(device, device->region[k]);
+        for (uint32_t k = 0; k < device->regions.count; k++)
+            any |= pin_region_locked(device, device->regions.region[k]);
         sg_unlock(&device->lock);
     }
     return any;

@@ -11,11 +11,11 @@
 void sg_usage_derive_locked(struct sg_device *device)
 {
     SG_ASSERT_HELD(&device->lock);
-    struct sg_usage *usage = &device->usage;
+    struct sg_usage *usage = &device->accounts.usage;
     uint64_t whole = 0;
-    for (uint32_t i = 0; i < device->region_count; i++) {
-        const struct sg_region *region = device->region[i];
-        whole += (uint64_t)(region->whole_free + region->whole_deferred) * region->page_units;
+    for (uint32_t i = 0; i < device->regions.count; i++) {
+        const struct sg_region *region = device->regions.region[i];
+        whole += (uint64_t)(region->lookup.whole_free + region->quick.whole_deferred) * region->page_units;
     }
     whole <<= SG_UNIT_SHIFT;
     uint64_t stranded = usage->reserved.now - usage->active.now;
@@ -28,8 +28,8 @@ uint64_t sg_device_idle_locked(const struct sg_device *device)
 {
     SG_ASSERT_HELD(&device->lock);
     uint64_t idle = 0;
-    for (uint32_t i = 0; i < device->region_count; i++) {
-        const struct sg_region *region = device->region[i];
+    for (uint32_t i = 0; i < device->regions.count; i++) {
+        const struct sg_region *region = device->regions.region[i];
         idle += ((uint64_t)sg_region_idle(region) * region->page_units) << SG_UNIT_SHIFT;
     }
     return idle;
@@ -40,16 +40,16 @@ void sg_device_count_pages_locked(struct sg_device *device, struct sg_region *re
     SG_ASSERT_HELD(&device->lock);
     uint32_t count = (uint32_t)(pages < 0 ? -pages : pages); /* of a region's */
     uint64_t bytes = count * sg_region_page_bytes(region);
-    bool small = device->region_kind[region->index] == SG_KIND_SMALL;
-    struct sg_usage *usage = &device->usage;
+    bool small = device->regions.kind[region->index] == SG_KIND_SMALL;
+    struct sg_usage *usage = &device->accounts.usage;
     if (pages >= 0) {
-        region->mapped += count;
+        region->memory.mapped += count;
         sg_gauge_add(&usage->reserved, bytes);
         sg_gauge_add(&usage->pages, count);
         if (small)
             sg_gauge_add(&usage->small_reserved, bytes);
     } else {
-        region->mapped -= count;
+        region->memory.mapped -= count;
         sg_gauge_sub(&usage->reserved, bytes);
         sg_gauge_sub(&usage->pages, count);
         if (small)
@@ -60,7 +60,7 @@ void sg_device_count_pages_locked(struct sg_device *device, struct sg_region *re
 void sg_device_note_refusal_locked(struct sg_device *device)
 {
     SG_ASSERT_HELD(&device->lock);
-    device->refusals += device->second_try;
+    device->room.refusals += device->growth.second_try;
 }
 
 _Static_assert((int)SG_PAGES_DEVICES == (int)SG_DEVICES_MAX && (int)SG_PAGES_GRANULE_LEAST == (int)SG_UNIT,
@@ -99,11 +99,11 @@ static void measure_cost(struct sg_device *device)
     SG_ASSERT_HELD(&device->core->setup);
     uint64_t (*now_ns)(void) = device->core->callbacks.measure_ns, page = device->granularity;
     if (!now_ns || device->capacity_bytes / SG_COST_SHARE < SG_COST_PAGES * page ||
-        !sg_cost_measure(&device->pages, page, now_ns, device->cost))
+        !sg_cost_measure(&device->pages, page, now_ns, device->accounts.cost))
         return;
     for (int call = 0; call < SG_COST_CALLS; call++)
         sg_emit(device, SEGALLOC_RECORD_COST, 0, sg_device_unknown_stream(device), (uint64_t)call,
-            (uint64_t)device->cost[call].call_ns << 32 | device->cost[call].handle_ns);
+            (uint64_t)device->accounts.cost[call].call_ns << 32 | device->accounts.cost[call].handle_ns);
 }
 
 struct sg_device *sg_device_get(struct sg_core *core, int ordinal)
@@ -121,15 +121,15 @@ struct sg_device *sg_device_get(struct sg_core *core, int ordinal)
         sg_device_init_locks(device);
         device->pages = (struct sg_pages){.driver = core->driver,
             .ordinal = ordinal,
-            .errors = &device->counter[SG_STAT_vmm_errors]};
+            .errors = &device->accounts.counter[SG_STAT_vmm_errors]};
         device->clocks = (struct sg_stream_clocks){.seq = (uint64_t)ordinal << 56,
             .observer = &core->observer,
             .unknown_stream = sg_device_unknown_stream(device),
             .slot_streams = sg_device_slot_stream(device, 0),
             .ordinal = (uint64_t)ordinal};
-        device->mode = sg_extents_init(&device->extents) ? choose_mode(device) : SG_MODE_PASSTHROUGH;
-        sg_extents_guard(&device->extents, &device->lock);
-        sg_cost_assume(device->cost);
+        device->mode = sg_extents_init(&device->regions.extents) ? choose_mode(device) : SG_MODE_PASSTHROUGH;
+        sg_extents_guard(&device->regions.extents, &device->lock);
+        sg_cost_assume(device->accounts.cost);
         sg_emit(device, SEGALLOC_RECORD_DEFINE_DEVICE, 0, (uint32_t)ordinal, device->granularity, device->total_bytes);
         if (ordinal > 0)
             sg_emit(device, SEGALLOC_RECORD_DEFINE_STREAM, 0, sg_device_unknown_stream(device), 0, (uint64_t)ordinal);
@@ -170,9 +170,9 @@ static bool reuse_huge(struct sg_device *device, uint64_t bytes)
 {
     bool done = false;
     sg_lock(&device->lock);
-    for (uint32_t i = 0; i < device->region_count && !done; i++) {
-        struct sg_region *region = device->region[i];
-        bool empty = device->region_kind[i] == SG_KIND_HUGE && sg_region_is_hole(region);
+    for (uint32_t i = 0; i < device->regions.count && !done; i++) {
+        struct sg_region *region = device->regions.region[i];
+        bool empty = device->regions.kind[i] == SG_KIND_HUGE && sg_region_is_hole(region);
         done = empty && region->reserved >= bytes &&
                sg_region_remake(region, bytes, bucket_shift_of(SG_KIND_HUGE, bytes));
     }
@@ -203,8 +203,8 @@ static struct sg_region *make_region(struct sg_device *device, enum sg_region_ki
     bool huge = kind == SG_KIND_HUGE;
     struct sg_region *region = sg_meta_map(sizeof *region);
     sg_lock(&device->lock);
-    bool made = region &&
-                sg_region_init(region, &device->extents, base, huge ? page : bytes, page, bucket_shift_of(kind, page));
+    bool made = region && sg_region_init(region, &device->regions.extents, base, huge ? page : bytes, page,
+                              bucket_shift_of(kind, page));
     sg_unlock(&device->lock);
     if (made && publish_range(device->core, device, region, bytes, huge))
         return region;
@@ -221,15 +221,15 @@ static void append_region_locked(struct sg_device *device, enum sg_region_kind k
     uint64_t bytes)
 {
     SG_ASSERT_HELD(&device->lock);
-    uint32_t index = device->region_count;
+    uint32_t index = device->regions.count;
     region->index = index;
-    region->clocks = &device->clocks;
+    region->owned.clocks = &device->clocks;
     region->reserved = bytes;
-    device->extents.extent[region->first].region = index;
-    device->region[index] = region;
-    device->region_kind[index] = (uint8_t)kind;
-    device->region_count = index + 1;
-    sg_gauge_add(&device->usage.segments, 1);
+    device->regions.extents.extent[region->first].region = index;
+    device->regions.region[index] = region;
+    device->regions.kind[index] = (uint8_t)kind;
+    device->regions.count = index + 1;
+    sg_gauge_add(&device->accounts.usage.segments, 1);
 }
 
 /* The outcome of a turn for a region that was not made, in place of its bytes. The driver gave no addresses, or the
@@ -248,9 +248,9 @@ static uint64_t replayed_bytes(const struct segalloc_trace_record *replayed, uin
 
 CUresult sg_device_add_region(struct sg_device *device, enum sg_region_kind kind, uint64_t bytes)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     bool huge = kind == SG_KIND_HUGE;
-    uint64_t page = huge ? round_up(bytes, device->granularity) : device->page_bytes[kind];
+    uint64_t page = huge ? round_up(bytes, device->granularity) : device->regions.page_bytes[kind];
     const struct segalloc_trace_record *replayed = sg_replay_step(device);
     if (huge && sg_replay_step_is(replayed, SEGALLOC_TURN_REUSE) && reuse_huge(device, page))
         return CUDA_SUCCESS;
@@ -262,7 +262,7 @@ CUresult sg_device_add_region(struct sg_device *device, enum sg_region_kind kind
     uint64_t step = huge ? device->granularity : page, most = ((uint64_t)INT32_MAX << SG_UNIT_SHIFT) / step * step;
     want = round_up(want > bytes ? want : bytes, step);
     want = want < most ? want : most;
-    if (device->region_count == SG_REGIONS_MAX || want < bytes)
+    if (device->regions.count == SG_REGIONS_MAX || want < bytes)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUdeviceptr base = 0;
     want = replayed_bytes(replayed, round_up(bytes, step), most, step, want);
@@ -289,11 +289,11 @@ CUresult sg_device_add_region(struct sg_device *device, enum sg_region_kind kind
 bool sg_device_coalesce_completed_locked(struct sg_device *device)
 {
     SG_ASSERT_HELD(&device->lock);
-    bool any = device->awaits_streams.first && device->awaits_streams_version != device->clocks.version;
+    bool any = device->pending.awaits_streams.first && device->pending.awaits_streams_version != device->clocks.version;
     if (any)
         sg_pending_settle_locked(device);
-    for (uint32_t i = 0; i < device->region_count; i++)
-        any = sg_region_coalesce_completed(device->region[i]) || any;
+    for (uint32_t i = 0; i < device->regions.count; i++)
+        any = sg_region_coalesce_completed(device->regions.region[i]) || any;
     return any;
 }
 
@@ -301,23 +301,24 @@ bool sg_device_drain_quick_lists_locked(struct sg_device *device)
 {
     SG_ASSERT_HELD(&device->lock);
     bool any = false;
-    for (uint32_t i = 0; i < device->region_count; i++)
-        any = sg_region_drain_quick_lists(device->region[i]) || any;
+    for (uint32_t i = 0; i < device->regions.count; i++)
+        any = sg_region_drain_quick_lists(device->regions.region[i]) || any;
     return any;
 }
 
 /* The quick looks. Where lists keep few blocks of very many and there is room, a page is made as they are joined. */
 static inline uint32_t take_free(struct sg_device *device, const struct sg_want *want)
 {
-    for (uint32_t i = 0; i < device->region_count; i++) {
+    for (uint32_t i = 0; i < device->regions.count; i++) {
         if (!sg_device_suits(device, i, want->kind, want->units))
             continue;
-        uint32_t extent = sg_region_take(device->region[i], want->units, want->end, want->slot);
+        uint32_t extent = sg_region_take(device->regions.region[i], want->units, want->end, want->slot);
         if (!extent &&
-            (want->kind != SG_KIND_SMALL || device->region[i]->deferred > device->extents.live / SG_QUICK_SHARE ||
+            (want->kind != SG_KIND_SMALL ||
+                device->regions.region[i]->quick.deferred > device->regions.extents.live / SG_QUICK_SHARE ||
                 !sg_device_is_low_pressure_locked(device, (uint64_t)want->units << SG_UNIT_SHIFT)) &&
-            sg_region_drain_quick_lists(device->region[i]))
-            extent = sg_region_take(device->region[i], want->units, want->end, want->slot);
+            sg_region_drain_quick_lists(device->regions.region[i]))
+            extent = sg_region_take(device->regions.region[i], want->units, want->end, want->slot);
         if (extent)
             return extent;
     }
@@ -327,7 +328,7 @@ static inline uint32_t take_free(struct sg_device *device, const struct sg_want 
 uint32_t sg_device_take_locked(struct sg_device *device, const struct sg_want *want)
 {
     SG_ASSERT_HELD(&device->lock);
-    if (device->awaits_streams.first)
+    if (device->pending.awaits_streams.first)
         sg_pending_settle_locked(device);
     return take_free(device, want);
 }
@@ -335,9 +336,9 @@ uint32_t sg_device_take_locked(struct sg_device *device, const struct sg_want *w
 static uint32_t take_window(struct sg_device *device, const struct sg_want *want)
 {
     uint32_t extent = 0;
-    for (uint32_t i = 0; i < device->region_count && !extent; i++)
+    for (uint32_t i = 0; i < device->regions.count && !extent; i++)
         if (sg_device_suits(device, i, want->kind, want->units))
-            extent = sg_region_take_window(device->region[i], want->units, want->slot);
+            extent = sg_region_take_window(device->regions.region[i], want->units, want->slot);
     return extent;
 }
 
@@ -360,17 +361,17 @@ uint32_t sg_device_take_anywhere_locked(struct sg_device *device, const struct s
     uint32_t extent = 0;
     /* a small one would take 64 KiB among them */
     bool large = want->kind == SG_KIND_REGULAR;
-    for (uint32_t i = 0; i < device->region_count && !extent && large; i++)
-        if (device->region_kind[i] != SG_KIND_HUGE)
-            extent = sg_region_take(device->region[i], want->units, SG_END_LOW, want->slot);
+    for (uint32_t i = 0; i < device->regions.count && !extent && large; i++)
+        if (device->regions.kind[i] != SG_KIND_HUGE)
+            extent = sg_region_take(device->regions.region[i], want->units, SG_END_LOW, want->slot);
     return extent;
 }
 
 bool sg_device_is_shared_locked(const struct sg_device *device, sg_slot slot)
 {
     SG_ASSERT_HELD(&device->lock);
-    for (uint32_t i = 0; i < device->region_count; i++)
-        if (device->region[i]->owners & ~(UINT64_C(1) << slot | 1))
+    for (uint32_t i = 0; i < device->regions.count; i++)
+        if (device->regions.region[i]->owned.owners & ~(UINT64_C(1) << slot | 1))
             return true;
     return false;
 }
@@ -389,13 +390,13 @@ uint32_t sg_device_stream_locked(struct sg_device *device, const struct sg_tag *
         return sg_device_slot_stream(device, tag->slot);
     if (!tag->has_stream && !context)
         return unknown;
-    while (i < device->stream_count && (device->stream[i] != stream || device->stream_context[i] != context))
+    while (i < device->streams.count && (device->streams.stream[i] != stream || device->streams.context[i] != context))
         i++;
     if (i == SG_STREAMS_MAX)
         return unknown;
-    if (i == device->stream_count) {
-        device->stream_context[device->stream_count] = context;
-        device->stream[device->stream_count++] = stream;
+    if (i == device->streams.count) {
+        device->streams.context[device->streams.count] = context;
+        device->streams.stream[device->streams.count++] = stream;
         sg_emit(device, SEGALLOC_RECORD_DEFINE_STREAM, 0, unknown + i + 1, (uint64_t)(uintptr_t)stream,
                 (uint64_t)context << CONTEXT_SHIFT | (uint64_t)device->ordinal);
     }
@@ -407,12 +408,12 @@ static __attribute__((noinline)) CUdeviceptr describe_block_locked(struct sg_dev
     CUdeviceptr address, const struct sg_tag *tag)
 {
     SG_ASSERT_HELD(&device->lock);
-    struct sg_extent *extent = &device->extents.extent[id];
+    struct sg_extent *extent = &device->regions.extents.extent[id];
     if (tag->has_stream || tag->slot || device->ordinal)
         extent->stream = sg_device_stream_locked(device, tag);
     if (tag->slot)
         extent->idle_before = sg_clocks_idle_before(&device->clocks, tag->slot, extent->alloc_seq);
-    sg_extent_set_site(&device->extents, id, tag->site, tag->phase);
+    sg_extent_set_site(&device->regions.extents, id, tag->site, tag->phase);
     sg_emit(device, SEGALLOC_RECORD_ALLOCATE, tag->torch ? SEGALLOC_FLAG_TORCH : 0, extent->stream, address,
         extent->requested);
     return address;
@@ -421,8 +422,8 @@ static __attribute__((noinline)) CUdeviceptr describe_block_locked(struct sg_dev
 CUdeviceptr sg_device_hand_out_locked(struct sg_device *device, uint32_t id, size_t bytes, const struct sg_tag *tag)
 {
     SG_ASSERT_HELD(&device->lock);
-    struct sg_extent *extent = &device->extents.extent[id];
-    const struct sg_region *region = device->region[extent->region];
+    struct sg_extent *extent = &device->regions.extents.extent[id];
+    const struct sg_region *region = device->regions.region[extent->region];
     uint64_t rounded = (uint64_t)extent->size << SG_UNIT_SHIFT;
     extent->requested = bytes;
     extent->stream = 0;
@@ -430,9 +431,9 @@ CUdeviceptr sg_device_hand_out_locked(struct sg_device *device, uint32_t id, siz
     extent->alloc_seq = sg_clocks_tick_locked(device);
     extent->idle_before = 0;
     extent->users_mask = 0;
-    sg_usage_allocate(&device->usage, bytes, rounded, device->region_kind[extent->region] == SG_KIND_SMALL);
+    sg_usage_allocate(&device->accounts.usage, bytes, rounded, device->regions.kind[extent->region] == SG_KIND_SMALL);
     CUdeviceptr address = sg_region_address(region, extent->begin);
-    bool plain = !tag->has_stream && !tag->slot && !device->ordinal && !device->extents.sites && !tag->site &&
+    bool plain = !tag->has_stream && !tag->slot && !device->ordinal && !device->regions.extents.sites && !tag->site &&
                  !tag->phase && !device->core->observer.emit;
     return plain ? address : describe_block_locked(device, id, address, tag);
 }
@@ -440,15 +441,15 @@ CUdeviceptr sg_device_hand_out_locked(struct sg_device *device, uint32_t id, siz
 void sg_device_release_locked(struct sg_device *device, uint32_t id, sg_slot owner, uint64_t seq)
 {
     SG_ASSERT_HELD(&device->lock);
-    struct sg_extent *extent = &device->extents.extent[id];
-    struct sg_region *region = device->region[extent->region];
-    struct sg_usage *usage = &device->usage;
+    struct sg_extent *extent = &device->regions.extents.extent[id];
+    struct sg_region *region = device->regions.region[extent->region];
+    struct sg_usage *usage = &device->accounts.usage;
     uint64_t rounded = (uint64_t)extent->size << SG_UNIT_SHIFT;
     sg_gauge_sub(&usage->active, rounded);
     if (extent->state == SG_EXTENT_PENDING)
         sg_gauge_sub(&usage->pending, rounded);
     else
-        sg_usage_free(usage, extent->requested, rounded, device->region_kind[extent->region] == SG_KIND_SMALL);
+        sg_usage_free(usage, extent->requested, rounded, device->regions.kind[extent->region] == SG_KIND_SMALL);
     sg_gauge_set(&usage->stranded, usage->reserved.now - usage->active.now);
     sg_region_release(region, id, owner, seq);
 }
@@ -456,31 +457,31 @@ void sg_device_release_locked(struct sg_device *device, uint32_t id, sg_slot own
 void sg_device_suspend_locked(struct sg_device *device, uint32_t id, uint64_t slots, uint64_t seq)
 {
     SG_ASSERT_HELD(&device->lock);
-    struct sg_extent *extent = &device->extents.extent[id];
-    struct sg_usage *usage = &device->usage;
+    struct sg_extent *extent = &device->regions.extents.extent[id];
+    struct sg_usage *usage = &device->accounts.usage;
     uint64_t rounded = (uint64_t)extent->size << SG_UNIT_SHIFT;
-    sg_usage_free(usage, extent->requested, rounded, device->region_kind[extent->region] == SG_KIND_SMALL);
+    sg_usage_free(usage, extent->requested, rounded, device->regions.kind[extent->region] == SG_KIND_SMALL);
     sg_gauge_add(&usage->pending, rounded);
-    sg_region_suspend(device->region[extent->region], id);
+    sg_region_suspend(device->regions.region[extent->region], id);
     sg_pending_push_locked(device, id, slots, seq);
 }
 
 void sg_device_record_stream_locked(struct sg_device *device, uint32_t id, sg_slot slot)
 {
     SG_ASSERT_HELD(&device->lock);
-    struct sg_extent *extent = &device->extents.extent[id];
+    struct sg_extent *extent = &device->regions.extents.extent[id];
     uint32_t stream = slot ? sg_device_slot_stream(device, slot) : sg_device_unknown_stream(device);
     if (extent->users_mask >> slot & 1 || (slot && extent->stream == stream))
         return;
     extent->users_mask |= UINT64_C(1) << slot;
     sg_emit(device, SEGALLOC_RECORD_RECORD_STREAM, 0, stream,
-        sg_region_address(device->region[extent->region], extent->begin), 0);
+        sg_region_address(device->regions.region[extent->region], extent->begin), 0);
 }
 
 void sg_device_release_all_locked(struct sg_device *device, struct sg_region *region, CUcontext context)
 {
     SG_ASSERT_HELD(&device->lock);
-    struct sg_extent *extents = device->extents.extent;
+    struct sg_extent *extents = device->regions.extents.extent;
     uint32_t doomed = 0;
     for (uint32_t id = region->first; id; id = extents[id].next) {
         if (extents[id].state == SG_EXTENT_BLOCK && (!context || extents[id].context == (uint64_t)(uintptr_t)context)) {

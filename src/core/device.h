@@ -62,6 +62,81 @@ struct sg_pending_queue {
     uint32_t first, last; /* extents, oldest first, linked by `later` */
 };
 
+/* What stands where among a device's addresses. */
+struct sg_regions {
+    struct sg_region *region[SG_REGIONS_MAX]; /* never moved or freed while others can look addresses up */
+    uint8_t kind[SG_REGIONS_MAX];             /* enum sg_region_kind, of each */
+    uint32_t count;
+    struct sg_extents extents;
+    uint64_t page_bytes[SG_KIND_COUNT]; /* of new regions; set when the device is first used, changed with `grow` too */
+};
+
+/* Streams by their index in the trace, which begins at 1. */
+struct sg_trace_streams {
+    CUstream stream[SG_STREAMS_MAX];
+    uint32_t context[SG_STREAMS_MAX]; /* of fixed segments: whose pool it is served from (sg_segments_pool_locked) */
+    uint32_t count;
+};
+
+/* What shows that work is complete: events that are out, and those that are not in use. */
+struct sg_fences {
+    struct sg_lock asking; /* held by the one thread that asks the driver about pending frees, or waits for one */
+    uint32_t count, idle_count, epoch_count;
+    uint64_t number;      /* of the last fence */
+    uint64_t completions; /* times that something became complete */
+    uint32_t epoch_frees; /* and bytes, that take effect later, since events for them were last asked for */
+    uint64_t epoch_bytes;
+    struct sg_fence fence[SG_FENCES]; /* outstanding, oldest first. A writer holds `asking` too; the end of a context
+                                         does not */
+    struct sg_idle_event idle_event[SG_IDLE_EVENTS];
+    struct sg_epoch epoch[SG_EPOCHS]; /* oldest first */
+};
+
+/* Frees that take effect later. */
+struct sg_pending {
+    struct sg_pending_queue awaits_all;     /* free after all work that there was, of all contexts (struct sg_epoch) */
+    struct sg_pending_queue awaits_streams; /* free after work of several streams */
+    uint64_t awaits_streams_version;        /* clocks.version when `awaits_streams` was last looked through */
+};
+
+/* Pages at two addresses (page_alias.h). */
+struct sg_aliases {
+    struct sg_pending_queue stale_queue; /* addresses that are to be unmapped later: busy extents */
+    _Atomic uint64_t slots; /* a bit for each slot whose stream got a page at a second address since the last
+                               sg_core_take_aliased(). No lock */
+};
+
+/* What is left of the device, by what others hold and by what the driver has refused. */
+struct sg_room {
+    uint64_t outside_bytes;      /* of the device in use by others, quantised */
+    struct sg_outside outside;   /* to the byte, as the observer has it; nothing is decided by it */
+    uint64_t refused_at;         /* reserved bytes at which the driver last refused a page; 0: it has not */
+    uint32_t refusals;           /* allocations that the driver served whole, for its memory management failed twice */
+    struct sg_shortage shortage; /* of the most recent failure; asks for nothing before one */
+};
+
+/* Which devices reach the memory of this one. */
+struct sg_access {
+    uint64_t peers;     /* bit per device that must have access */
+    bool peer_accessed; /* another device has had access: what is mapped keeps it */
+};
+
+/* What every operation keeps. */
+struct sg_accounts {
+    struct sg_usage usage;
+    uint64_t counter[SG_STAT_COUNT]; /* COUNTER statistics; updated atomically where not under `lock` */
+    uint64_t peak_before[SG_PEAKS_COUNT][SG_STAT_COUNT]; /* of levels, until the gauges' peaks last began again */
+    struct sg_cost cost[SG_COST_CALLS];                  /* of a replay they change under `lock` */
+};
+
+/* Growing: one thread at a time. */
+struct sg_growth {
+    struct sg_lock grow;
+    bool mappings_out;               /* the machine seems to have none left; changed under `lock` too */
+    bool second_try;                 /* what is under way has failed before */
+    struct sg_scratch handles, runs; /* of the plan (plan.h) */
+};
+
 struct sg_device {
     struct sg_lock lock;
     struct sg_core *core;
@@ -70,52 +145,20 @@ struct sg_device {
     /* Set when the device is first used. */
     uint64_t granularity, total_bytes; /* granularity: 0 where there were never regions */
     uint64_t capacity_bytes;           /* what may be held; changes under `lock` */
-    uint64_t page_bytes[SG_KIND_COUNT];
     struct sg_pages pages;
-    struct sg_cost cost[SG_COST_CALLS]; /* of a replay they change under `lock` */
-    struct sg_extents extents;
     struct sg_segments *_Atomic fixed; /* of SG_MODE_SEGMENTS; set once, under `lock` */
     /* Guarded by `lock`. */
-    struct sg_region *region[SG_REGIONS_MAX]; /* never moved or freed while others can look addresses up */
-    uint8_t region_kind[SG_REGIONS_MAX];
-    uint32_t region_count;
-    struct sg_usage usage;
-    uint64_t peak_before[SG_PEAKS_COUNT][SG_STAT_COUNT]; /* of levels, until the gauges' peaks last began again */
-    uint64_t counter[SG_STAT_COUNT]; /* COUNTER statistics; updated atomically where not under `lock` */
-    struct sg_pending_queue awaits_all;     /* free after all work that there was, of all contexts (struct sg_epoch) */
-    struct sg_pending_queue awaits_streams; /* free after work of several streams */
-    struct sg_pending_queue stale_queue; /* addresses that are to be unmapped later: busy extents (page_alias.h) */
-    _Atomic uint64_t aliased_slots;  /* a bit for each slot whose stream got a page at a second address since the last
-                                        sg_core_take_aliased() */
-    uint64_t completions;            /* times that something became complete */
-    uint64_t awaits_streams_version; /* clocks.version when `awaits_streams` was last looked through */
-    uint32_t epoch_frees;            /* and bytes, that take effect later, since events for them were last asked for */
-    uint64_t epoch_bytes;
-    uint64_t outside_bytes;  /* of the device in use by others, quantised */
-    struct sg_outside outside; /* to the byte, as the observer has it; nothing is decided by it */
-    uint64_t refused_at;     /* reserved bytes at which the driver last refused a page; 0: it has not */
-    struct sg_shortage shortage; /* of the most recent failure; asks for nothing before one */
-    CUstream stream[SG_STREAMS_MAX]; /* index - 1 of a stream in the trace */
-    uint32_t stream_context[SG_STREAMS_MAX]; /* of fixed segments: whose pool it is served from (sg_segments_pool_locked) */
-    uint32_t stream_count;
-    struct sg_idle_event idle_event[SG_IDLE_EVENTS];
-    uint32_t idle_count;
-    struct sg_fence fence[SG_FENCES]; /* outstanding, oldest first. A writer holds `asking` too; the end of a context
-                                         does not */
-    uint32_t fence_count;
-    uint64_t fence_number;               /* of the last */
-    struct sg_epoch epoch[SG_EPOCHS];    /* oldest first */
-    uint32_t epoch_count;
-    uint64_t peers;          /* bit per device that must have access */
-    uint32_t refusals;       /* allocations that the driver served whole, for its memory management failed twice */
-    bool peer_accessed;      /* another device has had access: what is mapped keeps it */
+    struct sg_regions regions;
+    struct sg_accounts accounts;
+    struct sg_pending pending;
+    struct sg_aliases aliases;
+    struct sg_room room;
+    struct sg_access access;
+    struct sg_trace_streams streams;
     struct sg_stream_clocks clocks;
-    /* Guarded by `grow`, and kept away from what the hot path touches. */
-    _Alignas(64) struct sg_lock grow;
-    bool mappings_out;     /* the machine seems to have none left; changed under `lock` too */
-    bool second_try;       /* what is under way has failed before */
-    struct sg_lock asking; /* held by the one thread that asks the driver about pending frees, or waits for one */
-    struct sg_scratch handles, runs; /* of the plan (plan.h) */
+    /* Kept away from what the hot path touches. */
+    _Alignas(64) struct sg_fences fences; /* guarded by `lock` */
+    _Alignas(64) struct sg_growth growth; /* guarded by `grow` */
 };
 
 struct sg_core {
@@ -177,14 +220,14 @@ static inline uint64_t sg_device_capacity(const struct sg_device *device)
 /* Makes the locks of a device that has its number. Nobody holds them. */
 static inline void sg_device_init_locks(struct sg_device *device)
 {
-    sg_lock_init(&device->asking, SG_RANK_ASKING, (unsigned)device->ordinal);
-    sg_lock_init(&device->grow, SG_RANK_GROW, (unsigned)device->ordinal);
+    sg_lock_init(&device->fences.asking, SG_RANK_ASKING, (unsigned)device->ordinal);
+    sg_lock_init(&device->growth.grow, SG_RANK_GROW, (unsigned)device->ordinal);
     sg_lock_init(&device->lock, SG_RANK_DEVICE, (unsigned)device->ordinal);
 }
 
 static inline void sg_count(struct sg_device *device, enum sg_stat stat, uint64_t amount)
 {
-    __atomic_fetch_add(&device->counter[stat], amount, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&device->accounts.counter[stat], amount, __ATOMIC_RELAXED);
 }
 
 static inline void sg_emit(struct sg_device *device, uint8_t kind, uint8_t flags, uint32_t stream, uint64_t id,
@@ -222,8 +265,8 @@ CUresult sg_device_add_region(struct sg_device *device, enum sg_region_kind kind
 static inline bool sg_device_suits(const struct sg_device *device, uint32_t index, enum sg_region_kind kind,
     uint32_t units)
 {
-    const struct sg_region *region = device->region[index];
-    return device->region_kind[index] == kind &&
+    const struct sg_region *region = device->regions.region[index];
+    return device->regions.kind[index] == kind &&
            (kind != SG_KIND_HUGE ||
                (region->units >= units && region->units - units < device->granularity >> SG_UNIT_SHIFT));
 }
@@ -376,9 +419,9 @@ static inline bool sg_device_is_low_pressure_locked(const struct sg_device *devi
 {
     SG_ASSERT_HELD(&device->lock);
     enum { WHOLE = 100 };
-    uint64_t held = device->usage.reserved.now + more;
+    uint64_t held = device->accounts.usage.reserved.now + more;
     return device->core->conf.reserve_slack == 0 &&
-           (held + device->outside_bytes) * WHOLE < device->total_bytes * SG_ROOMY_PERCENT &&
+           (held + device->room.outside_bytes) * WHOLE < device->total_bytes * SG_ROOMY_PERCENT &&
            held * WHOLE < device->capacity_bytes * SG_ROOMY_PERCENT;
 }
 

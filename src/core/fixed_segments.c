@@ -154,7 +154,7 @@ static int segment_alloc(void *user, uint64_t bytes, uint64_t *ret_address)
 {
     struct sg_segments *fixed = user;
     struct sg_device *device = fixed->device;
-    struct sg_usage *usage = &device->usage;
+    struct sg_usage *usage = &device->accounts.usage;
     CUdeviceptr base;
     if (usage->reserved.now + bytes > device->capacity_bytes || fixed->segments == SEGMENTS_ROOM)
         return -ENOMEM;
@@ -191,8 +191,8 @@ static void segment_free(void *user, uint64_t address, uint64_t bytes)
     for (uint32_t i = at; i + 1 < fixed->segments; i++)
         fixed->segment[i] = fixed->segment[i + 1];
     fixed->segments--;
-    sg_gauge_sub(&fixed->device->usage.reserved, bytes);
-    sg_gauge_sub(&fixed->device->usage.segments, 1);
+    sg_gauge_sub(&fixed->device->accounts.usage.reserved, bytes);
+    sg_gauge_sub(&fixed->device->accounts.usage.segments, 1);
 }
 
 static const struct sg_torch_ops native_ops = {.segment_alloc = segment_alloc, .segment_free = segment_free};
@@ -259,7 +259,7 @@ static int segments_take_block_locked(struct sg_device *device, size_t bytes, co
     SG_ASSERT_HELD(&device->lock);
     struct sg_segments *fixed = device->fixed;
     struct sg_torch_block *block;
-    uint32_t id = extents_left(&device->extents, SG_EXTENTS_SPARE) ? extents_take(&device->extents) : 0;
+    uint32_t id = extents_left(&device->regions.extents, SG_EXTENTS_SPARE) ? extents_take(&device->regions.extents) : 0;
     if (!id)
         return -ENOMEM;
     fixed->asked =
@@ -273,22 +273,22 @@ static int segments_take_block_locked(struct sg_device *device, size_t bytes, co
     }
     if (status != 0) {
         tell_slow(fixed);
-        extents_give_back(&device->extents, id);
+        extents_give_back(&device->regions.extents, id);
         return status;
     }
     fixed->segment[find_segment(fixed, address)].live++;
     uint64_t rounded = sg_torch_bytes(block);
-    device->extents.extent[id] = (struct sg_extent){.state = SG_EXTENT_BLOCK,
+    device->regions.extents.extent[id] = (struct sg_extent){.state = SG_EXTENT_BLOCK,
         .requested = bytes,
         .stream = stream_of(device, tag),
         .context = (uint64_t)(uintptr_t)tag->context,
         .event = (uint64_t)(uintptr_t)block,
         .alloc_seq = ++device->clocks.seq};
-    sg_usage_allocate(&device->usage, bytes, rounded, /* small */ false);
+    sg_usage_allocate(&device->accounts.usage, bytes, rounded, /* small */ false);
     sg_usage_derive_locked(device);
-    sg_extent_set_site(&device->extents, id, tag->site, tag->phase);
-    sg_emit(device, SEGALLOC_RECORD_ALLOCATE, tag->torch ? SEGALLOC_FLAG_TORCH : 0, device->extents.extent[id].stream,
-        address, bytes);
+    sg_extent_set_site(&device->regions.extents, id, tag->site, tag->phase);
+    sg_emit(device, SEGALLOC_RECORD_ALLOCATE, tag->torch ? SEGALLOC_FLAG_TORCH : 0,
+        device->regions.extents.extent[id].stream, address, bytes);
     *ret = address;
     return 0;
 }
@@ -319,7 +319,7 @@ static uint32_t block_at(const struct sg_device *device, CUdeviceptr address, bo
     for (size_t i = 0; inside && !id && i <= live->mask; i++) {
         const struct sg_idmap_entry *entry = &live->entry[i];
         if (entry->value && address > entry->id &&
-            address - entry->id < device->extents.extent[entry->value].requested) {
+            address - entry->id < device->regions.extents.extent[entry->value].requested) {
             id = (uint32_t)entry->value;
             *ret_base = entry->id;
         }
@@ -332,7 +332,7 @@ CUresult sg_segments_block(struct sg_device *device, CUdeviceptr address, bool i
     CUdeviceptr base;
     sg_lock(&device->lock);
     uint32_t id = block_at(device, address, inside, &base);
-    const struct sg_extent *extent = &device->extents.extent[id];
+    const struct sg_extent *extent = &device->regions.extents.extent[id];
     if (id)
         *ret = (struct sg_block_info){base, extent->requested, device->ordinal, (CUcontext)(uintptr_t)extent->context,
             extent->alloc_seq, extent->later != 0, false};
@@ -346,22 +346,22 @@ void sg_segments_used_cross_device(struct sg_device *device, CUdeviceptr address
     sg_lock(&device->lock);
     uint32_t id = block_at(device, address, /* inside */ true, &base);
     if (id)
-        device->extents.extent[id].later = 1; /* of no other use here */
+        device->regions.extents.extent[id].later = 1; /* of no other use here */
     sg_unlock(&device->lock);
 }
 
 static void release_locked(struct sg_device *device, CUdeviceptr address, uint32_t id, uint8_t flags)
 {
     SG_ASSERT_HELD(&device->lock);
-    const struct sg_extent *extent = &device->extents.extent[id];
+    const struct sg_extent *extent = &device->regions.extents.extent[id];
     struct sg_torch_block *block = (struct sg_torch_block *)(uintptr_t)extent->event;
     uint64_t rounded = sg_torch_bytes(block);
     sg_emit(device, SEGALLOC_RECORD_FREE, flags, extent->stream, address, extent->requested);
-    sg_usage_free(&device->usage, extent->requested, rounded, /* small */ false);
-    sg_gauge_sub(&device->usage.active, rounded);
+    sg_usage_free(&device->accounts.usage, extent->requested, rounded, /* small */ false);
+    sg_gauge_sub(&device->accounts.usage.active, rounded);
     device->fixed->segment[find_segment(device->fixed, address)].live--;
     sg_torch_free(device->fixed->torch, block);
-    extents_give_back(&device->extents, id);
+    extents_give_back(&device->regions.extents, id);
     sg_usage_derive_locked(device);
 }
 
@@ -393,9 +393,9 @@ uint64_t sg_segments_takes(const struct sg_device *device, uint64_t bytes)
 uint64_t sg_segments_empty_locked(struct sg_device *device)
 {
     SG_ASSERT_HELD(&device->lock);
-    uint64_t before = device->usage.reserved.now;
+    uint64_t before = device->accounts.usage.reserved.now;
     sg_torch_empty_cache(device->fixed->torch);
-    return before - device->usage.reserved.now;
+    return before - device->accounts.usage.reserved.now;
 }
 
 void sg_segments_settle(struct sg_device *device)
@@ -422,7 +422,7 @@ static void release_all_locked(struct sg_device *device, CUcontext context)
     for (size_t i = 0; i <= live->mask;) {
         struct sg_idmap_entry entry = live->entry[i];
         bool goes = entry.value &&
-                    (!context || device->extents.extent[entry.value].context == (uint64_t)(uintptr_t)context);
+                    (!context || device->regions.extents.extent[entry.value].context == (uint64_t)(uintptr_t)context);
         if (goes) { /* what is shifted back into this entry is looked at next */
             sg_idmap_take(live, entry.id);
             release_locked(device, entry.id, (uint32_t)entry.value, SEGALLOC_FLAG_STRICT);

@@ -116,8 +116,8 @@ INLINE uint32_t block_at(const struct sg_range *range, CUdeviceptr address, uint
 static void count_wait_locked(struct sg_device *device, uint64_t ns)
 {
     SG_ASSERT_HELD(&device->lock);
-    device->usage.strict_frees++;
-    device->usage.strict_wait_ns += ns;
+    device->accounts.usage.strict_frees++;
+    device->accounts.usage.strict_wait_ns += ns;
 }
 
 /* A free in a segment takes effect at once, so it waits for the block's context first, as the driver's own memory does.
@@ -152,13 +152,15 @@ static CUresult free_in_segment(struct sg_device *device, CUdeviceptr address, c
 static bool ends_epoch_locked(struct sg_device *device, uint32_t id)
 {
     SG_ASSERT_HELD(&device->lock);
-    device->epoch_bytes += (uint64_t)device->extents.extent[id].size << SG_UNIT_SHIFT;
-    uint64_t share = device->usage.reserved.now / SG_EPOCH_SHARE, pages = 2 * device->page_bytes[SG_KIND_REGULAR];
-    bool ends = ++device->epoch_frees >= SG_EPOCH_FREES ||
-                device->epoch_bytes >= (share > pages ? share : pages); /* of a small total that would be every free */
+    device->fences.epoch_bytes += (uint64_t)device->regions.extents.extent[id].size << SG_UNIT_SHIFT;
+    uint64_t share = device->accounts.usage.reserved.now / SG_EPOCH_SHARE,
+             pages = 2 * device->regions.page_bytes[SG_KIND_REGULAR];
+    bool ends = ++device->fences.epoch_frees >= SG_EPOCH_FREES ||
+                device->fences.epoch_bytes >=
+                    (share > pages ? share : pages); /* of a small total that would be every free */
     if (ends) {
-        device->epoch_frees = 0;
-        device->epoch_bytes = 0;
+        device->fences.epoch_frees = 0;
+        device->fences.epoch_bytes = 0;
     }
     return ends;
 }
@@ -201,12 +203,12 @@ static bool free_in_order_locked(struct sg_device *device, uint32_t id, const st
 {
     SG_ASSERT_HELD(&device->lock);
     struct sg_stream_clocks *clocks = &device->clocks;
-    struct sg_extent *extent = &device->extents.extent[id];
+    struct sg_extent *extent = &device->regions.extents.extent[id];
     bool step = false;
     sg_slot slot = extent->users_mask & 1 ? 0 : slot_of_free(device, extent, tag, &step);
     if (!slot)
         return false;
-    if (tag->user_rule == SG_USERS_POSSIBLE && device->peers)
+    if (tag->user_rule == SG_USERS_POSSIBLE && device->access.peers)
         return false; /* any stream of those could have seen it too */
     if (tag->user_rule != SG_USERS_RECORDED)
         for (uint64_t left = sg_clocks_possible_users(&device->clocks, slot, extent->alloc_seq, extent->idle_before,
@@ -218,7 +220,7 @@ static bool free_in_order_locked(struct sg_device *device, uint32_t id, const st
     uint64_t seq = sg_clocks_freed_locked(device, slot, others, tag->missed_calls || step, &was_used);
     flags |= was_used ? SEGALLOC_FLAG_ASYNC | SEGALLOC_FLAG_WORKED : SEGALLOC_FLAG_ASYNC;
     sg_emit(device, SEGALLOC_RECORD_FREE, flags, extent->stream,
-        sg_region_address(device->region[extent->region], extent->begin), extent->requested);
+        sg_region_address(device->regions.region[extent->region], extent->begin), extent->requested);
     if (others) {
         *ret_ask = ends_epoch_locked(device, id);
         sg_device_suspend_locked(device, id, others | UINT64_C(1) << slot, seq);
@@ -234,11 +236,11 @@ static bool free_in_order_locked(struct sg_device *device, uint32_t id, const st
 static bool free_after_all_locked(struct sg_device *device, uint32_t id, uint8_t flags, bool *ret_ask)
 {
     SG_ASSERT_HELD(&device->lock);
-    struct sg_extent *extent = &device->extents.extent[id];
+    struct sg_extent *extent = &device->regions.extents.extent[id];
     if (!sg_fences_can_cover_locked(device) && !sg_fences_can_wait(device))
         return false;
     sg_emit(device, SEGALLOC_RECORD_FREE, flags | SEGALLOC_FLAG_PENDING, extent->stream,
-        sg_region_address(device->region[extent->region], extent->begin), extent->requested);
+        sg_region_address(device->regions.region[extent->region], extent->begin), extent->requested);
     *ret_ask = ends_epoch_locked(device, id);
     sg_device_suspend_locked(device, id, /* all streams of all contexts */ 1, sg_clocks_tick_locked(device));
     return true;
@@ -263,8 +265,8 @@ enum outcome {
 /* Whether a block is of a context, and no other device has had access to it. */
 INLINE bool is_own(const struct sg_device *device, uint32_t id, CUcontext context)
 {
-    const struct sg_extent *extent = &device->extents.extent[id];
-    return extent->context == (uint64_t)(uintptr_t)context && !extent->users_mask && !device->peer_accessed;
+    const struct sg_extent *extent = &device->regions.extents.extent[id];
+    return extent->context == (uint64_t)(uintptr_t)context && !extent->users_mask && !device->access.peer_accessed;
 }
 
 /* Frees a block, as far as that can be done after what has been waited for. `waited_ns`: what the wait took. */
@@ -273,7 +275,7 @@ INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, 
 {
     struct sg_device *device = range->device;
     uint8_t flags = (uint8_t)((waited ? SEGALLOC_FLAG_STRICT : 0) | (tag->torch ? SEGALLOC_FLAG_TORCH : 0));
-    enum outcome outcome = device->region_kind[range->region->index] == SG_KIND_HUGE ? FREED_HUGE : FREED;
+    enum outcome outcome = device->regions.kind[range->region->index] == SG_KIND_HUGE ? FREED_HUGE : FREED;
     bool ask = false;
     sg_lock(&device->lock);
     uint32_t id = block_at(range, address, likely);
@@ -282,7 +284,7 @@ INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, 
     } else if (waited == WAITED_FOR_CURRENT && !is_own(device, id, tag->context)) {
         outcome = MUST_WAIT;
     } else if (waited >= WAITED_FOR_CURRENT || tag->sync == SG_FREE_SYNC_COMPLETE) {
-        struct sg_extent *extent = &device->extents.extent[id];
+        struct sg_extent *extent = &device->regions.extents.extent[id];
         sg_emit(device, SEGALLOC_RECORD_FREE, flags, extent->stream, address, extent->requested);
         if (waited)
             count_wait_locked(device, waited_ns);
@@ -296,7 +298,7 @@ INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, 
         else if (!ordered)
             outcome = FREED; /* a huge one's page stays until then */
         if (waited && outcome != MUST_WAIT) {
-            device->extents.extent[id].context = SG_OWN_CONTEXT_IS_DONE;
+            device->regions.extents.extent[id].context = SG_OWN_CONTEXT_IS_DONE;
             count_wait_locked(device, waited_ns);
         }
     }
@@ -307,7 +309,7 @@ INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, 
 /* Whether more follows from a wait than that one block is free. Without `lock`, as above. */
 __attribute__((no_sanitize("thread"))) static bool wait_completes_more(const struct sg_device *device)
 {
-    return follows_streams(device) || *(const volatile uint32_t *)&device->awaits_all.first;
+    return follows_streams(device) || *(const volatile uint32_t *)&device->pending.awaits_all.first;
 }
 
 /* Waits for the only context there is, and notes that all work so far is complete. */
@@ -327,10 +329,10 @@ static bool block_users(const struct sg_range *range, CUdeviceptr address, uint3
     struct sg_device *device = range->device;
     sg_lock(&device->lock);
     uint32_t id = block_at(range, address, likely);
-    const struct sg_extent *extent = &device->extents.extent[id];
+    const struct sg_extent *extent = &device->regions.extents.extent[id];
     if (id)
-        *ret = (struct users){device, (CUcontext)(uintptr_t)extent->context, device->peer_accessed ||
-            extent->users_mask};
+        *ret = (struct users){device, (CUcontext)(uintptr_t)extent->context,
+            device->access.peer_accessed || extent->users_mask};
     sg_unlock(&device->lock);
     return id != 0;
 }
@@ -340,9 +342,9 @@ static bool block_users(const struct sg_range *range, CUdeviceptr address, uint3
 __attribute__((no_sanitize("thread"))) static bool looks_own(const struct sg_device *device, uint32_t likely,
     CUcontext context)
 {
-    const struct sg_extent *extent = &device->extents.extent[likely];
+    const struct sg_extent *extent = &device->regions.extents.extent[likely];
     return likely && *(const volatile uint64_t *)&extent->context == (uint64_t)(uintptr_t)context &&
-           !*(const volatile uint64_t *)&extent->users_mask && !*(const volatile bool *)&device->peer_accessed &&
+           !*(const volatile uint64_t *)&extent->users_mask && !*(const volatile bool *)&device->access.peer_accessed &&
            !follows_streams(device);
 }
 
@@ -486,7 +488,7 @@ void sg_core_used_cross_device(struct sg_core *core, CUdeviceptr address)
     struct sg_device *device = range->device;
     sg_lock(&device->lock);
     uint32_t id = sg_region_block_around(range->region, (uint32_t)((address - range->begin) >> SG_UNIT_SHIFT));
-    if (id && !sg_device_slot_of(device, device->extents.extent[id].stream))
+    if (id && !sg_device_slot_of(device, device->regions.extents.extent[id].stream))
         sg_device_record_stream_locked(device, id, 0);
     sg_unlock(&device->lock);
 }

@@ -30,7 +30,7 @@ struct request {
    ended because of another call, or another error. */
 static CUresult perform(struct sg_device *device, const struct sg_tag *tag, struct sg_plan *plan, bool *ret_failed)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     for (;;) {
         (void)sg_replay_step(device);
         CUresult result = sg_plan_execute(plan);
@@ -39,7 +39,8 @@ static CUresult perform(struct sg_device *device, const struct sg_tag *tag, stru
             return result;
         }
         sg_lock(&device->lock);
-        device->refused_at = device->usage.reserved.now + plan->created * sg_region_page_bytes(plan->region);
+        device->room.refused_at = device->accounts.usage.reserved.now +
+                                  plan->created * sg_region_page_bytes(plan->region);
         emit_step_locked(device, tag, plan->created, result);
         bool more = sg_plan_continue_with_idle_locked(plan);
         sg_unlock(&device->lock);
@@ -54,7 +55,7 @@ static CUresult perform(struct sg_device *device, const struct sg_tag *tag, stru
 static CUresult serve_or_plan(struct sg_device *device, struct request *request, struct sg_plan *plan, bool *ret_served,
     CUdeviceptr *ret)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     struct sg_want want = request->want;
     CUresult result;
     *ret_served = true;
@@ -91,7 +92,7 @@ static CUresult serve_or_plan(struct sg_device *device, struct request *request,
    What failed half-way is undone in steps of their own, once the trace knows of it. */
 static void abandon(struct sg_device *device, const struct request *request, struct sg_plan *plan, CUresult result)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     bool half_way = plan->created == plan->create;
     uint64_t pages = plan->created | (uint64_t)plan->mapped << MAPPED_SHIFT;
     (void)sg_replay_step(device);
@@ -117,7 +118,7 @@ static void abandon(struct sg_device *device, const struct request *request, str
 
 static CUresult attempt(struct sg_device *device, struct request *request, CUdeviceptr *ret)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     struct sg_plan plan;
     bool served;
     sg_alias_unmap_completed(device);
@@ -150,14 +151,14 @@ static CUresult attempt(struct sg_device *device, struct request *request, CUdev
    when. Holds `grow`. */
 static void give_up(struct sg_device *device)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     char line[200];
     if (device->core->replay || device->mode != SG_MODE_EXPANDABLE || !sg_segments_begin(device, /* whole */ false))
         return; /* the driver serves each by itself */
     snprintf(line, sizeof line,
         "device %d: the driver's memory management has failed %" PRIu32 " allocations, the last with error %d; new "
         "memory is taken by cuMemAlloc, in fixed segments",
-        device->ordinal, device->refusals, (int)device->pages.last_error);
+        device->ordinal, device->room.refusals, (int)device->pages.last_error);
     if (device->core->callbacks.warn)
         device->core->callbacks.warn(line);
 }
@@ -166,23 +167,23 @@ static void give_up(struct sg_device *device)
    where something could be done about the likeliest cause. Holds `grow`. */
 static CUresult attempt_twice(struct sg_device *device, struct request *request, bool *noted, CUdeviceptr *ret)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     request->failed = false;
     CUresult result = attempt(device, request, ret);
     if (!request->failed || sg_driver_is_sticky(result))
         return result;
     struct request again = *request;
     again.failed = false;
-    device->second_try = !*noted;
+    device->growth.second_try = !*noted;
     result = attempt(device, &again, ret);
-    device->second_try = false;
+    device->growth.second_try = false;
     *noted |= again.failed;
     if (again.failed && again.no_access && sg_mappings_refused(device, result)) {
         again.failed = false;
         result = attempt(device, &again, ret);
     }
     request->failed = again.failed;
-    if (device->refusals >= SG_REFUSALS_MOST)
+    if (device->room.refusals >= SG_REFUSALS_MOST)
         give_up(device);
     return result;
 }
@@ -191,8 +192,8 @@ static CUresult attempt_twice(struct sg_device *device, struct request *request,
 static void note_shortage_locked(struct sg_device *device, uint64_t bytes)
 {
     SG_ASSERT_HELD(&device->lock);
-    const struct sg_usage *usage = &device->usage;
-    uint64_t held = usage->reserved.now, outside = device->outside_bytes;
+    const struct sg_usage *usage = &device->accounts.usage;
+    uint64_t held = usage->reserved.now, outside = device->room.outside_bytes;
     uint64_t allowed = device->capacity_bytes > held ? device->capacity_bytes - held : 0;
     uint64_t left = device->total_bytes > held + outside ? device->total_bytes - held - outside : 0;
     struct sg_shortage shortage = {
@@ -206,7 +207,7 @@ static void note_shortage_locked(struct sg_device *device, uint64_t bytes)
         .total = device->total_bytes,
         .limit = device->capacity_bytes,
         .outside = outside,
-        .given_up = device->counter[SG_STAT_waits_given_up] > 0,
+        .given_up = device->accounts.counter[SG_STAT_waits_given_up] > 0,
         .idle = device->fixed ? sg_segments_idle_locked(device) : sg_device_idle_locked(device),
         .room = allowed < left ? allowed : left,
     };
@@ -214,7 +215,7 @@ static void note_shortage_locked(struct sg_device *device, uint64_t bytes)
     shortage.short_by = shortage.takes > had  ? shortage.takes - had
                         : device->granularity ? device->granularity
                                               : SG_UNIT;
-    device->shortage = shortage;
+    device->room.shortage = shortage;
 }
 
 static void note_ran_out_locked(struct sg_device *device, size_t bytes, const struct sg_tag *tag)
@@ -222,7 +223,7 @@ static void note_ran_out_locked(struct sg_device *device, size_t bytes, const st
     SG_ASSERT_HELD(&device->lock);
     note_shortage_locked(device, bytes);
     sg_emit(device, SEGALLOC_RECORD_ALLOCATE_FAILURE, SEGALLOC_FLAG_SHORT, sg_device_stream_locked(device, tag),
-        device->shortage.short_by, bytes);
+        device->room.shortage.short_by, bytes);
     sg_count(device, SG_STAT_refused, 1);
 }
 
@@ -239,12 +240,12 @@ CUresult sg_device_ran_out(struct sg_device *device, size_t bytes, const struct 
    memory goes back first. Pages that are moved leave as much held as there was, so the limit would leave no room. */
 static void collect_garbage(struct sg_device *device)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     double threshold = device->core->conf.garbage_collection_threshold;
     if (!sg_replay_step_is(sg_replay_step(device), SEGALLOC_TURN_GARBAGE))
         return;
     sg_lock(&device->lock);
-    uint64_t reserved = device->usage.reserved.now, target = device->capacity_bytes;
+    uint64_t reserved = device->accounts.usage.reserved.now, target = device->capacity_bytes;
     if (threshold > 0)
         target = (uint64_t)(threshold * (double)target);
     uint64_t garbage = reserved > target ? reserved - target : 0;
@@ -276,11 +277,11 @@ static enum sg_ask worth_asking(struct sg_device *device, const struct request *
 static bool is_over_pending_limit_locked(const struct sg_device *device, uint64_t bytes)
 {
     SG_ASSERT_HELD(&device->lock);
-    const struct sg_usage *usage = &device->usage;
+    const struct sg_usage *usage = &device->accounts.usage;
     uint64_t limit = device->core->conf.pending_limit;
     if (limit != SG_AUTO)
         return usage->pending.now > limit && !sg_device_is_low_pressure_locked(device, bytes);
-    return device->awaits_all.first && usage->pending.now > device->capacity_bytes / SG_SCARCE_SHARE &&
+    return device->pending.awaits_all.first && usage->pending.now > device->capacity_bytes / SG_SCARCE_SHARE &&
            (double)sg_device_allocated_peak_locked(device) >=
                SG_PENDING_PERCENT / 100.0 * (double)device->capacity_bytes &&
            usage->reserved.now + bytes > device->capacity_bytes;
@@ -312,7 +313,8 @@ enum { ROUNDS_MOST = SG_FENCES + SG_SLOTS };
 static bool is_patient(struct sg_device *device, struct patience *patience)
 {
     sg_lock(&device->lock);
-    uint64_t frees = device->usage.frees, pending = device->usage.pending.now, busy = device->clocks.unfinished;
+    uint64_t frees = device->accounts.usage.frees, pending = device->accounts.usage.pending.now,
+             busy = device->clocks.unfinished;
     sg_unlock(&device->lock);
     bool same = frees == patience->frees && pending == patience->pending && busy == patience->busy;
     patience->frees = frees;
@@ -339,7 +341,7 @@ static CUresult leave_to_driver(struct sg_device *device, CUresult result, size_
 {
     (void)sg_replay_step(device);
     sg_lock(&device->lock);
-    uint64_t held = device->usage.reserved.now, most = device->capacity_bytes;
+    uint64_t held = device->accounts.usage.reserved.now, most = device->capacity_bytes;
     bool fits = held <= most && bytes <= most - held, is_limited = most < device->total_bytes;
     bool leaves = fits && (is_limited || result != CUDA_ERROR_OUT_OF_MEMORY);
     if (leaves)
@@ -365,7 +367,7 @@ CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, co
         sg_device_ask_outside(device);
         collect_garbage(device);
         result = attempt_twice(device, &request, &noted, ret);
-        sg_unlock(&device->grow);
+        sg_unlock(&device->growth.grow);
         if (result == CUDA_ERROR_OUT_OF_MEMORY)
             again = wait_for_memory(device, &patience);
     }

@@ -9,10 +9,10 @@ void sg_device_note_outside_locked(struct sg_device *device, uint64_t bytes)
 {
     SG_ASSERT_HELD(&device->lock);
     bytes = bytes < device->total_bytes ? bytes : device->total_bytes;
-    if (bytes == device->outside_bytes)
+    if (bytes == device->room.outside_bytes)
         return;
-    device->outside_bytes = bytes;
-    device->refused_at = 0;
+    device->room.outside_bytes = bytes;
+    device->room.refused_at = 0;
     sg_emit(device, SEGALLOC_RECORD_PRESSURE, 0, sg_device_stream_locked(device, &(struct sg_tag){0}), 0, bytes);
 }
 
@@ -30,13 +30,13 @@ static void outside_emit_locked(struct sg_device *device, const struct sg_outsid
 {
     SG_ASSERT_HELD(&device->lock);
     int last = SEGALLOC_OUTSIDE_COUNT - 1;
-    while (last >= 0 && outside->bytes[last] == device->outside.bytes[last])
+    while (last >= 0 && outside->bytes[last] == device->room.outside.bytes[last])
         last--;
     for (int i = 0; i <= last; i++)
-        if (outside->bytes[i] != device->outside.bytes[i])
+        if (outside->bytes[i] != device->room.outside.bytes[i])
             sg_emit(device, SEGALLOC_RECORD_OUTSIDE, i == last ? SEGALLOC_FLAG_LAST : 0,
                 sg_device_unknown_stream(device), (uint64_t)i, outside->bytes[i]);
-    device->outside = *outside;
+    device->room.outside = *outside;
 }
 
 /* Whose question it is how much others hold. */
@@ -52,7 +52,7 @@ static void outside_note(struct sg_device *device, struct sg_outside *known, uin
 {
     uint64_t step = device->total_bytes / SG_PRESSURE_STEPS;
     sg_lock(&device->lock);
-    uint64_t held = device->usage.reserved.now, bytes = used > held ? used - held : 0;
+    uint64_t held = device->accounts.usage.reserved.now, bytes = used > held ? used - held : 0;
     if (purpose == OUTSIDE_TO_PLAN)
         sg_device_note_outside_locked(device, bytes / step * step);
     if (listens) {
@@ -87,9 +87,9 @@ void sg_core_note_outside(struct sg_core *core, int ordinal)
     struct sg_device *device = core->observer.emit && !core->replay ? sg_device_get(core, ordinal) : NULL;
     if (!device || device->total_bytes == 0)
         return;
-    sg_lock(&device->grow);
+    sg_lock(&device->growth.grow);
     outside_ask(device, OUTSIDE_TO_SHOW);
-    sg_unlock(&device->grow);
+    sg_unlock(&device->growth.grow);
 }
 
 void sg_core_count_outside(struct sg_core *core, int ordinal)

@@ -42,11 +42,11 @@ static inline void sg_lock_grow(struct sg_device *device)
 {
     const struct sg_replay *replay = device->core->replay;
     if (!replay) {
-        sg_lock(&device->grow);
+        sg_lock(&device->growth.grow);
         return;
     }
     (void)sg_replay_step(device);
-    while (!sg_lock_try(&device->grow))
+    while (!sg_lock_try(&device->growth.grow))
         replay->give_way();
 }
 

@@ -13,8 +13,8 @@ static void set_gauge(struct sg_stats *stats, enum sg_stat stat, struct sg_gauge
 static uint64_t largest_free(const struct sg_device *device)
 {
     uint64_t largest = 0;
-    for (uint32_t i = 0; i < device->region_count; i++) {
-        uint64_t units = sg_region_largest(device->region[i]);
+    for (uint32_t i = 0; i < device->regions.count; i++) {
+        uint64_t units = sg_region_largest(device->regions.region[i]);
         largest = units > largest ? units : largest;
     }
     return largest << SG_UNIT_SHIFT;
@@ -22,11 +22,11 @@ static uint64_t largest_free(const struct sg_device *device)
 
 static void collect(struct sg_device *device, struct sg_stats *ret)
 {
-    const struct sg_usage *usage = &device->usage;
+    const struct sg_usage *usage = &device->accounts.usage;
     *ret = (struct sg_stats){0};
     sg_usage_derive_locked(device);
     for (int i = 0; i < SG_STAT_COUNT; i++)
-        ret->value[i] = __atomic_load_n(&device->counter[i], __ATOMIC_RELAXED);
+        ret->value[i] = __atomic_load_n(&device->accounts.counter[i], __ATOMIC_RELAXED);
 #define GAUGE(name, field, unit, text) set_gauge(ret, SG_STAT_##name, usage->field);
 #define TOTAL(name, field, unit, text) ret->value[SG_STAT_##name] = usage->field;
 #include "stats.def"
@@ -38,7 +38,7 @@ static void collect(struct sg_device *device, struct sg_stats *ret)
 static void begin_peaks_locked(struct sg_device *device, const struct sg_stats *stats, enum sg_peaks again)
 {
     SG_ASSERT_HELD(&device->lock);
-    struct sg_usage *usage = &device->usage;
+    struct sg_usage *usage = &device->accounts.usage;
     struct sg_gauge *gauges[] = {
 #define GAUGE(name, field, unit, text) &usage->field,
 #define TOTAL(name, field, unit, text)
@@ -46,7 +46,7 @@ static void begin_peaks_locked(struct sg_device *device, const struct sg_stats *
     };
     for (int since = 0; since < SG_PEAKS_COUNT; since++) {
         for (int i = 0; i < SG_STAT_COUNT; i++) {
-            uint64_t *before = &device->peak_before[since][i];
+            uint64_t *before = &device->accounts.peak_before[since][i];
             *before = since == (int)again ? 0 : stats->peak[i] > *before ? stats->peak[i] : *before;
         }
     }
@@ -61,7 +61,7 @@ static bool snapshot(struct sg_core *core, int ordinal, enum sg_peaks since, boo
         return false;
     sg_lock(&device->lock);
     collect(device, ret);
-    const uint64_t *before = device->peak_before[since];
+    const uint64_t *before = device->accounts.peak_before[since];
     struct sg_stats now = *ret;
     for (int i = 0; i < SG_STAT_COUNT; i++) {
         if (ret->peak[i] < before[i])
@@ -100,7 +100,7 @@ bool sg_core_shortage(struct sg_core *core, int ordinal, struct sg_shortage *ret
     if (!device)
         return false;
     sg_lock(&device->lock);
-    *ret = device->shortage;
+    *ret = device->room.shortage;
     sg_unlock(&device->lock);
     return ret->asked > 0;
 }

@@ -7,7 +7,7 @@
 static void apply_pin(struct sg_device *device, uint64_t first, uint64_t pages)
 {
     uint64_t index = first >> SG_PIN_REGION_SHIFT, page = first & UINT32_MAX;
-    struct sg_region *region = index < device->region_count ? device->region[index] : NULL;
+    struct sg_region *region = index < device->regions.count ? device->regions.region[index] : NULL;
     if (region && page < region->pages && pages <= region->pages - page)
         sg_device_pin_locked(device, region, (uint32_t)page, (uint32_t)pages);
 }
@@ -17,8 +17,9 @@ static void apply(struct sg_device *device, const struct segalloc_trace_record *
 {
     switch (record->kind) {
     case SEGALLOC_RECORD_DONE:
-        if (device->awaits_all.first)
-            sg_pending_complete_locked(device, sg_slot_bit(0), device->extents.extent[device->awaits_all.first].seq);
+        if (device->pending.awaits_all.first)
+            sg_pending_complete_locked(device, sg_slot_bit(0),
+                device->regions.extents.extent[device->pending.awaits_all.first].seq);
         break;
     case SEGALLOC_RECORD_MARK:
         sg_clocks_fenced(&device->clocks, record->id, record->size);
@@ -32,7 +33,7 @@ static void apply(struct sg_device *device, const struct segalloc_trace_record *
         break;
     case SEGALLOC_RECORD_COST:
         if (record->id < SG_COST_CALLS)
-            device->cost[record->id] = (struct sg_cost){(uint32_t)(record->size >> 32), (uint32_t)record->size};
+            device->accounts.cost[record->id] = (struct sg_cost){(uint32_t)(record->size >> 32), (uint32_t)record->size};
         break;
     case SEGALLOC_RECORD_PEERS:
         sg_device_set_peers_locked(device, record->size);

@@ -27,7 +27,7 @@ static void region_of_few_units(void **state)
     assert_true(sg_region_init(&region, &extents, 0x7f0000000000, UNITS << SG_UNIT_SHIFT, UNITS << SG_UNIT_SHIFT, 0));
     const struct sg_placement placement = {.units = UNITS, .extent = region.first, .new_pages = 1};
     uint32_t busy = sg_region_claim(&region, &placement);
-    region.handle[0] = 1;
+    region.memory.handle[0] = 1;
     sg_region_release(&region, sg_region_commit(&region, busy, &placement, 0), 0, 0);
     for (int turn = 0; turn < 2; turn++) {
         sg_region_drain_quick_lists(&region);
@@ -54,7 +54,7 @@ static void blocks_have_the_nodes_of_their_places(void **state)
     assert_true(sg_region_init(&region, &extents, 0x7f0000000000, bytes, bytes, 0));
     const struct sg_placement placement = {.units = UNITS, .extent = region.first, .new_pages = 1};
     uint32_t busy = sg_region_claim(&region, &placement);
-    region.handle[0] = 1;
+    region.memory.handle[0] = 1;
     sg_region_release(&region, sg_region_commit(&region, busy, &placement, 0), 0, 0);
     sg_region_drain_quick_lists(&region);
     for (uint32_t begin = 0; begin < UNITS; begin += 2 << SG_CELL_SHIFT) {
@@ -82,7 +82,7 @@ static void node_of_another_region(void **state)
         extents.extent[region[i].first].region = i;
         const struct sg_placement placement = {.units = PAGE, .extent = region[i].first, .new_pages = 1};
         uint32_t busy = sg_region_claim(&region[i], &placement);
-        region[i].handle[0] = 1;
+        region[i].memory.handle[0] = 1;
         sg_region_release(&region[i], sg_region_commit(&region[i], busy, &placement, 0), 0, 0);
         sg_region_drain_quick_lists(&region[i]);
     }
@@ -119,7 +119,7 @@ static void hole_is_not_all_of_a_region(void **state)
     assert_true(sg_region_is_hole(&region));
     const struct sg_placement placement = {.begin = PAGE, .units = PAGE, .extent = region.first, .new_pages = 1};
     uint32_t busy = sg_region_claim(&region, &placement);
-    region.handle[1] = 1;
+    region.memory.handle[1] = 1;
     assert_true(sg_region_commit(&region, busy, &placement, 0));
     assert_int_equal(extents.extent[region.first].state, SG_EXTENT_HOLE);
     assert_false(sg_region_is_hole(&region));
@@ -149,7 +149,7 @@ static void stop(void)
 /* As if all nodes but so many were in use. Returns what nodes.live was, to be put back. */
 static uint32_t leave_nodes(uint32_t left)
 {
-    struct sg_extents *extents = &core->device[0]->extents;
+    struct sg_extents *extents = &core->device[0]->regions.extents;
     uint32_t live = extents->live;
     extents->live = extents->capacity - left;
     return live;
@@ -171,7 +171,7 @@ static void plan_that_runs_out_of_nodes(void **state)
     apply(core, 0, SEGALLOC_RECORD_MERGE, 0, 0);
     uint32_t live = leave_nodes(EXTENTS_SPARE_OF_CLAIM + 8);
     assert_int_equal(try_allocate(BLOCKS * MIB(2), &large), CUDA_ERROR_OUT_OF_MEMORY);
-    core->device[0]->extents.live = live;
+    core->device[0]->regions.extents.live = live;
     inspect(core, 1);
     assert_int_equal(try_allocate(BLOCKS * MIB(2), &large), CUDA_SUCCESS);
     assert_int_equal(sg_core_free(core, large, &tag), CUDA_SUCCESS);
@@ -187,7 +187,7 @@ static void nothing_goes_back_without_nodes(void **state)
     assert_int_equal(sg_core_free(core, block, &tag), CUDA_SUCCESS);
     uint32_t live = leave_nodes(EXTENTS_SPARE_OF_CUT);
     assert_int_equal(sg_core_trim(core, 0, 0), 0);
-    core->device[0]->extents.live = live;
+    core->device[0]->regions.extents.live = live;
     inspect(core, 1);
     assert_int_equal(sg_core_trim(core, 0, 0), MIB(6));
     stop();
@@ -202,7 +202,7 @@ static void segments_without_nodes(void **state)
     uint32_t live = leave_nodes(SG_EXTENTS_SPARE);
     assert_int_equal(try_allocate(MIB(6), &block), CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(block, 5);
-    core->device[0]->extents.live = live;
+    core->device[0]->regions.extents.live = live;
     assert_int_equal(try_allocate(MIB(6), &block), CUDA_SUCCESS);
     assert_int_equal(sg_core_free(core, block, &tag), CUDA_SUCCESS);
     stop();

@@ -24,11 +24,11 @@ static int start(void **state)
     assert_true(sg_extents_init(&extents));
     uint64_t page_bytes = (uint64_t)PAGE << SG_UNIT_SHIFT;
     assert_true(sg_region_init(&region, &extents, 0x7f0000000000, PAGES * page_bytes, page_bytes, SLOT_SHIFT));
-    region.clocks = &clocks;
+    region.owned.clocks = &clocks;
     const struct sg_placement placement = {.units = PAGES * PAGE, .extent = region.first, .new_pages = PAGES};
     uint32_t busy = sg_region_claim(&region, &placement);
     for (uint32_t page = 0; page < PAGES; page++)
-        region.handle[page] = page + 1;
+        region.memory.handle[page] = page + 1;
     sg_region_release(&region, sg_region_commit(&region, busy, &placement, 0), OTHER, 5);
     sg_region_drain_quick_lists(&region);
     uint32_t left = sg_region_take(&region, PAGE + PART, SG_END_SETTLED, OTHER);
@@ -73,11 +73,11 @@ static void is_told_of_an_abandoned_place(void **state)
     const uint64_t page_bytes = (uint64_t)PAGE << SG_UNIT_SHIFT;
     (void)state;
     assert_true(sg_region_init(&dirty, &extents, 0x7e0000000000, page_bytes, page_bytes, SLOT_SHIFT));
-    dirty.clocks = &clocks;
+    dirty.owned.clocks = &clocks;
     for (sg_slot slot = 0; slot <= ONE; slot++) {
         const struct sg_placement placement = {.units = PAGE, .extent = dirty.first, .new_pages = 1};
         sg_region_abandon(&dirty, sg_region_claim(&dirty, &placement), slot, 7);
-        assert_int_equal(dirty.ordered, slot != 0);
+        assert_int_equal(dirty.owned.ordered, slot != 0);
         assert_true(sg_region_is_hole(&dirty));
     }
     sg_region_fini(&dirty);
@@ -184,10 +184,10 @@ static void small_ranges_of_another_in_a_row(void **state)
     (void)state;
     uint64_t page_bytes = (uint64_t)PAGE << SG_UNIT_SHIFT;
     assert_true(sg_region_init(&small, &extents, 0x7e0000000000, page_bytes, page_bytes, 0));
-    small.clocks = &clocks;
+    small.owned.clocks = &clocks;
     const struct sg_placement placement = {.units = PAGE, .extent = small.first, .new_pages = 1};
     uint32_t busy = sg_region_claim(&small, &placement);
-    small.handle[0] = 1;
+    small.memory.handle[0] = 1;
     sg_region_release(&small, sg_region_commit(&small, busy, &placement, OTHER), OTHER, 5);
     sg_region_drain_quick_lists(&small);
     for (int i = 0; i < PIECES; i++)
@@ -210,10 +210,10 @@ static void kept_blocks_of_streams_eight_slots_apart(void **state)
     (void)state;
     uint64_t page_bytes = (uint64_t)PAGE << SG_UNIT_SHIFT;
     assert_true(sg_region_init(&small, &extents, 0x7e0000000000, page_bytes, page_bytes, 0));
-    small.clocks = &clocks;
+    small.owned.clocks = &clocks;
     const struct sg_placement placement = {.units = 2 * UNITS, .extent = small.first, .new_pages = 1};
     uint32_t busy = sg_region_claim(&small, &placement);
-    small.handle[0] = 1;
+    small.memory.handle[0] = 1;
     sg_region_release(&small, sg_region_commit(&small, busy, &placement, ONE), ONE, 5);
     sg_region_drain_quick_lists(&small);
     uint32_t own = sg_region_take(&small, UNITS, SG_END_SETTLED, ONE),
@@ -237,19 +237,19 @@ static void a_page_that_is_used_in_part_is_none_that_could_move(void **state)
     const uint64_t page_bytes = (uint64_t)PAGE << SG_UNIT_SHIFT;
     (void)state;
     assert_true(sg_region_init(&other, &extents, 0x7e0000000000, PAGES * page_bytes, page_bytes, SLOT_SHIFT));
-    other.clocks = &clocks;
+    other.owned.clocks = &clocks;
     const struct sg_placement placement = {.units = PAGES * PAGE, .extent = other.first, .new_pages = PAGES};
     uint32_t busy = sg_region_claim(&other, &placement);
     for (uint32_t page = 0; page < PAGES; page++)
-        other.handle[page] = page + 1;
+        other.memory.handle[page] = page + 1;
     sg_region_release(&other, sg_region_commit(&other, busy, &placement, OTHER), OTHER, 5);
     sg_region_drain_quick_lists(&other);
     uint32_t block = sg_region_take(&other, PAGE + 1, SG_END_SETTLED, OTHER);
     assert_int_equal(extents.extent[block].begin, 0);
-    other.after[2] = (struct sg_after){0};
-    assert_int_equal(other.whole_free, 1);
+    other.memory.after[2] = (struct sg_after){0};
+    assert_int_equal(other.lookup.whole_free, 1);
     assert_int_equal(sg_region_idle(&other), 1);
-    other.after[2] = other.after[1];
+    other.memory.after[2] = other.memory.after[1];
     assert_int_equal(sg_region_idle(&other), 0);
     sg_region_fini(&other);
 }

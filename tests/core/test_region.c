@@ -84,9 +84,9 @@ static void follow_cache(struct model *model)
 
 static void flush(struct model *model)
 {
-    uint32_t cached = model->region.deferred;
+    uint32_t cached = model->region.quick.deferred;
     assert_int_equal(sg_region_drain_quick_lists(&model->region), cached > 0);
-    assert_int_equal(model->region.deferred, 0);
+    assert_int_equal(model->region.quick.deferred, 0);
     follow_cache(model);
 }
 
@@ -110,7 +110,7 @@ static void compare(struct model *model)
             largest = end - begin > largest ? end - begin : largest;
         } else if (what == HOLE) {
             assert_int_equal(extent->state, SG_EXTENT_HOLE);
-            assert_int_equal(sg_max_tree_get(&region->hole_tree, begin / region->page_units),
+            assert_int_equal(sg_max_tree_get(&region->lookup.hole_tree, begin / region->page_units),
                 (end - begin) / region->page_units);
         } else {
             bool cached = model->block[what - FIRST_BLOCK].cached,
@@ -129,8 +129,8 @@ static void compare(struct model *model)
             assert_int_equal(sg_region_block_around(region, begin), 0);
     }
     assert_int_equal(id, 0);
-    assert_int_equal(region->whole_free, whole);
-    assert_int_equal(region->whole_deferred, whole_deferred);
+    assert_int_equal(region->lookup.whole_free, whole);
+    assert_int_equal(region->quick.whole_deferred, whole_deferred);
     assert_int_equal(sg_region_largest(region), largest);
 }
 
@@ -188,7 +188,8 @@ static void take(struct model *model, uint32_t units, enum sg_region_end from)
 {
     bool high = from == SG_END_HIGH;
     uint32_t want = UINT32_MAX;
-    if (model->region.fit == SG_FIT_SMALLEST && model->region.deferred && model->region.quick_list[0].units != units)
+    if (model->region.fit == SG_FIT_SMALLEST && model->region.quick.deferred &&
+        model->region.quick.list[0].units != units)
         flush(model); /* what such a region keeps it keeps for the very next request */
     for (uint32_t begin = 0, end; begin < model->region.units; begin = end) {
         end = run_end(model, begin);
@@ -282,9 +283,9 @@ static void placement(struct model *model, uint32_t units, bool high, enum sg_pl
         return;
     }
     for (uint32_t page = begin / region->page_units; page <= (end - 1) / region->page_units; page++)
-        if (!region->handle[page])
-            region->handle[page] = ++model->handles;
-    region->mapped += new_pages;
+        if (!region->memory.handle[page])
+            region->memory.handle[page] = ++model->handles;
+    region->memory.mapped += new_pages;
     for (uint32_t i = begin; i < end; i++)
         if (model->unit[i] == HOLE)
             model->unit[i] = FREE;
@@ -315,7 +316,7 @@ static bool movable(const struct model *model, uint32_t page)
     for (uint32_t i = page * model->region.page_units; i < (page + 1) * model->region.page_units; i++)
         if (model->unit[i] != FREE)
             return false;
-    return !model->region.pin[page];
+    return !model->region.memory.pin[page];
 }
 
 static void cut(struct model *model)
@@ -338,8 +339,8 @@ static void cut(struct model *model)
     sg_region_check(region);
     if (random_below(&model->random, 3)) {
         for (uint32_t page = first; page < first + pages; page++)
-            region->handle[page] = 0;
-        region->mapped -= pages;
+            region->memory.handle[page] = 0;
+        region->memory.mapped -= pages;
         sg_region_cut_done(region, busy);
         fill(model, first * region->page_units, pages * region->page_units, HOLE);
     } else {
@@ -403,8 +404,8 @@ static void steps(struct model *model, unsigned count)
         case 5:
             if (random_below(&model->random, 20) == 0) {
                 uint32_t page = (uint32_t)random_below(&model->random, model->region.pages);
-                model->region.pinned += model->region.pin[page] ? -1u : 1u;
-                model->region.pin[page] ^= 1;
+                model->region.memory.pinned += model->region.memory.pin[page] ? -1u : 1u;
+                model->region.memory.pin[page] ^= 1;
             }
             __attribute__((fallthrough));
         default:
@@ -420,11 +421,11 @@ static void steps(struct model *model, unsigned count)
         compare(model);
     }
     flush(model);
-    memset(model->region.pin, 0, model->region.pages);
+    memset(model->region.memory.pin, 0, model->region.pages);
     uint32_t first, busy, pages;
     while ((pages = sg_region_cut(&model->region, UINT32_MAX, &first, &busy))) {
         for (uint32_t page = first; page < first + pages; page++)
-            model->region.handle[page] = 0;
+            model->region.memory.handle[page] = 0;
         sg_region_cut_done(&model->region, busy);
         fill(model, first * model->region.page_units, pages * model->region.page_units, HOLE);
         compare(model);
@@ -485,7 +486,7 @@ static uint32_t kept(uint32_t blocks, uint32_t others)
     for (uint32_t i = 0; i < blocks; i++)
         sg_region_release(&model->region, extent[i], 0, 0);
     model->region.extents->live -= others;
-    uint32_t cached = model->region.deferred;
+    uint32_t cached = model->region.quick.deferred;
     model_fini(model);
     free(model);
     return cached;
@@ -513,7 +514,7 @@ static struct model *row_new(const uint32_t *pages, uint32_t count, uint32_t *re
     struct sg_placement placement = {.units = ROW_MAPPED * ROW_PAGE, .extent = region->first, .new_pages = ROW_MAPPED};
     uint32_t busy = sg_region_claim(region, &placement);
     for (uint32_t page = 0; page < ROW_MAPPED; page++)
-        region->handle[page] = ++model->handles;
+        region->memory.handle[page] = ++model->handles;
     sg_region_release(region, sg_region_commit(region, busy, &placement, 0), 0, 0);
     sg_region_drain_quick_lists(region);
     for (uint32_t i = 0; i < count; i++)
@@ -608,11 +609,11 @@ static void test_three_owners_in_a_slot(void **state)
     assert_non_null(model);
     model_init(model, PAGES, PAGE, SLOT_SHIFT, 1);
     clocks = (struct sg_stream_clocks){.version = 1};
-    region->clocks = &clocks;
+    region->owned.clocks = &clocks;
     struct sg_placement placement = {.units = ALL, .extent = region->first, .new_pages = PAGES};
     uint32_t busy = sg_region_claim(region, &placement);
     for (uint32_t page = 0; page < PAGES; page++)
-        region->handle[page] = ++model->handles;
+        region->memory.handle[page] = ++model->handles;
     sg_region_release(region, sg_region_commit(region, busy, &placement, 0), 2, 5);
     sg_region_drain_quick_lists(region);
     uint32_t left = sg_region_take(region, LEFT, SG_END_SETTLED, 2);
@@ -647,21 +648,21 @@ static void test_page_states(void **state)
     struct model *model = row_new(pages, 2, extent);
     struct sg_region *region = &model->region;
     uint32_t block = extent[1], last = model->extents.extent[block].begin / ROW_PAGE;
-    CUmemGenericAllocationHandle handle = region->handle[last];
+    CUmemGenericAllocationHandle handle = region->memory.handle[last];
     assert_int_equal(sg_region_page_state(region, last, block), SG_PAGE_IS_IN_USE);
     sg_region_suspend(region, block);
     assert_int_equal(sg_region_page_state(region, last, block), SG_PAGE_IS_IN_USE);
     sg_region_release(region, block, 0, 0);
-    region->pin[last] = SG_PIN_TWICE;
+    region->memory.pin[last] = SG_PIN_TWICE;
     assert_int_equal(sg_region_page_state(region, last, block), SG_PAGE_IS_SHARED);
-    region->pin[last] |= SG_PIN_ASKED;
+    region->memory.pin[last] |= SG_PIN_ASKED;
     assert_int_equal(sg_region_page_state(region, last, block), SG_PAGE_IS_PINNED);
-    region->pin[last] = 0;
-    region->handle[last] = SG_PAGE_STALE;
+    region->memory.pin[last] = 0;
+    region->memory.handle[last] = SG_PAGE_STALE;
     assert_int_equal(sg_region_page_state(region, last, block), SG_PAGE_IS_STALE);
-    region->handle[last] = SG_PAGE_LOST;
+    region->memory.handle[last] = SG_PAGE_LOST;
     assert_int_equal(sg_region_page_state(region, last, block), SG_PAGE_IS_LOST);
-    region->handle[last] = handle;
+    region->memory.handle[last] = handle;
     sg_region_drain_quick_lists(region);
     uint32_t behind = model->extents.extent[extent[0]].next, hole = model->extents.extent[behind].next;
     assert_int_equal(sg_region_page_state(region, last, behind), SG_PAGE_IS_IDLE);

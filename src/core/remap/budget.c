@@ -5,14 +5,15 @@
 uint64_t sg_device_allocated_peak_locked(const struct sg_device *device)
 {
     SG_ASSERT_HELD(&device->lock);
-    uint64_t peak = device->usage.allocated.peak, before = device->peak_before[SG_PEAKS_OF_ALL][SG_STAT_allocated_bytes];
+    uint64_t peak = device->accounts.usage.allocated.peak,
+             before = device->accounts.peak_before[SG_PEAKS_OF_ALL][SG_STAT_allocated_bytes];
     return peak > before ? peak : before;
 }
 
 /* The most bytes that have ever been allocated, with `more`. */
 static uint64_t allocated_at_most(const struct sg_device *device, uint64_t more)
 {
-    uint64_t now = device->usage.allocated.now + more, most = sg_device_allocated_peak_locked(device);
+    uint64_t now = device->accounts.usage.allocated.now + more, most = sg_device_allocated_peak_locked(device);
     return now > most ? now : most;
 }
 
@@ -28,13 +29,13 @@ struct sg_wanted sg_device_moves_wanted_locked(const struct sg_device *device, u
     bool refused)
 {
     SG_ASSERT_HELD(&device->lock);
-    uint64_t held = device->usage.reserved.now + more, allowed = budget(device, block_bytes);
-    uint64_t most = refused && device->refused_at && device->refused_at < device->capacity_bytes
-                        ? device->refused_at
+    uint64_t held = device->accounts.usage.reserved.now + more, allowed = budget(device, block_bytes);
+    uint64_t most = refused && device->room.refused_at && device->room.refused_at < device->capacity_bytes
+                        ? device->room.refused_at
                         : device->capacity_bytes;
     uint64_t should = held > allowed ? held - allowed : 0, must = held > most ? held - most : 0;
-    if (device->refused_at && held > device->refused_at && held - device->refused_at > should)
-        should = held - device->refused_at;
+    if (device->room.refused_at && held > device->room.refused_at && held - device->room.refused_at > should)
+        should = held - device->room.refused_at;
     should = should > must ? should : must;
     return (struct sg_wanted){should < more ? should : more, must};
 }

@@ -19,7 +19,7 @@ static bool transfers(const struct sg_plan *plan, const struct sg_page_run *run)
 
 static CUresult unmap_pages(struct sg_device *device, const struct sg_region *region, uint32_t first, uint32_t pages)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     sg_count(device, SG_STAT_calls_unmap, 1);
     sg_count(device, SG_STAT_handles_unmap, pages);
     return sg_pages_unmap(&device->pages, page_address(region, first), pages * sg_region_page_bytes(region));
@@ -28,23 +28,23 @@ static CUresult unmap_pages(struct sg_device *device, const struct sg_region *re
 static CUresult map_page(struct sg_device *device, const struct sg_region *region, uint32_t page,
     CUmemGenericAllocationHandle handle)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     sg_count(device, SG_STAT_calls_map, 1);
     return sg_pages_map(&device->pages, page_address(region, page), sg_region_page_bytes(region), handle);
 }
 
 static CUresult set_access(struct sg_device *device, const struct sg_region *region, uint32_t first, uint32_t pages)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     sg_count(device, SG_STAT_calls_set_access, 1);
     sg_count(device, SG_STAT_handles_set_access, pages * sg_mappings_devices(device));
     return sg_pages_set_access(&device->pages, page_address(region, first), pages * sg_region_page_bytes(region),
-        device->peers);
+        device->access.peers);
 }
 
 static void release_page(struct sg_device *device, CUmemGenericAllocationHandle handle)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     sg_count(device, SG_STAT_calls_release, 1);
     (void)sg_pages_release(&device->pages, handle); /* nothing could be done about a handle that the driver won't take
                                                      back */
@@ -53,7 +53,7 @@ static void release_page(struct sg_device *device, CUmemGenericAllocationHandle 
 /* Pages of another size cannot be used as they are: they go back to the driver, which makes room for new ones. */
 static CUresult release_runs(struct sg_plan *plan)
 {
-    SG_ASSERT_HELD(&plan->device->grow);
+    SG_ASSERT_HELD(&plan->device->growth.grow);
     for (uint32_t i = 0; i < plan->run_count; i++) {
         struct sg_page_run *run = &plan->runs[i];
         if (run->unmapped || transfers(plan, run))
@@ -65,7 +65,7 @@ static CUresult release_runs(struct sg_plan *plan)
         plan->unmapped += run->pages;
         run->unmapped = true;
         for (uint32_t page = run->first; page < run->first + run->pages; page++)
-            release_page(plan->device, run->region->handle[page]);
+            release_page(plan->device, run->region->memory.handle[page]);
         plan->releases += run->pages;
     }
     return CUDA_SUCCESS;
@@ -73,7 +73,7 @@ static CUresult release_runs(struct sg_plan *plan)
 
 static CUresult create_pages(struct sg_plan *plan)
 {
-    SG_ASSERT_HELD(&plan->device->grow);
+    SG_ASSERT_HELD(&plan->device->growth.grow);
     while (plan->created < plan->create) {
         sg_count(plan->device, SG_STAT_calls_create, 1);
         CUresult result =
@@ -112,9 +112,9 @@ static void emit_undone(struct sg_device *device, uint32_t step, enum undone out
 /* Maps a run's pages where they were. Where that fails none of them is mapped there, unless they do not go away. */
 static enum undone map_again(struct sg_device *device, const struct sg_page_run *run)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     uint32_t page = run->first, end = run->first + run->pages;
-    while (page < end && map_page(device, run->region, page, run->region->handle[page]) == CUDA_SUCCESS)
+    while (page < end && map_page(device, run->region, page, run->region->memory.handle[page]) == CUDA_SUCCESS)
         page++;
     if (page == end && set_access(device, run->region, run->first, run->pages) == CUDA_SUCCESS)
         return AS_IT_WAS;
@@ -127,7 +127,7 @@ static enum undone map_again(struct sg_device *device, const struct sg_page_run 
    lost if what has been mapped there does not go away. */
 static void restore_run(struct sg_plan *plan, struct sg_page_run *run, uint32_t step)
 {
-    SG_ASSERT_HELD(&plan->device->grow);
+    SG_ASSERT_HELD(&plan->device->growth.grow);
     struct sg_device *device = plan->device;
     bool replayed;
     enum undone outcome = replayed_undone(device, step, &replayed);
@@ -136,13 +136,13 @@ static void restore_run(struct sg_plan *plan, struct sg_page_run *run, uint32_t 
     run->unmapped = outcome != AS_IT_WAS;
     run->lost = outcome == LOST;
     for (uint32_t page = run->first; run->unmapped && page < run->first + run->pages; page++)
-        release_page(device, run->region->handle[page]);
+        release_page(device, run->region->memory.handle[page]);
     emit_undone(device, step, outcome);
 }
 
 static CUresult take_pages(struct sg_plan *plan)
 {
-    SG_ASSERT_HELD(&plan->device->grow);
+    SG_ASSERT_HELD(&plan->device->growth.grow);
     uint32_t next = plan->created;
     for (uint32_t i = 0; i < plan->run_count; i++) {
         struct sg_page_run *run = &plan->runs[i];
@@ -157,7 +157,7 @@ static CUresult take_pages(struct sg_plan *plan)
             run->unmapped = true;
         }
         for (uint32_t page = run->first; page < run->first + run->pages; page++)
-            plan->handles[next++] = run->region->handle[page];
+            plan->handles[next++] = run->region->memory.handle[page];
     }
     assert(next == plan->placement.new_pages);
     return CUDA_SUCCESS;
@@ -166,7 +166,7 @@ static CUresult take_pages(struct sg_plan *plan)
 /* The next stretch of pages without memory in the place, from page *first on. Returns its length. */
 static uint32_t next_gap(const struct sg_plan *plan, uint32_t *first)
 {
-    const CUmemGenericAllocationHandle *handle = plan->region->handle;
+    const CUmemGenericAllocationHandle *handle = plan->region->memory.handle;
     while (*first <= plan->last_page && handle[*first])
         ++*first;
     uint32_t end = *first;
@@ -177,7 +177,7 @@ static uint32_t next_gap(const struct sg_plan *plan, uint32_t *first)
 
 static CUresult map_placement(struct sg_plan *plan)
 {
-    SG_ASSERT_HELD(&plan->device->grow);
+    SG_ASSERT_HELD(&plan->device->growth.grow);
     uint32_t next = 0, length;
     for (uint32_t first = plan->first_page; (length = next_gap(plan, &first)) > 0; first += length) {
         for (uint32_t page = first; page < first + length; page++) {
@@ -206,7 +206,7 @@ bool sg_plan_lacked_access(const struct sg_plan *plan)
 /* *step: how many steps of undoing have been made. */
 static void unmap_placement(struct sg_plan *plan, uint32_t *step)
 {
-    SG_ASSERT_HELD(&plan->device->grow);
+    SG_ASSERT_HELD(&plan->device->growth.grow);
     struct sg_device *device = plan->device;
     uint32_t mapped = plan->mapped;
     for (uint32_t first = plan->first_page, length; mapped; first += length) {
@@ -218,7 +218,7 @@ static void unmap_placement(struct sg_plan *plan, uint32_t *step)
         if (!replayed)
             outcome = unmap_pages(device, plan->region, first, pages) == CUDA_SUCCESS ? AS_IT_WAS : LOST;
         for (uint32_t page = first; outcome != AS_IT_WAS && page < first + pages; page++)
-            plan->region->handle[page] = SG_PAGE_LOST;
+            plan->region->memory.handle[page] = SG_PAGE_LOST;
         emit_undone(device, (*step)++, outcome);
         mapped -= pages;
     }
@@ -226,7 +226,7 @@ static void unmap_placement(struct sg_plan *plan, uint32_t *step)
 
 CUresult sg_plan_execute(struct sg_plan *plan)
 {
-    SG_ASSERT_HELD(&plan->device->grow);
+    SG_ASSERT_HELD(&plan->device->growth.grow);
     plan->mapped = 0;
     CUresult result = release_runs(plan);
     if (result == CUDA_SUCCESS)
@@ -241,7 +241,7 @@ CUresult sg_plan_execute(struct sg_plan *plan)
 
 void sg_plan_undo(struct sg_plan *plan)
 {
-    SG_ASSERT_HELD(&plan->device->grow);
+    SG_ASSERT_HELD(&plan->device->growth.grow);
     uint32_t step = 0;
     unmap_placement(plan, &step);
     for (uint32_t i = 0; i < plan->run_count; i++)
@@ -251,7 +251,7 @@ void sg_plan_undo(struct sg_plan *plan)
 
 void sg_plan_drop_created(struct sg_plan *plan)
 {
-    SG_ASSERT_HELD(&plan->device->grow);
+    SG_ASSERT_HELD(&plan->device->growth.grow);
     for (uint32_t i = 0; i < plan->created; i++)
         release_page(plan->device, plan->handles[i]);
     plan->created = 0;
@@ -262,7 +262,7 @@ static bool cut_idle(struct sg_region *region, uint64_t bytes, struct sg_page_ru
 {
     uint64_t page = sg_region_page_bytes(region), want = bytes / page + (bytes % page != 0);
     struct sg_page_run run = {.region = region};
-    if (region->whole_free)
+    if (region->lookup.whole_free)
         run.pages = sg_region_cut(region, want < UINT32_MAX ? (uint32_t)want : UINT32_MAX, &run.first, &run.busy);
     if (run.pages)
         *ret = run;
@@ -272,23 +272,23 @@ static bool cut_idle(struct sg_region *region, uint64_t bytes, struct sg_page_ru
 /* Unmaps and releases a run that was cut out, and settles what it is now. */
 static bool give_back_run(struct sg_device *device, const struct sg_page_run *run)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     struct sg_region *region = run->region;
     const struct segalloc_trace_record *replayed = sg_replay_step(device);
     bool unmapped = unmap_pages(device, region, run->first, run->pages) == CUDA_SUCCESS;
     unmapped = sg_replay_step_outcome(replayed, SEGALLOC_TURN_GIVEN, unmapped);
     for (uint32_t page = run->first; unmapped && page < run->first + run->pages; page++)
-        release_page(device, region->handle[page]);
+        release_page(device, region->memory.handle[page]);
     sg_lock(&device->lock);
     if (unmapped) {
         for (uint32_t page = run->first; page < run->first + run->pages; page++)
-            region->handle[page] = 0;
+            region->memory.handle[page] = 0;
         sg_device_count_pages_locked(device, region, -(int64_t)run->pages);
         sg_region_cut_done(region, run->busy);
-        device->refused_at = 0;
+        device->room.refused_at = 0;
         sg_count(device, SG_STAT_move_cost_ns,
-            sg_cost_ns(device->cost, SG_COST_unmap, 1, run->pages) +
-                sg_cost_ns(device->cost, SG_COST_release, run->pages, run->pages));
+            sg_cost_ns(device->accounts.cost, SG_COST_unmap, 1, run->pages) +
+                sg_cost_ns(device->accounts.cost, SG_COST_release, run->pages, run->pages));
     } else {
         sg_region_cut_undone(region, run->busy);
     }
@@ -302,14 +302,14 @@ static bool give_back_run(struct sg_device *device, const struct sg_page_run *ru
    Returns its bytes; 0: there is none, or the driver refused. */
 static uint64_t give_back_one(struct sg_device *device, struct sg_region *only, uint64_t bytes)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     struct sg_page_run run = {0};
     bool found = false;
     (void)sg_replay_step(device);
     sg_lock(&device->lock);
     (void)(only ? sg_region_drain_quick_lists(only) : sg_device_drain_quick_lists_locked(device));
-    for (uint32_t i = device->region_count; i > 0 && !found; i--)
-        found = (!only || only == device->region[i - 1]) && cut_idle(device->region[i - 1], bytes, &run);
+    for (uint32_t i = device->regions.count; i > 0 && !found; i--)
+        found = (!only || only == device->regions.region[i - 1]) && cut_idle(device->regions.region[i - 1], bytes, &run);
     sg_emit_step_locked(device, SEGALLOC_TURN_CUT, run.pages);
     sg_unlock(&device->lock);
     return found && give_back_run(device, &run) ? run.pages * sg_region_page_bytes(run.region) : 0;
@@ -317,7 +317,7 @@ static uint64_t give_back_one(struct sg_device *device, struct sg_region *only, 
 
 uint64_t sg_device_give_back(struct sg_device *device, uint64_t bytes)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     uint64_t given = 0, part = 1;
     sg_alias_unmap_completed(device);
     while (given < bytes && part > 0) {
@@ -332,10 +332,10 @@ void sg_device_retire_huge(struct sg_device *device, struct sg_region *region)
     sg_lock_grow(device);
     sg_lock(&device->lock);
     sg_region_drain_quick_lists(region);
-    bool idle = region->whole_free == region->pages && !region->pinned;
+    bool idle = region->lookup.whole_free == region->pages && !region->memory.pinned;
     sg_emit_step_locked(device, SEGALLOC_TURN_RETIRE, idle);
     sg_unlock(&device->lock);
     if (idle)
         (void)give_back_one(device, region, UINT64_MAX);
-    sg_unlock(&device->grow);
+    sg_unlock(&device->growth.grow);
 }

@@ -12,22 +12,22 @@ static uint64_t pages_when_full(uint64_t mappings)
 
 uint32_t sg_mappings_devices(const struct sg_device *device)
 {
-    return 1 + (uint32_t)__builtin_popcountll(device->peers & ~(UINT64_C(1) << device->ordinal));
+    return 1 + (uint32_t)__builtin_popcountll(device->access.peers & ~(UINT64_C(1) << device->ordinal));
 }
 
 static uint64_t pages_mapped(const struct sg_device *device)
 {
     uint64_t pages = 0;
-    for (uint32_t i = 0; i < device->region_count; i++)
-        pages += device->region[i]->mapped;
+    for (uint32_t i = 0; i < device->regions.count; i++)
+        pages += device->regions.region[i]->memory.mapped;
     return pages;
 }
 
 static uint64_t pages_old(const struct sg_device *device)
 {
     uint64_t pages = 0;
-    for (uint32_t i = 0; i < device->region_count; i++)
-        pages += device->region[i]->stale;
+    for (uint32_t i = 0; i < device->regions.count; i++)
+        pages += device->regions.region[i]->memory.stale;
     return pages;
 }
 
@@ -45,17 +45,17 @@ static uint64_t pages_most(const struct sg_device *device)
 /* Pages of a size that fill what may still be held. */
 static uint64_t pages_to_fill(const struct sg_device *device, uint64_t page)
 {
-    uint64_t held = device->usage.reserved.now, most = device->capacity_bytes;
+    uint64_t held = device->accounts.usage.reserved.now, most = device->capacity_bytes;
     return most > held ? (most - held) / page : 0;
 }
 
 uint32_t sg_mappings_left_locked(const struct sg_device *device)
 {
     SG_ASSERT_HELD(&device->lock);
-    if (device->mappings_out)
+    if (device->growth.mappings_out)
         return 0;
     uint64_t mapped = pages_mapped(device), most = pages_most(device),
-             full = mapped + pages_to_fill(device, device->page_bytes[SG_KIND_REGULAR]);
+             full = mapped + pages_to_fill(device, device->regions.page_bytes[SG_KIND_REGULAR]);
     uint64_t share = pages_when_full(most); /* of a size of the user's a full device may have more */
     full = full < share ? full : share > mapped ? share : mapped;
     uint64_t taken = full + pages_old(device);
@@ -70,8 +70,8 @@ void sg_mappings_size_pages(struct sg_device *device)
         page = (conf->page_size + granule - 1) / granule * granule;
     else
         page = sg_core_page_bytes(granule, device->capacity_bytes, pages_most(device));
-    device->page_bytes[SG_KIND_SMALL] = granule;
-    device->page_bytes[SG_KIND_REGULAR] = page;
+    device->regions.page_bytes[SG_KIND_SMALL] = granule;
+    device->regions.page_bytes[SG_KIND_REGULAR] = page;
 }
 
 uint64_t sg_core_page_bytes(uint64_t granularity, uint64_t bytes, uint64_t mappings)
@@ -85,14 +85,15 @@ uint64_t sg_core_page_bytes(uint64_t granularity, uint64_t bytes, uint64_t mappi
 void sg_mappings_watch_locked(struct sg_device *device)
 {
     SG_ASSERT_HELD(&device->lock);
-    uint64_t page = device->page_bytes[SG_KIND_REGULAR], mapped = pages_mapped(device), most = pages_most(device);
+    uint64_t page = device->regions.page_bytes[SG_KIND_REGULAR], mapped = pages_mapped(device),
+             most = pages_most(device);
     if (device->core->conf.page_size != SG_AUTO || mapped + pages_to_fill(device, page) <= most)
         return;
     while (mapped + pages_to_fill(device, page) > most && page < device->capacity_bytes)
         page *= 2;
-    device->page_bytes[SG_KIND_REGULAR] = page;
+    device->regions.page_bytes[SG_KIND_REGULAR] = page;
     if (mapped > most / 2) /* the small region may be most of them */
-        device->page_bytes[SG_KIND_SMALL] = page;
+        device->regions.page_bytes[SG_KIND_SMALL] = page;
 }
 
 /* Which error cuMemSetAccess answers when there are none is not documented: these were seen of it with memory left
@@ -104,21 +105,22 @@ static bool may_mean_mappings(CUresult result)
 
 bool sg_mappings_refused(struct sg_device *device, CUresult result)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     char line[300];
     const struct sg_core *core = device->core;
-    if (device->mappings_out || !may_mean_mappings(result))
+    if (device->growth.mappings_out || !may_mean_mappings(result))
         return false;
     sg_lock(&device->lock);
-    device->mappings_out = true;
+    device->growth.mappings_out = true;
     if (core->conf.page_size == SG_AUTO)
-        device->page_bytes[SG_KIND_REGULAR] *= SG_LARGER_PAGES;
+        device->regions.page_bytes[SG_KIND_REGULAR] *= SG_LARGER_PAGES;
     sg_unlock(&device->lock);
     uint64_t given = sg_device_give_back(device, UINT64_MAX);
     snprintf(line, sizeof line,
         "device %d: the driver maps no more pages (error %d), as when the %d mappings of a machine are out; %" PRIu64
         " MiB of idle pages were given back, none gets a second address, and new ones are of %" PRIu64 " MiB",
-        device->ordinal, (int)result, SG_MAPPINGS_OF_MACHINE, given >> 20, device->page_bytes[SG_KIND_REGULAR] >> 20);
+        device->ordinal, (int)result, SG_MAPPINGS_OF_MACHINE, given >> 20,
+        device->regions.page_bytes[SG_KIND_REGULAR] >> 20);
     if (core->callbacks.warn && !core->replay)
         core->callbacks.warn(line);
     return true;

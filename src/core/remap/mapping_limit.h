@@ -34,8 +34,9 @@ bool sg_mappings_refused(struct sg_device *device, CUresult result);
 /* Whether new pages may be made in a region: not once its class takes larger ones. */
 static inline bool sg_mappings_grows(const struct sg_device *device, uint32_t index)
 {
-    enum sg_region_kind kind = device->region_kind[index];
-    return kind == SG_KIND_HUGE || sg_region_page_bytes(device->region[index]) == device->page_bytes[kind];
+    enum sg_region_kind kind = device->regions.kind[index];
+    return kind == SG_KIND_HUGE ||
+           sg_region_page_bytes(device->regions.region[index]) == device->regions.page_bytes[kind];
 }
 
 #endif

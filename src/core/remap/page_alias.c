@@ -20,7 +20,7 @@ bool sg_alias_allowed(struct sg_device *device, sg_slot slot)
     const struct segalloc_trace_record *replayed = sg_replay_step(device);
     sg_lock(&device->lock);
     /* work of other devices is not followed */
-    bool allowed = sg_replay_step_outcome(replayed, SEGALLOC_TURN_ALIASES, tried && !capture && !device->peers);
+    bool allowed = sg_replay_step_outcome(replayed, SEGALLOC_TURN_ALIASES, tried && !capture && !device->access.peers);
     sg_emit_step_locked(device, SEGALLOC_TURN_ALIASES, allowed);
     sg_unlock(&device->lock);
     return allowed;
@@ -35,15 +35,15 @@ bool sg_core_take_aliased(struct sg_core *core, int device, sg_slot slot)
 {
     struct sg_device *its = atomic_load_explicit(&core->device[device], memory_order_acquire);
     uint64_t bit = UINT64_C(1) << slot;
-    return its && slot && atomic_load_explicit(&its->aliased_slots, memory_order_relaxed) & bit &&
-           atomic_fetch_and(&its->aliased_slots, ~bit) & bit;
+    return its && slot && atomic_load_explicit(&its->aliases.slots, memory_order_relaxed) & bit &&
+           atomic_fetch_and(&its->aliases.slots, ~bit) & bit;
 }
 
 uint32_t sg_alias_room_locked(const struct sg_device *device, const struct sg_region *region)
 {
     SG_ASSERT_HELD(&device->lock);
     uint32_t pages = sg_mappings_left_locked(device);
-    bool wide = region->pages >= 2 * region->mapped; /* else addresses are hard to get */
+    bool wide = region->pages >= 2 * region->memory.mapped; /* else addresses are hard to get */
     if (!wide)
         return 0;
     return pages < region->pages ? pages : region->pages;
@@ -54,15 +54,15 @@ static void note_stale_locked(struct sg_device *device, struct sg_region *region
     uint32_t at_home)
 {
     SG_ASSERT_HELD(&device->lock);
-    assert(home->pin[at_home] <= UINT8_MAX - SG_PIN_TWICE && region->handle[page] != SG_PAGE_STALE);
-    region->pinned -= region->pin[page] !=
-                      0; /* counted are pages where they are; addresses are pinned ahead of memory too */
-    region->handle[page] = SG_PAGE_STALE;
-    region->alias_target[page] = (uint64_t)home->index << REGION_SHIFT | at_home;
-    region->stale++;
-    home->pinned += !home->pin[at_home];
-    home->pin[at_home] += SG_PIN_TWICE;
-    sg_gauge_add(&device->usage.aliased, sg_region_page_bytes(region));
+    assert(home->memory.pin[at_home] <= UINT8_MAX - SG_PIN_TWICE && region->memory.handle[page] != SG_PAGE_STALE);
+    region->memory.pinned -= region->memory.pin[page] !=
+                             0; /* counted are pages where they are; addresses are pinned ahead of memory too */
+    region->memory.handle[page] = SG_PAGE_STALE;
+    region->memory.alias_target[page] = (uint64_t)home->index << REGION_SHIFT | at_home;
+    region->memory.stale++;
+    home->memory.pinned += !home->memory.pin[at_home];
+    home->memory.pin[at_home] += SG_PIN_TWICE;
+    sg_gauge_add(&device->accounts.usage.aliased, sg_region_page_bytes(region));
     sg_count(device, SG_STAT_aliased_pages, 1);
 }
 
@@ -70,12 +70,12 @@ static void note_stale_locked(struct sg_device *device, struct sg_region *region
 static void queue_stale_locked(struct sg_device *device, uint32_t busy)
 {
     SG_ASSERT_HELD(&device->lock);
-    device->extents.extent[busy].later = 0;
-    if (device->stale_queue.last)
-        device->extents.extent[device->stale_queue.last].later = busy;
+    device->regions.extents.extent[busy].later = 0;
+    if (device->aliases.stale_queue.last)
+        device->regions.extents.extent[device->aliases.stale_queue.last].later = busy;
     else
-        device->stale_queue.first = busy;
-    device->stale_queue.last = busy;
+        device->aliases.stale_queue.first = busy;
+    device->aliases.stale_queue.last = busy;
 }
 
 void sg_alias_keep(struct sg_device *device, const struct sg_page_run *run, struct sg_region *region,
@@ -91,7 +91,7 @@ void sg_alias_keep(struct sg_device *device, const struct sg_page_run *run, stru
 static bool may_go(const struct sg_region *region, uint32_t first, uint32_t pages)
 {
     for (uint32_t page = first; page < first + pages; page++)
-        if (region->pin[page] || !sg_after_complete(region->clocks, region->after[page]))
+        if (region->memory.pin[page] || !sg_after_complete(region->owned.clocks, region->memory.after[page]))
             return false;
     return true;
 }
@@ -101,19 +101,20 @@ static bool take_stale_locked(struct sg_device *device, struct sg_page_run *ret)
 {
     SG_ASSERT_HELD(&device->lock);
     uint32_t before = 0;
-    for (uint32_t id = device->stale_queue.first; id; before = id, id = device->extents.extent[id].later) {
-        struct sg_extent *extent = &device->extents.extent[id];
-        struct sg_region *region = device->region[extent->region];
+    for (uint32_t id = device->aliases.stale_queue.first; id;
+         before = id, id = device->regions.extents.extent[id].later) {
+        struct sg_extent *extent = &device->regions.extents.extent[id];
+        struct sg_region *region = device->regions.region[extent->region];
         struct sg_page_run run = {.region = region, .first = extent->begin / region->page_units,
             .pages = extent->size / region->page_units, .busy = id};
         if (!may_go(region, run.first, run.pages))
             continue;
         if (before)
-            device->extents.extent[before].later = extent->later;
+            device->regions.extents.extent[before].later = extent->later;
         else
-            device->stale_queue.first = extent->later;
+            device->aliases.stale_queue.first = extent->later;
         if (!extent->later)
-            device->stale_queue.last = before;
+            device->aliases.stale_queue.last = before;
         *ret = run;
         return true;
     }
@@ -123,7 +124,7 @@ static bool take_stale_locked(struct sg_device *device, struct sg_page_run *ret)
 /* Takes the oldest stale address that may be unmapped, where it is its turn. No lock but `grow` is held. */
 static bool next_stale(struct sg_device *device, struct sg_page_run *ret)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     if (!sg_replay_step_is(sg_replay_step(device), SEGALLOC_TURN_LATE_UNMAP))
         return false;
     sg_lock(&device->lock);
@@ -137,29 +138,29 @@ static bool next_stale(struct sg_device *device, struct sg_page_run *ret)
 /* A stale address is unmapped, or lost where the driver refused. Either way its pages are ordinary ones again. */
 static void forget(struct sg_device *device, const struct sg_page_run *run, bool unmapped)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     struct sg_region *region = run->region;
-    region->stale -= run->pages;
-    sg_gauge_sub(&device->usage.aliased, run->pages * sg_region_page_bytes(region));
+    region->memory.stale -= run->pages;
+    sg_gauge_sub(&device->accounts.usage.aliased, run->pages * sg_region_page_bytes(region));
     for (uint32_t page = run->first; page < run->first + run->pages; page++) {
-        struct sg_region *now = device->region[region->alias_target[page] >> REGION_SHIFT];
-        uint32_t target = (uint32_t)region->alias_target[page];
-        region->handle[page] = unmapped ? 0 : SG_PAGE_LOST;
-        if (now->pin[target] < SG_PIN_TWICE) /* at the end of the core pins count no more */
+        struct sg_region *now = device->regions.region[region->memory.alias_target[page] >> REGION_SHIFT];
+        uint32_t target = (uint32_t)region->memory.alias_target[page];
+        region->memory.handle[page] = unmapped ? 0 : SG_PAGE_LOST;
+        if (now->memory.pin[target] < SG_PIN_TWICE) /* at the end of the core pins count no more */
             continue;
-        now->pin[target] -= SG_PIN_TWICE;
-        now->pinned -= !now->pin[target] && now->handle[target] != SG_PAGE_STALE;
+        now->memory.pin[target] -= SG_PIN_TWICE;
+        now->memory.pinned -= !now->memory.pin[target] && now->memory.handle[target] != SG_PAGE_STALE;
     }
     if (!unmapped)
         return;
     sg_region_cut_done(region, run->busy);
     sg_count(device, SG_STAT_late_unmaps, run->pages);
-    sg_count(device, SG_STAT_move_cost_ns, sg_cost_ns(device->cost, SG_COST_unmap, 1, run->pages));
+    sg_count(device, SG_STAT_move_cost_ns, sg_cost_ns(device->accounts.cost, SG_COST_unmap, 1, run->pages));
 }
 
 void sg_alias_unmap_completed(struct sg_device *device)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     struct sg_page_run run;
     while (next_stale(device, &run)) {
         const struct segalloc_trace_record *replayed = sg_replay_step(device);

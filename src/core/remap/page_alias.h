@@ -25,7 +25,7 @@ void sg_alias_keep(struct sg_device *device, const struct sg_page_run *run, stru
 /* The stream of `slot` is given memory at an address at which its earlier work did not use it. */
 static inline void sg_alias_note_slot(struct sg_device *device, sg_slot slot)
 {
-    atomic_fetch_or(&device->aliased_slots, UINT64_C(1) << slot);
+    atomic_fetch_or(&device->aliases.slots, UINT64_C(1) << slot);
 }
 
 /* Unmaps stale addresses the work on which is complete. Holds `grow`, not the lock. */

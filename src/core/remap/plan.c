@@ -7,8 +7,8 @@
 
 static bool room_for_run(struct sg_plan *plan)
 {
-    bool room = sg_scratch_reserve(&plan->device->runs, plan->run_count + 1, sizeof *plan->runs);
-    plan->runs = plan->device->runs.memory;
+    bool room = sg_scratch_reserve(&plan->device->growth.runs, plan->run_count + 1, sizeof *plan->runs);
+    plan->runs = plan->device->growth.runs.memory;
     return room;
 }
 
@@ -47,7 +47,7 @@ static uint32_t pages_wanted(const struct sg_plan *plan, const struct sg_region 
     bool same = region->page_units == plan->region->page_units;
     uint64_t page = sg_region_page_bytes(region), want = (bytes + page - 1) / page,
              most = source == TWICE ? alias_room(plan, region) : UINT32_MAX;
-    if (same == (source == ANEW) || region->whole_free == 0)
+    if (same == (source == ANEW) || region->lookup.whole_free == 0)
         return 0;
     return (uint32_t)(want < most ? want : most);
 }
@@ -58,11 +58,11 @@ static uint64_t take_run(struct sg_plan *plan, uint64_t bytes, enum source sourc
     struct sg_device *device = plan->device;
     struct sg_source best = {0};
     struct sg_page_run run = {.alias = source == TWICE};
-    for (uint32_t i = 0; i < device->region_count; i++) {
-        uint32_t want = pages_wanted(plan, device->region[i], bytes, source);
-        if (want && sg_region_find_source(device->region[i], want,
+    for (uint32_t i = 0; i < device->regions.count; i++) {
+        uint32_t want = pages_wanted(plan, device->regions.region[i], bytes, source);
+        if (want && sg_region_find_source(device->regions.region[i], want,
                         (struct sg_taker){.slot = plan->slot, .aliases = run.alias}, &best))
-            run.region = device->region[i];
+            run.region = device->regions.region[i];
     }
     if (!run.region || !room_for_run(plan))
         return 0;
@@ -111,16 +111,17 @@ static bool find_placement(const struct sg_device *device, struct sg_want want, 
 {
     const struct sg_taker taker = {want.slot, want.aliases};
     bool found = false;
-    for (uint32_t i = 0; i < device->region_count; i++) {
+    for (uint32_t i = 0; i < device->regions.count; i++) {
         struct sg_placement placement;
         if (!sg_device_suits(device, i, want.kind, want.units) ||
-            !sg_region_find_placement(device->region[i], want.units, want.end == SG_END_HIGH, goal, taker, &placement))
+            !sg_region_find_placement(device->regions.region[i], want.units, want.end == SG_END_HIGH, goal, taker,
+                &placement))
             continue;
         if (placement.new_pages && !sg_mappings_grows(device, i))
             continue;
         if (!found || placement.new_pages < plan->placement.new_pages) {
             plan->placement = placement;
-            plan->region = device->region[i];
+            plan->region = device->regions.region[i];
             found = true;
         }
     }
@@ -131,8 +132,8 @@ static bool find_placement(const struct sg_device *device, struct sg_want want, 
 static uint64_t shareable(const struct sg_device *device, const struct sg_plan *plan)
 {
     uint64_t bytes = 0;
-    for (uint32_t i = 0; plan->aliases && i < device->region_count; i++) {
-        const struct sg_region *region = device->region[i];
+    for (uint32_t i = 0; plan->aliases && i < device->regions.count; i++) {
+        const struct sg_region *region = device->regions.region[i];
         uint64_t room = sg_alias_room_locked(device, region) * sg_region_page_bytes(region), more;
         if (region->page_units != plan->region->page_units || room <= bytes)
             continue;
@@ -164,7 +165,7 @@ static CUresult choose_placement(const struct sg_device *device, struct sg_want 
         return CUDA_ERROR_NOT_FOUND;
     struct sg_wanted wanted = moves_of(plan);
     /* few idle pages left: moving them would leave parts of pages that no later block might fit */
-    bool scarce = wanted.should && sg_device_idle_locked(device) < device->usage.reserved.now / SG_SCARCE_SHARE;
+    bool scarce = wanted.should && sg_device_idle_locked(device) < device->accounts.usage.reserved.now / SG_SCARCE_SHARE;
     if ((scarce && !sg_device_is_shared_locked(device, want.slot)) || !feasible(device, plan, wanted.should)) {
         find_placement(device, want, SG_FEWEST_PAGES_TOTAL, plan);
         wanted = moves_of(plan);
@@ -187,13 +188,13 @@ CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_p
     CUresult result = choose_placement(device, want, &plan, &wanted);
     if (result != CUDA_SUCCESS)
         return result;
-    if (!sg_scratch_reserve(&device->handles, plan.placement.new_pages, sizeof *plan.handles))
+    if (!sg_scratch_reserve(&device->growth.handles, plan.placement.new_pages, sizeof *plan.handles))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    plan.handles = device->handles.memory;
+    plan.handles = device->growth.handles.memory;
     plan.busy = sg_region_claim(plan.region, &plan.placement);
     if (!plan.busy)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    const struct sg_extent *extent = &device->extents.extent[plan.busy];
+    const struct sg_extent *extent = &device->regions.extents.extent[plan.busy];
     plan.first_page = extent->begin / plan.region->page_units;
     plan.last_page = (extent->begin + extent->size - 1) / plan.region->page_units;
     uint64_t got = wanted.should ? take(&plan, wanted.should) : 0;
@@ -212,7 +213,8 @@ bool sg_plan_continue_with_idle_locked(struct sg_plan *plan)
     assert(plan->created < plan->create);
     struct sg_device *device = plan->device;
     uint64_t missing = (plan->create - plan->created) * sg_region_page_bytes(plan->region);
-    uint64_t held = device->usage.reserved.now - taken_bytes(plan, /* own_size */ false) + device->outside_bytes;
+    uint64_t held = device->accounts.usage.reserved.now - taken_bytes(plan, /* own_size */ false) +
+                    device->room.outside_bytes;
     /* what the driver can still have: one large page may need both */
     uint64_t left = device->total_bytes > held ? device->total_bytes - held : 0;
     sg_device_drain_quick_lists_locked(device);
@@ -240,7 +242,7 @@ static void settle_runs(struct sg_plan *plan, bool moved)
             sg_device_count_pages_locked(device, run->region, -(int64_t)run->pages);
         } else if (run->unmapped) {
             for (uint32_t page = run->first; page < run->first + run->pages; page++)
-                run->region->handle[page] = run->lost ? SG_PAGE_LOST : 0;
+                run->region->memory.handle[page] = run->lost ? SG_PAGE_LOST : 0;
             sg_device_count_pages_locked(device, run->region, -(int64_t)run->pages);
             if (moved)
                 count_moved(device, run);
@@ -259,14 +261,14 @@ static void charge(struct sg_device *device, const struct sg_plan *plan)
     uint64_t anew = plan->releases < plan->created ? plan->releases : plan->created,
              moved = plan->placement.new_pages - plan->created + anew;
     uint64_t grown = plan->created - anew, devices = sg_mappings_devices(device);
-    uint64_t moves = sg_cost_ns(device->cost, SG_COST_map, moved, moved) +
-                     sg_cost_ns(device->cost, SG_COST_create, anew, anew) +
-                     sg_cost_ns(device->cost, SG_COST_set_access, moved ? plan->accesses : 0, moved * devices) +
-                     sg_cost_ns(device->cost, SG_COST_unmap, plan->unmaps, plan->unmapped) +
-                     sg_cost_ns(device->cost, SG_COST_release, plan->releases, plan->releases);
-    uint64_t growth = sg_cost_ns(device->cost, SG_COST_create, grown, grown) +
-                      sg_cost_ns(device->cost, SG_COST_map, grown, grown) +
-                      sg_cost_ns(device->cost, SG_COST_set_access, moved ? 0 : plan->accesses, grown * devices);
+    uint64_t moves = sg_cost_ns(device->accounts.cost, SG_COST_map, moved, moved) +
+                     sg_cost_ns(device->accounts.cost, SG_COST_create, anew, anew) +
+                     sg_cost_ns(device->accounts.cost, SG_COST_set_access, moved ? plan->accesses : 0, moved * devices) +
+                     sg_cost_ns(device->accounts.cost, SG_COST_unmap, plan->unmaps, plan->unmapped) +
+                     sg_cost_ns(device->accounts.cost, SG_COST_release, plan->releases, plan->releases);
+    uint64_t growth = sg_cost_ns(device->accounts.cost, SG_COST_create, grown, grown) +
+                      sg_cost_ns(device->accounts.cost, SG_COST_map, grown, grown) +
+                      sg_cost_ns(device->accounts.cost, SG_COST_set_access, moved ? 0 : plan->accesses, grown * devices);
     sg_count(device, SG_STAT_move_cost_ns, moves);
     sg_count(device, SG_STAT_growth_cost_ns, growth);
 }
@@ -286,7 +288,8 @@ static void keep_aliases(struct sg_plan *plan)
             sg_alias_keep(plan->device, run, plan->region, plan->handles + next);
             now = now ? now : sg_clocks_tick_locked(plan->device);
             for (uint32_t page = 0; page < run->pages; page++)
-                plan->region->after[plan->handles[next + page]] = (struct sg_after){UINT64_C(1) << plan->slot, now};
+                plan->region->memory.after[plan->handles[next + page]] =
+                    (struct sg_after){UINT64_C(1) << plan->slot, now};
         }
         next += run->pages;
     }
@@ -300,9 +303,9 @@ uint32_t sg_plan_commit_locked(struct sg_plan *plan)
     uint32_t next = 0;
     settle_runs(plan, /* moved */ true);
     for (uint32_t page = plan->first_page; page <= plan->last_page; page++)
-        if (!region->handle[page]) {
-            region->handle[page] = plan->handles[next];
-            region->after[page] = (struct sg_after){0};
+        if (!region->memory.handle[page]) {
+            region->memory.handle[page] = plan->handles[next];
+            region->memory.after[page] = (struct sg_after){0};
             plan->handles[next++] = page;
         }
     assert(next == plan->placement.new_pages);

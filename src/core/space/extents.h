@@ -47,8 +47,8 @@ static inline struct sg_extent *at(const struct sg_region *region, uint32_t id)
 /* An extent for what begins at `begin`: its cell's if that is unused. */
 static inline uint32_t extent_new_at(struct sg_region *region, uint32_t begin)
 {
-    uint32_t cell = begin >> SG_CELL_SHIFT, id = region->cell_first + cell;
-    if (cell >= region->cells || at(region, id)->state != SG_EXTENT_UNUSED)
+    uint32_t cell = begin >> SG_CELL_SHIFT, id = region->lookup.cell_first + cell;
+    if (cell >= region->lookup.cells || at(region, id)->state != SG_EXTENT_UNUSED)
         return extents_take(region->extents);
     region->extents->live++;
     return id;
@@ -58,20 +58,20 @@ static inline uint32_t extent_new_at(struct sg_region *region, uint32_t begin)
 static inline uint32_t free_in_bucket(const struct sg_region *region, uint32_t bucket)
 {
     /* there are cells only where a bucket is a unit */
-    uint32_t cell = bucket >> SG_CELL_SHIFT, id = region->cell_first + cell;
-    bool is = cell < region->cells && at(region, id)->begin == bucket && at(region, id)->state == SG_EXTENT_FREE;
-    return is ? id : region->free_at[bucket];
+    uint32_t cell = bucket >> SG_CELL_SHIFT, id = region->lookup.cell_first + cell;
+    bool is = cell < region->lookup.cells && at(region, id)->begin == bucket && at(region, id)->state == SG_EXTENT_FREE;
+    return is ? id : region->lookup.free_at[bucket];
 }
 
 /* The lowest free range of at least `units` that begins in *bucket or behind it, which goes on behind that range; 0: there
    is none. */
 static inline uint32_t next_free(const struct sg_region *region, uint32_t units, uint32_t *bucket)
 {
-    uint32_t found = sg_max_tree_first(&region->free_tree, *bucket, (int32_t)units);
+    uint32_t found = sg_max_tree_first(&region->lookup.free_tree, *bucket, (int32_t)units);
     if (found == SG_MAX_TREE_NONE)
         return 0;
     *bucket = found + 1;
-    return region->free_at[found];
+    return region->lookup.free_at[found];
 }
 
 static inline uint32_t extent_end(const struct sg_extent *extent)
@@ -110,16 +110,17 @@ void sg_region_note_after(struct sg_region *region, uint32_t begin, uint32_t siz
 
 static inline struct sg_lists *lists_of(struct sg_region *region, uint32_t owner)
 {
-    struct sg_lists *lists = region->lists[owner];
+    struct sg_lists *lists = region->owned.lists[owner];
     if (lists)
         return lists;
-    return owner == 0 || region->listless >> owner & 1 ? &region->common : sg_region_make_lists(region, owner);
+    return owner == 0 || region->owned.listless >> owner & 1 ? &region->owned.common
+                                                             : sg_region_make_lists(region, owner);
 }
 
 /* The bit of `stocked` for some lists that hold what is `owner`'s. */
 static inline uint64_t stock_bit(const struct sg_region *region, const struct sg_lists *lists, uint32_t owner)
 {
-    return lists == &region->common ? 1 : UINT64_C(1) << owner;
+    return lists == &region->owned.common ? 1 : UINT64_C(1) << owner;
 }
 
 static inline bool lists_empty(const struct sg_lists *lists)
@@ -133,7 +134,7 @@ static inline bool lists_empty(const struct sg_lists *lists)
 static inline void size_class_insert(struct sg_region *region, uint32_t id)
 {
     struct sg_extent *extent = at(region, id);
-    region->best_deferred = 0;
+    region->quick.best_deferred = 0;
     struct sg_lists *lists = lists_of(region, extent->owner);
     uint32_t class = size_class_of(extent->size), first = lists->first[class];
     extent->in_size_class.less = 0;
@@ -142,7 +143,7 @@ static inline void size_class_insert(struct sg_region *region, uint32_t id)
         at(region, first)->in_size_class.less = id;
     lists->first[class] = id;
     lists->any[class / 64] |= UINT64_C(1) << class % 64;
-    region->stocked |= stock_bit(region, lists, extent->owner);
+    region->owned.stocked |= stock_bit(region, lists, extent->owner);
 }
 
 static inline void size_class_remove(struct sg_region *region, const struct sg_extent *extent)
@@ -159,7 +160,7 @@ static inline void size_class_remove(struct sg_region *region, const struct sg_e
         if (!more)
             lists->any[class / 64] &= ~(UINT64_C(1) << class % 64);
         if (!more && lists_empty(lists))
-            region->stocked &= ~stock_bit(region, lists, extent->owner);
+            region->owned.stocked &= ~stock_bit(region, lists, extent->owner);
     }
 }
 
@@ -167,23 +168,23 @@ static inline void free_insert(struct sg_region *region, uint32_t id)
 {
     struct sg_extent *extent = at(region, id);
     uint32_t bucket = extent->begin >> region->bucket_shift;
-    assert(sg_max_tree_get(&region->free_tree, bucket) == 0);
+    assert(sg_max_tree_get(&region->lookup.free_tree, bucket) == 0);
     extent->state = SG_EXTENT_FREE;
-    region->free_at[bucket] = id;
-    sg_max_tree_set(&region->free_tree, bucket, (int32_t)extent->size);
-    region->whole_free += pages_inside(region, extent->begin, extent->size);
-    region->owners |= UINT64_C(1) << extent->owner;
-    if (region->listed)
+    region->lookup.free_at[bucket] = id;
+    sg_max_tree_set(&region->lookup.free_tree, bucket, (int32_t)extent->size);
+    region->lookup.whole_free += pages_inside(region, extent->begin, extent->size);
+    region->owned.owners |= UINT64_C(1) << extent->owner;
+    if (region->owned.listed)
         size_class_insert(region, id);
-    else if (sg_has_several_bits(region->owners))
+    else if (sg_has_several_bits(region->owned.owners))
         sg_region_make_listed(region);
 }
 
 static inline void free_remove(struct sg_region *region, const struct sg_extent *extent)
 {
-    sg_max_tree_set(&region->free_tree, extent->begin >> region->bucket_shift, 0);
-    region->whole_free -= pages_inside(region, extent->begin, extent->size);
-    if (region->listed)
+    sg_max_tree_set(&region->lookup.free_tree, extent->begin >> region->bucket_shift, 0);
+    region->lookup.whole_free -= pages_inside(region, extent->begin, extent->size);
+    if (region->owned.listed)
         size_class_remove(region, extent);
 }
 
@@ -192,10 +193,10 @@ static inline void free_resize(struct sg_region *region, uint32_t id, uint32_t b
 {
     struct sg_extent *extent = at(region, id);
     uint32_t old = extent->begin >> region->bucket_shift, bucket = begin >> region->bucket_shift;
-    bool moves = region->listed && size_class_of(extent->size) != size_class_of(size);
-    region->best_deferred = 0;
-    region->whole_free -= pages_inside(region, extent->begin, extent->size);
-    region->whole_free += pages_inside(region, begin, size);
+    bool moves = region->owned.listed && size_class_of(extent->size) != size_class_of(size);
+    region->quick.best_deferred = 0;
+    region->lookup.whole_free -= pages_inside(region, extent->begin, extent->size);
+    region->lookup.whole_free += pages_inside(region, begin, size);
     if (moves)
         size_class_remove(region, extent);
     extent->begin = begin;
@@ -203,8 +204,8 @@ static inline void free_resize(struct sg_region *region, uint32_t id, uint32_t b
     if (moves)
         size_class_insert(region, id);
     if (old != bucket)
-        region->free_at[bucket] = id;
-    sg_max_tree_move(&region->free_tree, old, bucket, (int32_t)size);
+        region->lookup.free_at[bucket] = id;
+    sg_max_tree_move(&region->lookup.free_tree, old, bucket, (int32_t)size);
 }
 
 /* Gives what the free range `from` is, and its entry, to the extent `to`, which has the bounds that it shall have. */
@@ -214,19 +215,19 @@ static inline void free_pass(struct sg_region *region, uint32_t from, uint32_t t
     const struct sg_extent bounds = *extent;
     uint32_t bucket = extent->begin >> region->bucket_shift;
     assert(region->fit == SG_FIT_LOWEST && old->state == SG_EXTENT_FREE);
-    region->whole_free += pages_inside(region, extent->begin, extent->size);
-    region->whole_free -= pages_inside(region, old->begin, old->size);
-    if (region->listed)
+    region->lookup.whole_free += pages_inside(region, extent->begin, extent->size);
+    region->lookup.whole_free -= pages_inside(region, old->begin, old->size);
+    if (region->owned.listed)
         size_class_remove(region, old);
     *extent = *old;
     extent->begin = bounds.begin;
     extent->size = bounds.size;
     extent->prev = bounds.prev;
     extent->next = bounds.next;
-    if (region->listed)
+    if (region->owned.listed)
         size_class_insert(region, to);
-    region->free_at[bucket] = to;
-    sg_max_tree_move(&region->free_tree, old->begin >> region->bucket_shift, bucket, (int32_t)extent->size);
+    region->lookup.free_at[bucket] = to;
+    sg_max_tree_move(&region->lookup.free_tree, old->begin >> region->bucket_shift, bucket, (int32_t)extent->size);
 }
 
 static inline void hole_insert(struct sg_region *region, uint32_t id)
@@ -235,13 +236,13 @@ static inline void hole_insert(struct sg_region *region, uint32_t id)
     uint32_t page = page_of(region, extent->begin);
     assert(extent->begin % region->page_units == 0 && extent->size % region->page_units == 0);
     extent->state = SG_EXTENT_HOLE;
-    region->hole_at[page] = id;
-    sg_max_tree_set(&region->hole_tree, page, (int32_t)page_of(region, extent->size));
+    region->lookup.hole_at[page] = id;
+    sg_max_tree_set(&region->lookup.hole_tree, page, (int32_t)page_of(region, extent->size));
 }
 
 static inline void hole_remove(struct sg_region *region, const struct sg_extent *extent)
 {
-    sg_max_tree_set(&region->hole_tree, page_of(region, extent->begin), 0);
+    sg_max_tree_set(&region->lookup.hole_tree, page_of(region, extent->begin), 0);
 }
 
 /* Puts a new extent with these bounds after `left`. */
@@ -284,25 +285,25 @@ static inline void extent_unlink(struct sg_region *region, uint32_t id)
 static inline void block_insert(struct sg_region *region, uint32_t id)
 {
     at(region, id)->state = SG_EXTENT_BLOCK;
-    region->block_at[at(region, id)->begin >> region->bucket_shift] = id;
+    region->lookup.block_at[at(region, id)->begin >> region->bucket_shift] = id;
 }
 
 /* Whether free memory there has belonged to more than one (nobody counts as one). */
 static inline bool has_several_owners(const struct sg_region *region)
 {
-    return sg_has_several_bits(region->owners);
+    return sg_has_several_bits(region->owned.owners);
 }
 
 static inline bool is_complete(const struct sg_region *region, const struct sg_extent *extent)
 {
-    return extent->owner == 0 || region->clocks->complete[extent->owner] >= extent->seq;
+    return extent->owner == 0 || region->owned.clocks->complete[extent->owner] >= extent->seq;
 }
 
 /* Whether `slot` may use a free range as a whole. */
 static inline bool is_usable(const struct sg_region *region, const struct sg_extent *extent, sg_slot slot)
 {
     return extent->owner == slot || is_complete(region, extent) ||
-           (slot && region->clocks->ordered_after[slot].at[extent->owner] >= extent->seq);
+           (slot && region->owned.clocks->ordered_after[slot].at[extent->owner] >= extent->seq);
 }
 
 /* Whether two free neighbours can be one range without a loss worth mentioning, and whose it is then. Two of one
@@ -450,7 +451,7 @@ static inline void extent_coalesce(struct sg_region *region, uint32_t id)
         } else {
             free_resize(region, prev, other->begin, other->size + size);
         }
-    } else if (right && region->cells) { /* the neighbour's entry moves down to where the joined range begins */
+    } else if (right && region->lookup.cells) { /* the neighbour's entry moves down to where the joined range begins */
         struct sg_extent *other = at(region, next);
         other->seq = other->seq > extent->seq ? other->seq : extent->seq;
         extent->size += other->size;

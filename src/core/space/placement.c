@@ -12,8 +12,8 @@ static uint32_t pages_to_be_had(const struct sg_region *region, uint32_t begin, 
 {
     uint32_t whole = pages_inside(region, begin, end - begin), first = page_of(region, begin + region->page_units - 1),
              others = 0;
-    for (uint32_t page = first; region->ordered && page < first + whole; page++)
-        others += !sg_after_complete(region->clocks, region->after[page]) &&
+    for (uint32_t page = first; region->owned.ordered && page < first + whole; page++)
+        others += !sg_after_complete(region->owned.clocks, region->memory.after[page]) &&
                   !(taker.aliases && sg_region_shareable(region, page, taker.slot));
     return whole - others;
 }
@@ -113,8 +113,8 @@ bool sg_region_find_placement(const struct sg_region *region, uint32_t units, bo
     SG_ASSERT_REGION_LOCK(region);
     struct search search = {.units = units, .high = high, .goal = goal, .taker = taker};
     for (uint32_t page = 0;
-         page < region->pages && (page = sg_max_tree_first(&region->hole_tree, page, 1)) != SG_MAX_TREE_NONE;)
-        page = page_of(region, try_around(region, region->hole_at[page], &search) - 1) + 1;
+         page < region->pages && (page = sg_max_tree_first(&region->lookup.hole_tree, page, 1)) != SG_MAX_TREE_NONE;)
+        page = page_of(region, try_around(region, region->lookup.hole_at[page], &search) - 1) + 1;
     if (search.any)
         *ret = search.best;
     return search.any;
@@ -189,8 +189,8 @@ uint32_t sg_region_claim(struct sg_region *region, const struct sg_placement *pl
 static void leave_over(struct sg_region *region, uint32_t id, sg_slot slot)
 {
     at(region, id)->owner = slot;
-    at(region, id)->seq = region->after[page_of(region, at(region, id)->begin)].seq;
-    region->ordered = region->ordered || slot;
+    at(region, id)->seq = region->memory.after[page_of(region, at(region, id)->begin)].seq;
+    region->owned.ordered = region->owned.ordered || slot;
     extent_coalesce(region, id);
 }
 
@@ -233,8 +233,9 @@ static void become_hole(struct sg_region *region, uint32_t id)
 
 static enum sg_extent_state after_abandon(const struct sg_region *region, uint32_t page)
 {
-    return region->handle[page] == SG_PAGE_LOST ? SG_EXTENT_BUSY : region->handle[page] ? SG_EXTENT_FREE
-        : SG_EXTENT_HOLE;
+    return region->memory.handle[page] == SG_PAGE_LOST ? SG_EXTENT_BUSY
+           : region->memory.handle[page]               ? SG_EXTENT_FREE
+                                                       : SG_EXTENT_HOLE;
 }
 
 void sg_region_abandon(struct sg_region *region, uint32_t busy, sg_slot slot, uint64_t now)
@@ -255,7 +256,7 @@ void sg_region_abandon(struct sg_region *region, uint32_t busy, sg_slot slot, ui
         extent->size = cut - begin;
         extent->owner = slot;
         extent->seq = slot ? now : 0;
-        region->ordered = region->ordered || slot;
+        region->owned.ordered = region->owned.ordered || slot;
         if (becomes == SG_EXTENT_FREE)
             extent_coalesce(region, busy);
         else if (becomes == SG_EXTENT_HOLE)
@@ -278,7 +279,7 @@ static bool next_run(const struct sg_region *region, const struct sg_extent *ext
     uint32_t *begin, uint32_t *end)
 {
     uint32_t from = page_of(region, extent->begin + region->page_units - 1);
-    if (!region->ordered && !region->pinned && !taker.aliases) { /* all may be: no need to ask of each */
+    if (!region->owned.ordered && !region->memory.pinned && !taker.aliases) { /* all may be: no need to ask of each */
         *begin = from < *end ? from : *end;
         return from < *end;
     }
@@ -330,9 +331,10 @@ uint32_t sg_region_cut_source(struct sg_region *region, const struct sg_source *
 uint32_t sg_region_cut(struct sg_region *region, uint32_t want, uint32_t *ret_first, uint32_t *ret_busy)
 {
     SG_ASSERT_REGION_LOCK(region);
-    uint32_t bucket = extents_left(region->extents, EXTENTS_SPARE_OF_CUT) ? region->free_tree.buckets : 0;
-    while ((bucket = sg_max_tree_last(&region->free_tree, bucket, (int32_t)region->page_units)) != SG_MAX_TREE_NONE) {
-        uint32_t id = region->free_at[bucket], begin, end = page_of(region, extent_end(at(region, id)));
+    uint32_t bucket = extents_left(region->extents, EXTENTS_SPARE_OF_CUT) ? region->lookup.free_tree.buckets : 0;
+    while ((bucket = sg_max_tree_last(&region->lookup.free_tree, bucket, (int32_t)region->page_units)) !=
+           SG_MAX_TREE_NONE) {
+        uint32_t id = region->lookup.free_at[bucket], begin, end = page_of(region, extent_end(at(region, id)));
         if (!next_run(region, at(region, id), (struct sg_taker){0}, &begin, &end))
             continue;
         *ret_first = end - begin > want ? end - want : begin;

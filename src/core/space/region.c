@@ -51,33 +51,33 @@ bool sg_region_init(struct sg_region *region, struct sg_extents *extents, CUdevi
         region->page_shift = (uint32_t)__builtin_ctz(page_units);
     /* Where a bucket is one unit only one extent starts in it, so one table does for both. */
     uint32_t block_buckets = bucket_shift ? buckets : 0;
-    region->tables_bytes = pages * (sizeof *region->after + sizeof *region->handle + sizeof *region->alias_target +
-                                       sizeof *region->hole_at + sizeof *region->pin) +
-                           buckets * sizeof *region->free_at + block_buckets * sizeof *region->block_at;
-    region->tables = sg_meta_map(region->tables_bytes);
+    region->lookup.tables_bytes =
+        pages * (sizeof *region->memory.after + sizeof *region->memory.handle + sizeof *region->memory.alias_target +
+                    sizeof *region->lookup.hole_at + sizeof *region->memory.pin) +
+        buckets * sizeof *region->lookup.free_at + block_buckets * sizeof *region->lookup.block_at;
+    region->lookup.tables = sg_meta_map(region->lookup.tables_bytes);
     region->fit = bucket_shift == 0 ? SG_FIT_LOWEST : SG_FIT_SMALLEST;
     /* Where the lists say which range is the smallest, the index serves only who looks for pages. */
-    bool have_free =
-        sg_max_tree_init(&region->free_tree, buckets, region->fit == SG_FIT_LOWEST ? SG_MAX_TREE_EAGER
-        : SG_MAX_TREE_LATE);
-    bool have_holes = sg_max_tree_init(&region->hole_tree, pages, SG_MAX_TREE_EAGER);
-    if (!region->tables || !have_free || !have_holes) {
+    bool have_free = sg_max_tree_init(&region->lookup.free_tree, buckets,
+        region->fit == SG_FIT_LOWEST ? SG_MAX_TREE_EAGER : SG_MAX_TREE_LATE);
+    bool have_holes = sg_max_tree_init(&region->lookup.hole_tree, pages, SG_MAX_TREE_EAGER);
+    if (!region->lookup.tables || !have_free || !have_holes) {
         sg_region_fini(region);
         return false;
     }
-    region->after = region->tables;
-    region->handle = (CUmemGenericAllocationHandle *)(region->after + pages);
-    region->alias_target = (uint64_t *)(region->handle + pages);
-    region->hole_at = (uint32_t *)(region->alias_target + pages);
-    region->free_at = region->hole_at + pages;
-    region->block_at = bucket_shift ? region->free_at + buckets : region->free_at;
-    region->pin = (uint8_t *)(region->free_at + buckets + block_buckets);
+    region->memory.after = region->lookup.tables;
+    region->memory.handle = (CUmemGenericAllocationHandle *)(region->memory.after + pages);
+    region->memory.alias_target = (uint64_t *)(region->memory.handle + pages);
+    region->lookup.hole_at = (uint32_t *)(region->memory.alias_target + pages);
+    region->lookup.free_at = region->lookup.hole_at + pages;
+    region->lookup.block_at = bucket_shift ? region->lookup.free_at + buckets : region->lookup.free_at;
+    region->memory.pin = (uint8_t *)(region->lookup.free_at + buckets + block_buckets);
     if (region->fit == SG_FIT_LOWEST && !extents->cells_taken) {
         extents->cells_taken = true;
-        region->cell_first = extents->capacity;
-        region->cells = extents->cells;
+        region->lookup.cell_first = extents->capacity;
+        region->lookup.cells = extents->cells;
     }
-    region->listed = region->fit == SG_FIT_SMALLEST;
+    region->owned.listed = region->fit == SG_FIT_SMALLEST;
     region->first = extent_new_at(region, 0);
     *at(region, region->first) = (struct sg_extent){.size = units};
     hole_insert(region, region->first);
@@ -86,18 +86,18 @@ bool sg_region_init(struct sg_region *region, struct sg_extents *extents, CUdevi
 
 void sg_region_fini(struct sg_region *region)
 {
-    sg_max_tree_fini(&region->free_tree);
-    sg_max_tree_fini(&region->hole_tree);
-    sg_meta_unmap(region->tables, region->tables_bytes);
-    region->tables = NULL;
+    sg_max_tree_fini(&region->lookup.free_tree);
+    sg_max_tree_fini(&region->lookup.hole_tree);
+    sg_meta_unmap(region->lookup.tables, region->lookup.tables_bytes);
+    region->lookup.tables = NULL;
     for (uint32_t owner = 0; owner < SG_SLOTS; owner++)
-        sg_meta_unmap(region->lists[owner], sizeof *region->lists[owner]);
+        sg_meta_unmap(region->owned.lists[owner], sizeof *region->owned.lists[owner]);
 }
 
 void sg_region_unmake(struct sg_region *region)
 {
     assert(sg_region_is_hole(region));
-    if (region->cells)
+    if (region->lookup.cells)
         region->extents->cells_taken = false;
     extents_give_back(region->extents, region->first);
     sg_region_fini(region);
@@ -119,7 +119,7 @@ bool sg_region_remake(struct sg_region *region, uint64_t bytes, uint32_t bucket_
         return false;
     made.index = region->index;
     made.reserved = region->reserved;
-    made.clocks = region->clocks;
+    made.owned.clocks = region->owned.clocks;
     at(&made, made.first)->region = region->index;
     sg_region_unmake(region);
     *region = made;
@@ -195,11 +195,11 @@ static uint32_t smallest_listed(const struct sg_region *region, const struct sg_
 static uint32_t smallest_of_others(const struct sg_region *region, uint32_t units, sg_slot slot, bool prefer_bounded)
 {
     uint32_t best = 0;
-    for (uint64_t left = region->stocked & ~(UINT64_C(1) << slot | 1); left; left &= left - 1) {
+    for (uint64_t left = region->owned.stocked & ~(UINT64_C(1) << slot | 1); left; left &= left - 1) {
         unsigned owner = (unsigned)__builtin_ctzll(left);
-        if (!region->clocks->complete[owner] && !(slot && region->clocks->ordered_after[slot].at[owner]))
+        if (!region->owned.clocks->complete[owner] && !(slot && region->owned.clocks->ordered_after[slot].at[owner]))
             continue;
-        uint32_t id = smallest_listed(region, region->lists[owner], units, slot, /* all */ false, prefer_bounded);
+        uint32_t id = smallest_listed(region, region->owned.lists[owner], units, slot, /* all */ false, prefer_bounded);
         if (id && (!best || fit_key(region, id, prefer_bounded) < fit_key(region, best, prefer_bounded)))
             best = id;
     }
@@ -208,14 +208,15 @@ static uint32_t smallest_of_others(const struct sg_region *region, uint32_t unit
 
 static uint32_t smallest_range(const struct sg_region *region, uint32_t units, sg_slot slot, bool prefer_bounded)
 {
-    uint32_t best =
-        region->stocked & 1 ? smallest_listed(region, &region->common, units, slot, /* all */ true, prefer_bounded) : 0;
-    if (slot && region->stocked >> slot & 1) {
-        uint32_t own = smallest_listed(region, region->lists[slot], units, slot, /* all */ true, prefer_bounded);
+    uint32_t best = region->owned.stocked & 1
+                        ? smallest_listed(region, &region->owned.common, units, slot, /* all */ true, prefer_bounded)
+                        : 0;
+    if (slot && region->owned.stocked >> slot & 1) {
+        uint32_t own = smallest_listed(region, region->owned.lists[slot], units, slot, /* all */ true, prefer_bounded);
         if (own && (!best || fit_key(region, own, prefer_bounded) <= fit_key(region, best, prefer_bounded)))
             best = own;
     }
-    if (!region->ordered || (best && region->fit == SG_FIT_LOWEST))
+    if (!region->owned.ordered || (best && region->fit == SG_FIT_LOWEST))
         return best;
     uint32_t other = smallest_of_others(region, units, slot, prefer_bounded);
     return other && (!best || fit_key(region, other, prefer_bounded) < fit_key(region, best, prefer_bounded)) ? other
@@ -227,12 +228,12 @@ static uint32_t find_range(const struct sg_region *region, uint32_t units, enum 
     bool high = end == SG_END_HIGH;
     if (!high && region->fit == SG_FIT_SMALLEST)
         return smallest_range(region, units, slot, /* prefer_bounded */ end == SG_END_SETTLED);
-    if (!high && region->listed) /* the lowest is likely another's */
+    if (!high && region->owned.listed) /* the lowest is likely another's */
         return smallest_range(region, units, slot, /* prefer_bounded */ false);
-    uint32_t from = high ? region->free_tree.buckets : 0;
+    uint32_t from = high ? region->lookup.free_tree.buckets : 0;
     for (uint32_t looks = 0; looks < SG_RANGES_LOOKED_AT; looks++) {
-        uint32_t found = high ? sg_max_tree_last(&region->free_tree, from, (int32_t)units)
-                              : sg_max_tree_first(&region->free_tree, from, (int32_t)units);
+        uint32_t found = high ? sg_max_tree_last(&region->lookup.free_tree, from, (int32_t)units)
+                              : sg_max_tree_first(&region->lookup.free_tree, from, (int32_t)units);
         if (found == SG_MAX_TREE_NONE)
             return 0;
         uint32_t id = free_in_bucket(region, found);
@@ -240,7 +241,7 @@ static uint32_t find_range(const struct sg_region *region, uint32_t units, enum 
             return id;
         from = high ? found : found + 1;
     }
-    return region->listed ? smallest_range(region, units, slot, /* prefer_bounded */ false) : 0;
+    return region->owned.listed ? smallest_range(region, units, slot, /* prefer_bounded */ false) : 0;
 }
 
 static __attribute__((noinline)) void coalesce(struct sg_region *region, uint32_t id)
@@ -250,24 +251,24 @@ static __attribute__((noinline)) void coalesce(struct sg_region *region, uint32_
 
 static __attribute__((noinline)) void quick_list_drain(struct sg_region *region, uint32_t index)
 {
-    struct sg_quick_list *quick_list = &region->quick_list[index];
+    struct sg_quick_list *quick_list = &region->quick.list[index];
     for (uint32_t id = quick_list->top, later; quick_list->count; id = later) {
         later = at(region, id)->later;
         quick_list->count--;
-        region->deferred--;
-        region->whole_deferred -= pages_inside(region, at(region, id)->begin, at(region, id)->size);
+        region->quick.deferred--;
+        region->quick.whole_deferred -= pages_inside(region, at(region, id)->begin, at(region, id)->size);
         extent_coalesce(region, id);
     }
-    region->quick_lists_used[index / 64] &= ~(UINT64_C(1) << index % 64);
+    region->quick.used[index / 64] &= ~(UINT64_C(1) << index % 64);
 }
 
 bool sg_region_drain_quick_lists(struct sg_region *region)
 {
     SG_ASSERT_REGION_LOCK(region);
-    bool any = region->deferred > 0;
-    for (uint32_t word = 0; region->deferred; word++)
-        while (region->quick_lists_used[word])
-            quick_list_drain(region, word * 64 + (uint32_t)__builtin_ctzll(region->quick_lists_used[word]));
+    bool any = region->quick.deferred > 0;
+    for (uint32_t word = 0; region->quick.deferred; word++)
+        while (region->quick.used[word])
+            quick_list_drain(region, word * 64 + (uint32_t)__builtin_ctzll(region->quick.used[word]));
     return any;
 }
 
@@ -276,10 +277,11 @@ bool sg_region_drain_quick_lists(struct sg_region *region)
 static __attribute__((noinline)) bool is_worse_fit(const struct sg_region *region, uint32_t candidate, sg_slot slot)
 {
     const struct sg_extent *extent = at(region, candidate), *next = at(region, extent->next);
-    const struct sg_lists *own = region->lists[slot];
+    const struct sg_lists *own = region->owned.lists[slot];
     uint32_t class = size_class_of(extent->size);
     bool joins = next->state == SG_EXTENT_FREE && next->owner == slot;
-    if (!joins && !region->common.first[class] && !(own && own->first[class])) /* then only one of its size counts */
+    if (!joins && !region->owned.common.first[class] &&
+        !(own && own->first[class])) /* then only one of its size counts */
         return false;
     uint32_t other = smallest_range(region, extent->size, slot, /* prefer_bounded */ true);
     if (!other || other == extent->next)
@@ -296,9 +298,9 @@ static inline uint32_t quick_list_pop(struct sg_region *region, struct sg_quick_
     struct sg_extent *extent = at(region, id);
     quick_list->top = extent->later;
     quick_list->count--;
-    region->deferred--;
-    region->whole_deferred -= pages_inside(region, extent->begin, extent->size);
-    assert(region->block_at[extent->begin >> region->bucket_shift] == id);
+    region->quick.deferred--;
+    region->quick.whole_deferred -= pages_inside(region, extent->begin, extent->size);
+    assert(region->lookup.block_at[extent->begin >> region->bucket_shift] == id);
     extent->state = SG_EXTENT_BLOCK; /* all else is as it was: with many blocks the table is far away */
     return id;
 }
@@ -308,15 +310,15 @@ static inline uint32_t quick_list_pop(struct sg_region *region, struct sg_quick_
 static inline uint32_t quick_list_take(struct sg_region *region, uint32_t units, uint32_t owner, enum sg_region_end end,
     sg_slot slot)
 {
-    struct sg_quick_list *quick_list = &region->quick_list[quick_list_of(region, units, owner)];
+    struct sg_quick_list *quick_list = &region->quick.list[quick_list_of(region, units, owner)];
     uint32_t id = quick_list->top;
     if (!quick_list->count || quick_list->units != units ||
         (quick_list->owner != slot && !is_usable(region, at(region, id), slot)))
         return 0;
-    if (units >= SG_DEFERRED_LEAST / SG_UNIT && end == SG_END_SETTLED && id != region->best_deferred) {
+    if (units >= SG_DEFERRED_LEAST / SG_UNIT && end == SG_END_SETTLED && id != region->quick.best_deferred) {
         if (is_worse_fit(region, id, slot))
             return 0;
-        region->best_deferred = id;
+        region->quick.best_deferred = id;
     }
     return quick_list_pop(region, quick_list);
 }
@@ -327,12 +329,12 @@ static __attribute__((noinline)) uint32_t take_slowly(struct sg_region *region, 
 {
     SG_ASSERT_REGION_LOCK(region);
     uint32_t id = quick_list_take(region, units, slot, end, slot);
-    if (!id && slot && region->deferred)
+    if (!id && slot && region->quick.deferred)
         id = quick_list_take(region, units, 0, end, slot);
     if (id)
         return id;
     /* what is kept for others is theirs until nothing else fits */
-    if (region->fit == SG_FIT_SMALLEST && region->deferred)
+    if (region->fit == SG_FIT_SMALLEST && region->quick.deferred)
         quick_list_drain(region, slot);
     id = find_range(region, units, end, slot);
     if (!id)
@@ -347,7 +349,7 @@ static __attribute__((noinline)) uint32_t take_slowly(struct sg_region *region, 
     } else if (end == SG_END_HIGH) {
         free_resize(region, id, extent->begin, rest);
         id = extent_insert_after(region, id, extent->begin + rest, units);
-    } else if (region->cells) { /* the block keeps the extent, which may be its cell's */
+    } else if (region->lookup.cells) { /* the block keeps the extent, which may be its cell's */
         uint32_t left = extent_insert_after(region, id, extent->begin + units, rest);
         free_pass(region, id, left);
         extent->size = units;
@@ -362,9 +364,9 @@ static __attribute__((noinline)) uint32_t take_slowly(struct sg_region *region, 
 
 uint32_t sg_region_take(struct sg_region *region, uint32_t units, enum sg_region_end end, sg_slot slot)
 {
-    struct sg_quick_list *quick_list = &region->quick_list[quick_list_of(region, units, slot)];
+    struct sg_quick_list *quick_list = &region->quick.list[quick_list_of(region, units, slot)];
     if (quick_list->count && quick_list->units == units && quick_list->owner == slot &&
-        (units < SG_DEFERRED_LEAST / SG_UNIT || quick_list->top == region->best_deferred))
+        (units < SG_DEFERRED_LEAST / SG_UNIT || quick_list->top == region->quick.best_deferred))
         return quick_list_pop(region, quick_list);
     return take_slowly(region, units, end, slot);
 }
@@ -381,7 +383,7 @@ uint32_t sg_region_block_in_table(const struct sg_region *region, uint32_t posit
 {
     if (position >= region->units)
         return 0;
-    uint32_t bucket = position >> region->bucket_shift, id = region->block_at[bucket];
+    uint32_t bucket = position >> region->bucket_shift, id = region->lookup.block_at[bucket];
     return id && is_block(region, id, bucket) && at(region, id)->begin == position ? id : 0;
 }
 
@@ -389,7 +391,7 @@ uint32_t sg_region_block_around(const struct sg_region *region, uint32_t positio
 {
     SG_ASSERT_REGION_LOCK(region);
     for (uint32_t bucket = position >> region->bucket_shift; position < region->units; bucket--) {
-        uint32_t id = region->block_at[bucket];
+        uint32_t id = region->lookup.block_at[bucket];
         if (id && is_block(region, id, bucket) && at(region, id)->begin <= position)
             return position < extent_end(at(region, id)) ? id : 0;
         if (bucket == 0)
@@ -411,7 +413,7 @@ void sg_region_release(struct sg_region *region, uint32_t block, sg_slot owner, 
     SG_ASSERT_REGION_LOCK(region);
     struct sg_extent *extent = at(region, block);
     assert(extent->state == SG_EXTENT_BLOCK || extent->state == SG_EXTENT_PENDING);
-    if (owner || region->ordered) {
+    if (owner || region->owned.ordered) {
         /* What others wait for is the work that used it, not all that its stream has come after by now. */
         struct sg_after after = {UINT64_C(1) << owner & ~UINT64_C(1), seq};
         if (owner && extent->state == SG_EXTENT_PENDING)
@@ -421,7 +423,7 @@ void sg_region_release(struct sg_region *region, uint32_t block, sg_slot owner, 
     extent->owner = owner;
     extent->seq = seq;
     if (region->fit == SG_FIT_SMALLEST) {
-        if (region->deferred)
+        if (region->quick.deferred)
             quick_list_drain(region, owner); /* one at most, until the next request: what is kept from its neighbours
                                          costs pages */
         /* One that follows a free range would be given out again in the middle of what is free, and part it. */
@@ -431,7 +433,7 @@ void sg_region_release(struct sg_region *region, uint32_t block, sg_slot owner, 
         }
     }
     uint32_t index = quick_list_of(region, extent->size, owner);
-    struct sg_quick_list *quick_list = &region->quick_list[index];
+    struct sg_quick_list *quick_list = &region->quick.list[index];
     uint32_t depth = SG_QUICK_DEPTH + region->extents->live / SG_QUICK_SHARE;
     if (quick_list->units != extent->size || quick_list->owner != owner || quick_list->count >= depth) {
         quick_list_drain(region, index);
@@ -442,9 +444,9 @@ void sg_region_release(struct sg_region *region, uint32_t block, sg_slot owner, 
     extent->later = quick_list->top;
     quick_list->top = block;
     if (quick_list->count++ == 0)
-        region->quick_lists_used[index / 64] |= UINT64_C(1) << index % 64;
-    region->deferred++;
-    region->whole_deferred += pages_inside(region, extent->begin, extent->size);
+        region->quick.used[index / 64] |= UINT64_C(1) << index % 64;
+    region->quick.deferred++;
+    region->quick.whole_deferred += pages_inside(region, extent->begin, extent->size);
 }
 
 /* How many pages that lie wholly inside free ranges `counts`. */
@@ -452,7 +454,7 @@ static uint32_t count_whole(const struct sg_region *region, bool (*counts)(const
     sg_slot slot)
 {
     uint32_t pages = 0;
-    for (uint32_t bucket = 0, id; region->whole_free && (id = next_free(region, region->page_units, &bucket));) {
+    for (uint32_t bucket = 0, id; region->lookup.whole_free && (id = next_free(region, region->page_units, &bucket));) {
         uint32_t to = page_of(region, extent_end(at(region, id)));
         for (uint32_t page = page_of(region, at(region, id)->begin + region->page_units - 1); page < to; page++)
             pages += counts(region, page, slot);
@@ -469,22 +471,23 @@ static bool may_move(const struct sg_region *region, uint32_t page, sg_slot slot
 uint32_t sg_region_idle(const struct sg_region *region)
 {
     SG_ASSERT_REGION_LOCK(region);
-    return region->pinned == 0 && !region->ordered ? region->whole_free : count_whole(region, may_move, 0);
+    return region->memory.pinned == 0 && !region->owned.ordered ? region->lookup.whole_free
+                                                                : count_whole(region, may_move, 0);
 }
 
 uint32_t sg_region_shareable_pages(const struct sg_region *region, sg_slot slot)
 {
     SG_ASSERT_REGION_LOCK(region);
-    return region->ordered ? count_whole(region, sg_region_shareable, slot) : 0;
+    return region->owned.ordered ? count_whole(region, sg_region_shareable, slot) : 0;
 }
 
 uint32_t sg_region_largest(const struct sg_region *region)
 {
     SG_ASSERT_REGION_LOCK(region);
-    uint32_t largest = (uint32_t)sg_max_tree_largest(&region->free_tree);
+    uint32_t largest = (uint32_t)sg_max_tree_largest(&region->lookup.free_tree);
     for (uint32_t word = 0; word < SG_QUICK_LISTS / 64; word++) {
-        for (uint64_t left = region->quick_lists_used[word]; left; left &= left - 1) {
-            const struct sg_quick_list *quick_list = &region->quick_list[word * 64 + (uint32_t)__builtin_ctzll(left)];
+        for (uint64_t left = region->quick.used[word]; left; left &= left - 1) {
+            const struct sg_quick_list *quick_list = &region->quick.list[word * 64 + (uint32_t)__builtin_ctzll(left)];
             if (quick_list->count && quick_list->units > largest)
                 largest = quick_list->units;
         }

@@ -163,52 +163,72 @@ struct sg_lists {
    the smallest range keeps the most pages whole. In the small region the lowest range does, and it costs less. */
 enum sg_fit { SG_FIT_LOWEST, SG_FIT_SMALLEST };
 
-struct sg_region {
-    struct sg_extents *extents;
-    struct sg_extent *extent; /* extents->extent, copied to save a dependent load under `lock` */
-    CUdeviceptr base;
-    uint64_t reserved;   /* bytes of addresses, of which the region may use the first part only */
-    uint32_t index;      /* in its device */
-    uint32_t units;      /* size of the reservation */
-    uint32_t page_units;
-    uint32_t page_shift; /* log2 of page_units, or 0 if it isn't a power of two */
-    uint32_t pages;      /* units / page_units */
-    uint32_t bucket_shift;
-    uint32_t first;      /* extent at address 0 */
-    uint32_t mapped;     /* pages with a handle */
-    uint32_t whole_free; /* pages entirely inside free ranges */
-    uint32_t pinned;     /* pages that may not move */
-    uint32_t stale;      /* pages of addresses behind which there is memory that has another address by now */
-    enum sg_fit fit;
+/* What is behind the addresses, page by page. */
+struct sg_region_memory {
+    uint32_t mapped; /* pages with a handle */
+    uint32_t pinned; /* pages that may not move */
+    uint32_t stale;  /* pages of addresses behind which there is memory that has another address by now */
+    CUmemGenericAllocationHandle *handle; /* page -> physical memory, SG_PAGE_LOST or SG_PAGE_STALE; 0: none */
+    uint8_t *pin;                         /* page -> may not move: sum of enum sg_pin */
+    uint64_t *alias_target;               /* page that is a stale address -> where its memory is now: region and page */
+    struct sg_after *after;               /* page -> what all that is free in it comes after, at most */
+};
+
+/* From a position to the extent there. */
+struct sg_region_lookup {
     /* Cells: whatever begins in units [2 i, 2 i + 2) has extent cell_first + i, if that was unused when it came to be.
        So most blocks of the small region are found with one look at memory where the table below costs two, one after
        the other. */
     uint32_t cell_first, cells;
+    uint32_t whole_free;          /* pages entirely inside free ranges */
+    struct sg_max_tree free_tree; /* bucket -> size of the free range that starts there */
+    struct sg_max_tree hole_tree; /* page -> pages of the hole that starts there */
+    uint32_t *free_at, *block_at; /* bucket -> extent, which may be another by now: compare its state and bounds */
+    uint32_t *hole_at;            /* page -> extent */
+    void *tables;                 /* all tables of the region by page or bucket */
+    size_t tables_bytes;
+};
+
+/* Free ranges by whose they are. */
+struct sg_region_owned {
     bool listed;         /* the lists are kept: of SG_FIT_SMALLEST, and where there is more than one owner */
     bool ordered;        /* something in it has, or had, an owner: see `after` */
     const struct sg_stream_clocks *clocks; /* NULL: nothing has an owner */
     uint64_t owners;     /* bit set: a free range has had this owner */
     uint64_t coalesced_version; /* clocks->version when ranges were last joined because they had become complete */
-    uint64_t stocked;    /* bit set: that owner's lists aren't empty; bit 0: `common` */
-    struct sg_lists common;             /* of nobody's, and of owners for whom there is no host memory */
-    struct sg_lists *lists[SG_SLOTS];   /* by owner; NULL: none yet, or `common` for good */
+    uint64_t stocked;           /* bit set: that owner's lists aren't empty; bit 0: `common` */
     uint64_t listless;   /* bit set: that owner's ranges are in `common` */
-    uint32_t deferred;   /* extents in quick lists */
+    struct sg_lists common;           /* of nobody's, and of owners for whom there is no host memory */
+    struct sg_lists *lists[SG_SLOTS]; /* by owner; NULL: none yet, or `common` for good */
+};
+
+/* Blocks that were freed last and are kept whole. */
+struct sg_region_quick {
+    uint32_t deferred;       /* extents in quick lists */
     uint32_t whole_deferred; /* pages entirely inside one of them */
     uint32_t best_deferred;  /* the deferred block that fits better than every listed range; 0 after each change of the
-                               lists */
-    struct sg_quick_list quick_list[SG_QUICK_LISTS];
-    uint64_t quick_lists_used[SG_QUICK_LISTS / 64]; /* bit set: there may be something in it */
-    struct sg_max_tree free_tree; /* bucket -> size of the free range that starts there */
-    struct sg_max_tree hole_tree; /* page -> pages of the hole that starts there */
-    uint32_t *free_at, *block_at; /* bucket -> extent, which may be another by now: compare its state and bounds */
-    uint32_t *hole_at;            /* page -> extent */
-    CUmemGenericAllocationHandle *handle; /* page -> physical memory, SG_PAGE_LOST or SG_PAGE_STALE; 0: none */
-    uint8_t *pin;                         /* page -> may not move: sum of enum sg_pin */
-    uint64_t *alias_target;               /* page that is a stale address -> where its memory is now: region and page */
-    struct sg_after *after;               /* page -> what all that is free in it comes after, at most */
-    void *tables;
-    size_t tables_bytes;
+                                lists */
+    struct sg_quick_list list[SG_QUICK_LISTS];
+    uint64_t used[SG_QUICK_LISTS / 64]; /* bit set: there may be something in it */
+};
+
+struct sg_region {
+    struct sg_extents *extents;
+    struct sg_extent *extent; /* extents->extent, copied to save a dependent load under `lock` */
+    CUdeviceptr base;
+    uint64_t reserved; /* bytes of addresses, of which the region may use the first part only */
+    uint32_t index;    /* in its device */
+    uint32_t units;    /* size of the reservation */
+    uint32_t page_units;
+    uint32_t page_shift; /* log2 of page_units, or 0 if it isn't a power of two */
+    uint32_t pages;      /* units / page_units */
+    uint32_t bucket_shift;
+    uint32_t first; /* extent at address 0 */
+    enum sg_fit fit;
+    struct sg_region_lookup lookup;
+    struct sg_region_memory memory;
+    struct sg_region_quick quick;
+    struct sg_region_owned owned;
 };
 
 static inline uint64_t sg_region_page_bytes(const struct sg_region *region)
@@ -357,7 +377,8 @@ void sg_region_cut_undone(struct sg_region *region, uint32_t busy);
 /* Whether a page may be unmapped: nothing queued can touch its address, and nobody remembers it. */
 static inline bool sg_region_movable(const struct sg_region *region, uint32_t page)
 {
-    return !region->pin[page] && (!region->ordered || sg_after_complete(region->clocks, region->after[page]));
+    return !region->memory.pin[page] &&
+           (!region->owned.ordered || sg_after_complete(region->owned.clocks, region->memory.after[page]));
 }
 
 /* Whether a page's memory may get a second address for `slot` while this one stays. All work that can touch the page
@@ -365,10 +386,10 @@ static inline bool sg_region_movable(const struct sg_region *region, uint32_t pa
    address may move again. Its present address becomes stale too then. Stale addresses are unmapped oldest first. */
 static inline bool sg_region_shareable(const struct sg_region *region, uint32_t page, sg_slot slot)
 {
-    return !(region->pin[page] & SG_PIN_ASKED) && region->ordered &&
-           sg_after_usable(region->clocks, region->after[page], slot) &&
-           sg_after_fenced(region->clocks, region->after[page]) &&
-           !sg_after_complete(region->clocks, region->after[page]);
+    return !(region->memory.pin[page] & SG_PIN_ASKED) && region->owned.ordered &&
+           sg_after_usable(region->owned.clocks, region->memory.after[page], slot) &&
+           sg_after_fenced(region->owned.clocks, region->memory.after[page]) &&
+           !sg_after_complete(region->owned.clocks, region->memory.after[page]);
 }
 
 /* Whole, unpinned, complete free pages, all together. Deferred blocks do not count. */
@@ -386,9 +407,9 @@ __attribute__((no_sanitize("thread"))) static inline uint32_t sg_region_expect_f
     uint32_t position)
 {
     uint32_t cell = position >> SG_CELL_SHIFT;
-    uint32_t id = cell < region->cells
-                      ? region->cell_first + cell
-                      : *(const volatile uint32_t *)&region->block_at[position >> region->bucket_shift];
+    uint32_t id = cell < region->lookup.cells
+                      ? region->lookup.cell_first + cell
+                      : *(const volatile uint32_t *)&region->lookup.block_at[position >> region->bucket_shift];
     __builtin_prefetch(&region->extent[id], 1);
     return id;
 }

@@ -7,16 +7,16 @@ struct sg_lists *sg_region_make_lists(struct sg_region *region, uint32_t owner)
 {
     SG_ASSERT_REGION_LOCK(region);
     struct sg_lists *lists = sg_meta_map(sizeof *lists);
-    region->lists[owner] = lists;
+    region->owned.lists[owner] = lists;
     if (!lists)
-        region->listless |= UINT64_C(1) << owner;
-    return lists ? lists : &region->common;
+        region->owned.listless |= UINT64_C(1) << owner;
+    return lists ? lists : &region->owned.common;
 }
 
 void sg_region_make_listed(struct sg_region *region)
 {
     SG_ASSERT_REGION_LOCK(region);
-    region->listed = true;
+    region->owned.listed = true;
     for (uint32_t bucket = 0, id; (id = next_free(region, 1, &bucket));)
         size_class_insert(region, id);
 }
@@ -25,11 +25,11 @@ void sg_region_note_after(struct sg_region *region, uint32_t begin, uint32_t siz
 {
     SG_ASSERT_REGION_LOCK(region);
     uint32_t first = page_of(region, begin), last = page_of(region, begin + size - 1);
-    region->ordered = true;
+    region->owned.ordered = true;
     for (uint32_t page = first; page <= last; page++) {
-        struct sg_after *known = &region->after[page];
+        struct sg_after *known = &region->memory.after[page];
         bool whole = begin <= page * region->page_units && (page + 1) * region->page_units - begin <= size;
-        if (whole || sg_after_complete(region->clocks, *known)) {
+        if (whole || sg_after_complete(region->owned.clocks, *known)) {
             *known = after; /* a user of the whole page is already ordered after its earlier work */
         } else {
             known->slots |= after.slots;
@@ -41,9 +41,9 @@ void sg_region_note_after(struct sg_region *region, uint32_t begin, uint32_t siz
 bool sg_region_coalesce_completed(struct sg_region *region)
 {
     SG_ASSERT_REGION_LOCK(region);
-    if (!region->ordered || region->coalesced_version == region->clocks->version)
+    if (!region->owned.ordered || region->owned.coalesced_version == region->owned.clocks->version)
         return false;
-    region->coalesced_version = region->clocks->version;
+    region->owned.coalesced_version = region->owned.clocks->version;
     if (!has_several_owners(region))
         return false;
     for (uint32_t bucket = 0, id; (id = next_free(region, 1, &bucket));) {
@@ -98,7 +98,7 @@ static void extend_by_pages(struct search *search, uint32_t id, sg_slot slot)
     uint32_t begin = extent->begin, end = extent_end(extent);
     for (uint32_t page = page_of(region, begin); page * region->page_units < end; page++) {
         uint32_t from = page * region->page_units, to = from + region->page_units;
-        if (sg_after_usable(region->clocks, region->after[page], slot))
+        if (sg_after_usable(region->owned.clocks, region->memory.after[page], slot))
             extend(search, id, from > begin ? from : begin, to < end ? to : end);
     }
 }
@@ -121,10 +121,10 @@ uint32_t sg_region_take_window(struct sg_region *region, uint32_t units, sg_slot
 {
     SG_ASSERT_REGION_LOCK(region);
     struct window window;
-    if (!region->ordered)
+    if (!region->owned.ordered)
         return 0;
     sg_region_coalesce_completed(region);
-    if ((uint32_t)sg_max_tree_largest(&region->free_tree) * 2 < units && !has_several_owners(region))
+    if ((uint32_t)sg_max_tree_largest(&region->lookup.free_tree) * 2 < units && !has_several_owners(region))
         return 0;
     if (!find_window(region, units, slot, &window))
         return 0;

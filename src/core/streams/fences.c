@@ -8,13 +8,13 @@
 static bool fences_take_locked(struct sg_device *device, uint64_t number, struct sg_fence *ret)
 {
     SG_ASSERT_HELD(&device->lock);
-    for (uint32_t i = 0; i < device->fence_count; i++) {
-        if (device->fence[i].number != number)
+    for (uint32_t i = 0; i < device->fences.count; i++) {
+        if (device->fences.fence[i].number != number)
             continue;
-        *ret = device->fence[i];
-        device->fence_count--;
-        for (; i < device->fence_count; i++)
-            device->fence[i] = device->fence[i + 1];
+        *ret = device->fences.fence[i];
+        device->fences.count--;
+        for (; i < device->fences.count; i++)
+            device->fences.fence[i] = device->fences.fence[i + 1];
         return true;
     }
     return false;
@@ -23,16 +23,16 @@ static bool fences_take_locked(struct sg_device *device, uint64_t number, struct
 /* The work before a fence is complete. */
 static void fences_complete(struct sg_device *device, uint64_t number)
 {
-    SG_ASSERT_HELD(&device->asking);
+    SG_ASSERT_HELD(&device->fences.asking);
     struct sg_fence fence;
     bool surplus = false;
     sg_lock(&device->lock);
     if (fences_take_locked(device, number, &fence)) {
         sg_pending_complete_locked(device, fence.slots, fence.seq);
         sg_pending_settle_epochs_locked(device);
-        surplus = device->idle_count == SG_IDLE_EVENTS;
+        surplus = device->fences.idle_count == SG_IDLE_EVENTS;
         if (!surplus)
-            device->idle_event[device->idle_count++] = (struct sg_idle_event){fence.event, fence.context};
+            device->fences.idle_event[device->fences.idle_count++] = (struct sg_idle_event){fence.event, fence.context};
     }
     sg_unlock(&device->lock);
     if (surplus)
@@ -48,15 +48,15 @@ static uint64_t about(const struct sg_fence *fence)
 /* Asks about the fences, oldest first, of each stream until one is not complete. */
 static void fences_query(struct sg_device *device)
 {
-    SG_ASSERT_HELD(&device->asking);
+    SG_ASSERT_HELD(&device->fences.asking);
     uint64_t busy = 0;
     for (uint32_t i = 0;;) {
         sg_lock(&device->lock);
-        while (i < device->fence_count &&
-               (about(&device->fence[i]) & busy ||
-                   sg_context_list_is_ending(&device->core->contexts, device->fence[i].context)))
+        while (i < device->fences.count &&
+               (about(&device->fences.fence[i]) & busy ||
+                   sg_context_list_is_ending(&device->core->contexts, device->fences.fence[i].context)))
             i++;
-        struct sg_fence fence = i < device->fence_count ? device->fence[i] : (struct sg_fence){0};
+        struct sg_fence fence = i < device->fences.count ? device->fences.fence[i] : (struct sg_fence){0};
         sg_unlock(&device->lock);
         if (!fence.event)
             return;
@@ -76,11 +76,12 @@ static void fences_query(struct sg_device *device)
 static CUevent fence_to_replace_locked(struct sg_device *device, CUcontext context, uint64_t slots)
 {
     SG_ASSERT_HELD(&device->lock);
-    uint64_t needed = device->epoch_count ? device->epoch[device->epoch_count - 1].last : 0, least = UINT64_MAX;
+    uint64_t needed = device->fences.epoch_count ? device->fences.epoch[device->fences.epoch_count - 1].last : 0,
+             least = UINT64_MAX;
     const struct sg_fence *before = NULL, *last = NULL, *found = NULL;
     uint32_t out = 0;
-    for (uint32_t i = 0; i <= device->fence_count; i++) {
-        const struct sg_fence *fence = i < device->fence_count ? &device->fence[i] : NULL;
+    for (uint32_t i = 0; i <= device->fences.count; i++) {
+        const struct sg_fence *fence = i < device->fences.count ? &device->fences.fence[i] : NULL;
         if (fence && (fence->context != context || fence->slots != slots))
             continue;
         uint64_t gap = before ? (fence ? fence->seq : device->clocks.seq) - before->seq : UINT64_MAX;
@@ -107,10 +108,10 @@ static CUresult get_event(struct sg_device *device, CUcontext context, uint64_t 
     sg_lock(&device->lock);
     CUevent event = fence_to_replace_locked(device, context, slots);
     *ret_was_fence = event != NULL;
-    for (uint32_t i = 0; i < device->idle_count && !event; i++) {
-        if (device->idle_event[i].context == context) {
-            event = device->idle_event[i].event;
-            device->idle_event[i] = device->idle_event[--device->idle_count];
+    for (uint32_t i = 0; i < device->fences.idle_count && !event; i++) {
+        if (device->fences.idle_event[i].context == context) {
+            event = device->fences.idle_event[i].event;
+            device->fences.idle_event[i] = device->fences.idle_event[--device->fences.idle_count];
         }
     }
     sg_unlock(&device->lock);
@@ -157,8 +158,8 @@ static CUresult fences_record_here(struct sg_device *device, CUcontext context, 
         return result;
     }
     sg_lock(&device->lock);
-    fence.number = ++device->fence_number;
-    device->fence[device->fence_count++] = fence;
+    fence.number = ++device->fences.number;
+    device->fences.fence[device->fences.count++] = fence;
     clocks->needs_fence &= ~fence.slots;
     if (fence.slots)
         sg_clocks_fenced(&device->clocks, fence.slots, fence.seq);
@@ -169,11 +170,11 @@ static CUresult fences_record_here(struct sg_device *device, CUcontext context, 
 
 static CUresult fences_record(struct sg_device *device, CUcontext context, sg_slot slot, struct sg_fence *ret)
 {
-    SG_ASSERT_HELD(&device->asking);
+    SG_ASSERT_HELD(&device->fences.asking);
     const struct sg_driver *driver = sg_core_driver(device->core);
     CUcontext current = NULL, popped;
     sg_lock(&device->lock);
-    bool full = device->fence_count == SG_FENCES;
+    bool full = device->fences.count == SG_FENCES;
     sg_unlock(&device->lock);
     if (full || (!slot && !driver->ctx_record_event) || sg_context_list_is_ending(&device->core->contexts, context))
         return CUDA_ERROR_NOT_SUPPORTED;
@@ -235,7 +236,8 @@ static CUresult wait_for_contexts(void *user)
     struct sg_core *core = device->core;
     CUresult result = CUDA_SUCCESS;
     sg_lock(&device->lock);
-    uint64_t seq = device->awaits_all.last ? device->extents.extent[device->awaits_all.last].seq : 0;
+    uint64_t seq = device->pending.awaits_all.last ? device->regions.extents.extent[device->pending.awaits_all.last].seq
+                                                   : 0;
     sg_unlock(&device->lock);
     uint32_t count = sg_context_list_count(&core->contexts);
     for (uint32_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
@@ -256,7 +258,7 @@ static CUresult wait_for_contexts(void *user)
 /* Fences over every context that there is. Whether that was done. */
 static bool fences_over_contexts(struct sg_device *device)
 {
-    SG_ASSERT_HELD(&device->asking);
+    SG_ASSERT_HELD(&device->fences.asking);
     struct sg_core *core = device->core;
     struct sg_fence fence;
     uint32_t count = sg_context_list_count(&core->contexts), seen = 0;
@@ -273,11 +275,11 @@ static bool fences_over_contexts(struct sg_device *device)
    them. Where as many are out as there may be, the youngest takes its place. */
 static void fences_record_epoch(struct sg_device *device)
 {
-    SG_ASSERT_HELD(&device->asking);
+    SG_ASSERT_HELD(&device->fences.asking);
     sg_lock(&device->lock);
-    bool owed = device->clocks.needs_fence & sg_slot_bit(0) && device->awaits_all.last;
-    uint64_t seq = owed ? device->extents.extent[device->awaits_all.last].seq : 0;
-    device->epoch_count -= seq && device->epoch_count == SG_EPOCHS;
+    bool owed = device->clocks.needs_fence & sg_slot_bit(0) && device->pending.awaits_all.last;
+    uint64_t seq = owed ? device->regions.extents.extent[device->pending.awaits_all.last].seq : 0;
+    device->fences.epoch_count -= seq && device->fences.epoch_count == SG_EPOCHS;
     sg_unlock(&device->lock);
     if (!seq)
         return;
@@ -286,8 +288,8 @@ static void fences_record_epoch(struct sg_device *device)
     if (!device->core->driver->ctx_record_event || !fences_over_contexts(device))
         return;
     sg_lock(&device->lock);
-    device->epoch[device->epoch_count++] = (struct sg_epoch){seq, device->fence_number};
-    if (device->extents.extent[device->awaits_all.last].seq <= seq) /* none was freed meanwhile */
+    device->fences.epoch[device->fences.epoch_count++] = (struct sg_epoch){seq, device->fences.number};
+    if (device->regions.extents.extent[device->pending.awaits_all.last].seq <= seq) /* none was freed meanwhile */
         device->clocks.needs_fence &= ~sg_slot_bit(0);
     sg_clocks_fenced(&device->clocks, sg_slot_bit(0), seq);
     sg_pending_settle_epochs_locked(device);
@@ -312,7 +314,7 @@ static bool next_wanted_locked(struct sg_device *device, uint64_t *wanted, CUcon
 /* Records what is needed to cover everything that has not been marked since. */
 static void fences_record_all(struct sg_device *device)
 {
-    SG_ASSERT_HELD(&device->asking);
+    SG_ASSERT_HELD(&device->fences.asking);
     uint64_t wanted = UINT64_MAX;
     if (!begin_recording(device))
         return;
@@ -335,25 +337,25 @@ static void fences_record_all(struct sg_device *device)
    first. */
 static CUresult wait_for_context(struct sg_device *device, CUcontext context)
 {
-    SG_ASSERT_HELD(&device->asking);
+    SG_ASSERT_HELD(&device->fences.asking);
     const struct sg_core *core = device->core;
     if (!core->callbacks.wait_for_context)
         return sg_core_driver(core)->ctx_synchronize();
-    sg_unlock(&device->asking);
+    sg_unlock(&device->fences.asking);
     CUresult result = core->callbacks.wait_for_context(context);
-    sg_lock(&device->asking);
+    sg_lock(&device->fences.asking);
     return result;
 }
 
 /* Waits for every context, on a helper thread if there can be one. */
 static CUresult wait_for_all(struct sg_device *device)
 {
-    SG_ASSERT_HELD(&device->asking);
+    SG_ASSERT_HELD(&device->fences.asking);
     const struct sg_core *core = device->core;
-    sg_unlock(&device->asking);
+    sg_unlock(&device->fences.asking);
     CUresult result = core->callbacks.aside ? core->callbacks.aside(wait_for_contexts, device)
                                             : wait_for_contexts(device);
-    sg_lock(&device->asking);
+    sg_lock(&device->fences.asking);
     return result;
 }
 
@@ -362,23 +364,23 @@ static CUresult wait_for_all(struct sg_device *device)
    one. Whether that succeeded and there may be more to wait for. */
 static bool wait_for_oldest(struct sg_device *device)
 {
-    SG_ASSERT_HELD(&device->asking);
+    SG_ASSERT_HELD(&device->fences.asking);
     const struct sg_core *core = device->core;
     CUcontext context = NULL;
     (void)sg_core_driver(core)->ctx_get_current(&context);
     sg_lock(&device->lock);
     uint32_t oldest = 0;
-    while (oldest < device->fence_count &&
-           sg_context_list_is_ending(&device->core->contexts, device->fence[oldest].context))
+    while (oldest < device->fences.count &&
+           sg_context_list_is_ending(&device->core->contexts, device->fences.fence[oldest].context))
         oldest++;
-    CUevent event = oldest < device->fence_count ? device->fence[oldest].event : NULL;
-    const struct sg_fence *fence = device->fence_count ? &device->fence[event ? oldest : 0] : NULL;
+    CUevent event = oldest < device->fences.count ? device->fences.fence[oldest].event : NULL;
+    const struct sg_fence *fence = device->fences.count ? &device->fences.fence[event ? oldest : 0] : NULL;
     uint64_t number = fence ? fence->number : 0;
     context = fence ? fence->context : context;
-    bool all = !fence && device->awaits_all.first && sg_fences_can_wait(device);
-    bool has_work = fence ||
-                    (device->clocks.needs_fence != 0 && (device->awaits_all.first || device->awaits_streams.first ||
-                                                            device->clocks.needs_fence & ~sg_slot_bit(0)));
+    bool all = !fence && device->pending.awaits_all.first && sg_fences_can_wait(device);
+    bool has_work = fence || (device->clocks.needs_fence != 0 &&
+                                 (device->pending.awaits_all.first || device->pending.awaits_streams.first ||
+                                     device->clocks.needs_fence & ~sg_slot_bit(0)));
     sg_unlock(&device->lock);
     if (!event && (!has_work || !begin_recording(device)))
         return false;
@@ -413,7 +415,7 @@ static bool wait_for_oldest(struct sg_device *device)
 static bool has_completed_since(struct sg_device *device, uint64_t since)
 {
     sg_lock(&device->lock);
-    bool has = device->completions != since;
+    bool has = device->fences.completions != since;
     sg_unlock(&device->lock);
     return has;
 }
@@ -423,16 +425,16 @@ bool sg_device_ask(struct sg_device *device, enum sg_ask how)
     if (device->core->replay)
         return false; /* the trace says what is complete */
     sg_lock(&device->lock);
-    uint64_t before = device->completions;
-    bool nothing = device->fence_count == 0 && (how == SG_ASK_QUERY || device->clocks.needs_fence == 0);
+    uint64_t before = device->fences.completions;
+    bool nothing = device->fences.count == 0 && (how == SG_ASK_QUERY || device->clocks.needs_fence == 0);
     sg_unlock(&device->lock);
     if (nothing)
         return false;
-    if (!sg_lock_try(&device->asking)) {
+    if (!sg_lock_try(&device->fences.asking)) {
         if (how != SG_ASK_WAIT)
             return false; /* somebody is at it */
-        sg_lock(&device->asking); /* what that thread has waited for is worth another try */
-        sg_unlock(&device->asking);
+        sg_lock(&device->fences.asking); /* what that thread has waited for is worth another try */
+        sg_unlock(&device->fences.asking);
         return true;
     }
     fences_query(device);
@@ -444,7 +446,7 @@ bool sg_device_ask(struct sg_device *device, enum sg_ask how)
     while (how == SG_ASK_WAIT && !has_completed_since(device, before) && wait_for_oldest(device)) {
     }
     bool any = has_completed_since(device, before);
-    sg_unlock(&device->asking);
+    sg_unlock(&device->fences.asking);
     return any;
 }
 
@@ -455,7 +457,7 @@ void sg_device_drain(struct sg_device *device)
     end_recording(device);
     for (uint32_t most = SG_FENCES; most-- > 0;) {
         sg_lock(&device->lock);
-        bool any = device->fence_count != 0 || (device->awaits_all.first && sg_fences_can_wait(device));
+        bool any = device->fences.count != 0 || (device->pending.awaits_all.first && sg_fences_can_wait(device));
         sg_unlock(&device->lock);
         if (!any || !sg_device_ask(device, SG_ASK_WAIT))
             return;
@@ -469,7 +471,7 @@ void sg_core_slot_gone(struct sg_core *core, int ordinal, sg_slot slot)
         return;
     struct sg_stream_clocks *clocks = &device->clocks;
     struct sg_fence fence;
-    sg_lock(&device->asking); /* nobody records on it from here on */
+    sg_lock(&device->fences.asking); /* nobody records on it from here on */
     sg_lock(&device->lock);
     bool alive = clocks->state[slot] == SG_SLOT_ALIVE,
          ask = alive && is_recordable(clocks, slot) && !core->disabled && !core->replay;
@@ -484,5 +486,5 @@ void sg_core_slot_gone(struct sg_core *core, int ordinal, sg_slot slot)
     if (alive)
         sg_clocks_stream_gone(&device->clocks, slot);
     sg_unlock(&device->lock);
-    sg_unlock(&device->asking);
+    sg_unlock(&device->fences.asking);
 }
