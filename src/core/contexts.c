@@ -9,28 +9,28 @@ void sg_core_context_seen(struct sg_core *core, int ordinal, CUcontext context)
 {
     if (sg_context_list_find(&core->contexts, context) >= 0)
         return;
-    sg_lock(&core->setup);
+    sg_setup_lock(core);
     sg_context_list_add(&core->contexts, ordinal, context);
-    sg_unlock(&core->setup);
+    sg_setup_unlock(core);
 }
 
 void sg_core_context_forget(struct sg_core *core, CUcontext context)
 {
-    sg_lock(&core->setup);
+    sg_setup_lock(core);
     sg_context_list_remove(&core->contexts, context);
-    sg_unlock(&core->setup);
+    sg_setup_unlock(core);
 }
 
 void sg_core_context_ending(struct sg_core *core, CUcontext context, bool ending)
 {
-    sg_lock(&core->setup);
+    sg_setup_lock(core);
     sg_context_list_set_ending(&core->contexts, context, ending);
-    sg_unlock(&core->setup);
+    sg_setup_unlock(core);
     for (int i = 0; ending && i < SG_DEVICES_MAX; i++) { /* each has events over each context */
         struct sg_device *device = atomic_load_explicit(&core->device[i], memory_order_acquire);
         if (device) {
-            sg_lock(&device->fences.asking);
-            sg_unlock(&device->fences.asking);
+            sg_asking_lock(device);
+            sg_asking_unlock(device);
         }
     }
 }
@@ -45,17 +45,17 @@ void sg_core_context_gone(struct sg_core *core, int ordinal, CUcontext context)
         struct sg_device *other = atomic_load_explicit(&core->device[i], memory_order_acquire);
         if (!other || other == device)
             continue;
-        sg_lock(&other->lock);
+        sg_device_lock(other);
         sg_pending_forget_locked(other, context);
-        sg_unlock(&other->lock);
+        sg_device_unlock(other);
     }
     if (!device)
         return;
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     sg_pending_forget_locked(device, context);
     for (uint32_t i = 0; i < device->regions.count; i++)
         sg_device_release_all_locked(device, device->regions.region[i], context);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     if (device->fixed)
         sg_segments_context_gone(device, context);
 }
@@ -74,14 +74,15 @@ CUresult sg_core_peer_access(struct sg_core *core, int ordinal, int peer, bool e
     if (!device || peer < 0 || peer >= SG_DEVICES_MAX)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = CUDA_SUCCESS;
-    sg_lock(&device->growth.grow);
-    sg_lock(&device->lock);
+    sg_grow_lock(device);
+    sg_device_lock(device);
     sg_device_set_peers_locked(device,
         enable ? device->access.peers | UINT64_C(1) << peer : device->access.peers & ~(UINT64_C(1) << peer));
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     /* Only the holder of `grow` changes which pages are mapped, so the handles may be walked without `lock`. */
-    for (uint32_t i = 0; enable && i < device->regions.count; i++) {
-        const struct sg_region *region = device->regions.region[i];
+    const struct sg_regions *regions = sg_device_regions_growing(device);
+    for (uint32_t i = 0; enable && i < regions->count; i++) {
+        const struct sg_region *region = regions->region[i];
         uint64_t page_bytes = sg_region_page_bytes(region);
         for (uint32_t page = 0; page < region->pages; page++) {
             uint32_t end = page;
@@ -91,11 +92,11 @@ CUresult sg_core_peer_access(struct sg_core *core, int ordinal, int peer, bool e
                 sg_count(device, SG_STAT_calls_set_access, 1);
                 sg_count(device, SG_STAT_handles_set_access, (end - page) * sg_mappings_devices(device));
                 result = sg_pages_set_access(&device->pages, region->base + page * page_bytes,
-                    (end - page) * page_bytes, device->access.peers);
+                    (end - page) * page_bytes, sg_device_access_growing(device)->peers);
             }
             page = end;
         }
     }
-    sg_unlock(&device->growth.grow);
+    sg_grow_unlock(device);
     return result;
 }

@@ -20,7 +20,7 @@ void sg_usage_derive_locked(struct sg_device *device)
     whole <<= SG_UNIT_SHIFT;
     uint64_t stranded = usage->reserved.now - usage->active.now;
     sg_gauge_set(&usage->stranded, stranded);
-    sg_gauge_set(&usage->mappings, sg_mappings_now(device));
+    sg_gauge_set(&usage->mappings, sg_mappings_now_locked(device));
     sg_gauge_set(&usage->inactive_split, stranded - whole);
 }
 
@@ -30,7 +30,7 @@ uint64_t sg_device_idle_locked(const struct sg_device *device)
     uint64_t idle = 0;
     for (uint32_t i = 0; i < device->regions.count; i++) {
         const struct sg_region *region = device->regions.region[i];
-        idle += ((uint64_t)sg_region_idle(region) * region->page_units) << SG_UNIT_SHIFT;
+        idle += ((uint64_t)sg_region_idle_locked(region) * region->page_units) << SG_UNIT_SHIFT;
     }
     return idle;
 }
@@ -59,6 +59,7 @@ void sg_device_count_pages_locked(struct sg_device *device, struct sg_region *re
 
 void sg_device_note_refusal_locked(struct sg_device *device)
 {
+    SG_ASSERT_HELD(&device->growth.grow);
     SG_ASSERT_HELD(&device->lock);
     device->room.refusals += device->growth.second_try;
 }
@@ -71,7 +72,7 @@ static uint64_t round_up(uint64_t value, uint64_t step)
     return (value + step - 1) / step * step;
 }
 
-static enum sg_device_mode choose_mode(struct sg_device *device)
+SG_UNCHECKED_LOCKS static enum sg_device_mode choose_mode_in_setup(struct sg_device *device) SG_REQUIRES(setup)
 {
     SG_ASSERT_HELD(&device->core->setup);
     const struct sg_core *core = device->core;
@@ -94,7 +95,7 @@ static enum sg_device_mode choose_mode(struct sg_device *device)
 }
 
 /* Measures what the driver's calls cost, where the device has room for that. It is being made ready. */
-static void measure_cost(struct sg_device *device)
+SG_UNCHECKED_LOCKS static void measure_cost_in_setup(struct sg_device *device) SG_REQUIRES(setup)
 {
     SG_ASSERT_HELD(&device->core->setup);
     uint64_t (*now_ns)(void) = device->core->callbacks.measure_ns, page = device->granularity;
@@ -106,14 +107,14 @@ static void measure_cost(struct sg_device *device)
             (uint64_t)device->accounts.cost[call].call_ns << 32 | device->accounts.cost[call].handle_ns);
 }
 
-struct sg_device *sg_device_get(struct sg_core *core, int ordinal)
+SG_UNCHECKED_LOCKS struct sg_device *sg_device_get(struct sg_core *core, int ordinal)
 {
     if (ordinal < 0 || ordinal >= SG_DEVICES_MAX)
         return NULL;
     struct sg_device *device = atomic_load_explicit(&core->device[ordinal], memory_order_acquire);
     if (device || atomic_load_explicit(&core->disabled, memory_order_relaxed))
         return device;
-    sg_lock(&core->setup);
+    sg_setup_lock(core);
     device = atomic_load_explicit(&core->device[ordinal], memory_order_relaxed);
     if (!device && (device = sg_meta_map(sizeof *device))) {
         device->core = core;
@@ -127,19 +128,19 @@ struct sg_device *sg_device_get(struct sg_core *core, int ordinal)
             .unknown_stream = sg_device_unknown_stream(device),
             .slot_streams = sg_device_slot_stream(device, 0),
             .ordinal = (uint64_t)ordinal};
-        device->mode = sg_extents_init(&device->regions.extents) ? choose_mode(device) : SG_MODE_PASSTHROUGH;
+        device->mode = sg_extents_init(&device->regions.extents) ? choose_mode_in_setup(device) : SG_MODE_PASSTHROUGH;
         sg_extents_guard(&device->regions.extents, &device->lock);
         sg_cost_assume(device->accounts.cost);
         sg_emit(device, SEGALLOC_RECORD_DEFINE_DEVICE, 0, (uint32_t)ordinal, device->granularity, device->total_bytes);
         if (ordinal > 0)
             sg_emit(device, SEGALLOC_RECORD_DEFINE_STREAM, 0, sg_device_unknown_stream(device), 0, (uint64_t)ordinal);
         if (device->mode == SG_MODE_EXPANDABLE && !core->replay)
-            measure_cost(device);
+            measure_cost_in_setup(device);
         if (device->mode != SG_MODE_PASSTHROUGH && (core->shares || core->conf.ipc == SG_IPC_ALWAYS))
             (void)sg_segments_begin(device, /* whole */ true); /* where it fails, handles are refused */
         atomic_store_explicit(&core->device[ordinal], device, memory_order_release);
     }
-    sg_unlock(&core->setup);
+    sg_setup_unlock(core);
     return device;
 }
 
@@ -154,14 +155,14 @@ static uint32_t bucket_shift_of(enum sg_region_kind kind, uint64_t page_bytes)
 static bool publish_range(struct sg_core *core, struct sg_device *device, struct sg_region *region, uint64_t bytes,
     bool huge)
 {
-    sg_lock(&core->setup);
+    sg_setup_lock(core);
     uint32_t count = atomic_load_explicit(&core->range_count, memory_order_relaxed);
     bool room = count < sizeof core->range / sizeof *core->range;
     if (room) {
         core->range[count] = (struct sg_range){region->base, region->base + bytes, device, region, huge};
         atomic_store_explicit(&core->range_count, count + 1, memory_order_release);
     }
-    sg_unlock(&core->setup);
+    sg_setup_unlock(core);
     return room;
 }
 
@@ -169,23 +170,23 @@ static bool publish_range(struct sg_core *core, struct sg_device *device, struct
 static bool reuse_huge(struct sg_device *device, uint64_t bytes)
 {
     bool done = false;
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     for (uint32_t i = 0; i < device->regions.count && !done; i++) {
         struct sg_region *region = device->regions.region[i];
-        bool empty = device->regions.kind[i] == SG_KIND_HUGE && sg_region_is_hole(region);
+        bool empty = device->regions.kind[i] == SG_KIND_HUGE && sg_region_is_hole_locked(region);
         done = empty && region->reserved >= bytes &&
-               sg_region_remake(region, bytes, bucket_shift_of(SG_KIND_HUGE, bytes));
+               sg_region_remake_locked(region, bytes, bucket_shift_of(SG_KIND_HUGE, bytes));
     }
     if (done)
         sg_emit_step_locked(device, SEGALLOC_TURN_REUSE, bytes);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     return done;
 }
 
 /* Reserves addresses for a region: *bytes of them, or half as many and so on, but at least `least`. *bytes: how
    many. */
-static CUresult reserve(struct sg_device *device, uint64_t least, uint64_t step, uint64_t alignment, uint64_t *bytes,
-    CUdeviceptr *ret)
+static CUresult reserve_addresses(struct sg_device *device, uint64_t least, uint64_t step, uint64_t alignment,
+    uint64_t *bytes, CUdeviceptr *ret)
 {
     for (;;) {
         sg_count(device, SG_STAT_calls_reserve, 1);
@@ -202,23 +203,23 @@ static struct sg_region *make_region(struct sg_device *device, enum sg_region_ki
 {
     bool huge = kind == SG_KIND_HUGE;
     struct sg_region *region = sg_meta_map(sizeof *region);
-    sg_lock(&device->lock);
-    bool made = region && sg_region_init(region, &device->regions.extents, base, huge ? page : bytes, page,
+    sg_device_lock(device);
+    bool made = region && sg_region_init_locked(region, &device->regions.extents, base, huge ? page : bytes, page,
                               bucket_shift_of(kind, page));
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     if (made && publish_range(device->core, device, region, bytes, huge))
         return region;
     if (made) {
-        sg_lock(&device->lock);
-        sg_region_unmake(region);
-        sg_unlock(&device->lock);
+        sg_device_lock(device);
+        sg_region_unmake_locked(region);
+        sg_device_unlock(device);
     }
     sg_meta_unmap(region, sizeof *region);
     return NULL;
 }
 
 static void append_region_locked(struct sg_device *device, enum sg_region_kind kind, struct sg_region *region,
-    uint64_t bytes)
+    uint64_t bytes) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
     uint32_t index = device->regions.count;
@@ -246,11 +247,11 @@ static uint64_t replayed_bytes(const struct segalloc_trace_record *replayed, uin
     return fits || bytes == NO_ADDRESSES || bytes == NO_BOOKS ? bytes : wanted;
 }
 
-CUresult sg_device_add_region(struct sg_device *device, enum sg_region_kind kind, uint64_t bytes)
+CUresult sg_device_add_region_growing(struct sg_device *device, enum sg_region_kind kind, uint64_t bytes)
 {
     SG_ASSERT_HELD(&device->growth.grow);
     bool huge = kind == SG_KIND_HUGE;
-    uint64_t page = huge ? round_up(bytes, device->granularity) : device->regions.page_bytes[kind];
+    uint64_t page = huge ? round_up(bytes, device->granularity) : sg_device_regions_growing(device)->page_bytes[kind];
     const struct segalloc_trace_record *replayed = sg_replay_step(device);
     if (huge && sg_replay_step_is(replayed, SEGALLOC_TURN_REUSE) && reuse_huge(device, page))
         return CUDA_SUCCESS;
@@ -262,27 +263,27 @@ CUresult sg_device_add_region(struct sg_device *device, enum sg_region_kind kind
     uint64_t step = huge ? device->granularity : page, most = ((uint64_t)INT32_MAX << SG_UNIT_SHIFT) / step * step;
     want = round_up(want > bytes ? want : bytes, step);
     want = want < most ? want : most;
-    if (device->regions.count == SG_REGIONS_MAX || want < bytes)
+    if (sg_device_regions_growing(device)->count == SG_REGIONS_MAX || want < bytes)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUdeviceptr base = 0;
     want = replayed_bytes(replayed, round_up(bytes, step), most, step, want);
     CUresult result = want == NO_BOOKS ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED;
     if (want > NO_BOOKS)
-        result = reserve(device, round_up(bytes, step), step, page == device->granularity ? 0 : device->granularity,
-            &want, &base);
+        result = reserve_addresses(device, round_up(bytes, step), step,
+            page == device->granularity ? 0 : device->granularity, &want, &base);
     bool refused = result != CUDA_SUCCESS && want != NO_BOOKS;
     struct sg_region *region = result == CUDA_SUCCESS ? make_region(device, kind, base, want, page) : NULL;
     if (result == CUDA_SUCCESS && !region) {
         sg_core_driver(device->core)->address_free(base, want);
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     if (region)
         append_region_locked(device, kind, region, want);
     else if (refused)
         sg_device_note_refusal_locked(device);
     sg_emit_step_locked(device, SEGALLOC_TURN_REGION, region ? want : refused ? NO_ADDRESSES : NO_BOOKS);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     return refused && !sg_driver_is_sticky(result) ? CUDA_ERROR_NOT_SUPPORTED : result;
 }
 
@@ -293,7 +294,7 @@ bool sg_device_coalesce_completed_locked(struct sg_device *device)
     if (any)
         sg_pending_settle_locked(device);
     for (uint32_t i = 0; i < device->regions.count; i++)
-        any = sg_region_coalesce_completed(device->regions.region[i]) || any;
+        any = sg_region_coalesce_completed_locked(device->regions.region[i]) || any;
     return any;
 }
 
@@ -302,23 +303,24 @@ bool sg_device_drain_quick_lists_locked(struct sg_device *device)
     SG_ASSERT_HELD(&device->lock);
     bool any = false;
     for (uint32_t i = 0; i < device->regions.count; i++)
-        any = sg_region_drain_quick_lists(device->regions.region[i]) || any;
+        any = sg_region_drain_quick_lists_locked(device->regions.region[i]) || any;
     return any;
 }
 
 /* The quick looks. Where lists keep few blocks of very many and there is room, a page is made as they are joined. */
-static inline uint32_t take_free(struct sg_device *device, const struct sg_want *want)
+static inline uint32_t take_free_locked(struct sg_device *device, const struct sg_want *want) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&device->lock);
     for (uint32_t i = 0; i < device->regions.count; i++) {
-        if (!sg_device_suits(device, i, want->kind, want->units))
+        if (!sg_device_suits_locked(device, i, want->kind, want->units))
             continue;
-        uint32_t extent = sg_region_take(device->regions.region[i], want->units, want->end, want->slot);
+        uint32_t extent = sg_region_take_locked(device->regions.region[i], want->units, want->end, want->slot);
         if (!extent &&
             (want->kind != SG_KIND_SMALL ||
                 device->regions.region[i]->quick.deferred > device->regions.extents.live / SG_QUICK_SHARE ||
                 !sg_device_is_low_pressure_locked(device, (uint64_t)want->units << SG_UNIT_SHIFT)) &&
-            sg_region_drain_quick_lists(device->regions.region[i]))
-            extent = sg_region_take(device->regions.region[i], want->units, want->end, want->slot);
+            sg_region_drain_quick_lists_locked(device->regions.region[i]))
+            extent = sg_region_take_locked(device->regions.region[i], want->units, want->end, want->slot);
         if (extent)
             return extent;
     }
@@ -330,27 +332,29 @@ uint32_t sg_device_take_locked(struct sg_device *device, const struct sg_want *w
     SG_ASSERT_HELD(&device->lock);
     if (device->pending.awaits_streams.first)
         sg_pending_settle_locked(device);
-    return take_free(device, want);
+    return take_free_locked(device, want);
 }
 
-static uint32_t take_window(struct sg_device *device, const struct sg_want *want)
+static uint32_t take_window_locked(struct sg_device *device, const struct sg_want *want) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&device->lock);
     uint32_t extent = 0;
     for (uint32_t i = 0; i < device->regions.count && !extent; i++)
-        if (sg_device_suits(device, i, want->kind, want->units))
-            extent = sg_region_take_window(device->regions.region[i], want->units, want->slot);
+        if (sg_device_suits_locked(device, i, want->kind, want->units))
+            extent = sg_region_take_window_locked(device->regions.region[i], want->units, want->slot);
     return extent;
 }
 
 uint32_t sg_device_take_thoroughly_locked(struct sg_device *device, const struct sg_want *want)
 {
+    SG_ASSERT_HELD(&device->lock);
     uint32_t extent = sg_device_take_locked(device, want);
     if (!extent)
-        extent = take_window(device, want);
+        extent = take_window_locked(device, want);
     if (!extent && sg_pending_inherit_locked(device, want->slot)) {
-        extent = take_free(device, want);
+        extent = take_free_locked(device, want);
         if (!extent)
-            extent = take_window(device, want);
+            extent = take_window_locked(device, want);
     }
     return extent;
 }
@@ -363,7 +367,7 @@ uint32_t sg_device_take_anywhere_locked(struct sg_device *device, const struct s
     bool large = want->kind == SG_KIND_REGULAR;
     for (uint32_t i = 0; i < device->regions.count && !extent && large; i++)
         if (device->regions.kind[i] != SG_KIND_HUGE)
-            extent = sg_region_take(device->regions.region[i], want->units, SG_END_LOW, want->slot);
+            extent = sg_region_take_locked(device->regions.region[i], want->units, SG_END_LOW, want->slot);
     return extent;
 }
 
@@ -405,7 +409,7 @@ uint32_t sg_device_stream_locked(struct sg_device *device, const struct sg_tag *
 
 /* What is noted of a block beyond its bounds: its stream, its site and its record. */
 static __attribute__((noinline)) CUdeviceptr describe_block_locked(struct sg_device *device, uint32_t id,
-    CUdeviceptr address, const struct sg_tag *tag)
+    CUdeviceptr address, const struct sg_tag *tag) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
     struct sg_extent *extent = &device->regions.extents.extent[id];
@@ -413,7 +417,7 @@ static __attribute__((noinline)) CUdeviceptr describe_block_locked(struct sg_dev
         extent->stream = sg_device_stream_locked(device, tag);
     if (tag->slot)
         extent->idle_before = sg_clocks_idle_before(&device->clocks, tag->slot, extent->alloc_seq);
-    sg_extent_set_site(&device->regions.extents, id, tag->site, tag->phase);
+    sg_extent_set_site_locked(&device->regions.extents, id, tag->site, tag->phase);
     sg_emit(device, SEGALLOC_RECORD_ALLOCATE, tag->torch ? SEGALLOC_FLAG_TORCH : 0, extent->stream, address,
         extent->requested);
     return address;
@@ -451,7 +455,7 @@ void sg_device_release_locked(struct sg_device *device, uint32_t id, sg_slot own
     else
         sg_usage_free(usage, extent->requested, rounded, device->regions.kind[extent->region] == SG_KIND_SMALL);
     sg_gauge_set(&usage->stranded, usage->reserved.now - usage->active.now);
-    sg_region_release(region, id, owner, seq);
+    sg_region_release_locked(region, id, owner, seq);
 }
 
 void sg_device_suspend_locked(struct sg_device *device, uint32_t id, uint64_t slots, uint64_t seq)
@@ -462,7 +466,7 @@ void sg_device_suspend_locked(struct sg_device *device, uint32_t id, uint64_t sl
     uint64_t rounded = (uint64_t)extent->size << SG_UNIT_SHIFT;
     sg_usage_free(usage, extent->requested, rounded, device->regions.kind[extent->region] == SG_KIND_SMALL);
     sg_gauge_add(&usage->pending, rounded);
-    sg_region_suspend(device->regions.region[extent->region], id);
+    sg_region_suspend_locked(device->regions.region[extent->region], id);
     sg_pending_push_locked(device, id, slots, seq);
 }
 
@@ -504,10 +508,10 @@ uint64_t sg_core_set_limit(struct sg_core *core, int ordinal, uint64_t bytes)
     if (!device || device->mode == SG_MODE_PASSTHROUGH)
         return 0;
     uint64_t most = sg_conf_limit(&core->conf, device->total_bytes), set = bytes < most ? bytes : most;
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     __atomic_store_n(&device->capacity_bytes, set, __ATOMIC_RELAXED); /* sg_device_capacity() reads it meanwhile */
     sg_emit(device, SEGALLOC_RECORD_LIMIT, 0, sg_device_stream_locked(device, &(struct sg_tag){0}), 0, set);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     return set;
 }
 

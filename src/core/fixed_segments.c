@@ -11,8 +11,9 @@
 enum { SEGMENTS_ROOM = 1 << 16 };
 
 /* First segment that ends after `address`. */
-static uint32_t find_segment(const struct sg_segments *fixed, CUdeviceptr address)
+static uint32_t find_segment_locked(const struct sg_segments *fixed, CUdeviceptr address) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&fixed->device->lock);
     uint32_t low = 0, high = fixed->segments;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
@@ -24,14 +25,16 @@ static uint32_t find_segment(const struct sg_segments *fixed, CUdeviceptr addres
     return low;
 }
 
-static bool inside_segment(const struct sg_segments *fixed, CUdeviceptr address)
+static bool inside_segment_locked(const struct sg_segments *fixed, CUdeviceptr address) SG_REQUIRES(lock)
 {
-    uint32_t at = find_segment(fixed, address);
+    SG_ASSERT_HELD(&fixed->device->lock);
+    uint32_t at = find_segment_locked(fixed, address);
     return at < fixed->segments && address >= fixed->segment[at].base;
 }
 
 /* Takes a segment of `context` out of those to be freed; false: there is none any more. */
 static bool segments_take_doomed_locked(struct sg_segments *fixed, CUcontext context, struct sg_segment *ret)
+    SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&fixed->device->lock);
     for (uint32_t i = fixed->doomed_count; i > 0; i--) {
@@ -47,11 +50,11 @@ static bool segments_take_doomed_locked(struct sg_segments *fixed, CUcontext con
 
 static bool segments_next_doomed(struct sg_segments *fixed, CUcontext *ret_context)
 {
-    sg_lock(&fixed->device->lock);
+    sg_device_lock(fixed->device);
     bool any = fixed->doomed_count > 0;
     if (any)
         *ret_context = fixed->doomed[fixed->doomed_count - 1].context;
-    sg_unlock(&fixed->device->lock);
+    sg_device_unlock(fixed->device);
     return any;
 }
 
@@ -78,10 +81,10 @@ static CUresult free_segments(struct sg_segments *fixed, bool complete)
         struct sg_segment segment;
         int use = core->callbacks.enter_context ? core->callbacks.enter_context(context) : 0;
         bool waits = complete && use >= 0 && !context_is_complete(sg_core_driver(core), context);
-        sg_lock(&device->lock);
+        sg_device_lock(device);
         /* it may have gone with its context before that was kept */
         bool taken = !waits && segments_take_doomed_locked(fixed, context, &segment);
-        sg_unlock(&device->lock);
+        sg_device_unlock(device);
         if (taken && use >= 0) {
             sg_count(device, SG_STAT_calls_free, 1);
             (void)sg_core_driver(core)->mem_free(segment.base);
@@ -101,18 +104,19 @@ static CUresult free_all_segments(void *user)
 
 /* Frees what the rules have given back. The driver waits for the context of each, for no longer than an allocation may.
    Drops the lock meanwhile; returns with it held. */
-static void free_doomed(struct sg_segments *fixed)
+static void free_doomed_locked(struct sg_segments *fixed) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&fixed->device->lock);
     struct sg_device *device = fixed->device;
     const struct sg_core *core = device->core;
     if (!fixed->doomed_count)
         return;
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     CUresult result = core->callbacks.aside ? core->callbacks.aside(free_all_segments, fixed) : free_all_segments(fixed);
     if (result == CUDA_ERROR_OPERATING_SYSTEM) /* there can be no thread that waits */
         (void)free_segments(fixed, /* complete */ true);
     /* what it has not come to is left for the next time */
-    sg_lock(&device->lock);
+    sg_device_lock(device);
 }
 
 uint32_t sg_segments_pool_locked(struct sg_segments *fixed, CUcontext context)
@@ -130,8 +134,9 @@ uint32_t sg_segments_pool_locked(struct sg_segments *fixed, CUcontext context)
 
 /* Nothing free serves the allocation that the rules decide on. In the section in which that is found, whatever comes of
    it: what the rules give back for it goes there. */
-static void tell_slow(struct sg_segments *fixed)
+static void tell_slow_locked(struct sg_segments *fixed) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&fixed->device->lock);
     if (!fixed->asked.replayed)
         sg_emit(fixed->device, SEGALLOC_RECORD_SLOW_BEGIN, 0, fixed->asked.stream, 0, fixed->asked.bytes);
     fixed->asked.replayed = true;
@@ -150,21 +155,22 @@ static CUresult ask_driver(struct sg_device *device, uint64_t bytes, CUdeviceptr
     return replayed->id <= UINT64_MAX - bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* a damaged file's */
 }
 
-static int segment_alloc(void *user, uint64_t bytes, uint64_t *ret_address)
+static int segment_alloc_locked(void *user, uint64_t bytes, uint64_t *ret_address) SG_REQUIRES(lock)
 {
     struct sg_segments *fixed = user;
+    SG_ASSERT_HELD(&fixed->device->lock);
     struct sg_device *device = fixed->device;
     struct sg_usage *usage = &device->accounts.usage;
     CUdeviceptr base;
     if (usage->reserved.now + bytes > device->capacity_bytes || fixed->segments == SEGMENTS_ROOM)
         return -ENOMEM;
     sg_gauge_add(&usage->reserved, bytes); /* so that two threads together keep to the limit */
-    tell_slow(fixed);
+    tell_slow_locked(fixed);
     const struct sg_segment_request asked = fixed->asked;
-    free_doomed(fixed);
-    sg_unlock(&device->lock);
+    free_doomed_locked(fixed);
+    sg_device_unlock(device);
     CUresult result = ask_driver(device, bytes, &base);
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     fixed->asked = asked; /* another thread may have asked meanwhile */
     if (result != CUDA_SUCCESS) {
         sg_emit(device, SEGALLOC_RECORD_SLOW_STEP, 0, asked.stream, 0, result);
@@ -172,7 +178,7 @@ static int segment_alloc(void *user, uint64_t bytes, uint64_t *ret_address)
         return -ENOMEM;
     }
     sg_segments_given_out_locked(fixed, base, bytes);
-    uint32_t at = find_segment(fixed, base);
+    uint32_t at = find_segment_locked(fixed, base);
     for (uint32_t i = fixed->segments++; i > at; i--)
         fixed->segment[i] = fixed->segment[i - 1];
     fixed->segment[at] = (struct sg_segment){.base = base, .bytes = bytes, .context = asked.context};
@@ -182,10 +188,11 @@ static int segment_alloc(void *user, uint64_t bytes, uint64_t *ret_address)
     return 0;
 }
 
-static void segment_free(void *user, uint64_t address, uint64_t bytes)
+static void segment_free_locked(void *user, uint64_t address, uint64_t bytes) SG_REQUIRES(lock)
 {
     struct sg_segments *fixed = user;
-    uint32_t at = find_segment(fixed, address);
+    SG_ASSERT_HELD(&fixed->device->lock);
+    uint32_t at = find_segment_locked(fixed, address);
     assert(at < fixed->segments && fixed->segment[at].base == address);
     fixed->doomed[fixed->doomed_count++] = fixed->segment[at];
     for (uint32_t i = at; i + 1 < fixed->segments; i++)
@@ -195,7 +202,8 @@ static void segment_free(void *user, uint64_t address, uint64_t bytes)
     sg_gauge_sub(&fixed->device->accounts.usage.segments, 1);
 }
 
-static const struct sg_torch_ops native_ops = {.segment_alloc = segment_alloc, .segment_free = segment_free};
+static const struct sg_torch_ops native_ops = {.segment_alloc = segment_alloc_locked,
+    .segment_free = segment_free_locked};
 
 struct sg_segments *sg_segments_create(struct sg_device *device)
 {
@@ -227,7 +235,7 @@ void sg_segments_destroy(struct sg_segments *fixed)
 bool sg_segments_begin(struct sg_device *device, bool whole)
 {
     struct sg_segments *made = device->fixed ? NULL : sg_segments_create(device);
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     bool begins = made && !device->fixed;
     if (begins) {
         device->fixed = made;
@@ -237,7 +245,7 @@ bool sg_segments_begin(struct sg_device *device, bool whole)
     bool changes = device->fixed && whole && sg_torch_keep_whole(device->fixed->torch);
     if (begins || changes)
         sg_emit(device, SEGALLOC_RECORD_FIXED, 0, sg_device_unknown_stream(device), 0, whole);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     if (made) /* another thread was sooner */
         sg_segments_destroy(made);
     return device->fixed;
@@ -245,8 +253,9 @@ bool sg_segments_begin(struct sg_device *device, bool whole)
 
 /* The stream of a trace under which a block is served: that of its pool. That also holds where streams are followed
    for memory that stands in regions. */
-static uint32_t stream_of(struct sg_device *device, const struct sg_tag *tag)
+static uint32_t pool_stream_locked(struct sg_device *device, const struct sg_tag *tag) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&device->lock);
     struct sg_tag plain = *tag;
     plain.slot = 0;
     return sg_device_stream_locked(device, &plain);
@@ -254,16 +263,19 @@ static uint32_t stream_of(struct sg_device *device, const struct sg_tag *tag)
 
 /* Under `lock`, which is dropped while the driver is asked. Frees here are complete when they take effect, so streams
    share one pool. */
-static int segments_take_block_locked(struct sg_device *device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
+static int segments_take_block_locked(struct sg_device *device, size_t bytes, const struct sg_tag *tag,
+    CUdeviceptr *ret) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
     struct sg_segments *fixed = device->fixed;
     struct sg_torch_block *block;
-    uint32_t id = extents_left(&device->regions.extents, SG_EXTENTS_SPARE) ? extents_take(&device->regions.extents) : 0;
+    uint32_t id = extents_left_locked(&device->regions.extents, SG_EXTENTS_SPARE)
+                      ? extents_take_locked(&device->regions.extents)
+                      : 0;
     if (!id)
         return -ENOMEM;
     fixed->asked =
-        (struct sg_segment_request){.bytes = bytes, .stream = stream_of(device, tag), .context = tag->context};
+        (struct sg_segment_request){.bytes = bytes, .stream = pool_stream_locked(device, tag), .context = tag->context};
     /* A pool for each context, whose end frees its segments; a segment is as old as its first block. */
     int status = sg_torch_alloc(fixed->torch, bytes, /* stream */ (uint64_t)(uintptr_t)tag->context, &block);
     CUdeviceptr address = status == 0 ? sg_torch_address(block) : 0;
@@ -272,21 +284,21 @@ static int segments_take_block_locked(struct sg_device *device, size_t bytes, co
         status = -ENOMEM;
     }
     if (status != 0) {
-        tell_slow(fixed);
-        extents_give_back(&device->regions.extents, id);
+        tell_slow_locked(fixed);
+        extents_give_back_locked(&device->regions.extents, id);
         return status;
     }
-    fixed->segment[find_segment(fixed, address)].live++;
+    fixed->segment[find_segment_locked(fixed, address)].live++;
     uint64_t rounded = sg_torch_bytes(block);
     device->regions.extents.extent[id] = (struct sg_extent){.state = SG_EXTENT_BLOCK,
         .requested = bytes,
-        .stream = stream_of(device, tag),
+        .stream = pool_stream_locked(device, tag),
         .context = (uint64_t)(uintptr_t)tag->context,
         .event = (uint64_t)(uintptr_t)block,
         .alloc_seq = ++device->clocks.seq};
     sg_usage_allocate(&device->accounts.usage, bytes, rounded, /* small */ false);
     sg_usage_derive_locked(device);
-    sg_extent_set_site(&device->regions.extents, id, tag->site, tag->phase);
+    sg_extent_set_site_locked(&device->regions.extents, id, tag->site, tag->phase);
     sg_emit(device, SEGALLOC_RECORD_ALLOCATE, tag->torch ? SEGALLOC_FLAG_TORCH : 0,
         device->regions.extents.extent[id].stream, address, bytes);
     *ret = address;
@@ -295,24 +307,26 @@ static int segments_take_block_locked(struct sg_device *device, size_t bytes, co
 
 CUresult sg_segments_malloc(struct sg_device *device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
 {
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     int status = segments_take_block_locked(device, bytes, tag, ret);
-    free_doomed(device->fixed);
-    sg_unlock(&device->lock);
+    free_doomed_locked(device->fixed);
+    sg_device_unlock(device);
     return status == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 bool sg_segments_owns(struct sg_device *device, CUdeviceptr address)
 {
-    sg_lock(&device->lock);
-    bool owns = inside_segment(device->fixed, address);
-    sg_unlock(&device->lock);
+    sg_device_lock(device);
+    bool owns = inside_segment_locked(device->fixed, address);
+    sg_device_unlock(device);
     return owns;
 }
 
 /* The extent of the live block that starts at (or, with `inside`, holds) an address, 0 if none does. Under `lock`. */
-static uint32_t block_at(const struct sg_device *device, CUdeviceptr address, bool inside, CUdeviceptr *ret_base)
+static uint32_t segment_block_at_locked(const struct sg_device *device, CUdeviceptr address, bool inside,
+    CUdeviceptr *ret_base) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&device->lock);
     const struct sg_idmap *live = &device->fixed->live;
     uint32_t id = (uint32_t)sg_idmap_get(live, address);
     *ret_base = address;
@@ -330,27 +344,28 @@ static uint32_t block_at(const struct sg_device *device, CUdeviceptr address, bo
 CUresult sg_segments_block(struct sg_device *device, CUdeviceptr address, bool inside, struct sg_block_info *ret)
 {
     CUdeviceptr base;
-    sg_lock(&device->lock);
-    uint32_t id = block_at(device, address, inside, &base);
+    sg_device_lock(device);
+    uint32_t id = segment_block_at_locked(device, address, inside, &base);
     const struct sg_extent *extent = &device->regions.extents.extent[id];
     if (id)
         *ret = (struct sg_block_info){base, extent->requested, device->ordinal, (CUcontext)(uintptr_t)extent->context,
             extent->alloc_seq, extent->later != 0, false};
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     return id ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 void sg_segments_used_cross_device(struct sg_device *device, CUdeviceptr address)
 {
     CUdeviceptr base;
-    sg_lock(&device->lock);
-    uint32_t id = block_at(device, address, /* inside */ true, &base);
+    sg_device_lock(device);
+    uint32_t id = segment_block_at_locked(device, address, /* inside */ true, &base);
     if (id)
         device->regions.extents.extent[id].later = 1; /* of no other use here */
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
 }
 
-static void release_locked(struct sg_device *device, CUdeviceptr address, uint32_t id, uint8_t flags)
+static void segment_release_locked(struct sg_device *device, CUdeviceptr address, uint32_t id, uint8_t flags)
+    SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
     const struct sg_extent *extent = &device->regions.extents.extent[id];
@@ -359,20 +374,20 @@ static void release_locked(struct sg_device *device, CUdeviceptr address, uint32
     sg_emit(device, SEGALLOC_RECORD_FREE, flags, extent->stream, address, extent->requested);
     sg_usage_free(&device->accounts.usage, extent->requested, rounded, /* small */ false);
     sg_gauge_sub(&device->accounts.usage.active, rounded);
-    device->fixed->segment[find_segment(device->fixed, address)].live--;
+    device->fixed->segment[find_segment_locked(device->fixed, address)].live--;
     sg_torch_free(device->fixed->torch, block);
-    extents_give_back(&device->regions.extents, id);
+    extents_give_back_locked(&device->regions.extents, id);
     sg_usage_derive_locked(device);
 }
 
 CUresult sg_segments_free(struct sg_device *device, CUdeviceptr address, const struct sg_tag *tag, bool waited)
 {
     uint8_t flags = (uint8_t)((waited ? SEGALLOC_FLAG_STRICT : 0) | (tag->torch ? SEGALLOC_FLAG_TORCH : 0));
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     uint32_t id = (uint32_t)sg_idmap_take(&device->fixed->live, address);
     if (id)
-        release_locked(device, address, id, flags);
-    sg_unlock(&device->lock);
+        segment_release_locked(device, address, id, flags);
+    sg_device_unlock(device);
     return id ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -385,8 +400,9 @@ uint64_t sg_segments_idle_locked(const struct sg_device *device)
     return idle;
 }
 
-uint64_t sg_segments_takes(const struct sg_device *device, uint64_t bytes)
+uint64_t sg_segments_takes_locked(const struct sg_device *device, uint64_t bytes)
 {
+    SG_ASSERT_HELD(&device->lock);
     return sg_torch_takes(device->fixed->torch, bytes);
 }
 
@@ -400,22 +416,22 @@ uint64_t sg_segments_empty_locked(struct sg_device *device)
 
 void sg_segments_settle(struct sg_device *device)
 {
-    sg_lock(&device->lock);
-    free_doomed(device->fixed);
-    sg_unlock(&device->lock);
+    sg_device_lock(device);
+    free_doomed_locked(device->fixed);
+    sg_device_unlock(device);
 }
 
 uint64_t sg_segments_trim(struct sg_device *device)
 {
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     sg_emit(device, SEGALLOC_RECORD_EMPTY_CACHE, 0, sg_device_stream_locked(device, &(struct sg_tag){0}), 0, 0);
     uint64_t given = sg_segments_empty_locked(device);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     sg_segments_settle(device);
     return given;
 }
 
-static void release_all_locked(struct sg_device *device, CUcontext context)
+static void segment_release_all_locked(struct sg_device *device, CUcontext context) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
     struct sg_idmap *live = &device->fixed->live;
@@ -425,7 +441,7 @@ static void release_all_locked(struct sg_device *device, CUcontext context)
                     (!context || device->regions.extents.extent[entry.value].context == (uint64_t)(uintptr_t)context);
         if (goes) { /* what is shifted back into this entry is looked at next */
             sg_idmap_take(live, entry.id);
-            release_locked(device, entry.id, (uint32_t)entry.value, SEGALLOC_FLAG_STRICT);
+            segment_release_locked(device, entry.id, (uint32_t)entry.value, SEGALLOC_FLAG_STRICT);
         } else {
             i++;
         }
@@ -444,8 +460,9 @@ void sg_segments_forget_locked(struct sg_segments *fixed, CUcontext context)
     }
 }
 
-static bool has_segments(const struct sg_segments *fixed, CUcontext context)
+static bool has_segments_locked(const struct sg_segments *fixed, CUcontext context) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&fixed->device->lock);
     bool has = false;
     for (uint32_t i = 0; i < fixed->segments && !has; i++)
         has = fixed->segment[i].context == context;
@@ -454,10 +471,10 @@ static bool has_segments(const struct sg_segments *fixed, CUcontext context)
     return has;
 }
 
-static void segments_bury_locked(struct sg_segments *fixed, CUcontext context)
+static void segments_bury_locked(struct sg_segments *fixed, CUcontext context) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&fixed->device->lock);
-    release_all_locked(fixed->device, context);
+    segment_release_all_locked(fixed->device, context);
     sg_segments_forget_locked(fixed, context);
 }
 
@@ -465,16 +482,16 @@ void sg_segments_given_out_locked(struct sg_segments *fixed, CUdeviceptr address
 {
     SG_ASSERT_HELD(&fixed->device->lock);
     uint32_t at;
-    while ((at = find_segment(fixed, address)) < fixed->segments && fixed->segment[at].base < address + bytes)
+    while ((at = find_segment_locked(fixed, address)) < fixed->segments && fixed->segment[at].base < address + bytes)
         segments_bury_locked(fixed, fixed->segment[at].context);
 }
 
 void sg_segments_context_gone(struct sg_device *device, CUcontext context)
 {
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     if (!context)
-        release_all_locked(device, NULL);
-    else if (has_segments(device->fixed, context))
+        segment_release_all_locked(device, NULL);
+    else if (has_segments_locked(device->fixed, context))
         segments_bury_locked(device->fixed, context);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
 }

@@ -51,7 +51,7 @@ bool sg_segments_begin(struct sg_device *device, bool whole);
 CUresult sg_segments_malloc(struct sg_device *device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret);
 
 /* The number of a context's pool: 0 for the first context that was served, and for NULL. */
-uint32_t sg_segments_pool_locked(struct sg_segments *fixed, CUcontext context);
+uint32_t sg_segments_pool_locked(struct sg_segments *fixed, CUcontext context) SG_REQUIRES(lock);
 
 /* Whether `address` lies in a segment. Takes the lock. */
 bool sg_segments_owns(struct sg_device *device, CUdeviceptr address);
@@ -71,21 +71,21 @@ CUresult sg_segments_free(struct sg_device *device, CUdeviceptr address, const s
 uint64_t sg_segments_trim(struct sg_device *device);
 
 /* The two halves of that, for a device that has regions too: picks them, under `lock`; frees them, which takes it. */
-uint64_t sg_segments_empty_locked(struct sg_device *device);
+uint64_t sg_segments_empty_locked(struct sg_device *device) SG_REQUIRES(lock);
 void sg_segments_settle(struct sg_device *device);
 
 /* Bytes of a segment for a request of so many. Under `lock`. */
-uint64_t sg_segments_takes(const struct sg_device *device, uint64_t bytes);
+uint64_t sg_segments_takes_locked(const struct sg_device *device, uint64_t bytes) SG_REQUIRES(lock);
 
 /* Bytes of segments in which nothing lives: a trim, or running out, would give them back. Under `lock`. */
-uint64_t sg_segments_idle_locked(const struct sg_device *device);
+uint64_t sg_segments_idle_locked(const struct sg_device *device) SG_REQUIRES(lock);
 
 /* The driver has given out [address, address + bytes). Segments held there are gone with their context, whose end
    has not reached the core yet. */
-void sg_segments_given_out_locked(struct sg_segments *fixed, CUdeviceptr address, uint64_t bytes);
+void sg_segments_given_out_locked(struct sg_segments *fixed, CUdeviceptr address, uint64_t bytes) SG_REQUIRES(lock);
 
 /* The driver has freed the segments of a context, in which nothing lives. */
-void sg_segments_forget_locked(struct sg_segments *fixed, CUcontext context);
+void sg_segments_forget_locked(struct sg_segments *fixed, CUcontext context) SG_REQUIRES(lock);
 
 /* Frees the live blocks of `context` (NULL: all), and forgets the segments that its end has freed. */
 void sg_segments_context_gone(struct sg_device *device, CUcontext context);

@@ -106,14 +106,16 @@ static CUresult wait_for_others(const struct users *users)
     return CUDA_SUCCESS;
 }
 
-/* Under `lock`: the live block that starts at `address`, 0 if none does; `likely` as of sg_region_block_at(). */
-INLINE uint32_t block_at(const struct sg_range *range, CUdeviceptr address, uint32_t likely)
+/* Under `lock`: the live block that starts at `address`, 0 if none does; `likely` as of sg_region_block_at_locked(). */
+INLINE uint32_t range_block_at_locked(const struct sg_range *range, CUdeviceptr address, uint32_t likely)
+    SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&range->device->lock);
     CUdeviceptr offset = address - range->begin;
-    return offset % SG_UNIT ? 0 : sg_region_block_at(range->region, (uint32_t)(offset >> SG_UNIT_SHIFT), likely);
+    return offset % SG_UNIT ? 0 : sg_region_block_at_locked(range->region, (uint32_t)(offset >> SG_UNIT_SHIFT), likely);
 }
 
-static void count_wait_locked(struct sg_device *device, uint64_t ns)
+static void count_wait_locked(struct sg_device *device, uint64_t ns) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
     device->accounts.usage.strict_frees++;
@@ -141,15 +143,15 @@ static CUresult free_in_segment(struct sg_device *device, CUdeviceptr address, c
     if (result == CUDA_ERROR_INVALID_VALUE)
         sg_count(device, SG_STAT_double_frees, 1);
     if (waits && result == CUDA_SUCCESS) {
-        sg_lock(&device->lock);
+        sg_device_lock(device);
         count_wait_locked(device, waited_ns);
-        sg_unlock(&device->lock);
+        sg_device_unlock(device);
     }
     return result;
 }
 
 /* Counts a free that takes effect later; whether it is the last of an epoch. */
-static bool ends_epoch_locked(struct sg_device *device, uint32_t id)
+static bool ends_epoch_locked(struct sg_device *device, uint32_t id) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
     device->fences.epoch_bytes += (uint64_t)device->regions.extents.extent[id].size << SG_UNIT_SHIFT;
@@ -169,9 +171,10 @@ static bool ends_epoch_locked(struct sg_device *device, uint32_t id)
    The stream was destroyed and had untracked order, or its slot is another stream's. Its own work being complete
    says nothing of that order. A replay has no record of untracked order, but one of the stream that the block went
    to. */
-static bool is_left_behind(const struct sg_device *device, const struct sg_extent *extent, const struct sg_tag *tag,
-    sg_slot slot)
+static bool is_left_behind_locked(const struct sg_device *device, const struct sg_extent *extent,
+    const struct sg_tag *tag, sg_slot slot) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&device->lock);
     const struct sg_stream_clocks *clocks = &device->clocks;
     if (device->core->replay)
         return slot != tag->slot;
@@ -183,11 +186,12 @@ static bool is_left_behind(const struct sg_device *device, const struct sg_exten
    known, it is the stream of which the free is a step. The block is that stream's from then on, as the trace says.
    0: neither is known. *ret_step: it is a step. Work on the block before comes before this step, but need not have
    been followed. */
-static sg_slot slot_of_free(const struct sg_device *device, struct sg_extent *extent, const struct sg_tag *tag,
-    bool *ret_step)
+static sg_slot slot_of_free_locked(const struct sg_device *device, struct sg_extent *extent, const struct sg_tag *tag,
+    bool *ret_step) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&device->lock);
     sg_slot slot = sg_device_slot_of(device, extent->stream);
-    if (slot && is_left_behind(device, extent, tag, slot))
+    if (slot && is_left_behind_locked(device, extent, tag, slot))
         slot = 0;
     *ret_step = !slot && tag->in_order && tag->slot;
     if (!*ret_step)
@@ -199,13 +203,13 @@ static sg_slot slot_of_free(const struct sg_device *device, struct sg_extent *ex
 /* Takes effect by the order of streams: at once for the block's own, for others when they have come after it. False:
    the block is used on streams that are not followed, or was allocated for one. *ret_ask: an epoch is over. */
 static bool free_in_order_locked(struct sg_device *device, uint32_t id, const struct sg_tag *tag, uint8_t flags,
-    bool *ret_ask)
+    bool *ret_ask) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
     struct sg_stream_clocks *clocks = &device->clocks;
     struct sg_extent *extent = &device->regions.extents.extent[id];
     bool step = false;
-    sg_slot slot = extent->users_mask & 1 ? 0 : slot_of_free(device, extent, tag, &step);
+    sg_slot slot = extent->users_mask & 1 ? 0 : slot_of_free_locked(device, extent, tag, &step);
     if (!slot)
         return false;
     if (tag->user_rule == SG_USERS_POSSIBLE && device->access.peers)
@@ -233,7 +237,7 @@ static bool free_in_order_locked(struct sg_device *device, uint32_t id, const st
 
 /* Takes effect after all work that there is. False: neither a fence nor a helper thread can tell when that is complete,
    so that the caller must wait. *ret_ask: the epoch is over. */
-static bool free_after_all_locked(struct sg_device *device, uint32_t id, uint8_t flags, bool *ret_ask)
+static bool free_after_all_locked(struct sg_device *device, uint32_t id, uint8_t flags, bool *ret_ask) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
     struct sg_extent *extent = &device->regions.extents.extent[id];
@@ -263,8 +267,9 @@ enum outcome {
 };
 
 /* Whether a block is of a context, and no other device has had access to it. */
-INLINE bool is_own(const struct sg_device *device, uint32_t id, CUcontext context)
+INLINE bool is_own_locked(const struct sg_device *device, uint32_t id, CUcontext context) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&device->lock);
     const struct sg_extent *extent = &device->regions.extents.extent[id];
     return extent->context == (uint64_t)(uintptr_t)context && !extent->users_mask && !device->access.peer_accessed;
 }
@@ -275,13 +280,13 @@ INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, 
 {
     struct sg_device *device = range->device;
     uint8_t flags = (uint8_t)((waited ? SEGALLOC_FLAG_STRICT : 0) | (tag->torch ? SEGALLOC_FLAG_TORCH : 0));
-    enum outcome outcome = device->regions.kind[range->region->index] == SG_KIND_HUGE ? FREED_HUGE : FREED;
+    enum outcome outcome = range->huge ? FREED_HUGE : FREED;
     bool ask = false;
-    sg_lock(&device->lock);
-    uint32_t id = block_at(range, address, likely);
+    sg_device_lock(device);
+    uint32_t id = range_block_at_locked(range, address, likely);
     if (!id) {
         outcome = NO_BLOCK;
-    } else if (waited == WAITED_FOR_CURRENT && !is_own(device, id, tag->context)) {
+    } else if (waited == WAITED_FOR_CURRENT && !is_own_locked(device, id, tag->context)) {
         outcome = MUST_WAIT;
     } else if (waited >= WAITED_FOR_CURRENT || tag->sync == SG_FREE_SYNC_COMPLETE) {
         struct sg_extent *extent = &device->regions.extents.extent[id];
@@ -302,7 +307,7 @@ INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, 
             count_wait_locked(device, waited_ns);
         }
     }
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     return outcome;
 }
 
@@ -327,20 +332,20 @@ ASIDE CUresult wait_and_complete(struct sg_device *device, uint64_t *ret_ns)
 static bool block_users(const struct sg_range *range, CUdeviceptr address, uint32_t likely, struct users *ret)
 {
     struct sg_device *device = range->device;
-    sg_lock(&device->lock);
-    uint32_t id = block_at(range, address, likely);
+    sg_device_lock(device);
+    uint32_t id = range_block_at_locked(range, address, likely);
     const struct sg_extent *extent = &device->regions.extents.extent[id];
     if (id)
         *ret = (struct users){device, (CUcontext)(uintptr_t)extent->context,
             device->access.peer_accessed || extent->users_mask};
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     return id != 0;
 }
 
-/* What is_own() will say, by a look without `lock`: another thread may be changing it, so that is asked under it all
+/* What is_own_locked() will say, by a look without `lock`: another thread may be changing it, so that is asked under it all
    the same. */
-__attribute__((no_sanitize("thread"))) static bool looks_own(const struct sg_device *device, uint32_t likely,
-    CUcontext context)
+SG_UNCHECKED_LOCKS __attribute__((no_sanitize("thread"))) static bool looks_own(const struct sg_device *device,
+    uint32_t likely, CUcontext context)
 {
     const struct sg_extent *extent = &device->regions.extents.extent[likely];
     return likely && *(const volatile uint64_t *)&extent->context == (uint64_t)(uintptr_t)context &&
@@ -469,11 +474,11 @@ CUresult sg_core_record_stream(struct sg_core *core, CUdeviceptr address, sg_slo
     if (slot >= SG_SLOTS)
         return CUDA_ERROR_INVALID_VALUE;
     struct sg_device *device = range->device;
-    sg_lock(&device->lock);
-    uint32_t id = block_at(range, address, 0);
+    sg_device_lock(device);
+    uint32_t id = range_block_at_locked(range, address, 0);
     if (id)
         sg_device_record_stream_locked(device, id, slot);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     return id ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -486,9 +491,9 @@ void sg_core_used_cross_device(struct sg_core *core, CUdeviceptr address)
     if (!range)
         return;
     struct sg_device *device = range->device;
-    sg_lock(&device->lock);
-    uint32_t id = sg_region_block_around(range->region, (uint32_t)((address - range->begin) >> SG_UNIT_SHIFT));
+    sg_device_lock(device);
+    uint32_t id = sg_region_block_around_locked(range->region, (uint32_t)((address - range->begin) >> SG_UNIT_SHIFT));
     if (id && !sg_device_slot_of(device, device->regions.extents.extent[id].stream))
         sg_device_record_stream_locked(device, id, 0);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
 }

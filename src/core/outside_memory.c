@@ -26,7 +26,7 @@ static void outside_divide(struct sg_outside *known, uint64_t bytes)
     known->bytes[SEGALLOC_OUTSIDE_OTHER] = rest - known->bytes[SEGALLOC_OUTSIDE_MANAGED];
 }
 
-static void outside_emit_locked(struct sg_device *device, const struct sg_outside *outside)
+static void outside_emit_locked(struct sg_device *device, const struct sg_outside *outside) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
     int last = SEGALLOC_OUTSIDE_COUNT - 1;
@@ -51,7 +51,7 @@ static void outside_note(struct sg_device *device, struct sg_outside *known, uin
     enum outside_purpose purpose)
 {
     uint64_t step = device->total_bytes / SG_PRESSURE_STEPS;
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     uint64_t held = device->accounts.usage.reserved.now, bytes = used > held ? used - held : 0;
     if (purpose == OUTSIDE_TO_PLAN)
         sg_device_note_outside_locked(device, bytes / step * step);
@@ -62,11 +62,12 @@ static void outside_note(struct sg_device *device, struct sg_outside *known, uin
         outside_emit_locked(device, &then);
         outside_emit_locked(device, known);
     }
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
 }
 
-static void outside_ask(struct sg_device *device, enum outside_purpose purpose)
+static void outside_ask_growing(struct sg_device *device, enum outside_purpose purpose) SG_REQUIRES(grow)
 {
+    SG_ASSERT_HELD(&device->growth.grow);
     const struct sg_core *core = device->core;
     bool listens = core->observer.emit && !core->replay;
     struct sg_outside known = {{0}};
@@ -77,9 +78,10 @@ static void outside_ask(struct sg_device *device, enum outside_purpose purpose)
         outside_note(device, &known, passed, used, listens, purpose);
 }
 
-void sg_device_ask_outside(struct sg_device *device)
+void sg_device_ask_outside_growing(struct sg_device *device)
 {
-    outside_ask(device, OUTSIDE_TO_PLAN);
+    SG_ASSERT_HELD(&device->growth.grow);
+    outside_ask_growing(device, OUTSIDE_TO_PLAN);
 }
 
 void sg_core_note_outside(struct sg_core *core, int ordinal)
@@ -87,9 +89,9 @@ void sg_core_note_outside(struct sg_core *core, int ordinal)
     struct sg_device *device = core->observer.emit && !core->replay ? sg_device_get(core, ordinal) : NULL;
     if (!device || device->total_bytes == 0)
         return;
-    sg_lock(&device->growth.grow);
-    outside_ask(device, OUTSIDE_TO_SHOW);
-    sg_unlock(&device->growth.grow);
+    sg_grow_lock(device);
+    outside_ask_growing(device, OUTSIDE_TO_SHOW);
+    sg_grow_unlock(device);
 }
 
 void sg_core_count_outside(struct sg_core *core, int ordinal)

@@ -31,6 +31,7 @@ static inline uint64_t sg_replay_step_outcome(const struct segalloc_trace_record
 
 /* A section's record. */
 static inline void sg_emit_step_locked(struct sg_device *device, enum segalloc_turn what, uint64_t outcome)
+    SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
     sg_emit(device, SEGALLOC_RECORD_TURN, 0, sg_device_unknown_stream(device), what, outcome);
@@ -38,15 +39,15 @@ static inline void sg_emit_step_locked(struct sg_device *device, enum segalloc_t
 
 /* Takes `grow` for the next replay step. In a replay an operation gets `grow` only when its recorded step comes. No
    lock is held. */
-static inline void sg_lock_grow(struct sg_device *device)
+SG_UNCHECKED_LOCKS static inline void sg_replay_grow_lock(struct sg_device *device) SG_ACQUIRES(grow)
 {
     const struct sg_replay *replay = device->core->replay;
     if (!replay) {
-        sg_lock(&device->growth.grow);
+        sg_grow_lock(device);
         return;
     }
     (void)sg_replay_step(device);
-    while (!sg_lock_try(&device->growth.grow))
+    while (!sg_grow_try(device))
         replay->give_way();
 }
 

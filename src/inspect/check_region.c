@@ -57,9 +57,9 @@ struct counts {
 
 static const char *free_broken(const struct sg_region *region, uint32_t id)
 {
-    const struct sg_extent *extent = at(region, id);
+    const struct sg_extent *extent = extent_at(region, id);
     uint32_t bucket = extent->begin >> region->bucket_shift;
-    MUST(free_in_bucket(region, bucket) == id && region->lookup.free_at[bucket] == id);
+    MUST(free_in_bucket_locked(region, bucket) == id && region->lookup.free_at[bucket] == id);
     MUST(sg_max_tree_get(&region->lookup.free_tree, bucket) == (int32_t)extent->size);
     MUST(extent->owner < SG_SLOTS && region->owned.owners >> extent->owner & 1);
     MUST(extent->owner == 0 || region->owned.ordered);
@@ -69,7 +69,7 @@ static const char *free_broken(const struct sg_region *region, uint32_t id)
 /* An extent beside the one before it. */
 static const char *neighbours_broken(const struct sg_region *region, uint32_t prev, uint32_t id)
 {
-    const struct sg_extent *left = at(region, prev), *extent = at(region, id);
+    const struct sg_extent *left = extent_at(region, prev), *extent = extent_at(region, id);
     if (left->state != extent->state)
         return NULL;
     MUST(extent->state != SG_EXTENT_HOLE);
@@ -83,7 +83,7 @@ static const char *neighbours_broken(const struct sg_region *region, uint32_t pr
 /* A hole begins and ends with a page, and is in the tables by its first. */
 static const char *hole_broken(const struct sg_region *region, uint32_t id)
 {
-    const struct sg_extent *extent = at(region, id);
+    const struct sg_extent *extent = extent_at(region, id);
     uint32_t first = page_of(region, extent->begin), last = page_of(region, extent->begin + extent->size - 1);
     MUST(extent->begin % region->page_units == 0 && extent->size % region->page_units == 0);
     MUST(region->lookup.hole_at[first] == id);
@@ -95,7 +95,7 @@ static const char *hole_broken(const struct sg_region *region, uint32_t id)
 static const char *node_broken(const struct sg_region *region, uint32_t id, struct counts *counts,
     struct sg_check_sums *sums)
 {
-    const struct sg_extent *extent = at(region, id);
+    const struct sg_extent *extent = extent_at(region, id);
     uint64_t bytes = (uint64_t)extent->size << SG_UNIT_SHIFT;
     uint32_t bucket = extent->begin >> region->bucket_shift, whole = pages_inside(region, extent->begin, extent->size);
     MUST(extent->region == region->index);
@@ -141,17 +141,18 @@ static const char *node_broken(const struct sg_region *region, uint32_t id, stru
 static bool is_all_busy(const struct sg_region *region, uint32_t page, uint32_t id)
 {
     uint32_t end = (page + 1) * region->page_units;
-    while (id && at(region, id)->begin < end && at(region, id)->state == SG_EXTENT_BUSY)
-        id = at(region, id)->next;
-    return !id || at(region, id)->begin >= end;
+    while (id && extent_at(region, id)->begin < end && extent_at(region, id)->state == SG_EXTENT_BUSY)
+        id = extent_at(region, id)->next;
+    return !id || extent_at(region, id)->begin >= end;
 }
 
 /* Whether all of a page is free memory. */
 static bool is_all_free(const struct sg_region *region, uint32_t page, uint32_t id)
 {
-    for (uint32_t end = (page + 1) * region->page_units; id && at(region, id)->begin < end; id = at(region, id)->next)
-        if (at(region, id)->state != SG_EXTENT_FREE && at(region, id)->state != SG_EXTENT_FRAGMENT &&
-            at(region, id)->state != SG_EXTENT_DEFERRED)
+    for (uint32_t end = (page + 1) * region->page_units; id && extent_at(region, id)->begin < end;
+         id = extent_at(region, id)->next)
+        if (extent_at(region, id)->state != SG_EXTENT_FREE && extent_at(region, id)->state != SG_EXTENT_FRAGMENT &&
+            extent_at(region, id)->state != SG_EXTENT_DEFERRED)
             return false;
     return true;
 }
@@ -195,9 +196,11 @@ static const char *bins_broken(const struct sg_region *region, const struct coun
         for (uint64_t used = region->quick.used[word]; used; used &= used - 1) {
             const struct sg_quick_list *quick_list = &region->quick.list[word * 64 + (uint32_t)__builtin_ctzll(used)];
             uint32_t id = quick_list->top;
-            for (uint32_t left = quick_list->count; left; left--, id = at(region, id)->later) {
-                MUST(id && at(region, id)->state == SG_EXTENT_DEFERRED && at(region, id)->region == region->index);
-                MUST(at(region, id)->size == quick_list->units && at(region, id)->owner == quick_list->owner);
+            for (uint32_t left = quick_list->count; left; left--, id = extent_at(region, id)->later) {
+                MUST(id && extent_at(region, id)->state == SG_EXTENT_DEFERRED &&
+                     extent_at(region, id)->region == region->index);
+                MUST(extent_at(region, id)->size == quick_list->units &&
+                     extent_at(region, id)->owner == quick_list->owner);
                 cached++;
                 MUST(cached <= counts->cached);
             }
@@ -213,8 +216,8 @@ static const char *list_broken(const struct sg_region *region, const struct sg_l
 {
     uint32_t less = 0;
     MUST(((lists->any[class / 64] >> class % 64 & 1) != 0) == (lists->first[class] != 0));
-    for (uint32_t id = lists->first[class]; id; less = id, id = at(region, id)->in_size_class.more) {
-        const struct sg_extent *extent = at(region, id);
+    for (uint32_t id = lists->first[class]; id; less = id, id = extent_at(region, id)->in_size_class.more) {
+        const struct sg_extent *extent = extent_at(region, id);
         MUST(extent->state == SG_EXTENT_FREE && extent->region == region->index);
         MUST(size_class_of(extent->size) == class && extent->in_size_class.less == less);
         MUST(extent->owner == owner || (lists == &region->owned.common && region->owned.listless >> extent->owner & 1));
@@ -271,8 +274,8 @@ const char *sg_region_broken(const struct sg_region *region, enum sg_check_depth
     struct counts counts = {0};
     uint32_t position = 0, prev = 0, page = 0;
     MUST(region->units == (uint64_t)region->pages * region->page_units && region->pages > 0);
-    for (uint32_t id = region->first; id; prev = id, id = at(region, id)->next) {
-        const struct sg_extent *extent = at(region, id);
+    for (uint32_t id = region->first; id; prev = id, id = extent_at(region, id)->next) {
+        const struct sg_extent *extent = extent_at(region, id);
         MUST(extent->begin == position && extent->size > 0 && extent->size <= region->units - position);
         MUST(extent->prev == prev);
         PASS(node_broken(region, id, &counts, sums));

@@ -22,8 +22,9 @@ static uint64_t pages_between(const struct sg_region *region, uint32_t begin, ui
 
 /* How many whole pages more the run of free and such pending pieces around one of them has than its free pieces
    have. 0 if the piece is not the first of its kind in the run, so that each run counts once. */
-static uint64_t pages_of_run(const struct sg_device *device, uint32_t id)
+static uint64_t pages_of_run_locked(const struct sg_device *device, uint32_t id) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&device->lock);
     const struct sg_extent *extents = device->regions.extents.extent;
     const struct sg_region *region = device->regions.region[extents[id].region];
     uint32_t first = id, last = 0;
@@ -44,19 +45,19 @@ static uint64_t pages_of_run(const struct sg_device *device, uint32_t id)
 
 /* Bytes of whole, unpinned pages that would be free if what waits only for work of others than its owner were: natively
    it is. */
-static uint64_t returnable_locked(const struct sg_device *device)
+static uint64_t returnable_locked(const struct sg_device *device) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
     const struct sg_extent *extents = device->regions.extents.extent;
     uint64_t units = 0;
     for (uint32_t id = device->pending.awaits_all.first; id; id = extents[id].later)
         if (waits_for_other_contexts(&extents[id]))
-            units += pages_of_run(device, id) * device->regions.region[extents[id].region]->page_units;
+            units += pages_of_run_locked(device, id) * device->regions.region[extents[id].region]->page_units;
     return units << SG_UNIT_SHIFT;
 }
 
 /* Whether anything else is pending that is not known to be complete. */
-static bool has_unfinished_locked(const struct sg_device *device)
+static bool has_unfinished_locked(const struct sg_device *device) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
     const struct sg_extent *extents = device->regions.extents.extent;
@@ -79,7 +80,7 @@ void sg_core_mem_info(struct sg_core *core, int ordinal, size_t *free_bytes, siz
     bool regions = device->granularity, waits = core->conf.wait_limit > 0; /* an allocation does, for what it then has */
     if (regions)
         sg_device_ask(device, SG_ASK_FENCE);
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     bool joined = sg_device_coalesce_completed_locked(device);
     if (regions && (sg_device_drain_quick_lists_locked(device) || joined))
         sg_emit(device, SEGALLOC_RECORD_MERGE, 0, sg_device_stream_locked(device, &(struct sg_tag){0}), 0, 0);
@@ -94,20 +95,20 @@ void sg_core_mem_info(struct sg_core *core, int ordinal, size_t *free_bytes, siz
     *free_bytes = available;
     if (core->conf.limit_visible)
         *total_bytes = device->capacity_bytes;
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
 }
 
 /* Whether whole free pages of a region may go back once work is complete, and not before. */
-static bool region_awaits(const struct sg_region *region)
+static bool region_awaits_locked(const struct sg_region *region) SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);
     bool awaits = false;
     for (uint32_t bucket = 0, id; region->owned.ordered && region->lookup.whole_free && !awaits &&
-                                  (id = next_free(region, region->page_units, &bucket));) {
-        uint32_t end = page_of(region, extent_end(at(region, id)));
-        for (uint32_t page = page_of(region, at(region, id)->begin + region->page_units - 1); page < end && !awaits;
-             page++)
-            awaits = !region->memory.pin[page] && !sg_region_movable(region, page);
+                                  (id = free_next_locked(region, region->page_units, &bucket));) {
+        uint32_t end = page_of(region, extent_end(extent_at(region, id)));
+        for (uint32_t page = page_of(region, extent_at(region, id)->begin + region->page_units - 1);
+             page < end && !awaits; page++)
+            awaits = !region->memory.pin[page] && !sg_region_movable_locked(region, page);
     }
     return awaits;
 }
@@ -117,10 +118,10 @@ bool sg_core_awaits(struct sg_core *core, int ordinal)
     struct sg_device *device = sg_device_known(core, ordinal);
     if (!device || device->mode != SG_MODE_EXPANDABLE || core->disabled)
         return false;
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     bool awaits = has_unfinished_locked(device);
     for (uint32_t i = 0; i < device->regions.count && !awaits; i++)
-        awaits = region_awaits(device->regions.region[i]);
-    sg_unlock(&device->lock);
+        awaits = region_awaits_locked(device->regions.region[i]);
+    sg_device_unlock(device);
     return awaits;
 }

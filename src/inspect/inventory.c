@@ -19,8 +19,9 @@ static enum sg_piece_state state_of(const struct sg_extent *extent)
     }
 }
 
-static CUstream stream_of(const struct sg_device *device, const struct sg_extent *extent)
+static CUstream stream_of_locked(const struct sg_device *device, const struct sg_extent *extent) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&device->lock);
     uint32_t unknown = sg_device_unknown_stream(device);
     sg_slot slot = sg_device_slot_of(device, extent->stream);
     if (slot)
@@ -36,7 +37,7 @@ static size_t each_piece(struct sg_core *core, int ordinal, visit_fn *visit, voi
     size_t count = 0;
     if (!device || !device->granularity)
         return 0;
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     for (uint32_t i = 0; i < device->regions.count; i++) {
         const struct sg_region *region = device->regions.region[i];
         for (uint32_t id = region->first; id; id = device->regions.extents.extent[id].next) {
@@ -50,20 +51,20 @@ static size_t each_piece(struct sg_core *core, int ordinal, visit_fn *visit, voi
                         .address = sg_region_address(region, extent->begin),
                         .bytes = (uint64_t)extent->size << SG_UNIT_SHIFT,
                         .requested = state == SG_PIECE_FREE ? 0 : extent->requested,
-                        .stream = state == SG_PIECE_FREE ? NULL : stream_of(device, extent),
+                        .stream = state == SG_PIECE_FREE ? NULL : stream_of_locked(device, extent),
                         .state = state,
                         .small = device->regions.kind[i] == SG_KIND_SMALL,
                     },
                 .region = region->base,
                 .page_bytes = sg_region_page_bytes(region),
-                .site = sg_extent_site(&device->regions.extents, id).site,
+                .site = sg_extent_site_locked(&device->regions.extents, id).site,
             };
             if (count < room)
                 visit(list, count, &placed);
             count++;
         }
     }
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     return count;
 }
 
@@ -123,11 +124,11 @@ size_t sg_core_page_marks(struct sg_core *core, int ordinal, struct sg_page_mark
     size_t count = 0;
     if (!device)
         return 0;
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     for (uint32_t i = 0; i < device->regions.count; i++)
         count +=
             mark_region(device->regions.region[i], count < room ? ret + count : NULL, count < room ? room - count : 0);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     return count;
 }
 
@@ -136,9 +137,9 @@ uint64_t sg_core_reserved(struct sg_core *core, int ordinal)
     struct sg_device *device = sg_device_known(core, ordinal);
     if (!device)
         return 0;
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     uint64_t reserved = device->accounts.usage.reserved.now;
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     return reserved;
 }
 
@@ -154,11 +155,11 @@ void sg_core_levels(struct sg_core *core, int ordinal, struct sg_levels *ret)
     *ret = (struct sg_levels){0};
     if (!device)
         return;
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     const struct sg_usage *usage = &device->accounts.usage;
     *ret = (struct sg_levels){
         .requested = usage->requested.now, .allocated = usage->allocated.now, .pending = usage->pending.now,
         .reserved = usage->reserved.now, .pinned = usage->pinned.now, .aliased = usage->aliased.now,
     };
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
 }

@@ -3,8 +3,7 @@
 #include "device.h"
 #include "fixed_segments.h"
 
-/* Under `lock`. */
-static void apply_pin(struct sg_device *device, uint64_t first, uint64_t pages)
+static void apply_pin_locked(struct sg_device *device, uint64_t first, uint64_t pages) SG_REQUIRES(lock)
 {
     uint64_t index = first >> SG_PIN_REGION_SHIFT, page = first & UINT32_MAX;
     struct sg_region *region = index < device->regions.count ? device->regions.region[index] : NULL;
@@ -12,8 +11,7 @@ static void apply_pin(struct sg_device *device, uint64_t first, uint64_t pages)
         sg_device_pin_locked(device, region, (uint32_t)page, (uint32_t)pages);
 }
 
-/* Under `lock`. */
-static void apply(struct sg_device *device, const struct segalloc_trace_record *record)
+static void apply_record_locked(struct sg_device *device, const struct segalloc_trace_record *record) SG_REQUIRES(lock)
 {
     switch (record->kind) {
     case SEGALLOC_RECORD_DONE:
@@ -39,7 +37,7 @@ static void apply(struct sg_device *device, const struct segalloc_trace_record *
         sg_device_set_peers_locked(device, record->size);
         break;
     case SEGALLOC_RECORD_PIN:
-        apply_pin(device, record->id, record->size);
+        apply_pin_locked(device, record->id, record->size);
         break;
     case SEGALLOC_RECORD_CONTEXT_GONE:
         if (device->fixed)
@@ -56,7 +54,7 @@ void sg_core_apply(struct sg_core *core, int ordinal, const struct segalloc_trac
     struct sg_device *device = makes ? sg_device_get(core, ordinal) : sg_device_known(core, ordinal);
     if (!device)
         return;
-    sg_lock(&device->lock);
-    apply(device, record);
-    sg_unlock(&device->lock);
+    sg_device_lock(device);
+    apply_record_locked(device, record);
+    sg_device_unlock(device);
 }

@@ -426,9 +426,9 @@ static void locks_around_a_fork(void **state)
     (void)state;
     start("");
     CUdeviceptr address = allocate(3 * SG_MIB);
-    sg_lock(&core->setup); /* a thread that makes a device waits for a driver that is about to fork */
+    sg_setup_lock(core); /* a thread that makes a device waits for a driver that is about to fork */
     uint64_t taken = sg_core_fork_prepare(core);
-    sg_unlock(&core->setup);
+    sg_setup_unlock(core);
     assert_int_equal(taken, 1);
     expect_locks(true);
     CUdeviceptr elsewhere;
@@ -441,9 +441,9 @@ static void locks_around_a_fork(void **state)
     expect_locks(false);
     assert_int_equal(core->device[1]->lock.word, false);
     assert_int_equal(sg_core_free(core, elsewhere, &tag), CUDA_SUCCESS);
-    sg_lock(&core->device[0]->fences.asking); /* by threads that are not in the child */
-    sg_lock(&core->device[0]->growth.grow);
-    sg_lock(&core->setup);
+    sg_asking_lock(core->device[0]); /* by threads that are not in the child */
+    sg_grow_lock(core->device[0]);
+    sg_setup_lock(core);
     (void)sg_core_fork_prepare(core);
     sg_core_fork_child(core);
     expect_locks(false);

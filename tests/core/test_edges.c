@@ -308,7 +308,7 @@ static void mappings_that_are_out_are_made_do_with(void **state)
     some(MIB(2));
     says.accesses_to_fail = 2;
     some(MIB(4));
-    assert_int_equal(sg_device_known(core, 0)->growth.mappings_out, true);
+    assert_int_equal(sg_device_known(core, 0)->room.mappings_out, true);
 }
 
 static void a_phase_is_noted_without_a_site(void **state)

@@ -221,9 +221,9 @@ static void event_that_could_not_be_recorded_again(void **state)
     }
     assert_int_equal(scene.device->fences.count, MOST);
     assert_int_equal(scene.device->clocks.needs_fence & sg_slot_bit(slot), 0);
-    sg_lock(&scene.device->lock);
+    sg_device_lock(scene.device);
     sg_clocks_need_fence_locked(scene.device, sg_slot_bit(slot));
-    sg_unlock(&scene.device->lock);
+    sg_device_unlock(scene.device);
     strict_fail_at(2, false, CUDA_ERROR_ILLEGAL_ADDRESS); /* the oldest is asked about first */
     (void)sg_device_ask(scene.device, SG_ASK_FENCE);
     assert_int_equal(scene.device->fences.count, MOST - 1);

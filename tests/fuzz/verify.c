@@ -207,7 +207,7 @@ void verify_aliased(int ordinal, const struct verify_aliases *before, CUdevicept
             "pages get a second address where addresses are scarce");
         any = any || more;
     }
-    MUST(!any || play.conf.page_size != SG_AUTO || sg_mappings_now(device) <= (uint64_t)play.conf.mapping_limit,
+    MUST(!any || play.conf.page_size != SG_AUTO || sg_mappings_now_locked(device) <= (uint64_t)play.conf.mapping_limit,
         "pages get a second address beyond the limit of mappings");
 }
 
@@ -231,10 +231,10 @@ void verify_trimmed(int ordinal, uint64_t keep)
     struct sg_device *device = sg_device_known(play.core, ordinal);
     if (!device || device->mode != SG_MODE_EXPANDABLE || books_failed() || play.unsure)
         return;
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     uint64_t spare = device->accounts.usage.reserved.now - device->accounts.usage.allocated.now,
              idle = sg_device_idle_locked(device);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     MUST(spare <= keep || idle == 0, "idle memory is left that was to be given back");
 }
 

@@ -11,25 +11,27 @@ uint64_t sg_device_allocated_peak_locked(const struct sg_device *device)
 }
 
 /* The most bytes that have ever been allocated, with `more`. */
-static uint64_t allocated_at_most(const struct sg_device *device, uint64_t more)
+static uint64_t allocated_at_most_locked(const struct sg_device *device, uint64_t more) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&device->lock);
     uint64_t now = device->accounts.usage.allocated.now + more, most = sg_device_allocated_peak_locked(device);
     return now > most ? now : most;
 }
 
 /* Bytes that may be reserved before pages are moved instead of created. By itself that is as much as may be held. A
    page that is moved before would often not have had to be, and its move leaves parts of pages. */
-static uint64_t budget(const struct sg_device *device, uint64_t block_bytes)
+static uint64_t budget_bytes_locked(const struct sg_device *device, uint64_t block_bytes) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&device->lock);
     double slack = device->core->conf.reserve_slack;
-    return slack == 0 ? UINT64_MAX : (uint64_t)(slack * (double)allocated_at_most(device, block_bytes));
+    return slack == 0 ? UINT64_MAX : (uint64_t)(slack * (double)allocated_at_most_locked(device, block_bytes));
 }
 
 struct sg_wanted sg_device_moves_wanted_locked(const struct sg_device *device, uint64_t more, uint64_t block_bytes,
     bool refused)
 {
     SG_ASSERT_HELD(&device->lock);
-    uint64_t held = device->accounts.usage.reserved.now + more, allowed = budget(device, block_bytes);
+    uint64_t held = device->accounts.usage.reserved.now + more, allowed = budget_bytes_locked(device, block_bytes);
     uint64_t most = refused && device->room.refused_at && device->room.refused_at < device->capacity_bytes
                         ? device->room.refused_at
                         : device->capacity_bytes;

@@ -10,30 +10,33 @@ static uint64_t pages_when_full(uint64_t mappings)
     return mappings / SG_SPARE_MAPPINGS * (SG_SPARE_MAPPINGS - 1);
 }
 
-uint32_t sg_mappings_devices(const struct sg_device *device)
+SG_UNCHECKED_LOCKS uint32_t sg_mappings_devices(const struct sg_device *device)
 {
     return 1 + (uint32_t)__builtin_popcountll(device->access.peers & ~(UINT64_C(1) << device->ordinal));
 }
 
-static uint64_t pages_mapped(const struct sg_device *device)
+static uint64_t pages_mapped_locked(const struct sg_device *device) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&device->lock);
     uint64_t pages = 0;
     for (uint32_t i = 0; i < device->regions.count; i++)
         pages += device->regions.region[i]->memory.mapped;
     return pages;
 }
 
-static uint64_t pages_old(const struct sg_device *device)
+static uint64_t pages_old_locked(const struct sg_device *device) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&device->lock);
     uint64_t pages = 0;
     for (uint32_t i = 0; i < device->regions.count; i++)
         pages += device->regions.region[i]->memory.stale;
     return pages;
 }
 
-uint64_t sg_mappings_now(const struct sg_device *device)
+uint64_t sg_mappings_now_locked(const struct sg_device *device)
 {
-    return (pages_mapped(device) + pages_old(device)) * sg_mappings_devices(device);
+    SG_ASSERT_HELD(&device->lock);
+    return (pages_mapped_locked(device) + pages_old_locked(device)) * sg_mappings_devices(device);
 }
 
 /* Pages that the device may have, each at one address. */
@@ -43,8 +46,9 @@ static uint64_t pages_most(const struct sg_device *device)
 }
 
 /* Pages of a size that fill what may still be held. */
-static uint64_t pages_to_fill(const struct sg_device *device, uint64_t page)
+static uint64_t pages_to_fill_locked(const struct sg_device *device, uint64_t page) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&device->lock);
     uint64_t held = device->accounts.usage.reserved.now, most = device->capacity_bytes;
     return most > held ? (most - held) / page : 0;
 }
@@ -52,17 +56,17 @@ static uint64_t pages_to_fill(const struct sg_device *device, uint64_t page)
 uint32_t sg_mappings_left_locked(const struct sg_device *device)
 {
     SG_ASSERT_HELD(&device->lock);
-    if (device->growth.mappings_out)
+    if (device->room.mappings_out)
         return 0;
-    uint64_t mapped = pages_mapped(device), most = pages_most(device),
-             full = mapped + pages_to_fill(device, device->regions.page_bytes[SG_KIND_REGULAR]);
+    uint64_t mapped = pages_mapped_locked(device), most = pages_most(device),
+             full = mapped + pages_to_fill_locked(device, device->regions.page_bytes[SG_KIND_REGULAR]);
     uint64_t share = pages_when_full(most); /* of a size of the user's a full device may have more */
     full = full < share ? full : share > mapped ? share : mapped;
-    uint64_t taken = full + pages_old(device);
+    uint64_t taken = full + pages_old_locked(device);
     return taken < most ? (uint32_t)(most - taken) : 0;
 }
 
-void sg_mappings_size_pages(struct sg_device *device)
+SG_UNCHECKED_LOCKS void sg_mappings_size_pages(struct sg_device *device)
 {
     const struct sg_conf *conf = &device->core->conf;
     uint64_t granule = device->granularity, page = granule;
@@ -85,11 +89,11 @@ uint64_t sg_core_page_bytes(uint64_t granularity, uint64_t bytes, uint64_t mappi
 void sg_mappings_watch_locked(struct sg_device *device)
 {
     SG_ASSERT_HELD(&device->lock);
-    uint64_t page = device->regions.page_bytes[SG_KIND_REGULAR], mapped = pages_mapped(device),
+    uint64_t page = device->regions.page_bytes[SG_KIND_REGULAR], mapped = pages_mapped_locked(device),
              most = pages_most(device);
-    if (device->core->conf.page_size != SG_AUTO || mapped + pages_to_fill(device, page) <= most)
+    if (device->core->conf.page_size != SG_AUTO || mapped + pages_to_fill_locked(device, page) <= most)
         return;
-    while (mapped + pages_to_fill(device, page) > most && page < device->capacity_bytes)
+    while (mapped + pages_to_fill_locked(device, page) > most && page < device->capacity_bytes)
         page *= 2;
     device->regions.page_bytes[SG_KIND_REGULAR] = page;
     if (mapped > most / 2) /* the small region may be most of them */
@@ -103,24 +107,24 @@ static bool may_mean_mappings(CUresult result)
     return result == CUDA_ERROR_OUT_OF_MEMORY || result == CUDA_ERROR_UNKNOWN;
 }
 
-bool sg_mappings_refused(struct sg_device *device, CUresult result)
+bool sg_mappings_refused_growing(struct sg_device *device, CUresult result)
 {
     SG_ASSERT_HELD(&device->growth.grow);
     char line[300];
     const struct sg_core *core = device->core;
-    if (device->growth.mappings_out || !may_mean_mappings(result))
+    if (sg_device_room_growing(device)->mappings_out || !may_mean_mappings(result))
         return false;
-    sg_lock(&device->lock);
-    device->growth.mappings_out = true;
+    sg_device_lock(device);
+    device->room.mappings_out = true;
     if (core->conf.page_size == SG_AUTO)
         device->regions.page_bytes[SG_KIND_REGULAR] *= SG_LARGER_PAGES;
-    sg_unlock(&device->lock);
-    uint64_t given = sg_device_give_back(device, UINT64_MAX);
+    sg_device_unlock(device);
+    uint64_t given = sg_device_give_back_growing(device, UINT64_MAX);
     snprintf(line, sizeof line,
         "device %d: the driver maps no more pages (error %d), as when the %d mappings of a machine are out; %" PRIu64
         " MiB of idle pages were given back, none gets a second address, and new ones are of %" PRIu64 " MiB",
         device->ordinal, (int)result, SG_MAPPINGS_OF_MACHINE, given >> 20,
-        device->regions.page_bytes[SG_KIND_REGULAR] >> 20);
+        sg_device_regions_growing(device)->page_bytes[SG_KIND_REGULAR] >> 20);
     if (core->callbacks.warn && !core->replay)
         core->callbacks.warn(line);
     return true;

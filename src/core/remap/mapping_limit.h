@@ -14,26 +14,27 @@ enum { SG_MAPPINGS_OF_MACHINE = 0x80000 };
 uint32_t sg_mappings_devices(const struct sg_device *device);
 
 /* How many the device has. Under `lock`. */
-uint64_t sg_mappings_now(const struct sg_device *device);
+uint64_t sg_mappings_now_locked(const struct sg_device *device) SG_REQUIRES(lock);
 
 /* How many more pages may have a second address, so that the rest of the device can still be filled. */
-uint32_t sg_mappings_left_locked(const struct sg_device *device);
+uint32_t sg_mappings_left_locked(const struct sg_device *device) SG_REQUIRES(lock);
 
 /* Sets how large pages are, by page_size_mb and what may be held, which is known. The device is being made ready. */
 void sg_mappings_size_pages(struct sg_device *device);
 
 /* Enlarges the pages of new regions where pages of the present size would take too many mappings for the rest of the
    device. A size of the configuration's is kept. Under `lock`, with `grow`. */
-void sg_mappings_watch_locked(struct sg_device *device);
+void sg_mappings_watch_locked(struct sg_device *device) SG_REQUIRES(lock);
 
 /* The driver has twice given no access to pages that it had, with this error: most likely there are no mappings left.
    Gives back what takes some without being of use, sees to it that the device takes fewer from here on, and says so.
    Whether anything was done, so that another try may help: once a device. Holds `grow`; no lock. */
-bool sg_mappings_refused(struct sg_device *device, CUresult result);
+bool sg_mappings_refused_growing(struct sg_device *device, CUresult result) SG_REQUIRES(grow);
 
 /* Whether new pages may be made in a region: not once its class takes larger ones. */
-static inline bool sg_mappings_grows(const struct sg_device *device, uint32_t index)
+static inline bool sg_mappings_grows_locked(const struct sg_device *device, uint32_t index) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&device->lock);
     enum sg_region_kind kind = device->regions.kind[index];
     return kind == SG_KIND_HUGE ||
            sg_region_page_bytes(device->regions.region[index]) == device->regions.page_bytes[kind];

@@ -18,11 +18,11 @@ bool sg_alias_allowed(struct sg_device *device, sg_slot slot)
     if (core->callbacks.record_begin && !capture)
         core->callbacks.record_end();
     const struct segalloc_trace_record *replayed = sg_replay_step(device);
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     /* work of other devices is not followed */
     bool allowed = sg_replay_step_outcome(replayed, SEGALLOC_TURN_ALIASES, tried && !capture && !device->access.peers);
     sg_emit_step_locked(device, SEGALLOC_TURN_ALIASES, allowed);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     return allowed;
 }
 
@@ -51,7 +51,7 @@ uint32_t sg_alias_room_locked(const struct sg_device *device, const struct sg_re
 
 /* A page of `region` is a second address of one of `home`. */
 static void note_stale_locked(struct sg_device *device, struct sg_region *region, uint32_t page, struct sg_region *home,
-    uint32_t at_home)
+    uint32_t at_home) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
     assert(home->memory.pin[at_home] <= UINT8_MAX - SG_PIN_TWICE && region->memory.handle[page] != SG_PAGE_STALE);
@@ -67,7 +67,7 @@ static void note_stale_locked(struct sg_device *device, struct sg_region *region
 }
 
 /* Queues a busy extent of such pages for the unmap that follows its work. */
-static void queue_stale_locked(struct sg_device *device, uint32_t busy)
+static void queue_stale_locked(struct sg_device *device, uint32_t busy) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
     device->regions.extents.extent[busy].later = 0;
@@ -78,9 +78,10 @@ static void queue_stale_locked(struct sg_device *device, uint32_t busy)
     device->aliases.stale_queue.last = busy;
 }
 
-void sg_alias_keep(struct sg_device *device, const struct sg_page_run *run, struct sg_region *region,
+void sg_alias_keep_locked(struct sg_device *device, const struct sg_page_run *run, struct sg_region *region,
     const CUmemGenericAllocationHandle *target)
 {
+    SG_ASSERT_HELD(&device->lock);
     for (uint32_t i = 0; i < run->pages; i++)
         note_stale_locked(device, run->region, run->first + i, region, (uint32_t)target[i]);
     queue_stale_locked(device, run->busy);
@@ -88,8 +89,9 @@ void sg_alias_keep(struct sg_device *device, const struct sg_page_run *run, stru
 
 /* Whether stale addresses may be unmapped: nothing can touch them any more, and no older ones of the same pages are
    left. */
-static bool may_go(const struct sg_region *region, uint32_t first, uint32_t pages)
+static bool may_go_locked(const struct sg_region *region, uint32_t first, uint32_t pages) SG_REQUIRES(lock)
 {
+    SG_ASSERT_REGION_LOCK(region);
     for (uint32_t page = first; page < first + pages; page++)
         if (region->memory.pin[page] || !sg_after_complete(region->owned.clocks, region->memory.after[page]))
             return false;
@@ -97,7 +99,7 @@ static bool may_go(const struct sg_region *region, uint32_t first, uint32_t page
 }
 
 /* Takes the oldest stale address that may be unmapped out of the queue. */
-static bool take_stale_locked(struct sg_device *device, struct sg_page_run *ret)
+static bool take_stale_locked(struct sg_device *device, struct sg_page_run *ret) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
     uint32_t before = 0;
@@ -107,7 +109,7 @@ static bool take_stale_locked(struct sg_device *device, struct sg_page_run *ret)
         struct sg_region *region = device->regions.region[extent->region];
         struct sg_page_run run = {.region = region, .first = extent->begin / region->page_units,
             .pages = extent->size / region->page_units, .busy = id};
-        if (!may_go(region, run.first, run.pages))
+        if (!may_go_locked(region, run.first, run.pages))
             continue;
         if (before)
             device->regions.extents.extent[before].later = extent->later;
@@ -122,22 +124,24 @@ static bool take_stale_locked(struct sg_device *device, struct sg_page_run *ret)
 }
 
 /* Takes the oldest stale address that may be unmapped, where it is its turn. No lock but `grow` is held. */
-static bool next_stale(struct sg_device *device, struct sg_page_run *ret)
+static bool next_stale_growing(struct sg_device *device, struct sg_page_run *ret) SG_REQUIRES(grow)
 {
     SG_ASSERT_HELD(&device->growth.grow);
     if (!sg_replay_step_is(sg_replay_step(device), SEGALLOC_TURN_LATE_UNMAP))
         return false;
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     bool found = take_stale_locked(device, ret);
     if (found)
         sg_emit_step_locked(device, SEGALLOC_TURN_LATE_UNMAP, ret->pages);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     return found;
 }
 
 /* A stale address is unmapped, or lost where the driver refused. Either way its pages are ordinary ones again. */
-static void forget(struct sg_device *device, const struct sg_page_run *run, bool unmapped)
+static void forget_stale_locked(struct sg_device *device, const struct sg_page_run *run, bool unmapped)
+    SG_REQUIRES(lock) SG_REQUIRES(grow)
 {
+    SG_ASSERT_HELD(&device->lock);
     SG_ASSERT_HELD(&device->growth.grow);
     struct sg_region *region = run->region;
     region->memory.stale -= run->pages;
@@ -153,16 +157,16 @@ static void forget(struct sg_device *device, const struct sg_page_run *run, bool
     }
     if (!unmapped)
         return;
-    sg_region_cut_done(region, run->busy);
+    sg_region_cut_done_locked(region, run->busy);
     sg_count(device, SG_STAT_late_unmaps, run->pages);
     sg_count(device, SG_STAT_move_cost_ns, sg_cost_ns(device->accounts.cost, SG_COST_unmap, 1, run->pages));
 }
 
-void sg_alias_unmap_completed(struct sg_device *device)
+void sg_alias_unmap_completed_growing(struct sg_device *device)
 {
     SG_ASSERT_HELD(&device->growth.grow);
     struct sg_page_run run;
-    while (next_stale(device, &run)) {
+    while (next_stale_growing(device, &run)) {
         const struct segalloc_trace_record *replayed = sg_replay_step(device);
         size_t page_bytes = sg_region_page_bytes(run.region);
         sg_count(device, SG_STAT_calls_unmap, 1);
@@ -170,9 +174,9 @@ void sg_alias_unmap_completed(struct sg_device *device)
         bool unmapped = sg_pages_unmap(&device->pages, run.region->base + run.first * page_bytes,
                             run.pages * page_bytes) == CUDA_SUCCESS;
         unmapped = sg_replay_step_outcome(replayed, SEGALLOC_TURN_UNMAPPED, unmapped);
-        sg_lock(&device->lock);
-        forget(device, &run, unmapped);
+        sg_device_lock(device);
+        forget_stale_locked(device, &run, unmapped);
         sg_emit_step_locked(device, SEGALLOC_TURN_UNMAPPED, unmapped);
-        sg_unlock(&device->lock);
+        sg_device_unlock(device);
     }
 }

@@ -15,12 +15,12 @@
 bool sg_alias_allowed(struct sg_device *device, sg_slot slot);
 
 /* Pages of a region that may get a second address now, at most. */
-uint32_t sg_alias_room_locked(const struct sg_device *device, const struct sg_region *region);
+uint32_t sg_alias_room_locked(const struct sg_device *device, const struct sg_region *region) SG_REQUIRES(lock);
 
 /* A run's pages are mapped at their new place, which is page by page `target` of `region`: where they were is an old
    address. Under `lock`. */
-void sg_alias_keep(struct sg_device *device, const struct sg_page_run *run, struct sg_region *region,
-    const CUmemGenericAllocationHandle *target);
+void sg_alias_keep_locked(struct sg_device *device, const struct sg_page_run *run, struct sg_region *region,
+    const CUmemGenericAllocationHandle *target) SG_REQUIRES(lock);
 
 /* The stream of `slot` is given memory at an address at which its earlier work did not use it. */
 static inline void sg_alias_note_slot(struct sg_device *device, sg_slot slot)
@@ -29,6 +29,6 @@ static inline void sg_alias_note_slot(struct sg_device *device, sg_slot slot)
 }
 
 /* Unmaps stale addresses the work on which is complete. Holds `grow`, not the lock. */
-void sg_alias_unmap_completed(struct sg_device *device);
+void sg_alias_unmap_completed_growing(struct sg_device *device) SG_REQUIRES(grow);
 
 #endif

@@ -36,29 +36,30 @@ struct sg_plan {
 /* Chooses a place for what is wanted and where its pages come from, and makes them all busy. CUDA_ERROR_NOT_FOUND: no
    region has room for the addresses. CUDA_ERROR_OUT_OF_MEMORY: the limit forbids it and too few pages are free. Under
    the lock. */
-CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_plan *ret);
+CUresult sg_plan_make_locked(struct sg_device *device, struct sg_want want, struct sg_plan *ret) SG_REQUIRES(lock)
+    SG_REQUIRES(grow);
 
 /* The driver refused to create more: takes free pages for the rest. False if there are too few: nothing is left to do
    with the plan but to abandon it. */
-bool sg_plan_continue_with_idle_locked(struct sg_plan *plan);
+bool sg_plan_continue_with_idle_locked(struct sg_plan *plan) SG_REQUIRES(lock) SG_REQUIRES(grow);
 
 /* Carries the plan out, as far as the driver lets it. CUDA_ERROR_OUT_OF_MEMORY with pages that were not created:
    everything but those created so far (which are still in hand) is as it was, and sg_plan_continue_with_idle_locked() may
    help. No lock held. */
-CUresult sg_plan_execute(struct sg_plan *plan);
+CUresult sg_plan_execute_growing(struct sg_plan *plan) SG_REQUIRES(grow);
 
 /* After another failure: everything but the pages created is as it was again. No lock held. */
-void sg_plan_undo(struct sg_plan *plan);
+void sg_plan_undo_growing(struct sg_plan *plan) SG_REQUIRES(grow);
 
 /* Of a plan that the driver has failed: whether the pages were there and mapped, so that it was access which it did not
    give (or, where it was to be given in several calls, the first page after them). No lock needed. */
-bool sg_plan_lacked_access(const struct sg_plan *plan);
+bool sg_plan_lacked_access_growing(const struct sg_plan *plan) SG_REQUIRES(grow);
 
 /* Releases pages that were created and not used. No lock held. */
-void sg_plan_drop_created(struct sg_plan *plan);
+void sg_plan_drop_created_growing(struct sg_plan *plan) SG_REQUIRES(grow);
 
 /* Ends a plan that was carried out; returns the block. Or undoes it. */
-uint32_t sg_plan_commit_locked(struct sg_plan *plan);
-void sg_plan_abandon_locked(struct sg_plan *plan);
+uint32_t sg_plan_commit_locked(struct sg_plan *plan) SG_REQUIRES(lock);
+void sg_plan_abandon_locked(struct sg_plan *plan) SG_REQUIRES(lock);
 
 #endif

@@ -36,6 +36,7 @@
 
 #include "cuda_abi.h"
 #include "lock.h"
+#include "lock_roles.h"
 #include "max_tree.h"
 #include "stream_clock.h"
 #include "tuning.h"
@@ -99,21 +100,22 @@ struct sg_extents {
 #ifdef SG_LOCK_CHECKS
     const struct sg_lock *lock; /* of the device, which guards its regions; NULL: a test's, without one */
 #endif
-    struct sg_extent_site { /* of blocks, by the number of their extent: as in struct sg_tag */
+    struct sg_extent_site_locked { /* of blocks, by the number of their extent: as in struct sg_tag */
         uint32_t site, phase;
     } * sites; /* NULL: no site was ever noted */
 };
 
 /* The device's `lock` is held by the calling thread, in builds that check it (lock.h). */
 #ifdef SG_LOCK_CHECKS
-#define SG_ASSERT_REGION_LOCK(region)                \
-    do {                                             \
-        if ((region)->extents->lock)                 \
-            SG_ASSERT_HELD((region)->extents->lock); \
+#define SG_ASSERT_EXTENTS_LOCK(extents)      \
+    do {                                     \
+        if ((extents)->lock)                 \
+            SG_ASSERT_HELD((extents)->lock); \
     } while (0)
 #else
-#define SG_ASSERT_REGION_LOCK(region) ((void)0)
+#define SG_ASSERT_EXTENTS_LOCK(extents) ((void)0)
 #endif
+#define SG_ASSERT_REGION_LOCK(region) SG_ASSERT_EXTENTS_LOCK((region)->extents)
 
 /* The lock that guards all regions whose extents these are. */
 static inline void sg_extents_guard(struct sg_extents *extents, const struct sg_lock *lock)
@@ -126,16 +128,20 @@ static inline void sg_extents_guard(struct sg_extents *extents, const struct sg_
 }
 
 /* Notes who asked for a block. Without host memory for that it stays unknown. */
-void sg_extents_note_site(struct sg_extents *extents, uint32_t extent, uint32_t site,
-    uint32_t phase); /* the slow half */
-static inline void sg_extent_set_site(struct sg_extents *extents, uint32_t extent, uint32_t site, uint32_t phase)
+void sg_extents_note_site_locked(struct sg_extents *extents, uint32_t extent, uint32_t site, uint32_t phase)
+    SG_REQUIRES(lock); /* the slow half */
+static inline void sg_extent_set_site_locked(struct sg_extents *extents, uint32_t extent, uint32_t site, uint32_t phase)
+    SG_REQUIRES(lock)
 {
+    SG_ASSERT_EXTENTS_LOCK(extents);
     if (__builtin_expect(extents->sites || site || phase, 0))
-        sg_extents_note_site(extents, extent, site, phase);
+        sg_extents_note_site_locked(extents, extent, site, phase);
 }
-static inline struct sg_extent_site sg_extent_site(const struct sg_extents *extents, uint32_t extent)
+static inline struct sg_extent_site_locked sg_extent_site_locked(const struct sg_extents *extents, uint32_t extent)
+    SG_REQUIRES(lock)
 {
-    return extents->sites ? extents->sites[extent] : (struct sg_extent_site){0, 0};
+    SG_ASSERT_EXTENTS_LOCK(extents);
+    return extents->sites ? extents->sites[extent] : (struct sg_extent_site_locked){0, 0};
 }
 
 /* Sets the array aside, which is memory only where it is used. False: there is not even address space for it. */
@@ -238,19 +244,19 @@ static inline uint64_t sg_region_page_bytes(const struct sg_region *region)
 
 /* A region of `bytes` at `base`, all of it one hole. `page_bytes` divides `bytes`; blocks will never be smaller than
    1 << bucket_shift units. False when there is no host memory. */
-bool sg_region_init(struct sg_region *region, struct sg_extents *extents, CUdeviceptr base, uint64_t bytes,
-    uint64_t page_bytes, uint32_t bucket_shift);
+bool sg_region_init_locked(struct sg_region *region, struct sg_extents *extents, CUdeviceptr base, uint64_t bytes,
+    uint64_t page_bytes, uint32_t bucket_shift) SG_REQUIRES(lock);
 void sg_region_fini(struct sg_region *region);
 
 /* Unmakes a region that is a hole while other regions go on using the device's extents: gives its extent back. */
-void sg_region_unmake(struct sg_region *region);
+void sg_region_unmake_locked(struct sg_region *region) SG_REQUIRES(lock);
 
 /* Whether nothing is mapped in it, nor about to be. */
-bool sg_region_is_hole(const struct sg_region *region);
+bool sg_region_is_hole_locked(const struct sg_region *region) SG_REQUIRES(lock);
 
 /* A region that is a hole becomes one of `bytes`, which are one page, at its addresses. False, changing nothing,
    when there is no host memory. */
-bool sg_region_remake(struct sg_region *region, uint64_t bytes, uint32_t bucket_shift);
+bool sg_region_remake_locked(struct sg_region *region, uint64_t bytes, uint32_t bucket_shift) SG_REQUIRES(lock);
 
 /* From which end of a free range a block is taken. SETTLED takes the low end, and prefers a range with no hole behind it.
    HIGH takes the high end of the highest range that fits. */
@@ -259,32 +265,35 @@ enum sg_region_end { SG_END_LOW, SG_END_SETTLED, SG_END_HIGH };
 /* Takes `units` from the lowest or nearly smallest free range that holds them, as the region's `fit` says, or the
    highest. Only of what `slot` may use (0: of what is complete), and what is its own first. Returns the new block's
    extent; 0 when none fits, as far as a short look tells, or no extent is to be had. */
-uint32_t sg_region_take(struct sg_region *region, uint32_t units, enum sg_region_end end, sg_slot slot);
+uint32_t sg_region_take_locked(struct sg_region *region, uint32_t units, enum sg_region_end end, sg_slot slot)
+    SG_REQUIRES(lock);
 
-/* Takes `units` as sg_region_take() does, after a thorough search over the borders of ranges and page by page. */
-uint32_t sg_region_take_window(struct sg_region *region, uint32_t units, sg_slot slot);
+/* Takes `units` as sg_region_take_locked() does, after a thorough search over the borders of ranges and page by page. */
+uint32_t sg_region_take_window_locked(struct sg_region *region, uint32_t units, sg_slot slot) SG_REQUIRES(lock);
 
 /* Joins neighbours that could not be joined before their work was complete. False: nothing is complete that was not the
    last time. */
-bool sg_region_coalesce_completed(struct sg_region *region);
+bool sg_region_coalesce_completed_locked(struct sg_region *region) SG_REQUIRES(lock);
 
 /* The live block that starts at, or contains, a position, which may lie beyond the region; 0 if none. `likely`: which
    it may be, by sg_region_expect_free(), or 0. */
-static inline uint32_t sg_region_block_at(const struct sg_region *region, uint32_t position, uint32_t likely);
-uint32_t sg_region_block_in_table(const struct sg_region *region, uint32_t position); /* its slower half */
-uint32_t sg_region_block_around(const struct sg_region *region, uint32_t position);
+static inline uint32_t sg_region_block_at_locked(const struct sg_region *region, uint32_t position, uint32_t likely)
+    SG_REQUIRES(lock);
+uint32_t sg_region_block_in_table_locked(const struct sg_region *region, uint32_t position)
+    SG_REQUIRES(lock); /* its slower half */
+uint32_t sg_region_block_around_locked(const struct sg_region *region, uint32_t position) SG_REQUIRES(lock);
 
 /* A block becomes pending: neither live nor free. */
-void sg_region_suspend(struct sg_region *region, uint32_t block);
+void sg_region_suspend_locked(struct sg_region *region, uint32_t block) SG_REQUIRES(lock);
 
 /* A block or pending block becomes free, of `owner` and after `seq` (0, 0: complete), and coalescing is deferred. The
    small region keeps the blocks of a size until the list is full or another size needs it. Other regions keep the
    latest block until the next request. */
-void sg_region_release(struct sg_region *region, uint32_t block, sg_slot owner, uint64_t seq);
+void sg_region_release_locked(struct sg_region *region, uint32_t block, sg_slot owner, uint64_t seq) SG_REQUIRES(lock);
 
-/* Coalesces all that is deferred. To be called before anything but sg_region_take() looks for free memory. Returns
+/* Coalesces all that is deferred. To be called before anything but sg_region_take_locked() looks for free memory. Returns
    whether there was any. */
-bool sg_region_drain_quick_lists(struct sg_region *region);
+bool sg_region_drain_quick_lists_locked(struct sg_region *region) SG_REQUIRES(lock);
 
 /* For whom pages are sought. With `aliases`, pages count too that the stream may use although work on them is not
    complete. */
@@ -306,19 +315,19 @@ enum sg_placement_goal {
     SG_FEWEST_PAGES_TOTAL /* the fewest new and whole free pages together: what may still succeed when no page is to be
                              had */
 };
-bool sg_region_find_placement(const struct sg_region *region, uint32_t units, bool high, enum sg_placement_goal goal,
-    struct sg_taker taker, struct sg_placement *ret);
+bool sg_region_find_placement_locked(const struct sg_region *region, uint32_t units, bool high,
+    enum sg_placement_goal goal, struct sg_taker taker, struct sg_placement *ret) SG_REQUIRES(lock);
 
 /* Makes the place busy, with the whole of every page it needs. Returns the busy extent; 0: no extent is to
    be had, and nothing was changed. */
-uint32_t sg_region_claim(struct sg_region *region, const struct sg_placement *placement);
+uint32_t sg_region_claim_locked(struct sg_region *region, const struct sg_placement *placement) SG_REQUIRES(lock);
 
 /* What stands at the addresses of a page. Its handle, its pin and the extents over it say so; inspect/check.h has the
    function that reads them. */
 enum sg_page_state {
     SG_PAGE_IS_EMPTY,  /* no handle: no memory. A hole, or busy while it is claimed */
     SG_PAGE_IS_IN_USE, /* a handle; a block or pending extent has a byte of it, or it is busy */
-    SG_PAGE_IS_IDLE,   /* a handle; every byte is free. sg_region_movable() says whether it may move now */
+    SG_PAGE_IS_IDLE,   /* a handle; every byte is free. sg_region_movable_locked() says whether it may move now */
     SG_PAGE_IS_PINNED, /* in use or idle, with SG_PIN_ASKED: it keeps its address */
     SG_PAGE_IS_SHARED, /* in use or idle, with SG_PIN_TWICE: a stale address names its memory too */
     SG_PAGE_IS_STALE,  /* SG_PAGE_STALE: busy, a hole once a fence has passed (page_alias.h) */
@@ -345,13 +354,15 @@ enum sg_pin { SG_PIN_ASKED = 1, SG_PIN_TWICE = 2 /* for each other address that 
    a handle are holes again, and lost ones stay busy. Extents for both were set aside by the claim. What is left over
    of new pages belongs to `slot`, for whom the place was found. So does, at `now`, what an abandoned claim had
    joined. */
-uint32_t sg_region_commit(struct sg_region *region, uint32_t busy, const struct sg_placement *placement, sg_slot slot);
-void sg_region_abandon(struct sg_region *region, uint32_t busy, sg_slot slot, uint64_t now);
+uint32_t sg_region_commit_locked(struct sg_region *region, uint32_t busy, const struct sg_placement *placement,
+    sg_slot slot) SG_REQUIRES(lock);
+void sg_region_abandon_locked(struct sg_region *region, uint32_t busy, sg_slot slot, uint64_t now) SG_REQUIRES(lock);
 
 /* Cuts up to `want` whole, unpinned, complete free pages out of the highest free range that has any, in a time that does
    not grow with the number of ranges. Returns how many; they are one busy run, which starts at page *ret_first and whose
    extent is *ret_busy. 0: there is none. */
-uint32_t sg_region_cut(struct sg_region *region, uint32_t want, uint32_t *ret_first, uint32_t *ret_busy);
+uint32_t sg_region_cut_locked(struct sg_region *region, uint32_t want, uint32_t *ret_first, uint32_t *ret_busy)
+    SG_REQUIRES(lock);
 
 /* Adjacent free pages that could be cut: complete ones. For a taker with aliases, only pages that are not complete. */
 struct sg_source {
@@ -362,21 +373,22 @@ struct sg_source {
 /* Looks for a better source of `want` pages than *best (none: no pages), and puts it there: the smallest that is
    enough, or else the largest there is. So large ranges stay whole, which is what large blocks need next. False: there
    is none. */
-bool sg_region_find_source(const struct sg_region *region, uint32_t want, struct sg_taker taker,
-    struct sg_source *best);
+bool sg_region_find_source_locked(const struct sg_region *region, uint32_t want, struct sg_taker taker,
+    struct sg_source *best) SG_REQUIRES(lock);
 
 /* Cuts at most `want` pages out of it, which begin at page *ret_first. Returns the busy extent; 0: no extent is to be
    had. */
-uint32_t sg_region_cut_source(struct sg_region *region, const struct sg_source *source, uint32_t want,
-    uint32_t *ret_first);
+uint32_t sg_region_cut_source_locked(struct sg_region *region, const struct sg_source *source, uint32_t want,
+    uint32_t *ret_first) SG_REQUIRES(lock);
 
 /* Ends a cut: the run is a hole now, or free again. The handles are the caller's to clear first in the former case. */
-void sg_region_cut_done(struct sg_region *region, uint32_t busy);
-void sg_region_cut_undone(struct sg_region *region, uint32_t busy);
+void sg_region_cut_done_locked(struct sg_region *region, uint32_t busy) SG_REQUIRES(lock);
+void sg_region_cut_undone_locked(struct sg_region *region, uint32_t busy) SG_REQUIRES(lock);
 
 /* Whether a page may be unmapped: nothing queued can touch its address, and nobody remembers it. */
-static inline bool sg_region_movable(const struct sg_region *region, uint32_t page)
+static inline bool sg_region_movable_locked(const struct sg_region *region, uint32_t page) SG_REQUIRES(lock)
 {
+    SG_ASSERT_REGION_LOCK(region);
     return !region->memory.pin[page] &&
            (!region->owned.ordered || sg_after_complete(region->owned.clocks, region->memory.after[page]));
 }
@@ -384,8 +396,10 @@ static inline bool sg_region_movable(const struct sg_region *region, uint32_t pa
 /* Whether a page's memory may get a second address for `slot` while this one stays. All work that can touch the page
    must be ordered before what the slot is given, and a fence must show when it is complete. A page with a stale
    address may move again. Its present address becomes stale too then. Stale addresses are unmapped oldest first. */
-static inline bool sg_region_shareable(const struct sg_region *region, uint32_t page, sg_slot slot)
+static inline bool sg_region_shareable_locked(const struct sg_region *region, uint32_t page, sg_slot slot)
+    SG_REQUIRES(lock)
 {
+    SG_ASSERT_REGION_LOCK(region);
     return !(region->memory.pin[page] & SG_PIN_ASKED) && region->owned.ordered &&
            sg_after_usable(region->owned.clocks, region->memory.after[page], slot) &&
            sg_after_fenced(region->owned.clocks, region->memory.after[page]) &&
@@ -393,12 +407,12 @@ static inline bool sg_region_shareable(const struct sg_region *region, uint32_t 
 }
 
 /* Whole, unpinned, complete free pages, all together. Deferred blocks do not count. */
-uint32_t sg_region_idle(const struct sg_region *region);
+uint32_t sg_region_idle_locked(const struct sg_region *region) SG_REQUIRES(lock);
 /* Pages that may get a second address for the slot. */
-uint32_t sg_region_shareable_pages(const struct sg_region *region, sg_slot slot);
+uint32_t sg_region_shareable_pages_locked(const struct sg_region *region, sg_slot slot) SG_REQUIRES(lock);
 
 /* Largest block that would fit without a new page, in units. */
-uint32_t sg_region_largest(const struct sg_region *region);
+uint32_t sg_region_largest_locked(const struct sg_region *region) SG_REQUIRES(lock);
 
 /* Fetches into the processor's cache what freeing the block at a position will look at. Returns the extent that the
    block is likely to have. No lock needed: it reads what another thread may be writing, and does no more than look. The
@@ -414,11 +428,13 @@ __attribute__((no_sanitize("thread"))) static inline uint32_t sg_region_expect_f
     return id;
 }
 
-static inline uint32_t sg_region_block_at(const struct sg_region *region, uint32_t position, uint32_t likely)
+static inline uint32_t sg_region_block_at_locked(const struct sg_region *region, uint32_t position, uint32_t likely)
+    SG_REQUIRES(lock)
 {
+    SG_ASSERT_REGION_LOCK(region);
     const struct sg_extent *extent = &region->extent[likely];
     bool is = extent->begin == position && extent->state == SG_EXTENT_BLOCK && extent->region == region->index;
-    return is ? likely : sg_region_block_in_table(region, position);
+    return is ? likely : sg_region_block_in_table_locked(region, position);
 }
 
 static inline CUdeviceptr sg_region_address(const struct sg_region *region, uint32_t position)

@@ -13,15 +13,15 @@ struct sg_lists *sg_region_make_lists(struct sg_region *region, uint32_t owner)
     return lists ? lists : &region->owned.common;
 }
 
-void sg_region_make_listed(struct sg_region *region)
+void sg_region_make_listed_locked(struct sg_region *region)
 {
     SG_ASSERT_REGION_LOCK(region);
     region->owned.listed = true;
-    for (uint32_t bucket = 0, id; (id = next_free(region, 1, &bucket));)
-        size_class_insert(region, id);
+    for (uint32_t bucket = 0, id; (id = free_next_locked(region, 1, &bucket));)
+        size_class_insert_locked(region, id);
 }
 
-void sg_region_note_after(struct sg_region *region, uint32_t begin, uint32_t size, struct sg_after after)
+void sg_region_note_after_locked(struct sg_region *region, uint32_t begin, uint32_t size, struct sg_after after)
 {
     SG_ASSERT_REGION_LOCK(region);
     uint32_t first = page_of(region, begin), last = page_of(region, begin + size - 1);
@@ -38,24 +38,25 @@ void sg_region_note_after(struct sg_region *region, uint32_t begin, uint32_t siz
     }
 }
 
-bool sg_region_coalesce_completed(struct sg_region *region)
+bool sg_region_coalesce_completed_locked(struct sg_region *region)
 {
     SG_ASSERT_REGION_LOCK(region);
     if (!region->owned.ordered || region->owned.coalesced_version == region->owned.clocks->version)
         return false;
     region->owned.coalesced_version = region->owned.clocks->version;
-    if (!has_several_owners(region))
+    if (!region_has_several_owners_locked(region))
         return false;
-    for (uint32_t bucket = 0, id; (id = next_free(region, 1, &bucket));) {
-        uint32_t prev = at(region, id)->prev, next = at(region, id)->next, owner;
+    for (uint32_t bucket = 0, id; (id = free_next_locked(region, 1, &bucket));) {
+        uint32_t prev = extent_at(region, id)->prev, next = extent_at(region, id)->next, owner;
         uint64_t seq;
-        bool left = has_state(region, prev, SG_EXTENT_FRAGMENT) &&
-                    extents_may_join(region, at(region, id), at(region, prev), &owner, &seq);
-        bool right = (has_state(region, next, SG_EXTENT_FRAGMENT) || has_state(region, next, SG_EXTENT_FREE)) &&
-                     extents_may_join(region, at(region, id), at(region, next), &owner, &seq);
+        bool left = extent_has_state_locked(region, prev, SG_EXTENT_FRAGMENT) &&
+                    extents_may_join_locked(region, extent_at(region, id), extent_at(region, prev), &owner, &seq);
+        bool right = (extent_has_state_locked(region, next, SG_EXTENT_FRAGMENT) ||
+                         extent_has_state_locked(region, next, SG_EXTENT_FREE)) &&
+                     extents_may_join_locked(region, extent_at(region, id), extent_at(region, next), &owner, &seq);
         if (left || right) {
-            free_remove(region, at(region, id));
-            extent_coalesce_mixed(region, id);
+            free_remove_locked(region, extent_at(region, id));
+            extent_coalesce_mixed_locked(region, id);
         }
     }
     return true;
@@ -81,7 +82,7 @@ static void close_window(struct search *search)
     search->now = (struct window){0};
 }
 
-static void extend(struct search *search, uint32_t id, uint32_t begin, uint32_t end)
+static void search_extend(struct search *search, uint32_t id, uint32_t begin, uint32_t end)
 {
     if (search->now.end != begin || search->now.begin == search->now.end) {
         close_window(search);
@@ -94,21 +95,23 @@ static void extend(struct search *search, uint32_t id, uint32_t begin, uint32_t 
 static void extend_by_pages(struct search *search, uint32_t id, sg_slot slot)
 {
     const struct sg_region *region = search->region;
-    const struct sg_extent *extent = at(region, id);
+    const struct sg_extent *extent = extent_at(region, id);
     uint32_t begin = extent->begin, end = extent_end(extent);
     for (uint32_t page = page_of(region, begin); page * region->page_units < end; page++) {
         uint32_t from = page * region->page_units, to = from + region->page_units;
         if (sg_after_usable(region->owned.clocks, region->memory.after[page], slot))
-            extend(search, id, from > begin ? from : begin, to < end ? to : end);
+            search_extend(search, id, from > begin ? from : begin, to < end ? to : end);
     }
 }
 
-static bool find_window(const struct sg_region *region, uint32_t units, sg_slot slot, struct window *ret)
+static bool find_window_locked(const struct sg_region *region, uint32_t units, sg_slot slot, struct window *ret)
+    SG_REQUIRES(lock)
 {
+    SG_ASSERT_REGION_LOCK(region);
     struct search search = {.region = region, .units = units};
-    for (uint32_t bucket = 0, id; (id = next_free(region, 1, &bucket));) {
-        if (is_usable(region, at(region, id), slot))
-            extend(&search, id, at(region, id)->begin, extent_end(at(region, id)));
+    for (uint32_t bucket = 0, id; (id = free_next_locked(region, 1, &bucket));) {
+        if (extent_is_usable_locked(region, extent_at(region, id), slot))
+            search_extend(&search, id, extent_at(region, id)->begin, extent_end(extent_at(region, id)));
         else
             extend_by_pages(&search, id, slot);
     }
@@ -117,18 +120,19 @@ static bool find_window(const struct sg_region *region, uint32_t units, sg_slot 
     return search.best.end != search.best.begin;
 }
 
-uint32_t sg_region_take_window(struct sg_region *region, uint32_t units, sg_slot slot)
+uint32_t sg_region_take_window_locked(struct sg_region *region, uint32_t units, sg_slot slot)
 {
     SG_ASSERT_REGION_LOCK(region);
     struct window window;
     if (!region->owned.ordered)
         return 0;
-    sg_region_coalesce_completed(region);
-    if ((uint32_t)sg_max_tree_largest(&region->lookup.free_tree) * 2 < units && !has_several_owners(region))
+    sg_region_coalesce_completed_locked(region);
+    if ((uint32_t)sg_max_tree_largest(&region->lookup.free_tree) * 2 < units &&
+        !region_has_several_owners_locked(region))
         return 0;
-    if (!find_window(region, units, slot, &window))
+    if (!find_window_locked(region, units, slot, &window))
         return 0;
     const struct sg_placement placement = {.begin = window.begin, .units = units, .extent = window.extent};
-    uint32_t busy = sg_region_claim(region, &placement);
-    return busy ? sg_region_commit(region, busy, &placement, slot) : 0;
+    uint32_t busy = sg_region_claim_locked(region, &placement);
+    return busy ? sg_region_commit_locked(region, busy, &placement, slot) : 0;
 }

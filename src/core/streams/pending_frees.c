@@ -22,7 +22,7 @@ void sg_pending_push_locked(struct sg_device *device, uint32_t id, uint64_t slot
 }
 
 /* All work before `seq` is complete: what waited for it is free. */
-static void settle_awaiting_all_locked(struct sg_device *device, uint64_t seq)
+static void settle_awaiting_all_locked(struct sg_device *device, uint64_t seq) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
     uint32_t id;
@@ -63,8 +63,9 @@ void sg_pending_complete_locked(struct sg_device *device, uint64_t slots, uint64
 
 /* Takes what has become free for `heir` out of the queue; 0: for each block's own stream. Returns whether there was
    any. */
-static bool settle_awaiting_streams(struct sg_device *device, sg_slot heir)
+static bool settle_awaiting_streams_locked(struct sg_device *device, sg_slot heir) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&device->lock);
     struct sg_stream_clocks *clocks = &device->clocks;
     uint32_t *link = &device->pending.awaits_streams.first, last = 0;
     bool any = false;
@@ -96,18 +97,19 @@ void sg_pending_settle_locked(struct sg_device *device)
     if (device->pending.awaits_streams_version == device->clocks.version)
         return;
     device->pending.awaits_streams_version = device->clocks.version;
-    (void)settle_awaiting_streams(device, 0);
+    (void)settle_awaiting_streams_locked(device, 0);
 }
 
 bool sg_pending_inherit_locked(struct sg_device *device, sg_slot slot)
 {
     SG_ASSERT_HELD(&device->lock);
-    return slot && device->pending.awaits_streams.first && settle_awaiting_streams(device, slot);
+    return slot && device->pending.awaits_streams.first && settle_awaiting_streams_locked(device, slot);
 }
 
 /* Frees what waits in a queue: nobody is left who could be using it. */
-static void forget_queue(struct sg_device *device, struct sg_pending_queue *queue)
+static void forget_queue_locked(struct sg_device *device, struct sg_pending_queue *queue) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&device->lock);
     for (uint32_t id = queue->first, next; id; id = next) {
         const struct sg_extent *extent = &device->regions.extents.extent[id];
         next = extent->later;
@@ -141,8 +143,8 @@ void sg_pending_forget_locked(struct sg_device *device, CUcontext context)
     device->fences.idle_count = left;
     sg_pending_settle_epochs_locked(device);
     if (!context || !sg_context_list_of(&device->core->contexts, device->ordinal)) {
-        forget_queue(device, &device->pending.awaits_all);
-        forget_queue(device, &device->pending.awaits_streams);
+        forget_queue_locked(device, &device->pending.awaits_all);
+        forget_queue_locked(device, &device->pending.awaits_streams);
     }
     sg_pending_settle_locked(device);
 }
