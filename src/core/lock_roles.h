@@ -9,15 +9,18 @@
    two locks although `device` is `plan->device`, and a region does not name its device at all. A role is one name for all
    devices.
 
-   Limits. Which device's lock is held is seen at run time only, by SG_ASSERT_HELD() in builds with assertions. Four things
-   can't be said and are left to it: locks of all devices at once (sg_core_fork_prepare()), a lock that is taken in a loop
-   over replay steps (sg_replay_grow_lock()), what is read through a pointer to a guarded field, and looks without a lock
-   that say so (SG_UNCHECKED_LOCKS).
+   Limits. Which device's lock is held is seen at run time only, by SG_ASSERT_HELD() in builds with assertions. These
+   can't be said, and are left to it:
 
-   For example: sg_pending_settle_locked() is declared with SG_REQUIRES(lock). A call of it after
-   sg_device_unlock() ends the build by clang with "calling function 'sg_pending_settle_locked' requires holding lock
-   'sg_under_lock' exclusively". Where the lock of device 1 is held and the call is for device 0, the build passes, and the
-   assertion in it ends the test. tests/tree/wrong_locks.py makes a wrong call for each role. */
+      - the locks of all devices at once (sg_core_fork_prepare());
+      - `grow`, where a replay takes it in a loop over its steps (sg_replay_grow_lock());
+      - what is read through a pointer to a guarded field;
+      - looks without a lock that say so (SG_UNCHECKED_LOCKS).
+
+   For example: sg_pending_settle_locked() is declared with SG_REQUIRES(lock). A call of it after sg_device_unlock() ends
+   the build by clang: "calling function 'sg_pending_settle_locked' requires holding lock 'sg_under_lock' exclusively".
+   A call for device 0 with the lock of device 1 compiles, and the assertion in it ends the test.
+   tests/tree/wrong_locks.py makes wrong calls for each role. */
 #ifndef SG_LOCK_ROLES_H
 #define SG_LOCK_ROLES_H
 
