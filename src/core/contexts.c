@@ -1,9 +1,12 @@
-/* The contexts of the process as they come, end and are gone, and the access of devices to each other's memory. */
-#include "core.h"
+#include "contexts.h"
 
-#include "fixed_segments.h"
-#include "device.h"
-#include "remap/mapping_limit.h"
+#include "segments/fixed_segments.h"
+#include "start.h"
+#include "state/access.h"
+#include "state/accounts.h"
+#include "state/locks.h"
+#include "state/mappings.h"
+#include "streams/pending_frees.h"
 
 void sg_core_context_seen(struct sg_core *core, int ordinal, CUcontext context)
 {
@@ -58,14 +61,6 @@ void sg_core_context_gone(struct sg_core *core, int ordinal, CUcontext context)
     sg_device_unlock(device);
     if (device->fixed)
         sg_segments_context_gone(device, context);
-}
-
-void sg_device_set_peers_locked(struct sg_device *device, uint64_t peers)
-{
-    SG_ASSERT_HELD(&device->lock);
-    device->access.peers = peers;
-    device->access.peer_accessed |= peers != 0;
-    sg_emit(device, SEGALLOC_RECORD_PEERS, 0, sg_device_unknown_stream(device), 0, peers);
 }
 
 CUresult sg_core_peer_access(struct sg_core *core, int ordinal, int peer, bool enable)

@@ -1,11 +1,19 @@
 /* The core's interface: what a caller asks, sorted out to devices. The fast half of an allocation is here. */
 #include "core.h"
 
-#include "fixed_segments.h"
-#include "device.h"
+#include "grow.h"
 #include "meta.h"
+#include "remap/execute.h"
 #include "roundup.h"
-#include "replay_steps.h"
+#include "segments/fixed_segments.h"
+#include "start.h"
+#include "state/accounts.h"
+#include "state/budget.h"
+#include "state/pins.h"
+#include "state/replay_steps.h"
+#include "state/trace_streams.h"
+#include "streams/fences.h"
+#include "streams/pending_frees.h"
 
 struct sg_core *sg_core_create(const struct sg_core_params *params)
 {
@@ -142,16 +150,6 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
     return extent ? CUDA_SUCCESS : sg_grow(device, want, bytes, tag, ret);
 }
 
-struct sg_device *sg_core_segments_at(const struct sg_core *core, CUdeviceptr address)
-{
-    for (int i = 0; i < SG_DEVICES_MAX; i++) {
-        struct sg_device *device = atomic_load_explicit(&((struct sg_core *)core)->device[i], memory_order_acquire);
-        if (device && device->fixed && sg_segments_owns(device, address))
-            return device;
-    }
-    return NULL;
-}
-
 bool sg_core_owns(const struct sg_core *core, CUdeviceptr address)
 {
     return sg_core_range_at(core, address) || sg_core_segments_at(core, address) != NULL;
@@ -273,23 +271,6 @@ void sg_core_settled(struct sg_core *core, int ordinal, enum segalloc_settled ho
     sg_device_unlock(device);
 }
 
-void sg_device_pin_locked(struct sg_device *device, struct sg_region *region, uint32_t first, uint32_t pages)
-{
-    SG_ASSERT_HELD(&device->lock);
-    bool any = false;
-    for (uint32_t page = first; page < first + pages; page++) {
-        if (region->memory.pin[page] & SG_PIN_ASKED)
-            continue;
-        region->memory.pinned += !region->memory.pin[page] && region->memory.handle[page] != SG_PAGE_STALE;
-        region->memory.pin[page] |= SG_PIN_ASKED;
-        sg_gauge_add(&device->accounts.usage.pinned, sg_region_page_bytes(region));
-        any = true;
-    }
-    if (any)
-        sg_emit(device, SEGALLOC_RECORD_PIN, 0, sg_device_unknown_stream(device),
-            (uint64_t)region->index << SG_PIN_REGION_SHIFT | first, pages);
-}
-
 void sg_core_pin(struct sg_core *core, CUdeviceptr address, size_t bytes)
 {
     const struct sg_range *range = sg_core_range_at(core, address);
@@ -380,4 +361,35 @@ void sg_core_fork_child(struct sg_core *core)
     for (int i = 0; i < SG_DEVICES_MAX; i++)
         if (core->device[i])
             sg_device_init_locks(core->device[i]);
+}
+
+sg_slot sg_core_slot(struct sg_core *core, int ordinal, const struct sg_stream_id *id)
+{
+    struct sg_device *device = sg_device_get(core, ordinal);
+    if (!device || !device->granularity)
+        return 0;
+    sg_device_lock(device);
+    sg_slot slot = sg_clocks_follow(&device->clocks, id);
+    sg_device_unlock(device);
+    return slot;
+}
+
+void sg_core_slot_gone(struct sg_core *core, int ordinal, sg_slot slot)
+{
+    struct sg_device *device = sg_device_known(core, ordinal);
+    if (device && slot && slot < SG_SLOTS)
+        sg_fences_end_slot(device, slot);
+}
+
+void sg_core_allow_aliases(struct sg_core *core, int device)
+{
+    atomic_fetch_or(&core->aliases, UINT64_C(1) << device);
+}
+
+bool sg_core_take_aliased(struct sg_core *core, int device, sg_slot slot)
+{
+    struct sg_device *its = atomic_load_explicit(&core->device[device], memory_order_acquire);
+    uint64_t bit = UINT64_C(1) << slot;
+    return its && slot && atomic_load_explicit(&its->aliases.slots, memory_order_relaxed) & bit &&
+           atomic_fetch_and(&its->aliases.slots, ~bit) & bit;
 }

@@ -1,13 +1,22 @@
 /* The slow half of an allocation: the growing ladder of docs/design.md. It takes complete memory, new pages within
    the budget, then moves idle pages, and waits for pending memory only once all else has run out. */
+#include "grow.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "remap/execute.h"
 #include "remap/page_alias.h"
-#include "fixed_segments.h"
-#include "remap/mapping_limit.h"
 #include "remap/plan.h"
-#include "replay_steps.h"
+#include "segments/fixed_segments.h"
+#include "state/accounts.h"
+#include "state/budget.h"
+#include "state/mappings.h"
+#include "state/outside_bytes.h"
+#include "state/regions.h"
+#include "state/replay_steps.h"
+#include "state/trace_streams.h"
+#include "streams/fences.h"
 
 /* What an allocation that is under way has come to: of use to whoever plays the trace again. */
 static void emit_step_locked(struct sg_device *device, const struct sg_tag *tag, uint64_t pages, CUresult result)
@@ -151,6 +160,39 @@ static CUresult attempt_allocation_growing(struct sg_device *device, struct requ
     return result;
 }
 
+/* Which error cuMemSetAccess answers when there are none is not documented: these were seen of it with memory left
+   (pytorch#188008, pytorch#192330). */
+static bool may_mean_mappings(CUresult result)
+{
+    return result == CUDA_ERROR_OUT_OF_MEMORY || result == CUDA_ERROR_UNKNOWN;
+}
+
+/* The driver has twice given no access to pages that it had, with this error: most likely there are no mappings left.
+   Gives back what takes some without being of use, sees to it that the device takes fewer from here on, and says so.
+   Whether anything was done, so that another try may help: once a device. */
+static bool mappings_refused_growing(struct sg_device *device, CUresult result) SG_REQUIRES(grow)
+{
+    SG_ASSERT_HELD(&device->growth.grow);
+    char line[300];
+    const struct sg_core *core = device->core;
+    if (sg_device_room_growing(device)->mappings_out || !may_mean_mappings(result))
+        return false;
+    sg_device_lock(device);
+    device->room.mappings_out = true;
+    if (core->conf.page_size == SG_AUTO)
+        device->regions.page_bytes[SG_KIND_REGULAR] *= SG_LARGER_PAGES;
+    sg_device_unlock(device);
+    uint64_t given = sg_device_give_back_growing(device, UINT64_MAX);
+    snprintf(line, sizeof line,
+        "device %d: the driver maps no more pages (error %d), as when the %d mappings of a machine are out; %" PRIu64
+        " MiB of idle pages were given back, none gets a second address, and new ones are of %" PRIu64 " MiB",
+        device->ordinal, (int)result, SG_MAPPINGS_OF_MACHINE, given >> 20,
+        sg_device_regions_growing(device)->page_bytes[SG_KIND_REGULAR] >> 20);
+    if (core->callbacks.warn && !core->replay)
+        core->callbacks.warn(line);
+    return true;
+}
+
 /* SG_REFUSALS_MOST allocations have failed: fixed segments serve from here on. SEGALLOC_RECORD_FIXED tells a replay
    when. Holds `grow`. */
 static void give_up_growing(struct sg_device *device) SG_REQUIRES(grow)
@@ -183,7 +225,7 @@ static CUresult attempt_twice_growing(struct sg_device *device, struct request *
     result = attempt_allocation_growing(device, &again, ret);
     device->growth.second_try = false;
     *noted |= again.failed;
-    if (again.failed && again.no_access && sg_mappings_refused_growing(device, result)) {
+    if (again.failed && again.no_access && mappings_refused_growing(device, result)) {
         again.failed = false;
         result = attempt_allocation_growing(device, &again, ret);
     }

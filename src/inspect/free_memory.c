@@ -1,9 +1,14 @@
 /* How much memory is free: what cuMemGetInfo answers, and whether more will be. Pages that nothing uses count as free. */
 #include "core_state.h"
 
-#include "device.h"
-#include "fixed_segments.h"
-#include "space/extents.h"
+#include "segments/fixed_segments.h"
+#include "search/take.h"
+#include "space/coalesce.h"
+#include "space/placement.h"
+#include "state/accounts.h"
+#include "state/locks.h"
+#include "state/trace_streams.h"
+#include "streams/fences.h"
 
 static bool waits_for_other_contexts(const struct sg_extent *extent)
 {

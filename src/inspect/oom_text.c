@@ -5,8 +5,8 @@
 
 #include "core_state.h"
 
-#include "fixed_segments.h"
-#include "device.h"
+#include "segments/fixed_segments.h"
+#include "state/locks.h"
 #include "live_groups.h"
 #include "size.h"
 

@@ -1,8 +1,9 @@
 /* The core's own account: the statistics table, and what a failed allocation was short of. */
 #include "core_state.h"
 
-#include "fixed_segments.h"
-#include "device.h"
+#include "segments/fixed_segments.h"
+#include "state/accounts.h"
+#include "state/locks.h"
 
 static void set_gauge(struct sg_stats *stats, enum sg_stat stat, struct sg_gauge gauge)
 {

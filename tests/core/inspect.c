@@ -10,8 +10,7 @@
 #include <cmocka.h>
 
 #include "check.h"
-#include "fixed_segments.h"
-#include "device.h"
+#include "rooms.h"
 #include "strict_driver.h"
 
 bool inspect_capturing;

@@ -8,9 +8,8 @@
 
 #include <cmocka.h>
 
-#include "core.h"
 #include "cost.h"
-#include "device.h"
+#include "rooms.h"
 #include "inspect.h"
 #include "segalloc/trace_format.h"
 #include "size.h"

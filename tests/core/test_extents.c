@@ -7,10 +7,8 @@
 #include <cmocka.h>
 
 #include "check.h"
-#include "core.h"
-#include "device.h"
+#include "rooms.h"
 #include "inspect.h"
-#include "space/extents.h"
 #include "strict_driver.h"
 
 #define MIB(n) ((uint64_t)(n) << 20)

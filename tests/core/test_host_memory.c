@@ -9,8 +9,7 @@
 
 #include <cmocka.h>
 
-#include "core.h"
-#include "device.h"
+#include "rooms.h"
 #include "inspect.h"
 #include "meta.h"
 #include "size.h"

@@ -10,10 +10,8 @@
 
 #include "ledger_driver.h"
 #include "check.h"
-#include "core.h"
 #include "core_state.h"
-#include "remap/mapping_limit.h"
-#include "remap/page_alias.h"
+#include "rooms.h"
 #include "locked.h"
 
 #define MIB(n) ((uint64_t)(n) << 20)

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "check.h"
-#include "space/region.h"
+#include "rooms.h"
 
 enum { PAGE = 4096, PAGES = 3, SLOT_SHIFT = 7, PART = 1000, ONE = 1, OTHER = 2, TAKER = 3, NOBODY = 4 };
 

@@ -10,7 +10,7 @@
 
 #include "check.h"
 #include "random.h"
-#include "space/region.h"
+#include "rooms.h"
 
 enum { FREE = 1, HOLE = 2, BUSY = 3, FIRST_BLOCK = 4 }; /* FIRST_BLOCK + i: block i of the model */
 enum { BLOCKS_MOST = 2000 };

@@ -3,8 +3,7 @@
 #include <string.h>
 
 #include "core_state.h"
-#include "device.h"
-#include "remap/mapping_limit.h"
+#include "rooms.h"
 #include "play.h"
 #include "roundup.h"
 

@@ -23,7 +23,7 @@ CALLS = {
              "(void)sg_device_give_back_growing(device, 1)"),
     "asking": ("streams/fences.c", "struct sg_device *device", "sg_asking_lock(device)",
                "sg_asking_unlock(device)", "fences_query_asking(device)"),
-    "setup": ("device.c", "struct sg_device *device", "sg_setup_lock(device->core)",
+    "setup": ("start.c", "struct sg_device *device", "sg_setup_lock(device->core)",
               "sg_setup_unlock(device->core)", "(void)choose_mode_in_setup(device)"),
     "lock, of a field": ("core.c", "struct sg_device *device", "sg_device_lock(device)", "sg_device_unlock(device)",
                          "device->accounts.usage.frees++"),

@@ -1,11 +1,10 @@
-/* Carries plans out: pages are created, unmapped, mapped and released. No lock but `grow` is held here, and
-   what is touched is busy, so nobody else looks at it. */
+#include "remap/execute.h"
+
 #include <assert.h>
 
-#include "remap/page_alias.h"
-#include "remap/mapping_limit.h"
-#include "remap/plan.h"
-#include "replay_steps.h"
+#include "state/accounts.h"
+#include "state/mappings.h"
+#include "state/replay_steps.h"
 
 static CUdeviceptr page_address(const struct sg_region *region, uint32_t page)
 {

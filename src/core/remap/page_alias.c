@@ -2,8 +2,9 @@
 
 #include <assert.h>
 
-#include "remap/mapping_limit.h"
-#include "replay_steps.h"
+#include "space/placement.h"
+#include "state/mappings.h"
+#include "state/replay_steps.h"
 
 enum { REGION_SHIFT = 32 };
 
@@ -24,19 +25,6 @@ bool sg_alias_allowed(struct sg_device *device, sg_slot slot)
     sg_emit_step_locked(device, SEGALLOC_TURN_ALIASES, allowed);
     sg_device_unlock(device);
     return allowed;
-}
-
-void sg_core_allow_aliases(struct sg_core *core, int device)
-{
-    atomic_fetch_or(&core->aliases, UINT64_C(1) << device);
-}
-
-bool sg_core_take_aliased(struct sg_core *core, int device, sg_slot slot)
-{
-    struct sg_device *its = atomic_load_explicit(&core->device[device], memory_order_acquire);
-    uint64_t bit = UINT64_C(1) << slot;
-    return its && slot && atomic_load_explicit(&its->aliases.slots, memory_order_relaxed) & bit &&
-           atomic_fetch_and(&its->aliases.slots, ~bit) & bit;
 }
 
 uint32_t sg_alias_room_locked(const struct sg_device *device, const struct sg_region *region)

@@ -5,11 +5,23 @@
 
    A stale address is a busy extent in the device's queue of them: a stale mapping. A page with one (SG_PIN_TWICE) is
    not unmapped before the stale mapping is. It may become a stale address itself. Pages that are wanted again and again
-   while the GPU lags have a chain of them, each of which names the next. */
-#ifndef SG_PAGE_ALIAS_H
-#define SG_PAGE_ALIAS_H
+   while the GPU lags have a chain of them, each of which names the next.
 
-#include "remap/plan.h"
+   For example, stream 1 frees pages 10 and 11 at 0x1000000 and needs 4 MiB at 0x5000000 while its kernels still run. Both
+   pages are mapped there as well. 0x1000000 is stale: it stays mapped, in the queue, until the work of before the move is
+   complete, and is unmapped then. */
+#ifndef SG_CORE_REMAP_PAGE_ALIAS_H
+#define SG_CORE_REMAP_PAGE_ALIAS_H
+
+#include "state/device.h"
+
+struct sg_page_run { /* whole pages being taken from one place, in address order */
+    struct sg_region *region;
+    uint32_t first, pages, busy;
+    bool alias;    /* its pages keep this address for now */
+    bool unmapped; /* its pages are elsewhere, or given back */
+    bool lost;     /* and its addresses cannot be used again */
+};
 
 /* Whether pages may have two addresses for who wants this. Asks whether a capture is live. No lock held. */
 bool sg_alias_allowed(struct sg_device *device, sg_slot slot);

@@ -2,8 +2,11 @@
 
 #include <assert.h>
 
-#include "remap/page_alias.h"
-#include "remap/mapping_limit.h"
+#include "state/accounts.h"
+#include "state/budget.h"
+#include "state/clocks.h"
+#include "state/mappings.h"
+#include "state/regions.h"
 
 static bool room_for_run_growing(struct sg_plan *plan) SG_REQUIRES(grow)
 {

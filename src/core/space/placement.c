@@ -1,5 +1,6 @@
-/* Where pages are mapped, taken away and given back: the slow half of a region. */
-#include "space/extents.h"
+#include "space/placement.h"
+
+#include "space/coalesce.h"
 
 static bool is_open_locked(const struct sg_region *region, const struct sg_extent *extent, struct sg_taker taker)
     SG_REQUIRES(lock)

@@ -26,8 +26,8 @@
    free range start in any bucket, so plain arrays serve as dictionaries.
 
    No function here calls the driver, waits or locks. The device's `lock` is held, as SG_ASSERT_REGION_LOCK() checks. */
-#ifndef SG_REGION_H
-#define SG_REGION_H
+#ifndef SG_CORE_SPACE_REGION_H
+#define SG_CORE_SPACE_REGION_H
 
 #include <assert.h>
 #include <stdbool.h>
@@ -35,118 +35,10 @@
 #include <stdint.h>
 
 #include "cuda_abi.h"
-#include "lock.h"
-#include "lock_roles.h"
 #include "max_tree.h"
+#include "space/extents.h"
 #include "stream_clock.h"
-#include "tuning.h"
-
-enum { SG_UNIT_SHIFT = 9, SG_UNIT = 1 << SG_UNIT_SHIFT }; /* 512 B: PyTorch's smallest block, and the alignment of
-                                                             cudaMalloc's users */
-
-enum sg_extent_state {
-    SG_EXTENT_UNUSED,
-    SG_EXTENT_FREE,
-    SG_EXTENT_BLOCK,
-    SG_EXTENT_PENDING,
-    SG_EXTENT_HOLE,
-    SG_EXTENT_BUSY,
-    SG_EXTENT_DEFERRED,
-    SG_EXTENT_FRAGMENT
-};
-
-struct sg_extent {
-    uint32_t begin, size;  /* units */
-    uint32_t prev, next;   /* by address; 0: none. Of unused extents, next is the next unused one */
-    uint32_t state;        /* enum sg_extent_state */
-    union {
-        uint32_t stream;   /* tag of a block, index in the device's list */
-        uint32_t owner;    /* free, deferred, fragment: slot of a stream, 0: nobody */
-    };
-    uint64_t requested;    /* bytes asked for, of a block or pending block */
-    union {
-        uint64_t alloc_seq; /* block: the time of its allocation, differs for every allocation of the process */
-        uint64_t seq;      /* free, deferred, fragment: comes after what the owner was given before; pending: what
-                              `users_mask` was given */
-    };
-    uint64_t context;      /* block: the CUcontext that was current when it was allocated; pending: whether its work is
-                              done */
-    union {
-        uint64_t event;                    /* for who keeps other things in extents */
-        uint64_t users_mask;               /* block: bits of the slots on which it is used besides its own, bit 0: on
-                                              others; pending: bits of those it has to wait for, bit 0: for the whole
-                                              context */
-        struct { uint32_t less, more; } in_size_class; /* free: its neighbours in the list of its class */
-    };
-    union {
-        uint32_t later;    /* pending: the next one in order */
-        uint32_t idle_before; /* block: how long its stream had been given nothing when it was allocated
-                              (sg_clocks_idle_before()) */
-    };
-    uint32_t region;       /* index of the region in its device */
-};
-_Static_assert(sizeof(struct sg_extent) == 64, "an extent is one cache line");
-
-/* In place of a pending block's context: that has done its work, others may not have. */
-enum { SG_OWN_CONTEXT_IS_DONE = 1 };
-
-/* The extents of one device, addressed by index so that links are short and the array can move nowhere. */
-struct sg_extents {
-    struct sg_extent *extent; /* [0] is never used: 0 means none */
-    uint32_t live, capacity;
-    uint32_t used, unused; /* high-water mark; first of the list of unused ones below it */
-    uint32_t cells;        /* extents [capacity, capacity + cells): see struct sg_region */
-    bool cells_taken;      /* one region has them */
-#ifdef SG_LOCK_CHECKS
-    const struct sg_lock *lock; /* of the device, which guards its regions; NULL: a test's, without one */
-#endif
-    struct sg_extent_site_locked { /* of blocks, by the number of their extent: as in struct sg_tag */
-        uint32_t site, phase;
-    } * sites; /* NULL: no site was ever noted */
-};
-
-/* The device's `lock` is held by the calling thread, in builds that check it (lock.h). */
-#ifdef SG_LOCK_CHECKS
-#define SG_ASSERT_EXTENTS_LOCK(extents)      \
-    do {                                     \
-        if ((extents)->lock)                 \
-            SG_ASSERT_HELD((extents)->lock); \
-    } while (0)
-#else
-#define SG_ASSERT_EXTENTS_LOCK(extents) ((void)0)
-#endif
 #define SG_ASSERT_REGION_LOCK(region) SG_ASSERT_EXTENTS_LOCK((region)->extents)
-
-/* The lock that guards all regions whose extents these are. */
-static inline void sg_extents_guard(struct sg_extents *extents, const struct sg_lock *lock)
-{
-#ifdef SG_LOCK_CHECKS
-    extents->lock = lock;
-#else
-    (void)extents, (void)lock;
-#endif
-}
-
-/* Notes who asked for a block. Without host memory for that it stays unknown. */
-void sg_extents_note_site_locked(struct sg_extents *extents, uint32_t extent, uint32_t site, uint32_t phase)
-    SG_REQUIRES(lock); /* the slow half */
-static inline void sg_extent_set_site_locked(struct sg_extents *extents, uint32_t extent, uint32_t site, uint32_t phase)
-    SG_REQUIRES(lock)
-{
-    SG_ASSERT_EXTENTS_LOCK(extents);
-    if (__builtin_expect(extents->sites || site || phase, 0))
-        sg_extents_note_site_locked(extents, extent, site, phase);
-}
-static inline struct sg_extent_site_locked sg_extent_site_locked(const struct sg_extents *extents, uint32_t extent)
-    SG_REQUIRES(lock)
-{
-    SG_ASSERT_EXTENTS_LOCK(extents);
-    return extents->sites ? extents->sites[extent] : (struct sg_extent_site_locked){0, 0};
-}
-
-/* Sets the array aside, which is memory only where it is used. False: there is not even address space for it. */
-bool sg_extents_init(struct sg_extents *extents);
-void sg_extents_fini(struct sg_extents *extents);
 
 /* A quick list: blocks of one size that were freed last and have not coalesced yet. A training loop asks for 16 to
    20 sizes again and again; a quick list answers them without the index. It keeps SG_QUICK_DEPTH blocks, and one more
@@ -237,9 +129,42 @@ struct sg_region {
     struct sg_region_owned owned;
 };
 
+/* What stands at the addresses of a page. Its handle, its pin and the extents over it say so; tests/core/check/check.h has the
+   function that reads them. */
+enum sg_page_state {
+    SG_PAGE_IS_EMPTY,  /* no handle: no memory. A hole, or busy while it is claimed */
+    SG_PAGE_IS_IN_USE, /* a handle; a block or pending extent has a byte of it, or it is busy */
+    SG_PAGE_IS_IDLE,   /* a handle; every byte is free. sg_region_movable_locked() says whether it may move now */
+    SG_PAGE_IS_PINNED, /* in use or idle, with SG_PIN_ASKED: it keeps its address */
+    SG_PAGE_IS_SHARED, /* in use or idle, with SG_PIN_TWICE: a stale address names its memory too */
+    SG_PAGE_IS_STALE,  /* SG_PAGE_STALE: busy, a hole once a fence has passed (page_alias.h) */
+    SG_PAGE_IS_LOST,   /* SG_PAGE_LOST: busy for good */
+    SG_PAGE_STATES
+};
+
+/* Stands for the handle of a page that could not be unmapped after a failure: its address is never used again. */
+#define SG_PAGE_LOST UINT64_MAX
+
+/* Stands for the handle of a page whose memory is mapped elsewhere too, and there is where it belongs
+   (page_alias.h). */
+#define SG_PAGE_STALE (UINT64_MAX - 1)
+
+/* Whether there is memory behind a page that is the page's own. */
+static inline bool sg_page_is_there(CUmemGenericAllocationHandle handle)
+{
+    return handle && handle < SG_PAGE_STALE;
+}
+
+enum sg_pin { SG_PIN_ASKED = 1, SG_PIN_TWICE = 2 /* for each other address that its memory has */ };
+
 static inline uint64_t sg_region_page_bytes(const struct sg_region *region)
 {
     return (uint64_t)region->page_units << SG_UNIT_SHIFT;
+}
+
+static inline CUdeviceptr sg_region_address(const struct sg_region *region, uint32_t position)
+{
+    return region->base + ((CUdeviceptr)position << SG_UNIT_SHIFT);
 }
 
 /* A region of `bytes` at `base`, all of it one hole. `page_bytes` divides `bytes`; blocks will never be smaller than
@@ -268,13 +193,6 @@ enum sg_region_end { SG_END_LOW, SG_END_SETTLED, SG_END_HIGH };
 uint32_t sg_region_take_locked(struct sg_region *region, uint32_t units, enum sg_region_end end, sg_slot slot)
     SG_REQUIRES(lock);
 
-/* Takes `units` as sg_region_take_locked() does, after a thorough search over the borders of ranges and page by page. */
-uint32_t sg_region_take_window_locked(struct sg_region *region, uint32_t units, sg_slot slot) SG_REQUIRES(lock);
-
-/* Joins neighbours that could not be joined before their work was complete. False: nothing is complete that was not the
-   last time. */
-bool sg_region_coalesce_completed_locked(struct sg_region *region) SG_REQUIRES(lock);
-
 /* The live block that starts at, or contains, a position, which may lie beyond the region; 0 if none. `likely`: which
    it may be, by sg_region_expect_free(), or 0. */
 static inline uint32_t sg_region_block_at_locked(const struct sg_region *region, uint32_t position, uint32_t likely)
@@ -294,96 +212,6 @@ void sg_region_release_locked(struct sg_region *region, uint32_t block, sg_slot 
 /* Coalesces all that is deferred. To be called before anything but sg_region_take_locked() looks for free memory. Returns
    whether there was any. */
 bool sg_region_drain_quick_lists_locked(struct sg_region *region) SG_REQUIRES(lock);
-
-/* For whom pages are sought. With `aliases`, pages count too that the stream may use although work on them is not
-   complete. */
-struct sg_taker {
-    sg_slot slot;
-    bool aliases;
-};
-
-/* Where a block of `slot` could be put by mapping pages. The cheapest place; of equals, the one in the longest open
-   stretch, then the lowest, or simply the highest. False: none. */
-struct sg_placement {
-    uint32_t begin, units; /* of the block */
-    uint32_t extent;       /* the free range or hole that holds `begin` */
-    uint32_t new_pages;
-    uint32_t whole;        /* whole free pages that it uses up and that could have been taken elsewhere */
-};
-enum sg_placement_goal {
-    SG_FEWEST_NEW_PAGES, /* the fewest new pages: least work */
-    SG_FEWEST_PAGES_TOTAL /* the fewest new and whole free pages together: what may still succeed when no page is to be
-                             had */
-};
-bool sg_region_find_placement_locked(const struct sg_region *region, uint32_t units, bool high,
-    enum sg_placement_goal goal, struct sg_taker taker, struct sg_placement *ret) SG_REQUIRES(lock);
-
-/* Makes the place busy, with the whole of every page it needs. Returns the busy extent; 0: no extent is to
-   be had, and nothing was changed. */
-uint32_t sg_region_claim_locked(struct sg_region *region, const struct sg_placement *placement) SG_REQUIRES(lock);
-
-/* What stands at the addresses of a page. Its handle, its pin and the extents over it say so; inspect/check.h has the
-   function that reads them. */
-enum sg_page_state {
-    SG_PAGE_IS_EMPTY,  /* no handle: no memory. A hole, or busy while it is claimed */
-    SG_PAGE_IS_IN_USE, /* a handle; a block or pending extent has a byte of it, or it is busy */
-    SG_PAGE_IS_IDLE,   /* a handle; every byte is free. sg_region_movable_locked() says whether it may move now */
-    SG_PAGE_IS_PINNED, /* in use or idle, with SG_PIN_ASKED: it keeps its address */
-    SG_PAGE_IS_SHARED, /* in use or idle, with SG_PIN_TWICE: a stale address names its memory too */
-    SG_PAGE_IS_STALE,  /* SG_PAGE_STALE: busy, a hole once a fence has passed (page_alias.h) */
-    SG_PAGE_IS_LOST,   /* SG_PAGE_LOST: busy for good */
-    SG_PAGE_STATES
-};
-
-/* Stands for the handle of a page that could not be unmapped after a failure: its address is never used again. */
-#define SG_PAGE_LOST UINT64_MAX
-
-/* Stands for the handle of a page whose memory is mapped elsewhere too, and there is where it belongs
-   (page_alias.h). */
-#define SG_PAGE_STALE (UINT64_MAX - 1)
-
-/* Whether there is memory behind a page that is the page's own. */
-static inline bool sg_page_is_there(CUmemGenericAllocationHandle handle)
-{
-    return handle && handle < SG_PAGE_STALE;
-}
-
-enum sg_pin { SG_PIN_ASKED = 1, SG_PIN_TWICE = 2 /* for each other address that its memory has */ };
-
-/* Ends a claim. Commit: its pages are mapped, and the block stands in it; returns the block. Abandon: pages without
-   a handle are holes again, and lost ones stay busy. Extents for both were set aside by the claim. What is left over
-   of new pages belongs to `slot`, for whom the place was found. So does, at `now`, what an abandoned claim had
-   joined. */
-uint32_t sg_region_commit_locked(struct sg_region *region, uint32_t busy, const struct sg_placement *placement,
-    sg_slot slot) SG_REQUIRES(lock);
-void sg_region_abandon_locked(struct sg_region *region, uint32_t busy, sg_slot slot, uint64_t now) SG_REQUIRES(lock);
-
-/* Cuts up to `want` whole, unpinned, complete free pages out of the highest free range that has any, in a time that does
-   not grow with the number of ranges. Returns how many; they are one busy run, which starts at page *ret_first and whose
-   extent is *ret_busy. 0: there is none. */
-uint32_t sg_region_cut_locked(struct sg_region *region, uint32_t want, uint32_t *ret_first, uint32_t *ret_busy)
-    SG_REQUIRES(lock);
-
-/* Adjacent free pages that could be cut: complete ones. For a taker with aliases, only pages that are not complete. */
-struct sg_source {
-    uint32_t extent; /* the free range that they are in */
-    uint32_t first, pages;
-};
-
-/* Looks for a better source of `want` pages than *best (none: no pages), and puts it there: the smallest that is
-   enough, or else the largest there is. So large ranges stay whole, which is what large blocks need next. False: there
-   is none. */
-bool sg_region_find_source_locked(const struct sg_region *region, uint32_t want, struct sg_taker taker,
-    struct sg_source *best) SG_REQUIRES(lock);
-
-/* Cuts at most `want` pages out of it, which begin at page *ret_first. Returns the busy extent; 0: no extent is to be
-   had. */
-uint32_t sg_region_cut_source_locked(struct sg_region *region, const struct sg_source *source, uint32_t want,
-    uint32_t *ret_first) SG_REQUIRES(lock);
-
-/* Ends a cut: the run is a hole now, or free again. The handles are the caller's to clear first in the former case. */
-void sg_region_cut_done_locked(struct sg_region *region, uint32_t busy) SG_REQUIRES(lock);
-void sg_region_cut_undone_locked(struct sg_region *region, uint32_t busy) SG_REQUIRES(lock);
 
 /* Whether a page may be unmapped: nothing queued can touch its address, and nobody remembers it. */
 static inline bool sg_region_movable_locked(const struct sg_region *region, uint32_t page) SG_REQUIRES(lock)
@@ -435,11 +263,6 @@ static inline uint32_t sg_region_block_at_locked(const struct sg_region *region,
     const struct sg_extent *extent = &region->extent[likely];
     bool is = extent->begin == position && extent->state == SG_EXTENT_BLOCK && extent->region == region->index;
     return is ? likely : sg_region_block_in_table_locked(region, position);
-}
-
-static inline CUdeviceptr sg_region_address(const struct sg_region *region, uint32_t position)
-{
-    return region->base + ((CUdeviceptr)position << SG_UNIT_SHIFT);
 }
 
 #endif

@@ -1,7 +1,9 @@
-/* Fences: the allocator's own events on streams and contexts, and what their completion shows. They are recorded when
-   they can give news, a few outstanding, oldest first. pending_frees.c acts on their answers. Driver calls are never
-   made with `lock` held; most are with `asking`. */
-#include "device.h"
+#include "streams/fences.h"
+
+#include "state/clocks.h"
+#include "state/locks.h"
+#include "streams/followed_streams.h"
+#include "streams/pending_frees.h"
 
 /* Takes a fence out of the list; false: it has gone with its context. By its number, since the event of a context that
    has just ended may be another one's by now. */
@@ -468,11 +470,9 @@ void sg_device_drain(struct sg_device *device)
     }
 }
 
-void sg_core_slot_gone(struct sg_core *core, int ordinal, sg_slot slot)
+void sg_fences_end_slot(struct sg_device *device, sg_slot slot)
 {
-    struct sg_device *device = sg_device_known(core, ordinal);
-    if (!device || !slot || slot >= SG_SLOTS)
-        return;
+    const struct sg_core *core = device->core;
     struct sg_stream_clocks *clocks = &device->clocks;
     struct sg_fence fence;
     sg_asking_lock(device); /* nobody records on it from here on */

@@ -1,23 +1,14 @@
-/* What callers tell of streams, under the lock of the device: src/order keeps it. */
+#include "streams/followed_streams.h"
+
 #include <string.h>
 
-#include "device.h"
+#include "state/locks.h"
+#include "streams/pending_frees.h"
 
 static struct sg_device *device_tracking(struct sg_core *core, int ordinal, sg_slot slot)
 {
     struct sg_device *device = sg_device_known(core, ordinal);
     return device && slot && slot < SG_SLOTS ? device : NULL;
-}
-
-sg_slot sg_core_slot(struct sg_core *core, int ordinal, const struct sg_stream_id *id)
-{
-    struct sg_device *device = sg_device_get(core, ordinal);
-    if (!device || !device->granularity)
-        return 0;
-    sg_device_lock(device);
-    sg_slot slot = sg_clocks_follow(&device->clocks, id);
-    sg_device_unlock(device);
-    return slot;
 }
 
 void sg_core_slot_untracked_order(struct sg_core *core, int ordinal, sg_slot slot)

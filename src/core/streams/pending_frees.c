@@ -1,8 +1,9 @@
-/* Frees that take effect later: after work of some streams, or after all work that there is. An *epoch* is a group
-   of the latter that shares its fences (fences.c). */
+#include "streams/pending_frees.h"
+
 #include <assert.h>
 
-#include "device.h"
+#include "state/accounts.h"
+#include "state/clocks.h"
 
 void sg_pending_push_locked(struct sg_device *device, uint32_t id, uint64_t slots, uint64_t seq)
 {

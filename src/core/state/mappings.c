@@ -1,14 +1,6 @@
-#include "remap/mapping_limit.h"
+#include "state/mappings.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-
-/* Pages of a full device, of `mappings`. With the default of 12,288 they are 10,240: filling a card takes 2.5 s by
-   cost.def. */
-static uint64_t pages_when_full(uint64_t mappings)
-{
-    return mappings / SG_SPARE_MAPPINGS * (SG_SPARE_MAPPINGS - 1);
-}
+#include "space/page_size.h"
 
 SG_UNCHECKED_LOCKS uint32_t sg_mappings_devices(const struct sg_device *device)
 {
@@ -60,7 +52,7 @@ uint32_t sg_mappings_left_locked(const struct sg_device *device)
         return 0;
     uint64_t mapped = pages_mapped_locked(device), most = pages_most(device),
              full = mapped + pages_to_fill_locked(device, device->regions.page_bytes[SG_KIND_REGULAR]);
-    uint64_t share = pages_when_full(most); /* of a size of the user's a full device may have more */
+    uint64_t share = sg_pages_when_full(most); /* of a size of the user's a full device may have more */
     full = full < share ? full : share > mapped ? share : mapped;
     uint64_t taken = full + pages_old_locked(device);
     return taken < most ? (uint32_t)(most - taken) : 0;
@@ -78,14 +70,6 @@ SG_UNCHECKED_LOCKS void sg_mappings_size_pages(struct sg_device *device)
     device->regions.page_bytes[SG_KIND_REGULAR] = page;
 }
 
-uint64_t sg_core_page_bytes(uint64_t granularity, uint64_t bytes, uint64_t mappings)
-{
-    uint64_t page = granularity;
-    while (bytes / page > pages_when_full(mappings))
-        page *= 2;
-    return page;
-}
-
 void sg_mappings_watch_locked(struct sg_device *device)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -98,34 +82,4 @@ void sg_mappings_watch_locked(struct sg_device *device)
     device->regions.page_bytes[SG_KIND_REGULAR] = page;
     if (mapped > most / 2) /* the small region may be most of them */
         device->regions.page_bytes[SG_KIND_SMALL] = page;
-}
-
-/* Which error cuMemSetAccess answers when there are none is not documented: these were seen of it with memory left
-   (pytorch#188008, pytorch#192330). */
-static bool may_mean_mappings(CUresult result)
-{
-    return result == CUDA_ERROR_OUT_OF_MEMORY || result == CUDA_ERROR_UNKNOWN;
-}
-
-bool sg_mappings_refused_growing(struct sg_device *device, CUresult result)
-{
-    SG_ASSERT_HELD(&device->growth.grow);
-    char line[300];
-    const struct sg_core *core = device->core;
-    if (sg_device_room_growing(device)->mappings_out || !may_mean_mappings(result))
-        return false;
-    sg_device_lock(device);
-    device->room.mappings_out = true;
-    if (core->conf.page_size == SG_AUTO)
-        device->regions.page_bytes[SG_KIND_REGULAR] *= SG_LARGER_PAGES;
-    sg_device_unlock(device);
-    uint64_t given = sg_device_give_back_growing(device, UINT64_MAX);
-    snprintf(line, sizeof line,
-        "device %d: the driver maps no more pages (error %d), as when the %d mappings of a machine are out; %" PRIu64
-        " MiB of idle pages were given back, none gets a second address, and new ones are of %" PRIu64 " MiB",
-        device->ordinal, (int)result, SG_MAPPINGS_OF_MACHINE, given >> 20,
-        sg_device_regions_growing(device)->page_bytes[SG_KIND_REGULAR] >> 20);
-    if (core->callbacks.warn && !core->replay)
-        core->callbacks.warn(line);
-    return true;
 }

@@ -3,10 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "remap/page_alias.h"
-#include "space/extents.h"
+#include "rooms.h"
 
-#define CHECK_FILE "inspect/check_region.c"
+#define CHECK_FILE "core/check/check_region.c"
 #include "check_parts.h"
 
 static const char *index_level(const struct sg_max_tree *index, uint32_t level, uint32_t bucket, uint32_t *left)
@@ -131,7 +130,7 @@ static const char *node_broken(const struct sg_region *region, uint32_t id, stru
     case SG_EXTENT_FRAGMENT:
         break;
     default:
-        return "inspect/check_region.c: a node of a region is in no state";
+        return "core/check/check_region.c: a node of a region is in no state";
     }
     sums->extents++;
     return NULL;

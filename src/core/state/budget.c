@@ -1,6 +1,4 @@
-/* How full a device is, and what follows from that: what counts as room, and how many pages are moved instead of
-   created. */
-#include "device.h"
+#include "state/budget.h"
 
 uint64_t sg_device_allocated_peak_locked(const struct sg_device *device)
 {

@@ -2,12 +2,10 @@
 
 #include <string.h>
 
-#include "remap/page_alias.h"
-#include "fixed_segments.h"
+#include "rooms.h"
 #include "caching_allocator.h"
-#include "space/extents.h"
 
-#define CHECK_FILE "inspect/check_device.c"
+#define CHECK_FILE "core/check/check_device.c"
 #include "check_parts.h"
 
 enum { TARGET_SHIFT = 32 };

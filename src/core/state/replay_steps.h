@@ -3,10 +3,10 @@
    A decision depends on the state when the lock is held. Each section of such an operation that reads or changes
    anything that decides therefore emits one record. The record has the section's place among all others. A replay lets
    the operation have the lock when that record comes, never sooner. */
-#ifndef SG_REPLAY_STEPS_H
-#define SG_REPLAY_STEPS_H
+#ifndef SG_CORE_STATE_REPLAY_STEPS_H
+#define SG_CORE_STATE_REPLAY_STEPS_H
 
-#include "device.h"
+#include "state/locks.h"
 
 /* To be called after a section, before anything is done for the next one. NULL where this is no replay, or where the
    core is to decide afresh. No lock but `grow` is held. */

@@ -1,10 +1,13 @@
 /* Mappings. A page takes one at each of its addresses on each device that has access. A machine has 524,288 for all
    processes and devices together. When they are out, no process can map anything. Growing costs by the page, too. So
-   a page is a share of what may be held, and a device takes a bounded number of mappings (mapping_limit). */
-#ifndef SG_MAPPING_LIMIT_H
-#define SG_MAPPING_LIMIT_H
+   a page is a share of what may be held, and a device takes a bounded number of mappings (mapping_limit).
 
-#include "device.h"
+   For example, a card of 80 GiB with 12,288 mappings and pages of 8 MiB: full, it takes 10,240. With one peer each page
+   takes two, so pages are of 16 MiB, and 5,120 pages fill the card. */
+#ifndef SG_CORE_STATE_MAPPINGS_H
+#define SG_CORE_STATE_MAPPINGS_H
+
+#include "state/device.h"
 
 /* Each takes a handle of UVM's client of the resource manager. Source: RS_UNIQUE_HANDLE_RANGE (rs_client.h) and
    dupMemory() (nv_gpu_ops.c) of NVIDIA's open kernel modules 535 to 595. */
@@ -25,11 +28,6 @@ void sg_mappings_size_pages(struct sg_device *device);
 /* Enlarges the pages of new regions where pages of the present size would take too many mappings for the rest of the
    device. A size of the configuration's is kept. Under `lock`, with `grow`. */
 void sg_mappings_watch_locked(struct sg_device *device) SG_REQUIRES(lock);
-
-/* The driver has twice given no access to pages that it had, with this error: most likely there are no mappings left.
-   Gives back what takes some without being of use, sees to it that the device takes fewer from here on, and says so.
-   Whether anything was done, so that another try may help: once a device. Holds `grow`; no lock. */
-bool sg_mappings_refused_growing(struct sg_device *device, CUresult result) SG_REQUIRES(grow);
 
 /* Whether new pages may be made in a region: not once its class takes larger ones. */
 static inline bool sg_mappings_grows_locked(const struct sg_device *device, uint32_t index) SG_REQUIRES(lock)

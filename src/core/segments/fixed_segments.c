@@ -1,12 +1,13 @@
-#include "fixed_segments.h"
+#include "segments/fixed_segments.h"
 
 #include <assert.h>
 #include <errno.h>
 
-#include "meta.h"
 #include "caching_allocator.h"
-#include "replay_steps.h"
-#include "space/extents.h"
+#include "meta.h"
+#include "state/accounts.h"
+#include "state/replay_steps.h"
+#include "state/trace_streams.h"
 
 enum { SEGMENTS_ROOM = 1 << 16 };
 
@@ -117,19 +118,6 @@ static void free_doomed_locked(struct sg_segments *fixed) SG_REQUIRES(lock)
         (void)free_segments(fixed, /* complete */ true);
     /* what it has not come to is left for the next time */
     sg_device_lock(device);
-}
-
-uint32_t sg_segments_pool_locked(struct sg_segments *fixed, CUcontext context)
-{
-    SG_ASSERT_HELD(&fixed->device->lock);
-    uint32_t pool = 0;
-    while (context && pool < fixed->contexts && fixed->context[pool] != context)
-        pool++;
-    if (!context || pool == SG_CONTEXTS_MAX)
-        return 0;
-    fixed->context[pool] = context;
-    fixed->contexts += pool == fixed->contexts;
-    return pool;
 }
 
 /* Nothing free serves the allocation that the rules decide on. In the section in which that is found, whatever comes of
@@ -494,4 +482,14 @@ void sg_segments_context_gone(struct sg_device *device, CUcontext context)
     else if (has_segments_locked(device->fixed, context))
         segments_bury_locked(device->fixed, context);
     sg_device_unlock(device);
+}
+
+struct sg_device *sg_core_segments_at(const struct sg_core *core, CUdeviceptr address)
+{
+    for (int i = 0; i < SG_DEVICES_MAX; i++) {
+        struct sg_device *device = atomic_load_explicit(&((struct sg_core *)core)->device[i], memory_order_acquire);
+        if (device && device->fixed && sg_segments_owns(device, address))
+            return device;
+    }
+    return NULL;
 }
