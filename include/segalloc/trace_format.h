@@ -106,6 +106,8 @@ enum segalloc_record_kind {
     SEGALLOC_RECORD_DEFINE_PHASE = 70,     /* stream: phase; id: the phase around it; size: text of its name */
     SEGALLOC_RECORD_DEFINE_MODEL = 72,     /* stream: ordinal of a device; id and size: 16 characters of the name that the
                                               driver gives its model, zeros at its end */
+    SEGALLOC_RECORD_DEFINE_UUID = 74,      /* stream: ordinal of a device; id and size: its UUID's 16 bytes. Processes may
+                                              have different ordinals for one device */
     SEGALLOC_RECORD_DEFINE_CARD = 73,      /* a card that a rehearsal was asked about; size: its bytes; id: bytes of it that
                                               are left for the context and for libraries */
     SEGALLOC_RECORD_SITE = 71,             /* id: site, size: phase: what this thread asks for from here on is of these */

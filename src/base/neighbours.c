@@ -211,11 +211,17 @@ static int index_of(struct sg_neighbour *row, uint64_t id)
     return -1;
 }
 
+static bool owes_answer(struct sg_neighbour *row)
+{
+    return atomic_load(&row->answered) != atomic_load(&row->asked);
+}
+
 uint64_t sg_neighbours_ask_all(struct sg_neighbours *table, const struct sg_neighbour *own, uint64_t id,
-    uint64_t timeout_ns)
+    uint64_t timeout_ns, uint64_t owing_ns)
 {
     struct sg_neighbour *asked[SG_NEIGHBOURS];
-    uint64_t before[SG_NEIGHBOURS], given = 0, end = now_ns() + timeout_ns;
+    bool owing[SG_NEIGHBOURS];
+    uint64_t before[SG_NEIGHBOURS], given = 0, begun = now_ns();
     int count = 0;
     for (int i = 0; i < SG_NEIGHBOURS; i++) {
         struct sg_neighbour *row = &table->list[i];
@@ -224,11 +230,12 @@ uint64_t sg_neighbours_ask_all(struct sg_neighbours *table, const struct sg_neig
         if (index < 0 || !is_alive(row, pid))
             continue;
         before[count] = atomic_load(&row->given);
+        owing[count] = owes_answer(row);
         sg_neighbour_ask(row, UINT32_C(1) << index, 0);
         asked[count++] = row;
     }
     for (int i = 0; i < count; i++) {
-        uint64_t now = now_ns();
+        uint64_t now = now_ns(), end = begun + (owing[i] ? owing_ns : timeout_ns);
         sg_neighbour_wait(asked[i], now < end ? end - now : 1);
         uint64_t after = atomic_load(&asked[i]->given);
         given += after > before[i] ? after - before[i] : 0; /* less: the row is another's by now */
@@ -245,7 +252,7 @@ uint64_t sg_neighbours_idle(struct sg_neighbours *table, const struct sg_neighbo
         struct sg_neighbour *row = &table->list[i];
         int32_t pid = atomic_load(&row->pid);
         int at = row != own && pid > 0 ? index_of(row, id) : -1;
-        if (at < 0 || !is_alive(row, pid) || atomic_load(&row->answered) != atomic_load(&row->asked))
+        if (at < 0 || !is_alive(row, pid) || owes_answer(row))
             continue;
         atomic_fetch_add(&row->asked, 1); /* nothing is wanted but an answer */
         wake(&row->asked);

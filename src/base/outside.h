@@ -25,8 +25,8 @@ uint64_t sg_outside_sum(const struct sg_outside *outside);
    caching). */
 uint64_t sg_outside_stays(const struct sg_outside *outside);
 
-/* Whether pools or graphs have got some back since `before`. That is in the order of a stream. So how much of it is there
-   again at a moment depends on how far the GPU has come. */
-bool sg_outside_gives_back(const struct sg_outside *before, const struct sg_outside *now);
+/* Whether how much there is at a moment depends on how far the GPU has come. It does where pools or graphs have got some back
+   since `before`, which is in the order of a stream. It does for managed memory, which work brings to the device. */
+bool sg_outside_lags(const struct sg_outside *before, const struct sg_outside *now);
 
 #endif

@@ -26,7 +26,6 @@ struct sg_core *sg_core_create(const struct sg_core_params *params)
     core->observer = params->observer;
     core->callbacks = params->callbacks;
     core->plain_pages = params->plain_pages;
-    atomic_store(&core->aliases, params->untried_aliases ? 0 : UINT64_MAX);
     core->replay = params->replay;
     return core;
 }
@@ -379,11 +378,6 @@ void sg_core_slot_gone(struct sg_core *core, int ordinal, sg_slot slot)
     struct sg_device *device = sg_device_known(core, ordinal);
     if (device && slot && slot < SG_SLOTS)
         sg_fences_end_slot(device, slot);
-}
-
-void sg_core_allow_aliases(struct sg_core *core, int device)
-{
-    atomic_fetch_or(&core->aliases, UINT64_C(1) << device);
 }
 
 bool sg_core_take_aliased(struct sg_core *core, int device, sg_slot slot)

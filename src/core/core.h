@@ -12,7 +12,7 @@
 #include "contexts.h"
 #include "core_types.h"
 #include "free.h"
-#include "limits.h"
+#include "capacity.h"
 #include "outside_memory.h"
 #include "space/page_size.h"
 #include "streams/followed_streams.h"
@@ -84,9 +84,6 @@ sg_slot sg_core_slot(struct sg_core *core, int device, const struct sg_stream_id
 /* The stream is about to be destroyed. A fence goes on it first, and the slot is given to another stream once that
    has passed. Calls the driver; no lock may be held. */
 void sg_core_slot_gone(struct sg_core *core, int device, sg_slot slot);
-
-/* A device's pages may get a second address from here on. No lock. */
-void sg_core_allow_aliases(struct sg_core *core, int device);
 
 /* Whether a page got a second address for the stream of `slot` since the last such call. Users of the first address
    may still be running when that stream's next kernel begins, if that is launched so as to begin early. No lock. */

@@ -96,6 +96,10 @@ struct sg_core_callbacks {
        not serve. *ret_passed: bytes of graphs that a launch held besides, and that are free again. It asks the driver;
        `grow` may be held. NULL: nothing is known. */
     void (*outside)(int device, struct sg_outside *ret, uint64_t *ret_passed);
+
+    /* Whether a device's pages may get a second address. `wanted`: one may be of use, so a device that was not tried yet
+       is. The device's context is current, and no lock is held. NULL: they may. */
+    bool (*aliases)(int device, bool wanted);
 };
 
 struct sg_core_params {
@@ -106,7 +110,6 @@ struct sg_core_params {
     struct sg_core_callbacks callbacks; /* copied */
     bool plain_pages;     /* nothing but memory is asked of pages: not that they can be exported, nor used by
                                         network cards */
-    bool untried_aliases; /* no page gets a second address before sg_core_allow_aliases() */
 };
 
 struct sg_block_info {

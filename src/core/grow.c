@@ -406,7 +406,7 @@ CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, co
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     struct patience patience = {0};
     bool again = true, noted = false;
-    request.want.aliases = sg_alias_allowed(device, want.slot);
+    request.want.aliases = sg_alias_allowed(device, want.slot, bytes);
     sg_device_ask(device, how_to_ask(device, &request));
     keep_pending_limit(device, bytes);
     while (again && result == CUDA_ERROR_OUT_OF_MEMORY) {

@@ -318,6 +318,11 @@ const char *sim_config_device_name(const struct sim_config *config)
     return config->model ? config->model->name : "segalloc simulated GPU";
 }
 
+void sim_config_card_path(const char *card, char ret[SIM_CARD_PATH])
+{
+    snprintf(ret, SIM_CARD_PATH, "/dev/shm/segalloc-sim-%u-%s", (unsigned)geteuid(), card);
+}
+
 void sim_config_uuid(const struct sim_config *config, int index, unsigned char ret[16])
 {
     uint64_t device = sg_fnv(SG_FNV_BASIS, (unsigned char)index);
@@ -326,6 +331,18 @@ void sim_config_uuid(const struct sim_config *config, int index, unsigned char r
         hash = sg_fnv(hash, (unsigned char)*at);
     memcpy(ret, &device, sizeof device);
     memcpy(ret + sizeof device, &hash, sizeof hash);
+}
+
+int sim_config_index(const unsigned char uuid[16])
+{
+    static const struct sim_config config;
+    for (int i = 0; i < SIM_DEVICES_MAX; i++) {
+        unsigned char own[16];
+        sim_config_uuid(&config, i, own);
+        if (memcmp(own, uuid, sizeof own / 2) == 0)
+            return i;
+    }
+    return -1;
 }
 
 void sim_config_uuid_text(const struct sim_config *config, int index, char ret[SIM_UUID_TEXT])

@@ -74,9 +74,16 @@ const char *sim_config_parse(const char *spec, struct sim_config *ret);
 /* How the driver and NVML name a device. Static storage. */
 const char *sim_config_device_name(const struct sim_config *config);
 
+/* The file of the machine's shared memory in which processes on the card of that name (and the same user) meet. */
+enum { SIM_CARD_PATH = SIM_NAME_MAX + 64 };
+void sim_config_card_path(const char *card, char ret[SIM_CARD_PATH]);
+
 /* The UUID of the machine's device of this index. Its first half says which device it is, and the first digits of two are
    never alike. The second half is the same in two processes only where they share the card. */
 void sim_config_uuid(const struct sim_config *config, int index, unsigned char ret[16]);
+
+/* The index of the machine's device that has this UUID, whatever the second half is; negative: no simulated one has. */
+int sim_config_index(const unsigned char uuid[16]);
 
 /* It as nvidia-smi writes it: "GPU-", and what of it says which device it is ends after SIM_UUID_HALF characters. */
 enum { SIM_UUID_TEXT = 41, SIM_UUID_HALF = 22 };

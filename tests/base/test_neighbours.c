@@ -110,10 +110,43 @@ static void test_row_changes_hands_while_asked(void **state)
     }
     while (atomic_load(&table->list[0].given) != GIVEN)
         usleep(100);
-    assert_int_equal(sg_neighbours_ask_all(table, NULL, ID, UINT64_C(60) * 1000000000), 0);
+    assert_int_equal(sg_neighbours_ask_all(table, NULL, ID, UINT64_C(60) * 1000000000, 0), 0);
     int status = -1;
     assert_int_equal(waitpid(asked, &status, 0), asked);
     assert_int_equal(status, 0);
+    munmap(table, sizeof *table);
+}
+
+/* A process that takes its time is waited for, as on a busy machine. One that owes an answer is not for as long: this would
+   last for an hour. */
+static void test_who_owes_an_answer(void **state)
+{
+    enum { ID = 7, GIVEN = 1000, LATE_US = 20000 };
+    const uint64_t hour = UINT64_C(3600) * 1000000000;
+    (void)state;
+    struct sg_neighbours *table = mmap(NULL, sizeof *table, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(table, MAP_FAILED);
+    pid_t other = fork();
+    assert_true(other >= 0);
+    if (other == 0) {
+        struct sg_neighbour *own = sg_neighbours_join(table);
+        atomic_store(&own->devices[0], ID);
+        while (!sg_neighbour_sleep(own, SHORT_NS)) {
+        }
+        usleep(LATE_US);
+        atomic_fetch_add(&own->given, GIVEN);
+        atomic_store(&own->answered, atomic_load(&own->asked));
+        sg_neighbour_answered(own);
+        for (;;)
+            pause();
+    }
+    while (atomic_load(&table->list[0].devices[0]) != ID)
+        usleep(100);
+    assert_int_equal(sg_neighbours_ask_all(table, NULL, ID, hour, 1), GIVEN);
+    sg_neighbour_ask(&table->list[0], 1, 0);
+    assert_int_equal(sg_neighbours_ask_all(table, NULL, ID, hour, 1), 0);
+    kill(other, SIGKILL);
+    assert_int_equal(waitpid(other, NULL, 0), other);
     munmap(table, sizeof *table);
 }
 
@@ -187,7 +220,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_nobody_else_answers),
         cmocka_unit_test(test_row_changes_hands_while_asked), cmocka_unit_test(test_what_others_hold_idle),
-        cmocka_unit_test(test_who_holds_a_device),
+        cmocka_unit_test(test_who_owes_an_answer), cmocka_unit_test(test_who_holds_a_device),
         cmocka_unit_test(test_made_where_signals_come)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -285,6 +286,53 @@ static void test_bounded(void **state)
     stop(core);
 }
 
+static struct {
+    int asked, wanted;
+    bool allows;
+} tried;
+
+static bool try_aliases(int device, bool wanted)
+{
+    assert_int_equal(device, 0);
+    tried.asked += !wanted;
+    tried.wanted += wanted;
+    return tried.allows;
+}
+
+/* A device is not tried by a program that only allocates and ends. It is where work on free pages is not complete, or
+   more than half of the device would be held. */
+static void test_tried_when_of_use(void **state)
+{
+    (void)state;
+    struct sg_core *core = inspect_start("reserve_slack:1.0", MIB(512));
+    core->callbacks.aliases = try_aliases;
+    memset(&tried, 0, sizeof tried);
+    sg_slot slot = stream(core, 1);
+    for (int i = 0; i < 8; i++)
+        (void)allocate(core, slot, MIB(32));
+    assert_int_equal(tried.asked, 8);
+    assert_int_equal(tried.wanted, 0);
+    (void)allocate(core, slot, MIB(32)); /* 288 of 512 */
+    assert_int_equal(tried.wanted, 1);
+    stop(core);
+
+    core = inspect_start("reserve_slack:1.0", MIB(512));
+    core->callbacks.aliases = try_aliases;
+    memset(&tried, 0, sizeof tried);
+    slot = stream(core, 1);
+    CUdeviceptr first = allocate(core, slot, MIB(32)), second = allocate(core, slot, MIB(32));
+    release(core, slot, first);
+    (void)allocate(core, slot, MIB(64)); /* there are free pages with work on them */
+    assert_int_equal(tried.wanted, 1);
+    assert_int_equal(value(core, SG_STAT_aliased_bytes), 0); /* it said no */
+    tried.allows = true;
+    release(core, slot, second);
+    (void)allocate(core, slot, MIB(96));
+    assert_int_equal(tried.wanted, 1); /* it was known */
+    assert_true(value(core, SG_STAT_aliased_bytes) > 0);
+    stop(core);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -295,6 +343,7 @@ int main(void)
         cmocka_unit_test(test_pages_of_small_blocks),
         cmocka_unit_test(test_addresses_of_small_blocks),
         cmocka_unit_test(test_pinned_old_address),
+        cmocka_unit_test(test_tried_when_of_use),
         cmocka_unit_test(test_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,8 +5,7 @@ usage: own_memory.py --build FOLDER [--from N] [--to N] [--jobs N] [--seconds S]
 Each seed is a program. A rehearsal says its smallest card, and another is asked about cards a page apart around that. The
 program then runs on each of these cards. Three things are wrong: a card that "fits" and fails; a card that "does not fit"
 and runs, more than the margin below the smallest that fits; and a program that is said to adapt, for none of these does.
-Two things take programs below the smallest card. The simulated driver serves a small block from what is left of the last
-page of a card, which a rehearsal does not count on. And what is freed to pools and by graphs may be there sooner than it need be.
+The margin is for what depends on how far the simulated GPU has come when the host asks.
 
 A line on stderr says how far a long run has come. `--from` with the number it names goes on from there."""
 import argparse

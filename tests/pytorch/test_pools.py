@@ -44,7 +44,12 @@ class Pools(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.library = os.path.join(cls.folder.name, "own.so")
-        subprocess.run(["cc", "-shared", "-fPIC", "-o", cls.library, HERE / "pools" / "allocator.c"], check=True)
+        cls.sleeping = os.path.join(cls.folder.name, "sleeping.so")
+        driver = os.path.join(cls.folder.name, "libcuda.so.1")  # for its name alone
+        subprocess.run(["cc", "-shared", "-o", driver, "-Wl,-soname,libcuda.so.1", "-xc", os.devnull], check=True)
+        for library, source, *more in ((cls.library, "allocator.c"),
+                                       (cls.sleeping, "sleeping.c", "-Wl,--no-as-needed", driver)):
+            subprocess.run(["cc", "-shared", "-fPIC", "-o", library, HERE / "pools" / source, *more], check=True)
 
     @classmethod
     def tearDownClass(cls):
@@ -84,6 +89,24 @@ class Pools(unittest.TestCase):
     def test_pools_with_allocators_and_within_pools(self):
         for mode, said in self.as_natively("pool_allocator.py", self.library, modes=self.modes()).items():
             self.assertEqual(said, "", mode)
+
+    def test_sleeping_pool(self):
+        """2 GiB of weights leave the card for 2.5 GiB of a trainer: of 4 GiB there are 0.5 for what stays."""
+        self.as_natively("sleeps.py", self.sleeping, "2560", modes=self.modes())
+        for card, verdict in (("2992MiB", ": does not fit"), ("3GiB", ": too close to call")):
+            self.assertIn(verdict, rehearse(card, "sleeps.py", self.sleeping, "2560").stdout)
+
+    @unittest.skipIf(SHORT, "short")
+    def test_direct_mode_keeps_a_sleeping_pool_awake(self):
+        done = run("direct", "sleeps.py", self.sleeping, "1024")
+        self.assertEqual((done.returncode, done.stderr.count(BYPASSED)), (0, 1), done.stderr)
+
+    def test_memory_beside_pytorch(self):
+        done = rehearse("6GiB,8GiB", "beside.py")
+        self.assertEqual(done.returncode, 3, done.stdout)
+        self.assertRegex(done.stdout, r"(?m)^6\.00 GiB: does not fit: .* 7\.00 GiB")
+        self.assertRegex(done.stdout, r"(?m)^8\.00 GiB: fits, 1\.00 GiB to spare")
+        self.assertIn("3.00 GiB by cudaMallocAsync", done.stdout)
 
     def test_spare_pool(self):
         """use_on_oom is PyTorch's cache's own affair."""

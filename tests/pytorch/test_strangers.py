@@ -144,7 +144,7 @@ class Scripts(unittest.TestCase):
         """Needs Triton beside PyTorch."""
         if subprocess.run([PYTHON, "-c", "import triton"], stderr=subprocess.DEVNULL, check=False).returncode:
             self.skipTest("no Triton")
-        self.equal("reduce_overhead", modes=("native", "auto", "beneath"))
+        self.equal("reduce_overhead", modes=("native", "auto", "beneath", "torch"))
 
     @unittest.skipIf(SHORT, "short")
     def test_words(self):
@@ -202,8 +202,8 @@ class Libraries(unittest.TestCase):
 
     @unittest.skipUnless(has("triton"), "no Triton")
     def test_static_generate(self):
-        """Compiled with CUDA graphs, which direct mode can't and --torch may not."""
-        for mode, said in self.served("static_generate", modes=("native", "auto", "beneath")):
+        """Compiled with CUDA graphs, which direct mode can't."""
+        for mode, said in self.served("static_generate", modes=("native", "auto", "beneath", "torch")):
             self.assertEqual(said.split("\n")[-2:], ["graphs True", ""], mode)
 
     def test_fsdp2(self):

@@ -2,6 +2,7 @@
      device=N       what follows is on device N; 0 at first
      NAME+MIB       allocates; a failure ends the program with status 1, as an exception that nobody catches would
      NAME?MIB       allocates; a failure is let pass
+     NAME!MIB       allocates by cuMemCreate, which is never freed, as NAME+ does
      NAME%PERCENT   allocates this part of what cuDeviceTotalMem says, as NAME+ does
      NAME=MIB       allocates as a cache does: refused, it frees all blocks and asks again, and then as NAME+ does
      NAME^MIB       asks for twice as much each time until it is refused, freeing what it got, and takes the last as NAME+ does
@@ -26,6 +27,7 @@ static struct {
     CUresult (*current)(CUcontext);
     CUresult (*take)(CUdeviceptr *, size_t);
     CUresult (*give)(CUdeviceptr);
+    CUresult (*create)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *, unsigned long long);
     CUresult (*total)(size_t *, CUdevice);
 } driver;
 
@@ -70,6 +72,8 @@ static void begin(void)
     driver.current = (CUresult(*)(CUcontext))function(library, "cuCtxSetCurrent");
     driver.take = (CUresult(*)(CUdeviceptr *, size_t))function(library, "cuMemAlloc_v2");
     driver.give = (CUresult(*)(CUdeviceptr))function(library, "cuMemFree_v2");
+    driver.create = (CUresult(*)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *, unsigned long long))function(
+        library, "cuMemCreate");
     driver.total = (CUresult(*)(size_t *, CUdevice))function(library, "cuDeviceTotalMem_v2");
     check(driver.init(0), "cuInit");
 }
@@ -112,6 +116,14 @@ static void take_by_doubling(CUdeviceptr *at, size_t bytes, const char *act)
     check(driver.take(at, bytes / 2), act);
 }
 
+static void create(size_t bytes, const char *act)
+{
+    CUmemGenericAllocationHandle handle;
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+    check(driver.create(&handle, bytes, &prop, 0), act);
+}
+
 static void on_memory(const char *act)
 {
     CUdeviceptr *at = &block[(unsigned char)act[0]];
@@ -119,6 +131,9 @@ static void on_memory(const char *act)
     switch (act[0] ? act[1] : '\0') {
     case '+':
         check(driver.take(at, bytes), act);
+        return;
+    case '!':
+        create(bytes, act);
         return;
     case '?':
         (void)driver.take(at, bytes);

@@ -6,6 +6,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#ifdef ERROR_NAMES
+/* Some programs have a table of the runtime's errors for their messages. */
+__attribute__((used)) static const char *const error_names[] = {"cudaErrorMemoryAllocation",
+    "cudaErrorMapBufferObjectFailed"};
+#endif
+
 static void *driver;
 
 static void *function(const char *name)
@@ -35,6 +41,18 @@ static int ordinary(void)
     for (int i = 0; i < 3; i++)
         CALL(cuMemFree_v2, (CUdeviceptr), address[i]);
     return 0;
+}
+
+/* More than half of a device of 64 MiB, by a stream of its own. */
+static int ordered(void)
+{
+    CUstream stream;
+    void *(*allocate)(size_t, void *) = (void *(*)(size_t, void *))dlsym(RTLD_DEFAULT, "segalloc_malloc_on");
+    CALL(cuStreamCreate, (CUstream *, unsigned), &stream, 1u);
+    for (int i = 0; i < 5 && allocate; i++)
+        if (!allocate((size_t)8 << 20, stream))
+            return 3;
+    return allocate ? 0 : 3;
 }
 
 /* Asks for a capture that a graphics interface would submit, which this device can't do. */
@@ -81,6 +99,8 @@ int main(int argc, char **argv)
     CALL(cuCtxSetCurrent, (CUcontext), context);
     if (strcmp(way, "ordinary") == 0)
         return ordinary();
+    if (strcmp(way, "ordered") == 0)
+        return ordered();
     if (strcmp(way, "graphics") == 0)
         return graphics();
     if (strcmp(way, "pooled") == 0)

@@ -1,6 +1,6 @@
 """`segalloc doctor` on the simulated GPU: who is served, and why others are not.
 
-Usage: test_doctor.py SEGALLOC CLIENT OWN_RUNTIME STATIC_PROGRAM (empty: none could be linked)"""
+Usage: test_doctor.py SEGALLOC CLIENT OWN_RUNTIME STATIC_PROGRAM (empty: none could be linked) RUNTIME NAMES_ERRORS"""
 import json
 import os
 import signal
@@ -9,7 +9,7 @@ import sys
 import tempfile
 import unittest
 
-SEGALLOC, CLIENT, OWN_RUNTIME, STATIC, RUNTIME = (sys.argv.pop(1) for _ in range(5))
+SEGALLOC, CLIENT, OWN_RUNTIME, STATIC, RUNTIME, NAMES_ERRORS = (sys.argv.pop(1) for _ in range(6))
 # In a build with a sanitizer its runtime, which must come before all other libraries.
 SANITIZER = os.environ.get("SANITIZER", "")
 OURS = ("SEGALLOC_", "PYTORCH_", "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_")
@@ -103,7 +103,8 @@ class Doctor(unittest.TestCase):
             with open(CLIENT, "rb") as program, open(named, "wb") as file:
                 file.write(program.read() + b"\0cudaErrorMapBufferObjectFailed\0")
             os.chmod(named, 0o755)
-            for command in ([CLIENT, "ordinary"], [SEGALLOC, "--version"], [named, "ordinary"]):
+            for command in ([CLIENT, "ordinary"], [SEGALLOC, "--version"], [named, "ordinary"],
+                            [NAMES_ERRORS, "ordinary"]):
                 ran = subprocess.run([SEGALLOC, "run", "--sim", "1GiB", "--", *command], env=clean, capture_output=True,
                                      text=True)
                 self.assertNotIn("runtime", ran.stderr)
@@ -141,7 +142,7 @@ class Doctor(unittest.TestCase):
                 os.unlink(trace)
 
     def test_calls_of_the_driver_that_fail(self):
-        for sim, errors in (("1GiB", 0), ("1GiB,fail=cuMemMap:4:999", 1)):
+        for sim, errors in (("1GiB", 0), ("1GiB,fail=cuMemMap:2:999", 1)):
             told = json.loads(doctor("--sim", sim, "--json", "--", CLIENT, "ordinary").stdout)
             self.assertEqual((told["answer"], told["served"], told["vmm_errors"]), ("served", 3, errors))
             self.assertEqual([p["vmm_errors"] for p in told["processes"]], [errors])
@@ -149,12 +150,15 @@ class Doctor(unittest.TestCase):
             self.assertEqual("  errors   1 call of the driver's memory management failed" in text, errors > 0)
 
     def test_aliases(self):
-        for sim, said in (("1GiB", "on"), ("1GiB,aliases-apart", "off: two addresses of a page are not coherent"),
-                          ("1GiB,no-vmm", None)):
-            told = json.loads(doctor("--sim", sim, "--json", "--", CLIENT, "ordinary").stdout)
+        apart = "off: two addresses of a page are not coherent"
+        for sim, way, said in (("1GiB", "ordinary", "not tried: no page was to have a second address yet"),
+                               ("1GiB,aliases-apart", "ordinary", "not tried: no page was to have a second address yet"),
+                               ("64MiB", "ordered", "on"), ("64MiB,aliases-apart", "ordered", apart),
+                               ("64MiB,no-vmm", "ordered", None)):
+            told = json.loads(doctor("--sim", sim, "--json", "--", CLIENT, way).stdout)
             self.assertEqual([p["aliases"] for p in told["processes"]], [said])
-            text = doctor("--sim", sim, "--", CLIENT, "ordinary").stdout
-            self.assertEqual("  aliases  off: two addresses of a page" in text, "apart" in sim)
+            text = doctor("--sim", sim, "--", CLIENT, way).stdout
+            self.assertEqual("  aliases  off: two addresses of a page" in text, said == apart)
 
     def test_served_in_a_child(self):
         told = self.answer("sh", "-c", f"'{CLIENT}' ordinary; '{CLIENT}' ordinary; exit 7", status=0)

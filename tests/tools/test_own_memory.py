@@ -63,21 +63,13 @@ class OwnMemory(unittest.TestCase):
         said = [run("rehearse", "--margin", margin, "--card", "48MiB", "--", OWN_MEMORY, *words).stderr for margin in ("0", "8MiB")]
         self.assertEqual(["all but full" in text for text in said], [True, False])
 
-    def test_fits_where_it_ran(self):
-        """A good end on a card of its size counts where a replay needs more, and the program is not said to adapt for that."""
-        programs = {
-            "s m2578 f0 u309 u24576 f2 m6 m9837 f1 m150 m24576 m659 f6 m449 m31 m2415 f8 m14594 f5 u22 m415 m1141 m41 u23 f12 m351 "
-            "f3 m36 f17 u82 f19 m24576 m15 m696 m14346 f18 m6773 x f13 f10 s u3201 u8 m138 m32 m1522 m26 m784 u26": 80,
-            "m223 f0 u443 u92 u10 m336 u399 f4 u3 f2 f6 x f3 m1235 u60 u2021 f7 m372 t0 m1098 u48 u617 f8 s m4947 m3366 f14 m24576 "
-            "m353 m113 m432 f5 u3221 m5215 s s f16 s": 36,
-        }
-        for words, card in programs.items():
-            with self.subTest(words):
-                verdict = self.rehearse(0, f"{card}MiB", *words.split())
-                self.assertEqual((verdict["adapts"], verdict["smallest_card_bytes"]), (False, card * MIB))
-                self.assertEqual(run("run", "--sim", f"{card}MiB", "--", OWN_MEMORY, *words.split()).returncode, 0)
-        text = run("rehearse", "--margin", "0", "--card", f"{card}MiB", "--", OWN_MEMORY, *words.split()).stdout
-        self.assertIn("  It was run on a card of this size too, and came to its end there: 36.00 MiB were needed.\n", text)
+    def test_a_lucky_end_is_no_proof(self):
+        """Managed memory comes to the device with the work: on 42 MiB every second run fails. The one on 40 MiB always does."""
+        words = ("u3 f0 u878 u1290 f2 s u177 f1 s s u3317 m4 u89 u1088 m4787 m3739 f5 m19362 f4 m5352 f11 m126 u7254 u15301 u240 m6 "
+                 "f16 m170 u443 u249 u143 u1426 u1005 f8 u1193 f18 m900 f13 f3 m4 u2 u14 f19 m16524 f6 m335 u1838 u28").split()
+        for _ in range(3):
+            verdict = self.rehearse(3, "42MiB,46MiB", *words)
+            self.assertEqual(([card["fits"] for card in verdict["cards"]], verdict["adapts"]), ([False, True], False))
 
     def test_graphs_are_launched_at_once(self):
         """On a card without end their memory that is freed is back at once, so that each rehearsal says the same."""
@@ -90,6 +82,8 @@ class OwnMemory(unittest.TestCase):
         """On 4 MiB the driver serves the last block, so less is served here than on a card without end."""
         verdict = self.rehearse(0, "4MiB,6MiB", *"s s x m16 m438 f0 s b6 m29".split())
         self.assertEqual((verdict["adapts"], verdict["smallest_card_bytes"]), (False, 4 * MIB))
+        text = run("rehearse", "--margin", "0", "--card", "4MiB", "--", OWN_MEMORY, *"s s x m16 m438 f0 s b6 m29".split()).stdout
+        self.assertIn("  It was run on a card of this size too, and came to its end there: 4.00 MiB were needed.\n", text)
 
     def test_freed_to_pools_is_waited_for(self):
         """Before any memory of ours, too: 10 MiB are on their way to the pool that 12 MiB are taken from, and 4 MiB fail."""

@@ -16,6 +16,7 @@ import unittest
 import shared
 
 SEGALLOC, LOOP, ACTS = (os.path.abspath(sys.argv.pop(1)) for _ in range(3))
+RANKS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ranks.py")
 OURS = ("SEGALLOC_", "PYTORCH_", "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_")
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
 if "SANITIZER" in os.environ:  # its runtime must come before all other libraries
@@ -318,27 +319,80 @@ class Rehearse(unittest.TestCase):
         for own in ("20", "30", "x"):  # as it was, or by no whole number
             self.assertNotIn("gradient", rehearse(*command, "--batch", own).stdout)
 
-    def test_processes_that_share_a_device(self):
-        """Each has a card of its own here: what they need together is said."""
-        one = self.verdict(0, "--", LOOP, "200", "return")
-        self.assertEqual(one["shared"], [])
-        both = ["--", "sh", "-c", f"'{LOOP}' 200 return & '{LOOP}' 200 return; wait"]
-        together = 2 * one["peak_requested_bytes"]
-        self.assertEqual(self.verdict(0, *both)["shared"],
-                         [{"device": 0, "processes": 2, "peak_requested_bytes": together}])
-        said = rehearse(*both).stdout
-        self.assertIn("2 processes used device 0, each on a card of its own here.", said)
-        self.assertIn(f"they need up to {together / MIB:.2f} MiB together, and a context each.", said)
+    def ranks(self, status, cards, how, *ranks, options=("--devices", "4", "--margin", "0")):
+        """The verdicts of ranks that are there at once, each of which has what it asks for."""
+        return self.verdict(status, *options, "--card", cards, "--", sys.executable, RANKS, ACTS, how, *ranks)
 
-    def test_processes_with_a_device_each_share_none(self):
+    def test_processes_on_one_card_count_together(self):
+        """Whether they see it alone or among others, and by which number: the verdict is that of all."""
+        for ranks in ((":a+300", ":a+300"), ("0:a+300", "0:a+300"), ("2:a+300", "3,2:device=1 a+300"), (":device=1 a+300", "1:a+300"),
+                      ("1,0:device=1 a+50 device=0 b+300", "0:a+200", "1:a+300")):
+            with self.subTest(ranks):
+                verdict = self.ranks(3, "512MiB,1GiB", "once", *ranks)
+                self.assertEqual([card["verdict"] for card in verdict["cards"]], ["does_not_fit", "fits"])
+                self.assertEqual((verdict["smallest_card_bytes"], verdict["peak_taken_bytes"]), (600 * MIB, 600 * MIB))
+                self.assertFalse(verdict["adapts"])
+                self.assertEqual(max(shared["peak_requested_bytes"] for shared in verdict["shared"]), 600 * MIB)
+        text = rehearse("--card", "1GiB", "--", sys.executable, RANKS, ACTS, "once", ":a+300", ":b+20", ":c+3").stdout
+        self.assertIn("3 processes were on device 0 at once: they count together, with up to 323.00 MiB in use, and a context each.", text)
+        self.assertIn("At the peak 323.00 MiB were in use, by all processes that were on one card at once;", text)
+        self.assertRegex(text, "Context and libraries take some 1.98 GiB more")  # three times what was measured of one
+        self.assertIn(" --sim 1GiB,drop_mb=1,card=shared -- ", text)
+
+    def test_processes_on_cards_of_their_own(self):
+        """Each rank sees one device, as its device 0, or all of them: none counts with another."""
+        for ranks in ((":a+300", ":device=1 a+300"), ("0:a+300", "1:a+300", "2:a+300", "3:a+300"), ("1:a+300", "0:a+300"),
+                      ("3,1:a+300", "1:a+290"), ("2,3:a+1 device=1 b+300", "2:a+290")):
+            with self.subTest(ranks):
+                verdict = self.ranks(0, "512MiB", "once", *ranks)
+                self.assertEqual(verdict["smallest_card_bytes"], 300 * MIB)
+                self.assertEqual([card["verdict"] for card in verdict["cards"]], ["fits"])
+
+    def test_processes_one_after_the_other(self):
+        """They need what the largest does, however each ends."""
+        for end in ("return", "_exit", "kill"):
+            command = f"'{ACTS}' a+300 {end}; '{ACTS}' a+290 {end}; '{ACTS}' a+280"
+            verdict = self.verdict(0, "--card", "512MiB", "--margin", "0", "--", "sh", "-c", command)
+            self.assertEqual((verdict["smallest_card_bytes"], verdict["shared"]), (300 * MIB, []), end)
+
+    def test_devices_that_processes_share(self):
         """Ranks are on the devices that they used, whichever those are; one that uses two is on both."""
-        for ranks, together in ((("device=0 a+10", "device=1 a+20"), []),
-                              (("device=1 a+10", "device=3 a+20"), []),
-                              (("device=2 a+10", "device=2 a+20"), [(2, 2, 30)]),
-                              (("a+5 device=3 b+10", "device=1 a+20 device=3 b+7", "device=3 a+3"), [(3, 3, 20)])):
-            command = "; ".join(f"'{ACTS}' {acts}" for acts in ranks)
-            told = self.verdict(0, "--devices", "4", "--", "sh", "-c", command)["shared"]
+        for ranks, together in (((":device=0 a+10", ":device=1 a+20"), []),
+                                ((":device=1 a+10", ":device=3 a+20"), []),
+                                ((":device=2 a+10", "2:a+20"), [(2, 2, 30)]),
+                                (("3:a+10 b+20", "3:a+20"), [(3, 2, 50)]),
+                                ((":a+5 device=3 b+10", ":device=1 a+20 device=3 b+7", "3:a+3"), [(3, 3, 20)])):
+            told = self.ranks(0, "24GiB", "once", *ranks)["shared"]
             self.assertEqual([(d["device"], d["processes"], d["peak_requested_bytes"] // MIB) for d in told], together, ranks)
+
+    def test_processes_that_take_turns(self):
+        """On a card that is too small for all peaks at once the program is tried; whoever fails there does not fit."""
+        for how, ranks, status, said in (
+                ("turns", (":a+10 b+300 b-", ":a+300"), 0, "too_close"),      # the first gives back before the second begins
+                ("turns", (":a+10 b+300", ":a+300"), 3, "does_not_fit"),
+                ("once", (":a!300", ":a!300"), 3, "does_not_fit"),            # by calls that are not served
+                ("forgives", (":a+300", ":a+300"), 3, "does_not_fit"),        # a launcher that does not say who has failed
+                ("forgives", (":a+10 b!300", ":a+10 b!300"), 3, "does_not_fit"),
+                ("forgives", (":a!300", ":a!300"), 3, "does_not_fit"),
+                ("once", (":a%30", ":a%30"), 0, "fits"),                      # a share of what there is
+                ("once", (":a%60", ":a%60"), 3, "does_not_fit"),
+                ("once", ("0:a%60", "1:a%60"), 0, "fits")):
+            with self.subTest(how=how, ranks=ranks):
+                verdict = self.ranks(status, "512MiB,1GiB" if status == 0 else "512MiB", how, *ranks)
+                card = verdict["cards"][0]
+                self.assertEqual((card["verdict"], card["took_turns"]), (said, said == "too_close"))
+        text = rehearse("--card", "512MiB", "--margin", "0", "--", sys.executable, RANKS, ACTS, "turns", ":a+10 b+300 b-", ":a+300").stdout
+        self.assertIn("512.00 MiB: too close to call.\n  It was run on a card of this size too: its processes had room there one after the other. "
+                      "Where their peaks meet they need 610.00 MiB.\n", text)
+        left = [name for name in os.listdir("/dev/shm") if name.startswith(f"segalloc-sim-{os.geteuid()}-rehearse-")]
+        self.assertEqual([name for name in left if not os.path.exists(f"/proc/{name.rsplit('-', 1)[1]}")], [])
+
+    def test_hidden_devices(self):
+        """A rank that sees no device of so small a machine says which option makes more."""
+        result = rehearse("--", sys.executable, RANKS, ACTS, "once", "1:a+10")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("CUDA_VISIBLE_DEVICES=1 names no device of a machine that has 1; count=N makes more (segalloc rehearse: --devices N)",
+                      result.stderr)
 
     def test_what_the_first_failure_lacks(self):
         """It is less than what the whole run lacks, and both are said."""
@@ -413,6 +467,10 @@ class Rehearse(unittest.TestCase):
                 time.sleep(0.01)
             while self.runs(process.pid, LOOP):
                 time.sleep(0.01)
+            with open(f"/proc/{process.pid}/task/{process.pid}/children") as children:
+                while children.read():  # a signal before its end is known goes to the program
+                    time.sleep(0.001)
+                    children.seek(0)
             process.send_signal(signal.SIGINT)
             verdict = json.loads(process.communicate(timeout=60)[0])
             self.assertEqual((process.returncode, verdict["outcome"]), (1, "stopped"))

@@ -326,6 +326,26 @@ class Top(Case):
         text = segalloc("top", "--once", other.pid, *(one.pid for one in ranks)).stdout.splitlines()
         self.assertEqual(sum("acts" in line for line in text), 2)
 
+    def test_ranks_that_see_one_device_each(self):
+        """Each has its card as device 0. `top` says which it is, and a failure names who holds memory of that card."""
+        sim = f"1GiB,count=2,card=see-{os.getpid()}"
+        self.addCleanup(lambda: pathlib.Path(f"/dev/shm/segalloc-sim-{os.geteuid()}-see-{os.getpid()}").unlink(missing_ok=True))
+        one, zero, also = (self.start(f"a+{mib}", sim=sim, CUDA_VISIBLE_DEVICES=visible)
+                           for visible, mib in (("1", 700), ("0", 500), ("1,0", 30)))
+        told = {each["pid"]: each["devices"][0] for each in self.told("top", "top", "--json", one.pid, zero.pid, also.pid)["processes"]}
+        self.assertEqual([told[each.pid]["device"] for each in (one, zero, also)], [0, 0, 0])
+        self.assertEqual(told[one.pid]["uuid"], told[also.pid]["uuid"])
+        self.assertNotEqual(told[one.pid]["uuid"][:12], told[zero.pid]["uuid"][:12])
+        text = segalloc("top", "--once", one.pid, zero.pid, also.pid).stdout
+        cards = re.findall(r"^ *- +(\d+) +0 .*\n +device 0 is (GPU-[0-9a-f]{8})$", text, re.MULTILINE)
+        self.assertEqual(dict(cards), {str(pid): device["uuid"][:12] for pid, device in told.items()}, text)
+        self.assertNotIn(" is GPU-", segalloc("top", "--once", one.pid, also.pid).stdout)
+        for visible, missing, holders in (("1", 306, {one.pid: 700, also.pid: 30}), ("0,1", 76, {zero.pid: 500})):
+            result = segalloc("run", "--sim", sim, "--", ACTS, "b+600", env=dict(ENVIRONMENT, CUDA_VISIBLE_DEVICES=visible))
+            self.assertIn(f"short by {missing}.00 MiB", result.stderr)
+            told = {int(pid): int(mib) for pid, mib in re.findall(r"process +(\d+) \(acts\) holds (\d+)\.00 MiB", result.stderr)}
+            self.assertEqual(told, holders, result.stderr)
+
     def test_tags(self):
         """The phase of each rank, on the line of the command or on its own."""
         script = self.folder / "phases.py"

@@ -88,6 +88,8 @@ static void records(void **state)
         {{.kind = SEGALLOC_RECORD_DEFINE_CARD, .size = SEGALLOC_TRACE_DEVICE_MOST + 1}, false},
         {{.kind = SEGALLOC_RECORD_DEFINE_MODEL, .stream = 64}, false},
         {{.kind = SEGALLOC_RECORD_DEFINE_MODEL, .stream = 63}, true},
+        {{.kind = SEGALLOC_RECORD_DEFINE_UUID, .stream = 64, .id = UINT64_MAX}, false},
+        {{.kind = SEGALLOC_RECORD_DEFINE_UUID, .stream = 63, .id = UINT64_MAX, .size = UINT64_MAX}, true},
         {{.kind = SEGALLOC_RECORD_DEFINE_DEVICE, .stream = 63, .id = 2 * MIB, .size = 64 * MIB}, true},
         {{.kind = SEGALLOC_RECORD_DEFINE_DEVICE, .id = 2 * MIB + 1, .size = 64 * MIB}, false},
         {{.kind = SEGALLOC_RECORD_DEFINE_DEVICE, .id = 2 * MIB, .size = UINT64_MAX}, false},

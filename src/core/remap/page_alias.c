@@ -8,20 +8,41 @@
 
 enum { REGION_SHIFT = 32 };
 
-bool sg_alias_allowed(struct sg_device *device, sg_slot slot)
+/* Whether a second address may be of use: there are free pages with a past, or memory grows short, so there will be. A
+   device is tried by a page of the driver's, of which there may be none by then. An example: of 8 GiB, a process holds 3
+   and wants 0.5 more. Nothing is free, so nothing is tried. It is where 1.5 are wanted. */
+static bool is_alias_wanted(struct sg_device *device, size_t bytes)
+{
+    sg_device_lock(device);
+    bool wanted = device->accounts.usage.reserved.now + bytes > device->capacity_bytes / 2;
+    for (uint32_t i = 0; i < device->regions.count && !wanted; i++)
+        wanted = device->regions.region[i]->owned.ordered && device->regions.region[i]->lookup.whole_free;
+    sg_device_unlock(device);
+    return wanted;
+}
+
+/* Asks without wanting it first: where the device was tried, no page needs to be looked at. */
+static bool is_alias_tried(struct sg_device *device, size_t bytes)
+{
+    bool (*tried)(int, bool) = device->core->callbacks.aliases;
+    return !tried || tried(device->ordinal, /* wanted */ false) ||
+           (is_alias_wanted(device, bytes) && tried(device->ordinal, /* wanted */ true));
+}
+
+bool sg_alias_allowed(struct sg_device *device, sg_slot slot, size_t bytes)
 {
     const struct sg_core *core = device->core;
     if (!slot || core->conf.alias == SG_ALIAS_OFF)
         return false;
-    bool tried = atomic_load(&core->aliases) >> device->ordinal & 1;
     bool capture = core->callbacks.record_begin &&
                    !core->callbacks.record_begin(); /* a page that it uses has one address */
     if (core->callbacks.record_begin && !capture)
         core->callbacks.record_end();
+    bool tried = !capture && is_alias_tried(device, bytes);
     const struct segalloc_trace_record *replayed = sg_replay_step(device);
     sg_device_lock(device);
     /* work of other devices is not followed */
-    bool allowed = sg_replay_step_outcome(replayed, SEGALLOC_TURN_ALIASES, tried && !capture && !device->access.peers);
+    bool allowed = sg_replay_step_outcome(replayed, SEGALLOC_TURN_ALIASES, tried && !device->access.peers);
     sg_emit_step_locked(device, SEGALLOC_TURN_ALIASES, allowed);
     sg_device_unlock(device);
     return allowed;

@@ -23,8 +23,9 @@ struct sg_page_run { /* whole pages being taken from one place, in address order
     bool lost;     /* and its addresses cannot be used again */
 };
 
-/* Whether pages may have two addresses for who wants this. Asks whether a capture is live. No lock held. */
-bool sg_alias_allowed(struct sg_device *device, sg_slot slot);
+/* Whether pages may have two addresses for the stream of `slot`, which wants `bytes`. Asks whether a capture is live, and
+   may have the device tried. No lock held. */
+bool sg_alias_allowed(struct sg_device *device, sg_slot slot, size_t bytes);
 
 /* Pages of a region that may get a second address now, at most. */
 uint32_t sg_alias_room_locked(const struct sg_device *device, const struct sg_region *region) SG_REQUIRES(lock);

@@ -170,7 +170,6 @@ struct sg_core {
     struct sg_event_sink observer;
     struct sg_core_callbacks callbacks;
     bool plain_pages;
-    _Atomic uint64_t aliases; /* bit per device whose pages may get a second address */
     const struct sg_replay *replay;
     _Atomic bool disabled;
     _Atomic bool shares;             /* by sg_core_share() */

@@ -2,6 +2,7 @@
 #include "process/glibc_symver.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -187,7 +188,7 @@ __attribute__((externally_visible))
 #endif
 #endif
 __attribute__((used)) struct answer
-sg_dlsym_answer(void *handle, const char *name);
+sg_dlsym_answer(void *handle, const char *name, const void *caller);
 
 /* NULL, with the text that dlerror() has for a name that isn't there. */
 static struct answer symbols_absent(const char *name)
@@ -199,16 +200,41 @@ static struct answer symbols_absent(const char *name)
     return (struct answer){sg_dlsym()(libc, name), NULL};
 }
 
-/* What `real` finds for RTLD_NEXT is what comes after us; the caller's next may be ourselves. */
-static struct answer answer_hook(const struct sg_hook_row *hook, void *handle, sg_dlsym_fn *real)
+/* Whether a search is the program's own: RTLD_DEFAULT by the program, or any search by the handle of dlopen(NULL). It finds
+   what all may find. A library's RTLD_DEFAULT also finds what was loaded for that library alone. */
+static bool is_programs_search(void *handle, const void *caller)
 {
+    Dl_info info;
+    struct link_map *map = NULL;
+    if (handle == RTLD_DEFAULT)
+        return caller && dladdr1(caller, &info, (void **)&map, RTLD_DL_LINKMAP) && map && map->l_name && !*map->l_name;
+    if (handle == RTLD_NEXT)
+        return false;
+    void *program = dlopen(NULL, RTLD_LAZY | RTLD_NOLOAD);
+    if (program)
+        sg_library_close(program);
+    return handle == program;
+}
+
+/* Whether a search that has found us would find nothing without us: the library of that name was loaded with RTLD_LOCAL.
+   `marker` is a function of it that is not hooked. Where nobody has that one, nothing is known. An example: a program
+   opens libcuda.so.1 for itself and asks RTLD_DEFAULT for cuMemAlloc_v2. Natively that is NULL. */
+static bool is_hidden_natively(void *handle, const char *marker, const void *caller, sg_dlsym_fn *real)
+{
+    return is_programs_search(handle, caller) && !real(handle, marker);
+}
+
+/* What `real` finds for RTLD_NEXT is what comes after us; the caller's next may be ourselves. */
+static struct answer answer_hook(const struct sg_hook_row *hook, void *handle, const void *caller, sg_dlsym_fn *real)
+{
+    static const char marker[] = "cuDeviceGetCount";
     void *found = real(handle, hook->symbol);
     void *ours = sg_address_of(hook->function), *theirs = sg_cuda_symbol(hook->symbol);
     if (!found && (theirs || handle != RTLD_NEXT))
         return (struct answer){NULL, real};
     if (found && found != ours && found != theirs)
         return (struct answer){NULL, real};
-    if (!theirs)
+    if (!theirs || (found == ours && sg_cuda_symbol(marker) && is_hidden_natively(handle, marker, caller, real)))
         return symbols_absent(hook->symbol);
     (void)sg_real(); /* whoever asks takes the loader's lock anyway; the calls that follow need not */
     return (struct answer){sg_process_watched() ? theirs : ours, NULL};
@@ -222,11 +248,13 @@ static bool is_ours(const void *function)
 }
 
 /* Who asks for such a name gets what the loader finds, save that ours isn't to be found where its library is not. */
-static struct answer answer_export(const struct export *export, void *handle, sg_dlsym_fn *real)
+static struct answer answer_export(const struct export *export, void *handle, const void *caller, sg_dlsym_fn *real)
 {
     void *found = sg_dlsym()(handle, export->name); /* relative to this library */
     bool ours = found ? is_ours(found) : handle == RTLD_NEXT;
-    if (ours && !sg_library_loaded(export->library))
+    bool is_runtimes = strcmp(export->library, "libcudart") == 0;
+    if (ours && (!sg_library_loaded(export->library) ||
+                    (is_runtimes && is_hidden_natively(handle, "cudaRuntimeGetVersion", caller, real))))
         return symbols_absent(export->name);
     return (struct answer){NULL, real};
 }
@@ -240,26 +268,26 @@ static struct answer answer_unknown(void *handle, const char *name, sg_dlsym_fn 
     return (struct answer){symbols_unknown(theirs, name), NULL};
 }
 
-static struct answer answer_name(void *handle, const char *name, sg_dlsym_fn *real)
+static struct answer answer_name(void *handle, const char *name, const void *caller, sg_dlsym_fn *real)
 {
     const struct sg_hook_row *hook = hook_named(name);
     if (hook && !sg_thread_inside())
-        return answer_hook(hook, handle, real);
+        return answer_hook(hook, handle, caller, real);
     if (!hook && (may_order(name) || may_remember(name)))
         return answer_unknown(handle, name, real);
     for (int i = 0; !hook && i < EXPORT_COUNT; i++) {
         if (strcmp(exports[i].name, name) == 0)
-            return answer_export(&exports[i], handle, real);
+            return answer_export(&exports[i], handle, caller, real);
     }
     return (struct answer){NULL, real};
 }
 
 /* Nearly every name is told from ours by its first letters. */
-SG_UNCHECKED struct answer sg_dlsym_answer(void *handle, const char *name)
+SG_UNCHECKED struct answer sg_dlsym_answer(void *handle, const char *name, const void *caller)
 {
     sg_dlsym_fn *real = sg_dlsym_next();
     if (name && ((name[0] == 'c' && name[1] == 'u') || (name[0] == '_' && name[1] == 'Z')))
-        return answer_name(handle, name, real);
+        return answer_name(handle, name, caller, real);
     return (struct answer){NULL, real};
 }
 
@@ -276,6 +304,7 @@ __asm__(".text\n"
         ".cfi_adjust_cfa_offset 24\n"
         "movq %rdi, 8(%rsp)\n"
         "movq %rsi, (%rsp)\n"
+        "movq 24(%rsp), %rdx\n"
         "call sg_dlsym_answer\n"
         "movq (%rsp), %rsi\n"
         "movq 8(%rsp), %rdi\n"
@@ -300,6 +329,7 @@ __asm__(".text\n"
         ".cfi_offset 30, -24\n"
         "mov x29, sp\n"
         "stp x0, x1, [sp, #16]\n"
+        "mov x2, x30\n"
         "bl sg_dlsym_answer\n"
         "cbnz x1, 1f\n"
         "ldp x29, x30, [sp], #32\n"

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -87,6 +88,7 @@ static bool is_wsl(void)
 /* By the one thread that took the state from EARLY to STARTING. */
 static enum sg_process_state create_core(const struct sg_driver *driver)
 {
+    sg_worker_prepare();
     sg_captures_make_driver_safe(driver, &sg_process.capture_safe);
     sg_sites_open(&sg_process.conf);
     sg_annotate_start();
@@ -98,7 +100,7 @@ static enum sg_process_state create_core(const struct sg_driver *driver)
     }
     if (sg_process.conf.confirm_conf)
         confirm_conf(&sg_process.conf);
-    sg_process.conf.alias = sg_alias_probe_decide(&sg_process.conf, driver);
+    sg_alias_probe_first(&sg_process.conf, driver);
     struct sg_core_params params = {
         .conf = &sg_process.conf,
         .driver = &sg_process.capture_safe,
@@ -116,9 +118,9 @@ static enum sg_process_state create_core(const struct sg_driver *driver)
                 .enter_context = sg_context_pin_current,
                 .leave_context = sg_context_unpin_current,
                 .outside = sg_held_outside,
+                .aliases = sg_process.conf.alias == SG_ALIAS_AUTO ? sg_alias_probe_allows : NULL,
             },
         .plain_pages = is_wsl(),
-        .untried_aliases = sg_process.conf.alias == SG_ALIAS_AUTO,
     };
     sg_process.pid = getpid();
     sg_process.core = sg_core_create(&params);
@@ -144,6 +146,9 @@ static enum sg_process_state process_start(void)
     enum sg_process_state state = SG_PROCESS_EARLY;
     if (!atomic_compare_exchange_strong(&sg_process.state, &state, SG_PROCESS_STARTING))
         return state == SG_PROCESS_STARTING ? sg_process_wait_for_start() : state;
+    sigset_t all, before; /* a handler that allocates could come while the loader's lock is held */
+    sigfillset(&all);
+    (void)sigprocmask(SIG_SETMASK, &all, &before);
     int cancel = sg_cancel_off();
     process_complain();
     state = passing ? SG_PROCESS_PASSTHROUGH : create_core(driver);
@@ -154,6 +159,7 @@ static enum sg_process_state process_start(void)
         sg_interposer_hidden();
     }
     sg_cancel_restore(cancel);
+    (void)sigprocmask(SIG_SETMASK, &before, NULL);
     return state;
 }
 

@@ -12,10 +12,19 @@
 #include "process/symbols.h"
 #include "rest.h"
 
+static void *_Atomic thread_creator;
+
+void sg_worker_prepare(void)
+{
+    if (!atomic_load_explicit(&thread_creator, memory_order_acquire)) /* by name: it has moved between libraries */
+        atomic_store(&thread_creator, sg_dlsym()(RTLD_DEFAULT, "pthread_create"));
+}
+
 bool sg_worker_start(void *(*run)(void *), void *user)
 {
     int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
-    void *symbol = sg_dlsym()(RTLD_DEFAULT, "pthread_create"); /* by name: it has moved between libraries */
+    sg_worker_prepare();
+    void *symbol = atomic_load(&thread_creator);
     pthread_t thread;
     pthread_attr_t attributes;
     sigset_t all, before;

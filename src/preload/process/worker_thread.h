@@ -6,6 +6,11 @@
 
 #include "cuda_abi.h"
 
+/* Finds what starts threads. Takes the loader's lock, which nothing below does any more after that. Else a thread that
+   starts one within the core would wait for a constructor that allocates. A handler could come while it has that lock,
+   and wait for a thread whose own handler wants it. */
+void sg_worker_prepare(void);
+
 /* Starts a detached thread that takes none of the program's signals. False: there can be none. */
 bool sg_worker_start(void *(*run)(void *), void *user);
 

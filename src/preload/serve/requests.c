@@ -273,6 +273,8 @@ static CUresult malloc_after_graphs(struct sg_core *core, int device, size_t byt
 CUresult sg_memory_not_served(struct sg_core *core, int device, size_t bytes, const struct sg_tag *tag, unsigned ends,
     CUresult result, CUdeviceptr *ret)
 {
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_alias_probe_gave_back(device))
+        result = sg_core_malloc(core, device, bytes, tag, ret);
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         result = malloc_after_graphs(core, device, bytes, tag, ret);
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
@@ -319,7 +321,6 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_req
     sg_memory_run_deferred(core);
     sg_recorder_device(sg_process_driver(), device);
     sg_trim_use(device);
-    sg_alias_probe_use(core, device);
     unsigned ends = sg_captures_ends();
     CUresult result = sg_core_malloc(core, device, bytes, &tag, ret);
     if (result != CUDA_SUCCESS)

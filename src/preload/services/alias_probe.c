@@ -29,37 +29,37 @@ enum {
     TESTED_BYTES = ROWS_AT + ROWS_BYTES
 };
 
-/* A device may be too busy for it, with a kernel that never ends. */
-enum { SLICE_NS = 20000, SLICES = 50000 };
+/* A device may be too busy for it, with a kernel that never ends. The growth that wants a second address goes on without one
+   then. The test is expected to take 5 to 30 ms: its first sets make the driver load its kernels for them. */
+enum { SLICE_NS = 200000, GROWTH_SLICES = 250, PAGE_SLICES = 5000 };
 
-enum finding { NOT_SETTLED, CHOSEN_ON, CHOSEN_OFF, COHERENT, INCOHERENT, UNTRIED, FIXED };
+enum finding { NOT_TRIED, TRYING, NO_MEMORY, COHERENT, INCOHERENT, UNTRIED };
 
 static const char *const texts[] = {
-    [NOT_SETTLED] = NULL,
-    [CHOSEN_ON] = "on, by the configuration and not by a test",
-    [CHOSEN_OFF] = "off, by the configuration",
+    [NOT_TRIED] = "not tried: no page was to have a second address yet",
+    [TRYING] = "off: the test of two addresses of a page is under way, as the device is busy",
+    [NO_MEMORY] = "off: the device had no page to test two addresses with",
     [COHERENT] = "on",
     [INCOHERENT] = "off: two addresses of a page are not coherent",
     [UNTRIED] = "off: whether two addresses of a page are coherent could not be tested",
-    [FIXED] = NULL,
 };
 
-static struct {
-    _Atomic(enum finding) first; /* of the device that the process allocates on first */
-    atomic_int first_device;
-    _Atomic(enum finding) another; /* of the latest other one that has failed */
-    atomic_int failed;             /* which that is */
-    _Atomic uint64_t met;          /* bit per device that has been used; all, where none is to be tried */
-} known = {.met = UINT64_MAX};
+static const char *const chosen_texts[] = {
+    [SG_ALIAS_AUTO] = NULL,
+    [SG_ALIAS_ON] = "on, by the configuration and not by a test",
+    [SG_ALIAS_OFF] = "off, by the configuration",
+};
 
-/* A thread of ours that was given up still has its own. */
+/* A thread of ours that the device never comes to still has its own. */
 static struct trial {
     const struct sg_driver *driver;
     CUcontext context;
     CUdevice device;
-    enum finding result;
-    atomic_bool done;
+    _Atomic(enum finding) found;
 } trials[SG_DEVICES_MAX];
+
+static atomic_bool has_pages_anywhere; /* the first device that was allocated on has */
+static atomic_int first_device = -1, failed_device = -1;
 
 struct page {
     CUdeviceptr a, b; /* both of the same page */
@@ -184,9 +184,12 @@ static enum finding try_device(const struct trial *its)
         return found;
     if (driver->address_reserve(&page.a, 2 * page.bytes, 0, 0, 0) == CUDA_SUCCESS) {
         page.b = page.a + page.bytes;
-        if (driver->create(&handle, page.bytes, &prop, 0) == CUDA_SUCCESS) {
+        CUresult created = driver->create(&handle, page.bytes, &prop, 0);
+        if (created == CUDA_SUCCESS) {
             found = try_mapped(its, &page, handle);
             (void)driver->release(handle);
+        } else if (created == CUDA_ERROR_OUT_OF_MEMORY) {
+            found = NO_MEMORY;
         }
         (void)driver->address_free(page.a, 2 * page.bytes);
     }
@@ -194,30 +197,48 @@ static enum finding try_device(const struct trial *its)
     return found;
 }
 
+static void complain(CUdevice device)
+{
+    char line[256];
+    snprintf(line, sizeof line,
+        "what is written at one address of a page is not read at another on device %d: no page of it "
+        "gets a second address, and memory may have to be waited for instead",
+        device);
+    sg_log_line(line);
+}
+
+static void settle(struct trial *trial, enum finding finding)
+{
+    if (finding == INCOHERENT)
+        complain(trial->device);
+    if (finding != COHERENT)
+        atomic_store(&failed_device, trial->device);
+    atomic_store(&trial->found, finding);
+}
+
 /* On a thread of ours: the program's must not wait for a device that never comes to it. */
 static void *probe_run(void *user)
 {
     struct trial *trial = user;
     CUstreamCaptureMode mode;
+    enum finding finding = UNTRIED;
     sg_self.inside = sg_self.aside = true;
     (void)sg_capture_mode_relax(&mode);
-    trial->result = UNTRIED;
     int use = sg_context_pin_current(trial->context);
     if (use >= 0) {
-        trial->result = try_device(trial);
+        finding = try_device(trial);
         sg_context_unpin_current(use);
     }
-    atomic_store(&trial->done, true);
+    settle(trial, finding);
     return NULL;
 }
 
-static enum finding probe_await(struct trial *trial)
+/* Waits for a trial to end. False: it has not within these. */
+static bool probe_await(struct trial *trial, int slices)
 {
-    if (!sg_worker_start(probe_run, trial))
-        return UNTRIED;
-    for (int i = 0; i < SLICES && !atomic_load(&trial->done); i++)
+    for (int i = 0; i < slices && atomic_load(&trial->found) == TRYING; i++)
         sg_rest(SLICE_NS);
-    return atomic_load(&trial->done) ? trial->result : UNTRIED;
+    return atomic_load(&trial->found) != TRYING;
 }
 
 static bool probe_attribute(const struct sg_driver *driver, CUdevice_attribute which, CUdevice device, int *ret)
@@ -227,8 +248,8 @@ static bool probe_attribute(const struct sg_driver *driver, CUdevice_attribute w
 
 static bool has_calls(const struct sg_driver *driver)
 {
-    return driver->stream_create && driver->stream_destroy && driver->stream_synchronize && driver->set_async &&
-        driver->set_rows_async && driver->copy_async && driver->copy_to_host_async;
+    return sg_driver_has_vmm(driver) && driver->stream_create && driver->stream_destroy && driver->stream_synchronize &&
+           driver->set_async && driver->set_rows_async && driver->copy_async && driver->copy_to_host_async;
 }
 
 static bool has_pages(const struct sg_conf *conf, const struct sg_driver *driver, CUdevice device)
@@ -238,75 +259,58 @@ static bool has_pages(const struct sg_conf *conf, const struct sg_driver *driver
         probe_attribute(driver, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device, &vmm) && vmm;
 }
 
-/* Of the current context's device; *ret_device: which that is. */
-static enum finding probe_find(const struct sg_conf *conf, const struct sg_driver *driver, CUdevice *ret_device)
+/* By the one thread that has set the trial to TRYING. */
+static void probe_begin(const struct sg_driver *driver, struct trial *trial, int device)
 {
-    CUcontext context;
-    if (driver->ctx_get_current(&context) != CUDA_SUCCESS || !context ||
-        driver->ctx_get_device(ret_device) != CUDA_SUCCESS || *ret_device < 0 || *ret_device >= SG_DEVICES_MAX)
-        return UNTRIED;
-    struct trial *trial = &trials[*ret_device];
     trial->driver = driver;
-    trial->context = context;
-    trial->device = *ret_device;
-    if (!has_pages(conf, driver, trial->device))
-        return FIXED;
-    if (conf->alias != SG_ALIAS_AUTO)
-        return conf->alias == SG_ALIAS_ON ? CHOSEN_ON : CHOSEN_OFF;
-    return has_calls(driver) ? probe_await(trial) : UNTRIED;
+    trial->device = device;
+    bool can = has_calls(driver) && driver->ctx_get_current(&trial->context) == CUDA_SUCCESS && trial->context;
+    CUdevice current = -1;
+    if (!can || driver->ctx_get_device(&current) != CUDA_SUCCESS || current != device ||
+        !sg_worker_start(probe_run, trial))
+        settle(trial, UNTRIED);
 }
 
-static void complain(enum finding finding, CUdevice device)
+void sg_alias_probe_first(const struct sg_conf *conf, const struct sg_driver *driver)
 {
-    char line[256];
-    if (finding != INCOHERENT)
+    CUdevice device;
+    if (driver->ctx_get_device(&device) != CUDA_SUCCESS || device < 0 || device >= SG_DEVICES_MAX)
         return;
-    snprintf(line, sizeof line,
-        "what is written at one address of a page is not read at another on device %d: no page of it "
-        "gets a second address, and memory may have to be waited for instead",
-        device);
-    sg_log_line(line);
+    atomic_store(&first_device, device);
+    atomic_store(&has_pages_anywhere, has_pages(conf, driver, device));
 }
 
-enum sg_alias sg_alias_probe_decide(const struct sg_conf *conf, const struct sg_driver *driver)
+bool sg_alias_probe_allows(int device, bool wanted)
 {
-    CUdevice device = -1;
-    enum finding finding = probe_find(conf, driver, &device);
-    atomic_store(&known.first, finding);
-    atomic_store(&known.first_device, device);
-    complain(finding, device);
-    if (conf->alias != SG_ALIAS_AUTO)
-        return conf->alias;
-    if (finding == COHERENT)
-        atomic_store(&known.met, 0);
-    return finding == COHERENT ? SG_ALIAS_AUTO : SG_ALIAS_OFF;
-}
-
-void sg_alias_probe_use(struct sg_core *core, int device)
-{
-    uint64_t bit = UINT64_C(1) << device;
-    CUdevice current = device;
-    if (atomic_load_explicit(&known.met, memory_order_relaxed) & bit || atomic_fetch_or(&known.met, bit) & bit)
-        return;
-    bool tried = device == atomic_load(&known.first_device);
-    enum finding finding = tried ? COHERENT : probe_find(sg_process_conf(), sg_process_driver(), &current);
-    if (current != device) /* the context has changed meanwhile */
-        finding = UNTRIED;
-    if (finding == COHERENT) {
-        sg_core_allow_aliases(core, device);
-    } else if (finding != FIXED) {
-        atomic_store(&known.failed, device);
-        atomic_store(&known.another, finding);
-        complain(finding, device);
+    struct trial *trial = &trials[device];
+    enum finding found = atomic_load_explicit(&trial->found, memory_order_acquire);
+    bool is_due = wanted && (found == NOT_TRIED || found == NO_MEMORY);
+    if (is_due && atomic_compare_exchange_strong(&trial->found, &found, TRYING)) {
+        probe_begin(sg_process_driver(), trial, device);
+        (void)probe_await(trial, GROWTH_SLICES);
+        found = atomic_load(&trial->found);
     }
+    return found == COHERENT;
+}
+
+bool sg_alias_probe_gave_back(int device)
+{
+    return atomic_load_explicit(&trials[device].found, memory_order_acquire) == TRYING &&
+           probe_await(&trials[device], PAGE_SLICES);
 }
 
 const char *sg_alias_probe_text(void)
 {
     static char text[128]; /* guarded by `busy` of the recorder, the only caller */
-    enum finding first = atomic_load(&known.first), another = atomic_load(&known.another);
-    if (another == NOT_SETTLED || first != COHERENT)
-        return texts[first];
-    snprintf(text, sizeof text, "off on device %d%s", atomic_load(&known.failed), texts[another] + strlen("off"));
+    enum sg_alias chosen = sg_process_conf()->alias;
+    int failed = atomic_load(&failed_device), first = atomic_load(&first_device), shown = failed >= 0 ? failed : first;
+    if (first < 0 || !atomic_load(&has_pages_anywhere))
+        return NULL;
+    if (chosen_texts[chosen])
+        return chosen_texts[chosen];
+    enum finding found = atomic_load(&trials[shown].found);
+    if (shown == first || found == COHERENT)
+        return texts[found];
+    snprintf(text, sizeof text, "off on device %d%s", shown, texts[found] + strlen("off"));
     return text;
 }

@@ -1,4 +1,5 @@
-/* Whether a page may be used at two addresses: each device is tried when the process first allocates on it.
+/* Whether a page may be used at two addresses: a device is tried when the process first wants a second address on it.
+   A process that ends before that has nothing of it.
 
    The programming guide ("Virtual Aliasing Support") promises it for kernels that do not overlap. What is tried is done
    by sets and copies, since there is no kernel at hand: tests/gpu has rows for kernels. */
@@ -8,20 +9,21 @@
 #include <stdbool.h>
 
 #include "conf.h"
-#include "core.h"
 #include "driver.h"
 
-/* The value of `alias` in effect. SG_ALIAS_AUTO becomes SG_ALIAS_OFF where the current context's device fails the
-   test, with a line, or where the test cannot be made. Takes a page for a moment, and a second at most. No lock may
-   be held; one thread, once, before there is a core. */
-enum sg_alias sg_alias_probe_decide(const struct sg_conf *conf, const struct sg_driver *driver);
+/* The process allocates for the first time: notes on which device, for the text. Tries nothing. One thread, once. */
+void sg_alias_probe_first(const struct sg_conf *conf, const struct sg_driver *driver);
 
-/* The process is about to allocate on `device`, whose context is current. The first time, with SG_ALIAS_AUTO, another
-   device than the first is tried likewise; one that passes may have aliases from here on. No lock may be held. */
-void sg_alias_probe_use(struct sg_core *core, int device);
+/* Whether pages of `device` have been found to bear two addresses. `wanted`: where it was not tried, it is now, which
+   takes a page of the driver's for a moment. Waits about 50 ms at most: a test that takes longer goes on, and what it
+   finds counts once it ends. A second thread does not wait. The device's context is current; no lock may be held. */
+bool sg_alias_probe_allows(int device, bool wanted);
 
-/* For statistics: "on", or "off" with the reason, and the device if that is not the first. NULL: nothing was settled,
-   or fixed segments have no such pages. Valid until the next call; one thread at a time. */
+/* The device has run out. True: a test held a page of it, and does not any more. Waits a second at most. */
+bool sg_alias_probe_gave_back(int device);
+
+/* For statistics: "on", "not tried" or "off" with the reason, and the device if that is not the first. NULL: nothing was
+   allocated, or fixed segments have no such pages. Valid until the next call; one thread at a time. */
 const char *sg_alias_probe_text(void);
 
 #endif

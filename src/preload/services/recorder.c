@@ -38,8 +38,9 @@ static struct {
     _Atomic uint64_t written_ns;
     char conf[TEXT_BYTES], command[TEXT_BYTES];
     bool untracked; /* the trace says so */
-    uint64_t named; /* bit by ordinal: it says the device's model */
+    uint64_t named; /* bit by ordinal: it says the device's model and UUID */
     struct sg_stats_device devices[SG_DEVICES_MAX]; /* by ordinal */
+    CUuuid uuids[SG_DEVICES_MAX];                   /* by ordinal; where `devices` has a text of it */
     _Atomic uint64_t met, known; /* bit by ordinal: a thread looks at the device; what it found is in `devices` */
     _Atomic uint64_t events;
     atomic_flag busy; /* somebody takes a snapshot: an older one must not be written after it */
@@ -144,9 +145,9 @@ static void read_model(int device, char ret[SG_STATS_MODEL])
     ret[SG_STATS_MODEL - 1] = '\0';
 }
 
-/* The device's UUID in nvidia-smi's form, by which figures join with those of other exporters; "" where the driver does
-   not say. A part of a divided GPU (MIG) has one of its own, by the second version of the call. */
-static void read_uuid(int device, char ret[SG_STATS_UUID])
+/* The device's UUID, also in nvidia-smi's form, by which figures join with those of other exporters; "" where the driver
+   does not say. A part of a divided GPU (MIG) has one of its own, by the second version of the call. */
+static void read_uuid(int device, CUuuid *ret_id, char ret[SG_STATS_UUID])
 {
     CUuuid id;
     CUresult (*get)(CUuuid *id, CUdevice device);
@@ -160,6 +161,7 @@ static void read_uuid(int device, char ret[SG_STATS_UUID])
     for (size_t i = 0; i < sizeof id.bytes; i++)
         length += (size_t)snprintf(ret + length, SG_STATS_UUID - length, "%s%02x",
             i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", (unsigned)(unsigned char)id.bytes[i]);
+    *ret_id = id;
 }
 
 void sg_recorder_device(const struct sg_driver *driver, int device)
@@ -185,7 +187,7 @@ void sg_recorder_device(const struct sg_driver *driver, int device)
                                                    : recorder.limit_bytes,
     };
     read_model(device, recorder.devices[device].model);
-    read_uuid(device, recorder.devices[device].uuid);
+    read_uuid(device, &recorder.uuids[device], recorder.devices[device].uuid);
     atomic_fetch_or_explicit(&recorder.known, bit, memory_order_release);
 }
 
@@ -205,6 +207,18 @@ static void write_text(enum segalloc_record_kind kind, uint32_t stream, const ch
     }
 }
 
+/* Writes a device's UUID, where it is known. */
+static void write_uuid(uint32_t device)
+{
+    struct segalloc_trace_record record = {.kind = SEGALLOC_RECORD_DEFINE_UUID, .stream = device};
+    const char *bytes = recorder.uuids[device].bytes;
+    if (!*recorder.devices[device].uuid)
+        return;
+    memcpy(&record.id, bytes, sizeof record.id);
+    memcpy(&record.size, bytes + sizeof record.id, sizeof record.size);
+    sg_trace_writer_emit(recorder.trace, &record);
+}
+
 /* Writes the cards that a rehearsal is asked about, as the tool has them: "BYTES+MARGIN,BYTES+MARGIN". Holding `busy`. */
 static void write_cards(void)
 {
@@ -222,8 +236,8 @@ static void write_cards(void)
     }
 }
 
-/* Writes to the trace, once each, by which call the order of streams was lost, and the models of devices. Holding
-   `busy`. */
+/* Writes to the trace, once each, by which call the order of streams was lost, and the models and UUIDs of devices.
+   Holding `busy`. */
 static void write_texts(void)
 {
     const char *by = sg_streams_untracked_by();
@@ -235,8 +249,10 @@ static void write_texts(void)
     if (known && !recorder.named)
         write_cards();
     for (uint32_t i = 0; known != recorder.named && i < SG_DEVICES_MAX; i++) {
-        if ((known & ~recorder.named) >> i & 1)
-            write_text(SEGALLOC_RECORD_DEFINE_MODEL, i, recorder.devices[i].model);
+        if (!((known & ~recorder.named) >> i & 1))
+            continue;
+        write_text(SEGALLOC_RECORD_DEFINE_MODEL, i, recorder.devices[i].model);
+        write_uuid(i);
     }
     recorder.named = known;
 }

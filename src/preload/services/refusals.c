@@ -4,6 +4,7 @@
 
 #include <signal.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "core_state.h"
@@ -60,8 +61,11 @@ enum { DEADLY = sizeof deadly / sizeof *deadly };
 
 static atomic_bool handles_signals;
 
-static void die(int signal)
+/* The signal is sent again as it was, with its code and address, and comes once this returns to where it had come. So a
+   core file, a debugger and whoever waits for the process find what they find natively. */
+static void die(int signal, siginfo_t *info, void *context)
 {
+    (void)context;
     struct sigaction standard = {.sa_handler = SIG_DFL};
     for (int i = 0; i < OPEN_MOST; i++) {
         int open = REFUSAL_OPEN;
@@ -69,7 +73,8 @@ static void die(int signal)
             print(refusals[i].text, refusals[i].length);
     }
     sigaction(signal, &standard, NULL);
-    raise(signal);
+    if (!info || syscall(SYS_rt_tgsigqueueinfo, getpid(), (pid_t)syscall(SYS_gettid), signal, info) != 0)
+        raise(signal);
 }
 
 static void handle_signals(void)
@@ -77,7 +82,7 @@ static void handle_signals(void)
     if (atomic_exchange(&handles_signals, true))
         return;
     for (int i = 0; i < DEADLY; i++) {
-        struct sigaction now, ours = {.sa_handler = die, .sa_flags = SA_ONSTACK};
+        struct sigaction now, ours = {.sa_sigaction = die, .sa_flags = SA_ONSTACK | SA_SIGINFO};
         if (sigaction(deadly[i], NULL, &now) == 0 && !(now.sa_flags & SA_SIGINFO) && now.sa_handler == SIG_DFL)
             sigaction(deadly[i], &ours, NULL);
     }
@@ -89,7 +94,7 @@ static void leave_signals(void)
         return;
     for (int i = 0; i < DEADLY; i++) {
         struct sigaction now, standard = {.sa_handler = SIG_DFL};
-        if (sigaction(deadly[i], NULL, &now) == 0 && !(now.sa_flags & SA_SIGINFO) && now.sa_handler == die)
+        if (sigaction(deadly[i], NULL, &now) == 0 && now.sa_flags & SA_SIGINFO && now.sa_sigaction == die)
             sigaction(deadly[i], &standard, NULL);
     }
 }

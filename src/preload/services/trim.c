@@ -19,8 +19,9 @@
 #define MS UINT64_C(1000000)
 
 enum {
-    TELL_MS = 20,         /* how long others are waited for to say what they have idle */
-    HELP_MS = 300,        /* how long others are waited for: they may be inside a call that waits for work */
+    TELL_MS = 200,        /* how long others are waited for to say what they have idle; a busy machine takes its time */
+    HELP_MS = 2000,       /* how long others are waited for: they may be inside a call that waits for work */
+    OWING_MS = 300,       /* the same for one that has not answered before, as it may be stopped */
     CAPTURE_STEP_MS = 20, /* while a capture is active, nothing is given back; how often that is looked at */
     CAPTURE_STEPS = 20,
     MARGIN = 64 << 20, /* a device with as much more free than was asked for is not what is short */
@@ -239,7 +240,8 @@ bool sg_trim_ask_others(const struct sg_driver *driver, int device, size_t bytes
         return false;
     for (int i = 0; i < atomic_load(&neighbours.devices); i++) {
         if (neighbours.device[i] == device)
-            return sg_neighbours_ask_all(neighbours.table, own, atomic_load(&own->devices[i]), HELP_MS * MS) > 0;
+            return sg_neighbours_ask_all(neighbours.table, own, atomic_load(&own->devices[i]), HELP_MS * MS,
+                       OWING_MS * MS) > 0;
     }
     return false;
 }
@@ -270,7 +272,7 @@ static int current_device(void)
 static bool ask_about(struct sg_neighbours *table, int device)
 {
     uint64_t id = device >= 0 ? id_of(device) : 0;
-    return id && sg_neighbours_ask_all(table, atomic_load(&neighbours.own), id, HELP_MS * MS) > 0;
+    return id && sg_neighbours_ask_all(table, atomic_load(&neighbours.own), id, HELP_MS * MS, OWING_MS * MS) > 0;
 }
 
 bool sg_trim_ask_others_of(int device)

@@ -54,17 +54,12 @@ static bool open_card(const char *path)
     return ftruncate(card.fd, sizeof(struct row) * ROWS) == 0;
 }
 
-static void path_of(char ret[SIM_NAME_MAX + 64])
-{
-    snprintf(ret, SIM_NAME_MAX + 64, "/dev/shm/segalloc-sim-%u-%s", (unsigned)geteuid(), sim.config.card);
-}
-
 CUresult sim_card_start(void)
 {
     if (!sim.config.card[0])
         return CUDA_SUCCESS;
-    char path[SIM_NAME_MAX + 64];
-    path_of(path);
+    char path[SIM_CARD_PATH];
+    sim_config_card_path(sim.config.card, path);
     if (open_card(path)) {
         void *rows = mmap(NULL, sizeof(struct row) * ROWS, PROT_READ | PROT_WRITE, MAP_SHARED, card.fd, 0);
         card.rows = rows == MAP_FAILED ? NULL : rows;
@@ -86,13 +81,13 @@ CUresult sim_card_start(void)
 /* In a forked child the rows that show as locked are those of its parent too. */
 __attribute__((destructor)) static void leave_card(void)
 {
-    char path[SIM_NAME_MAX + 64];
+    char path[SIM_CARD_PATH];
     bool alone = card.own >= 0 && lock(GUARD, F_WRLCK, F_SETLK);
     for (int i = 0; i < ROWS && alone; i++)
         alone = lock(i, F_WRLCK, F_GETLK);
     if (!alone)
         return;
-    path_of(path);
+    sim_config_card_path(sim.config.card, path);
     unlink(path);
 }
 

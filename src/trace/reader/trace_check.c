@@ -60,7 +60,7 @@ bool sg_trace_check_header(const struct segalloc_trace_header *header, uint64_t 
 const char *sg_trace_check_record(const struct segalloc_trace_record *record)
 {
     bool of_device = record->kind == SEGALLOC_RECORD_DEFINE_DEVICE || record->kind == SEGALLOC_RECORD_STATISTIC ||
-                     record->kind == SEGALLOC_RECORD_DEFINE_MODEL;
+                     record->kind == SEGALLOC_RECORD_DEFINE_MODEL || record->kind == SEGALLOC_RECORD_DEFINE_UUID;
     if (of_device && record->stream >= SEGALLOC_TRACE_DEVICES)
         return "a record is of a device that cannot be";
     switch (record->kind) {

@@ -9,7 +9,7 @@
 #include "cuda_proto.h"
 #include "served.h"
 
-enum { BLOCKS = 8, BYTES = 8 << 20, WAITS_US = 100000 };
+enum { BLOCKS = 8, BYTES = 8 << 20, WAITS_US = 100000, TRIES = 100 };
 
 #define MUST(call) EXPECT((call) == CUDA_SUCCESS)
 
@@ -22,13 +22,15 @@ static void hold(void *unused)
         usleep(50);
 }
 
-static void use(int ordinal, bool on)
+/* A device is tried by a thread of the library's. Where that comes late, on a busy machine, a later try counts. */
+static bool use(int ordinal, bool on)
 {
     CUdevice device;
     CUcontext context;
     CUstream stream;
     void *block[BLOCKS], *large;
     unsigned char last = 0;
+    double waits = statistic(ordinal, "host_waits");
     atomic_store(&let_go, false);
     MUST(cuDeviceGet(&device, ordinal));
     MUST(cuDevicePrimaryCtxRetain(&context, device));
@@ -45,8 +47,9 @@ static void use(int ordinal, bool on)
         segalloc_free(block[i]);
     large = segalloc_malloc_on(2 * BYTES, stream);
     EXPECT(large);
-    EXPECT((statistic(ordinal, "aliased_pages") > 0) == on);
-    EXPECT((statistic(ordinal, "host_waits") > 0) == !on);
+    bool aliased = statistic(ordinal, "aliased_pages") > 0;
+    EXPECT(aliased ? on : statistic(ordinal, "host_waits") > waits);
+    EXPECT(!aliased || statistic(ordinal, "host_waits") == waits);
     MUST(cuMemsetD8Async((CUdeviceptr)(uintptr_t)large, 9, 2 * BYTES, stream));
     atomic_store(&let_go, true);
     MUST(cuStreamSynchronize(stream));
@@ -55,13 +58,22 @@ static void use(int ordinal, bool on)
     for (int i = 1; i < BLOCKS; i += 2) {
         MUST(cuMemcpyDtoH_v2(&last, (CUdeviceptr)(uintptr_t)block[i] + BYTES - 1, 1));
         EXPECT(last == i + 1);
+        segalloc_free(block[i]);
     }
+    segalloc_free(large);
+    MUST(cuStreamDestroy_v2(stream));
+    return aliased == on;
 }
 
 int main(int argc, char **argv)
 {
     MUST(cuInit(0));
-    for (int i = 1; i < argc; i++)
-        use(i - 1, strcmp(argv[i], "on") == 0);
+    for (int i = 1; i < argc; i++) {
+        bool on = strcmp(argv[i], "on") == 0;
+        int tries = 0;
+        while (!use(i - 1, on) && tries < TRIES && !failures)
+            tries++;
+        EXPECT(tries < TRIES);
+    }
     return failures != 0;
 }

@@ -27,9 +27,16 @@ echo before >"$work/file"
 ln -s file "$work/link"
 ln -s /proc/self/fd/1 "$work/stdout"
 
-cat "$work/fifo" >"$work/got" &
-run "$work/fifo"
-wait
+read_of() { # COMMAND… writes to the FIFO, which has a reader before that; what it holds goes to `got`
+    exec 3<>"$work/fifo"
+    exec 4<"$work/fifo"
+    "$@" 3>&- 4>&-
+    exec 3>&-
+    cat <&4 >"$work/got"
+    exec 4<&-
+}
+
+read_of run "$work/fifo"
 expect 'a FIFO stays one' [ -p "$work/fifo" ]
 expect 'its reader got them' grep -q '"schema":"segalloc.stats/1"' "$work/got"
 run "$work/unread" 2>"$work/err"
@@ -45,9 +52,7 @@ expect 'its file is replaced' grep -q '"schema":"segalloc.stats/1"' "$work/file"
 expect 'output stays' grep -q '^mine' "$work/output"
 expect 'and goes on' grep -q '"schema":"segalloc.stats/1"' "$work/output"
 expect 'the link stays' [ -L "$work/stdout" ]
-cat "$work/fifo" >"$work/got" &
-"$segalloc" metrics -o "$work/fifo"
-wait
+read_of "$segalloc" metrics -o "$work/fifo"
 expect 'metrics: a FIFO stays one' [ -p "$work/fifo" ]
 "$segalloc" metrics -o "$work/null"
 expect 'metrics: a link to a device stays one' [ -L "$work/null" ]

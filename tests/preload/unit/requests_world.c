@@ -495,10 +495,10 @@ void sg_annotate_freed(struct sg_core *core, CUdeviceptr address)
     fake.freed++;
 }
 
-void sg_alias_probe_use(struct sg_core *core, int device)
+bool sg_alias_probe_gave_back(int device)
 {
-    (void)core;
     (void)device;
+    return false;
 }
 
 void sg_trim_use(int device)

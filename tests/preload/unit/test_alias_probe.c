@@ -32,6 +32,7 @@ static struct {
     enum fault fault;
     enum helper helper;
     int refuse; /* the call of this number; 0: none */
+    bool is_full; /* no page is to be had */
     int calls, vmm, device;
     size_t granule;
     bool no_context, no_memory, ending, no_calls;
@@ -39,9 +40,9 @@ static struct {
     int reserved, created, mapped, streams, entered, memory, said, rests;
     bool accessible;
     uint32_t *page, *stale; /* by the first address, and what the second sees where it is apart */
-    void *(*later)(void *);
+    void *(*later)(void *); /* runs within a wait */
+    void *(*late)(void *);  /* what would have run */
     void *later_user;
-    int allowed[4]; /* how often aliases were allowed, by device */
 } fake;
 
 struct operation {
@@ -224,6 +225,8 @@ static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes, const CU
     unsigned long long flags)
 {
     CALL_OR_REFUSE();
+    if (fake.is_full)
+        return CUDA_ERROR_OUT_OF_MEMORY;
     EXPECT(bytes == fake.granule && prop->type == CU_MEM_ALLOCATION_TYPE_PINNED && prop->location.id == fake.device &&
            prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE && !flags);
     *ret = HANDLE;
@@ -295,6 +298,7 @@ bool sg_worker_start(void *(*run)(void *), void *user)
     if (fake.helper == RUNS)
         run(user);
     fake.later = fake.helper == RUNS_LATER ? run : NULL;
+    fake.late = run;
     fake.later_user = user;
     return true;
 }
@@ -340,11 +344,6 @@ const struct sg_driver *sg_process_driver(void)
     return &driver;
 }
 
-void sg_core_allow_aliases(struct sg_core *core, int device)
-{
-    EXPECT(core == (struct sg_core *)&fake);
-    fake.allowed[device]++;
-}
 static int said, rests; /* of the last process */
 
 static int begin(void **state)
@@ -387,8 +386,13 @@ static int end(void **state)
     return 0;
 }
 
-/* What comes of it, in a process of its own; nothing is held afterwards. */
-static const char *settle(enum sg_alias expected)
+static bool is_nothing_held(void)
+{
+    return fake.reserved + fake.created + fake.mapped + fake.streams + fake.entered + fake.memory == 0;
+}
+
+/* Whether second addresses are allowed where one is wanted, in a process of its own; nothing is held afterwards. */
+static const char *settle(bool expected)
 {
     static struct outcome {
         bool well;
@@ -396,16 +400,19 @@ static const char *settle(enum sg_alias expected)
         char text[96];
     } outcome;
     int ends[2], status;
-    fake.calls = 0;
     assert_int_equal(pipe(ends), 0);
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
-        enum sg_alias settled = sg_alias_probe_decide(&conf, &driver);
+        int refuse = fake.refuse;
+        fake.refuse = 0;
+        sg_alias_probe_first(&conf, &driver);
+        fake.calls = 0;
+        fake.refuse = refuse;
+        bool allowed = sg_alias_probe_allows(DEVICE, true);
         const char *text = sg_alias_probe_text();
-        outcome = (struct outcome){settled == expected && fake.reserved + fake.created + fake.mapped + fake.streams +
-                                                                  fake.entered + fake.memory ==
-                                                              0,
+        outcome = (struct outcome){allowed == expected && is_nothing_held() &&
+                                       sg_alias_probe_allows(DEVICE, false) == expected,
             fake.calls, fake.rests, fake.said, ""};
         snprintf(outcome.text, sizeof outcome.text, "%s", text ? text : "");
         _exit(write(ends[1], &outcome, sizeof outcome) != (ssize_t)sizeof outcome);
@@ -421,13 +428,26 @@ static const char *settle(enum sg_alias expected)
     return outcome.text;
 }
 
+static void in_a_process(void (*run)(void))
+{
+    int status;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        run();
+        EXPECT(is_nothing_held());
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 static void a_page_that_is_coherent(void **state)
 {
     (void)state;
-    assert_string_equal(sg_alias_probe_text() ? sg_alias_probe_text() : "", "");
-    assert_string_equal(settle(SG_ALIAS_AUTO), "on");
+    assert_string_equal(settle(true), "on");
     fake.helper = RUNS_LATER;
-    assert_string_equal(settle(SG_ALIAS_AUTO), "on");
+    assert_string_equal(settle(true), "on");
     assert_in_range(rests, 100, 110); /* looked at again and again, and no longer than needed */
     assert_int_equal(said, 0);
 }
@@ -439,7 +459,7 @@ static void a_page_that_is_not(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
         fake.fault = faults[i];
-        assert_string_equal(settle(SG_ALIAS_OFF), "off: two addresses of a page are not coherent");
+        assert_string_equal(settle(false), "off: two addresses of a page are not coherent");
         assert_int_equal(said, 1);
     }
 }
@@ -450,7 +470,7 @@ static void a_driver_that_does_nothing_was_not_tested(void **state)
 {
     (void)state;
     fake.fault = DEAD;
-    assert_string_equal(settle(SG_ALIAS_OFF), untested);
+    assert_string_equal(settle(false), untested);
     assert_int_equal(said, 0);
 }
 
@@ -458,11 +478,11 @@ static void a_driver_that_does_nothing_was_not_tested(void **state)
 static void each_refusal(void **state)
 {
     (void)state;
-    settle(SG_ALIAS_AUTO);
+    settle(true);
     int calls = fake.calls;
     assert_true(calls > 4 * ROUNDS);
     for (fake.refuse = 1; fake.refuse <= calls; fake.refuse++) {
-        const char *text = settle(SG_ALIAS_OFF);
+        const char *text = settle(false);
         if (strcmp(text, "") != 0)
             assert_string_equal(text, untested);
     }
@@ -473,24 +493,21 @@ static void what_cannot_be_tested(void **state)
 {
     (void)state;
     fake.no_context = true;
-    assert_string_equal(settle(SG_ALIAS_OFF), untested);
+    assert_string_equal(settle(false), untested);
     fake.no_context = false;
     fake.ending = true;
-    assert_string_equal(settle(SG_ALIAS_OFF), untested);
+    assert_string_equal(settle(false), untested);
     fake.ending = false;
     fake.no_memory = true;
-    assert_string_equal(settle(SG_ALIAS_OFF), untested);
+    assert_string_equal(settle(false), untested);
     fake.no_memory = false;
     fake.granule = 64 << 10; /* smaller than what is tested */
-    assert_string_equal(settle(SG_ALIAS_OFF), untested);
+    assert_string_equal(settle(false), untested);
     fake.granule = GRANULE;
     fake.helper = NO_THREAD;
-    assert_string_equal(settle(SG_ALIAS_OFF), untested);
-    fake.helper = NEVER_RUNS; /* the device never comes to it: a second, and no more */
-    assert_string_equal(settle(SG_ALIAS_OFF), untested);
-    assert_int_equal(rests, 50000);
+    assert_string_equal(settle(false), untested);
     fake.helper = RUNS;
-    assert_string_equal(settle(SG_ALIAS_AUTO), "on");
+    assert_string_equal(settle(true), "on");
 }
 
 /* A driver that lacks one of the calls is not asked for the others. */
@@ -503,107 +520,167 @@ static void each_call_is_needed(void **state)
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         void *kept = *calls[i];
         *calls[i] = NULL;
-        assert_string_equal(settle(SG_ALIAS_OFF), untested);
+        assert_string_equal(settle(false), untested);
         *calls[i] = kept;
     }
     driver.create = NULL; /* without pages there is nothing to say */
-    assert_string_equal(settle(SG_ALIAS_OFF), "");
+    assert_string_equal(settle(false), "");
 }
 
-/* Other devices are tried when they are used first, each once. */
+/* A process that wants no second address has nothing of the test: the first allocation asks for an attribute. */
+static void use_without_want(void)
+{
+    sg_alias_probe_first(&conf, &driver);
+    EXPECT(fake.calls == 2 && !fake.rests);
+    EXPECT(!sg_alias_probe_allows(DEVICE, false) && fake.calls == 2 && !fake.rests);
+    EXPECT(strncmp(sg_alias_probe_text(), "not tried", strlen("not tried")) == 0);
+}
+
+static void a_test_that_is_not_wanted_is_not_made(void **state)
+{
+    (void)state;
+    in_a_process(use_without_want);
+}
+
+/* The device is busy: the growth waits for 50 ms, and none after it. What is found late counts from then on. */
+static void use_busy_device(void)
+{
+    enum { GROWTH_RESTS = 250 };
+    fake.helper = NEVER_RUNS;
+    sg_alias_probe_first(&conf, &driver);
+    EXPECT(!sg_alias_probe_gave_back(DEVICE)); /* no test is under way */
+    EXPECT(!sg_alias_probe_allows(DEVICE, true) && fake.rests == GROWTH_RESTS);
+    EXPECT(!sg_alias_probe_allows(DEVICE, true) && fake.rests == GROWTH_RESTS);
+    EXPECT(strstr(sg_alias_probe_text(), "the device is busy"));
+    EXPECT(!sg_alias_probe_gave_back(DEVICE) && fake.rests > GROWTH_RESTS); /* it still has its page */
+    int before = fake.rests;
+    EXPECT(before <= GROWTH_RESTS + 5000);
+    fake.late(fake.later_user);
+    EXPECT(sg_alias_probe_allows(DEVICE, true) && strcmp(sg_alias_probe_text(), "on") == 0 && fake.rests == before);
+    EXPECT(!sg_alias_probe_gave_back(DEVICE));
+}
+
+/* The device has run out while the test has a page, which is given back meanwhile. */
+static void use_full_device_meanwhile(void)
+{
+    fake.helper = NEVER_RUNS;
+    sg_alias_probe_first(&conf, &driver);
+    EXPECT(!sg_alias_probe_allows(DEVICE, true));
+    fake.rests = 0;
+    fake.later = fake.late;
+    EXPECT(sg_alias_probe_gave_back(DEVICE) && fake.rests == 100);
+}
+
+static void a_busy_device_holds_nobody_up(void **state)
+{
+    (void)state;
+    in_a_process(use_busy_device);
+    in_a_process(use_full_device_meanwhile);
+}
+
+/* Where there is no page for the test, it is made when one is wanted again. */
+static void use_full_device(void)
+{
+    fake.is_full = true;
+    sg_alias_probe_first(&conf, &driver);
+    EXPECT(!sg_alias_probe_allows(DEVICE, true) && !sg_alias_probe_allows(DEVICE, true));
+    EXPECT(strcmp(sg_alias_probe_text(), "off: the device had no page to test two addresses with") == 0);
+    fake.is_full = false;
+    EXPECT(!sg_alias_probe_allows(DEVICE, false) && sg_alias_probe_allows(DEVICE, true));
+    EXPECT(strcmp(sg_alias_probe_text(), "on") == 0 && fake.said == 0);
+}
+
+static void a_full_device_is_tried_again(void **state)
+{
+    (void)state;
+    in_a_process(use_full_device);
+}
+
+/* Other devices are tried when they first want one, each once and each by itself. */
 static void use_others(void)
 {
     static const char *const texts[] = {"off on device 2: two addresses of a page are not coherent",
         "off on device 3: whether two addresses of a page are coherent could not be tested"};
-    struct sg_core *core = (struct sg_core *)&fake;
-    EXPECT(sg_alias_probe_decide(&conf, &driver) == SG_ALIAS_AUTO);
+    sg_alias_probe_first(&conf, &driver);
+    EXPECT(sg_alias_probe_allows(DEVICE, true));
     int calls = fake.calls;
-    sg_alias_probe_use(core, DEVICE); /* it was tried */
-    EXPECT(fake.allowed[DEVICE] == 1 && fake.calls == calls);
+    EXPECT(sg_alias_probe_allows(DEVICE, true) && fake.calls == calls); /* it was tried */
     fake.device = 0;
-    sg_alias_probe_use(core, 0);
-    sg_alias_probe_use(core, 0);
-    EXPECT(fake.allowed[0] == 1 && fake.calls > calls && fake.said == 0);
+    EXPECT(sg_alias_probe_allows(0, true) && fake.calls > calls && fake.said == 0);
     EXPECT(strcmp(sg_alias_probe_text(), "on") == 0);
     fake.device = 2;
     fake.fault = STALE;
-    sg_alias_probe_use(core, 2);
-    EXPECT(fake.allowed[2] == 0 && fake.said == 1 && strcmp(sg_alias_probe_text(), texts[0]) == 0);
+    EXPECT(!sg_alias_probe_allows(2, true) && fake.said == 1 && strcmp(sg_alias_probe_text(), texts[0]) == 0);
     fake.fault = NONE;
     calls = fake.calls;
-    sg_alias_probe_use(core, 2);
-    EXPECT(fake.allowed[2] == 0 && fake.calls == calls);
+    EXPECT(!sg_alias_probe_allows(2, true) && fake.calls == calls);
     fake.device = 3;
     fake.no_memory = true;
-    sg_alias_probe_use(core, 3);
-    EXPECT(fake.allowed[3] == 0 && fake.said == 1 && strcmp(sg_alias_probe_text(), texts[1]) == 0);
-    EXPECT(fake.reserved + fake.created + fake.mapped + fake.streams + fake.entered + fake.memory == 0);
+    EXPECT(!sg_alias_probe_allows(3, true) && fake.said == 1 && strcmp(sg_alias_probe_text(), texts[1]) == 0);
+    EXPECT(sg_alias_probe_allows(DEVICE, true));
 }
 
 /* The thread's context is of another device by now. */
 static void use_one_that_is_not_current(void)
 {
-    EXPECT(sg_alias_probe_decide(&conf, &driver) == SG_ALIAS_AUTO);
+    sg_alias_probe_first(&conf, &driver);
     fake.device = 2;
-    sg_alias_probe_use((struct sg_core *)&fake, 3);
-    EXPECT(fake.allowed[2] + fake.allowed[3] == 0 && fake.said == 0);
+    EXPECT(!sg_alias_probe_allows(3, true) && !sg_alias_probe_allows(2, false) && fake.said == 0);
     EXPECT(strcmp(sg_alias_probe_text(),
                "off on device 3: whether two addresses of a page are coherent could not be tested") == 0);
 }
 
-/* Without pages there is nothing to say of a device. */
-static void use_one_without_pages(void)
-{
-    EXPECT(sg_alias_probe_decide(&conf, &driver) == SG_ALIAS_AUTO);
-    fake.device = 2;
-    fake.vmm = 0;
-    sg_alias_probe_use((struct sg_core *)&fake, 2);
-    EXPECT(fake.allowed[2] == 0 && strcmp(sg_alias_probe_text(), "on") == 0);
-}
-
 static void each_device_is_tried(void **state)
 {
-    void (*const cases[])(void) = {use_others, use_one_that_is_not_current, use_one_without_pages};
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        int status;
-        fflush(NULL);
-        pid_t child = fork();
-        if (child == 0) {
-            cases[i]();
-            _exit(0);
-        }
-        assert_int_equal(waitpid(child, &status, 0), child);
-        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    }
+    in_a_process(use_others);
+    in_a_process(use_one_that_is_not_current);
+}
+
+static void nothing_is_said_of_what_was_not_used(void)
+{
+    EXPECT(!sg_alias_probe_text());
+    fake.device = -1;
+    sg_alias_probe_first(&conf, &driver);
+    EXPECT(!sg_alias_probe_text());
+    fake.device = SG_DEVICES_MAX;
+    sg_alias_probe_first(&conf, &driver);
+    EXPECT(!sg_alias_probe_text());
 }
 
 static void a_device_that_cannot_be(void **state)
 {
     (void)state;
-    fake.device = -1;
-    assert_string_equal(settle(SG_ALIAS_OFF), untested);
-    fake.device = SG_DEVICES_MAX;
-    assert_string_equal(settle(SG_ALIAS_OFF), untested);
+    in_a_process(nothing_is_said_of_what_was_not_used);
+}
+
+static void say_what_is_chosen(void)
+{
+    sg_alias_probe_first(&conf, &driver);
+    EXPECT(fake.calls <= 2);
+    const char *text = sg_alias_probe_text();
+    if (conf.expandable_segments && conf.ipc != SG_IPC_ALWAYS && fake.vmm)
+        EXPECT(strcmp(text, conf.alias == SG_ALIAS_ON ? "on, by the configuration and not by a test"
+                                                      : "off, by the configuration") == 0);
+    else
+        EXPECT(!text);
 }
 
 static void what_the_configuration_says(void **state)
 {
     (void)state;
     conf.alias = SG_ALIAS_ON;
-    assert_string_equal(settle(SG_ALIAS_ON), "on, by the configuration and not by a test");
+    in_a_process(say_what_is_chosen);
     conf.alias = SG_ALIAS_OFF;
-    assert_string_equal(settle(SG_ALIAS_OFF), "off, by the configuration");
-    assert_true(fake.calls < 4); /* no test */
-    conf.alias = SG_ALIAS_AUTO;
+    in_a_process(say_what_is_chosen);
     fake.vmm = 0;
-    assert_string_equal(settle(SG_ALIAS_OFF), "");
+    in_a_process(say_what_is_chosen);
     fake.vmm = 1;
     conf.ipc = SG_IPC_ALWAYS;
-    assert_string_equal(settle(SG_ALIAS_OFF), "");
+    in_a_process(say_what_is_chosen);
     conf.ipc = SG_IPC_AUTO;
     conf.expandable_segments = false;
-    assert_string_equal(settle(SG_ALIAS_OFF), "");
+    in_a_process(say_what_is_chosen);
 }
 
 int main(void)
@@ -615,6 +692,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(each_refusal, begin, end),
         cmocka_unit_test_setup_teardown(what_cannot_be_tested, begin, end),
         cmocka_unit_test_setup_teardown(each_call_is_needed, begin, end),
+        cmocka_unit_test_setup_teardown(a_test_that_is_not_wanted_is_not_made, begin, end),
+        cmocka_unit_test_setup_teardown(a_busy_device_holds_nobody_up, begin, end),
+        cmocka_unit_test_setup_teardown(a_full_device_is_tried_again, begin, end),
         cmocka_unit_test_setup_teardown(each_device_is_tried, begin, end),
         cmocka_unit_test_setup_teardown(a_device_that_cannot_be, begin, end),
         cmocka_unit_test_setup_teardown(what_the_configuration_says, begin, end),

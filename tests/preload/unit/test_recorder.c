@@ -41,7 +41,7 @@ static struct {
     int create, write; /* what the writer of the trace, and of statistics, answers */
     uint64_t now;
     const char *model; /* what the driver calls devices; NULL: it does not say */
-    int models;        /* names of devices in the trace */
+    int models, uuids;        /* names of devices in the trace */
     const char *by;    /* the order of streams was lost by this call */
     char text[64];     /* the same as the trace has it */
     int pieces, lasts;
@@ -118,6 +118,14 @@ void sg_trace_writer_emit(void *writer, const struct segalloc_trace_record *reco
         EXPECT(fake.model && memcmp(piece, fake.model, sizeof record->id) == 0 && record->stream == 1);
         EXPECT(record->flags == (SEGALLOC_FLAG_FIRST | SEGALLOC_FLAG_LAST));
         fake.models++;
+        return;
+    }
+    if (record->kind == SEGALLOC_RECORD_DEFINE_UUID) { /* see device_uuid() */
+        memcpy(piece, &record->id, sizeof record->id);
+        memcpy(piece + sizeof record->id, &record->size, sizeof record->size);
+        for (size_t i = 0; i < sizeof piece; i++)
+            EXPECT((unsigned char)piece[i] == (i == 15 ? record->stream : 0xf0 + i));
+        fake.uuids++;
         return;
     }
     EXPECT(writer == &fake.writer && record->kind == SEGALLOC_RECORD_UNTRACKED);
@@ -427,10 +435,10 @@ static void name_devices(void)
     fake.writer.due = true;
     tick(3);
     EXPECT(strcmp(sg_recorder_path(), "the trace") == 0);
-    EXPECT(fake.models == 1 && strcmp(fake.devices[0].model, fake.model) == 0);
+    EXPECT(fake.models == 1 && fake.uuids == 1 && strcmp(fake.devices[0].model, fake.model) == 0);
     EXPECT(strcmp(fake.devices[0].uuid, "GPU-f0f1f2f3-f4f5-f6f7-f8f9-fafbfcfdfe01") == 0);
     sg_recorder_close(core);
-    EXPECT(fake.models == 1);
+    EXPECT(fake.models == 1 && fake.uuids == 1);
 }
 
 /* A buffer that the driver has written to before it failed is no name. */
@@ -442,7 +450,7 @@ static void name_no_device(void)
     use(1);
     fake.writer.due = true;
     tick(3);
-    EXPECT(fake.models == 0 && fake.file.count > 0 && !*fake.devices[0].model);
+    EXPECT(fake.models == 0 && fake.uuids == 0 && fake.file.count > 0 && !*fake.devices[0].model);
 }
 
 static void models_of_devices_are_told(void **state)

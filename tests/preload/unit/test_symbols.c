@@ -189,6 +189,8 @@ void *open_library(const char *path, int flags);
 void *open_library(const char *path, int flags)
 {
     assert_true(flags & RTLD_NOLOAD);
+    if (!path) /* the program's own handle is nobody's here */
+        return NULL;
     if (strcmp(path, "libcuda.so.1") == 0)
         return &driver_handle;
     fake.opened++;
@@ -240,7 +242,7 @@ struct answer {
     void *value;
     sg_dlsym_fn *real;
 };
-struct answer sg_dlsym_answer(void *handle, const char *name);
+struct answer sg_dlsym_answer(void *handle, const char *name, const void *caller);
 
 static int start_afresh(void **state)
 {
@@ -423,7 +425,7 @@ static void twins_stay_the_drivers(void **state)
         assert_int_equal(cuGetProcAddress("cuMemcpyDtoD", &function, 2000, 0), CUDA_SUCCESS);
         assert_ptr_equal(function, list[i].twin ? (void *)&other_code[1] : (void *)&stub_code[SG_UNTRACKED_ORDER]);
         fake.found = &other_code[1];
-        struct answer answer = sg_dlsym_answer(&other_handle, list[i].name);
+        struct answer answer = sg_dlsym_answer(&other_handle, list[i].name, NULL);
         assert_ptr_equal(answer.value, list[i].twin ? NULL : &stub_code[SG_UNTRACKED_ORDER]);
         assert_ptr_equal(answer.real, list[i].twin ? look_up : NULL);
     }
@@ -480,7 +482,7 @@ static void names_that_are_hooked(void **state)
             fake.watched = watched;
             fake.inside = inside;
             fake.found = found == OURS ? ours : found == THEIRS ? theirs : found == ANOTHERS ? &other_code[0] : NULL;
-            struct answer answer = sg_dlsym_answer(next ? RTLD_NEXT : &other_handle, rows[i].symbol);
+            struct answer answer = sg_dlsym_answer(next ? RTLD_NEXT : &other_handle, rows[i].symbol, NULL);
             bool another = found == ANOTHERS || (!fake.found && (!lacks || !next));
             if (inside || another) {
                 assert_null(answer.value);
@@ -508,7 +510,7 @@ static void names_that_nobody_knows(void **state)
             fake.found = way == 2 ? &other_code[2] : &other_code[1]; /* another library's of that name */
             fake.watched = way == 3;
             fake.inside = way == 4;
-            struct answer answer = sg_dlsym_answer(&other_handle, unknown_names[i].name);
+            struct answer answer = sg_dlsym_answer(&other_handle, unknown_names[i].name, NULL);
             bool stub = way == 0 && unknown_names[i].kind >= 0;
             assert_ptr_equal(answer.value, stub ? &stub_code[unknown_names[i].kind] : NULL);
             assert_ptr_equal(answer.real, stub ? NULL : look_up);
@@ -532,7 +534,7 @@ static void names_of_other_libraries(void **state)
             fake.found = found ? &other_code[0] : NULL;
             fake.ours = found == 1;
             fake.inside = inside;
-            struct answer answer = sg_dlsym_answer(next ? RTLD_NEXT : &other_handle, names[i]);
+            struct answer answer = sg_dlsym_answer(next ? RTLD_NEXT : &other_handle, names[i], NULL);
             bool absent = (found == 1 || (!found && next)) && !loaded;
             assert_null(answer.value);
             assert_ptr_equal(answer.real, absent ? NULL : look_up);
@@ -547,7 +549,7 @@ static void other_names_are_the_loaders(void **state)
     static const char *const names[] = {NULL, "", "c", "cblas", "_", "_Y", "malloc", "_ZOther", "cudaMallocx", "ucu"};
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        struct answer answer = sg_dlsym_answer(RTLD_NEXT, names[i]);
+        struct answer answer = sg_dlsym_answer(RTLD_NEXT, names[i], NULL);
         assert_null(answer.value);
         assert_ptr_equal(answer.real, look_up);
         assert_null(fake.asked_name); /* nobody was asked for it */

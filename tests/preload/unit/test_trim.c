@@ -74,8 +74,9 @@ void sg_neighbours_leave(struct sg_neighbour *own)
 }
 
 uint64_t sg_neighbours_ask_all(struct sg_neighbours *table, const struct sg_neighbour *own, uint64_t id,
-    uint64_t timeout_ns)
+    uint64_t timeout_ns, uint64_t owing_ns)
 {
+    (void)owing_ns;
     assert_ptr_equal(table, &fake.table);
     assert_ptr_equal(own, fake.outside ? NULL : &fake.own);
     assert_true(timeout_ns > 0);

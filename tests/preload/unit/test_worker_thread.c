@@ -28,6 +28,7 @@ static struct {
     struct sg_conf conf;
     int refused;     /* what starting a thread answers */
     bool no_symbol;
+    int looked_up;
     atomic_bool go, there; /* an errand may end; has begun */
     atomic_int done;
     int use;         /* of the context that is waited for; below 0: it has gone */
@@ -48,6 +49,7 @@ static void *find(void *handle, const char *name)
     void *symbol;
     (void)handle;
     assert_string_equal(name, "pthread_create");
+    fake.looked_up++;
     memcpy(&symbol, &function, sizeof symbol);
     return fake.no_symbol ? NULL : symbol;
 }
@@ -231,13 +233,26 @@ static void contexts_are_not_waited_for_in_vain(void **state)
     assert_int_equal(atomic_load(&fake.uses), 0);
 }
 
+/* Not within the core, whose locks a thread with the loader's lock may wait for. */
+static void the_loader_is_asked_once(void **state)
+{
+    pthread_t thread;
+    (void)state;
+    sg_worker_prepare();
+    fake.looked_up = 0;
+    assert_int_equal(sg_worker_run(look_around, &thread), CUDA_ERROR_ILLEGAL_ADDRESS);
+    sg_worker_prepare();
+    assert_int_equal(fake.looked_up, 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup(name, start)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(without_threads_nothing_is_done), /* first: what starts threads is kept once it is found */
+        TEST(the_loader_is_asked_once),
         TEST(errands_are_done_on_a_thread_of_ours),
-        TEST(without_threads_nothing_is_done),
         TEST(errands_are_given_up_in_time),
         TEST(errands_are_done_one_after_another),
         TEST(contexts_are_waited_for_while_they_are_there),

@@ -50,6 +50,7 @@ const char *sg_record_kind_name(unsigned kind)
         [SEGALLOC_RECORD_SITE] = "site",
         [SEGALLOC_RECORD_DEFINE_MODEL] = "define_model",
         [SEGALLOC_RECORD_DEFINE_CARD] = "define_card",
+        [SEGALLOC_RECORD_DEFINE_UUID] = "define_uuid",
     };
     const char *action = sg_rmm_action((enum segalloc_record_kind)kind);
     if (kind == SEGALLOC_RECORD_ALLOCATE_FAILURE)
@@ -102,6 +103,8 @@ void sg_live_set_free(struct sg_live_set *set)
 static void note_peak(struct sg_summary_device *device)
 {
     uint64_t taken = device->live_bytes + sg_outside_stays(&device->outside);
+    uint64_t own = taken - device->outside.bytes[SEGALLOC_OUTSIDE_OTHER];
+    device->peak_own = own > device->peak_own ? own : device->peak_own;
     if (taken <= device->peak_taken)
         return;
     device->peak_taken = taken;
@@ -118,7 +121,7 @@ static void note_outside(struct sg_summary_device *device, const struct segalloc
     uint64_t sum = sg_outside_sum(&device->reading);
     if (sg_outside_stays(&device->reading) < sg_outside_stays(&device->outside))
         keep_peak(device);
-    device->ordered_frees |= sg_outside_gives_back(&device->outside, &device->reading);
+    device->lags |= sg_outside_lags(&device->outside, &device->reading);
     device->outside = device->reading;
     device->used |= sum > 0;
     device->peak_outside = sum > device->peak_outside ? sum : device->peak_outside;
@@ -369,6 +372,12 @@ static int add(struct sg_summary *summary, const struct segalloc_trace_record *r
         return 0;
     case SEGALLOC_RECORD_DEFINE_MODEL:
         model(device_at(summary, record->stream), record);
+        return 0;
+    case SEGALLOC_RECORD_DEFINE_UUID:
+        device = device_at(summary, record->stream);
+        device->has_uuid = true;
+        memcpy(device->uuid, &record->id, sizeof record->id);
+        memcpy(device->uuid + sizeof record->id, &record->size, sizeof record->size);
         return 0;
     case SEGALLOC_RECORD_DEFINE_CARD:
         if (summary->cards < SG_SUMMARY_CARDS)

@@ -43,6 +43,8 @@ struct sg_summary_failure {
 struct sg_summary_device {
     bool used;
     char model[64];                                 /* as the driver calls it; "": unknown */
+    bool has_uuid;
+    unsigned char uuid[16];
     uint64_t granularity, total_bytes, limit_bytes; /* 0: unknown */
     uint64_t allocs, frees, alloc_bytes, failures, made_good, failed_largest, passed_on, passed_on_bytes;
     uint64_t live_bytes, live_blocks, peak_live_bytes, peak_live_blocks, largest_request;
@@ -52,7 +54,8 @@ struct sg_summary_device {
     struct sg_outside reading, outside; /* by other calls: what is being read, and what is held now */
     struct sg_outside outside_at_peak;  /* when most was taken: alive, and held by other calls */
     uint64_t peak_taken, peak_outside;  /* bytes then; and when most was held by other calls */
-    bool ordered_frees;                 /* pools or graphs got some of that back */
+    bool lags;                          /* how much that is depends on how far the GPU has come */
+    uint64_t peak_own; /* bytes when most was taken without SEGALLOC_OUTSIDE_OTHER: by this process alone */
     struct sg_over_time over_time; /* live bytes */
     struct sg_stats stats; /* of the last complete snapshot */
     bool has_stats, has_stat[SG_STAT_COUNT]; /* which of them any snapshot named */

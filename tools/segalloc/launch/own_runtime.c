@@ -11,13 +11,19 @@
 #include "launch/find_program.h"
 
 /* An entry of the runtime's table of the names of errors, which stripping keeps. Found in libcudart 11.8, 12.4 and 13.0,
-   and in what nvcc 13.0 links by default; a program that merely calls the runtime has no such table. In the table a zero
-   byte stands before it, here another, so that this program is not taken for one. */
-static const char mark[] = "?cudaErrorMapBufferObjectFailed";
+   and in what nvcc 13.0 links by default. A program may have a table of those names for its messages. So the runtime's
+   call for private tables of the driver must be named as well. A zero byte stands before either, here another, so that this
+   program is not taken for one. */
+static const char *const marks[] = {"?cudaErrorMapBufferObjectFailed", "?cuGetExportTable"};
+enum { MARK_BYTES = 64 };
 
-/* Whether the mark is in what the loader maps. Debugging information has the names of all errors, too. */
-static bool has_mark(const unsigned char *bytes, size_t size, const char *sought)
+/* Whether a mark is in what the loader maps. Debugging information has the names of all errors, too. */
+static bool has_mark(const unsigned char *bytes, size_t size, const char *mark)
 {
+    char sought[MARK_BYTES];
+    size_t sought_bytes = strlen(mark) + 1;
+    memcpy(sought, mark, sought_bytes);
+    sought[0] = '\0';
     const Elf64_Ehdr *header = (const void *)bytes;
     if (size < sizeof *header || memcmp(bytes, ELFMAG, SELFMAG) != 0 || header->e_ident[EI_CLASS] != ELFCLASS64 ||
         header->e_phentsize != sizeof(Elf64_Phdr) || header->e_phoff > size ||
@@ -27,7 +33,7 @@ static bool has_mark(const unsigned char *bytes, size_t size, const char *sought
         Elf64_Phdr part;
         memcpy(&part, bytes + header->e_phoff + i * sizeof part, sizeof part);
         if (part.p_type == PT_LOAD && part.p_offset <= size && part.p_filesz <= size - part.p_offset &&
-            memmem(bytes + part.p_offset, part.p_filesz, sought, sizeof mark))
+            memmem(bytes + part.p_offset, part.p_filesz, sought, sought_bytes))
             return true;
     }
     return false;
@@ -47,10 +53,9 @@ bool sg_own_runtime_in(const char *path)
     close(file);
     if (bytes == MAP_FAILED)
         return false;
-    char sought[sizeof mark];
-    memcpy(sought, mark, sizeof mark);
-    sought[0] = '\0';
-    bool found = has_mark(bytes, (size_t)status.st_size, sought);
+    bool found = true;
+    for (size_t i = 0; i < sizeof marks / sizeof *marks && found; i++)
+        found = has_mark(bytes, (size_t)status.st_size, marks[i]);
     munmap(bytes, (size_t)status.st_size);
     return found;
 }

@@ -63,7 +63,8 @@ static void put_heading(FILE *out, const char *name, const char *text, const cha
 
 typedef double value_fn(const struct sg_stats_device *device, int stat);
 
-/* Labels join with those of NVIDIA's DCGM exporter by `gpu` and `UUID`. */
+/* Labels join with those of NVIDIA's DCGM exporter by `gpu` and `UUID`; by the latter alone where CUDA_VISIBLE_DEVICES gives
+   a process numbers of its own. */
 static void put_values(FILE *out, const char *name, const struct sg_live *live, const int *rank, value_fn *value, int stat)
 {
     for (size_t i = 0; i < live->count; i++) {

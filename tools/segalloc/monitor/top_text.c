@@ -9,7 +9,7 @@
 #include "size.h"
 #include "tool.h"
 
-enum { FIGURES = 67 /* columns before the curves */, CURVE_LEAST = 6, LINE = 512 };
+enum { FIGURES = 67 /* columns before the curves */, CURVE_LEAST = 6, LINE = 512, UUID_SHOWN = 12 /* "GPU-" and eight digits */ };
 
 static struct sg_top_history *find(const struct sg_top *top, uint64_t pid, uint32_t device)
 {
@@ -245,6 +245,27 @@ static void put_device(FILE *out, const struct sg_top *top, const struct row *ro
     putc('\n', out);
 }
 
+/* Whether processes have one number for different cards, as where each rank sees one device (CUDA_VISIBLE_DEVICES). */
+static bool is_ambiguous(const struct sg_live *live, const struct sg_stats_device *device)
+{
+    for (size_t i = 0; i < live->count; i++) {
+        for (uint32_t k = 0; k < live->file[i].count; k++) {
+            const struct sg_stats_device *other = &live->file[i].devices[k];
+            if (other->device == device->device && *device->uuid && *other->uuid &&
+                strncmp(other->uuid, device->uuid, UUID_SHOWN) != 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Which card a number means, where that is not the same for all. */
+static void put_card(FILE *out, const struct sg_live *live, const struct sg_stats_device *device)
+{
+    if (is_ambiguous(live, device))
+        fprintf(out, "%12s device %" PRIu32 " is %.*s\n", "", device->device, UUID_SHOWN, device->uuid);
+}
+
 /* What sets a process apart from the first of its group: an old page, another phase. */
 static void put_note(FILE *out, const struct row *row, const struct row *first, int width)
 {
@@ -311,8 +332,10 @@ void sg_top_text(FILE *out, const struct sg_top *top, const struct sg_live *live
             put_command(out, first->file->command ? first->file->command : "", width);
             put_tags(out, first, width);
         }
-        for (uint32_t k = 0; k < row[i].file->count; k++)
+        for (uint32_t k = 0; k < row[i].file->count; k++) {
             put_device(out, top, &row[i], &row[i].file->devices[k], width, unicode);
+            put_card(out, live, &row[i].file->devices[k]);
+        }
         put_note(out, &row[i], first, width);
     }
     free(row);
@@ -331,8 +354,9 @@ static void json_device(const struct sg_stats_device *device)
         SG_STAT_ooms,
     };
     const struct sg_stats *stats = &device->stats;
-    printf("{\"device\":%" PRIu32 ",\"total_bytes\":%" PRIu64 ",\"limit_bytes\":%" PRIu64, device->device,
-        device->total_bytes, device->limit_bytes);
+    printf("{\"device\":%" PRIu32 ",\"uuid\":", device->device);
+    sg_tool_json_text(*device->uuid ? device->uuid : NULL);
+    printf(",\"total_bytes\":%" PRIu64 ",\"limit_bytes\":%" PRIu64, device->total_bytes, device->limit_bytes);
     for (size_t i = 0; i < sizeof shown / sizeof *shown; i++)
         printf(",\"%s\":%" PRIu64, sg_stat_info(shown[i])->name, stats->value[shown[i]]);
     printf(",\"peak_reserved_bytes\":%" PRIu64 ",\"peak_requested_bytes\":%" PRIu64 ",\"idle_bytes\":%" PRIu64

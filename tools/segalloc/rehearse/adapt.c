@@ -137,30 +137,40 @@ bool sg_rehearse_is_caught(const struct sg_site_book *book, uint32_t site)
     return caught;
 }
 
+/* Whether each process that was there fits the card, but not those that were there at once. */
+static bool fit_alone(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
+{
+    return rehearse->together > 1 && !card->ends_at_event;
+}
+
 bool sg_rehearse_may_adapt(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
 {
     if (card->fits || card->open || rehearse->interrupted || !rehearse->processes)
         return false;
     if (rehearse->run.status != 0)
         return rehearse->ooms > 0;
-    return !rehearse->torch || rehearse->beneath || card->caught || rehearse->questions || rehearse->ooms;
+    return fit_alone(rehearse, card) || !rehearse->torch || rehearse->beneath || card->caught || rehearse->questions || rehearse->ooms;
 }
 
-static bool has_ended_well(const struct sg_rehearse *trial)
+bool sg_rehearse_has_ended_well(const struct sg_rehearse *trial)
 {
     return trial->run.status == 0 && trial->processes && !trial->ended_by && !trial->interrupted;
 }
 
 bool sg_rehearse_has_adapted(const struct sg_rehearse *endless, const struct sg_rehearse *trial)
 {
+    if (trial->processes < endless->processes) /* one has ended before it got any */
+        return false;
     bool asks = endless->questions || trial->questions, does_without = endless->ooms || trial->ooms;
     bool asked_less = trial->peak_requested + trial->passed_on_bytes < endless->peak_requested;
-    return has_ended_well(trial) && (asks || does_without || asked_less);
+    return sg_rehearse_has_ended_well(trial) && (asks || does_without || asked_less);
 }
 
-bool sg_rehearse_has_fitted(const struct sg_rehearse *endless, const struct sg_rehearse *trial)
+bool sg_rehearse_took_turns(const struct sg_rehearse *endless, const struct sg_rehearse_card *card, const struct sg_rehearse *trial)
 {
-    return has_ended_well(trial) && !endless->ordered_frees && !trial->ordered_frees;
+    bool good = !trial->run.status && !trial->interrupted && !trial->ooms && trial->processes == endless->processes;
+    uint64_t leaving = endless->outside.bytes[SEGALLOC_OUTSIDE_POOLS_LEAVING]; /* may have left sooner there */
+    return good && trial->peak_own + leaving >= endless->peak_own && fit_alone(endless, card);
 }
 
 bool sg_rehearse_is_tight(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)

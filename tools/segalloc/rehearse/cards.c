@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include "report/findings.h"
+#include "config.h"
 #include "rehearse/adapt.h"
+#include "rehearse/lives.h"
 #include "replay/free_orders.h"
 #include "install_paths.h"
 #include "replay/recorded.h"
@@ -99,39 +101,43 @@ static int play_card(struct life *life, struct sg_rehearse_card *card, const str
     return 0;
 }
 
-/* The smallest card of this process by the rules of `life->play`; 0: none. */
-static int find_smallest(struct life *life, const struct sg_play_result *known, uint64_t *ret)
+/* The smallest card of each device for this process by the rules of `life->play`; 0: none. */
+static int find_smallest(struct life *life, const struct sg_play_result *known, uint64_t ret[SG_DEVICES_MAX])
 {
     struct sg_smallest smallest = {.play = replay_on_cards, .user = life, .most = SG_SMALLEST_MOST};
     uint64_t most = life->rehearse->card[life->rehearse->card_count - 1].bytes;
     smallest.most = most > smallest.most ? most : smallest.most;
     int status = sg_smallest_find(&smallest, known);
-    *ret = status ? 0 : sg_smallest_largest(&smallest, known);
+    for (int i = 0; i < SG_DEVICES_MAX; i++)
+        ret[i] = status ? 0 : smallest.card[i];
     return status;
 }
 
 /* What the next run needs, which frees in another order: the most of what some orders take, and half of what lies
-   between the most and the least of them. Where the order makes no difference it is what this run took. */
-static int find_robust(struct life *life, const struct sg_play_result *known, uint64_t *ret)
+   between the most and the least of them. Where the order makes no difference it is what this run took, `exact`. */
+static int find_robust(struct life *life, const struct sg_play_result *known, uint64_t exact[SG_DEVICES_MAX],
+    uint64_t ret[SG_DEVICES_MAX])
 {
-    uint64_t least, most, other;
-    int status = find_smallest(life, known, &most);
-    least = most;
-    uint64_t orders = most && known->events <= ORDERS_EVENTS ? SG_ORDERS : 0;
+    uint64_t least[SG_DEVICES_MAX], most[SG_DEVICES_MAX], other[SG_DEVICES_MAX];
+    int status = find_smallest(life, known, exact);
+    uint64_t orders = known->events <= ORDERS_EVENTS ? SG_ORDERS : 0;
+    memcpy(least, exact, sizeof least);
+    memcpy(most, exact, sizeof most);
     for (life->order = 1; status == 0 && life->order <= orders; life->order++) {
-        status = find_smallest(life, known, &other);
-        if (status)
-            break;
-        least = other < least ? other : least;
-        most = other > most ? other : most;
+        status = find_smallest(life, known, other);
+        for (int i = 0; status == 0 && i < SG_DEVICES_MAX; i++) {
+            least[i] = other[i] < least[i] ? other[i] : least[i];
+            most[i] = other[i] > most[i] ? other[i] : most[i];
+        }
     }
     life->order = 0;
-    *ret = most + ((most - least) / 2 + SG_SMALLEST_STEP - 1) / SG_SMALLEST_STEP * SG_SMALLEST_STEP;
+    for (int i = 0; i < SG_DEVICES_MAX; i++)
+        ret[i] = most[i] + ((most[i] - least[i]) / 2 + SG_SMALLEST_STEP - 1) / SG_SMALLEST_STEP * SG_SMALLEST_STEP;
     return status;
 }
 
 /* The same by PyTorch's own rules, which is what the program would need without us. */
-static int find_alone(struct life *life, const struct sg_play_result *known, const char *conf, uint64_t *ret)
+static int find_alone(struct life *life, const struct sg_play_result *known, const char *conf, uint64_t ret[SG_DEVICES_MAX])
 {
     const struct sg_play before = life->play;
     char error[SG_TORCH_ERROR_TEXT];
@@ -141,28 +147,61 @@ static int find_alone(struct life *life, const struct sg_play_result *known, con
     return status;
 }
 
-static int play_life(struct life *life, const struct sg_findings *findings)
+/* The machine's index of a device. One whose UUID is not known has the process's number for it. */
+static int index_of(const struct sg_findings_device *device)
+{
+    int index = device->has_uuid ? sim_config_index(device->uuid) : -1;
+    return index < 0 ? (int)device->ordinal : index;
+}
+
+/* Figures of one process by its numbers of devices: smallest cards. */
+struct smallest {
+    uint64_t exact[SG_DEVICES_MAX], segalloc[SG_DEVICES_MAX], pytorch[SG_DEVICES_MAX], expandable[SG_DEVICES_MAX];
+};
+
+/* What is PyTorch's alone needs of a process without PyTorch what that needs. */
+static void note_needs(const struct sg_findings *findings, const struct smallest *smallest, bool torch, struct sg_life *ret)
+{
+    ret->pid = findings->pid;
+    snprintf(ret->command, sizeof ret->command, "%s", findings->command ? findings->command : "");
+    for (uint32_t i = 0; i < findings->devices; i++) {
+        const struct sg_findings_device *device = &findings->device[i];
+        const uint64_t *peak = device->stats.peak;
+        uint32_t ordinal = device->ordinal;
+        if (!device->peak_taken && !peak[SG_STAT_requested_bytes])
+            continue;
+        struct sg_life_need need = {
+            .used = true,
+            .exact = smallest->exact[ordinal] > device->peak_own ? smallest->exact[ordinal] : device->peak_own,
+            .alone = {.segalloc = smallest->segalloc[ordinal],
+                .pytorch = torch ? smallest->pytorch[ordinal] : smallest->segalloc[ordinal],
+                .pytorch_expandable = torch ? smallest->expandable[ordinal] : smallest->segalloc[ordinal]},
+            .requested = peak[SG_STAT_requested_bytes],
+            .reserved = peak[SG_STAT_reserved_bytes],
+            .taken = device->peak_own,
+        };
+        ret->need[index_of(device)] = need;
+    }
+}
+
+static int play_life(struct life *life, const struct sg_findings *findings, struct sg_life *ret)
 {
     struct sg_rehearse *rehearse = life->rehearse;
     struct sg_play_result known;
-    struct sg_rehearse_alone alone = {0};
+    struct smallest smallest = {.exact = {0}};
+    bool torch = findings->torch && !rehearse->beneath;
     int status = replay_on_cards(life, (uint64_t[SG_DEVICES_MAX]){0}, 0, &known); /* on the card without end */
     for (unsigned i = 0; i < rehearse->card_count; i++) {
         status = status ? status : play_card(life, &rehearse->card[i], findings);
         rehearse->card[i].open |= status == CUT && rehearse->card[i].fits;
     }
     if (status == 0)
-        status = find_robust(life, &known, &alone.segalloc);
-    if (status == 0 && findings->torch && !rehearse->beneath)
-        status = find_alone(life, &known, "", &alone.pytorch);
-    if (status == 0 && findings->torch && !rehearse->beneath)
-        status = find_alone(life, &known, "expandable_segments:True", &alone.pytorch_expandable);
-    if (alone.segalloc > rehearse->alone.segalloc)
-        rehearse->alone.segalloc = alone.segalloc;
-    if (alone.pytorch > rehearse->alone.pytorch)
-        rehearse->alone.pytorch = alone.pytorch;
-    if (alone.pytorch_expandable > rehearse->alone.pytorch_expandable)
-        rehearse->alone.pytorch_expandable = alone.pytorch_expandable;
+        status = find_robust(life, &known, smallest.exact, smallest.segalloc);
+    if (status == 0 && torch)
+        status = find_alone(life, &known, "", smallest.pytorch);
+    if (status == 0 && torch)
+        status = find_alone(life, &known, "expandable_segments:True", smallest.expandable);
+    note_needs(findings, &smallest, torch, ret);
     return status;
 }
 
@@ -187,10 +226,7 @@ static int count(struct sg_rehearse *rehearse, const struct sg_findings *finding
         const uint64_t *peak = findings->device[i].stats.peak;
         rehearse->questions += findings->device[i].stats.value[SG_STAT_questions];
         rehearse->limited |= findings->limited;
-        struct sg_rehearse_device *used = &rehearse->device[findings->device[i].ordinal];
-        used->processes += peak[SG_STAT_requested_bytes] > 0;
-        used->requested += peak[SG_STAT_requested_bytes];
-        rehearse->ordered_frees |= findings->device[i].ordered_frees;
+        rehearse->lags |= findings->device[i].lags;
         if (findings->device[i].peak_taken > rehearse->peak_taken) {
             rehearse->peak_taken = findings->device[i].peak_taken;
             rehearse->outside = findings->device[i].outside;
@@ -205,7 +241,7 @@ static int count(struct sg_rehearse *rehearse, const struct sg_findings *finding
     return most;
 }
 
-static int add_process(struct sg_rehearse *rehearse, const char *path)
+static int add_process(struct sg_rehearse *rehearse, const char *path, struct sg_life *ret)
 {
     struct sg_findings findings;
     char error[SG_FINDINGS_ERROR];
@@ -229,7 +265,7 @@ static int add_process(struct sg_rehearse *rehearse, const char *path)
             rehearse->beneath |= life.play.conf.pytorch == SG_PYTORCH_BENEATH;
             life.play.next = next_records;
             life.play.source = &life;
-            status = play_life(&life, &findings);
+            status = play_life(&life, &findings, ret);
         }
         sg_recorded_free(&life.recorded);
         sg_trace_close(life.reader);
@@ -238,7 +274,7 @@ static int add_process(struct sg_rehearse *rehearse, const char *path)
     return status;
 }
 
-int sg_rehearse_traces(struct sg_rehearse *rehearse, const char *folder)
+int sg_rehearse_traces(struct sg_rehearse *rehearse, const char *folder, struct sg_lives *lives)
 {
     DIR *files = opendir(folder);
     int status = 0;
@@ -250,7 +286,8 @@ int sg_rehearse_traces(struct sg_rehearse *rehearse, const char *folder)
         if (!strstr(entry->d_name, ".trace"))
             continue;
         snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        status = add_process(rehearse, path);
+        struct sg_life *life = sg_lives_of(lives, entry->d_name);
+        status = life ? add_process(rehearse, path, life) : sg_tool_error(rehearse->verb, "no host memory left");
         if (status == CUT) {
             rehearse->cut = true;
             status = 0;
@@ -258,6 +295,7 @@ int sg_rehearse_traces(struct sg_rehearse *rehearse, const char *folder)
     }
     if (files)
         closedir(files);
+    sg_lives_join(lives, rehearse);
     if (isatty(STDERR_FILENO))
         fputs("\r\033[K", stderr);
     return status;
@@ -277,7 +315,6 @@ uint64_t sg_rehearse_short_by(const struct sg_rehearse *rehearse, const struct s
 enum sg_rehearse_verdict sg_rehearse_verdict(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
 {
     uint64_t smallest = sg_rehearse_smallest(rehearse, card), left = card->bytes > smallest ? card->bytes - smallest : 0;
-    return !card->fits                                       ? SG_REHEARSE_DOES_NOT_FIT
-           : card->bytes < smallest || left < card->margin ? SG_REHEARSE_TOO_CLOSE
-                                                             : SG_REHEARSE_FITS;
+    bool close = card->turns || card->bytes < smallest || left < card->margin;
+    return !card->fits ? SG_REHEARSE_DOES_NOT_FIT : close ? SG_REHEARSE_TOO_CLOSE : SG_REHEARSE_FITS;
 }

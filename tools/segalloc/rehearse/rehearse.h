@@ -40,6 +40,7 @@ struct sg_rehearse_card {
     bool caught;               /* a caller of what did not fit has a handler for that */
     bool ran;                  /* the program ran on a card of this size, and came to its end */
     bool adapted;              /* … because it makes do with less there */
+    bool turns;                /* it was run, and came to its end, though its processes need more together: they took turns */
     bool ran_out;              /* it came to none: smaller ones are too small as well */
     uint64_t ran_smallest;     /* what it took there, bytes */
     uint64_t adapted_refused, adapted_ooms; /* calls for memory that were refused there; those of them that failed */
@@ -94,18 +95,21 @@ struct sg_rehearse {
     bool ended_by;            /* an allocation failed, and its process was served nothing more: it came to nothing */
     bool true_size;           /* the run itself is on a card of the size of the only one named */
     bool adapts;              /* it fits a card because it makes do with less there */
-    bool ordered_frees;       /* pools or graphs got memory back, in the order of a stream */
-    uint64_t peak_requested, peak_reserved; /* of the device of the process that needs most, bytes */
+    bool lags;                /* what other calls hold at a moment depends on how far the GPU has come */
+    uint64_t peak_requested, peak_reserved; /* of the device that needs most: sums of processes that were there at once, bytes */
     struct sg_rehearse_held at_peak;        /* when that device had most in use */
-    uint64_t peak_taken;       /* of that process, in use and held by other calls at once, bytes */
-    struct sg_outside outside; /* then, by such calls */
+    uint64_t peak_taken;       /* of that device, in use and held by other calls, bytes */
+    uint64_t peak_own;         /* as that, without what others than the processes of the run hold */
+    struct sg_outside outside; /* by such calls, of the process that has most, at its peak */
     double served_share;      /* negative: nothing was asked for */
     struct sg_rehearse_alone alone; /* of the process that needs most; segalloc's is the smallest card */
-    /* Of each device the processes that used it, and the sum of what they had in use at their peaks, bytes. */
+    /* Of each device of the machine the processes that used it at once, most of them, and the sum of their peaks, bytes: by
+       allocations that segalloc served, and by all calls. */
     struct sg_rehearse_device {
         unsigned processes;
-        uint64_t requested;
+        uint64_t requested, taken;
     } device[SG_DEVICES_MAX];
+    unsigned together;        /* processes that need most of one device at once */
     bool beneath;             /* what was served are segments of PyTorch's own cache */
     enum sg_rehearse_outcome outcome;
     char reason[2 * SG_REHEARSE_TEXT]; /* "" when it completed */
@@ -139,7 +143,8 @@ struct sg_keep;
 bool sg_rehearse_command(const struct sg_rehearse *rehearse, const struct sg_keep *keep, struct sg_rehearse_run *ret);
 
 /* Reads the traces of a run in `folder`, and plays them on the cards. 0, or an exit status after a line on stderr. */
-int sg_rehearse_traces(struct sg_rehearse *rehearse, const char *folder);
+struct sg_lives;
+int sg_rehearse_traces(struct sg_rehearse *rehearse, const char *folder, struct sg_lives *lives);
 
 /* rehearse/try.c: values of --try, "NAME=V1,V2,…" or "NAME=LOW..HIGH". */
 struct sg_rehearse_try {

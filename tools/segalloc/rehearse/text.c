@@ -30,7 +30,8 @@ static const char assumed_fast[] =
     "The run is faster than on a GPU. What a thread frees by the clock counts longer (PyTorch's watchdog of NCCL: each "
     "0.1 s), so a smaller card may do.";
 static const char assumed_apart[] =
-    "Each process has cards of its own here. Processes that share a card need what they hold together.";
+    "Processes that are on one card at once count together, each with its peak, and a context each. Peaks that never meet need "
+    "less.";
 static const char assumed_beneath[] =
     "PyTorch's cache asks for the same segments on every card. On a full card it first gives idle ones back, so a "
     "smaller card may do.";
@@ -83,7 +84,7 @@ static void print_json_card(const struct sg_rehearse *rehearse, const struct sg_
         printf("%" PRId64, (int64_t)card->bytes - (int64_t)smallest);
     else
         fputs("null", stdout);
-    printf(",\"adapted\":%s", card->adapted ? "true" : "false");
+    printf(",\"adapted\":%s,\"took_turns\":%s", card->adapted ? "true" : "false", card->turns ? "true" : "false");
     number("refused", card->adapted_refused, card->adapted);
     number("failures", card->adapted_ooms, card->adapted);
     number("ends_at_event", card->ends_at_event, card->ends_at_event);
@@ -100,7 +101,7 @@ static void print_json_card(const struct sg_rehearse *rehearse, const struct sg_
     fputs("]}", stdout);
 }
 
-/* Devices that several processes used. */
+/* Devices that several processes used at once. */
 static void print_json_shared(const struct sg_rehearse *rehearse)
 {
     const char *comma = "";
@@ -261,9 +262,13 @@ static void print_card(const struct sg_rehearse *rehearse, const struct sg_rehea
     puts(".");
     if (card->ran)
         print_ran(card);
+    if (card->turns)
+        printf("  It was run on a card of this size too: its processes had room there one after the other. Where their peaks meet "
+               "they need %s.\n",
+            sg_size_format(rehearse->alone.segalloc, asked));
     if (card->ran_out)
         puts("  It was run on a card of this size too, and came to no good end there.");
-    if (!card->ends_at_event || card->ran)
+    if (!card->ends_at_event || card->ran || card->turns)
         return;
     printf("  First failure: %s asked for%s%s%s%s%s%s with %s in use,\n", sg_size_format(card->ends_with_bytes, asked),
         card->ends_by ? " " : "", card->ends_by ? sg_outside_call(card->ends_by) : "",
@@ -402,8 +407,9 @@ static void print_where(const struct sg_rehearse *rehearse)
     bool whole = card->bytes % SG_GIB == 0; /* else it has whole MiB */
     if (rehearse->devices > 1)
         snprintf(count, sizeof count, ",count=%d", rehearse->devices);
-    snprintf(sim, sizeof sim, "%" PRIu64 "%s%s,drop_mb=1%s%s", card->bytes / (whole ? SG_GIB : SG_MIB),
-        whole ? "GiB" : "MiB", count, card->name ? ",model=" : "", card->name ? card->name : "");
+    snprintf(sim, sizeof sim, "%" PRIu64 "%s%s,drop_mb=1%s%s%s", card->bytes / (whole ? SG_GIB : SG_MIB),
+        whole ? "GiB" : "MiB", count, card->name ? ",model=" : "", card->name ? card->name : "",
+        rehearse->together > 1 ? ",card=shared" : "");
     fputs(" --sim", stdout);
     print_argument(sim);
 }
@@ -468,17 +474,15 @@ static void print_sum(const struct sg_rehearse *rehearse)
     puts("It ran on a card without end: what the program prints as reserved may be more than a full card takes.");
 }
 
-/* Processes that share a GPU need it together; here each has a card of its own. */
+/* Processes that share a GPU need it together. */
 static void print_shared(const struct sg_rehearse *rehearse)
 {
     char size[SG_SIZE_TEXT];
     for (int i = 0; i < SG_DEVICES_MAX; i++) {
         const struct sg_rehearse_device *device = &rehearse->device[i];
         if (device->processes > 1)
-            printf("%u processes used device %d, each on a card of its own here. Where that is one GPU, they need up "
-                   "to %s"
-                   " together, and a context each.\n",
-                device->processes, i, sg_size_format(device->requested, size));
+            printf("%u processes were on device %d at once: they count together, with up to %s in use, and a context each.\n",
+                device->processes, i, sg_size_format(device->taken, size));
     }
 }
 
@@ -519,7 +523,9 @@ void sg_rehearse_print_text(const struct sg_rehearse *rehearse)
     }
     if (rehearse->processes) {
         printf("At the peak %s were in use%s; ", sg_size_format(rehearse->peak_taken, size),
-               rehearse->processes > 1 ? ", on the device of the process with most" : "");
+            rehearse->together > 1      ? ", by all processes that were on one card at once"
+                : rehearse->processes > 1 ? ", on the device of the process with most"
+                                          : "");
         printf("%" PRIu64 " allocation%s", rehearse->allocs, sg_plural(rehearse->allocs));
         if (rehearse->served_share >= 0)
             printf(", %.2f %% served by segalloc", 100 * rehearse->served_share);

@@ -108,6 +108,8 @@ static bool from_summary(struct sg_findings_device *to, const struct sg_summary_
 {
     to->granularity = from->granularity;
     memcpy(to->model, from->model, sizeof to->model);
+    to->has_uuid = from->has_uuid;
+    memcpy(to->uuid, from->uuid, sizeof to->uuid);
     to->total_bytes = from->total_bytes;
     to->limit_bytes = from->limit_bytes;
     to->largest_request = from->largest_request;
@@ -118,8 +120,9 @@ static bool from_summary(struct sg_findings_device *to, const struct sg_summary_
     to->requested = from->over_time;
     to->outside = from->outside_at_peak;
     to->peak_taken = from->peak_taken;
+    to->peak_own = from->peak_own;
     to->peak_outside = from->peak_outside;
-    to->ordered_frees = from->ordered_frees;
+    to->lags = from->lags;
     if (from->has_stats) {
         to->stats = from->stats;
         for (int i = 0; i < SG_STAT_COUNT; i++) /* another allocator's has some of them; ours leaves out what is 0 */

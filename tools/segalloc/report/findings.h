@@ -14,6 +14,8 @@ enum { SG_FINDINGS_ERROR = 512, SG_FINDINGS_DEVICES = 64 };
 struct sg_findings_device {
     uint32_t ordinal;
     char model[64]; /* as the driver calls it; "": unknown */
+    bool has_uuid;  /* of a trace alone */
+    unsigned char uuid[16];
     struct sg_stats stats;
     bool known[SG_STAT_COUNT];                      /* without: no source for this figure */
     uint64_t granularity, total_bytes, limit_bytes; /* 0: unknown, or no limit */
@@ -24,7 +26,8 @@ struct sg_findings_device {
     struct sg_live_set at_peak;            /* when most was taken */
     struct sg_outside outside;             /* held then by calls that segalloc does not serve */
     uint64_t peak_taken, peak_outside;     /* requested, and held by such calls, at once; the latter alone */
-    bool ordered_frees;                    /* pools or graphs got some of it back, in the order of a stream */
+    bool lags;                             /* how much that is depends on how far the GPU has come */
+    uint64_t peak_own;                     /* peak_taken by what this process is known to have; 0: not known */
     struct sg_live_set at_reserved;        /* when most was reserved, as of `fullest`; empty: not known */
     struct sg_over_time requested, reserved;  /* over time; width 0: not known */
     struct sg_page_map fullest;              /* when most was reserved; event 0: not known */

@@ -16,10 +16,11 @@
 #include "effective_conf.h"
 #include "launch/launch.h"
 #include "launch/own_runtime.h"
-#include "rehearse/adapt.h"
 #include "rehearse/keep.h"
+#include "rehearse/lives.h"
+#include "rehearse/true_size.h"
 #include "install_paths.h"
-#include "replay/smallest_card.h"
+#include "segalloc/trace_format.h"
 #include "signals.h"
 #include "size.h"
 #include "tool.h"
@@ -241,14 +242,6 @@ static const char *temporary_folder(void)
     return temporary && *temporary == '/' && strlen(temporary) <= 30 ? temporary : "/tmp";
 }
 
-/* The machine that the command runs on; `name`: of a card that is known, or NULL. On a card without end work is done where
-   it is submitted. On one of its true size the lag of frees counts, as in `segalloc run --sim`. */
-static void sim_text(char *text, size_t size, uint64_t bytes, int devices, const char *name, bool true_size)
-{
-    snprintf(text, size, "%" PRIu64 ",count=%d%s,drop_mb=1%s%s", bytes, devices, true_size ? "" : ",at-once",
-        name ? ",model=" : "", name ? name : "");
-}
-
 /* Where the traces of the run go. */
 static bool make_folder(const struct sg_rehearse *rehearse, char folder[64])
 {
@@ -278,18 +271,41 @@ static bool keep(const struct sg_rehearse *rehearse, const char *path, const cha
     return good;
 }
 
-/* The process that began first has the lowest number, but for a turn of numbers. */
+/* When the process began that has written the trace, ns; 0: not known. */
+static uint64_t began_at(const char *path)
+{
+    struct segalloc_trace_header header = {.start_realtime_ns = 0};
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    bool whole = file >= 0 && read(file, &header, sizeof header) == (ssize_t)sizeof header;
+    if (file >= 0)
+        close(file);
+    return whole ? header.start_realtime_ns : 0;
+}
+
+static int is_trace(const struct dirent *entry)
+{
+    return strstr(entry->d_name, ".trace") != NULL;
+}
+
+/* That of the process that began first has the name as it is. */
 static bool keep_traces(const struct sg_rehearse *rehearse, const char *folder)
 {
     struct dirent **entry;
-    int count = scandir(folder, &entry, NULL, versionsort);
-    bool good = count >= 0, named = false;
+    int count = scandir(folder, &entry, is_trace, versionsort), first = 0;
+    uint64_t earliest = UINT64_MAX;
+    bool good = count >= 0;
+    for (int i = 0; i < count; i++) {
+        char path[SG_PLACE_BYTES];
+        snprintf(path, sizeof path, "%s/%s", folder, entry[i]->d_name);
+        uint64_t began = began_at(path);
+        first = began < earliest ? i : first;
+        earliest = began < earliest ? began : earliest;
+    }
     for (int i = 0; i < count; i++) {
         char path[SG_PLACE_BYTES], name[SG_PLACE_BYTES];
         snprintf(path, sizeof path, "%s/%s", folder, entry[i]->d_name);
-        snprintf(name, sizeof name, named ? "%s.%d" : "%s", rehearse->output, atoi(entry[i]->d_name));
-        if (strstr(entry[i]->d_name, ".trace"))
-            good = good && (named = keep(rehearse, path, name));
+        snprintf(name, sizeof name, i == first ? "%s" : "%s.%d", rehearse->output, atoi(entry[i]->d_name));
+        good = good && keep(rehearse, path, name);
         free(entry[i]);
     }
     if (count >= 0)
@@ -374,10 +390,14 @@ static int rehearse_in(struct sg_rehearse *rehearse, struct sg_launch *launch, c
     set_cards(rehearse);
     set_trackers(rehearse, folder);
     set_steps(rehearse);
-    if (!set_files(rehearse, folder, &keep, &keeps) || !sg_launch_prepare(launch) ||
-        !sg_rehearse_command(rehearse, keeps ? &keep : NULL, &rehearse->run))
+    if (!set_files(rehearse, folder, &keep, &keeps) || !sg_launch_prepare(launch))
         return SG_EXIT_ERROR;
-    int status = sg_rehearse_traces(rehearse, folder);
+    struct sg_lives lives;
+    sg_lives_begin(&lives, folder);
+    bool ran = sg_rehearse_command(rehearse, keeps ? &keep : NULL, &rehearse->run);
+    sg_lives_end(&lives);
+    int status = ran ? sg_rehearse_traces(rehearse, folder, &lives) : SG_EXIT_ERROR;
+    sg_lives_free(&lives);
     if (status == 0)
         judge(rehearse);
     return status;
@@ -398,103 +418,11 @@ static int rehearse_once(struct sg_rehearse *rehearse, struct sg_launch *launch,
     return status;
 }
 
-/* Runs the command on a card of its true size; *ret has what came of it. `why`: for the line on stderr. 0, or an exit status
-   after a line on stderr. */
-static int rehearse_on(struct sg_rehearse *rehearse, struct sg_launch *launch, const struct sg_rehearse_card *card,
-    const char *why, struct sg_rehearse *ret)
-{
-    char sim[256], size[SG_SIZE_TEXT];
-    *ret = (struct sg_rehearse){.verb = rehearse->verb, .json = rehearse->json, .margin = rehearse->margin,
-        .devices = rehearse->devices, .command = rehearse->command, .signals = rehearse->signals,
-        .overwrite = rehearse->overwrite, .trackers = rehearse->trackers, .card_count = 1,
-        .card[0] = {.bytes = card->bytes, .name = card->name, .margin = card->margin}, .true_size = true};
-    sim_text(sim, sizeof sim, card->bytes, rehearse->devices, card->name, /* true_size */ true);
-    const char *conf = launch->conf, *endless = launch->sim;
-    launch->sim = sim;
-    launch->conf = sg_tool_conf_join("oom_report:never", conf);
-    fprintf(stderr, "segalloc rehearse: %s %s. Running it once more, on a card of that size.\n",
-        sg_size_format(card->bytes, size), why);
-    int status = rehearse_once(ret, launch, false);
-    launch->conf = conf;
-    launch->sim = endless;
-    rehearse->interrupted |= ret->interrupted;
-    rehearse->cut |= ret->interrupted;
-    return status;
-}
-
-/* A card that it does not fit as it ran. */
-static int rehearse_adapting(struct sg_rehearse *rehearse, struct sg_launch *launch, struct sg_rehearse_card *card,
-    struct sg_rehearse *trial)
-{
-    int status = rehearse_on(rehearse, launch, card, "does not fit as it ran on a card without end; it may make do with less",
-        trial);
-    if (status)
-        return status;
-    card->adapted = sg_rehearse_has_adapted(rehearse, trial);
-    card->ran = card->adapted || sg_rehearse_has_fitted(rehearse, trial);
-    card->fits |= card->ran;
-    rehearse->adapts |= card->adapted;
-    uint64_t took = trial->alone.segalloc ? trial->alone.segalloc : trial->peak_requested;
-    card->ran_smallest = took < card->bytes ? took : card->bytes;
-    card->adapted_refused = trial->refused;
-    card->adapted_ooms = trial->ooms;
-    if (card->ran && rehearse->alone.segalloc > card->bytes)
-        rehearse->alone.segalloc = card->bytes;
-    return 0;
-}
-
-/* Cards that are all but full by memory of other calls, smallest first. Where it runs out, the next page is tried. */
-static int rehearse_tight(struct sg_rehearse *rehearse, struct sg_launch *launch, struct sg_rehearse *trial)
-{
-    int status = 0;
-    for (unsigned i = 0; status == 0 && i < rehearse->card_count; i++) {
-        struct sg_rehearse_card *card = &rehearse->card[i];
-        if (!sg_rehearse_is_tight(rehearse, card))
-            continue;
-        status = rehearse_on(rehearse, launch, card, "is all but full, partly by memory that segalloc does not serve", trial);
-        if (status || trial->interrupted || trial->run.status == 0)
-            continue;
-        card->fits = false;
-        card->ran_out = true;
-        if (rehearse->alone.segalloc < card->bytes + SG_SMALLEST_STEP)
-            rehearse->alone.segalloc = card->bytes + SG_SMALLEST_STEP;
-        judge(rehearse);
-    }
-    return status;
-}
-
-/* Cards that it does not fit as it ran. Where one proves too small, smaller ones are. */
-static int rehearse_true_sizes(struct sg_rehearse *rehearse, struct sg_launch *launch)
-{
-    struct sg_rehearse *trial = malloc(sizeof *trial);
-    if (!trial)
-        return sg_tool_error(rehearse->verb, "no host memory left");
-    bool ran_out = rehearse->run.status != 0;
-    int status = ran_out ? 0 : rehearse_tight(rehearse, launch, trial);
-    for (unsigned i = rehearse->card_count; status == 0 && i-- > 0;) {
-        struct sg_rehearse_card *card = &rehearse->card[i];
-        card->fits &= !(ran_out && rehearse->ooms);
-        if (card->ran_out)
-            break;
-        if (!sg_rehearse_may_adapt(rehearse, card))
-            continue;
-        status = rehearse_adapting(rehearse, launch, card, trial);
-        if (!card->fits)
-            break;
-    }
-    free(trial);
-    if (status == 0 && rehearse->adapts && ran_out) /* it stopped for want of an end */
-        rehearse->run.status = 0;
-    if (status == 0)
-        judge(rehearse);
-    return status;
-}
-
 /* The run on a card without end, and those that it makes necessary. */
 static int rehearse_all(struct sg_rehearse *rehearse, struct sg_launch *launch)
 {
     int status = rehearse_once(rehearse, launch, true);
-    return status ? status : rehearse_true_sizes(rehearse, launch);
+    return status ? status : sg_rehearse_true_sizes(rehearse, launch, rehearse_once, judge);
 }
 
 static int rehearse_command(struct sg_rehearse *rehearse, struct sg_launch *launch)
@@ -607,8 +535,8 @@ static int rehearse_with(struct sg_rehearse *rehearse, struct sg_launch *launch,
         return sg_tool_error(rehearse->verb, "%s is there already; -f replaces it", rehearse->output);
     const struct sg_rehearse_card *largest = &rehearse->card[rehearse->card_count - 1];
     uint64_t endless = ENDLESS_TIMES * largest->bytes;
-    sim_text(sim, sizeof sim, endless > ENDLESS_LEAST ? endless : ENDLESS_LEAST, rehearse->devices, largest->name,
-        /* true_size */ false);
+    sg_rehearse_sim_text(sim, sizeof sim, endless > ENDLESS_LEAST ? endless : ENDLESS_LEAST, rehearse->devices,
+        largest->name, SG_REHEARSE_ENDLESS, NULL);
     launch->sim = sim;
     sg_kept_recover(rehearse->verb, temporary_folder());
     sg_signals_hold(&rehearse->signals);

@@ -2,8 +2,8 @@
 
    For example, a card of 24 GiB whose configuration says 20: sg_core_set_limit() of 30 GiB returns 20 GiB, and of 10 GiB
    returns 10. Pages that are held beyond 10 GiB go back when the next allocation grows. */
-#ifndef SG_CORE_LIMITS_H
-#define SG_CORE_LIMITS_H
+#ifndef SG_CORE_CAPACITY_H
+#define SG_CORE_CAPACITY_H
 
 #include "core_types.h"
 

@@ -1,4 +1,4 @@
-#include "limits.h"
+#include "capacity.h"
 
 #include "start.h"
 #include "state/locks.h"

@@ -1,0 +1,206 @@
+/* Signal handlers that allocate or free in the midst of a call that holds a lock of the preload layer. They do not wait for
+   their own thread. A handler is a call between two others here. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <signal.h>
+#include <unistd.h>
+
+#include "process/environment.h"
+#include "process/process.h"
+#include "process/process_state.h"
+#include "process/symbols.h"
+#include "process/upward_calls.h"
+#include "rest.h"
+#include "track/captures.h"
+#include "track/context_wait.h"
+#include "track/held_outside.h"
+
+enum { LONGEST_S = 60, BYTES = 1 << 20 };
+
+static struct {
+    int reads, starts;
+    bool held_off; /* all signals, while the configuration was read */
+    int core;
+} fake;
+
+static bool are_all_held_off(void)
+{
+    sigset_t now;
+    sigprocmask(SIG_BLOCK, NULL, &now);
+    return sigismember(&now, SIGALRM) && sigismember(&now, SIGUSR1) && sigismember(&now, SIGPROF) &&
+        sigismember(&now, SIGSEGV);
+}
+
+unsigned sg_conf_load(struct sg_conf *conf, const struct sg_conf_inputs *inputs, sg_conf_warn_fn *warn, void *user)
+{
+    (void)inputs, (void)warn, (void)user;
+    memset(conf, 0, sizeof *conf);
+    fake.reads++;
+    fake.held_off = are_all_held_off();
+    return 0;
+}
+
+static enum sg_process_state start_core(void)
+{
+    fake.starts++;
+    sg_process.core = (struct sg_core *)&fake.core;
+    atomic_store(&sg_process.state, SG_PROCESS_LIVE);
+    return SG_PROCESS_LIVE;
+}
+
+static void allocates(void)
+{
+}
+
+const struct sg_upward_calls sg_upward_calls = {.start = start_core, .allocates = allocates};
+
+char *sg_environment(const char *name)
+{
+    (void)name;
+    return NULL;
+}
+
+void *sg_cuda_symbol(const char *name)
+{
+    (void)name;
+    return &fake;
+}
+
+bool sg_library_loaded(const char *prefix)
+{
+    (void)prefix;
+    return false;
+}
+
+const char *sg_driver_load(struct sg_driver *driver, void *(*lookup)(void *user, const char *symbol), void *user)
+{
+    (void)driver, (void)lookup, (void)user;
+    return "cuInit";
+}
+
+void sg_core_disable(struct sg_core *core)
+{
+    (void)core;
+}
+
+void sg_core_enable(struct sg_core *core)
+{
+    (void)core;
+}
+
+bool sg_core_owns(const struct sg_core *core, CUdeviceptr address)
+{
+    (void)core, (void)address;
+    return false;
+}
+
+void sg_core_share(struct sg_core *core)
+{
+    (void)core;
+}
+
+bool sg_captures_active(void)
+{
+    return false;
+}
+
+CUresult sg_context_wait(CUcontext context)
+{
+    (void)context;
+    return CUDA_SUCCESS;
+}
+
+static int start(void **state)
+{
+    (void)state;
+    fake.starts = fake.reads = 0;
+    sg_process.core = NULL;
+    atomic_store(&sg_process.state, SG_PROCESS_EARLY);
+    atomic_store(&sg_process.conf_read, false);
+    alarm(LONGEST_S); /* a wait for oneself would be for ever */
+    return 0;
+}
+
+/* A handler within any of the locks is served by the driver: the core's locks come before those. */
+static void a_lock_is_held(void **state)
+{
+    (void)state;
+    for (int live = 0; live < 2; live++) {
+        for (int i = 0; i < SG_LOCK_COUNT; i++) {
+            sg_process_lock((enum sg_process_lock)i);
+            assert_null(sg_enter_allocation());
+            assert_null(sg_enter());
+            assert_int_equal(fake.starts, live);
+            sg_process_unlock((enum sg_process_lock)i);
+        }
+        assert_ptr_equal(sg_enter_allocation(), &fake.core);
+        assert_null(sg_enter()); /* it is inside */
+        sg_leave();
+        assert_ptr_equal(sg_enter(), &fake.core);
+        sg_leave();
+        assert_int_equal(fake.starts, 1);
+    }
+}
+
+/* No handler comes while the configuration is read, and as before afterwards. */
+static void the_configuration_is_read(void **state)
+{
+    (void)state;
+    sigset_t some, before, after;
+    sigemptyset(&some);
+    sigaddset(&some, SIGUSR2);
+    sigprocmask(SIG_SETMASK, &some, &before);
+    (void)sg_process_conf();
+    (void)sg_process_conf();
+    sigprocmask(SIG_SETMASK, &before, &after);
+    assert_int_equal(fake.reads, 1);
+    assert_true(fake.held_off);
+    assert_true(sigismember(&after, SIGUSR2) && !sigismember(&after, SIGUSR1) && !sigismember(&after, SIGALRM));
+}
+
+static uint64_t held(void)
+{
+    struct sg_outside outside = {0};
+    uint64_t passed = 0;
+    sg_held_outside(0, &outside, &passed);
+    return outside.bytes[SEGALLOC_OUTSIDE_PHYSICAL];
+}
+
+/* Within the table of memory elsewhere a handler's own calls go unnoted, and the table stays as it is. */
+static void memory_elsewhere_is_noted(void **state)
+{
+    (void)state;
+    sg_outside_taken(SEGALLOC_OUTSIDE_PHYSICAL, 1, 0, BYTES);
+    assert_int_equal(held(), BYTES);
+    sg_process_lock(SG_LOCK_OUTSIDE);
+    sg_outside_taken(SEGALLOC_OUTSIDE_PHYSICAL, 2, 0, BYTES);
+    sg_outside_mapped(0x1000, BYTES, 1);
+    sg_outside_unmapped(0x1000, BYTES);
+    sg_outside_pool((CUmemoryPool)&fake, 0);
+    sg_outside_pool_gone((CUmemoryPool)&fake);
+    sg_outside_measured(SEGALLOC_OUTSIDE_PHYSICAL, 2, 1);
+    assert_false(sg_outside_given(SEGALLOC_OUTSIDE_PHYSICAL, 1));
+    assert_int_equal(held(), 0);
+    sg_process_unlock(SG_LOCK_OUTSIDE);
+    assert_int_equal(held(), BYTES);
+    assert_true(sg_outside_given(SEGALLOC_OUTSIDE_PHYSICAL, 1));
+    assert_int_equal(held(), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_lock_is_held, start),
+        cmocka_unit_test_setup(the_configuration_is_read, start),
+        cmocka_unit_test_setup(memory_elsewhere_is_noted, start),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,170 @@
+#include "rehearse/lives.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+void sg_lives_begin(struct sg_lives *lives, const char *folder)
+{
+    *lives = (struct sg_lives){.watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC)};
+    if (lives->watch < 0 || inotify_add_watch(lives->watch, folder, IN_CREATE | IN_CLOSE_WRITE) >= 0)
+        return;
+    close(lives->watch);
+    lives->watch = -1;
+}
+
+struct sg_life *sg_lives_of(struct sg_lives *lives, const char *name)
+{
+    for (unsigned i = 0; i < lives->count; i++)
+        if (strcmp(lives->life[i].name, name) == 0)
+            return &lives->life[i];
+    if (lives->count == lives->room) {
+        unsigned room = lives->room ? 2 * lives->room : 8;
+        struct sg_life *larger = realloc(lives->life, room * sizeof *larger);
+        if (!larger)
+            return NULL;
+        lives->life = larger;
+        lives->room = room;
+    }
+    struct sg_life *life = &lives->life[lives->count++];
+    memset(life, 0, sizeof *life);
+    life->ended = UINT_MAX;
+    snprintf(life->name, sizeof life->name, "%s", name);
+    return life;
+}
+
+static void take(struct sg_lives *lives, const struct inotify_event *event)
+{
+    struct sg_life *life = event->len && strstr(event->name, ".trace") ? sg_lives_of(lives, event->name) : NULL;
+    if (!life)
+        return;
+    lives->events++;
+    if (event->mask & IN_CREATE)
+        life->began = lives->events;
+    if (event->mask & IN_CLOSE_WRITE)
+        life->ended = lives->events;
+}
+
+void sg_lives_end(struct sg_lives *lives)
+{
+    _Alignas(struct inotify_event) char bytes[16384];
+    bool whole = lives->watch >= 0;
+    ssize_t got;
+    while (lives->watch >= 0 && (got = read(lives->watch, bytes, sizeof bytes)) > 0) {
+        for (const char *at = bytes; at < bytes + got;) {
+            const struct inotify_event *event = (const void *)at;
+            whole = whole && !(event->mask & IN_Q_OVERFLOW);
+            take(lives, event);
+            at += sizeof *event + event->len;
+        }
+    }
+    if (lives->watch >= 0)
+        close(lives->watch);
+    lives->watch = -1;
+    for (unsigned i = 0; i < lives->count && !whole; i++) {
+        lives->life[i].began = 0;
+        lives->life[i].ended = UINT_MAX;
+    }
+}
+
+/* Figures that are summed up. One that a part does not know is not known of the whole. */
+static void add(uint64_t *sum, bool *known, uint64_t part)
+{
+    *sum += part;
+    *known = *known && part;
+}
+
+static void at_least(uint64_t *most, uint64_t value)
+{
+    if (value > *most)
+        *most = value;
+}
+
+/* What all that were there when `now` began need of one device. */
+struct together {
+    unsigned processes;
+    struct sg_life_need need;
+    bool known, known_pytorch, known_expandable;
+};
+
+static void add_up(const struct sg_lives *lives, const struct sg_life *now, int device, struct together *ret)
+{
+    *ret = (struct together){.known = true, .known_pytorch = true, .known_expandable = true};
+    for (unsigned i = 0; i < lives->count; i++) {
+        const struct sg_life *life = &lives->life[i];
+        const struct sg_life_need *need = &life->need[device];
+        if (!need->used || life->began > now->began || life->ended <= now->began)
+            continue;
+        ret->processes++;
+        ret->need.exact += need->exact;
+        ret->need.requested += need->requested;
+        ret->need.reserved += need->reserved;
+        ret->need.taken += need->taken;
+        add(&ret->need.alone.segalloc, &ret->known, need->alone.segalloc);
+        add(&ret->need.alone.pytorch, &ret->known_pytorch, need->alone.pytorch);
+        add(&ret->need.alone.pytorch_expandable, &ret->known_expandable, need->alone.pytorch_expandable);
+    }
+}
+
+/* The most that any device has to have at any time. What is not known at one time is not known. */
+struct most {
+    struct sg_rehearse_alone alone;
+    bool unknown, unknown_pytorch, unknown_expandable;
+};
+
+static void join_moment(const struct together *together, int device, struct sg_rehearse *rehearse, struct most *most)
+{
+    const struct sg_life_need *need = &together->need;
+    struct sg_rehearse_device *used = &rehearse->device[device];
+    if (need->alone.segalloc > most->alone.segalloc)
+        rehearse->together = together->processes;
+    at_least(&most->alone.segalloc, need->alone.segalloc);
+    at_least(&most->alone.pytorch, need->alone.pytorch);
+    at_least(&most->alone.pytorch_expandable, need->alone.pytorch_expandable);
+    most->unknown |= !together->known;
+    most->unknown_pytorch |= !together->known_pytorch;
+    most->unknown_expandable |= !together->known_expandable;
+    at_least(&rehearse->peak_requested, need->requested);
+    at_least(&rehearse->peak_reserved, need->reserved);
+    at_least(&rehearse->peak_taken, need->taken);
+    at_least(&rehearse->peak_own, need->taken);
+    if (together->processes > used->processes || (together->processes == used->processes && need->taken > used->taken))
+        *used = (struct sg_rehearse_device){together->processes, need->requested, need->taken};
+    for (unsigned i = 0; i < rehearse->card_count && together->processes > 1; i++)
+        rehearse->card[i].fits &= need->exact <= rehearse->card[i].bytes;
+}
+
+void sg_lives_join(const struct sg_lives *lives, struct sg_rehearse *rehearse)
+{
+    struct most most = {.unknown = false};
+    rehearse->together = 1;
+    for (unsigned i = 0; i < lives->count; i++) {
+        for (int device = 0; device < SG_DEVICES_MAX; device++) {
+            struct together together;
+            if (!lives->life[i].need[device].used)
+                continue;
+            add_up(lives, &lives->life[i], device, &together);
+            join_moment(&together, device, rehearse, &most);
+        }
+    }
+    bool pytorch = rehearse->torch && !rehearse->beneath;
+    rehearse->alone = (struct sg_rehearse_alone){
+        .segalloc = most.unknown ? 0 : most.alone.segalloc,
+        .pytorch = most.unknown_pytorch || !pytorch ? 0 : most.alone.pytorch,
+        .pytorch_expandable = most.unknown_expandable || !pytorch ? 0 : most.alone.pytorch_expandable,
+    };
+    /* Each process has a context of its own. A margin that the user says is of the card. */
+    for (unsigned i = 0; i < rehearse->card_count && rehearse->margin == SG_REHEARSE_MEASURED && !rehearse->true_size; i++)
+        rehearse->card[i].margin *= rehearse->together;
+}
+
+void sg_lives_free(struct sg_lives *lives)
+{
+    if (lives->watch >= 0)
+        close(lives->watch);
+    free(lives->life);
+    *lives = (struct sg_lives){.watch = -1};
+}

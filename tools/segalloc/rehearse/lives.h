@@ -1,0 +1,47 @@
+/* The processes of a run, and which of them were there at once: what they need on one card counts together. */
+#ifndef SG_REHEARSE_LIVES_H
+#define SG_REHEARSE_LIVES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rehearse/rehearse.h"
+
+/* What a process needs of one device, bytes. Smallest cards that are 0 are not known. */
+struct sg_life_need {
+    bool used;
+    uint64_t exact;                     /* the smallest card for this very run */
+    struct sg_rehearse_alone alone;     /* smallest cards that stand other orders of frees */
+    uint64_t requested, reserved, taken; /* peaks; `taken` by any calls, and by this process alone */
+};
+
+struct sg_life {
+    char name[64];         /* of its trace's file */
+    unsigned began, ended; /* by numbers that grow as processes begin and end */
+    uint64_t pid;
+    char command[64];
+    struct sg_life_need need[SG_DEVICES_MAX]; /* by the machine's index of the device */
+};
+
+struct sg_lives {
+    int watch; /* negative: there is none, and all count as there at once */
+    unsigned count, room, events;
+    struct sg_life *life;
+};
+
+/* Before the run: watches the folder of its traces. A process has its trace open from its first allocation until it ends,
+   however it ends, and the kernel tells both in their order.
+
+   An example. `a; b` gives open a, closed a, open b: they need what the larger one needs. `a & b` gives open a, open b,
+   and they need the sum. */
+void sg_lives_begin(struct sg_lives *lives, const char *folder);
+/* After it: reads what was told. */
+void sg_lives_end(struct sg_lives *lives);
+/* The process that has written the trace of that name; NULL: no host memory left. */
+struct sg_life *sg_lives_of(struct sg_lives *lives, const char *name);
+/* Joins what they need into `rehearse`: smallest cards, peaks, devices that several used at once, and cards on which
+   those do not fit together though each does alone. */
+void sg_lives_join(const struct sg_lives *lives, struct sg_rehearse *rehearse);
+void sg_lives_free(struct sg_lives *lives);
+
+#endif

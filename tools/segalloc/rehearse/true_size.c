@@ -1,0 +1,166 @@
+#include "rehearse/true_size.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "effective_conf.h"
+#include "rehearse/adapt.h"
+#include "replay/smallest_card.h"
+#include "size.h"
+#include "tool.h"
+
+struct true_size {
+    struct sg_rehearse *rehearse;
+    struct sg_launch *launch;
+    sg_rehearse_once_fn *once;
+    struct sg_rehearse *trial; /* the last run */
+};
+
+void sg_rehearse_sim_text(char *text, size_t size, uint64_t bytes, int devices, const char *name,
+    enum sg_rehearse_pace pace, const char *shared)
+{
+    static const char *const paces[] = {[SG_REHEARSE_ENDLESS] = ",at-once",
+        [SG_REHEARSE_AS_IS] = "",
+        [SG_REHEARSE_SOONEST] = ",at-once",
+        [SG_REHEARSE_LATEST] = ",run_ahead=1000"};
+    snprintf(text, size, "%" PRIu64 ",count=%d%s,drop_mb=1%s%s%s%s", bytes, devices, paces[pace], name ? ",model=" : "",
+        name ? name : "", shared ? ",card=" : "", shared ? shared : "");
+}
+
+/* Runs the command on a card of its true size; `why`, for the line on stderr, NULL: that was said. 0, or an exit status after
+   a line on stderr. */
+static int run_on(struct true_size *at, const struct sg_rehearse_card *card, const char *why, enum sg_rehearse_pace pace)
+{
+    struct sg_rehearse *rehearse = at->rehearse, *trial = at->trial;
+    char sim[256], size[SG_SIZE_TEXT], shared[32], path[SIM_CARD_PATH];
+    snprintf(shared, sizeof shared, "rehearse-%ld", (long)getpid());
+    *trial = (struct sg_rehearse){.verb = rehearse->verb,
+        .json = rehearse->json,
+        .margin = rehearse->margin,
+        .devices = rehearse->devices,
+        .command = rehearse->command,
+        .signals = rehearse->signals,
+        .overwrite = rehearse->overwrite,
+        .trackers = rehearse->trackers,
+        .card_count = 1,
+        .card[0] = {.bytes = card->bytes, .name = card->name, .margin = card->margin},
+        .true_size = true};
+    sg_rehearse_sim_text(sim, sizeof sim, card->bytes, rehearse->devices, card->name, pace,
+        rehearse->processes > 1 ? shared : NULL);
+    const char *conf = at->launch->conf, *endless = at->launch->sim;
+    at->launch->sim = sim;
+    at->launch->conf = sg_tool_conf_join("oom_report:never", conf);
+    if (why)
+        fprintf(stderr, "segalloc rehearse: %s %s. Running it once more, on a card of that size.\n",
+            sg_size_format(card->bytes, size), why);
+    int status = at->once(trial, at->launch, false);
+    sim_config_card_path(shared, path);
+    unlink(path); /* where processes were killed */
+    at->launch->conf = conf;
+    at->launch->sim = endless;
+    rehearse->interrupted |= trial->interrupted;
+    rehearse->cut |= trial->interrupted;
+    return status;
+}
+
+/* Whether it comes to its end there, at either end of what a GPU may do. What lags makes one run a matter of luck.
+
+   An example. A card of 42 MiB has 24 pages of ours and of managed memory, which comes to the device with the work. Where that
+   comes soon, ours are moved to make room, and fail. Where it comes late they fit. */
+static int run_at_both_ends(struct true_size *at, const struct sg_rehearse_card *card, const char *why,
+    bool *ret_ends_well)
+{
+    int status = run_on(at, card, why, SG_REHEARSE_SOONEST);
+    *ret_ends_well = status == 0 && sg_rehearse_has_ended_well(at->trial);
+    if (!*ret_ends_well)
+        return status;
+    status = run_on(at, card, NULL, SG_REHEARSE_LATEST);
+    *ret_ends_well = status == 0 && sg_rehearse_has_ended_well(at->trial);
+    return status;
+}
+
+/* A card that it does not fit as it ran. */
+static int try_failing(struct true_size *at, struct sg_rehearse_card *card)
+{
+    struct sg_rehearse *rehearse = at->rehearse, *trial = at->trial;
+    int status = run_on(at, card,
+        rehearse->together > 1 && !card->ends_at_event
+            ? "is too small if all processes have their peaks at once; they may take turns"
+            : "does not fit as it ran on a card without end; it may make do with less",
+        SG_REHEARSE_AS_IS);
+    if (status)
+        return status;
+    uint64_t took = trial->alone.segalloc ? trial->alone.segalloc : trial->peak_requested;
+    card->adapted = sg_rehearse_has_adapted(rehearse, trial);
+    card->ran = card->adapted || (rehearse->together <= 1 && sg_rehearse_has_ended_well(trial));
+    card->turns = !card->ran && sg_rehearse_took_turns(rehearse, card, trial);
+    card->ran_smallest = took < card->bytes ? took : card->bytes;
+    card->adapted_refused = trial->refused;
+    card->adapted_ooms = trial->ooms;
+    rehearse->adapts |= card->adapted;
+    if (card->ran && !card->adapted && (rehearse->lags || trial->lags))
+        status = run_at_both_ends(at, card, NULL, &card->ran);
+    card->fits |= card->ran || card->turns;
+    if (card->ran && rehearse->alone.segalloc > card->bytes)
+        rehearse->alone.segalloc = card->bytes;
+    return status;
+}
+
+/* Cards that are all but full by memory of other calls, smallest first. Where it runs out, the next page is tried. */
+static int try_tight(struct true_size *at, void (*judge)(struct sg_rehearse *rehearse))
+{
+    static const char why[] = "is all but full, partly by memory that segalloc does not serve";
+    struct sg_rehearse *rehearse = at->rehearse;
+    int status = 0;
+    for (unsigned i = 0; status == 0 && i < rehearse->card_count; i++) {
+        struct sg_rehearse_card *card = &rehearse->card[i];
+        bool ends_well;
+        if (!sg_rehearse_is_tight(rehearse, card))
+            continue;
+        if (rehearse->lags && rehearse->together <= 1) {
+            status = run_at_both_ends(at, card, why, &ends_well);
+        } else {
+            status = run_on(at, card, why, SG_REHEARSE_AS_IS);
+            ends_well = at->trial->run.status == 0;
+        }
+        if (status || rehearse->interrupted || ends_well)
+            continue;
+        card->fits = false;
+        card->ran_out = true;
+        if (rehearse->alone.segalloc < card->bytes + SG_SMALLEST_STEP)
+            rehearse->alone.segalloc = card->bytes + SG_SMALLEST_STEP;
+        judge(rehearse);
+    }
+    return status;
+}
+
+/* Cards that it does not fit as it ran. Where one proves too small, smaller ones are. */
+int sg_rehearse_true_sizes(struct sg_rehearse *rehearse, struct sg_launch *launch, sg_rehearse_once_fn *once,
+    void (*judge)(struct sg_rehearse *rehearse))
+{
+    struct true_size at = {rehearse, launch, once, malloc(sizeof *at.trial)};
+    if (!at.trial)
+        return sg_tool_error(rehearse->verb, "no host memory left");
+    bool ran_out = rehearse->run.status != 0;
+    int status = ran_out ? 0 : try_tight(&at, judge);
+    for (unsigned i = rehearse->card_count; status == 0 && i-- > 0;) {
+        struct sg_rehearse_card *card = &rehearse->card[i];
+        card->fits &= !(ran_out && rehearse->ooms);
+        if (card->ran_out)
+            break;
+        if (!sg_rehearse_may_adapt(rehearse, card))
+            continue;
+        status = try_failing(&at, card);
+        if (!card->fits)
+            break;
+    }
+    free(at.trial);
+    if (status == 0 && rehearse->adapts && ran_out) /* it stopped for want of an end */
+        rehearse->run.status = 0;
+    if (status == 0)
+        judge(rehearse);
+    return status;
+}
