@@ -49,9 +49,9 @@ struct sg_neighbour *sg_neighbours_find(struct sg_neighbours *table, pid_t pid);
 /* Asks a row's owner to trim the devices in `wanted` (bits) to `keep` bytes. */
 void sg_neighbour_ask(struct sg_neighbour *other, uint32_t wanted, uint64_t keep);
 
-/* Asks all living processes but `own`, which may be NULL, that use the device `id`, and waits for them: `timeout_ns`
-   at most in all, and `owing_ns` for one that owes an answer to an earlier question, as a stopped process does. Returns the
-   bytes that they gave back meanwhile. */
+/* Asks all living processes but `own`, which may be NULL, that use the device `id`, and waits for them, `timeout_ns`
+   at most in all. One that owes an answer to an earlier question may be stopped: `owing_ns` is its limit. Returns the bytes
+   that they gave back meanwhile. */
 uint64_t sg_neighbours_ask_all(struct sg_neighbours *table, const struct sg_neighbour *own, uint64_t id,
     uint64_t timeout_ns, uint64_t owing_ns);
 

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* In the order in which they are looked for. */
@@ -70,4 +71,44 @@ char *sg_site_format_native(const char *module, uint64_t offset, const char *fun
     else
         snprintf(text, size, "%s+0x%" PRIx64, shown, offset);
     return text;
+}
+
+/* Cuts the arguments, which are the last pair of brackets. */
+static void cut_arguments(char *name)
+{
+    char *at = strrchr(name, ')');
+    int deep = 0;
+    for (; at && at > name; at--) {
+        deep += *at == ')' ? 1 : *at == '(' ? -1 : 0;
+        if (deep == 0)
+            break;
+    }
+    if (at && at > name)
+        *at = '\0';
+}
+
+/* What a template's name begins with is the type that it returns. */
+static void cut_type(char *name)
+{
+    char *begin = name;
+    int nested = 0;
+    for (char *c = name; *c && !strstr(name, "operator"); c++) {
+        nested += strchr("<({", *c) ? 1 : strchr(">)}", *c) ? -1 : 0;
+        if (*c == ' ' && nested == 0)
+            begin = c + 1;
+    }
+    memmove(name, begin, strlen(begin) + 1);
+}
+
+void sg_site_plain_name(sg_site_demangle_fn *demangle, const char *name, char *ret, size_t size)
+{
+    int status = -1;
+    char *plain = demangle && strncmp(name, "_Z", 2) == 0 ? demangle(name, NULL, NULL, &status) : NULL;
+    bool is_plain = plain && status == 0;
+    snprintf(ret, size, "%s", is_plain ? plain : name);
+    free(plain);
+    if (!is_plain)
+        return;
+    cut_arguments(ret);
+    cut_type(ret);
 }

@@ -28,4 +28,11 @@ char *sg_site_format(const char *file, uint32_t line, const char *function, char
 /* Text of a place in machine code: "libx.so in function (+0x1234)", or "libx.so+0x1234". */
 char *sg_site_format_native(const char *module, uint64_t offset, const char *function, char *text, size_t size);
 
+/* __cxa_demangle() of the Itanium C++ ABI, which the runtime of C++ has. */
+typedef char *sg_site_demangle_fn(const char *name, char *room, size_t *bytes, int *ret_status);
+
+/* A name of C++ as its author writes it, without its arguments and what it returns; any other as it is. "_ZN3net4stepEi" is
+   "net::step". `demangle`: NULL leaves names as they are. Takes memory of malloc's. */
+void sg_site_plain_name(sg_site_demangle_fn *demangle, const char *name, char *ret, size_t size);
+
 #endif

@@ -85,11 +85,13 @@ void sg_core_mem_info(struct sg_core *core, int ordinal, size_t *free_bytes, siz
     bool regions = device->granularity, waits = core->conf.wait_limit > 0; /* an allocation does, for what it then has */
     if (regions)
         sg_device_ask(device, SG_ASK_FENCE);
+    uint64_t idle_now = device->fixed && !waits ? sg_segments_idle_now(device) : UINT64_MAX;
     sg_device_lock(device);
     bool joined = sg_device_coalesce_completed_locked(device);
     if (regions && (sg_device_drain_quick_lists_locked(device) || joined))
         sg_emit(device, SEGALLOC_RECORD_MERGE, 0, sg_device_stream_locked(device, &(struct sg_tag){0}), 0, 0);
-    uint64_t idle = (device->fixed ? sg_segments_idle_locked(device) : 0) +
+    uint64_t segments = device->fixed ? sg_segments_idle_locked(device) : 0;
+    uint64_t idle = (segments < idle_now ? segments : idle_now) +
                     (regions ? sg_device_idle_locked(device) + (waits ? returnable_locked(device) : 0) : 0);
     uint64_t held = device->accounts.usage.reserved.now - idle;
     uint64_t available = *free_bytes + idle, allowed = device->capacity_bytes > held ? device->capacity_bytes - held : 0;

@@ -49,9 +49,8 @@ typedef int (*segalloc_sim_managed_fn)(int device, struct segalloc_sim_managed *
 /* Bytes of a device's memory in use, by whatever. */
 typedef uint64_t (*segalloc_sim_used_fn)(int device);
 
-/* The processes that hold memory of the machine's device of this index, as NVML counts them, whether the program sees it
-   or not: of a card that several share, each of them; else this one. Fills up to `room` rows and returns how many there
-   are. */
+/* The processes that hold memory of the machine's device of this index, which is NVML's. The program need not see it. Of a
+   card that several share each of them is listed, else this one. Fills up to `room` rows and returns how many there are. */
 struct segalloc_sim_process {
     int64_t pid;
     uint64_t bytes;

@@ -83,8 +83,8 @@ struct sim_handle {
 };
 
 struct sim_device {
-    int ordinal; /* by which the program names it */
-    int index;   /* of the machine's device that it is, by which NVML names it */
+    int ordinal;          /* by which the program names it */
+    int index;            /* of the machine's device that it is, by which NVML names it */
     uint64_t bytes, used; /* that programs may have, and that they have */
     uint64_t kept;        /* that the driver has besides */
     int fd;            /* the memory: a sparse memfd, addressed by ever-growing offsets */

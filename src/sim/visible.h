@@ -9,9 +9,9 @@
 
    The list has indices, or UUIDs, of which the beginning is enough where it names one device. The first item that names
    none ends it: "1,7,0" is device 1 on a machine of two. A device named twice makes all invisible, and so does "". There
-   are no parts of devices ("MIG-…"). Sources: CUDA C++ Programming Guide, "CUDA Environment Variables"; for signs,
-   letters behind a number and repeated items _parse_visible_devices() and _transform_uuid_to_ordinals() of PyTorch's
-   torch/cuda/__init__.py, which follow the driver.
+   are no parts of devices ("MIG-…"). Source: CUDA C++ Programming Guide, "CUDA Environment Variables". For signs,
+   letters behind a number and repeated items it is PyTorch's torch/cuda/__init__.py, which follows the driver
+   (_parse_visible_devices(), _transform_uuid_to_ordinals()).
 
    CUDA_DEVICE_ORDER decides the order of unlike devices. Those of a simulated machine are all alike: the fastest first and
    by their place on the bus are one order. */

@@ -223,6 +223,28 @@ class Libraries(unittest.TestCase):
             self.assertEqual(steps, ["steps sft 3", "steps dpo 3", "steps grpo 3"], mode)
 
 
+    @unittest.skipUnless(has("torch_memory_saver"), "no torch_memory_saver")
+    def test_memory_saver(self):
+        """Memory that sleeps leaves the device and comes back as natively, by either hook, and with its library preloaded
+        before ours and after it. Direct mode bypasses the pool that the hook `torch` works by, and a line says so.
+
+        Natively, too, its hook `torch` ends the process with status 1 where PyTorch frees its pool at the end."""
+        script = HERE / "strangers" / "saver.py"
+        natively = {hook: run("native", script, hook) for hook in ("torch", "preload")}
+        for done in natively.values():
+            self.assertIn("paused weights 768\n", done.stdout)
+            self.assertTrue(done.stdout.endswith("done\n"), done.stderr[-3000:])
+        for mode in ("auto", "direct", "beneath", "torch"):
+            for how in (("torch",), ("preload", "before"), ("preload", "after")):
+                with self.subTest(mode=mode, how=how):
+                    done = run(mode, script, *how)
+                    if mode == "direct" and how == ("torch",):
+                        self.assertIn("pytorch:direct bypasses it: SEGALLOC_CONF=pytorch:auto", done.stderr)
+                    else:
+                        self.assertEqual((done.stdout, done.returncode),
+                                         (natively[how[0]].stdout, natively[how[0]].returncode), done.stderr[-3000:])
+
+
 # What a program and its children see, from before PyTorch is there until after it has run. Prints the names that one of
 # them saw and the program was not started with, and values that differ.
 LOOK = """

@@ -36,12 +36,12 @@ static void in_child(void (*look)(const void *), const void *argument)
 }
 
 /* In a child, where cmocka's assertions would go on in the parent's list of tests. */
-#define must(condition)                                                    \
-    do {                                                                   \
-        if (!(condition)) {                                                \
+#define must(condition)                                                     \
+    do {                                                                    \
+        if (!(condition)) {                                                 \
             fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-            _exit(1);                                                      \
-        }                                                                  \
+            _exit(1);                                                       \
+        }                                                                   \
     } while (0)
 
 struct want {
@@ -75,7 +75,8 @@ static void look_at_device(int ordinal, int index)
     /* NVML finds it by its UUID, at the machine's index. */
     void *handle;
     unsigned place;
-    must(nvmlDeviceGetHandleByUUID(text, &handle) == 0 && nvmlDeviceGetIndex(handle, &place) == 0 && (int)place == index);
+    must(nvmlDeviceGetHandleByUUID(text, &handle) == 0 && nvmlDeviceGetIndex(handle, &place) == 0 &&
+         (int)place == index);
 }
 
 static void look(const void *argument)
@@ -117,15 +118,16 @@ static void look(const void *argument)
 static void lists(void **state)
 {
     (void)state;
-    static const struct want wants[] = {
-        {NULL, "0123"}, {"0", "0"}, {"2", "2"}, {"2,1", "21"}, {"3,2,1,0", "3210"}, {"0,1,2,3", "0123"},
+    static const struct want wants[] = {{NULL, "0123"}, {"0", "0"}, {"2", "2"}, {"2,1", "21"}, {"3,2,1,0", "3210"},
+        {"0,1,2,3", "0123"},
         /* What names no device ends the list. */
-        {"0,2,-1,1", "02"}, {"1,4,0", "1"}, {"4", ""}, {"4,0", ""}, {"-1", ""}, {"", ""}, {" ", ""}, {",", ""}, {",1", ""},
-        {"1,", "1"}, {"1,,2", "1"}, {"all", ""}, {"none", ""}, {"NoDevFiles", ""}, {"void", ""}, {"1,x,2", "1"},
-        {"99999999999999999999", ""}, {"4294967296", ""}, {"-4294967295", ""}, {"0,18446744073709551617", "0"},
+        {"0,2,-1,1", "02"}, {"1,4,0", "1"}, {"4", ""}, {"4,0", ""}, {"-1", ""}, {"", ""}, {" ", ""}, {",", ""},
+        {",1", ""}, {"1,", "1"}, {"1,,2", "1"}, {"all", ""}, {"none", ""}, {"NoDevFiles", ""}, {"void", ""},
+        {"1,x,2", "1"}, {"99999999999999999999", ""}, {"4294967296", ""}, {"-4294967295", ""},
+        {"0,18446744073709551617", "0"},
         /* Numbers are read as strtol() does. */
-        {" 1, 2", "12"}, {"1 ,2", "12"}, {"+1,-0", "10"}, {"1gpu2,2ampere", "12"}, {"01", "1"}, {"0x1", "0"}, {"1.5", "1"},
-        {"1;2", "1"}, {"1 2", "1"},
+        {" 1, 2", "12"}, {"1 ,2", "12"}, {"+1,-0", "10"}, {"1gpu2,2ampere", "12"}, {"01", "1"}, {"0x1", "0"},
+        {"1.5", "1"}, {"1;2", "1"}, {"1 2", "1"},
         /* A device that is named twice hides all; behind the end of the list it is not read. */
         {"0,0", ""}, {"1,2,1", ""}, {"2,+2", ""}, {"0,-1,0", "0"}, {"0,9,0", "0"},
         {"MIG-GPU-8932f937-d72c-4106-c12f-20bd9faed9f6/1/2", ""}, {"MIG-89c850dc", ""}, {"0,MIG-89c850dc", "0"},
@@ -143,8 +145,8 @@ static void uuids(void **state)
     const struct {
         const char *form;
         const char *devices;
-    } wants[] = {{"%s", "1"}, {"%s,%s", "13"}, {"%s,2", "1"}, {"%s,%s,%s", ""}, {"%s,GPU-0000,%s", "1"},
-        {"%s ,%s", ""}, {" %s", ""}, {"%sx,%s", ""}};
+    } wants[] = {{"%s", "1"}, {"%s,%s", "13"}, {"%s,2", "1"}, {"%s,%s,%s", ""}, {"%s,GPU-0000,%s", "1"}, {"%s ,%s", ""},
+        {" %s", ""}, {"%sx,%s", ""}};
     for (size_t i = 0; i < sizeof wants / sizeof *wants; i++) {
         const char *names[][3] = {{first, second, first}, {uuid_of[1], uuid_of[3], first}};
         for (size_t k = 0; k < 2; k++) {
@@ -225,8 +227,8 @@ static void ranks(void **state)
     assert_int_equal(pipe(in), 0);
     assert_int_equal(pipe(out), 0);
     snprintf(third, sizeof third, "%.6s", uuid_of[2]);
-    struct rank rank[] = {{"0", 300, 512, in[0], out[1]}, {"1", 300, 512, in[0], out[1]}, {"2,1", 212, 512, in[0], out[1]},
-        {third, 300, 300, in[0], out[1]}};
+    struct rank rank[] = {{"0", 300, 512, in[0], out[1]}, {"1", 300, 512, in[0], out[1]},
+        {"2,1", 212, 512, in[0], out[1]}, {third, 300, 300, in[0], out[1]}};
     enum { RANKS = sizeof rank / sizeof *rank };
     pid_t child[RANKS];
     for (int i = 0; i < RANKS; i++) {
@@ -248,7 +250,8 @@ static void ranks(void **state)
     }
 }
 
-/* A process that sees device 2 exports memory of it; one that sees it as its device 1, and one that does not see it, use it. */
+/* A process that sees device 2 exports memory of it. One that sees it as its device 1, and one that does not see it, use
+   that. */
 static void export_from(const int channel[2])
 {
     CUcontext context;

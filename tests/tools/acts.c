@@ -6,6 +6,7 @@
      NAME%PERCENT   allocates this part of what cuDeviceTotalMem says, as NAME+ does
      NAME=MIB       allocates as a cache does: refused, it frees all blocks and asks again, and then as NAME+ does
      NAME^MIB       asks for twice as much each time until it is refused, freeing what it got, and takes the last as NAME+ does
+     NAME/MIB       allocates; refused, it takes the host's memory, and then as NAME+ does
      NAME-          frees, if there is such a block
      fork           goes on in a child; the parent waits for it and has its status
      say=WORD       writes a line
@@ -29,6 +30,7 @@ static struct {
     CUresult (*give)(CUdeviceptr);
     CUresult (*create)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *, unsigned long long);
     CUresult (*total)(size_t *, CUdevice);
+    CUresult (*host)(void **, size_t, unsigned);
 } driver;
 
 static CUdeviceptr block[256]; /* by the first letter of its name */
@@ -72,9 +74,10 @@ static void begin(void)
     driver.current = (CUresult(*)(CUcontext))function(library, "cuCtxSetCurrent");
     driver.take = (CUresult(*)(CUdeviceptr *, size_t))function(library, "cuMemAlloc_v2");
     driver.give = (CUresult(*)(CUdeviceptr))function(library, "cuMemFree_v2");
-    driver.create = (CUresult(*)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *, unsigned long long))function(
-        library, "cuMemCreate");
+    driver.create = (CUresult(*)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *,
+        unsigned long long))function(library, "cuMemCreate");
     driver.total = (CUresult(*)(size_t *, CUdevice))function(library, "cuDeviceTotalMem_v2");
+    driver.host = (CUresult(*)(void **, size_t, unsigned))function(library, "cuMemHostAlloc");
     check(driver.init(0), "cuInit");
 }
 
@@ -124,6 +127,15 @@ static void create(size_t bytes, const char *act)
     check(driver.create(&handle, bytes, &prop, 0), act);
 }
 
+static void take_here_or_there(CUdeviceptr *at, size_t bytes, const char *act)
+{
+    void *there;
+    if (driver.take(at, bytes) == CUDA_SUCCESS)
+        return;
+    *at = 0;
+    check(driver.host(&there, bytes, 0), act);
+}
+
 static void on_memory(const char *act)
 {
     CUdeviceptr *at = &block[(unsigned char)act[0]];
@@ -140,6 +152,9 @@ static void on_memory(const char *act)
         return;
     case '=':
         take_as_a_cache(at, bytes, act);
+        return;
+    case '/':
+        take_here_or_there(at, bytes, act);
         return;
     case '^':
         take_by_doubling(at, bytes, act);

@@ -106,6 +106,10 @@ class OwnMemory(unittest.TestCase):
             report = json.loads(run("report", "--json", trace).stdout)
             self.assertEqual(report["devices"][0]["outside_at_peak"], expected)
             self.assertAlmostEqual(report["served_share"], 1 / 6, places=5)
+            page = f"{folder}/page.html"
+            self.assertEqual(run("report", "--html", page, trace).returncode, 0)
+            with open(page, encoding="utf-8") as file:
+                self.assertIn(f'"outside":[[{3072 * MIB},"by cudaMallocAsync"],[{2048 * MIB},"by cuMemCreate"]]', file.read())
             text = run("report", trace).stdout
             self.assertIn("At the peak 6.00 GiB were taken, 5.00 GiB of them by calls that segalloc does not serve\n"
                           "      3.00 GiB by cudaMallocAsync\n      2.00 GiB by cuMemCreate\n", text)

@@ -4,6 +4,7 @@ Usage: test_rehearse.py SEGALLOC LOOP ACTS"""
 import contextlib
 import json
 import os
+import pathlib
 import re
 import shlex
 import signal
@@ -127,6 +128,8 @@ class Rehearse(unittest.TestCase):
             ("a+100", "b^50"): ("1GiB,2GiB", "fits fits", (900, 1700), (1, 1), 3),                   # doubles until it is refused
             ("a%90",): ("1GiB,2GiB,4GiB", "fits fits fits", (None, None, None), (0, 0, None), 3),    # a share of all memory
             ("a+100", "b?1500", "c+20"): ("1GiB,2GiB", "fits fits", (120, None), (1, None), 2),      # does without
+            ("a+100", "b/1500", "c+20"): ("1GiB,2GiB", "fits fits", (120, None), (1, None), 2),      # takes the host's in its place
+            ("a+100", "b/1500"): ("1GiB,2GiB", "fits fits", (100, None), (1, None), 2),              # … at its end, too
             ("a+100", "b?1500"): ("1GiB,2GiB", "does_not_fit fits", (None, None), (None, None), 2),  # comes to nothing
             ("a+100", "b+1500"): ("512MiB,1GiB,2GiB", "does_not_fit does_not_fit fits", (None,) * 3, (None,) * 3, 2),
             ("a+100", "b+1500", "c-"): ("2GiB,4GiB", "fits fits", (None, None), (None, None), 1),
@@ -384,8 +387,24 @@ class Rehearse(unittest.TestCase):
         text = rehearse("--card", "512MiB", "--margin", "0", "--", sys.executable, RANKS, ACTS, "turns", ":a+10 b+300 b-", ":a+300").stdout
         self.assertIn("512.00 MiB: too close to call.\n  It was run on a card of this size too: its processes had room there one after the other. "
                       "Where their peaks meet they need 610.00 MiB.\n", text)
-        left = [name for name in os.listdir("/dev/shm") if name.startswith(f"segalloc-sim-{os.geteuid()}-rehearse-")]
-        self.assertEqual([name for name in left if not os.path.exists(f"/proc/{name.rsplit('-', 1)[1]}")], [])
+
+    def test_no_card_is_left(self):
+        process = subprocess.Popen([SEGALLOC, "rehearse", "--card", "512MiB", "--", sys.executable, RANKS, ACTS, "once", ":a+300", ":a+300"],
+                                   env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.assertIn("Running it once more", process.communicate(timeout=120)[1])
+        self.assertFalse(os.path.exists(f"/dev/shm/segalloc-sim-{os.geteuid()}-rehearse-{process.pid}"))
+
+    def test_processes_that_wait_for_one_that_failed(self):
+        """A run at a card's size has an end, and nothing of it is left."""
+        result = rehearse("--json", "--card", "512MiB", "--", sys.executable, RANKS, ACTS, "waits", ":a+300", ":b+301")
+        self.assertEqual(result.returncode, 3, result)
+        self.assertRegex(result.stderr, "it was ended after 1[0-9] s, for it took [0-9] s before: it came to no end there")
+        self.assertEqual(json.loads(result.stdout.splitlines()[-1])["cards"][0]["verdict"], "does_not_fit")
+        alive = []
+        for process in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                alive.append(process.read_bytes())
+        self.assertFalse([command for command in alive if b"\0b+301\0" in command])
 
     def test_hidden_devices(self):
         """A rank that sees no device of so small a machine says which option makes more."""

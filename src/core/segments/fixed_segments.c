@@ -2,6 +2,8 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <sched.h>
+#include <string.h>
 
 #include "caching_allocator.h"
 #include "meta.h"
@@ -59,21 +61,36 @@ static bool segments_next_doomed(struct sg_segments *fixed, CUcontext *ret_conte
     return any;
 }
 
-/* Whether a context comes to have no work left, by an event over all of it: that wait has a bound. Without such events
-   nobody knows. */
-static bool context_is_complete(const struct sg_driver *driver, CUcontext context)
+/* An event that has only just been recorded takes some microseconds, and each question about one. */
+static CUresult ask_for_a_moment(const struct sg_driver *driver, CUevent event)
+{
+    enum { QUESTIONS = 1000 };
+    CUresult result = CUDA_ERROR_NOT_READY;
+    for (int i = 0; i < QUESTIONS && result == CUDA_ERROR_NOT_READY; i++) {
+        result = driver->event_query(event);
+        if (result == CUDA_ERROR_NOT_READY)
+            sched_yield();
+    }
+    return result;
+}
+
+/* Whether a context has no work left, by an event over all of it. With `waits` it may come to have none, and that wait has a
+   bound. Without such events nobody knows. */
+static bool context_is_complete(const struct sg_driver *driver, CUcontext context, bool waits)
 {
     CUevent event;
     if (!driver->ctx_record_event || driver->event_create(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
         return false;
     bool complete = driver->ctx_record_event(context, event) == CUDA_SUCCESS &&
-        driver->event_synchronize(event) == CUDA_SUCCESS;
+                    (waits ? driver->event_synchronize(event) : ask_for_a_moment(driver, event)) == CUDA_SUCCESS;
     (void)driver->event_destroy(event);
     return complete;
 }
 
-/* `complete`: those of contexts alone that have no work to wait for. */
-static CUresult free_segments(struct sg_segments *fixed, bool complete)
+/* Which segments are freed: all, or those of contexts that have no work to wait for, after a wait for it or at once. */
+enum which { ALL, COMPLETE, COMPLETE_NOW };
+
+static CUresult free_segments(struct sg_segments *fixed, enum which which)
 {
     struct sg_device *device = fixed->device;
     const struct sg_core *core = device->core;
@@ -81,7 +98,7 @@ static CUresult free_segments(struct sg_segments *fixed, bool complete)
     while (segments_next_doomed(fixed, &context)) {
         struct sg_segment segment;
         int use = core->callbacks.enter_context ? core->callbacks.enter_context(context) : 0;
-        bool waits = complete && use >= 0 && !context_is_complete(sg_core_driver(core), context);
+        bool waits = which != ALL && use >= 0 && !context_is_complete(sg_core_driver(core), context, which == COMPLETE);
         sg_device_lock(device);
         /* it may have gone with its context before that was kept */
         bool taken = !waits && segments_take_doomed_locked(fixed, context, &segment);
@@ -100,11 +117,12 @@ static CUresult free_segments(struct sg_segments *fixed, bool complete)
 
 static CUresult free_all_segments(void *user)
 {
-    return free_segments(user, /* complete */ false);
+    return free_segments(user, ALL);
 }
 
-/* Frees what the rules have given back. The driver waits for the context of each, for no longer than an allocation may.
-   Drops the lock meanwhile; returns with it held. */
+/* Frees what the rules have given back. The driver waits for the context of each, for no longer than an allocation may. One that
+   may not wait at all would come before the thread that does, so what needs no wait is freed first. Drops the lock
+   meanwhile; returns with it held. */
 static void free_doomed_locked(struct sg_segments *fixed) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&fixed->device->lock);
@@ -113,9 +131,11 @@ static void free_doomed_locked(struct sg_segments *fixed) SG_REQUIRES(lock)
     if (!fixed->doomed_count)
         return;
     sg_device_unlock(device);
+    if (core->callbacks.aside && core->conf.wait_limit <= 0)
+        (void)free_segments(fixed, COMPLETE_NOW);
     CUresult result = core->callbacks.aside ? core->callbacks.aside(free_all_segments, fixed) : free_all_segments(fixed);
     if (result == CUDA_ERROR_OPERATING_SYSTEM) /* there can be no thread that waits */
-        (void)free_segments(fixed, /* complete */ true);
+        (void)free_segments(fixed, COMPLETE);
     /* what it has not come to is left for the next time */
     sg_device_lock(device);
 }
@@ -385,6 +405,30 @@ uint64_t sg_segments_idle_locked(const struct sg_device *device)
     uint64_t idle = 0;
     for (uint32_t i = 0; i < device->fixed->segments; i++)
         idle += device->fixed->segment[i].live ? 0 : device->fixed->segment[i].bytes;
+    return idle;
+}
+
+uint64_t sg_segments_idle_now(struct sg_device *device)
+{
+    struct sg_segments *fixed = device->fixed;
+    const struct sg_core *core = device->core;
+    CUcontext context[SG_CONTEXTS_MAX];
+    uint64_t idle = 0;
+    sg_device_lock(device);
+    uint32_t contexts = fixed->contexts;
+    memcpy(context, fixed->context, sizeof context);
+    sg_device_unlock(device);
+    for (uint32_t i = 0; i < contexts; i++) {
+        int use = core->callbacks.enter_context ? core->callbacks.enter_context(context[i]) : 0;
+        bool complete = use >= 0 && context_is_complete(sg_core_driver(core), context[i], /* waits */ false);
+        if (use >= 0 && core->callbacks.leave_context)
+            core->callbacks.leave_context(use);
+        sg_device_lock(device);
+        for (uint32_t j = 0; complete && j < fixed->segments; j++)
+            if (fixed->segment[j].context == context[i] && !fixed->segment[j].live)
+                idle += fixed->segment[j].bytes;
+        sg_device_unlock(device);
+    }
     return idle;
 }
 

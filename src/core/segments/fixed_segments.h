@@ -54,6 +54,8 @@ uint64_t sg_segments_takes_locked(const struct sg_device *device, uint64_t bytes
 
 /* Bytes of segments in which nothing lives: a trim, or running out, would give them back. Under `lock`. */
 uint64_t sg_segments_idle_locked(const struct sg_device *device) SG_REQUIRES(lock);
+/* Those of them that go back without a wait: no work of their contexts is left. Asks the driver; takes the lock. */
+uint64_t sg_segments_idle_now(struct sg_device *device);
 
 /* The driver has given out [address, address + bytes). Segments held there are gone with their context, whose end
    has not reached the core yet. */

@@ -83,6 +83,23 @@ CUresult cuMemAllocManaged(CUdeviceptr *ret, size_t bytes, unsigned flags)
     return result;
 }
 
+/* A program that was refused, and takes the host's memory in its place, has lost nothing. */
+CUresult cuMemAllocHost_v2(void **ret, size_t bytes)
+{
+    CUresult result = sg_real()->cuMemAllocHost_v2(ret, bytes);
+    if (result == CUDA_SUCCESS)
+        sg_refusals_note_elsewhere(bytes);
+    return result;
+}
+
+CUresult cuMemHostAlloc(void **ret, size_t bytes, unsigned flags)
+{
+    CUresult result = sg_real()->cuMemHostAlloc(ret, bytes, flags);
+    if (result == CUDA_SUCCESS)
+        sg_refusals_note_elsewhere(bytes);
+    return result;
+}
+
 static void before_fetching(CUmemLocation to, size_t bytes)
 {
     struct sg_core *core = to.type == CU_MEM_LOCATION_TYPE_DEVICE && to.id >= 0 ? begin() : NULL;

@@ -9,6 +9,7 @@
 
 #include "sites/backward.h"
 #include "process/process.h"
+#include "process/symbols.h"
 #include "meta.h"
 #include "sites/unwind.h"
 #include "sites/phases.h"
@@ -351,6 +352,18 @@ void sg_sites_note(struct sg_thread *self)
     self->phase = sg_phases_note(self);
 }
 
+/* The C++ runtime of the program writes its names. */
+static void plain_name(const char *name, char *ret, size_t size)
+{
+    sg_site_demangle_fn *demangle;
+    void *library = sg_library_find("libstdc++.so");
+    void *symbol = library ? sg_dlsym()(library, "__cxa_demangle") : NULL;
+    memcpy(&demangle, &symbol, sizeof symbol);
+    sg_site_plain_name(demangle, name, ret, size);
+    if (library)
+        sg_library_close(library);
+}
+
 bool sg_sites_describe(uint32_t site, char *text, size_t size)
 {
     const struct table *table = atomic_load_explicit(&sites.table, memory_order_acquire);
@@ -363,9 +376,11 @@ bool sg_sites_describe(uint32_t site, char *text, size_t size)
     int length = kind == BACKWARD ? snprintf(text, size, "backward of ") : 0;
     if (kind == BACKWARD && !line->line)
         snprintf(text, size, "backward, %s", *function ? function : "of an unknown kind");
-    else if (kind == NATIVE)
-        sg_site_format_native(file, line->line, function, text, size);
-    else if ((size_t)length < size)
+    else if (kind == NATIVE) {
+        char name[SG_SITE_TEXT];
+        plain_name(function, name, sizeof name);
+        sg_site_format_native(file, line->line, name, text, size);
+    } else if ((size_t)length < size)
         sg_site_format(file, line->line, function, text + length, size - (size_t)length);
     return true;
 }

@@ -41,7 +41,7 @@ static struct {
     int create, write; /* what the writer of the trace, and of statistics, answers */
     uint64_t now;
     const char *model; /* what the driver calls devices; NULL: it does not say */
-    int models, uuids;        /* names of devices in the trace */
+    int models, uuids; /* names of devices in the trace */
     const char *by;    /* the order of streams was lost by this call */
     char text[64];     /* the same as the trace has it */
     int pieces, lasts;

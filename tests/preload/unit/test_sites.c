@@ -14,6 +14,8 @@
 #include "sites/backward.h"
 #include "balance.h"
 #include "process/process.h"
+#include "process/symbols.h"
+#include "site.h"
 #include "sites/unwind.h"
 #include "sites/phases.h"
 #include "sites/python_stack.h"
@@ -78,9 +80,52 @@ unsigned sg_unwind_frames(struct sg_unwinder *unwinder, struct sg_stack *stack, 
 bool sg_unwind_describe(uint64_t address, char *module, char *function, size_t room, uint32_t *ret_offset)
 {
     snprintf(module, room, "/home/me/solver");
-    snprintf(function, room, "solve");
+    snprintf(function, room, address == 0x2222 ? "_ZN3net4stepIiEEvRKT_" : "solve");
     *ret_offset = (uint32_t)address;
     return address != 1;
+}
+
+static struct {
+    bool runtime; /* the program has one of C++ */
+    int open;
+} cxx;
+
+void *sg_library_find(const char *prefix)
+{
+    assert_string_equal(prefix, "libstdc++.so");
+    cxx.open += cxx.runtime;
+    return cxx.runtime ? &cxx : NULL;
+}
+
+int sg_library_close(void *handle)
+{
+    assert_ptr_equal(handle, &cxx);
+    cxx.open--;
+    return 0;
+}
+
+static char *demangle(const char *name, char *room, size_t *bytes, int *ret_status)
+{
+    assert_null(room);
+    assert_null(bytes);
+    assert_string_equal(name, "_ZN3net4stepIiEEvRKT_");
+    *ret_status = 0;
+    return strdup("void net::step<int>(int const&)");
+}
+
+static void *look_up(void *handle, const char *name)
+{
+    sg_site_demangle_fn *function = demangle;
+    void *symbol;
+    assert_ptr_equal(handle, &cxx);
+    assert_string_equal(name, "__cxa_demangle");
+    memcpy(&symbol, &function, sizeof symbol);
+    return symbol;
+}
+
+sg_dlsym_fn *sg_dlsym(void)
+{
+    return look_up;
 }
 
 static struct sg_backward backward; /* of type 0: none */
@@ -291,6 +336,23 @@ static void code_has_addresses(void **state)
     sg_sites_note(sg_this_thread());
     assert_int_equal(sg_this_thread()->site, 0);
     assert_int_equal(sg_this_thread()->shown, 0);
+}
+
+/* Names of C++ are as their author writes them, where the program has its runtime. */
+static void names_are_plain(void **state)
+{
+    (void)state;
+    char text[64];
+    program.address[0] = 0x2222;
+    program.addresses = 1;
+    sg_sites_note(sg_this_thread());
+    assert_true(sg_sites_describe(sg_this_thread()->shown, text, sizeof text));
+    assert_string_equal(text, "solver in _ZN3net4stepIiEEvRKT_ (+0x2222)");
+    cxx.runtime = true;
+    assert_true(sg_sites_describe(sg_this_thread()->shown, text, sizeof text));
+    assert_string_equal(text, "solver in net::step<int> (+0x2222)");
+    assert_int_equal(cxx.open, 0);
+    program.addresses = 0;
 }
 
 static void a_backward_pass_is_told_by_what_ran_forward(void **state)
@@ -757,6 +819,7 @@ int main(void)
         cmocka_unit_test_setup(the_users_own_line_is_shown, on),
         cmocka_unit_test_setup(what_was_not_taken_is_written_again, on),
         cmocka_unit_test_setup(code_has_addresses, on),
+        cmocka_unit_test_setup(names_are_plain, on),
         cmocka_unit_test_setup(a_backward_pass_is_told_by_what_ran_forward, on),
         cmocka_unit_test_setup(phases_nest, on),
         cmocka_unit_test_setup(ranges_of_nvtx_are_phases, on),

@@ -5,6 +5,7 @@ The functions of torch.cuda.memory and torch.accelerator stay PyTorch's own; wha
 from __future__ import annotations
 
 import functools
+import os
 import warnings
 
 from . import _history, _hook, _statistics
@@ -13,8 +14,20 @@ TYPE_CHECKING = False  # typing is slow to import
 if TYPE_CHECKING:
     from typing import Any
 
-BENEATH = ("segalloc: %s needs PyTorch's own allocator, which --torch replaces in this PyTorch: run without --torch "
-           "(`segalloc rehearse --no-torch`), or set SEGALLOC_CONF=pytorch:beneath")
+BENEATH = ("segalloc: %s needs PyTorch's own allocator, which --torch replaces in this PyTorch: run without "
+           "--torch, or set SEGALLOC_CONF=pytorch:beneath")
+
+
+def _beneath(what: str) -> RuntimeError:
+    """The error for the program; and a word to `segalloc rehearse`, which runs the program once more without --torch."""
+    note = os.environ.get("SEGALLOC_REHEARSAL_NEEDS")
+    if note:
+        try:
+            with open(note, "a", encoding="utf-8") as file:
+                file.write(f"{what}\n")
+        except OSError:
+            pass  # the rehearsal has ended before its program
+    return RuntimeError(BENEATH % what)
 
 
 class _Replaced:
@@ -68,7 +81,7 @@ class _Words:
 
     def snapshot(self, which: Any = None) -> Any:
         if which is not None and tuple(which[:2]) != (0, 0):
-            raise RuntimeError(BENEATH % "a snapshot of one pool")
+            raise _beneath("a snapshot of one pool")
         return self.history.add_to(_statistics.snapshot(self.library, self.devices()))
 
     def set_fraction(self, fraction: Any, device: Any = None) -> None:
@@ -83,7 +96,7 @@ class _Words:
         return self.cuda.mem_get_info(self.index(device))
 
     def compiled_graph(self, *_: Any) -> None:
-        raise RuntimeError(BENEATH % "a CUDA graph of torch.compile")
+        raise _beneath("a CUDA graph of torch.compile")
 
     def no_observer(self, *_: Any, **__: Any) -> None:
         warnings.warn("segalloc: an observer of running out is not called; segalloc says itself what holds the memory",
@@ -137,7 +150,7 @@ def _hooks(library: Any, allocator: Any) -> None:
 
 
 def _no_pool(self: Any, *_: Any, **__: Any) -> None:
-    raise RuntimeError(BENEATH % "torch.cuda.MemPool")
+    raise _beneath("torch.cuda.MemPool")
 
 
 class _MemPool:

@@ -55,7 +55,7 @@ struct sg_summary_device {
     struct sg_outside outside_at_peak;  /* when most was taken: alive, and held by other calls */
     uint64_t peak_taken, peak_outside;  /* bytes then; and when most was held by other calls */
     bool lags;                          /* how much that is depends on how far the GPU has come */
-    uint64_t peak_own; /* bytes when most was taken without SEGALLOC_OUTSIDE_OTHER: by this process alone */
+    uint64_t peak_own;             /* bytes when most was taken without SEGALLOC_OUTSIDE_OTHER: by this process alone */
     struct sg_over_time over_time; /* live bytes */
     struct sg_stats stats; /* of the last complete snapshot */
     bool has_stats, has_stat[SG_STAT_COUNT]; /* which of them any snapshot named */

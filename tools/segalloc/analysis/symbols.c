@@ -140,12 +140,10 @@ static bool find_place(const char *path, uint64_t offset, struct place *ret)
     return source || ret->function;
 }
 
-/* A name of C++ as its author writes it, without the arguments; any other as it is. The C++ runtime knows how: where the
-   machine has none, nor has it programs in C++. */
+/* Where the machine has no runtime of C++, nor has it programs in C++. */
 static void plain_name(const char *name, char *ret, size_t size)
 {
-    typedef char *demangle_fn(const char *name, char *room, size_t *bytes, int *ret_status);
-    static demangle_fn *demangle;
+    static sg_site_demangle_fn *demangle;
     static bool sought;
     if (!sought) {
         void *runtime = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_LOCAL);
@@ -153,27 +151,7 @@ static void plain_name(const char *name, char *ret, size_t size)
         if (runtime)
             *(void **)&demangle = dlsym(runtime, "__cxa_demangle");
     }
-    int status = -1;
-    char *plain = demangle && strncmp(name, "_Z", 2) == 0 ? demangle(name, NULL, NULL, &status) : NULL;
-    snprintf(ret, size, "%s", plain && status == 0 ? plain : name);
-    free(plain);
-    char *end = strrchr(ret, ')'), *at = end;
-    for (int deep = 0; at && at > ret; at--) {
-        deep += *at == ')' ? 1 : *at == '(' ? -1 : 0;
-        if (deep == 0)
-            break;
-    }
-    if (at && at > ret && status == 0)
-        *at = '\0';
-    /* What a template's name begins with is the type that it returns. */
-    char *begin = ret;
-    int nested = 0;
-    for (char *c = ret; status == 0 && *c && !strstr(ret, "operator"); c++) {
-        nested += strchr("<({", *c) ? 1 : strchr(">)}", *c) ? -1 : 0;
-        if (*c == ' ' && nested == 0)
-            begin = c + 1;
-    }
-    memmove(ret, begin, strlen(begin) + 1);
+    sg_site_plain_name(demangle, name, ret, size);
 }
 
 bool sg_symbols_is_wrapper(const char *path, uint64_t offset)

@@ -61,6 +61,13 @@ function sayWhen(at, failed) {
   return `${place ? placeName(place) : "The program"} asked for ${bytes(size)} ${momentName(at)}${lacked ? ": " + bytes(lacked) + " short" : ""}.`;
 }
 
+/* Memory that the program takes from the driver by other calls: the page shows what segalloc served. */
+function sayOutside() {
+  const at = device();
+  return element("ul", {}, element("li", {}, `At the peak ${bytes(at.peak_taken)} were taken, ${bytes(at.outside_stays)} of them by calls that segalloc does not serve.`),
+    ...at.outside.map(([held, call]) => element("li", {}, `${bytes(held)} ${call}`)));
+}
+
 function sayRanks() {
   const peaks = runs.map(which => peakOf(which, "requested")), most = mostOf(peaks), least = mostOf(peaks.map(peak => -peak));
   const failed = runs.filter(which => which.ooms).length;
@@ -111,6 +118,7 @@ function showAnswers() {
   const failure = marksOfDevice().find(mark => mark.kind === "failure"), peak = marksOfDevice().find(mark => mark.kind === "requested");
   const at = failure || peak ? frames()[frameOf(failure || peak)] : null;
   const answers = [runs.length > 1 ? [`${count(runs.length)} runs`, sayRanks()] : null, at ? [failure ? "What failed" : "When it peaked", sayWhen(at, Boolean(failure))] : null,
+    device() && device().outside.length ? ["Held by other calls", sayOutside()] : null,
     ["What to do", element("ul", {}, ...sayWhatToDo().map(line => element("li", {}, line)))]];
   byId("answers").replaceChildren(...answers.filter(Boolean).flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));
   showHolders(at, Boolean(failure));

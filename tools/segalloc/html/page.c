@@ -205,6 +205,24 @@ static uint64_t write_column(struct page *page, const struct sg_series *series, 
     return count;
 }
 
+/* What calls that are not served held when most was taken, as pairs of bytes and words. */
+static void write_outside(struct page *page, const struct sg_findings_device *device)
+{
+    const char *comma = "";
+    write_number(page, "peak_taken", device->peak_taken, device->peak_taken);
+    write_number(page, "outside_stays", sg_outside_stays(&device->outside), true);
+    fputs(",\"outside\":[", page->out);
+    for (int i = 0; i < SEGALLOC_OUTSIDE_COUNT; i++) {
+        if (!device->outside.bytes[i])
+            continue;
+        fprintf(page->out, "%s[%" PRIu64 ",", comma, device->outside.bytes[i]);
+        sg_tool_json_write(page->out, sg_outside_call((enum segalloc_outside)i));
+        putc(']', page->out);
+        comma = ",";
+    }
+    putc(']', page->out);
+}
+
 static void write_device(struct page *page, const struct run *run, const struct sg_findings_device *device)
 {
     const uint64_t *peak = device->stats.peak;
@@ -216,6 +234,7 @@ static void write_device(struct page *page, const struct run *run, const struct 
     write_number(page, "peak_requested", peak[SG_STAT_requested_bytes], device->known[SG_STAT_requested_bytes]);
     write_number(page, "peak_allocated", peak[SG_STAT_allocated_bytes], device->known[SG_STAT_allocated_bytes]);
     write_number(page, "peak_reserved", peak[SG_STAT_reserved_bytes], device->known[SG_STAT_reserved_bytes]);
+    write_outside(page, device);
     write_number(page, "failures", device->stats.value[SG_STAT_ooms], device->known[SG_STAT_ooms]);
     write_number(page, "moved", device->stats.value[SG_STAT_pages_moved], device->known[SG_STAT_pages_moved]);
     write_number(page, "allocs", device->stats.value[SG_STAT_allocs], true);

@@ -402,6 +402,12 @@ static void set_summary(const struct sg_launch *launch)
         setenv("SEGALLOC_SUMMARY", where, 1);
 }
 
+void sg_launch_leave_torch(struct sg_launch *launch)
+{
+    launch->torch = false;
+    setenv(SG_ONLY_PHASES, "1", 1);
+}
+
 bool sg_launch_prepare(const struct sg_launch *launch)
 {
     set_summary(launch);

@@ -25,6 +25,8 @@ bool sg_launch_check(const struct sg_launch *launch);
 
 /* Checks all of it and sets this process's environment for the program. False after a line on stderr. */
 bool sg_launch_prepare(const struct sg_launch *launch);
+/* After it, for commands from here on: PyTorch's memory functions stay its own, as if --torch had not been given. */
+void sg_launch_leave_torch(struct sg_launch *launch);
 
 /* Becomes the program: found on PATH, or else among our own. Returns only on failure, with the exit status for
    it, after a line on stderr. */

@@ -9,7 +9,12 @@
 #include "size.h"
 #include "tool.h"
 
-enum { FIGURES = 67 /* columns before the curves */, CURVE_LEAST = 6, LINE = 512, UUID_SHOWN = 12 /* "GPU-" and eight digits */ };
+enum {
+    FIGURES = 67 /* columns before the curves */,
+    CURVE_LEAST = 6,
+    LINE = 512,
+    UUID_SHOWN = 12 /* "GPU-" and eight digits */
+};
 
 static struct sg_top_history *find(const struct sg_top *top, uint64_t pid, uint32_t device)
 {

@@ -118,7 +118,7 @@ static bool is_handled(const struct source *source, uint64_t line)
 /* PyTorch's own handlers, and those of Python's library, raise what they have caught again. */
 static bool is_between(const char *file)
 {
-    return strstr(file, "/torch/") || sg_site_rank(file) == SG_SITE_SYSTEM;
+    return sg_site_rank(file) >= SG_SITE_FRAMEWORK;
 }
 
 bool sg_rehearse_is_caught(const struct sg_site_book *book, uint32_t site)
@@ -149,7 +149,8 @@ bool sg_rehearse_may_adapt(const struct sg_rehearse *rehearse, const struct sg_r
         return false;
     if (rehearse->run.status != 0)
         return rehearse->ooms > 0;
-    return fit_alone(rehearse, card) || !rehearse->torch || rehearse->beneath || card->caught || rehearse->questions || rehearse->ooms;
+    return fit_alone(rehearse, card) || !rehearse->torch || rehearse->beneath || card->caught || rehearse->questions ||
+           rehearse->ooms;
 }
 
 bool sg_rehearse_has_ended_well(const struct sg_rehearse *trial)
@@ -166,7 +167,8 @@ bool sg_rehearse_has_adapted(const struct sg_rehearse *endless, const struct sg_
     return sg_rehearse_has_ended_well(trial) && (asks || does_without || asked_less);
 }
 
-bool sg_rehearse_took_turns(const struct sg_rehearse *endless, const struct sg_rehearse_card *card, const struct sg_rehearse *trial)
+bool sg_rehearse_took_turns(const struct sg_rehearse *endless, const struct sg_rehearse_card *card,
+    const struct sg_rehearse *trial)
 {
     bool good = !trial->run.status && !trial->interrupted && !trial->ooms && trial->processes == endless->processes;
     uint64_t leaving = endless->outside.bytes[SEGALLOC_OUTSIDE_POOLS_LEAVING]; /* may have left sooner there */

@@ -14,8 +14,8 @@ bool sg_rehearse_is_caught(const struct sg_site_book *book, uint32_t site);
 
 /* Whether the program is to run on this card, which it does not fit by the run on a card without end. So it is where the
    memory is not PyTorch's: a cache above may give back and ask again. PyTorch's programs end there. Exceptions are a
-   handler around the line that runs out, a question how much memory is free, one that has run out already, and processes of
-   which each fits alone. */
+   handler around the line that runs out, a question how much memory is free, and one that has run out already. So are
+   processes of which each fits alone. */
 bool sg_rehearse_may_adapt(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card);
 
 /* Whether `trial`, a run on a card of its true size, came to its end because the program adapts. An adapting program asks
@@ -26,10 +26,11 @@ bool sg_rehearse_has_adapted(const struct sg_rehearse *endless, const struct sg_
    library's blocks lie. Where memory lags, one good end may be luck, and both ends of what a GPU may do are tried. */
 bool sg_rehearse_has_ended_well(const struct sg_rehearse *trial);
 
-/* Whether `trial`, a run on this card of its true size, came to its end without a failure and with all that it had in
-   `endless`, though the processes that are on one device at once need more together than it has. When each of them has its
-   peak is the system's to say, unless the program says it. */
-bool sg_rehearse_took_turns(const struct sg_rehearse *endless, const struct sg_rehearse_card *card, const struct sg_rehearse *trial);
+/* Whether processes that need more together than the card has took turns on it. So it is where `trial`, a run on a card of
+   this size, came to its end without a failure. It had all that it had in `endless`. When each of them has its peak is the
+   system's to say, unless the program says it. */
+bool sg_rehearse_took_turns(const struct sg_rehearse *endless, const struct sg_rehearse_card *card,
+    const struct sg_rehearse *trial);
 
 /* Whether a card that it fits is to be tried all the same: memory by other calls is part of what it holds, and less than four
    pages are left. Where its own blocks lie then depends on when the others came, which a replay knows only nearly.

@@ -137,7 +137,8 @@ static int find_robust(struct life *life, const struct sg_play_result *known, ui
 }
 
 /* The same by PyTorch's own rules, which is what the program would need without us. */
-static int find_alone(struct life *life, const struct sg_play_result *known, const char *conf, uint64_t ret[SG_DEVICES_MAX])
+static int find_alone(struct life *life, const struct sg_play_result *known, const char *conf,
+    uint64_t ret[SG_DEVICES_MAX])
 {
     const struct sg_play before = life->play;
     char error[SG_TORCH_ERROR_TEXT];
@@ -160,7 +161,8 @@ struct smallest {
 };
 
 /* What is PyTorch's alone needs of a process without PyTorch what that needs. */
-static void note_needs(const struct sg_findings *findings, const struct smallest *smallest, bool torch, struct sg_life *ret)
+static void note_needs(const struct sg_findings *findings, const struct smallest *smallest, bool torch,
+    struct sg_life *ret)
 {
     ret->pid = findings->pid;
     snprintf(ret->command, sizeof ret->command, "%s", findings->command ? findings->command : "");

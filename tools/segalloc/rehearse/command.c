@@ -70,9 +70,9 @@ static void become(const char *verb, char **argv, bool to_stderr, int error_pipe
     _exit(sg_launch_exec(&launch, argv));
 }
 
-/* Hands the command's output on until nobody can write any more. Once it has been told to end, not longer than it is
-   there itself: what it leaves behind is ended. Its wait status. */
-static int follow(pid_t child, int output, struct sg_rehearse_run *run)
+/* Hands the command's output on until nobody can write any more. Once a signal has ended it, not longer than it is
+   there itself: what it leaves behind is ended. After `end` (by now(); 0: never) all of it is. Its wait status. */
+static int follow(pid_t child, int output, double end, struct sg_rehearse_run *run)
 {
     enum { LOOK_MS = 200 };
     struct tail tail = {.length = 0};
@@ -96,6 +96,13 @@ static int follow(pid_t child, int output, struct sg_rehearse_run *run)
         }
         if (ended && sg_signals_first())
             sg_signals_end_children();
+        if (end > 0 && now() > end) {
+            run->too_long = true;
+            sg_signals_end_children(); /* the command too */
+            status = ended ? status : SIGKILL;
+            ended = true;
+            break;
+        }
     }
     take(&tail, "\n", 1, last_line);
     while (!ended) {
@@ -147,7 +154,7 @@ bool sg_rehearse_command(const struct sg_rehearse *rehearse, const struct sg_kee
         return false;
     }
     sg_signals_forward(child);
-    int status = follow(child, ends[0], ret);
+    int status = follow(child, ends[0], rehearse->most_seconds > 0 ? began + rehearse->most_seconds : 0, ret);
     close(ends[0]);
     sg_signals_forward(0);
     if (sg_signals_first())

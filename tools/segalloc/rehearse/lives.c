@@ -157,7 +157,8 @@ void sg_lives_join(const struct sg_lives *lives, struct sg_rehearse *rehearse)
         .pytorch_expandable = most.unknown_expandable || !pytorch ? 0 : most.alone.pytorch_expandable,
     };
     /* Each process has a context of its own. A margin that the user says is of the card. */
-    for (unsigned i = 0; i < rehearse->card_count && rehearse->margin == SG_REHEARSE_MEASURED && !rehearse->true_size; i++)
+    for (unsigned i = 0; i < rehearse->card_count && rehearse->margin == SG_REHEARSE_MEASURED && !rehearse->true_size;
+         i++)
         rehearse->card[i].margin *= rehearse->together;
 }
 

@@ -10,8 +10,8 @@
 /* What a process needs of one device, bytes. Smallest cards that are 0 are not known. */
 struct sg_life_need {
     bool used;
-    uint64_t exact;                     /* the smallest card for this very run */
-    struct sg_rehearse_alone alone;     /* smallest cards that stand other orders of frees */
+    uint64_t exact;                      /* the smallest card for this very run */
+    struct sg_rehearse_alone alone;      /* smallest cards that stand other orders of frees */
     uint64_t requested, reserved, taken; /* peaks; `taken` by any calls, and by this process alone */
 };
 
@@ -35,12 +35,12 @@ struct sg_lives {
    An example. `a; b` gives open a, closed a, open b: they need what the larger one needs. `a & b` gives open a, open b,
    and they need the sum. */
 void sg_lives_begin(struct sg_lives *lives, const char *folder);
-/* After it: reads what was told. */
+/* After it: reads who was there when. */
 void sg_lives_end(struct sg_lives *lives);
 /* The process that has written the trace of that name; NULL: no host memory left. */
 struct sg_life *sg_lives_of(struct sg_lives *lives, const char *name);
-/* Joins what they need into `rehearse`: smallest cards, peaks, devices that several used at once, and cards on which
-   those do not fit together though each does alone. */
+/* Joins what they need into `rehearse`: smallest cards, peaks, and devices that several used at once. Cards on which those
+   do not fit together are marked. */
 void sg_lives_join(const struct sg_lives *lives, struct sg_rehearse *rehearse);
 void sg_lives_free(struct sg_lives *lives);
 

@@ -40,9 +40,9 @@ struct sg_rehearse_card {
     bool caught;               /* a caller of what did not fit has a handler for that */
     bool ran;                  /* the program ran on a card of this size, and came to its end */
     bool adapted;              /* … because it makes do with less there */
-    bool turns;                /* it was run, and came to its end, though its processes need more together: they took turns */
-    bool ran_out;              /* it came to none: smaller ones are too small as well */
-    uint64_t ran_smallest;     /* what it took there, bytes */
+    bool turns;   /* it was run, and came to its end, though its processes need more together: they took turns */
+    bool ran_out; /* it came to none: smaller ones are too small as well */
+    uint64_t ran_smallest;                  /* what it took there, bytes */
     uint64_t adapted_refused, adapted_ooms; /* calls for memory that were refused there; those of them that failed */
     bool open;                 /* whether they do is not known: the user has cut the playing short */
     uint64_t ends_at_event;    /* of the process that ran out first; 0: none did, or it is not known */
@@ -60,6 +60,7 @@ struct sg_rehearse_run {
     int status;                       /* as a shell would say it */
     char last_line[SG_REHEARSE_TEXT]; /* the last that it wrote to stderr, "" */
     double seconds;
+    bool too_long; /* it was ended after `most_seconds` */
     int signals; /* that had come to the tool when the command ended: another ends the playing */
 };
 
@@ -71,6 +72,7 @@ struct sg_rehearse_alone {
 struct sg_rehearse {
     const char *verb, *output; /* -o, NULL */
     bool json, force;
+    double most_seconds;       /* after which the command is ended; 0: it is not */
     unsigned long steps;       /* of an optimizer, after which the program is ended; 0: it ends by itself */
     bool overwrite;            /* files that are there may be written over */
     bool trackers;             /* loggers of experiments stay on */
@@ -96,11 +98,12 @@ struct sg_rehearse {
     bool true_size;           /* the run itself is on a card of the size of the only one named */
     bool adapts;              /* it fits a card because it makes do with less there */
     bool lags;                /* what other calls hold at a moment depends on how far the GPU has come */
-    uint64_t peak_requested, peak_reserved; /* of the device that needs most: sums of processes that were there at once, bytes */
+    uint64_t peak_requested,
+        peak_reserved; /* of the device that needs most: sums of processes that were there at once, bytes */
     struct sg_rehearse_held at_peak;        /* when that device had most in use */
-    uint64_t peak_taken;       /* of that device, in use and held by other calls, bytes */
-    uint64_t peak_own;         /* as that, without what others than the processes of the run hold */
-    struct sg_outside outside; /* by such calls, of the process that has most, at its peak */
+    uint64_t peak_taken;                    /* of that device, in use and held by other calls, bytes */
+    uint64_t peak_own;                      /* as that, without what others than the processes of the run hold */
+    struct sg_outside outside;              /* by such calls, of the process that has most, at its peak */
     double served_share;      /* negative: nothing was asked for */
     struct sg_rehearse_alone alone; /* of the process that needs most; segalloc's is the smallest card */
     /* Of each device of the machine the processes that used it at once, most of them, and the sum of their peaks, bytes: by
@@ -111,6 +114,7 @@ struct sg_rehearse {
     } device[SG_DEVICES_MAX];
     unsigned together;        /* processes that need most of one device at once */
     bool beneath;             /* what was served are segments of PyTorch's own cache */
+    char needs_own[64];       /* a function of PyTorch's that does without --torch alone; "": none was asked for */
     enum sg_rehearse_outcome outcome;
     char reason[2 * SG_REHEARSE_TEXT]; /* "" when it completed */
 };

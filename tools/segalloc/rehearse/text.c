@@ -29,9 +29,9 @@ static const char assumed_steps[] =
 static const char assumed_fast[] =
     "The run is faster than on a GPU. What a thread frees by the clock counts longer (PyTorch's watchdog of NCCL: each "
     "0.1 s), so a smaller card may do.";
-static const char assumed_apart[] =
-    "Processes that are on one card at once count together, each with its peak, and a context each. Peaks that never meet need "
-    "less.";
+static const char assumed_apart[] = "Processes that are on one card at once count together, each with its peak, and a "
+                                    "context each. Peaks that never meet need "
+                                    "less.";
 static const char assumed_beneath[] =
     "PyTorch's cache asks for the same segments on every card. On a full card it first gives idle ones back, so a "
     "smaller card may do.";
@@ -263,7 +263,8 @@ static void print_card(const struct sg_rehearse *rehearse, const struct sg_rehea
     if (card->ran)
         print_ran(card);
     if (card->turns)
-        printf("  It was run on a card of this size too: its processes had room there one after the other. Where their peaks meet "
+        printf("  It was run on a card of this size too: its processes had room there one after the other. Where their "
+               "peaks meet "
                "they need %s.\n",
             sg_size_format(rehearse->alone.segalloc, asked));
     if (card->ran_out)
@@ -481,7 +482,8 @@ static void print_shared(const struct sg_rehearse *rehearse)
     for (int i = 0; i < SG_DEVICES_MAX; i++) {
         const struct sg_rehearse_device *device = &rehearse->device[i];
         if (device->processes > 1)
-            printf("%u processes were on device %d at once: they count together, with up to %s in use, and a context each.\n",
+            printf("%u processes were on device %d at once: they count together, with up to %s in use, and a context "
+                   "each.\n",
                 device->processes, i, sg_size_format(device->taken, size));
     }
 }
@@ -523,9 +525,9 @@ void sg_rehearse_print_text(const struct sg_rehearse *rehearse)
     }
     if (rehearse->processes) {
         printf("At the peak %s were in use%s; ", sg_size_format(rehearse->peak_taken, size),
-            rehearse->together > 1      ? ", by all processes that were on one card at once"
-                : rehearse->processes > 1 ? ", on the device of the process with most"
-                                          : "");
+            rehearse->together > 1    ? ", by all processes that were on one card at once"
+            : rehearse->processes > 1 ? ", on the device of the process with most"
+                                      : "");
         printf("%" PRIu64 " allocation%s", rehearse->allocs, sg_plural(rehearse->allocs));
         if (rehearse->served_share >= 0)
             printf(", %.2f %% served by segalloc", 100 * rehearse->served_share);

@@ -30,6 +30,13 @@ void sg_rehearse_sim_text(char *text, size_t size, uint64_t bytes, int devices, 
         name ? name : "", shared ? ",card=" : "", shared ? shared : "");
 }
 
+/* Where one of several processes fails for want of memory, the others may wait for it for ever. A run that takes so much
+   longer than the one on a card without end is ended. */
+static double longest(const struct sg_rehearse *rehearse)
+{
+    return rehearse->processes > 1 ? 10 + 10 * rehearse->run.seconds : 0;
+}
+
 /* Runs the command on a card of its true size; `why`, for the line on stderr, NULL: that was said. 0, or an exit status after
    a line on stderr. */
 static int run_on(struct true_size *at, const struct sg_rehearse_card *card, const char *why, enum sg_rehearse_pace pace)
@@ -47,7 +54,9 @@ static int run_on(struct true_size *at, const struct sg_rehearse_card *card, con
         .trackers = rehearse->trackers,
         .card_count = 1,
         .card[0] = {.bytes = card->bytes, .name = card->name, .margin = card->margin},
-        .true_size = true};
+        .true_size = true,
+        .steps = rehearse->steps,
+        .most_seconds = longest(rehearse)};
     sg_rehearse_sim_text(sim, sizeof sim, card->bytes, rehearse->devices, card->name, pace,
         rehearse->processes > 1 ? shared : NULL);
     const char *conf = at->launch->conf, *endless = at->launch->sim;
@@ -57,6 +66,10 @@ static int run_on(struct true_size *at, const struct sg_rehearse_card *card, con
         fprintf(stderr, "segalloc rehearse: %s %s. Running it once more, on a card of that size.\n",
             sg_size_format(card->bytes, size), why);
     int status = at->once(trial, at->launch, false);
+    if (trial->run.too_long)
+        fprintf(stderr,
+            "segalloc rehearse: it was ended after %.0f s, for it took %.0f s before: it came to no end there.\n",
+            trial->run.seconds, rehearse->run.seconds);
     sim_config_card_path(shared, path);
     unlink(path); /* where processes were killed */
     at->launch->conf = conf;

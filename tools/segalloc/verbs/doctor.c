@@ -163,7 +163,7 @@ static void judge_machine(struct examination *examination)
         conclude(examination, NO_DRIVER, "there is no CUDA driver (libcuda.so.1); --sim gives a simulated one");
     else if (probe->result != 0 || probe->devices == 0)
         conclude(examination, NO_DEVICE, "the driver has no device (cuInit says %d)%s; --sim gives a simulated one",
-                 probe->result, hidden_by(hidden));
+            probe->result, hidden_by(hidden));
     else if (off)
         conclude(examination, SWITCHED_OFF, "%s", off);
     else if (!probe->device[0].vmm)

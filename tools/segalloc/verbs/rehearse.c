@@ -354,6 +354,25 @@ static void set_trackers(const struct sg_rehearse *rehearse, const char *folder)
     setenv("MLFLOW_TRACKING_URI", place, 1);
 }
 
+/* What PyTorch's functions that need its own allocator note in this file, where --torch has replaced it. */
+static void needs_path(const char *folder, char path[SG_PLACE_BYTES])
+{
+    snprintf(path, SG_PLACE_BYTES, "%s/needs", folder);
+}
+
+static void read_needs(struct sg_rehearse *rehearse, const char *folder)
+{
+    char path[SG_PLACE_BYTES];
+    needs_path(folder, path);
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return;
+    if (!fgets(rehearse->needs_own, sizeof rehearse->needs_own, file))
+        *rehearse->needs_own = '\0';
+    fclose(file);
+    rehearse->needs_own[strcspn(rehearse->needs_own, "\n")] = '\0';
+}
+
 /* Says before the start what becomes of files. *ret_keeps: those that are there are kept. False after a line on stderr. */
 static bool set_files(const struct sg_rehearse *rehearse, const char *folder, struct sg_keep *keep, bool *ret_keeps)
 {
@@ -380,13 +399,15 @@ static int rehearse_in(struct sg_rehearse *rehearse, struct sg_launch *launch, c
 {
     struct sg_keep keep;
     bool keeps;
-    char trace[SG_PLACE_BYTES], card_bytes[32], python[SG_PLACE_BYTES];
+    char trace[SG_PLACE_BYTES], card_bytes[32], python[SG_PLACE_BYTES], needs[SG_PLACE_BYTES];
     snprintf(trace, sizeof trace, "%s/%%p.trace", folder);
     snprintf(card_bytes, sizeof card_bytes, "%" PRIu64, rehearse->card[rehearse->card_count - 1].bytes);
     launch->trace = trace;
     launch->command = rehearse->command;
     launch->torch = launch->torch && sg_place_python(python) && !strchr(python, ':');
     setenv("SEGALLOC_TOLD_BYTES", card_bytes, 1);
+    needs_path(folder, needs);
+    setenv("SEGALLOC_REHEARSAL_NEEDS", needs, 1);
     set_cards(rehearse);
     set_trackers(rehearse, folder);
     set_steps(rehearse);
@@ -398,8 +419,10 @@ static int rehearse_in(struct sg_rehearse *rehearse, struct sg_launch *launch, c
     sg_lives_end(&lives);
     int status = ran ? sg_rehearse_traces(rehearse, folder, &lives) : SG_EXIT_ERROR;
     sg_lives_free(&lives);
-    if (status == 0)
+    if (status == 0) {
         judge(rehearse);
+        read_needs(rehearse, folder);
+    }
     return status;
 }
 
@@ -411,17 +434,27 @@ static int rehearse_once(struct sg_rehearse *rehearse, struct sg_launch *launch,
     if (!make_folder(rehearse, folder))
         return SG_EXIT_ERROR;
     int status = rehearse_in(rehearse, launch, folder);
-    if (status == 0 && keeps && rehearse->output && !keep_traces(rehearse, folder))
+    bool once_more = *rehearse->needs_own && !rehearse->interrupted;
+    if (status == 0 && keeps && !once_more && rehearse->output && !keep_traces(rehearse, folder))
         status = SG_EXIT_ERROR;
     if (rehearse->overwrite || sg_kept_end(rehearse->verb, folder))
         sg_kept_drop(folder);
     return status;
 }
 
-/* The run on a card without end, and those that it makes necessary. */
+/* The run on a card without end, and those that it makes necessary. A PyTorch before 2.9 has no pools beside --torch, so a
+   program that makes one runs once more without it. */
 static int rehearse_all(struct sg_rehearse *rehearse, struct sg_launch *launch)
 {
+    struct sg_rehearse before = *rehearse;
     int status = rehearse_once(rehearse, launch, true);
+    if (status == 0 && *rehearse->needs_own && !rehearse->interrupted && launch->torch) {
+        sg_tool_message(rehearse->verb, "%s needs PyTorch's own allocator: running it once more with that, as by --no-torch",
+            rehearse->needs_own);
+        sg_launch_leave_torch(launch);
+        *rehearse = before;
+        status = rehearse_once(rehearse, launch, true);
+    }
     return status ? status : sg_rehearse_true_sizes(rehearse, launch, rehearse_once, judge);
 }
 
