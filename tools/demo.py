@@ -17,7 +17,7 @@ LABELS = {"default": "PyTorch 2.11", "expandable_segments:True": "PyTorch 2.11, 
 # Any Debian has this text; where it is not there, ours will do.
 TEXTS = ("/usr/share/common-licenses/GPL-3", os.path.join(DATA, "../../README.md"))
 
-ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(("SEGALLOC_", "PYTORCH_"))}
+ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(("SEGALLOC_", "PYTORCH_", "CUDA_VISIBLE_"))}
 shortcomings = []
 
 

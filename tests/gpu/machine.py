@@ -188,6 +188,8 @@ class Machine:
         conf = ",".join(filter(None, ["oom_report:never", own, conf]))
         if preload:
             environment["SEGALLOC_CONF"] = conf
+        if self.sim:  # it obeys that too, and the list is of this machine's GPUs
+            environment.pop("CUDA_VISIBLE_DEVICES", None)
         if self.sim and self.tool.exists():
             return environment
         if linked or self.sim:

@@ -294,6 +294,14 @@ class Rehearse(Case):
         self.assertEqual((verdict["outcome"], [c["fits"] for c in verdict["cards"]]), ("out_of_memory", [False, False]))
         self.assertGreater(verdict["smallest_card_bytes"], 16 << 30)
 
+    def test_a_share_of_the_whole_card(self):
+        """Asked for by cudaMemGetInfo, or read from the properties that PyTorch itself reads all the time."""
+        for total in "torch.cuda.mem_get_info()[1]", "torch.cuda.get_device_properties(0).total_memory":
+            with self.subTest(total):
+                verdict = self.rehearse("--margin", "0", "--card", "1GiB,2GiB", "--", PYTHON, "-c",
+                                        f"import torch; torch.empty({total} // 10 * 9, dtype=torch.uint8, device='cuda')")
+                self.assertEqual((verdict["adapts"], [card["fits"] for card in verdict["cards"]]), (True, [True, True]))
+
     def test_depends_on_results(self):
         verdict = self.rehearse("--card", "2GiB", "--", PYTHON, "-c",
                                 "import torch; torch.multinomial(torch.ones(8, device='cuda').softmax(0).cpu(), 1)",

@@ -64,9 +64,8 @@ static bool segments_next_doomed(struct sg_segments *fixed, CUcontext *ret_conte
 /* An event that has only just been recorded takes some microseconds, and each question about one. */
 static CUresult ask_for_a_moment(const struct sg_driver *driver, CUevent event)
 {
-    enum { QUESTIONS = 1000 };
     CUresult result = CUDA_ERROR_NOT_READY;
-    for (int i = 0; i < QUESTIONS && result == CUDA_ERROR_NOT_READY; i++) {
+    for (int i = 0; i < SG_QUESTIONS_MOST && result == CUDA_ERROR_NOT_READY; i++) {
         result = driver->event_query(event);
         if (result == CUDA_ERROR_NOT_READY)
             sched_yield();

@@ -52,11 +52,11 @@ static void by_dlsym(void *cuda)
             failures++;
         }
     }
-    EXPECT(!is_ours(dlsym(cuda, "cuMemHostAlloc")) && dlsym(cuda, "cuMemHostAlloc"));
+    EXPECT(!is_ours(dlsym(cuda, "cuMemHostGetFlags")) && dlsym(cuda, "cuMemHostGetFlags"));
     EXPECT(!dlsym(cuda, "cuMemAlloc_v7") && dlerror());
     EXPECT(!dlsym(cuda, "c") && !dlsym(cuda, "_") && !dlsym(cuda, "_Znone") && !dlsym(cuda, "cvMemAlloc_v2"));
     EXPECT(!is_ours(dlsym(cuda, "cuStreamGetId")) && dlsym(cuda, "cuStreamGetId"));
-    EXPECT(!is_ours(dlsym(cuda, "cuMemAllocHost_v2")));
+    EXPECT(!is_ours(dlsym(cuda, "cuMemHostRegister_v2")));
 }
 
 /* The newest row for a request, as the documentation of cuGetProcAddress has it. */

@@ -1,7 +1,8 @@
-"""What a rehearsal leaves out: its results are not real, so none is sent to Hugging Face's hub or to a server of MLflow's.
-Trackers that have a switch in the environment are switched off there, by the tool (rehearse/trackers.def)."""
+"""What a rehearsal leaves out, and what it notices. Its results are not real, so none is sent to Hugging Face's hub or to a
+server of MLflow's. Trackers that have a switch in the environment are switched off there, by the tool (rehearse/trackers.def)."""
 from __future__ import annotations
 
+import functools
 import os
 import sys
 
@@ -68,8 +69,26 @@ def _leave_mlflow(tracking: Any) -> None:
     tracking.set_tracking_uri = stay
 
 
+def _notice_shares(cuda: Any) -> None:
+    """A program that reads how much memory the device has in all may size itself by it. PyTorch asks for the properties all the
+    time, so what counts is a caller outside of it that reads that one. The library counts questions for free memory."""
+    properties = cuda.get_device_properties
+
+    @functools.wraps(properties)
+    def get_device_properties(*arguments: Any, **named: Any) -> Any:
+        caller = sys._getframe(1)
+        module = str(caller.f_globals.get("__name__", ""))
+        if "total_memory" in caller.f_code.co_names and module.split(".")[0] != "torch":
+            cuda.mem_get_info(*arguments, **named)
+        return properties(*arguments, **named)
+
+    cuda.get_device_properties = get_device_properties
+
+
 def prepare() -> None:
-    """To be called before the program's imports. Nothing where this is no rehearsal, or trackers are wanted."""
+    """To be called before the program's imports. Nothing where this is no rehearsal; trackers stay where they are wanted."""
+    if os.environ.get("SEGALLOC_REHEARSAL"):
+        _hook.after_import("torch.cuda", _notice_shares)
     if os.environ.get("SEGALLOC_REHEARSAL") == "no-trackers":
         _hook.after_import("huggingface_hub.hf_api", _leave_hub)
         _hook.after_import("mlflow.tracking._tracking_service.utils", _leave_mlflow)
