@@ -1,36 +1,39 @@
-/* The contexts of the process as they come, end and are gone, and the access of devices to each other's memory. */
-#include "core.h"
+#include "contexts.h"
 
-#include "fixed_segments.h"
-#include "device.h"
-#include "remap/mapping_limit.h"
+#include "segments/fixed_segments.h"
+#include "start.h"
+#include "state/access.h"
+#include "state/accounts.h"
+#include "state/locks.h"
+#include "state/mappings.h"
+#include "streams/pending_frees.h"
 
 void sg_core_context_seen(struct sg_core *core, int ordinal, CUcontext context)
 {
     if (sg_context_list_find(&core->contexts, context) >= 0)
         return;
-    sg_lock(&core->setup);
+    sg_setup_lock(core);
     sg_context_list_add(&core->contexts, ordinal, context);
-    sg_unlock(&core->setup);
+    sg_setup_unlock(core);
 }
 
 void sg_core_context_forget(struct sg_core *core, CUcontext context)
 {
-    sg_lock(&core->setup);
+    sg_setup_lock(core);
     sg_context_list_remove(&core->contexts, context);
-    sg_unlock(&core->setup);
+    sg_setup_unlock(core);
 }
 
 void sg_core_context_ending(struct sg_core *core, CUcontext context, bool ending)
 {
-    sg_lock(&core->setup);
+    sg_setup_lock(core);
     sg_context_list_set_ending(&core->contexts, context, ending);
-    sg_unlock(&core->setup);
+    sg_setup_unlock(core);
     for (int i = 0; ending && i < SG_DEVICES_MAX; i++) { /* each has events over each context */
         struct sg_device *device = atomic_load_explicit(&core->device[i], memory_order_acquire);
         if (device) {
-            sg_lock(&device->asking);
-            sg_unlock(&device->asking);
+            sg_asking_lock(device);
+            sg_asking_unlock(device);
         }
     }
 }
@@ -45,27 +48,19 @@ void sg_core_context_gone(struct sg_core *core, int ordinal, CUcontext context)
         struct sg_device *other = atomic_load_explicit(&core->device[i], memory_order_acquire);
         if (!other || other == device)
             continue;
-        sg_lock(&other->lock);
+        sg_device_lock(other);
         sg_pending_forget_locked(other, context);
-        sg_unlock(&other->lock);
+        sg_device_unlock(other);
     }
     if (!device)
         return;
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     sg_pending_forget_locked(device, context);
-    for (uint32_t i = 0; i < device->region_count; i++)
-        sg_device_release_all_locked(device, device->region[i], context);
-    sg_unlock(&device->lock);
+    for (uint32_t i = 0; i < device->regions.count; i++)
+        sg_device_release_all_locked(device, device->regions.region[i], context);
+    sg_device_unlock(device);
     if (device->fixed)
         sg_segments_context_gone(device, context);
-}
-
-void sg_device_set_peers_locked(struct sg_device *device, uint64_t peers)
-{
-    SG_ASSERT_HELD(&device->lock);
-    device->peers = peers;
-    device->peer_accessed |= peers != 0;
-    sg_emit(device, SEGALLOC_RECORD_PEERS, 0, sg_device_unknown_stream(device), 0, peers);
 }
 
 CUresult sg_core_peer_access(struct sg_core *core, int ordinal, int peer, bool enable)
@@ -74,28 +69,29 @@ CUresult sg_core_peer_access(struct sg_core *core, int ordinal, int peer, bool e
     if (!device || peer < 0 || peer >= SG_DEVICES_MAX)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = CUDA_SUCCESS;
-    sg_lock(&device->grow);
-    sg_lock(&device->lock);
+    sg_grow_lock(device);
+    sg_device_lock(device);
     sg_device_set_peers_locked(device,
-        enable ? device->peers | UINT64_C(1) << peer : device->peers & ~(UINT64_C(1) << peer));
-    sg_unlock(&device->lock);
+        enable ? device->access.peers | UINT64_C(1) << peer : device->access.peers & ~(UINT64_C(1) << peer));
+    sg_device_unlock(device);
     /* Only the holder of `grow` changes which pages are mapped, so the handles may be walked without `lock`. */
-    for (uint32_t i = 0; enable && i < device->region_count; i++) {
-        const struct sg_region *region = device->region[i];
+    const struct sg_regions *regions = sg_device_regions_growing(device);
+    for (uint32_t i = 0; enable && i < regions->count; i++) {
+        const struct sg_region *region = regions->region[i];
         uint64_t page_bytes = sg_region_page_bytes(region);
         for (uint32_t page = 0; page < region->pages; page++) {
             uint32_t end = page;
-            while (end < region->pages && region->handle[end] && region->handle[end] != SG_PAGE_LOST)
+            while (end < region->pages && region->memory.handle[end] && region->memory.handle[end] != SG_PAGE_LOST)
                 end++;
             if (end > page && result == CUDA_SUCCESS) {
                 sg_count(device, SG_STAT_calls_set_access, 1);
                 sg_count(device, SG_STAT_handles_set_access, (end - page) * sg_mappings_devices(device));
                 result = sg_pages_set_access(&device->pages, region->base + page * page_bytes,
-                    (end - page) * page_bytes, device->peers);
+                    (end - page) * page_bytes, sg_device_access_growing(device)->peers);
             }
             page = end;
         }
     }
-    sg_unlock(&device->grow);
+    sg_grow_unlock(device);
     return result;
 }

@@ -1,11 +1,19 @@
 /* The core's interface: what a caller asks, sorted out to devices. The fast half of an allocation is here. */
 #include "core.h"
 
-#include "fixed_segments.h"
-#include "device.h"
+#include "grow.h"
 #include "meta.h"
+#include "remap/execute.h"
 #include "roundup.h"
-#include "replay_steps.h"
+#include "segments/fixed_segments.h"
+#include "start.h"
+#include "state/accounts.h"
+#include "state/budget.h"
+#include "state/pins.h"
+#include "state/replay_steps.h"
+#include "state/trace_streams.h"
+#include "streams/fences.h"
+#include "streams/pending_frees.h"
 
 struct sg_core *sg_core_create(const struct sg_core_params *params)
 {
@@ -22,45 +30,46 @@ struct sg_core *sg_core_create(const struct sg_core_params *params)
     return core;
 }
 
-static void destroy_device(struct sg_device *device)
+/* Nobody else uses the device any more. */
+SG_UNCHECKED_LOCKS static void destroy_device(struct sg_device *device)
 {
     const struct sg_driver *driver = sg_core_driver(device->core);
     while (sg_device_ask(device, SG_ASK_WAIT)) {
     }
-    sg_lock(&device->grow);
-    sg_lock(&device->lock);
+    sg_grow_lock(device);
+    sg_device_lock(device);
     for (sg_slot slot = 0; slot < SG_SLOTS; slot++)
         sg_pending_complete_locked(device, UINT64_C(1) << slot, UINT64_MAX);
     sg_pending_settle_locked(device);
-    for (uint32_t i = 0; i < device->region_count; i++) {
-        struct sg_region *region = device->region[i];
+    for (uint32_t i = 0; i < device->regions.count; i++) {
+        struct sg_region *region = device->regions.region[i];
         for (uint32_t page = 0; page < region->pages; page++)
-            region->pin[page] = 0;
+            region->memory.pin[page] = 0;
         sg_device_release_all_locked(device, region, NULL);
     }
     sg_device_coalesce_completed_locked(
         device); /* a page of which several streams have parts is whole again only then */
-    sg_unlock(&device->lock);
-    sg_device_give_back(device, UINT64_MAX);
-    sg_unlock(&device->grow);
+    sg_device_unlock(device);
+    sg_device_give_back_growing(device, UINT64_MAX);
+    sg_grow_unlock(device);
     if (device->fixed) {
         sg_segments_context_gone(device, NULL);
         sg_segments_trim(device);
         sg_segments_destroy(device->fixed);
     }
-    for (uint32_t i = 0; i < device->region_count; i++) {
+    for (uint32_t i = 0; i < device->regions.count; i++) {
         /* a range that isn't taken back costs nothing */
-        (void)driver->address_free(device->region[i]->base, device->region[i]->reserved);
-        sg_region_fini(device->region[i]);
-        sg_meta_unmap(device->region[i], sizeof *device->region[i]);
+        (void)driver->address_free(device->regions.region[i]->base, device->regions.region[i]->reserved);
+        sg_region_fini(device->regions.region[i]);
+        sg_meta_unmap(device->regions.region[i], sizeof *device->regions.region[i]);
     }
-    for (uint32_t i = 0; i < device->idle_count; i++)
-        driver->event_destroy(device->idle_event[i].event);
-    for (uint32_t i = 0; i < device->fence_count; i++)
-        driver->event_destroy(device->fence[i].event);
-    sg_scratch_fini(&device->handles);
-    sg_scratch_fini(&device->runs);
-    sg_extents_fini(&device->extents);
+    for (uint32_t i = 0; i < device->fences.idle_count; i++)
+        driver->event_destroy(device->fences.idle_event[i].event);
+    for (uint32_t i = 0; i < device->fences.count; i++)
+        driver->event_destroy(device->fences.fence[i].event);
+    sg_scratch_fini(&device->growth.handles);
+    sg_scratch_fini(&device->growth.runs);
+    sg_extents_fini(&device->regions.extents);
     sg_meta_unmap(device, sizeof *device);
 }
 
@@ -75,9 +84,10 @@ void sg_core_destroy(struct sg_core *core)
 }
 
 /* The largest request for the small region while there is room. */
-static uint64_t small_at_low_pressure(const struct sg_device *device)
+static uint64_t small_at_low_pressure_locked(const struct sg_device *device) SG_REQUIRES(lock)
 {
-    const struct sg_usage *usage = &device->usage;
+    SG_ASSERT_HELD(&device->lock);
+    const struct sg_usage *usage = &device->accounts.usage;
     return usage->small_reserved.now < usage->reserved.now / SG_SMALL_LOW_PRESSURE_SHARE ? SG_SMALL_LOW_PRESSURE_MOST
                                                                                   : SG_SMALL_LOW_PRESSURE_BYTES;
 }
@@ -85,7 +95,7 @@ static uint64_t small_at_low_pressure(const struct sg_device *device)
 /* Where a request is placed. max_split_size: the large from the high end, the others from the low end, as long as there
    is room. Where there isn't, another order of placement would only move other pages, and more. A range that could grow
    is left for what needs that only while nothing is moved: later, pages come to wherever they are wanted. */
-static struct sg_want want_locked(const struct sg_device *device, size_t rounded, sg_slot slot)
+static struct sg_want want_locked(const struct sg_device *device, size_t rounded, sg_slot slot) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
     struct sg_want want = {.kind = SG_KIND_SMALL,
@@ -96,7 +106,7 @@ static struct sg_want want_locked(const struct sg_device *device, size_t rounded
         return want;
     uint64_t least = device->core->conf.max_split_size;
     bool roomy = sg_device_is_low_pressure_locked(device, rounded);
-    if (!roomy || rounded > small_at_low_pressure(device))
+    if (!roomy || rounded > small_at_low_pressure_locked(device))
         want.kind = rounded > device->capacity_bytes / 2 ? SG_KIND_HUGE : SG_KIND_REGULAR;
     if (roomy)
         want.end = least && rounded >= least && want.kind == SG_KIND_REGULAR ? SG_END_HIGH : SG_END_SETTLED;
@@ -124,9 +134,9 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
     size_t rounded = bytes > sg_device_capacity(device) ? 0 : sg_roundup(core->conf.roundup_divisions, bytes);
     if (rounded == 0 || rounded >> SG_UNIT_SHIFT > INT32_MAX)
         return sg_device_ran_out(device, bytes, tag);
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     if (__builtin_expect(device->mode == SG_MODE_SEGMENTS, 0)) { /* it may be from here on: sg_core_fix() */
-        sg_unlock(&device->lock);
+        sg_device_unlock(device);
         return malloc_fixed(device, bytes, tag, ret);
     }
     const struct sg_want want = want_locked(device, rounded, tag->slot);
@@ -135,18 +145,8 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
         *ret = sg_device_hand_out_locked(device, extent, bytes, tag);
     else
         sg_emit(device, SEGALLOC_RECORD_SLOW_BEGIN, 0, sg_device_stream_locked(device, tag), 0, bytes);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     return extent ? CUDA_SUCCESS : sg_grow(device, want, bytes, tag, ret);
-}
-
-struct sg_device *sg_core_segments_at(const struct sg_core *core, CUdeviceptr address)
-{
-    for (int i = 0; i < SG_DEVICES_MAX; i++) {
-        struct sg_device *device = atomic_load_explicit(&((struct sg_core *)core)->device[i], memory_order_acquire);
-        if (device && device->fixed && sg_segments_owns(device, address))
-            return device;
-    }
-    return NULL;
 }
 
 bool sg_core_owns(const struct sg_core *core, CUdeviceptr address)
@@ -163,10 +163,10 @@ CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_bloc
     }
     struct sg_device *device = range->device;
     CUresult result = CUDA_ERROR_INVALID_VALUE;
-    sg_lock(&device->lock);
-    uint32_t id = sg_region_block_around(range->region, (uint32_t)((address - range->begin) >> SG_UNIT_SHIFT));
+    sg_device_lock(device);
+    uint32_t id = sg_region_block_around_locked(range->region, (uint32_t)((address - range->begin) >> SG_UNIT_SHIFT));
     if (id) {
-        const struct sg_extent *extent = &device->extents.extent[id];
+        const struct sg_extent *extent = &device->regions.extents.extent[id];
         CUdeviceptr base = sg_region_address(range->region, extent->begin);
         if (address - base < extent->requested) {
             *ret = (struct sg_block_info){base, extent->requested, device->ordinal,
@@ -175,7 +175,7 @@ CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_bloc
             result = CUDA_SUCCESS;
         }
     }
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     return result;
 }
 
@@ -188,16 +188,16 @@ size_t sg_core_trim(struct sg_core *core, int ordinal, size_t keep)
         return sg_segments_trim(device);
     sg_device_ask(device, SG_ASK_FENCE);
     sg_device_drain(device);
-    sg_lock_grow(device);
-    sg_lock(&device->lock);
+    sg_replay_grow_lock(device);
+    sg_device_lock(device);
     sg_device_coalesce_completed_locked(device);
-    uint64_t spare = device->usage.reserved.now - device->usage.allocated.now;
+    uint64_t spare = device->accounts.usage.reserved.now - device->accounts.usage.allocated.now;
     sg_emit(device, SEGALLOC_RECORD_EMPTY_CACHE, 0, sg_device_stream_locked(device, &(struct sg_tag){0}), 0, keep);
     uint64_t given = device->fixed ? sg_segments_empty_locked(device) : 0;
     spare -= given;
-    sg_unlock(&device->lock);
-    given += spare > keep ? sg_device_give_back(device, spare - keep) : 0;
-    sg_unlock(&device->grow);
+    sg_device_unlock(device);
+    given += spare > keep ? sg_device_give_back_growing(device, spare - keep) : 0;
+    sg_grow_unlock(device);
     if (device->fixed)
         sg_segments_settle(device);
     return given;
@@ -211,9 +211,9 @@ bool sg_core_fix(struct sg_core *core, int ordinal, bool whole)
 
 void sg_core_share(struct sg_core *core)
 {
-    sg_lock(&core->setup);
+    sg_setup_lock(core);
     core->shares = true;
-    sg_unlock(&core->setup); /* who makes a device from here on sees it */
+    sg_setup_unlock(core); /* who makes a device from here on sees it */
     for (int i = 0; i < SG_DEVICES_MAX; i++)
         if (sg_device_known(core, i))
             (void)sg_core_fix(core, i, /* whole */ true);
@@ -239,11 +239,11 @@ void sg_core_passthrough(struct sg_core *core, int ordinal, CUdeviceptr address,
         return;
     sg_count(device, SG_STAT_passed_on, 1);
     sg_count(device, SG_STAT_passed_on_bytes, bytes);
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     if (device->fixed)
         sg_segments_given_out_locked(device->fixed, address, bytes);
     sg_emit(device, SEGALLOC_RECORD_PASSED_ON, 0, 0, 0, bytes);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
 }
 
 void sg_core_failed(struct sg_core *core, int ordinal)
@@ -265,26 +265,9 @@ void sg_core_settled(struct sg_core *core, int ordinal, enum segalloc_settled ho
     struct sg_device *device = sg_device_get(core, ordinal);
     if (!device)
         return;
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     sg_emit(device, SEGALLOC_RECORD_SETTLED, 0, sg_device_unknown_stream(device), how, bytes);
-    sg_unlock(&device->lock);
-}
-
-void sg_device_pin_locked(struct sg_device *device, struct sg_region *region, uint32_t first, uint32_t pages)
-{
-    SG_ASSERT_HELD(&device->lock);
-    bool any = false;
-    for (uint32_t page = first; page < first + pages; page++) {
-        if (region->pin[page] & SG_PIN_ASKED)
-            continue;
-        region->pinned += !region->pin[page] && region->handle[page] != SG_PAGE_STALE;
-        region->pin[page] |= SG_PIN_ASKED;
-        sg_gauge_add(&device->usage.pinned, sg_region_page_bytes(region));
-        any = true;
-    }
-    if (any)
-        sg_emit(device, SEGALLOC_RECORD_PIN, 0, sg_device_unknown_stream(device),
-            (uint64_t)region->index << SG_PIN_REGION_SHIFT | first, pages);
+    sg_device_unlock(device);
 }
 
 void sg_core_pin(struct sg_core *core, CUdeviceptr address, size_t bytes)
@@ -294,22 +277,22 @@ void sg_core_pin(struct sg_core *core, CUdeviceptr address, size_t bytes)
         return;
     struct sg_device *device = range->device;
     struct sg_region *region = range->region;
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     uint64_t page_bytes = sg_region_page_bytes(region), offset = address - range->begin;
     uint64_t first = offset / page_bytes, rest = bytes < UINT64_MAX - offset ? bytes : UINT64_MAX - offset;
     uint64_t last = (offset + rest - 1) / page_bytes;
     last = last < region->pages ? last : region->pages - 1;
     sg_device_pin_locked(device, region, (uint32_t)first, first <= last ? (uint32_t)(last - first + 1) : 0);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
 }
 
-static bool pin_region_locked(struct sg_device *device, struct sg_region *region)
+static bool pin_region_locked(struct sg_device *device, struct sg_region *region) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
     bool any = false;
     for (uint32_t page = 0; page < region->pages; page++) {
         uint32_t first = page;
-        while (page < region->pages && region->handle[page] && region->handle[page] != SG_PAGE_LOST)
+        while (page < region->pages && region->memory.handle[page] && region->memory.handle[page] != SG_PAGE_LOST)
             page++;
         if (page > first)
             sg_device_pin_locked(device, region, first, page - first);
@@ -325,10 +308,10 @@ bool sg_core_pin_all(struct sg_core *core)
         struct sg_device *device = sg_device_known(core, i);
         if (!device)
             continue;
-        sg_lock(&device->lock);
-        for (uint32_t k = 0; k < device->region_count; k++)
-            any |= pin_region_locked(device, device->region[k]);
-        sg_unlock(&device->lock);
+        sg_device_lock(device);
+        for (uint32_t k = 0; k < device->regions.count; k++)
+            any |= pin_region_locked(device, device->regions.region[k]);
+        sg_device_unlock(device);
     }
     return any;
 }
@@ -351,23 +334,23 @@ bool sg_core_is_free(struct sg_core *core)
     return is;
 }
 
-uint64_t sg_core_fork_prepare(struct sg_core *core)
+SG_UNCHECKED_LOCKS uint64_t sg_core_fork_prepare(struct sg_core *core)
 {
     uint64_t taken = 0;
     for (int i = 0; i < SG_DEVICES_MAX; i++) {
         if (!core->device[i])
             continue;
-        sg_lock(&core->device[i]->lock);
+        sg_device_lock(core->device[i]);
         taken |= UINT64_C(1) << i;
     }
     return taken;
 }
 
-void sg_core_fork_parent(struct sg_core *core, uint64_t devices)
+SG_UNCHECKED_LOCKS void sg_core_fork_parent(struct sg_core *core, uint64_t devices)
 {
     for (int i = SG_DEVICES_MAX - 1; i >= 0; i--)
         if (devices >> i & 1)
-            sg_unlock(&core->device[i]->lock);
+            sg_device_unlock(core->device[i]);
 }
 
 void sg_core_fork_child(struct sg_core *core)
@@ -377,4 +360,30 @@ void sg_core_fork_child(struct sg_core *core)
     for (int i = 0; i < SG_DEVICES_MAX; i++)
         if (core->device[i])
             sg_device_init_locks(core->device[i]);
+}
+
+sg_slot sg_core_slot(struct sg_core *core, int ordinal, const struct sg_stream_id *id)
+{
+    struct sg_device *device = sg_device_get(core, ordinal);
+    if (!device || !device->granularity)
+        return 0;
+    sg_device_lock(device);
+    sg_slot slot = sg_clocks_follow(&device->clocks, id);
+    sg_device_unlock(device);
+    return slot;
+}
+
+void sg_core_slot_gone(struct sg_core *core, int ordinal, sg_slot slot)
+{
+    struct sg_device *device = sg_device_known(core, ordinal);
+    if (device && slot && slot < SG_SLOTS)
+        sg_fences_end_slot(device, slot);
+}
+
+bool sg_core_take_aliased(struct sg_core *core, int device, sg_slot slot)
+{
+    struct sg_device *its = atomic_load_explicit(&core->device[device], memory_order_acquire);
+    uint64_t bit = UINT64_C(1) << slot;
+    return its && slot && atomic_load_explicit(&its->aliases.slots, memory_order_relaxed) & bit &&
+           atomic_fetch_and(&its->aliases.slots, ~bit) & bit;
 }

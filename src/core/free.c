@@ -1,10 +1,16 @@
 /* Frees: by waiting as the driver would, by the order of streams, or after all work that there is. */
+#include "free.h"
+
 #include <assert.h>
 
-#include "fixed_segments.h"
-#include "core.h"
-#include "device.h"
-#include "replay_steps.h"
+#include "segments/fixed_segments.h"
+#include "remap/execute.h"
+#include "state/accounts.h"
+#include "state/clocks.h"
+#include "state/locks.h"
+#include "streams/fences.h"
+#include "streams/followed_streams.h"
+#include "streams/suspend.h"
 
 /* On the way of every free: each call saved there is a few per cent of it. */
 #define INLINE static inline __attribute__((always_inline))
@@ -106,18 +112,20 @@ static CUresult wait_for_others(const struct users *users)
     return CUDA_SUCCESS;
 }
 
-/* Under `lock`: the live block that starts at `address`, 0 if none does; `likely` as of sg_region_block_at(). */
-INLINE uint32_t block_at(const struct sg_range *range, CUdeviceptr address, uint32_t likely)
+/* Under `lock`: the live block that starts at `address`, 0 if none does; `likely` as of sg_region_block_at_locked(). */
+INLINE uint32_t range_block_at_locked(const struct sg_range *range, CUdeviceptr address, uint32_t likely)
+    SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&range->device->lock);
     CUdeviceptr offset = address - range->begin;
-    return offset % SG_UNIT ? 0 : sg_region_block_at(range->region, (uint32_t)(offset >> SG_UNIT_SHIFT), likely);
+    return offset % SG_UNIT ? 0 : sg_region_block_at_locked(range->region, (uint32_t)(offset >> SG_UNIT_SHIFT), likely);
 }
 
-static void count_wait_locked(struct sg_device *device, uint64_t ns)
+static void count_wait_locked(struct sg_device *device, uint64_t ns) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
-    device->usage.strict_frees++;
-    device->usage.strict_wait_ns += ns;
+    device->accounts.usage.strict_frees++;
+    device->accounts.usage.strict_wait_ns += ns;
 }
 
 /* A free in a segment takes effect at once, so it waits for the block's context first, as the driver's own memory does.
@@ -141,24 +149,26 @@ static CUresult free_in_segment(struct sg_device *device, CUdeviceptr address, c
     if (result == CUDA_ERROR_INVALID_VALUE)
         sg_count(device, SG_STAT_double_frees, 1);
     if (waits && result == CUDA_SUCCESS) {
-        sg_lock(&device->lock);
+        sg_device_lock(device);
         count_wait_locked(device, waited_ns);
-        sg_unlock(&device->lock);
+        sg_device_unlock(device);
     }
     return result;
 }
 
 /* Counts a free that takes effect later; whether it is the last of an epoch. */
-static bool ends_epoch_locked(struct sg_device *device, uint32_t id)
+static bool ends_epoch_locked(struct sg_device *device, uint32_t id) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
-    device->epoch_bytes += (uint64_t)device->extents.extent[id].size << SG_UNIT_SHIFT;
-    uint64_t share = device->usage.reserved.now / SG_EPOCH_SHARE, pages = 2 * device->page_bytes[SG_KIND_REGULAR];
-    bool ends = ++device->epoch_frees >= SG_EPOCH_FREES ||
-                device->epoch_bytes >= (share > pages ? share : pages); /* of a small total that would be every free */
+    device->fences.epoch_bytes += (uint64_t)device->regions.extents.extent[id].size << SG_UNIT_SHIFT;
+    uint64_t share = device->accounts.usage.reserved.now / SG_EPOCH_SHARE,
+             pages = 2 * device->regions.page_bytes[SG_KIND_REGULAR];
+    bool ends = ++device->fences.epoch_frees >= SG_EPOCH_FREES ||
+                device->fences.epoch_bytes >=
+                    (share > pages ? share : pages); /* of a small total that would be every free */
     if (ends) {
-        device->epoch_frees = 0;
-        device->epoch_bytes = 0;
+        device->fences.epoch_frees = 0;
+        device->fences.epoch_bytes = 0;
     }
     return ends;
 }
@@ -167,9 +177,10 @@ static bool ends_epoch_locked(struct sg_device *device, uint32_t id)
    The stream was destroyed and had untracked order, or its slot is another stream's. Its own work being complete
    says nothing of that order. A replay has no record of untracked order, but one of the stream that the block went
    to. */
-static bool is_left_behind(const struct sg_device *device, const struct sg_extent *extent, const struct sg_tag *tag,
-    sg_slot slot)
+static bool is_left_behind_locked(const struct sg_device *device, const struct sg_extent *extent,
+    const struct sg_tag *tag, sg_slot slot) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&device->lock);
     const struct sg_stream_clocks *clocks = &device->clocks;
     if (device->core->replay)
         return slot != tag->slot;
@@ -181,11 +192,12 @@ static bool is_left_behind(const struct sg_device *device, const struct sg_exten
    known, it is the stream of which the free is a step. The block is that stream's from then on, as the trace says.
    0: neither is known. *ret_step: it is a step. Work on the block before comes before this step, but need not have
    been followed. */
-static sg_slot slot_of_free(const struct sg_device *device, struct sg_extent *extent, const struct sg_tag *tag,
-    bool *ret_step)
+static sg_slot slot_of_free_locked(const struct sg_device *device, struct sg_extent *extent, const struct sg_tag *tag,
+    bool *ret_step) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&device->lock);
     sg_slot slot = sg_device_slot_of(device, extent->stream);
-    if (slot && is_left_behind(device, extent, tag, slot))
+    if (slot && is_left_behind_locked(device, extent, tag, slot))
         slot = 0;
     *ret_step = !slot && tag->in_order && tag->slot;
     if (!*ret_step)
@@ -197,16 +209,16 @@ static sg_slot slot_of_free(const struct sg_device *device, struct sg_extent *ex
 /* Takes effect by the order of streams: at once for the block's own, for others when they have come after it. False:
    the block is used on streams that are not followed, or was allocated for one. *ret_ask: an epoch is over. */
 static bool free_in_order_locked(struct sg_device *device, uint32_t id, const struct sg_tag *tag, uint8_t flags,
-    bool *ret_ask)
+    bool *ret_ask) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
     struct sg_stream_clocks *clocks = &device->clocks;
-    struct sg_extent *extent = &device->extents.extent[id];
+    struct sg_extent *extent = &device->regions.extents.extent[id];
     bool step = false;
-    sg_slot slot = extent->users_mask & 1 ? 0 : slot_of_free(device, extent, tag, &step);
+    sg_slot slot = extent->users_mask & 1 ? 0 : slot_of_free_locked(device, extent, tag, &step);
     if (!slot)
         return false;
-    if (tag->user_rule == SG_USERS_POSSIBLE && device->peers)
+    if (tag->user_rule == SG_USERS_POSSIBLE && device->access.peers)
         return false; /* any stream of those could have seen it too */
     if (tag->user_rule != SG_USERS_RECORDED)
         for (uint64_t left = sg_clocks_possible_users(&device->clocks, slot, extent->alloc_seq, extent->idle_before,
@@ -218,7 +230,7 @@ static bool free_in_order_locked(struct sg_device *device, uint32_t id, const st
     uint64_t seq = sg_clocks_freed_locked(device, slot, others, tag->missed_calls || step, &was_used);
     flags |= was_used ? SEGALLOC_FLAG_ASYNC | SEGALLOC_FLAG_WORKED : SEGALLOC_FLAG_ASYNC;
     sg_emit(device, SEGALLOC_RECORD_FREE, flags, extent->stream,
-        sg_region_address(device->region[extent->region], extent->begin), extent->requested);
+        sg_region_address(device->regions.region[extent->region], extent->begin), extent->requested);
     if (others) {
         *ret_ask = ends_epoch_locked(device, id);
         sg_device_suspend_locked(device, id, others | UINT64_C(1) << slot, seq);
@@ -231,14 +243,14 @@ static bool free_in_order_locked(struct sg_device *device, uint32_t id, const st
 
 /* Takes effect after all work that there is. False: neither a fence nor a helper thread can tell when that is complete,
    so that the caller must wait. *ret_ask: the epoch is over. */
-static bool free_after_all_locked(struct sg_device *device, uint32_t id, uint8_t flags, bool *ret_ask)
+static bool free_after_all_locked(struct sg_device *device, uint32_t id, uint8_t flags, bool *ret_ask) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
-    struct sg_extent *extent = &device->extents.extent[id];
+    struct sg_extent *extent = &device->regions.extents.extent[id];
     if (!sg_fences_can_cover_locked(device) && !sg_fences_can_wait(device))
         return false;
     sg_emit(device, SEGALLOC_RECORD_FREE, flags | SEGALLOC_FLAG_PENDING, extent->stream,
-        sg_region_address(device->region[extent->region], extent->begin), extent->requested);
+        sg_region_address(device->regions.region[extent->region], extent->begin), extent->requested);
     *ret_ask = ends_epoch_locked(device, id);
     sg_device_suspend_locked(device, id, /* all streams of all contexts */ 1, sg_clocks_tick_locked(device));
     return true;
@@ -261,10 +273,11 @@ enum outcome {
 };
 
 /* Whether a block is of a context, and no other device has had access to it. */
-INLINE bool is_own(const struct sg_device *device, uint32_t id, CUcontext context)
+INLINE bool is_own_locked(const struct sg_device *device, uint32_t id, CUcontext context) SG_REQUIRES(lock)
 {
-    const struct sg_extent *extent = &device->extents.extent[id];
-    return extent->context == (uint64_t)(uintptr_t)context && !extent->users_mask && !device->peer_accessed;
+    SG_ASSERT_HELD(&device->lock);
+    const struct sg_extent *extent = &device->regions.extents.extent[id];
+    return extent->context == (uint64_t)(uintptr_t)context && !extent->users_mask && !device->access.peer_accessed;
 }
 
 /* Frees a block, as far as that can be done after what has been waited for. `waited_ns`: what the wait took. */
@@ -273,16 +286,16 @@ INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, 
 {
     struct sg_device *device = range->device;
     uint8_t flags = (uint8_t)((waited ? SEGALLOC_FLAG_STRICT : 0) | (tag->torch ? SEGALLOC_FLAG_TORCH : 0));
-    enum outcome outcome = device->region_kind[range->region->index] == SG_KIND_HUGE ? FREED_HUGE : FREED;
+    enum outcome outcome = range->huge ? FREED_HUGE : FREED;
     bool ask = false;
-    sg_lock(&device->lock);
-    uint32_t id = block_at(range, address, likely);
+    sg_device_lock(device);
+    uint32_t id = range_block_at_locked(range, address, likely);
     if (!id) {
         outcome = NO_BLOCK;
-    } else if (waited == WAITED_FOR_CURRENT && !is_own(device, id, tag->context)) {
+    } else if (waited == WAITED_FOR_CURRENT && !is_own_locked(device, id, tag->context)) {
         outcome = MUST_WAIT;
     } else if (waited >= WAITED_FOR_CURRENT || tag->sync == SG_FREE_SYNC_COMPLETE) {
-        struct sg_extent *extent = &device->extents.extent[id];
+        struct sg_extent *extent = &device->regions.extents.extent[id];
         sg_emit(device, SEGALLOC_RECORD_FREE, flags, extent->stream, address, extent->requested);
         if (waited)
             count_wait_locked(device, waited_ns);
@@ -296,18 +309,18 @@ INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, 
         else if (!ordered)
             outcome = FREED; /* a huge one's page stays until then */
         if (waited && outcome != MUST_WAIT) {
-            device->extents.extent[id].context = SG_OWN_CONTEXT_IS_DONE;
+            device->regions.extents.extent[id].context = SG_OWN_CONTEXT_IS_DONE;
             count_wait_locked(device, waited_ns);
         }
     }
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     return outcome;
 }
 
 /* Whether more follows from a wait than that one block is free. Without `lock`, as above. */
 __attribute__((no_sanitize("thread"))) static bool wait_completes_more(const struct sg_device *device)
 {
-    return follows_streams(device) || *(const volatile uint32_t *)&device->awaits_all.first;
+    return follows_streams(device) || *(const volatile uint32_t *)&device->pending.awaits_all.first;
 }
 
 /* Waits for the only context there is, and notes that all work so far is complete. */
@@ -325,24 +338,24 @@ ASIDE CUresult wait_and_complete(struct sg_device *device, uint64_t *ret_ns)
 static bool block_users(const struct sg_range *range, CUdeviceptr address, uint32_t likely, struct users *ret)
 {
     struct sg_device *device = range->device;
-    sg_lock(&device->lock);
-    uint32_t id = block_at(range, address, likely);
-    const struct sg_extent *extent = &device->extents.extent[id];
+    sg_device_lock(device);
+    uint32_t id = range_block_at_locked(range, address, likely);
+    const struct sg_extent *extent = &device->regions.extents.extent[id];
     if (id)
-        *ret = (struct users){device, (CUcontext)(uintptr_t)extent->context, device->peer_accessed ||
-            extent->users_mask};
-    sg_unlock(&device->lock);
+        *ret = (struct users){device, (CUcontext)(uintptr_t)extent->context,
+            device->access.peer_accessed || extent->users_mask};
+    sg_device_unlock(device);
     return id != 0;
 }
 
-/* What is_own() will say, by a look without `lock`: another thread may be changing it, so that is asked under it all
+/* What is_own_locked() will say, by a look without `lock`: another thread may be changing it, so that is asked under it all
    the same. */
-__attribute__((no_sanitize("thread"))) static bool looks_own(const struct sg_device *device, uint32_t likely,
-    CUcontext context)
+SG_UNCHECKED_LOCKS __attribute__((no_sanitize("thread"))) static bool looks_own(const struct sg_device *device,
+    uint32_t likely, CUcontext context)
 {
-    const struct sg_extent *extent = &device->extents.extent[likely];
+    const struct sg_extent *extent = &device->regions.extents.extent[likely];
     return likely && *(const volatile uint64_t *)&extent->context == (uint64_t)(uintptr_t)context &&
-           !*(const volatile uint64_t *)&extent->users_mask && !*(const volatile bool *)&device->peer_accessed &&
+           !*(const volatile uint64_t *)&extent->users_mask && !*(const volatile bool *)&device->access.peer_accessed &&
            !follows_streams(device);
 }
 
@@ -467,11 +480,11 @@ CUresult sg_core_record_stream(struct sg_core *core, CUdeviceptr address, sg_slo
     if (slot >= SG_SLOTS)
         return CUDA_ERROR_INVALID_VALUE;
     struct sg_device *device = range->device;
-    sg_lock(&device->lock);
-    uint32_t id = block_at(range, address, 0);
+    sg_device_lock(device);
+    uint32_t id = range_block_at_locked(range, address, 0);
     if (id)
         sg_device_record_stream_locked(device, id, slot);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     return id ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -484,9 +497,9 @@ void sg_core_used_cross_device(struct sg_core *core, CUdeviceptr address)
     if (!range)
         return;
     struct sg_device *device = range->device;
-    sg_lock(&device->lock);
-    uint32_t id = sg_region_block_around(range->region, (uint32_t)((address - range->begin) >> SG_UNIT_SHIFT));
-    if (id && !sg_device_slot_of(device, device->extents.extent[id].stream))
+    sg_device_lock(device);
+    uint32_t id = sg_region_block_around_locked(range->region, (uint32_t)((address - range->begin) >> SG_UNIT_SHIFT));
+    if (id && !sg_device_slot_of(device, device->regions.extents.extent[id].stream))
         sg_device_record_stream_locked(device, id, 0);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
 }

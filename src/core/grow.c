@@ -1,16 +1,26 @@
 /* The slow half of an allocation: the growing ladder of docs/design.md. It takes complete memory, new pages within
    the budget, then moves idle pages, and waits for pending memory only once all else has run out. */
+#include "grow.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "remap/execute.h"
 #include "remap/page_alias.h"
-#include "fixed_segments.h"
-#include "remap/mapping_limit.h"
 #include "remap/plan.h"
-#include "replay_steps.h"
+#include "segments/fixed_segments.h"
+#include "state/accounts.h"
+#include "state/budget.h"
+#include "state/mappings.h"
+#include "state/outside_bytes.h"
+#include "state/regions.h"
+#include "state/replay_steps.h"
+#include "state/trace_streams.h"
+#include "streams/fences.h"
 
 /* What an allocation that is under way has come to: of use to whoever plays the trace again. */
 static void emit_step_locked(struct sg_device *device, const struct sg_tag *tag, uint64_t pages, CUresult result)
+    SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
     sg_emit(device, SEGALLOC_RECORD_SLOW_STEP, 0, sg_device_stream_locked(device, tag), pages, result);
@@ -28,21 +38,23 @@ struct request {
 
 /* Carries a plan out and, while the driver has no more pages, goes on with free ones from elsewhere. *ret_failed: it
    ended because of another call, or another error. */
-static CUresult perform(struct sg_device *device, const struct sg_tag *tag, struct sg_plan *plan, bool *ret_failed)
+static CUresult perform_plan_growing(struct sg_device *device, const struct sg_tag *tag, struct sg_plan *plan,
+    bool *ret_failed) SG_REQUIRES(grow)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     for (;;) {
         (void)sg_replay_step(device);
-        CUresult result = sg_plan_execute(plan);
+        CUresult result = sg_plan_execute_growing(plan);
         if (result != CUDA_ERROR_OUT_OF_MEMORY || plan->created == plan->create) {
             *ret_failed = result != CUDA_SUCCESS;
             return result;
         }
-        sg_lock(&device->lock);
-        device->refused_at = device->usage.reserved.now + plan->created * sg_region_page_bytes(plan->region);
+        sg_device_lock(device);
+        device->room.refused_at = device->accounts.usage.reserved.now +
+                                  plan->created * sg_region_page_bytes(plan->region);
         emit_step_locked(device, tag, plan->created, result);
         bool more = sg_plan_continue_with_idle_locked(plan);
-        sg_unlock(&device->lock);
+        sg_device_unlock(device);
         if (!more)
             return result;
         sg_count(device, SG_STAT_retries, 1);
@@ -51,19 +63,19 @@ static CUresult perform(struct sg_device *device, const struct sg_tag *tag, stru
 
 /* What is free, or a plan for more, with a region added where there are no addresses. *ret_served: the first, and *ret
    is the block, or the error was found out elsewhere. */
-static CUresult serve_or_plan(struct sg_device *device, struct request *request, struct sg_plan *plan, bool *ret_served,
-    CUdeviceptr *ret)
+static CUresult serve_or_plan_growing(struct sg_device *device, struct request *request, struct sg_plan *plan,
+    bool *ret_served, CUdeviceptr *ret) SG_REQUIRES(grow)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     struct sg_want want = request->want;
     CUresult result;
     *ret_served = true;
     for (;;) {
         (void)sg_replay_step(device);
-        sg_lock(&device->lock);
+        sg_device_lock(device);
         uint32_t extent = sg_device_take_thoroughly_locked(device, &want);
         if (!extent) {
-            result = sg_plan_make(device, want, plan);
+            result = sg_plan_make_locked(device, want, plan);
             if (result != CUDA_SUCCESS) /* what the plan has joined may do */
                 extent = sg_device_take_locked(device, &want);
             if (!extent && result == CUDA_ERROR_OUT_OF_MEMORY)
@@ -73,13 +85,13 @@ static CUresult serve_or_plan(struct sg_device *device, struct request *request,
             *ret = sg_device_hand_out_locked(device, extent, request->bytes, request->tag);
         else
             emit_step_locked(device, request->tag, 0, result);
-        sg_unlock(&device->lock);
+        sg_device_unlock(device);
         if (extent)
             return CUDA_SUCCESS;
         *ret_served = result != CUDA_SUCCESS;
         if (result != CUDA_ERROR_NOT_FOUND)
             return result;
-        result = sg_device_add_region(device, want.kind, (uint64_t)want.units << SG_UNIT_SHIFT);
+        result = sg_device_add_region_growing(device, want.kind, (uint64_t)want.units << SG_UNIT_SHIFT);
         if (result != CUDA_SUCCESS) {
             request->failed = result != CUDA_ERROR_OUT_OF_MEMORY;
             return result;
@@ -89,21 +101,22 @@ static CUresult serve_or_plan(struct sg_device *device, struct request *request,
 
 /* The driver has failed a plan: everything is as it was before, pages that were created but not used are given back.
    What failed half-way is undone in steps of their own, once the trace knows of it. */
-static void abandon(struct sg_device *device, const struct request *request, struct sg_plan *plan, CUresult result)
+static void abandon_plan_growing(struct sg_device *device, const struct request *request, struct sg_plan *plan,
+    CUresult result) SG_REQUIRES(grow)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     bool half_way = plan->created == plan->create;
     uint64_t pages = plan->created | (uint64_t)plan->mapped << MAPPED_SHIFT;
     (void)sg_replay_step(device);
     if (half_way) {
-        sg_lock(&device->lock);
+        sg_device_lock(device);
         emit_step_locked(device, request->tag, pages, result);
-        sg_unlock(&device->lock);
-        sg_plan_undo(plan);
+        sg_device_unlock(device);
+        sg_plan_undo_growing(plan);
         (void)sg_replay_step(device);
     }
-    sg_plan_drop_created(plan);
-    sg_lock(&device->lock);
+    sg_plan_drop_created_growing(plan);
+    sg_device_lock(device);
     if (request->failed)
         sg_device_note_refusal_locked(device);
     if (half_way)
@@ -112,92 +125,127 @@ static void abandon(struct sg_device *device, const struct request *request, str
         emit_step_locked(device, request->tag, pages, result);
     sg_plan_abandon_locked(plan);
     sg_usage_derive_locked(device);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
 }
 
-static CUresult attempt(struct sg_device *device, struct request *request, CUdeviceptr *ret)
+static CUresult attempt_allocation_growing(struct sg_device *device, struct request *request, CUdeviceptr *ret)
+    SG_REQUIRES(grow)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     struct sg_plan plan;
     bool served;
-    sg_alias_unmap_completed(device);
-    CUresult result = serve_or_plan(device, request, &plan, &served, ret);
+    sg_alias_unmap_completed_growing(device);
+    CUresult result = serve_or_plan_growing(device, request, &plan, &served, ret);
     if (served)
         return result;
-    result = perform(device, request->tag, &plan, &request->failed);
+    result = perform_plan_growing(device, request->tag, &plan, &request->failed);
     if (result == CUDA_SUCCESS) {
-        sg_lock(&device->lock);
+        sg_device_lock(device);
         uint32_t extent = sg_plan_commit_locked(&plan);
         *ret = sg_device_hand_out_locked(device, extent, request->bytes, request->tag);
         sg_usage_derive_locked(device);
-        sg_unlock(&device->lock);
+        sg_device_unlock(device);
         return CUDA_SUCCESS;
     }
-    request->no_access = sg_plan_lacked_access(&plan);
-    abandon(device, request, &plan, result);
+    request->no_access = sg_plan_lacked_access_growing(&plan);
+    abandon_plan_growing(device, request, &plan, result);
     if (result != CUDA_ERROR_OUT_OF_MEMORY || request->failed || request->want.refused)
         return result;
     /* The place was chosen as if there were more: it may keep parts of others from being used. */
     struct request again = *request;
     again.want.refused = true;
-    result = attempt(device, &again, ret);
+    result = attempt_allocation_growing(device, &again, ret);
     request->failed = again.failed;
     request->no_access = again.no_access;
     return result;
 }
 
+/* Which error cuMemSetAccess answers when there are none is not documented: these were seen of it with memory left
+   (pytorch#188008, pytorch#192330). */
+static bool may_mean_mappings(CUresult result)
+{
+    return result == CUDA_ERROR_OUT_OF_MEMORY || result == CUDA_ERROR_UNKNOWN;
+}
+
+/* The driver has twice given no access to pages that it had, with this error: most likely there are no mappings left.
+   Gives back what takes some without being of use, sees to it that the device takes fewer from here on, and says so.
+   Whether anything was done, so that another try may help: once a device. */
+static bool mappings_refused_growing(struct sg_device *device, CUresult result) SG_REQUIRES(grow)
+{
+    SG_ASSERT_HELD(&device->growth.grow);
+    char line[300];
+    const struct sg_core *core = device->core;
+    if (sg_device_room_growing(device)->mappings_out || !may_mean_mappings(result))
+        return false;
+    sg_device_lock(device);
+    device->room.mappings_out = true;
+    if (core->conf.page_size == SG_AUTO)
+        device->regions.page_bytes[SG_KIND_REGULAR] *= SG_LARGER_PAGES;
+    sg_device_unlock(device);
+    uint64_t given = sg_device_give_back_growing(device, UINT64_MAX);
+    snprintf(line, sizeof line,
+        "device %d: the driver maps no more pages (error %d), as when the %d mappings of a machine are out; %" PRIu64
+        " MiB of idle pages were given back, none gets a second address, and new ones are of %" PRIu64 " MiB",
+        device->ordinal, (int)result, SG_MAPPINGS_OF_MACHINE, given >> 20,
+        sg_device_regions_growing(device)->page_bytes[SG_KIND_REGULAR] >> 20);
+    if (core->callbacks.warn && !core->replay)
+        core->callbacks.warn(line);
+    return true;
+}
+
 /* SG_REFUSALS_MOST allocations have failed: fixed segments serve from here on. SEGALLOC_RECORD_FIXED tells a replay
    when. Holds `grow`. */
-static void give_up(struct sg_device *device)
+static void give_up_growing(struct sg_device *device) SG_REQUIRES(grow)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     char line[200];
     if (device->core->replay || device->mode != SG_MODE_EXPANDABLE || !sg_segments_begin(device, /* whole */ false))
         return; /* the driver serves each by itself */
     snprintf(line, sizeof line,
         "device %d: the driver's memory management has failed %" PRIu32 " allocations, the last with error %d; new "
         "memory is taken by cuMemAlloc, in fixed segments",
-        device->ordinal, device->refusals, (int)device->pages.last_error);
+        device->ordinal, sg_device_room_growing(device)->refusals, (int)device->pages.last_error);
     if (device->core->callbacks.warn)
         device->core->callbacks.warn(line);
 }
 
 /* An attempt that the driver fails is tried once more, unless it is out of pages or gone. A third attempt follows
    where something could be done about the likeliest cause. Holds `grow`. */
-static CUresult attempt_twice(struct sg_device *device, struct request *request, bool *noted, CUdeviceptr *ret)
+static CUresult attempt_twice_growing(struct sg_device *device, struct request *request, bool *noted, CUdeviceptr *ret)
+    SG_REQUIRES(grow)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     request->failed = false;
-    CUresult result = attempt(device, request, ret);
+    CUresult result = attempt_allocation_growing(device, request, ret);
     if (!request->failed || sg_driver_is_sticky(result))
         return result;
     struct request again = *request;
     again.failed = false;
-    device->second_try = !*noted;
-    result = attempt(device, &again, ret);
-    device->second_try = false;
+    device->growth.second_try = !*noted;
+    result = attempt_allocation_growing(device, &again, ret);
+    device->growth.second_try = false;
     *noted |= again.failed;
-    if (again.failed && again.no_access && sg_mappings_refused(device, result)) {
+    if (again.failed && again.no_access && mappings_refused_growing(device, result)) {
         again.failed = false;
-        result = attempt(device, &again, ret);
+        result = attempt_allocation_growing(device, &again, ret);
     }
     request->failed = again.failed;
-    if (device->refusals >= SG_REFUSALS_MOST)
-        give_up(device);
+    if (sg_device_room_growing(device)->refusals >= SG_REFUSALS_MOST)
+        give_up_growing(device);
     return result;
 }
 
 /* Notes what an allocation of `bytes` that has failed was short of. */
-static void note_shortage_locked(struct sg_device *device, uint64_t bytes)
+static void note_shortage_locked(struct sg_device *device, uint64_t bytes) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
-    const struct sg_usage *usage = &device->usage;
-    uint64_t held = usage->reserved.now, outside = device->outside_bytes;
+    const struct sg_usage *usage = &device->accounts.usage;
+    uint64_t held = usage->reserved.now, outside = device->room.outside_bytes;
     uint64_t allowed = device->capacity_bytes > held ? device->capacity_bytes - held : 0;
     uint64_t left = device->total_bytes > held + outside ? device->total_bytes - held - outside : 0;
     struct sg_shortage shortage = {
         .asked = bytes,
-        .takes = device->fixed ? sg_segments_takes(device, bytes) : bytes,
+        .takes = device->fixed ? sg_segments_takes_locked(device, bytes) : bytes,
         .live = usage->requested.now,
         .used = usage->active.now,
         .allocated = usage->allocated.now,
@@ -206,7 +254,7 @@ static void note_shortage_locked(struct sg_device *device, uint64_t bytes)
         .total = device->total_bytes,
         .limit = device->capacity_bytes,
         .outside = outside,
-        .given_up = device->counter[SG_STAT_waits_given_up] > 0,
+        .given_up = device->accounts.counter[SG_STAT_waits_given_up] > 0,
         .idle = device->fixed ? sg_segments_idle_locked(device) : sg_device_idle_locked(device),
         .room = allowed < left ? allowed : left,
     };
@@ -214,37 +262,37 @@ static void note_shortage_locked(struct sg_device *device, uint64_t bytes)
     shortage.short_by = shortage.takes > had  ? shortage.takes - had
                         : device->granularity ? device->granularity
                                               : SG_UNIT;
-    device->shortage = shortage;
+    device->room.shortage = shortage;
 }
 
-static void note_ran_out_locked(struct sg_device *device, size_t bytes, const struct sg_tag *tag)
+static void note_ran_out_locked(struct sg_device *device, size_t bytes, const struct sg_tag *tag) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
     note_shortage_locked(device, bytes);
     sg_emit(device, SEGALLOC_RECORD_ALLOCATE_FAILURE, SEGALLOC_FLAG_SHORT, sg_device_stream_locked(device, tag),
-        device->shortage.short_by, bytes);
+        device->room.shortage.short_by, bytes);
     sg_count(device, SG_STAT_refused, 1);
 }
 
 CUresult sg_device_ran_out(struct sg_device *device, size_t bytes, const struct sg_tag *tag)
 {
     (void)sg_replay_step(device);
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     note_ran_out_locked(device, bytes, tag);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* What is held beyond garbage_collection_threshold, as in PyTorch, or beyond a limit that has been lowered since: idle
    memory goes back first. Pages that are moved leave as much held as there was, so the limit would leave no room. */
-static void collect_garbage(struct sg_device *device)
+static void collect_garbage_growing(struct sg_device *device) SG_REQUIRES(grow)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     double threshold = device->core->conf.garbage_collection_threshold;
     if (!sg_replay_step_is(sg_replay_step(device), SEGALLOC_TURN_GARBAGE))
         return;
-    sg_lock(&device->lock);
-    uint64_t reserved = device->usage.reserved.now, target = device->capacity_bytes;
+    sg_device_lock(device);
+    uint64_t reserved = device->accounts.usage.reserved.now, target = device->capacity_bytes;
     if (threshold > 0)
         target = (uint64_t)(threshold * (double)target);
     uint64_t garbage = reserved > target ? reserved - target : 0;
@@ -252,20 +300,20 @@ static void collect_garbage(struct sg_device *device)
         sg_device_coalesce_completed_locked(device); /* what was freed after work that is complete by now is idle too */
     if (garbage || threshold > 0)
         sg_emit_step_locked(device, SEGALLOC_TURN_GARBAGE, garbage);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     if (garbage)
-        sg_device_give_back(device, garbage);
+        sg_device_give_back_growing(device, garbage);
 }
 
 /* Events are worth recording where another stream's memory might serve, and where pages might have to move. */
-static enum sg_ask worth_asking(struct sg_device *device, const struct request *request)
+static enum sg_ask how_to_ask(struct sg_device *device, const struct request *request)
 {
     sg_slot slot = request->want.slot;
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     uint64_t others = device->clocks.needs_fence & ~(slot ? sg_slot_bit(slot) : 0);
     bool is_worth_it = others ||
                        !sg_device_is_low_pressure_locked(device, (uint64_t)request->want.units << SG_UNIT_SHIFT);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     return is_worth_it ? SG_ASK_FENCE : SG_ASK_QUERY;
 }
 
@@ -273,14 +321,14 @@ static enum sg_ask worth_asking(struct sg_device *device, const struct request *
    be held, once nearly all of that has been allocated and no more can be had. With more in the way, blocks are
    placed wherever there is room. The parts of pages between them add up to what the next large block would need.
    That is for frees that wait for all work; others are usable by their own stream. */
-static bool is_over_pending_limit_locked(const struct sg_device *device, uint64_t bytes)
+static bool is_over_pending_limit_locked(const struct sg_device *device, uint64_t bytes) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
-    const struct sg_usage *usage = &device->usage;
+    const struct sg_usage *usage = &device->accounts.usage;
     uint64_t limit = device->core->conf.pending_limit;
     if (limit != SG_AUTO)
         return usage->pending.now > limit && !sg_device_is_low_pressure_locked(device, bytes);
-    return device->awaits_all.first && usage->pending.now > device->capacity_bytes / SG_SCARCE_SHARE &&
+    return device->pending.awaits_all.first && usage->pending.now > device->capacity_bytes / SG_SCARCE_SHARE &&
            (double)sg_device_allocated_peak_locked(device) >=
                SG_PENDING_PERCENT / 100.0 * (double)device->capacity_bytes &&
            usage->reserved.now + bytes > device->capacity_bytes;
@@ -290,9 +338,9 @@ static bool is_over_pending_limit_locked(const struct sg_device *device, uint64_
 static void keep_pending_limit(struct sg_device *device, uint64_t bytes)
 {
     for (bool over = true; over;) {
-        sg_lock(&device->lock);
+        sg_device_lock(device);
         over = is_over_pending_limit_locked(device, bytes);
-        sg_unlock(&device->lock);
+        sg_device_unlock(device);
         over = over && sg_device_ask(device, SG_ASK_WAIT);
     }
 }
@@ -311,9 +359,10 @@ enum { ROUNDS_MOST = SG_FENCES + SG_SLOTS };
 /* Whether another wait is worth it. */
 static bool is_patient(struct sg_device *device, struct patience *patience)
 {
-    sg_lock(&device->lock);
-    uint64_t frees = device->usage.frees, pending = device->usage.pending.now, busy = device->clocks.unfinished;
-    sg_unlock(&device->lock);
+    sg_device_lock(device);
+    uint64_t frees = device->accounts.usage.frees, pending = device->accounts.usage.pending.now,
+             busy = device->clocks.unfinished;
+    sg_device_unlock(device);
     bool same = frees == patience->frees && pending == patience->pending && busy == patience->busy;
     patience->frees = frees;
     patience->pending = pending;
@@ -338,15 +387,15 @@ static bool wait_for_memory(struct sg_device *device, struct patience *patience)
 static CUresult leave_to_driver(struct sg_device *device, CUresult result, size_t bytes, const struct sg_tag *tag)
 {
     (void)sg_replay_step(device);
-    sg_lock(&device->lock);
-    uint64_t held = device->usage.reserved.now, most = device->capacity_bytes;
+    sg_device_lock(device);
+    uint64_t held = device->accounts.usage.reserved.now, most = device->capacity_bytes;
     bool fits = held <= most && bytes <= most - held, is_limited = most < device->total_bytes;
     bool leaves = fits && (is_limited || result != CUDA_ERROR_OUT_OF_MEMORY);
     if (leaves)
         sg_emit_step_locked(device, SEGALLOC_TURN_LEFT, bytes);
     else
         note_ran_out_locked(device, bytes, tag);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     return leaves ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -358,14 +407,14 @@ CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, co
     struct patience patience = {0};
     bool again = true, noted = false;
     request.want.aliases = sg_alias_allowed(device, want.slot, bytes);
-    sg_device_ask(device, worth_asking(device, &request));
+    sg_device_ask(device, how_to_ask(device, &request));
     keep_pending_limit(device, bytes);
     while (again && result == CUDA_ERROR_OUT_OF_MEMORY) {
-        sg_lock_grow(device);
-        sg_device_ask_outside(device);
-        collect_garbage(device);
-        result = attempt_twice(device, &request, &noted, ret);
-        sg_unlock(&device->grow);
+        sg_replay_grow_lock(device);
+        sg_device_ask_outside_growing(device);
+        collect_garbage_growing(device);
+        result = attempt_twice_growing(device, &request, &noted, ret);
+        sg_grow_unlock(device);
         if (result == CUDA_ERROR_OUT_OF_MEMORY)
             again = wait_for_memory(device, &patience);
     }

@@ -1,9 +1,14 @@
 /* How much memory is free: what cuMemGetInfo answers, and whether more will be. Pages that nothing uses count as free. */
 #include "core_state.h"
 
-#include "device.h"
-#include "fixed_segments.h"
-#include "space/extents.h"
+#include "segments/fixed_segments.h"
+#include "search/take.h"
+#include "space/coalesce.h"
+#include "space/placement.h"
+#include "state/accounts.h"
+#include "state/locks.h"
+#include "state/trace_streams.h"
+#include "streams/fences.h"
 
 static bool waits_for_other_contexts(const struct sg_extent *extent)
 {
@@ -16,16 +21,17 @@ static uint64_t pages_between(const struct sg_region *region, uint32_t begin, ui
     uint64_t pages = 0;
     for (uint32_t page = (begin + region->page_units - 1) / region->page_units;
          (page + 1) * (uint64_t)region->page_units <= end; page++)
-        pages += !region->pin[page];
+        pages += !region->memory.pin[page];
     return pages;
 }
 
 /* How many whole pages more the run of free and such pending pieces around one of them has than its free pieces
    have. 0 if the piece is not the first of its kind in the run, so that each run counts once. */
-static uint64_t pages_of_run(const struct sg_device *device, uint32_t id)
+static uint64_t pages_of_run_locked(const struct sg_device *device, uint32_t id) SG_REQUIRES(lock)
 {
-    const struct sg_extent *extents = device->extents.extent;
-    const struct sg_region *region = device->region[extents[id].region];
+    SG_ASSERT_HELD(&device->lock);
+    const struct sg_extent *extents = device->regions.extents.extent;
+    const struct sg_region *region = device->regions.region[extents[id].region];
     uint32_t first = id, last = 0;
     uint64_t free_pages = 0;
     while (extents[first].prev && extents[extents[first].prev].state == SG_EXTENT_FREE)
@@ -44,28 +50,28 @@ static uint64_t pages_of_run(const struct sg_device *device, uint32_t id)
 
 /* Bytes of whole, unpinned pages that would be free if what waits only for work of others than its owner were: natively
    it is. */
-static uint64_t returnable_locked(const struct sg_device *device)
+static uint64_t returnable_locked(const struct sg_device *device) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
-    const struct sg_extent *extents = device->extents.extent;
+    const struct sg_extent *extents = device->regions.extents.extent;
     uint64_t units = 0;
-    for (uint32_t id = device->awaits_all.first; id; id = extents[id].later)
+    for (uint32_t id = device->pending.awaits_all.first; id; id = extents[id].later)
         if (waits_for_other_contexts(&extents[id]))
-            units += pages_of_run(device, id) * device->region[extents[id].region]->page_units;
+            units += pages_of_run_locked(device, id) * device->regions.region[extents[id].region]->page_units;
     return units << SG_UNIT_SHIFT;
 }
 
 /* Whether anything else is pending that is not known to be complete. */
-static bool has_unfinished_locked(const struct sg_device *device)
+static bool has_unfinished_locked(const struct sg_device *device) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
-    const struct sg_extent *extents = device->extents.extent;
-    uint32_t id = device->awaits_all.first;
+    const struct sg_extent *extents = device->regions.extents.extent;
+    uint32_t id = device->pending.awaits_all.first;
     while (id && waits_for_other_contexts(&extents[id]))
         id = extents[id].later;
     if (id)
         return true;
-    for (id = device->awaits_streams.first; id; id = extents[id].later)
+    for (id = device->pending.awaits_streams.first; id; id = extents[id].later)
         if (!sg_after_complete(&device->clocks, (struct sg_after){extents[id].users_mask, extents[id].seq}))
             return true;
     return false;
@@ -80,36 +86,36 @@ void sg_core_mem_info(struct sg_core *core, int ordinal, size_t *free_bytes, siz
     if (regions)
         sg_device_ask(device, SG_ASK_FENCE);
     uint64_t idle_now = device->fixed && !waits ? sg_segments_idle_now(device) : UINT64_MAX;
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     bool joined = sg_device_coalesce_completed_locked(device);
     if (regions && (sg_device_drain_quick_lists_locked(device) || joined))
         sg_emit(device, SEGALLOC_RECORD_MERGE, 0, sg_device_stream_locked(device, &(struct sg_tag){0}), 0, 0);
     uint64_t segments = device->fixed ? sg_segments_idle_locked(device) : 0;
     uint64_t idle = (segments < idle_now ? segments : idle_now) +
                     (regions ? sg_device_idle_locked(device) + (waits ? returnable_locked(device) : 0) : 0);
-    uint64_t held = device->usage.reserved.now - idle;
+    uint64_t held = device->accounts.usage.reserved.now - idle;
     uint64_t available = *free_bytes + idle, allowed = device->capacity_bytes > held ? device->capacity_bytes - held : 0;
     available = available < allowed ? available : allowed;
     /* would be made of the regular region's pages, which may be large */
     if (device->mode == SG_MODE_EXPANDABLE && available <= device->capacity_bytes / 2)
-        available -= available % device->page_bytes[SG_KIND_REGULAR];
+        available -= available % device->regions.page_bytes[SG_KIND_REGULAR];
     *free_bytes = available;
     if (core->conf.limit_visible)
         *total_bytes = device->capacity_bytes;
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
 }
 
 /* Whether whole free pages of a region may go back once work is complete, and not before. */
-static bool region_awaits(const struct sg_region *region)
+static bool region_awaits_locked(const struct sg_region *region) SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);
     bool awaits = false;
-    for (uint32_t bucket = 0, id;
-         region->ordered && region->whole_free && !awaits && (id = next_free(region, region->page_units, &bucket));) {
-        uint32_t end = page_of(region, extent_end(at(region, id)));
-        for (uint32_t page = page_of(region, at(region, id)->begin + region->page_units - 1); page < end && !awaits;
-             page++)
-            awaits = !region->pin[page] && !sg_region_movable(region, page);
+    for (uint32_t bucket = 0, id; region->owned.ordered && region->lookup.whole_free && !awaits &&
+                                  (id = free_next_locked(region, region->page_units, &bucket));) {
+        uint32_t end = page_of(region, extent_end(extent_at(region, id)));
+        for (uint32_t page = page_of(region, extent_at(region, id)->begin + region->page_units - 1);
+             page < end && !awaits; page++)
+            awaits = !region->memory.pin[page] && !sg_region_movable_locked(region, page);
     }
     return awaits;
 }
@@ -119,10 +125,10 @@ bool sg_core_awaits(struct sg_core *core, int ordinal)
     struct sg_device *device = sg_device_known(core, ordinal);
     if (!device || device->mode != SG_MODE_EXPANDABLE || core->disabled)
         return false;
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     bool awaits = has_unfinished_locked(device);
-    for (uint32_t i = 0; i < device->region_count && !awaits; i++)
-        awaits = region_awaits(device->region[i]);
-    sg_unlock(&device->lock);
+    for (uint32_t i = 0; i < device->regions.count && !awaits; i++)
+        awaits = region_awaits_locked(device->regions.region[i]);
+    sg_device_unlock(device);
     return awaits;
 }

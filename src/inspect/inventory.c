@@ -1,7 +1,7 @@
 /* The pieces that a device's addresses hold. */
 #include "core_state.h"
 
-#include "device.h"
+#include "state/locks.h"
 
 static enum sg_piece_state state_of(const struct sg_extent *extent)
 {
@@ -19,13 +19,14 @@ static enum sg_piece_state state_of(const struct sg_extent *extent)
     }
 }
 
-static CUstream stream_of(const struct sg_device *device, const struct sg_extent *extent)
+static CUstream stream_of_locked(const struct sg_device *device, const struct sg_extent *extent) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&device->lock);
     uint32_t unknown = sg_device_unknown_stream(device);
     sg_slot slot = sg_device_slot_of(device, extent->stream);
     if (slot)
         return device->clocks.stream[slot].handle;
-    return extent->stream > unknown ? device->stream[extent->stream - unknown - 1] : NULL;
+    return extent->stream > unknown ? device->streams.stream[extent->stream - unknown - 1] : NULL;
 }
 
 typedef void visit_fn(void *list, size_t at, const struct sg_placed *placed);
@@ -36,11 +37,11 @@ static size_t each_piece(struct sg_core *core, int ordinal, visit_fn *visit, voi
     size_t count = 0;
     if (!device || !device->granularity)
         return 0;
-    sg_lock(&device->lock);
-    for (uint32_t i = 0; i < device->region_count; i++) {
-        const struct sg_region *region = device->region[i];
-        for (uint32_t id = region->first; id; id = device->extents.extent[id].next) {
-            const struct sg_extent *extent = &device->extents.extent[id];
+    sg_device_lock(device);
+    for (uint32_t i = 0; i < device->regions.count; i++) {
+        const struct sg_region *region = device->regions.region[i];
+        for (uint32_t id = region->first; id; id = device->regions.extents.extent[id].next) {
+            const struct sg_extent *extent = &device->regions.extents.extent[id];
             enum sg_piece_state state = state_of(extent);
             if (state == SG_PIECE_NONE)
                 continue;
@@ -50,20 +51,20 @@ static size_t each_piece(struct sg_core *core, int ordinal, visit_fn *visit, voi
                         .address = sg_region_address(region, extent->begin),
                         .bytes = (uint64_t)extent->size << SG_UNIT_SHIFT,
                         .requested = state == SG_PIECE_FREE ? 0 : extent->requested,
-                        .stream = state == SG_PIECE_FREE ? NULL : stream_of(device, extent),
+                        .stream = state == SG_PIECE_FREE ? NULL : stream_of_locked(device, extent),
                         .state = state,
-                        .small = device->region_kind[i] == SG_KIND_SMALL,
+                        .small = device->regions.kind[i] == SG_KIND_SMALL,
                     },
                 .region = region->base,
                 .page_bytes = sg_region_page_bytes(region),
-                .site = sg_extent_site(&device->extents, id).site,
+                .site = sg_extent_site_locked(&device->regions.extents, id).site,
             };
             if (count < room)
                 visit(list, count, &placed);
             count++;
         }
     }
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     return count;
 }
 
@@ -98,13 +99,13 @@ static size_t mark_region(const struct sg_region *region, struct sg_page_mark *r
     struct sg_page_mark last = {0};
     uint64_t page_bytes = sg_region_page_bytes(region);
     size_t count = 0;
-    for (uint32_t i = 0; region->pinned && i < region->pages; i++) {
-        if (!region->pin[i] || !sg_page_is_there(region->handle[i]))
+    for (uint32_t i = 0; region->memory.pinned && i < region->pages; i++) {
+        if (!region->memory.pin[i] || !sg_page_is_there(region->memory.handle[i]))
             continue;
         const struct sg_page_mark page = {.address = region->base + i * page_bytes,
             .bytes = page_bytes,
-            .pinned = region->pin[i] & SG_PIN_ASKED,
-            .shared = region->pin[i] >= SG_PIN_TWICE};
+            .pinned = region->memory.pin[i] & SG_PIN_ASKED,
+            .shared = region->memory.pin[i] >= SG_PIN_TWICE};
         if (count && continues(&last, &page)) {
             last.bytes += page_bytes;
         } else {
@@ -123,10 +124,11 @@ size_t sg_core_page_marks(struct sg_core *core, int ordinal, struct sg_page_mark
     size_t count = 0;
     if (!device)
         return 0;
-    sg_lock(&device->lock);
-    for (uint32_t i = 0; i < device->region_count; i++)
-        count += mark_region(device->region[i], count < room ? ret + count : NULL, count < room ? room - count : 0);
-    sg_unlock(&device->lock);
+    sg_device_lock(device);
+    for (uint32_t i = 0; i < device->regions.count; i++)
+        count +=
+            mark_region(device->regions.region[i], count < room ? ret + count : NULL, count < room ? room - count : 0);
+    sg_device_unlock(device);
     return count;
 }
 
@@ -135,16 +137,16 @@ uint64_t sg_core_reserved(struct sg_core *core, int ordinal)
     struct sg_device *device = sg_device_known(core, ordinal);
     if (!device)
         return 0;
-    sg_lock(&device->lock);
-    uint64_t reserved = device->usage.reserved.now;
-    sg_unlock(&device->lock);
+    sg_device_lock(device);
+    uint64_t reserved = device->accounts.usage.reserved.now;
+    sg_device_unlock(device);
     return reserved;
 }
 
 uint64_t sg_core_counter(struct sg_core *core, int ordinal, enum sg_stat stat)
 {
     const struct sg_device *device = sg_device_known(core, ordinal);
-    return device ? __atomic_load_n(&device->counter[stat], __ATOMIC_RELAXED) : 0;
+    return device ? __atomic_load_n(&device->accounts.counter[stat], __ATOMIC_RELAXED) : 0;
 }
 
 void sg_core_levels(struct sg_core *core, int ordinal, struct sg_levels *ret)
@@ -153,11 +155,11 @@ void sg_core_levels(struct sg_core *core, int ordinal, struct sg_levels *ret)
     *ret = (struct sg_levels){0};
     if (!device)
         return;
-    sg_lock(&device->lock);
-    const struct sg_usage *usage = &device->usage;
+    sg_device_lock(device);
+    const struct sg_usage *usage = &device->accounts.usage;
     *ret = (struct sg_levels){
         .requested = usage->requested.now, .allocated = usage->allocated.now, .pending = usage->pending.now,
         .reserved = usage->reserved.now, .pinned = usage->pinned.now, .aliased = usage->aliased.now,
     };
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
 }

@@ -5,8 +5,8 @@
 
 #include "core_state.h"
 
-#include "fixed_segments.h"
-#include "device.h"
+#include "segments/fixed_segments.h"
+#include "state/locks.h"
 #include "live_groups.h"
 #include "size.h"
 
@@ -30,14 +30,15 @@ static void note_page(struct holder *holder, const struct sg_region *region, uin
             sg_region_page_bytes(region)};
 }
 
-static struct holder find_holder(const struct sg_device *device)
+static struct holder find_holder_locked(const struct sg_device *device) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&device->lock);
     struct holder holder = {.used = UINT64_MAX};
-    for (uint32_t i = 0; i < device->region_count; i++) {
-        const struct sg_region *region = device->region[i];
+    for (uint32_t i = 0; i < device->regions.count; i++) {
+        const struct sg_region *region = device->regions.region[i];
         uint32_t page = UINT32_MAX, used = 0, block = 0;
-        for (uint32_t id = region->first; id; id = device->extents.extent[id].next) {
-            const struct sg_extent *extent = &device->extents.extent[id];
+        for (uint32_t id = region->first; id; id = device->regions.extents.extent[id].next) {
+            const struct sg_extent *extent = &device->regions.extents.extent[id];
             if (extent->state != SG_EXTENT_BLOCK && extent->state != SG_EXTENT_PENDING)
                 continue;
             /* Only the first and last page of a block can be shared. */
@@ -363,29 +364,32 @@ static void put_memory(struct text *text, const struct sg_shortage *shortage, co
 }
 
 /* What one place asked for belongs together; where that is not known, what is of one size. */
-static void add_block(struct sg_live *live, const struct sg_device *device, const struct sg_extent *extent)
+static void add_block_locked(struct sg_live *live, const struct sg_device *device, const struct sg_extent *extent)
+    SG_REQUIRES(lock)
 {
-    struct sg_live_key key =
-        {.site = sg_extent_site(&device->extents, (uint32_t)(extent - device->extents.extent)).site};
+    SG_ASSERT_HELD(&device->lock);
+    struct sg_live_key key = {
+        .site =
+            sg_extent_site_locked(&device->regions.extents, (uint32_t)(extent - device->regions.extents.extent)).site};
     if (!key.site)
         key.size_class = sg_live_class(extent->requested);
     (void)sg_live_add(live, &key, extent->requested);
 }
 
 /* Groups what is alive. */
-static void collect_live_locked(const struct sg_device *device, struct sg_live *live)
+static void collect_live_locked(const struct sg_device *device, struct sg_live *live) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
-    for (uint32_t i = 0; i < device->region_count; i++) {
-        for (uint32_t id = device->region[i]->first; id; id = device->extents.extent[id].next) {
-            if (device->extents.extent[id].state == SG_EXTENT_BLOCK)
-                add_block(live, device, &device->extents.extent[id]);
+    for (uint32_t i = 0; i < device->regions.count; i++) {
+        for (uint32_t id = device->regions.region[i]->first; id; id = device->regions.extents.extent[id].next) {
+            if (device->regions.extents.extent[id].state == SG_EXTENT_BLOCK)
+                add_block_locked(live, device, &device->regions.extents.extent[id]);
         }
     }
     const struct sg_idmap *fixed = device->fixed ? &device->fixed->live : NULL;
     for (size_t i = 0; fixed && i <= fixed->mask; i++) {
         if (fixed->entry[i].value)
-            add_block(live, device, &device->extents.extent[fixed->entry[i].value]);
+            add_block_locked(live, device, &device->regions.extents.extent[fixed->entry[i].value]);
     }
 }
 
@@ -529,12 +533,12 @@ size_t sg_core_oom_text(struct sg_core *core, int ordinal, const struct sg_oom_a
         return 0;
     around = around ? around : &nothing;
     bool grouped = sg_live_init(&live, GROUPS);
-    sg_lock(&device->lock);
-    const struct sg_shortage shortage = as_measured(&device->shortage, around);
-    const struct holder holder = find_holder(device);
+    sg_device_lock(device);
+    const struct sg_shortage shortage = as_measured(&device->room.shortage, around);
+    const struct holder holder = find_holder_locked(device);
     if (grouped)
         collect_live_locked(device, &live);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     uint32_t rows = grouped ? sg_live_rows(&live, false, NULL, row, LISTED) : 0;
     sg_live_fini(&live);
     enum sg_oom_cause cause = sg_oom_cause(&shortage, around);

@@ -1,8 +1,9 @@
 /* The core's own account: the statistics table, and what a failed allocation was short of. */
 #include "core_state.h"
 
-#include "fixed_segments.h"
-#include "device.h"
+#include "segments/fixed_segments.h"
+#include "state/accounts.h"
+#include "state/locks.h"
 
 static void set_gauge(struct sg_stats *stats, enum sg_stat stat, struct sg_gauge gauge)
 {
@@ -10,35 +11,38 @@ static void set_gauge(struct sg_stats *stats, enum sg_stat stat, struct sg_gauge
     stats->peak[stat] = gauge.peak;
 }
 
-static uint64_t largest_free(const struct sg_device *device)
+static uint64_t largest_free_locked(const struct sg_device *device) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&device->lock);
     uint64_t largest = 0;
-    for (uint32_t i = 0; i < device->region_count; i++) {
-        uint64_t units = sg_region_largest(device->region[i]);
+    for (uint32_t i = 0; i < device->regions.count; i++) {
+        uint64_t units = sg_region_largest_locked(device->regions.region[i]);
         largest = units > largest ? units : largest;
     }
     return largest << SG_UNIT_SHIFT;
 }
 
-static void collect(struct sg_device *device, struct sg_stats *ret)
+static void collect_locked(struct sg_device *device, struct sg_stats *ret) SG_REQUIRES(lock)
 {
-    const struct sg_usage *usage = &device->usage;
+    SG_ASSERT_HELD(&device->lock);
+    const struct sg_usage *usage = &device->accounts.usage;
     *ret = (struct sg_stats){0};
     sg_usage_derive_locked(device);
     for (int i = 0; i < SG_STAT_COUNT; i++)
-        ret->value[i] = __atomic_load_n(&device->counter[i], __ATOMIC_RELAXED);
+        ret->value[i] = __atomic_load_n(&device->accounts.counter[i], __ATOMIC_RELAXED);
 #define GAUGE(name, field, unit, text) set_gauge(ret, SG_STAT_##name, usage->field);
 #define TOTAL(name, field, unit, text) ret->value[SG_STAT_##name] = usage->field;
 #include "stats.def"
-    ret->value[SG_STAT_largest_free_bytes] = ret->peak[SG_STAT_largest_free_bytes] = largest_free(device);
+    ret->value[SG_STAT_largest_free_bytes] = ret->peak[SG_STAT_largest_free_bytes] = largest_free_locked(device);
     ret->value[SG_STAT_calls_sync] += usage->strict_frees;
 }
 
-/* Peaks of the gauges begin again; each reader keeps what they were before. Under `lock`, after collect(). */
+/* Peaks of the gauges begin again; each reader keeps what they were before. Under `lock`, after collect_locked(). */
 static void begin_peaks_locked(struct sg_device *device, const struct sg_stats *stats, enum sg_peaks again)
+    SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
-    struct sg_usage *usage = &device->usage;
+    struct sg_usage *usage = &device->accounts.usage;
     struct sg_gauge *gauges[] = {
 #define GAUGE(name, field, unit, text) &usage->field,
 #define TOTAL(name, field, unit, text)
@@ -46,7 +50,7 @@ static void begin_peaks_locked(struct sg_device *device, const struct sg_stats *
     };
     for (int since = 0; since < SG_PEAKS_COUNT; since++) {
         for (int i = 0; i < SG_STAT_COUNT; i++) {
-            uint64_t *before = &device->peak_before[since][i];
+            uint64_t *before = &device->accounts.peak_before[since][i];
             *before = since == (int)again ? 0 : stats->peak[i] > *before ? stats->peak[i] : *before;
         }
     }
@@ -59,9 +63,9 @@ static bool snapshot(struct sg_core *core, int ordinal, enum sg_peaks since, boo
     struct sg_device *device = sg_device_known(core, ordinal);
     if (!device)
         return false;
-    sg_lock(&device->lock);
-    collect(device, ret);
-    const uint64_t *before = device->peak_before[since];
+    sg_device_lock(device);
+    collect_locked(device, ret);
+    const uint64_t *before = device->accounts.peak_before[since];
     struct sg_stats now = *ret;
     for (int i = 0; i < SG_STAT_COUNT; i++) {
         if (ret->peak[i] < before[i])
@@ -69,7 +73,7 @@ static bool snapshot(struct sg_core *core, int ordinal, enum sg_peaks since, boo
     }
     if (begin)
         begin_peaks_locked(device, &now, since);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     return true;
 }
 
@@ -99,8 +103,8 @@ bool sg_core_shortage(struct sg_core *core, int ordinal, struct sg_shortage *ret
     struct sg_device *device = sg_device_known(core, ordinal);
     if (!device)
         return false;
-    sg_lock(&device->lock);
-    *ret = device->shortage;
-    sg_unlock(&device->lock);
+    sg_device_lock(device);
+    *ret = device->room.shortage;
+    sg_device_unlock(device);
     return ret->asked > 0;
 }

@@ -1,24 +1,30 @@
 #include "apply.h"
 
-#include "device.h"
-#include "fixed_segments.h"
+#include "search/take.h"
+#include "segments/fixed_segments.h"
+#include "start.h"
+#include "state/access.h"
+#include "state/accounts.h"
+#include "state/locks.h"
+#include "state/outside_bytes.h"
+#include "state/pins.h"
+#include "streams/pending_frees.h"
 
-/* Under `lock`. */
-static void apply_pin(struct sg_device *device, uint64_t first, uint64_t pages)
+static void apply_pin_locked(struct sg_device *device, uint64_t first, uint64_t pages) SG_REQUIRES(lock)
 {
     uint64_t index = first >> SG_PIN_REGION_SHIFT, page = first & UINT32_MAX;
-    struct sg_region *region = index < device->region_count ? device->region[index] : NULL;
+    struct sg_region *region = index < device->regions.count ? device->regions.region[index] : NULL;
     if (region && page < region->pages && pages <= region->pages - page)
         sg_device_pin_locked(device, region, (uint32_t)page, (uint32_t)pages);
 }
 
-/* Under `lock`. */
-static void apply(struct sg_device *device, const struct segalloc_trace_record *record)
+static void apply_record_locked(struct sg_device *device, const struct segalloc_trace_record *record) SG_REQUIRES(lock)
 {
     switch (record->kind) {
     case SEGALLOC_RECORD_DONE:
-        if (device->awaits_all.first)
-            sg_pending_complete_locked(device, sg_slot_bit(0), device->extents.extent[device->awaits_all.first].seq);
+        if (device->pending.awaits_all.first)
+            sg_pending_complete_locked(device, sg_slot_bit(0),
+                device->regions.extents.extent[device->pending.awaits_all.first].seq);
         break;
     case SEGALLOC_RECORD_MARK:
         sg_clocks_fenced(&device->clocks, record->id, record->size);
@@ -32,13 +38,13 @@ static void apply(struct sg_device *device, const struct segalloc_trace_record *
         break;
     case SEGALLOC_RECORD_COST:
         if (record->id < SG_COST_CALLS)
-            device->cost[record->id] = (struct sg_cost){(uint32_t)(record->size >> 32), (uint32_t)record->size};
+            device->accounts.cost[record->id] = (struct sg_cost){(uint32_t)(record->size >> 32), (uint32_t)record->size};
         break;
     case SEGALLOC_RECORD_PEERS:
         sg_device_set_peers_locked(device, record->size);
         break;
     case SEGALLOC_RECORD_PIN:
-        apply_pin(device, record->id, record->size);
+        apply_pin_locked(device, record->id, record->size);
         break;
     case SEGALLOC_RECORD_CONTEXT_GONE:
         if (device->fixed)
@@ -55,7 +61,7 @@ void sg_core_apply(struct sg_core *core, int ordinal, const struct segalloc_trac
     struct sg_device *device = makes ? sg_device_get(core, ordinal) : sg_device_known(core, ordinal);
     if (!device)
         return;
-    sg_lock(&device->lock);
-    apply(device, record);
-    sg_unlock(&device->lock);
+    sg_device_lock(device);
+    apply_record_locked(device, record);
+    sg_device_unlock(device);
 }

@@ -10,8 +10,7 @@
 #include <cmocka.h>
 
 #include "check.h"
-#include "fixed_segments.h"
-#include "device.h"
+#include "rooms.h"
 #include "strict_driver.h"
 
 bool inspect_capturing;
@@ -55,10 +54,10 @@ static void add_region(const struct sg_device *device, const struct sg_region *r
     const struct sg_extent *extent;
     uint64_t page_bytes = (uint64_t)region->page_units << SG_UNIT_SHIFT;
     uint32_t mapped = 0, old = 0;
-    bool small = device->region_kind[region->index] == SG_KIND_SMALL;
+    bool small = device->regions.kind[region->index] == SG_KIND_SMALL;
     sg_region_check(region);
     for (uint32_t id = region->first; id; id = extent->next) {
-        extent = &device->extents.extent[id];
+        extent = &device->regions.extents.extent[id];
         uint64_t bytes = (uint64_t)extent->size << SG_UNIT_SHIFT;
         if (extent->state == SG_EXTENT_BLOCK || extent->state == SG_EXTENT_PENDING)
             assert_int_equal(extent->region, region->index);
@@ -71,19 +70,19 @@ static void add_region(const struct sg_device *device, const struct sg_region *r
         sums->pending += extent->state == SG_EXTENT_PENDING ? bytes : 0;
     }
     for (uint32_t page = 0; page < region->pages; page++) {
-        CUmemGenericAllocationHandle handle = region->handle[page];
+        CUmemGenericAllocationHandle handle = region->memory.handle[page];
         if (handle == SG_PAGE_STALE) {
             const struct sg_region *now = region;
             uint32_t alias_target = page;
             /* each of a chain knows the next */
-            for (bool first = true; now->handle[alias_target] == SG_PAGE_STALE; first = false) {
-                const struct sg_region *next = device->region[now->alias_target[alias_target] >> 32];
-                assert_true(first || now->pin[alias_target] >= SG_PIN_TWICE);
-                alias_target = (uint32_t)now->alias_target[alias_target];
+            for (bool first = true; now->memory.handle[alias_target] == SG_PAGE_STALE; first = false) {
+                const struct sg_region *next = device->regions.region[now->memory.alias_target[alias_target] >> 32];
+                assert_true(first || now->memory.pin[alias_target] >= SG_PIN_TWICE);
+                alias_target = (uint32_t)now->memory.alias_target[alias_target];
                 now = next;
             }
-            assert_true(now->pin[alias_target] >= SG_PIN_TWICE);
-            if (strict_mapped(region->base + page * page_bytes, page_bytes) != now->handle[alias_target])
+            assert_true(now->memory.pin[alias_target] >= SG_PIN_TWICE);
+            if (strict_mapped(region->base + page * page_bytes, page_bytes) != now->memory.handle[alias_target])
                 fail_msg("page %u of region %u has lost its old address", alias_target, now->index);
             old++;
         }
@@ -96,20 +95,20 @@ static void add_region(const struct sg_device *device, const struct sg_region *r
         if (!strict_backing(region->base + page * page_bytes, page_bytes, device->ordinal, &unused))
             fail_msg("page %u of region %u cannot be accessed", page, region->index);
     }
-    assert_int_equal(mapped, region->mapped);
-    assert_int_equal(old, region->stale);
+    assert_int_equal(mapped, region->memory.mapped);
+    assert_int_equal(old, region->memory.stale);
     sums->old += old * page_bytes;
     sums->mapped += mapped * page_bytes;
-    sums->whole += (region->whole_free + region->whole_deferred) * page_bytes;
+    sums->whole += (region->lookup.whole_free + region->quick.whole_deferred) * page_bytes;
 }
 
 static void inspect_device(struct sg_device *device)
 {
     struct sums sums = {0};
     struct sg_stats stats;
-    for (uint32_t i = 0; i < device->region_count; i++)
-        if (device->region_kind[i] != SG_KIND_COUNT)
-            add_region(device, device->region[i], &sums);
+    for (uint32_t i = 0; i < device->regions.count; i++)
+        if (device->regions.kind[i] != SG_KIND_COUNT)
+            add_region(device, device->regions.region[i], &sums);
     assert_true(sg_core_stats(device->core, device->ordinal, &stats));
     if (device->fixed) {
         const struct sg_segments_usage fixed = sg_segments_usage(device);

@@ -2,7 +2,7 @@
 #ifndef LOCKED_H
 #define LOCKED_H
 
-#include "device.h"
+#include "rooms.h"
 
 /* What `call` returns under the lock of `device`. */
 #define LOCKED(device, call)                                         \

@@ -3,8 +3,7 @@
 #ifndef TEST_ORDER_STAGE_H
 #define TEST_ORDER_STAGE_H
 
-#include "core.h"
-#include "device.h"
+#include "rooms.h"
 
 extern struct sg_core *core;
 extern struct sg_device *device;

@@ -3,8 +3,7 @@
 #ifndef TEST_SCENE_H
 #define TEST_SCENE_H
 
-#include "core.h"
-#include "device.h"
+#include "rooms.h"
 
 struct scene {
     struct sg_core *core;

@@ -8,9 +8,8 @@
 
 #include <cmocka.h>
 
-#include "core.h"
 #include "core_state.h"
-#include "device.h"
+#include "rooms.h"
 #include "inspect.h"
 #include "size.h"
 #include "strict_driver.h"
@@ -388,7 +387,10 @@ static void what_is_parked(void **state)
 static void moves_by_what_was_refused(void **state)
 {
     static struct sg_core plain;
-    static struct sg_device device = {.core = &plain, .capacity_bytes = 100, .refused_at = 50, .usage.reserved.now = 30};
+    static struct sg_device device = {.core = &plain,
+        .capacity_bytes = 100,
+        .room.refused_at = 50,
+        .accounts.usage.reserved.now = 30};
     static const struct {
         uint64_t more;
         bool refused;
@@ -402,7 +404,7 @@ static void moves_by_what_was_refused(void **state)
         assert_int_equal(wanted.should, rows[i].should);
         assert_int_equal(wanted.must, rows[i].must);
     }
-    device.refused_at = 0;
+    device.room.refused_at = 0;
     assert_int_equal(LOCKED(&device, sg_device_moves_wanted_locked(&device, 70, 70, true)).should, 0);
     plain.conf.reserve_slack = 1.0; /* of 10 bytes that are allocated at most */
     assert_int_equal(LOCKED(&device, sg_device_moves_wanted_locked(&device, 10, 10, false)).should, 10);

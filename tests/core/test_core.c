@@ -9,9 +9,8 @@
 
 #include <cmocka.h>
 
-#include "core.h"
 #include "core_state.h"
-#include "device.h"
+#include "rooms.h"
 #include "inspect.h"
 #include "size.h"
 #include "strict_driver.h"
@@ -172,7 +171,7 @@ static void address_without_a_block(void **state)
     assert_int_equal(sg_core_free(core, foreign, &tag), CUDA_ERROR_NOT_FOUND);
     sg_core_used_cross_device(core, foreign);
     sg_core_used_cross_device(core, block + 4096);
-    assert_int_equal(core->device[0]->extents.extent[core->device[0]->region[0]->first].users_mask, 0);
+    assert_int_equal(core->device[0]->regions.extents.extent[core->device[0]->regions.region[0]->first].users_mask, 0);
     stop();
 }
 
@@ -195,19 +194,19 @@ static void pins_beside_a_lost_page(void **state)
     (void)allocate(TOTAL / 2 + 2 * SG_MIB); /* a region of one page */
     const struct sg_device *device = core->device[0];
     struct sg_region *region = NULL;
-    for (uint32_t i = 0; i < device->region_count; i++)
-        if (device->region[i]->base <= block && block - device->region[i]->base < (uint64_t)device->region[i]->units
-                                                                                      << 9)
-            region = device->region[i];
+    for (uint32_t i = 0; i < device->regions.count; i++)
+        if (device->regions.region[i]->base <= block &&
+            block - device->regions.region[i]->base < (uint64_t)device->regions.region[i]->units << 9)
+            region = device->regions.region[i];
     assert_non_null(region);
     uint64_t page = (block - region->base) / (2 * SG_MIB) + 1;
-    CUmemGenericAllocationHandle handle = region->handle[page];
-    region->handle[page] = SG_PAGE_LOST;
+    CUmemGenericAllocationHandle handle = region->memory.handle[page];
+    region->memory.handle[page] = SG_PAGE_LOST;
     assert_true(sg_core_pin_all(core));
-    assert_int_equal(device->usage.pinned.now, device->usage.reserved.now - 2 * SG_MIB);
-    region->handle[page] = handle;
+    assert_int_equal(device->accounts.usage.pinned.now, device->accounts.usage.reserved.now - 2 * SG_MIB);
+    region->memory.handle[page] = handle;
     assert_true(sg_core_pin_all(core));
-    assert_int_equal(device->usage.pinned.now, device->usage.reserved.now);
+    assert_int_equal(device->accounts.usage.pinned.now, device->accounts.usage.reserved.now);
     sg_core_destroy(core);
 }
 
@@ -217,9 +216,9 @@ static void peers_of_a_replay(void **state)
     start("");
     apply(core, 0, SEGALLOC_RECORD_PEERS, 0, 2);
     const struct sg_device *device = core->device[0];
-    assert_true(device->peers == 2 && device->peer_accessed);
+    assert_true(device->access.peers == 2 && device->access.peer_accessed);
     apply(core, 0, SEGALLOC_RECORD_PEERS, 0, 0);
-    assert_true(device->peers == 0 && device->peer_accessed); /* it has had access */
+    assert_true(device->access.peers == 0 && device->access.peer_accessed); /* it has had access */
     sg_core_destroy(core);
 }
 
@@ -235,13 +234,13 @@ static void pins_of_all(void **state)
     assert_int_equal(sg_core_free(core, other, &tag), CUDA_SUCCESS);
     const struct sg_device *device = core->device[0];
     assert_true(sg_core_pin_all(core));
-    uint32_t held = (uint32_t)(device->usage.reserved.now / (2 * SG_MIB));
-    assert_int_equal(device->usage.pinned.now, device->usage.reserved.now);
+    uint32_t held = (uint32_t)(device->accounts.usage.reserved.now / (2 * SG_MIB));
+    assert_int_equal(device->accounts.usage.pinned.now, device->accounts.usage.reserved.now);
     assert_true(sg_core_pin_all(core));
     assert_int_equal(pins_told, 2); /* of each region, once */
     assert_int_equal(pin[0].size + pin[1].size, held);
     (void)allocate(40 * SG_MIB);
-    assert_true(device->usage.pinned.now < device->usage.reserved.now);
+    assert_true(device->accounts.usage.pinned.now < device->accounts.usage.reserved.now);
     assert_int_equal(sg_core_free(core, block, &tag), CUDA_SUCCESS);
     assert_int_equal(sg_core_free(core, small, &tag), CUDA_SUCCESS);
     assert_int_equal(sg_core_trim(core, 0, 0), 0); /* those that are whole and idle as well */
@@ -255,20 +254,20 @@ static void pins(void **state)
     start("");
     CUdeviceptr block = allocate(5 * SG_MIB);
     const struct sg_device *device = core->device[0];
-    const struct sg_region *region = device->region[0];
+    const struct sg_region *region = device->regions.region[0];
     sg_core_pin(core, 0x1000, SG_MIB);
     sg_core_pin(core, block, 0);
-    assert_int_equal(region->pinned, 0);
+    assert_int_equal(region->memory.pinned, 0);
     CUdeviceptr end = region->base + ((CUdeviceptr)region->units << SG_UNIT_SHIFT);
     sg_core_pin(core, end - SG_MIB, 16 * SG_MIB);
-    assert_int_equal(region->pinned, 1);
-    assert_true(region->pin[region->pages - 1] & SG_PIN_ASKED);
+    assert_int_equal(region->memory.pinned, 1);
+    assert_true(region->memory.pin[region->pages - 1] & SG_PIN_ASKED);
     apply(core, 0, SEGALLOC_RECORD_PIN, UINT64_C(7) << 32, 1); /* no such region, no such page, not so many */
     apply(core, 0, SEGALLOC_RECORD_PIN, region->pages, 1);
     apply(core, 0, SEGALLOC_RECORD_PIN, region->pages - 1, 2);
-    assert_int_equal(region->pinned, 1);
+    assert_int_equal(region->memory.pinned, 1);
     apply(core, 0, SEGALLOC_RECORD_PIN, 0, 2);
-    assert_int_equal(region->pinned, 3);
+    assert_int_equal(region->memory.pinned, 3);
     stop();
 }
 
@@ -410,8 +409,8 @@ static void expect_locks(bool held)
 {
     struct sg_device *device = core->device[0];
     assert_int_equal(device->lock.word, held);
-    assert_int_equal(device->grow.word, false);
-    assert_int_equal(device->asking.word, false);
+    assert_int_equal(device->growth.grow.word, false);
+    assert_int_equal(device->fences.asking.word, false);
 }
 
 /* A thread beside the one that forks starts a device and allocates there. */
@@ -426,9 +425,9 @@ static void locks_around_a_fork(void **state)
     (void)state;
     start("");
     CUdeviceptr address = allocate(3 * SG_MIB);
-    sg_lock(&core->setup); /* a thread that makes a device waits for a driver that is about to fork */
+    sg_setup_lock(core); /* a thread that makes a device waits for a driver that is about to fork */
     uint64_t taken = sg_core_fork_prepare(core);
-    sg_unlock(&core->setup);
+    sg_setup_unlock(core);
     assert_int_equal(taken, 1);
     expect_locks(true);
     CUdeviceptr elsewhere;
@@ -441,9 +440,9 @@ static void locks_around_a_fork(void **state)
     expect_locks(false);
     assert_int_equal(core->device[1]->lock.word, false);
     assert_int_equal(sg_core_free(core, elsewhere, &tag), CUDA_SUCCESS);
-    sg_lock(&core->device[0]->asking); /* by threads that are not in the child */
-    sg_lock(&core->device[0]->grow);
-    sg_lock(&core->setup);
+    sg_asking_lock(core->device[0]); /* by threads that are not in the child */
+    sg_grow_lock(core->device[0]);
+    sg_setup_lock(core);
     (void)sg_core_fork_prepare(core);
     sg_core_fork_child(core);
     expect_locks(false);

@@ -9,9 +9,8 @@
 
 #include <cmocka.h>
 
-#include "core.h"
 #include "core_state.h"
-#include "device.h"
+#include "rooms.h"
 #include "inspect.h"
 #include "random.h"
 #include "size.h"
@@ -410,7 +409,7 @@ static void test_few_nodes(void **state)
                 failed += allocate(&program, block, 0, random_size(&program.random, 32 * SG_MIB)) != CUDA_SUCCESS;
             }
             if (i == 0)
-                program.core->device[0]->extents.capacity = (uint32_t)(1024 + 20 + 15 * seed);
+                program.core->device[0]->regions.extents.capacity = (uint32_t)(1024 + 20 + 15 * seed);
             if (i % 16 == 0)
                 inspect(program.core, 1);
         }

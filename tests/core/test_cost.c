@@ -8,9 +8,8 @@
 
 #include <cmocka.h>
 
-#include "core.h"
 #include "cost.h"
-#include "device.h"
+#include "rooms.h"
 #include "inspect.h"
 #include "segalloc/trace_format.h"
 #include "size.h"
@@ -138,8 +137,8 @@ static int begin(void **state)
 
 static struct sg_cost cost_of(struct sg_core *core, enum sg_cost_call call)
 {
-    return (struct sg_cost){(uint32_t)sg_cost_ns(core->device[0]->cost, call, 1, 0),
-        (uint32_t)sg_cost_ns(core->device[0]->cost, call, 0, 1)};
+    return (struct sg_cost){(uint32_t)sg_cost_ns(core->device[0]->accounts.cost, call, 1, 0),
+        (uint32_t)sg_cost_ns(core->device[0]->accounts.cost, call, 0, 1)};
 }
 
 /* As the fastest round says: for each call, and for each page of those that are over several. */
@@ -156,7 +155,7 @@ static void calls_are_measured(void **state)
         assert_int_equal(fake.told[call].id, call);
         assert_int_equal(fake.told[call].size, (uint64_t)cost.call_ns << 32 | cost.handle_ns);
     }
-    assert_int_equal(sg_cost_ns(core->device[0]->cost, SG_COST_set_access, 3, 10), 3 * 5000 + 10 * 700);
+    assert_int_equal(sg_cost_ns(core->device[0]->accounts.cost, SG_COST_set_access, 3, 10), 3 * 5000 + 10 * 700);
     unsigned round = fake.round;
     assert_int_equal(use(core), CUDA_SUCCESS); /* once a device */
     assert_int_equal(fake.records, SG_COST_CALLS);

@@ -7,9 +7,8 @@
 
 #include <cmocka.h>
 
-#include "core.h"
 #include "core_state.h"
-#include "device.h"
+#include "rooms.h"
 #include "inspect.h"
 #include "size.h"
 #include "strict_driver.h"
@@ -247,7 +246,7 @@ static void as_many_regions_as_there_may_be(void **state)
     start_with("", 1, 512 * SG_MIB);
     assert_int_equal(use_regions(0, 0, SG_REGIONS_MAX), CUDA_SUCCESS);
     const struct sg_device *device = core->device[0];
-    assert_int_equal(device->region_count, SG_REGIONS_MAX);
+    assert_int_equal(device->regions.count, SG_REGIONS_MAX);
     assert_int_equal(use_regions(0, SG_REGIONS_MAX, 1), CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(use_regions(0, 0, SG_REGIONS_MAX), CUDA_SUCCESS); /* each where one has been */
     inspect(core, 1);
@@ -268,7 +267,7 @@ static void as_many_ranges_as_there_may_be(void **state)
         assert_int_equal(use_regions(device++, 0, OF_ONE), CUDA_SUCCESS);
     assert_int_equal(use_regions(device, 0, left), CUDA_SUCCESS);
     assert_int_equal(core->range_count, RANGES);
-    uint32_t extents = core->device[device]->extents.live;
+    uint32_t extents = core->device[device]->regions.extents.live;
     for (int i = 0; i < 3; i++)
         assert_int_equal(use_regions(device, left, 1), CUDA_ERROR_OUT_OF_MEMORY);
     strict_use(device);
@@ -276,8 +275,8 @@ static void as_many_ranges_as_there_may_be(void **state)
     CUdeviceptr address;
     for (int i = 0; i < 2; i++) /* nor for small blocks, in a region that would have had the cells */
         assert_int_equal(sg_core_malloc(core, device, 3000, &tag, &address), CUDA_ERROR_OUT_OF_MEMORY);
-    assert_false(core->device[device]->extents.cells_taken);
-    assert_int_equal(core->device[device]->extents.live, extents);
+    assert_false(core->device[device]->regions.extents.cells_taken);
+    assert_int_equal(core->device[device]->regions.extents.live, extents);
     assert_int_equal(use_regions(device, 0, left), CUDA_SUCCESS);
     inspect(core, device + 1);
     stop();
@@ -294,7 +293,7 @@ static uint64_t pages_for_larger_ones(const char *text, uint32_t every, bool ref
     for (uint32_t i = 0; i < BLOCKS; i++)
         assert_int_equal(sg_core_malloc(core, 0, SG_UNIT, &tag, &address[i]), CUDA_SUCCESS);
     const struct sg_device *device = core->device[0];
-    uint64_t before = device->usage.reserved.now;
+    uint64_t before = device->accounts.usage.reserved.now;
     for (uint32_t i = 0; i < BLOCKS; i += every)
         for (uint32_t next = i; next < i + 2; next++) {
             assert_int_equal(sg_core_free(core, address[next], &tag), CUDA_SUCCESS);
@@ -304,7 +303,7 @@ static uint64_t pages_for_larger_ones(const char *text, uint32_t every, bool ref
         driver.create = full;
     for (int i = 0; i < 2; i++)
         assert_int_equal(sg_core_malloc(core, 0, 2 * SG_UNIT, &tag, &address[i]), CUDA_SUCCESS);
-    uint64_t pages = (device->usage.reserved.now - before) / (2 * SG_MIB);
+    uint64_t pages = (device->accounts.usage.reserved.now - before) / (2 * SG_MIB);
     inspect(core, 1);
     for (uint32_t i = 0; i < BLOCKS; i++)
         if (address[i])
@@ -337,12 +336,12 @@ static void expect_neighbours_to_serve(const char *text, uint32_t most)
     start_with(text, 1, 4096 * SG_MIB);
     while (count < most && sg_core_malloc(core, 0, SG_UNIT, &tag, &address[count]) == CUDA_SUCCESS)
         count++;
-    uint32_t regions = core->device[0]->region_count;
+    uint32_t regions = core->device[0]->regions.count;
     for (uint32_t i = 1000; i < 1002; i++)
         assert_int_equal(sg_core_free(core, address[i], &tag), CUDA_SUCCESS);
     assert_int_equal(sg_core_malloc(core, 0, 2 * SG_UNIT, &tag, &larger), CUDA_SUCCESS);
     assert_int_equal(larger, address[1000]);
-    assert_int_equal(core->device[0]->region_count, regions);
+    assert_int_equal(core->device[0]->regions.count, regions);
     assert_int_equal(sg_core_free(core, larger, &tag), CUDA_SUCCESS);
     for (uint32_t i = 0; i < count; i++)
         if (i < 1000 || i > 1001)
@@ -380,13 +379,13 @@ static void large_kept_block_is_joined(void **state)
     for (int i = 0; i < 2; i++)
         assert_int_equal(sg_core_malloc(core, 0, 8 * SG_MIB, &tag, &half[i]), CUDA_SUCCESS);
     assert_int_equal(sg_core_malloc(core, 0, 8 * SG_MIB, &tag, &behind), CUDA_SUCCESS);
-    uint64_t before = core->device[0]->usage.reserved.now;
+    uint64_t before = core->device[0]->accounts.usage.reserved.now;
     for (int i = 1; i >= 0; i--) /* the second one is kept for nobody */
         assert_int_equal(sg_core_free(core, half[i], &tag), CUDA_SUCCESS);
     const struct sg_stream_id id = {.key = 1, .handle = (CUstream)(uintptr_t)1, .flags = SG_STREAM_UNFENCEABLE};
     const struct sg_tag of_stream = {.slot = sg_core_slot(core, 0, &id), .sync = SG_FREE_SYNC_STREAM};
     assert_int_equal(sg_core_malloc(core, 0, 16 * SG_MIB, &of_stream, &whole), CUDA_SUCCESS);
-    assert_int_equal(core->device[0]->usage.reserved.now, before);
+    assert_int_equal(core->device[0]->accounts.usage.reserved.now, before);
     assert_int_equal(sg_core_free(core, behind, &tag), CUDA_SUCCESS);
     assert_int_equal(sg_core_free(core, whole, &tag), CUDA_SUCCESS);
     for (int i = 0; i < SMALL; i++)
@@ -445,7 +444,7 @@ static void addresses_of_a_huge_block_serve_a_larger_one(void **state)
     assert_int_equal(sg_core_free(core, first, &tag), CUDA_SUCCESS);
     assert_int_equal(sg_core_malloc(core, 0, 64 * SG_MIB, &tag, &second), CUDA_SUCCESS);
     assert_int_equal(second, first);
-    assert_int_equal(core->device[0]->region_count, 1);
+    assert_int_equal(core->device[0]->regions.count, 1);
     assert_int_equal(sg_core_free(core, second, &tag), CUDA_SUCCESS);
     stop();
 }
@@ -458,7 +457,7 @@ static void huge_block_without_nodes(void **state)
     driver = strict_driver;
     start_with("", 1, 64 * SG_MIB);
     assert_int_equal(sg_core_malloc(core, 0, 40 * SG_MIB, &tag, &address), CUDA_SUCCESS);
-    struct sg_extents *extents = &core->device[0]->extents;
+    struct sg_extents *extents = &core->device[0]->regions.extents;
     uint32_t live = extents->live;
     extents->live = extents->capacity - 500;
     assert_int_equal(sg_core_free(core, address, &tag), CUDA_SUCCESS);
@@ -487,7 +486,7 @@ static void memory_of_others_counts_in_steps(void **state)
     start_with("", 1, 64 * SG_MIB);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(sg_core_malloc(core, 0, 3 * SG_MIB, &tag, &address[i]), CUDA_SUCCESS);
-        assert_int_equal(core->device[0]->outside_bytes, 5 * SG_MIB);
+        assert_int_equal(core->device[0]->room.outside_bytes, 5 * SG_MIB);
     }
     for (int i = 0; i < 2; i++)
         assert_int_equal(sg_core_free(core, address[i], &tag), CUDA_SUCCESS);
@@ -533,7 +532,7 @@ static void totals_that_differ(void **state)
         told_free = told[i / 2].free;
         start_with("", 1, 64 * SG_MIB);
         assert_int_equal(sg_core_malloc(core, 0, 3 * SG_MIB, &tag, &address), CUDA_SUCCESS);
-        assert_int_equal(core->device[0]->outside_bytes, told[i / 2].outside * SG_MIB);
+        assert_int_equal(core->device[0]->room.outside_bytes, told[i / 2].outside * SG_MIB);
         assert_int_equal(sg_core_free(core, address, &tag), CUDA_SUCCESS);
         stop();
     }
@@ -559,7 +558,7 @@ static void refusal_is_remembered(void **state)
     assert_int_equal(sg_core_malloc(core, 0, 8 * SG_MIB, &tag, &first), CUDA_SUCCESS);
     assert_int_equal(sg_core_malloc(core, 0, 16 * SG_MIB, &tag, &second), CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(second, 5);
-    assert_int_equal(core->device[0]->refused_at, ALL_THAT_THERE_IS * SG_MIB);
+    assert_int_equal(core->device[0]->room.refused_at, ALL_THAT_THERE_IS * SG_MIB);
     inspect(core, 1);
     assert_int_equal(sg_core_free(core, first, &tag), CUDA_SUCCESS);
     stop();
@@ -588,7 +587,7 @@ static void memory_of_another_device(void **state)
     driver.ctx_get_device = device_of_another;
     start_with("", 1, 64 * SG_MIB);
     assert_int_equal(sg_core_malloc(core, 0, 3 * SG_MIB, &tag, &address), CUDA_SUCCESS);
-    assert_int_equal(core->device[0]->outside_bytes, 0);
+    assert_int_equal(core->device[0]->room.outside_bytes, 0);
     assert_int_equal(sg_core_free(core, address, &tag), CUDA_SUCCESS);
     stop();
 }

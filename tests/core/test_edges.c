@@ -8,9 +8,8 @@
 
 #include <cmocka.h>
 
-#include "core.h"
 #include "core_state.h"
-#include "device.h"
+#include "rooms.h"
 #include "inspect.h"
 #include "strict_driver.h"
 
@@ -258,7 +257,7 @@ static void another_total_counts_where_the_device_is_not_said(void **state)
     start("", false);
     some(MIB(2));
     some(MIB(4));
-    assert_int_equal(sg_device_known(core, 0)->outside_bytes, MIB(32));
+    assert_int_equal(sg_device_known(core, 0)->room.outside_bytes, MIB(32));
 }
 
 static void what_another_device_has_is_not_taken_for_its_own(void **state)
@@ -270,10 +269,10 @@ static void what_another_device_has_is_not_taken_for_its_own(void **state)
     says.knows_no_device = true;
     start("", false);
     some(MIB(2));
-    assert_int_equal(sg_device_known(core, 0)->outside_bytes, 0);
+    assert_int_equal(sg_device_known(core, 0)->room.outside_bytes, 0);
     says.knows_no_device = false;
     some(MIB(4));
-    assert_int_equal(sg_device_known(core, 0)->outside_bytes, MIB(32));
+    assert_int_equal(sg_device_known(core, 0)->room.outside_bytes, MIB(32));
 }
 
 static void a_device_without_a_size_is_the_drivers(void **state)
@@ -308,7 +307,7 @@ static void mappings_that_are_out_are_made_do_with(void **state)
     some(MIB(2));
     says.accesses_to_fail = 2;
     some(MIB(4));
-    assert_int_equal(sg_device_known(core, 0)->mappings_out, true);
+    assert_int_equal(sg_device_known(core, 0)->room.mappings_out, true);
 }
 
 static void a_phase_is_noted_without_a_site(void **state)
@@ -319,7 +318,7 @@ static void a_phase_is_noted_without_a_site(void **state)
     start("", false);
     assert_int_equal(sg_core_malloc(core, 0, MIB(2), &in_phase, &address), CUDA_SUCCESS);
     const struct sg_device *device = sg_device_known(core, 0);
-    assert_non_null(device->extents.sites);
+    assert_non_null(device->regions.extents.sites);
     inspect(core, 1);
 }
 
@@ -364,7 +363,7 @@ static void plain_pages_are_asked_for_as_such(void **state)
 static const char *oom_text(const struct sg_shortage *shortage)
 {
     static char text[4096];
-    sg_device_known(core, 0)->shortage = *shortage;
+    sg_device_known(core, 0)->room.shortage = *shortage;
     assert_true(sg_core_oom_text(core, 0, NULL, text, sizeof text) < sizeof text);
     return text;
 }
@@ -459,7 +458,7 @@ static void sites_are_recommended_for_what_is_held(void **state)
     (void)state;
     start("", false);
     CUdeviceptr address = some(MIB(2));
-    sg_device_known(core, 0)->shortage = (struct sg_shortage){.asked = MIB(20),
+    sg_device_known(core, 0)->room.shortage = (struct sg_shortage){.asked = MIB(20),
         .takes = MIB(20),
         .total = MIB(TOTAL),
         .limit = MIB(10),

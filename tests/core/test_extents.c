@@ -7,10 +7,8 @@
 #include <cmocka.h>
 
 #include "check.h"
-#include "core.h"
-#include "device.h"
+#include "rooms.h"
 #include "inspect.h"
-#include "space/extents.h"
 #include "strict_driver.h"
 
 #define MIB(n) ((uint64_t)(n) << 20)
@@ -24,18 +22,19 @@ static void region_of_few_units(void **state)
     enum { UNITS = 8 };
     uint32_t block[UNITS];
     assert_true(sg_extents_init(&extents));
-    assert_true(sg_region_init(&region, &extents, 0x7f0000000000, UNITS << SG_UNIT_SHIFT, UNITS << SG_UNIT_SHIFT, 0));
+    assert_true(
+        sg_region_init_locked(&region, &extents, 0x7f0000000000, UNITS << SG_UNIT_SHIFT, UNITS << SG_UNIT_SHIFT, 0));
     const struct sg_placement placement = {.units = UNITS, .extent = region.first, .new_pages = 1};
-    uint32_t busy = sg_region_claim(&region, &placement);
-    region.handle[0] = 1;
-    sg_region_release(&region, sg_region_commit(&region, busy, &placement, 0), 0, 0);
+    uint32_t busy = sg_region_claim_locked(&region, &placement);
+    region.memory.handle[0] = 1;
+    sg_region_release_locked(&region, sg_region_commit_locked(&region, busy, &placement, 0), 0, 0);
     for (int turn = 0; turn < 2; turn++) {
-        sg_region_drain_quick_lists(&region);
+        sg_region_drain_quick_lists_locked(&region);
         for (int i = 0; i < UNITS; i++)
-            assert_true(block[i] = sg_region_take(&region, 1, SG_END_SETTLED, 0));
-        assert_int_equal(sg_region_take(&region, 1, SG_END_SETTLED, 0), 0);
+            assert_true(block[i] = sg_region_take_locked(&region, 1, SG_END_SETTLED, 0));
+        assert_int_equal(sg_region_take_locked(&region, 1, SG_END_SETTLED, 0), 0);
         for (int i = 0; i < UNITS; i++)
-            sg_region_release(&region, block[i], 0, 0);
+            sg_region_release_locked(&region, block[i], 0, 0);
         sg_region_check(&region);
     }
     sg_region_fini(&region);
@@ -51,14 +50,14 @@ static void blocks_have_the_nodes_of_their_places(void **state)
     enum { UNITS = 4096 };
     const uint64_t bytes = (uint64_t)UNITS << SG_UNIT_SHIFT;
     assert_true(sg_extents_init(&extents));
-    assert_true(sg_region_init(&region, &extents, 0x7f0000000000, bytes, bytes, 0));
+    assert_true(sg_region_init_locked(&region, &extents, 0x7f0000000000, bytes, bytes, 0));
     const struct sg_placement placement = {.units = UNITS, .extent = region.first, .new_pages = 1};
-    uint32_t busy = sg_region_claim(&region, &placement);
-    region.handle[0] = 1;
-    sg_region_release(&region, sg_region_commit(&region, busy, &placement, 0), 0, 0);
-    sg_region_drain_quick_lists(&region);
+    uint32_t busy = sg_region_claim_locked(&region, &placement);
+    region.memory.handle[0] = 1;
+    sg_region_release_locked(&region, sg_region_commit_locked(&region, busy, &placement, 0), 0, 0);
+    sg_region_drain_quick_lists_locked(&region);
     for (uint32_t begin = 0; begin < UNITS; begin += 2 << SG_CELL_SHIFT) {
-        uint32_t block = sg_region_take(&region, 2 << SG_CELL_SHIFT, SG_END_SETTLED, 0);
+        uint32_t block = sg_region_take_locked(&region, 2 << SG_CELL_SHIFT, SG_END_SETTLED, 0);
         assert_int_equal(extents.extent[block].begin, begin);
         assert_int_equal(block, extents.capacity + (begin >> SG_CELL_SHIFT));
     }
@@ -77,27 +76,28 @@ static void node_of_another_region(void **state)
     assert_true(sg_extents_init(&extents));
     for (uint32_t i = 0; i < 2; i++) {
         uint64_t bytes = (uint64_t)PAGE << SG_UNIT_SHIFT;
-        assert_true(sg_region_init(&region[i], &extents, 0x7f0000000000 + i * 2 * bytes, bytes, bytes, SLOT_SHIFT));
+        assert_true(
+            sg_region_init_locked(&region[i], &extents, 0x7f0000000000 + i * 2 * bytes, bytes, bytes, SLOT_SHIFT));
         region[i].index = i;
         extents.extent[region[i].first].region = i;
         const struct sg_placement placement = {.units = PAGE, .extent = region[i].first, .new_pages = 1};
-        uint32_t busy = sg_region_claim(&region[i], &placement);
-        region[i].handle[0] = 1;
-        sg_region_release(&region[i], sg_region_commit(&region[i], busy, &placement, 0), 0, 0);
-        sg_region_drain_quick_lists(&region[i]);
+        uint32_t busy = sg_region_claim_locked(&region[i], &placement);
+        region[i].memory.handle[0] = 1;
+        sg_region_release_locked(&region[i], sg_region_commit_locked(&region[i], busy, &placement, 0), 0, 0);
+        sg_region_drain_quick_lists_locked(&region[i]);
     }
     for (int i = 0; i < PARTS; i++)
-        assert_true(block[i] = sg_region_take(&region[0], PART, SG_END_SETTLED, 0));
+        assert_true(block[i] = sg_region_take_locked(&region[0], PART, SG_END_SETTLED, 0));
     for (int i = PARTS - 1; i >= 0; i--)
-        sg_region_release(&region[0], block[i], 0, 0);
-    sg_region_drain_quick_lists(&region[0]);
+        sg_region_release_locked(&region[0], block[i], 0, 0);
+    sg_region_drain_quick_lists_locked(&region[0]);
     for (int i = 0; i < PARTS; i++) {
-        assert_true(sg_region_take(&region[1], PART, SG_END_SETTLED, 0));
+        assert_true(sg_region_take_locked(&region[1], PART, SG_END_SETTLED, 0));
         for (uint32_t position = 0; position < PAGE; position += PART) {
             uint32_t likely = sg_region_expect_free(&region[0], position);
             const struct sg_extent *extent = &extents.extent[likely];
             found += likely && extent->state == SG_EXTENT_BLOCK && extent->region == 1 && extent->begin == position;
-            assert_int_equal(sg_region_block_at(&region[0], position, likely), 0);
+            assert_int_equal(sg_region_block_at_locked(&region[0], position, likely), 0);
         }
     }
     assert_true(found > 0);
@@ -114,15 +114,15 @@ static void hole_is_not_all_of_a_region(void **state)
     static struct sg_region region;
     enum { PAGE = 4096, PAGES = 4 };
     assert_true(sg_extents_init(&extents));
-    assert_true(sg_region_init(&region, &extents, 0x7f0000000000, (uint64_t)PAGES * PAGE << SG_UNIT_SHIFT,
+    assert_true(sg_region_init_locked(&region, &extents, 0x7f0000000000, (uint64_t)PAGES * PAGE << SG_UNIT_SHIFT,
         (uint64_t)PAGE << SG_UNIT_SHIFT, 7));
-    assert_true(sg_region_is_hole(&region));
+    assert_true(sg_region_is_hole_locked(&region));
     const struct sg_placement placement = {.begin = PAGE, .units = PAGE, .extent = region.first, .new_pages = 1};
-    uint32_t busy = sg_region_claim(&region, &placement);
-    region.handle[1] = 1;
-    assert_true(sg_region_commit(&region, busy, &placement, 0));
+    uint32_t busy = sg_region_claim_locked(&region, &placement);
+    region.memory.handle[1] = 1;
+    assert_true(sg_region_commit_locked(&region, busy, &placement, 0));
     assert_int_equal(extents.extent[region.first].state, SG_EXTENT_HOLE);
-    assert_false(sg_region_is_hole(&region));
+    assert_false(sg_region_is_hole_locked(&region));
     sg_region_fini(&region);
     sg_extents_fini(&extents);
 }
@@ -149,7 +149,7 @@ static void stop(void)
 /* As if all nodes but so many were in use. Returns what nodes.live was, to be put back. */
 static uint32_t leave_nodes(uint32_t left)
 {
-    struct sg_extents *extents = &core->device[0]->extents;
+    struct sg_extents *extents = &core->device[0]->regions.extents;
     uint32_t live = extents->live;
     extents->live = extents->capacity - left;
     return live;
@@ -171,7 +171,7 @@ static void plan_that_runs_out_of_nodes(void **state)
     apply(core, 0, SEGALLOC_RECORD_MERGE, 0, 0);
     uint32_t live = leave_nodes(EXTENTS_SPARE_OF_CLAIM + 8);
     assert_int_equal(try_allocate(BLOCKS * MIB(2), &large), CUDA_ERROR_OUT_OF_MEMORY);
-    core->device[0]->extents.live = live;
+    core->device[0]->regions.extents.live = live;
     inspect(core, 1);
     assert_int_equal(try_allocate(BLOCKS * MIB(2), &large), CUDA_SUCCESS);
     assert_int_equal(sg_core_free(core, large, &tag), CUDA_SUCCESS);
@@ -187,7 +187,7 @@ static void nothing_goes_back_without_nodes(void **state)
     assert_int_equal(sg_core_free(core, block, &tag), CUDA_SUCCESS);
     uint32_t live = leave_nodes(EXTENTS_SPARE_OF_CUT);
     assert_int_equal(sg_core_trim(core, 0, 0), 0);
-    core->device[0]->extents.live = live;
+    core->device[0]->regions.extents.live = live;
     inspect(core, 1);
     assert_int_equal(sg_core_trim(core, 0, 0), MIB(6));
     stop();
@@ -202,7 +202,7 @@ static void segments_without_nodes(void **state)
     uint32_t live = leave_nodes(SG_EXTENTS_SPARE);
     assert_int_equal(try_allocate(MIB(6), &block), CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(block, 5);
-    core->device[0]->extents.live = live;
+    core->device[0]->regions.extents.live = live;
     assert_int_equal(try_allocate(MIB(6), &block), CUDA_SUCCESS);
     assert_int_equal(sg_core_free(core, block, &tag), CUDA_SUCCESS);
     stop();

@@ -11,9 +11,8 @@
 
 #include <cmocka.h>
 
-#include "core.h"
 #include "core_state.h"
-#include "device.h"
+#include "rooms.h"
 #include "inspect.h"
 #include "strict_driver.h"
 #include "locked.h"
@@ -186,9 +185,10 @@ static bool acceptable(struct run *run, const struct step *step, CUresult expect
         return expected == CUDA_ERROR_OUT_OF_MEMORY;
     uint64_t page = step->amount <= SG_SMALL_BYTES || step->amount > device->capacity_bytes / 2
                         ? 2 << 20
-                        : device->page_bytes[SG_KIND_REGULAR];
+                        : device->regions.page_bytes[SG_KIND_REGULAR];
     uint64_t need = (step->amount + page - 1) / page * page;
-    uint64_t allowed = device->capacity_bytes - device->usage.reserved.now, left = device->total_bytes - strict_used(0);
+    uint64_t allowed = device->capacity_bytes - device->accounts.usage.reserved.now,
+             left = device->total_bytes - strict_used(0);
     return result == CUDA_ERROR_OUT_OF_MEMORY &&
            need > (allowed < left ? allowed : left) + LOCKED(device, sg_device_idle_locked(device));
 }
@@ -197,8 +197,8 @@ static bool acceptable(struct run *run, const struct step *step, CUresult expect
 static bool pages_of_one_size(const struct run *run)
 {
     const struct sg_device *device = run->core->device[0];
-    for (uint32_t i = 0; device && i < device->region_count; i++)
-        if (device->region[i]->mapped && device->region[i]->page_units != (2 << 20) / SG_UNIT)
+    for (uint32_t i = 0; device && i < device->regions.count; i++)
+        if (device->regions.region[i]->memory.mapped && device->regions.region[i]->page_units != (2 << 20) / SG_UNIT)
             return false;
     return true;
 }

@@ -183,8 +183,8 @@ static void streams_with_many_events_leave_those_of_others(void **state)
             work(slot[i]);
             (void)scene_freed(slot[i]);
             (void)sg_device_ask(scene.device, SG_ASK_FENCE);
-            assert_true(scene.device->fence_count <= SG_FENCES);
-            assert_true(k || scene.made == made + 1 || scene.device->fence_count == SG_FENCES);
+            assert_true(scene.device->fences.count <= SG_FENCES);
+            assert_true(k || scene.made == made + 1 || scene.device->fences.count == SG_FENCES);
         }
         assert_true(scene.made - before <= MOST);
     }
@@ -200,7 +200,7 @@ static void room_for_one_more_event(void **state)
         work(slot);
         (void)scene_freed(slot);
         (void)sg_device_ask(scene.device, SG_ASK_FENCE);
-        assert_int_equal(scene.device->fence_count, i < MOST ? i + 1 : MOST);
+        assert_int_equal(scene.device->fences.count, i < MOST ? i + 1 : MOST);
         strict_complete(i == MOST - 1); /* it is heard of by the next one */
     }
 }
@@ -219,14 +219,14 @@ static void event_that_could_not_be_recorded_again(void **state)
         (void)scene_freed(slot);
         (void)sg_device_ask(scene.device, SG_ASK_FENCE);
     }
-    assert_int_equal(scene.device->fence_count, MOST);
+    assert_int_equal(scene.device->fences.count, MOST);
     assert_int_equal(scene.device->clocks.needs_fence & sg_slot_bit(slot), 0);
-    sg_lock(&scene.device->lock);
+    sg_device_lock(scene.device);
     sg_clocks_need_fence_locked(scene.device, sg_slot_bit(slot));
-    sg_unlock(&scene.device->lock);
+    sg_device_unlock(scene.device);
     strict_fail_at(2, false, CUDA_ERROR_ILLEGAL_ADDRESS); /* the oldest is asked about first */
     (void)sg_device_ask(scene.device, SG_ASK_FENCE);
-    assert_int_equal(scene.device->fence_count, MOST - 1);
+    assert_int_equal(scene.device->fences.count, MOST - 1);
     assert_int_equal(scene.device->clocks.needs_fence & sg_slot_bit(slot), sg_slot_bit(slot));
 }
 
@@ -328,12 +328,12 @@ static void context_that_ends_during_the_wait(void **state)
     work(slot);
     (void)scene_freed(slot);
     (void)sg_device_ask(scene.device, SG_ASK_FENCE);
-    assert_int_equal(scene.device->fence_count, 2);
-    CUevent event = scene.device->fence[0].event;
+    assert_int_equal(scene.device->fences.count, 2);
+    CUevent event = scene.device->fences.fence[0].event;
     scene.meanwhile = end_first_context;
     (void)sg_device_ask(scene.device, SG_ASK_WAIT);
     assert_true(scene_is_complete(after));
-    assert_int_equal(scene.device->idle_count, 1); /* the other's */
+    assert_int_equal(scene.device->fences.idle_count, 1); /* the other's */
     assert_int_equal(strict_driver.event_destroy(event), CUDA_SUCCESS);
 }
 
@@ -376,7 +376,7 @@ static void end_after_a_wait_that_failed(void **state)
     assert_int_equal(sg_core_malloc(core, 0, 3 << 20, &tag, &address), CUDA_SUCCESS);
     assert_int_equal(sg_core_free(core, address, &tag), CUDA_SUCCESS);
     (void)sg_device_ask(core->device[0], SG_ASK_FENCE);
-    assert_int_equal(core->device[0]->fence_count, 1);
+    assert_int_equal(core->device[0]->fences.count, 1);
     strict_fail_at(1, true, CUDA_ERROR_DEINITIALIZED);
     sg_core_destroy(core);
     strict_fail_at(0, false, CUDA_SUCCESS);

@@ -7,10 +7,9 @@
 
 #include <cmocka.h>
 
-#include "fixed_segments.h"
+#include "rooms.h"
 #include "core.h"
 #include "core_state.h"
-#include "device.h"
 #include "inspect.h"
 #include "size.h"
 #include "strict_driver.h"

@@ -293,11 +293,12 @@ static void ended_context_is_no_other_devices_either(void **state)
     struct sg_device *other = sg_device_known(scene.core, 1);
     assert_int_equal(sg_core_free(scene.core, address, &tag), CUDA_SUCCESS);
     (void)sg_device_ask(other, SG_ASK_FENCE);
-    assert_int_equal(other->fence_count, 2);
-    CUevent event = other->fence[0].context == context ? other->fence[0].event : other->fence[1].event;
+    assert_int_equal(other->fences.count, 2);
+    CUevent event = other->fences.fence[0].context == context ? other->fences.fence[0].event
+                                                              : other->fences.fence[1].event;
     sg_core_context_gone(scene.core, 0, context);
     (void)strict_driver.event_destroy(event);
-    assert_int_equal(other->fence_count, 1);
+    assert_int_equal(other->fences.count, 1);
     strict_complete(UINT32_MAX);
     (void)sg_device_ask(other, SG_ASK_QUERY);
     assert_true(sg_core_stats(scene.core, 1, &stats));

@@ -9,8 +9,7 @@
 
 #include <cmocka.h>
 
-#include "core.h"
-#include "device.h"
+#include "rooms.h"
 #include "inspect.h"
 #include "meta.h"
 #include "size.h"
@@ -284,7 +283,7 @@ static void play_sites(void)
     assert_int_equal(result == CUDA_SUCCESS, the.block[0] != 0);
     const struct sg_device *device = the.core->device[0];
     if (the.block[0])
-        assert_true(device->extents.sites || host.met); /* it is served all the same */
+        assert_true(device->regions.extents.sites || host.met); /* it is served all the same */
     stop(3 * SG_MIB);
 }
 
@@ -330,7 +329,7 @@ static void few_nodes(void **state)
         allocate(0, 3 * SG_MIB, 0);
         assert_true(host.met);
         if (i == 0)
-            assert_true(the.block[0] && the.core->device[0]->extents.capacity < 1 << 24);
+            assert_true(the.block[0] && the.core->device[0]->regions.extents.capacity < 1 << 24);
         else /* nor that few */
             assert_int_equal(the.core->device[0]->mode, SG_MODE_PASSTHROUGH);
         stop(3 * SG_MIB);

@@ -6,9 +6,8 @@
 
 #include <cmocka.h>
 
-#include "core.h"
 #include "core_state.h"
-#include "device.h"
+#include "rooms.h"
 #include "inspect.h"
 #include "size.h"
 #include "strict_driver.h"
@@ -148,14 +147,14 @@ static void marks_of_neighbours_are_runs(void **state)
     sg_core_pin(core, small, 1);
     struct sg_device *device = core->device[0];
     struct sg_region *region = NULL;
-    for (uint32_t i = 0; i < device->region_count; i++)
-        if (device->region[i]->base <= block && block - device->region[i]->base < (uint64_t)device->region[i]->units
-                                                                                      << 9)
-            region = device->region[i];
+    for (uint32_t i = 0; i < device->regions.count; i++)
+        if (device->regions.region[i]->base <= block &&
+            block - device->regions.region[i]->base < (uint64_t)device->regions.region[i]->units << 9)
+            region = device->regions.region[i];
     assert_non_null(region);
-    uint64_t page = (block - region->base) / (2 * SG_MIB) + 1, kept = region->pin[page];
+    uint64_t page = (block - region->base) / (2 * SG_MIB) + 1, kept = region->memory.pin[page];
     for (int i = 0; i < 2; i++) { /* the page in the middle has a second address, and is pinned or not */
-        region->pin[page] = (uint8_t)(SG_PIN_TWICE | (i ? SG_PIN_ASKED : 0));
+        region->memory.pin[page] = (uint8_t)(SG_PIN_TWICE | (i ? SG_PIN_ASKED : 0));
         assert_int_equal(sg_core_page_marks(core, 0, mark, 1), 4);
         assert_int_equal(mark[1].address, 1);
         assert_int_equal(sg_core_page_marks(core, 0, mark, 4), 4);
@@ -169,7 +168,7 @@ static void marks_of_neighbours_are_runs(void **state)
         for (int k = 1; k < 4; k++)
             mark[k].address = 1;
     }
-    region->pin[page] = (uint8_t)kept;
+    region->memory.pin[page] = (uint8_t)kept;
     assert_int_equal(sg_core_page_marks(core, 0, mark, 4), 2);
 }
 

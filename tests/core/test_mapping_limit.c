@@ -10,10 +10,8 @@
 
 #include "ledger_driver.h"
 #include "check.h"
-#include "core.h"
 #include "core_state.h"
-#include "remap/mapping_limit.h"
-#include "remap/page_alias.h"
+#include "rooms.h"
 #include "locked.h"
 
 #define MIB(n) ((uint64_t)(n) << 20)
@@ -148,7 +146,7 @@ static void release(int device, int which)
 static void expect_share(int device)
 {
     struct sg_device *known = sg_device_known(core, device);
-    assert_in_range(sg_mappings_now(known), 1, LIMIT);
+    assert_in_range(sg_mappings_now_locked(known), 1, LIMIT);
 }
 
 /* Eight full devices of any size have less than a quarter of a machine's together. */
@@ -182,8 +180,8 @@ static void a_page_is_a_share_of_the_device(void **state)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         start(GIB(sizes[i].gib), 0);
         assert_true(allocate(0, GIB(1)));
-        assert_int_equal(sg_device_known(core, 0)->page_bytes[SG_KIND_REGULAR], MIB(sizes[i].mib));
-        assert_int_equal(sg_device_known(core, 0)->page_bytes[SG_KIND_SMALL], GRANULE);
+        assert_int_equal(sg_device_known(core, 0)->regions.page_bytes[SG_KIND_REGULAR], MIB(sizes[i].mib));
+        assert_int_equal(sg_device_known(core, 0)->regions.page_bytes[SG_KIND_SMALL], GRANULE);
         stop();
     }
 }
@@ -220,7 +218,7 @@ static void peers_count(void **state)
     }
     uint64_t now = 0;
     for (int device = 0; device < 4; device++)
-        now += sg_mappings_now(sg_device_known(core, device));
+        now += sg_mappings_now_locked(sg_device_known(core, device));
     assert_int_equal(machine.now, now);
     stop();
 }
@@ -287,7 +285,7 @@ static void second_addresses_have_a_bound(void **state)
     assert_true(allocate(0, GIB(4)));
     struct sg_device *device = sg_device_known(core, 0);
     assert_int_equal(LOCKED(device, sg_mappings_left_locked(device)), LIMIT - GIB(16) / GRANULE);
-    assert_int_equal(LOCKED(device, sg_alias_room_locked(device, device->region[0])), LIMIT - GIB(16) / GRANULE);
+    assert_int_equal(LOCKED(device, sg_alias_room_locked(device, device->regions.region[0])), LIMIT - GIB(16) / GRANULE);
     assert_true(allocate(0, GIB(7)));
     assert_int_equal(LOCKED(device, sg_mappings_left_locked(device)), LIMIT - GIB(16) / GRANULE);
     stop();
@@ -298,7 +296,7 @@ static void second_addresses_have_a_bound(void **state)
     assert_true(allocate(0, GIB(60)));
     assert_int_equal(LOCKED(device, sg_mappings_left_locked(device)), 0);
     assert_int_equal(sg_core_peer_access(core, 0, 1, true), CUDA_SUCCESS);
-    assert_int_equal(sg_mappings_now(device), 2 * GIB(70) / GRANULE);
+    assert_int_equal(sg_mappings_now_locked(device), 2 * GIB(70) / GRANULE);
     stop();
 }
 
@@ -333,7 +331,7 @@ static void what_lacks_mappings_goes_on(void **state)
         assert_non_null(strstr(line[0], "new ones are of 16 MiB"));
         struct sg_device *device = sg_device_known(core, 0);
         assert_int_equal(LOCKED(device, sg_mappings_left_locked(device)), 0);
-        assert_int_equal(device->usage.reserved.now, HALVES * (uint64_t)BLOCK + 64 * MIB(1));
+        assert_int_equal(device->accounts.usage.reserved.now, HALVES * (uint64_t)BLOCK + 64 * MIB(1));
         assert_null(sg_core_broken(core, SG_CHECK_TABLES));
         for (int more = 0; more < 150; more++) /* 2 mappings each, of the five hundred that are free now */
             assert_true(allocate(0, 30 * MIB(1)));
@@ -367,7 +365,7 @@ static void other_errors_are_none(void **state)
     take_the_rest(CUDA_ERROR_NOT_PERMITTED);
     assert_int_equal(sg_core_malloc(core, 0, 3 * BLOCK, &(struct sg_tag){0}, &address), CUDA_ERROR_NOT_SUPPORTED);
     assert_int_equal(lines, 0);
-    assert_int_equal(sg_device_known(core, 0)->page_bytes[SG_KIND_REGULAR], 2 * GRANULE);
+    assert_int_equal(sg_device_known(core, 0)->regions.page_bytes[SG_KIND_REGULAR], 2 * GRANULE);
     stop();
     start(GIB(24), 0);
     for (int i = 0; i < HALVES; i++)
@@ -375,7 +373,7 @@ static void other_errors_are_none(void **state)
     machine.all = machine.now;
     assert_int_not_equal(sg_core_malloc(core, 0, BLOCK, &(struct sg_tag){0}, &address), CUDA_SUCCESS);
     assert_int_equal(lines, 1);
-    assert_int_equal(sg_device_known(core, 0)->usage.reserved.now, HALVES * (uint64_t)BLOCK);
+    assert_int_equal(sg_device_known(core, 0)->accounts.usage.reserved.now, HALVES * (uint64_t)BLOCK);
     stop();
 }
 

@@ -8,10 +8,9 @@
 
 #include <cmocka.h>
 
-#include "remap/page_alias.h"
+#include "rooms.h"
 #include "core.h"
 #include "core_state.h"
-#include "device.h"
 #include "inspect.h"
 #include "strict_driver.h"
 
@@ -229,8 +228,8 @@ static void test_addresses_of_small_blocks(void **state)
 static uint32_t pinned_pages(const struct sg_core *core)
 {
     uint32_t pages = 0;
-    for (uint32_t i = 0; i < core->device[0]->region_count; i++)
-        pages += core->device[0]->region[i]->pinned;
+    for (uint32_t i = 0; i < core->device[0]->regions.count; i++)
+        pages += core->device[0]->regions.region[i]->memory.pinned;
     return pages;
 }
 

@@ -78,22 +78,22 @@ static void goes_with_its_context(void **state)
             work(elsewhere);
             (void)scene_freed(elsewhere);
         }
-        assert_true(scene.device->fence_count && scene.device->idle_count);
+        assert_true(scene.device->fences.count && scene.device->fences.idle_count);
         uint32_t own_events = 0;
-        for (uint32_t i = 0; i < scene.device->fence_count; i++) {
-            event[events++] = scene.device->fence[i].event;
-            own_events += scene.device->fence[i].context == scene.current;
+        for (uint32_t i = 0; i < scene.device->fences.count; i++) {
+            event[events++] = scene.device->fences.fence[i].event;
+            own_events += scene.device->fences.fence[i].context == scene.current;
         }
-        for (uint32_t i = 0; i < scene.device->idle_count; i++) {
-            event[events++] = scene.device->idle_event[i].event;
-            own_events += scene.device->idle_event[i].context == scene.current;
+        for (uint32_t i = 0; i < scene.device->fences.idle_count; i++) {
+            event[events++] = scene.device->fences.idle_event[i].event;
+            own_events += scene.device->fences.idle_event[i].context == scene.current;
         }
         assert_true(own_events > 0 && own_events < events && events <= 16);
         sg_core_context_gone(scene.core, 0, all ? NULL : scene.current);
-        assert_int_equal(scene.device->fence_count + scene.device->idle_count, all ? 0 : events - own_events);
+        assert_int_equal(scene.device->fences.count + scene.device->fences.idle_count, all ? 0 : events - own_events);
         assert_int_equal(scene_pending_bytes(), 0);
         sg_core_context_gone(scene.core, 1, scene_context(of_other));
-        assert_int_equal(scene.device->fence_count + scene.device->idle_count, 0);
+        assert_int_equal(scene.device->fences.count + scene.device->fences.idle_count, 0);
         forget_events(event, events);
         scene.current = NULL;
     }

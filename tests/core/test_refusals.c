@@ -9,9 +9,8 @@
 
 #include <cmocka.h>
 
-#include "core.h"
 #include "core_state.h"
-#include "device.h"
+#include "rooms.h"
 #include "inspect.h"
 #include "random.h"
 #include "strict_driver.h"
@@ -240,7 +239,7 @@ static void a_call_that_always_fails(void **state)
                     names[call], error, at, (unsigned long long)value(SG_STAT_passed_on));
             bool given_up = device->granularity && device->mode == SG_MODE_SEGMENTS;
             assert_int_equal(given_up, warned);
-            assert_int_equal(given_up, device->refusals == 8);
+            assert_int_equal(given_up, device->room.refusals == 8);
             gave_up += given_up;
             served += given_up && value(SG_STAT_calls_alloc) > 0;
             stop();

@@ -10,7 +10,7 @@
 
 #include "check.h"
 #include "random.h"
-#include "space/region.h"
+#include "rooms.h"
 
 enum { FREE = 1, HOLE = 2, BUSY = 3, FIRST_BLOCK = 4 }; /* FIRST_BLOCK + i: block i of the model */
 enum { BLOCKS_MOST = 2000 };
@@ -35,8 +35,8 @@ static void model_init(struct model *model, uint32_t pages, uint32_t page_units,
     model->least = bucket_shift ? (UINT32_C(1) << bucket_shift) + 1 : 1;
     assert_true(sg_extents_init(&model->extents));
     uint64_t page_bytes = (uint64_t)page_units << SG_UNIT_SHIFT;
-    assert_true(
-        sg_region_init(&model->region, &model->extents, 0x7f0000000000, pages * page_bytes, page_bytes, bucket_shift));
+    assert_true(sg_region_init_locked(&model->region, &model->extents, 0x7f0000000000, pages * page_bytes, page_bytes,
+        bucket_shift));
     model->unit = calloc(model->region.units, sizeof *model->unit);
     assert_non_null(model->unit);
     for (uint32_t i = 0; i < model->region.units; i++)
@@ -84,9 +84,9 @@ static void follow_cache(struct model *model)
 
 static void flush(struct model *model)
 {
-    uint32_t cached = model->region.deferred;
-    assert_int_equal(sg_region_drain_quick_lists(&model->region), cached > 0);
-    assert_int_equal(model->region.deferred, 0);
+    uint32_t cached = model->region.quick.deferred;
+    assert_int_equal(sg_region_drain_quick_lists_locked(&model->region), cached > 0);
+    assert_int_equal(model->region.quick.deferred, 0);
     follow_cache(model);
 }
 
@@ -110,7 +110,7 @@ static void compare(struct model *model)
             largest = end - begin > largest ? end - begin : largest;
         } else if (what == HOLE) {
             assert_int_equal(extent->state, SG_EXTENT_HOLE);
-            assert_int_equal(sg_max_tree_get(&region->hole_tree, begin / region->page_units),
+            assert_int_equal(sg_max_tree_get(&region->lookup.hole_tree, begin / region->page_units),
                 (end - begin) / region->page_units);
         } else {
             bool cached = model->block[what - FIRST_BLOCK].cached,
@@ -120,18 +120,18 @@ static void compare(struct model *model)
             whole_deferred += cached ? whole_pages(model, begin, end) : 0;
             largest = cached && end - begin > largest ? end - begin : largest;
             assert_int_equal(model->block[what - FIRST_BLOCK].extent, id);
-            assert_int_equal(sg_region_block_at(region, begin, 0), pending ? 0 : id);
-            assert_int_equal(sg_region_block_around(region, begin + (end - begin) / 2), pending ? 0 : id);
+            assert_int_equal(sg_region_block_at_locked(region, begin, 0), pending ? 0 : id);
+            assert_int_equal(sg_region_block_around_locked(region, begin + (end - begin) / 2), pending ? 0 : id);
             if (end - begin > 1)
-                assert_int_equal(sg_region_block_at(region, begin + 1, 0), 0);
+                assert_int_equal(sg_region_block_at_locked(region, begin + 1, 0), 0);
         }
         if (what == FREE || what == HOLE)
-            assert_int_equal(sg_region_block_around(region, begin), 0);
+            assert_int_equal(sg_region_block_around_locked(region, begin), 0);
     }
     assert_int_equal(id, 0);
-    assert_int_equal(region->whole_free, whole);
-    assert_int_equal(region->whole_deferred, whole_deferred);
-    assert_int_equal(sg_region_largest(region), largest);
+    assert_int_equal(region->lookup.whole_free, whole);
+    assert_int_equal(region->quick.whole_deferred, whole_deferred);
+    assert_int_equal(sg_region_largest_locked(region), largest);
 }
 
 static uint32_t new_block(struct model *model, uint32_t extent, uint32_t begin, uint32_t units)
@@ -188,14 +188,15 @@ static void take(struct model *model, uint32_t units, enum sg_region_end from)
 {
     bool high = from == SG_END_HIGH;
     uint32_t want = UINT32_MAX;
-    if (model->region.fit == SG_FIT_SMALLEST && model->region.deferred && model->region.quick_list[0].units != units)
+    if (model->region.fit == SG_FIT_SMALLEST && model->region.quick.deferred &&
+        model->region.quick.list[0].units != units)
         flush(model); /* what such a region keeps it keeps for the very next request */
     for (uint32_t begin = 0, end; begin < model->region.units; begin = end) {
         end = run_end(model, begin);
         if (model->unit[begin] == FREE && end - begin >= units && (high || want == UINT32_MAX))
             want = high ? end - units : begin;
     }
-    uint32_t extent = sg_region_take(&model->region, units, from, 0);
+    uint32_t extent = sg_region_take_locked(&model->region, units, from, 0);
     for (uint32_t i = 0; i < model->blocks; i++) {
         if (extent && model->block[i].cached && model->block[i].extent == extent) {
             assert_int_equal(model->block[i].units, units);
@@ -257,10 +258,10 @@ static void placement(struct model *model, uint32_t units, bool high, enum sg_pl
     struct sg_region *region = &model->region;
     struct sg_placement placement;
     flush(model);
-    if (sg_region_largest(region) >= units) /* is taken without a place */
+    if (sg_region_largest_locked(region) >= units) /* is taken without a place */
         return;
     uint32_t least = least_cost(model, units, goal), new_pages, whole;
-    bool found = sg_region_find_placement(region, units, high, goal, (struct sg_taker){0}, &placement);
+    bool found = sg_region_find_placement_locked(region, units, high, goal, (struct sg_taker){0}, &placement);
     assert_int_equal(found, least != UINT32_MAX);
     if (!found)
         return;
@@ -269,7 +270,7 @@ static void placement(struct model *model, uint32_t units, bool high, enum sg_pl
     assert_int_equal(placement.new_pages, new_pages);
     assert_int_equal(placement.whole, whole);
     assert_int_equal(cost, least);
-    uint32_t busy = sg_region_claim(region, &placement);
+    uint32_t busy = sg_region_claim_locked(region, &placement);
     assert_true(busy != 0);
     const struct sg_extent *extent = &model->extents.extent[busy];
     assert_int_equal(extent->state, SG_EXTENT_BUSY);
@@ -277,18 +278,18 @@ static void placement(struct model *model, uint32_t units, bool high, enum sg_pl
     sg_region_check(region);
     uint32_t begin = extent->begin, end = begin + extent->size;
     if (!keep) {
-        sg_region_abandon(region, busy, 0, 0);
+        sg_region_abandon_locked(region, busy, 0, 0);
         compare(model);
         return;
     }
     for (uint32_t page = begin / region->page_units; page <= (end - 1) / region->page_units; page++)
-        if (!region->handle[page])
-            region->handle[page] = ++model->handles;
-    region->mapped += new_pages;
+        if (!region->memory.handle[page])
+            region->memory.handle[page] = ++model->handles;
+    region->memory.mapped += new_pages;
     for (uint32_t i = begin; i < end; i++)
         if (model->unit[i] == HOLE)
             model->unit[i] = FREE;
-    uint32_t block = sg_region_commit(region, busy, &placement, 0);
+    uint32_t block = sg_region_commit_locked(region, busy, &placement, 0);
     new_block(model, block, placement.begin, units);
     compare(model);
 }
@@ -299,11 +300,11 @@ static void release_random(struct model *model)
     if (i == model->blocks || !model->block[i].live || model->block[i].cached)
         return;
     if (!model->block[i].pending && random_below(&model->random, 4) == 0) {
-        sg_region_suspend(&model->region, model->block[i].extent);
+        sg_region_suspend_locked(&model->region, model->block[i].extent);
         model->block[i].pending = true;
         return;
     }
-    sg_region_release(&model->region, model->block[i].extent, 0, 0);
+    sg_region_release_locked(&model->region, model->block[i].extent, 0, 0);
     model->block[i].cached = true;
     follow_cache(model);
     if (random_below(&model->random, 4) == 0)
@@ -315,7 +316,7 @@ static bool movable(const struct model *model, uint32_t page)
     for (uint32_t i = page * model->region.page_units; i < (page + 1) * model->region.page_units; i++)
         if (model->unit[i] != FREE)
             return false;
-    return !model->region.pin[page];
+    return !model->region.memory.pin[page];
 }
 
 static void cut(struct model *model)
@@ -326,7 +327,7 @@ static void cut(struct model *model)
     uint32_t highest = region->pages;
     while (highest > 0 && !movable(model, highest - 1))
         highest--;
-    uint32_t pages = sg_region_cut(region, want, &first, &busy);
+    uint32_t pages = sg_region_cut_locked(region, want, &first, &busy);
     assert_int_equal(pages > 0, highest > 0);
     if (!pages)
         return;
@@ -338,12 +339,12 @@ static void cut(struct model *model)
     sg_region_check(region);
     if (random_below(&model->random, 3)) {
         for (uint32_t page = first; page < first + pages; page++)
-            region->handle[page] = 0;
-        region->mapped -= pages;
-        sg_region_cut_done(region, busy);
+            region->memory.handle[page] = 0;
+        region->memory.mapped -= pages;
+        sg_region_cut_done_locked(region, busy);
         fill(model, first * region->page_units, pages * region->page_units, HOLE);
     } else {
-        sg_region_cut_undone(region, busy);
+        sg_region_cut_undone_locked(region, busy);
     }
 }
 
@@ -364,16 +365,17 @@ static void source(struct model *model)
         enough = run >= want && run < enough ? run : enough;
         run = 0;
     }
-    assert_int_equal(sg_region_find_source(region, want, (struct sg_taker){0}, &best), largest > 0);
+    assert_int_equal(sg_region_find_source_locked(region, want, (struct sg_taker){0}, &best), largest > 0);
     assert_int_equal(best.pages, enough < UINT32_MAX ? enough : largest);
     if (!best.pages)
         return;
-    uint32_t busy = sg_region_cut_source(region, &best, want, &first), pages = best.pages < want ? best.pages : want;
+    uint32_t busy = sg_region_cut_source_locked(region, &best, want, &first),
+             pages = best.pages < want ? best.pages : want;
     assert_true(busy && first >= best.first && first + pages <= best.first + best.pages);
     for (uint32_t page = first; page < first + pages; page++)
         assert_true(movable(model, page));
     sg_region_check(region);
-    sg_region_cut_undone(region, busy);
+    sg_region_cut_undone_locked(region, busy);
 }
 
 static void steps(struct model *model, unsigned count)
@@ -403,8 +405,8 @@ static void steps(struct model *model, unsigned count)
         case 5:
             if (random_below(&model->random, 20) == 0) {
                 uint32_t page = (uint32_t)random_below(&model->random, model->region.pages);
-                model->region.pinned += model->region.pin[page] ? -1u : 1u;
-                model->region.pin[page] ^= 1;
+                model->region.memory.pinned += model->region.memory.pin[page] ? -1u : 1u;
+                model->region.memory.pin[page] ^= 1;
             }
             __attribute__((fallthrough));
         default:
@@ -415,17 +417,17 @@ static void steps(struct model *model, unsigned count)
     for (uint32_t i = 0; i < model->blocks; i++) {
         if (!model->block[i].live || model->block[i].cached)
             continue;
-        sg_region_release(&model->region, model->block[i].extent, 0, 0);
+        sg_region_release_locked(&model->region, model->block[i].extent, 0, 0);
         model->block[i].cached = true;
         compare(model);
     }
     flush(model);
-    memset(model->region.pin, 0, model->region.pages);
+    memset(model->region.memory.pin, 0, model->region.pages);
     uint32_t first, busy, pages;
-    while ((pages = sg_region_cut(&model->region, UINT32_MAX, &first, &busy))) {
+    while ((pages = sg_region_cut_locked(&model->region, UINT32_MAX, &first, &busy))) {
         for (uint32_t page = first; page < first + pages; page++)
-            model->region.handle[page] = 0;
-        sg_region_cut_done(&model->region, busy);
+            model->region.memory.handle[page] = 0;
+        sg_region_cut_done_locked(&model->region, busy);
         fill(model, first * model->region.page_units, pages * model->region.page_units, HOLE);
         compare(model);
     }
@@ -483,9 +485,9 @@ static uint32_t kept(uint32_t blocks, uint32_t others)
     }
     model->region.extents->live += others;
     for (uint32_t i = 0; i < blocks; i++)
-        sg_region_release(&model->region, extent[i], 0, 0);
+        sg_region_release_locked(&model->region, extent[i], 0, 0);
     model->region.extents->live -= others;
-    uint32_t cached = model->region.deferred;
+    uint32_t cached = model->region.quick.deferred;
     model_fini(model);
     free(model);
     return cached;
@@ -511,13 +513,13 @@ static struct model *row_new(const uint32_t *pages, uint32_t count, uint32_t *re
     model_init(model, ROW_PAGES, ROW_PAGE, 11, 1);
     struct sg_region *region = &model->region;
     struct sg_placement placement = {.units = ROW_MAPPED * ROW_PAGE, .extent = region->first, .new_pages = ROW_MAPPED};
-    uint32_t busy = sg_region_claim(region, &placement);
+    uint32_t busy = sg_region_claim_locked(region, &placement);
     for (uint32_t page = 0; page < ROW_MAPPED; page++)
-        region->handle[page] = ++model->handles;
-    sg_region_release(region, sg_region_commit(region, busy, &placement, 0), 0, 0);
-    sg_region_drain_quick_lists(region);
+        region->memory.handle[page] = ++model->handles;
+    sg_region_release_locked(region, sg_region_commit_locked(region, busy, &placement, 0), 0, 0);
+    sg_region_drain_quick_lists_locked(region);
     for (uint32_t i = 0; i < count; i++)
-        ret_node[i] = sg_region_take(region, pages[i] * ROW_PAGE, SG_END_SETTLED, 0);
+        ret_node[i] = sg_region_take_locked(region, pages[i] * ROW_PAGE, SG_END_SETTLED, 0);
     return model;
 }
 
@@ -529,18 +531,18 @@ static void row_end(struct model *model)
 
 static void row_free(struct model *model, uint32_t extent)
 {
-    sg_region_release(&model->region, extent, 0, 0);
-    sg_region_drain_quick_lists(&model->region);
+    sg_region_release_locked(&model->region, extent, 0, 0);
+    sg_region_drain_quick_lists_locked(&model->region);
 }
 
 /* The page at which a block of so many pages is put, which is then free again and kept. */
 static uint32_t row_place(struct model *model, uint32_t pages, enum sg_region_end end)
 {
-    uint32_t extent = sg_region_take(&model->region, pages * ROW_PAGE, end, 0);
+    uint32_t extent = sg_region_take_locked(&model->region, pages * ROW_PAGE, end, 0);
     assert_true(extent);
     uint32_t begin = model->extents.extent[extent].begin;
     sg_region_check(&model->region);
-    sg_region_release(&model->region, extent, 0, 0);
+    sg_region_release_locked(&model->region, extent, 0, 0);
     return begin / ROW_PAGE;
 }
 
@@ -553,9 +555,9 @@ static void test_range_that_can_grow(void **state)
     struct model *model = row_new(pages, 4, extent); /* three pages are left, behind which there is no memory */
     row_free(model, extent[1]);
     assert_int_equal(row_place(model, 2, SG_END_SETTLED), 1);
-    sg_region_drain_quick_lists(&model->region);
+    sg_region_drain_quick_lists_locked(&model->region);
     assert_int_equal(row_place(model, 2, SG_END_LOW), 17);
-    sg_region_drain_quick_lists(&model->region);
+    sg_region_drain_quick_lists_locked(&model->region);
     row_free(model, extent[3]);
     /* nine pages just hold it; the other nine could become more */
     assert_int_equal(row_place(model, 9, SG_END_SETTLED), 1);
@@ -571,14 +573,14 @@ static void test_kept_block(void **state)
     struct model *model = row_new(pages, 6, extent);
     row_free(model, extent[1]);
     row_free(model, extent[4]);
-    sg_region_release(&model->region, extent[3], 0, 0);
+    sg_region_release_locked(&model->region, extent[3], 0, 0);
     assert_int_equal(row_place(model, 2, SG_END_LOW), 5); /* where moves count */
     /* three pages hold it, which is less than the seven that it would part */
     assert_int_equal(row_place(model, 2, SG_END_SETTLED), 1);
     row_end(model);
     model = row_new(pages, 6, extent);
     row_free(model, extent[4]);
-    sg_region_release(&model->region, extent[3], 0, 0);
+    sg_region_release_locked(&model->region, extent[3], 0, 0);
     assert_int_equal(row_place(model, 2, SG_END_SETTLED), 5); /* nothing else does, but what could grow */
     row_end(model);
 }
@@ -591,7 +593,7 @@ static void test_kept_block_of_equals(void **state)
     (void)state;
     struct model *model = row_new(pages, 5, extent);
     row_free(model, extent[1]);
-    sg_region_release(&model->region, extent[3], 0, 0);
+    sg_region_release_locked(&model->region, extent[3], 0, 0);
     assert_int_equal(row_place(model, 2, SG_END_LOW), 4);
     assert_int_equal(row_place(model, 2, SG_END_SETTLED), 1);
     row_end(model);
@@ -608,33 +610,33 @@ static void test_three_owners_in_a_slot(void **state)
     assert_non_null(model);
     model_init(model, PAGES, PAGE, SLOT_SHIFT, 1);
     clocks = (struct sg_stream_clocks){.version = 1};
-    region->clocks = &clocks;
+    region->owned.clocks = &clocks;
     struct sg_placement placement = {.units = ALL, .extent = region->first, .new_pages = PAGES};
-    uint32_t busy = sg_region_claim(region, &placement);
+    uint32_t busy = sg_region_claim_locked(region, &placement);
     for (uint32_t page = 0; page < PAGES; page++)
-        region->handle[page] = ++model->handles;
-    sg_region_release(region, sg_region_commit(region, busy, &placement, 0), 2, 5);
-    sg_region_drain_quick_lists(region);
-    uint32_t left = sg_region_take(region, LEFT, SG_END_SETTLED, 2);
-    uint32_t right = sg_region_take(region, ALL - LEFT - MIDDLE, SG_END_HIGH, 2);
+        region->memory.handle[page] = ++model->handles;
+    sg_region_release_locked(region, sg_region_commit_locked(region, busy, &placement, 0), 2, 5);
+    sg_region_drain_quick_lists_locked(region);
+    uint32_t left = sg_region_take_locked(region, LEFT, SG_END_SETTLED, 2);
+    uint32_t right = sg_region_take_locked(region, ALL - LEFT - MIDDLE, SG_END_HIGH, 2);
     assert_true(left && right);
-    sg_region_release(region, left, 1, 6);
-    sg_region_release(region, right, 3, 7); /* what is between them is held now */
+    sg_region_release_locked(region, left, 1, 6);
+    sg_region_release_locked(region, right, 3, 7); /* what is between them is held now */
     sg_region_check(region);
-    left = sg_region_take(region, LEFT - MIDDLE, SG_END_SETTLED, 1);
+    left = sg_region_take_locked(region, LEFT - MIDDLE, SG_END_SETTLED, 1);
     assert_true(left);
     sg_region_check(region);
-    assert_int_equal(sg_region_largest(region), ALL - LEFT - MIDDLE);
+    assert_int_equal(sg_region_largest_locked(region), ALL - LEFT - MIDDLE);
     for (sg_slot slot = 0; slot < SG_SLOTS; slot++)
         clocks.complete[slot] = 10;
     clocks.version++;
-    assert_true(sg_region_coalesce_completed(region));
+    assert_true(sg_region_coalesce_completed_locked(region));
     sg_region_check(region);
-    assert_int_equal(sg_region_largest(region), ALL - LEFT + MIDDLE);
-    sg_region_release(region, left, 0, 0);
-    sg_region_drain_quick_lists(region);
+    assert_int_equal(sg_region_largest_locked(region), ALL - LEFT + MIDDLE);
+    sg_region_release_locked(region, left, 0, 0);
+    sg_region_drain_quick_lists_locked(region);
     sg_region_check(region);
-    assert_int_equal(sg_region_largest(region), ALL);
+    assert_int_equal(sg_region_largest_locked(region), ALL);
     model_fini(model);
     free(model);
 }
@@ -647,22 +649,22 @@ static void test_page_states(void **state)
     struct model *model = row_new(pages, 2, extent);
     struct sg_region *region = &model->region;
     uint32_t block = extent[1], last = model->extents.extent[block].begin / ROW_PAGE;
-    CUmemGenericAllocationHandle handle = region->handle[last];
+    CUmemGenericAllocationHandle handle = region->memory.handle[last];
     assert_int_equal(sg_region_page_state(region, last, block), SG_PAGE_IS_IN_USE);
-    sg_region_suspend(region, block);
+    sg_region_suspend_locked(region, block);
     assert_int_equal(sg_region_page_state(region, last, block), SG_PAGE_IS_IN_USE);
-    sg_region_release(region, block, 0, 0);
-    region->pin[last] = SG_PIN_TWICE;
+    sg_region_release_locked(region, block, 0, 0);
+    region->memory.pin[last] = SG_PIN_TWICE;
     assert_int_equal(sg_region_page_state(region, last, block), SG_PAGE_IS_SHARED);
-    region->pin[last] |= SG_PIN_ASKED;
+    region->memory.pin[last] |= SG_PIN_ASKED;
     assert_int_equal(sg_region_page_state(region, last, block), SG_PAGE_IS_PINNED);
-    region->pin[last] = 0;
-    region->handle[last] = SG_PAGE_STALE;
+    region->memory.pin[last] = 0;
+    region->memory.handle[last] = SG_PAGE_STALE;
     assert_int_equal(sg_region_page_state(region, last, block), SG_PAGE_IS_STALE);
-    region->handle[last] = SG_PAGE_LOST;
+    region->memory.handle[last] = SG_PAGE_LOST;
     assert_int_equal(sg_region_page_state(region, last, block), SG_PAGE_IS_LOST);
-    region->handle[last] = handle;
-    sg_region_drain_quick_lists(region);
+    region->memory.handle[last] = handle;
+    sg_region_drain_quick_lists_locked(region);
     uint32_t behind = model->extents.extent[extent[0]].next, hole = model->extents.extent[behind].next;
     assert_int_equal(sg_region_page_state(region, last, behind), SG_PAGE_IS_IDLE);
     assert_int_equal(sg_region_page_state(region, ROW_MAPPED, hole), SG_PAGE_IS_EMPTY);

@@ -7,8 +7,7 @@
 
 #include <cmocka.h>
 
-#include "core.h"
-#include "device.h"
+#include "rooms.h"
 #include "inspect.h"
 #include "strict_driver.h"
 
@@ -29,7 +28,7 @@ static const struct segalloc_trace_record *turn(void)
 static void give_way(void)
 {
     gave_way++;
-    sg_unlock(&core->device[0]->grow); /* whoever stood at a turn of its own is done */
+    sg_grow_unlock(core->device[0]); /* whoever stood at a turn of its own is done */
 }
 
 static const struct sg_replay replay = {turn, give_way};
@@ -156,7 +155,7 @@ static void way_is_given(void **state)
     CUdeviceptr block = 0;
     start("", MIB(64));
     assert_int_equal(try_allocate(MIB(3), &block), CUDA_SUCCESS);
-    sg_lock(&core->device[0]->grow);
+    sg_grow_lock(core->device[0]);
     assert_int_equal(sg_core_trim(core, 0, 0), MIB(0));
     assert_int_equal(gave_way, 1);
     assert_int_equal(sg_core_free(core, block, &tag), CUDA_SUCCESS);

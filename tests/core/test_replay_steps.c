@@ -7,9 +7,8 @@
 
 #include <cmocka.h>
 
-#include "core.h"
 #include "core_state.h"
-#include "device.h"
+#include "rooms.h"
 #include "strict_driver.h"
 
 #define MIB(n) ((uint64_t)(n) << 20)
@@ -150,7 +149,7 @@ static void test_lowered_limit(void **state)
     (void)allocate(core, 0, MIB(48)); /* more than half of the limit: a page of its own */
     assert_int_equal(told[1].id, SEGALLOC_TURN_GARBAGE);
     assert_int_equal(told[1].size, MIB(4));
-    assert_true(sg_device_known(core, 0)->usage.reserved.now <= MIB(76));
+    assert_true(sg_device_known(core, 0)->accounts.usage.reserved.now <= MIB(76));
     stop(core);
 }
 

@@ -7,8 +7,7 @@
 
 #include <cmocka.h>
 
-#include "core.h"
-#include "device.h"
+#include "rooms.h"
 #include "strict_driver.h"
 #include "locked.h"
 

@@ -8,9 +8,8 @@
 
 #include <cmocka.h>
 
-#include "core.h"
 #include "core_state.h"
-#include "device.h"
+#include "rooms.h"
 #include "inspect.h"
 #include "size.h"
 #include "strict_driver.h"
@@ -73,7 +72,7 @@ static void driver_has_more_free_than_there_is(void **state)
     core = sg_core_create(&(struct sg_core_params){.conf = &conf, .driver = &driver});
     assert_non_null(core);
     allocate(BLOCK);
-    assert_int_equal(core->device[0]->outside_bytes, 0);
+    assert_int_equal(core->device[0]->room.outside_bytes, 0);
     sg_core_destroy(core);
 }
 
@@ -83,7 +82,7 @@ static void others_use_no_more_than_there_is(void **state)
     core = inspect_start("", TOTAL);
     CUdeviceptr block = allocate(BLOCK);
     apply(core, 0, SEGALLOC_RECORD_PRESSURE, 0, UINT64_MAX);
-    assert_int_equal(core->device[0]->outside_bytes, TOTAL);
+    assert_int_equal(core->device[0]->room.outside_bytes, TOTAL);
     assert_int_equal(sg_core_free(core, block, &plain), CUDA_SUCCESS);
     assert_int_equal(allocate(BLOCK), block);
     sg_core_destroy(core);

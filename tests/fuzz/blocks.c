@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "device.h"
+#include "rooms.h"
 
 static void drop_spans(struct play_block *block)
 {

@@ -4,7 +4,7 @@
 
 #include "books.h"
 #include "check.h"
-#include "device.h"
+#include "rooms.h"
 #include "program.h"
 
 struct play_block {

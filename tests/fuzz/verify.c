@@ -3,8 +3,7 @@
 #include <string.h>
 
 #include "core_state.h"
-#include "device.h"
-#include "remap/mapping_limit.h"
+#include "rooms.h"
 #include "play.h"
 #include "roundup.h"
 
@@ -62,18 +61,18 @@ static const char *mappings_broken(const struct sg_device *device, const struct 
 {
     uint64_t page_bytes = (uint64_t)region->page_units << SG_UNIT_SHIFT;
     for (uint32_t page = 0; page < region->pages; page++) {
-        CUmemGenericAllocationHandle handle = region->handle[page];
+        CUmemGenericAllocationHandle handle = region->memory.handle[page];
         if (!handle || handle == SG_PAGE_LOST)
             continue;
         CUdeviceptr address = region->base + page * page_bytes;
         const struct sg_region *now = region;
         uint32_t placement = page;
-        while (now->handle[placement] == SG_PAGE_STALE) {
-            uint64_t alias_target = now->alias_target[placement];
-            now = device->region[alias_target >> 32];
+        while (now->memory.handle[placement] == SG_PAGE_STALE) {
+            uint64_t alias_target = now->memory.alias_target[placement];
+            now = device->regions.region[alias_target >> 32];
             placement = (uint32_t)alias_target;
         }
-        if (books_mapped(address, page_bytes) != now->handle[placement])
+        if (books_mapped(address, page_bytes) != now->memory.handle[placement])
             return handle == SG_PAGE_STALE ? "an old address has lost its memory"
                                          : "a page is not mapped where the core believes it is";
         struct books_span span[2];
@@ -94,8 +93,8 @@ static void verify_handles(const struct sg_device *device, const struct sg_check
         MUST(books.used == sums->mapped, "more of the card is in use than the core believes");
     }
     MUST(books.handle_bytes >= sums->mapped && books.used >= sums->mapped, "the core has pages that were released");
-    for (uint32_t i = 0; depth >= SG_CHECK_TABLES && i < device->region_count; i++) {
-        const char *broken = mappings_broken(device, device->region[i]);
+    for (uint32_t i = 0; depth >= SG_CHECK_TABLES && i < device->regions.count; i++) {
+        const char *broken = mappings_broken(device, device->regions.region[i]);
         MUST(!broken, broken);
     }
 }
@@ -103,7 +102,7 @@ static void verify_handles(const struct sg_device *device, const struct sg_check
 static void verify_device(struct sg_device *device, enum sg_check_depth depth)
 {
     struct sg_check_sums sums;
-    const struct sg_usage *usage = &device->usage;
+    const struct sg_usage *usage = &device->accounts.usage;
     int ordinal = device->ordinal;
     const char *broken = sg_device_broken(device, depth, &sums);
     MUST(!broken, broken);
@@ -169,8 +168,8 @@ static uint64_t pages_of(const struct sg_device *device, uint64_t bytes)
     /* one block is never larger than its units can be counted */
     if (rounded == 0 || rounded > device->capacity_bytes || rounded >> SG_UNIT_SHIFT > INT32_MAX)
         return UINT64_MAX;
-    return round_up(rounded, rounded > device->capacity_bytes / 2 ? device->granularity
-                                                                  : device->page_bytes[SG_KIND_REGULAR]);
+    return round_up(rounded,
+        rounded > device->capacity_bytes / 2 ? device->granularity : device->regions.page_bytes[SG_KIND_REGULAR]);
 }
 
 /* Pages are made for one place at a time. So what is in hand is no more than the block and the rest of its first and
@@ -188,9 +187,9 @@ void verify_made(int ordinal, uint64_t page_bytes)
 struct verify_aliases verify_aliases_now(int ordinal)
 {
     const struct sg_device *device = sg_device_known(play.core, ordinal);
-    struct verify_aliases now = {.regions = device ? device->region_count : 0};
+    struct verify_aliases now = {.regions = device ? device->regions.count : 0};
     for (uint32_t i = 0; i < now.regions; i++)
-        now.stale[i] = device->region[i]->stale;
+        now.stale[i] = device->regions.region[i]->memory.stale;
     return now;
 }
 
@@ -200,14 +199,14 @@ void verify_aliased(int ordinal, const struct verify_aliases *before, CUdevicept
     const struct sg_device *device = sg_device_known(play.core, ordinal);
     bool any = false;
     for (uint32_t i = 0; device && i < before->regions; i++) {
-        const struct sg_region *region = device->region[i];
-        uint32_t more = region->stale > before->stale[i] ? region->stale - before->stale[i] : 0;
+        const struct sg_region *region = device->regions.region[i];
+        uint32_t more = region->memory.stale > before->stale[i] ? region->memory.stale - before->stale[i] : 0;
         bool its_own = block >= region->base && block - region->base < region->reserved;
-        MUST(!more || its_own || region->pages >= 2 * (region->mapped + more),
+        MUST(!more || its_own || region->pages >= 2 * (region->memory.mapped + more),
             "pages get a second address where addresses are scarce");
         any = any || more;
     }
-    MUST(!any || play.conf.page_size != SG_AUTO || sg_mappings_now(device) <= (uint64_t)play.conf.mapping_limit,
+    MUST(!any || play.conf.page_size != SG_AUTO || sg_mappings_now_locked(device) <= (uint64_t)play.conf.mapping_limit,
         "pages get a second address beyond the limit of mappings");
 }
 
@@ -231,9 +230,10 @@ void verify_trimmed(int ordinal, uint64_t keep)
     struct sg_device *device = sg_device_known(play.core, ordinal);
     if (!device || device->mode != SG_MODE_EXPANDABLE || books_failed() || play.unsure)
         return;
-    sg_lock(&device->lock);
-    uint64_t spare = device->usage.reserved.now - device->usage.allocated.now, idle = sg_device_idle_locked(device);
-    sg_unlock(&device->lock);
+    sg_device_lock(device);
+    uint64_t spare = device->accounts.usage.reserved.now - device->accounts.usage.allocated.now,
+             idle = sg_device_idle_locked(device);
+    sg_device_unlock(device);
     MUST(spare <= keep || idle == 0, "idle memory is left that was to be given back");
 }
 
@@ -244,12 +244,12 @@ void verify_empty(void)
         const struct sg_device *device = sg_device_known(play.core, i);
         if (!device || books_left())
             continue;
-        const struct sg_usage *usage = &device->usage;
+        const struct sg_usage *usage = &device->accounts.usage;
         MUST(usage->allocated.now == 0 && usage->requested.now == 0, "something is alive when all is freed");
         MUST(usage->pending.now == 0, "something is pending when all is complete");
         bool pinned = false;
-        for (uint32_t k = 0; k < device->region_count; k++)
-            pinned = pinned || device->region[k]->pinned;
+        for (uint32_t k = 0; k < device->regions.count; k++)
+            pinned = pinned || device->regions.region[k]->memory.pinned;
         MUST(pinned || usage->reserved.now == 0, "something is held when all is given back");
     }
 }

@@ -24,8 +24,8 @@ LAYERS = {"base": [], "config": ["base"], "driver": ["base"], "trace": ["base"],
 # The floors of a layer of src/ and of a tool, from the ground: a file includes none of a floor above its own. A pattern takes
 # what none before it has taken.
 FLOORS = {
-    "core": [r"tuning\.(h|def)", r"space/.*", r"[^/]*\.(h|def)", r"streams/.*|remap/.*|fixed_segments\.c",
-             r"[^/]*\.c"],
+    "core": [r"tuning\.(h|def)|lock_roles\.h", r"space/.*", r"core_types\.h", r"state/.*", r"streams/.*|segments/.*",
+             r"search/.*", r"remap/.*", r".*"],
     "preload": [r"process/(?!startup\.c|library_loads\.c).*|sites/unwind\..*|torch/torch_mode\..*", r"track/.*", r"torch/.*",
                 r"services/(?!oom_report|refusals).*", r"sites/.*", r"services/.*", r"serve/.*", r"hooks/.*", r"process/.*"],
     "trace": [r"[^/]*", r"writer/.*", r"reader/.*"],
@@ -34,6 +34,16 @@ FLOORS = {
     "tools/segalloc": [r"(?!main\.c)[^/]*", r"launch/.*", r"analysis/.*", r"replay/.*", r"monitor/.*", r"tune/.*", r"export/.*",
                        r"report/.*", r"html/.*", r"rehearse/.*", r"verbs/.*|main\.c"],
     "tools/train": [r"plain_blas/.*|memory/.*", r"backend/.*", r"device/.*", r"ranks/.*", r"model/.*", r"layers/.*|checkpoint/.*", r"[^/]*"],
+}
+
+
+# What of the core's rooms the layers above it may include besides core.h: src/inspect/README.md lists them.
+READS = {
+    "inspect": {"state/locks.h", "state/accounts.h", "state/trace_streams.h", "segments/fixed_segments.h", "space/coalesce.h",
+                "space/placement.h", "search/take.h", "streams/fences.h"},
+    "replay": {"start.h", "state/locks.h", "state/accounts.h", "state/access.h", "state/outside_bytes.h", "state/pins.h",
+               "segments/fixed_segments.h", "search/take.h", "streams/pending_frees.h"},
+    "preload": set(),
 }
 
 
@@ -74,6 +84,19 @@ class Headers(unittest.TestCase):
                     if at.get(other, 0) > floor:
                         upward.add(f"{layer}: {name} -> {other}")
         self.assertEqual(sorted(upward), [], "arrows that run up")
+
+    def test_reads(self):
+        """Layers above the core include of its rooms what READS says, and a README lists it for src/inspect."""
+        core = {str(file.relative_to(ROOT / "src/core")) for file in (ROOT / "src/core").rglob("*.h")} - {"core.h", "core_types.h"}
+        for layer, reads in READS.items():
+            with self.subTest(layer=layer):
+                read = set()
+                for file in (ROOT / "src" / layer).rglob("*.[ch]"):
+                    beside = {str(other.relative_to(ROOT / "src" / layer)) for other in (ROOT / "src" / layer).rglob("*.h")}
+                    read |= set(re.findall(r'^#include "([^"]+)"', file.read_text(), re.M)) & core - beside
+                self.assertEqual(read, reads)
+        page = (ROOT / "src/inspect/README.md").read_text().split("| header |")[1]
+        self.assertEqual(set(re.findall(r"`([a-z_]+/[a-z_]+\.h)`", page)), READS["inspect"])
 
     def test_locks(self):
         """The table of docs/design.md has the locks of locks.def, in their order and with what they guard."""

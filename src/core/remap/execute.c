@@ -1,79 +1,80 @@
-/* Carries plans out: pages are created, unmapped, mapped and released. No lock but `grow` is held here, and
-   what is touched is busy, so nobody else looks at it. */
+#include "remap/execute.h"
+
 #include <assert.h>
 
-#include "remap/page_alias.h"
-#include "remap/mapping_limit.h"
-#include "remap/plan.h"
-#include "replay_steps.h"
+#include "state/accounts.h"
+#include "state/mappings.h"
+#include "state/replay_steps.h"
 
 static CUdeviceptr page_address(const struct sg_region *region, uint32_t page)
 {
     return region->base + (CUdeviceptr)page * sg_region_page_bytes(region);
 }
 
-static bool transfers(const struct sg_plan *plan, const struct sg_page_run *run)
+static bool run_transfers(const struct sg_plan *plan, const struct sg_page_run *run)
 {
     return run->region->page_units == plan->region->page_units;
 }
 
-static CUresult unmap_pages(struct sg_device *device, const struct sg_region *region, uint32_t first, uint32_t pages)
+static CUresult unmap_pages_growing(struct sg_device *device, const struct sg_region *region, uint32_t first,
+    uint32_t pages) SG_REQUIRES(grow)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     sg_count(device, SG_STAT_calls_unmap, 1);
     sg_count(device, SG_STAT_handles_unmap, pages);
     return sg_pages_unmap(&device->pages, page_address(region, first), pages * sg_region_page_bytes(region));
 }
 
-static CUresult map_page(struct sg_device *device, const struct sg_region *region, uint32_t page,
-    CUmemGenericAllocationHandle handle)
+static CUresult map_page_growing(struct sg_device *device, const struct sg_region *region, uint32_t page,
+    CUmemGenericAllocationHandle handle) SG_REQUIRES(grow)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     sg_count(device, SG_STAT_calls_map, 1);
     return sg_pages_map(&device->pages, page_address(region, page), sg_region_page_bytes(region), handle);
 }
 
-static CUresult set_access(struct sg_device *device, const struct sg_region *region, uint32_t first, uint32_t pages)
+static CUresult set_access_growing(struct sg_device *device, const struct sg_region *region, uint32_t first,
+    uint32_t pages) SG_REQUIRES(grow)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     sg_count(device, SG_STAT_calls_set_access, 1);
     sg_count(device, SG_STAT_handles_set_access, pages * sg_mappings_devices(device));
     return sg_pages_set_access(&device->pages, page_address(region, first), pages * sg_region_page_bytes(region),
-        device->peers);
+        sg_device_access_growing(device)->peers);
 }
 
-static void release_page(struct sg_device *device, CUmemGenericAllocationHandle handle)
+static void release_page_growing(struct sg_device *device, CUmemGenericAllocationHandle handle) SG_REQUIRES(grow)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     sg_count(device, SG_STAT_calls_release, 1);
     (void)sg_pages_release(&device->pages, handle); /* nothing could be done about a handle that the driver won't take
                                                      back */
 }
 
 /* Pages of another size cannot be used as they are: they go back to the driver, which makes room for new ones. */
-static CUresult release_runs(struct sg_plan *plan)
+static CUresult release_runs_growing(struct sg_plan *plan) SG_REQUIRES(grow)
 {
-    SG_ASSERT_HELD(&plan->device->grow);
+    SG_ASSERT_HELD(&plan->device->growth.grow);
     for (uint32_t i = 0; i < plan->run_count; i++) {
         struct sg_page_run *run = &plan->runs[i];
-        if (run->unmapped || transfers(plan, run))
+        if (run->unmapped || run_transfers(plan, run))
             continue;
-        CUresult result = unmap_pages(plan->device, run->region, run->first, run->pages);
+        CUresult result = unmap_pages_growing(plan->device, run->region, run->first, run->pages);
         if (result != CUDA_SUCCESS)
             return result;
         plan->unmaps++;
         plan->unmapped += run->pages;
         run->unmapped = true;
         for (uint32_t page = run->first; page < run->first + run->pages; page++)
-            release_page(plan->device, run->region->handle[page]);
+            release_page_growing(plan->device, run->region->memory.handle[page]);
         plan->releases += run->pages;
     }
     return CUDA_SUCCESS;
 }
 
-static CUresult create_pages(struct sg_plan *plan)
+static CUresult create_pages_growing(struct sg_plan *plan) SG_REQUIRES(grow)
 {
-    SG_ASSERT_HELD(&plan->device->grow);
+    SG_ASSERT_HELD(&plan->device->growth.grow);
     while (plan->created < plan->create) {
         sg_count(plan->device, SG_STAT_calls_create, 1);
         CUresult result =
@@ -104,52 +105,52 @@ static void emit_undone(struct sg_device *device, uint32_t step, enum undone out
 {
     if (outcome == AS_IT_WAS)
         return;
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     sg_emit_step_locked(device, SEGALLOC_TURN_UNDONE, (uint64_t)step << UNDONE_SHIFT | outcome);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
 }
 
 /* Maps a run's pages where they were. Where that fails none of them is mapped there, unless they do not go away. */
-static enum undone map_again(struct sg_device *device, const struct sg_page_run *run)
+static enum undone map_again_growing(struct sg_device *device, const struct sg_page_run *run) SG_REQUIRES(grow)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     uint32_t page = run->first, end = run->first + run->pages;
-    while (page < end && map_page(device, run->region, page, run->region->handle[page]) == CUDA_SUCCESS)
+    while (page < end && map_page_growing(device, run->region, page, run->region->memory.handle[page]) == CUDA_SUCCESS)
         page++;
-    if (page == end && set_access(device, run->region, run->first, run->pages) == CUDA_SUCCESS)
+    if (page == end && set_access_growing(device, run->region, run->first, run->pages) == CUDA_SUCCESS)
         return AS_IT_WAS;
     bool gone = page == run->first ||
-                unmap_pages(device, run->region, run->first, page - run->first) == CUDA_SUCCESS;
+                unmap_pages_growing(device, run->region, run->first, page - run->first) == CUDA_SUCCESS;
     return gone ? GIVEN_BACK : LOST;
 }
 
 /* Puts a run's pages back where they were. Where even that fails they are given back. Their place is a hole then, or
    lost if what has been mapped there does not go away. */
-static void restore_run(struct sg_plan *plan, struct sg_page_run *run, uint32_t step)
+static void restore_run_growing(struct sg_plan *plan, struct sg_page_run *run, uint32_t step) SG_REQUIRES(grow)
 {
-    SG_ASSERT_HELD(&plan->device->grow);
+    SG_ASSERT_HELD(&plan->device->growth.grow);
     struct sg_device *device = plan->device;
     bool replayed;
     enum undone outcome = replayed_undone(device, step, &replayed);
     if (!replayed)
-        outcome = map_again(device, run);
+        outcome = map_again_growing(device, run);
     run->unmapped = outcome != AS_IT_WAS;
     run->lost = outcome == LOST;
     for (uint32_t page = run->first; run->unmapped && page < run->first + run->pages; page++)
-        release_page(device, run->region->handle[page]);
+        release_page_growing(device, run->region->memory.handle[page]);
     emit_undone(device, step, outcome);
 }
 
-static CUresult take_pages(struct sg_plan *plan)
+static CUresult take_pages_growing(struct sg_plan *plan) SG_REQUIRES(grow)
 {
-    SG_ASSERT_HELD(&plan->device->grow);
+    SG_ASSERT_HELD(&plan->device->growth.grow);
     uint32_t next = plan->created;
     for (uint32_t i = 0; i < plan->run_count; i++) {
         struct sg_page_run *run = &plan->runs[i];
-        if (!transfers(plan, run))
+        if (!run_transfers(plan, run))
             continue;
         if (!run->alias) {
-            CUresult result = unmap_pages(plan->device, run->region, run->first, run->pages);
+            CUresult result = unmap_pages_growing(plan->device, run->region, run->first, run->pages);
             if (result != CUDA_SUCCESS)
                 return result;
             plan->unmaps++;
@@ -157,16 +158,17 @@ static CUresult take_pages(struct sg_plan *plan)
             run->unmapped = true;
         }
         for (uint32_t page = run->first; page < run->first + run->pages; page++)
-            plan->handles[next++] = run->region->handle[page];
+            plan->handles[next++] = run->region->memory.handle[page];
     }
     assert(next == plan->placement.new_pages);
     return CUDA_SUCCESS;
 }
 
 /* The next stretch of pages without memory in the place, from page *first on. Returns its length. */
-static uint32_t next_gap(const struct sg_plan *plan, uint32_t *first)
+static uint32_t next_gap_growing(const struct sg_plan *plan, uint32_t *first) SG_REQUIRES(grow)
 {
-    const CUmemGenericAllocationHandle *handle = plan->region->handle;
+    SG_ASSERT_HELD(&plan->device->growth.grow);
+    const CUmemGenericAllocationHandle *handle = plan->region->memory.handle;
     while (*first <= plan->last_page && handle[*first])
         ++*first;
     uint32_t end = *first;
@@ -175,153 +177,156 @@ static uint32_t next_gap(const struct sg_plan *plan, uint32_t *first)
     return end - *first;
 }
 
-static CUresult map_placement(struct sg_plan *plan)
+static CUresult map_placement_growing(struct sg_plan *plan) SG_REQUIRES(grow)
 {
-    SG_ASSERT_HELD(&plan->device->grow);
+    SG_ASSERT_HELD(&plan->device->growth.grow);
     uint32_t next = 0, length;
-    for (uint32_t first = plan->first_page; (length = next_gap(plan, &first)) > 0; first += length) {
+    for (uint32_t first = plan->first_page; (length = next_gap_growing(plan, &first)) > 0; first += length) {
         for (uint32_t page = first; page < first + length; page++) {
-            CUresult result = map_page(plan->device, plan->region, page, plan->handles[next++]);
+            CUresult result = map_page_growing(plan->device, plan->region, page, plan->handles[next++]);
             if (result != CUDA_SUCCESS)
                 return result;
             plan->mapped++;
         }
         plan->accesses++;
-        CUresult result = set_access(plan->device, plan->region, first, length);
+        CUresult result = set_access_growing(plan->device, plan->region, first, length);
         if (result != CUDA_SUCCESS)
             return result;
     }
     return CUDA_SUCCESS;
 }
 
-bool sg_plan_lacked_access(const struct sg_plan *plan)
+bool sg_plan_lacked_access_growing(const struct sg_plan *plan)
 {
+    SG_ASSERT_HELD(&plan->device->growth.grow);
     uint32_t mapped = 0, length;
-    for (uint32_t first = plan->first_page; mapped < plan->mapped && (length = next_gap(plan, &first)) > 0;
+    for (uint32_t first = plan->first_page; mapped < plan->mapped && (length = next_gap_growing(plan, &first)) > 0;
          first += length)
         mapped += length;
     return mapped > 0 && mapped == plan->mapped;
 }
 
 /* *step: how many steps of undoing have been made. */
-static void unmap_placement(struct sg_plan *plan, uint32_t *step)
+static void unmap_placement_growing(struct sg_plan *plan, uint32_t *step) SG_REQUIRES(grow)
 {
-    SG_ASSERT_HELD(&plan->device->grow);
+    SG_ASSERT_HELD(&plan->device->growth.grow);
     struct sg_device *device = plan->device;
     uint32_t mapped = plan->mapped;
     for (uint32_t first = plan->first_page, length; mapped; first += length) {
-        length = next_gap(plan, &first);
+        length = next_gap_growing(plan, &first);
         uint32_t pages = length < mapped ? length : mapped;
         assert(pages > 0);
         bool replayed;
         enum undone outcome = replayed_undone(device, *step, &replayed);
         if (!replayed)
-            outcome = unmap_pages(device, plan->region, first, pages) == CUDA_SUCCESS ? AS_IT_WAS : LOST;
+            outcome = unmap_pages_growing(device, plan->region, first, pages) == CUDA_SUCCESS ? AS_IT_WAS : LOST;
         for (uint32_t page = first; outcome != AS_IT_WAS && page < first + pages; page++)
-            plan->region->handle[page] = SG_PAGE_LOST;
+            plan->region->memory.handle[page] = SG_PAGE_LOST;
         emit_undone(device, (*step)++, outcome);
         mapped -= pages;
     }
 }
 
-CUresult sg_plan_execute(struct sg_plan *plan)
+CUresult sg_plan_execute_growing(struct sg_plan *plan)
 {
-    SG_ASSERT_HELD(&plan->device->grow);
+    SG_ASSERT_HELD(&plan->device->growth.grow);
     plan->mapped = 0;
-    CUresult result = release_runs(plan);
+    CUresult result = release_runs_growing(plan);
     if (result == CUDA_SUCCESS)
-        result = create_pages(plan);
+        result = create_pages_growing(plan);
     if (result != CUDA_SUCCESS)
         return result;
-    result = take_pages(plan);
+    result = take_pages_growing(plan);
     if (result == CUDA_SUCCESS)
-        result = map_placement(plan);
+        result = map_placement_growing(plan);
     return result;
 }
 
-void sg_plan_undo(struct sg_plan *plan)
+void sg_plan_undo_growing(struct sg_plan *plan)
 {
-    SG_ASSERT_HELD(&plan->device->grow);
+    SG_ASSERT_HELD(&plan->device->growth.grow);
     uint32_t step = 0;
-    unmap_placement(plan, &step);
+    unmap_placement_growing(plan, &step);
     for (uint32_t i = 0; i < plan->run_count; i++)
-        if (plan->runs[i].unmapped && transfers(plan, &plan->runs[i]))
-            restore_run(plan, &plan->runs[i], step++);
+        if (plan->runs[i].unmapped && run_transfers(plan, &plan->runs[i]))
+            restore_run_growing(plan, &plan->runs[i], step++);
 }
 
-void sg_plan_drop_created(struct sg_plan *plan)
+void sg_plan_drop_created_growing(struct sg_plan *plan)
 {
-    SG_ASSERT_HELD(&plan->device->grow);
+    SG_ASSERT_HELD(&plan->device->growth.grow);
     for (uint32_t i = 0; i < plan->created; i++)
-        release_page(plan->device, plan->handles[i]);
+        release_page_growing(plan->device, plan->handles[i]);
     plan->created = 0;
 }
 
 /* Cuts one run of idle pages out of a region, of at most `bytes`. */
-static bool cut_idle(struct sg_region *region, uint64_t bytes, struct sg_page_run *ret)
+static bool cut_idle_locked(struct sg_region *region, uint64_t bytes, struct sg_page_run *ret) SG_REQUIRES(lock)
 {
+    SG_ASSERT_REGION_LOCK(region);
     uint64_t page = sg_region_page_bytes(region), want = bytes / page + (bytes % page != 0);
     struct sg_page_run run = {.region = region};
-    if (region->whole_free)
-        run.pages = sg_region_cut(region, want < UINT32_MAX ? (uint32_t)want : UINT32_MAX, &run.first, &run.busy);
+    if (region->lookup.whole_free)
+        run.pages = sg_region_cut_locked(region, want < UINT32_MAX ? (uint32_t)want : UINT32_MAX, &run.first, &run.busy);
     if (run.pages)
         *ret = run;
     return run.pages;
 }
 
 /* Unmaps and releases a run that was cut out, and settles what it is now. */
-static bool give_back_run(struct sg_device *device, const struct sg_page_run *run)
+static bool give_back_run_growing(struct sg_device *device, const struct sg_page_run *run) SG_REQUIRES(grow)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     struct sg_region *region = run->region;
     const struct segalloc_trace_record *replayed = sg_replay_step(device);
-    bool unmapped = unmap_pages(device, region, run->first, run->pages) == CUDA_SUCCESS;
+    bool unmapped = unmap_pages_growing(device, region, run->first, run->pages) == CUDA_SUCCESS;
     unmapped = sg_replay_step_outcome(replayed, SEGALLOC_TURN_GIVEN, unmapped);
     for (uint32_t page = run->first; unmapped && page < run->first + run->pages; page++)
-        release_page(device, region->handle[page]);
-    sg_lock(&device->lock);
+        release_page_growing(device, region->memory.handle[page]);
+    sg_device_lock(device);
     if (unmapped) {
         for (uint32_t page = run->first; page < run->first + run->pages; page++)
-            region->handle[page] = 0;
+            region->memory.handle[page] = 0;
         sg_device_count_pages_locked(device, region, -(int64_t)run->pages);
-        sg_region_cut_done(region, run->busy);
-        device->refused_at = 0;
+        sg_region_cut_done_locked(region, run->busy);
+        device->room.refused_at = 0;
         sg_count(device, SG_STAT_move_cost_ns,
-            sg_cost_ns(device->cost, SG_COST_unmap, 1, run->pages) +
-                sg_cost_ns(device->cost, SG_COST_release, run->pages, run->pages));
+            sg_cost_ns(device->accounts.cost, SG_COST_unmap, 1, run->pages) +
+                sg_cost_ns(device->accounts.cost, SG_COST_release, run->pages, run->pages));
     } else {
-        sg_region_cut_undone(region, run->busy);
+        sg_region_cut_undone_locked(region, run->busy);
     }
     sg_emit_step_locked(device, SEGALLOC_TURN_GIVEN, unmapped);
     sg_usage_derive_locked(device);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     return unmapped;
 }
 
 /* Cuts one run of idle pages out of `only`, or with NULL of the last region that has any, and gives it back.
    Returns its bytes; 0: there is none, or the driver refused. */
-static uint64_t give_back_one(struct sg_device *device, struct sg_region *only, uint64_t bytes)
+static uint64_t give_back_one_growing(struct sg_device *device, struct sg_region *only, uint64_t bytes) SG_REQUIRES(grow)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     struct sg_page_run run = {0};
     bool found = false;
     (void)sg_replay_step(device);
-    sg_lock(&device->lock);
-    (void)(only ? sg_region_drain_quick_lists(only) : sg_device_drain_quick_lists_locked(device));
-    for (uint32_t i = device->region_count; i > 0 && !found; i--)
-        found = (!only || only == device->region[i - 1]) && cut_idle(device->region[i - 1], bytes, &run);
+    sg_device_lock(device);
+    (void)(only ? sg_region_drain_quick_lists_locked(only) : sg_device_drain_quick_lists_locked(device));
+    for (uint32_t i = device->regions.count; i > 0 && !found; i--)
+        found = (!only || only == device->regions.region[i - 1]) &&
+                cut_idle_locked(device->regions.region[i - 1], bytes, &run);
     sg_emit_step_locked(device, SEGALLOC_TURN_CUT, run.pages);
-    sg_unlock(&device->lock);
-    return found && give_back_run(device, &run) ? run.pages * sg_region_page_bytes(run.region) : 0;
+    sg_device_unlock(device);
+    return found && give_back_run_growing(device, &run) ? run.pages * sg_region_page_bytes(run.region) : 0;
 }
 
-uint64_t sg_device_give_back(struct sg_device *device, uint64_t bytes)
+uint64_t sg_device_give_back_growing(struct sg_device *device, uint64_t bytes)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     uint64_t given = 0, part = 1;
-    sg_alias_unmap_completed(device);
+    sg_alias_unmap_completed_growing(device);
     while (given < bytes && part > 0) {
-        part = give_back_one(device, NULL, bytes - given);
+        part = give_back_one_growing(device, NULL, bytes - given);
         given += part;
     }
     return given;
@@ -329,13 +334,13 @@ uint64_t sg_device_give_back(struct sg_device *device, uint64_t bytes)
 
 void sg_device_retire_huge(struct sg_device *device, struct sg_region *region)
 {
-    sg_lock_grow(device);
-    sg_lock(&device->lock);
-    sg_region_drain_quick_lists(region);
-    bool idle = region->whole_free == region->pages && !region->pinned;
+    sg_replay_grow_lock(device);
+    sg_device_lock(device);
+    sg_region_drain_quick_lists_locked(region);
+    bool idle = region->lookup.whole_free == region->pages && !region->memory.pinned;
     sg_emit_step_locked(device, SEGALLOC_TURN_RETIRE, idle);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     if (idle)
-        (void)give_back_one(device, region, UINT64_MAX);
-    sg_unlock(&device->grow);
+        (void)give_back_one_growing(device, region, UINT64_MAX);
+    sg_grow_unlock(device);
 }

@@ -2,8 +2,9 @@
 
 #include <assert.h>
 
-#include "remap/mapping_limit.h"
-#include "replay_steps.h"
+#include "space/placement.h"
+#include "state/mappings.h"
+#include "state/replay_steps.h"
 
 enum { REGION_SHIFT = 32 };
 
@@ -12,11 +13,11 @@ enum { REGION_SHIFT = 32 };
    and wants 0.5 more. Nothing is free, so nothing is tried. It is where 1.5 are wanted. */
 static bool is_alias_wanted(struct sg_device *device, size_t bytes)
 {
-    sg_lock(&device->lock);
-    bool wanted = device->usage.reserved.now + bytes > device->capacity_bytes / 2;
-    for (uint32_t i = 0; i < device->region_count && !wanted; i++)
-        wanted = device->region[i]->ordered && device->region[i]->whole_free;
-    sg_unlock(&device->lock);
+    sg_device_lock(device);
+    bool wanted = device->accounts.usage.reserved.now + bytes > device->capacity_bytes / 2;
+    for (uint32_t i = 0; i < device->regions.count && !wanted; i++)
+        wanted = device->regions.region[i]->owned.ordered && device->regions.region[i]->lookup.whole_free;
+    sg_device_unlock(device);
     return wanted;
 }
 
@@ -39,27 +40,19 @@ bool sg_alias_allowed(struct sg_device *device, sg_slot slot, size_t bytes)
         core->callbacks.record_end();
     bool tried = !capture && is_alias_tried(device, bytes);
     const struct segalloc_trace_record *replayed = sg_replay_step(device);
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     /* work of other devices is not followed */
-    bool allowed = sg_replay_step_outcome(replayed, SEGALLOC_TURN_ALIASES, tried && !device->peers);
+    bool allowed = sg_replay_step_outcome(replayed, SEGALLOC_TURN_ALIASES, tried && !device->access.peers);
     sg_emit_step_locked(device, SEGALLOC_TURN_ALIASES, allowed);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     return allowed;
-}
-
-bool sg_core_take_aliased(struct sg_core *core, int device, sg_slot slot)
-{
-    struct sg_device *its = atomic_load_explicit(&core->device[device], memory_order_acquire);
-    uint64_t bit = UINT64_C(1) << slot;
-    return its && slot && atomic_load_explicit(&its->aliased_slots, memory_order_relaxed) & bit &&
-           atomic_fetch_and(&its->aliased_slots, ~bit) & bit;
 }
 
 uint32_t sg_alias_room_locked(const struct sg_device *device, const struct sg_region *region)
 {
     SG_ASSERT_HELD(&device->lock);
     uint32_t pages = sg_mappings_left_locked(device);
-    bool wide = region->pages >= 2 * region->mapped; /* else addresses are hard to get */
+    bool wide = region->pages >= 2 * region->memory.mapped; /* else addresses are hard to get */
     if (!wide)
         return 0;
     return pages < region->pages ? pages : region->pages;
@@ -67,36 +60,37 @@ uint32_t sg_alias_room_locked(const struct sg_device *device, const struct sg_re
 
 /* A page of `region` is a second address of one of `home`. */
 static void note_stale_locked(struct sg_device *device, struct sg_region *region, uint32_t page, struct sg_region *home,
-    uint32_t at_home)
+    uint32_t at_home) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
-    assert(home->pin[at_home] <= UINT8_MAX - SG_PIN_TWICE && region->handle[page] != SG_PAGE_STALE);
-    region->pinned -= region->pin[page] !=
-                      0; /* counted are pages where they are; addresses are pinned ahead of memory too */
-    region->handle[page] = SG_PAGE_STALE;
-    region->alias_target[page] = (uint64_t)home->index << REGION_SHIFT | at_home;
-    region->stale++;
-    home->pinned += !home->pin[at_home];
-    home->pin[at_home] += SG_PIN_TWICE;
-    sg_gauge_add(&device->usage.aliased, sg_region_page_bytes(region));
+    assert(home->memory.pin[at_home] <= UINT8_MAX - SG_PIN_TWICE && region->memory.handle[page] != SG_PAGE_STALE);
+    region->memory.pinned -= region->memory.pin[page] !=
+                             0; /* counted are pages where they are; addresses are pinned ahead of memory too */
+    region->memory.handle[page] = SG_PAGE_STALE;
+    region->memory.alias_target[page] = (uint64_t)home->index << REGION_SHIFT | at_home;
+    region->memory.stale++;
+    home->memory.pinned += !home->memory.pin[at_home];
+    home->memory.pin[at_home] += SG_PIN_TWICE;
+    sg_gauge_add(&device->accounts.usage.aliased, sg_region_page_bytes(region));
     sg_count(device, SG_STAT_aliased_pages, 1);
 }
 
 /* Queues a busy extent of such pages for the unmap that follows its work. */
-static void queue_stale_locked(struct sg_device *device, uint32_t busy)
+static void queue_stale_locked(struct sg_device *device, uint32_t busy) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
-    device->extents.extent[busy].later = 0;
-    if (device->stale_queue.last)
-        device->extents.extent[device->stale_queue.last].later = busy;
+    device->regions.extents.extent[busy].later = 0;
+    if (device->aliases.stale_queue.last)
+        device->regions.extents.extent[device->aliases.stale_queue.last].later = busy;
     else
-        device->stale_queue.first = busy;
-    device->stale_queue.last = busy;
+        device->aliases.stale_queue.first = busy;
+    device->aliases.stale_queue.last = busy;
 }
 
-void sg_alias_keep(struct sg_device *device, const struct sg_page_run *run, struct sg_region *region,
+void sg_alias_keep_locked(struct sg_device *device, const struct sg_page_run *run, struct sg_region *region,
     const CUmemGenericAllocationHandle *target)
 {
+    SG_ASSERT_HELD(&device->lock);
     for (uint32_t i = 0; i < run->pages; i++)
         note_stale_locked(device, run->region, run->first + i, region, (uint32_t)target[i]);
     queue_stale_locked(device, run->busy);
@@ -104,32 +98,34 @@ void sg_alias_keep(struct sg_device *device, const struct sg_page_run *run, stru
 
 /* Whether stale addresses may be unmapped: nothing can touch them any more, and no older ones of the same pages are
    left. */
-static bool may_go(const struct sg_region *region, uint32_t first, uint32_t pages)
+static bool may_go_locked(const struct sg_region *region, uint32_t first, uint32_t pages) SG_REQUIRES(lock)
 {
+    SG_ASSERT_REGION_LOCK(region);
     for (uint32_t page = first; page < first + pages; page++)
-        if (region->pin[page] || !sg_after_complete(region->clocks, region->after[page]))
+        if (region->memory.pin[page] || !sg_after_complete(region->owned.clocks, region->memory.after[page]))
             return false;
     return true;
 }
 
 /* Takes the oldest stale address that may be unmapped out of the queue. */
-static bool take_stale_locked(struct sg_device *device, struct sg_page_run *ret)
+static bool take_stale_locked(struct sg_device *device, struct sg_page_run *ret) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
     uint32_t before = 0;
-    for (uint32_t id = device->stale_queue.first; id; before = id, id = device->extents.extent[id].later) {
-        struct sg_extent *extent = &device->extents.extent[id];
-        struct sg_region *region = device->region[extent->region];
+    for (uint32_t id = device->aliases.stale_queue.first; id;
+         before = id, id = device->regions.extents.extent[id].later) {
+        struct sg_extent *extent = &device->regions.extents.extent[id];
+        struct sg_region *region = device->regions.region[extent->region];
         struct sg_page_run run = {.region = region, .first = extent->begin / region->page_units,
             .pages = extent->size / region->page_units, .busy = id};
-        if (!may_go(region, run.first, run.pages))
+        if (!may_go_locked(region, run.first, run.pages))
             continue;
         if (before)
-            device->extents.extent[before].later = extent->later;
+            device->regions.extents.extent[before].later = extent->later;
         else
-            device->stale_queue.first = extent->later;
+            device->aliases.stale_queue.first = extent->later;
         if (!extent->later)
-            device->stale_queue.last = before;
+            device->aliases.stale_queue.last = before;
         *ret = run;
         return true;
     }
@@ -137,47 +133,49 @@ static bool take_stale_locked(struct sg_device *device, struct sg_page_run *ret)
 }
 
 /* Takes the oldest stale address that may be unmapped, where it is its turn. No lock but `grow` is held. */
-static bool next_stale(struct sg_device *device, struct sg_page_run *ret)
+static bool next_stale_growing(struct sg_device *device, struct sg_page_run *ret) SG_REQUIRES(grow)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     if (!sg_replay_step_is(sg_replay_step(device), SEGALLOC_TURN_LATE_UNMAP))
         return false;
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     bool found = take_stale_locked(device, ret);
     if (found)
         sg_emit_step_locked(device, SEGALLOC_TURN_LATE_UNMAP, ret->pages);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     return found;
 }
 
 /* A stale address is unmapped, or lost where the driver refused. Either way its pages are ordinary ones again. */
-static void forget(struct sg_device *device, const struct sg_page_run *run, bool unmapped)
+static void forget_stale_locked(struct sg_device *device, const struct sg_page_run *run, bool unmapped)
+    SG_REQUIRES(lock) SG_REQUIRES(grow)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->lock);
+    SG_ASSERT_HELD(&device->growth.grow);
     struct sg_region *region = run->region;
-    region->stale -= run->pages;
-    sg_gauge_sub(&device->usage.aliased, run->pages * sg_region_page_bytes(region));
+    region->memory.stale -= run->pages;
+    sg_gauge_sub(&device->accounts.usage.aliased, run->pages * sg_region_page_bytes(region));
     for (uint32_t page = run->first; page < run->first + run->pages; page++) {
-        struct sg_region *now = device->region[region->alias_target[page] >> REGION_SHIFT];
-        uint32_t target = (uint32_t)region->alias_target[page];
-        region->handle[page] = unmapped ? 0 : SG_PAGE_LOST;
-        if (now->pin[target] < SG_PIN_TWICE) /* at the end of the core pins count no more */
+        struct sg_region *now = device->regions.region[region->memory.alias_target[page] >> REGION_SHIFT];
+        uint32_t target = (uint32_t)region->memory.alias_target[page];
+        region->memory.handle[page] = unmapped ? 0 : SG_PAGE_LOST;
+        if (now->memory.pin[target] < SG_PIN_TWICE) /* at the end of the core pins count no more */
             continue;
-        now->pin[target] -= SG_PIN_TWICE;
-        now->pinned -= !now->pin[target] && now->handle[target] != SG_PAGE_STALE;
+        now->memory.pin[target] -= SG_PIN_TWICE;
+        now->memory.pinned -= !now->memory.pin[target] && now->memory.handle[target] != SG_PAGE_STALE;
     }
     if (!unmapped)
         return;
-    sg_region_cut_done(region, run->busy);
+    sg_region_cut_done_locked(region, run->busy);
     sg_count(device, SG_STAT_late_unmaps, run->pages);
-    sg_count(device, SG_STAT_move_cost_ns, sg_cost_ns(device->cost, SG_COST_unmap, 1, run->pages));
+    sg_count(device, SG_STAT_move_cost_ns, sg_cost_ns(device->accounts.cost, SG_COST_unmap, 1, run->pages));
 }
 
-void sg_alias_unmap_completed(struct sg_device *device)
+void sg_alias_unmap_completed_growing(struct sg_device *device)
 {
-    SG_ASSERT_HELD(&device->grow);
+    SG_ASSERT_HELD(&device->growth.grow);
     struct sg_page_run run;
-    while (next_stale(device, &run)) {
+    while (next_stale_growing(device, &run)) {
         const struct segalloc_trace_record *replayed = sg_replay_step(device);
         size_t page_bytes = sg_region_page_bytes(run.region);
         sg_count(device, SG_STAT_calls_unmap, 1);
@@ -185,9 +183,9 @@ void sg_alias_unmap_completed(struct sg_device *device)
         bool unmapped = sg_pages_unmap(&device->pages, run.region->base + run.first * page_bytes,
                             run.pages * page_bytes) == CUDA_SUCCESS;
         unmapped = sg_replay_step_outcome(replayed, SEGALLOC_TURN_UNMAPPED, unmapped);
-        sg_lock(&device->lock);
-        forget(device, &run, unmapped);
+        sg_device_lock(device);
+        forget_stale_locked(device, &run, unmapped);
         sg_emit_step_locked(device, SEGALLOC_TURN_UNMAPPED, unmapped);
-        sg_unlock(&device->lock);
+        sg_device_unlock(device);
     }
 }

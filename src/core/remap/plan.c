@@ -2,13 +2,17 @@
 
 #include <assert.h>
 
-#include "remap/page_alias.h"
-#include "remap/mapping_limit.h"
+#include "state/accounts.h"
+#include "state/budget.h"
+#include "state/clocks.h"
+#include "state/mappings.h"
+#include "state/regions.h"
 
-static bool room_for_run(struct sg_plan *plan)
+static bool room_for_run_growing(struct sg_plan *plan) SG_REQUIRES(grow)
 {
-    bool room = sg_scratch_reserve(&plan->device->runs, plan->run_count + 1, sizeof *plan->runs);
-    plan->runs = plan->device->runs.memory;
+    SG_ASSERT_HELD(&plan->device->growth.grow);
+    bool room = sg_scratch_reserve(&plan->device->growth.runs, plan->run_count + 1, sizeof *plan->runs);
+    plan->runs = plan->device->growth.runs.memory;
     return room;
 }
 
@@ -32,8 +36,9 @@ enum source {
 };
 
 /* How many of a region's pages may get a second address, besides those that the plan gives one already. */
-static uint64_t alias_room(const struct sg_plan *plan, const struct sg_region *region)
+static uint64_t alias_room_locked(const struct sg_plan *plan, const struct sg_region *region) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&plan->device->lock);
     uint64_t room = sg_alias_room_locked(plan->device, region), taken = 0;
     for (uint32_t i = 0; i < plan->run_count; i++)
         taken += plan->runs[i].alias ? plan->runs[i].pages : 0;
@@ -41,44 +46,51 @@ static uint64_t alias_room(const struct sg_plan *plan, const struct sg_region *r
 }
 
 /* How many of a region's pages may be had from a source, of `bytes`. */
-static uint32_t pages_wanted(const struct sg_plan *plan, const struct sg_region *region, uint64_t bytes,
-    enum source source)
+static uint32_t pages_wanted_locked(const struct sg_plan *plan, const struct sg_region *region, uint64_t bytes,
+    enum source source) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&plan->device->lock);
     bool same = region->page_units == plan->region->page_units;
     uint64_t page = sg_region_page_bytes(region), want = (bytes + page - 1) / page,
-             most = source == TWICE ? alias_room(plan, region) : UINT32_MAX;
-    if (same == (source == ANEW) || region->whole_free == 0)
+             most = source == TWICE ? alias_room_locked(plan, region) : UINT32_MAX;
+    if (same == (source == ANEW) || region->lookup.whole_free == 0)
         return 0;
     return (uint32_t)(want < most ? want : most);
 }
 
 /* Cuts one run of at most `bytes` out of the free pages of a source. Returns its bytes; 0: there are none. */
-static uint64_t take_run(struct sg_plan *plan, uint64_t bytes, enum source source)
+static uint64_t take_run_locked(struct sg_plan *plan, uint64_t bytes, enum source source) SG_REQUIRES(lock)
+    SG_REQUIRES(grow)
 {
+    SG_ASSERT_HELD(&plan->device->lock);
+    SG_ASSERT_HELD(&plan->device->growth.grow);
     struct sg_device *device = plan->device;
     struct sg_source best = {0};
     struct sg_page_run run = {.alias = source == TWICE};
-    for (uint32_t i = 0; i < device->region_count; i++) {
-        uint32_t want = pages_wanted(plan, device->region[i], bytes, source);
-        if (want && sg_region_find_source(device->region[i], want,
+    for (uint32_t i = 0; i < device->regions.count; i++) {
+        uint32_t want = pages_wanted_locked(plan, device->regions.region[i], bytes, source);
+        if (want && sg_region_find_source_locked(device->regions.region[i], want,
                         (struct sg_taker){.slot = plan->slot, .aliases = run.alias}, &best))
-            run.region = device->region[i];
+            run.region = device->regions.region[i];
     }
-    if (!run.region || !room_for_run(plan))
+    if (!run.region || !room_for_run_growing(plan))
         return 0;
-    uint32_t want = pages_wanted(plan, run.region, bytes, source);
+    uint32_t want = pages_wanted_locked(plan, run.region, bytes, source);
     run.pages = best.pages < want ? best.pages : want;
-    run.busy = sg_region_cut_source(run.region, &best, want, &run.first);
+    run.busy = sg_region_cut_source_locked(run.region, &best, want, &run.first);
     if (!run.busy)
         return 0;
     plan->runs[plan->run_count++] = run;
     return run.pages * sg_region_page_bytes(run.region);
 }
 
-static uint64_t take_from(struct sg_plan *plan, uint64_t bytes, enum source source)
+static uint64_t take_from_locked(struct sg_plan *plan, uint64_t bytes, enum source source) SG_REQUIRES(lock)
+    SG_REQUIRES(grow)
 {
+    SG_ASSERT_HELD(&plan->device->lock);
+    SG_ASSERT_HELD(&plan->device->growth.grow);
     uint64_t got = 0, part;
-    while (got < bytes && (part = take_run(plan, bytes - got, source)) > 0)
+    while (got < bytes && (part = take_run_locked(plan, bytes - got, source)) > 0)
         got += part;
     return got;
 }
@@ -86,41 +98,45 @@ static uint64_t take_from(struct sg_plan *plan, uint64_t bytes, enum source sour
 /* Takes `bytes` of free pages. Complete pages cost least. Where other streams may want those, pages that they could
    not use go first. Returns what could be had. That is more than `bytes` where the last page was larger than the
    rest: pages of another size need not divide it. */
-static uint64_t take(struct sg_plan *plan, uint64_t bytes)
+static uint64_t take_free_pages_locked(struct sg_plan *plan, uint64_t bytes) SG_REQUIRES(lock) SG_REQUIRES(grow)
 {
+    SG_ASSERT_HELD(&plan->device->lock);
+    SG_ASSERT_HELD(&plan->device->growth.grow);
     static const enum source alone[SOURCES] = {COMPLETE, ANEW, TWICE}, shared[SOURCES] = {TWICE, COMPLETE, ANEW};
     const enum source *source = sg_device_is_shared_locked(plan->device, plan->slot) ? shared : alone;
     uint64_t got = 0;
     for (int i = 0; i < SOURCES && got < bytes; i++)
         if (source[i] != TWICE || plan->aliases)
-            got += take_from(plan, bytes - got, source[i]);
+            got += take_from_locked(plan, bytes - got, source[i]);
     return got;
 }
 
 /* Sets create so that what is taken and what is created make up the place. No more pages of the place's own size are
    ever taken than it lacks: plan->handles has no room for others. */
-static void settle(struct sg_plan *plan)
+static void settle_creates(struct sg_plan *plan)
 {
     uint64_t pages = taken_bytes(plan, /* own_size */ true) / sg_region_page_bytes(plan->region);
     assert(pages + plan->created <= plan->placement.new_pages);
     plan->create = plan->placement.new_pages - (uint32_t)pages;
 }
 
-static bool find_placement(const struct sg_device *device, struct sg_want want, enum sg_placement_goal goal,
-    struct sg_plan *plan)
+static bool find_placement_locked(const struct sg_device *device, struct sg_want want, enum sg_placement_goal goal,
+    struct sg_plan *plan) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&device->lock);
     const struct sg_taker taker = {want.slot, want.aliases};
     bool found = false;
-    for (uint32_t i = 0; i < device->region_count; i++) {
+    for (uint32_t i = 0; i < device->regions.count; i++) {
         struct sg_placement placement;
-        if (!sg_device_suits(device, i, want.kind, want.units) ||
-            !sg_region_find_placement(device->region[i], want.units, want.end == SG_END_HIGH, goal, taker, &placement))
+        if (!sg_device_suits_locked(device, i, want.kind, want.units) ||
+            !sg_region_find_placement_locked(device->regions.region[i], want.units, want.end == SG_END_HIGH, goal,
+                taker, &placement))
             continue;
-        if (placement.new_pages && !sg_mappings_grows(device, i))
+        if (placement.new_pages && !sg_mappings_grows_locked(device, i))
             continue;
         if (!found || placement.new_pages < plan->placement.new_pages) {
             plan->placement = placement;
-            plan->region = device->region[i];
+            plan->region = device->regions.region[i];
             found = true;
         }
     }
@@ -128,76 +144,85 @@ static bool find_placement(const struct sg_device *device, struct sg_want want, 
 }
 
 /* Bytes of pages that could get a second address for the place. */
-static uint64_t shareable(const struct sg_device *device, const struct sg_plan *plan)
+static uint64_t shareable_bytes_locked(const struct sg_device *device, const struct sg_plan *plan) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&device->lock);
     uint64_t bytes = 0;
-    for (uint32_t i = 0; plan->aliases && i < device->region_count; i++) {
-        const struct sg_region *region = device->region[i];
+    for (uint32_t i = 0; plan->aliases && i < device->regions.count; i++) {
+        const struct sg_region *region = device->regions.region[i];
         uint64_t room = sg_alias_room_locked(device, region) * sg_region_page_bytes(region), more;
         if (region->page_units != plan->region->page_units || room <= bytes)
             continue;
-        more = sg_region_shareable_pages(region, plan->slot) * sg_region_page_bytes(region);
+        more = sg_region_shareable_pages_locked(region, plan->slot) * sg_region_page_bytes(region);
         bytes += more < room - bytes ? more : room - bytes;
     }
     return bytes;
 }
 
 /* Whether the place's pages can be had at all, as far as our own limit goes. */
-static bool feasible(const struct sg_device *device, const struct sg_plan *plan, uint64_t must)
+static bool plan_is_feasible_locked(const struct sg_device *device, const struct sg_plan *plan, uint64_t must)
+    SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&device->lock);
     uint64_t needed = must + plan->placement.whole * sg_region_page_bytes(plan->region);
     return must == 0 || needed <= sg_device_idle_locked(device) ||
-           needed <= sg_device_idle_locked(device) + shareable(device, plan);
+           needed <= sg_device_idle_locked(device) + shareable_bytes_locked(device, plan);
 }
 
-static struct sg_wanted moves_of(const struct sg_plan *plan)
+static struct sg_wanted moves_of_locked(const struct sg_plan *plan) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&plan->device->lock);
     return sg_device_moves_wanted_locked(plan->device, plan->placement.new_pages * sg_region_page_bytes(plan->region),
         (uint64_t)plan->placement.units << SG_UNIT_SHIFT, plan->refused);
 }
 
 /* Where the block goes, and how many of its pages are to be taken from elsewhere. */
-static CUresult choose_placement(const struct sg_device *device, struct sg_want want, struct sg_plan *plan,
-    struct sg_wanted *ret)
+static CUresult choose_placement_locked(const struct sg_device *device, struct sg_want want, struct sg_plan *plan,
+    struct sg_wanted *ret) SG_REQUIRES(lock) SG_REQUIRES(grow)
 {
-    if (!find_placement(device, want, SG_FEWEST_NEW_PAGES, plan))
+    SG_ASSERT_HELD(&device->lock);
+    SG_ASSERT_HELD(&device->growth.grow);
+    if (!find_placement_locked(device, want, SG_FEWEST_NEW_PAGES, plan))
         return CUDA_ERROR_NOT_FOUND;
-    struct sg_wanted wanted = moves_of(plan);
+    struct sg_wanted wanted = moves_of_locked(plan);
     /* few idle pages left: moving them would leave parts of pages that no later block might fit */
-    bool scarce = wanted.should && sg_device_idle_locked(device) < device->usage.reserved.now / SG_SCARCE_SHARE;
-    if ((scarce && !sg_device_is_shared_locked(device, want.slot)) || !feasible(device, plan, wanted.should)) {
-        find_placement(device, want, SG_FEWEST_PAGES_TOTAL, plan);
-        wanted = moves_of(plan);
+    bool scarce = wanted.should && sg_device_idle_locked(device) < device->accounts.usage.reserved.now / SG_SCARCE_SHARE;
+    if ((scarce && !sg_device_is_shared_locked(device, want.slot)) ||
+        !plan_is_feasible_locked(device, plan, wanted.should)) {
+        find_placement_locked(device, want, SG_FEWEST_PAGES_TOTAL, plan);
+        wanted = moves_of_locked(plan);
     }
-    if (plan->refused && !feasible(device, plan, wanted.must)) { /* the driver may have more by now */
+    if (plan->refused && !plan_is_feasible_locked(device, plan, wanted.must)) { /* the driver may have more by now */
         plan->refused = false;
-        wanted = moves_of(plan);
+        wanted = moves_of_locked(plan);
     }
     *ret = wanted;
-    return feasible(device, plan, wanted.must) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    return plan_is_feasible_locked(device, plan, wanted.must) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_plan *ret)
+CUresult sg_plan_make_locked(struct sg_device *device, struct sg_want want, struct sg_plan *ret)
 {
+    SG_ASSERT_HELD(&device->lock);
+    SG_ASSERT_HELD(&device->growth.grow);
     struct sg_plan plan = {.device = device, .slot = want.slot, .aliases = want.aliases, .refused = want.refused};
     struct sg_wanted wanted;
     sg_device_drain_quick_lists_locked(device);
     sg_device_coalesce_completed_locked(device);
     sg_mappings_watch_locked(device);
-    CUresult result = choose_placement(device, want, &plan, &wanted);
+    CUresult result = choose_placement_locked(device, want, &plan, &wanted);
     if (result != CUDA_SUCCESS)
         return result;
-    if (!sg_scratch_reserve(&device->handles, plan.placement.new_pages, sizeof *plan.handles))
+    if (!sg_scratch_reserve(&device->growth.handles, plan.placement.new_pages, sizeof *plan.handles))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    plan.handles = device->handles.memory;
-    plan.busy = sg_region_claim(plan.region, &plan.placement);
+    plan.handles = device->growth.handles.memory;
+    plan.busy = sg_region_claim_locked(plan.region, &plan.placement);
     if (!plan.busy)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    const struct sg_extent *extent = &device->extents.extent[plan.busy];
+    const struct sg_extent *extent = &device->regions.extents.extent[plan.busy];
     plan.first_page = extent->begin / plan.region->page_units;
     plan.last_page = (extent->begin + extent->size - 1) / plan.region->page_units;
-    uint64_t got = wanted.should ? take(&plan, wanted.should) : 0;
-    settle(&plan);
+    uint64_t got = wanted.should ? take_free_pages_locked(&plan, wanted.should) : 0;
+    settle_creates(&plan);
     if (got < wanted.must) {
         sg_plan_abandon_locked(&plan);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -208,18 +233,20 @@ CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_p
 
 bool sg_plan_continue_with_idle_locked(struct sg_plan *plan)
 {
+    SG_ASSERT_HELD(&plan->device->growth.grow);
     SG_ASSERT_HELD(&plan->device->lock);
     assert(plan->created < plan->create);
     struct sg_device *device = plan->device;
     uint64_t missing = (plan->create - plan->created) * sg_region_page_bytes(plan->region);
-    uint64_t held = device->usage.reserved.now - taken_bytes(plan, /* own_size */ false) + device->outside_bytes;
+    uint64_t held = device->accounts.usage.reserved.now - taken_bytes(plan, /* own_size */ false) +
+                    device->room.outside_bytes;
     /* what the driver can still have: one large page may need both */
     uint64_t left = device->total_bytes > held ? device->total_bytes - held : 0;
     sg_device_drain_quick_lists_locked(device);
-    uint64_t got = take(plan, missing);
+    uint64_t got = take_free_pages_locked(plan, missing);
     if (got == 0 || got + left < missing)
         return false;
-    settle(plan);
+    settle_creates(plan);
     return true;
 }
 
@@ -230,8 +257,9 @@ static void count_moved(struct sg_device *device, const struct sg_page_run *run)
 }
 
 /* What became of the runs: those unmapped are holes now, the others free again. */
-static void settle_runs(struct sg_plan *plan, bool moved)
+static void settle_runs_locked(struct sg_plan *plan, bool moved) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&plan->device->lock);
     struct sg_device *device = plan->device;
     for (uint32_t i = 0; i < plan->run_count; i++) {
         struct sg_page_run *run = &plan->runs[i];
@@ -240,41 +268,43 @@ static void settle_runs(struct sg_plan *plan, bool moved)
             sg_device_count_pages_locked(device, run->region, -(int64_t)run->pages);
         } else if (run->unmapped) {
             for (uint32_t page = run->first; page < run->first + run->pages; page++)
-                run->region->handle[page] = run->lost ? SG_PAGE_LOST : 0;
+                run->region->memory.handle[page] = run->lost ? SG_PAGE_LOST : 0;
             sg_device_count_pages_locked(device, run->region, -(int64_t)run->pages);
             if (moved)
                 count_moved(device, run);
             if (!run->lost)
-                sg_region_cut_done(run->region, run->busy);
+                sg_region_cut_done_locked(run->region, run->busy);
         } else {
-            sg_region_cut_undone(run->region, run->busy);
+            sg_region_cut_undone_locked(run->region, run->busy);
         }
     }
 }
 
 /* Charges a plan's calls to growing or to moving: a page made anew because one of another size was given up was
    moved. */
-static void charge(struct sg_device *device, const struct sg_plan *plan)
+static void charge_plan_locked(struct sg_device *device, const struct sg_plan *plan) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&device->lock);
     uint64_t anew = plan->releases < plan->created ? plan->releases : plan->created,
              moved = plan->placement.new_pages - plan->created + anew;
     uint64_t grown = plan->created - anew, devices = sg_mappings_devices(device);
-    uint64_t moves = sg_cost_ns(device->cost, SG_COST_map, moved, moved) +
-                     sg_cost_ns(device->cost, SG_COST_create, anew, anew) +
-                     sg_cost_ns(device->cost, SG_COST_set_access, moved ? plan->accesses : 0, moved * devices) +
-                     sg_cost_ns(device->cost, SG_COST_unmap, plan->unmaps, plan->unmapped) +
-                     sg_cost_ns(device->cost, SG_COST_release, plan->releases, plan->releases);
-    uint64_t growth = sg_cost_ns(device->cost, SG_COST_create, grown, grown) +
-                      sg_cost_ns(device->cost, SG_COST_map, grown, grown) +
-                      sg_cost_ns(device->cost, SG_COST_set_access, moved ? 0 : plan->accesses, grown * devices);
+    uint64_t moves = sg_cost_ns(device->accounts.cost, SG_COST_map, moved, moved) +
+                     sg_cost_ns(device->accounts.cost, SG_COST_create, anew, anew) +
+                     sg_cost_ns(device->accounts.cost, SG_COST_set_access, moved ? plan->accesses : 0, moved * devices) +
+                     sg_cost_ns(device->accounts.cost, SG_COST_unmap, plan->unmaps, plan->unmapped) +
+                     sg_cost_ns(device->accounts.cost, SG_COST_release, plan->releases, plan->releases);
+    uint64_t growth = sg_cost_ns(device->accounts.cost, SG_COST_create, grown, grown) +
+                      sg_cost_ns(device->accounts.cost, SG_COST_map, grown, grown) +
+                      sg_cost_ns(device->accounts.cost, SG_COST_set_access, moved ? 0 : plan->accesses, grown * devices);
     sg_count(device, SG_STAT_move_cost_ns, moves);
     sg_count(device, SG_STAT_growth_cost_ns, growth);
 }
 
 /* To be called once plan->handles has the new page numbers, for the runs with two addresses. A stream ordered after the
    present time of the stream that takes them is also ordered after all work at the stale address. */
-static void keep_aliases(struct sg_plan *plan)
+static void keep_aliases_locked(struct sg_plan *plan) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&plan->device->lock);
     uint32_t next = plan->created;
     uint64_t now = 0;
     for (uint32_t i = 0; i < plan->run_count; i++) {
@@ -283,10 +313,11 @@ static void keep_aliases(struct sg_plan *plan)
             continue;
         if (run->alias) {
             sg_alias_note_slot(plan->device, plan->slot);
-            sg_alias_keep(plan->device, run, plan->region, plan->handles + next);
+            sg_alias_keep_locked(plan->device, run, plan->region, plan->handles + next);
             now = now ? now : sg_clocks_tick_locked(plan->device);
             for (uint32_t page = 0; page < run->pages; page++)
-                plan->region->after[plan->handles[next + page]] = (struct sg_after){UINT64_C(1) << plan->slot, now};
+                plan->region->memory.after[plan->handles[next + page]] =
+                    (struct sg_after){UINT64_C(1) << plan->slot, now};
         }
         next += run->pages;
     }
@@ -298,25 +329,25 @@ uint32_t sg_plan_commit_locked(struct sg_plan *plan)
     struct sg_device *device = plan->device;
     struct sg_region *region = plan->region;
     uint32_t next = 0;
-    settle_runs(plan, /* moved */ true);
+    settle_runs_locked(plan, /* moved */ true);
     for (uint32_t page = plan->first_page; page <= plan->last_page; page++)
-        if (!region->handle[page]) {
-            region->handle[page] = plan->handles[next];
-            region->after[page] = (struct sg_after){0};
+        if (!region->memory.handle[page]) {
+            region->memory.handle[page] = plan->handles[next];
+            region->memory.after[page] = (struct sg_after){0};
             plan->handles[next++] = page;
         }
     assert(next == plan->placement.new_pages);
-    keep_aliases(plan);
+    keep_aliases_locked(plan);
     sg_device_count_pages_locked(device, region, next);
-    charge(device, plan);
+    charge_plan_locked(device, plan);
     sg_count(device, SG_STAT_grows, 1);
     sg_count(device, SG_STAT_pages_created, plan->created);
-    return sg_region_commit(region, plan->busy, &plan->placement, plan->slot);
+    return sg_region_commit_locked(region, plan->busy, &plan->placement, plan->slot);
 }
 
 void sg_plan_abandon_locked(struct sg_plan *plan)
 {
     SG_ASSERT_HELD(&plan->device->lock);
-    settle_runs(plan, /* moved */ false);
-    sg_region_abandon(plan->region, plan->busy, plan->slot, sg_clocks_tick_locked(plan->device));
+    settle_runs_locked(plan, /* moved */ false);
+    sg_region_abandon_locked(plan->region, plan->busy, plan->slot, sg_clocks_tick_locked(plan->device));
 }

@@ -1,19 +1,16 @@
 /* A plan: one place in a region, and the pages that will be mapped there, taken from elsewhere or created.
 
    Decisions are made under `lock` (plan.c) and carried out without it (execute.c), with the extents
-   concerned busy in between. Only the holder of `grow` has a plan. */
-#ifndef SG_PLAN_H
-#define SG_PLAN_H
+   concerned busy in between. Only the holder of `grow` has a plan.
 
-#include "device.h"
+   For example, 300 MiB where 150 pages of 2 MiB lack memory and 50 more may be created: the plan takes runs of 60 and 40
+   idle pages and creates 50. Does the driver refuse to map one, all 100 are mapped where they were, and the 50 go back. */
+#ifndef SG_CORE_REMAP_PLAN_H
+#define SG_CORE_REMAP_PLAN_H
 
-struct sg_page_run { /* whole pages being taken from one place, in address order */
-    struct sg_region *region;
-    uint32_t first, pages, busy;
-    bool alias;    /* its pages keep this address for now */
-    bool unmapped; /* its pages are elsewhere, or given back */
-    bool lost;     /* and its addresses cannot be used again */
-};
+#include "remap/page_alias.h"
+#include "search/take.h"
+#include "space/placement.h"
 
 struct sg_plan {
     struct sg_device *device;
@@ -36,29 +33,15 @@ struct sg_plan {
 /* Chooses a place for what is wanted and where its pages come from, and makes them all busy. CUDA_ERROR_NOT_FOUND: no
    region has room for the addresses. CUDA_ERROR_OUT_OF_MEMORY: the limit forbids it and too few pages are free. Under
    the lock. */
-CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_plan *ret);
+CUresult sg_plan_make_locked(struct sg_device *device, struct sg_want want, struct sg_plan *ret) SG_REQUIRES(lock)
+    SG_REQUIRES(grow);
 
 /* The driver refused to create more: takes free pages for the rest. False if there are too few: nothing is left to do
    with the plan but to abandon it. */
-bool sg_plan_continue_with_idle_locked(struct sg_plan *plan);
-
-/* Carries the plan out, as far as the driver lets it. CUDA_ERROR_OUT_OF_MEMORY with pages that were not created:
-   everything but those created so far (which are still in hand) is as it was, and sg_plan_continue_with_idle_locked() may
-   help. No lock held. */
-CUresult sg_plan_execute(struct sg_plan *plan);
-
-/* After another failure: everything but the pages created is as it was again. No lock held. */
-void sg_plan_undo(struct sg_plan *plan);
-
-/* Of a plan that the driver has failed: whether the pages were there and mapped, so that it was access which it did not
-   give (or, where it was to be given in several calls, the first page after them). No lock needed. */
-bool sg_plan_lacked_access(const struct sg_plan *plan);
-
-/* Releases pages that were created and not used. No lock held. */
-void sg_plan_drop_created(struct sg_plan *plan);
+bool sg_plan_continue_with_idle_locked(struct sg_plan *plan) SG_REQUIRES(lock) SG_REQUIRES(grow);
 
 /* Ends a plan that was carried out; returns the block. Or undoes it. */
-uint32_t sg_plan_commit_locked(struct sg_plan *plan);
-void sg_plan_abandon_locked(struct sg_plan *plan);
+uint32_t sg_plan_commit_locked(struct sg_plan *plan) SG_REQUIRES(lock);
+void sg_plan_abandon_locked(struct sg_plan *plan) SG_REQUIRES(lock);
 
 #endif

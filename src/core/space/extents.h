@@ -1,24 +1,153 @@
-/* What the files that work on a region share: extents in address order, and the ranges that are free or holes. Others
-   read them, and keep things in extents that belong to no region. */
-#ifndef SG_EXTENTS_H
-#define SG_EXTENTS_H
+/* Extents: pieces of addresses, each of one state, numbered so that links are short.
+
+   Nouns. An *extent* is a piece of a region's addresses with one state. The *array* has all extents of a device. A *cell*
+   is an extent that is set aside for whatever begins at two units of the small region. *Spare* extents are kept for
+   growing, moving and undoing.
+
+   Why an array: an extent is one cache line, its number is 4 bytes, and no operation allocates host memory. How: the
+   address space for 16 M extents is set aside at once and touched only as far as it is used. Extents that are given back
+   form a list by `next`. Limits: with less address space the array is smaller, and a device that has used all but the
+   spare ones refuses blocks.
+
+   For example, in an array with used = 9 and unused = 4, whose extent 4 has next = 7: extents_take_locked() returns 4,
+   then 7, then 9, and used becomes 10. extents_give_back_locked() of 7 makes unused 7. */
+#ifndef SG_CORE_SPACE_EXTENTS_H
+#define SG_CORE_SPACE_EXTENTS_H
 
 #include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
-#include "space/region.h"
-#include "wrap.h"
+#include "lock.h"
+#include "lock_roles.h"
+#include "stream_clock.h"
+#include "tuning.h"
+
+enum {
+    SG_UNIT_SHIFT = 9,
+    SG_UNIT = 1 << SG_UNIT_SHIFT
+}; /* 512 B: PyTorch's smallest block, and the alignment of
+                                                             cudaMalloc's users */
+
+enum sg_extent_state {
+    SG_EXTENT_UNUSED,
+    SG_EXTENT_FREE,
+    SG_EXTENT_BLOCK,
+    SG_EXTENT_PENDING,
+    SG_EXTENT_HOLE,
+    SG_EXTENT_BUSY,
+    SG_EXTENT_DEFERRED,
+    SG_EXTENT_FRAGMENT
+};
+
+struct sg_extent {
+    uint32_t begin, size; /* units */
+    uint32_t prev, next;  /* by address; 0: none. Of unused extents, next is the next unused one */
+    uint32_t state;       /* enum sg_extent_state */
+    union {
+        uint32_t stream; /* tag of a block, index in the device's list */
+        uint32_t owner;  /* free, deferred, fragment: slot of a stream, 0: nobody */
+    };
+    uint64_t requested; /* bytes asked for, of a block or pending block */
+    union {
+        uint64_t alloc_seq; /* block: the time of its allocation, differs for every allocation of the process */
+        uint64_t seq;       /* free, deferred, fragment: comes after what the owner was given before; pending: what
+                              `users_mask` was given */
+    };
+    uint64_t context; /* block: the CUcontext that was current when it was allocated; pending: whether its work is
+                              done */
+    union {
+        uint64_t event;      /* for who keeps other things in extents */
+        uint64_t users_mask; /* block: bits of the slots on which it is used besides its own, bit 0: on
+                                              others; pending: bits of those it has to wait for, bit 0: for the whole
+                                              context */
+        struct {
+            uint32_t less, more;
+        } in_size_class; /* free: its neighbours in the list of its class */
+    };
+    union {
+        uint32_t later;       /* pending: the next one in order */
+        uint32_t idle_before; /* block: how long its stream had been given nothing when it was allocated
+                              (sg_clocks_idle_before()) */
+    };
+    uint32_t region; /* index of the region in its device */
+};
+_Static_assert(sizeof(struct sg_extent) == 64, "an extent is one cache line");
+
+/* In place of a pending block's context: that has done its work, others may not have. */
+enum { SG_OWN_CONTEXT_IS_DONE = 1 };
+
+/* The extents of one device, addressed by index so that links are short and the array can move nowhere. */
+struct sg_extents {
+    struct sg_extent *extent; /* [0] is never used: 0 means none */
+    uint32_t live, capacity;
+    uint32_t used, unused; /* high-water mark; first of the list of unused ones below it */
+    uint32_t cells;        /* extents [capacity, capacity + cells): see struct sg_region */
+    bool cells_taken;      /* one region has them */
+#ifdef SG_LOCK_CHECKS
+    const struct sg_lock *lock; /* of the device, which guards its regions; NULL: a test's, without one */
+#endif
+    struct sg_extent_site_locked { /* of blocks, by the number of their extent: as in struct sg_tag */
+        uint32_t site, phase;
+    } * sites; /* NULL: no site was ever noted */
+};
+
+/* The device's `lock` is held by the calling thread, in builds that check it (lock.h). */
+#ifdef SG_LOCK_CHECKS
+#define SG_ASSERT_EXTENTS_LOCK(extents)      \
+    do {                                     \
+        if ((extents)->lock)                 \
+            SG_ASSERT_HELD((extents)->lock); \
+    } while (0)
+#else
+#define SG_ASSERT_EXTENTS_LOCK(extents) ((void)0)
+#endif
+
+/* The lock that guards all regions whose extents these are. */
+static inline void sg_extents_guard(struct sg_extents *extents, const struct sg_lock *lock)
+{
+#ifdef SG_LOCK_CHECKS
+    extents->lock = lock;
+#else
+    (void)extents, (void)lock;
+#endif
+}
+
+/* Notes who asked for a block. Without host memory for that it stays unknown. */
+void sg_extents_note_site_locked(struct sg_extents *extents, uint32_t extent, uint32_t site, uint32_t phase)
+    SG_REQUIRES(lock); /* the slow half */
+static inline void sg_extent_set_site_locked(struct sg_extents *extents, uint32_t extent, uint32_t site, uint32_t phase)
+    SG_REQUIRES(lock)
+{
+    SG_ASSERT_EXTENTS_LOCK(extents);
+    if (__builtin_expect(extents->sites || site || phase, 0))
+        sg_extents_note_site_locked(extents, extent, site, phase);
+}
+static inline struct sg_extent_site_locked sg_extent_site_locked(const struct sg_extents *extents, uint32_t extent)
+    SG_REQUIRES(lock)
+{
+    SG_ASSERT_EXTENTS_LOCK(extents);
+    return extents->sites ? extents->sites[extent] : (struct sg_extent_site_locked){0, 0};
+}
+
+/* Sets the array aside, which is memory only where it is used. False: there is not even address space for it. */
+bool sg_extents_init(struct sg_extents *extents);
+void sg_extents_fini(struct sg_extents *extents);
 
 /* Not given to ordinary blocks, so that growing, moving and undoing either never run out half-way. */
 enum { EXTENTS_SPARE_OF_CLAIM = SG_EXTENTS_SPARE / 4, EXTENTS_SPARE_OF_CUT = SG_EXTENTS_SPARE / 8 };
 
-static inline bool extents_left(const struct sg_extents *extents, uint32_t want)
+static inline bool extents_left_locked(const struct sg_extents *extents, uint32_t want) SG_REQUIRES(lock)
 {
+    SG_ASSERT_EXTENTS_LOCK(extents);
     return extents->capacity - extents->live > want;
 }
 
-/* Callers have asked extents_left(). */
-static inline uint32_t extents_take(struct sg_extents *extents)
+/* Callers have asked extents_left_locked(). */
+static inline uint32_t extents_take_locked(struct sg_extents *extents) SG_REQUIRES(lock)
 {
+    SG_ASSERT_EXTENTS_LOCK(extents);
     uint32_t id = extents->unused;
     extents->live++;
     if (id)
@@ -29,442 +158,15 @@ static inline uint32_t extents_take(struct sg_extents *extents)
     return id;
 }
 
-static inline void extents_give_back(struct sg_extents *extents, uint32_t id)
+static inline void extents_give_back_locked(struct sg_extents *extents, uint32_t id) SG_REQUIRES(lock)
 {
+    SG_ASSERT_EXTENTS_LOCK(extents);
     extents->live--;
     extents->extent[id].state = SG_EXTENT_UNUSED;
     if (id >= extents->capacity)
         return; /* a cell is for whatever begins there */
     extents->extent[id].next = extents->unused;
     extents->unused = id;
-}
-
-static inline struct sg_extent *at(const struct sg_region *region, uint32_t id)
-{
-    return &region->extent[id];
-}
-
-/* An extent for what begins at `begin`: its cell's if that is unused. */
-static inline uint32_t extent_new_at(struct sg_region *region, uint32_t begin)
-{
-    uint32_t cell = begin >> SG_CELL_SHIFT, id = region->cell_first + cell;
-    if (cell >= region->cells || at(region, id)->state != SG_EXTENT_UNUSED)
-        return extents_take(region->extents);
-    region->extents->live++;
-    return id;
-}
-
-/* The free range that begins in a bucket in which one does. */
-static inline uint32_t free_in_bucket(const struct sg_region *region, uint32_t bucket)
-{
-    /* there are cells only where a bucket is a unit */
-    uint32_t cell = bucket >> SG_CELL_SHIFT, id = region->cell_first + cell;
-    bool is = cell < region->cells && at(region, id)->begin == bucket && at(region, id)->state == SG_EXTENT_FREE;
-    return is ? id : region->free_at[bucket];
-}
-
-/* The lowest free range of at least `units` that begins in *bucket or behind it, which goes on behind that range; 0: there
-   is none. */
-static inline uint32_t next_free(const struct sg_region *region, uint32_t units, uint32_t *bucket)
-{
-    uint32_t found = sg_max_tree_first(&region->free_tree, *bucket, (int32_t)units);
-    if (found == SG_MAX_TREE_NONE)
-        return 0;
-    *bucket = found + 1;
-    return region->free_at[found];
-}
-
-static inline uint32_t extent_end(const struct sg_extent *extent)
-{
-    return extent->begin + extent->size;
-}
-
-static inline uint32_t page_of(const struct sg_region *region, uint32_t position)
-{
-    return region->page_shift ? position >> region->page_shift : position / region->page_units;
-}
-
-/* Pages that lie entirely inside [begin, begin + size). */
-static inline uint32_t pages_inside(const struct sg_region *region, uint32_t begin, uint32_t size)
-{
-    if (size < region->page_units)
-        return 0;
-    uint32_t from = page_of(region, begin + region->page_units - 1), to = page_of(region, begin + size);
-    return to > from ? to - from : 0;
-}
-
-/* The position of the highest bit, and SG_SIZE_CLASS_BITS below it. */
-static inline uint32_t size_class_of(uint32_t size)
-{
-    enum { CLASSES = 1 << SG_SIZE_CLASS_BITS };
-    uint32_t high = 31 - (uint32_t)__builtin_clz(size);
-    return high * CLASSES + (high >= SG_SIZE_CLASS_BITS ? size >> (high - SG_SIZE_CLASS_BITS) & (CLASSES - 1) : 0);
-}
-
-/* What only regions with owners need (stream_extents.c): the lists of one more owner, or `common`; all free ranges into
-   lists. */
-struct sg_lists *sg_region_make_lists(struct sg_region *region, uint32_t owner);
-void sg_region_make_listed(struct sg_region *region);
-/* [begin, begin + size) has become free, for all after some work. */
-void sg_region_note_after(struct sg_region *region, uint32_t begin, uint32_t size, struct sg_after after);
-
-static inline struct sg_lists *lists_of(struct sg_region *region, uint32_t owner)
-{
-    struct sg_lists *lists = region->lists[owner];
-    if (lists)
-        return lists;
-    return owner == 0 || region->listless >> owner & 1 ? &region->common : sg_region_make_lists(region, owner);
-}
-
-/* The bit of `stocked` for some lists that hold what is `owner`'s. */
-static inline uint64_t stock_bit(const struct sg_region *region, const struct sg_lists *lists, uint32_t owner)
-{
-    return lists == &region->common ? 1 : UINT64_C(1) << owner;
-}
-
-static inline bool lists_empty(const struct sg_lists *lists)
-{
-    uint64_t any = 0;
-    for (uint32_t word = 0; word < SG_SIZE_CLASSES / 64; word++)
-        any |= lists->any[word];
-    return any == 0;
-}
-
-static inline void size_class_insert(struct sg_region *region, uint32_t id)
-{
-    struct sg_extent *extent = at(region, id);
-    region->best_deferred = 0;
-    struct sg_lists *lists = lists_of(region, extent->owner);
-    uint32_t class = size_class_of(extent->size), first = lists->first[class];
-    extent->in_size_class.less = 0;
-    extent->in_size_class.more = first;
-    if (first)
-        at(region, first)->in_size_class.less = id;
-    lists->first[class] = id;
-    lists->any[class / 64] |= UINT64_C(1) << class % 64;
-    region->stocked |= stock_bit(region, lists, extent->owner);
-}
-
-static inline void size_class_remove(struct sg_region *region, const struct sg_extent *extent)
-{
-    uint32_t less = extent->in_size_class.less, more = extent->in_size_class.more;
-    if (more)
-        at(region, more)->in_size_class.less = less;
-    if (less) {
-        at(region, less)->in_size_class.more = more;
-    } else {
-        struct sg_lists *lists = lists_of(region, extent->owner);
-        uint32_t class = size_class_of(extent->size);
-        lists->first[class] = more;
-        if (!more)
-            lists->any[class / 64] &= ~(UINT64_C(1) << class % 64);
-        if (!more && lists_empty(lists))
-            region->stocked &= ~stock_bit(region, lists, extent->owner);
-    }
-}
-
-static inline void free_insert(struct sg_region *region, uint32_t id)
-{
-    struct sg_extent *extent = at(region, id);
-    uint32_t bucket = extent->begin >> region->bucket_shift;
-    assert(sg_max_tree_get(&region->free_tree, bucket) == 0);
-    extent->state = SG_EXTENT_FREE;
-    region->free_at[bucket] = id;
-    sg_max_tree_set(&region->free_tree, bucket, (int32_t)extent->size);
-    region->whole_free += pages_inside(region, extent->begin, extent->size);
-    region->owners |= UINT64_C(1) << extent->owner;
-    if (region->listed)
-        size_class_insert(region, id);
-    else if (sg_has_several_bits(region->owners))
-        sg_region_make_listed(region);
-}
-
-static inline void free_remove(struct sg_region *region, const struct sg_extent *extent)
-{
-    sg_max_tree_set(&region->free_tree, extent->begin >> region->bucket_shift, 0);
-    region->whole_free -= pages_inside(region, extent->begin, extent->size);
-    if (region->listed)
-        size_class_remove(region, extent);
-}
-
-/* Moves the bounds of a free range. */
-static inline void free_resize(struct sg_region *region, uint32_t id, uint32_t begin, uint32_t size)
-{
-    struct sg_extent *extent = at(region, id);
-    uint32_t old = extent->begin >> region->bucket_shift, bucket = begin >> region->bucket_shift;
-    bool moves = region->listed && size_class_of(extent->size) != size_class_of(size);
-    region->best_deferred = 0;
-    region->whole_free -= pages_inside(region, extent->begin, extent->size);
-    region->whole_free += pages_inside(region, begin, size);
-    if (moves)
-        size_class_remove(region, extent);
-    extent->begin = begin;
-    extent->size = size;
-    if (moves)
-        size_class_insert(region, id);
-    if (old != bucket)
-        region->free_at[bucket] = id;
-    sg_max_tree_move(&region->free_tree, old, bucket, (int32_t)size);
-}
-
-/* Gives what the free range `from` is, and its entry, to the extent `to`, which has the bounds that it shall have. */
-static inline void free_pass(struct sg_region *region, uint32_t from, uint32_t to)
-{
-    struct sg_extent *old = at(region, from), *extent = at(region, to);
-    const struct sg_extent bounds = *extent;
-    uint32_t bucket = extent->begin >> region->bucket_shift;
-    assert(region->fit == SG_FIT_LOWEST && old->state == SG_EXTENT_FREE);
-    region->whole_free += pages_inside(region, extent->begin, extent->size);
-    region->whole_free -= pages_inside(region, old->begin, old->size);
-    if (region->listed)
-        size_class_remove(region, old);
-    *extent = *old;
-    extent->begin = bounds.begin;
-    extent->size = bounds.size;
-    extent->prev = bounds.prev;
-    extent->next = bounds.next;
-    if (region->listed)
-        size_class_insert(region, to);
-    region->free_at[bucket] = to;
-    sg_max_tree_move(&region->free_tree, old->begin >> region->bucket_shift, bucket, (int32_t)extent->size);
-}
-
-static inline void hole_insert(struct sg_region *region, uint32_t id)
-{
-    struct sg_extent *extent = at(region, id);
-    uint32_t page = page_of(region, extent->begin);
-    assert(extent->begin % region->page_units == 0 && extent->size % region->page_units == 0);
-    extent->state = SG_EXTENT_HOLE;
-    region->hole_at[page] = id;
-    sg_max_tree_set(&region->hole_tree, page, (int32_t)page_of(region, extent->size));
-}
-
-static inline void hole_remove(struct sg_region *region, const struct sg_extent *extent)
-{
-    sg_max_tree_set(&region->hole_tree, page_of(region, extent->begin), 0);
-}
-
-/* Puts a new extent with these bounds after `left`. */
-static inline uint32_t extent_insert_after(struct sg_region *region, uint32_t left, uint32_t begin, uint32_t size)
-{
-    uint32_t id = extent_new_at(region, begin), right = at(region, left)->next;
-    *at(region, id) =
-        (struct sg_extent){.begin = begin, .size = size, .prev = left, .next = right, .region = region->index};
-    at(region, left)->next = id;
-    if (right)
-        at(region, right)->prev = id;
-    return id;
-}
-
-/* Puts a new extent with these bounds before `right`. */
-static inline uint32_t extent_insert_before(struct sg_region *region, uint32_t right, uint32_t begin, uint32_t size)
-{
-    uint32_t left = at(region, right)->prev;
-    if (left)
-        return extent_insert_after(region, left, begin, size);
-    uint32_t id = extent_new_at(region, begin);
-    *at(region, id) = (struct sg_extent){.begin = begin, .size = size, .next = right, .region = region->index};
-    at(region, right)->prev = id;
-    region->first = id;
-    return id;
-}
-
-static inline void extent_unlink(struct sg_region *region, uint32_t id)
-{
-    struct sg_extent *extent = at(region, id);
-    if (extent->prev)
-        at(region, extent->prev)->next = extent->next;
-    else
-        region->first = extent->next;
-    if (extent->next)
-        at(region, extent->next)->prev = extent->prev;
-    extents_give_back(region->extents, id);
-}
-
-static inline void block_insert(struct sg_region *region, uint32_t id)
-{
-    at(region, id)->state = SG_EXTENT_BLOCK;
-    region->block_at[at(region, id)->begin >> region->bucket_shift] = id;
-}
-
-/* Whether free memory there has belonged to more than one (nobody counts as one). */
-static inline bool has_several_owners(const struct sg_region *region)
-{
-    return sg_has_several_bits(region->owners);
-}
-
-static inline bool is_complete(const struct sg_region *region, const struct sg_extent *extent)
-{
-    return extent->owner == 0 || region->clocks->complete[extent->owner] >= extent->seq;
-}
-
-/* Whether `slot` may use a free range as a whole. */
-static inline bool is_usable(const struct sg_region *region, const struct sg_extent *extent, sg_slot slot)
-{
-    return extent->owner == slot || is_complete(region, extent) ||
-           (slot && region->clocks->ordered_after[slot].at[extent->owner] >= extent->seq);
-}
-
-/* Whether two free neighbours can be one range without a loss worth mentioning, and whose it is then. Two of one
-   owner always can. A complete one joins the other if that is larger, or if the complete one is less than a page. */
-static inline bool extents_may_join(const struct sg_region *region, const struct sg_extent *a,
-    const struct sg_extent *b, uint32_t *ret_owner, uint64_t *ret_seq)
-{
-    const struct sg_extent *whose = a->seq > b->seq ? a : b;
-    if (a->owner != b->owner) {
-        bool a_complete = is_complete(region, a), b_complete = is_complete(region, b);
-        const struct sg_extent *larger = a->size > b->size ? a : b;
-        if (a_complete && b_complete)
-            whose = larger;
-        else if (a_complete && (larger == b || a->size < region->page_units))
-            whose = b;
-        else if (b_complete && (larger == a || b->size < region->page_units))
-            whose = a;
-        else
-            return false;
-    }
-    *ret_owner = whose->owner;
-    *ret_seq = whose->seq;
-    return true;
-}
-
-static inline bool has_state(const struct sg_region *region, uint32_t id, enum sg_extent_state state)
-{
-    return id && at(region, id)->state == state;
-}
-
-static inline bool begins_in(const struct sg_region *region, uint32_t id, uint32_t bucket)
-{
-    return at(region, id)->begin >> region->bucket_shift == bucket;
-}
-
-/* The free range from `id` up that begins in a bucket, behind fragments there; 0 if there is none. */
-static inline uint32_t free_up_in_bucket(const struct sg_region *region, uint32_t id, uint32_t bucket)
-{
-    while (has_state(region, id, SG_EXTENT_FRAGMENT) && begins_in(region, id, bucket))
-        id = at(region, id)->next;
-    return has_state(region, id, SG_EXTENT_FREE) && begins_in(region, id, bucket) ? id : 0;
-}
-
-/* The free range from `id` down that begins in a bucket, below fragments there; 0 if none does. A
-   fragment begins and ends in one bucket. */
-static inline uint32_t free_down_in_bucket(const struct sg_region *region, uint32_t id, uint32_t bucket)
-{
-    while (has_state(region, id, SG_EXTENT_FRAGMENT)) {
-        assert(begins_in(region, id, bucket));
-        id = at(region, id)->prev;
-    }
-    return has_state(region, id, SG_EXTENT_FREE) && begins_in(region, id, bucket) ? id : 0;
-}
-
-/* Turns an extent that is in no index, and joins nothing, into a free range. More than two neighbours may begin in one
-   bucket. Only the last of them is a range. The others, shorter than a bucket, are held until they can
-   join. */
-static inline void free_put(struct sg_region *region, uint32_t id)
-{
-    uint32_t bucket = at(region, id)->begin >> region->bucket_shift,
-             below = free_down_in_bucket(region, at(region, id)->prev, bucket);
-    if (below) {
-        free_remove(region, at(region, below));
-        at(region, below)->state = SG_EXTENT_FRAGMENT;
-    }
-    if (free_up_in_bucket(region, at(region, id)->next, bucket))
-        at(region, id)->state = SG_EXTENT_FRAGMENT;
-    else
-        free_insert(region, id);
-}
-
-/* Free memory that a block was cut from the beginning of keeps [begin, begin + size). */
-static inline void free_shrink(struct sg_region *region, uint32_t id, uint32_t begin, uint32_t size)
-{
-    struct sg_extent *extent = at(region, id);
-    if (free_up_in_bucket(region, extent->next, begin >> region->bucket_shift)) {
-        free_remove(region, extent);
-        extent->begin = begin;
-        extent->size = size;
-        extent->state = SG_EXTENT_FRAGMENT;
-    } else {
-        free_resize(region, id, begin, size);
-    }
-}
-
-/* Joins an extent that is in no index with a neighbour that is free or held, if that may be. The neighbour's extent
-   goes. */
-static inline bool extent_absorb(struct sg_region *region, uint32_t id, uint32_t other)
-{
-    struct sg_extent *extent = at(region, id), *piece = at(region, other);
-    uint32_t owner;
-    uint64_t seq;
-    if ((piece->state != SG_EXTENT_FREE && piece->state != SG_EXTENT_FRAGMENT) ||
-        !extents_may_join(region, extent, piece, &owner, &seq))
-        return false;
-    if (piece->state == SG_EXTENT_FREE)
-        free_remove(region, piece);
-    extent->begin = piece->begin < extent->begin ? piece->begin : extent->begin;
-    extent->size += piece->size;
-    extent->owner = owner;
-    extent->seq = seq;
-    extent_unlink(region, other);
-    return true;
-}
-
-/* Turns an extent into free memory where owners differ, or where a neighbour is a fragment. */
-static inline void extent_coalesce_mixed(struct sg_region *region, uint32_t id)
-{
-    for (bool more = true; more;) {
-        uint32_t prev = at(region, id)->prev, next = at(region, id)->next;
-        more = (prev && extent_absorb(region, id, prev)) || (next && extent_absorb(region, id, next));
-    }
-    free_put(region, id);
-}
-
-/* Whether a neighbour is free or a fragment, and not simply another part of what `extent` is part of. */
-static inline bool extent_is_other(const struct sg_extent *neighbour, const struct sg_extent *extent)
-{
-    return neighbour->state == SG_EXTENT_FRAGMENT ||
-        (neighbour->state == SG_EXTENT_FREE && neighbour->owner != extent->owner);
-}
-
-/* Turns an extent that is in no index into free memory, joined with its free neighbours. */
-static inline void extent_coalesce(struct sg_region *region, uint32_t id)
-{
-    struct sg_extent *extent = at(region, id);
-    uint32_t prev = extent->prev, next = extent->next;
-    bool left = prev && at(region, prev)->state == SG_EXTENT_FREE;
-    bool right = next && at(region, next)->state == SG_EXTENT_FREE;
-    if ((prev && extent_is_other(at(region, prev), extent)) || (next && extent_is_other(at(region, next), extent))) {
-        extent_coalesce_mixed(region, id);
-        return;
-    }
-    if (left) { /* the larger range first: what is then taken out below it changes nothing higher up in the index */
-        struct sg_extent *other = at(region, prev);
-        uint32_t size = extent->size;
-        other->seq = other->seq > extent->seq ? other->seq : extent->seq;
-        extent_unlink(region, id);
-        if (right) {
-            struct sg_extent *last = at(region, next);
-            other->seq = other->seq > last->seq ? other->seq : last->seq;
-            free_resize(region, prev, other->begin, other->size + size + last->size);
-            free_remove(region, last);
-            extent_unlink(region, next);
-        } else {
-            free_resize(region, prev, other->begin, other->size + size);
-        }
-    } else if (right && region->cells) { /* the neighbour's entry moves down to where the joined range begins */
-        struct sg_extent *other = at(region, next);
-        other->seq = other->seq > extent->seq ? other->seq : extent->seq;
-        extent->size += other->size;
-        free_pass(region, next, id);
-        extent_unlink(region, next);
-    } else if (right) {
-        struct sg_extent *other = at(region, next);
-        uint32_t begin = extent->begin, size = extent->size;
-        other->seq = other->seq > extent->seq ? other->seq : extent->seq;
-        extent_unlink(region, id);
-        free_resize(region, next, begin, size + other->size);
-    } else {
-        free_insert(region, id);
-    }
 }
 
 #endif

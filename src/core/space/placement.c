@@ -1,39 +1,45 @@
-/* Where pages are mapped, taken away and given back: the slow half of a region. */
-#include "space/extents.h"
+#include "space/placement.h"
 
-static bool is_open(const struct sg_region *region, const struct sg_extent *extent, struct sg_taker taker)
+#include "space/coalesce.h"
+
+static bool is_open_locked(const struct sg_region *region, const struct sg_extent *extent, struct sg_taker taker)
+    SG_REQUIRES(lock)
 {
+    SG_ASSERT_REGION_LOCK(region);
     return extent->state == SG_EXTENT_HOLE ||
-        (extent->state == SG_EXTENT_FREE && is_usable(region, extent, taker.slot));
+           (extent->state == SG_EXTENT_FREE && extent_is_usable_locked(region, extent, taker.slot));
 }
 
 /* Whole pages in [begin, end), which is free, that whoever looks could have at another place. */
-static uint32_t pages_to_be_had(const struct sg_region *region, uint32_t begin, uint32_t end, struct sg_taker taker)
+static uint32_t pages_to_be_had_locked(const struct sg_region *region, uint32_t begin, uint32_t end,
+    struct sg_taker taker) SG_REQUIRES(lock)
 {
+    SG_ASSERT_REGION_LOCK(region);
     uint32_t whole = pages_inside(region, begin, end - begin), first = page_of(region, begin + region->page_units - 1),
              others = 0;
-    for (uint32_t page = first; region->ordered && page < first + whole; page++)
-        others += !sg_after_complete(region->clocks, region->after[page]) &&
-                  !(taker.aliases && sg_region_shareable(region, page, taker.slot));
+    for (uint32_t page = first; region->owned.ordered && page < first + whole; page++)
+        others += !sg_after_complete(region->owned.clocks, region->memory.after[page]) &&
+                  !(taker.aliases && sg_region_shareable_locked(region, page, taker.slot));
     return whole - others;
 }
 
 /* Prices [begin, begin + units), which starts in the open extent `id`. */
-static struct sg_placement price(const struct sg_region *region, uint32_t id, uint32_t begin, uint32_t units,
-    struct sg_taker taker)
+static struct sg_placement price_place_locked(const struct sg_region *region, uint32_t id, uint32_t begin,
+    uint32_t units, struct sg_taker taker) SG_REQUIRES(lock)
 {
+    SG_ASSERT_REGION_LOCK(region);
     struct sg_placement placement = {.begin = begin, .units = units, .extent = id};
     uint32_t end = begin + units;
-    for (; id && at(region, id)->begin < end; id = at(region, id)->next) {
-        const struct sg_extent *extent = at(region, id);
+    for (; id && extent_at(region, id)->begin < end; id = extent_at(region, id)->next) {
+        const struct sg_extent *extent = extent_at(region, id);
         uint32_t from = extent->begin > begin ? extent->begin : begin,
             to = extent_end(extent) < end ? extent_end(extent) : end;
         if (extent->state == SG_EXTENT_HOLE)
             placement.new_pages += page_of(region, to - 1) - page_of(region, from) + 1;
         else /* what it leaves of this range may still hold whole pages */
-            placement.whole += pages_to_be_had(region, extent->begin, extent_end(extent), taker) -
-                           pages_to_be_had(region, extent->begin, from, taker) -
-                           pages_to_be_had(region, to, extent_end(extent), taker);
+            placement.whole += pages_to_be_had_locked(region, extent->begin, extent_end(extent), taker) -
+                               pages_to_be_had_locked(region, extent->begin, from, taker) -
+                               pages_to_be_had_locked(region, to, extent_end(extent), taker);
     }
     return placement;
 }
@@ -47,7 +53,7 @@ struct search {
     struct sg_placement best;
 };
 
-static void consider(struct search *search, struct sg_placement placement)
+static void search_consider(struct search *search, struct sg_placement placement)
 {
     uint32_t cost = placement.new_pages, least = search->best.new_pages;
     if (search->goal == SG_FEWEST_PAGES_TOTAL) {
@@ -67,28 +73,32 @@ static void consider(struct search *search, struct sg_placement placement)
 }
 
 /* The open extent at or before `id` that holds `position`. */
-static uint32_t back_to(const struct sg_region *region, uint32_t id, uint32_t position)
+static uint32_t back_to_locked(const struct sg_region *region, uint32_t id, uint32_t position) SG_REQUIRES(lock)
 {
-    while (at(region, id)->begin > position)
-        id = at(region, id)->prev;
+    SG_ASSERT_REGION_LOCK(region);
+    while (extent_at(region, id)->begin > position)
+        id = extent_at(region, id)->prev;
     return id;
 }
 
 /* Tries the places in the open stretch from extent `left` to extent `right` that start where a piece starts, or end
    where one ends. Between those, sliding only adds pages. */
-static void try_stretch(const struct sg_region *region, uint32_t left, uint32_t right, struct search *search)
+static void try_stretch_locked(const struct sg_region *region, uint32_t left, uint32_t right, struct search *search)
+    SG_REQUIRES(lock)
 {
-    uint32_t begin = at(region, left)->begin, end = extent_end(at(region, right)), units = search->units;
+    SG_ASSERT_REGION_LOCK(region);
+    uint32_t begin = extent_at(region, left)->begin, end = extent_end(extent_at(region, right)), units = search->units;
     if (end - begin < units)
         return;
     search->room = end - begin;
-    for (uint32_t id = left;; id = at(region, id)->next) {
-        const struct sg_extent *extent = at(region, id);
+    for (uint32_t id = left;; id = extent_at(region, id)->next) {
+        const struct sg_extent *extent = extent_at(region, id);
         if ((extent->state == SG_EXTENT_FREE || id == left) && end - extent->begin >= units)
-            consider(search, price(region, id, extent->begin, units, search->taker));
+            search_consider(search, price_place_locked(region, id, extent->begin, units, search->taker));
         if ((extent->state == SG_EXTENT_FREE || id == right) && extent_end(extent) - begin >= units) {
             uint32_t from = extent_end(extent) - units;
-            consider(search, price(region, back_to(region, id, from), from, units, search->taker));
+            search_consider(search,
+                price_place_locked(region, back_to_locked(region, id, from), from, units, search->taker));
         }
         if (id == right)
             return;
@@ -96,25 +106,28 @@ static void try_stretch(const struct sg_region *region, uint32_t left, uint32_t 
 }
 
 /* Tries the open stretch around extent `id`. Returns where it ends. */
-static uint32_t try_around(const struct sg_region *region, uint32_t id, struct search *search)
+static uint32_t try_around_locked(const struct sg_region *region, uint32_t id, struct search *search) SG_REQUIRES(lock)
 {
+    SG_ASSERT_REGION_LOCK(region);
     uint32_t left = id, right = id;
-    while (at(region, left)->prev && is_open(region, at(region, at(region, left)->prev), search->taker))
-        left = at(region, left)->prev;
-    while (at(region, right)->next && is_open(region, at(region, at(region, right)->next), search->taker))
-        right = at(region, right)->next;
-    try_stretch(region, left, right, search);
-    return extent_end(at(region, right));
+    while (extent_at(region, left)->prev &&
+           is_open_locked(region, extent_at(region, extent_at(region, left)->prev), search->taker))
+        left = extent_at(region, left)->prev;
+    while (extent_at(region, right)->next &&
+           is_open_locked(region, extent_at(region, extent_at(region, right)->next), search->taker))
+        right = extent_at(region, right)->next;
+    try_stretch_locked(region, left, right, search);
+    return extent_end(extent_at(region, right));
 }
 
-bool sg_region_find_placement(const struct sg_region *region, uint32_t units, bool high, enum sg_placement_goal goal,
-    struct sg_taker taker, struct sg_placement *ret)
+bool sg_region_find_placement_locked(const struct sg_region *region, uint32_t units, bool high,
+    enum sg_placement_goal goal, struct sg_taker taker, struct sg_placement *ret)
 {
     SG_ASSERT_REGION_LOCK(region);
     struct search search = {.units = units, .high = high, .goal = goal, .taker = taker};
     for (uint32_t page = 0;
-         page < region->pages && (page = sg_max_tree_first(&region->hole_tree, page, 1)) != SG_MAX_TREE_NONE;)
-        page = page_of(region, try_around(region, region->hole_at[page], &search) - 1) + 1;
+         page < region->pages && (page = sg_max_tree_first(&region->lookup.hole_tree, page, 1)) != SG_MAX_TREE_NONE;)
+        page = page_of(region, try_around_locked(region, region->lookup.hole_at[page], &search) - 1) + 1;
     if (search.any)
         *ret = search.best;
     return search.any;
@@ -122,49 +135,50 @@ bool sg_region_find_placement(const struct sg_region *region, uint32_t units, bo
 
 /* Cuts [begin, end) out of the open extent `id` and makes it busy; the rest keeps its state. Two extents must be
    left. */
-static uint32_t cut_out(struct sg_region *region, uint32_t id, uint32_t begin, uint32_t end)
+static uint32_t cut_out_locked(struct sg_region *region, uint32_t id, uint32_t begin, uint32_t end) SG_REQUIRES(lock)
 {
-    struct sg_extent *extent = at(region, id);
+    SG_ASSERT_REGION_LOCK(region);
+    struct sg_extent *extent = extent_at(region, id);
     bool is_hole = extent->state == SG_EXTENT_HOLE;
     uint32_t node_end = extent_end(extent);
     if (is_hole)
-        hole_remove(region, extent);
+        hole_remove_locked(region, extent);
     else
-        free_remove(region, extent);
+        free_remove_locked(region, extent);
     extent->state = SG_EXTENT_BUSY;
     if (extent->begin < begin) {
-        uint32_t left = extent_insert_before(region, id, extent->begin, begin - extent->begin);
-        at(region, left)->owner = extent->owner;
-        at(region, left)->seq = extent->seq;
+        uint32_t left = extent_insert_before_locked(region, id, extent->begin, begin - extent->begin);
+        extent_at(region, left)->owner = extent->owner;
+        extent_at(region, left)->seq = extent->seq;
         if (is_hole)
-            hole_insert(region, left);
+            hole_insert_locked(region, left);
         else
-            free_put(region, left);
+            free_put_locked(region, left);
     }
     if (end < node_end) {
-        uint32_t right = extent_insert_after(region, id, end, node_end - end);
-        at(region, right)->owner = extent->owner;
-        at(region, right)->seq = extent->seq;
+        uint32_t right = extent_insert_after_locked(region, id, end, node_end - end);
+        extent_at(region, right)->owner = extent->owner;
+        extent_at(region, right)->seq = extent->seq;
         if (is_hole)
-            hole_insert(region, right);
+            hole_insert_locked(region, right);
         else
-            free_put(region, right);
+            free_put_locked(region, right);
     }
     extent->begin = begin;
     extent->size = end - begin;
     return id;
 }
 
-uint32_t sg_region_claim(struct sg_region *region, const struct sg_placement *placement)
+uint32_t sg_region_claim_locked(struct sg_region *region, const struct sg_placement *placement)
 {
     SG_ASSERT_REGION_LOCK(region);
     uint32_t id = placement->extent, end = placement->begin + placement->units;
-    if (!extents_left(region->extents, EXTENTS_SPARE_OF_CLAIM)) /* so that its end has some, whatever is cut
+    if (!extents_left_locked(region->extents, EXTENTS_SPARE_OF_CLAIM)) /* so that its end has some, whatever is cut
                                                                    meanwhile */
         return 0;
     uint32_t busy = 0;
-    while (id && at(region, id)->begin < end) {
-        struct sg_extent *extent = at(region, id);
+    while (id && extent_at(region, id)->begin < end) {
+        struct sg_extent *extent = extent_at(region, id);
         uint32_t next = extent->next;
         uint32_t from = extent->begin > placement->begin ? extent->begin : placement->begin;
         uint32_t to = extent_end(extent) < end ? extent_end(extent) : end;
@@ -172,10 +186,10 @@ uint32_t sg_region_claim(struct sg_region *region, const struct sg_placement *pl
             from = page_of(region, from) * region->page_units;
             to = (page_of(region, to - 1) + 1) * region->page_units;
         }
-        uint32_t part = cut_out(region, id, from, to);
+        uint32_t part = cut_out_locked(region, id, from, to);
         if (busy) {
-            at(region, busy)->size += at(region, part)->size;
-            extent_unlink(region, part);
+            extent_at(region, busy)->size += extent_at(region, part)->size;
+            extent_unlink_locked(region, part);
         } else {
             busy = part;
         }
@@ -186,106 +200,114 @@ uint32_t sg_region_claim(struct sg_region *region, const struct sg_placement *pl
 
 /* What is left over of a new page is called its first user's, so that it joins what that one frees. It has the page's
    past: none, but for memory that has another address still. */
-static void leave_over(struct sg_region *region, uint32_t id, sg_slot slot)
-{
-    at(region, id)->owner = slot;
-    at(region, id)->seq = region->after[page_of(region, at(region, id)->begin)].seq;
-    region->ordered = region->ordered || slot;
-    extent_coalesce(region, id);
-}
-
-uint32_t sg_region_commit(struct sg_region *region, uint32_t busy, const struct sg_placement *placement, sg_slot slot)
+static void leave_over_locked(struct sg_region *region, uint32_t id, sg_slot slot) SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);
-    struct sg_extent *extent = at(region, busy);
+    extent_at(region, id)->owner = slot;
+    extent_at(region, id)->seq = region->memory.after[page_of(region, extent_at(region, id)->begin)].seq;
+    region->owned.ordered = region->owned.ordered || slot;
+    extent_coalesce_locked(region, id);
+}
+
+uint32_t sg_region_commit_locked(struct sg_region *region, uint32_t busy, const struct sg_placement *placement,
+    sg_slot slot)
+{
+    SG_ASSERT_REGION_LOCK(region);
+    struct sg_extent *extent = extent_at(region, busy);
     assert(extent->state == SG_EXTENT_BUSY);
     uint32_t begin = extent->begin, end = extent_end(extent), block_end = placement->begin + placement->units;
     extent->begin = placement->begin;
     extent->size = placement->units;
-    block_insert(region, busy);
-    uint32_t left = begin < placement->begin ? extent_insert_before(region, busy, begin, placement->begin - begin) : 0;
-    uint32_t right = block_end < end ? extent_insert_after(region, busy, block_end, end - block_end) : 0;
+    block_insert_locked(region, busy);
+    uint32_t left =
+        begin < placement->begin ? extent_insert_before_locked(region, busy, begin, placement->begin - begin) : 0;
+    uint32_t right = block_end < end ? extent_insert_after_locked(region, busy, block_end, end - block_end) : 0;
     if (left)
-        leave_over(region, left, slot);
+        leave_over_locked(region, left, slot);
     if (right)
-        leave_over(region, right, slot);
+        leave_over_locked(region, right, slot);
     return busy;
 }
 
 /* Turns an extent that is in no index into a hole, joined with neighbouring holes. */
-static void become_hole(struct sg_region *region, uint32_t id)
-{
-    struct sg_extent *extent = at(region, id);
-    uint32_t prev = extent->prev, next = extent->next;
-    if (next && at(region, next)->state == SG_EXTENT_HOLE) {
-        hole_remove(region, at(region, next));
-        extent->size += at(region, next)->size;
-        extent_unlink(region, next);
-    }
-    if (prev && at(region, prev)->state == SG_EXTENT_HOLE) {
-        hole_remove(region, at(region, prev));
-        at(region, prev)->size += extent->size;
-        extent_unlink(region, id);
-        id = prev;
-    }
-    hole_insert(region, id);
-}
-
-static enum sg_extent_state after_abandon(const struct sg_region *region, uint32_t page)
-{
-    return region->handle[page] == SG_PAGE_LOST ? SG_EXTENT_BUSY : region->handle[page] ? SG_EXTENT_FREE
-        : SG_EXTENT_HOLE;
-}
-
-void sg_region_abandon(struct sg_region *region, uint32_t busy, sg_slot slot, uint64_t now)
+static void become_hole_locked(struct sg_region *region, uint32_t id) SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);
-    struct sg_extent *extent = at(region, busy);
+    struct sg_extent *extent = extent_at(region, id);
+    uint32_t prev = extent->prev, next = extent->next;
+    if (next && extent_at(region, next)->state == SG_EXTENT_HOLE) {
+        hole_remove_locked(region, extent_at(region, next));
+        extent->size += extent_at(region, next)->size;
+        extent_unlink_locked(region, next);
+    }
+    if (prev && extent_at(region, prev)->state == SG_EXTENT_HOLE) {
+        hole_remove_locked(region, extent_at(region, prev));
+        extent_at(region, prev)->size += extent->size;
+        extent_unlink_locked(region, id);
+        id = prev;
+    }
+    hole_insert_locked(region, id);
+}
+
+static enum sg_extent_state after_abandon_locked(const struct sg_region *region, uint32_t page) SG_REQUIRES(lock)
+{
+    SG_ASSERT_REGION_LOCK(region);
+    return region->memory.handle[page] == SG_PAGE_LOST ? SG_EXTENT_BUSY
+           : region->memory.handle[page]               ? SG_EXTENT_FREE
+                                                       : SG_EXTENT_HOLE;
+}
+
+void sg_region_abandon_locked(struct sg_region *region, uint32_t busy, sg_slot slot, uint64_t now)
+{
+    SG_ASSERT_REGION_LOCK(region);
+    struct sg_extent *extent = extent_at(region, busy);
     assert(extent->state == SG_EXTENT_BUSY);
     for (;;) {
         uint32_t begin = extent->begin, end = extent_end(extent), page = page_of(region, begin);
-        enum sg_extent_state becomes = after_abandon(region, page);
+        enum sg_extent_state becomes = after_abandon_locked(region, page);
         uint32_t stop = page + 1;
-        while (stop * region->page_units < end && after_abandon(region, stop) == becomes)
+        while (stop * region->page_units < end && after_abandon_locked(region, stop) == becomes)
             stop++;
         uint32_t cut = stop * region->page_units < end ? stop * region->page_units : end;
-        uint32_t rest = cut < end ? extent_insert_after(region, busy, cut, end - cut) : 0;
+        uint32_t rest = cut < end ? extent_insert_after_locked(region, busy, cut, end - cut) : 0;
         if (rest)
-            at(region, rest)->state = SG_EXTENT_BUSY;
+            extent_at(region, rest)->state = SG_EXTENT_BUSY;
         extent->size = cut - begin;
         extent->owner = slot;
         extent->seq = slot ? now : 0;
-        region->ordered = region->ordered || slot;
+        region->owned.ordered = region->owned.ordered || slot;
         if (becomes == SG_EXTENT_FREE)
-            extent_coalesce(region, busy);
+            extent_coalesce_locked(region, busy);
         else if (becomes == SG_EXTENT_HOLE)
-            become_hole(region, busy);
+            become_hole_locked(region, busy);
         if (!rest)
             return;
         busy = rest;
-        extent = at(region, busy);
+        extent = extent_at(region, busy);
     }
 }
 
-static bool may_cut(const struct sg_region *region, uint32_t page, struct sg_taker taker)
+static bool may_cut_locked(const struct sg_region *region, uint32_t page, struct sg_taker taker) SG_REQUIRES(lock)
 {
-    return taker.aliases ? sg_region_shareable(region, page, taker.slot) : sg_region_movable(region, page);
+    SG_ASSERT_REGION_LOCK(region);
+    return taker.aliases ? sg_region_shareable_locked(region, page, taker.slot) : sg_region_movable_locked(region, page);
 }
 
 /* Finds the next run of pages that may be cut in a free range, from page *end down: [*begin, *end). False: there is
    none. */
-static bool next_run(const struct sg_region *region, const struct sg_extent *extent, struct sg_taker taker,
-    uint32_t *begin, uint32_t *end)
+static bool next_run_locked(const struct sg_region *region, const struct sg_extent *extent, struct sg_taker taker,
+    uint32_t *begin, uint32_t *end) SG_REQUIRES(lock)
 {
+    SG_ASSERT_REGION_LOCK(region);
     uint32_t from = page_of(region, extent->begin + region->page_units - 1);
-    if (!region->ordered && !region->pinned && !taker.aliases) { /* all may be: no need to ask of each */
+    if (!region->owned.ordered && !region->memory.pinned && !taker.aliases) { /* all may be: no need to ask of each */
         *begin = from < *end ? from : *end;
         return from < *end;
     }
-    while (*end > from && !may_cut(region, *end - 1, taker))
+    while (*end > from && !may_cut_locked(region, *end - 1, taker))
         --*end;
     *begin = *end;
-    while (*begin > from && may_cut(region, *begin - 1, taker))
+    while (*begin > from && may_cut_locked(region, *begin - 1, taker))
         --*begin;
     return *end > *begin;
 }
@@ -297,13 +319,14 @@ static bool is_better_source(uint32_t pages, uint32_t best, uint32_t want)
     return pages >= want ? best < want || pages <= best : best < want && pages >= best;
 }
 
-bool sg_region_find_source(const struct sg_region *region, uint32_t want, struct sg_taker taker, struct sg_source *best)
+bool sg_region_find_source_locked(const struct sg_region *region, uint32_t want, struct sg_taker taker,
+    struct sg_source *best)
 {
     SG_ASSERT_REGION_LOCK(region);
     bool found = false;
-    for (uint32_t bucket = 0, id; (id = next_free(region, region->page_units, &bucket));) {
-        uint32_t begin, end = page_of(region, extent_end(at(region, id)));
-        for (; next_run(region, at(region, id), taker, &begin, &end); end = begin) {
+    for (uint32_t bucket = 0, id; (id = free_next_locked(region, region->page_units, &bucket));) {
+        uint32_t begin, end = page_of(region, extent_end(extent_at(region, id)));
+        for (; next_run_locked(region, extent_at(region, id), taker, &begin, &end); end = begin) {
             if (is_better_source(end - begin, best->pages, want)) {
                 *best = (struct sg_source){.extent = id, .first = begin, .pages = end - begin};
                 found = true;
@@ -313,45 +336,48 @@ bool sg_region_find_source(const struct sg_region *region, uint32_t want, struct
     return found;
 }
 
-uint32_t sg_region_cut_source(struct sg_region *region, const struct sg_source *source, uint32_t want,
+uint32_t sg_region_cut_source_locked(struct sg_region *region, const struct sg_source *source, uint32_t want,
     uint32_t *ret_first)
 {
     SG_ASSERT_REGION_LOCK(region);
-    const struct sg_extent *extent = at(region, source->extent);
+    const struct sg_extent *extent = extent_at(region, source->extent);
     uint32_t pages = source->pages < want ? source->pages : want;
-    if (!extents_left(region->extents, EXTENTS_SPARE_OF_CUT))
+    if (!extents_left_locked(region->extents, EXTENTS_SPARE_OF_CUT))
         return 0;
     /* Next to where there is no memory already, so that what stays is in one piece. */
-    bool low = has_state(region, extent->prev, SG_EXTENT_HOLE) && !has_state(region, extent->next, SG_EXTENT_HOLE);
+    bool low = extent_has_state_locked(region, extent->prev, SG_EXTENT_HOLE) &&
+               !extent_has_state_locked(region, extent->next, SG_EXTENT_HOLE);
     *ret_first = low ? source->first : source->first + source->pages - pages;
-    return cut_out(region, source->extent, *ret_first * region->page_units, (*ret_first + pages) * region->page_units);
+    return cut_out_locked(region, source->extent, *ret_first * region->page_units,
+        (*ret_first + pages) * region->page_units);
 }
 
-uint32_t sg_region_cut(struct sg_region *region, uint32_t want, uint32_t *ret_first, uint32_t *ret_busy)
+uint32_t sg_region_cut_locked(struct sg_region *region, uint32_t want, uint32_t *ret_first, uint32_t *ret_busy)
 {
     SG_ASSERT_REGION_LOCK(region);
-    uint32_t bucket = extents_left(region->extents, EXTENTS_SPARE_OF_CUT) ? region->free_tree.buckets : 0;
-    while ((bucket = sg_max_tree_last(&region->free_tree, bucket, (int32_t)region->page_units)) != SG_MAX_TREE_NONE) {
-        uint32_t id = region->free_at[bucket], begin, end = page_of(region, extent_end(at(region, id)));
-        if (!next_run(region, at(region, id), (struct sg_taker){0}, &begin, &end))
+    uint32_t bucket = extents_left_locked(region->extents, EXTENTS_SPARE_OF_CUT) ? region->lookup.free_tree.buckets : 0;
+    while ((bucket = sg_max_tree_last(&region->lookup.free_tree, bucket, (int32_t)region->page_units)) !=
+           SG_MAX_TREE_NONE) {
+        uint32_t id = region->lookup.free_at[bucket], begin, end = page_of(region, extent_end(extent_at(region, id)));
+        if (!next_run_locked(region, extent_at(region, id), (struct sg_taker){0}, &begin, &end))
             continue;
         *ret_first = end - begin > want ? end - want : begin;
-        *ret_busy = cut_out(region, id, *ret_first * region->page_units, end * region->page_units);
+        *ret_busy = cut_out_locked(region, id, *ret_first * region->page_units, end * region->page_units);
         return end - *ret_first;
     }
     return 0;
 }
 
-void sg_region_cut_done(struct sg_region *region, uint32_t busy)
+void sg_region_cut_done_locked(struct sg_region *region, uint32_t busy)
 {
     SG_ASSERT_REGION_LOCK(region);
-    assert(at(region, busy)->state == SG_EXTENT_BUSY);
-    become_hole(region, busy);
+    assert(extent_at(region, busy)->state == SG_EXTENT_BUSY);
+    become_hole_locked(region, busy);
 }
 
-void sg_region_cut_undone(struct sg_region *region, uint32_t busy)
+void sg_region_cut_undone_locked(struct sg_region *region, uint32_t busy)
 {
     SG_ASSERT_REGION_LOCK(region);
-    assert(at(region, busy)->state == SG_EXTENT_BUSY);
-    extent_coalesce(region, busy);
+    assert(extent_at(region, busy)->state == SG_EXTENT_BUSY);
+    extent_coalesce_locked(region, busy);
 }

@@ -1,48 +1,13 @@
-#include "space/extents.h"
+#include "space/region.h"
 
-#include <string.h>
-
+#include "space/coalesce.h"
 #include "meta.h"
 
-/* Host memory set aside (untouched) for extents: 16 M of them and cells for 16 GiB, down to 64 K of each where address
-   space is short. */
-enum { EXTENTS_MOST = 1 << 24, EXTENTS_LEAST = 1 << 16 };
-
-/* As many addresses again are left to the program and its driver, where there is a limit (ulimit -v). */
-bool sg_extents_init(struct sg_extents *extents)
-{
-    for (uint32_t capacity = EXTENTS_MOST; capacity >= EXTENTS_LEAST; capacity /= 2) {
-        size_t count = 2 * (size_t)capacity;
-        struct sg_extent *memory = sg_meta_map(2 * count * sizeof *memory);
-        if (memory) {
-            sg_meta_unmap(memory + count, count * sizeof *memory);
-            *extents = (struct sg_extents){.extent = memory, .used = 1, .capacity = capacity, .cells = capacity};
-            return true;
-        }
-    }
-    return false;
-}
-
-void sg_extents_note_site(struct sg_extents *extents, uint32_t extent, uint32_t site, uint32_t phase)
-{
-    if (!extents->sites)
-        extents->sites = sg_meta_map((extents->capacity + extents->cells) * sizeof *extents->sites);
-    if (extents->sites)
-        extents->sites[extent] = (struct sg_extent_site){site, phase};
-}
-
-void sg_extents_fini(struct sg_extents *extents)
-{
-    if (extents->sites)
-        sg_meta_unmap(extents->sites, (extents->capacity + extents->cells) * sizeof *extents->sites);
-    sg_meta_unmap(extents->extent, (extents->capacity + extents->cells) * sizeof *extents->extent);
-    *extents = (struct sg_extents){0};
-}
-
-bool sg_region_init(struct sg_region *region, struct sg_extents *extents, CUdeviceptr base, uint64_t bytes,
+bool sg_region_init_locked(struct sg_region *region, struct sg_extents *extents, CUdeviceptr base, uint64_t bytes,
     uint64_t page_bytes, uint32_t bucket_shift)
 {
-    assert(bytes % page_bytes == 0 && bytes >> SG_UNIT_SHIFT <= INT32_MAX && extents_left(extents, 1));
+    SG_ASSERT_REGION_LOCK(region);
+    assert(bytes % page_bytes == 0 && bytes >> SG_UNIT_SHIFT <= INT32_MAX && extents_left_locked(extents, 1));
     uint32_t units = (uint32_t)(bytes >> SG_UNIT_SHIFT), page_units = (uint32_t)(page_bytes >> SG_UNIT_SHIFT);
     uint32_t pages = units / page_units, buckets = (units >> bucket_shift) + 1;
     *region = (struct sg_region){.extents = extents, .extent = extents->extent, .base = base, .units = units,
@@ -51,77 +16,78 @@ bool sg_region_init(struct sg_region *region, struct sg_extents *extents, CUdevi
         region->page_shift = (uint32_t)__builtin_ctz(page_units);
     /* Where a bucket is one unit only one extent starts in it, so one table does for both. */
     uint32_t block_buckets = bucket_shift ? buckets : 0;
-    region->tables_bytes = pages * (sizeof *region->after + sizeof *region->handle + sizeof *region->alias_target +
-                                       sizeof *region->hole_at + sizeof *region->pin) +
-                           buckets * sizeof *region->free_at + block_buckets * sizeof *region->block_at;
-    region->tables = sg_meta_map(region->tables_bytes);
+    region->lookup.tables_bytes =
+        pages * (sizeof *region->memory.after + sizeof *region->memory.handle + sizeof *region->memory.alias_target +
+                    sizeof *region->lookup.hole_at + sizeof *region->memory.pin) +
+        buckets * sizeof *region->lookup.free_at + block_buckets * sizeof *region->lookup.block_at;
+    region->lookup.tables = sg_meta_map(region->lookup.tables_bytes);
     region->fit = bucket_shift == 0 ? SG_FIT_LOWEST : SG_FIT_SMALLEST;
     /* Where the lists say which range is the smallest, the index serves only who looks for pages. */
-    bool have_free =
-        sg_max_tree_init(&region->free_tree, buckets, region->fit == SG_FIT_LOWEST ? SG_MAX_TREE_EAGER
-        : SG_MAX_TREE_LATE);
-    bool have_holes = sg_max_tree_init(&region->hole_tree, pages, SG_MAX_TREE_EAGER);
-    if (!region->tables || !have_free || !have_holes) {
+    bool have_free = sg_max_tree_init(&region->lookup.free_tree, buckets,
+        region->fit == SG_FIT_LOWEST ? SG_MAX_TREE_EAGER : SG_MAX_TREE_LATE);
+    bool have_holes = sg_max_tree_init(&region->lookup.hole_tree, pages, SG_MAX_TREE_EAGER);
+    if (!region->lookup.tables || !have_free || !have_holes) {
         sg_region_fini(region);
         return false;
     }
-    region->after = region->tables;
-    region->handle = (CUmemGenericAllocationHandle *)(region->after + pages);
-    region->alias_target = (uint64_t *)(region->handle + pages);
-    region->hole_at = (uint32_t *)(region->alias_target + pages);
-    region->free_at = region->hole_at + pages;
-    region->block_at = bucket_shift ? region->free_at + buckets : region->free_at;
-    region->pin = (uint8_t *)(region->free_at + buckets + block_buckets);
+    region->memory.after = region->lookup.tables;
+    region->memory.handle = (CUmemGenericAllocationHandle *)(region->memory.after + pages);
+    region->memory.alias_target = (uint64_t *)(region->memory.handle + pages);
+    region->lookup.hole_at = (uint32_t *)(region->memory.alias_target + pages);
+    region->lookup.free_at = region->lookup.hole_at + pages;
+    region->lookup.block_at = bucket_shift ? region->lookup.free_at + buckets : region->lookup.free_at;
+    region->memory.pin = (uint8_t *)(region->lookup.free_at + buckets + block_buckets);
     if (region->fit == SG_FIT_LOWEST && !extents->cells_taken) {
         extents->cells_taken = true;
-        region->cell_first = extents->capacity;
-        region->cells = extents->cells;
+        region->lookup.cell_first = extents->capacity;
+        region->lookup.cells = extents->cells;
     }
-    region->listed = region->fit == SG_FIT_SMALLEST;
-    region->first = extent_new_at(region, 0);
-    *at(region, region->first) = (struct sg_extent){.size = units};
-    hole_insert(region, region->first);
+    region->owned.listed = region->fit == SG_FIT_SMALLEST;
+    region->first = extent_new_at_locked(region, 0);
+    *extent_at(region, region->first) = (struct sg_extent){.size = units};
+    hole_insert_locked(region, region->first);
     return true;
 }
 
 void sg_region_fini(struct sg_region *region)
 {
-    sg_max_tree_fini(&region->free_tree);
-    sg_max_tree_fini(&region->hole_tree);
-    sg_meta_unmap(region->tables, region->tables_bytes);
-    region->tables = NULL;
+    sg_max_tree_fini(&region->lookup.free_tree);
+    sg_max_tree_fini(&region->lookup.hole_tree);
+    sg_meta_unmap(region->lookup.tables, region->lookup.tables_bytes);
+    region->lookup.tables = NULL;
     for (uint32_t owner = 0; owner < SG_SLOTS; owner++)
-        sg_meta_unmap(region->lists[owner], sizeof *region->lists[owner]);
+        sg_meta_unmap(region->owned.lists[owner], sizeof *region->owned.lists[owner]);
 }
 
-void sg_region_unmake(struct sg_region *region)
+void sg_region_unmake_locked(struct sg_region *region)
 {
-    assert(sg_region_is_hole(region));
-    if (region->cells)
+    SG_ASSERT_REGION_LOCK(region);
+    assert(sg_region_is_hole_locked(region));
+    if (region->lookup.cells)
         region->extents->cells_taken = false;
-    extents_give_back(region->extents, region->first);
+    extents_give_back_locked(region->extents, region->first);
     sg_region_fini(region);
 }
 
-bool sg_region_is_hole(const struct sg_region *region)
+bool sg_region_is_hole_locked(const struct sg_region *region)
 {
     SG_ASSERT_REGION_LOCK(region);
-    const struct sg_extent *extent = at(region, region->first);
+    const struct sg_extent *extent = extent_at(region, region->first);
     return extent->state == SG_EXTENT_HOLE && extent->size == region->units;
 }
 
-bool sg_region_remake(struct sg_region *region, uint64_t bytes, uint32_t bucket_shift)
+bool sg_region_remake_locked(struct sg_region *region, uint64_t bytes, uint32_t bucket_shift)
 {
     SG_ASSERT_REGION_LOCK(region);
     struct sg_region made;
-    assert(sg_region_is_hole(region) && bytes <= region->reserved);
-    if (!sg_region_init(&made, region->extents, region->base, bytes, bytes, bucket_shift))
+    assert(sg_region_is_hole_locked(region) && bytes <= region->reserved);
+    if (!sg_region_init_locked(&made, region->extents, region->base, bytes, bytes, bucket_shift))
         return false;
     made.index = region->index;
     made.reserved = region->reserved;
-    made.clocks = region->clocks;
-    at(&made, made.first)->region = region->index;
-    sg_region_unmake(region);
+    made.owned.clocks = region->owned.clocks;
+    extent_at(&made, made.first)->region = region->index;
+    sg_region_unmake_locked(region);
     *region = made;
     return true;
 }
@@ -135,33 +101,36 @@ static inline uint32_t quick_list_of(const struct sg_region *region, uint32_t un
 }
 
 /* Whether a range could become larger where it is: the addresses behind it have no memory yet. */
-static inline bool can_grow(const struct sg_region *region, uint32_t id)
+static inline bool can_grow_locked(const struct sg_region *region, uint32_t id) SG_REQUIRES(lock)
 {
-    return has_state(region, at(region, id)->next, SG_EXTENT_HOLE);
+    SG_ASSERT_REGION_LOCK(region);
+    return extent_has_state_locked(region, extent_at(region, id)->next, SG_EXTENT_HOLE);
 }
 
 /* The size for which a range counts when the least is wanted. `prefer_bounded`: what it could grow to, next to which
    all others are small. */
-static inline uint32_t fit_key(const struct sg_region *region, uint32_t id, bool prefer_bounded)
+static inline uint32_t fit_key_locked(const struct sg_region *region, uint32_t id, bool prefer_bounded) SG_REQUIRES(lock)
 {
-    return at(region, id)->size + (prefer_bounded && can_grow(region, id) ? (uint32_t)INT32_MAX : 0);
+    SG_ASSERT_REGION_LOCK(region);
+    return extent_at(region, id)->size + (prefer_bounded && can_grow_locked(region, id) ? (uint32_t)INT32_MAX : 0);
 }
 
 /* The smallest of the first few ranges of a class that hold `units`; of all, where the first few do not and `all`. With
    `grows` those that can grow don't count: one of them is put there if nothing is yet; and of equals it is the
    lowest. */
-static inline uint32_t smallest_of_class(const struct sg_region *region, uint32_t first, uint32_t units, sg_slot slot,
-    bool all, uint32_t *grows)
+static inline uint32_t smallest_of_class_locked(const struct sg_region *region, uint32_t first, uint32_t units,
+    sg_slot slot, bool all, uint32_t *grows) SG_REQUIRES(lock)
 {
+    SG_ASSERT_REGION_LOCK(region);
     uint32_t best = 0, least = UINT32_MAX, seen = region->fit == SG_FIT_LOWEST ? SG_RANGES_LOOKED_AT - 1 : 0;
     for (uint32_t id = first; id && (seen++ < SG_RANGES_LOOKED_AT || (all && !best));
-         id = at(region, id)->in_size_class.more) {
-        const struct sg_extent *extent = at(region, id);
+         id = extent_at(region, id)->in_size_class.more) {
+        const struct sg_extent *extent = extent_at(region, id);
         bool better = extent->size < least ||
-            (grows && extent->size == least && extent->begin < at(region, best)->begin);
-        if (extent->size < units || !better || !is_usable(region, extent, slot))
+                      (grows && extent->size == least && extent->begin < extent_at(region, best)->begin);
+        if (extent->size < units || !better || !extent_is_usable_locked(region, extent, slot))
             continue;
-        if (grows && can_grow(region, id)) {
+        if (grows && can_grow_locked(region, id)) {
             *grows = *grows ? *grows : id;
         } else {
             best = id;
@@ -173,17 +142,19 @@ static inline uint32_t smallest_of_class(const struct sg_region *region, uint32_
 
 /* A range of some lists that holds `units` and is close to the smallest one that does; 0 if none does.
    `prefer_bounded`: one that can grow only where there is no other. */
-static uint32_t smallest_listed(const struct sg_region *region, const struct sg_lists *lists, uint32_t units,
-    sg_slot slot, bool all, bool prefer_bounded)
+static uint32_t smallest_listed_locked(const struct sg_region *region, const struct sg_lists *lists, uint32_t units,
+    sg_slot slot, bool all, bool prefer_bounded) SG_REQUIRES(lock)
 {
+    SG_ASSERT_REGION_LOCK(region);
     uint32_t grows = 0, class = size_class_of(units),
-             best = smallest_of_class(region, lists->first[class], units, slot, all, prefer_bounded ? &grows : NULL);
+             best = smallest_of_class_locked(region, lists->first[class], units, slot, all,
+                 prefer_bounded ? &grows : NULL);
     if (best)
         return best;
     for (uint32_t word = ++class / 64; word < SG_SIZE_CLASSES / 64; class = ++word * 64) {
         for (uint64_t larger = lists->any[word] & ~((UINT64_C(1) << class % 64) - 1); larger; larger &= larger - 1) {
             uint32_t first = lists->first[word * 64 + (uint32_t)__builtin_ctzll(larger)];
-            best = smallest_of_class(region, first, units, slot, all, prefer_bounded ? &grows : NULL);
+            best = smallest_of_class_locked(region, first, units, slot, all, prefer_bounded ? &grows : NULL);
             if (best)
                 return best;
         }
@@ -192,249 +163,273 @@ static uint32_t smallest_listed(const struct sg_region *region, const struct sg_
 }
 
 /* Of what others own, as far as `slot` has come after them. */
-static uint32_t smallest_of_others(const struct sg_region *region, uint32_t units, sg_slot slot, bool prefer_bounded)
+static uint32_t smallest_of_others_locked(const struct sg_region *region, uint32_t units, sg_slot slot,
+    bool prefer_bounded) SG_REQUIRES(lock)
 {
+    SG_ASSERT_REGION_LOCK(region);
     uint32_t best = 0;
-    for (uint64_t left = region->stocked & ~(UINT64_C(1) << slot | 1); left; left &= left - 1) {
+    for (uint64_t left = region->owned.stocked & ~(UINT64_C(1) << slot | 1); left; left &= left - 1) {
         unsigned owner = (unsigned)__builtin_ctzll(left);
-        if (!region->clocks->complete[owner] && !(slot && region->clocks->ordered_after[slot].at[owner]))
+        if (!region->owned.clocks->complete[owner] && !(slot && region->owned.clocks->ordered_after[slot].at[owner]))
             continue;
-        uint32_t id = smallest_listed(region, region->lists[owner], units, slot, /* all */ false, prefer_bounded);
-        if (id && (!best || fit_key(region, id, prefer_bounded) < fit_key(region, best, prefer_bounded)))
+        uint32_t id =
+            smallest_listed_locked(region, region->owned.lists[owner], units, slot, /* all */ false, prefer_bounded);
+        if (id && (!best || fit_key_locked(region, id, prefer_bounded) < fit_key_locked(region, best, prefer_bounded)))
             best = id;
     }
     return best;
 }
 
-static uint32_t smallest_range(const struct sg_region *region, uint32_t units, sg_slot slot, bool prefer_bounded)
+static uint32_t smallest_range_locked(const struct sg_region *region, uint32_t units, sg_slot slot, bool prefer_bounded)
+    SG_REQUIRES(lock)
 {
-    uint32_t best =
-        region->stocked & 1 ? smallest_listed(region, &region->common, units, slot, /* all */ true, prefer_bounded) : 0;
-    if (slot && region->stocked >> slot & 1) {
-        uint32_t own = smallest_listed(region, region->lists[slot], units, slot, /* all */ true, prefer_bounded);
-        if (own && (!best || fit_key(region, own, prefer_bounded) <= fit_key(region, best, prefer_bounded)))
+    SG_ASSERT_REGION_LOCK(region);
+    uint32_t best = region->owned.stocked & 1 ? smallest_listed_locked(region, &region->owned.common, units, slot,
+                                                    /* all */ true, prefer_bounded)
+                                              : 0;
+    if (slot && region->owned.stocked >> slot & 1) {
+        uint32_t own =
+            smallest_listed_locked(region, region->owned.lists[slot], units, slot, /* all */ true, prefer_bounded);
+        if (own &&
+            (!best || fit_key_locked(region, own, prefer_bounded) <= fit_key_locked(region, best, prefer_bounded)))
             best = own;
     }
-    if (!region->ordered || (best && region->fit == SG_FIT_LOWEST))
+    if (!region->owned.ordered || (best && region->fit == SG_FIT_LOWEST))
         return best;
-    uint32_t other = smallest_of_others(region, units, slot, prefer_bounded);
-    return other && (!best || fit_key(region, other, prefer_bounded) < fit_key(region, best, prefer_bounded)) ? other
-        : best;
+    uint32_t other = smallest_of_others_locked(region, units, slot, prefer_bounded);
+    return other && (!best ||
+                        fit_key_locked(region, other, prefer_bounded) < fit_key_locked(region, best, prefer_bounded))
+               ? other
+               : best;
 }
 
-static uint32_t find_range(const struct sg_region *region, uint32_t units, enum sg_region_end end, sg_slot slot)
+static uint32_t find_range_locked(const struct sg_region *region, uint32_t units, enum sg_region_end end, sg_slot slot)
+    SG_REQUIRES(lock)
 {
+    SG_ASSERT_REGION_LOCK(region);
     bool high = end == SG_END_HIGH;
     if (!high && region->fit == SG_FIT_SMALLEST)
-        return smallest_range(region, units, slot, /* prefer_bounded */ end == SG_END_SETTLED);
-    if (!high && region->listed) /* the lowest is likely another's */
-        return smallest_range(region, units, slot, /* prefer_bounded */ false);
-    uint32_t from = high ? region->free_tree.buckets : 0;
+        return smallest_range_locked(region, units, slot, /* prefer_bounded */ end == SG_END_SETTLED);
+    if (!high && region->owned.listed) /* the lowest is likely another's */
+        return smallest_range_locked(region, units, slot, /* prefer_bounded */ false);
+    uint32_t from = high ? region->lookup.free_tree.buckets : 0;
     for (uint32_t looks = 0; looks < SG_RANGES_LOOKED_AT; looks++) {
-        uint32_t found = high ? sg_max_tree_last(&region->free_tree, from, (int32_t)units)
-                              : sg_max_tree_first(&region->free_tree, from, (int32_t)units);
+        uint32_t found = high ? sg_max_tree_last(&region->lookup.free_tree, from, (int32_t)units)
+                              : sg_max_tree_first(&region->lookup.free_tree, from, (int32_t)units);
         if (found == SG_MAX_TREE_NONE)
             return 0;
-        uint32_t id = free_in_bucket(region, found);
-        if (is_usable(region, at(region, id), slot))
+        uint32_t id = free_in_bucket_locked(region, found);
+        if (extent_is_usable_locked(region, extent_at(region, id), slot))
             return id;
         from = high ? found : found + 1;
     }
-    return region->listed ? smallest_range(region, units, slot, /* prefer_bounded */ false) : 0;
+    return region->owned.listed ? smallest_range_locked(region, units, slot, /* prefer_bounded */ false) : 0;
 }
 
-static __attribute__((noinline)) void coalesce(struct sg_region *region, uint32_t id)
-{
-    extent_coalesce(region, id);
-}
-
-static __attribute__((noinline)) void quick_list_drain(struct sg_region *region, uint32_t index)
-{
-    struct sg_quick_list *quick_list = &region->quick_list[index];
-    for (uint32_t id = quick_list->top, later; quick_list->count; id = later) {
-        later = at(region, id)->later;
-        quick_list->count--;
-        region->deferred--;
-        region->whole_deferred -= pages_inside(region, at(region, id)->begin, at(region, id)->size);
-        extent_coalesce(region, id);
-    }
-    region->quick_lists_used[index / 64] &= ~(UINT64_C(1) << index % 64);
-}
-
-bool sg_region_drain_quick_lists(struct sg_region *region)
+static __attribute__((noinline)) void block_coalesce_locked(struct sg_region *region, uint32_t id) SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);
-    bool any = region->deferred > 0;
-    for (uint32_t word = 0; region->deferred; word++)
-        while (region->quick_lists_used[word])
-            quick_list_drain(region, word * 64 + (uint32_t)__builtin_ctzll(region->quick_lists_used[word]));
+    extent_coalesce_locked(region, id);
+}
+
+static __attribute__((noinline)) void quick_list_drain_locked(struct sg_region *region, uint32_t index) SG_REQUIRES(lock)
+{
+    SG_ASSERT_REGION_LOCK(region);
+    struct sg_quick_list *quick_list = &region->quick.list[index];
+    for (uint32_t id = quick_list->top, later; quick_list->count; id = later) {
+        later = extent_at(region, id)->later;
+        quick_list->count--;
+        region->quick.deferred--;
+        region->quick.whole_deferred -= pages_inside(region, extent_at(region, id)->begin, extent_at(region, id)->size);
+        extent_coalesce_locked(region, id);
+    }
+    region->quick.used[index / 64] &= ~(UINT64_C(1) << index % 64);
+}
+
+bool sg_region_drain_quick_lists_locked(struct sg_region *region)
+{
+    SG_ASSERT_REGION_LOCK(region);
+    bool any = region->quick.deferred > 0;
+    for (uint32_t word = 0; region->quick.deferred; word++)
+        while (region->quick.used[word])
+            quick_list_drain_locked(region, word * 64 + (uint32_t)__builtin_ctzll(region->quick.used[word]));
     return any;
 }
 
 /* Whether another range would be taken rather than the block that is kept for `slot`, had that been joined with what is
    free behind it. (None is kept that follows a free range.) */
-static __attribute__((noinline)) bool is_worse_fit(const struct sg_region *region, uint32_t candidate, sg_slot slot)
+static __attribute__((noinline)) bool is_worse_fit_locked(const struct sg_region *region, uint32_t candidate,
+    sg_slot slot) SG_REQUIRES(lock)
 {
-    const struct sg_extent *extent = at(region, candidate), *next = at(region, extent->next);
-    const struct sg_lists *own = region->lists[slot];
+    SG_ASSERT_REGION_LOCK(region);
+    const struct sg_extent *extent = extent_at(region, candidate), *next = extent_at(region, extent->next);
+    const struct sg_lists *own = region->owned.lists[slot];
     uint32_t class = size_class_of(extent->size);
     bool joins = next->state == SG_EXTENT_FREE && next->owner == slot;
-    if (!joins && !region->common.first[class] && !(own && own->first[class])) /* then only one of its size counts */
+    if (!joins && !region->owned.common.first[class] &&
+        !(own && own->first[class])) /* then only one of its size counts */
         return false;
-    uint32_t other = smallest_range(region, extent->size, slot, /* prefer_bounded */ true);
+    uint32_t other = smallest_range_locked(region, extent->size, slot, /* prefer_bounded */ true);
     if (!other || other == extent->next)
         return false;
-    uint32_t joined = extent->size + (joins ? fit_key(region, extent->next, /* prefer_bounded */ true) : 0),
-             counts = fit_key(region, other, /* prefer_bounded */ true);
-    return counts < joined || (counts == joined && at(region, other)->begin < extent->begin);
+    uint32_t joined = extent->size + (joins ? fit_key_locked(region, extent->next, /* prefer_bounded */ true) : 0),
+             counts = fit_key_locked(region, other, /* prefer_bounded */ true);
+    return counts < joined || (counts == joined && extent_at(region, other)->begin < extent->begin);
 }
 
 /* The latest block of a list that has one. */
-static inline uint32_t quick_list_pop(struct sg_region *region, struct sg_quick_list *quick_list)
+static inline uint32_t quick_list_pop_locked(struct sg_region *region, struct sg_quick_list *quick_list)
+    SG_REQUIRES(lock)
 {
+    SG_ASSERT_REGION_LOCK(region);
     uint32_t id = quick_list->top;
-    struct sg_extent *extent = at(region, id);
+    struct sg_extent *extent = extent_at(region, id);
     quick_list->top = extent->later;
     quick_list->count--;
-    region->deferred--;
-    region->whole_deferred -= pages_inside(region, extent->begin, extent->size);
-    assert(region->block_at[extent->begin >> region->bucket_shift] == id);
+    region->quick.deferred--;
+    region->quick.whole_deferred -= pages_inside(region, extent->begin, extent->size);
+    assert(region->lookup.block_at[extent->begin >> region->bucket_shift] == id);
     extent->state = SG_EXTENT_BLOCK; /* all else is as it was: with many blocks the table is far away */
     return id;
 }
 
 /* A block that is kept whole, of this size and usable. 0 if none is, or if `end` says that another range does
    better. */
-static inline uint32_t quick_list_take(struct sg_region *region, uint32_t units, uint32_t owner, enum sg_region_end end,
-    sg_slot slot)
-{
-    struct sg_quick_list *quick_list = &region->quick_list[quick_list_of(region, units, owner)];
-    uint32_t id = quick_list->top;
-    if (!quick_list->count || quick_list->units != units ||
-        (quick_list->owner != slot && !is_usable(region, at(region, id), slot)))
-        return 0;
-    if (units >= SG_DEFERRED_LEAST / SG_UNIT && end == SG_END_SETTLED && id != region->best_deferred) {
-        if (is_worse_fit(region, id, slot))
-            return 0;
-        region->best_deferred = id;
-    }
-    return quick_list_pop(region, quick_list);
-}
-
-/* All of sg_region_take() but its first look, apart so that its variables cost that nothing. */
-static __attribute__((noinline)) uint32_t take_slowly(struct sg_region *region, uint32_t units, enum sg_region_end end,
-    sg_slot slot)
+static inline uint32_t quick_list_take_locked(struct sg_region *region, uint32_t units, uint32_t owner,
+    enum sg_region_end end, sg_slot slot) SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);
-    uint32_t id = quick_list_take(region, units, slot, end, slot);
-    if (!id && slot && region->deferred)
-        id = quick_list_take(region, units, 0, end, slot);
+    struct sg_quick_list *quick_list = &region->quick.list[quick_list_of(region, units, owner)];
+    uint32_t id = quick_list->top;
+    if (!quick_list->count || quick_list->units != units ||
+        (quick_list->owner != slot && !extent_is_usable_locked(region, extent_at(region, id), slot)))
+        return 0;
+    if (units >= SG_DEFERRED_LEAST / SG_UNIT && end == SG_END_SETTLED && id != region->quick.best_deferred) {
+        if (is_worse_fit_locked(region, id, slot))
+            return 0;
+        region->quick.best_deferred = id;
+    }
+    return quick_list_pop_locked(region, quick_list);
+}
+
+/* All of sg_region_take_locked() but its first look, apart so that its variables cost that nothing. */
+static __attribute__((noinline)) uint32_t take_slowly_locked(struct sg_region *region, uint32_t units,
+    enum sg_region_end end, sg_slot slot) SG_REQUIRES(lock)
+{
+    SG_ASSERT_REGION_LOCK(region);
+    uint32_t id = quick_list_take_locked(region, units, slot, end, slot);
+    if (!id && slot && region->quick.deferred)
+        id = quick_list_take_locked(region, units, 0, end, slot);
     if (id)
         return id;
     /* what is kept for others is theirs until nothing else fits */
-    if (region->fit == SG_FIT_SMALLEST && region->deferred)
-        quick_list_drain(region, slot);
-    id = find_range(region, units, end, slot);
+    if (region->fit == SG_FIT_SMALLEST && region->quick.deferred)
+        quick_list_drain_locked(region, slot);
+    id = find_range_locked(region, units, end, slot);
     if (!id)
         return 0;
-    struct sg_extent *extent = at(region, id);
+    struct sg_extent *extent = extent_at(region, id);
     assert(extent->state == SG_EXTENT_FREE && extent->size >= units);
     uint32_t rest = extent->size - units;
     if (rest == 0) {
-        free_remove(region, extent);
-    } else if (!extents_left(region->extents, SG_EXTENTS_SPARE)) {
+        free_remove_locked(region, extent);
+    } else if (!extents_left_locked(region->extents, SG_EXTENTS_SPARE)) {
         return 0;
     } else if (end == SG_END_HIGH) {
-        free_resize(region, id, extent->begin, rest);
-        id = extent_insert_after(region, id, extent->begin + rest, units);
-    } else if (region->cells) { /* the block keeps the extent, which may be its cell's */
-        uint32_t left = extent_insert_after(region, id, extent->begin + units, rest);
-        free_pass(region, id, left);
+        free_resize_locked(region, id, extent->begin, rest);
+        id = extent_insert_after_locked(region, id, extent->begin + rest, units);
+    } else if (region->lookup.cells) { /* the block keeps the extent, which may be its cell's */
+        uint32_t left = extent_insert_after_locked(region, id, extent->begin + units, rest);
+        free_pass_locked(region, id, left);
         extent->size = units;
     } else {
         uint32_t begin = extent->begin;
-        free_shrink(region, id, begin + units, rest);
-        id = extent_insert_before(region, id, begin, units);
+        free_shrink_locked(region, id, begin + units, rest);
+        id = extent_insert_before_locked(region, id, begin, units);
     }
-    block_insert(region, id);
+    block_insert_locked(region, id);
     return id;
 }
 
-uint32_t sg_region_take(struct sg_region *region, uint32_t units, enum sg_region_end end, sg_slot slot)
+uint32_t sg_region_take_locked(struct sg_region *region, uint32_t units, enum sg_region_end end, sg_slot slot)
 {
-    struct sg_quick_list *quick_list = &region->quick_list[quick_list_of(region, units, slot)];
+    SG_ASSERT_REGION_LOCK(region);
+    struct sg_quick_list *quick_list = &region->quick.list[quick_list_of(region, units, slot)];
     if (quick_list->count && quick_list->units == units && quick_list->owner == slot &&
-        (units < SG_DEFERRED_LEAST / SG_UNIT || quick_list->top == region->best_deferred))
-        return quick_list_pop(region, quick_list);
-    return take_slowly(region, units, end, slot);
+        (units < SG_DEFERRED_LEAST / SG_UNIT || quick_list->top == region->quick.best_deferred))
+        return quick_list_pop_locked(region, quick_list);
+    return take_slowly_locked(region, units, end, slot);
 }
 
 /* Entries of block_at are not cleared when their block goes: what they name says whether it is still the one. */
-static inline bool is_block(const struct sg_region *region, uint32_t id, uint32_t bucket)
+static inline bool is_block_locked(const struct sg_region *region, uint32_t id, uint32_t bucket) SG_REQUIRES(lock)
 {
-    const struct sg_extent *extent = at(region, id);
+    SG_ASSERT_REGION_LOCK(region);
+    const struct sg_extent *extent = extent_at(region, id);
     return extent->state == SG_EXTENT_BLOCK && extent->region == region->index &&
         extent->begin >> region->bucket_shift == bucket;
 }
 
-uint32_t sg_region_block_in_table(const struct sg_region *region, uint32_t position)
+uint32_t sg_region_block_in_table_locked(const struct sg_region *region, uint32_t position)
 {
+    SG_ASSERT_REGION_LOCK(region);
     if (position >= region->units)
         return 0;
-    uint32_t bucket = position >> region->bucket_shift, id = region->block_at[bucket];
-    return id && is_block(region, id, bucket) && at(region, id)->begin == position ? id : 0;
+    uint32_t bucket = position >> region->bucket_shift, id = region->lookup.block_at[bucket];
+    return id && is_block_locked(region, id, bucket) && extent_at(region, id)->begin == position ? id : 0;
 }
 
-uint32_t sg_region_block_around(const struct sg_region *region, uint32_t position)
+uint32_t sg_region_block_around_locked(const struct sg_region *region, uint32_t position)
 {
     SG_ASSERT_REGION_LOCK(region);
     for (uint32_t bucket = position >> region->bucket_shift; position < region->units; bucket--) {
-        uint32_t id = region->block_at[bucket];
-        if (id && is_block(region, id, bucket) && at(region, id)->begin <= position)
-            return position < extent_end(at(region, id)) ? id : 0;
+        uint32_t id = region->lookup.block_at[bucket];
+        if (id && is_block_locked(region, id, bucket) && extent_at(region, id)->begin <= position)
+            return position < extent_end(extent_at(region, id)) ? id : 0;
         if (bucket == 0)
             break;
     }
     return 0;
 }
 
-void sg_region_suspend(struct sg_region *region, uint32_t block)
+void sg_region_suspend_locked(struct sg_region *region, uint32_t block)
 {
     SG_ASSERT_REGION_LOCK(region);
-    struct sg_extent *extent = at(region, block);
+    struct sg_extent *extent = extent_at(region, block);
     assert(extent->state == SG_EXTENT_BLOCK);
     extent->state = SG_EXTENT_PENDING;
 }
 
-void sg_region_release(struct sg_region *region, uint32_t block, sg_slot owner, uint64_t seq)
+void sg_region_release_locked(struct sg_region *region, uint32_t block, sg_slot owner, uint64_t seq)
 {
     SG_ASSERT_REGION_LOCK(region);
-    struct sg_extent *extent = at(region, block);
+    struct sg_extent *extent = extent_at(region, block);
     assert(extent->state == SG_EXTENT_BLOCK || extent->state == SG_EXTENT_PENDING);
-    if (owner || region->ordered) {
+    if (owner || region->owned.ordered) {
         /* What others wait for is the work that used it, not all that its stream has come after by now. */
         struct sg_after after = {UINT64_C(1) << owner & ~UINT64_C(1), seq};
         if (owner && extent->state == SG_EXTENT_PENDING)
             after = (struct sg_after){extent->users_mask, extent->seq};
-        sg_region_note_after(region, extent->begin, extent->size, after);
+        sg_region_note_after_locked(region, extent->begin, extent->size, after);
     }
     extent->owner = owner;
     extent->seq = seq;
     if (region->fit == SG_FIT_SMALLEST) {
-        if (region->deferred)
-            quick_list_drain(region, owner); /* one at most, until the next request: what is kept from its neighbours
+        if (region->quick.deferred)
+            quick_list_drain_locked(region,
+                owner); /* one at most, until the next request: what is kept from its neighbours
                                          costs pages */
         /* One that follows a free range would be given out again in the middle of what is free, and part it. */
-        if (extent->size < SG_DEFERRED_LEAST / SG_UNIT || at(region, extent->prev)->state == SG_EXTENT_FREE) {
-            coalesce(region, block);
+        if (extent->size < SG_DEFERRED_LEAST / SG_UNIT || extent_at(region, extent->prev)->state == SG_EXTENT_FREE) {
+            block_coalesce_locked(region, block);
             return;
         }
     }
     uint32_t index = quick_list_of(region, extent->size, owner);
-    struct sg_quick_list *quick_list = &region->quick_list[index];
+    struct sg_quick_list *quick_list = &region->quick.list[index];
     uint32_t depth = SG_QUICK_DEPTH + region->extents->live / SG_QUICK_SHARE;
     if (quick_list->units != extent->size || quick_list->owner != owner || quick_list->count >= depth) {
-        quick_list_drain(region, index);
+        quick_list_drain_locked(region, index);
         quick_list->units = extent->size;
         quick_list->owner = owner;
     }
@@ -442,49 +437,53 @@ void sg_region_release(struct sg_region *region, uint32_t block, sg_slot owner, 
     extent->later = quick_list->top;
     quick_list->top = block;
     if (quick_list->count++ == 0)
-        region->quick_lists_used[index / 64] |= UINT64_C(1) << index % 64;
-    region->deferred++;
-    region->whole_deferred += pages_inside(region, extent->begin, extent->size);
+        region->quick.used[index / 64] |= UINT64_C(1) << index % 64;
+    region->quick.deferred++;
+    region->quick.whole_deferred += pages_inside(region, extent->begin, extent->size);
 }
 
 /* How many pages that lie wholly inside free ranges `counts`. */
-static uint32_t count_whole(const struct sg_region *region, bool (*counts)(const struct sg_region *, uint32_t, sg_slot),
-    sg_slot slot)
+static uint32_t count_whole_locked(const struct sg_region *region,
+    bool (*counts)(const struct sg_region *, uint32_t, sg_slot), sg_slot slot) SG_REQUIRES(lock)
 {
+    SG_ASSERT_REGION_LOCK(region);
     uint32_t pages = 0;
-    for (uint32_t bucket = 0, id; region->whole_free && (id = next_free(region, region->page_units, &bucket));) {
-        uint32_t to = page_of(region, extent_end(at(region, id)));
-        for (uint32_t page = page_of(region, at(region, id)->begin + region->page_units - 1); page < to; page++)
+    for (uint32_t bucket = 0, id;
+         region->lookup.whole_free && (id = free_next_locked(region, region->page_units, &bucket));) {
+        uint32_t to = page_of(region, extent_end(extent_at(region, id)));
+        for (uint32_t page = page_of(region, extent_at(region, id)->begin + region->page_units - 1); page < to; page++)
             pages += counts(region, page, slot);
     }
     return pages;
 }
 
-static bool may_move(const struct sg_region *region, uint32_t page, sg_slot slot)
+static bool may_move_locked(const struct sg_region *region, uint32_t page, sg_slot slot) SG_REQUIRES(lock)
 {
+    SG_ASSERT_REGION_LOCK(region);
     (void)slot;
-    return sg_region_movable(region, page);
+    return sg_region_movable_locked(region, page);
 }
 
-uint32_t sg_region_idle(const struct sg_region *region)
+uint32_t sg_region_idle_locked(const struct sg_region *region)
 {
     SG_ASSERT_REGION_LOCK(region);
-    return region->pinned == 0 && !region->ordered ? region->whole_free : count_whole(region, may_move, 0);
+    return region->memory.pinned == 0 && !region->owned.ordered ? region->lookup.whole_free
+                                                                : count_whole_locked(region, may_move_locked, 0);
 }
 
-uint32_t sg_region_shareable_pages(const struct sg_region *region, sg_slot slot)
+uint32_t sg_region_shareable_pages_locked(const struct sg_region *region, sg_slot slot)
 {
     SG_ASSERT_REGION_LOCK(region);
-    return region->ordered ? count_whole(region, sg_region_shareable, slot) : 0;
+    return region->owned.ordered ? count_whole_locked(region, sg_region_shareable_locked, slot) : 0;
 }
 
-uint32_t sg_region_largest(const struct sg_region *region)
+uint32_t sg_region_largest_locked(const struct sg_region *region)
 {
     SG_ASSERT_REGION_LOCK(region);
-    uint32_t largest = (uint32_t)sg_max_tree_largest(&region->free_tree);
+    uint32_t largest = (uint32_t)sg_max_tree_largest(&region->lookup.free_tree);
     for (uint32_t word = 0; word < SG_QUICK_LISTS / 64; word++) {
-        for (uint64_t left = region->quick_lists_used[word]; left; left &= left - 1) {
-            const struct sg_quick_list *quick_list = &region->quick_list[word * 64 + (uint32_t)__builtin_ctzll(left)];
+        for (uint64_t left = region->quick.used[word]; left; left &= left - 1) {
+            const struct sg_quick_list *quick_list = &region->quick.list[word * 64 + (uint32_t)__builtin_ctzll(left)];
             if (quick_list->count && quick_list->units > largest)
                 largest = quick_list->units;
         }

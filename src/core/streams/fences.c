@@ -1,70 +1,72 @@
-/* Fences: the allocator's own events on streams and contexts, and what their completion shows. They are recorded when
-   they can give news, a few outstanding, oldest first. pending_frees.c acts on their answers. Driver calls are never
-   made with `lock` held; most are with `asking`. */
-#include "device.h"
+#include "streams/fences.h"
+
+#include "state/clocks.h"
+#include "state/locks.h"
+#include "streams/followed_streams.h"
+#include "streams/pending_frees.h"
 
 /* Takes a fence out of the list; false: it has gone with its context. By its number, since the event of a context that
    has just ended may be another one's by now. */
-static bool fences_take_locked(struct sg_device *device, uint64_t number, struct sg_fence *ret)
+static bool fences_take_locked(struct sg_device *device, uint64_t number, struct sg_fence *ret) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
-    for (uint32_t i = 0; i < device->fence_count; i++) {
-        if (device->fence[i].number != number)
+    for (uint32_t i = 0; i < device->fences.count; i++) {
+        if (device->fences.fence[i].number != number)
             continue;
-        *ret = device->fence[i];
-        device->fence_count--;
-        for (; i < device->fence_count; i++)
-            device->fence[i] = device->fence[i + 1];
+        *ret = device->fences.fence[i];
+        device->fences.count--;
+        for (; i < device->fences.count; i++)
+            device->fences.fence[i] = device->fences.fence[i + 1];
         return true;
     }
     return false;
 }
 
 /* The work before a fence is complete. */
-static void fences_complete(struct sg_device *device, uint64_t number)
+static void fences_complete_asking(struct sg_device *device, uint64_t number) SG_REQUIRES(asking)
 {
-    SG_ASSERT_HELD(&device->asking);
+    SG_ASSERT_HELD(&device->fences.asking);
     struct sg_fence fence;
     bool surplus = false;
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     if (fences_take_locked(device, number, &fence)) {
         sg_pending_complete_locked(device, fence.slots, fence.seq);
         sg_pending_settle_epochs_locked(device);
-        surplus = device->idle_count == SG_IDLE_EVENTS;
+        surplus = device->fences.idle_count == SG_IDLE_EVENTS;
         if (!surplus)
-            device->idle_event[device->idle_count++] = (struct sg_idle_event){fence.event, fence.context};
+            device->fences.idle_event[device->fences.idle_count++] = (struct sg_idle_event){fence.event, fence.context};
     }
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     if (surplus)
         (void)sg_core_driver(device->core)->event_destroy(fence.event);
 }
 
 /* What a fence is about, as bits; bit 0: streams that aren't followed. */
-static uint64_t about(const struct sg_fence *fence)
+static uint64_t fence_slots(const struct sg_fence *fence)
 {
     return fence->slots ? fence->slots : 1;
 }
 
 /* Asks about the fences, oldest first, of each stream until one is not complete. */
-static void fences_query(struct sg_device *device)
+static void fences_query_asking(struct sg_device *device) SG_REQUIRES(asking)
 {
-    SG_ASSERT_HELD(&device->asking);
+    SG_ASSERT_HELD(&device->fences.asking);
     uint64_t busy = 0;
     for (uint32_t i = 0;;) {
-        sg_lock(&device->lock);
-        while (i < device->fence_count &&
-               (about(&device->fence[i]) & busy ||
-                   sg_context_list_is_ending(&device->core->contexts, device->fence[i].context)))
+        sg_device_lock(device);
+        while (i < device->fences.count &&
+               (fence_slots(&device->fences.fence[i]) & busy ||
+                   sg_context_list_is_ending(&device->core->contexts, device->fences.fence[i].context)))
             i++;
-        struct sg_fence fence = i < device->fence_count ? device->fence[i] : (struct sg_fence){0};
-        sg_unlock(&device->lock);
+        struct sg_fence fence = i < device->fences.count ? device->fences.fence[i] : (struct sg_fence){0};
+        sg_device_unlock(device);
         if (!fence.event)
             return;
         sg_count(device, SG_STAT_calls_event, 1);
         if (sg_core_driver(device->core)->event_query(fence.event) == CUDA_SUCCESS) {
-            fences_complete(device, fence.number);
+            fences_complete_asking(device, fence.number);
         } else {
-            busy |= about(&fence);
+            busy |= fence_slots(&fence);
             i++;
         }
     }
@@ -73,14 +75,15 @@ static void fences_query(struct sg_device *device)
 /* Where as many fences of a stream are out as there may be: the event of the one that leaves the smallest gap (R35).
    So the fences that are out cover the whole time that the work is behind, in steps that grow with it. The oldest
    stays, and so do those that an epoch waits for. NULL: there is room for another. */
-static CUevent fence_to_replace_locked(struct sg_device *device, CUcontext context, uint64_t slots)
+static CUevent fence_to_replace_locked(struct sg_device *device, CUcontext context, uint64_t slots) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
-    uint64_t needed = device->epoch_count ? device->epoch[device->epoch_count - 1].last : 0, least = UINT64_MAX;
+    uint64_t needed = device->fences.epoch_count ? device->fences.epoch[device->fences.epoch_count - 1].last : 0,
+             least = UINT64_MAX;
     const struct sg_fence *before = NULL, *last = NULL, *found = NULL;
     uint32_t out = 0;
-    for (uint32_t i = 0; i <= device->fence_count; i++) {
-        const struct sg_fence *fence = i < device->fence_count ? &device->fence[i] : NULL;
+    for (uint32_t i = 0; i <= device->fences.count; i++) {
+        const struct sg_fence *fence = i < device->fences.count ? &device->fences.fence[i] : NULL;
         if (fence && (fence->context != context || fence->slots != slots))
             continue;
         uint64_t gap = before ? (fence ? fence->seq : device->clocks.seq) - before->seq : UINT64_MAX;
@@ -104,16 +107,16 @@ static CUevent fence_to_replace_locked(struct sg_device *device, CUcontext conte
 static CUresult get_event(struct sg_device *device, CUcontext context, uint64_t slots, CUevent *ret,
     bool *ret_was_fence)
 {
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     CUevent event = fence_to_replace_locked(device, context, slots);
     *ret_was_fence = event != NULL;
-    for (uint32_t i = 0; i < device->idle_count && !event; i++) {
-        if (device->idle_event[i].context == context) {
-            event = device->idle_event[i].event;
-            device->idle_event[i] = device->idle_event[--device->idle_count];
+    for (uint32_t i = 0; i < device->fences.idle_count && !event; i++) {
+        if (device->fences.idle_event[i].context == context) {
+            event = device->fences.idle_event[i].event;
+            device->fences.idle_event[i] = device->fences.idle_event[--device->fences.idle_count];
         }
     }
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     if (event) {
         *ret = event;
         return CUDA_SUCCESS;
@@ -123,69 +126,72 @@ static CUresult get_event(struct sg_device *device, CUcontext context, uint64_t 
 }
 
 /* What an event covers: the stream of `slot`, or with 0 the whole context. */
-static uint64_t fence_covers_locked(const struct sg_device *device, CUcontext context, sg_slot slot)
+static uint64_t fence_covers_locked(const struct sg_device *device, CUcontext context, sg_slot slot) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
     return slot ? sg_slot_bit(slot) : sg_clocks_slots_of(&device->clocks, context);
 }
 
 /* Records an event in the context, which is current: on the stream of `slot`, or with 0 over all of it. */
-static CUresult fences_record_here(struct sg_device *device, CUcontext context, sg_slot slot, struct sg_fence *ret)
+static CUresult fences_record_here_asking(struct sg_device *device, CUcontext context, sg_slot slot,
+    struct sg_fence *ret) SG_REQUIRES(asking)
 {
+    SG_ASSERT_HELD(&device->fences.asking);
     const struct sg_driver *driver = sg_core_driver(device->core);
     struct sg_stream_clocks *clocks = &device->clocks;
     struct sg_fence fence = {.context = context};
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     fence.slots = fence_covers_locked(device, context, slot);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     bool was_fence;
     CUresult result = get_event(device, context, fence.slots, &fence.event, &was_fence);
     if (result != CUDA_SUCCESS)
         return result;
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     fence.slots = fence_covers_locked(device, context, slot); /* a slot may be another context's by now */
     fence.seq = sg_clocks_read_locked(device, fence.slots);
     CUstream stream = clocks->stream[slot].handle;
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     sg_count(device, SG_STAT_calls_event, 1);
     result = slot ? driver->event_record(fence.event, stream) : driver->ctx_record_event(context, fence.event);
     if (result != CUDA_SUCCESS) {
         (void)driver->event_destroy(fence.event);
-        sg_lock(&device->lock);
+        sg_device_lock(device);
         sg_clocks_need_fence_locked(device, was_fence ? fence.slots : 0);
-        sg_unlock(&device->lock);
+        sg_device_unlock(device);
         return result;
     }
-    sg_lock(&device->lock);
-    fence.number = ++device->fence_number;
-    device->fence[device->fence_count++] = fence;
+    sg_device_lock(device);
+    fence.number = ++device->fences.number;
+    device->fences.fence[device->fences.count++] = fence;
     clocks->needs_fence &= ~fence.slots;
     if (fence.slots)
         sg_clocks_fenced(&device->clocks, fence.slots, fence.seq);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     *ret = fence;
     return CUDA_SUCCESS;
 }
 
-static CUresult fences_record(struct sg_device *device, CUcontext context, sg_slot slot, struct sg_fence *ret)
+static CUresult fences_record_asking(struct sg_device *device, CUcontext context, sg_slot slot, struct sg_fence *ret)
+    SG_REQUIRES(asking)
 {
-    SG_ASSERT_HELD(&device->asking);
+    SG_ASSERT_HELD(&device->fences.asking);
     const struct sg_driver *driver = sg_core_driver(device->core);
     CUcontext current = NULL, popped;
-    sg_lock(&device->lock);
-    bool full = device->fence_count == SG_FENCES;
-    sg_unlock(&device->lock);
+    sg_device_lock(device);
+    bool full = device->fences.count == SG_FENCES;
+    sg_device_unlock(device);
     if (full || (!slot && !driver->ctx_record_event) || sg_context_list_is_ending(&device->core->contexts, context))
         return CUDA_ERROR_NOT_SUPPORTED;
     if (context && driver->ctx_get_current(&current) == CUDA_SUCCESS && current != context) {
         CUresult result = driver->ctx_push(context);
         if (result != CUDA_SUCCESS)
             return result;
-        result = fences_record_here(device, context, slot, ret);
+        result = fences_record_here_asking(device, context, slot, ret);
         (void)driver->ctx_pop(&popped);
         return result;
     }
-    return fences_record_here(device, context, slot, ret);
+    return fences_record_here_asking(device, context, slot, ret);
 }
 
 static bool begin_recording(struct sg_device *device)
@@ -234,9 +240,10 @@ static CUresult wait_for_contexts(void *user)
     struct sg_device *device = user;
     struct sg_core *core = device->core;
     CUresult result = CUDA_SUCCESS;
-    sg_lock(&device->lock);
-    uint64_t seq = device->awaits_all.last ? device->extents.extent[device->awaits_all.last].seq : 0;
-    sg_unlock(&device->lock);
+    sg_device_lock(device);
+    uint64_t seq = device->pending.awaits_all.last ? device->regions.extents.extent[device->pending.awaits_all.last].seq
+                                                   : 0;
+    sg_device_unlock(device);
     uint32_t count = sg_context_list_count(&core->contexts);
     for (uint32_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
         CUcontext context = sg_context_list_at(&core->contexts, i);
@@ -246,56 +253,57 @@ static CUresult wait_for_contexts(void *user)
         result = sg_core_driver(core)->ctx_synchronize();
         core->callbacks.leave_context(use);
     }
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     if (result == CUDA_SUCCESS)
         sg_pending_complete_locked(device, sg_slot_bit(0), seq);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     return result;
 }
 
 /* Fences over every context that there is. Whether that was done. */
-static bool fences_over_contexts(struct sg_device *device)
+static bool fences_over_contexts_asking(struct sg_device *device) SG_REQUIRES(asking)
 {
-    SG_ASSERT_HELD(&device->asking);
+    SG_ASSERT_HELD(&device->fences.asking);
     struct sg_core *core = device->core;
     struct sg_fence fence;
     uint32_t count = sg_context_list_count(&core->contexts), seen = 0;
     for (uint32_t i = 0; i < count; i++) {
         CUcontext context = sg_context_list_at(&core->contexts, i);
         seen += context != NULL;
-        if (context && fences_record(device, context, 0, &fence) != CUDA_SUCCESS)
+        if (context && fences_record_asking(device, context, 0, &fence) != CUDA_SUCCESS)
             return false;
     }
-    return seen || fences_record(device, NULL, 0, &fence) == CUDA_SUCCESS;
+    return seen || fences_record_asking(device, NULL, 0, &fence) == CUDA_SUCCESS;
 }
 
 /* Begins an epoch: what is pending so far is free once the fences are complete that are recorded here, and those before
    them. Where as many are out as there may be, the youngest takes its place. */
-static void fences_record_epoch(struct sg_device *device)
+static void fences_record_epoch_asking(struct sg_device *device) SG_REQUIRES(asking)
 {
-    SG_ASSERT_HELD(&device->asking);
-    sg_lock(&device->lock);
-    bool owed = device->clocks.needs_fence & sg_slot_bit(0) && device->awaits_all.last;
-    uint64_t seq = owed ? device->extents.extent[device->awaits_all.last].seq : 0;
-    device->epoch_count -= seq && device->epoch_count == SG_EPOCHS;
-    sg_unlock(&device->lock);
+    SG_ASSERT_HELD(&device->fences.asking);
+    sg_device_lock(device);
+    bool owed = device->clocks.needs_fence & sg_slot_bit(0) && device->pending.awaits_all.last;
+    uint64_t seq = owed ? device->regions.extents.extent[device->pending.awaits_all.last].seq : 0;
+    device->fences.epoch_count -= seq && device->fences.epoch_count == SG_EPOCHS;
+    sg_device_unlock(device);
     if (!seq)
         return;
     if (sg_fences_can_wait(device))
         (void)device->core->callbacks.begin_aside(wait_for_contexts, device);
-    if (!device->core->driver->ctx_record_event || !fences_over_contexts(device))
+    if (!device->core->driver->ctx_record_event || !fences_over_contexts_asking(device))
         return;
-    sg_lock(&device->lock);
-    device->epoch[device->epoch_count++] = (struct sg_epoch){seq, device->fence_number};
-    if (device->extents.extent[device->awaits_all.last].seq <= seq) /* none was freed meanwhile */
+    sg_device_lock(device);
+    device->fences.epoch[device->fences.epoch_count++] = (struct sg_epoch){seq, device->fences.number};
+    if (device->regions.extents.extent[device->pending.awaits_all.last].seq <= seq) /* none was freed meanwhile */
         device->clocks.needs_fence &= ~sg_slot_bit(0);
     sg_clocks_fenced(&device->clocks, sg_slot_bit(0), seq);
     sg_pending_settle_epochs_locked(device);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
 }
 
 /* The next of `wanted` to be marked: its slot, or its context with slot 0. False: none. */
 static bool next_wanted_locked(struct sg_device *device, uint64_t *wanted, CUcontext *ret_context, sg_slot *ret_slot)
+    SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
     const struct sg_stream_clocks *clocks = &device->clocks;
@@ -310,76 +318,76 @@ static bool next_wanted_locked(struct sg_device *device, uint64_t *wanted, CUcon
 }
 
 /* Records what is needed to cover everything that has not been marked since. */
-static void fences_record_all(struct sg_device *device)
+static void fences_record_all_asking(struct sg_device *device) SG_REQUIRES(asking)
 {
-    SG_ASSERT_HELD(&device->asking);
+    SG_ASSERT_HELD(&device->fences.asking);
     uint64_t wanted = UINT64_MAX;
     if (!begin_recording(device))
         return;
-    fences_record_epoch(device);
+    fences_record_epoch_asking(device);
     for (;;) {
         CUcontext context;
         sg_slot slot;
         struct sg_fence fence;
-        sg_lock(&device->lock);
+        sg_device_lock(device);
         bool any = next_wanted_locked(device, &wanted, &context, &slot);
-        sg_unlock(&device->lock);
+        sg_device_unlock(device);
         if (!any)
             break;
-        (void)fences_record(device, context, slot, &fence);
+        (void)fences_record_asking(device, context, slot, &fence);
     }
     end_recording(device);
 }
 
 /* Waits for a context, no longer than whoever uses the core allows. Who is about to end it waits for those that ask
    first. */
-static CUresult wait_for_context(struct sg_device *device, CUcontext context)
+static CUresult wait_for_context_asking(struct sg_device *device, CUcontext context) SG_REQUIRES(asking)
 {
-    SG_ASSERT_HELD(&device->asking);
+    SG_ASSERT_HELD(&device->fences.asking);
     const struct sg_core *core = device->core;
     if (!core->callbacks.wait_for_context)
         return sg_core_driver(core)->ctx_synchronize();
-    sg_unlock(&device->asking);
+    sg_asking_unlock(device);
     CUresult result = core->callbacks.wait_for_context(context);
-    sg_lock(&device->asking);
+    sg_asking_lock(device);
     return result;
 }
 
 /* Waits for every context, on a helper thread if there can be one. */
-static CUresult wait_for_all(struct sg_device *device)
+static CUresult wait_for_all_asking(struct sg_device *device) SG_REQUIRES(asking)
 {
-    SG_ASSERT_HELD(&device->asking);
+    SG_ASSERT_HELD(&device->fences.asking);
     const struct sg_core *core = device->core;
-    sg_unlock(&device->asking);
+    sg_asking_unlock(device);
     CUresult result = core->callbacks.aside ? core->callbacks.aside(wait_for_contexts, device)
                                             : wait_for_contexts(device);
-    sg_lock(&device->asking);
+    sg_asking_lock(device);
     return result;
 }
 
 /* Waits for the oldest fence of a context that is not ending. If all contexts of fences are ending, waits for that of
    the oldest to end or to stay. Without a fence none could be recorded: waits for every context, or for the current
    one. Whether that succeeded and there may be more to wait for. */
-static bool wait_for_oldest(struct sg_device *device)
+static bool wait_for_oldest_asking(struct sg_device *device) SG_REQUIRES(asking)
 {
-    SG_ASSERT_HELD(&device->asking);
+    SG_ASSERT_HELD(&device->fences.asking);
     const struct sg_core *core = device->core;
     CUcontext context = NULL;
     (void)sg_core_driver(core)->ctx_get_current(&context);
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     uint32_t oldest = 0;
-    while (oldest < device->fence_count &&
-           sg_context_list_is_ending(&device->core->contexts, device->fence[oldest].context))
+    while (oldest < device->fences.count &&
+           sg_context_list_is_ending(&device->core->contexts, device->fences.fence[oldest].context))
         oldest++;
-    CUevent event = oldest < device->fence_count ? device->fence[oldest].event : NULL;
-    const struct sg_fence *fence = device->fence_count ? &device->fence[event ? oldest : 0] : NULL;
+    CUevent event = oldest < device->fences.count ? device->fences.fence[oldest].event : NULL;
+    const struct sg_fence *fence = device->fences.count ? &device->fences.fence[event ? oldest : 0] : NULL;
     uint64_t number = fence ? fence->number : 0;
     context = fence ? fence->context : context;
-    bool all = !fence && device->awaits_all.first && sg_fences_can_wait(device);
-    bool has_work = fence ||
-                    (device->clocks.needs_fence != 0 && (device->awaits_all.first || device->awaits_streams.first ||
-                                                            device->clocks.needs_fence & ~sg_slot_bit(0)));
-    sg_unlock(&device->lock);
+    bool all = !fence && device->pending.awaits_all.first && sg_fences_can_wait(device);
+    bool has_work = fence || (device->clocks.needs_fence != 0 &&
+                                 (device->pending.awaits_all.first || device->pending.awaits_streams.first ||
+                                     device->clocks.needs_fence & ~sg_slot_bit(0)));
+    sg_device_unlock(device);
     if (!event && (!has_work || !begin_recording(device)))
         return false;
     if (!event)
@@ -388,17 +396,17 @@ static bool wait_for_oldest(struct sg_device *device)
     sg_core_context_clock(device->core, device->ordinal, context, &clock);
     uint64_t began = core->callbacks.now_ns ? core->callbacks.now_ns() : 0;
     CUresult result = event ? sg_core_driver(core)->event_synchronize(event)
-                      : all ? wait_for_all(device)
-                            : wait_for_context(device, context);
+                      : all ? wait_for_all_asking(device)
+                            : wait_for_context_asking(device, context);
     sg_count(device, SG_STAT_host_waits, 1);
     sg_count(device, SG_STAT_calls_sync, 1);
     sg_count(device, SG_STAT_host_wait_ns, core->callbacks.now_ns ? core->callbacks.now_ns() - began : 0);
     if (number && result == CUDA_SUCCESS)
-        fences_complete(device, number);
+        fences_complete_asking(device, number);
     else if (result == CUDA_ERROR_NOT_READY)
         sg_count(device, SG_STAT_waits_given_up, 1);
     bool progress = number != 0 || all; /* what is owed in another context this one's wait does not settle */
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     for (unsigned slot = 0; slot < SG_SLOTS && !event && result == CUDA_SUCCESS; slot++) {
         if (clock.at[slot] && device->clocks.needs_fence >> slot & 1) {
             progress = true;
@@ -406,15 +414,15 @@ static bool wait_for_oldest(struct sg_device *device)
             sg_pending_complete_locked(device, sg_slot_bit(slot), clock.at[slot]);
         }
     }
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     return result == CUDA_SUCCESS && progress;
 }
 
 static bool has_completed_since(struct sg_device *device, uint64_t since)
 {
-    sg_lock(&device->lock);
-    bool has = device->completions != since;
-    sg_unlock(&device->lock);
+    sg_device_lock(device);
+    bool has = device->fences.completions != since;
+    sg_device_unlock(device);
     return has;
 }
 
@@ -422,29 +430,29 @@ bool sg_device_ask(struct sg_device *device, enum sg_ask how)
 {
     if (device->core->replay)
         return false; /* the trace says what is complete */
-    sg_lock(&device->lock);
-    uint64_t before = device->completions;
-    bool nothing = device->fence_count == 0 && (how == SG_ASK_QUERY || device->clocks.needs_fence == 0);
-    sg_unlock(&device->lock);
+    sg_device_lock(device);
+    uint64_t before = device->fences.completions;
+    bool nothing = device->fences.count == 0 && (how == SG_ASK_QUERY || device->clocks.needs_fence == 0);
+    sg_device_unlock(device);
     if (nothing)
         return false;
-    if (!sg_lock_try(&device->asking)) {
+    if (!sg_asking_try(device)) {
         if (how != SG_ASK_WAIT)
             return false; /* somebody is at it */
-        sg_lock(&device->asking); /* what that thread has waited for is worth another try */
-        sg_unlock(&device->asking);
+        sg_asking_lock(device); /* what that thread has waited for is worth another try */
+        sg_asking_unlock(device);
         return true;
     }
-    fences_query(device);
+    fences_query_asking(device);
     if (how != SG_ASK_QUERY) {
-        fences_record_all(device);
+        fences_record_all_asking(device);
         if (!has_completed_since(device, before))
-            fences_query(device);
+            fences_query_asking(device);
     }
-    while (how == SG_ASK_WAIT && !has_completed_since(device, before) && wait_for_oldest(device)) {
+    while (how == SG_ASK_WAIT && !has_completed_since(device, before) && wait_for_oldest_asking(device)) {
     }
     bool any = has_completed_since(device, before);
-    sg_unlock(&device->asking);
+    sg_asking_unlock(device);
     return any;
 }
 
@@ -454,35 +462,34 @@ void sg_device_drain(struct sg_device *device)
         return;
     end_recording(device);
     for (uint32_t most = SG_FENCES; most-- > 0;) {
-        sg_lock(&device->lock);
-        bool any = device->fence_count != 0 || (device->awaits_all.first && sg_fences_can_wait(device));
-        sg_unlock(&device->lock);
+        sg_device_lock(device);
+        bool any = device->fences.count != 0 || (device->pending.awaits_all.first && sg_fences_can_wait(device));
+        sg_device_unlock(device);
         if (!any || !sg_device_ask(device, SG_ASK_WAIT))
             return;
     }
 }
 
-void sg_core_slot_gone(struct sg_core *core, int ordinal, sg_slot slot)
+void sg_fences_end_slot(struct sg_device *device, sg_slot slot)
 {
-    struct sg_device *device = sg_device_known(core, ordinal);
-    if (!device || !slot || slot >= SG_SLOTS)
-        return;
+    const struct sg_core *core = device->core;
     struct sg_stream_clocks *clocks = &device->clocks;
     struct sg_fence fence;
-    sg_lock(&device->asking); /* nobody records on it from here on */
-    sg_lock(&device->lock);
+    sg_asking_lock(device); /* nobody records on it from here on */
+    sg_device_lock(device);
     bool alive = clocks->state[slot] == SG_SLOT_ALIVE,
          ask = alive && is_recordable(clocks, slot) && !core->disabled && !core->replay;
     sg_clocks_need_fence_locked(device, alive ? sg_slot_bit(slot) : 0);
     CUcontext context = clocks->stream[slot].context;
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     if (ask && begin_recording(device)) {
-        (void)fences_record(device, context, slot, &fence); /* if it can't be, an event over the context follows */
+        (void)fences_record_asking(device, context, slot,
+            &fence); /* if it can't be, an event over the context follows */
         end_recording(device);
     }
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     if (alive)
         sg_clocks_stream_gone(&device->clocks, slot);
-    sg_unlock(&device->lock);
-    sg_unlock(&device->asking);
+    sg_device_unlock(device);
+    sg_asking_unlock(device);
 }

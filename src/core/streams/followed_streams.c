@@ -1,7 +1,9 @@
-/* What callers tell of streams, under the lock of the device: src/order keeps it. */
+#include "streams/followed_streams.h"
+
 #include <string.h>
 
-#include "device.h"
+#include "state/locks.h"
+#include "streams/pending_frees.h"
 
 static struct sg_device *device_tracking(struct sg_core *core, int ordinal, sg_slot slot)
 {
@@ -9,25 +11,14 @@ static struct sg_device *device_tracking(struct sg_core *core, int ordinal, sg_s
     return device && slot && slot < SG_SLOTS ? device : NULL;
 }
 
-sg_slot sg_core_slot(struct sg_core *core, int ordinal, const struct sg_stream_id *id)
-{
-    struct sg_device *device = sg_device_get(core, ordinal);
-    if (!device || !device->granularity)
-        return 0;
-    sg_lock(&device->lock);
-    sg_slot slot = sg_clocks_follow(&device->clocks, id);
-    sg_unlock(&device->lock);
-    return slot;
-}
-
 void sg_core_slot_untracked_order(struct sg_core *core, int ordinal, sg_slot slot)
 {
     struct sg_device *device = device_tracking(core, ordinal, slot);
     if (!device)
         return;
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     device->clocks.untracked_order |= sg_slot_bit(slot);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
 }
 
 /* Comes after the driver's call. Whoever clears the bit asks the driver about the stream only afterwards. If the
@@ -46,9 +37,9 @@ void sg_core_clock(struct sg_core *core, int ordinal, sg_slot slot, struct sg_ve
         memset(ret, 0, sizeof *ret);
         return;
     }
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     sg_clocks_get(&device->clocks, slot, ret);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
 }
 
 void sg_core_idle_clock(struct sg_core *core, int ordinal, sg_slot slot, struct sg_vector_clock *ret_observed,
@@ -60,9 +51,9 @@ void sg_core_idle_clock(struct sg_core *core, int ordinal, sg_slot slot, struct 
         memset(ret_observed, 0, sizeof *ret_observed);
         return;
     }
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     *ret_done = sg_clocks_get_idle(&device->clocks, slot, ret_observed);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
 }
 
 void sg_core_context_clock(struct sg_core *core, int ordinal, CUcontext context, struct sg_vector_clock *ret)
@@ -71,9 +62,9 @@ void sg_core_context_clock(struct sg_core *core, int ordinal, CUcontext context,
     memset(ret, 0, sizeof *ret);
     if (!device)
         return;
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     uint64_t now = sg_clocks_get_of_context(&device->clocks, context, ret);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     /* After the time: what was freed before it may have been used in any context that there was then. */
     ret->at[0] = !context || sg_context_list_is_only(&core->contexts, context) ? now : 0;
 }
@@ -83,9 +74,9 @@ void sg_core_ordered_after(struct sg_core *core, int ordinal, sg_slot slot, cons
     struct sg_device *device = device_tracking(core, ordinal, slot);
     if (!device)
         return;
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     sg_clocks_order_after(&device->clocks, slot, clock);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
 }
 
 void sg_core_host_observed(struct sg_core *core, int ordinal, const struct sg_vector_clock *clock)
@@ -93,9 +84,9 @@ void sg_core_host_observed(struct sg_core *core, int ordinal, const struct sg_ve
     struct sg_device *device = sg_device_known(core, ordinal);
     if (!device)
         return;
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     sg_clocks_host_observed(&device->clocks, clock);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
 }
 
 void sg_core_completed(struct sg_core *core, int ordinal, const struct sg_vector_clock *clock)
@@ -103,9 +94,9 @@ void sg_core_completed(struct sg_core *core, int ordinal, const struct sg_vector
     struct sg_device *device = sg_device_known(core, ordinal);
     if (!device)
         return;
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     for (sg_slot slot = 0; slot < SG_SLOTS; slot++)
         if (clock->at[slot])
             sg_pending_complete_locked(device, sg_slot_bit(slot), clock->at[slot]);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
 }

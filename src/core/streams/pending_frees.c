@@ -1,40 +1,41 @@
-/* Frees that take effect later: after work of some streams, or after all work that there is. An *epoch* is a group
-   of the latter that shares its fences (fences.c). */
+#include "streams/pending_frees.h"
+
 #include <assert.h>
 
-#include "device.h"
+#include "state/accounts.h"
+#include "state/clocks.h"
 
 void sg_pending_push_locked(struct sg_device *device, uint32_t id, uint64_t slots, uint64_t seq)
 {
     SG_ASSERT_HELD(&device->lock);
-    struct sg_extent *extent = &device->extents.extent[id];
-    struct sg_pending_queue *queue = slots & 1 ? &device->awaits_all : &device->awaits_streams;
+    struct sg_extent *extent = &device->regions.extents.extent[id];
+    struct sg_pending_queue *queue = slots & 1 ? &device->pending.awaits_all : &device->pending.awaits_streams;
     assert(extent->state == SG_EXTENT_PENDING);
     extent->users_mask = slots;
     extent->seq = seq;
     extent->later = 0;
     sg_clocks_need_fence_locked(device, slots);
     if (queue->last)
-        device->extents.extent[queue->last].later = id;
+        device->regions.extents.extent[queue->last].later = id;
     else
         queue->first = id;
     queue->last = id;
 }
 
 /* All work before `seq` is complete: what waited for it is free. */
-static void settle_awaiting_all_locked(struct sg_device *device, uint64_t seq)
+static void settle_awaiting_all_locked(struct sg_device *device, uint64_t seq) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
     uint32_t id;
-    while ((id = device->awaits_all.first) && device->extents.extent[id].seq <= seq) {
-        struct sg_extent *extent = &device->extents.extent[id];
-        device->awaits_all.first = extent->later;
+    while ((id = device->pending.awaits_all.first) && device->regions.extents.extent[id].seq <= seq) {
+        struct sg_extent *extent = &device->regions.extents.extent[id];
+        device->pending.awaits_all.first = extent->later;
         if (!extent->later)
-            device->awaits_all.last = 0;
+            device->pending.awaits_all.last = 0;
         sg_emit(device, SEGALLOC_RECORD_DONE, 0, extent->stream,
-            sg_region_address(device->region[extent->region], extent->begin), extent->requested);
+            sg_region_address(device->regions.region[extent->region], extent->begin), extent->requested);
         sg_device_release_locked(device, id, 0, 0);
-        device->completions++;
+        device->fences.completions++;
     }
 }
 
@@ -42,12 +43,12 @@ void sg_pending_settle_epochs_locked(struct sg_device *device)
 {
     SG_ASSERT_HELD(&device->lock);
     uint32_t over = 0;
-    while (over < device->epoch_count &&
-        (device->fence_count == 0 || device->fence[0].number > device->epoch[over].last))
-        settle_awaiting_all_locked(device, device->epoch[over++].seq);
-    device->epoch_count -= over;
-    for (uint32_t i = 0; over && i < device->epoch_count; i++)
-        device->epoch[i] = device->epoch[i + over];
+    while (over < device->fences.epoch_count &&
+           (device->fences.count == 0 || device->fences.fence[0].number > device->fences.epoch[over].last))
+        settle_awaiting_all_locked(device, device->fences.epoch[over++].seq);
+    device->fences.epoch_count -= over;
+    for (uint32_t i = 0; over && i < device->fences.epoch_count; i++)
+        device->fences.epoch[i] = device->fences.epoch[i + over];
 }
 
 void sg_pending_complete_locked(struct sg_device *device, uint64_t slots, uint64_t seq)
@@ -58,19 +59,20 @@ void sg_pending_complete_locked(struct sg_device *device, uint64_t slots, uint64
         settle_awaiting_all_locked(device, seq);
     for (uint64_t left = slots & ~sg_slot_bit(0); left; left &= left - 1)
         sg_clocks_complete(&device->clocks, (sg_slot)__builtin_ctzll(left), seq);
-    device->completions += device->clocks.version != version;
+    device->fences.completions += device->clocks.version != version;
 }
 
 /* Takes what has become free for `heir` out of the queue; 0: for each block's own stream. Returns whether there was
    any. */
-static bool settle_awaiting_streams(struct sg_device *device, sg_slot heir)
+static bool settle_awaiting_streams_locked(struct sg_device *device, sg_slot heir) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&device->lock);
     struct sg_stream_clocks *clocks = &device->clocks;
-    uint32_t *link = &device->awaits_streams.first, last = 0;
+    uint32_t *link = &device->pending.awaits_streams.first, last = 0;
     bool any = false;
     while (*link) {
         uint32_t id = *link;
-        struct sg_extent *extent = &device->extents.extent[id];
+        struct sg_extent *extent = &device->regions.extents.extent[id];
         sg_slot own = sg_device_slot_of(device, extent->stream), slot = heir ? heir : own;
         const struct sg_after after = {extent->users_mask, extent->seq};
         if (sg_after_usable(clocks, after, clocks->state[slot] == SG_SLOT_ALIVE ? slot : 0)) {
@@ -86,34 +88,35 @@ static bool settle_awaiting_streams(struct sg_device *device, sg_slot heir)
             link = &extent->later;
         }
     }
-    device->awaits_streams.last = last;
+    device->pending.awaits_streams.last = last;
     return any;
 }
 
 void sg_pending_settle_locked(struct sg_device *device)
 {
     SG_ASSERT_HELD(&device->lock);
-    if (device->awaits_streams_version == device->clocks.version)
+    if (device->pending.awaits_streams_version == device->clocks.version)
         return;
-    device->awaits_streams_version = device->clocks.version;
-    (void)settle_awaiting_streams(device, 0);
+    device->pending.awaits_streams_version = device->clocks.version;
+    (void)settle_awaiting_streams_locked(device, 0);
 }
 
 bool sg_pending_inherit_locked(struct sg_device *device, sg_slot slot)
 {
     SG_ASSERT_HELD(&device->lock);
-    return slot && device->awaits_streams.first && settle_awaiting_streams(device, slot);
+    return slot && device->pending.awaits_streams.first && settle_awaiting_streams_locked(device, slot);
 }
 
 /* Frees what waits in a queue: nobody is left who could be using it. */
-static void forget_queue(struct sg_device *device, struct sg_pending_queue *queue)
+static void forget_queue_locked(struct sg_device *device, struct sg_pending_queue *queue) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&device->lock);
     for (uint32_t id = queue->first, next; id; id = next) {
-        const struct sg_extent *extent = &device->extents.extent[id];
+        const struct sg_extent *extent = &device->regions.extents.extent[id];
         next = extent->later;
         if (extent->users_mask & 1)
             sg_emit(device, SEGALLOC_RECORD_DONE, 0, extent->stream,
-                sg_region_address(device->region[extent->region], extent->begin), extent->requested);
+                sg_region_address(device->regions.region[extent->region], extent->begin), extent->requested);
         sg_device_release_locked(device, id, 0, 0);
     }
     *queue = (struct sg_pending_queue){0};
@@ -130,19 +133,19 @@ void sg_pending_forget_locked(struct sg_device *device, CUcontext context)
             sg_clocks_stream_gone(&device->clocks, slot);
         sg_clocks_complete(&device->clocks, slot, device->clocks.seq);
     }
-    for (uint32_t i = 0; i < device->fence_count; i++) /* events die with their context */
-        if (context && device->fence[i].context != context)
-            device->fence[left++] = device->fence[i];
-    device->fence_count = left;
+    for (uint32_t i = 0; i < device->fences.count; i++) /* events die with their context */
+        if (context && device->fences.fence[i].context != context)
+            device->fences.fence[left++] = device->fences.fence[i];
+    device->fences.count = left;
     left = 0;
-    for (uint32_t i = 0; i < device->idle_count; i++)
-        if (context && device->idle_event[i].context != context)
-            device->idle_event[left++] = device->idle_event[i];
-    device->idle_count = left;
+    for (uint32_t i = 0; i < device->fences.idle_count; i++)
+        if (context && device->fences.idle_event[i].context != context)
+            device->fences.idle_event[left++] = device->fences.idle_event[i];
+    device->fences.idle_count = left;
     sg_pending_settle_epochs_locked(device);
     if (!context || !sg_context_list_of(&device->core->contexts, device->ordinal)) {
-        forget_queue(device, &device->awaits_all);
-        forget_queue(device, &device->awaits_streams);
+        forget_queue_locked(device, &device->pending.awaits_all);
+        forget_queue_locked(device, &device->pending.awaits_streams);
     }
     sg_pending_settle_locked(device);
 }

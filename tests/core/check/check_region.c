@@ -3,10 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "remap/page_alias.h"
-#include "space/extents.h"
+#include "rooms.h"
 
-#define CHECK_FILE "inspect/check_region.c"
+#define CHECK_FILE "core/check/check_region.c"
 #include "check_parts.h"
 
 static const char *index_level(const struct sg_max_tree *index, uint32_t level, uint32_t bucket, uint32_t *left)
@@ -57,19 +56,19 @@ struct counts {
 
 static const char *free_broken(const struct sg_region *region, uint32_t id)
 {
-    const struct sg_extent *extent = at(region, id);
+    const struct sg_extent *extent = extent_at(region, id);
     uint32_t bucket = extent->begin >> region->bucket_shift;
-    MUST(free_in_bucket(region, bucket) == id && region->free_at[bucket] == id);
-    MUST(sg_max_tree_get(&region->free_tree, bucket) == (int32_t)extent->size);
-    MUST(extent->owner < SG_SLOTS && region->owners >> extent->owner & 1);
-    MUST(extent->owner == 0 || region->ordered);
+    MUST(free_in_bucket_locked(region, bucket) == id && region->lookup.free_at[bucket] == id);
+    MUST(sg_max_tree_get(&region->lookup.free_tree, bucket) == (int32_t)extent->size);
+    MUST(extent->owner < SG_SLOTS && region->owned.owners >> extent->owner & 1);
+    MUST(extent->owner == 0 || region->owned.ordered);
     return NULL;
 }
 
 /* An extent beside the one before it. */
 static const char *neighbours_broken(const struct sg_region *region, uint32_t prev, uint32_t id)
 {
-    const struct sg_extent *left = at(region, prev), *extent = at(region, id);
+    const struct sg_extent *left = extent_at(region, prev), *extent = extent_at(region, id);
     if (left->state != extent->state)
         return NULL;
     MUST(extent->state != SG_EXTENT_HOLE);
@@ -83,19 +82,19 @@ static const char *neighbours_broken(const struct sg_region *region, uint32_t pr
 /* A hole begins and ends with a page, and is in the tables by its first. */
 static const char *hole_broken(const struct sg_region *region, uint32_t id)
 {
-    const struct sg_extent *extent = at(region, id);
+    const struct sg_extent *extent = extent_at(region, id);
     uint32_t first = page_of(region, extent->begin), last = page_of(region, extent->begin + extent->size - 1);
     MUST(extent->begin % region->page_units == 0 && extent->size % region->page_units == 0);
-    MUST(region->hole_at[first] == id);
-    MUST(sg_max_tree_get(&region->hole_tree, first) == (int32_t)page_of(region, extent->size));
-    MUST(region->handle[first] == 0 && region->handle[last] == 0);
+    MUST(region->lookup.hole_at[first] == id);
+    MUST(sg_max_tree_get(&region->lookup.hole_tree, first) == (int32_t)page_of(region, extent->size));
+    MUST(region->memory.handle[first] == 0 && region->memory.handle[last] == 0);
     return NULL;
 }
 
 static const char *node_broken(const struct sg_region *region, uint32_t id, struct counts *counts,
     struct sg_check_sums *sums)
 {
-    const struct sg_extent *extent = at(region, id);
+    const struct sg_extent *extent = extent_at(region, id);
     uint64_t bytes = (uint64_t)extent->size << SG_UNIT_SHIFT;
     uint32_t bucket = extent->begin >> region->bucket_shift, whole = pages_inside(region, extent->begin, extent->size);
     MUST(extent->region == region->index);
@@ -106,7 +105,7 @@ static const char *node_broken(const struct sg_region *region, uint32_t id, stru
         counts->whole += whole;
         break;
     case SG_EXTENT_BLOCK:
-        MUST(region->block_at[bucket] == id);
+        MUST(region->lookup.block_at[bucket] == id);
         MUST(extent->requested <= bytes);
         sums->unasked += extent->requested == 0;
         sums->blocks++;
@@ -131,7 +130,7 @@ static const char *node_broken(const struct sg_region *region, uint32_t id, stru
     case SG_EXTENT_FRAGMENT:
         break;
     default:
-        return "inspect/check_region.c: a node of a region is in no state";
+        return "core/check/check_region.c: a node of a region is in no state";
     }
     sums->extents++;
     return NULL;
@@ -141,28 +140,29 @@ static const char *node_broken(const struct sg_region *region, uint32_t id, stru
 static bool is_all_busy(const struct sg_region *region, uint32_t page, uint32_t id)
 {
     uint32_t end = (page + 1) * region->page_units;
-    while (id && at(region, id)->begin < end && at(region, id)->state == SG_EXTENT_BUSY)
-        id = at(region, id)->next;
-    return !id || at(region, id)->begin >= end;
+    while (id && extent_at(region, id)->begin < end && extent_at(region, id)->state == SG_EXTENT_BUSY)
+        id = extent_at(region, id)->next;
+    return !id || extent_at(region, id)->begin >= end;
 }
 
 /* Whether all of a page is free memory. */
 static bool is_all_free(const struct sg_region *region, uint32_t page, uint32_t id)
 {
-    for (uint32_t end = (page + 1) * region->page_units; id && at(region, id)->begin < end; id = at(region, id)->next)
-        if (at(region, id)->state != SG_EXTENT_FREE && at(region, id)->state != SG_EXTENT_FRAGMENT &&
-            at(region, id)->state != SG_EXTENT_DEFERRED)
+    for (uint32_t end = (page + 1) * region->page_units; id && extent_at(region, id)->begin < end;
+         id = extent_at(region, id)->next)
+        if (extent_at(region, id)->state != SG_EXTENT_FREE && extent_at(region, id)->state != SG_EXTENT_FRAGMENT &&
+            extent_at(region, id)->state != SG_EXTENT_DEFERRED)
             return false;
     return true;
 }
 
 enum sg_page_state sg_region_page_state(const struct sg_region *region, uint32_t page, uint32_t id)
 {
-    CUmemGenericAllocationHandle handle = region->handle[page];
+    CUmemGenericAllocationHandle handle = region->memory.handle[page];
     if (!sg_page_is_there(handle))
         return handle == SG_PAGE_LOST ? SG_PAGE_IS_LOST : handle ? SG_PAGE_IS_STALE : SG_PAGE_IS_EMPTY;
-    if (region->pin[page])
-        return region->pin[page] & SG_PIN_ASKED ? SG_PAGE_IS_PINNED : SG_PAGE_IS_SHARED;
+    if (region->memory.pin[page])
+        return region->memory.pin[page] & SG_PIN_ASKED ? SG_PAGE_IS_PINNED : SG_PAGE_IS_SHARED;
     return is_all_free(region, page, id) ? SG_PAGE_IS_IDLE : SG_PAGE_IS_IN_USE;
 }
 
@@ -172,11 +172,11 @@ static const char *pages_broken(const struct sg_region *region, uint32_t id, uin
 {
     for (uint32_t page = first; page < end; page++) {
         enum sg_page_state state = sg_region_page_state(region, page, id);
-        MUST(sg_page_is_there(region->handle[page]) || is_all_busy(region, page, id));
+        MUST(sg_page_is_there(region->memory.handle[page]) || is_all_busy(region, page, id));
         counts->page[state]++;
-        sums->pinned_pages += region->pin[page] && state != SG_PAGE_IS_STALE;
-        sums->pins_twice += region->pin[page] / SG_PIN_TWICE;
-        sums->asked += region->pin[page] & SG_PIN_ASKED;
+        sums->pinned_pages += region->memory.pin[page] && state != SG_PAGE_IS_STALE;
+        sums->pins_twice += region->memory.pin[page] / SG_PIN_TWICE;
+        sums->asked += region->memory.pin[page] & SG_PIN_ASKED;
     }
     return NULL;
 }
@@ -192,19 +192,21 @@ static const char *bins_broken(const struct sg_region *region, const struct coun
 {
     uint32_t cached = 0;
     for (uint32_t word = 0; word < SG_QUICK_LISTS / 64; word++) {
-        for (uint64_t used = region->quick_lists_used[word]; used; used &= used - 1) {
-            const struct sg_quick_list *quick_list = &region->quick_list[word * 64 + (uint32_t)__builtin_ctzll(used)];
+        for (uint64_t used = region->quick.used[word]; used; used &= used - 1) {
+            const struct sg_quick_list *quick_list = &region->quick.list[word * 64 + (uint32_t)__builtin_ctzll(used)];
             uint32_t id = quick_list->top;
-            for (uint32_t left = quick_list->count; left; left--, id = at(region, id)->later) {
-                MUST(id && at(region, id)->state == SG_EXTENT_DEFERRED && at(region, id)->region == region->index);
-                MUST(at(region, id)->size == quick_list->units && at(region, id)->owner == quick_list->owner);
+            for (uint32_t left = quick_list->count; left; left--, id = extent_at(region, id)->later) {
+                MUST(id && extent_at(region, id)->state == SG_EXTENT_DEFERRED &&
+                     extent_at(region, id)->region == region->index);
+                MUST(extent_at(region, id)->size == quick_list->units &&
+                     extent_at(region, id)->owner == quick_list->owner);
                 cached++;
                 MUST(cached <= counts->cached);
             }
         }
     }
-    MUST(cached == counts->cached && cached == region->deferred);
-    MUST(region->whole_deferred == counts->whole_deferred);
+    MUST(cached == counts->cached && cached == region->quick.deferred);
+    MUST(region->quick.whole_deferred == counts->whole_deferred);
     return NULL;
 }
 
@@ -213,11 +215,11 @@ static const char *list_broken(const struct sg_region *region, const struct sg_l
 {
     uint32_t less = 0;
     MUST(((lists->any[class / 64] >> class % 64 & 1) != 0) == (lists->first[class] != 0));
-    for (uint32_t id = lists->first[class]; id; less = id, id = at(region, id)->in_size_class.more) {
-        const struct sg_extent *extent = at(region, id);
+    for (uint32_t id = lists->first[class]; id; less = id, id = extent_at(region, id)->in_size_class.more) {
+        const struct sg_extent *extent = extent_at(region, id);
         MUST(extent->state == SG_EXTENT_FREE && extent->region == region->index);
         MUST(size_class_of(extent->size) == class && extent->in_size_class.less == less);
-        MUST(extent->owner == owner || (lists == &region->common && region->listless >> extent->owner & 1));
+        MUST(extent->owner == owner || (lists == &region->owned.common && region->owned.listless >> extent->owner & 1));
         MUST(*left > 0);
         --*left;
     }
@@ -226,13 +228,13 @@ static const char *list_broken(const struct sg_region *region, const struct sg_l
 
 static const char *lists_broken(const struct sg_region *region, uint32_t entries)
 {
-    if (!region->listed)
+    if (!region->owned.listed)
         return NULL;
     for (uint32_t owner = 0; owner < SG_SLOTS; owner++) {
-        const struct sg_lists *lists = owner ? region->lists[owner] : &region->common;
+        const struct sg_lists *lists = owner ? region->owned.lists[owner] : &region->owned.common;
         if (!lists)
             continue;
-        MUST(((region->stocked >> owner & 1) != 0) == !lists_empty(lists));
+        MUST(((region->owned.stocked >> owner & 1) != 0) == !lists_empty(lists));
         for (uint32_t word = 0; word < SG_SIZE_CLASSES / 64; word++)
             for (uint64_t any = lists->any[word]; any; any &= any - 1)
                 PASS(list_broken(region, lists, owner, word * 64 + (uint32_t)__builtin_ctzll(any), &entries));
@@ -247,21 +249,22 @@ static const char *tables_broken(const struct sg_region *region, enum sg_check_d
 {
     uint32_t mapped = 0, old = 0;
     for (uint32_t page = 0; page < region->pages; page++) {
-        CUmemGenericAllocationHandle handle = region->handle[page];
+        CUmemGenericAllocationHandle handle = region->memory.handle[page];
         mapped += sg_page_is_there(handle);
         old += handle == SG_PAGE_STALE;
     }
     MUST(mapped == mapped_of(counts) && old == counts->page[SG_PAGE_IS_STALE]);
     if (depth >= SG_CHECK_BUCKETS)
-        PASS(index_table_broken(&region->free_tree, counts->free));
-    PASS(index_table_broken(&region->hole_tree, counts->holes));
+        PASS(index_table_broken(&region->lookup.free_tree, counts->free));
+    PASS(index_table_broken(&region->lookup.hole_tree, counts->holes));
     for (uint32_t owner = 0; owner < SG_SLOTS; owner++)
-        for (uint32_t class = 0; region->listed && region->lists[owner] && class < SG_SIZE_CLASSES; class++)
-            MUST(!region->lists[owner]->first[class] || region->lists[owner]->any[class / 64] >> class % 64 & 1);
-    for (uint32_t class = 0; region->listed && class < SG_SIZE_CLASSES; class++)
-        MUST(!region->common.first[class] || region->common.any[class / 64] >> class % 64 & 1);
+        for (uint32_t class = 0; region->owned.listed && region->owned.lists[owner] && class < SG_SIZE_CLASSES; class ++)
+            MUST(!region->owned.lists[owner]->first[class] ||
+                 region->owned.lists[owner]->any[class / 64] >> class % 64 & 1);
+    for (uint32_t class = 0; region->owned.listed && class < SG_SIZE_CLASSES; class ++)
+        MUST(!region->owned.common.first[class] || region->owned.common.any[class / 64] >> class % 64 & 1);
     for (uint32_t quick_list = 0; quick_list < SG_QUICK_LISTS; quick_list++)
-        MUST(!region->quick_list[quick_list].count || region->quick_lists_used[quick_list / 64] >> quick_list % 64 & 1);
+        MUST(!region->quick.list[quick_list].count || region->quick.used[quick_list / 64] >> quick_list % 64 & 1);
     return NULL;
 }
 
@@ -270,8 +273,8 @@ const char *sg_region_broken(const struct sg_region *region, enum sg_check_depth
     struct counts counts = {0};
     uint32_t position = 0, prev = 0, page = 0;
     MUST(region->units == (uint64_t)region->pages * region->page_units && region->pages > 0);
-    for (uint32_t id = region->first; id; prev = id, id = at(region, id)->next) {
-        const struct sg_extent *extent = at(region, id);
+    for (uint32_t id = region->first; id; prev = id, id = extent_at(region, id)->next) {
+        const struct sg_extent *extent = extent_at(region, id);
         MUST(extent->begin == position && extent->size > 0 && extent->size <= region->units - position);
         MUST(extent->prev == prev);
         PASS(node_broken(region, id, &counts, sums));
@@ -284,11 +287,11 @@ const char *sg_region_broken(const struct sg_region *region, enum sg_check_depth
         page = end > page ? end : page;
     }
     MUST(position == region->units);
-    MUST(counts.whole == region->whole_free);
+    MUST(counts.whole == region->lookup.whole_free);
     PASS(bins_broken(region, &counts));
     PASS(lists_broken(region, counts.free));
-    PASS(index_broken(&region->free_tree, counts.free));
-    PASS(index_broken(&region->hole_tree, counts.holes));
+    PASS(index_broken(&region->lookup.free_tree, counts.free));
+    PASS(index_broken(&region->lookup.hole_tree, counts.holes));
     uint64_t page_bytes = sg_region_page_bytes(region);
     MUST(counts.whole + counts.whole_deferred <=
          counts.page[SG_PAGE_IS_IDLE] + counts.page[SG_PAGE_IS_PINNED] + counts.page[SG_PAGE_IS_SHARED]);
@@ -298,7 +301,7 @@ const char *sg_region_broken(const struct sg_region *region, enum sg_check_depth
     sums->old_pages += counts.page[SG_PAGE_IS_STALE];
     sums->lost += counts.page[SG_PAGE_IS_LOST];
     sums->empty += counts.page[SG_PAGE_IS_EMPTY];
-    sums->whole += (region->whole_free + region->whole_deferred) * page_bytes;
+    sums->whole += (region->lookup.whole_free + region->quick.whole_deferred) * page_bytes;
     return depth >= SG_CHECK_TABLES ? tables_broken(region, depth, &counts) : NULL;
 }
 

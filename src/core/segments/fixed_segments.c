@@ -1,20 +1,22 @@
-#include "fixed_segments.h"
+#include "segments/fixed_segments.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
 
-#include "meta.h"
 #include "caching_allocator.h"
-#include "replay_steps.h"
-#include "space/extents.h"
+#include "meta.h"
+#include "state/accounts.h"
+#include "state/replay_steps.h"
+#include "state/trace_streams.h"
 
 enum { SEGMENTS_ROOM = 1 << 16 };
 
 /* First segment that ends after `address`. */
-static uint32_t find_segment(const struct sg_segments *fixed, CUdeviceptr address)
+static uint32_t find_segment_locked(const struct sg_segments *fixed, CUdeviceptr address) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&fixed->device->lock);
     uint32_t low = 0, high = fixed->segments;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
@@ -26,14 +28,16 @@ static uint32_t find_segment(const struct sg_segments *fixed, CUdeviceptr addres
     return low;
 }
 
-static bool inside_segment(const struct sg_segments *fixed, CUdeviceptr address)
+static bool inside_segment_locked(const struct sg_segments *fixed, CUdeviceptr address) SG_REQUIRES(lock)
 {
-    uint32_t at = find_segment(fixed, address);
+    SG_ASSERT_HELD(&fixed->device->lock);
+    uint32_t at = find_segment_locked(fixed, address);
     return at < fixed->segments && address >= fixed->segment[at].base;
 }
 
 /* Takes a segment of `context` out of those to be freed; false: there is none any more. */
 static bool segments_take_doomed_locked(struct sg_segments *fixed, CUcontext context, struct sg_segment *ret)
+    SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&fixed->device->lock);
     for (uint32_t i = fixed->doomed_count; i > 0; i--) {
@@ -49,11 +53,11 @@ static bool segments_take_doomed_locked(struct sg_segments *fixed, CUcontext con
 
 static bool segments_next_doomed(struct sg_segments *fixed, CUcontext *ret_context)
 {
-    sg_lock(&fixed->device->lock);
+    sg_device_lock(fixed->device);
     bool any = fixed->doomed_count > 0;
     if (any)
         *ret_context = fixed->doomed[fixed->doomed_count - 1].context;
-    sg_unlock(&fixed->device->lock);
+    sg_device_unlock(fixed->device);
     return any;
 }
 
@@ -94,10 +98,10 @@ static CUresult free_segments(struct sg_segments *fixed, enum which which)
         struct sg_segment segment;
         int use = core->callbacks.enter_context ? core->callbacks.enter_context(context) : 0;
         bool waits = which != ALL && use >= 0 && !context_is_complete(sg_core_driver(core), context, which == COMPLETE);
-        sg_lock(&device->lock);
+        sg_device_lock(device);
         /* it may have gone with its context before that was kept */
         bool taken = !waits && segments_take_doomed_locked(fixed, context, &segment);
-        sg_unlock(&device->lock);
+        sg_device_unlock(device);
         if (taken && use >= 0) {
             sg_count(device, SG_STAT_calls_free, 1);
             (void)sg_core_driver(core)->mem_free(segment.base);
@@ -118,39 +122,28 @@ static CUresult free_all_segments(void *user)
 /* Frees what the rules have given back. The driver waits for the context of each, for no longer than an allocation may. One that
    may not wait at all would come before the thread that does, so what needs no wait is freed first. Drops the lock
    meanwhile; returns with it held. */
-static void free_doomed(struct sg_segments *fixed)
+static void free_doomed_locked(struct sg_segments *fixed) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&fixed->device->lock);
     struct sg_device *device = fixed->device;
     const struct sg_core *core = device->core;
     if (!fixed->doomed_count)
         return;
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     if (core->callbacks.aside && core->conf.wait_limit <= 0)
         (void)free_segments(fixed, COMPLETE_NOW);
     CUresult result = core->callbacks.aside ? core->callbacks.aside(free_all_segments, fixed) : free_all_segments(fixed);
     if (result == CUDA_ERROR_OPERATING_SYSTEM) /* there can be no thread that waits */
         (void)free_segments(fixed, COMPLETE);
     /* what it has not come to is left for the next time */
-    sg_lock(&device->lock);
-}
-
-uint32_t sg_segments_pool_locked(struct sg_segments *fixed, CUcontext context)
-{
-    SG_ASSERT_HELD(&fixed->device->lock);
-    uint32_t pool = 0;
-    while (context && pool < fixed->contexts && fixed->context[pool] != context)
-        pool++;
-    if (!context || pool == SG_CONTEXTS_MAX)
-        return 0;
-    fixed->context[pool] = context;
-    fixed->contexts += pool == fixed->contexts;
-    return pool;
+    sg_device_lock(device);
 }
 
 /* Nothing free serves the allocation that the rules decide on. In the section in which that is found, whatever comes of
    it: what the rules give back for it goes there. */
-static void tell_slow(struct sg_segments *fixed)
+static void tell_slow_locked(struct sg_segments *fixed) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&fixed->device->lock);
     if (!fixed->asked.replayed)
         sg_emit(fixed->device, SEGALLOC_RECORD_SLOW_BEGIN, 0, fixed->asked.stream, 0, fixed->asked.bytes);
     fixed->asked.replayed = true;
@@ -169,21 +162,22 @@ static CUresult ask_driver(struct sg_device *device, uint64_t bytes, CUdeviceptr
     return replayed->id <= UINT64_MAX - bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* a damaged file's */
 }
 
-static int segment_alloc(void *user, uint64_t bytes, uint64_t *ret_address)
+static int segment_alloc_locked(void *user, uint64_t bytes, uint64_t *ret_address) SG_REQUIRES(lock)
 {
     struct sg_segments *fixed = user;
+    SG_ASSERT_HELD(&fixed->device->lock);
     struct sg_device *device = fixed->device;
-    struct sg_usage *usage = &device->usage;
+    struct sg_usage *usage = &device->accounts.usage;
     CUdeviceptr base;
     if (usage->reserved.now + bytes > device->capacity_bytes || fixed->segments == SEGMENTS_ROOM)
         return -ENOMEM;
     sg_gauge_add(&usage->reserved, bytes); /* so that two threads together keep to the limit */
-    tell_slow(fixed);
+    tell_slow_locked(fixed);
     const struct sg_segment_request asked = fixed->asked;
-    free_doomed(fixed);
-    sg_unlock(&device->lock);
+    free_doomed_locked(fixed);
+    sg_device_unlock(device);
     CUresult result = ask_driver(device, bytes, &base);
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     fixed->asked = asked; /* another thread may have asked meanwhile */
     if (result != CUDA_SUCCESS) {
         sg_emit(device, SEGALLOC_RECORD_SLOW_STEP, 0, asked.stream, 0, result);
@@ -191,7 +185,7 @@ static int segment_alloc(void *user, uint64_t bytes, uint64_t *ret_address)
         return -ENOMEM;
     }
     sg_segments_given_out_locked(fixed, base, bytes);
-    uint32_t at = find_segment(fixed, base);
+    uint32_t at = find_segment_locked(fixed, base);
     for (uint32_t i = fixed->segments++; i > at; i--)
         fixed->segment[i] = fixed->segment[i - 1];
     fixed->segment[at] = (struct sg_segment){.base = base, .bytes = bytes, .context = asked.context};
@@ -201,20 +195,22 @@ static int segment_alloc(void *user, uint64_t bytes, uint64_t *ret_address)
     return 0;
 }
 
-static void segment_free(void *user, uint64_t address, uint64_t bytes)
+static void segment_free_locked(void *user, uint64_t address, uint64_t bytes) SG_REQUIRES(lock)
 {
     struct sg_segments *fixed = user;
-    uint32_t at = find_segment(fixed, address);
+    SG_ASSERT_HELD(&fixed->device->lock);
+    uint32_t at = find_segment_locked(fixed, address);
     assert(at < fixed->segments && fixed->segment[at].base == address);
     fixed->doomed[fixed->doomed_count++] = fixed->segment[at];
     for (uint32_t i = at; i + 1 < fixed->segments; i++)
         fixed->segment[i] = fixed->segment[i + 1];
     fixed->segments--;
-    sg_gauge_sub(&fixed->device->usage.reserved, bytes);
-    sg_gauge_sub(&fixed->device->usage.segments, 1);
+    sg_gauge_sub(&fixed->device->accounts.usage.reserved, bytes);
+    sg_gauge_sub(&fixed->device->accounts.usage.segments, 1);
 }
 
-static const struct sg_torch_ops native_ops = {.segment_alloc = segment_alloc, .segment_free = segment_free};
+static const struct sg_torch_ops native_ops = {.segment_alloc = segment_alloc_locked,
+    .segment_free = segment_free_locked};
 
 struct sg_segments *sg_segments_create(struct sg_device *device)
 {
@@ -246,7 +242,7 @@ void sg_segments_destroy(struct sg_segments *fixed)
 bool sg_segments_begin(struct sg_device *device, bool whole)
 {
     struct sg_segments *made = device->fixed ? NULL : sg_segments_create(device);
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     bool begins = made && !device->fixed;
     if (begins) {
         device->fixed = made;
@@ -256,7 +252,7 @@ bool sg_segments_begin(struct sg_device *device, bool whole)
     bool changes = device->fixed && whole && sg_torch_keep_whole(device->fixed->torch);
     if (begins || changes)
         sg_emit(device, SEGALLOC_RECORD_FIXED, 0, sg_device_unknown_stream(device), 0, whole);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     if (made) /* another thread was sooner */
         sg_segments_destroy(made);
     return device->fixed;
@@ -264,8 +260,9 @@ bool sg_segments_begin(struct sg_device *device, bool whole)
 
 /* The stream of a trace under which a block is served: that of its pool. That also holds where streams are followed
    for memory that stands in regions. */
-static uint32_t stream_of(struct sg_device *device, const struct sg_tag *tag)
+static uint32_t pool_stream_locked(struct sg_device *device, const struct sg_tag *tag) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&device->lock);
     struct sg_tag plain = *tag;
     plain.slot = 0;
     return sg_device_stream_locked(device, &plain);
@@ -273,16 +270,19 @@ static uint32_t stream_of(struct sg_device *device, const struct sg_tag *tag)
 
 /* Under `lock`, which is dropped while the driver is asked. Frees here are complete when they take effect, so streams
    share one pool. */
-static int segments_take_block_locked(struct sg_device *device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
+static int segments_take_block_locked(struct sg_device *device, size_t bytes, const struct sg_tag *tag,
+    CUdeviceptr *ret) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
     struct sg_segments *fixed = device->fixed;
     struct sg_torch_block *block;
-    uint32_t id = extents_left(&device->extents, SG_EXTENTS_SPARE) ? extents_take(&device->extents) : 0;
+    uint32_t id = extents_left_locked(&device->regions.extents, SG_EXTENTS_SPARE)
+                      ? extents_take_locked(&device->regions.extents)
+                      : 0;
     if (!id)
         return -ENOMEM;
     fixed->asked =
-        (struct sg_segment_request){.bytes = bytes, .stream = stream_of(device, tag), .context = tag->context};
+        (struct sg_segment_request){.bytes = bytes, .stream = pool_stream_locked(device, tag), .context = tag->context};
     /* A pool for each context, whose end frees its segments; a segment is as old as its first block. */
     int status = sg_torch_alloc(fixed->torch, bytes, /* stream */ (uint64_t)(uintptr_t)tag->context, &block);
     CUdeviceptr address = status == 0 ? sg_torch_address(block) : 0;
@@ -291,54 +291,56 @@ static int segments_take_block_locked(struct sg_device *device, size_t bytes, co
         status = -ENOMEM;
     }
     if (status != 0) {
-        tell_slow(fixed);
-        extents_give_back(&device->extents, id);
+        tell_slow_locked(fixed);
+        extents_give_back_locked(&device->regions.extents, id);
         return status;
     }
-    fixed->segment[find_segment(fixed, address)].live++;
+    fixed->segment[find_segment_locked(fixed, address)].live++;
     uint64_t rounded = sg_torch_bytes(block);
-    device->extents.extent[id] = (struct sg_extent){.state = SG_EXTENT_BLOCK,
+    device->regions.extents.extent[id] = (struct sg_extent){.state = SG_EXTENT_BLOCK,
         .requested = bytes,
-        .stream = stream_of(device, tag),
+        .stream = pool_stream_locked(device, tag),
         .context = (uint64_t)(uintptr_t)tag->context,
         .event = (uint64_t)(uintptr_t)block,
         .alloc_seq = ++device->clocks.seq};
-    sg_usage_allocate(&device->usage, bytes, rounded, /* small */ false);
+    sg_usage_allocate(&device->accounts.usage, bytes, rounded, /* small */ false);
     sg_usage_derive_locked(device);
-    sg_extent_set_site(&device->extents, id, tag->site, tag->phase);
-    sg_emit(device, SEGALLOC_RECORD_ALLOCATE, tag->torch ? SEGALLOC_FLAG_TORCH : 0, device->extents.extent[id].stream,
-        address, bytes);
+    sg_extent_set_site_locked(&device->regions.extents, id, tag->site, tag->phase);
+    sg_emit(device, SEGALLOC_RECORD_ALLOCATE, tag->torch ? SEGALLOC_FLAG_TORCH : 0,
+        device->regions.extents.extent[id].stream, address, bytes);
     *ret = address;
     return 0;
 }
 
 CUresult sg_segments_malloc(struct sg_device *device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
 {
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     int status = segments_take_block_locked(device, bytes, tag, ret);
-    free_doomed(device->fixed);
-    sg_unlock(&device->lock);
+    free_doomed_locked(device->fixed);
+    sg_device_unlock(device);
     return status == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 bool sg_segments_owns(struct sg_device *device, CUdeviceptr address)
 {
-    sg_lock(&device->lock);
-    bool owns = inside_segment(device->fixed, address);
-    sg_unlock(&device->lock);
+    sg_device_lock(device);
+    bool owns = inside_segment_locked(device->fixed, address);
+    sg_device_unlock(device);
     return owns;
 }
 
 /* The extent of the live block that starts at (or, with `inside`, holds) an address, 0 if none does. Under `lock`. */
-static uint32_t block_at(const struct sg_device *device, CUdeviceptr address, bool inside, CUdeviceptr *ret_base)
+static uint32_t segment_block_at_locked(const struct sg_device *device, CUdeviceptr address, bool inside,
+    CUdeviceptr *ret_base) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&device->lock);
     const struct sg_idmap *live = &device->fixed->live;
     uint32_t id = (uint32_t)sg_idmap_get(live, address);
     *ret_base = address;
     for (size_t i = 0; inside && !id && i <= live->mask; i++) {
         const struct sg_idmap_entry *entry = &live->entry[i];
         if (entry->value && address > entry->id &&
-            address - entry->id < device->extents.extent[entry->value].requested) {
+            address - entry->id < device->regions.extents.extent[entry->value].requested) {
             id = (uint32_t)entry->value;
             *ret_base = entry->id;
         }
@@ -349,49 +351,50 @@ static uint32_t block_at(const struct sg_device *device, CUdeviceptr address, bo
 CUresult sg_segments_block(struct sg_device *device, CUdeviceptr address, bool inside, struct sg_block_info *ret)
 {
     CUdeviceptr base;
-    sg_lock(&device->lock);
-    uint32_t id = block_at(device, address, inside, &base);
-    const struct sg_extent *extent = &device->extents.extent[id];
+    sg_device_lock(device);
+    uint32_t id = segment_block_at_locked(device, address, inside, &base);
+    const struct sg_extent *extent = &device->regions.extents.extent[id];
     if (id)
         *ret = (struct sg_block_info){base, extent->requested, device->ordinal, (CUcontext)(uintptr_t)extent->context,
             extent->alloc_seq, extent->later != 0, false};
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     return id ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 void sg_segments_used_cross_device(struct sg_device *device, CUdeviceptr address)
 {
     CUdeviceptr base;
-    sg_lock(&device->lock);
-    uint32_t id = block_at(device, address, /* inside */ true, &base);
+    sg_device_lock(device);
+    uint32_t id = segment_block_at_locked(device, address, /* inside */ true, &base);
     if (id)
-        device->extents.extent[id].later = 1; /* of no other use here */
-    sg_unlock(&device->lock);
+        device->regions.extents.extent[id].later = 1; /* of no other use here */
+    sg_device_unlock(device);
 }
 
-static void release_locked(struct sg_device *device, CUdeviceptr address, uint32_t id, uint8_t flags)
+static void segment_release_locked(struct sg_device *device, CUdeviceptr address, uint32_t id, uint8_t flags)
+    SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
-    const struct sg_extent *extent = &device->extents.extent[id];
+    const struct sg_extent *extent = &device->regions.extents.extent[id];
     struct sg_torch_block *block = (struct sg_torch_block *)(uintptr_t)extent->event;
     uint64_t rounded = sg_torch_bytes(block);
     sg_emit(device, SEGALLOC_RECORD_FREE, flags, extent->stream, address, extent->requested);
-    sg_usage_free(&device->usage, extent->requested, rounded, /* small */ false);
-    sg_gauge_sub(&device->usage.active, rounded);
-    device->fixed->segment[find_segment(device->fixed, address)].live--;
+    sg_usage_free(&device->accounts.usage, extent->requested, rounded, /* small */ false);
+    sg_gauge_sub(&device->accounts.usage.active, rounded);
+    device->fixed->segment[find_segment_locked(device->fixed, address)].live--;
     sg_torch_free(device->fixed->torch, block);
-    extents_give_back(&device->extents, id);
+    extents_give_back_locked(&device->regions.extents, id);
     sg_usage_derive_locked(device);
 }
 
 CUresult sg_segments_free(struct sg_device *device, CUdeviceptr address, const struct sg_tag *tag, bool waited)
 {
     uint8_t flags = (uint8_t)((waited ? SEGALLOC_FLAG_STRICT : 0) | (tag->torch ? SEGALLOC_FLAG_TORCH : 0));
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     uint32_t id = (uint32_t)sg_idmap_take(&device->fixed->live, address);
     if (id)
-        release_locked(device, address, id, flags);
-    sg_unlock(&device->lock);
+        segment_release_locked(device, address, id, flags);
+    sg_device_unlock(device);
     return id ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -410,65 +413,66 @@ uint64_t sg_segments_idle_now(struct sg_device *device)
     const struct sg_core *core = device->core;
     CUcontext context[SG_CONTEXTS_MAX];
     uint64_t idle = 0;
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     uint32_t contexts = fixed->contexts;
     memcpy(context, fixed->context, sizeof context);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     for (uint32_t i = 0; i < contexts; i++) {
         int use = core->callbacks.enter_context ? core->callbacks.enter_context(context[i]) : 0;
         bool complete = use >= 0 && context_is_complete(sg_core_driver(core), context[i], /* waits */ false);
         if (use >= 0 && core->callbacks.leave_context)
             core->callbacks.leave_context(use);
-        sg_lock(&device->lock);
+        sg_device_lock(device);
         for (uint32_t j = 0; complete && j < fixed->segments; j++)
             if (fixed->segment[j].context == context[i] && !fixed->segment[j].live)
                 idle += fixed->segment[j].bytes;
-        sg_unlock(&device->lock);
+        sg_device_unlock(device);
     }
     return idle;
 }
 
-uint64_t sg_segments_takes(const struct sg_device *device, uint64_t bytes)
+uint64_t sg_segments_takes_locked(const struct sg_device *device, uint64_t bytes)
 {
+    SG_ASSERT_HELD(&device->lock);
     return sg_torch_takes(device->fixed->torch, bytes);
 }
 
 uint64_t sg_segments_empty_locked(struct sg_device *device)
 {
     SG_ASSERT_HELD(&device->lock);
-    uint64_t before = device->usage.reserved.now;
+    uint64_t before = device->accounts.usage.reserved.now;
     sg_torch_empty_cache(device->fixed->torch);
-    return before - device->usage.reserved.now;
+    return before - device->accounts.usage.reserved.now;
 }
 
 void sg_segments_settle(struct sg_device *device)
 {
-    sg_lock(&device->lock);
-    free_doomed(device->fixed);
-    sg_unlock(&device->lock);
+    sg_device_lock(device);
+    free_doomed_locked(device->fixed);
+    sg_device_unlock(device);
 }
 
 uint64_t sg_segments_trim(struct sg_device *device)
 {
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     sg_emit(device, SEGALLOC_RECORD_EMPTY_CACHE, 0, sg_device_stream_locked(device, &(struct sg_tag){0}), 0, 0);
     uint64_t given = sg_segments_empty_locked(device);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
     sg_segments_settle(device);
     return given;
 }
 
-static void release_all_locked(struct sg_device *device, CUcontext context)
+static void segment_release_all_locked(struct sg_device *device, CUcontext context) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
     struct sg_idmap *live = &device->fixed->live;
     for (size_t i = 0; i <= live->mask;) {
         struct sg_idmap_entry entry = live->entry[i];
         bool goes = entry.value &&
-                    (!context || device->extents.extent[entry.value].context == (uint64_t)(uintptr_t)context);
+                    (!context || device->regions.extents.extent[entry.value].context == (uint64_t)(uintptr_t)context);
         if (goes) { /* what is shifted back into this entry is looked at next */
             sg_idmap_take(live, entry.id);
-            release_locked(device, entry.id, (uint32_t)entry.value, SEGALLOC_FLAG_STRICT);
+            segment_release_locked(device, entry.id, (uint32_t)entry.value, SEGALLOC_FLAG_STRICT);
         } else {
             i++;
         }
@@ -487,8 +491,9 @@ void sg_segments_forget_locked(struct sg_segments *fixed, CUcontext context)
     }
 }
 
-static bool has_segments(const struct sg_segments *fixed, CUcontext context)
+static bool has_segments_locked(const struct sg_segments *fixed, CUcontext context) SG_REQUIRES(lock)
 {
+    SG_ASSERT_HELD(&fixed->device->lock);
     bool has = false;
     for (uint32_t i = 0; i < fixed->segments && !has; i++)
         has = fixed->segment[i].context == context;
@@ -497,10 +502,10 @@ static bool has_segments(const struct sg_segments *fixed, CUcontext context)
     return has;
 }
 
-static void segments_bury_locked(struct sg_segments *fixed, CUcontext context)
+static void segments_bury_locked(struct sg_segments *fixed, CUcontext context) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&fixed->device->lock);
-    release_all_locked(fixed->device, context);
+    segment_release_all_locked(fixed->device, context);
     sg_segments_forget_locked(fixed, context);
 }
 
@@ -508,16 +513,26 @@ void sg_segments_given_out_locked(struct sg_segments *fixed, CUdeviceptr address
 {
     SG_ASSERT_HELD(&fixed->device->lock);
     uint32_t at;
-    while ((at = find_segment(fixed, address)) < fixed->segments && fixed->segment[at].base < address + bytes)
+    while ((at = find_segment_locked(fixed, address)) < fixed->segments && fixed->segment[at].base < address + bytes)
         segments_bury_locked(fixed, fixed->segment[at].context);
 }
 
 void sg_segments_context_gone(struct sg_device *device, CUcontext context)
 {
-    sg_lock(&device->lock);
+    sg_device_lock(device);
     if (!context)
-        release_all_locked(device, NULL);
-    else if (has_segments(device->fixed, context))
+        segment_release_all_locked(device, NULL);
+    else if (has_segments_locked(device->fixed, context))
         segments_bury_locked(device->fixed, context);
-    sg_unlock(&device->lock);
+    sg_device_unlock(device);
+}
+
+struct sg_device *sg_core_segments_at(const struct sg_core *core, CUdeviceptr address)
+{
+    for (int i = 0; i < SG_DEVICES_MAX; i++) {
+        struct sg_device *device = atomic_load_explicit(&((struct sg_core *)core)->device[i], memory_order_acquire);
+        if (device && device->fixed && sg_segments_owns(device, address))
+            return device;
+    }
+    return NULL;
 }

@@ -9,35 +9,13 @@
    A segment is of the context that was current when the driver gave it, and gone with it. Another thread may end that
    context at any time, and the driver may give the addresses to somebody else before the core knows. So an address that
    the driver gives out shows what is gone, and a segment is freed only while its context is kept from ending. */
-#ifndef SG_FIXED_SEGMENTS_H
-#define SG_FIXED_SEGMENTS_H
+#ifndef SG_CORE_SEGMENTS_FIXED_SEGMENTS_H
+#define SG_CORE_SEGMENTS_FIXED_SEGMENTS_H
 
-#include "device.h"
-#include "idmap.h"
+#include "state/segments.h"
 
-/* Guarded by the lock of the device. */
-struct sg_segments {
-    struct sg_device *device;
-    struct sg_torch *torch;
-    struct sg_idmap live; /* address -> extent, which holds what the rules do not */
-    struct sg_segment {
-        CUdeviceptr base;
-        uint64_t bytes;
-        CUcontext context; /* whose end frees it */
-        uint64_t live;     /* blocks in it */
-    } * segment;           /* what we hold from the driver, by address */
-    uint32_t segments;
-    struct sg_segment *doomed; /* to be freed as soon as the lock is dropped */
-    uint32_t doomed_count;
-    CUcontext context[SG_CONTEXTS_MAX]; /* by the number of its pool */
-    uint32_t contexts;
-    struct sg_segment_request { /* by the program: the allocation that the rules decide on */
-        size_t bytes;
-        uint32_t stream;
-        CUcontext context;
-        bool replayed; /* the trace knows that nothing free serves it */
-    } asked;
-};
+/* The device with fixed segments one of whose segments holds `address`; NULL if none does. No lock needed. */
+struct sg_device *sg_core_segments_at(const struct sg_core *core, CUdeviceptr address);
 
 /* The rules' state for a device; NULL when out of host memory. */
 struct sg_segments *sg_segments_create(struct sg_device *device);
@@ -49,9 +27,6 @@ bool sg_segments_begin(struct sg_device *device, bool whole);
 
 /* As sg_core_malloc(), for a device with fixed segments. No lock is held. */
 CUresult sg_segments_malloc(struct sg_device *device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret);
-
-/* The number of a context's pool: 0 for the first context that was served, and for NULL. */
-uint32_t sg_segments_pool_locked(struct sg_segments *fixed, CUcontext context);
 
 /* Whether `address` lies in a segment. Takes the lock. */
 bool sg_segments_owns(struct sg_device *device, CUdeviceptr address);
@@ -71,23 +46,23 @@ CUresult sg_segments_free(struct sg_device *device, CUdeviceptr address, const s
 uint64_t sg_segments_trim(struct sg_device *device);
 
 /* The two halves of that, for a device that has regions too: picks them, under `lock`; frees them, which takes it. */
-uint64_t sg_segments_empty_locked(struct sg_device *device);
+uint64_t sg_segments_empty_locked(struct sg_device *device) SG_REQUIRES(lock);
 void sg_segments_settle(struct sg_device *device);
 
 /* Bytes of a segment for a request of so many. Under `lock`. */
-uint64_t sg_segments_takes(const struct sg_device *device, uint64_t bytes);
+uint64_t sg_segments_takes_locked(const struct sg_device *device, uint64_t bytes) SG_REQUIRES(lock);
 
 /* Bytes of segments in which nothing lives: a trim, or running out, would give them back. Under `lock`. */
-uint64_t sg_segments_idle_locked(const struct sg_device *device);
+uint64_t sg_segments_idle_locked(const struct sg_device *device) SG_REQUIRES(lock);
 /* Those of them that go back without a wait: no work of their contexts is left. Asks the driver; takes the lock. */
 uint64_t sg_segments_idle_now(struct sg_device *device);
 
 /* The driver has given out [address, address + bytes). Segments held there are gone with their context, whose end
    has not reached the core yet. */
-void sg_segments_given_out_locked(struct sg_segments *fixed, CUdeviceptr address, uint64_t bytes);
+void sg_segments_given_out_locked(struct sg_segments *fixed, CUdeviceptr address, uint64_t bytes) SG_REQUIRES(lock);
 
 /* The driver has freed the segments of a context, in which nothing lives. */
-void sg_segments_forget_locked(struct sg_segments *fixed, CUcontext context);
+void sg_segments_forget_locked(struct sg_segments *fixed, CUcontext context) SG_REQUIRES(lock);
 
 /* Frees the live blocks of `context` (NULL: all), and forgets the segments that its end has freed. */
 void sg_segments_context_gone(struct sg_device *device, CUcontext context);

@@ -2,12 +2,10 @@
 
 #include <string.h>
 
-#include "remap/page_alias.h"
-#include "fixed_segments.h"
+#include "rooms.h"
 #include "caching_allocator.h"
-#include "space/extents.h"
 
-#define CHECK_FILE "inspect/check_device.c"
+#define CHECK_FILE "core/check/check_device.c"
 #include "check_parts.h"
 
 enum { TARGET_SHIFT = 32 };
@@ -16,16 +14,16 @@ enum { TARGET_SHIFT = 32 };
 static const char *alias_target_broken(const struct sg_device *device, const struct sg_region *region, uint32_t page)
 {
     const struct sg_region *now = region;
-    for (uint32_t links = 0; now->handle[page] == SG_PAGE_STALE; links++) {
-        uint64_t alias_target = now->alias_target[page];
-        MUST(links <= device->usage.aliased.now >> SG_UNIT_SHIFT);
-        MUST(alias_target >> TARGET_SHIFT < device->region_count);
-        now = device->region[alias_target >> TARGET_SHIFT];
+    for (uint32_t links = 0; now->memory.handle[page] == SG_PAGE_STALE; links++) {
+        uint64_t alias_target = now->memory.alias_target[page];
+        MUST(links <= device->accounts.usage.aliased.now >> SG_UNIT_SHIFT);
+        MUST(alias_target >> TARGET_SHIFT < device->regions.count);
+        now = device->regions.region[alias_target >> TARGET_SHIFT];
         page = (uint32_t)alias_target;
         MUST(page < now->pages && now->page_units == region->page_units);
-        MUST(now->pin[page] >= SG_PIN_TWICE);
+        MUST(now->memory.pin[page] >= SG_PIN_TWICE);
     }
-    MUST(sg_page_is_there(now->handle[page]));
+    MUST(sg_page_is_there(now->memory.handle[page]));
     return NULL;
 }
 
@@ -36,22 +34,22 @@ struct busy {
 
 static const char *stale_queue_broken(const struct sg_device *device, struct busy *busy)
 {
-    const struct sg_extent *extents = device->extents.extent;
+    const struct sg_extent *extents = device->regions.extents.extent;
     uint32_t last = 0;
-    uint64_t most = device->extents.live;
-    for (uint32_t id = device->stale_queue.first; id; last = id, id = extents[id].later) {
+    uint64_t most = device->regions.extents.live;
+    for (uint32_t id = device->aliases.stale_queue.first; id; last = id, id = extents[id].later) {
         MUST(most-- > 0);
-        MUST(extents[id].state == SG_EXTENT_BUSY && extents[id].region < device->region_count);
-        const struct sg_region *region = device->region[extents[id].region];
+        MUST(extents[id].state == SG_EXTENT_BUSY && extents[id].region < device->regions.count);
+        const struct sg_region *region = device->regions.region[extents[id].region];
         MUST(extents[id].begin % region->page_units == 0 && extents[id].size % region->page_units == 0);
         for (uint32_t page = page_of(region, extents[id].begin); page < page_of(region,
             extent_end(&extents[id])); page++) {
-            MUST(region->handle[page] == SG_PAGE_STALE);
+            MUST(region->memory.handle[page] == SG_PAGE_STALE);
             PASS(alias_target_broken(device, region, page));
         }
         busy->queued++;
     }
-    MUST(device->stale_queue.last == last);
+    MUST(device->aliases.stale_queue.last == last);
     return NULL;
 }
 
@@ -60,9 +58,9 @@ static const char *queue_broken(const struct sg_device *device, const struct sg_
 {
     uint64_t seq = 0;
     uint32_t last = 0;
-    for (uint32_t id = queue->first; id; last = id, id = device->extents.extent[id].later) {
-        const struct sg_extent *extent = &device->extents.extent[id];
-        MUST(extent->state == SG_EXTENT_PENDING && extent->region < device->region_count);
+    for (uint32_t id = queue->first; id; last = id, id = device->regions.extents.extent[id].later) {
+        const struct sg_extent *extent = &device->regions.extents.extent[id];
+        MUST(extent->state == SG_EXTENT_PENDING && extent->region < device->regions.count);
         MUST((extent->users_mask & 1) == all && extent->users_mask != 0);
         MUST(extent->seq <= device->clocks.seq && (!all || extent->seq >= seq));
         MUST(*left > 0);
@@ -75,7 +73,7 @@ static const char *queue_broken(const struct sg_device *device, const struct sg_
 
 static const char *gauges_broken(const struct sg_device *device)
 {
-    const struct sg_usage *usage = &device->usage;
+    const struct sg_usage *usage = &device->accounts.usage;
     const struct sg_gauge *gauges[] = {
 #define GAUGE(name, field, unit, text) &usage->field,
 #define TOTAL(name, field, unit, text)
@@ -100,7 +98,7 @@ struct sg_segments_usage sg_segments_usage(const struct sg_device *device)
     for (uint32_t i = 0; i < segments->segments; i++)
         held.reserved += segments->segment[i].bytes;
     for (size_t i = 0; i <= segments->live.mask; i++) {
-        const struct sg_extent *extent = &device->extents.extent[segments->live.entry[i].value];
+        const struct sg_extent *extent = &device->regions.extents.extent[segments->live.entry[i].value];
         if (!segments->live.entry[i].value)
             continue;
         held.blocks++;
@@ -112,7 +110,7 @@ struct sg_segments_usage sg_segments_usage(const struct sg_device *device)
 
 static const char *usage_broken(const struct sg_device *device, const struct sg_check_sums *sums)
 {
-    const struct sg_usage *usage = &device->usage;
+    const struct sg_usage *usage = &device->accounts.usage;
     const struct sg_segments_usage fixed = device->fixed ? sg_segments_usage(device) : (struct sg_segments_usage){0};
     MUST(usage->requested.now == sums->requested + fixed.requested);
     MUST(usage->allocated.now == sums->allocated + fixed.allocated);
@@ -120,7 +118,7 @@ static const char *usage_broken(const struct sg_device *device, const struct sg_
     MUST(usage->reserved.now == sums->mapped + fixed.reserved);
     MUST(usage->allocations.now == sums->blocks + fixed.blocks);
     MUST(usage->pages.now == sums->pages);
-    MUST(usage->segments.now == device->region_count + fixed.segments);
+    MUST(usage->segments.now == device->regions.count + fixed.segments);
     MUST(usage->small_allocated.now == sums->small_allocated);
     MUST(usage->small_reserved.now == sums->small_mapped);
     MUST(usage->aliased.now == sums->old);
@@ -132,18 +130,18 @@ static const char *usage_broken(const struct sg_device *device, const struct sg_
 static const char *fences_broken(const struct sg_device *device)
 {
     uint64_t number = 0, seq = 0, last = 0;
-    MUST(device->fence_count <= SG_FENCES && device->idle_count <= SG_IDLE_EVENTS);
-    MUST(device->epoch_count <= SG_EPOCHS && device->stream_count <= SG_STREAMS_MAX);
-    for (uint32_t i = 0; i < device->fence_count; i++) {
-        MUST(device->fence[i].number > number && device->fence[i].number <= device->fence_number);
-        MUST(device->fence[i].seq <= device->clocks.seq && device->fence[i].event);
-        number = device->fence[i].number;
+    MUST(device->fences.count <= SG_FENCES && device->fences.idle_count <= SG_IDLE_EVENTS);
+    MUST(device->fences.epoch_count <= SG_EPOCHS && device->streams.count <= SG_STREAMS_MAX);
+    for (uint32_t i = 0; i < device->fences.count; i++) {
+        MUST(device->fences.fence[i].number > number && device->fences.fence[i].number <= device->fences.number);
+        MUST(device->fences.fence[i].seq <= device->clocks.seq && device->fences.fence[i].event);
+        number = device->fences.fence[i].number;
     }
-    for (uint32_t i = 0; i < device->epoch_count; i++) {
-        MUST(device->epoch[i].seq >= seq && device->epoch[i].last >= last);
-        MUST(device->epoch[i].seq <= device->clocks.seq && device->epoch[i].last <= device->fence_number);
-        seq = device->epoch[i].seq;
-        last = device->epoch[i].last;
+    for (uint32_t i = 0; i < device->fences.epoch_count; i++) {
+        MUST(device->fences.epoch[i].seq >= seq && device->fences.epoch[i].last >= last);
+        MUST(device->fences.epoch[i].seq <= device->clocks.seq && device->fences.epoch[i].last <= device->fences.number);
+        seq = device->fences.epoch[i].seq;
+        last = device->fences.epoch[i].last;
     }
     return NULL;
 }
@@ -187,15 +185,15 @@ static const char *order_broken(const struct sg_device *device)
 /* Extents that are in use nowhere are in the list of those that can be had, and in it once. */
 static const char *nodes_broken(const struct sg_device *device, uint64_t in_regions)
 {
-    const struct sg_extents *extents = &device->extents;
+    const struct sg_extents *extents = &device->regions.extents;
     uint64_t unused = 0, cells = 0;
     MUST(extents->live == in_regions);
     for (uint32_t id = extents->unused; id; id = extents->extent[id].next) {
         MUST(id < extents->used && extents->extent[id].state == SG_EXTENT_UNUSED);
         MUST(++unused < extents->used);
     }
-    for (uint32_t i = 0; i < device->region_count; i++)
-        for (uint32_t id = device->region[i]->first; id; id = extents->extent[id].next)
+    for (uint32_t i = 0; i < device->regions.count; i++)
+        for (uint32_t id = device->regions.region[i]->first; id; id = extents->extent[id].next)
             cells += id >= extents->capacity;
     MUST(extents->live + unused == extents->used - 1 + cells);
     return NULL;
@@ -206,29 +204,29 @@ static const char *pins_broken(const struct sg_region *region)
 {
     uint32_t pinned = 0;
     for (uint32_t page = 0; page < region->pages; page++)
-        pinned += region->pin[page] && region->handle[page] != SG_PAGE_STALE;
-    MUST(pinned == region->pinned);
+        pinned += region->memory.pin[page] && region->memory.handle[page] != SG_PAGE_STALE;
+    MUST(pinned == region->memory.pinned);
     return NULL;
 }
 
 static const char *region_of_device_broken(const struct sg_device *device, uint32_t i, enum sg_check_depth depth,
     struct sg_check_sums *sums)
 {
-    const struct sg_region *region = device->region[i];
+    const struct sg_region *region = device->regions.region[i];
     struct sg_check_sums before = *sums;
-    MUST(region->index == i && device->region_kind[i] < SG_KIND_COUNT);
+    MUST(region->index == i && device->regions.kind[i] < SG_KIND_COUNT);
     MUST((uint64_t)region->units << SG_UNIT_SHIFT <= region->reserved);
-    MUST(device->region_kind[i] == SG_KIND_HUGE
+    MUST(device->regions.kind[i] == SG_KIND_HUGE
              ? region->pages == 1
              : sg_region_page_bytes(region) % device->granularity == 0 &&
-                   sg_region_page_bytes(region) <= device->page_bytes[device->region_kind[i]]);
+                   sg_region_page_bytes(region) <= device->regions.page_bytes[device->regions.kind[i]]);
     PASS(sg_region_broken(region, depth, sums));
-    MUST(sums->pages - before.pages == region->mapped);
-    MUST(sums->old_pages - before.old_pages == region->stale);
-    MUST(region->mapped + region->stale <= region->pages);
+    MUST(sums->pages - before.pages == region->memory.mapped);
+    MUST(sums->old_pages - before.old_pages == region->memory.stale);
+    MUST(region->memory.mapped + region->memory.stale <= region->pages);
     if (depth >= SG_CHECK_TABLES)
         PASS(pins_broken(region));
-    if (device->region_kind[i] == SG_KIND_SMALL) {
+    if (device->regions.kind[i] == SG_KIND_SMALL) {
         sums->small_allocated += sums->allocated - before.allocated;
         sums->small_mapped += sums->mapped - before.mapped;
     }
@@ -242,8 +240,8 @@ const char *sg_device_broken(const struct sg_device *device, enum sg_check_depth
     PASS(gauges_broken(device));
     if (!device->granularity)
         return NULL;
-    MUST(device->region_count <= SG_REGIONS_MAX);
-    for (uint32_t i = 0; i < device->region_count; i++)
+    MUST(device->regions.count <= SG_REGIONS_MAX);
+    for (uint32_t i = 0; i < device->regions.count; i++)
         PASS(region_of_device_broken(device, i, depth, ret_sums));
     PASS(usage_broken(device, ret_sums));
     PASS(stale_queue_broken(device, &busy));
@@ -251,8 +249,8 @@ const char *sg_device_broken(const struct sg_device *device, enum sg_check_depth
     MUST(ret_sums->empty == 0);
     MUST(ret_sums->lost > 0 || ret_sums->busy == busy.queued);
     uint64_t pending = ret_sums->pendings;
-    PASS(queue_broken(device, &device->awaits_all, /* all */ true, &pending));
-    PASS(queue_broken(device, &device->awaits_streams, /* all */ false, &pending));
+    PASS(queue_broken(device, &device->pending.awaits_all, /* all */ true, &pending));
+    PASS(queue_broken(device, &device->pending.awaits_streams, /* all */ false, &pending));
     MUST(pending == 0);
     PASS(fences_broken(device));
     PASS(order_broken(device));

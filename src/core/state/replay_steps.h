@@ -3,10 +3,10 @@
    A decision depends on the state when the lock is held. Each section of such an operation that reads or changes
    anything that decides therefore emits one record. The record has the section's place among all others. A replay lets
    the operation have the lock when that record comes, never sooner. */
-#ifndef SG_REPLAY_STEPS_H
-#define SG_REPLAY_STEPS_H
+#ifndef SG_CORE_STATE_REPLAY_STEPS_H
+#define SG_CORE_STATE_REPLAY_STEPS_H
 
-#include "device.h"
+#include "state/locks.h"
 
 /* To be called after a section, before anything is done for the next one. NULL where this is no replay, or where the
    core is to decide afresh. No lock but `grow` is held. */
@@ -31,6 +31,7 @@ static inline uint64_t sg_replay_step_outcome(const struct segalloc_trace_record
 
 /* A section's record. */
 static inline void sg_emit_step_locked(struct sg_device *device, enum segalloc_turn what, uint64_t outcome)
+    SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
     sg_emit(device, SEGALLOC_RECORD_TURN, 0, sg_device_unknown_stream(device), what, outcome);
@@ -38,15 +39,15 @@ static inline void sg_emit_step_locked(struct sg_device *device, enum segalloc_t
 
 /* Takes `grow` for the next replay step. In a replay an operation gets `grow` only when its recorded step comes. No
    lock is held. */
-static inline void sg_lock_grow(struct sg_device *device)
+SG_UNCHECKED_LOCKS static inline void sg_replay_grow_lock(struct sg_device *device) SG_ACQUIRES(grow)
 {
     const struct sg_replay *replay = device->core->replay;
     if (!replay) {
-        sg_lock(&device->grow);
+        sg_grow_lock(device);
         return;
     }
     (void)sg_replay_step(device);
-    while (!sg_lock_try(&device->grow))
+    while (!sg_grow_try(device))
         replay->give_way();
 }
 

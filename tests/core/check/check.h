@@ -6,7 +6,7 @@
 #ifndef SG_CHECK_H
 #define SG_CHECK_H
 
-#include "device.h"
+#include "rooms.h"
 
 enum sg_check_depth {
     SG_CHECK_EXTENTS, /* what follows from the extents and the memory that is there: as many steps as there are extents

@@ -1,0 +1,30 @@
+#include "capacity.h"
+
+#include "start.h"
+#include "state/locks.h"
+#include "state/trace_streams.h"
+
+uint64_t sg_core_set_limit(struct sg_core *core, int ordinal, uint64_t bytes)
+{
+    struct sg_device *device = sg_device_get(core, ordinal);
+    if (!device || device->mode == SG_MODE_PASSTHROUGH)
+        return 0;
+    uint64_t most = sg_conf_limit(&core->conf, device->total_bytes), set = bytes < most ? bytes : most;
+    sg_device_lock(device);
+    __atomic_store_n(&device->capacity_bytes, set, __ATOMIC_RELAXED); /* sg_device_capacity() reads it meanwhile */
+    sg_emit(device, SEGALLOC_RECORD_LIMIT, 0, sg_device_stream_locked(device, &(struct sg_tag){0}), 0, set);
+    sg_device_unlock(device);
+    return set;
+}
+
+uint64_t sg_core_limit(struct sg_core *core, int ordinal)
+{
+    const struct sg_device *device = sg_device_known(core, ordinal);
+    return device ? sg_device_capacity(device) : 0;
+}
+
+bool sg_core_is_limited(struct sg_core *core, int ordinal)
+{
+    const struct sg_device *device = sg_device_known(core, ordinal);
+    return device && sg_device_capacity(device) < device->total_bytes;
+}

@@ -1,0 +1,140 @@
+/* What callers and rooms of the core share: who asks, what the core calls of the layer above it, what it answers.
+
+   A *tag* describes the caller of an allocation or free. A *replay* gives the core its recorded answers. *Callbacks* are
+   what the core calls besides the driver and the observer.
+
+   For example, PyTorch frees 20 MiB by cudaFree on the stream with slot 3: `torch`, `slot` 3 and `sync`
+   SG_FREE_SYNC_STREAM. The block is free for slot 3 at once, and for others once they are ordered after. */
+#ifndef SG_CORE_CORE_TYPES_H
+#define SG_CORE_CORE_TYPES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "conf.h"
+#include "cuda_abi.h"
+#include "driver.h"
+#include "event.h"
+#include "outside.h"
+#include "stream_clock.h"
+#include "stats.h"
+
+enum { SG_DEVICES_MAX = 64 };
+
+struct sg_core;
+
+/* Who asks, and when a free takes effect. */
+struct sg_tag {
+    CUcontext context; /* that was current, NULL if unknown */
+    CUstream stream;   /* meaningful when `has_stream` */
+    bool has_stream;
+    bool torch;             /* the caller was PyTorch */
+    bool tentative;         /* of a free: a failure is not counted, because the caller asks again in another way */
+    enum sg_free_sync sync; /* of a free: the mode, never AUTO */
+    sg_slot slot;           /* of an allocation: the stream that it is for. 0: unknown. SG_FREE_SYNC_STREAM then acts as
+                          EVENT, unless `in_order` is set */
+    bool in_order; /* of a free: the free is a step of stream `slot`, and all use of the block comes before it. A
+                          block of no known stream belongs to `slot` from then on */
+    enum sg_user_rule user_rule; /* of a free by SG_FREE_SYNC_STREAM */
+    bool missed_calls; /* of one by SG_FREE_SYNC_STREAM: streams may have been given work, or have waited, in ways that
+                          are not followed */
+    uint32_t site, phase; /* of an allocation: numbers of the place in the program that asks, and of what it is doing;
+                             0: unknown. Nothing is decided by them */
+};
+
+/* For replays of what a core emitted to its observer. Records of the trace say which work is complete and what comes
+   after what. The driver is asked nothing about it.
+
+   An operation that drops `lock` consists of replay steps, one for each section under `lock`. Each section emits one
+   record, most of them a SEGALLOC_RECORD_TURN. The operation calls `step` before a section, and before that section's
+   driver calls. `step` returns when the trace has reached the record of that section. The record says what the driver
+   answered and what else is not the core's to decide. NULL: there is none. The core decides then, and asks the driver.
+   No lock but `grow` is held.
+
+   `give_way` is called, as often as it takes, where another operation holds `grow` and waits for its own step. */
+struct sg_replay {
+    const struct segalloc_trace_record *(*step)(void);
+    void (*give_way)(void);
+};
+
+/* What the core calls of the layer above it, besides the driver and the observer. Set when the core is made, and
+   constant. Any of them may be NULL. */
+struct sg_core_callbacks {
+    /* A monotonic clock, for times in statistics alone. NULL: they stay 0. */
+    uint64_t (*now_ns)(void);
+
+    /* An exact clock, for the cost of driver calls (cost.h). NULL: cost.def is assumed. */
+    uint64_t (*measure_ns)(void);
+
+    /* One line for the user, without a newline. NULL: lines are dropped. */
+    void (*warn)(const char *line);
+
+    /* An event of the core's is about to be recorded on a stream. True: no capture is live, and none begins before
+       record_end(). False: one is live, and record_end() is not called. NULL, both: there are no captures. */
+    bool (*record_begin)(void);
+    void (*record_end)(void);
+
+    /* Waits for the work of a context, but not for ever. CUDA_ERROR_NOT_READY: the wait was given up. A context that has
+       ended has no work left. No lock is held. NULL: cuCtxSynchronize waits for the current context. */
+    CUresult (*wait_for_context)(CUcontext context);
+
+    /* Has another thread call `run`, and waits as `wait_for_context` does. CUDA_ERROR_OPERATING_SYSTEM: there can be no
+       thread. NULL: the core calls `run` itself. */
+    CUresult (*aside)(CUresult (*run)(void *user), void *user);
+
+    /* Has another thread call `run`, without a wait. False: it could not begin, or an earlier one still runs. NULL: it
+       never begins. */
+    bool (*begin_aside)(CUresult (*run)(void *user), void *user);
+
+    /* Makes a context current. Another thread that ends the context waits for leave_context(), which takes what this
+       returns. Below 0: the context is gone. No lock is held. NULL, both: nobody ends a context. */
+    int (*enter_context)(CUcontext context);
+    void (*leave_context)(int use);
+
+    /* Writes to `ret`, which is all zeros, what this process is known to hold of a device by calls that the core does
+       not serve. *ret_passed: bytes of graphs that a launch held besides, and that are free again. It asks the driver;
+       `grow` may be held. NULL: nothing is known. */
+    void (*outside)(int device, struct sg_outside *ret, uint64_t *ret_passed);
+
+    /* Whether a device's pages may get a second address. `wanted`: one may be of use, so a device that was not tried yet
+       is. The device's context is current, and no lock is held. NULL: they may. */
+    bool (*aliases)(int device, bool wanted);
+};
+
+struct sg_core_params {
+    const struct sg_conf *conf;     /* copied */
+    const struct sg_driver *driver; /* kept: must outlive the core */
+    struct sg_event_sink observer;
+    const struct sg_replay *replay;     /* kept; NULL: this is none */
+    struct sg_core_callbacks callbacks; /* copied */
+    bool plain_pages;     /* nothing but memory is asked of pages: not that they can be exported, nor used by
+                                        network cards */
+};
+
+struct sg_block_info {
+    CUdeviceptr base;
+    size_t bytes; /* as asked for */
+    int device;
+    CUcontext context;
+    uint64_t buffer_id; /* differs for each allocation */
+    bool cross_device;  /* in a fixed segment: work of other contexts on it was recorded */
+    bool plain;         /* of pages that can't be given to other processes */
+};
+
+/* A failed allocation as its device was then, bytes. */
+struct sg_shortage {
+    uint64_t asked, live;           /* live: requested by the program and not freed */
+    uint64_t takes;                 /* of one piece: what was asked for, or the fixed segment for it */
+    uint64_t allocated;             /* the same after rounding */
+    uint64_t pending;               /* freed and still in use by queued work */
+    uint64_t used;                  /* both */
+    uint64_t reserved;              /* held: used or idle */
+    uint64_t idle;                  /* in whole pages, or segments, that nothing lives in */
+    uint64_t room;                  /* neither held nor in use by others, as far as the limit goes */
+    uint64_t short_by;              /* asked for beyond these two; a granule where it failed although they would do */
+    uint64_t total, limit, outside; /* of the device; of that may be held; in use by others */
+    bool given_up;                  /* a wait for queued work has taken longer than wait_limit */
+};
+
+#endif

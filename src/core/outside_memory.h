@@ -1,0 +1,17 @@
+/* What is held of a device by calls that the core does not serve, as the layer above tells of it.
+
+   For example, the program gets 2 GiB by cudaMallocAsync: the hook counts the call by sg_core_count_outside(), and
+   sg_core_note_outside() has the observer told of 2 GiB. */
+#ifndef SG_CORE_OUTSIDE_MEMORY_H
+#define SG_CORE_OUTSIDE_MEMORY_H
+
+#include "core_types.h"
+
+/* Counts an allocation by a call that the core does not serve. */
+void sg_core_count_outside(struct sg_core *core, int device);
+
+/* Notes what is held of `device`, whose context is current, by calls that the core does not serve: for the observer
+   alone. Asks the driver, and takes `grow`. */
+void sg_core_note_outside(struct sg_core *core, int device);
+
+#endif

@@ -1,0 +1,83 @@
+#include "search/take.h"
+
+#include "space/owner_lists.h"
+#include "space/window.h"
+#include "state/accounts.h"
+#include "state/budget.h"
+#include "state/regions.h"
+#include "streams/pending_frees.h"
+
+bool sg_device_coalesce_completed_locked(struct sg_device *device)
+{
+    SG_ASSERT_HELD(&device->lock);
+    bool any = device->pending.awaits_streams.first && device->pending.awaits_streams_version != device->clocks.version;
+    if (any)
+        sg_pending_settle_locked(device);
+    for (uint32_t i = 0; i < device->regions.count; i++)
+        any = sg_region_coalesce_completed_locked(device->regions.region[i]) || any;
+    return any;
+}
+
+/* The quick looks. Where lists keep few blocks of very many and there is room, a page is made as they are joined. */
+static inline uint32_t take_free_locked(struct sg_device *device, const struct sg_want *want) SG_REQUIRES(lock)
+{
+    SG_ASSERT_HELD(&device->lock);
+    for (uint32_t i = 0; i < device->regions.count; i++) {
+        if (!sg_device_suits_locked(device, i, want->kind, want->units))
+            continue;
+        uint32_t extent = sg_region_take_locked(device->regions.region[i], want->units, want->end, want->slot);
+        if (!extent &&
+            (want->kind != SG_KIND_SMALL ||
+                device->regions.region[i]->quick.deferred > device->regions.extents.live / SG_QUICK_SHARE ||
+                !sg_device_is_low_pressure_locked(device, (uint64_t)want->units << SG_UNIT_SHIFT)) &&
+            sg_region_drain_quick_lists_locked(device->regions.region[i]))
+            extent = sg_region_take_locked(device->regions.region[i], want->units, want->end, want->slot);
+        if (extent)
+            return extent;
+    }
+    return 0;
+}
+
+uint32_t sg_device_take_locked(struct sg_device *device, const struct sg_want *want)
+{
+    SG_ASSERT_HELD(&device->lock);
+    if (device->pending.awaits_streams.first)
+        sg_pending_settle_locked(device);
+    return take_free_locked(device, want);
+}
+
+static uint32_t take_window_locked(struct sg_device *device, const struct sg_want *want) SG_REQUIRES(lock)
+{
+    SG_ASSERT_HELD(&device->lock);
+    uint32_t extent = 0;
+    for (uint32_t i = 0; i < device->regions.count && !extent; i++)
+        if (sg_device_suits_locked(device, i, want->kind, want->units))
+            extent = sg_region_take_window_locked(device->regions.region[i], want->units, want->slot);
+    return extent;
+}
+
+uint32_t sg_device_take_thoroughly_locked(struct sg_device *device, const struct sg_want *want)
+{
+    SG_ASSERT_HELD(&device->lock);
+    uint32_t extent = sg_device_take_locked(device, want);
+    if (!extent)
+        extent = take_window_locked(device, want);
+    if (!extent && sg_pending_inherit_locked(device, want->slot)) {
+        extent = take_free_locked(device, want);
+        if (!extent)
+            extent = take_window_locked(device, want);
+    }
+    return extent;
+}
+
+uint32_t sg_device_take_anywhere_locked(struct sg_device *device, const struct sg_want *want)
+{
+    SG_ASSERT_HELD(&device->lock);
+    uint32_t extent = 0;
+    /* a small one would take 64 KiB among them */
+    bool large = want->kind == SG_KIND_REGULAR;
+    for (uint32_t i = 0; i < device->regions.count && !extent && large; i++)
+        if (device->regions.kind[i] != SG_KIND_HUGE)
+            extent = sg_region_take_locked(device->regions.region[i], want->units, SG_END_LOW, want->slot);
+    return extent;
+}

@@ -1,0 +1,81 @@
+#include "start.h"
+
+#include "meta.h"
+#include "segments/fixed_segments.h"
+#include "state/locks.h"
+#include "state/mappings.h"
+
+_Static_assert((int)SG_PAGES_DEVICES == (int)SG_DEVICES_MAX && (int)SG_PAGES_GRANULE_LEAST == (int)SG_UNIT,
+    "by both layers");
+
+SG_UNCHECKED_LOCKS static enum sg_device_mode choose_mode_in_setup(struct sg_device *device) SG_REQUIRES(setup)
+{
+    SG_ASSERT_HELD(&device->core->setup);
+    const struct sg_core *core = device->core;
+    size_t total = 0;
+    if (core->conf.backend != SG_BACKEND_NATIVE ||
+        sg_core_driver(core)->device_total(&total, device->ordinal) != CUDA_SUCCESS || total == 0 ||
+        total > SEGALLOC_TRACE_DEVICE_MOST) /* so sums of what is held, asked for and used by others never wrap */
+        return SG_MODE_PASSTHROUGH;
+    device->total_bytes = total;
+    device->capacity_bytes = sg_conf_limit(&core->conf, total);
+    bool expands = core->conf.expandable_segments && core->conf.ipc != SG_IPC_ALWAYS;
+    /* a driver that fails once may have been busy */
+    if (expands && (sg_pages_probe(&device->pages, core->plain_pages, &device->granularity) ||
+                       sg_pages_probe(&device->pages, core->plain_pages, &device->granularity))) {
+        sg_mappings_size_pages(device);
+        return SG_MODE_EXPANDABLE;
+    }
+    device->fixed = sg_segments_create(device);
+    return device->fixed ? SG_MODE_SEGMENTS : SG_MODE_PASSTHROUGH;
+}
+
+/* Measures what the driver's calls cost, where the device has room for that. It is being made ready. */
+SG_UNCHECKED_LOCKS static void measure_cost_in_setup(struct sg_device *device) SG_REQUIRES(setup)
+{
+    SG_ASSERT_HELD(&device->core->setup);
+    uint64_t (*now_ns)(void) = device->core->callbacks.measure_ns, page = device->granularity;
+    if (!now_ns || device->capacity_bytes / SG_COST_SHARE < SG_COST_PAGES * page ||
+        !sg_cost_measure(&device->pages, page, now_ns, device->accounts.cost))
+        return;
+    for (int call = 0; call < SG_COST_CALLS; call++)
+        sg_emit(device, SEGALLOC_RECORD_COST, 0, sg_device_unknown_stream(device), (uint64_t)call,
+            (uint64_t)device->accounts.cost[call].call_ns << 32 | device->accounts.cost[call].handle_ns);
+}
+
+SG_UNCHECKED_LOCKS struct sg_device *sg_device_get(struct sg_core *core, int ordinal)
+{
+    if (ordinal < 0 || ordinal >= SG_DEVICES_MAX)
+        return NULL;
+    struct sg_device *device = atomic_load_explicit(&core->device[ordinal], memory_order_acquire);
+    if (device || atomic_load_explicit(&core->disabled, memory_order_relaxed))
+        return device;
+    sg_setup_lock(core);
+    device = atomic_load_explicit(&core->device[ordinal], memory_order_relaxed);
+    if (!device && (device = sg_meta_map(sizeof *device))) {
+        device->core = core;
+        device->ordinal = ordinal;
+        sg_device_init_locks(device);
+        device->pages = (struct sg_pages){.driver = core->driver,
+            .ordinal = ordinal,
+            .errors = &device->accounts.counter[SG_STAT_vmm_errors]};
+        device->clocks = (struct sg_stream_clocks){.seq = (uint64_t)ordinal << 56,
+            .observer = &core->observer,
+            .unknown_stream = sg_device_unknown_stream(device),
+            .slot_streams = sg_device_slot_stream(device, 0),
+            .ordinal = (uint64_t)ordinal};
+        device->mode = sg_extents_init(&device->regions.extents) ? choose_mode_in_setup(device) : SG_MODE_PASSTHROUGH;
+        sg_extents_guard(&device->regions.extents, &device->lock);
+        sg_cost_assume(device->accounts.cost);
+        sg_emit(device, SEGALLOC_RECORD_DEFINE_DEVICE, 0, (uint32_t)ordinal, device->granularity, device->total_bytes);
+        if (ordinal > 0)
+            sg_emit(device, SEGALLOC_RECORD_DEFINE_STREAM, 0, sg_device_unknown_stream(device), 0, (uint64_t)ordinal);
+        if (device->mode == SG_MODE_EXPANDABLE && !core->replay)
+            measure_cost_in_setup(device);
+        if (device->mode != SG_MODE_PASSTHROUGH && (core->shares || core->conf.ipc == SG_IPC_ALWAYS))
+            (void)sg_segments_begin(device, /* whole */ true); /* where it fails, handles are refused */
+        atomic_store_explicit(&core->device[ordinal], device, memory_order_release);
+    }
+    sg_setup_unlock(core);
+    return device;
+}

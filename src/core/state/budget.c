@@ -1,0 +1,41 @@
+#include "state/budget.h"
+
+uint64_t sg_device_allocated_peak_locked(const struct sg_device *device)
+{
+    SG_ASSERT_HELD(&device->lock);
+    uint64_t peak = device->accounts.usage.allocated.peak,
+             before = device->accounts.peak_before[SG_PEAKS_OF_ALL][SG_STAT_allocated_bytes];
+    return peak > before ? peak : before;
+}
+
+/* The most bytes that have ever been allocated, with `more`. */
+static uint64_t allocated_at_most_locked(const struct sg_device *device, uint64_t more) SG_REQUIRES(lock)
+{
+    SG_ASSERT_HELD(&device->lock);
+    uint64_t now = device->accounts.usage.allocated.now + more, most = sg_device_allocated_peak_locked(device);
+    return now > most ? now : most;
+}
+
+/* Bytes that may be reserved before pages are moved instead of created. By itself that is as much as may be held. A
+   page that is moved before would often not have had to be, and its move leaves parts of pages. */
+static uint64_t budget_bytes_locked(const struct sg_device *device, uint64_t block_bytes) SG_REQUIRES(lock)
+{
+    SG_ASSERT_HELD(&device->lock);
+    double slack = device->core->conf.reserve_slack;
+    return slack == 0 ? UINT64_MAX : (uint64_t)(slack * (double)allocated_at_most_locked(device, block_bytes));
+}
+
+struct sg_wanted sg_device_moves_wanted_locked(const struct sg_device *device, uint64_t more, uint64_t block_bytes,
+    bool refused)
+{
+    SG_ASSERT_HELD(&device->lock);
+    uint64_t held = device->accounts.usage.reserved.now + more, allowed = budget_bytes_locked(device, block_bytes);
+    uint64_t most = refused && device->room.refused_at && device->room.refused_at < device->capacity_bytes
+                        ? device->room.refused_at
+                        : device->capacity_bytes;
+    uint64_t should = held > allowed ? held - allowed : 0, must = held > most ? held - most : 0;
+    if (device->room.refused_at && held > device->room.refused_at && held - device->room.refused_at > should)
+        should = held - device->room.refused_at;
+    should = should > must ? should : must;
+    return (struct sg_wanted){should < more ? should : more, must};
+}

@@ -1,0 +1,35 @@
+/* The clocks of a device's streams (order/stream_clock.h), under its lock.
+
+   For example, sg_clocks_tick_locked() at time 41 returns 42: what is freed now comes after all that its stream was given
+   before 42. */
+#ifndef SG_CORE_STATE_CLOCKS_H
+#define SG_CORE_STATE_CLOCKS_H
+
+#include "state/device.h"
+
+/* What order/stream_clock.h does, under `lock`. */
+static inline uint64_t sg_clocks_tick_locked(struct sg_device *device) SG_REQUIRES(lock)
+{
+    SG_ASSERT_HELD(&device->lock);
+    return sg_clocks_tick(&device->clocks);
+}
+static inline uint64_t sg_clocks_read_locked(struct sg_device *device, uint64_t slots) SG_REQUIRES(lock)
+{
+    SG_ASSERT_HELD(&device->lock);
+    return sg_clocks_read(&device->clocks, slots);
+}
+static inline uint64_t sg_clocks_freed_locked(struct sg_device *device, sg_slot own, uint64_t others, bool missed_calls,
+    bool *ret_was_used) SG_REQUIRES(lock)
+{
+    SG_ASSERT_HELD(&device->lock);
+    return sg_clocks_freed(&device->clocks, own, others, missed_calls, /* replayed */ device->core->replay,
+        ret_was_used);
+}
+/* Memory was freed after what these slots have been given: a fence is worth recording there. */
+static inline void sg_clocks_need_fence_locked(struct sg_device *device, uint64_t slots) SG_REQUIRES(lock)
+{
+    SG_ASSERT_HELD(&device->lock);
+    device->clocks.needs_fence |= slots & (device->clocks.alive | 1);
+}
+
+#endif

@@ -1,0 +1,20 @@
+/* Streams by their index in the trace.
+
+   A record of the trace names a stream by an index. The index is defined by a record of its own before it is first used.
+   With fixed segments the pool of a context is part of it. Limits: after SG_STREAMS_MAX streams all others are the unknown
+   one.
+
+   For example, device 1 with 256 streams and 64 slots a device begins at index 320: that is its unknown stream, 321 the first
+   stream that it met, 577 slot 1. */
+#ifndef SG_CORE_STATE_TRACE_STREAMS_H
+#define SG_CORE_STATE_TRACE_STREAMS_H
+
+#include "state/segments.h"
+
+/* The index under which a stream stands in the trace; defines it there first if need be. */
+uint32_t sg_device_stream_locked(struct sg_device *device, const struct sg_tag *tag) SG_REQUIRES(lock);
+
+/* The number of a context's pool: 0 for the first context that was served, and for NULL. */
+uint32_t sg_segments_pool_locked(struct sg_segments *fixed, CUcontext context) SG_REQUIRES(lock);
+
+#endif
