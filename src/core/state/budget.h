@@ -3,7 +3,7 @@
    Nouns. *Room* is what is neither held nor in use by others. *Low pressure* means that a new page costs nobody anything.
    `should` is how many bytes are better taken from elsewhere; `must` is how many cannot be had otherwise.
 
-   For example, a limit of 20 GiB with 19.9 held, and a block that needs 0.3 GiB of pages: must is 0.2 GiB. Has the driver
+   For example, a limit of 20 GiB with 19.9 held, and a block that needs 0.3 GiB of pages. `must` is 0.2 GiB. Has the driver
    refused at 19.8 held, should is 0.3 and must stays 0.2, until a plan failed by that (`refused`). */
 #ifndef SG_CORE_STATE_BUDGET_H
 #define SG_CORE_STATE_BUDGET_H

@@ -1,7 +1,7 @@
 /* A device and the core: what there is, by owner. No function here does more than read a field.
 
-   Each struct belongs to one file, which says how it changes: regions.h, accounts.h, trace_streams.h, mappings.h, outside.h
-   and access.h here, fences.h and pending_frees.h of streams/, page_alias.h of remap/, grow.h. What guards a struct stands
+   Each struct belongs to one file, which says how it changes. Here these are regions.h, accounts.h, trace_streams.h,
+   mappings.h, outside_bytes.h and access.h. Elsewhere they are fences.h and pending_frees.h of streams/, page_alias.h of remap/, grow.h. What guards a struct stands
    once, in struct sg_device.
 
    For example, a device that serves two blocks of 512 bytes has one small region (`regions.count` 1), one page of 2 MiB

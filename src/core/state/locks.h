@@ -4,7 +4,7 @@
    the core's `setup`, then `lock` (everything else; never held across a driver call). `asking` is not taken while `grow` is
    held.
 
-   For example, a thread that grows by 300 MiB holds `grow` for some milliseconds of driver calls, and takes `lock` for a
+   For example, a thread that grows by 300 MiB holds `grow` for some milliseconds of driver calls. It takes `lock` for a
    microsecond at a time in between. Others allocate meanwhile; one that has to grow too waits for `grow`. */
 #ifndef SG_CORE_STATE_LOCKS_H
 #define SG_CORE_STATE_LOCKS_H

@@ -1,6 +1,6 @@
 /* Pins: pages that somebody else knows by address, and that therefore never move.
 
-   For example, a program exports a block of 3 MiB by IPC, in pages of 2 MiB: both pages are pinned, and `usage.pinned` grows
+   For example, a program exports a block of 3 MiB by IPC, in pages of 2 MiB. Both pages are pinned, and `usage.pinned` grows
    by 4 MiB. A second export of the block changes nothing. */
 #ifndef SG_CORE_STATE_PINS_H
 #define SG_CORE_STATE_PINS_H

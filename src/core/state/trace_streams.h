@@ -4,8 +4,8 @@
    With fixed segments the pool of a context is part of it. Limits: after SG_STREAMS_MAX streams all others are the unknown
    one.
 
-   For example, device 1 with 256 streams and 64 slots a device begins at index 320: that is its unknown stream, 321 the first
-   stream that it met, 577 slot 1. */
+   For example, device 1 with 256 streams and 64 slots a device begins at index 320.
+   320 is its unknown stream, 321 the first stream that it met, and 577 is slot 1. */
 #ifndef SG_CORE_STATE_TRACE_STREAMS_H
 #define SG_CORE_STATE_TRACE_STREAMS_H
 

@@ -2,7 +2,7 @@
    of the latter that shares its fences (fences.c)..
 
    For example, a block that streams 1 and 2 use is freed at time 100 by stream 1. Stream 1 waits for an event of stream 2
-   that was recorded at time 110: it is ordered after stream 2's work of before 100, and the block is stream 1's at the next
+   that was recorded at time 110. It is ordered after stream 2's work of before 100, and the block is stream 1's at the next
    sg_pending_settle_locked(). Without such a wait a fence on stream 2 that has passed frees it. */
 #ifndef SG_CORE_STREAMS_PENDING_FREES_H
 #define SG_CORE_STREAMS_PENDING_FREES_H

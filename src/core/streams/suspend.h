@@ -1,6 +1,6 @@
 /* A live block that is freed, and may be in use still, is suspended: neither live nor free.
 
-   For example, a block of 8 MiB that streams 1 and 2 use is suspended at time 100 for both: `pending` grows by 8 MiB, and
+   For example, a block of 8 MiB that streams 1 and 2 use is suspended at time 100 for both. `pending` grows by 8 MiB, and
    the block stands in the queue `awaits_streams`. */
 #ifndef SG_CORE_STREAMS_SUSPEND_H
 #define SG_CORE_STREAMS_SUSPEND_H
