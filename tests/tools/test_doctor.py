@@ -71,6 +71,25 @@ class Doctor(unittest.TestCase):
             self.assertIn(f"for CUDA {version}, is too old for the runtime", told["because"])
             self.assertIn("libcudart.so.13", told["because"])
 
+    @unittest.skipIf(SANITIZER, "the copy of the driver wants the sanitizer twice")
+    def test_two_drivers(self):
+        """What the second serves passes unseen, however much came by of the first."""
+        with tempfile.TemporaryDirectory() as folder:
+            script = f"""
+import ctypes, shutil
+def take(path):
+    cuda, context, address = ctypes.CDLL(path), ctypes.c_void_p(), ctypes.c_uint64()
+    done = [cuda.cuInit(0), cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0), cuda.cuCtxSetCurrent(context)]
+    assert not any(done + [cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(1 << 20))]), done
+take("libcuda.so.1")
+first = next(line.split()[-1] for line in open("/proc/self/maps") if "libcuda.so.1" in line)
+take(shutil.copy(first, {folder!r} + "/libcuda.so.1"))
+"""
+            told = self.answer(sys.executable, "-c", script)
+        self.assertEqual(told["answer"], "partly_served", told)
+        self.assertIn("has two drivers loaded", told["because"])
+        self.assertIn(folder, told["because"])
+
     def test_runtime_within_the_program(self):
         """Said in one line before the start, whatever stands before the program; by the simulated driver where only a
         script knows the program; by `doctor` from the file; by `rehearse` in place of the program's own last line."""

@@ -127,7 +127,8 @@ static void *symbols_named(void *answer, const char *name)
 /* Our function for what the driver answered. Its exported functions are known by their addresses, whatever was asked.
    A function of another library is known by the name that it has there. One that nobody exports is what our table says
    where the table has all forms that the caller may mean. A runtime asks for some 440 names at its first call, with a
-   lock of its own held. Those that can't be ours cost a few comparisons. No lock of the loader's is taken. */
+   lock of its own held. Those that can't be ours cost a few comparisons. The lock that dlopen holds while
+   constructors run is not taken. */
 static void *symbols_substitute(void *answer, const char *base, int version, cuuint64_t flags)
 {
     if (sg_process_watched())
@@ -200,16 +201,14 @@ static struct answer symbols_absent(const char *name)
     return (struct answer){sg_dlsym()(libc, name), NULL};
 }
 
-/* Whether a search is the program's own: RTLD_DEFAULT by the program, or any search by the handle of dlopen(NULL). It finds
-   what all may find. A library's RTLD_DEFAULT also finds what was loaded for that library alone. */
+/* Whether a search is the program's own: RTLD_DEFAULT or RTLD_NEXT by the program, or any search by the handle of
+   dlopen(NULL). It finds what all may find. A library's RTLD_DEFAULT also finds what was loaded for that library alone. */
 static bool is_programs_search(void *handle, const void *caller)
 {
     Dl_info info;
     struct link_map *map = NULL;
-    if (handle == RTLD_DEFAULT)
+    if (handle == RTLD_DEFAULT || handle == RTLD_NEXT)
         return caller && dladdr1(caller, &info, (void **)&map, RTLD_DL_LINKMAP) && map && map->l_name && !*map->l_name;
-    if (handle == RTLD_NEXT)
-        return false;
     void *program = dlopen(NULL, RTLD_LAZY | RTLD_NOLOAD);
     if (program)
         sg_library_close(program);
@@ -230,11 +229,14 @@ static struct answer answer_hook(const struct sg_hook_row *hook, void *handle, c
     static const char marker[] = "cuDeviceGetCount";
     void *found = real(handle, hook->symbol);
     void *ours = sg_address_of(hook->function), *theirs = sg_cuda_symbol(hook->symbol);
+    bool is_ours_alone = found == ours || (!found && handle == RTLD_NEXT); /* as far as the caller can see */
+    if (theirs && is_ours_alone && sg_cuda_symbol(marker) && is_hidden_natively(handle, marker, caller, real))
+        return symbols_absent(hook->symbol);
     if (!found && (theirs || handle != RTLD_NEXT))
         return (struct answer){NULL, real};
     if (found && found != ours && found != theirs)
         return (struct answer){NULL, real};
-    if (!theirs || (found == ours && sg_cuda_symbol(marker) && is_hidden_natively(handle, marker, caller, real)))
+    if (!theirs)
         return symbols_absent(hook->symbol);
     (void)sg_real(); /* whoever asks takes the loader's lock anyway; the calls that follow need not */
     return (struct answer){sg_process_watched() ? theirs : ours, NULL};

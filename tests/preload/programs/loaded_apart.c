@@ -24,6 +24,7 @@ static void look(const char *const *names, void *handle, int is_global)
         expect(!dlsym(RTLD_DEFAULT, *names) == !is_global, *names, "by RTLD_DEFAULT");
         const char *error = dlerror();
         expect(is_global ? !error : error && strstr(error, *names), *names, "has dlerror's text");
+        expect(!dlsym(RTLD_NEXT, *names) == !is_global, *names, "by RTLD_NEXT");
         expect(!dlsym(program, *names) == !is_global, *names, "by dlopen(NULL)");
         expect(dlsym(handle, *names) != NULL, *names, "by its handle");
     }

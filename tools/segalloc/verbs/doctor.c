@@ -184,6 +184,10 @@ static bool is_too_old(const struct examination *examination, const struct sg_wa
            process->runtime_major > examination->probe.version / 1000;
 }
 
+#define TWO_DRIVERS                                                                                                    \
+    "%s has two drivers loaded, %.150s and %.150s: calls of the one that was loaded later, or that was loaded into a "   \
+    "namespace of its own, are not seen"
+
 /* No allocation is on record: why is it so of a process that had the driver loaded? */
 static void judge_unserved(struct examination *examination, const struct sg_watched *process)
 {
@@ -210,10 +214,7 @@ static void judge_unserved(struct examination *examination, const struct sg_watc
     else if (examination->probe.devices == 0)
         conclude(examination, NO_DEVICE, "%s found no CUDA device%s", name_of(process), hidden_by(hidden));
     else if (*process->drivers[1])
-        conclude(examination, ELSEWHERE,
-            "%s has two drivers loaded, %.150s and %.150s: calls of the one that was loaded later, or that was loaded "
-            "into a namespace of its own, are not seen",
-            name_of(process), process->drivers[0], process->drivers[1]);
+        conclude(examination, ELSEWHERE, TWO_DRIVERS, name_of(process), process->drivers[0], process->drivers[1]);
     else if (process->torch)
         conclude(examination, ELSEWHERE,
             "%s used PyTorch, but no cudaMalloc was seen: its own cache took memory by another way "
@@ -227,6 +228,15 @@ static void judge_unserved(struct examination *examination, const struct sg_watc
             "RTLD_DEEPBIND, by a libcuda that hands out functions of another library, or another preloaded library "
             "answers in front",
             name_of(process));
+}
+
+/* A process that has a second driver, whose allocations nobody counts; NULL: none has. */
+static const struct sg_watched *with_two_drivers(const struct sg_watch *watch)
+{
+    for (size_t i = 0; i < watch->count; i++)
+        if (*watch->process[i].drivers[1])
+            return &watch->process[i];
+    return NULL;
 }
 
 /* The conclusion on a command none of whose processes loaded the driver. */
@@ -262,6 +272,12 @@ static void judge_command(struct examination *examination)
         conclude(examination, served ? PARTLY : PASSED_ON, "%" PRIu64 " of %" PRIu64 " allocation%s %s by cudaMallocAsync, "
             "cuMemCreate, managed memory, arrays or graphs, which segalloc leaves to the driver", outside, all, sg_plural(all),
             outside == 1 ? "was" : "were");
+        return;
+    }
+    const struct sg_watched *two = with_two_drivers(watch);
+    if (served && !passed_on && two) {
+        conclude(examination, PARTLY, "%" PRIu64 " allocation%s served, but " TWO_DRIVERS, served,
+            served == 1 ? " was" : "s were", name_of(two), two->drivers[0], two->drivers[1]);
         return;
     }
     if (served && !passed_on) {
