@@ -6,7 +6,7 @@
 bool sg_region_init_locked(struct sg_region *region, struct sg_extents *extents, CUdeviceptr base, uint64_t bytes,
     uint64_t page_bytes, uint32_t bucket_shift)
 {
-    SG_ASSERT_REGION_LOCK(region);
+    SG_ASSERT_EXTENTS_LOCK(extents); /* the region does not name them yet */
     assert(bytes % page_bytes == 0 && bytes >> SG_UNIT_SHIFT <= INT32_MAX && extents_left_locked(extents, 1));
     uint32_t units = (uint32_t)(bytes >> SG_UNIT_SHIFT), page_units = (uint32_t)(page_bytes >> SG_UNIT_SHIFT);
     uint32_t pages = units / page_units, buckets = (units >> bucket_shift) + 1;
