@@ -15,7 +15,7 @@ def settings_known():
 
 # The rows that settle something about a simulator: the others are about times that it has none of.
 ROWS = ("device", "names", "handles", "pointers", "costs of handles", "addresses of a handle", "growth", "context event",
-        "addresses", "managed", "reset", "last release", "small", "pages", "plain", "copy engine")
+        "addresses", "managed", "reset", "last release", "small", "pages", "plain", "control", "copy engine")
 
 
 def simulator_facts(machine, spec):

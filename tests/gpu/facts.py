@@ -118,10 +118,12 @@ def of(lines):
     found["addresses.stopped_at"] = refused[0]["stopped_at"] if refused else None
     found["addresses.stopped_code"] = refused[0]["code"] if refused else None
     for line in of_row(lines, "growth"):
-        if "processes" in line:
+        if "ns_a_page" in line:
             found[f"growth.{line['processes']}.ns_a_page"] = line["ns_a_page"]
     found.update(elapsed(lines) if not value(lines, "device", "simulated") else {})
     counts = {f"alias.{row}": value(lines, row, "wrong") for row in ALIAS if value(lines, row, "wrong") is not None}
+    if not control_true(lines):
+        counts = {}
     found.update(counts)
     found["aliases_coherent"] = not any(counts.values()) if counts else None
     found["managed.on_device"] = value(lines, "managed", "on_device")
@@ -130,6 +132,12 @@ def of(lines):
 
 ALIAS = ("volatile", "cached", "read-only", "asynchronous", "bulk", "copy engine", "graph", "programmatic", "two streams",
          "sewn", "moved")
+
+
+def control_true(lines):
+    """Whether the kernels of alias find wrong words at all: without that their counts say nothing."""
+    found = value(lines, "control", "found")
+    return found is not None and found == value(lines, "control", "of")
 
 
 def elapsed(lines):
@@ -171,7 +179,7 @@ def allocator_costs():
 
 def wrong(row, lines):
     """What of a row would be a fault natively; "" where nothing is."""
-    if row == "control" and value(lines, row, "found") != value(lines, row, "of"):
+    if row == "control" and not control_true(lines):
         return "the kernels do not run, or find nothing: the other rows say nothing"
     bad = value(lines, row, "wrong")
     return f"{bad} words wrong" if bad else ""
@@ -217,7 +225,7 @@ LINES = {
     "bandwidth": lambda l: ", ".join(f"{row['memory']} {row['bytes'] / max(row['kernel_ns'], 1):.0f} GB/s" for row in l
                                      if "memory" in row),
     "growth": lambda l: " ".join(f"{row['processes']}:{row['ns_a_page'] / 1000:.0f}" for row in l
-                                 if "processes" in row) + " µs a page",
+                                 if "ns_a_page" in row) + " µs a page",
     "exit": lambda l: ", ".join(f"{row['mappings']} mappings {row['exit_ns'] / 1e6:.0f} ms" for row in l
                                 if "exit_ns" in row),
     "context event": lambda l: ", ".join(f"{row['capture']} {row['record']}/{row['end_of_capture']}" for row in l

@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import re
-import select
 import shutil
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import tempfile
 import threading
 import time
 
-from processes import Done, Processes, Slow
+from processes import Done, Processes, Slow, lines_of, written
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -89,6 +88,15 @@ def wheel_folders(python, kind):
     return [folder for entry in asked if entry for folder in sorted(glob.glob(os.path.join(entry, "nvidia", "*", kind)))]
 
 
+def row_of(text):
+    """The object that a line of gpu_probe is; None for what others wrote between."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and "row" in found else None
+
+
 class Machine:
     """Programs of any number of threads at once."""
 
@@ -106,6 +114,8 @@ class Machine:
         self.probe = self.build / "tests" / "gpu" / "gpu_probe"
         self.paths = self._paths()
         self.rows = []     # of the part that is running
+        self.lines = []    # all that the driver said, of all parts
+        self.kernels = None  # arguments that name the compiled kernels, once nvcc was asked
         self.said = []     # what programs that went wrong wrote to stderr
         self.held = []     # processes that hold memory
         self.processes = Processes()
@@ -154,14 +164,15 @@ class Machine:
             raise NoTime("its time was over")
         return min(wanted * (SIM_PATIENCE if self.sim else 1), left)
 
-    def row(self, name, status, note="", **facts):
+    def row(self, name, status, note="", most=None, **facts):
         """Keeps a row of the part that is running, and prints it as a line at once. `status`: ok; native no, where it
         fails without the library; differs, where only with it; no time, where neither is known; not tried, where the
-        machine has not what it takes; skipped."""
+        machine has not what it takes; skipped. `most`: rows of this status that are printed, of the part."""
         with self._lock:
             self.rows.append({"row": name, "status": status, **({"note": note} if note else {}), **facts})
             line = f"  {status:9} {name}" + (f": {note}" if note else "")
-            print(line if len(line) <= LINE else line[:LINE - 1] + "…", flush=True)
+            if most is None or sum(row["status"] == status for row in self.rows) <= most:
+                print(line if len(line) <= LINE else line[:LINE - 1] + "…", flush=True)
 
     def heard(self, what, text):
         """Keeps the end of what a program that went wrong said."""
@@ -188,7 +199,7 @@ class Machine:
         conf = ",".join(filter(None, ["oom_report:never", own, conf]))
         if preload:
             environment["SEGALLOC_CONF"] = conf
-        if self.sim:  # it obeys that too, and the list is of this machine's GPUs
+        if sim or self.sim:  # it obeys that too, and the list is of this machine's GPUs
             environment.pop("CUDA_VISIBLE_DEVICES", None)
         if self.sim and self.tool.exists():
             return environment
@@ -249,25 +260,23 @@ class Machine:
     def asked(self, mode, *arguments, timeout=60, sim=None, conf=""):
         """The lines that the probe printed, as objects, natively or preloaded; on the simulator without `segalloc run`,
         which a machine with a GPU need not have built."""
+        what, given = f"gpu_probe {' '.join(map(str, arguments))}", self.timeout(timeout)
         process = self._probe(mode, arguments, sim, conf, subprocess.DEVNULL)
-        given, over = self.timeout(timeout), threading.Event()
-        timer = threading.Timer(given, lambda: (over.set(), self.processes.end(process)))
-        timer.start()
         try:
-            for line in process.stdout:
-                yield json.loads(line)
-            if over.is_set():
-                raise Slow(f"gpu_probe {' '.join(map(str, arguments))}", given)
-            process.wait(timeout=30)
+            for line in lines_of(written(process, given, what)):
+                found = row_of(line)
+                if found:
+                    yield found
+                else:
+                    self.heard(f"{what}, amid its rows", line)
         finally:
-            timer.cancel()
-            self.processes.end(process)
+            self._end_probe(process)
             with open(process.errors, encoding="utf-8", errors="replace") as file:
-                self.heard(f"gpu_probe {' '.join(map(str, arguments))}", file.read())
+                self.heard(what, file.read())
 
     def _probe(self, mode, arguments, sim, conf, stdin):
         """gpu_probe, started. Its stderr goes to a file: nobody reads that while the lines come."""
-        environment = self.environment(mode, conf, linked=True)
+        environment = self.environment(mode, conf, sim, linked=True)
         if sim or self.sim:
             environment["LD_LIBRARY_PATH"] = str(self.build / "src" / "sim")
             environment["SEGALLOC_SIM"] = sim or self.sim
@@ -276,33 +285,46 @@ class Machine:
         errors = self.work / f"probe-{next(self._number)}.txt"
         with open(errors, "w", encoding="utf-8") as file:
             process = self.processes.start([self.probe, *arguments], environment, stdin=stdin, stdout=subprocess.PIPE,
-                                           stderr=file, text=True)
+                                           stderr=file)
         process.errors = errors
         return process
+
+    def _end_probe(self, process):
+        self.processes.end(process)
+        process.stdout.close()
 
     def hold(self, leave, sim=None):
         """Takes memory in a process of its own until `leave` bytes are free; kept until the end. Returns what is free
         then by the driver's word."""
+        given = self.timeout(60)
         process = self._probe("native", ["--hold", leave], sim, "", subprocess.PIPE)
         self.held.append(process)
-        if not select.select([process.stdout], [], [], self.timeout(60))[0] or process.stdout.read(1) != "r":
-            raise Failed("no process can hold memory")
-        return self.free_bytes(sim)[0]
+        told = b""
+        with contextlib.suppress(Slow):
+            for piece in written(process, given, "gpu_probe --hold"):
+                told += piece
+                if told.splitlines()[-1] == b"r":
+                    return self.free_bytes(sim)[0]
+        raise Failed("no process can hold memory")
 
     def free_bytes(self, sim=None):
         """(what is free on the device by the driver's word, why nobody can say): one of them is None, and both where no
-        answer came in time."""
+        answer came in time or none that is a number. It is the last line: a driver may write others before it."""
+        given = self.timeout(30)
         process = self._probe("native", ["--free"], sim, "", subprocess.DEVNULL)
         try:
-            told, _ = process.communicate(timeout=self.timeout(30))
-        except subprocess.TimeoutExpired:
+            told = list(lines_of(written(process, given, "gpu_probe --free")))
+        except Slow:
             return None, None
         finally:
-            self.processes.end(process)
-        number = told.lstrip("r").strip()
-        if process.returncode == 0 and number.isdigit():
-            return int(number), None
-        return None, told.strip()[-200:] or f"gpu_probe ended with status {process.returncode}"
+            self._end_probe(process)
+        last = next((line.strip() for line in reversed(told) if line.strip()), "")
+        if process.returncode:
+            return None, last[-200:] or f"gpu_probe ended with status {process.returncode}"
+        if re.fullmatch(r"r?\d+", last):
+            return int(last.lstrip("r")), None
+        self.heard("gpu_probe --free", "\n".join(told))
+        return None, None
 
     def let_go(self):
         """Ends what holds memory: by its own will, so that the driver is left in order, else by force."""
@@ -310,16 +332,16 @@ class Machine:
             process = self.held.pop()
             process.stdin.close()
             try:
-                process.wait(timeout=20)
+                process.wait(timeout=min(20, max(self.left(), 0)))
             except subprocess.TimeoutExpired:
                 pass
-            self.processes.end(process)
+            self._end_probe(process)
 
     def asks(self, python, script):
-        """Whether a script of an interpreter ends well."""
+        """Whether a script of an interpreter ends well; Slow where that is not known in time."""
         try:
             return self.processes.run([python, "-c", script], dict(os.environ), self.timeout(30)).returncode == 0
-        except (OSError, Slow):
+        except OSError:
             return False
 
     def has(self, *modules):

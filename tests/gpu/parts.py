@@ -112,6 +112,9 @@ def build(machine):
     wrong, _ = ninja(machine, [*([] if built else library), "tests/gpu/gpu_probe"])
     if wrong:
         raise Failed(f"the library and gpu_probe: {wrong}")
+    if not can_probe(machine):
+        raise Failed("the library and gpu_probe: not there, though ninja " +
+                     ("says that all is well" if listed else "was content: it listed no targets"))
     machine.row("library, gpu_probe", "ok")
     found, problems = {"library": True, "probe": True}, []
     for name, users, pattern in (*EXTRAS, *(TOOL if machine.sim and not built else ())):
@@ -131,6 +134,8 @@ def build(machine):
 POLICIES = ("auto", "strict")
 ORDERED = ("ordered_frees",)
 HELD_FREE = 4 * GIB  # of a real card, so that programs that fill it do it in seconds
+EACH_FREE = GIB  # besides, for each that runs at once: its context alone takes about half of that
+MOST_FALSE = 10  # rows of programs that fail natively, of those that are printed: with a wrong library all do
 
 
 def of_the_newest_runtime(folder):
@@ -199,7 +204,7 @@ def judge_program(machine, name, row):
     if "not_tried" in row:
         machine.row(name, "not tried", row["not_tried"])
     elif not row["native"]:
-        machine.row(name, "native no", "; ".join(row["wrong"]))
+        machine.row(name, "native no", "; ".join(row["wrong"]), most=MOST_FALSE)
     elif not all(row["same"].values()):
         machine.row(name, "differs", "under " + ", ".join(p for p, same in row["same"].items() if not same))
         return False
@@ -213,7 +218,7 @@ def programs(machine):
     found = {name: path for name, path in found.items() if not re.search(r"_no_p2p$|_\d+_\d+$", name)}
     results, problems, late = {}, [], []
     if not machine.sim:
-        free = machine.hold(HELD_FREE)
+        free = machine.hold(HELD_FREE + machine.jobs * EACH_FREE)
         machine.row("memory held", "ok" if free else "native no", f"{(free or 0) >> 20} MiB left to the programs")
 
     def one(name):
@@ -234,6 +239,8 @@ def programs(machine):
     machine.let_go()
     tried = [row for row in results.values() if "not_tried" not in row]
     true = sum(row["native"] for row in tried)
+    if len(tried) - true > MOST_FALSE:
+        print(f"  and {len(tried) - true - MOST_FALSE} more that fail natively", flush=True)
     if late:
         machine.row("in time", "no time", f"{len(late)} programs: {', '.join(sorted(late))}")
     if true * 2 < len(tried) or not results and not late:

@@ -2,7 +2,7 @@
 import os
 
 import facts
-from machine import Failed, NoTime, Skipped, Slow
+from machine import HERE, Failed, NoTime, Skipped, Slow
 from parts import nvcc
 
 MIB = 1 << 20
@@ -13,16 +13,16 @@ def kernels(machine):
     of the host."""
     if machine.sim:
         return []
-    target = machine.work / "kernels.cubin"
-    if not target.exists():
-        source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "kernels.cu")
+    if machine.kernels is None:
+        target, source = machine.work / "kernels.cubin", HERE / "kernels.cu"
         try:
-            done = machine.processes.run([nvcc(), "-cubin", "-arch=native", "-o", target, source], dict(os.environ),
-                                         machine.timeout(40))
+            given, machine.kernels = machine.timeout(40), []  # one that fails or is slow is not asked again
+            done = machine.processes.run([nvcc(), "-cubin", "-arch=native", "-o", target, source], dict(os.environ), given)
             machine.heard("nvcc kernels.cu", done.stdout + done.stderr if done.returncode else "")
+            machine.kernels = ["--kernels", str(target)] if done.returncode == 0 and target.exists() else []
         except (OSError, Slow, NoTime) as why:
             machine.heard("nvcc kernels.cu", str(why))
-    return ["--kernels", str(target)] if target.exists() else []
+    return machine.kernels or []
 
 
 def groups(lines):
@@ -37,12 +37,19 @@ def groups(lines):
         yield current
 
 
+def kept(machine, lines):
+    """The same lines, of which the machine has each as soon as it has come."""
+    for line in lines:
+        machine.lines.append(line)
+        yield line
+
+
 def ask(machine, group, timeout, rounds):
     """All rows of a group, printed as they come: (lines, problems). What the driver refuses is said, and no failure."""
     arguments = [*(["--quick"] if machine.sim else ["--rounds", str(rounds)]), *kernels(machine), "--group", group]
     everything, problems = [], []
-    for lines in in_time(machine, groups(machine.asked(
-            "native", *arguments, timeout=timeout, sim=f"{machine.sim},kernel_us=100,drop_mb=1" if machine.sim else None))):
+    sim = f"{machine.sim},kernel_us=100,drop_mb=1" if machine.sim else None
+    for lines in in_time(machine, groups(kept(machine, machine.asked("native", *arguments, timeout=timeout, sim=sim)))):
         everything += lines
         name = lines[0]["row"]
         error = next((line for line in lines if "error" in line), None)

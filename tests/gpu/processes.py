@@ -2,6 +2,7 @@
 a process that is left behind would hold memory of the GPU, and falsify whatever runs after it."""
 import os
 import secrets
+import select
 import signal
 import subprocess
 import threading
@@ -10,6 +11,7 @@ from typing import NamedTuple
 
 MARK = "GPU_TEST_PROCESS"  # in the environment: children of children have it too, whatever session they begin
 REAP_SECONDS = 5
+POLL_SECONDS = 0.1  # between two looks whether a process that is silent has ended
 
 
 class Slow(Exception):
@@ -26,6 +28,37 @@ class Done(NamedTuple):
     stdout: str
     stderr: str
     seconds: float
+
+
+def written(process, seconds, what):
+    """Pieces of what a process writes to its stdout, as bytes, until it has ended; Slow where that takes longer. A process
+    that it started and that cannot be killed may keep the pipe open for hours: after the end only what has been written
+    already is read."""
+    until = time.monotonic() + seconds
+    while True:
+        ended = process.poll() is not None  # asked before the pipe, in which its last words are by then
+        left = until - time.monotonic()
+        if left <= 0:
+            raise Slow(what, seconds)
+        if select.select([process.stdout], [], [], 0 if ended else min(left, POLL_SECONDS))[0]:
+            piece = os.read(process.stdout.fileno(), 1 << 16)
+            if piece:
+                yield piece
+                continue
+            if not ended:  # the pipe is closed, and it goes on
+                time.sleep(min(left, POLL_SECONDS))
+        if ended:
+            return
+
+
+def lines_of(pieces):
+    """The lines that pieces of bytes come to, the last of which need not have an end."""
+    rest = b""
+    for piece in pieces:
+        *whole, rest = (rest + piece).split(b"\n")
+        yield from (line.decode(errors="replace") for line in whole)
+    if rest:
+        yield rest.decode(errors="replace")
 
 
 def _marked(mark):

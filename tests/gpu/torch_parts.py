@@ -62,7 +62,7 @@ def others(row, native, same):
 def in_modes(machine, name, client, arguments, modes, same=(), timeout=120, close=(), noted=("direct",),
              native=None, **more):
     """A row of one client: natively first, unless that is known, then in each mode at once. Facts named in `same` must be the native ones,
-    those in `close` at most a tenth above. Of modes in `noted`, which only who asks for them by name gets, it is only
+    those in `close` at most a tenth above. Before anything is said to differ, it is asked natively once more. Of modes in `noted`, which only who asks for them by name gets, it is only
     noted what they cannot do."""
     if not native:
         with machine.step(2):
@@ -90,6 +90,12 @@ def in_modes(machine, name, client, arguments, modes, same=(), timeout=120, clos
         if wrong and mode not in noted and "late" not in row:
             problems.append(f"{name}, {mode}: {wrong}")
         notes.append(f"{mode} {'no: ' + wrong if wrong else 'ok'}")
+    if problems:
+        again = outcome(lambda: machine.client(client, "native", *arguments, timeout=timeout, **more))
+        if "error" in again or not again.wrong() and others(again, native, same):
+            machine.row(name, "native no", "natively it " + ("fails the second time" if "error" in again else
+                                                              "says something else each time"))
+            return results, []
     if set(same) & set(COMPUTED) and native["computes"] is False:
         notes.append("the device does no arithmetic: values are not compared")
     machine.row(name, "differs" if problems else "no time" if late else "ok", "; ".join(notes))
@@ -121,15 +127,26 @@ def noted(row):
     return [mode for mode in row["modes"] if mode in row.get("noted", ("direct",))]
 
 
+def there(machine, name, modules, note="not installed"):
+    """Whether the interpreter has the modules of a row. If not, or if that is not known in time, the row says so."""
+    try:
+        if machine.has(*modules):
+            return True
+        machine.row(name, "skipped", note)
+    except (Slow, NoTime) as why:
+        machine.row(name, "no time", str(why))
+    return False
+
+
 def order(machine):
     """Whether streams are still followed after what real programs load: the CUDA-12 runtime, bindings, frameworks."""
     results, problems = {}, []
     rows = (("torch", ["torch"]), ("cuda-12 runtime", []), ("cuda.bindings", ["cuda.bindings"]), ("cupy", ["cupy"]),
             ("numba", ["numba.cuda"]), ("jax", ["jax"]))
     for number, (name, modules) in enumerate(rows):
-        if not machine.has(*modules):
-            machine.row(name, "skipped", "not installed")
-            continue
+        with machine.step(len(rows) - number):
+            if not there(machine, name, modules):
+                continue
         if machine.sim and name in ("cuda.bindings", "cupy", "numba", "jax"):
             machine.row(name, "skipped", "brings its own runtime or compiler, which want a real driver")
             continue
@@ -188,8 +205,7 @@ def graphs(machine):
         "reduce-overhead": {"client": "compiled", "arguments": ("reduce-overhead", small), "modes": ALL, "same": same,
                             "noted": by_name, "timeout": 150},
     }
-    if not machine.has("transformers"):
-        machine.row("static cache", "skipped", "the interpreter has no transformers")
+    if not there(machine, "static cache", ["transformers"], "the interpreter has no transformers"):
         rows.pop("static cache")
     return all_of(machine, rows)
 
@@ -306,11 +322,12 @@ def frameworks(machine):
     results, problems = {}, []
     names = ("cupy", "jax", "triton")
     for number, name in enumerate(names):
-        if not machine.has(name) or machine.sim:
-            machine.row(name, "skipped", "its own runtime library or compiler wants a real driver" if machine.sim
-                        else "not installed")
+        if machine.sim:
+            machine.row(name, "skipped", "its own runtime library or compiler wants a real driver")
             continue
         with machine.step(len(names) - number):
+            if not there(machine, name, [name]):
+                continue
             results[name], found = in_modes(machine, name, "other", (name,), ("preloaded",), same=("value",), timeout=90)
         served = results[name].get("preloaded", {}).get("allocations", 1)
         problems += found if served else [f"{name}: nothing was served"]

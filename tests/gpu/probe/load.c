@@ -207,8 +207,13 @@ bool probe_growth(void)
             else
                 failed++;
         }
-        probe_say("'processes': %d, 'bytes_each': %zu, 'ns_a_page': %llu, 'slowest_ns_a_page': %llu, 'failed': %d",
-            count, each, (unsigned long long)probe_at(&times, 50), (unsigned long long)probe_at(&times, 100), failed);
+        if (failed) {
+            probe_say("'error': '%d of %d processes that grow failed', 'processes': %d, 'bytes_each': %zu", failed, count,
+                count, each);
+            return false;
+        }
+        probe_say("'processes': %d, 'bytes_each': %zu, 'ns_a_page': %llu, 'slowest_ns_a_page': %llu", count, each,
+            (unsigned long long)probe_at(&times, 50), (unsigned long long)probe_at(&times, 100));
     }
     return true;
 }
