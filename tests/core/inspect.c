@@ -55,7 +55,9 @@ static void add_region(const struct sg_device *device, const struct sg_region *r
     uint64_t page_bytes = (uint64_t)region->page_units << SG_UNIT_SHIFT;
     uint32_t mapped = 0, old = 0;
     bool small = device->regions.kind[region->index] == SG_KIND_SMALL;
+    sg_lock((struct sg_lock *)&device->lock);
     sg_region_check(region);
+    sg_unlock((struct sg_lock *)&device->lock);
     for (uint32_t id = region->first; id; id = extent->next) {
         extent = &device->regions.extents.extent[id];
         uint64_t bytes = (uint64_t)extent->size << SG_UNIT_SHIFT;

@@ -146,7 +146,7 @@ static void release(int device, int which)
 static void expect_share(int device)
 {
     struct sg_device *known = sg_device_known(core, device);
-    assert_in_range(sg_mappings_now_locked(known), 1, LIMIT);
+    assert_in_range(LOCKED(known, sg_mappings_now_locked(known)), 1, LIMIT);
 }
 
 /* Eight full devices of any size have less than a quarter of a machine's together. */
@@ -217,8 +217,10 @@ static void peers_count(void **state)
         expect_share(device);
     }
     uint64_t now = 0;
-    for (int device = 0; device < 4; device++)
-        now += sg_mappings_now_locked(sg_device_known(core, device));
+    for (int device = 0; device < 4; device++) {
+        struct sg_device *known = sg_device_known(core, device);
+        now += LOCKED(known, sg_mappings_now_locked(known));
+    }
     assert_int_equal(machine.now, now);
     stop();
 }
@@ -296,7 +298,7 @@ static void second_addresses_have_a_bound(void **state)
     assert_true(allocate(0, GIB(60)));
     assert_int_equal(LOCKED(device, sg_mappings_left_locked(device)), 0);
     assert_int_equal(sg_core_peer_access(core, 0, 1, true), CUDA_SUCCESS);
-    assert_int_equal(sg_mappings_now_locked(device), 2 * GIB(70) / GRANULE);
+    assert_int_equal(LOCKED(device, sg_mappings_now_locked(device)), 2 * GIB(70) / GRANULE);
     stop();
 }
 

@@ -196,7 +196,7 @@ struct verify_aliases verify_aliases_now(int ordinal)
 /* The pages that a region lost to the block's were its own before, so there were at least so many. */
 void verify_aliased(int ordinal, const struct verify_aliases *before, CUdeviceptr block)
 {
-    const struct sg_device *device = sg_device_known(play.core, ordinal);
+    struct sg_device *device = sg_device_known(play.core, ordinal);
     bool any = false;
     for (uint32_t i = 0; device && i < before->regions; i++) {
         const struct sg_region *region = device->regions.region[i];
@@ -206,7 +206,12 @@ void verify_aliased(int ordinal, const struct verify_aliases *before, CUdevicept
             "pages get a second address where addresses are scarce");
         any = any || more;
     }
-    MUST(!any || play.conf.page_size != SG_AUTO || sg_mappings_now_locked(device) <= (uint64_t)play.conf.mapping_limit,
+    if (!any || play.conf.page_size != SG_AUTO)
+        return;
+    sg_device_lock(device);
+    uint64_t mappings = sg_mappings_now_locked(device);
+    sg_device_unlock(device);
+    MUST(mappings <= (uint64_t)play.conf.mapping_limit,
         "pages get a second address beyond the limit of mappings");
 }
 
