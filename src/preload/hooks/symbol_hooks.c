@@ -25,8 +25,9 @@ enum { EXPORT_COUNT = sizeof exports / sizeof *exports };
 
 static const struct sg_hook_row *hook_named(const char *symbol)
 {
+    size_t length = strlen(symbol);
     for (int i = 0; i < SG_HOOK_COUNT; i++) {
-        if (strcmp(sg_hooks[i].symbol, symbol) == 0)
+        if (sg_hooks[i].symbol_length == length && strcmp(sg_hooks[i].symbol, symbol) == 0)
             return &sg_hooks[i];
     }
     return NULL;
@@ -108,8 +109,9 @@ static bool is_hooked(const char *symbol)
 
 static bool is_base(const char *name)
 {
+    size_t length = strlen(name);
     int i = 0;
-    while (i < SG_HOOK_COUNT && strcmp(sg_hooks[i].base, name) != 0)
+    while (i < SG_HOOK_COUNT && (sg_hooks[i].base_length != length || strcmp(sg_hooks[i].base, name) != 0))
         i++;
     return i < SG_HOOK_COUNT;
 }

@@ -16,6 +16,7 @@ typedef void sg_any_fn(void);
 /* One row of hooks.def. */
 struct sg_hook_row {
     const char *symbol, *base;
+    unsigned char symbol_length, base_length; /* a runtime's first call looks for some 900 names: few rows are as long */
     int version;
     enum sg_threads threads;
     sg_any_fn *function; /* ours */

@@ -16,8 +16,9 @@
 #include "process/process.h"
 
 const struct sg_hook_row sg_hooks[SG_HOOK_COUNT] = {
-#define HOOK(symbol, base, version, threads, parameters) \
-    {#symbol, #base, version, SG_THREADS_##threads, (sg_any_fn *)symbol, offsetof(struct sg_real, symbol)},
+#define HOOK(symbol, base, version, threads, parameters)                                                       \
+    {#symbol, #base, sizeof #symbol - 1, sizeof #base - 1, version, SG_THREADS_##threads, (sg_any_fn *)symbol, \
+        offsetof(struct sg_real, symbol)},
 #include "process/hooks.def"
 };
 
