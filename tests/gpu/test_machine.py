@@ -94,7 +94,7 @@ class Asks(unittest.TestCase):
         self.assertIn("made up", (self.folder / "facts.json").read_text())
 
     def test_lines_of_a_part_that_is_interrupted(self):
-        self.probe_is(DEVICE + NAMES + "kill -TERM $PPID\nsleep 20\n")
+        self.probe_is(DEVICE + NAMES + "sleep 2\nkill -TERM $PPID\nsleep 20\n")
         self.machine.kernels = []
         before = RUN["signal"].signal(15, RUN["interrupt"](self.machine))
         self.addCleanup(RUN["signal"].signal, 15, before)
