@@ -64,8 +64,8 @@ static void note_stale_locked(struct sg_device *device, struct sg_region *region
 {
     SG_ASSERT_HELD(&device->lock);
     assert(home->memory.pin[at_home] <= UINT8_MAX - SG_PIN_TWICE && region->memory.handle[page] != SG_PAGE_STALE);
-    region->memory.pinned -= region->memory.pin[page] !=
-                             0; /* counted are pages where they are; addresses are pinned ahead of memory too */
+    /* counted are pages where they are; addresses are pinned ahead of memory too */
+    region->memory.pinned -= region->memory.pin[page] != 0;
     region->memory.handle[page] = SG_PAGE_STALE;
     region->memory.alias_target[page] = (uint64_t)home->index << REGION_SHIFT | at_home;
     region->memory.stale++;

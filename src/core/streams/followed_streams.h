@@ -1,30 +1,17 @@
-/* The order of streams, as callers tell of it: all per device and under its lock, none across a driver call (sg_core_slot_gone() aside).
-   Callers keep these rules, so that no wrong knowledge enters:
+/* The order of streams, as callers tell of it: all per device and under its lock, none across a driver call
+   (sg_core_slot_gone() aside). Callers keep these rules, so that no wrong knowledge enters:
 
       - an event's clock is what sg_core_clock() said *before* the driver was asked to record it, kept after it
         succeeded;
-      - sg_core_ordered_after() and sg_core_completed() come *after* the driver's success, with the clock that the event
-      had
-        before the call, and not at all where the event was recorded anew meanwhile, or may have been by means that
-        are not seen;
+      - sg_core_ordered_after() and sg_core_completed() come *after* the driver's success, with the clock that the
+        event had before the call, and not at all where the event was recorded anew meanwhile, or may have been by
+        means that are not seen;
       - sg_core_slot_submitted() comes after a call that gave the stream work, before that call returns to the
-      program. */
+        program. */
 #ifndef SG_CORE_STREAMS_FOLLOWED_STREAMS_H
 #define SG_CORE_STREAMS_FOLLOWED_STREAMS_H
 
 #include "core_types.h"
-
-/* The order of streams, all per device and under its lock, none across a driver call (sg_core_slot_gone() aside).
-   Callers keep these rules, so that no wrong knowledge enters:
-
-      - an event's clock is what sg_core_clock() said *before* the driver was asked to record it, kept after it
-        succeeded;
-      - sg_core_ordered_after() and sg_core_completed() come *after* the driver's success, with the clock that the event
-      had
-        before the call, and not at all where the event was recorded anew meanwhile, or may have been by means that
-        are not seen;
-      - sg_core_slot_submitted() comes after a call that gave the stream work, before that call returns to the
-      program. */
 
 /* From here on the stream counts as ordered by means that are not seen. */
 void sg_core_slot_untracked_order(struct sg_core *core, int device, sg_slot slot);

@@ -274,15 +274,14 @@ static void judge_command(struct examination *examination)
             outside == 1 ? "was" : "were");
         return;
     }
-    const struct sg_watched *two = with_two_drivers(watch);
-    if (served && !passed_on && two) {
-        conclude(examination, PARTLY, "%" PRIu64 " allocation%s served, but " TWO_DRIVERS, served,
-            served == 1 ? " was" : "s were", name_of(two), two->drivers[0], two->drivers[1]);
-        return;
-    }
     if (served && !passed_on) {
-        conclude(examination, SERVED,
-            served == 1 ? "the only allocation was served" : "all %" PRIu64 " allocations were served", served);
+        const struct sg_watched *two = with_two_drivers(watch);
+        if (two)
+            conclude(examination, PARTLY, "%" PRIu64 " allocation%s served, but " TWO_DRIVERS, served,
+                served == 1 ? " was" : "s were", name_of(two), two->drivers[0], two->drivers[1]);
+        else
+            conclude(examination, SERVED,
+                served == 1 ? "the only allocation was served" : "all %" PRIu64 " allocations were served", served);
         return;
     }
     if (served || passed_on) {

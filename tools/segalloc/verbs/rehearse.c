@@ -426,6 +426,12 @@ static int rehearse_in(struct sg_rehearse *rehearse, struct sg_launch *launch, c
     return status;
 }
 
+/* Whether the run came upon what --torch replaces, and another without it may do better. */
+static bool needs_another(const struct sg_rehearse *rehearse, const struct sg_launch *launch)
+{
+    return *rehearse->needs_own && launch->torch && !rehearse->interrupted;
+}
+
 /* Runs the command once. `keeps`: its trace is the one to be kept. 0, or an exit status after a line on stderr; without
    a verdict then. */
 static int rehearse_once(struct sg_rehearse *rehearse, struct sg_launch *launch, bool keeps)
@@ -434,8 +440,7 @@ static int rehearse_once(struct sg_rehearse *rehearse, struct sg_launch *launch,
     if (!make_folder(rehearse, folder))
         return SG_EXIT_ERROR;
     int status = rehearse_in(rehearse, launch, folder);
-    bool once_more = *rehearse->needs_own && !rehearse->interrupted;
-    if (status == 0 && keeps && !once_more && rehearse->output && !keep_traces(rehearse, folder))
+    if (status == 0 && keeps && !needs_another(rehearse, launch) && rehearse->output && !keep_traces(rehearse, folder))
         status = SG_EXIT_ERROR;
     if (rehearse->overwrite || sg_kept_end(rehearse->verb, folder))
         sg_kept_drop(folder);
@@ -448,7 +453,7 @@ static int rehearse_all(struct sg_rehearse *rehearse, struct sg_launch *launch)
 {
     struct sg_rehearse before = *rehearse;
     int status = rehearse_once(rehearse, launch, true);
-    if (status == 0 && *rehearse->needs_own && !rehearse->interrupted && launch->torch) {
+    if (status == 0 && needs_another(rehearse, launch)) {
         sg_tool_message(rehearse->verb, "%s needs PyTorch's own allocator: running it once more with that, as by --no-torch",
             rehearse->needs_own);
         sg_launch_leave_torch(launch);
