@@ -1,6 +1,9 @@
-"""tests/tree/prose and tests/tree/format complain about lines that a change touches, about nothing else, and never without git.
+"""tests/tree/prose and tests/tree/format complain about lines that a change touches, about nothing else, and never without
+git; and the whole tree keeps to prose.txt.
 
 Usage: test_prose.py SOURCE_ROOT"""
+import importlib.machinery
+import importlib.util
 import pathlib
 import shutil
 import subprocess
@@ -9,8 +12,27 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(sys.argv.pop(1)).resolve()
+sys.dont_write_bytecode = True
+LOADER = importlib.machinery.SourceFileLoader("prose", str(ROOT / "tests/tree/prose"))
+prose = importlib.util.module_from_spec(importlib.util.spec_from_loader("prose", LOADER))
+LOADER.exec_module(prose)
 LONG = " ".join(["word"] * 26)
 FINE = " ".join(["word"] * 25)
+
+
+class Tree(unittest.TestCase):
+    def test_limits(self):
+        found, limits = prose.measure(prose.code_files()), prose.read_limits()
+        self.assertIn(prose.SHARE, limits)
+        self.assertEqual(list(prose.missed(found, limits)), [])
+
+    def test_counts(self):
+        text = "/* What a is. A word, as b is.\n   As c is. */\nint a; /* Whether. By default none. */\n\n// By a.\nchar *b = \"/* Of */\";\n"
+        found = prose.measure([("src/a/a.c", text), ("src/sim/b/c.h", "int c;\n")])
+        self.assertEqual(dict(found["src/a"]), {"lines": 5, "comment": 3, "sentences": 6, "long": 0, "openings": 4})
+        self.assertEqual(round(prose.share(prose.without_sim(found))), 60)
+        self.assertEqual(list(prose.missed(found, {"src/a": 4, prose.SHARE: 60})), [])
+        self.assertEqual(len(list(prose.missed(found, {"src/a": 3, prose.SHARE: 61}))), 2)
 
 
 @unittest.skipUnless(shutil.which("git"), "no git")
@@ -51,9 +73,9 @@ class Touched(unittest.TestCase):
         self.write("src/a.c", "int a;\n")
         self.commit()
         self.write("src/a.c", f'/* A word.\n   {LONG}. */\nint a;\n/* The same of b. */\nchar *b = "/* {LONG}. */";\n'
-                              "/* The core is told. */\n")
+                              "/* The core is told. */\n/* Whether a is b. */\n")
         self.assertEqual(self.judged(), (1, [["src/a.c:2", "26 words"], ["src/a.c:4", 'begins with "The same"'],
-                                             ["src/a.c:6", '"is told"']]))
+                                             ["src/a.c:6", '"is told"'], ["src/a.c:7", 'opens with "Whether"']]))
         self.git("commit", "--quiet", "--all", "--message", "new")
         self.assertEqual(self.judged(), (0, []))
         self.assertEqual(self.judged("HEAD^")[0], 1)
