@@ -5,7 +5,7 @@
 enum { WORD_MAX = 48 };
 
 /* Levenshtein's distance, with '-' and '_' and the cases held equal. */
-static unsigned distance(const char *a, size_t a_length, const char *b, size_t b_length)
+static unsigned ascii_distance(const char *a, size_t a_length, const char *b, size_t b_length)
 {
     unsigned row[WORD_MAX + 1];
     for (size_t j = 0; j <= b_length; j++)
@@ -38,9 +38,9 @@ const char *sg_ascii_nearest(const char *word, const char *const *names, size_t 
         if (!names[i] || strlen(names[i]) > WORD_MAX)
             continue;
         size_t name_length = strlen(names[i]);
-        unsigned score = distance(word, length, names[i], name_length);
+        unsigned score = ascii_distance(word, length, names[i], name_length);
         /* "max_split" is what its writer knew of max_split_size_mb: a beginning counts as near. */
-        if (length >= 4 && length < name_length && distance(word, length, names[i], length) == 0)
+        if (length >= 4 && length < name_length && ascii_distance(word, length, names[i], length) == 0)
             score = 1;
         if (score < best_score) {
             best_score = score;

@@ -2,7 +2,7 @@
 
 #include <time.h>
 
-static uint64_t read_clock(clockid_t clock)
+static uint64_t clock_read_ns(clockid_t clock)
 {
     struct timespec now;
     clock_gettime(clock, &now);
@@ -11,10 +11,10 @@ static uint64_t read_clock(clockid_t clock)
 
 uint64_t sg_clock_coarse_ns(void)
 {
-    return read_clock(CLOCK_MONOTONIC_COARSE);
+    return clock_read_ns(CLOCK_MONOTONIC_COARSE);
 }
 
 uint64_t sg_clock_ns(void)
 {
-    return read_clock(CLOCK_MONOTONIC);
+    return clock_read_ns(CLOCK_MONOTONIC);
 }

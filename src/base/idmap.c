@@ -9,7 +9,7 @@ enum { FIRST_ENTRIES = 1 << 12 };
 
 /* Fibonacci hashing: ids are addresses or slot numbers, whose low bits are alike. The uppermost bits are the only ones that all
    bits of an id decide. */
-static size_t home(const struct sg_idmap *map, uint64_t id)
+static size_t idmap_home(const struct sg_idmap *map, uint64_t id)
 {
     return (size_t)(sg_hash(id) >> __builtin_clzll(map->mask));
 }
@@ -28,15 +28,15 @@ void sg_idmap_fini(struct sg_idmap *map)
     map->entry = NULL;
 }
 
-static size_t find(const struct sg_idmap *map, uint64_t id)
+static size_t idmap_find(const struct sg_idmap *map, uint64_t id)
 {
-    size_t at = home(map, id);
+    size_t at = idmap_home(map, id);
     while (map->entry[at].value && map->entry[at].id != id)
         at = (at + 1) & map->mask;
     return at;
 }
 
-static bool enlarge(struct sg_idmap *map)
+static bool idmap_enlarge(struct sg_idmap *map)
 {
     struct sg_idmap larger = {.mask = 2 * map->mask + 1, .count = map->count};
     larger.entry = sg_meta_noted(calloc(larger.mask + 1, sizeof *larger.entry));
@@ -44,7 +44,7 @@ static bool enlarge(struct sg_idmap *map)
         return false;
     for (size_t i = 0; i <= map->mask; i++)
         if (map->entry[i].value)
-            larger.entry[find(&larger, map->entry[i].id)] = map->entry[i];
+            larger.entry[idmap_find(&larger, map->entry[i].id)] = map->entry[i];
     free(map->entry);
     *map = larger;
     return true;
@@ -52,9 +52,9 @@ static bool enlarge(struct sg_idmap *map)
 
 bool sg_idmap_put(struct sg_idmap *map, uint64_t id, uint64_t value)
 {
-    if (2 * (map->count + 1) > map->mask && !enlarge(map))
+    if (2 * (map->count + 1) > map->mask && !idmap_enlarge(map))
         return false;
-    struct sg_idmap_entry *entry = &map->entry[find(map, id)];
+    struct sg_idmap_entry *entry = &map->entry[idmap_find(map, id)];
     map->count += entry->value == 0;
     *entry = (struct sg_idmap_entry){id, value};
     return true;
@@ -62,19 +62,19 @@ bool sg_idmap_put(struct sg_idmap *map, uint64_t id, uint64_t value)
 
 uint64_t sg_idmap_get(const struct sg_idmap *map, uint64_t id)
 {
-    return map->entry[find(map, id)].value;
+    return map->entry[idmap_find(map, id)].value;
 }
 
 uint64_t sg_idmap_take(struct sg_idmap *map, uint64_t id)
 {
-    size_t hole = find(map, id);
+    size_t hole = idmap_find(map, id);
     uint64_t value = map->entry[hole].value;
     if (!value)
         return 0;
     map->count--;
     for (size_t at = (hole + 1) & map->mask; map->entry[at].value; at = (at + 1) & map->mask) {
         /* An entry may fill the hole unless its home lies between the hole and itself. */
-        uint64_t from_home = sg_steps_round(home(map, map->entry[at].id), at, map->mask + 1),
+        uint64_t from_home = sg_steps_round(idmap_home(map, map->entry[at].id), at, map->mask + 1),
                  from_hole = sg_steps_round(hole, at, map->mask + 1);
         if (from_home >= from_hole) {
             map->entry[hole] = map->entry[at];

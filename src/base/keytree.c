@@ -5,12 +5,12 @@
 
 #include "wrap.h"
 
-static bool below(const struct sg_keynode *a, const struct sg_keynode *b)
+static bool keynode_is_below(const struct sg_keynode *a, const struct sg_keynode *b)
 {
     return a->major < b->major || (a->major == b->major && a->minor < b->minor);
 }
 
-SG_WRAPS static uint32_t next_rank(struct sg_keytree *tree)
+SG_WRAPS static uint32_t keytree_next_rank(struct sg_keytree *tree)
 {
     uint32_t x = tree->seed ? tree->seed : 0x9e3779b9u; /* xorshift32 */
     x ^= x << 13;
@@ -19,7 +19,7 @@ SG_WRAPS static uint32_t next_rank(struct sg_keytree *tree)
     return tree->seed = x;
 }
 
-static struct sg_keynode **link_to(struct sg_keytree *tree, struct sg_keynode *node)
+static struct sg_keynode **keytree_link_to(struct sg_keytree *tree, struct sg_keynode *node)
 {
     if (!node->up)
         return &tree->root;
@@ -30,12 +30,12 @@ void sg_keytree_insert(struct sg_keytree *tree, struct sg_keynode *node, uint64_
 {
     node->major = major;
     node->minor = minor;
-    node->rank = next_rank(tree);
+    node->rank = keytree_next_rank(tree);
 
     struct sg_keynode *up = NULL, **link = &tree->root;
     while (*link && (*link)->rank >= node->rank) {
         up = *link;
-        link = below(up, node) ? &up->right : &up->left;
+        link = keynode_is_below(up, node) ? &up->right : &up->left;
     }
     struct sg_keynode *rest = *link; /* goes below the new node, cut in two at its key */
     *link = node;
@@ -43,7 +43,7 @@ void sg_keytree_insert(struct sg_keytree *tree, struct sg_keynode *node, uint64_
 
     struct sg_keynode **low = &node->left, **high = &node->right, *low_up = node, *high_up = node;
     while (rest) {
-        if (below(rest, node)) {
+        if (keynode_is_below(rest, node)) {
             *low = rest;
             rest->up = low_up;
             low_up = rest;
@@ -62,7 +62,7 @@ void sg_keytree_insert(struct sg_keytree *tree, struct sg_keynode *node, uint64_
 
 void sg_keytree_erase(struct sg_keytree *tree, struct sg_keynode *node)
 {
-    struct sg_keynode **link = link_to(tree, node), *up = node->up, *low = node->left, *high = node->right;
+    struct sg_keynode **link = keytree_link_to(tree, node), *up = node->up, *low = node->left, *high = node->right;
     assert(*link == node);
     while (low && high) {
         if (low->rank > high->rank) {

@@ -6,7 +6,7 @@
 #include "meta.h"
 #include "wrap.h"
 
-static uint32_t slots_of(const struct sg_live *live)
+static uint32_t live_slots_of(const struct sg_live *live)
 {
     uint32_t slots = 2;
     while (slots < 2 * live->most)
@@ -18,7 +18,7 @@ bool sg_live_init(struct sg_live *live, uint32_t most)
 {
     *live = (struct sg_live){.most = most, .groups = 1};
     live->group = sg_meta_map(most * sizeof *live->group);
-    live->slot = sg_meta_map(slots_of(live) * sizeof *live->slot);
+    live->slot = sg_meta_map(live_slots_of(live) * sizeof *live->slot);
     if (live->group && live->slot)
         return true;
     sg_live_fini(live);
@@ -28,11 +28,11 @@ bool sg_live_init(struct sg_live *live, uint32_t most)
 void sg_live_fini(struct sg_live *live)
 {
     sg_meta_unmap(live->group, live->most * sizeof *live->group);
-    sg_meta_unmap(live->slot, slots_of(live) * sizeof *live->slot);
+    sg_meta_unmap(live->slot, live_slots_of(live) * sizeof *live->slot);
     *live = (struct sg_live){0};
 }
 
-static uint64_t hash(const struct sg_live_key *key)
+static uint64_t live_key_hash(const struct sg_live_key *key)
 {
     uint64_t hash = sg_fnv(SG_FNV_BASIS, key->stream);
     hash = sg_fnv(hash, key->site);
@@ -42,9 +42,9 @@ static uint64_t hash(const struct sg_live_key *key)
 }
 
 /* The group of a key, made where there is none yet; 0 where there is no room. */
-static uint32_t group_of(struct sg_live *live, const struct sg_live_key *key)
+static uint32_t live_group_of(struct sg_live *live, const struct sg_live_key *key)
 {
-    uint32_t mask = slots_of(live) - 1, at = (uint32_t)hash(key) & mask;
+    uint32_t mask = live_slots_of(live) - 1, at = (uint32_t)live_key_hash(key) & mask;
     for (; live->slot[at]; at = (at + 1) & mask) {
         if (memcmp(&live->group[live->slot[at]].key, key, sizeof *key) == 0)
             return live->slot[at];
@@ -56,7 +56,7 @@ static uint32_t group_of(struct sg_live *live, const struct sg_live_key *key)
     return live->groups++;
 }
 
-static void note_change(struct sg_live *live, uint32_t number)
+static void live_note_change(struct sg_live *live, uint32_t number)
 {
     struct sg_live_group *group = &live->group[number];
     if (group->changed)
@@ -68,13 +68,13 @@ static void note_change(struct sg_live *live, uint32_t number)
 
 uint32_t sg_live_add(struct sg_live *live, const struct sg_live_key *key, uint64_t bytes)
 {
-    uint32_t number = group_of(live, key);
+    uint32_t number = live_group_of(live, key);
     struct sg_live_sum *now = &live->group[number].now;
     live->allocs++;
     now->blocks++;
     now->bytes += bytes;
     now->births += live->allocs;
-    note_change(live, number);
+    live_note_change(live, number);
     return number;
 }
 
@@ -85,7 +85,7 @@ void sg_live_remove(struct sg_live *live, uint32_t group, uint64_t bytes, uint64
     now->blocks--;
     now->bytes -= bytes;
     now->births -= birth;
-    note_change(live, group);
+    live_note_change(live, group);
 }
 
 void sg_live_keep(struct sg_live *live)
@@ -99,7 +99,7 @@ void sg_live_keep(struct sg_live *live)
     live->kept_allocs = live->allocs;
 }
 
-static struct sg_live_key masked(const struct sg_live_key *key, const struct sg_live_key *mask)
+static struct sg_live_key live_key_masked(const struct sg_live_key *key, const struct sg_live_key *mask)
 {
     return (struct sg_live_key){
         .stream = key->stream & mask->stream, .site = key->site & mask->site, .phase = key->phase & mask->phase,
@@ -107,19 +107,19 @@ static struct sg_live_key masked(const struct sg_live_key *key, const struct sg_
     };
 }
 
-static bool is_before(const struct sg_live_row *a, const struct sg_live_row *b)
+static bool live_row_is_before(const struct sg_live_row *a, const struct sg_live_row *b)
 {
     return a->bytes != b->bytes ? a->bytes > b->bytes : a->blocks > b->blocks;
 }
 
 /* Keeps the rows in order. */
-static void insert(struct sg_live_row *row, uint32_t *count, uint32_t room, const struct sg_live_row *new)
+static void live_rows_insert(struct sg_live_row *row, uint32_t *count, uint32_t room, const struct sg_live_row *new)
 {
     uint32_t at = *count < room ? *count : room;
-    if (at == room && (!room || !is_before(new, &row[room - 1])))
+    if (at == room && (!room || !live_row_is_before(new, &row[room - 1])))
         return;
     at -= at == room;
-    for (; at > 0 && is_before(new, &row[at - 1]); at--)
+    for (; at > 0 && live_row_is_before(new, &row[at - 1]); at--)
         row[at] = row[at - 1];
     row[at] = *new;
     *count += *count < room;
@@ -136,10 +136,10 @@ uint32_t sg_live_rows(const struct sg_live *live, bool kept, const struct sg_liv
     merged.allocs = kept ? live->kept_allocs : live->allocs;
     for (uint32_t i = 0; i < live->groups; i++) {
         const struct sg_live_sum *sum = kept ? &live->group[i].kept : &live->group[i].now;
-        const struct sg_live_key key = masked(&live->group[i].key, mask ? mask : &all);
+        const struct sg_live_key key = live_key_masked(&live->group[i].key, mask ? mask : &all);
         if (!sum->blocks)
             continue;
-        struct sg_live_sum *into = &merged.group[i ? group_of(&merged, &key) : 0].now;
+        struct sg_live_sum *into = &merged.group[i ? live_group_of(&merged, &key) : 0].now;
         into->blocks += sum->blocks;
         into->bytes += sum->bytes;
         into->births += sum->births;
@@ -150,7 +150,7 @@ uint32_t sg_live_rows(const struct sg_live *live, bool kept, const struct sg_liv
             continue;
         const struct sg_live_row row = {merged.group[i].key, sum->blocks, sum->bytes,
             merged.allocs - sum->births / sum->blocks};
-        insert(ret, &count, room, &row);
+        live_rows_insert(ret, &count, room, &row);
         groups++;
     }
     sg_live_fini(&merged);

@@ -9,7 +9,7 @@
    sleeps after a few waits of MOST (50 us in all): the holder has been descheduled or is asking the driver. */
 enum { FIRST = 256, MOST = 512, ROUNDS = 8, NAP_NS = 50000 };
 
-static void pause_briefly(void)
+static void lock_pause(void)
 {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
@@ -30,7 +30,7 @@ void sg_lock_wait(struct sg_lock *lock)
         if (round >= ROUNDS)
             sg_rest(NAP_NS);
         for (unsigned i = 0; i < pauses; i++)
-            pause_briefly();
+            lock_pause();
         pauses = pauses < MOST ? 2 * pauses : MOST;
     }
 }

@@ -34,7 +34,7 @@ static void lock_fail(const char *what, const struct sg_lock *lock, const char *
     abort();
 }
 
-static bool is_before(const struct sg_lock *a, const struct sg_lock *b)
+static bool lock_is_before(const struct sg_lock *a, const struct sg_lock *b)
 {
     return a->rank != b->rank ? a->rank < b->rank : a->turn < b->turn;
 }
@@ -47,7 +47,7 @@ void sg_lock_check_order(const struct sg_lock *lock)
             continue;
         if (other == lock)
             lock_fail("taken twice by one thread:", lock, "", "");
-        if (lock->rank != SG_RANK_NONE && other->rank != SG_RANK_NONE && !is_before(other, lock))
+        if (lock->rank != SG_RANK_NONE && other->rank != SG_RANK_NONE && !lock_is_before(other, lock))
             lock_fail("wrong order: taking", lock, " after ", rank_name[other->rank]);
     }
 }

@@ -10,7 +10,7 @@
 enum { BITS = 4, MASK = SG_MAX_TREE_FANOUT - 1 };
 
 /* Bit i is set where group[i] >= size. */
-static inline uint32_t fitting(const int32_t *group, int32_t size)
+static inline uint32_t group_fitting(const int32_t *group, int32_t size)
 {
 #if defined(__SSE2__)
     __m128i limit = _mm_set1_epi32(size - 1);
@@ -39,7 +39,7 @@ static inline __m128i larger_of(__m128i a, __m128i b)
 /* The largest of a group as if group[lane] were `value` and group[gone] were 0 (`gone` may be `lane`: no other). The
    group is read before the new value is stored. A vector read over a word just written stalls until that store has
    left the processor's buffer, which cost more than all else here. */
-static inline int32_t largest_with(const int32_t *group, uint32_t lane, int32_t value, uint32_t gone)
+static inline int32_t group_largest_with(const int32_t *group, uint32_t lane, int32_t value, uint32_t gone)
 {
 #if defined(__SSE2__)
     const __m128i *four = (const __m128i *)(const void *)group;
@@ -62,7 +62,7 @@ static inline int32_t largest_with(const int32_t *group, uint32_t lane, int32_t 
 #endif
 }
 
-static uint64_t rounded(uint64_t entries)
+static uint64_t entries_rounded(uint64_t entries)
 {
     return (entries + MASK) & ~(uint64_t)MASK;
 }
@@ -72,13 +72,13 @@ bool sg_max_tree_init(struct sg_max_tree *index, uint32_t buckets, enum sg_max_t
     uint64_t entries = 0;
     uint32_t levels = 0;
     for (uint64_t width = buckets;; width = (width + MASK) >> BITS) {
-        entries += rounded(width);
+        entries += entries_rounded(width);
         levels++;
         if (width <= SG_MAX_TREE_FANOUT)
             break;
     }
     assert(levels <= SG_MAX_TREE_LEVELS);
-    uint64_t words = kind == SG_MAX_TREE_LATE ? (rounded(buckets) / SG_MAX_TREE_FANOUT + 63) / 64 : 0;
+    uint64_t words = kind == SG_MAX_TREE_LATE ? (entries_rounded(buckets) / SG_MAX_TREE_FANOUT + 63) / 64 : 0;
     uint64_t bytes = entries * sizeof(int32_t),
              bytes_behind = words ? sizeof(struct sg_max_tree_behind) + words * sizeof(uint64_t) : 0;
     int32_t *memory = sg_meta_map(bytes + bytes_behind);
@@ -93,8 +93,8 @@ bool sg_max_tree_init(struct sg_max_tree *index, uint32_t buckets, enum sg_max_t
     uint64_t width = buckets;
     for (uint32_t level = 0; level < levels; level++, width = (width + MASK) >> BITS) {
         index->level[level] = memory;
-        index->width[level] = (uint32_t)rounded(width);
-        memory += rounded(width);
+        index->width[level] = (uint32_t)entries_rounded(width);
+        memory += entries_rounded(width);
     }
     return true;
 }
@@ -106,7 +106,7 @@ void sg_max_tree_fini(struct sg_max_tree *index)
 }
 
 /* Sets one entry of a level and brings the levels above up to date. */
-static inline void set_entry(const struct sg_max_tree *index, uint32_t level, uint32_t bucket, int32_t size)
+static inline void max_tree_set_entry(const struct sg_max_tree *index, uint32_t level, uint32_t bucket, int32_t size)
 {
     for (;; level++) {
         int32_t *entry = &index->level[level][bucket];
@@ -119,7 +119,7 @@ static inline void set_entry(const struct sg_max_tree *index, uint32_t level, ui
         if (size > known)
             now = size;
         else if (*entry == known && size < known)
-            now = largest_with(entry - (bucket & MASK), bucket & MASK, size, bucket & MASK);
+            now = group_largest_with(entry - (bucket & MASK), bucket & MASK, size, bucket & MASK);
         *entry = size;
         if (now == known)
             return;
@@ -129,7 +129,7 @@ static inline void set_entry(const struct sg_max_tree *index, uint32_t level, ui
 }
 
 /* Sets a slot of an index whose maxima follow later. */
-static inline void set_late(struct sg_max_tree *index, uint32_t bucket, int32_t size)
+static inline void max_tree_set_late(struct sg_max_tree *index, uint32_t bucket, int32_t size)
 {
     struct sg_max_tree_behind *behind = index->behind;
     uint32_t group = bucket >> BITS, word = group / 64;
@@ -139,16 +139,16 @@ static inline void set_late(struct sg_max_tree *index, uint32_t bucket, int32_t 
     behind->to = word > behind->to ? word : behind->to;
 }
 
-static __attribute__((noinline)) void catch_up(const struct sg_max_tree *index)
+static __attribute__((noinline)) void max_tree_catch_up(const struct sg_max_tree *index)
 {
     struct sg_max_tree_behind *behind = index->behind;
     for (uint32_t word = behind->from; word <= behind->to; word++) {
         for (; behind->groups[word]; behind->groups[word] &= behind->groups[word] - 1) {
             uint32_t group = word * 64 + (uint32_t)__builtin_ctzll(behind->groups[word]);
             const int32_t *buckets = index->level[0] + ((uint64_t)group << BITS);
-            int32_t largest = largest_with(buckets, 0, buckets[0], 0);
+            int32_t largest = group_largest_with(buckets, 0, buckets[0], 0);
             if (index->levels > 1 && index->level[1][group] != largest)
-                set_entry(index, 1, group, largest);
+                max_tree_set_entry(index, 1, group, largest);
         }
     }
     behind->from = UINT32_MAX;
@@ -156,67 +156,67 @@ static __attribute__((noinline)) void catch_up(const struct sg_max_tree *index)
 }
 
 /* Before anything is looked for. */
-static inline void be_up_to_date(const struct sg_max_tree *index)
+static inline void max_tree_be_up_to_date(const struct sg_max_tree *index)
 {
     if (index->behind && index->behind->from != UINT32_MAX)
-        catch_up(index);
+        max_tree_catch_up(index);
 }
 
 void sg_max_tree_set(struct sg_max_tree *index, uint32_t bucket, int32_t size)
 {
     assert(bucket < index->buckets && size >= 0);
     if (index->behind)
-        set_late(index, bucket, size);
+        max_tree_set_late(index, bucket, size);
     else
-        set_entry(index, 0, bucket, size);
+        max_tree_set_entry(index, 0, bucket, size);
 }
 
 void sg_max_tree_move(struct sg_max_tree *index, uint32_t from, uint32_t to, int32_t size)
 {
     assert(from < index->buckets && to < index->buckets && size >= 0);
     if (index->behind) {
-        set_late(index, from, 0);
-        set_late(index, to, size);
+        max_tree_set_late(index, from, 0);
+        max_tree_set_late(index, to, size);
         return;
     }
     if (from >> BITS != to >> BITS) {
-        set_entry(index, 0, to, size); /* first, so that taking out a smaller one ends where their paths meet */
-        set_entry(index, 0, from, 0);
+        max_tree_set_entry(index, 0, to, size); /* first, so that taking out a smaller one ends where their paths meet */
+        max_tree_set_entry(index, 0, from, 0);
         return;
     }
     int32_t *group = index->level[0] + (to & ~(uint32_t)MASK);
-    int32_t now = largest_with(group, to & MASK, size, from & MASK);
+    int32_t now = group_largest_with(group, to & MASK, size, from & MASK);
     group[from & MASK] = 0;
     group[to & MASK] = size;
     if (index->levels > 1 && index->level[1][to >> BITS] != now)
-        set_entry(index, 1, to >> BITS, now);
+        max_tree_set_entry(index, 1, to >> BITS, now);
 }
 
 /* Walks down from `bucket` of `level`, whose subtree is known to have something that fits. */
-static uint32_t descend_first(const struct sg_max_tree *index, uint32_t level, uint32_t bucket, int32_t size)
+static uint32_t max_tree_descend_first(const struct sg_max_tree *index, uint32_t level, uint32_t bucket, int32_t size)
 {
     for (; level > 0; level--) {
         bucket <<= BITS;
-        bucket += (uint32_t)__builtin_ctz(fitting(index->level[level - 1] + bucket, size));
+        bucket += (uint32_t)__builtin_ctz(group_fitting(index->level[level - 1] + bucket, size));
     }
     return bucket;
 }
 
 uint32_t sg_max_tree_first(const struct sg_max_tree *index, uint32_t from, int32_t size)
 {
-    be_up_to_date(index);
+    max_tree_be_up_to_date(index);
     if (from == 0) { /* the common search starts at the root */
         uint32_t root = index->levels - 1;
-        uint32_t bits = fitting(index->level[root], size);
-        return bits ? descend_first(index, root, (uint32_t)__builtin_ctz(bits), size) : SG_MAX_TREE_NONE;
+        uint32_t bits = group_fitting(index->level[root], size);
+        return bits ? max_tree_descend_first(index, root, (uint32_t)__builtin_ctz(bits), size) : SG_MAX_TREE_NONE;
     }
     /* Climb until something at or after `bucket` in its group of 16 fits. */
     uint32_t bucket = from;
     for (uint32_t level = 0; level < index->levels && bucket < index->width[level]; level++) {
-        uint32_t bits = fitting(index->level[level] + (bucket & ~(uint32_t)MASK),
+        uint32_t bits = group_fitting(index->level[level] + (bucket & ~(uint32_t)MASK),
             size) & ~((UINT32_C(1) << (bucket & MASK)) - 1);
         if (bits)
-            return descend_first(index, level, (bucket & ~(uint32_t)MASK) + (uint32_t)__builtin_ctz(bits), size);
+            return max_tree_descend_first(index, level, (bucket & ~(uint32_t)MASK) + (uint32_t)__builtin_ctz(bits), size);
         bucket = (bucket >> BITS) + 1;
     }
     return SG_MAX_TREE_NONE;
@@ -224,7 +224,7 @@ uint32_t sg_max_tree_first(const struct sg_max_tree *index, uint32_t from, int32
 
 uint32_t sg_max_tree_last(const struct sg_max_tree *index, uint32_t before, int32_t size)
 {
-    be_up_to_date(index);
+    max_tree_be_up_to_date(index);
     if (before > index->buckets)
         before = index->buckets;
     if (before == 0)
@@ -233,7 +233,7 @@ uint32_t sg_max_tree_last(const struct sg_max_tree *index, uint32_t before, int3
     /* Climb until something at or before `bucket` in its group of 16 fits. */
     for (;; level++) {
         uint32_t group = bucket & ~(uint32_t)MASK;
-        uint32_t bits = fitting(index->level[level] + group, size) & ((UINT32_C(2) << (bucket & MASK)) - 1);
+        uint32_t bits = group_fitting(index->level[level] + group, size) & ((UINT32_C(2) << (bucket & MASK)) - 1);
         if (bits) {
             bucket = group + 31 - (uint32_t)__builtin_clz(bits);
             break;
@@ -244,7 +244,7 @@ uint32_t sg_max_tree_last(const struct sg_max_tree *index, uint32_t before, int3
     }
     for (; level > 0; level--) {
         bucket <<= BITS;
-        uint32_t bits = fitting(index->level[level - 1] + bucket, size);
+        uint32_t bits = group_fitting(index->level[level - 1] + bucket, size);
         bucket += 31 - (uint32_t)__builtin_clz(bits);
     }
     return bucket;
@@ -252,7 +252,7 @@ uint32_t sg_max_tree_last(const struct sg_max_tree *index, uint32_t before, int3
 
 int32_t sg_max_tree_largest(const struct sg_max_tree *index)
 {
-    be_up_to_date(index);
+    max_tree_be_up_to_date(index);
     const int32_t *root = index->level[index->levels - 1];
-    return largest_with(root, 0, root[0], 0);
+    return group_largest_with(root, 0, root[0], 0);
 }

@@ -25,7 +25,7 @@ bool sg_meta_ran_out(void)
     return atomic_load_explicit(&ran_out, memory_order_relaxed);
 }
 
-static void *map_unlocked(size_t bytes)
+static void *meta_map_unlocked(size_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
@@ -36,7 +36,7 @@ static void *map_unlocked(size_t bytes)
     return NULL;
 }
 
-static void *map_at_once(size_t bytes)
+static void *meta_map_at_once(size_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return memory == MAP_FAILED ? NULL : memory;
@@ -44,7 +44,7 @@ static void *map_at_once(size_t bytes)
 
 void *sg_meta_map(size_t bytes)
 {
-    void *memory = sg_meta_noted(bytes < UNLOCKED_FROM ? map_at_once(bytes) : map_unlocked(bytes));
+    void *memory = sg_meta_noted(bytes < UNLOCKED_FROM ? meta_map_at_once(bytes) : meta_map_unlocked(bytes));
     if (!memory)
         return NULL;
     if (bytes >= HUGE_FROM) /* only advice: where it is refused the table is as good, only slower */

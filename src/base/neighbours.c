@@ -11,33 +11,27 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "wrap.h"
 
 #define MAGIC UINT64_C(0x31306e6769656e73) /* "sneign01": changes with the layout */
 
 /* Between processes, hence not FUTEX_PRIVATE_FLAG. */
-static void wait_for_change(_Atomic uint32_t *word, uint32_t seen, uint64_t timeout_ns)
+static void neighbours_wait_for_change(_Atomic uint32_t *word, uint32_t seen, uint64_t timeout_ns)
 {
     const struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / 1000000000u),
         .tv_nsec = (long)(timeout_ns % 1000000000u)};
     syscall(SYS_futex, word, FUTEX_WAIT, seen, timeout_ns ? &timeout : NULL, NULL, 0);
 }
 
-static void wake(_Atomic uint32_t *word)
+static void neighbours_wake(_Atomic uint32_t *word)
 {
     syscall(SYS_futex, word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* The start time of a process, field 22 of /proc/PID/stat; 0 for none, or one that has ended and not been waited
    for. */
-static uint64_t start_of(pid_t pid)
+static uint64_t process_start_of(pid_t pid)
 {
     char path[48], text[1024];
     snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
@@ -62,14 +56,14 @@ static uint64_t start_of(pid_t pid)
     return started;
 }
 
-static bool is_alive(struct sg_neighbour *row, pid_t pid)
+static bool neighbour_is_alive(struct sg_neighbour *row, pid_t pid)
 {
-    uint64_t started = start_of(pid);
+    uint64_t started = process_start_of(pid);
     return started && started == atomic_load(&row->started);
 }
 
 /* 0 or a negative errno. Not by fstat(), which glibc binds to a version that older ones lack. */
-static int check(int file, uid_t user, uint64_t *ret_bytes)
+static int neighbours_check_file(int file, uid_t user, uint64_t *ret_bytes)
 {
     struct statx status;
     if (syscall(SYS_statx, file, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &status) != 0)
@@ -81,7 +75,7 @@ static int check(int file, uid_t user, uint64_t *ret_bytes)
 }
 
 /* Taken before it is mapped: a full disk is an error here and a signal later. */
-static int take_room(int file)
+static int neighbours_take_room(int file)
 {
     int error;
     do
@@ -99,9 +93,9 @@ int sg_neighbours_map(uid_t user, bool create, struct sg_neighbours **ret)
     if (file < 0)
         return -errno;
     void *memory = MAP_FAILED;
-    int error = check(file, user, &bytes);
+    int error = neighbours_check_file(file, user, &bytes);
     if (!error && bytes < sizeof(struct sg_neighbours))
-        error = take_room(file);
+        error = neighbours_take_room(file);
     if (!error) {
         memory = mmap(NULL, sizeof(struct sg_neighbours), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
         error = memory == MAP_FAILED ? -errno : 0;
@@ -127,7 +121,7 @@ void sg_neighbours_hold(struct sg_neighbours *table, const struct sg_neighbour *
     atomic_store(&table->idle[own - table->list][index], idle);
 }
 
-static bool take_row(struct sg_neighbours *table, struct sg_neighbour *row, int32_t before)
+static bool neighbours_take_row(struct sg_neighbours *table, struct sg_neighbour *row, int32_t before)
 {
     if (!atomic_compare_exchange_strong(&row->pid, &before, -1))
         return false;
@@ -139,7 +133,7 @@ static bool take_row(struct sg_neighbours *table, struct sg_neighbour *row, int3
     atomic_store(&row->keep, 0);
     atomic_store(&row->given, 0);
     atomic_store(&row->answered, atomic_load(&row->asked));
-    atomic_store(&row->started, start_of(getpid()));
+    atomic_store(&row->started, process_start_of(getpid()));
     atomic_store(&row->pid, (int32_t)getpid());
     return true;
 }
@@ -151,8 +145,8 @@ struct sg_neighbour *sg_neighbours_join(struct sg_neighbours *table)
             struct sg_neighbour *row = &table->list[i];
             int32_t pid = atomic_load(&row->pid);
             bool free_for_us = pass == 0 ? pid == (int32_t)getpid()
-                               : pass == 1 ? pid == 0 : pid > 0 && !is_alive(row, pid);
-            if (free_for_us && take_row(table, row, pid))
+                               : pass == 1 ? pid == 0 : pid > 0 && !neighbour_is_alive(row, pid);
+            if (free_for_us && neighbours_take_row(table, row, pid))
                 return row;
         }
     }
@@ -165,14 +159,14 @@ void sg_neighbours_leave(struct sg_neighbour *own)
     if (!atomic_compare_exchange_strong(&own->pid, &pid, -1))
         return; /* it was taken for a dead one's, and is another's now */
     atomic_store(&own->answered, atomic_load(&own->asked));
-    wake(&own->answered);
+    neighbours_wake(&own->answered);
     atomic_store(&own->pid, 0); /* last: what the next owner is asked may not count as answered */
 }
 
 struct sg_neighbour *sg_neighbours_find(struct sg_neighbours *table, pid_t pid)
 {
     for (int i = 0; pid > 0 && i < SG_NEIGHBOURS; i++) {
-        if (atomic_load(&table->list[i].pid) == (int32_t)pid && is_alive(&table->list[i], pid))
+        if (atomic_load(&table->list[i].pid) == (int32_t)pid && neighbour_is_alive(&table->list[i], pid))
             return &table->list[i];
     }
     return NULL;
@@ -183,26 +177,26 @@ void sg_neighbour_ask(struct sg_neighbour *other, uint32_t wanted, uint64_t keep
     atomic_store(&other->keep, keep);
     atomic_fetch_or(&other->wanted, wanted);
     atomic_fetch_add(&other->asked, 1);
-    wake(&other->asked);
+    neighbours_wake(&other->asked);
 }
 
 bool sg_neighbour_wait(struct sg_neighbour *other, uint64_t timeout_ns)
 {
     uint32_t request = atomic_load(&other->asked);
-    uint64_t end = now_ns() + timeout_ns;
+    uint64_t end = sg_clock_ns() + timeout_ns;
     for (;;) {
         uint32_t answered = atomic_load(&other->answered);
         if (sg_ahead32(answered, request) >= 0)
             return true;
-        uint64_t now = now_ns();
+        uint64_t now = sg_clock_ns();
         if (now >= end)
             return false;
-        wait_for_change(&other->answered, answered, end - now);
+        neighbours_wait_for_change(&other->answered, answered, end - now);
     }
 }
 
 /* Of a device in a row; -1: it is not there. */
-static int index_of(struct sg_neighbour *row, uint64_t id)
+static int neighbour_index_of(struct sg_neighbour *row, uint64_t id)
 {
     for (int i = 0; i < SG_NEIGHBOUR_DEVICES; i++) {
         if (atomic_load(&row->devices[i]) == id)
@@ -211,7 +205,7 @@ static int index_of(struct sg_neighbour *row, uint64_t id)
     return -1;
 }
 
-static bool owes_answer(struct sg_neighbour *row)
+static bool neighbour_owes_answer(struct sg_neighbour *row)
 {
     return atomic_load(&row->answered) != atomic_load(&row->asked);
 }
@@ -221,21 +215,21 @@ uint64_t sg_neighbours_ask_all(struct sg_neighbours *table, const struct sg_neig
 {
     struct sg_neighbour *asked[SG_NEIGHBOURS];
     bool owing[SG_NEIGHBOURS];
-    uint64_t before[SG_NEIGHBOURS], given = 0, begun = now_ns();
+    uint64_t before[SG_NEIGHBOURS], given = 0, begun = sg_clock_ns();
     int count = 0;
     for (int i = 0; i < SG_NEIGHBOURS; i++) {
         struct sg_neighbour *row = &table->list[i];
         int32_t pid = atomic_load(&row->pid);
-        int index = row != own && pid > 0 ? index_of(row, id) : -1;
-        if (index < 0 || !is_alive(row, pid))
+        int index = row != own && pid > 0 ? neighbour_index_of(row, id) : -1;
+        if (index < 0 || !neighbour_is_alive(row, pid))
             continue;
         before[count] = atomic_load(&row->given);
-        owing[count] = owes_answer(row);
+        owing[count] = neighbour_owes_answer(row);
         sg_neighbour_ask(row, UINT32_C(1) << index, 0);
         asked[count++] = row;
     }
     for (int i = 0; i < count; i++) {
-        uint64_t now = now_ns(), end = begun + (owing[i] ? owing_ns : timeout_ns);
+        uint64_t now = sg_clock_ns(), end = begun + (owing[i] ? owing_ns : timeout_ns);
         sg_neighbour_wait(asked[i], now < end ? end - now : 1);
         uint64_t after = atomic_load(&asked[i]->given);
         given += after > before[i] ? after - before[i] : 0; /* less: the row is another's by now */
@@ -247,20 +241,20 @@ uint64_t sg_neighbours_idle(struct sg_neighbours *table, const struct sg_neighbo
     uint64_t timeout_ns)
 {
     int asked[SG_NEIGHBOURS], index[SG_NEIGHBOURS], count = 0;
-    uint64_t idle = 0, end = now_ns() + timeout_ns;
+    uint64_t idle = 0, end = sg_clock_ns() + timeout_ns;
     for (int i = 0; i < SG_NEIGHBOURS; i++) {
         struct sg_neighbour *row = &table->list[i];
         int32_t pid = atomic_load(&row->pid);
-        int at = row != own && pid > 0 ? index_of(row, id) : -1;
-        if (at < 0 || !is_alive(row, pid) || owes_answer(row))
+        int at = row != own && pid > 0 ? neighbour_index_of(row, id) : -1;
+        if (at < 0 || !neighbour_is_alive(row, pid) || neighbour_owes_answer(row))
             continue;
         atomic_fetch_add(&row->asked, 1); /* nothing is wanted but an answer */
-        wake(&row->asked);
+        neighbours_wake(&row->asked);
         index[count] = at;
         asked[count++] = i;
     }
     for (int i = 0; i < count; i++) {
-        uint64_t now = now_ns();
+        uint64_t now = sg_clock_ns();
         if (sg_neighbour_wait(&table->list[asked[i]], now < end ? end - now : 1))
             idle += atomic_load(&table->idle[asked[i]][index[i]]);
     }
@@ -274,9 +268,9 @@ size_t sg_neighbours_holding(struct sg_neighbours *table, const struct sg_neighb
     for (int i = 0; i < SG_NEIGHBOURS && count < most; i++) {
         struct sg_neighbour *row = &table->list[i];
         int32_t pid = atomic_load(&row->pid);
-        int index = row != own && pid > 0 ? index_of(row, id) : -1;
+        int index = row != own && pid > 0 ? neighbour_index_of(row, id) : -1;
         uint64_t bytes = index < 0 ? 0 : atomic_load(&table->held[i][index]);
-        if (bytes && is_alive(row, pid))
+        if (bytes && neighbour_is_alive(row, pid))
             ret[count++] = (struct sg_neighbour_holds){pid, bytes};
     }
     return count;
@@ -284,13 +278,13 @@ size_t sg_neighbours_holding(struct sg_neighbours *table, const struct sg_neighb
 
 void sg_neighbour_answered(struct sg_neighbour *own)
 {
-    wake(&own->answered);
+    neighbours_wake(&own->answered);
 }
 
 bool sg_neighbour_sleep(struct sg_neighbour *own, uint64_t timeout_ns)
 {
     uint32_t answered = atomic_load(&own->answered), asked = atomic_load(&own->asked);
     if (asked == answered)
-        wait_for_change(&own->asked, asked, timeout_ns);
+        neighbours_wait_for_change(&own->asked, asked, timeout_ns);
     return atomic_load(&own->asked) != answered;
 }

@@ -21,7 +21,7 @@ size_t sg_utf8_length(const char *text)
 }
 
 /* The code point of a whole sequence. */
-static uint32_t code_point(const char *text, size_t length)
+static uint32_t utf8_code_point(const char *text, size_t length)
 {
     static const unsigned char first[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
     uint32_t code = (unsigned char)text[0] & first[length];
@@ -31,7 +31,7 @@ static uint32_t code_point(const char *text, size_t length)
 }
 
 /* Source of the ranges: Unicode 15, general categories Cc, Zl and Zp, and the bidirectional formatting characters. */
-static bool is_plain(uint32_t code)
+static bool code_is_plain(uint32_t code)
 {
     bool control = code < 0x20 || (code >= 0x7f && code < 0xa0), separator = code == 0x2028 || code == 0x2029;
     bool turns = code == 0x61c || code == 0x200e || code == 0x200f || (code >= 0x202a && code <= 0x202e) ||
@@ -44,7 +44,7 @@ char *sg_plain_text(char *text)
     char *to = text;
     for (const char *at = text; *at;) {
         size_t length = sg_utf8_length(at);
-        bool plain = length && is_plain(code_point(at, length));
+        bool plain = length && code_is_plain(utf8_code_point(at, length));
         if (plain) {
             memmove(to, at, length);
             to += length;

@@ -43,7 +43,7 @@ enum sg_site_rank sg_site_rank(const char *file)
     return SG_SITE_OWN;
 }
 
-static const char *last_parts(const char *file, int count)
+static const char *path_last_parts(const char *file, int count)
 {
     const char *at = file + strlen(file);
     while (at > file && (at[-1] != '/' || --count > 0))
@@ -53,7 +53,7 @@ static const char *last_parts(const char *file, int count)
 
 char *sg_site_format(const char *file, uint32_t line, const char *function, char *text, size_t size)
 {
-    const char *shown = last_parts(file, sg_site_rank(file) == SG_SITE_OWN ? 1 : 3);
+    const char *shown = path_last_parts(file, sg_site_rank(file) == SG_SITE_OWN ? 1 : 3);
     bool whole = !*function || strcmp(function, "<module>") == 0;
     if (strcmp(file, SG_SITE_GAP) == 0) {
         snprintf(text, size, "%s", file);
@@ -65,7 +65,7 @@ char *sg_site_format(const char *file, uint32_t line, const char *function, char
 
 char *sg_site_format_native(const char *module, uint64_t offset, const char *function, char *text, size_t size)
 {
-    const char *shown = last_parts(module, 1);
+    const char *shown = path_last_parts(module, 1);
     if (*function)
         snprintf(text, size, "%s in %s (+0x%" PRIx64 ")", shown, function, offset);
     else
@@ -74,7 +74,7 @@ char *sg_site_format_native(const char *module, uint64_t offset, const char *fun
 }
 
 /* Cuts the arguments, which are the last pair of brackets. */
-static void cut_arguments(char *name)
+static void name_cut_arguments(char *name)
 {
     char *at = strrchr(name, ')');
     int deep = 0;
@@ -88,7 +88,7 @@ static void cut_arguments(char *name)
 }
 
 /* What a template's name begins with is the type that it returns. */
-static void cut_type(char *name)
+static void name_cut_type(char *name)
 {
     char *begin = name;
     int nested = 0;
@@ -109,6 +109,6 @@ void sg_site_plain_name(sg_site_demangle_fn *demangle, const char *name, char *r
     free(plain);
     if (!is_plain)
         return;
-    cut_arguments(ret);
-    cut_type(ret);
+    name_cut_arguments(ret);
+    name_cut_type(ret);
 }

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-static bool unit_shift(const char *unit, unsigned *ret)
+static bool size_unit_shift(const char *unit, unsigned *ret)
 {
     static const char letters[] = "kmgt";
     if (*unit == '\0' || sg_ascii_same(unit, "b")) {
@@ -42,7 +42,7 @@ bool sg_size_parse(const char *text, uint64_t *ret)
     while (*text == ' ')
         text++;
     unsigned shift;
-    if (!digits || !unit_shift(text, &shift) || whole > (uint64_t)INT64_MAX >> shift)
+    if (!digits || !size_unit_shift(text, &shift) || whole > (uint64_t)INT64_MAX >> shift)
         return false;
     uint64_t extra = (uint64_t)(fraction * (double)(UINT64_C(1) << shift) + 0.5);
     uint64_t bytes = (whole << shift) + extra;

@@ -1,7 +1,7 @@
 #include "conf.h"
 
-#include "ascii.h"
-#include "size.h"
+#include "base/ascii.h"
+#include "base/size.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -48,7 +48,7 @@ static const struct option options[] = {
 };
 
 /* The words of an enumeration, in the order of its values; NULL for other types. Ends with NULL. */
-static const char *const *enum_words(enum type type)
+static const char *const *option_words(enum type type)
 {
     static const char *const backend[] = {"native", "cudaMallocAsync", NULL};
     static const char *const free_sync[] = {"auto", "strict", "event", "stream", NULL};
@@ -74,13 +74,13 @@ static const char *const *enum_words(enum type type)
     }
 }
 
-static bool off_allowed(const struct option *option)
+static bool option_takes_off(const struct option *option)
 {
     return strcmp(option->info.def, "0") == 0;
 }
 
 /* Bounds in force: PyTorch ties the sizes of its splitting to the size of a segment. */
-static double low_bound(const struct sg_conf *conf, const struct option *option)
+static double option_low_bound(const struct sg_conf *conf, const struct option *option)
 {
     size_t index = (size_t)(option - options);
     if (index == SG_OPTION_max_split_size_mb || index == SG_OPTION_max_non_split_rounding_mb)
@@ -94,7 +94,7 @@ struct text {
     size_t size, length;
 };
 
-__attribute__((format(printf, 2, 3))) static void add(struct text *text, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void text_add(struct text *text, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -106,7 +106,7 @@ __attribute__((format(printf, 2, 3))) static void add(struct text *text, const c
 }
 
 /* The shortest decimal fraction that parse_real() reads back as `value`; printf would ask the locale for the point. */
-static void add_real(struct text *text, double value)
+static void text_add_real(struct text *text, double value)
 {
     double scale = 1;
     int digits = 0;
@@ -118,12 +118,12 @@ static void add_real(struct text *text, double value)
     }
     uint64_t unit = (uint64_t)scale;
     if (digits)
-        add(text, "%" PRIu64 ".%0*" PRIu64, scaled / unit, digits, scaled % unit);
+        text_add(text, "%" PRIu64 ".%0*" PRIu64, scaled / unit, digits, scaled % unit);
     else
-        add(text, "%" PRIu64, scaled);
+        text_add(text, "%" PRIu64, scaled);
 }
 
-static void add_size(struct text *text, uint64_t bytes)
+static void text_add_size(struct text *text, uint64_t bytes)
 {
     static const char *const units[] = {"", "KiB", "MiB", "GiB", "TiB"};
     unsigned unit = 0;
@@ -131,7 +131,7 @@ static void add_size(struct text *text, uint64_t bytes)
         bytes /= 1024;
         unit++;
     }
-    add(text, "%" PRIu64 "%s", bytes, units[unit]);
+    text_add(text, "%" PRIu64 "%s", bytes, units[unit]);
 }
 
 static bool parse_whole(const char *text, uint64_t *ret)
@@ -176,7 +176,7 @@ static bool parse_real(const char *text, double *ret)
     return true;
 }
 
-static bool power_of_2(uint64_t value)
+static bool is_power_of_2(uint64_t value)
 {
     return value && (value & (value - 1)) == 0;
 }
@@ -212,7 +212,7 @@ static bool parse_roundup(const char *value, uint64_t ret[SG_ROUNDUP_INTERVALS])
 {
     uint64_t intervals[SG_ROUNDUP_INTERVALS] = {0}, divisions;
     if (*value != '[') {
-        if (!parse_whole(value, &divisions) || (divisions && !power_of_2(divisions)))
+        if (!parse_whole(value, &divisions) || (divisions && !is_power_of_2(divisions)))
             return false;
         for (unsigned i = 0; i < SG_ROUNDUP_INTERVALS; i++)
             ret[i] = divisions;
@@ -224,12 +224,12 @@ static bool parse_roundup(const char *value, uint64_t ret[SG_ROUNDUP_INTERVALS])
     while (*at && *at != ']') {
         char key[24], count[24];
         at = next_entry(at, key, count, sizeof key);
-        if (!at || !parse_whole(count, &divisions) || (divisions && !power_of_2(divisions)))
+        if (!at || !parse_whole(count, &divisions) || (divisions && !is_power_of_2(divisions)))
             return false;
         unsigned from = last + 1, to = SG_ROUNDUP_INTERVALS;
         if (strcmp(key, ">") != 0) {
             uint64_t boundary;
-            if (!parse_whole(key, &boundary) || !power_of_2(boundary))
+            if (!parse_whole(key, &boundary) || !is_power_of_2(boundary))
                 return false;
             unsigned index = 63 - (unsigned)__builtin_clzll(boundary);
             last = index < SG_ROUNDUP_INTERVALS ? index : SG_ROUNDUP_INTERVALS - 1;
@@ -247,7 +247,7 @@ static bool parse_roundup(const char *value, uint64_t ret[SG_ROUNDUP_INTERVALS])
     return true;
 }
 
-static bool set_limit(struct sg_conf *conf, const struct option *option, const char *value)
+static bool option_set_limit(struct sg_conf *conf, const struct option *option, const char *value)
 {
     double fraction;
     uint64_t bytes;
@@ -263,7 +263,7 @@ static bool set_limit(struct sg_conf *conf, const struct option *option, const c
     return true;
 }
 
-static bool set_bool(bool *field, const char *value)
+static bool option_set_bool(bool *field, const char *value)
 {
     if (!sg_ascii_same(value, "True") && !sg_ascii_same(value, "False"))
         return false;
@@ -271,7 +271,7 @@ static bool set_bool(bool *field, const char *value)
     return true;
 }
 
-static bool set_word(void *field, const char *const *words, const char *value)
+static bool option_set_word(void *field, const char *const *words, const char *value)
 {
     for (unsigned i = 0; words[i]; i++) {
         if (sg_ascii_same(words[i], value)) {
@@ -284,15 +284,15 @@ static bool set_word(void *field, const char *const *words, const char *value)
 }
 
 /* Sets the option when `value` is one that it takes. */
-static bool set(struct sg_conf *conf, const struct option *option, const char *value)
+static bool option_set(struct sg_conf *conf, const struct option *option, const char *value)
 {
     void *field = (char *)conf + option->field;
-    bool is_auto = sg_ascii_same(value, "auto"), off = off_allowed(option) && strcmp(value, "0") == 0;
+    bool is_auto = sg_ascii_same(value, "auto"), off = option_takes_off(option) && strcmp(value, "0") == 0;
     uint64_t whole;
     double real;
     switch (option->type) {
     case TYPE_BOOL:
-        return set_bool(field, value);
+        return option_set_bool(field, value);
     case TYPE_AUTO_MIB:
     case TYPE_MIB:
         if (option->type == TYPE_AUTO_MIB && is_auto) {
@@ -301,7 +301,7 @@ static bool set(struct sg_conf *conf, const struct option *option, const char *v
         }
         if (!parse_whole(value, &whole))
             return false;
-        if (!off && ((double)whole < low_bound(conf, option) || (double)whole > option->high))
+        if (!off && ((double)whole < option_low_bound(conf, option) || (double)whole > option->high))
             return false;
         *(uint64_t *)field = whole * SG_MIB;
         return true;
@@ -331,23 +331,23 @@ static bool set(struct sg_conf *conf, const struct option *option, const char *v
         memcpy(field, value, strlen(value) + 1);
         return true;
     case TYPE_LIMIT:
-        return set_limit(conf, option, value);
+        return option_set_limit(conf, option, value);
     case TYPE_ENUM_ALIAS: { /* traces and settings of before it had three values say True or False */
         bool on;
-        return set_word(field, enum_words(option->type), set_bool(&on, value) ? on ? "on" : "off" : value);
+        return option_set_word(field, option_words(option->type), option_set_bool(&on, value) ? on ? "on" : "off" : value);
     }
     default:
-        return set_word(field, enum_words(option->type), value);
+        return option_set_word(field, option_words(option->type), value);
     }
 }
 
-static void add_roundup(struct text *text, const uint64_t intervals[SG_ROUNDUP_INTERVALS])
+static void text_add_roundup(struct text *text, const uint64_t intervals[SG_ROUNDUP_INTERVALS])
 {
     bool same = true;
     for (unsigned i = 1; i < SG_ROUNDUP_INTERVALS; i++)
         same &= intervals[i] == intervals[0];
     if (same) {
-        add(text, "%" PRIu64, intervals[0]);
+        text_add(text, "%" PRIu64, intervals[0]);
         return;
     }
     /* The first boundary fills those below it, and ">" those above the last one named. */
@@ -356,10 +356,10 @@ static void add_roundup(struct text *text, const uint64_t intervals[SG_ROUNDUP_I
         first++;
     while (intervals[last - 1] == intervals[last])
         last--;
-    add(text, "[");
+    text_add(text, "[");
     for (unsigned i = first; i < last; i++)
-        add(text, "%u:%" PRIu64 ",", 1u << i, intervals[i]);
-    add(text, ">:%" PRIu64 "]", intervals[last]);
+        text_add(text, "%u:%" PRIu64 ",", 1u << i, intervals[i]);
+    text_add(text, ">:%" PRIu64 "]", intervals[last]);
 }
 
 char *sg_conf_format(const struct sg_conf *conf, enum sg_option index, char *buffer, size_t size)
@@ -372,50 +372,50 @@ char *sg_conf_format(const struct sg_conf *conf, enum sg_option index, char *buf
         *buffer = '\0';
     switch (option->type) {
     case TYPE_BOOL:
-        add(&text, "%s", *(const bool *)field ? "True" : "False");
+        text_add(&text, "%s", *(const bool *)field ? "True" : "False");
         break;
     case TYPE_AUTO_MIB:
     case TYPE_MIB:
         if (*(const uint64_t *)field == SG_AUTO)
-            add(&text, "auto");
+            text_add(&text, "auto");
         else
-            add(&text, "%" PRIu64, *(const uint64_t *)field / SG_MIB);
+            text_add(&text, "%" PRIu64, *(const uint64_t *)field / SG_MIB);
         break;
     case TYPE_AUTO_SIZE:
         if (*(const uint64_t *)field == SG_AUTO)
-            add(&text, "auto");
+            text_add(&text, "auto");
         else
-            add_size(&text, *(const uint64_t *)field);
+            text_add_size(&text, *(const uint64_t *)field);
         break;
     case TYPE_AUTO_REAL:
     case TYPE_REAL:
     case TYPE_SHARE:
         if (option->type == TYPE_AUTO_REAL && *(const double *)field <= 0)
-            add(&text, "auto");
+            text_add(&text, "auto");
         else
-            add_real(&text, *(const double *)field);
+            text_add_real(&text, *(const double *)field);
         break;
     case TYPE_ROUNDUP:
-        add_roundup(&text, field);
+        text_add_roundup(&text, field);
         break;
     case TYPE_PATH:
-        add(&text, "%s", (const char *)field);
+        text_add(&text, "%s", (const char *)field);
         break;
     case TYPE_LIMIT:
         if (conf->limit_fraction > 0)
-            add_real(&text, conf->limit_fraction);
+            text_add_real(&text, conf->limit_fraction);
         else
-            add_size(&text, conf->limit_bytes);
+            text_add_size(&text, conf->limit_bytes);
         break;
     default:
         memcpy(&word, field, sizeof word);
-        add(&text, "%s", enum_words(option->type)[word]);
+        text_add(&text, "%s", option_words(option->type)[word]);
     }
     return buffer;
 }
 
 /* Whether a value is read back from the list: a path may have in it what parts options. */
-static bool is_one_value(const char *value, enum type type)
+static bool value_is_one_part(const char *value, enum type type)
 {
     size_t length = strlen(value);
     return type != TYPE_PATH ||
@@ -433,8 +433,8 @@ size_t sg_conf_print(const struct sg_conf *conf, char *buffer, size_t size)
     for (unsigned i = 0; i < SG_OPTION_COUNT; i++) {
         char value[SG_PATH_BYTES], def[SG_PATH_BYTES];
         sg_conf_format(conf, i, value, sizeof value);
-        if (strcmp(value, sg_conf_format(&defaults, i, def, sizeof def)) != 0 && is_one_value(value, options[i].type))
-            add(&text, "%s%s:%s", text.length ? "," : "", options[i].info.name, value);
+        if (strcmp(value, sg_conf_format(&defaults, i, def, sizeof def)) != 0 && value_is_one_part(value, options[i].type))
+            text_add(&text, "%s%s:%s", text.length ? "," : "", options[i].info.name, value);
     }
     return text.length;
 }
@@ -443,49 +443,49 @@ char *sg_option_values(const struct sg_conf *conf, enum sg_option index, char *b
 {
     const struct option *option = &options[index];
     struct text text = {buffer, size, 0};
-    double low = low_bound(conf, option);
+    double low = option_low_bound(conf, option);
     if (size)
         *buffer = '\0';
-    if (off_allowed(option))
-        add(&text, "0 for off, ");
+    if (option_takes_off(option))
+        text_add(&text, "0 for off, ");
     switch (option->type) {
     case TYPE_BOOL:
-        add(&text, "True or False");
+        text_add(&text, "True or False");
         break;
     case TYPE_AUTO_MIB:
     case TYPE_MIB:
-        add(&text, "%s%.0f to %.0f (MiB)",
-            option->type == TYPE_AUTO_MIB ? "auto or " : off_allowed(option) ? "or " : "", low, option->high);
+        text_add(&text, "%s%.0f to %.0f (MiB)",
+            option->type == TYPE_AUTO_MIB ? "auto or " : option_takes_off(option) ? "or " : "", low, option->high);
         break;
     case TYPE_SHARE:
-        add(&text, "or a number between 0 and 1");
+        text_add(&text, "or a number between 0 and 1");
         break;
     case TYPE_AUTO_REAL:
     case TYPE_REAL:
-        add(&text, "%sa number from %.0f to %.0f", option->type == TYPE_AUTO_REAL ? "auto or " : "", low, option->high);
+        text_add(&text, "%sa number from %.0f to %.0f", option->type == TYPE_AUTO_REAL ? "auto or " : "", low, option->high);
         break;
     case TYPE_ROUNDUP:
-        add(&text, "1 (which rounds nothing either, as in PyTorch), a power of 2, or a list [MiB:N,…,>:N] of them");
+        text_add(&text, "1 (which rounds nothing either, as in PyTorch), a power of 2, or a list [MiB:N,…,>:N] of them");
         break;
     case TYPE_PATH:
-        add(&text, "a path of at most %d bytes", SG_PATH_BYTES - 1);
+        text_add(&text, "a path of at most %d bytes", SG_PATH_BYTES - 1);
         break;
     case TYPE_LIMIT:
-        add(&text, "a fraction such as 0.5, or a size of 2 MiB and more such as 20GiB");
+        text_add(&text, "a fraction such as 0.5, or a size of 2 MiB and more such as 20GiB");
         break;
     case TYPE_AUTO_SIZE:
-        add(&text, "auto or a size such as 512MiB");
+        text_add(&text, "auto or a size such as 512MiB");
         break;
     default:
-        for (const char *const *word = enum_words(option->type); *word; word++)
-            add(&text, "%s%s", text.length == 0 ? "" : word[1] ? ", " : " or ", *word);
+        for (const char *const *word = option_words(option->type); *word; word++)
+            text_add(&text, "%s%s", text.length == 0 ? "" : word[1] ? ", " : " or ", *word);
     }
     return buffer;
 }
 
 bool sg_conf_set(struct sg_conf *conf, enum sg_option option, const char *value)
 {
-    return set(conf, &options[option], value);
+    return option_set(conf, &options[option], value);
 }
 
 void sg_conf_init(struct sg_conf *conf)
@@ -494,7 +494,7 @@ void sg_conf_init(struct sg_conf *conf)
     /* The bounds of others follow from it. */
     conf->large_segment_size = 20 * SG_MIB;
     for (unsigned i = 0; i < SG_OPTION_COUNT; i++) {
-        bool done = set(conf, &options[i], options[i].info.def);
+        bool done = option_set(conf, &options[i], options[i].info.def);
         assert(done);
         (void)done;
     }

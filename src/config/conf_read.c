@@ -1,8 +1,8 @@
 /* Reading configurations: parts of a text, files, the order of sources. What a value means is conf.c's. */
 #include "conf.h"
 
-#include "ascii.h"
-#include "size.h"
+#include "base/ascii.h"
+#include "base/size.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -35,7 +35,7 @@ struct shown {
     char text[SHOWN_BYTES + 4];
 };
 
-static struct shown show(const char *from, size_t length)
+static struct shown shown_copy(const char *from, size_t length)
 {
     struct shown shown;
     size_t i;
@@ -45,7 +45,7 @@ static struct shown show(const char *from, size_t length)
     return shown;
 }
 
-__attribute__((format(printf, 2, 3))) static void bad_part(struct reader *reader, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void reader_bad_part(struct reader *reader, const char *format, ...)
 {
     reader->bad++;
     if (!reader->warn)
@@ -64,7 +64,7 @@ struct part {
     size_t key_length, value_length;
 };
 
-static size_t trimmed(const char **start, const char *end)
+static size_t part_trim(const char **start, const char *end)
 {
     while (*start < end && sg_ascii_space(**start))
         ++*start;
@@ -74,7 +74,7 @@ static size_t trimmed(const char **start, const char *end)
 }
 
 /* Takes the next part that isn't empty off *at. False at the end. */
-static bool next_part(const char **at, bool comments, struct part *ret)
+static bool part_next(const char **at, bool comments, struct part *ret)
 {
     const char *text = *at;
     for (;;) {
@@ -89,7 +89,7 @@ static bool next_part(const char **at, bool comments, struct part *ret)
     *ret = (struct part){.key = text};
     while (*text && *text != ',' && *text != '\n' && *text != ':')
         text++;
-    ret->key_length = trimmed(&ret->key, text);
+    ret->key_length = part_trim(&ret->key, text);
     if (*text == ':') {
         ret->value = ++text;
         while (*text == ' ' || *text == '\t')
@@ -98,14 +98,14 @@ static bool next_part(const char **at, bool comments, struct part *ret)
             text += strcspn(text, "]");
         while (*text && *text != ',' && *text != '\n' && !(comments && *text == '#' && sg_ascii_space(text[-1])))
             text++;
-        ret->value_length = trimmed(&ret->value, text);
+        ret->value_length = part_trim(&ret->value, text);
     }
     *at = text;
     return true;
 }
 
 /* SG_OPTION_COUNT where there is none of this name. */
-static enum sg_option find_option(const struct part *part)
+static enum sg_option part_find_option(const struct part *part)
 {
     for (unsigned i = 0; i < SG_OPTION_COUNT; i++) {
         const char *name = sg_option_info(i)->name;
@@ -115,33 +115,33 @@ static enum sg_option find_option(const struct part *part)
     return SG_OPTION_COUNT;
 }
 
-static bool is_pytorch(enum sg_conf_source source)
+static bool source_is_pytorch(enum sg_conf_source source)
 {
     return source == SG_CONF_PYTORCH || source == SG_CONF_PYTORCH_CUDA;
 }
 
 /* Whether the key is `option` and a value behind an equals sign, which is said then. */
-static bool has_equals(struct reader *reader, const char *key)
+static bool reader_has_equals(struct reader *reader, const char *key)
 {
     const char *equals = strchr(key, '=');
     for (unsigned i = 0; equals && i < SG_OPTION_COUNT; i++) {
         const char *name = sg_option_info(i)->name;
         if (strlen(name) != (size_t)(equals - key) || strncmp(name, key, strlen(name)) != 0)
             continue;
-        bad_part(reader, "\"%s\": between an option and its value goes a colon, %s:%s", key, name, equals + 1);
+        reader_bad_part(reader, "\"%s\": between an option and its value goes a colon, %s:%s", key, name, equals + 1);
         return true;
     }
     return false;
 }
 
-static void unknown_key(struct reader *reader, const struct part *part)
+static void reader_unknown_key(struct reader *reader, const struct part *part)
 {
-    struct shown key = show(part->key, part->key_length);
-    if (has_equals(reader, key.text) || is_pytorch(reader->source))
+    struct shown key = shown_copy(part->key, part->key_length);
+    if (reader_has_equals(reader, key.text) || source_is_pytorch(reader->source))
         return;
     for (unsigned i = 0; i < sizeof torch_only / sizeof *torch_only; i++) {
         if (strcmp(torch_only[i], key.text) == 0) {
-            bad_part(reader, "%s is an option of PyTorch's that has no effect here", key.text);
+            reader_bad_part(reader, "%s is an option of PyTorch's that has no effect here", key.text);
             return;
         }
     }
@@ -150,20 +150,20 @@ static void unknown_key(struct reader *reader, const struct part *part)
         names[i] = sg_option_info(i)->name;
     const char *nearest = sg_ascii_nearest(key.text, names, SG_OPTION_COUNT);
     if (nearest)
-        bad_part(reader, "there is no option \"%s\"; did you mean %s?%s", key.text, nearest,
+        reader_bad_part(reader, "there is no option \"%s\"; did you mean %s?%s", key.text, nearest,
             reader->refuses ? "" : " It is ignored");
     else
-        bad_part(reader, "there is no option \"%s\"; %s", key.text,
+        reader_bad_part(reader, "there is no option \"%s\"; %s", key.text,
             reader->refuses ? "segalloc conf lists them all" : "it is ignored");
 }
 
-static void apply_value(struct reader *reader, enum sg_option option, const char *value, size_t length)
+static void reader_apply_value(struct reader *reader, enum sg_option option, const char *value, size_t length)
 {
     struct sg_conf *conf = reader->conf;
     const struct sg_option_info *info = sg_option_info(option);
     unsigned char *source = &conf->source[option];
-    bool taken = *source != SG_CONF_DEFAULT && !is_pytorch(*source);
-    if (is_pytorch(reader->source) && (!info->torch || taken))
+    bool taken = *source != SG_CONF_DEFAULT && !source_is_pytorch(*source);
+    if (source_is_pytorch(reader->source) && (!info->torch || taken))
         return;
     char copy[SG_PATH_BYTES];
     bool fits = length < sizeof copy;
@@ -178,47 +178,47 @@ static void apply_value(struct reader *reader, enum sg_option option, const char
     char accepted[160], stays[SHOWN_BYTES];
     sg_option_values(conf, option, accepted, sizeof accepted);
     if (reader->refuses)
-        bad_part(reader, "%s:%s: must be %s", info->name, show(value, length).text, accepted);
+        reader_bad_part(reader, "%s:%s: must be %s", info->name, shown_copy(value, length).text, accepted);
     else
-        bad_part(reader, "%s:%s: must be %s; %s stays in force", info->name, show(value, length).text, accepted,
+        reader_bad_part(reader, "%s:%s: must be %s; %s stays in force", info->name, shown_copy(value, length).text, accepted,
                  sg_conf_format(conf, option, stays, sizeof stays));
 }
 
 /* Keeps PyTorch's two sizes at or above the segment's, which may just have grown. */
-static void settle(struct reader *reader)
+static void reader_settle_sizes(struct reader *reader)
 {
     struct sg_conf *conf = reader->conf;
     uint64_t segment = conf->large_segment_size;
     if (conf->source[SG_OPTION_max_non_split_rounding_mb] == SG_CONF_DEFAULT || conf->max_non_split_rounding < segment)
         conf->max_non_split_rounding = segment;
     if (conf->max_split_size && conf->max_split_size < segment) {
-        bad_part(reader, "max_split_size_mb:%" PRIu64 " is less than large_segment_size_mb:%" PRIu64 "%s",
+        reader_bad_part(reader, "max_split_size_mb:%" PRIu64 " is less than large_segment_size_mb:%" PRIu64 "%s",
             conf->max_split_size / SG_MIB, segment / SG_MIB,
             reader->refuses ? ": it must be that or more, or 0 for off" : ", which takes its place");
         conf->max_split_size = segment;
     }
 }
 
-static unsigned apply(struct reader *reader, const char *text)
+static unsigned reader_apply_text(struct reader *reader, const char *text)
 {
     static const enum sg_option segment = SG_OPTION_large_segment_size_mb;
     bool comments = reader->source == SG_CONF_SYSTEM || reader->source == SG_CONF_FILE;
     struct part part;
-    for (const char *at = text; next_part(&at, comments, &part);) {
-        if (part.value && find_option(&part) == segment)
-            apply_value(reader, segment, part.value, part.value_length);
+    for (const char *at = text; part_next(&at, comments, &part);) {
+        if (part.value && part_find_option(&part) == segment)
+            reader_apply_value(reader, segment, part.value, part.value_length);
     }
-    for (const char *at = text; next_part(&at, comments, &part);) {
-        enum sg_option option = find_option(&part);
+    for (const char *at = text; part_next(&at, comments, &part);) {
+        enum sg_option option = part_find_option(&part);
         if (option == SG_OPTION_COUNT)
-            unknown_key(reader, &part);
+            reader_unknown_key(reader, &part);
         else if (part.value && option != segment)
-            apply_value(reader, option, part.value, part.value_length);
-        else if (!part.value && !is_pytorch(reader->source))
-            bad_part(reader, "%s has no value; write %s:VALUE", sg_option_info(option)->name,
+            reader_apply_value(reader, option, part.value, part.value_length);
+        else if (!part.value && !source_is_pytorch(reader->source))
+            reader_bad_part(reader, "%s has no value; write %s:VALUE", sg_option_info(option)->name,
                      sg_option_info(option)->name);
     }
-    settle(reader);
+    reader_settle_sizes(reader);
     return reader->bad;
 }
 
@@ -227,18 +227,18 @@ unsigned sg_conf_apply(struct sg_conf *conf, enum sg_conf_source source, const c
 {
     struct reader reader = {.conf = conf, .source = source, .place = sg_conf_source_name(source), .warn = warn,
         .user = user};
-    return text ? apply(&reader, text) : 0;
+    return text ? reader_apply_text(&reader, text) : 0;
 }
 
 unsigned sg_conf_check(struct sg_conf *conf, const char *place, const char *text, sg_conf_warn_fn *warn, void *user)
 {
     struct reader reader =
         {.conf = conf, .source = SG_CONF_ARGUMENT, .place = place, .warn = warn, .user = user, .refuses = true};
-    return text ? apply(&reader, text) : 0;
+    return text ? reader_apply_text(&reader, text) : 0;
 }
 
 /* Applies the file at `path`. A file that isn't there is no fault of /etc's. */
-static unsigned apply_file(struct reader *reader, const char *path)
+static unsigned reader_apply_file(struct reader *reader, const char *path)
 {
     char text[FILE_BYTES];
     size_t length = 0;
@@ -246,7 +246,7 @@ static unsigned apply_file(struct reader *reader, const char *path)
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0) {
         if (reader->source != SG_CONF_SYSTEM)
-            bad_part(reader, "the file that SEGALLOC_CONF_FILE names can't be opened; it is ignored");
+            reader_bad_part(reader, "the file that SEGALLOC_CONF_FILE names can't be opened; it is ignored");
         return reader->bad;
     }
     ssize_t got;
@@ -256,17 +256,17 @@ static unsigned apply_file(struct reader *reader, const char *path)
     } while (got > 0 && length < sizeof text);
     close(file);
     if (got < 0 || length == sizeof text || memchr(text, '\0', length)) {
-        bad_part(reader, "can't be read as text of less than %d bytes; it is ignored", FILE_BYTES);
+        reader_bad_part(reader, "can't be read as text of less than %d bytes; it is ignored", FILE_BYTES);
         return reader->bad;
     }
     text[length] = '\0';
-    return apply(reader, text);
+    return reader_apply_text(reader, text);
 }
 
-static unsigned apply_path(struct reader *reader, enum sg_option option, const char *path)
+static unsigned reader_apply_path(struct reader *reader, enum sg_option option, const char *path)
 {
     if (path && *path)
-        apply_value(reader, option, path, strlen(path));
+        reader_apply_value(reader, option, path, strlen(path));
     return reader->bad;
 }
 
@@ -275,19 +275,19 @@ unsigned sg_conf_load(struct sg_conf *conf, const struct sg_conf_inputs *inputs,
     sg_conf_init(conf);
     struct reader reader = {.conf = conf, .source = SG_CONF_SYSTEM, .warn = warn, .user = user};
     if (inputs->system_file)
-        apply_file(&reader, inputs->system_file);
+        reader_apply_file(&reader, inputs->system_file);
     reader.source = SG_CONF_FILE;
     if (inputs->conf_file && *inputs->conf_file)
-        apply_file(&reader, inputs->conf_file);
+        reader_apply_file(&reader, inputs->conf_file);
     unsigned bad = reader.bad + sg_conf_apply(conf, SG_CONF_ENVIRONMENT, inputs->environment, warn, user);
     reader = (struct reader){.conf = conf, .source = SG_CONF_ENVIRONMENT, .place = "SEGALLOC_TRACE", .warn = warn,
         .user = user};
-    bad += apply_path(&reader, SG_OPTION_trace, inputs->trace);
+    bad += reader_apply_path(&reader, SG_OPTION_trace, inputs->trace);
     reader = (struct reader){.conf = conf, .source = SG_CONF_ENVIRONMENT, .place = "SEGALLOC_STATS", .warn = warn,
         .user = user};
-    bad += apply_path(&reader, SG_OPTION_stats, inputs->stats);
+    bad += reader_apply_path(&reader, SG_OPTION_stats, inputs->stats);
     const char *pytorch = inputs->pytorch_cuda ? inputs->pytorch_cuda : inputs->pytorch;
     enum sg_conf_source source = inputs->pytorch_cuda ? SG_CONF_PYTORCH_CUDA : SG_CONF_PYTORCH;
     reader = (struct reader){.conf = conf, .source = source, .warn = warn, .user = user, .place = sg_conf_source_name(source)};
-    return bad + (pytorch ? apply(&reader, pytorch) : 0);
+    return bad + (pytorch ? reader_apply_text(&reader, pytorch) : 0);
 }

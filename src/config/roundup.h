@@ -6,8 +6,8 @@
 #include <stdint.h>
 
 #include "conf.h"
-#include "size.h"
-#include "wrap.h"
+#include "base/size.h"
+#include "base/wrap.h"
 
 enum { SG_ROUNDUP_UNIT = 512 };
 

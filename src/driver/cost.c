@@ -30,7 +30,7 @@ static uint64_t stopwatch_lap(struct stopwatch *watch)
     return ns;
 }
 
-static bool release_pages(struct sg_pages *pages, const CUmemGenericAllocationHandle *page, uint32_t count)
+static bool cost_release_pages(struct sg_pages *pages, const CUmemGenericAllocationHandle *page, uint32_t count)
 {
     bool fine = true;
     for (uint32_t i = 0; i < count; i++)
@@ -40,7 +40,7 @@ static bool release_pages(struct sg_pages *pages, const CUmemGenericAllocationHa
 
 /* Makes `count` pages of `size` bytes, maps them at `address`, and takes all back. False: the driver refused, and nothing
    is left. */
-static bool time_round(struct sg_pages *pages, CUdeviceptr address, uint64_t size, uint32_t count,
+static bool cost_time_round(struct sg_pages *pages, CUdeviceptr address, uint64_t size, uint32_t count,
     struct stopwatch watch, struct round *ret)
 {
     CUmemGenericAllocationHandle page[SG_COST_PAGES];
@@ -57,31 +57,31 @@ static bool time_round(struct sg_pages *pages, CUdeviceptr address, uint64_t siz
     if (mapped)
         fine = sg_pages_unmap(pages, address, mapped * size) == CUDA_SUCCESS && fine;
     ret->ns[SG_COST_unmap] = stopwatch_lap(&watch);
-    fine = release_pages(pages, page, made) && fine;
+    fine = cost_release_pages(pages, page, made) && fine;
     ret->ns[SG_COST_release] = stopwatch_lap(&watch);
     return fine;
 }
 
-static void keep_least(struct round *best, const struct round *round, bool first)
+static void round_keep_least(struct round *best, const struct round *round, bool first)
 {
     for (int call = 0; call < SG_COST_CALLS; call++)
         if (first || round->ns[call] < best->ns[call])
             best->ns[call] = round->ns[call];
 }
 
-static uint32_t of_32_bits(uint64_t ns)
+static uint32_t cost_of_32_bits(uint64_t ns)
 {
     return ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
 }
 
 /* Calls with one handle each do not tell the two costs apart. */
-static struct sg_cost fit(enum sg_cost_call call, const struct round *one, const struct round *many)
+static struct sg_cost cost_fit(enum sg_cost_call call, const struct round *one, const struct round *many)
 {
     uint64_t least = one->ns[call], most = many->ns[call];
     if (call != SG_COST_set_access && call != SG_COST_unmap)
-        return (struct sg_cost){0, of_32_bits(most / SG_COST_PAGES)};
+        return (struct sg_cost){0, cost_of_32_bits(most / SG_COST_PAGES)};
     uint64_t handle = most > least ? (most - least) / (SG_COST_PAGES - 1) : 0;
-    return (struct sg_cost){of_32_bits(least > handle ? least - handle : 0), of_32_bits(handle)};
+    return (struct sg_cost){cost_of_32_bits(least > handle ? least - handle : 0), cost_of_32_bits(handle)};
 }
 
 bool sg_cost_measure(struct sg_pages *pages, uint64_t page, uint64_t (*now_ns)(void), struct sg_cost ret[SG_COST_CALLS])
@@ -93,13 +93,13 @@ bool sg_cost_measure(struct sg_pages *pages, uint64_t page, uint64_t (*now_ns)(v
     if (sg_pages_answered(pages, sg_pages_reserve(pages, SG_COST_PAGES * page, 0, &address)) != CUDA_SUCCESS)
         return false;
     for (int i = 0; i < ROUNDS && fine; i++) {
-        fine = time_round(pages, address, page, 1, watch, &round);
-        keep_least(&one, &round, i == 0);
-        fine = fine && time_round(pages, address, page, SG_COST_PAGES, watch, &round);
-        keep_least(&many, &round, i == 0);
+        fine = cost_time_round(pages, address, page, 1, watch, &round);
+        round_keep_least(&one, &round, i == 0);
+        fine = fine && cost_time_round(pages, address, page, SG_COST_PAGES, watch, &round);
+        round_keep_least(&many, &round, i == 0);
     }
     fine = pages->driver->address_free(address, SG_COST_PAGES * page) == CUDA_SUCCESS && fine;
     for (int call = 0; call < SG_COST_CALLS && fine; call++)
-        ret[call] = fit((enum sg_cost_call)call, &one, &many);
+        ret[call] = cost_fit((enum sg_cost_call)call, &one, &many);
     return fine;
 }

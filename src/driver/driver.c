@@ -51,7 +51,7 @@ bool sg_driver_is_sticky(CUresult result)
 }
 
 /* Whether the calling thread's context, which mem_info() is about, is of the device. */
-static bool is_current(const struct sg_driver *driver, int ordinal)
+static bool driver_is_current(const struct sg_driver *driver, int ordinal)
 {
     CUdevice current;
     return !driver->ctx_get_device || (driver->ctx_get_device(&current) == CUDA_SUCCESS && current == ordinal);
@@ -62,7 +62,7 @@ static bool is_current(const struct sg_driver *driver, int ordinal)
 bool sg_driver_used_memory(const struct sg_driver *driver, int ordinal, uint64_t total, uint64_t alike, uint64_t *ret)
 {
     size_t free_bytes, said;
-    if (driver->mem_info(&free_bytes, &said) != CUDA_SUCCESS || (said != total && !is_current(driver, ordinal)))
+    if (driver->mem_info(&free_bytes, &said) != CUDA_SUCCESS || (said != total && !driver_is_current(driver, ordinal)))
         return false;
     uint64_t most = total > said ? total : said, least = total < said ? total : said;
     if (most - least <= alike)

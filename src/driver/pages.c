@@ -11,7 +11,7 @@ CUresult sg_pages_answered(struct sg_pages *pages, CUresult result)
     return result;
 }
 
-static CUmemAllocationProp page_prop(const struct sg_pages *pages)
+static CUmemAllocationProp pages_prop(const struct sg_pages *pages)
 {
     CUmemAllocationProp prop;
     memset(&prop, 0, sizeof prop);
@@ -33,7 +33,7 @@ CUresult sg_pages_reserve(struct sg_pages *pages, uint64_t bytes, uint64_t align
 
 CUresult sg_pages_create(struct sg_pages *pages, uint64_t bytes, CUmemGenericAllocationHandle *ret)
 {
-    CUmemAllocationProp prop = page_prop(pages);
+    CUmemAllocationProp prop = pages_prop(pages);
     CUresult result = sg_pages_driver(pages)->create(ret, bytes, &prop, 0);
     return result == CUDA_ERROR_OUT_OF_MEMORY ? result : sg_pages_answered(pages, result);
 }
@@ -59,7 +59,7 @@ CUresult sg_pages_set_access(struct sg_pages *pages, CUdeviceptr address, uint64
 }
 
 /* Whether a call that was answered so may be answered otherwise. */
-static bool is_worth_another(CUresult result)
+static bool result_is_worth_another(CUresult result)
 {
     return result != CUDA_SUCCESS && !sg_driver_is_sticky(result);
 }
@@ -67,7 +67,7 @@ static bool is_worth_another(CUresult result)
 CUresult sg_pages_unmap(struct sg_pages *pages, CUdeviceptr address, uint64_t bytes)
 {
     CUresult result = CUDA_ERROR_NOT_READY;
-    for (int i = 0; i < 2 && is_worth_another(result); i++)
+    for (int i = 0; i < 2 && result_is_worth_another(result); i++)
         result = sg_pages_answered(pages, sg_pages_driver(pages)->unmap(address, bytes));
     return result;
 }
@@ -75,13 +75,13 @@ CUresult sg_pages_unmap(struct sg_pages *pages, CUdeviceptr address, uint64_t by
 CUresult sg_pages_release(struct sg_pages *pages, CUmemGenericAllocationHandle page)
 {
     CUresult result = CUDA_ERROR_NOT_READY;
-    for (int i = 0; i < 2 && is_worth_another(result); i++)
+    for (int i = 0; i < 2 && result_is_worth_another(result); i++)
         result = sg_pages_answered(pages, sg_pages_driver(pages)->release(page));
     return result;
 }
 
 /* Maps and unmaps one granule, so that a device on which this cannot work is known before anything depends on it. */
-static bool maps_a_granule(struct sg_pages *pages, uint64_t granule)
+static bool pages_map_a_granule(struct sg_pages *pages, uint64_t granule)
 {
     CUmemGenericAllocationHandle handle;
     CUdeviceptr address;
@@ -101,20 +101,20 @@ static bool maps_a_granule(struct sg_pages *pages, uint64_t granule)
     return pages->driver->address_free(address, granule) == CUDA_SUCCESS && works;
 }
 
-static bool has(const struct sg_pages *pages, CUdevice_attribute attribute)
+static bool pages_offers(const struct sg_pages *pages, CUdevice_attribute attribute)
 {
     int value = 0;
     return sg_pages_driver(pages)->device_attribute(&value, attribute, pages->ordinal) == CUDA_SUCCESS && value;
 }
 
 /* Whether pages of this kind can come and go, with the granularity noted. */
-static bool can_make(struct sg_pages *pages, uint8_t kind, uint64_t *ret_granularity)
+static bool pages_can_make(struct sg_pages *pages, uint8_t kind, uint64_t *ret_granularity)
 {
     size_t granularity = 0;
     pages->kind = kind;
-    CUmemAllocationProp prop = page_prop(pages);
+    CUmemAllocationProp prop = pages_prop(pages);
     CUresult result = sg_pages_driver(pages)->granularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
-    if (result != CUDA_SUCCESS || granularity < SG_PAGES_GRANULE_LEAST || !maps_a_granule(pages, granularity))
+    if (result != CUDA_SUCCESS || granularity < SG_PAGES_GRANULE_LEAST || !pages_map_a_granule(pages, granularity))
         return false;
     *ret_granularity = granularity;
     return true;
@@ -129,18 +129,18 @@ static bool can_make(struct sg_pages *pages, uint8_t kind, uint64_t *ret_granula
    a fabric handle they are created, mapped, taken back. All pages are of that kind. */
 bool sg_pages_probe(struct sg_pages *pages, bool plain, uint64_t *ret_granularity)
 {
-    if (!sg_driver_has_vmm(pages->driver) || !has(pages, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED))
+    if (!sg_driver_has_vmm(pages->driver) || !pages_offers(pages, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED))
         return false;
     uint8_t offered = 0;
-    if (!plain && has(pages, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED))
+    if (!plain && pages_offers(pages, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED))
         offered |= SG_PAGES_EXPORTABLE;
-    if (!plain && has(pages, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED))
+    if (!plain && pages_offers(pages, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED))
         offered |= SG_PAGES_RDMA;
-    if (!plain && has(pages, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED))
+    if (!plain && pages_offers(pages, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED))
         offered |= SG_PAGES_FABRIC;
     const uint8_t kinds[] = {offered, offered & (SG_PAGES_EXPORTABLE | SG_PAGES_RDMA), offered & SG_PAGES_RDMA, 0};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if ((i == 0 || kinds[i] != kinds[i - 1]) && can_make(pages, kinds[i], ret_granularity))
+        if ((i == 0 || kinds[i] != kinds[i - 1]) && pages_can_make(pages, kinds[i], ret_granularity))
             return true;
     return false;
 }

@@ -8,7 +8,7 @@
 #define SG_PAGES_H
 
 #include "driver.h"
-#include "lock.h"
+#include "base/lock.h"
 
 enum { SG_PAGES_DEVICES = 64 /* bits of `peers` */, SG_PAGES_GRANULE_LEAST = 512 /* bytes: a block's unit */ };
 

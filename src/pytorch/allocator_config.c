@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ascii.h"
-#include "roundup.h"
-#include "size.h"
+#include "base/ascii.h"
+#include "config/roundup.h"
+#include "base/size.h"
 #include "caching_constants.h"
 
 enum { TOKEN_TEXT = 64 };
@@ -295,7 +295,7 @@ static const struct key {
     {"expandable_segments", read_expandable},
     {"backend", read_backend},
 #define TORCH_KEY(name, values) {#name, check_##values}, /* accepted, and checked as PyTorch does */
-#include "torch_keys.def"
+#include "config/torch_keys.def"
 };
 enum { KEYS = sizeof keys / sizeof *keys };
 

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "conf.h"
+#include "config/conf.h"
 
 enum { SG_TORCH_INTERVALS = SG_ROUNDUP_INTERVALS, SG_TORCH_ERROR_TEXT = 256 };
 #define SG_TORCH_UNLIMITED UINT64_MAX

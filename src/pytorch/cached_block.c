@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "meta.h"
+#include "base/meta.h"
 
 enum { SLAB_BLOCKS = 512 };
 

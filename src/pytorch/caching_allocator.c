@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "meta.h"
-#include "wrap.h"
+#include "base/meta.h"
+#include "base/wrap.h"
 
 /* A whole segment serves a request that it would have been made for, or that leaves no more than this part of it
    idle. */

@@ -2,7 +2,7 @@
 #ifndef SG_CACHING_STATE_H
 #define SG_CACHING_STATE_H
 
-#include "keytree.h"
+#include "base/keytree.h"
 #include "pointer_hash.h"
 #include "caching_allocator.h"
 #include "caching_constants.h"

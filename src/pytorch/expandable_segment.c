@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "meta.h"
+#include "base/meta.h"
 
 static uint64_t round_up(uint64_t bytes, uint64_t chunk)
 {

@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "meta.h"
-#include "size.h"
+#include "base/meta.h"
+#include "base/size.h"
 
 enum { ADDRESS_ALIGN = 2 << 20 };
 

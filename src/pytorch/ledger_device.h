@@ -2,7 +2,7 @@
 #ifndef SG_LEDGER_DEVICE_H
 #define SG_LEDGER_DEVICE_H
 
-#include "keytree.h"
+#include "base/keytree.h"
 #include "caching_allocator.h"
 
 /* Names of the runtime's and driver's calls; calls that fail for want of memory count too. */

@@ -5,8 +5,8 @@
 
 #include <stdint.h>
 
-#include "meta.h"
-#include "wrap.h"
+#include "base/meta.h"
+#include "base/wrap.h"
 
 #define HASH_NONFATAL_OOM 1
 #define uthash_malloc(bytes) sg_meta_noted(malloc(bytes))

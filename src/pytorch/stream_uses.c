@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "meta.h"
+#include "base/meta.h"
 
 static struct torch_event *event_new(struct sg_torch *torch)
 {

@@ -1,14 +1,14 @@
 #include "apply.h"
 
-#include "search/take.h"
-#include "segments/fixed_segments.h"
-#include "start.h"
-#include "state/access.h"
-#include "state/accounts.h"
-#include "state/locks.h"
-#include "state/outside_bytes.h"
-#include "state/pins.h"
-#include "streams/pending_frees.h"
+#include "core/search/take.h"
+#include "core/segments/fixed_segments.h"
+#include "core/start.h"
+#include "core/state/access.h"
+#include "core/state/accounts.h"
+#include "core/state/locks.h"
+#include "core/state/outside_bytes.h"
+#include "core/state/pins.h"
+#include "core/streams/pending_frees.h"
 
 static void apply_pin_locked(struct sg_device *device, uint64_t first, uint64_t pages) SG_REQUIRES(lock)
 {

@@ -3,7 +3,7 @@
 #ifndef SG_APPLY_H
 #define SG_APPLY_H
 
-#include "core.h"
+#include "core/core.h"
 
 /* Does what a record of a trace says, of what is not the core's to decide. CONTEXT_GONE: its `id` is the context. MERGE
    joins what is free, as sg_core_mem_info() does before it counts it. DONE: the oldest free that waits for all work of

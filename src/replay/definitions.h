@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core.h"
+#include "core/core.h"
 #include "segalloc/trace_format.h"
 
 struct sg_definitions {

@@ -42,72 +42,72 @@ static const CUdeviceptr OWN_ADDRESSES = UINT64_C(1) << 60;
 static _Thread_local struct operation *self;   /* that the calling thread carries out */
 static _Thread_local struct sg_interleaver *directed; /* by the calling thread, which plays the trace */
 
-static void stand_still(void)
+static void operation_stand_still(void)
 {
     sem_post(&self->back);
     sem_wait(&self->go);
 }
 
-static void resume(struct operation *one)
+static void operation_resume(struct operation *one)
 {
     sem_post(&one->go);
     sem_wait(&one->back);
 }
 
-static bool is_free(const struct sg_interleaver *slow)
+static bool interleaver_is_free(const struct sg_interleaver *slow)
 {
     return slow->diverged || slow->over;
 }
 
 /* Lets every operation that has started run to its end, on its own. They may meet at `grow`, the holder of which gets
    on. */
-static void finish_all(struct sg_interleaver *slow)
+static void interleaver_finish_all(struct sg_interleaver *slow)
 {
     for (bool any = true; any;) {
         any = false;
         for (struct operation *one = slow->first; one; one = one->next) {
             if (one->state != STARTED || !one->on_own_thread || one == self)
                 continue;
-            resume(one);
+            operation_resume(one);
             any = true;
         }
     }
 }
 
-static const struct segalloc_trace_record *turn(void)
+static const struct segalloc_trace_record *interleaver_next_step(void)
 {
     struct sg_interleaver *slow = self ? self->slow : directed;
     if (!self) {
         if (slow->diverged)
-            finish_all(slow);
+            interleaver_finish_all(slow);
         return NULL;
     }
-    while (self->on_own_thread && self->done == self->count && !is_free(slow))
-        stand_still();
+    while (self->on_own_thread && self->done == self->count && !interleaver_is_free(slow))
+        operation_stand_still();
     slow->diverged |= self->done == self->count && !slow->over;
-    return is_free(slow) ? NULL : &self->recorded[self->done];
+    return interleaver_is_free(slow) ? NULL : &self->recorded[self->done];
 }
 
 /* Never in a replay that follows its trace: there whoever wants `grow` comes after the record at which its holder gave
    it back. */
-static void give_way(void)
+static void interleaver_give_way(void)
 {
     struct sg_interleaver *slow = self ? self->slow : directed;
     slow->diverged = true;
     if (self && self->on_own_thread)
-        stand_still();
+        operation_stand_still();
     else
-        finish_all(slow);
+        interleaver_finish_all(slow);
 }
 
-const struct sg_replay sg_interleaver_replay = {turn, give_way};
+const struct sg_replay sg_interleaver_replay = {interleaver_next_step, interleaver_give_way};
 
 enum { MAPPED_SHIFT = 32 }; /* of a step's pages */
 
 /* What the recorded driver said to this operation once so many pages were there, and mapped. */
-static CUresult refusal(void)
+static CUresult operation_refusal(void)
 {
-    if (!self || self->refused || self->done == self->count || is_free(self->slow))
+    if (!self || self->refused || self->done == self->count || interleaver_is_free(self->slow))
         return CUDA_SUCCESS;
     const struct segalloc_trace_record *next = &self->recorded[self->done];
     if (next->kind != SEGALLOC_RECORD_SLOW_STEP || next->size == CUDA_SUCCESS ||
@@ -117,10 +117,10 @@ static CUresult refusal(void)
     return (CUresult)next->size;
 }
 
-static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes, const CUmemAllocationProp *prop,
+static CUresult replayed_create(CUmemGenericAllocationHandle *ret, size_t bytes, const CUmemAllocationProp *prop,
     unsigned long long flags)
 {
-    CUresult result = refusal();
+    CUresult result = operation_refusal();
     if (result == CUDA_SUCCESS)
         result = sg_ledger_driver.create(ret, bytes, prop, flags);
     if (result == CUDA_SUCCESS && self)
@@ -128,10 +128,10 @@ static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes, const CU
     return result;
 }
 
-static CUresult map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+static CUresult replayed_map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
     unsigned long long flags)
 {
-    CUresult result = refusal();
+    CUresult result = operation_refusal();
     if (result == CUDA_SUCCESS)
         result = sg_ledger_driver.map(address, bytes, offset, handle, flags);
     if (result == CUDA_SUCCESS && self)
@@ -139,14 +139,14 @@ static CUresult map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGener
     return result;
 }
 
-static CUresult set_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count)
+static CUresult replayed_set_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count)
 {
-    CUresult result = refusal();
+    CUresult result = operation_refusal();
     return result == CUDA_SUCCESS ? sg_ledger_driver.set_access(address, bytes, access, count) : result;
 }
 
 /* The trace says what other processes use (sg_core_outside). */
-static CUresult mem_info(size_t *free_bytes, size_t *total_bytes)
+static CUresult replayed_mem_info(size_t *free_bytes, size_t *total_bytes)
 {
     (void)free_bytes;
     (void)total_bytes;
@@ -155,7 +155,7 @@ static CUresult mem_info(size_t *free_bytes, size_t *total_bytes)
 
 /* Fixed segments are where the trace says, as long as it is followed, and the core asks for no more than there may
    be. */
-static CUresult mem_alloc(CUdeviceptr *ret, size_t bytes)
+static CUresult replayed_mem_alloc(CUdeviceptr *ret, size_t bytes)
 {
     struct sg_interleaver *slow = self ? self->slow : directed;
     uint64_t granularity = slow->card->granularity;
@@ -164,7 +164,7 @@ static CUresult mem_alloc(CUdeviceptr *ret, size_t bytes)
     return CUDA_SUCCESS;
 }
 
-static CUresult mem_free(CUdeviceptr address)
+static CUresult replayed_mem_free(CUdeviceptr address)
 {
     (void)address;
     return CUDA_SUCCESS;
@@ -177,12 +177,12 @@ struct sg_interleaver *sg_interleaver_new(struct sg_ledger *card)
         return NULL;
     *slow = (struct sg_interleaver){.driver = sg_ledger_driver, .card = card, .next_address = OWN_ADDRESSES};
     card->refuses_nothing = true;
-    slow->driver.mem_info = mem_info;
-    slow->driver.create = create;
-    slow->driver.map = map;
-    slow->driver.set_access = set_access;
-    slow->driver.mem_alloc = mem_alloc;
-    slow->driver.mem_free = mem_free;
+    slow->driver.mem_info = replayed_mem_info;
+    slow->driver.create = replayed_create;
+    slow->driver.map = replayed_map;
+    slow->driver.set_access = replayed_set_access;
+    slow->driver.mem_alloc = replayed_mem_alloc;
+    slow->driver.mem_free = replayed_mem_free;
     directed = slow;
     return slow;
 }
@@ -193,7 +193,7 @@ const struct sg_driver *sg_interleaver_driver(const struct sg_interleaver *slow)
 }
 
 /* Whether a record belongs to a section that decides. Observations of work come from the trace in any case. */
-static bool is_compared(uint8_t kind)
+static bool record_is_compared(uint8_t kind)
 {
     switch (kind) {
     case SEGALLOC_RECORD_ALLOCATE:
@@ -211,16 +211,16 @@ static bool is_compared(uint8_t kind)
 }
 
 /* Addresses are not those of the recorded run, and what a failure lacked decides nothing. */
-static bool is_id_compared(uint8_t kind)
+static bool record_id_is_compared(uint8_t kind)
 {
     return kind != SEGALLOC_RECORD_ALLOCATE && kind != SEGALLOC_RECORD_FREE && kind != SEGALLOC_RECORD_ALLOCATE_FAILURE;
 }
 
 /* Under the core's lock. */
-static void observe(void *sink, const struct segalloc_trace_record *record)
+static void interleaver_observe(void *sink, const struct segalloc_trace_record *record)
 {
     struct sg_interleaver *slow = sink;
-    if (is_free(slow) || !is_compared(record->kind))
+    if (interleaver_is_free(slow) || !record_is_compared(record->kind))
         return;
     struct segalloc_trace_record expected = slow->expected;
     if (!self) {
@@ -234,15 +234,15 @@ static void observe(void *sink, const struct segalloc_trace_record *record)
             self->created = self->mapped = 0;
     }
     slow->diverged = record->kind != expected.kind || record->size != expected.size ||
-                     (record->id != expected.id && is_id_compared(record->kind));
+                     (record->id != expected.id && record_id_is_compared(record->kind));
 }
 
 struct sg_event_sink sg_interleaver_sink(struct sg_interleaver *slow)
 {
-    return (struct sg_event_sink){observe, slow};
+    return (struct sg_event_sink){interleaver_observe, slow};
 }
 
-static void carry_out(struct operation *one)
+static void operation_carry_out(struct operation *one)
 {
     struct sg_interleaver_call *call = &one->call;
     struct operation *before = self;
@@ -264,34 +264,34 @@ static void carry_out(struct operation *one)
     self = before;
 }
 
-static void *run(void *argument)
+static void *operation_run(void *argument)
 {
     struct operation *one = argument;
     sem_wait(&one->go);
     sg_ledger_use(one->slow->card);
-    carry_out(one);
+    operation_carry_out(one);
     sem_post(&one->back);
     return NULL;
 }
 
 /* Until it stands at a turn, the record of which has not come, or is at its end. */
-static void start(struct operation *one)
+static void operation_start(struct operation *one)
 {
     struct sg_interleaver *slow = one->slow;
     if (slow->waiting == one)
         slow->waiting = NULL;
     one->state = STARTED;
-    one->on_own_thread = slow->threads < THREADS_MOST && pthread_create(&one->thread, NULL, run, one) == 0;
+    one->on_own_thread = slow->threads < THREADS_MOST && pthread_create(&one->thread, NULL, operation_run, one) == 0;
     if (one->on_own_thread) {
         slow->threads++;
-        resume(one);
+        operation_resume(one);
         return;
     }
     slow->diverged = true; /* without a thread it can't stand still */
-    carry_out(one);
+    operation_carry_out(one);
 }
 
-static struct operation **find(struct sg_interleaver *slow, uint16_t thread)
+static struct operation **interleaver_find(struct sg_interleaver *slow, uint16_t thread)
 {
     struct operation **link = &slow->first;
     while (*link && (*link)->trace_thread != thread)
@@ -300,7 +300,7 @@ static struct operation **find(struct sg_interleaver *slow, uint16_t thread)
 }
 
 /* Takes one that has not started, or is finished, off the list. */
-static void drop(struct operation **link)
+static void operation_drop(struct operation **link)
 {
     struct operation *one = *link;
     *link = one->next;
@@ -317,7 +317,7 @@ static void drop(struct operation **link)
 }
 
 /* Adds a record of the trace. False: no memory. */
-static bool note(struct operation *one, const struct segalloc_trace_record *record)
+static bool operation_note(struct operation *one, const struct segalloc_trace_record *record)
 {
     if (one->done == one->count)
         one->done = one->count = 0;
@@ -337,73 +337,73 @@ bool sg_interleaver_begin(struct sg_interleaver *slow, const struct sg_interleav
     const struct segalloc_trace_record *record)
 {
     sg_interleaver_catch_up(slow);
-    struct operation **left = find(slow, record->thread), *one = malloc(sizeof *one);
+    struct operation **left = interleaver_find(slow, record->thread), *one = malloc(sizeof *one);
     if (!one)
         return false;
     if (*left) { /* something that the trace has no end of */
         slow->diverged = true;
-        finish_all(slow);
-        drop(left);
+        interleaver_finish_all(slow);
+        operation_drop(left);
     }
     *one = (struct operation){.next = slow->first, .slow = slow, .call = *call, .trace_thread = record->thread};
     sem_init(&one->go, 0, 0);
     sem_init(&one->back, 0, 0);
     slow->first = one;
-    if (!note(one, record))
+    if (!operation_note(one, record))
         return false;
     slow->waiting = one;
     if (call->kind == SG_SLOW_ALLOCATION)
         return true;
-    start(one); /* nothing in the trace says where it ends */
+    operation_start(one); /* nothing in the trace says where it ends */
     if (one->state == FINISHED)
-        drop(&slow->first);
+        operation_drop(&slow->first);
     return true;
 }
 
-static bool is_end(const struct segalloc_trace_record *record)
+static bool record_is_end(const struct segalloc_trace_record *record)
 {
     return record->kind == SEGALLOC_RECORD_ALLOCATE || record->kind == SEGALLOC_RECORD_ALLOCATE_FAILURE ||
            (record->kind == SEGALLOC_RECORD_TURN && record->id == SEGALLOC_TURN_LEFT);
 }
 
 /* Lets an operation go on to this record. */
-static void advance(struct operation *one, const struct segalloc_trace_record *record)
+static void operation_advance(struct operation *one, const struct segalloc_trace_record *record)
 {
     struct sg_interleaver *slow = one->slow;
     if (one->state == STARTED)
-        resume(one);
-    else if (one->state == NOT_STARTED && is_end(record)) {
+        operation_resume(one);
+    else if (one->state == NOT_STARTED && record_is_end(record)) {
         slow->waiting = NULL;
         one->state = STARTED;
-        carry_out(one);
+        operation_carry_out(one);
     }
-    if (is_end(record) && one->state == STARTED)
+    if (record_is_end(record) && one->state == STARTED)
         slow->diverged = true; /* it wants to go on */
     if (one->state == FINISHED && one->done < one->count)
         slow->diverged = true; /* it did not get so far */
     if (slow->diverged)
-        finish_all(slow);
+        interleaver_finish_all(slow);
 }
 
 enum sg_interleaver_state sg_interleaver_next(struct sg_interleaver *slow, const struct segalloc_trace_record *record,
     CUdeviceptr *ret)
 {
-    struct operation **link = find(slow, record->thread), *one = *link;
+    struct operation **link = interleaver_find(slow, record->thread), *one = *link;
     if (slow->waiting && slow->waiting != one)
         sg_interleaver_catch_up(slow);
     if (!one)
         return SG_SLOW_NONE;
     if (one->state != FINISHED) { /* which it may be, if the trace could not be followed */
-        slow->diverged |= !note(one, record);
-        advance(one, record);
+        slow->diverged |= !operation_note(one, record);
+        operation_advance(one, record);
     }
-    link = find(slow, record->thread);
+    link = interleaver_find(slow, record->thread);
     *ret = one->address;
     /* Other errors than running out have no record. */
-    bool ended = is_end(record) ||
+    bool ended = record_is_end(record) ||
                  (one->state == FINISHED && (one->call.kind != SG_SLOW_ALLOCATION || !slow->diverged));
     if (ended)
-        drop(link);
+        operation_drop(link);
     return ended ? SG_SLOW_ENDED : SG_SLOW_GOES_ON;
 }
 
@@ -416,9 +416,9 @@ void sg_interleaver_expect(struct sg_interleaver *slow, const struct segalloc_tr
 void sg_interleaver_catch_up(struct sg_interleaver *slow)
 {
     if (slow->waiting)
-        start(slow->waiting);
+        operation_start(slow->waiting);
     if (slow->diverged)
-        finish_all(slow);
+        interleaver_finish_all(slow);
 }
 
 bool sg_interleaver_has_diverged(const struct sg_interleaver *slow)
@@ -429,9 +429,9 @@ bool sg_interleaver_has_diverged(const struct sg_interleaver *slow)
 void sg_interleaver_end(struct sg_interleaver *slow)
 {
     slow->over = true;
-    finish_all(slow);
+    interleaver_finish_all(slow);
     while (slow->first)
-        drop(&slow->first);
+        operation_drop(&slow->first);
 }
 
 void sg_interleaver_delete(struct sg_interleaver *slow)

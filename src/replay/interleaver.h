@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "ledger_driver.h"
-#include "core.h"
+#include "core/core.h"
 
 struct sg_interleaver;
 

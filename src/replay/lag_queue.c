@@ -28,7 +28,7 @@ uint32_t sg_lag_queue_stream(struct sg_lag_queue *queue, uint64_t stream, int de
 }
 
 /* Makes the ring twice as large. */
-static bool grow(struct sg_lag_queue *queue)
+static bool lag_queue_grow(struct sg_lag_queue *queue)
 {
     uint64_t room = queue->due_room ? 2 * queue->due_room : 256;
     struct sg_ledger_due *due = malloc(room * sizeof *due);
@@ -57,7 +57,7 @@ void sg_lag_queue_submit(struct sg_lag_queue *queue, uint32_t stream)
             return;
         }
     }
-    if (queue->due_end - queue->due_first == queue->due_room && !grow(queue)) {
+    if (queue->due_end - queue->due_first == queue->due_room && !lag_queue_grow(queue)) {
         queue->failed = true;
         queue->complete[stream] = position;
         return;
@@ -87,14 +87,14 @@ void sg_ledger_clock_join(struct sg_ledger_clock *clock, const struct sg_ledger_
         clock->streams = other->streams;
 }
 
-static void copy(struct sg_ledger_clock *to, const struct sg_ledger_clock *from)
+static void ledger_clock_copy(struct sg_ledger_clock *to, const struct sg_ledger_clock *from)
 {
     to->streams = from->streams;
     memcpy(to->at, from->at, from->streams * sizeof *from->at);
 }
 
 /* Raises one entry. */
-static void raise_to(struct sg_ledger_clock *clock, uint32_t stream, uint64_t position)
+static void ledger_clock_raise(struct sg_ledger_clock *clock, uint32_t stream, uint64_t position)
 {
     while (clock->streams <= stream)
         clock->at[clock->streams++] = 0;
@@ -104,8 +104,8 @@ static void raise_to(struct sg_ledger_clock *clock, uint32_t stream, uint64_t po
 
 void sg_lag_queue_record(const struct sg_lag_queue *queue, uint32_t stream, struct sg_ledger_clock *ret)
 {
-    copy(ret, &queue->after[stream]);
-    raise_to(ret, stream, queue->submitted[stream]);
+    ledger_clock_copy(ret, &queue->after[stream]);
+    ledger_clock_raise(ret, stream, queue->submitted[stream]);
 }
 
 void sg_lag_queue_record_all(const struct sg_lag_queue *queue, int device, struct sg_ledger_clock *ret)
@@ -115,7 +115,7 @@ void sg_lag_queue_record_all(const struct sg_lag_queue *queue, int device, struc
         if (queue->device[stream] != device || queue->submitted[stream] == 0)
             continue;
         sg_ledger_clock_join(ret, &queue->after[stream]);
-        raise_to(ret, stream, queue->submitted[stream]);
+        ledger_clock_raise(ret, stream, queue->submitted[stream]);
     }
 }
 

@@ -33,20 +33,20 @@ void sg_ledger_use_device(int device)
     ordinal = device;
 }
 
-static uint64_t total_of(const struct sg_ledger_gpu *device)
+static uint64_t ledger_total_of(const struct sg_ledger_gpu *device)
 {
     return device->total_bytes ? device->total_bytes : current->total_bytes;
 }
 
-static uint64_t unused(const struct sg_ledger_gpu *device)
+static uint64_t ledger_unused(const struct sg_ledger_gpu *device)
 {
-    uint64_t used = device->used_bytes + device->outside_bytes, total = total_of(device);
+    uint64_t used = device->used_bytes + device->outside_bytes, total = ledger_total_of(device);
     return used < total ? total - used : 0;
 }
 
-static CUresult take(struct sg_ledger_gpu *device, uint64_t bytes)
+static CUresult ledger_take(struct sg_ledger_gpu *device, uint64_t bytes)
 {
-    if (bytes > unused(device) && !current->refuses_nothing)
+    if (bytes > ledger_unused(device) && !current->refuses_nothing)
         return CUDA_ERROR_OUT_OF_MEMORY;
     device->used_bytes += bytes;
     if (device->used_bytes > device->peak_bytes)
@@ -54,7 +54,7 @@ static CUresult take(struct sg_ledger_gpu *device, uint64_t bytes)
     return CUDA_SUCCESS;
 }
 
-static CUresult address_reserve(CUdeviceptr *ret, size_t bytes, size_t alignment, CUdeviceptr hint,
+static CUresult ledger_address_reserve(CUdeviceptr *ret, size_t bytes, size_t alignment, CUdeviceptr hint,
     unsigned long long flags)
 {
     (void)alignment;
@@ -65,14 +65,14 @@ static CUresult address_reserve(CUdeviceptr *ret, size_t bytes, size_t alignment
     return CUDA_SUCCESS;
 }
 
-static CUresult address_free(CUdeviceptr address, size_t bytes)
+static CUresult ledger_address_free(CUdeviceptr address, size_t bytes)
 {
     (void)address;
     (void)bytes;
     return CUDA_SUCCESS;
 }
 
-static CUresult granularity(size_t *ret, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option)
+static CUresult ledger_granularity(size_t *ret, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option)
 {
     (void)prop;
     (void)option;
@@ -81,24 +81,24 @@ static CUresult granularity(size_t *ret, const CUmemAllocationProp *prop, CUmemA
 }
 
 /* A handle is its page's size, a multiple of 512, and the device: all that the books need. */
-static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes, const CUmemAllocationProp *prop,
+static CUresult ledger_create(CUmemGenericAllocationHandle *ret, size_t bytes, const CUmemAllocationProp *prop,
     unsigned long long flags)
 {
     (void)flags;
     uint32_t device = prop ? (uint32_t)prop->location.id % SG_CARD_DEVICES : 0;
-    CUresult result = take(&current->device[device], bytes);
+    CUresult result = ledger_take(&current->device[device], bytes);
     if (result == CUDA_SUCCESS)
         *ret = bytes | device;
     return result;
 }
 
-static CUresult release(CUmemGenericAllocationHandle handle)
+static CUresult ledger_release(CUmemGenericAllocationHandle handle)
 {
     current->device[handle % SG_CARD_DEVICES].used_bytes -= handle / SG_CARD_DEVICES * SG_CARD_DEVICES;
     return CUDA_SUCCESS;
 }
 
-static CUresult map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+static CUresult ledger_map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
     unsigned long long flags)
 {
     (void)address;
@@ -107,14 +107,14 @@ static CUresult map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGener
     return handle / SG_CARD_DEVICES * SG_CARD_DEVICES == bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult unmap(CUdeviceptr address, size_t bytes)
+static CUresult ledger_unmap(CUdeviceptr address, size_t bytes)
 {
     (void)address;
     (void)bytes;
     return CUDA_SUCCESS;
 }
 
-static CUresult set_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count)
+static CUresult ledger_set_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count)
 {
     (void)address;
     (void)bytes;
@@ -124,7 +124,7 @@ static CUresult set_access(CUdeviceptr address, size_t bytes, const CUmemAccessD
 }
 
 /* Plain memory: addresses carry their size in the book of the card. */
-static CUresult mem_alloc(CUdeviceptr *ret, size_t bytes)
+static CUresult ledger_mem_alloc(CUdeviceptr *ret, size_t bytes)
 {
     if (current->plain_count == current->plain_room) {
         uint64_t room = current->plain_room ? 2 * current->plain_room : 256;
@@ -134,7 +134,7 @@ static CUresult mem_alloc(CUdeviceptr *ret, size_t bytes)
         current->plain = plain;
         current->plain_room = room;
     }
-    CUresult result = take(&current->device[ordinal], bytes);
+    CUresult result = ledger_take(&current->device[ordinal], bytes);
     if (result == CUDA_SUCCESS) {
         *ret = current->next_address;
         current->next_address += (bytes + current->granularity - 1) / current->granularity * current->granularity;
@@ -143,7 +143,7 @@ static CUresult mem_alloc(CUdeviceptr *ret, size_t bytes)
     return result;
 }
 
-static CUresult mem_free(CUdeviceptr address)
+static CUresult ledger_mem_free(CUdeviceptr address)
 {
     for (uint64_t i = 0; i < current->plain_count; i++) {
         if (current->plain[i].address == address) {
@@ -155,56 +155,56 @@ static CUresult mem_free(CUdeviceptr address)
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult mem_info(size_t *free_bytes, size_t *total_bytes)
+static CUresult ledger_mem_info(size_t *free_bytes, size_t *total_bytes)
 {
-    *free_bytes = unused(&current->device[ordinal]);
-    *total_bytes = total_of(&current->device[ordinal]);
+    *free_bytes = ledger_unused(&current->device[ordinal]);
+    *total_bytes = ledger_total_of(&current->device[ordinal]);
     return CUDA_SUCCESS;
 }
 
-static CUresult device_total(size_t *ret, CUdevice device)
+static CUresult ledger_device_total(size_t *ret, CUdevice device)
 {
-    *ret = total_of(&current->device[(uint32_t)device % SG_CARD_DEVICES]);
+    *ret = ledger_total_of(&current->device[(uint32_t)device % SG_CARD_DEVICES]);
     return CUDA_SUCCESS;
 }
 
-static CUresult device_attribute(int *ret, CUdevice_attribute attribute, CUdevice device)
+static CUresult ledger_device_attribute(int *ret, CUdevice_attribute attribute, CUdevice device)
 {
     (void)device;
     *ret = attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
     return CUDA_SUCCESS;
 }
 
-static CUresult ctx_get_current(CUcontext *ret)
+static CUresult ledger_ctx_get_current(CUcontext *ret)
 {
     *ret = NULL;
     return CUDA_SUCCESS;
 }
 
-static void finish(const struct sg_ledger_clock *clock)
+static void ledger_finish(const struct sg_ledger_clock *clock)
 {
     if (!sg_lag_queue_is_complete(current->queue, clock))
         current->host_waits++;
     sg_lag_queue_finish(current->queue, clock);
 }
 
-static CUresult ctx_synchronize(void)
+static CUresult ledger_ctx_synchronize(void)
 {
     if (current->queue) {
         struct sg_ledger_clock clock;
         sg_lag_queue_record_all(current->queue, ordinal, &clock);
-        finish(&clock);
+        ledger_finish(&clock);
     }
     return CUDA_SUCCESS;
 }
 
-static struct sg_ledger_event *entry_of(CUevent event)
+static struct sg_ledger_event *ledger_event_of(CUevent event)
 {
     return &current->event[(uintptr_t)event - 1];
 }
 
 /* A number for an event, one that was destroyed if there is any. 0: no host memory. */
-static uint64_t new_event(void)
+static uint64_t ledger_new_event(void)
 {
     uint64_t number = current->unused_event;
     if (number) {
@@ -223,10 +223,10 @@ static uint64_t new_event(void)
     return ++current->events;
 }
 
-static CUresult event_create(CUevent *ret, unsigned flags)
+static CUresult ledger_event_create(CUevent *ret, unsigned flags)
 {
     (void)flags;
-    uint64_t number = new_event();
+    uint64_t number = ledger_new_event();
     if (!number)
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct sg_ledger_event *entry = &current->event[number - 1];
@@ -242,35 +242,35 @@ static CUresult event_create(CUevent *ret, unsigned flags)
     return CUDA_SUCCESS;
 }
 
-static CUresult event_destroy(CUevent event)
+static CUresult ledger_event_destroy(CUevent event)
 {
-    entry_of(event)->next_unused = current->unused_event;
+    ledger_event_of(event)->next_unused = current->unused_event;
     current->unused_event = (uint32_t)(uintptr_t)event;
     return CUDA_SUCCESS;
 }
 
-static CUresult event_query(CUevent event)
+static CUresult ledger_event_query(CUevent event)
 {
-    const struct sg_ledger_event *entry = entry_of(event);
+    const struct sg_ledger_event *entry = ledger_event_of(event);
     bool complete = current->queue ? sg_lag_queue_is_complete(current->queue, entry->clock)
                                    : entry->recording <= current->device[entry->device].recordings_complete;
     return complete ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
-static CUresult event_synchronize(CUevent event)
+static CUresult ledger_event_synchronize(CUevent event)
 {
-    const struct sg_ledger_event *entry = entry_of(event);
+    const struct sg_ledger_event *entry = ledger_event_of(event);
     if (current->queue)
-        finish(entry->clock);
+        ledger_finish(entry->clock);
     else if (current->device[entry->device].recordings_complete < entry->recording)
         current->device[entry->device].recordings_complete = entry->recording;
     return CUDA_SUCCESS;
 }
 
-static CUresult ctx_record_event(CUcontext context, CUevent event)
+static CUresult ledger_ctx_record_event(CUcontext context, CUevent event)
 {
     (void)context;
-    struct sg_ledger_event *entry = entry_of(event);
+    struct sg_ledger_event *entry = ledger_event_of(event);
     entry->recording = ++current->device[ordinal].recordings;
     entry->device = (uint32_t)ordinal;
     if (current->queue)
@@ -278,39 +278,39 @@ static CUresult ctx_record_event(CUcontext context, CUevent event)
     return CUDA_SUCCESS;
 }
 
-static uint32_t number_of(CUstream stream)
+static uint32_t ledger_stream_number(CUstream stream)
 {
     return sg_lag_queue_stream(current->queue, (uintptr_t)stream, ordinal);
 }
 
-static CUresult event_record(CUevent event, CUstream stream)
+static CUresult ledger_event_record(CUevent event, CUstream stream)
 {
     if (!current->queue)
-        return ctx_record_event(NULL, event);
-    sg_lag_queue_record(current->queue, number_of(stream), entry_of(event)->clock);
+        return ledger_ctx_record_event(NULL, event);
+    sg_lag_queue_record(current->queue, ledger_stream_number(stream), ledger_event_of(event)->clock);
     return CUDA_SUCCESS;
 }
 
 const struct sg_driver sg_ledger_driver = {
-    .ctx_get_current = ctx_get_current,
-    .ctx_synchronize = ctx_synchronize,
-    .device_attribute = device_attribute,
-    .device_total = device_total,
-    .mem_info = mem_info,
-    .mem_alloc = mem_alloc,
-    .mem_free = mem_free,
-    .address_reserve = address_reserve,
-    .address_free = address_free,
-    .granularity = granularity,
-    .create = create,
-    .release = release,
-    .map = map,
-    .unmap = unmap,
-    .set_access = set_access,
-    .event_create = event_create,
-    .event_destroy = event_destroy,
-    .event_record = event_record,
-    .event_query = event_query,
-    .event_synchronize = event_synchronize,
-    .ctx_record_event = ctx_record_event,
+    .ctx_get_current = ledger_ctx_get_current,
+    .ctx_synchronize = ledger_ctx_synchronize,
+    .device_attribute = ledger_device_attribute,
+    .device_total = ledger_device_total,
+    .mem_info = ledger_mem_info,
+    .mem_alloc = ledger_mem_alloc,
+    .mem_free = ledger_mem_free,
+    .address_reserve = ledger_address_reserve,
+    .address_free = ledger_address_free,
+    .granularity = ledger_granularity,
+    .create = ledger_create,
+    .release = ledger_release,
+    .map = ledger_map,
+    .unmap = ledger_unmap,
+    .set_access = ledger_set_access,
+    .event_create = ledger_event_create,
+    .event_destroy = ledger_event_destroy,
+    .event_record = ledger_event_record,
+    .event_query = ledger_event_query,
+    .event_synchronize = ledger_event_synchronize,
+    .ctx_record_event = ledger_ctx_record_event,
 };

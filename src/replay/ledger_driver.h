@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "lag_queue.h"
-#include "driver.h"
+#include "driver/driver.h"
 
 enum { SG_CARD_DEVICES = 64 };
 

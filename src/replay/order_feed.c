@@ -33,7 +33,7 @@ void sg_order_feed_done(struct sg_order_feed *feed, int device, uint64_t id)
         sg_core_apply(feed->core, device, &(struct segalloc_trace_record){.kind = SEGALLOC_RECORD_DONE});
 }
 
-static bool follow(struct sg_order_feed *feed, int device, uint32_t stream, uint64_t flags)
+static bool order_feed_follow(struct sg_order_feed *feed, int device, uint32_t stream, uint64_t flags)
 {
     assert(stream < SEGALLOC_TRACE_STREAMS); /* the reader refuses others */
     if (stream >= feed->streams) {
@@ -57,7 +57,7 @@ bool sg_order_feed_order(struct sg_order_feed *feed, int device, const struct se
     sg_slot slot = (sg_slot)(record->id % SG_SLOTS);
     switch (record->kind) {
     case SEGALLOC_RECORD_SLOT:
-        return follow(feed, device, record->stream, record->size);
+        return order_feed_follow(feed, device, record->stream, record->size);
     case SEGALLOC_RECORD_SLOT_GONE:
         sg_core_slot_gone(feed->core, device, slot);
         return true;

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core.h"
-#include "idmap.h"
+#include "core/core.h"
+#include "base/idmap.h"
 
 struct sg_order_feed {
     struct sg_core *core;

@@ -1,15 +1,15 @@
 #include "outside_levels.h"
 
-static uint64_t above(uint64_t a, uint64_t b)
+static uint64_t bytes_above(uint64_t a, uint64_t b)
 {
     return a > b ? a - b : 0;
 }
 
-static struct sg_outside_change change_of(const struct sg_outside *before, const struct sg_outside *after)
+static struct sg_outside_change outside_change_of(const struct sg_outside *before, const struct sg_outside *after)
 {
     struct sg_outside_change change = {.what = SEGALLOC_OUTSIDE_OTHER};
     for (int i = 0; i < SEGALLOC_OUTSIDE_COUNT; i++) {
-        uint64_t rise = above(after->bytes[i], before->bytes[i]);
+        uint64_t rise = bytes_above(after->bytes[i], before->bytes[i]);
         bool leaves = i == SEGALLOC_OUTSIDE_MANAGED || i == SEGALLOC_OUTSIDE_POOLS_IDLE || i == SEGALLOC_OUTSIDE_POOLS_LEAVING;
         if (leaves || rise <= change.bytes)
             continue;
@@ -21,13 +21,13 @@ static struct sg_outside_change change_of(const struct sg_outside *before, const
 }
 
 /* Idle memory of pools. An allocation takes from it what the recorded one took, as far as it is there. */
-static void follow_idle(struct sg_outside_levels *levels)
+static void outside_follow_idle(struct sg_outside_levels *levels)
 {
     const uint64_t *before = levels->now.bytes, *after = levels->read.bytes;
-    uint64_t used = above(after[SEGALLOC_OUTSIDE_POOLS], before[SEGALLOC_OUTSIDE_POOLS]);
-    uint64_t fell = above(before[SEGALLOC_OUTSIDE_POOLS_IDLE], after[SEGALLOC_OUTSIDE_POOLS_IDLE]);
-    uint64_t rose = above(after[SEGALLOC_OUTSIDE_POOLS_IDLE], before[SEGALLOC_OUTSIDE_POOLS_IDLE]);
-    levels->idle = above(levels->idle, fell < used ? fell : used) + rose;
+    uint64_t used = bytes_above(after[SEGALLOC_OUTSIDE_POOLS], before[SEGALLOC_OUTSIDE_POOLS]);
+    uint64_t fell = bytes_above(before[SEGALLOC_OUTSIDE_POOLS_IDLE], after[SEGALLOC_OUTSIDE_POOLS_IDLE]);
+    uint64_t rose = bytes_above(after[SEGALLOC_OUTSIDE_POOLS_IDLE], before[SEGALLOC_OUTSIDE_POOLS_IDLE]);
+    levels->idle = bytes_above(levels->idle, fell < used ? fell : used) + rose;
     if (levels->idle > after[SEGALLOC_OUTSIDE_POOLS_IDLE])
         levels->idle = after[SEGALLOC_OUTSIDE_POOLS_IDLE];
 }
@@ -41,8 +41,8 @@ bool sg_outside_levels_read(struct sg_outside_levels *levels, const struct segal
         levels->read.bytes[SEGALLOC_OUTSIDE_OTHER] = record->size; /* of a later version */
     if (!(record->flags & SEGALLOC_FLAG_LAST))
         return false;
-    *ret = change_of(&levels->now, &levels->read);
-    follow_idle(levels);
+    *ret = outside_change_of(&levels->now, &levels->read);
+    outside_follow_idle(levels);
     levels->now = levels->read;
     levels->known = true;
     return true;

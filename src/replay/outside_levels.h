@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "outside.h"
+#include "base/outside.h"
 
 struct sg_outside_levels {
     struct sg_outside read, now; /* as recorded: what is being read, and the last that was read whole */

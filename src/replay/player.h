@@ -7,12 +7,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "conf.h"
-#include "core.h"
+#include "config/conf.h"
+#include "core/core.h"
 #include "segalloc/trace_format.h"
-#include "size.h"
-#include "stats.h"
-#include "allocator_config.h"
+#include "base/size.h"
+#include "base/stats.h"
+#include "pytorch/allocator_config.h"
 
 enum {
     SG_PLAY_ERROR = 256,

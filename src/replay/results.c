@@ -1,4 +1,4 @@
-#include "core_state.h"
+#include "inspect/core_state.h"
 #include "results.h"
 
 void sg_results_own(struct sg_core *core, int devices, struct sg_play_result *result)
@@ -34,7 +34,7 @@ void sg_results_own(struct sg_core *core, int devices, struct sg_play_result *re
     }
 }
 
-static void take_level(struct sg_stats *stats, enum sg_stat stat, const struct sg_torch_level *level)
+static void stats_take_level(struct sg_stats *stats, enum sg_stat stat, const struct sg_torch_level *level)
 {
     stats->value[stat] = level->current;
     stats->peak[stat] = level->peak;
@@ -48,10 +48,10 @@ void sg_results_torch(const struct sg_torch_device devices[SG_DEVICES_MAX], stru
         const struct sg_torch_stats *stats = sg_torch_stats(devices[device].torch);
         const uint64_t *calls = devices[device].card.calls;
         struct sg_stats *level = &result->device[device].stats;
-        take_level(level, SG_STAT_requested_bytes, &stats->requested);
-        take_level(level, SG_STAT_allocated_bytes, &stats->allocated);
-        take_level(level, SG_STAT_active_bytes, &stats->active);
-        take_level(level, SG_STAT_reserved_bytes, &stats->reserved);
+        stats_take_level(level, SG_STAT_requested_bytes, &stats->requested);
+        stats_take_level(level, SG_STAT_allocated_bytes, &stats->allocated);
+        stats_take_level(level, SG_STAT_active_bytes, &stats->active);
+        stats_take_level(level, SG_STAT_reserved_bytes, &stats->reserved);
         result->peak_requested += stats->requested.peak;
         result->peak_allocated += stats->allocated.peak;
         result->peak_reserved += stats->reserved.peak;
@@ -69,7 +69,7 @@ void sg_results_torch(const struct sg_torch_device devices[SG_DEVICES_MAX], stru
     }
 }
 
-static struct sg_play_part part_of(const struct sg_play_result *result)
+static struct sg_play_part result_part_of(const struct sg_play_result *result)
 {
     struct sg_play_part part = {.allocs = result->allocs,
         .ooms = result->ooms,
@@ -87,14 +87,14 @@ static struct sg_play_part part_of(const struct sg_play_result *result)
 void sg_results_take_first(const struct sg_play_result *so_far, struct sg_play_result *result)
 {
     result->parted = true;
-    result->first = part_of(so_far);
+    result->first = result_part_of(so_far);
     for (int device = 0; device < SG_DEVICES_MAX; device++)
         result->device[device].first_peak_reserved = so_far->device[device].stats.peak[SG_STAT_reserved_bytes];
 }
 
 void sg_results_end_rest(struct sg_play_result *result, const uint64_t peak[SG_DEVICES_MAX])
 {
-    struct sg_play_part rest = part_of(result);
+    struct sg_play_part rest = result_part_of(result);
     const struct sg_play_part *first = &result->first;
     if (!result->parted)
         return;

@@ -2,8 +2,8 @@
 #ifndef SG_RESULTS_H
 #define SG_RESULTS_H
 
-#include "caching_allocator.h"
-#include "ledger_device.h"
+#include "pytorch/caching_allocator.h"
+#include "pytorch/ledger_device.h"
 #include "player.h"
 
 /* PyTorch has an allocator a device. */

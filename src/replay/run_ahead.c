@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "idmap.h"
+#include "base/idmap.h"
 #include "recordings.h"
 
 struct recording {
@@ -50,7 +50,7 @@ void sg_ahead_delete(struct sg_ahead *ahead)
 /* A stream's number in the queue: those of the trace in the order of their first use, as their own numbers may be large.
    PyTorch's streams, like all that libraries make, do not take part in the legacy stream's order, and the trace has a
    row for every order there is: so none is given flags. Streams that share a number are not followed. */
-static uint32_t number_of(struct sg_ahead *ahead, int device, uint32_t stream)
+static uint32_t ahead_stream_number(struct sg_ahead *ahead, int device, uint32_t stream)
 {
     uint64_t known = sg_idmap_get(&ahead->number, stream);
     if (!known) {
@@ -69,13 +69,13 @@ static uint32_t number_of(struct sg_ahead *ahead, int device, uint32_t stream)
 
 void sg_ahead_tag(struct sg_ahead *ahead, int device, uint32_t stream, struct sg_tag *tag)
 {
-    uint32_t number = number_of(ahead, device, stream);
+    uint32_t number = ahead_stream_number(ahead, device, stream);
     tag->stream = (CUstream)(uintptr_t)number;
     tag->has_stream = true;
     tag->slot = ahead->slot[number];
 }
 
-static void submit(struct sg_ahead *ahead, int device, uint32_t number)
+static void ahead_submit(struct sg_ahead *ahead, int device, uint32_t number)
 {
     sg_lag_queue_submit(ahead->card->queue, number);
     sg_core_slot_submitted(ahead->core, device, ahead->slot[number]);
@@ -85,17 +85,17 @@ void sg_ahead_allocated(struct sg_ahead *ahead, int device, uint32_t stream)
 {
     sg_lag_queue_made(ahead->card->queue);
     if (!ahead->has_work)
-        submit(ahead, device, number_of(ahead, device, stream));
+        ahead_submit(ahead, device, ahead_stream_number(ahead, device, stream));
 }
 
-static void record_event(struct sg_ahead *ahead, int device, uint32_t number, struct recording *ret)
+static void ahead_record_event(struct sg_ahead *ahead, int device, uint32_t number, struct recording *ret)
 {
     ret->device = device;
     sg_core_clock(ahead->core, device, ahead->slot[number], &ret->known);
     sg_lag_queue_record(ahead->card->queue, number, &ret->work);
 }
 
-static void wait_on_stream(struct sg_ahead *ahead, int device, uint32_t number, const struct recording *recording)
+static void ahead_wait_on_stream(struct sg_ahead *ahead, int device, uint32_t number, const struct recording *recording)
 {
     if (!recording)
         return;
@@ -104,18 +104,18 @@ static void wait_on_stream(struct sg_ahead *ahead, int device, uint32_t number, 
         sg_core_ordered_after(ahead->core, device, ahead->slot[number], &recording->known);
 }
 
-static void wait_on_host(struct sg_ahead *ahead, const struct recording *recording)
+static void ahead_wait_on_host(struct sg_ahead *ahead, const struct recording *recording)
 {
     sg_lag_queue_finish(ahead->card->queue, &recording->work);
     sg_core_completed(ahead->core, recording->device, &recording->known);
 }
 
-static void wait_for_device(struct sg_ahead *ahead, int device)
+static void ahead_wait_for_device(struct sg_ahead *ahead, int device)
 {
     struct recording all = {.device = device};
     sg_core_context_clock(ahead->core, device, NULL, &all.known);
     sg_lag_queue_record_all(ahead->card->queue, device, &all.work);
-    wait_on_host(ahead, &all);
+    ahead_wait_on_host(ahead, &all);
 }
 
 void sg_ahead_work(struct sg_ahead *ahead, int device, const struct segalloc_trace_record *record)
@@ -124,29 +124,29 @@ void sg_ahead_work(struct sg_ahead *ahead, int device, const struct segalloc_tra
     ahead->has_work = true;
     switch (record->kind) {
     case SEGALLOC_RECORD_LAUNCH:
-        submit(ahead, device, number_of(ahead, device, record->stream));
+        ahead_submit(ahead, device, ahead_stream_number(ahead, device, record->stream));
         break;
     case SEGALLOC_RECORD_EVENT_RECORD:
-        record_event(ahead, device, number_of(ahead, device, record->stream),
+        ahead_record_event(ahead, device, ahead_stream_number(ahead, device, record->stream),
             sg_recordings_put(&ahead->recordings, record->id));
         break;
     case SEGALLOC_RECORD_STREAM_WAIT:
-        wait_on_stream(ahead, device, number_of(ahead, device, record->stream), recording);
+        ahead_wait_on_stream(ahead, device, ahead_stream_number(ahead, device, record->stream), recording);
         break;
     case SEGALLOC_RECORD_EVENT_SYNC:
         if (recording)
-            wait_on_host(ahead, recording);
+            ahead_wait_on_host(ahead, recording);
         break;
     case SEGALLOC_RECORD_EVENT_QUERY:
         if (recording && sg_lag_queue_is_complete(ahead->card->queue, &recording->work))
             sg_core_completed(ahead->core, recording->device, &recording->known);
         break;
     case SEGALLOC_RECORD_STREAM_SYNC:
-        record_event(ahead, device, number_of(ahead, device, record->stream), &now);
-        wait_on_host(ahead, &now);
+        ahead_record_event(ahead, device, ahead_stream_number(ahead, device, record->stream), &now);
+        ahead_wait_on_host(ahead, &now);
         break;
     case SEGALLOC_RECORD_DEVICE_SYNC:
-        wait_for_device(ahead, device);
+        ahead_wait_for_device(ahead, device);
         break;
     default:
         break;

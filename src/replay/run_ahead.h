@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "ledger_driver.h"
-#include "core.h"
+#include "core/core.h"
 #include "segalloc/trace_format.h"
 
 struct sg_ahead;

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "segalloc/trace_format.h"
-#include "wrap.h"
+#include "base/wrap.h"
 
 enum {
     SG_BLOCK_RECORDS =

@@ -55,7 +55,7 @@ class Headers(unittest.TestCase):
     def compiles_alone(self, header, folders, language="c"):
         flags = ["-x", language, "-std=c11" if language == "c" else "-std=c++11", "-D_GNU_SOURCE", "-Wall", "-Wextra",
                  "-Werror", "-DCUDART_MAJOR=13"]
-        include = [f"-I{folder}" for folder in [ROOT / "include", *folders]]
+        include = [f"-I{folder}" for folder in [ROOT / "include", ROOT / "src", *folders]]
         with tempfile.NamedTemporaryFile("w", suffix=".c") as unit:
             unit.write(f'#include "{header}"\n#include "{header}"\n')
             unit.flush()
@@ -69,6 +69,17 @@ class Headers(unittest.TestCase):
             for header in sorted((ROOT / "src" / layer).rglob("*.h")):
                 with self.subTest(header=str(header.relative_to(ROOT))):
                     self.compiles_alone(header, [header.parent, *folders])
+
+    def test_arrows(self):
+        """A file of src includes by name from its own layer and those below it."""
+        upward = []
+        for layer, below in LAYERS.items():
+            for file in sorted((ROOT / "src" / layer).rglob("*.[chd]*")):
+                for other in re.findall(r'^#include "(\w+)/[^"]+"', file.read_text(), re.M):
+                    own = (ROOT / "src" / layer / other).is_dir()
+                    if other in LAYERS and not own and other not in (layer, *below):
+                        upward.append(f"{file.relative_to(ROOT)} -> {other}")
+        self.assertEqual(upward, [], "includes of a layer above")
 
     def test_floors(self):
         upward = set()
@@ -93,7 +104,7 @@ class Headers(unittest.TestCase):
                 read = set()
                 for file in (ROOT / "src" / layer).rglob("*.[ch]"):
                     beside = {str(other.relative_to(ROOT / "src" / layer)) for other in (ROOT / "src" / layer).rglob("*.h")}
-                    read |= set(re.findall(r'^#include "([^"]+)"', file.read_text(), re.M)) & core - beside
+                    read |= set(re.findall(r'^#include "(?:core/)?([^"]+)"', file.read_text(), re.M)) & core - beside
                 self.assertEqual(read, reads)
         page = (ROOT / "src/inspect/README.md").read_text().split("| header |")[1]
         self.assertEqual(set(re.findall(r"`([a-z_]+/[a-z_]+\.h)`", page)), READS["inspect"])

@@ -13,7 +13,7 @@ import unittest
 
 ROOT = pathlib.Path(sys.argv.pop(1)).resolve()
 CLANG = shutil.which("clang")
-FOLDERS = ["src/core", "src/base", "src/config", "src/driver", "src/order", "src/pytorch", "include"]
+FOLDERS = ["src", "src/core", "src/base", "src/config", "src/driver", "src/order", "src/pytorch", "include"]
 
 # The file that has the function, the argument of the lock's functions, what takes the lock, what gives it back, the call.
 CALLS = {

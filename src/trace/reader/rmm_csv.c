@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "reader/trace_input.h"
-#include "wrap.h"
+#include "base/wrap.h"
 
 enum {
     LINE_MAX_BYTES = 4096,

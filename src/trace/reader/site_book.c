@@ -1,7 +1,7 @@
 #include "reader/site_book.h"
 
 #include "growing_array.h"
-#include "plain_text.h"
+#include "base/plain_text.h"
 
 #include <errno.h>
 #include <inttypes.h>

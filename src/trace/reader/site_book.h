@@ -7,9 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "idmap.h"
+#include "base/idmap.h"
 #include "segalloc/trace_format.h"
-#include "site.h"
+#include "base/site.h"
 
 struct sg_site_frame {
     uint32_t file, function; /* texts; native: the module, and the exported function or 0 */

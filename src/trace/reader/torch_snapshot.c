@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "idmap.h"
-#include "stats.h"
+#include "base/idmap.h"
+#include "base/stats.h"
 #include "trace_file.h"
 #include "reader/trace_input.h"
 #include "reader/unpickle.h"

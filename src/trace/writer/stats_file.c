@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "plain_text.h"
+#include "base/plain_text.h"
 #include "writer/replaced_file.h"
 
 struct out {

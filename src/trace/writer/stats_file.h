@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "writer/path_pattern.h"
-#include "stats.h"
+#include "base/stats.h"
 
 enum { SG_STATS_DEVICES = 64, SG_STATS_ERROR = 512, SG_STATS_MODEL = 64, SG_STATS_UUID = 48 };
 

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "rest.h"
+#include "base/rest.h"
 #include "trace_file.h"
 #include "writer/trace_writer_file.h"
 

@@ -16,10 +16,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "event.h"
+#include "base/event.h"
 #include "writer/path_pattern.h"
 #include "segalloc/trace_format.h"
-#include "stats.h"
+#include "base/stats.h"
 
 struct sg_trace_writer;
 

@@ -9,7 +9,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
-#include "rest.h"
+#include "base/rest.h"
 
 
 #ifndef MADV_POPULATE_WRITE
