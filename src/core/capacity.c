@@ -1,8 +1,8 @@
-#include "capacity.h"
+#include "core/capacity.h"
 
-#include "start.h"
-#include "state/locks.h"
-#include "state/trace_streams.h"
+#include "core/start.h"
+#include "core/state/locks.h"
+#include "core/state/trace_streams.h"
 
 uint64_t sg_core_set_limit(struct sg_core *core, int ordinal, uint64_t bytes)
 {

@@ -5,7 +5,7 @@
 #ifndef SG_CORE_CAPACITY_H
 #define SG_CORE_CAPACITY_H
 
-#include "core_types.h"
+#include "core/core_types.h"
 
 /* From here on at most `bytes` may be held on `device`, and never more than the configuration says. What is held
    beyond that stays until it is given back. Returns what is in force; 0 where the device cannot be served. */

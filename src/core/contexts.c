@@ -1,12 +1,12 @@
-#include "contexts.h"
+#include "core/contexts.h"
 
-#include "segments/fixed_segments.h"
-#include "start.h"
-#include "state/access.h"
-#include "state/accounts.h"
-#include "state/locks.h"
-#include "state/mappings.h"
-#include "streams/pending_frees.h"
+#include "core/segments/fixed_segments.h"
+#include "core/start.h"
+#include "core/state/access.h"
+#include "core/state/accounts.h"
+#include "core/state/locks.h"
+#include "core/state/mappings.h"
+#include "core/streams/pending_frees.h"
 
 void sg_core_context_seen(struct sg_core *core, int ordinal, CUcontext context)
 {

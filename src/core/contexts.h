@@ -8,7 +8,7 @@
 #ifndef SG_CORE_CONTEXTS_H
 #define SG_CORE_CONTEXTS_H
 
-#include "core_types.h"
+#include "core/core_types.h"
 
 /* A context of `device` exists (created, or primary retained); strict and event frees must cover it. Of one that is
    known it costs no lock. */

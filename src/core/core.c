@@ -1,19 +1,19 @@
 /* The core's interface: what a caller asks, sorted out to devices. The fast half of an allocation is here. */
-#include "core.h"
+#include "core/core.h"
 
-#include "grow.h"
-#include "meta.h"
-#include "remap/execute.h"
-#include "roundup.h"
-#include "segments/fixed_segments.h"
-#include "start.h"
-#include "state/accounts.h"
-#include "state/budget.h"
-#include "state/pins.h"
-#include "state/replay_steps.h"
-#include "state/trace_streams.h"
-#include "streams/fences.h"
-#include "streams/pending_frees.h"
+#include "core/grow.h"
+#include "base/meta.h"
+#include "core/remap/execute.h"
+#include "config/roundup.h"
+#include "core/segments/fixed_segments.h"
+#include "core/start.h"
+#include "core/state/accounts.h"
+#include "core/state/budget.h"
+#include "core/state/pins.h"
+#include "core/state/replay_steps.h"
+#include "core/state/trace_streams.h"
+#include "core/streams/fences.h"
+#include "core/streams/pending_frees.h"
 
 struct sg_core *sg_core_create(const struct sg_core_params *params)
 {

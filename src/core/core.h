@@ -9,13 +9,13 @@
 #ifndef SG_CORE_H
 #define SG_CORE_H
 
-#include "contexts.h"
-#include "core_types.h"
-#include "free.h"
-#include "capacity.h"
-#include "outside_memory.h"
-#include "space/page_size.h"
-#include "streams/followed_streams.h"
+#include "core/contexts.h"
+#include "core/core_types.h"
+#include "core/free.h"
+#include "core/capacity.h"
+#include "core/outside_memory.h"
+#include "core/space/page_size.h"
+#include "core/streams/followed_streams.h"
 
 /* Creates the allocator; nothing is asked of the driver yet. NULL when there is no host memory. */
 struct sg_core *sg_core_create(const struct sg_core_params *params);

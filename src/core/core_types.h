@@ -12,13 +12,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "conf.h"
-#include "cuda_abi.h"
-#include "driver.h"
-#include "event.h"
-#include "outside.h"
-#include "stream_clock.h"
-#include "stats.h"
+#include "config/conf.h"
+#include "driver/cuda_abi.h"
+#include "driver/driver.h"
+#include "base/event.h"
+#include "base/outside.h"
+#include "order/stream_clock.h"
+#include "base/stats.h"
 
 enum { SG_DEVICES_MAX = 64 };
 

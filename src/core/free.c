@@ -1,16 +1,16 @@
 /* Frees: by waiting as the driver would, by the order of streams, or after all work that there is. */
-#include "free.h"
+#include "core/free.h"
 
 #include <assert.h>
 
-#include "segments/fixed_segments.h"
-#include "remap/execute.h"
-#include "state/accounts.h"
-#include "state/clocks.h"
-#include "state/locks.h"
-#include "streams/fences.h"
-#include "streams/followed_streams.h"
-#include "streams/suspend.h"
+#include "core/segments/fixed_segments.h"
+#include "core/remap/execute.h"
+#include "core/state/accounts.h"
+#include "core/state/clocks.h"
+#include "core/state/locks.h"
+#include "core/streams/fences.h"
+#include "core/streams/followed_streams.h"
+#include "core/streams/suspend.h"
 
 /* On the way of every free: each call saved there is a few per cent of it. */
 #define INLINE static inline __attribute__((always_inline))

@@ -8,7 +8,7 @@
 #ifndef SG_CORE_FREE_H
 #define SG_CORE_FREE_H
 
-#include "core_types.h"
+#include "core/core_types.h"
 
 /* cuMemFree for memory of ours. CUDA_ERROR_INVALID_VALUE for addresses inside our ranges that are not the start of a
    live block. CUDA_ERROR_NOT_FOUND: the address is not ours, the driver should be asked. `tag->sync` selects the

@@ -1,22 +1,22 @@
 /* The slow half of an allocation: the growing ladder of docs/design.md. It takes complete memory, new pages within
    the budget, then moves idle pages, and waits for pending memory only once all else has run out. */
-#include "grow.h"
+#include "core/grow.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "remap/execute.h"
-#include "remap/page_alias.h"
-#include "remap/plan.h"
-#include "segments/fixed_segments.h"
-#include "state/accounts.h"
-#include "state/budget.h"
-#include "state/mappings.h"
-#include "state/outside_bytes.h"
-#include "state/regions.h"
-#include "state/replay_steps.h"
-#include "state/trace_streams.h"
-#include "streams/fences.h"
+#include "core/remap/execute.h"
+#include "core/remap/page_alias.h"
+#include "core/remap/plan.h"
+#include "core/segments/fixed_segments.h"
+#include "core/state/accounts.h"
+#include "core/state/budget.h"
+#include "core/state/mappings.h"
+#include "core/state/outside_bytes.h"
+#include "core/state/regions.h"
+#include "core/state/replay_steps.h"
+#include "core/state/trace_streams.h"
+#include "core/streams/fences.h"
 
 /* What an allocation that is under way has come to: of use to whoever plays the trace again. */
 static void emit_step_locked(struct sg_device *device, const struct sg_tag *tag, uint64_t pages, CUresult result)

@@ -9,7 +9,7 @@
 #ifndef SG_CORE_GROW_H
 #define SG_CORE_GROW_H
 
-#include "search/take.h"
+#include "core/search/take.h"
 
 /* The slow half of an allocation: pages are mapped, moved or waited for. Takes `grow`. */
 CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, const struct sg_tag *tag,

@@ -1,8 +1,8 @@
-#include "outside_memory.h"
+#include "core/outside_memory.h"
 
-#include "start.h"
-#include "state/locks.h"
-#include "state/outside_bytes.h"
+#include "core/start.h"
+#include "core/state/locks.h"
+#include "core/state/outside_bytes.h"
 
 void sg_core_note_outside(struct sg_core *core, int ordinal)
 {

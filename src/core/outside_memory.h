@@ -5,7 +5,7 @@
 #ifndef SG_CORE_OUTSIDE_MEMORY_H
 #define SG_CORE_OUTSIDE_MEMORY_H
 
-#include "core_types.h"
+#include "core/core_types.h"
 
 /* Counts an allocation by a call that the core does not serve. */
 void sg_core_count_outside(struct sg_core *core, int device);

@@ -1,9 +1,9 @@
-#include "start.h"
+#include "core/start.h"
 
-#include "meta.h"
-#include "segments/fixed_segments.h"
-#include "state/locks.h"
-#include "state/mappings.h"
+#include "base/meta.h"
+#include "core/segments/fixed_segments.h"
+#include "core/state/locks.h"
+#include "core/state/mappings.h"
 
 _Static_assert((int)SG_PAGES_DEVICES == (int)SG_DEVICES_MAX && (int)SG_PAGES_GRANULE_LEAST == (int)SG_UNIT,
     "by both layers");

@@ -8,7 +8,7 @@
 #ifndef SG_CORE_START_H
 #define SG_CORE_START_H
 
-#include "state/device.h"
+#include "core/state/device.h"
 
 /* The device, made ready on first use; NULL when out of host memory or disabled. */
 struct sg_device *sg_device_get(struct sg_core *core, int ordinal);

@@ -4,7 +4,7 @@
 
 enum sg_tuning {
 #define TUNING(name, value, unit, reason, experiment) SG_##name = (value),
-#include "tuning.def"
+#include "core/tuning.def"
 };
 
 #endif

@@ -4,8 +4,8 @@
 #ifndef SG_CORE_STATE_H
 #define SG_CORE_STATE_H
 
-#include "core.h"
-#include "stats.h"
+#include "core/core.h"
+#include "base/stats.h"
 
 /* A consistent snapshot. False for a device never used. */
 bool sg_core_stats(struct sg_core *core, int device, struct sg_stats *ret);

@@ -1,14 +1,14 @@
 /* How much memory is free: what cuMemGetInfo answers, and whether more will be. Pages that nothing uses count as free. */
-#include "core_state.h"
+#include "inspect/core_state.h"
 
-#include "segments/fixed_segments.h"
-#include "search/take.h"
-#include "space/coalesce.h"
-#include "space/placement.h"
-#include "state/accounts.h"
-#include "state/locks.h"
-#include "state/trace_streams.h"
-#include "streams/fences.h"
+#include "core/segments/fixed_segments.h"
+#include "core/search/take.h"
+#include "core/space/coalesce.h"
+#include "core/space/placement.h"
+#include "core/state/accounts.h"
+#include "core/state/locks.h"
+#include "core/state/trace_streams.h"
+#include "core/streams/fences.h"
 
 static bool waits_for_other_contexts(const struct sg_extent *extent)
 {

@@ -1,7 +1,7 @@
 /* The pieces that a device's addresses hold. */
-#include "core_state.h"
+#include "inspect/core_state.h"
 
-#include "state/locks.h"
+#include "core/state/locks.h"
 
 static enum sg_piece_state state_of(const struct sg_extent *extent)
 {

@@ -3,12 +3,12 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "core_state.h"
+#include "inspect/core_state.h"
 
-#include "segments/fixed_segments.h"
-#include "state/locks.h"
-#include "live_groups.h"
-#include "size.h"
+#include "core/segments/fixed_segments.h"
+#include "core/state/locks.h"
+#include "base/live_groups.h"
+#include "base/size.h"
 
 /* The partly used page with the least in it: what stands in the way of giving it to somebody else. */
 struct holder {

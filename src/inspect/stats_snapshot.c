@@ -1,9 +1,9 @@
 /* The core's own account: the statistics table, and what a failed allocation was short of. */
-#include "core_state.h"
+#include "inspect/core_state.h"
 
-#include "segments/fixed_segments.h"
-#include "state/accounts.h"
-#include "state/locks.h"
+#include "core/segments/fixed_segments.h"
+#include "core/state/accounts.h"
+#include "core/state/locks.h"
 
 static void set_gauge(struct sg_stats *stats, enum sg_stat stat, struct sg_gauge gauge)
 {
@@ -32,7 +32,7 @@ static void collect_locked(struct sg_device *device, struct sg_stats *ret) SG_RE
         ret->value[i] = __atomic_load_n(&device->accounts.counter[i], __ATOMIC_RELAXED);
 #define GAUGE(name, field, unit, text) set_gauge(ret, SG_STAT_##name, usage->field);
 #define TOTAL(name, field, unit, text) ret->value[SG_STAT_##name] = usage->field;
-#include "stats.def"
+#include "base/stats.def"
     ret->value[SG_STAT_largest_free_bytes] = ret->peak[SG_STAT_largest_free_bytes] = largest_free_locked(device);
     ret->value[SG_STAT_calls_sync] += usage->strict_frees;
 }
@@ -46,7 +46,7 @@ static void begin_peaks_locked(struct sg_device *device, const struct sg_stats *
     struct sg_gauge *gauges[] = {
 #define GAUGE(name, field, unit, text) &usage->field,
 #define TOTAL(name, field, unit, text)
-#include "stats.def"
+#include "base/stats.def"
     };
     for (int since = 0; since < SG_PEAKS_COUNT; since++) {
         for (int i = 0; i < SG_STAT_COUNT; i++) {

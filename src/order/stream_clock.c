@@ -1,6 +1,6 @@
 /* The stream clocks: slots, joins, completions, and the possible users of a block. docs/stream-order.md has the rules by
    number. */
-#include "stream_clock.h"
+#include "order/stream_clock.h"
 
 #include <stdatomic.h>
 #include <string.h>

@@ -13,8 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cuda_abi.h"
-#include "event.h"
+#include "driver/cuda_abi.h"
+#include "base/event.h"
 
 enum { SG_SLOTS = 64 }; /* streams that a device can follow; slot 0: none */
 typedef uint32_t sg_slot;

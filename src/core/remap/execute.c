@@ -1,10 +1,10 @@
-#include "remap/execute.h"
+#include "core/remap/execute.h"
 
 #include <assert.h>
 
-#include "state/accounts.h"
-#include "state/mappings.h"
-#include "state/replay_steps.h"
+#include "core/state/accounts.h"
+#include "core/state/mappings.h"
+#include "core/state/replay_steps.h"
 
 static CUdeviceptr page_address(const struct sg_region *region, uint32_t page)
 {

@@ -8,7 +8,7 @@
 #ifndef SG_CORE_REMAP_EXECUTE_H
 #define SG_CORE_REMAP_EXECUTE_H
 
-#include "remap/plan.h"
+#include "core/remap/plan.h"
 
 /* Carries the plan out, as far as the driver lets it. CUDA_ERROR_OUT_OF_MEMORY with pages that were not created:
    everything but those created so far (which are still in hand) is as it was, and sg_plan_continue_with_idle_locked() may

@@ -1,10 +1,10 @@
-#include "remap/page_alias.h"
+#include "core/remap/page_alias.h"
 
 #include <assert.h>
 
-#include "space/placement.h"
-#include "state/mappings.h"
-#include "state/replay_steps.h"
+#include "core/space/placement.h"
+#include "core/state/mappings.h"
+#include "core/state/replay_steps.h"
 
 enum { REGION_SHIFT = 32 };
 

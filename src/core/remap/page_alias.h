@@ -13,7 +13,7 @@
 #ifndef SG_CORE_REMAP_PAGE_ALIAS_H
 #define SG_CORE_REMAP_PAGE_ALIAS_H
 
-#include "state/device.h"
+#include "core/state/device.h"
 
 struct sg_page_run { /* whole pages being taken from one place, in address order */
     struct sg_region *region;

@@ -1,12 +1,12 @@
-#include "remap/plan.h"
+#include "core/remap/plan.h"
 
 #include <assert.h>
 
-#include "state/accounts.h"
-#include "state/budget.h"
-#include "state/clocks.h"
-#include "state/mappings.h"
-#include "state/regions.h"
+#include "core/state/accounts.h"
+#include "core/state/budget.h"
+#include "core/state/clocks.h"
+#include "core/state/mappings.h"
+#include "core/state/regions.h"
 
 static bool room_for_run_growing(struct sg_plan *plan) SG_REQUIRES(grow)
 {

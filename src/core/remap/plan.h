@@ -8,9 +8,9 @@
 #ifndef SG_CORE_REMAP_PLAN_H
 #define SG_CORE_REMAP_PLAN_H
 
-#include "remap/page_alias.h"
-#include "search/take.h"
-#include "space/placement.h"
+#include "core/remap/page_alias.h"
+#include "core/search/take.h"
+#include "core/space/placement.h"
 
 struct sg_plan {
     struct sg_device *device;

@@ -1,11 +1,11 @@
-#include "search/take.h"
+#include "core/search/take.h"
 
-#include "space/owner_lists.h"
-#include "space/window.h"
-#include "state/accounts.h"
-#include "state/budget.h"
-#include "state/regions.h"
-#include "streams/pending_frees.h"
+#include "core/space/owner_lists.h"
+#include "core/space/window.h"
+#include "core/state/accounts.h"
+#include "core/state/budget.h"
+#include "core/state/regions.h"
+#include "core/streams/pending_frees.h"
 
 bool sg_device_coalesce_completed_locked(struct sg_device *device)
 {

@@ -9,7 +9,7 @@
 #ifndef SG_CORE_SEARCH_TAKE_H
 #define SG_CORE_SEARCH_TAKE_H
 
-#include "state/device.h"
+#include "core/state/device.h"
 
 /* Takes a block for a slot from what is free and mapped already; 0 if nothing fits. Under `lock`. `want` by
    reference: of one passed by value the compiler puts small members together in memory, and reading them back at once

@@ -1,15 +1,15 @@
-#include "segments/fixed_segments.h"
+#include "core/segments/fixed_segments.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
 
-#include "caching_allocator.h"
-#include "meta.h"
-#include "state/accounts.h"
-#include "state/replay_steps.h"
-#include "state/trace_streams.h"
+#include "pytorch/caching_allocator.h"
+#include "base/meta.h"
+#include "core/state/accounts.h"
+#include "core/state/replay_steps.h"
+#include "core/state/trace_streams.h"
 
 enum { SEGMENTS_ROOM = 1 << 16 };
 

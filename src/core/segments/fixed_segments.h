@@ -12,7 +12,7 @@
 #ifndef SG_CORE_SEGMENTS_FIXED_SEGMENTS_H
 #define SG_CORE_SEGMENTS_FIXED_SEGMENTS_H
 
-#include "state/segments.h"
+#include "core/state/segments.h"
 
 /* The device with fixed segments one of whose segments holds `address`; NULL if none does. No lock needed. */
 struct sg_device *sg_core_segments_at(const struct sg_core *core, CUdeviceptr address);

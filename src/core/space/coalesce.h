@@ -13,7 +13,7 @@
 #ifndef SG_CORE_SPACE_COALESCE_H
 #define SG_CORE_SPACE_COALESCE_H
 
-#include "space/free_index.h"
+#include "core/space/free_index.h"
 
 /* Whether free memory there has belonged to more than one (nobody counts as one). */
 static inline bool region_has_several_owners_locked(const struct sg_region *region) SG_REQUIRES(lock)

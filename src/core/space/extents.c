@@ -1,6 +1,6 @@
-#include "space/extents.h"
+#include "core/space/extents.h"
 
-#include "meta.h"
+#include "base/meta.h"
 
 /* Host memory set aside (untouched) for extents: 16 M of them and cells for 16 GiB, down to 64 K of each where address
    space is short. */

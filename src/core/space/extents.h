@@ -19,10 +19,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "lock.h"
-#include "lock_roles.h"
-#include "stream_clock.h"
-#include "tuning.h"
+#include "base/lock.h"
+#include "core/lock_roles.h"
+#include "order/stream_clock.h"
+#include "core/tuning.h"
 
 enum {
     SG_UNIT_SHIFT = 9,

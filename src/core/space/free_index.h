@@ -13,9 +13,9 @@
 #ifndef SG_CORE_SPACE_FREE_INDEX_H
 #define SG_CORE_SPACE_FREE_INDEX_H
 
-#include "space/owner_lists.h"
-#include "space/tiling.h"
-#include "wrap.h"
+#include "core/space/owner_lists.h"
+#include "core/space/tiling.h"
+#include "base/wrap.h"
 
 /* The free range that begins in a bucket in which one does. */
 static inline uint32_t free_in_bucket_locked(const struct sg_region *region, uint32_t bucket) SG_REQUIRES(lock)

@@ -1,6 +1,6 @@
-#include "space/coalesce.h"
+#include "core/space/coalesce.h"
 
-#include "meta.h"
+#include "base/meta.h"
 
 struct sg_lists *sg_region_make_lists_locked(struct sg_region *region, uint32_t owner)
 {

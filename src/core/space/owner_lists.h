@@ -11,7 +11,7 @@
 #ifndef SG_CORE_SPACE_OWNER_LISTS_H
 #define SG_CORE_SPACE_OWNER_LISTS_H
 
-#include "space/region.h"
+#include "core/space/region.h"
 
 /* What only regions with owners need (stream_extents.c): the lists of one more owner, or `common`; all free ranges into
    lists. */

@@ -1,4 +1,4 @@
-#include "space/page_size.h"
+#include "core/space/page_size.h"
 
 uint64_t sg_core_page_bytes(uint64_t granularity, uint64_t bytes, uint64_t mappings)
 {

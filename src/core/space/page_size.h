@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#include "tuning.h"
+#include "core/tuning.h"
 
 /* Pages of a full device, of `mappings`. With the default of 12,288 they are 10,240: filling a card takes 2.5 s by
    cost.def. */

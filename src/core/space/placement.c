@@ -1,6 +1,6 @@
-#include "space/placement.h"
+#include "core/space/placement.h"
 
-#include "space/coalesce.h"
+#include "core/space/coalesce.h"
 
 static bool is_open_locked(const struct sg_region *region, const struct sg_extent *extent, struct sg_taker taker)
     SG_REQUIRES(lock)

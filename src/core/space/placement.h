@@ -12,7 +12,7 @@
 #ifndef SG_CORE_SPACE_PLACEMENT_H
 #define SG_CORE_SPACE_PLACEMENT_H
 
-#include "space/region.h"
+#include "core/space/region.h"
 
 /* For whom pages are sought. With `aliases`, pages count too that the stream may use although work on them is not
    complete. */

@@ -1,7 +1,7 @@
-#include "space/region.h"
+#include "core/space/region.h"
 
-#include "space/coalesce.h"
-#include "meta.h"
+#include "core/space/coalesce.h"
+#include "base/meta.h"
 
 bool sg_region_init_locked(struct sg_region *region, struct sg_extents *extents, CUdeviceptr base, uint64_t bytes,
     uint64_t page_bytes, uint32_t bucket_shift)

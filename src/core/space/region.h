@@ -34,10 +34,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cuda_abi.h"
-#include "max_tree.h"
-#include "space/extents.h"
-#include "stream_clock.h"
+#include "driver/cuda_abi.h"
+#include "base/max_tree.h"
+#include "core/space/extents.h"
+#include "order/stream_clock.h"
 #define SG_ASSERT_REGION_LOCK(region) SG_ASSERT_EXTENTS_LOCK((region)->extents)
 
 /* A quick list: blocks of one size that were freed last and have not coalesced yet. A training loop asks for 16 to

@@ -9,7 +9,7 @@
 #ifndef SG_CORE_SPACE_TILING_H
 #define SG_CORE_SPACE_TILING_H
 
-#include "space/region.h"
+#include "core/space/region.h"
 
 static inline struct sg_extent *extent_at(const struct sg_region *region, uint32_t id)
 {

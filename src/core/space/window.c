@@ -1,7 +1,7 @@
-#include "space/window.h"
+#include "core/space/window.h"
 
-#include "space/coalesce.h"
-#include "space/placement.h"
+#include "core/space/coalesce.h"
+#include "core/space/placement.h"
 
 /* Free memory that a stream may use, in one piece. */
 struct window {

@@ -10,7 +10,7 @@
 #ifndef SG_CORE_SPACE_WINDOW_H
 #define SG_CORE_SPACE_WINDOW_H
 
-#include "space/region.h"
+#include "core/space/region.h"
 
 /* Takes `units` as sg_region_take_locked() does, after a thorough search over the borders of ranges and page by page. */
 uint32_t sg_region_take_window_locked(struct sg_region *region, uint32_t units, sg_slot slot) SG_REQUIRES(lock);

@@ -1,4 +1,4 @@
-#include "state/access.h"
+#include "core/state/access.h"
 
 void sg_device_set_peers_locked(struct sg_device *device, uint64_t peers)
 {

@@ -4,7 +4,7 @@
 #ifndef SG_CORE_STATE_ACCESS_H
 #define SG_CORE_STATE_ACCESS_H
 
-#include "state/device.h"
+#include "core/state/device.h"
 
 /* Which devices have access (bits). */
 void sg_device_set_peers_locked(struct sg_device *device, uint64_t peers) SG_REQUIRES(lock);

@@ -1,8 +1,8 @@
-#include "state/accounts.h"
+#include "core/state/accounts.h"
 
-#include "state/clocks.h"
-#include "state/mappings.h"
-#include "state/trace_streams.h"
+#include "core/state/clocks.h"
+#include "core/state/mappings.h"
+#include "core/state/trace_streams.h"
 
 void sg_usage_derive_locked(struct sg_device *device)
 {

@@ -9,7 +9,7 @@
 #ifndef SG_CORE_STATE_ACCOUNTS_H
 #define SG_CORE_STATE_ACCOUNTS_H
 
-#include "state/device.h"
+#include "core/state/device.h"
 
 /* Figures that follow from others, brought up to date. Under `lock`, after growing and before a snapshot. */
 void sg_usage_derive_locked(struct sg_device *device) SG_REQUIRES(lock);

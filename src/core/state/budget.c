@@ -1,4 +1,4 @@
-#include "state/budget.h"
+#include "core/state/budget.h"
 
 uint64_t sg_device_allocated_peak_locked(const struct sg_device *device)
 {

@@ -8,7 +8,7 @@
 #ifndef SG_CORE_STATE_BUDGET_H
 #define SG_CORE_STATE_BUDGET_H
 
-#include "state/device.h"
+#include "core/state/device.h"
 
 /* Whether `more` bytes of new pages may be had without a thought of moving others instead. On the way of every
    allocation. */

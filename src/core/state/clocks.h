@@ -5,7 +5,7 @@
 #ifndef SG_CORE_STATE_CLOCKS_H
 #define SG_CORE_STATE_CLOCKS_H
 
-#include "state/device.h"
+#include "core/state/device.h"
 
 /* What order/stream_clock.h does, under `lock`. */
 static inline uint64_t sg_clocks_tick_locked(struct sg_device *device) SG_REQUIRES(lock)

@@ -11,16 +11,16 @@
 
 #include <assert.h>
 
-#include "context_list.h"
-#include "core_types.h"
-#include "cost.h"
-#include "lock.h"
-#include "lock_roles.h"
-#include "pages.h"
-#include "scratch.h"
-#include "space/region.h"
-#include "stream_clock.h"
-#include "usage.h"
+#include "driver/context_list.h"
+#include "core/core_types.h"
+#include "driver/cost.h"
+#include "base/lock.h"
+#include "core/lock_roles.h"
+#include "driver/pages.h"
+#include "base/scratch.h"
+#include "core/space/region.h"
+#include "order/stream_clock.h"
+#include "base/usage.h"
 
 enum { SG_REGIONS_MAX = 64, SG_STREAMS_MAX = 256 };
 

@@ -9,7 +9,7 @@
 #ifndef SG_CORE_STATE_LOCKS_H
 #define SG_CORE_STATE_LOCKS_H
 
-#include "state/device.h"
+#include "core/state/device.h"
 
 /* Makes the locks of a device that has its number. Nobody holds them. */
 SG_UNCHECKED_LOCKS static inline void sg_device_init_locks(struct sg_device *device)

@@ -1,6 +1,6 @@
-#include "state/mappings.h"
+#include "core/state/mappings.h"
 
-#include "space/page_size.h"
+#include "core/space/page_size.h"
 
 SG_UNCHECKED_LOCKS uint32_t sg_mappings_devices(const struct sg_device *device)
 {

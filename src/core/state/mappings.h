@@ -7,7 +7,7 @@
 #ifndef SG_CORE_STATE_MAPPINGS_H
 #define SG_CORE_STATE_MAPPINGS_H
 
-#include "state/device.h"
+#include "core/state/device.h"
 
 /* Each takes a handle of UVM's client of the resource manager. Source: RS_UNIQUE_HANDLE_RANGE (rs_client.h) and
    dupMemory() (nv_gpu_ops.c) of NVIDIA's open kernel modules 535 to 595. */

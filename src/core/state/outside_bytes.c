@@ -1,7 +1,7 @@
-#include "state/outside_bytes.h"
+#include "core/state/outside_bytes.h"
 
-#include "state/locks.h"
-#include "state/trace_streams.h"
+#include "core/state/locks.h"
+#include "core/state/trace_streams.h"
 
 void sg_device_note_outside_locked(struct sg_device *device, uint64_t bytes)
 {

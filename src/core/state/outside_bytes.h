@@ -6,7 +6,7 @@
 #ifndef SG_CORE_STATE_OUTSIDE_BYTES_H
 #define SG_CORE_STATE_OUTSIDE_BYTES_H
 
-#include "state/device.h"
+#include "core/state/device.h"
 
 /* Asks the driver how much of the device is not ours, and notes it. Holds `grow`. */
 void sg_device_ask_outside_growing(struct sg_device *device) SG_REQUIRES(grow);

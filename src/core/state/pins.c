@@ -1,4 +1,4 @@
-#include "state/pins.h"
+#include "core/state/pins.h"
 
 void sg_device_pin_locked(struct sg_device *device, struct sg_region *region, uint32_t first, uint32_t pages)
 {

@@ -5,7 +5,7 @@
 #ifndef SG_CORE_STATE_PINS_H
 #define SG_CORE_STATE_PINS_H
 
-#include "state/device.h"
+#include "core/state/device.h"
 
 /* Pages of a region may not move any more. Under `lock`. */
 enum { SG_PIN_REGION_SHIFT = 32 }; /* of the region in the record of a pin */

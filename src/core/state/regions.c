@@ -1,7 +1,7 @@
-#include "state/regions.h"
+#include "core/state/regions.h"
 
-#include "meta.h"
-#include "state/replay_steps.h"
+#include "base/meta.h"
+#include "core/state/replay_steps.h"
 
 static uint64_t round_up(uint64_t value, uint64_t step)
 {

@@ -8,7 +8,7 @@
 #ifndef SG_CORE_STATE_REGIONS_H
 #define SG_CORE_STATE_REGIONS_H
 
-#include "state/device.h"
+#include "core/state/device.h"
 
 /* Whether a block of `units` may stand in a region: one for huge blocks has one page, which must fit. */
 static inline bool sg_device_suits_locked(const struct sg_device *device, uint32_t index, enum sg_region_kind kind,

@@ -6,7 +6,7 @@
 #ifndef SG_CORE_STATE_REPLAY_STEPS_H
 #define SG_CORE_STATE_REPLAY_STEPS_H
 
-#include "state/locks.h"
+#include "core/state/locks.h"
 
 /* To be called after a section, before anything is done for the next one. NULL where this is no replay, or where the
    core is to decide afresh. No lock but `grow` is held. */

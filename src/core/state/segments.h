@@ -5,8 +5,8 @@
 #ifndef SG_CORE_STATE_SEGMENTS_H
 #define SG_CORE_STATE_SEGMENTS_H
 
-#include "idmap.h"
-#include "state/device.h"
+#include "base/idmap.h"
+#include "core/state/device.h"
 
 /* Guarded by the lock of the device. */
 struct sg_segments {

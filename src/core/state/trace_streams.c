@@ -1,4 +1,4 @@
-#include "state/trace_streams.h"
+#include "core/state/trace_streams.h"
 
 uint32_t sg_segments_pool_locked(struct sg_segments *fixed, CUcontext context)
 {

@@ -9,7 +9,7 @@
 #ifndef SG_CORE_STATE_TRACE_STREAMS_H
 #define SG_CORE_STATE_TRACE_STREAMS_H
 
-#include "state/segments.h"
+#include "core/state/segments.h"
 
 /* The index under which a stream stands in the trace; defines it there first if need be. */
 uint32_t sg_device_stream_locked(struct sg_device *device, const struct sg_tag *tag) SG_REQUIRES(lock);

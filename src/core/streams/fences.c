@@ -1,9 +1,9 @@
-#include "streams/fences.h"
+#include "core/streams/fences.h"
 
-#include "state/clocks.h"
-#include "state/locks.h"
-#include "streams/followed_streams.h"
-#include "streams/pending_frees.h"
+#include "core/state/clocks.h"
+#include "core/state/locks.h"
+#include "core/streams/followed_streams.h"
+#include "core/streams/pending_frees.h"
 
 /* Takes a fence out of the list; false: it has gone with its context. By its number, since the event of a context that
    has just ended may be another one's by now. */

@@ -10,7 +10,7 @@
 #ifndef SG_CORE_STREAMS_FENCES_H
 #define SG_CORE_STREAMS_FENCES_H
 
-#include "state/device.h"
+#include "core/state/device.h"
 
 /* Whether fences can tell when all present work is complete: they stand over each context, which drivers before CUDA 12.5
    cannot do. */

@@ -1,9 +1,9 @@
-#include "streams/followed_streams.h"
+#include "core/streams/followed_streams.h"
 
 #include <string.h>
 
-#include "state/locks.h"
-#include "streams/pending_frees.h"
+#include "core/state/locks.h"
+#include "core/streams/pending_frees.h"
 
 static struct sg_device *device_tracking(struct sg_core *core, int ordinal, sg_slot slot)
 {

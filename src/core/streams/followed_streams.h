@@ -11,7 +11,7 @@
 #ifndef SG_CORE_STREAMS_FOLLOWED_STREAMS_H
 #define SG_CORE_STREAMS_FOLLOWED_STREAMS_H
 
-#include "core_types.h"
+#include "core/core_types.h"
 
 /* From here on the stream counts as ordered by means that are not seen. */
 void sg_core_slot_untracked_order(struct sg_core *core, int device, sg_slot slot);

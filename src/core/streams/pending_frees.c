@@ -1,9 +1,9 @@
-#include "streams/pending_frees.h"
+#include "core/streams/pending_frees.h"
 
 #include <assert.h>
 
-#include "state/accounts.h"
-#include "state/clocks.h"
+#include "core/state/accounts.h"
+#include "core/state/clocks.h"
 
 void sg_pending_push_locked(struct sg_device *device, uint32_t id, uint64_t slots, uint64_t seq)
 {

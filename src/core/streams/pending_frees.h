@@ -7,7 +7,7 @@
 #ifndef SG_CORE_STREAMS_PENDING_FREES_H
 #define SG_CORE_STREAMS_PENDING_FREES_H
 
-#include "state/device.h"
+#include "core/state/device.h"
 
 /* Appends a suspended extent, which is free after what `slots` were given before `seq`; bit 0: all streams of the
    context. Under `lock`, like all of these. */

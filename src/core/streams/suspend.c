@@ -1,6 +1,6 @@
-#include "streams/suspend.h"
+#include "core/streams/suspend.h"
 
-#include "streams/pending_frees.h"
+#include "core/streams/pending_frees.h"
 
 void sg_device_suspend_locked(struct sg_device *device, uint32_t id, uint64_t slots, uint64_t seq)
 {

@@ -5,7 +5,7 @@
 #ifndef SG_CORE_STREAMS_SUSPEND_H
 #define SG_CORE_STREAMS_SUSPEND_H
 
-#include "state/device.h"
+#include "core/state/device.h"
 
 /* Makes a live block pending until what `slots` were given before `seq` is complete, as of sg_pending_push_locked(). Under
    the lock. */
