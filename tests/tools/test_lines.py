@@ -60,6 +60,24 @@ def main():
     trainer(40)
 main() # OUTERMOST
 """
+DEEP_CODE = """
+extern "C" int cudaMalloc(void **address, unsigned long bytes);
+#define OWN extern "C" __attribute__((noinline, visibility("default")))
+OWN int layer(int deep)
+{
+    void *block;
+    int failed = deep ? layer(deep - 1) : cudaMalloc(&block, 1 << 20); // INNERMOST
+    __asm__ volatile("" ::: "memory");
+    return failed;
+}
+OWN int trainer(int deep) { int failed = layer(deep); __asm__ volatile("" ::: "memory"); return failed; }
+int main()
+{
+    int failed = trainer(3);
+    failed += trainer(100); // OUTERMOST
+    return failed + trainer(100);
+}
+"""
 
 
 class Lines(unittest.TestCase):
@@ -94,6 +112,26 @@ class Lines(unittest.TestCase):
                                      16: f"grid.cpp:{self.line(SOURCE, 'MARK')} in solver::Grid::mark",
                                      32: f"grid.cpp:{self.line(SOURCE, 'MAKE')} in solver::make<float>",
                                      64: f"grid.cpp:{self.line(SOURCE, 'LAST')} in main"}, level)
+
+    @unittest.skipUnless(shutil.which("g++"), "there is no g++")
+    def test_a_deep_stack_of_code_keeps_its_outside(self):
+        source = self.folder / "deep.cpp"
+        source.write_text(DEEP_CODE)
+        subprocess.run(["g++", "-g", "-O1", "-fno-optimize-sibling-calls", "-rdynamic", "-o", self.folder / "deep", source, f"-L{CUDART}",
+                        "-l:libcudart.so.13"], check=True)
+        trace = self.traced(self.folder / "deep")
+        stacks = subprocess.run([SEGALLOC, "trace", "export", "--format", "folded", trace, "-o", "-"], env=ENVIRONMENT, check=True, text=True,
+                                capture_output=True).stdout.splitlines()
+        self.assertEqual(len(stacks), 3, stacks)
+        deep = [stack for stack in stacks if "(frames left out)" in stack]
+        self.assertEqual(len(deep), 2, stacks)
+        for stack in deep:
+            outside, inside = stack.split(";(frames left out);")
+            self.assertIn("in main", outside)
+            self.assertIn("in trainer", outside)
+            self.assertEqual(inside.count("in layer"), 16)
+        self.assertTrue(any(re.search(rf"deep.cpp:{self.line(DEEP_CODE, 'OUTERMOST')} in main", stack) for stack in deep) or
+                        all("+0x" in stack for stack in deep), deep)
 
     def test_a_deep_stack_keeps_its_outside(self):
         script = self.folder / "train.py"

@@ -26,7 +26,7 @@ LAYERS = {"base": [], "config": ["base"], "driver": ["base"], "trace": ["base"],
 FLOORS = {
     "core": [r"tuning\.(h|def)|lock_roles\.h", r"space/.*", r"core_types\.h", r"state/.*", r"streams/.*|segments/.*",
              r"search/.*", r"remap/.*", r".*"],
-    "preload": [r"process/(?!startup\.c|library_loads\.c).*|sites/unwind\..*|torch/torch_mode\..*", r"track/.*", r"torch/.*",
+    "preload": [r"process/(?!startup\.c|library_loads\.c).*|sites/(?:unwind|frames)\..*|torch/torch_mode\..*", r"track/.*", r"torch/.*",
                 r"services/(?!oom_report|refusals).*", r"sites/.*", r"services/.*", r"serve/.*", r"hooks/.*", r"process/.*"],
     "trace": [r"[^/]*", r"writer/.*", r"reader/.*"],
     "sim": [r"(cudart|standin)/.*|memory/range\.h|kernels/integers.*\.h|hazard/order\.h|[^/]*\.(h|def)", r"device/.*\.(h|def)|kernels/module\.h",

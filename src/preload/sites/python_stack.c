@@ -147,40 +147,7 @@ static struct sg_frame read_frame(const struct layout *layout, uint64_t frame)
     return (struct sg_frame){code, ((uint32_t)at | mark << 32) & ~ASKED};
 }
 
-/* What a stack leaves as it is walked from the inside: see sg_python_frames(). */
-struct picked {
-    struct sg_frame *ret;
-    unsigned most, outer;
-    unsigned met; /* frames so far */
-};
-
-/* Where the next frame goes: the last ones take turns in the places of the outermost. NULL: nowhere, and no frame that
-   follows goes anywhere either. */
-static struct sg_frame *next_place(struct picked *picked)
-{
-    unsigned at = picked->met++;
-    if (at < picked->most)
-        return &picked->ret[at];
-    return picked->outer ? &picked->ret[picked->most - picked->outer + (at - picked->most) % picked->outer] : NULL;
-}
-
-/* Puts the outermost frames in their order, and the gap before them. The number of frames. */
-static unsigned finish(struct picked *picked)
-{
-    enum { OUTER_MOST = 16 };
-    struct sg_frame turned[OUTER_MOST];
-    if (picked->met <= picked->most || !picked->outer)
-        return picked->met < picked->most ? picked->met : picked->most;
-    struct sg_frame *outer = picked->ret + picked->most - picked->outer;
-    unsigned first = (picked->met - picked->most) % picked->outer; /* the innermost of them */
-    for (unsigned i = 0; i < picked->outer && i < OUTER_MOST; i++)
-        turned[i] = outer[(first + i) % picked->outer];
-    memcpy(outer, turned, picked->outer * sizeof *outer);
-    outer[-1] = (struct sg_frame){0, 0};
-    return picked->most;
-}
-
-static unsigned read_frames(const struct layout *layout, uint64_t thread, struct picked *picked)
+static unsigned read_frames(const struct layout *layout, uint64_t thread, struct sg_picked *picked)
 {
     struct sg_frame *place;
     uint64_t frame = python_word(thread, layout->thread_frame);
@@ -189,21 +156,21 @@ static unsigned read_frames(const struct layout *layout, uint64_t thread, struct
     for (; frame && picked->met < DEEPEST; frame = python_word(frame, layout->back)) {
         if (is_foreign(layout, frame))
             continue;
-        if (!(place = next_place(picked)))
+        if (!(place = sg_picked_next(picked)))
             break;
         *place = read_frame(layout, frame);
     }
-    return finish(picked);
+    return sg_picked_finish(picked);
 }
 
-static unsigned ask_frames(void *thread, struct picked *picked)
+static unsigned ask_frames(void *thread, struct sg_picked *picked)
 {
     struct sg_frame *place;
     if (python.holder() != thread)
         return 0;
     int collects = python.collect_off ? python.collect_off() : 0;
     void *frame = python.frame(), *held = NULL;
-    while (frame && picked->met < DEEPEST && (place = next_place(picked))) {
+    while (frame && picked->met < DEEPEST && (place = sg_picked_next(picked))) {
         void *code = python.code(frame);
         *place = (struct sg_frame){(uint64_t)(uintptr_t)code, (uint32_t)python.line(frame) | ASKED};
         python.drop(code);
@@ -216,12 +183,12 @@ static unsigned ask_frames(void *thread, struct picked *picked)
         python.drop(held);
     if (collects)
         python.collect_on();
-    return finish(picked);
+    return sg_picked_finish(picked);
 }
 
 unsigned sg_python_frames(struct sg_frame *ret, unsigned most, unsigned outer)
 {
-    struct picked picked = {ret, most, outer, 0};
+    struct sg_picked picked = {ret, most, outer, 0};
     enum state state = atomic_load_explicit(&python.state, memory_order_acquire);
     if (state == UNSEEN) {
         state = python_look();

@@ -12,15 +12,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A frame of a thread's stack. Two are the same place if all bytes are the same. */
-struct sg_frame {
-    uint64_t code; /* of Python: the code object; native: the return address */
-    uint64_t at;   /* of Python: where in it, and a mark of what it is, whose address may be used again; native: 0 */
-};
+#include "sites/frames.h"
 
 /* The frames of the calling thread, the innermost first, at most `most`; 0 where it runs no Python. Of a deeper stack the
-   last `outer` are the outermost ones, before them stands one without a code object, and the rest are the innermost: with 23
-   and 6, a stack of 60 frames gives 16, the gap, and 6. `outer` 0: the innermost only. */
+   last `outer` are the outermost ones (frames.h). */
 unsigned sg_python_frames(struct sg_frame *ret, unsigned most, unsigned outer);
 
 /* File, function and line of one of those frames, as long as the thread has not returned from there. Texts are cut

@@ -21,7 +21,7 @@
 
 enum {
     INNER_FRAMES = 16,
-    OUTER_FRAMES = 6,                             /* of a deeper stack of Python: where the program's own file is, under a trainer */
+    OUTER_FRAMES = 6, /* of a deeper stack: where the program's own file is, under a trainer */
     FRAMES_MOST = INNER_FRAMES + 1 + OUTER_FRAMES, /* and the gap between them */
     SITES_MOST = 1 << 16,
     TEXTS_MOST = 1 << 15,
@@ -30,6 +30,7 @@ enum {
     PIECE_BYTES = 16
 };
 _Static_assert(FRAMES_MOST <= SEGALLOC_TRACE_FRAMES && TEXT_BYTES <= SEGALLOC_TRACE_TEXT, "readers take no more");
+_Static_assert((int)OUTER_FRAMES <= (int)SG_OUTER_FRAMES_MOST, "the outermost frames are put in order there");
 
 /* What a frame is called; texts by number. */
 struct line {
@@ -161,7 +162,7 @@ struct described {
 
 static void describe(const struct sg_frame *frame, enum kind kind, struct described *ret)
 {
-    if (kind == PYTHON && !frame->code) {
+    if (kind != BACKWARD && sg_frame_is_gap(frame)) {
         *ret = (struct described){.file = SG_SITE_GAP};
         return;
     }
@@ -320,12 +321,8 @@ static __attribute__((noinline)) uint32_t other_frames(struct table *table, stru
         ret[0] = (struct sg_frame){backward.forward ? 0 : backward.type, backward.forward};
         return 1;
     }
-    uint64_t address[INNER_FRAMES];
-    uint32_t frames = sg_unwind_frames(&table->unwinder, &self->stack, address, INNER_FRAMES);
-    for (uint32_t i = 0; i < frames; i++)
-        ret[i] = (struct sg_frame){.code = address[i]};
     *ret_kind = NATIVE;
-    return frames;
+    return sg_unwind_frames(&table->unwinder, &self->stack, ret, FRAMES_MOST, OUTER_FRAMES);
 }
 
 void sg_sites_note(struct sg_thread *self)

@@ -14,7 +14,8 @@ struct context;
 typedef int visit_fn(struct context *context, void *user);
 enum { GO_ON = 0, END_OF_STACK = 5 };
 
-enum { DEEPEST = 256 }; /* frames that are unwound to find a stack's end */
+/* Frames that are unwound to find a stack's end. The first is the function that asks and no return address. */
+enum { DEEPEST = 256 };
 
 static struct {
     _Atomic(int (*)(visit_fn *unwind_visit, void *user)) unwind;
@@ -75,11 +76,18 @@ static void unwind_note_size(struct sg_unwinder *unwinder, uintptr_t address, ui
 
 struct walk {
     struct sg_unwinder *unwinder;
-    uint64_t *ret;
-    unsigned count, most, frames;
+    struct sg_picked picked;
+    unsigned frames;
     uintptr_t address, end; /* of the frame before; 0: none */
     struct sg_stack seen;
 };
+
+static void unwind_keep(struct sg_picked *picked, uintptr_t address)
+{
+    struct sg_frame *place = is_ours(address) ? NULL : sg_picked_next(picked);
+    if (place)
+        *place = (struct sg_frame){.code = address};
+}
 
 static int unwind_visit(struct context *context, void *user)
 {
@@ -95,8 +103,8 @@ static int unwind_visit(struct context *context, void *user)
     walk->address = address;
     walk->end = end;
     walk->seen.top = end > walk->seen.top ? end : walk->seen.top;
-    if (!first && !is_ours(address) && walk->count < walk->most)
-        walk->ret[walk->count++] = address;
+    if (!first)
+        unwind_keep(&walk->picked, address);
     return ++walk->frames < DEEPEST ? GO_ON : END_OF_STACK;
 }
 
@@ -112,47 +120,45 @@ static void note(struct sg_stack *stack, const struct sg_stack *seen)
 }
 
 #if defined(__x86_64__)
-/* By what is known of the frames on the way. `end`: where the frame that returns to ret_address ends. 0: not all is
-   known. Frames can differ from the recorded size. Reads end at `top`; all below it is the stack of `end`. */
-static unsigned unwind_follow(struct sg_unwinder *unwinder, uintptr_t end, uintptr_t top, uint64_t *ret, unsigned most)
+/* By what is known of the frames on the way. `end`: where the frame that returns to the first address ends. False: not
+   all is known. Frames can differ from the recorded size. Reads end at `top`; all below it is the stack of `end`. */
+static bool unwind_follow(struct sg_unwinder *unwinder, uintptr_t end, uintptr_t top, struct sg_picked *picked)
 {
-    unsigned count = 0;
-    while (end <= top) {
+    for (int frames = 1; end <= top; frames++) {
         uintptr_t address;
         memcpy(&address, (const void *)(end - sizeof address), sizeof address);
-        if (!is_ours(address))
-            ret[count++] = address;
-        if (count == most)
-            return count;
+        unwind_keep(picked, address);
+        if (frames + 1 == DEEPEST)
+            return true;
         uint64_t known = atomic_load_explicit(entry_of(unwinder, address), memory_order_relaxed);
         if ((known & ADDRESS_MASK) != address || known >> ADDRESS_BITS == VARIES)
-            return 0;
+            return false;
         if (known >> ADDRESS_BITS == OUTERMOST)
-            return count;
+            return true;
         end += (known >> ADDRESS_BITS) * 8;
     }
-    return 0;
+    return false;
 }
 #endif
 
-__attribute__((noinline)) unsigned sg_unwind_frames(struct sg_unwinder *unwinder, struct sg_stack *stack, uint64_t *ret,
-    unsigned most)
+__attribute__((noinline)) unsigned sg_unwind_frames(struct sg_unwinder *unwinder, struct sg_stack *stack,
+    struct sg_frame *ret, unsigned most, unsigned outer)
 {
+    struct walk walk = {.unwinder = unwinder, .picked = {ret, most, outer, 0}};
 #if defined(__x86_64__)
     uintptr_t end = (uintptr_t)__builtin_dwarf_cfa();
-    unsigned count = end > stack->low ? unwind_follow(unwinder, end, stack->top, ret, most) : 0;
-    if (count)
-        return count;
+    if (end > stack->low && unwind_follow(unwinder, end, stack->top, &walk.picked) && walk.picked.met)
+        return sg_picked_finish(&walk.picked);
+    walk.picked.met = 0;
 #endif
     int (*unwind)(visit_fn *, void *) = atomic_load_explicit(&runtime.unwind, memory_order_acquire);
     if (!unwind && !unwind_look())
         return 0;
-    struct walk walk = {.unwinder = unwinder, .ret = ret, .most = most};
     atomic_load_explicit(&runtime.unwind, memory_order_acquire)(unwind_visit, &walk);
     if (walk.frames < DEEPEST && walk.address)
         unwind_note_size(unwinder, walk.address, OUTERMOST);
     note(stack, &walk.seen);
-    return walk.count;
+    return sg_picked_finish(&walk.picked);
 }
 
 static void unwind_copy(char *to, size_t room, const char *from)

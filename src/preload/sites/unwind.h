@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "sites/frames.h"
+
 enum { SG_NATIVE_SIZES = 1 << 14 };
 
 /* Known functions: the size of a frame by its return address. A stack whose addresses were met before is then
@@ -21,9 +23,11 @@ struct sg_stack {
     uintptr_t low, top;
 };
 
-/* Writes the innermost return addresses outside this library, at most `most`, and returns how many. `stack`: the
-   thread's, kept up to date. 0 where the runtime that unwinds is not there. The first call of a process may load it. */
-unsigned sg_unwind_frames(struct sg_unwinder *unwinder, struct sg_stack *stack, uint64_t *ret, unsigned most);
+/* Writes the return addresses outside this library, the innermost first, at most `most`, and returns how many. Of a deeper
+   stack the last `outer` are the outermost ones (frames.h); beyond 254 frames, the last of those. `stack`: the thread's, kept up
+   to date. 0 where the runtime that unwinds is not there. The first call of a process may load it. */
+unsigned sg_unwind_frames(struct sg_unwinder *unwinder, struct sg_stack *stack, struct sg_frame *ret, unsigned most,
+    unsigned outer);
 
 /* Where a return address lies: the module's file, the exported function in it or "", and the offset as the file's
    symbols count. Texts are cut to `room` bytes. False: there is none. Takes the loader's lock. */

@@ -59,8 +59,10 @@ static int finish(struct sg_site_book *book, uint32_t number)
     site->best = 0;
     for (uint32_t i = 0; i < site->frames; i++) {
         const char *file = sg_site_book_text(book, site->frame[i].file);
-        if (strcmp(file, SG_SITE_GAP) == 0)
+        if (strcmp(file, SG_SITE_GAP) == 0) {
+            site->frame[i].native = false; /* a text, which no module has a name for */
             break;
+        }
         enum sg_site_rank rank = sg_site_rank(file);
         if (rank < best && site->frame[i].native && passed_over && passed_over(file, site->frame[i].line))
             rank = SG_SITE_SYSTEM;

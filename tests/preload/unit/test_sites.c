@@ -68,12 +68,15 @@ bool sg_python_describe(const struct sg_frame *frame, char *file, char *function
     return true;
 }
 
-unsigned sg_unwind_frames(struct sg_unwinder *unwinder, struct sg_stack *stack, uint64_t *ret, unsigned most)
+unsigned sg_unwind_frames(struct sg_unwinder *unwinder, struct sg_stack *stack, struct sg_frame *ret, unsigned most,
+    unsigned outer)
 {
+    assert_true(outer < most);
     (void)unwinder;
     (void)stack;
     assert_true(program.addresses <= most);
-    memcpy(ret, program.address, program.addresses * sizeof *ret);
+    for (unsigned i = 0; i < program.addresses; i++)
+        ret[i] = (struct sg_frame){.code = program.address[i]};
     return program.addresses;
 }
 

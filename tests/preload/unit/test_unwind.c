@@ -52,15 +52,17 @@ sg_dlsym_fn *sg_dlsym(void)
 static struct sg_unwinder unwinder;
 static struct sg_stack seen;
 
+enum { KEPT = 16, OUTSIDE = 4 };
+
 struct stack {
-    uint64_t address[16];
+    struct sg_frame frame[KEPT];
     unsigned count;
 };
 
 static __attribute__((noinline)) struct stack take(void)
 {
     struct stack stack = {.count = 0};
-    stack.count = sg_unwind_frames(&unwinder, &seen, stack.address, 16);
+    stack.count = sg_unwind_frames(&unwinder, &seen, stack.frame, KEPT, OUTSIDE);
     __asm__ volatile("");
     return stack;
 }
@@ -89,9 +91,30 @@ static void the_same_each_time(void **state)
     for (int deep = 0; deep < 3; deep++) {
         assert_true(stack[0][deep].count > 2);
         assert_memory_equal(&stack[0][deep].count, &stack[1][deep].count, sizeof(unsigned));
-        assert_memory_equal(stack[0][deep].address, stack[1][deep].address, stack[0][deep].count * sizeof(uint64_t));
+        assert_memory_equal(stack[0][deep].frame, stack[1][deep].frame, stack[0][deep].count * sizeof(struct sg_frame));
     }
     assert_int_equal(stack[0][2].count, 16);
+}
+
+/* However deep, the outermost frames are those of a shallow stack, and what is between is left out. */
+static void keeps_the_outermost(void **state)
+{
+    (void)state;
+    struct sg_frame whole[64];
+    unsigned count = sg_unwind_frames(&unwinder, &seen, whole, 64, OUTSIDE), most = 0;
+    assert_in_range(count, OUTSIDE, 63);
+    for (volatile int turn = 0; turn < 2; turn++)
+        for (volatile int deep = 1; deep < 200; deep++) {
+            struct stack stack = deeper(deep);
+            unsigned left_out = 0;
+            for (unsigned i = 0; i < stack.count; i++)
+                left_out += sg_frame_is_gap(&stack.frame[i]);
+            assert_int_equal(left_out, count + (unsigned)deep + 2 > KEPT); /* deeper() to 0, and take() */
+            assert_memory_equal(stack.frame + stack.count - OUTSIDE + 1, whole + count - OUTSIDE + 1,
+                (OUTSIDE - 1) * sizeof *whole);
+            most = stack.count > most ? stack.count : most;
+        }
+    assert_int_equal(most, KEPT);
 }
 
 static void calls_on_two_lines_differ(void **state)
@@ -100,7 +123,7 @@ static void calls_on_two_lines_differ(void **state)
     struct stack one = take();
     struct stack other = take();
     assert_int_equal(one.count, other.count);
-    assert_true(memcmp(one.address, other.address, one.count * sizeof *one.address) != 0);
+    assert_true(memcmp(one.frame, other.frame, one.count * sizeof *one.frame) != 0);
 }
 
 /* A frame that is as large as it is asked to be. */
@@ -140,7 +163,7 @@ static void a_small_stack_beside_a_large_one(void **state)
     makecontext(&coroutine, run_coroutine, 0);
     assert_int_equal(swapcontext(&program, &coroutine), 0);
     assert_true(met[0].count > 2 && met[0].count == met[1].count);
-    assert_memory_equal(met[0].address, met[1].address, met[0].count * sizeof(uint64_t));
+    assert_memory_equal(met[0].frame, met[1].frame, met[0].count * sizeof(struct sg_frame));
     assert_int_equal(munmap(small, STACK + 2 * LARGE), 0);
 }
 
@@ -220,6 +243,7 @@ int main(void)
         cmocka_unit_test(nothing_without_the_runtime),
         cmocka_unit_test(the_same_each_time),
         cmocka_unit_test(what_is_known_stays_known),
+        cmocka_unit_test(keeps_the_outermost),
         cmocka_unit_test(calls_on_two_lines_differ),
         cmocka_unit_test(a_small_stack_beside_a_large_one),
         cmocka_unit_test(names_what_is_exported),
