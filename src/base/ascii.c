@@ -4,7 +4,10 @@
 
 enum { WORD_MAX = 48 };
 
-/* Levenshtein's distance, with '-' and '_' and the cases held equal. */
+/* Levenshtein's distance: the fewest edits between two words, with '-' and '_' and the cases held equal.
+
+   row[j] is the distance between the part of `a` that has been read and the first j characters of `b`. `corner` is the
+   entry to the upper left of the one at hand. One row is enough, because an entry needs only its three neighbours. */
 static unsigned ascii_distance(const char *a, size_t a_length, const char *b, size_t b_length)
 {
     unsigned row[WORD_MAX + 1];
@@ -47,6 +50,7 @@ const char *sg_ascii_nearest(const char *word, const char *const *names, size_t 
             best = names[i];
         }
     }
+    /* Not all of a short word may be changed: "of" would then mean any name of two characters. */
     unsigned allowed = length < 6 ? 2 : (unsigned)length / 3;
     return best_score <= allowed && best_score < length ? best : NULL;
 }

@@ -7,8 +7,9 @@
 
 enum { FIRST_ENTRIES = 1 << 12 };
 
-/* Fibonacci hashing: ids are addresses or slot numbers, whose low bits are alike. The uppermost bits are the only ones that all
-   bits of an id decide. */
+/* The home of an id, by Fibonacci hashing. Ids are addresses or slot numbers, whose low bits are alike. So the uppermost
+   bits of the product are taken, which all bits of an id decide. With 4096 entries, mask 4095 has 52 leading zeros, and
+   the shift by 52 leaves 12 bits. */
 static size_t idmap_home(const struct sg_idmap *map, uint64_t id)
 {
     return (size_t)(sg_hash(id) >> __builtin_clzll(map->mask));
@@ -28,6 +29,8 @@ void sg_idmap_fini(struct sg_idmap *map)
     map->entry = NULL;
 }
 
+/* The place where an id stands or, if it is not there, the empty place where it would go. There is one, because the map
+   is half full at most. */
 static size_t idmap_find(const struct sg_idmap *map, uint64_t id)
 {
     size_t at = idmap_home(map, id);
@@ -36,6 +39,7 @@ static size_t idmap_find(const struct sg_idmap *map, uint64_t id)
     return at;
 }
 
+/* Doubles the array and puts every entry anew, since homes depend on the size. False: no host memory, nothing changed. */
 static bool idmap_enlarge(struct sg_idmap *map)
 {
     struct sg_idmap larger = {.mask = 2 * map->mask + 1, .count = map->count};

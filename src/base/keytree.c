@@ -10,15 +10,17 @@ static bool keynode_is_below(const struct sg_keynode *a, const struct sg_keynode
     return a->major < b->major || (a->major == b->major && a->minor < b->minor);
 }
 
+/* The next rank of the tree. Marsaglia, "Xorshift RNGs" (2003), with shifts 13, 17 and 5. */
 SG_WRAPS static uint32_t keytree_next_rank(struct sg_keytree *tree)
 {
-    uint32_t x = tree->seed ? tree->seed : 0x9e3779b9u; /* xorshift32 */
+    uint32_t x = tree->seed ? tree->seed : 0x9e3779b9u; /* a seed of 0 would stay 0 */
     x ^= x << 13;
     x ^= x >> 17;
     x ^= x << 5;
     return tree->seed = x;
 }
 
+/* The pointer that names a node: of its parent, or the root. */
 static struct sg_keynode **keytree_link_to(struct sg_keytree *tree, struct sg_keynode *node)
 {
     if (!node->up)
@@ -32,6 +34,7 @@ void sg_keytree_insert(struct sg_keytree *tree, struct sg_keynode *node, uint64_
     node->minor = minor;
     node->rank = keytree_next_rank(tree);
 
+    /* Down by key, to where the first node of a lower rank stands: the new node takes its place. */
     struct sg_keynode *up = NULL, **link = &tree->root;
     while (*link && (*link)->rank >= node->rank) {
         up = *link;
@@ -41,6 +44,7 @@ void sg_keytree_insert(struct sg_keytree *tree, struct sg_keynode *node, uint64_
     *link = node;
     node->up = up;
 
+    /* Cuts that subtree at the key. `low` is the pointer where the next smaller piece goes, `high` that of the larger. */
     struct sg_keynode **low = &node->left, **high = &node->right, *low_up = node, *high_up = node;
     while (rest) {
         if (keynode_is_below(rest, node)) {
@@ -64,6 +68,7 @@ void sg_keytree_erase(struct sg_keytree *tree, struct sg_keynode *node)
 {
     struct sg_keynode **link = keytree_link_to(tree, node), *up = node->up, *low = node->left, *high = node->right;
     assert(*link == node);
+    /* Joins the two subtrees in the node's place: the root of higher rank goes up, and its inner side is joined next. */
     while (low && high) {
         if (low->rank > high->rank) {
             *link = low;

@@ -6,6 +6,7 @@
 #include "meta.h"
 #include "wrap.h"
 
+/* Places of the hash table: a power of two, and at least twice the groups, so that it is half full at most. */
 static uint32_t live_slots_of(const struct sg_live *live)
 {
     uint32_t slots = 2;
@@ -56,6 +57,7 @@ static uint32_t live_group_of(struct sg_live *live, const struct sg_live_key *ke
     return live->groups++;
 }
 
+/* Puts a group on the list of those that differ from the kept state, once. */
 static void live_note_change(struct sg_live *live, uint32_t number)
 {
     struct sg_live_group *group = &live->group[number];
@@ -99,6 +101,7 @@ void sg_live_keep(struct sg_live *live)
     live->kept_allocs = live->allocs;
 }
 
+/* The key with the fields that do not matter set to 0. */
 static struct sg_live_key live_key_masked(const struct sg_live_key *key, const struct sg_live_key *mask)
 {
     return (struct sg_live_key){
@@ -112,7 +115,7 @@ static bool live_row_is_before(const struct sg_live_row *a, const struct sg_live
     return a->bytes != b->bytes ? a->bytes > b->bytes : a->blocks > b->blocks;
 }
 
-/* Keeps the rows in order. */
+/* Puts a row where it belongs among `*count` sorted ones, of which the smallest falls out when there is no room. */
 static void live_rows_insert(struct sg_live_row *row, uint32_t *count, uint32_t room, const struct sg_live_row *new)
 {
     uint32_t at = *count < room ? *count : room;

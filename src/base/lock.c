@@ -9,6 +9,7 @@
    sleeps after a few waits of MOST (50 us in all): the holder has been descheduled or is asking the driver. */
 enum { FIRST = 256, MOST = 512, ROUNDS = 8, NAP_NS = 50000 };
 
+/* Lets the processor rest for some ns, in the way that it has for loops that wait. */
 static void lock_pause(void)
 {
 #if defined(__x86_64__)

@@ -1,4 +1,10 @@
-/* Owners and ranks of locks, in builds with assertions. */
+/* Owners and ranks of locks, in builds with assertions.
+
+   Each thread lists the locks that it holds. The address of that list is also the thread's name: a lock's `owner` is the
+   list of the thread that holds it. Example: a thread that grows holds
+       lock[0] GROW of device 0, lock[1] DEVICE 0    count 2
+   and may take any lock of process rank next, but neither SETUP nor DEVICE 0 again. DEVICE 1 is fine: of locks of one
+   rank the one with the lower turn, here the ordinal, comes first. */
 #include "lock.h"
 
 #ifdef SG_LOCK_CHECKS
@@ -27,6 +33,7 @@ static const char *const rank_name[SG_RANK_COUNT] = {
 #undef PROCESS_LOCK
 };
 
+/* Prints what is wrong with a lock and ends the process. The heap is left alone, since a lock of it may be held. */
 static void lock_fail(const char *what, const struct sg_lock *lock, const char *joint, const char *rest)
 {
     fprintf(stderr, "segalloc: lock check: %s %s (%u)%s%s\n", what, rank_name[lock->rank], (unsigned)lock->turn, joint,
@@ -34,6 +41,7 @@ static void lock_fail(const char *what, const struct sg_lock *lock, const char *
     abort();
 }
 
+/* True if a thread that holds `a` may take `b`. */
 static bool lock_is_before(const struct sg_lock *a, const struct sg_lock *b)
 {
     return a->rank != b->rank ? a->rank < b->rank : a->turn < b->turn;
@@ -63,6 +71,7 @@ void sg_lock_taken(struct sg_lock *lock)
     held.lock[at] = lock;
 }
 
+/* Takes a lock off the list, wherever it stands: locks need not be given back in the opposite order. */
 static void held_remove(const struct sg_lock *lock)
 {
     unsigned kept = 0, count = held.count;

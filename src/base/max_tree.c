@@ -29,6 +29,7 @@ static inline uint32_t group_fitting(const int32_t *group, int32_t size)
 }
 
 #if defined(__SSE2__)
+/* The larger of each two numbers. SSE2 has that for 16 bits only; _mm_max_epi32 came with SSE4.1. */
 static inline __m128i larger_of(__m128i a, __m128i b)
 {
     __m128i less = _mm_cmpgt_epi32(b, a);
@@ -62,11 +63,13 @@ static inline int32_t group_largest_with(const int32_t *group, uint32_t lane, in
 #endif
 }
 
+/* Whole groups of 16, so that each group is one aligned cache line. */
 static uint64_t entries_rounded(uint64_t entries)
 {
     return (entries + MASK) & ~(uint64_t)MASK;
 }
 
+/* Level widths of a million buckets: 1000000, 62500, 3907, 245, 16. Each is the one before over 16, rounded up. */
 bool sg_max_tree_init(struct sg_max_tree *index, uint32_t buckets, enum sg_max_tree_kind kind)
 {
     uint64_t entries = 0;
@@ -105,7 +108,8 @@ void sg_max_tree_fini(struct sg_max_tree *index)
     *index = (struct sg_max_tree){0};
 }
 
-/* Sets one entry of a level and brings the levels above up to date. */
+/* Sets one entry of a level and brings the levels above up to date. It stops at the first maximum that stays as it is:
+   most changes are of a bucket that is not the largest of its 16. */
 static inline void max_tree_set_entry(const struct sg_max_tree *index, uint32_t level, uint32_t bucket, int32_t size)
 {
     for (;; level++) {
@@ -128,7 +132,7 @@ static inline void max_tree_set_entry(const struct sg_max_tree *index, uint32_t 
     }
 }
 
-/* Sets a slot of an index whose maxima follow later. */
+/* Sets a bucket of a tree whose maxima follow later: notes its group of 16. */
 static inline void max_tree_set_late(struct sg_max_tree *index, uint32_t bucket, int32_t size)
 {
     struct sg_max_tree_behind *behind = index->behind;
@@ -139,6 +143,7 @@ static inline void max_tree_set_late(struct sg_max_tree *index, uint32_t bucket,
     behind->to = word > behind->to ? word : behind->to;
 }
 
+/* Brings the maxima above all noted groups up to date. Not inline: the searches that call it seldom stay short. */
 static __attribute__((noinline)) void max_tree_catch_up(const struct sg_max_tree *index)
 {
     struct sg_max_tree_behind *behind = index->behind;

@@ -7,8 +7,9 @@
    first part stays in small pages: most programs need no more of them. */
 enum { HUGE_FROM = 16 << 20, HUGE_AFTER = 4 << 20 };
 
-/* A program that locks all its memory (mlockall) is given each page of what it maps at once, of tables of which nearly
-   nothing will be used. What nobody may read yet is not, and can be taken out of that before. */
+/* A program that locks all its memory (mlockall(MCL_FUTURE)) is given each page of a new mapping at once. Nearly nothing
+   of a large table will be used, so that would be a waste. Pages that nobody may read are not given. So a large table is mapped without
+   access first, taken out of the lock, and made readable then. */
 enum { UNLOCKED_FROM = 1 << 20 };
 
 static atomic_bool ran_out;
@@ -25,6 +26,7 @@ bool sg_meta_ran_out(void)
     return atomic_load_explicit(&ran_out, memory_order_relaxed);
 }
 
+/* A mapping that mlockall() does not fill. NULL: the kernel refused one of the three calls, and nothing is left. */
 static void *meta_map_unlocked(size_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -16,7 +16,8 @@
 
 #define MAGIC UINT64_C(0x31306e6769656e73) /* "sneign01": changes with the layout */
 
-/* Between processes, hence not FUTEX_PRIVATE_FLAG. */
+/* Sleeps while *word is `seen`, for `timeout_ns` at most; 0: without limit. May return early, so callers look again. The
+   futex is shared between processes, hence without FUTEX_PRIVATE_FLAG. */
 static void neighbours_wait_for_change(_Atomic uint32_t *word, uint32_t seen, uint64_t timeout_ns)
 {
     const struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / 1000000000u),
@@ -24,6 +25,7 @@ static void neighbours_wait_for_change(_Atomic uint32_t *word, uint32_t seen, ui
     syscall(SYS_futex, word, FUTEX_WAIT, seen, timeout_ns ? &timeout : NULL, NULL, 0);
 }
 
+/* Wakes all that sleep on a word. */
 static void neighbours_wake(_Atomic uint32_t *word)
 {
     syscall(SYS_futex, word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
@@ -56,13 +58,15 @@ static uint64_t process_start_of(pid_t pid)
     return started;
 }
 
+/* True if the row's process runs. The start time tells it from a later process that has the same id. */
 static bool neighbour_is_alive(struct sg_neighbour *row, pid_t pid)
 {
     uint64_t started = process_start_of(pid);
     return started && started == atomic_load(&row->started);
 }
 
-/* 0 or a negative errno. Not by fstat(), which glibc binds to a version that older ones lack. */
+/* Checks that a file is the user's own and that nobody else may write to it. Another user's table could have this process
+   trimmed at will. 0 or a negative errno. Not by fstat(), which glibc binds to a version that older ones lack. */
 static int neighbours_check_file(int file, uid_t user, uint64_t *ret_bytes)
 {
     struct statx status;
@@ -74,7 +78,7 @@ static int neighbours_check_file(int file, uid_t user, uint64_t *ret_bytes)
     return 0;
 }
 
-/* Taken before it is mapped: a full disk is an error here and a signal later. */
+/* Takes the memory of the whole table before it is mapped: full shared memory is an error here, and a SIGBUS later. */
 static int neighbours_take_room(int file)
 {
     int error;
@@ -121,6 +125,8 @@ void sg_neighbours_hold(struct sg_neighbours *table, const struct sg_neighbour *
     atomic_store(&table->idle[own - table->list][index], idle);
 }
 
+/* Makes a row this process's own, if its id is still `before`. While the id is -1 nobody else takes it, and nobody asks
+   it. */
 static bool neighbours_take_row(struct sg_neighbours *table, struct sg_neighbour *row, int32_t before)
 {
     if (!atomic_compare_exchange_strong(&row->pid, &before, -1))
@@ -195,7 +201,7 @@ bool sg_neighbour_wait(struct sg_neighbour *other, uint64_t timeout_ns)
     }
 }
 
-/* Of a device in a row; -1: it is not there. */
+/* The index of the device `id` in a row; -1: it is not there. */
 static int neighbour_index_of(struct sg_neighbour *row, uint64_t id)
 {
     for (int i = 0; i < SG_NEIGHBOUR_DEVICES; i++) {
@@ -205,6 +211,7 @@ static int neighbour_index_of(struct sg_neighbour *row, uint64_t id)
     return -1;
 }
 
+/* True while a request to the row is open. */
 static bool neighbour_owes_answer(struct sg_neighbour *row)
 {
     return atomic_load(&row->answered) != atomic_load(&row->asked);

@@ -1,8 +1,26 @@
-/* The processes of one user that hold device memory, in a table in the machine's shared memory: where one that runs out
-   finds the others that use the same device and asks them to give back what they hold idle. libc only; no heap.
+/* The processes of one user that hold device memory, in a table in the machine's shared memory.
 
-   One file a user, /dev/shm/segalloc-UID, made by the first process that needs it and left behind by the last. A row
-   whose process has ended is taken by the next one. */
+   A *neighbour* is another process of the user that uses segalloc. A *row* of the table belongs to one process. A
+   *request* is a count that rises in the row (`asked`); its *answer* is a second count that follows it (`answered`).
+
+   Why: two programs share a card, and one holds 6 GiB of idle pages while the other runs out. The driver cannot move
+   memory between them. So the one that runs out asks its neighbours to give idle pages back, and tries again.
+
+   How: the owner of a row sleeps on `asked` (a futex). A process that asks sets the bits of the devices,
+   raises `asked` and sleeps on `answered`. The owner sets `answered` to the value of `asked` that it saw before it began.
+   So requests that come while one is under way are answered together by the next round.
+
+   Example, rows of processes 100 and 200. Device ids are the same for both, here 7.
+     row 100: devices {7}, asked 4, answered 4      row 200: devices {7}, asked 0, answered 0
+     200 runs out and asks all others that use device 7, and waits for at most its timeout
+     row 100: wanted 1 (bit 0: index 0), keep 0, asked 5; process 100 wakes up and trims device 7 to 0 bytes
+     row 100: given + 6 GiB, held and idle set anew, answered 5; process 200 wakes up: 6 GiB were given back
+
+   One file a user, /dev/shm/segalloc-UID, is made by the first process that needs it and left behind by the last. It has
+   106 KiB. A row whose process has ended is taken by the next one; a process is known by its id and its start time.
+
+   Limits: 256 processes, 16 devices each. Processes of other users are not asked, and a process in another namespace of
+   process ids counts as ended. libc only; no heap; no lock, because every field is atomic. */
 #ifndef SG_NEIGHBOURS_H
 #define SG_NEIGHBOURS_H
 
@@ -14,7 +32,7 @@
 
 enum { SG_NEIGHBOURS = 256, SG_NEIGHBOUR_DEVICES = 16 };
 
-/* One process. The owner sleeps on `asked`; requests that come while one is under way are seen to together. */
+/* The row of one process. Its owner alone changes `answered`, `started`, `given` and `devices`. */
 struct sg_neighbour {
     _Atomic int32_t pid; /* 0: free; -1: being taken */
     _Atomic uint32_t asked, answered; /* counts of requests */
@@ -31,22 +49,25 @@ struct sg_neighbours {
     /* Bytes that each process held of each of its devices when it answered last. At the end: versions without it use
        the rest of the table beside this one. */
     _Atomic uint64_t held[SG_NEIGHBOURS][SG_NEIGHBOUR_DEVICES];
-    /* Of those, bytes that it would have given back then. */
+    /* Bytes among those that it would have given back then. */
     _Atomic uint64_t idle[SG_NEIGHBOURS][SG_NEIGHBOUR_DEVICES];
 };
 
-/* Maps the table of `user`, for good; `create` where it isn't there. 0 or a negative errno; -EPERM for a file that
-   isn't the user's own or that others can write to. */
+/* Maps the table of `user` for as long as the process lives; `create` makes the file where it isn't there. Returns 0 or a
+   negative errno. -EPERM: the file isn't the user's own, or others can write to it. -ENOSPC: shared memory is full.
+   -EPROTO: the table has another layout. */
 int sg_neighbours_map(uid_t user, bool create, struct sg_neighbours **ret);
 
-/* This process's row: that of its id, a free one, or one whose process has ended. NULL when none is left. */
+/* Takes a row for this process: that of its own id, else a free one, else one whose process has ended. NULL: all 256 are
+   in use. sg_neighbours_leave() answers every open request and frees the row. */
 struct sg_neighbour *sg_neighbours_join(struct sg_neighbours *table);
 void sg_neighbours_leave(struct sg_neighbour *own);
 
-/* The row of a living process; NULL. */
+/* The row of the living process `pid`; NULL: it has none. */
 struct sg_neighbour *sg_neighbours_find(struct sg_neighbours *table, pid_t pid);
 
-/* Asks a row's owner to trim the devices in `wanted` (bits) to `keep` bytes. */
+/* Asks the owner of a row to trim the devices in `wanted`, a bit for each index of `devices`, to `keep` bytes each.
+   Does not wait. */
 void sg_neighbour_ask(struct sg_neighbour *other, uint32_t wanted, uint64_t keep);
 
 /* Asks all living processes but `own`, which may be NULL, that use the device `id`, and waits for them, `timeout_ns`
@@ -55,8 +76,9 @@ void sg_neighbour_ask(struct sg_neighbour *other, uint32_t wanted, uint64_t keep
 uint64_t sg_neighbours_ask_all(struct sg_neighbours *table, const struct sg_neighbour *own, uint64_t id,
     uint64_t timeout_ns, uint64_t owing_ns);
 
-/* Asks the same processes what they hold idle of the device, and waits for their answers. Returns the sum, bytes. Who still
-   owes an answer to somebody is not waited for, and counts as one that has nothing. `own`: NULL for who has no row. */
+/* Asks the same processes what they hold idle of the device, and waits for their answers, `timeout_ns` at most in all.
+   Returns the sum in bytes; nothing is given back. A process that still owes an answer to somebody is not waited for, and
+   counts as one that has nothing. `own`: NULL for a caller without a row. */
 uint64_t sg_neighbours_idle(struct sg_neighbours *table, const struct sg_neighbour *own, uint64_t id,
     uint64_t timeout_ns);
 
@@ -64,7 +86,7 @@ uint64_t sg_neighbours_idle(struct sg_neighbours *table, const struct sg_neighbo
 void sg_neighbours_hold(struct sg_neighbours *table, const struct sg_neighbour *own, int index, uint64_t bytes,
     uint64_t idle);
 
-/* What another process holds of a device, bytes, as of the last request that it has answered. */
+/* Bytes that another process held of a device when it last answered a request. */
 struct sg_neighbour_holds {
     pid_t pid;
     uint64_t bytes;
@@ -75,7 +97,7 @@ struct sg_neighbour_holds {
 size_t sg_neighbours_holding(struct sg_neighbours *table, const struct sg_neighbour *own, uint64_t id,
     struct sg_neighbour_holds *ret, size_t most);
 
-/* Waits until the requests made so far are answered; false if that takes longer. */
+/* Waits until all requests that the row has by now are answered, for `timeout_ns` at most. False: that took longer. */
 bool sg_neighbour_wait(struct sg_neighbour *other, uint64_t timeout_ns);
 
 /* For the owner: wakes those who wait, after `answered` was set. */

@@ -1,4 +1,15 @@
-/* Memory of a device that the allocator has not served: by category, with names. */
+/* Memory of a device that the allocator has not served, by category.
+
+   A *category* is the kind of call that took the memory: cudaMallocAsync, cuMemCreate, arrays, and so on (outside.def has
+   them all). Everything that no call of the program explains is OTHER: contexts, code and other processes.
+
+   Why: a smallest card or a verdict that counts only the allocator's own memory would be too small. Not all of this
+   memory counts alike, though. Managed memory can move to the host, and a pool gives idle memory back at a wait.
+
+   Example, bytes in GiB: OTHER 0.5, POOLS 2, POOLS_IDLE 1, MANAGED 3, POOLS_LEAVING 0.25.
+       sum     6.75    all that is held at the moment
+       stays   3.50    the sum without MANAGED and POOLS_LEAVING
+   A program beside which 3.5 GiB stay can have the rest of the card. */
 #ifndef SG_OUTSIDE_H
 #define SG_OUTSIDE_H
 
@@ -7,26 +18,28 @@
 
 #include "segalloc/trace_format.h"
 
-/* Bytes by category. */
+/* Bytes by category, of one device at one moment. */
 struct sg_outside {
     uint64_t bytes[SEGALLOC_OUTSIDE_COUNT];
 };
 
-/* The name in JSON, and what a row says after the bytes. Constant texts. */
+/* The name of a category in JSON ("pools"), and the words of a report after the bytes ("by cudaMallocAsync"). Constant
+   texts. */
 const char *sg_outside_key(enum segalloc_outside what);
 const char *sg_outside_call(enum segalloc_outside what);
 
-/* All of it. */
+/* The sum of all categories, bytes. */
 uint64_t sg_outside_sum(const struct sg_outside *outside);
 
-/* What cannot leave the device while the program needs it: without pages of managed memory, which the driver moves to
-   the host where memory is short, and without what pools give back at a wait, which the library makes then. Source: CUDA
-   C++ Programming Guide, "Unified Memory Programming" (oversubscription), "Stream Ordered Memory Allocator" (physical page
-   caching). */
+/* Bytes that cannot leave the device while the program needs them. Pages of managed memory can, because the driver moves
+   them to the host where memory is short. POOLS_LEAVING can, because a wait of the host, which the library makes then,
+   gives it back. Source: CUDA C++ Programming Guide, "Unified Memory Programming" (oversubscription), "Stream Ordered
+   Memory Allocator" (physical page caching). */
 uint64_t sg_outside_stays(const struct sg_outside *outside);
 
-/* Whether how much there is at a moment depends on how far the GPU has come. It does where pools or graphs have got some back
-   since `before`, which is in the order of a stream. It does for managed memory, which work brings to the device. */
+/* True if the bytes of `now` depend on how far the GPU has come: the next run of the program may then show others. Pools
+   and graphs get memory back in the order of a stream. Their bytes lag where they have fallen since `before`, or where
+   idle memory is about to leave. Managed memory lags, because work brings it to the device. */
 bool sg_outside_lags(const struct sg_outside *before, const struct sg_outside *now);
 
 #endif

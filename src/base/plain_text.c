@@ -15,12 +15,13 @@ size_t sg_utf8_length(const char *text)
     for (size_t i = 1; i < length; i++)
         if ((at[i] & 0xc0) != 0x80)
             return 0;
+    /* Longer than need be, or one half of a UTF-16 pair: RFC 3629 allows neither. */
     bool overlong = (at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xf0 && at[1] < 0x90);
     bool surrogate = (at[0] == 0xed && at[1] >= 0xa0) || (at[0] == 0xf4 && at[1] >= 0x90);
     return length >= 3 && (overlong || surrogate) ? 0 : length;
 }
 
-/* The code point of a whole sequence. */
+/* The code point of a whole sequence: the bits that each byte has behind its marks, six from each byte after the first. */
 static uint32_t utf8_code_point(const char *text, size_t length)
 {
     static const unsigned char first[] = {0, 0x7f, 0x1f, 0x0f, 0x07};

@@ -1,4 +1,8 @@
-/* Waiting, and calls of libc, in threads of the program's, which signals interrupt and which may be cancelled. */
+/* Waiting, and calls of libc, in threads that belong to the program.
+
+   Such a thread may get a signal at any moment, and another thread may cancel it (pthread_cancel). A wait has to last as
+   long as it was meant to. A call of libc at which a thread may end, such as open(), must not end one that holds a lock of
+   ours. */
 #ifndef SG_REST_H
 #define SG_REST_H
 
@@ -8,8 +12,8 @@
    which a thread is cancelled, and leaves errno as it was. */
 void sg_rest(long ns);
 
-/* Around calls of libc that are such points: a thread that ended there would leave locks of ours held. Returns what
-   sg_cancel_restore() takes. */
+/* Turns cancellation off around calls of libc at which a thread may end: one that ended there would leave locks of ours
+   held. Returns the state before, for sg_cancel_restore(). */
 static inline int sg_cancel_off(void)
 {
     int before = PTHREAD_CANCEL_ENABLE;
@@ -17,6 +21,7 @@ static inline int sg_cancel_off(void)
     return before;
 }
 
+/* Brings back the state that sg_cancel_off() has returned. */
 static inline void sg_cancel_restore(int before)
 {
     pthread_setcancelstate(before, &before);

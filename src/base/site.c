@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In the order in which they are looked for. */
+/* Parts of paths with their ranks. The first row that matches decides, so an exception stands before its rule. Torch stands
+   before "-packages/", and that before "/lib/python3", which holds Debian's dist-packages. */
 static const struct {
     const char *part;
     bool begins; /* the path begins with it; else it is somewhere in it */
@@ -43,6 +44,7 @@ enum sg_site_rank sg_site_rank(const char *file)
     return SG_SITE_OWN;
 }
 
+/* The last `count` parts of a path: of "/a/b/c.py", 2 are "b/c.py". */
 static const char *path_last_parts(const char *file, int count)
 {
     const char *at = file + strlen(file);
@@ -87,7 +89,8 @@ static void name_cut_arguments(char *name)
         *at = '\0';
 }
 
-/* What a template's name begins with is the type that it returns. */
+/* Cuts the return type, with which the demangled name of a template begins: "int f<int>" becomes "f<int>". Blanks inside
+   brackets belong to arguments, and those of "operator new" to the name. */
 static void name_cut_type(char *name)
 {
     char *begin = name;

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+/* The power of two that a unit stands for: 30 for "GiB". False: it is no unit. */
 static bool size_unit_shift(const char *unit, unsigned *ret)
 {
     static const char letters[] = "kmgt";
@@ -30,7 +31,7 @@ bool sg_size_parse(const char *text, uint64_t *ret)
     uint64_t whole = 0;
     bool digits = false;
     for (; sg_ascii_digit(*text); text++, digits = true) {
-        if (whole > (INT64_MAX - 9) / 10)
+        if (whole > (INT64_MAX - 9) / 10) /* one more digit would not fit */
             return false;
         whole = whole * 10 + (uint64_t)(*text - '0');
     }

@@ -1,4 +1,10 @@
-/* Sizes as people write and read them. All multiples are powers of 1024. */
+/* Sizes as people write and read them. All multiples are powers of 1024, as CUDA's and PyTorch's are.
+
+   Examples of sg_size_parse():
+     "1.5GiB"   1610612736        "20 gb"   21474836480 (20 GiB)        "512"   512
+     "8e9"      refused           "-1"      refused                     "2 MX"  refused
+   and of sg_size_format():
+     1023 is "1023 B", 1536 is "1.50 KiB", 22012952576 is "20.50 GiB" */
 #ifndef SG_SIZE_H
 #define SG_SIZE_H
 
@@ -11,13 +17,13 @@
 #define SG_GIB (UINT64_C(1) << 30)
 #define SG_TIB (UINT64_C(1) << 40)
 
-/* Parses bytes, or a number (fractions allowed) with K, M, G, T, also spelt KiB … TiB or KB … TB, in any case
-   and with spaces before the unit. The whole of `text` must be the size. Returns false, leaving *ret alone, for
-   anything else, for negative numbers and for what does not fit in 63 bits. Needs neither locale nor heap. */
+/* Reads a size in bytes, or a number with a unit: K, M, G or T, also spelt KiB or KB and so on, in any case. The number
+   may have a fraction, and spaces may stand before the unit. The whole of `text` must be the size. False, with *ret unchanged: anything
+   else, a negative number, or more than 63 bits. Needs neither locale nor heap. */
 bool sg_size_parse(const char *text, uint64_t *ret);
 
-/* Writes "20.50 GiB" style text (two decimals, integer below 1 KiB) and returns `buffer`, which holds at least
-   SG_SIZE_TEXT bytes. */
+/* Writes "20.50 GiB": two decimals and the largest unit that leaves 1 or more; whole bytes below 1 KiB. Returns `buffer`,
+   which holds at least SG_SIZE_TEXT bytes. */
 enum { SG_SIZE_TEXT = 32 };
 char *sg_size_format(uint64_t bytes, char *buffer);
 

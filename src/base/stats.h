@@ -1,4 +1,10 @@
-/* The statistics of one device: one table, stats.def. */
+/* The statistics of one device, all of which stand in one table, stats.def.
+
+   A *level* is a present value with its peak, such as reserved_bytes. A *counter* only grows, such as allocs. Names,
+   units, order and meaning come from the table, so that the library, its files, reports and Python agree.
+
+   Example: a row STAT(grows, COUNTER, COUNT, "...") gives SG_STAT_grows and the member "grows" of a statistics file. In a
+   trace it is a record STATISTIC, whose id is the FNV-1a hash of "grows". A LEVEL also has a member "peak_NAME". */
 #ifndef SG_STATS_H
 #define SG_STATS_H
 
@@ -17,10 +23,12 @@ struct sg_stats {
     uint64_t peak[SG_STAT_COUNT];  /* of levels; 0 for counters */
 };
 
+/* A row of the table; constant texts. */
 struct sg_stat_info {
     const char *name, *unit, *text;
     enum sg_stat_kind kind;
 };
+/* The row of a statistic, which lives as long as the program. */
 const struct sg_stat_info *sg_stat_info(enum sg_stat stat);
 
 #endif
