@@ -26,8 +26,8 @@ LAYERS = {"base": [], "config": ["base"], "driver": ["base"], "trace": ["base"],
 FLOORS = {
     "core": [r"tuning\.(h|def)|lock_roles\.h", r"space/.*", r"core_types\.h", r"state/.*", r"streams/.*|segments/.*",
              r"search/.*", r"remap/.*", r".*"],
-    "preload": [r"process/(?!startup\.c|library_loads\.c).*|sites/(?:unwind|frames)\..*|torch/torch_mode\..*", r"track/.*", r"torch/.*",
-                r"services/(?!oom_report|refusals).*", r"sites/.*", r"services/.*", r"serve/.*", r"hooks/.*", r"process/.*"],
+    "preload": [r"process/.*|sites/(?:unwind|frames)\..*|torch/torch_mode\..*", r"track/.*", r"torch/.*", r"services/.*", r"sites/.*",
+                r"report/.*", r"serve/.*", r"hooks/.*", r"main/.*"],
     "trace": [r"[^/]*", r"writer/.*", r"reader/.*"],
     "sim": [r"(cudart|standin)/.*|memory/range\.h|kernels/integers.*\.h|hazard/order\.h|[^/]*\.(h|def)", r"device/.*\.(h|def)|kernels/module\.h",
             r"streams/.*\.h|kernels/.*\.h", r"hazard/owner\.h|memory/.*\.h", r"hazard/.*\.h", r"graphs/.*\.h", r".*"],
@@ -184,7 +184,7 @@ class Preload(unittest.TestCase):
         self.assertIn("sg_enter", home)
         upward = [f"{name} -> {home[symbol]}: {symbol}" for name, symbol in uses
                   if symbol in home and floor_of[home[symbol]] > floor_of[name] and symbol != "sg_upward_calls" and
-                  not (name == "process/symbols.c" and symbol.startswith("cu"))]
+                  not (name == "process/hook_table.c" and symbol.startswith("cu"))]
         self.assertEqual(upward, [])
 
     def objects(self):

@@ -3,7 +3,7 @@
    run out because of idle memory of ours. Each call is booked (track/held_outside.h), and noted in the trace. */
 #include "process/hooks.h"
 #include "services/outside_trace.h"
-#include "services/refusals.h"
+#include "report/refusals.h"
 #include "track/held_outside.h"
 #include "track/make_room.h"
 

@@ -12,7 +12,7 @@
 #include "process/process.h"
 #include "serve/requests.h"
 #include "services/outside_trace.h"
-#include "services/refusals.h"
+#include "report/refusals.h"
 #include "track/streams.h"
 #include "track/context_pins.h"
 #include "track/held_outside.h"

@@ -14,7 +14,7 @@
 #include "process/process.h"
 #include "services/trim.h"
 #include "serve/requests.h"
-#include "services/refusals.h"
+#include "report/refusals.h"
 #include "serve/fast_path.h"
 #include "services/outside_trace.h"
 #include "rest.h"

@@ -2,6 +2,7 @@
 #ifndef SG_HOOK_TABLE_H
 #define SG_HOOK_TABLE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -25,8 +26,8 @@ struct sg_hook_row {
 
 extern const struct sg_hook_row sg_hooks[SG_HOOK_COUNT] __attribute__((visibility("hidden")));
 
-/* The driver's function of that name; NULL where the driver has none. Takes the loader's lock the first time. */
-void *sg_hook_real(const struct sg_hook_row *hook);
+/* Whether an address is that of one of our functions. */
+bool sg_hook_is_ours(const void *function);
 
 static inline void *sg_address_of(sg_any_fn *function)
 {

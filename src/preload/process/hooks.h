@@ -25,4 +25,9 @@ struct sg_real {
    CUDA_ERROR_NOT_INITIALIZED. May take the loader's lock the first time: not to be called holding a lock of ours. */
 const struct sg_real *sg_real(void);
 
+/* The driver's function of a row of the table (hook_table.h); NULL where the driver has none. Takes the loader's lock the
+   first time. */
+struct sg_hook_row;
+void *sg_hook_real(const struct sg_hook_row *hook);
+
 #endif

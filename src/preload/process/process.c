@@ -1,38 +1,12 @@
 #include "process/process.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "lock.h"
 #include "process/environment.h"
 #include "process/process_state.h"
 #include "process/symbols.h"
 #include "process/upward_calls.h"
-#include "rest.h"
-
-enum {
-    START_STEP_NS = 50000,
-    START_STEPS = 4000, /* how long another thread's start is waited for */
-};
-
-struct sg_process sg_process = {
-    .locks =
-        {
-#define CORE_LOCK(name, guards)
-#define PROCESS_LOCK(name, guards) [SG_LOCK_##name] = SG_LOCK_INIT(SG_RANK_##name),
-#include "locks.def"
-#undef CORE_LOCK
-#undef PROCESS_LOCK
-        },
-};
-
-__thread struct sg_thread sg_self;
-__thread struct sg_thread *sg_self_found;
-_Atomic unsigned sg_fast_path_epoch;
 
 struct sg_core *sg_process_core_made(void)
 {
@@ -42,110 +16,6 @@ struct sg_core *sg_process_core_made(void)
 struct sg_core *sg_process_core(void)
 {
     return atomic_load_explicit(&sg_process.state, memory_order_acquire) == SG_PROCESS_LIVE ? sg_process.core : NULL;
-}
-
-struct sg_thread *sg_thread_find(void)
-{
-    sg_self_found = &sg_self;
-    return sg_self_found;
-}
-
-bool sg_thread_inside(void)
-{
-    return sg_self.inside;
-}
-
-bool sg_thread_enter(void)
-{
-    bool outer = sg_self.inside;
-    sg_self.inside = true;
-    return outer;
-}
-
-void sg_thread_leave(bool outer)
-{
-    sg_self.inside = outer;
-}
-
-/* A handler that comes between two of these steps finds the bit set. */
-static void guard_begin(enum sg_process_lock guard)
-{
-    sg_self.guards |= 1u << guard;
-    atomic_signal_fence(memory_order_seq_cst);
-}
-
-static void guard_end(enum sg_process_lock guard)
-{
-    atomic_signal_fence(memory_order_seq_cst);
-    sg_self.guards &= ~(1u << guard);
-}
-
-void sg_process_lock(enum sg_process_lock guard)
-{
-    guard_begin(guard);
-    sg_lock(&sg_process.locks[guard]);
-}
-
-bool sg_process_lock_try(enum sg_process_lock guard)
-{
-    unsigned before = sg_self.guards;
-    guard_begin(guard);
-    bool taken = sg_lock_try(&sg_process.locks[guard]);
-    if (!taken && !(before >> guard & 1)) /* else a handler asks within it */
-        guard_end(guard);
-    return taken;
-}
-
-void sg_process_unlock(enum sg_process_lock guard)
-{
-    sg_unlock(&sg_process.locks[guard]);
-    guard_end(guard);
-}
-
-void sg_process_assert_locked(enum sg_process_lock guard)
-{
-    (void)guard;
-    SG_ASSERT_HELD(&sg_process.locks[guard]);
-}
-
-void sg_process_locks_reset(void)
-{
-    for (int i = 0; i < SG_LOCK_COUNT; i++) {
-        if (!sg_self.fork.guarded && sg_self.guards >> i & 1)
-            continue; /* what the handler has interrupted gives it back */
-        sg_lock_init(&sg_process.locks[i], (enum sg_lock_rank)(SG_RANK_PROCESS + i), 0);
-        guard_end((enum sg_process_lock)i);
-    }
-}
-
-void sg_log_line(const char *line)
-{
-    int before = errno;
-    char text[1024];
-    int length = snprintf(text, sizeof text, "segalloc: %s\n", line);
-    if (length >= (int)sizeof text) {
-        length = sizeof text;
-        text[sizeof text - 1] = '\n';
-    }
-    int cancel = sg_cancel_off();
-    ssize_t written = write(STDERR_FILENO, text, (size_t)length);
-    (void)written;
-    sg_cancel_restore(cancel);
-    errno = before;
-}
-
-unsigned sg_process_read_conf(struct sg_conf *conf, sg_conf_warn_fn *warn)
-{
-    const struct sg_conf_inputs inputs = {
-        .system_file = SG_CONF_SYSTEM_FILE,
-        .conf_file = sg_environment("SEGALLOC_CONF_FILE"),
-        .environment = sg_environment("SEGALLOC_CONF"),
-        .trace = sg_environment("SEGALLOC_TRACE"),
-        .stats = sg_environment("SEGALLOC_STATS"),
-        .pytorch_cuda = sg_environment("PYTORCH_CUDA_ALLOC_CONF"),
-        .pytorch = sg_environment("PYTORCH_ALLOC_CONF"),
-    };
-    return sg_conf_load(conf, &inputs, warn, NULL);
 }
 
 const struct sg_conf *sg_process_conf(void)
@@ -254,16 +124,6 @@ enum sg_share sg_process_share(void)
     if (share == SG_SHARE_BEGINS)
         sg_core_share(core);
     return share;
-}
-
-enum sg_process_state sg_process_wait_for_start(void)
-{
-    enum sg_process_state state = SG_PROCESS_STARTING;
-    for (int i = 0; i < START_STEPS && state == SG_PROCESS_STARTING; i++) {
-        sg_rest(START_STEP_NS);
-        state = atomic_load_explicit(&sg_process.state, memory_order_acquire);
-    }
-    return state;
 }
 
 struct sg_core *sg_enter(void)

@@ -1,4 +1,4 @@
-/* The state of the process, for process.c, which lies beneath all other files, and startup.c, which lies on top.
+/* The state of the process, for process.c and for main/startup.c, which changes it.
    process.h says what the states mean. */
 #ifndef SG_PROCESS_STATE_H
 #define SG_PROCESS_STATE_H
@@ -9,7 +9,6 @@
 
 #include "conf.h"
 #include "core.h"
-#include "lock.h"
 #include "process/process.h"
 
 enum sg_process_state {
@@ -32,7 +31,6 @@ struct sg_process {
     atomic_bool conf_read;
     struct sg_conf conf; /* guarded by SG_LOCK_PROCESS; once read, `ipc` alone changes */
     atomic_int watched;  /* 0 not looked at, 1 no, 2 yes */
-    struct sg_lock locks[SG_LOCK_COUNT];
 };
 extern struct sg_process sg_process __attribute__((visibility("hidden")));
 
@@ -42,8 +40,5 @@ unsigned sg_process_read_conf(struct sg_conf *conf, sg_conf_warn_fn *warn);
 /* Waits for the thread that makes the core, and returns the state then. Not for ever: that thread may need the
    loader's lock, which a constructor that allocates may hold. The driver serves then. */
 enum sg_process_state sg_process_wait_for_start(void);
-
-/* In a child of fork(): frees all locks, but for those whose holder the handler around fork() has interrupted. */
-void sg_process_locks_reset(void);
 
 #endif

@@ -11,26 +11,8 @@
 #include <string.h>
 
 #include "process/hook_table.h"
-#include "process/hooks.h"
 #include "process/loaded_code.h"
-#include "process/process.h"
-
-const struct sg_hook_row sg_hooks[SG_HOOK_COUNT] = {
-#define HOOK(symbol, base, version, threads, parameters)                                                       \
-    {#symbol, #base, sizeof #symbol - 1, sizeof #base - 1, version, SG_THREADS_##threads, (sg_any_fn *)symbol, \
-        offsetof(struct sg_real, symbol)},
-#include "process/hooks.def"
-};
-
-static CUresult symbols_missing(void)
-{
-    return CUDA_ERROR_NOT_INITIALIZED;
-}
-
-static const struct sg_real absent_table = {
-#define HOOK(symbol, base, version, threads, parameters) .symbol = (CUresult(*) parameters)(sg_any_fn *)symbols_missing,
-#include "process/hooks.def"
-};
+#include "process/locks.h"
 
 /* What was looked up once; 0 or NULL: not yet. */
 static struct {
@@ -103,14 +85,9 @@ static const struct libcuda *symbols_libcuda(void)
     return &libcuda;
 }
 
-/* A library that answers dlsym may mean a function of its own and find ours, which comes first. */
-static bool is_ours(const void *function)
+bool sg_cuda_loaded(void)
 {
-    for (int i = 0; i < SG_HOOK_COUNT; i++) {
-        if (function == sg_address_of(sg_hooks[i].function))
-            return true;
-    }
-    return false;
+    return symbols_libcuda() != NULL;
 }
 
 void *sg_cuda_symbol(const char *name)
@@ -123,7 +100,8 @@ void *sg_cuda_symbol(const char *name)
     if (next == sg_dlsym() && known->mapped && sg_loaded_symbol(&known->library, "cuInit", name, &symbol))
         return symbol;
     symbol = next(known->handle, name);
-    return is_ours(symbol) ? sg_dlsym()(known->handle, name) : symbol;
+    /* A library that answers dlsym may mean a function of its own and find ours, which comes first. */
+    return sg_hook_is_ours(symbol) ? sg_dlsym()(known->handle, name) : symbol;
 }
 
 struct search {
@@ -156,44 +134,4 @@ bool sg_library_loaded(const char *prefix)
 {
     struct search search = {.prefix = prefix};
     return dl_iterate_phdr(match_library, &search) != 0;
-}
-
-/* The driver's own functions. The table is written once, under SG_LOCK_REAL. */
-static struct {
-    struct sg_real table;
-    atomic_bool loaded;
-} real;
-
-static void load_real(struct sg_real *table)
-{
-    *table = absent_table;
-    for (int i = 0; i < SG_HOOK_COUNT; i++) {
-        void *function = sg_cuda_symbol(sg_hooks[i].symbol);
-        if (function)
-            memcpy((char *)table + sg_hooks[i].offset, &function, sizeof function);
-    }
-}
-
-const struct sg_real *sg_real(void)
-{
-    if (atomic_load_explicit(&real.loaded, memory_order_acquire))
-        return &real.table;
-    if (!symbols_libcuda())
-        return &absent_table;
-    struct sg_real table;
-    load_real(&table);
-    sg_process_lock(SG_LOCK_REAL);
-    if (!atomic_load_explicit(&real.loaded, memory_order_relaxed)) {
-        real.table = table;
-        atomic_store_explicit(&real.loaded, true, memory_order_release);
-    }
-    sg_process_unlock(SG_LOCK_REAL);
-    return &real.table;
-}
-
-void *sg_hook_real(const struct sg_hook_row *hook)
-{
-    void *function;
-    memcpy(&function, (const char *)sg_real() + hook->offset, sizeof function);
-    return function == sg_address_of((sg_any_fn *)symbols_missing) ? NULL : function;
 }

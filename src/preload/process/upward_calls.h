@@ -1,4 +1,4 @@
-/* Every function that a file of this layer calls on a floor above its own. One constant table holds them, in startup.c,
+/* Every function that a file of this layer calls on a floor above its own. One constant table holds them, in main/startup.c,
    so that no call can come before it is set. The test `tree` finds any other call that runs up. */
 #ifndef SG_UPWARD_CALLS_H
 #define SG_UPWARD_CALLS_H

@@ -16,7 +16,7 @@
 #include "process/process.h"
 #include "serve/fast_path.h"
 #include "process/symbols.h"
-#include "services/refusals.h"
+#include "report/refusals.h"
 #include "torch/torch.h"
 #include "torch/torch_oom.h"
 #include "torch/torch_segments.h"

@@ -14,7 +14,8 @@
 #include "process/process.h"
 #include "serve/requests.h"
 #include "services/recorder.h"
-#include "services/refusals.h"
+#include "report/refusals.h"
+#include "sites/note.h"
 #include "sites/sites.h"
 #include "track/streams.h"
 
@@ -106,8 +107,8 @@ static __attribute__((noinline)) const struct sg_tag *fast_path_noted(struct sg_
 {
     sg_sites_note(self);
     *ret = *tag;
-    ret->site = self->shown;
-    ret->phase = self->phase;
+    ret->site = self->place.shown;
+    ret->phase = self->place.phase;
     return ret;
 }
 

@@ -2,7 +2,7 @@
 #include "process/hooks.h"
 #include "process/process.h"
 #include "serve/requests.h"
-#include "services/refusals.h"
+#include "report/refusals.h"
 #include "segalloc/segalloc.h"
 #include "track/streams.h"
 

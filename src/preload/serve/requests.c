@@ -20,7 +20,7 @@
 #include "serve/fast_path.h"
 #include "services/outside_trace.h"
 #include "services/recorder.h"
-#include "services/refusals.h"
+#include "report/refusals.h"
 #include "rest.h"
 #include "track/streams.h"
 #include "torch/torch.h"
@@ -92,8 +92,8 @@ struct sg_tag sg_memory_tag(struct sg_core *core, const struct sg_request *reque
         .sync = free_mode(request),
         .user_rule = user_rule(request),
         .missed_calls = !knows_users(),
-        .site = sg_self.shown,
-        .phase = sg_self.phase,
+        .site = sg_self.place.shown,
+        .phase = sg_self.place.phase,
     };
     struct sg_tracked_stream tracked;
     if (sg_following() && request->has_stream)

@@ -11,7 +11,7 @@
 #include "process/symbols.h"
 #include "segalloc/segalloc.h"
 #include "serve/requests.h"
-#include "services/refusals.h"
+#include "report/refusals.h"
 #include "size.h"
 #include "torch/torch.h"
 #include "torch/torch_oom.h"

@@ -95,7 +95,7 @@ static void emit(void *sink, const struct segalloc_trace_record *record)
 {
     if (record->kind == SEGALLOC_RECORD_ALLOCATE || record->kind == SEGALLOC_RECORD_SLOW_BEGIN ||
         record->kind == SEGALLOC_RECORD_ALLOCATE_FAILURE || record->kind == SEGALLOC_RECORD_OUTSIDE)
-        sg_trace_writer_emit_from(sink, record, sg_this_thread()->site, sg_this_thread()->phase);
+        sg_trace_writer_emit_from(sink, record, sg_this_thread()->place.site, sg_this_thread()->place.phase);
     else
         sg_trace_writer_emit(sink, record);
 }

@@ -77,9 +77,9 @@ void sg_backward_forward(struct sg_thread *self, uint32_t site)
     if (!atomic_load_explicit(&torch.current, memory_order_acquire))
         return;
     uint64_t next = torch.next_sequence();
-    if (next == self->sequence || !next)
+    if (next == self->place.sequence || !next)
         return;
-    self->sequence = next;
+    self->place.sequence = next;
     uint64_t thread = torch.thread();
     atomic_store_explicit(backward_place_of(next - 1, thread),
         mark(next - 1, thread) | (uint64_t)site << (SEQUENCE_BITS + THREAD_BITS), memory_order_relaxed);

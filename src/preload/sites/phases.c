@@ -75,8 +75,8 @@ static uint32_t number_of(struct table *table, uint32_t around, const char *text
 
 static uint32_t top_of(const struct sg_thread *self)
 {
-    uint32_t depth = self->phases < SG_PHASES_DEEP ? self->phases : SG_PHASES_DEEP;
-    return depth ? self->phase_stack[depth - 1] : atomic_load_explicit(&phases.marked, memory_order_relaxed);
+    uint32_t depth = self->place.phases < SG_PHASES_DEEP ? self->place.phases : SG_PHASES_DEEP;
+    return depth ? self->place.phase_stack[depth - 1] : atomic_load_explicit(&phases.marked, memory_order_relaxed);
 }
 
 static void push(const char *name)
@@ -85,18 +85,19 @@ static void push(const char *name)
     struct sg_thread *self = sg_this_thread();
     if (!table)
         return;
-    if (self->phases < SG_PHASES_DEEP)
-        self->phase_stack[self->phases] = name && *name ? number_of(table, top_of(self), name) : top_of(self);
-    self->phases++;
+    if (self->place.phases < SG_PHASES_DEEP)
+        self->place.phase_stack[self->place.phases] = name && *name ? number_of(table, top_of(self), name)
+                                                                    : top_of(self);
+    self->place.phases++;
     atomic_store_explicit(&phases.latest, top_of(self), memory_order_relaxed);
 }
 
 static void pop(void)
 {
     struct sg_thread *self = sg_this_thread();
-    if (!self->phases)
+    if (!self->place.phases)
         return;
-    self->phases--;
+    self->place.phases--;
     atomic_store_explicit(&phases.latest, top_of(self), memory_order_relaxed);
 }
 
@@ -116,7 +117,7 @@ uint32_t sg_phases_note(struct sg_thread *self)
     struct table *table = atomic_load_explicit(&phases.table, memory_order_acquire);
     if (!table)
         return 0;
-    uint32_t number = self->phases ? top_of(self) : atomic_load_explicit(&phases.latest, memory_order_relaxed);
+    uint32_t number = self->place.phases ? top_of(self) : atomic_load_explicit(&phases.latest, memory_order_relaxed);
     uint32_t trace = sg_sites_trace();
     if (number && atomic_load_explicit(&table->phase[number].written, memory_order_relaxed) != trace)
         write_phase(table, number, trace);
@@ -187,7 +188,7 @@ struct nvtx_event {
 
 static int depth(void)
 {
-    return (int)sg_this_thread()->phases;
+    return (int)sg_this_thread()->place.phases;
 }
 
 static int nvtx_push(const char *message)

@@ -12,7 +12,6 @@
 #include "process/symbols.h"
 #include "meta.h"
 #include "sites/unwind.h"
-#include "sites/phases.h"
 #include "sites/python_stack.h"
 #include "services/recorder.h"
 #include "segalloc/trace_format.h"
@@ -322,10 +321,10 @@ static __attribute__((noinline)) uint32_t other_frames(struct table *table, stru
         return 1;
     }
     *ret_kind = NATIVE;
-    return sg_unwind_frames(&table->unwinder, &self->stack, ret, FRAMES_MOST, OUTER_FRAMES);
+    return sg_unwind_frames(&table->unwinder, &self->place.stack, ret, FRAMES_MOST, OUTER_FRAMES);
 }
 
-void sg_sites_note(struct sg_thread *self)
+void sg_sites_note_stack(struct sg_thread *self)
 {
     struct table *table = atomic_load_explicit(&sites.table, memory_order_acquire);
     struct sg_frame frame[FRAMES_MOST];
@@ -344,9 +343,8 @@ void sg_sites_note(struct sg_thread *self)
         write_site(table, number);
     if (kind == PYTHON && number)
         sg_backward_forward(self, number);
-    self->site = number;
-    self->shown = table->site[number].shown;
-    self->phase = sg_phases_note(self);
+    self->place.site = number;
+    self->place.shown = table->site[number].shown;
 }
 
 /* The C++ runtime of the program writes its names. */

@@ -14,9 +14,9 @@ struct sg_thread;
 extern bool sg_sites_on __attribute__((visibility("hidden")));
 bool sg_sites_open(const struct sg_conf *conf);
 
-/* Notes where this thread is, in `self->site` and `self->phase` (0: not known), which its next allocation belongs
-   to. A stack that was met before costs no lock. For a thread inside a call of ours (process.h). */
-void sg_sites_note(struct sg_thread *self);
+/* Notes the stack of this thread in `self->place.site` and `self->place.shown` (0: not known). A stack that was met before
+   costs no lock. For a thread inside a call of ours (process.h), where sites are on. */
+void sg_sites_note_stack(struct sg_thread *self);
 
 /* Writes one line for a site as the core keeps it. False: it is not known. */
 bool sg_sites_describe(uint32_t site, char *text, size_t size);

@@ -19,9 +19,10 @@
 #include "process/upward_calls.h"
 #include "serve/requests.h"
 #include "track/captures.h"
-#include "services/refusals.h"
+#include "report/refusals.h"
 #include "services/recorder.h"
 #include "process/symbols.h"
+#include "sites/note.h"
 #include "sites/sites.h"
 #include "torch/torch.h"
 #include "services/trim.h"
@@ -693,8 +694,8 @@ CUresult sg_ipc_refused(bool legacy)
 
 void sg_sites_note(struct sg_thread *self)
 {
-    self->shown = self->site = (uint32_t)random_below(&world.answers, 100);
-    self->phase = self->site % 7;
+    self->place.shown = self->place.site = (uint32_t)random_below(&world.answers, 100);
+    self->place.phase = self->place.site % 7;
 }
 
 void sg_refusals_add(struct sg_core *core, int device, size_t bytes)

@@ -1,5 +1,5 @@
 /* For files that tell of refused allocations: none is ever open. */
-#include "services/refusals.h"
+#include "report/refusals.h"
 
 atomic_uint sg_refusals_open;
 

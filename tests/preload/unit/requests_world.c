@@ -19,7 +19,7 @@
 #include "track/contexts.h"
 #include "track/context_wait.h"
 #include "services/hazard_annotations.h"
-#include "services/oom_report.h"
+#include "report/oom_report.h"
 #include "services/recorder.h"
 #include "track/streams.h"
 #include "torch/torch.h"

@@ -112,12 +112,12 @@ int symbol_of(const void *address, Dl_info *ret)
 static void none_before_it_is_there(void **state)
 {
     struct sg_backward now;
-    struct sg_thread self = {.site = 0};
+    struct sg_thread self = {.place.site = 0};
     (void)state;
     sg_backward_look();
     assert_false(sg_backward_now(&now));
     sg_backward_forward(&self, 1);
-    assert_int_equal(self.sequence, 0);
+    assert_int_equal(self.place.sequence, 0);
     fake.loaded = fake.gone = true; /* unloaded between the two looks */
     sg_backward_look();
     fake.gone = false;
@@ -154,13 +154,13 @@ static uint32_t forward_of(uint64_t sequence, uint64_t thread)
 
 static void the_site_of_the_forward_part(void **state)
 {
-    struct sg_thread one = {.site = 0}, other = {.site = 0};
+    struct sg_thread one = {.place.site = 0}, other = {.place.site = 0};
     struct sg_backward now;
     (void)state;
     fake.thread = 1;
     fake.next = 0;
     sg_backward_forward(&one, 3); /* no node yet */
-    assert_int_equal(one.sequence, 0);
+    assert_int_equal(one.place.sequence, 0);
     assert_int_equal(forward_of(0, 1), 0);
     fake.next = 1;
     sg_backward_forward(&one, 11); /* the node 0 was made there */
@@ -169,7 +169,7 @@ static void the_site_of_the_forward_part(void **state)
     sg_backward_forward(&one, 15);
     fake.next = 0;
     sg_backward_forward(&one, 16); /* no node has been made at 0, whatever was before */
-    assert_int_equal(one.sequence, 5);
+    assert_int_equal(one.place.sequence, 5);
     fake.next = 5;
     fake.thread = 2;
     sg_backward_forward(&other, 25); /* that one counts for itself */

@@ -17,6 +17,7 @@
 #include "serve/requests.h"
 #include "serve/fast_path.h"
 #include "services/recorder.h"
+#include "sites/note.h"
 #include "sites/sites.h"
 #include "track/streams.h"
 

@@ -16,7 +16,7 @@
 
 #include "core_state.h"
 #include "track/captures.h"
-#include "services/oom_report.h"
+#include "report/oom_report.h"
 #include "process/process.h"
 #include "track/held_outside.h"
 #include "process/symbols.h"

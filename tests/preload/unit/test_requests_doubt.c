@@ -17,7 +17,7 @@
 #include "track/free_policy.h"
 #include "track/graph_blocks.h"
 #include "requests_world.h"
-#include "services/refusals.h"
+#include "report/refusals.h"
 #include "track/streams.h"
 
 /* What the core answers where there is no memory, and where it serves none. */

@@ -21,6 +21,7 @@
 #include "sites/python_stack.h"
 #include "services/recorder.h"
 #include "segalloc/segalloc.h"
+#include "sites/note.h"
 #include "sites/sites.h"
 
 int InitializeInjectionNvtx2(const void *(*table)(uint32_t id));
@@ -220,7 +221,7 @@ static uint32_t at(unsigned a, unsigned b)
     program.line[1] = b;
     program.lines = 2;
     sg_sites_note(sg_this_thread());
-    return sg_this_thread()->site;
+    return sg_this_thread()->place.site;
 }
 
 static int on(void **state)
@@ -291,12 +292,12 @@ static void the_users_own_line_is_shown(void **state)
     (void)state;
     char text[64];
     at(300, 30);
-    uint32_t shown = sg_this_thread()->shown;
+    uint32_t shown = sg_this_thread()->place.shown;
     assert_true(sg_sites_describe(shown, text, sizeof text));
     assert_string_equal(text, "train.py:30 in function_30");
     at(301, 30);
-    assert_int_equal(sg_this_thread()->shown, shown); /* by another way through a library */
-    assert_true(sg_this_thread()->site != shown);
+    assert_int_equal(sg_this_thread()->place.shown, shown); /* by another way through a library */
+    assert_true(sg_this_thread()->place.site != shown);
     assert_false(sg_sites_describe(0, text, sizeof text) || sg_sites_describe(1u << 31, text, sizeof text));
 }
 
@@ -332,13 +333,13 @@ static void code_has_addresses(void **state)
     program.address[1] = 1; /* in no module */
     program.addresses = 2;
     sg_sites_note(sg_this_thread());
-    assert_true(sg_sites_describe(sg_this_thread()->shown, text, sizeof text));
+    assert_true(sg_sites_describe(sg_this_thread()->place.shown, text, sizeof text));
     assert_string_equal(text, "solver in solve (+0x1234)");
     assert_int_equal(trace.record[trace.count - 1].flags, SEGALLOC_FLAG_NATIVE | SEGALLOC_FLAG_LAST);
     program.addresses = 0;
     sg_sites_note(sg_this_thread());
-    assert_int_equal(sg_this_thread()->site, 0);
-    assert_int_equal(sg_this_thread()->shown, 0);
+    assert_int_equal(sg_this_thread()->place.site, 0);
+    assert_int_equal(sg_this_thread()->place.shown, 0);
 }
 
 /* Names of C++ are as their author writes them, where the program has its runtime. */
@@ -349,10 +350,10 @@ static void names_are_plain(void **state)
     program.address[0] = 0x2222;
     program.addresses = 1;
     sg_sites_note(sg_this_thread());
-    assert_true(sg_sites_describe(sg_this_thread()->shown, text, sizeof text));
+    assert_true(sg_sites_describe(sg_this_thread()->place.shown, text, sizeof text));
     assert_string_equal(text, "solver in _ZN3net4stepIiEEvRKT_ (+0x2222)");
     cxx.runtime = true;
-    assert_true(sg_sites_describe(sg_this_thread()->shown, text, sizeof text));
+    assert_true(sg_sites_describe(sg_this_thread()->place.shown, text, sizeof text));
     assert_string_equal(text, "solver in net::step<int> (+0x2222)");
     assert_int_equal(cxx.open, 0);
     program.addresses = 0;
@@ -366,27 +367,28 @@ static void a_backward_pass_is_told_by_what_ran_forward(void **state)
     program.lines = 0;
     backward = (struct sg_backward){.type = 7, .forward = forward};
     sg_sites_note(sg_this_thread());
-    assert_true(sg_this_thread()->site != forward && sg_sites_describe(sg_this_thread()->shown, text, sizeof text));
+    assert_true(
+        sg_this_thread()->place.site != forward && sg_sites_describe(sg_this_thread()->place.shown, text, sizeof text));
     assert_string_equal(text, "backward of train.py:50 in function_50");
-    assert_int_equal(count(SEGALLOC_RECORD_DEFINE_SITE, sg_this_thread()->site), 2);
+    assert_int_equal(count(SEGALLOC_RECORD_DEFINE_SITE, sg_this_thread()->place.site), 2);
     backward.forward = 0;
     sg_sites_note(sg_this_thread());
-    assert_true(sg_sites_describe(sg_this_thread()->shown, text, sizeof text));
+    assert_true(sg_sites_describe(sg_this_thread()->place.shown, text, sizeof text));
     assert_string_equal(text, "backward, Class7");
     char cut[8] = "???????";
-    assert_true(sg_sites_describe(sg_this_thread()->shown, cut, 5));
+    assert_true(sg_sites_describe(sg_this_thread()->place.shown, cut, 5));
     assert_string_equal(cut, "back");
     assert_string_equal(cut + 5, "??");
     backward.forward = forward;
     sg_sites_note(sg_this_thread());
     for (size_t room = 1; room < 8; room++) {
         memset(cut, '?', sizeof cut);
-        assert_true(sg_sites_describe(sg_this_thread()->shown, cut, room));
+        assert_true(sg_sites_describe(sg_this_thread()->place.shown, cut, room));
         assert_true(strlen(cut) == room - 1 && (room == 7 || cut[room] == '?'));
     }
     backward = (struct sg_backward){.type = 8}; /* of no known name */
     sg_sites_note(sg_this_thread());
-    assert_true(sg_sites_describe(sg_this_thread()->shown, text, sizeof text));
+    assert_true(sg_sites_describe(sg_this_thread()->place.shown, text, sizeof text));
     assert_string_equal(text, "backward, of an unknown kind");
     backward.type = 0;
 }
@@ -449,7 +451,7 @@ static void many_stacks(void)
         found += at(i, 30) != 0;
     assert_in_range(found, 65000, 65535);
     assert_int_equal(at(69999, 30), 0);
-    assert_true(!sg_this_thread()->shown && at(69998 - 69000, 30) != 0);
+    assert_true(!sg_this_thread()->place.shown && at(69998 - 69000, 30) != 0);
 }
 
 static void many_phases(void)
@@ -463,14 +465,14 @@ static void many_phases(void)
         snprintf(name, sizeof name, "part %u", i / 200);
         segalloc_phase_push(name);
         sg_sites_note(sg_this_thread());
-        *(sg_this_thread()->phase ? &some : &none) += 1;
+        *(sg_this_thread()->place.phase ? &some : &none) += 1;
         segalloc_phase_pop();
     }
     assert_true(some > 32000 && some < 1 << 15 && none > 0);
     segalloc_mark("step 1");
     segalloc_phase_push("part 1");
     sg_sites_note(sg_this_thread());
-    assert_true(sg_this_thread()->phase != 0);
+    assert_true(sg_this_thread()->place.phase != 0);
 }
 
 /* Lines meet in the table by chance, of Python and of code. */
@@ -483,7 +485,7 @@ static void many_lines(void)
         program.lines = i % 2;
         program.addresses = 1 - i % 2;
         sg_sites_note(sg_this_thread());
-        assert_true(sg_this_thread()->site && sg_this_thread()->shown == sg_this_thread()->site);
+        assert_true(sg_this_thread()->place.site && sg_this_thread()->place.shown == sg_this_thread()->place.site);
     }
 }
 
@@ -498,13 +500,13 @@ static void phases_beside_many_texts(void)
     }
     segalloc_phase_push("7");
     sg_sites_note(sg_this_thread());
-    uint32_t known = sg_this_thread()->phase;
+    uint32_t known = sg_this_thread()->place.phase;
     segalloc_phase_push("of no name that was met");
     sg_sites_note(sg_this_thread());
-    assert_true(known && !sg_this_thread()->phase);
+    assert_true(known && !sg_this_thread()->place.phase);
     segalloc_phase_pop();
     sg_sites_note(sg_this_thread());
-    assert_int_equal(sg_this_thread()->phase, known);
+    assert_int_equal(sg_this_thread()->place.phase, known);
 }
 
 /* Phases without one around them meet in the table too. */
@@ -519,8 +521,8 @@ static void many_phases_side_by_side(void)
             segalloc_phase_push(name);
             sg_sites_note(sg_this_thread());
             if (!round)
-                number[i] = sg_this_thread()->phase;
-            assert_int_equal(sg_this_thread()->phase, number[i]);
+                number[i] = sg_this_thread()->place.phase;
+            assert_int_equal(sg_this_thread()->place.phase, number[i]);
             assert_true(i == 0 || number[i] == number[i - 1] + 1);
             segalloc_phase_pop();
         }
@@ -550,8 +552,8 @@ static void stacks_of_one_hash(void)
             trace.count = 0;
             sg_sites_note(sg_this_thread());
             if (round == 0)
-                number[i] = sg_this_thread()->site;
-            assert_int_equal(sg_this_thread()->site, number[i]);
+                number[i] = sg_this_thread()->place.site;
+            assert_int_equal(sg_this_thread()->place.site, number[i]);
         }
     }
     assert_true(number[0] && number[1] && number[2]);
@@ -582,7 +584,7 @@ static const char *phase(void)
     static char text[256];
     sg_sites_note(sg_this_thread());
     *text = '\0';
-    for (uint32_t number = sg_this_thread()->phase; number;) {
+    for (uint32_t number = sg_this_thread()->place.phase; number;) {
         const struct segalloc_trace_record *define = NULL;
         for (unsigned i = 0; i < trace.count; i++)
             if (trace.record[i].kind == SEGALLOC_RECORD_DEFINE_PHASE && trace.record[i].stream == number)
@@ -614,14 +616,14 @@ static void phases_nest(void **state)
     phase();
     assert_int_equal(trace.count, written);
     segalloc_phase_pop();
-    uint32_t forward = (phase(), sg_this_thread()->phase);
+    uint32_t forward = (phase(), sg_this_thread()->place.phase);
     for (int i = 0; i < 3; i++) { /* one that is entered again is the same */
         segalloc_phase_push("attention");
         assert_string_equal(phase(), "attention<forward<step 1<");
         segalloc_phase_pop();
     }
     assert_string_equal(phase(), "forward<step 1<");
-    assert_int_equal(sg_this_thread()->phase, forward);
+    assert_int_equal(sg_this_thread()->place.phase, forward);
     assert_int_equal(trace.count, written);
     segalloc_phase_push("");
     assert_string_equal(phase(), "forward<step 1<");

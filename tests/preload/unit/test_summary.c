@@ -14,7 +14,7 @@
 #include "process/environment.h"
 #include "process/process.h"
 #include "services/recorder.h"
-#include "services/summary.h"
+#include "report/summary.h"
 
 enum { DEVICES = 2 };
 

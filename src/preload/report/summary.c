@@ -1,4 +1,4 @@
-#include "services/summary.h"
+#include "report/summary.h"
 
 #include "core_state.h"
 #include "process/environment.h"

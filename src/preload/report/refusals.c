@@ -1,6 +1,6 @@
 #include "process/glibc_symver.h"
 
-#include "services/refusals.h"
+#include "report/refusals.h"
 
 #include <signal.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "process/process.h"
 #include "refusal.h"
 #include "rest.h"
-#include "services/oom_report.h"
+#include "report/oom_report.h"
 #include "torch/torch_mode.h"
 
 enum {

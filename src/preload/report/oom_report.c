@@ -1,7 +1,7 @@
 #include "core_state.h"
 #include "process/glibc_symver.h"
 
-#include "services/oom_report.h"
+#include "report/oom_report.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -1,0 +1,28 @@
+#include "process/thread.h"
+
+__thread struct sg_thread sg_self;
+__thread struct sg_thread *sg_self_found;
+_Atomic unsigned sg_fast_path_epoch;
+
+struct sg_thread *sg_thread_find(void)
+{
+    sg_self_found = &sg_self;
+    return sg_self_found;
+}
+
+bool sg_thread_inside(void)
+{
+    return sg_self.inside;
+}
+
+bool sg_thread_enter(void)
+{
+    bool outer = sg_self.inside;
+    sg_self.inside = true;
+    return outer;
+}
+
+void sg_thread_leave(bool outer)
+{
+    sg_self.inside = outer;
+}
