@@ -43,7 +43,7 @@ static struct end end_of(struct sg_core *core, CUdeviceptr address)
     return (struct end){sg_contexts_primary_of(device), device, false};
 }
 
-/* Whether a copy crosses devices and touches memory of ours. */
+/* True if a copy crosses devices and touches memory of ours. */
 static bool crosses(CUdeviceptr dst, CUdeviceptr src, struct end *ret_dst, struct end *ret_src)
 {
     if (!sg_contexts_devices() || (!sg_process_owns(dst) && !sg_process_owns(src)))

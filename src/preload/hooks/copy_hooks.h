@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 #include "track/contexts.h"
-#include "cuda_abi.h"
+#include "driver/cuda_abi.h"
 
 /* After the driver's call: a stream was given work on `address`, which may be memory of ours. A stream of another
    device needs no access for a copy from or to the host, or for a set. A free of the block's device would not ask

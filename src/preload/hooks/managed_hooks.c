@@ -4,7 +4,7 @@
    blog. */
 #include <stddef.h>
 
-#include "core_state.h"
+#include "inspect/core_state.h"
 #include "track/make_room.h"
 #include "track/captures.h"
 #include "track/contexts.h"

@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core_state.h"
+#include "inspect/core_state.h"
 #include "serve/callers.h"
 #include "track/captures.h"
 #include "track/contexts.h"
@@ -17,11 +17,11 @@
 #include "report/refusals.h"
 #include "serve/fast_path.h"
 #include "services/outside_trace.h"
-#include "rest.h"
-#include "size.h"
+#include "base/rest.h"
+#include "base/size.h"
 #include "track/streams.h"
 #include "torch/torch.h"
-#include "wrap.h"
+#include "base/wrap.h"
 
 /* Whose call of the driver it is: that of a module which called the runtime, or, of a runtime that has it inside, that of
    the module which the driver will return to. */

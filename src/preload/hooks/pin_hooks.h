@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "cuda_abi.h"
+#include "driver/cuda_abi.h"
 
 /* The pages behind a range may not move any more; nothing where the address isn't ours. */
 void sg_pin(CUdeviceptr address, size_t bytes);

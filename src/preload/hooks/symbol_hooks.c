@@ -63,7 +63,7 @@ static const char *const suspects[] = {"cuStream", "cuEvent", "cuLaunch", "cuMem
 static const char *const harmless[] = {"cuStreamGet", "cuStreamSetAttribute", "cuStreamCopyAttributes",
     "cuStreamIsCapturing", "cuStreamUpdateCapture", "cuStreamEndCaptureToCig", "cuEventElapsedTime", NULL};
 
-/* Whether a symbol is the twin of 32 bits, of CUDA 2, of a call that is hooked: it can't name memory of ours. */
+/* True if a symbol is the twin of 32 bits, of CUDA 2, of a call that is hooked: it can't name memory of ours. */
 static bool is_twin(const char *symbol)
 {
     for (int i = 0; i < SG_HOOK_COUNT; i++) {
@@ -203,7 +203,7 @@ static struct answer symbols_absent(const char *name)
     return (struct answer){sg_dlsym()(libc, name), NULL};
 }
 
-/* Whether a search is the program's own: RTLD_DEFAULT or RTLD_NEXT by the program, or any search by the handle of
+/* True if a search is the program's own: RTLD_DEFAULT or RTLD_NEXT by the program, or any search by the handle of
    dlopen(NULL). It finds what all may find. A library's RTLD_DEFAULT also finds what was loaded for that library alone. */
 static bool is_programs_search(void *handle, const void *caller)
 {
@@ -217,7 +217,7 @@ static bool is_programs_search(void *handle, const void *caller)
     return handle == program;
 }
 
-/* Whether a search that has found us would find nothing without us: the library of that name was loaded with RTLD_LOCAL.
+/* True if a search that has found us would find nothing without us: the library of that name was loaded with RTLD_LOCAL.
    `marker` is a function of it that is not hooked. Where nobody has that one, nothing is known. An example: a program
    opens libcuda.so.1 for itself and asks RTLD_DEFAULT for cuMemAlloc_v2. Natively that is NULL. */
 static bool is_hidden_natively(void *handle, const char *marker, const void *caller, sg_dlsym_fn *real)

@@ -82,7 +82,7 @@ CUresult cuStreamSynchronize_ptsz(CUstream stream)
     return query(sg_real()->cuStreamSynchronize_ptsz, stream, true);
 }
 
-/* Whether a wait for the context covers all streams that have a slot of its device. Streams of another device may have
+/* True if a wait for the context covers all streams that have a slot of its device. Streams of another device may have
    one too. */
 static bool stands_for_all(CUcontext context)
 {

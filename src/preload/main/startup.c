@@ -10,14 +10,14 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "process/environment.h"
 #include "process/interposers.h"
 #include "process/process.h"
 #include "process/process_state.h"
 #include "process/upward_calls.h"
 #include "process/worker_thread.h"
-#include "rest.h"
+#include "base/rest.h"
 #include "segalloc/segalloc.h"
 #include "serve/requests.h"
 #include "services/alias_probe.h"
@@ -38,7 +38,7 @@
 #include "track/held_outside.h"
 #include "track/ipc.h"
 #include "track/streams.h"
-#include "writer/path_pattern.h"
+#include "trace/writer/path_pattern.h"
 
 enum { STATUS_BAD_CONF = 125 }; /* as of env(1) and the like: it was us, not the program */
 
@@ -78,7 +78,7 @@ static bool record_begin(void)
     return false;
 }
 
-/* Whether this is Windows' Linux, whose driver has neither exportable handles nor network cards that reach the
+/* True if this is Windows' Linux, whose driver has neither exportable handles nor network cards that reach the
    device. */
 static bool is_wsl(void)
 {

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "cuda_abi.h"
+#include "driver/cuda_abi.h"
 
 /* Lets this thread allocate during captures; returns whether there is anything for sg_capture_mode_restore(). */
 bool sg_capture_mode_relax(CUstreamCaptureMode *ret_mode);

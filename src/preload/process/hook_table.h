@@ -26,7 +26,7 @@ struct sg_hook_row {
 
 extern const struct sg_hook_row sg_hooks[SG_HOOK_COUNT] __attribute__((visibility("hidden")));
 
-/* Whether an address is that of one of our functions. */
+/* True if an address is that of one of our functions. */
 bool sg_hook_is_ours(const void *function);
 
 static inline void *sg_address_of(sg_any_fn *function)

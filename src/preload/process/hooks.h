@@ -3,7 +3,7 @@
 #ifndef SG_HOOKS_H
 #define SG_HOOKS_H
 
-#include "cuda_abi.h"
+#include "driver/cuda_abi.h"
 
 #define SG_EXPORT __attribute__((visibility("default")))
 

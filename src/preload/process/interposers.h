@@ -15,13 +15,13 @@
    was linked with. Takes the loader's lock. */
 void *sg_interposer_next(const char *name);
 
-/* Whether two addresses lie in one loaded library. Takes the loader's lock. */
+/* True if two addresses lie in one loaded library. Takes the loader's lock. */
 bool sg_interposer_same_library(const void *one, const void *other);
 
-/* Whether a library comes before this one in the loader's order, as what is preloaded before it does. */
+/* True if a library comes before this one in the loader's order, as what is preloaded before it does. */
 bool sg_interposer_is_before(const struct link_map *library);
 
-/* Whether there is such a library, before or after, for the runtime's cudaMalloc or cudaFree. Takes the loader's lock. */
+/* True if there is such a library, before or after, for the runtime's cudaMalloc or cudaFree. Takes the loader's lock. */
 bool sg_interposer_of_runtime(void);
 
 /* An allocation through the runtime succeeded, and no call of the driver came by. Prints a line, once, if a library

@@ -7,7 +7,7 @@
 static struct sg_lock locks[SG_LOCK_COUNT] = {
 #define CORE_LOCK(name, guards)
 #define PROCESS_LOCK(name, guards) [SG_LOCK_##name] = SG_LOCK_INIT(SG_RANK_##name),
-#include "locks.def"
+#include "base/locks.def"
 #undef CORE_LOCK
 #undef PROCESS_LOCK
 };

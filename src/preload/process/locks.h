@@ -4,14 +4,14 @@
 
 #include <stdbool.h>
 
-#include "lock.h"
+#include "base/lock.h"
 
 /* Locks of this layer. None is held across a call that can take the loader's lock, call the driver or wait. fork()
    takes them all, so that the child finds them free, unless a handler forks within one. sg_process_lock() takes one. */
 enum sg_process_lock {
 #define CORE_LOCK(name, guards)
 #define PROCESS_LOCK(name, guards) SG_LOCK_##name,
-#include "locks.def"
+#include "base/locks.def"
 #undef CORE_LOCK
 #undef PROCESS_LOCK
     SG_LOCK_COUNT

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "rest.h"
+#include "base/rest.h"
 
 void sg_log_line(const char *line)
 {

@@ -18,8 +18,8 @@
 
 #include <stdbool.h>
 
-#include "conf.h"
-#include "core.h"
+#include "config/conf.h"
+#include "core/core.h"
 #include "process/locks.h"
 #include "process/log.h"
 #include "process/thread.h"
@@ -36,10 +36,10 @@ struct sg_core *sg_enter_allocation(void);
 struct sg_core *sg_enter(void);
 void sg_leave(void);
 
-/* Whether the state is PASSTHROUGH, or will be once the program allocates. Reads the configuration. */
+/* True if the state is PASSTHROUGH, or will be once the program allocates. Reads the configuration. */
 bool sg_process_is_passthrough(void);
 
-/* Whether a tool watches the driver: the part of sg_process_is_passthrough() that does not depend on the configuration.
+/* True if a tool watches the driver: the part of sg_process_is_passthrough() that does not depend on the configuration.
    Then nothing is answered with functions of ours at all. */
 bool sg_process_watched(void);
 

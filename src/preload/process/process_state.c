@@ -1,7 +1,7 @@
 #include "process/process_state.h"
 
 #include "process/environment.h"
-#include "rest.h"
+#include "base/rest.h"
 
 enum {
     START_STEP_NS = 50000,

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "conf.h"
-#include "core.h"
+#include "config/conf.h"
+#include "core/core.h"
 #include "process/process.h"
 
 enum sg_process_state {

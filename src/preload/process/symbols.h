@@ -28,14 +28,14 @@ sg_dlsym_fn *sg_dlsym_next(void);
    loader's lock until the library is found, and after that where it has its symbols from another one. */
 void *sg_cuda_symbol(const char *name);
 
-/* Whether this process has loaded libcuda.so.1, as far as sg_cuda_symbol() needs. Takes the loader's lock until it has. */
+/* True if this process has loaded libcuda.so.1, as far as sg_cuda_symbol() needs. Takes the loader's lock until it has. */
 bool sg_cuda_loaded(void);
 
 /* A handle of the first loaded library whose file name begins with `prefix`, from dlopen: the caller gives it to
    sg_library_close(). NULL where there is none. Takes the loader's lock. */
 void *sg_library_find(const char *prefix);
 
-/* Whether there is such a library. Takes no lock of the loader's that is held while what it loads is made ready. */
+/* True if there is such a library. Takes no lock of the loader's that is held while what it loads is made ready. */
 bool sg_library_loaded(const char *prefix);
 
 /* glibc's own dlclose, which ours goes on to. */

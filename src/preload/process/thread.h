@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core.h"
+#include "core/core.h"
 #include "sites/unwind.h"
 
 enum {
@@ -93,7 +93,7 @@ static inline struct sg_thread *sg_this_thread(void)
    goes. */
 extern _Atomic unsigned sg_fast_path_epoch __attribute__((visibility("hidden")));
 
-/* Whether the calls of this thread are our own, or the driver's inside one of ours: those are handed on. */
+/* True if the calls of this thread are our own, or the driver's inside one of ours: those are handed on. */
 bool sg_thread_inside(void);
 bool sg_thread_enter(void); /* returns what it was before, for sg_thread_leave() */
 void sg_thread_leave(bool outer);

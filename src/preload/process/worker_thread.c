@@ -6,11 +6,11 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "process/capture_mode.h"
 #include "process/process.h"
 #include "process/symbols.h"
-#include "rest.h"
+#include "base/rest.h"
 
 static void *_Atomic thread_creator;
 

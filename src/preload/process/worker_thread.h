@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "cuda_abi.h"
+#include "driver/cuda_abi.h"
 
 /* Finds what starts threads. Takes the loader's lock, which nothing below does any more after that. Else a thread that
    starts one within the core would wait for a constructor that allocates. A handler could come while it has that lock,
@@ -22,7 +22,7 @@ CUresult sg_worker_run(CUresult (*run)(void *user), void *user);
 /* Has `run` called so, and waits for nothing. False: there can be no thread, or the last that was begun so goes on. */
 bool sg_worker_begin(CUresult (*run)(void *user), void *user);
 
-/* Whether nobody waits any more for what sg_worker_run() runs. For that itself. */
+/* True if nobody waits any more for what sg_worker_run() runs. For that itself. */
 bool sg_worker_given_up(void);
 
 #endif

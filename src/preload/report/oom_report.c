@@ -1,4 +1,4 @@
-#include "core_state.h"
+#include "inspect/core_state.h"
 #include "process/glibc_symver.h"
 
 #include "report/oom_report.h"

@@ -7,10 +7,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "core_state.h"
+#include "inspect/core_state.h"
 #include "process/process.h"
-#include "refusal.h"
-#include "rest.h"
+#include "base/refusal.h"
+#include "base/rest.h"
 #include "report/oom_report.h"
 #include "torch/torch_mode.h"
 

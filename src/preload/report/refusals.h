@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-#include "core.h"
+#include "core/core.h"
 
 /* How many are open in the process. */
 extern atomic_uint sg_refusals_open __attribute__((visibility("hidden")));

@@ -1,10 +1,10 @@
 #include "report/summary.h"
 
-#include "core_state.h"
+#include "inspect/core_state.h"
 #include "process/environment.h"
 #include "process/process.h"
 #include "services/recorder.h"
-#include "size.h"
+#include "base/size.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #ifndef SG_SUMMARY_H
 #define SG_SUMMARY_H
 
-#include "core.h"
+#include "core/core.h"
 
 /* Writes to stderr what each device held at its peak, how many allocations failed, and what to run next.
    The environment says where (summary.c); unless `segalloc run` has set it, nothing is written. Takes locks of the core. */

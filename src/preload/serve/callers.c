@@ -119,7 +119,7 @@ static int first_of_ours_and_libc(struct dl_phdr_info *info, size_t size, void *
     return info->dlpi_addr == *(const uintptr_t *)user ? 2 : 0;
 }
 
-/* Whether what is found out about a module can be kept. The program's dlclose is ours then: not where this library was
+/* True if what is found out about a module can be kept. The program's dlclose is ours then: not where this library was
    loaded by the running program. In a forked child another thread may have held the loader's lock for good, which
    dl_iterate_phdr() needs. */
 static bool sees_unloads(void)

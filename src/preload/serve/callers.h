@@ -8,7 +8,7 @@
 /* The kinds of modules.def; DRIVER: what it allocates has to be the driver's own memory. */
 enum sg_caller { SG_CALLER_UNKNOWN, SG_CALLER_OTHER, SG_CALLER_TORCH, SG_CALLER_NCCL, SG_CALLER_DRIVER };
 
-/* Whether what a module of this kind allocates is passed on to the driver. */
+/* True if what a module of this kind allocates is passed on to the driver. */
 static inline bool sg_caller_passes(enum sg_caller kind)
 {
     return kind >= SG_CALLER_NCCL;

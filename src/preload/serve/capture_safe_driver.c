@@ -8,9 +8,9 @@
 
 #include "process/capture_mode.h"
 #include "track/captures.h"
-#include "clock.h"
+#include "base/clock.h"
 #include "process/process.h"
-#include "rest.h"
+#include "base/rest.h"
 #include "track/context_pins.h"
 
 static const struct sg_driver *real; /* set before anything here is called */
@@ -31,8 +31,8 @@ static CUresult query_outside_capture(CUevent event)
     return result;
 }
 
-/* Whether a stream may be given work of ours: not while it is captured, nor the legacy one beside a captured one that
-   it orders. */
+/* True if a stream may be given work of ours. Not while it is captured. Nor may the legacy stream be, beside a captured one
+   that it orders. */
 static bool is_open(CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -138,7 +138,7 @@ static CUresult synchronize_by_event(CUcontext context)
     return result;
 }
 
-/* Whether a context is waited for by an event during captures. Where that is slow it is done as by a driver that has no
+/* True if a context is waited for by an event during captures. Where that is slow it is done as by a driver that has no
    such events. */
 static bool waits_by_event(void)
 {

@@ -7,7 +7,7 @@
 
 #include "track/captures.h"
 #include "track/contexts.h"
-#include "core.h"
+#include "core/core.h"
 #include "services/hazard_annotations.h"
 #include "track/graph_blocks.h"
 #include "track/ipc.h"
@@ -83,7 +83,7 @@ void sg_fast_path_prepare_streams(void)
     fast_path_fill(&self->stream_fast_path, epoch, core, &request);
 }
 
-/* Whether the earlier finding still holds: then this thread is inside the core. */
+/* True if the earlier finding still holds: then this thread is inside the core. */
 static inline bool fast_path_begin(struct sg_thread *self, const struct sg_fast_path *fast_path)
 {
     CUcontext context;

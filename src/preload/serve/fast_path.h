@@ -16,7 +16,7 @@
 #include <stddef.h>
 
 #include "serve/callers.h"
-#include "cuda_abi.h"
+#include "driver/cuda_abi.h"
 
 /* True: done, as by a call that succeeded. False: go the long way; nothing has happened, or sg_fast_path_take_error()
    has the error. */
@@ -37,7 +37,7 @@ bool sg_fast_free_on(CUdeviceptr address);
 /* An allocation by a caller that names its streams went the long way. Between sg_enter() and sg_leave(). */
 void sg_fast_path_prepare_streams(void);
 
-/* Whether a runtime is new enough; `version` is its cudaRuntimeGetVersion, NULL if it has none. */
+/* True if a runtime is new enough; `version` is its cudaRuntimeGetVersion, NULL if it has none. */
 bool sg_fast_path_allows(void *version);
 
 #endif

@@ -1,4 +1,4 @@
-#include "core_state.h"
+#include "inspect/core_state.h"
 #include "process/hooks.h"
 #include "process/process.h"
 #include "serve/requests.h"

@@ -1,4 +1,4 @@
-#include "core_state.h"
+#include "inspect/core_state.h"
 #include "serve/requests.h"
 
 #include <stdatomic.h>
@@ -21,12 +21,12 @@
 #include "services/outside_trace.h"
 #include "services/recorder.h"
 #include "report/refusals.h"
-#include "rest.h"
+#include "base/rest.h"
 #include "track/streams.h"
 #include "torch/torch.h"
 #include "services/trim.h"
 
-/* Whether the streams that could have seen a block are known: else a free covers whatever there is. */
+/* True if the streams that could have seen a block are known: else a free covers whatever there is. */
 static bool knows_users(void)
 {
     return sg_streams_complete() && !sg_streams_untracked();
@@ -185,7 +185,7 @@ static CUresult pass_through(struct sg_core *core, int device, size_t bytes, CUd
     return result;
 }
 
-/* Whether there is that much that nobody uses, though the core could not make a block of it. */
+/* True if there is that much that nobody uses, though the core could not make a block of it. */
 static bool is_idle(struct sg_core *core, int device, size_t bytes)
 {
     size_t free_bytes = 0, total_bytes;
@@ -229,7 +229,7 @@ static void adopt(struct sg_core *core, const struct sg_request *request, CUdevi
         (void)sg_graphs_adopt(core, sg_stream_named(stream, false), address, /* fresh */ true);
 }
 
-/* Whether memory is kept back that captures keep from being asked about. */
+/* True if memory is kept back that captures keep from being asked about. */
 static bool is_held_by_captures(struct sg_core *core, int device)
 {
     struct sg_stats stats;

@@ -12,12 +12,12 @@
 #include "segalloc/segalloc.h"
 #include "serve/requests.h"
 #include "report/refusals.h"
-#include "size.h"
+#include "base/size.h"
 #include "torch/torch.h"
 #include "torch/torch_oom.h"
 #include "track/free_policy.h"
 
-/* Whether this is for a MemPool's segments. PyTorch's own cache is the allocator in force then, an object with static
+/* True if this is for a MemPool's segments. PyTorch's own cache is the allocator in force then, an object with static
    storage, and takes NULL as an error of cudaMalloc. Else the allocator is the pluggable one. */
 static bool is_for_pool(void)
 {

@@ -10,8 +10,8 @@
 #include "track/captures.h"
 #include "process/worker_thread.h"
 #include "process/process.h"
-#include "meta.h"
-#include "rest.h"
+#include "base/meta.h"
+#include "base/rest.h"
 #include "track/context_pins.h"
 
 /* The first words of the page are written and read by either address. The words that were read stand behind them, a piece

@@ -1,4 +1,4 @@
-/* Whether a page may be used at two addresses: a device is tried when the process first wants a second address on it.
+/* The trial of pages at two addresses: a device is tried when the process first wants a second address on it.
    A process that ends before that has nothing of it.
 
    The programming guide ("Virtual Aliasing Support") promises it for kernels that do not overlap. What is tried is done
@@ -8,13 +8,13 @@
 
 #include <stdbool.h>
 
-#include "conf.h"
-#include "driver.h"
+#include "config/conf.h"
+#include "driver/driver.h"
 
 /* The process allocates for the first time: notes on which device, for the text. Tries nothing. One thread, once. */
 void sg_alias_probe_first(const struct sg_conf *conf, const struct sg_driver *driver);
 
-/* Whether pages of `device` have been found to bear two addresses. `wanted`: where it was not tried, it is now, which
+/* True if pages of `device` have been found to bear two addresses. `wanted`: where it was not tried, it is now, which
    takes a page of the driver's for a moment. Waits about 50 ms at most: a test that takes longer goes on, and what it
    finds counts once it ends. A second thread does not wait. The device's context is current; no lock may be held. */
 bool sg_alias_probe_allows(int device, bool wanted);

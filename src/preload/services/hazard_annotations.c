@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "process/symbols.h"
 
 bool sg_annotate_on;

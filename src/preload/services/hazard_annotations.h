@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#include "core.h"
+#include "core/core.h"
 
 /* Looks for a checker that is on; once, before the first block. */
 void sg_annotate_start(void);
@@ -14,7 +14,7 @@ void sg_annotate_start(void);
 /* The clock for driver calls. With the simulator it is virtual time, the cost of the calls on a GPU. */
 uint64_t (*sg_annotate_clock(void))(void);
 
-/* Whether there is one. No lock. */
+/* True if there is one. No lock. */
 extern bool sg_annotate_on __attribute__((visibility("hidden")));
 
 /* A block of ours was handed out; is about to be freed by the program. What is no live block is left alone. */

@@ -1,6 +1,6 @@
 #include "services/outside_trace.h"
 
-#include "core.h"
+#include "core/core.h"
 #include "process/process.h"
 #include "services/recorder.h"
 #include "track/captures.h"

@@ -6,7 +6,7 @@
 
 #include "track/held_outside.h"
 
-/* Whether a trace is written, or will be. */
+/* True if a trace is written, or will be. */
 bool sg_outside_traced(void);
 
 /* A call has taken such memory, or given some back: the trace says what is held now. `starts`: the call may be the first

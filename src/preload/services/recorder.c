@@ -1,4 +1,4 @@
-#include "core_state.h"
+#include "inspect/core_state.h"
 #include "services/recorder.h"
 
 #include <fcntl.h>
@@ -17,13 +17,13 @@
 #include "process/environment.h"
 #include "process/process.h"
 #include "process/symbols.h"
-#include "rest.h"
-#include "writer/live_pages.h"
-#include "writer/stats_file.h"
+#include "base/rest.h"
+#include "trace/writer/live_pages.h"
+#include "trace/writer/stats_file.h"
 #include "track/streams.h"
 #include "torch/torch.h"
-#include "writer/trace_writer.h"
-#include "wrap.h"
+#include "trace/writer/trace_writer.h"
+#include "base/wrap.h"
 
 enum { TEXT_BYTES = 8192, STATS_EVENTS = 256, STATS_PERIOD_NS = 500000000 };
 

@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
-#include "conf.h"
-#include "core.h"
+#include "config/conf.h"
+#include "core/core.h"
 
 /* Makes ready what the configuration asks for and returns the observer for the core; nobody listens where nothing is
    asked for or can't be had (said on stderr). No file and no thread before the first event. Called once, before the
@@ -36,7 +36,7 @@ const char *sg_recorder_path(void);
 /* In a forked child: the files are the parent's. */
 void sg_recorder_forget(void);
 
-/* Whether there is a trace or a statistics file at all. Set before the core is there. */
+/* True if there is a trace or a statistics file at all. Set before the core is there. */
 extern bool sg_recorder_on __attribute__((visibility("hidden")));
 
 #endif

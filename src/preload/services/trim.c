@@ -1,4 +1,4 @@
-#include "core_state.h"
+#include "inspect/core_state.h"
 #include "services/trim.h"
 
 #include <stdatomic.h>
@@ -11,10 +11,10 @@
 #include "track/contexts.h"
 #include "process/worker_thread.h"
 #include "process/process.h"
-#include "neighbours.h"
+#include "base/neighbours.h"
 #include "process/symbols.h"
 #include "track/context_pins.h"
-#include "wrap.h"
+#include "base/wrap.h"
 
 #define MS UINT64_C(1000000)
 
@@ -160,7 +160,7 @@ static void trim_answer(struct sg_neighbour *own)
     sg_neighbour_answered(own);
 }
 
-/* Whether a device is nearly full and holds memory of ours that is idle. */
+/* True if a device is nearly full and holds memory of ours that is idle. */
 static bool is_short(struct sg_core *core, int device)
 {
     const struct sg_driver *driver = sg_process_driver();

@@ -4,8 +4,8 @@
 #ifndef SG_TRIMMING_H
 #define SG_TRIMMING_H
 
-#include "core.h"
-#include "neighbours.h"
+#include "core/core.h"
+#include "base/neighbours.h"
 
 /* When the core is made; and for each device that the process allocates on, once and again. */
 void sg_trim_open(const struct sg_conf *conf);

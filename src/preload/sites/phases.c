@@ -8,7 +8,7 @@
 
 #include "process/hooks.h"
 #include "process/process.h"
-#include "meta.h"
+#include "base/meta.h"
 #include "services/recorder.h"
 #include "segalloc/segalloc.h"
 #include "segalloc/trace_format.h"

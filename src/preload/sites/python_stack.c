@@ -110,7 +110,7 @@ static inline bool is_foreign(const struct layout *layout, uint64_t frame)
     return layout->owner != NONE && *(const char *)(uintptr_t)(frame + layout->owner) == OWNED_BY_C;
 }
 
-/* Whether the frames of this thread are what the layout says. */
+/* True if the frames of this thread are what the layout says. */
 static bool python_confirm(const struct layout *layout, uint64_t thread)
 {
     uint64_t frame, code, type, name;

@@ -10,13 +10,13 @@
 #include "sites/backward.h"
 #include "process/process.h"
 #include "process/symbols.h"
-#include "meta.h"
+#include "base/meta.h"
 #include "sites/unwind.h"
 #include "sites/python_stack.h"
 #include "services/recorder.h"
 #include "segalloc/trace_format.h"
-#include "site.h"
-#include "wrap.h"
+#include "base/site.h"
+#include "base/wrap.h"
 
 enum {
     INNER_FRAMES = 16,

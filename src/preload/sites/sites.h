@@ -6,11 +6,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "conf.h"
+#include "config/conf.h"
 
 struct sg_thread;
 
-/* Whether any of this is done. Set before the core is made, by sg_sites_open(), which returns it. */
+/* True if any of this is done. Set before the core is made, by sg_sites_open(), which returns it. */
 extern bool sg_sites_on __attribute__((visibility("hidden")));
 bool sg_sites_open(const struct sg_conf *conf);
 

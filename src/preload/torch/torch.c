@@ -11,14 +11,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "conf.h"
+#include "config/conf.h"
 #include "process/environment.h"
 #include "process/hooks.h"
 #include "process/interposers.h"
 #include "process/process.h"
 #include "process/symbols.h"
 #include "segalloc/segalloc.h"
-#include "size.h"
+#include "base/size.h"
 #include "torch/torch_allocator.h"
 #include "torch/torch_pools.h"
 #include "torch/torch_segments.h"
@@ -209,7 +209,7 @@ uint16_t _ZN3c105utils9check_envEPKc(const char *name)
     return answer;
 }
 
-/* Whether this PyTorch asks by `check_env`. 2.6 has that too, but asks the environment; until then its allocator's
+/* True if this PyTorch asks by `check_env`. 2.6 has that too, but asks the environment; until then its allocator's
    settings are parsed from what getenv() gives (c10/cuda/CUDAAllocatorConfig.h). */
 static bool asks(void)
 {

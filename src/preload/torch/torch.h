@@ -5,11 +5,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cuda_abi.h"
-#include "driver.h"
+#include "driver/cuda_abi.h"
+#include "driver/driver.h"
 #include "torch/torch_mode.h"
 
-/* Whether `pointer` begins a block that was served to PyTorch as a tensor, not as a segment of its cache. */
+/* True if `pointer` begins a block that was served to PyTorch as a tensor, not as a segment of its cache. */
 bool sg_torch_is_direct(const void *pointer);
 
 /* The process allocates for the first time. Takes the loader's lock. */
@@ -27,20 +27,20 @@ void sg_torch_history(bool on);
 /* PyTorch has a pool that its cache is to use when memory runs out. So that cache is on for good from here on, too. */
 void sg_torch_spare_pool(void);
 
-/* Whether a tensor that is allocated now is to come from PyTorch's cache, where that is not on for good. */
+/* True if a tensor that is allocated now is to come from PyTorch's cache, where that is not on for good. */
 bool sg_torch_pool_allocates(void);
 
 /* From here on segments of PyTorch's cache are told from tensors. */
 void sg_torch_caches_segments(void);
 
-/* Whether PyTorch's cache has given what it holds idle to the driver: not where it holds nothing, nor in a capture. */
+/* True if PyTorch's cache has given what it holds idle to the driver: not where it holds nothing, nor in a capture. */
 bool sg_torch_gives_back(void);
 
 /* The stream that PyTorch has current on the current device, by its own functions (facts: PyTorch 2.11, their ABI is
    that of the Itanium C++ ABI for a 16-byte class). False where they are not to be had. */
 bool sg_torch_stream(CUstream *ret);
 
-/* Whether PyTorch's own functions for streams are to be had. The handle of a stream, by the two words of its
+/* True if PyTorch's own functions for streams are to be had. The handle of a stream, by the two words of its
    c10::cuda::CUDAStream; false where they are not. The first call takes the loader's lock. */
 bool sg_torch_has_streams(void);
 bool sg_torch_stream_handle(uint64_t first, uint64_t second, CUstream *ret);

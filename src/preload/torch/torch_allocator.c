@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "conf.h"
+#include "config/conf.h"
 #include "process/process.h"
 #include "process/symbols.h"
 #include "process/upward_calls.h"

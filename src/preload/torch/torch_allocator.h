@@ -21,13 +21,13 @@ bool sg_torch_allocator_take(void);
 void sg_torch_allocator_limit(void);
 
 /* Tells PyTorch's allocator to cache (again), or not to: what it serves from then on. Blocks are freed as they were
-   allocated. Whether it does so: PyTorch before 2.9 has no such switch. After sg_torch_allocator_take(). */
+   allocated. True if it does so: PyTorch before 2.9 has no such switch. After sg_torch_allocator_take(). */
 bool sg_torch_allocator_cache(bool on);
 
-/* Whether PyTorch's own allocator is in force, has a switch, and says what it has by structures that are known. */
+/* True if PyTorch's own allocator is in force, has a switch, and says what it has by structures that are known. */
 bool sg_torch_allocator_answers(void);
 
-/* Whether PyTorch asks, at each allocation and in the thread that makes it, whether to cache: then the answer may differ
+/* True if PyTorch asks, at each allocation and in the thread that makes it, whether to cache. Then the answer may differ
    from one to the next. Not while it decides whether to cache at all. */
 bool sg_torch_allocator_routes(void);
 

@@ -1,4 +1,4 @@
-#include "core_state.h"
+#include "inspect/core_state.h"
 #include "torch/torch_counts.h"
 
 #include <stdatomic.h>

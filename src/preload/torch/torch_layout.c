@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "conf.h"
+#include "config/conf.h"
 
 /* Source of the statistics: struct DeviceStats in the headers of the wheels (2.5.1, 2.6.0, 2.7.1, 2.8.0, 2.9.1, 2.10.0, 2.11.0,
    2.12.0 and 2.12.1). Those of 2.13.0, 2.14.0, 2.14.1 and 2.15.0 have a ska::flat_hash_map between the counts. Of the snapshot:

@@ -80,7 +80,7 @@ void sg_torch_mode_next_pool(uint64_t first, uint64_t second)
     next_pool = (struct pool){first, second};
 }
 
-/* Whether a pool's memory comes here, and not to PyTorch's cache: with pytorch:auto that serves its pools. */
+/* True if a pool's memory comes here, and not to PyTorch's cache: with pytorch:auto that serves its pools. */
 static bool bypasses_pools(void)
 {
     return sg_torch_mode() == SG_TORCH_DIRECT || (sg_torch_switchable() && sg_process_conf()->pytorch == SG_PYTORCH_DIRECT);

@@ -1,11 +1,11 @@
-/* Whether PyTorch keeps its own cache of tensors, and what is said where a capture needs it. */
+/* PyTorch's mode: who keeps a cache of its tensors. And what is said where a capture needs that cache. */
 #ifndef SG_TORCH_MODE_H
 #define SG_TORCH_MODE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cuda_abi.h"
+#include "driver/cuda_abi.h"
 
 enum sg_torch_mode {
     SG_TORCH_UNKNOWN,    /* PyTorch has allocated nothing yet, or isn't there */
@@ -24,19 +24,19 @@ void sg_torch_mode_change(enum sg_torch_mode before, enum sg_torch_mode mode);
 /* For statistics: "direct", "beneath" …; NULL for SG_TORCH_UNKNOWN. */
 const char *sg_torch_mode_text(void);
 
-/* Whether PyTorch's mode is known. */
+/* True if PyTorch's mode is known. */
 bool sg_torch_mode_known(void);
 
-/* Whether tensors came here one by one, at some time at least. And what may still become, or has become, of that. */
+/* True if tensors came here one by one, at some time at least. And what may still become, or has become, of that. */
 bool sg_torch_direct(void);
 bool sg_torch_switchable(void);
 bool sg_torch_switched(void);
 
-/* Whether PyTorch's statistics are made of ours. */
+/* True if PyTorch's statistics are made of ours. */
 bool sg_torch_counts(void);
 
-/* Whether PyTorch's cache is on although nobody asked for that: what it has to give away then is to be such that it
-   can be. */
+/* True if PyTorch's cache is on although nobody asked for that. Memory that it gives to other processes
+   must then be exportable by legacy handles (ipc.h). */
 bool sg_torch_caches(void);
 
 /* The pool that this thread's next capture is for, as a pair of words; 0, 0: none. */

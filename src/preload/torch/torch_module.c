@@ -1,7 +1,7 @@
 /* What PyTorch's words need, through its pluggable allocator's optional hooks and the Python module (tools/python). */
 #include <string.h>
 
-#include "core_state.h"
+#include "inspect/core_state.h"
 #include "track/captures.h"
 #include "process/hooks.h"
 #include "process/process.h"

@@ -5,7 +5,7 @@
    and libstdc++'s std::string. PyTorch's wheels before 2.7 have an older string, and nothing is thrown there. Source of the
    names: PyTorch 2.7 to 2.15, whose libraries export them. Each is looked up when it is first needed. Where one is
    missing, nothing is thrown. Compiled with unwind tables. */
-#include "core_state.h"
+#include "inspect/core_state.h"
 #include "process/glibc_symver.h"
 
 #include "torch/torch_oom.h"
@@ -22,7 +22,7 @@
 #include "process/process.h"
 #include "process/symbols.h"
 #include "segalloc/segalloc.h"
-#include "size.h"
+#include "base/size.h"
 #include "torch/torch.h"
 #include "torch/torch_counts.h"
 #include "torch/torch_observers.h"

@@ -19,10 +19,10 @@ struct sg_torch_pool {
 void sg_torch_pools_begin(int device, struct sg_torch_pool pool, struct sg_cxx_function filter);
 void sg_torch_pools_end(int device, struct sg_torch_pool pool);
 
-/* Whether one has ever begun. */
+/* True if one has ever begun. */
 bool sg_torch_pools_seen(void);
 
-/* Whether what this thread allocates now goes into a pool. */
+/* True if what this thread allocates now goes into a pool. */
 bool sg_torch_pools_route(void);
 
 #endif

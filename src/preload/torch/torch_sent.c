@@ -58,7 +58,7 @@ void sg_torch_sent_freed(const void *pointer)
         sg_torch_allocator_put(copy);
 }
 
-/* Whether the driver has that much, and a segment's rounding more, if need be with what we hold idle. */
+/* True if the driver has that much, and a segment's rounding more, if need be with what we hold idle. */
 static bool torch_sent_has_room(size_t bytes)
 {
     enum { MORE = 64 << 20 };

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "segalloc/segalloc.h"
-#include "core.h"
+#include "core/core.h"
 #include "torch/torch_oom.h"
 #include "torch/torch_segments.h"
 

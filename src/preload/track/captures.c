@@ -3,13 +3,13 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "process/capture_mode.h"
 #include "track/graph_blocks.h"
 #include "process/hooks.h"
 #include "process/process.h"
 #include "process/upward_calls.h"
-#include "rest.h"
+#include "base/rest.h"
 #include "track/streams.h"
 #include "torch/torch_mode.h"
 

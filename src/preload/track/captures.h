@@ -9,17 +9,17 @@
 
 #include "track/deferred_frees.h"
 
-/* Whether a capture is active, of whichever stream and thread. No lock. */
+/* True if a capture is active, of whichever stream and thread. No lock. */
 bool sg_captures_active(void);
 
-/* Whether there has ever been one: if not, none is active. */
+/* True if there has ever been one: if not, none is active. */
 extern atomic_bool sg_captures_begun __attribute__((visibility("hidden")));
 static inline bool sg_captures_any(void)
 {
     return atomic_load_explicit(&sg_captures_begun, memory_order_acquire);
 }
 
-/* Whether a stream is being captured. Asks the driver, while a capture is active only. */
+/* True if a stream is being captured. Asks the driver, while a capture is active only. */
 bool sg_captures_capturing(CUstream stream, bool per_thread);
 
 /* Waits, for `*left_ns` at most, until no capture is active; takes the time from there. False: one still is, or this
@@ -34,7 +34,7 @@ static inline unsigned sg_captures_ends(void)
     return atomic_load_explicit(&sg_captures_ended, memory_order_acquire);
 }
 
-/* Whether a thread is about to free what was kept: it may wait for that. */
+/* True if a thread is about to free what was kept: it may wait for that. */
 bool sg_captures_runs_deferred(void);
 
 /* Frees what was kept, unless a capture is active. */
@@ -43,7 +43,7 @@ void sg_captures_run_deferred(struct sg_core *core);
 /* The stream whose capture this thread began last, of those still active. */
 bool sg_captures_own(CUstream *ret);
 
-/* Whether another stream may have joined the capture that began on this one; it may then use what was allocated in
+/* True if another stream may have joined the capture that began on this one; it may then use what was allocated in
    it. True for a stream that no capture began on. */
 bool sg_captures_forked(CUstream stream);
 

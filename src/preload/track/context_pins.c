@@ -4,7 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "rest.h"
+#include "base/rest.h"
 
 enum { RECORDS = 64 };
 

@@ -7,10 +7,10 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "core.h"
+#include "core/core.h"
 #include "process/process.h"
 #include "track/context_table.h"
-#include "wrap.h"
+#include "base/wrap.h"
 
 /* Where a thread publishes the context that it names: a row for each of the first threads; later threads share the
    last. */
@@ -55,7 +55,7 @@ static inline void sg_context_unpin_cached(struct sg_thread *self)
     atomic_store_explicit(&self->hazard->pinned, NULL, memory_order_release);
 }
 
-/* Whether calls are under way that name the context, after sg_context_ending_locked(). For contexts.c. */
+/* True if calls are under way that name the context, after sg_context_ending_locked(). For contexts.c. */
 bool sg_context_is_pinned(CUcontext context);
 
 /* Between two looks at that, or at sg_context_is_ending(): sleeps 20 us. What is waited for is rare and short. */

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cuda_abi.h"
+#include "driver/cuda_abi.h"
 
 /* More contexts than this are served too, more slowly. The core gets to know of them when they first allocate. */
 enum { SG_CONTEXTS_KNOWN = 1024 };
@@ -55,7 +55,7 @@ void sg_context_remove_locked(CUcontext context);
 /* Counts calls under way that may end the context: one more (1) or less (-1). No call that names it begins meanwhile. */
 void sg_context_ending_locked(CUcontext context, int more);
 
-/* Whether such a call is under way. No lock. */
+/* True if such a call is under way. No lock. */
 bool sg_context_is_ending(CUcontext context);
 
 #endif

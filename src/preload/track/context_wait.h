@@ -2,7 +2,7 @@
 #ifndef SG_CONTEXT_WAIT_H
 #define SG_CONTEXT_WAIT_H
 
-#include "cuda_abi.h"
+#include "driver/cuda_abi.h"
 
 /* Waits as sg_worker_run() for the work of a context, for it to end if that is under way. */
 CUresult sg_context_wait(CUcontext context);

@@ -185,7 +185,7 @@ static bool claim_end(CUcontext context, uint64_t id, struct sg_context_info *re
     }
 }
 
-/* It is not known any more. Whether it was its device's last. */
+/* It is not known any more. True if it was its device's last. */
 static bool forget_ended(CUcontext context)
 {
     sg_process_lock(SG_LOCK_CONTEXTS);
@@ -437,7 +437,7 @@ CUresult cuCtxDestroy_v2(CUcontext context)
     return contexts_destroy(sg_real()->cuCtxDestroy_v2, context);
 }
 
-/* Whether the driver says that a context which was alive has ended. Drivers before CUDA 12.0 have no numbers. */
+/* True if the driver says that a context which was alive has ended. Drivers before CUDA 12.0 have no numbers. */
 static bool is_gone(CUcontext context, uint64_t id)
 {
     const struct sg_driver *driver = sg_process_driver();
@@ -481,7 +481,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
     return result;
 }
 
-/* Whether a primary context is there and still that one; another thread may have ended it, or taken up the next one
+/* True if a primary context is there and still that one; another thread may have ended it, or taken up the next one
    since. */
 static bool is_still(int device, CUcontext context, uint64_t id)
 {

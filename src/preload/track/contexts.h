@@ -3,7 +3,7 @@
 #ifndef SG_CONTEXTS_H
 #define SG_CONTEXTS_H
 
-#include "core.h"
+#include "core/core.h"
 
 /* Announces every context there is, and peer access, to a new core; one that the core knows already may come again.
    Holding no lock of ours. */
@@ -19,25 +19,25 @@ CUcontext sg_contexts_only(void);
 /* The device of any context; false: the driver doesn't know it. */
 bool sg_contexts_device(CUcontext context, int *ret_device);
 
-/* Whether there are contexts of several devices. No lock. */
+/* True if there are contexts of several devices. No lock. */
 bool sg_contexts_devices(void);
 
 /* The primary context of a device, as far as it was met; NULL. */
 CUcontext sg_contexts_primary_of(int device);
 
-/* Whether waiting for this context is waiting for all that there is on its device. */
+/* True if waiting for this context is waiting for all that there is on its device. */
 bool sg_contexts_stands_for_all(CUcontext context);
 
 /* The context that was made of a green one; NULL if none was. */
 CUcontext sg_contexts_of_green(CUgreenCtx green);
 
-/* Whether a context was made of a green one. */
+/* True if a context was made of a green one. */
 bool sg_contexts_green(CUcontext context);
 
 /* A context of the device that is alive, its primary one if it can be; NULL. */
 CUcontext sg_contexts_any(int device);
 
-/* Whether a context is the primary one of its device. */
+/* True if a context is the primary one of its device. */
 bool sg_contexts_primary(CUcontext context);
 
 #endif

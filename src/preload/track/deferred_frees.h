@@ -4,7 +4,7 @@
 
 #include <stdatomic.h>
 
-#include "core.h"
+#include "core/core.h"
 
 /* Where a call comes from, for the core. */
 struct sg_request {
@@ -36,7 +36,7 @@ void sg_memory_settle(struct sg_core *core);
    before. False: nothing was waited for. */
 bool sg_memory_settle_launches(struct sg_core *core);
 
-/* Whether there is any of that, which is counted by captures.c and graph_blocks.c. No lock, anywhere. */
+/* True if there is any of that, which is counted by captures.c and graph_blocks.c. No lock, anywhere. */
 extern atomic_int sg_captures_deferred __attribute__((visibility("hidden"))),
     sg_graphs_gone __attribute__((visibility("hidden")));
 static inline bool sg_memory_has_deferred(void)

@@ -11,7 +11,7 @@
 #include "process/upward_calls.h"
 #include "track/streams.h"
 #include "track/graph_order.h"
-#include "wrap.h"
+#include "base/wrap.h"
 
 enum { EVENTS_MAX = 4096, BUCKETS = 2 * EVENTS_MAX };
 

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "cuda_abi.h"
+#include "driver/cuda_abi.h"
 
 /* The event is recorded by means that can't be seen: it gives no knowledge from here on until it is destroyed. */
 void sg_events_distrust(CUevent event);

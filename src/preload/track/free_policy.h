@@ -7,7 +7,7 @@
 /* PyTorch's pluggable allocator tells of recorded streams. */
 void sg_memory_torch_records(void);
 
-/* Whether it has. */
+/* True if it has. */
 bool sg_memory_torch_recorded(void);
 
 /* PyTorch allocates by its pluggable interface. */
@@ -18,7 +18,7 @@ void sg_memory_torch_plugged(void);
 void sg_memory_record_stream_hooked(void);
 bool sg_memory_hooks_record_stream(void);
 
-/* Whether somebody frees by the order of streams without recording the streams that used a block. Observations by
+/* True if somebody frees by the order of streams without recording the streams that used a block. Observations by
    the host matter only then. */
 bool sg_memory_guesses(void);
 

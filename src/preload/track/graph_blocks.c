@@ -5,12 +5,12 @@
 #include <stdint.h>
 #include <sys/mman.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "track/captures.h"
 #include "process/process.h"
 #include "process/upward_calls.h"
-#include "rest.h"
-#include "wrap.h"
+#include "base/rest.h"
+#include "base/wrap.h"
 
 enum {
     REFS = 4096,
@@ -120,7 +120,7 @@ static struct ref *ref_at_locked(uint32_t number)
     return &graphs.chunk[number / REFS][number % REFS];
 }
 
-/* The block no longer belongs to graphs that are gone; of `all`: to any. Whether it still belongs to one. */
+/* The block no longer belongs to graphs that are gone; of `all`: to any. True if it still belongs to one. */
 static bool block_let_go_locked(struct block *block, bool all)
 {
     SG_ASSERT_PROCESS_LOCK(SG_LOCK_CAPTURES);
@@ -305,7 +305,7 @@ static size_t units(size_t bytes)
     return bytes / UNIT + (bytes % UNIT != 0);
 }
 
-/* Whether a block belongs to the graph of this capture and to no other. */
+/* True if a block belongs to the graph of this capture and to no other. */
 static bool block_is_of_one_locked(const struct block *block, unsigned long long capture)
 {
     SG_ASSERT_PROCESS_LOCK(SG_LOCK_CAPTURES);

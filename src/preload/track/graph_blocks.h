@@ -9,7 +9,7 @@
 
 #include "track/deferred_frees.h"
 
-/* Whether any block belongs to a graph. */
+/* True if any block belongs to a graph. */
 extern atomic_int sg_graphs_blocks __attribute__((visibility("hidden")));
 static inline bool sg_graphs_retain_any(void)
 {
@@ -40,7 +40,7 @@ void sg_graphs_forget_spares(void);
 /* A context has gone, and its blocks with it. */
 void sg_graphs_context_gone(CUcontext context);
 
-/* Whether a block that the program has freed is kept for a graph. No lock. */
+/* True if a block that the program has freed is kept for a graph. No lock. */
 bool sg_graphs_retain_freed(void);
 
 /* The driver says on a thread of its own that a graph is gone, some time after it is. Waits until that thread has told of

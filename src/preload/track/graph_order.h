@@ -8,7 +8,7 @@
    are ordered after more than is known. */
 void sg_graph_order_waits(void);
 
-/* Whether there has been one. No lock. */
+/* True if there has been one. No lock. */
 bool sg_graph_order_has_waits(void);
 
 #endif

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core.h"
-#include "idmap.h"
+#include "core/core.h"
+#include "base/idmap.h"
 #include "process/process.h"
 #include "track/captures.h"
 #include "track/context_wait.h"

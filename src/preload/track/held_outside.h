@@ -10,8 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cuda_abi.h"
-#include "outside.h"
+#include "driver/cuda_abi.h"
+#include "base/outside.h"
 
 /* Writes what the process is known to hold of a device. Of managed memory that is all that was asked for, wherever its
    pages are. SEGALLOC_OUTSIDE_OTHER is left as it is: nobody here knows. Asks the driver; no lock of this layer is held.
@@ -56,7 +56,7 @@ bool sg_outside_waited_for_pools(CUcontext context);
 uint64_t sg_outside_used(void);
 void sg_outside_measured(enum segalloc_outside what, uint64_t before, uint64_t after);
 
-/* Whether anything was ever booked: waits may then have given memory of pools back. No lock. */
+/* True if anything was ever booked: waits may then have given memory of pools back. No lock. */
 extern atomic_bool sg_outside_any;
 
 #endif

@@ -7,13 +7,13 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "cuda_abi.h"
+#include "driver/cuda_abi.h"
 
-/* Whether libraries that are loaded, or variables of the environment, say that memory is given away so. Reads the
+/* True if libraries that are loaded, or variables of the environment, say that memory is given away so. Reads the
    environment; takes the loader's lock. */
 bool sg_ipc_needed(void);
 
-/* Whether memory can be given away from the start, where `ipc` leaves that open. The thread that makes the core calls
+/* True if memory can be given away from the start, where `ipc` leaves that open. The thread that makes the core calls
    it first. Reads the environment; takes the loader's lock. */
 bool sg_ipc_decide(void);
 
@@ -29,7 +29,7 @@ void sg_ipc_look(void);
    its own either. Prints a line the first time. Returns the program's answer. */
 CUresult sg_ipc_refused(bool legacy);
 
-/* Whether what was loaded last has not been looked at, so that the next allocation has to go the long way. No lock. */
+/* True if what was loaded last has not been looked at, so that the next allocation has to go the long way. No lock. */
 extern atomic_uint sg_ipc_loads __attribute__((visibility("hidden"))),
     sg_ipc_looked __attribute__((visibility("hidden"))); /* how many loads have begun, and been looked at */
 static inline bool sg_ipc_undecided(void)

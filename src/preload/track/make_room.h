@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "cuda_abi.h"
+#include "driver/cuda_abi.h"
 
 /* Whence memory is to be had, the nearest first. */
 enum sg_room {
@@ -15,7 +15,7 @@ enum sg_room {
     SG_ROOMS
 };
 
-/* Has idle memory given back to the driver. Whether there was any, so that asking the driver again can help. No lock of
+/* Has idle memory given back to the driver. True if there was any, so that asking the driver again can help. No lock of
    ours is held. */
 bool sg_made_room(enum sg_room whose);
 

@@ -9,7 +9,7 @@
 #include "process/hooks.h"
 #include "process/process.h"
 #include "track/free_policy.h"
-#include "wrap.h"
+#include "base/wrap.h"
 
 enum { STREAMS_MAX = 512 };
 

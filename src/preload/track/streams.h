@@ -9,8 +9,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "core.h"
-#include "stream_clock.h"
+#include "core/core.h"
+#include "order/stream_clock.h"
 
 struct sg_thread;
 
@@ -60,7 +60,7 @@ bool sg_streams_device(CUstream stream, int *ret_device);
 void sg_streams_serve(int device);
 bool sg_streams_any_served(void);
 
-/* Whether every stream that was met on those devices has a slot: else nobody knows who could have seen a block. */
+/* True if every stream that was met on those devices has a slot: else nobody knows who could have seen a block. */
 bool sg_streams_complete(void);
 
 /* The stream's later work comes after something that can't be followed. */
