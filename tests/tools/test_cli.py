@@ -11,6 +11,10 @@ import sys
 import tempfile
 import unittest
 
+sys.dont_write_bytecode = True  # not into the source folder
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools/segalloc/cli"))
+import tables  # noqa: E402
+
 SEGALLOC = os.path.abspath(sys.argv.pop(1))
 # In a build with a sanitizer its runtime, which must come before all other libraries.
 SANITIZER = os.environ.get("SANITIZER", "")
@@ -51,23 +55,37 @@ class CommandLine(unittest.TestCase):
         self.assertRegex(segalloc("--version").stdout, r"^segalloc \d+\.\d+\.\d+\n$")
 
     def test_manual_and_help_have_each_option(self):
-        """The table in the code of a verb, its --help and its page; without what has no effect any more, and help itself."""
+        """Both are made from the table of a verb: each has all of its rows, and the usage names no option that there isn't."""
         root = pathlib.Path(__file__).resolve().parents[2]
-        overview = (root / "docs/man/segalloc.1.scd").read_text()
-        for code in sorted((root / "tools/segalloc/verbs").glob("*.c")):
-            verb = code.stem
-            with self.subTest(verb=verb):
-                rows = re.findall(r'\{"([\w-]+)", (?:no|required|optional)_argument, NULL, ', code.read_text())
-                self.assertIn("help", rows)
-                short = re.search(r'getopt_long\([^"]*"\+?:([\w:]+)"', code.read_text())[1].replace(":", "")
-                told = segalloc(verb, "--help").stdout
-                self.assertEqual(set(re.findall(r"^ {2,6}(?:-\w, )?--([\w-]+)", told, re.M)), set(rows) - {"device-waits"})
-                self.assertEqual(set(re.findall(r"^  -(\w), --", told, re.M)), set(short))
-                page = (root / f"docs/man/segalloc-{verb}.1.scd").read_text()
+        verbs = tables.read(root / "tools/segalloc")
+        told = segalloc("--help").stdout
+        self.assertEqual([(verb.name, verb.summary) for verb in verbs], re.findall(r"^  ([a-z]+)  +(.*)$", told, re.M))
+        for verb in verbs:
+            with self.subTest(verb=verb.name):
+                told = segalloc(verb.name, "--help").stdout
+                shown = [option for option in verb.options if option.text]
+                self.assertEqual(re.findall(r"^ {2,6}(?:-\w, )?(--[\w-]+)", told, re.M), [*(option.name for option in shown), "--help"])
+                self.assertEqual(re.findall(r"^  (-\w), --", told, re.M), [*(option.letter for option in shown if option.letter), "-h"])
+                for text in (*verb.usage, *verb.about, *(option.text for option in shown), verb.status):
+                    self.assertIn(" ".join(text.split()), " ".join(told.split()))
+                used = set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", " ".join(verb.usage)))
+                self.assertLessEqual(used, {name for option in verb.options for name in option.names()})
+                page = subprocess.run([sys.executable, root / "docs/man/pages.py", root / "tools/segalloc", root / f"docs/man/segalloc-{verb.name}.1.scd"],
+                                      stdout=subprocess.PIPE, text=True, check=True).stdout
                 heads = re.findall(r"^\*-.*", page.split("\n# OPTIONS\n")[1].split("\n# ")[0], re.M)
-                self.assertEqual({name for head in heads for name in re.findall(r"\*--([\w-]+)\*", head)}, set(rows) - {"help"})
-                self.assertEqual({name for head in heads for name in re.findall(r"\*-(\w)\*", head)}, set(short) - {"h"})
-                self.assertIn(f"*segalloc-{verb}*(1)", overview)
+                self.assertEqual([re.findall(r"\*(--?[\w-]+)\*", head) for head in heads], [option.names() for option in verb.options])
+                for option in shown:
+                    if option.argument:
+                        self.one_line(segalloc(verb.name, option.name), 125 if verb.name == "run" else 2, f"{option.name} needs a value")
+                    else:
+                        self.one_line(segalloc(verb.name, f"{option.name}=1"), 125 if verb.name == "run" else 2, f"{option.name} takes no value")
+
+    def test_help_comes_before_what_is_wrong(self):
+        """--help is answered where another option is wrong; not where it is the value of an option, or the command's own."""
+        self.assertTrue(segalloc("tune", "--nope", "--help").stdout.startswith("usage: segalloc tune"))
+        self.assertTrue(segalloc("report", "a-file", "-h").stdout.startswith("usage: segalloc report"))
+        self.one_line(segalloc("trim", "--keep", "--help", "1"), 2, "--keep takes a size", '"--help"')
+        self.one_line(segalloc("report", "--", "--help"), 1, "--help")
 
     def test_what_is_installed(self):
         """Path, completions and manual pages, wherever the tool is."""

@@ -31,8 +31,8 @@ FLOORS = {
     "trace": [r"[^/]*", r"writer/.*", r"reader/.*"],
     "sim": [r"(cudart|standin)/.*|memory/range\.h|kernels/integers.*\.h|hazard/order\.h|[^/]*\.(h|def)", r"device/.*\.(h|def)|kernels/module\.h",
             r"streams/.*\.h|kernels/.*\.h", r"hazard/owner\.h|memory/.*\.h", r"hazard/.*\.h", r"graphs/.*\.h", r".*"],
-    "tools/segalloc": [r"(?!main\.c)[^/]*", r"launch/.*", r"analysis/.*", r"replay/.*", r"monitor/.*", r"tune/.*", r"export/.*",
-                       r"report/.*", r"html/.*", r"rehearse/.*", r"verbs/.*|main\.c"],
+    "tools/segalloc": [r"[^/]*|cli/.*|export/formats\.def", r"launch/.*", r"analysis/.*", r"replay/.*", r"monitor/.*", r"tune/.*", r"export/.*",
+                       r"report/.*", r"html/.*", r"rehearse/.*", r"verbs/.*"],
     "tools/train": [r"plain_blas/.*|memory/.*", r"backend/.*", r"device/.*", r"ranks/.*", r"model/.*", r"layers/.*|checkpoint/.*", r"[^/]*"],
 }
 

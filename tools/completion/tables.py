@@ -1,43 +1,62 @@
-"""Prints completion for bash, zsh or fish: tables.py SHELL SIM_SETTINGS FILE….
+"""Prints completion for bash, zsh or fish: tables.py SHELL TOOLS SIM_SETTINGS FILE….
 
-Verbs, options, their values and descriptions are those that the programs print by --help, and by `segalloc conf --help-options`. The
-files hold what was printed: segalloc.txt, a VERB.txt each, options.txt, and train.txt where the trainer is built. SIM_SETTINGS is the
-table of what --sim takes. The template segalloc.SHELL has a line @TABLES@, which is replaced."""
+Verbs, options, their values and descriptions are those of the tables in TOOLS, the folder tools/segalloc; the configuration's are those
+that `segalloc conf --help-options` prints, and the trainer's those of its --help. The files hold what was printed: options.txt, and
+train.txt where the trainer is built. SIM_SETTINGS is the table of what --sim takes. The template segalloc.SHELL has a line @TABLES@,
+which is replaced."""
 import pathlib
 import re
 import sys
 
+SHELL, TOOLS, SIM_SETTINGS, *FILES_PRINTED = sys.argv[1:]
+sys.dont_write_bytecode = True  # not into the source folder
+sys.path.insert(0, str(pathlib.Path(TOOLS) / "cli"))
+import tables as command_line  # noqa: E402
+
 SIZES = ["8GiB", "12GiB", "16GiB", "24GiB", "32GiB", "40GiB", "48GiB", "80GiB", "94GiB"]  # of cards that are sold
 FILES, FOLDERS, NOTHING, CONF, KEYS, PIDS = "@files", "@folders", "@nothing", "@conf", "@keys", "@pids"
-# An option, its metavariable (in capitals, a range or a choice) and what the line says of it.
+# What is offered for a value, or for operands, of these kinds.
+OFFERED = {"TEXT": [NOTHING], "NUMBER": [NOTHING], "SIZE": [NOTHING], "FILE": [FILES], "CARD_SIZE": SIZES, "SETTINGS": [CONF],
+           "PARAMETER": ["@param"], "FILES": [FILES], "PIDS": [PIDS], "COMMAND": ["@command"]}
+# An option of the trainer's help, its metavariable (in capitals, a range or a choice) and what the line says of it.
 OPTION = re.compile(r"^ {2,6}(?:(-\w), )?(--[a-z][a-z-]*)(?: ([^a-z\s]\S*|[a-z]\w*\|\S+))?(?:, --.*| +(.*))?$")
-# What a metavariable stands for, where it isn't its own list of alternatives.
-KINDS = {"FILE": FILES, "TRACE": FILES, "PAGE": FILES, "OUTPUT": FILES, "CSV": FILES, "FOLDER": FOLDERS, "K:V,…": CONF}
-# Verbs whose arguments aren't files: a command, processes, both of these, settings.
-ARGUMENTS = {"run": "@command", "rehearse": "@command", "doctor": "@command", "top": PIDS, "metrics": PIDS, "trim": PIDS, "conf": CONF}
+# What a metavariable of the trainer stands for, where it isn't its own list of alternatives.
+METAVARIABLES = {"FILE": FILES, "OUTPUT": FILES, "FOLDER": FOLDERS}
 
 
 class Option:
-    """One option: `short` may be None, `value` is None where it takes none, `kind` says what a value may be."""
+    """One option: `short` may be None, `kind` is what is offered for its value, None where it takes none."""
 
-    def __init__(self, short, long, metavar, text):
-        self.short, self.long, self.value, self.text = short, long, metavar and metavar.rstrip(","), text
-        self.kind = None
+    def __init__(self, short, long, text, kind=None):
+        self.short, self.long, self.text, self.kind = short, long, text, kind
 
 
-def options_of(text):
-    """The options of a --help, in its order, each with its whole description."""
-    found = {}
-    option = None
-    for line in text.splitlines():
-        match = OPTION.match(line)
-        if match:
-            option = found.setdefault(match[2], Option(match[1], match[2], match[3], match[4] or ""))
-        elif option and line.startswith(" " * 8):
-            option.text = f"{option.text} {line.strip()}".strip()
-        else:
-            option = None
-    return list(found.values())
+def words_of(choice):
+    """The words of `a|b|NAME`."""
+    return [word for word in choice.split("|") if re.fullmatch(r"[a-z][a-z0-9]*", word)] or [NOTHING]
+
+
+def offered(option, settings):
+    """What completes the value of an option of a table: one of the kinds above, `@list` and words that are separated by commas, or words."""
+    if option.value == "NONE":
+        return [KEYS] if option.name == "--help-options" else None
+    if option.value == "WORDS":
+        return words_of(option.argument)
+    if option.value == "KEYS":
+        return re.findall(r"\b[a-z]+=", option.text)
+    if option.value == "SIM":
+        return ["@list", *SIZES, *settings]
+    if option.value == "CARDS":
+        return ["@list", *SIZES, *(values[0] for _, values in command_line.rows(pathlib.Path(TOOLS) / "../../src/driver/cards.def"))]
+    if option.value == "FORMAT":
+        return [values[0] for _, values in command_line.rows(pathlib.Path(TOOLS) / "export/formats.def")]
+    return OFFERED[option.value]
+
+
+def of_verb(verb, settings):
+    """What is offered as options of a verb: those that its help has."""
+    options = [Option(row.letter, row.name, row.text, offered(row, settings)) for row in verb.options if row.text]
+    return [*options, Option("-h", "--help", "print this")]
 
 
 def section(text, heading):
@@ -46,29 +65,35 @@ def section(text, heading):
     return re.findall(r"^ {2}([a-z][\w-]*) ", rows[1], re.M) if rows else []
 
 
-def kind_of(option, text, formats, settings):
-    """What completes the value of an option: one of the kinds above, `@list` and words that are separated by commas, or words."""
-    value = option.value
-    if option.long == "--sim":
-        return ["@list", *SIZES, *settings]
-    if option.long == "--card" and value == "LIST":
-        return ["@list", *SIZES, *re.findall(r"[\w-]+", option.text.split("names:")[1])]
-    if option.long == "--format" and value == "NAME":
-        return formats
-    if option.long in ("--preset", "--scenario"):
-        return section(text, option.long[2:].capitalize() + "s")
-    if value in KINDS:
-        return [KINDS[value]]
+def kind_of(long, value, text, whole):
+    """What completes the value of an option of the trainer: `text` is what its help says of it, `whole` all of that help."""
+    if long in ("--preset", "--scenario"):
+        return section(whole, long[2:].capitalize() + "s")
+    if value in METAVARIABLES:
+        return [METAVARIABLES[value]]
     if value == "SIZE":
-        return SIZES if option.long in ("--card", "--limit") else [NOTHING]
-    if value.startswith("NAME="):
-        return ["@param"] if option.long == "--param" else [NOTHING]
-    if value == "K=V":
-        return re.findall(r"\b[a-z]+=", option.text)
+        return SIZES if long == "--card" else [NOTHING]
     if value == "MODEL":
-        return re.findall(r"([a-z]+:?)(?=[\[,P]| or)", option.text.split(": ", 1)[1])
-    words = [word for word in value.split("|") if re.fullmatch(r"[a-z][a-z0-9]*", word)]
-    return words or [NOTHING]
+        return re.findall(r"([a-z]+:?)(?=[\[,P]| or)", text.split(": ", 1)[1])
+    return words_of(value)
+
+
+def of_trainer(text):
+    """The options of the trainer's --help, in its order, each with its whole description."""
+    found, values = {}, {}
+    option = None
+    for line in text.splitlines():
+        match = OPTION.match(line)
+        if match:
+            option = found.setdefault(match[2], Option(match[1], match[2], match[4] or ""))
+            values.setdefault(match[2], match[3] and match[3].rstrip(","))
+        elif option and line.startswith(" " * 8):
+            option.text = f"{option.text} {line.strip()}".strip()
+        else:
+            option = None
+    for long, option in found.items():
+        option.kind = kind_of(long, values[long], option.text, text) if values[long] else None
+    return list(found.values())
 
 
 def conf_values(text):
@@ -91,27 +116,20 @@ def conf_values(text):
 
 
 class Tables:
-    """All that the programs say of themselves: `said` by the names of the files."""
+    """All that is offered: `said` is what the programs print, by the names of the files."""
 
     def __init__(self, said, settings):
-        self.verbs = re.findall(r"^  ([a-z]+)  +(.*)$", said["segalloc"], re.M)
-        self.helps = {verb: said[verb] for verb, _ in self.verbs}
-        actions = re.findall(r"^  ([a-z]+)  +(.*)$", self.helps["trace"], re.M)
-        formats = re.findall(r"^ {12}([a-z]+) +([a-z].*)$", self.helps["trace"], re.M)
-        self.actions, self.formats = actions, formats
+        verbs = command_line.read(TOOLS)
+        self.verbs = [(verb.name, verb.summary) for verb in verbs]
+        self.actions = next(verb.terms for verb in verbs if verb.name == "trace")
         self.conf = conf_values(said["options"])
+        self.options = {verb.name: of_verb(verb, settings) for verb in verbs}
+        self.operands = {verb.name: OFFERED[verb.operands][0] for verb in verbs}
         if "train" in said:
-            self.helps["train"] = said["train"]
-        self.options = {verb: options_of(text) for verb, text in self.helps.items()}
-        for verb, options in self.options.items():
-            for option in options:
-                if option.value:
-                    option.kind = kind_of(option, self.helps[verb], [name for name, _ in formats], settings)
-                elif option.long == "--help-options":
-                    option.kind = [KEYS]
+            self.options["train"], self.operands["train"] = of_trainer(said["train"]), NOTHING
 
     def arguments(self, verb):
-        return ARGUMENTS.get(verb, FILES if verb != "train" else NOTHING)
+        return self.operands[verb]
 
 
 def shortened(text):
@@ -181,12 +199,11 @@ def for_fish(tables):
 
 
 def main():
-    shell, settings, *files = sys.argv[1:]
-    keys = re.findall(r'^(FLAG|NUMBER|OTHER)\("([\w-]+)"', pathlib.Path(settings).read_text(), re.M)
-    said = {pathlib.Path(file).stem.removeprefix("help-"): pathlib.Path(file).read_text() for file in files}
+    keys = re.findall(r'^(FLAG|NUMBER|OTHER)\("([\w-]+)"', pathlib.Path(SIM_SETTINGS).read_text(), re.M)
+    said = {pathlib.Path(file).stem.removeprefix("help-"): pathlib.Path(file).read_text() for file in FILES_PRINTED}
     tables = Tables(said, [key if kind == "FLAG" else f"{key}=" for kind, key in keys])
-    template = (pathlib.Path(__file__).parent / f"segalloc.{shell}").read_text()
-    print(template.replace("@TABLES@", {"bash": for_bash, "zsh": for_zsh, "fish": for_fish}[shell](tables)), end="")
+    template = (pathlib.Path(__file__).parent / f"segalloc.{SHELL}").read_text()
+    print(template.replace("@TABLES@", {"bash": for_bash, "zsh": for_zsh, "fish": for_fish}[SHELL](tables)), end="")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 #include "tool.h"
 
-#include "ascii.h"
 #include "plain_text.h"
 #include "segalloc/trace_format.h"
 #include "size.h"
@@ -58,31 +57,6 @@ int sg_tool_usage(const char *verb, const char *format, ...)
     message(verb, format, arguments, end);
     va_end(arguments);
     return SG_EXIT_USAGE;
-}
-
-int sg_tool_bad_option(char **argv, int result, const struct option *options)
-{
-    enum { NAMES = 32 };
-    const char *word = argv[optind - 1];
-    char letter[3] = {'-', (char)optopt, '\0'};
-    bool is_long = strncmp(word, "--", 2) == 0;
-    if (result == ':')
-        return sg_tool_usage(argv[0], "%s needs a value", is_long ? word : letter);
-    if (!is_long)
-        return sg_tool_usage(argv[0], "there is no option %s", optopt ? letter : word);
-    const char *names[NAMES];
-    size_t count = 0;
-    for (; options[count].name && count < NAMES; count++)
-        names[count] = options[count].name;
-    for (size_t i = 0; i < count; i++) {
-        size_t length = strcspn(word + 2, "=");
-        if (word[2 + length] && strlen(names[i]) == length && strncmp(word + 2, names[i], length) == 0)
-            return sg_tool_usage(argv[0], "--%s takes no value", names[i]);
-    }
-    const char *nearest = sg_ascii_nearest(word + 2, names, count);
-    if (nearest)
-        return sg_tool_usage(argv[0], "there is no option %s; did you mean --%s?", word, nearest);
-    return sg_tool_usage(argv[0], "there is no option %s", word);
 }
 
 bool sg_tool_runs(uint64_t pid, const char *command)

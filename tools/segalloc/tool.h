@@ -2,7 +2,6 @@
 #ifndef SG_TOOL_H
 #define SG_TOOL_H
 
-#include <getopt.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -21,11 +20,11 @@ enum {
     SG_EXIT_NOT_FOUND = 127
 };
 
-/* A verb: argv[0] is its name, getopt's state is fresh and getopt is silent (opterr is 0). Prints its --help to stdout.
+/* A verb: argv[0] is its name, and getopt's state is fresh. Prints its --help to stdout.
    The result is the exit status; main() flushes stdout and turns a failure of that into SG_EXIT_ERROR. */
 typedef int sg_verb(int argc, char **argv);
 #define VERB(name, text) sg_verb sg_verb_##name;
-#include "verbs.def"
+#include "cli/verbs.def"
 
 /* "segalloc VERB: message" on stderr, in one line. */
 __attribute__((format(printf, 2, 3))) void sg_tool_message(const char *verb, const char *format, ...);
@@ -35,10 +34,6 @@ __attribute__((format(printf, 2, 3))) int sg_tool_error(const char *verb, const 
 
 /* Prints a message with " (see segalloc VERB --help)" after it; returns SG_EXIT_USAGE. */
 __attribute__((format(printf, 2, 3))) int sg_tool_usage(const char *verb, const char *format, ...);
-
-/* What to return when getopt_long() gave `result`, '?' or ':' (the short options must begin with ':' or "+:"): names
-   the option, and the nearest of `options`. */
-int sg_tool_bad_option(char **argv, int result, const struct option *options);
 
 /* Whether a process of this number runs, and its command line, with spaces, is `command`. */
 bool sg_tool_runs(uint64_t pid, const char *command);

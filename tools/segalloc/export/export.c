@@ -19,12 +19,6 @@ const struct sg_export_format *sg_export_format(const char *name)
     return NULL;
 }
 
-void sg_export_help(void)
-{
-    for (size_t i = 0; i < FORMATS; i++)
-        printf("            %-11s %s\n", formats[i].name, formats[i].text);
-}
-
 int sg_export_torch(struct sg_trace_reader *reader, const struct sg_export_options *options, FILE *out,
                     struct sg_exported *ret)
 {

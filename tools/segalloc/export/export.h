@@ -31,9 +31,6 @@ struct sg_export_format {
 /* By name; NULL: there is none. `name` NULL: the first. */
 const struct sg_export_format *sg_export_format(const char *name);
 
-/* The formats as lines of a help. */
-void sg_export_help(void);
-
 sg_export_fn sg_export_torch, sg_export_chrome, sg_export_csv, sg_export_folded, sg_export_speedscope, sg_export_json;
 
 #endif

@@ -77,11 +77,3 @@ void sg_rehearse_set_margins(struct sg_rehearse *rehearse)
         card->margin = rehearse->margin != SG_REHEARSE_MEASURED ? rehearse->margin : (rest ? rest : most) * SG_MIB;
     }
 }
-
-void sg_rehearse_print_names(void)
-{
-    for (int i = 0; i < KNOWN_CARDS; i++)
-        printf("%s%s", i == 0 ? "                     " : i % 6 == 0 ? ",\n                     " : ", ",
-            known_cards[i].name);
-    putchar('\n');
-}

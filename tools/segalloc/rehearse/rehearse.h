@@ -138,8 +138,6 @@ int sg_rehearse_read_cards(struct sg_rehearse *rehearse, const char *list);
 int sg_rehearse_read_margin(struct sg_rehearse *rehearse, const char *text);
 /* Once both are read: the margin of each card. */
 void sg_rehearse_set_margins(struct sg_rehearse *rehearse);
-/* The names of the table, for --help. */
-void sg_rehearse_print_names(void);
 
 /* Runs the prepared command, with the files kept that it writes over (`keep` NULL: they are not), hands its output on (standard output to stderr with `json`) and waits for it. False after
    a line on stderr when it could not be run. */

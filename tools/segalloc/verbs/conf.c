@@ -8,31 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct option long_options[] = {
-    {"json", no_argument, NULL, 'j'},
-    {"help-options", no_argument, NULL, 'l'},
-    {"help", no_argument, NULL, 'h'},
-    {0},
-};
-
-static int help(void)
-{
-    puts("usage: segalloc conf [--json] [K:V,…]\n"
-         "       segalloc conf --help-options [NAME]\n"
-         "Prints each option of the library, its value in this environment, and where that\n"
-         "came from. Values come, in rising order, from the defaults,\n"
-         SG_CONF_SYSTEM_FILE ", the file that SEGALLOC_CONF_FILE names, SEGALLOC_CONF\n"
-         "(and SEGALLOC_TRACE, SEGALLOC_STATS), and K:V,… of the command line; for\n"
-         "PyTorch's options that none of these sets, from PYTORCH_CUDA_ALLOC_CONF or else\n"
-         "PYTORCH_ALLOC_CONF.\n\n"
-         "      --help-options  print what each option, or that of the name, means and\n"
-         "                      which values it takes\n"
-         "      --json          print one object\n"
-         "  -h, --help          print this\n\n"
-         "Exit status: 0, or 1 when something in the configuration is wrong, or 2 for bad\n"
-         "usage.");
-    return SG_EXIT_OK;
-}
+#define CLI_VERB "conf"
+#define CLI_ROWS "verbs/conf.def"
+#include "cli/rows.h"
 
 /* Options that are taken from a pasted line of PyTorch's, and decide nothing here. */
 static const char *const without_effect[] = {
@@ -112,21 +90,22 @@ static void print_json(const struct sg_conf *conf)
 
 int sg_verb_conf(int argc, char **argv)
 {
+    struct sg_cli cli;
     bool json = false, options = false;
-    for (int option; (option = getopt_long(argc, argv, ":h", long_options, NULL)) != -1;) {
-        switch (option) {
-        case 'j':
+    if (!sg_cli_begin(&cli, &cli_verb, argc, argv))
+        return SG_EXIT_OK;
+    for (int option; (option = sg_cli_next(&cli)) >= 0;) {
+        switch ((enum option_of_verb)option) {
+        case OPTION_json:
             json = true;
             break;
-        case 'l':
+        case OPTION_help_options:
             options = true;
             break;
-        case 'h':
-            return help();
-        default:
-            return sg_tool_bad_option(argv, option, long_options);
         }
     }
+    if (cli.status)
+        return cli.status;
     if (argc - optind > 1)
         return sg_tool_usage(argv[0], "one list of options is enough, \"%s\" is left over", argv[optind + 1]);
     if (options)

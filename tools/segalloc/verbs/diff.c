@@ -13,17 +13,12 @@
 #include "tool.h"
 #include "reader/trace_reader.h"
 
+#define CLI_VERB "diff"
+#define CLI_ROWS "verbs/diff.def"
+#include "cli/rows.h"
+
 enum { ROWS_SHOWN = 20 };
 #define ANY_SIZE UINT_MAX /* in place of a class of sizes: a row is of all that its line asked for */
-
-static const struct option long_options[] = {
-    {"all", no_argument, NULL, 'a'},
-    {"json", no_argument, NULL, 'j'},
-    {"at", required_argument, NULL, 't'},
-    {"by", required_argument, NULL, 'b'},
-    {"help", no_argument, NULL, 'h'},
-    {0},
-};
 
 /* What was alive of one line, or of one place, phase and size, over all devices. The texts are of either side's groups. */
 struct row {
@@ -49,30 +44,6 @@ struct comparison {
     size_t moved_count;
     bool by_size; /* phases and sizes of a line have rows of their own */
 };
-
-static int help(void)
-{
-    puts("usage: segalloc diff A B [--at peak|failure|end] [--by line|size] [--all]\n"
-         "                     [--json]\n"
-         "Compares what two runs held when most was in use, by the line that asked for\n"
-         "it (of traces with --sites), else by phase and size. The rows sum to the\n"
-         "difference of the peaks. A and B are traces, RMM's CSV or memory snapshots of\n"
-         "PyTorch; of several devices each counts at its own peak. Of traces of segalloc\n"
-         "a second list says what moved: for whose requests pages were moved, in the\n"
-         "whole run.\n\n"
-         "      --at peak|failure|end\n"
-         "                   compare at the peak (default), at the first failure, or at\n"
-         "                   the end\n"
-         "      --by line|size\n"
-         "                   a row is a line of code (default), or what it asked for\n"
-         "                   in one phase and of one size\n"
-         "      --all        all rows; otherwise the 20 that differ most\n"
-         "      --json       print one object on one line; bytes are integers\n"
-         "  -h, --help       print this\n\n"
-         "Exit status: 0, also when they differ; 1 when a file could not be read; 2 for\n"
-         "bad usage.");
-    return SG_EXIT_OK;
-}
 
 static int by_text(const char *a, const char *b)
 {
@@ -388,34 +359,35 @@ int sg_verb_diff(int argc, char **argv)
         enum sg_moment moment;
     } moments[] = {{"peak", SG_MOMENT_PEAK}, {"failure", SG_MOMENT_FAILURE}, {"end", SG_MOMENT_END}};
     enum sg_moment moment = SG_MOMENT_PEAK;
+    struct sg_cli cli;
     bool all = false, json = false, by_size = false;
-    for (int option; (option = getopt_long(argc, argv, ":h", long_options, NULL)) != -1;) {
+    if (!sg_cli_begin(&cli, &cli_verb, argc, argv))
+        return SG_EXIT_OK;
+    for (int option; (option = sg_cli_next(&cli)) >= 0;) {
         size_t i = 0;
-        switch (option) {
-        case 'h':
-            return help();
-        case 'a':
+        switch ((enum option_of_verb)option) {
+        case OPTION_all:
             all = true;
             break;
-        case 'j':
+        case OPTION_json:
             json = true;
             break;
-        case 'b':
+        case OPTION_by:
             by_size = strcmp(optarg, "size") == 0;
             if (!by_size && strcmp(optarg, "line") != 0)
                 return sg_tool_usage(argv[0], "--by takes line or size, not \"%s\"", optarg);
             break;
-        case 't':
+        case OPTION_at:
             while (i < 3 && strcmp(optarg, moments[i].name) != 0)
                 i++;
             if (i == 3)
                 return sg_tool_usage(argv[0], "--at takes peak, failure or end, not \"%s\"", optarg);
             moment = moments[i].moment;
             break;
-        default:
-            return sg_tool_bad_option(argv, option, long_options);
         }
     }
+    if (cli.status)
+        return cli.status;
     if (argc - optind != 2)
         return sg_tool_usage(argv[0], "two traces are compared, not %d", argc - optind);
     struct comparison comparison = {.by_size = by_size};

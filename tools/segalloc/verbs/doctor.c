@@ -22,6 +22,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#define CLI_VERB "doctor"
+#define CLI_ROWS "verbs/doctor.def"
+#include "cli/rows.h"
+
 /* The answers, with the words that --json has for them. */
 #define ANSWERS(X)                      \
     X(READY, "ready")                   \
@@ -76,31 +80,6 @@ struct examination {
     enum answer answer;
     char because[600];
 };
-
-static const struct option long_options[] = {
-    {"sim", required_argument, NULL, 's'},
-    {"conf", required_argument, NULL, 'c'},
-    {"json", no_argument, NULL, 'j'},
-    {"help", no_argument, NULL, 'h'},
-    {0},
-};
-
-static int help(void)
-{
-    puts("usage: segalloc doctor [--sim SPEC] [--conf K:V,…] [--json]\n"
-         "                       [PID | [--] CMD [ARGUMENT]…]\n"
-         "Runs CMD under the library and says whether its allocations were served, and if\n"
-         "not, why. PID: the same of a process that runs; how many were served is known\n"
-         "if it was started with live:True. With neither: whether this machine has what\n"
-         "it takes. What CMD prints comes first; with --json it goes to stderr.\n\n"
-         "      --sim SPEC    on a simulated GPU, as in `segalloc run`\n"
-         "  -c, --conf K:V,…  options, as in `segalloc run`\n"
-         "      --json        print one object\n"
-         "  -h, --help        print this\n\n"
-         "Exit status: 0 when all was served (or nothing is missing), 1 when not, 2 for\n"
-         "bad usage; what `segalloc run` gives when CMD could not be run.");
-    return SG_EXIT_OK;
-}
 
 __attribute__((format(printf, 3, 4))) static void conclude(struct examination *examination, enum answer answer,
                                                            const char *format, ...)
@@ -612,25 +591,26 @@ static int examine(struct examination *examination, bool json)
 int sg_verb_doctor(int argc, char **argv)
 {
     static struct examination examination;
+    struct sg_cli cli;
     bool json = false;
     examination.launch = (struct sg_launch){.verb = argv[0], .preload = true};
-    for (int option; (option = getopt_long(argc, argv, "+:hc:", long_options, NULL)) != -1;) {
-        switch (option) {
-        case 's':
+    if (!sg_cli_begin(&cli, &cli_verb, argc, argv))
+        return SG_EXIT_OK;
+    for (int option; (option = sg_cli_next(&cli)) >= 0;) {
+        switch ((enum option_of_verb)option) {
+        case OPTION_sim:
             examination.launch.sim = optarg;
             break;
-        case 'c':
+        case OPTION_conf:
             examination.launch.conf = sg_tool_conf_join(examination.launch.conf, optarg);
             break;
-        case 'j':
+        case OPTION_json:
             json = true;
             break;
-        case 'h':
-            return help();
-        default:
-            return sg_tool_bad_option(argv, option, long_options);
         }
     }
+    if (cli.status)
+        return cli.status;
     pid_t pid;
     bool after = optind + 2 == argc && strcmp(argv[optind + 1], "--json") == 0; /* as other verbs take it */
     if (optind + 1 + after == argc && strcmp(argv[optind - 1], "--") != 0 && parse_pid(argv[optind], &pid))

@@ -10,27 +10,9 @@
 #include "tool.h"
 #include "writer/replaced_file.h"
 
-static const struct option long_options[] = {
-    {"output", required_argument, NULL, 'o'},
-    {"listen", required_argument, NULL, 'l'},
-    {"help", no_argument, NULL, 'h'},
-    {0},
-};
-
-static int help(void)
-{
-    puts("usage: segalloc metrics [PID]… [-o FILE | --listen [ADDRESS:]PORT]\n"
-         "Says what running processes hold, in Prometheus's text format: each PID, or all\n"
-         "of this user that keep live statistics (live:True). Reads their pages only;\n"
-         "nothing is asked of the processes.\n\n"
-         "  -o, --output FILE      where to, for node_exporter's textfile collector: FILE\n"
-         "                         is replaced in one step; without, standard output\n"
-         "      --listen [ADDRESS:]PORT\n"
-         "                         answer GET /metrics until Ctrl-C; without ADDRESS only\n"
-         "                         on this machine (127.0.0.1). Port 0: any free one\n"
-         "  -h, --help             print this");
-    return SG_EXIT_OK;
-}
+#define CLI_VERB "metrics"
+#define CLI_ROWS "verbs/metrics.def"
+#include "cli/rows.h"
 
 /* Writes a file that stands there whole or not at all. */
 static int write_file(const char *verb, const char *path, const struct sg_live *live)
@@ -53,17 +35,22 @@ static int write_file(const char *verb, const char *path, const struct sg_live *
 
 int sg_verb_metrics(int argc, char **argv)
 {
+    struct sg_cli cli;
     const char *output = NULL, *listen = NULL;
-    for (int option; (option = getopt_long(argc, argv, ":ho:", long_options, NULL)) != -1;) {
-        if (option == 'h')
-            return help();
-        if (option == 'o')
+    if (!sg_cli_begin(&cli, &cli_verb, argc, argv))
+        return SG_EXIT_OK;
+    for (int option; (option = sg_cli_next(&cli)) >= 0;) {
+        switch ((enum option_of_verb)option) {
+        case OPTION_output:
             output = optarg;
-        else if (option == 'l')
+            break;
+        case OPTION_listen:
             listen = optarg;
-        else
-            return sg_tool_bad_option(argv, option, long_options);
+            break;
+        }
     }
+    if (cli.status)
+        return cli.status;
     if (output && listen)
         return sg_tool_usage(argv[0], "either -o or --listen");
     size_t count = (size_t)(argc - optind);

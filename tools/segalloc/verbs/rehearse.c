@@ -25,70 +25,14 @@
 #include "size.h"
 #include "tool.h"
 
-static const struct option long_options[] = {
-    {"card", required_argument, NULL, 'C'},
-    {"devices", required_argument, NULL, 'd'},
-    {"conf", required_argument, NULL, 'c'},
-    {"margin", required_argument, NULL, 'm'},
-    {"try", required_argument, NULL, 't'},
-    {"no-torch", no_argument, NULL, 'T'},
-    {"steps", required_argument, NULL, 's'},
-    {"overwrite", no_argument, NULL, 'w'},
-    {"trackers", no_argument, NULL, 'k'},
-    {"output", required_argument, NULL, 'o'},
-    {"force", no_argument, NULL, 'f'},
-    {"json", no_argument, NULL, 'j'},
-    {"help", no_argument, NULL, 'h'},
-    {0},
-};
+#define CLI_VERB "rehearse"
+#define CLI_ROWS "verbs/rehearse.def"
+#include "cli/rows.h"
 
 enum { DEVICES_MOST = 16 };
 /* What the program runs on: more than any card of the others has, and than most programs can ask for. */
 enum { ENDLESS_TIMES = 4 };
 #define ENDLESS_LEAST SG_TIB
-
-static int help(void)
-{
-    puts("usage: segalloc rehearse [--card SIZE|NAME,…] [--devices N] [--conf K:V,…]\n"
-         "                         [--margin SIZE] [--try NAME=VALUE,…] [-o TRACE]\n"
-         "                         [--json] -- CMD [ARGUMENT]…\n"
-         "Runs CMD on a simulated card without end, with segalloc serving its memory, and\n"
-         "says for each card whether it fits, by how much, and which card is the smallest.\n"
-         "PyTorch's own wheel runs as it is; kernels compute nothing. CMD is told that the\n"
-         "card is the largest of those named.\n\n"
-         "      --card LIST    cards to answer for (default 24GiB): sizes such as\n"
-         "                     12GiB,16GiB,24GiB, or names:");
-    sg_rehearse_print_names();
-    puts("      --devices N    so many cards of each size in the machine (default 1)\n"
-         "  -c, --conf K:V,…   options of segalloc, as in segalloc run\n"
-         "      --margin SIZE  of a card that is left for the context and for libraries:\n"
-         "                     what leaves less is too close to call (default: what was\n"
-         "                     measured on that card, else the most measured on any)\n"
-         "      --try NAME=VALUE,…\n"
-         "                     run CMD with one value after the other, until one fits:\n"
-         "                     in place of {} in CMD, or of the value of its option\n"
-         "                     --NAME; batch=8,4,2. batch=1..39 finds the largest that\n"
-         "                     fits, by halves\n"
-         "      --no-torch     leave PyTorch's statistics and memory functions to PyTorch,\n"
-         "                     as segalloc run does without --torch\n"
-         "      --steps N      end CMD after N steps of PyTorch's optimizers: memory is\n"
-         "                     steady from the second or third on\n"
-         "      --overwrite    let CMD write over files that are there; else they are put\n"
-         "                     back at the end, for what CMD writes is not real\n"
-         "      --trackers     leave loggers of experiments (wandb, mlflow) and uploads to\n"
-         "                     Hugging Face's hub on; by default they are off\n"
-         "  -o, --output TRACE keep the trace of the run, with --try of the last; of\n"
-         "                     several processes that of the first by this name, each\n"
-         "                     further one as TRACE.PID\n"
-         "  -f, --force        replace TRACE if it is there\n"
-         "      --json         print one object on one line; CMD's own output goes to\n"
-         "                     stderr\n"
-         "  -h, --help         print this\n\n"
-         "Exit status: 0 when every card fits (too close to call counts as fitting), 3\n"
-         "when one does not, 1 when CMD stopped before there was a verdict, 2 for bad\n"
-         "usage. With --try: 0 when every card fits with one of the values.");
-    return SG_EXIT_OK;
-}
 
 /* How the command ended, as words: "it ended with status 1", "signal 11 ended it (Segmentation fault)". A shell says
    128 and the signal's number for what it ran. */
@@ -184,55 +128,54 @@ static int read_steps(struct sg_rehearse *rehearse, const char *text)
     return 0;
 }
 
-static int read_options(struct sg_rehearse *rehearse, struct sg_launch *launch, const char **ret_try, int argc,
-    char **argv)
+static int read_options(struct sg_cli *cli, struct sg_rehearse *rehearse, struct sg_launch *launch, const char **ret_try)
 {
     int status = 0;
-    for (int option; status == 0 && (option = getopt_long(argc, argv, "+:hc:fo:", long_options, NULL)) != -1;) {
-        switch (option) {
-        case 'C':
+    for (int option; status == 0 && (option = sg_cli_next(cli)) >= 0;) {
+        switch ((enum option_of_verb)option) {
+        case OPTION_card:
             rehearse->list = optarg;
             status = sg_rehearse_read_cards(rehearse, optarg);
             break;
-        case 'd':
+        case OPTION_devices:
             status = read_devices(rehearse, optarg);
             break;
-        case 'c':
+        case OPTION_conf:
             launch->conf = sg_tool_conf_join(launch->conf, optarg);
             break;
-        case 'm':
+        case OPTION_margin:
             status = sg_rehearse_read_margin(rehearse, optarg);
             break;
-        case 't':
+        case OPTION_try:
             *ret_try = optarg;
             break;
-        case 'T':
+        case OPTION_no_torch:
             launch->torch = false;
             break;
-        case 's':
+        case OPTION_steps:
             status = read_steps(rehearse, optarg);
             break;
-        case 'w':
+        case OPTION_overwrite:
             rehearse->overwrite = true;
             break;
-        case 'k':
+        case OPTION_trackers:
             rehearse->trackers = true;
             break;
-        case 'o':
+        case OPTION_output:
             rehearse->output = optarg;
             break;
-        case 'f':
+        case OPTION_force:
             rehearse->force = true;
             break;
-        case 'j':
+        case OPTION_json:
             rehearse->json = true;
             break;
-        default:
-            return sg_tool_bad_option(argv, option, long_options);
         }
     }
-    if (status == 0 && optind == argc)
-        status = sg_tool_usage(argv[0], "which program?");
+    if (cli->status)
+        return cli->status;
+    if (status == 0 && optind == cli->argc)
+        status = sg_tool_usage(cli->argv[0], "which program?");
     return status;
 }
 
@@ -585,14 +528,14 @@ static int rehearse_with(struct sg_rehearse *rehearse, struct sg_launch *launch,
 
 int sg_verb_rehearse(int argc, char **argv)
 {
+    struct sg_cli cli;
     struct sg_rehearse rehearse = {.verb = argv[0], .margin = SG_REHEARSE_MEASURED, .devices = 1};
     struct sg_launch launch = {.verb = argv[0], .preload = true, .torch = true};
     struct sg_rehearse_try values = {.count = 0};
     const char *wanted = NULL;
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
-            return help();
-    int status = read_options(&rehearse, &launch, &wanted, argc, argv);
+    if (!sg_cli_begin(&cli, &cli_verb, argc, argv))
+        return SG_EXIT_OK;
+    int status = read_options(&cli, &rehearse, &launch, &wanted);
     if (status == 0 && rehearse.card_count == 0)
         status = sg_rehearse_read_cards(&rehearse, "24GiB");
     if (status == 0 && wanted)

@@ -17,19 +17,9 @@
 #include "replay/smallest_card.h"
 #include "reader/trace_reader.h"
 
-static const struct option long_options[] = {
-    {"conf", required_argument, NULL, 'c'},
-    {"limit", required_argument, NULL, 'l'},
-    {"min-limit", no_argument, NULL, 'm'},
-    {"run-ahead", required_argument, NULL, 'r'},
-    {"sees", required_argument, NULL, 's'},
-    {"device-waits", no_argument, NULL, 'w'},
-    {"policy", required_argument, NULL, 'p'},
-    {"bench", no_argument, NULL, 'b'},
-    {"json", no_argument, NULL, 'j'},
-    {"help", no_argument, NULL, 'h'},
-    {0},
-};
+#define CLI_VERB "replay"
+#define CLI_ROWS "verbs/replay.def"
+#include "cli/rows.h"
 
 enum { RUN_AHEAD_MOST = 100000000 };
 
@@ -46,45 +36,6 @@ struct replay {
     double seconds;
     struct sg_smallest smallest; /* cards without an allocation that fails, where asked for */
 };
-
-static int help(void)
-{
-    puts("usage: segalloc replay TRACE [--conf K:V,…] [--limit SIZE] [--min-limit]\n"
-         "                       [--policy segalloc|pytorch] [--json]\n"
-         "Plays a trace (ours, a memory snapshot of PyTorch, or RMM's replay CSV, also as\n"
-         ".zst; - is standard input) through the allocator, on cards that only keep the\n"
-         "books: the same decisions as in a program, without a GPU. By default under the\n"
-         "settings and on the devices that it was recorded with, each device a card of its\n"
-         "own. Allocations that do not fit are counted, and the replay goes on without\n"
-         "them.\n\n"
-         "  -c, --conf K:V,…   instead of the recorded settings these, on top of the\n"
-         "                     defaults (segalloc conf lists them); with --policy pytorch\n"
-         "                     in the syntax of PYTORCH_CUDA_ALLOC_CONF\n"
-         "  -l, --limit SIZE   size of each card, such as 24GiB (default: that of the\n"
-         "                     recorded device, or 1 TiB)\n"
-         "  -m, --min-limit    also find the smallest card of each device, to 2 MiB, on\n"
-         "                     which every allocation fits\n"
-         "  -r, --run-ahead K  also play the work: it is complete once K more allocations\n"
-         "                     have been made, or sooner where the host waits for it, and\n"
-         "                     memory is used again in its order, as --conf free_sync says\n"
-         "                     (strict, event or stream; auto is stream). Rows about work\n"
-         "                     are kept to; in a trace without any, work on its stream\n"
-         "                     follows each allocation. Without this option what is freed\n"
-         "                     is complete at once\n"
-         "      --sees recorded|possible\n"
-         "                     which other streams a free waits for with\n"
-         "                     free_sync:stream: recorded (default), those of its\n"
-         "                     record_stream rows, as PyTorch does; or possible, any that\n"
-         "                     could have used the block\n"
-         "  -p, --policy segalloc|pytorch\n"
-         "                     segalloc (default), or pytorch: PyTorch's own allocator\n"
-         "      --bench        also time the core alone on the decoded trace (ns_per_op)\n"
-         "      --json         print one object on one line\n"
-         "  -h, --help         print this\n\n"
-         "Exit status: 0 when the whole trace was played, 3 when an allocation failed that\n"
-         "had not failed when recorded, 1 when it could not be played, 2 for bad usage.");
-    return SG_EXIT_OK;
-}
 
 static size_t next_records(void *source, struct segalloc_trace_record *out, size_t n)
 {
@@ -421,52 +372,52 @@ static bool number(const char *text, uint64_t *ret)
     return true;
 }
 
-static int read_options(struct replay *replay, int argc, char **argv, const char **ret_policy)
+static int read_options(struct sg_cli *cli, struct replay *replay, const char **ret_policy)
 {
-    for (int option; (option = getopt_long(argc, argv, ":hc:l:mp:r:", long_options, NULL)) != -1;) {
-        switch (option) {
-        case 'c':
+    for (int option; (option = sg_cli_next(cli)) >= 0;) {
+        switch ((enum option_of_verb)option) {
+        case OPTION_conf:
             replay->conf_text = sg_tool_conf_join(replay->conf_text ? replay->conf_text : "", optarg);
             break;
-        case 'l':
+        case OPTION_limit:
             if (!sg_tool_card(optarg, &replay->limit))
-                return sg_tool_usage(argv[0],
+                return sg_tool_usage(cli->argv[0],
                     "--limit takes a size with its unit, of 64 TiB or less, such as 24GiB, not \"%s\"", optarg);
             break;
-        case 'm':
+        case OPTION_min_limit:
             replay->min_limit = true;
             break;
-        case 'p':
+        case OPTION_policy:
             *ret_policy = optarg;
             break;
-        case 'r':
+        case OPTION_run_ahead:
             if (!number(optarg, &replay->play.run_ahead))
-                return sg_tool_usage(argv[0], "--run-ahead takes a number of allocations up to %d, not \"%s\"",
+                return sg_tool_usage(cli->argv[0], "--run-ahead takes a number of allocations up to %d, not \"%s\"",
                     RUN_AHEAD_MOST, optarg);
             replay->play.ordered = true;
             break;
-        case 's':
+        case OPTION_sees:
             if (strcmp(optarg, "recorded") != 0 && strcmp(optarg, "possible") != 0)
-                return sg_tool_usage(argv[0], "--sees is recorded or possible, not \"%s\"", optarg);
+                return sg_tool_usage(cli->argv[0], "--sees is recorded or possible, not \"%s\"", optarg);
             replay->play.possible_users = *optarg != 'r';
             break;
-        case 'w': /* of older scripts: no stream is made to wait for another any more */
+        case OPTION_device_waits: /* of older scripts: no stream is made to wait for another any more */
             break;
-        case 'b':
+        case OPTION_bench:
             replay->bench = true;
             break;
-        case 'j':
+        case OPTION_json:
             replay->json = true;
             break;
-        default:
-            return sg_tool_bad_option(argv, option, long_options);
         }
     }
-    if (optind == argc)
-        return sg_tool_usage(argv[0], "which trace?");
-    if (argc - optind > 1)
-        return sg_tool_usage(argv[0], "one trace at a time, \"%s\" is left over", argv[optind + 1]);
-    replay->path = argv[optind];
+    if (cli->status)
+        return cli->status;
+    if (optind == cli->argc)
+        return sg_tool_usage(cli->argv[0], "which trace?");
+    if (cli->argc - optind > 1)
+        return sg_tool_usage(cli->argv[0], "one trace at a time, \"%s\" is left over", cli->argv[optind + 1]);
+    replay->path = cli->argv[optind];
     return 0;
 }
 
@@ -561,13 +512,13 @@ static int no_events(const struct replay *replay)
 
 int sg_verb_replay(int argc, char **argv)
 {
+    struct sg_cli cli;
     struct replay replay = {.verb = argv[0]};
     const char *policy = "segalloc";
     char error[SG_TRACE_ERROR];
-    for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
-            return help();
-    int status = read_options(&replay, argc, argv, &policy);
+    if (!sg_cli_begin(&cli, &cli_verb, argc, argv))
+        return SG_EXIT_OK;
+    int status = read_options(&cli, &replay, &policy);
     if (status == 0)
         status = configure(&replay, policy);
     if (status)

@@ -14,20 +14,9 @@
 #include "size.h"
 #include "tool.h"
 
-static const struct option long_options[] = {
-    {"json", no_argument, NULL, 'j'},
-    {"format", required_argument, NULL, 'F'},
-    {"output", required_argument, NULL, 'o'},
-    {"force", no_argument, NULL, 'f'},
-    {"strict", no_argument, NULL, 's'},
-    {"fail-above", required_argument, NULL, 'a'},
-    {"html", required_argument, NULL, 'H'},
-    {"redact", no_argument, NULL, 'r'},
-    {"no-advice", no_argument, NULL, 'n'},
-    {"all", no_argument, NULL, 'A'},
-    {"help", no_argument, NULL, 'h'},
-    {0},
-};
+#define CLI_VERB "report"
+#define CLI_ROWS "verbs/report.def"
+#include "cli/rows.h"
 
 /* What --fail-above can compare. */
 enum unit { PERCENT, BYTES, COUNT };
@@ -86,39 +75,6 @@ struct arguments {
     int bounds;
 };
 
-static int help(void)
-{
-    puts("usage: segalloc report FILE|PID… [--all | --json] [-o FILE [-f]] [--strict]\n"
-         "                       [--html PAGE [--redact] [--no-advice]]\n"
-         "                       [--fail-above KEY=VALUE]…\n"
-         "Says what a program's device memory did: of a trace (ours, or RMM's CSV, also as\n"
-         ".zst; - is standard input), of a memory snapshot of PyTorch, of a statistics\n"
-         "file, or of a running process that has live:True. Begins with a verdict. With\n"
-         "several files: one line each, sorted by rank if recorded with -o run.%r.trace.\n\n"
-         "      --all               everything that is known: levels, sizes, pages,\n"
-         "                          counters, and what the words mean; otherwise the\n"
-         "                          verdict and the ten lines of code that held most\n"
-         "      --json              print one object on one line; bytes are integers\n"
-         "      --format text|json  the same choice by name\n"
-         "  -o, --output FILE       where to; - is standard output\n"
-         "      --html PAGE         write pictures of it to PAGE instead, one file for any\n"
-         "                          browser; several files are ranks side by side\n"
-         "      --redact            leave names of files, functions, phases and commands\n"
-         "                          out of the page\n"
-         "      --no-advice         don't try settings by replay for the page, which takes\n"
-         "                          some ten seconds for a long trace\n"
-         "  -f, --force             replace FILE or PAGE if it is there\n"
-         "      --strict            exit status 4 for a trace that is incomplete\n"
-         "      --fail-above K=V    exit status 3 when K is above V: frag=20%,\n"
-         "                          unserved=0%, reserved=20GiB, stranded=1GiB (idle when\n"
-         "                          most was reserved), requested=20GiB, ooms=0; may be\n"
-         "                          given several times\n"
-         "  -h, --help              print this\n\n"
-         "Exit status: 0, 1 when a file could not be read, is damaged or holds nothing,\n"
-         "2 for bad usage, 3 and 4 as above.");
-    return SG_EXIT_OK;
-}
-
 /* "KEY=VALUE" into the next bound. 0, or an exit status after a message. */
 static int add_bound(struct arguments *arguments, const char *text)
 {
@@ -155,49 +111,49 @@ static int add_bound(struct arguments *arguments, const char *text)
     return 0;
 }
 
-static int read_arguments(int argc, char **argv, struct arguments *ret)
+static int read_arguments(struct sg_cli *cli, struct arguments *ret)
 {
-    for (int option, status; (option = getopt_long(argc, argv, ":fho:", long_options, NULL)) != -1;) {
-        switch (option) {
-        case 'j':
+    for (int option, status; (option = sg_cli_next(cli)) >= 0;) {
+        switch ((enum option_of_verb)option) {
+        case OPTION_json:
             ret->json = true;
             break;
-        case 'F':
+        case OPTION_format:
             if (strcmp(optarg, "json") != 0 && strcmp(optarg, "text") != 0)
                 return sg_tool_usage(ret->verb, "--format is text or json, not \"%s\"", optarg);
             ret->json = !strcmp(optarg, "json");
             break;
-        case 'o':
+        case OPTION_output:
             ret->output = optarg;
             break;
-        case 'f':
+        case OPTION_force:
             ret->force = true;
             break;
-        case 'H':
+        case OPTION_html:
             ret->html = optarg;
             break;
-        case 'r':
+        case OPTION_redact:
             ret->redact = true;
             break;
-        case 'n':
+        case OPTION_no_advice:
             ret->no_advice = true;
             break;
-        case 'A':
+        case OPTION_all:
             ret->all = true;
             break;
-        case 's':
+        case OPTION_strict:
             ret->strict = true;
             break;
-        case 'a':
+        case OPTION_fail_above:
             status = add_bound(ret, optarg);
             if (status)
                 return status;
             break;
-        default:
-            return sg_tool_bad_option(argv, option, long_options);
         }
     }
-    if (optind == argc)
+    if (cli->status)
+        return cli->status;
+    if (optind == cli->argc)
         return sg_tool_usage(ret->verb,
             ret->html ? "--html %s names the page to write; which trace or statistics file is it of?"
                       : "which trace or statistics file?",
@@ -208,7 +164,7 @@ static int read_arguments(int argc, char **argv, struct arguments *ret)
         return sg_tool_usage(ret->verb, "--redact is for a page: --html PAGE");
     if (ret->no_advice && !ret->html)
         return sg_tool_usage(ret->verb, "--no-advice is for a page: --html PAGE");
-    if (ret->html && argc - optind > SG_PAGE_RUNS)
+    if (ret->html && cli->argc - optind > SG_PAGE_RUNS)
         return sg_tool_usage(ret->verb, "a page shows %d files at most", SG_PAGE_RUNS);
     return 0;
 }
@@ -398,11 +354,11 @@ static int report(const struct arguments *arguments, char **paths, size_t count)
 
 int sg_verb_report(int argc, char **argv)
 {
+    struct sg_cli cli;
     struct arguments arguments = {.verb = argv[0]};
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
-        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
-            return help();
-    int status = read_arguments(argc, argv, &arguments);
+    if (!sg_cli_begin(&cli, &cli_verb, argc, argv))
+        return SG_EXIT_OK;
+    int status = read_arguments(&cli, &arguments);
     for (int i = optind; i < argc; i++)
         argv[i] = path_of(argv[0], argv[i]);
     for (int i = optind; i < argc && !status; i++)

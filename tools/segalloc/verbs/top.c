@@ -16,16 +16,13 @@
 
 #ifdef SG_HAVE_CURSES
 #include <curses.h>
+
+#define CLI_VERB "top"
+#define CLI_ROWS "verbs/top.def"
+#include "cli/rows.h"
 #endif
 
 enum { WIDTH_LEAST = 40, WIDTH = 80 };
-
-static const struct option long_options[] = {
-    {"once", no_argument, NULL, 'o'},  {"batch", no_argument, NULL, 'b'},
-    {"json", no_argument, NULL, 'j'},  {"count", required_argument, NULL, 'n'},
-    {"delay", required_argument, NULL, 'd'}, {"help", no_argument, NULL, 'h'},
-    {0},
-};
 
 struct arguments {
     const char *verb;
@@ -44,64 +41,41 @@ static void end(int number)
     ended = 1;
 }
 
-static int help(void)
+static int read_arguments(struct sg_cli *cli, struct arguments *ret)
 {
-    puts("usage: segalloc top [PID]… [--once | --batch] [--json] [-n COUNT] [-d SECONDS]\n"
-         "Shows what running processes hold, device by device: each PID, or all of this\n"
-         "user that keep live statistics (live:True). Only their pages are read: nothing\n"
-         "is asked of the processes, so it can come and go, also while one hangs.\n\n"
-         "Processes of one command stand side by side, by rank, below its name and what\n"
-         "is known of it: its card, PyTorch, and its phase (with sites:True).\n\n"
-         "  reserved   memory of the device that is held; requested: in use of it\n"
-         "  idle       held for nothing now; used: share of reserved that is not\n"
-         "  moves      pages that were moved; waits: of the host, and of streams, that the\n"
-         "             program did not ask for; fails: allocations that failed\n\n"
-         "      --once           one look, as text\n"
-         "      --batch          look after look, as text, until Ctrl-C\n"
-         "      --json           one object a look, on one line; once unless --batch\n"
-         "  -n, --count COUNT    end after so many looks\n"
-         "  -d, --delay SECONDS  between looks (1)\n"
-         "  -h, --help           print this\n\n"
-         "On the screen: q ends it, arrows scroll, space looks at once. What is older than\n"
-         "a second says so: a process writes its page while it allocates.");
-    return SG_EXIT_OK;
-}
-
-static int read_arguments(int argc, char **argv, struct arguments *ret)
-{
-    for (int option; (option = getopt_long(argc, argv, ":hn:d:", long_options, NULL)) != -1;) {
+    for (int option; (option = sg_cli_next(cli)) >= 0;) {
         char *tail;
-        switch (option) {
-        case 'o':
+        switch ((enum option_of_verb)option) {
+        case OPTION_once:
             ret->once = true;
             break;
-        case 'b':
+        case OPTION_batch:
             ret->batch = true;
             break;
-        case 'j':
+        case OPTION_json:
             ret->json = true;
             break;
-        case 'n':
+        case OPTION_count:
             ret->looks = strtoull(optarg, &tail, 10);
             if (tail == optarg || *tail || *optarg == '-' || !ret->looks)
                 return sg_tool_usage(ret->verb, "--count takes a number from 1 on, not \"%s\"", optarg);
             break;
-        case 'd':
+        case OPTION_delay:
             ret->delay_s = strtod(optarg, &tail);
             if (tail == optarg || *tail || !(ret->delay_s >= 0.05 && ret->delay_s <= 3600))
                 return sg_tool_usage(ret->verb, "--delay takes seconds from 0.05 to 3600, not \"%s\"", optarg);
             break;
-        default:
-            return sg_tool_bad_option(argv, option, long_options);
         }
     }
+    if (cli->status)
+        return cli->status;
     if (ret->once && ret->batch)
         return sg_tool_usage(ret->verb, "either --once or --batch");
-    ret->count = (size_t)(argc - optind);
+    ret->count = (size_t)(cli->argc - optind);
     ret->pids = calloc(ret->count + 1, sizeof *ret->pids);
     for (size_t i = 0; ret->pids && i < ret->count; i++)
-        if (!sg_live_pid(argv[(size_t)optind + i], &ret->pids[i]))
-            return sg_tool_usage(ret->verb, "\"%s\" is no process id", argv[(size_t)optind + i]);
+        if (!sg_live_pid(cli->argv[(size_t)optind + i], &ret->pids[i]))
+            return sg_tool_usage(ret->verb, "\"%s\" is no process id", cli->argv[(size_t)optind + i]);
     return ret->pids ? 0 : sg_tool_error(ret->verb, "out of memory");
 }
 
@@ -257,11 +231,11 @@ static int show(const struct arguments *arguments, bool unicode)
 
 int sg_verb_top(int argc, char **argv)
 {
+    struct sg_cli cli;
     struct arguments arguments = {.verb = argv[0], .delay_s = 1};
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
-        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
-            return help();
-    int status = read_arguments(argc, argv, &arguments);
+    if (!sg_cli_begin(&cli, &cli_verb, argc, argv))
+        return SG_EXIT_OK;
+    int status = read_arguments(&cli, &arguments);
     if (!status) {
         const struct sigaction action = {.sa_handler = end};
         sigaction(SIGINT, &action, NULL);

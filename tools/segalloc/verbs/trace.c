@@ -19,22 +19,11 @@
 #include "reader/trace_output.h"
 #include "reader/trace_reader.h"
 
-enum { BATCH = 4096, VIEWED_WELL = 100000, POINTS = 20000 };
+#define CLI_VERB "trace"
+#define CLI_ROWS "verbs/trace.def"
+#include "cli/rows.h"
 
-static const struct option long_options[] = {
-    {"from", required_argument, NULL, 'F'},
-    {"to", required_argument, NULL, 'T'},
-    {"output", required_argument, NULL, 'o'},
-    {"device", required_argument, NULL, 'd'},
-    {"format", required_argument, NULL, 'm'},
-    {"points", required_argument, NULL, 'p'},
-    {"window", required_argument, NULL, 'w'},
-    {"force", no_argument, NULL, 'f'},
-    {"json", no_argument, NULL, 'j'},
-    {"strict", no_argument, NULL, 's'},
-    {"help", no_argument, NULL, 'h'},
-    {0},
-};
+enum { BATCH = 4096, VIEWED_WELL = 100000, POINTS = 20000 };
 
 struct arguments {
     const char *verb, *input, *output;
@@ -46,47 +35,6 @@ struct arguments {
     struct sg_window window;
     bool one_device, windowed, force, json, strict;
 };
-
-static int help(void)
-{
-    puts("usage: segalloc trace info FILE [--json]\n"
-         "       segalloc trace cat FILE [--from SECONDS] [--to SECONDS] [--device N]\n"
-         "                          [-o CSV]\n"
-         "       segalloc trace export FILE [--format NAME] [--from SECONDS]\n"
-         "                          [--to SECONDS|peak|failure|end] -o OUTPUT\n"
-         "       segalloc trace import FILE -o TRACE\n"
-         "Works on traces: ours, memory snapshots of PyTorch, or RMM's replay CSV, also as\n"
-         ".zst; - is standard input.\n\n"
-         "  info    what the trace holds: events, peak of live memory, allocations that\n"
-         "          failed, devices, configuration, how it ends\n"
-         "  cat     writes it as RMM's CSV (Thread,Time,Action,Pointer,Size,Stream); what\n"
-         "          was imported comes back the same\n"
-         "  export  writes it for other programs, by --format\n"
-         "  import  writes it in our own format\n\n"
-         "      --from SECONDS  cat, export: leave out what is before this time, counted\n"
-         "                      from the first event\n"
-         "      --to SECONDS|peak|failure|end\n"
-         "                      cat, export: leave out what is at this time or later;\n"
-         "                      export: peak ends where most was in use, failure at the\n"
-         "                      first allocation that failed\n"
-         "      --points N      export of timelines: at most N points a device, the\n"
-         "                      peaks among them (20000); 0: all\n"
-         "      --window D:A:F:B  export of what was alive: at the peak of device D from\n"
-         "                      its A-th allocation and F-th free to its B-th allocation\n"
-         "      --device N      cat: only what concerns this device\n"
-         "  -o, --output FILE   where to; - is standard output\n"
-         "  -f, --force         replace FILE if it is there\n"
-         "      --json          info: print one object on one line\n"
-         "      --strict        a trace that is incomplete is exit status 4\n"
-         "  -h, --help          print this\n"
-         "      --format NAME   export:");
-    sg_export_help();
-    puts("                      torch ends at the failure, else at the peak; folded,\n"
-         "                      speedscope and json at the peak of each device\n\n"
-         "Exit status: 0 when all was read, 1 when it could not be (of a damaged trace\n"
-         "what comes before is shown, or written), 2 for bad usage, 4 see --strict.");
-    return SG_EXIT_OK;
-}
 
 /* Says how an incomplete trace ends; the exit status for it. */
 static int check_end(const struct arguments *arguments, const struct sg_trace_reader *reader)
@@ -345,59 +293,57 @@ static bool moment(const char *text, enum sg_moment *ret)
 }
 
 /* 0, or an exit status after a message. */
-static int read_arguments(int argc, char **argv, struct arguments *ret)
+static int read_arguments(struct sg_cli *cli, struct arguments *ret)
 {
-    for (int option; (option = getopt_long(argc, argv, ":fho:", long_options, NULL)) != -1;) {
+    for (int option; (option = sg_cli_next(cli)) >= 0;) {
         char *end;
-        switch (option) {
-        case 'F':
-        case 'T':
-            if (option == 'T' && moment(optarg, &ret->moment))
+        switch ((enum option_of_verb)option) {
+        case OPTION_from:
+        case OPTION_to:
+            if (option == OPTION_to && moment(optarg, &ret->moment))
                 break;
-            if (!seconds(optarg, option == 'F' ? &ret->from_ns : &ret->to_ns))
+            if (!seconds(optarg, option == OPTION_from ? &ret->from_ns : &ret->to_ns))
                 return sg_tool_usage(ret->verb, "--%s takes seconds such as 12.5, not \"%s\"",
-                                     option == 'F' ? "from" : "to", optarg);
-            ret->moment = option == 'T' ? SG_MOMENT_TIME : ret->moment;
+                    option == OPTION_from ? "from" : "to", optarg);
+            ret->moment = option == OPTION_to ? SG_MOMENT_TIME : ret->moment;
             break;
-        case 'm':
+        case OPTION_format:
             ret->format = sg_export_format(optarg);
             if (!ret->format)
                 return sg_tool_usage(ret->verb, "there is no format \"%s\"", optarg);
             break;
-        case 'p':
+        case OPTION_points:
             ret->points = strtoull(optarg, &end, 10);
             if (end == optarg || *end || *optarg == '-')
                 return sg_tool_usage(ret->verb, "--points takes a number, not \"%s\"", optarg);
             break;
-        case 'w':
+        case OPTION_window:
             if (!window(optarg, &ret->window))
                 return sg_tool_usage(ret->verb, "--window takes DEVICE:ALLOCS:FREES:ALLOCS, not \"%s\"", optarg);
             ret->windowed = true;
             break;
-        case 'd':
+        case OPTION_device:
             ret->device = (uint32_t)strtoul(optarg, &end, 10);
             ret->one_device = true;
             if (end == optarg || *end || ret->device >= SG_DICTIONARY_DEVICES)
                 return sg_tool_usage(ret->verb, "--device takes a number below %d, not \"%s\"", SG_DICTIONARY_DEVICES,
                                      optarg);
             break;
-        case 'o':
+        case OPTION_output:
             ret->output = optarg;
             break;
-        case 'f':
+        case OPTION_force:
             ret->force = true;
             break;
-        case 'j':
+        case OPTION_json:
             ret->json = true;
             break;
-        case 's':
+        case OPTION_strict:
             ret->strict = true;
             break;
-        default:
-            return sg_tool_bad_option(argv, option, long_options);
         }
     }
-    return 0;
+    return cli->status;
 }
 
 int sg_verb_trace(int argc, char **argv)
@@ -406,13 +352,13 @@ int sg_verb_trace(int argc, char **argv)
         const char *name;
         int (*run)(const struct arguments *arguments, struct sg_trace_reader *reader);
     } actions[] = {{"info", info}, {"cat", cat}, {"export", export}, {"import", import}};
+    struct sg_cli cli;
     struct arguments arguments = {.verb = argv[0], .to_ns = UINT64_MAX, .points = POINTS};
     struct sg_trace_reader *reader;
     char error[SG_TRACE_ERROR];
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
-        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
-            return help();
-    int status = read_arguments(argc, argv, &arguments);
+    if (!sg_cli_begin(&cli, &cli_verb, argc, argv))
+        return SG_EXIT_OK;
+    int status = read_arguments(&cli, &arguments);
     if (status)
         return status;
     if (optind == argc)

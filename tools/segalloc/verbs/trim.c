@@ -10,29 +10,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#define CLI_VERB "trim"
+#define CLI_ROWS "verbs/trim.def"
+#include "cli/rows.h"
+
 #define TIMEOUT_NS UINT64_C(10000000000)
 enum { TIMEOUT_S = 10 };
-
-static const struct option long_options[] = {
-    {"keep", required_argument, NULL, 'k'},
-    {"json", no_argument, NULL, 'j'},
-    {"help", no_argument, NULL, 'h'},
-    {0},
-};
-
-static int help(void)
-{
-    puts("usage: segalloc trim [--keep SIZE] [--json] PID\n"
-         "Has a program that runs under segalloc give the memory that it holds idle back\n"
-         "to its devices, so that others can use it. The program goes on; what it needs\n"
-         "again it takes again.\n\n"
-         "      --keep SIZE  leave as much on each device, such as 512MiB (0)\n"
-         "      --json       one object: schema, pid, given_bytes\n"
-         "  -h, --help       print this\n\n"
-         "Exit status: 0, also when nothing was idle; 1 when PID does not answer or isn't\n"
-         "served; 2 for a wrong command line.");
-    return SG_EXIT_OK;
-}
 
 static bool parse_pid(const char *text, pid_t *ret)
 {
@@ -74,25 +57,26 @@ static int ask(const char *verb, pid_t pid, uint64_t keep, uint64_t *ret_given)
 
 int sg_verb_trim(int argc, char **argv)
 {
+    struct sg_cli cli;
     uint64_t keep = 0, given = 0;
     bool json = false;
     pid_t pid;
-    for (int option; (option = getopt_long(argc, argv, ":h", long_options, NULL)) != -1;) {
-        switch (option) {
-        case 'k':
+    if (!sg_cli_begin(&cli, &cli_verb, argc, argv))
+        return SG_EXIT_OK;
+    for (int option; (option = sg_cli_next(&cli)) >= 0;) {
+        switch ((enum option_of_verb)option) {
+        case OPTION_keep:
             if (!sg_tool_size(optarg, &keep))
                 return sg_tool_usage(argv[0], "--keep takes a size with its unit, such as 512MiB, or 0, not \"%s\"",
                     optarg);
             break;
-        case 'j':
+        case OPTION_json:
             json = true;
             break;
-        case 'h':
-            return help();
-        default:
-            return sg_tool_bad_option(argv, option, long_options);
         }
     }
+    if (cli.status)
+        return cli.status;
     if (optind + 1 != argc)
         return sg_tool_usage(argv[0], optind == argc ? "which process?" : "one process at a time");
     if (!parse_pid(argv[optind], &pid))

@@ -15,20 +15,9 @@
 #include "size.h"
 #include "tune_page.h"
 
-static const struct option long_options[] = {
-    {"for", required_argument, NULL, 'f'},
-    {"current", required_argument, NULL, 'c'},
-    {"param", required_argument, NULL, 'p'},
-    {"limit", required_argument, NULL, 'l'},
-    {"budget", required_argument, NULL, 'b'},
-    {"threads", required_argument, NULL, 'J'},
-    {"memory", required_argument, NULL, 'm'},
-    {"json", no_argument, NULL, 'j'},
-    {"html", required_argument, NULL, 'H'},
-    {"force", no_argument, NULL, 'w'},
-    {"help", no_argument, NULL, 'h'},
-    {0},
-};
+#define CLI_VERB "tune"
+#define CLI_ROWS "verbs/tune.def"
+#include "cli/rows.h"
 
 enum { BUDGET = 64, THREADS_MAX = 256, PARAMETERS_GIVEN = 16 };
 #define MEMORY (2 * SG_GIB)
@@ -54,41 +43,6 @@ struct current {
 };
 
 static atomic_bool stop;
-
-static int help(void)
-{
-    puts("usage: segalloc tune TRACE… [--for pytorch] [--current K:V,…] [--limit SIZE]\n"
-         "                     [--param NAME=VALUES]…\n"
-         "Replays traces (ours, memory snapshots of PyTorch, or RMM's replay CSV, also as\n"
-         ".zst) under many settings, prints the Pareto front of reserved memory against\n"
-         "driver calls, and recommends a setting, with the reason and the line to paste.\n"
-         "None is recommended under which an allocation fails, or that reserves more than\n"
-         "the defaults on any of the traces; within 0.5 % the defaults stay. Figures are\n"
-         "sums over the traces.\n"
-         "Ctrl-C ends the search with what is known.\n\n"
-         "  -f, --for segalloc|pytorch\n"
-         "                         segalloc (default), or pytorch: PyTorch's own allocator\n"
-         "                         and settings\n"
-         "  -c, --current K:V,…    the setting in use, to compare with (default: the\n"
-         "                         environment's, else the trace's)\n"
-         "  -p, --param NAME=LOW..HIGH, --param NAME=A,B,…\n"
-         "                         search only the parameters named so, over these values\n"
-         "  -l, --limit SIZE       size of each card, such as 24GiB (default: that of the\n"
-         "                         recorded device, or one without end)\n"
-         "  -b, --budget N|TIME    how many settings to try at most (default: 64), or how\n"
-         "                         long: 30s\n"
-         "  -J, --threads N        replays at a time (default: one a core)\n"
-         "      --memory SIZE      memory for the decoded traces, 16 bytes an event\n"
-         "                         (default: 2 GiB)\n"
-         "      --json             print one object on one line\n"
-         "      --html PAGE        also write a plot of the front and all figures to PAGE,\n"
-         "                         one file for any browser\n"
-         "      --force            replace PAGE if it is there\n"
-         "  -h, --help             print this\n\n"
-         "Exit status: 0 when there is an answer, 1 when a trace could not be played,\n"
-         "2 for bad usage.");
-    return SG_EXIT_OK;
-}
 
 static double now(void)
 {
@@ -135,64 +89,65 @@ static bool read_threads(struct sg_tune_search *search, const char *text)
     return true;
 }
 
-static int read_option(struct tune *tune, int option, char **argv)
+static int read_option(struct tune *tune, enum option_of_verb option)
 {
     switch (option) {
-    case 'f':
+    case OPTION_for:
         tune->policy = optarg;
-        return 0;
-    case 'c':
+        break;
+    case OPTION_current:
         tune->current = optarg;
-        return 0;
-    case 'p':
+        break;
+    case OPTION_param:
         if (tune->parameters == PARAMETERS_GIVEN)
             return sg_tool_usage(tune->verb, "--param may be given %d times at most", PARAMETERS_GIVEN);
         tune->parameter[tune->parameters++] = optarg;
-        return 0;
-    case 'l':
+        break;
+    case OPTION_limit:
         if (!sg_tool_card(optarg, &tune->search.limit))
             return sg_tool_usage(tune->verb,
                 "--limit takes a size with its unit, of 64 TiB or less, such as 24GiB, not \"%s\"", optarg);
-        return 0;
-    case 'b':
+        break;
+    case OPTION_budget:
         if (!read_budget(&tune->search, optarg))
             return sg_tool_usage(tune->verb,
                                  "--budget takes a number of settings such as 40, or a time such as 30s, not \"%s\"",
                                  optarg);
-        return 0;
-    case 'J':
+        break;
+    case OPTION_threads:
         if (!read_threads(&tune->search, optarg))
             return sg_tool_usage(tune->verb, "--threads takes a number from 1 to %d, not \"%s\"", THREADS_MAX, optarg);
-        return 0;
-    case 'm':
+        break;
+    case OPTION_memory:
         if (!sg_tool_size(optarg, &tune->memory))
             return sg_tool_usage(tune->verb, "--memory takes a size with its unit, such as 8GiB, not \"%s\"", optarg);
-        return 0;
-    case 'j':
+        break;
+    case OPTION_json:
         tune->json = true;
-        return 0;
-    case 'H':
+        break;
+    case OPTION_html:
         tune->html = optarg;
-        return 0;
-    case 'w':
+        break;
+    case OPTION_force:
         tune->force = true;
-        return 0;
-    default:
-        return sg_tool_bad_option(argv, option, long_options);
+        break;
     }
+    return 0;
 }
 
-static int read_options(struct tune *tune, int argc, char **argv)
+static int read_options(struct tune *tune, struct sg_cli *cli)
 {
-    for (int option; (option = getopt_long(argc, argv, ":hf:c:p:l:b:J:", long_options, NULL)) != -1;) {
-        int status = read_option(tune, option, argv);
+    for (int option; (option = sg_cli_next(cli)) >= 0;) {
+        int status = read_option(tune, (enum option_of_verb)option);
         if (status)
             return status;
     }
-    if (optind == argc)
-        return sg_tool_usage(argv[0], "which trace?");
-    tune->path = argv + optind;
-    tune->search.traces = (size_t)(argc - optind);
+    if (cli->status)
+        return cli->status;
+    if (optind == cli->argc)
+        return sg_tool_usage(cli->argv[0], "which trace?");
+    tune->path = cli->argv + optind;
+    tune->search.traces = (size_t)(cli->argc - optind);
     if (strcmp(tune->policy, "pytorch") != 0 && strcmp(tune->policy, "segalloc") != 0)
         return sg_tool_usage(tune->verb, "--for is segalloc or pytorch, not \"%s\"", tune->policy);
     if (tune->force && !tune->html)
@@ -329,6 +284,7 @@ static int run(struct tune *tune)
 
 int sg_verb_tune(int argc, char **argv)
 {
+    struct sg_cli cli;
     unsigned cores = sg_tune_ranks_cores();
     struct tune tune = {
         .verb = argv[0],
@@ -338,10 +294,9 @@ int sg_verb_tune(int argc, char **argv)
             .candidates_max = BUDGET,
             .seconds_max = INFINITY},
     };
-    for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
-            return help();
-    int status = read_options(&tune, argc, argv);
+    if (!sg_cli_begin(&cli, &cli_verb, argc, argv))
+        return SG_EXIT_OK;
+    int status = read_options(&tune, &cli);
     if (status)
         return status;
     tune.search.space = &tune.space;

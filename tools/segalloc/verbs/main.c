@@ -14,7 +14,7 @@ static const struct {
     sg_verb *call;
 } verbs[] = {
 #define VERB(name, text) {#name, text, sg_verb_##name},
-#include "verbs.def"
+#include "cli/verbs.def"
 };
 enum { VERBS = sizeof verbs / sizeof *verbs };
 
@@ -80,7 +80,6 @@ static int dispatch(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    opterr = 0;
     sg_site_book_pass_over(sg_symbols_is_wrapper);
     int status = dispatch(argc, argv);
     if ((fflush(stdout) != 0 || ferror(stdout)) && status == SG_EXIT_OK)
