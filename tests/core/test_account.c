@@ -160,8 +160,8 @@ static void queued_work_holds_it(void **state)
 static void partly_used_pages_hold_it(void **state)
 {
     (void)state;
-    enum { PAGE_MB = 8 };
-    static const char *const confs[] = {"page_size_mb:8", ""};
+    enum { PAGE_MB = 4 };
+    static const char *const confs[] = {"page_size_mb:4", ""};
     static const char *const causes[] = {"unset page_size_mb", "the small blocks that stay"};
     for (int i = 0; i < 2; i++) {
         uint64_t size = (i ? 2 * SG_MIB : PAGE_MB * SG_MIB) / 2, blocks = TOTAL / size;

@@ -592,6 +592,37 @@ static void memory_of_another_device(void **state)
     stop();
 }
 
+/* A page is a sixteenth of the device at most. On 128 MiB, three blocks of 8 MiB hold 24 MiB, not three pages of 32. */
+static void pages_are_a_small_share_of_the_device(void **state)
+{
+    enum { BLOCKS = 12, KEPT_OF = 4, PAGE = 8 << 20 };
+    static const struct {
+        const char *conf;
+        uint64_t total, page;
+    } cases[] = {
+        {"page_size_mb:32", 128 * SG_MIB, PAGE}, {"page_size_mb:1024", 128 * SG_MIB, PAGE},
+        {"page_size_mb:8", 128 * SG_MIB, PAGE}, {"page_size_mb:6", 128 * SG_MIB, 6 * SG_MIB},
+        {"page_size_mb:32", 511 * SG_MIB, 30 * SG_MIB}, /* whole granules */
+        {"page_size_mb:32", 30 * SG_MIB, 2 * SG_MIB},   /* a granule at least */
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CUdeviceptr block[BLOCKS];
+        start_with(cases[i].conf, 1, cases[i].total);
+        uint64_t bytes = cases[i].total / 16;
+        for (int j = 0; j < BLOCKS; j++)
+            assert_int_equal(sg_core_malloc(core, 0, bytes, &tag, &block[j]), CUDA_SUCCESS);
+        assert_int_equal(core->device[0]->regions.page_bytes[SG_KIND_REGULAR], cases[i].page);
+        for (int j = 0; j < BLOCKS; j++)
+            if (j % KEPT_OF)
+                assert_int_equal(sg_core_free(core, block[j], &tag), CUDA_SUCCESS);
+        (void)sg_core_trim(core, 0, 0);
+        uint64_t held = core->device[0]->accounts.usage.reserved.now;
+        assert_in_range(held, BLOCKS / KEPT_OF * bytes, BLOCKS / KEPT_OF * (bytes + 2 * cases[i].page));
+        stop();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -611,6 +642,7 @@ int main(void)
         cmocka_unit_test(huge_block_without_nodes),
         cmocka_unit_test(memory_of_others_counts_in_steps),
         cmocka_unit_test(refusal_is_remembered),
+        cmocka_unit_test(pages_are_a_small_share_of_the_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,9 +62,11 @@ SG_UNCHECKED_LOCKS void sg_mappings_size_pages(struct sg_device *device)
 {
     const struct sg_conf *conf = &device->core->conf;
     uint64_t granule = device->granularity, page = granule;
-    if (conf->page_size != SG_AUTO)
+    if (conf->page_size != SG_AUTO) {
+        uint64_t most = device->total_bytes / SG_PAGES_LEAST / granule * granule;
         page = (conf->page_size + granule - 1) / granule * granule;
-    else
+        page = page <= most ? page : most > granule ? most : granule;
+    } else
         page = sg_core_page_bytes(granule, device->capacity_bytes, pages_most(device));
     device->regions.page_bytes[SG_KIND_SMALL] = granule;
     device->regions.page_bytes[SG_KIND_REGULAR] = page;
