@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "config.h"
-#include "extra.h"
+#include "api/extra_calls.h"
 #include "sim_test.h"
 
 static void good_settings(void **state)

@@ -2,7 +2,7 @@
    settings: two devices, cost=cuMemSetAccess:1000+10 and one of a function that there is none of. */
 #include <dlfcn.h>
 
-#include "extra.h"
+#include "api/extra_calls.h"
 #include "sim_test.h"
 
 enum { PAGES = 5, MOST = 1000 };

@@ -1,7 +1,7 @@
 /* Graphs: nodes, executables, memory of graphs, user objects. */
 #include <stdatomic.h>
 
-#include "extra.h"
+#include "api/extra_calls.h"
 #include "sim_test.h"
 
 static atomic_uint next_number, destroyed;

@@ -1,7 +1,7 @@
 /* The hazard checker: what it reports, and what it must not. */
 #include <time.h>
 
-#include "extra.h"
+#include "api/extra_calls.h"
 #include "sim_test.h"
 
 static struct gate gate;

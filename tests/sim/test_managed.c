@@ -2,7 +2,7 @@
    in use then, and goes to the host's memory when the device needs room. */
 #include <dlfcn.h>
 
-#include "extra.h"
+#include "api/extra_calls.h"
 #include "sim_test.h"
 
 static struct segalloc_sim_managed of(int device)

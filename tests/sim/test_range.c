@@ -1,7 +1,7 @@
 /* The ordered set of ranges against a map of pages. */
 #include <stdlib.h>
 
-#include "memory/range.h"
+#include "range.h"
 #include "sim_test.h"
 
 enum { PAGES = 600 };

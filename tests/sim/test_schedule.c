@@ -1,5 +1,5 @@
 /* Work that runs when the seed says so; and the checker where what says nothing may touch everything. */
-#include "extra.h"
+#include "api/extra_calls.h"
 #include "sim_test.h"
 
 enum { STEPS = 40 };

@@ -2,6 +2,8 @@
    mappings it has, is in a file of the machine's shared memory, and counts against all. A process has a row there for as
    long as it lives: it holds a lock on it, which the kernel takes back however the process ends. The last one to end
    removes the file; after one that was killed the next that ends does. */
+#include "device/card.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -11,10 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "extra.h"
-#include "memory/managed.h"
-#include "memory/mem.h"
-#include "sim.h"
+#include "device/device.h"
 
 enum { ROWS = 64, GUARD = ROWS }; /* the byte after the rows' is locked while somebody takes memory */
 
@@ -29,7 +28,7 @@ static struct {
     int fd, own;
 } card = {.fd = -1, .own = -1};
 
-static bool lock(int byte, short type, int command)
+static bool card_lock(int byte, short type, int command)
 {
     struct flock what = {.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
     int result;
@@ -40,12 +39,12 @@ static bool lock(int byte, short type, int command)
 }
 
 /* Opens the card's file and keeps others from removing it; the lock is the caller's to give back. */
-static bool open_card(const char *path)
+static bool card_open(const char *path)
 {
     struct stat status = {0};
     for (bool removed = true; removed;) {
         card.fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-        if (card.fd < 0 || !lock(GUARD, F_WRLCK, F_SETLKW) || fstat(card.fd, &status) != 0)
+        if (card.fd < 0 || !card_lock(GUARD, F_WRLCK, F_SETLKW) || fstat(card.fd, &status) != 0)
             return false;
         removed = status.st_nlink == 0; /* since it was opened */
         if (removed)
@@ -60,12 +59,12 @@ CUresult sim_card_start(void)
         return CUDA_SUCCESS;
     char path[SIM_CARD_PATH];
     sim_config_card_path(sim.config.card, path);
-    if (open_card(path)) {
+    if (card_open(path)) {
         void *rows = mmap(NULL, sizeof(struct row) * ROWS, PROT_READ | PROT_WRITE, MAP_SHARED, card.fd, 0);
         card.rows = rows == MAP_FAILED ? NULL : rows;
     }
     for (int i = 0; card.rows && card.own < 0 && i < ROWS; i++) {
-        if (lock(i, F_WRLCK, F_SETLK))
+        if (card_lock(i, F_WRLCK, F_SETLK))
             card.own = i;
     }
     if (card.own < 0) {
@@ -74,31 +73,31 @@ CUresult sim_card_start(void)
     }
     memset(&card.rows[card.own], 0, sizeof card.rows[card.own]);
     atomic_store(&card.rows[card.own].pid, getpid());
-    lock(GUARD, F_UNLCK, F_SETLK);
+    card_lock(GUARD, F_UNLCK, F_SETLK);
     return CUDA_SUCCESS;
 }
 
 /* In a forked child the rows that show as locked are those of its parent too. */
-__attribute__((destructor)) static void leave_card(void)
+__attribute__((destructor)) static void card_leave(void)
 {
     char path[SIM_CARD_PATH];
-    bool alone = card.own >= 0 && lock(GUARD, F_WRLCK, F_SETLK);
+    bool alone = card.own >= 0 && card_lock(GUARD, F_WRLCK, F_SETLK);
     for (int i = 0; i < ROWS && alone; i++)
-        alone = lock(i, F_WRLCK, F_GETLK);
+        alone = card_lock(i, F_WRLCK, F_GETLK);
     if (!alone)
         return;
     sim_config_card_path(sim.config.card, path);
     unlink(path);
 }
 
-/* What other processes that are alive have of one field of their rows. */
-static uint64_t sum_of_others(size_t field)
+/* The sum of one field over the rows of other processes that are alive. */
+static uint64_t card_sum_of_others(size_t field)
 {
     uint64_t sum = 0;
     for (int i = 0; card.rows && i < ROWS; i++) {
         const _Atomic uint64_t *number = (const _Atomic uint64_t *)(const void *)((const char *)&card.rows[i] + field);
         uint64_t theirs = i == card.own ? 0 : atomic_load(number);
-        if (theirs && lock(i, F_WRLCK, F_GETLK))
+        if (theirs && card_lock(i, F_WRLCK, F_GETLK))
             theirs = 0; /* nobody holds that row: its process has ended */
         sum += theirs;
     }
@@ -107,12 +106,12 @@ static uint64_t sum_of_others(size_t field)
 
 uint64_t sim_card_others(const struct sim_device *device)
 {
-    uint64_t sum = sum_of_others(offsetof(struct row, used) + (size_t)device->index * sizeof(uint64_t));
+    uint64_t sum = card_sum_of_others(offsetof(struct row, used) + (size_t)device->index * sizeof(uint64_t));
     uint64_t room = device->bytes - device->used;
     return sum < room ? sum : room;
 }
 
-size_t segalloc_sim_processes(int index, struct segalloc_sim_process *ret, size_t room)
+size_t sim_card_processes(int index, struct segalloc_sim_process *ret, size_t room)
 {
     size_t count = 0;
     const struct sim_device *own = sim_device_by_index(index);
@@ -123,7 +122,7 @@ size_t segalloc_sim_processes(int index, struct segalloc_sim_process *ret, size_
     }
     for (int i = 0; index >= 0 && index < sim.config.devices && card.rows && i < ROWS; i++) {
         uint64_t used = atomic_load(&card.rows[i].used[index]);
-        if (!used || (i != card.own && lock(i, F_WRLCK, F_GETLK)))
+        if (!used || (i != card.own && card_lock(i, F_WRLCK, F_GETLK)))
             continue;
         if (count < room)
             ret[count] = (struct segalloc_sim_process){atomic_load(&card.rows[i].pid), used};
@@ -132,30 +131,30 @@ size_t segalloc_sim_processes(int index, struct segalloc_sim_process *ret, size_
     return count;
 }
 
-static void publish(const struct sim_device *device)
+static void card_publish(const struct sim_device *device)
 {
     if (card.rows)
         atomic_store(&card.rows[card.own].used[device->index], device->used);
 }
 
 /* Around what one process takes and no other one is to take meanwhile. */
-static void guard(bool begin)
+static void card_guard(bool begin)
 {
     if (card.rows)
-        lock(GUARD, begin ? F_WRLCK : F_UNLCK, begin ? F_SETLKW : F_SETLK);
+        card_lock(GUARD, begin ? F_WRLCK : F_UNLCK, begin ? F_SETLKW : F_SETLK);
 }
 
 bool sim_mappings_take(uint64_t count)
 {
-    guard(true);
+    card_guard(true);
     bool fits = count <= sim.config.mappings && sim.mappings <= sim.config.mappings - count &&
-                sum_of_others(offsetof(struct row, mappings)) <= sim.config.mappings - count - sim.mappings;
+                card_sum_of_others(offsetof(struct row, mappings)) <= sim.config.mappings - count - sim.mappings;
     if (fits) {
         sim.mappings += count;
         if (card.rows)
             atomic_store(&card.rows[card.own].mappings, sim.mappings);
     }
-    guard(false);
+    card_guard(false);
     return fits;
 }
 
@@ -166,30 +165,22 @@ void sim_mappings_give(uint64_t count)
         atomic_store(&card.rows[card.own].mappings, sim.mappings);
 }
 
-static bool charge(struct sim_device *device, uint64_t bytes)
+bool sim_card_charge(struct sim_device *device, uint64_t bytes)
 {
     if (bytes > device->bytes - device->used)
         return false;
-    guard(true);
+    card_guard(true);
     bool fits = bytes <= device->bytes - device->used - sim_card_others(device);
     if (fits) {
         device->used += bytes;
-        publish(device);
+        card_publish(device);
     }
-    guard(false);
-    return fits;
-}
-
-bool sim_device_charge(struct sim_device *device, uint64_t bytes)
-{
-    bool fits = charge(device, bytes);
-    while (!fits && sim_managed_evict(device))
-        fits = charge(device, bytes);
+    card_guard(false);
     return fits;
 }
 
 void sim_device_discharge(struct sim_device *device, uint64_t bytes)
 {
     device->used -= bytes;
-    publish(device);
+    card_publish(device);
 }

@@ -1,4 +1,5 @@
-/* Contexts: primary and created. A context is never freed, only emptied, so that a stale handle is recognised. */
+/* Contexts: primary and created, and which of them is current on a thread. A context is never freed, only emptied, so that a
+   stale handle is recognised. `api/context_life.h` makes and ends them. */
 #ifndef SIM_CONTEXT_H
 #define SIM_CONTEXT_H
 
@@ -30,10 +31,18 @@ struct CUctx_st {
     CUmodule modules;
 };
 
+/* The thread's contexts, of which the last is the current one; NULL entries were pushed by the program. */
+enum { SIM_CURRENT_MAX = 64 };
+struct sim_current {
+    CUcontext at[SIM_CURRENT_MAX];
+    unsigned depth;
+};
+extern _Thread_local struct sim_current sim_current;
+
 /* Locked. The calling thread's context, which must be alive: CUDA_ERROR_INVALID_CONTEXT if there is none,
    CUDA_ERROR_CONTEXT_IS_DESTROYED if it was, or its sticky error. */
 CUresult sim_context_current(CUcontext *ret);
-/* Locked. As above for a handle; NULL means the current one. */
+/* Locked. The context of a handle, with these errors; NULL means the current one. */
 CUresult sim_context_get(CUcontext handle, CUcontext *ret);
 /* Locked. The device's primary context if it is active, else NULL. */
 CUcontext sim_context_primary(struct sim_device *device);
@@ -43,20 +52,10 @@ static inline CUcontext sim_context_root(CUcontext context)
 {
     return context->parent ? context->parent : context;
 }
-/* Whether what is said of all work of `context` is said of `other` too: a primary context stands for the green ones. */
+/* True where all work of `context` includes that of `other`: a primary context stands for the green ones. */
 static inline bool sim_context_covers(CUcontext context, CUcontext other)
 {
     return other == context || other->parent == context;
 }
-/* Locked. Takes the device's primary context up, makes it where it isn't there; gives it back, which waits where that
-   was the last use. */
-CUresult sim_context_retain(struct sim_device *device, CUcontext *ret);
-void sim_context_release(struct sim_device *device);
-/* Locked. A green context over the primary one; not current anywhere. */
-CUresult sim_context_new_green(struct sim_device *device, CUcontext parent, CUgreenCtx green, CUcontext *ret);
-/* Not locked. The context of a green one, NULL if there is no such. */
-CUcontext sim_green_context(CUgreenCtx green);
-/* Locked. Waits for its work. From here on calls that name one of its streams fail: the context is destroyed. */
-void sim_context_detach(CUcontext green);
 
 #endif

@@ -1,7 +1,8 @@
-/* What a launch does: the steps of an image, one after another, and what the hazard checker is to know of them. */
-#include "graphs/graph.h"
+#include "graphs/run.h"
+
+#include "graphs/choice.h"
 #include "hazard/hazard.h"
-#include "memory/managed.h"
+#include "space/managed.h"
 #include "streams/executor.h"
 
 /* Does what the node does, as a piece of work of its own would have. */
@@ -86,7 +87,7 @@ void sim_image_run(struct sim_work *launch)
 
 static void graph_parts(CUstream stream, const struct sim_work *launch, CUgraph graph);
 
-/* What a step touches, whichever way a condition turns out. */
+/* Bytes that a step touches, whichever way a condition turns out. */
 static void step_parts(CUstream stream, const struct sim_work *launch, const struct sim_step *step)
 {
     if (step->work)
@@ -110,19 +111,19 @@ void sim_image_parts(CUstream stream, const struct sim_work *launch)
         step_parts(stream, launch, &image->at[i].step);
 }
 
-/* Whether a piece of work of the step is so, also one in its child or in what a condition may choose. */
-static bool has_work(const struct sim_step *step, bool (*is_so)(const struct sim_work *work))
+/* True where a piece of work of the step is so, also one in its child or in what a condition may choose. */
+static bool step_has_work(const struct sim_step *step, bool (*is_so)(const struct sim_work *work))
 {
     bool has = step->work && is_so(step->work);
     for (unsigned i = 0; step->child && i < step->child->nodes.count; i++)
-        has |= has_work(&step->child->nodes.at[i]->step, is_so);
+        has |= step_has_work(&step->child->nodes.at[i]->step, is_so);
     for (unsigned i = 0; step->choice && i < step->choice->size; i++)
         for (unsigned k = 0; k < step->choice->body[i]->nodes.count; k++)
-            has |= has_work(&step->choice->body[i]->nodes.at[k]->step, is_so);
+            has |= step_has_work(&step->choice->body[i]->nodes.at[k]->step, is_so);
     return has;
 }
 
-static bool host_sees(const struct sim_work *work)
+static bool work_host_sees(const struct sim_work *work)
 {
     return work->host_sees;
 }
@@ -131,11 +132,11 @@ bool sim_image_host_sees(const struct sim_image *image)
 {
     bool sees = false;
     for (unsigned i = 0; i < image->count; i++)
-        sees |= has_work(&image->at[i].step, host_sees);
+        sees |= step_has_work(&image->at[i].step, work_host_sees);
     return sees;
 }
 
-static bool may_wait(const struct sim_work *work)
+static bool work_may_wait(const struct sim_work *work)
 {
     return work->may_wait || work->host_function || work->busy_ns;
 }
@@ -144,6 +145,6 @@ bool sim_image_may_wait(const struct sim_image *image)
 {
     bool waits = false;
     for (unsigned i = 0; i < image->count; i++)
-        waits |= image->at[i].step.choice || has_work(&image->at[i].step, may_wait);
+        waits |= image->at[i].step.choice || step_has_work(&image->at[i].step, work_may_wait);
     return waits;
 }

@@ -11,10 +11,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "extra.h"
+#include "base/wrap.h"
+#include "device/device.h"
 #include "hazard/owner.h"
-#include "memory/vmm.h"
-#include "wrap.h"
+#include "space/mapping.h"
+#include "space/memory_table.h"
+#include "space/span.h"
 
 enum { BUCKETS = 1 << 14, SPAN_SHIFT = 21, REPORTS_SHOWN = 20, NAME_MAX_SHOWN = 80 };
 
@@ -27,7 +29,7 @@ struct origin {
     char name[NAME_MAX_SHOWN];
 };
 
-/* What one piece of work touches of one 2 MiB of physical memory. */
+/* A touch: bytes of one 2 MiB of physical memory that one piece of work reads or writes. */
 struct touch {
     struct touch *next; /* of its bucket */
     struct origin *origin;
@@ -51,7 +53,7 @@ static uint64_t touch_count, swept_count = 4096;
 static struct unknown *unknowns;
 static uint64_t reports;
 
-static struct touch **bucket_of(int fd, uint64_t place)
+static struct touch **touch_bucket(int fd, uint64_t place)
 {
     uint64_t key = (place >> SPAN_SHIFT) * 64 + (uint64_t)(fd + 1);
     return &buckets[sg_hash(key) >> 50];
@@ -63,7 +65,7 @@ static void origin_unref(struct origin *origin)
         free(origin);
 }
 
-static void drop_touch(struct touch *touch)
+static void touch_drop(struct touch *touch)
 {
     origin_unref(touch->origin);
     sim_owner_unref(touch->owner);
@@ -71,21 +73,21 @@ static void drop_touch(struct touch *touch)
     touch_count--;
 }
 
-static bool over(const struct origin *origin)
+static bool origin_is_over(const struct origin *origin)
 {
     return sim_clock_covers(sim_order_host(), origin->point);
 }
 
 /* What the host knows to be complete comes before all that can still be submitted. */
-static void sweep(void)
+static void touches_sweep(void)
 {
     if (touch_count < 2 * swept_count)
         return;
     for (unsigned i = 0; i < BUCKETS; i++) {
         for (struct touch **link = &buckets[i], *t; (t = *link) != NULL;) {
-            if (over(t->origin)) {
+            if (origin_is_over(t->origin)) {
                 *link = t->next;
-                drop_touch(t);
+                touch_drop(t);
             } else {
                 link = &t->next;
             }
@@ -94,7 +96,7 @@ static void sweep(void)
     swept_count = touch_count > 4096 ? touch_count : 4096;
 }
 
-static void say_owner(const char *what, const struct sim_owner *owner)
+static void report_owner(const char *what, const struct sim_owner *owner)
 {
     fprintf(stderr, "    %s owner %" PRIu64 ": 0x%" PRIx64 " + %" PRIu64 " since #%" PRIu64 " (thread %d)", what,
         owner->id, owner->address, owner->bytes, owner->born, owner->born_thread);
@@ -103,26 +105,26 @@ static void say_owner(const char *what, const struct sim_owner *owner)
     fputc('\n', stderr);
 }
 
-static void say_work(const char *what, const struct origin *origin)
+static void report_work(const char *what, const struct origin *origin)
 {
     fprintf(stderr, "  %s: #%" PRIu64 " %s%s%s, work %" PRIu64 " of stream %" PRIu64 "\n", what, origin->number,
         origin->kind, *origin->name ? " " : "", origin->name, origin->position, origin->stream_id);
 }
 
-static void say(const char *what, const struct touch *t)
+static void report_touch(const char *what, const struct touch *t)
 {
-    say_work(what, t->origin);
+    report_work(what, t->origin);
     fprintf(stderr, "    %s 0x%" PRIx64 " + %" PRIu64 "\n", t->write ? "writes" : "reads", t->address, t->bytes);
     if (t->owner && t->owner->before)
-        say_owner("before", t->owner->before);
+        report_owner("before", t->owner->before);
     if (t->owner)
-        say_owner("for", t->owner);
+        report_owner("for", t->owner);
     else
         fprintf(stderr, "    for the allocation %" PRIu64 "\n", t->id);
 }
 
-/* Whether the report that begins is shown. */
-static bool begin_report(const char *what)
+/* Begins a report; false where it is not printed, because there were many. */
+static bool report_begin(const char *what)
 {
     reports++;
     if (reports > REPORTS_SHOWN)
@@ -132,7 +134,7 @@ static bool begin_report(const char *what)
     return true;
 }
 
-static const char *kind_of(const struct sim_work *work)
+static const char *work_kind(const struct sim_work *work)
 {
     switch (work->node) {
     case CU_GRAPH_NODE_TYPE_MEMCPY:
@@ -150,65 +152,69 @@ static const char *kind_of(const struct sim_work *work)
     }
 }
 
-static struct origin *new_origin(CUstream stream, const struct sim_work *launch, const struct sim_work *work)
+static struct origin *origin_new(CUstream stream, const struct sim_work *launch, const struct sim_work *work)
 {
     struct origin *origin = calloc(1, sizeof *origin);
     if (!origin)
         return NULL;
-    *origin = (struct origin){.refs = 1, .point = sim_order_point(stream, launch->position), .stream_id = stream->id,
-        .position = launch->position, .number = sim_owner_tick(), .kind = kind_of(work)};
+    *origin = (struct origin){.refs = 1,
+        .point = sim_order_point(stream, launch->position),
+        .stream_id = stream->id,
+        .position = launch->position,
+        .number = sim_owner_tick(),
+        .kind = work_kind(work)};
     snprintf(origin->name, sizeof origin->name, "%s%s", work->name ? work->name : "",
         launch != work ? " in a graph" : "");
     return origin;
 }
 
-static bool ordered(const struct origin *before, CUstream stream)
+static bool touches_are_ordered(const struct origin *before, CUstream stream)
 {
     return sim_clock_covers(&stream->clock, before->point);
 }
 
 /* Anything that comes after `now` comes after `old`, and whatever conflicts with `old` conflicts with `now`. */
-static bool supersedes(const struct touch *now, const struct touch *old)
+static bool touch_supersedes(const struct touch *now, const struct touch *old)
 {
     return now->id == old->id && now->fd == old->fd && now->place <= old->place &&
            now->place + now->bytes >= old->place + old->bytes && (now->write || !old->write);
 }
 
-/* Whether two touches of the same bytes are for owners that both have them still. */
-static bool both_own(const struct touch *a, const struct touch *b)
+/* True where two touches of the same bytes are for owners that both have them still. */
+static bool touches_both_own(const struct touch *a, const struct touch *b)
 {
     const struct sim_owner *one = a->owner, *other = b->owner;
     return one && other && one != other && one->id && other->id && !one->ended && !other->ended;
 }
 
-static bool overlap(const struct touch *a, const struct touch *b)
+static bool touches_overlap(const struct touch *a, const struct touch *b)
 {
     return a->fd == b->fd && a->place < b->place + b->bytes && b->place < a->place + a->bytes;
 }
 
 static bool report_pair(const char *what, const struct touch *before, const struct touch *now)
 {
-    if (begin_report(what)) {
-        say("before", before);
-        say("now", now);
+    if (report_begin(what)) {
+        report_touch("before", before);
+        report_touch("now", now);
     }
     return false;
 }
 
 /* Compares with what is there. Returns whether there is nothing to report. */
-static bool check(CUstream stream, const struct touch *now)
+static bool touches_check(CUstream stream, const struct touch *now)
 {
-    for (struct touch **link = bucket_of(now->fd, now->place), *t; (t = *link) != NULL;) {
-        bool before = ordered(t->origin, stream);
-        if (over(t->origin) || (before && supersedes(now, t))) {
+    for (struct touch **link = touch_bucket(now->fd, now->place), *t; (t = *link) != NULL;) {
+        bool before = touches_are_ordered(t->origin, stream);
+        if (origin_is_over(t->origin) || (before && touch_supersedes(now, t))) {
             *link = t->next;
-            drop_touch(t);
+            touch_drop(t);
             continue;
         }
         link = &t->next;
-        if (t->id == now->id || !overlap(t, now))
+        if (t->id == now->id || !touches_overlap(t, now))
             continue;
-        if (both_own(t, now))
+        if (touches_both_own(t, now))
             return report_pair("the same bytes belong to two owners at once", t, now);
         if (!before && (t->write || now->write))
             return report_pair("the same bytes for two owners, in no order", t, now);
@@ -217,38 +223,39 @@ static bool check(CUstream stream, const struct touch *now)
 }
 
 /* Work that may touch everything touched, while it could, what belonged to the owner before this one. */
-static bool check_unknown(CUstream stream, const struct touch *now)
+static bool touch_check_unknown(CUstream stream, const struct touch *now)
 {
     const struct sim_owner *before = now->owner ? now->owner->before : NULL;
     struct sim_device *device = sim_device_at(now->address);
     for (const struct unknown *u = unknowns; u && before && device; u = u->next) {
         bool reaches = u->context->device == device || u->context->peers[device->ordinal];
-        if (!reaches || u->origin->number > before->ended || ordered(u->origin, stream) || over(u->origin))
+        if (!reaches || u->origin->number > before->ended || touches_are_ordered(u->origin, stream) ||
+            origin_is_over(u->origin))
             continue;
-        if (begin_report("work that does not say what it touches, in no order with the bytes' next owner")) {
-            say_work("before", u->origin);
-            say("now", now);
+        if (report_begin("work that does not say what it touches, in no order with the bytes' next owner")) {
+            report_work("before", u->origin);
+            report_touch("now", now);
         }
         return false;
     }
     return true;
 }
 
-static bool note(CUstream stream, struct origin *origin, struct touch now)
+static bool touch_note(CUstream stream, struct origin *origin, struct touch now)
 {
     if (now.owner && now.owner->id == 0) {
-        if (begin_report("work on bytes that were given back"))
-            say("now", &now);
+        if (report_begin("work on bytes that were given back"))
+            report_touch("now", &now);
         return false;
     }
-    bool fine = check(stream, &now) && check_unknown(stream, &now);
+    bool fine = touches_check(stream, &now) && touch_check_unknown(stream, &now);
     struct touch *kept = malloc(sizeof *kept);
     if (!kept)
         return fine;
     *kept = now;
     origin->refs++;
     sim_owner_ref(now.owner);
-    struct touch **link = bucket_of(now.fd, now.place);
+    struct touch **link = touch_bucket(now.fd, now.place);
     kept->next = *link;
     *link = kept;
     touch_count++;
@@ -256,7 +263,7 @@ static bool note(CUstream stream, struct origin *origin, struct touch now)
 }
 
 /* The piece from `address` on that has one owner, one mapping and lies in one 2 MiB of physical memory. */
-static struct touch first_piece(const struct sim_touch *touch, uint64_t address, uint64_t bytes)
+static struct touch touch_first_piece(const struct sim_touch *touch, uint64_t address, uint64_t bytes)
 {
     struct touch now = {.address = address, .write = touch->write, .fd = -1, .place = address};
     struct sim_owner *owner = sim_owner_at(address, bytes, &bytes);
@@ -275,28 +282,28 @@ static struct touch first_piece(const struct sim_touch *touch, uint64_t address,
     return now;
 }
 
-static void note_range(CUstream stream, struct origin *origin, const struct sim_touch *touch)
+static void touch_note_range(CUstream stream, struct origin *origin, const struct sim_touch *touch)
 {
     uint64_t address = touch->address, end = touch->address + touch->bytes;
     while (address < end) {
-        struct touch now = first_piece(touch, address, end - address);
+        struct touch now = touch_first_piece(touch, address, end - address);
         now.origin = origin;
         const struct sim_memory *memory = sim_memory_find(address);
         if (memory && memory->kind == SIM_MEMORY_RESERVATION && now.fd < 0) {
-            if (begin_report("work on bytes that are not mapped"))
-                say("now", &now);
+            if (report_begin("work on bytes that are not mapped"))
+                report_touch("now", &now);
             return;
         }
-        if (!note(stream, origin, now))
+        if (!touch_note(stream, origin, now))
             return; /* once a touch */
         address += now.bytes;
     }
 }
 
-static void note_unknown(CUstream stream, struct origin *origin)
+static void unknown_note(CUstream stream, struct origin *origin)
 {
     for (struct unknown **link = &unknowns, *u; (u = *link) != NULL;) {
-        if (over(u->origin)) {
+        if (origin_is_over(u->origin)) {
             *link = u->next;
             origin_unref(u->origin);
             free(u);
@@ -317,14 +324,14 @@ void sim_hazard_part(CUstream stream, const struct sim_work *launch, const struc
     bool unknown = sim.config.hazard_all && part->unknown;
     if (!sim.config.hazard || !stream->has_slot || (!part->touch_count && !unknown))
         return;
-    struct origin *origin = new_origin(stream, launch, part);
+    struct origin *origin = origin_new(stream, launch, part);
     if (!origin)
         return;
-    sweep();
+    touches_sweep();
     for (unsigned i = 0; i < part->touch_count; i++)
-        note_range(stream, origin, &part->touches[i]);
+        touch_note_range(stream, origin, &part->touches[i]);
     if (unknown)
-        note_unknown(stream, origin);
+        unknown_note(stream, origin);
     origin_unref(origin);
 }
 
@@ -349,17 +356,17 @@ void sim_hazard_settle(struct sim_work *template)
 
 /* Calls `found` for each touch of the address range, which is mapped or an allocation, and drops those for which it
    says so. */
-static void each_touch(uint64_t address, uint64_t bytes, bool (*found)(const struct touch *touch))
+static void touches_each(uint64_t address, uint64_t bytes, bool (*found)(const struct touch *touch))
 {
     const struct sim_touch range = {.address = address, .bytes = bytes};
     for (uint64_t at = address, end = address + bytes; at < end;) {
-        struct touch piece = first_piece(&range, at, end - at);
-        for (struct touch **link = bucket_of(piece.fd, piece.place), *t; (t = *link) != NULL;) {
+        struct touch piece = touch_first_piece(&range, at, end - at);
+        for (struct touch **link = touch_bucket(piece.fd, piece.place), *t; (t = *link) != NULL;) {
             bool hit = t->fd == piece.fd && t->address < piece.address + piece.bytes &&
                        piece.address < t->address + t->bytes;
             if (hit && found(t)) {
                 *link = t->next;
-                drop_touch(t);
+                touch_drop(t);
             } else {
                 link = &t->next;
             }
@@ -368,29 +375,29 @@ static void each_touch(uint64_t address, uint64_t bytes, bool (*found)(const str
     }
 }
 
-/* What touches the same bytes through another address stays. */
-static bool lost(const struct touch *touch)
+/* Touches of the same bytes through another address stay. */
+static bool touch_is_lost(const struct touch *touch)
 {
-    if (!over(touch->origin) && begin_report("memory is unmapped while work may touch it"))
-        say("queued", touch);
+    if (!origin_is_over(touch->origin) && report_begin("memory is unmapped while work may touch it"))
+        report_touch("queued", touch);
     return true;
 }
 
-static bool any(const struct touch *touch)
+static bool touch_is_any(const struct touch *touch)
 {
     (void)touch;
     return true;
 }
 
 /* Whether work that may touch everything was submitted while somebody owned the bytes, and is not known to be over. */
-static bool unmapped_under_unknown(const struct sim_device *device, const struct sim_owner *owner)
+static bool unknown_is_unmapped(const struct sim_device *device, const struct sim_owner *owner)
 {
     for (const struct unknown *u = unknowns; u; u = u->next) {
-        if (u->context->device != device || over(u->origin) || (!owner->id && u->origin->number > owner->born))
+        if (u->context->device != device || origin_is_over(u->origin) || (!owner->id && u->origin->number > owner->born))
             continue;
-        if (begin_report("memory is unmapped while work that does not say what it touches may use it")) {
-            say_work("queued", u->origin);
-            say_owner("was of", owner);
+        if (report_begin("memory is unmapped while work that does not say what it touches may use it")) {
+            report_work("queued", u->origin);
+            report_owner("was of", owner);
         }
         return true;
     }
@@ -401,11 +408,11 @@ void sim_hazard_unmap(uint64_t address, uint64_t bytes)
 {
     if (!sim.config.hazard)
         return;
-    each_touch(address, bytes, lost);
+    touches_each(address, bytes, touch_is_lost);
     struct sim_device *device = sim_device_at(address);
     for (uint64_t at = address, left; unknowns && at < address + bytes; at += left) {
         const struct sim_owner *owner = sim_owner_at(at, address + bytes - at, &left);
-        if (owner && unmapped_under_unknown(device, owner))
+        if (owner && unknown_is_unmapped(device, owner))
             return;
     }
 }
@@ -413,14 +420,14 @@ void sim_hazard_unmap(uint64_t address, uint64_t bytes)
 void sim_hazard_given(uint64_t address, uint64_t bytes)
 {
     if (sim.config.hazard)
-        each_touch(address, bytes, any);
+        touches_each(address, bytes, touch_is_any);
 }
 
 void sim_hazard_lost(const struct sim_work *work)
 {
-    if (!sim.config.hazard || !begin_report("work finds its memory gone when it runs"))
+    if (!sim.config.hazard || !report_begin("work finds its memory gone when it runs"))
         return;
-    fprintf(stderr, "  %s, work %" PRIu64 " of stream %" PRIu64 "\n", kind_of(work), work->position, work->stream->id);
+    fprintf(stderr, "  %s, work %" PRIu64 " of stream %" PRIu64 "\n", work_kind(work), work->position, work->stream->id);
     for (unsigned i = 0; i < work->touch_count; i++) {
         const struct sim_touch *touch = &work->touches[i];
         uint64_t bytes;
@@ -429,21 +436,13 @@ void sim_hazard_lost(const struct sim_work *work)
         fprintf(stderr, "    %s 0x%" PRIx64 " + %" PRIu64 "\n", touch->write ? "writes" : "reads", touch->address,
             touch->bytes);
         if (owner)
-            say_owner("now of", owner);
+            report_owner("now of", owner);
         if (owner && owner->before)
-            say_owner("before of", owner->before);
+            report_owner("before of", owner->before);
     }
 }
 
 uint64_t sim_hazard_reports(void)
 {
     return reports;
-}
-
-uint64_t segalloc_sim_hazards(void)
-{
-    sim_lock();
-    uint64_t count = reports;
-    sim_unlock();
-    return count;
 }

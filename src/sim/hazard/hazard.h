@@ -2,7 +2,6 @@
 #ifndef SIM_HAZARD_H
 #define SIM_HAZARD_H
 
-#include "memory/mem.h"
 #include "streams/work.h"
 
 /* Locked, here and below. `work` was just given its position in its stream, and order.h knows what it comes after:

@@ -1,17 +1,22 @@
 #include "hazard/order.h"
 
 #include <stdlib.h>
+#include <string.h>
 
+#include "device/context.h"
+#include "streams/stream.h"
 #include "streams/work.h"
 
 static struct sim_clock host;
+
 static struct slot {
     bool taken;
     uint64_t last; /* position of the stream that had it last */
 } *slots;
+
 static unsigned slot_count;
 
-static bool grow(struct sim_clock *clock, unsigned count)
+static bool clock_grow(struct sim_clock *clock, unsigned count)
 {
     if (count <= clock->count)
         return true;
@@ -26,7 +31,7 @@ static bool grow(struct sim_clock *clock, unsigned count)
 
 void sim_clock_join(struct sim_clock *into, const struct sim_clock *from)
 {
-    if (!grow(into, from->count))
+    if (!clock_grow(into, from->count))
         return;
     for (unsigned i = 0; i < from->count; i++) {
         if (into->at[i] < from->at[i])
@@ -76,7 +81,7 @@ struct sim_point sim_order_point(CUstream stream, uint64_t position)
     return (struct sim_point){stream->slot, stream->slot_base + position};
 }
 
-static bool blocking(const struct CUstream_st *stream)
+static bool stream_is_blocking(const struct CUstream_st *stream)
 {
     return stream->kind != SIM_STREAM_MARKER && !(stream->flags & CU_STREAM_NON_BLOCKING);
 }
@@ -86,7 +91,7 @@ void sim_order_stream_closed(CUstream stream)
     if (!stream->has_slot)
         return;
     sim_clock_join(&stream->context->gone_clock, &stream->clock);
-    if (blocking(stream) && stream->kind != SIM_STREAM_LEGACY && stream->context->legacy)
+    if (stream_is_blocking(stream) && stream->kind != SIM_STREAM_LEGACY && stream->context->legacy)
         sim_clock_join(&stream->context->legacy->clock, &stream->clock);
 }
 
@@ -102,13 +107,13 @@ void sim_order_submitted(CUstream stream, struct sim_work *work)
         sim_clock_join(clock, &context->barrier_clock);
     if (stream->kind == SIM_STREAM_LEGACY) {
         for (CUstream s = context->streams; s; s = s->next) {
-            if (s != stream && blocking(s))
+            if (s != stream && stream_is_blocking(s))
                 sim_clock_join(clock, &s->clock);
         }
-    } else if (blocking(stream) && context->legacy) {
+    } else if (stream_is_blocking(stream) && context->legacy) {
         sim_clock_join(clock, &context->legacy->clock);
     }
-    if (grow(clock, stream->slot + 1))
+    if (clock_grow(clock, stream->slot + 1))
         clock->at[stream->slot] = stream->slot_base + work->position;
     if (work->host_sees || work->keeps_clock) {
         sim_clock_clear(&work->after);
@@ -122,7 +127,7 @@ void sim_order_stream(CUstream stream, struct sim_clock *ret)
         return;
     sim_clock_join(ret, &stream->clock);
     for (CUstream s = stream->context->streams; s && stream->kind == SIM_STREAM_LEGACY; s = s->next) {
-        if (blocking(s))
+        if (stream_is_blocking(s))
             sim_clock_join(ret, &s->clock);
     }
 }

@@ -44,7 +44,7 @@ struct sim_point sim_order_point(CUstream stream, uint64_t position);
 /* The latest work of the stream, and with the legacy stream that of the blocking ones. */
 void sim_order_stream(CUstream stream, struct sim_clock *ret);
 void sim_order_context(CUcontext context, struct sim_clock *ret);
-/* What is submitted to the stream, or to the context, from now on comes after `clock`. */
+/* Work that is submitted to the stream, or to the context, from now on comes after `clock`. */
 void sim_order_stream_after(CUstream stream, const struct sim_clock *clock);
 void sim_order_context_after(CUcontext context, const struct sim_clock *clock);
 /* The program knows that all this is complete. */

@@ -4,10 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "extra.h"
-#include "sim.h"
-#include "streams/executor.h"
-#include "streams/work.h"
+#include "range.h"
 
 struct owned {
     struct sim_range range;
@@ -31,7 +28,7 @@ uint64_t sim_owner_now(void)
     return ticks;
 }
 
-static int thread_id(void)
+static int owner_thread(void)
 {
     static _Thread_local int id;
     if (!id)
@@ -55,13 +52,13 @@ void sim_owner_unref(struct sim_owner *owner)
     }
 }
 
-static struct owned *at_or_after(uint64_t address)
+static struct owned *owned_at_or_after(uint64_t address)
 {
     struct sim_range *range = sim_ranges_at_or_after(&table, address);
     return range ? SIM_CONTAINER(range, struct owned, range) : NULL;
 }
 
-static void enter(uint64_t base, uint64_t end, struct sim_owner *owner)
+static void owned_enter(uint64_t base, uint64_t end, struct sim_owner *owner)
 {
     struct owned *owned = base < end ? calloc(1, sizeof *owned) : NULL;
     if (!owned)
@@ -74,19 +71,19 @@ static void enter(uint64_t base, uint64_t end, struct sim_owner *owner)
 
 /* Cuts [address, end) out of the table; what sticks out of it keeps its owner. Returns a reference to whose the first
    byte was. */
-static struct sim_owner *cut(uint64_t address, uint64_t end)
+static struct sim_owner *owned_cut(uint64_t address, uint64_t end)
 {
     struct sim_owner *first = NULL;
-    for (struct owned *owned; (owned = at_or_after(address)) != NULL && owned->range.base < end;) {
+    for (struct owned *owned; (owned = owned_at_or_after(address)) != NULL && owned->range.base < end;) {
         struct sim_owner *owner = owned->owner;
         uint64_t low = owned->range.base, high = low + owned->range.size;
         sim_ranges_remove(&table, &owned->range);
         free(owned);
-        enter(low, address < high && low < address ? address : low, owner);
-        enter(end < high ? end : high, high, owner);
+        owned_enter(low, address < high && low < address ? address : low, owner);
+        owned_enter(end < high ? end : high, high, owner);
         if (!owner->ended) {
             owner->ended = ticks;
-            owner->ended_thread = thread_id();
+            owner->ended_thread = owner_thread();
         }
         if (!first)
             first = owner;
@@ -101,7 +98,7 @@ void sim_owner_declare(uint64_t address, uint64_t bytes, uint64_t id)
     if (!bytes)
         return;
     sim_owner_tick();
-    struct sim_owner *before = cut(address, address + bytes), *owner = calloc(1, sizeof *owner);
+    struct sim_owner *before = owned_cut(address, address + bytes), *owner = calloc(1, sizeof *owner);
     if (!owner) {
         sim_owner_unref(before);
         return;
@@ -110,20 +107,25 @@ void sim_owner_declare(uint64_t address, uint64_t bytes, uint64_t id)
         sim_owner_unref(before->before);
         before->before = NULL;
     }
-    *owner = (struct sim_owner){.refs = 1, .id = id, .address = address, .bytes = bytes, .born = ticks,
-        .born_thread = thread_id(), .before = before};
-    enter(address, address + bytes, owner);
+    *owner = (struct sim_owner){.refs = 1,
+        .id = id,
+        .address = address,
+        .bytes = bytes,
+        .born = ticks,
+        .born_thread = owner_thread(),
+        .before = before};
+    owned_enter(address, address + bytes, owner);
     sim_owner_unref(owner);
 }
 
 void sim_owner_forget(uint64_t address, uint64_t bytes)
 {
-    sim_owner_unref(cut(address, address + bytes));
+    sim_owner_unref(owned_cut(address, address + bytes));
 }
 
 struct sim_owner *sim_owner_at(uint64_t address, uint64_t bytes, uint64_t *ret_bytes)
 {
-    struct owned *owned = at_or_after(address);
+    struct owned *owned = owned_at_or_after(address);
     uint64_t left = bytes;
     struct sim_owner *owner = NULL;
     if (owned && owned->range.base > address) {
@@ -136,29 +138,20 @@ struct sim_owner *sim_owner_at(uint64_t address, uint64_t bytes, uint64_t *ret_b
     return owner;
 }
 
-void segalloc_sim_owner(uint64_t address, uint64_t bytes, uint64_t owner)
+void sim_owner_declare_by_program(uint64_t address, uint64_t bytes, uint64_t id)
 {
-    sim_lock();
     program_declares = true;
-    sim_owner_declare(address, bytes, owner);
-    if (owner)
-        sim_schedule_allocated();
-    sim_unlock();
+    sim_owner_declare(address, bytes, id);
 }
 
-int segalloc_sim_block(uint64_t address, uint64_t bytes, int handed_out)
+bool sim_owner_block(uint64_t address, uint64_t bytes, bool handed_out)
 {
     static uint64_t blocks;
     uint64_t bytes_of_it;
-    sim_lock();
-    bool on = sim.config.hazard;
-    const struct sim_owner *now = on && bytes ? sim_owner_at(address, bytes, &bytes_of_it) : NULL;
+    const struct sim_owner *now = sim_owner_at(address, bytes, &bytes_of_it);
     bool ended_before = now && now->id == 0 && now->address == address && !handed_out;
-    if (on && bytes && !program_declares && !ended_before) {
+    bool declares = !program_declares && !ended_before;
+    if (declares)
         sim_owner_declare(address, bytes, handed_out ? first_block + ++blocks : 0);
-        if (handed_out)
-            sim_schedule_allocated();
-    }
-    sim_unlock();
-    return on;
+    return declares;
 }

@@ -3,8 +3,7 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include "extra.h"
+#include <string.h>
 
 enum { ARGUMENTS_MAX = 32, NAME_BYTES = 32, LENGTH_BYTES = 96, ANNOUNCED_MAX = 16 };
 
@@ -27,7 +26,7 @@ struct name {
     char text[];
 };
 
-/* What a launch keeps: which kernel, then 8 bytes an argument. */
+/* A kept launch: which kernel, then 8 bytes an argument. */
 struct kept {
     const struct sim_kernel *kernel;
     uint64_t value[];
@@ -35,6 +34,7 @@ struct kept {
 
 static struct sim_kernel *kernels;
 static struct name *names;
+
 static _Thread_local struct {
     struct sim_touch at[ANNOUNCED_MAX];
     unsigned count;
@@ -92,7 +92,7 @@ struct expression {
     bool bad;
 };
 
-static uint64_t argument_value(struct expression *e, const char *name, size_t length)
+static uint64_t expression_argument(struct expression *e, const char *name, size_t length)
 {
     for (unsigned i = 0; i < e->kernel->count; i++) {
         const struct argument *a = &e->kernel->argument[i];
@@ -108,15 +108,15 @@ static uint64_t argument_value(struct expression *e, const char *name, size_t le
     return 0;
 }
 
-static void skip_space(struct expression *e)
+static void expression_skip_space(struct expression *e)
 {
     while (*e->at == ' ')
         e->at++;
 }
 
-static uint64_t factor(struct expression *e)
+static uint64_t expression_factor(struct expression *e)
 {
-    skip_space(e);
+    expression_skip_space(e);
     const char *begin = e->at;
     uint64_t value = 0;
     if (isdigit((unsigned char)*begin)) {
@@ -126,28 +126,28 @@ static uint64_t factor(struct expression *e)
     } else {
         while (isalnum((unsigned char)*e->at) || *e->at == '_')
             e->at++;
-        value = argument_value(e, begin, (size_t)(e->at - begin));
+        value = expression_argument(e, begin, (size_t)(e->at - begin));
     }
-    skip_space(e);
+    expression_skip_space(e);
     return value;
 }
 
-static uint64_t product(struct expression *e)
+static uint64_t expression_product(struct expression *e)
 {
-    uint64_t value = factor(e);
+    uint64_t value = expression_factor(e);
     while (*e->at == '*') {
         e->at++;
-        value *= factor(e);
+        value *= expression_factor(e);
     }
     return value;
 }
 
-static uint64_t sum(struct expression *e)
+static uint64_t expression_sum(struct expression *e)
 {
-    uint64_t value = product(e);
+    uint64_t value = expression_product(e);
     while (*e->at == '+') {
         e->at++;
-        value += product(e);
+        value += expression_product(e);
     }
     e->bad |= *e->at != '\0';
     return value;
@@ -176,7 +176,7 @@ bool sim_kernel_arguments(const struct sim_kernel *kernel, void **params, void *
         const struct argument *a = &kernel->argument[i];
         struct expression e = {a->length, kernel, kept->value, false};
         if ((a->reads || a->writes) && kept->value[i])
-            sim_work_touch(work, kept->value[i], sum(&e), a->writes);
+            sim_work_touch(work, kept->value[i], expression_sum(&e), a->writes);
     }
     return true;
 }
@@ -200,14 +200,14 @@ bool sim_touches_take(struct sim_work *work)
     return any;
 }
 
-void segalloc_sim_touches(uint64_t address, uint64_t bytes, int write)
+void sim_touches_announce(uint64_t address, uint64_t bytes, int write)
 {
     if (announced.count < ANNOUNCED_MAX)
         announced.at[announced.count++] = (struct sim_touch){.address = address, .bytes = bytes, .write = write != 0};
 }
 
 /* One argument, up to the comma; NULL where it is not understood. */
-static const char *parse_argument(const char *text, struct argument *ret)
+static const char *kernel_parse_argument(const char *text, struct argument *ret)
 {
     char kind[8], name[NAME_BYTES], length[LENGTH_BYTES] = "";
     int used = 0;
@@ -233,12 +233,12 @@ static const char *parse_argument(const char *text, struct argument *ret)
     return NULL;
 }
 
-static bool parse(const char *text, struct sim_kernel *kernel)
+static bool kernel_parse(const char *text, struct sim_kernel *kernel)
 {
     while (text && *text) {
         if (kernel->count == ARGUMENTS_MAX)
             return false;
-        text = parse_argument(text, &kernel->argument[kernel->count]);
+        text = kernel_parse_argument(text, &kernel->argument[kernel->count]);
         if (!text)
             return false;
         kernel->count++;
@@ -248,17 +248,17 @@ static bool parse(const char *text, struct sim_kernel *kernel)
     }
     for (unsigned i = 0; i < kernel->count; i++) {
         struct expression e = {kernel->argument[i].length, kernel, NULL, false};
-        if (*e.at && (sum(&e), e.bad))
+        if (*e.at && (expression_sum(&e), e.bad))
             return false;
     }
     return true;
 }
 
 /* A kernel declared anew: launches under way keep the earlier declaration, so none is ever freed. */
-int segalloc_sim_kernel(const char *name, const char *arguments, void (*run)(void **arguments))
+int sim_kernel_declare(const char *name, const char *arguments, void (*run)(void **arguments))
 {
     struct sim_kernel *kernel = calloc(1, sizeof *kernel + strlen(name) + 1);
-    if (!kernel || !parse(arguments, kernel)) {
+    if (!kernel || !kernel_parse(arguments, kernel)) {
         free(kernel);
         return -1;
     }

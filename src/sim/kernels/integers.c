@@ -1,12 +1,11 @@
-#include "kernels/integers_parts.h"
+#include "kernels/integers.h"
 
 #include <string.h>
 
-#include "memory/mem.h"
-#include "wrap.h"
-
-/* Of at::native's OffsetCalculator, LoadWithCast and ReduceConfig. */
-enum { DIMS_MAX = 25, DIVIDER_BYTES = 12, CONFIG_BYTES = 64, OPERANDS_MAX = 4, JOINED_DIMS = 4 };
+#include "base/wrap.h"
+#include "kernels/integers_find.h"
+#include "kernels/integers_parts.h"
+#include "sim.h"
 
 struct operand {
     uint64_t address;
@@ -28,129 +27,11 @@ struct job {
     int64_t number, alpha;
 };
 
-static size_t up(size_t value, size_t to)
-{
-    return (value + to - 1) / to * to;
-}
-
-/* The functor: which comparison, then the constant, then the factor of a sum. */
-struct state {
-    size_t comparison, number, alpha, bytes;
-    bool compares, has_number, has_alpha;
-};
-
-static struct state state_of(const struct sim_integers *what)
-{
-    size_t size = size_of(what->type);
-    struct state s = {.bytes = 1, .compares = what->operation == SIM_EQUAL || what->operation == SIM_COMPARE,
-        .has_number = what->constant != SIM_NO_CONSTANT, .has_alpha = what->operation == SIM_ADD};
-    bool bare = what->operation == SIM_FILL || what->operation == SIM_ADD; /* no functor within a functor */
-    size_t end = s.compares ? sizeof(uint32_t) : bare ? 0 : 1;
-    if (s.has_number) {
-        s.number = up(end, size);
-        end = s.number + size;
-    }
-    if (s.has_alpha) {
-        s.alpha = up(end, size);
-        end = s.alpha + size;
-    }
-    s.bytes = end ? end : 1;
-    return s;
-}
-
-/* OffsetCalculator<operands>: dimensions, divisors, strides. */
-static size_t calculator_bytes(unsigned operands)
-{
-    return 4 + DIMS_MAX * (DIVIDER_BYTES + 4 * (size_t)operands);
-}
-
-static size_t joined_bytes(const struct sim_integers *what)
-{
-    size_t strides = 2 * JOINED_DIMS * sizeof(uint32_t) * what->strides;
-    return up(up(what->batch * (8 + 3 * sizeof(uint32_t) + 1), 4) + strides, 8);
-}
-
-/* Where ReduceOp has its config, and, behind config and calculators, its pointers. */
-static size_t config_at(const struct sim_integers *what)
-{
-    if (what->operation == SIM_LARGEST)
-        return 3 * sizeof(int64_t); /* what it starts from is a pair of a value and an index, aligned to 8 */
-    size_t size = size_of(what->start);
-    return up(up(1, size) + size, 4);
-}
-
-static size_t pointers_at(const struct sim_integers *what)
-{
-    return up(config_at(what) + CONFIG_BYTES + calculator_bytes(1) + calculator_bytes(2), 8);
-}
-
-/* How many bytes an argument has; 0 for those that are not looked at, and behind the last. */
-static size_t argument_bytes(const struct sim_integers *what, unsigned i)
-{
-    size_t operands = what->arity + 1;
-    switch (what->form) {
-    case SIM_FORM_NONE:
-        return 0;
-    case SIM_FORM_EACH:
-    case SIM_FORM_CAST: {
-        const size_t each[] = {4, state_of(what).bytes, 8 * operands, 0, 0,
-            up(what->arity, 4) + 4 * (size_t)what->arity, 8};
-        return i < (what->form == SIM_FORM_CAST ? 7 : 3) ? each[i] : 0;
-    }
-    case SIM_FORM_STRIDED: {
-        const size_t strided[] = {4, up(calculator_bytes(operands), 8) + 8 * operands + state_of(what).bytes};
-        return i < 2 ? strided[i] : 0;
-    }
-    case SIM_FORM_REDUCE:
-        return i == 0 ? pointers_at(what) + 16 : 0;
-    case SIM_FORM_RANGE: {
-        const size_t range[] = {4, 16, 8};
-        return i < 3 ? range[i] : 0;
-    }
-    case SIM_FORM_SCAN: {
-        const size_t scan[] = {8, 8, 0, 0, 0, 0, 4};
-        return i < 7 ? scan[i] : 0;
-    }
-    case SIM_FORM_SCAN_ROWS: {
-        const size_t rows[] = {8, 8, 4, 4};
-        return i < 4 ? rows[i] : 0;
-    }
-    case SIM_FORM_COUNT:
-    case SIM_FORM_COUNT_PARTS: {
-        const size_t sum[] = {8, 8, 4};
-        return i < 3 ? sum[i] : 0;
-    }
-    case SIM_FORM_SELECT: {
-        const size_t select[] = {8, 8, 8, 8, 0, 0, 0, 4};
-        return i < 8 ? select[i] : 0;
-    }
-    case SIM_FORM_UNRAVEL: {
-        const size_t unravel[] = {8, UNRAVELLED_DIMS * (size_t)what->element, 4, what->element};
-        return i < 4 ? unravel[i] : 0;
-    }
-    case SIM_FORM_JOIN: {
-        const size_t join[] = {8, joined_bytes(what), 2 * JOINED_DIMS * sizeof(uint32_t), 4, 4};
-        return i < 5 ? join[i] : 0;
-    }
-    }
-    return 0;
-}
-
-enum { ARGUMENTS_MOST = 8 };
-
-const unsigned char *sim_integers_argument(const struct kept *kept, unsigned wanted)
-{
-    const unsigned char *at = (const unsigned char *)(kept + 1);
-    for (unsigned i = 0; i < wanted; i++)
-        at += up(argument_bytes(&kept->what, i), 8);
-    return at;
-}
-
 size_t sim_integers_bytes(const struct sim_integers *what)
 {
     size_t sum = 0;
     for (unsigned i = 0; i < ARGUMENTS_MOST; i++)
-        sum += up(argument_bytes(what, i), 8);
+        sum += up(sim_integers_argument_bytes(what, i), 8);
     return sum ? sizeof(struct kept) + sum : 0;
 }
 
@@ -159,7 +40,7 @@ void sim_integers_keep(const struct sim_integers *what, void **params, const uns
     struct kept *kept = to;
     *kept = (struct kept){*what, grid[what->form == SIM_FORM_JOIN]};
     for (unsigned i = 0; i < ARGUMENTS_MOST; i++) {
-        size_t bytes = argument_bytes(what, i);
+        size_t bytes = sim_integers_argument_bytes(what, i);
         if (bytes)
             memcpy((unsigned char *)(uintptr_t)sim_integers_argument(kept, i), params[i], bytes);
     }
@@ -174,7 +55,7 @@ static char letter(unsigned char scalar_type)
 
 static void read_state(const struct sim_integers *what, const unsigned char *functor, struct job *job)
 {
-    struct state s = state_of(what);
+    struct sim_integers_functor s = sim_integers_functor(what);
     job->comparison = s.compares ? word(functor) : 0;
     job->number = s.has_number ? load(functor + s.number, what->type) : 0;
     job->alpha = s.has_alpha ? load(functor + s.alpha, what->type) : 1;
@@ -198,7 +79,7 @@ static struct job read_elements(const struct kept *kept)
     const unsigned char *functor = sim_integers_argument(kept, 1), *data = sim_integers_argument(kept, 2);
     if (what->form == SIM_FORM_STRIDED) {
         use_calculator(&job, functor, job.operands);
-        data = functor + up(calculator_bytes(job.operands), 8);
+        data = functor + up(sim_integers_calculator_bytes(job.operands), 8);
         functor = data + 8 * (size_t)job.operands;
     }
     read_state(what, functor, &job);
@@ -226,12 +107,6 @@ static uint64_t offset_of(const struct job *job, unsigned operand, uint64_t inde
         index /= size;
     }
     return offset;
-}
-
-bool sim_integers_there(uint64_t address, uint64_t bytes, bool write)
-{
-    enum sim_span span = address && bytes <= BYTES_MOST ? sim_span(address, bytes, write, NULL) : SIM_SPAN_BAD;
-    return span == SIM_SPAN_DEVICE || span == SIM_SPAN_PINNED;
 }
 
 /* Not locked. */
@@ -350,9 +225,9 @@ static void run_elements(const struct kept *kept)
 static void run_reduction(const struct kept *kept)
 {
     const struct sim_integers *what = &kept->what;
-    const unsigned char *given = sim_integers_argument(kept, 0), *config = given + config_at(what);
-    const unsigned char *inner = config + CONFIG_BYTES, *outer = inner + calculator_bytes(1);
-    const unsigned char *pointers = given + pointers_at(what);
+    const unsigned char *given = sim_integers_argument(kept, 0), *config = given + sim_integers_config_at(what);
+    const unsigned char *inner = config + CONFIG_BYTES, *outer = inner + sim_integers_calculator_bytes(1);
+    const unsigned char *pointers = given + sim_integers_pointers_at(what);
     uint64_t inputs = word(config + 4), outputs = word(config + 8);
     struct job rows = {.count = outputs, .operands = 2, .operand = {{pointer(pointers + 8), what->result, NULL, 0},
         {pointer(pointers), what->type, NULL, 0}}};

@@ -49,7 +49,7 @@ enum sim_operation {
 /* Where the functor of an element has its constant, if any. */
 enum sim_constant { SIM_NO_CONSTANT, SIM_CONSTANT_FIRST, SIM_CONSTANT_SECOND };
 
-/* What a kernel's name says. Types are letters of the C++ ABI: b, h, a, s, i, l. */
+/* A kernel as its name says. Types are letters of the C++ ABI: b, h, a, s, i, l. */
 struct sim_integers {
     enum sim_form form;
     enum sim_operation operation;
@@ -61,10 +61,7 @@ struct sim_integers {
                                          element; of indices: bytes of a size */
 };
 
-/* What the kernel of that (mangled) name does; form SIM_FORM_NONE where it isn't one of them. */
-struct sim_integers sim_integers_named(const char *name);
-
-/* What its arguments take when kept. */
+/* Bytes of its arguments when kept. */
 size_t sim_integers_bytes(const struct sim_integers *what);
 /* Keeps them, with `what`, at `kept`. `grid`: the launch's; in y those of a join's inputs. */
 void sim_integers_keep(const struct sim_integers *what, void **params, const unsigned *grid, void *kept);

@@ -1,8 +1,9 @@
 /* torch.nonzero, and so tensors indexed by a mask: how many elements are not zero, where they are in the flat tensor, and
    their indices in each dimension (Nonzero.cu). The host decides by the first how much memory it asks for. */
-#include "kernels/integers_parts.h"
-#include "memory/mem.h"
-#include "wrap.h"
+#include "kernels/integers_find.h"
+
+#include "base/wrap.h"
+#include "sim.h"
 
 /* CUB's sum of few elements, or the first pass over many: a partial result for each block of the launch. All of the sum
    is the first block's here. */

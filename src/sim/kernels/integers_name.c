@@ -1,6 +1,6 @@
 /* What is known of PyTorch's kernels by their names (C++ ABI). Templates: ATen/native/cuda/CUDALoops.cuh, Reduce.cuh,
    Shape.cu; functors: Loops.cuh, BinaryInternal.h, and the file of each operator. */
-#include "kernels/integers.h"
+#include "kernels/integers_name.h"
 
 #include <stdio.h>
 #include <string.h>

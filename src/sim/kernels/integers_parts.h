@@ -1,4 +1,4 @@
-/* What the files of `integers.h` share: how a launch's arguments are kept, and elements read and written. */
+/* Kept arguments of a launch, and elements read and written: for the files of `integers.h`. */
 #ifndef SIM_INTEGERS_PARTS_H
 #define SIM_INTEGERS_PARTS_H
 
@@ -12,22 +12,42 @@ enum { BYTES_MOST = 1 << 20, ELEMENTS_MOST = 1 << 16 };
 /* torch.nonzero: the sizes that its last kernel is given (Nonzero.cu). */
 enum { UNRAVELLED_DIMS = 16 };
 
-/* What a launch keeps; the arguments follow, one behind the other, each aligned to 8. */
+/* A kept launch; the arguments follow, one behind the other, each aligned to 8. */
 struct kept {
     struct sim_integers what;
     unsigned count;
 };
 
+/* Sizes of at::native's OffsetCalculator, LoadWithCast and ReduceConfig. */
+enum { DIMS_MAX = 25, DIVIDER_BYTES = 12, CONFIG_BYTES = 64, OPERANDS_MAX = 4, JOINED_DIMS = 4 };
+
+enum { ARGUMENTS_MOST = 8 };
+
+/* The functor: which comparison, then the constant, then the factor of a sum. */
+struct sim_integers_functor {
+    size_t comparison, number, alpha, bytes;
+    bool compares, has_number, has_alpha;
+};
+struct sim_integers_functor sim_integers_functor(const struct sim_integers *what);
+
+/* OffsetCalculator<operands>: dimensions, divisors, strides. */
+size_t sim_integers_calculator_bytes(unsigned operands);
+/* Where ReduceOp has its config, and, behind config and calculators, its pointers. */
+size_t sim_integers_config_at(const struct sim_integers *what);
+size_t sim_integers_pointers_at(const struct sim_integers *what);
+/* How many bytes an argument has; 0 for those that are not looked at, and behind the last. */
+size_t sim_integers_argument_bytes(const struct sim_integers *what, unsigned i);
+
 /* Where a kept argument begins. */
 const unsigned char *sim_integers_argument(const struct kept *kept, unsigned wanted);
 
-/* Locked. Whether all of it is memory of a device, or of the host as a device sees it. */
+/* Locked. True where all of it is memory of a device, or of the host as a device sees it. */
 bool sim_integers_there(uint64_t address, uint64_t bytes, bool write);
 
-/* What finds elements: CUB's sums and selection, and PyTorch's kernel that makes indices of them. */
-void sim_integers_count(const struct kept *kept);
-void sim_integers_select(const struct kept *kept);
-void sim_integers_unravel(const struct kept *kept);
+static inline size_t up(size_t value, size_t to)
+{
+    return (value + to - 1) / to * to;
+}
 
 static inline uint32_t word(const unsigned char *at)
 {

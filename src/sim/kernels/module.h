@@ -6,6 +6,14 @@
 #include "kernels/integers.h"
 #include "sim.h"
 
+/* A variable of a module: memory of a context. */
+struct sim_global {
+    struct sim_global *next;
+    CUdeviceptr address;
+    CUcontext context;
+    char name[];
+};
+
 /* A module (of a context) or a library (of none). CUmodule and CUlibrary both point at one. */
 struct sim_code {
     struct sim_handle handle;
@@ -25,9 +33,15 @@ struct CUfunc_st {
     char name[];
 };
 
-/* Locked. What a context that ends takes with it. */
+/* Locked, here and below. The code of a module's or a library's handle; NULL: there is none. */
+struct sim_code *sim_code_of(const void *handle);
+/* A module of the context, a library with NULL. NULL when out of host memory. */
+struct sim_code *sim_code_new(CUcontext context);
+/* The end of a module, which is in no list any more, or of a library. */
+void sim_code_drop(struct sim_code *code);
+/* The end of all modules of a context, with that. */
 void sim_module_drop_context(CUcontext context);
-/* Locked. CUDA_ERROR_INVALID_HANDLE for what is no function. */
+/* CUDA_ERROR_INVALID_HANDLE for what is no function. */
 CUresult sim_function_get(CUfunction handle, CUfunction *ret);
 
 #endif

@@ -1,13 +1,14 @@
 #include "streams/executor.h"
-#include "graphs/graph.h"
-#include "memory/managed.h"
-#include "streams/schedule.h"
 
 #include <assert.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+
+#include "calls.h"
+#include "space/managed.h"
+#include "streams/schedule.h"
 
 enum { THREADS_MAX = 64, BATCH = 32 };
 
@@ -16,18 +17,19 @@ static pthread_cond_t progress = PTHREAD_COND_INITIALIZER;
 static CUstream ready_first, ready_last;
 static unsigned ready_count, idle, threads;
 static bool stopping;
+
 static bool caller_helps; /* the caller waits for the work that it queues now, and can do it itself */
 
-static void *worker(void *unused);
+static void *executor_work(void *unused);
 
-static void start_thread(void)
+static void executor_start_thread(void)
 {
     /* Signals of the program are handled on the program's threads. */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_t thread;
-    int error = pthread_create(&thread, NULL, worker, NULL);
+    int error = pthread_create(&thread, NULL, executor_work, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error == 0) {
         pthread_detach(thread);
@@ -40,7 +42,7 @@ static void start_thread(void)
 }
 
 /* Puts the stream on the list of ready streams, or on the waiters of the stream that its head depends on. */
-static void advance(CUstream stream)
+static void stream_advance(CUstream stream)
 {
     if (stream->running || stream->ready || stream->waiting || !stream->head || stopping)
         return;
@@ -73,13 +75,13 @@ static void advance(CUstream stream)
     if (caller_helps || sim_scheduled())
         return;
     if (ready_count > idle && threads < THREADS_MAX)
-        start_thread();
+        executor_start_thread();
     else
         pthread_cond_signal(&work_ready);
 }
 
 /* Drops the reference of the context's list. The caller has another one. */
-static void unlink_stream(CUstream stream)
+static void stream_unlink(CUstream stream)
 {
     CUstream *link = &stream->context->streams;
     while (*link != stream)
@@ -99,7 +101,7 @@ void sim_executor_announce(CUstream stream)
     while (waiter) {
         CUstream next = waiter->next_waiter;
         waiter->waiting = false;
-        advance(waiter);
+        stream_advance(waiter);
         sim_stream_unref(waiter);
         waiter = next;
     }
@@ -108,7 +110,7 @@ void sim_executor_announce(CUstream stream)
         pthread_cond_broadcast(&progress);
     }
     if (!stream->head && !stream->alive && stream->linked)
-        unlink_stream(stream);
+        stream_unlink(stream);
 }
 
 void sim_work_perform(struct sim_work *work)
@@ -124,7 +126,7 @@ void sim_work_perform(struct sim_work *work)
     }
 }
 
-static void execute(CUstream stream, struct sim_work *work)
+static void work_execute(CUstream stream, struct sim_work *work)
 {
     sim_managed_work(work);
     if (work->run || work->busy_ns) {
@@ -144,7 +146,7 @@ static void execute(CUstream stream, struct sim_work *work)
     sim_executor_announce(stream);
 }
 
-static bool head_can_run(CUstream stream)
+static bool stream_can_run(CUstream stream)
 {
     struct sim_work *work = stream->head;
     if (!work || stopping)
@@ -156,7 +158,7 @@ static bool head_can_run(CUstream stream)
     return true;
 }
 
-static CUstream take_ready(CUstream *link, CUstream before)
+static CUstream ready_take(CUstream *link, CUstream before)
 {
     CUstream stream = *link;
     *link = stream->next_ready;
@@ -167,65 +169,65 @@ static CUstream take_ready(CUstream *link, CUstream before)
     return stream;
 }
 
-static bool can_help(const struct sim_work *work)
+static bool work_can_help(const struct sim_work *work)
 {
     return work && !work->host_function && !work->may_wait && !work->busy_ns;
 }
 
 /* Does a batch of the stream's work. `helping` leaves work that may take long to the simulator's threads. Owns the
    reference of the list of ready streams. */
-static void run_batch(CUstream stream, bool helping, unsigned limit)
+static void stream_run_batch(CUstream stream, bool helping, unsigned limit)
 {
     stream->running = true;
-    for (unsigned i = 0; i < limit && head_can_run(stream) && (!helping || can_help(stream->head)); i++)
-        execute(stream, stream->head);
+    for (unsigned i = 0; i < limit && stream_can_run(stream) && (!helping || work_can_help(stream->head)); i++)
+        work_execute(stream, stream->head);
     stream->running = false;
-    advance(stream);
+    stream_advance(stream);
     sim_stream_unref(stream);
 }
 
 /* A waiting thread does some ready work, which saves waking another thread. */
-static bool help(void)
+static bool executor_help(void)
 {
     CUstream before = NULL;
     for (CUstream *link = &ready_first; *link; before = *link, link = &(*link)->next_ready) {
-        if (can_help((*link)->head)) {
-            run_batch(take_ready(link, before), true, BATCH);
+        if (work_can_help((*link)->head)) {
+            stream_run_batch(ready_take(link, before), true, BATCH);
             return true;
         }
     }
     return false;
 }
 
-static void run_one(CUstream stream)
+static void stream_run_one(CUstream stream)
 {
     CUstream before = NULL, *link = &ready_first;
     while (*link != stream) {
         before = *link;
         link = &(*link)->next_ready;
     }
-    run_batch(take_ready(link, before), false, 1);
+    stream_run_batch(ready_take(link, before), false, 1);
 }
 
-static bool may_run(CUstream stream, bool wanted)
+static bool stream_may_run(CUstream stream, bool wanted)
 {
     const struct sim_work *work = stream->head;
-    return head_can_run(stream) && !(work->blocked && work->blocked(work)) &&
+    return stream_can_run(stream) && !(work->blocked && work->blocked(work)) &&
            (wanted || sim_schedule_due(work->allocated));
 }
 
 /* Runs one piece of work of some stream. `wanted`: a thread waits for work. */
-static bool run_any(bool wanted)
+static bool executor_run_any(bool wanted)
 {
     unsigned count = 0;
     for (CUstream s = ready_first; s; s = s->next_ready)
-        count += may_run(s, wanted);
+        count += stream_may_run(s, wanted);
     unsigned chosen = count ? sim_schedule_random(count) : 0;
     for (CUstream s = ready_first; s && count; s = s->next_ready) {
-        if (!may_run(s, wanted))
+        if (!stream_may_run(s, wanted))
             continue;
         if (chosen == 0) {
-            run_one(s);
+            stream_run_one(s);
             return true;
         }
         chosen--;
@@ -237,7 +239,7 @@ void sim_schedule_step(void)
 {
     if (!sim_scheduled() || sim_in_host_function)
         return;
-    for (unsigned left = sim_schedule_appetite(); left && run_any(false); left--) {
+    for (unsigned left = sim_schedule_appetite(); left && executor_run_any(false); left--) {
     }
 }
 
@@ -253,7 +255,7 @@ void sim_schedule_polled(const void *what, bool ready)
     asked = what;
     call = sim_thread_calls;
     if (sim_scheduled() && !sim_in_host_function && times >= PATIENCE)
-        run_any(true);
+        executor_run_any(true);
 }
 
 void sim_schedule_allocated(void)
@@ -263,7 +265,7 @@ void sim_schedule_allocated(void)
 }
 
 /* Runs the piece of work that the head of `stream` depends on. */
-static bool run_needed(CUstream stream)
+static bool executor_run_needed(CUstream stream)
 {
     for (bool deeper = true; deeper && !stream->ready;) {
         const struct sim_deps *deps = stream->head && !stream->running ? stream->head->deps : NULL;
@@ -273,16 +275,16 @@ static bool run_needed(CUstream stream)
             stream = deeper ? deps->at[i].stream : stream;
         }
     }
-    if (!stream->ready || !may_run(stream, true))
+    if (!stream->ready || !stream_may_run(stream, true))
         return false;
-    run_one(stream);
+    stream_run_one(stream);
     return true;
 }
 
 /* One step of a waiting thread under a schedule, where no other thread runs work. */
-static void schedule_while_waiting(CUstream stream)
+static void executor_wait_scheduled(CUstream stream)
 {
-    if ((!sim_schedule_strays() || !run_any(true)) && !run_needed(stream) && !run_any(true)) {
+    if ((!sim_schedule_strays() || !executor_run_any(true)) && !executor_run_needed(stream) && !executor_run_any(true)) {
         /* Another thread runs the work, or the work waits for a value in memory. */
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
@@ -296,14 +298,14 @@ static void schedule_while_waiting(CUstream stream)
 void sim_wait_elsewhere(void)
 {
     const struct timespec pause = {.tv_nsec = 50000};
-    if (sim_scheduled() && run_any(true))
+    if (sim_scheduled() && executor_run_any(true))
         return;
     sim_unlock();
     nanosleep(&pause, NULL);
     sim_lock();
 }
 
-static void *worker(void *unused)
+static void *executor_work(void *unused)
 {
     (void)unused;
     sim_lock();
@@ -315,7 +317,7 @@ static void *worker(void *unused)
         }
         if (stopping)
             break;
-        run_batch(take_ready(&ready_first, NULL), false, BATCH);
+        stream_run_batch(ready_take(&ready_first, NULL), false, BATCH);
     }
     threads--;
     pthread_cond_broadcast(&progress);
@@ -327,10 +329,10 @@ CUresult sim_executor_wait(CUstream stream, uint64_t position)
 {
     while (stream->completed < position && !stopping) {
         if (sim_scheduled()) {
-            schedule_while_waiting(stream);
+            executor_wait_scheduled(stream);
             continue;
         }
-        if (help())
+        if (executor_help())
             continue;
         if (stream->host_wants > position)
             stream->host_wants = position;
@@ -340,22 +342,22 @@ CUresult sim_executor_wait(CUstream stream, uint64_t position)
 }
 
 /* The caller has a reference to the stream. */
-static void run_at_once(CUstream stream)
+static void stream_run_at_once(CUstream stream)
 {
     if (stream->running || stream->ready || stream->waiting)
         return;
     stream->running = true;
-    while (head_can_run(stream) && can_help(stream->head))
-        execute(stream, stream->head);
+    while (stream_can_run(stream) && work_can_help(stream->head))
+        work_execute(stream, stream->head);
     stream->running = false;
 }
 
 void sim_executor_start(CUstream stream, const struct sim_work *work, bool caller_waits)
 {
-    caller_helps = caller_waits && can_help(work); /* before the work runs, and is freed with that */
+    caller_helps = caller_waits && work_can_help(work); /* before the work runs, and is freed with that */
     if (sim.config.at_once && !sim_scheduled())
-        run_at_once(stream);
-    advance(stream);
+        stream_run_at_once(stream);
+    stream_advance(stream);
     caller_helps = false;
 }
 

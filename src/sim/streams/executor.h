@@ -16,7 +16,7 @@ void sim_executor_announce(CUstream stream);
 CUresult sim_executor_wait(CUstream stream, uint64_t position);
 /* Waits a little, without the lock, for an event outside this process; the work of this process goes on meanwhile. */
 void sim_wait_elsewhere(void);
-/* Whether no further work starts, since the process ends. */
+/* True once no further work starts, since the process ends. */
 bool sim_executor_stopped(void);
 /* Starts no further work, and waits a bounded time for running work. Not locked. */
 void sim_executor_stop(void);

@@ -4,11 +4,12 @@
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "memory/mem.h"
+#include "space/ipc_map.h"
 
 /* As many records of one event can be under way as there are places, so that they may be reached in any order; with
    more, one that is reached late counts as reached with the one that has its place. */
@@ -28,6 +29,7 @@ struct cell {
 /* Cells lie in the first device's memory file, behind all memory and before the records of share.c, so that an event
    takes no descriptor. */
 static const uint64_t cells = UINT64_C(1) << 60;
+
 static uint64_t pages;
 static struct sim_records *spare;
 
@@ -44,11 +46,13 @@ struct ticket {
     uint64_t offset;
     int32_t fd;
 };
+
 _Static_assert(sizeof(struct ticket) <= sizeof(CUipcEventHandle), "fits");
+
 _Static_assert(PAGE % sizeof(struct cell) == 0, "no cell on two pages");
 
 /* A page of spare cells. Cells are used again, pages never given back. */
-static bool grow(void)
+static bool records_grow(void)
 {
     enum { COUNT = PAGE / sizeof(struct cell) };
     uint64_t offset = cells + pages * PAGE;
@@ -70,7 +74,7 @@ static bool grow(void)
 
 struct sim_records *sim_records_new(void)
 {
-    if (!spare && !grow())
+    if (!spare && !records_grow())
         return NULL;
     struct sim_records *records = spare;
     spare = records->next;
@@ -113,7 +117,7 @@ uint64_t sim_records_last(const struct sim_records *records)
 
 /* A process that has ended and that nobody has waited for yet counts as ended. Where the kernel has no such
    descriptors, before Linux 5.3, none does. */
-static bool has_ended(pid_t process)
+static bool record_has_ended(pid_t process)
 {
     int fd = (int)syscall(SYS_pidfd_open, process, 0);
     if (fd < 0)
@@ -131,7 +135,7 @@ bool sim_records_reached(const struct sim_records *records, uint64_t number)
     if (number == cell->before || atomic_load(&cell->place[number % PLACES].reached) >= number)
         return true;
     pid_t process = (pid_t)atomic_load(&cell->place[number % PLACES].process);
-    return process != 0 && process != getpid() && has_ended(process);
+    return process != 0 && process != getpid() && record_has_ended(process);
 }
 
 CUresult sim_records_export(const struct sim_records *records, CUipcEventHandle *ret)

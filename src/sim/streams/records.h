@@ -9,7 +9,7 @@ struct sim_records; /* this process's view of one event's */
 
 /* All locked. */
 
-/* Of a new event, never recorded; NULL when out of memory. */
+/* Those of a new event, never recorded; NULL when out of memory. */
 struct sim_records *sim_records_new(void);
 void sim_records_drop(struct sim_records *records);
 /* A process is about to submit a record: its number. sim_records_end() follows, once the work before it is complete. */

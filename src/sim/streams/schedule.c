@@ -2,12 +2,10 @@
 
 #include <limits.h>
 
-#include "extra.h"
+#include "base/wrap.h"
 #include "sim.h"
-#include "wrap.h"
-#include "streams/work.h"
 
-/* What the low bits of the seed choose: the extremes find what mixtures only find with luck. */
+/* Moods, chosen by the low bits of the seed: the extremes find what mixtures only find with luck. */
 enum mood { LAZY, EAGER, SOME, MANY, MOODS };
 
 static struct {
@@ -70,12 +68,4 @@ uint64_t sim_schedule_allocations(void)
 void sim_schedule_count_allocation(void)
 {
     schedule.allocations++;
-}
-
-void segalloc_sim_schedule(uint64_t seed, int64_t run_ahead)
-{
-    sim_lock();
-    if (schedule.on)
-        sim_schedule_start(seed, run_ahead);
-    sim_unlock();
 }

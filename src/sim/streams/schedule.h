@@ -7,16 +7,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Locked, here and below. Whether work is scheduled here rather than by threads. */
+/* Locked, here and below. True where work is scheduled here rather than by threads. */
 bool sim_scheduled(void);
 void sim_schedule_start(uint64_t seed, int64_t run_ahead);
 /* Below `count`, which is not 0. */
 unsigned sim_schedule_random(unsigned count);
 /* How many pieces of work should run now, before anybody waits for them. */
 unsigned sim_schedule_appetite(void);
-/* Whether a piece of work submitted after that many allocations may run before anybody waits for it. */
+/* True where a piece of work submitted after that many allocations may run before anybody waits for it. */
 bool sim_schedule_due(uint64_t allocated);
-/* Whether a wait lets other work run than it needs. */
+/* True where a wait lets other work run than it needs. */
 bool sim_schedule_strays(void);
 uint64_t sim_schedule_allocations(void);
 void sim_schedule_count_allocation(void);

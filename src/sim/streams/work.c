@@ -1,240 +1,114 @@
 #include "streams/work.h"
-#include "graphs/graph.h"
-#include "hazard/hazard.h"
-#include "hazard/owner.h"
-#include "streams/executor.h"
-#include "streams/schedule.h"
 
-#include <assert.h>
+#include <errno.h>
 #include <stdlib.h>
-#include <time.h>
+#include <string.h>
 
-uint64_t sim_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
+#include "hazard/owner.h"
+#include "space/managed.h"
 
-void sim_stream_ref(CUstream stream)
+int sim_deps_add(struct sim_deps **deps, CUstream stream, uint64_t position)
 {
-    stream->refs++;
-}
-
-void sim_stream_unref(CUstream stream)
-{
-    assert(stream->refs > 0);
-    if (--stream->refs == 0) {
-        assert(!stream->head && !stream->alive && !stream->waiters);
-        sim_order_stream_end(stream);
-        free(stream);
-    }
-}
-
-bool sim_stream_idle(const struct CUstream_st *stream)
-{
-    return stream->completed == stream->submitted;
-}
-
-static void drop(struct sim_work *work)
-{
-    work->dropped = true;
-    if (work->finish)
-        work->finish(work);
-    sim_work_free(work);
-}
-
-CUresult sim_wait(CUstream stream, uint64_t position)
-{
-    sim_stream_ref(stream);
-    CUresult result = sim_executor_wait(stream, position);
-    sim_stream_unref(stream);
-    return result;
-}
-
-CUresult sim_wait_stream(CUstream stream)
-{
-    return sim_wait(stream, stream->submitted);
-}
-
-/* What the legacy stream's rules and cuCtxWaitEvent make `work` wait for. */
-static int add_implied(CUstream stream, struct sim_work *work)
-{
-    CUcontext context = stream->context;
-    int error = 0;
-    if (stream->kind == SIM_STREAM_LEGACY) {
-        for (CUstream s = context->streams; s && !error; s = s->next) {
-            if (s != stream && s->kind != SIM_STREAM_MARKER && !(s->flags & CU_STREAM_NON_BLOCKING))
-                error = sim_work_depend(work, s, s->submitted);
+    if (stream->completed >= position)
+        return 0;
+    struct sim_deps *d = *deps;
+    unsigned kept = 0;
+    bool known = false;
+    for (unsigned i = 0; d && i < d->count; i++) {
+        if (d->at[i].stream == stream) {
+            known = true;
+            if (d->at[i].position < position)
+                d->at[i].position = position;
         }
-    } else if (stream->kind != SIM_STREAM_MARKER && !(stream->flags & CU_STREAM_NON_BLOCKING) && context->legacy) {
-        error = sim_work_depend(work, context->legacy, context->legacy->submitted);
-    }
-    struct sim_deps *barriers = stream->kind == SIM_STREAM_MARKER ? NULL : context->barriers;
-    for (unsigned i = 0; barriers && i < barriers->count && !error; i++)
-        error = sim_work_depend(work, barriers->at[i].stream, barriers->at[i].position);
-    return error;
-}
-
-/* The caller has a reference to the stream, which may be destroyed while this waits. */
-static CUresult wait_for_room(CUstream stream)
-{
-    unsigned depth = sim.config.depth;
-    CUresult result = stream->context->error;
-    if (stream->kind != SIM_STREAM_MARKER && stream->submitted - stream->completed >= depth)
-        result = sim_executor_wait(stream, stream->submitted - depth + depth / 8 + 1);
-    if (sim_executor_stopped())
-        return CUDA_ERROR_DEINITIALIZED;
-    return result == CUDA_SUCCESS && !stream->alive ? CUDA_ERROR_CONTEXT_IS_DESTROYED : result;
-}
-
-static CUresult submit(CUstream stream, struct sim_work *work, bool waits, uint64_t *ret_position)
-{
-    if (sim_capturing(stream)) {
-        if (waits)
-            work->capturable = false;
-        if (ret_position)
-            *ret_position = stream->submitted;
-        return sim_capture_work(stream, work);
-    }
-    sim_stream_ref(stream);
-    CUresult result = sim_capture_legacy(stream);
-    if (result == CUDA_SUCCESS)
-        sim_schedule_step();
-    if (result == CUDA_SUCCESS)
-        result = wait_for_room(stream);
-    if (result == CUDA_SUCCESS && add_implied(stream, work) != 0)
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-    if (result == CUDA_SUCCESS) {
-        work->context = stream->context;
-        work->stream = stream;
-        work->position = ++stream->submitted;
-        if (stream->tail)
-            stream->tail->next = work;
+        if (d->at[i].stream->completed >= d->at[i].position)
+            sim_stream_unref(d->at[i].stream);
         else
-            stream->head = work;
-        stream->tail = work;
-        work->allocated = sim_schedule_allocations();
-        sim_order_submitted(stream, work);
-        sim_hazard_submitted(stream, work);
-        if (ret_position)
-            *ret_position = work->position;
-        sim_executor_start(stream, work, waits);
-    } else {
-        drop(work);
+            d->at[kept++] = d->at[i];
     }
-    sim_stream_unref(stream);
-    return result;
-}
-
-CUresult sim_submit(CUstream stream, struct sim_work *work, uint64_t *ret_position)
-{
-    return submit(stream, work, false, ret_position);
-}
-
-CUresult sim_submit_and_wait(CUstream stream, struct sim_work *work)
-{
-    uint64_t position;
-    work->host_sees = true;
+    if (d)
+        d->count = kept;
+    if (known)
+        return 0;
+    if (!d || kept == d->room) {
+        unsigned room = d ? 2 * d->room : 2;
+        struct sim_deps *grown = realloc(d, sizeof *grown + room * sizeof grown->at[0]);
+        if (!grown)
+            return -ENOMEM;
+        grown->count = kept;
+        grown->room = room;
+        *deps = d = grown;
+    }
     sim_stream_ref(stream);
-    CUresult result = submit(stream, work, true, &position);
-    if (result == CUDA_SUCCESS)
-        result = sim_executor_wait(stream, position);
-    sim_stream_unref(stream);
-    return result;
+    d->at[d->count++] = (struct sim_dep){stream, position};
+    return 0;
 }
 
-static CUresult context_point(CUcontext context, struct sim_work *work, bool waits, uint64_t *ret_position)
+void sim_deps_free(struct sim_deps *deps)
 {
-    if (!work && !(work = sim_work_new(0, NULL, NULL)))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    for (CUcontext c = sim.contexts; c; c = c->next) {
-        for (CUstream s = sim_context_covers(context, c) ? c->streams : NULL; s; s = s->next) {
-            if (s != context->marker && sim_work_depend(work, s, s->submitted) != 0) {
-                drop(work);
-                return CUDA_ERROR_OUT_OF_MEMORY;
+    for (unsigned i = 0; deps && i < deps->count; i++)
+        sim_stream_unref(deps->at[i].stream);
+    free(deps);
+}
+
+struct sim_work *sim_work_new(size_t payload, sim_work_fn run, sim_work_fn finish)
+{
+    struct sim_work *work = calloc(1, sizeof *work + payload);
+    if (work) {
+        work->run = run;
+        work->finish = finish;
+        work->bytes = payload;
+    }
+    return work;
+}
+
+struct sim_work *sim_work_copy(const struct sim_work *work)
+{
+    struct sim_work *copy = sim_work_new(work->bytes, work->run, work->finish);
+    if (copy) {
+        copy->host_function = work->host_function;
+        copy->may_wait = work->may_wait;
+        copy->capturable = work->capturable;
+        copy->node = work->node;
+        copy->busy_ns = work->busy_ns;
+        copy->blocked = work->blocked;
+        copy->unknown = work->unknown;
+        copy->host_sees = work->host_sees;
+        copy->name = work->name;
+        for (unsigned i = 0; i < work->touch_count; i++) {
+            const struct sim_touch *touch = &work->touches[i];
+            sim_work_touch(copy, touch->address, touch->bytes, touch->write);
+            if (copy->touch_count > i) {
+                copy->touches[i].settled = touch->settled;
+                copy->touches[i].owner = sim_owner_ref(touch->owner);
             }
         }
+        memcpy(copy->payload, work->payload, work->bytes);
     }
-    return submit(context->marker, work, waits, ret_position);
+    return copy;
 }
 
-CUresult sim_context_point(CUcontext context, struct sim_work *work, uint64_t *ret_position)
+void sim_work_touch(struct sim_work *work, uint64_t address, uint64_t bytes, bool write)
 {
-    return context_point(context, work, false, ret_position);
+    if (!(sim.config.hazard || sim_managed_any()) || !bytes)
+        return;
+    struct sim_touch *grown = realloc(work->touches, (work->touch_count + 1) * sizeof *grown);
+    if (!grown)
+        return;
+    work->touches = grown;
+    grown[work->touch_count++] = (struct sim_touch){.address = address, .bytes = bytes, .write = write};
 }
 
-CUresult sim_wait_context(CUcontext context)
+void sim_work_free(struct sim_work *work)
 {
-    bool busy = false;
-    for (CUcontext c = sim.contexts; c; c = c->next) {
-        for (CUstream s = sim_context_covers(context, c) ? c->streams : NULL; s; s = s->next)
-            busy |= !sim_stream_idle(s);
-    }
-    struct sim_clock seen = {0};
-    sim_order_context(context, &seen);
-    uint64_t position;
-    CUresult result = busy ? context_point(context, NULL, true, &position) : context->error;
-    if (busy && result == CUDA_SUCCESS)
-        result = sim_wait(context->marker, position);
-    sim_order_host_after(&seen);
-    sim_clock_clear(&seen);
-    return result;
+    for (unsigned i = 0; i < work->touch_count; i++)
+        sim_owner_unref(work->touches[i].owner);
+    free(work->touches);
+    sim_clock_clear(&work->after);
+    sim_deps_free(work->deps);
+    free(work);
 }
 
-CUresult sim_wait_device(struct sim_device *device)
+int sim_work_depend(struct sim_work *work, CUstream stream, uint64_t position)
 {
-    CUresult result = CUDA_SUCCESS;
-    for (CUcontext c = sim.contexts; c; c = c->next) {
-        if (c->alive && c->device == device) {
-            CUresult waited = sim_wait_context(c);
-            result = result == CUDA_SUCCESS ? waited : result;
-        }
-    }
-    return result;
-}
-
-CUresult sim_stream_new(CUcontext context, enum sim_stream_kind kind, unsigned flags, int priority, CUstream *ret)
-{
-    CUstream stream = calloc(1, sizeof *stream);
-    if (!stream)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    stream->context = context;
-    stream->kind = kind;
-    stream->flags = flags;
-    stream->priority = priority;
-    stream->id = ++sim.next_id;
-    stream->refs = 1;
-    stream->alive = stream->linked = true;
-    stream->host_wants = UINT64_MAX;
-    sim_order_stream_new(stream);
-    stream->next = context->streams;
-    context->streams = stream;
-    sim_handle_add(&stream->handle, SIM_KIND_STREAM);
-    *ret = stream;
-    return CUDA_SUCCESS;
-}
-
-void sim_stream_close(CUstream stream, bool forget)
-{
-    assert(stream->alive);
-    sim_handle_drop(&stream->handle);
-    stream->alive = false;
-    sim_order_stream_closed(stream);
-    sim_stream_ref(stream);
-    sim_capture_stream_gone(stream);
-    if (forget) {
-        struct sim_work *keep = stream->running ? stream->head : NULL;
-        struct sim_work *work = keep ? keep->next : stream->head;
-        if (keep)
-            keep->next = NULL;
-        stream->head = stream->tail = keep;
-        while (work) {
-            struct sim_work *next = work->next;
-            drop(work);
-            work = next;
-        }
-    }
-    sim_executor_announce(stream);
-    sim_stream_unref(stream);
+    return sim_deps_add(&work->deps, stream, position);
 }

@@ -1,0 +1,99 @@
+#include "api/extra_calls.h"
+
+#include "calls.h"
+#include "device/card.h"
+#include "device/device.h"
+#include "graphs/condition.h"
+#include "hazard/hazard.h"
+#include "hazard/owner.h"
+#include "kernels/declared.h"
+#include "streams/executor.h"
+#include "streams/schedule.h"
+
+uint64_t segalloc_sim_used(int ordinal)
+{
+    sim_lock();
+    struct sim_device *device = sim_device(ordinal);
+    uint64_t used = device ? device->used : 0;
+    sim_unlock();
+    return used;
+}
+
+size_t segalloc_sim_processes(int index, struct segalloc_sim_process *ret, size_t room)
+{
+    return sim_card_processes(index, ret, room);
+}
+
+int segalloc_sim_managed(int ordinal, struct segalloc_sim_managed *ret)
+{
+    sim_lock();
+    struct sim_device *device = sim_device(ordinal);
+    if (device)
+        *ret = device->managed;
+    sim_unlock();
+    return device ? 0 : -1;
+}
+
+void segalloc_sim_owner(uint64_t address, uint64_t bytes, uint64_t owner)
+{
+    sim_lock();
+    sim_owner_declare_by_program(address, bytes, owner);
+    if (owner)
+        sim_schedule_allocated();
+    sim_unlock();
+}
+
+int segalloc_sim_block(uint64_t address, uint64_t bytes, int handed_out)
+{
+    sim_lock();
+    bool on = sim.config.hazard;
+    if (on && bytes && sim_owner_block(address, bytes, handed_out) && handed_out)
+        sim_schedule_allocated();
+    sim_unlock();
+    return on;
+}
+
+void segalloc_sim_touches(uint64_t address, uint64_t bytes, int write)
+{
+    sim_touches_announce(address, bytes, write);
+}
+
+int segalloc_sim_kernel(const char *name, const char *arguments, void (*run)(void **arguments))
+{
+    return sim_kernel_declare(name, arguments, run);
+}
+
+void segalloc_sim_condition(uint64_t handle, unsigned value)
+{
+    sim_lock();
+    struct sim_condition *condition = sim_condition_find(handle);
+    if (condition)
+        condition->value = value;
+    sim_unlock();
+}
+
+void segalloc_sim_schedule(uint64_t seed, int64_t run_ahead)
+{
+    sim_lock();
+    if (sim_scheduled())
+        sim_schedule_start(seed, run_ahead);
+    sim_unlock();
+}
+
+uint64_t segalloc_sim_hazards(void)
+{
+    sim_lock();
+    uint64_t count = sim_hazard_reports();
+    sim_unlock();
+    return count;
+}
+
+size_t segalloc_sim_calls(struct segalloc_sim_call *ret_rows, size_t max)
+{
+    return sim_calls_rows(ret_rows, max);
+}
+
+uint64_t segalloc_sim_ns(void)
+{
+    return sim_calls_ns();
+}
