@@ -510,7 +510,8 @@ class Rehearse(unittest.TestCase):
                      "class Optimizer:\n    def step(self):\n        [hook(self) for hook in before]\n        [hook(self) for hook in after]\n")
         script = ("import ctypes as c, torch.optim.optimizer as o\nd = c.CDLL('libcuda.so.1'); x = c.c_void_p()\n"
                   "d.cuInit(0); d.cuDevicePrimaryCtxRetain(c.byref(x), 0); d.cuCtxSetCurrent(x)\nopt = o.Optimizer()\n"
-                  "for step in range(10):\n    d.cuMemAlloc_v2(c.byref(c.c_uint64()), c.c_size_t(10 << 20)); opt.step()\n")
+                  "import sys\nkept = int(sys.argv[1])\nfor step in range(int(sys.argv[2])):\n    block = c.c_uint64()\n"
+                  "    d.cuMemAlloc_v2(c.byref(block), c.c_size_t(10 << 20)); opt.step()\n    step < kept or d.cuMemFree_v2(block)\n")
         with tempfile.TemporaryDirectory() as folder:
             for name, text in (("torch/__init__.py", ""), ("torch/optim/__init__.py", ""), ("torch/optim/optimizer.py", optimizer),
                                ("train.py", script)):
@@ -519,14 +520,51 @@ class Rehearse(unittest.TestCase):
                 with open(path, "w") as file:
                     file.write(text)
             environment = dict(ENVIRONMENT, PYTHONPATH=folder)
-            for options, peak in (((), 100), (("--steps", "3"), 30), (("--steps", "1"), 10), (("--steps", "50"), 100)):
-                result = subprocess.run([SEGALLOC, "rehearse", "--json", *options, "--", sys.executable, os.path.join(folder, "train.py")],
-                                        env=environment, capture_output=True, text=True, timeout=60)
+            for options, kept, peak, ends in (((), 10, 100, ""), (("--steps", "3"), 10, 30, "3 steps are done, as asked for: the program ends"),
+                                              (("--steps", "1"), 10, 10, "1 steps are done"), (("--steps", "50"), 10, 100, ""),
+                                              (("--steps", "steady"), 10, 100, ""),
+                                              (("--steps", "steady"), 3, 40, "steady since step 4: the program ends after step 8")):
+                result = subprocess.run([SEGALLOC, "rehearse", "--json", *options, "--", sys.executable, os.path.join(folder, "train.py"),
+                                         str(kept), "10"], env=environment, capture_output=True, text=True, timeout=60)
                 told = json.loads(result.stdout)
                 self.assertEqual((result.returncode, told["peak_requested_bytes"] // MIB, told["at_least"]), (0, peak, bool(options)), result)
-                self.assertEqual("as asked for: the program ends" in result.stderr, peak < 100)
-        for wrong in ("0", "x", "-1", "9999999"):
+                self.assertIn(ends, result.stderr)
+                self.assertEqual("the program ends" in result.stderr, bool(ends))
+        for wrong in ("0", "steadily", "x", "-1", "9999999"):
             self.assertEqual(rehearse("--steps", wrong, "--", LOOP).returncode, 2)
+
+    @unittest.skipIf("SANITIZER" in os.environ, "Python has no runtime of a sanitizer in it")
+    def test_ranks_end_at_the_same_step(self):
+        """Where one ended earlier than the other, that would wait at the next step for good."""
+        optimizer = ("before, after = [], []\nregister_optimizer_step_pre_hook = before.append\n"
+                     "register_optimizer_step_post_hook = after.append\n"
+                     "class Optimizer:\n    def step(self):\n        [hook(self) for hook in before]\n        [hook(self) for hook in after]\n")
+        script = ("import ctypes as c, multiprocessing, sys\n"
+                  "def rank(number, barrier):\n    import torch.distributed, torch.optim.optimizer as o\n"
+                  "    d = c.CDLL('libcuda.so.1'); x = c.c_void_p()\n"
+                  "    d.cuInit(0); d.cuDevicePrimaryCtxRetain(c.byref(x), number); d.cuCtxSetCurrent(x)\n    opt = o.Optimizer()\n"
+                  "    for step in range(30):\n        barrier.wait(20); block = c.c_uint64()\n"
+                  "        d.cuMemAlloc_v2(c.byref(block), c.c_size_t(10 << 20)); opt.step()\n"
+                  "        step < 1 + 4 * number or d.cuMemFree_v2(block)\n"
+                  "if __name__ == '__main__':\n    spawn = multiprocessing.get_context('spawn'); barrier = spawn.Barrier(2)\n"
+                  "    ranks = [spawn.Process(target=rank, args=(i, barrier)) for i in range(2)]\n"
+                  "    [each.start() for each in ranks]; [each.join() for each in ranks]\n    sys.exit(any(each.exitcode for each in ranks))\n")
+        distributed = "def is_initialized():\n    return True\ndef get_world_size():\n    return 2\n"
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in (("torch/__init__.py", ""), ("torch/optim/__init__.py", ""), ("torch/optim/optimizer.py", optimizer),
+                               ("torch/distributed.py", distributed), ("train.py", script)):
+                path = os.path.join(folder, name)
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                with open(path, "w") as file:
+                    file.write(text)
+            result = subprocess.run([SEGALLOC, "rehearse", "--json", "--devices", "2", "--steps", "steady", "--", sys.executable,
+                                     os.path.join(folder, "train.py")], env=dict(ENVIRONMENT, PYTHONPATH=folder), capture_output=True,
+                                    text=True, timeout=120)
+            self.assertEqual(result.returncode, 0, result)
+            self.assertEqual(json.loads(result.stdout)["outcome"], "completed", result)
+            ends = re.findall(r"steady since step (\d+): the program ends after step (\d+)", result.stderr)
+            self.assertEqual(sorted(since for since, _ in ends), ["2", "6"], result)
+            self.assertEqual(len({end for _, end in ends}), 1, result)
 
     def test_the_report_speaks_of_the_cards(self):
         """Of those that were asked about, with the figure of the rehearsal; never of the card without end."""

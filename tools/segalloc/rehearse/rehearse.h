@@ -74,6 +74,7 @@ struct sg_rehearse {
     bool json, force;
     double most_seconds;       /* after which the command is ended; 0: it is not */
     unsigned long steps;       /* of an optimizer, after which the program is ended; 0: it ends by itself */
+    bool steady;               /* or once some steps have raised no peak */
     bool overwrite;            /* files that are there may be written over */
     bool trackers;             /* loggers of experiments stay on */
     uint64_t margin;           /* that --margin says, bytes; SG_REHEARSE_MEASURED: as the table of cards has it */

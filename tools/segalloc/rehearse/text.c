@@ -24,6 +24,8 @@ static const char assumed_asks[] =
     "The program asks how much memory is free. On a card that was not named it may ask for other sizes.";
 static const char assumed_no_model[] =
     "The GPU's model is made up, with compute capability 8.0. A card given by name (--card h100) has its own.";
+static const char assumed_steady[] = "It ends once some steps of the optimizer have raised no peak. What the program "
+                                     "does later, such as evaluations, is not in it.";
 static const char assumed_steps[] =
     "It ends after the steps of --steps. What the program does later, such as evaluations, is not in it.";
 static const char assumed_fast[] =
@@ -51,7 +53,7 @@ static const struct sg_rehearse_card *largest(const struct sg_rehearse *rehearse
 /* More may be needed than was seen. */
 static bool at_least(const struct sg_rehearse *rehearse)
 {
-    return rehearse->steps || rehearse->interrupted || rehearse->ooms;
+    return rehearse->steps || rehearse->steady || rehearse->interrupted || rehearse->ooms;
 }
 
 static void number(const char *key, uint64_t value, bool known)
@@ -181,9 +183,9 @@ void sg_rehearse_print_json(const struct sg_rehearse *rehearse)
         putchar(',');
         sg_tool_json_string(assumed_asks);
     }
-    if (rehearse->steps) {
+    if (rehearse->steps || rehearse->steady) {
         putchar(',');
-        sg_tool_json_string(assumed_steps);
+        sg_tool_json_string(rehearse->steady ? assumed_steady : assumed_steps);
     }
     if (!largest(rehearse)->name) {
         putchar(',');
@@ -497,8 +499,8 @@ static void print_assumed(const struct sg_rehearse *rehearse)
     printf("  %s\n", rehearse->adapts ? assumed_adapts : assumed_same);
     if (rehearse->questions)
         printf("  %s\n", assumed_asks);
-    if (rehearse->steps)
-        printf("  %s\n", assumed_steps);
+    if (rehearse->steps || rehearse->steady)
+        printf("  %s\n", rehearse->steady ? assumed_steady : assumed_steps);
     if (!largest(rehearse)->name)
         printf("  %s\n", assumed_no_model);
     if (rehearse->processes > 1)

@@ -56,6 +56,7 @@ static int run_on(struct true_size *at, const struct sg_rehearse_card *card, con
         .card[0] = {.bytes = card->bytes, .name = card->name, .margin = card->margin},
         .true_size = true,
         .steps = rehearse->steps,
+        .steady = rehearse->steady,
         .most_seconds = longest(rehearse)};
     sg_rehearse_sim_text(sim, sizeof sim, card->bytes, rehearse->devices, card->name, pace,
         rehearse->processes > 1 ? shared : NULL);

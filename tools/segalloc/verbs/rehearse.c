@@ -122,8 +122,12 @@ static int read_steps(struct sg_rehearse *rehearse, const char *text)
     enum { STEPS_MOST = 1000000 };
     char *end;
     unsigned long steps = strtoul(text, &end, 10);
+    rehearse->steady = strcmp(text, "steady") == 0;
+    if (rehearse->steady)
+        return 0;
     if (*text < '0' || *text > '9' || *end || steps < 1 || steps > STEPS_MOST)
-        return sg_tool_usage(rehearse->verb, "--steps takes a number from 1 to %d, not \"%s\"", STEPS_MOST, text);
+        return sg_tool_usage(rehearse->verb, "--steps takes a number from 1 to %d, or steady, not \"%s\"", STEPS_MOST,
+            text);
     rehearse->steps = steps;
     return 0;
 }
@@ -256,15 +260,17 @@ static bool keep_traces(const struct sg_rehearse *rehearse, const char *folder)
     return good;
 }
 
-/* The Python module counts the steps, and ends the program. */
-static void set_steps(const struct sg_rehearse *rehearse)
+/* The Python module counts the steps, and ends the program. Ranks note in a file of the folder when they are steady. */
+static void set_steps(const struct sg_rehearse *rehearse, const char *folder)
 {
-    char steps[32];
+    char steps[32], ranks[SG_PLACE_BYTES];
     snprintf(steps, sizeof steps, "%lu", rehearse->steps);
-    if (rehearse->steps)
-        setenv("SEGALLOC_REHEARSE_STEPS", steps, 1);
+    snprintf(ranks, sizeof ranks, "%s/steady", folder);
+    if (rehearse->steps || rehearse->steady)
+        setenv("SEGALLOC_REHEARSE_STEPS", rehearse->steady ? "steady" : steps, 1);
     else
         unsetenv("SEGALLOC_REHEARSE_STEPS");
+    setenv("SEGALLOC_REHEARSE_RANKS", ranks, 1);
 }
 
 /* The trace says which cards were asked about. */
@@ -353,7 +359,7 @@ static int rehearse_in(struct sg_rehearse *rehearse, struct sg_launch *launch, c
     setenv("SEGALLOC_REHEARSAL_NEEDS", needs, 1);
     set_cards(rehearse);
     set_trackers(rehearse, folder);
-    set_steps(rehearse);
+    set_steps(rehearse, folder);
     if (!set_files(rehearse, folder, &keep, &keeps) || !sg_launch_prepare(launch))
         return SG_EXIT_ERROR;
     struct sg_lives lives;
