@@ -93,9 +93,9 @@ struct sg_core_callbacks {
     void (*leave_context)(int use);
 
     /* Writes to `ret`, which is all zeros, what this process is known to hold of a device by calls that the core does
-       not serve. *ret_passed: bytes of graphs that a launch held besides, and that are free again. It asks the driver;
-       `grow` may be held. NULL: nothing is known. */
-    void (*outside)(int device, struct sg_outside *ret, uint64_t *ret_passed);
+       not serve. *ret_most: the same at the moment since the last call when it was most; all zeros: it is most now. It asks
+       the driver; `grow` or `setup` may be held. NULL: nothing is known. */
+    void (*outside)(int device, struct sg_outside *ret, struct sg_outside *ret_most);
 
     /* Whether a device's pages may get a second address. `wanted`: one may be of use, so a device that was not tried yet
        is. The device's context is current, and no lock is held. NULL: they may. */

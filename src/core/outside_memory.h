@@ -7,11 +7,11 @@
 
 #include "core/core_types.h"
 
-/* Counts an allocation by a call that the core does not serve. */
+/* Counts an allocation by a call that the core does not serve. The device need not be ready, nor have a context. */
 void sg_core_count_outside(struct sg_core *core, int device);
 
-/* Notes what is held of `device`, whose context is current, by calls that the core does not serve: for the observer
-   alone. Asks the driver, and takes `grow`. */
-void sg_core_note_outside(struct sg_core *core, int device);
+/* Notes what is held of `device` by calls that the core does not serve: for the observer alone. `current`: a context of the
+   device is, and says how much others hold. Without one that is as it was. Asks the driver, and takes `grow` or `setup`. */
+void sg_core_note_outside(struct sg_core *core, int device, bool current);
 
 #endif

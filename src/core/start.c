@@ -43,6 +43,15 @@ SG_UNCHECKED_LOCKS static void measure_cost_in_setup(struct sg_device *device) S
             (uint64_t)device->accounts.cost[call].call_ns << 32 | device->accounts.cost[call].handle_ns);
 }
 
+/* Notes that are older than the device. */
+SG_UNCHECKED_LOCKS static void take_noted_in_setup(struct sg_device *device) SG_REQUIRES(setup)
+{
+    SG_ASSERT_HELD(&device->core->setup);
+    const struct sg_unready *unready = &device->core->unready[device->ordinal];
+    device->room.outside = unready->outside;
+    device->accounts.counter[SG_STAT_outside_allocs] = unready->outside_allocs;
+}
+
 SG_UNCHECKED_LOCKS struct sg_device *sg_device_get(struct sg_core *core, int ordinal)
 {
     if (ordinal < 0 || ordinal >= SG_DEVICES_MAX)
@@ -68,7 +77,8 @@ SG_UNCHECKED_LOCKS struct sg_device *sg_device_get(struct sg_core *core, int ord
         sg_extents_guard(&device->regions.extents, &device->lock);
         sg_cost_assume(device->accounts.cost);
         sg_emit(device, SEGALLOC_RECORD_DEFINE_DEVICE, 0, (uint32_t)ordinal, device->granularity, device->total_bytes);
-        if (ordinal > 0)
+        take_noted_in_setup(device);
+        if (ordinal > 0 && !core->unready[ordinal].total_bytes)
             sg_emit(device, SEGALLOC_RECORD_DEFINE_STREAM, 0, sg_device_unknown_stream(device), 0, (uint64_t)ordinal);
         if (device->mode == SG_MODE_EXPANDABLE && !core->replay)
             measure_cost_in_setup(device);

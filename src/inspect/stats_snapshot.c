@@ -58,11 +58,26 @@ static void begin_peaks_locked(struct sg_device *device, const struct sg_stats *
         gauges[i]->peak = gauges[i]->now;
 }
 
+/* The device has served nothing of ours: other calls have taken memory of it. */
+static bool snapshot_unready(struct sg_core *core, int ordinal, struct sg_stats *ret)
+{
+    if ((unsigned)ordinal >= SG_DEVICES_MAX)
+        return false;
+    sg_setup_lock(core);
+    uint64_t allocs = core->unready[ordinal].outside_allocs;
+    sg_setup_unlock(core);
+    if (!allocs)
+        return false;
+    *ret = (struct sg_stats){0};
+    ret->value[SG_STAT_outside_allocs] = allocs;
+    return true;
+}
+
 static bool snapshot(struct sg_core *core, int ordinal, enum sg_peaks since, bool begin, struct sg_stats *ret)
 {
     struct sg_device *device = sg_device_known(core, ordinal);
     if (!device)
-        return false;
+        return snapshot_unready(core, ordinal, ret);
     sg_device_lock(device);
     collect_locked(device, ret);
     const uint64_t *before = device->accounts.peak_before[since];

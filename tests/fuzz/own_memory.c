@@ -7,8 +7,18 @@
      mK  cuMemAlloc             cK  cuMemCreate, mapped      kK  the same, with its handle released at once
      aK  cuMemAllocAsync        bK  from a pool of its own   uK  managed memory, set by the device
      hK  an allocation node of a graph, launched             gK  the same with a node that frees it: no block
-   fN frees block N. s waits for the device. tK sets the release threshold of the device's pool, x trims it.
-   z ends: whatever lives is freed by the driver. */
+   fN frees block N. s waits for the devices. tK sets the release threshold of the device's pool, x trims it.
+
+   These say how the words after them are played:
+     dN     what they take is of device N. Device 0 stays current wherever the call does not need the other
+     e      no context is current, until the next e, but for calls that need one
+     q, v   a capture begins, in relaxed mode and on a stream of its own, and ends
+     j      the next word is played by another thread, which has no context
+     z      ends the process at once: nothing is freed, and no handler of an exit runs
+
+   An example. "m1024 d1 e c2048": 1 MiB of ours on device 0, then 2 MiB by cuMemCreate of device 1, which has no context,
+   by a thread that has none either. */
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -22,15 +32,19 @@ static const size_t granule = 2 << 20;
 
 static struct block {
     char kind; /* 0: freed */
+    int device;
     CUdeviceptr address;
     size_t bytes;
     CUmemGenericAllocationHandle handle;
     CUgraph graph;
     CUgraphExec exec;
 } block[BLOCKS_MOST];
-static int blocks, step;
-static CUstream stream;
-static CUmemoryPool own_pool;
+enum { DEVICES = 2 };
+static int blocks, step, at;             /* at: the device that words are about */
+static CUcontext context[DEVICES];       /* NULL: nothing has needed one yet */
+static CUstream stream[DEVICES], captured;
+static CUmemoryPool own_pool[DEVICES];
+static bool captures, by_thread;
 static const char *word;
 
 /* Whether the call has served; ends the program where it has not. */
@@ -44,14 +58,43 @@ static void must(CUresult result, const char *what)
 }
 #define MUST(call) must(call, #call)
 
-static const CUmemAllocationProp on_device = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-    .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+static CUmemLocation there(void)
+{
+    return (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = at};
+}
+
+/* Makes a context of the device current, and a stream for it. */
+static void enter(int device)
+{
+    if (!context[device])
+        MUST(cuDevicePrimaryCtxRetain(&context[device], device));
+    MUST(cuCtxPushCurrent_v2(context[device]));
+    if (!stream[device])
+        MUST(cuStreamCreate(&stream[device], CU_STREAM_NON_BLOCKING));
+}
+
+static void leave(void)
+{
+    CUcontext popped;
+    MUST(cuCtxPopCurrent_v2(&popped));
+}
+
+/* For a call that needs any context. Whether there was none. */
+static bool enter_any(int device)
+{
+    CUcontext current = NULL;
+    MUST(cuCtxGetCurrent(&current));
+    if (!current)
+        enter(device);
+    return !current;
+}
 
 static void create(struct block *new, bool keeps_handle)
 {
-    const CUmemAccessDesc access = {on_device.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    const CUmemAccessDesc access = {there(), CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = there()};
     new->bytes = (new->bytes + granule - 1) / granule *granule;
-    MUST(cuMemCreate(&new->handle, new->bytes, &on_device, 0));
+    MUST(cuMemCreate(&new->handle, new->bytes, &prop, 0));
     MUST(cuMemAddressReserve(&new->address, new->bytes, 0, 0, 0));
     MUST(cuMemMap(new->address, new->bytes, 0, new->handle, 0));
     MUST(cuMemSetAccess(new->address, new->bytes, &access, 1));
@@ -61,14 +104,17 @@ static void create(struct block *new, bool keeps_handle)
 
 static void take_managed(struct block *new)
 {
+    enter(at);
     MUST(cuMemAllocManaged(&new->address, new->bytes, CU_MEM_ATTACH_GLOBAL));
-    MUST(cuMemsetD8_v2(new->address, 1, new->bytes));
+    MUST(cuMemsetD8Async(new->address, 1, new->bytes, stream[at]));
+    MUST(cuStreamSynchronize(stream[at]));
+    leave();
 }
 
 static void launch(struct block *new, bool frees)
 {
     CUDA_MEM_ALLOC_NODE_PARAMS params = {.bytesize = new->bytes,
-        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = on_device.location}};
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = there()}};
     CUgraphNode node, end;
     MUST(cuGraphCreate(&new->graph, 0));
     MUST(cuGraphAddMemAllocNode(&node, new->graph, NULL, 0, &params));
@@ -76,7 +122,7 @@ static void launch(struct block *new, bool frees)
     if (frees)
         MUST(cuGraphAddMemFreeNode(&end, new->graph, &node, 1, params.dptr));
     MUST(cuGraphInstantiateWithFlags(&new->exec, new->graph, 0));
-    MUST(cuGraphLaunch(new->exec, stream));
+    MUST(cuGraphLaunch(new->exec, stream[0]));
 }
 
 static void drop_graph(struct block *old)
@@ -87,16 +133,23 @@ static void drop_graph(struct block *old)
 
 static void take(char kind, size_t bytes)
 {
-    struct block new = {.kind = kind, .bytes = bytes};
+    struct block new = {.kind = kind, .bytes = bytes, .device = at};
+    const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = there()};
     switch (kind) {
     case 'm':
+        enter(at);
         MUST(cuMemAlloc_v2(&new.address, bytes));
+        leave();
         break;
     case 'a':
-        MUST(cuMemAllocAsync(&new.address, bytes, stream));
+        enter(at); /* which has a stream from here on */
+        leave();
+        MUST(cuMemAllocAsync(&new.address, bytes, stream[at]));
         break;
     case 'b':
-        MUST(cuMemAllocFromPoolAsync(&new.address, bytes, own_pool, stream));
+        if (!own_pool[at])
+            MUST(cuMemPoolCreate(&own_pool[at], &props));
+        MUST(cuMemAllocFromPoolAsync(&new.address, bytes, own_pool[at], stream[0]));
         break;
     case 'c':
     case 'k':
@@ -107,7 +160,7 @@ static void take(char kind, size_t bytes)
         break;
     case 'g':
         launch(&new, true);
-        MUST(cuStreamSynchronize(stream));
+        MUST(cuStreamSynchronize(stream[0]));
         drop_graph(&new);
         return;
     case 'h':
@@ -122,16 +175,22 @@ static void take(char kind, size_t bytes)
 static void give(struct block *old)
 {
     char kind = old->kind;
+    bool entered = false;
     old->kind = 0;
     switch (kind) {
     case 'm':
     case 'u':
+        entered = enter_any(old->device);
         MUST(cuMemFree_v2(old->address));
+        if (entered)
+            leave();
         break;
     case 'a':
+        MUST(cuMemFreeAsync(old->address, stream[old->device]));
+        break;
     case 'b':
     case 'h':
-        MUST(cuMemFreeAsync(old->address, stream));
+        MUST(cuMemFreeAsync(old->address, stream[0]));
         break;
     case 'c':
     case 'k':
@@ -147,34 +206,100 @@ static void give(struct block *old)
         drop_graph(old);
 }
 
-static void play(const char *text)
+/* What a capture forbids is left out. */
+static void wait_for_all(void)
+{
+    for (int i = 0; i < DEVICES && !captures; i++) {
+        if (!context[i])
+            continue;
+        enter(i);
+        MUST(cuCtxSynchronize());
+        leave();
+    }
+}
+
+static void toggle_context(void)
+{
+    CUcontext current = NULL;
+    MUST(cuCtxGetCurrent(&current));
+    if (current)
+        leave();
+    else
+        enter(0);
+}
+
+static void capture(bool begins)
+{
+    CUgraph graph = NULL;
+    bool entered = enter_any(0);
+    if (begins && !captures)
+        MUST(cuStreamBeginCapture_v2(captured, CU_STREAM_CAPTURE_MODE_RELAXED));
+    if (!begins && captures)
+        MUST(cuStreamEndCapture(captured, &graph));
+    if (graph)
+        MUST(cuGraphDestroy(graph));
+    captures = begins;
+    if (entered)
+        leave();
+}
+
+static void *play_now(void *unused)
 {
     CUmemoryPool pool;
     char *end;
-    unsigned long long number = strtoull(text + 1, &end, 10);
+    unsigned long long number = strtoull(word + 1, &end, 10);
     cuuint64_t bytes = (cuuint64_t)number << 10;
-    word = text;
-    if (*end || (*text == 'f' && number >= (unsigned)blocks))
+    if (*end || (*word == 'f' && number >= (unsigned)blocks) || (*word == 'd' && number >= DEVICES))
         MUST(CUDA_ERROR_INVALID_VALUE);
-    switch (*text) {
+    switch (*word) {
+    case 'd':
+        at = (int)number;
+        break;
     case 'f':
         give(&block[number]);
         break;
     case 's':
-        MUST(cuCtxSynchronize());
+        wait_for_all();
         break;
     case 't':
-        MUST(cuDeviceGetDefaultMemPool(&pool, 0));
+        MUST(cuDeviceGetDefaultMemPool(&pool, at));
         MUST(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &bytes));
         break;
     case 'x':
-        MUST(cuDeviceGetDefaultMemPool(&pool, 0));
+        MUST(cuDeviceGetDefaultMemPool(&pool, at));
         MUST(cuMemPoolTrimTo(pool, 0));
         break;
+    case 'q':
+    case 'v':
+        capture(*word == 'q');
+        break;
+    case 'z':
+        fflush(stdout);
+        _Exit(0);
     default:
-        take(*text, bytes);
+        take(*word, bytes);
     }
+    return unused;
+}
+
+static void play(const char *text)
+{
+    pthread_t thread;
+    word = text;
     step++;
+    if (*text == 'j' || *text == 'e') { /* about this thread */
+        by_thread = *text == 'j';
+        if (*text == 'e')
+            toggle_context();
+        return;
+    }
+    if (!by_thread || *text == 'q' || *text == 'v') { /* a capture that is no thread's own would end by another one */
+        play_now(NULL);
+        return;
+    }
+    by_thread = false;
+    if (pthread_create(&thread, NULL, play_now, NULL) != 0 || pthread_join(thread, NULL) != 0)
+        MUST(CUDA_ERROR_OPERATING_SYSTEM);
 }
 
 /* xorshift64* of Vigna, "An experimental exploration of Marsaglia's xorshift generators, scrambled". */
@@ -195,7 +320,25 @@ static unsigned size(void)
     return kib < 24u << 10 ? kib : 24u << 10;
 }
 
-/* A program of 6 to 60 words of some kinds; each has memory of ours. */
+/* A word that says how the next ones are played. */
+static const char *draw_manner(bool second, bool captures_too)
+{
+    switch (draw(5)) {
+    case 0:
+        return second ? "d1" : "j";
+    case 1:
+        return second ? "d0" : "e";
+    case 2:
+        return captures_too ? draw(2) ? "q" : "v" : "e";
+    case 3:
+        return "e";
+    default:
+        return "j";
+    }
+}
+
+/* A program of 6 to 60 words of some kinds; each has memory of ours. Two of three play some words in other manners: on a
+   second device, in captures, without a context, in other threads. */
 static int draw_words(uint64_t seed, char text[WORDS_MOST][16])
 {
     static const char all[] = "mabckhgu";
@@ -207,13 +350,16 @@ static int draw_words(uint64_t seed, char text[WORDS_MOST][16])
     while (kept < 2 + (int)draw(4))
         kinds[kept++] = all[draw(sizeof all - 1)];
     words = 6 + (int)draw(55);
+    bool manners = draw(3), second = manners && draw(2), captures_too = manners && draw(2), ends = draw(16) == 0;
     while (count < words) {
         unsigned what = (unsigned)draw(100);
-        if (what < 34 && made) {
-            int at = (int)draw((uint64_t)made);
-            if (live[at])
-                snprintf(text[count++], 16, "f%d", at);
-            live[at] = 0;
+        if (manners && draw(5) == 0) {
+            snprintf(text[count++], 16, "%s", draw_manner(second, captures_too));
+        } else if (what < 34 && made) {
+            int number = (int)draw((uint64_t)made);
+            if (live[number])
+                snprintf(text[count++], 16, "f%d", number);
+            live[number] = 0;
         } else if (what < 40) {
             snprintf(text[count++], 16, "s");
         } else if (what < 42) {
@@ -227,14 +373,14 @@ static int draw_words(uint64_t seed, char text[WORDS_MOST][16])
                 live[made++] = 1;
         }
     }
+    if (ends)
+        snprintf(text[count++], 16, "z");
     return count;
 }
 
 int main(int count, char **argument)
 {
     static char drawn[WORDS_MOST][16];
-    CUcontext context;
-    const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = on_device.location};
     bool prints = count > 1 && strcmp(argument[1], "--print") == 0;
     int first = 1 + prints, words = count - first;
     if (words == 2 && strcmp(argument[first], "--seed") == 0) {
@@ -247,10 +393,8 @@ int main(int count, char **argument)
         return 0;
     word = "start";
     MUST(cuInit(0));
-    MUST(cuDevicePrimaryCtxRetain(&context, 0));
-    MUST(cuCtxSetCurrent(context));
-    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    MUST(cuMemPoolCreate(&own_pool, &props));
+    enter(0);
+    MUST(cuStreamCreate(&captured, CU_STREAM_NON_BLOCKING));
     for (int i = 0; i < words && i < WORDS_MOST; i++)
         play(first < 0 ? drawn[i] : argument[first + i]);
     return 0;

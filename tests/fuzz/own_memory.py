@@ -45,7 +45,7 @@ PLAIN = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
 if "SANITIZER" in os.environ:
     PLAIN["LD_PRELOAD"] = os.environ["SANITIZER"]
 # Files, PyTorch and lines of code are no part of these programs. To look after them takes most of a rehearsal's time.
-REHEARSE = [SEGALLOC, "rehearse", "--json", "--margin", "0", "--overwrite", "--no-torch", "--conf", "sites:False"]
+REHEARSE = [SEGALLOC, "rehearse", "--devices", "2", "--json", "--margin", "0", "--overwrite", "--no-torch", "--conf", "sites:False"]
 ON_CARD = PLAIN | {"SEGALLOC_CONF": "oom_report:never", "LD_LIBRARY_PATH": f"{BUILD}/src/sim",
                    "LD_PRELOAD": ":".join(filter(None, (PLAIN.get("LD_PRELOAD"), LIBRARY)))}
 
@@ -67,7 +67,7 @@ def rehearse(program, cards):
 
 def runs_on(program, card):
     """True: the program ended well."""
-    result = subprocess.run([PROGRAM, *program], env=ON_CARD | {"SEGALLOC_SIM": str(card)}, capture_output=True, text=True,
+    result = subprocess.run([PROGRAM, *program], env=ON_CARD | {"SEGALLOC_SIM": f"{card},count=2"}, capture_output=True, text=True,
                             timeout=300)
     if result.returncode not in (0, RAN_OUT):
         raise RuntimeError(f"on {card >> 20} MiB it ends with {result.returncode}: {result.stdout.strip()} {result.stderr.strip()[-300:]}")

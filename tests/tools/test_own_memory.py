@@ -36,6 +36,39 @@ class OwnMemory(unittest.TestCase):
                 self.assertEqual(verdict["smallest_card_bytes"], 11264 * MIB)
                 self.assertEqual([card["verdict"] for card in verdict["cards"]], ["does_not_fit", "fits"])
 
+    def smallest(self, *words):
+        """MiB, of the larger of two devices."""
+        result = run("rehearse", "--json", "--margin", "0", "--devices", "2", "--card", "1TiB", "--", OWN_MEMORY, *words)
+        self.assertEqual(result.returncode, 0, result)
+        return json.loads(result.stdout.splitlines()[-1])["smallest_card_bytes"] // MIB
+
+    def test_each_manner_counts(self):
+        """1 GiB of ours and 10 GiB by another call, kept or given back at once: on the other device, which has no context of
+        its own, without a current context, in a capture, in a thread without a context, and before an end by _exit()."""
+        manners = ("d1", "e", "q", "j", "d1 e", "d1 q", "d1 j", "q e", "q j", "d1 q e")
+        for manner, kind, end in itertools.product(manners, "abckhg", ("", "f1 m1024", "z")):
+            if kind == "g" and end == "f1 m1024":
+                continue # it has no block
+            with self.subTest(manner=manner, kind=kind, end=end):
+                words = f"m{GIB_WORD} {manner} {kind}{10 * GIB_WORD} {end}".split()
+                self.assertEqual(self.smallest(*words), 10240 if "d1" in manner else 11264)
+
+    def test_without_memory_of_ours(self):
+        """The first call for memory is another one, of a device without a context, or where none is current."""
+        for manner, kind in itertools.product(("d1", "e", "d1 e", "q"), "ck"):
+            with self.subTest(manner=manner, kind=kind):
+                self.assertEqual(self.smallest(*f"{manner} {kind}{10 * GIB_WORD} f0".split()), 10240)
+
+    def test_a_device_that_is_only_noted_starts_as_without_a_trace(self):
+        """Where others fill it while it is noted, too: it serves regions from the first block on."""
+        words = "d1 c10485760 f0 m1048576 m1048576 f1 m2097152".split()
+        with tempfile.TemporaryDirectory() as folder:
+            result = run("run", "--sim", "10GiB,count=2", "-o", f"{folder}/trace", "--", OWN_MEMORY, *words)
+            self.assertEqual(result.returncode, 0, result)
+            devices = json.loads(run("report", "--json", f"{folder}/trace").stdout)["devices"]
+            self.assertEqual([(device["device"], device["granularity_bytes"]) for device in devices if device["device"] == 1],
+                             [(1, 2 * MIB)])
+
     def test_a_trace_changes_no_run(self):
         """A program on a full card ends as it does without a trace: what is noted for the observer alone moves no block."""
         ways = (  # our blocks go to other places where it is known how much others hold

@@ -176,6 +176,13 @@ struct sg_core {
     struct sg_lock setup;            /* guards the making of devices and the lists of contexts and ranges */
     struct sg_context_list contexts; /* changed under `setup` */
     struct sg_device *_Atomic device[SG_DEVICES_MAX];
+    /* Notes of devices that are not ready yet, under `setup`. To note something makes no device ready: where it was full
+       just then, it would serve otherwise than without a trace. */
+    struct sg_unready {
+        uint64_t total_bytes;      /* 0: nothing was noted, and the trace does not define it */
+        uint64_t outside_allocs;   /* as the statistic */
+        struct sg_outside outside; /* as the observer has it */
+    } unready[SG_DEVICES_MAX];
     /* Ranges of addresses that are ours, for sg_core_owns(): only ever appended. */
     struct sg_range {
         CUdeviceptr begin, end;
@@ -228,9 +235,13 @@ static inline void sg_emit(struct sg_device *device, uint8_t kind, uint8_t flags
 }
 
 /* The index in the trace for no known stream, and for a followed stream. */
+static inline uint32_t sg_unknown_stream_of(int ordinal)
+{
+    return (uint32_t)ordinal * (SG_STREAMS_MAX + SG_SLOTS);
+}
 static inline uint32_t sg_device_unknown_stream(const struct sg_device *device)
 {
-    return (uint32_t)device->ordinal * (SG_STREAMS_MAX + SG_SLOTS);
+    return sg_unknown_stream_of(device->ordinal);
 }
 static inline uint32_t sg_device_slot_stream(const struct sg_device *device, sg_slot slot)
 {

@@ -24,17 +24,17 @@ static void outside_divide(struct sg_outside *known, uint64_t bytes)
     known->bytes[SEGALLOC_OUTSIDE_OTHER] = rest - known->bytes[SEGALLOC_OUTSIDE_MANAGED];
 }
 
-static void outside_emit_locked(struct sg_device *device, const struct sg_outside *outside) SG_REQUIRES(lock)
+/* The observer had `before`; it has `now` from here on. */
+static void outside_emit(const struct sg_core *core, int ordinal, const struct sg_outside *now, struct sg_outside *before)
 {
-    SG_ASSERT_HELD(&device->lock);
     int last = SEGALLOC_OUTSIDE_COUNT - 1;
-    while (last >= 0 && outside->bytes[last] == device->room.outside.bytes[last])
+    while (last >= 0 && now->bytes[last] == before->bytes[last])
         last--;
     for (int i = 0; i <= last; i++)
-        if (outside->bytes[i] != device->room.outside.bytes[i])
-            sg_emit(device, SEGALLOC_RECORD_OUTSIDE, i == last ? SEGALLOC_FLAG_LAST : 0,
-                sg_device_unknown_stream(device), (uint64_t)i, outside->bytes[i]);
-    device->room.outside = *outside;
+        if (now->bytes[i] != before->bytes[i])
+            sg_event_emit(&core->observer, SEGALLOC_RECORD_OUTSIDE, i == last ? SEGALLOC_FLAG_LAST : 0,
+                sg_unknown_stream_of(ordinal), (uint64_t)i, now->bytes[i]);
+    *before = *now;
 }
 
 /* Whose question it is how much others hold. */
@@ -43,47 +43,89 @@ enum outside_purpose {
     OUTSIDE_TO_PLAN, /* plans go by the answer as well */
 };
 
-/* `used`: of the device, by anybody. `passed`: of graphs besides, for a moment that is over. Nobody's observing may change
-   a plan: a program that is traced decides as it does without, or a rehearsal would be of another program. */
-static void outside_note(struct sg_device *device, struct sg_outside *known, uint64_t passed, uint64_t used,
-    bool listens, enum outside_purpose purpose)
+/* A device at a moment, as far as it is known. */
+struct outside_answer {
+    struct sg_outside known, most; /* by calls of this process; `most`: of a moment that is over, all zeros: of none */
+    uint64_t used;                 /* by anybody */
+    bool has_used;                 /* only a context of the device can say */
+};
+
+static bool outside_is_observed(const struct sg_core *core)
 {
-    uint64_t step = device->total_bytes / SG_PRESSURE_STEPS;
-    sg_device_lock(device);
-    uint64_t held = device->accounts.usage.reserved.now, bytes = used > held ? used - held : 0;
-    if (purpose == OUTSIDE_TO_PLAN)
-        sg_device_note_outside_locked(device, bytes / step * step);
-    if (listens) {
-        outside_divide(known, bytes);
-        struct sg_outside then = *known;
-        then.bytes[SEGALLOC_OUTSIDE_GRAPHS] += passed;
-        outside_emit_locked(device, &then);
-        outside_emit_locked(device, known);
-    }
-    sg_device_unlock(device);
+    return core->observer.emit && !core->replay;
 }
 
-static void outside_ask_growing(struct sg_device *device, enum outside_purpose purpose) SG_REQUIRES(grow)
+static struct outside_answer outside_ask(const struct sg_core *core, int ordinal, uint64_t total, bool current)
+{
+    struct outside_answer answer = {.used = 0};
+    if (outside_is_observed(core) && core->callbacks.outside)
+        core->callbacks.outside(ordinal, &answer.known, &answer.most);
+    answer.has_used =
+        current && sg_driver_used_memory(sg_core_driver(core), ordinal, total, total / SG_TOTALS_ALIKE, &answer.used);
+    return answer;
+}
+
+/* Where nobody says how much is used, others hold what they held before. */
+static void outside_show(const struct sg_core *core, int ordinal, uint64_t ours, struct outside_answer *answer,
+    struct sg_outside *before)
+{
+    enum segalloc_outside unnamed[] = {SEGALLOC_OUTSIDE_OTHER, SEGALLOC_OUTSIDE_MANAGED};
+    struct sg_outside *known = &answer->known, *most = &answer->most;
+    if (answer->has_used)
+        outside_divide(known, answer->used > ours ? answer->used - ours : 0);
+    for (int i = 0; i < 2; i++) {
+        if (!answer->has_used)
+            known->bytes[unnamed[i]] = before->bytes[unnamed[i]];
+        most->bytes[unnamed[i]] = known->bytes[unnamed[i]];
+    }
+    if (sg_outside_stays(most) > sg_outside_stays(known))
+        outside_emit(core, ordinal, most, before);
+    outside_emit(core, ordinal, known, before);
+}
+
+/* Nobody's observing may change a plan: a program that is traced decides as it does without, or a rehearsal would be of
+   another program. */
+static void outside_ask_growing(struct sg_device *device, bool current, enum outside_purpose purpose) SG_REQUIRES(grow)
 {
     SG_ASSERT_HELD(&device->growth.grow);
-    const struct sg_core *core = device->core;
-    bool listens = core->observer.emit && !core->replay;
-    struct sg_outside known = {{0}};
-    uint64_t total = device->total_bytes, used, passed = 0;
-    if (listens && core->callbacks.outside)
-        core->callbacks.outside(device->ordinal, &known, &passed);
-    if (sg_driver_used_memory(sg_core_driver(core), device->ordinal, total, total / SG_TOTALS_ALIKE, &used))
-        outside_note(device, &known, passed, used, listens, purpose);
+    uint64_t step = device->total_bytes / SG_PRESSURE_STEPS;
+    struct outside_answer answer = outside_ask(device->core, device->ordinal, device->total_bytes, current);
+    sg_device_lock(device);
+    uint64_t held = device->accounts.usage.reserved.now, bytes = answer.used > held ? answer.used - held : 0;
+    if (purpose == OUTSIDE_TO_PLAN && answer.has_used)
+        sg_device_note_outside_locked(device, bytes / step * step);
+    if (outside_is_observed(device->core))
+        outside_show(device->core, device->ordinal, held, &answer, &device->room.outside);
+    sg_device_unlock(device);
 }
 
 void sg_device_ask_outside_growing(struct sg_device *device)
 {
     SG_ASSERT_HELD(&device->growth.grow);
-    outside_ask_growing(device, OUTSIDE_TO_PLAN);
+    outside_ask_growing(device, /* current */ true, OUTSIDE_TO_PLAN);
 }
 
-void sg_device_show_outside_growing(struct sg_device *device)
+void sg_device_show_outside_growing(struct sg_device *device, bool current)
 {
     SG_ASSERT_HELD(&device->growth.grow);
-    outside_ask_growing(device, OUTSIDE_TO_SHOW);
+    outside_ask_growing(device, current, OUTSIDE_TO_SHOW);
+}
+
+/* The device is not made ready. The trace defines it without pages, which its start adds. */
+SG_UNCHECKED_LOCKS void sg_core_show_outside_in_setup(struct sg_core *core, int ordinal, bool current)
+{
+    SG_ASSERT_HELD(&core->setup);
+    struct sg_unready *unready = &core->unready[ordinal];
+    size_t total = 0;
+    if (!unready->total_bytes) {
+        if (sg_core_driver(core)->device_total(&total, ordinal) != CUDA_SUCCESS || !total || total > SEGALLOC_TRACE_DEVICE_MOST)
+            return;
+        unready->total_bytes = total;
+        sg_event_emit(&core->observer, SEGALLOC_RECORD_DEFINE_DEVICE, 0, (uint32_t)ordinal, 0, total);
+        if (ordinal > 0)
+            sg_event_emit(&core->observer, SEGALLOC_RECORD_DEFINE_STREAM, 0, sg_unknown_stream_of(ordinal), 0,
+                (uint64_t)ordinal);
+    }
+    struct outside_answer answer = outside_ask(core, ordinal, unready->total_bytes, current);
+    outside_show(core, ordinal, 0, &answer, &unready->outside);
 }

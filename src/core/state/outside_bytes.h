@@ -11,8 +11,12 @@
 /* Asks the driver how much of the device is not ours, and notes it. Holds `grow`. */
 void sg_device_ask_outside_growing(struct sg_device *device) SG_REQUIRES(grow);
 
-/* Asks the driver, and notes the answer for the observer alone. Nothing is decided by it. Holds `grow`. */
-void sg_device_show_outside_growing(struct sg_device *device) SG_REQUIRES(grow);
+/* Asks the driver, and notes the answer for the observer alone. Nothing is decided by it. `current`: a context of the device
+   is; without one, only what calls of this process have taken is known. Holds `grow`. */
+void sg_device_show_outside_growing(struct sg_device *device, bool current) SG_REQUIRES(grow);
+
+/* The same of a device that is not ready, and that nothing of ours is on. Holds `setup`. There is an observer. */
+void sg_core_show_outside_in_setup(struct sg_core *core, int ordinal, bool current) SG_REQUIRES(setup);
 
 /* Notes how much of the device others use. */
 void sg_device_note_outside_locked(struct sg_device *device, uint64_t bytes) SG_REQUIRES(lock);

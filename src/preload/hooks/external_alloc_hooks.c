@@ -7,10 +7,19 @@
 #include "track/held_outside.h"
 #include "track/make_room.h"
 
-static void note_physical(CUmemGenericAllocationHandle handle, size_t bytes, const CUmemAllocationProp *prop)
+/* The device, as a bit. */
+static uint64_t note_physical(CUmemGenericAllocationHandle handle, size_t bytes, const CUmemAllocationProp *prop)
 {
-    if (prop && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
-        sg_outside_taken(SEGALLOC_OUTSIDE_PHYSICAL, handle, prop->location.id, bytes);
+    if (!prop || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return 0;
+    sg_outside_taken(SEGALLOC_OUTSIDE_PHYSICAL, handle, prop->location.id, bytes);
+    return sg_outside_bit(prop->location.id);
+}
+
+static uint64_t note_pool(uint64_t devices)
+{
+    sg_outside_use_pools(devices);
+    return devices;
 }
 
 /* Bytes in use before a call whose memory nobody states. Of modules, which are many, only a trace is worth the question. */
@@ -25,17 +34,24 @@ static void note_measured(enum segalloc_outside what, uint64_t before)
         sg_outside_measured(what, before, sg_outside_used());
 }
 
-/* How a call is booked, before it and after its success. */
-#define BEFORE_POOLS
-#define AFTER_POOLS sg_outside_use_pools()
+/* How a call is booked, before it and after its success. `devices`: bits of those whose memory it is; 0: the current
+   context's. */
+#define BEFORE_NODE
+#define AFTER_NODE devices = note_pool(params ? sg_outside_bit(params->poolProps.location.id) : 0)
+#define BEFORE_GRAPHS_TRIM
+#define AFTER_GRAPHS_TRIM devices = note_pool(sg_outside_bit(device))
 #define BEFORE_ASYNC
-#define AFTER_ASYNC sg_outside_use_pools(); sg_refusals_note_elsewhere(bytes)
-#define BEFORE_POOL_END
+#define AFTER_ASYNC devices = note_pool(sg_outside_stream_device(stream)); sg_refusals_note_elsewhere(bytes)
+#define BEFORE_FROM_POOL
+#define AFTER_FROM_POOL devices = note_pool(sg_outside_bit(sg_outside_pool_device(pool))); sg_refusals_note_elsewhere(bytes)
+#define BEFORE_POOL_TRIM
+#define AFTER_POOL_TRIM devices = note_pool(sg_outside_bit(sg_outside_pool_device(pool)))
+#define BEFORE_POOL_END devices = sg_outside_bit(sg_outside_pool_device(pool));
 #define AFTER_POOL_END sg_outside_pool_gone(pool)
 #define BEFORE_PHYSICAL
-#define AFTER_PHYSICAL note_physical(*ret, bytes, prop); sg_refusals_note_elsewhere(bytes)
+#define AFTER_PHYSICAL devices = note_physical(*ret, bytes, prop); sg_refusals_note_elsewhere(bytes)
 #define BEFORE_PHYSICAL_END
-#define AFTER_PHYSICAL_END (void)sg_outside_given(SEGALLOC_OUTSIDE_PHYSICAL, handle)
+#define AFTER_PHYSICAL_END devices = sg_outside_bit(sg_outside_given(SEGALLOC_OUTSIDE_PHYSICAL, handle))
 #define BEFORE_ARRAYS uint64_t before = before_measured(SEGALLOC_OUTSIDE_ARRAYS);
 #define AFTER_ARRAYS note_measured(SEGALLOC_OUTSIDE_ARRAYS, before)
 #define BEFORE_MODULES uint64_t before = before_measured(SEGALLOC_OUTSIDE_MODULES);
@@ -45,16 +61,18 @@ static void note_measured(enum segalloc_outside what, uint64_t before)
 
 /* What is said of it. It may be the first call that the process asks memory by. Libraries load modules before anything is
    known of the program. */
-#define NOTE_POOLS sg_outside_took()
-#define NOTE_ASYNC sg_outside_took()
-#define NOTE_PHYSICAL sg_outside_took()
-#define NOTE_ARRAYS sg_outside_took()
-#define NOTE_IMPORTED sg_outside_took()
-#define NOTE_MODULES sg_outside_changed(/* starts */ false)
+#define NOTE_NODE sg_outside_took(devices)
+#define NOTE_ASYNC sg_outside_took(devices)
+#define NOTE_FROM_POOL sg_outside_took(devices)
+#define NOTE_PHYSICAL if (devices) sg_outside_took(devices)
+#define NOTE_ARRAYS sg_outside_took(devices)
+#define NOTE_IMPORTED sg_outside_took(devices)
+#define NOTE_MODULES sg_outside_changed(devices, /* starts */ false)
 
 #define TAKES(symbol, base, version, threads, noted, parameters, arguments) \
     CUresult symbol parameters                                              \
     {                                                                       \
+        uint64_t devices = 0;                                               \
         BEFORE_##noted                                                      \
         CUresult result = sg_real()->symbol arguments;                      \
         SG_MAKE_ROOM_FOR(result, sg_real()->symbol arguments)               \
@@ -67,11 +85,12 @@ static void note_measured(enum segalloc_outside what, uint64_t before)
 #define GIVES(symbol, base, version, threads, noted, parameters, arguments) \
     CUresult symbol parameters                                              \
     {                                                                       \
+        uint64_t devices = 0;                                               \
         BEFORE_##noted                                                      \
         CUresult result = sg_real()->symbol arguments;                      \
         if (result == CUDA_SUCCESS) {                                       \
             AFTER_##noted;                                                  \
-            sg_outside_changed(/* starts */ false);                         \
+            sg_outside_changed(devices, /* starts */ false);                \
         }                                                                   \
         return result;                                                      \
     }

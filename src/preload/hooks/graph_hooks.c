@@ -112,7 +112,7 @@ static void look_at(const CUgraphNodeParams *params)
         sg_events_distrust(params->eventRecord.event);
         break;
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
-        sg_outside_use_pools();
+        sg_outside_use_pools(sg_outside_bit(params->alloc.poolProps.location.id));
         break;
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
@@ -182,7 +182,7 @@ static CUresult launch(CUresult (*real)(CUgraphExec, CUstream), CUgraphExec exec
     SG_MAKE_ROOM_FOR(result, real(exec, stream)) /* memory of its own allocation nodes */
     if (noted) {
         sg_outside_launch_ended();
-        sg_outside_changed(/* starts */ true);
+        sg_outside_changed(0, /* starts */ true);
     }
     if (sg_graph_order_has_waits())
         untracked_order(stream, per_thread);

@@ -78,7 +78,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *ret, size_t bytes, unsigned flags)
     if (result == CUDA_SUCCESS) {
         sg_refusals_note_elsewhere(bytes);
         sg_outside_taken_here(SEGALLOC_OUTSIDE_MANAGED, *ret, bytes);
-        sg_outside_took();
+        sg_outside_took(0);
     }
     return result;
 }

@@ -54,9 +54,13 @@ CUresult cuMemAlloc_v2(CUdeviceptr *ret, size_t bytes)
 /* The driver has freed what it had served. */
 static void note_freed(CUdeviceptr address)
 {
-    if (!sg_outside_given(SEGALLOC_OUTSIDE_DRIVER, address))
-        (void)sg_outside_given(SEGALLOC_OUTSIDE_MANAGED, address);
-    sg_outside_waited();
+    int device = sg_outside_given(SEGALLOC_OUTSIDE_DRIVER, address);
+    if (device < 0)
+        device = sg_outside_given(SEGALLOC_OUTSIDE_MANAGED, address);
+    if (device >= 0)
+        sg_outside_changed(sg_outside_bit(device), /* starts */ false);
+    else
+        sg_outside_waited();
 }
 
 CUresult cuMemFree_v2(CUdeviceptr address)

@@ -19,8 +19,9 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t bytes)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = sg_real()->cuMemUnmap(address, bytes);
     if (result == CUDA_SUCCESS) {
-        sg_outside_unmapped(address, bytes);
-        sg_outside_changed(/* starts */ false);
+        uint64_t devices = sg_outside_unmapped(address, bytes);
+        if (devices)
+            sg_outside_changed(devices, /* starts */ false);
     }
     return result;
 }

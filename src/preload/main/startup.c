@@ -137,12 +137,12 @@ static enum sg_process_state create_core(const struct sg_driver *driver)
 }
 
 /* The first allocation. Stays EARLY where the program can't allocate yet: without a driver or a context. */
-static enum sg_process_state process_start(void)
+static enum sg_process_state process_start(enum sg_start_needs needs)
 {
     CUcontext context = NULL;
     const struct sg_driver *driver = sg_process_driver();
     bool passing = sg_process_is_passthrough() || !driver;
-    if (!passing && (driver->ctx_get_current(&context) != CUDA_SUCCESS || !context))
+    if (!passing && needs == SG_START_WITH_CONTEXT && (driver->ctx_get_current(&context) != CUDA_SUCCESS || !context))
         return SG_PROCESS_EARLY;
     enum sg_process_state state = SG_PROCESS_EARLY;
     if (!atomic_compare_exchange_strong(&sg_process.state, &state, SG_PROCESS_STARTING))

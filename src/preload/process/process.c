@@ -135,7 +135,7 @@ struct sg_core *sg_enter(void)
     return sg_process.core;
 }
 
-struct sg_core *sg_enter_allocation(void)
+static struct sg_core *enter_allocation(enum sg_start_needs needs)
 {
     sg_self.reached = true;
     if (sg_self.inside || sg_self.guards)
@@ -143,7 +143,7 @@ struct sg_core *sg_enter_allocation(void)
     sg_self.inside = true;
     enum sg_process_state state = atomic_load_explicit(&sg_process.state, memory_order_acquire);
     if (state == SG_PROCESS_EARLY && sg_cuda_symbol("cuInit"))
-        state = sg_upward_calls.start();
+        state = sg_upward_calls.start(needs);
     else if (state == SG_PROCESS_STARTING)
         state = sg_process_wait_for_start();
     sg_self.inside = state == SG_PROCESS_LIVE;
@@ -151,6 +151,16 @@ struct sg_core *sg_enter_allocation(void)
         return NULL;
     sg_upward_calls.allocates();
     return sg_process.core;
+}
+
+struct sg_core *sg_enter_allocation(void)
+{
+    return enter_allocation(SG_START_WITH_CONTEXT);
+}
+
+struct sg_core *sg_enter_traced(void)
+{
+    return enter_allocation(SG_START_ANYHOW);
 }
 
 void sg_leave(void)

@@ -36,6 +36,9 @@ struct sg_core *sg_enter_allocation(void);
 struct sg_core *sg_enter(void);
 void sg_leave(void);
 
+/* Like sg_enter_allocation(), for memory that the driver serves, which takes no context: the trace begins with it. */
+struct sg_core *sg_enter_traced(void);
+
 /* True if the state is PASSTHROUGH, or will be once the program allocates. Reads the configuration. */
 bool sg_process_is_passthrough(void);
 

@@ -7,9 +7,12 @@
 
 struct sg_request;
 
+/* The purpose of a core: memory of ours needs a context, a note of the driver's memory needs none. */
+enum sg_start_needs { SG_START_WITH_CONTEXT, SG_START_ANYHOW };
+
 struct sg_upward_calls {
     /* process.c, at an allocation while the state is EARLY: makes the core. Returns the state then. */
-    enum sg_process_state (*start)(void);
+    enum sg_process_state (*start)(enum sg_start_needs needs);
 
     /* process.c, at each allocation that a core is to serve: notes the call site, and whether memory is shared with
        other processes. */

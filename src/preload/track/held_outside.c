@@ -33,9 +33,11 @@ static struct {
     uint64_t unused; /* number of a free row from which to look; 0: none */
     struct pool pool[POOLS_MOST];
     struct sg_outside held[SG_DEVICES_MAX];
+    struct sg_outside most[SG_DEVICES_MAX]; /* that was held at one moment since it was last asked for */
 } book;
 
 static atomic_bool uses_pools;
+static _Atomic uint64_t pool_devices; /* bits */
 
 /* False: this is a signal handler, and the call that it has interrupted holds the lock. It would wait for ever, so its own
    allocations and frees go unnoted. */
@@ -95,13 +97,22 @@ static void unref_locked(uint64_t number)
     book.unused = !book.unused || number < book.unused ? number : book.unused;
 }
 
-static bool take_locked(enum segalloc_outside what, uint64_t id)
+/* The device that it was of; -1: it is not in the book. */
+static int take_locked(enum segalloc_outside what, uint64_t id)
 {
     SG_ASSERT_PROCESS_LOCK(SG_LOCK_OUTSIDE);
     uint64_t number = book.ready ? sg_idmap_take(&book.entry, key_of(what, id)) : 0;
+    int device = number ? book.holding[number - 1].device : -1;
     if (number)
         unref_locked(number);
-    return number;
+    return device;
+}
+
+static void rose_locked(int device)
+{
+    SG_ASSERT_PROCESS_LOCK(SG_LOCK_OUTSIDE);
+    if (sg_outside_stays(&book.held[device]) > sg_outside_stays(&book.most[device]))
+        book.most[device] = book.held[device];
 }
 
 void sg_outside_taken(enum segalloc_outside what, uint64_t id, int device, uint64_t bytes)
@@ -117,6 +128,7 @@ void sg_outside_taken(enum segalloc_outside what, uint64_t id, int device, uint6
             (uint8_t)what, (uint8_t)device};
         if (book.holding[number - 1].refs)
             book.held[device].bytes[what] += bytes;
+        rose_locked(device);
     }
     sg_process_unlock(SG_LOCK_OUTSIDE);
     atomic_store_explicit(&sg_outside_any, true, memory_order_relaxed);
@@ -136,15 +148,15 @@ void sg_outside_taken_here(enum segalloc_outside what, uint64_t id, uint64_t byt
     sg_outside_taken(what, id, device_here(), bytes);
 }
 
-bool sg_outside_given(enum segalloc_outside what, uint64_t id)
+int sg_outside_given(enum segalloc_outside what, uint64_t id)
 {
     if (!atomic_load_explicit(&sg_outside_any, memory_order_relaxed))
-        return false;
+        return -1;
     if (!outside_lock())
-        return false;
-    bool known = take_locked(what, id);
+        return -1;
+    int device = take_locked(what, id);
     sg_process_unlock(SG_LOCK_OUTSIDE);
-    return known;
+    return device;
 }
 
 void sg_outside_mapped(CUdeviceptr address, size_t bytes, uint64_t handle)
@@ -159,17 +171,21 @@ void sg_outside_mapped(CUdeviceptr address, size_t bytes, uint64_t handle)
     sg_process_unlock(SG_LOCK_OUTSIDE);
 }
 
-void sg_outside_unmapped(CUdeviceptr address, size_t bytes)
+uint64_t sg_outside_unmapped(CUdeviceptr address, size_t bytes)
 {
+    uint64_t devices = 0;
     if (!outside_lock())
-        return;
+        return devices;
     for (uint64_t length = 1, done = 0; book.ready && length && done < bytes; done += length) {
         uint64_t number = sg_idmap_take(&book.mapping, address + done);
         length = sg_idmap_take(&book.mapping, length_key(address + done));
-        if (number)
-            unref_locked(number);
+        if (!number)
+            continue;
+        unref_locked(number);
+        devices |= book.holding[number - 1].refs ? 0 : sg_outside_bit(book.holding[number - 1].device);
     }
     sg_process_unlock(SG_LOCK_OUTSIDE);
+    return devices;
 }
 
 void sg_outside_pool(CUmemoryPool pool, int device)
@@ -195,8 +211,46 @@ void sg_outside_pool_gone(CUmemoryPool pool)
     sg_process_unlock(SG_LOCK_OUTSIDE);
 }
 
-void sg_outside_use_pools(void)
+int sg_outside_pool_device(CUmemoryPool pool)
 {
+    const struct sg_driver *driver = sg_process_driver();
+    CUmemoryPool own;
+    int device = -1, count = 0;
+    if (!outside_lock())
+        return -1;
+    for (int i = 0; i < POOLS_MOST && device < 0; i++)
+        if (book.pool[i].pool == pool)
+            device = book.pool[i].device;
+    sg_process_unlock(SG_LOCK_OUTSIDE);
+    if (device >= 0 || !driver || !driver->default_pool || driver->device_count(&count) != CUDA_SUCCESS)
+        return device;
+    for (int i = 0; i < count; i++)
+        if (driver->default_pool(&own, i) == CUDA_SUCCESS && own == pool)
+            return i;
+    return -1;
+}
+
+uint64_t sg_outside_pool_devices(void)
+{
+    return atomic_load_explicit(&pool_devices, memory_order_relaxed);
+}
+
+uint64_t sg_outside_devices(void)
+{
+    uint64_t devices = sg_outside_pool_devices();
+    if (!outside_lock())
+        return devices;
+    for (int i = 0; i < SG_DEVICES_MAX; i++)
+        devices |= sg_outside_sum(&book.held[i]) || sg_outside_sum(&book.most[i]) ? sg_outside_bit(i) : 0;
+    sg_process_unlock(SG_LOCK_OUTSIDE);
+    return devices;
+}
+
+void sg_outside_use_pools(uint64_t devices)
+{
+    devices = devices ? devices : sg_outside_bit(device_here());
+    if (devices & ~sg_outside_pool_devices())
+        atomic_fetch_or_explicit(&pool_devices, devices, memory_order_relaxed);
     atomic_store_explicit(&uses_pools, true, memory_order_relaxed);
     atomic_store_explicit(&sg_outside_any, true, memory_order_relaxed);
 }
@@ -254,36 +308,44 @@ enum { USED, RESERVED, MARKS };
 static const CUgraphMem_attribute marks[MARKS] = {CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH};
 static _Atomic uint64_t most_before[SG_DEVICES_MAX][MARKS], passed[SG_DEVICES_MAX];
 
-static const struct sg_driver *driver_with_graphs(int *ret_device)
+static const struct sg_driver *driver_with_graphs(void)
 {
     const struct sg_driver *driver = sg_process_driver();
     bool asks = atomic_load_explicit(&uses_pools, memory_order_relaxed) && driver && driver->graph_memory &&
-                driver->set_graph_memory && !sg_captures_active();
-    *ret_device = asks ? device_here() : -1;
-    return *ret_device < 0 ? NULL : driver;
+                driver->set_graph_memory;
+    return asks ? driver : NULL;
+}
+
+static void raise_to(_Atomic uint64_t *value, uint64_t least)
+{
+    uint64_t now = atomic_load_explicit(value, memory_order_relaxed);
+    while (now < least && !atomic_compare_exchange_weak_explicit(value, &now, least, memory_order_relaxed, memory_order_relaxed)) {
+    }
 }
 
 void sg_outside_launch_begins(void)
 {
-    int device;
-    const struct sg_driver *driver = driver_with_graphs(&device);
+    const struct sg_driver *driver = driver_with_graphs();
     cuuint64_t most = 0, zero = 0;
-    for (int i = 0; driver && i < MARKS; i++)
-        if (driver->graph_memory(device, marks[i], &most) == CUDA_SUCCESS &&
-            most > atomic_load_explicit(&most_before[device][i], memory_order_relaxed))
-            atomic_store_explicit(&most_before[device][i], most, memory_order_relaxed);
-    if (driver)
+    for (uint64_t left = driver ? sg_outside_pool_devices() : 0; left; left &= left - 1) {
+        int device = __builtin_ctzll(left);
+        for (int i = 0; i < MARKS; i++)
+            if (driver->graph_memory(device, marks[i], &most) == CUDA_SUCCESS)
+                raise_to(&most_before[device][i], most);
         (void)driver->set_graph_memory(device, marks[USED], &zero);
+    }
 }
 
 void sg_outside_launch_ended(void)
 {
-    int device;
-    const struct sg_driver *driver = driver_with_graphs(&device);
+    const struct sg_driver *driver = driver_with_graphs();
     cuuint64_t most = 0, now = 0;
-    if (driver && driver->graph_memory(device, marks[USED], &most) == CUDA_SUCCESS &&
-        driver->graph_memory(device, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &now) == CUDA_SUCCESS && most > now)
-        atomic_store_explicit(&passed[device], most - now, memory_order_relaxed);
+    for (uint64_t left = driver ? sg_outside_pool_devices() : 0; left; left &= left - 1) {
+        int device = __builtin_ctzll(left);
+        if (driver->graph_memory(device, marks[USED], &most) == CUDA_SUCCESS &&
+            driver->graph_memory(device, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &now) == CUDA_SUCCESS && most > now)
+            raise_to(&passed[device], most - now);
+    }
 }
 
 static _Atomic uint64_t *mark_of(CUdevice device, CUgraphMem_attribute attribute)
@@ -306,18 +368,41 @@ void sg_outside_graphs_most_reset(CUdevice device, CUgraphMem_attribute attribut
         atomic_store_explicit(mark, 0, memory_order_relaxed);
 }
 
-void sg_held_outside(int device, struct sg_outside *ret, uint64_t *ret_passed)
+/* *most, of what is booked, with what pools and graphs hold now; or what there was at the launch of a graph, if that is
+   more. Managed memory moves. */
+static void find_most(const struct sg_outside *now, uint64_t graphs, struct sg_outside *most)
+{
+    static const enum segalloc_outside asked[] = {SEGALLOC_OUTSIDE_POOLS, SEGALLOC_OUTSIDE_POOLS_IDLE,
+        SEGALLOC_OUTSIDE_POOLS_LEAVING, SEGALLOC_OUTSIDE_GRAPHS, SEGALLOC_OUTSIDE_GRAPHS_IDLE, SEGALLOC_OUTSIDE_MANAGED};
+    struct sg_outside launched = *now;
+    launched.bytes[SEGALLOC_OUTSIDE_GRAPHS] += graphs;
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++)
+        most->bytes[asked[i]] = now->bytes[asked[i]];
+    if (sg_outside_stays(&launched) > sg_outside_stays(most))
+        *most = launched;
+    if (sg_outside_stays(most) <= sg_outside_stays(now))
+        *most = (struct sg_outside){{0}};
+}
+
+void sg_held_outside(int device, struct sg_outside *ret, struct sg_outside *ret_most)
 {
     if (device < 0 || device >= SG_DEVICES_MAX || !atomic_load_explicit(&sg_outside_any, memory_order_relaxed))
         return;
     if (!outside_lock())
         return;
     *ret = book.held[device];
+    ret->bytes[SEGALLOC_OUTSIDE_MANAGED] = 0;
+    for (int i = 0; i < SG_DEVICES_MAX; i++)
+        ret->bytes[SEGALLOC_OUTSIDE_MANAGED] += book.held[i].bytes[SEGALLOC_OUTSIDE_MANAGED];
+    if (ret_most) {
+        *ret_most = book.most[device];
+        book.most[device] = book.held[device];
+    }
     sg_process_unlock(SG_LOCK_OUTSIDE);
     if (atomic_load_explicit(&uses_pools, memory_order_relaxed))
         ask_driver(device, ret);
-    if (ret_passed)
-        *ret_passed = atomic_exchange_explicit(&passed[device], 0, memory_order_relaxed);
+    if (ret_most)
+        find_most(ret, atomic_exchange_explicit(&passed[device], 0, memory_order_relaxed), ret_most);
 }
 
 bool sg_outside_uses_pools(void)
@@ -354,6 +439,7 @@ void sg_outside_measured(enum segalloc_outside what, uint64_t before, uint64_t a
         *held += after - before;
     else
         *held -= before - after < *held ? before - after : *held;
+    rose_locked(device);
     sg_process_unlock(SG_LOCK_OUTSIDE);
     atomic_store_explicit(&sg_outside_any, true, memory_order_relaxed);
 }

@@ -15,8 +15,21 @@
 
 /* Writes what the process is known to hold of a device. Of managed memory that is all that was asked for, wherever its
    pages are. SEGALLOC_OUTSIDE_OTHER is left as it is: nobody here knows. Asks the driver; no lock of this layer is held.
-   *ret_passed: what launches of graphs held besides since the last call, and gave back; NULL: the next call has it. */
-void sg_held_outside(int device, struct sg_outside *ret, uint64_t *ret_passed);
+   *ret_most: the same at the moment since the last such call when it was most, all zeros: it is most now. NULL: the next call
+   has it.
+
+   An example. A signal handler gets 2 GiB by cuMemCreate and gives them back, where nothing can be noted: the next call has
+   2 GiB in *ret_most, and nothing in *ret. */
+void sg_held_outside(int device, struct sg_outside *ret, struct sg_outside *ret_most);
+
+/* Bits of devices, bit 0 for device 0. */
+static inline uint64_t sg_outside_bit(int device)
+{
+    return device >= 0 && device < 64 ? UINT64_C(1) << device : 0;
+}
+
+/* Those of which anything is booked, or that have pools or graphs which have given memory out. */
+uint64_t sg_outside_devices(void);
 
 /* All functions below: any thread, no lock held. Without host memory for the book an entry is left out. */
 
@@ -24,21 +37,26 @@ void sg_held_outside(int device, struct sg_outside *ret, uint64_t *ret_passed);
 void sg_outside_taken(enum segalloc_outside what, uint64_t id, int device, uint64_t bytes);
 /* Of the current context's device. */
 void sg_outside_taken_here(enum segalloc_outside what, uint64_t id, uint64_t bytes);
-/* False: it is not in the book. */
-bool sg_outside_given(enum segalloc_outside what, uint64_t id);
+/* The device of which it was; -1: it is not in the book. */
+int sg_outside_given(enum segalloc_outside what, uint64_t id);
 
 /* Physical memory: its handle was mapped, or a range of mappings taken away. It is held until its handle is released
-   and its last mapping is gone. */
+   and its last mapping is gone. The latter returns the devices that have memory back. */
 void sg_outside_mapped(CUdeviceptr address, size_t bytes, uint64_t handle);
-void sg_outside_unmapped(CUdeviceptr address, size_t bytes);
+uint64_t sg_outside_unmapped(CUdeviceptr address, size_t bytes);
 
 /* A pool that the program has made, and its end. Each device's own needs no word. */
 void sg_outside_pool(CUmemoryPool pool, int device);
 void sg_outside_pool_gone(CUmemoryPool pool);
 
-/* Pools or graphs have given memory out: from here on the driver is asked. */
-void sg_outside_use_pools(void);
+/* The device of a pool; -1: it is not known. */
+int sg_outside_pool_device(CUmemoryPool pool);
+
+/* Pools or graphs of these devices have given memory out, or will: from here on the driver is asked. 0: of the current
+   context's. */
+void sg_outside_use_pools(uint64_t devices);
 bool sg_outside_uses_pools(void);
+uint64_t sg_outside_pool_devices(void);
 
 /* Around a launch of a graph, whose nodes may take memory and give it back: the driver's mark of the most that graphs held
    begins anew. What the program asks of that mark is answered from what was before, too. */

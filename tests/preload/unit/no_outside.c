@@ -13,10 +13,10 @@ void sg_outside_taken_here(enum segalloc_outside what, uint64_t id, uint64_t byt
     (void)what, (void)id, (void)bytes;
 }
 
-bool sg_outside_given(enum segalloc_outside what, uint64_t id)
+int sg_outside_given(enum segalloc_outside what, uint64_t id)
 {
     (void)what, (void)id;
-    return false;
+    return -1;
 }
 
 void sg_outside_mapped(CUdeviceptr address, size_t bytes, uint64_t handle)
@@ -24,9 +24,10 @@ void sg_outside_mapped(CUdeviceptr address, size_t bytes, uint64_t handle)
     (void)address, (void)bytes, (void)handle;
 }
 
-void sg_outside_unmapped(CUdeviceptr address, size_t bytes)
+uint64_t sg_outside_unmapped(CUdeviceptr address, size_t bytes)
 {
     (void)address, (void)bytes;
+    return 0;
 }
 
 void sg_outside_pool(CUmemoryPool pool, int device)
@@ -39,8 +40,15 @@ void sg_outside_pool_gone(CUmemoryPool pool)
     (void)pool;
 }
 
-void sg_outside_use_pools(void)
+int sg_outside_pool_device(CUmemoryPool pool)
 {
+    (void)pool;
+    return -1;
+}
+
+void sg_outside_use_pools(uint64_t devices)
+{
+    (void)devices;
 }
 
 void sg_outside_launch_begins(void)
@@ -88,9 +96,9 @@ bool sg_outside_traced(void)
     return false;
 }
 
-void sg_outside_changed(bool starts)
+void sg_outside_changed(uint64_t devices, bool starts)
 {
-    (void)starts;
+    (void)devices, (void)starts;
 }
 
 void sg_outside_note(struct sg_core *core, int device)
@@ -98,6 +106,13 @@ void sg_outside_note(struct sg_core *core, int device)
     (void)core, (void)device;
 }
 
-void sg_outside_took(void)
+void sg_outside_took(uint64_t devices)
 {
+    (void)devices;
+}
+
+uint64_t sg_outside_stream_device(CUstream stream)
+{
+    (void)stream;
+    return 0;
 }

@@ -133,11 +133,11 @@ static CUresult get_uuid(CUuuid *uuid, CUdevice device)
     return fake.uuid_status;
 }
 
-void sg_held_outside(int device, struct sg_outside *ret, uint64_t *ret_passed)
+void sg_held_outside(int device, struct sg_outside *ret, struct sg_outside *ret_most)
 {
     assert_int_equal(device, DEVICE);
     *ret = fake.outside;
-    assert_null(ret_passed); /* that is for the trace */
+    assert_null(ret_most); /* that is for the trace */
 }
 
 static CUresult mem_info(size_t *ret_free, size_t *ret_total)
