@@ -17,8 +17,8 @@
 #define SG_GIB (UINT64_C(1) << 30)
 #define SG_TIB (UINT64_C(1) << 40)
 
-/* Reads a size in bytes, or a number with a unit: K, M, G or T, also spelt KiB or KB and so on, in any case. The number
-   may have a fraction, and spaces may stand before the unit. The whole of `text` must be the size. False, with *ret unchanged: anything
+/* Reads a size in bytes, or a number with a unit: K, M, G or T, also spelt KiB or KB, in any case. The number may have a
+   fraction, and spaces may stand before the unit. The whole of `text` must be the size. False, with *ret unchanged: anything
    else, a negative number, or more than 63 bits. Needs neither locale nor heap. */
 bool sg_size_parse(const char *text, uint64_t *ret);
 

@@ -9,6 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Options: types, values as text, and what they become. Reading of whole texts is conf_read.c's.
+
+   A type has a case in each of four functions. option_set() reads a value, and sg_conf_format() writes it so that it reads
+   back to the same one. sg_option_values() says which values there are. option_words() has the words of an enumeration. */
 enum type {
     TYPE_BOOL,
     TYPE_MIB,
@@ -28,11 +32,13 @@ enum type {
     TYPE_ENUM_OOM
 };
 
+/* The project that an option comes from. */
 enum { ORIGIN_OURS, ORIGIN_TORCH };
 /* Digits of a number that are kept: a double holds as many, and gives them back. */
 enum { REAL_DIGITS = 15 };
 #define REAL_MOST UINT64_C(1000000000000000)
 
+/* A row of options.def. `field` is the offset in struct sg_conf; bounds are in the unit that the user writes. */
 struct option {
     struct sg_option_info info;
     enum type type;
@@ -74,6 +80,7 @@ static const char *const *option_words(enum type type)
     }
 }
 
+/* True if 0 means "off" for the option, and may be given though it is below the lower bound. */
 static bool option_takes_off(const struct option *option)
 {
     return strcmp(option->info.def, "0") == 0;
@@ -88,7 +95,8 @@ static double option_low_bound(const struct sg_conf *conf, const struct option *
     return option->low;
 }
 
-/* Text of a fixed size that never overflows: what does not fit is left out. */
+/* Text of a fixed size that never overflows: the part that does not fit is left out. `length` goes on counting, so that
+   the caller knows what was needed, as with snprintf. */
 struct text {
     char *at;
     size_t size, length;
@@ -105,7 +113,8 @@ __attribute__((format(printf, 2, 3))) static void text_add(struct text *text, co
         text->length += (size_t)wrote;
 }
 
-/* The shortest decimal fraction that parse_real() reads back as `value`; printf would ask the locale for the point. */
+/* Adds the shortest decimal fraction that parse_real() reads back as `value`: 1.02 and not 1.0200000000000000178. printf
+   would ask the locale for the point. */
 static void text_add_real(struct text *text, double value)
 {
     double scale = 1;
@@ -123,6 +132,7 @@ static void text_add_real(struct text *text, double value)
         text_add(text, "%" PRIu64, scaled);
 }
 
+/* Adds a size in the largest unit that divides it: 1610612736 is "1536MiB", which reads back as the same bytes. */
 static void text_add_size(struct text *text, uint64_t bytes)
 {
     static const char *const units[] = {"", "KiB", "MiB", "GiB", "TiB"};
@@ -134,6 +144,7 @@ static void text_add_size(struct text *text, uint64_t bytes)
     text_add(text, "%" PRIu64 "%s", bytes, units[unit]);
 }
 
+/* Reads digits and nothing else. False: no digit, something else, or more than fits. */
 static bool parse_whole(const char *text, uint64_t *ret)
 {
     uint64_t whole = 0;
@@ -148,6 +159,8 @@ static bool parse_whole(const char *text, uint64_t *ret)
     return true;
 }
 
+/* Reads digits with one point at most, and no sign or exponent. Digits beyond the 15th after the point are dropped. False:
+   anything else, or a whole part above ten digits. strtod() would ask the locale what a point looks like. */
 static bool parse_real(const char *text, double *ret)
 {
     uint64_t mantissa = 0;
@@ -207,7 +220,13 @@ static const char *next_entry(const char *at, char *ret_key, char *ret_value, si
 
 /* The rules are PyTorch's (c10/core/AllocatorConfig.cpp). A boundary names the interval [2^i MiB, 2^(i+1) MiB). The
    first one fills all intervals below it too; those between two boundaries stay off. ">" fills what is above the last
-   boundary, or above the lowest interval where there is none. */
+   boundary, or above the lowest interval where there is none.
+
+   Example, the list [256:1,512:2,1024:4,>:8]:
+     0 to 8      up to 512 MiB    1    256 MiB is interval 8, and the first boundary fills what is below it
+     9           to 1 GiB         2
+     10          to 2 GiB         4
+     11 to 15    above            8 */
 static bool parse_roundup(const char *value, uint64_t ret[SG_ROUNDUP_INTERVALS])
 {
     uint64_t intervals[SG_ROUNDUP_INTERVALS] = {0}, divisions;
@@ -247,10 +266,12 @@ static bool parse_roundup(const char *value, uint64_t ret[SG_ROUNDUP_INTERVALS])
     return true;
 }
 
+/* A number up to 1 is a fraction, anything else a size: "1" is the whole device, "1B" is one byte and too small. */
 static bool option_set_limit(struct sg_conf *conf, const struct option *option, const char *value)
 {
     double fraction;
     uint64_t bytes;
+    /* The two fields exclude each other, so the one that is not given goes back to 0. */
     if (parse_real(value, &fraction) && fraction <= 1) {
         conf->limit_bytes = 0;
         conf->limit_fraction = fraction;
@@ -271,6 +292,7 @@ static bool option_set_bool(bool *field, const char *value)
     return true;
 }
 
+/* Stores the number of a word of an enumeration, in any case. False: it is none of them. */
 static bool option_set_word(void *field, const char *const *words, const char *value)
 {
     for (unsigned i = 0; words[i]; i++) {
@@ -341,6 +363,8 @@ static bool option_set(struct sg_conf *conf, const struct option *option, const 
     }
 }
 
+/* The shortest text that parse_roundup() reads back to these intervals: one number, or a list from the first to the last
+   that differs. */
 static void text_add_roundup(struct text *text, const uint64_t intervals[SG_ROUNDUP_INTERVALS])
 {
     bool same = true;
@@ -414,7 +438,7 @@ char *sg_conf_format(const struct sg_conf *conf, enum sg_option index, char *buf
     return buffer;
 }
 
-/* Whether a value is read back from the list: a path may have in it what parts options. */
+/* True if a value can be read back from a list of parts: a path may contain a comma or a bracket. */
 static bool value_is_one_part(const char *value, enum type type)
 {
     size_t length = strlen(value);

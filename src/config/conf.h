@@ -1,9 +1,29 @@
 /* The options: one table (options.def), and everything that follows from it.
 
-   Values come from, in rising order: the built-in default, /etc/segalloc.conf, the file named by SEGALLOC_CONF_FILE,
-   SEGALLOC_CONF; for keys that none of these names, PYTORCH_CUDA_ALLOC_CONF, else PYTORCH_ALLOC_CONF. Nothing here
-   reads the environment: the caller hands the texts over. No locale, no stdio, no heap: this runs in other people's
-   processes. */
+   An *option* has a name, a type with bounds, a default and a field of `struct sg_conf`. A *source* is a place that values
+   come from. A *text* of a source is a list of *parts*, "key:value", with commas or new lines between them.
+
+   Sources in rising order, each of which wins over those above it:
+     1. the built-in default
+     2. PYTORCH_CUDA_ALLOC_CONF, or PYTORCH_ALLOC_CONF where that is not set: only options that are PyTorch's too
+     3. /etc/segalloc.conf
+     4. the file that SEGALLOC_CONF_FILE names
+     5. SEGALLOC_CONF, and SEGALLOC_TRACE and SEGALLOC_STATS for those two paths
+
+   Why PyTorch's variables count: people have them in their scripts, and expect them to have an effect. They are read last,
+   and then set only what no better source has set.
+
+   Example, how a text becomes fields. SEGALLOC_CONF is " max_split_size_mb:128, reserve_slak:1.02, limit:0.8".
+     part 1    key "max_split_size_mb", value "128"; type MIB, bounds 20 to 16777216 MiB: within
+               max_split_size = 134217728 bytes; its source is SG_CONF_ENVIRONMENT
+     part 2    no option has that name; the nearest is one edit away. The caller's `warn` gets
+               SEGALLOC_CONF: there is no option "reserve_slak"; did you mean reserve_slack? It is ignored
+     part 3    type LIMIT; a number up to 1 is a fraction: limit_fraction = 0.8, limit_bytes = 0
+   The result is 1, the number of bad parts. sg_conf_limit() of a device of 24 GiB is then 19.2 GiB.
+
+   Nothing here reads the environment: the caller hands the texts over. No locale, no stdio streams and no heap, because
+   this runs in other people's processes, before main(). A `struct sg_conf` is plain data: it may be copied, and needs no
+   lock as long as nobody changes it. */
 #ifndef SG_CONF_H
 #define SG_CONF_H
 
@@ -11,13 +31,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* When freed memory may be used again. The option has the first four, a single free the last four. */
+/* The moment at which freed memory may be used again. The option has the first four, a single free the last four. */
 enum sg_free_sync {
-    SG_FREE_SYNC_AUTO, /* of the option: by the caller. Of a free: not set, and the core refuses it, because a tag that
-                          is all zeros must not say that nothing uses the block any more */
-    SG_FREE_SYNC_STRICT,
-    SG_FREE_SYNC_EVENT,
-    SG_FREE_SYNC_STREAM,
+    SG_FREE_SYNC_AUTO, /* as an option: by the caller. In a free it means "not set", and the core refuses it, because a tag
+                          that is all zeros must not say that nothing uses the block any more */
+    SG_FREE_SYNC_STRICT, /* the free waits for the block's context, as cudaFree does; then for every stream */
+    SG_FREE_SYNC_EVENT,  /* without a wait; for every stream once all work queued before the free is complete */
+    SG_FREE_SYNC_STREAM, /* without a wait; at once for the block's own stream, for others when they are ordered after it */
     SG_FREE_SYNC_COMPLETE /* all work on the block is complete: every stream may use the memory at once */
 };
 enum sg_backend { SG_BACKEND_NATIVE, SG_BACKEND_CUDA_MALLOC_ASYNC };
@@ -36,16 +56,18 @@ enum sg_conf_source {
     SG_CONF_ARGUMENT      /* --conf */
 };
 
+/* 16 intervals reach from 1 MiB to 64 GiB and beyond: interval 0 is below 2 MiB, and the last is 32 GiB and more. */
 enum { SG_ROUNDUP_INTERVALS = 16, SG_PATH_BYTES = 512 };
 #define SG_AUTO UINT64_MAX /* "auto" in an integer option */
 
+/* An option, by the order of the table. */
 enum sg_option {
 #define OPTION(name, ...) SG_OPTION_##name,
 #include "options.def"
     SG_OPTION_COUNT
 };
 
-/* Effective values, in base units: bytes, fractions. */
+/* The values in force, in base units: bytes, fractions, seconds. options.def says what each means. */
 struct sg_conf {
     bool expandable_segments;
     uint64_t max_split_size;          /* bytes; 0: no limit */
@@ -82,15 +104,15 @@ struct sg_conf {
 /* Receives one line without a newline for each problem: the key, the value, the bounds, the nearest name. */
 typedef void sg_conf_warn_fn(void *user, const char *line);
 
-/* Fills in the built-in defaults. */
+/* Fills in the built-in defaults; every source is SG_CONF_DEFAULT. */
 void sg_conf_init(struct sg_conf *conf);
 
 /* Applies "key:value,key:value" (white space allowed, lists in brackets, a new line separates as a comma does; in the
    two files # starts a comment) from `source`. A bad part is reported through `warn` (NULL: dropped) and leaves that
    option as it was; the rest is still applied, the last of several values for one key stands. For SG_CONF_PYTORCH only
    keys that are PyTorch's too and that no better source has set are taken, and unknown keys are not reported.
-   large_segment_size_mb is taken first and bounds the other two of PyTorch's splitting from below. Returns how many
-   parts were bad. */
+   large_segment_size_mb is taken first and bounds the other two of PyTorch's splitting from below (PyTorch,
+   c10/core/AllocatorConfig.h). Returns the number of bad parts. A `text` of NULL has none. */
 unsigned sg_conf_apply(struct sg_conf *conf, enum sg_conf_source source, const char *text, sg_conf_warn_fn *warn,
                        void *user);
 
@@ -98,7 +120,7 @@ unsigned sg_conf_apply(struct sg_conf *conf, enum sg_conf_source source, const c
    messages name the accepted values, not the settings in force. `place` begins the messages; NULL: the part itself. */
 unsigned sg_conf_check(struct sg_conf *conf, const char *place, const char *text, sg_conf_warn_fn *warn, void *user);
 
-/* What a process was given, as getenv() returns it: NULL where there is nothing. */
+/* The texts that a process was given, as getenv() returns them: NULL where there is nothing. */
 struct sg_conf_inputs {
     const char *system_file;        /* path, "/etc/segalloc.conf"; skipped where it doesn't exist */
     const char *conf_file;          /* SEGALLOC_CONF_FILE: a path; that it can't be read is reported */
@@ -110,7 +132,7 @@ struct sg_conf_inputs {
 #define SG_CONF_SYSTEM_FILE "/etc/segalloc.conf"
 
 /* The defaults, then everything in `inputs` by rising order. Files of 16 KiB and more are refused. Uses open, read
-   and close, and 20 KiB of stack. Returns how many parts were bad; whether that is fatal says conf->abort_conf. */
+   and close, and 20 KiB of stack. Returns the number of bad parts; conf->abort_conf says if they are fatal. */
 unsigned sg_conf_load(struct sg_conf *conf, const struct sg_conf_inputs *inputs, sg_conf_warn_fn *warn, void *user);
 
 /* Sets one option, leaving its source alone; false, changing nothing, for a value that it doesn't take. A path must be
@@ -124,6 +146,7 @@ char *sg_conf_format(const struct sg_conf *conf, enum sg_option option, char *bu
    values; returns the length as snprintf does. */
 size_t sg_conf_print(const struct sg_conf *conf, char *buffer, size_t size);
 
+/* A row of the table as texts, all constant: the name, the default as a user writes it, one sentence, and the type. */
 struct sg_option_info {
     const char *name, *def, *text, *type;
     bool torch; /* PyTorch has it too */
@@ -134,10 +157,10 @@ const struct sg_option_info *sg_option_info(enum sg_option option);
    with the NUL; returns `buffer`. `conf` gives the bounds that follow from other options; NULL for the defaults. */
 char *sg_option_values(const struct sg_conf *conf, enum sg_option option, char *buffer, size_t size);
 
-/* "default", "/etc/segalloc.conf", "SEGALLOC_CONF_FILE" … */
+/* The name of a source as messages write it: "default", "/etc/segalloc.conf", "SEGALLOC_CONF_FILE" … Constant. */
 const char *sg_conf_source_name(enum sg_conf_source source);
 
-/* What may be held of a device with `total` bytes: the least of it, `limit` and per_process_memory_fraction. */
+/* Bytes that may be held of a device with `total` bytes: the least of it, `limit` and per_process_memory_fraction. */
 uint64_t sg_conf_limit(const struct sg_conf *conf, uint64_t total);
 
 #endif

@@ -1,4 +1,7 @@
-/* Reading configurations: parts of a text, files, the order of sources. What a value means is conf.c's. */
+/* Reading configurations: parts of a text, files, the order of sources. The meaning of a value is conf.c's.
+
+   A text is read twice. The first pass takes large_segment_size_mb alone, since two other options may not be smaller than
+   it, wherever they stand in the text. The second pass takes all others in their order. */
 #include "conf.h"
 
 #include "base/ascii.h"
@@ -30,7 +33,7 @@ struct reader {
     bool refuses; /* nothing is done with the settings when a part is bad: none is ignored, and none stays */
 };
 
-/* A copy fit for a message: printable, and short. */
+/* A copy of a text from outside that is fit for a message: printable ASCII, and at most 80 bytes with "..." behind. */
 struct shown {
     char text[SHOWN_BYTES + 4];
 };
@@ -45,6 +48,7 @@ static struct shown shown_copy(const char *from, size_t length)
     return shown;
 }
 
+/* Counts a bad part and gives its line to the caller's function, with the place before it. */
 __attribute__((format(printf, 2, 3))) static void reader_bad_part(struct reader *reader, const char *format, ...)
 {
     reader->bad++;
@@ -59,11 +63,13 @@ __attribute__((format(printf, 2, 3))) static void reader_bad_part(struct reader 
     reader->warn(reader->user, line);
 }
 
+/* One "key:value" of a text, without the white space around either. */
 struct part {
     const char *key, *value; /* not terminated; value NULL where there's no colon */
     size_t key_length, value_length;
 };
 
+/* Moves *start past white space, and returns the length up to the last byte that is none. */
 static size_t part_trim(const char **start, const char *end)
 {
     while (*start < end && sg_ascii_space(**start))
@@ -73,7 +79,8 @@ static size_t part_trim(const char **start, const char *end)
     return (size_t)(end - *start);
 }
 
-/* Takes the next part that isn't empty off *at. False at the end. */
+/* Takes the next part that isn't empty off *at. False at the end. A value that begins with [ goes to its ], so commas in it
+   part nothing. With `comments`, # begins one at the start of a part, or behind white space in a value. */
 static bool part_next(const char **at, bool comments, struct part *ret)
 {
     const char *text = *at;
@@ -104,7 +111,7 @@ static bool part_next(const char **at, bool comments, struct part *ret)
     return true;
 }
 
-/* SG_OPTION_COUNT where there is none of this name. */
+/* The option that a part names; SG_OPTION_COUNT: there is none of this name. */
 static enum sg_option part_find_option(const struct part *part)
 {
     for (unsigned i = 0; i < SG_OPTION_COUNT; i++) {
@@ -120,7 +127,7 @@ static bool source_is_pytorch(enum sg_conf_source source)
     return source == SG_CONF_PYTORCH || source == SG_CONF_PYTORCH_CUDA;
 }
 
-/* Whether the key is `option` and a value behind an equals sign, which is said then. */
+/* True if the key is an option and a value with an equals sign between them, which a message says then. */
 static bool reader_has_equals(struct reader *reader, const char *key)
 {
     const char *equals = strchr(key, '=');
@@ -134,6 +141,8 @@ static bool reader_has_equals(struct reader *reader, const char *key)
     return false;
 }
 
+/* Says what is wrong with a key that no option has. It may have an equals sign, or be an option of PyTorch's without
+   effect here. Else it is taken for a typing error, and the message gives the nearest name. Unknown keys in PyTorch's variables are PyTorch's to judge. */
 static void reader_unknown_key(struct reader *reader, const struct part *part)
 {
     struct shown key = shown_copy(part->key, part->key_length);
@@ -157,6 +166,8 @@ static void reader_unknown_key(struct reader *reader, const struct part *part)
             reader->refuses ? "segalloc conf lists them all" : "it is ignored");
 }
 
+/* Sets an option, unless it comes from PyTorch's variable and a better source has set it. A bad value leaves the option as
+   it was, and the message names the values that it takes and the one in force. */
 static void reader_apply_value(struct reader *reader, enum sg_option option, const char *value, size_t length)
 {
     struct sg_conf *conf = reader->conf;
@@ -199,6 +210,7 @@ static void reader_settle_sizes(struct reader *reader)
     }
 }
 
+/* Applies all parts of a text. Returns the number of bad parts that the reader has met so far. */
 static unsigned reader_apply_text(struct reader *reader, const char *text)
 {
     static const enum sg_option segment = SG_OPTION_large_segment_size_mb;
@@ -237,7 +249,8 @@ unsigned sg_conf_check(struct sg_conf *conf, const char *place, const char *text
     return text ? reader_apply_text(&reader, text) : 0;
 }
 
-/* Applies the file at `path`. A file that isn't there is no fault of /etc's. */
+/* Applies the file at `path`. Only /etc/segalloc.conf may be missing without a message. A file is read whole, and one of
+   16 KiB and more, or with a NUL in it, is refused as a whole. */
 static unsigned reader_apply_file(struct reader *reader, const char *path)
 {
     char text[FILE_BYTES];
@@ -263,6 +276,7 @@ static unsigned reader_apply_file(struct reader *reader, const char *path)
     return reader_apply_text(reader, text);
 }
 
+/* Sets a path from a variable of its own: a whole value, in which commas mean nothing. */
 static unsigned reader_apply_path(struct reader *reader, enum sg_option option, const char *path)
 {
     if (path && *path)
@@ -286,6 +300,7 @@ unsigned sg_conf_load(struct sg_conf *conf, const struct sg_conf_inputs *inputs,
     reader = (struct reader){.conf = conf, .source = SG_CONF_ENVIRONMENT, .place = "SEGALLOC_STATS", .warn = warn,
         .user = user};
     bad += reader_apply_path(&reader, SG_OPTION_stats, inputs->stats);
+    /* PyTorch reads the first of the two that is set, though it be empty, and never both. */
     const char *pytorch = inputs->pytorch_cuda ? inputs->pytorch_cuda : inputs->pytorch;
     enum sg_conf_source source = inputs->pytorch_cuda ? SG_CONF_PYTORCH_CUDA : SG_CONF_PYTORCH;
     reader = (struct reader){.conf = conf, .source = source, .warn = warn, .user = user, .place = sg_conf_source_name(source)};

@@ -41,6 +41,7 @@ void sg_context_list_add(struct sg_context_list *contexts, int device, CUcontext
     int empty = sg_context_list_find(contexts, NULL);
     uint32_t at = empty >= 0 ? (uint32_t)empty : count;
     if (!known && at < SG_CONTEXTS_MAX) {
+        /* The device first: whoever sees the context sees its device. */
         atomic_store_explicit(&contexts->device[at], (uint8_t)device, memory_order_relaxed);
         atomic_store_explicit(&contexts->context[at], context, memory_order_release);
         if (at == count)

@@ -14,10 +14,12 @@ void sg_cost_assume(struct sg_cost cost[SG_COST_CALLS])
     memcpy(cost, assumed, sizeof assumed);
 }
 
+/* One round: times of all kinds of calls. */
 struct round {
     uint64_t ns[SG_COST_CALLS]; /* of the calls of one kind together */
 };
 
+/* A clock, and the moment from which a lap counts. */
 struct stopwatch {
     uint64_t (*now_ns)(void);
     uint64_t since;
@@ -62,6 +64,7 @@ static bool cost_time_round(struct sg_pages *pages, CUdeviceptr address, uint64_
     return fine;
 }
 
+/* Keeps the fastest time of each kind; `first`: there is none yet. */
 static void round_keep_least(struct round *best, const struct round *round, bool first)
 {
     for (int call = 0; call < SG_COST_CALLS; call++)
@@ -74,7 +77,8 @@ static uint32_t cost_of_32_bits(uint64_t ns)
     return ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
 }
 
-/* Calls with one handle each do not tell the two costs apart. */
+/* The two numbers of a kind of call, from the times over 1 and over 16 handles. Calls with one handle each do not tell the
+   two apart. Noise may make 16 look cheaper than 1: then a handle costs nothing. */
 static struct sg_cost cost_fit(enum sg_cost_call call, const struct round *one, const struct round *many)
 {
     uint64_t least = one->ns[call], most = many->ns[call];

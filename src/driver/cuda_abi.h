@@ -2,7 +2,18 @@
    layouts. No CUDA header is needed to build; tests/driver compares every value, size and offset below with cuda.h
    where one is installed. The functions are in cuda_proto.h.
 
-   Versions: struct layouts are those of CUDA 12.x and 13.0, which agree. Source of all of it: cuda.h of CUDA 13.0. */
+   Versions: struct layouts are those of CUDA 12.x and 13.0, which agree. Source of all of it: cuda.h of CUDA 13.0.
+
+   Why no CUDA header: it is not free to pass on, and a build would depend on its version. The ABI itself does not change:
+   NVIDIA adds functions and numbers, and gives a changed layout a new symbol.
+
+   Example: CUmemAllocationProp is 32 bytes on every 64-bit machine.
+     bytes 0 to 3     type                      1: pinned
+     bytes 4 to 7     requestedHandleTypes      1: as a file descriptor
+     bytes 8 to 15    location                  type 1: a device; id 0: the first
+     bytes 16 to 23   win32HandleMetaData       NULL here
+     bytes 24 to 31   allocFlags                byte 25: a network card may reach it
+   A page of 2 MiB of device 0 is cuMemCreate(&handle, 2097152, &prop, 0). */
 #ifndef SG_CUDA_ABI_H
 #define SG_CUDA_ABI_H
 
@@ -10,6 +21,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Addresses and handles. A CUdeviceptr is an address of the one space that all devices and the host share, as a number.
+   Handles are pointers to things of the driver's. Equal handles mean one thing as long as it lives; a later one may have
+   the handle of a dead one. A CUdevice is an ordinal. */
 typedef unsigned long long CUdeviceptr;
 typedef int CUdevice;
 typedef uint32_t cuuint32_t;
@@ -32,11 +46,14 @@ typedef struct CUgreenCtx_st *CUgreenCtx;
 typedef struct CUdevResourceDesc_st *CUdevResourceDesc;
 typedef unsigned long long CUmemGenericAllocationHandle;
 
+/* Streams without an object. NULL means one of the two: the legacy stream, or that of the calling thread in a program that
+   was compiled for it (the symbols with _ptsz). */
 #define CU_STREAM_LEGACY ((CUstream)0x1)
 #define CU_STREAM_PER_THREAD ((CUstream)0x2)
 #define CU_DEVICE_CPU ((CUdevice)-1)
 #define CU_DEVICE_INVALID ((CUdevice)-2)
 
+/* Flags of page-locked memory of the host. */
 #define CU_MEMHOSTALLOC_PORTABLE 0x01
 #define CU_MEMHOSTALLOC_DEVICEMAP 0x02
 #define CU_MEMHOSTALLOC_WRITECOMBINED 0x04
@@ -53,6 +70,7 @@ typedef unsigned long long CUmemGenericAllocationHandle;
 /* Work that runs on the host in stream order. It may not call CUDA. */
 typedef void (*CUhostFn)(void *user_data);
 
+/* Error codes, from a table. sticky.def has those after which the process gets no other answer. */
 typedef enum {
 #define RESULT(name, code, text) name = code,
 #include "cuda_result.def"
@@ -62,12 +80,14 @@ typedef enum {
 typedef void (*CUstreamCallback)(CUstream stream, CUresult status, void *user_data);
 typedef size_t (*CUoccupancyB2DSize)(int block_size);
 
+/* Attributes of a device: numbers that cuDeviceGetAttribute takes. The library asks for a few, the simulator answers all. */
 typedef enum {
 #define ATTRIBUTE(name, number) CU_DEVICE_ATTRIBUTE_##name = number,
 #include "cuda_device_attribute.def"
 #undef ATTRIBUTE
 } CUdevice_attribute;
 
+/* Attributes of a pair of devices. The number 4 has an older and a newer name. */
 typedef enum {
     CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK = 1, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED = 2,
     CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED = 3, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_ACCESS_SUPPORTED = 4,
@@ -79,6 +99,8 @@ typedef enum {
     CU_COMPUTEMODE_DEFAULT = 0, CU_COMPUTEMODE_PROHIBITED = 2, CU_COMPUTEMODE_EXCLUSIVE_PROCESS = 3,
 } CUcomputemode;
 
+/* Flags of a context. The low three bits say how a thread waits: by turning, by yielding, or asleep. SYNC_MEMOPS makes
+   each memory operation wait. */
 typedef enum {
     CU_CTX_SCHED_AUTO = 0, CU_CTX_SCHED_SPIN = 1, CU_CTX_SCHED_YIELD = 2, CU_CTX_SCHED_BLOCKING_SYNC = 4,
     CU_CTX_BLOCKING_SYNC = 4, CU_CTX_SCHED_MASK = 7, CU_CTX_MAP_HOST = 8, CU_CTX_LMEM_RESIZE_TO_MAX = 16,
@@ -86,6 +108,7 @@ typedef enum {
     CU_CTX_FLAGS_MASK = 255,
 } CUctx_flags;
 
+/* Limits of a context; the first three are bytes that it takes of the device. */
 typedef enum {
     CU_LIMIT_STACK_SIZE = 0, CU_LIMIT_PRINTF_FIFO_SIZE = 1, CU_LIMIT_MALLOC_HEAP_SIZE = 2,
     CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH = 3, CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT = 4,
@@ -111,6 +134,7 @@ typedef enum {
     CIG_DATA_TYPE_D3D12_COMMAND_QUEUE = 1, CIG_DATA_TYPE_NV_BLOB = 2,
 } CUcigDataType;
 
+/* cuGetProcAddress: the form of a function that a caller wants for its NULL stream, and why a symbol was not found. */
 typedef enum {
     CU_GET_PROC_ADDRESS_DEFAULT = 0, CU_GET_PROC_ADDRESS_LEGACY_STREAM = 1,
     CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM = 2,
@@ -121,14 +145,17 @@ typedef enum {
     CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT = 2,
 } CUdriverProcAddressQueryResult;
 
+/* Flags of streams. Without NON_BLOCKING a stream waits for the legacy stream, and that for it. */
 typedef enum {
     CU_STREAM_DEFAULT = 0, CU_STREAM_NON_BLOCKING = 1,
 } CUstream_flags;
 
+/* Flags of events. The library makes its own with DISABLE_TIMING, which are the cheapest to record and query. */
 typedef enum {
     CU_EVENT_DEFAULT = 0, CU_EVENT_BLOCKING_SYNC = 1, CU_EVENT_DISABLE_TIMING = 2, CU_EVENT_INTERPROCESS = 4,
 } CUevent_flags;
 
+/* EXTERNAL, in a capture: the recording, or the wait, becomes a node of the graph instead of an edge of it. */
 typedef enum {
     CU_EVENT_RECORD_DEFAULT = 0, CU_EVENT_RECORD_EXTERNAL = 1,
 } CUevent_record_flags;
@@ -137,6 +164,7 @@ typedef enum {
     CU_EVENT_WAIT_DEFAULT = 0, CU_EVENT_WAIT_EXTERNAL = 1,
 } CUevent_wait_flags;
 
+/* Waits of a stream for a word in memory, and writes to one. GEQ compares round the end of 32 or 64 bits. */
 typedef enum {
     CU_STREAM_WAIT_VALUE_GEQ = 0, CU_STREAM_WAIT_VALUE_EQ = 1, CU_STREAM_WAIT_VALUE_AND = 2,
     CU_STREAM_WAIT_VALUE_NOR = 3, CU_STREAM_WAIT_VALUE_FLUSH = 0x40000000,
@@ -151,6 +179,8 @@ typedef enum {
     CU_STREAM_MEM_OP_WAIT_VALUE_64 = 4, CU_STREAM_MEM_OP_WRITE_VALUE_64 = 5, CU_STREAM_MEM_OP_BARRIER = 6,
 } CUstreamBatchMemOpType;
 
+/* Captures. An INVALIDATED one has met a call that it forbids, and ends with an error. The mode says which calls of which
+   threads are forbidden meanwhile: of all threads, of this one, or of none. */
 typedef enum {
     CU_STREAM_CAPTURE_STATUS_NONE = 0, CU_STREAM_CAPTURE_STATUS_ACTIVE = 1,
     CU_STREAM_CAPTURE_STATUS_INVALIDATED = 2,
@@ -172,6 +202,7 @@ typedef enum {
     CU_GRAPH_USER_OBJECT_MOVE = 1,
 } CUuserObjectRetain_flags;
 
+/* Kinds of memory in copies and in answers about pointers. */
 typedef enum {
     CU_MEMORYTYPE_HOST = 1, CU_MEMORYTYPE_DEVICE = 2, CU_MEMORYTYPE_ARRAY = 3, CU_MEMORYTYPE_UNIFIED = 4,
 } CUmemorytype;
@@ -180,6 +211,7 @@ typedef enum {
     CU_MEM_ATTACH_GLOBAL = 1, CU_MEM_ATTACH_HOST = 2, CU_MEM_ATTACH_SINGLE = 4,
 } CUmemAttach_flags;
 
+/* Advice for managed memory, and questions about it. */
 typedef enum {
     CU_MEM_ADVISE_SET_READ_MOSTLY = 1, CU_MEM_ADVISE_UNSET_READ_MOSTLY = 2,
     CU_MEM_ADVISE_SET_PREFERRED_LOCATION = 3, CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION = 4,
@@ -193,6 +225,8 @@ typedef enum {
     CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE = 7, CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID = 8,
 } CUmem_range_attribute;
 
+/* Questions about an address. IS_LEGACY_CUDA_IPC_CAPABLE is 0 for memory of cuMemCreate. BUFFER_ID is a number that no
+   other allocation of the process has, before or after. */
 typedef enum {
     CU_POINTER_ATTRIBUTE_CONTEXT = 1, CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2, CU_POINTER_ATTRIBUTE_DEVICE_POINTER = 3,
     CU_POINTER_ATTRIBUTE_HOST_POINTER = 4, CU_POINTER_ATTRIBUTE_P2P_TOKENS = 5,
@@ -210,15 +244,19 @@ typedef enum {
     CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1,
 } CUipcMem_flags;
 
+/* Ways to give memory of cuMemCreate to another process: a file descriptor, or a fabric handle for another machine. They
+   are bits, and are chosen when the memory is made. */
 typedef enum {
     CU_MEM_HANDLE_TYPE_NONE = 0, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR = 1, CU_MEM_HANDLE_TYPE_WIN32 = 2,
     CU_MEM_HANDLE_TYPE_WIN32_KMT = 4, CU_MEM_HANDLE_TYPE_FABRIC = 8,
 } CUmemAllocationHandleType;
 
+/* Access to a mapping, for each location. A new mapping has NONE. */
 typedef enum {
     CU_MEM_ACCESS_FLAGS_PROT_NONE = 0, CU_MEM_ACCESS_FLAGS_PROT_READ = 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3,
 } CUmemAccess_flags;
 
+/* Places for memory. NONE has been the name of 0 since CUDA 13. */
 typedef enum {
     CU_MEM_LOCATION_TYPE_INVALID = 0, CU_MEM_LOCATION_TYPE_NONE = 0, CU_MEM_LOCATION_TYPE_DEVICE = 1,
     CU_MEM_LOCATION_TYPE_HOST = 2, CU_MEM_LOCATION_TYPE_HOST_NUMA = 3, CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT = 4,
@@ -228,6 +266,7 @@ typedef enum {
     CU_MEM_ALLOCATION_TYPE_INVALID = 0, CU_MEM_ALLOCATION_TYPE_PINNED = 1, CU_MEM_ALLOCATION_TYPE_MANAGED = 2,
 } CUmemAllocationType;
 
+/* The two granularities that a device has for memory of cuMemCreate: sizes and addresses are multiples of the first. */
 typedef enum {
     CU_MEM_ALLOC_GRANULARITY_MINIMUM = 0, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED = 1,
 } CUmemAllocationGranularity_flags;
@@ -244,6 +283,7 @@ typedef enum {
     CU_MULTICAST_GRANULARITY_MINIMUM = 0, CU_MULTICAST_GRANULARITY_RECOMMENDED = 1,
 } CUmulticastGranularity_flags;
 
+/* Attributes of pools. The first three allow reuse across streams, 4 is in bytes, and 5 to 8 are bytes now and at most. */
 typedef enum {
     CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES = 1, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC = 2,
     CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES = 3, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD = 4,
@@ -259,6 +299,7 @@ typedef enum {
     CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER = 100, CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES = 200,
 } CUflushGPUDirectRDMAWritesScope;
 
+/* Identity of a device, which is one in all processes, and handles for other processes. */
 typedef struct {
     char bytes[16];
 } CUuuid;
@@ -271,6 +312,7 @@ typedef struct {
     char reserved[64];
 } CUipcEventHandle;
 
+/* One operation of cuStreamBatchMemOp; all have the first member, so that `operation` says which of the others is meant. */
 struct CUstreamMemOpValueParams {
     CUstreamBatchMemOpType operation;
     CUdeviceptr address;
@@ -288,6 +330,7 @@ typedef union {
     cuuint64_t pad[6];
 } CUstreamBatchMemOpParams;
 
+/* Answer of cuDeviceGetProperties, which is obsolete. */
 typedef struct {
     int maxThreadsPerBlock;
     int maxThreadsDim[3];
@@ -295,6 +338,7 @@ typedef struct {
     int sharedMemPerBlock, totalConstantMemory, SIMDWidth, memPitch, regsPerBlock, clockRate, textureAlign;
 } CUdevprop;
 
+/* Parameters of contexts beyond the flags: a share of the processors, and work of Direct3D or Vulkan. */
 typedef struct {
     unsigned int val;
 } CUexecAffinitySmCount;
@@ -317,6 +361,8 @@ typedef struct {
     CUctxCigParam *cigParams;
 } CUctxCreateParams;
 
+/* Memory of cuMemCreate: where it is (`id` is the ordinal of a device), how it may be exported, and whether a network card
+   may reach it. */
 typedef struct {
     CUmemLocationType type;
     int id;
@@ -339,6 +385,7 @@ typedef struct {
     CUmemAccess_flags flags;
 } CUmemAccessDesc;
 
+/* A pool of cuMemAllocAsync; maxSize 0: as much as there is. */
 typedef struct {
     CUmemAllocationType allocType;
     CUmemAllocationHandleType handleTypes;
@@ -364,6 +411,8 @@ typedef struct {
     unsigned long long flags;
 } CUmulticastObjectProp;
 
+/* Copies of rectangles. An offset is X in bytes, Y in rows, Z in slices; pitch is the bytes from a row to the next. The
+   memory type says which of host, device and array is meant. */
 typedef struct {
     size_t srcXInBytes, srcY;
     CUmemorytype srcMemoryType;
@@ -410,6 +459,7 @@ typedef struct {
     size_t dstPitch, dstHeight, WidthInBytes, Height, Depth;
 } CUDA_MEMCPY3D_PEER;
 
+/* Green contexts: how the processors of a device are divided. */
 typedef enum {
     CU_GREEN_CTX_DEFAULT_STREAM = 1,
 } CUgreenCtxCreate_flags;

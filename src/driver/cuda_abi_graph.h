@@ -4,11 +4,13 @@
 
 #include "cuda_abi.h"
 
+/* Flags of an instantiation. AUTO_FREE_ON_LAUNCH: a launch first frees what the last one has allocated and not freed. */
 typedef enum {
     CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH = 1, CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD = 2,
     CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH = 4, CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY = 8,
 } CUgraphInstantiate_flags;
 
+/* Kinds of nodes. MEM_ALLOC and MEM_FREE are memory that belongs to the graph. */
 typedef enum {
     CU_GRAPH_NODE_TYPE_KERNEL = 0, CU_GRAPH_NODE_TYPE_MEMCPY = 1, CU_GRAPH_NODE_TYPE_MEMSET = 2,
     CU_GRAPH_NODE_TYPE_HOST = 3, CU_GRAPH_NODE_TYPE_GRAPH = 4, CU_GRAPH_NODE_TYPE_EMPTY = 5,
@@ -17,6 +19,7 @@ typedef enum {
     CU_GRAPH_NODE_TYPE_MEM_FREE = 11, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP = 12, CU_GRAPH_NODE_TYPE_CONDITIONAL = 13,
 } CUgraphNodeType;
 
+/* Outcomes of an instantiation, and of an update of an executable graph from a graph of the same shape. */
 typedef enum {
     CUDA_GRAPH_INSTANTIATE_SUCCESS = 0, CUDA_GRAPH_INSTANTIATE_ERROR = 1,
 } CUgraphInstantiateResult;
@@ -26,11 +29,13 @@ typedef enum {
     CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED = 3,
 } CUgraphExecUpdateResult;
 
+/* Bytes of all graphs of a device: in use by nodes, and kept for the next launch, now and at most. */
 typedef enum {
     CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT = 0, CU_GRAPH_MEM_ATTR_USED_MEM_HIGH = 1,
     CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT = 2, CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH = 3,
 } CUgraphMem_attribute;
 
+/* Parameters of nodes, one structure a kind. `kernelParams` has a pointer to each parameter, `extra` the other form. */
 typedef struct {
     CUfunction func;
     unsigned int gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
@@ -51,6 +56,7 @@ typedef struct {
     void *userData;
 } CUDA_HOST_NODE_PARAMS;
 
+/* An allocation: the caller says what pool it is like and how many bytes; the driver sets `dptr`, the address. */
 typedef struct {
     CUmemPoolProps poolProps;
     const CUmemAccessDesc *accessDescs;
@@ -58,6 +64,7 @@ typedef struct {
     CUdeviceptr dptr;
 } CUDA_MEM_ALLOC_NODE_PARAMS;
 
+/* The parameters of cuGraphAddNode, which names the context where the older calls took it as an argument. */
 typedef struct {
     int flags, reserved;
     CUcontext copyCtx;
@@ -72,6 +79,7 @@ typedef struct {
     CUcontext ctx;
 } CUDA_MEMSET_NODE_PARAMS_v2;
 
+/* A graph as a node: a copy of it, or the graph itself, which then belongs to the parent. */
 typedef enum {
     CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE = 0,
     CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE = 1
@@ -98,6 +106,8 @@ typedef struct {
     unsigned int flags;
 } CUDA_BATCH_MEM_OP_NODE_PARAMS;
 
+/* Conditional nodes. A handle names a number that kernels set. The node runs its graph if that is not 0, while it is not
+   0, or the graph of that number. `size` is the number of graphs. */
 typedef cuuint64_t CUgraphConditionalHandle;
 enum { CU_GRAPH_COND_ASSIGN_DEFAULT = 1 };
 
@@ -134,6 +144,7 @@ typedef struct {
     long long reserved2;
 } CUgraphNodeParams;
 
+/* An instantiation with all that it may say and answer: the node that failed, and why. */
 typedef struct {
     cuuint64_t flags;
     CUstream hUploadStream;

@@ -4,6 +4,7 @@
 
 #include "cuda_abi.h"
 
+/* Attributes of a kernel: its use of a processor, in bytes, registers and threads. */
 typedef enum {
     CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 0,
     CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES = 1,
@@ -29,6 +30,7 @@ typedef enum {
     CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE = 1,
 } CUoccupancy_flags;
 
+/* Options of the compiler from PTX, with a value each in a parallel array. The simulator takes and ignores them. */
 typedef enum {
     CU_JIT_MAX_REGISTERS = 0,
     CU_JIT_THREADS_PER_BLOCK = 1,
@@ -74,6 +76,8 @@ typedef enum {
     CU_LIBRARY_NUM_OPTIONS = 2,
 } CUlibraryOption;
 
+/* Loading of kernels: all at once, or each when it is first used (lazy, the default since CUDA 12.2). Memory of code may
+   therefore grow at any launch. */
 typedef enum {
     CU_MODULE_EAGER_LOADING = 1,
     CU_MODULE_LAZY_LOADING = 2,
@@ -108,6 +112,8 @@ typedef enum {
     CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE = 1,
 } CUlaunchMemSyncDomain;
 
+/* Attributes of launches and streams. Three of them matter to the order of work. With 6 a kernel may start before its
+   predecessor has ended; 7 and 12 record an event from within a launch. */
 typedef enum {
     CU_LAUNCH_ATTRIBUTE_IGNORE = 0,
     CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW = 1,
@@ -127,6 +133,7 @@ typedef enum {
     CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING = 16,
 } CUlaunchAttributeID;
 
+/* A range of memory that a stream wants to stay in the L2 cache. */
 typedef struct {
     void *base_ptr;
     size_t num_bytes;
@@ -172,6 +179,7 @@ typedef union {
 typedef CUlaunchAttributeID CUstreamAttrID;
 typedef CUlaunchAttributeValue CUstreamAttrValue;
 
+/* A launch with attributes, as cuLaunchKernelEx takes it. The value of an attribute is the member that its id names. */
 typedef struct {
     CUlaunchAttributeID id;
     char pad[8 - sizeof(CUlaunchAttributeID)];
@@ -194,7 +202,7 @@ typedef struct CUDA_LAUNCH_PARAMS_st {
     void **kernelParams;
 } CUDA_LAUNCH_PARAMS;
 
-/* What kernel nodes of a graph run; its first form lacked the last two members. */
+/* The parameters of kernel nodes in their first form, before CUDA 12: without a kernel of a library and a context. */
 typedef struct {
     CUfunction func;
     unsigned int gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;

@@ -50,7 +50,8 @@ bool sg_driver_is_sticky(CUresult result)
     }
 }
 
-/* Whether the calling thread's context, which mem_info() is about, is of the device. */
+/* True if the calling thread's context, which mem_info() is about, is of the device. A driver without that call is taken at
+   its word. */
 static bool driver_is_current(const struct sg_driver *driver, int ordinal)
 {
     CUdevice current;
@@ -58,7 +59,8 @@ static bool driver_is_current(const struct sg_driver *driver, int ordinal)
 }
 
 /* cuMemGetInfo speaks of another total than cuDeviceTotalMem where a quota is kept, by MPS, a shim or vGPU, and on some
-   drivers by a little. Of less than the device has, the rest is not to be had; of more, that is the quota. */
+   drivers by a little. Where it is less than the device has, the rest is not to be had, and counts as in use. Where it is
+   more, that is the quota. */
 bool sg_driver_used_memory(const struct sg_driver *driver, int ordinal, uint64_t total, uint64_t alike, uint64_t *ret)
 {
     size_t free_bytes, said;

@@ -11,6 +11,8 @@ CUresult sg_pages_answered(struct sg_pages *pages, CUresult result)
     return result;
 }
 
+/* The properties of pages of the present kind. Zero where nothing is said, padding included: the driver refuses other
+   values in reserved bytes. */
 static CUmemAllocationProp pages_prop(const struct sg_pages *pages)
 {
     CUmemAllocationProp prop;
@@ -58,7 +60,7 @@ CUresult sg_pages_set_access(struct sg_pages *pages, CUdeviceptr address, uint64
     return sg_pages_answered(pages, sg_pages_driver(pages)->set_access(address, bytes, access, count));
 }
 
-/* Whether a call that was answered so may be answered otherwise. */
+/* True if the call may be answered otherwise the next time. */
 static bool result_is_worth_another(CUresult result)
 {
     return result != CUDA_SUCCESS && !sg_driver_is_sticky(result);
@@ -101,13 +103,14 @@ static bool pages_map_a_granule(struct sg_pages *pages, uint64_t granule)
     return pages->driver->address_free(address, granule) == CUDA_SUCCESS && works;
 }
 
+/* True if the device has an attribute other than 0. */
 static bool pages_offers(const struct sg_pages *pages, CUdevice_attribute attribute)
 {
     int value = 0;
     return sg_pages_driver(pages)->device_attribute(&value, attribute, pages->ordinal) == CUDA_SUCCESS && value;
 }
 
-/* Whether pages of this kind can come and go, with the granularity noted. */
+/* True if pages of this kind can come and go; sets `kind` and the granularity in bytes. */
 static bool pages_can_make(struct sg_pages *pages, uint8_t kind, uint64_t *ret_granularity)
 {
     size_t granularity = 0;

@@ -1,6 +1,20 @@
 /* Physical pages of one device, by the driver's virtual memory management: created, mapped, given access, taken back.
-   Nothing is decided here. The caller holds `grow` of the device, which guards `last_error`, or is making the device. It
-   does not hold `lock`.
+
+   A *page* is one physical allocation (cuMemCreate), a *handle* names it. A *mapping* is a page at an address. The *kind* of
+   a page says who may reach it besides the device: a network card, another process, another machine.
+
+   Why a layer of its own: each call needs the same properties, counts its failures and may be tried again. The core says
+   which page goes where; nothing is decided here.
+
+   Example, the life of a page of 2 MiB at 0x7f0000200000 on device 0, to which device 1 has access:
+     create       2097152 bytes, kind EXPORTABLE    handle 0x11; the device has 2 MiB less
+     map          0x7f0000200000, handle 0x11       the address has no access yet
+     set_access   0x7f0000200000, peers 2           bit 1: device 1; device 0 always has access
+     unmap        0x7f0000200000                    the page lives on: it may be mapped elsewhere
+     release      0x11                              the device has its 2 MiB back
+
+   The caller holds `grow` of the device, which guards `last_error`, or is making the device. It does not hold `lock`,
+   since each of these calls may wait.
 
    Each function returns the driver's error. `errors` counts failed calls, except sg_pages_reserve(), and
    sg_pages_create() for want of memory. */
@@ -12,7 +26,7 @@
 
 enum { SG_PAGES_DEVICES = 64 /* bits of `peers` */, SG_PAGES_GRANULE_LEAST = 512 /* bytes: a block's unit */ };
 
-/* What pages are fit for. */
+/* Uses that pages are fit for, beyond those of their device. */
 enum sg_page_kind {
     SG_PAGES_RDMA = 1,       /* a network card may reach them */
     SG_PAGES_EXPORTABLE = 2, /* they can be given to another process, as a file descriptor */
@@ -34,24 +48,27 @@ static inline const struct sg_driver *sg_pages_driver(const struct sg_pages *pag
     return pages->driver;
 }
 
-/* Whether pages can come and go on the device. Sets `kind` to the best that the driver makes, of which none is offered
-   with `plain`, and *ret_granularity. On failure the driver may have been busy. */
+/* True if pages can come and go on the device: one granule is created, mapped and taken back. Sets `kind` to the best that
+   the driver makes, or to none with `plain`, and *ret_granularity in bytes. False may also mean that the driver was busy. */
 bool sg_pages_probe(struct sg_pages *pages, bool plain, uint64_t *ret_granularity);
 
-/* A call was answered so: counts one that failed. Returns the answer. */
+/* Counts `result` if it is a failure, and keeps it as the last error. Returns it. */
 CUresult sg_pages_answered(struct sg_pages *pages, CUresult result);
 
-/* A range of addresses. A refusal is not counted: the caller may ask for less. */
+/* Reserves `bytes` of addresses, a multiple of the granularity, aligned to `alignment` (0: to the granularity). A refusal
+   is not counted: the caller may ask for less. */
 CUresult sg_pages_reserve(struct sg_pages *pages, uint64_t bytes, uint64_t alignment, CUdeviceptr *ret);
 
-/* A page of `bytes`, which is the caller's to release. */
+/* Makes a page of `bytes`, which is the caller's to release. CUDA_ERROR_OUT_OF_MEMORY is not counted as a failure. The
+   page can then be mapped, at as many addresses as need be. */
 CUresult sg_pages_create(struct sg_pages *pages, uint64_t bytes, CUmemGenericAllocationHandle *ret);
 CUresult sg_pages_map(struct sg_pages *pages, CUdeviceptr address, uint64_t bytes, CUmemGenericAllocationHandle page);
 
-/* Access to whole mappings for the device and for `peers`, a bit for each. */
+/* Gives access to whole mappings, to the device and to `peers`, a bit for each ordinal. One call may cover neighbours. */
 CUresult sg_pages_set_access(struct sg_pages *pages, CUdeviceptr address, uint64_t bytes, uint64_t peers);
 
-/* Whole mappings, and a page, go. Each call is made once more where the driver refuses. */
+/* Takes whole mappings, and a page, back. Each call is made once more where the driver refuses, unless the error is one
+   after which nothing else is answered. Both tries are counted. */
 CUresult sg_pages_unmap(struct sg_pages *pages, CUdeviceptr address, uint64_t bytes);
 CUresult sg_pages_release(struct sg_pages *pages, CUmemGenericAllocationHandle page);
 
