@@ -10,6 +10,7 @@
 #include "core/state/pins.h"
 #include "core/streams/pending_frees.h"
 
+/* Pins pages by region and number. A trace may name pages that this core, under other settings, does not have. */
 static void apply_pin_locked(struct sg_device *device, uint64_t first, uint64_t pages) SG_REQUIRES(lock)
 {
     uint64_t index = first >> SG_PIN_REGION_SHIFT, page = first & UINT32_MAX;

@@ -1,4 +1,14 @@
-/* What a trace defines as it goes on: sizes of devices, streams by index, and where each thread asks from. */
+/* Definitions that a trace makes as it goes on: sizes of devices, streams by index, and where each thread asks from.
+
+   A record names a stream by a small index and a thread by another. A definition says what the index stands for, and comes
+   before its first use. A later one of the same index replaces it.
+
+   Example, two records:
+     DEFINE_STREAM   stream 3   id 0x7f12   size 0x100000002    index 3 is the stream with handle 0x7f12, of device 2;
+                                                                the fixed segments of context 1 serve it
+     SITE            thread 5   id 9        size 2              thread 5 asks from site 9 in phase 2 from here on
+
+   Memory grows with the highest index, 8 bytes each, of which a trace has 2^20 at most. */
 #ifndef SG_DEFINITIONS_H
 #define SG_DEFINITIONS_H
 
@@ -21,6 +31,7 @@ struct sg_definitions {
     } * place; /* by thread; NULL: the trace does not say */
 };
 
+/* Nothing is defined yet, but that there is a device 0. sg_definitions_fini() gives all memory back. */
 static inline void sg_definitions_init(struct sg_definitions *definitions)
 {
     *definitions = (struct sg_definitions){.devices = 1};
@@ -28,7 +39,7 @@ static inline void sg_definitions_init(struct sg_definitions *definitions)
 
 void sg_definitions_fini(struct sg_definitions *definitions);
 
-/* A record SEGALLOC_RECORD_DEFINE_STREAM; one that says where a thread asks from. False: no host memory. */
+/* Takes a record SEGALLOC_RECORD_DEFINE_STREAM, or SEGALLOC_RECORD_SITE. False: no host memory. */
 bool sg_define_stream(struct sg_definitions *definitions, const struct segalloc_trace_record *record);
 bool sg_define_place(struct sg_definitions *definitions, const struct segalloc_trace_record *record);
 

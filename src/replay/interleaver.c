@@ -4,6 +4,8 @@
 #include <semaphore.h>
 #include <stdlib.h>
 
+/* One operation of the trace. Two semaphores pass control between its thread and the player's: `go`
+   lets the operation run, `back` says that it stands still or ended. */
 struct operation {
     struct operation *next;
     struct sg_interleaver *slow;
@@ -36,24 +38,28 @@ struct sg_interleaver {
     CUdeviceptr next_address;
 };
 
-/* Of plain memory that is asked for after the trace could not be followed any more: no driver gives such. */
+/* Addresses of plain memory that is asked for after the play has diverged. No driver gives such ones, so they meet none of
+   the trace. */
 static const CUdeviceptr OWN_ADDRESSES = UINT64_C(1) << 60;
 
 static _Thread_local struct operation *self;   /* that the calling thread carries out */
 static _Thread_local struct sg_interleaver *directed; /* by the calling thread, which plays the trace */
 
+/* Gives way to the thread that plays, until that lets the operation go on. */
 static void operation_stand_still(void)
 {
     sem_post(&self->back);
     sem_wait(&self->go);
 }
 
+/* Lets an operation run until it stands still or has ended. */
 static void operation_resume(struct operation *one)
 {
     sem_post(&one->go);
     sem_wait(&one->back);
 }
 
+/* True if operations run on their own, without records. */
 static bool interleaver_is_free(const struct sg_interleaver *slow)
 {
     return slow->diverged || slow->over;
@@ -74,6 +80,8 @@ static void interleaver_finish_all(struct sg_interleaver *slow)
     }
 }
 
+/* The step function of struct sg_replay: returns the record of the next replay step, and stands still until it comes. NULL:
+   the core decides by itself. */
 static const struct segalloc_trace_record *interleaver_next_step(void)
 {
     struct sg_interleaver *slow = self ? self->slow : directed;
@@ -104,7 +112,8 @@ const struct sg_replay sg_interleaver_replay = {interleaver_next_step, interleav
 
 enum { MAPPED_SHIFT = 32 }; /* of a step's pages */
 
-/* What the recorded driver said to this operation once so many pages were there, and mapped. */
+/* The answer of the recorded driver to the present call: an error at the page at which the recorded one came, and success
+   otherwise. A SLOW_STEP with an error says how many pages were created and mapped before it. */
 static CUresult operation_refusal(void)
 {
     if (!self || self->refused || self->done == self->count || interleaver_is_free(self->slow))
@@ -192,7 +201,7 @@ const struct sg_driver *sg_interleaver_driver(const struct sg_interleaver *slow)
     return &slow->driver;
 }
 
-/* Whether a record belongs to a section that decides. Observations of work come from the trace in any case. */
+/* True if a record belongs to a section that decides. Observations of work come from the trace in any case. */
 static bool record_is_compared(uint8_t kind)
 {
     switch (kind) {
@@ -216,7 +225,7 @@ static bool record_id_is_compared(uint8_t kind)
     return kind != SEGALLOC_RECORD_ALLOCATE && kind != SEGALLOC_RECORD_FREE && kind != SEGALLOC_RECORD_ALLOCATE_FAILURE;
 }
 
-/* Under the core's lock. */
+/* The core's observer, called under its lock: compares the record with the recorded one. */
 static void interleaver_observe(void *sink, const struct segalloc_trace_record *record)
 {
     struct sg_interleaver *slow = sink;
@@ -242,6 +251,7 @@ struct sg_event_sink sg_interleaver_sink(struct sg_interleaver *slow)
     return (struct sg_event_sink){interleaver_observe, slow};
 }
 
+/* Asks the core for an operation, on the thread that calls. */
 static void operation_carry_out(struct operation *one)
 {
     struct sg_interleaver_call *call = &one->call;
@@ -264,6 +274,7 @@ static void operation_carry_out(struct operation *one)
     self = before;
 }
 
+/* The thread of an operation. The ledger's card is a thread-local, so it is set here too. */
 static void *operation_run(void *argument)
 {
     struct operation *one = argument;
@@ -274,7 +285,7 @@ static void *operation_run(void *argument)
     return NULL;
 }
 
-/* Until it stands at a turn, the record of which has not come, or is at its end. */
+/* Starts an operation on a thread of its own, and returns once it stands still or has ended. */
 static void operation_start(struct operation *one)
 {
     struct sg_interleaver *slow = one->slow;
@@ -291,6 +302,7 @@ static void operation_start(struct operation *one)
     operation_carry_out(one);
 }
 
+/* The link to the operation of a thread of the trace; a link to NULL where there is none. */
 static struct operation **interleaver_find(struct sg_interleaver *slow, uint16_t thread)
 {
     struct operation **link = &slow->first;
@@ -360,6 +372,7 @@ bool sg_interleaver_begin(struct sg_interleaver *slow, const struct sg_interleav
     return true;
 }
 
+/* True if an operation ends with this record. */
 static bool record_is_end(const struct segalloc_trace_record *record)
 {
     return record->kind == SEGALLOC_RECORD_ALLOCATE || record->kind == SEGALLOC_RECORD_ALLOCATE_FAILURE ||

@@ -51,6 +51,7 @@ void sg_lag_queue_submit(struct sg_lag_queue *queue, uint32_t stream)
         return;
     }
     if (last > queue->due_first) {
+        /* Pieces between two allocations fall due together, so they share an entry. That bounds the ring. */
         struct sg_ledger_due *entry = &queue->due[(last - 1) & (queue->due_room - 1)];
         if (entry->when == when) {
             entry->position = position;
@@ -87,6 +88,7 @@ void sg_ledger_clock_join(struct sg_ledger_clock *clock, const struct sg_ledger_
         clock->streams = other->streams;
 }
 
+/* Copies the entries in use alone: a clock has 1 KiB, and nearly always a few streams. */
 static void ledger_clock_copy(struct sg_ledger_clock *to, const struct sg_ledger_clock *from)
 {
     to->streams = from->streams;

@@ -44,6 +44,7 @@ static uint64_t ledger_unused(const struct sg_ledger_gpu *device)
     return used < total ? total - used : 0;
 }
 
+/* Takes bytes of a device, if it has as many unused. */
 static CUresult ledger_take(struct sg_ledger_gpu *device, uint64_t bytes)
 {
     if (bytes > ledger_unused(device) && !current->refuses_nothing)
@@ -181,6 +182,7 @@ static CUresult ledger_ctx_get_current(CUcontext *ret)
     return CUDA_SUCCESS;
 }
 
+/* The host waits for a clock, and the wait is counted if there was work to wait for. */
 static void ledger_finish(const struct sg_ledger_clock *clock)
 {
     if (!sg_lag_queue_is_complete(current->queue, clock))
@@ -198,6 +200,7 @@ static CUresult ledger_ctx_synchronize(void)
     return CUDA_SUCCESS;
 }
 
+/* The entry of an event, whose handle is its number, from 1. */
 static struct sg_ledger_event *ledger_event_of(CUevent event)
 {
     return &current->event[(uintptr_t)event - 1];

@@ -1,8 +1,19 @@
 /* A card without a GPU: a driver table that only keeps the books. Replays and the tuner run the core on it.
 
-   The table's functions have no user pointer, so the card they mean is the calling thread's (sg_ledger_use). Where a
-   call does not name a device, the device that sg_ledger_use_device() named last. Every device has the same memory
-   unless its own is said.
+   The *ledger* is the set of books: bytes in use on each device, events, plain allocations. Nothing is mapped and nothing
+   is remembered of addresses, since the core never looks at memory. So a call costs some nanoseconds, and a replay plays
+   millions of them.
+
+   Example, a card of 24 GiB:
+     cuMemAddressReserve 48 GiB      0x100000000000000; the next reservation begins behind it
+     cuMemCreate 2 MiB, device 3     handle 0x200003: the size, with the device in its low bits. device[3].used 2 MiB
+     cuMemMap of that handle         success; a size that is not the handle's is CUDA_ERROR_INVALID_VALUE
+     cuMemCreate beyond 24 GiB       CUDA_ERROR_OUT_OF_MEMORY, unless the card refuses nothing
+     cuMemRelease 0x200003           device[3].used 0
+
+   The table's functions have no user pointer, so the card they mean is the calling thread's (sg_ledger_use). A call that
+   names no device means the one that sg_ledger_use_device() named last. Every device has the same memory unless its own
+   is said.
    Contexts do not exist. Work is one of two things:
      - with a queue (lag_queue.h), what was submitted to it: an event is complete when what came before it is, and a
        wait of the host completes it. A stream's handle is its number there;
@@ -51,8 +62,10 @@ struct sg_ledger {
     uint64_t plain_count, plain_room;
 };
 
+/* Makes a card whose devices have `total_bytes` each, in pages of multiples of `granularity` bytes. Nothing can fail. */
 void sg_ledger_init(struct sg_ledger *card, uint64_t total_bytes, uint64_t granularity);
 
+/* Gives the books back. */
 void sg_ledger_fini(struct sg_ledger *card);
 
 /* The calling thread's card from here on. */

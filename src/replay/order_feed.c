@@ -33,6 +33,7 @@ void sg_order_feed_done(struct sg_order_feed *feed, int device, uint64_t id)
         sg_core_apply(feed->core, device, &(struct segalloc_trace_record){.kind = SEGALLOC_RECORD_DONE});
 }
 
+/* Follows a stream. Each gets a key of its own: a later stream of the same index is another one. False: no host memory. */
 static bool order_feed_follow(struct sg_order_feed *feed, int device, uint32_t stream, uint64_t flags)
 {
     assert(stream < SEGALLOC_TRACE_STREAMS); /* the reader refuses others */

@@ -1,10 +1,13 @@
 #include "outside_levels.h"
 
+/* How far a is above b; 0: it is not. */
 static uint64_t bytes_above(uint64_t a, uint64_t b)
 {
     return a > b ? a - b : 0;
 }
 
+/* The category that has risen most between two states. Managed memory, idle and leaving memory of pools are left out, since
+   no call has asked for those. */
 static struct sg_outside_change outside_change_of(const struct sg_outside *before, const struct sg_outside *after)
 {
     struct sg_outside_change change = {.what = SEGALLOC_OUTSIDE_OTHER};

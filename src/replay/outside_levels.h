@@ -1,8 +1,8 @@
 /* Memory that others than the played allocator hold of a device, on a card of another size than the recorded one.
 
-   What the program holds by other calls is the same on any card. What its pools keep idle is not: where an allocation
-   from a pool finds no memory, the driver takes idle memory back from every pool. Source: the stream-ordered allocator
-   of the CUDA C++ Programming Guide, "Physical Page Caching Behavior".
+   Memory that the program holds by other calls is the same on any card. Memory that its pools keep idle is not. Where an
+   allocation from a pool finds no memory, the driver takes idle memory back from every pool. Source: the stream-ordered
+   allocator of the CUDA C++ Programming Guide, "Physical Page Caching Behavior".
 
    An example. On the recorded card a pool keeps 4 GiB idle, and 4 GiB come from another pool: 8 GiB are held. On a card of
    5 GiB the idle ones go back first, so 4 GiB are held. */
@@ -20,7 +20,7 @@ struct sg_outside_levels {
     bool known;                  /* there was a record */
 };
 
-/* What a run of records has come to. */
+/* The change that a run of records has made. */
 struct sg_outside_change {
     enum segalloc_outside what; /* the category that rose most; OTHER where none did */
     uint64_t bytes;             /* by which it did */
@@ -31,7 +31,7 @@ struct sg_outside_change {
 bool sg_outside_levels_read(struct sg_outside_levels *levels, const struct segalloc_trace_record *record,
     struct sg_outside_change *ret);
 
-/* Bytes that stay on the device, of which sg_outside_levels_trim() would give the idle ones back. */
+/* Bytes that stay on the device, idle ones of pools included. sg_outside_levels_trim() gives those back. */
 uint64_t sg_outside_levels_bytes(const struct sg_outside_levels *levels);
 static inline void sg_outside_levels_trim(struct sg_outside_levels *levels)
 {

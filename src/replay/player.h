@@ -1,5 +1,26 @@
-/* Plays a trace through an allocator on a card that only keeps the books. Replay is this once; the tuner is this in a
-   loop. */
+/* Plays a trace through an allocator on a card that only keeps the books.
+
+   A *play* is one pass over a trace under given settings. The *card* is a device with a size and no GPU. `segalloc replay`
+   is one play; the tuner, a smallest card and a verdict are many, each with other settings or another card.
+
+   Why it can be exact: the core decides from its calls alone. A play makes the calls of the trace, and the card answers as
+   a driver would. So the play of a trace with its own settings repeats every decision (`as_recorded`), and a play with
+   other settings says what would have happened.
+
+   Example, the smallest card of tests/data/lmcleaner-3b-zero3.csv.zst, which has 353941 events. 18561 MiB are live at its
+   peak. A caller plays it with `stop_at_oom` on ever closer cards, in steps of 2 MiB:
+     18934 MiB    fits     the live bytes and a fiftieth; 18560 MiB cannot
+     18746 MiB    fits     the middle of 18560 and 18934
+     18652 MiB    fits
+     18606 MiB    fits
+     18582 MiB    fits
+     18570 MiB    new_ooms 1, and the play ends there
+     18576 MiB    new_ooms 1
+     18578 MiB    new_ooms 1
+     18580 MiB    fits     one step above a card that does not: the answer, 18.14 GiB
+
+   Limits: kernels are not played, so a play says nothing about time. Memory that others held is played as far as the trace
+   has it. One play uses one thread at a time, but for operations of `as_recorded` (interleaver.h). */
 #ifndef SG_PLAYER_H
 #define SG_PLAYER_H
 
@@ -22,7 +43,7 @@ enum {
 /* A card when nothing says how large: what PyTorch's allocator was measured on for the recorded traces. */
 #define SG_PLAY_CARD SG_TIB
 
-/* Where records come from: writes at most `n` and returns how many; 0 at the end. */
+/* The source of records: writes at most `n` and returns the number written; 0 at the end. */
 typedef size_t sg_play_next(void *source, struct segalloc_trace_record *out, size_t n);
 
 enum sg_policy { SG_POLICY_SEGALLOC, SG_POLICY_PYTORCH };
@@ -63,7 +84,7 @@ struct sg_play {
 /* Those over handles. */
 #define SG_PLAY_HANDLE_CALLS(CALL) CALL(create) CALL(map) CALL(set_access) CALL(unmap) CALL(release)
 
-/* What became of one device. */
+/* The result of one device. */
 struct sg_play_device {
     bool used;                 /* memory was asked of it */
     uint64_t card_bytes;
@@ -119,10 +140,12 @@ struct sg_play_result {
     } handles;
 };
 
-/* Whether nothing says how large the cards are: page_size_mb:auto is then that of one which `live_bytes` fill. */
+/* True if nothing says how large the cards are: page_size_mb:auto is then that of a card which `live_bytes` fill. */
 bool sg_play_is_of_live_bytes(const struct sg_play *play);
 
-/* Returns 0, or with one line in `error` SG_PLAY_CONTRADICTS or -ENOMEM. */
+/* Plays all of it. Returns 0, or SG_PLAY_CONTRADICTS or -ENOMEM with one line in `error`; *ret is set by success alone. The
+   result is a pure function of `play` and the records: no clock, no environment. Takes host memory for the live blocks,
+   and gives all of it back. */
 int sg_play_run(const struct sg_play *play, struct sg_play_result *ret, char error[SG_PLAY_ERROR]);
 
 #endif

@@ -1,6 +1,10 @@
-/* Recordings of events in a trace, by their numbers: what each came after. Only the latest are kept, so memory does not
-   grow with the trace. Who asks for one that is gone learns nothing, which is safe: at most memory is used later. In
-   recorded trainings waits come up to 350 recordings later. */
+/* Recordings of events in a trace, by their numbers, each with what the caller keeps of it.
+
+   Only the latest 4096 are kept, so memory does not grow with the trace. A recording that is gone has no data, and then a
+   wait for it orders nothing. That is safe: at most memory is used later. In recorded trainings waits come up to 350
+   recordings later.
+
+   Example: recording 5000 takes the place of recording 904, which is 4096 earlier. A wait for 904 finds nothing. */
 #ifndef SG_RECORDINGS_H
 #define SG_RECORDINGS_H
 
@@ -17,6 +21,7 @@ struct sg_recordings {
     char *data;
 };
 
+/* Gives the memory back; of zeros too. */
 static inline void sg_recordings_fini(struct sg_recordings *recordings)
 {
     free(recordings->number);
@@ -37,7 +42,7 @@ static inline bool sg_recordings_init(struct sg_recordings *recordings, size_t e
     return false;
 }
 
-/* Where to write what is kept of a new recording. */
+/* The room for the data of a new recording, `each` bytes that the caller fills. Number 0 is no recording. */
 static inline void *sg_recordings_put(struct sg_recordings *recordings, uint64_t number)
 {
     size_t at = number % SG_RECORDINGS_KEPT;
@@ -45,7 +50,7 @@ static inline void *sg_recordings_put(struct sg_recordings *recordings, uint64_t
     return recordings->data + at * recordings->each;
 }
 
-/* NULL: gone, or never made. */
+/* The data of a recording. NULL: it is gone, or was never made. */
 static inline void *sg_recordings_get(const struct sg_recordings *recordings, uint64_t number)
 {
     size_t at = number % SG_RECORDINGS_KEPT;

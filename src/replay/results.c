@@ -34,6 +34,7 @@ void sg_results_own(struct sg_core *core, int devices, struct sg_play_result *re
     }
 }
 
+/* A level of PyTorch's as one of the statistics. */
 static void stats_take_level(struct sg_stats *stats, enum sg_stat stat, const struct sg_torch_level *level)
 {
     stats->value[stat] = level->current;
@@ -69,6 +70,7 @@ void sg_results_torch(const struct sg_torch_device devices[SG_DEVICES_MAX], stru
     }
 }
 
+/* The figures of a part, from a result as if the play ended there. */
 static struct sg_play_part result_part_of(const struct sg_play_result *result)
 {
     struct sg_play_part part = {.allocs = result->allocs,

@@ -5,6 +5,7 @@
 #include "base/idmap.h"
 #include "recordings.h"
 
+/* A recording of an event, in the two worlds that a play keeps apart: work of the card, and knowledge of the core. */
 struct recording {
     struct sg_ledger_clock work;  /* what it came after */
     struct sg_vector_clock known; /* as the core knew */
@@ -110,6 +111,7 @@ static void ahead_wait_on_host(struct sg_ahead *ahead, const struct recording *r
     sg_core_completed(ahead->core, recording->device, &recording->known);
 }
 
+/* The host waits for all work of a device. */
 static void ahead_wait_for_device(struct sg_ahead *ahead, int device)
 {
     struct recording all = {.device = device};

@@ -1,0 +1,116 @@
+#include "player_state.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+int sg_player_complain(struct sg_player *player, const char *what, uint64_t id)
+{
+    const struct sg_play *play = player->play;
+    uint64_t next = play->place ? play->place(play->source) : 0;
+    int length = 0;
+    if (next) /* the place after the records at hand, so go back over those that are left */
+        length = snprintf(player->error, SG_PLAY_ERROR, "byte %" PRIu64 ": ",
+            next - player->left * sizeof(struct segalloc_trace_record));
+    snprintf(player->error + length, SG_PLAY_ERROR - (size_t)length, "event %" PRIu64 " %s 0x%" PRIx64,
+        player->result->events, what, id);
+    return SG_PLAY_CONTRADICTS;
+}
+
+int sg_player_no_memory(struct sg_player *player)
+{
+    snprintf(player->error, SG_PLAY_ERROR, "no host memory left at event %" PRIu64, player->result->events);
+    return -ENOMEM;
+}
+
+uint64_t sg_player_card_bytes(const struct sg_player *player, int device)
+{
+    const struct sg_play *play = player->play;
+    return play->card[device]                     ? play->card[device]
+           : play->card_bytes                     ? play->card_bytes
+           : player->defined.device_bytes[device] ? player->defined.device_bytes[device]
+                                                  : SG_PLAY_CARD;
+}
+
+void sg_player_note_card(struct sg_player *player, int device)
+{
+    uint64_t bytes = sg_player_card_bytes(player, device);
+    uint64_t huge = sg_conf_limit(&player->play->conf, bytes) / SG_PLAY_HUGE_PART;
+    player->result->device[device].card_bytes = player->card.device[device].total_bytes = bytes;
+    if (huge < player->huge_bytes)
+        player->huge_bytes = huge;
+}
+
+void sg_player_complete_tag(struct sg_player *player, const struct segalloc_trace_record *record, struct sg_tag *tag)
+{
+    if (player->ahead) {
+        sg_ahead_tag(player->ahead, sg_player_device(player, record->stream), record->stream, tag);
+        bool waited = record->kind == SEGALLOC_RECORD_FREE && record->flags & SEGALLOC_FLAG_STRICT;
+        tag->sync = player->play->conf.free_sync != SG_FREE_SYNC_AUTO ? player->play->conf.free_sync
+                    : waited                                          ? SG_FREE_SYNC_STRICT
+                                                                      : SG_FREE_SYNC_STREAM;
+        tag->user_rule = player->play->possible_users ? SG_USERS_POSSIBLE : SG_USERS_RECORDED;
+    } else if (player->play->as_recorded) {
+        tag->slot = sg_order_feed_slot(&player->feed, record->stream);
+        tag->context = (CUcontext)(uintptr_t)sg_defined_context(&player->defined, record->stream);
+        tag->user_rule = SG_USERS_RECORDED; /* other streams that could have seen a block stand in the trace too */
+        tag->in_order = record->kind == SEGALLOC_RECORD_FREE; /* it names whose the block has become by then */
+        if (record->flags & SEGALLOC_FLAG_ASYNC && tag->slot)
+            tag->sync = SG_FREE_SYNC_STREAM;
+    }
+    if (record->flags & SEGALLOC_FLAG_PENDING && record->kind == SEGALLOC_RECORD_FREE && !player->ahead)
+        tag->sync = SG_FREE_SYNC_EVENT;
+}
+
+int sg_player_begin(struct sg_player *player, const struct segalloc_trace_record *record, enum sg_interleaver_kind kind,
+    CUdeviceptr address)
+{
+    const struct sg_interleaver_call call = {
+        .kind = kind,
+        .core = player->core,
+        .device = sg_player_device(player, record->stream),
+        .bytes = record->size,
+        .address = address,
+        .tag = sg_player_tag(player, record),
+    };
+    return sg_interleaver_begin(player->slow, &call, record) ? 0 : sg_player_no_memory(player);
+}
+
+struct sg_torch *sg_player_torch(struct sg_player *player, const struct segalloc_trace_record *record)
+{
+    struct sg_torch_device *device = &player->torch[sg_player_device(player, record->stream)];
+    if (!device->torch) {
+        uint64_t bytes = sg_player_card_bytes(player, sg_player_device(player, record->stream));
+        sg_ledger_device_init(&device->card, bytes);
+        device->card.outside = sg_outside_levels_bytes(&player->outside[sg_player_device(player, record->stream)]);
+        device->torch = sg_torch_create(&player->play->torch, bytes, &sg_ledger_device_ops, &device->card);
+    }
+    return device->torch;
+}
+
+struct sg_play_device *sg_player_note_use(struct sg_player *player, const struct segalloc_trace_record *record)
+{
+    struct sg_play_device *device = &player->result->device[sg_player_device(player, record->stream)];
+    if (!device->used)
+        device->card_bytes = sg_player_card_bytes(player, sg_player_device(player, record->stream));
+    device->used = true;
+    return device;
+}
+
+void sg_player_note_taken(struct sg_player *player, int ordinal)
+{
+    struct sg_play_device *device = &player->result->device[ordinal];
+    uint64_t taken = player->in_use[ordinal] + sg_outside_levels_least(&player->outside[ordinal]);
+    if (taken <= device->peak_taken)
+        return;
+    device->peak_taken = taken;
+    device->at_peak = player->outside[ordinal].now;
+}
+
+void sg_player_change_in_use(struct sg_player *player, int ordinal, uint64_t more, uint64_t less)
+{
+    uint64_t *in_use = &player->in_use[ordinal];
+    *in_use += more;
+    *in_use -= less < *in_use ? less : *in_use;
+    sg_player_note_taken(player, ordinal);
+}
