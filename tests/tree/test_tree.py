@@ -26,7 +26,7 @@ LAYERS = {"base": [], "config": ["base"], "driver": ["base"], "trace": ["base"],
 FLOORS = {
     "core": [r"tuning\.(h|def)|lock_roles\.h", r"space/.*", r"core_types\.h", r"state/.*", r"streams/.*|segments/.*",
              r"search/.*", r"remap/.*", r".*"],
-    "preload": [r"process/.*|sites/(?:unwind|frames)\..*|torch/torch_mode\..*", r"track/.*", r"torch/.*", r"services/.*", r"sites/.*",
+    "preload": [r"process/.*|sites/(?:unwind|frames)\..*", r"track/.*", r"torch/.*", r"services/.*", r"sites/.*",
                 r"report/.*", r"serve/.*", r"hooks/.*", r"main/.*"],
     "trace": [r"[^/]*", r"writer/.*", r"reader/.*"],
     "sim": [r"(cudart|standin)/.*|[^/]*\.(h|def)", r"hazard/order\.h|device/.*\.(h|def)", r"space/.*\.h", r"hazard/owner\.h|streams/.*\.h",

@@ -12,11 +12,11 @@
    Programming Guide, "Peer-to-Peer Memory Copy"). */
 #include <stddef.h>
 
+#include "serve/used_streams.h"
 #include "track/contexts.h"
 #include "hooks/copy_hooks.h"
 #include "process/hooks.h"
 #include "process/process.h"
-#include "serve/requests.h"
 #include "track/free_policy.h"
 #include "track/streams.h"
 

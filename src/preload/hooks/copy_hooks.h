@@ -1,4 +1,7 @@
-/* Copies, as far as they reach memory of ours from another device (copy_hooks.c). */
+/* Copies, as far as they reach memory of ours from another device (copy_hooks.c).
+
+   For example, a stream of device 1 copies 4 MiB from the host into a block of device 0. No peer access is needed for
+   that. The block is marked as used across devices, so its free waits for device 1 too. */
 #ifndef SG_COPY_HOOKS_H
 #define SG_COPY_HOOKS_H
 

@@ -5,7 +5,7 @@
 #include "services/outside_trace.h"
 #include "report/refusals.h"
 #include "track/held_outside.h"
-#include "track/make_room.h"
+#include "serve/make_room.h"
 
 /* The device, as a bit. */
 static uint64_t note_physical(CUmemGenericAllocationHandle handle, size_t bytes, const CUmemAllocationProp *prop)

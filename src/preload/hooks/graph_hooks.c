@@ -2,7 +2,7 @@
    for something else than events. */
 #include <stddef.h>
 
-#include "track/make_room.h"
+#include "serve/make_room.h"
 #include "track/captures.h"
 #include "track/contexts.h"
 #include "track/events.h"

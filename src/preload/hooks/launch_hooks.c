@@ -7,11 +7,10 @@
 #include <stddef.h>
 
 #include "track/free_policy.h"
-#include "track/make_room.h"
+#include "serve/make_room.h"
 #include "hooks/copy_hooks.h"
 #include "process/hooks.h"
 #include "process/process.h"
-#include "serve/requests.h"
 #include "track/streams.h"
 
 /* What is written to an address that is none of ours may be written for the host to see: pinned or managed memory. */

@@ -5,12 +5,12 @@
 #include <stddef.h>
 
 #include "inspect/core_state.h"
-#include "track/make_room.h"
+#include "serve/deferred_frees.h"
+#include "serve/make_room.h"
 #include "track/captures.h"
 #include "track/contexts.h"
 #include "process/hooks.h"
 #include "process/process.h"
-#include "serve/requests.h"
 #include "services/outside_trace.h"
 #include "report/refusals.h"
 #include "track/streams.h"

@@ -5,6 +5,10 @@
 
 #include "inspect/core_state.h"
 #include "serve/callers.h"
+#include "serve/deferred_frees.h"
+#include "serve/free.h"
+#include "serve/free_mode.h"
+#include "serve/used_streams.h"
 #include "track/captures.h"
 #include "track/contexts.h"
 #include "process/environment.h"
@@ -13,7 +17,7 @@
 #include "process/hooks.h"
 #include "process/process.h"
 #include "services/trim.h"
-#include "serve/requests.h"
+#include "serve/alloc.h"
 #include "report/refusals.h"
 #include "serve/fast_path.h"
 #include "services/outside_trace.h"
@@ -112,7 +116,7 @@ static CUresult free_async(CUresult (*real)(CUdeviceptr, CUstream), CUdeviceptr 
         return CUDA_ERROR_INVALID_VALUE;
     const struct sg_request request = {.stream = stream, .has_stream = true, .stream_order = true};
     CUresult result = valid_stream(stream);
-    sg_memory_follow();
+    sg_follow_as_configured();
     if (result == CUDA_SUCCESS)
         result = sg_memory_free(core, address, &request);
     sg_leave();

@@ -2,11 +2,11 @@
    core. Those for events are in events.c. */
 #include <stddef.h>
 
+#include "serve/deferred_frees.h"
 #include "track/contexts.h"
 #include "process/hooks.h"
 #include "process/process.h"
 #include "services/outside_trace.h"
-#include "serve/requests.h"
 #include "track/streams.h"
 
 /* What the host has observed once the driver says that a stream has no work left: read before the driver is asked. */

@@ -1,4 +1,12 @@
-/* Calls of the driver that nothing here knows, and that may give streams work or order them, or remember pages. */
+/* Calls of the driver that nothing here knows, and that may give streams work or order them, or remember pages.
+
+   Why. A newer driver has functions that this version has not read about. If one orders streams, frees by the order of
+   streams would no longer be safe.
+
+   How. The program gets a stub in place of the function. The stub notes the first call and jumps on.
+
+   For example, a driver of CUDA 14 has cuStreamWaitFoo. A runtime looks its address up: nothing happens. The program
+   calls it: order is not trusted from there on, and frees wait for all work that there is. */
 #ifndef SG_UNHOOKED_CALLS_H
 #define SG_UNHOOKED_CALLS_H
 

@@ -19,7 +19,8 @@
 #include "process/worker_thread.h"
 #include "base/rest.h"
 #include "segalloc/segalloc.h"
-#include "serve/requests.h"
+#include "serve/capture_safe_driver.h"
+#include "serve/free.h"
 #include "services/alias_probe.h"
 #include "services/hazard_annotations.h"
 #include "services/outside_trace.h"
@@ -130,7 +131,7 @@ static enum sg_process_state create_core(const struct sg_driver *driver)
     atomic_store(&sg_process.made, sg_process.core);
     sg_contexts_announce_all(sg_process.core);
     if (sg_process.conf.free_sync == SG_FREE_SYNC_STREAM)
-        sg_memory_follow();
+        sg_follow_as_configured();
     else if (sg_process.conf.free_sync == SG_FREE_SYNC_EVENT && !driver->ctx_record_event)
         sg_follow(); /* instead of an event over a context, one on each of its streams */
     return SG_PROCESS_LIVE;
@@ -175,10 +176,8 @@ const struct sg_upward_calls sg_upward_calls = {
     .start = process_start,
     .allocates = note_allocation,
     .free = sg_memory_free,
-    .ask_others = sg_trim_ask_others_of,
     .record_stream = segalloc_record_stream,
     .synchronize = sg_captures_synchronize,
-    .waited = sg_outside_waited,
 };
 
 const char *segalloc_record(const char *path)

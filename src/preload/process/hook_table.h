@@ -1,4 +1,8 @@
-/* The table of hooked functions, by name. */
+/* The table of hooked functions, by name: the rows that dlsym and cuGetProcAddress answer from.
+
+   For example, a runtime asks cuGetProcAddress for "cuMemAlloc", version 12000. The rows with that base name are read,
+   and cuMemAlloc_v2 of version 3020 is the newest that 12000 allows. Its `function` is ours, its `offset` finds the
+   driver's in struct sg_real. */
 #ifndef SG_HOOK_TABLE_H
 #define SG_HOOK_TABLE_H
 

@@ -1,5 +1,11 @@
 /* The hooked functions of libcuda, all made from hooks.def: their numbers, our functions of the same names, and the
-   table of the driver's own. */
+   table of the driver's own.
+
+   Why one .def. A hook has six places: an enum, a prototype, an exported name, a row by name, a pointer to the driver's
+   function and the tests. A row in hooks.def makes all of them.
+
+   For example, the row HOOK(cuMemFree_v2, cuMemFree, 3020, ANY, (CUdeviceptr address)) makes SG_HOOK_cuMemFree_v2, the
+   exported prototype, and sg_real()->cuMemFree_v2, which calls the driver's own. */
 #ifndef SG_HOOKS_H
 #define SG_HOOKS_H
 

@@ -1,6 +1,18 @@
 /* The loaded library that an address lies in, and the names that it exports. All of it is read from the tables that the
-   loader has mapped. dladdr() takes the lock that another thread holds during the whole of a dlopen(), with the
-   constructors of what it loads. A look-up under a lock of the CUDA runtime must not wait for that one. */
+   loader has mapped.
+
+   Why not dladdr(): it takes the lock that another thread holds during the whole of a dlopen(), with the constructors
+   of what it loads. A look-up under a lock of the CUDA runtime must not wait for that one. A constructor that allocates
+   waits for the runtime.
+
+   How. dl_iterate_phdr() gives each library's segments. Its dynamic section leads to the symbol table and to a hash
+   table of names, of the older kind (DT_HASH) or the newer one (DT_GNU_HASH).
+
+   Limits. A library whose symbols have versions (DT_VERDEF) is left to dlsym(), since several definitions may have one
+   name.
+
+   For example, cuGetProcAddress answers 0x7f30a0012340. It lies in the segments of libcuda.so.1, which count from
+   0x7f30a0000000. The symbol with value 0x12340 is "cuMemAlloc_v2", so our hook of that name is answered instead. */
 #ifndef SG_LOADED_CODE_H
 #define SG_LOADED_CODE_H
 

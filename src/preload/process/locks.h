@@ -1,4 +1,15 @@
-/* The locks of this layer. */
+/* The locks of this layer, one for each table (base/locks.def has names, order and what each guards).
+
+   Why they are wrapped. A signal handler may interrupt a thread that holds one and then allocate or free. It would wait
+   for its own thread for ever. So a thread has a bit for each lock that it holds (`guards` of thread.h). A call of a
+   handler finds the bit set and is handed on to the driver.
+
+   How. lock() sets the bit before it takes the lock, and unlock() clears it after. A handler between the two sees the
+   bit, though the lock may be free. fork() takes all of them in order, so that a child finds no table half changed.
+
+   For example, a thread is in sg_outside_taken() with SG_LOCK_OUTSIDE as SIGALRM comes. The handler calls cudaFree:
+   sg_enter() finds `guards` not 0 and answers NULL. The driver frees a block of its own; the book misses that one
+   entry. */
 #ifndef SG_LOCKS_H
 #define SG_LOCKS_H
 

@@ -1,4 +1,5 @@
-/* What this library is doing in the process that it was loaded into.
+/* The part of this library in the process that it was loaded into, and the question whether a call is the core's to
+   answer.
 
    EARLY ──first allocation──▶ STARTING ──▶ LIVE ──fork──▶ CHILD (in the child)
                                   │           │
@@ -12,7 +13,18 @@
    PASSTHROUGH  Everything is handed on, for good: a tool watches the driver, the configuration says so, the driver
             lacks what we need, or there was no host memory.
    CHILD    Forked from a LIVE process, where CUDA doesn't work: frees of memory of ours succeed and do nothing.
-   EXITING  The process ends: frees as in CHILD, and no call to the driver that the program doesn't make itself. */
+   EXITING  The process ends: frees as in CHILD, and no call to the driver that the program doesn't make itself.
+
+   Why EARLY lasts. The library is preloaded into every program of a session, shells and compilers too. Most of them
+   never allocate, so nothing may be visible of it there.
+
+   How a call is answered. A hook calls sg_enter(), or sg_enter_allocation() if it allocates. With a core it does its
+   work and calls sg_leave(). With NULL it hands the call on to the driver. Between the two the thread is *inside*:
+   calls that the core makes of the driver come to the same hooks, and there sg_enter() answers NULL.
+
+   For example, a program's first cudaMalloc of 1 MiB: state EARLY. The hook calls sg_enter_allocation(); this thread
+   sets STARTING and makes the core, and a second thread that allocates meanwhile rests in steps of 50 us. Then the
+   state is LIVE. The core maps a page by cuMemCreate, whose hook finds the thread inside and hands on. */
 #ifndef SG_PROCESS_H
 #define SG_PROCESS_H
 

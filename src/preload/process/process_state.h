@@ -1,5 +1,10 @@
-/* The state of the process, for process.c and for main/startup.c, which changes it.
-   process.h says what the states mean. */
+/* The state of the process, for process.c and for main/startup.c, which changes it. process.h says what the states
+   mean.
+
+   Why it is apart: a hook asks process.h and must not see the members. Only start, fork and exit change them.
+
+   For example, the start sets `core` and `pid`, then stores LIVE in `state` with release order. A thread that loads
+   LIVE with acquire order may read both without a lock. */
 #ifndef SG_PROCESS_STATE_H
 #define SG_PROCESS_STATE_H
 

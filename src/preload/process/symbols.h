@@ -1,4 +1,11 @@
-/* Which function a name means: the real dlsym, libcuda's symbols, and our answers in their place. */
+/* The meaning of a name: the real dlsym, libcuda's symbols, and our answers in their place.
+
+   Why. This library exports dlsym and the driver's names itself, so a plain dlsym() in it would find its own functions.
+   All look-ups of the layer go through here.
+
+   For example, sg_cuda_symbol("cuMemAlloc_v2") finds libcuda's function by the library's own tables. If another
+   preloaded library hooks dlsym, that one is asked instead; where it answers our own hook, glibc's dlsym is asked with
+   libcuda's handle. */
 #ifndef SG_SYMBOLS_H
 #define SG_SYMBOLS_H
 

@@ -1,4 +1,15 @@
-/* What this layer keeps for a thread. */
+/* Variables of a thread, all in one struct.
+
+   Why one struct: a variable of a thread in a preloaded library is reached by a call of the loader's (__tls_get_addr).
+   One such call then serves all of them. sg_self_found is a pointer to the struct that needs no such call. The loader
+   keeps a little room for variables that are reached so (initial-exec), and a pointer fits. The fast path uses that.
+
+   Limits. The struct is 1.5 KiB for each thread and zero at first. It holds caches only and marks of calls that are
+   under way: a thread that ends leaves nothing to give back.
+
+   For example, a thread's second cudaMalloc reads sg_self_found once. Then `fast_path.epoch` says 7 as
+   sg_fast_path_epoch does, so its finding of core, device and tag is good, and the core is called at once. A capture
+   begins elsewhere, the epoch is 8, and the next call takes the slow path. */
 #ifndef SG_THREAD_H
 #define SG_THREAD_H
 

@@ -1,5 +1,12 @@
-/* Every function that a file of this layer calls on a floor above its own. One constant table holds them, in main/startup.c,
-   so that no call can come before it is set. The test `tree` finds any other call that runs up. */
+/* Every function that a file of this layer calls on a floor above its own, with the reason for it.
+
+   Why a table. Rooms call downwards, so that each can be read and tested without those above it. A few events have to
+   go up. The first allocation makes the core, and a free that was put off is made by the room that frees. One constant
+   table, filled in by main/startup.c, shows them all, and no call can come before it is set. The test `tree` finds any
+   other call that runs up.
+
+   For example, a capture ends with 3 frees put off. captures.c, in `track`, calls `free` of this table 3 times. That is
+   sg_memory_free() of `serve`, two floors above it. */
 #ifndef SG_UPWARD_CALLS_H
 #define SG_UPWARD_CALLS_H
 
@@ -22,17 +29,11 @@ struct sg_upward_calls {
        sg_leave(), with no lock. */
     CUresult (*free)(struct sg_core *core, CUdeviceptr address, const struct sg_request *request);
 
-    /* make_room.c, for a call that has run out: sg_trim_ask_others_of(). No lock. */
-    bool (*ask_others)(int device);
-
     /* torch_allocator.c, with what PyTorch records: segalloc_record_stream(). No lock. */
     int (*record_stream)(void *pointer, void *stream);
 
     /* torch_module.c, for a program that waits for its device: sg_captures_synchronize(). No lock. */
     CUresult (*synchronize)(void);
-
-    /* events.c, after the host has waited: sg_outside_waited(). No lock. */
-    void (*waited)(void);
 };
 extern const struct sg_upward_calls sg_upward_calls __attribute__((visibility("hidden")));
 

@@ -1,4 +1,16 @@
-/* Threads of ours: what may take long, and no thread of the program should. */
+/* Threads of ours, for work that may take long and that no thread of the program should do.
+
+   Nouns. An *errand* is one function that is run so. There are two places: one for an errand that is waited for, one
+   for an errand that nobody waits for.
+
+   Why. A wait in the driver can't be given up. A kernel that never ends would hold the program's thread in a cudaFree
+   that natively returned an error by then. And a helper thread can wait in relaxed capture mode.
+
+   Limits. One errand at a time in each place. An errand that was given up keeps its place until it returns.
+
+   For example, a strict free waits for a context whose kernel runs 30 s, with wait_limit:20. The errand begins, the
+   program's thread rests in slices of 0.2 ms, gives up after 20 s and gets CUDA_ERROR_NOT_READY. The place is free
+   again 10 s later. */
 #ifndef SG_WORKER_THREAD_H
 #define SG_WORKER_THREAD_H
 

@@ -1,4 +1,14 @@
-/* What is printed when memory has run out: the core's text, with what it cannot know. */
+/* The report of memory that has run out: the core's text, with what the core cannot know.
+
+   How. The core has blocks and sites. From here come the command of this process, other processes on the device, and
+   memory by other calls. Processes come from NVML where that is installed, else from the table of processes that
+   segalloc serves (services/trim.h).
+
+   Limits. 64 processes. In a container NVML numbers processes by another namespace. If this process is missing from the
+   list, the list is not used.
+
+   For example, 24 GiB are full: 20 GiB of ours, 3 GiB of process 4711 "Xorg" by NVML, 1 GiB by cuMemCreate of this
+   process. The report has a row for each. */
 #ifndef SG_OOM_REPORT_H
 #define SG_OOM_REPORT_H
 

@@ -12,7 +12,7 @@
 #include "base/refusal.h"
 #include "base/rest.h"
 #include "report/oom_report.h"
-#include "torch/torch_mode.h"
+#include "track/torch_mode.h"
 
 enum {
     OPEN_MOST = 16,    /* threads at once; a further one's refusal counts as a failure at once */

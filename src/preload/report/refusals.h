@@ -1,9 +1,17 @@
-/* Allocations that were refused, until it is known what became of each (refusal.h has the rule).
+/* Allocations that were refused, until it is known what became of each (base/refusal.h has the rule).
 
-   A refusal is open from the call that returned it to the next success, refusal or error of its thread. The report of what
-   held the memory is composed when it is refused, for later the memory is held by others. It is printed if the
-   refusal turns out to be a failure: another piece of work is served, an error is raised, the process ends or a signal ends
-   it. A refusal that is made good prints nothing. */
+   Why it waits. Many programs ask for much, are refused, and make do with less. A report at each refusal would cry
+   wolf; none at all would hide the real failure.
+
+   How. A refusal is open from the call that returned it to the next success, refusal or error of its thread. The report
+   of what held the memory is composed when it is refused, for later the memory is held by others. It is printed if the
+   refusal turns out to be a failure. That is so if other work is served, an error is raised, or the process ends. A
+   refusal that is made good prints nothing.
+
+   Limits. 16 threads at once; a further one's refusal counts as a failure at once.
+
+   For example, a program is refused 8 GiB and then gets 4 GiB. That is half, which makes the refusal good, so nothing
+   is printed. Had it called abort() instead, the report would come first. */
 #ifndef SG_REFUSALS_H
 #define SG_REFUSALS_H
 

@@ -1,4 +1,7 @@
-/* One line about the process at its end, for `segalloc run`. */
+/* One line about the process at its end, for `segalloc run`.
+
+   For example: "segalloc: 12.4 GiB reserved at the peak for 11.8 GiB allocated. To see what held it: segalloc report
+   run.trace". */
 #ifndef SG_SUMMARY_H
 #define SG_SUMMARY_H
 

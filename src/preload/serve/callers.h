@@ -1,4 +1,15 @@
-/* The modules that call the runtime's cudaMalloc and cudaFree, and the runtime of each module. */
+/* Modules that call the runtime's cudaMalloc and cudaFree, and the runtime of each.
+
+   Nouns. A *module* is a loaded library or the program. Its *kind* decides how it is served: PyTorch's frees follow
+   streams, NCCL's memory must be the driver's own.
+
+   Why. One process may have several runtimes: PyTorch's own libcudart.so.12 and the program's .so.13. A call must go on
+   to the one that its caller was linked with.
+
+   How. The return address gives the module (loaded_code.h). It is found out once and kept until a library is unloaded.
+
+   For example, libtorch_cuda.so calls cudaMalloc. The address lies in it, the kind is TORCH, and its runtime is the
+   libcudart.so.12 beside it. The second call finds the module by a look at a table, without the loader. */
 #ifndef SG_CALLERS_H
 #define SG_CALLERS_H
 

@@ -1,6 +1,8 @@
 /* The driver as the core calls it. Calls that could ruin a capture are made within sg_captures_exclude(), while no
    capture can begin. Where an active capture would be ruined they are not made. Source of what does: cuda.h, the texts of
    cuThreadExchangeStreamCaptureMode, cuCtxRecordEvent and cuStreamIsCapturing. */
+#include "serve/capture_safe_driver.h"
+
 #include <sched.h>
 #include <stdatomic.h>
 #include <stddef.h>

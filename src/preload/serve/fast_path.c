@@ -5,6 +5,9 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "serve/callers.h"
+#include "serve/deferred_frees.h"
+#include "serve/free_mode.h"
 #include "track/captures.h"
 #include "track/contexts.h"
 #include "core/core.h"
@@ -12,7 +15,7 @@
 #include "track/graph_blocks.h"
 #include "track/ipc.h"
 #include "process/process.h"
-#include "serve/requests.h"
+#include "serve/alloc.h"
 #include "services/recorder.h"
 #include "report/refusals.h"
 #include "sites/note.h"

@@ -8,7 +8,11 @@
       - that context is its device's primary context, no capture is active, and the core answers.
 
    Everything else takes the slow path, and so does every error, so that the runtime's error slot is right. An
-   allocation is asked for once only: its error is kept for the hook of the driver's call. */
+   allocation is asked for once only: its error is kept for the hook of the driver's call.
+
+   For example, a loop allocates and frees 1 MiB. The first cudaMalloc takes the slow path; its success is noted with
+   epoch 7. The second finds epoch 7, the same context and the same runtime, and calls the core. Another thread makes a
+   context, the epoch is 8, and the third call goes the long way and notes epoch 8. */
 #ifndef SG_FAST_PATH_H
 #define SG_FAST_PATH_H
 

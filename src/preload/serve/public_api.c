@@ -1,9 +1,9 @@
 #include "inspect/core_state.h"
 #include "process/hooks.h"
 #include "process/process.h"
-#include "serve/requests.h"
 #include "report/refusals.h"
 #include "segalloc/segalloc.h"
+#include "serve/deferred_frees.h"
 #include "track/streams.h"
 
 const char *segalloc_version(void)

@@ -4,10 +4,13 @@
 
 #include "process/hooks.h"
 #include "process/process.h"
-#include "serve/requests.h"
+#include "serve/alloc.h"
 #include "serve/fast_path.h"
 #include "segalloc/segalloc.h"
+#include "serve/free.h"
+#include "serve/used_streams.h"
 #include "track/free_policy.h"
+#include "track/streams.h"
 
 void *segalloc_malloc_on(size_t bytes, void *stream)
 {
@@ -17,7 +20,7 @@ void *segalloc_malloc_on(size_t bytes, void *stream)
         return NULL;
     if (sg_fast_malloc_on(bytes, stream, &address))
         return (void *)(uintptr_t)address;
-    sg_memory_follow();
+    sg_follow_as_configured();
     struct sg_core *core = sg_enter_allocation();
     if (core) {
         const struct sg_request request = {.stream = stream, .has_stream = true, .named = true};

@@ -10,12 +10,14 @@
 #include "process/process.h"
 #include "process/symbols.h"
 #include "segalloc/segalloc.h"
-#include "serve/requests.h"
+#include "serve/alloc.h"
 #include "report/refusals.h"
 #include "base/size.h"
+#include "serve/free.h"
 #include "torch/torch.h"
 #include "torch/torch_oom.h"
 #include "track/free_policy.h"
+#include "track/streams.h"
 
 /* True if this is for a MemPool's segments. PyTorch's own cache is the allocator in force then, an object with static
    storage, and takes NULL as an error of cudaMalloc. Else the allocator is the pluggable one. */
@@ -48,7 +50,7 @@ void *segalloc_torch_malloc(size_t bytes, int device, void *stream)
     if (!bytes)
         return NULL;
     sg_torch_mode_change(SG_TORCH_UNKNOWN, SG_TORCH_PLUGGED);
-    sg_memory_follow();
+    sg_follow_as_configured();
     sg_memory_torch_plugged();
     if (driver) {
         bool pushed = sg_torch_push_device(driver, device);

@@ -1,6 +1,10 @@
-/* Declares blocks to the simulated GPU's hazard checker, when they are handed out and when they are freed. So the
-   checker notices unordered work of two owners on the same bytes in any program. Without a checker, only a clock is
-   found. */
+/* Blocks declared to the simulated GPU's hazard checker, when they are handed out and when they are freed.
+
+   Why. The checker then notices unordered work of two owners on the same bytes, in any program. Without a checker only
+   a clock is found.
+
+   For example, 4 KiB at A are given to stream 1, freed in stream order and given to stream 2. Work of stream 2 on A
+   that is not ordered after stream 1's is a hazard with both owners' names. */
 #ifndef SG_HAZARD_ANNOTATIONS_H
 #define SG_HAZARD_ANNOTATIONS_H
 

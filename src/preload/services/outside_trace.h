@@ -1,4 +1,10 @@
-/* The trace's word of memory that the core does not serve. */
+/* Records in the trace about memory that the core does not serve.
+
+   Why. Pools, graphs and libraries take memory too. A replay that knows the core's blocks alone would find a card large
+   enough on which the run fails.
+
+   For example, a library takes 200 MiB by cuMemCreate. The next record says 200 MiB outside. A rehearsal for an 8 GiB
+   card has 7.8 GiB for the core from there on. */
 #ifndef SG_OUTSIDE_TRACE_H
 #define SG_OUTSIDE_TRACE_H
 

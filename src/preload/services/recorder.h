@@ -1,4 +1,14 @@
-/* The trace and the statistics file of this process. */
+/* The trace and the statistics file of this process.
+
+   How. The core calls an observer under its lock, which writes 32 bytes into the mapped trace. Files begin with the
+   first event and are kept right all the time, since a process may be killed. Statistics are written at events 1, 2, 4
+   and so on to 256, then twice a second at most.
+
+   Limits. One thread writes statistics at a time; others go on without. A file that can't be written is given up, with
+   a line.
+
+   For example, a program makes 3 allocations and is killed. The trace has 3 records of 32 bytes, and the statistics
+   those of the second event. */
 #ifndef SG_RECORDER_H
 #define SG_RECORDER_H
 

@@ -1,6 +1,14 @@
 /* Memory for others. Idle memory goes back when `segalloc trim` asks, or another process that runs out on the same
-   device. It also goes back when a device is nearly full and nothing has happened for a while. A helper thread
-   sleeps until then; it exists from the first allocation on, unless trim_on_request:False. */
+   device. It also goes back when a device is nearly full and nothing has happened for a while.
+
+   How. Processes of a user have a table in shared memory (base/neighbours.h). A helper thread of each sleeps until it
+   is asked, gives idle pages back, and answers. It exists from the first allocation on, unless trim_on_request:False.
+
+   Limits. An answer is waited for 2 s at most. From a process that has not answered before it is 0.3 s, since that one
+   may be stopped. While a capture is active nothing is given back.
+
+   For example, process A holds 10 GiB, 6 GiB of them idle. Process B asks for 4 GiB on the same card, which has 1 GiB
+   free. B writes its question, A's thread gives 6 GiB back, and B's core is asked again: 7 GiB are free now. */
 #ifndef SG_TRIMMING_H
 #define SG_TRIMMING_H
 

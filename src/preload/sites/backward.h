@@ -1,5 +1,15 @@
-/* The node that a thread of PyTorch's backward pass works at. Such a thread runs no Python. It asks for memory on
-   behalf of a line that ran forward; the number of a node in the graph leads back to that line. */
+/* The node that a thread of PyTorch's backward pass works at.
+
+   Why. Such a thread runs no Python. It asks for memory on behalf of a line that ran forward, and the user knows only
+   that line.
+
+   How. Each node of the graph has a number, drawn by the thread that made it. A forward allocation notes the number and
+   its site. In the backward pass the number of the current node leads back to the site.
+
+   Limits. 65,536 nodes are remembered; an older one is overwritten and its line unknown.
+
+   For example, line 50 makes node 901 (MmBackward0) and allocates: place 901 of the table has site 12. The backward
+   thread evaluates node 901 and allocates: "backward of train.py:50". */
 #ifndef SG_BACKWARD_H
 #define SG_BACKWARD_H
 

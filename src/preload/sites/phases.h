@@ -1,4 +1,12 @@
-/* The program's phases, as it names them: segalloc_mark(), segalloc_phase_push(), ranges of NVTX. On by `sites`. */
+/* Phases of the program, as it names them: segalloc_mark(), segalloc_phase_push(), ranges of NVTX. On by `sites`.
+
+   Nouns. A *phase* is a name within another phase. A *range* is a phase that a thread opens and closes.
+
+   How. Each thread has a stack of 16 ranges; deeper ones count as the sixteenth. A thread without a range, as in a
+   backward pass, has the phase that another thread opened last.
+
+   For example, segalloc_mark("step 6") and then a range "forward": allocations have the phase "step 6, forward". The
+   range is closed: they have "step 6". */
 #ifndef SG_PHASES_H
 #define SG_PHASES_H
 

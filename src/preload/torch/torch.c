@@ -24,6 +24,7 @@
 #include "torch/torch_segments.h"
 #include "track/captures.h"
 #include "track/free_policy.h"
+#include "track/streams.h"
 
 /* std::optional<bool>: two bytes, in a register. */
 typedef uint16_t check_env_fn(const char *name);
@@ -203,7 +204,7 @@ uint16_t _ZN3c105utils9check_envEPKc(const char *name)
         answer = HAS_VALUE | IS_TRUE;
     }
     if (sg_torch_direct()) {
-        sg_memory_follow();
+        sg_follow_as_configured();
         sg_torch_allocator_limit();
     }
     return answer;
@@ -231,7 +232,7 @@ void sg_torch_begins(void)
     (void)(off && sg_torch_allocator_take());
     sg_torch_mode_set(off ? SG_TORCH_DIRECT : SG_TORCH_BENEATH);
     if (off)
-        sg_memory_follow();
+        sg_follow_as_configured();
     else if (sg_process_conf()->pytorch == SG_PYTORCH_DIRECT)
         sg_log_line(
             "pytorch:direct: this PyTorch, older than 2.7, keeps its cache unless PYTORCH_NO_CUDA_MEMORY_CACHING=1 "

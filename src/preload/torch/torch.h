@@ -7,7 +7,7 @@
 
 #include "driver/cuda_abi.h"
 #include "driver/driver.h"
-#include "torch/torch_mode.h"
+#include "track/torch_mode.h"
 
 /* True if `pointer` begins a block that was served to PyTorch as a tensor, not as a segment of its cache. */
 bool sg_torch_is_direct(const void *pointer);

@@ -5,13 +5,10 @@
 
 #include "base/clock.h"
 #include "process/capture_mode.h"
-#include "track/graph_blocks.h"
-#include "process/hooks.h"
 #include "process/process.h"
 #include "process/upward_calls.h"
+#include "track/stream_handle.h"
 #include "base/rest.h"
-#include "track/streams.h"
-#include "torch/torch_mode.h"
 
 enum { CAPTURES_MAX = 256, DEFERRED_MAX = 65536 };
 
@@ -100,7 +97,7 @@ bool sg_captures_forked(CUstream stream)
 
 enum { REST_NS = 20000 };
 
-static void rest(void)
+static void captures_rest(void)
 {
     sg_rest(REST_NS);
 }
@@ -111,7 +108,7 @@ static struct {
     atomic_bool any;
 } outlasted;
 
-static bool is_in_vain(void)
+static bool captures_is_in_vain(void)
 {
     return atomic_load(&outlasted.any) && atomic_load(&outlasted.ends) == sg_captures_ends();
 }
@@ -119,10 +116,10 @@ static bool is_in_vain(void)
 bool sg_captures_await(uint64_t *left_ns)
 {
     CUstream own;
-    while ((sg_captures_active() || sg_captures_runs_deferred()) && *left_ns > 0 && !is_in_vain() &&
+    while ((sg_captures_active() || sg_captures_runs_deferred()) && *left_ns > 0 && !captures_is_in_vain() &&
            !sg_captures_own(&own)) {
         uint64_t began = sg_clock_coarse_ns();
-        rest();
+        captures_rest();
         uint64_t took = sg_clock_coarse_ns() - began;
         took = took > REST_NS ? took : REST_NS;
         *left_ns -= took < *left_ns ? took : *left_ns;
@@ -146,7 +143,7 @@ void sg_captures_exclude(void)
         return; /* who waits to join waits for this thread already */
     for (;;) {
         while (atomic_load(&exclusion.joiners))
-            rest();
+            captures_rest();
         atomic_fetch_add(&exclusion.holders, 1);
         if (!atomic_load(&exclusion.joiners))
             return;
@@ -165,7 +162,7 @@ void sg_captures_joining(void)
     atomic_fetch_add(&captures.joins, 1);
     atomic_fetch_add(&exclusion.joiners, 1);
     while (atomic_load(&exclusion.holders))
-        rest();
+        captures_rest();
 }
 
 void sg_captures_joined(void)
@@ -203,16 +200,16 @@ CUresult sg_captures_wait_aside(void)
 
 /* Lets those who wait come into the driver. Whether they have can't be seen, and they may stay there for long: each is
    given this much once. No other can begin meanwhile. */
-static void let_enter(void)
+static void captures_let_waits_enter(void)
 {
     enum { RESTS = 250 }; /* 5 ms and more */
     unsigned begun = atomic_load(&waits.begun);
     for (int i = 0; i < RESTS && atomic_load(&waits.entered) != begun && atomic_load(&waits.over) != begun; i++)
-        rest();
+        captures_rest();
     atomic_store(&waits.entered, begun);
 }
 
-static CUresult defer_free(CUdeviceptr address, CUcontext context, const struct sg_request *request)
+static CUresult captures_put_off(CUdeviceptr address, CUcontext context, const struct sg_request *request)
 {
     CUresult result = CUDA_SUCCESS;
     sg_process_lock(SG_LOCK_CAPTURES);
@@ -238,7 +235,7 @@ CUresult sg_captures_defer_free(struct sg_core *core, CUdeviceptr address, const
     CUresult result = sg_core_block(core, address, &block);
     if (result != CUDA_SUCCESS)
         return result;
-    return block.base == address ? defer_free(address, block.context, request) : CUDA_ERROR_INVALID_VALUE;
+    return block.base == address ? captures_put_off(address, block.context, request) : CUDA_ERROR_INVALID_VALUE;
 }
 
 uint64_t sg_captures_deferred_bytes(struct sg_core *core, int device)
@@ -275,48 +272,30 @@ void sg_captures_run_deferred(struct sg_core *core)
     }
 }
 
-/* The last capture has ended. */
-static void run_deferred(void)
+unsigned sg_captures_begin(void)
 {
-    struct sg_core *core = sg_enter();
-    if (!core)
-        return;
-    sg_captures_run_deferred(core);
-    sg_leave();
-}
-
-/* A begin counts before the driver is asked: between its answer and ours other threads must see it. Returns the joins
-   until then. */
-static unsigned begin(void)
-{
-    sg_memory_fence(); /* once it has begun, no event of ours is recorded any more */
     atomic_store(&sg_captures_begun, true);
     atomic_fetch_add(&captures.active, 1);
     atomic_fetch_add(&sg_fast_path_epoch, 1);
     sg_captures_joining();
-    let_enter();
-    return atomic_load(&captures.joins) - !sg_following(); /* else joins are not seen: never equal again */
+    captures_let_waits_enter();
+    return atomic_load(&captures.joins);
 }
 
-static CUresult begun(CUresult result, unsigned joins, CUstream stream, bool per_thread)
+void sg_captures_list(CUstream stream, bool per_thread, CUcontext context, unsigned joins)
 {
-    const struct sg_driver *driver = sg_process_driver();
-    CUcontext context = NULL;
-    sg_captures_joined();
-    if (driver && driver->ctx_get_current)
-        (void)driver->ctx_get_current(&context);
-    if (result == CUDA_SUCCESS) {
-        sg_process_lock(SG_LOCK_CAPTURES);
-        if (captures.listed < CAPTURES_MAX)
-            captures.list[captures.listed++] = (struct capture){stream, per_thread, &sg_self, context, joins};
-        sg_process_unlock(SG_LOCK_CAPTURES);
-    } else if (atomic_fetch_sub(&captures.active, 1) == 1) {
-        run_deferred();
-    }
-    return result;
+    sg_process_lock(SG_LOCK_CAPTURES);
+    if (captures.listed < CAPTURES_MAX)
+        captures.list[captures.listed++] = (struct capture){stream, per_thread, &sg_self, context, joins};
+    sg_process_unlock(SG_LOCK_CAPTURES);
 }
 
-static void ended(CUstream stream, bool per_thread)
+bool sg_captures_not_begun(void)
+{
+    return atomic_fetch_sub(&captures.active, 1) == 1;
+}
+
+bool sg_captures_end(CUstream stream, bool per_thread)
 {
     bool last = false, found = false;
     sg_process_lock(SG_LOCK_CAPTURES);
@@ -330,86 +309,17 @@ static void ended(CUstream stream, bool per_thread)
         last = atomic_fetch_sub(&captures.active, 1) == 1;
     atomic_fetch_add(&sg_captures_ended, 1);
     sg_process_unlock(SG_LOCK_CAPTURES);
-    if (last)
-        sg_graphs_forget_spares();
-    if (last)
-        run_deferred();
+    return last;
 }
 
-/* These answers leave a capture going on. Source: the texts of CUresult in cuda.h. */
-static CUresult end_answered(CUresult result, CUstream stream, bool per_thread)
+bool sg_captures_is_listed(CUstream stream)
 {
-    if (result != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD && result != CUDA_ERROR_ILLEGAL_STATE &&
-        result != CUDA_ERROR_INVALID_HANDLE)
-        ended(stream, per_thread);
-    return result;
-}
-
-CUresult cuStreamBeginCapture(CUstream stream)
-{
-    unsigned joins = begin();
-    return begun(sg_real()->cuStreamBeginCapture(stream), joins, stream, false);
-}
-
-CUresult cuStreamBeginCapture_ptsz(CUstream stream)
-{
-    unsigned joins = begin();
-    return begun(sg_real()->cuStreamBeginCapture_ptsz(stream), joins, stream, true);
-}
-
-CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
-{
-    sg_torch_captures(mode);
-    unsigned joins = begin();
-    return begun(sg_real()->cuStreamBeginCapture_v2(stream, mode), joins, stream, false);
-}
-
-CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode)
-{
-    sg_torch_captures(mode);
-    unsigned joins = begin();
-    return begun(sg_real()->cuStreamBeginCapture_v2_ptsz(stream, mode), joins, stream, true);
-}
-
-CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *nodes,
-    const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode)
-{
-    unsigned joins = begin();
-    return begun(sg_real()->cuStreamBeginCaptureToGraph(stream, graph, nodes, edges, count, mode), joins, stream,
-        false);
-}
-
-CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode *nodes,
-    const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode)
-{
-    unsigned joins = begin();
-    return begun(sg_real()->cuStreamBeginCaptureToGraph_ptsz(stream, graph, nodes, edges, count, mode), joins, stream,
-        true);
-}
-
-CUresult cuStreamBeginRecaptureToGraph(CUstream stream, CUstreamCaptureMode mode, CUgraph graph, void *callback,
-    void *user)
-{
-    unsigned joins = begin();
-    return begun(sg_real()->cuStreamBeginRecaptureToGraph(stream, mode, graph, callback, user), joins, stream, false);
-}
-
-CUresult cuStreamBeginRecaptureToGraph_ptsz(CUstream stream, CUstreamCaptureMode mode, CUgraph graph, void *callback,
-    void *user)
-{
-    unsigned joins = begin();
-    return begun(sg_real()->cuStreamBeginRecaptureToGraph_ptsz(stream, mode, graph, callback, user), joins, stream,
-        true);
-}
-
-CUresult cuStreamEndCapture(CUstream stream, CUgraph *ret)
-{
-    return end_answered(sg_real()->cuStreamEndCapture(stream, ret), stream, false);
-}
-
-CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *ret)
-{
-    return end_answered(sg_real()->cuStreamEndCapture_ptsz(stream, ret), stream, true);
+    bool captured = false;
+    sg_process_lock(SG_LOCK_CAPTURES);
+    for (int i = 0; i < captures.listed; i++)
+        captured |= captures.list[i].stream == stream;
+    sg_process_unlock(SG_LOCK_CAPTURES);
+    return captured;
 }
 
 void sg_captures_context_gone(CUcontext context)
@@ -431,16 +341,4 @@ void sg_captures_context_gone(CUcontext context)
     if (ends)
         atomic_fetch_sub(&captures.active, ends);
     sg_process_unlock(SG_LOCK_CAPTURES);
-}
-
-CUresult sg_captures_destroyed(CUresult result, CUstream stream)
-{
-    bool captured = false;
-    sg_process_lock(SG_LOCK_CAPTURES);
-    for (int i = 0; i < captures.listed; i++)
-        captured |= captures.list[i].stream == stream;
-    sg_process_unlock(SG_LOCK_CAPTURES);
-    if (captured && result == CUDA_SUCCESS)
-        ended(stream, false);
-    return result;
 }

@@ -1,5 +1,21 @@
-/* Active stream captures: while there is one, nothing may be waited for or queried, and growing needs a relaxed
-   thread. */
+/* Stream captures that are active, and frees that they put off.
+
+   Nouns. A *capture* records the work given to a stream as nodes of a graph instead of running it. A stream *joins* one
+   by waiting for an event that was recorded in it. A free is *put off* if it would ruin a capture. The *exclusion*
+   keeps captures from beginning around calls of ours.
+
+   Why. While a capture is active, nothing may be waited for or queried, and growing needs a relaxed thread
+   (capture_mode.h). A call that the driver forbids ends the program's capture with an error.
+
+   How. A begin counts before the driver is asked, so no thread takes the time until the answer for one without a
+   capture. Calls of ours that could ruin one are made between exclude() and allow(); whoever begins waits for those.
+   Frees that were put off are made when the last capture has ended.
+
+   Limits. 256 captures have entries; more are only counted. 65,536 frees can be put off at once; a further one is
+   answered CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED.
+
+   For example, stream A is captured, `active` is 1. A C program's thread B frees 2 MiB. The driver would allow it, so
+   the free goes into the list. A's capture ends, `active` is 0, and the 2 MiB are freed by thread A, at once. */
 #ifndef SG_CAPTURES_H
 #define SG_CAPTURES_H
 
@@ -7,7 +23,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "track/deferred_frees.h"
+#include "core/core.h"
+#include "track/request.h"
 
 /* True if a capture is active, of whichever stream and thread. No lock. */
 bool sg_captures_active(void);
@@ -59,6 +76,23 @@ void sg_captures_fork_child(void);
 void sg_captures_joining(void);
 void sg_captures_joined(void);
 
+/* A capture is about to begin, before the driver is asked. Counts it, so that no other thread takes the time until the
+   answer for one without a capture; waits as sg_captures_joining(). Returns the joins so far, for sg_captures_list().
+   After the answer come sg_captures_joined() and one of the next two. */
+unsigned sg_captures_begin(void);
+
+/* It has begun, on that stream and by this thread; `context`: the current one, NULL if not known. */
+void sg_captures_list(CUstream stream, bool per_thread, CUcontext context, unsigned joins);
+
+/* It has not begun. True: no capture is active now. */
+bool sg_captures_not_begun(void);
+
+/* The capture that began on the stream has ended. True: none is active now. For hooks/capture_end.c. */
+bool sg_captures_end(CUstream stream, bool per_thread);
+
+/* True if a capture that began on the stream is active and listed. */
+bool sg_captures_is_listed(CUstream stream);
+
 /* Waits for a context, NULL: the current one, by the driver's call for that. CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
    while a capture is active, which it would ruin. A capture that is to begin waits for the call to be made, a few
    milliseconds at most. */
@@ -71,23 +105,11 @@ CUresult sg_captures_wait_aside(void);
 /* A context has gone, with its captures and the blocks that were to be freed. */
 void sg_captures_context_gone(CUcontext context);
 
-/* A stream was destroyed, with this result: that drops its capture. Returns the result. */
-CUresult sg_captures_destroyed(CUresult result, CUstream stream);
-
 /* While a capture is active: defers a free to its end, and answers as the driver would.
    CUDA_ERROR_INVALID_VALUE: not the start of a live block, or freed already. */
 CUresult sg_captures_defer_free(struct sg_core *core, CUdeviceptr address, const struct sg_request *request);
 
 /* Bytes of a device that are kept so, for who reports them: others may free and park meanwhile. */
 uint64_t sg_captures_deferred_bytes(struct sg_core *core, int device);
-
-/* A driver for the core that asks, records and waits only where no capture can be ruined by it, and says
-   CUDA_ERROR_NOT_READY or CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED instead. A wait for an event is one in slices, and
-   given up with CUDA_ERROR_NOT_READY after `wait_limit` of the configuration. A wait for a context that another thread
-   ends is one for its end. */
-void sg_captures_make_driver_safe(const struct sg_driver *driver, struct sg_driver *ret);
-
-/* Waits for the current context as the core does by that driver, once there is a core. */
-CUresult sg_captures_synchronize(void);
 
 #endif

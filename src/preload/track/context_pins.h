@@ -1,6 +1,20 @@
-/* Calls of ours that name a context which another thread may end: the ending thread waits for them. Each strict free
-   beside a second context is one. So they take no lock and write no cache line that threads share. The expensive
-   half is left to the thread that ends a context. */
+/* Calls of ours that name a context which another thread may end: the ending thread waits for them.
+
+   Nouns. A *pin* says that a call names the context. It is a *hazard pointer*: published by the user, looked for by
+   whoever ends the context.
+
+   Why. Each strict free beside a second context is such a call. So pins take no lock and write no cache line that
+   threads share. The expensive half is left to the thread that ends a context.
+
+   How. Each of the first 63 threads has a row. On the short way it stores the handle there, then checks that nothing
+   has begun to end. On the long way it raises a count by index. The ending thread announces itself, makes all stores
+   visible by membarrier, and scans all rows.
+
+   Limits. Further threads share row 63, and take the long way always.
+
+   For example, thread 1 frees a block of context A and pins A in row 0. Thread 2 destroys A: it raises the epoch from 4
+   to 5, scans, finds A in row 0, and rests for 20 us. Thread 1's wait ends and it clears the row; thread 2 asks the
+   driver. A later free of thread 1 finds epoch 5 and looks A up anew: it is gone. */
 #ifndef SG_CONTEXT_PINS_H
 #define SG_CONTEXT_PINS_H
 

@@ -1,5 +1,13 @@
-/* The table of the contexts that are alive. An entry keeps its index while its context lives, so that hazard pointers
-   (context_pins.h) can count by index. contexts.c fills the table; lookups by handle take no lock. */
+/* The table of the contexts that are alive. contexts.c fills it.
+
+   Nouns. An *entry* is a context's place. It keeps its *index* while its context lives, so that hazard pointers
+   (context_pins.h) can count by index. The list `index` has the indexes of the live ones without gaps.
+
+   Why. Every strict free looks a context up, so a look-up takes no lock: handles are atomic and an entry never moves.
+
+   For example, contexts A, B and C have entries 0, 1 and 2, and the list is 0 1 2. B ends: its entry's handle is NULL,
+   the list is 0 2. D comes: it takes entry 1, and the list is 0 2 1. A thread that counted for C at index 2 meanwhile
+   still does. */
 #ifndef SG_CONTEXT_TABLE_H
 #define SG_CONTEXT_TABLE_H
 

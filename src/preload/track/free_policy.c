@@ -2,9 +2,7 @@
 
 #include <stdatomic.h>
 
-#include "process/process.h"
-#include "torch/torch_mode.h"
-#include "track/streams.h"
+#include "track/torch_mode.h"
 
 /* What PyTorch was seen to do: record streams, allocate through its pluggable interface. */
 static struct {
@@ -43,13 +41,4 @@ bool sg_memory_guesses(void)
 {
     return sg_torch_direct() || (atomic_load_explicit(&torch.plugged, memory_order_relaxed) &&
                                     !atomic_load_explicit(&torch.records, memory_order_relaxed));
-}
-
-void sg_memory_follow(void)
-{
-    if (sg_following())
-        return;
-    enum sg_free_sync wanted = sg_process_conf()->free_sync;
-    if (wanted == SG_FREE_SYNC_AUTO || wanted == SG_FREE_SYNC_STREAM)
-        sg_follow();
 }

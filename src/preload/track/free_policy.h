@@ -1,4 +1,12 @@
-/* Policy of frees: whether they follow the order of streams, and whether streams that used a block are recorded. */
+/* Policy of frees: whether they follow the order of streams, and whether streams that used a block are recorded.
+
+   Why. Stream order is safe only if every stream that used a block is known. A caller that records streams
+   (record_stream) says so itself. For others the core *guesses*: any stream that the host could have passed the block
+   to counts as a user.
+
+   For example, PyTorch's tensors come one by one and its record_stream reaches the library: a tensor of stream A that B
+   used waits for both. If it does not, each observation of the host counts: after a host function on A, streams that it
+   may have informed count as users. */
 #ifndef SG_FREE_POLICY_H
 #define SG_FREE_POLICY_H
 
@@ -21,8 +29,5 @@ bool sg_memory_hooks_record_stream(void);
 /* True if somebody frees by the order of streams without recording the streams that used a block. Observations by
    the host matter only then. */
 bool sg_memory_guesses(void);
-
-/* Starts to follow the order of streams, where the configuration leaves room for it: a caller names its streams. */
-void sg_memory_follow(void);
 
 #endif

@@ -1,13 +1,29 @@
-/* Memory that graphs use. A graph touches the memory that it captured at each launch. A block that was handed out or
-   freed in its capture therefore belongs to the graph. Nobody else gets it until the graph, its clones and its
-   executables are gone. */
+/* Memory that graphs use. A graph touches the memory that it captured at each launch.
+
+   Nouns. A block that was handed out or freed in a capture *belongs* to its graph. A *hold* is a user object of the
+   driver's that the graph retains. The driver destroys it with the last of the graph, its clones and its executables. A
+   *spare* is a block that was freed in its capture and may serve that capture again.
+
+   Why. Nobody else may get such a block until the graph is gone, since a launch would write into another's memory.
+
+   How. A table has the blocks by address, each with up to 4 holds. A free of such a block is kept in the table. The
+   driver's thread sets a flag in the hold when the graph is gone, for it may call neither the driver nor wait. The next
+   allocation frees what the flags let go.
+
+   Limits. 1,048,576 holds; a block of more than 4 graphs stays for ever. With a driver that has no user objects, blocks
+   are put off to the end of the capture alone.
+
+   For example, a capture allocates 16 MiB, and the program frees them after it. The graph is launched 100 times: the 16
+   MiB stay. cuGraphExecDestroy and cuGraphDestroy follow, the driver destroys the object, the flag is set. The next
+   cudaMalloc finds one flag, and the 16 MiB are idle. */
 #ifndef SG_GRAPH_BLOCKS_H
 #define SG_GRAPH_BLOCKS_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "track/deferred_frees.h"
+#include "core/core.h"
+#include "track/request.h"
 
 /* True if any block belongs to a graph. */
 extern atomic_int sg_graphs_blocks __attribute__((visibility("hidden")));

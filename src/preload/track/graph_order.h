@@ -1,4 +1,10 @@
-/* Order that graphs make by other means than followed events. */
+/* Order that graphs make by other means than followed events.
+
+   Why. A graph may wait for an event of outside or for a word of memory. A stream that it is launched in is then
+   ordered after work that nobody here followed.
+
+   For example, a graph waits for an event that stream B records, and stream A launches it. The wait may pass a block of
+   B's on to A. So from then on launches count as waits for anything (hooks/graph_hooks.c). */
 #ifndef SG_GRAPH_ORDER_H
 #define SG_GRAPH_ORDER_H
 

@@ -1,7 +1,19 @@
-/* Memory of devices that this process holds by calls that the core does not serve, by category. What the driver gives
-   for good is booked call by call. What pools and graphs hold the driver is asked for.
+/* Memory of devices that this process holds by calls that the core does not serve, by category.
 
-   An example. cuMemCreate of 2 GiB, cuMemMap, cuMemRelease: 2 GiB are held until cuMemUnmap. */
+   Nouns. The *book* has what the driver gave until it is given back, a row for each. *Pools* and *graphs* give memory
+   out and take it back by the order of streams, so the driver is asked about those.
+
+   Why. The report of a failed allocation, the trace and the limit must account for the whole device. NVML says how much
+   is used, not by which calls.
+
+   How. A row is counted by handle and mapping: physical memory is held until its handle is released and its last
+   mapping is gone.
+
+   Limits. 64 pools of the program's own. Without host memory for the book an entry is left out. A signal handler that
+   interrupts the book's holder notes nothing.
+
+   For example, cuMemCreate of 2 GiB makes a row with 1 reference, cuMemMap makes it 2, cuMemRelease 1. All of 2 GiB are
+   held until cuMemUnmap. */
 #ifndef SG_HELD_OUTSIDE_H
 #define SG_HELD_OUTSIDE_H
 

@@ -1,6 +1,15 @@
-/* Memory for other processes: whether it has to be such as a legacy handle (cuIpcGetMemHandle) can give away, which
-   memory in regions is not. `ipc` says so, or what is at work in the process: at the first allocation, and whenever
-   libraries were loaded since. */
+/* Memory for other processes: whether it has to be such as a legacy handle (cuIpcGetMemHandle) can give away.
+
+   Why. A legacy handle gives a whole allocation of the driver's to another process. Memory in regions is mapped page by
+   page, and has no such handle. Blocks that are to be given away must each be an allocation of the driver's, which
+   costs the sharing of pages.
+
+   How. `ipc` says so, or what is at work in the process. Libraries that share memory are looked for at the first
+   allocation, and whenever libraries were loaded since.
+
+   For example, with ipc:auto a program loads UCX by dlopen() after it has allocated 1 GiB. The next cudaMalloc takes
+   the slow path, finds UCX among the loaded libraries, and has blocks from here on shareable. The 1 GiB stay as they
+   are, and a line says so. */
 #ifndef SG_IPC_H
 #define SG_IPC_H
 

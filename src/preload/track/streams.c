@@ -4,9 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "track/captures.h"
 #include "track/contexts.h"
-#include "process/hooks.h"
 #include "process/process.h"
 #include "track/free_policy.h"
 #include "base/wrap.h"
@@ -48,6 +46,15 @@ void sg_follow(void)
     atomic_fetch_add(&sg_fast_path_epoch, 1);
 }
 
+void sg_follow_as_configured(void)
+{
+    if (sg_following())
+        return;
+    enum sg_free_sync wanted = sg_process_conf()->free_sync;
+    if (wanted == SG_FREE_SYNC_AUTO || wanted == SG_FREE_SYNC_STREAM)
+        sg_follow();
+}
+
 bool sg_follow_late(void)
 {
     return atomic_load_explicit(&streams.follow_late, memory_order_relaxed);
@@ -86,7 +93,7 @@ bool sg_streams_any_served(void)
     return atomic_load(&streams.served) != 0;
 }
 
-static bool is_served(int device)
+static bool device_is_served(int device)
 {
     return device >= 0 && device < SG_DEVICES_MAX &&
            atomic_load_explicit(&streams.served, memory_order_relaxed) >> device & 1;
@@ -97,7 +104,7 @@ bool sg_streams_complete(void)
     return !atomic_load_explicit(&streams.missed, memory_order_relaxed);
 }
 
-static void miss(void)
+static void stream_miss(void)
 {
     if (!sg_streams_complete())
         return;
@@ -105,13 +112,13 @@ static void miss(void)
     atomic_fetch_add(&sg_fast_path_epoch, 1);
 }
 
-static bool is_default(CUstream stream)
+static bool stream_is_default(CUstream stream)
 {
     return stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
 }
 
 /* Of a stream of another device than `device`, where that is one. */
-static int entry_of_locked(uint64_t key, int device)
+static int stream_entry_locked(uint64_t key, int device)
 {
     SG_ASSERT_PROCESS_LOCK(SG_LOCK_STREAMS);
     for (int i = 0; i < streams.used; i++) {
@@ -123,7 +130,7 @@ static int entry_of_locked(uint64_t key, int device)
     return -1;
 }
 
-static int free_entry_locked(void)
+static int stream_free_entry_locked(void)
 {
     SG_ASSERT_PROCESS_LOCK(SG_LOCK_STREAMS);
     for (int i = 0; i < streams.used; i++) {
@@ -133,10 +140,10 @@ static int free_entry_locked(void)
     return streams.used < STREAMS_MAX ? streams.used++ : -1;
 }
 
-static bool find(uint64_t key, int device, struct sg_tracked_stream *ret)
+static bool stream_find(uint64_t key, int device, struct sg_tracked_stream *ret)
 {
     sg_process_lock(SG_LOCK_STREAMS);
-    int i = entry_of_locked(key, device);
+    int i = stream_entry_locked(key, device);
     if (i >= 0)
         *ret = (struct sg_tracked_stream){streams.list[i].device, streams.list[i].slot, i};
     sg_process_unlock(SG_LOCK_STREAMS);
@@ -144,7 +151,7 @@ static bool find(uint64_t key, int device, struct sg_tracked_stream *ret)
 }
 
 /* What the driver knows of a stream that has no slot yet. */
-static unsigned flags_of(const struct sg_driver *driver, CUstream stream)
+static unsigned stream_flags_of(const struct sg_driver *driver, CUstream stream)
 {
     unsigned flags = 0;
     if (stream == CU_STREAM_LEGACY)
@@ -156,12 +163,12 @@ static unsigned flags_of(const struct sg_driver *driver, CUstream stream)
     return flags & CU_STREAM_NON_BLOCKING ? 0 : SG_STREAM_BLOCKING;
 }
 
-static bool enlist(const struct entry *entry, struct sg_tracked_stream *ret)
+static bool stream_enlist(const struct entry *entry, struct sg_tracked_stream *ret)
 {
     sg_process_lock(SG_LOCK_STREAMS);
-    int i = entry_of_locked(entry->key, entry->foreign ? entry->device : -1);
+    int i = stream_entry_locked(entry->key, entry->foreign ? entry->device : -1);
     if (i < 0) {
-        i = free_entry_locked();
+        i = stream_free_entry_locked();
         if (i >= 0) {
             streams.list[i] = *entry;
             atomic_fetch_add(&streams.changes, 1); /* other threads may remember that it had no slot */
@@ -173,18 +180,18 @@ static bool enlist(const struct entry *entry, struct sg_tracked_stream *ret)
 }
 
 /* `elsewhere`: the device whose memory the stream uses, where that is another one; -1: its own. */
-static bool make(struct sg_core *core, CUstream stream, CUcontext context, uint64_t key, int elsewhere,
+static bool stream_make(struct sg_core *core, CUstream stream, CUcontext context, uint64_t key, int elsewhere,
     struct sg_tracked_stream *ret)
 {
     int device;
     if (!sg_contexts_device(context, &device)) {
-        miss();
+        stream_miss();
         return false;
     }
-    if (!is_served(elsewhere >= 0 ? elsewhere : device))
+    if (!device_is_served(elsewhere >= 0 ? elsewhere : device))
         return false;
     bool unseen = elsewhere >= 0 || atomic_load_explicit(&streams.waited_early, memory_order_relaxed);
-    unsigned flags = flags_of(sg_process_driver(), stream) | (unseen ? SG_STREAM_UNTRACKED_ORDER : 0);
+    unsigned flags = stream_flags_of(sg_process_driver(), stream) | (unseen ? SG_STREAM_UNTRACKED_ORDER : 0);
     if (flags == SG_STREAM_LEGACY && !sg_follow_late() && sg_streams_complete() && !sg_streams_untracked())
         flags |= SG_STREAM_UNUSED; /* its first work would have made a place for it */
     /* A green context may be current to one thread only: its streams' work is asked about over the primary one. */
@@ -210,20 +217,20 @@ static bool make(struct sg_core *core, CUstream stream, CUcontext context, uint6
     };
     if (entry.untracked_order)
         atomic_store_explicit(&streams.any_untracked_order, true, memory_order_relaxed);
-    if (entry.slot && enlist(&entry, ret)) {
+    if (entry.slot && stream_enlist(&entry, ret)) {
         if (elsewhere >= 0)
             atomic_store(&streams.any_foreign, true);
         return true;
     }
-    miss();
+    stream_miss();
     return false;
 }
 
 /* A handle without a context of its own means the current one's. */
-static CUcontext context_of(const struct sg_driver *driver, CUstream stream)
+static CUcontext stream_context_of(const struct sg_driver *driver, CUstream stream)
 {
     CUcontext context = NULL;
-    if (!is_default(stream))
+    if (!stream_is_default(stream))
         return driver->stream_get_ctx && driver->stream_get_ctx(stream, &context) == CUDA_SUCCESS ? context : NULL;
     context = sg_contexts_only();
     if (!context && driver->ctx_get_current(&context) != CUDA_SUCCESS)
@@ -231,7 +238,7 @@ static CUcontext context_of(const struct sg_driver *driver, CUstream stream)
     return context;
 }
 
-static struct sg_stream_entry *seen_as(struct sg_thread *self, CUstream named)
+static struct sg_stream_entry *stream_seen_as(struct sg_thread *self, CUstream named)
 {
     uint64_t number = (uintptr_t)named; /* an address or a small number */
     return &self->streams[sg_hash(number) >> (64 - SG_STREAM_CACHE_BITS)];
@@ -240,8 +247,8 @@ static struct sg_stream_entry *seen_as(struct sg_thread *self, CUstream named)
 bool sg_streams_remembered(struct sg_thread *self, CUstream stream, CUcontext context, int device, sg_slot *ret)
 {
     CUstream named = sg_stream_named(stream, false);
-    const struct sg_stream_entry *seen = seen_as(self, named);
-    bool holds = seen->stream == named && seen->context == (is_default(named) ? context : NULL) &&
+    const struct sg_stream_entry *seen = stream_seen_as(self, named);
+    bool holds = seen->stream == named && seen->context == (stream_is_default(named) ? context : NULL) &&
                  (seen->device == device || !seen->slot) &&
                  seen->changes == atomic_load_explicit(&streams.changes, memory_order_acquire);
     if (holds)
@@ -249,13 +256,13 @@ bool sg_streams_remembered(struct sg_thread *self, CUstream stream, CUcontext co
     return holds;
 }
 
-static bool look_up(struct sg_core *core, CUstream named, bool create, struct sg_tracked_stream *ret)
+static bool stream_look_up(struct sg_core *core, CUstream named, bool create, struct sg_tracked_stream *ret)
 {
     struct sg_thread *self = &sg_self;
     const struct sg_driver *driver = sg_process_driver();
     unsigned changes = atomic_load_explicit(&streams.changes, memory_order_acquire);
-    CUcontext context = is_default(named) ? context_of(driver, named) : NULL;
-    struct sg_stream_entry *seen = seen_as(self, named);
+    CUcontext context = stream_is_default(named) ? stream_context_of(driver, named) : NULL;
+    struct sg_stream_entry *seen = stream_seen_as(self, named);
     if (seen->stream == named && seen->context == context && seen->changes == changes) {
         *ret = (struct sg_tracked_stream){seen->device, seen->slot, seen->entry};
         return seen->slot != 0;
@@ -263,12 +270,12 @@ static bool look_up(struct sg_core *core, CUstream named, bool create, struct sg
     unsigned long long key;
     if (!driver->stream_get_id || driver->stream_get_id(named, &key) != CUDA_SUCCESS) {
         if (create)
-            miss();
+            stream_miss();
         return false;
     }
-    if (!find(key, -1, ret)) {
-        CUcontext home = create ? context ? context : context_of(driver, named) : NULL;
-        bool made = home && make(core, named, home, key, -1, ret);
+    if (!stream_find(key, -1, ret)) {
+        CUcontext home = create ? context ? context : stream_context_of(driver, named) : NULL;
+        bool made = home && stream_make(core, named, home, key, -1, ret);
         if (home && !made)
             *seen = (struct sg_stream_entry){.stream = named, .context = context, .changes = changes};
         if (!made)
@@ -280,12 +287,12 @@ static bool look_up(struct sg_core *core, CUstream named, bool create, struct sg
 
 bool sg_streams_track(struct sg_core *core, CUstream stream, bool per_thread, struct sg_tracked_stream *ret)
 {
-    return look_up(core, sg_stream_named(stream, per_thread), true, ret);
+    return stream_look_up(core, sg_stream_named(stream, per_thread), true, ret);
 }
 
 bool sg_streams_find(struct sg_core *core, CUstream stream, bool per_thread, struct sg_tracked_stream *ret)
 {
-    return look_up(core, sg_stream_named(stream, per_thread), false, ret);
+    return stream_look_up(core, sg_stream_named(stream, per_thread), false, ret);
 }
 
 bool sg_streams_track_on(struct sg_core *core, CUstream stream, int device, struct sg_tracked_stream *ret)
@@ -299,13 +306,13 @@ bool sg_streams_track_on(struct sg_core *core, CUstream stream, int device, stru
         return true;
     if (!driver->stream_get_id || driver->stream_get_id(named, &key) != CUDA_SUCCESS)
         return false;
-    CUcontext home = context_of(driver, named);
-    return find(key, device, ret) || (home && make(core, named, home, key, device, ret));
+    CUcontext home = stream_context_of(driver, named);
+    return stream_find(key, device, ret) || (home && stream_make(core, named, home, key, device, ret));
 }
 
 CUcontext sg_streams_context_of(CUstream stream)
 {
-    return context_of(sg_process_driver(), sg_stream_named(stream, false));
+    return stream_context_of(sg_process_driver(), sg_stream_named(stream, false));
 }
 
 bool sg_streams_device(CUstream stream, int *ret_device)
@@ -315,7 +322,7 @@ bool sg_streams_device(CUstream stream, int *ret_device)
 }
 
 /* The slots that the stream has on other devices. */
-static void touch_foreign(struct sg_core *core, int own)
+static void stream_touch_foreign(struct sg_core *core, int own)
 {
     struct sg_tracked_stream places[SG_DEVICES_MAX];
     int count = 0;
@@ -337,12 +344,12 @@ void sg_streams_submitted(CUstream stream, bool per_thread)
 {
     struct sg_thread *self = &sg_self;
     CUstream named = sg_stream_named(stream, per_thread);
-    const struct sg_stream_entry *seen = seen_as(self, named);
+    const struct sg_stream_entry *seen = stream_seen_as(self, named);
     struct sg_tracked_stream tracked;
     struct sg_core *core = sg_process_core();
     if (!core || self->inside)
         return;
-    CUcontext context = is_default(named) ? sg_contexts_only() : NULL;
+    CUcontext context = stream_is_default(named) ? sg_contexts_only() : NULL;
     if (seen->stream == named && seen->context == context &&
         seen->changes == atomic_load_explicit(&streams.changes, memory_order_acquire) &&
         !atomic_load_explicit(&streams.any_foreign, memory_order_relaxed)) {
@@ -353,7 +360,7 @@ void sg_streams_submitted(CUstream stream, bool per_thread)
     self->inside = true;
     if (sg_streams_track(core, named, false, &tracked)) {
         sg_core_slot_submitted(core, tracked.device, tracked.slot);
-        touch_foreign(core, tracked.entry);
+        stream_touch_foreign(core, tracked.entry);
     }
     self->inside = false;
 }
@@ -365,14 +372,14 @@ void sg_streams_host_observed_all(struct sg_core *core)
         sg_core_host_observed(core, __builtin_ctzll(served), NULL);
 }
 
-static struct sg_core *enter_to_observe(void)
+static struct sg_core *stream_enter_to_observe(void)
 {
     return sg_following() && sg_memory_guesses() ? sg_enter() : NULL;
 }
 
 void sg_streams_host_may_observe_all(void)
 {
-    struct sg_core *core = enter_to_observe();
+    struct sg_core *core = stream_enter_to_observe();
     if (!core)
         return;
     sg_streams_host_observed_all(core);
@@ -384,7 +391,7 @@ void sg_streams_host_may_observe(CUstream stream, bool per_thread)
 {
     struct sg_tracked_stream tracked;
     struct sg_vector_clock clock;
-    struct sg_core *core = enter_to_observe();
+    struct sg_core *core = stream_enter_to_observe();
     if (!core)
         return;
     if (sg_streams_track(core, stream, per_thread, &tracked)) {
@@ -472,46 +479,23 @@ void sg_streams_context_gone(CUcontext context)
     sg_process_unlock(SG_LOCK_STREAMS);
 }
 
-/* A new stream may have the handle of one whose end was not seen: what was remembered of that handle is wrong. */
-static CUresult created(CUresult result, const CUstream *ret)
+void sg_streams_new_handle(CUstream stream)
 {
-    if (result != CUDA_SUCCESS || !ret || !sg_following())
-        return result;
     sg_process_lock(SG_LOCK_STREAMS);
     for (int i = 0; i < streams.used; i++) {
-        if (streams.list[i].live && streams.list[i].handle == *ret)
+        if (streams.list[i].live && streams.list[i].handle == stream)
             atomic_fetch_add(&streams.changes, 1);
     }
     sg_process_unlock(SG_LOCK_STREAMS);
-    return result;
-}
-
-CUresult cuStreamCreate(CUstream *ret, unsigned flags)
-{
-    return created(sg_real()->cuStreamCreate(ret, flags), ret);
-}
-
-CUresult cuStreamCreateWithPriority(CUstream *ret, unsigned flags, int priority)
-{
-    return created(sg_real()->cuStreamCreateWithPriority(ret, flags, priority), ret);
-}
-
-CUresult cuGreenCtxStreamCreate(CUstream *ret, CUgreenCtx green, unsigned flags, int priority)
-{
-    CUcontext context;
-    CUresult result = sg_real()->cuGreenCtxStreamCreate(ret, green, flags, priority);
-    if (result == CUDA_SUCCESS && !sg_contexts_of_green(green))
-        (void)cuCtxFromGreenCtx(&context, green); /* so that it is known for what it is */
-    return created(result, ret);
 }
 
 /* The slots outlive the stream until the work that it was given is complete. */
-static void retire(CUstream stream)
+void sg_streams_retire(CUstream stream)
 {
     struct sg_tracked_stream places[SG_DEVICES_MAX];
     int count = 0;
     const struct sg_driver *driver = sg_process_driver();
-    struct sg_core *core = sg_following() && stream && !is_default(stream) ? sg_enter() : NULL;
+    struct sg_core *core = sg_following() && stream && !stream_is_default(stream) ? sg_enter() : NULL;
     unsigned long long key;
     if (!core)
         return;
@@ -529,16 +513,4 @@ static void retire(CUstream stream)
             sg_core_slot_gone(core, places[i].device, places[i].slot);
     }
     sg_leave();
-}
-
-CUresult cuStreamDestroy(CUstream stream)
-{
-    retire(stream);
-    return sg_captures_destroyed(sg_real()->cuStreamDestroy(stream), stream);
-}
-
-CUresult cuStreamDestroy_v2(CUstream stream)
-{
-    retire(stream);
-    return sg_captures_destroyed(sg_real()->cuStreamDestroy_v2(stream), stream);
 }

@@ -11,6 +11,7 @@
 
 #include "core/core.h"
 #include "order/stream_clock.h"
+#include "track/stream_handle.h"
 
 struct sg_thread;
 
@@ -30,6 +31,9 @@ static inline bool sg_following(void)
 }
 void sg_follow(void);
 bool sg_follow_late(void);
+
+/* Starts to follow it where `free_sync` leaves room for that: a caller names its streams. */
+void sg_follow_as_configured(void);
 
 /* The program gives streams work, or orders them, by the call `by`, which is in no table. From then on, for good, no
    wait of it is trusted, and a free waits for all work that there is. `by` stays readable for good.
@@ -81,6 +85,14 @@ void sg_streams_waited_early(void);
 void sg_streams_context_waited(void);
 bool sg_streams_idle_completes(void);
 
+/* The driver has made a stream with this handle. One that was destroyed unseen may have had it: what threads remember of the
+   handle ends. */
+void sg_streams_new_handle(CUstream stream);
+
+/* The stream is about to be destroyed. Its slots outlive it until the work that it was given is complete. Not between
+   sg_enter() and sg_leave(); asks the driver for its number. */
+void sg_streams_retire(CUstream stream);
+
 /* A context has gone, and its streams with it. */
 void sg_streams_context_gone(CUcontext context);
 
@@ -103,11 +115,5 @@ void sg_streams_host_may_observe(CUstream stream, bool per_thread);
    sg_streams_host_may_observe(). */
 void sg_streams_host_observed_all(struct sg_core *core);
 void sg_streams_host_may_observe_all(void);
-
-/* The handle that means the same stream without regard to how it is called. */
-static inline CUstream sg_stream_named(CUstream stream, bool per_thread)
-{
-    return stream ? stream : per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
-}
 
 #endif

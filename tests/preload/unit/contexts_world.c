@@ -11,8 +11,9 @@
 #include <cmocka.h>
 
 #include "balance.h"
-#include "track/make_room.h"
+#include "serve/make_room.h"
 #include "track/captures.h"
+#include "track/contexts.h"
 #include "track/events.h"
 #include "track/graph_blocks.h"
 #include "process/process.h"

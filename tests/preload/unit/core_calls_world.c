@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "serve/callers.h"
+#include "serve/capture_safe_driver.h"
+#include "serve/free.h"
 #include "services/alias_probe.h"
 #include "process/worker_thread.h"
 #include "services/outside_trace.h"
@@ -17,7 +19,6 @@
 #include "track/ipc.h"
 #include "process/process.h"
 #include "process/upward_calls.h"
-#include "serve/requests.h"
 #include "track/captures.h"
 #include "report/refusals.h"
 #include "services/recorder.h"
@@ -758,7 +759,7 @@ uint64_t sg_trim_idle_of_others(void)
     return happens(3) ? 0x4000000 : 0;
 }
 
-static bool ask_others(int device)
+bool sg_trim_ask_others_of(int device)
 {
     say(" others_of(%d)", device);
     return happens(3);
@@ -795,7 +796,4 @@ NOBODYS(cuGetProcAddress_v2,
     (const char *name, void **ret, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *found))
 #pragma GCC diagnostic pop
 
-const struct sg_upward_calls sg_upward_calls = {.free = sg_memory_free,
-    .ask_others = ask_others,
-    .synchronize = sg_captures_synchronize,
-    .waited = sg_outside_waited};
+const struct sg_upward_calls sg_upward_calls = {.free = sg_memory_free, .synchronize = sg_captures_synchronize};

@@ -13,14 +13,17 @@
 
 #include "balance.h"
 #include "serve/callers.h"
+#include "serve/free.h"
+#include "serve/free_mode.h"
+#include "serve/used_streams.h"
 #include "track/captures.h"
 #include "track/contexts.h"
-#include "track/deferred_frees.h"
+#include "serve/deferred_frees.h"
 #include "track/free_policy.h"
 #include "track/graph_blocks.h"
 #include "track/ipc.h"
 #include "process/process.h"
-#include "serve/requests.h"
+#include "serve/alloc.h"
 #include "services/trim.h"
 #include "serve/fast_path.h"
 #include "track/streams.h"
@@ -402,7 +405,7 @@ void sg_memory_settle(struct sg_core *asked)
     fake.settled++;
 }
 
-void sg_memory_follow(void)
+void sg_follow_as_configured(void)
 {
     fake.followed++;
 }

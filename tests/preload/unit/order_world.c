@@ -4,18 +4,18 @@
 #include <string.h>
 
 #include "balance.h"
-#include "track/deferred_frees.h"
+#include "serve/deferred_frees.h"
 #include "track/free_policy.h"
-#include "track/make_room.h"
+#include "serve/make_room.h"
 #include "track/captures.h"
 #include "track/contexts.h"
+#include "hooks/capture_end.h"
 #include "hooks/copy_hooks.h"
 #include "process/hooks.h"
 #include "process/process.h"
-#include "process/upward_calls.h"
 #include "services/outside_trace.h"
-#include "serve/requests.h"
 #include "torch/torch.h"
+#include "track/streams.h"
 
 __thread struct sg_thread sg_self;
 _Atomic unsigned sg_fast_path_epoch;
@@ -198,8 +198,6 @@ static CUresult ipc_handle(CUipcEventHandle *handle, CUevent event)
     (void)handle, (void)event;
     return answer();
 }
-
-const struct sg_upward_calls sg_upward_calls = {.waited = sg_outside_waited};
 
 const struct sg_real *sg_real(void)
 {
@@ -386,10 +384,22 @@ void sg_captures_joined(void)
     fake.joins++;
 }
 
-CUresult sg_captures_destroyed(CUresult result, CUstream stream)
+bool sg_captures_is_listed(CUstream stream)
 {
     (void)stream;
-    return result;
+    return false;
+}
+
+void sg_capture_ended(CUstream stream, bool per_thread)
+{
+    (void)stream, (void)per_thread;
+}
+
+const struct sg_conf *sg_process_conf(void)
+{
+    static struct sg_conf conf;
+    conf.free_sync = fake.free_sync;
+    return &conf;
 }
 
 /* The core. */

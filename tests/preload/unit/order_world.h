@@ -30,6 +30,7 @@ struct fake {
     bool old;            /* the driver lacks the calls for streams' numbers, contexts and flags */
     bool strange;        /* contexts are of no device */
     struct sg_stream_id id; /* of the last one that the core was asked to follow */
+    enum sg_free_sync free_sync; /* of the configuration */
     uint64_t time;       /* of clocks: each is later than the one before */
     /* what the core was told last, and how often */
     sg_slot waited_slot, opaque_slot, gone_slot, touched_slot, completed_slot;

@@ -13,7 +13,7 @@
 
 #include "balance.h"
 #include "process/capture_mode.h"
-#include "track/make_room.h"
+#include "serve/make_room.h"
 #include "track/captures.h"
 #include "services/alias_probe.h"
 #include "track/contexts.h"

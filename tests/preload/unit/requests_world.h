@@ -10,7 +10,7 @@
 #include "track/graph_blocks.h"
 #include "process/hooks.h"
 #include "process/process.h"
-#include "serve/requests.h"
+#include "serve/alloc.h"
 
 #define CONTEXT ((CUcontext)64)
 #define OTHER_CONTEXT ((CUcontext)128)

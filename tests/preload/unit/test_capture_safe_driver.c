@@ -12,10 +12,11 @@
 #include <cmocka.h>
 
 #include "balance.h"
-#include "serve/requests.h"
+#include "serve/capture_safe_driver.h"
+#include "serve/free.h"
 #include "track/captures.h"
 #include "clock.h"
-#include "track/deferred_frees.h"
+#include "serve/deferred_frees.h"
 #include "track/graph_blocks.h"
 #include "process/hooks.h"
 #include "process/process.h"

@@ -14,9 +14,11 @@
 
 #include "balance.h"
 #include "process/capture_mode.h"
-#include "serve/requests.h"
+#include "serve/free.h"
 #include "track/captures.h"
-#include "track/deferred_frees.h"
+#include "track/contexts.h"
+#include "track/streams.h"
+#include "serve/deferred_frees.h"
 #include "track/graph_blocks.h"
 #include "process/hooks.h"
 #include "process/process.h"
@@ -30,7 +32,7 @@ atomic_bool sg_following_order = true;
 __thread struct sg_thread sg_self;
 
 static struct {
-    CUresult begin, end; /* what the driver answers */
+    CUresult begin, end, destroy; /* what the driver answers */
     CUresult current, exchanged; /* and to questions of ours */
     CUcontext context;           /* the current one, and the blocks' */
     bool old;                    /* it lacks all that is not required */
@@ -126,6 +128,12 @@ static CUresult is_capturing(CUstream stream, CUstreamCaptureStatus *ret)
     return CUDA_SUCCESS;
 }
 
+static CUresult destroy(CUstream stream)
+{
+    (void)stream;
+    return fake.destroy;
+}
+
 const struct sg_real *sg_real(void)
 {
     static const struct sg_real real = {
@@ -139,8 +147,31 @@ const struct sg_real *sg_real(void)
         .cuStreamBeginCapture_v2_ptsz = begin,
         .cuStreamEndCapture = end,
         .cuStreamEndCapture_ptsz = end,
+        .cuStreamDestroy_v2 = destroy,
     };
     return &real;
+}
+
+void sg_streams_new_handle(CUstream stream)
+{
+    (void)stream;
+}
+
+void sg_streams_retire(CUstream stream)
+{
+    (void)stream;
+}
+
+CUcontext sg_contexts_of_green(CUgreenCtx green)
+{
+    (void)green;
+    return NULL;
+}
+
+CUresult cuCtxFromGreenCtx(CUcontext *ret, CUgreenCtx green)
+{
+    (void)ret, (void)green;
+    return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 const struct sg_driver *sg_process_driver(void)
@@ -281,9 +312,9 @@ static void a_destroyed_stream_captures_no_more(void **state)
     (void)state;
     cuStreamBeginCapture_v2(stream_of(8), CU_STREAM_CAPTURE_MODE_GLOBAL);
     park(4096);
-    sg_captures_destroyed(CUDA_SUCCESS, stream_of(16));
+    assert_int_equal(cuStreamDestroy_v2(stream_of(16)), CUDA_SUCCESS);
     assert_true(sg_captures_active());
-    sg_captures_destroyed(CUDA_SUCCESS, stream_of(8));
+    assert_int_equal(cuStreamDestroy_v2(stream_of(8)), CUDA_SUCCESS);
     assert_false(sg_captures_active());
     assert_int_equal(fake.freed_count, 1);
 }
@@ -457,7 +488,9 @@ static void a_stream_that_lives_on_captures_on(void **state)
 {
     (void)state;
     cuStreamBeginCapture_v2(stream_of(8), CU_STREAM_CAPTURE_MODE_GLOBAL);
-    assert_int_equal(sg_captures_destroyed(CUDA_ERROR_INVALID_HANDLE, stream_of(8)), CUDA_ERROR_INVALID_HANDLE);
+    fake.destroy = CUDA_ERROR_INVALID_HANDLE;
+    assert_int_equal(cuStreamDestroy_v2(stream_of(8)), CUDA_ERROR_INVALID_HANDLE);
+    fake.destroy = CUDA_SUCCESS;
     assert_true(sg_captures_active());
     for (int i = 0; i < 2; i++) { /* these leave it going on */
         fake.end = i ? CUDA_ERROR_ILLEGAL_STATE : CUDA_ERROR_INVALID_HANDLE;

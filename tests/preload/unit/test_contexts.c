@@ -10,6 +10,7 @@
 
 #include "contexts_world.h"
 #include "process/process.h"
+#include "track/contexts.h"
 
 static void all_hear_of_its_end(void **state)
 {

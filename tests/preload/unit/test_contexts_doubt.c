@@ -10,6 +10,7 @@
 
 #include "contexts_world.h"
 #include "track/context_pins.h"
+#include "track/contexts.h"
 
 /* Where the driver runs out of memory for a context, and something was idle, it is asked once more. */
 static void what_is_idle_makes_room_for_a_context(void **state)

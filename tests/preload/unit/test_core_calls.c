@@ -21,12 +21,13 @@
 #include "track/contexts.h"
 #include "hooks/copy_hooks.h"
 #include "services/hazard_annotations.h"
-#include "track/deferred_frees.h"
+#include "serve/deferred_frees.h"
 #include "track/free_policy.h"
 #include "track/graph_blocks.h"
 #include "process/hooks.h"
 #include "process/process.h"
-#include "serve/requests.h"
+#include "serve/callers.h"
+#include "serve/capture_safe_driver.h"
 #include "serve/fast_path.h"
 #include "segalloc/segalloc.h"
 #include "sites/sites.h"
@@ -268,7 +269,7 @@ static void of_the_layer(void)
         break;
     case 2:
         say("follow:");
-        sg_memory_follow();
+        sg_follow_as_configured();
         break;
     case 3:
         say("synchronize:");
@@ -392,7 +393,7 @@ static void begin(int program)
     sg_captures_make_driver_safe(sg_process_driver(), &gated);
     sg_annotate_start();
     if (world.conf.free_sync == SG_FREE_SYNC_STREAM || program % 5 == 0)
-        sg_memory_follow();
+        sg_follow_as_configured();
     if (program % 7 != 6) { /* else the second device comes late */
         make_any("cuDevicePrimaryCtxRetain");
         make_any("cuDevicePrimaryCtxRetain");

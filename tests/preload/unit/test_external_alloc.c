@@ -9,13 +9,12 @@
 
 #include <cmocka.h>
 
-#include "track/deferred_frees.h"
-#include "track/make_room.h"
+#include "serve/deferred_frees.h"
+#include "serve/make_room.h"
 #include "track/captures.h"
 #include "process/hooks.h"
 #include "process/process.h"
-#include "process/upward_calls.h"
-#include "serve/requests.h"
+#include "services/trim.h"
 
 atomic_int sg_captures_deferred, sg_graphs_gone;
 
@@ -64,15 +63,13 @@ struct sg_core *sg_enter_allocation(void)
     return sg_enter();
 }
 
-static bool ask_others(int device)
+bool sg_trim_ask_others_of(int device)
 {
     assert_int_equal(device, -1);
     assert_int_equal(fake.inside, 0);
     fake.asked_others++;
     return fake.others;
 }
-
-const struct sg_upward_calls sg_upward_calls = {.ask_others = ask_others};
 
 bool sg_thread_inside(void)
 {

@@ -9,12 +9,14 @@
 
 #include <cmocka.h>
 
+#include "serve/callers.h"
+#include "serve/free_mode.h"
 #include "track/captures.h"
 #include "track/contexts.h"
 #include "services/hazard_annotations.h"
 #include "track/graph_blocks.h"
 #include "process/process.h"
-#include "serve/requests.h"
+#include "serve/alloc.h"
 #include "serve/fast_path.h"
 #include "services/recorder.h"
 #include "sites/note.h"

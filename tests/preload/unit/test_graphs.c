@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "balance.h"
-#include "serve/requests.h"
+#include "serve/free.h"
 #include "track/captures.h"
 #include "track/graph_blocks.h"
 #include "process/process.h"

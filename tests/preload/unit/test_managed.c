@@ -10,13 +10,12 @@
 #include <cmocka.h>
 
 #include "core_state.h"
-#include "track/deferred_frees.h"
-#include "track/make_room.h"
+#include "serve/deferred_frees.h"
+#include "serve/make_room.h"
 #include "track/captures.h"
 #include "track/contexts.h"
 #include "process/hooks.h"
 #include "process/process.h"
-#include "serve/requests.h"
 #include "track/streams.h"
 #include "track/context_pins.h"
 

@@ -16,6 +16,7 @@
 #include "process/hooks.h"
 #include "process/process.h"
 #include "order_world.h"
+#include "track/streams.h"
 
 /* A wait for the event makes a stream that was not so opaque, and teaches nothing; and so with the host, who is told of
    all. */
@@ -444,6 +445,28 @@ static void measuring_completes_both_events(void **state)
     }
 }
 
+/* In a process of its own: order is followed for good. */
+static void follow_as_configured(void)
+{
+    static const struct {
+        enum sg_free_sync wanted;
+        bool follows;
+    } list[] = {{SG_FREE_SYNC_AUTO, true}, {SG_FREE_SYNC_STREAM, true}, {SG_FREE_SYNC_EVENT, false},
+        {SG_FREE_SYNC_STRICT, false}};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        atomic_store(&sg_following_order, false);
+        fake.free_sync = list[i].wanted;
+        sg_follow_as_configured();
+        expect(sg_following() == list[i].follows);
+    }
+}
+
+static void order_is_followed_as_configured(void **state)
+{
+    (void)state;
+    apart(follow_as_configured);
+}
+
 static void nothing_is_told_where_nobody_follows(void **state)
 {
     (void)state;
@@ -709,6 +732,7 @@ int main(int count, char **argument)
         cmocka_unit_test_setup(records_that_others_wait_for_are_told_of_twice, start_afresh),
         cmocka_unit_test_setup(contexts_may_wait_for_unknown_events, start_afresh),
         cmocka_unit_test_setup(nothing_is_told_where_nobody_follows, start_afresh),
+        cmocka_unit_test_setup(order_is_followed_as_configured, start_afresh),
         cmocka_unit_test_setup(nothing_is_told_where_all_is_recorded, start_afresh),
         cmocka_unit_test_setup(measuring_completes_both_events, start_afresh),
         cmocka_unit_test_setup(nothing_is_known_while_it_is_recorded, start_afresh),

@@ -16,6 +16,7 @@
 #include "process/hooks.h"
 #include "process/process.h"
 #include "order_world.h"
+#include "track/streams.h"
 
 /* What the core was told of anything. */
 static int told(void)

@@ -10,8 +10,12 @@
 #include <cmocka.h>
 
 #include "core_state.h"
+#include "serve/alloc.h"
+#include "serve/free.h"
+#include "serve/free_mode.h"
+#include "serve/used_streams.h"
 #include "track/captures.h"
-#include "track/deferred_frees.h"
+#include "serve/deferred_frees.h"
 #include "track/free_policy.h"
 #include "track/graph_blocks.h"
 #include "requests_world.h"

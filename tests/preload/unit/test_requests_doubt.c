@@ -11,9 +11,14 @@
 #include <cmocka.h>
 
 #include "core_state.h"
+#include "serve/alloc.h"
+#include "serve/callers.h"
+#include "serve/free.h"
+#include "serve/free_mode.h"
+#include "serve/used_streams.h"
 #include "track/captures.h"
 #include "services/hazard_annotations.h"
-#include "track/deferred_frees.h"
+#include "serve/deferred_frees.h"
 #include "track/free_policy.h"
 #include "track/graph_blocks.h"
 #include "requests_world.h"
@@ -570,23 +575,10 @@ static void marks_are_made_beside_no_capture(void **state)
     assert_int_equal(fake.polls, SG_DEVICES_MAX);
 }
 
-/* Order is followed where the configuration leaves it to the caller. A call is PyTorch's where that does not cache. */
-static void order_is_followed_as_configured(void **state)
+/* A call is PyTorch's where that does not cache. */
+static void calls_of_torch_are_its_own(void **state)
 {
-    static const struct {
-        enum sg_free_sync wanted;
-        int follows;
-    } list[] = {{SG_FREE_SYNC_AUTO, 1}, {SG_FREE_SYNC_STREAM, 1}, {SG_FREE_SYNC_EVENT, 0}, {SG_FREE_SYNC_STRICT, 0}};
     (void)state;
-    sg_memory_follow(); /* it is followed already */
-    assert_int_equal(fake.follows, 0);
-    atomic_store(&sg_following_order, false);
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        fake.follows = 0;
-        fake.conf.free_sync = list[i].wanted;
-        sg_memory_follow();
-        assert_int_equal(fake.follows, list[i].follows);
-    }
     assert_true(sg_memory_origin(SG_CALLER_TORCH).torch && sg_memory_origin(SG_CALLER_TORCH).has_stream);
     assert_false(sg_memory_origin(SG_CALLER_OTHER).torch);
     fake.no_stream = true;
@@ -628,7 +620,7 @@ int main(void)
         TEST(order_is_of_blocks_and_their_device),
         TEST(driver_s_memory_of_graphs_is_kept),
         TEST(marks_are_made_beside_no_capture),
-        TEST(order_is_followed_as_configured),
+        TEST(calls_of_torch_are_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

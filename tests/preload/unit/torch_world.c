@@ -12,11 +12,12 @@
 #include <cmocka.h>
 
 #include "balance.h"
+#include "serve/free.h"
 #include "track/captures.h"
 #include "track/contexts.h"
 #include "process/environment.h"
 #include "process/interposers.h"
-#include "serve/requests.h"
+#include "serve/alloc.h"
 #include "process/symbols.h"
 #include "torch/torch.h"
 #include "torch/torch_allocator.h"
@@ -24,6 +25,7 @@
 #include "torch/torch_observers.h"
 #include "torch/torch_pools.h"
 #include "track/free_policy.h"
+#include "track/streams.h"
 
 struct fake fake;
 __thread struct sg_thread sg_self;
@@ -307,7 +309,7 @@ void sg_log_line(const char *line)
     fprintf(stderr, "%s\n", line);
 }
 
-void sg_memory_follow(void)
+void sg_follow_as_configured(void)
 {
     fake.follows++;
 }

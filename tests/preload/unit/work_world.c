@@ -10,12 +10,12 @@
 
 #include "balance.h"
 #include "track/free_policy.h"
-#include "track/make_room.h"
+#include "serve/make_room.h"
+#include "serve/used_streams.h"
 #include "track/captures.h"
 #include "track/contexts.h"
 #include "track/events.h"
 #include "process/process.h"
-#include "serve/requests.h"
 #include "track/streams.h"
 
 struct seen seen;

@@ -1,5 +1,11 @@
-/* Idle memory goes back to a driver that has run out of memory for another purpose: this process's, then that of other
-   processes of this user. */
+/* Idle memory goes back to a driver that has run out of memory for another purpose. First goes this process's, then
+   that of other processes of this user.
+
+   Why. The core keeps pages that are idle. A context, an array, a library or managed memory that the driver has no room
+   for would fail although memory is idle.
+
+   For example, 23 of 24 GiB are held, 3 GiB of them idle; a library asks cuArrayCreate for 2 GiB. The driver has 1 GiB
+   and refuses. The 3 GiB go back, the call is made again and succeeds. */
 #ifndef SG_MAKE_ROOM_H
 #define SG_MAKE_ROOM_H
 

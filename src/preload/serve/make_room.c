@@ -1,11 +1,11 @@
-#include "track/make_room.h"
+#include "serve/make_room.h"
 
 #include <stddef.h>
 
 #include "process/process.h"
-#include "process/upward_calls.h"
+#include "serve/deferred_frees.h"
+#include "services/trim.h"
 #include "track/captures.h"
-#include "track/deferred_frees.h"
 #include "track/held_outside.h"
 
 bool sg_made_room_by(struct sg_core *core)
@@ -22,7 +22,7 @@ bool sg_made_room_by(struct sg_core *core)
 
 bool sg_made_room_by_others(int device)
 {
-    return !sg_process_over() && !sg_process_is_passthrough() && sg_upward_calls.ask_others(device);
+    return !sg_process_over() && !sg_process_is_passthrough() && sg_trim_ask_others_of(device);
 }
 
 bool sg_made_room(enum sg_room whose)

@@ -1,4 +1,4 @@
-#include "torch/torch_mode.h"
+#include "track/torch_mode.h"
 
 #include <stdatomic.h>
 #include <stddef.h>

@@ -1,4 +1,13 @@
-/* PyTorch's mode: who keeps a cache of its tensors. And what is said where a capture needs that cache. */
+/* PyTorch's mode: which of two caches has its tensors. And the lines about captures that need the other one.
+
+   Why. PyTorch has a cache of its own. While it is on, the library serves that cache's segments; while it is off, each
+   tensor. Frees, statistics and the error of running out differ between the two.
+
+   How. PyTorch's first question decides (torch/). Only SWITCHABLE changes later, to SWITCHED, and stays that.
+
+   For example, PyTorch 2.11 with pytorch:auto asks whether to cache and gets no: SWITCHABLE. The program turns on
+   memory history, which PyTorch's cache records: SWITCHED. Tensors from before stay ours, later ones are that cache's.
+   */
 #ifndef SG_TORCH_MODE_H
 #define SG_TORCH_MODE_H
 

@@ -1,0 +1,27 @@
+#include "hooks/context_end.h"
+
+#include "process/process.h"
+#include "track/captures.h"
+#include "track/contexts.h"
+#include "track/events.h"
+#include "track/graph_blocks.h"
+#include "track/streams.h"
+
+void sg_context_gone(struct sg_core *core, CUcontext context, uint64_t id)
+{
+    struct sg_context_info was = {0};
+    if (!sg_contexts_claim_end(context, id, &was))
+        return;
+    sg_streams_context_gone(context);
+    sg_events_context_gone(context);
+    sg_captures_context_gone(context);
+    sg_graphs_context_gone(context);
+    struct sg_core *now = core ? core : sg_process_core_made(); /* made since then, perhaps with this context */
+    sg_process_recover();
+    if (now)
+        sg_streams_host_observed_all(now); /* the driver has waited for what it was given */
+    if (was.context && now && !was.green)
+        sg_core_context_gone(now, was.device, context);
+    if (sg_contexts_forget(context) && core) /* plain memory ends with its context: others may want it */
+        (void)sg_core_trim(core, was.device, 0);
+}

@@ -1,0 +1,57 @@
+/* Streams: made and destroyed. */
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "hooks/capture_end.h"
+#include "process/hooks.h"
+#include "process/process.h"
+#include "track/captures.h"
+#include "track/contexts.h"
+#include "track/streams.h"
+
+/* A new stream may have the handle of one whose end was not seen: what was remembered of that handle is wrong. */
+static CUresult stream_created(CUresult result, const CUstream *ret)
+{
+    if (result == CUDA_SUCCESS && ret && sg_following())
+        sg_streams_new_handle(*ret);
+    return result;
+}
+
+CUresult cuStreamCreate(CUstream *ret, unsigned flags)
+{
+    return stream_created(sg_real()->cuStreamCreate(ret, flags), ret);
+}
+
+CUresult cuStreamCreateWithPriority(CUstream *ret, unsigned flags, int priority)
+{
+    return stream_created(sg_real()->cuStreamCreateWithPriority(ret, flags, priority), ret);
+}
+
+CUresult cuGreenCtxStreamCreate(CUstream *ret, CUgreenCtx green, unsigned flags, int priority)
+{
+    CUcontext context;
+    CUresult result = sg_real()->cuGreenCtxStreamCreate(ret, green, flags, priority);
+    if (result == CUDA_SUCCESS && !sg_contexts_of_green(green))
+        (void)cuCtxFromGreenCtx(&context, green); /* so that it is known for what it is */
+    return stream_created(result, ret);
+}
+
+/* The driver has answered `result` to the destruction of a stream, which drops its capture. */
+static CUresult stream_destroyed(CUresult result, CUstream stream)
+{
+    if (sg_captures_is_listed(stream) && result == CUDA_SUCCESS)
+        sg_capture_ended(stream, false);
+    return result;
+}
+
+CUresult cuStreamDestroy(CUstream stream)
+{
+    sg_streams_retire(stream);
+    return stream_destroyed(sg_real()->cuStreamDestroy(stream), stream);
+}
+
+CUresult cuStreamDestroy_v2(CUstream stream)
+{
+    sg_streams_retire(stream);
+    return stream_destroyed(sg_real()->cuStreamDestroy_v2(stream), stream);
+}
