@@ -6,6 +6,7 @@ import copy
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -168,7 +169,7 @@ class Mistakes(Case):
         """But for the data of HTML pages, which only the pages' own code reads."""
         printed = set()
         for path in (SCHEMAS.parents[1] / "tools").rglob("*.c"):
-            printed |= {part.split("/1")[0] for part in path.read_text().split('\\"schema\\":\\"segalloc.')[1:]}
+            printed |= set(re.findall(r'"(?:schema\\":\\")?segalloc\.([\w.-]+)/1', path.read_text()))
         self.assertGreater(len(printed), 10)
         self.assertEqual(printed - {path.stem for path in SCHEMAS.glob("*.json")}, {"page", "tune-page"})
 

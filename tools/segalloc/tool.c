@@ -95,39 +95,6 @@ bool sg_tool_size(const char *text, uint64_t *ret)
     return sg_tool_card(text, ret);
 }
 
-void sg_tool_json_write(FILE *out, const char *text)
-{
-    putc('"', out);
-    for (const char *at = text; *at;) {
-        size_t length = sg_utf8_length(at);
-        if (length == 0) {
-            fputs("\\ufffd", out);
-            length = 1;
-        } else if (*at == '"' || *at == '\\') {
-            fprintf(out, "\\%c", *at);
-        } else if ((unsigned char)*at < ' ' || *at == 0x7f) {
-            fprintf(out, "\\u%04x", *at);
-        } else {
-            fwrite(at, 1, length, out);
-        }
-        at += length;
-    }
-    putc('"', out);
-}
-
-void sg_tool_json_string(const char *text)
-{
-    sg_tool_json_write(stdout, text);
-}
-
-void sg_tool_json_text(const char *text)
-{
-    if (text)
-        sg_tool_json_string(text);
-    else
-        fputs("null", stdout);
-}
-
 bool sg_tool_would_lose(const char *verb, const char *input, const char *output)
 {
     struct stat in, out;

@@ -48,13 +48,6 @@ bool sg_tool_size(const char *text, uint64_t *ret);
 /* Prints a name of a file, a command or a text of a trace, which may hold anything, by sg_plain_text(). */
 void sg_tool_print_plain(const char *text);
 
-/* Writes `text` between quotation marks as JSON wants it, to stdout. Bytes that are no UTF-8 are replaced. */
-void sg_tool_json_string(const char *text);
-void sg_tool_json_write(FILE *out, const char *text); /* sg_tool_json_string(), to `out` */
-
-/* sg_tool_json_string(), or null for NULL. */
-void sg_tool_json_text(const char *text);
-
 /* Whether `output` (NULL: none) is the same file as `input`, whatever the two are called: says so, for it would be lost
    before it was read. */
 bool sg_tool_would_lose(const char *verb, const char *input, const char *output);

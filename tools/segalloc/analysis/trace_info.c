@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "json.h"
 #include "size.h"
 #include "tool.h"
 
@@ -39,21 +40,22 @@ static uint64_t threads(const struct sg_summary *summary)
     return count;
 }
 
-/* What the order of the work makes the program hold, for traces with work on several streams. */
-static void order_json(const struct sg_summary *summary)
+/* Memory that the order of the work makes the program hold; null for a trace without work on several streams. */
+static json_t *order_json(const struct sg_summary *summary)
 {
     static const char *const names[] = {[SG_BOUND_ALL] = "all_blocks", [SG_BOUND_LARGE] = "blocks_from_1MiB"};
-    fputs(",\"order_bound\":", stdout);
-    const char *comma = "{";
+    json_t *bounds = NULL;
     for (int i = 0; i < SG_BOUND_COUNT; i++) {
         struct sg_bound_result result = sg_bound_result(summary->bound[i]);
         if (!result.ordered || !result.live_bytes)
             continue;
-        printf("%s\"%s\":{\"peak_live_bytes\":%" PRIu64 ",\"peak_held_bytes\":%" PRIu64 ",\"ratio\":%.6f}", comma,
-            names[i], result.live_bytes, result.pool_bytes, (double)result.pool_bytes / (double)result.live_bytes);
-        comma = ",";
+        json_t *bound = sg_json_object(NULL);
+        SG_JSON_NUMBERS(bound, {"peak_live_bytes", result.live_bytes}, {"peak_held_bytes", result.pool_bytes});
+        sg_json_set_ratio(bound, "ratio", (double)result.pool_bytes / (double)result.live_bytes);
+        bounds = bounds ? bounds : sg_json_object(NULL);
+        sg_json_set(bounds, names[i], bound);
     }
-    fputs(*comma == '{' ? "null" : "}", stdout);
+    return bounds ? bounds : json_null();
 }
 
 static void order_text(const struct sg_summary *summary)
@@ -70,57 +72,58 @@ static void order_text(const struct sg_summary *summary)
     putchar('\n');
 }
 
+static json_t *kinds_json(const struct sg_summary *summary)
+{
+    json_t *kinds = sg_json_object(NULL);
+    for (unsigned i = 0; i < 256; i++) {
+        char unknown[24];
+        const char *name = sg_record_kind_name(i);
+        snprintf(unknown, sizeof unknown, "kind_%u", i);
+        if (summary->kind[i])
+            sg_json_set(kinds, name ? name : unknown, sg_json_number(summary->kind[i]));
+    }
+    return kinds;
+}
+
+static json_t *device_json(const struct sg_summary_device *device, uint32_t ordinal)
+{
+    json_t *result = sg_json_object(NULL);
+    SG_JSON_NUMBERS(result, {"device", ordinal});
+    sg_json_set_text(result, "model", *device->model ? device->model : NULL);
+    SG_JSON_NUMBERS(result, {"total_bytes", device->total_bytes}, {"granularity_bytes", device->granularity},
+        {"limit_bytes", device->limit_bytes}, {"allocs", device->allocs}, {"frees", device->frees},
+        {"peak_requested_bytes", device->peak_live_bytes}, {"largest_request_bytes", device->largest_request},
+        {"failures", device->failures}, {"failed_largest_bytes", device->failed_largest});
+    return result;
+}
+
 void sg_trace_info_json(const char *input, const struct sg_trace_info *info, const struct sg_summary *summary)
 {
     const struct sg_summary_device *first = summary->device;
-    fputs("{\"schema\":\"segalloc.trace-info/1\",\"trace\":", stdout);
-    sg_tool_json_string(input);
-    printf(",\"format\":\"%s\",\"compressed\":%s,\"end\":\"%s\",\"truncated\":%s,\"end_text\":", info->format,
-        info->compressed ? "true" : "false", end_name(info->end), info->end_text ? "true" : "false");
-    sg_tool_json_text(info->end_text);
-    fputs(",\"begin_text\":", stdout);
-    sg_tool_json_text(info->begin_text);
-    printf(",\"records\":%" PRIu64 ",\"events\":%" PRIu64 ",\"dropped\":%" PRIu64 ",\"allocs\":%" PRIu64
-           ",\"frees\":%" PRIu64 ",\"peak_requested_bytes\":%" PRIu64 ",\"end_requested_bytes\":%" PRIu64
-           ",\"unmatched_frees\":%" PRIu64 ",\"repeated_addresses\":%" PRIu64,
-        info->records, summary->events, info->dropped, total(summary, &first->allocs), total(summary, &first->frees),
-        summary->peak_live_bytes, summary->live_bytes, summary->unmatched_frees, summary->repeated);
-    printf(",\"duration_ns\":%" PRIu64 ",\"start_realtime_ns\":%" PRIu64 ",\"pid\":%" PRIu64 ",\"streams\":%" PRIu64
-           ",\"threads\":%" PRIu64,
-        summary->events ? summary->last_ns - summary->first_ns : 0, info->header.start_realtime_ns, info->header.pid,
-        streams(summary), threads(summary));
-    order_json(summary);
-    fputs(",\"kinds\":{", stdout);
-    const char *comma = "";
-    for (unsigned i = 0; i < 256; i++)
-        if (summary->kind[i]) {
-            const char *name = sg_record_kind_name(i);
-            if (name)
-                printf("%s\"%s\":%" PRIu64, comma, name, summary->kind[i]);
-            else
-                printf("%s\"kind_%u\":%" PRIu64, comma, i, summary->kind[i]);
-            comma = ",";
-        }
-    fputs("},\"devices\":[", stdout);
-    comma = "";
-    for (uint32_t i = 0; i < summary->devices; i++) {
-        const struct sg_summary_device *device = &summary->device[i];
-        if (!device->used)
-            continue;
-        printf("%s{\"device\":%" PRIu32 ",\"model\":", comma, i);
-        sg_tool_json_text(*device->model ? device->model : NULL);
-        printf(",\"total_bytes\":%" PRIu64 ",\"granularity_bytes\":%" PRIu64 ",\"limit_bytes\":%" PRIu64
-               ",\"allocs\":%" PRIu64 ",\"frees\":%" PRIu64 ",\"peak_requested_bytes\":%" PRIu64
-               ",\"largest_request_bytes\":%" PRIu64 ",\"failures\":%" PRIu64 ",\"failed_largest_bytes\":%" PRIu64 "}",
-            device->total_bytes, device->granularity, device->limit_bytes, device->allocs, device->frees,
-            device->peak_live_bytes, device->largest_request, device->failures, device->failed_largest);
-        comma = ",";
-    }
-    fputs("],\"conf\":", stdout);
-    sg_tool_json_string(info->conf);
-    fputs(",\"command\":", stdout);
-    sg_tool_json_string(info->command);
-    puts("}");
+    json_t *result = sg_json_object("segalloc.trace-info/1"), *devices = sg_json_array();
+    sg_json_set_text(result, "trace", input);
+    sg_json_set_text(result, "format", info->format);
+    sg_json_set_flag(result, "compressed", info->compressed);
+    sg_json_set_text(result, "end", end_name(info->end));
+    sg_json_set_flag(result, "truncated", info->end_text);
+    sg_json_set_text(result, "end_text", info->end_text);
+    sg_json_set_text(result, "begin_text", info->begin_text);
+    SG_JSON_NUMBERS(result, {"records", info->records}, {"events", summary->events}, {"dropped", info->dropped},
+        {"allocs", total(summary, &first->allocs)}, {"frees", total(summary, &first->frees)},
+        {"peak_requested_bytes", summary->peak_live_bytes}, {"end_requested_bytes", summary->live_bytes},
+        {"unmatched_frees", summary->unmatched_frees}, {"repeated_addresses", summary->repeated},
+        {"duration_ns", summary->events ? summary->last_ns - summary->first_ns : 0},
+        {"start_realtime_ns", info->header.start_realtime_ns}, {"pid", info->header.pid}, {"streams", streams(summary)},
+        {"threads", threads(summary)});
+    sg_json_set(result, "order_bound", order_json(summary));
+    sg_json_set(result, "kinds", kinds_json(summary));
+    for (uint32_t i = 0; i < summary->devices; i++)
+        if (summary->device[i].used)
+            sg_json_add(devices, device_json(&summary->device[i], i));
+    sg_json_set(result, "devices", devices);
+    sg_json_set_text(result, "conf", info->conf);
+    sg_json_set_text(result, "command", info->command);
+    sg_json_print(result);
 }
 
 static void print_failures(const struct sg_summary *summary)

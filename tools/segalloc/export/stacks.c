@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "analysis/groups.h"
+#include "json.h"
 #include "tool.h"
 
 enum { FRAMES = SEGALLOC_TRACE_FRAMES + 3 };
@@ -87,32 +88,38 @@ static long number_of(struct names *names, const char *text)
     return (long)names->count++;
 }
 
-static void put_speedscope(FILE *out, const char *command, const struct names *names, const struct sg_groups *groups,
-                           const long (*stack)[FRAMES])
+static json_t *json_speedscope(const char *command, const struct names *names, const struct sg_groups *groups,
+    const long (*stack)[FRAMES])
 {
-    fputs("{\"$schema\":\"https://www.speedscope.app/"
-          "file-format-schema.json\",\"exporter\":\"segalloc " SEGALLOC_VERSION "\",\"name\":",
-        out);
-    sg_tool_json_write(out, command);
-    fputs(",\"shared\":{\"frames\":[", out);
+    json_t *result = sg_json_object(NULL), *shared = sg_json_object(NULL), *frames = sg_json_array();
+    json_t *profiles = sg_json_array(), *profile = sg_json_object(NULL), *samples = sg_json_array(),
+           *weights = sg_json_array();
+    sg_json_set_text(result, "$schema", "https://www.speedscope.app/file-format-schema.json");
+    sg_json_set_text(result, "exporter", "segalloc " SEGALLOC_VERSION);
+    sg_json_set_text(result, "name", command);
     for (size_t i = 0; i < names->count; i++) {
-        fputs(i ? ",{\"name\":" : "{\"name\":", out);
-        sg_tool_json_write(out, names->name[i]);
-        putc('}', out);
+        json_t *frame = sg_json_object(NULL);
+        sg_json_set_text(frame, "name", names->name[i]);
+        sg_json_add(frames, frame);
     }
-    fprintf(out,
-        "]},\"profiles\":[{\"type\":\"sampled\",\"name\":\"alive\",\"unit\":\"bytes\",\"startValue\":0,\"endValue\":"
-        "%" PRIu64 ",\"samples\":[",
-        groups->bytes);
+    sg_json_set(shared, "frames", frames);
+    sg_json_set(result, "shared", shared);
+    sg_json_set_text(profile, "type", "sampled");
+    sg_json_set_text(profile, "name", "alive");
+    sg_json_set_text(profile, "unit", "bytes");
+    SG_JSON_NUMBERS(profile, {"startValue", 0}, {"endValue", groups->bytes});
     for (size_t i = 0; i < groups->count; i++) {
+        json_t *sample = sg_json_array();
         for (int k = 0; k < FRAMES && stack[i][k] >= 0; k++)
-            fprintf(out, "%s%ld", k ? "," : i ? ",[" : "[", stack[i][k]);
-        putc(']', out);
+            sg_json_add(sample, sg_json_number((uint64_t)stack[i][k]));
+        sg_json_add(samples, sample);
+        sg_json_add(weights, sg_json_number(groups->group[i].bytes));
     }
-    fputs("],\"weights\":[", out);
-    for (size_t i = 0; i < groups->count; i++)
-        fprintf(out, "%s%" PRIu64, i ? "," : "", groups->group[i].bytes);
-    fputs("]}]}\n", out);
+    sg_json_set(profile, "samples", samples);
+    sg_json_set(profile, "weights", weights);
+    sg_json_add(profiles, profile);
+    sg_json_set(result, "profiles", profiles);
+    return result;
 }
 
 int sg_export_speedscope(struct sg_trace_reader *reader, const struct sg_export_options *options, FILE *out,
@@ -132,8 +139,10 @@ int sg_export_speedscope(struct sg_trace_reader *reader, const struct sg_export_
             error = k < count && stack[i][k] < 0 ? -ENOMEM : error;
         }
     }
-    if (!error)
-        put_speedscope(out, sg_trace_info(reader)->command, &names, &groups, stack);
+    if (!error) {
+        sg_json_write(out, json_speedscope(sg_trace_info(reader)->command, &names, &groups, stack));
+        putc('\n', out);
+    }
     for (size_t i = 0; i < names.count; i++)
         free(names.name[i]);
     free(names.name);
@@ -142,13 +151,14 @@ int sg_export_speedscope(struct sg_trace_reader *reader, const struct sg_export_
     return error;
 }
 
-static void put_text(FILE *out, const char *key, const char *text)
+static json_t *json_group(const struct sg_group *group)
 {
-    fprintf(out, ",\"%s\":", key);
-    if (text)
-        sg_tool_json_write(out, text);
-    else
-        fputs("null", out);
+    json_t *result = sg_json_object(NULL);
+    SG_JSON_NUMBERS(result, {"device", group->device}, {"size_class", sg_live_class_from(group->size_class)},
+        {"blocks", group->blocks}, {"bytes", group->bytes});
+    sg_json_set_text(result, "site", group->site);
+    sg_json_set_text(result, "phase", group->phase);
+    return result;
 }
 
 int sg_export_json(struct sg_trace_reader *reader, const struct sg_export_options *options, FILE *out,
@@ -156,18 +166,15 @@ int sg_export_json(struct sg_trace_reader *reader, const struct sg_export_option
 {
     struct sg_groups groups;
     int error = read_groups(reader, options, &groups, ret);
-    if (!error)
-        fprintf(out, "{\"schema\":\"segalloc.alive/1\",\"bytes\":%" PRIu64 ",\"groups\":[", groups.bytes);
-    for (size_t i = 0; !error && i < groups.count; i++) {
-        const struct sg_group *group = &groups.group[i];
-        fprintf(out, "%s{\"device\":%" PRIu32 ",\"size_class\":%" PRIu64 ",\"blocks\":%" PRIu64 ",\"bytes\":%" PRIu64,
-            i ? "," : "", group->device, sg_live_class_from(group->size_class), group->blocks, group->bytes);
-        put_text(out, "site", group->site);
-        put_text(out, "phase", group->phase);
-        putc('}', out);
+    if (!error) {
+        json_t *result = sg_json_object("segalloc.alive/1"), *list = sg_json_array();
+        SG_JSON_NUMBERS(result, {"bytes", groups.bytes});
+        for (size_t i = 0; i < groups.count; i++)
+            sg_json_add(list, json_group(&groups.group[i]));
+        sg_json_set(result, "groups", list);
+        sg_json_write(out, result);
+        putc('\n', out);
     }
-    if (!error)
-        fputs("]}\n", out);
     sg_groups_free(&groups);
     return error;
 }

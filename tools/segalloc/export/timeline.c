@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "analysis/series.h"
+#include "json.h"
 #include "size.h"
 #include "tool.h"
 
@@ -77,48 +78,102 @@ static void discard(struct timeline *timeline)
 }
 
 /* Calls `put` with each sample of the device; returns how many there were. */
-typedef void put_fn(FILE *out, uint32_t device, const struct sg_sample *sample);
-static uint64_t each(const struct timeline *timeline, uint32_t device, FILE *out, put_fn *put)
+typedef void put_fn(void *user, uint32_t device, const struct sg_sample *sample);
+static uint64_t each(const struct timeline *timeline, uint32_t device, put_fn *put, void *user)
 {
     uint64_t count = 0;
     for (size_t i = 0; i < timeline->series[device].count; i++) {
         struct sg_sample sample[SG_BUCKET_SAMPLES];
         size_t samples = sg_series_samples(&timeline->series[device].bucket[i], sample);
         for (size_t k = 0; k < samples; k++)
-            put(out, device, &sample[k]);
+            put(user, device, &sample[k]);
         count += samples;
     }
     return count;
 }
 
-static void counter(FILE *out, uint32_t device, uint64_t time_ns, const char *name, uint64_t value)
+/* An event of Chrome's format: its kind, device, and time in microseconds. */
+static json_t *json_event(const char *kind, uint32_t device, const char *name)
 {
-    fprintf(out,
-        ",\n{\"ph\":\"C\",\"pid\":%" PRIu32 ",\"tid\":0,\"ts\":%" PRIu64
-        ".%03d,\"name\":\"%s\",\"args\":{\"bytes\":%" PRIu64 "}}",
-        device, time_ns / 1000, (int)(time_ns % 1000), name, value);
+    json_t *event = sg_json_object(NULL);
+    sg_json_set_text(event, "ph", kind);
+    SG_JSON_NUMBERS(event, {"pid", device}, {"tid", 0});
+    sg_json_set_text(event, "name", name);
+    return event;
 }
 
-static void put_counters(FILE *out, uint32_t device, const struct sg_sample *sample)
+static void set_time(json_t *event, uint64_t time_ns)
 {
-    counter(out, device, sample->time_ns, "requested", sample->device.requested);
+    sg_json_set(event, "ts", sg_json_real((double)time_ns / 1000, 3));
+}
+
+/* Events are written one by one, each on a line of its own, since a trace has many. */
+static void put_event(FILE *out, json_t *event, json_t *arguments)
+{
+    sg_json_set(event, "args", arguments);
+    fputs(",\n", out);
+    sg_json_write(out, event);
+}
+
+/* The counters of a device are one event that changes: a trace has a million of them. */
+struct counter {
+    FILE *out;
+    json_t *event, *name, *time_us, *bytes; /* the latter are the event's */
+};
+
+static struct counter make_counter(FILE *out, uint32_t device)
+{
+    struct counter counter = {out, json_event("C", device, ""), NULL, NULL, NULL};
+    json_t *arguments = sg_json_object(NULL);
+    SG_JSON_NUMBERS(arguments, {"bytes", 0});
+    set_time(counter.event, 0);
+    sg_json_set(counter.event, "args", arguments);
+    counter.name = json_object_get(counter.event, "name");
+    counter.time_us = json_object_get(counter.event, "ts");
+    counter.bytes = json_object_get(arguments, "bytes");
+    return counter;
+}
+
+static void put_counter(const struct counter *counter, uint64_t time_ns, const char *name, uint64_t value)
+{
+    (void)json_string_set(counter->name, name);
+    (void)json_real_set(counter->time_us, (double)time_ns / 1000);
+    (void)json_integer_set(counter->bytes, (json_int_t)value);
+    fputs(",\n", counter->out);
+    sg_json_write(counter->out, json_incref(counter->event));
+}
+
+static void put_counters(void *user, uint32_t device, const struct sg_sample *sample)
+{
+    (void)device;
+    put_counter(user, sample->time_ns, "requested", sample->device.requested);
     if (!sample->device.knows_reserved)
         return;
-    counter(out, device, sample->time_ns, "allocated", sample->device.allocated);
-    counter(out, device, sample->time_ns, "reserved", sample->device.reserved);
+    put_counter(user, sample->time_ns, "allocated", sample->device.allocated);
+    put_counter(user, sample->time_ns, "reserved", sample->device.reserved);
 }
 
 static void put_failure(FILE *out, const struct failure *failure)
 {
-    char size[SG_SIZE_TEXT];
-    fprintf(out,
-        ",\n{\"ph\":\"i\",\"s\":\"p\",\"pid\":%" PRIu32 ",\"tid\":0,\"ts\":%" PRIu64 ".%03d,\"cat\":\"failure\","
-        "\"name\":\"out of memory: %s\",\"args\":{\"bytes\":%" PRIu64,
-        failure->device, failure->time_ns / 1000, (int)(failure->time_ns % 1000), sg_size_format(failure->bytes, size),
-        failure->bytes);
+    char size[SG_SIZE_TEXT], name[SG_SIZE_TEXT + 32];
+    snprintf(name, sizeof name, "out of memory: %s", sg_size_format(failure->bytes, size));
+    json_t *event = json_event("i", failure->device, name), *arguments = sg_json_object(NULL);
+    sg_json_set_text(event, "s", "p");
+    sg_json_set_text(event, "cat", "failure");
+    set_time(event, failure->time_ns);
+    SG_JSON_NUMBERS(arguments, {"bytes", failure->bytes});
     if (failure->lacked)
-        fprintf(out, ",\"short_by_bytes\":%" PRIu64, failure->lacked);
-    fputs("}}", out);
+        SG_JSON_NUMBERS(arguments, {"short_by_bytes", failure->lacked});
+    put_event(out, event, arguments);
+}
+
+static void put_device(FILE *out, uint32_t device)
+{
+    char name[32];
+    snprintf(name, sizeof name, "device %" PRIu32, device);
+    json_t *arguments = sg_json_object(NULL);
+    sg_json_set_text(arguments, "name", name);
+    put_event(out, json_event("M", device, "process_name"), arguments);
 }
 
 int sg_export_chrome(struct sg_trace_reader *reader, const struct sg_export_options *options, FILE *out,
@@ -127,34 +182,40 @@ int sg_export_chrome(struct sg_trace_reader *reader, const struct sg_export_opti
     struct timeline *timeline;
     int error = read_timeline(reader, options, &timeline);
     if (!error) {
-        fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n{\"ph\":\"M\",\"pid\":0,\"tid\":0,\"name\":\"process_"
-              "labels\","
-              "\"args\":{\"labels\":",
-            out);
-        sg_tool_json_write(out, sg_trace_info(reader)->command);
-        fputs("}}", out);
+        json_t *label = json_event("M", 0, "process_labels"), *labels = sg_json_object(NULL),
+               *other = sg_json_object(NULL);
+        json_t *head = sg_json_object(NULL);
+        sg_json_set_text(labels, "labels", sg_trace_info(reader)->command);
+        sg_json_set(label, "args", labels);
+        sg_json_set_text(head, "displayTimeUnit", "ms");
+        putc('{', out);
+        sg_json_write_members(out, head);
+        sg_json_write_key(out, "traceEvents");
+        fputs("[\n", out);
+        sg_json_write(out, label);
         for (uint32_t i = 0; i < SG_DICTIONARY_DEVICES; i++) {
             if (!timeline->series[i].count)
                 continue;
-            fprintf(out,
-                ",\n{\"ph\":\"M\",\"pid\":%" PRIu32
-                ",\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"device %" PRIu32 "\"}}",
-                i, i);
-            ret->shown += each(timeline, i, out, put_counters);
+            put_device(out, i);
+            struct counter counter = make_counter(out, i);
+            ret->shown += each(timeline, i, put_counters, &counter);
+            json_decref(counter.event);
         }
         for (size_t i = 0; i < timeline->failures; i++)
             put_failure(out, &timeline->failure[i]);
         ret->events = timeline->events;
-        fprintf(out,
-            "\n],\"otherData\":{\"producer\":\"segalloc " SEGALLOC_VERSION "\",\"events\":%" PRIu64
-            ",\"shown\":%" PRIu64 "}}\n",
-            ret->events, ret->shown);
+        sg_json_set_text(other, "producer", "segalloc " SEGALLOC_VERSION);
+        SG_JSON_NUMBERS(other, {"events", ret->events}, {"shown", ret->shown});
+        fputs("\n]", out);
+        sg_json_write_key(out, "otherData");
+        sg_json_write(out, other);
+        fputs("}\n", out);
     }
     discard(timeline);
     return error;
 }
 
-static void put_row(FILE *out, uint32_t device, const struct sg_sample *sample)
+static void put_row(void *out, uint32_t device, const struct sg_sample *sample)
 {
     const struct sg_walk_device *at = &sample->device;
     fprintf(out, "%" PRIu64 ".%09d,%" PRIu64 ",%" PRIu32 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64,
@@ -174,7 +235,7 @@ int sg_export_csv(struct sg_trace_reader *reader, const struct sg_export_options
     if (!error)
         fputs("time_s,event,device,requested_bytes,blocks,failures,allocated_bytes,pending_bytes,reserved_bytes\n", out);
     for (uint32_t i = 0; !error && i < SG_DICTIONARY_DEVICES; i++)
-        ret->shown += each(timeline, i, out, put_row);
+        ret->shown += each(timeline, i, put_row, out);
     ret->events = error ? 0 : timeline->events;
     discard(timeline);
     return error;

@@ -53,14 +53,14 @@ static uint64_t key_of(const struct sg_html_group *group)
     return key << 1 | group->torch;
 }
 
-void sg_html_write_stack(FILE *out, struct sg_html_list *texts, const struct sg_site_book *book, uint32_t site)
+json_t *sg_html_stack(struct sg_html_list *texts, const struct sg_site_book *book, uint32_t site)
 {
     char text[SG_SITE_TEXT];
-    putc('[', out);
-    for (uint32_t i = site < book->sites ? book->site[site].frames : 0, first = 1; i-- > 0; first = 0)
-        fprintf(out, "%s%" PRIu32, first ? "" : ",",
-            sg_html_text(texts, sg_site_book_frame(book, &book->site[site].frame[i], text)));
-    putc(']', out);
+    json_t *stack = sg_json_array();
+    for (uint32_t i = site < book->sites ? book->site[site].frames : 0; i-- > 0;)
+        sg_json_add(stack,
+            sg_json_number(sg_html_text(texts, sg_site_book_frame(book, &book->site[site].frame[i], text))));
+    return stack;
 }
 
 uint32_t sg_html_group(struct sg_keyframes *frames, const struct sg_html_group *group)
@@ -75,7 +75,7 @@ uint32_t sg_html_group(struct sg_keyframes *frames, const struct sg_html_group *
     uint32_t phase = sg_html_text(frames->texts, sg_site_book_phase(frames->book, group->phase, text));
     fprintf(list->out, "%s[%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%d,", list->count ? "," : "",
             group->device, group->size_class, site, phase, group->stream, group->torch);
-    sg_html_write_stack(list->out, frames->texts, frames->book, group->site);
+    sg_json_write(list->out, sg_html_stack(frames->texts, frames->book, group->site));
     putc(']', list->out);
     return sg_html_added(list, key);
 }

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "json.h"
 #include "reader/site_book.h"
 #include "html/page_lists.h"
 #include "reader/trace_reader.h"
@@ -39,7 +40,7 @@ struct sg_html_group {
 };
 uint32_t sg_html_group(struct sg_keyframes *frames, const struct sg_html_group *group);
 
-/* Writes a JSON array of the numbers in `texts` of a site's frames, the outermost first. */
-void sg_html_write_stack(FILE *out, struct sg_html_list *texts, const struct sg_site_book *book, uint32_t site);
+/* An array of the numbers in `texts` of a site's frames, the outermost first. */
+json_t *sg_html_stack(struct sg_html_list *texts, const struct sg_site_book *book, uint32_t site);
 
 #endif

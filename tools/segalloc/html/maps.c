@@ -125,7 +125,12 @@ static void write_device(struct mapping *mapping, FILE *out, uint32_t device, si
     for (size_t i = 0; i < pieces; i++)
         all += mapping->piece[i].piece.bytes;
     uint64_t least = all / mapping->frames->pieces + 1;
-    fprintf(out, "{\"device\":%" PRIu32 ",\"segments\":[", device);
+    json_t *head = sg_json_object(NULL);
+    SG_JSON_NUMBERS(head, {"device", device});
+    putc('{', out);
+    sg_json_write_members(out, head);
+    sg_json_write_key(out, "segments");
+    putc('[', out);
     for (size_t i = 0; i < pieces; i++) {
         const struct sg_placed *placed = &mapping->piece[i];
         if (!i || !follows(placed - 1, placed)) {
@@ -182,8 +187,11 @@ static int write_map(struct mapping *mapping, struct sg_keyframe *frame, struct 
         fputs(first ? "" : ",", out);
         first = false;
         write_device(mapping, out, i, pieces, read_marks(mapping, core, i));
-        fprintf(out, ",\"reserved\":%" PRIu64 ",\"pinned\":%" PRIu64 ",\"aliased\":%" PRIu64 "}", levels.reserved,
-            levels.pinned, levels.aliased);
+        json_t *sums = sg_json_object(NULL);
+        SG_JSON_NUMBERS(sums, {"reserved", levels.reserved}, {"pinned", levels.pinned}, {"aliased", levels.aliased});
+        putc(',', out);
+        sg_json_write_members(out, sums);
+        putc('}', out);
     }
     putc(']', out);
     if (fclose(out) != 0)

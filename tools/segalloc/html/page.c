@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "html/keyframes.h"
+#include "json.h"
 #include "page_text.h"
 #include "html/timeline.h"
 #include "tool.h"
@@ -164,21 +165,9 @@ static int read_trace(struct page *page, struct run *run, char *error)
     return status;
 }
 
-static void write_text(struct page *page, const char *key, const char *text)
+static void set_text(const struct page *page, json_t *object, const char *key, const char *text)
 {
-    fprintf(page->out, ",\"%s\":", key);
-    if (text && !page->redact)
-        sg_tool_json_write(page->out, text);
-    else
-        fputs("null", page->out);
-}
-
-static void write_number(struct page *page, const char *key, uint64_t value, bool known)
-{
-    if (known)
-        fprintf(page->out, ",\"%s\":%" PRIu64, key, value);
-    else
-        fprintf(page->out, ",\"%s\":null", key);
+    sg_json_set_text(object, key, page->redact ? NULL : text);
 }
 
 /* One column of the samples of a device. */
@@ -189,182 +178,198 @@ static uint64_t column_requested(const struct sg_sample *sample) { return sample
 static uint64_t column_allocated(const struct sg_sample *sample) { return sample->device.allocated; }
 static uint64_t column_reserved(const struct sg_sample *sample) { return sample->device.reserved; }
 
-static uint64_t write_column(struct page *page, const struct sg_series *series, const char *key, column_fn *column)
+static uint64_t set_column(json_t *object, const struct sg_series *series, const char *key, column_fn *column)
 {
-    const char *comma = "";
-    uint64_t count = 0;
-    fprintf(page->out, ",\"%s\":[", key);
+    json_t *values = sg_json_array();
     for (size_t i = 0; i < series->count; i++) {
         struct sg_sample sample[SG_BUCKET_SAMPLES];
         size_t samples = sg_series_samples(&series->bucket[i], sample);
-        for (size_t k = 0; k < samples; k++, comma = ",")
-            fprintf(page->out, "%s%" PRIu64, comma, column(&sample[k]));
-        count += samples;
+        for (size_t k = 0; k < samples; k++)
+            sg_json_add(values, sg_json_number(column(&sample[k])));
     }
-    putc(']', page->out);
-    return count;
+    sg_json_set(object, key, values);
+    return json_array_size(values);
 }
 
-/* What calls that are not served held when most was taken, as pairs of bytes and words. */
-static void write_outside(struct page *page, const struct sg_findings_device *device)
+/* A row of numbers, which the page's scripts read by their place. */
+#define ROW(...) json_row((const uint64_t[]){__VA_ARGS__}, sizeof(const uint64_t[]){__VA_ARGS__} / sizeof(uint64_t))
+static json_t *json_row(const uint64_t *number, size_t count)
 {
-    const char *comma = "";
-    write_number(page, "peak_taken", device->peak_taken, device->peak_taken);
-    write_number(page, "outside_stays", sg_outside_stays(&device->outside), true);
-    fputs(",\"outside\":[", page->out);
+    json_t *row = sg_json_array();
+    for (size_t i = 0; i < count; i++)
+        sg_json_add(row, sg_json_number(number[i]));
+    return row;
+}
+
+/* Memory of calls that are not served when most was taken, as pairs of bytes and words. */
+static void set_outside(json_t *object, const struct sg_findings_device *device)
+{
+    json_t *outside = sg_json_array();
+    sg_json_set_known(object, "peak_taken", device->peak_taken, device->peak_taken);
+    SG_JSON_NUMBERS(object, {"outside_stays", sg_outside_stays(&device->outside)});
     for (int i = 0; i < SEGALLOC_OUTSIDE_COUNT; i++) {
         if (!device->outside.bytes[i])
             continue;
-        fprintf(page->out, "%s[%" PRIu64 ",", comma, device->outside.bytes[i]);
-        sg_tool_json_write(page->out, sg_outside_call((enum segalloc_outside)i));
-        putc(']', page->out);
-        comma = ",";
+        json_t *row = ROW(device->outside.bytes[i]);
+        sg_json_add(row, sg_json_text(sg_outside_call((enum segalloc_outside)i)));
+        sg_json_add(outside, row);
     }
-    putc(']', page->out);
+    sg_json_set(object, "outside", outside);
 }
 
-static void write_device(struct page *page, const struct run *run, const struct sg_findings_device *device)
+static json_t *json_device(const struct run *run, const struct sg_findings_device *device)
 {
-    const uint64_t *peak = device->stats.peak;
-    fprintf(page->out, "{\"ordinal\":%" PRIu32, device->ordinal);
-    write_number(page, "total", device->total_bytes, device->total_bytes);
-    write_number(page, "limit", device->limit_bytes, device->limit_bytes);
-    write_number(page, "granularity", device->granularity, device->granularity);
-    write_number(page, "smallest_card", device->smallest_card, device->smallest_card);
-    write_number(page, "peak_requested", peak[SG_STAT_requested_bytes], device->known[SG_STAT_requested_bytes]);
-    write_number(page, "peak_allocated", peak[SG_STAT_allocated_bytes], device->known[SG_STAT_allocated_bytes]);
-    write_number(page, "peak_reserved", peak[SG_STAT_reserved_bytes], device->known[SG_STAT_reserved_bytes]);
-    write_outside(page, device);
-    write_number(page, "failures", device->stats.value[SG_STAT_ooms], device->known[SG_STAT_ooms]);
-    write_number(page, "moved", device->stats.value[SG_STAT_pages_moved], device->known[SG_STAT_pages_moved]);
-    write_number(page, "allocs", device->stats.value[SG_STAT_allocs], true);
+    const uint64_t *peak = device->stats.peak, *value = device->stats.value;
+    json_t *result = sg_json_object(NULL);
+    SG_JSON_NUMBERS(result, {"ordinal", device->ordinal});
+    sg_json_set_known(result, "total", device->total_bytes, device->total_bytes);
+    sg_json_set_known(result, "limit", device->limit_bytes, device->limit_bytes);
+    sg_json_set_known(result, "granularity", device->granularity, device->granularity);
+    sg_json_set_known(result, "smallest_card", device->smallest_card, device->smallest_card);
+    sg_json_set_known(result, "peak_requested", peak[SG_STAT_requested_bytes], device->known[SG_STAT_requested_bytes]);
+    sg_json_set_known(result, "peak_allocated", peak[SG_STAT_allocated_bytes], device->known[SG_STAT_allocated_bytes]);
+    sg_json_set_known(result, "peak_reserved", peak[SG_STAT_reserved_bytes], device->known[SG_STAT_reserved_bytes]);
+    set_outside(result, device);
+    sg_json_set_known(result, "failures", value[SG_STAT_ooms], device->known[SG_STAT_ooms]);
+    sg_json_set_known(result, "moved", value[SG_STAT_pages_moved], device->known[SG_STAT_pages_moved]);
+    SG_JSON_NUMBERS(result, {"allocs", value[SG_STAT_allocs]});
     if (run->timeline && run->timeline->series[device->ordinal].count) {
         const struct sg_series *series = &run->timeline->series[device->ordinal];
-        (void)write_column(page, series, "n", column_request);
-        (void)write_column(page, series, "us", column_us);
-        run->timeline->shown += write_column(page, series, "requested", column_requested);
+        (void)set_column(result, series, "n", column_request);
+        (void)set_column(result, series, "us", column_us);
+        run->timeline->shown += set_column(result, series, "requested", column_requested);
         if (run->timeline->source != SG_TIMELINE_EVENTS) {
-            (void)write_column(page, series, "allocated", column_allocated);
-            (void)write_column(page, series, "reserved", column_reserved);
+            (void)set_column(result, series, "allocated", column_allocated);
+            (void)set_column(result, series, "reserved", column_reserved);
         }
     }
-    putc('}', page->out);
+    return result;
 }
 
-static void write_lifetimes(struct page *page, const struct sg_timeline *timeline)
+static void set_lifetimes(json_t *object, const struct sg_timeline *timeline)
 {
-    const char *comma = "";
-    fputs(",\"lifetimes\":[", page->out);
-    for (int life = 0; life < SG_LIFETIMES; life++)
-        for (int size = 0; size < SG_LIVE_CLASSES; size++)
-            if (timeline->lifetime[life][size].blocks) {
-                fprintf(page->out, "%s[%d,%d,%" PRIu64 ",%" PRIu64 "]", comma, life, size,
-                    timeline->lifetime[life][size].blocks, timeline->lifetime[life][size].bytes);
-                comma = ",";
-            }
-    fputs("],\"alive\":[", page->out);
-    comma = "";
-    for (int size = 0; size < SG_LIVE_CLASSES; size++)
-        if (timeline->alive[size].blocks) {
-            fprintf(page->out, "%s[%d,%" PRIu64 ",%" PRIu64 "]", comma, size, timeline->alive[size].blocks,
-                timeline->alive[size].bytes);
-            comma = ",";
-        }
-    putc(']', page->out);
+    json_t *lifetimes = sg_json_array(), *alive = sg_json_array();
+    for (unsigned life = 0; life < SG_LIFETIMES; life++)
+        for (unsigned size = 0; size < SG_LIVE_CLASSES; size++)
+            if (timeline->lifetime[life][size].blocks)
+                sg_json_add(lifetimes,
+                    ROW(life, size, timeline->lifetime[life][size].blocks, timeline->lifetime[life][size].bytes));
+    for (unsigned size = 0; size < SG_LIVE_CLASSES; size++)
+        if (timeline->alive[size].blocks)
+            sg_json_add(alive, ROW(size, timeline->alive[size].blocks, timeline->alive[size].bytes));
+    sg_json_set(object, "lifetimes", lifetimes);
+    sg_json_set(object, "alive", alive);
 }
 
-static void write_marks(struct page *page, const struct run *run)
+static json_t *json_failures(struct page *page, const struct run *run)
 {
-    const struct sg_timeline *timeline = run->timeline;
     const struct sg_site_book *book = &run->findings->book;
     char text[SG_SITE_TEXT];
-    fputs(",\"marks\":[", page->out);
-    for (uint32_t i = 0; i < run->marks; i++)
-        fprintf(page->out, "%s[\"%s\",%" PRIu32 ",%" PRIu64 ",%" PRIu64 "]", i ? "," : "", run->mark[i].kind,
-            run->mark[i].device, run->mark[i].request, run->mark[i].time_ns / 1000);
-    fputs("],\"failures\":[", page->out);
-    for (uint32_t i = 0; i < timeline->failures; i++) {
-        const struct sg_timeline_failure *failure = &timeline->failure[i];
-        fprintf(page->out, "%s[%" PRIu32 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu32 ",", i ? "," : "",
-            failure->device, failure->request, failure->time_ns / 1000, failure->bytes, failure->lacked,
-            sg_html_text(&page->texts, sg_site_book_line(book, failure->site, text)));
-        sg_html_write_stack(page->out, &page->texts, book, failure->site);
-        putc(']', page->out);
+    json_t *failures = sg_json_array();
+    for (uint32_t i = 0; i < run->timeline->failures; i++) {
+        const struct sg_timeline_failure *failure = &run->timeline->failure[i];
+        uint32_t site = sg_html_text(&page->texts, sg_site_book_line(book, failure->site, text));
+        json_t *row =
+            ROW(failure->device, failure->request, failure->time_ns / 1000, failure->bytes, failure->lacked, site);
+        sg_json_add(row, sg_html_stack(&page->texts, book, failure->site));
+        sg_json_add(failures, row);
     }
-    fprintf(page->out, "],\"phase_depth\":%" PRIu32 ",\"phases\":[", timeline->phase_depth);
-    for (uint32_t i = 0; i < timeline->phases; i++)
-        fprintf(page->out, "%s[%" PRIu64 ",%" PRIu64 ",%" PRIu32 "]", i ? "," : "", timeline->phase[i].request,
-                timeline->phase[i].time_ns / 1000,
-                sg_html_text(&page->texts, sg_site_book_phase(book, timeline->phase[i].phase, text)));
-    putc(']', page->out);
+    return failures;
 }
 
-static void write_trace(struct page *page, const struct run *run)
+static void set_marks(struct page *page, json_t *object, const struct run *run)
+{
+    const struct sg_timeline *timeline = run->timeline;
+    char text[SG_SITE_TEXT];
+    json_t *marks = sg_json_array(), *phases = sg_json_array();
+    for (uint32_t i = 0; i < run->marks; i++) {
+        const struct mark *mark = &run->mark[i];
+        json_t *row = sg_json_array();
+        sg_json_add(row, sg_json_text(mark->kind));
+        json_t *place = ROW(mark->device, mark->request, mark->time_ns / 1000);
+        (void)json_array_extend(row, place);
+        json_decref(place);
+        sg_json_add(marks, row);
+    }
+    sg_json_set(object, "marks", marks);
+    sg_json_set(object, "failures", json_failures(page, run));
+    SG_JSON_NUMBERS(object, {"phase_depth", timeline->phase_depth});
+    for (uint32_t i = 0; i < timeline->phases; i++)
+        sg_json_add(phases,
+            ROW(timeline->phase[i].request, timeline->phase[i].time_ns / 1000,
+                sg_html_text(&page->texts, sg_site_book_phase(&run->findings->book, timeline->phase[i].phase, text))));
+    sg_json_set(object, "phases", phases);
+}
+
+/* Sets the members of a trace that go before its frames. */
+static void set_trace(struct page *page, json_t *object, const struct run *run)
 {
     static const char *const sources[] = {"events", "statistics", "replay"};
     const struct sg_timeline *timeline = run->timeline;
-    fprintf(page->out,
-        ",\"source\":\"%s\",\"diverged\":%" PRIu64 ",\"requests\":%" PRIu64 ",\"walked\":%" PRIu64 ",\"shown\":%" PRIu64
-        ",\"duration_us\":%" PRIu64,
-        sources[timeline->source], timeline->diverged, timeline->requests, timeline->walked, timeline->shown,
-        timeline->duration_ns / 1000);
-    write_marks(page, run);
-    write_lifetimes(page, timeline);
-    fputs(",\"frames\":[", page->out);
-    for (size_t i = 0; i < run->frames.count; i++) {
-        const struct sg_keyframe *frame = &run->frames.frame[i];
-        fprintf(page->out, "%s{\"n\":%" PRIu64 ",\"us\":%" PRIu64 ",\"live\":%s,\"map\":%s}", i ? "," : "",
-            frame->request, frame->time_ns / 1000, frame->live ? frame->live : "[]", frame->map ? frame->map : "null");
-    }
-    bool whole = fflush(run->groups.out) == 0;
-    fprintf(page->out, "],\"groups\":[%s]", whole && run->groups.json ? run->groups.json : "");
+    sg_json_set_text(object, "source", sources[timeline->source]);
+    SG_JSON_NUMBERS(object, {"diverged", timeline->diverged}, {"requests", timeline->requests},
+        {"walked", timeline->walked}, {"shown", timeline->shown}, {"duration_us", timeline->duration_ns / 1000});
+    set_marks(page, object, run);
+    set_lifetimes(object, timeline);
 }
 
-struct advice {
-    struct page *page;
-    const char *comma;
-};
-
-static void write_advice(void *user, const char *line)
+/* Frames and groups are the most of a page. They were written to memory as they were found. */
+static void write_frames(struct page *page, const struct run *run)
 {
-    struct advice *advice = user;
-    fputs(advice->comma, advice->page->out);
-    sg_tool_json_write(advice->page->out, line);
-    advice->comma = ",";
+    sg_json_write_key(page->out, "frames");
+    putc('[', page->out);
+    for (size_t i = 0; i < run->frames.count; i++) {
+        const struct sg_keyframe *frame = &run->frames.frame[i];
+        json_t *moment = sg_json_object(NULL);
+        SG_JSON_NUMBERS(moment, {"n", frame->request}, {"us", frame->time_ns / 1000});
+        fputs(i ? ",{" : "{", page->out);
+        sg_json_write_members(page->out, moment);
+        sg_json_write_key(page->out, "live");
+        fputs(frame->live ? frame->live : "[]", page->out);
+        sg_json_write_key(page->out, "map");
+        fprintf(page->out, "%s}", frame->map ? frame->map : "null");
+    }
+    bool whole = fflush(run->groups.out) == 0;
+    putc(']', page->out);
+    sg_json_write_key(page->out, "groups");
+    fprintf(page->out, "[%s]", whole && run->groups.json ? run->groups.json : "");
+}
+
+static void add_advice(void *advice, const char *line)
+{
+    sg_json_add(advice, sg_json_text(line));
 }
 
 static void write_run(struct page *page, const struct run *run)
 {
     const struct sg_findings *findings = run->findings;
-    struct advice advice = {page, ""};
     char verdict[1024];
-    fputs("{\"verdict\":", page->out);
-    sg_tool_json_write(page->out, sg_findings_verdict(findings, verdict, sizeof verdict));
-    write_text(page, "file", findings->path);
-    write_text(page, "command", findings->command);
-    fprintf(page->out, ",\"rehearsed\":%s", findings->cards ? "true" : "false");
-    write_text(page, "conf", findings->conf);
-    write_number(page, "rank", (uint64_t)findings->rank, findings->rank >= 0);
-    write_number(page, "pid", findings->pid, findings->pid && !page->redact);
-    write_text(page, "begin_text", findings->begin_text);
-    write_text(page, "end_text", findings->end_text);
-    write_number(page, "events", findings->events, findings->trace);
-    write_number(page, "dropped", findings->dropped, findings->trace);
-    fprintf(page->out,
-        ",\"imported\":%s,\"at_least\":%s,\"allocs\":%" PRIu64 ",\"ooms\":%" PRIu64 ",\"passed_on\":%" PRIu64,
-        findings->imported ? "true" : "false", findings->at_least ? "true" : "false", findings->allocs, findings->ooms,
-        findings->passed_on);
-    fputs(",\"devices\":[", page->out);
-    for (uint32_t i = 0; i < findings->devices; i++) {
-        if (i)
-            putc(',', page->out);
-        write_device(page, run, &findings->device[i]);
-    }
-    fputs("],\"advice\":[", page->out);
-    sg_findings_advice(findings, write_advice, &advice);
-    putc(']', page->out);
+    json_t *result = sg_json_object(NULL), *devices = sg_json_array(), *advice = sg_json_array();
+    sg_json_set_text(result, "verdict", sg_findings_verdict(findings, verdict, sizeof verdict));
+    set_text(page, result, "file", findings->path);
+    set_text(page, result, "command", findings->command);
+    sg_json_set_flag(result, "rehearsed", findings->cards);
+    set_text(page, result, "conf", findings->conf);
+    sg_json_set_known(result, "rank", (uint64_t)findings->rank, findings->rank >= 0);
+    sg_json_set_known(result, "pid", findings->pid, findings->pid && !page->redact);
+    set_text(page, result, "begin_text", findings->begin_text);
+    set_text(page, result, "end_text", findings->end_text);
+    sg_json_set_known(result, "events", findings->events, findings->trace);
+    sg_json_set_known(result, "dropped", findings->dropped, findings->trace);
+    sg_json_set_flag(result, "imported", findings->imported);
+    sg_json_set_flag(result, "at_least", findings->at_least);
+    SG_JSON_NUMBERS(result, {"allocs", findings->allocs}, {"ooms", findings->ooms}, {"passed_on", findings->passed_on});
+    for (uint32_t i = 0; i < findings->devices; i++)
+        sg_json_add(devices, json_device(run, &findings->device[i]));
+    sg_json_set(result, "devices", devices);
+    sg_findings_advice(findings, add_advice, advice);
+    sg_json_set(result, "advice", advice);
     if (findings->trace)
-        write_trace(page, run);
+        set_trace(page, result, run);
+    putc('{', page->out);
+    sg_json_write_members(page->out, result);
+    if (findings->trace)
+        write_frames(page, run);
     putc('}', page->out);
 }
 
@@ -399,30 +404,33 @@ static int add_run(struct page *page, const struct sg_findings *findings, char *
 
 static void write_trials(struct page *page, const struct sg_page_trials *trials)
 {
-    if (trials->tried) {
-        fputs("],\"tune\":", page->out);
-        sg_trials_write_json(page->out, trials->tried);
-    } else {
-        fputs("],\"untried\":", page->out);
-        sg_tool_json_write(page->out, trials->why);
-    }
+    sg_json_write_key(page->out, trials->tried ? "tune" : "untried");
+    sg_json_write(page->out, trials->tried ? sg_trials_json(trials->tried) : sg_json_text(trials->why));
 }
 
 static int write_runs(struct page *page, const struct sg_findings *const *runs, const struct sg_page_trials *trials,
     char *error)
 {
     int status = 0;
-    fprintf(page->out, "{\"schema\":\"segalloc.page/1\",\"version\":\"" SEGALLOC_VERSION "\",\"redacted\":%s,\"runs\":[",
-        page->redact ? "true" : "false");
+    json_t *head = sg_json_object("segalloc.page/1");
+    sg_json_set_text(head, "version", SEGALLOC_VERSION);
+    sg_json_set_flag(head, "redacted", page->redact);
+    putc('{', page->out);
+    sg_json_write_members(page->out, head);
+    sg_json_write_key(page->out, "runs");
+    putc('[', page->out);
     for (size_t i = 0; i < page->runs && !status; i++) {
         if (i)
             putc(',', page->out);
         status = add_run(page, runs[i], error);
     }
+    putc(']', page->out);
     if (!status)
         write_trials(page, trials);
-    if (!status && fflush(page->texts.out) == 0)
-        fprintf(page->out, ",\"texts\":[%s]}", page->texts.json ? page->texts.json : "");
+    if (!status && fflush(page->texts.out) == 0) {
+        sg_json_write_key(page->out, "texts");
+        fprintf(page->out, "[%s]}", page->texts.json ? page->texts.json : "");
+    }
     return status;
 }
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tool.h"
+#include "json.h"
 #include "trace_file.h"
 
 bool sg_html_list_init(struct sg_html_list *list, size_t most)
@@ -67,7 +67,7 @@ uint32_t sg_html_text(struct sg_html_list *list, const char *text)
         return 0;
     if (list->count)
         putc(',', list->out);
-    sg_tool_json_write(list->out, text);
+    sg_json_write(list->out, sg_json_text(text));
     return sg_html_added(list, key);
 }
 

@@ -13,9 +13,10 @@ int sg_tune_page_write(FILE *out, const struct sg_tune_search *search)
     FILE *data = open_memstream(&json, &bytes);
     if (!data)
         return -ENOMEM;
-    fputs("{\"schema\":\"segalloc.tune-page/1\",\"version\":\"" SEGALLOC_VERSION "\",\"tune\":", data);
-    sg_tune_write_json(data, search, -1);
-    putc('}', data);
+    json_t *page = sg_json_object("segalloc.tune-page/1");
+    sg_json_set_text(page, "version", SEGALLOC_VERSION);
+    sg_json_set(page, "tune", sg_tune_json(search, -1));
+    sg_json_write(data, page);
     int status = fclose(data) == 0 ? 0 : -ENOMEM;
     if (!status) {
         fputs((const char *)tune_before, out);

@@ -1,3 +1,4 @@
+#include "json.h"
 #include "monitor/top.h"
 
 #include <errno.h>
@@ -346,7 +347,7 @@ void sg_top_text(FILE *out, const struct sg_top *top, const struct sg_live *live
     free(row);
 }
 
-static void json_device(const struct sg_stats_device *device)
+static json_t *json_device(const struct sg_stats_device *device)
 {
     static const enum sg_stat shown[] = {
         SG_STAT_reserved_bytes,
@@ -359,50 +360,43 @@ static void json_device(const struct sg_stats_device *device)
         SG_STAT_ooms,
     };
     const struct sg_stats *stats = &device->stats;
-    printf("{\"device\":%" PRIu32 ",\"uuid\":", device->device);
-    sg_tool_json_text(*device->uuid ? device->uuid : NULL);
-    printf(",\"total_bytes\":%" PRIu64 ",\"limit_bytes\":%" PRIu64, device->total_bytes, device->limit_bytes);
+    json_t *result = sg_json_object(NULL);
+    SG_JSON_NUMBERS(result, {"device", device->device});
+    sg_json_set_text(result, "uuid", *device->uuid ? device->uuid : NULL);
+    SG_JSON_NUMBERS(result, {"total_bytes", device->total_bytes}, {"limit_bytes", device->limit_bytes});
     for (size_t i = 0; i < sizeof shown / sizeof *shown; i++)
-        printf(",\"%s\":%" PRIu64, sg_stat_info(shown[i])->name, stats->value[shown[i]]);
-    printf(",\"peak_reserved_bytes\":%" PRIu64 ",\"peak_requested_bytes\":%" PRIu64 ",\"idle_bytes\":%" PRIu64
-           ",\"utilization\":",
-        stats->peak[SG_STAT_reserved_bytes], stats->peak[SG_STAT_requested_bytes], sg_live_idle(stats));
-    double used = sg_live_utilization(stats);
-    if (used < 0)
-        fputs("null}", stdout);
-    else
-        printf("%.6f}", used);
+        sg_json_set(result, sg_stat_info(shown[i])->name, sg_json_number(stats->value[shown[i]]));
+    SG_JSON_NUMBERS(result, {"peak_reserved_bytes", stats->peak[SG_STAT_reserved_bytes]},
+        {"peak_requested_bytes", stats->peak[SG_STAT_requested_bytes]}, {"idle_bytes", sg_live_idle(stats)});
+    sg_json_set_ratio(result, "utilization", sg_live_utilization(stats));
+    return result;
+}
+
+static json_t *json_process(const struct sg_stats_file *file)
+{
+    int rank = sg_live_rank(file->pid);
+    json_t *process = sg_json_object(NULL), *devices = sg_json_array();
+    SG_JSON_NUMBERS(process, {"pid", file->pid});
+    sg_json_set_known(process, "rank", (uint64_t)rank, rank >= 0);
+    SG_JSON_NUMBERS(process, {"age_s", age_s(file)});
+    sg_json_set_text(process, "command", file->command ? file->command : "");
+    sg_json_set_text(process, "phase", is_text(file->phase) ? file->phase : NULL);
+    sg_json_set_text(process, "pytorch", is_text(file->pytorch) ? file->pytorch : NULL);
+    sg_json_set_text(process, "untracked_by", is_text(file->untracked_by) ? file->untracked_by : NULL);
+    for (uint32_t i = 0; i < file->count; i++)
+        sg_json_add(devices, json_device(&file->devices[i]));
+    sg_json_set(process, "devices", devices);
+    return process;
 }
 
 void sg_top_json(const struct sg_live *live)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    printf("{\"schema\":\"segalloc.top/1\",\"realtime_ns\":%" PRIu64 ",\"processes\":[",
-           (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec);
-    for (size_t i = 0; i < live->count; i++) {
-        const struct sg_stats_file *file = &live->file[i];
-        int rank = sg_live_rank(file->pid);
-        printf("%s{\"pid\":%" PRIu64 ",\"rank\":", i ? "," : "", file->pid);
-        if (rank < 0)
-            fputs("null", stdout);
-        else
-            printf("%d", rank);
-        printf(",\"age_s\":%" PRIu64 ",\"command\":", age_s(file));
-        sg_tool_json_string(file->command ? file->command : "");
-        fputs(",\"phase\":", stdout);
-        sg_tool_json_text(is_text(file->phase) ? file->phase : NULL);
-        fputs(",\"pytorch\":", stdout);
-        sg_tool_json_text(is_text(file->pytorch) ? file->pytorch : NULL);
-        fputs(",\"untracked_by\":", stdout);
-        sg_tool_json_text(is_text(file->untracked_by) ? file->untracked_by : NULL);
-        fputs(",\"devices\":[", stdout);
-        for (uint32_t k = 0; k < file->count; k++) {
-            if (k)
-                putchar(',');
-            json_device(&file->devices[k]);
-        }
-        fputs("]}", stdout);
-    }
-    puts("]}");
+    json_t *result = sg_json_object("segalloc.top/1"), *processes = sg_json_array();
+    SG_JSON_NUMBERS(result, {"realtime_ns", (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec});
+    for (size_t i = 0; i < live->count; i++)
+        sg_json_add(processes, json_process(&live->file[i]));
+    sg_json_set(result, "processes", processes);
+    sg_json_print(result);
 }

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "json.h"
 #include "outside.h"
 #include "player.h"
 #include "signals.h"
@@ -179,13 +180,23 @@ unsigned long sg_rehearse_try_divisor(const struct sg_rehearse_try *values, char
 void sg_rehearse_try_format(const struct sg_rehearse_try *values, char **command, const char *value, char *ret,
                             size_t size);
 
-/* rehearse/text.c: the findings, to stdout. The object without an end of line. One line says what became of a value. */
+/* rehearse/text.c: the findings, to stdout. One line says what became of a value. */
 void sg_rehearse_print_line(const struct sg_rehearse *rehearse);
 /* What a batch so many times smaller changes besides memory. */
 void sg_rehearse_print_divisor(unsigned long divisor);
 /* What to run next; `fits`: as it is. */
 void sg_rehearse_print_next(const struct sg_rehearse *rehearse, bool fits);
 void sg_rehearse_print_text(const struct sg_rehearse *rehearse);
-void sg_rehearse_print_json(const struct sg_rehearse *rehearse);
+
+/* Facts that both the text and the JSON say. has_cards: there is a verdict on cards. at_least: more may be needed than was seen. assumed:
+   sentences on what the verdict takes for granted; the result is their number. */
+enum { SG_REHEARSE_ASSUMED = 12 };
+bool sg_rehearse_has_cards(const struct sg_rehearse *rehearse);
+const struct sg_rehearse_card *sg_rehearse_largest(const struct sg_rehearse *rehearse);
+bool sg_rehearse_at_least(const struct sg_rehearse *rehearse);
+unsigned sg_rehearse_assumed(const struct sg_rehearse *rehearse, const char *ret[SG_REHEARSE_ASSUMED]);
+
+/* rehearse/json.c: the findings as one object. */
+json_t *sg_rehearse_json(const struct sg_rehearse *rehearse);
 
 #endif

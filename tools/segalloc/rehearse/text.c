@@ -1,4 +1,4 @@
-/* What was rehearsed, as text and as JSON. */
+/* The answer of a rehearsal, as text. */
 #include "rehearse/rehearse.h"
 
 #include <inttypes.h>
@@ -37,171 +37,46 @@ static const char assumed_apart[] = "Processes that are on one card at once coun
 static const char assumed_beneath[] =
     "PyTorch's cache asks for the same segments on every card. On a full card it first gives idle ones back, so a "
     "smaller card may do.";
-enum { ASSUMPTIONS = sizeof assumptions / sizeof *assumptions };
+
+unsigned sg_rehearse_assumed(const struct sg_rehearse *rehearse, const char *ret[SG_REHEARSE_ASSUMED])
+{
+    const struct {
+        bool applies;
+        const char *text;
+    } more[] = {
+        {true, rehearse->adapts ? assumed_adapts : assumed_same},
+        {rehearse->questions, assumed_asks},
+        {rehearse->steps || rehearse->steady, rehearse->steady ? assumed_steady : assumed_steps},
+        {!sg_rehearse_largest(rehearse)->name, assumed_no_model},
+        {rehearse->processes > 1, assumed_fast},
+        {rehearse->processes > 1, assumed_apart},
+        {rehearse->beneath, assumed_beneath},
+    };
+    unsigned count = sizeof assumptions / sizeof *assumptions;
+    _Static_assert(sizeof assumptions / sizeof *assumptions + sizeof more / sizeof *more <= SG_REHEARSE_ASSUMED,
+        "room for all");
+    memcpy(ret, assumptions, sizeof assumptions);
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
+        if (more[i].applies)
+            ret[count++] = more[i].text;
+    return count;
+}
+
 enum { SAME_PART = 16 }; /* what differs by less than this part of it is the same to a reader */
 
-static bool has_cards(const struct sg_rehearse *rehearse)
+bool sg_rehearse_has_cards(const struct sg_rehearse *rehearse)
 {
     return rehearse->processes && (rehearse->outcome != SG_REHEARSE_STOPPED || rehearse->interrupted);
 }
 
-static const struct sg_rehearse_card *largest(const struct sg_rehearse *rehearse)
+const struct sg_rehearse_card *sg_rehearse_largest(const struct sg_rehearse *rehearse)
 {
     return &rehearse->card[rehearse->card_count - 1];
 }
 
-/* More may be needed than was seen. */
-static bool at_least(const struct sg_rehearse *rehearse)
+bool sg_rehearse_at_least(const struct sg_rehearse *rehearse)
 {
     return rehearse->steps || rehearse->steady || rehearse->interrupted || rehearse->ooms;
-}
-
-static void number(const char *key, uint64_t value, bool known)
-{
-    if (known)
-        printf(",\"%s\":%" PRIu64, key, value);
-    else
-        printf(",\"%s\":null", key);
-}
-
-static void print_json_held(const struct sg_rehearse_held *held)
-{
-    for (int i = 0; i < SG_REHEARSE_IN_USE && held->group[i].bytes; i++) {
-        const struct sg_rehearse_in_use *in_use = &held->group[i];
-        printf("%s{\"site\":", i ? "," : "");
-        sg_tool_json_text(*in_use->site ? in_use->site : NULL);
-        printf(",\"blocks\":%" PRIu64 ",\"bytes\":%" PRIu64 "}", in_use->blocks, in_use->bytes);
-    }
-}
-
-static void print_json_card(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
-{
-    static const char *const names[] = {"fits", "too_close", "does_not_fit"};
-    uint64_t smallest = sg_rehearse_smallest(rehearse, card);
-    printf("{\"bytes\":%" PRIu64 ",\"name\":", card->bytes);
-    sg_tool_json_text(card->name);
-    printf(",\"fits\":%s,\"verdict\":\"%s\",\"margin_bytes\":%" PRIu64 ",\"headroom_bytes\":",
-           card->fits ? "true" : "false", names[sg_rehearse_verdict(rehearse, card)], card->margin);
-    if (smallest)
-        printf("%" PRId64, (int64_t)card->bytes - (int64_t)smallest);
-    else
-        fputs("null", stdout);
-    printf(",\"adapted\":%s,\"took_turns\":%s", card->adapted ? "true" : "false", card->turns ? "true" : "false");
-    number("refused", card->adapted_refused, card->adapted);
-    number("failures", card->adapted_ooms, card->adapted);
-    number("ends_at_event", card->ends_at_event, card->ends_at_event);
-    number("of_events", card->of_events, card->ends_at_event);
-    number("asked_bytes", card->ends_with_bytes, card->ends_at_event);
-    number("asked_short_by_bytes", card->ends_short_by, card->ends_short_by);
-    number("live_bytes", card->ends_with_live, card->ends_at_event);
-    fputs(",\"site\":", stdout);
-    sg_tool_json_text(*card->site ? card->site : NULL);
-    fputs(",\"phase\":", stdout);
-    sg_tool_json_text(*card->phase ? card->phase : NULL);
-    fputs(",\"live_then\":[", stdout);
-    print_json_held(&card->held);
-    fputs("]}", stdout);
-}
-
-/* Devices that several processes used at once. */
-static void print_json_shared(const struct sg_rehearse *rehearse)
-{
-    const char *comma = "";
-    for (int i = 0; i < SG_DEVICES_MAX; i++) {
-        const struct sg_rehearse_device *device = &rehearse->device[i];
-        if (device->processes < 2)
-            continue;
-        printf("%s{\"device\":%d,\"processes\":%u,\"peak_requested_bytes\":%" PRIu64 "}", comma, i, device->processes,
-            device->requested);
-        comma = ",";
-    }
-}
-
-static void print_json_outside(const struct sg_outside *outside)
-{
-    const char *comma = "";
-    for (int i = 0; i < SEGALLOC_OUTSIDE_COUNT; i++) {
-        if (!outside->bytes[i])
-            continue;
-        printf("%s\"%s\":%" PRIu64, comma, sg_outside_key((enum segalloc_outside)i), outside->bytes[i]);
-        comma = ",";
-    }
-}
-
-void sg_rehearse_print_json(const struct sg_rehearse *rehearse)
-{
-    static const char *const names[] = {"completed", "out_of_memory", "stopped"};
-    uint64_t smallest = rehearse->adapts ? 0 : rehearse->alone.segalloc;
-    bool cards = has_cards(rehearse);
-    printf("{\"schema\":\"segalloc.rehearse/1\",\"outcome\":\"%s\",\"reason\":", names[rehearse->outcome]);
-    if (*rehearse->reason)
-        sg_tool_json_string(rehearse->reason);
-    else
-        fputs("null", stdout);
-    printf(",\"status\":%d,\"gpu\":\"simulated\",\"seconds\":%.1f,\"processes\":%u,\"events\":%" PRIu64
-           ",\"allocations\":%" PRIu64 ",\"failures\":%" PRIu64,
-        rehearse->run.status, rehearse->run.seconds, rehearse->processes, rehearse->events, rehearse->allocs,
-        rehearse->ooms);
-    printf(",\"peak_requested_bytes\":%" PRIu64 ",\"peak_reserved_bytes\":%" PRIu64, rehearse->peak_requested,
-           rehearse->peak_reserved);
-    printf(",\"peak_taken_bytes\":%" PRIu64 ",\"outside_at_peak\":{", rehearse->peak_taken);
-    print_json_outside(&rehearse->outside);
-    putchar('}');
-    number("smallest_card_bytes", smallest, smallest);
-    number("short_by_bytes", sg_rehearse_short_by(rehearse, largest(rehearse)), smallest);
-    printf(",\"adapts\":%s", rehearse->adapts ? "true" : "false");
-    printf(",\"at_least\":%s,\"margin_bytes\":%" PRIu64, at_least(rehearse) ? "true" : "false",
-           largest(rehearse)->margin);
-    fputs(",\"alone\":{\"pytorch\":", stdout);
-    printf(rehearse->alone.pytorch ? "%" PRIu64 : "null", rehearse->alone.pytorch);
-    number("pytorch_expandable", rehearse->alone.pytorch_expandable, rehearse->alone.pytorch_expandable);
-    number("segalloc", smallest, smallest);
-    fputs("},\"live_at_peak\":[", stdout);
-    print_json_held(&rehearse->at_peak);
-    fputs("],\"shared\":[", stdout);
-    print_json_shared(rehearse);
-    fputs("],\"cards\":[", stdout);
-    for (unsigned i = 0, printed = 0; cards && i < rehearse->card_count; i++) {
-        if (rehearse->card[i].open)
-            continue;
-        fputs(printed++ ? "," : "", stdout);
-        print_json_card(rehearse, &rehearse->card[i]);
-    }
-    fputs("],\"served_share\":", stdout);
-    if (rehearse->served_share < 0)
-        fputs("null", stdout);
-    else
-        printf("%.6f", rehearse->served_share);
-    fputs(",\"assumptions\":[", stdout);
-    for (int i = 0; i < ASSUMPTIONS; i++) {
-        fputs(i ? "," : "", stdout);
-        sg_tool_json_string(assumptions[i]);
-    }
-    putchar(',');
-    sg_tool_json_string(rehearse->adapts ? assumed_adapts : assumed_same);
-    if (rehearse->questions) {
-        putchar(',');
-        sg_tool_json_string(assumed_asks);
-    }
-    if (rehearse->steps || rehearse->steady) {
-        putchar(',');
-        sg_tool_json_string(rehearse->steady ? assumed_steady : assumed_steps);
-    }
-    if (!largest(rehearse)->name) {
-        putchar(',');
-        sg_tool_json_string(assumed_no_model);
-    }
-    if (rehearse->processes > 1) {
-        putchar(',');
-        sg_tool_json_string(assumed_fast);
-        putchar(',');
-        sg_tool_json_string(assumed_apart);
-    }
-    if (rehearse->beneath) {
-        putchar(',');
-        sg_tool_json_string(assumed_beneath);
-    }
-    fputs("]}", stdout);
 }
 
 /* "24.00 GiB", or "4090, 23.52 GiB". */
@@ -229,7 +104,7 @@ static void print_verdict(const struct sg_rehearse *rehearse, const struct sg_re
     else if (spare && card->margin)
         printf(" where context and libraries take some %s", sg_size_format(card->margin, more));
     if (lack)
-        printf(": the smallest card that does has %s%s, %s more", at_least(rehearse) ? "at least " : "",
+        printf(": the smallest card that does has %s%s, %s more", sg_rehearse_at_least(rehearse) ? "at least " : "",
             sg_size_format(smallest, size), sg_size_format(lack, more));
 }
 
@@ -344,7 +219,7 @@ static void print_alone(const struct sg_rehearse *rehearse)
              "its own.");
         return;
     }
-    const char *least = at_least(rehearse) ? "at least " : "";
+    const char *least = sg_rehearse_at_least(rehearse) ? "at least " : "";
     if (!alone->pytorch) {
         printf("Smallest card: %s%s\n", least, sg_size_format(alone->segalloc, size));
         return;
@@ -359,7 +234,7 @@ static void print_alone(const struct sg_rehearse *rehearse)
 void sg_rehearse_print_line(const struct sg_rehearse *rehearse)
 {
     char size[SG_SIZE_TEXT], expandable[SG_SIZE_TEXT], name[64];
-    if (!has_cards(rehearse)) {
+    if (!sg_rehearse_has_cards(rehearse)) {
         printf("it stopped: %s\n", rehearse->reason);
         return;
     }
@@ -376,7 +251,8 @@ void sg_rehearse_print_line(const struct sg_rehearse *rehearse)
         return;
     }
     if (alone->segalloc)
-        printf(". Smallest card: %s%s", at_least(rehearse) ? "at least " : "", sg_size_format(alone->segalloc, size));
+        printf(". Smallest card: %s%s", sg_rehearse_at_least(rehearse) ? "at least " : "",
+            sg_size_format(alone->segalloc, size));
     if (alone->segalloc && alone->pytorch)
         printf(" (PyTorch alone %s, with expandable_segments %s)", sg_size_format(alone->pytorch, size),
             sg_size_format(alone->pytorch_expandable, expandable));
@@ -431,7 +307,7 @@ static void print_no_suggestion(const struct sg_rehearse *rehearse)
     uint64_t least = rehearse->alone.segalloc;
     fputs("Next: try smaller sizes of an option of the program, --try NAME=VALUE,…", stdout);
     if (least)
-        printf(", or a card of %s", sg_size_format(least + largest(rehearse)->margin, size));
+        printf(", or a card of %s", sg_size_format(least + sg_rehearse_largest(rehearse)->margin, size));
     putchar('\n');
 }
 
@@ -464,7 +340,7 @@ static void print_sum(const struct sg_rehearse *rehearse)
 {
     char size[SG_SIZE_TEXT], smallest[SG_SIZE_TEXT], left[SG_SIZE_TEXT], margin[SG_SIZE_TEXT];
     printf("Context and libraries take some %s more (--margin): with less to spare a card is too close to call.\n",
-        sg_size_format(largest(rehearse)->margin, size));
+        sg_size_format(sg_rehearse_largest(rehearse)->margin, size));
     for (unsigned i = 0; i < rehearse->card_count; i++) {
         const struct sg_rehearse_card *card = &rehearse->card[i];
         uint64_t least = sg_rehearse_smallest(rehearse, card);
@@ -492,21 +368,12 @@ static void print_shared(const struct sg_rehearse *rehearse)
 
 static void print_assumed(const struct sg_rehearse *rehearse)
 {
+    const char *assumed[SG_REHEARSE_ASSUMED];
+    unsigned count = sg_rehearse_assumed(rehearse, assumed);
     print_sum(rehearse);
     puts("Assumed:");
-    for (int i = 0; i < ASSUMPTIONS; i++)
-        printf("  %s\n", assumptions[i]);
-    printf("  %s\n", rehearse->adapts ? assumed_adapts : assumed_same);
-    if (rehearse->questions)
-        printf("  %s\n", assumed_asks);
-    if (rehearse->steps || rehearse->steady)
-        printf("  %s\n", rehearse->steady ? assumed_steady : assumed_steps);
-    if (!largest(rehearse)->name)
-        printf("  %s\n", assumed_no_model);
-    if (rehearse->processes > 1)
-        printf("  %s\n  %s\n", assumed_fast, assumed_apart);
-    if (rehearse->beneath)
-        printf("  %s\n", assumed_beneath);
+    for (unsigned i = 0; i < count; i++)
+        printf("  %s\n", assumed[i]);
 }
 
 void sg_rehearse_print_text(const struct sg_rehearse *rehearse)
@@ -515,13 +382,13 @@ void sg_rehearse_print_text(const struct sg_rehearse *rehearse)
     bool stopped = rehearse->outcome == SG_REHEARSE_STOPPED, all = true;
     if (stopped)
         printf("It stopped: %s (%.0f s).\n", rehearse->reason, rehearse->run.seconds);
-    if (stopped && has_cards(rehearse))
+    if (stopped && sg_rehearse_has_cards(rehearse))
         puts("Up to there:");
-    for (unsigned i = 0; i < rehearse->card_count && has_cards(rehearse); i++) {
+    for (unsigned i = 0; i < rehearse->card_count && sg_rehearse_has_cards(rehearse); i++) {
         print_card(rehearse, &rehearse->card[i]);
         all = all && rehearse->card[i].fits;
     }
-    if (has_cards(rehearse)) {
+    if (sg_rehearse_has_cards(rehearse)) {
         print_in_use(rehearse);
         print_alone(rehearse);
     }
@@ -535,7 +402,7 @@ void sg_rehearse_print_text(const struct sg_rehearse *rehearse)
             printf(", %.2f %% served by segalloc", 100 * rehearse->served_share);
         printf(" (%.0f s, on a simulated GPU).\n", rehearse->run.seconds);
     }
-    if (!has_cards(rehearse))
+    if (!sg_rehearse_has_cards(rehearse))
         return;
     if (rehearse->ooms && !rehearse->adapts)
         printf("%" PRIu64 " allocation%s failed on a card without end%s: what the program would have done otherwise is not "

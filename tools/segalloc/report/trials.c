@@ -132,7 +132,7 @@ void sg_trials_free(struct sg_trials *trials)
     free(trials);
 }
 
-void sg_trials_write_json(FILE *out, const struct sg_trials *trials)
+json_t *sg_trials_json(const struct sg_trials *trials)
 {
-    sg_tune_write_json(out, &trials->search, -1);
+    return sg_tune_json(&trials->search, -1);
 }

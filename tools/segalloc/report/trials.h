@@ -2,8 +2,7 @@
 #ifndef SG_TRIALS_H
 #define SG_TRIALS_H
 
-#include <stdio.h>
-
+#include "json.h"
 #include "report/findings.h"
 
 enum { SG_TRIALS_WHY = 704 };
@@ -17,6 +16,6 @@ struct sg_trials *sg_trials_run(const struct sg_findings *const *findings, size_
 void sg_trials_free(struct sg_trials *trials);
 
 /* The object that `segalloc tune --json` prints, without what differs from run to run. */
-void sg_trials_write_json(FILE *out, const struct sg_trials *trials);
+json_t *sg_trials_json(const struct sg_trials *trials);
 
 #endif

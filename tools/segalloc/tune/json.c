@@ -1,9 +1,8 @@
 /* What a search found, as JSON. */
-#include <inttypes.h>
+#include "tune/report.h"
+
 #include <stdlib.h>
 
-#include "tool.h"
-#include "tune/report.h"
 #include "tune/steady.h"
 
 static bool has_rest(const struct sg_tune_search *search)
@@ -11,129 +10,118 @@ static bool has_rest(const struct sg_tune_search *search)
     return search->candidate[0]->rest.calls || search->candidate[0]->rest.reserved;
 }
 
-static void json_figures(FILE *out, const char *name, const struct sg_tune_figures *figures, bool known)
+static json_t *json_figures(const struct sg_tune_figures *figures, bool known)
 {
-    if (known)
-        fprintf(out, ",\"%s\":{\"peak_reserved_bytes\":%" PRIu64 ",\"driver_calls\":%" PRIu64 ",\"ooms\":%" PRIu64 "}",
-            name, figures->reserved, figures->calls, figures->ooms);
-    else
-        fprintf(out, ",\"%s\":null", name);
+    if (!known)
+        return json_null();
+    json_t *result = sg_json_object(NULL);
+    SG_JSON_NUMBERS(result, {"peak_reserved_bytes", figures->reserved}, {"driver_calls", figures->calls},
+        {"ooms", figures->ooms});
+    return result;
 }
 
-static void json_part(FILE *out, const char *name, const struct sg_play_part *part, bool known)
+static json_t *json_part(const struct sg_play_part *part, bool known)
 {
     const struct sg_tune_figures figures = {part->peak_reserved, part->calls, part->ooms};
-    json_figures(out, name, &figures, known);
+    return json_figures(&figures, known);
 }
 
-static void json_result(FILE *out, const struct sg_tune_search *search, const struct sg_tune_candidate *candidate)
+/* The figures of one trace under a setting. */
+static json_t *json_play(const struct sg_play_result *play)
 {
-    fprintf(out,
-        ",\"peak_reserved_bytes\":%" PRIu64 ",\"driver_calls\":%" PRIu64 ",\"ooms\":%" PRIu64
-        ",\"pages_moved\":%" PRIu64 ",\"bytes_moved\":%" PRIu64,
-        candidate->reserved, candidate->calls, candidate->ooms, candidate->pages_moved, candidate->bytes_moved);
-    if (search->space->policy == SG_POLICY_SEGALLOC)
-        fprintf(out, ",\"driver_us\":{\"growth\":%.1f,\"moves\":%.1f}", (double)candidate->growth_ns / 1000,
-            (double)candidate->move_ns / 1000);
-    json_figures(out, "first", &candidate->first, true);
-    json_figures(out, "rest", &candidate->rest, has_rest(search));
-    fputs(",\"traces\":[", out);
-    for (size_t i = 0; i < search->traces; i++) {
-        const struct sg_play_result *result = &candidate->result[i];
-        uint64_t calls = 0;
-#define CALL(name) calls += result->calls.name;
-        SG_PLAY_CALLS(CALL)
+    uint64_t calls = 0;
+#define CALL(name) calls += play->calls.name;
+    SG_PLAY_CALLS(CALL)
 #undef CALL
-        fprintf(out, "%s{\"peak_reserved_bytes\":%" PRIu64 ",\"driver_calls\":%" PRIu64 ",\"ooms\":%" PRIu64,
-            i ? "," : "", result->peak_reserved, calls, result->ooms);
-        json_part(out, "first", &result->first, result->parted);
-        json_part(out, "rest", &result->rest, result->parted);
-        putc('}', out);
-    }
-    putc(']', out);
+    json_t *result = json_figures(&(struct sg_tune_figures){play->peak_reserved, calls, play->ooms}, true);
+    sg_json_set(result, "first", json_part(&play->first, play->parted));
+    sg_json_set(result, "rest", json_part(&play->rest, play->parted));
+    return result;
 }
 
-static void json_candidate(FILE *out, const struct sg_tune_search *search, size_t index)
+static json_t *json_candidate(const struct sg_tune_search *search, size_t index)
 {
-    fputs("{\"conf\":", out);
-    sg_tool_json_write(out, search->candidate[index]->setting.conf);
-    json_result(out, search, search->candidate[index]);
-    putc('}', out);
+    const struct sg_tune_candidate *candidate = search->candidate[index];
+    json_t *result = sg_json_object(NULL), *traces = sg_json_array();
+    sg_json_set_text(result, "conf", candidate->setting.conf);
+    SG_JSON_NUMBERS(result, {"peak_reserved_bytes", candidate->reserved}, {"driver_calls", candidate->calls},
+        {"ooms", candidate->ooms}, {"pages_moved", candidate->pages_moved}, {"bytes_moved", candidate->bytes_moved});
+    if (search->space->policy == SG_POLICY_SEGALLOC) {
+        json_t *us = sg_json_object(NULL);
+        sg_json_set(us, "growth", sg_json_real((double)candidate->growth_ns / 1000, 1));
+        sg_json_set(us, "moves", sg_json_real((double)candidate->move_ns / 1000, 1));
+        sg_json_set(result, "driver_us", us);
+    }
+    sg_json_set(result, "first", json_figures(&candidate->first, true));
+    sg_json_set(result, "rest", json_figures(&candidate->rest, has_rest(search)));
+    for (size_t i = 0; i < search->traces; i++)
+        sg_json_add(traces, json_play(&candidate->result[i]));
+    sg_json_set(result, "traces", traces);
+    return result;
 }
 
-static void json_list(FILE *out, const struct sg_tune_search *search, const char *name, bool front)
+static json_t *json_list(const struct sg_tune_search *search, bool front)
 {
-    const char *comma = "";
-    fprintf(out, ",\"%s\":[", name);
-    for (size_t i = 0; i < search->count; i++) {
-        if (!search->candidate[i]->done || (front && !search->candidate[i]->front))
-            continue;
-        fputs(comma, out);
-        json_candidate(out, search, i);
-        comma = ",";
-    }
-    putc(']', out);
+    json_t *list = sg_json_array();
+    for (size_t i = 0; i < search->count; i++)
+        if (search->candidate[i]->done && (!front || search->candidate[i]->front))
+            sg_json_add(list, json_candidate(search, i));
+    return list;
 }
 
 static const char *const bases[] =
     {[SG_TUNE_FIRST_PARTS] = "first_parts", [SG_TUNE_UNDIVIDED] = "undivided", [SG_TUNE_RUNS_OUT] = "runs_out"};
 
-static void json_traces(FILE *out, const struct sg_tune_search *search)
+static json_t *json_traces(const struct sg_tune_search *search)
 {
-    fputs(",\"traces\":[", out);
+    json_t *traces = sg_json_array();
     for (size_t i = 0; i < search->traces; i++) {
         const struct sg_tune_trace *trace = &search->trace[i];
-        fputs(i ? ",{\"path\":" : "{\"path\":", out);
-        sg_tool_json_write(out, trace->path);
-        fprintf(out,
-            ",\"events\":%" PRIu64 ",\"peak_requested_bytes\":%" PRIu64 ",\"limit_bytes\":%" PRIu64
-            ",\"card_known\":%s,\"complete\":%s,\"failures\":%" PRIu64,
-            trace->events, trace->peak_live, sg_tune_card(search, i),
-            search->limit || !trace->unknown_card ? "true" : "false", trace->end_text ? "false" : "true",
-            trace->failures);
-        if (trace->part_end)
-            fprintf(out, ",\"first_part_events\":%" PRIu64, trace->part_end);
-        else
-            fputs(",\"first_part_events\":null", out);
-        if (trace->reserved)
-            fprintf(out, ",\"recorded_reserved_bytes\":%" PRIu64 "}", trace->reserved);
-        else
-            fputs(",\"recorded_reserved_bytes\":null}", out);
+        json_t *result = sg_json_object(NULL);
+        sg_json_set_text(result, "path", trace->path);
+        SG_JSON_NUMBERS(result, {"events", trace->events}, {"peak_requested_bytes", trace->peak_live},
+            {"limit_bytes", sg_tune_card(search, i)});
+        sg_json_set_flag(result, "card_known", search->limit || !trace->unknown_card);
+        sg_json_set_flag(result, "complete", !trace->end_text);
+        SG_JSON_NUMBERS(result, {"failures", trace->failures});
+        sg_json_set_known(result, "first_part_events", trace->part_end, trace->part_end);
+        sg_json_set_known(result, "recorded_reserved_bytes", trace->reserved, trace->reserved);
+        sg_json_add(traces, result);
     }
-    putc(']', out);
+    return traces;
 }
 
-void sg_tune_write_json(FILE *out, const struct sg_tune_search *search, double seconds)
+/* The setting that is recommended, and why. */
+static json_t *json_recommended(const struct sg_tune_search *search)
 {
     size_t best = sg_tune_recommend(search);
+    const struct sg_tune_candidate *candidate = search->candidate[best];
     char reason[SG_TUNE_REASON], *line = sg_tune_line(search, best);
-    fprintf(out, "{\"schema\":\"segalloc.tune/1\",\"for\":\"%s\"",
-        search->space->policy == SG_POLICY_PYTORCH ? "pytorch" : "segalloc");
-    json_traces(out, search);
-    fprintf(out, ",\"chosen_on\":\"%s\"", bases[search->basis]);
-    json_list(out, search, "candidates", false);
-    json_list(out, search, "pareto", true);
-    fputs(",\"default\":", out);
-    json_candidate(out, search, 0);
-    fputs(",\"current\":", out);
-    if (search->space->has_current && search->candidate[search->current]->done)
-        json_candidate(out, search, search->current);
-    else
-        fputs("null", out);
-    fputs(",\"recommended\":{\"conf\":", out);
-    sg_tool_json_write(out, search->candidate[best]->setting.conf);
-    json_result(out, search, search->candidate[best]);
-    fprintf(out,
-        search->candidate[best]->lagging ? ",\"lagging_reserved_bytes\":%" PRIu64 : ",\"lagging_reserved_bytes\":null",
-        search->candidate[best]->lagging);
-    fprintf(out, ",\"lag_decides\":%s", sg_tune_lag_decides(search, search->candidate[best]) ? "true" : "false");
-    fputs(",\"reason\":", out);
-    sg_tool_json_write(out, sg_tune_reason(search, best, reason));
-    fputs(",\"line\":", out);
-    sg_tool_json_write(out, line);
-    fprintf(out, "},\"complete\":%s", search->complete ? "true" : "false");
-    if (seconds >= 0)
-        fprintf(out, ",\"threads\":%u,\"seconds\":%.3f", search->threads, seconds);
-    putc('}', out);
+    json_t *result = json_candidate(search, best);
+    sg_json_set_known(result, "lagging_reserved_bytes", candidate->lagging, candidate->lagging);
+    sg_json_set_flag(result, "lag_decides", sg_tune_lag_decides(search, candidate));
+    sg_json_set_text(result, "reason", sg_tune_reason(search, best, reason));
+    sg_json_set_text(result, "line", line);
     free(line);
+    return result;
+}
+
+json_t *sg_tune_json(const struct sg_tune_search *search, double seconds)
+{
+    bool current = search->space->has_current && search->candidate[search->current]->done;
+    json_t *result = sg_json_object("segalloc.tune/1");
+    sg_json_set_text(result, "for", search->space->policy == SG_POLICY_PYTORCH ? "pytorch" : "segalloc");
+    sg_json_set(result, "traces", json_traces(search));
+    sg_json_set_text(result, "chosen_on", bases[search->basis]);
+    sg_json_set(result, "candidates", json_list(search, false));
+    sg_json_set(result, "pareto", json_list(search, true));
+    sg_json_set(result, "default", json_candidate(search, 0));
+    sg_json_set(result, "current", current ? json_candidate(search, search->current) : json_null());
+    sg_json_set(result, "recommended", json_recommended(search));
+    sg_json_set_flag(result, "complete", search->complete);
+    if (seconds >= 0) {
+        SG_JSON_NUMBERS(result, {"threads", search->threads});
+        sg_json_set(result, "seconds", sg_json_real(seconds, 3));
+    }
+    return result;
 }

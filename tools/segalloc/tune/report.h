@@ -2,8 +2,7 @@
 #ifndef SG_TUNE_REPORT_H
 #define SG_TUNE_REPORT_H
 
-#include <stdio.h>
-
+#include "json.h"
 #include "tune/search.h"
 
 enum { SG_TUNE_REASON = 1024 };
@@ -17,8 +16,7 @@ char *sg_tune_line(const struct sg_tune_search *search, size_t recommended);
 /* To stdout. `seconds`: how long everything took. */
 void sg_tune_print_text(const struct sg_tune_search *search, double seconds);
 
-/* One object, without a newline. `seconds` negative: what differs from run to run is
-   left out. */
-void sg_tune_write_json(FILE *out, const struct sg_tune_search *search, double seconds);
+/* One object. `seconds` negative: members that differ from run to run are left out. */
+json_t *sg_tune_json(const struct sg_tune_search *search, double seconds);
 
 #endif

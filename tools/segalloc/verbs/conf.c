@@ -4,6 +4,7 @@
 #include "ascii.h"
 #include "conf.h"
 #include "effective_conf.h"
+#include "json.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -75,17 +76,16 @@ static void print_text(const struct sg_conf *conf)
 static void print_json(const struct sg_conf *conf)
 {
     char value[SG_PATH_BYTES];
-    fputs("{\"schema\":\"segalloc.conf/1\",\"options\":{", stdout);
+    json_t *result = sg_json_object("segalloc.conf/1"), *options = sg_json_object(NULL);
     for (unsigned i = 0; i < SG_OPTION_COUNT; i++) {
-        printf("%s\"%s\":{\"value\":", i ? "," : "", sg_option_info(i)->name);
-        sg_tool_json_string(sg_conf_format(conf, i, value, sizeof value));
-        fputs(",\"default\":", stdout);
-        sg_tool_json_string(sg_option_info(i)->def);
-        fputs(",\"source\":", stdout);
-        sg_tool_json_string(sg_conf_source_name(conf->source[i]));
-        putchar('}');
+        json_t *option = sg_json_object(NULL);
+        sg_json_set_text(option, "value", sg_conf_format(conf, i, value, sizeof value));
+        sg_json_set_text(option, "default", sg_option_info(i)->def);
+        sg_json_set_text(option, "source", sg_conf_source_name(conf->source[i]));
+        sg_json_set(options, sg_option_info(i)->name, option);
     }
-    puts("}}");
+    sg_json_set(result, "options", options);
+    sg_json_print(result);
 }
 
 int sg_verb_conf(int argc, char **argv)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "analysis/groups.h"
+#include "json.h"
 #include "replay/moves.h"
 #include "size.h"
 #include "tool.h"
@@ -165,64 +166,67 @@ static int compare_moves(struct comparison *comparison)
     return 0;
 }
 
-static void print_class(unsigned size_class)
+/* Place, phase and size of a row; the size is null for all sizes together. */
+static json_t *json_row(const char *site, const char *phase, unsigned size_class)
 {
+    json_t *row = sg_json_object(NULL);
+    sg_json_set_text(row, "site", site);
+    sg_json_set_text(row, "phase", phase);
     if (size_class == ANY_SIZE)
-        fputs(",\"size_class\":null", stdout);
+        sg_json_set(row, "size_class", json_null());
     else
-        printf(",\"size_class\":%" PRIu64, sg_live_class_from(size_class));
+        sg_json_set(row, "size_class", sg_json_number(sg_live_class_from(size_class)));
+    return row;
 }
 
-static void print_moved_json(const struct comparison *comparison)
+static const char *const side_keys[] = {"a", "b"};
+
+static json_t *json_moved(const struct comparison *comparison)
 {
-    fputs("],\"moved\":{", stdout);
+    json_t *moved = sg_json_object(NULL), *rows = sg_json_array();
     for (int i = 0; i < 2; i++) {
         const struct sg_moves *moves = &comparison->moves[i];
+        json_t *side = comparison->knows_moves[i] ? sg_json_object(NULL) : json_null();
         if (comparison->knows_moves[i])
-            printf("\"%c\":{\"pages\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"diverged_request\":%" PRIu64 "},", "ab"[i],
-                moves -> pages, moves -> bytes, moves -> diverged);
-        else
-            printf("\"%c\":null,", "ab"[i]);
+            SG_JSON_NUMBERS(side, {"pages", moves->pages}, {"bytes", moves->bytes},
+                {"diverged_request", moves->diverged});
+        sg_json_set(moved, side_keys[i], side);
     }
-    fputs("\"rows\":[", stdout);
     for (size_t i = 0; i < comparison->moved_count; i++) {
         const struct moved_row *row = &comparison->moved[i];
-        fputs(i ? ",{\"site\":" : "{\"site\":", stdout);
-        sg_tool_json_text(row->site);
-        fputs(",\"phase\":", stdout);
-        sg_tool_json_text(row->phase);
-        print_class(row->size_class);
-        printf(",\"a_requests\":%" PRIu64 ",\"b_requests\":%" PRIu64 ",\"a_pages\":%" PRIu64
-               ",\"b_pages\":%" PRIu64 ",\"a_bytes\":%" PRIu64 ",\"b_bytes\":%" PRIu64 "}",
-            row->requests[0], row->requests[1], row->pages[0], row->pages[1],
-            row->bytes[0], row->bytes[1]);
+        json_t *item = json_row(row->site, row->phase, row->size_class);
+        SG_JSON_NUMBERS(item, {"a_requests", row->requests[0]}, {"b_requests", row->requests[1]},
+            {"a_pages", row->pages[0]}, {"b_pages", row->pages[1]}, {"a_bytes", row->bytes[0]},
+            {"b_bytes", row->bytes[1]});
+        sg_json_add(rows, item);
     }
-    puts("]}}");
+    sg_json_set(moved, "rows", rows);
+    return moved;
 }
 
 static void print_json(char **paths, const struct comparison *comparison)
 {
     const struct sg_groups *side = comparison->side;
-    fputs("{\"schema\":\"segalloc.diff/1\"", stdout);
+    json_t *result = sg_json_object("segalloc.diff/1"), *rows = sg_json_array();
     for (int i = 0; i < 2; i++) {
-        printf(",\"%c\":{\"trace\":", "ab"[i]);
-        sg_tool_json_string(paths[i]);
-        printf(",\"bytes\":%" PRIu64 ",\"failed\":%s}", side[i].bytes, side[i].moment.failed ? "true" : "false");
+        json_t *run = sg_json_object(NULL);
+        sg_json_set_text(run, "trace", paths[i]);
+        SG_JSON_NUMBERS(run, {"bytes", side[i].bytes});
+        sg_json_set_flag(run, "failed", side[i].moment.failed);
+        sg_json_set(result, side_keys[i], run);
     }
-    printf(",\"difference_bytes\":%" PRId64 ",\"rows\":[", (int64_t)(side[1].bytes - side[0].bytes));
+    sg_json_set_signed(result, "difference_bytes", (int64_t)(side[1].bytes - side[0].bytes));
     for (size_t i = 0; i < comparison->count; i++) {
         const struct row *row = &comparison->row[i];
-        fputs(i ? ",{\"site\":" : "{\"site\":", stdout);
-        sg_tool_json_text(row->site);
-        fputs(",\"phase\":", stdout);
-        sg_tool_json_text(row->phase);
-        print_class(row->size_class);
-        printf(",\"a_bytes\":%" PRIu64 ",\"b_bytes\":%" PRIu64 ",\"a_blocks\":%" PRIu64
-               ",\"b_blocks\":%" PRIu64 ",\"difference_bytes\":%" PRId64 "}",
-            row->bytes[0], row->bytes[1], row->blocks[0], row->blocks[1],
-            (int64_t)(row->bytes[1] - row->bytes[0]));
+        json_t *item = json_row(row->site, row->phase, row->size_class);
+        SG_JSON_NUMBERS(item, {"a_bytes", row->bytes[0]}, {"b_bytes", row->bytes[1]}, {"a_blocks", row->blocks[0]},
+            {"b_blocks", row->blocks[1]});
+        sg_json_set_signed(item, "difference_bytes", (int64_t)(row->bytes[1] - row->bytes[0]));
+        sg_json_add(rows, item);
     }
-    print_moved_json(comparison);
+    sg_json_set(result, "rows", rows);
+    sg_json_set(result, "moved", json_moved(comparison));
+    sg_json_print(result);
 }
 
 /* "+1.00 GiB", "-512 B". */

@@ -1,4 +1,5 @@
 /* segalloc doctor: are this command's allocations served by us, and if not, why not? */
+#include "json.h"
 #include "tool.h"
 
 #include "conf.h"
@@ -336,71 +337,69 @@ static void print_text(const struct examination *examination)
         printf("  command  ended with status %d\n", examination->watch.status);
 }
 
-static const char *truth(bool value)
+static const char *text_or_null(const char *text)
 {
-    return value ? "true" : "false";
+    return *text ? text : NULL;
 }
 
-static void print_json_text(const char *text)
+static void json_found(json_t *object, const struct served *served)
 {
-    if (*text)
-        sg_tool_json_string(text);
-    else
-        fputs("null", stdout);
+    SG_JSON_NUMBERS(object, {"vmm_errors", served->vmm_errors}, {"untracked_order", *served->untracked_by != '\0'});
+    sg_json_set_text(object, "untracked_by", text_or_null(served->untracked_by));
+    sg_json_set_text(object, "pytorch_mode", text_or_null(served->pytorch));
+    sg_json_set_text(object, "aliases", text_or_null(served->aliases));
 }
 
-static void print_json_found(const struct served *served)
+static json_t *json_process(const struct sg_watched *process, const struct served *served)
 {
-    printf(",\"vmm_errors\":%" PRIu64, served->vmm_errors);
-    printf(",\"untracked_order\":%d,\"untracked_by\":", *served->untracked_by != '\0');
-    print_json_text(served->untracked_by);
-    fputs(",\"pytorch_mode\":", stdout);
-    print_json_text(served->pytorch);
-    fputs(",\"aliases\":", stdout);
-    print_json_text(served->aliases);
+    json_t *result = sg_json_object(NULL);
+    SG_JSON_NUMBERS(result, {"pid", (uint64_t)process->pid});
+    sg_json_set_text(result, "program", process->program);
+    sg_json_set_flag(result, "watched", process->seen);
+    sg_json_set_flag(result, "dynamic", process->dynamic);
+    sg_json_set_flag(result, "library", process->library);
+    sg_json_set_flag(result, "driver", process->driver);
+    sg_json_set_flag(result, "runtime", process->runtime);
+    sg_json_set_flag(result, "pytorch", process->torch);
+    SG_JSON_NUMBERS(result, {"served", served->served}, {"passed_on", served->passed_on});
+    json_found(result, served);
+    return result;
 }
 
-static void print_json_processes(const struct examination *examination)
+static json_t *json_devices(const struct sg_probe *probe)
 {
-    fputs(",\"processes\":[", stdout);
-    for (size_t i = 0; i < examination->watch.count; i++) {
-        const struct sg_watched *process = &examination->watch.process[i];
-        const struct served *served = &examination->served[i];
-        printf("%s{\"pid\":%d,\"program\":", i ? "," : "", (int)process->pid);
-        sg_tool_json_string(process->program);
-        printf(",\"watched\":%s,\"dynamic\":%s,\"library\":%s,\"driver\":%s,\"runtime\":%s,\"pytorch\":%s",
-               truth(process->seen), truth(process->dynamic), truth(process->library), truth(process->driver),
-               truth(process->runtime), truth(process->torch));
-        printf(",\"served\":%" PRIu64 ",\"passed_on\":%" PRIu64, served->served, served->passed_on);
-        print_json_found(served);
-        putchar('}');
+    json_t *devices = sg_json_array();
+    for (int i = 0; i < probe->devices && i < SG_PROBE_DEVICES; i++) {
+        json_t *device = sg_json_object(NULL);
+        sg_json_set_text(device, "name", probe->device[i].name);
+        SG_JSON_NUMBERS(device, {"bytes", probe->device[i].bytes});
+        sg_json_set_flag(device, "vmm", probe->device[i].vmm);
+        sg_json_add(devices, device);
     }
-    if (examination->running)
-        fputs("],\"status\":null", stdout);
-    else
-        printf("],\"status\":%d", examination->watch.status);
+    return devices;
 }
 
 static void print_json(const struct examination *examination)
 {
-    const struct sg_probe *probe = &examination->probe;
-    printf("{\"schema\":\"segalloc.doctor/1\",\"answer\":\"%s\",\"because\":", answer_words[examination->answer]);
-    sg_tool_json_string(examination->because);
-    printf(",\"served\":%" PRIu64 ",\"passed_on\":%" PRIu64 ",\"outside\":%" PRIu64 ",\"library\":", examination->total.served,
-        examination->total.passed_on, examination->total.outside);
-    sg_tool_json_string(examination->library);
-    print_json_found(&examination->total);
-    printf(",\"glibc_needed\":\"%s\",\"glibc\":\"%s\"", examination->glibc, gnu_get_libc_version());
-    printf(",\"driver_version\":%d,\"devices\":[", probe->version);
-    for (int i = 0; i < probe->devices && i < SG_PROBE_DEVICES; i++) {
-        printf("%s{\"name\":", i ? "," : "");
-        sg_tool_json_string(probe->device[i].name);
-        printf(",\"bytes\":%" PRIu64 ",\"vmm\":%s}", probe->device[i].bytes, truth(probe->device[i].vmm));
+    const struct served *total = &examination->total;
+    json_t *result = sg_json_object("segalloc.doctor/1"), *processes = sg_json_array();
+    sg_json_set_text(result, "answer", answer_words[examination->answer]);
+    sg_json_set_text(result, "because", examination->because);
+    SG_JSON_NUMBERS(result, {"served", total->served}, {"passed_on", total->passed_on}, {"outside", total->outside});
+    sg_json_set_text(result, "library", examination->library);
+    json_found(result, total);
+    sg_json_set_text(result, "glibc_needed", examination->glibc);
+    sg_json_set_text(result, "glibc", gnu_get_libc_version());
+    sg_json_set_signed(result, "driver_version", examination->probe.version);
+    sg_json_set(result, "devices", json_devices(&examination->probe));
+    for (size_t i = 0; i < examination->watch.count; i++)
+        sg_json_add(processes, json_process(&examination->watch.process[i], &examination->served[i]));
+    if (examination->command || examination->running) {
+        sg_json_set(result, "processes", json_incref(processes));
+        sg_json_set(result, "status", examination->running ? json_null() : json_integer(examination->watch.status));
     }
-    putchar(']');
-    if (examination->command || examination->running)
-        print_json_processes(examination);
-    puts("}");
+    json_decref(processes);
+    sg_json_print(result);
 }
 
 /* Adds up what a process left. */

@@ -417,12 +417,10 @@ static int rehearse_command(struct sg_rehearse *rehearse, struct sg_launch *laun
     int status = rehearse_all(rehearse, launch);
     if (status)
         return status;
-    if (rehearse->json) {
-        sg_rehearse_print_json(rehearse);
-        putchar('\n');
-    } else {
+    if (rehearse->json)
+        sg_json_print(sg_rehearse_json(rehearse));
+    else
         sg_rehearse_print_text(rehearse);
-    }
     return status_of(rehearse);
 }
 
@@ -449,11 +447,7 @@ static int rehearse_values(const struct sg_rehearse *base, struct sg_launch *lau
     int status = 0, end = SG_EXIT_NOT_FIT, best = -1;
     unsigned tried = 0;
     bool done = false;
-    if (base->json) {
-        fputs("{\"schema\":\"segalloc.rehearse.try/1\",\"name\":", stdout);
-        sg_tool_json_string(values->name);
-        fputs(",\"tried\":[", stdout);
-    }
+    json_t *tried_json = sg_json_array();
     bool fits = false;
     for (unsigned i = 0; !done && (values->range ? sg_rehearse_try_next(values, fits) : i < values->count); i++) {
         rehearse = *base;
@@ -462,6 +456,7 @@ static int rehearse_values(const struct sg_rehearse *base, struct sg_launch *lau
         status = rehearse_all(&rehearse, launch);
         if (status) {
             sg_rehearse_try_free(rehearse.command);
+            json_decref(tried_json);
             return status;
         }
         int verdict = status_of(&rehearse);
@@ -477,11 +472,10 @@ static int rehearse_values(const struct sg_rehearse *base, struct sg_launch *lau
         char written[256];
         sg_rehearse_try_format(values, base->command, values->value[i], written, sizeof written);
         if (base->json) {
-            fputs(i ? ",{\"value\":" : "{\"value\":", stdout);
-            sg_tool_json_string(values->value[i]);
-            fputs(",\"result\":", stdout);
-            sg_rehearse_print_json(&rehearse);
-            putchar('}');
+            json_t *value = sg_json_object(NULL);
+            sg_json_set_text(value, "value", values->value[i]);
+            sg_json_set(value, "result", sg_rehearse_json(&rehearse));
+            sg_json_add(tried_json, value);
         } else {
             printf("%s: ", written);
             sg_rehearse_print_line(&rehearse);
@@ -490,9 +484,11 @@ static int rehearse_values(const struct sg_rehearse *base, struct sg_launch *lau
         sg_rehearse_try_free(rehearse.command);
     }
     if (base->json) {
-        fputs("],\"fits\":", stdout);
-        sg_tool_json_text(best < 0 ? NULL : values->value[best]);
-        puts("}");
+        json_t *result = sg_json_object("segalloc.rehearse.try/1");
+        sg_json_set_text(result, "name", values->name);
+        sg_json_set(result, "tried", json_incref(tried_json));
+        sg_json_set_text(result, "fits", best < 0 ? NULL : values->value[best]);
+        sg_json_print(result);
     } else if (best >= 0) {
         rehearse.command = sg_rehearse_try_command(values, base->command, values->value[best]);
         char between[128];
@@ -507,6 +503,7 @@ static int rehearse_values(const struct sg_rehearse *base, struct sg_launch *lau
     } else if (!rehearse.interrupted) {
         puts("None of them fits.");
     }
+    json_decref(tried_json);
     return best >= 0 ? SG_EXIT_OK : end;
 }
 

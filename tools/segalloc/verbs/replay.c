@@ -1,4 +1,5 @@
 /* segalloc replay: what a trace would have needed under other settings, or under PyTorch's rules. */
+#include "json.h"
 #include "tool.h"
 
 #include <inttypes.h>
@@ -120,36 +121,31 @@ static const char *sync_name(enum sg_free_sync sync)
                                         : "stream"; /* which auto is here */
 }
 
-static void number_or_null(const char *key, uint64_t value)
+static json_t *json_device(const struct replay *replay, int ordinal)
 {
-    if (value)
-        printf(",\"%s\":%" PRIu64, key, value);
-    else
-        printf(",\"%s\":null", key);
+    const struct sg_play_device *device = &replay->result.device[ordinal];
+    const uint64_t *peak = device->stats.peak;
+    json_t *result = sg_json_object(NULL);
+    SG_JSON_NUMBERS(result, {"device", (uint64_t)ordinal}, {"limit_bytes", device->card_bytes},
+        {"allocs", device->allocs}, {"ooms", device->ooms}, {"new_ooms", device->new_ooms},
+        {"peak_requested_bytes", peak[SG_STAT_requested_bytes]},
+        {"peak_allocated_bytes", peak[SG_STAT_allocated_bytes]}, {"peak_reserved_bytes", peak[SG_STAT_reserved_bytes]});
+    sg_json_set_known(result, "first_oom_event", device->first_oom_event, device->first_oom_event);
+    sg_json_set_known(result, "largest_oom_bytes", device->largest_oom, device->largest_oom);
+    sg_json_set_known(result, "short_by_bytes", device->first_oom_short, device->first_oom_short);
+    sg_json_set_known(result, "min_limit_bytes", replay->smallest.card[ordinal], replay->smallest.card[ordinal]);
+    sg_json_set_known(result, "larger_limit_failing_bytes", replay->smallest.failing[ordinal],
+        replay->smallest.failing[ordinal]);
+    return result;
 }
 
-static void print_json_devices(const struct replay *replay)
+static json_t *json_devices(const struct replay *replay)
 {
-    const char *comma = "";
-    fputs(",\"devices\":[", stdout);
-    for (int i = 0; i < SG_DEVICES_MAX; i++) {
-        const struct sg_play_device *device = &replay->result.device[i];
-        if (!device->used)
-            continue;
-        printf("%s{\"device\":%d,\"limit_bytes\":%" PRIu64 ",\"allocs\":%" PRIu64 ",\"ooms\":%" PRIu64
-               ",\"new_ooms\":%" PRIu64, comma, i, device->card_bytes, device->allocs, device->ooms, device->new_ooms);
-        printf(",\"peak_requested_bytes\":%" PRIu64 ",\"peak_allocated_bytes\":%" PRIu64
-               ",\"peak_reserved_bytes\":%" PRIu64, device->stats.peak[SG_STAT_requested_bytes],
-            device->stats.peak[SG_STAT_allocated_bytes], device->stats.peak[SG_STAT_reserved_bytes]);
-        number_or_null("first_oom_event", device->first_oom_event);
-        number_or_null("largest_oom_bytes", device->largest_oom);
-        number_or_null("short_by_bytes", device->first_oom_short);
-        number_or_null("min_limit_bytes", replay->smallest.card[i]);
-        number_or_null("larger_limit_failing_bytes", replay->smallest.failing[i]);
-        putchar('}');
-        comma = ",";
-    }
-    putchar(']');
+    json_t *devices = sg_json_array();
+    for (int i = 0; i < SG_DEVICES_MAX; i++)
+        if (replay->result.device[i].used)
+            sg_json_add(devices, json_device(replay, i));
+    return devices;
 }
 
 static uint64_t largest_card(const struct replay *replay)
@@ -173,58 +169,76 @@ static const char *conf_played(const struct replay *replay, char *text, size_t s
     return text;
 }
 
+/* Sums over the devices. */
+static void json_totals(json_t *object, const struct replay *replay)
+{
+    const struct sg_play_result *result = &replay->result;
+    SG_JSON_NUMBERS(object, {"peak_requested_bytes", result->peak_requested},
+        {"peak_allocated_bytes", result->peak_allocated}, {"peak_pending_bytes", result->peak_pending},
+        {"peak_reserved_bytes", result->peak_reserved});
+    sg_json_set_ratio(object, "utilization", utilization(result));
+    /* device_waits: for readers of earlier versions, which made streams wait */
+    SG_JSON_NUMBERS(object, {"end_reserved_bytes", result->end_reserved}, {"pages_moved", result->pages_moved},
+        {"bytes_moved", result->bytes_moved}, {"aliased_pages", result->aliased_pages},
+        {"late_unmaps", result->late_unmaps}, {"host_waits", result->host_waits}, {"device_waits", 0},
+        {"ooms", result->ooms}, {"new_ooms", result->new_ooms});
+}
+
+static void json_work(json_t *object, const struct replay *replay)
+{
+    const struct sg_play *play = &replay->play;
+    sg_json_set_known(object, "run_ahead", play->run_ahead, play->ordered);
+    if (!play->ordered)
+        return;
+    sg_json_set_text(object, "free_sync", sync_name(play->conf.free_sync));
+    sg_json_set_text(object, "sees", play->possible_users ? "possible" : "recorded");
+    SG_JSON_NUMBERS(object, {"strict_frees", replay->result.strict_frees},
+        {"strict_waits", replay->result.strict_waits});
+}
+
+/* Calls of the driver, and what they cost. */
+static void json_calls(json_t *object, const struct sg_play_result *result)
+{
+    json_t *calls = sg_json_object(NULL), *handles = sg_json_object(NULL), *us = sg_json_object(NULL);
+#define CALL(name) SG_JSON_NUMBERS(calls, {#name, result->calls.name});
+    SG_PLAY_CALLS(CALL)
+#undef CALL
+#define CALL(name) SG_JSON_NUMBERS(handles, {#name, result->handles.name});
+    SG_PLAY_HANDLE_CALLS(CALL)
+#undef CALL
+    sg_json_set(object, "driver_calls", calls);
+    sg_json_set(object, "handle_calls", handles);
+    SG_JSON_NUMBERS(object, {"peak_mappings", result->peak_mappings}, {"event_calls", result->event_calls});
+    sg_json_set(us, "growth", sg_json_real((double)result->growth_ns / 1000, 1));
+    sg_json_set(us, "moves", sg_json_real((double)result->move_ns / 1000, 1));
+    sg_json_set(object, "driver_us", us);
+}
+
 static void print_json(const struct replay *replay)
 {
     const struct sg_play_result *result = &replay->result;
     char conf[4096];
-    fputs("{\"schema\":\"segalloc.replay/1\",\"trace\":", stdout);
-    sg_tool_json_string(replay->path);
-    fputs(",\"conf\":", stdout);
-    sg_tool_json_string(conf_played(replay, conf, sizeof conf));
-    printf(",\"policy\":\"%s\",\"limit_bytes\":%" PRIu64,
-        replay->play.policy == SG_POLICY_PYTORCH ? "pytorch" : "segalloc", largest_card(replay));
-    printf(",\"events\":%" PRIu64 ",\"allocs\":%" PRIu64 ",\"frees\":%" PRIu64 ",\"unmatched_frees\":%" PRIu64
-           ",\"recorded_failures\":%" PRIu64,
-        result->events, result->allocs, result->frees, result->unmatched_frees, result->failures);
-    printf(",\"as_recorded\":%s", replay->as_recorded ? "true" : "false");
-    number_or_null("diverged_event", result->diverged_event);
-    printf(",\"peak_requested_bytes\":%" PRIu64 ",\"peak_allocated_bytes\":%" PRIu64 ",\"peak_pending_bytes\":%" PRIu64
-           ",\"peak_reserved_bytes\":%" PRIu64 ",\"utilization\":%.6f,\"end_reserved_bytes\":%" PRIu64,
-        result->peak_requested, result->peak_allocated, result->peak_pending, result->peak_reserved,
-        utilization(result), result->end_reserved);
-    printf(",\"pages_moved\":%" PRIu64 ",\"bytes_moved\":%" PRIu64 ",\"aliased_pages\":%" PRIu64
-           ",\"late_unmaps\":%" PRIu64,
-        result->pages_moved, result->bytes_moved, result->aliased_pages, result->late_unmaps);
-    /* device_waits: for readers of earlier versions, which made streams wait */
-    printf(",\"host_waits\":%" PRIu64 ",\"device_waits\":0,\"ooms\":%" PRIu64 ",\"new_ooms\":%" PRIu64,
-        result->host_waits, result->ooms, result->new_ooms);
-    if (replay->play.ordered)
-        printf(",\"run_ahead\":%" PRIu64 ",\"free_sync\":\"%s\",\"sees\":\"%s\",\"strict_frees\":%" PRIu64
-               ",\"strict_waits\":%" PRIu64,
-            replay->play.run_ahead, sync_name(replay->play.conf.free_sync),
-            replay->play.possible_users ? "possible" : "recorded", result->strict_frees,
-            result->strict_waits);
-    else
-        fputs(",\"run_ahead\":null", stdout);
-    number_or_null("min_limit_bytes", sg_smallest_largest(&replay->smallest, result));
-    printf(",\"at_least\":%s", is_lower_bound(replay) ? "true" : "false");
-    print_json_devices(replay);
-    const char *comma = "";
-    fputs(",\"driver_calls\":{", stdout);
-#define CALL(name) printf("%s\"" #name "\":%" PRIu64, comma, result->calls.name), comma = ",";
-    SG_PLAY_CALLS(CALL)
-#undef CALL
-    comma = "";
-    fputs("},\"handle_calls\":{", stdout);
-#define CALL(name) printf("%s\"" #name "\":%" PRIu64, comma, result->handles.name), comma = ",";
-    SG_PLAY_HANDLE_CALLS(CALL)
-#undef CALL
-    printf("},\"peak_mappings\":%" PRIu64 ",\"event_calls\":%" PRIu64 ",\"driver_us\":{\"growth\":%.1f,\"moves\":%.1f}",
-        result->peak_mappings, result->event_calls, (double)result->growth_ns / 1000, (double)result->move_ns / 1000);
+    json_t *object = sg_json_object("segalloc.replay/1");
+    uint64_t smallest = sg_smallest_largest(&replay->smallest, result);
+    sg_json_set_text(object, "trace", replay->path);
+    sg_json_set_text(object, "conf", conf_played(replay, conf, sizeof conf));
+    sg_json_set_text(object, "policy", replay->play.policy == SG_POLICY_PYTORCH ? "pytorch" : "segalloc");
+    SG_JSON_NUMBERS(object, {"limit_bytes", largest_card(replay)}, {"events", result->events},
+        {"allocs", result->allocs}, {"frees", result->frees}, {"unmatched_frees", result->unmatched_frees},
+        {"recorded_failures", result->failures});
+    sg_json_set_flag(object, "as_recorded", replay->as_recorded);
+    sg_json_set_known(object, "diverged_event", result->diverged_event, result->diverged_event);
+    json_totals(object, replay);
+    json_work(object, replay);
+    sg_json_set_known(object, "min_limit_bytes", smallest, smallest);
+    sg_json_set_flag(object, "at_least", is_lower_bound(replay));
+    sg_json_set(object, "devices", json_devices(replay));
+    json_calls(object, result);
     if (replay->bench)
-        printf(",\"ns_per_op\":%.1f", replay->ns_per_op);
-    printf(",\"seconds\":%.6f,\"events_per_second\":%.0f}\n", replay->seconds,
-        (double)result->events / replay->seconds);
+        sg_json_set(object, "ns_per_op", sg_json_real(replay->ns_per_op, 1));
+    sg_json_set(object, "seconds", sg_json_real(replay->seconds, 6));
+    sg_json_set(object, "events_per_second", sg_json_number((uint64_t)((double)result->events / replay->seconds + 0.5)));
+    sg_json_print(object);
 }
 
 static void row(const char *name, uint64_t bytes, uint64_t of)

@@ -214,21 +214,19 @@ static int report_damage(const struct arguments *arguments, const struct sg_find
 static void print(const struct arguments *arguments, const struct sg_findings *const *findings, size_t count,
                   bool several)
 {
-    if (!several && count) {
-        (arguments->json ? sg_report_json(findings[0], false) : sg_report_text(findings[0], arguments->all));
+    if (!several && count && arguments->json) {
+        sg_json_print(sg_report_json(findings[0], false));
+    } else if (!several && count) {
+        sg_report_text(findings[0], arguments->all);
     } else if (arguments->json) {
-        fputs("{\"schema\":\"segalloc.report/1\",\"reports\":[", stdout);
-        for (size_t i = 0; i < count; i++) {
-            if (i)
-                putchar(',');
-            sg_report_json(findings[i], true);
-        }
-        fputs("]}", stdout);
+        json_t *result = sg_json_object("segalloc.report/1"), *reports = sg_json_array();
+        for (size_t i = 0; i < count; i++)
+            sg_json_add(reports, sg_report_json(findings[i], true));
+        sg_json_set(result, "reports", reports);
+        sg_json_print(result);
     } else if (count) {
         sg_report_table(findings, count);
     }
-    if (arguments->json)
-        putchar('\n');
 }
 
 static int write_page(const struct arguments *arguments, const struct sg_findings *const *findings, size_t pages)

@@ -1,6 +1,7 @@
 /* segalloc trim: asks a running program, by the table of its user's processes, to give its idle memory back. */
 #include "tool.h"
 
+#include "json.h"
 #include "neighbours.h"
 #include "size.h"
 
@@ -85,10 +86,12 @@ int sg_verb_trim(int argc, char **argv)
     if (status != SG_EXIT_OK)
         return status;
     char size[SG_SIZE_TEXT];
-    if (json)
-        printf("{\"schema\":\"segalloc.trim/1\",\"pid\":%ld,\"given_bytes\":%llu}\n", (long)pid,
-            (unsigned long long)given);
-    else
+    if (json) {
+        json_t *result = sg_json_object("segalloc.trim/1");
+        SG_JSON_NUMBERS(result, {"pid", (uint64_t)pid}, {"given_bytes", given});
+        sg_json_print(result);
+    } else {
         printf("%s given back\n", sg_size_format(given, size));
+    }
     return SG_EXIT_OK;
 }

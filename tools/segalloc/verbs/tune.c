@@ -275,10 +275,8 @@ static int run(struct tune *tune)
         return SG_EXIT_OK;
     if (!tune->json)
         sg_tune_print_text(&tune->search, now() - began);
-    if (tune->json) {
-        sg_tune_write_json(stdout, &tune->search, now() - began);
-        putchar('\n');
-    }
+    if (tune->json)
+        sg_json_print(sg_tune_json(&tune->search, now() - began));
     return tune->html ? write_page(tune) : SG_EXIT_OK;
 }
 
