@@ -290,6 +290,51 @@ static void memory_of_graphs_is_taken_by_a_launch(void **state)
     ok(cuStreamDestroy_v2(stream));
 }
 
+/* No node of it has run, nothing is held for it, and the next launch is whole. */
+static void a_launch_that_runs_out_has_done_nothing(void **state)
+{
+    (void)state;
+    enum { KEPT = 64 << 10 };
+    CUstream stream;
+    CUgraph graph;
+    CUgraphExec exec;
+    CUdeviceptr kept, inside[3], rest;
+    unsigned char bytes[KEPT];
+    ok(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    ok(cuMemAlloc_v2(&kept, KEPT));
+    ok(cuMemsetD8_v2(kept, 3, KEPT));
+    ok(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    ok(cuMemsetD8Async(kept, 4, KEPT, stream));
+    for (int i = 0; i < 3; i++) {
+        ok(cuMemAllocAsync(&inside[i], (size_t)(2 << i) * MIB, stream)); /* 14 MiB */
+        ok(cuMemsetD8Async(inside[i], 5, MIB, stream));
+    }
+    for (int i = 0; i < 3; i++)
+        ok(cuMemFreeAsync(inside[i], stream));
+    ok(cuStreamEndCapture(stream, &graph));
+    ok(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    ok(cuMemAlloc_v2(&rest, (free_bytes() - 8 * MIB) / (2 * MIB) * (2 * MIB)));
+    size_t before = free_bytes();
+    for (int i = 0; i < 3; i++) {
+        expect_error(CUDA_ERROR_OUT_OF_MEMORY, cuGraphLaunch(exec, stream));
+        ok(cuStreamSynchronize(stream));
+        assert_int_equal(free_bytes(), before);
+        ok(cuMemcpyDtoH_v2(bytes, kept, KEPT));
+        for (size_t j = 0; j < KEPT; j++)
+            assert_int_equal(bytes[j], 3);
+    }
+    ok(cuMemFree_v2(rest));
+    ok(cuGraphLaunch(exec, stream));
+    ok(cuMemcpyDtoHAsync_v2(bytes, kept, KEPT, stream));
+    ok(cuStreamSynchronize(stream));
+    for (size_t j = 0; j < KEPT; j++)
+        assert_int_equal(bytes[j], 4);
+    ok(cuGraphExecDestroy(exec));
+    ok(cuGraphDestroy(graph));
+    ok(cuMemFree_v2(kept));
+    ok(cuStreamDestroy_v2(stream));
+}
+
 static void user_objects_live_as_long_as_anything_that_holds_them(void **state)
 {
     (void)state;
@@ -468,6 +513,7 @@ int main(void)
         cmocka_unit_test(words_are_written_and_waited_for),
         cmocka_unit_test(events_reach_in_and_out),
         cmocka_unit_test(memory_of_graphs_is_taken_by_a_launch),
+        cmocka_unit_test(a_launch_that_runs_out_has_done_nothing),
         cmocka_unit_test(memory_beyond_all_addresses),
         cmocka_unit_test(user_objects_live_as_long_as_anything_that_holds_them),
         cmocka_unit_test(an_executable_is_given_other_parts),

@@ -121,6 +121,7 @@ class CommandLine(unittest.TestCase):
     def test_one_option(self):
         told = segalloc("conf", "--help-options", "limit").stdout
         self.assertTrue(told.startswith("limit:0\n") and told.count("\n") == 3, told)
+        self.assertIn("1 (which rounds nothing either", segalloc("conf", "--help-options", "roundup_power2_divisions").stdout)
 
     def test_the_manual_of_options(self):
         """A sentence begins with a capital, but a value stays as it is written."""
