@@ -1,17 +1,20 @@
 /* How much of a device may be held, while the process runs.
 
-   For example, a card of 24 GiB whose configuration says 20: sg_core_set_limit() of 30 GiB returns 20 GiB, and of 10 GiB
-   returns 10. Pages that are held beyond 10 GiB go back when the next allocation grows. */
+   The *capacity* of a device is its memory, or less where the configuration or the program sets a limit. Why it may
+   be exceeded for a while: memory that is in use can't be taken away. So a lower limit holds for later requests.
+
+   For example, a card of 24 GiB whose configuration says 20: sg_core_set_limit() of 30 GiB returns 20 GiB, and of 10
+   GiB returns 10. Idle pages beyond 10 GiB go back when the next allocation grows. */
 #ifndef SG_CORE_CAPACITY_H
 #define SG_CORE_CAPACITY_H
 
 #include "core/core_types.h"
 
-/* From here on at most `bytes` may be held on `device`, and never more than the configuration says. What is held
-   beyond that stays until it is given back. Returns what is in force; 0 where the device cannot be served. */
+/* Lets at most `bytes` be held on `device` from here on, and never more than the configuration says. Returns the
+   limit in force, in bytes; 0: the device cannot be served. Takes `lock`, and `setup` on first use of the device. */
 uint64_t sg_core_set_limit(struct sg_core *core, int device, uint64_t bytes);
 
-/* What may be held of the device now; 0 for one never used. And whether that is less than the whole of it. */
+/* The capacity in bytes; 0 for a device that was never used. And true if it is less than the whole device. No lock. */
 uint64_t sg_core_limit(struct sg_core *core, int device);
 bool sg_core_is_limited(struct sg_core *core, int device);
 

@@ -29,7 +29,9 @@ void sg_core_context_ending(struct sg_core *core, CUcontext context, bool ending
     sg_setup_lock(core);
     sg_context_list_set_ending(&core->contexts, context, ending);
     sg_setup_unlock(core);
-    for (int i = 0; ending && i < SG_DEVICES_MAX; i++) { /* each has events over each context */
+    /* Each device has events over each context. Whoever asks about them holds `asking`, so taking it once waits for
+       him. */
+    for (int i = 0; ending && i < SG_DEVICES_MAX; i++) {
         struct sg_device *device = atomic_load_explicit(&core->device[i], memory_order_acquire);
         if (device) {
             sg_asking_lock(device);
@@ -44,7 +46,8 @@ void sg_core_context_gone(struct sg_core *core, int ordinal, CUcontext context)
 {
     struct sg_device *device = sg_device_known(core, ordinal);
     sg_core_context_forget(core, context);
-    for (int i = 0; context && i < SG_DEVICES_MAX; i++) { /* they have events and streams of it too */
+    /* Other devices have events and streams of it too, but no blocks. */
+    for (int i = 0; context && i < SG_DEVICES_MAX; i++) {
         struct sg_device *other = atomic_load_explicit(&core->device[i], memory_order_acquire);
         if (!other || other == device)
             continue;

@@ -1,4 +1,4 @@
-/* The core's interface: what a caller asks, sorted out to devices. The fast half of an allocation is here. */
+/* The core's interface: the calls of core.h, sorted out to devices. The fast half of an allocation is here. */
 #include "core/core.h"
 
 #include "core/grow.h"
@@ -30,7 +30,8 @@ struct sg_core *sg_core_create(const struct sg_core_params *params)
     return core;
 }
 
-/* Nobody else uses the device any more. */
+/* Gives everything of a device back and frees its host memory. Nobody else uses it any more, so locks are taken only
+   for those who assert them. First all work is waited for, then all is free, then every page goes back. */
 SG_UNCHECKED_LOCKS static void destroy_device(struct sg_device *device)
 {
     const struct sg_driver *driver = sg_core_driver(device->core);
@@ -47,8 +48,8 @@ SG_UNCHECKED_LOCKS static void destroy_device(struct sg_device *device)
             region->memory.pin[page] = 0;
         sg_device_release_all_locked(device, region, NULL);
     }
-    sg_device_coalesce_completed_locked(
-        device); /* a page of which several streams have parts is whole again only then */
+    /* A page of which several streams have parts is whole again only after this. */
+    sg_device_coalesce_completed_locked(device);
     sg_device_unlock(device);
     sg_device_give_back_growing(device, UINT64_MAX);
     sg_grow_unlock(device);
@@ -83,7 +84,8 @@ void sg_core_destroy(struct sg_core *core)
     sg_meta_unmap(core, sizeof *core);
 }
 
-/* The largest request for the small region while there is room. */
+/* The largest request that goes to the small region while there is room, in bytes. While that region holds less than
+   1/128 of all, it takes up to 1 MiB; else up to 128 KiB. */
 static uint64_t small_at_low_pressure_locked(const struct sg_device *device) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -92,9 +94,12 @@ static uint64_t small_at_low_pressure_locked(const struct sg_device *device) SG_
                                                                                   : SG_SMALL_LOW_PRESSURE_BYTES;
 }
 
-/* Where a request is placed. max_split_size: the large from the high end, the others from the low end, as long as there
-   is room. Where there isn't, another order of placement would only move other pages, and more. A range that could grow
-   is left for what needs that only while nothing is moved: later, pages come to wherever they are wanted. */
+/* Chooses the kind of region, and the end from which a block is taken.
+
+   With max_split_size large requests are taken from the high end and others from the low end, so that they do not
+   part each other's ranges. That is so only as long as there is room: later, another order of placement would only
+   move more pages. A range that could grow is left to requests that need that, for as long: later, pages come to
+   wherever they are wanted. */
 static struct sg_want want_locked(const struct sg_device *device, size_t rounded, sg_slot slot) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -113,6 +118,7 @@ static struct sg_want want_locked(const struct sg_device *device, size_t rounded
     return want;
 }
 
+/* An allocation on a device with fixed segments. Apart, since few devices have them. */
 static __attribute__((noinline)) CUresult malloc_fixed(struct sg_device *device, size_t bytes,
     const struct sg_tag *tag, CUdeviceptr *ret)
 {
@@ -135,7 +141,8 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
     if (rounded == 0 || rounded >> SG_UNIT_SHIFT > INT32_MAX)
         return sg_device_ran_out(device, bytes, tag);
     sg_device_lock(device);
-    if (__builtin_expect(device->mode == SG_MODE_SEGMENTS, 0)) { /* it may be from here on: sg_core_fix() */
+    /* The mode is asked again under the lock, because sg_core_fix() may have changed it. */
+    if (__builtin_expect(device->mode == SG_MODE_SEGMENTS, 0)) {
         sg_device_unlock(device);
         return malloc_fixed(device, bytes, tag, ret);
     }
@@ -286,6 +293,7 @@ void sg_core_pin(struct sg_core *core, CUdeviceptr address, size_t bytes)
     sg_device_unlock(device);
 }
 
+/* Pins all pages of a region that have memory, run by run, so that each run has one record. */
 static bool pin_region_locked(struct sg_device *device, struct sg_region *region) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);

@@ -1,7 +1,12 @@
-/* What callers and rooms of the core share: who asks, what the core calls of the layer above it, what it answers.
+/* Types that callers and rooms of the core share: the caller, the layer above as the core sees it, and the core's
+   answers.
 
-   A *tag* describes the caller of an allocation or free. A *replay* gives the core its recorded answers. *Callbacks* are
-   what the core calls besides the driver and the observer.
+   Nouns. A *tag* describes the caller of an allocation or free. A *replay* gives the core its recorded answers.
+   *Callbacks* are the functions that the core calls besides the driver and the observer. A *shortage* is a failed
+   allocation, with the levels of the device at that moment.
+
+   Why a tag and not arguments: the layer above knows who calls, and on which stream. The core only obeys, so that a
+   replay can hand it the same tag. No field is asked of the environment here.
 
    For example, PyTorch frees 20 MiB by cudaFree on the stream with slot 3: `torch`, `slot` 3 and `sync`
    SG_FREE_SYNC_STREAM. The block is free for slot 3 at once, and for others once they are ordered after. */
@@ -24,33 +29,37 @@ enum { SG_DEVICES_MAX = 64 };
 
 struct sg_core;
 
-/* Who asks, and when a free takes effect. */
+/* The caller of an allocation or a free, and when a free takes effect. A tag of zeros is an allocation for nobody in
+   particular. */
 struct sg_tag {
-    CUcontext context; /* that was current, NULL if unknown */
+    CUcontext context; /* the one that was current; NULL: unknown */
     CUstream stream;   /* meaningful when `has_stream` */
     bool has_stream;
     bool torch;             /* the caller was PyTorch */
-    bool tentative;         /* of a free: a failure is not counted, because the caller asks again in another way */
-    enum sg_free_sync sync; /* of a free: the mode, never AUTO */
-    sg_slot slot;           /* of an allocation: the stream that it is for. 0: unknown. SG_FREE_SYNC_STREAM then acts as
-                          EVENT, unless `in_order` is set */
-    bool in_order; /* of a free: the free is a step of stream `slot`, and all use of the block comes before it. A
-                          block of no known stream belongs to `slot` from then on */
-    enum sg_user_rule user_rule; /* of a free by SG_FREE_SYNC_STREAM */
-    bool missed_calls; /* of one by SG_FREE_SYNC_STREAM: streams may have been given work, or have waited, in ways that
-                          are not followed */
-    uint32_t site, phase; /* of an allocation: numbers of the place in the program that asks, and of what it is doing;
-                             0: unknown. Nothing is decided by them */
+    bool tentative;         /* free: a failure is not counted, because the caller asks again in another way */
+    enum sg_free_sync sync; /* free: the mode, never AUTO */
+    /* Allocation: the stream that the block is for; 0: unknown. A free of such a block by SG_FREE_SYNC_STREAM acts as
+       EVENT, unless `in_order` is set. */
+    sg_slot slot;
+    /* Free: it is a step of stream `slot`, and all use of the block comes before it. A block of no known stream
+       belongs to `slot` from then on. */
+    bool in_order;
+    enum sg_user_rule user_rule; /* free by SG_FREE_SYNC_STREAM: the other streams that it waits for */
+    /* Free by SG_FREE_SYNC_STREAM: streams may have been given work, or have waited, in ways that are not followed. */
+    bool missed_calls;
+    /* Allocation: numbers of the place in the program that asks, and of what that is doing; 0: unknown. They are kept
+       for reports, and nothing is decided by them. */
+    uint32_t site, phase;
 };
 
-/* For replays of what a core emitted to its observer. Records of the trace say which work is complete and what comes
-   after what. The driver is asked nothing about it.
+/* A replay of records that a core emitted to its observer. Records of the trace say which work is complete and how
+   streams are ordered. The driver is asked nothing about it.
 
    An operation that drops `lock` consists of replay steps, one for each section under `lock`. Each section emits one
    record, most of them a SEGALLOC_RECORD_TURN. The operation calls `step` before a section, and before that section's
    driver calls. `step` returns when the trace has reached the record of that section. The record says what the driver
-   answered and what else is not the core's to decide. NULL: there is none. The core decides then, and asks the driver.
-   No lock but `grow` is held.
+   answered and what else is not the core's to decide. NULL: there is none. The core decides then, and asks the
+   driver. No lock but `grow` is held.
 
    `give_way` is called, as often as it takes, where another operation holds `grow` and waits for its own step. */
 struct sg_replay {
@@ -58,8 +67,8 @@ struct sg_replay {
     void (*give_way)(void);
 };
 
-/* What the core calls of the layer above it, besides the driver and the observer. Set when the core is made, and
-   constant. Any of them may be NULL. */
+/* The functions of the layer above that the core calls, besides the driver and the observer. They are set when the
+   core is made, and constant. Any of them may be NULL. */
 struct sg_core_callbacks {
     /* A monotonic clock, for times in statistics alone. NULL: they stay 0. */
     uint64_t (*now_ns)(void);
@@ -75,8 +84,8 @@ struct sg_core_callbacks {
     bool (*record_begin)(void);
     void (*record_end)(void);
 
-    /* Waits for the work of a context, but not for ever. CUDA_ERROR_NOT_READY: the wait was given up. A context that has
-       ended has no work left. No lock is held. NULL: cuCtxSynchronize waits for the current context. */
+    /* Waits for the work of a context, but not for ever. CUDA_ERROR_NOT_READY: the wait was given up. A context that
+       has ended has no work left. No lock is held. NULL: cuCtxSynchronize waits for the current context. */
     CUresult (*wait_for_context)(CUcontext context);
 
     /* Has another thread call `run`, and waits as `wait_for_context` does. CUDA_ERROR_OPERATING_SYSTEM: there can be no
@@ -97,21 +106,22 @@ struct sg_core_callbacks {
        the driver; `grow` or `setup` may be held. NULL: nothing is known. */
     void (*outside)(int device, struct sg_outside *ret, struct sg_outside *ret_most);
 
-    /* Whether a device's pages may get a second address. `wanted`: one may be of use, so a device that was not tried yet
-       is. The device's context is current, and no lock is held. NULL: they may. */
+    /* True if a device's pages may leave an alias (remap/page_alias.h). `wanted`: one may be of use, so a device that
+       was not tried yet is tried. The device's context is current, and no lock is held. NULL: they may. */
     bool (*aliases)(int device, bool wanted);
 };
 
+/* All that a core is made of. */
 struct sg_core_params {
     const struct sg_conf *conf;     /* copied */
     const struct sg_driver *driver; /* kept: must outlive the core */
     struct sg_event_sink observer;
     const struct sg_replay *replay;     /* kept; NULL: this is none */
     struct sg_core_callbacks callbacks; /* copied */
-    bool plain_pages;     /* nothing but memory is asked of pages: not that they can be exported, nor used by
-                                        network cards */
+    bool plain_pages; /* pages need not be exportable, nor fit for network cards: for tests and replays */
 };
 
+/* A live block. */
 struct sg_block_info {
     CUdeviceptr base;
     size_t bytes; /* as asked for */

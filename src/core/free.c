@@ -12,16 +12,18 @@
 #include "core/streams/followed_streams.h"
 #include "core/streams/suspend.h"
 
-/* On the way of every free: each call saved there is a few per cent of it. */
+/* INLINE: a function on the way of every free, where each call saved is a few per cent. ASIDE: one that is seldom
+   needed, and whose variables must not cost the others. */
 #define INLINE static inline __attribute__((always_inline))
-#define ASIDE static __attribute__((noinline)) /* seldom needed: its variables are not to cost those who don't */
+#define ASIDE static __attribute__((noinline))
 
-static uint64_t now_ns(const struct sg_core *core)
+/* The time for statistics in ns; 0 without a clock. */
+static uint64_t free_now_ns(const struct sg_core *core)
 {
     return core->callbacks.now_ns ? core->callbacks.now_ns() : 0;
 }
 
-/* Whether the calling thread's context is the only one: then it is the block's, and nobody else can be using it. */
+/* True if the calling thread's context is the only one: then it is the block's, and nobody else can be using it. */
 INLINE bool is_alone(const struct sg_core *core, CUcontext current)
 {
     uint32_t count = sg_context_list_count(&core->contexts);
@@ -31,22 +33,22 @@ INLINE bool is_alone(const struct sg_core *core, CUcontext current)
 /* Waits for the calling thread's context. *ret_ns: how long it took. */
 INLINE CUresult wait_for_current(const struct sg_core *core, uint64_t *ret_ns)
 {
-    uint64_t began = now_ns(core);
+    uint64_t began = free_now_ns(core);
     CUresult result = sg_core_driver(core)->ctx_synchronize();
-    uint64_t ended = now_ns(core);
+    uint64_t ended = free_now_ns(core);
     *ret_ns = ended > began ? ended - began : 0;
     return result;
 }
 
-/* Whose work may be using a block. */
+/* The contexts whose work may be using a block. */
 struct users {
     struct sg_device *device;
     CUcontext own_context; /* the context that it was allocated in, NULL: not known */
     bool cross_device; /* other devices' too */
 };
 
-/* Whether work of this context, which is not the block's own, may be using the block. A context of the same device
-   reaches all of its memory. One of another device reaches only what it got access to or has copied. */
+/* True if work of a context that is not the block's own may be using the block. A context of the same device reaches
+   all of its memory. One of another device reaches only memory that it got access to or has copied. */
 static bool may_use(const struct users *users, uint32_t index)
 {
     const struct sg_core *core = users->device->core;
@@ -55,6 +57,7 @@ static bool may_use(const struct users *users, uint32_t index)
            (users->cross_device || sg_context_list_device(&core->contexts, index) == users->device->ordinal);
 }
 
+/* True if any context besides the block's own may be using it. */
 static bool has_others(const struct users *users)
 {
     uint32_t count = sg_context_list_count(&users->device->core->contexts);
@@ -64,15 +67,15 @@ static bool has_others(const struct users *users)
     return any;
 }
 
-/* Whether streams of the device are followed. Read without `lock`, which is a good part of a free's cost. A stream
-   that is followed since just now may be missed; what the wait says of it is then gained another time. */
+/* True if streams of the device are followed. It is read without `lock`, which is a good part of a free's cost. A
+   stream that is followed since just now may be missed. The wait's news of it is then gained another time. */
 __attribute__((no_sanitize("thread"))) static bool follows_streams(const struct sg_device *device)
 {
     return *(const volatile uint64_t *)&device->clocks.alive;
 }
 
-/* Streams are followed, and the host has waited for a context. So the host may have observed all other work that its
-   streams may have waited for. */
+/* Notes that the host has waited for a context while streams are followed. Its streams may have waited for others, so
+   the host may have observed all work of all devices. */
 static void host_observed_others(const struct sg_core *core)
 {
     for (int i = 0; i < SG_DEVICES_MAX; i++)
@@ -80,7 +83,8 @@ static void host_observed_others(const struct sg_core *core)
             sg_core_host_observed((struct sg_core *)core, i, NULL);
 }
 
-/* Waits for the context that a block is of, as cuMemFree does, and notes what that tells of streams. */
+/* Waits for the context of a block, as cuMemFree does, and notes that the work of its streams is complete. Their
+   clock is read before the wait, so work that comes meanwhile is not counted. */
 static CUresult wait_for_own_context(const struct users *users, CUcontext current)
 {
     struct sg_core *core = users->device->core;
@@ -121,6 +125,7 @@ INLINE uint32_t range_block_at_locked(const struct sg_range *range, CUdeviceptr 
     return offset % SG_UNIT ? 0 : sg_region_block_at_locked(range->region, (uint32_t)(offset >> SG_UNIT_SHIFT), likely);
 }
 
+/* Counts a strict free and how long it waited. */
 static void count_wait_locked(struct sg_device *device, uint64_t ns) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -135,7 +140,7 @@ static CUresult free_in_segment(struct sg_device *device, CUdeviceptr address, c
     struct sg_block_info block;
     bool waits = tag->sync != SG_FREE_SYNC_COMPLETE;
     CUresult result = sg_segments_block(device, address, /* inside */ false, &block);
-    uint64_t began = now_ns(device->core);
+    uint64_t began = free_now_ns(device->core);
     if (result == CUDA_SUCCESS && waits) {
         const struct users users = {device, block.context, /* cross_device */ true};
         result = wait_for_own_context(&users, tag->context);
@@ -143,7 +148,7 @@ static CUresult free_in_segment(struct sg_device *device, CUdeviceptr address, c
         if (result == CUDA_SUCCESS && block.cross_device && users_recorded)
             result = wait_for_others(&users);
     }
-    uint64_t waited_ns = now_ns(device->core) - began;
+    uint64_t waited_ns = free_now_ns(device->core) - began;
     if (result == CUDA_SUCCESS)
         result = sg_segments_free(device, address, tag, waits);
     if (result == CUDA_ERROR_INVALID_VALUE)
@@ -156,7 +161,9 @@ static CUresult free_in_segment(struct sg_device *device, CUdeviceptr address, c
     return result;
 }
 
-/* Counts a free that takes effect later; whether it is the last of an epoch. */
+/* Counts a free that takes effect later. Returns true if it ends an epoch: the 32nd free (SG_EPOCH_FREES), or 1/512
+   of reserved memory (SG_EPOCH_SHARE), two pages at least. A large free is worth an event sooner; of a small total
+   each would be. */
 static bool ends_epoch_locked(struct sg_device *device, uint32_t id) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -164,8 +171,7 @@ static bool ends_epoch_locked(struct sg_device *device, uint32_t id) SG_REQUIRES
     uint64_t share = device->accounts.usage.reserved.now / SG_EPOCH_SHARE,
              pages = 2 * device->regions.page_bytes[SG_KIND_REGULAR];
     bool ends = ++device->fences.epoch_frees >= SG_EPOCH_FREES ||
-                device->fences.epoch_bytes >=
-                    (share > pages ? share : pages); /* of a small total that would be every free */
+                device->fences.epoch_bytes >= (share > pages ? share : pages);
     if (ends) {
         device->fences.epoch_frees = 0;
         device->fences.epoch_bytes = 0;
@@ -173,10 +179,10 @@ static bool ends_epoch_locked(struct sg_device *device, uint32_t id) SG_REQUIRES
     return ends;
 }
 
-/* Whether the block's stream is gone, and its next step would have been ordered after more than its slot says (R20).
-   The stream was destroyed and had untracked order, or its slot is another stream's. Its own work being complete
-   says nothing of that order. A replay has no record of untracked order, but one of the stream that the block went
-   to. */
+/* True if the block's stream is gone, and its next step would have been ordered after more than its slot says (R20).
+   Then the stream was destroyed and had untracked order, or its slot is another stream's by now. Its own work being
+   complete says nothing of that order. A replay has no record of untracked order, but its free says to which stream
+   the block went. */
 static bool is_left_behind_locked(const struct sg_device *device, const struct sg_extent *extent,
     const struct sg_tag *tag, sg_slot slot) SG_REQUIRES(lock)
 {
@@ -206,8 +212,12 @@ static sg_slot slot_of_free_locked(const struct sg_device *device, struct sg_ext
     return tag->slot;
 }
 
-/* Takes effect by the order of streams: at once for the block's own, for others when they have come after it. False:
-   the block is used on streams that are not followed, or was allocated for one. *ret_ask: an epoch is over. */
+/* Frees a block by the order of streams. False: it is used on streams that are not followed, or was allocated for
+   one, so nothing was done. *ret_ask: an epoch is over.
+
+   The possible users are added to those that were recorded first (R21 to R24). If there are any, the block is pending
+   for all of them. Else its own stream has it at once, and others once they are ordered after the free's number (R15,
+   R16). */
 static bool free_in_order_locked(struct sg_device *device, uint32_t id, const struct sg_tag *tag, uint8_t flags,
     bool *ret_ask) SG_REQUIRES(lock)
 {
@@ -241,8 +251,8 @@ static bool free_in_order_locked(struct sg_device *device, uint32_t id, const st
     return true;
 }
 
-/* Takes effect after all work that there is. False: neither a fence nor a helper thread can tell when that is complete,
-   so that the caller must wait. *ret_ask: the epoch is over. */
+/* Frees a block after all work that there is. False: neither a fence nor a helper thread can show when that is
+   complete, so nothing was done and the caller must wait. *ret_ask: an epoch is over. */
 static bool free_after_all_locked(struct sg_device *device, uint32_t id, uint8_t flags, bool *ret_ask) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -256,7 +266,7 @@ static bool free_after_all_locked(struct sg_device *device, uint32_t id, uint8_t
     return true;
 }
 
-/* What has been waited for before a block is freed. */
+/* The wait that has come before a free. */
 enum waited {
     WAITED_FOR_NONE,
     WAITED_FOR_OWN_CONTEXT, /* its own context's work; others' may still be using it */
@@ -264,6 +274,7 @@ enum waited {
     WAITED_FOR_ALL
 };
 
+/* The outcome of trying to free a block. */
 enum outcome {
     FREED,
     FREED_HUGE,  /* and its page may go back to the driver */
@@ -272,7 +283,7 @@ enum outcome {
     MUST_WAIT    /* nothing was done: the caller has to wait for more */
 };
 
-/* Whether a block is of a context, and no other device has had access to it. */
+/* True if a block is of a context, and no other device has had access to it. */
 INLINE bool is_own_locked(const struct sg_device *device, uint32_t id, CUcontext context) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -317,7 +328,7 @@ INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, 
     return outcome;
 }
 
-/* Whether more follows from a wait than that one block is free. Without `lock`, as above. */
+/* True if more follows from a wait than that one block is free. It looks without `lock`, as follows_streams() does. */
 __attribute__((no_sanitize("thread"))) static bool wait_completes_more(const struct sg_device *device)
 {
     return follows_streams(device) || *(const volatile uint32_t *)&device->pending.awaits_all.first;
@@ -334,7 +345,7 @@ ASIDE CUresult wait_and_complete(struct sg_device *device, uint64_t *ret_ns)
     return result;
 }
 
-/* Whose work may be using the block at `address`; false: there is none. */
+/* Finds the contexts whose work may be using the block at `address`. False: no block starts there. */
 static bool block_users(const struct sg_range *range, CUdeviceptr address, uint32_t likely, struct users *ret)
 {
     struct sg_device *device = range->device;
@@ -348,8 +359,8 @@ static bool block_users(const struct sg_range *range, CUdeviceptr address, uint3
     return id != 0;
 }
 
-/* What is_own_locked() will say, by a look without `lock`: another thread may be changing it, so that is asked under it all
-   the same. */
+/* Guesses, by a look without `lock`, that a block is of this context and used by no other. Another thread may be
+   changing it, so free_now() asks again under the lock. */
 SG_UNCHECKED_LOCKS __attribute__((no_sanitize("thread"))) static bool looks_own(const struct sg_device *device,
     uint32_t likely, CUcontext context)
 {
@@ -359,8 +370,9 @@ SG_UNCHECKED_LOCKS __attribute__((no_sanitize("thread"))) static bool looks_own(
            !follows_streams(device);
 }
 
-/* The usual free where other devices have contexts: the block is of the calling thread's context, which is its device's
-   only one. One look under `lock` instead of two. MUST_WAIT, after a wait or without: it is not that. */
+/* The usual strict free where other devices have contexts: the block is of the calling thread's context, which is its
+   device's only one. It takes one look under `lock` where free_among_contexts() takes two. MUST_WAIT: the case is
+   another, and the block is as it was. */
 ASIDE enum outcome free_own(const struct sg_range *range, CUdeviceptr address, uint32_t likely,
     const struct sg_tag *tag, CUresult *ret)
 {
@@ -383,15 +395,15 @@ ASIDE enum outcome free_among_contexts(const struct sg_range *range, CUdeviceptr
     struct users users;
     if (!block_users(range, address, likely, &users))
         return NO_BLOCK;
-    uint64_t began = now_ns(core);
+    uint64_t began = free_now_ns(core);
     *ret = wait_for_own_context(&users, tag->context);
     if (*ret != CUDA_SUCCESS)
         return MUST_WAIT;
     enum outcome outcome =
         free_now(range, address, likely, tag, has_others(&users) ? WAITED_FOR_OWN_CONTEXT : WAITED_FOR_ALL,
-        now_ns(core) - began);
+        free_now_ns(core) - began);
     if (outcome == MUST_WAIT && (*ret = wait_for_others(&users)) == CUDA_SUCCESS)
-        outcome = free_now(range, address, likely, tag, WAITED_FOR_ALL, now_ns(core) - began);
+        outcome = free_now(range, address, likely, tag, WAITED_FOR_ALL, free_now_ns(core) - began);
     return outcome;
 }
 
@@ -439,9 +451,10 @@ CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg
         return CUDA_SUCCESS;
     struct sg_device *device = range->device;
     uint32_t likely = 0;
+    /* The extent is fetched into the cache while the wait goes on. A huge block's region may be remade, so it is not
+       looked at. */
     if (!range->huge)
-        likely = sg_region_expect_free(range->region,
-            (uint32_t)((address - range->begin) >> SG_UNIT_SHIFT)); /* is there when the wait is over */
+        likely = sg_region_expect_free(range->region, (uint32_t)((address - range->begin) >> SG_UNIT_SHIFT));
     enum outcome outcome = tag->sync == SG_FREE_SYNC_STRICT ? MUST_WAIT
                                                             : free_now(range, address, likely, tag, WAITED_FOR_NONE, 0);
     if (outcome == MUST_WAIT && is_alone(core, tag->context)) {

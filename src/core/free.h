@@ -1,24 +1,38 @@
 /* Frees, and the waits that stand for the driver's.
 
-   A free takes effect in one of four ways: after a wait as the driver's (strict), by the order of streams, after all work
-   that there is (event), or at once (complete). docs/stream-order.md has the rules.
+   Nouns. The *mode* of a free says when its memory may be used again. *Strict*: after a wait for the block's context,
+   as cuMemFree waits. *Stream*: at once by the block's own stream, by others once they are ordered after it. *Event*:
+   once all work of all contexts is complete, without a wait. *Complete*: at once, because the caller has waited.
 
-   For example, a block of stream 1 on which stream 2 has worked is freed by the order of streams at time 100. It is pending
-   until stream 1 is ordered after stream 2's work of before 100, and belongs to stream 1 then. */
+   Why four: cuMemFree promises that earlier work is finished when it returns, and some programs rely on it. PyTorch
+   does not, so a wait there would only cost time. The layer above chooses the mode by the caller (preload/serve), and
+   the core obeys.
+
+   How a mode falls back: a stream free of a block whose stream is not known acts as an event free. An event free
+   waits where neither fences nor a helper thread can show that work is complete. A strict free among several contexts
+   waits for the block's own. For the others the block is pending, as their work might wait for what the program does
+   next (R31, R32).
+
+   Limits. A fixed segment knows no pending memory, so a free there waits whatever the mode. docs/stream-order.md has
+   the rules.
+
+   For example, a block of stream 1 on which stream 2 has worked is freed by the order of streams at time 100. It is
+   pending until stream 1 is ordered after stream 2's work of before 100, and belongs to stream 1 then. A strict free
+   of that block makes it free for all when the wait returns. An event free joins an epoch of up to 32 frees, and
+   takes effect when that is over. */
 #ifndef SG_CORE_FREE_H
 #define SG_CORE_FREE_H
 
 #include "core/core_types.h"
 
-/* cuMemFree for memory of ours. CUDA_ERROR_INVALID_VALUE for addresses inside our ranges that are not the start of a
-   live block. CUDA_ERROR_NOT_FOUND: the address is not ours, the driver should be asked. `tag->sync` selects the
-   mode. STRICT waits for the context that the block was allocated in; while other contexts may be using the block,
-   it is pending. EVENT returns at once. An error of the wait is returned, and the block stays allocated. AUTO, which
-   is no mode, is refused with CUDA_ERROR_NOT_SUPPORTED and ends a build with assertions. */
+/* Frees the block that starts at `address`, as cuMemFree does for memory of ours, by the mode `tag->sync`. An error
+   of a wait is returned, and the block stays allocated. CUDA_ERROR_INVALID_VALUE: the address is in a range of ours,
+   and no live block starts there. CUDA_ERROR_NOT_FOUND: it is not ours, and the driver should be asked. AUTO is no
+   mode: it is refused with CUDA_ERROR_NOT_SUPPORTED, and ends a build with assertions. */
 CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg_tag *tag);
 
-/* Waits as a strict free of the block at `address` does. `current` is the calling thread's context. *ret_all:
-   whether nobody else can be using the block either. */
+/* Waits as a strict free of the block at `address` does, and frees nothing. `current` is the calling thread's
+   context. *ret_all: nobody else can be using the block either. CUDA_ERROR_INVALID_VALUE: there is no such block. */
 CUresult sg_core_wait(struct sg_core *core, CUdeviceptr address, CUcontext current, bool *ret_all);
 
 /* Waits for every context that there is. Returns the first error. */

@@ -1,5 +1,4 @@
-/* The slow half of an allocation: the growing ladder of docs/design.md. It takes complete memory, new pages within
-   the budget, then moves idle pages, and waits for pending memory only once all else has run out. */
+/* The rungs of the growing ladder (grow.h), from the innermost function, which carries out one plan, to sg_grow(). */
 #include "core/grow.h"
 
 #include <inttypes.h>
@@ -18,7 +17,7 @@
 #include "core/state/trace_streams.h"
 #include "core/streams/fences.h"
 
-/* What an allocation that is under way has come to: of use to whoever plays the trace again. */
+/* Emits how far an allocation has come: pages in hand, and the driver's answer. A replay repeats that answer. */
 static void emit_step_locked(struct sg_device *device, const struct sg_tag *tag, uint64_t pages, CUresult result)
     SG_REQUIRES(lock)
 {
@@ -28,12 +27,13 @@ static void emit_step_locked(struct sg_device *device, const struct sg_tag *tag,
 
 enum { MAPPED_SHIFT = 32 }; /* in that record, of the pages that were mapped, over those that were created */
 
+/* An allocation under way. */
 struct request {
     struct sg_want want;
     size_t bytes;
     const struct sg_tag *tag;
-    bool failed; /* the driver's memory management has, not for want of a page */
-    bool no_access; /* to pages that were there */
+    bool failed;    /* a driver call has, for another reason than that there is no page */
+    bool no_access; /* the call that failed was for access to pages that were mapped */
 };
 
 /* Carries a plan out and, while the driver has no more pages, goes on with free ones from elsewhere. *ret_failed: it
@@ -61,8 +61,9 @@ static CUresult perform_plan_growing(struct sg_device *device, const struct sg_t
     }
 }
 
-/* What is free, or a plan for more, with a region added where there are no addresses. *ret_served: the first, and *ret
-   is the block, or the error was found out elsewhere. */
+/* Takes free memory, or makes a plan for more. Where no region has addresses for the plan, one is added first.
+   *ret_served true: there is no plan to carry out, and the result is final; CUDA_SUCCESS means that *ret is the
+   block. */
 static CUresult serve_or_plan_growing(struct sg_device *device, struct request *request, struct sg_plan *plan,
     bool *ret_served, CUdeviceptr *ret) SG_REQUIRES(grow)
 {
@@ -76,12 +77,13 @@ static CUresult serve_or_plan_growing(struct sg_device *device, struct request *
         uint32_t extent = sg_device_take_thoroughly_locked(device, &want);
         if (!extent) {
             result = sg_plan_make_locked(device, want, plan);
-            if (result != CUDA_SUCCESS) /* what the plan has joined may do */
+            /* Making a plan joins what quick lists kept, so a range may fit by now. */
+            if (result != CUDA_SUCCESS)
                 extent = sg_device_take_locked(device, &want);
             if (!extent && result == CUDA_ERROR_OUT_OF_MEMORY)
                 extent = sg_device_take_anywhere_locked(device, &want);
         }
-        if (extent) /* in the first place, if another thread has freed or grown meanwhile */
+        if (extent)
             *ret = sg_device_hand_out_locked(device, extent, request->bytes, request->tag);
         else
             emit_step_locked(device, request->tag, 0, result);
@@ -99,8 +101,9 @@ static CUresult serve_or_plan_growing(struct sg_device *device, struct request *
     }
 }
 
-/* The driver has failed a plan: everything is as it was before, pages that were created but not used are given back.
-   What failed half-way is undone in steps of their own, once the trace knows of it. */
+/* Ends a plan that the driver has failed. Everything is as it was before, and pages that were created but not used
+   are given back. A plan that failed half-way, with all its pages in hand, has mapped or unmapped some: that is
+   undone in replay steps of its own. The trace has the failure before them, so a replay comes to the same steps. */
 static void abandon_plan_growing(struct sg_device *device, const struct request *request, struct sg_plan *plan,
     CUresult result) SG_REQUIRES(grow)
 {
@@ -128,6 +131,8 @@ static void abandon_plan_growing(struct sg_device *device, const struct request 
     sg_device_unlock(device);
 }
 
+/* One attempt, rungs 3 to 7. A second plan follows where the first was made as if the driver had more pages. Its
+   place was chosen for few new pages, and may stand where it keeps idle ones from being used. */
 static CUresult attempt_allocation_growing(struct sg_device *device, struct request *request, CUdeviceptr *ret)
     SG_REQUIRES(grow)
 {
@@ -151,7 +156,6 @@ static CUresult attempt_allocation_growing(struct sg_device *device, struct requ
     abandon_plan_growing(device, request, &plan, result);
     if (result != CUDA_ERROR_OUT_OF_MEMORY || request->failed || request->want.refused)
         return result;
-    /* The place was chosen as if there were more: it may keep parts of others from being used. */
     struct request again = *request;
     again.want.refused = true;
     result = attempt_allocation_growing(device, &again, ret);
@@ -160,16 +164,17 @@ static CUresult attempt_allocation_growing(struct sg_device *device, struct requ
     return result;
 }
 
-/* Which error cuMemSetAccess answers when there are none is not documented: these were seen of it with memory left
-   (pytorch#188008, pytorch#192330). */
+/* True if an error of cuMemSetAccess may mean that there are no mappings left. No documentation says which error that
+   is. These two were seen with memory left (pytorch#188008, pytorch#192330). */
 static bool may_mean_mappings(CUresult result)
 {
     return result == CUDA_ERROR_OUT_OF_MEMORY || result == CUDA_ERROR_UNKNOWN;
 }
 
-/* The driver has twice given no access to pages that it had, with this error: most likely there are no mappings left.
-   Gives back what takes some without being of use, sees to it that the device takes fewer from here on, and says so.
-   Whether anything was done, so that another try may help: once a device. */
+/* The driver has twice given no access to pages that were mapped, with this error: most likely the machine has no
+   mappings left. Gives idle pages back, makes new pages four times as large (SG_LARGER_PAGES), lets no page leave an
+   alias any more, and says so in one line. Returns true if that was done now, so that another try may help: once a
+   device. */
 static bool mappings_refused_growing(struct sg_device *device, CUresult result) SG_REQUIRES(grow)
 {
     SG_ASSERT_HELD(&device->growth.grow);
@@ -193,8 +198,8 @@ static bool mappings_refused_growing(struct sg_device *device, CUresult result) 
     return true;
 }
 
-/* SG_REFUSALS_MOST allocations have failed: fixed segments serve from here on. SEGALLOC_RECORD_FIXED tells a replay
-   when. Holds `grow`. */
+/* The driver's memory management has failed SG_REFUSALS_MOST (8) allocations: fixed segments serve from here on.
+   SEGALLOC_RECORD_FIXED says to a replay when. */
 static void give_up_growing(struct sg_device *device) SG_REQUIRES(grow)
 {
     SG_ASSERT_HELD(&device->growth.grow);
@@ -209,8 +214,10 @@ static void give_up_growing(struct sg_device *device) SG_REQUIRES(grow)
         device->core->callbacks.warn(line);
 }
 
-/* An attempt that the driver fails is tried once more, unless it is out of pages or gone. A third attempt follows
-   where something could be done about the likeliest cause. Holds `grow`. */
+/* Tries an attempt that the driver fails once more, unless it is out of pages or gone. A call that failed once may
+   have met a busy driver. A third attempt follows where something could be done about the likeliest cause, mappings
+   that are out. *noted: this allocation stands in the count of refusals already, which it does once, however often it
+   begins again. */
 static CUresult attempt_twice_growing(struct sg_device *device, struct request *request, bool *noted, CUdeviceptr *ret)
     SG_REQUIRES(grow)
 {
@@ -235,7 +242,8 @@ static CUresult attempt_twice_growing(struct sg_device *device, struct request *
     return result;
 }
 
-/* Notes what an allocation of `bytes` that has failed was short of. */
+/* Notes what an allocation of `bytes` that has failed was short of. It lacks what it asked for beyond idle memory and
+   room. Where both together would do, they were in pieces: then it counts as short by one granule. */
 static void note_shortage_locked(struct sg_device *device, uint64_t bytes) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -265,6 +273,7 @@ static void note_shortage_locked(struct sg_device *device, uint64_t bytes) SG_RE
     device->room.shortage = shortage;
 }
 
+/* Notes, emits and counts an allocation that failed. */
 static void note_ran_out_locked(struct sg_device *device, size_t bytes, const struct sg_tag *tag) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -283,8 +292,9 @@ CUresult sg_device_ran_out(struct sg_device *device, size_t bytes, const struct 
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* What is held beyond garbage_collection_threshold, as in PyTorch, or beyond a limit that has been lowered since: idle
-   memory goes back first. Pages that are moved leave as much held as there was, so the limit would leave no room. */
+/* Gives idle pages back beyond garbage_collection_threshold, as PyTorch does, or beyond a limit that has been lowered
+   since. Moving pages cannot do that: it leaves as much held as before, so there would still be no room under the
+   limit. */
 static void collect_garbage_growing(struct sg_device *device) SG_REQUIRES(grow)
 {
     SG_ASSERT_HELD(&device->growth.grow);
@@ -305,7 +315,9 @@ static void collect_garbage_growing(struct sg_device *device) SG_REQUIRES(grow)
         sg_device_give_back_growing(device, garbage);
 }
 
-/* Events are worth recording where another stream's memory might serve, and where pages might have to move. */
+/* How much asking the driver is worth. Events are recorded where another stream's memory might serve, and where pages
+   might have to move. Elsewhere only those that are out are queried: a recorded event costs a call, and a new page is
+   cheaper than news. */
 static enum sg_ask how_to_ask(struct sg_device *device, const struct request *request)
 {
     sg_slot slot = request->want.slot;
@@ -317,10 +329,13 @@ static enum sg_ask how_to_ask(struct sg_device *device, const struct request *re
     return is_worth_it ? SG_ASK_FENCE : SG_ASK_QUERY;
 }
 
-/* Whether more is pending than may be where memory is short (pending_limit). By itself that is a share of what may
-   be held, once nearly all of that has been allocated and no more can be had. With more in the way, blocks are
-   placed wherever there is room. The parts of pages between them add up to what the next large block would need.
-   That is for frees that wait for all work; others are usable by their own stream. */
+/* True if more is pending than may be where memory is short (pending_limit). With pending_limit:auto that is 1/32
+   (SG_SCARCE_SHARE) of what may be held. It counts once 92 % (SG_PENDING_PERCENT) of that was allocated at some time,
+   and no more can be had.
+
+   Why: with much pending in the way, blocks are placed wherever there is room. The parts of pages between them add up
+   to what the next large block would need. It counts only frees that wait for all work; others are usable by their
+   own stream. */
 static bool is_over_pending_limit_locked(const struct sg_device *device, uint64_t bytes) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -345,18 +360,18 @@ static void keep_pending_limit(struct sg_device *device, uint64_t bytes)
     }
 }
 
-/* What an allocation has waited for. */
+/* How long an allocation has waited without news. */
 struct patience {
     uint64_t frees, pending, busy; /* of the device, and bits of the streams that may have work left, the last time that
                                       any of it was something else */
     uint32_t rounds;               /* since then */
 };
 
-/* After so many rounds each event is over that was out. If there are only newer ones, recorded because some could
-   not be, they give no news. */
+/* After so many rounds every event that was out has passed. Any that are out then are newer: each round recorded them
+   in place of some that cannot be recorded, so they give no news. */
 enum { ROUNDS_MOST = SG_FENCES + SG_SLOTS };
 
-/* Whether another wait is worth it. */
+/* True if another wait is worth it: something was freed, completed or given work since, or the rounds are not over. */
 static bool is_patient(struct sg_device *device, struct patience *patience)
 {
     sg_device_lock(device);
@@ -371,9 +386,10 @@ static bool is_patient(struct sg_device *device, struct patience *patience)
     return patience->rounds < ROUNDS_MOST;
 }
 
-/* All that has failed: finds more that is complete, or makes it so. False: there is nothing that is worth another
-   try. No lock is held: what is waited for may need another thread that is about to grow. */
-static bool wait_for_memory(struct sg_device *device, struct patience *patience)
+/* The last rung: waits for the oldest pending free. False: nothing is worth another try. No lock is held, because the
+   work that is waited for may need another thread that is about to grow. A replay waits for nothing: its trace says
+   whether there was another try. */
+static bool grow_wait_for_memory(struct sg_device *device, struct patience *patience)
 {
     if (device->core->replay) {
         const struct segalloc_trace_record *replayed = sg_replay_step(device);
@@ -382,8 +398,9 @@ static bool wait_for_memory(struct sg_device *device, struct patience *patience)
     return is_patient(device, patience) && sg_device_ask(device, SG_ASK_WAIT);
 }
 
-/* An allocation that the driver's memory management has failed may be the driver's to serve, where that keeps to the
-   limit. Without a limit, a caller that gets out of memory asks the driver anyway. */
+/* Decides who serves an allocation that the driver's memory management has failed: the driver itself by cuMemAlloc,
+   where that keeps to the limit. Without a limit, a caller that gets "out of memory" asks the driver anyway, so
+   nothing is said here. */
 static CUresult leave_to_driver(struct sg_device *device, CUresult result, size_t bytes, const struct sg_tag *tag)
 {
     (void)sg_replay_step(device);
@@ -416,7 +433,7 @@ CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, co
         result = attempt_twice_growing(device, &request, &noted, ret);
         sg_grow_unlock(device);
         if (result == CUDA_ERROR_OUT_OF_MEMORY)
-            again = wait_for_memory(device, &patience);
+            again = grow_wait_for_memory(device, &patience);
     }
     if (result == CUDA_SUCCESS || sg_driver_is_sticky(result))
         return result;

@@ -3,7 +3,8 @@
 #include "core/state/locks.h"
 #include "core/state/outside_bytes.h"
 
-/* The device, where it is ready; NULL: it is not, and `setup` is held. */
+/* The device, if it is ready. NULL: it is not, and `setup` is held, so that it stays so until the caller gives
+   `setup` back. */
 SG_UNCHECKED_LOCKS static struct sg_device *outside_device(struct sg_core *core, int ordinal)
 {
     struct sg_device *device = sg_device_known(core, ordinal);

@@ -8,6 +8,7 @@
 _Static_assert((int)SG_PAGES_DEVICES == (int)SG_DEVICES_MAX && (int)SG_PAGES_GRANULE_LEAST == (int)SG_UNIT,
     "by both layers");
 
+/* Finds out how a device can be served, and sets its sizes. */
 SG_UNCHECKED_LOCKS static enum sg_device_mode choose_mode_in_setup(struct sg_device *device) SG_REQUIRES(setup)
 {
     SG_ASSERT_HELD(&device->core->setup);
@@ -15,12 +16,12 @@ SG_UNCHECKED_LOCKS static enum sg_device_mode choose_mode_in_setup(struct sg_dev
     size_t total = 0;
     if (core->conf.backend != SG_BACKEND_NATIVE ||
         sg_core_driver(core)->device_total(&total, device->ordinal) != CUDA_SUCCESS || total == 0 ||
-        total > SEGALLOC_TRACE_DEVICE_MOST) /* so sums of what is held, asked for and used by others never wrap */
+        total > SEGALLOC_TRACE_DEVICE_MOST) /* so that sums of a few such sizes never wrap */
         return SG_MODE_PASSTHROUGH;
     device->total_bytes = total;
     device->capacity_bytes = sg_conf_limit(&core->conf, total);
     bool expands = core->conf.expandable_segments && core->conf.ipc != SG_IPC_ALWAYS;
-    /* a driver that fails once may have been busy */
+    /* A driver that fails once may have been busy, so it is probed twice. */
     if (expands && (sg_pages_probe(&device->pages, core->plain_pages, &device->granularity) ||
                        sg_pages_probe(&device->pages, core->plain_pages, &device->granularity))) {
         sg_mappings_size_pages(device);
@@ -30,7 +31,8 @@ SG_UNCHECKED_LOCKS static enum sg_device_mode choose_mode_in_setup(struct sg_dev
     return device->fixed ? SG_MODE_SEGMENTS : SG_MODE_PASSTHROUGH;
 }
 
-/* Measures what the driver's calls cost, where the device has room for that. It is being made ready. */
+/* Measures the cost of the driver's calls, where the device has room for that: 64 times the pages that it takes
+   (SG_COST_SHARE). */
 SG_UNCHECKED_LOCKS static void measure_cost_in_setup(struct sg_device *device) SG_REQUIRES(setup)
 {
     SG_ASSERT_HELD(&device->core->setup);
@@ -43,7 +45,7 @@ SG_UNCHECKED_LOCKS static void measure_cost_in_setup(struct sg_device *device) S
             (uint64_t)device->accounts.cost[call].call_ns << 32 | device->accounts.cost[call].handle_ns);
 }
 
-/* Notes that are older than the device. */
+/* Takes over the notes of outside memory that are older than the device. */
 SG_UNCHECKED_LOCKS static void take_noted_in_setup(struct sg_device *device) SG_REQUIRES(setup)
 {
     SG_ASSERT_HELD(&device->core->setup);

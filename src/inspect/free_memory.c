@@ -1,4 +1,11 @@
-/* How much memory is free: what cuMemGetInfo answers, and whether more will be. Pages that nothing uses count as free. */
+/* How much memory is free: the answer of cuMemGetInfo, and whether more will be.
+
+   Why the driver's answer is changed: the core holds idle pages, and the driver counts them as used. A program that
+   sizes a buffer by cuMemGetInfo would ask for too little. So idle pages count as free, up to the limit.
+
+   For example, the driver says that 4 GiB are free, and 1 GiB is idle here. The limit leaves 3 GiB beyond memory in
+   use, so 3 GiB are free. Up to half of the capacity the answer is a multiple of a page, since a block would be made
+   of pages. */
 #include "inspect/core_state.h"
 
 #include "core/segments/fixed_segments.h"
@@ -10,12 +17,14 @@
 #include "core/state/trace_streams.h"
 #include "core/streams/fences.h"
 
+/* True if a pending extent waits for contexts other than its own alone. A strict free has waited for the block's
+   context, and natively its memory would be free by then. */
 static bool waits_for_other_contexts(const struct sg_extent *extent)
 {
     return extent->state == SG_EXTENT_PENDING && extent->context == SG_OWN_CONTEXT_IS_DONE;
 }
 
-/* The pages that may go back wholly inside [begin, end), in units. */
+/* How many pages that may go back lie wholly inside [begin, end), in units. */
 static uint64_t pages_between(const struct sg_region *region, uint32_t begin, uint32_t end)
 {
     uint64_t pages = 0;
@@ -48,7 +57,7 @@ static uint64_t pages_of_run_locked(const struct sg_device *device, uint32_t id)
     return pages_between(region, extents[first].begin, extents[last].begin + extents[last].size) - free_pages;
 }
 
-/* Bytes of whole, unpinned pages that would be free if what waits only for work of others than its owner were: natively
+/* Bytes of whole pages without a pin that would be free if memory that waits only for other contexts were. Natively
    it is. */
 static uint64_t returnable_locked(const struct sg_device *device) SG_REQUIRES(lock)
 {
@@ -61,7 +70,7 @@ static uint64_t returnable_locked(const struct sg_device *device) SG_REQUIRES(lo
     return units << SG_UNIT_SHIFT;
 }
 
-/* Whether anything else is pending that is not known to be complete. */
+/* True if anything else is pending that is not known to be complete. */
 static bool has_unfinished_locked(const struct sg_device *device) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -82,7 +91,8 @@ void sg_core_mem_info(struct sg_core *core, int ordinal, size_t *free_bytes, siz
     struct sg_device *device = sg_device_known(core, ordinal);
     if (!device || device->mode == SG_MODE_PASSTHROUGH)
         return;
-    bool regions = device->granularity, waits = core->conf.wait_limit > 0; /* an allocation does, for what it then has */
+    /* An allocation may wait for pending memory, so that counts as free where waits are allowed. */
+    bool regions = device->granularity, waits = core->conf.wait_limit > 0;
     if (regions)
         sg_device_ask(device, SG_ASK_FENCE);
     uint64_t idle_now = device->fixed && !waits ? sg_segments_idle_now(device) : UINT64_MAX;
@@ -96,7 +106,7 @@ void sg_core_mem_info(struct sg_core *core, int ordinal, size_t *free_bytes, siz
     uint64_t held = device->accounts.usage.reserved.now - idle;
     uint64_t available = *free_bytes + idle, allowed = device->capacity_bytes > held ? device->capacity_bytes - held : 0;
     available = available < allowed ? available : allowed;
-    /* would be made of the regular region's pages, which may be large */
+    /* A block of that size would be made of the regular region's pages, which may be large. */
     if (device->mode == SG_MODE_EXPANDABLE && available <= device->capacity_bytes / 2)
         available -= available % device->regions.page_bytes[SG_KIND_REGULAR];
     *free_bytes = available;
@@ -105,7 +115,7 @@ void sg_core_mem_info(struct sg_core *core, int ordinal, size_t *free_bytes, siz
     sg_device_unlock(device);
 }
 
-/* Whether whole free pages of a region may go back once work is complete, and not before. */
+/* True if whole free pages of a region may go back once work is complete, and not before. */
 static bool region_awaits_locked(const struct sg_region *region) SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);

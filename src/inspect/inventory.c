@@ -1,9 +1,10 @@
-/* The pieces that a device's addresses hold. */
+/* The pieces that a device's addresses hold, and the marks of its pages (core_state.h). */
 #include "inspect/core_state.h"
 
 #include "core/state/locks.h"
 
-static enum sg_piece_state state_of(const struct sg_extent *extent)
+/* The state of a piece, as the layers above distinguish them: all free states are one. */
+static enum sg_piece_state piece_state(const struct sg_extent *extent)
 {
     switch (extent->state) {
     case SG_EXTENT_BLOCK:
@@ -19,6 +20,7 @@ static enum sg_piece_state state_of(const struct sg_extent *extent)
     }
 }
 
+/* The stream that a block was allocated for; NULL: unknown. */
 static CUstream stream_of_locked(const struct sg_device *device, const struct sg_extent *extent) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -29,8 +31,10 @@ static CUstream stream_of_locked(const struct sg_device *device, const struct sg
     return extent->stream > unknown ? device->streams.stream[extent->stream - unknown - 1] : NULL;
 }
 
+/* Writes one piece into the list of a caller. */
 typedef void visit_fn(void *list, size_t at, const struct sg_placed *placed);
 
+/* Visits up to `room` pieces of a device in the order of addresses, and returns how many there are. */
 static size_t each_piece(struct sg_core *core, int ordinal, visit_fn *visit, void *list, size_t room)
 {
     struct sg_device *device = sg_device_known(core, ordinal);
@@ -42,7 +46,7 @@ static size_t each_piece(struct sg_core *core, int ordinal, visit_fn *visit, voi
         const struct sg_region *region = device->regions.region[i];
         for (uint32_t id = region->first; id; id = device->regions.extents.extent[id].next) {
             const struct sg_extent *extent = &device->regions.extents.extent[id];
-            enum sg_piece_state state = state_of(extent);
+            enum sg_piece_state state = piece_state(extent);
             if (state == SG_PIECE_NONE)
                 continue;
             const struct sg_placed placed = {
@@ -88,12 +92,13 @@ size_t sg_core_placed(struct sg_core *core, int ordinal, struct sg_placed *ret, 
     return each_piece(core, ordinal, list_placed, ret, room);
 }
 
-/* Whether a page is marked as the one before it is; `mark` is of that one. */
-static bool continues(const struct sg_page_mark *mark, const struct sg_page_mark *page)
+/* True if a page goes on with a mark: it touches the mark, and is pinned and shared alike. */
+static bool mark_continues(const struct sg_page_mark *mark, const struct sg_page_mark *page)
 {
     return mark->address + mark->bytes == page->address && mark->pinned == page->pinned && mark->shared == page->shared;
 }
 
+/* The marks of one region, up to `room` of them. Returns how many there are. */
 static size_t mark_region(const struct sg_region *region, struct sg_page_mark *ret, size_t room)
 {
     struct sg_page_mark last = {0};
@@ -105,8 +110,8 @@ static size_t mark_region(const struct sg_region *region, struct sg_page_mark *r
         const struct sg_page_mark page = {.address = region->base + i * page_bytes,
             .bytes = page_bytes,
             .pinned = region->memory.pin[i] & SG_PIN_ASKED,
-            .shared = region->memory.pin[i] >= SG_PIN_TWICE};
-        if (count && continues(&last, &page)) {
+            .shared = region->memory.pin[i] >= SG_PIN_ALIASED};
+        if (count && mark_continues(&last, &page)) {
             last.bytes += page_bytes;
         } else {
             last = page;

@@ -1,4 +1,15 @@
-/* What is said when memory has run out: how much was short, why, what holds the rest, and what to do next. */
+/* The report of an allocation that failed: how much was short, why, who holds the rest, and what to do next.
+
+   Nouns. The *cause* is the first change that alone would have served the allocation. A *holder* has memory of the
+   device: this process by other calls, pools of the driver, or other processes. The *worst page* is the partly used
+   page with the least in it.
+
+   How the cause is found: the request is held against the device as it would be without each cause in turn. They are
+   tried in this order: fragmentation, queued work, the limit, others. So a user is sent to the nearest change that
+   helps.
+
+   For example, of 12 GiB, 5 are held by cudaMallocAsync, 4 by another process, 2 are in blocks, and 3 are asked for.
+   The parts add up to 11, so 1 is free. Either holder's going would do, so the larger one is named: "other calls". */
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,7 +29,7 @@ struct holder {
     uint64_t page_bytes;
 };
 
-/* Takes in a page of which `used` units are in use. */
+/* Notes a page of which `used` units are in use, if it is partly used. */
 static void note_page(struct holder *holder, const struct sg_region *region, uint32_t page, uint32_t used,
     uint32_t block)
 {
@@ -30,6 +41,8 @@ static void note_page(struct holder *holder, const struct sg_region *region, uin
             sg_region_page_bytes(region)};
 }
 
+/* Finds the worst page of a device, and counts the partly used ones. Blocks are walked in address order, so the units
+   of a page add up until the next page begins. */
 static struct holder find_holder_locked(const struct sg_device *device) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -65,24 +78,26 @@ static struct holder find_holder_locked(const struct sg_device *device) SG_REQUI
     return holder;
 }
 
+/* The smaller of two: a value bounded by another. */
 static uint64_t at_most(uint64_t value, uint64_t most)
 {
     return value < most ? value : most;
 }
 
-/* What may be held of the device, bytes, if the limit were `limit` and others held `outside`. */
+/* Bytes that may be held of the device if the limit were `limit` and others held `outside`. */
 static uint64_t room_of(const struct sg_shortage *shortage, uint64_t limit, uint64_t outside)
 {
     return at_most(limit, shortage->total - at_most(outside, shortage->total));
 }
 
-/* Who holds what of a device besides the core, bytes. The parts add up to what is outside. */
+/* The holders of a device besides the core, bytes. The parts add up to all that is outside. */
 struct holders {
     uint64_t own, pools; /* this process, by other calls: in use, and idle in pools of the driver */
     uint64_t others;     /* other processes */
     uint64_t rest;       /* contexts and libraries: whose is not known */
 };
 
+/* Takes up to `bytes` away from what is left, and returns how much that was. */
 static uint64_t take_from(uint64_t *left, uint64_t bytes)
 {
     uint64_t taken = at_most(bytes, *left);
@@ -90,7 +105,8 @@ static uint64_t take_from(uint64_t *left, uint64_t bytes)
     return taken;
 }
 
-static uint64_t listed(const struct sg_oom_around *around)
+/* Bytes of the processes that are listed. */
+static uint64_t around_listed(const struct sg_oom_around *around)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < around->processes; i++)
@@ -98,8 +114,9 @@ static uint64_t listed(const struct sg_oom_around *around)
     return bytes;
 }
 
-/* What is known of this process comes first, then the listed processes. More than a tenth of the device beyond those is
-   other processes' that nobody here can list: contexts and libraries of this one take less. */
+/* Divides the memory outside among its holders. Known memory of this process comes first, then the listed processes.
+   If more than a tenth of the device is left then, it is counted as other processes' that nobody here can list.
+   Contexts and libraries of this one take less. */
 static struct holders holders_of(const struct sg_oom_around *around, const struct sg_shortage *shortage)
 {
     enum { WORTH_NAMING = 10 };
@@ -107,7 +124,7 @@ static struct holders holders_of(const struct sg_oom_around *around, const struc
     uint64_t left = at_most(shortage->outside, shortage->total);
     for (size_t i = 0; i < around->owns; i++)
         *(around->own[i].idle ? &holders.pools : &holders.own) += take_from(&left, around->own[i].bytes);
-    holders.others = take_from(&left, listed(around));
+    holders.others = take_from(&left, around_listed(around));
     bool much = left > shortage->total / WORTH_NAMING;
     if (much && around->complete)
         holders.own += take_from(&left, left);
@@ -117,7 +134,7 @@ static struct holders holders_of(const struct sg_oom_around *around, const struc
     return holders;
 }
 
-/* What there is less of than there could be, bytes by cause. */
+/* Bytes that the device lacks, by cause: as many would be there without it. */
 struct lacks {
     uint64_t limit, pools, own, others;
 };
@@ -133,7 +150,7 @@ static struct lacks lacks_of(const struct sg_shortage *shortage, const struct ho
 }
 
 /* The cause that takes most of what is given. */
-static enum sg_oom_cause largest(uint64_t limit, uint64_t pools, uint64_t own, uint64_t others)
+static enum sg_oom_cause cause_largest(uint64_t limit, uint64_t pools, uint64_t own, uint64_t others)
 {
     enum sg_oom_cause cause = SG_OOM_TOO_BIG;
     uint64_t most = 0;
@@ -150,9 +167,8 @@ static enum sg_oom_cause largest(uint64_t limit, uint64_t pools, uint64_t own, u
     return cause;
 }
 
-/* The first of these that the allocation would have needed no other change for. Where it takes several, the one that takes
-   most. An example, of 12 GiB: 5 by cudaMallocAsync, 4 by another process, 2 in blocks, 3 asked for. Either of the two
-   alone would do, so the larger one is told. */
+/* Finds the cause: the first one that needs no other change besides. Where it takes several changes together, it is
+   the one that gives most. */
 enum sg_oom_cause sg_oom_cause(const struct sg_shortage *shortage, const struct sg_oom_around *around)
 {
     const struct holders holders = holders_of(around, shortage);
@@ -171,19 +187,19 @@ enum sg_oom_cause sg_oom_cause(const struct sg_shortage *shortage, const struct 
          own = need <= room_of(shortage, shortage->limit, outside - lacks.own),
          others = need <= room_of(shortage, shortage->limit, outside - lacks.others);
     if (pools || own || others)
-        return largest(0, pools ? lacks.pools : 0, own && !pools ? lacks.own : 0, others ? lacks.others : 0);
+        return cause_largest(0, pools ? lacks.pools : 0, own && !pools ? lacks.own : 0, others ? lacks.others : 0);
     if (need <= room_of(shortage, shortage->total, outside - lacks.own - lacks.others))
-        return largest(lacks.limit, holders.pools > holders.own ? lacks.own : 0, lacks.own, lacks.others);
+        return cause_largest(lacks.limit, holders.pools > holders.own ? lacks.own : 0, lacks.own, lacks.others);
     return SG_OOM_TOO_BIG;
 }
 
-/* Where the text is written: what finds no room is counted all the same. */
+/* The text under way. Text that finds no room is counted all the same, so the caller knows how much it needs. */
 struct text {
     char *buffer;
     size_t size, length;
 };
 
-__attribute__((format(printf, 2, 3))) static void put(struct text *text, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void text_put(struct text *text, const char *format, ...)
 {
     va_list arguments;
     size_t used = text->length < text->size ? text->length : text->size;
@@ -194,44 +210,46 @@ __attribute__((format(printf, 2, 3))) static void put(struct text *text, const c
     text->length += (size_t)length;
 }
 
+/* The first line: how much was short, of what. */
 static void put_first(struct text *text, int ordinal, const struct sg_shortage *shortage)
 {
     char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], c[SG_SIZE_TEXT], d[SG_SIZE_TEXT], e[SG_SIZE_TEXT];
-    put(text, "segalloc: out of memory on device %d: short by %s: %s asked for", ordinal,
+    text_put(text, "segalloc: out of memory on device %d: short by %s: %s asked for", ordinal,
         sg_size_format(shortage->short_by, a), sg_size_format(shortage->asked, b));
     if (shortage->takes != shortage->asked)
-        put(text, " in a segment of %s", sg_size_format(shortage->takes, c));
-    put(text, ", %s to be had (%s idle + %s free)\n", sg_size_format(shortage->idle + shortage->room, c),
+        text_put(text, " in a segment of %s", sg_size_format(shortage->takes, c));
+    text_put(text, ", %s to be had (%s idle + %s free)\n", sg_size_format(shortage->idle + shortage->room, c),
         sg_size_format(shortage->idle, d), sg_size_format(shortage->room, e));
 }
 
-/* Who holds what besides segalloc, a row each. `others`: bytes of all other processes. */
+/* The holders besides segalloc, a row each. `others`: bytes of all other processes. */
 static void put_holders(struct text *text, const struct sg_oom_around *around, uint64_t others)
 {
     enum { NAMED = 4 };
     char bytes[SG_SIZE_TEXT];
     for (size_t i = 0; i < around->owns; i++) {
         if (around->own[i].bytes)
-            put(text, "  itself   %s %s\n", sg_size_format(around->own[i].bytes, bytes), around->own[i].how);
+            text_put(text, "  itself   %s %s\n", sg_size_format(around->own[i].bytes, bytes), around->own[i].how);
     }
     for (size_t i = 0; i < around->processes && i < NAMED; i++) {
         const struct sg_oom_process *process = &around->process[i];
-        put(text, "  process  %d%s%s%s holds %s\n", process->pid, *process->name ? " (" : "", process->name,
+        text_put(text, "  process  %d%s%s%s holds %s\n", process->pid, *process->name ? " (" : "", process->name,
             *process->name ? ")" : "", sg_size_format(process->bytes, bytes));
     }
     if (around->processes > NAMED)
-        put(text, "  process  and %zu more\n", around->processes - NAMED);
-    if (around->processes && others > listed(around))
-        put(text, "  process  others, which this process cannot list, hold %s\n",
-            sg_size_format(others - listed(around), bytes));
+        text_put(text, "  process  and %zu more\n", around->processes - NAMED);
+    if (around->processes && others > around_listed(around))
+        text_put(text, "  process  others, which this process cannot list, hold %s\n",
+            sg_size_format(others - around_listed(around), bytes));
 }
 
-/* Who set the limit that is in the way: options, or the program while it ran. */
+/* The source of the limit that is in the way: options, or the program while it ran. */
 struct limit_source {
     bool option, fraction; /* `limit`; per_process_memory_fraction */
     uint64_t need;         /* bytes that would do */
 };
 
+/* Finds that source by asking what the limit would be without each option. Both may be needed. */
 static struct limit_source limit_source(const struct sg_conf *conf, const struct sg_shortage *shortage)
 {
     struct sg_conf without = *conf;
@@ -250,21 +268,22 @@ static struct limit_source limit_source(const struct sg_conf *conf, const struct
 }
 
 /* A part of the device that is no less than `bytes`, in hundredths. */
-static unsigned hundredths(uint64_t bytes, uint64_t total)
+static unsigned part_hundredths(uint64_t bytes, uint64_t total)
 {
     unsigned whole = (unsigned)(100 * ((double)bytes / (double)total));
     return whole + ((double)whole * (double)total < 100 * (double)bytes);
 }
 
+/* The line of help for a limit. */
 static void put_limit(struct text *text, const struct sg_conf *conf, const struct sg_shortage *shortage)
 {
     const struct limit_source source = limit_source(conf, shortage);
-    put(text, "  help     ");
+    text_put(text, "  help     ");
     if (source.option || source.fraction)
-        put(text, "raise %s%s%s\n", source.option ? "`limit`" : "", source.option && source.fraction ? " and " : "",
+        text_put(text, "raise %s%s%s\n", source.option ? "`limit`" : "", source.option && source.fraction ? " and " : "",
             source.fraction ? "per_process_memory_fraction" : "");
     else
-        put(text, "the program has set it: raise what it gives set_per_process_memory_fraction() or "
+        text_put(text, "the program has set it: raise what it gives set_per_process_memory_fraction() or "
                   "segalloc_set_limit()\n");
 }
 
@@ -274,11 +293,12 @@ static void put_second(struct text *text, uint64_t bytes, const char *who, const
 {
     char size[SG_SIZE_TEXT];
     if (bytes && need > room_of(shortage, shortage->limit, shortage->outside - at_most(first, shortage->outside)))
-        put(text, ", and %s %s %s", who, sg_size_format(bytes, size), what);
+        text_put(text, ", and %s %s %s", who, sg_size_format(bytes, size), what);
     if (need > room_of(shortage, shortage->limit, 0))
-        put(text, ", and %s may be held at most", sg_size_format(shortage->limit, size));
+        text_put(text, ", and %s may be held at most", sg_size_format(shortage->limit, size));
 }
 
+/* The lines of the cause and of the help for it. Every help names an option, a call or a program. */
 static void put_cause(struct text *text, enum sg_oom_cause cause, const struct sg_device *device,
     const struct sg_shortage *shortage, const struct sg_oom_around *around)
 {
@@ -286,17 +306,17 @@ static void put_cause(struct text *text, enum sg_oom_cause cause, const struct s
     char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], c[SG_SIZE_TEXT];
     uint64_t need = shortage->allocated + shortage->asked;
     const struct holders holders = holders_of(around, shortage);
-    put(text, "  cause    ");
+    text_put(text, "  cause    ");
     switch (cause) {
     case SG_OOM_TOO_BIG:
-        put(text,
+        text_put(text,
             "too big: with the %s in use that is %s, of %s at most\n"
             "  help     smaller batches or sequences, or checkpointing, need less\n",
             sg_size_format(shortage->allocated, a), sg_size_format(need, b),
             sg_size_format(room_of(shortage, shortage->limit, shortage->outside), c));
         break;
     case SG_OOM_FRAGMENTED:
-        put(text, "fragmented: %s are not in use, but not in one piece\n  help     %s\n",
+        text_put(text, "fragmented: %s are not in use, but not in one piece\n  help     %s\n",
             sg_size_format(room_of(shortage, shortage->limit, shortage->outside) - shortage->used, a),
             conf->page_size != SG_AUTO && conf->page_size > device->granularity
                 ? "smaller pages waste less: unset page_size_mb"
@@ -304,29 +324,29 @@ static void put_cause(struct text *text, enum sg_oom_cause cause, const struct s
                             : "free, or allocate first, the small blocks that stay");
         break;
     case SG_OOM_LIMIT:
-        put(text, "limit: %s may be held of the device's %s, and %s are needed\n", sg_size_format(shortage->limit, a),
+        text_put(text, "limit: %s may be held of the device's %s, and %s are needed\n", sg_size_format(shortage->limit, a),
             sg_size_format(shortage->total, b), sg_size_format(need, c));
         put_limit(text, conf, shortage);
         break;
     case SG_OOM_OTHERS:
-        put(text, "other processes hold %s of this device", sg_size_format(holders.others, a));
+        text_put(text, "other processes hold %s of this device", sg_size_format(holders.others, a));
         put_second(text, holders.own + holders.pools, "this process holds", "of it by other calls than cudaMalloc", need, shortage,
             holders.others);
-        put(text, "\n  help     stop them, or use another device\n");
+        text_put(text, "\n  help     stop them, or use another device\n");
         break;
     case SG_OOM_POOLS:
-        put(text, "idle pools: this process keeps %s idle in pools of the driver", sg_size_format(holders.pools, a));
+        text_put(text, "idle pools: this process keeps %s idle in pools of the driver", sg_size_format(holders.pools, a));
         put_second(text, holders.others, "other processes hold", "of the device", need, shortage, holders.own + holders.pools);
-        put(text, "\n  help     cudaMemPoolTrimTo() gives that back, and so does a lower release threshold of the pool\n");
+        text_put(text, "\n  help     cudaMemPoolTrimTo() gives that back, and so does a lower release threshold of the pool\n");
         break;
     case SG_OOM_OWN:
-        put(text, "other calls: this process holds %s of this device by other calls than cudaMalloc",
+        text_put(text, "other calls: this process holds %s of this device by other calls than cudaMalloc",
             sg_size_format(holders.own + holders.pools, a));
         put_second(text, holders.others, "other processes hold", "of it", need, shortage, holders.own + holders.pools);
-        put(text, "\n  help     let go of what they hold before this allocation, or have them take less\n");
+        text_put(text, "\n  help     let go of what they hold before this allocation, or have them take less\n");
         break;
     case SG_OOM_QUEUED:
-        put(text, "work still queued: it uses %s that are freed already\n  help     %s\n",
+        text_put(text, "work still queued: it uses %s that are freed already\n  help     %s\n",
             sg_size_format(shortage->pending + around->parked, a),
             around->parked ? "allocate before a graph is captured, or free before it"
             : shortage->given_up ? "a kernel that never ends? else raise wait_limit"
@@ -336,7 +356,7 @@ static void put_cause(struct text *text, enum sg_oom_cause cause, const struct s
     }
 }
 
-/* What the device's memory is used for: the parts add up to all of it. */
+/* The use of the device's memory, in lines whose parts add up to all of it. */
 static void put_memory(struct text *text, const struct sg_shortage *shortage, const struct sg_oom_around *around,
     const struct holder *holder, bool worst)
 {
@@ -345,25 +365,26 @@ static void put_memory(struct text *text, const struct sg_shortage *shortage, co
     struct sg_shortage fits = *shortage;
     fits.outside = at_most(shortage->total - at_most(held, shortage->total), shortage->outside);
     const struct holders holders = holders_of(around, &fits);
-    put(text, "  device   %s: %s held by segalloc", sg_size_format(shortage->total, a), sg_size_format(held, b));
+    text_put(text, "  device   %s: %s held by segalloc", sg_size_format(shortage->total, a), sg_size_format(held, b));
     if (holders.own + holders.pools)
-        put(text, ", %s by this process otherwise", sg_size_format(holders.own + holders.pools, c));
-    put(text, ", %s in use by others, %s free\n", sg_size_format(holders.others + holders.rest, c),
+        text_put(text, ", %s by this process otherwise", sg_size_format(holders.own + holders.pools, c));
+    text_put(text, ", %s in use by others, %s free\n", sg_size_format(holders.others + holders.rest, c),
         sg_size_format(shortage->total - at_most(held + fits.outside, shortage->total), d));
-    put(text, "  segalloc %s: %s in use, %s freed but still in use by queued work, %s idle", sg_size_format(held, a),
+    text_put(text, "  segalloc %s: %s in use, %s freed but still in use by queued work, %s idle", sg_size_format(held, a),
         sg_size_format(shortage->allocated, b), sg_size_format(shortage->pending, c), sg_size_format(shortage->idle, d));
     if (holder->pages)
-        put(text, ", %s idle in %llu partly used page%s", sg_size_format(held > known ? held - known : 0, e),
+        text_put(text, ", %s idle in %llu partly used page%s", sg_size_format(held > known ? held - known : 0, e),
             (unsigned long long)holder->pages, sg_plural(holder->pages));
     else if (held > known)
-        put(text, ", %s idle in partly used segments", sg_size_format(held - known, e));
-    put(text, "\n");
+        text_put(text, ", %s idle in partly used segments", sg_size_format(held - known, e));
+    text_put(text, "\n");
     if (holder->pages && worst)
-        put(text, "  worst    %s in use keep a page of %s (at 0x%llx, a block of %s)\n", sg_size_format(holder->used, e),
+        text_put(text, "  worst    %s in use keep a page of %s (at 0x%llx, a block of %s)\n", sg_size_format(holder->used, e),
             sg_size_format(holder->page_bytes, f), (unsigned long long)holder->page, sg_size_format(holder->block, a));
 }
 
-/* What one place asked for belongs together; where that is not known, what is of one size. */
+/* Adds a live block to its group. Blocks of one place in the program belong together, or where that is not known,
+   blocks of one size class. */
 static void add_block_locked(struct sg_live *live, const struct sg_device *device, const struct sg_extent *extent)
     SG_REQUIRES(lock)
 {
@@ -376,7 +397,7 @@ static void add_block_locked(struct sg_live *live, const struct sg_device *devic
     (void)sg_live_add(live, &key, extent->requested);
 }
 
-/* Groups what is alive. */
+/* Groups all live blocks of a device, in regions and in segments. */
 static void collect_live_locked(const struct sg_device *device, struct sg_live *live) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -393,45 +414,47 @@ static void collect_live_locked(const struct sg_device *device, struct sg_live *
     }
 }
 
+/* The program's command for lines to copy; CMD where it is unknown. */
 static const char *command_of(const struct sg_oom_around *around)
 {
     return around->command && *around->command ? around->command : "CMD";
 }
 
-/* Which command names the code that asked for what is alive: the next one, or one of its own. */
+/* The line that says how to find the code that asked for the live blocks: the next command does, or one of its own. */
 static void put_lines(struct text *text, enum sg_oom_cause cause, const struct sg_oom_around *around)
 {
-    put(text, "  lines    ");
+    text_put(text, "  lines    ");
     if (cause == SG_OOM_TOO_BIG)
-        put(text, "the next command names the code that asked for these, and what the whole run needs\n");
+        text_put(text, "the next command names the code that asked for these, and what the whole run needs\n");
     else if (cause == SG_OOM_FRAGMENTED)
-        put(text, "the next command names the code that asked for these\n");
+        text_put(text, "the next command names the code that asked for these\n");
     else
-        put(text, "segalloc run --sites -- %s\n", command_of(around));
+        text_put(text, "segalloc run --sites -- %s\n", command_of(around));
 }
 
+/* The largest groups of live blocks, a line each. */
 static void put_live(struct text *text, const struct sg_live_row *row, uint32_t rows,
     const struct sg_oom_around *around, enum sg_oom_cause cause)
 {
     char bytes[SG_SIZE_TEXT], mean[SG_SIZE_TEXT], site[160];
     bool sites = false;
     for (uint32_t i = 0; i < rows; i++) {
-        put(text, "  holds    %s in %llu block%s", sg_size_format(row[i].bytes, bytes),
+        text_put(text, "  holds    %s in %llu block%s", sg_size_format(row[i].bytes, bytes),
             (unsigned long long)row[i].blocks, sg_plural(row[i].blocks));
         if (row[i].blocks > 1)
-            put(text, ", %s on average", sg_size_format(row[i].bytes / row[i].blocks, mean));
+            text_put(text, ", %s on average", sg_size_format(row[i].bytes / row[i].blocks, mean));
         if (row[i].key.site && around->site && around->site(row[i].key.site, site, sizeof site)) {
-            put(text, ", asked for at %s", site);
+            text_put(text, ", asked for at %s", site);
             sites = true;
         }
-        put(text, "\n");
+        text_put(text, "\n");
     }
     if (rows && !sites && around->site) /* a rehearsal notes them by itself */
         put_lines(text, cause, around);
 }
 
-/* A size as it is given to a tool: rounded up to whole units. */
-static const char *argument(uint64_t bytes, char text[SG_SIZE_TEXT])
+/* A size as it is given to a tool, rounded up to whole MiB, or GiB where it is whole ones. */
+static const char *size_argument(uint64_t bytes, char text[SG_SIZE_TEXT])
 {
     bool whole = bytes % SG_GIB == 0;
     uint64_t unit = whole ? SG_GIB : SG_MIB;
@@ -439,38 +462,40 @@ static const char *argument(uint64_t bytes, char text[SG_SIZE_TEXT])
     return text;
 }
 
+/* The command that runs the program with a limit that would do. */
 static void put_next_limit(struct text *text, const struct sg_conf *conf, const struct sg_shortage *shortage,
     const char *command)
 {
     const struct limit_source source = limit_source(conf, shortage);
-    unsigned part = hundredths(source.need, shortage->total);
+    unsigned part = part_hundredths(source.need, shortage->total);
     char size[SG_SIZE_TEXT];
     if (!source.option && !source.fraction) {
         uint64_t whole = (source.need + SG_MIB - 1) / SG_MIB * SG_MIB;
-        put(text, "in the program: torch.cuda.set_per_process_memory_fraction(%u.%02u), or segalloc.set_limit(%llu)\n",
+        text_put(text, "in the program: torch.cuda.set_per_process_memory_fraction(%u.%02u), or segalloc.set_limit(%llu)\n",
             part / 100, part % 100, (unsigned long long)whole);
         return;
     }
-    put(text, "segalloc run --conf ");
+    text_put(text, "segalloc run --conf ");
     if (source.option)
-        put(text, "limit:%s", argument(source.need, size));
+        text_put(text, "limit:%s", size_argument(source.need, size));
     if (source.fraction)
-        put(text, "%sper_process_memory_fraction:%u.%02u", source.option ? "," : "", part / 100, part % 100);
-    put(text, " -- %s\n", command);
+        text_put(text, "%sper_process_memory_fraction:%u.%02u", source.option ? "," : "", part / 100, part % 100);
+    text_put(text, " -- %s\n", command);
 }
 
+/* The last line: the command to run next, for each cause. */
 static void put_next(struct text *text, enum sg_oom_cause cause, const struct sg_device *device,
     const struct sg_shortage *shortage, const struct sg_oom_around *around)
 {
     const char *command = command_of(around);
     char size[SG_SIZE_TEXT];
-    put(text, "  next     ");
+    text_put(text, "  next     ");
     switch (cause) {
     case SG_OOM_TOO_BIG:
-        put(text, "segalloc rehearse --card %s -- %s\n", argument(shortage->total, size), command);
+        text_put(text, "segalloc rehearse --card %s -- %s\n", size_argument(shortage->total, size), command);
         break;
     case SG_OOM_FRAGMENTED:
-        put(text, "segalloc run --sites -o run.trace -- %s\n  next     segalloc report run.trace: which blocks keep which pages\n",
+        text_put(text, "segalloc run --sites -o run.trace -- %s\n  next     segalloc report run.trace: which blocks keep which pages\n",
             command);
         break;
     case SG_OOM_LIMIT:
@@ -478,31 +503,31 @@ static void put_next(struct text *text, enum sg_oom_cause cause, const struct sg
         break;
     case SG_OOM_POOLS:
     case SG_OOM_OWN:
-        put(text, "segalloc rehearse --card %s -- %s\n", argument(shortage->total, size), command);
+        text_put(text, "segalloc rehearse --card %s -- %s\n", size_argument(shortage->total, size), command);
         break;
     case SG_OOM_OTHERS:
         if (!around->processes) {
-            put(text, "nvidia-smi\n");
+            text_put(text, "nvidia-smi\n");
             break;
         }
-        put(text, "ps -fp ");
+        text_put(text, "ps -fp ");
         for (size_t i = 0; i < around->processes; i++)
-            put(text, "%s%d", i ? "," : "", around->process[i].pid);
-        put(text, "\n");
+            text_put(text, "%s%d", i ? "," : "", around->process[i].pid);
+        text_put(text, "\n");
         break;
     case SG_OOM_QUEUED:
         if (around->parked)
-            put(text, "segalloc run -o run.trace -- %s\n", command);
+            text_put(text, "segalloc run -o run.trace -- %s\n", command);
         else if (shortage->given_up || device->core->conf.free_sync == SG_FREE_SYNC_STRICT)
-            put(text, "segalloc run --conf wait_limit:%.0f -- %s\n", 10 * device->core->conf.wait_limit + 10, command);
+            text_put(text, "segalloc run --conf wait_limit:%.0f -- %s\n", 10 * device->core->conf.wait_limit + 10, command);
         else
-            put(text, "segalloc run --conf free_sync:strict -- %s\n", command);
+            text_put(text, "segalloc run --conf free_sync:strict -- %s\n", command);
         break;
     }
 }
 
-/* The failure with what the device has left now: the core asks for that in steps, and not before it refuses what no card
-   has. */
+/* The failure with the memory that the device has left now, to the byte. The core itself asks in steps of 1/256 of
+   the device, and not at all for a request that no card could serve. */
 static struct sg_shortage as_measured(const struct sg_shortage *shortage, const struct sg_oom_around *around)
 {
     struct sg_shortage measured = *shortage;

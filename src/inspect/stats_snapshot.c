@@ -1,16 +1,23 @@
-/* The core's own account: the statistics table, and what a failed allocation was short of. */
+/* The core's own account: the statistics table, and the shortage of a failed allocation.
+
+   Gauges have one peak each, but three readers of it (enum sg_peaks). When one of them begins again, the gauges'
+   peaks do, and each of the others keeps in `peak_before` how high they were before. A reader's peak is the larger of
+   the two. For example, the peak is 10 GiB when a reader takes it. The gauge goes on from 4, and rises to 6. That
+   reader's peak is then 6, the others' still 10. */
 #include "inspect/core_state.h"
 
 #include "core/segments/fixed_segments.h"
 #include "core/state/accounts.h"
 #include "core/state/locks.h"
 
+/* Writes a gauge into a snapshot. */
 static void set_gauge(struct sg_stats *stats, enum sg_stat stat, struct sg_gauge gauge)
 {
     stats->value[stat] = gauge.now;
     stats->peak[stat] = gauge.peak;
 }
 
+/* The largest block that would fit without a new page, in bytes, over all regions. */
 static uint64_t largest_free_locked(const struct sg_device *device) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -22,6 +29,7 @@ static uint64_t largest_free_locked(const struct sg_device *device) SG_REQUIRES(
     return largest << SG_UNIT_SHIFT;
 }
 
+/* Collects all statistics, by the rows of stats.def. Levels that follow from others are brought up to date first. */
 static void collect_locked(struct sg_device *device, struct sg_stats *ret) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -37,7 +45,8 @@ static void collect_locked(struct sg_device *device, struct sg_stats *ret) SG_RE
     ret->value[SG_STAT_calls_sync] += usage->strict_frees;
 }
 
-/* Peaks of the gauges begin again; each reader keeps what they were before. Under `lock`, after collect_locked(). */
+/* Lets the peaks of the gauges begin again for one reader; the others keep what they were before. After
+   collect_locked(), under the same lock. */
 static void begin_peaks_locked(struct sg_device *device, const struct sg_stats *stats, enum sg_peaks again)
     SG_REQUIRES(lock)
 {
@@ -58,7 +67,8 @@ static void begin_peaks_locked(struct sg_device *device, const struct sg_stats *
         gauges[i]->peak = gauges[i]->now;
 }
 
-/* The device has served nothing of ours: other calls have taken memory of it. */
+/* The snapshot of a device that has served nothing of ours: other calls may have taken memory of it. False: none
+   has. */
 static bool snapshot_unready(struct sg_core *core, int ordinal, struct sg_stats *ret)
 {
     if ((unsigned)ordinal >= SG_DEVICES_MAX)
@@ -73,7 +83,9 @@ static bool snapshot_unready(struct sg_core *core, int ordinal, struct sg_stats 
     return true;
 }
 
-static bool snapshot(struct sg_core *core, int ordinal, enum sg_peaks since, bool begin, struct sg_stats *ret)
+/* Takes a snapshot for one reader of peaks, and with `begin` lets its peaks begin again. False: the device was never
+   used. */
+static bool stats_snapshot(struct sg_core *core, int ordinal, enum sg_peaks since, bool begin, struct sg_stats *ret)
 {
     struct sg_device *device = sg_device_known(core, ordinal);
     if (!device)
@@ -94,23 +106,23 @@ static bool snapshot(struct sg_core *core, int ordinal, enum sg_peaks since, boo
 
 bool sg_core_stats(struct sg_core *core, int ordinal, struct sg_stats *ret)
 {
-    return snapshot(core, ordinal, SG_PEAKS_OF_ALL, /* begin */ false, ret);
+    return stats_snapshot(core, ordinal, SG_PEAKS_OF_ALL, /* begin */ false, ret);
 }
 
 bool sg_core_stats_recent(struct sg_core *core, int ordinal, struct sg_stats *ret)
 {
-    return snapshot(core, ordinal, SG_PEAKS_RESET, /* begin */ false, ret);
+    return stats_snapshot(core, ordinal, SG_PEAKS_RESET, /* begin */ false, ret);
 }
 
 void sg_core_reset_peaks(struct sg_core *core, int ordinal)
 {
     struct sg_stats stats;
-    (void)snapshot(core, ordinal, SG_PEAKS_RESET, /* begin */ true, &stats);
+    (void)stats_snapshot(core, ordinal, SG_PEAKS_RESET, /* begin */ true, &stats);
 }
 
 bool sg_core_take_peaks(struct sg_core *core, int ordinal, struct sg_stats *ret)
 {
-    return snapshot(core, ordinal, SG_PEAKS_TAKEN, /* begin */ true, ret);
+    return stats_snapshot(core, ordinal, SG_PEAKS_TAKEN, /* begin */ true, ret);
 }
 
 bool sg_core_shortage(struct sg_core *core, int ordinal, struct sg_shortage *ret)

@@ -1,5 +1,5 @@
-/* The stream clocks: slots, joins, completions, and the possible users of a block. docs/stream-order.md has the rules by
-   number. */
+/* The stream clocks: slots, joins, completions, and the possible users of a block. docs/stream-order.md has the rules
+   by number. */
 #include "order/stream_clock.h"
 
 #include <stdatomic.h>
@@ -7,6 +7,7 @@
 
 #include "segalloc/trace_format.h"
 
+/* Gives a record to the observer, if there is one. */
 static void clocks_emit(const struct sg_stream_clocks *clocks, uint8_t kind, uint32_t stream, uint64_t id, uint64_t size)
 {
     if (clocks->observer)
@@ -27,7 +28,7 @@ static void host_may_observe_all(struct sg_stream_clocks *clocks, uint64_t seq)
         clocks->host_observed[__builtin_ctzll(left)] = seq;
 }
 
-/* A slot whose stream is gone serves another one as soon as all its work is complete. */
+/* Frees a slot for another stream, if its own is gone and all its work is complete. */
 static void slot_retire(struct sg_stream_clocks *clocks, sg_slot slot)
 {
     if (clocks->state[slot] == SG_SLOT_GONE && clocks->complete[slot] >= clocks->gone_at[slot]) {
@@ -40,6 +41,7 @@ static void slot_retire(struct sg_stream_clocks *clocks, sg_slot slot)
     }
 }
 
+/* The slot of the live stream with that key; 0: it is not followed. */
 static sg_slot slot_find(const struct sg_stream_clocks *clocks, uint64_t key)
 {
     for (uint64_t left = clocks->alive; left; left &= left - 1) {
@@ -50,6 +52,8 @@ static sg_slot slot_find(const struct sg_stream_clocks *clocks, uint64_t key)
     return 0;
 }
 
+/* Gives an unused slot to a stream. The new stream is ordered after nothing, and nothing of it is complete. Neither
+   may be taken over from the stream that had the slot before, so both numbers advance. */
 static void slot_track(struct sg_stream_clocks *clocks, sg_slot slot, const struct sg_stream_id *id)
 {
     uint32_t index = slot_stream(clocks, slot);
@@ -65,7 +69,7 @@ static void slot_track(struct sg_stream_clocks *clocks, sg_slot slot, const stru
     clocks->alive |= sg_slot_bit(slot);
     clocks->never_in_event_call |= sg_slot_bit(slot);
     clocks->last_submit[slot] = clocks->idle_since[slot];
-    /* What the legacy stream was given before comes before others' next steps, whoever followed it. */
+    /* The legacy stream's earlier work comes before other streams' next steps, so it counts as unfinished. */
     bool before = id->flags & SG_STREAM_LEGACY && !(id->flags & SG_STREAM_UNUSED);
     clocks->unfinished = before ? clocks->unfinished | sg_slot_bit(slot) : clocks->unfinished & ~sg_slot_bit(slot);
     clocks->was_used = id->flags & SG_STREAM_UNUSED ? clocks->was_used & ~sg_slot_bit(slot)
@@ -101,8 +105,8 @@ void sg_clocks_stream_gone(struct sg_stream_clocks *clocks, sg_slot slot)
     slot_retire(clocks, slot);
 }
 
-/* Advances the time of those of `slots` that may have been given work, and of those of `unsure` in any case. What
-   they are given from here on is later. Returns the bits of all of them. */
+/* Advances the time of those of `slots` that may have been given work, and of those of `unsure` in any case. All work
+   that they are given from here on is later. Returns the bits of all of them. */
 static uint64_t clocks_advance(struct sg_stream_clocks *clocks, uint64_t slots, uint64_t unsure)
 {
     uint64_t dirty = atomic_load_explicit(&clocks->dirty, memory_order_acquire) & slots, moved = dirty | unsure;
@@ -122,6 +126,7 @@ static uint64_t clocks_advance(struct sg_stream_clocks *clocks, uint64_t slots, 
     return moved;
 }
 
+/* Emits that clocks were read which had news: a replay has no launches, so it takes the new time from this record. */
 static void emit_tick(struct sg_stream_clocks *clocks, uint64_t moved)
 {
     if (moved)
@@ -140,7 +145,7 @@ static uint64_t with_blocking(const struct sg_stream_clocks *clocks, uint64_t sl
     return slots & clocks->blocking ? slots | (clocks->blocking & clocks->alive) : slots;
 }
 
-/* Whether a slot is ordered after nothing but what it has waited for. */
+/* True if a slot is ordered after nothing but by its own waits: its clock has all. */
 static bool is_ordered_by_waits(const struct sg_stream_clocks *clocks, sg_slot slot)
 {
     return with_blocking(clocks, sg_slot_bit(slot)) == sg_slot_bit(slot);
@@ -188,9 +193,9 @@ uint64_t sg_clocks_freed(struct sg_stream_clocks *clocks, sg_slot own, uint64_t 
     return last;
 }
 
-/* By the legacy stream's rules an event recorded on a stream is ordered after work of others too.
-   They may have been given work since this stream's clock was last read. Then the clock advances, or the event would
-   give no news. */
+/* An event on a blocking stream is ordered after work of others too, by the legacy stream's rules. They may have been
+   given work since this stream's clock was last read. So they are read with it: without a new time, a wait for the
+   event would bring no news. */
 void sg_clocks_get(struct sg_stream_clocks *clocks, sg_slot slot, struct sg_vector_clock *ret)
 {
     uint64_t now = sg_clocks_read(clocks, with_blocking(clocks, sg_slot_bit(slot)));
@@ -199,7 +204,7 @@ void sg_clocks_get(struct sg_stream_clocks *clocks, sg_slot slot, struct sg_vect
     ret->at[slot] = now;
 }
 
-/* Whether the next step of a stream is ordered after unfinished work of the legacy stream that it has not waited for
+/* True if the next step of a stream is ordered after unfinished work of the legacy stream that it has not waited for
    (R12). *ret_seq: the time up to which that work is complete, 0 where it is not followed. */
 static bool is_behind_legacy(const struct sg_stream_clocks *clocks, sg_slot slot, uint64_t *ret_seq)
 {
@@ -212,7 +217,7 @@ static bool is_behind_legacy(const struct sg_stream_clocks *clocks, sg_slot slot
         unsigned other = (unsigned)__builtin_ctzll(left);
         if (!(clocks->stream[other].flags & SG_STREAM_LEGACY) || clocks->stream[other].context != id->context)
             continue;
-        /* Of what it was given before it was followed nothing is known before something completes. */
+        /* Nothing is known of its work from before it was followed, until some work of it completes. */
         *ret_seq = clocks->complete[other] > clocks->tracked_at[other] ? clocks->complete[other] : 0;
         return busy >> other & 1;
     }
@@ -252,7 +257,7 @@ uint64_t sg_clocks_get_of_context(struct sg_stream_clocks *clocks, CUcontext con
     return now;
 }
 
-/* Whether `slot` comes after all that `other` has come after since `since`. */
+/* True if `slot` is ordered after all that `other` has joined since `since`. */
 static bool is_ordered_after_all_of(const struct sg_stream_clocks *clocks, sg_slot slot, sg_slot other, uint64_t since)
 {
     for (uint64_t left = clocks->alive & ~sg_slot_bit(slot); left; left &= left - 1) {
@@ -279,7 +284,8 @@ static void close_transitively(struct sg_stream_clocks *clocks, sg_slot slot, sg
         *known = clocks->unchanged_since[other];
 }
 
-/* `slot` has joined a clock: it may be ordered after others now, and others after it. */
+/* Closes all joins that a new entry in the clock of `slot` makes possible: it may be ordered after others now, and
+   others after it. */
 static void close_transitively_all(struct sg_stream_clocks *clocks, sg_slot slot)
 {
     for (uint64_t left = clocks->alive; left; left &= left - 1) {
@@ -289,7 +295,7 @@ static void close_transitively_all(struct sg_stream_clocks *clocks, sg_slot slot
     }
 }
 
-/* Whether the clock has news of `other` for `slot`. */
+/* True if a clock has news of `other` for `slot`. An entry that is complete already is none. */
 static bool is_new_order(const struct sg_stream_clocks *clocks, sg_slot slot, sg_slot other,
     const struct sg_vector_clock *clock)
 {
@@ -309,7 +315,7 @@ void sg_clocks_order_after(struct sg_stream_clocks *clocks, sg_slot slot, const 
         read = true;
         clocks->ordered_after[slot].at[other] = clock->at[other];
         clocks->version++;
-        /* Who comes after the stream's work so far has not come after this. */
+        /* A stream that is ordered after this one's work so far is not ordered after the join. */
         clocks->unchanged_since[slot] = clocks->ordered_at[slot].at[other] = sg_clocks_tick(clocks);
         close_transitively_all(clocks, slot);
         clocks_emit(clocks, SEGALLOC_RECORD_ORDER, slot_stream(clocks, slot), other, clock->at[other]);
@@ -346,8 +352,8 @@ void sg_clocks_complete(struct sg_stream_clocks *clocks, sg_slot slot, uint64_t 
     slot_retire(clocks, slot);
 }
 
-/* Whether `slot` has come after all that `other` was given so far. `dirty`: bits of those given work since their clock
-   was read. */
+/* True if `slot` is ordered after all that `other` was given so far. `dirty`: bits of those given work since their
+   clock was read. */
 static bool is_ordered_after(const struct sg_stream_clocks *clocks, sg_slot slot, unsigned other, uint64_t dirty)
 {
     return !(dirty >> other & 1) && clocks->ordered_after[slot].at[other] >= clocks->last_submit[other];
@@ -374,6 +380,8 @@ static uint64_t relay_streams(const struct sg_stream_clocks *clocks, sg_slot slo
     return sg_slot_bit(slot) | (clocks->untracked_order & clocks->alive) | (passed ? blocking : 0);
 }
 
+/* True if the host may have observed that a relay's work of before the allocation is complete, and passed the address
+   on. */
 static bool host_may_have_observed(const struct sg_stream_clocks *clocks, uint64_t relays, uint64_t alloc_seq)
 {
     for (; relays; relays &= relays - 1) {
@@ -384,6 +392,7 @@ static bool host_may_have_observed(const struct sg_stream_clocks *clocks, uint64
     return false;
 }
 
+/* True if `other` is ordered after the allocation by way of a relay stream. */
 static bool may_have_come_after(const struct sg_stream_clocks *clocks, unsigned other, uint64_t relays,
     uint64_t alloc_seq)
 {

@@ -73,17 +73,17 @@ static void add_region(const struct sg_device *device, const struct sg_region *r
     }
     for (uint32_t page = 0; page < region->pages; page++) {
         CUmemGenericAllocationHandle handle = region->memory.handle[page];
-        if (handle == SG_PAGE_STALE) {
+        if (handle == SG_PAGE_ALIAS) {
             const struct sg_region *now = region;
             uint32_t alias_target = page;
             /* each of a chain knows the next */
-            for (bool first = true; now->memory.handle[alias_target] == SG_PAGE_STALE; first = false) {
+            for (bool first = true; now->memory.handle[alias_target] == SG_PAGE_ALIAS; first = false) {
                 const struct sg_region *next = device->regions.region[now->memory.alias_target[alias_target] >> 32];
-                assert_true(first || now->memory.pin[alias_target] >= SG_PIN_TWICE);
+                assert_true(first || now->memory.pin[alias_target] >= SG_PIN_ALIASED);
                 alias_target = (uint32_t)now->memory.alias_target[alias_target];
                 now = next;
             }
-            assert_true(now->memory.pin[alias_target] >= SG_PIN_TWICE);
+            assert_true(now->memory.pin[alias_target] >= SG_PIN_ALIASED);
             if (strict_mapped(region->base + page * page_bytes, page_bytes) != now->memory.handle[alias_target])
                 fail_msg("page %u of region %u has lost its old address", alias_target, now->index);
             old++;

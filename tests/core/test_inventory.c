@@ -154,7 +154,7 @@ static void marks_of_neighbours_are_runs(void **state)
     assert_non_null(region);
     uint64_t page = (block - region->base) / (2 * SG_MIB) + 1, kept = region->memory.pin[page];
     for (int i = 0; i < 2; i++) { /* the page in the middle has a second address, and is pinned or not */
-        region->memory.pin[page] = (uint8_t)(SG_PIN_TWICE | (i ? SG_PIN_ASKED : 0));
+        region->memory.pin[page] = (uint8_t)(SG_PIN_ALIASED | (i ? SG_PIN_ASKED : 0));
         assert_int_equal(sg_core_page_marks(core, 0, mark, 1), 4);
         assert_int_equal(mark[1].address, 1);
         assert_int_equal(sg_core_page_marks(core, 0, mark, 4), 4);

@@ -654,13 +654,13 @@ static void test_page_states(void **state)
     sg_region_suspend_locked(region, block);
     assert_int_equal(sg_region_page_state(region, last, block), SG_PAGE_IS_IN_USE);
     sg_region_release_locked(region, block, 0, 0);
-    region->memory.pin[last] = SG_PIN_TWICE;
-    assert_int_equal(sg_region_page_state(region, last, block), SG_PAGE_IS_SHARED);
+    region->memory.pin[last] = SG_PIN_ALIASED;
+    assert_int_equal(sg_region_page_state(region, last, block), SG_PAGE_IS_ALIASED);
     region->memory.pin[last] |= SG_PIN_ASKED;
     assert_int_equal(sg_region_page_state(region, last, block), SG_PAGE_IS_PINNED);
     region->memory.pin[last] = 0;
-    region->memory.handle[last] = SG_PAGE_STALE;
-    assert_int_equal(sg_region_page_state(region, last, block), SG_PAGE_IS_STALE);
+    region->memory.handle[last] = SG_PAGE_ALIAS;
+    assert_int_equal(sg_region_page_state(region, last, block), SG_PAGE_IS_ALIAS);
     region->memory.handle[last] = SG_PAGE_LOST;
     assert_int_equal(sg_region_page_state(region, last, block), SG_PAGE_IS_LOST);
     region->memory.handle[last] = handle;

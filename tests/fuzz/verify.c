@@ -67,13 +67,13 @@ static const char *mappings_broken(const struct sg_device *device, const struct 
         CUdeviceptr address = region->base + page * page_bytes;
         const struct sg_region *now = region;
         uint32_t placement = page;
-        while (now->memory.handle[placement] == SG_PAGE_STALE) {
+        while (now->memory.handle[placement] == SG_PAGE_ALIAS) {
             uint64_t alias_target = now->memory.alias_target[placement];
             now = device->regions.region[alias_target >> 32];
             placement = (uint32_t)alias_target;
         }
         if (books_mapped(address, page_bytes) != now->memory.handle[placement])
-            return handle == SG_PAGE_STALE ? "an old address has lost its memory"
+            return handle == SG_PAGE_ALIAS ? "an old address has lost its memory"
                                          : "a page is not mapped where the core believes it is";
         struct books_span span[2];
         if (!books_spans(address, page_bytes, device->ordinal, span, 2))

@@ -6,16 +6,19 @@
 #include "core/state/mappings.h"
 #include "core/state/replay_steps.h"
 
+/* The address of a page of a region. */
 static CUdeviceptr page_address(const struct sg_region *region, uint32_t page)
 {
     return region->base + (CUdeviceptr)page * sg_region_page_bytes(region);
 }
 
+/* True if the pages of a run go to the place as they are. */
 static bool run_transfers(const struct sg_plan *plan, const struct sg_page_run *run)
 {
     return run->region->page_units == plan->region->page_units;
 }
 
+/* The driver's calls for pages, each counted in the statistics. */
 static CUresult unmap_pages_growing(struct sg_device *device, const struct sg_region *region, uint32_t first,
     uint32_t pages) SG_REQUIRES(grow)
 {
@@ -47,8 +50,8 @@ static void release_page_growing(struct sg_device *device, CUmemGenericAllocatio
 {
     SG_ASSERT_HELD(&device->growth.grow);
     sg_count(device, SG_STAT_calls_release, 1);
-    (void)sg_pages_release(&device->pages, handle); /* nothing could be done about a handle that the driver won't take
-                                                     back */
+    /* Nothing could be done about a handle that the driver won't take back. */
+    (void)sg_pages_release(&device->pages, handle);
 }
 
 /* Pages of another size cannot be used as they are: they go back to the driver, which makes room for new ones. */
@@ -72,6 +75,7 @@ static CUresult release_runs_growing(struct sg_plan *plan) SG_REQUIRES(grow)
     return CUDA_SUCCESS;
 }
 
+/* Creates the pages that the plan lacks. A second call goes on where the first was refused. */
 static CUresult create_pages_growing(struct sg_plan *plan) SG_REQUIRES(grow)
 {
     SG_ASSERT_HELD(&plan->device->growth.grow);
@@ -86,11 +90,12 @@ static CUresult create_pages_growing(struct sg_plan *plan) SG_REQUIRES(grow)
     return CUDA_SUCCESS;
 }
 
-/* What comes of a step of undoing. */
+/* The outcome of one undo. */
 enum undone { AS_IT_WAS, GIVEN_BACK, LOST };
 enum { UNDONE_SHIFT = 2 }; /* of the step's number, in the record of one that failed */
 
-/* What the trace of a replay says of a step; *ret_replayed: that it is a replay. */
+/* The outcome of an undo by the trace, where this is a replay, which *ret_replayed says. Only failures are recorded:
+   a step that the trace does not name went well. */
 static enum undone replayed_undone(const struct sg_device *device, uint32_t step, bool *ret_replayed)
 {
     const struct segalloc_trace_record *replayed = sg_replay_step(device);
@@ -101,6 +106,7 @@ static enum undone replayed_undone(const struct sg_device *device, uint32_t step
     return outcome <= LOST ? (enum undone)outcome : LOST;
 }
 
+/* Emits an undo that failed. */
 static void emit_undone(struct sg_device *device, uint32_t step, enum undone outcome)
 {
     if (outcome == AS_IT_WAS)
@@ -110,7 +116,8 @@ static void emit_undone(struct sg_device *device, uint32_t step, enum undone out
     sg_device_unlock(device);
 }
 
-/* Maps a run's pages where they were. Where that fails none of them is mapped there, unless they do not go away. */
+/* Maps a run's pages where they were. GIVEN_BACK: that failed, and none of them is mapped there. LOST: some are, and
+   do not go away. */
 static enum undone map_again_growing(struct sg_device *device, const struct sg_page_run *run) SG_REQUIRES(grow)
 {
     SG_ASSERT_HELD(&device->growth.grow);
@@ -124,8 +131,8 @@ static enum undone map_again_growing(struct sg_device *device, const struct sg_p
     return gone ? GIVEN_BACK : LOST;
 }
 
-/* Puts a run's pages back where they were. Where even that fails they are given back. Their place is a hole then, or
-   lost if what has been mapped there does not go away. */
+/* Puts a run's pages back where they were. Where even that fails they are given back to the driver, and their place
+   is a hole or lost. */
 static void restore_run_growing(struct sg_plan *plan, struct sg_page_run *run, uint32_t step) SG_REQUIRES(grow)
 {
     SG_ASSERT_HELD(&plan->device->growth.grow);
@@ -141,6 +148,7 @@ static void restore_run_growing(struct sg_plan *plan, struct sg_page_run *run, u
     emit_undone(device, step, outcome);
 }
 
+/* Unmaps the runs where they were, but for those that leave aliases, and takes their pages in hand. */
 static CUresult take_pages_growing(struct sg_plan *plan) SG_REQUIRES(grow)
 {
     SG_ASSERT_HELD(&plan->device->growth.grow);
@@ -164,7 +172,8 @@ static CUresult take_pages_growing(struct sg_plan *plan) SG_REQUIRES(grow)
     return CUDA_SUCCESS;
 }
 
-/* The next stretch of pages without memory in the place, from page *first on. Returns its length. */
+/* Finds the next gap of the place from page *first on, and sets *first to where it begins. Returns its length in
+   pages; 0: there is none. */
 static uint32_t next_gap_growing(const struct sg_plan *plan, uint32_t *first) SG_REQUIRES(grow)
 {
     SG_ASSERT_HELD(&plan->device->growth.grow);
@@ -177,6 +186,7 @@ static uint32_t next_gap_growing(const struct sg_plan *plan, uint32_t *first) SG
     return end - *first;
 }
 
+/* Maps the pages in hand into the gaps, in order, and gives access gap by gap. */
 static CUresult map_placement_growing(struct sg_plan *plan) SG_REQUIRES(grow)
 {
     SG_ASSERT_HELD(&plan->device->growth.grow);
@@ -206,7 +216,7 @@ bool sg_plan_lacked_access_growing(const struct sg_plan *plan)
     return mapped > 0 && mapped == plan->mapped;
 }
 
-/* *step: how many steps of undoing have been made. */
+/* Unmaps what was mapped at the place, gap by gap. *step counts the undos so far, by which the trace names them. */
 static void unmap_placement_growing(struct sg_plan *plan, uint32_t *step) SG_REQUIRES(grow)
 {
     SG_ASSERT_HELD(&plan->device->growth.grow);
@@ -260,7 +270,7 @@ void sg_plan_drop_created_growing(struct sg_plan *plan)
     plan->created = 0;
 }
 
-/* Cuts one run of idle pages out of a region, of at most `bytes`. */
+/* Cuts one run of idle pages out of a region, enough for `bytes` at most. False: it has none. */
 static bool cut_idle_locked(struct sg_region *region, uint64_t bytes, struct sg_page_run *ret) SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);
@@ -273,7 +283,8 @@ static bool cut_idle_locked(struct sg_region *region, uint64_t bytes, struct sg_
     return run.pages;
 }
 
-/* Unmaps and releases a run that was cut out, and settles what it is now. */
+/* Unmaps and releases a run that was cut out: it is a hole then. Where the driver refuses it is free again, and false
+   is returned. */
 static bool give_back_run_growing(struct sg_device *device, const struct sg_page_run *run) SG_REQUIRES(grow)
 {
     SG_ASSERT_HELD(&device->growth.grow);
@@ -302,8 +313,8 @@ static bool give_back_run_growing(struct sg_device *device, const struct sg_page
     return unmapped;
 }
 
-/* Cuts one run of idle pages out of `only`, or with NULL of the last region that has any, and gives it back.
-   Returns its bytes; 0: there is none, or the driver refused. */
+/* Gives one run of idle pages back, out of `only`, or with NULL out of the last region that has any. Returns its
+   bytes; 0: there is none, or the driver refused. */
 static uint64_t give_back_one_growing(struct sg_device *device, struct sg_region *only, uint64_t bytes) SG_REQUIRES(grow)
 {
     SG_ASSERT_HELD(&device->growth.grow);

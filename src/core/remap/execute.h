@@ -1,36 +1,50 @@
-/* Carries plans out: pages are created, unmapped, mapped and released. No lock but `grow` is held here, and
-   what is touched is busy, so nobody else looks at it.
+/* Carries plans out: pages are created, unmapped, mapped and released.
 
-   Every step that fails is undone in steps of its own, so that a replay can fail in the same place.
+   Nouns. A plan and its runs are those of plan.h. A *gap* is a row of pages without memory in the plan's place. A
+   page is *lost* if the driver would not unmap it: its address is never used again, because nobody knows what is
+   there.
 
-   For example, a plan unmaps 100 pages at their old place, creates 50 and maps 150 at the new one. The driver fails to map
-   the 120th: 119 pages are unmapped, the 100 go back to where they were, and the 50 are released. */
+   How, in this order: runs of another size are released, and pages are created. Runs are unmapped where they were,
+   everything is mapped at the place, and each gap gets access by one call. Creating comes before unmapping, because
+   it is the step that fails most often, and then nothing has moved yet.
+
+   Why everything is undone exactly: a request that fails must leave the device as it was, or each failure would cost
+   memory. Undoing calls the driver too, so each undo is a replay step of its own, whose outcome stands in the trace
+   if it failed.
+
+   Limits. `grow` is held, and no other lock. The extents are busy, so nobody else looks at the pages. An undo that
+   fails gives the pages of its run back to the driver; if even their place can't be unmapped, they are lost.
+
+   For example, the plan of grow.h unmaps 31 pages at 0x7f0276000000 and creates 44, then maps 75 from 0x7f05f5400000
+   on. The driver fails to map the 60th. The 59 are unmapped, the 31 are mapped at 0x7f0276000000 again, and the 44
+   are released. */
 #ifndef SG_CORE_REMAP_EXECUTE_H
 #define SG_CORE_REMAP_EXECUTE_H
 
 #include "core/remap/plan.h"
 
-/* Carries the plan out, as far as the driver lets it. CUDA_ERROR_OUT_OF_MEMORY with pages that were not created:
-   everything but those created so far (which are still in hand) is as it was, and sg_plan_continue_with_idle_locked() may
-   help. No lock held. */
+/* Carries the plan out as far as the driver lets it, and returns the driver's answer. CUDA_ERROR_OUT_OF_MEMORY with
+   created < create: everything is as it was but for the pages created so far, which are still in hand.
+   sg_plan_continue_with_idle_locked() may help then. After any other failure sg_plan_undo_growing() must follow. */
 CUresult sg_plan_execute_growing(struct sg_plan *plan) SG_REQUIRES(grow);
 
-/* After another failure: everything but the pages created is as it was again. No lock held. */
+/* Undoes a plan that failed half-way: everything but the pages created is as it was again. Takes `lock` for a moment
+   where an undo fails, to emit that. */
 void sg_plan_undo_growing(struct sg_plan *plan) SG_REQUIRES(grow);
 
-/* Of a plan that the driver has failed: whether the pages were there and mapped, so that it was access which it did not
-   give (or, where it was to be given in several calls, the first page after them). No lock needed. */
+/* True if a failed plan had its pages mapped, so that the driver refused access to them. With several gaps it may
+   also have been the map after an earlier gap's access: both look alike from here. */
 bool sg_plan_lacked_access_growing(const struct sg_plan *plan) SG_REQUIRES(grow);
 
-/* Releases pages that were created and not used. No lock held. */
+/* Releases pages that were created and not used. */
 void sg_plan_drop_created_growing(struct sg_plan *plan) SG_REQUIRES(grow);
 
-/* Gives up to `bytes` of whole free pages back to the driver, from the last regions first. Holds `grow`. Returns how
-   much. */
+/* Gives idle pages of about `bytes` back to the driver, from the last region first, and unmaps aliases that may go.
+   Returns the bytes given back, which may exceed `bytes` by part of a page. Takes `lock` for moments. */
 uint64_t sg_device_give_back_growing(struct sg_device *device, uint64_t bytes) SG_REQUIRES(grow);
 
-/* A huge block was freed. Its page goes back at once: it is of no use to anybody else. Its addresses wait for the next
-   one. No lock held. */
+/* Gives the page of a huge block that was freed back at once, if its work is complete. Nobody else has a use for a
+   page of that size. Its addresses wait for the next huge block. Takes `grow` and `lock`. */
 void sg_device_retire_huge(struct sg_device *device, struct sg_region *region);
 
 #endif

@@ -6,11 +6,12 @@
 #include "core/state/mappings.h"
 #include "core/state/replay_steps.h"
 
-enum { REGION_SHIFT = 32 };
+enum { REGION_SHIFT = 32 }; /* of the region's index in `alias_target`; the page is below it */
 
-/* Whether a second address may be of use: there are free pages with a past, or memory grows short, so there will be. A
-   device is tried by a page of the driver's, of which there may be none by then. An example: of 8 GiB, a process holds 3
-   and wants 0.5 more. Nothing is free, so nothing is tried. It is where 1.5 are wanted. */
+/* True if an alias may be of use: there are free pages with a past, or memory grows short, so that there will be. The
+   trial of a device takes a page of the driver's, so it comes before all are taken. For example, a process holds 3 of
+   8 GiB and wants 0.5 more. Nothing is free, so nothing is tried. It is tried when 1.5 are wanted: that would be more
+   than half. */
 static bool is_alias_wanted(struct sg_device *device, size_t bytes)
 {
     sg_device_lock(device);
@@ -21,7 +22,8 @@ static bool is_alias_wanted(struct sg_device *device, size_t bytes)
     return wanted;
 }
 
-/* Asks without wanting it first: where the device was tried, no page needs to be looked at. */
+/* True if the device was tried and passed. It asks without wanting first: where it was tried, no page needs to be
+   looked at. */
 static bool is_alias_tried(struct sg_device *device, size_t bytes)
 {
     bool (*tried)(int, bool) = device->core->callbacks.aliases;
@@ -34,14 +36,14 @@ bool sg_alias_allowed(struct sg_device *device, sg_slot slot, size_t bytes)
     const struct sg_core *core = device->core;
     if (!slot || core->conf.alias == SG_ALIAS_OFF)
         return false;
-    bool capture = core->callbacks.record_begin &&
-                   !core->callbacks.record_begin(); /* a page that it uses has one address */
+    /* A live capture may record an address that is used much later, so no page leaves an alias during one. */
+    bool capture = core->callbacks.record_begin && !core->callbacks.record_begin();
     if (core->callbacks.record_begin && !capture)
         core->callbacks.record_end();
     bool tried = !capture && is_alias_tried(device, bytes);
     const struct segalloc_trace_record *replayed = sg_replay_step(device);
     sg_device_lock(device);
-    /* work of other devices is not followed */
+    /* Work of peers is not followed, so no fence would show that it is complete. */
     bool allowed = sg_replay_step_outcome(replayed, SEGALLOC_TURN_ALIASES, tried && !device->access.peers);
     sg_emit_step_locked(device, SEGALLOC_TURN_ALIASES, allowed);
     sg_device_unlock(device);
@@ -52,31 +54,32 @@ uint32_t sg_alias_room_locked(const struct sg_device *device, const struct sg_re
 {
     SG_ASSERT_HELD(&device->lock);
     uint32_t pages = sg_mappings_left_locked(device);
-    bool wide = region->pages >= 2 * region->memory.mapped; /* else addresses are hard to get */
+    bool wide = region->pages >= 2 * region->memory.mapped;
     if (!wide)
         return 0;
     return pages < region->pages ? pages : region->pages;
 }
 
-/* A page of `region` is a second address of one of `home`. */
-static void note_stale_locked(struct sg_device *device, struct sg_region *region, uint32_t page, struct sg_region *home,
+/* Makes a page of `region` the alias of page `at_home` of `home`, where its memory is by now. */
+static void alias_note_locked(struct sg_device *device, struct sg_region *region, uint32_t page, struct sg_region *home,
     uint32_t at_home) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
-    assert(home->memory.pin[at_home] <= UINT8_MAX - SG_PIN_TWICE && region->memory.handle[page] != SG_PAGE_STALE);
-    /* counted are pages where they are; addresses are pinned ahead of memory too */
+    assert(home->memory.pin[at_home] <= UINT8_MAX - SG_PIN_ALIASED && region->memory.handle[page] != SG_PAGE_ALIAS);
+    /* `pinned` counts pages by where their memory is, so the pin of this address leaves the count and that of the
+       home joins. */
     region->memory.pinned -= region->memory.pin[page] != 0;
-    region->memory.handle[page] = SG_PAGE_STALE;
+    region->memory.handle[page] = SG_PAGE_ALIAS;
     region->memory.alias_target[page] = (uint64_t)home->index << REGION_SHIFT | at_home;
     region->memory.stale++;
     home->memory.pinned += !home->memory.pin[at_home];
-    home->memory.pin[at_home] += SG_PIN_TWICE;
+    home->memory.pin[at_home] += SG_PIN_ALIASED;
     sg_gauge_add(&device->accounts.usage.aliased, sg_region_page_bytes(region));
     sg_count(device, SG_STAT_aliased_pages, 1);
 }
 
-/* Queues a busy extent of such pages for the unmap that follows its work. */
-static void queue_stale_locked(struct sg_device *device, uint32_t busy) SG_REQUIRES(lock)
+/* Queues a busy extent of aliases for the unmap that follows its work. */
+static void alias_queue_locked(struct sg_device *device, uint32_t busy) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
     device->regions.extents.extent[busy].later = 0;
@@ -92,13 +95,12 @@ void sg_alias_keep_locked(struct sg_device *device, const struct sg_page_run *ru
 {
     SG_ASSERT_HELD(&device->lock);
     for (uint32_t i = 0; i < run->pages; i++)
-        note_stale_locked(device, run->region, run->first + i, region, (uint32_t)target[i]);
-    queue_stale_locked(device, run->busy);
+        alias_note_locked(device, run->region, run->first + i, region, (uint32_t)target[i]);
+    alias_queue_locked(device, run->busy);
 }
 
-/* Whether stale addresses may be unmapped: nothing can touch them any more, and no older ones of the same pages are
-   left. */
-static bool may_go_locked(const struct sg_region *region, uint32_t first, uint32_t pages) SG_REQUIRES(lock)
+/* True if aliases may be unmapped: nothing can touch them any more, and no older alias of the same memory is left. */
+static bool alias_may_go_locked(const struct sg_region *region, uint32_t first, uint32_t pages) SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);
     for (uint32_t page = first; page < first + pages; page++)
@@ -107,8 +109,9 @@ static bool may_go_locked(const struct sg_region *region, uint32_t first, uint32
     return true;
 }
 
-/* Takes the oldest stale address that may be unmapped out of the queue. */
-static bool take_stale_locked(struct sg_device *device, struct sg_page_run *ret) SG_REQUIRES(lock)
+/* Takes the oldest aliases that may be unmapped out of the queue. A younger one may go before an older one, on which
+   work still runs. */
+static bool alias_take_locked(struct sg_device *device, struct sg_page_run *ret) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
     uint32_t before = 0;
@@ -118,7 +121,7 @@ static bool take_stale_locked(struct sg_device *device, struct sg_page_run *ret)
         struct sg_region *region = device->regions.region[extent->region];
         struct sg_page_run run = {.region = region, .first = extent->begin / region->page_units,
             .pages = extent->size / region->page_units, .busy = id};
-        if (!may_go_locked(region, run.first, run.pages))
+        if (!alias_may_go_locked(region, run.first, run.pages))
             continue;
         if (before)
             device->regions.extents.extent[before].later = extent->later;
@@ -132,22 +135,23 @@ static bool take_stale_locked(struct sg_device *device, struct sg_page_run *ret)
     return false;
 }
 
-/* Takes the oldest stale address that may be unmapped, where it is its turn. No lock but `grow` is held. */
-static bool next_stale_growing(struct sg_device *device, struct sg_page_run *ret) SG_REQUIRES(grow)
+/* Takes the next aliases to unmap, in a replay only where the trace has that step. */
+static bool alias_next_growing(struct sg_device *device, struct sg_page_run *ret) SG_REQUIRES(grow)
 {
     SG_ASSERT_HELD(&device->growth.grow);
     if (!sg_replay_step_is(sg_replay_step(device), SEGALLOC_TURN_LATE_UNMAP))
         return false;
     sg_device_lock(device);
-    bool found = take_stale_locked(device, ret);
+    bool found = alias_take_locked(device, ret);
     if (found)
         sg_emit_step_locked(device, SEGALLOC_TURN_LATE_UNMAP, ret->pages);
     sg_device_unlock(device);
     return found;
 }
 
-/* A stale address is unmapped, or lost where the driver refused. Either way its pages are ordinary ones again. */
-static void forget_stale_locked(struct sg_device *device, const struct sg_page_run *run, bool unmapped)
+/* Ends aliases that are unmapped, or lost where the driver refused. Either way the pages that had them are ordinary
+   ones again. */
+static void alias_forget_locked(struct sg_device *device, const struct sg_page_run *run, bool unmapped)
     SG_REQUIRES(lock) SG_REQUIRES(grow)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -159,10 +163,11 @@ static void forget_stale_locked(struct sg_device *device, const struct sg_page_r
         struct sg_region *now = device->regions.region[region->memory.alias_target[page] >> REGION_SHIFT];
         uint32_t target = (uint32_t)region->memory.alias_target[page];
         region->memory.handle[page] = unmapped ? 0 : SG_PAGE_LOST;
-        if (now->memory.pin[target] < SG_PIN_TWICE) /* at the end of the core pins count no more */
+        /* The end of the core has cleared all pins. */
+        if (now->memory.pin[target] < SG_PIN_ALIASED)
             continue;
-        now->memory.pin[target] -= SG_PIN_TWICE;
-        now->memory.pinned -= !now->memory.pin[target] && now->memory.handle[target] != SG_PAGE_STALE;
+        now->memory.pin[target] -= SG_PIN_ALIASED;
+        now->memory.pinned -= !now->memory.pin[target] && now->memory.handle[target] != SG_PAGE_ALIAS;
     }
     if (!unmapped)
         return;
@@ -175,7 +180,7 @@ void sg_alias_unmap_completed_growing(struct sg_device *device)
 {
     SG_ASSERT_HELD(&device->growth.grow);
     struct sg_page_run run;
-    while (next_stale_growing(device, &run)) {
+    while (alias_next_growing(device, &run)) {
         const struct segalloc_trace_record *replayed = sg_replay_step(device);
         size_t page_bytes = sg_region_page_bytes(run.region);
         sg_count(device, SG_STAT_calls_unmap, 1);
@@ -184,7 +189,7 @@ void sg_alias_unmap_completed_growing(struct sg_device *device)
                             run.pages * page_bytes) == CUDA_SUCCESS;
         unmapped = sg_replay_step_outcome(replayed, SEGALLOC_TURN_UNMAPPED, unmapped);
         sg_device_lock(device);
-        forget_stale_locked(device, &run, unmapped);
+        alias_forget_locked(device, &run, unmapped);
         sg_emit_step_locked(device, SEGALLOC_TURN_UNMAPPED, unmapped);
         sg_device_unlock(device);
     }

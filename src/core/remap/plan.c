@@ -8,6 +8,7 @@
 #include "core/state/mappings.h"
 #include "core/state/regions.h"
 
+/* Makes room for one more run in the scratch memory. False: no host memory. */
 static bool room_for_run_growing(struct sg_plan *plan) SG_REQUIRES(grow)
 {
     SG_ASSERT_HELD(&plan->device->growth.grow);
@@ -16,8 +17,8 @@ static bool room_for_run_growing(struct sg_plan *plan) SG_REQUIRES(grow)
     return room;
 }
 
-/* Bytes of the pages taken so far: of the place's own size, which go there, or of others, which go back to the driver
-   before the place's own are made. */
+/* Bytes of the pages taken so far. With `own_size` those that transfer to the place; else those of another size,
+   which are released so that new ones can be created. */
 static uint64_t taken_bytes(const struct sg_plan *plan, bool own_size)
 {
     uint64_t bytes = 0;
@@ -27,15 +28,15 @@ static uint64_t taken_bytes(const struct sg_plan *plan, bool own_size)
     return bytes;
 }
 
-/* Where pages are taken from. */
+/* The kinds of pages that a plan takes. */
 enum source {
-    COMPLETE,  /* of the size that the place needs */
-    ANEW,      /* of another size: released and made anew */
-    TWICE,     /* such as must keep their address for now */
+    COMPLETE, /* of the size that the place needs, with no work on them */
+    ANEW,     /* of another size: released and made anew */
+    ALIASED,  /* with work on them, which the stream is ordered after: they leave an alias */
     SOURCES
 };
 
-/* How many of a region's pages may get a second address, besides those that the plan gives one already. */
+/* How many of a region's pages may leave an alias, besides those of this plan. */
 static uint64_t alias_room_locked(const struct sg_plan *plan, const struct sg_region *region) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&plan->device->lock);
@@ -45,14 +46,15 @@ static uint64_t alias_room_locked(const struct sg_plan *plan, const struct sg_re
     return room > taken ? room - taken : 0;
 }
 
-/* How many of a region's pages may be had from a source, of `bytes`. */
+/* How many pages for `bytes` a region may give from a source. 0: its pages have the wrong size for that, or none is
+   idle. */
 static uint32_t pages_wanted_locked(const struct sg_plan *plan, const struct sg_region *region, uint64_t bytes,
     enum source source) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&plan->device->lock);
     bool same = region->page_units == plan->region->page_units;
     uint64_t page = sg_region_page_bytes(region), want = (bytes + page - 1) / page,
-             most = source == TWICE ? alias_room_locked(plan, region) : UINT32_MAX;
+             most = source == ALIASED ? alias_room_locked(plan, region) : UINT32_MAX;
     if (same == (source == ANEW) || region->lookup.whole_free == 0)
         return 0;
     return (uint32_t)(want < most ? want : most);
@@ -66,7 +68,7 @@ static uint64_t take_run_locked(struct sg_plan *plan, uint64_t bytes, enum sourc
     SG_ASSERT_HELD(&plan->device->growth.grow);
     struct sg_device *device = plan->device;
     struct sg_source best = {0};
-    struct sg_page_run run = {.alias = source == TWICE};
+    struct sg_page_run run = {.alias = source == ALIASED};
     for (uint32_t i = 0; i < device->regions.count; i++) {
         uint32_t want = pages_wanted_locked(plan, device->regions.region[i], bytes, source);
         if (want && sg_region_find_source_locked(device->regions.region[i], want,
@@ -84,6 +86,7 @@ static uint64_t take_run_locked(struct sg_plan *plan, uint64_t bytes, enum sourc
     return run.pages * sg_region_page_bytes(run.region);
 }
 
+/* Cuts runs out of a source until `bytes` are had or it has none left. Returns what was had. */
 static uint64_t take_from_locked(struct sg_plan *plan, uint64_t bytes, enum source source) SG_REQUIRES(lock)
     SG_REQUIRES(grow)
 {
@@ -95,23 +98,23 @@ static uint64_t take_from_locked(struct sg_plan *plan, uint64_t bytes, enum sour
     return got;
 }
 
-/* Takes `bytes` of free pages. Complete pages cost least. Where other streams may want those, pages that they could
-   not use go first. Returns what could be had. That is more than `bytes` where the last page was larger than the
-   rest: pages of another size need not divide it. */
+/* Takes idle pages for `bytes`. Complete pages cost least, so a stream that is alone takes them first. Where other
+   streams may want those, pages that they could not use go first. Returns the bytes that were had. That is more than
+   `bytes` where the last page was larger than the rest: pages of another size need not divide it. */
 static uint64_t take_free_pages_locked(struct sg_plan *plan, uint64_t bytes) SG_REQUIRES(lock) SG_REQUIRES(grow)
 {
     SG_ASSERT_HELD(&plan->device->lock);
     SG_ASSERT_HELD(&plan->device->growth.grow);
-    static const enum source alone[SOURCES] = {COMPLETE, ANEW, TWICE}, shared[SOURCES] = {TWICE, COMPLETE, ANEW};
+    static const enum source alone[SOURCES] = {COMPLETE, ANEW, ALIASED}, shared[SOURCES] = {ALIASED, COMPLETE, ANEW};
     const enum source *source = sg_device_is_shared_locked(plan->device, plan->slot) ? shared : alone;
     uint64_t got = 0;
     for (int i = 0; i < SOURCES && got < bytes; i++)
-        if (source[i] != TWICE || plan->aliases)
+        if (source[i] != ALIASED || plan->aliases)
             got += take_from_locked(plan, bytes - got, source[i]);
     return got;
 }
 
-/* Sets create so that what is taken and what is created make up the place. No more pages of the place's own size are
+/* Sets `create`, so that pages taken and pages created make up the place. No more pages of the place's own size are
    ever taken than it lacks: plan->handles has no room for others. */
 static void settle_creates(struct sg_plan *plan)
 {
@@ -120,6 +123,8 @@ static void settle_creates(struct sg_plan *plan)
     plan->create = plan->placement.new_pages - (uint32_t)pages;
 }
 
+/* Finds the place that lacks the fewest pages, over all regions of the kind. A region whose pages are of an older,
+   smaller size counts only if it lacks none. */
 static bool find_placement_locked(const struct sg_device *device, struct sg_want want, enum sg_placement_goal goal,
     struct sg_plan *plan) SG_REQUIRES(lock)
 {
@@ -143,7 +148,7 @@ static bool find_placement_locked(const struct sg_device *device, struct sg_want
     return found;
 }
 
-/* Bytes of pages that could get a second address for the place. */
+/* Bytes of pages that could move to the place and leave an alias. */
 static uint64_t shareable_bytes_locked(const struct sg_device *device, const struct sg_plan *plan) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -159,7 +164,8 @@ static uint64_t shareable_bytes_locked(const struct sg_device *device, const str
     return bytes;
 }
 
-/* Whether the place's pages can be had at all, as far as our own limit goes. */
+/* True if `must` bytes can be moved as far as idle pages go. The idle pages that the place itself stands on are no
+   source. */
 static bool plan_is_feasible_locked(const struct sg_device *device, const struct sg_plan *plan, uint64_t must)
     SG_REQUIRES(lock)
 {
@@ -169,6 +175,7 @@ static bool plan_is_feasible_locked(const struct sg_device *device, const struct
            needed <= sg_device_idle_locked(device) + shareable_bytes_locked(device, plan);
 }
 
+/* How much of the plan's pages should, and must, be moved. */
 static struct sg_wanted moves_of_locked(const struct sg_plan *plan) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&plan->device->lock);
@@ -176,7 +183,11 @@ static struct sg_wanted moves_of_locked(const struct sg_plan *plan) SG_REQUIRES(
         (uint64_t)plan->placement.units << SG_UNIT_SHIFT, plan->refused);
 }
 
-/* Where the block goes, and how many of its pages are to be taken from elsewhere. */
+/* Chooses the place, and how much of it is moved.
+
+   The place with the fewest new pages costs least. But it may stand on idle pages that would have to move. So where
+   that cannot be done, or where few idle pages are left, the place with the fewest new and idle pages together is
+   taken. The bounds of docs/bounds.md rest on that. */
 static CUresult choose_placement_locked(const struct sg_device *device, struct sg_want want, struct sg_plan *plan,
     struct sg_wanted *ret) SG_REQUIRES(lock) SG_REQUIRES(grow)
 {
@@ -185,7 +196,7 @@ static CUresult choose_placement_locked(const struct sg_device *device, struct s
     if (!find_placement_locked(device, want, SG_FEWEST_NEW_PAGES, plan))
         return CUDA_ERROR_NOT_FOUND;
     struct sg_wanted wanted = moves_of_locked(plan);
-    /* few idle pages left: moving them would leave parts of pages that no later block might fit */
+    /* With few idle pages left, moving them would leave parts of pages that no later block might fit. */
     bool scarce = wanted.should && sg_device_idle_locked(device) < device->accounts.usage.reserved.now / SG_SCARCE_SHARE;
     if ((scarce && !sg_device_is_shared_locked(device, want.slot)) ||
         !plan_is_feasible_locked(device, plan, wanted.should)) {
@@ -250,13 +261,15 @@ bool sg_plan_continue_with_idle_locked(struct sg_plan *plan)
     return true;
 }
 
+/* Counts the pages of a run as moved. */
 static void count_moved(struct sg_device *device, const struct sg_page_run *run)
 {
     sg_count(device, SG_STAT_pages_moved, run->pages);
     sg_count(device, SG_STAT_bytes_moved, run->pages * sg_region_page_bytes(run->region));
 }
 
-/* What became of the runs: those unmapped are holes now, the others free again. */
+/* Ends the runs: those unmapped are holes now, the others free again. A run that left an alias stays busy until it is
+   unmapped. */
 static void settle_runs_locked(struct sg_plan *plan, bool moved) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&plan->device->lock);
@@ -280,8 +293,8 @@ static void settle_runs_locked(struct sg_plan *plan, bool moved) SG_REQUIRES(loc
     }
 }
 
-/* Charges a plan's calls to growing or to moving: a page made anew because one of another size was given up was
-   moved. */
+/* Charges the estimated cost of a plan's calls (driver/cost.h) to growing or to moving. A page that was made anew
+   because one of another size was given up counts as moved. */
 static void charge_plan_locked(struct sg_device *device, const struct sg_plan *plan) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -300,8 +313,9 @@ static void charge_plan_locked(struct sg_device *device, const struct sg_plan *p
     sg_count(device, SG_STAT_growth_cost_ns, growth);
 }
 
-/* To be called once plan->handles has the new page numbers, for the runs with two addresses. A stream ordered after the
-   present time of the stream that takes them is also ordered after all work at the stale address. */
+/* Notes the aliases of the runs that left one. It comes once plan->handles has the new page numbers. Each moved page
+   also gets a new time. A stream that is ordered after the taking stream's present is ordered after all work at the
+   alias too. */
 static void keep_aliases_locked(struct sg_plan *plan) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&plan->device->lock);

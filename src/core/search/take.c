@@ -18,7 +18,9 @@ bool sg_device_coalesce_completed_locked(struct sg_device *device)
     return any;
 }
 
-/* The quick looks. Where lists keep few blocks of very many and there is room, a page is made as they are joined. */
+/* The quick looks, region by region. Joining what the small region's lists keep reads memory that is in no cache. So
+   it is left out where they keep fewer than one block of 1,024 extents, and a new page costs nobody anything (low
+   pressure). */
 static inline uint32_t take_free_locked(struct sg_device *device, const struct sg_want *want) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -74,7 +76,7 @@ uint32_t sg_device_take_anywhere_locked(struct sg_device *device, const struct s
 {
     SG_ASSERT_HELD(&device->lock);
     uint32_t extent = 0;
-    /* a small one would take 64 KiB among them */
+    /* A small block in the regular region would part a range there, and take a bucket of 64 KiB to itself. */
     bool large = want->kind == SG_KIND_REGULAR;
     for (uint32_t i = 0; i < device->regions.count && !extent && large; i++)
         if (device->regions.kind[i] != SG_KIND_HUGE)

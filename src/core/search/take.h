@@ -1,36 +1,47 @@
 /* The search for memory that is free and mapped already.
 
-   Nouns. A *want* is what an allocation needs: a kind of region, units, an end, a slot. The search has three depths, each
-   dearer than the one before: the quick looks, windows over the borders of ranges, and regions of another kind.
+   Nouns. A *want* is the need of an allocation: a kind of region, units, an end, a slot. The search has three depths,
+   each dearer than the one before: the quick looks, windows over the borders of ranges, and regions of another kind.
 
-   For example, stream 1 wants 6 MiB in the regular region. The quick look takes its own range of 6 MiB. Without that, a
-   window may put 4 MiB of its own and 2 MiB of stream 2's together. Without that too, a large enough range of the small
-   region serves, once nothing can be mapped any more. */
+   Why three: nearly all allocations end with the first look, of some tens of nanoseconds. A window walks all free
+   ranges, which is only worth it where the driver would be called instead. Another kind of region is spoilt by a
+   block of the wrong size, so it serves only where the allocation would fail.
+
+   Limits. No depth calls the driver, or waits. Pages that lack memory are not for this search (remap/plan.h).
+
+   For example, stream 1 wants 6 MiB in the regular region. The quick look takes its own range of 6 MiB. Without that,
+   a window may put 4 MiB of its own and 2 MiB of stream 2's together. Next, blocks that wait for streams 2 and 3,
+   which stream 1 is ordered after, become stream 1's. At last a large enough range of the small region serves. */
 #ifndef SG_CORE_SEARCH_TAKE_H
 #define SG_CORE_SEARCH_TAKE_H
 
 #include "core/state/device.h"
 
-/* Takes a block for a slot from what is free and mapped already; 0 if nothing fits. Under `lock`. `want` by
-   reference: of one passed by value the compiler puts small members together in memory, and reading them back at once
-   stalls. */
+/* The need of an allocation. It is passed by reference: the compiler would put the small members of a copy together
+   in memory, and reading them back at once stalls. */
 struct sg_want {
     enum sg_region_kind kind;
     uint32_t units;
     enum sg_region_end end;
-    bool aliases; /* pages may get a second address for it */
-    bool refused; /* the driver has: what was held then is a limit too */
-    sg_slot slot;
+    bool aliases; /* pages may leave an alias for it */
+    bool refused; /* the driver has refused pages for it: the amount held then counts as a limit */
+    sg_slot slot; /* the stream that asks; 0: unknown, so only complete memory serves */
 };
+
+/* The first depth. Takes a block from free memory; 0: nothing fits as it is. Joins what quick lists keep where they
+   might hide a range that fits. */
 uint32_t sg_device_take_locked(struct sg_device *device, const struct sg_want *want) SG_REQUIRES(lock);
 
-/* Takes a block as sg_device_take_locked() does, or after searches over neighbouring ranges and other streams' frees. */
+/* The first two depths. Takes a block as sg_device_take_locked() does, or out of a window, or of blocks whose users
+   the stream is ordered after. 0: nothing fits. */
 uint32_t sg_device_take_thoroughly_locked(struct sg_device *device, const struct sg_want *want) SG_REQUIRES(lock);
 
-/* Takes a block that is not small from any region that has a range for it: where nothing else is left. */
+/* The last depth. Takes a regular block from any region but a huge one's. 0: none has a range for it, or the block is
+   not regular. */
 uint32_t sg_device_take_anywhere_locked(struct sg_device *device, const struct sg_want *want) SG_REQUIRES(lock);
 
-/* Joins free ranges that could not be before their work was complete, in all regions. Whether anything was looked at. */
+/* Joins free ranges that could not be joined before their work was complete, in all regions, after pending frees that
+   are over. Returns true if anything was looked at. */
 bool sg_device_coalesce_completed_locked(struct sg_device *device) SG_REQUIRES(lock);
 
 #endif

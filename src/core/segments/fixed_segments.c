@@ -28,6 +28,7 @@ static uint32_t find_segment_locked(const struct sg_segments *fixed, CUdeviceptr
     return low;
 }
 
+/* True if an address lies in a segment. */
 static bool inside_segment_locked(const struct sg_segments *fixed, CUdeviceptr address) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&fixed->device->lock);
@@ -35,7 +36,7 @@ static bool inside_segment_locked(const struct sg_segments *fixed, CUdeviceptr a
     return at < fixed->segments && address >= fixed->segment[at].base;
 }
 
-/* Takes a segment of `context` out of those to be freed; false: there is none any more. */
+/* Takes a segment of `context` out of those to be freed. False: none is left. */
 static bool segments_take_doomed_locked(struct sg_segments *fixed, CUcontext context, struct sg_segment *ret)
     SG_REQUIRES(lock)
 {
@@ -51,6 +52,7 @@ static bool segments_take_doomed_locked(struct sg_segments *fixed, CUcontext con
     return false;
 }
 
+/* The context of a segment that is to be freed. False: there is none. */
 static bool segments_next_doomed(struct sg_segments *fixed, CUcontext *ret_context)
 {
     sg_device_lock(fixed->device);
@@ -61,7 +63,8 @@ static bool segments_next_doomed(struct sg_segments *fixed, CUcontext *ret_conte
     return any;
 }
 
-/* An event that has only just been recorded takes some microseconds, and each question about one. */
+/* Queries an event again and again for a moment, SG_QUESTIONS_MOST (1,000) times at most. One that was just recorded
+   on an idle GPU passes within some microseconds, and each query takes about one. */
 static CUresult ask_for_a_moment(const struct sg_driver *driver, CUevent event)
 {
     CUresult result = CUDA_ERROR_NOT_READY;
@@ -73,8 +76,8 @@ static CUresult ask_for_a_moment(const struct sg_driver *driver, CUevent event)
     return result;
 }
 
-/* Whether a context has no work left, by an event over all of it. With `waits` it may come to have none, and that wait has a
-   bound. Without such events nobody knows. */
+/* True if a context has no work left, by an event over all of it. With `waits` its work may end meanwhile, and that
+   wait has a bound. A driver that records no such events gives no answer, so it is false. */
 static bool context_is_complete(const struct sg_driver *driver, CUcontext context, bool waits)
 {
     CUevent event;
@@ -86,9 +89,11 @@ static bool context_is_complete(const struct sg_driver *driver, CUcontext contex
     return complete;
 }
 
-/* Which segments are freed: all, or those of contexts that have no work to wait for, after a wait for it or at once. */
+/* The segments that are freed: all; those of contexts without work, which is waited for; or those without work now. */
 enum which { ALL, COMPLETE, COMPLETE_NOW };
 
+/* Frees doomed segments, one after the other. Each context is entered, so that it cannot end between the look and the
+   call. CUDA_ERROR_NOT_READY: one has work that was not waited for, and the rest stays. */
 static CUresult free_segments(struct sg_segments *fixed, enum which which)
 {
     struct sg_device *device = fixed->device;
@@ -114,14 +119,16 @@ static CUresult free_segments(struct sg_segments *fixed, enum which which)
     return CUDA_SUCCESS;
 }
 
+/* free_segments() for a thread that may wait. */
 static CUresult free_all_segments(void *user)
 {
     return free_segments(user, ALL);
 }
 
-/* Frees what the rules have given back. The driver waits for the context of each, for no longer than an allocation may. One that
-   may not wait at all would come before the thread that does, so what needs no wait is freed first. Drops the lock
-   meanwhile; returns with it held. */
+/* Frees the segments that the rules have given back. cuMemFree waits for the context of each, so a helper thread
+   calls it, and an allocation waits for that thread no longer than wait_limit. With a limit of 0 it would go on
+   before the thread has begun. So segments that need no wait are freed first. Drops `lock` meanwhile, and returns
+   with it held. */
 static void free_doomed_locked(struct sg_segments *fixed) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&fixed->device->lock);
@@ -139,8 +146,9 @@ static void free_doomed_locked(struct sg_segments *fixed) SG_REQUIRES(lock)
     sg_device_lock(device);
 }
 
-/* Nothing free serves the allocation that the rules decide on. In the section in which that is found, whatever comes of
-   it: what the rules give back for it goes there. */
+/* Emits that nothing free serves the allocation that the rules decide on, once for each. It stands in the section in
+   which that is found, whether the driver then has memory or not. Segments that the rules give back for it belong to
+   that step. */
 static void tell_slow_locked(struct sg_segments *fixed) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&fixed->device->lock);
@@ -150,7 +158,7 @@ static void tell_slow_locked(struct sg_segments *fixed) SG_REQUIRES(lock)
 }
 
 /* Asks the driver. In a replay the answer, and the address, on which the rules depend, are the recorded ones. */
-static CUresult ask_driver(struct sg_device *device, uint64_t bytes, CUdeviceptr *ret)
+static CUresult segments_ask_driver(struct sg_device *device, uint64_t bytes, CUdeviceptr *ret)
 {
     const struct segalloc_trace_record *replayed = sg_replay_step(device);
     sg_count(device, SG_STAT_calls_alloc, 1);
@@ -162,6 +170,8 @@ static CUresult ask_driver(struct sg_device *device, uint64_t bytes, CUdeviceptr
     return replayed->id <= UINT64_MAX - bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* a damaged file's */
 }
 
+/* Gets a segment of `bytes` for the rules, from the driver. -ENOMEM: the limit, the table or the driver has no more.
+   `lock` is dropped for the call, so the bytes are counted before it: two threads together keep to the limit. */
 static int segment_alloc_locked(void *user, uint64_t bytes, uint64_t *ret_address) SG_REQUIRES(lock)
 {
     struct sg_segments *fixed = user;
@@ -171,12 +181,12 @@ static int segment_alloc_locked(void *user, uint64_t bytes, uint64_t *ret_addres
     CUdeviceptr base;
     if (usage->reserved.now + bytes > device->capacity_bytes || fixed->segments == SEGMENTS_ROOM)
         return -ENOMEM;
-    sg_gauge_add(&usage->reserved, bytes); /* so that two threads together keep to the limit */
+    sg_gauge_add(&usage->reserved, bytes);
     tell_slow_locked(fixed);
     const struct sg_segment_request asked = fixed->asked;
     free_doomed_locked(fixed);
     sg_device_unlock(device);
-    CUresult result = ask_driver(device, bytes, &base);
+    CUresult result = segments_ask_driver(device, bytes, &base);
     sg_device_lock(device);
     fixed->asked = asked; /* another thread may have asked meanwhile */
     if (result != CUDA_SUCCESS) {
@@ -195,6 +205,7 @@ static int segment_alloc_locked(void *user, uint64_t bytes, uint64_t *ret_addres
     return 0;
 }
 
+/* Takes a segment back from the rules. It is doomed: freed when `lock` is dropped. */
 static void segment_free_locked(void *user, uint64_t address, uint64_t bytes) SG_REQUIRES(lock)
 {
     struct sg_segments *fixed = user;
@@ -258,8 +269,8 @@ bool sg_segments_begin(struct sg_device *device, bool whole)
     return device->fixed;
 }
 
-/* The stream of a trace under which a block is served: that of its pool. That also holds where streams are followed
-   for memory that stands in regions. */
+/* The index in the trace of the stream under which a block is served: that of its pool. Slots are left out, also
+   where streams are followed for memory in regions. */
 static uint32_t pool_stream_locked(struct sg_device *device, const struct sg_tag *tag) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -268,8 +279,8 @@ static uint32_t pool_stream_locked(struct sg_device *device, const struct sg_tag
     return sg_device_stream_locked(device, &plain);
 }
 
-/* Under `lock`, which is dropped while the driver is asked. Frees here are complete when they take effect, so streams
-   share one pool. */
+/* Takes a block by the rules. `lock` is dropped while the driver is asked. Frees here are complete when they take
+   effect, so all streams of a context share one pool. */
 static int segments_take_block_locked(struct sg_device *device, size_t bytes, const struct sg_tag *tag,
     CUdeviceptr *ret) SG_REQUIRES(lock)
 {
@@ -329,7 +340,7 @@ bool sg_segments_owns(struct sg_device *device, CUdeviceptr address)
     return owns;
 }
 
-/* The extent of the live block that starts at (or, with `inside`, holds) an address, 0 if none does. Under `lock`. */
+/* The extent of the live block that starts at an address, or with `inside` holds it; 0: none does. */
 static uint32_t segment_block_at_locked(const struct sg_device *device, CUdeviceptr address, bool inside,
     CUdeviceptr *ret_base) SG_REQUIRES(lock)
 {
@@ -371,6 +382,7 @@ void sg_segments_used_cross_device(struct sg_device *device, CUdeviceptr address
     sg_device_unlock(device);
 }
 
+/* Frees a block: emits and accounts for it, and gives it to the rules. Its entry in `live` is gone already. */
 static void segment_release_locked(struct sg_device *device, CUdeviceptr address, uint32_t id, uint8_t flags)
     SG_REQUIRES(lock)
 {
@@ -462,6 +474,7 @@ uint64_t sg_segments_trim(struct sg_device *device)
     return given;
 }
 
+/* Frees every live block of a context; NULL: all. */
 static void segment_release_all_locked(struct sg_device *device, CUcontext context) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -491,6 +504,7 @@ void sg_segments_forget_locked(struct sg_segments *fixed, CUcontext context)
     }
 }
 
+/* True if a context has segments, to be freed or not. */
 static bool has_segments_locked(const struct sg_segments *fixed, CUcontext context) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&fixed->device->lock);
@@ -502,6 +516,7 @@ static bool has_segments_locked(const struct sg_segments *fixed, CUcontext conte
     return has;
 }
 
+/* Frees the blocks of a context that has ended, and forgets its segments. */
 static void segments_bury_locked(struct sg_segments *fixed, CUcontext context) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&fixed->device->lock);

@@ -1,27 +1,30 @@
 /* Coalescing: free neighbours become one range, as far as their owners allow.
 
-   Nouns. A free range is *complete* once the work that its owner was given before the free is over. It is *usable* for a
-   stream that may have it now. A *fragment* is a free piece that is shorter than a bucket and can't join its neighbour yet.
+   Nouns. A free range is *complete* once the work that its owner was given before the free is over. It is *usable*
+   for a stream that may have it now. A *fragment* is a free piece that is shorter than a bucket and can't join its
+   neighbour yet.
 
-   Why owners matter: one range has one owner and one time. Where a stream's range joined another's, the later time of the
-   two would hold for both. How: two ranges of one owner always join. A complete one joins another stream's if it is the
-   smaller, or less than a page. Limits: more ranges than one may then begin in a bucket; all but the last are fragments.
+   Why owners matter: one range has one owner and one time. Where a stream's range joined another's, the later time of
+   the two would hold for both, and each stream would wait for the other's work. How: two ranges of one owner always
+   join. A complete one joins another stream's if it is the smaller, or less than a page. Limits: more ranges than one
+   may then begin in a bucket; all but the last are fragments.
 
    For example, stream 1 has freed 10 pages at time 100 and stream 2 half a page behind them at time 140. Stream 2 is
-   complete up to 150: its half page joins, and all is stream 1's after time 100. Is it complete up to 120 only, both stay
-   apart until sg_region_coalesce_completed_locked(). */
+   complete up to 150: its half page joins, and all is stream 1's after time 100. If it is complete up to 120 only,
+   both stay apart until sg_region_coalesce_completed_locked() finds more complete. */
 #ifndef SG_CORE_SPACE_COALESCE_H
 #define SG_CORE_SPACE_COALESCE_H
 
 #include "core/space/free_index.h"
 
-/* Whether free memory there has belonged to more than one (nobody counts as one). */
+/* True if free memory of the region has belonged to more than one owner. Nobody, owner 0, counts as one. */
 static inline bool region_has_several_owners_locked(const struct sg_region *region) SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);
     return sg_has_several_bits(region->owned.owners);
 }
 
+/* True if all work is over that used the free range before it was freed: any stream may have it. */
 static inline bool extent_is_complete_locked(const struct sg_region *region, const struct sg_extent *extent)
     SG_REQUIRES(lock)
 {
@@ -29,7 +32,9 @@ static inline bool extent_is_complete_locked(const struct sg_region *region, con
     return extent->owner == 0 || region->owned.clocks->complete[extent->owner] >= extent->seq;
 }
 
-/* Whether `slot` may use a free range as a whole. */
+/* True if the stream of `slot` may use a free range as a whole. One of three must hold: it is the owner, the range is
+   complete, or it is ordered after the owner up to the range's time. Rules for the third are in docs/stream-order.md.
+   Slot 0 passes by the second alone. */
 static inline bool extent_is_usable_locked(const struct sg_region *region, const struct sg_extent *extent, sg_slot slot)
     SG_REQUIRES(lock)
 {
@@ -38,8 +43,10 @@ static inline bool extent_is_usable_locked(const struct sg_region *region, const
            (slot && region->owned.clocks->ordered_after[slot].at[extent->owner] >= extent->seq);
 }
 
-/* Whether two free neighbours can be one range without a loss worth mentioning, and whose it is then. Two of one
-   owner always can. A complete one joins the other if that is larger, or if the complete one is less than a page. */
+/* True if two free neighbours can be one range without a loss worth mentioning; *ret_owner and *ret_seq then say
+   whose it is. Two of one owner always can, with the later time. A complete one joins another owner's if that is
+   larger, or if the complete one is less than a page. It loses its completeness by that, so a page or more would be
+   worth more apart. */
 static inline bool extents_may_join_locked(const struct sg_region *region, const struct sg_extent *a,
     const struct sg_extent *b, uint32_t *ret_owner, uint64_t *ret_seq) SG_REQUIRES(lock)
 {
@@ -62,9 +69,10 @@ static inline bool extents_may_join_locked(const struct sg_region *region, const
     return true;
 }
 
-/* Turns an extent that is in no index, and joins nothing, into a free range. More than two neighbours may begin in one
-   bucket. Only the last of them is a range. The others, shorter than a bucket, are held until they can
-   join. */
+/* Turns an extent that is in no index, and joins nothing, into a free range. Several neighbours may begin in one
+   bucket where their owners differ, but the bucket's table has room for one. So the last of them is a range, and the
+   others are fragments until they can join. They are shorter than a bucket, which is at most the smallest block, so
+   nothing is lost meanwhile. */
 static inline void free_put_locked(struct sg_region *region, uint32_t id) SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);
@@ -80,8 +88,8 @@ static inline void free_put_locked(struct sg_region *region, uint32_t id) SG_REQ
         free_insert_locked(region, id);
 }
 
-/* Joins an extent that is in no index with a neighbour that is free or held, if that may be. The neighbour's extent
-   goes. */
+/* Joins an extent that is in no index with a neighbour that is free or a fragment. False: their owners forbid it, and
+   nothing has changed. Otherwise the neighbour's extent is gone. */
 static inline bool extent_absorb_locked(struct sg_region *region, uint32_t id, uint32_t other) SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);
@@ -101,7 +109,8 @@ static inline bool extent_absorb_locked(struct sg_region *region, uint32_t id, u
     return true;
 }
 
-/* Turns an extent into free memory where owners differ, or where a neighbour is a fragment. */
+/* Turns an extent into free memory where owners differ, or where a neighbour is a fragment. Each join may make the
+   next one possible, since the joined range is larger, so it goes on until neither neighbour joins. */
 static inline void extent_coalesce_mixed_locked(struct sg_region *region, uint32_t id) SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);
@@ -112,14 +121,16 @@ static inline void extent_coalesce_mixed_locked(struct sg_region *region, uint32
     free_put_locked(region, id);
 }
 
-/* Whether a neighbour is free or a fragment, and not simply another part of what `extent` is part of. */
+/* True if a neighbour needs the slower half, extent_coalesce_mixed_locked(): it is a fragment, or free for another
+   owner. */
 static inline bool extent_is_other(const struct sg_extent *neighbour, const struct sg_extent *extent)
 {
     return neighbour->state == SG_EXTENT_FRAGMENT ||
            (neighbour->state == SG_EXTENT_FREE && neighbour->owner != extent->owner);
 }
 
-/* Turns an extent that is in no index into free memory, joined with its free neighbours. */
+/* Turns an extent that is in no index into free memory, joined with its free neighbours. On the way of most frees:
+   with one owner no question is asked, and the index is changed once. */
 static inline void extent_coalesce_locked(struct sg_region *region, uint32_t id) SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);

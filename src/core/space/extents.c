@@ -2,11 +2,13 @@
 
 #include "base/meta.h"
 
-/* Host memory set aside (untouched) for extents: 16 M of them and cells for 16 GiB, down to 64 K of each where address
-   space is short. */
+/* Addresses are set aside for 16 M extents and as many cells, 2 GiB of them. A cell is for two units, so 16 M cells
+   cover the first 16 GiB of the small region. Where address space is short, half as many are tried, down to 64 K of
+   each. */
 enum { EXTENTS_MOST = 1 << 24, EXTENTS_LEAST = 1 << 16 };
 
-/* As many addresses again are left to the program and its driver, where there is a limit (ulimit -v). */
+/* Twice as many addresses are reserved first, and half of those given back at once. So a process with a limit on its
+   addresses (ulimit -v) keeps at least as many for the program and its driver as the extents take. */
 bool sg_extents_init(struct sg_extents *extents)
 {
     for (uint32_t capacity = EXTENTS_MOST; capacity >= EXTENTS_LEAST; capacity /= 2) {

@@ -1,15 +1,20 @@
 /* The indexes of a region: where free ranges and holes begin, how long they are, and whose the free ones are.
 
-   Nouns. A *free range* is a free extent in the index. A *hole* is an extent without memory. A *bucket* is a stretch of
-   addresses in which one free range at most begins. A *size class* is a list of free ranges of one owner that are about as
-   long as each other.
+   Nouns. A *free range* is a free extent in the index. A *hole* is an extent without memory. A *bucket* is a stretch
+   of addresses in which one free range at most begins. A *size class* is a list of free ranges of one owner that are
+   about as long as each other.
 
-   How: `free_tree` has the length of the range that begins in each bucket, so the lowest range of some length is found in
-   the logarithm of the number of buckets. Size classes answer for the smallest one, where they are kept (`listed`).
-   Limits: a range that changes its length within its class keeps its place in the list.
+   Why two indexes: the small region wants the lowest range that fits, because small blocks that stand together leave
+   whole pages free. The regular region wants the smallest, because a large block in a larger range spoils that.
 
-   For example, a range of 3,000 units: its highest bit is the eleventh, and the SG_SIZE_CLASS_BITS bits below that say
-   which part of [2,048, 4,096) it is in. Cut to 2,990 units it stays in its class. */
+   How: `free_tree` has the length of the range that begins in each bucket. So the lowest range of some length is
+   found in the logarithm of the number of buckets. Size classes answer for the smallest one, where they are kept
+   (`listed`). Limits: a range that changes its length within its class keeps its place in the list, so a list is in
+   no order.
+
+   For example, a range of 3,000 units: its highest bit is bit 11, and the SG_SIZE_CLASS_BITS (3) bits below that are
+   011. So its class is 11 * 8 + 3 = 91, which is of 2,816 to 3,071 units. Cut to 2,990 units it stays there. A
+   request of 2,900 looks through class 91, where a range may be too short, and then through larger ones. */
 #ifndef SG_CORE_SPACE_FREE_INDEX_H
 #define SG_CORE_SPACE_FREE_INDEX_H
 
@@ -17,7 +22,7 @@
 #include "core/space/tiling.h"
 #include "base/wrap.h"
 
-/* The free range that begins in a bucket in which one does. */
+/* The free range that begins in a bucket of which the caller knows that one does. Its cell has it, or the table. */
 static inline uint32_t free_in_bucket_locked(const struct sg_region *region, uint32_t bucket) SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);
@@ -28,8 +33,8 @@ static inline uint32_t free_in_bucket_locked(const struct sg_region *region, uin
     return is ? id : region->lookup.free_at[bucket];
 }
 
-/* The lowest free range of at least `units` that begins in *bucket or behind it, which goes on behind that range; 0: there
-   is none. */
+/* The lowest free range of at least `units` that begins in *bucket or behind it, which goes on behind that range; 0:
+   there is none. */
 static inline uint32_t free_next_locked(const struct sg_region *region, uint32_t units, uint32_t *bucket)
     SG_REQUIRES(lock)
 {
@@ -41,7 +46,8 @@ static inline uint32_t free_next_locked(const struct sg_region *region, uint32_t
     return region->lookup.free_at[found];
 }
 
-/* The position of the highest bit, and SG_SIZE_CLASS_BITS below it. */
+/* The size class of a length in units: the position of its highest bit, and the SG_SIZE_CLASS_BITS bits below that.
+   From 8 units on there are eight classes to each power of two. */
 static inline uint32_t size_class_of(uint32_t size)
 {
     enum { CLASSES = 1 << SG_SIZE_CLASS_BITS };
@@ -49,6 +55,8 @@ static inline uint32_t size_class_of(uint32_t size)
     return high * CLASSES + (high >= SG_SIZE_CLASS_BITS ? size >> (high - SG_SIZE_CLASS_BITS) & (CLASSES - 1) : 0);
 }
 
+/* The lists that hold what is `owner`'s, made now if it is the owner's first range. Where there is no host memory for
+   them its ranges go to `common`, for good. */
 static inline struct sg_lists *lists_of_locked(struct sg_region *region, uint32_t owner) SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);
@@ -65,6 +73,7 @@ static inline uint64_t stock_bit(const struct sg_region *region, const struct sg
     return lists == &region->owned.common ? 1 : UINT64_C(1) << owner;
 }
 
+/* True if no list of these holds a range. */
 static inline bool lists_empty(const struct sg_lists *lists)
 {
     uint64_t any = 0;
@@ -73,6 +82,8 @@ static inline bool lists_empty(const struct sg_lists *lists)
     return any == 0;
 }
 
+/* Puts a free range into the list of its owner and size, in front: what was freed last is likeliest to be in a
+   cache. */
 static inline void size_class_insert_locked(struct sg_region *region, uint32_t id) SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);
@@ -89,6 +100,7 @@ static inline void size_class_insert_locked(struct sg_region *region, uint32_t i
     region->owned.stocked |= stock_bit(region, lists, extent->owner);
 }
 
+/* Takes a free range out of its list. Its size and owner must still be those with which it went in. */
 static inline void size_class_remove_locked(struct sg_region *region, const struct sg_extent *extent) SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);
@@ -108,6 +120,9 @@ static inline void size_class_remove_locked(struct sg_region *region, const stru
     }
 }
 
+/* Makes an extent a free range: enters it in the tree, in the whole pages and, where they are kept, in the lists. No
+   other free range begins in its bucket (free_put_locked() sees to that). The lists begin when a second owner's range
+   comes. */
 static inline void free_insert_locked(struct sg_region *region, uint32_t id) SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);
@@ -125,6 +140,7 @@ static inline void free_insert_locked(struct sg_region *region, uint32_t id) SG_
         sg_region_make_listed_locked(region);
 }
 
+/* Takes a free range out of the index. The caller gives it another state at once. */
 static inline void free_remove_locked(struct sg_region *region, const struct sg_extent *extent) SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);
@@ -134,7 +150,8 @@ static inline void free_remove_locked(struct sg_region *region, const struct sg_
         size_class_remove_locked(region, extent);
 }
 
-/* Moves the bounds of a free range. */
+/* Moves the bounds of a free range in one step, which costs the tree one walk where a removal and an insertion cost
+   two. */
 static inline void free_resize_locked(struct sg_region *region, uint32_t id, uint32_t begin, uint32_t size)
     SG_REQUIRES(lock)
 {
@@ -156,7 +173,8 @@ static inline void free_resize_locked(struct sg_region *region, uint32_t id, uin
     sg_max_tree_move(&region->lookup.free_tree, old, bucket, (int32_t)size);
 }
 
-/* Gives what the free range `from` is, and its entry, to the extent `to`, which has the bounds that it shall have. */
+/* Lets the extent `to`, whose bounds are set, be the free range that `from` was. A block that is cut from the low end
+   of a range keeps the range's extent, which is its cell's. The rest goes on in `to`. For the small region only. */
 static inline void free_pass_locked(struct sg_region *region, uint32_t from, uint32_t to) SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);
@@ -179,7 +197,7 @@ static inline void free_pass_locked(struct sg_region *region, uint32_t from, uin
     sg_max_tree_move(&region->lookup.free_tree, old->begin >> region->bucket_shift, bucket, (int32_t)extent->size);
 }
 
-/* The free range from `id` up that begins in a bucket, behind fragments there; 0 if there is none. */
+/* The free range that begins in a bucket, from extent `id` up and behind fragments; 0 if none does. */
 static inline uint32_t free_up_in_bucket_locked(const struct sg_region *region, uint32_t id, uint32_t bucket)
     SG_REQUIRES(lock)
 {
@@ -189,8 +207,8 @@ static inline uint32_t free_up_in_bucket_locked(const struct sg_region *region, 
     return extent_has_state_locked(region, id, SG_EXTENT_FREE) && extent_begins_in_locked(region, id, bucket) ? id : 0;
 }
 
-/* The free range from `id` down that begins in a bucket, below fragments there; 0 if none does. A
-   fragment begins and ends in one bucket. */
+/* The free range that begins in a bucket, from extent `id` down and below fragments; 0 if none does. A fragment is
+   shorter than a bucket, so one that follows a range of this bucket begins here too. */
 static inline uint32_t free_down_in_bucket_locked(const struct sg_region *region, uint32_t id, uint32_t bucket)
     SG_REQUIRES(lock)
 {
@@ -202,7 +220,8 @@ static inline uint32_t free_down_in_bucket_locked(const struct sg_region *region
     return extent_has_state_locked(region, id, SG_EXTENT_FREE) && extent_begins_in_locked(region, id, bucket) ? id : 0;
 }
 
-/* Free memory that a block was cut from the beginning of keeps [begin, begin + size). */
+/* Leaves [begin, begin + size) of a free range from whose low end a block was cut. The rest may begin in a bucket in
+   which the next free range begins already. A bucket has one entry, so the rest is a fragment then. */
 static inline void free_shrink_locked(struct sg_region *region, uint32_t id, uint32_t begin, uint32_t size)
     SG_REQUIRES(lock)
 {
@@ -218,6 +237,7 @@ static inline void free_shrink_locked(struct sg_region *region, uint32_t id, uin
     }
 }
 
+/* Makes an extent, which is whole pages, a hole: it is found by its first page from here on. */
 static inline void hole_insert_locked(struct sg_region *region, uint32_t id) SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);
@@ -229,6 +249,7 @@ static inline void hole_insert_locked(struct sg_region *region, uint32_t id) SG_
     sg_max_tree_set(&region->lookup.hole_tree, page, (int32_t)page_of(region, extent->size));
 }
 
+/* Takes a hole out of its index. The caller gives it another state at once. */
 static inline void hole_remove_locked(struct sg_region *region, const struct sg_extent *extent) SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);

@@ -25,6 +25,8 @@ void sg_region_note_after_locked(struct sg_region *region, uint32_t begin, uint3
     SG_ASSERT_REGION_LOCK(region);
     uint32_t first = page_of(region, begin), last = page_of(region, begin + size - 1);
     region->owned.ordered = true;
+    /* A page's old entry is dropped where it no longer holds anybody back, so that entries do not grow into all
+       slots. */
     for (uint32_t page = first; page <= last; page++) {
         struct sg_after *known = &region->memory.after[page];
         bool whole = begin <= page * region->page_units && (page + 1) * region->page_units - begin <= size;
@@ -45,6 +47,8 @@ bool sg_region_coalesce_completed_locked(struct sg_region *region)
     region->owned.coalesced_version = region->owned.clocks->version;
     if (!region_has_several_owners_locked(region))
         return false;
+    /* Ranges are looked at in address order. A free range on the left was looked at as the right neighbour of this
+       one, so only a fragment there can still be of news. */
     for (uint32_t bucket = 0, id; (id = free_next_locked(region, 1, &bucket));) {
         uint32_t prev = extent_at(region, id)->prev, next = extent_at(region, id)->next, owner;
         uint64_t seq;

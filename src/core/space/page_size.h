@@ -1,10 +1,13 @@
 /* How large pages are, so that a full device takes a bounded number of them.
 
-   Why: a machine has a bounded number of mappings, and filling a device costs by the page. How: the granule doubles until
-   what may be held has at most 5/6 of the mappings as pages. The sixth is for second addresses.
+   Why: a machine has a bounded number of mappings, and filling a device costs by the page. How: the granule doubles
+   until what may be held has at most 5/6 of the mappings as pages. The last sixth is for the small region, whose
+   pages stay a granule, and for aliases (remap/page_alias.h). Limits: large pages strand more memory, since a page
+   with one byte in use stays.
 
-   For example, 80 GiB with granules of 2 MiB and 12,288 mappings: 40,960 pages of 2 MiB, 20,480 of 4 MiB and 10,240 of
-   8 MiB. The limit is 10,240, so pages are of 8 MiB. */
+   For example, 12,288 mappings allow 10,240 pages. A card of 80 GiB with granules of 2 MiB has 20,480 pages of 4 MiB,
+   or 10,240 of 8 MiB. So its pages are of 8 MiB. A card of 24 GiB would take 12,288 pages of 2 MiB. That is too many,
+   so its pages are of 4 MiB, 6,144 of them. */
 #ifndef SG_CORE_SPACE_PAGE_SIZE_H
 #define SG_CORE_SPACE_PAGE_SIZE_H
 
@@ -19,8 +22,8 @@ static inline uint64_t sg_pages_when_full(uint64_t mappings)
     return mappings / SG_SPARE_MAPPINGS * (SG_SPARE_MAPPINGS - 1);
 }
 
-/* The page size that page_size_mb:auto takes for `bytes` that may be held. It is the power of two of granules by
-   which those are at most 5/6 of `mappings` pages. */
+/* The page size in bytes that page_size_mb:auto takes for `bytes` that may be held. It is the least power of two of
+   granules by which those are at most sg_pages_when_full(mappings) pages. */
 uint64_t sg_core_page_bytes(uint64_t granularity, uint64_t bytes, uint64_t mappings);
 
 #endif

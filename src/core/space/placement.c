@@ -2,6 +2,7 @@
 
 #include "core/space/coalesce.h"
 
+/* True if a block of the taker may stand over an extent: a hole, or memory that its stream may use. */
 static bool is_open_locked(const struct sg_region *region, const struct sg_extent *extent, struct sg_taker taker)
     SG_REQUIRES(lock)
 {
@@ -10,7 +11,8 @@ static bool is_open_locked(const struct sg_region *region, const struct sg_exten
            (extent->state == SG_EXTENT_FREE && extent_is_usable_locked(region, extent, taker.slot));
 }
 
-/* Whole pages in [begin, end), which is free, that whoever looks could have at another place. */
+/* How many whole pages of [begin, end), which is free, the taker could have elsewhere instead. Those may be unmapped,
+   or may keep an alias. */
 static uint32_t pages_to_be_had_locked(const struct sg_region *region, uint32_t begin, uint32_t end,
     struct sg_taker taker) SG_REQUIRES(lock)
 {
@@ -23,7 +25,9 @@ static uint32_t pages_to_be_had_locked(const struct sg_region *region, uint32_t 
     return whole - others;
 }
 
-/* Prices [begin, begin + units), which starts in the open extent `id`. */
+/* Prices the place [begin, begin + units), which starts in the open extent `id`. Holes cost new pages. Free memory
+   costs the whole pages that would not be free any more. They are counted range by range: all of them, less those
+   left on both sides. */
 static struct sg_placement price_place_locked(const struct sg_region *region, uint32_t id, uint32_t begin,
     uint32_t units, struct sg_taker taker) SG_REQUIRES(lock)
 {
@@ -44,15 +48,17 @@ static struct sg_placement price_place_locked(const struct sg_region *region, ui
     return placement;
 }
 
+/* The search of one region for the cheapest place. */
 struct search {
     uint32_t units;
-    bool high, any;
+    bool high, any; /* any: `best` is one */
     enum sg_placement_goal goal;
     struct sg_taker taker;
     uint32_t room, best_room; /* units of the open stretch that is looked at, and of that of the best place */
     struct sg_placement best;
 };
 
+/* Takes a place for the best one if it is cheaper, or as cheap and nearer to where blocks should stand. */
 static void search_consider(struct search *search, struct sg_placement placement)
 {
     uint32_t cost = placement.new_pages, least = search->best.new_pages;
@@ -60,7 +66,7 @@ static void search_consider(struct search *search, struct sg_placement placement
         cost += placement.whole;
         least += search->best.whole;
     }
-    /* What is put into a short stretch leaves addresses that are of no use to the next, slightly larger block, and so
+    /* A block in a short stretch leaves addresses that are of no use to the next, slightly larger block, and so
        are the parts of pages at their ends. */
     bool nearer = search->high                        ? placement.begin > search->best.begin
                   : search->room != search->best_room ? search->room > search->best_room
@@ -125,6 +131,8 @@ bool sg_region_find_placement_locked(const struct sg_region *region, uint32_t un
 {
     SG_ASSERT_REGION_LOCK(region);
     struct search search = {.units = units, .high = high, .goal = goal, .taker = taker};
+    /* A place without a hole needs no new page, and would have been taken as it is. So it is enough to look around
+       each hole. The next hole that counts begins behind the stretch around this one. */
     for (uint32_t page = 0;
          page < region->pages && (page = sg_max_tree_first(&region->lookup.hole_tree, page, 1)) != SG_MAX_TREE_NONE;)
         page = page_of(region, try_around_locked(region, region->lookup.hole_at[page], &search) - 1) + 1;
@@ -198,7 +206,7 @@ uint32_t sg_region_claim_locked(struct sg_region *region, const struct sg_placem
     return busy;
 }
 
-/* What is left over of a new page is called its first user's, so that it joins what that one frees. It has the page's
+/* The rest of a new page is called its first user's, so that it joins memory which that one frees. It has the page's
    past: none, but for memory that has another address still. */
 static void leave_over_locked(struct sg_region *region, uint32_t id, sg_slot slot) SG_REQUIRES(lock)
 {
@@ -229,7 +237,7 @@ uint32_t sg_region_commit_locked(struct sg_region *region, uint32_t busy, const 
     return busy;
 }
 
-/* Turns an extent that is in no index into a hole, joined with neighbouring holes. */
+/* Turns an extent that is in no index, and is whole pages, into a hole, joined with neighbouring holes. */
 static void become_hole_locked(struct sg_region *region, uint32_t id) SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);
@@ -249,6 +257,7 @@ static void become_hole_locked(struct sg_region *region, uint32_t id) SG_REQUIRE
     hole_insert_locked(region, id);
 }
 
+/* The state that a page of an abandoned claim gets, by its handle. */
 static enum sg_extent_state after_abandon_locked(const struct sg_region *region, uint32_t page) SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);
@@ -262,6 +271,7 @@ void sg_region_abandon_locked(struct sg_region *region, uint32_t busy, sg_slot s
     SG_ASSERT_REGION_LOCK(region);
     struct sg_extent *extent = extent_at(region, busy);
     assert(extent->state == SG_EXTENT_BUSY);
+    /* From the low end on, each row of pages that become alike is cut off. The claim left enough extents for that. */
     for (;;) {
         uint32_t begin = extent->begin, end = extent_end(extent), page = page_of(region, begin);
         enum sg_extent_state becomes = after_abandon_locked(region, page);
@@ -287,6 +297,7 @@ void sg_region_abandon_locked(struct sg_region *region, uint32_t busy, sg_slot s
     }
 }
 
+/* True if a free page may be taken away from its place for the taker. */
 static bool may_cut_locked(const struct sg_region *region, uint32_t page, struct sg_taker taker) SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);
@@ -312,7 +323,7 @@ static bool next_run_locked(const struct sg_region *region, const struct sg_exte
     return *end > *begin;
 }
 
-/* Whether a run of `pages` is a better source of `want` than one of `best`. The smallest that is enough is best,
+/* True if a run of `pages` is a better source of `want` than one of `best`. The smallest that is enough is best,
    else the largest. */
 static bool is_better_source(uint32_t pages, uint32_t best, uint32_t want)
 {

@@ -3,6 +3,8 @@
 #include "core/space/coalesce.h"
 #include "base/meta.h"
 
+/* All tables are one mapping of host memory, which the kernel backs where it is touched. For 48 GiB of addresses in
+   pages of 4 MiB they have 12,288 entries by page and 786,432 by bucket. A program pays for those that it uses. */
 bool sg_region_init_locked(struct sg_region *region, struct sg_extents *extents, CUdeviceptr base, uint64_t bytes,
     uint64_t page_bytes, uint32_t bucket_shift)
 {
@@ -14,7 +16,7 @@ bool sg_region_init_locked(struct sg_region *region, struct sg_extents *extents,
         .page_units = page_units, .pages = pages, .bucket_shift = bucket_shift};
     if ((page_units & (page_units - 1)) == 0)
         region->page_shift = (uint32_t)__builtin_ctz(page_units);
-    /* Where a bucket is one unit only one extent starts in it, so one table does for both. */
+    /* Where a bucket is one unit only one extent starts in it, so one table serves blocks and free ranges. */
     uint32_t block_buckets = bucket_shift ? buckets : 0;
     region->lookup.tables_bytes =
         pages * (sizeof *region->memory.after + sizeof *region->memory.handle + sizeof *region->memory.alias_target +
@@ -22,7 +24,8 @@ bool sg_region_init_locked(struct sg_region *region, struct sg_extents *extents,
         buckets * sizeof *region->lookup.free_at + block_buckets * sizeof *region->lookup.block_at;
     region->lookup.tables = sg_meta_map(region->lookup.tables_bytes);
     region->fit = bucket_shift == 0 ? SG_FIT_LOWEST : SG_FIT_SMALLEST;
-    /* Where the lists say which range is the smallest, the index serves only who looks for pages. */
+    /* The regular region's lists answer allocations. Its tree serves only the search for pages, so it may be brought
+       up to date late. */
     bool have_free = sg_max_tree_init(&region->lookup.free_tree, buckets,
         region->fit == SG_FIT_LOWEST ? SG_MAX_TREE_EAGER : SG_MAX_TREE_LATE);
     bool have_holes = sg_max_tree_init(&region->lookup.hole_tree, pages, SG_MAX_TREE_EAGER);
@@ -92,23 +95,23 @@ bool sg_region_remake_locked(struct sg_region *region, uint64_t bytes, uint32_t 
     return true;
 }
 
-/* The quick list of a size and an owner. The small region has one for each size; the others keep one block of an owner
-   at most. */
+/* The index of the quick list of a size and an owner. Two owners whose slots differ by a multiple of 8 share the
+   small region's lists, and turn each other's blocks out. */
 static inline uint32_t quick_list_of(const struct sg_region *region, uint32_t units, uint32_t owner)
 {
     uint32_t of_owner = owner % SG_QUICK_OWNERS * SG_QUICK_SIZES;
     return region->fit == SG_FIT_SMALLEST ? owner : of_owner + units % SG_QUICK_SIZES;
 }
 
-/* Whether a range could become larger where it is: the addresses behind it have no memory yet. */
+/* True if a range could become larger where it is, because the addresses behind it have no memory yet. */
 static inline bool can_grow_locked(const struct sg_region *region, uint32_t id) SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);
     return extent_has_state_locked(region, extent_at(region, id)->next, SG_EXTENT_HOLE);
 }
 
-/* The size for which a range counts when the least is wanted. `prefer_bounded`: what it could grow to, next to which
-   all others are small. */
+/* The size for which a range counts when the least is wanted. With `prefer_bounded` a range that can grow counts for
+   more than all others: a block that needs new pages later will lack the fewest there. */
 static inline uint32_t fit_key_locked(const struct sg_region *region, uint32_t id, bool prefer_bounded) SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);
@@ -162,7 +165,8 @@ static uint32_t smallest_listed_locked(const struct sg_region *region, const str
     return grows;
 }
 
-/* Of what others own, as far as `slot` has come after them. */
+/* The smallest range among those of other owners that `slot` is ordered after. Owners of whose work it is ordered
+   after nothing are passed over without a look at their lists. */
 static uint32_t smallest_of_others_locked(const struct sg_region *region, uint32_t units, sg_slot slot,
     bool prefer_bounded) SG_REQUIRES(lock)
 {
@@ -180,6 +184,8 @@ static uint32_t smallest_of_others_locked(const struct sg_region *region, uint32
     return best;
 }
 
+/* The smallest range of all that `slot` may use: nobody's, its own, and others'. Among equals its own comes first,
+   since others could not have that, and others' come last. In the small region others' are the last resort. */
 static uint32_t smallest_range_locked(const struct sg_region *region, uint32_t units, sg_slot slot, bool prefer_bounded)
     SG_REQUIRES(lock)
 {
@@ -203,6 +209,10 @@ static uint32_t smallest_range_locked(const struct sg_region *region, uint32_t u
                : best;
 }
 
+/* Finds a free range for a block. The lowest is looked for in
+                                                       the tree, where at most SG_RANGES_LOOKED_AT (8) are asked
+                                                       whether the slot may use them. Where lists are kept, these then
+                                                       answer for all. */
 static uint32_t find_range_locked(const struct sg_region *region, uint32_t units, enum sg_region_end end, sg_slot slot)
     SG_REQUIRES(lock)
 {
@@ -226,12 +236,14 @@ static uint32_t find_range_locked(const struct sg_region *region, uint32_t units
     return region->owned.listed ? smallest_range_locked(region, units, slot, /* prefer_bounded */ false) : 0;
 }
 
+/* Apart from its caller, whose other way then needs no stack frame of this size. */
 static __attribute__((noinline)) void block_coalesce_locked(struct sg_region *region, uint32_t id) SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);
     extent_coalesce_locked(region, id);
 }
 
+/* Coalesces all blocks of one quick list. */
 static __attribute__((noinline)) void quick_list_drain_locked(struct sg_region *region, uint32_t index) SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);
@@ -256,8 +268,9 @@ bool sg_region_drain_quick_lists_locked(struct sg_region *region)
     return any;
 }
 
-/* Whether another range would be taken rather than the block that is kept for `slot`, had that been joined with what is
-   free behind it. (None is kept that follows a free range.) */
+/* True if another range would be taken rather than a kept block, had that been joined with the free memory behind it.
+   No block is kept that follows a free range, so only what is behind counts. A kept block thus never changes where
+   blocks stand. It saves the index, and no more. */
 static __attribute__((noinline)) bool is_worse_fit_locked(const struct sg_region *region, uint32_t candidate,
     sg_slot slot) SG_REQUIRES(lock)
 {
@@ -277,7 +290,7 @@ static __attribute__((noinline)) bool is_worse_fit_locked(const struct sg_region
     return counts < joined || (counts == joined && extent_at(region, other)->begin < extent->begin);
 }
 
-/* The latest block of a list that has one. */
+/* Takes the block that was kept last out of a list that has one. */
 static inline uint32_t quick_list_pop_locked(struct sg_region *region, struct sg_quick_list *quick_list)
     SG_REQUIRES(lock)
 {
@@ -293,8 +306,8 @@ static inline uint32_t quick_list_pop_locked(struct sg_region *region, struct sg
     return id;
 }
 
-/* A block that is kept whole, of this size and usable. 0 if none is, or if `end` says that another range does
-   better. */
+/* Takes a block that is kept whole, has this size and may be used by `slot`. 0: none is, or another range fits better
+   and `end` asks for that. */
 static inline uint32_t quick_list_take_locked(struct sg_region *region, uint32_t units, uint32_t owner,
     enum sg_region_end end, sg_slot slot) SG_REQUIRES(lock)
 {
@@ -322,7 +335,8 @@ static __attribute__((noinline)) uint32_t take_slowly_locked(struct sg_region *r
         id = quick_list_take_locked(region, units, 0, end, slot);
     if (id)
         return id;
-    /* what is kept for others is theirs until nothing else fits */
+    /* The stream's own kept block joins first: it does not fit, and its neighbours may. Others' kept blocks are
+       theirs until nothing else fits. */
     if (region->fit == SG_FIT_SMALLEST && region->quick.deferred)
         quick_list_drain_locked(region, slot);
     id = find_range_locked(region, units, end, slot);
@@ -361,7 +375,8 @@ uint32_t sg_region_take_locked(struct sg_region *region, uint32_t units, enum sg
     return take_slowly_locked(region, units, end, slot);
 }
 
-/* Entries of block_at are not cleared when their block goes: what they name says whether it is still the one. */
+/* True if the extent that an entry of block_at names is still a block that begins in that bucket. Entries are not
+   cleared when their block goes, so this is asked each time. */
 static inline bool is_block_locked(const struct sg_region *region, uint32_t id, uint32_t bucket) SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);
@@ -382,6 +397,7 @@ uint32_t sg_region_block_in_table_locked(const struct sg_region *region, uint32_
 uint32_t sg_region_block_around_locked(const struct sg_region *region, uint32_t position)
 {
     SG_ASSERT_REGION_LOCK(region);
+    /* Bucket by bucket down, to the first block that begins at or before the position. It may end before it. */
     for (uint32_t bucket = position >> region->bucket_shift; position < region->units; bucket--) {
         uint32_t id = region->lookup.block_at[bucket];
         if (id && is_block_locked(region, id, bucket) && extent_at(region, id)->begin <= position)
@@ -406,7 +422,7 @@ void sg_region_release_locked(struct sg_region *region, uint32_t block, sg_slot 
     struct sg_extent *extent = extent_at(region, block);
     assert(extent->state == SG_EXTENT_BLOCK || extent->state == SG_EXTENT_PENDING);
     if (owner || region->owned.ordered) {
-        /* What others wait for is the work that used it, not all that its stream has come after by now. */
+        /* Others wait for the work that used the block, not for all that its stream is ordered after by now. */
         struct sg_after after = {UINT64_C(1) << owner & ~UINT64_C(1), seq};
         if (owner && extent->state == SG_EXTENT_PENDING)
             after = (struct sg_after){extent->users_mask, extent->seq};
@@ -416,10 +432,10 @@ void sg_region_release_locked(struct sg_region *region, uint32_t block, sg_slot 
     extent->seq = seq;
     if (region->fit == SG_FIT_SMALLEST) {
         if (region->quick.deferred)
-            quick_list_drain_locked(region,
-                owner); /* one at most, until the next request: what is kept from its neighbours
-                                         costs pages */
-        /* One that follows a free range would be given out again in the middle of what is free, and part it. */
+            quick_list_drain_locked(region, owner);
+        /* One block at most is kept, until the next request, because a large block that is kept from its neighbours
+           costs pages. One that follows a free range is not kept: it would be given out again in the middle of free
+           memory. */
         if (extent->size < SG_DEFERRED_LEAST / SG_UNIT || extent_at(region, extent->prev)->state == SG_EXTENT_FREE) {
             block_coalesce_locked(region, block);
             return;
@@ -442,7 +458,7 @@ void sg_region_release_locked(struct sg_region *region, uint32_t block, sg_slot 
     region->quick.whole_deferred += pages_inside(region, extent->begin, extent->size);
 }
 
-/* How many pages that lie wholly inside free ranges `counts`. */
+/* How many of the pages that lie wholly inside free ranges pass the question `counts`, for a slot. */
 static uint32_t count_whole_locked(const struct sg_region *region,
     bool (*counts)(const struct sg_region *, uint32_t, sg_slot), sg_slot slot) SG_REQUIRES(lock)
 {
@@ -457,6 +473,7 @@ static uint32_t count_whole_locked(const struct sg_region *region,
     return pages;
 }
 
+/* sg_region_movable_locked() as such a question. */
 static bool may_move_locked(const struct sg_region *region, uint32_t page, sg_slot slot) SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);

@@ -3,7 +3,7 @@
 #include "core/space/coalesce.h"
 #include "core/space/placement.h"
 
-/* Free memory that a stream may use, in one piece. */
+/* Free memory that a stream may use, in one piece, in units. */
 struct window {
     uint32_t begin, end, extent; /* extent: the range that holds `begin` */
 };
@@ -14,6 +14,7 @@ struct search {
     struct window now, best;
 };
 
+/* Ends the window that is being made: it is the best so far if it is long enough and shorter than the others. */
 static void close_window(struct search *search)
 {
     const struct window *now = &search->now, *best = &search->best;
@@ -23,6 +24,8 @@ static void close_window(struct search *search)
     search->now = (struct window){0};
 }
 
+/* Adds [begin, end) of extent `id`. It goes on with the present window where it touches that, else it begins a new
+   one. */
 static void search_extend(struct search *search, uint32_t id, uint32_t begin, uint32_t end)
 {
     if (search->now.end != begin || search->now.begin == search->now.end) {
@@ -32,7 +35,8 @@ static void search_extend(struct search *search, uint32_t id, uint32_t begin, ui
     search->now.end = end;
 }
 
-/* What a stream can't use as a whole it may use by pages, which know better how old they are. */
+/* Adds those pages of a range that the stream may use, although it may not use the whole. The range has the latest
+   time of all that was joined to it; some of its pages are older. */
 static void extend_by_pages(struct search *search, uint32_t id, sg_slot slot)
 {
     const struct sg_region *region = search->region;
@@ -45,6 +49,7 @@ static void extend_by_pages(struct search *search, uint32_t id, sg_slot slot)
     }
 }
 
+/* Walks all free ranges of a region for the shortest window that holds `units`. */
 static bool find_window_locked(const struct sg_region *region, uint32_t units, sg_slot slot, struct window *ret)
     SG_REQUIRES(lock)
 {
@@ -68,6 +73,7 @@ uint32_t sg_region_take_window_locked(struct sg_region *region, uint32_t units, 
     if (!region->owned.ordered)
         return 0;
     sg_region_coalesce_completed_locked(region);
+    /* Free ranges of one owner never touch, so no window is longer than the longest of them: the walk is spared. */
     if ((uint32_t)sg_max_tree_largest(&region->lookup.free_tree) * 2 < units &&
         !region_has_several_owners_locked(region))
         return 0;

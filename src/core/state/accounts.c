@@ -15,6 +15,7 @@ void sg_usage_derive_locked(struct sg_device *device)
     }
     whole <<= SG_UNIT_SHIFT;
     uint64_t stranded = usage->reserved.now - usage->active.now;
+    /* PyTorch's statistic of that name: free memory that is not in whole pages, which no trim could give back. */
     sg_gauge_set(&usage->stranded, stranded);
     sg_gauge_set(&usage->mappings, sg_mappings_now_locked(device));
     sg_gauge_set(&usage->inactive_split, stranded - whole);
@@ -71,7 +72,8 @@ bool sg_device_is_shared_locked(const struct sg_device *device, sg_slot slot)
     return false;
 }
 
-/* What is noted of a block beyond its bounds: its stream, its site and its record. */
+/* Notes the rest of a block: its stream, its site and its record. Apart, so that the plain case of one device without
+   streams, sites or an observer stays short. */
 static __attribute__((noinline)) CUdeviceptr describe_block_locked(struct sg_device *device, uint32_t id,
     CUdeviceptr address, const struct sg_tag *tag) SG_REQUIRES(lock)
 {
@@ -139,6 +141,7 @@ void sg_device_release_all_locked(struct sg_device *device, struct sg_region *re
     SG_ASSERT_HELD(&device->lock);
     struct sg_extent *extents = device->regions.extents.extent;
     uint32_t doomed = 0;
+    /* First all are found, then freed: a free joins extents, and a walk over them would lose its place. */
     for (uint32_t id = region->first; id; id = extents[id].next) {
         if (extents[id].state == SG_EXTENT_BLOCK && (!context || extents[id].context == (uint64_t)(uintptr_t)context)) {
             extents[id].later = doomed;

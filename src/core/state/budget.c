@@ -8,7 +8,8 @@ uint64_t sg_device_allocated_peak_locked(const struct sg_device *device)
     return peak > before ? peak : before;
 }
 
-/* The most bytes that have ever been allocated, with `more`. */
+/* The most bytes that were ever allocated, or will be with `more`: a block that is the new peak may be paid for by
+   it. */
 static uint64_t allocated_at_most_locked(const struct sg_device *device, uint64_t more) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -16,8 +17,8 @@ static uint64_t allocated_at_most_locked(const struct sg_device *device, uint64_
     return now > most ? now : most;
 }
 
-/* Bytes that may be reserved before pages are moved instead of created. By itself that is as much as may be held. A
-   page that is moved before would often not have had to be, and its move leaves parts of pages. */
+/* The budget, in bytes. With reserve_slack:auto there is none: an early move is often needless, and leaves parts of
+   pages. */
 static uint64_t budget_bytes_locked(const struct sg_device *device, uint64_t block_bytes) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -33,6 +34,8 @@ struct sg_wanted sg_device_moves_wanted_locked(const struct sg_device *device, u
     uint64_t most = refused && device->room.refused_at && device->room.refused_at < device->capacity_bytes
                         ? device->room.refused_at
                         : device->capacity_bytes;
+    /* A page beyond the last refusal is likely to be refused again, so it is better moved, though not beyond what is
+       asked. */
     uint64_t should = held > allowed ? held - allowed : 0, must = held > most ? held - most : 0;
     if (device->room.refused_at && held > device->room.refused_at && held - device->room.refused_at > should)
         should = held - device->room.refused_at;

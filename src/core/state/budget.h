@@ -1,17 +1,26 @@
-/* How full a device is, and what follows from that: what counts as room, and how many pages are moved instead of created.
+/* How full a device is, and what follows from that: what counts as room, and how many pages are moved instead of
+   created.
 
-   Nouns. *Room* is what is neither held nor in use by others. *Low pressure* means that a new page costs nobody anything.
-   `should` is how many bytes are better taken from elsewhere; `must` is how many cannot be had otherwise.
+   Nouns. The *budget* is how much may be reserved before pages move: without limit by default, else `reserve_slack`
+   times the most that was ever allocated. *Room* is what is neither held nor in use by others. *Low pressure* means
+   that a new page costs nobody anything. `should` is how many bytes are better taken from elsewhere, `must` how many
+   cannot be had otherwise.
 
-   For example, a limit of 20 GiB with 19.9 held, and a block that needs 0.3 GiB of pages. `must` is 0.2 GiB. Has the driver
-   refused at 19.8 held, should is 0.3 and must stays 0.2, until a plan failed by that (`refused`). */
+   Why pages do not move early by default: most moves turn out needless, and each leaves parts of pages. Why two
+   numbers: a plan may create what it should have moved, if nothing can be moved. It cannot do so for what it must
+   move. Limits: low pressure is asked at 80 % of the device and of the limit, SG_ROOMY_PERCENT.
+
+   For example, 24,576 MiB may be held, 24,400 are, and a block needs 300 MiB of pages. `must` and `should` are 124
+   MiB, and the other 176 are created. Suppose that the driver has refused a page before, at 24,500 MiB held. Then
+   `should` is 200, since creating more would likely fail again. `must` stays 124, for others may have given memory
+   back since. Once a plan has failed by that (`refused`), it is 200 too. */
 #ifndef SG_CORE_STATE_BUDGET_H
 #define SG_CORE_STATE_BUDGET_H
 
 #include "core/state/device.h"
 
-/* Whether `more` bytes of new pages may be had without a thought of moving others instead. On the way of every
-   allocation. */
+/* True if `more` bytes of new pages may be had without a thought of moving others instead. On the way of every
+   allocation above 64 KiB. */
 static inline bool sg_device_is_low_pressure_locked(const struct sg_device *device, uint64_t more) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -22,15 +31,15 @@ static inline bool sg_device_is_low_pressure_locked(const struct sg_device *devi
            held * WHOLE < device->capacity_bytes * SG_ROOMY_PERCENT;
 }
 
-/* The most bytes that have ever been allocated, whoever lets peaks begin again. */
+/* The most bytes that have ever been allocated. A reader who lets peaks begin again does not change it. */
 uint64_t sg_device_allocated_peak_locked(const struct sg_device *device) SG_REQUIRES(lock);
 
-/* How many of `more` bytes of new pages, made for a block of `block_bytes`, should be taken from elsewhere instead, and
-   how many must be. `refused`: what was held when the driver refused last is as hard a limit as ours. Under the
-   lock. */
+/* Bytes of new pages that should, and that must, be taken from elsewhere instead. */
 struct sg_wanted {
     uint64_t should, must;
 };
+/* Says how many of `more` bytes of new pages, made for a block of `block_bytes`, are better moved. `refused`: the
+   amount that was held when the driver refused last is as hard a limit as ours. */
 struct sg_wanted sg_device_moves_wanted_locked(const struct sg_device *device, uint64_t more, uint64_t block_bytes,
     bool refused) SG_REQUIRES(lock);
 

@@ -1,11 +1,19 @@
-/* A device and the core: what there is, by owner. No function here does more than read a field.
+/* A device and the core: the structs, by owner. No function here does more than read a field.
 
-   Each struct belongs to one file, which says how it changes. Here these are regions.h, accounts.h, trace_streams.h,
-   mappings.h, outside_bytes.h and access.h. Elsewhere they are fences.h and pending_frees.h of streams/, page_alias.h of remap/, grow.h. What guards a struct stands
-   once, in struct sg_device.
+   Nouns. A *device* is one GPU, by its ordinal. The *core* has all devices of a process. A *kind* of region is for
+   small, regular or huge blocks. A *fence* is a CUDA event of the core's own. An *epoch* is a group of frees that
+   share fences. A *gauge* is a level with its peak.
 
-   For example, a device that serves two blocks of 512 bytes has one small region (`regions.count` 1), one page of 2 MiB
-   (`accounts.usage.reserved.now`), 1,024 bytes in blocks, and nothing in `pending`. */
+   Why parts: a device has eight owners, and each part changes by one file's rules. These are regions.h, accounts.h,
+   trace_streams.h, mappings.h, outside_bytes.h and access.h here. Elsewhere they are fences.h and pending_frees.h of
+   streams/, page_alias.h of remap/, and grow.h. The lock that guards a part stands once, in struct sg_device.
+
+   How the hot path goes: `lock`, `regions` and `accounts` stand in front. Fences and growth, which other threads
+   write while they call the driver, begin on cache lines of their own.
+
+   For example, a device of 24 GiB that serves two blocks of 1,000 bytes has one small region (`regions.count` 1) of 3
+   GiB of addresses. `accounts.usage` has one page of 2 MiB in `reserved`, 2,048 bytes in `allocated` and 2,000 in
+   `requested`. Nothing is in `pending`, and clocks.seq is 2: an allocation each. */
 #ifndef SG_CORE_STATE_DEVICE_H
 #define SG_CORE_STATE_DEVICE_H
 
@@ -24,8 +32,12 @@
 
 enum { SG_REGIONS_MAX = 64, SG_STREAMS_MAX = 256 };
 
+/* Blocks are kept apart by size. Small ones share pages, and regular ones are placed so that pages stay whole. A huge
+   one, above half of the capacity, has a region of one page to itself. */
 enum sg_region_kind { SG_KIND_SMALL, SG_KIND_REGULAR, SG_KIND_HUGE, SG_KIND_COUNT };
 
+/* How a device serves. It begins as one of the last three (start.h), and may go from regions to segments later, never
+   back. */
 enum sg_device_mode {
     SG_MODE_NEW, /* never used */
     SG_MODE_EXPANDABLE,
@@ -33,7 +45,7 @@ enum sg_device_mode {
     SG_MODE_PASSTHROUGH /* we cannot serve it: the driver does */
 };
 
-/* Who reads peaks: those of one reader begin again without a change of the others'. */
+/* The readers of peaks. The peaks of one begin again without a change for the others. */
 enum sg_peaks {
     SG_PEAKS_OF_ALL, /* since the start: decisions, reports, files */
     SG_PEAKS_RESET,  /* since sg_core_reset_peaks() */
@@ -66,13 +78,14 @@ struct sg_pending_queue {
     uint32_t first, last; /* extents, oldest first, linked by `later` */
 };
 
-/* What stands where among a device's addresses. */
+/* The addresses of a device. */
 struct sg_regions {
     struct sg_region *region[SG_REGIONS_MAX]; /* never moved or freed while others can look addresses up */
     uint8_t kind[SG_REGIONS_MAX];             /* enum sg_region_kind, of each */
     uint32_t count;
     struct sg_extents extents;
-    uint64_t page_bytes[SG_KIND_COUNT]; /* of new regions; set when the device is first used, changed with `grow` too */
+    /* Page size of new regions, by kind. Set when the device is first used; a change takes `grow` besides `lock`. */
+    uint64_t page_bytes[SG_KIND_COUNT];
 };
 
 /* Streams by their index in the trace, which begins at 1. */
@@ -82,7 +95,8 @@ struct sg_trace_streams {
     uint32_t count;
 };
 
-/* What shows that work is complete: events that are out, and those that are not in use. */
+/* The events that show when work is complete: those that are recorded and not passed yet, and those that are not in
+   use. */
 struct sg_fences {
     struct sg_lock asking; /* held by the one thread that asks the driver about pending frees, or waits for one */
     uint32_t count, idle_count, epoch_count;
@@ -90,8 +104,9 @@ struct sg_fences {
     uint64_t completions; /* times that something became complete */
     uint32_t epoch_frees; /* and bytes, that take effect later, since events for them were last asked for */
     uint64_t epoch_bytes;
-    struct sg_fence fence[SG_FENCES]; /* outstanding, oldest first. A writer holds `asking` too; the end of a context
-                                         does not */
+    /* Recorded and not passed yet, oldest first. A writer holds `asking` besides; only the end of a context does
+       not. */
+    struct sg_fence fence[SG_FENCES];
     struct sg_idle_event idle_event[SG_IDLE_EVENTS];
     struct sg_epoch epoch[SG_EPOCHS]; /* oldest first */
 };
@@ -103,14 +118,14 @@ struct sg_pending {
     uint64_t awaits_streams_version;        /* clocks.version when `awaits_streams` was last looked through */
 };
 
-/* Pages at two addresses (page_alias.h). */
+/* Addresses that moved pages keep for a while (remap/page_alias.h). */
 struct sg_aliases {
-    struct sg_pending_queue stale_queue; /* addresses that are to be unmapped later: busy extents */
-    _Atomic uint64_t slots; /* a bit for each slot whose stream got a page at a second address since the last
-                               sg_core_take_aliased(). No lock */
+    struct sg_pending_queue stale_queue; /* aliases that are to be unmapped, oldest first: busy extents */
+    /* A bit for each slot whose stream was given memory of an alias since the last sg_core_take_aliased(). No lock. */
+    _Atomic uint64_t slots;
 };
 
-/* What is left of the device, by what others hold and by what the driver has refused. */
+/* The rest of the device: how much others hold, and what the driver has refused. */
 struct sg_room {
     uint64_t outside_bytes;      /* of the device in use by others, quantised */
     struct sg_outside outside;   /* to the byte, as the observer has it; nothing is decided by it */
@@ -120,13 +135,13 @@ struct sg_room {
     struct sg_shortage shortage; /* of the most recent failure; asks for nothing before one */
 };
 
-/* Which devices reach the memory of this one. */
+/* The devices that reach the memory of this one. */
 struct sg_access {
     uint64_t peers;     /* bit per device that must have access */
     bool peer_accessed; /* another device has had access: what is mapped keeps it */
 };
 
-/* What every operation keeps. */
+/* The figures that every operation keeps. */
 struct sg_accounts {
     struct sg_usage usage;
     uint64_t counter[SG_STAT_COUNT]; /* COUNTER statistics; updated atomically where not under `lock` */
@@ -146,7 +161,7 @@ struct sg_device {
     struct sg_core *core;
     int ordinal;
     enum sg_device_mode _Atomic mode; /* changes under `lock` */
-    /* Set when the device is first used. */
+    /* Set when the device is first used, bytes. */
     uint64_t granularity, total_bytes; /* granularity: 0 where there were never regions */
     uint64_t capacity_bytes;           /* what may be held; changes under `lock` */
     struct sg_pages pages;
@@ -176,7 +191,7 @@ struct sg_core {
     struct sg_lock setup;            /* guards the making of devices and the lists of contexts and ranges */
     struct sg_context_list contexts; /* changed under `setup` */
     struct sg_device *_Atomic device[SG_DEVICES_MAX];
-    /* Notes of devices that are not ready yet, under `setup`. To note something makes no device ready: where it was full
+    /* Notes of devices that are not ready yet, under `setup`. Noting something makes no device ready. If it was full
        just then, it would serve otherwise than without a trace. */
     struct sg_unready {
         uint64_t total_bytes;      /* 0: nothing was noted, and the trace does not define it */
@@ -193,14 +208,16 @@ struct sg_core {
     _Atomic uint32_t range_count;
 };
 
-/* The driver, for a call: none is made under a device's `lock`, since it may wait. */
+/* The driver, for a call. No call is made under a device's `lock`. A call may wait for work, and that may wait for a
+   thread which needs the lock. Builds that check locks assert it here, so every call goes by this function. */
 static inline const struct sg_driver *sg_core_driver(const struct sg_core *core)
 {
     SG_ASSERT_NONE_HELD_FROM(SG_RANK_DEVICE);
     return core->driver;
 }
 
-/* The range of ours that holds `address`, NULL if none does. No lock needed. */
+/* The range of ours that holds `address`; NULL: none does. No lock is needed: ranges are only appended, and the count
+   is published after the entry. */
 static inline const struct sg_range *sg_core_range_at(const struct sg_core *core, CUdeviceptr address)
 {
     uint32_t count = atomic_load_explicit(&((struct sg_core *)core)->range_count, memory_order_acquire);
@@ -210,7 +227,7 @@ static inline const struct sg_range *sg_core_range_at(const struct sg_core *core
     return NULL;
 }
 
-/* The device, if it has been made ready; NULL otherwise. No lock needed. */
+/* The device of an ordinal; NULL: it has not been made ready. No lock is needed. sg_device_get() makes it ready. */
 static inline struct sg_device *sg_device_known(struct sg_core *core, int ordinal)
 {
     return (unsigned)ordinal < SG_DEVICES_MAX ? atomic_load_explicit(&core->device[ordinal], memory_order_acquire)
@@ -223,18 +240,22 @@ static inline uint64_t sg_device_capacity(const struct sg_device *device)
     return __atomic_load_n(&device->capacity_bytes, __ATOMIC_RELAXED);
 }
 
+/* Adds to a counter of the statistics. It needs no lock, so calls of the driver count themselves where they are
+   made. */
 static inline void sg_count(struct sg_device *device, enum sg_stat stat, uint64_t amount)
 {
     __atomic_fetch_add(&device->accounts.counter[stat], amount, __ATOMIC_RELAXED);
 }
 
+/* Gives one record to the observer: a trace, or nobody. The order of records is the order of decisions, so records of
+   decisions are emitted under `lock`. */
 static inline void sg_emit(struct sg_device *device, uint8_t kind, uint8_t flags, uint32_t stream, uint64_t id,
     uint64_t size)
 {
     sg_event_emit(&device->core->observer, kind, flags, stream, id, size);
 }
 
-/* The index in the trace for no known stream, and for a followed stream. */
+/* The index in the trace for no known stream of a device, and for a followed one (trace_streams.h). */
 static inline uint32_t sg_unknown_stream_of(int ordinal)
 {
     return (uint32_t)ordinal * (SG_STREAMS_MAX + SG_SLOTS);
@@ -248,7 +269,7 @@ static inline uint32_t sg_device_slot_stream(const struct sg_device *device, sg_
     return sg_device_unknown_stream(device) + SG_STREAMS_MAX + slot;
 }
 
-/* The slot of a stream of the trace, which is one of the device's; 0: it is none's. */
+/* The slot of a stream of the trace, which must be one of the device's; 0: that stream is not followed. */
 static inline sg_slot sg_device_slot_of(const struct sg_device *device, uint32_t stream)
 {
     uint32_t first = sg_device_unknown_stream(device) + SG_STREAMS_MAX;

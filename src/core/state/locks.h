@@ -1,17 +1,27 @@
 /* The four locks of the core, by function, so that clang knows which is held (lock_roles.h).
 
-   Locks, in order: `asking`, then `grow` (one thread at a time creates, maps or takes pages away; held across driver calls),
-   the core's `setup`, then `lock` (everything else; never held across a driver call). `asking` is not taken while `grow` is
-   held.
+   Nouns. `asking` of a device belongs to the thread that queries and waits for fences. `grow` belongs to the thread
+   that creates, maps or takes pages away. `setup` of the core is for making devices, ranges of addresses and the list
+   of contexts. `lock` of a device guards everything else of it.
 
-   For example, a thread that grows by 300 MiB holds `grow` for some milliseconds of driver calls. It takes `lock` for a
-   microsecond at a time in between. Others allocate meanwhile; one that has to grow too waits for `grow`. */
+   Why several: driver calls take microseconds to seconds, and nobody may wait for them who needs no new page. So
+   `lock` is never held across one. `asking` and `grow` are, and they are two: a thread that waits for a fence must
+   not stop one that can grow. The fence may wait for that one's work.
+
+   How: a thread takes a lock only before those later in this order: `asking`, `grow`, `setup`, `lock`
+   (base/locks.def). Builds with assertions check that. Limits: `asking` is not taken while `grow` is held, so a
+   thread that grows asks nobody.
+
+   For example, a thread that grows by 300 MiB, as in grow.h, makes 44 + 1 + 75 + 1 driver calls under `grow`. It
+   takes `lock` a few times in between, for a moment. Others allocate and free meanwhile. One that has to grow too
+   waits for `grow`, and then searches again before it plans. */
 #ifndef SG_CORE_STATE_LOCKS_H
 #define SG_CORE_STATE_LOCKS_H
 
 #include "core/state/device.h"
 
-/* Makes the locks of a device that has its number. Nobody holds them. */
+/* Makes the locks of a device whose ordinal is set. For a new device, and for a forked child, in which their holders
+   are gone. */
 SG_UNCHECKED_LOCKS static inline void sg_device_init_locks(struct sg_device *device)
 {
     sg_lock_init(&device->fences.asking, SG_RANK_ASKING, (unsigned)device->ordinal);
@@ -19,7 +29,7 @@ SG_UNCHECKED_LOCKS static inline void sg_device_init_locks(struct sg_device *dev
     sg_lock_init(&device->lock, SG_RANK_DEVICE, (unsigned)device->ordinal);
 }
 
-/* `lock`, for a moment: no driver call is made with it. */
+/* Takes and gives back `lock`, for a moment: no driver call is made with it. */
 SG_UNCHECKED_LOCKS static inline void sg_device_lock(struct sg_device *device) SG_ACQUIRES(lock)
 {
     sg_lock(&device->lock);
@@ -29,7 +39,8 @@ SG_UNCHECKED_LOCKS static inline void sg_device_unlock(struct sg_device *device)
     sg_unlock(&device->lock);
 }
 
-/* `grow`: whose holder alone creates, maps and takes pages. sg_replay_grow_lock() waits for its turn in a replay too. */
+/* Takes and gives back `grow`. Operations of their own take it by sg_replay_grow_lock(), which in a replay waits for
+   their step too. */
 SG_UNCHECKED_LOCKS static inline void sg_grow_lock(struct sg_device *device) SG_ACQUIRES(grow)
 {
     sg_lock(&device->growth.grow);
@@ -43,7 +54,8 @@ SG_UNCHECKED_LOCKS static inline void sg_grow_unlock(struct sg_device *device) S
     sg_unlock(&device->growth.grow);
 }
 
-/* What only the holder of `grow` changes, under `lock` besides: that holder reads it without `lock`. */
+/* Parts that only the holder of `grow` changes, under `lock` besides. So the holder may read them without `lock`, by
+   these. */
 static inline const struct sg_regions *sg_device_regions_growing(const struct sg_device *device) SG_REQUIRES(grow)
 {
     SG_ASSERT_HELD(&device->growth.grow);
@@ -60,7 +72,7 @@ static inline const struct sg_access *sg_device_access_growing(const struct sg_d
     return &device->access;
 }
 
-/* `asking`: whose holder alone queries and waits for fences. */
+/* Takes and gives back `asking`. */
 SG_UNCHECKED_LOCKS static inline void sg_asking_lock(struct sg_device *device) SG_ACQUIRES(asking)
 {
     sg_lock(&device->fences.asking);
@@ -74,7 +86,7 @@ SG_UNCHECKED_LOCKS static inline void sg_asking_unlock(struct sg_device *device)
     sg_unlock(&device->fences.asking);
 }
 
-/* `setup`: whose holder alone makes a device, adds a range of addresses and changes the list of contexts. */
+/* Takes and gives back `setup`. */
 SG_UNCHECKED_LOCKS static inline void sg_setup_lock(struct sg_core *core) SG_ACQUIRES(setup)
 {
     sg_lock(&core->setup);

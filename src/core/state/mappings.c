@@ -7,6 +7,7 @@ SG_UNCHECKED_LOCKS uint32_t sg_mappings_devices(const struct sg_device *device)
     return 1 + (uint32_t)__builtin_popcountll(device->access.peers & ~(UINT64_C(1) << device->ordinal));
 }
 
+/* Pages of all regions that have memory of their own. */
 static uint64_t pages_mapped_locked(const struct sg_device *device) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -16,7 +17,8 @@ static uint64_t pages_mapped_locked(const struct sg_device *device) SG_REQUIRES(
     return pages;
 }
 
-static uint64_t pages_old_locked(const struct sg_device *device) SG_REQUIRES(lock)
+/* Pages of addresses that are aliases: each takes mappings as a page does. */
+static uint64_t pages_aliased_locked(const struct sg_device *device) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
     uint64_t pages = 0;
@@ -28,16 +30,16 @@ static uint64_t pages_old_locked(const struct sg_device *device) SG_REQUIRES(loc
 uint64_t sg_mappings_now_locked(const struct sg_device *device)
 {
     SG_ASSERT_HELD(&device->lock);
-    return (pages_mapped_locked(device) + pages_old_locked(device)) * sg_mappings_devices(device);
+    return (pages_mapped_locked(device) + pages_aliased_locked(device)) * sg_mappings_devices(device);
 }
 
-/* Pages that the device may have, each at one address. */
+/* The most pages that the device may have if each is at one address. */
 static uint64_t pages_most(const struct sg_device *device)
 {
     return (uint64_t)device->core->conf.mapping_limit / sg_mappings_devices(device);
 }
 
-/* Pages of a size that fill what may still be held. */
+/* How many pages of a size would fill what may still be held. */
 static uint64_t pages_to_fill_locked(const struct sg_device *device, uint64_t page) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -52,9 +54,11 @@ uint32_t sg_mappings_left_locked(const struct sg_device *device)
         return 0;
     uint64_t mapped = pages_mapped_locked(device), most = pages_most(device),
              full = mapped + pages_to_fill_locked(device, device->regions.page_bytes[SG_KIND_REGULAR]);
-    uint64_t share = sg_pages_when_full(most); /* of a size of the user's a full device may have more */
+    /* With the user's page size a full device may need more pages than its share. Then the share is what aliases
+       leave alone, or what is mapped already. */
+    uint64_t share = sg_pages_when_full(most);
     full = full < share ? full : share > mapped ? share : mapped;
-    uint64_t taken = full + pages_old_locked(device);
+    uint64_t taken = full + pages_aliased_locked(device);
     return taken < most ? (uint32_t)(most - taken) : 0;
 }
 
@@ -62,6 +66,8 @@ SG_UNCHECKED_LOCKS void sg_mappings_size_pages(struct sg_device *device)
 {
     const struct sg_conf *conf = &device->core->conf;
     uint64_t granule = device->granularity, page = granule;
+    /* The user's size is bounded by a sixteenth of the device (SG_PAGES_LEAST): with larger pages a few small blocks
+       would hold the card. */
     if (conf->page_size != SG_AUTO) {
         uint64_t most = device->total_bytes / SG_PAGES_LEAST / granule * granule;
         page = (conf->page_size + granule - 1) / granule * granule;
@@ -82,6 +88,7 @@ void sg_mappings_watch_locked(struct sg_device *device)
     while (mapped + pages_to_fill_locked(device, page) > most && page < device->capacity_bytes)
         page *= 2;
     device->regions.page_bytes[SG_KIND_REGULAR] = page;
-    if (mapped > most / 2) /* the small region may be most of them */
+    /* The small region's pages stay a granule, unless so much is mapped that it may be most of it. */
+    if (mapped > most / 2)
         device->regions.page_bytes[SG_KIND_SMALL] = page;
 }

@@ -14,8 +14,9 @@ void sg_device_note_outside_locked(struct sg_device *device, uint64_t bytes)
     sg_emit(device, SEGALLOC_RECORD_PRESSURE, 0, sg_device_stream_locked(device, &(struct sg_tag){0}), 0, bytes);
 }
 
-/* Managed memory is known by what was asked for. How much of that is on the device nobody says: at most what is not known
-   to be anything else. */
+/* Divides `bytes`, all that is outside, among the categories. Managed memory is known by what was asked for, and
+   nobody says how much of it is on the device. So it counts with at most the bytes that no other category has. The
+   rest is OTHER. */
 static void outside_divide(struct sg_outside *known, uint64_t bytes)
 {
     uint64_t managed = known->bytes[SEGALLOC_OUTSIDE_MANAGED];
@@ -24,7 +25,8 @@ static void outside_divide(struct sg_outside *known, uint64_t bytes)
     known->bytes[SEGALLOC_OUTSIDE_OTHER] = rest - known->bytes[SEGALLOC_OUTSIDE_MANAGED];
 }
 
-/* The observer had `before`; it has `now` from here on. */
+/* Emits a record for each category that changed since `before`, which is brought up to date. The last one is flagged,
+   so that a reader knows when all have their new values. */
 static void outside_emit(const struct sg_core *core, int ordinal, const struct sg_outside *now, struct sg_outside *before)
 {
     int last = SEGALLOC_OUTSIDE_COUNT - 1;
@@ -37,24 +39,26 @@ static void outside_emit(const struct sg_core *core, int ordinal, const struct s
     *before = *now;
 }
 
-/* Whose question it is how much others hold. */
+/* The purpose of asking how much is outside. */
 enum outside_purpose {
     OUTSIDE_TO_SHOW, /* the observer's alone */
     OUTSIDE_TO_PLAN, /* plans go by the answer as well */
 };
 
-/* A device at a moment, as far as it is known. */
+/* The driver's answer, and the layer above's, for one moment. */
 struct outside_answer {
-    struct sg_outside known, most; /* by calls of this process; `most`: of a moment that is over, all zeros: of none */
-    uint64_t used;                 /* by anybody */
-    bool has_used;                 /* only a context of the device can say */
+    struct sg_outside known, most; /* by calls of this process; `most`: at a moment that is over, all zeros: at none */
+    uint64_t used;                 /* bytes of the device, by anybody */
+    bool has_used;                 /* `used` is known: only a context of the device can say */
 };
 
+/* True if anybody observes: a trace does, a replay does not. */
 static bool outside_is_observed(const struct sg_core *core)
 {
     return core->observer.emit && !core->replay;
 }
 
+/* Asks for both answers. The layer above is asked only where somebody observes: plans need the driver's alone. */
 static struct outside_answer outside_ask(const struct sg_core *core, int ordinal, uint64_t total, bool current)
 {
     struct outside_answer answer = {.used = 0};
@@ -65,7 +69,9 @@ static struct outside_answer outside_ask(const struct sg_core *core, int ordinal
     return answer;
 }
 
-/* Where nobody says how much is used, others hold what they held before. */
+/* Shows an answer to the observer. `ours` is held by the core. Where nobody says how much is used, the categories
+   without a name stay as they were. If this process held more at a moment that is over, that moment is shown first,
+   so that a peak is not lost. */
 static void outside_show(const struct sg_core *core, int ordinal, uint64_t ours, struct outside_answer *answer,
     struct sg_outside *before)
 {
@@ -83,8 +89,8 @@ static void outside_show(const struct sg_core *core, int ordinal, uint64_t ours,
     outside_emit(core, ordinal, known, before);
 }
 
-/* Nobody's observing may change a plan: a program that is traced decides as it does without, or a rehearsal would be of
-   another program. */
+/* Asks and notes, for plans or for the observer alone. Observing never changes a plan: a traced program must decide
+   as it does without a trace, or a rehearsal would be of another program. */
 static void outside_ask_growing(struct sg_device *device, bool current, enum outside_purpose purpose) SG_REQUIRES(grow)
 {
     SG_ASSERT_HELD(&device->growth.grow);
@@ -111,7 +117,8 @@ void sg_device_show_outside_growing(struct sg_device *device, bool current)
     outside_ask_growing(device, current, OUTSIDE_TO_SHOW);
 }
 
-/* The device is not made ready. The trace defines it without pages, which its start adds. */
+/* The device is not made ready by this, since it would then serve differently with a trace than without. The trace
+   defines it without pages, and the record of its start adds them. */
 SG_UNCHECKED_LOCKS void sg_core_show_outside_in_setup(struct sg_core *core, int ordinal, bool current)
 {
     SG_ASSERT_HELD(&core->setup);

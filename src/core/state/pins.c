@@ -7,7 +7,7 @@ void sg_device_pin_locked(struct sg_device *device, struct sg_region *region, ui
     for (uint32_t page = first; page < first + pages; page++) {
         if (region->memory.pin[page] & SG_PIN_ASKED)
             continue;
-        region->memory.pinned += !region->memory.pin[page] && region->memory.handle[page] != SG_PAGE_STALE;
+        region->memory.pinned += !region->memory.pin[page] && region->memory.handle[page] != SG_PAGE_ALIAS;
         region->memory.pin[page] |= SG_PIN_ASKED;
         sg_gauge_add(&device->accounts.usage.pinned, sg_region_page_bytes(region));
         any = true;

@@ -3,7 +3,8 @@
 #include "base/meta.h"
 #include "core/state/replay_steps.h"
 
-static uint64_t round_up(uint64_t value, uint64_t step)
+/* A value rounded up to a multiple of a step. */
+static uint64_t regions_round_up(uint64_t value, uint64_t step)
 {
     return (value + step - 1) / step * step;
 }
@@ -23,6 +24,8 @@ static uint32_t bucket_shift_of(enum sg_region_kind kind, uint64_t page_bytes)
     return kind == SG_KIND_SMALL ? 0 : 63 - (uint32_t)__builtin_clzll(least) - SG_UNIT_SHIFT;
 }
 
+/* Adds a range of addresses to those that are looked up. Its count is stored last, so a reader without a lock sees
+   whole entries. False: the table is full. */
 static bool publish_range(struct sg_core *core, struct sg_device *device, struct sg_region *region, uint64_t bytes,
     bool huge)
 {
@@ -64,7 +67,7 @@ static CUresult reserve_addresses(struct sg_device *device, uint64_t least, uint
         CUresult result = sg_pages_reserve(&device->pages, *bytes, alignment, ret);
         if (result == CUDA_SUCCESS || *bytes == least)
             return sg_pages_answered(&device->pages, result);
-        *bytes = *bytes / 2 > least ? round_up(*bytes / 2, step) : least;
+        *bytes = *bytes / 2 > least ? regions_round_up(*bytes / 2, step) : least;
     }
 }
 
@@ -89,6 +92,7 @@ static struct sg_region *make_region(struct sg_device *device, enum sg_region_ki
     return NULL;
 }
 
+/* Adds a region to its device: from here on blocks may stand in it. */
 static void append_region_locked(struct sg_device *device, enum sg_region_kind kind, struct sg_region *region,
     uint64_t bytes) SG_REQUIRES(lock)
 {
@@ -104,8 +108,8 @@ static void append_region_locked(struct sg_device *device, enum sg_region_kind k
     sg_gauge_add(&device->accounts.usage.segments, 1);
 }
 
-/* The outcome of a turn for a region that was not made, in place of its bytes. The driver gave no addresses, or the
-   host no memory for its books. */
+/* The outcome of the replay step for a region that was not made, in place of its bytes. The driver gave no addresses,
+   or the host no memory for its books. */
 enum { NO_ADDRESSES = 0, NO_BOOKS = 1 };
 
 /* How many bytes of addresses a region is to have: as the trace of a replay says where possible, else as many as are
@@ -122,7 +126,7 @@ CUresult sg_device_add_region_growing(struct sg_device *device, enum sg_region_k
 {
     SG_ASSERT_HELD(&device->growth.grow);
     bool huge = kind == SG_KIND_HUGE;
-    uint64_t page = huge ? round_up(bytes, device->granularity) : sg_device_regions_growing(device)->page_bytes[kind];
+    uint64_t page = huge ? regions_round_up(bytes, device->granularity) : sg_device_regions_growing(device)->page_bytes[kind];
     const struct segalloc_trace_record *replayed = sg_replay_step(device);
     if (huge && sg_replay_step_is(replayed, SEGALLOC_TURN_REUSE) && reuse_huge(device, page))
         return CUDA_SUCCESS;
@@ -132,15 +136,15 @@ CUresult sg_device_add_region_growing(struct sg_device *device, enum sg_region_k
                     : kind == SG_KIND_SMALL ? device->total_bytes / SG_SMALL_REGION_SHARE
                                             : 2 * device->total_bytes;
     uint64_t step = huge ? device->granularity : page, most = ((uint64_t)INT32_MAX << SG_UNIT_SHIFT) / step * step;
-    want = round_up(want > bytes ? want : bytes, step);
+    want = regions_round_up(want > bytes ? want : bytes, step);
     want = want < most ? want : most;
     if (sg_device_regions_growing(device)->count == SG_REGIONS_MAX || want < bytes)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUdeviceptr base = 0;
-    want = replayed_bytes(replayed, round_up(bytes, step), most, step, want);
+    want = replayed_bytes(replayed, regions_round_up(bytes, step), most, step, want);
     CUresult result = want == NO_BOOKS ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED;
     if (want > NO_BOOKS)
-        result = reserve_addresses(device, round_up(bytes, step), step,
+        result = reserve_addresses(device, regions_round_up(bytes, step), step,
             page == device->granularity ? 0 : device->granularity, &want, &base);
     bool refused = result != CUDA_SUCCESS && want != NO_BOOKS;
     struct sg_region *region = result == CUDA_SUCCESS ? make_region(device, kind, base, want, page) : NULL;

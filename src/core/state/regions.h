@@ -1,16 +1,21 @@
 /* Regions of a device: addresses are reserved for blocks of a kind, and kept for good.
 
-   Kinds: small blocks, regular ones, and huge ones, each of which has a region of one page to itself. Why for good: an
-   address is looked up without a lock, among ranges that are only ever appended. Limits: SG_REGIONS_MAX a device.
+   Kinds: small blocks, regular ones, and huge ones, each of which has a region of one page to itself. Why for good:
+   an address is looked up without a lock, among ranges that are only ever appended. So cudaFree of foreign memory
+   costs a few comparisons, and a forked child can still say whose an address is. Why so many addresses: they cost
+   nothing, and a block can then be placed beside what stays. Limits: SG_REGIONS_MAX (64) regions a device.
 
-   For example, a card of 24 GiB gets a regular region of 48 GiB of addresses, so that a block can be placed beside what
-   stays. Does the driver refuse 48, 24 are asked for, and so on down to the size of the block. */
+   For example, a card of 24 GiB gets a small region of 3 GiB of addresses, SG_SMALL_REGION_SHARE, and a regular one
+   of 48 GiB. If the driver refuses 48, then 24 are asked for, and so on down to the size of the block. A huge block
+   of 13 GiB gets a region of 24 GiB of addresses, of which it uses the first 13. When it is freed, a block of 20 GiB
+   takes over all that. */
 #ifndef SG_CORE_STATE_REGIONS_H
 #define SG_CORE_STATE_REGIONS_H
 
 #include "core/state/device.h"
 
-/* Whether a block of `units` may stand in a region: one for huge blocks has one page, which must fit. */
+/* True if a block of `units` of that kind may stand in a region. A huge block's region has one page. It must be as
+   large as the block is when rounded to a granule, since nothing else would use the rest. */
 static inline bool sg_device_suits_locked(const struct sg_device *device, uint32_t index, enum sg_region_kind kind,
     uint32_t units) SG_REQUIRES(lock)
 {
@@ -22,13 +27,13 @@ static inline bool sg_device_suits_locked(const struct sg_device *device, uint32
 }
 
 /* Adds a region of at least `bytes` for `kind`. The driver is asked for addresses; a huge block takes those of one
-   that is gone, if they suffice. Ranges of addresses are kept for good, so looking an address up needs no lock.
-   CUDA_ERROR_OUT_OF_MEMORY: there are as many as there may be, or the host has no memory. CUDA_ERROR_NOT_SUPPORTED:
-   the driver gave no addresses. Holds `grow`. */
+   that is gone, if they suffice. CUDA_ERROR_OUT_OF_MEMORY: the device has as many regions as it may have, or the host
+   has no memory. CUDA_ERROR_NOT_SUPPORTED: the driver gave no addresses. Takes `setup` and `lock` for moments. */
 CUresult sg_device_add_region_growing(struct sg_device *device, enum sg_region_kind kind, uint64_t bytes)
     SG_REQUIRES(grow);
 
-/* Its memory management has failed an allocation, in the section that says so in the trace. */
+/* Counts an allocation that the driver's memory management has failed twice, in the section that says so in the
+   trace. After SG_REFUSALS_MOST (8) of them fixed segments serve (grow.c). */
 void sg_device_note_refusal_locked(struct sg_device *device) SG_REQUIRES(lock) SG_REQUIRES(grow);
 
 #endif

@@ -1,7 +1,10 @@
-/* What a device with fixed segments keeps. segments/fixed_segments.h says how it changes.
+/* The state of a device with fixed segments. segments/fixed_segments.h says how it changes.
 
-   For example, a block of 3 MiB in a segment of 20 MiB: `segment` has one row of 20 MiB with live = 1, and `live` has the
-   block's address. */
+   Nouns. A *segment* is memory of one cuMemAlloc. A *pool* is the segments of one context, of which PyTorch's rules
+   choose. *Doomed* segments were given back by the rules, and are freed once `lock` is dropped.
+
+   For example, a block of 3 MiB in a segment of 20 MiB: `segment` has one row of 20 MiB with live = 1. `live` maps
+   the block's address to an extent, which has its size, stream and site. */
 #ifndef SG_CORE_STATE_SEGMENTS_H
 #define SG_CORE_STATE_SEGMENTS_H
 

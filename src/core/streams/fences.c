@@ -5,8 +5,8 @@
 #include "core/streams/followed_streams.h"
 #include "core/streams/pending_frees.h"
 
-/* Takes a fence out of the list; false: it has gone with its context. By its number, since the event of a context that
-   has just ended may be another one's by now. */
+/* Takes a fence out of the list; false: it has gone with its context. It goes by the fence's number, since the event
+   of a context that has just ended may be another one's by now. */
 static bool fences_take_locked(struct sg_device *device, uint64_t number, struct sg_fence *ret) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -22,7 +22,8 @@ static bool fences_take_locked(struct sg_device *device, uint64_t number, struct
     return false;
 }
 
-/* The work before a fence is complete. */
+/* Notes that a fence has passed: the work before it is complete, and epochs may be over. Its event is kept for the
+   next fence, up to SG_IDLE_EVENTS (64) of them. */
 static void fences_complete_asking(struct sg_device *device, uint64_t number) SG_REQUIRES(asking)
 {
     SG_ASSERT_HELD(&device->fences.asking);
@@ -41,13 +42,15 @@ static void fences_complete_asking(struct sg_device *device, uint64_t number) SG
         (void)sg_core_driver(device->core)->event_destroy(fence.event);
 }
 
-/* What a fence is about, as bits; bit 0: streams that aren't followed. */
+/* The slots of a fence as bits; bit 0: only streams that are not followed. */
 static uint64_t fence_slots(const struct sg_fence *fence)
 {
     return fence->slots ? fence->slots : 1;
 }
 
-/* Asks about the fences, oldest first, of each stream until one is not complete. */
+/* Queries the fences that are out, oldest first. A stream's events pass in order, so once one has not passed the
+   later ones of that stream are left out. `lock` is dropped for each query, and a fence is found again by its
+   number. */
 static void fences_query_asking(struct sg_device *device) SG_REQUIRES(asking)
 {
     SG_ASSERT_HELD(&device->fences.asking);
@@ -104,7 +107,7 @@ static CUevent fence_to_replace_locked(struct sg_device *device, CUcontext conte
 
 /* An event of ours in `context`, which is current, to be recorded on the streams of `slots`. *ret_was_fence: it was
    out, and shows nothing any more. */
-static CUresult get_event(struct sg_device *device, CUcontext context, uint64_t slots, CUevent *ret,
+static CUresult fences_get_event(struct sg_device *device, CUcontext context, uint64_t slots, CUevent *ret,
     bool *ret_was_fence)
 {
     sg_device_lock(device);
@@ -125,7 +128,7 @@ static CUresult get_event(struct sg_device *device, CUcontext context, uint64_t 
     return sg_core_driver(device->core)->event_create(ret, CU_EVENT_DISABLE_TIMING);
 }
 
-/* What an event covers: the stream of `slot`, or with 0 the whole context. */
+/* The slots that an event covers: the stream of `slot`, or with 0 all of the context. */
 static uint64_t fence_covers_locked(const struct sg_device *device, CUcontext context, sg_slot slot) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -140,15 +143,18 @@ static CUresult fences_record_here_asking(struct sg_device *device, CUcontext co
     const struct sg_driver *driver = sg_core_driver(device->core);
     struct sg_stream_clocks *clocks = &device->clocks;
     struct sg_fence fence = {.context = context};
+    /* Which streams the fence is for decides whose oldest event may be taken for it. */
     sg_device_lock(device);
     fence.slots = fence_covers_locked(device, context, slot);
     sg_device_unlock(device);
     bool was_fence;
-    CUresult result = get_event(device, context, fence.slots, &fence.event, &was_fence);
+    CUresult result = fences_get_event(device, context, fence.slots, &fence.event, &was_fence);
     if (result != CUDA_SUCCESS)
         return result;
     sg_device_lock(device);
-    fence.slots = fence_covers_locked(device, context, slot); /* a slot may be another context's by now */
+    /* Asked again: a slot may be another context's by now. The time is read before the driver is called, so work that
+       comes between the two is not counted as covered. */
+    fence.slots = fence_covers_locked(device, context, slot);
     fence.seq = sg_clocks_read_locked(device, fence.slots);
     CUstream stream = clocks->stream[slot].handle;
     sg_device_unlock(device);
@@ -172,6 +178,8 @@ static CUresult fences_record_here_asking(struct sg_device *device, CUcontext co
     return CUDA_SUCCESS;
 }
 
+/* Records a fence on the stream of `slot`, or with 0 over the context, which is made current for that.
+   CUDA_ERROR_NOT_SUPPORTED: as many are out as may be, the driver cannot, or the context is ending. */
 static CUresult fences_record_asking(struct sg_device *device, CUcontext context, sg_slot slot, struct sg_fence *ret)
     SG_REQUIRES(asking)
 {
@@ -194,6 +202,8 @@ static CUresult fences_record_asking(struct sg_device *device, CUcontext context
     return fences_record_here_asking(device, context, slot, ret);
 }
 
+/* Begins recording. False: a capture is live, which an event of ours could break. Else no capture begins before
+   end_recording(). */
 static bool begin_recording(struct sg_device *device)
 {
     const struct sg_core *core = device->core;
@@ -206,14 +216,14 @@ static void end_recording(struct sg_device *device)
         device->core->callbacks.record_end();
 }
 
-/* Whether a stream takes no event of ours from whatever thread. */
+/* True if no event of ours may be recorded on a stream. */
 static bool is_unfenceable(const struct sg_stream_id *stream)
 {
     return stream->per_thread || stream->flags & SG_STREAM_UNFENCEABLE;
 }
 
-/* Whether an event can be recorded on the stream of a slot by any thread. On a legacy stream that the program does
-   not use it would join its blocking streams (R36); an event over the context covers that stream. Under `lock`. */
+/* True if an event can be recorded on the stream of a slot by any thread. On a legacy stream that the program does
+   not use it would join the program's blocking streams (R36); an event over the context covers that stream. */
 static bool is_recordable(const struct sg_stream_clocks *clocks, sg_slot slot)
 {
     bool used = (clocks->was_used | atomic_load_explicit(&clocks->dirty, memory_order_acquire)) >> slot & 1;
@@ -234,7 +244,8 @@ bool sg_fences_can_wait(const struct sg_device *device)
            !atomic_load_explicit(&core->contexts.missed, memory_order_relaxed);
 }
 
-/* Waits for the work of every context: what was pending before is free then. For a thread of its own. */
+/* Waits for the work of every context, and notes that all that was pending before is free. It runs on a thread of its
+   own, so it enters each context itself, and skips those that are gone. */
 static CUresult wait_for_contexts(void *user)
 {
     struct sg_device *device = user;
@@ -260,7 +271,8 @@ static CUresult wait_for_contexts(void *user)
     return result;
 }
 
-/* Fences over every context that there is. Whether that was done. */
+/* Records a fence over every context that there is. False: one could not be recorded, so all of them together show
+   nothing. */
 static bool fences_over_contexts_asking(struct sg_device *device) SG_REQUIRES(asking)
 {
     SG_ASSERT_HELD(&device->fences.asking);
@@ -276,8 +288,8 @@ static bool fences_over_contexts_asking(struct sg_device *device) SG_REQUIRES(as
     return seen || fences_record_asking(device, NULL, 0, &fence) == CUDA_SUCCESS;
 }
 
-/* Begins an epoch: what is pending so far is free once the fences are complete that are recorded here, and those before
-   them. Where as many are out as there may be, the youngest takes its place. */
+/* Begins an epoch: frees that are pending so far take effect once the fences have passed that are recorded here, and
+   those before them. With SG_EPOCHS (64) open, new frees join the youngest: it is recorded anew, later. */
 static void fences_record_epoch_asking(struct sg_device *device) SG_REQUIRES(asking)
 {
     SG_ASSERT_HELD(&device->fences.asking);
@@ -294,14 +306,16 @@ static void fences_record_epoch_asking(struct sg_device *device) SG_REQUIRES(ask
         return;
     sg_device_lock(device);
     device->fences.epoch[device->fences.epoch_count++] = (struct sg_epoch){seq, device->fences.number};
-    if (device->regions.extents.extent[device->pending.awaits_all.last].seq <= seq) /* none was freed meanwhile */
+    /* A free that came meanwhile needs an epoch of its own, so the mark stays for it. */
+    if (device->regions.extents.extent[device->pending.awaits_all.last].seq <= seq)
         device->clocks.needs_fence &= ~sg_slot_bit(0);
     sg_clocks_fenced(&device->clocks, sg_slot_bit(0), seq);
     sg_pending_settle_epochs_locked(device);
     sg_device_unlock(device);
 }
 
-/* The next of `wanted` to be marked: its slot, or its context with slot 0. False: none. */
+/* The next stream of `wanted`, a set of slots, that needs a fence. Slot 0 with its context: none can go on the stream
+   itself. False: none does. */
 static bool next_wanted_locked(struct sg_device *device, uint64_t *wanted, CUcontext *ret_context, sg_slot *ret_slot)
     SG_REQUIRES(lock)
 {
@@ -317,7 +331,8 @@ static bool next_wanted_locked(struct sg_device *device, uint64_t *wanted, CUcon
     return true;
 }
 
-/* Records what is needed to cover everything that has not been marked since. */
+/* Records all fences that are needed, an epoch's first. A fence over a context clears the need of all its streams, so
+   each is asked again before its turn. */
 static void fences_record_all_asking(struct sg_device *device) SG_REQUIRES(asking)
 {
     SG_ASSERT_HELD(&device->fences.asking);
@@ -339,8 +354,8 @@ static void fences_record_all_asking(struct sg_device *device) SG_REQUIRES(askin
     end_recording(device);
 }
 
-/* Waits for a context, no longer than whoever uses the core allows. Who is about to end it waits for those that ask
-   first. */
+/* Waits for a context, no longer than wait_limit. `asking` is dropped meanwhile: a thread that is about to end the
+   context waits for it, and the work may depend on that thread. */
 static CUresult wait_for_context_asking(struct sg_device *device, CUcontext context) SG_REQUIRES(asking)
 {
     SG_ASSERT_HELD(&device->fences.asking);
@@ -353,7 +368,7 @@ static CUresult wait_for_context_asking(struct sg_device *device, CUcontext cont
     return result;
 }
 
-/* Waits for every context, on a helper thread if there can be one. */
+/* Waits for every context, on a helper thread if there can be one. `asking` is dropped meanwhile. */
 static CUresult wait_for_all_asking(struct sg_device *device) SG_REQUIRES(asking)
 {
     SG_ASSERT_HELD(&device->fences.asking);
@@ -365,9 +380,11 @@ static CUresult wait_for_all_asking(struct sg_device *device) SG_REQUIRES(asking
     return result;
 }
 
-/* Waits for the oldest fence of a context that is not ending. If all contexts of fences are ending, waits for that of
-   the oldest to end or to stay. Without a fence none could be recorded: waits for every context, or for the current
-   one. Whether that succeeded and there may be more to wait for. */
+/* Waits for the oldest fence of a context that is not ending. If all contexts of fences are ending, it waits for that
+   of the oldest to end or to stay. Without a fence none could be recorded: it waits for every context, or for the
+   current one. Returns true if that succeeded, and there may be more to wait for.
+
+   The clock is read before the wait, so what streams were given meanwhile does not count as complete. */
 static bool wait_for_oldest_asking(struct sg_device *device) SG_REQUIRES(asking)
 {
     SG_ASSERT_HELD(&device->fences.asking);
@@ -405,7 +422,8 @@ static bool wait_for_oldest_asking(struct sg_device *device) SG_REQUIRES(asking)
         fences_complete_asking(device, number);
     else if (result == CUDA_ERROR_NOT_READY)
         sg_count(device, SG_STAT_waits_given_up, 1);
-    bool progress = number != 0 || all; /* what is owed in another context this one's wait does not settle */
+    /* A wait for one context settles nothing in another. So there is progress only if it settled something here. */
+    bool progress = number != 0 || all;
     sg_device_lock(device);
     for (unsigned slot = 0; slot < SG_SLOTS && !event && result == CUDA_SUCCESS; slot++) {
         if (clock.at[slot] && device->clocks.needs_fence >> slot & 1) {
@@ -418,6 +436,7 @@ static bool wait_for_oldest_asking(struct sg_device *device) SG_REQUIRES(asking)
     return result == CUDA_SUCCESS && progress;
 }
 
+/* True if something was found complete since. */
 static bool has_completed_since(struct sg_device *device, uint64_t since)
 {
     sg_device_lock(device);
@@ -438,8 +457,9 @@ bool sg_device_ask(struct sg_device *device, enum sg_ask how)
         return false;
     if (!sg_asking_try(device)) {
         if (how != SG_ASK_WAIT)
-            return false; /* somebody is at it */
-        sg_asking_lock(device); /* what that thread has waited for is worth another try */
+            return false; /* another thread asks already */
+        /* The other thread's news may be enough, so its wait counts as this one's. */
+        sg_asking_lock(device);
         sg_asking_unlock(device);
         return true;
     }

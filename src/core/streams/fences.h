@@ -1,36 +1,50 @@
-/* Fences: the allocator's own events on streams and contexts, and what their completion shows. They are recorded when
-   they can give news, a few outstanding, oldest first. pending_frees.c acts on their answers. Driver calls are never
-   made with `lock` held; most are with `asking`..
+/* Fences: the allocator's own events on streams and contexts, and what follows when they have passed.
 
-   Limits: SG_FENCES are out at once. No event is recorded while a capture is live, nor on a stream that would take it for a
-   step of its own.
+   Nouns. A *fence* is a CUDA event that the core has recorded on a stream, or over a context. It is *out* until the
+   driver says that it has *passed*. *News* means that something is complete which was not known to be. An *epoch* is
+   a group of frees that wait for all work; the fences over all contexts at its end show when that is complete.
 
-   For example, stream 1 frees 2 MiB at time 100, and others lack memory. A fence is recorded on stream 1 at time 105. Once
-   the driver says that it has passed, all that stream 1 was given before 105 is complete: any stream may have the 2 MiB. */
+   Why on demand: an event costs a call of the driver, and a program frees far more often than it lacks memory. So
+   fences are recorded where other streams' memory might serve a request that grows, and at the end of an epoch.
+
+   How. One thread at a time asks, under `asking`. It queries the fences that are out, oldest first. If those give no
+   news, it records some on all streams after whose work memory was freed since their last fence (`needs_fence`). If
+   asked to wait, it waits for the oldest. pending_frees.c acts on the answers.
+
+   Limits. SG_FENCES (1,024) are out at once, and 64 for one stream (R35). No event is recorded while a capture is
+   live. None goes on a thread's default stream, which other threads cannot name. None goes on a legacy stream that
+   the program does not use (R36). An event over the context covers those. A driver before CUDA 12.5 records none over
+   a context; a helper thread waits there instead.
+
+   For example, stream 1 frees 2 MiB at time 100, and others lack memory. A fence is recorded on stream 1 at time 105.
+   Once the driver says that it has passed, all that stream 1 was given before 105 is complete: any stream may have
+   the 2 MiB. Stream 2 had freed nothing since its last fence, so none was recorded there. */
 #ifndef SG_CORE_STREAMS_FENCES_H
 #define SG_CORE_STREAMS_FENCES_H
 
 #include "core/state/device.h"
 
-/* Whether fences can tell when all present work is complete: they stand over each context, which drivers before CUDA 12.5
-   cannot do. */
+/* True if fences can show when all present work is complete: the driver records events over contexts, and each
+   context is known. */
 bool sg_fences_can_cover_locked(const struct sg_device *device) SG_REQUIRES(lock);
 
-/* Whether a helper thread can wait for all work instead, where no fence tells of it. No lock needed. */
+/* True if a helper thread can wait for all work instead, where the driver records no events over contexts. No lock
+   needed. */
 bool sg_fences_can_wait(const struct sg_device *device);
 
 /* Asks the driver what is complete. QUERY: by the fences that are out. FENCE: also records some, if those give no
-   news. WAIT: waits for the oldest where nothing else helps. Returns whether there was news, here or in another
-   thread. No lock may be held. */
+   news. WAIT: also waits for the oldest, if nothing else helps. Returns true if there was news, here or in another
+   thread. With WAIT another thread may be asking: then this one waits for that, and returns true. In a replay it does
+   nothing. Takes `asking` and `lock`; the caller holds no lock. */
 enum sg_ask { SG_ASK_QUERY, SG_ASK_FENCE, SG_ASK_WAIT };
 bool sg_device_ask(struct sg_device *device, enum sg_ask how);
 
-/* Waits until what was freed so far is complete: for whoever asks for memory to be given back, which natively waits
-   too. */
+/* Waits until all work is complete after which memory was freed so far. Before memory is given back on request, where
+   the driver would wait too. Returns at once while a capture is live. Takes locks as sg_device_ask(). */
 void sg_device_drain(struct sg_device *device);
 
-/* A stream is about to be destroyed. A fence goes on it first, and the slot is free for another stream once that has
-   passed. Calls the driver; no lock may be held. */
+/* Ends the slot of a stream that is about to be destroyed. A fence goes on it first, and the slot is free for another
+   stream once that has passed. Calls the driver, and takes `asking` and `lock`. */
 void sg_fences_end_slot(struct sg_device *device, sg_slot slot);
 
 #endif

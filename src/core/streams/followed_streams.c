@@ -5,6 +5,7 @@
 #include "core/state/locks.h"
 #include "core/streams/pending_frees.h"
 
+/* The device, if it is known and the slot can be one; else NULL, and the call does nothing. */
 static struct sg_device *device_tracking(struct sg_core *core, int ordinal, sg_slot slot)
 {
     struct sg_device *device = sg_device_known(core, ordinal);

@@ -22,7 +22,8 @@ void sg_pending_push_locked(struct sg_device *device, uint32_t id, uint64_t slot
     queue->last = id;
 }
 
-/* All work before `seq` is complete: what waited for it is free. */
+/* Frees the blocks that waited for all work before `seq`. They are the first of their queue, which is in the order of
+   their times. */
 static void settle_awaiting_all_locked(struct sg_device *device, uint64_t seq) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -43,6 +44,8 @@ void sg_pending_settle_epochs_locked(struct sg_device *device)
 {
     SG_ASSERT_HELD(&device->lock);
     uint32_t over = 0;
+    /* Fences are in the order of their numbers, so an epoch is over if the oldest that is out is younger than its
+       last. */
     while (over < device->fences.epoch_count &&
            (device->fences.count == 0 || device->fences.fence[0].number > device->fences.epoch[over].last))
         settle_awaiting_all_locked(device, device->fences.epoch[over++].seq);
@@ -62,8 +65,8 @@ void sg_pending_complete_locked(struct sg_device *device, uint64_t slots, uint64
     device->fences.completions += device->clocks.version != version;
 }
 
-/* Takes what has become free for `heir` out of the queue; 0: for each block's own stream. Returns whether there was
-   any. */
+/* Takes the blocks out of the queue that `heir` may have, or with 0 each block's own stream. Returns true if there
+   was any. */
 static bool settle_awaiting_streams_locked(struct sg_device *device, sg_slot heir) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -107,7 +110,7 @@ bool sg_pending_inherit_locked(struct sg_device *device, sg_slot slot)
     return slot && device->pending.awaits_streams.first && settle_awaiting_streams_locked(device, slot);
 }
 
-/* Frees what waits in a queue: nobody is left who could be using it. */
+/* Frees all blocks of a queue, because nobody is left who could be using them. */
 static void forget_queue_locked(struct sg_device *device, struct sg_pending_queue *queue) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -133,7 +136,8 @@ void sg_pending_forget_locked(struct sg_device *device, CUcontext context)
             sg_clocks_stream_gone(&device->clocks, slot);
         sg_clocks_complete(&device->clocks, slot, device->clocks.seq);
     }
-    for (uint32_t i = 0; i < device->fences.count; i++) /* events die with their context */
+    /* Events die with their context, so they are dropped without a call. */
+    for (uint32_t i = 0; i < device->fences.count; i++)
         if (context && device->fences.fence[i].context != context)
             device->fences.fence[left++] = device->fences.fence[i];
     device->fences.count = left;

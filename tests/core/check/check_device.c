@@ -14,14 +14,14 @@ enum { TARGET_SHIFT = 32 };
 static const char *alias_target_broken(const struct sg_device *device, const struct sg_region *region, uint32_t page)
 {
     const struct sg_region *now = region;
-    for (uint32_t links = 0; now->memory.handle[page] == SG_PAGE_STALE; links++) {
+    for (uint32_t links = 0; now->memory.handle[page] == SG_PAGE_ALIAS; links++) {
         uint64_t alias_target = now->memory.alias_target[page];
         MUST(links <= device->accounts.usage.aliased.now >> SG_UNIT_SHIFT);
         MUST(alias_target >> TARGET_SHIFT < device->regions.count);
         now = device->regions.region[alias_target >> TARGET_SHIFT];
         page = (uint32_t)alias_target;
         MUST(page < now->pages && now->page_units == region->page_units);
-        MUST(now->memory.pin[page] >= SG_PIN_TWICE);
+        MUST(now->memory.pin[page] >= SG_PIN_ALIASED);
     }
     MUST(sg_page_is_there(now->memory.handle[page]));
     return NULL;
@@ -44,7 +44,7 @@ static const char *stale_queue_broken(const struct sg_device *device, struct bus
         MUST(extents[id].begin % region->page_units == 0 && extents[id].size % region->page_units == 0);
         for (uint32_t page = page_of(region, extents[id].begin); page < page_of(region,
             extent_end(&extents[id])); page++) {
-            MUST(region->memory.handle[page] == SG_PAGE_STALE);
+            MUST(region->memory.handle[page] == SG_PAGE_ALIAS);
             PASS(alias_target_broken(device, region, page));
         }
         busy->queued++;
@@ -204,7 +204,7 @@ static const char *pins_broken(const struct sg_region *region)
 {
     uint32_t pinned = 0;
     for (uint32_t page = 0; page < region->pages; page++)
-        pinned += region->memory.pin[page] && region->memory.handle[page] != SG_PAGE_STALE;
+        pinned += region->memory.pin[page] && region->memory.handle[page] != SG_PAGE_ALIAS;
     MUST(pinned == region->memory.pinned);
     return NULL;
 }

@@ -160,9 +160,9 @@ enum sg_page_state sg_region_page_state(const struct sg_region *region, uint32_t
 {
     CUmemGenericAllocationHandle handle = region->memory.handle[page];
     if (!sg_page_is_there(handle))
-        return handle == SG_PAGE_LOST ? SG_PAGE_IS_LOST : handle ? SG_PAGE_IS_STALE : SG_PAGE_IS_EMPTY;
+        return handle == SG_PAGE_LOST ? SG_PAGE_IS_LOST : handle ? SG_PAGE_IS_ALIAS : SG_PAGE_IS_EMPTY;
     if (region->memory.pin[page])
-        return region->memory.pin[page] & SG_PIN_ASKED ? SG_PAGE_IS_PINNED : SG_PAGE_IS_SHARED;
+        return region->memory.pin[page] & SG_PIN_ASKED ? SG_PAGE_IS_PINNED : SG_PAGE_IS_ALIASED;
     return is_all_free(region, page, id) ? SG_PAGE_IS_IDLE : SG_PAGE_IS_IN_USE;
 }
 
@@ -174,8 +174,8 @@ static const char *pages_broken(const struct sg_region *region, uint32_t id, uin
         enum sg_page_state state = sg_region_page_state(region, page, id);
         MUST(sg_page_is_there(region->memory.handle[page]) || is_all_busy(region, page, id));
         counts->page[state]++;
-        sums->pinned_pages += region->memory.pin[page] && state != SG_PAGE_IS_STALE;
-        sums->pins_twice += region->memory.pin[page] / SG_PIN_TWICE;
+        sums->pinned_pages += region->memory.pin[page] && state != SG_PAGE_IS_ALIAS;
+        sums->pins_twice += region->memory.pin[page] / SG_PIN_ALIASED;
         sums->asked += region->memory.pin[page] & SG_PIN_ASKED;
     }
     return NULL;
@@ -185,7 +185,7 @@ static const char *pages_broken(const struct sg_region *region, uint32_t id, uin
 static uint32_t mapped_of(const struct counts *counts)
 {
     return counts->page[SG_PAGE_IS_IN_USE] + counts->page[SG_PAGE_IS_IDLE] + counts->page[SG_PAGE_IS_PINNED] +
-           counts->page[SG_PAGE_IS_SHARED];
+           counts->page[SG_PAGE_IS_ALIASED];
 }
 
 static const char *bins_broken(const struct sg_region *region, const struct counts *counts)
@@ -251,9 +251,9 @@ static const char *tables_broken(const struct sg_region *region, enum sg_check_d
     for (uint32_t page = 0; page < region->pages; page++) {
         CUmemGenericAllocationHandle handle = region->memory.handle[page];
         mapped += sg_page_is_there(handle);
-        old += handle == SG_PAGE_STALE;
+        old += handle == SG_PAGE_ALIAS;
     }
-    MUST(mapped == mapped_of(counts) && old == counts->page[SG_PAGE_IS_STALE]);
+    MUST(mapped == mapped_of(counts) && old == counts->page[SG_PAGE_IS_ALIAS]);
     if (depth >= SG_CHECK_BUCKETS)
         PASS(index_table_broken(&region->lookup.free_tree, counts->free));
     PASS(index_table_broken(&region->lookup.hole_tree, counts->holes));
@@ -294,11 +294,11 @@ const char *sg_region_broken(const struct sg_region *region, enum sg_check_depth
     PASS(index_broken(&region->lookup.hole_tree, counts.holes));
     uint64_t page_bytes = sg_region_page_bytes(region);
     MUST(counts.whole + counts.whole_deferred <=
-         counts.page[SG_PAGE_IS_IDLE] + counts.page[SG_PAGE_IS_PINNED] + counts.page[SG_PAGE_IS_SHARED]);
+         counts.page[SG_PAGE_IS_IDLE] + counts.page[SG_PAGE_IS_PINNED] + counts.page[SG_PAGE_IS_ALIASED]);
     sums->mapped += mapped_of(&counts) * page_bytes;
     sums->pages += mapped_of(&counts);
-    sums->old += counts.page[SG_PAGE_IS_STALE] * page_bytes;
-    sums->old_pages += counts.page[SG_PAGE_IS_STALE];
+    sums->old += counts.page[SG_PAGE_IS_ALIAS] * page_bytes;
+    sums->old_pages += counts.page[SG_PAGE_IS_ALIAS];
     sums->lost += counts.page[SG_PAGE_IS_LOST];
     sums->empty += counts.page[SG_PAGE_IS_EMPTY];
     sums->whole += (region->lookup.whole_free + region->quick.whole_deferred) * page_bytes;
