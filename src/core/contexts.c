@@ -72,6 +72,7 @@ CUresult sg_core_peer_access(struct sg_core *core, int ordinal, int peer, bool e
     if (!device || peer < 0 || peer >= SG_DEVICES_MAX)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = CUDA_SUCCESS;
+    /* Under `grow` no page comes or goes: pages mapped before get access here, later ones where they are mapped. */
     sg_grow_lock(device);
     sg_device_lock(device);
     sg_device_set_peers_locked(device,

@@ -137,6 +137,8 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
         return CUDA_ERROR_NOT_SUPPORTED;
     if (bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
+    /* A request above the capacity can't be served, and rounding it might wrap. A region's positions are 31 bits of
+       units, 1 TiB. */
     size_t rounded = bytes > sg_device_capacity(device) ? 0 : sg_roundup(core->conf.roundup_divisions, bytes);
     if (rounded == 0 || rounded >> SG_UNIT_SHIFT > INT32_MAX)
         return sg_device_ran_out(device, bytes, tag);
@@ -146,6 +148,9 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
         sg_device_unlock(device);
         return malloc_fixed(device, bytes, tag, ret);
     }
+    /* Nearly all allocations end here: one take, and the block is accounted under the same lock. The record that the
+       slow half begins is written in this section too, since another thread may change what is free as soon as the
+       lock is dropped. */
     const struct sg_want want = want_locked(device, rounded, tag->slot);
     uint32_t extent = sg_device_take_locked(device, &want);
     if (extent)
@@ -175,6 +180,7 @@ CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_bloc
     if (id) {
         const struct sg_extent *extent = &device->regions.extents.extent[id];
         CUdeviceptr base = sg_region_address(range->region, extent->begin);
+        /* The bytes between the end of the request and the end of its last unit are nobody's. */
         if (address - base < extent->requested) {
             *ret = (struct sg_block_info){base, extent->requested, device->ordinal,
                 (CUcontext)(uintptr_t)extent->context, extent->alloc_seq, false,
@@ -193,6 +199,8 @@ size_t sg_core_trim(struct sg_core *core, int ordinal, size_t keep)
         return 0;
     if (!device->granularity)
         return sg_segments_trim(device);
+    /* Freed memory whose work still runs would stay behind as pending, where the driver's own free would have waited.
+       So it is waited for first, before `grow` is taken: that work may need a thread that is about to grow. */
     sg_device_ask(device, SG_ASK_FENCE);
     sg_device_drain(device);
     sg_replay_grow_lock(device);
@@ -218,9 +226,11 @@ bool sg_core_fix(struct sg_core *core, int ordinal, bool whole)
 
 void sg_core_share(struct sg_core *core)
 {
+    /* Set under `setup`, so that a thread which makes a device afterwards sees it. Those that are ready are changed
+       one by one. */
     sg_setup_lock(core);
     core->shares = true;
-    sg_setup_unlock(core); /* who makes a device from here on sees it */
+    sg_setup_unlock(core);
     for (int i = 0; i < SG_DEVICES_MAX; i++)
         if (sg_device_known(core, i))
             (void)sg_core_fix(core, i, /* whole */ true);
@@ -285,6 +295,7 @@ void sg_core_pin(struct sg_core *core, CUdeviceptr address, size_t bytes)
     struct sg_device *device = range->device;
     struct sg_region *region = range->region;
     sg_device_lock(device);
+    /* The range may reach beyond the region, or beyond all addresses: its end is bounded before it is added up. */
     uint64_t page_bytes = sg_region_page_bytes(region), offset = address - range->begin;
     uint64_t first = offset / page_bytes, rest = bytes < UINT64_MAX - offset ? bytes : UINT64_MAX - offset;
     uint64_t last = (offset + rest - 1) / page_bytes;
@@ -342,6 +353,10 @@ bool sg_core_is_free(struct sg_core *core)
     return is;
 }
 
+/* fork() copies the locks as they are. Each device's `lock` is taken in the order of ordinals and held while the process
+   is copied. So no books are half changed in the child. `grow` and `asking` are not taken: their holders may be in the
+   driver for long. In the child all locks are made anew, and the core answers nothing that would need the
+   driver. */
 SG_UNCHECKED_LOCKS uint64_t sg_core_fork_prepare(struct sg_core *core)
 {
     uint64_t taken = 0;
@@ -390,6 +405,7 @@ void sg_core_slot_gone(struct sg_core *core, int ordinal, sg_slot slot)
 
 bool sg_core_take_aliased(struct sg_core *core, int device, sg_slot slot)
 {
+    /* The plain look comes first, since a launch asks each time and there is hardly ever anything to take. */
     struct sg_device *its = atomic_load_explicit(&core->device[device], memory_order_acquire);
     uint64_t bit = UINT64_C(1) << slot;
     return its && slot && atomic_load_explicit(&its->aliases.slots, memory_order_relaxed) & bit &&

@@ -75,6 +75,8 @@ SG_UNCHECKED_LOCKS struct sg_device *sg_device_get(struct sg_core *core, int ord
             .unknown_stream = sg_device_unknown_stream(device),
             .slot_streams = sg_device_slot_stream(device, 0),
             .ordinal = (uint64_t)ordinal};
+        /* The order matters to a replay: the device is defined before its first stream, and both before its costs.
+           Only a finished device is published. */
         device->mode = sg_extents_init(&device->regions.extents) ? choose_mode_in_setup(device) : SG_MODE_PASSTHROUGH;
         sg_extents_guard(&device->regions.extents, &device->lock);
         sg_cost_assume(device->accounts.cost);

@@ -179,7 +179,8 @@ uint64_t sg_clocks_freed(struct sg_stream_clocks *clocks, sg_slot own, uint64_t 
 {
     uint64_t slots = with_blocking(clocks, others | sg_slot_bit(own)), last = 0;
     *ret_was_used = false;
-    if (clocks->alive == sg_slot_bit(own)) /* nobody else could gain anything by it */
+    /* With one stream nobody else could gain anything by an older number, so the present saves all that follows. */
+    if (clocks->alive == sg_slot_bit(own))
         return sg_clocks_tick(clocks);
     uint64_t unsure = replayed ? 0 : slots & (missed_calls ? UINT64_MAX : clocks->untracked_order); /* a replay knows */
     emit_tick(clocks, clocks_advance(clocks, slots & ~sg_slot_bit(own), unsure & ~sg_slot_bit(own)));
@@ -310,7 +311,9 @@ void sg_clocks_order_after(struct sg_stream_clocks *clocks, sg_slot slot, const 
     for (sg_slot other = 1; other < SG_SLOTS; other++) {
         if (!is_new_order(clocks, slot, other, clock))
             continue;
-        if (!read) /* who catches up comes after all that the others were given, so each clock has to have it */
+        /* A stream that catches up is ordered after all that the others were given, so their clocks are read first,
+           once. */
+        if (!read)
             (void)sg_clocks_read(clocks, clocks->alive);
         read = true;
         clocks->ordered_after[slot].at[other] = clock->at[other];

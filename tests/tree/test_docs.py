@@ -6,6 +6,7 @@ Records of experiments keep the names of their day, so only their links are foll
 import os
 import pathlib
 import re
+import subprocess
 import sys
 import unittest
 
@@ -104,6 +105,13 @@ class Docs(unittest.TestCase):
         for page, text in self.pages(**kind):
             with self.subTest(page=page):
                 self.assertEqual(list(complaints(page, text)), [])
+
+    def test_pictures(self):
+        """Pictures that are made from text are what their text says."""
+        texts = sorted((ROOT / "docs/pictures").glob("*.txt"))
+        self.assertTrue(texts)
+        drawn = subprocess.run([sys.executable, ROOT / "docs/pictures/draw", "--check", *texts], stdout=subprocess.PIPE, text=True)
+        self.assertEqual((drawn.returncode, drawn.stdout), (0, ""))
 
     def test_files(self):
         self.complains_of_nothing(lambda page, text: self.checker.missing_files(text))

@@ -68,6 +68,8 @@ static CUresult release_runs_growing(struct sg_plan *plan) SG_REQUIRES(grow)
         plan->unmaps++;
         plan->unmapped += run->pages;
         run->unmapped = true;
+        /* A run that was released before the driver refused a page stays so: its pages can't come back, and the
+           plan's end makes a hole of it. */
         for (uint32_t page = run->first; page < run->first + run->pages; page++)
             release_page_growing(plan->device, run->region->memory.handle[page]);
         plan->releases += run->pages;
@@ -240,6 +242,8 @@ static void unmap_placement_growing(struct sg_plan *plan, uint32_t *step) SG_REQ
 CUresult sg_plan_execute_growing(struct sg_plan *plan)
 {
     SG_ASSERT_HELD(&plan->device->growth.grow);
+    /* A plan may be carried out a second time, after sg_plan_continue_with_idle_locked(). Runs and pages that are
+       done are passed over. */
     plan->mapped = 0;
     CUresult result = release_runs_growing(plan);
     if (result == CUDA_SUCCESS)
@@ -255,6 +259,8 @@ CUresult sg_plan_execute_growing(struct sg_plan *plan)
 void sg_plan_undo_growing(struct sg_plan *plan)
 {
     SG_ASSERT_HELD(&plan->device->growth.grow);
+    /* The place first: a page must be unmapped there before it can be mapped where it was, as a plain move has it at
+       one address. */
     uint32_t step = 0;
     unmap_placement_growing(plan, &step);
     for (uint32_t i = 0; i < plan->run_count; i++)
@@ -300,7 +306,7 @@ static bool give_back_run_growing(struct sg_device *device, const struct sg_page
             region->memory.handle[page] = 0;
         sg_device_count_pages_locked(device, region, -(int64_t)run->pages);
         sg_region_cut_done_locked(region, run->busy);
-        device->room.refused_at = 0;
+        device->room.refused_at = 0; /* the driver has a page again */
         sg_count(device, SG_STAT_move_cost_ns,
             sg_cost_ns(device->accounts.cost, SG_COST_unmap, 1, run->pages) +
                 sg_cost_ns(device->accounts.cost, SG_COST_release, run->pages, run->pages));
@@ -334,6 +340,7 @@ static uint64_t give_back_one_growing(struct sg_device *device, struct sg_region
 uint64_t sg_device_give_back_growing(struct sg_device *device, uint64_t bytes)
 {
     SG_ASSERT_HELD(&device->growth.grow);
+    /* Aliases first: a page that has one is not unmapped, so it would not count as idle. */
     uint64_t given = 0, part = 1;
     sg_alias_unmap_completed_growing(device);
     while (given < bytes && part > 0) {
@@ -348,6 +355,7 @@ void sg_device_retire_huge(struct sg_device *device, struct sg_region *region)
     sg_replay_grow_lock(device);
     sg_device_lock(device);
     sg_region_drain_quick_lists_locked(region);
+    /* Another thread may have made the next huge block of the region meanwhile, or its last block may be pending. */
     bool idle = region->lookup.whole_free == region->pages && !region->memory.pinned;
     sg_emit_step_locked(device, SEGALLOC_TURN_RETIRE, idle);
     sg_device_unlock(device);

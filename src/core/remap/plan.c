@@ -69,6 +69,7 @@ static uint64_t take_run_locked(struct sg_plan *plan, uint64_t bytes, enum sourc
     struct sg_device *device = plan->device;
     struct sg_source best = {0};
     struct sg_page_run run = {.alias = source == ALIASED};
+    /* The best source of all regions: each look replaces `best` only by a better one. */
     for (uint32_t i = 0; i < device->regions.count; i++) {
         uint32_t want = pages_wanted_locked(plan, device->regions.region[i], bytes, source);
         if (want && sg_region_find_source_locked(device->regions.region[i], want,
@@ -217,6 +218,8 @@ CUresult sg_plan_make_locked(struct sg_device *device, struct sg_want want, stru
     SG_ASSERT_HELD(&device->growth.grow);
     struct sg_plan plan = {.device = device, .slot = want.slot, .aliases = want.aliases, .refused = want.refused};
     struct sg_wanted wanted;
+    /* Places are priced by free ranges, so everything that can join does so first. Page sizes are looked at before a
+       place is chosen, since that may rule a region out. */
     sg_device_drain_quick_lists_locked(device);
     sg_device_coalesce_completed_locked(device);
     sg_mappings_watch_locked(device);
@@ -226,6 +229,7 @@ CUresult sg_plan_make_locked(struct sg_device *device, struct sg_want want, stru
     if (!sg_scratch_reserve(&device->growth.handles, plan.placement.new_pages, sizeof *plan.handles))
         return CUDA_ERROR_OUT_OF_MEMORY;
     plan.handles = device->growth.handles.memory;
+    /* The place is claimed before runs are cut, so that no run is taken out of the place itself. */
     plan.busy = sg_region_claim_locked(plan.region, &plan.placement);
     if (!plan.busy)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -248,10 +252,11 @@ bool sg_plan_continue_with_idle_locked(struct sg_plan *plan)
     SG_ASSERT_HELD(&plan->device->lock);
     assert(plan->created < plan->create);
     struct sg_device *device = plan->device;
+    /* Pages of another size that were taken go back to the driver when the plan goes on. So they count as memory that
+       it can have: one large page may need both such pages and what the driver still has. */
     uint64_t missing = (plan->create - plan->created) * sg_region_page_bytes(plan->region);
     uint64_t held = device->accounts.usage.reserved.now - taken_bytes(plan, /* own_size */ false) +
                     device->room.outside_bytes;
-    /* what the driver can still have: one large page may need both */
     uint64_t left = device->total_bytes > held ? device->total_bytes - held : 0;
     sg_device_drain_quick_lists_locked(device);
     uint64_t got = take_free_pages_locked(plan, missing);
@@ -344,6 +349,8 @@ uint32_t sg_plan_commit_locked(struct sg_plan *plan)
     struct sg_region *region = plan->region;
     uint32_t next = 0;
     settle_runs_locked(plan, /* moved */ true);
+    /* The pages in hand are mapped into the gaps in order, so they are noted in that order too. A new page has no
+       past. */
     for (uint32_t page = plan->first_page; page <= plan->last_page; page++)
         if (!region->memory.handle[page]) {
             region->memory.handle[page] = plan->handles[next];

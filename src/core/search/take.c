@@ -43,6 +43,8 @@ static inline uint32_t take_free_locked(struct sg_device *device, const struct s
 uint32_t sg_device_take_locked(struct sg_device *device, const struct sg_want *want)
 {
     SG_ASSERT_HELD(&device->lock);
+    /* Frees that wait for streams may be over by now, which costs a comparison to find out if the clocks stand
+       still. */
     if (device->pending.awaits_streams.first)
         sg_pending_settle_locked(device);
     return take_free_locked(device, want);
@@ -64,6 +66,8 @@ uint32_t sg_device_take_thoroughly_locked(struct sg_device *device, const struct
     uint32_t extent = sg_device_take_locked(device, want);
     if (!extent)
         extent = take_window_locked(device, want);
+    /* At last, blocks that wait for their own stream's order, and whose users this stream is ordered after. They
+       become this stream's, so this comes after all that takes nothing from anybody. */
     if (!extent && sg_pending_inherit_locked(device, want->slot)) {
         extent = take_free_locked(device, want);
         if (!extent)

@@ -294,7 +294,8 @@ static int segments_take_block_locked(struct sg_device *device, size_t bytes, co
         return -ENOMEM;
     fixed->asked =
         (struct sg_segment_request){.bytes = bytes, .stream = pool_stream_locked(device, tag), .context = tag->context};
-    /* A pool for each context, whose end frees its segments; a segment is as old as its first block. */
+    /* A pool for each context, because the end of a context frees its segments: no block of another may stand in
+       them. To the rules the context is the stream. */
     int status = sg_torch_alloc(fixed->torch, bytes, /* stream */ (uint64_t)(uintptr_t)tag->context, &block);
     CUdeviceptr address = status == 0 ? sg_torch_address(block) : 0;
     if (status == 0 && !sg_idmap_put(&fixed->live, address, id)) {
@@ -426,6 +427,7 @@ uint64_t sg_segments_idle_now(struct sg_device *device)
     CUcontext context[SG_CONTEXTS_MAX];
     uint64_t idle = 0;
     sg_device_lock(device);
+    /* The contexts are copied, since each is entered and asked without the lock. */
     uint32_t contexts = fixed->contexts;
     memcpy(context, fixed->context, sizeof context);
     sg_device_unlock(device);

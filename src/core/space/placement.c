@@ -184,6 +184,7 @@ uint32_t sg_region_claim_locked(struct sg_region *region, const struct sg_placem
     if (!extents_left_locked(region->extents, EXTENTS_SPARE_OF_CLAIM)) /* so that its end has some, whatever is cut
                                                                    meanwhile */
         return 0;
+    /* Each extent under the place is cut to its part of it, and joined to the busy extent that grows from the left. */
     uint32_t busy = 0;
     while (id && extent_at(region, id)->begin < end) {
         struct sg_extent *extent = extent_at(region, id);
@@ -335,6 +336,7 @@ bool sg_region_find_source_locked(const struct sg_region *region, uint32_t want,
 {
     SG_ASSERT_REGION_LOCK(region);
     bool found = false;
+    /* Only a range of a page and more can have a whole one. Its runs are walked from the high end. */
     for (uint32_t bucket = 0, id; (id = free_next_locked(region, region->page_units, &bucket));) {
         uint32_t begin, end = page_of(region, extent_end(extent_at(region, id)));
         for (; next_run_locked(region, extent_at(region, id), taker, &begin, &end); end = begin) {

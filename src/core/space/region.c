@@ -344,6 +344,8 @@ static __attribute__((noinline)) uint32_t take_slowly_locked(struct sg_region *r
         return 0;
     struct sg_extent *extent = extent_at(region, id);
     assert(extent->state == SG_EXTENT_FREE && extent->size >= units);
+    /* The block is cut from one end of the range. Which of the two keeps the range's extent depends on what is
+       cheaper: the entry in the index, or the cell by which a small block is found. */
     uint32_t rest = extent->size - units;
     if (rest == 0) {
         free_remove_locked(region, extent);
@@ -430,6 +432,7 @@ void sg_region_release_locked(struct sg_region *region, uint32_t block, sg_slot 
     }
     extent->owner = owner;
     extent->seq = seq;
+    /* From here on the block is nobody's, and it is decided whether it joins its neighbours now or is kept whole. */
     if (region->fit == SG_FIT_SMALLEST) {
         if (region->quick.deferred)
             quick_list_drain_locked(region, owner);

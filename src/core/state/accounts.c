@@ -103,6 +103,7 @@ CUdeviceptr sg_device_hand_out_locked(struct sg_device *device, uint32_t id, siz
     extent->users_mask = 0;
     sg_usage_allocate(&device->accounts.usage, bytes, rounded, device->regions.kind[extent->region] == SG_KIND_SMALL);
     CUdeviceptr address = sg_region_address(region, extent->begin);
+    /* Without streams, sites and an observer there is nothing to note, and a bare allocation saves a call. */
     bool plain = !tag->has_stream && !tag->slot && !device->ordinal && !device->regions.extents.sites && !tag->site &&
                  !tag->phase && !device->core->observer.emit;
     return plain ? address : describe_block_locked(device, id, address, tag);
@@ -115,6 +116,7 @@ void sg_device_release_locked(struct sg_device *device, uint32_t id, sg_slot own
     struct sg_region *region = device->regions.region[extent->region];
     struct sg_usage *usage = &device->accounts.usage;
     uint64_t rounded = (uint64_t)extent->size << SG_UNIT_SHIFT;
+    /* A pending block left `allocated` when it was suspended, and leaves `pending` now. */
     sg_gauge_sub(&usage->active, rounded);
     if (extent->state == SG_EXTENT_PENDING)
         sg_gauge_sub(&usage->pending, rounded);
@@ -129,6 +131,7 @@ void sg_device_record_stream_locked(struct sg_device *device, uint32_t id, sg_sl
     SG_ASSERT_HELD(&device->lock);
     struct sg_extent *extent = &device->regions.extents.extent[id];
     uint32_t stream = slot ? sg_device_slot_stream(device, slot) : sg_device_unknown_stream(device);
+    /* The block's own stream is no other user, and each other one is noted once. */
     if (extent->users_mask >> slot & 1 || (slot && extent->stream == stream))
         return;
     extent->users_mask |= UINT64_C(1) << slot;

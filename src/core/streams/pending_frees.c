@@ -57,6 +57,8 @@ void sg_pending_settle_epochs_locked(struct sg_device *device)
 void sg_pending_complete_locked(struct sg_device *device, uint64_t slots, uint64_t seq)
 {
     SG_ASSERT_HELD(&device->lock);
+    /* A completion counts as news only if a clock changed, or a block became free. Else a waiter would go round for
+       nothing. */
     uint64_t version = device->clocks.version;
     if (slots & 1)
         settle_awaiting_all_locked(device, seq);
@@ -78,6 +80,8 @@ static bool settle_awaiting_streams_locked(struct sg_device *device, sg_slot hei
         struct sg_extent *extent = &device->regions.extents.extent[id];
         sg_slot own = sg_device_slot_of(device, extent->stream), slot = heir ? heir : own;
         const struct sg_after after = {extent->users_mask, extent->seq};
+        /* A stream that is destroyed has no next step which could be ordered after the others, so its blocks wait for
+           complete work. */
         if (sg_after_usable(clocks, after, clocks->state[slot] == SG_SLOT_ALIVE ? slot : 0)) {
             bool complete = sg_after_complete(clocks, after);
             *link = extent->later;
