@@ -2,7 +2,7 @@
 
 Usage: test_docs.py SOURCE_ROOT
 
-Records of experiments keep the names of their day, so only their links are followed."""
+Records of experiments keep the names of their day, so only their links are followed. KEPT is none of them: its tests are there."""
 import os
 import pathlib
 import re
@@ -11,6 +11,7 @@ import sys
 import unittest
 
 ROOT = pathlib.Path(sys.argv.pop(1)).resolve()
+KEPT = "docs/experiments/by-use.md"
 # Files that a reader makes, or that stand in other trees.
 ELSEWHERE = {"cuda.h", "cudaTypedefs.h", "cuda_runtime.h", "nvml.h", "uvm_pmm_gpu.c"}
 
@@ -72,7 +73,9 @@ class Checker:
                 yield name
 
     def missing_tests(self, text):
-        for file, cases in re.findall(r"`(test_\w+\.c)`:\s+((?:`\w+`(?:,\s+|\b)?)+)", text):
+        for file, cases in re.findall(r"`((?:test_\w+|matrix)\.(?:c|py))`:\s+((?:`\w+`(?:,\s+|\b)?)+)", text):
+            if file.endswith(".py") and not any(path.endswith("/" + file) for path in self.files):
+                yield file
             there = {word for path in self.files if path.endswith("/" + file)
                      for word in re.findall(r"\w+", (self.root / path).read_text())}
             yield from (f"{file}: {case}" for case in re.findall(r"`(\w+)`", cases) if case not in there)
@@ -98,7 +101,7 @@ class Docs(unittest.TestCase):
 
     def pages(self, all_of_them=False):
         for page in sorted(path for path in self.checker.files if path.endswith(".md")):
-            if all_of_them or not page.startswith(("docs/experiments/", "tests/data/")):
+            if all_of_them or page == KEPT or not page.startswith(("docs/experiments/", "tests/data/")):
                 yield page, (ROOT / page).read_text()
 
     def complains_of_nothing(self, complaints, **kind):
@@ -133,12 +136,13 @@ class Docs(unittest.TestCase):
                 self.assertEqual([section for section in set(sections) if sections.count(section) > 1], [])
 
     def test_the_check_itself(self):
-        text = ("`core/no_such.c` `src/nothing` `sg_no_such_call()` `SG_NO_SUCH` `test_core_order.c`: `no_such_case`\n"
+        text = ("`core/no_such.c` `src/nothing` `sg_no_such_call()` `SG_NO_SUCH` `test_core_order.c`: `no_such_case` "
+                "`test_abi.py`: `test_no_such`\n"
                 "`core/core.h` `sg_core_malloc()` [page](no-such.md) [part](README.md#no-such-part) [here](README.md)")
         checker = self.checker
         self.assertEqual(list(checker.missing_files(text)), ["core/no_such.c", "src/nothing"])
         self.assertEqual(list(checker.missing_names(text)), ["sg_no_such_call()", "SG_NO_SUCH"])
-        self.assertEqual(list(checker.missing_tests(text)), ["test_core_order.c: no_such_case"])
+        self.assertEqual(list(checker.missing_tests(text)), ["test_core_order.c: no_such_case", "test_abi.py: test_no_such"])
         self.assertEqual(list(checker.broken_links("README.md", text)), ["no-such.md", "README.md#no-such-part"])
 
 
