@@ -12,7 +12,7 @@
 
 /* A begin counts before the driver is asked: between its answer and ours other threads must see it. Returns the joins
    until then. */
-static unsigned capture_begin(void)
+static unsigned capture_begins(void)
 {
     sg_memory_fence();                            /* once it has begun, no event of ours is recorded any more */
     return sg_captures_begin() - !sg_following(); /* else joins are not seen: never equal again */
@@ -43,34 +43,34 @@ static CUresult capture_end_answered(CUresult result, CUstream stream, bool per_
 
 CUresult cuStreamBeginCapture(CUstream stream)
 {
-    unsigned joins = capture_begin();
+    unsigned joins = capture_begins();
     return capture_begun(sg_real()->cuStreamBeginCapture(stream), joins, stream, false);
 }
 
 CUresult cuStreamBeginCapture_ptsz(CUstream stream)
 {
-    unsigned joins = capture_begin();
+    unsigned joins = capture_begins();
     return capture_begun(sg_real()->cuStreamBeginCapture_ptsz(stream), joins, stream, true);
 }
 
 CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
 {
     sg_torch_captures(mode);
-    unsigned joins = capture_begin();
+    unsigned joins = capture_begins();
     return capture_begun(sg_real()->cuStreamBeginCapture_v2(stream, mode), joins, stream, false);
 }
 
 CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode)
 {
     sg_torch_captures(mode);
-    unsigned joins = capture_begin();
+    unsigned joins = capture_begins();
     return capture_begun(sg_real()->cuStreamBeginCapture_v2_ptsz(stream, mode), joins, stream, true);
 }
 
 CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *nodes,
     const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode)
 {
-    unsigned joins = capture_begin();
+    unsigned joins = capture_begins();
     return capture_begun(sg_real()->cuStreamBeginCaptureToGraph(stream, graph, nodes, edges, count, mode), joins,
         stream, false);
 }
@@ -78,7 +78,7 @@ CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgra
 CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode *nodes,
     const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode)
 {
-    unsigned joins = capture_begin();
+    unsigned joins = capture_begins();
     return capture_begun(sg_real()->cuStreamBeginCaptureToGraph_ptsz(stream, graph, nodes, edges, count, mode), joins,
         stream, true);
 }
@@ -86,7 +86,7 @@ CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const 
 CUresult cuStreamBeginRecaptureToGraph(CUstream stream, CUstreamCaptureMode mode, CUgraph graph, void *callback,
     void *user)
 {
-    unsigned joins = capture_begin();
+    unsigned joins = capture_begins();
     return capture_begun(sg_real()->cuStreamBeginRecaptureToGraph(stream, mode, graph, callback, user), joins, stream,
         false);
 }
@@ -94,7 +94,7 @@ CUresult cuStreamBeginRecaptureToGraph(CUstream stream, CUstreamCaptureMode mode
 CUresult cuStreamBeginRecaptureToGraph_ptsz(CUstream stream, CUstreamCaptureMode mode, CUgraph graph, void *callback,
     void *user)
 {
-    unsigned joins = capture_begin();
+    unsigned joins = capture_begins();
     return capture_begun(sg_real()->cuStreamBeginRecaptureToGraph_ptsz(stream, mode, graph, callback, user), joins,
         stream, true);
 }

@@ -26,7 +26,7 @@ struct end {
     bool ours;
 };
 
-static struct end end_of(struct sg_core *core, CUdeviceptr address)
+static struct end copy_end_of(struct sg_core *core, CUdeviceptr address)
 {
     struct sg_block_info block;
     unsigned type = 0;
@@ -44,22 +44,22 @@ static struct end end_of(struct sg_core *core, CUdeviceptr address)
 }
 
 /* True if a copy crosses devices and touches memory of ours. */
-static bool crosses(CUdeviceptr dst, CUdeviceptr src, struct end *ret_dst, struct end *ret_src)
+static bool copy_crosses(CUdeviceptr dst, CUdeviceptr src, struct end *ret_dst, struct end *ret_src)
 {
     if (!sg_contexts_devices() || (!sg_process_owns(dst) && !sg_process_owns(src)))
         return false;
     struct sg_core *core = sg_enter();
     if (!core)
         return false;
-    *ret_dst = end_of(core, dst);
-    *ret_src = end_of(core, src);
+    *ret_dst = copy_end_of(core, dst);
+    *ret_src = copy_end_of(core, src);
     sg_leave();
     return ret_dst->device >= 0 && ret_src->device >= 0 && ret_dst->device != ret_src->device && ret_dst->context &&
         ret_src->context && (ret_dst->ours || ret_src->ours);
 }
 
 /* Notes a use by a stream of another device. A caller that records the streams of its block records this one too. */
-static void used(struct sg_core *core, CUdeviceptr address, CUstream stream)
+static void copy_note_use(struct sg_core *core, CUdeviceptr address, CUstream stream)
 {
     struct sg_block_info block;
     int device;
@@ -79,7 +79,7 @@ void sg_copies_used_on_devices(CUdeviceptr address, CUstream stream, bool per_th
     struct sg_core *core = sg_process_owns(address) ? sg_enter() : NULL;
     if (!core)
         return;
-    used(core, address, sg_stream_named(stream, per_thread));
+    copy_note_use(core, address, sg_stream_named(stream, per_thread));
     sg_leave();
 }
 
@@ -112,7 +112,7 @@ static void note_observed(enum observed observed, CUstream stream, bool per_thre
 
 /* After the driver's call, and before the program can know that there has been one. `crossing`: it may be between
    devices. */
-static void copied(CUdeviceptr dst, CUdeviceptr src, CUstream stream, bool per_thread, bool crossing,
+static void copy_note(CUdeviceptr dst, CUdeviceptr src, CUstream stream, bool per_thread, bool crossing,
     enum observed observed)
 {
     sg_submitted(stream, per_thread);
@@ -124,8 +124,8 @@ static void copied(CUdeviceptr dst, CUdeviceptr src, CUstream stream, bool per_t
     struct sg_core *core = crossing && sg_contexts_devices() ? sg_enter() : NULL;
     if (!core)
         return;
-    used(core, dst, sg_stream_named(stream, per_thread));
-    used(core, src, sg_stream_named(stream, per_thread));
+    copy_note_use(core, dst, sg_stream_named(stream, per_thread));
+    copy_note_use(core, src, sg_stream_named(stream, per_thread));
     sg_leave();
 }
 
@@ -134,11 +134,11 @@ static void copied(CUdeviceptr dst, CUdeviceptr src, CUstream stream, bool per_t
     CUresult symbol parameters                                                                     \
     {                                                                                              \
         struct end to, from;                                                                       \
-        bool crossing = crosses(dst, src, &to, &from);                                             \
+        bool crossing = copy_crosses(dst, src, &to, &from);                                        \
         const enum observed observed = observation;                                                \
         note_observed(observed, stream, per_thread);                                               \
         CUresult result = crossing ? sg_real()->peer peer_arguments : sg_real()->symbol arguments; \
-        copied(dst, src, stream, per_thread, crossing, observed);                                  \
+        copy_note(dst, src, stream, per_thread, crossing, observed);                               \
         return result;                                                                             \
     }
 #define COPY_NOW(symbol, peer, per_thread)                                                  \
@@ -172,7 +172,7 @@ COPY_HINTED(cuMemcpyWithAttributesAsync_ptsz, cuMemcpyPeerAsync_ptsz, true)
         const enum observed observed = observed_now(dst, src, /* crossing */ true);                               \
         note_observed(observed, NULL, per_thread);                                                                \
         CUresult result = sg_real()->symbol(dst, dst_context, src, src_context, bytes);                           \
-        copied(dst, src, NULL, per_thread, /* crossing */ true, observed);                                        \
+        copy_note(dst, src, NULL, per_thread, /* crossing */ true, observed);                                     \
         return result;                                                                                            \
     }
 #define PEER_ASYNC(symbol, per_thread)                                                                            \
@@ -182,7 +182,7 @@ COPY_HINTED(cuMemcpyWithAttributesAsync_ptsz, cuMemcpyPeerAsync_ptsz, true)
         const enum observed observed = observed_later(dst);                                                       \
         note_observed(observed, stream, per_thread);                                                              \
         CUresult result = sg_real()->symbol(dst, dst_context, src, src_context, bytes, stream);                   \
-        copied(dst, src, stream, per_thread, /* crossing */ true, observed);                                      \
+        copy_note(dst, src, stream, per_thread, /* crossing */ true, observed);                                   \
         return result;                                                                                            \
     }
 PEER(cuMemcpyPeer, false)
@@ -204,7 +204,7 @@ static bool as_peer_copy(const CUDA_MEMCPY3D *copy, CUDA_MEMCPY3D_PEER *ret)
 {
     struct end to, from;
     CUdeviceptr dst = DST(copy), src = SRC(copy);
-    if (!dst || !src || !crosses(dst, src, &to, &from))
+    if (!dst || !src || !copy_crosses(dst, src, &to, &from))
         return false;
     *ret = (CUDA_MEMCPY3D_PEER){
         .srcXInBytes = copy->srcXInBytes, .srcY = copy->srcY, .srcZ = copy->srcZ, .srcMemoryType = CU_MEMORYTYPE_DEVICE,
@@ -239,7 +239,7 @@ static bool flat_as_peer_copy(const CUDA_MEMCPY2D *copy, CUDA_MEMCPY3D_PEER *ret
         const enum observed observed = observed_now(DST(copy), SRC(copy), crossing);    \
         note_observed(observed, NULL, per_thread);                                      \
         CUresult result = crossing ? sg_real()->peer(&other) : sg_real()->symbol(copy); \
-        copied(DST(copy), SRC(copy), NULL, per_thread, crossing, observed);             \
+        copy_note(DST(copy), SRC(copy), NULL, per_thread, crossing, observed);          \
         return result;                                                                  \
     }
 #define DEEP_ASYNC(symbol, type, convert, peer, per_thread)                                             \
@@ -250,7 +250,7 @@ static bool flat_as_peer_copy(const CUDA_MEMCPY2D *copy, CUDA_MEMCPY3D_PEER *ret
         const enum observed observed = DEEP_OBSERVED_LATER(copy);                                       \
         note_observed(observed, stream, per_thread);                                                    \
         CUresult result = crossing ? sg_real()->peer(&other, stream) : sg_real()->symbol(copy, stream); \
-        copied(DST(copy), SRC(copy), stream, per_thread, crossing, observed);                           \
+        copy_note(DST(copy), SRC(copy), stream, per_thread, crossing, observed);                        \
         return result;                                                                                  \
     }
 DEEP_NOW(cuMemcpy2D_v2, CUDA_MEMCPY2D, flat_as_peer_copy, cuMemcpy3DPeer, false)
@@ -270,17 +270,17 @@ DEEP_ASYNC(cuMemcpy3DAsync_v2_ptsz, CUDA_MEMCPY3D, as_peer_copy, cuMemcpy3DPeerA
         const enum observed observed = observed_now(DST(copy), SRC(copy), /* crossing */ true); \
         note_observed(observed, NULL, per_thread);                                              \
         CUresult result = sg_real()->symbol(copy);                                              \
-        copied(DST(copy), SRC(copy), NULL, per_thread, /* crossing */ true, observed);          \
+        copy_note(DST(copy), SRC(copy), NULL, per_thread, /* crossing */ true, observed);       \
         return result;                                                                          \
     }
-#define DEEP_PEER_ASYNC(symbol, per_thread)                                              \
-    CUresult symbol(const CUDA_MEMCPY3D_PEER *copy, CUstream stream)                     \
-    {                                                                                    \
-        const enum observed observed = DEEP_OBSERVED_LATER(copy);                        \
-        note_observed(observed, stream, per_thread);                                     \
-        CUresult result = sg_real()->symbol(copy, stream);                               \
-        copied(DST(copy), SRC(copy), stream, per_thread, /* crossing */ true, observed); \
-        return result;                                                                   \
+#define DEEP_PEER_ASYNC(symbol, per_thread)                                                 \
+    CUresult symbol(const CUDA_MEMCPY3D_PEER *copy, CUstream stream)                        \
+    {                                                                                       \
+        const enum observed observed = DEEP_OBSERVED_LATER(copy);                           \
+        note_observed(observed, stream, per_thread);                                        \
+        CUresult result = sg_real()->symbol(copy, stream);                                  \
+        copy_note(DST(copy), SRC(copy), stream, per_thread, /* crossing */ true, observed); \
+        return result;                                                                      \
     }
 DEEP_PEER(cuMemcpy3DPeer, false)
 DEEP_PEER(cuMemcpy3DPeer_ptds, true)

@@ -14,14 +14,14 @@
 #include "track/streams.h"
 
 /* What is written to an address that is none of ours may be written for the host to see: pinned or managed memory. */
-static bool is_seen_at(CUdeviceptr address)
+static bool launch_is_seen_at(CUdeviceptr address)
 {
     return sg_following() && sg_memory_guesses() && !sg_process_owns(address);
 }
 
 /* Calls of CUDA 2 to 12 that programs for CUDA 12 still look up. The first three work in the legacy stream unless
    they name one. */
-static CUresult given(CUresult result, CUstream stream)
+static CUresult launch_note(CUresult result, CUstream stream)
 {
     sg_submitted(stream, /* per_thread */ false);
     return result;
@@ -29,17 +29,17 @@ static CUresult given(CUresult result, CUstream stream)
 
 CUresult cuLaunch(CUfunction function)
 {
-    return given(sg_real()->cuLaunch(function), NULL);
+    return launch_note(sg_real()->cuLaunch(function), NULL);
 }
 
 CUresult cuLaunchGrid(CUfunction function, int width, int height)
 {
-    return given(sg_real()->cuLaunchGrid(function, width, height), NULL);
+    return launch_note(sg_real()->cuLaunchGrid(function, width, height), NULL);
 }
 
 CUresult cuLaunchGridAsync(CUfunction function, int width, int height, CUstream stream)
 {
-    return given(sg_real()->cuLaunchGridAsync(function, width, height, stream), stream);
+    return launch_note(sg_real()->cuLaunchGridAsync(function, width, height, stream), stream);
 }
 
 CUresult cuLaunchCooperativeKernelMultiDevice(const CUDA_LAUNCH_PARAMS *launches, unsigned count, unsigned flags)
@@ -78,5 +78,5 @@ CUresult cuLaunchCooperativeKernelMultiDevice(const CUDA_LAUNCH_PARAMS *launches
 #define SUBMIT_VISIBLE_TO(symbol, per_thread, base, version, parameters, arguments, stream) \
     BOTH(symbol, per_thread, parameters, arguments, stream, sg_following(), dst)
 #define SUBMIT_WRITING(symbol, per_thread, base, version, parameters, arguments, stream) \
-    BOTH(symbol, per_thread, parameters, arguments, stream, is_seen_at(dst), dst)
+    BOTH(symbol, per_thread, parameters, arguments, stream, launch_is_seen_at(dst), dst)
 #include "process/launch_hooks.def"

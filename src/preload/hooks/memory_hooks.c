@@ -29,13 +29,13 @@
 
 /* Whose call of the driver it is: that of a module which called the runtime, or, of a runtime that has it inside, that of
    the module which the driver will return to. */
-static enum sg_caller caller_at(const void *code)
+static enum sg_caller memory_caller_at(const void *code)
 {
     enum sg_caller caller = sg_caller_current();
     return caller == SG_CALLER_UNKNOWN ? sg_caller_kind(code) : caller;
 }
 
-static CUresult allocate(struct sg_core *core, size_t bytes, enum sg_caller caller, CUdeviceptr *ret)
+static CUresult memory_allocate(struct sg_core *core, size_t bytes, enum sg_caller caller, CUdeviceptr *ret)
 {
     struct sg_request request = sg_memory_origin(caller);
     return sg_caller_passes(caller) ? sg_memory_passthrough(core, bytes, ret)
@@ -50,7 +50,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *ret, size_t bytes)
     struct sg_core *core = sg_enter_allocation();
     if (!core)
         return sg_real()->cuMemAlloc_v2(ret, bytes);
-    result = allocate(core, bytes, caller_at(__builtin_return_address(0)), ret);
+    result = memory_allocate(core, bytes, memory_caller_at(__builtin_return_address(0)), ret);
     sg_leave();
     return result;
 }
@@ -172,7 +172,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *pitch, size_t width, size_
         __builtin_mul_overflow(row &= ~(alignment - 1), height, &bytes)) {
         result = sg_real()->cuMemAllocPitch_v2(ret, pitch, width, height, element);
     } else {
-        result = allocate(core, bytes, caller_at(__builtin_return_address(0)), ret);
+        result = memory_allocate(core, bytes, memory_caller_at(__builtin_return_address(0)), ret);
         if (result == CUDA_SUCCESS)
             *pitch = row;
     }

@@ -12,7 +12,7 @@
 
 /* The block behind an address of ours, CUDA_ERROR_INVALID_VALUE when it was freed, CUDA_ERROR_NOT_FOUND when the
    driver is to be asked. */
-static CUresult look_up(CUdeviceptr address, struct sg_block_info *ret)
+static CUresult pointer_look_up(CUdeviceptr address, struct sg_block_info *ret)
 {
     if (!sg_process_owns(address) || sg_process_over())
         return CUDA_ERROR_NOT_FOUND;
@@ -27,7 +27,7 @@ static CUresult look_up(CUdeviceptr address, struct sg_block_info *ret)
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
 {
     struct sg_block_info block;
-    CUresult result = look_up(address, &block);
+    CUresult result = pointer_look_up(address, &block);
     if (result == CUDA_ERROR_NOT_FOUND)
         return sg_real()->cuMemGetAddressRange_v2(base, bytes, address);
     if (sg_caller_kind(__builtin_return_address(0)) == SG_CALLER_NCCL) {
@@ -79,7 +79,7 @@ static bool block_attribute(const struct sg_block_info *block, CUpointer_attribu
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
 {
     struct sg_block_info block;
-    CUresult result = look_up(address, &block);
+    CUresult result = pointer_look_up(address, &block);
     if (result == CUDA_ERROR_NOT_FOUND)
         return sg_real()->cuPointerGetAttribute(data, attribute, address);
     if (result != CUDA_SUCCESS)
@@ -93,7 +93,7 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
 {
     struct sg_block_info block;
     const struct sg_real *real = sg_real();
-    CUresult result = look_up(address, &block);
+    CUresult result = pointer_look_up(address, &block);
     if (result == CUDA_ERROR_NOT_FOUND)
         return real->cuPointerGetAttributes(count, attributes, data, address);
     if (result != CUDA_SUCCESS) {
@@ -114,7 +114,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
 {
     struct sg_block_info block;
     const struct sg_real *real = sg_real();
-    CUresult result = look_up(address, &block);
+    CUresult result = pointer_look_up(address, &block);
     if (result == CUDA_ERROR_NOT_FOUND)
         return real->cuIpcGetMemHandle(handle, address);
     if (result != CUDA_SUCCESS)

@@ -244,7 +244,7 @@ static struct answer answer_hook(const struct sg_hook_row *hook, void *handle, c
     return (struct answer){sg_process_watched() ? theirs : ours, NULL};
 }
 
-static bool is_ours(const void *function)
+static bool symbol_is_ours(const void *function)
 {
     extern const char __ehdr_start[] __attribute__((visibility("hidden")));
     Dl_info info;
@@ -255,7 +255,7 @@ static bool is_ours(const void *function)
 static struct answer answer_export(const struct export *export, void *handle, const void *caller, sg_dlsym_fn *real)
 {
     void *found = sg_dlsym()(handle, export->name); /* relative to this library */
-    bool ours = found ? is_ours(found) : handle == RTLD_NEXT;
+    bool ours = found ? symbol_is_ours(found) : handle == RTLD_NEXT;
     bool is_runtimes = strcmp(export->library, "libcudart") == 0;
     if (ours && (!sg_library_loaded(export->library) ||
                     (is_runtimes && is_hidden_natively(handle, "cudaRuntimeGetVersion", caller, real))))

@@ -50,7 +50,7 @@ static void note_observation(const struct observation *observation)
     sg_leave();
 }
 
-static CUresult query(CUresult (*real)(CUstream), CUstream stream, bool per_thread)
+static CUresult stream_query(CUresult (*real)(CUstream), CUstream stream, bool per_thread)
 {
     struct observation observation;
     bool known = observation_of(stream, per_thread, &observation);
@@ -64,22 +64,22 @@ static CUresult query(CUresult (*real)(CUstream), CUstream stream, bool per_thre
 
 CUresult cuStreamQuery(CUstream stream)
 {
-    return query(sg_real()->cuStreamQuery, stream, false);
+    return stream_query(sg_real()->cuStreamQuery, stream, false);
 }
 
 CUresult cuStreamQuery_ptsz(CUstream stream)
 {
-    return query(sg_real()->cuStreamQuery_ptsz, stream, true);
+    return stream_query(sg_real()->cuStreamQuery_ptsz, stream, true);
 }
 
 CUresult cuStreamSynchronize(CUstream stream)
 {
-    return query(sg_real()->cuStreamSynchronize, stream, false);
+    return stream_query(sg_real()->cuStreamSynchronize, stream, false);
 }
 
 CUresult cuStreamSynchronize_ptsz(CUstream stream)
 {
-    return query(sg_real()->cuStreamSynchronize_ptsz, stream, true);
+    return stream_query(sg_real()->cuStreamSynchronize_ptsz, stream, true);
 }
 
 /* True if a wait for the context covers all streams that have a slot of its device. Streams of another device may have
@@ -116,7 +116,7 @@ static void mark_first(void)
 }
 
 /* The streams of a green context are followed as the primary one's: which of them it has is not known. */
-static void complete(CUcontext context, int device, const struct sg_vector_clock *clock)
+static void context_completed(CUcontext context, int device, const struct sg_vector_clock *clock)
 {
     struct sg_core *core = sg_enter();
     if (!core)
@@ -139,7 +139,7 @@ CUresult cuCtxSynchronize(void)
     bool known = clock_of_context(context, &device, &clock);
     CUresult result = sg_real()->cuCtxSynchronize();
     if (known && result == CUDA_SUCCESS)
-        complete(context, device, &clock);
+        context_completed(context, device, &clock);
     if (result == CUDA_SUCCESS)
         sg_outside_waited();
     return result;
@@ -153,7 +153,7 @@ CUresult cuCtxSynchronize_v2(CUcontext context)
     bool known = clock_of_context(context, &device, &clock);
     CUresult result = sg_real()->cuCtxSynchronize_v2(context);
     if (known && result == CUDA_SUCCESS)
-        complete(context, device, &clock);
+        context_completed(context, device, &clock);
     if (result == CUDA_SUCCESS)
         sg_outside_waited();
     return result;

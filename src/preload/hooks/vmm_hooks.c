@@ -8,14 +8,14 @@
 #include "services/outside_trace.h"
 #include "track/held_outside.h"
 
-static bool is_ours(CUdeviceptr address)
+static bool mapping_is_ours(CUdeviceptr address)
 {
     return !sg_thread_inside() && sg_process_owns(address);
 }
 
 CUresult cuMemUnmap(CUdeviceptr address, size_t bytes)
 {
-    if (is_ours(address))
+    if (mapping_is_ours(address))
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = sg_real()->cuMemUnmap(address, bytes);
     if (result == CUDA_SUCCESS) {
@@ -38,5 +38,6 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGeneric
 
 CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count)
 {
-    return is_ours(address) ? CUDA_ERROR_INVALID_VALUE : sg_real()->cuMemSetAccess(address, bytes, access, count);
+    return mapping_is_ours(address) ? CUDA_ERROR_INVALID_VALUE
+                                    : sg_real()->cuMemSetAccess(address, bytes, access, count);
 }

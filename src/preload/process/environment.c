@@ -12,16 +12,16 @@ enum { KEPT = sizeof kept_names / sizeof *kept_names, KEPT_BYTES = 8192 };
 static char kept_text[KEPT_BYTES]; /* untouched, and so without cost, where nothing is meant for us */
 static char *kept_values[KEPT];
 
-static char *value_of(char *entry, const char *name)
+static char *environment_value(char *entry, const char *name)
 {
     size_t length = strlen(name);
     return strncmp(entry, name, length) == 0 && entry[length] == '=' ? entry + length + 1 : NULL;
 }
 
-static char *look_up(const char *name)
+static char *environment_find(const char *name)
 {
     for (char **entry = environ; entry && *entry; entry++) {
-        char *value = value_of(*entry, name);
+        char *value = environment_value(*entry, name);
         if (value)
             return value;
     }
@@ -32,7 +32,7 @@ void sg_environment_keep(void)
 {
     size_t used = 0;
     for (int i = 0; i < KEPT; i++) {
-        const char *value = look_up(kept_names[i]);
+        const char *value = environment_find(kept_names[i]);
         size_t length = value ? strlen(value) + 1 : 0;
         if (!value || length > KEPT_BYTES - used)
             continue;
@@ -43,7 +43,7 @@ void sg_environment_keep(void)
 
 char *sg_environment(const char *name)
 {
-    char *value = look_up(name);
+    char *value = environment_find(name);
     for (int i = 0; !value && i < KEPT; i++) {
         if (strcmp(kept_names[i], name) == 0)
             value = kept_values[i];

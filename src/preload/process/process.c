@@ -36,7 +36,7 @@ const struct sg_conf *sg_process_conf(void)
 }
 
 /* A tool that replaces or checks the driver's memory calls would be misled by blocks inside one mapping. */
-static bool watched(void)
+static bool process_is_watched(void)
 {
     int known = atomic_load_explicit(&sg_process.watched, memory_order_relaxed);
     if (!known) {
@@ -54,14 +54,16 @@ static bool watched(void)
 
 bool sg_process_watched(void)
 {
-    return atomic_load_explicit(&sg_process.state, memory_order_acquire) == SG_PROCESS_PASSTHROUGH || watched();
+    return atomic_load_explicit(&sg_process.state, memory_order_acquire) == SG_PROCESS_PASSTHROUGH ||
+           process_is_watched();
 }
 
 bool sg_process_is_passthrough(void)
 {
     enum sg_process_state state = atomic_load_explicit(&sg_process.state, memory_order_acquire);
     return state == SG_PROCESS_PASSTHROUGH ||
-           (state == SG_PROCESS_EARLY && (watched() || sg_process_conf()->backend == SG_BACKEND_CUDA_MALLOC_ASYNC));
+           (state == SG_PROCESS_EARLY &&
+               (process_is_watched() || sg_process_conf()->backend == SG_BACKEND_CUDA_MALLOC_ASYNC));
 }
 
 bool sg_process_over(void)
@@ -87,7 +89,7 @@ bool sg_process_owns(CUdeviceptr address)
            sg_core_owns(sg_process.core, address);
 }
 
-static void *look_up(void *user, const char *symbol)
+static void *process_look_up(void *user, const char *symbol)
 {
     (void)user;
     return sg_cuda_symbol(symbol);
@@ -100,7 +102,7 @@ const struct sg_driver *sg_process_driver(void)
         struct sg_driver driver = {0};
         if (!sg_cuda_symbol("cuInit"))
             return NULL;
-        known = sg_driver_load(&driver, look_up, NULL) ? 2 : 1;
+        known = sg_driver_load(&driver, process_look_up, NULL) ? 2 : 1;
         sg_process_lock(SG_LOCK_REAL);
         if (!atomic_load_explicit(&sg_process.driver_known, memory_order_relaxed)) {
             sg_process.driver = driver;

@@ -90,7 +90,7 @@ static ssize_t read_file(const char *path, char *text, size_t size)
     return length;
 }
 
-static void name_of(int pid, char *ret, size_t size)
+static void process_name(int pid, char *ret, size_t size)
 {
     char path[48];
     snprintf(path, sizeof path, "/proc/%d/comm", pid);
@@ -103,7 +103,7 @@ static void name_of(int pid, char *ret, size_t size)
     }
 }
 
-static int by_bytes(const void *a, const void *b)
+static int process_by_bytes(const void *a, const void *b)
 {
     uint64_t one = ((const struct sg_oom_process *)a)->bytes, other = ((const struct sg_oom_process *)b)->bytes;
     return (one < other) - (one > other);
@@ -121,10 +121,10 @@ static size_t take_others(const struct nvml_process *list, unsigned count, struc
         if (own || !list[i].used || list[i].used == UINT64_MAX)
             continue;
         ret[others] = (struct sg_oom_process){.pid = (int)list[i].pid, .bytes = list[i].used};
-        name_of(ret[others].pid, ret[others].name, sizeof ret[others].name);
+        process_name(ret[others].pid, ret[others].name, sizeof ret[others].name);
         others++;
     }
-    qsort(ret, others, sizeof *ret, by_bytes);
+    qsort(ret, others, sizeof *ret, process_by_bytes);
     *ret_complete = here && count < PROCESSES;
     return here ? others : 0;
 }
@@ -154,9 +154,9 @@ static size_t list_neighbours(int device, struct sg_oom_process ret[PROCESSES])
     size_t count = sg_trim_others(device, holds, PROCESSES);
     for (size_t i = 0; i < count; i++) {
         ret[i] = (struct sg_oom_process){.pid = (int)holds[i].pid, .bytes = holds[i].bytes};
-        name_of(ret[i].pid, ret[i].name, sizeof ret[i].name);
+        process_name(ret[i].pid, ret[i].name, sizeof ret[i].name);
     }
-    qsort(ret, count, sizeof *ret, by_bytes);
+    qsort(ret, count, sizeof *ret, process_by_bytes);
     return count;
 }
 
@@ -189,7 +189,7 @@ static size_t list_own(int device, struct sg_oom_own ret[SEGALLOC_OUTSIDE_COUNT]
 }
 
 /* Appends an argument as a shell takes it. False: no room. */
-static bool quote(char *text, size_t size, const char *argument)
+static bool report_quote(char *text, size_t size, const char *argument)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,+@%";
     size_t used = strlen(text);
@@ -200,14 +200,14 @@ static bool quote(char *text, size_t size, const char *argument)
 }
 
 /* The command line of this process, "" where it is too long to be of use. */
-static void read_command(char ret[COMMAND_BYTES])
+static void report_read_command(char ret[COMMAND_BYTES])
 {
     char all[COMMAND_BYTES];
     ssize_t length = read_file("/proc/self/cmdline", all, sizeof all);
     bool fits = length > 0 && length < COMMAND_BYTES - 1;
     *ret = '\0';
     for (const char *argument = all; fits && argument < all + length; argument += strlen(argument) + 1)
-        fits = quote(ret, COMMAND_BYTES, argument);
+        fits = report_quote(ret, COMMAND_BYTES, argument);
     if (!fits)
         *ret = '\0';
 }
@@ -216,7 +216,7 @@ size_t sg_oom_report(struct sg_core *core, int device, char *buffer, size_t size
 {
     struct sg_oom_process process[PROCESSES];
     char command[COMMAND_BYTES];
-    read_command(command);
+    report_read_command(command);
     struct sg_oom_own own[SEGALLOC_OUTSIDE_COUNT];
     bool complete = false;
     size_t others = list_others(device, process, &complete);

@@ -131,7 +131,7 @@ static bool sees_unloads(void)
     return !sg_process_over() && sg_loaded_at(code, &ours) && dl_iterate_phdr(first_of_ours_and_libc, &ours.base) == 2;
 }
 
-static bool is_same(const struct known *entry, const struct sg_loaded *extent, const struct sg_module *module)
+static bool module_is_same(const struct known *entry, const struct sg_loaded *extent, const struct sg_module *module)
 {
     return entry->end == extent->end && entry->module.kind == module->kind && entry->module.malloc == module->malloc &&
         entry->module.free == module->free && entry->module.get_last_error == module->get_last_error &&
@@ -149,7 +149,7 @@ static void callers_remember(struct modules *known, const struct sg_loaded *exte
     while (at < count && known->list[at].start != extent->start)
         at++;
     struct known *entry = &known->list[at];
-    if (at < MODULES_MAX && (at == count || !is_same(entry, extent, module))) {
+    if (at < MODULES_MAX && (at == count || !module_is_same(entry, extent, module))) {
         atomic_store(&entry->as_of, 0);
         entry->start = extent->start;
         entry->end = extent->end;

@@ -35,7 +35,7 @@ static CUresult query_outside_capture(CUevent event)
 
 /* True if a stream may be given work of ours. Not while it is captured. Nor may the legacy stream be, beside a captured one
    that it orders. */
-static bool is_open(CUstream stream)
+static bool stream_is_open(CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     if (!sg_captures_active())
@@ -47,8 +47,7 @@ static bool is_open(CUstream stream)
 static CUresult record_outside_capture(CUevent event, CUstream stream)
 {
     sg_captures_exclude();
-    CUresult result = is_open(stream) ? real->event_record(event, stream)
-                                      : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    CUresult result = stream_is_open(stream) ? real->event_record(event, stream) : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     sg_captures_allow();
     return result;
 }

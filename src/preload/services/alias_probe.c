@@ -197,7 +197,7 @@ static enum finding try_device(const struct trial *its)
     return found;
 }
 
-static void complain(CUdevice device)
+static void probe_complain(CUdevice device)
 {
     char line[256];
     snprintf(line, sizeof line,
@@ -207,10 +207,10 @@ static void complain(CUdevice device)
     sg_log_line(line);
 }
 
-static void settle(struct trial *trial, enum finding finding)
+static void probe_settle(struct trial *trial, enum finding finding)
 {
     if (finding == INCOHERENT)
-        complain(trial->device);
+        probe_complain(trial->device);
     if (finding != COHERENT)
         atomic_store(&failed_device, trial->device);
     atomic_store(&trial->found, finding);
@@ -229,7 +229,7 @@ static void *probe_run(void *user)
         finding = try_device(trial);
         sg_context_unpin_current(use);
     }
-    settle(trial, finding);
+    probe_settle(trial, finding);
     return NULL;
 }
 
@@ -268,7 +268,7 @@ static void probe_begin(const struct sg_driver *driver, struct trial *trial, int
     CUdevice current = -1;
     if (!can || driver->ctx_get_device(&current) != CUDA_SUCCESS || current != device ||
         !sg_worker_start(probe_run, trial))
-        settle(trial, UNTRIED);
+        probe_settle(trial, UNTRIED);
 }
 
 void sg_alias_probe_first(const struct sg_conf *conf, const struct sg_driver *driver)

@@ -48,14 +48,14 @@ static struct {
     uint64_t limit_bytes;
 } recorder = {.busy = ATOMIC_FLAG_INIT};
 
-static uint64_t now_ns(clockid_t clock)
+static uint64_t recorder_now_ns(clockid_t clock)
 {
     struct timespec now;
     clock_gettime(clock, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static void read_command(char *command, size_t size)
+static void recorder_read_command(char *command, size_t size)
 {
     int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
     ssize_t length = fd < 0 ? 0 : read(fd, command, size - 1);
@@ -68,7 +68,7 @@ static void read_command(char *command, size_t size)
     command[length > 0 ? length : 0] = '\0';
 }
 
-static void open_trace(const struct sg_conf *conf)
+static void recorder_open_trace(const struct sg_conf *conf)
 {
     struct sg_trace_writer_options options = {
         .path = conf->trace,
@@ -91,7 +91,7 @@ static void open_trace(const struct sg_conf *conf)
 bool sg_recorder_on;
 
 /* With word of where the program asks for memory. */
-static void emit(void *sink, const struct segalloc_trace_record *record)
+static void recorder_emit(void *sink, const struct segalloc_trace_record *record)
 {
     if (record->kind == SEGALLOC_RECORD_ALLOCATE || record->kind == SEGALLOC_RECORD_SLOW_BEGIN ||
         record->kind == SEGALLOC_RECORD_ALLOCATE_FAILURE || record->kind == SEGALLOC_RECORD_OUTSIDE)
@@ -115,11 +115,11 @@ struct sg_event_sink sg_recorder_open(const struct sg_conf *conf)
     sg_recorder_on = conf->trace[0] || conf->stats[0] || conf->live;
     if (!sg_recorder_on)
         return (struct sg_event_sink){NULL, NULL};
-    recorder.start_ns = now_ns(CLOCK_REALTIME);
+    recorder.start_ns = recorder_now_ns(CLOCK_REALTIME);
     recorder.limit_bytes = conf->limit_bytes;
     recorder.limit_fraction = conf->limit_fraction;
     sg_conf_print(conf, recorder.conf, sizeof recorder.conf);
-    read_command(recorder.command, sizeof recorder.command);
+    recorder_read_command(recorder.command, sizeof recorder.command);
     if (conf->live && !conf->stats[0]) {
         (void)sg_live_sweep(); /* what others have left, since nobody else may look */
         recorder.pid_namespace = sg_live_namespace();
@@ -128,9 +128,9 @@ struct sg_event_sink sg_recorder_open(const struct sg_conf *conf)
         recorder.stats = conf->stats;
     }
     if (conf->trace[0])
-        open_trace(conf);
+        recorder_open_trace(conf);
     if (recorder.trace && conf->sites)
-        return (struct sg_event_sink){emit, recorder.trace};
+        return (struct sg_event_sink){recorder_emit, recorder.trace};
     return recorder.trace ? sg_trace_writer_sink(recorder.trace) : (struct sg_event_sink){NULL, NULL};
 }
 
@@ -192,7 +192,7 @@ void sg_recorder_device(const struct sg_driver *driver, int device)
 }
 
 /* Writes a text in as many records as it takes. */
-static void write_text(enum segalloc_record_kind kind, uint32_t stream, const char *from)
+static void recorder_write_text(enum segalloc_record_kind kind, uint32_t stream, const char *from)
 {
     for (size_t left = strlen(from), piece, first = SEGALLOC_FLAG_FIRST; left > 0;
          from += piece, left -= piece, first = 0) {
@@ -243,7 +243,7 @@ static void write_texts(void)
     const char *by = sg_streams_untracked_by();
     if (by && !recorder.untracked) {
         recorder.untracked = true;
-        write_text(SEGALLOC_RECORD_UNTRACKED, 0, by);
+        recorder_write_text(SEGALLOC_RECORD_UNTRACKED, 0, by);
     }
     uint64_t known = atomic_load_explicit(&recorder.known, memory_order_acquire);
     if (known && !recorder.named)
@@ -251,7 +251,7 @@ static void write_texts(void)
     for (uint32_t i = 0; known != recorder.named && i < SG_DEVICES_MAX; i++) {
         if (!((known & ~recorder.named) >> i & 1))
             continue;
-        write_text(SEGALLOC_RECORD_DEFINE_MODEL, i, recorder.devices[i].model);
+        recorder_write_text(SEGALLOC_RECORD_DEFINE_MODEL, i, recorder.devices[i].model);
         write_uuid(i);
     }
     recorder.named = known;
@@ -269,7 +269,7 @@ static void write_stats_file(struct sg_core *core)
         .pid = (uint64_t)getpid(),
         .pid_namespace = recorder.pid_namespace,
         .start_realtime_ns = recorder.start_ns,
-        .end_realtime_ns = now_ns(CLOCK_REALTIME),
+        .end_realtime_ns = recorder_now_ns(CLOCK_REALTIME),
         .conf = recorder.conf,
         .command = recorder.command,
         .untracked_by = sg_streams_untracked_by(),
@@ -286,7 +286,7 @@ static void write_stats_file(struct sg_core *core)
     }
     const char *path = recorder.stats;
     int error = path ? sg_stats_file_write(path, sg_environment, &file) : 0;
-    recorder.written_ns = now_ns(CLOCK_MONOTONIC_COARSE);
+    recorder.written_ns = recorder_now_ns(CLOCK_MONOTONIC_COARSE);
     if (!error)
         return;
     char line[SG_PATH_BYTES + 64];
@@ -303,7 +303,7 @@ static bool stats_due(void)
     uint64_t events = atomic_fetch_add_explicit(&recorder.events, 1, memory_order_relaxed) + 1;
     if (events <= STATS_EVENTS)
         return !sg_has_several_bits(events);
-    return events % STATS_EVENTS == 0 && now_ns(CLOCK_MONOTONIC_COARSE) - recorder.written_ns > STATS_PERIOD_NS;
+    return events % STATS_EVENTS == 0 && recorder_now_ns(CLOCK_MONOTONIC_COARSE) - recorder.written_ns > STATS_PERIOD_NS;
 }
 
 void sg_recorder_tick(struct sg_core *core, int device)

@@ -41,7 +41,7 @@ static struct {
 typedef CUresult uuid_fn(CUuuid *ret, CUdevice device);
 
 /* A number that means the same device in all processes; 0 if it can't be had. */
-static uint64_t id_of(int device)
+static uint64_t trim_device_id(int device)
 {
     CUuuid uuid;
     uuid_fn *get;
@@ -65,7 +65,7 @@ void sg_trim_use(int device)
         atomic_flag_test_and_set(&neighbours.adding))
         return;
     int index = atomic_load(&neighbours.devices);
-    uint64_t id = index < SG_NEIGHBOUR_DEVICES && !(atomic_load(&neighbours.known) & bit) ? id_of(device) : 0;
+    uint64_t id = index < SG_NEIGHBOUR_DEVICES && !(atomic_load(&neighbours.known) & bit) ? trim_device_id(device) : 0;
     if (id) {
         neighbours.device[index] = device;
         atomic_store(&neighbours.devices, index + 1);
@@ -94,7 +94,7 @@ static void trim_leave(const struct sg_driver *driver, int use)
     sg_context_unpin(use);
 }
 
-static uint64_t trim(int device, uint64_t keep)
+static uint64_t trim_device(int device, uint64_t keep)
 {
     struct sg_core *core = sg_enter();
     const struct sg_driver *driver = sg_process_driver();
@@ -153,7 +153,7 @@ static void trim_answer(struct sg_neighbour *own)
         usleep(CAPTURE_STEP_MS * 1000);
     for (int i = 0; i < atomic_load(&neighbours.devices); i++) {
         if (wanted >> i & 1)
-            atomic_fetch_add(&own->given, trim(neighbours.device[i], keep));
+            atomic_fetch_add(&own->given, trim_device(neighbours.device[i], keep));
     }
     note_held(own);
     atomic_store(&own->answered, asked);
@@ -196,7 +196,7 @@ static void look_for_idle(uint64_t events[SG_NEIGHBOUR_DEVICES])
         }
         sg_leave();
         if (lacking)
-            trim(device, 0);
+            trim_device(device, 0);
     }
 }
 
@@ -260,7 +260,7 @@ static struct sg_neighbours *table_of_others(void)
 }
 
 /* The device of the current context; below 0: there is none. */
-static int current_device(void)
+static int trim_current_device(void)
 {
     CUresult (*get)(CUdevice *ret);
     CUdevice device = -1;
@@ -271,7 +271,7 @@ static int current_device(void)
 
 static bool ask_about(struct sg_neighbours *table, int device)
 {
-    uint64_t id = device >= 0 ? id_of(device) : 0;
+    uint64_t id = device >= 0 ? trim_device_id(device) : 0;
     return id && sg_neighbours_ask_all(table, atomic_load(&neighbours.own), id, HELP_MS * MS, OWING_MS * MS) > 0;
 }
 
@@ -280,10 +280,10 @@ bool sg_trim_ask_others_of(int device)
     struct sg_neighbours *table = table_of_others();
     if (!table)
         return false;
-    if (device >= 0 || ask_about(table, current_device()))
+    if (device >= 0 || ask_about(table, trim_current_device()))
         return device < 0 || ask_about(table, device);
     bool given = false;
-    for (int i = 0; i < SG_NEIGHBOUR_DEVICES && id_of(i); i++)
+    for (int i = 0; i < SG_NEIGHBOUR_DEVICES && trim_device_id(i); i++)
         given |= ask_about(table, i);
     return given;
 }
@@ -291,8 +291,8 @@ bool sg_trim_ask_others_of(int device)
 uint64_t sg_trim_idle_of_others(void)
 {
     struct sg_neighbours *table = table_of_others();
-    int device = table ? current_device() : -1;
-    uint64_t id = device >= 0 ? id_of(device) : 0;
+    int device = table ? trim_current_device() : -1;
+    uint64_t id = device >= 0 ? trim_device_id(device) : 0;
     return id ? sg_neighbours_idle(table, atomic_load(&neighbours.own), id, TELL_MS * MS) : 0;
 }
 

@@ -60,7 +60,7 @@ void sg_backward_look(void)
 }
 
 /* What a node is remembered by; the site is above. */
-static uint64_t mark(uint64_t sequence, uint64_t thread)
+static uint64_t node_mark(uint64_t sequence, uint64_t thread)
 {
     return (sequence & ((UINT64_C(1) << SEQUENCE_BITS) - 1)) |
         (thread & ((UINT64_C(1) << THREAD_BITS) - 1)) << SEQUENCE_BITS;
@@ -82,7 +82,7 @@ void sg_backward_forward(struct sg_thread *self, uint32_t site)
     self->place.sequence = next;
     uint64_t thread = torch.thread();
     atomic_store_explicit(backward_place_of(next - 1, thread),
-        mark(next - 1, thread) | (uint64_t)site << (SEQUENCE_BITS + THREAD_BITS), memory_order_relaxed);
+        node_mark(next - 1, thread) | (uint64_t)site << (SEQUENCE_BITS + THREAD_BITS), memory_order_relaxed);
 }
 
 bool sg_backward_now(struct sg_backward *ret)
@@ -95,7 +95,7 @@ bool sg_backward_now(struct sg_backward *ret)
         return false;
     uint64_t made = atomic_load_explicit(backward_place_of(shared.node->sequence, shared.node->thread),
         memory_order_relaxed);
-    uint64_t its = mark(shared.node->sequence, shared.node->thread);
+    uint64_t its = node_mark(shared.node->sequence, shared.node->thread);
     bool known = made && (made & ((UINT64_C(1) << (SEQUENCE_BITS + THREAD_BITS)) - 1)) == its;
     *ret = (struct sg_backward){shared.node->type, known ? (uint32_t)(made >> (SEQUENCE_BITS + THREAD_BITS)) : 0};
     /* Never the last one: the engine holds the node that it evaluates. */

@@ -49,7 +49,7 @@ static struct table *open_table(void)
 }
 
 /* The number of a phase; 0: there is no room. */
-static uint32_t number_of(struct table *table, uint32_t around, const char *text)
+static uint32_t phase_number(struct table *table, uint32_t around, const char *text)
 {
     uint32_t name = sg_sites_intern(text), number;
     uint64_t hash = ((uint64_t)around << 32 | name) * UINT64_C(0x9e3779b97f4a7c15) >> 20;
@@ -79,20 +79,20 @@ static uint32_t top_of(const struct sg_thread *self)
     return depth ? self->place.phase_stack[depth - 1] : atomic_load_explicit(&phases.marked, memory_order_relaxed);
 }
 
-static void push(const char *name)
+static void phase_push(const char *name)
 {
     struct table *table = open_table();
     struct sg_thread *self = sg_this_thread();
     if (!table)
         return;
     if (self->place.phases < SG_PHASES_DEEP)
-        self->place.phase_stack[self->place.phases] = name && *name ? number_of(table, top_of(self), name)
+        self->place.phase_stack[self->place.phases] = name && *name ? phase_number(table, top_of(self), name)
                                                                     : top_of(self);
     self->place.phases++;
     atomic_store_explicit(&phases.latest, top_of(self), memory_order_relaxed);
 }
 
-static void pop(void)
+static void phase_pop(void)
 {
     struct sg_thread *self = sg_this_thread();
     if (!self->place.phases)
@@ -148,19 +148,19 @@ void segalloc_mark(const char *name)
     struct table *table = open_table();
     if (!table)
         return;
-    uint32_t number = name && *name ? number_of(table, 0, name) : 0;
+    uint32_t number = name && *name ? phase_number(table, 0, name) : 0;
     atomic_store_explicit(&phases.marked, number, memory_order_relaxed);
     atomic_store_explicit(&phases.latest, top_of(sg_this_thread()), memory_order_relaxed);
 }
 
 void segalloc_phase_push(const char *name)
 {
-    push(name);
+    phase_push(name);
 }
 
 void segalloc_phase_pop(void)
 {
-    pop();
+    phase_pop();
 }
 
 /* NVTX, version 3. A program's NVTX loads the library that NVTX_INJECTION64_PATH names, and asks it for this function;
@@ -186,15 +186,15 @@ struct nvtx_event {
     } message;
 };
 
-static int depth(void)
+static int phase_depth(void)
 {
     return (int)sg_this_thread()->place.phases;
 }
 
 static int nvtx_push(const char *message)
 {
-    push(message);
-    return depth() - 1;
+    phase_push(message);
+    return phase_depth() - 1;
 }
 
 static int nvtx_push_ex(const struct nvtx_event *event)
@@ -205,8 +205,8 @@ static int nvtx_push_ex(const struct nvtx_event *event)
 
 static int nvtx_pop(void)
 {
-    pop();
-    return depth();
+    phase_pop();
+    return phase_depth();
 }
 
 static int nvtx_domain_push_ex(void *domain, const struct nvtx_event *event)
@@ -228,7 +228,7 @@ static const void *nvtx_register(void *domain, const char *text)
 }
 
 /* False: NVTX has no such function, because it is older. */
-static bool put(const struct nvtx_callbacks *callbacks, int module, unsigned index, const void *function)
+static bool nvtx_put(const struct nvtx_callbacks *callbacks, int module, unsigned index, const void *function)
 {
     nvtx_function ***table;
     unsigned count;
@@ -249,7 +249,10 @@ int InitializeInjectionNvtx2(const void *(*table)(uint32_t id))
     int (*domain_push)(void *, const struct nvtx_event *) = nvtx_domain_push_ex;
     int (*domain_pop)(void *) = nvtx_domain_pop;
     const void *(*register_a)(void *, const char *) = nvtx_register;
-    return put(callbacks, NVTX_CORE, CORE_PUSH_A, &push_a) && put(callbacks, NVTX_CORE, CORE_PUSH_EX, &push_ex) &&
-        put(callbacks, NVTX_CORE, CORE_POP, &pop_any) && put(callbacks, NVTX_CORE2, CORE2_PUSH_EX, &domain_push) &&
-        put(callbacks, NVTX_CORE2, CORE2_POP, &domain_pop) && put(callbacks, NVTX_CORE2, CORE2_REGISTER_A, &register_a);
+    return nvtx_put(callbacks, NVTX_CORE, CORE_PUSH_A, &push_a) &&
+           nvtx_put(callbacks, NVTX_CORE, CORE_PUSH_EX, &push_ex) &&
+           nvtx_put(callbacks, NVTX_CORE, CORE_POP, &pop_any) &&
+           nvtx_put(callbacks, NVTX_CORE2, CORE2_PUSH_EX, &domain_push) &&
+           nvtx_put(callbacks, NVTX_CORE2, CORE2_POP, &domain_pop) &&
+           nvtx_put(callbacks, NVTX_CORE2, CORE2_REGISTER_A, &register_a);
 }

@@ -225,7 +225,7 @@ static size_t python_put(char *to, size_t room, uint32_t character)
 }
 
 /* A string of Python's, as far as there is room. */
-static void read_text(const struct layout *layout, uint64_t text, char *ret, size_t room)
+static void python_read_text(const struct layout *layout, uint64_t text, char *ret, size_t room)
 {
     uint64_t state = python_word(text, TEXT_STATE), length = python_word(text, TEXT_LENGTH), from = text;
     unsigned kind = state >> 2 & 7;
@@ -263,8 +263,8 @@ bool sg_python_describe(const struct sg_frame *frame, char *file, char *function
         return ask_text(code, "co_filename", file, room) && ask_text(code, "co_name", function, room);
     }
     const struct layout *layout = python.layout;
-    read_text(layout, python_word(frame->code, layout->filename), file, room);
-    read_text(layout, python_word(frame->code, layout->name), function, room);
+    python_read_text(layout, python_word(frame->code, layout->filename), file, room);
+    python_read_text(layout, python_word(frame->code, layout->name), function, room);
     int line = python.line_of(code, (int)(uint32_t)frame->at);
     *ret_line = line > 0 ? (uint32_t)line : (uint32_t)python_word(frame->code, layout->firstlineno);
     return true;

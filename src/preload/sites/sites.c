@@ -100,7 +100,7 @@ static uint64_t hash_of(const void *bytes, size_t words)
 }
 
 /* The number of a stack; 0: it was not met before. No lock. */
-static uint32_t find(struct table *table, const struct sg_frame *frame, uint32_t frames, uint64_t hash)
+static uint32_t site_find(struct table *table, const struct sg_frame *frame, uint32_t frames, uint64_t hash)
 {
     for (uint64_t i = hash;; i++) {
         uint32_t number = atomic_load_explicit(&table->bucket[i % (2 * SITES_MOST)], memory_order_acquire);
@@ -159,7 +159,7 @@ struct described {
     uint32_t line;
 };
 
-static void describe(const struct sg_frame *frame, enum kind kind, struct described *ret)
+static void site_describe(const struct sg_frame *frame, enum kind kind, struct described *ret)
 {
     if (kind != BACKWARD && sg_frame_is_gap(frame)) {
         *ret = (struct described){.file = SG_SITE_GAP};
@@ -202,14 +202,15 @@ static void put_lines_locked(struct table *table, struct site *site, const struc
 }
 
 /* Takes in a stack that was not met before. Its number; 0: there is no room. */
-static uint32_t make(struct table *table, const struct sg_frame *frame, uint32_t frames, uint64_t hash, enum kind kind)
+static uint32_t site_make(struct table *table, const struct sg_frame *frame, uint32_t frames, uint64_t hash,
+    enum kind kind)
 {
     struct described said[FRAMES_MOST];
     for (uint32_t i = 0; i < frames; i++)
-        describe(&frame[i], kind, &said[i]);
+        site_describe(&frame[i], kind, &said[i]);
     sg_backward_look();
     sg_process_lock(SG_LOCK_SITES);
-    uint32_t number = find(table, frame, frames, hash);
+    uint32_t number = site_find(table, frame, frames, hash);
     if (!number && sites.sites < SITES_MOST) {
         struct site *site = &table->site[number = sites.sites++];
         memcpy(site->frame, frame, frames * sizeof *frame);
@@ -334,9 +335,9 @@ void sg_sites_note_stack(struct sg_thread *self)
         frames = other_frames(table, self, frame, &kind);
     if (frames) {
         uint64_t hash = hash_of(frame, frames * sizeof *frame / sizeof(uint64_t));
-        number = find(table, frame, frames, hash);
+        number = site_find(table, frame, frames, hash);
         if (__builtin_expect(!number, 0))
-            number = make(table, frame, frames, hash, kind);
+            number = site_make(table, frame, frames, hash, kind);
     }
     if (number && atomic_load_explicit(&table->site[number].written, memory_order_relaxed) !=
                       atomic_load_explicit(&sites.trace, memory_order_relaxed))
@@ -348,7 +349,7 @@ void sg_sites_note_stack(struct sg_thread *self)
 }
 
 /* The C++ runtime of the program writes its names. */
-static void plain_name(const char *name, char *ret, size_t size)
+static void site_plain_name(const char *name, char *ret, size_t size)
 {
     sg_site_demangle_fn *demangle;
     void *library = sg_library_find("libstdc++.so");
@@ -373,7 +374,7 @@ bool sg_sites_describe(uint32_t site, char *text, size_t size)
         snprintf(text, size, "backward, %s", *function ? function : "of an unknown kind");
     else if (kind == NATIVE) {
         char name[SG_SITE_TEXT];
-        plain_name(function, name, sizeof name);
+        site_plain_name(function, name, sizeof name);
         sg_site_format_native(file, line->line, name, text, size);
     } else if ((size_t)length < size)
         sg_site_format(file, line->line, function, text + length, size - (size_t)length);

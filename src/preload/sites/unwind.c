@@ -31,7 +31,7 @@ enum { ADDRESS_BITS = 48, VARIES = 0xffff, OUTERMOST = 0xfffe };
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 extern const char _end[] __attribute__((visibility("hidden")));
 
-static inline bool is_ours(uintptr_t address)
+static inline bool code_is_ours(uintptr_t address)
 {
     return address >= (uintptr_t)__ehdr_start && address < (uintptr_t)_end;
 }
@@ -84,7 +84,7 @@ struct walk {
 
 static void unwind_keep(struct sg_picked *picked, uintptr_t address)
 {
-    struct sg_frame *place = is_ours(address) ? NULL : sg_picked_next(picked);
+    struct sg_frame *place = code_is_ours(address) ? NULL : sg_picked_next(picked);
     if (place)
         *place = (struct sg_frame){.code = address};
 }
@@ -109,7 +109,7 @@ static int unwind_visit(struct context *context, void *user)
 }
 
 /* Stacks do not overlap: what does is one. */
-static void note(struct sg_stack *stack, const struct sg_stack *seen)
+static void stack_note(struct sg_stack *stack, const struct sg_stack *seen)
 {
     if (seen->low > stack->top || seen->top < stack->low) {
         *stack = *seen;
@@ -157,7 +157,7 @@ __attribute__((noinline)) unsigned sg_unwind_frames(struct sg_unwinder *unwinder
     atomic_load_explicit(&runtime.unwind, memory_order_acquire)(unwind_visit, &walk);
     if (walk.frames < DEEPEST && walk.address)
         unwind_note_size(unwinder, walk.address, OUTERMOST);
-    note(stack, &walk.seen);
+    stack_note(stack, &walk.seen);
     return sg_picked_finish(&walk.picked);
 }
 

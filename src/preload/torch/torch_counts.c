@@ -41,7 +41,7 @@ static int64_t signed_of(uint64_t value)
     return value < INT64_MAX ? (int64_t)value : INT64_MAX;
 }
 
-static int64_t over(int64_t value, int64_t base)
+static int64_t count_over(int64_t value, int64_t base)
 {
     return value > base ? value - base : 0;
 }
@@ -49,8 +49,8 @@ static int64_t over(int64_t value, int64_t base)
 /* Adds a level, less what PyTorch's own segments, which are blocks of ours, make of it. */
 static void add_level(struct count *count, const struct sg_stats *stats, enum sg_stat level, int64_t theirs)
 {
-    int64_t now = over(signed_of(stats->value[level]), theirs);
-    int64_t peak = over(signed_of(stats->peak[level]), theirs);
+    int64_t now = count_over(signed_of(stats->value[level]), theirs);
+    int64_t peak = count_over(signed_of(stats->peak[level]), theirs);
     count[ALL].current += now;
     count[ALL].peak += peak;
     count[LARGE].current += now;
@@ -65,7 +65,7 @@ static void add_totals(struct count *count, uint64_t in, uint64_t out)
     count[LARGE].freed += signed_of(out);
 }
 
-static uint64_t less(uint64_t value, uint64_t base)
+static uint64_t count_less(uint64_t value, uint64_t base)
 {
     return value > base ? value - base : 0;
 }
@@ -74,21 +74,22 @@ static uint64_t less(uint64_t value, uint64_t base)
 static struct totals totals_of(const struct sg_stats *stats, const struct sg_torch_segments *segments, int device)
 {
     return (struct totals){
-        .allocs = less(stats->value[SG_STAT_allocs], segments->made),
-        .frees = less(stats->value[SG_STAT_frees], segments->gone),
-        .bytes = less(stats->value[SG_STAT_allocated_total_bytes], segments->made_bytes),
-        .freed_bytes = less(stats->value[SG_STAT_freed_total_bytes], segments->gone_bytes),
+        .allocs = count_less(stats->value[SG_STAT_allocs], segments->made),
+        .frees = count_less(stats->value[SG_STAT_frees], segments->gone),
+        .bytes = count_less(stats->value[SG_STAT_allocated_total_bytes], segments->made_bytes),
+        .freed_bytes = count_less(stats->value[SG_STAT_freed_total_bytes], segments->gone_bytes),
         .pages = stats->value[SG_STAT_pages_created],
-        .released = less(stats->value[SG_STAT_pages_created], stats->value[SG_STAT_pages]),
+        .released = count_less(stats->value[SG_STAT_pages_created], stats->value[SG_STAT_pages]),
         .ooms = atomic_load_explicit(&ever.ooms[device], memory_order_relaxed),
     };
 }
 
-static struct totals since(const struct totals *now, const struct totals *before)
+static struct totals totals_since(const struct totals *now, const struct totals *before)
 {
-    return (struct totals){less(now->allocs, before->allocs), less(now->frees, before->frees), less(now->bytes, before->bytes),
-        less(now->freed_bytes, before->freed_bytes), less(now->pages, before->pages),
-        less(now->released, before->released), less(now->ooms, before->ooms)};
+    return (struct totals){count_less(now->allocs, before->allocs), count_less(now->frees, before->frees),
+        count_less(now->bytes, before->bytes), count_less(now->freed_bytes, before->freed_bytes),
+        count_less(now->pages, before->pages), count_less(now->released, before->released),
+        count_less(now->ooms, before->ooms)};
 }
 
 static bool counts_read(int device, struct sg_stats *ret)
@@ -132,7 +133,7 @@ void sg_torch_counts_add(void *statistics, size_t map_bytes, int device)
     struct sg_torch_segments segments = sg_torch_segments_of(device);
     struct totals now = totals_of(&stats, &segments, device);
     sg_process_lock(SG_LOCK_TORCH);
-    struct totals totals = since(&now, &ever.before[device]);
+    struct totals totals = totals_since(&now, &ever.before[device]);
     sg_process_unlock(SG_LOCK_TORCH);
     add_all(counts, (void *)((char *)(counts + 1) + map_bytes), &stats, &segments, &totals);
 }

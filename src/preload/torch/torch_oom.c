@@ -81,7 +81,7 @@ static atomic_int cxx_known; /* 0 not looked for, 1 all there, 2 some missing */
 
 /* As the loader resolves a reference of that library's: among several C++ runtimes, and allocators put before them, it
    must be the one that PyTorch itself uses. */
-static void *resolve(const char *library, const char *name)
+static void *cxx_resolve(const char *library, const char *name)
 {
     void *found = sg_dlsym()(RTLD_DEFAULT, name);
     void *handle = found ? NULL : sg_library_find(library);
@@ -95,7 +95,7 @@ static void *resolve(const char *library, const char *name)
 /* c10::Error::Error(c10::SourceLocation, std::string) */
 #define CONSTRUCTOR "_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
 
-static bool look_up(struct cxx *ret)
+static bool cxx_look_up(struct cxx *ret)
 {
     static const struct {
         const char *library, *name;
@@ -110,7 +110,7 @@ static bool look_up(struct cxx *ret)
     enum { COUNT = sizeof wanted / sizeof *wanted };
     void *found[COUNT];
     for (int i = 0; i < COUNT; i++) {
-        found[i] = resolve(wanted[i].library, wanted[i].name);
+        found[i] = cxx_resolve(wanted[i].library, wanted[i].name);
         if (!found[i])
             return false;
     }
@@ -120,7 +120,7 @@ static bool look_up(struct cxx *ret)
     memcpy(&ret->throw, &found[3], sizeof found[3]);
     ret->vtable = found[4];
     ret->type = found[5];
-    void *constructor = resolve("libc10.so", CONSTRUCTOR);
+    void *constructor = cxx_resolve("libc10.so", CONSTRUCTOR);
     memcpy(&ret->construct, &constructor, sizeof constructor);
     return constructor;
 }
@@ -131,7 +131,7 @@ static bool can_throw(void)
     int known = atomic_load_explicit(&cxx_known, memory_order_acquire);
     if (!known) {
         struct cxx found = {0};
-        known = look_up(&found) ? 1 : 2;
+        known = cxx_look_up(&found) ? 1 : 2;
         sg_process_lock(SG_LOCK_REAL);
         if (!atomic_load_explicit(&cxx_known, memory_order_relaxed)) {
             cxx = found;
@@ -174,7 +174,7 @@ static void take_stock(int device, struct standing *ret)
 }
 
 /* PyTorch's wording (c10/cuda/CUDACachingAllocator.cpp), for programs that look into it; the advice is ours. */
-static size_t compose(int device, size_t bytes, char *text, size_t size)
+static size_t oom_compose(int device, size_t bytes, char *text, size_t size)
 {
     struct standing now;
     char request[SG_SIZE_TEXT], total[SG_SIZE_TEXT], rest[SG_SIZE_TEXT], limit[SG_SIZE_TEXT], allocated[SG_SIZE_TEXT],
@@ -195,7 +195,7 @@ static size_t compose(int device, size_t bytes, char *text, size_t size)
     return length < (int)size ? (size_t)length : size - 1;
 }
 
-static void construct(void *object, struct source_location where, const char *text, size_t length)
+static void oom_construct(void *object, struct source_location where, const char *text, size_t length)
 {
     struct cxx_string message = {.text = cxx.new(length + 1), .length = length, .room.capacity = length};
     memcpy(message.text, text, length + 1);
@@ -209,10 +209,10 @@ void sg_torch_throw_out_of_memory(int device, size_t bytes)
     if (!can_throw())
         return;
     char text[TEXT_BYTES];
-    size_t length = compose(device, bytes, text, sizeof text);
+    size_t length = oom_compose(device, bytes, text, sizeof text);
     const struct source_location where = {.function = "cudaMalloc", .file = "libsegalloc.so"};
     void **object = cxx.allocate(OBJECT_BYTES);
-    construct(object, where, text, length);
+    oom_construct(object, where, text, length);
     object[0] = cxx.vtable + VTABLE_FUNCTIONS;
     void (*destroy)(void *);
     memcpy(&destroy, &cxx.vtable[VTABLE_FUNCTIONS], sizeof destroy);

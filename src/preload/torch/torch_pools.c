@@ -53,7 +53,7 @@ void sg_torch_pools_begin(int device, struct sg_torch_pool pool, struct sg_cxx_f
     atomic_fetch_add(&live_count, 1);
 }
 
-static bool ends(struct under_way *slot, int device, struct sg_torch_pool pool)
+static bool pool_ends(struct under_way *slot, int device, struct sg_torch_pool pool)
 {
     if (atomic_load(&slot->state) != LIVE || slot->device != device || slot->pool.first != pool.first ||
         slot->pool.second != pool.second)
@@ -70,7 +70,7 @@ void sg_torch_pools_end(int device, struct sg_torch_pool pool)
 {
     bool found = false;
     for (int i = 0; i < atomic_load(&slots_used) && !found; i++)
-        found = ends(&under_way[i], device, pool);
+        found = pool_ends(&under_way[i], device, pool);
     if (!found && atomic_load(&without_slot) > 0) {
         atomic_fetch_sub(&without_slot, 1);
         found = true;
@@ -86,7 +86,7 @@ bool sg_torch_pools_seen(void)
 
 typedef bool filter_fn(const void *storage, CUstream *stream);
 
-static bool accepts(struct under_way *slot, int device, CUstream stream)
+static bool pool_accepts(struct under_way *slot, int device, CUstream stream)
 {
     bool accepted = false;
     filter_fn *call;
@@ -111,6 +111,6 @@ bool sg_torch_pools_route(void)
         return true;
     bool accepted = false;
     for (int i = 0; i < atomic_load(&slots_used) && !accepted; i++)
-        accepted = accepts(&under_way[i], (int)device, stream);
+        accepted = pool_accepts(&under_way[i], (int)device, stream);
     return accepted;
 }

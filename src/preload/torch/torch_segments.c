@@ -20,7 +20,7 @@ static struct {
 
 atomic_bool sg_torch_segments_seen;
 
-static unsigned slot_of(uintptr_t address)
+static unsigned segment_slot(uintptr_t address)
 {
     return (unsigned)(((uint64_t)address >> 9) * 0x9E3779B97F4A7C15u >> (64 - BITS));
 }
@@ -28,7 +28,7 @@ static unsigned slot_of(uintptr_t address)
 static struct segment *find_segment(const void *address)
 {
     uintptr_t wanted = (uintptr_t)address;
-    for (unsigned at = slot_of(wanted), i = 0; i < SLOTS; i++, at = (at + 1) % SLOTS) {
+    for (unsigned at = segment_slot(wanted), i = 0; i < SLOTS; i++, at = (at + 1) % SLOTS) {
         uintptr_t found = atomic_load_explicit(&segments.slot[at].address, memory_order_acquire);
         if (found == wanted)
             return &segments.slot[at];
@@ -43,7 +43,7 @@ bool sg_torch_is_segment(const void *address)
     return address && atomic_load_explicit(&sg_torch_segments_seen, memory_order_relaxed) && find_segment(address);
 }
 
-static int current_device(void)
+static int segment_device(void)
 {
     const struct sg_driver *driver = sg_process_driver();
     CUdevice device;
@@ -52,8 +52,8 @@ static int current_device(void)
 
 void sg_torch_segment_made(const void *address, size_t bytes)
 {
-    int device = current_device();
-    unsigned at = slot_of((uintptr_t)address);
+    int device = segment_device();
+    unsigned at = segment_slot((uintptr_t)address);
     sg_process_lock(SG_LOCK_TORCH);
     while (atomic_load_explicit(&segments.slot[at].address, memory_order_relaxed) > DELETED)
         at = (at + 1) % SLOTS;

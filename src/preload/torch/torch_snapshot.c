@@ -68,7 +68,7 @@ static size_t run_length(const struct segalloc_piece *first, size_t count)
     return length;
 }
 
-static bool append(struct cxx_vector *vector, const void *item, size_t bytes)
+static bool vector_append(struct cxx_vector *vector, const void *item, size_t bytes)
 {
     if (vector->end == vector->limit) {
         size_t used = (size_t)(vector->end - vector->begin), size = used * 2 + bytes;
@@ -86,14 +86,14 @@ static bool append(struct cxx_vector *vector, const void *item, size_t bytes)
     return true;
 }
 
-static void add_run(struct cxx_vector *segments, int device, const struct segalloc_piece *first, size_t count)
+static void snapshot_add_run(struct cxx_vector *segments, int device, const struct segalloc_piece *first, size_t count)
 {
     struct segment_info segment = {.device = (int8_t)device, .registration = -1, .address = first->address,
         .is_large = !first->small, .is_expandable = true};
     for (const struct segalloc_piece *piece = first; piece < first + count; piece++) {
         const struct block_info block = {.bytes = piece->bytes, .requested = piece->requested,
             .allocated = piece->state == SEGALLOC_PIECE_ALLOCATED, .active = piece->state != SEGALLOC_PIECE_FREE};
-        if (!append(&segment.blocks, &block, sizeof block))
+        if (!vector_append(&segment.blocks, &block, sizeof block))
             break;
         segment.total += block.bytes;
         segment.active += block.active ? block.bytes : 0;
@@ -102,7 +102,7 @@ static void add_run(struct cxx_vector *segments, int device, const struct segall
         if (block.allocated && !segment.stream)
             segment.stream = (void *)(uintptr_t)piece->stream;
     }
-    if (!append(segments, &segment, sizeof segment) && segment.blocks.begin)
+    if (!vector_append(segments, &segment, sizeof segment) && segment.blocks.begin)
         sg_torch_delete(segment.blocks.begin);
 }
 
@@ -115,7 +115,7 @@ void sg_torch_snapshot_add(void *snapshot)
             bool shown = is_shown(&list[i]);
             length = shown ? run_length(&list[i], count - i) : 1;
             if (shown)
-                add_run(snapshot, device, &list[i], length);
+                snapshot_add_run(snapshot, device, &list[i], length);
         }
         free(list);
     }

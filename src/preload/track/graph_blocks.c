@@ -60,14 +60,14 @@ static struct {
 
 atomic_int sg_graphs_blocks, sg_graphs_gone; /* gone: those whose blocks are to be let go */
 
-static void destroyed(void *user)
+static void hold_destroyed(void *user)
 {
     struct ref *ref = user;
     atomic_store(&ref->gone, true);
     atomic_fetch_add(&sg_graphs_gone, 1);
 }
 
-static size_t home(CUdeviceptr address)
+static size_t block_home(CUdeviceptr address)
 {
     return (size_t)(sg_hash(address) >> 32) % graphs.buckets;
 }
@@ -79,13 +79,13 @@ static struct block *block_find_locked(CUdeviceptr address)
     static struct block none;
     if (!graphs.block)
         return &none;
-    size_t at = home(address);
+    size_t at = block_home(address);
     while (graphs.block[at].address && graphs.block[at].address != address)
         at = (at + 1) % graphs.buckets;
     return &graphs.block[at];
 }
 
-static void *map(size_t bytes)
+static void *blocks_map(size_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return memory == MAP_FAILED ? NULL : memory;
@@ -100,7 +100,7 @@ static bool blocks_make_room_locked(void)
     if (2 * ((size_t)atomic_load(&sg_graphs_blocks) + 1) <= before)
         return true;
     size_t buckets = before ? 2 * before : BUCKETS_FIRST;
-    struct block *made = map(buckets * sizeof *made);
+    struct block *made = blocks_map(buckets * sizeof *made);
     if (!made)
         return false;
     graphs.block = made;
@@ -146,7 +146,7 @@ static void block_remove_locked(struct block *block)
         atomic_fetch_sub(&graphs.freed, 1);
     (void)block_let_go_locked(block, true);
     for (; graphs.block[at].address; at = (at + 1) % graphs.buckets) {
-        size_t from = home(graphs.block[at].address);
+        size_t from = block_home(graphs.block[at].address);
         if (sg_steps_round(from, at, graphs.buckets) >= sg_steps_round(hole, at, graphs.buckets)) {
             graphs.block[hole] = graphs.block[at];
             hole = at;
@@ -161,7 +161,7 @@ static int64_t ref_add_locked(void)
 {
     SG_ASSERT_PROCESS_LOCK(SG_LOCK_CAPTURES);
     uint32_t number = graphs.refs, chunk = number / REFS;
-    if (chunk == CHUNKS || (!graphs.chunk[chunk] && !(graphs.chunk[chunk] = map(REFS * sizeof(struct ref)))))
+    if (chunk == CHUNKS || (!graphs.chunk[chunk] && !(graphs.chunk[chunk] = blocks_map(REFS * sizeof(struct ref)))))
         return -1;
     graphs.refs++;
     return number;
@@ -218,10 +218,10 @@ static bool block_put_locked(CUdeviceptr address, CUcontext context, int64_t ref
 }
 
 /* The graph holds the object from here on: only its destructor ends the hold. */
-static CUresult attach(const struct sg_driver *driver, CUgraph graph, struct ref *ref)
+static CUresult hold_attach(const struct sg_driver *driver, CUgraph graph, struct ref *ref)
 {
     CUuserObject object;
-    CUresult result = driver->user_object_create(&object, ref, destroyed, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+    CUresult result = driver->user_object_create(&object, ref, hold_destroyed, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
     if (result != CUDA_SUCCESS)
         return result;
     result = driver->graph_retain_user_object(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
@@ -265,7 +265,7 @@ bool sg_graphs_adopt(struct sg_core *core, CUstream stream, CUdeviceptr address,
         block_find_locked(address)->bytes = info.bytes;
     }
     sg_process_unlock(SG_LOCK_CAPTURES);
-    if (!retained || !first || attach(driver, graph, ref) == CUDA_SUCCESS)
+    if (!retained || !first || hold_attach(driver, graph, ref) == CUDA_SUCCESS)
         return retained;
     sg_process_lock(SG_LOCK_CAPTURES);
     struct block *block = block_find_locked(address);
@@ -300,7 +300,7 @@ enum sg_graphs_answer sg_graphs_retain(CUdeviceptr address, const struct sg_requ
     return answer;
 }
 
-static size_t units(size_t bytes)
+static size_t block_units(size_t bytes)
 {
     return bytes / UNIT + (bytes % UNIT != 0);
 }
@@ -329,7 +329,7 @@ void sg_graphs_add_spare(CUstream stream, CUdeviceptr address)
     int spares = atomic_load(&graphs.spares);
     if (block->address && block->freed && block->born == stream && block_is_of_one_locked(block, capture) &&
         spares < SPARES_MAX) {
-        graphs.spare[spares] = (struct spare){capture, address, stream, units(block->bytes)};
+        graphs.spare[spares] = (struct spare){capture, address, stream, block_units(block->bytes)};
         atomic_store(&graphs.spares, spares + 1);
     }
     sg_process_unlock(SG_LOCK_CAPTURES);
@@ -347,7 +347,7 @@ bool sg_graphs_reuse(CUstream stream, size_t bytes, CUdeviceptr *ret)
     for (int i = spares - 1; i >= 0 && !found; i--) {
         const struct spare *spare = &graphs.spare[i];
         struct block *block = block_find_locked(spare->address);
-        found = spare->capture == capture && spare->stream == stream && spare->units == units(bytes) &&
+        found = spare->capture == capture && spare->stream == stream && spare->units == block_units(bytes) &&
                 block->address && block->freed;
         if (!found)
             continue;
@@ -433,7 +433,7 @@ void sg_graphs_await_destroyed(void)
 }
 
 /* Takes up to BATCH blocks of graphs that are gone; those that the program has not freed are its own again. */
-static int take(struct block *ret, bool *ret_more)
+static int blocks_take_gone(struct block *ret, bool *ret_more)
 {
     int count = 0;
     *ret_more = false;
@@ -462,7 +462,7 @@ void sg_graphs_run_deferred(struct sg_core *core)
     struct block batch[BATCH];
     bool more = atomic_load_explicit(&sg_graphs_gone, memory_order_acquire) > 0;
     while (more) {
-        int count = take(batch, &more);
+        int count = blocks_take_gone(batch, &more);
         for (int i = 0; i < count; i++) {
             struct sg_request request = batch[i].request;
             request.is_complete = batch[i].waited;

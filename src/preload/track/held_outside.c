@@ -49,7 +49,7 @@ static bool outside_lock(void)
     return true;
 }
 
-static uint64_t key_of(enum segalloc_outside what, uint64_t id)
+static uint64_t outside_key(enum segalloc_outside what, uint64_t id)
 {
     return id ^ (uint64_t)(what + 1) << KIND_SHIFT;
 }
@@ -101,7 +101,7 @@ static void unref_locked(uint64_t number)
 static int take_locked(enum segalloc_outside what, uint64_t id)
 {
     SG_ASSERT_PROCESS_LOCK(SG_LOCK_OUTSIDE);
-    uint64_t number = book.ready ? sg_idmap_take(&book.entry, key_of(what, id)) : 0;
+    uint64_t number = book.ready ? sg_idmap_take(&book.entry, outside_key(what, id)) : 0;
     int device = number ? book.holding[number - 1].device : -1;
     if (number)
         unref_locked(number);
@@ -124,7 +124,7 @@ void sg_outside_taken(enum segalloc_outside what, uint64_t id, int device, uint6
     (void)take_locked(what, id); /* an end that was not seen */
     uint64_t number = open_locked() ? new_row_locked() : 0;
     if (number) {
-        book.holding[number - 1] = (struct holding){bytes, sg_idmap_put(&book.entry, key_of(what, id), number),
+        book.holding[number - 1] = (struct holding){bytes, sg_idmap_put(&book.entry, outside_key(what, id), number),
             (uint8_t)what, (uint8_t)device};
         if (book.holding[number - 1].refs)
             book.held[device].bytes[what] += bytes;
@@ -163,7 +163,7 @@ void sg_outside_mapped(CUdeviceptr address, size_t bytes, uint64_t handle)
 {
     if (!outside_lock())
         return;
-    uint64_t number = book.ready ? sg_idmap_get(&book.entry, key_of(SEGALLOC_OUTSIDE_PHYSICAL, handle)) : 0;
+    uint64_t number = book.ready ? sg_idmap_get(&book.entry, outside_key(SEGALLOC_OUTSIDE_PHYSICAL, handle)) : 0;
     if (number && sg_idmap_put(&book.mapping, address, number)) {
         book.holding[number - 1].refs++;
         (void)sg_idmap_put(&book.mapping, length_key(address), bytes);
@@ -282,7 +282,7 @@ static void add_graphs(const struct sg_driver *driver, int device, struct sg_out
     ret->bytes[SEGALLOC_OUTSIDE_GRAPHS_IDLE] += reserved - used;
 }
 
-static void ask_driver(int device, struct sg_outside *ret)
+static void outside_ask_driver(int device, struct sg_outside *ret)
 {
     const struct sg_driver *driver = sg_process_driver();
     struct pool pools[POOLS_MOST];
@@ -400,7 +400,7 @@ void sg_held_outside(int device, struct sg_outside *ret, struct sg_outside *ret_
     }
     sg_process_unlock(SG_LOCK_OUTSIDE);
     if (atomic_load_explicit(&uses_pools, memory_order_relaxed))
-        ask_driver(device, ret);
+        outside_ask_driver(device, ret);
     if (ret_most)
         find_most(ret, atomic_exchange_explicit(&passed[device], 0, memory_order_relaxed), ret_most);
 }

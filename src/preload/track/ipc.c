@@ -130,7 +130,7 @@ void sg_ipc_look(void)
 
 /* What the driver says of memory of its own: where it has no such handles, as on WSL 2, others change nothing. Not asked
    while a capture is active, which that could ruin. */
-static CUresult ask_driver(void)
+static CUresult ipc_ask_driver(void)
 {
     const struct sg_real *real = sg_real();
     CUdeviceptr probe;
@@ -151,7 +151,7 @@ CUresult sg_ipc_refused(bool legacy)
         [SG_SHARE_GOES_ON] = "it was allocated before that was so (SEGALLOC_CONF=ipc:always: from the start)",
     };
     char line[320];
-    CUresult native = ask_driver();
+    CUresult native = ipc_ask_driver();
     if (native != CUDA_SUCCESS)
         return native;
     enum sg_share share = sg_process_share();
