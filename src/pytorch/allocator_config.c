@@ -14,6 +14,7 @@
 enum { TOKEN_TEXT = 64 };
 enum { MIB_SHIFT = 20, REGISTER_THREADS_MOST = 128 };
 
+/* A text that is read, token by token. */
 struct reader {
     const char *at;
     char token[TOKEN_TEXT]; /* "" at the end */
@@ -22,7 +23,7 @@ struct reader {
 };
 
 /* The next of `,` `:` `[` `]` or a word without its white space. A longer word than fits is no key and no number. */
-static void next(struct reader *in)
+static void reader_next(struct reader *in)
 {
     size_t length = 0;
     for (; *in->at; in->at++) {
@@ -41,12 +42,15 @@ static void next(struct reader *in)
     in->token[length] = '\0';
 }
 
-static bool at(const struct reader *in, const char *mark)
+/* True if the present token is this mark or word. */
+static bool reader_at(const struct reader *in, const char *mark)
 {
     return strcmp(in->token, mark) == 0;
 }
 
-static int read_number(struct reader *in, const char *key, uint64_t *ret)
+/* Reads a number from the present token, as strtoull() does: PyTorch calls std::stoull, which takes what follows too. Like
+   all readers below: 0, or -EINVAL with a line in `error`. */
+static int reader_number(struct reader *in, const char *key, uint64_t *ret)
 {
     char *end;
     errno = 0;
@@ -60,10 +64,11 @@ static int read_number(struct reader *in, const char *key, uint64_t *ret)
     return 0;
 }
 
-static int read_mib(struct reader *in, const char *key, uint64_t low, const char *why, uint64_t *ret)
+/* A number of MiB, as bytes. `why` ends the bound in the message. Numbers beyond 64 bits of bytes are cut to the largest. */
+static int reader_mib(struct reader *in, const char *key, uint64_t low, const char *why, uint64_t *ret)
 {
     uint64_t mib;
-    int error = read_number(in, key, &mib);
+    int error = reader_number(in, key, &mib);
     if (error)
         return error;
     if (mib < low) {
@@ -77,7 +82,8 @@ static int read_mib(struct reader *in, const char *key, uint64_t low, const char
     return 0;
 }
 
-static int read_real(struct reader *in, const char *key, bool open, double *ret)
+/* A fraction; `open`: neither 0 nor 1. */
+static int reader_real(struct reader *in, const char *key, bool open, double *ret)
 {
     char *end;
     double value = strtod(in->token, &end);
@@ -91,28 +97,29 @@ static int read_real(struct reader *in, const char *key, bool open, double *ret)
     return 0;
 }
 
-static int read_bool(struct reader *in, const char *key, bool *ret)
+static int reader_bool(struct reader *in, const char *key, bool *ret)
 {
-    if (!at(in, "True") && !at(in, "False")) {
+    if (!reader_at(in, "True") && !reader_at(in, "False")) {
         snprintf(in->error, SG_TORCH_ERROR_TEXT, "%s:%s is invalid, it must be True or False", key, in->token);
         return -EINVAL;
     }
-    *ret = at(in, "True");
+    *ret = reader_at(in, "True");
     return 0;
 }
 
-static bool power_of_two(uint64_t value)
+static bool is_power_of_two(uint64_t value)
 {
     return value && !(value & (value - 1));
 }
 
-static int read_divisions(struct reader *in, const char *key, bool zero, uint64_t *ret)
+/* A number of steps between powers of two; `zero`: or none. */
+static int reader_divisions(struct reader *in, const char *key, bool zero, uint64_t *ret)
 {
     uint64_t divisions;
-    int error = read_number(in, key, &divisions);
+    int error = reader_number(in, key, &divisions);
     if (error)
         return error;
-    if (!power_of_two(divisions) && !(zero && divisions == 0)) {
+    if (!is_power_of_two(divisions) && !(zero && divisions == 0)) {
         snprintf(in->error, SG_TORCH_ERROR_TEXT, "%s: %s divisions are invalid, they must be a power of two%s", key,
                  in->token, zero ? ", or 0 for none" : "");
         return -EINVAL;
@@ -122,7 +129,7 @@ static int read_divisions(struct reader *in, const char *key, bool zero, uint64_
 }
 
 /* Says that `wanted` was expected instead of the token. */
-static int unexpected(struct reader *in, const char *key, const char *wanted)
+static int reader_unexpected(struct reader *in, const char *key, const char *wanted)
 {
     if (*in->token)
         snprintf(in->error, SG_TORCH_ERROR_TEXT, "%s: expected %s but got '%s'", key, wanted, in->token);
@@ -131,10 +138,10 @@ static int unexpected(struct reader *in, const char *key, const char *wanted)
     return -EINVAL;
 }
 
-static int expect_colon(struct reader *in, const char *key)
+static int reader_expect_colon(struct reader *in, const char *key)
 {
-    next(in);
-    return at(in, ":") ? 0 : unexpected(in, key, "':'");
+    reader_next(in);
+    return reader_at(in, ":") ? 0 : reader_unexpected(in, key, "':'");
 }
 
 /* [MiB:divisions,…,>:divisions]: the first boundary also fills the intervals below it, '>' those above the last one,
@@ -144,20 +151,20 @@ static int read_roundup_list(struct reader *in, const char *key)
     uint64_t *divisions = in->conf->roundup_divisions;
     size_t last = 0;
     bool first = true;
-    for (next(in); !at(in, "]"); next(in)) {
-        bool above = at(in, ">");
+    for (reader_next(in); !reader_at(in, "]"); reader_next(in)) {
+        bool above = reader_at(in, ">");
         uint64_t mib = 0, value;
-        if (!above && read_number(in, key, &mib))
+        if (!above && reader_number(in, key, &mib))
             return -EINVAL;
-        if (!above && !power_of_two(mib)) {
+        if (!above && !is_power_of_two(mib)) {
             snprintf(in->error, SG_TORCH_ERROR_TEXT, "%s: the boundary %s (MiB) must be a power of two", key,
                      in->token);
             return -EINVAL;
         }
-        if (expect_colon(in, key))
+        if (reader_expect_colon(in, key))
             return -EINVAL;
-        next(in);
-        if (read_divisions(in, key, true, &value))
+        reader_next(in);
+        if (reader_divisions(in, key, true, &value))
             return -EINVAL;
         if (above) {
             for (size_t i = last + 1; i < SG_TORCH_INTERVALS; i++)
@@ -169,21 +176,21 @@ static int read_roundup_list(struct reader *in, const char *key)
                 divisions[i] = value;
             first = false;
         }
-        next(in);
-        if (at(in, "]"))
+        reader_next(in);
+        if (reader_at(in, "]"))
             break;
-        if (!at(in, ","))
-            return unexpected(in, key, "',' or ']'");
+        if (!reader_at(in, ","))
+            return reader_unexpected(in, key, "',' or ']'");
     }
     return 0;
 }
 
 static int read_roundup(struct reader *in, const char *key)
 {
-    if (at(in, "["))
+    if (reader_at(in, "["))
         return read_roundup_list(in, key);
     uint64_t value;
-    int error = read_divisions(in, key, false, &value);
+    int error = reader_divisions(in, key, false, &value);
     if (error)
         return error;
     for (size_t i = 0; i < SG_TORCH_INTERVALS; i++)
@@ -193,39 +200,39 @@ static int read_roundup(struct reader *in, const char *key)
 
 static int read_large_segment(struct reader *in, const char *key)
 {
-    return read_mib(in, key, (SG_TORCH_MIN_LARGE >> MIB_SHIFT) + 1, "", &in->conf->large_segment_size);
+    return reader_mib(in, key, (SG_TORCH_MIN_LARGE >> MIB_SHIFT) + 1, "", &in->conf->large_segment_size);
 }
 
 static int read_max_split(struct reader *in, const char *key)
 {
-    return read_mib(in, key, in->conf->large_segment_size >> MIB_SHIFT, ", as large_segment_size_mb",
+    return reader_mib(in, key, in->conf->large_segment_size >> MIB_SHIFT, ", as large_segment_size_mb",
                     &in->conf->max_split_size);
 }
 
 static int read_non_split_rounding(struct reader *in, const char *key)
 {
-    return read_mib(in, key, in->conf->large_segment_size >> MIB_SHIFT, ", as large_segment_size_mb",
+    return reader_mib(in, key, in->conf->large_segment_size >> MIB_SHIFT, ", as large_segment_size_mb",
                     &in->conf->max_non_split_rounding);
 }
 
 static int read_gc(struct reader *in, const char *key)
 {
-    return read_real(in, key, true, &in->conf->garbage_collection_threshold);
+    return reader_real(in, key, true, &in->conf->garbage_collection_threshold);
 }
 
 static int read_fraction(struct reader *in, const char *key)
 {
-    return read_real(in, key, false, &in->conf->memory_fraction);
+    return reader_real(in, key, false, &in->conf->memory_fraction);
 }
 
 static int read_expandable(struct reader *in, const char *key)
 {
-    return read_bool(in, key, &in->conf->expandable_segments);
+    return reader_bool(in, key, &in->conf->expandable_segments);
 }
 
 static int read_backend(struct reader *in, const char *key)
 {
-    if (at(in, "native"))
+    if (reader_at(in, "native"))
         return 0;
     snprintf(in->error, SG_TORCH_ERROR_TEXT, "%s:%s has no rules of its own to follow, only native has", key,
              in->token);
@@ -233,12 +240,12 @@ static int read_backend(struct reader *in, const char *key)
 }
 
 /* Any value, or a list in brackets. */
-static int skip(struct reader *in, const char *key)
+static int reader_skip_value(struct reader *in, const char *key)
 {
-    if (!at(in, "["))
+    if (!reader_at(in, "["))
         return 0;
-    while (!at(in, "]")) {
-        next(in);
+    while (!reader_at(in, "]")) {
+        reader_next(in);
         if (!*in->token) {
             snprintf(in->error, SG_TORCH_ERROR_TEXT, "%s: the list has no ']'", key);
             return -EINVAL;
@@ -249,32 +256,32 @@ static int skip(struct reader *in, const char *key)
 
 static int check_ANY(struct reader *in, const char *key)
 {
-    return skip(in, key);
+    return reader_skip_value(in, key);
 }
 
 static int check_SWITCH(struct reader *in, const char *key)
 {
     bool on;
-    return read_bool(in, key, &on);
+    return reader_bool(in, key, &on);
 }
 
 static int check_COUNT(struct reader *in, const char *key)
 {
     uint64_t count;
-    return read_number(in, key, &count);
+    return reader_number(in, key, &count);
 }
 
 static int check_SIZE(struct reader *in, const char *key)
 {
     uint64_t bytes;
-    return read_mib(in, key, 1, "", &bytes);
+    return reader_mib(in, key, 1, "", &bytes);
 }
 
 static int check_THREADS(struct reader *in, const char *key)
 {
     uint64_t threads;
-    int error = read_number(in, key, &threads);
-    if (!error && power_of_two(threads) && threads <= REGISTER_THREADS_MOST)
+    int error = reader_number(in, key, &threads);
+    if (!error && is_power_of_two(threads) && threads <= REGISTER_THREADS_MOST)
         return 0;
     if (!error)
         snprintf(in->error, SG_TORCH_ERROR_TEXT, "%s:%s is invalid, it must be a power of two up to %d", key, in->token,
@@ -282,6 +289,7 @@ static int check_THREADS(struct reader *in, const char *key)
     return -EINVAL;
 }
 
+/* The keys, each with the function that reads its value. Those of torch_keys.def are only checked. */
 static const struct key {
     const char *name;
     int (*read)(struct reader *in, const char *key);
@@ -308,7 +316,8 @@ static const struct key *find_key(const char *name)
     return NULL;
 }
 
-static int unknown_key(struct reader *in)
+/* The error of a key that PyTorch does not know either. */
+static int reader_unknown_key(struct reader *in)
 {
     const char *names[KEYS];
     for (size_t i = 0; i < KEYS; i++)
@@ -321,26 +330,26 @@ static int unknown_key(struct reader *in)
 
 /* One pass over all pairs. The size of large segments is read in a pass of its own, before the others, as it is their
    bound. */
-static int read_pairs(struct reader *in, bool bounds)
+static int reader_pairs(struct reader *in, bool bounds)
 {
-    for (next(in); *in->token; next(in)) {
+    for (reader_next(in); *in->token; reader_next(in)) {
         const struct key *key = find_key(in->token);
         if (!key)
-            return unknown_key(in);
-        if (expect_colon(in, key->name))
+            return reader_unknown_key(in);
+        if (reader_expect_colon(in, key->name))
             return -EINVAL;
-        next(in);
-        if (!*in->token || at(in, ",") || at(in, ":") || at(in, "]")) {
+        reader_next(in);
+        if (!*in->token || reader_at(in, ",") || reader_at(in, ":") || reader_at(in, "]")) {
             snprintf(in->error, SG_TORCH_ERROR_TEXT, "%s: expected a value", key->name);
             return -EINVAL;
         }
         bool now = (key == keys) == bounds;
-        int error = now ? key->read(in, key->name) : skip(in, key->name);
+        int error = now ? key->read(in, key->name) : reader_skip_value(in, key->name);
         if (error)
             return error;
-        next(in);
-        if (*in->token && !at(in, ","))
-            return unexpected(in, key->name, "','");
+        reader_next(in);
+        if (*in->token && !reader_at(in, ","))
+            return reader_unexpected(in, key->name, "','");
         if (!*in->token)
             break;
     }
@@ -362,12 +371,12 @@ int sg_torch_conf_parse(const char *text, struct sg_torch_conf *ret, char *error
     struct sg_torch_conf conf;
     sg_torch_conf_init(&conf);
     struct reader in = {.at = text ? text : "", .error = error, .conf = &conf};
-    int result = read_pairs(&in, true);
+    int result = reader_pairs(&in, true);
     if (result)
         return result;
     conf.max_non_split_rounding = conf.large_segment_size;
     in.at = text ? text : "";
-    result = read_pairs(&in, false);
+    result = reader_pairs(&in, false);
     if (result == 0)
         *ret = conf;
     return result;

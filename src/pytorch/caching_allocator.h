@@ -1,5 +1,22 @@
 /* PyTorch's native CUDA caching allocator (2.11) for one device, as a function of its events.
 
+   A *segment* is memory from the driver, by one cudaMalloc; an *expandable* one is a range of addresses that memory is put
+   behind in *chunks*. A *block* is a piece of a segment. A *pool* has the free blocks of one stream and one kind, small or
+   large. A block is *split* when a request takes its beginning and leaves the rest free.
+
+   Why it is here: replays compare segalloc with PyTorch's own allocator on the same events. And fixed segments in the
+   library keep PyTorch's rules, which programs were tuned to.
+
+   Example, a card of 24 GiB, one stream, default settings:
+     alloc 3 MiB      between 1 and 10 MiB: a segment of 20 MiB, of which 17 MiB stay free      reserved 20 MiB
+     alloc 300 KiB    307200 bytes; up to 1 MiB: a segment of 2 MiB in the small pool           reserved 22 MiB
+     alloc 12 MiB     the 17 MiB are the best fit: split, 5 MiB stay free                       reserved 22 MiB
+     alloc 12 MiB     5 MiB are too small: a segment of 12 MiB                                  reserved 34 MiB
+     free 3 MiB       free, beside a block in use
+     empty_cache      gives back nothing, since no segment is free as a whole                   reserved 34 MiB
+   With expandable_segments:True the second 12 MiB grow the first range by a chunk of 20 MiB: reserved 42 MiB. empty_cache
+   gives back chunks that are free as a whole; there is none here.
+
    It decides as c10/cuda/CUDACachingAllocator.cpp does. It has pools by stream and by small or large, best fit by (size,
    address), and the rules for splits and oversize blocks. It has expandable segments, garbage collection, and the order of
    recourse when memory runs out. It has PyTorch's faults too (both oversize rules on ranges inside expandable segments,
@@ -37,6 +54,7 @@ struct sg_torch_ops {
     void (*event_wait)(void *user, uint64_t event);
 };
 
+/* A number of bytes with its highest value. */
 struct sg_torch_level {
     uint64_t current, peak; /* bytes */
 };
@@ -67,13 +85,14 @@ void sg_torch_destroy(struct sg_torch *torch);
    after everything was tried, or no host memory; other errors are those of the table. */
 int sg_torch_alloc(struct sg_torch *torch, uint64_t bytes, uint64_t stream, struct sg_torch_block **ret);
 
-/* The block is not to be used again, whenever its memory becomes usable. */
+/* Frees a block. Its memory is free at once, or once the streams that it was recorded on are done. The block is not to be
+   used again in either case. */
 void sg_torch_free(struct sg_torch *torch, struct sg_torch_block *block);
 
 /* From here to its free the block is also in use on `stream`. -ENOMEM: no host memory, nothing was noted. */
 int sg_torch_record_stream(struct sg_torch *torch, struct sg_torch_block *block, uint64_t stream);
 
-/* torch.cuda.empty_cache(). */
+/* Waits for all events, and gives every free segment, or free chunk, back: torch.cuda.empty_cache(). */
 void sg_torch_empty_cache(struct sg_torch *torch);
 
 /* From here on a block is a segment of its own (allocator_config.h, whole_segments). False: so it was already. */

@@ -1,4 +1,11 @@
-/* The fixed sizes of PyTorch's native CUDA allocator, in bytes (c10/core/AllocatorConfig.h). */
+/* The fixed sizes of PyTorch's native CUDA allocator, in bytes (c10/core/AllocatorConfig.h).
+
+   They divide requests, after rounding, in three:
+     up to 1 MiB        small pool, segments of 2 MiB
+     below 10 MiB       large pool, segments of large_segment_size_mb, 20 MiB by default
+     10 MiB and more    large pool, a segment of their own size, rounded up to 2 MiB
+
+   Examples: 1 MiB is small; 1 MiB and 512 bytes get a segment of 20 MiB; 10 MiB one of 10, and 11 MiB one of 12. */
 #ifndef SG_CACHING_CONSTANTS_H
 #define SG_CACHING_CONSTANTS_H
 

@@ -33,15 +33,17 @@ void sg_ledger_device_clear(struct sg_ledger_device *card)
     }
 }
 
-static uint64_t unused(const struct sg_ledger_device *card)
+/* Bytes that nobody has. */
+static uint64_t card_unused(const struct sg_ledger_device *card)
 {
     uint64_t left = card->capacity - card->used;
     return left > card->outside ? left - card->outside : 0;
 }
 
-static bool take(struct sg_ledger_device *card, uint64_t bytes)
+/* Takes bytes; false: there are not so many. */
+static bool card_take(struct sg_ledger_device *card, uint64_t bytes)
 {
-    if (bytes > unused(card))
+    if (bytes > card_unused(card))
         return false;
     card->used += bytes;
     if (card->used > card->peak)
@@ -49,18 +51,19 @@ static bool take(struct sg_ledger_device *card, uint64_t bytes)
     return true;
 }
 
-static void give(struct sg_ledger_device *card, uint64_t bytes)
+static void card_give(struct sg_ledger_device *card, uint64_t bytes)
 {
     assert(bytes <= card->used);
     card->used -= bytes;
 }
 
-static uint64_t aligned(uint64_t bytes)
+static uint64_t card_aligned(uint64_t bytes)
 {
     return (bytes + ADDRESS_ALIGN - 1) / ADDRESS_ALIGN * ADDRESS_ALIGN;
 }
 
-static uint64_t place(struct sg_ledger_device *card, uint64_t size)
+/* An address for a segment: the lowest hole that fits, else behind all segments. */
+static uint64_t card_place(struct sg_ledger_device *card, uint64_t size)
 {
     for (struct sg_keynode *node = sg_keytree_first(&card->holes); node; node = sg_keytree_next(node)) {
         struct hole *hole = hole_of(node);
@@ -79,8 +82,8 @@ static uint64_t place(struct sg_ledger_device *card, uint64_t size)
     return card->segments_end - size;
 }
 
-/* Without host memory for it the hole is forgotten: addresses are plentiful. */
-static void leave(struct sg_ledger_device *card, uint64_t address, uint64_t size)
+/* Leaves a hole, joined with those beside it. Without host memory for it the hole is forgotten: addresses are plentiful. */
+static void card_leave_hole(struct sg_ledger_device *card, uint64_t address, uint64_t size)
 {
     struct sg_keynode *after = sg_keytree_at_least(&card->holes, address, 0);
     struct sg_keynode *before = after ? sg_keytree_prev(after) : sg_keytree_last(&card->holes);
@@ -100,34 +103,34 @@ static void leave(struct sg_ledger_device *card, uint64_t address, uint64_t size
     sg_keytree_insert(&card->holes, &hole->node, address, 0);
 }
 
-static int segment_alloc(void *user, uint64_t bytes, uint64_t *ret_address)
+static int card_segment_alloc(void *user, uint64_t bytes, uint64_t *ret_address)
 {
     struct sg_ledger_device *card = user;
     card->calls[SG_TORCH_CUDA_MALLOC]++;
-    if (!take(card, bytes))
+    if (!card_take(card, bytes))
         return -ENOMEM;
-    *ret_address = place(card, aligned(bytes));
+    *ret_address = card_place(card, card_aligned(bytes));
     return 0;
 }
 
-static void segment_free(void *user, uint64_t address, uint64_t bytes)
+static void card_segment_free(void *user, uint64_t address, uint64_t bytes)
 {
     struct sg_ledger_device *card = user;
     card->calls[SG_TORCH_CUDA_FREE]++;
-    give(card, bytes);
-    leave(card, address, aligned(bytes));
+    card_give(card, bytes);
+    card_leave_hole(card, address, card_aligned(bytes));
 }
 
-static int reserve(void *user, uint64_t bytes, uint64_t *ret_address)
+static int card_reserve(void *user, uint64_t bytes, uint64_t *ret_address)
 {
     struct sg_ledger_device *card = user;
     card->calls[SG_TORCH_ADDRESS_RESERVE]++;
-    card->last_reservation -= aligned(bytes);
+    card->last_reservation -= card_aligned(bytes);
     *ret_address = card->last_reservation;
     return 0;
 }
 
-static void unreserve(void *user, uint64_t address, uint64_t bytes)
+static void card_unreserve(void *user, uint64_t address, uint64_t bytes)
 {
     struct sg_ledger_device *card = user;
     (void)address;
@@ -136,17 +139,17 @@ static void unreserve(void *user, uint64_t address, uint64_t bytes)
 }
 
 /* PyTorch creates every chunk before it maps the first, and releases those it has when one fails. */
-static int map(void *user, uint64_t address, uint64_t bytes, uint64_t chunk)
+static int card_map(void *user, uint64_t address, uint64_t bytes, uint64_t chunk)
 {
     struct sg_ledger_device *card = user;
     (void)address;
-    uint64_t chunks = bytes / chunk, room = unused(card) / chunk, made = chunks < room ? chunks : room;
+    uint64_t chunks = bytes / chunk, room = card_unused(card) / chunk, made = chunks < room ? chunks : room;
     card->calls[SG_TORCH_CREATE] += made;
-    (void)take(card, made * chunk);
+    (void)card_take(card, made * chunk);
     if (made < chunks) {
         card->calls[SG_TORCH_CREATE]++;
         card->calls[SG_TORCH_RELEASE] += made;
-        give(card, made * chunk);
+        card_give(card, made * chunk);
         return -ENOMEM;
     }
     card->calls[SG_TORCH_MAP] += chunks;
@@ -154,7 +157,7 @@ static int map(void *user, uint64_t address, uint64_t bytes, uint64_t chunk)
     return 0;
 }
 
-static void unmap(void *user, uint64_t address, uint64_t bytes, uint64_t chunk, uint64_t stream)
+static void card_unmap(void *user, uint64_t address, uint64_t bytes, uint64_t chunk, uint64_t stream)
 {
     struct sg_ledger_device *card = user;
     (void)address;
@@ -162,14 +165,14 @@ static void unmap(void *user, uint64_t address, uint64_t bytes, uint64_t chunk, 
     card->calls[SG_TORCH_STREAM_SYNCHRONIZE]++;
     card->calls[SG_TORCH_UNMAP] += bytes / chunk;
     card->calls[SG_TORCH_RELEASE] += bytes / chunk;
-    give(card, bytes);
+    card_give(card, bytes);
 }
 
 const struct sg_torch_ops sg_ledger_device_ops = {
-    .segment_alloc = segment_alloc,
-    .segment_free = segment_free,
-    .reserve = reserve,
-    .unreserve = unreserve,
-    .map = map,
-    .unmap = unmap,
+    .segment_alloc = card_segment_alloc,
+    .segment_free = card_segment_free,
+    .reserve = card_reserve,
+    .unreserve = card_unreserve,
+    .map = card_map,
+    .unmap = card_unmap,
 };

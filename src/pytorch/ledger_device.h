@@ -1,4 +1,14 @@
-/* A card that is only bookkeeping: a capacity, addresses, and a count of the driver calls that PyTorch would make. */
+/* A card that is only bookkeeping: a capacity, addresses, and a count of the driver calls that PyTorch would make.
+
+   A *hole* is a range of addresses between segments that was given back. Addresses matter, because PyTorch takes the lowest
+   of equal blocks: with other addresses the same program would use other blocks.
+
+   Example, from an empty card of 24 GiB:
+     segment_alloc 20 MiB    0x10000000000; used 20 MiB
+     segment_alloc 2 MiB     0x10001400000, behind it; used 22 MiB
+     segment_free of the first: a hole of 20 MiB at 0x10000000000; used 2 MiB
+     segment_alloc 12 MiB    0x10000000000, the lowest hole that fits; a hole of 8 MiB is left
+     map of 20 MiB in chunks of 20 MiB: one create, one map and one set_access are counted */
 #ifndef SG_LEDGER_DEVICE_H
 #define SG_LEDGER_DEVICE_H
 
@@ -33,7 +43,7 @@ struct sg_ledger_device {
 /* The table for sg_torch_create(), whose `user` is the card. Events are complete when asked about. */
 extern const struct sg_torch_ops sg_ledger_device_ops;
 
-/* A card of `capacity` bytes, all of them free. */
+/* Makes a card of `capacity` bytes, all of them free. */
 void sg_ledger_device_init(struct sg_ledger_device *card, uint64_t capacity);
 void sg_ledger_device_clear(struct sg_ledger_device *card); /* frees its host memory; to be initialised again before
                                                                use */

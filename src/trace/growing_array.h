@@ -1,4 +1,7 @@
-/* Arrays of the readers that grow by the index written. */
+/* Arrays of the readers that grow to the index that is written.
+
+   Example: a definition of stream 20 comes first. The array had no room: it gets 32 elements, the first doubling of 16 that
+   holds index 20, all zeros; its count is 21. Stream 5 then finds room, and the count stays. */
 #ifndef SG_GROWING_ARRAY_H
 #define SG_GROWING_ARRAY_H
 

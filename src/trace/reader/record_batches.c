@@ -33,14 +33,16 @@ struct sg_batches {
     unsigned full, turn; /* batches that are filled; the one at hand, or the next to be */
 };
 
-static void fill(struct sg_trace_reader *reader, struct batch *batch)
+/* Parses the next records into a batch. */
+static void batch_fill(struct sg_trace_reader *reader, struct batch *batch)
 {
     batch->count = reader->error[0] ? 0 : reader->format->read(reader, batch->record, BATCH_RECORDS);
     batch->info = reader->info;
     batch->failed = !batch->count && reader->error[0];
 }
 
-static void *read_ahead(void *user)
+/* The thread: fills the ring until a batch is empty, which is the end. */
+static void *batches_read_ahead(void *user)
 {
     struct sg_batches *batches = user;
     unsigned at = 0;
@@ -52,7 +54,7 @@ static void *read_ahead(void *user)
         if (batches->stop)
             break;
         pthread_mutex_unlock(&batches->mutex);
-        fill(batches->reader, batches->ring[at]);
+        batch_fill(batches->reader, batches->ring[at]);
         more = batches->ring[at]->count > 0;
         at = (at + 1) % RING;
         pthread_mutex_lock(&batches->mutex);
@@ -64,7 +66,7 @@ static void *read_ahead(void *user)
 }
 
 /* One mapping, filled from its beginning, of which only what is filled is memory. */
-static void map_kept(struct sg_batches *batches, uint64_t bytes)
+static void batches_map_kept(struct sg_batches *batches, uint64_t bytes)
 {
     size_t most = bytes / sizeof(struct batch);
     void *memory = mmap(NULL, most * sizeof(struct batch), PROT_READ | PROT_WRITE,
@@ -75,7 +77,7 @@ static void map_kept(struct sg_batches *batches, uint64_t bytes)
     batches->most = most;
 }
 
-static void forget_kept(struct sg_batches *batches)
+static void batches_forget_kept(struct sg_batches *batches)
 {
     if (batches->kept)
         munmap(batches->kept, batches->most * sizeof(struct batch));
@@ -83,9 +85,9 @@ static void forget_kept(struct sg_batches *batches)
     batches->count = batches->most = 0;
 }
 
-static void free_all(struct sg_batches *batches)
+static void batches_free(struct sg_batches *batches)
 {
-    forget_kept(batches);
+    batches_forget_kept(batches);
     for (unsigned i = 0; i < RING; i++)
         free(batches->ring[i]);
     pthread_cond_destroy(&batches->changed);
@@ -101,17 +103,17 @@ struct sg_batches *sg_batches_start(struct sg_trace_reader *reader, uint64_t kee
     batches->reader = reader;
     batches->opened = reader->shown;
     if (keep_bytes)
-        map_kept(batches, keep_bytes);
+        batches_map_kept(batches, keep_bytes);
     pthread_mutex_init(&batches->mutex, NULL);
     pthread_cond_init(&batches->changed, NULL);
     unsigned needed = keep_bytes ? 1 : RING;
     bool fine = true;
     for (unsigned i = 0; i < needed; i++)
         fine &= (batches->ring[i] = malloc(sizeof(struct batch))) != NULL;
-    batches->threaded = fine && !keep_bytes && pthread_create(&batches->thread, NULL, read_ahead, batches) == 0;
+    batches->threaded = fine && !keep_bytes && pthread_create(&batches->thread, NULL, batches_read_ahead, batches) == 0;
     if (fine && (keep_bytes || batches->threaded))
         return batches;
-    free_all(batches);
+    batches_free(batches);
     return NULL;
 }
 
@@ -126,11 +128,11 @@ void sg_batches_stop(struct sg_batches *batches)
         pthread_mutex_unlock(&batches->mutex);
         pthread_join(batches->thread, NULL);
     }
-    free_all(batches);
+    batches_free(batches);
 }
 
 /* The batch that the thread fills after the one at hand. */
-static struct batch *wait_for_batch(struct sg_batches *batches)
+static struct batch *batches_wait(struct sg_batches *batches)
 {
     pthread_mutex_lock(&batches->mutex);
     if (batches->at_hand) {
@@ -145,24 +147,25 @@ static struct batch *wait_for_batch(struct sg_batches *batches)
 }
 
 /* A batch to fill, which is kept; what does not fit ends the keeping. */
-static struct batch *new_kept(struct sg_batches *batches)
+static struct batch *batches_new_kept(struct sg_batches *batches)
 {
     if (batches->count < batches->most)
         return &batches->kept[batches->count++];
-    forget_kept(batches);
+    batches_forget_kept(batches);
     return NULL;
 }
 
-static void advance(struct sg_batches *batches)
+/* Gets the next batch to hand: a kept one, one of the thread's, or a new one. */
+static void batches_advance(struct sg_batches *batches)
 {
     if (batches->all) {
         batches->at_hand = &batches->kept[batches->next++];
     } else if (batches->threaded) {
-        batches->at_hand = wait_for_batch(batches);
+        batches->at_hand = batches_wait(batches);
     } else {
-        struct batch *kept = new_kept(batches);
+        struct batch *kept = batches_new_kept(batches);
         batches->at_hand = kept ? kept : batches->ring[0];
-        fill(batches->reader, batches->at_hand);
+        batch_fill(batches->reader, batches->at_hand);
         batches->all = kept && !kept->count;
         batches->next = batches->count;
     }
@@ -176,7 +179,7 @@ size_t sg_batches_take(struct sg_batches *batches, struct segalloc_trace_record 
     size_t done = 0;
     while (done < n) {
         if (!batches->at_hand || (batches->at_hand->count && batches->at == batches->at_hand->count))
-            advance(batches);
+            batches_advance(batches);
         const struct batch *batch = batches->at_hand;
         if (!batch->count)
             break; /* the end, and it stays at hand */

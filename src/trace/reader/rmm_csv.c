@@ -47,7 +47,8 @@ const char *sg_rmm_action(enum segalloc_record_kind kind)
     return NULL;
 }
 
-/* A number that was given an index: open addressing, at most half full. `key` has the index plus one in `index`. */
+/* A number that was given an index, in a table with open addressing that is half full at most. Index 0: the place is
+   empty. */
 struct entry {
     uint64_t value;
     uint32_t index;
@@ -73,7 +74,8 @@ struct state {
     bool open_end; /* the line read last has no newline: the end of the file, or where its writer was stopped */
 };
 
-static struct entry *probe(const struct table *table, uint64_t value)
+/* The entry of a value, or the empty place where it would go. */
+static struct entry *table_probe(const struct table *table, uint64_t value)
 {
     uint64_t at = sg_hash(value) >> 20;
     for (;; at++) {
@@ -84,7 +86,7 @@ static struct entry *probe(const struct table *table, uint64_t value)
 }
 
 /* The entry of `value`, made if there is none. NULL: no memory. Moves the entries. */
-static struct entry *intern(struct table *table, uint64_t value, bool *ret_new)
+static struct entry *table_intern(struct table *table, uint64_t value, bool *ret_new)
 {
     if (table->used * 2 >= table->room) {
         struct table grown = {.room = table->room ? table->room * 2 : 64, .used = table->used};
@@ -93,18 +95,18 @@ static struct entry *intern(struct table *table, uint64_t value, bool *ret_new)
             return NULL;
         for (uint32_t i = 0; i < table->room; i++)
             if (table->entry[i].index)
-                *probe(&grown, table->entry[i].value) = table->entry[i];
+                *table_probe(&grown, table->entry[i].value) = table->entry[i];
         free(table->entry);
         *table = grown;
     }
-    struct entry *entry = probe(table, value);
+    struct entry *entry = table_probe(table, value);
     *ret_new = !entry->index;
     if (!entry->index)
         *entry = (struct entry){.value = value, .index = ++table->used};
     return entry;
 }
 
-static bool detect(const unsigned char *data, size_t size)
+static bool csv_detect(const unsigned char *data, size_t size)
 {
     size_t length = strlen(SG_RMM_HEADER);
     return size >= length && !memcmp(data, SG_RMM_HEADER, length) &&
@@ -113,7 +115,7 @@ static bool detect(const unsigned char *data, size_t size)
 
 /* The next line, without its end, or NULL at the end of the file or after an error. `data` may be read a little past
    the end of the line. */
-static inline const unsigned char *next_line(struct sg_trace_reader *reader, const unsigned char **ret_end)
+static inline const unsigned char *csv_next_line(struct sg_trace_reader *reader, const unsigned char **ret_end)
 {
     for (;;) {
         unsigned char *newline = reader->size ? memchr(reader->data, '\n', reader->size) : NULL;
@@ -143,7 +145,7 @@ static inline const unsigned char *next_line(struct sg_trace_reader *reader, con
     }
 }
 
-static int open_csv(struct sg_trace_reader *reader)
+static int csv_open(struct sg_trace_reader *reader)
 {
     const unsigned char *end;
     reader->state = calloc(1, sizeof(struct state));
@@ -151,11 +153,11 @@ static int open_csv(struct sg_trace_reader *reader)
         return sg_trace_fail(reader, "out of memory");
     reader->info.header.imported = 1;
     reader->info.header.devices = 1;
-    next_line(reader, &end);
+    csv_next_line(reader, &end);
     return reader->error[0] ? -EINVAL : 0;
 }
 
-static void close_csv(struct sg_trace_reader *reader)
+static void csv_close(struct sg_trace_reader *reader)
 {
     struct state *state = reader->state;
     if (state) {
@@ -165,8 +167,8 @@ static void close_csv(struct sg_trace_reader *reader)
     free(state);
 }
 
-/* What is wrong with the field that starts at `field`, in line and words. Always returns false. */
-static bool bad(struct sg_trace_reader *reader, const unsigned char *field, const unsigned char *end, const char *what)
+/* Notes the fault of the field that starts at `field`, with its text and its line. Always returns false. */
+static bool csv_bad_field(struct sg_trace_reader *reader, const unsigned char *field, const unsigned char *end, const char *what)
 {
     char text[48];
     size_t length = 0;
@@ -180,7 +182,7 @@ static bool bad(struct sg_trace_reader *reader, const unsigned char *field, cons
 }
 
 /* Decimal digits up to a comma or the end. Leaves *at behind the digits; false: none, or more than 64 bits. */
-static inline bool decimal(const unsigned char **at, const unsigned char *end, uint64_t *ret)
+static inline bool csv_take_decimal(const unsigned char **at, const unsigned char *end, uint64_t *ret)
 {
     enum { SAFE_DIGITS = 19 }; /* are less than 64 bits */
     const unsigned char *p = *at, *safe = end - p > SAFE_DIGITS ? p + SAFE_DIGITS : end;
@@ -203,7 +205,8 @@ static const signed char hex_value[256] = {
     ['A'] = 11, ['B'] = 12, ['C'] = 13, ['D'] = 14, ['E'] = 15, ['F'] = 16,
 };
 
-static inline bool hexadecimal(const unsigned char **at, const unsigned char *end, uint64_t *ret)
+/* Hexadecimal digits, in either case, up to 64 bits. */
+static inline bool csv_take_hexadecimal(const unsigned char **at, const unsigned char *end, uint64_t *ret)
 {
     const unsigned char *p = *at;
     uint64_t value = 0;
@@ -221,12 +224,13 @@ static inline bool hexadecimal(const unsigned char **at, const unsigned char *en
     return true;
 }
 
-static inline bool is_nil(const unsigned char *p, const unsigned char *end)
+static inline bool csv_is_nil(const unsigned char *p, const unsigned char *end)
 {
     return end - p >= 5 && !memcmp(p, "(nil)", 5);
 }
 
-static inline bool six_digits(const unsigned char *p, uint32_t *ret)
+/* Six decimal digits, without a branch for each. */
+static inline bool csv_six_digits(const unsigned char *p, uint32_t *ret)
 {
     uint32_t value = 0, wrong = 0;
     for (int i = 0; i < 6; i++) {
@@ -240,27 +244,27 @@ static inline bool six_digits(const unsigned char *p, uint32_t *ret)
 
 /* HH:MM:SS:ffffff, also with a point before the microseconds; rows that fall back by more than half a day are of the
    next day. */
-static inline bool parse_time(struct sg_trace_reader *reader, const unsigned char **at, const unsigned char *end,
+static inline bool csv_parse_time(struct sg_trace_reader *reader, const unsigned char **at, const unsigned char *end,
                               uint64_t *ret, uint8_t *ret_style)
 {
     struct state *state = reader->state;
     const unsigned char *p = *at;
     if (end - p < 15)
-        return bad(reader, p, end, "bad time");
+        return csv_bad_field(reader, p, end, "bad time");
     if (memcmp(state->prefix, p, sizeof(state->prefix)) != 0) {
         for (int i = 0; i < 8; i++)
             if (i % 3 == 2 ? p[i] != ':' : !isdigit(p[i]))
-                return bad(reader, p, end, "bad time");
+                return csv_bad_field(reader, p, end, "bad time");
         unsigned hour = (p[0] - '0') * 10u + (p[1] - '0'), minute = (p[3] - '0') * 10u + (p[4] - '0');
         unsigned second = (p[6] - '0') * 10u + (p[7] - '0');
         if ((p[8] != ':' && p[8] != '.') || hour > 23 || minute > 59 || second > 60)
-            return bad(reader, p, end, "bad time");
+            return csv_bad_field(reader, p, end, "bad time");
         memcpy(state->prefix, p, sizeof(state->prefix));
         state->prefix_ns = ((hour * UINT64_C(60) + minute) * 60 + second) * 1000000000;
     }
     uint32_t micros;
-    if (!six_digits(p + 9, &micros))
-        return bad(reader, p, end, "bad time");
+    if (!csv_six_digits(p + 9, &micros))
+        return csv_bad_field(reader, p, end, "bad time");
     uint64_t now = state->day_ns + state->prefix_ns + micros * UINT64_C(1000);
     if (now < state->last_ns && state->last_ns - now > NS_PER_DAY / 2) {
         state->day_ns += NS_PER_DAY;
@@ -273,7 +277,7 @@ static inline bool parse_time(struct sg_trace_reader *reader, const unsigned cha
     return true;
 }
 
-static inline bool parse_action(struct sg_trace_reader *reader, const unsigned char **at, const unsigned char *end,
+static inline bool csv_parse_action(struct sg_trace_reader *reader, const unsigned char **at, const unsigned char *end,
                                 uint8_t *ret)
 {
     const unsigned char *p = *at;
@@ -295,17 +299,17 @@ static inline bool parse_action(struct sg_trace_reader *reader, const unsigned c
             return true;
         }
     }
-    return bad(reader, p, end, "unknown action");
+    return csv_bad_field(reader, p, end, "unknown action");
 }
 
 /* The address, and how it is spelt: the row's own flags, and those that hold for the thread. */
-static inline bool parse_pointer(const unsigned char **at, const unsigned char *end, struct segalloc_trace_record *row,
+static inline bool csv_parse_pointer(const unsigned char **at, const unsigned char *end, struct segalloc_trace_record *row,
                                  uint8_t *ret_style, uint8_t *ret_style_seen)
 {
     const unsigned char *p = *at;
     *ret_style = 0;
     *ret_style_seen = SEGALLOC_FLAG_BARE_HEX;
-    if (is_nil(p, end)) {
+    if (csv_is_nil(p, end)) {
         row->flags |= SEGALLOC_FLAG_NIL;
         *ret_style_seen = 0;
         *at = p + 5;
@@ -315,17 +319,17 @@ static inline bool parse_pointer(const unsigned char **at, const unsigned char *
         p += 2;
     else
         *ret_style = SEGALLOC_FLAG_BARE_HEX;
-    if (!hexadecimal(&p, end, &row->id))
+    if (!csv_take_hexadecimal(&p, end, &row->id))
         return false;
     *at = p;
     return true;
 }
 
-static inline bool parse_stream(const unsigned char **at, const unsigned char *end, uint64_t *ret, uint8_t *ret_style)
+static inline bool csv_parse_stream(const unsigned char **at, const unsigned char *end, uint64_t *ret, uint8_t *ret_style)
 {
     const unsigned char *p = *at;
     *ret_style = 0;
-    if (is_nil(p, end)) {
+    if (csv_is_nil(p, end)) {
         *ret = 0;
         *ret_style = SEGALLOC_FLAG_NIL;
         *at = p + 5;
@@ -334,14 +338,14 @@ static inline bool parse_stream(const unsigned char **at, const unsigned char *e
     if (end - p > 2 && p[0] == '0' && (p[1] | 0x20) == 'x') {
         p += 2;
         *ret_style = SEGALLOC_FLAG_HEX_STREAM;
-    } else if (decimal(&p, end, ret) && (p == end || !hex_value[*p])) {
+    } else if (csv_take_decimal(&p, end, ret) && (p == end || !hex_value[*p])) {
         *at = p;
         return true;
     } else {
         p = *at;
         *ret_style = SEGALLOC_FLAG_BARE_HEX;
     }
-    if (!hexadecimal(&p, end, ret))
+    if (!csv_take_hexadecimal(&p, end, ret))
         return false;
     *at = p;
     return true;
@@ -349,14 +353,14 @@ static inline bool parse_stream(const unsigned char **at, const unsigned char *e
 
 /* The index of a thread; a record that defines it where it is new or its rows are spelt another way now, as far as
    this one shows. */
-static bool thread_of(struct sg_trace_reader *reader, uint64_t value, uint8_t style, uint8_t style_seen,
+static bool csv_thread_index(struct sg_trace_reader *reader, uint64_t value, uint8_t style, uint8_t style_seen,
                       struct segalloc_trace_record **out, uint16_t *ret)
 {
     struct state *state = reader->state;
     struct entry *entry = state->thread;
     bool new = false;
     if (!entry || entry->value != value) {
-        entry = state->thread = intern(&state->threads, value, &new);
+        entry = state->thread = table_intern(&state->threads, value, &new);
         if (!entry) {
             sg_trace_fail(reader, "out of memory");
             return false;
@@ -376,20 +380,22 @@ static bool thread_of(struct sg_trace_reader *reader, uint64_t value, uint8_t st
     return true;
 }
 
-static inline struct entry **memo_of(struct state *state, uint64_t stream)
+/* The place of a stream in the memo: streams are few, and most rows name one of the last 64. */
+static inline struct entry **csv_memo_of(struct state *state, uint64_t stream)
 {
     return &state->memo[(stream ^ stream >> 8) % MEMO];
 }
 
-static bool stream_of(struct sg_trace_reader *reader, uint64_t value, uint8_t style, struct segalloc_trace_record **out,
+/* The index of a stream, with a definition before its first use or when it is spelt another way from here on. */
+static bool csv_stream_index(struct sg_trace_reader *reader, uint64_t value, uint8_t style, struct segalloc_trace_record **out,
                       uint32_t *ret)
 {
     struct state *state = reader->state;
-    struct entry **memo = memo_of(state, value), *entry = *memo;
+    struct entry **memo = csv_memo_of(state, value), *entry = *memo;
     bool new = false;
     if (!entry || entry->value != value) {
         uint32_t room = state->streams.room;
-        entry = intern(&state->streams, value, &new);
+        entry = table_intern(&state->streams, value, &new);
         if (!entry) {
             sg_trace_fail(reader, "out of memory");
             return false;
@@ -412,7 +418,8 @@ static bool stream_of(struct sg_trace_reader *reader, uint64_t value, uint8_t st
     return true;
 }
 
-static inline bool comma(struct sg_trace_reader *reader, const unsigned char **at, const unsigned char *end,
+/* Takes the comma behind a field. Without one the field is bad, or the row has too few. */
+static inline bool csv_take_comma(struct sg_trace_reader *reader, const unsigned char **at, const unsigned char *end,
                          const unsigned char *field, const char *what)
 {
     if (*at < end && **at == ',') {
@@ -420,13 +427,13 @@ static inline bool comma(struct sg_trace_reader *reader, const unsigned char **a
         return true;
     }
     if (*at < end)
-        return bad(reader, field, end, what);
+        return csv_bad_field(reader, field, end, what);
     sg_trace_fail(reader, "line %llu has fewer than 6 fields", (unsigned long long)reader->info.line);
     return false;
 }
 
 /* One row; up to ROW_RECORDS records are written and *out is moved behind them. False: an error. */
-static inline bool parse_row(struct sg_trace_reader *reader, const unsigned char *line, const unsigned char *end,
+static inline bool csv_parse_row(struct sg_trace_reader *reader, const unsigned char *line, const unsigned char *end,
                              struct segalloc_trace_record **out)
 {
     struct state *state = reader->state;
@@ -434,49 +441,49 @@ static inline bool parse_row(struct sg_trace_reader *reader, const unsigned char
     struct segalloc_trace_record row = {0};
     uint64_t thread = 0, stream = 0;
     uint8_t time_style = 0, pointer_style, pointer_style_seen, stream_style;
-    if (!decimal(&at, end, &thread))
-        return bad(reader, field, end, "bad thread");
-    if (!comma(reader, &at, end, field, "bad thread"))
+    if (!csv_take_decimal(&at, end, &thread))
+        return csv_bad_field(reader, field, end, "bad thread");
+    if (!csv_take_comma(reader, &at, end, field, "bad thread"))
         return false;
     field = at;
-    if (!parse_time(reader, &at, end, &row.time_ns, &time_style) || !comma(reader, &at, end, field, "bad time"))
+    if (!csv_parse_time(reader, &at, end, &row.time_ns, &time_style) || !csv_take_comma(reader, &at, end, field, "bad time"))
         return false;
     state->lead_bytes = field + 9 - line <= LEAD ? (size_t)(field + 9 - line) : 0;
     memcpy(state->lead, line, state->lead_bytes);
-    if (!parse_action(reader, &at, end, &row.kind))
+    if (!csv_parse_action(reader, &at, end, &row.kind))
         return false;
     field = ++at;
-    if (!parse_pointer(&at, end, &row, &pointer_style, &pointer_style_seen))
-        return bad(reader, field, end, "bad pointer");
-    if (!comma(reader, &at, end, field, "bad pointer"))
+    if (!csv_parse_pointer(&at, end, &row, &pointer_style, &pointer_style_seen))
+        return csv_bad_field(reader, field, end, "bad pointer");
+    if (!csv_take_comma(reader, &at, end, field, "bad pointer"))
         return false;
     field = at;
-    if (!decimal(&at, end, &row.size))
-        return bad(reader, field, end, "bad size");
-    if (!comma(reader, &at, end, field, "bad size"))
+    if (!csv_take_decimal(&at, end, &row.size))
+        return csv_bad_field(reader, field, end, "bad size");
+    if (!csv_take_comma(reader, &at, end, field, "bad size"))
         return false;
     field = at;
-    if (!parse_stream(&at, end, &stream, &stream_style))
-        return bad(reader, field, end, "bad stream");
+    if (!csv_parse_stream(&at, end, &stream, &stream_style))
+        return csv_bad_field(reader, field, end, "bad stream");
     if (at != end) {
         if (*at == ',') {
             sg_trace_fail(reader, "line %llu has more than 6 fields", (unsigned long long)reader->info.line);
             return false;
         }
         if (at + 1 != end || *at != '\r')
-            return bad(reader, field, end, "bad stream");
+            return csv_bad_field(reader, field, end, "bad stream");
     }
-    if (!thread_of(reader, thread, time_style | pointer_style, SEGALLOC_FLAG_POINT_TIME | pointer_style_seen, out,
+    if (!csv_thread_index(reader, thread, time_style | pointer_style, SEGALLOC_FLAG_POINT_TIME | pointer_style_seen, out,
                    &row.thread) ||
-        !stream_of(reader, stream, stream_style, out, &row.stream))
+        !csv_stream_index(reader, stream, stream_style, out, &row.stream))
         return false;
     *(*out)++ = row;
     return true;
 }
 
 /* An allocation or a free that begins as the row before does, on a known stream, all spelt in the usual way: most rows.
-   False: nothing was read, and the row is parse_row()'s. */
-static inline bool parse_alike(struct sg_trace_reader *reader, struct segalloc_trace_record **out)
+   False: nothing was read, and the row is csv_parse_row()'s. */
+static inline bool csv_parse_alike(struct sg_trace_reader *reader, struct segalloc_trace_record **out)
 {
     struct state *state = reader->state;
     const unsigned char *at = reader->data, *end = at + ALIKE_MAX;
@@ -485,7 +492,7 @@ static inline bool parse_alike(struct sg_trace_reader *reader, struct segalloc_t
     uint64_t stream;
     uint32_t micros;
     if (reader->size < ALIKE_MAX + LEAD || !lead || memcmp(at, state->lead, lead) != 0 ||
-        !six_digits(at + lead, &micros))
+        !csv_six_digits(at + lead, &micros))
         return false;
     at += lead + 6;
     if (memcmp(at, ",allocate,0x", 12) == 0) {
@@ -497,10 +504,10 @@ static inline bool parse_alike(struct sg_trace_reader *reader, struct segalloc_t
     } else {
         return false;
     }
-    if (!hexadecimal(&at, end, &row.id) || *at++ != ',' || !decimal(&at, end, &row.size) || *at++ != ',' ||
-        !decimal(&at, end, &stream) || *at++ != '\n')
+    if (!csv_take_hexadecimal(&at, end, &row.id) || *at++ != ',' || !csv_take_decimal(&at, end, &row.size) || *at++ != ',' ||
+        !csv_take_decimal(&at, end, &stream) || *at++ != '\n')
         return false;
-    const struct entry *known = *memo_of(state, stream), *thread = state->thread;
+    const struct entry *known = *csv_memo_of(state, stream), *thread = state->thread;
     if (!known || known->value != stream || known->flags || thread->flags & SEGALLOC_FLAG_BARE_HEX)
         return false;
     row.stream = known->index;
@@ -513,8 +520,8 @@ static inline bool parse_alike(struct sg_trace_reader *reader, struct segalloc_t
     return true;
 }
 
-/* Whether a line is the beginning of a row only, by its fields. */
-static bool is_cut(const unsigned char *line, const unsigned char *end)
+/* True if a line is only the beginning of a row, by its fields: the last line of a file whose writer was stopped. */
+static bool csv_is_cut(const unsigned char *line, const unsigned char *end)
 {
     static const char *const begun[] = {"", "0x", "(", "(n", "(ni", "(nil"};
     enum { COMMAS = 5 };
@@ -528,7 +535,7 @@ static bool is_cut(const unsigned char *line, const unsigned char *end)
     return commas < COMMAS;
 }
 
-static size_t read_csv(struct sg_trace_reader *reader, struct segalloc_trace_record *out, size_t n)
+static size_t csv_read(struct sg_trace_reader *reader, struct segalloc_trace_record *out, size_t n)
 {
     struct state *state = reader->state;
     struct segalloc_trace_record *at = out, *end = out + n;
@@ -537,9 +544,9 @@ static size_t read_csv(struct sg_trace_reader *reader, struct segalloc_trace_rec
             *at++ = state->pending[state->pending_at++];
             continue;
         }
-        if (parse_alike(reader, &at))
+        if (csv_parse_alike(reader, &at))
             continue;
-        const unsigned char *line_end, *line = next_line(reader, &line_end);
+        const unsigned char *line_end, *line = csv_next_line(reader, &line_end);
         if (!line) {
             if (!reader->error[0] && reader->info.end == SG_TRACE_OPEN)
                 reader->info.end = SG_TRACE_CLOSED;
@@ -547,18 +554,18 @@ static size_t read_csv(struct sg_trace_reader *reader, struct segalloc_trace_rec
         }
         if (line == line_end || (line + 1 == line_end && *line == '\r'))
             continue;
-        if (state->open_end && is_cut(line, line_end)) {
+        if (state->open_end && csv_is_cut(line, line_end)) {
             reader->info.end = SG_TRACE_CUT;
             reader->info.end_text = "the last row is incomplete";
             break;
         }
         if (end - at >= ROW_RECORDS) {
-            if (!parse_row(reader, line, line_end, &at))
+            if (!csv_parse_row(reader, line, line_end, &at))
                 break;
         } else {
             struct segalloc_trace_record *to = state->pending;
             state->pending_at = state->pending_count = 0;
-            if (!parse_row(reader, line, line_end, &to))
+            if (!csv_parse_row(reader, line, line_end, &to))
                 break;
             state->pending_count = (unsigned)(to - state->pending);
         }
@@ -566,4 +573,4 @@ static size_t read_csv(struct sg_trace_reader *reader, struct segalloc_trace_rec
     return (size_t)(at - out);
 }
 
-const struct sg_trace_format sg_format_rmm_csv = {"rmm-csv", detect, open_csv, read_csv, close_csv};
+const struct sg_trace_format sg_format_rmm_csv = {"rmm-csv", csv_detect, csv_open, csv_read, csv_close};

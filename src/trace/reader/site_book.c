@@ -10,14 +10,15 @@
 #include <string.h>
 
 /* Makes room for the entry of a number that a file names. 0, -ENOMEM, or -ERANGE where the format has no such number. */
-static int reserve(void **array, uint32_t *count, uint32_t *room, uint32_t index, size_t size)
+static int book_reserve(void **array, uint32_t *count, uint32_t *room, uint32_t index, size_t size)
 {
     return index < SEGALLOC_TRACE_NAMES ? sg_growing_array(array, count, room, index, size) : -ERANGE;
 }
 
-static int add_text(struct sg_site_book *book, const struct segalloc_trace_record *record)
+/* Appends 16 bytes to a text. One that would be too long stays as it is. */
+static int book_add_text(struct sg_site_book *book, const struct segalloc_trace_record *record)
 {
-    int error = reserve((void **)&book->text, &book->texts, &book->text_room, record->stream, sizeof *book->text);
+    int error = book_reserve((void **)&book->text, &book->texts, &book->text_room, record->stream, sizeof *book->text);
     if (error)
         return error;
     char **text = &book->text[record->stream], piece[sizeof record->id + sizeof record->size + 1] = {0};
@@ -34,8 +35,9 @@ static int add_text(struct sg_site_book *book, const struct segalloc_trace_recor
     return 0;
 }
 
-/* A number that no other line has, below the largest that stands for nothing in a map. */
-static uint64_t line_key(const struct sg_site_frame *frame)
+/* A number that no other line has. Bit 62 says backward, and bits 61 to 42 are the file. Below them are function and line or,
+   for code, a bit that says so and the offset. */
+static uint64_t frame_line_key(const struct sg_site_frame *frame)
 {
     uint64_t line = frame->line & ((UINT64_C(1) << (frame->native ? 41 : 21)) - 1);
     uint64_t key = frame->native ? UINT64_C(1) << 41 | line : (uint64_t)frame->function << 21 | line;
@@ -49,8 +51,9 @@ void sg_site_book_pass_over(bool (*is_vendors)(const char *module, uint64_t offs
     passed_over = is_vendors;
 }
 
-/* A site is whole. Beyond a gap is the outside of a deep stack, which is the same for most of its sites. */
-static int finish(struct sg_site_book *book, uint32_t number)
+/* Ends the definition of a site: finds the frame that names it, and the site that stands for its line. Frames beyond a gap
+   are left out, because the outside of a deep stack is the same for most of its sites. 0 or -ENOMEM. */
+static int site_finish(struct sg_site_book *book, uint32_t number)
 {
     struct sg_site_info *site = &book->site[number];
     enum sg_site_rank best = SG_SITE_SYSTEM;
@@ -71,14 +74,14 @@ static int finish(struct sg_site_book *book, uint32_t number)
             site->best = i;
         }
     }
-    uint64_t key = line_key(&site->frame[site->best]), first = sg_idmap_get(&book->shown, key);
+    uint64_t key = frame_line_key(&site->frame[site->best]), first = sg_idmap_get(&book->shown, key);
     site->shown = first ? (uint32_t)first : number;
     return first || sg_idmap_put(&book->shown, key, number) ? 0 : -ENOMEM;
 }
 
-static int add_frame(struct sg_site_book *book, const struct segalloc_trace_record *record)
+static int site_add_frame(struct sg_site_book *book, const struct segalloc_trace_record *record)
 {
-    int error = reserve((void **)&book->site, &book->sites, &book->site_room, record->stream, sizeof *book->site);
+    int error = book_reserve((void **)&book->site, &book->sites, &book->site_room, record->stream, sizeof *book->site);
     if (error)
         return error;
     struct sg_site_info *site = &book->site[record->stream];
@@ -97,7 +100,7 @@ static int add_frame(struct sg_site_book *book, const struct segalloc_trace_reco
     };
     site->frame = grown;
     if (record->flags & SEGALLOC_FLAG_LAST)
-        return finish(book, record->stream);
+        return site_finish(book, record->stream);
     return 0;
 }
 
@@ -105,11 +108,11 @@ int sg_site_book_add(struct sg_site_book *book, const struct segalloc_trace_reco
 {
     int error = 0;
     if (record->kind == SEGALLOC_RECORD_DEFINE_TEXT) {
-        error = add_text(book, record);
+        error = book_add_text(book, record);
     } else if (record->kind == SEGALLOC_RECORD_DEFINE_SITE) {
-        error = add_frame(book, record);
+        error = site_add_frame(book, record);
     } else if (record->kind == SEGALLOC_RECORD_DEFINE_PHASE) {
-        error = reserve((void **)&book->phase, &book->phases, &book->phase_room, record->stream, sizeof *book->phase);
+        error = book_reserve((void **)&book->phase, &book->phases, &book->phase_room, record->stream, sizeof *book->phase);
         if (!error)
             book->phase[record->stream] = (struct sg_phase_info){(uint32_t)record->id, (uint32_t)record->size};
     }
@@ -141,7 +144,7 @@ uint32_t sg_site_book_shown(const struct sg_site_book *book, uint32_t site)
 }
 
 /* A frame without a name. */
-static char *redacted_frame(const struct sg_site_frame *frame, char text[SG_SITE_TEXT])
+static char *frame_redacted(const struct sg_site_frame *frame, char text[SG_SITE_TEXT])
 {
     const char *backward = frame->backward ? "backward of " : "";
     if (frame->native)
@@ -154,7 +157,7 @@ static char *redacted_frame(const struct sg_site_frame *frame, char text[SG_SITE
     return text;
 }
 
-static char *name_frame(const struct sg_site_book *book, const struct sg_site_frame *frame, char text[SG_SITE_TEXT])
+static char *frame_name(const struct sg_site_book *book, const struct sg_site_frame *frame, char text[SG_SITE_TEXT])
 {
     const char *file = sg_site_book_text(book, frame->file), *function = sg_site_book_text(book, frame->function);
     int length = frame->backward ? snprintf(text, SG_SITE_TEXT, frame->line ? "backward of " : "backward, ") : 0;
@@ -171,7 +174,7 @@ static char *name_frame(const struct sg_site_book *book, const struct sg_site_fr
 
 char *sg_site_book_frame(const struct sg_site_book *book, const struct sg_site_frame *frame, char text[SG_SITE_TEXT])
 {
-    return book->redacted ? redacted_frame(frame, text) : sg_plain_text(name_frame(book, frame, text));
+    return book->redacted ? frame_redacted(frame, text) : sg_plain_text(frame_name(book, frame, text));
 }
 
 char *sg_site_book_line(const struct sg_site_book *book, uint32_t site, char text[SG_SITE_TEXT])

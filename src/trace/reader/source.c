@@ -48,7 +48,8 @@ struct sg_source {
     bool stop, running, last; /* last: a status other than 1 was handed out */
 };
 
-static int read_input(struct sg_source *source)
+/* Reads the next bytes of the file as they are. 0 or a negative errno. */
+static int source_read_input(struct sg_source *source)
 {
     ssize_t got;
     do
@@ -63,7 +64,8 @@ static int read_input(struct sg_source *source)
     return 0;
 }
 
-static void fill_plain(struct sg_source *source, struct chunk *chunk)
+/* Fills a chunk from a file that is not compressed: first with what was read to recognise it. */
+static void chunk_fill_plain(struct sg_source *source, struct chunk *chunk)
 {
     unsigned char *data = chunk->base + SG_SOURCE_HEADROOM;
     chunk->size = 0;
@@ -94,13 +96,15 @@ static void fill_plain(struct sg_source *source, struct chunk *chunk)
 }
 
 #ifdef SG_HAVE_ZSTD
-static void fill_zstd(struct sg_source *source, struct chunk *chunk)
+/* Fills a chunk with decompressed bytes. Bytes before an error are handed out; the error comes with the next chunk. A file
+   may have several frames one behind the other, as zstd itself writes them. */
+static void chunk_fill_zstd(struct sg_source *source, struct chunk *chunk)
 {
     ZSTD_outBuffer out = {chunk->base + SG_SOURCE_HEADROOM, SG_SOURCE_CHUNK, 0};
     chunk->status = source->failed;
     while (!chunk->status && out.pos < out.size) {
         if (source->input_at == source->input_size && !source->input_end) {
-            chunk->status = read_input(source);
+            chunk->status = source_read_input(source);
             if (chunk->status < 0)
                 break;
         }
@@ -129,18 +133,19 @@ static void fill_zstd(struct sg_source *source, struct chunk *chunk)
 }
 #endif
 
-static void fill(struct sg_source *source, struct chunk *chunk)
+static void chunk_fill(struct sg_source *source, struct chunk *chunk)
 {
 #ifdef SG_HAVE_ZSTD
     if (source->compressed) {
-        fill_zstd(source, chunk);
+        chunk_fill_zstd(source, chunk);
         return;
     }
 #endif
-    fill_plain(source, chunk);
+    chunk_fill_plain(source, chunk);
 }
 
-static void *work(void *user)
+/* The thread: fills chunks ahead, in their order, until one is the end. */
+static void *source_work(void *user)
 {
     struct sg_source *source = user;
     unsigned at = 0;
@@ -152,7 +157,7 @@ static void *work(void *user)
         if (source->stop)
             break;
         pthread_mutex_unlock(&source->mutex);
-        fill(source, &source->chunk[at]);
+        chunk_fill(source, &source->chunk[at]);
         more = source->chunk[at].status == 1;
         at = (at + 1) % CHUNKS;
         pthread_mutex_lock(&source->mutex);
@@ -163,7 +168,7 @@ static void *work(void *user)
     return NULL;
 }
 
-static void stop_thread(struct sg_source *source)
+static void source_stop_thread(struct sg_source *source)
 {
     if (!source->running)
         return;
@@ -175,7 +180,8 @@ static void stop_thread(struct sg_source *source)
     source->running = false;
 }
 
-static int start(struct sg_source *source)
+/* Begins at the first byte, with a thread where one pays. */
+static int source_start(struct sg_source *source)
 {
     source->next = source->full = 0;
     source->last = source->stop = false;
@@ -190,7 +196,7 @@ static int start(struct sg_source *source)
 #endif
     /* Without the thread the same functions are called in turn: slower, nothing else. */
     if (source->threaded)
-        source->running = pthread_create(&source->thread, NULL, work, source) == 0;
+        source->running = pthread_create(&source->thread, NULL, source_work, source) == 0;
     return 0;
 }
 
@@ -220,9 +226,10 @@ int sg_source_open(const char *path, struct sg_source **ret)
         goto fail;
     source->regular = S_ISREG(status.st_mode);
     source->file_size = source->regular ? (uint64_t)status.st_size : 0;
-    error = read_input(source);
+    error = source_read_input(source);
     if (error)
         goto fail;
+    /* RFC 8878: a frame begins with 0xfd2fb528, a skippable one with 0x184d2a50 to 5f, both little-endian. */
     static const unsigned char magic[4] = {0x28, 0xb5, 0x2f, 0xfd};
     bool skippable = source->input_size >= 4 && (source->input[0] & 0xf0) == 0x50 &&
                      !memcmp(source->input + 1, "\x2a\x4d\x18", 3);
@@ -233,7 +240,7 @@ int sg_source_open(const char *path, struct sg_source **ret)
     /* A thread that waits on a pipe could not be stopped. */
     source->threaded = source->compressed && source->regular;
     if (!error)
-        error = start(source);
+        error = source_start(source);
     if (error)
         goto fail;
     *ret = source;
@@ -247,7 +254,7 @@ void sg_source_close(struct sg_source *source)
 {
     if (!source)
         return;
-    stop_thread(source);
+    source_stop_thread(source);
 #ifdef SG_HAVE_ZSTD
     ZSTD_freeDStream(source->stream);
 #endif
@@ -274,7 +281,7 @@ int sg_source_next(struct sg_source *source, unsigned char **ret_data, size_t *r
         pthread_cond_signal(&source->changed);
         pthread_mutex_unlock(&source->mutex);
     } else {
-        fill(source, chunk);
+        chunk_fill(source, chunk);
     }
     source->next = (source->next + 1) % CHUNKS;
     if (chunk->status != 1) {
@@ -290,13 +297,13 @@ int sg_source_rewind(struct sg_source *source)
 {
     if (!source->regular)
         return -ESPIPE;
-    stop_thread(source);
+    source_stop_thread(source);
     if (lseek(source->fd, 0, SEEK_SET) < 0)
         return -errno;
     atomic_store(&source->position, 0);
     source->input_at = source->input_size = 0;
     source->input_end = false;
-    return start(source);
+    return source_start(source);
 }
 
 uint64_t sg_source_damaged_at(const struct sg_source *source)

@@ -1,9 +1,20 @@
 /* Memory snapshots of PyTorch's (torch.cuda.memory._snapshot() or _dump_snapshot(), pickled) as traces.
 
-   What a snapshot has: `segments`, the state at its moment, and `device_traces`, what happened up to then as far back
-   as the history was kept. Blocks that are alive in the state, or freed in the history, and whose allocation is not in
-   the history come first. A block is freed when its memory can be used again (`free_completed`), as PyTorch's
-   requested_bytes and its viewer have it. Fields and actions: torch/csrc/cuda/memory_snapshot.cpp, pytorch/pytorch. */
+   A snapshot has `segments`, the *state* at its moment, and `device_traces`, the *history* up to then, as far back as it was
+   kept. An *early* block is one whose allocation is not in the history: alive in the state, or freed in the history. The
+   trace begins with the early blocks, so that every free has an allocation. A block is freed when its memory can be used
+   again (`free_completed`), as PyTorch's requested_bytes and its viewer have it.
+
+   Example, a history of three events, and a state with blocks at 0x100 and 0x300:
+     history    free_completed 0x200, 512 bytes      its allocation is older: an early block
+                alloc          0x300, 1 MiB          alive at the end, and its allocation is here
+                segment_alloc  0x900, 20 MiB
+     state      0x100, 2 MiB, active                 no allocation in the history: an early block
+     records    ALLOCATE 0x200, ALLOCATE 0x100, FREE 0x200, ALLOCATE 0x300, and statistics: reserved bytes at the end from
+                the state, their peak by going back through the history
+
+   Limits: memory is that of the pickle and of the early blocks; both together stay within the bound of sg_unpickle_read().
+   Fields and actions: torch/csrc/cuda/memory_snapshot.cpp, pytorch/pytorch. */
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -44,6 +55,7 @@ static const char *const words[WORD_COUNT] = {
 #undef WORD
 };
 
+/* An event of a history. */
 struct event {
     enum word action;
     uint64_t address, size, stream, time_us;
@@ -68,6 +80,7 @@ struct early {
     uint32_t device;
 };
 
+/* A snapshot that is being read. */
 struct state {
     struct sg_trace_reader *reader;
     struct sg_unpickle *pickle;
@@ -83,24 +96,26 @@ struct state {
     char beginning[160];
 };
 
-static int no_memory(const struct state *state)
+static int snapshot_no_memory(const struct state *state)
 {
     return sg_trace_fail(state->reader, "out of memory");
 }
 
-static int too_large(const struct state *state)
+static int snapshot_too_large(const struct state *state)
 {
     return sg_trace_fail(state->reader, "the snapshot needs more memory than its size accounts for");
 }
 
-static uint64_t number_of(const struct state *state, sg_value dict, enum word key)
+/* A number under a key; 0: there is none. */
+static uint64_t snapshot_number(const struct state *state, sg_value dict, enum word key)
 {
     uint64_t number = 0;
     (void)sg_unpickle_number(state->pickle, dict, key, &number);
     return number;
 }
 
-static enum word word_of(const struct state *state, sg_value dict, enum word key)
+/* A known text under a key; WORD_NONE: there is none. */
+static enum word snapshot_word(const struct state *state, sg_value dict, enum word key)
 {
     sg_value value = sg_unpickle_get(state->pickle, dict, key);
     return sg_value_kind(value) == SG_VALUE_WORD ? (enum word)sg_value_number(value) : WORD_NONE;
@@ -108,7 +123,7 @@ static enum word word_of(const struct state *state, sg_value dict, enum word key
 
 /* The next of the segments, blocks and events, each of which is visited once. A pickle can name a list and what is in it
    from many places, so that all of them together would have no end: more than its bytes have room for are an error. */
-static bool visit(struct state *state, struct sg_unpickle_cursor *cursor, sg_value *ret, int *status)
+static bool snapshot_visit(struct state *state, struct sg_unpickle_cursor *cursor, sg_value *ret, int *status)
 {
     if (*status || !sg_unpickle_next(state->pickle, cursor, ret))
         return false;
@@ -118,34 +133,35 @@ static bool visit(struct state *state, struct sg_unpickle_cursor *cursor, sg_val
     return false;
 }
 
-/* Whether `bytes` may be taken besides what the snapshot has taken so far. */
-static bool affords(const struct state *state, uint64_t bytes)
+/* True if `bytes` may be taken besides those that the snapshot has taken so far. */
+static bool snapshot_affords(const struct state *state, uint64_t bytes)
 {
     uint64_t held = state->early_room * sizeof(*state->early) + sg_idmap_bytes(&state->alive);
     return held + bytes <= sg_unpickle_spare(state->pickle);
 }
 
-/* What a row of a device's history says; action WORD_NONE where none is known. */
-static struct event event_of(const struct state *state, sg_value row)
+/* The event of a row of a device's history; action WORD_NONE where it is not known. */
+static struct event snapshot_event(const struct state *state, sg_value row)
 {
-    enum word action = word_of(state, row, WORD_action);
+    enum word action = snapshot_word(state, row, WORD_action);
     if (action == WORD_NONE || action == WORD_snapshot)
         return (struct event){.action = WORD_NONE};
-    return (struct event){action, number_of(state, row, WORD_addr), number_of(state, row, WORD_size),
-                          number_of(state, row, WORD_stream), number_of(state, row, WORD_time_us)};
+    return (struct event){action, snapshot_number(state, row, WORD_addr), snapshot_number(state, row, WORD_size),
+                          snapshot_number(state, row, WORD_stream), snapshot_number(state, row, WORD_time_us)};
 }
 
 /* The next event of a device's history that is known; action WORD_NONE at the end. */
-static struct event next_event(const struct state *state, struct sg_unpickle_cursor *cursor)
+static struct event snapshot_next_event(const struct state *state, struct sg_unpickle_cursor *cursor)
 {
     struct event event = {.action = WORD_NONE};
     sg_value row;
     while (event.action == WORD_NONE && sg_unpickle_next(state->pickle, cursor, &row))
-        event = event_of(state, row);
+        event = snapshot_event(state, row);
     return event;
 }
 
-static void step(struct level *level, int64_t by)
+/* Changes a level by a step of the history. */
+static void level_step(struct level *level, int64_t by)
 {
     if (__builtin_add_overflow(level->step, by, &level->step))
         level->step = 0; /* of a file that was made up */
@@ -153,7 +169,9 @@ static void step(struct level *level, int64_t by)
         level->highest = level->step;
 }
 
-static uint64_t peak_of(const struct level *level)
+/* The highest value of a level: the one at the end, and how far the steps were above it before. Steps +20, +20, -20 and an
+   end of 30 mean that it began at 10 and was 50 at most. */
+static uint64_t level_peak(const struct level *level)
 {
     int64_t below; /* the two can lie further apart in a file that was made up */
     if (__builtin_sub_overflow(level->highest, level->step, &below))
@@ -161,15 +179,15 @@ static uint64_t peak_of(const struct level *level)
     return level->end + (below > 0 ? (uint64_t)below : 0);
 }
 
-static int add_early(struct state *state, struct early early)
+static int snapshot_add_early(struct state *state, struct early early)
 {
     if (state->earlies == state->early_room) {
         size_t room = state->early_room ? 2 * state->early_room : 1024;
-        if (!affords(state, (room - state->early_room) * sizeof(early)))
-            return too_large(state);
+        if (!snapshot_affords(state, (room - state->early_room) * sizeof(early)))
+            return snapshot_too_large(state);
         struct early *larger = realloc(state->early, room * sizeof(*larger));
         if (!larger)
-            return no_memory(state);
+            return snapshot_no_memory(state);
         state->early = larger;
         state->early_room = room;
     }
@@ -177,22 +195,22 @@ static int add_early(struct state *state, struct early early)
     return 0;
 }
 
-static int add_alive(struct state *state, uint64_t address)
+static int snapshot_add_alive(struct state *state, uint64_t address)
 {
-    if (!affords(state, 2 * sg_idmap_bytes(&state->alive)))
-        return too_large(state);
-    return sg_idmap_put(&state->alive, address, 1) ? 0 : no_memory(state);
+    if (!snapshot_affords(state, 2 * sg_idmap_bytes(&state->alive)))
+        return snapshot_too_large(state);
+    return sg_idmap_put(&state->alive, address, 1) ? 0 : snapshot_no_memory(state);
 }
 
 /* Goes through a device's history for what was there before it, and for how much was held. */
-static int read_history(struct state *state, uint32_t ordinal)
+static int snapshot_read_history(struct state *state, uint32_t ordinal)
 {
     struct device *device = &state->device[ordinal];
     struct sg_unpickle_cursor cursor = device->trace;
     sg_value row;
     int status = 0;
-    while (visit(state, &cursor, &row, &status)) {
-        struct event event = event_of(state, row);
+    while (snapshot_visit(state, &cursor, &row, &status)) {
+        struct event event = snapshot_event(state, row);
         if (event.action == WORD_NONE)
             continue;
         if (!state->events++ || event.time_us < state->first_us)
@@ -200,22 +218,22 @@ static int read_history(struct state *state, uint32_t ordinal)
         device->used = true;
         switch (event.action) {
         case WORD_alloc:
-            status = add_alive(state, event.address);
+            status = snapshot_add_alive(state, event.address);
             break;
         case WORD_free: /* up to 2.0 */
         case WORD_free_completed:
             if (!sg_idmap_take(&state->alive, event.address))
-                status = add_early(state, (struct early){event.address, event.size, event.stream, ordinal});
+                status = snapshot_add_early(state, (struct early){event.address, event.size, event.stream, ordinal});
             break;
         case WORD_segment_alloc:
         case WORD_segment_map:
-            step(&device->reserved, (int64_t)event.size);
-            step(&device->segments, event.action == WORD_segment_alloc);
+            level_step(&device->reserved, (int64_t)event.size);
+            level_step(&device->segments, event.action == WORD_segment_alloc);
             break;
         case WORD_segment_free:
         case WORD_segment_unmap:
-            step(&device->reserved, -(int64_t)event.size);
-            step(&device->segments, -(event.action == WORD_segment_free));
+            level_step(&device->reserved, -(int64_t)event.size);
+            level_step(&device->segments, -(event.action == WORD_segment_free));
             break;
         default:
             break;
@@ -224,19 +242,21 @@ static int read_history(struct state *state, uint32_t ordinal)
     return status;
 }
 
-static int read_block(struct state *state, sg_value block, uint64_t address, uint64_t stream, uint32_t ordinal)
+/* A block of the state: an early one, unless it is free or the history has its allocation. */
+static int snapshot_read_block(struct state *state, sg_value block, uint64_t address, uint64_t stream, uint32_t ordinal)
 {
-    uint64_t requested = number_of(state, block, WORD_size); /* up to 2.0 there is no other */
+    uint64_t requested = snapshot_number(state, block, WORD_size); /* up to 2.0 there is no other */
     (void)sg_unpickle_number(state->pickle, block, WORD_requested_size, &requested);
-    if (word_of(state, block, WORD_state) == WORD_inactive || sg_idmap_take(&state->alive, address))
+    if (snapshot_word(state, block, WORD_state) == WORD_inactive || sg_idmap_take(&state->alive, address))
         return 0;
-    return add_early(state, (struct early){address, requested, stream, ordinal});
+    return snapshot_add_early(state, (struct early){address, requested, stream, ordinal});
 }
 
-static int read_segment(struct state *state, sg_value segment)
+/* A segment of the state, with its blocks in the order of their addresses. */
+static int snapshot_read_segment(struct state *state, sg_value segment)
 {
-    uint64_t ordinal = number_of(state, segment, WORD_device), stream = number_of(state, segment, WORD_stream),
-             address = number_of(state, segment, WORD_address);
+    uint64_t ordinal = snapshot_number(state, segment, WORD_device), stream = snapshot_number(state, segment, WORD_stream),
+             address = snapshot_number(state, segment, WORD_address);
     struct sg_unpickle_cursor cursor = {.list = sg_unpickle_get(state->pickle, segment, WORD_blocks)};
     sg_value block;
     int status = 0;
@@ -244,17 +264,18 @@ static int read_segment(struct state *state, sg_value segment)
         return sg_trace_fail(state->reader, "a segment is of a device that cannot be");
     struct device *device = &state->device[ordinal];
     device->used = true;
-    device->reserved.end += number_of(state, segment, WORD_total_size);
+    device->reserved.end += snapshot_number(state, segment, WORD_total_size);
     device->segments.end++;
-    while (visit(state, &cursor, &block, &status)) {
+    while (snapshot_visit(state, &cursor, &block, &status)) {
         (void)sg_unpickle_number(state->pickle, block, WORD_address, &address);
-        status = read_block(state, block, address, stream, (uint32_t)ordinal);
-        address += number_of(state, block, WORD_size); /* up to 2.1 blocks have no address of their own */
+        status = snapshot_read_block(state, block, address, stream, (uint32_t)ordinal);
+        address += snapshot_number(state, block, WORD_size); /* up to 2.1 blocks have no address of their own */
     }
     return status;
 }
 
-static void say_beginning(struct state *state)
+/* Says why the trace does not begin with the process. */
+static void snapshot_say_beginning(struct state *state)
 {
     if (!state->events)
         snprintf(state->beginning, sizeof(state->beginning),
@@ -264,7 +285,8 @@ static void say_beginning(struct state *state)
                  "the snapshot's history begins after %zu of its blocks had been allocated", state->earlies);
 }
 
-static int read_state(struct state *state, sg_value root)
+/* Reads all but the history's events, which are read again as records are asked for. */
+static int snapshot_read_state(struct state *state, sg_value root)
 {
     /* what PyTorch 1 pickles is the list of segments itself */
     bool list = sg_value_kind(root) == SG_VALUE_LIST;
@@ -278,13 +300,13 @@ static int read_state(struct state *state, sg_value root)
         if (i >= DEVICES)
             return sg_trace_fail(state->reader, "the snapshot has more devices than 64");
         state->device[i].trace.list = item;
-        status = read_history(state, i);
+        status = snapshot_read_history(state, i);
     }
-    while (visit(state, &segments, &item, &status))
-        status = read_segment(state, item);
+    while (snapshot_visit(state, &segments, &item, &status))
+        status = snapshot_read_segment(state, item);
     for (uint32_t i = 0; i < DEVICES; i++) {
         struct device *device = &state->device[i];
-        device->next = next_event(state, &device->trace);
+        device->next = snapshot_next_event(state, &device->trace);
         if (device->used)
             state->devices = i + 1;
     }
@@ -293,14 +315,14 @@ static int read_state(struct state *state, sg_value root)
 
 /* The index of a stream, with its definition before its first use. Streams beyond those that there can be are the
    device's first. */
-static uint32_t stream_index(struct state *state, uint64_t handle, uint32_t ordinal,
+static uint32_t snapshot_stream_index(struct state *state, uint64_t handle, uint32_t ordinal,
                              struct segalloc_trace_record **out)
 {
     uint64_t key = handle << DEVICE_SHIFT | ordinal, index = sg_idmap_get(&state->streams, key);
     if (index)
         return (uint32_t)index;
     if (state->stream_count + DEVICES + 1 >= SEGALLOC_TRACE_STREAMS && handle)
-        return stream_index(state, 0, ordinal, out);
+        return snapshot_stream_index(state, 0, ordinal, out);
     index = ++state->stream_count;
     if (!sg_idmap_put(&state->streams, key, index))
         state->stream_count--; /* defined again then, which a reader takes */
@@ -309,13 +331,14 @@ static uint32_t stream_index(struct state *state, uint64_t handle, uint32_t ordi
     return (uint32_t)index;
 }
 
-static uint64_t time_of(const struct state *state, uint64_t time_us)
+/* Nanoseconds since the earliest event. */
+static uint64_t snapshot_time(const struct state *state, uint64_t time_us)
 {
     return time_us > state->first_us ? (time_us - state->first_us) * 1000 : 0;
 }
 
 /* The device whose next event is the earliest; NULL: there are no more. */
-static struct device *earliest(struct state *state)
+static struct device *snapshot_earliest(struct state *state)
 {
     struct device *first = NULL;
     for (uint32_t i = 0; i < state->devices; i++) {
@@ -327,11 +350,11 @@ static struct device *earliest(struct state *state)
 }
 
 /* Writes what an event says; nothing for those of segments, which are PyTorch's own. */
-static void put_event(struct state *state, uint32_t ordinal, const struct event *event,
+static void snapshot_put_event(struct state *state, uint32_t ordinal, const struct event *event,
                       struct segalloc_trace_record **out)
 {
     struct segalloc_trace_record record = {.id = event->address, .size = event->size,
-                                           .time_ns = time_of(state, event->time_us)};
+                                           .time_ns = snapshot_time(state, event->time_us)};
     switch (event->action) {
     case WORD_alloc:
         record.kind = SEGALLOC_RECORD_ALLOCATE;
@@ -348,12 +371,12 @@ static void put_event(struct state *state, uint32_t ordinal, const struct event 
     default:
         return;
     }
-    record.stream = stream_index(state, event->stream, ordinal, out);
+    record.stream = snapshot_stream_index(state, event->stream, ordinal, out);
     *(*out)++ = record;
 }
 
-/* What PyTorch held of a device, as the statistics of the same names. */
-static bool put_statistic(struct state *state, struct segalloc_trace_record **out)
+/* Writes the next statistic: reserved bytes and segments of each device, with their peaks. False: all are written. */
+static bool snapshot_put_statistic(struct state *state, struct segalloc_trace_record **out)
 {
     while (state->stats_device < state->devices && !state->device[state->stats_device].used)
         state->stats_device++;
@@ -366,9 +389,9 @@ static bool put_statistic(struct state *state, struct segalloc_trace_record **ou
         uint64_t value;
     } all[] = {
         {SG_STAT_reserved_bytes, false, device->reserved.end},
-        {SG_STAT_reserved_bytes, true, peak_of(&device->reserved)},
+        {SG_STAT_reserved_bytes, true, level_peak(&device->reserved)},
         {SG_STAT_segments, false, device->segments.end},
-        {SG_STAT_segments, true, peak_of(&device->segments)},
+        {SG_STAT_segments, true, level_peak(&device->segments)},
     };
     enum { ALL = sizeof(all) / sizeof(all[0]) };
     uint32_t at = state->stats_at++;
@@ -387,7 +410,7 @@ static bool put_statistic(struct state *state, struct segalloc_trace_record **ou
     return true;
 }
 
-static size_t read_snapshot(struct sg_trace_reader *reader, struct segalloc_trace_record *out, size_t n)
+static size_t snapshot_read(struct sg_trace_reader *reader, struct segalloc_trace_record *out, size_t n)
 {
     struct state *state = reader->state;
     struct segalloc_trace_record *at = out, *end = out + n;
@@ -397,13 +420,13 @@ static size_t read_snapshot(struct sg_trace_reader *reader, struct segalloc_trac
         if (state->early_at < state->earlies) {
             const struct early *early = &state->early[state->early_at++];
             struct segalloc_trace_record record = {.kind = SEGALLOC_RECORD_ALLOCATE, .id = early->address,
-                .size = early->size, .stream = stream_index(state, early->stream, early->device, &at)};
+                .size = early->size, .stream = snapshot_stream_index(state, early->stream, early->device, &at)};
             *at++ = record;
-        } else if ((device = earliest(state)) != NULL) {
+        } else if ((device = snapshot_earliest(state)) != NULL) {
             struct event event = device->next;
-            device->next = next_event(state, &device->trace);
-            put_event(state, (uint32_t)(device - state->device), &event, &at);
-        } else if (!put_statistic(state, &at)) {
+            device->next = snapshot_next_event(state, &device->trace);
+            snapshot_put_event(state, (uint32_t)(device - state->device), &event, &at);
+        } else if (!snapshot_put_statistic(state, &at)) {
             break;
         }
     }
@@ -412,7 +435,8 @@ static size_t read_snapshot(struct sg_trace_reader *reader, struct segalloc_trac
     return (size_t)(at - out);
 }
 
-static size_t more(void *user, const unsigned char **ret_data)
+/* Bytes for the pickle, from the reader's source. */
+static size_t snapshot_more_bytes(void *user, const unsigned char **ret_data)
 {
     struct sg_trace_reader *reader = user;
     if (!reader->size && !sg_trace_more(reader))
@@ -425,7 +449,7 @@ static size_t more(void *user, const unsigned char **ret_data)
 }
 
 /* Protocols 2 to 5 begin with their number; the two before, with the dictionary or list that a snapshot is. */
-static bool detect(const unsigned char *data, size_t size)
+static bool snapshot_detect(const unsigned char *data, size_t size)
 {
     if (size < 2)
         return false;
@@ -434,7 +458,7 @@ static bool detect(const unsigned char *data, size_t size)
            (data[0] == '(' && (data[1] == 'd' || data[1] == 'l'));
 }
 
-static int open_snapshot(struct sg_trace_reader *reader)
+static int snapshot_open(struct sg_trace_reader *reader)
 {
     struct state *state = reader->state = calloc(1, sizeof(*state));
     char error[SG_UNPICKLE_ERROR];
@@ -444,20 +468,20 @@ static int open_snapshot(struct sg_trace_reader *reader)
     state->reader = reader;
     state->pickle = sg_unpickle_new(words, WORD_COUNT);
     if (!state->pickle || !sg_idmap_init(&state->streams) || !sg_idmap_init(&state->alive))
-        return no_memory(state);
-    int status = sg_unpickle_read(state->pickle, more, reader, &root, error);
+        return snapshot_no_memory(state);
+    int status = sg_unpickle_read(state->pickle, snapshot_more_bytes, reader, &root, error);
     if (status)
         return reader->error[0] ? status : sg_trace_fail(reader, "%s", error);
-    status = read_state(state, root);
+    status = snapshot_read_state(state, root);
     sg_idmap_fini(&state->alive);
-    say_beginning(state);
+    snapshot_say_beginning(state);
     reader->info.begin_text = *state->beginning ? state->beginning : NULL;
     reader->info.header.imported = 1;
     reader->info.header.devices = state->devices;
     return status;
 }
 
-static void close_snapshot(struct sg_trace_reader *reader)
+static void snapshot_close(struct sg_trace_reader *reader)
 {
     struct state *state = reader->state;
     if (!state)
@@ -469,5 +493,5 @@ static void close_snapshot(struct sg_trace_reader *reader)
     free(state);
 }
 
-const struct sg_trace_format sg_format_torch_snapshot = {"pytorch-snapshot", detect, open_snapshot, read_snapshot,
-                                                         close_snapshot};
+const struct sg_trace_format sg_format_torch_snapshot = {"pytorch-snapshot", snapshot_detect, snapshot_open, snapshot_read,
+                                                         snapshot_close};

@@ -1,4 +1,11 @@
-/* Our own format, read block by block: a block is handed out only when all of it is known to be good. */
+/* Our own format, read block by block: a block is handed out only when all of it is known to be good.
+
+   Why whole blocks: a checksum covers a block, so nothing is known of its records before the last one has been read. A
+   caller never gets records that are then taken back.
+
+   Example, the end of a file whose process was killed while it wrote block 7. Blocks 0 to 6 have checksums. Block 7 has
+   magic, sequence 7, count 120 and checksum 0: it is open. Its 120 records are good, since `count` is raised after each.
+   Block 8 is zeros, made ahead. The trace ends there as KILLED, with all that was written. */
 #include "trace_file.h"
 
 #include <errno.h>
@@ -23,14 +30,14 @@ struct state {
 
 static const char killed[] = "the process ended without closing it";
 
-static bool detect(const unsigned char *data, size_t size)
+static bool segalloc_detect(const unsigned char *data, size_t size)
 {
     uint64_t magic;
     return size >= sizeof(magic) && (memcpy(&magic, data, sizeof(magic)), magic == SEGALLOC_TRACE_MAGIC);
 }
 
 /* Takes up to `size` bytes; NULL skips them. Returns how many there were. */
-static size_t take(struct sg_trace_reader *reader, unsigned char *out, size_t size)
+static size_t trace_take_bytes(struct sg_trace_reader *reader, unsigned char *out, size_t size)
 {
     size_t done = 0;
     while (done < size) {
@@ -47,27 +54,28 @@ static size_t take(struct sg_trace_reader *reader, unsigned char *out, size_t si
     return done;
 }
 
-static int cut_off(struct sg_trace_reader *reader)
+/* The error of a header that is not all there. */
+static int trace_cut_off(struct sg_trace_reader *reader)
 {
     return reader->error[0] ? -EIO
                             : sg_trace_fail(reader, "byte %" PRIu64 ": the header is cut off", reader->info.offset);
 }
 
-static int read_header(struct sg_trace_reader *reader)
+static int trace_read_header(struct sg_trace_reader *reader)
 {
     struct segalloc_trace_header *header = &reader->info.header;
     char fault[SG_TRACE_FAULT];
     uint64_t at;
-    if (take(reader, (unsigned char *)header, sizeof(*header)) != sizeof(*header))
-        return cut_off(reader);
+    if (trace_take_bytes(reader, (unsigned char *)header, sizeof(*header)) != sizeof(*header))
+        return trace_cut_off(reader);
     if (!sg_trace_check_header(header, &at, fault))
         return sg_trace_fail(reader, "byte %" PRIu64 ": %s", at, fault);
     uint64_t rest = header->data_offset - sizeof(*header);
     reader->text = calloc(1, rest + 2);
     if (!reader->text)
         return sg_trace_fail(reader, "out of memory");
-    if (take(reader, (unsigned char *)reader->text, rest) != rest)
-        return cut_off(reader);
+    if (trace_take_bytes(reader, (unsigned char *)reader->text, rest) != rest)
+        return trace_cut_off(reader);
     char *conf = reader->text + (header->header_bytes - sizeof(*header)), *command = conf + header->conf_bytes;
     memmove(command + 1, command, header->command_bytes);
     command[0] = '\0';
@@ -77,16 +85,16 @@ static int read_header(struct sg_trace_reader *reader)
     return 0;
 }
 
-static int open_trace(struct sg_trace_reader *reader)
+static int segalloc_open(struct sg_trace_reader *reader)
 {
     struct state *state = calloc(1, sizeof(*state));
     reader->state = state;
     if (!state || !(state->block = malloc(SEGALLOC_TRACE_BLOCK)))
         return sg_trace_fail(reader, "out of memory");
-    return read_header(reader);
+    return trace_read_header(reader);
 }
 
-static void close_trace(struct sg_trace_reader *reader)
+static void segalloc_close(struct sg_trace_reader *reader)
 {
     struct state *state = reader->state;
     if (state)
@@ -94,7 +102,8 @@ static void close_trace(struct sg_trace_reader *reader)
     free(state);
 }
 
-static void end(struct sg_trace_reader *reader, enum sg_trace_end how, const char *text)
+/* Notes how the trace ends, unless that is known already. */
+static void trace_set_end(struct sg_trace_reader *reader, enum sg_trace_end how, const char *text)
 {
     if (reader->info.end != SG_TRACE_OPEN)
         return; /* the source has already said what is wrong with it */
@@ -103,21 +112,21 @@ static void end(struct sg_trace_reader *reader, enum sg_trace_end how, const cha
 }
 
 /* There is no whole block header where the next block would be. */
-static void end_of_file(struct sg_trace_reader *reader, size_t got)
+static void trace_end_of_file(struct sg_trace_reader *reader, size_t got)
 {
     const struct state *state = reader->state;
     if (got)
-        end(reader, SG_TRACE_CUT, "the file ends inside a block");
+        trace_set_end(reader, SG_TRACE_CUT, "the file ends inside a block");
     else if (state->ended)
-        end(reader, SG_TRACE_CLOSED, NULL);
+        trace_set_end(reader, SG_TRACE_CLOSED, NULL);
     else if (state->unclosed)
-        end(reader, SG_TRACE_KILLED, killed);
+        trace_set_end(reader, SG_TRACE_KILLED, killed);
     else
-        end(reader, SG_TRACE_CUT, "the file ends before the trace does");
+        trace_set_end(reader, SG_TRACE_CUT, "the file ends before the trace does");
 }
 
-/* What is wrong with the header of a block. NULL: nothing. */
-static const char *header_fault(const struct state *state, const struct segalloc_trace_block *header,
+/* The fault of a block's header, with its byte in *ret_offset. NULL: there is none. */
+static const char *block_header_fault(const struct state *state, const struct segalloc_trace_block *header,
                                 uint64_t *ret_offset)
 {
     const struct {
@@ -141,8 +150,10 @@ static const char *header_fault(const struct state *state, const struct segalloc
     return NULL;
 }
 
-/* What is wrong with the block's `count` records, of which there are `there`. NULL: nothing. */
-static const char *records_fault(const struct state *state, const struct segalloc_trace_block *header, size_t there,
+/* The fault of a block's records, `there` of which are in the file. NULL: there is none. Each record is looked at, and the
+   checksum compared where the block was closed and is whole. A wrong checksum goes before a wrong record: then all of the
+   block is in doubt. */
+static const char *block_records_fault(const struct state *state, const struct segalloc_trace_block *header, size_t there,
                                  uint64_t *ret_offset)
 {
     const unsigned char *records = state->block + sizeof *header;
@@ -162,37 +173,37 @@ static const char *records_fault(const struct state *state, const struct segallo
 }
 
 /* Loads the next block; false at the end of what is good. */
-static bool next_block(struct sg_trace_reader *reader)
+static bool trace_next_block(struct sg_trace_reader *reader)
 {
     struct state *state = reader->state;
     struct segalloc_trace_block header;
     uint64_t at = 0;
     state->at = state->count = 0;
     state->offset = reader->info.offset;
-    size_t got = take(reader, state->block, SEGALLOC_TRACE_BLOCK);
+    size_t got = trace_take_bytes(reader, state->block, SEGALLOC_TRACE_BLOCK);
     if (reader->error[0])
         return false;
     if (got < sizeof(header)) {
-        end_of_file(reader, got);
+        trace_end_of_file(reader, got);
         return false;
     }
     memcpy(&header, state->block, sizeof(header));
     if (!header.magic && !header.count && !header.sequence) {
-        end(reader, state->ended ? SG_TRACE_CLOSED : SG_TRACE_KILLED, state->ended ? NULL : killed);
+        trace_set_end(reader, state->ended ? SG_TRACE_CLOSED : SG_TRACE_KILLED, state->ended ? NULL : killed);
         return false; /* made ahead and never used */
     }
-    const char *fault = header_fault(state, &header, &at);
+    const char *fault = block_header_fault(state, &header, &at);
     size_t there = (got - sizeof(header)) / sizeof(struct segalloc_trace_record);
     there = there < header.count ? there : header.count;
     if (!fault)
-        fault = records_fault(state, &header, there, &at);
+        fault = block_records_fault(state, &header, there, &at);
     if (fault) {
         sg_trace_damaged(reader, at, fault);
         return false;
     }
     state->count = there;
     if (there < header.count)
-        end(reader, SG_TRACE_CUT, "the file ends inside a block");
+        trace_set_end(reader, SG_TRACE_CUT, "the file ends inside a block");
     state->unclosed = !header.checksum;
     state->sequence++;
     if (header.dropped > reader->info.dropped)
@@ -200,12 +211,12 @@ static bool next_block(struct sg_trace_reader *reader)
     return true;
 }
 
-/* Of one block at a time, so that a caller can tell where each record stands. */
-static size_t read_trace(struct sg_trace_reader *reader, struct segalloc_trace_record *out, size_t n)
+/* Hands out records of one block at a time, so that a caller can tell where each record stands. */
+static size_t segalloc_read(struct sg_trace_reader *reader, struct segalloc_trace_record *out, size_t n)
 {
     struct state *state = reader->state;
     while (state->at == state->count)
-        if ((reader->info.end != SG_TRACE_OPEN && reader->info.end != SG_TRACE_CUT) || !next_block(reader))
+        if ((reader->info.end != SG_TRACE_OPEN && reader->info.end != SG_TRACE_CUT) || !trace_next_block(reader))
             return 0;
     size_t part = state->count - state->at < n ? state->count - state->at : n;
     const unsigned char *from = state->block + sizeof(struct segalloc_trace_block);
@@ -220,4 +231,4 @@ static size_t read_trace(struct sg_trace_reader *reader, struct segalloc_trace_r
     return part;
 }
 
-const struct sg_trace_format sg_format_segalloc = {"segalloc", detect, open_trace, read_trace, close_trace};
+const struct sg_trace_format sg_format_segalloc = {"segalloc", segalloc_detect, segalloc_open, segalloc_read, segalloc_close};

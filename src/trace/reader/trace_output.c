@@ -18,7 +18,8 @@ struct sg_trace_output {
 
 _Static_assert(sizeof(((struct sg_trace_output *)0)->block) == SEGALLOC_TRACE_BLOCK, "a block is full");
 
-static int write_all(int fd, const void *data, size_t size)
+/* Writes all bytes, whatever signals come. 0 or a negative errno. */
+static int output_write(int fd, const void *data, size_t size)
 {
     while (size) {
         ssize_t done = write(fd, data, size);
@@ -32,7 +33,7 @@ static int write_all(int fd, const void *data, size_t size)
     return 0;
 }
 
-static void next_block(struct sg_trace_output *output)
+static void output_next_block(struct sg_trace_output *output)
 {
     output->block.header = (struct segalloc_trace_block){.magic = SEGALLOC_BLOCK_MAGIC,
                                                          .sequence = output->block.header.sequence + 1};
@@ -57,7 +58,7 @@ int sg_trace_output_open(int fd, const struct segalloc_trace_header *from, const
         memcpy(start, &header, sizeof(header));
         memcpy(start + sizeof(header), conf ? conf : "", header.conf_bytes);
         memcpy(start + sizeof(header) + header.conf_bytes, command ? command : "", header.command_bytes);
-        error = write_all(fd, start, header.data_offset);
+        error = output_write(fd, start, header.data_offset);
     }
     free(start);
     if (error) {
@@ -65,33 +66,33 @@ int sg_trace_output_open(int fd, const struct segalloc_trace_header *from, const
         return error;
     }
     output->fd = fd;
-    next_block(output);
+    output_next_block(output);
     output->block.header.sequence = 0;
     *ret = output;
     return 0;
 }
 
-static void append(struct sg_trace_output *output, const struct segalloc_trace_record *record)
+static void output_append(struct sg_trace_output *output, const struct segalloc_trace_record *record)
 {
     output->block.record[output->block.header.count++] = *record;
     output->sum = sg_checksum_add(output->sum, record);
     output->total++;
 }
 
-static void flush(struct sg_trace_output *output, size_t size)
+static void output_flush(struct sg_trace_output *output, size_t size)
 {
     output->block.header.checksum = sg_checksum_end(output->sum);
     if (!output->error)
-        output->error = write_all(output->fd, &output->block, size);
+        output->error = output_write(output->fd, &output->block, size);
 }
 
 int sg_trace_output_put(struct sg_trace_output *output, const struct segalloc_trace_record *record)
 {
     if (output->block.header.count == SG_BLOCK_RECORDS) {
-        flush(output, sizeof(output->block));
-        next_block(output);
+        output_flush(output, sizeof(output->block));
+        output_next_block(output);
     }
-    append(output, record);
+    output_append(output, record);
     return output->error;
 }
 
@@ -99,7 +100,7 @@ int sg_trace_output_close(struct sg_trace_output *output, uint64_t dropped)
 {
     struct segalloc_trace_record end = {.kind = SEGALLOC_RECORD_END, .id = output->total, .size = dropped};
     sg_trace_output_put(output, &end);
-    flush(output, sizeof(output->block.header) + output->block.header.count * sizeof(end));
+    output_flush(output, sizeof(output->block.header) + output->block.header.count * sizeof(end));
     int error = output->error;
     free(output);
     return error;

@@ -1,4 +1,13 @@
-/* Writes a trace file of our format from records that are already there: for imports. */
+/* Writes a trace file of our format from records that are already there: for imports and for parts of traces.
+
+   It needs neither a mapping nor a thread, since nobody waits for it. Records fill a block of 1 MiB in memory, which goes out
+   with its checksum by write(). So it can write to a pipe too.
+
+   Example, 40000 records and short texts:
+     header     4096 bytes
+     block 0    1048576 bytes    32767 records
+     block 1     231520 bytes    7233 records and END: 32 + 7234 * 32
+     file       1284192 bytes */
 #ifndef SG_TRACE_OUTPUT_H
 #define SG_TRACE_OUTPUT_H
 

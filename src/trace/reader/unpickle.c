@@ -18,7 +18,8 @@ uint64_t sg_unpickle_bytes(const struct sg_unpickle *pickle)
     return pickle->read;
 }
 
-static bool push(struct sg_unpickle *pickle, sg_value value)
+/* Pushes a value. Like all functions below: false is an error that has been noted. */
+static bool stack_push(struct sg_unpickle *pickle, sg_value value)
 {
     if (pickle->depth == pickle->stack_room) {
         size_t room = pickle->stack_room ? 2 * pickle->stack_room : 1024;
@@ -34,7 +35,7 @@ static bool push(struct sg_unpickle *pickle, sg_value value)
     return true;
 }
 
-static bool pop(struct sg_unpickle *pickle, sg_value *ret)
+static bool stack_pop(struct sg_unpickle *pickle, sg_value *ret)
 {
     if (!pickle->depth)
         return sg_pickle_fail(pickle, -EINVAL, "an opcode wants a value, and there is none");
@@ -42,8 +43,8 @@ static bool pop(struct sg_unpickle *pickle, sg_value *ret)
     return true;
 }
 
-/* Where the items behind the last mark begin. */
-static bool find_mark(struct sg_unpickle *pickle, size_t *ret)
+/* Finds the place behind the last mark, where its items begin. */
+static bool stack_find_mark(struct sg_unpickle *pickle, size_t *ret)
 {
     for (size_t i = pickle->depth; i > 0; i--)
         if (sg_value_kind(pickle->stack[i - 1]) == SG_VALUE_MARK) {
@@ -53,7 +54,8 @@ static bool find_mark(struct sg_unpickle *pickle, size_t *ret)
     return sg_pickle_fail(pickle, -EINVAL, "an opcode wants a mark, and there is none");
 }
 
-static bool refill(struct sg_unpickle *pickle)
+/* Gets the next bytes of the file; there must be some, since a pickle ends with STOP. */
+static bool pickle_refill(struct sg_unpickle *pickle)
 {
     size_t got = pickle->status ? 0 : pickle->more(pickle->user, &pickle->at);
     if (!got)
@@ -64,10 +66,10 @@ static bool refill(struct sg_unpickle *pickle)
 }
 
 /* Takes `size` bytes; the first `room` of them go to `out`. */
-static bool take_bytes(struct sg_unpickle *pickle, uint64_t size, unsigned char *out, size_t room)
+static bool pickle_take_bytes(struct sg_unpickle *pickle, uint64_t size, unsigned char *out, size_t room)
 {
     while (size) {
-        if (pickle->at == pickle->end && !refill(pickle))
+        if (pickle->at == pickle->end && !pickle_refill(pickle))
             return false;
         uint64_t have = (uint64_t)(pickle->end - pickle->at);
         size_t part = (size_t)(have < size ? have : size), copy = part < room ? part : room;
@@ -83,10 +85,10 @@ static bool take_bytes(struct sg_unpickle *pickle, uint64_t size, unsigned char 
 }
 
 /* A little-endian number of up to 8 bytes. */
-static bool take_number(struct sg_unpickle *pickle, unsigned size, uint64_t *ret)
+static bool pickle_take_number(struct sg_unpickle *pickle, unsigned size, uint64_t *ret)
 {
     unsigned char bytes[8] = {0};
-    if (!take_bytes(pickle, size, bytes, sizeof(bytes)))
+    if (!pickle_take_bytes(pickle, size, bytes, sizeof(bytes)))
         return false;
     *ret = 0;
     for (unsigned i = 0; i < size; i++)
@@ -95,11 +97,11 @@ static bool take_number(struct sg_unpickle *pickle, unsigned size, uint64_t *ret
 }
 
 /* A line without its newline; what is longer than LINE_MOST is an error. */
-static bool take_line(struct sg_unpickle *pickle, char line[LINE_MOST])
+static bool pickle_take_line(struct sg_unpickle *pickle, char line[LINE_MOST])
 {
     for (size_t length = 0; length < LINE_MOST; length++) {
         unsigned char byte;
-        if (!take_bytes(pickle, 1, &byte, 1))
+        if (!pickle_take_bytes(pickle, 1, &byte, 1))
             return false;
         line[length] = byte == '\n' ? '\0' : (char)byte;
         if (byte == '\n')
@@ -108,7 +110,8 @@ static bool take_line(struct sg_unpickle *pickle, char line[LINE_MOST])
     return sg_pickle_fail(pickle, -EINVAL, "a line has more than 4096 bytes");
 }
 
-static sg_value word_of(const struct sg_unpickle *pickle, const char *text, uint64_t length)
+/* The word that a text is; SG_VALUE_OTHER: it is none. */
+static sg_value pickle_word(const struct sg_unpickle *pickle, const char *text, uint64_t length)
 {
     for (size_t i = 0; i < pickle->words; i++)
         if (!strncmp(pickle->word[i], text, length) && strlen(pickle->word[i]) == length)
@@ -117,55 +120,57 @@ static sg_value word_of(const struct sg_unpickle *pickle, const char *text, uint
 }
 
 /* A text that follows its length of `size` bytes. */
-static bool push_text(struct sg_unpickle *pickle, unsigned size)
+static bool stack_push_text(struct sg_unpickle *pickle, unsigned size)
 {
     unsigned char text[TEXT_KEPT];
     uint64_t length;
-    if (!take_number(pickle, size, &length) || !take_bytes(pickle, length, text, sizeof(text)))
+    if (!pickle_take_number(pickle, size, &length) || !pickle_take_bytes(pickle, length, text, sizeof(text)))
         return false;
-    return push(pickle, length < TEXT_KEPT ? word_of(pickle, (const char *)text, length) : SG_VALUE_OTHER);
+    return stack_push(pickle, length < TEXT_KEPT ? pickle_word(pickle, (const char *)text, length) : SG_VALUE_OTHER);
 }
 
-static bool skip_bytes(struct sg_unpickle *pickle, unsigned size)
+/* Passes over bytes after their length, and pushes a value that stands for any. */
+static bool stack_push_skipped(struct sg_unpickle *pickle, unsigned size)
 {
     uint64_t length;
-    return take_number(pickle, size, &length) && take_bytes(pickle, length, NULL, 0) && push(pickle, SG_VALUE_OTHER);
+    return pickle_take_number(pickle, size, &length) && pickle_take_bytes(pickle, length, NULL, 0) && stack_push(pickle, SG_VALUE_OTHER);
 }
 
 /* Two's complement, little-endian, after its length of `size` bytes. */
-static bool push_long(struct sg_unpickle *pickle, unsigned size)
+static bool stack_push_long(struct sg_unpickle *pickle, unsigned size)
 {
     unsigned char byte[8] = {0};
     uint64_t length, number = 0;
-    if (!take_number(pickle, size, &length) || !take_bytes(pickle, length, byte, sizeof(byte)))
+    if (!pickle_take_number(pickle, size, &length) || !pickle_take_bytes(pickle, length, byte, sizeof(byte)))
         return false;
     for (unsigned i = 0; i < sizeof(byte); i++)
         number |= (uint64_t)byte[i] << (8 * i);
     bool negative = length && length <= sizeof(byte) && byte[length - 1] & 0x80;
-    return push(pickle, negative || length > sizeof(byte) ? SG_VALUE_OTHER : sg_pickle_number(number));
+    return stack_push(pickle, negative || length > sizeof(byte) ? SG_VALUE_OTHER : sg_pickle_number(number));
 }
 
-static bool push_signed(struct sg_unpickle *pickle, unsigned size)
+static bool stack_push_signed(struct sg_unpickle *pickle, unsigned size)
 {
     uint64_t number;
-    if (!take_number(pickle, size, &number))
+    if (!pickle_take_number(pickle, size, &number))
         return false;
-    return push(pickle, number >> (8 * size - 1) ? SG_VALUE_OTHER : sg_pickle_value(SG_VALUE_NUMBER, number));
+    return stack_push(pickle, number >> (8 * size - 1) ? SG_VALUE_OTHER : sg_pickle_value(SG_VALUE_NUMBER, number));
 }
 
-static bool push_unsigned(struct sg_unpickle *pickle, unsigned size)
+static bool stack_push_unsigned(struct sg_unpickle *pickle, unsigned size)
 {
     uint64_t number;
-    return take_number(pickle, size, &number) && push(pickle, sg_pickle_number(number));
+    return pickle_take_number(pickle, size, &number) && stack_push(pickle, sg_pickle_number(number));
 }
 
-static bool push_object(struct sg_unpickle *pickle, enum sg_value_kind kind)
+static bool stack_push_object(struct sg_unpickle *pickle, enum sg_value_kind kind)
 {
     uint64_t index;
-    return sg_pickle_take_cells(pickle, 2, &index) && push(pickle, sg_pickle_value(kind, index));
+    return sg_pickle_take_cells(pickle, 2, &index) && stack_push(pickle, sg_pickle_value(kind, index));
 }
 
-static bool append_items(struct sg_unpickle *pickle, sg_value object, size_t first)
+/* Appends the values from place `first` of the stack on to a list. */
+static bool object_append(struct sg_unpickle *pickle, sg_value object, size_t first)
 {
     if (sg_value_kind(object) != SG_VALUE_LIST)
         return sg_pickle_fail(pickle, -EINVAL, "items are appended to what is no list");
@@ -174,7 +179,7 @@ static bool append_items(struct sg_unpickle *pickle, sg_value object, size_t fir
 
 /* Pairs of key and value; those whose key is a word are kept, in the key's place on the stack. Each key stands in a
    dictionary once, so that no lookup takes longer than there are words. */
-static bool set_items(struct sg_unpickle *pickle, sg_value object, size_t first)
+static bool object_set(struct sg_unpickle *pickle, sg_value object, size_t first)
 {
     uint64_t *item = pickle->stack + first;
     size_t count = pickle->depth - first, kept = 0;
@@ -194,10 +199,10 @@ static bool set_items(struct sg_unpickle *pickle, sg_value object, size_t first)
 }
 
 /* APPENDS and SETITEMS: what is behind the mark goes into the object before it. */
-static bool fill_object(struct sg_unpickle *pickle, bool (*fill)(struct sg_unpickle *, sg_value, size_t))
+static bool stack_fill_marked(struct sg_unpickle *pickle, bool (*fill)(struct sg_unpickle *, sg_value, size_t))
 {
     size_t first;
-    if (!find_mark(pickle, &first))
+    if (!stack_find_mark(pickle, &first))
         return false;
     if (first < 2)
         return sg_pickle_fail(pickle, -EINVAL, "there is nothing that items could go into");
@@ -208,7 +213,7 @@ static bool fill_object(struct sg_unpickle *pickle, bool (*fill)(struct sg_unpic
 }
 
 /* APPEND and SETITEM: the last `count` values go into the object before them. */
-static bool fill_with_last(struct sg_unpickle *pickle, size_t count,
+static bool stack_fill_last(struct sg_unpickle *pickle, size_t count,
                            bool (*fill)(struct sg_unpickle *, sg_value, size_t))
 {
     if (pickle->depth <= count)
@@ -221,32 +226,33 @@ static bool fill_with_last(struct sg_unpickle *pickle, size_t count,
 }
 
 /* LIST, TUPLE and DICT: an object of what is behind the mark, which goes. */
-static bool make_of_marked(struct sg_unpickle *pickle, enum sg_value_kind kind,
+static bool stack_make_marked(struct sg_unpickle *pickle, enum sg_value_kind kind,
                            bool (*fill)(struct sg_unpickle *, sg_value, size_t))
 {
     size_t first;
     uint64_t index;
-    if (!find_mark(pickle, &first) || !sg_pickle_take_cells(pickle, 2, &index) ||
+    if (!stack_find_mark(pickle, &first) || !sg_pickle_take_cells(pickle, 2, &index) ||
         !fill(pickle, sg_pickle_value(kind, index), first))
         return false;
     pickle->depth = first - 1;
-    return push(pickle, sg_pickle_value(kind, index));
+    return stack_push(pickle, sg_pickle_value(kind, index));
 }
 
-static bool make_tuple(struct sg_unpickle *pickle, size_t count)
+static bool stack_make_tuple(struct sg_unpickle *pickle, size_t count)
 {
     uint64_t index;
     if (pickle->depth < count)
         return sg_pickle_fail(pickle, -EINVAL, "a tuple has fewer values than it says");
     size_t first = pickle->depth - count;
-    if (!sg_pickle_take_cells(pickle, 2, &index) || !append_items(pickle, sg_pickle_value(SG_VALUE_LIST, index), first))
+    if (!sg_pickle_take_cells(pickle, 2, &index) || !object_append(pickle, sg_pickle_value(SG_VALUE_LIST, index), first))
         return false;
     pickle->depth = first;
-    return push(pickle, sg_pickle_value(SG_VALUE_LIST, index));
+    return stack_push(pickle, sg_pickle_value(SG_VALUE_LIST, index));
 }
 
-/* Python numbers them from 0 without a gap, so that a number beyond the bytes read is none of its. */
-static bool memoize(struct sg_unpickle *pickle, uint64_t index)
+/* Keeps the value on top under a number. Python numbers them from 0 without a gap, so a number beyond the bytes read is none
+   of its. */
+static bool memo_put(struct sg_unpickle *pickle, uint64_t index)
 {
     if (!pickle->depth)
         return sg_pickle_fail(pickle, -EINVAL, "an opcode wants a value, and there is none");
@@ -271,42 +277,43 @@ static bool memoize(struct sg_unpickle *pickle, uint64_t index)
     return true;
 }
 
-static bool recall(struct sg_unpickle *pickle, uint64_t index)
+/* Pushes a value that was kept. */
+static bool memo_get(struct sg_unpickle *pickle, uint64_t index)
 {
     if (index >= pickle->memos)
         return sg_pickle_fail(pickle, -EINVAL, "a value is asked for that was never kept");
-    return push(pickle, pickle->memo[index]);
+    return stack_push(pickle, pickle->memo[index]);
 }
 
-static bool memoize_sized(struct sg_unpickle *pickle, unsigned size)
+static bool memo_put_sized(struct sg_unpickle *pickle, unsigned size)
 {
     uint64_t index;
-    return take_number(pickle, size, &index) && memoize(pickle, index);
+    return pickle_take_number(pickle, size, &index) && memo_put(pickle, index);
 }
 
-static bool recall_sized(struct sg_unpickle *pickle, unsigned size)
+static bool memo_get_sized(struct sg_unpickle *pickle, unsigned size)
 {
     uint64_t index;
-    return take_number(pickle, size, &index) && recall(pickle, index);
+    return pickle_take_number(pickle, size, &index) && memo_get(pickle, index);
 }
 
 /* The opcodes of protocol 0, whose arguments are lines. */
-static bool run_line(struct sg_unpickle *pickle, unsigned char opcode)
+static bool pickle_run_line(struct sg_unpickle *pickle, unsigned char opcode)
 {
     char line[LINE_MOST], *text = line;
-    if (!take_line(pickle, line))
+    if (!pickle_take_line(pickle, line))
         return false;
     char *end = line + strlen(line);
     switch (opcode) {
     case 'g':
-        return recall(pickle, strtoull(line, NULL, 10));
+        return memo_get(pickle, strtoull(line, NULL, 10));
     case 'p':
-        return memoize(pickle, strtoull(line, NULL, 10));
+        return memo_put(pickle, strtoull(line, NULL, 10));
     case 'F':
-        return push(pickle, SG_VALUE_OTHER);
+        return stack_push(pickle, SG_VALUE_OTHER);
     case 'I':
     case 'L': /* of a truth value 00 or 01 */
-        return push(pickle, *line == '-' ? SG_VALUE_OTHER : sg_pickle_number(strtoull(line, NULL, 10)));
+        return stack_push(pickle, *line == '-' ? SG_VALUE_OTHER : sg_pickle_number(strtoull(line, NULL, 10)));
     case 'S': /* in quotes */
         if (end - line >= 2) {
             text++;
@@ -316,11 +323,11 @@ static bool run_line(struct sg_unpickle *pickle, unsigned char opcode)
     default: /* 'V' */
         break;
     }
-    return push(pickle, word_of(pickle, text, (uint64_t)(end - text)));
+    return stack_push(pickle, pickle_word(pickle, text, (uint64_t)(end - text)));
 }
 
 /* GLOBAL, INST, OBJ, REDUCE, BUILD, NEWOBJ, STACK_GLOBAL, NEWOBJ_EX, PERSID, BINPERSID, EXT1, EXT2 and EXT4. */
-static bool refuse(struct sg_unpickle *pickle, unsigned char opcode)
+static bool pickle_refuse(struct sg_unpickle *pickle, unsigned char opcode)
 {
     static const char calls[] = "cioRb\x81\x93\x92PQ\x82\x83\x84";
     char text[96];
@@ -332,41 +339,41 @@ static bool refuse(struct sg_unpickle *pickle, unsigned char opcode)
 }
 
 /* Opcodes that make a value of nothing but the bytes that follow. */
-static bool run_scalar(struct sg_unpickle *pickle, unsigned char opcode)
+static bool pickle_run_scalar(struct sg_unpickle *pickle, unsigned char opcode)
 {
     switch (opcode) {
     case 'N':
     case 0x89: /* NEWFALSE */
-        return push(pickle, SG_VALUE_OTHER);
+        return stack_push(pickle, SG_VALUE_OTHER);
     case 0x88: /* NEWTRUE */
-        return push(pickle, sg_pickle_value(SG_VALUE_NUMBER, 1));
+        return stack_push(pickle, sg_pickle_value(SG_VALUE_NUMBER, 1));
     case 'J':
-        return push_signed(pickle, 4);
+        return stack_push_signed(pickle, 4);
     case 'K':
-        return push_unsigned(pickle, 1);
+        return stack_push_unsigned(pickle, 1);
     case 'M':
-        return push_unsigned(pickle, 2);
+        return stack_push_unsigned(pickle, 2);
     case 0x8a: /* LONG1 */
-        return push_long(pickle, 1);
+        return stack_push_long(pickle, 1);
     case 0x8b: /* LONG4 */
-        return push_long(pickle, 4);
+        return stack_push_long(pickle, 4);
     case 'G':
-        return take_bytes(pickle, 8, NULL, 0) && push(pickle, SG_VALUE_OTHER);
+        return pickle_take_bytes(pickle, 8, NULL, 0) && stack_push(pickle, SG_VALUE_OTHER);
     case 'U':
     case 0x8c: /* SHORT_BINUNICODE */
-        return push_text(pickle, 1);
+        return stack_push_text(pickle, 1);
     case 'T':
     case 'X':
-        return push_text(pickle, 4);
+        return stack_push_text(pickle, 4);
     case 0x8d: /* BINUNICODE8 */
-        return push_text(pickle, 8);
+        return stack_push_text(pickle, 8);
     case 'C':
-        return skip_bytes(pickle, 1);
+        return stack_push_skipped(pickle, 1);
     case 'B':
-        return skip_bytes(pickle, 4);
+        return stack_push_skipped(pickle, 4);
     case 0x8e: /* BINBYTES8 */
     case 0x96: /* BYTEARRAY8 */
-        return skip_bytes(pickle, 8);
+        return stack_push_skipped(pickle, 8);
     case 'F':
     case 'I':
     case 'L':
@@ -374,67 +381,67 @@ static bool run_scalar(struct sg_unpickle *pickle, unsigned char opcode)
     case 'V':
     case 'g':
     case 'p':
-        return run_line(pickle, opcode);
+        return pickle_run_line(pickle, opcode);
     default:
-        return refuse(pickle, opcode);
+        return pickle_refuse(pickle, opcode);
     }
 }
 
-/* Opcodes that put values together or keep them; the others go on to run_scalar(). */
-static bool run(struct sg_unpickle *pickle, unsigned char opcode)
+/* Opcodes that put values together or keep them; the others go on to pickle_run_scalar(). */
+static bool pickle_run(struct sg_unpickle *pickle, unsigned char opcode)
 {
     sg_value value;
     size_t first;
     switch (opcode) {
     case 0x80: /* PROTO */
-        return take_bytes(pickle, 1, NULL, 0);
+        return pickle_take_bytes(pickle, 1, NULL, 0);
     case 0x95: /* FRAME: how far to read ahead */
-        return take_bytes(pickle, 8, NULL, 0);
+        return pickle_take_bytes(pickle, 8, NULL, 0);
     case '(':
-        return push(pickle, SG_VALUE_MARK);
+        return stack_push(pickle, SG_VALUE_MARK);
     case '0':
-        return pop(pickle, &value);
+        return stack_pop(pickle, &value);
     case '1':
-        if (!find_mark(pickle, &first))
+        if (!stack_find_mark(pickle, &first))
             return false;
         pickle->depth = first - 1;
         return true;
     case '2':
-        return pop(pickle, &value) && push(pickle, value) && push(pickle, value);
+        return stack_pop(pickle, &value) && stack_push(pickle, value) && stack_push(pickle, value);
     case ']':
     case ')':
-        return push_object(pickle, SG_VALUE_LIST);
+        return stack_push_object(pickle, SG_VALUE_LIST);
     case '}':
-        return push_object(pickle, SG_VALUE_DICT);
+        return stack_push_object(pickle, SG_VALUE_DICT);
     case 'l':
     case 't':
-        return make_of_marked(pickle, SG_VALUE_LIST, append_items);
+        return stack_make_marked(pickle, SG_VALUE_LIST, object_append);
     case 'd':
-        return make_of_marked(pickle, SG_VALUE_DICT, set_items);
+        return stack_make_marked(pickle, SG_VALUE_DICT, object_set);
     case 0x85: /* TUPLE1 to TUPLE3 */
     case 0x86:
     case 0x87:
-        return make_tuple(pickle, opcode - 0x84u);
+        return stack_make_tuple(pickle, opcode - 0x84u);
     case 'a':
-        return fill_with_last(pickle, 1, append_items);
+        return stack_fill_last(pickle, 1, object_append);
     case 'e':
-        return fill_object(pickle, append_items);
+        return stack_fill_marked(pickle, object_append);
     case 's':
-        return fill_with_last(pickle, 2, set_items);
+        return stack_fill_last(pickle, 2, object_set);
     case 'u':
-        return fill_object(pickle, set_items);
+        return stack_fill_marked(pickle, object_set);
     case 'q':
-        return memoize_sized(pickle, 1);
+        return memo_put_sized(pickle, 1);
     case 'r':
-        return memoize_sized(pickle, 4);
+        return memo_put_sized(pickle, 4);
     case 0x94: /* MEMOIZE */
-        return memoize(pickle, pickle->memos);
+        return memo_put(pickle, pickle->memos);
     case 'h':
-        return recall_sized(pickle, 1);
+        return memo_get_sized(pickle, 1);
     case 'j':
-        return recall_sized(pickle, 4);
+        return memo_get_sized(pickle, 4);
     default:
-        return run_scalar(pickle, opcode);
+        return pickle_run_scalar(pickle, opcode);
     }
 }
 
@@ -467,12 +474,12 @@ int sg_unpickle_read(struct sg_unpickle *pickle, sg_unpickle_more_fn *more, void
     pickle->user = user;
     pickle->error = error;
     while (well) {
-        well = take_bytes(pickle, 1, &opcode, 1);
+        well = pickle_take_bytes(pickle, 1, &opcode, 1);
         if (well && opcode == '.') {
-            well = pop(pickle, ret);
+            well = stack_pop(pickle, ret);
             break;
         }
-        well = well && run(pickle, opcode);
+        well = well && pickle_run(pickle, opcode);
     }
     free(pickle->memo); /* nothing is looked up any more, nor put together */
     free(pickle->stack);

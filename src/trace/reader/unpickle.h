@@ -1,8 +1,23 @@
 /* Reads Python's pickle format, protocols 0 to 5, as far as plain data need it: dictionaries, lists, tuples, numbers and
-   texts. Nothing in a file is executed: an opcode that would call or import something is an error that names it.
+   texts.
 
-   A memory snapshot is read whole, for its end says what its beginning means. So a value takes 8 bytes, and of texts
-   only those are kept that the caller knows, as numbers. Opcodes: Lib/pickletools.py, python/cpython. */
+   A pickle is a program for a *stack machine*. An *opcode* is one byte, perhaps with arguments: it pushes a value, or makes
+   one of those on top. The *memo* is a list of values that the program names again later. A *word* is a text that the
+   caller knows, kept as its number.
+
+   Why not Python: the tools are C, and a pickle may come from anywhere. Python's own reader executes what a pickle says.
+   Here nothing is executed: an opcode that would call or import something is an error that names it.
+
+   Example, {"size": 300} in protocol 2, with "size" as word 7. Bytes in hexadecimal:
+     80 02                   PROTO 2
+     7d                      EMPTY_DICT       stack: {}
+     58 04 00 00 00 "size"   BINUNICODE       stack: {}, word 7
+     4d 2c 01                BININT2 300      stack: {}, word 7, 300
+     73                      SETITEM          stack: {word 7: 300}
+     2e                      STOP             that value is the result
+
+   A memory snapshot is read whole, because its end says what its beginning means. So a value takes 8 bytes, and other texts
+   than words are not kept. Opcodes: Lib/pickletools.py, python/cpython. */
 #ifndef SG_UNPICKLE_H
 #define SG_UNPICKLE_H
 
@@ -14,10 +29,10 @@
 
 enum { SG_UNPICKLE_ERROR = 256, SG_UNPICKLE_WORDS = 255 };
 
-/* The next bytes of the file, at least one; 0: there are none. The bytes stay until the next call. */
+/* Gets the next bytes of the file and returns their number; 0: there are none. The bytes stay until the next call. */
 typedef size_t sg_unpickle_more_fn(void *user, const unsigned char **ret_data);
 
-/* `word`: the `words` keys and texts that are kept, at most SG_UNPICKLE_WORDS; they outlive the result. NULL: no host
+/* Makes a machine that keeps the texts `word[0 … words)`, at most SG_UNPICKLE_WORDS; they must outlive it. NULL: no host
    memory. */
 struct sg_unpickle *sg_unpickle_new(const char *const *word, size_t words);
 void sg_unpickle_delete(struct sg_unpickle *pickle);

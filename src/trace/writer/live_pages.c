@@ -21,7 +21,7 @@ enum {
     ENTRIES_BYTES = 4096,
 };
 
-/* As the kernel writes them (getdents64(2)). */
+/* An entry of a folder as the kernel writes it (getdents64(2)). opendir() would use the heap. */
 struct entry {
     uint64_t inode;
     int64_t next;
@@ -37,7 +37,7 @@ char *sg_live_page_path(uint64_t pid, char ret[SG_LIVE_PATH])
 }
 
 /* The beginning of a file as text. False: it is no regular file of this user, or can't be read. */
-static bool read_head(int folder, const char *path, struct stat *ret_status, char ret[HEAD_BYTES])
+static bool page_read_head(int folder, const char *path, struct stat *ret_status, char ret[HEAD_BYTES])
 {
     int fd = openat(folder, path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW);
     if (fd < 0)
@@ -60,7 +60,8 @@ uint64_t sg_live_namespace(void)
     return number ? strtoull(number + 1, NULL, 10) : 0;
 }
 
-static uint64_t now_ns(clockid_t clock)
+/* A clock in ns. */
+static uint64_t page_clock_ns(clockid_t clock)
 {
     struct timespec now;
     clock_gettime(clock, &now);
@@ -82,13 +83,13 @@ bool sg_live_is_alive(uint64_t pid, uint64_t page_ns)
     if (!at || sscanf(at + 1, " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
                    &state, &ticks) != 2)
         return false;
-    uint64_t began_ns = ticks * (SECOND_NS / (uint64_t)sysconf(_SC_CLK_TCK)), boot_ns = now_ns(CLOCK_BOOTTIME);
+    uint64_t began_ns = ticks * (SECOND_NS / (uint64_t)sysconf(_SC_CLK_TCK)), boot_ns = page_clock_ns(CLOCK_BOOTTIME);
     uint64_t ago = boot_ns > began_ns ? boot_ns - began_ns : 0;
-    return state != 'Z' && state != 'X' && now_ns(CLOCK_REALTIME) - ago <= page_ns + SECOND_NS;
+    return state != 'Z' && state != 'X' && page_clock_ns(CLOCK_REALTIME) - ago <= page_ns + SECOND_NS;
 }
 
 /* A number of the page by its name; 0: it is not there. */
-static uint64_t number_of(const char *head, const char *name)
+static uint64_t page_number(const char *head, const char *name)
 {
     char key[64];
     snprintf(key, sizeof key, "\"%s\":", name);
@@ -96,21 +97,21 @@ static uint64_t number_of(const char *head, const char *name)
     return at ? strtoull(at + strlen(key), NULL, 10) : 0;
 }
 
-/* Whether a file of the folder was left behind by a process that is no more. */
-static bool is_left(int folder, const char *name, uint64_t namespace)
+/* True if a file of the folder was left behind by a process that is no more. */
+static bool page_is_left(int folder, const char *name, uint64_t namespace)
 {
     struct stat status;
     char head[HEAD_BYTES], *end;
-    if (strncmp(name, SG_LIVE_PREFIX, strlen(SG_LIVE_PREFIX)) != 0 || !read_head(folder, name, &status, head))
+    if (strncmp(name, SG_LIVE_PREFIX, strlen(SG_LIVE_PREFIX)) != 0 || !page_read_head(folder, name, &status, head))
         return false;
     uint64_t pid = strtoull(name + strlen(SG_LIVE_PREFIX), &end, 10);
-    uint64_t now_s = now_ns(CLOCK_REALTIME) / SECOND_NS, written_s = (uint64_t)status.st_mtime;
+    uint64_t now_s = page_clock_ns(CLOCK_REALTIME) / SECOND_NS, written_s = (uint64_t)status.st_mtime;
     if (*end == '.') /* begun, and never put into its place */
         return now_s > written_s + BEGUN_S;
-    uint64_t its = number_of(head, "pid_namespace");
+    uint64_t its = page_number(head, "pid_namespace");
     bool comparable = its ? its == namespace : now_s > written_s + UNKNOWN_S;
-    return !*end && pid && number_of(head, "pid") == pid && comparable &&
-           !sg_live_is_alive(pid, number_of(head, "start_realtime_ns"));
+    return !*end && pid && page_number(head, "pid") == pid && comparable &&
+           !sg_live_is_alive(pid, page_number(head, "start_realtime_ns"));
 }
 
 uint32_t sg_live_sweep(void)
@@ -125,7 +126,7 @@ uint32_t sg_live_sweep(void)
         for (long at = 0; at < length;) {
             const struct entry *entry = (const struct entry *)(entries + at);
             at += entry->length;
-            if (is_left(folder, entry->name, namespace) && unlinkat(folder, entry->name, 0) == 0)
+            if (page_is_left(folder, entry->name, namespace) && unlinkat(folder, entry->name, 0) == 0)
                 removed++;
         }
     }

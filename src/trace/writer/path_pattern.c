@@ -14,7 +14,8 @@
 /* torchrun, Slurm, Open MPI, and what MPICH and Intel MPI set; the first one that is there. */
 static const char *const rank_variables[] = {"RANK", "LOCAL_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
 
-static const char *rank(sg_environment_fn *environment)
+/* The rank of this process as text; "0": no launcher has set one. */
+static const char *path_rank(sg_environment_fn *environment)
 {
     for (size_t i = 0; environment && i < sizeof(rank_variables) / sizeof(rank_variables[0]); i++) {
         const char *value = environment(rank_variables[i]);
@@ -55,7 +56,7 @@ int sg_path_expand(const char *pattern, sg_environment_fn *environment, char *pa
             part = uname(&host) ? "host" : host.nodename;
             break;
         case 'r':
-            part = rank(environment);
+            part = path_rank(environment);
             break;
         case 'e':
             part = program_invocation_short_name;
@@ -73,8 +74,9 @@ int sg_path_expand(const char *pattern, sg_environment_fn *environment, char *pa
     return 0;
 }
 
-/* The pattern as fnmatch() has it. False: no room. */
-static bool as_glob(const char *pattern, char *glob, size_t size)
+/* Writes the pattern as one of fnmatch(): each letter behind a % is a star, and its own special characters are quoted.
+   False: no room. */
+static bool path_as_glob(const char *pattern, char *glob, size_t size)
 {
     size_t used = 0;
     for (const char *p = pattern; *p; p++) {
@@ -95,7 +97,7 @@ bool sg_path_is_there(const char *pattern, int64_t since)
     char folder[4096], glob[512];
     const char *slash = strrchr(pattern, '/'), *name = slash ? slash + 1 : pattern;
     size_t length = (size_t)(name - pattern);
-    if (length >= sizeof(folder) || memchr(pattern, '%', length) || !as_glob(name, glob, sizeof(glob)))
+    if (length >= sizeof(folder) || memchr(pattern, '%', length) || !path_as_glob(name, glob, sizeof(glob)))
         return true;
     memcpy(folder, length ? pattern : ".", length ? length : 1);
     folder[length ? length : 1] = '\0';

@@ -17,7 +17,8 @@ static bool file_status(int fd, const char *path, int flags, struct stat *ret)
     return syscall(SYS_newfstatat, fd, path, ret, flags) == 0;
 }
 
-/* What the program writes to anyway, as /dev/stdout: its output so far must stay, and go on behind it. */
+/* A copy of the descriptor to which the program's output goes, if this file is that one. Its content so far must stay, and
+   the new content goes behind it. -1: the file is another one. */
 static int dup_of_output(const struct stat *status)
 {
     struct stat output;
@@ -41,6 +42,8 @@ static int open_in_place(struct sg_replaced_file *ret, const char *path)
     return error;
 }
 
+/* True if a path is a link that this user or root has made. In /tmp somebody else could have made it, so as to have another
+   file overwritten. */
 static bool is_trusted_link(const char *path)
 {
     struct stat link;

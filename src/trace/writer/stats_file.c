@@ -16,7 +16,7 @@ struct out {
     char buffer[4096];
 };
 
-static void flush(struct out *out)
+static void out_flush(struct out *out)
 {
     const char *at = out->buffer;
     while (out->used && !out->error) {
@@ -33,11 +33,11 @@ static void flush(struct out *out)
     out->used = 0;
 }
 
-static __attribute__((format(printf, 2, 3))) void put(struct out *out, const char *format, ...)
+static __attribute__((format(printf, 2, 3))) void out_put(struct out *out, const char *format, ...)
 {
     enum { PIECE = 256 };
     if (sizeof(out->buffer) - out->used < PIECE)
-        flush(out);
+        out_flush(out);
     va_list arguments;
     va_start(arguments, format);
     int length = vsnprintf(out->buffer + out->used, PIECE, format, arguments);
@@ -45,41 +45,41 @@ static __attribute__((format(printf, 2, 3))) void put(struct out *out, const cha
     out->used += length < PIECE ? (size_t)length : PIECE - 1;
 }
 
-static void put_string(struct out *out, const char *text)
+static void out_put_string(struct out *out, const char *text)
 {
     const char *at = text ? text : "";
-    put(out, "\"");
+    out_put(out, "\"");
     while (*at) {
         size_t length = sg_utf8_length(at);
         if (!length)
-            put(out, "\\ufffd");
+            out_put(out, "\\ufffd");
         else if (*at == '"' || *at == '\\')
-            put(out, "\\%c", *at);
+            out_put(out, "\\%c", *at);
         else if ((unsigned char)*at < ' ')
-            put(out, "\\u%04x", (unsigned)*at);
+            out_put(out, "\\u%04x", (unsigned)*at);
         else
-            put(out, "%.*s", (int)length, at);
+            out_put(out, "%.*s", (int)length, at);
         at += length ? length : 1;
     }
-    put(out, "\"");
+    out_put(out, "\"");
 }
 
-static void put_device(struct out *out, const struct sg_stats_device *device)
+static void out_put_device(struct out *out, const struct sg_stats_device *device)
 {
-    put(out, "{\"device\":%lu,\"model\":", (unsigned long)device->device);
-    put_string(out, device->model);
-    put(out, ",\"uuid\":");
-    put_string(out, device->uuid);
-    put(out, ",\"granularity_bytes\":%llu,\"total_bytes\":%llu,\"limit_bytes\":%llu,\"statistics\":{",
+    out_put(out, "{\"device\":%lu,\"model\":", (unsigned long)device->device);
+    out_put_string(out, device->model);
+    out_put(out, ",\"uuid\":");
+    out_put_string(out, device->uuid);
+    out_put(out, ",\"granularity_bytes\":%llu,\"total_bytes\":%llu,\"limit_bytes\":%llu,\"statistics\":{",
         (unsigned long long)device->granularity, (unsigned long long)device->total_bytes,
         (unsigned long long)device->limit_bytes);
     for (int i = 0; i < SG_STAT_COUNT; i++) {
         const struct sg_stat_info *info = sg_stat_info((enum sg_stat)i);
-        put(out, "%s\"%s\":%llu", i ? "," : "", info->name, (unsigned long long)device->stats.value[i]);
+        out_put(out, "%s\"%s\":%llu", i ? "," : "", info->name, (unsigned long long)device->stats.value[i]);
         if (info->kind == SG_STAT_LEVEL)
-            put(out, ",\"peak_%s\":%llu", info->name, (unsigned long long)device->stats.peak[i]);
+            out_put(out, ",\"peak_%s\":%llu", info->name, (unsigned long long)device->stats.peak[i]);
     }
-    put(out, "}}");
+    out_put(out, "}}");
 }
 
 int sg_stats_file_write(const char *pattern, sg_environment_fn *environment, const struct sg_stats_file *file)
@@ -95,28 +95,28 @@ int sg_stats_file_write(const char *pattern, sg_environment_fn *environment, con
     if (error)
         return error;
     out.fd = replaced.fd;
-    put(&out,
+    out_put(&out,
         "{\"schema\":\"segalloc.stats/1\",\"version\":\"%s\",\"pid\":%llu,\"pid_namespace\":%llu,"
         "\"start_realtime_ns\":%llu,\"end_realtime_ns\":%llu,\"conf\":",
         SEGALLOC_VERSION, (unsigned long long)file->pid, (unsigned long long)file->pid_namespace,
         (unsigned long long)file->start_realtime_ns, (unsigned long long)file->end_realtime_ns);
-    put_string(&out, file->conf);
-    put(&out, ",\"command\":");
-    put_string(&out, file->command);
-    put(&out, ",\"untracked_order\":%d,\"untracked_by\":", file->untracked_by && *file->untracked_by);
-    put_string(&out, file->untracked_by);
-    put(&out, ",\"pytorch\":");
-    put_string(&out, file->pytorch);
-    put(&out, ",\"aliases\":");
-    put_string(&out, file->aliases);
-    put(&out, ",\"phase\":");
-    put_string(&out, file->phase);
-    put(&out, ",\"devices\":[");
+    out_put_string(&out, file->conf);
+    out_put(&out, ",\"command\":");
+    out_put_string(&out, file->command);
+    out_put(&out, ",\"untracked_order\":%d,\"untracked_by\":", file->untracked_by && *file->untracked_by);
+    out_put_string(&out, file->untracked_by);
+    out_put(&out, ",\"pytorch\":");
+    out_put_string(&out, file->pytorch);
+    out_put(&out, ",\"aliases\":");
+    out_put_string(&out, file->aliases);
+    out_put(&out, ",\"phase\":");
+    out_put_string(&out, file->phase);
+    out_put(&out, ",\"devices\":[");
     for (uint32_t i = 0; i < file->count; i++) {
-        put(&out, "%s", i ? "," : "");
-        put_device(&out, &file->devices[i]);
+        out_put(&out, "%s", i ? "," : "");
+        out_put_device(&out, &file->devices[i]);
     }
-    put(&out, "]}\n");
-    flush(&out);
+    out_put(&out, "]}\n");
+    out_flush(&out);
     return sg_replaced_file_close(&replaced, out.error);
 }

@@ -13,7 +13,8 @@
 #include "trace_file.h"
 #include "writer/trace_writer_file.h"
 
-/* Global-dynamic, a few bytes: which index this thread has, and of which writer's life. */
+/* The index of the calling thread in the trace. It holds for one generation of the writer. A forked child
+   begins another one, so that indices of the parent's file do not get into the child's. */
 static __thread struct {
     uint32_t generation;
     uint16_t index;
@@ -22,7 +23,8 @@ static __thread struct {
 
 static _Atomic uint32_t generations;
 
-static void lock(struct sg_trace_writer *writer)
+/* Takes the writer's lock: spins for as long as an event takes, and then sleeps 20 us between two looks. */
+static void writer_lock(struct sg_trace_writer *writer)
 {
     for (unsigned spins = 0; atomic_exchange_explicit(&writer->lock, 1, memory_order_acquire); spins++)
         while (atomic_load_explicit(&writer->lock, memory_order_relaxed)) {
@@ -31,7 +33,7 @@ static void lock(struct sg_trace_writer *writer)
         }
 }
 
-static void unlock(struct sg_trace_writer *writer)
+static void writer_unlock(struct sg_trace_writer *writer)
 {
     atomic_store_explicit(&writer->lock, 0, memory_order_release);
 }
@@ -43,7 +45,8 @@ static void writer_assert_locked(const struct sg_trace_writer *writer)
     (void)writer;
 }
 
-static void open_block(struct sg_trace_writer *writer, void *mapping)
+/* Begins a block. The magic is stored last: until then the file has a block of zeros there, which readers pass over. */
+static void writer_open_block(struct sg_trace_writer *writer, void *mapping)
 {
     writer->block = mapping;
     writer->records = (void *)(writer->block + 1);
@@ -58,22 +61,24 @@ static void open_block(struct sg_trace_writer *writer, void *mapping)
     writer->block->magic = SEGALLOC_BLOCK_MAGIC;
 }
 
-static void fail(struct sg_trace_writer *writer, int error)
+/* Ends the trace for good. */
+static void writer_fail(struct sg_trace_writer *writer, int error)
 {
     sg_writer_report(writer, error, writer->life == OPEN);
     atomic_store(&writer->error, error);
     writer->life = FAILED;
 }
 
-/* Opens the file at the first event. */
-static void open_trace_locked(struct sg_trace_writer *writer)
+/* Opens the file at the first event: header, one block at hand and two ready, and the helper. A file that cannot be begun
+   is removed again. */
+static void writer_open_locked(struct sg_trace_writer *writer)
 {
     writer_assert_locked(writer);
     struct stat status;
     void *block;
     int error = sg_writer_create_file(writer);
     if (error) {
-        fail(writer, error);
+        writer_fail(writer, error);
         return;
     }
     error = sg_writer_file_status(writer->fd, &status);
@@ -88,11 +93,11 @@ static void open_trace_locked(struct sg_trace_writer *writer)
         close(writer->fd);
         writer->fd = -1;
         unlink(writer->path);
-        fail(writer, error);
+        writer_fail(writer, error);
         return;
     }
     writer->start_ns = sg_writer_now(CLOCK_MONOTONIC_COARSE);
-    open_block(writer, block);
+    writer_open_block(writer, block);
     writer->life = OPEN;
     atomic_store(&writer->stop, 0);
     atomic_store(&writer->ahead, AHEAD_AT_OPEN);
@@ -101,7 +106,8 @@ static void open_trace_locked(struct sg_trace_writer *writer)
     sg_writer_start_helper(writer);
 }
 
-static void close_block(struct sg_trace_writer *writer)
+/* Ends a block: its checksum, and the ring from which the helper unmaps it. */
+static void writer_close_block(struct sg_trace_writer *writer)
 {
     writer->block->checksum = sg_checksum_end(writer->sum);
     sg_ring_put(&writer->retired, writer->block);
@@ -110,11 +116,11 @@ static void close_block(struct sg_trace_writer *writer)
 }
 
 /* Finds a place for a record where the block at hand has none. False: there is none now. */
-static bool look_for_place_locked(struct sg_trace_writer *writer)
+static bool writer_find_place_locked(struct sg_trace_writer *writer)
 {
     writer_assert_locked(writer);
     if (writer->life == UNOPENED)
-        open_trace_locked(writer);
+        writer_open_locked(writer);
     if (writer->life != OPEN)
         return false;
     if (writer->used < writer->limit)
@@ -127,8 +133,8 @@ static bool look_for_place_locked(struct sg_trace_writer *writer)
     if (!block)
         return false; /* the full block stays at hand: SEGALLOC_RECORD_END still goes into it */
     if (writer->block)
-        close_block(writer);
-    open_block(writer, block);
+        writer_close_block(writer);
+    writer_open_block(writer, block);
     if (writer->helper) {
         uint32_t ahead = atomic_load_explicit(&writer->ahead, memory_order_relaxed);
         bool behind = sg_ring_count(&writer->ready) < ahead / 2;
@@ -140,16 +146,17 @@ static bool look_for_place_locked(struct sg_trace_writer *writer)
     return true;
 }
 
-static __attribute__((noinline)) bool next_place(struct sg_trace_writer *writer)
+/* Finds a place with cancellation off, since open() and the like are points at which the thread may be cancelled. */
+static __attribute__((noinline)) bool writer_next_place(struct sg_trace_writer *writer)
 {
     int cancel = sg_cancel_off();
-    bool found = look_for_place_locked(writer);
+    bool found = writer_find_place_locked(writer);
     sg_cancel_restore(cancel);
     return found;
 }
 
 /* Appends a record. The lock is held and there is a place. */
-static inline void put(struct sg_trace_writer *writer, const struct segalloc_trace_record *record)
+static inline void writer_put(struct sg_trace_writer *writer, const struct segalloc_trace_record *record)
 {
     uint32_t used = writer->used;
     writer->records[used] = *record;
@@ -159,20 +166,21 @@ static inline void put(struct sg_trace_writer *writer, const struct segalloc_tra
     __atomic_store_n(&writer->block->count, used + 1, __ATOMIC_RELEASE);
 }
 
-static inline bool append(struct sg_trace_writer *writer, const struct segalloc_trace_record *record)
+/* Appends a record if there is a place for it, and counts one that was dropped. The lock is held. */
+static inline bool writer_append(struct sg_trace_writer *writer, const struct segalloc_trace_record *record)
 {
-    if (__builtin_expect(writer->used >= writer->limit, 0) && !next_place(writer)) {
+    if (__builtin_expect(writer->used >= writer->limit, 0) && !writer_next_place(writer)) {
         writer->dropped += writer->life != CLOSED;
         return false;
     }
-    put(writer, record);
+    writer_put(writer, record);
     atomic_store_explicit(&writer->total, atomic_load_explicit(&writer->total, memory_order_relaxed) + 1,
                           memory_order_relaxed);
     return true;
 }
 
 /* Gives the calling thread an index, with a definition. 0 while there is no place for one. */
-static __attribute__((noinline)) uint16_t index_thread_locked(struct sg_trace_writer *writer, uint64_t time)
+static __attribute__((noinline)) uint16_t writer_index_thread_locked(struct sg_trace_writer *writer, uint64_t time)
 {
     writer_assert_locked(writer);
     uint32_t id = (uint32_t)syscall(SYS_gettid), index = 1;
@@ -183,7 +191,7 @@ static __attribute__((noinline)) uint16_t index_thread_locked(struct sg_trace_wr
                                                .id = id, .time_ns = time};
         if (index > THREADS_MAX) {
             index = 0; /* from here on threads are not told apart */
-        } else if (append(writer, &define)) {
+        } else if (writer_append(writer, &define)) {
             writer->thread_id[index] = id;
             writer->threads = index;
         } else {
@@ -196,8 +204,8 @@ static __attribute__((noinline)) uint16_t index_thread_locked(struct sg_trace_wr
     return self.index;
 }
 
-/* What the header says of the devices comes from their definitions. */
-static __attribute__((noinline)) void note_device_locked(struct sg_trace_writer *writer,
+/* Brings the header up to date with the definition of a device. Device 0 counts for sizes, or the first one that was used. */
+static __attribute__((noinline)) void writer_note_device_locked(struct sg_trace_writer *writer,
     const struct segalloc_trace_record *define)
 {
     writer_assert_locked(writer);
@@ -218,22 +226,23 @@ void sg_trace_writer_emit(void *sink, const struct segalloc_trace_record *event)
     struct sg_trace_writer *writer = sink;
     struct segalloc_trace_record record = *event;
     uint64_t now = sg_writer_now(CLOCK_MONOTONIC_COARSE);
-    lock(writer);
+    writer_lock(writer);
     if (record.kind == SEGALLOC_RECORD_DEFINE_DEVICE)
-        note_device_locked(writer, &record);
+        writer_note_device_locked(writer, &record);
     /* The first event opens the file and with it the clock. */
-    if (writer->used < writer->limit || next_place(writer)) {
+    if (writer->used < writer->limit || writer_next_place(writer)) {
         record.time_ns = now > writer->start_ns ? now - writer->start_ns : 0;
-        record.thread = self.generation == writer->generation ? self.index : index_thread_locked(writer, record.time_ns);
-        append(writer, &record);
+        record.thread = self.generation == writer->generation ? self.index : writer_index_thread_locked(writer, record.time_ns);
+        writer_append(writer, &record);
     } else {
         writer->dropped += writer->life != CLOSED;
     }
-    unlock(writer);
+    writer_unlock(writer);
 }
 
-/* Threads that are not told apart say it each time. There is a place. */
-static void say_site_locked(struct sg_trace_writer *writer, const struct segalloc_trace_record *event, uint32_t site,
+/* Writes the site of a thread where it differs from the last one. Threads that are not told apart share index 0, so their
+   site is written before each of their records. There is a place for it. */
+static void writer_say_site_locked(struct sg_trace_writer *writer, const struct segalloc_trace_record *event, uint32_t site,
     uint32_t phase)
 {
     writer_assert_locked(writer);
@@ -242,7 +251,7 @@ static void say_site_locked(struct sg_trace_writer *writer, const struct segallo
         return;
     struct segalloc_trace_record record = {.kind = SEGALLOC_RECORD_SITE, .thread = event->thread, .id = site,
                                            .size = phase, .time_ns = event->time_ns};
-    if (!append(writer, &record))
+    if (!writer_append(writer, &record))
         return;
     self.site = site;
     self.phase = phase;
@@ -253,31 +262,31 @@ void sg_trace_writer_emit_from(struct sg_trace_writer *writer, const struct sega
 {
     struct segalloc_trace_record record = *event;
     uint64_t now = sg_writer_now(CLOCK_MONOTONIC_COARSE);
-    lock(writer);
-    if (writer->used < writer->limit || next_place(writer)) {
+    writer_lock(writer);
+    if (writer->used < writer->limit || writer_next_place(writer)) {
         record.time_ns = now > writer->start_ns ? now - writer->start_ns : 0;
-        record.thread = self.generation == writer->generation ? self.index : index_thread_locked(writer, record.time_ns);
-        say_site_locked(writer, &record, site, phase);
-        append(writer, &record);
+        record.thread = self.generation == writer->generation ? self.index : writer_index_thread_locked(writer, record.time_ns);
+        writer_say_site_locked(writer, &record, site, phase);
+        writer_append(writer, &record);
     } else {
         writer->dropped += writer->life != CLOSED;
     }
-    unlock(writer);
+    writer_unlock(writer);
 }
 
 bool sg_trace_writer_define(struct sg_trace_writer *writer, struct segalloc_trace_record *define, uint32_t count)
 {
     uint64_t now = sg_writer_now(CLOCK_MONOTONIC_COARSE);
     bool whole = true;
-    lock(writer);
+    writer_lock(writer);
     for (uint32_t i = 0; i < count && whole; i++) {
-        whole = writer->used < writer->limit || next_place(writer);
+        whole = writer->used < writer->limit || writer_next_place(writer);
         define[i].time_ns = now > writer->start_ns ? now - writer->start_ns : 0;
-        whole = whole && append(writer, &define[i]);
+        whole = whole && writer_append(writer, &define[i]);
     }
     bool ended = writer->life == CLOSED || writer->life == FAILED;
     writer->dropped += !whole && !ended;
-    unlock(writer);
+    writer_unlock(writer);
     return whole || ended;
 }
 
@@ -286,19 +295,19 @@ struct sg_event_sink sg_trace_writer_sink(struct sg_trace_writer *writer)
     return (struct sg_event_sink){sg_trace_writer_emit, writer};
 }
 
-/* Into the places that every block keeps for the end. */
-static bool append_last(struct sg_trace_writer *writer, const struct segalloc_trace_record *record)
+/* Appends a record in one of the 160 places that every block keeps for the end. */
+static bool writer_append_last(struct sg_trace_writer *writer, const struct segalloc_trace_record *record)
 {
     if (writer->used >= LAST_EVENT)
         return false;
-    put(writer, record);
+    writer_put(writer, record);
     atomic_store_explicit(&writer->total, atomic_load_explicit(&writer->total, memory_order_relaxed) + 1,
                           memory_order_relaxed);
     return true;
 }
 
 /* Writes what differs from the last snapshot. Returns whether all of it found a place. */
-static bool write_snapshot_locked(struct sg_trace_writer *writer, uint32_t device, const struct sg_stats *stats,
+static bool writer_snapshot_locked(struct sg_trace_writer *writer, uint32_t device, const struct sg_stats *stats,
     uint64_t now, bool (*write)(struct sg_trace_writer *, const struct segalloc_trace_record *))
 {
     writer_assert_locked(writer);
@@ -325,9 +334,9 @@ static bool write_snapshot_locked(struct sg_trace_writer *writer, uint32_t devic
     return whole;
 }
 
-static bool append_now(struct sg_trace_writer *writer, const struct segalloc_trace_record *record)
+static bool writer_append_now(struct sg_trace_writer *writer, const struct segalloc_trace_record *record)
 {
-    return append(writer, record);
+    return writer_append(writer, record);
 }
 
 void sg_trace_writer_statistics(struct sg_trace_writer *writer, uint32_t device, const struct sg_stats *stats)
@@ -335,19 +344,19 @@ void sg_trace_writer_statistics(struct sg_trace_writer *writer, uint32_t device,
     if (device >= SG_TRACE_DEVICES)
         return;
     uint64_t now = sg_writer_now(CLOCK_MONOTONIC_COARSE);
-    lock(writer);
-    bool room = writer->used < writer->limit || next_place(writer);
-    bool whole = room && write_snapshot_locked(writer, device, stats, now, append_now);
+    writer_lock(writer);
+    bool room = writer->used < writer->limit || writer_next_place(writer);
+    bool whole = room && writer_snapshot_locked(writer, device, stats, now, writer_append_now);
     if (whole)
         writer->last[device] = *stats;
     else
         writer->unsaved[device] = *stats;
-    /* Of a snapshot that broke off nobody knows what was read: the next one has everything. */
+    /* A snapshot that broke off may have been read in part, so the next one has everything. */
     writer->last_known[device] = whole || (writer->last_known[device] && !room);
     writer->has_unsaved[device] = !whole;
     atomic_store_explicit(&writer->snapshot_at[device], atomic_load_explicit(&writer->total, memory_order_relaxed),
                           memory_order_relaxed);
-    unlock(writer);
+    writer_unlock(writer);
 }
 
 bool sg_trace_writer_due(const struct sg_trace_writer *writer, uint32_t device)
@@ -359,7 +368,8 @@ bool sg_trace_writer_due(const struct sg_trace_writer *writer, uint32_t device)
     return atomic_load_explicit(&writer->total, memory_order_relaxed) >= at + after;
 }
 
-static void reset(struct sg_trace_writer *writer)
+/* Makes a writer as it is before its first event. */
+static void writer_reset(struct sg_trace_writer *writer)
 {
     writer->life = UNOPENED;
     writer->used = writer->limit = writer->threads = 0;
@@ -381,7 +391,7 @@ static void reset(struct sg_trace_writer *writer)
     atomic_store(&writer->lock, 0);
 }
 
-static const char *copy_text(char *to, const char *text)
+static const char *writer_copy_text(char *to, const char *text)
 {
     size_t length = text ? strlen(text) : 0;
     length = length < TEXT_ROOM ? length : TEXT_ROOM - 1;
@@ -402,18 +412,18 @@ int sg_trace_writer_create(const struct sg_trace_writer_options *options, struct
     writer->options = *options;
     strcpy(writer->pattern, options->path);
     writer->options.path = writer->pattern;
-    writer->options.conf = copy_text(writer->text, options->conf);
-    writer->options.command = copy_text(writer->text + TEXT_ROOM, options->command);
+    writer->options.conf = writer_copy_text(writer->text, options->conf);
+    writer->options.command = writer_copy_text(writer->text + TEXT_ROOM, options->command);
     for (int i = 0; i < SG_STAT_COUNT; i++)
         writer->name_hash[i] = sg_name_hash(sg_stat_info((enum sg_stat)i)->name);
-    reset(writer);
+    writer_reset(writer);
     *ret = writer;
     return 0;
 }
 
 void sg_trace_writer_close(struct sg_trace_writer *writer)
 {
-    lock(writer);
+    writer_lock(writer);
     enum sg_writer_life before = writer->life;
     writer->life = CLOSED;
     uint64_t size = 0;
@@ -421,16 +431,16 @@ void sg_trace_writer_close(struct sg_trace_writer *writer)
         uint64_t now = sg_writer_now(CLOCK_MONOTONIC_COARSE);
         for (uint32_t i = 0; i < SG_TRACE_DEVICES; i++)
             if (writer->has_unsaved[i])
-                write_snapshot_locked(writer, i, &writer->unsaved[i], now, append_last);
+                writer_snapshot_locked(writer, i, &writer->unsaved[i], now, writer_append_last);
         struct segalloc_trace_record last = {
             .kind = SEGALLOC_RECORD_END, .id = atomic_load(&writer->total), .size = writer->dropped,
             .time_ns = now - writer->start_ns};
-        put(writer, &last);
+        writer_put(writer, &last);
         size = writer->data_offset + (writer->sequence - 1) * SEGALLOC_TRACE_BLOCK +
                sizeof(struct segalloc_trace_block) + writer->used * sizeof(struct segalloc_trace_record);
-        close_block(writer);
+        writer_close_block(writer);
     }
-    unlock(writer);
+    writer_unlock(writer);
     if (before != OPEN || !sg_writer_stop_helper(writer))
         return;
     void *block;
@@ -439,7 +449,8 @@ void sg_trace_writer_close(struct sg_trace_writer *writer)
     struct stat status;
     if (!sg_writer_file_status(writer->fd, &status) && status.st_dev == writer->device &&
         status.st_ino == writer->inode) {
-        /* What was taken ahead goes back; without that the file is only longer. */
+        /* Blocks that were taken ahead go back; if that fails the file is only longer. The program may have closed our
+           descriptor and opened another file under its number, so device and inode are compared. */
         if (ftruncate(writer->fd, (off_t)size) < 0)
             atomic_store(&writer->error, -errno);
         close(writer->fd);
@@ -456,7 +467,7 @@ void sg_trace_writer_fork_child(struct sg_trace_writer *writer)
         munmap(writer->block, SEGALLOC_TRACE_BLOCK);
     if (writer->fd >= 0)
         close(writer->fd);
-    reset(writer);
+    writer_reset(writer);
 }
 
 void sg_trace_writer_destroy(struct sg_trace_writer *writer)
@@ -471,8 +482,8 @@ void sg_trace_writer_destroy(struct sg_trace_writer *writer)
 
 void sg_trace_writer_state(struct sg_trace_writer *writer, struct sg_trace_writer_state *ret)
 {
-    lock(writer);
+    writer_lock(writer);
     *ret = (struct sg_trace_writer_state){writer->life == OPEN, atomic_load(&writer->total), writer->dropped,
                                           atomic_load(&writer->error), writer->path};
-    unlock(writer);
+    writer_unlock(writer);
 }

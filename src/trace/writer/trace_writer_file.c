@@ -137,6 +137,8 @@ int sg_writer_make_block(struct sg_trace_writer *writer, void **ret)
                        (off_t)writer->next_offset);
     if (block == MAP_FAILED)
         return -errno;
+    /* Faults the pages in, so that no event does. On a file system that has no space after all this is an error, and not a
+       signal. Older kernels do not know the advice: then each page is touched. */
     if (madvise(block, SEGALLOC_TRACE_BLOCK, MADV_POPULATE_WRITE) < 0) {
         if (errno != EINVAL) {
             error = -errno;
@@ -173,19 +175,20 @@ unsigned sg_writer_refill(struct sg_trace_writer *writer)
     return made;
 }
 
-static void futex_wait(_Atomic uint32_t *word, uint32_t seen, const struct timespec *timeout)
+static void writer_futex_wait(_Atomic uint32_t *word, uint32_t seen, const struct timespec *timeout)
 {
     syscall(SYS_futex, word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, seen, timeout, NULL, 0);
 }
 
-static void *help(void *user)
+/* The helper: makes blocks, and sleeps until an event has taken one. */
+static void *writer_help(void *user)
 {
     struct sg_trace_writer *writer = user;
     prctl(PR_SET_NAME, "segalloc-trace", 0, 0, 0);
     while (!atomic_load(&writer->stop)) {
         uint32_t seen = atomic_load_explicit(&writer->wake, memory_order_acquire);
         if (!sg_writer_refill(writer) && !atomic_load(&writer->stop))
-            futex_wait(&writer->wake, seen, NULL);
+            writer_futex_wait(&writer->wake, seen, NULL);
     }
     sg_writer_wake(&writer->gone);
     return NULL;
@@ -202,7 +205,7 @@ void sg_writer_start_helper(struct sg_trace_writer *writer)
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, &before); /* of this thread, on Linux; the new one inherits it */
-    writer->helper = writer->options.create_thread(&thread, &attributes, help, writer) == 0;
+    writer->helper = writer->options.create_thread(&thread, &attributes, writer_help, writer) == 0;
     sigprocmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
 }
@@ -228,6 +231,6 @@ bool sg_writer_stop_helper(struct sg_trace_writer *writer)
     atomic_store(&writer->stop, 1);
     sg_writer_wake(&writer->wake);
     for (int i = 0; i < 200 && !atomic_load(&writer->gone); i++)
-        futex_wait(&writer->gone, 0, &(struct timespec){.tv_nsec = 10000000});
+        writer_futex_wait(&writer->gone, 0, &(struct timespec){.tv_nsec = 10000000});
     return atomic_load(&writer->gone) != 0;
 }

@@ -1,5 +1,14 @@
-/* The two halves of the writer of traces: its events (trace_writer.c), and the file that they go to with the blocks
-   that are taken from it ahead (trace_writer_file.c). Included by these two only. */
+/* The state of a trace writer, and its half that deals with the file. The other half, trace_writer.c, has the events; these
+   two alone include this.
+
+   A *ring* passes blocks between the helper and the events: `ready` from the helper to the events, `retired` back. One side
+   puts and the other takes, so neither needs a lock.
+
+   Example, who has which block of a file. Blocks 0 and 1 are full, 2 is at hand, 3 to 6 are ready:
+     retired  {0, 1}          put 2, taken 0    the helper unmaps them before it makes others
+     block    2               used 17           records 0 to 16; the next event is record 17
+     ready    {3, 4, 5, 6}    put 6, taken 2    `ahead` is 4, so the helper sleeps on `wake`
+   An event that fills block 2 takes 3 from `ready`, puts 2 into `retired` and wakes the helper, which makes block 7. */
 #ifndef SG_TRACE_WRITER_FILE_H
 #define SG_TRACE_WRITER_FILE_H
 
@@ -39,7 +48,7 @@ struct sg_ring {
 };
 
 struct sg_trace_writer {
-    /* What an event touches. */
+    /* The fields that an event touches, in one or two cache lines. */
     _Atomic uint32_t lock;
     uint32_t used, limit; /* records in the block, and how many may be: both 0 without a block */
     struct segalloc_trace_block *block;
@@ -79,6 +88,7 @@ struct sg_trace_writer {
     char text[2 * TEXT_ROOM];
 };
 
+/* A clock in ns. */
 static inline uint64_t sg_writer_now(clockid_t clock)
 {
     struct timespec time;
@@ -86,12 +96,14 @@ static inline uint64_t sg_writer_now(clockid_t clock)
     return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
+/* Raises a futex and wakes all that sleep on it. */
 static inline void sg_writer_wake(_Atomic uint32_t *word)
 {
     atomic_fetch_add_explicit(word, 1, memory_order_release);
     syscall(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, INT32_MAX, NULL, NULL, 0);
 }
 
+/* Blocks in a ring; put and taken take: one side each, so the other side's count may be a moment old. */
 static inline uint32_t sg_ring_count(const struct sg_ring *ring)
 {
     return atomic_load_explicit(&ring->put, memory_order_acquire) -
@@ -119,28 +131,35 @@ static inline void *sg_ring_take(struct sg_ring *ring)
 /* fstat() through the kernel: its name in libc is of glibc 2.33. 0 or a negative errno. */
 int sg_writer_file_status(int fd, struct stat *ret);
 
-/* Tells the user, once, why the trace ends (`opened`), or is not begun. Needs no lock. */
+/* Gives the user one line, once, on why the trace ends (`opened`) or is not begun. Needs no lock. */
 void sg_writer_report(struct sg_trace_writer *writer, int error, bool opened);
 
-/* Creates the file under the name that the pattern gives, or, where that is taken, with .PID and .PID.N after it. */
+/* Creates the file under the name that the pattern gives or, where that is taken, with .PID or .PID.N after it. Its
+   descriptor is 100 or more where there is such a one. 0 or a negative errno. */
 int sg_writer_create_file(struct sg_trace_writer *writer);
+/* Writes all of `size` bytes at an offset, whatever signals come. 0 or a negative errno. */
 int sg_writer_write(int fd, const void *data, size_t size, uint64_t offset);
+/* Writes the header with configuration and command line. The first block begins at the next multiple of the page size, or
+   of 4096 if that is larger. 0 or a negative errno. */
 int sg_writer_write_header(struct sg_trace_writer *writer);
 
-/* Takes the next block of the file, maps it and makes its pages writable. 0 or a negative errno. */
+/* Takes the next block of the file, maps it and makes its pages writable. 0 or a negative errno. -ESTALE: the program has
+   closed our descriptor. -EFBIG: the process may not write so much. -ENOSPC: the disk is full. */
 int sg_writer_make_block(struct sg_trace_writer *writer, void **ret);
 
-/* Unmaps what is done with and makes blocks until enough are ready. Returns how many it made. For the helper, or for
-   the events where there is none. */
+/* Unmaps the retired blocks and makes new ones until enough are ready. Returns the number made. For the helper, or for the
+   events where there is none. */
 unsigned sg_writer_refill(struct sg_trace_writer *writer);
+
+/* Starts the helper, detached and with all signals blocked. Without one the events make their blocks themselves. */
 void sg_writer_start_helper(struct sg_trace_writer *writer);
 
 /* True when the helper has gone, so that everything is the caller's again. */
 bool sg_writer_stop_helper(struct sg_trace_writer *writer);
 
-/* Where events come as fast as the processor can make them the helper may be short of processor time, not of disk: it
-   is given some. A disk that stalls is waited for once, for a moment, and then not again until the helper has caught
-   up. Returns a block or NULL. */
+/* Waits for a block from the helper, in steps of 50 us. Where events come as fast as the processor can make them the helper
+   may be short of processor time: it gets up to 1000 steps. A disk that stalls gets 100 steps, once, and no more until the
+   helper has caught up. Returns a block or NULL. */
 void *sg_writer_wait(struct sg_trace_writer *writer);
 
 #endif
