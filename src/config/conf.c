@@ -284,6 +284,7 @@ static bool option_set_limit(struct sg_conf *conf, const struct option *option, 
     return true;
 }
 
+/* "True" or "False", in any case, as PyTorch writes them. */
 static bool option_set_bool(bool *field, const char *value)
 {
     if (!sg_ascii_same(value, "True") && !sg_ascii_same(value, "False"))
@@ -305,7 +306,7 @@ static bool option_set_word(void *field, const char *const *words, const char *v
     return false;
 }
 
-/* Sets the option when `value` is one that it takes. */
+/* Sets the field of an option from a text. False, changing nothing: the text is no value of its type, or out of bounds. */
 static bool option_set(struct sg_conf *conf, const struct option *option, const char *value)
 {
     void *field = (char *)conf + option->field;
@@ -354,7 +355,7 @@ static bool option_set(struct sg_conf *conf, const struct option *option, const 
         return true;
     case TYPE_LIMIT:
         return option_set_limit(conf, option, value);
-    case TYPE_ENUM_ALIAS: { /* traces and settings of before it had three values say True or False */
+    case TYPE_ENUM_ALIAS: { /* older traces and settings say True or False, from when it had two values */
         bool on;
         return option_set_word(field, option_words(option->type), option_set_bool(&on, value) ? on ? "on" : "off" : value);
     }
@@ -515,7 +516,7 @@ bool sg_conf_set(struct sg_conf *conf, enum sg_option option, const char *value)
 void sg_conf_init(struct sg_conf *conf)
 {
     memset(conf, 0, sizeof *conf);
-    /* The bounds of others follow from it. */
+    /* The bounds of two other options follow from it, so it is there before their defaults are set. */
     conf->large_segment_size = 20 * SG_MIB;
     for (unsigned i = 0; i < SG_OPTION_COUNT; i++) {
         bool done = option_set(conf, &options[i], options[i].info.def);

@@ -63,6 +63,7 @@ void sg_context_list_remove(struct sg_context_list *contexts, CUcontext context)
 void sg_context_list_set_ending(struct sg_context_list *contexts, CUcontext context, bool ending)
 {
     int at = sg_context_list_find(contexts, context);
+    /* Calls nest: two threads may try to end one context at the same time. */
     uint32_t calls = at >= 0 ? atomic_load(&contexts->ending[at]) : 0;
     if (at < 0 || (!ending && !calls)) /* another call may have ended it since, and it have come back */
         return;

@@ -91,6 +91,7 @@ static struct sg_cost cost_fit(enum sg_cost_call call, const struct round *one, 
 bool sg_cost_measure(struct sg_pages *pages, uint64_t page, uint64_t (*now_ns)(void), struct sg_cost ret[SG_COST_CALLS])
 {
     struct round one = {{0}}, many = {{0}}, round;
+    /* Rounds of 1 and of 16 pages alternate, so that a slow moment of the machine meets both. */
     const struct stopwatch watch = {now_ns, 0};
     CUdeviceptr address;
     bool fine = true;

@@ -16,6 +16,7 @@ static const struct {
 
 enum { CALL_COUNT = sizeof calls / sizeof *calls };
 
+/* Pointers to functions are copied as bytes: ISO C converts none from void *. */
 const char *sg_driver_load(struct sg_driver *driver, void *(*lookup)(void *user, const char *symbol), void *user)
 {
     const char *missing = NULL;

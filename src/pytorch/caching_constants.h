@@ -5,7 +5,7 @@
      below 10 MiB       large pool, segments of large_segment_size_mb, 20 MiB by default
      10 MiB and more    large pool, a segment of their own size, rounded up to 2 MiB
 
-   Examples: 1 MiB is small; 1 MiB and 512 bytes get a segment of 20 MiB; 10 MiB one of 10, and 11 MiB one of 12. */
+   Examples: 1 MiB is small. 1 MiB and 512 bytes get a segment of 20 MiB; 10 MiB get one of 10, and 11 MiB one of 12. */
 #ifndef SG_CACHING_CONSTANTS_H
 #define SG_CACHING_CONSTANTS_H
 

@@ -90,6 +90,7 @@ static const struct segalloc_trace_record *interleaver_next_step(void)
             interleaver_finish_all(slow);
         return NULL;
     }
+    /* No record left: the operation stands still until the player has brought one, or lets it go on by itself. */
     while (self->on_own_thread && self->done == self->count && !interleaver_is_free(slow))
         operation_stand_still();
     slow->diverged |= self->done == self->count && !slow->over;
@@ -352,7 +353,7 @@ bool sg_interleaver_begin(struct sg_interleaver *slow, const struct sg_interleav
     struct operation **left = interleaver_find(slow, record->thread), *one = malloc(sizeof *one);
     if (!one)
         return false;
-    if (*left) { /* something that the trace has no end of */
+    if (*left) { /* an operation whose end is not in the trace */
         slow->diverged = true;
         interleaver_finish_all(slow);
         operation_drop(left);
@@ -364,7 +365,7 @@ bool sg_interleaver_begin(struct sg_interleaver *slow, const struct sg_interleav
     if (!operation_note(one, record))
         return false;
     slow->waiting = one;
-    if (call->kind == SG_SLOW_ALLOCATION)
+    if (call->kind == SG_SLOW_ALLOCATION) /* its end has a record, and may be the next: then no thread is needed */
         return true;
     operation_start(one); /* nothing in the trace says where it ends */
     if (one->state == FINISHED)
@@ -379,7 +380,8 @@ static bool record_is_end(const struct segalloc_trace_record *record)
            (record->kind == SEGALLOC_RECORD_TURN && record->id == SEGALLOC_TURN_LEFT);
 }
 
-/* Lets an operation go on to this record. */
+/* Lets an operation go on to this record. The play diverges if the operation wants to go on after its
+   last record, or ends before it. It also does if the core emits another record (interleaver_observe). */
 static void operation_advance(struct operation *one, const struct segalloc_trace_record *record)
 {
     struct sg_interleaver *slow = one->slow;

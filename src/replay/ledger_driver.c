@@ -33,11 +33,13 @@ void sg_ledger_use_device(int device)
     ordinal = device;
 }
 
+/* Bytes of a device: its own, or the card's. */
 static uint64_t ledger_total_of(const struct sg_ledger_gpu *device)
 {
     return device->total_bytes ? device->total_bytes : current->total_bytes;
 }
 
+/* Bytes of a device that nobody has. */
 static uint64_t ledger_unused(const struct sg_ledger_gpu *device)
 {
     uint64_t used = device->used_bytes + device->outside_bytes, total = ledger_total_of(device);
@@ -252,6 +254,8 @@ static CUresult ledger_event_destroy(CUevent event)
     return CUDA_SUCCESS;
 }
 
+/* With a queue an event is complete once all work before its recording is. Without one, the first so many recordings of
+   the device are. */
 static CUresult ledger_event_query(CUevent event)
 {
     const struct sg_ledger_event *entry = ledger_event_of(event);
@@ -281,6 +285,7 @@ static CUresult ledger_ctx_record_event(CUcontext context, CUevent event)
     return CUDA_SUCCESS;
 }
 
+/* The number of a stream in the queue: the handle is that number. */
 static uint32_t ledger_stream_number(CUstream stream)
 {
     return sg_lag_queue_stream(current->queue, (uintptr_t)stream, ordinal);

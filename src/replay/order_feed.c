@@ -62,7 +62,7 @@ bool sg_order_feed_order(struct sg_order_feed *feed, int device, const struct se
     case SEGALLOC_RECORD_SLOT_GONE:
         sg_core_slot_gone(feed->core, device, slot);
         return true;
-    case SEGALLOC_RECORD_TICK:
+    case SEGALLOC_RECORD_TICK: /* work on these slots; then the time goes on, by the clock that is read here */
         for (uint64_t left = record->id; left; left &= left - 1)
             sg_core_slot_submitted(feed->core, device, (sg_slot)__builtin_ctzll(left));
         sg_core_context_clock(feed->core, device, NULL, &clock);

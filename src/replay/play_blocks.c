@@ -18,6 +18,7 @@ static CUdeviceptr block_ask_core(struct sg_player *player, const struct segallo
     return address;
 }
 
+/* Counts an allocation that was asked of a device. */
 static void block_note_request(struct sg_player *player, const struct segalloc_trace_record *record)
 {
     sg_player_note_use(player, record)->allocs++;
@@ -34,6 +35,7 @@ int sg_play_allocate(struct sg_player *player, const struct segalloc_trace_recor
     if (player->core) {
         const struct sg_tag tag = sg_player_tag(player, record);
         CUdeviceptr address;
+        /* An operation that is under way ends here with its address; else the core is asked. */
         if (!player->slow || sg_interleaver_next(player->slow, record, &address) == SG_SLOW_NONE)
             address = block_ask_core(player, record, &tag);
         value = address;
@@ -51,6 +53,7 @@ int sg_play_allocate(struct sg_player *player, const struct segalloc_trace_recor
         sg_play_count_oom(player, record);
     else
         sg_player_change_in_use(player, sg_player_device(player, record->stream), record->size, 0);
+    /* A failed allocation is in the dictionary too, so that its free is no unmatched one. */
     size_t live = player->live.count;
     if (!sg_idmap_put(&player->live, record->id, value ? value : NO_BLOCK))
         return sg_player_no_memory(player);

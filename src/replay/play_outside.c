@@ -38,7 +38,7 @@ void sg_play_take_outside(struct sg_player *player, const struct segalloc_trace_
     (void)sg_player_note_use(player, record);
     sg_player_note_taken(player, device);
     uint64_t card = sg_player_card_bytes(player, device);
-    if (player->slow) /* the recorded card had it */
+    if (player->slow) /* the recorded card had room for it, and its records say what went back for that */
         return;
     if (change.from_pools && sg_outside_levels_bytes(levels) + outside_held_of(player, device) > card)
         sg_outside_levels_trim(levels);
@@ -48,6 +48,7 @@ void sg_play_take_outside(struct sg_player *player, const struct segalloc_trace_
     outside_set_card(player, device, bytes);
     if (!change.bytes || bytes + held <= card)
         return;
+    /* It does not fit: the call of the program would have failed, so it counts as an allocation that does. */
     const struct segalloc_trace_record failed = {.kind = SEGALLOC_RECORD_OUTSIDE,
         .thread = record->thread,
         .stream = record->stream,

@@ -105,6 +105,7 @@ static void player_note_parts(struct sg_player *player, const struct segalloc_tr
     if (record->kind >= SEGALLOC_RECORD_DONE || result->events < player->play->part_end)
         return;
     if (result->events == player->play->part_end) {
+        /* Counters of the allocator reach the result at the end only, so a copy is completed here. */
         struct sg_play_result so_far = *result;
         player_collect(player, &so_far);
         sg_results_take_first(&so_far, result);
@@ -118,6 +119,7 @@ static void player_note_parts(struct sg_player *player, const struct segalloc_tr
         player->rest_peak[device] = reserved;
 }
 
+/* Gives PyTorch's allocators back, with the books of their cards. */
 static void player_free_torch(struct sg_player *player)
 {
     for (int device = 0; player->torch && device < SG_DEVICES_MAX; device++) {
@@ -186,6 +188,8 @@ int sg_play_run(const struct sg_play *play, struct sg_play_result *ret, char err
     struct segalloc_trace_record batch[BATCH];
     int status = player_start(&player);
     bool over = false;
+    /* The loop ends at the end of the records, at an error, when a watcher has seen enough, or when no device is left that
+       could still fit. */
     for (size_t n; status == 0 && !over && (n = play->next(play->source, batch, BATCH)) > 0;) {
         for (size_t i = 0; i < n && status == 0 && !over; i++) {
             player.left = n - i;

@@ -7,6 +7,7 @@
 
 enum { RING = 4, BATCH_RECORDS = 4096 };
 
+/* Records with the state of the reader after them, so that a caller sees the state that belongs to what it has got. */
 struct batch {
     size_t count;              /* 0: the end */
     struct sg_trace_info info; /* after these records */
@@ -77,6 +78,7 @@ static void batches_map_kept(struct sg_batches *batches, uint64_t bytes)
     batches->most = most;
 }
 
+/* Gives the kept batches back, and keeps none from here on. */
 static void batches_forget_kept(struct sg_batches *batches)
 {
     if (batches->kept)

@@ -1,3 +1,23 @@
+/* RMM's CSV, read row by row.
+
+   A *row* becomes one record, and before it the definitions of its thread and its stream where they are new. A *lead* is
+   the beginning of a row up to its microseconds, "1,12:34:56:". The *spelling* of a field is how a file writes it: with 0x
+   or without, as (nil), with a point in the time. It is kept as flags of definitions, so that the file can be written out
+   the same to the byte.
+
+   Why two parsers: traces have hundreds of thousands of rows. Nearly all begin as the row before and name a known stream,
+   all spelt in the usual way. csv_parse_alike() compares the lead and takes four fields. csv_parse_row() takes any row,
+   and says what is wrong with a bad one.
+
+   Example, the first two rows:
+     1,12:34:56:000100,allocate,0x7f2000000000,307200,0
+         DEFINE_THREAD   thread 1, id 1
+         DEFINE_STREAM   stream 1, id 0
+         ALLOCATE        thread 1, stream 1, id 0x7f2000000000, size 307200, time 45296000100000 ns since midnight
+     1,12:34:56:000250,free,0x7f2000000000,307200,0
+         FREE            thread 1, stream 1, the same id and size, time 45296000250000 ns; taken by the lead "1,12:34:56:"
+
+   Times go on past midnight: a row more than half a day before the last one is of the next day. */
 #include "reader/rmm_csv.h"
 
 #include <ctype.h>
@@ -21,6 +41,7 @@ enum {
 
 #define NS_PER_DAY (UINT64_C(24) * 3600 * 1000000000)
 
+/* The words of the third field, and the records that they mean. Only the first three are RMM's own. */
 static const struct {
     const char *action;
     enum segalloc_record_kind kind;
@@ -60,6 +81,7 @@ struct table {
     uint32_t room, used;
 };
 
+/* A file that is being read. */
 struct state {
     struct table streams, threads;
     struct entry *memo[MEMO]; /* of streams, by value */
@@ -106,6 +128,7 @@ static struct entry *table_intern(struct table *table, uint64_t value, bool *ret
     return entry;
 }
 
+/* True for a file whose first line is RMM's header. */
 static bool csv_detect(const unsigned char *data, size_t size)
 {
     size_t length = strlen(SG_RMM_HEADER);
@@ -145,6 +168,7 @@ static inline const unsigned char *csv_next_line(struct sg_trace_reader *reader,
     }
 }
 
+/* Begins a file: passes over its first line. Nothing in a CSV says what the devices were. */
 static int csv_open(struct sg_trace_reader *reader)
 {
     const unsigned char *end;
@@ -277,6 +301,7 @@ static inline bool csv_parse_time(struct sg_trace_reader *reader, const unsigned
     return true;
 }
 
+/* The third field. The two frequent actions are compared first. */
 static inline bool csv_parse_action(struct sg_trace_reader *reader, const unsigned char **at, const unsigned char *end,
                                 uint8_t *ret)
 {
@@ -325,6 +350,7 @@ static inline bool csv_parse_pointer(const unsigned char **at, const unsigned ch
     return true;
 }
 
+/* The last field: decimal, or a pointer. Digits that go on with a letter are hexadecimal without 0x. */
 static inline bool csv_parse_stream(const unsigned char **at, const unsigned char *end, uint64_t *ret, uint8_t *ret_style)
 {
     const unsigned char *p = *at;
@@ -535,6 +561,7 @@ static bool csv_is_cut(const unsigned char *line, const unsigned char *end)
     return commas < COMMAS;
 }
 
+/* sg_trace_read() of this format. A row is three records at most; where `out` has room for fewer they wait in `pending`. */
 static size_t csv_read(struct sg_trace_reader *reader, struct segalloc_trace_record *out, size_t n)
 {
     struct state *state = reader->state;

@@ -79,6 +79,7 @@ static int site_finish(struct sg_site_book *book, uint32_t number)
     return first || sg_idmap_put(&book->shown, key, number) ? 0 : -ENOMEM;
 }
 
+/* Appends a frame to a site. FIRST begins it anew; frames beyond 32 are left out. */
 static int site_add_frame(struct sg_site_book *book, const struct segalloc_trace_record *record)
 {
     int error = book_reserve((void **)&book->site, &book->sites, &book->site_room, record->stream, sizeof *book->site);
@@ -157,6 +158,7 @@ static char *frame_redacted(const struct sg_site_frame *frame, char text[SG_SITE
     return text;
 }
 
+/* Writes a frame with its names; for code, with the line where that can be found. */
 static char *frame_name(const struct sg_site_book *book, const struct sg_site_frame *frame, char text[SG_SITE_TEXT])
 {
     const char *file = sg_site_book_text(book, frame->file), *function = sg_site_book_text(book, frame->function);

@@ -14,8 +14,10 @@
 #include <zstd.h>
 #endif
 
+/* Six chunks: two that the reader may still look at, and four that are filled ahead. */
 enum { CHUNKS = 6, INPUT = 128 << 10 };
 
+/* One piece of the file's bytes, or how they end. */
 struct chunk {
     unsigned char *base; /* headroom, data, padding */
     size_t size;
@@ -168,6 +170,7 @@ static void *source_work(void *user)
     return NULL;
 }
 
+/* Ends the thread, wherever it is. */
 static void source_stop_thread(struct sg_source *source)
 {
     if (!source->running)

@@ -20,6 +20,7 @@
 _Static_assert(sizeof(struct segalloc_trace_record) == 32, "a record has 32 bytes");
 _Static_assert(sizeof(struct segalloc_trace_block) == 32, "a block header has 32 bytes");
 
+/* A trace that is being read: one block of it. */
 struct state {
     unsigned char *block; /* SEGALLOC_TRACE_BLOCK bytes */
     size_t at, count;     /* records of it handed out, and good */
@@ -30,6 +31,7 @@ struct state {
 
 static const char killed[] = "the process ended without closing it";
 
+/* True for a file that begins with the magic. */
 static bool segalloc_detect(const unsigned char *data, size_t size)
 {
     uint64_t magic;
@@ -61,6 +63,7 @@ static int trace_cut_off(struct sg_trace_reader *reader)
                             : sg_trace_fail(reader, "byte %" PRIu64 ": the header is cut off", reader->info.offset);
 }
 
+/* Reads the header and the two texts behind it, which get a NUL each. A longer header of a later version is skipped over. */
 static int trace_read_header(struct sg_trace_reader *reader)
 {
     struct segalloc_trace_header *header = &reader->info.header;

@@ -7,6 +7,7 @@
 
 #include "trace_file.h"
 
+/* A file that is being written, with its block at hand. */
 struct sg_trace_output {
     int fd, error;
     uint64_t sum, total;
@@ -33,6 +34,7 @@ static int output_write(int fd, const void *data, size_t size)
     return 0;
 }
 
+/* Begins a block. */
 static void output_next_block(struct sg_trace_output *output)
 {
     output->block.header = (struct segalloc_trace_block){.magic = SEGALLOC_BLOCK_MAGIC,
@@ -79,6 +81,7 @@ static void output_append(struct sg_trace_output *output, const struct segalloc_
     output->total++;
 }
 
+/* Writes the block at hand, `size` bytes of it. After an error nothing is written any more. */
 static void output_flush(struct sg_trace_output *output, size_t size)
 {
     output->block.header.checksum = sg_checksum_end(output->sum);

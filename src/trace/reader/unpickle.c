@@ -35,6 +35,7 @@ static bool stack_push(struct sg_unpickle *pickle, sg_value value)
     return true;
 }
 
+/* Takes the value on top. */
 static bool stack_pop(struct sg_unpickle *pickle, sg_value *ret)
 {
     if (!pickle->depth)
@@ -149,6 +150,7 @@ static bool stack_push_long(struct sg_unpickle *pickle, unsigned size)
     return stack_push(pickle, negative || length > sizeof(byte) ? SG_VALUE_OTHER : sg_pickle_number(number));
 }
 
+/* A number of `size` bytes in two's complement; a negative one is of no use here. */
 static bool stack_push_signed(struct sg_unpickle *pickle, unsigned size)
 {
     uint64_t number;
@@ -163,6 +165,7 @@ static bool stack_push_unsigned(struct sg_unpickle *pickle, unsigned size)
     return pickle_take_number(pickle, size, &number) && stack_push(pickle, sg_pickle_number(number));
 }
 
+/* An empty list or dictionary. */
 static bool stack_push_object(struct sg_unpickle *pickle, enum sg_value_kind kind)
 {
     uint64_t index;
@@ -238,6 +241,7 @@ static bool stack_make_marked(struct sg_unpickle *pickle, enum sg_value_kind kin
     return stack_push(pickle, sg_pickle_value(kind, index));
 }
 
+/* TUPLE1 to TUPLE3: a list of the last `count` values. */
 static bool stack_make_tuple(struct sg_unpickle *pickle, size_t count)
 {
     uint64_t index;
