@@ -285,6 +285,35 @@ static void export_and_import(void **state)
     assert_int_equal(free_bytes(), before);
 }
 
+/* Each copy of a descriptor holds the memory after the last release of its handle, until it is closed. */
+static void a_descriptor_keeps_the_memory(void **state)
+{
+    (void)state;
+    size_t before = free_bytes();
+    CUmemGenericAllocationHandle handle = create_shareable(), imported;
+    CUmemAllocationProp prop = on_device(0);
+    int fd = -1, other = -1;
+    ok(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    ok(cuMemExportToShareableHandle(&other, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    int copy = dup(fd);
+    ok(cuMemRelease(handle));
+    close(fd);
+    close(other);
+    assert_int_equal(free_bytes(), before - PAGE);
+    expect_error(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate(&handle, before, &prop, 0));
+    ok(cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)copy, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    close(copy);
+    assert_int_equal(free_bytes(), before - PAGE); /* the import keeps it too */
+    ok(cuMemRelease(imported));
+    ok(cuMemCreate(&handle, before, &prop, 0)); /* all of it is free, and this call finds that by itself */
+    ok(cuMemRelease(handle));
+    handle = create_shareable();
+    ok(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    close(fd);
+    ok(cuMemRelease(handle));
+    assert_int_equal(free_bytes(), before);
+}
+
 /* Two fresh processes: this one has called CUDA, so its children cannot. */
 static void another_process_imports(void **state)
 {
@@ -382,6 +411,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(one_page_at_two_addresses),
         cmocka_unit_test(what_queries_say),
         cmocka_unit_test(export_and_import),
+        cmocka_unit_test(a_descriptor_keeps_the_memory),
         cmocka_unit_test(another_process_imports),
         cmocka_unit_test(eighty_gib_in_small_pages),
     };

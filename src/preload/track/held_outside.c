@@ -34,6 +34,7 @@ static struct {
     struct pool pool[POOLS_MOST];
     struct sg_outside held[SG_DEVICES_MAX];
     struct sg_outside most[SG_DEVICES_MAX]; /* that was held at one moment since it was last asked for */
+    bool rose[SG_DEVICES_MAX];              /* false: that was the moment when it was asked for */
 } book;
 
 static atomic_bool uses_pools;
@@ -111,8 +112,10 @@ static int take_locked(enum segalloc_outside what, uint64_t id)
 static void rose_locked(int device)
 {
     SG_ASSERT_PROCESS_LOCK(SG_LOCK_OUTSIDE);
-    if (sg_outside_stays(&book.held[device]) > sg_outside_stays(&book.most[device]))
-        book.most[device] = book.held[device];
+    if (sg_outside_stays(&book.held[device]) <= sg_outside_stays(&book.most[device]))
+        return;
+    book.most[device] = book.held[device];
+    book.rose[device] = true;
 }
 
 void sg_outside_taken(enum segalloc_outside what, uint64_t id, int device, uint64_t bytes)
@@ -395,8 +398,9 @@ void sg_held_outside(int device, struct sg_outside *ret, struct sg_outside *ret_
     for (int i = 0; i < SG_DEVICES_MAX; i++)
         ret->bytes[SEGALLOC_OUTSIDE_MANAGED] += book.held[i].bytes[SEGALLOC_OUTSIDE_MANAGED];
     if (ret_most) {
-        *ret_most = book.most[device];
+        *ret_most = book.rose[device] ? book.most[device] : book.held[device];
         book.most[device] = book.held[device];
+        book.rose[device] = false;
     }
     sg_process_unlock(SG_LOCK_OUTSIDE);
     if (atomic_load_explicit(&uses_pools, memory_order_relaxed))

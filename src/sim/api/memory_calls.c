@@ -5,6 +5,7 @@
 #include "memory/allocation.h"
 #include "memory/graph_memory.h"
 #include "space/memory_table.h"
+#include "space/physical.h"
 #include "streams/capture.h"
 #include "streams/executor.h"
 #include "streams/queue.h"
@@ -112,6 +113,7 @@ CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
     sim_lock();
     CUcontext context;
     CUresult result = sim_context_current(&context);
+    sim_physical_sweep();
     if (result == CUDA_SUCCESS && free)
         *free = context->device->bytes - context->device->used - sim_card_others(context->device);
     if (result == CUDA_SUCCESS && total)

@@ -13,8 +13,6 @@
 #include "device/device.h"
 #include "space/physical.h"
 
-static const uint64_t records = UINT64_C(1) << 61;
-
 static const uint64_t magic = UINT64_C(0x7365676d656d3031);
 
 struct record {
@@ -25,10 +23,7 @@ struct record {
     int32_t device; /* of which it is, by the machine's index: `prop` has the exporting program's number */
 };
 
-static off_t record_place(uint64_t offset)
-{
-    return (off_t)(records + offset / SIM_GRANULE * sizeof(struct record));
-}
+_Static_assert(sizeof(struct record) <= SIM_PHYSICAL_RECORD_BYTES, "one does not reach into the next");
 
 static CUresult physical_export(struct sim_physical *physical, int *ret)
 {
@@ -36,15 +31,14 @@ static CUresult physical_export(struct sim_physical *physical, int *ret)
         physical->device->index};
     char path[64];
     snprintf(path, sizeof path, "/proc/self/fd/%d", physical->fd);
-    if (pwrite(physical->fd, &record, sizeof record, record_place(physical->offset)) != (ssize_t)sizeof record)
+    if (pwrite(physical->fd, &record, sizeof record, (off_t)sim_physical_record(physical->offset)) != (ssize_t)sizeof record)
         return CUDA_ERROR_OPERATING_SYSTEM;
     int fd = open(path, O_RDWR | O_CLOEXEC);
-    if (fd < 0 || lseek(fd, (off_t)physical->offset, SEEK_SET) < 0) {
+    if (fd < 0 || lseek(fd, (off_t)physical->offset, SEEK_SET) < 0 || !sim_physical_note_export(physical, fd)) {
         if (fd >= 0)
             close(fd);
         return CUDA_ERROR_OPERATING_SYSTEM;
     }
-    physical->exported = true;
     *ret = fd;
     return CUDA_SUCCESS;
 }
@@ -122,7 +116,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
     int fd = (int)(intptr_t)os_handle;
     off_t at = lseek(fd, 0, SEEK_CUR);
     struct record record;
-    if (at < 0 || pread(fd, &record, sizeof record, record_place((uint64_t)at)) != (ssize_t)sizeof record ||
+    if (at < 0 || pread(fd, &record, sizeof record, (off_t)sim_physical_record((uint64_t)at)) != (ssize_t)sizeof record ||
         record.magic != magic || record.offset != (uint64_t)at)
         return CUDA_ERROR_INVALID_VALUE;
     sim_lock();

@@ -6,6 +6,7 @@
 #include "device/card.h"
 #include "device/context.h"
 #include "device/device.h"
+#include "space/physical.h"
 #include "streams/work.h"
 
 /* Bytes that are fetched and evicted as one: UVM's root chunks. The last piece of an allocation is a multiple of its
@@ -146,6 +147,7 @@ bool sim_managed_evict(struct sim_device *device)
 
 bool sim_device_charge(struct sim_device *device, uint64_t bytes)
 {
+    sim_physical_sweep();
     bool fits = sim_card_charge(device, bytes);
     while (!fits && sim_managed_evict(device))
         fits = sim_card_charge(device, bytes);

@@ -18,8 +18,23 @@ struct sim_physical {
 
 /* Locked. The allocation of the program's handle; NULL: there is none. */
 struct sim_physical *sim_physical_of(CUmemGenericAllocationHandle handle);
-/* Locked. Gives the memory back once neither a handle nor a mapping is left. Exported memory keeps its bytes, for another
-   process may hold it by a descriptor that cannot be seen from here. */
+/* Locked. Gives the memory back once neither a handle nor a mapping is left, nor a descriptor, in this process or another.
+   A process that ends gives all of its memory back. */
 void sim_physical_release_if_unused(struct sim_physical *physical);
+
+/* Locked. A file of the device that was opened anew is to be a descriptor of the allocation. False: it can't be. */
+bool sim_physical_note_export(struct sim_physical *physical, int fd);
+
+/* Locked. Gives back what only descriptors have held, and no longer do. Nobody says when one is closed, so that whoever counts
+   the device's memory asks first. */
+void sim_physical_sweep(void);
+
+enum { SIM_PHYSICAL_RECORD_BYTES = 256 };
+
+/* The place in the device's file of the record of an exported allocation, far behind all memory. */
+static inline uint64_t sim_physical_record(uint64_t offset)
+{
+    return (UINT64_C(1) << 61) + offset / SIM_GRANULE * SIM_PHYSICAL_RECORD_BYTES;
+}
 
 #endif

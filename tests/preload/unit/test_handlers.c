@@ -197,12 +197,56 @@ static void memory_elsewhere_is_noted(void **state)
     assert_int_equal(held(), 0);
 }
 
+static uint64_t physical(const struct sg_outside *outside)
+{
+    return outside->bytes[SEGALLOC_OUTSIDE_PHYSICAL];
+}
+
+/* Memory that comes and goes between two notes is in the next one, once; and nothing of what the note before had. */
+static void what_is_gone_is_noted_once(void **state)
+{
+    (void)state;
+    struct sg_outside now = {0}, most = {0};
+    sg_outside_taken(SEGALLOC_OUTSIDE_PHYSICAL, 1, 1, BYTES);
+    sg_outside_taken(SEGALLOC_OUTSIDE_PHYSICAL, 2, 1, 4 * BYTES);
+    sg_outside_taken(SEGALLOC_OUTSIDE_ARRAYS, 3, 1, BYTES);
+    assert_int_equal(sg_outside_devices(), 2);
+    assert_int_equal(sg_outside_given(SEGALLOC_OUTSIDE_PHYSICAL, 2), 1);
+    sg_outside_taken(SEGALLOC_OUTSIDE_PHYSICAL, 4, 1, 2 * BYTES); /* less than there was */
+    sg_held_outside(1, &now, NULL);
+    sg_held_outside(1, &now, &most);
+    assert_int_equal(physical(&now), 3 * BYTES);
+    assert_int_equal(physical(&most), 5 * BYTES);
+    assert_int_equal(most.bytes[SEGALLOC_OUTSIDE_ARRAYS], BYTES);
+    sg_held_outside(1, &now, &most);
+    assert_int_equal(sg_outside_sum(&most), 0);
+    assert_int_equal(sg_outside_given(SEGALLOC_OUTSIDE_PHYSICAL, 1), 1);
+    assert_int_equal(sg_outside_given(SEGALLOC_OUTSIDE_ARRAYS, 3), 1);
+    assert_int_equal(sg_outside_given(SEGALLOC_OUTSIDE_PHYSICAL, 4), 1);
+    sg_held_outside(1, &now, &most);
+    assert_int_equal(sg_outside_sum(&now), 0);
+    assert_int_equal(sg_outside_sum(&most), 0);
+}
+
+/* Pages of managed memory can be on any device, so that all of it is known of each. */
+static void managed_memory_is_of_every_device(void **state)
+{
+    (void)state;
+    struct sg_outside now = {0}, most;
+    sg_outside_taken(SEGALLOC_OUTSIDE_MANAGED, 5, 0, BYTES);
+    sg_held_outside(1, &now, &most);
+    assert_int_equal(now.bytes[SEGALLOC_OUTSIDE_MANAGED], BYTES);
+    assert_int_equal(sg_outside_given(SEGALLOC_OUTSIDE_MANAGED, 5), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_lock_is_held, start),
         cmocka_unit_test_setup(the_configuration_is_read, start),
         cmocka_unit_test_setup(memory_elsewhere_is_noted, start),
+        cmocka_unit_test_setup(what_is_gone_is_noted_once, start),
+        cmocka_unit_test_setup(managed_memory_is_of_every_device, start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
