@@ -1,4 +1,4 @@
-#include "caching_state.h"
+#include "cached_block.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -120,6 +120,14 @@ void torch_merge(struct sg_torch *torch, struct sg_torch_block *block)
     assert(block->state == TORCH_FREE || block->state == TORCH_UNMAPPED);
     absorb(torch, block, block->prev);
     absorb(torch, block, block->next);
+}
+
+void torch_block_freed(struct sg_torch *torch, struct sg_torch_block *block)
+{
+    torch->stats.active.current -= block->size;
+    block->state = TORCH_FREE;
+    torch_merge(torch, block);
+    torch_pool_put(torch, block);
 }
 
 void torch_grow(struct sg_torch_level *level, uint64_t bytes)

@@ -1,4 +1,4 @@
-#include "caching_state.h"
+#include "caching_allocator.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -7,6 +7,11 @@
 
 #include "base/meta.h"
 #include "base/wrap.h"
+#include "cached_block.h"
+#include "expandable_segment.h"
+#include "release_cached.h"
+#include "request_stream.h"
+#include "stream_uses.h"
 
 /* A whole segment serves a request that it would have been made for, or that leaves no more than this part of it
    idle. */
@@ -45,31 +50,6 @@ void sg_torch_destroy(struct sg_torch *torch)
     }
     torch_slabs_free(torch);
     free(torch);
-}
-
-struct torch_stream *torch_stream_of(struct sg_torch *torch, uint64_t id)
-{
-    if (torch->latest && torch->latest->id == id)
-        return torch->latest;
-    struct torch_stream *stream;
-    HASH_FIND(hh, torch->streams, &id, sizeof id, stream);
-    if (!stream) {
-        stream = sg_meta_noted(calloc(1, sizeof *stream));
-        if (!stream)
-            return NULL;
-        stream->id = id;
-        stream->torch = torch;
-        stream->events_end = &stream->events;
-        stream->pools[0] = (struct torch_pool){.stream = stream, .small = true};
-        stream->pools[1] = (struct torch_pool){.stream = stream};
-        HASH_ADD(hh, torch->streams, id, sizeof id, stream);
-        if (!stream->hh.tbl) { /* HASH_NONFATAL_OOM */
-            free(stream);
-            return NULL;
-        }
-    }
-    torch->latest = stream;
-    return stream;
 }
 
 static bool collects(const struct sg_torch *torch)
@@ -231,14 +211,6 @@ int sg_torch_alloc(struct sg_torch *torch, uint64_t bytes, uint64_t stream_id, s
     torch_grow(&torch->stats.requested, bytes);
     *ret = block;
     return 0;
-}
-
-void torch_block_freed(struct sg_torch *torch, struct sg_torch_block *block)
-{
-    torch->stats.active.current -= block->size;
-    block->state = TORCH_FREE;
-    torch_merge(torch, block);
-    torch_pool_put(torch, block);
 }
 
 bool sg_torch_keep_whole(struct sg_torch *torch)

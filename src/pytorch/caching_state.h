@@ -1,4 +1,8 @@
-/* What the files of the PyTorch policy share; nobody else includes it. */
+/* The state of PyTorch's caching allocator: blocks of segments, pools of free ones, and streams with two pools each. It is
+   for the files of this layer alone.
+
+   For example, 6 MiB of a segment of 20 MiB are allocated. The segment is two blocks in the order of addresses then, and the
+   one of 14 MiB is in the large pool of its stream. */
 #ifndef SG_CACHING_STATE_H
 #define SG_CACHING_STATE_H
 
@@ -81,40 +85,5 @@ static inline struct sg_torch_block *torch_block_of(struct sg_keynode *node)
 {
     return (struct sg_torch_block *)(void *)node; /* its first member */
 }
-
-/* cached_block.c */
-bool torch_spare(struct sg_torch *torch);  /* two records are to be had: false when there is no host memory */
-struct sg_torch_block *torch_block_new(struct sg_torch *torch, struct torch_pool *pool, struct torch_segment *segment,
-                                       uint64_t address, uint64_t size);
-void torch_block_drop(struct sg_torch *torch, struct sg_torch_block *block);
-void torch_block_link(struct sg_torch_block *block, struct sg_torch_block *prev, struct sg_torch_block *next);
-void torch_pool_put(struct sg_torch *torch, struct sg_torch_block *block);   /* marks it free and files it */
-void torch_pool_take(struct sg_torch_block *block);
-void torch_unmapped_put(struct sg_torch_block *block);
-void torch_unmapped_take(struct sg_torch_block *block);
-void torch_merge(struct sg_torch *torch, struct sg_torch_block *block); /* with like neighbours; it is in no tree */
-void torch_slabs_free(struct sg_torch *torch);
-void torch_grow(struct sg_torch_level *level, uint64_t bytes);
-
-/* expandable_segment.c: a free block of at least `bytes`, taken out of its pool, and the rest of release_blocks(). */
-int torch_expandable_alloc(struct sg_torch *torch, struct torch_pool *pool, uint64_t bytes,
-                           struct sg_torch_block **ret);
-void torch_expandable_release(struct sg_torch *torch, struct torch_pool *pool);
-
-/* release_cached.c */
-void torch_collect(struct sg_torch *torch);                                        /* garbage collection */
-bool torch_release_oversize(struct sg_torch *torch, struct torch_pool *pool, uint64_t bytes);
-void torch_release_all(struct sg_torch *torch);
-void torch_release_stream(struct sg_torch *torch, struct torch_stream *stream);
-
-/* stream_uses.c */
-void torch_events_defer(struct sg_torch *torch, struct sg_torch_block *block);
-void torch_events_poll(struct sg_torch *torch);
-void torch_events_wait(struct sg_torch *torch);
-void torch_events_free(struct sg_torch *torch);
-
-/* caching_allocator.c: NULL when there is no host memory. */
-struct torch_stream *torch_stream_of(struct sg_torch *torch, uint64_t id);
-void torch_block_freed(struct sg_torch *torch, struct sg_torch_block *block); /* nobody can use it any more */
 
 #endif

@@ -1,10 +1,11 @@
-#include "caching_state.h"
+#include "expandable_segment.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/meta.h"
+#include "cached_block.h"
 
 static uint64_t round_up(uint64_t bytes, uint64_t chunk)
 {

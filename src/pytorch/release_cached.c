@@ -1,6 +1,10 @@
-#include "caching_state.h"
+#include "release_cached.h"
 
 #include <assert.h>
+
+#include "cached_block.h"
+#include "expandable_segment.h"
+#include "stream_uses.h"
 
 static bool whole(const struct sg_torch_block *block)
 {

@@ -1,9 +1,11 @@
 /* Blocks that other streams may still use when they are freed. */
-#include "caching_state.h"
+#include "stream_uses.h"
 
 #include <stdlib.h>
 
 #include "base/meta.h"
+#include "cached_block.h"
+#include "request_stream.h"
 
 static struct torch_event *event_new(struct sg_torch *torch)
 {

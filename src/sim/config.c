@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "size.h"
-#include "wrap.h"
+#include "base/size.h"
+#include "base/wrap.h"
 
 static bool number(const char *text, uint64_t max, uint64_t *ret)
 {
@@ -36,7 +36,7 @@ static bool code_by_name(const char *name, CUresult *ret)
         CUresult code;
     } codes[] = {
 #define RESULT(name, code, text) {#name, name},
-#include "cuda_result.def"
+#include "driver/cuda_result.def"
 #undef RESULT
     };
     for (unsigned i = 0; i < sizeof codes / sizeof *codes; i++) {

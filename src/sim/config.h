@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cuda_abi.h"
+#include "driver/cuda_abi.h"
 #include "model.h"
 
 enum { SIM_DEVICES_MAX = 16, SIM_FAULTS_MAX = 16, SIM_COSTS_MAX = 16, SIM_NAME_MAX = 64 };

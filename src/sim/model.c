@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "size.h"
+#include "base/size.h"
 
 /* A driver keeps what is no multiple of any page: there what is free never is one. */
 #define ODD (192 * SG_KIB)
@@ -24,7 +24,7 @@ static const struct {
     uint64_t mib, rest_mib;
 } cards[] = {
 #define CARD(name, mib, rest_mib) {name, mib, rest_mib},
-#include "cards.def"
+#include "driver/cards.def"
 };
 
 static const struct {

@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "wrap.h"
+#include "base/wrap.h"
 
 /* Every key is a handle's address. uthash's own functions take their time, and fall through cases unannotated. */
 #define HASH_FUNCTION(keyptr, keylen, hashv)                            \
@@ -30,7 +30,7 @@
 
 /* The functions declared here are exported: libcuda's symbols carry no version node. */
 #pragma GCC visibility push(default)
-#include "cuda_proto.h"
+#include "driver/cuda_proto.h"
 #define ENTRY(name, symbol, version)
 #define ENTRY_STREAM(name, symbol, version, variant) __typeof__(symbol) variant;
 #include "entry.def"

@@ -10,6 +10,7 @@
 #include "files.h"
 #include "random.h"
 #include "reader/rmm_csv.h"
+#include "reader/rmm_row.h"
 #include "reader/trace_reader.h"
 #ifdef SG_HAVE_ZSTD
 #include <zstd.h>

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "files.h"
+#include "reader/stats_read.h"
 #include "writer/stats_file.h"
 
 static void comes_back(void **state)

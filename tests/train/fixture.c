@@ -20,6 +20,7 @@ void fixture_close(struct device *device)
     device_wait(device);
     assert_int_equal(device->state, DEVICE_OK);
     assert_int_equal(device->live, 0);
+    tensor_forget_spare(device);
     device_close(device);
 }
 

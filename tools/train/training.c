@@ -1,5 +1,5 @@
 #include "training.h"
-#include "ranks/comm.h"
+#include "ranks/collectives.h"
 #include "data.h"
 #include "checkpoint/checkpoint.h"
 
@@ -96,6 +96,7 @@ static void training_close(struct training *t)
     device_unpin(&t->device, t->starts);
     device_unpin(&t->device, t->evaluation_tokens);
     comm_detach(t->device.comm, &t->device);
+    tensor_forget_spare(&t->device);
     device_close(&t->device);
 }
 

@@ -6,7 +6,7 @@ static const struct {
     const char *name, *text;
 } results[] = {
 #define RESULT(name, code, text) {name, #name, text},
-#include "cuda_result.def"
+#include "driver/cuda_result.def"
 #undef RESULT
 };
 

@@ -2,7 +2,7 @@
 #ifndef SIM_UNDONE_H
 #define SIM_UNDONE_H
 
-#include "cuda_abi.h"
+#include "driver/cuda_abi.h"
 
 #define SIM_UNDONE(symbol)                                                                                          \
     __attribute__((visibility("default"))) CUresult sim_undone_##symbol(uintptr_t, uintptr_t, uintptr_t, uintptr_t, \

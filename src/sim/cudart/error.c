@@ -113,7 +113,7 @@ static const char *driver_text(int number)
 {
     switch (number) {
 #define RESULT(name, code, text) case code: return text;
-#include "cuda_result.def"
+#include "driver/cuda_result.def"
 #undef RESULT
     default: return NULL;
     }

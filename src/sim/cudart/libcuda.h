@@ -3,7 +3,7 @@
 #ifndef SG_RT_LIBCUDA_H
 #define SG_RT_LIBCUDA_H
 
-#include "cuda_proto.h"
+#include "driver/cuda_proto.h"
 #include "runtime_abi.h"
 
 /* One table for each meaning of stream 0. A function that the driver lacks is there and fails with

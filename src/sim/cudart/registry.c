@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "wrap.h"
+#include "base/wrap.h"
 
 /* All keys are addresses of things: their low bits say little. */
 static unsigned hash_address(const void *key)

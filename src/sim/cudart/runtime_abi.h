@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#include "cuda_abi.h"
+#include "driver/cuda_abi.h"
 #include "majors.h"
 
 typedef int cudaError_t;

@@ -12,7 +12,7 @@
 
 #include "nccl_exchange.h"
 #include "nccl_reduce.h"
-#include "wrap.h"
+#include "base/wrap.h"
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 

@@ -1,6 +1,6 @@
 #include "nccl_reduce.h"
 
-#include "wrap.h"
+#include "base/wrap.h"
 
 #include <stdint.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The state of a pickle that is being read: the values so far, and the machine that makes them. For unpickle.c and
+/* The state of a pickle that is being read: cells of the values so far, and the machine that makes them. For unpickle.c and
    pickle_values.c. */
 #ifndef SG_PICKLE_STATE_H
 #define SG_PICKLE_STATE_H
@@ -72,7 +72,7 @@ static inline bool sg_pickle_fail(struct sg_unpickle *pickle, int status, const 
     return false;
 }
 
-/* Whether `bytes` more may be taken: what a file says must not cost more than its size accounts for. False: an error. */
+/* `bytes` more may be taken: what a file says must not cost more than its size accounts for. False: an error. */
 bool sg_pickle_may_grow(struct sg_unpickle *pickle, uint64_t bytes);
 
 /* `count` cells in one piece, zeros. False: an error. */

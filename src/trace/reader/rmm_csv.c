@@ -26,6 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "reader/dictionary.h"
 #include "reader/trace_input.h"
 #include "base/wrap.h"
 

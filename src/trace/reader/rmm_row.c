@@ -1,7 +1,8 @@
-/* A record as a row of RMM's CSV, spelt as the file that it came from spelt it. */
-#include "reader/rmm_csv.h"
+#include "reader/rmm_row.h"
 
 #include <string.h>
+
+#include "reader/rmm_csv.h"
 
 static char *put_decimal(char *at, uint64_t value)
 {

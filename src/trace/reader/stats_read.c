@@ -1,11 +1,11 @@
+#include "reader/stats_read.h"
+
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-#include "writer/stats_file.h"
 
 static int fail(char *error, const char *text)
 {

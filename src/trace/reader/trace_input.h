@@ -1,4 +1,8 @@
-/* What the reader and its formats share. */
+/* The input of formats: bytes of a source, chunk by chunk, and the reader's account of what is wrong with them. The reader
+   opens a source and chooses a format (trace_reader.c); a format reads from here and knows no other.
+
+   For example, a format has used all but 100 bytes of a chunk of 256 KiB, where a record begins. sg_trace_more() puts the 100
+   in front of the next chunk, so that the record lies in one piece. */
 #ifndef SG_TRACE_INPUT_H
 #define SG_TRACE_INPUT_H
 

@@ -41,12 +41,4 @@ struct sg_stats_file {
    the program that is measured: libc only, no heap. 0 or a negative errno. */
 int sg_stats_file_write(const char *path, sg_environment_fn *environment, const struct sg_stats_file *file);
 
-/* For tools. Statistics that the file has no value for are 0; names that this build doesn't know are left out. Returns
-   0 or a negative errno with one line in error[SG_STATS_ERROR]; sg_stats_file_free() gives back what was read. */
-int sg_stats_file_read(const char *path, struct sg_stats_file *ret, char *error);
-void sg_stats_file_free(struct sg_stats_file *file);
-
-/* Whether a regular file begins as one of these does. */
-bool sg_stats_file_detect(const char *path);
-
 #endif

@@ -1,5 +1,6 @@
 /* RMM's CSV, read and written again: what was read once is read the same a second time. */
 #include "reader/rmm_csv.h"
+#include "reader/rmm_row.h"
 
 #include "target.h"
 #include "export/torch_snapshot.h"

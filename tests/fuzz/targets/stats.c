@@ -1,5 +1,5 @@
 /* A statistics file, which is also what a program keeps in /dev/shm (live:True), through the report. */
-#include "writer/stats_file.h"
+#include "reader/stats_read.h"
 
 #include "report/findings.h"
 #include "report/report.h"

@@ -3,7 +3,7 @@
    it. */
 #include "report/findings.h"
 #include "report/report.h"
-#include "reader/rmm_csv.h"
+#include "reader/rmm_row.h"
 #include "target.h"
 #include "reader/trace_check.h"
 #include "export/export.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "writer/stats_file.h"
+#include "reader/stats_read.h"
 
 bool sg_live_pid(const char *text, uint64_t *ret)
 {

@@ -1,3 +1,4 @@
+#include "reader/stats_read.h"
 #include "monitor/live_stats.h"
 
 #include <dirent.h>

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "size.h"
-#include "writer/stats_file.h"
+#include "reader/stats_read.h"
 #include "analysis/symbols.h"
 #include "tool.h"
 

@@ -8,6 +8,7 @@
 #include "meta.h"
 #include "size.h"
 #include "tune/report.h"
+#include "tune/search.h"
 
 /* A page is to be there within seconds, in less than 512 MiB of memory. */
 enum { SETTINGS_MOST = 40, TRACES_MOST = 32, THREADS_MOST = 16 };

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "tune/choice.h"
+#include "tune/play.h"
 #include "tune/steady.h"
 
 static bool has_rest(const struct sg_tune_search *search)

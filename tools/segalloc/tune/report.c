@@ -9,6 +9,9 @@
 #include "plain_text.h"
 #include "size.h"
 #include "tool.h"
+#include "tune/choice.h"
+#include "tune/play.h"
+#include "tune/search.h"
 #include "tune/steady.h"
 
 struct reason {

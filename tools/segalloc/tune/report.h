@@ -3,7 +3,7 @@
 #define SG_TUNE_REPORT_H
 
 #include "json.h"
-#include "tune/search.h"
+#include "tune/candidates.h"
 
 enum { SG_TUNE_REASON = 1024 };
 

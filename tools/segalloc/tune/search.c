@@ -1,7 +1,6 @@
 #include "tune/search.h"
 
 #include <errno.h>
-#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,8 @@
 #include <unistd.h>
 
 #include "size.h"
+#include "tune/choice.h"
+#include "tune/play.h"
 #include "tune/steady.h"
 
 enum { MEMBERS_A_ROUND = 2 };
@@ -36,12 +37,6 @@ static double now(void)
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
-uint64_t sg_tune_card(const struct sg_tune_search *search, size_t index)
-{
-    uint64_t own = search->trace[index].device_bytes;
-    return search->limit ? search->limit : own ? own : SG_PLAY_CARD;
 }
 
 /* An addition to the candidates; an index, or a negative errno. Settings that are there already, or are refused, add
@@ -177,29 +172,6 @@ static void fail(struct sg_tune_running *running, const char *path, const char *
     running->status = -EIO;
     pthread_mutex_unlock(&running->lock);
     atomic_store(&running->next, running->tasks);
-}
-
-int sg_tune_play(const struct sg_tune_search *search, const struct sg_tune_candidate *candidate,
-    struct sg_tune_cursor *cursor, uint64_t lag, struct sg_play_result *ret, char error[SG_PLAY_ERROR])
-{
-    const struct sg_tune_trace *trace = cursor->trace;
-    struct sg_play what = {
-        .policy = search->space->policy,
-        .conf = candidate->setting.own,
-        .torch = candidate->setting.torch,
-        .card_bytes = search->limit,
-        .granularity = trace->granularity ? trace->granularity : SG_TUNE_GRANULARITY,
-        .part_end = trace->part_end,
-        .ordered = lag > 0,
-        .run_ahead = lag,
-        .next = sg_tune_next,
-        .source = cursor,
-    };
-    if (!search->limit) {
-        memcpy(what.card, trace->card, sizeof what.card);
-        what.live_bytes = trace->peak_live;
-    }
-    return sg_play_run(&what, ret, error);
 }
 
 /* True when the trace was played to its end. */
@@ -360,151 +332,6 @@ static int run_batch(struct sg_tune_running *running, size_t first)
     return running->status;
 }
 
-static bool fewer(const struct sg_tune_search *search, const struct sg_tune_candidate *a,
-    const struct sg_tune_candidate *b)
-{
-    const struct sg_tune_figures one = sg_tune_chosen_by(search, a), other = sg_tune_chosen_by(search, b);
-    return one.ooms != other.ooms           ? one.ooms < other.ooms
-           : one.reserved != other.reserved ? one.reserved < other.reserved
-                                            : one.calls < other.calls;
-}
-
-static bool dominates(const struct sg_tune_candidate *a, const struct sg_tune_candidate *b)
-{
-    if (a->ooms != b->ooms)
-        return a->ooms < b->ooms;
-    if (a->reserved == b->reserved && a->calls == b->calls) /* of equals the simpler, and of these one */
-        return a->setting.keys != b->setting.keys ? a->setting.keys < b->setting.keys
-                                                  : strcmp(a->setting.conf, b->setting.conf) < 0;
-    return a->reserved <= b->reserved && a->calls <= b->calls;
-}
-
-void sg_tune_front(struct sg_tune_search *search)
-{
-    for (size_t i = 0; i < search->count; i++) {
-        struct sg_tune_candidate *candidate = search->candidate[i];
-        candidate->front = candidate->done;
-        for (size_t j = 0; j < search->count && candidate->front; j++)
-            candidate->front = j == i || !search->candidate[j]->done || !dominates(search->candidate[j], candidate);
-    }
-}
-
-struct sg_tune_figures sg_tune_chosen_by(const struct sg_tune_search *search, const struct sg_tune_candidate *candidate)
-{
-    if (search->basis == SG_TUNE_FIRST_PARTS)
-        return candidate->first;
-    return (struct sg_tune_figures){candidate->reserved, candidate->calls, candidate->ooms};
-}
-
-static struct sg_play_part whole_of(const struct sg_play_result *result)
-{
-    return (struct sg_play_part){.allocs = result->allocs,
-        .ooms = result->ooms,
-        .peak_reserved = result->peak_reserved,
-        .growth_ns = result->growth_ns,
-        .move_ns = result->move_ns};
-}
-
-/* Whether the candidate is on no trace worse than the defaults; `first`: on its first part, where it has one. */
-static bool no_worse_on(const struct sg_tune_search *search, const struct sg_tune_candidate *candidate, bool first)
-{
-    const struct sg_tune_candidate *standard = search->candidate[0];
-    if (!candidate->done || candidate->steadiness == SG_TUNE_UNSTEADY)
-        return false;
-    for (size_t i = 0; i < search->traces; i++) {
-        bool part = first && standard->result[i].parted;
-        struct sg_play_part mine = part ? candidate->result[i].first : whole_of(&candidate->result[i]);
-        struct sg_play_part its = part ? standard->result[i].first : whole_of(&standard->result[i]);
-        if (mine.ooms > its.ooms)
-            return false;
-        if (its.ooms)
-            continue; /* what did not fit is not counted: the two are not to be compared */
-        uint64_t steady = mine.allocs * SG_TUNE_MOVE_NS, more = steady > its.growth_ns ? steady : its.growth_ns;
-        if (mine.peak_reserved > its.peak_reserved || mine.move_ns > its.move_ns + more)
-            return false;
-    }
-    return true;
-}
-
-bool sg_tune_no_worse(const struct sg_tune_search *search, const struct sg_tune_candidate *candidate)
-{
-    return no_worse_on(search, candidate, search->basis == SG_TUNE_FIRST_PARTS);
-}
-
-/* Whether `a` is as good as `b` but for noise. */
-static bool no_more_than_noise(const struct sg_tune_search *search, const struct sg_tune_candidate *a,
-    const struct sg_tune_candidate *b)
-{
-    const struct sg_tune_figures one = sg_tune_chosen_by(search, a), other = sg_tune_chosen_by(search, b);
-    return one.ooms <= other.ooms && (double)one.reserved <= (1 + SG_TUNE_NOISE) * (double)other.reserved;
-}
-
-/* Another key has to halve the driver calls to be worth it. */
-static double effort(const struct sg_tune_search *search, const struct sg_tune_candidate *candidate)
-{
-    return candidate->setting.keys + log2((double)sg_tune_chosen_by(search, candidate).calls + 1);
-}
-
-/* The least that one of the settings which guides paste reserves, with as few failures as `least`. */
-static uint64_t best_reference(const struct sg_tune_search *search, const struct sg_tune_candidate *least)
-{
-    uint64_t reference = UINT64_MAX, ooms = sg_tune_chosen_by(search, least).ooms;
-    for (size_t i = 0; i < search->count; i++) {
-        const struct sg_tune_candidate *candidate = search->candidate[i];
-        const struct sg_tune_figures figures = sg_tune_chosen_by(search, candidate);
-        if (candidate->reference && sg_tune_no_worse(search, candidate) && figures.ooms == ooms &&
-            figures.reserved < reference)
-            reference = figures.reserved;
-    }
-    return reference;
-}
-
-size_t sg_tune_best(const struct sg_tune_search *search)
-{
-    size_t best = 0;
-    for (size_t i = 0; i < search->count; i++) {
-        if (sg_tune_no_worse(search, search->candidate[i]) &&
-            fewer(search, search->candidate[i], search->candidate[best]))
-            best = i;
-    }
-    const struct sg_tune_candidate *least = search->candidate[best];
-    uint64_t reference = best_reference(search, least);
-    for (size_t i = 0; i < search->count; i++) {
-        const struct sg_tune_candidate *candidate = search->candidate[i];
-        if (sg_tune_no_worse(search, candidate) && sg_tune_chosen_by(search, candidate).reserved <= reference &&
-            no_more_than_noise(search, candidate, least) &&
-            effort(search, candidate) < effort(search, search->candidate[best]))
-            best = i;
-    }
-    return best;
-}
-
-/* What would be recommended by what settings are chosen on. */
-static size_t recommend(const struct sg_tune_search *search)
-{
-    size_t best = sg_tune_best(search);
-    const struct sg_tune_figures figures = sg_tune_chosen_by(search, search->candidate[best]);
-    if (figures.ooms || no_more_than_noise(search, search->candidate[0], search->candidate[best]))
-        return 0; /* a setting under which the program runs out is none to recommend */
-    const struct sg_tune_candidate *current = search->candidate[search->current];
-    const struct sg_tune_figures now = sg_tune_chosen_by(search, current);
-    if (!now.ooms && now.reserved <= figures.reserved + sg_tune_doubt(search))
-        return search->current;
-    if (sg_tune_no_worse(search, current) && no_more_than_noise(search, current, search->candidate[best]))
-        return search->current;
-    return best;
-}
-
-bool sg_tune_is_refuted(const struct sg_tune_search *search)
-{
-    return search->basis == SG_TUNE_FIRST_PARTS && !no_worse_on(search, search->candidate[recommend(search)], false);
-}
-
-size_t sg_tune_recommend(const struct sg_tune_search *search)
-{
-    return sg_tune_is_refuted(search) ? 0 : recommend(search);
-}
-
 /* The member of the front to look around next: what would be recommended, then the least reserved first. NULL: none is
  * left. */
 static struct sg_tune_candidate *next_member(struct sg_tune_search *search)
@@ -516,7 +343,7 @@ static struct sg_tune_candidate *next_member(struct sg_tune_search *search)
     found = NULL;
     for (size_t i = 0; i < search->count; i++) {
         struct sg_tune_candidate *candidate = search->candidate[i];
-        if (candidate->front && !candidate->expanded && (!found || fewer(search, candidate, found)))
+        if (candidate->front && !candidate->expanded && (!found || sg_tune_is_better(search, candidate, found)))
             found = candidate;
     }
     return found;

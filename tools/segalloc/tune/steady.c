@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "size.h"
+#include "tune/choice.h"
+#include "tune/play.h"
 
 /* Two runs under one setting may differ by this part of what is reserved: half of SG_TUNE_NOISE. A page of the smallest
    size may always come on top. Pages that are tried are no larger. */
@@ -83,18 +85,4 @@ bool sg_tune_lag_decides(const struct sg_tune_search *search, const struct sg_tu
     for (size_t i = 0; i < search->traces; i++)
         least += tolerated(&search->trace[i], candidate->result[i].peak_reserved);
     return candidate->lagging > candidate->reserved + least;
-}
-
-uint64_t sg_tune_doubt(const struct sg_tune_search *search)
-{
-    const struct sg_tune_candidate *current = search->candidate[search->current];
-    uint64_t recorded = 0;
-    for (size_t i = 0; i < search->traces; i++) {
-        if (!search->trace[i].reserved || search->trace[i].unknown_card)
-            return 0;
-        recorded += search->trace[i].reserved;
-    }
-    if (!search->is_recorded || search->limit || search->space->policy != SG_POLICY_SEGALLOC || !current->done)
-        return 0;
-    return recorded > current->reserved ? recorded - current->reserved : current->reserved - recorded;
 }

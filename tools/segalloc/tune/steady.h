@@ -2,7 +2,7 @@
 #ifndef SG_TUNE_STEADY_H
 #define SG_TUNE_STEADY_H
 
-#include "tune/search.h"
+#include "tune/candidates.h"
 
 /* Of a page that large one more or less is what two runs may not differ by. Never so where the user has named the
    parameter. */
@@ -15,9 +15,5 @@ void sg_tune_settle(struct sg_tune_search *search);
 /* Whether the candidate reserves more where a GPU lags behind, as far as that was tried: memory that queued work uses is
    not free. */
 bool sg_tune_lag_decides(const struct sg_tune_search *search, const struct sg_tune_candidate *candidate);
-
-/* How far off the current setting's reserved memory is from what was recorded under it, bytes; 0 where that is not known.
-   A replay has no queued work, whose memory comes back later. */
-uint64_t sg_tune_doubt(const struct sg_tune_search *search);
 
 #endif

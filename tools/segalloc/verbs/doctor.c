@@ -10,7 +10,7 @@
 #include "launch/own_runtime.h"
 #include "monitor/live_page.h"
 #include "size.h"
-#include "writer/stats_file.h"
+#include "reader/stats_read.h"
 #include "launch/loaded_libraries.h"
 
 #include <dirent.h>

@@ -13,6 +13,7 @@
 #include "export/export.h"
 #include "progress.h"
 #include "reader/rmm_csv.h"
+#include "reader/rmm_row.h"
 #include "size.h"
 #include "analysis/summary.h"
 #include "analysis/trace_info.h"

@@ -13,6 +13,7 @@
 #include "effective_conf.h"
 #include "meta.h"
 #include "size.h"
+#include "tune/search.h"
 #include "tune_page.h"
 
 #define CLI_VERB "tune"

@@ -1,5 +1,4 @@
 #include "device/device.h"
-#include "device/tensor.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -114,7 +113,7 @@ static void close_transfers(struct device *device)
 
 void device_close(struct device *device)
 {
-    assert(device->live == 0);
+    assert(device->live == 0 && !device->spare);
     if (device->rt) {
         device->rt->cudaStreamSynchronize(STREAM);
         close_transfers(device);
@@ -125,7 +124,6 @@ void device_close(struct device *device)
                 device->rt->cudaEventDestroy(device->ring->passed[i]);
     }
     device->alloc->close(device->alloc);
-    tensor_forget_spare(device);
     free(device->ring);
 }
 

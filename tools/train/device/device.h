@@ -55,7 +55,7 @@ void device_open(struct device *device, const struct cuda_rt *rt, struct allocat
                  const struct arithmetic *arithmetic, int threads);
 /* Whether the host can read and write the device's memory: only a simulated GPU, or one that shares the host's. */
 bool device_host_reaches(const struct cuda_rt *rt);
-/* Waits for queued work. All tensors must have been dropped. */
+/* Waits for queued work. All tensors must have been dropped, and tensor_forget_spare() called. */
 void device_close(struct device *device);
 
 /* Returns NULL after a failure, and makes one by running out. */

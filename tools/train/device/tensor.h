@@ -26,6 +26,7 @@ int64_t tensor_count(const struct tensor *tensor);
 /* Says that the tensor is for something else now. */
 void tensor_relabel(struct tensor *tensor, enum budget label);
 
+/* Frees the headers that are kept for later tensors, before the device is closed. */
 void tensor_forget_spare(struct device *device);
 
 #endif

@@ -1,5 +1,5 @@
 #include "model/optimizer.h"
-#include "ranks/comm.h"
+#include "ranks/collectives.h"
 #include "device/ops.h"
 #include "model/shard.h"
 

@@ -10,8 +10,6 @@
 
 #include "backend/arithmetic.h"
 
-struct device;
-
 struct comm {
     int rank, ranks;
     int local_rank; /* among the ranks of this machine */
@@ -24,16 +22,6 @@ struct comm {
 int comm_open(struct comm **ret_comm, char *error, size_t error_size);
 /* `failed`: ends the other ranks too, for they would wait for this one for ever, and does not return. */
 void comm_close(struct comm *comm, bool failed, int status);
-
-/* For what is queued on `device`. Returns 0, or -1 with one line in `error`. */
-int comm_attach(struct comm *comm, struct device *device, char *error, size_t error_size);
-void comm_detach(struct comm *comm, struct device *device);
-
-/* `buffer` has a piece of `bytes` for each rank, its own filled in; afterwards all are. */
-void comm_all_gather(struct comm *comm, struct device *device, void *buffer, size_t bytes);
-/* `buffer` has a piece of `count` elements for each rank; afterwards its own piece is the sum of all ranks' pieces for
-   it, the others are undefined. By MPI the sum is made in the order of the ranks, in float. */
-void comm_reduce_scatter(struct comm *comm, struct device *device, void *buffer, int64_t count, enum dtype dtype);
 
 /* On the host, while nothing is queued: every rank's `bytes`, in the order of the ranks, into `all`. */
 void comm_exchange(struct comm *comm, const void *mine, void *all, size_t bytes);

@@ -1,0 +1,17 @@
+/* Statistics of a process, read from a file as stats_file.h describes it. */
+#ifndef SG_STATS_READ_H
+#define SG_STATS_READ_H
+
+#include <stdbool.h>
+
+#include "writer/stats_file.h"
+
+/* Statistics that the file has no value for are 0; names that this build doesn't know are left out. Returns
+   0 or a negative errno with one line in error[SG_STATS_ERROR]; sg_stats_file_free() gives back what was read. */
+int sg_stats_file_read(const char *path, struct sg_stats_file *ret, char *error);
+void sg_stats_file_free(struct sg_stats_file *file);
+
+/* True where a regular file begins as one of these does. */
+bool sg_stats_file_detect(const char *path);
+
+#endif
