@@ -770,11 +770,45 @@ static void more_than_the_fraction(void **state)
     tear_down(&bench);
 }
 
+/* The case of caching_allocator.h and of ledger_device.h. */
+static void worked_case(void **state)
+{
+    (void)state;
+    for (int expandable = 0; expandable < 2; expandable++) {
+        struct bench bench;
+        set_up(&bench, expandable ? "expandable_segments:True" : NULL, 24 * SG_GIB);
+        struct sg_torch_block *three = get(&bench, 3 * SG_MIB);
+        assert_int_equal(bench.stats->reserved.current, 20 * SG_MIB);
+        struct sg_torch_block *small = get(&bench, 300 * SG_KIB);
+        assert_int_equal(sg_torch_bytes(small), 307200);
+        assert_int_equal(bench.stats->reserved.current, 22 * SG_MIB);
+        struct sg_torch_block *twelve[2] = {get(&bench, 12 * SG_MIB)};
+        assert_int_equal(sg_torch_address(twelve[0]), sg_torch_address(three) + 3 * SG_MIB);
+        assert_int_equal(bench.stats->reserved.current, 22 * SG_MIB);
+        if (!expandable) {
+            assert_int_equal(sg_torch_address(three), UINT64_C(0x10000000000));
+            assert_int_equal(sg_torch_address(small), UINT64_C(0x10001400000));
+        }
+        twelve[1] = get(&bench, 12 * SG_MIB);
+        assert_int_equal(bench.stats->reserved.current, (expandable ? 42 : 34) * SG_MIB);
+        put(&bench, three);
+        sg_torch_empty_cache(bench.torch);
+        assert_int_equal(bench.stats->reserved.current, (expandable ? 42 : 34) * SG_MIB);
+        put(&bench, small);
+        put(&bench, twelve[0]);
+        put(&bench, twelve[1]);
+        sg_torch_empty_cache(bench.torch);
+        sg_torch_destroy(bench.torch);
+        sg_ledger_device_clear(&bench.card);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(segments_by_size),
         cmocka_unit_test(whole_segments),
+        cmocka_unit_test(worked_case),
         cmocka_unit_test(zero_bytes),
         cmocka_unit_test(best_fit_then_lowest_address),
         cmocka_unit_test(freed_neighbours_merge),

@@ -177,8 +177,36 @@ static void test_driver(void **state)
     sg_ledger_fini(&card);
 }
 
+/* The case of lag_queue.h. */
+static void worked_case(void **state)
+{
+    (void)state;
+    struct sg_lag_queue *queue = sg_lag_queue_new(2);
+    struct sg_ledger_clock event, last;
+    assert_non_null(queue);
+    assert_int_equal(sg_lag_queue_stream(queue, 0, 0), 0);
+    assert_int_equal(sg_lag_queue_stream(queue, 1, 0), 1);
+    sg_lag_queue_submit(queue, 0);
+    sg_lag_queue_record(queue, 0, &event);
+    assert_int_equal(event.at[0], 1);
+    sg_lag_queue_wait(queue, 1, &event);
+    sg_lag_queue_submit(queue, 1);
+    sg_lag_queue_record(queue, 1, &last);
+    assert_int_equal(last.at[0], 1);
+    assert_int_equal(last.at[1], 1);
+    sg_lag_queue_made(queue);
+    assert_false(sg_lag_queue_is_complete(queue, &event));
+    sg_lag_queue_made(queue);
+    assert_true(sg_lag_queue_is_complete(queue, &last));
+    sg_lag_queue_submit(queue, 1);
+    sg_lag_queue_record(queue, 1, &last);
+    sg_lag_queue_finish(queue, &last);
+    assert_true(sg_lag_queue_is_complete(queue, &last));
+    sg_lag_queue_delete(queue);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_model), cmocka_unit_test(test_driver)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(worked_case), cmocka_unit_test(test_model), cmocka_unit_test(test_driver)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -92,9 +92,38 @@ static void test_table(void **state)
     sg_ledger_fini(&card);
 }
 
+/* The cases of ledger_driver.h and of driver.h. */
+static void worked_case(void **state)
+{
+    (void)state;
+    const struct sg_driver *driver = &sg_ledger_driver;
+    struct sg_ledger card;
+    CUdeviceptr address;
+    CUmemGenericAllocationHandle handle;
+    CUmemAllocationProp prop = {.location.id = 3};
+    uint64_t used;
+    sg_ledger_init(&card, UINT64_C(24) << 30, GRANULE);
+    sg_ledger_use(&card);
+    assert_int_equal(driver->address_reserve(&address, UINT64_C(48) << 30, 0, 0, 0), CUDA_SUCCESS);
+    assert_int_equal(address, UINT64_C(0x100000000000000));
+    assert_int_equal(driver->create(&handle, 2 << 20, &prop, 0), CUDA_SUCCESS);
+    assert_int_equal(handle, 0x200003);
+    assert_int_equal(card.device[3].used_bytes, 2 << 20);
+    assert_int_equal(driver->map(address, 2 << 20, 0, handle, 0), CUDA_SUCCESS);
+    assert_int_equal(driver->map(address, 4 << 20, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(driver->release(handle), CUDA_SUCCESS);
+    assert_int_equal(card.device[3].used_bytes, 0);
+    card.device[0].total_bytes = UINT64_C(8) << 30; /* a quota of 8 GiB, of which 2 are in use */
+    card.device[0].used_bytes = UINT64_C(2) << 30;
+    assert_true(sg_driver_used_memory(driver, 0, UINT64_C(24) << 30, 0, &used));
+    assert_int_equal(used, UINT64_C(18) << 30);
+    sg_ledger_fini(&card);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(worked_case),
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_addresses_differ),
         cmocka_unit_test(test_events),
