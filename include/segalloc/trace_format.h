@@ -33,84 +33,87 @@
 enum segalloc_record_kind {
     SEGALLOC_RECORD_NONE = 0,
     /* What the program did. These are also the actions of RMM's CSV and of its extensions. */
-    SEGALLOC_RECORD_ALLOCATE = 1,          /* id, size asked for */
-    SEGALLOC_RECORD_FREE = 2,              /* id, size asked for */
-    SEGALLOC_RECORD_ALLOCATE_FAILURE = 3,  /* size asked for; with SHORT id: bytes that it lacked; with TORCH: PyTorch
+    SEGALLOC_RECORD_ALLOCATE = 1,         /* id, size asked for */
+    SEGALLOC_RECORD_FREE = 2,             /* id, size asked for */
+    SEGALLOC_RECORD_ALLOCATE_FAILURE = 3, /* size asked for; with SHORT id: bytes that it lacked; with TORCH: PyTorch
                                               has raised its error */
-    SEGALLOC_RECORD_RECORD_STREAM = 4,     /* id */
-    SEGALLOC_RECORD_LAUNCH = 5,            /* size: how many pieces of work */
-    SEGALLOC_RECORD_EVENT_RECORD = 6,      /* id: number of this recording of an event */
-    SEGALLOC_RECORD_STREAM_WAIT = 7,       /* id: the recording waited for */
-    SEGALLOC_RECORD_EVENT_SYNC = 8,        /* id */
-    SEGALLOC_RECORD_EVENT_QUERY = 9,       /* id */
-    SEGALLOC_RECORD_STREAM_SYNC = 10,      /* stream */
-    SEGALLOC_RECORD_DEVICE_SYNC = 11,      /* - */
-    SEGALLOC_RECORD_EMPTY_CACHE = 12,      /* size: bytes to keep */
+    SEGALLOC_RECORD_RECORD_STREAM = 4,    /* id */
+    SEGALLOC_RECORD_LAUNCH = 5,           /* size: how many pieces of work */
+    SEGALLOC_RECORD_EVENT_RECORD = 6,     /* id: number of this recording of an event */
+    SEGALLOC_RECORD_STREAM_WAIT = 7,      /* id: the recording waited for */
+    SEGALLOC_RECORD_EVENT_SYNC = 8,       /* id */
+    SEGALLOC_RECORD_EVENT_QUERY = 9,      /* id */
+    SEGALLOC_RECORD_STREAM_SYNC = 10,     /* stream */
+    SEGALLOC_RECORD_DEVICE_SYNC = 11,     /* - */
+    SEGALLOC_RECORD_EMPTY_CACHE = 12,     /* size: bytes to keep */
     /* What came to the allocator from outside, so that a replay decides the same. */
-    SEGALLOC_RECORD_DONE = 32,             /* id: the pending free of this block is complete */
-    SEGALLOC_RECORD_PRESSURE = 33,         /* size: bytes of the device in use by others, quantised */
+    SEGALLOC_RECORD_DONE = 32,     /* id: the pending free of this block is complete */
+    SEGALLOC_RECORD_PRESSURE = 33, /* size: bytes of the device in use by others, quantised */
     /* An allocation that nothing free serves, from there to the ALLOCATE or ALLOCATE_FAILURE of the same thread: */
-    SEGALLOC_RECORD_SLOW_BEGIN = 34,       /* size asked for: goes to the driver, other threads may go on */
-    SEGALLOC_RECORD_SLOW_STEP = 35,        /* decided what to do next; size: CUresult so far, id: pages created before
+    SEGALLOC_RECORD_SLOW_BEGIN = 34, /* size asked for: goes to the driver, other threads may go on */
+    SEGALLOC_RECORD_SLOW_STEP = 35,  /* decided what to do next; size: CUresult so far, id: pages created before
                                               it, and << 32 those that were mapped */
-    SEGALLOC_RECORD_PASSED_ON = 36,        /* size: an allocation that the driver served, flags say why */
-    SEGALLOC_RECORD_STATISTIC = 37,        /* stream: device; id: FNV-1a (64 bits) of its name; size: its value */
-    SEGALLOC_RECORD_MERGE = 39,            /* stream: of the device; what was cached was merged with what is free around
+    SEGALLOC_RECORD_PASSED_ON = 36,  /* size: an allocation that the driver served, flags say why */
+    SEGALLOC_RECORD_STATISTIC = 37,  /* stream: device; id: FNV-1a (64 bits) of its name; size: its value */
+    SEGALLOC_RECORD_MERGE = 39,      /* stream: of the device; what was cached was merged with what is free around
                                               it */
     /* The order of streams as the allocator learnt it. A slot is a number under which a stream is followed; its
        DEFINE_STREAM comes with it. Time counts what happens on the device; allocations advance it. */
-    SEGALLOC_RECORD_SLOT = 40,             /* stream: index; id: slot; size: flags of the stream: is followed from here
+    SEGALLOC_RECORD_SLOT = 40,         /* stream: index; id: slot; size: flags of the stream: is followed from here
                                               on */
-    SEGALLOC_RECORD_SLOT_GONE = 41,        /* stream, id: slot: the stream was destroyed */
-    SEGALLOC_RECORD_TICK = 42,             /* stream: of the device; id: slots, a bit each, that were given work; size:
+    SEGALLOC_RECORD_SLOT_GONE = 41,    /* stream, id: slot: the stream was destroyed */
+    SEGALLOC_RECORD_TICK = 42,         /* stream: of the device; id: slots, a bit each, that were given work; size:
                                               the time is this now */
-    SEGALLOC_RECORD_ORDER = 43,            /* stream: what it is given from here on comes after; id: slot; size: time */
-    SEGALLOC_RECORD_COMPLETE = 44,         /* stream: of the device; id: slot, size: time: known to be complete up to
+    SEGALLOC_RECORD_ORDER = 43,        /* stream: what it is given from here on comes after; id: slot; size: time */
+    SEGALLOC_RECORD_COMPLETE = 44,     /* stream: of the device; id: slot, size: time: known to be complete up to
                                               there */
-    SEGALLOC_RECORD_MARK = 45,             /* stream: of the device; id: slots, a bit each; size: time up to which an
+    SEGALLOC_RECORD_MARK = 45,         /* stream: of the device; id: slots, a bit each; size: time up to which an
                                               event was recorded on them */
-    SEGALLOC_RECORD_LIMIT = 47,            /* stream: of the device; size: what may be held of it from here on */
-    SEGALLOC_RECORD_TURN = 48,             /* stream: of the device; id: enum segalloc_turn; size: its outcome. A step
+    SEGALLOC_RECORD_LIMIT = 47,        /* stream: of the device; size: what may be held of it from here on */
+    SEGALLOC_RECORD_TURN = 48,         /* stream: of the device; id: enum segalloc_turn; size: its outcome. A step
                                               of a slow allocation, of a trim, or of the free of a huge block */
-    SEGALLOC_RECORD_PIN = 49,              /* stream: of the device; id: region << 32 | page; size: pages that may not
+    SEGALLOC_RECORD_PIN = 49,          /* stream: of the device; id: region << 32 | page; size: pages that may not
                                               move from here on */
-    SEGALLOC_RECORD_CONTEXT_GONE = 50,     /* stream: of the context; its blocks are freed, and its fixed segments have
+    SEGALLOC_RECORD_CONTEXT_GONE = 50, /* stream: of the context; its blocks are freed, and its fixed segments have
                                               gone with it */
-    SEGALLOC_RECORD_FIXED = 51,            /* stream: of the device; what is allocated from here on stands in fixed
+    SEGALLOC_RECORD_FIXED = 51,        /* stream: of the device; what is allocated from here on stands in fixed
                                               segments; size: 1: each block in one of its own, else 0 */
-    SEGALLOC_RECORD_COST = 52,             /* stream: of the device; id: call, 0: create, 1: map, 2: set access, 3: unmap,
+    SEGALLOC_RECORD_COST = 52,         /* stream: of the device; id: call, 0: create, 1: map, 2: set access, 3: unmap,
                                               4: release; size: what one over n handles costs, measured: ns a call << 32
                                               | ns a handle */
-    SEGALLOC_RECORD_PEERS = 53,            /* stream: of the device; size: devices that have access to its memory from
+    SEGALLOC_RECORD_PEERS = 53,        /* stream: of the device; size: devices that have access to its memory from
                                               here on, a bit each */
-    SEGALLOC_RECORD_SETTLED = 60,          /* id: enum segalloc_settled: what became of this thread's refused allocation,
+    SEGALLOC_RECORD_SETTLED = 60,      /* id: enum segalloc_settled: what became of this thread's refused allocation,
                                               where no allocation in the trace says it; size: bytes that it got */
-    SEGALLOC_RECORD_OUTSIDE = 54,          /* stream: of the device; id: enum segalloc_outside; size: bytes of the device
+    SEGALLOC_RECORD_OUTSIDE = 54,      /* stream: of the device; id: enum segalloc_outside; size: bytes of the device
                                               that are held that way from here on. LAST: of those that changed at once */
-    SEGALLOC_RECORD_END = 38,              /* id: records before it, size: records lost; the trace was closed */
+    SEGALLOC_RECORD_REFUSED_OUTSIDE =
+        55,                   /* stream: of the device; id: enum segalloc_outside: the call that the driver has
+                                              refused, and no allocator could serve; size asked for, 0: not known */
+    SEGALLOC_RECORD_END = 38, /* id: records before it, size: records lost; the trace was closed */
     /* Dictionaries: a definition comes before its first use. */
-    SEGALLOC_RECORD_DEFINE_STREAM = 64,    /* stream: index; id: the handle; size: context index << 32 | device */
-    SEGALLOC_RECORD_DEFINE_THREAD = 65,    /* thread: index; id: thread id as the system or the CSV gives it */
-    SEGALLOC_RECORD_DEFINE_DEVICE = 66,    /* stream: ordinal; id: granularity; size: total memory */
+    SEGALLOC_RECORD_DEFINE_STREAM = 64, /* stream: index; id: the handle; size: context index << 32 | device */
+    SEGALLOC_RECORD_DEFINE_THREAD = 65, /* thread: index; id: thread id as the system or the CSV gives it */
+    SEGALLOC_RECORD_DEFINE_DEVICE = 66, /* stream: ordinal; id: granularity; size: total memory */
     /* The order of streams has been lost, for good, by a call that nothing here knows. Its name: id and size are 16
        characters of it, zeros at its end; more records follow unless LAST is set. */
     SEGALLOC_RECORD_UNTRACKED = 67,
     /* Where the program asked for memory. Numbers are from 1 and below SEGALLOC_TRACE_NAMES; 0 is unknown. A definition
        is a run of records of one number, the first with FIRST and the last with LAST; one that is begun anew replaces
        what came before. */
-    SEGALLOC_RECORD_DEFINE_TEXT = 68,      /* stream: text; id and size: 16 bytes of it (UTF-8), zeros at its end */
-    SEGALLOC_RECORD_DEFINE_SITE = 69,      /* stream: site; one frame of it, the innermost first. id: text of its file
+    SEGALLOC_RECORD_DEFINE_TEXT = 68,  /* stream: text; id and size: 16 bytes of it (UTF-8), zeros at its end */
+    SEGALLOC_RECORD_DEFINE_SITE = 69,  /* stream: site; one frame of it, the innermost first. id: text of its file
                                               << 32 | of its function; size: line. With NATIVE: text of the module << 32
                                               | of the exported function or 0; size: offset of the return address
                                               in the module, as its symbols count */
-    SEGALLOC_RECORD_DEFINE_PHASE = 70,     /* stream: phase; id: the phase around it; size: text of its name */
-    SEGALLOC_RECORD_DEFINE_MODEL = 72,     /* stream: ordinal of a device; id and size: 16 characters of the name that the
+    SEGALLOC_RECORD_DEFINE_PHASE = 70, /* stream: phase; id: the phase around it; size: text of its name */
+    SEGALLOC_RECORD_DEFINE_MODEL = 72, /* stream: ordinal of a device; id and size: 16 characters of the name that the
                                               driver gives its model, zeros at its end */
-    SEGALLOC_RECORD_DEFINE_UUID = 74,      /* stream: ordinal of a device; id and size: its UUID's 16 bytes. Processes may
+    SEGALLOC_RECORD_DEFINE_UUID = 74,  /* stream: ordinal of a device; id and size: its UUID's 16 bytes. Processes may
                                               have different ordinals for one device */
-    SEGALLOC_RECORD_DEFINE_CARD = 73,      /* a card that a rehearsal was asked about; size: its bytes; id: bytes of it that
+    SEGALLOC_RECORD_DEFINE_CARD = 73,  /* a card that a rehearsal was asked about; size: its bytes; id: bytes of it that
                                               are left for the context and for libraries */
-    SEGALLOC_RECORD_SITE = 71,             /* id: site, size: phase: what this thread asks for from here on is of these */
+    SEGALLOC_RECORD_SITE = 71,         /* id: site, size: phase: what this thread asks for from here on is of these */
 };
 
 /* What was done, or found out, at a turn. */

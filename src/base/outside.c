@@ -1,9 +1,9 @@
 #include "outside.h"
 
 static const struct {
-    const char *key, *call;
+    const char *key, *call, *refused;
 } names[] = {
-#define OUTSIDE(NAME, key, call) [SEGALLOC_OUTSIDE_##NAME] = {#key, call},
+#define OUTSIDE(NAME, key, call, refused) [SEGALLOC_OUTSIDE_##NAME] = {#key, call, refused},
 #include "outside.def"
 };
 _Static_assert(sizeof names / sizeof *names == SEGALLOC_OUTSIDE_COUNT, "each category has a row of outside.def");
@@ -16,6 +16,16 @@ const char *sg_outside_key(enum segalloc_outside what)
 const char *sg_outside_call(enum segalloc_outside what)
 {
     return names[what].call;
+}
+
+const char *sg_outside_refused(enum segalloc_outside what)
+{
+    return names[what].refused;
+}
+
+enum segalloc_outside sg_outside_kind(uint64_t id)
+{
+    return id < SEGALLOC_OUTSIDE_COUNT ? (enum segalloc_outside)id : SEGALLOC_OUTSIDE_OTHER;
 }
 
 uint64_t sg_outside_sum(const struct sg_outside *outside)

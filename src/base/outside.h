@@ -23,10 +23,14 @@ struct sg_outside {
     uint64_t bytes[SEGALLOC_OUTSIDE_COUNT];
 };
 
-/* The name of a category in JSON ("pools"), and the words of a report after the bytes ("by cudaMallocAsync"). Constant
-   texts. */
+/* The name of a category in JSON ("pools"), and the words of a report after the bytes ("by cudaMallocAsync"). A call that was
+   refused has words after "asked for" ("as managed memory"). Constant texts. */
 const char *sg_outside_key(enum segalloc_outside what);
 const char *sg_outside_call(enum segalloc_outside what);
+const char *sg_outside_refused(enum segalloc_outside what);
+
+/* The category of a record's id; OTHER for one of a later version. */
+enum segalloc_outside sg_outside_kind(uint64_t id);
 
 /* The sum of all categories, bytes. */
 uint64_t sg_outside_sum(const struct sg_outside *outside);

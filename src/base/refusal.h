@@ -12,7 +12,10 @@
      3 GiB refused, 12 frees, 3 GiB served             made good: one refusal, no failure
      3 GiB refused, 2.7 GiB refused, 2.4 GiB served    made good: two refusals, no failure
      3 GiB refused, 3 GiB refused, the process ends    one failure, the second
-     3 GiB refused, 20 MiB served                      one failure, which the program survived */
+     3 GiB refused, 20 MiB served                      one failure, which the program survived
+
+   Launches of graphs and loads of modules do not say how much they take. Their size is 0, and only another such call makes
+   them good. */
 #ifndef SG_REFUSAL_H
 #define SG_REFUSAL_H
 
@@ -30,7 +33,7 @@ static inline uint64_t sg_refusal_enough(uint64_t refused)
 /* True if `bytes`, served to the thread, make a refusal of `refused` bytes good. */
 static inline bool sg_refusal_is_made_good(uint64_t refused, uint64_t bytes)
 {
-    return bytes >= sg_refusal_enough(refused);
+    return refused ? bytes >= sg_refusal_enough(refused) : !bytes;
 }
 
 /* True if a thread that was refused `refused` bytes, and now `bytes`, has only tried again. */

@@ -263,28 +263,11 @@ void sg_core_passthrough(struct sg_core *core, int ordinal, CUdeviceptr address,
     sg_device_unlock(device);
 }
 
-void sg_core_failed(struct sg_core *core, int ordinal)
-{
-    struct sg_device *device = sg_device_get(core, ordinal);
-    if (device)
-        sg_count(device, SG_STAT_ooms, 1);
-}
-
 void sg_core_asked(struct sg_core *core, int ordinal, unsigned times)
 {
     struct sg_device *device = sg_device_get(core, ordinal);
     if (device)
         sg_count(device, SG_STAT_questions, times);
-}
-
-void sg_core_settled(struct sg_core *core, int ordinal, enum segalloc_settled how, size_t bytes)
-{
-    struct sg_device *device = sg_device_get(core, ordinal);
-    if (!device)
-        return;
-    sg_device_lock(device);
-    sg_emit(device, SEGALLOC_RECORD_SETTLED, 0, sg_device_unknown_stream(device), how, bytes);
-    sg_device_unlock(device);
 }
 
 void sg_core_pin(struct sg_core *core, CUdeviceptr address, size_t bytes)

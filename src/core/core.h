@@ -62,15 +62,8 @@ void sg_core_poll(struct sg_core *core, int device);
 /* Notes an allocation of `bytes` that the driver served at `address`, for the report's share of what was served. */
 void sg_core_passthrough(struct sg_core *core, int device, CUdeviceptr address, size_t bytes);
 
-/* Counts an allocation on `device` that was refused, and that the layer above could not make good either. The core
-   itself counts refusals only, because the caller may still free memory and ask again. */
-void sg_core_failed(struct sg_core *core, int device);
-
 /* Counts questions of the program how much of `device` is free. */
 void sg_core_asked(struct sg_core *core, int device, unsigned times);
-
-/* Notes in the trace what became of the calling thread's refused allocation, where no allocation shows it. */
-void sg_core_settled(struct sg_core *core, int device, enum segalloc_settled how, size_t bytes);
 
 /* Pins the pages behind [address, address + bytes): they neither move nor go back any more. Other addresses are left
    alone. */

@@ -145,6 +145,7 @@ struct sg_shortage {
     uint64_t short_by;              /* asked for beyond these two; a granule where it failed although they would do */
     uint64_t total, limit, outside; /* of the device; of that may be held; in use by others */
     bool given_up;                  /* a wait for queued work has taken longer than wait_limit */
+    enum segalloc_outside by;       /* the call that was refused; OTHER: one that the core serves */
 };
 
 #endif

@@ -243,28 +243,32 @@ static CUresult attempt_twice_growing(struct sg_device *device, struct request *
 }
 
 /* Notes what an allocation of `bytes` that has failed was short of. It lacks what it asked for beyond idle memory and
-   room. Where both together would do, they were in pieces: then it counts as short by one granule. */
-static void note_shortage_locked(struct sg_device *device, uint64_t bytes) SG_REQUIRES(lock)
+   room. Where both together would do, they were in pieces: then it counts as short by one granule. No limit of ours
+   holds for calls of others. */
+static void note_shortage_locked(struct sg_device *device, uint64_t bytes, enum segalloc_outside by) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
+    bool ours = by == SEGALLOC_OUTSIDE_OTHER;
+    uint64_t limit = ours ? device->capacity_bytes : device->total_bytes;
     const struct sg_usage *usage = &device->accounts.usage;
     uint64_t held = usage->reserved.now, outside = device->room.outside_bytes;
-    uint64_t allowed = device->capacity_bytes > held ? device->capacity_bytes - held : 0;
+    uint64_t allowed = limit > held ? limit - held : 0;
     uint64_t left = device->total_bytes > held + outside ? device->total_bytes - held - outside : 0;
     struct sg_shortage shortage = {
         .asked = bytes,
-        .takes = device->fixed ? sg_segments_takes_locked(device, bytes) : bytes,
+        .takes = ours && device->fixed ? sg_segments_takes_locked(device, bytes) : bytes,
         .live = usage->requested.now,
         .used = usage->active.now,
         .allocated = usage->allocated.now,
         .pending = usage->pending.now,
         .reserved = held,
         .total = device->total_bytes,
-        .limit = device->capacity_bytes,
+        .limit = limit,
         .outside = outside,
         .given_up = device->accounts.counter[SG_STAT_waits_given_up] > 0,
         .idle = device->fixed ? sg_segments_idle_locked(device) : sg_device_idle_locked(device),
         .room = allowed < left ? allowed : left,
+        .by = by,
     };
     uint64_t had = shortage.idle + shortage.room;
     shortage.short_by = shortage.takes > had  ? shortage.takes - had
@@ -277,7 +281,7 @@ static void note_shortage_locked(struct sg_device *device, uint64_t bytes) SG_RE
 static void note_ran_out_locked(struct sg_device *device, size_t bytes, const struct sg_tag *tag) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
-    note_shortage_locked(device, bytes);
+    note_shortage_locked(device, bytes, SEGALLOC_OUTSIDE_OTHER);
     sg_emit(device, SEGALLOC_RECORD_ALLOCATE_FAILURE, SEGALLOC_FLAG_SHORT, sg_device_stream_locked(device, tag),
         device->room.shortage.short_by, bytes);
     sg_count(device, SG_STAT_refused, 1);
@@ -290,6 +294,15 @@ CUresult sg_device_ran_out(struct sg_device *device, size_t bytes, const struct 
     note_ran_out_locked(device, bytes, tag);
     sg_device_unlock(device);
     return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void sg_device_refused_outside(struct sg_device *device, enum segalloc_outside by, uint64_t bytes)
+{
+    sg_device_lock(device);
+    note_shortage_locked(device, bytes, by);
+    sg_emit(device, SEGALLOC_RECORD_REFUSED_OUTSIDE, 0, sg_device_unknown_stream(device), by, bytes);
+    sg_count(device, SG_STAT_refused, 1);
+    sg_device_unlock(device);
 }
 
 /* Gives idle pages back beyond garbage_collection_threshold, as PyTorch does, or beyond a limit that has been lowered

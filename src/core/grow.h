@@ -45,4 +45,8 @@ CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, co
    CUDA_ERROR_OUT_OF_MEMORY. Takes `lock`. */
 CUresult sg_device_ran_out(struct sg_device *device, size_t bytes, const struct sg_tag *tag);
 
+/* Notes and reports a call for `bytes` (0: not known) that the core does not serve, and that the driver has refused. No lock
+   held. */
+void sg_device_refused_outside(struct sg_device *device, enum segalloc_outside by, uint64_t bytes);
+
 #endif

@@ -1,5 +1,6 @@
 #include "core/outside_memory.h"
 
+#include "core/grow.h"
 #include "core/state/locks.h"
 #include "core/state/outside_bytes.h"
 
@@ -41,6 +42,72 @@ SG_UNCHECKED_LOCKS void sg_core_count_outside(struct sg_core *core, int ordinal)
         sg_count(device, SG_STAT_outside_allocs, 1);
     } else {
         core->unready[ordinal].outside_allocs++;
+        sg_setup_unlock(core);
+    }
+}
+
+/* Free memory is known of the current device alone, and is asked again for the report. */
+static void refuse_in_setup(struct sg_core *core, int ordinal, enum segalloc_outside by, uint64_t bytes)
+    SG_REQUIRES(setup)
+{
+    SG_ASSERT_HELD(&core->setup);
+    struct sg_unready *unready = &core->unready[ordinal];
+    size_t total = 0;
+    if (core->observer.emit && !unready->total_bytes)
+        sg_core_show_outside_in_setup(core, ordinal, /* current */ false);
+    if (sg_core_driver(core)->device_total(&total, ordinal) != CUDA_SUCCESS)
+        total = 0;
+    uint64_t outside = sg_outside_stays(&unready->outside), room = total > outside ? total - outside : 0;
+    unready->refused++;
+    unready->shortage = (struct sg_shortage){.asked = bytes,
+        .takes = bytes,
+        .total = total,
+        .limit = total,
+        .outside = outside,
+        .room = room,
+        .short_by = bytes > room ? bytes - room : SG_UNIT,
+        .by = by};
+    sg_event_emit(&core->observer, SEGALLOC_RECORD_REFUSED_OUTSIDE, 0, sg_unknown_stream_of(ordinal), by, bytes);
+}
+
+SG_UNCHECKED_LOCKS void sg_core_refused_outside(struct sg_core *core, int ordinal, enum segalloc_outside by,
+    uint64_t bytes)
+{
+    if ((unsigned)ordinal >= SG_DEVICES_MAX)
+        return;
+    struct sg_device *device = outside_device(core, ordinal);
+    if (device) {
+        sg_device_refused_outside(device, by, bytes);
+    } else {
+        refuse_in_setup(core, ordinal, by, bytes);
+        sg_setup_unlock(core);
+    }
+}
+
+SG_UNCHECKED_LOCKS void sg_core_failed(struct sg_core *core, int ordinal)
+{
+    if ((unsigned)ordinal >= SG_DEVICES_MAX)
+        return;
+    struct sg_device *device = outside_device(core, ordinal);
+    if (device) {
+        sg_count(device, SG_STAT_ooms, 1);
+    } else {
+        core->unready[ordinal].ooms++;
+        sg_setup_unlock(core);
+    }
+}
+
+SG_UNCHECKED_LOCKS void sg_core_settled(struct sg_core *core, int ordinal, enum segalloc_settled how, size_t bytes)
+{
+    if ((unsigned)ordinal >= SG_DEVICES_MAX)
+        return;
+    struct sg_device *device = outside_device(core, ordinal);
+    if (device) {
+        sg_device_lock(device);
+        sg_emit(device, SEGALLOC_RECORD_SETTLED, 0, sg_device_unknown_stream(device), how, bytes);
+        sg_device_unlock(device);
+    } else {
+        sg_event_emit(&core->observer, SEGALLOC_RECORD_SETTLED, 0, sg_unknown_stream_of(ordinal), how, bytes);
         sg_setup_unlock(core);
     }
 }

@@ -19,4 +19,17 @@ void sg_core_count_outside(struct sg_core *core, int device);
    driver, and takes `grow`, or `setup` if the device is not ready. */
 void sg_core_note_outside(struct sg_core *core, int device, bool current);
 
+/* The end of calls for memory, the core's own too. None of these makes the device ready. */
+
+/* Notes and counts a call for `bytes` (0: not known) that the core does not serve, and that the driver has refused for want
+   of memory. sg_core_oom_text() then tells of it. */
+void sg_core_refused_outside(struct sg_core *core, int device, enum segalloc_outside by, uint64_t bytes);
+
+/* Counts an allocation on `device` that was refused and will not be made good: the core counts refusals only, since
+   what a program does about one is not known then. */
+void sg_core_failed(struct sg_core *core, int device);
+
+/* Notes in the trace what became of the calling thread's refused allocation, where no allocation shows it. */
+void sg_core_settled(struct sg_core *core, int device, enum segalloc_settled how, size_t bytes);
+
 #endif

@@ -52,6 +52,8 @@ SG_UNCHECKED_LOCKS static void take_noted_in_setup(struct sg_device *device) SG_
     const struct sg_unready *unready = &device->core->unready[device->ordinal];
     device->room.outside = unready->outside;
     device->accounts.counter[SG_STAT_outside_allocs] = unready->outside_allocs;
+    device->accounts.counter[SG_STAT_refused] = unready->refused;
+    device->accounts.counter[SG_STAT_ooms] = unready->ooms;
 }
 
 SG_UNCHECKED_LOCKS struct sg_device *sg_device_get(struct sg_core *core, int ordinal)

@@ -19,6 +19,7 @@
 #include "core/segments/fixed_segments.h"
 #include "core/state/locks.h"
 #include "base/live_groups.h"
+#include "base/outside.h"
 #include "base/size.h"
 
 /* The partly used page with the least in it: what stands in the way of giving it to somebody else. */
@@ -214,8 +215,14 @@ __attribute__((format(printf, 2, 3))) static void text_put(struct text *text, co
 static void put_first(struct text *text, int ordinal, const struct sg_shortage *shortage)
 {
     char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], c[SG_SIZE_TEXT], d[SG_SIZE_TEXT], e[SG_SIZE_TEXT];
-    text_put(text, "segalloc: out of memory on device %d: short by %s: %s asked for", ordinal,
-        sg_size_format(shortage->short_by, a), sg_size_format(shortage->asked, b));
+    text_put(text, "segalloc: out of memory on device %d: ", ordinal);
+    if (shortage->asked)
+        text_put(text, "short by %s: %s asked for", sg_size_format(shortage->short_by, a),
+            sg_size_format(shortage->asked, b));
+    else
+        text_put(text, "memory asked for");
+    if (shortage->by)
+        text_put(text, " %s, refused", sg_outside_refused(shortage->by));
     if (shortage->takes != shortage->asked)
         text_put(text, " in a segment of %s", sg_size_format(shortage->takes, c));
     text_put(text, ", %s to be had (%s idle + %s free)\n", sg_size_format(shortage->idle + shortage->room, c),
@@ -299,10 +306,9 @@ static void put_second(struct text *text, uint64_t bytes, const char *who, const
 }
 
 /* The lines of the cause and of the help for it. Every help names an option, a call or a program. */
-static void put_cause(struct text *text, enum sg_oom_cause cause, const struct sg_device *device,
-    const struct sg_shortage *shortage, const struct sg_oom_around *around)
+static void put_cause(struct text *text, enum sg_oom_cause cause, const struct sg_conf *conf,
+    const struct sg_device *device, const struct sg_shortage *shortage, const struct sg_oom_around *around)
 {
-    const struct sg_conf *conf = &device->core->conf;
     char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], c[SG_SIZE_TEXT];
     uint64_t need = shortage->allocated + shortage->asked;
     const struct holders holders = holders_of(around, shortage);
@@ -318,10 +324,10 @@ static void put_cause(struct text *text, enum sg_oom_cause cause, const struct s
     case SG_OOM_FRAGMENTED:
         text_put(text, "fragmented: %s are not in use, but not in one piece\n  help     %s\n",
             sg_size_format(room_of(shortage, shortage->limit, shortage->outside) - shortage->used, a),
-            conf->page_size != SG_AUTO && conf->page_size > device->granularity
+            device && conf->page_size != SG_AUTO && conf->page_size > device->granularity
                 ? "smaller pages waste less: unset page_size_mb"
-            : device->fixed ? "pages can go where they are needed with expandable_segments:True"
-                            : "free, or allocate first, the small blocks that stay");
+            : device && device->fixed ? "pages can go where they are needed with expandable_segments:True"
+                                      : "free, or allocate first, the small blocks that stay");
         break;
     case SG_OOM_LIMIT:
         text_put(text, "limit: %s may be held of the device's %s, and %s are needed\n", sg_size_format(shortage->limit, a),
@@ -483,8 +489,7 @@ static void put_next_limit(struct text *text, const struct sg_conf *conf, const 
     text_put(text, " -- %s\n", command);
 }
 
-/* The last line: the command to run next, for each cause. */
-static void put_next(struct text *text, enum sg_oom_cause cause, const struct sg_device *device,
+static void put_next(struct text *text, enum sg_oom_cause cause, const struct sg_conf *conf,
     const struct sg_shortage *shortage, const struct sg_oom_around *around)
 {
     const char *command = command_of(around);
@@ -499,7 +504,7 @@ static void put_next(struct text *text, enum sg_oom_cause cause, const struct sg
             command);
         break;
     case SG_OOM_LIMIT:
-        put_next_limit(text, &device->core->conf, shortage, command);
+        put_next_limit(text, conf, shortage, command);
         break;
     case SG_OOM_POOLS:
     case SG_OOM_OWN:
@@ -518,8 +523,8 @@ static void put_next(struct text *text, enum sg_oom_cause cause, const struct sg
     case SG_OOM_QUEUED:
         if (around->parked)
             text_put(text, "segalloc run -o run.trace -- %s\n", command);
-        else if (shortage->given_up || device->core->conf.free_sync == SG_FREE_SYNC_STRICT)
-            text_put(text, "segalloc run --conf wait_limit:%.0f -- %s\n", 10 * device->core->conf.wait_limit + 10, command);
+        else if (shortage->given_up || conf->free_sync == SG_FREE_SYNC_STRICT)
+            text_put(text, "segalloc run --conf wait_limit:%.0f -- %s\n", 10 * conf->wait_limit + 10, command);
         else
             text_put(text, "segalloc run --conf free_sync:strict -- %s\n", command);
         break;
@@ -544,6 +549,19 @@ static struct sg_shortage as_measured(const struct sg_shortage *shortage, const 
     return measured;
 }
 
+/* The shortage of a device that has served nothing of ours. False: nothing was refused there. */
+static bool shortage_of_unready(struct sg_core *core, int ordinal, const struct sg_oom_around *around,
+    struct sg_shortage *ret)
+{
+    if ((unsigned)ordinal >= SG_DEVICES_MAX)
+        return false;
+    sg_setup_lock(core);
+    const struct sg_unready unready = core->unready[ordinal];
+    sg_setup_unlock(core);
+    *ret = as_measured(&unready.shortage, around);
+    return unready.refused > 0;
+}
+
 size_t sg_core_oom_text(struct sg_core *core, int ordinal, const struct sg_oom_around *around, char *buffer, size_t size)
 {
     static const struct sg_oom_around nothing = {0};
@@ -554,24 +572,29 @@ size_t sg_core_oom_text(struct sg_core *core, int ordinal, const struct sg_oom_a
     struct sg_live_row row[LISTED];
     if (size)
         *buffer = '\0';
-    if (!device)
-        return 0;
     around = around ? around : &nothing;
+    struct sg_shortage shortage;
+    struct holder holder = {0};
     bool grouped = sg_live_init(&live, GROUPS);
-    sg_device_lock(device);
-    const struct sg_shortage shortage = as_measured(&device->room.shortage, around);
-    const struct holder holder = find_holder_locked(device);
-    if (grouped)
-        collect_live_locked(device, &live);
-    sg_device_unlock(device);
+    if (device) {
+        sg_device_lock(device);
+        shortage = as_measured(&device->room.shortage, around);
+        holder = find_holder_locked(device);
+        if (grouped)
+            collect_live_locked(device, &live);
+        sg_device_unlock(device);
+    } else if (!shortage_of_unready(core, ordinal, around, &shortage)) {
+        sg_live_fini(&live);
+        return 0;
+    }
     uint32_t rows = grouped ? sg_live_rows(&live, false, NULL, row, LISTED) : 0;
     sg_live_fini(&live);
     enum sg_oom_cause cause = sg_oom_cause(&shortage, around);
     put_first(&text, ordinal, &shortage);
-    put_cause(&text, cause, device, &shortage, around);
+    put_cause(&text, cause, &core->conf, device, &shortage, around);
     put_holders(&text, around, holders_of(around, &shortage).others);
     put_memory(&text, &shortage, around, &holder, cause == SG_OOM_FRAGMENTED);
     put_live(&text, row, rows < LISTED ? rows : LISTED, around, cause);
-    put_next(&text, cause, device, &shortage, around);
+    put_next(&text, cause, &core->conf, &shortage, around);
     return text.length;
 }

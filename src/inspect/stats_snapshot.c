@@ -74,12 +74,14 @@ static bool snapshot_unready(struct sg_core *core, int ordinal, struct sg_stats 
     if ((unsigned)ordinal >= SG_DEVICES_MAX)
         return false;
     sg_setup_lock(core);
-    uint64_t allocs = core->unready[ordinal].outside_allocs;
+    const struct sg_unready unready = core->unready[ordinal];
     sg_setup_unlock(core);
-    if (!allocs)
+    if (!unready.outside_allocs && !unready.refused)
         return false;
     *ret = (struct sg_stats){0};
-    ret->value[SG_STAT_outside_allocs] = allocs;
+    ret->value[SG_STAT_outside_allocs] = unready.outside_allocs;
+    ret->value[SG_STAT_refused] = unready.refused;
+    ret->value[SG_STAT_ooms] = unready.ooms;
     return true;
 }
 

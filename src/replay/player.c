@@ -34,6 +34,7 @@ static bool record_interrupts(const struct segalloc_trace_record *record)
     case SEGALLOC_RECORD_PASSED_ON:
     case SEGALLOC_RECORD_SETTLED:
     case SEGALLOC_RECORD_OUTSIDE:
+    case SEGALLOC_RECORD_REFUSED_OUTSIDE:
         return false;
     default:
         return record->kind < SEGALLOC_RECORD_DEFINE_STREAM;

@@ -3,9 +3,12 @@
      NAME+MIB       allocates; a failure ends the program with status 1, as an exception that nobody catches would
      NAME?MIB       allocates; a failure is let pass
      NAME!MIB       allocates by cuMemCreate, which is never freed, as NAME+ does
+     NAME#MIB       as NAME!, but a failure is let pass
+     NAME$MIB       as NAME!, into addresses for 9/8 of what cuDeviceTotalMem says: beyond them it aborts
      NAME%PERCENT   allocates this part of what cuDeviceTotalMem says, as NAME+ does
      NAME=MIB       allocates as a cache does: refused, it frees all blocks and asks again, and then as NAME+ does
      NAME^MIB       asks for twice as much each time until it is refused, freeing what it got, and takes the last as NAME+ does
+     NAME~MIB       asks for twice as much each time until it is refused, freeing what it got, and takes nothing
      NAME/MIB       allocates; refused, it takes the host's memory, and then as NAME+ does
      NAME-          frees, if there is such a block
      fork           goes on in a child; the parent waits for it and has its status
@@ -112,19 +115,31 @@ static void take_as_a_cache(CUdeviceptr *at, size_t bytes, const char *act)
     check(driver.take(at, bytes), act);
 }
 
-static void take_by_doubling(CUdeviceptr *at, size_t bytes, const char *act)
+static size_t double_until_refused(CUdeviceptr *at, size_t bytes, const char *act)
 {
     for (; driver.take(at, bytes) == CUDA_SUCCESS; bytes *= 2)
         check(driver.give(*at), act);
-    check(driver.take(at, bytes / 2), act);
+    *at = 0;
+    return bytes / 2;
 }
 
-static void create(size_t bytes, const char *act)
+static CUresult create(size_t bytes)
 {
     CUmemGenericAllocationHandle handle;
     const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
-    check(driver.create(&handle, bytes, &prop, 0), act);
+    return driver.create(&handle, bytes, &prop, 0);
+}
+
+static void create_within_addresses(size_t bytes, const char *act)
+{
+    static size_t taken;
+    size_t total;
+    check(driver.total(&total, device), act);
+    check(create(bytes), act);
+    taken += bytes;
+    if (taken > total + total / 8)
+        abort();
 }
 
 static void take_here_or_there(CUdeviceptr *at, size_t bytes, const char *act)
@@ -145,7 +160,16 @@ static void on_memory(const char *act)
         check(driver.take(at, bytes), act);
         return;
     case '!':
-        create(bytes, act);
+        check(create(bytes), act);
+        return;
+    case '#':
+        (void)create(bytes);
+        return;
+    case '$':
+        create_within_addresses(bytes, act);
+        return;
+    case '~':
+        (void)double_until_refused(at, bytes, act);
         return;
     case '?':
         (void)driver.take(at, bytes);
@@ -157,7 +181,7 @@ static void on_memory(const char *act)
         take_here_or_there(at, bytes, act);
         return;
     case '^':
-        take_by_doubling(at, bytes, act);
+        check(driver.take(at, double_until_refused(at, bytes, act)), act);
         return;
     case '%':
         check(driver.total(&total, device), act);

@@ -63,6 +63,36 @@ class Refused(unittest.TestCase):
                 tune = json.loads(run("tune", "--json", self.trace).stdout)
                 self.assertEqual(tune["recommended"]["ooms"], failures)
 
+    def test_other_calls(self):
+        """A call that segalloc does not serve, and that stays refused, is a failure by its name."""
+        ways = {  # acts: reported MiB, failures, refusals, whether the program went on
+            "a+600 b!600": (600, 1, 1, False), "a+600 b#600": (600, 1, 1, False), "b#1200 a+500": (1200, 1, 1, True),
+            "a+600 b#600 a- b#600": (0, 0, 1, False), "a+600 b#800 b#400": (0, 0, 1, False), "b#1200 c/1200 d+1": (0, 0, 2, False),
+            "a+600 b#500 a?900 b#20": (500, 2, 2, True),
+        }
+        for acts, (reported, failures, refusals, survived) in ways.items():
+            with self.subTest(acts):
+                said = run("run", "-q", "-f", "-o", self.trace, "--sim", "1GiB", "--", ACTS, *acts.split()).stderr
+                sizes = [(float(size), unit) for size, unit in
+                         re.findall(r"short by [^:]*: ([\d.]+) (\w+) asked for by cuMemCreate, refused", said)]
+                mib = [size * (1024 if unit == "GiB" else 1) for size, unit in sizes]
+                self.assertEqual([round(size / 10) for size in mib], [reported // 10] if reported else [], said)
+                report = json.loads(run("report", "--json", self.trace).stdout)
+                self.assertEqual((report["ooms"], report["refused"], report["survived"]), (failures, refusals, survived))
+                self.assertEqual(run("report", "--fail-above", "ooms=0", self.trace).returncode, 3 if failures else 0)
+                doctor = json.loads(run("doctor", "--json", "--sim", "1GiB", "--", ACTS, *acts.split()).stdout.splitlines()[-1])
+                self.assertEqual(doctor["failures"], failures)
+                tune = json.loads(run("tune", "--json", self.trace).stdout)
+                self.assertEqual(sum(trace["failures"] for trace in tune["traces"]), failures)
+                if not failures:
+                    self.assertIn("refused and made good", report["verdict"])
+                    continue
+                failure = next(f for f in report["devices"][0]["failures"] if f.get("by"))
+                self.assertEqual((failure["by"], round(failure["bytes"] / MIB)), ("physical", reported))
+                self.assertGreater(report["smallest_card_bytes"], 1024 * MIB)
+                self.assertRegex(run("report", self.trace).stdout, r"event \d+: [^\n]* asked for by cuMemCreate, refused")
+                self.assertIn("by cuMemCreate", run("tune", self.trace).stdout)
+
     def test_survived(self):
         for acts, survived in ("a+600 c?600 d+20", True), ("a+600 c?600", False), ("a+600 c?600 a- c+600", False):
             with self.subTest(acts):

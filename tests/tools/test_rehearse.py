@@ -131,6 +131,15 @@ class Rehearse(unittest.TestCase):
             ("a+100", "b/1500", "c+20"): ("1GiB,2GiB", "fits fits", (120, None), (1, None), 2),      # takes the host's in its place
             ("a+100", "b/1500"): ("1GiB,2GiB", "fits fits", (100, None), (1, None), 2),              # … at its end, too
             ("a+100", "b?1500"): ("1GiB,2GiB", "does_not_fit fits", (None, None), (None, None), 2),  # comes to nothing
+            ("a+100", "b#1500"): ("1GiB,2GiB", "does_not_fit fits", (None, None), (None, None), 2),  # … by another call
+            ("a+100", "b#1500", "c+20"): ("1GiB,2GiB", "fits fits", (120, None), (1, None), 2),      # does without
+            ("a+100", "b#1500", "c#700"): ("1GiB", "fits", (800,), (1,), 2),
+            ("a+100", "b~50"): ("1GiB,2GiB", "fits fits", (900, 1700), (1, 1), 3),                   # looks how much there is
+            ("a+100", "b~50", "c+1500"): ("1GiB,2GiB", "does_not_fit fits", (None, 1700), (None, 1), 3),
+            ("a+100", "b~50", "c?1500"): ("1GiB,2GiB", "does_not_fit fits", (None, 1700), (None, 1), 3),
+            ("a+100", "b?200", "c?1500"): ("1GiB,2GiB", "does_not_fit fits", (None, None), (None, None), 2),
+            ("a+100", "b$400", "c$700"): ("512MiB,800MiB", "does_not_fit does_not_fit", (None, None), (None, None), 2),  # faults beyond it
+            ("b$400", "c$700"): ("2GiB", "fits", (None,), (None,), 1),
             ("a+100", "b+1500"): ("512MiB,1GiB,2GiB", "does_not_fit does_not_fit fits", (None,) * 3, (None,) * 3, 2),
             ("a+100", "b+1500", "c-"): ("2GiB,4GiB", "fits fits", (None, None), (None, None), 1),
         }
@@ -149,6 +158,20 @@ class Rehearse(unittest.TestCase):
         self.assertRegex(text, "1.00 GiB: (fits|too close)[^\n]*\n  It was run on a card of this size too, and makes do with less there: 900.00 MiB "
                                "were needed, 1 call for memory was refused and made good.\nSmallest card: not known, ")
         self.assertNotIn("for a limit that is set", text)
+
+    def test_hidden_ends(self):
+        """A call that stays refused is a failure also where a shell hides the program's end."""
+        for acts in ("a+100 b!1500", "a+100 b+1500"), ("a+100 b#1500",):
+            for act in acts:
+                verdict = self.verdict(3, "--card", "1GiB,2GiB", "--", "sh", "-c", f"'{ACTS}' {act} | cat; true")
+                self.assertEqual([card["fits"] for card in verdict["cards"]], [False, True], act)
+        # nobody knows whether a search that a shell hides was one
+        self.assertEqual(self.verdict(3, "--card", "1GiB", "--", "sh", "-c", f"'{ACTS}' a+100 b~50; true")["adapts"], False)
+
+    def test_a_fault_that_stays(self):
+        """A program that faults on each card has stopped, and its reason is said."""
+        verdict = self.verdict(1, "--card", "1GiB", "--", "env", *PLAIN_SEGV, ACTS, "a+100", "abort")
+        self.assertEqual((verdict["outcome"], verdict["status"]), ("stopped", 134))
 
     def test_a_question_is_said(self):
         self.assertFalse([line for line in self.verdict(0, "--", LOOP, "100", "return")["assumptions"] if "asks how much" in line])

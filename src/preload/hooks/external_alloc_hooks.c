@@ -1,16 +1,23 @@
 /* Memory that programs take from the driver by themselves: from its pools, as physical allocations, as arrays.
    Modules, contexts, graphs and first launches of a kernel take some too. It stays the driver's own, but must not
-   run out because of idle memory of ours. Each call is booked (track/held_outside.h), and noted in the trace. */
+   run out because of idle memory of ours. Each call is booked (track/held_outside.h), and noted in the trace, also
+   where it is refused. */
 #include "process/hooks.h"
 #include "services/outside_trace.h"
 #include "report/refusals.h"
 #include "track/held_outside.h"
 #include "serve/make_room.h"
 
+/* Physical memory may be the host's. */
+static bool is_device(const CUmemAllocationProp *prop)
+{
+    return prop && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+}
+
 /* The device, as a bit. */
 static uint64_t note_physical(CUmemGenericAllocationHandle handle, size_t bytes, const CUmemAllocationProp *prop)
 {
-    if (!prop || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+    if (!is_device(prop))
         return 0;
     sg_outside_taken(SEGALLOC_OUTSIDE_PHYSICAL, handle, prop->location.id, bytes);
     return sg_outside_bit(prop->location.id);
@@ -35,7 +42,7 @@ static void note_measured(enum segalloc_outside what, uint64_t before)
 }
 
 /* How a call is booked, before it and after its success. `devices`: bits of those whose memory it is; 0: the current
-   context's. */
+   context's. Arrays, modules and external memory do not say how much they take. */
 #define BEFORE_NODE
 #define AFTER_NODE devices = note_pool(params ? sg_outside_bit(params->poolProps.location.id) : 0)
 #define BEFORE_GRAPHS_TRIM
@@ -53,11 +60,17 @@ static void note_measured(enum segalloc_outside what, uint64_t before)
 #define BEFORE_PHYSICAL_END
 #define AFTER_PHYSICAL_END devices = sg_outside_bit(sg_outside_given(SEGALLOC_OUTSIDE_PHYSICAL, handle))
 #define BEFORE_ARRAYS uint64_t before = before_measured(SEGALLOC_OUTSIDE_ARRAYS);
-#define AFTER_ARRAYS note_measured(SEGALLOC_OUTSIDE_ARRAYS, before)
+#define AFTER_ARRAYS                                \
+    note_measured(SEGALLOC_OUTSIDE_ARRAYS, before); \
+    sg_refusals_note_elsewhere(0)
 #define BEFORE_MODULES uint64_t before = before_measured(SEGALLOC_OUTSIDE_MODULES);
-#define AFTER_MODULES note_measured(SEGALLOC_OUTSIDE_MODULES, before)
+#define AFTER_MODULES                                \
+    note_measured(SEGALLOC_OUTSIDE_MODULES, before); \
+    sg_refusals_note_elsewhere(0)
 #define BEFORE_IMPORTED uint64_t before = before_measured(SEGALLOC_OUTSIDE_IMPORTED);
-#define AFTER_IMPORTED note_measured(SEGALLOC_OUTSIDE_IMPORTED, before)
+#define AFTER_IMPORTED                                \
+    note_measured(SEGALLOC_OUTSIDE_IMPORTED, before); \
+    sg_refusals_note_elsewhere(0)
 
 /* What is said of it. It may be the first call that the process asks memory by. Libraries load modules before anything is
    known of the program. */
@@ -69,16 +82,31 @@ static void note_measured(enum segalloc_outside what, uint64_t before)
 #define NOTE_IMPORTED sg_outside_took(devices)
 #define NOTE_MODULES sg_outside_changed(devices, /* starts */ false)
 
+/* Its record, if it stays refused. */
+#define REFUSED_NODE                                                                             \
+    sg_refusals_note_outside(result, params ? sg_outside_bit(params->poolProps.location.id) : 0, \
+        SEGALLOC_OUTSIDE_GRAPHS, 0)
+#define REFUSED_ASYNC sg_refusals_note_outside(result, sg_outside_stream_device(stream), SEGALLOC_OUTSIDE_POOLS, bytes)
+#define REFUSED_FROM_POOL \
+    sg_refusals_note_outside(result, sg_outside_bit(sg_outside_pool_device(pool)), SEGALLOC_OUTSIDE_POOLS, bytes)
+#define REFUSED_PHYSICAL \
+    if (is_device(prop)) \
+    sg_refusals_note_outside(result, sg_outside_bit(prop->location.id), SEGALLOC_OUTSIDE_PHYSICAL, bytes)
+#define REFUSED_ARRAYS sg_refusals_note_outside(result, 0, SEGALLOC_OUTSIDE_ARRAYS, 0)
+#define REFUSED_IMPORTED sg_refusals_note_outside(result, 0, SEGALLOC_OUTSIDE_IMPORTED, 0)
+#define REFUSED_MODULES sg_refusals_note_outside(result, 0, SEGALLOC_OUTSIDE_MODULES, 0)
+
 #define TAKES(symbol, base, version, threads, noted, parameters, arguments) \
     CUresult symbol parameters                                              \
     {                                                                       \
         uint64_t devices = 0;                                               \
-        BEFORE_##noted                                                      \
-        CUresult result = sg_real()->symbol arguments;                      \
+        BEFORE_##noted CUresult result = sg_real()->symbol arguments;       \
         SG_MAKE_ROOM_FOR(result, sg_real()->symbol arguments)               \
         if (result == CUDA_SUCCESS) {                                       \
             AFTER_##noted;                                                  \
             NOTE_##noted;                                                   \
+        } else {                                                            \
+            REFUSED_##noted;                                                \
         }                                                                   \
         return result;                                                      \
     }

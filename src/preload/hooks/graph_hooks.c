@@ -9,6 +9,7 @@
 #include "process/hooks.h"
 #include "process/process.h"
 #include "services/outside_trace.h"
+#include "report/refusals.h"
 #include "track/graph_order.h"
 #include "track/streams.h"
 
@@ -180,6 +181,10 @@ static CUresult launch(CUresult (*real)(CUgraphExec, CUstream), CUgraphExec exec
         sg_outside_launch_begins();
     CUresult result = real(exec, stream);
     SG_MAKE_ROOM_FOR(result, real(exec, stream)) /* memory of its own allocation nodes */
+    if (result == CUDA_SUCCESS)
+        sg_refusals_note_elsewhere(0);
+    else
+        sg_refusals_note_outside(result, 0, SEGALLOC_OUTSIDE_GRAPHS, 0);
     if (noted) {
         sg_outside_launch_ended();
         sg_outside_changed(0, /* starts */ true);
@@ -266,6 +271,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
         keep_apart(config, /* per_thread */ false);
     CUresult result = sg_real()->cuLaunchKernelEx(config, function, params, extra);
     SG_MAKE_ROOM_FOR(result, sg_real()->cuLaunchKernelEx(config, function, params, extra))
+    sg_refusals_note_outside(result, 0, SEGALLOC_OUTSIDE_MODULES, 0);
     sg_submitted(config ? config->hStream : NULL, false);
     return result;
 }
@@ -277,6 +283,7 @@ CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function
         keep_apart(config, /* per_thread */ true);
     CUresult result = sg_real()->cuLaunchKernelEx_ptsz(config, function, params, extra);
     SG_MAKE_ROOM_FOR(result, sg_real()->cuLaunchKernelEx_ptsz(config, function, params, extra))
+    sg_refusals_note_outside(result, 0, SEGALLOC_OUTSIDE_MODULES, 0);
     sg_submitted(config ? config->hStream : NULL, true);
     return result;
 }

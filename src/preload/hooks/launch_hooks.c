@@ -11,6 +11,7 @@
 #include "hooks/copy_hooks.h"
 #include "process/hooks.h"
 #include "process/process.h"
+#include "report/refusals.h"
 #include "track/streams.h"
 
 /* What is written to an address that is none of ours may be written for the host to see: pinned or managed memory. */
@@ -59,6 +60,7 @@ CUresult cuLaunchCooperativeKernelMultiDevice(const CUDA_LAUNCH_PARAMS *launches
             sg_streams_host_may_observe(stream, own);                       \
         CUresult result = sg_real()->symbol arguments;                      \
         SG_MAKE_ROOM_FOR(result, sg_real()->symbol arguments)               \
+        sg_refusals_note_outside(result, 0, SEGALLOC_OUTSIDE_MODULES, 0);   \
         sg_submitted(stream, own);                                          \
         if (address)                                                        \
             sg_copies_used(address, stream, own);                           \

@@ -79,6 +79,8 @@ CUresult cuMemAllocManaged(CUdeviceptr *ret, size_t bytes, unsigned flags)
         sg_refusals_note_elsewhere(bytes);
         sg_outside_taken_here(SEGALLOC_OUTSIDE_MANAGED, *ret, bytes);
         sg_outside_took(0);
+    } else {
+        sg_refusals_note_outside(result, 0, SEGALLOC_OUTSIDE_MANAGED, bytes);
     }
     return result;
 }
@@ -122,14 +124,15 @@ static void before_fetching_all(const size_t *bytes, size_t count, const CUmemLo
     }
 }
 
-#define FETCH(symbol, per_thread, parameters, arguments, before) \
-    CUresult symbol parameters                                   \
-    {                                                            \
-        before;                                                  \
-        CUresult result = sg_real()->symbol arguments;           \
-        SG_MAKE_ROOM_FOR(result, sg_real()->symbol arguments)               \
-        sg_submitted(stream, per_thread);                        \
-        return result;                                           \
+#define FETCH(symbol, per_thread, parameters, arguments, before)          \
+    CUresult symbol parameters                                            \
+    {                                                                     \
+        before;                                                           \
+        CUresult result = sg_real()->symbol arguments;                    \
+        SG_MAKE_ROOM_FOR(result, sg_real()->symbol arguments)             \
+        sg_refusals_note_outside(result, 0, SEGALLOC_OUTSIDE_MANAGED, 0); \
+        sg_submitted(stream, per_thread);                                 \
+        return result;                                                    \
     }
 #define FETCH_BOTH(symbol, parameters, arguments, before) \
     FETCH(symbol, false, parameters, arguments, before) \

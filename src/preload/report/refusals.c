@@ -12,6 +12,9 @@
 #include "base/refusal.h"
 #include "base/rest.h"
 #include "report/oom_report.h"
+#include "services/recorder.h"
+#include "track/captures.h"
+#include "track/contexts.h"
 #include "track/torch_mode.h"
 
 enum {
@@ -172,6 +175,26 @@ void sg_refusals_add(struct sg_core *core, int device, size_t bytes)
         print(text, length);
     }
     sg_cancel_restore(cancel);
+}
+
+void sg_refusals_add_outside(uint64_t devices, enum segalloc_outside by, size_t bytes)
+{
+    CUcontext context;
+    int device;
+    if (sg_process_over() || sg_thread_inside())
+        return;
+    struct sg_core *core = sg_captures_active() ? sg_enter() : sg_enter_traced();
+    if (!core)
+        return;
+    if (devices)
+        device = __builtin_ctzll(devices);
+    else if (sg_contexts_current(core, &context, &device) != CUDA_SUCCESS)
+        device = 0;
+    sg_recorder_device(sg_process_driver(), device);
+    sg_core_refused_outside(core, device, by, bytes);
+    sg_refusals_add(core, device, bytes);
+    sg_recorder_tick(core, device);
+    sg_leave();
 }
 
 static void make_good(struct refusal *refusal)

@@ -34,13 +34,23 @@ static inline void sg_refusals_note_served(size_t bytes)
         sg_refusals_serve(bytes);
 }
 
-/* It got `bytes` by a call that is not served here: of the host, of managed memory, of a pool. Little is no sign of
-   anything. */
+/* It got `bytes` by a call that is not served here: of the host, of managed memory, of a pool; 0: not known. Little is no
+   sign of anything. */
 void sg_refusals_serve_elsewhere(size_t bytes);
 static inline void sg_refusals_note_elsewhere(size_t bytes)
 {
     if (__builtin_expect(atomic_load_explicit(&sg_refusals_open, memory_order_relaxed) != 0, 0))
         sg_refusals_serve_elsewhere(bytes);
+}
+
+/* The driver has refused the calling thread `bytes` (0: not known) by a call that the core does not serve, though room was
+   made. `devices`: whose memory that is, as a bit; 0: the current context's. Nothing for a thread that is inside. The call may be
+   the first that the process asks memory by, so the core is made, except while a capture is active. */
+void sg_refusals_add_outside(uint64_t devices, enum segalloc_outside by, size_t bytes);
+static inline void sg_refusals_note_outside(CUresult result, uint64_t devices, enum segalloc_outside by, size_t bytes)
+{
+    if (__builtin_expect(result == CUDA_ERROR_OUT_OF_MEMORY, 0))
+        sg_refusals_add_outside(devices, by, bytes);
 }
 
 /* Its caller raises an error now. */

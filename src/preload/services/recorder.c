@@ -94,7 +94,8 @@ bool sg_recorder_on;
 static void recorder_emit(void *sink, const struct segalloc_trace_record *record)
 {
     if (record->kind == SEGALLOC_RECORD_ALLOCATE || record->kind == SEGALLOC_RECORD_SLOW_BEGIN ||
-        record->kind == SEGALLOC_RECORD_ALLOCATE_FAILURE || record->kind == SEGALLOC_RECORD_OUTSIDE)
+        record->kind == SEGALLOC_RECORD_ALLOCATE_FAILURE || record->kind == SEGALLOC_RECORD_OUTSIDE ||
+        record->kind == SEGALLOC_RECORD_REFUSED_OUTSIDE)
         sg_trace_writer_emit_from(sink, record, sg_this_thread()->place.site, sg_this_thread()->place.phase);
     else
         sg_trace_writer_emit(sink, record);

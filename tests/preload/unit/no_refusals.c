@@ -1,7 +1,9 @@
 /* For files that tell of refused allocations: none is ever open. */
-#include "report/refusals.h"
+#include "no_refusals.h"
 
 atomic_uint sg_refusals_open;
+unsigned no_refusals_outside;         /* how many were noted, */
+enum segalloc_outside no_refusals_by; /* … and the last */
 
 void sg_refusals_serve(size_t bytes)
 {
@@ -11,6 +13,13 @@ void sg_refusals_serve(size_t bytes)
 void sg_refusals_serve_elsewhere(size_t bytes)
 {
     (void)bytes;
+}
+
+void sg_refusals_add_outside(uint64_t devices, enum segalloc_outside by, size_t bytes)
+{
+    (void)devices, (void)bytes;
+    no_refusals_by = by;
+    no_refusals_outside++;
 }
 
 void sg_refusals_of_torch(void)

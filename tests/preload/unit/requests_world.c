@@ -43,6 +43,21 @@ struct sg_core *sg_enter(void)
     return balance_begin(fake.no_core ? NULL : CORE);
 }
 
+struct sg_core *sg_enter_traced(void)
+{
+    return sg_enter();
+}
+
+bool sg_process_over(void)
+{
+    return false;
+}
+
+bool sg_thread_inside(void)
+{
+    return false;
+}
+
 static CUresult get_current(CUcontext *ret)
 {
     *ret = CONTEXT;
@@ -432,6 +447,11 @@ void sg_core_failed(struct sg_core *core, int device)
 {
     (void)core, (void)device;
     fake.failed++;
+}
+
+void sg_core_refused_outside(struct sg_core *core, int device, enum segalloc_outside by, uint64_t bytes)
+{
+    (void)core, (void)device, (void)by, (void)bytes;
 }
 
 void sg_core_settled(struct sg_core *core, int device, enum segalloc_settled how, size_t bytes)

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "no_refusals.h"
 #include "serve/deferred_frees.h"
 #include "serve/make_room.h"
 #include "track/captures.h"
@@ -130,6 +131,14 @@ static const struct call {
 
 static uint64_t result_room; /* for what a call makes */
 
+/* Physical memory is of the host or of a device. */
+static CUresult make(const struct call *call)
+{
+    static const CUmemAllocationProp prop = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    bool physical = strcmp(call->name, "cuMemCreate") == 0;
+    return call->function((uintptr_t)&result_room, 0, physical ? (uintptr_t)&prop : 0, 0, 0, 0, 0, 0);
+}
+
 /* Makes each of them, which must come to the driver `expected` times and answer `result`. */
 static void expect(int expected, CUresult result)
 {
@@ -137,9 +146,12 @@ static void expect(int expected, CUresult result)
         size_t idle = fake.idle[0], far = fake.idle[SG_DEVICES_MAX - 1];
         int times = fake.times;
         fake.calls = fake.settled = fake.trims = 0;
-        CUresult got = calls[i].function((uintptr_t)&result_room, 0, 0, 0, 0, 0, 0, 0);
+        no_refusals_outside = 0;
+        CUresult got = make(&calls[i]);
         if (fake.calls != expected || got != result)
             fail_msg("%s: called %d times, not %d; answers %d", calls[i].name, fake.calls, expected, (int)got);
+        if (no_refusals_outside != (result == CUDA_ERROR_OUT_OF_MEMORY))
+            fail_msg("%s: its answer %d was noted %u times as refused", calls[i].name, (int)got, no_refusals_outside);
         assert_int_equal(fake.inside, 0);
         fake.idle[0] = idle;
         fake.idle[SG_DEVICES_MAX - 1] = far;

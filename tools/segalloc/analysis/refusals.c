@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "outside.h"
 #include "refusal.h"
 
 static enum sg_refusal_end end_of(const struct sg_refusal *refusal, const struct segalloc_trace_record *record)
@@ -13,6 +14,7 @@ static enum sg_refusal_end end_of(const struct sg_refusal *refusal, const struct
         return !refusal->raised && sg_refusal_is_made_good(refusal->bytes, record->size) ? SG_REFUSAL_MADE_GOOD
                                                                                           : SG_REFUSAL_FAILED;
     case SEGALLOC_RECORD_ALLOCATE_FAILURE:
+    case SEGALLOC_RECORD_REFUSED_OUTSIDE:
         return !refusal->raised && sg_refusal_is_another_try(refusal->bytes, record->size) ? SG_REFUSAL_MADE_GOOD
                                                                                             : SG_REFUSAL_FAILED;
     case SEGALLOC_RECORD_SETTLED:
@@ -50,7 +52,10 @@ struct sg_refusal *sg_refusals_add(struct sg_refusals *refusals, const struct se
     }
     struct sg_refusal *refusal = &refusals->of_thread[record->thread];
     refusals->open += !refusal->open;
-    *refusal = (struct sg_refusal){.open = true, .raised = record->flags & SEGALLOC_FLAG_TORCH, .bytes = record->size};
+    *refusal = (struct sg_refusal){.open = true,
+        .raised = record->flags & SEGALLOC_FLAG_TORCH,
+        .bytes = record->size,
+        .by = record->kind == SEGALLOC_RECORD_REFUSED_OUTSIDE ? sg_outside_kind(record->id) : SEGALLOC_OUTSIDE_OTHER};
     return refusal;
 }
 

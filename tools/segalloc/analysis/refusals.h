@@ -12,6 +12,7 @@ struct sg_refusal {
     bool open;
     bool raised;      /* its caller raises an error: nothing makes it good */
     uint64_t bytes;
+    enum segalloc_outside by; /* the call; OTHER: one that segalloc serves */
     uint32_t device;  /* the owner's, as are the next */
     void *kept;
     uint64_t mark[2];
@@ -29,7 +30,7 @@ enum sg_refusal_end { SG_REFUSAL_STAYS, SG_REFUSAL_MADE_GOOD, SG_REFUSAL_FAILED 
 enum sg_refusal_end sg_refusals_settle(struct sg_refusals *refusals, const struct segalloc_trace_record *record,
     struct sg_refusal *ret);
 
-/* Opens that of an ALLOCATE_FAILURE, after sg_refusals_settle(). NULL: no host memory. */
+/* Opens that of an ALLOCATE_FAILURE or a REFUSED_OUTSIDE, after sg_refusals_settle(). NULL: no host memory. */
 struct sg_refusal *sg_refusals_add(struct sg_refusals *refusals, const struct segalloc_trace_record *record);
 
 /* At the end of the trace: takes one that is open, which has failed. False: none is. */

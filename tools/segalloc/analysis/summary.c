@@ -37,6 +37,7 @@ const char *sg_record_kind_name(unsigned kind)
         [SEGALLOC_RECORD_COST] = "cost",
         [SEGALLOC_RECORD_PEERS] = "peers",
         [SEGALLOC_RECORD_OUTSIDE] = "outside",
+        [SEGALLOC_RECORD_REFUSED_OUTSIDE] = "refused_outside",
         [SEGALLOC_RECORD_UNTRACKED] = "untracked",
         [SEGALLOC_RECORD_STATISTIC] = "statistic",
         [SEGALLOC_RECORD_SETTLED] = "settled",
@@ -72,6 +73,11 @@ static uint32_t ordinal_of(const struct sg_summary *summary, const struct segall
 {
     uint32_t device = sg_dictionary_stream(&summary->dictionary, record->stream)->device;
     return device < SG_DICTIONARY_DEVICES ? device : SG_DICTIONARY_DEVICES - 1;
+}
+
+static uint64_t size_of(const struct segalloc_trace_record *record)
+{
+    return record->size < SIZE_MAX_KEPT ? record->size : SIZE_MAX_KEPT;
 }
 
 /* Before what is alive changes: keeps what it was when most was. */
@@ -112,12 +118,25 @@ static void note_peak(struct sg_summary_device *device)
     device->is_at_peak = true;
 }
 
-static void note_outside(struct sg_summary_device *device, const struct segalloc_trace_record *record)
+/* Bytes that the program got by a call of its own. Memory of others, and code that is loaded, is no sign of one. */
+static uint64_t got_by_calls(const struct sg_outside *before, const struct sg_outside *now)
 {
-    uint64_t size = record->size < SIZE_MAX_KEPT ? record->size : SIZE_MAX_KEPT;
-    device->reading.bytes[record->id < SEGALLOC_OUTSIDE_COUNT ? record->id : SEGALLOC_OUTSIDE_OTHER] = size;
+    static const enum segalloc_outside asked[] = {SEGALLOC_OUTSIDE_POOLS, SEGALLOC_OUTSIDE_GRAPHS,
+        SEGALLOC_OUTSIDE_PHYSICAL, SEGALLOC_OUTSIDE_ARRAYS, SEGALLOC_OUTSIDE_MANAGED, SEGALLOC_OUTSIDE_IMPORTED};
+    uint64_t got = 0;
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++)
+        if (now->bytes[asked[i]] > before->bytes[asked[i]])
+            got += now->bytes[asked[i]] - before->bytes[asked[i]];
+    return got;
+}
+
+/* Returns the bytes that the program has got by it. */
+static uint64_t note_outside(struct sg_summary_device *device, const struct segalloc_trace_record *record)
+{
+    device->reading.bytes[sg_outside_kind(record->id)] = size_of(record);
     if (!(record->flags & SEGALLOC_FLAG_LAST))
-        return;
+        return 0;
+    uint64_t got = got_by_calls(&device->outside, &device->reading);
     uint64_t sum = sg_outside_sum(&device->reading);
     if (sg_outside_stays(&device->reading) < sg_outside_stays(&device->outside))
         keep_peak(device);
@@ -126,6 +145,7 @@ static void note_outside(struct sg_summary_device *device, const struct segalloc
     device->used |= sum > 0;
     device->peak_outside = sum > device->peak_outside ? sum : device->peak_outside;
     note_peak(device);
+    return got;
 }
 
 static void block_gone(struct sg_summary *summary, uint64_t number)
@@ -171,7 +191,7 @@ static int allocate(struct sg_summary *summary, const struct segalloc_trace_reco
 {
     uint32_t ordinal = ordinal_of(summary, record);
     struct sg_summary_device *device = device_at(summary, ordinal);
-    uint64_t size = record->size < SIZE_MAX_KEPT ? record->size : SIZE_MAX_KEPT;
+    uint64_t size = size_of(record);
     uint64_t before = sg_idmap_get(&summary->live, record->id);
     if (before) {
         summary->repeated++;
@@ -221,6 +241,9 @@ static int refuse(struct sg_summary *summary, const struct segalloc_trace_record
     }
     *failure = (struct sg_summary_failure){
         .event = summary->requests,
+        .order = summary->events,
+        .by = refusal->by,
+        .needed = refusal->by ? device->live_bytes + sg_outside_stays(&device->outside) + size_of(record) : 0,
         .bytes = record->size,
         .live_bytes = device->live_bytes,
         .short_by = record->flags & SEGALLOC_FLAG_SHORT ? record->id : 0,
@@ -230,6 +253,7 @@ static int refuse(struct sg_summary *summary, const struct segalloc_trace_record
         .phase = sg_dictionary_thread(&summary->dictionary, record->thread)->phase,
     };
     refusal->kept = failure;
+    sg_search_refused(&summary->search, record->size);
     return summary->failures >= SG_FAILURES_KEPT ||
             sg_live_set_take(&failure->live, &device->live, false, SG_LIVE_ROWS_OF_FAILURE) ? 0 : -ENOMEM;
 }
@@ -238,7 +262,7 @@ static int refuse(struct sg_summary *summary, const struct segalloc_trace_record
 static void list_failure(struct sg_summary *summary, struct sg_summary_failure *failure)
 {
     uint64_t at = summary->failures < SG_FAILURES_KEPT ? summary->failures : SG_FAILURES_KEPT;
-    while (at > 0 && summary->failure[at - 1].event > failure->event)
+    while (at > 0 && summary->failure[at - 1].order > failure->order)
         at--;
     if (at == SG_FAILURES_KEPT) {
         sg_live_set_free(&failure->live);
@@ -257,8 +281,8 @@ static void fail(struct sg_summary *summary, struct sg_summary_failure *failure)
     device->failures++;
     if (failure->bytes > device->failed_largest)
         device->failed_largest = failure->bytes;
-    if (failure->event > summary->last_failure)
-        summary->last_failure = failure->event;
+    if (failure->order > summary->last_failure)
+        summary->last_failure = failure->order;
     list_failure(summary, failure);
     summary->failures++;
 }
@@ -345,10 +369,16 @@ static void model(struct sg_summary_device *device, const struct segalloc_trace_
     device->model[used] = '\0';
 }
 
+static void note_served(struct sg_summary *summary, uint64_t bytes)
+{
+    summary->last_served = summary->events;
+    sg_search_served(&summary->search, bytes);
+}
+
 static int add(struct sg_summary *summary, const struct segalloc_trace_record *record)
 {
     struct sg_summary_device *device;
-    uint64_t kept;
+    uint64_t kept, got;
     int error;
     summary->kind[record->kind]++;
     switch (record->kind) {
@@ -398,7 +428,7 @@ static int add(struct sg_summary *summary, const struct segalloc_trace_record *r
     settle(summary, record);
     switch (record->kind) {
     case SEGALLOC_RECORD_ALLOCATE:
-        summary->last_served = summary->requests;
+        note_served(summary, record->size);
         error = allocate(summary, record);
         sg_over_time_note(&device->over_time, summary->requests, device->live_bytes);
         return error;
@@ -413,12 +443,16 @@ static int add(struct sg_summary *summary, const struct segalloc_trace_record *r
         }
         break;
     case SEGALLOC_RECORD_ALLOCATE_FAILURE:
+    case SEGALLOC_RECORD_REFUSED_OUTSIDE:
         return refuse(summary, record);
     case SEGALLOC_RECORD_PASSED_ON:
+        note_served(summary, record->size);
         pass_on(summary, record);
         break;
     case SEGALLOC_RECORD_OUTSIDE:
-        note_outside(device, record);
+        got = note_outside(device, record);
+        if (got)
+            note_served(summary, got);
         break;
     }
     return 0;

@@ -8,6 +8,7 @@
 
 #include "analysis/order_bound.h"
 #include "analysis/refusals.h"
+#include "analysis/searches.h"
 #include "reader/dictionary.h"
 #include "idmap.h"
 #include "live_groups.h"
@@ -31,8 +32,11 @@ struct sg_live_set {
 
 /* An allocation that failed. */
 struct sg_summary_failure {
-    uint64_t event;      /* its number, from 1 */
+    uint64_t event; /* its number, from 1; of a call that segalloc does not serve: that of the last one before */
+    uint64_t order; /* its place among all events, from 1 */
     uint64_t bytes, live_bytes;
+    enum segalloc_outside by; /* the call; OTHER: one that segalloc serves */
+    uint64_t needed;     /* bytes that were held then by any call, and these; 0: segalloc's replay says it better */
     uint64_t short_by;   /* bytes that it lacked; 0: unknown */
     uint16_t thread;
     uint32_t device;
@@ -74,7 +78,8 @@ struct sg_summary {
     uint64_t until;      /* of them so many are looked at; 0: all */
     uint64_t live_bytes, peak_live_bytes; /* of all devices; the peak is the sum of theirs */
     uint64_t failures, made_good; /* allocations that failed; those that were refused, and have cost nothing */
-    uint64_t last_failure, last_served; /* events; 0: none. Served later: the program went on */
+    uint64_t last_failure, last_served; /* places among all events; 0: none. Served later: the program went on */
+    struct sg_search search;            /* what it asks for, as one that looks for how much there is */
     struct sg_refusals refusals;  /* of which it is not known yet */
     struct sg_summary_failure failure[SG_FAILURES_KEPT]; /* the first of them */
     uint64_t unmatched_frees, repeated; /* of what was not allocated before; allocations at an address that is in use */

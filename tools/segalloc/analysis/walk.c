@@ -6,6 +6,7 @@
 
 #include "event.h"
 #include "idmap.h"
+#include "outside.h"
 #include "progress.h"
 #include "reader/rmm_csv.h"
 #include "stats.h"
@@ -59,12 +60,22 @@ static int report_event(struct walker *walker, enum sg_walk_kind kind, const str
     const struct sg_thread_info *thread = sg_dictionary_thread(&walker->dictionary, record->thread);
     bool asks = kind == SG_WALK_ALLOC || kind == SG_WALK_FAILURE;
     const struct sg_walk_event event = {
-        .site = asks ? thread->site : 0, .phase = asks ? thread->phase : 0,
-        .kind = kind, .number = walker->events, .request = walker->requests,
-        .time_ns = record->time_ns > walker->first_ns ? record->time_ns - walker->first_ns : 0, .device = device,
-        .stream = kind == SG_WALK_STATISTICS ? 0 : record->stream, .block = block, .size = size,
-        .lacked = kind == SG_WALK_FAILURE && record->flags & SEGALLOC_FLAG_SHORT ? record->id : 0,
-        .devices = walker->device, .dictionary = &walker->dictionary, .record = record,
+        .site = asks ? thread->site : 0,
+        .phase = asks ? thread->phase : 0,
+        .kind = kind,
+        .number = walker->events,
+        .request = walker->requests,
+        .time_ns = record->time_ns > walker->first_ns ? record->time_ns - walker->first_ns : 0,
+        .device = device,
+        .stream = kind == SG_WALK_STATISTICS ? 0 : record->stream,
+        .block = block,
+        .size = size,
+        .lacked = record->kind == SEGALLOC_RECORD_ALLOCATE_FAILURE && record->flags & SEGALLOC_FLAG_SHORT ? record->id
+                                                                                                          : 0,
+        .by = record->kind == SEGALLOC_RECORD_REFUSED_OUTSIDE ? sg_outside_kind(record->id) : SEGALLOC_OUTSIDE_OTHER,
+        .devices = walker->device,
+        .dictionary = &walker->dictionary,
+        .record = record,
     };
     return walker->call(walker->user, &event);
 }
@@ -177,6 +188,7 @@ static int take(struct walker *walker, const struct segalloc_trace_record *recor
         number = (uint32_t)sg_idmap_take(&walker->live, record->id);
         return number ? release(walker, number, record) : 0; /* else of a block from before the trace */
     case SEGALLOC_RECORD_ALLOCATE_FAILURE:
+    case SEGALLOC_RECORD_REFUSED_OUTSIDE:
         return fail(walker, record, ordinal);
     default:
         return 0;

@@ -1,5 +1,6 @@
 #include "rehearse/adapt.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,6 +144,15 @@ static bool fit_alone(const struct sg_rehearse *rehearse, const struct sg_rehear
     return rehearse->together > 1 && !card->ends_at_event;
 }
 
+bool sg_rehearse_stopped_beyond(const struct sg_rehearse *rehearse)
+{
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGTRAP};
+    bool beyond = rehearse->peak_taken > rehearse->card[rehearse->card_count - 1].bytes;
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        beyond |= rehearse->run.status == 128 + faults[i];
+    return beyond && rehearse->run.status != 0 && rehearse->processes && !rehearse->interrupted && !rehearse->ooms;
+}
+
 bool sg_rehearse_may_adapt(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
 {
     if (card->fits || card->open || rehearse->interrupted || !rehearse->processes)
@@ -153,9 +163,17 @@ bool sg_rehearse_may_adapt(const struct sg_rehearse *rehearse, const struct sg_r
            rehearse->ooms;
 }
 
-bool sg_rehearse_has_ended_well(const struct sg_rehearse *trial)
+/* The end of a program says nothing of a refusal that a shell or a handler hides. A search for how much there is, whose process
+   says itself that it ended well, is another matter. It runs out on a card without end too. */
+static bool has_searched(const struct sg_rehearse *endless, const struct sg_rehearse *trial)
 {
-    return trial->run.status == 0 && trial->processes && !trial->ended_by && !trial->interrupted;
+    return endless->run.status == 0 && sg_search_is_same(&endless->search, &trial->search);
+}
+
+bool sg_rehearse_has_ended_well(const struct sg_rehearse *endless, const struct sg_rehearse *trial)
+{
+    return trial->run.status == 0 && trial->processes && (!trial->ended_by || has_searched(endless, trial)) &&
+           !trial->interrupted;
 }
 
 bool sg_rehearse_has_adapted(const struct sg_rehearse *endless, const struct sg_rehearse *trial)
@@ -164,7 +182,7 @@ bool sg_rehearse_has_adapted(const struct sg_rehearse *endless, const struct sg_
         return false;
     bool asks = endless->questions || trial->questions, does_without = endless->ooms || trial->ooms;
     bool asked_less = trial->peak_requested + trial->passed_on_bytes < endless->peak_requested;
-    return sg_rehearse_has_ended_well(trial) && (asks || does_without || asked_less);
+    return sg_rehearse_has_ended_well(endless, trial) && (asks || does_without || asked_less);
 }
 
 bool sg_rehearse_took_turns(const struct sg_rehearse *endless, const struct sg_rehearse_card *card,

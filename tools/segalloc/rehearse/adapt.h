@@ -18,13 +18,20 @@ bool sg_rehearse_is_caught(const struct sg_site_book *book, uint32_t site);
    processes of which each fits alone. */
 bool sg_rehearse_may_adapt(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card);
 
+/* True if the run on a card without end stopped by an error that there may have been no cause for on the cards named. It had
+   taken more than any of them has, or a fault ended it.
+
+   An example. PyTorch reserves addresses for 9/8 of what the card says that it has. On one without end it gets memory for all of
+   them, and then looks for more addresses where there are none. */
+bool sg_rehearse_stopped_beyond(const struct sg_rehearse *rehearse);
+
 /* Whether `trial`, a run on a card of its true size, came to its end because the program adapts. An adapting program asks
    how much memory is free, goes on without what failed, or asks for less at a time than in `endless`. */
 bool sg_rehearse_has_adapted(const struct sg_rehearse *endless, const struct sg_rehearse *trial);
 
-/* Whether `trial` came to its end. For a program that does not adapt that is what fits: a replay knows only nearly where the
+/* True if `trial` came to its end, and that was no refusal which a search in `endless` does not explain. For a program that does not adapt that is what fits: a replay knows only nearly where the
    library's blocks lie. Where memory lags, one good end may be luck, and both ends of what a GPU may do are tried. */
-bool sg_rehearse_has_ended_well(const struct sg_rehearse *trial);
+bool sg_rehearse_has_ended_well(const struct sg_rehearse *endless, const struct sg_rehearse *trial);
 
 /* Whether processes that need more together than the card has took turns on it. So it is where `trial`, a run on a card of
    this size, came to its end without a failure. It had all that it had in `endless`. When each of them has its peak is the

@@ -220,6 +220,8 @@ static int count(struct sg_rehearse *rehearse, const struct sg_findings *finding
     rehearse->events += findings->requests;
     rehearse->ooms += findings->ooms;
     rehearse->refused += findings->refused;
+    bool own_end = rehearse->processes == 1 && (long)findings->pid == rehearse->run.process && !findings->limited;
+    rehearse->search = own_end ? findings->search : (struct sg_search){0};
     rehearse->ended_by |= findings->ooms && !findings->survived;
     rehearse->torch |= findings->torch;
     if (findings->largest_request > rehearse->largest_request)

@@ -159,6 +159,7 @@ bool sg_rehearse_command(const struct sg_rehearse *rehearse, const struct sg_kee
     sg_signals_forward(0);
     if (sg_signals_first())
         sg_signals_end_children();
+    ret->process = child;
     ret->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     ret->seconds = now() - began;
     return true;

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "analysis/searches.h"
 #include "json.h"
 #include "outside.h"
 #include "player.h"
@@ -61,6 +62,7 @@ struct sg_rehearse_run {
     int status;                       /* as a shell would say it */
     char last_line[SG_REHEARSE_TEXT]; /* the last that it wrote to stderr, "" */
     double seconds;
+    long process;  /* the command's own number: what ends that is `status` */
     bool too_long; /* it was ended after `most_seconds` */
     int signals; /* that had come to the tool when the command ended: another ends the playing */
 };
@@ -97,8 +99,10 @@ struct sg_rehearse {
     bool limited;             /* a limit was set, by settings or by the program */
     bool torch;               /* PyTorch's tensors are served one by one */
     bool ended_by;            /* an allocation failed, and its process was served nothing more: it came to nothing */
+    struct sg_search search; /* of the only process, where that is the command itself and its own end is known; else nothing */
     bool true_size;           /* the run itself is on a card of the size of the only one named */
     bool adapts;              /* it fits a card because it makes do with less there */
+    bool beyond;              /* it stopped where no card named has an end, and what it does at that end was tried */
     bool lags;                /* what other calls hold at a moment depends on how far the GPU has come */
     uint64_t peak_requested,
         peak_reserved; /* of the device that needs most: sums of processes that were there at once, bytes */

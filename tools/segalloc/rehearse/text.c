@@ -76,7 +76,7 @@ const struct sg_rehearse_card *sg_rehearse_largest(const struct sg_rehearse *reh
 
 bool sg_rehearse_at_least(const struct sg_rehearse *rehearse)
 {
-    return rehearse->steps || rehearse->steady || rehearse->interrupted || rehearse->ooms;
+    return rehearse->steps || rehearse->steady || rehearse->interrupted || rehearse->ooms || rehearse->beyond;
 }
 
 /* "24.00 GiB", or "4090, 23.52 GiB". */

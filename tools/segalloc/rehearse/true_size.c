@@ -88,11 +88,11 @@ static int run_at_both_ends(struct true_size *at, const struct sg_rehearse_card 
     bool *ret_ends_well)
 {
     int status = run_on(at, card, why, SG_REHEARSE_SOONEST);
-    *ret_ends_well = status == 0 && sg_rehearse_has_ended_well(at->trial);
+    *ret_ends_well = status == 0 && sg_rehearse_has_ended_well(at->rehearse, at->trial);
     if (!*ret_ends_well)
         return status;
     status = run_on(at, card, NULL, SG_REHEARSE_LATEST);
-    *ret_ends_well = status == 0 && sg_rehearse_has_ended_well(at->trial);
+    *ret_ends_well = status == 0 && sg_rehearse_has_ended_well(at->rehearse, at->trial);
     return status;
 }
 
@@ -109,7 +109,7 @@ static int try_failing(struct true_size *at, struct sg_rehearse_card *card)
         return status;
     uint64_t took = trial->alone.segalloc ? trial->alone.segalloc : trial->peak_requested;
     card->adapted = sg_rehearse_has_adapted(rehearse, trial);
-    card->ran = card->adapted || (rehearse->together <= 1 && sg_rehearse_has_ended_well(trial));
+    card->ran = card->adapted || (rehearse->together <= 1 && sg_rehearse_has_ended_well(rehearse, trial));
     card->turns = !card->ran && sg_rehearse_took_turns(rehearse, card, trial);
     card->ran_smallest = took < card->bytes ? took : card->bytes;
     card->adapted_refused = trial->refused;
@@ -138,7 +138,7 @@ static int try_tight(struct true_size *at, void (*judge)(struct sg_rehearse *reh
             status = run_at_both_ends(at, card, why, &ends_well);
         } else {
             status = run_on(at, card, why, SG_REHEARSE_AS_IS);
-            ends_well = at->trial->run.status == 0;
+            ends_well = status == 0 && sg_rehearse_has_ended_well(rehearse, at->trial);
         }
         if (status || rehearse->interrupted || ends_well)
             continue;
@@ -151,6 +151,40 @@ static int try_tight(struct true_size *at, void (*judge)(struct sg_rehearse *reh
     return status;
 }
 
+/* A run that stopped beyond the cards named is made on each of them, largest first, up to one that is too small. If the largest
+   gives no answer either, the run has stopped for another reason. */
+static int try_stopped(struct true_size *at)
+{
+    struct sg_rehearse *rehearse = at->rehearse, *trial = at->trial;
+    int status = 0;
+    bool fits = true;
+    for (unsigned i = rehearse->card_count; status == 0 && i-- > 0;) {
+        struct sg_rehearse_card *card = &rehearse->card[i];
+        if (!fits) {
+            card->fits = false;
+            continue;
+        }
+        status = run_on(at, card, "may be where it ends otherwise than on a card without end, on which it stopped",
+            SG_REHEARSE_AS_IS);
+        if (status || rehearse->interrupted || (trial->run.status && !trial->refused))
+            break;
+        rehearse->beyond = true;
+        fits = card->fits = card->ran = sg_rehearse_has_ended_well(rehearse, trial);
+        card->adapted = fits && (trial->refused || trial->questions);
+        card->ran_out = !fits;
+        card->ran_smallest = trial->alone.segalloc < card->bytes ? trial->alone.segalloc : card->bytes;
+        card->adapted_refused = trial->refused;
+        card->adapted_ooms = trial->ooms;
+        rehearse->adapts |= card->adapted;
+        if (!fits && rehearse->alone.segalloc < card->bytes + SG_SMALLEST_STEP)
+            rehearse->alone.segalloc = card->bytes + SG_SMALLEST_STEP;
+        rehearse->alone.pytorch = rehearse->alone.pytorch_expandable = 0; /* of what came before it stopped */
+    }
+    if (rehearse->beyond) /* what it stopped for it does not come to there */
+        rehearse->run.status = 0;
+    return status;
+}
+
 /* Cards that it does not fit as it ran. Where one proves too small, smaller ones are. */
 int sg_rehearse_true_sizes(struct sg_rehearse *rehearse, struct sg_launch *launch, sg_rehearse_once_fn *once,
     void (*judge)(struct sg_rehearse *rehearse))
@@ -158,9 +192,9 @@ int sg_rehearse_true_sizes(struct sg_rehearse *rehearse, struct sg_launch *launc
     struct true_size at = {rehearse, launch, once, malloc(sizeof *at.trial)};
     if (!at.trial)
         return sg_tool_error(rehearse->verb, "no host memory left");
-    bool ran_out = rehearse->run.status != 0;
-    int status = ran_out ? 0 : try_tight(&at, judge);
-    for (unsigned i = rehearse->card_count; status == 0 && i-- > 0;) {
+    bool ran_out = rehearse->run.status != 0, beyond = sg_rehearse_stopped_beyond(rehearse);
+    int status = beyond ? try_stopped(&at) : ran_out ? 0 : try_tight(&at, judge);
+    for (unsigned i = rehearse->card_count; status == 0 && !beyond && i-- > 0;) {
         struct sg_rehearse_card *card = &rehearse->card[i];
         card->fits &= !(ran_out && rehearse->ooms);
         if (card->ran_out)

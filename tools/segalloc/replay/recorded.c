@@ -53,14 +53,17 @@ static bool note_refusal(struct reading *reading, const struct segalloc_trace_re
     struct sg_recorded *recorded = reading->recorded;
     struct sg_refusal refusal;
     reading->events += record->kind < SEGALLOC_RECORD_DONE;
-    if (sg_refusals_settle(&reading->refusals, record, &refusal) == SG_REFUSAL_MADE_GOOD &&
+    if (sg_refusals_settle(&reading->refusals, record, &refusal) == SG_REFUSAL_MADE_GOOD && !refusal.by &&
         !add_event(&recorded->made_good, &recorded->made_goods, refusal.mark[0]))
         return false;
-    if (record->kind != SEGALLOC_RECORD_ALLOCATE_FAILURE)
+    bool ours = record->kind == SEGALLOC_RECORD_ALLOCATE_FAILURE;
+    if (!ours && record->kind != SEGALLOC_RECORD_REFUSED_OUTSIDE)
         return true;
     struct sg_refusal *opened = sg_refusals_add(&reading->refusals, record);
     if (opened)
         opened->mark[0] = reading->events;
+    if (opened && !ours) /* a replay asks for nothing then */
+        return true;
     return opened && add_event(&recorded->refused, &recorded->refusals, reading->events);
 }
 

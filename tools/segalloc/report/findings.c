@@ -49,11 +49,25 @@ double sg_findings_share(double of_allocations, uint64_t taken, const struct sg_
            (double)(taken - outside->bytes[SEGALLOC_OUTSIDE_OTHER]);
 }
 
+/* Calls that segalloc does not serve, and that were refused: a replay cannot know of them. */
+static void count_refused(struct sg_findings *findings)
+{
+    for (uint32_t i = 0; i < findings->failures; i++) {
+        const struct sg_summary_failure *failure = &findings->failure[i];
+        for (uint32_t j = 0; j < findings->devices; j++) {
+            uint64_t *smallest = &findings->device[j].smallest_card;
+            if (findings->device[j].ordinal == failure->device && *smallest && failure->needed > *smallest)
+                *smallest = failure->needed;
+        }
+    }
+}
+
 static void add_up(struct sg_findings *findings)
 {
     uint32_t known = 0;
     struct sg_outside outside = {{0}};
     findings->knows_reserved = findings->devices > 0;
+    count_refused(findings);
     for (uint32_t i = 0; i < findings->devices; i++) {
         const struct sg_findings_device *device = &findings->device[i];
         const struct sg_stats *stats = &device->stats;
@@ -208,6 +222,7 @@ static int read_trace(struct sg_findings *findings, bool cards, char *error)
     findings->dropped = info->dropped;
     findings->unmatched_frees = summary.unmatched_frees;
     findings->repeated = summary.repeated;
+    findings->search = summary.search;
     findings->survived = summary.failures && summary.last_served > summary.last_failure;
     memcpy(findings->untracked_by, summary.untracked_by, sizeof findings->untracked_by);
     if (info->end_text) {

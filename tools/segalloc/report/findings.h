@@ -60,6 +60,7 @@ struct sg_findings {
     uint64_t allocs, frees, passed_on, passed_on_bytes, ooms, refused, failed_largest, largest_request;
     uint64_t peak_requested, peak_allocated, peak_pending, peak_reserved, peak_stranded, stranded;
     bool survived;          /* memory was served after the last failure: the program went on without what failed */
+    struct sg_search search;
     uint64_t peak_taken, peak_outside; /* sums of the devices' */
     uint64_t smallest_card; /* of the device that needs most; 0: unknown */
     struct sg_summary_failure failure[SG_FAILURES_KEPT]; /* the first of them */

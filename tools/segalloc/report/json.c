@@ -89,6 +89,8 @@ static json_t *json_failures(const struct sg_findings *findings, uint32_t ordina
         SG_JSON_NUMBERS(result, {"event", failure->event}, {"bytes", failure->bytes},
             {"live_bytes", failure->live_bytes});
         sg_json_set_known(result, "short_by_bytes", failure->short_by, failure->short_by);
+        if (failure->by)
+            sg_json_set_text(result, "by", sg_outside_key(failure->by));
         set_place(result, "site", sg_site_book_line(&findings->book, failure->site, text));
         set_place(result, "phase", sg_site_book_phase(&findings->book, failure->phase, text));
         sg_json_set(result, "live", json_live(findings, &failure->live));

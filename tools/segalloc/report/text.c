@@ -114,8 +114,10 @@ static void list_failures(const struct sg_findings *findings, const struct sg_fi
             continue;
         if (rows++ == 0)
             puts("\nAllocations that failed");
-        printf("  event %" PRIu64 ": %s asked for with %s in use", failure->event,
-            sg_size_format(failure->bytes, bytes), sg_size_format(failure->live_bytes, live));
+        printf("  event %" PRIu64 ": %s asked for%s%s%s with %s in use", failure->event,
+            failure->bytes ? sg_size_format(failure->bytes, bytes) : "memory", failure->by ? " " : "",
+            failure->by ? sg_outside_refused(failure->by) : "", failure->by ? ", refused," : "",
+            sg_size_format(failure->live_bytes, live));
         printf("%s%s", failure->short_by ? ", short by " : "",
                failure->short_by ? sg_size_format(failure->short_by, lack) : "");
         sg_site_book_line(&findings->book, failure->site, place);

@@ -25,9 +25,11 @@ static void say_ran_out(const struct sg_findings *findings, char *text, size_t s
     size_t length = (size_t)snprintf(text, size, "Out of memory: %" PRIu64 " of %" PRIu64 " allocation%s failed",
         findings->ooms, tried, sg_plural(tried));
     if (largest)
-        length += (size_t)snprintf(text + length, size - length, ", the largest of %s with %s in use%s%s",
-            sg_size_format(largest->bytes, a), sg_size_format(largest->live_bytes, b),
-            largest->short_by ? ", short by " : "", largest->short_by ? sg_size_format(largest->short_by, c) : "");
+        length += (size_t)snprintf(text + length, size - length, ", the largest of %s%s%s%s with %s in use%s%s",
+            largest->bytes ? sg_size_format(largest->bytes, a) : "unknown size", largest->by ? " asked for " : "",
+            largest->by ? sg_outside_refused(largest->by) : "", largest->by ? ", refused," : "",
+            sg_size_format(largest->live_bytes, b), largest->short_by ? ", short by " : "",
+            largest->short_by ? sg_size_format(largest->short_by, c) : "");
     else
         length += (size_t)snprintf(text + length, size - length, ", with at most %s requested at once",
             sg_size_format(findings->peak_requested, a));

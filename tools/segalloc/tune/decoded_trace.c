@@ -129,12 +129,22 @@ static int refuse(struct decoder *decoder, const struct segalloc_trace_record *r
     refusal->device = device_of(decoder, record);
     refusal->mark[0] = decoder->trace->count;
     refusal->mark[1] = decoder->alive[refusal->device];
+    if (refusal->by) /* other settings have no part in it */
+        return 0;
     return append(decoder, record, 0);
 }
 
 static void fail_to_allocate(struct decoder *decoder, const struct sg_refusal *refusal)
 {
-    decoder->trace->failures++;
+    struct sg_tune_trace *trace = decoder->trace;
+    if (refusal->by) {
+        if (!trace->failures_outside++ || refusal->bytes > trace->failed_outside_bytes) {
+            trace->failed_outside_bytes = refusal->bytes;
+            trace->failed_outside_by = refusal->by;
+        }
+        return;
+    }
+    trace->failures++;
     need(decoder, refusal->device, refusal->mark[1], refusal->bytes);
 }
 
@@ -145,7 +155,7 @@ static void settle(struct decoder *decoder, const struct segalloc_trace_record *
     enum sg_refusal_end end = sg_refusals_settle(&decoder->refusals, record, &refusal);
     if (end == SG_REFUSAL_FAILED)
         fail_to_allocate(decoder, &refusal);
-    else if (end == SG_REFUSAL_MADE_GOOD)
+    else if (end == SG_REFUSAL_MADE_GOOD && !refusal.by)
         decoder->trace->chunk[refusal.mark[0] / CHUNK_EVENTS][refusal.mark[0] % CHUNK_EVENTS].kind = SEGALLOC_RECORD_NONE;
 }
 
@@ -233,6 +243,7 @@ static int take(struct decoder *decoder, const struct segalloc_trace_record *rec
     case SEGALLOC_RECORD_ALLOCATE:
         return allocate(decoder, record);
     case SEGALLOC_RECORD_ALLOCATE_FAILURE:
+    case SEGALLOC_RECORD_REFUSED_OUTSIDE:
         return refuse(decoder, record);
     case SEGALLOC_RECORD_STATISTIC:
         statistic(decoder, record);

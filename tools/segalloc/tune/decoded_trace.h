@@ -26,6 +26,9 @@ struct sg_tune_trace {
     uint64_t peak[SEGALLOC_TRACE_DEVICES];   /* of each device */
     uint64_t needed[SEGALLOC_TRACE_DEVICES]; /* of each device, at once, by the allocations that failed too */
     uint64_t failures;                  /* allocations that failed when it was recorded */
+    uint64_t failures_outside;          /* calls that failed then, and that segalloc does not serve */
+    uint64_t failed_outside_bytes;      /* the largest of them, 0: not known, */
+    enum segalloc_outside failed_outside_by; /* … and its call */
     uint64_t reserved;                  /* at the peak, as recorded; 0: unknown */
     uint64_t part_end;                  /* events, of those decoded, in the first part; 0: it has none */
     struct sg_tune_event **chunk;

@@ -85,7 +85,7 @@ static json_t *json_traces(const struct sg_tune_search *search)
             {"limit_bytes", sg_tune_card(search, i)});
         sg_json_set_flag(result, "card_known", search->limit || !trace->unknown_card);
         sg_json_set_flag(result, "complete", !trace->end_text);
-        SG_JSON_NUMBERS(result, {"failures", trace->failures});
+        SG_JSON_NUMBERS(result, {"failures", trace->failures + trace->failures_outside});
         sg_json_set_known(result, "first_part_events", trace->part_end, trace->part_end);
         sg_json_set_known(result, "recorded_reserved_bytes", trace->reserved, trace->reserved);
         sg_json_add(traces, result);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "outside.h"
 #include "plain_text.h"
 #include "size.h"
 #include "tool.h"
@@ -265,6 +266,29 @@ static void say_served(struct reason *reason, uint64_t failures)
         failures, sg_plural(failures), failures == 1 ? "is" : "are", it);
 }
 
+/* Calls that segalloc does not serve failed when it was recorded. */
+static void say_refused_outside(struct reason *reason)
+{
+    const struct sg_tune_trace *largest = NULL;
+    uint64_t failures = 0;
+    char bytes[SG_SIZE_TEXT];
+    for (size_t i = 0; i < reason->search->traces; i++) {
+        const struct sg_tune_trace *trace = &reason->search->trace[i];
+        failures += trace->failures_outside;
+        if (trace->failures_outside && (!largest || trace->failed_outside_bytes > largest->failed_outside_bytes))
+            largest = trace;
+    }
+    if (!largest)
+        return;
+    say(reason,
+        " %" PRIu64
+        " call%s that segalloc does not serve failed when this was recorded, the largest of %s asked for %s: "
+        "whether a setting leaves room for %s is not tried here.",
+        failures, sg_plural(failures),
+        largest->failed_outside_bytes ? sg_size_format(largest->failed_outside_bytes, bytes) : "unknown size",
+        sg_outside_refused(largest->failed_outside_by), failures == 1 ? "it" : "them");
+}
+
 char *sg_tune_reason(const struct sg_tune_search *search, size_t recommended, char text[SG_TUNE_REASON])
 {
     struct reason reason = {
@@ -292,6 +316,7 @@ char *sg_tune_reason(const struct sg_tune_search *search, size_t recommended, ch
         failures += search->trace[i].failures;
     if (failures && !reason.best->ooms)
         say_served(&reason, failures);
+    say_refused_outside(&reason);
     return sg_plain_text(text); /* it has names of files */
 }
 

@@ -61,6 +61,7 @@ static const char *const answer_words[] = {
 struct served {
     uint64_t served, passed_on; /* allocations, on all devices */
     uint64_t outside;           /* those by calls that segalloc does not serve */
+    uint64_t failed;            /* by any call, for want of memory */
     uint64_t vmm_errors;        /* of the driver's memory management */
     char untracked_by[64];      /* the call by which the order of streams was lost; "": it was not */
     char aliases[96];           /* whether pages may have two addresses, as the library says it; "": there are none */
@@ -269,6 +270,11 @@ static void judge_command(struct examination *examination)
             passed_on, served + passed_on, sg_plural(served + passed_on));
         return;
     }
+    if (examination->total.failed) {
+        conclude(examination, ELSEWHERE, "no allocation succeeded, and %" PRIu64 " failed for want of memory",
+            examination->total.failed);
+        return;
+    }
     for (size_t i = 0; i < watch->count; i++) {
         if (watch->process[i].driver) {
             judge_unserved(examination, &watch->process[i]);
@@ -326,6 +332,9 @@ static void print_text(const struct examination *examination)
     if (*examination->total.untracked_by)
         printf("  order    of streams lost at %s, which this version does not know: freed memory waits for all work\n",
                examination->total.untracked_by);
+    if (examination->total.failed)
+        printf("  failed   %" PRIu64 " allocation%s, by whichever call, for want of memory\n",
+            examination->total.failed, sg_plural(examination->total.failed));
     if (examination->total.vmm_errors)
         printf("  errors   %" PRIu64 " call%s of the driver's memory management failed; memory was had without\n",
             examination->total.vmm_errors, sg_plural(examination->total.vmm_errors));
@@ -344,7 +353,7 @@ static const char *text_or_null(const char *text)
 
 static void json_found(json_t *object, const struct served *served)
 {
-    SG_JSON_NUMBERS(object, {"vmm_errors", served->vmm_errors}, {"untracked_order", *served->untracked_by != '\0'});
+    SG_JSON_NUMBERS(object, {"failures", served->failed}, {"vmm_errors", served->vmm_errors}, {"untracked_order", *served->untracked_by != '\0'});
     sg_json_set_text(object, "untracked_by", text_or_null(served->untracked_by));
     sg_json_set_text(object, "pytorch_mode", text_or_null(served->pytorch));
     sg_json_set_text(object, "aliases", text_or_null(served->aliases));
@@ -413,6 +422,7 @@ static struct served count(const struct sg_stats_file *file)
         sum.served += file->devices[i].stats.value[SG_STAT_allocs];
         sum.passed_on += file->devices[i].stats.value[SG_STAT_passed_on];
         sum.outside += file->devices[i].stats.value[SG_STAT_outside_allocs];
+        sum.failed += file->devices[i].stats.value[SG_STAT_ooms];
         sum.vmm_errors += file->devices[i].stats.value[SG_STAT_vmm_errors];
     }
     return sum;
@@ -433,6 +443,7 @@ static void collect(struct examination *examination, const char *folder)
             examination->total.served += served.served;
             examination->total.passed_on += served.passed_on;
             examination->total.outside += served.outside;
+            examination->total.failed += served.failed;
             examination->total.vmm_errors += served.vmm_errors;
             if (*served.untracked_by)
                 memcpy(examination->total.untracked_by, served.untracked_by, sizeof served.untracked_by);
