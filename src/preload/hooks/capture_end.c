@@ -1,3 +1,4 @@
+/* Frees are made by the thread whose call ended the last capture. */
 #include "hooks/capture_end.h"
 
 #include "process/process.h"

@@ -1,4 +1,5 @@
-/* Stream captures: begun and ended. */
+/* Stream captures: begun and ended. A begin is counted before the driver is asked, and taken back if the driver
+   refuses. */
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -18,6 +19,9 @@ static unsigned capture_begins(void)
     return sg_captures_begin() - !sg_following(); /* else joins are not seen: never equal again */
 }
 
+/* After the driver's answer to a begin. The current context is noted with the capture, so that its end drops the
+   capture. A begin that the driver refused may have been the only one that counted: frees that were put off for it are
+   made now. */
 static CUresult capture_begun(CUresult result, unsigned joins, CUstream stream, bool per_thread)
 {
     const struct sg_driver *driver = sg_process_driver();

@@ -1,3 +1,5 @@
+/* The order matters. Tables come first, so that no call finds a row of the context. Then comes the core, which waits
+   for nothing any more. The entry is last, since its handle may be another context's from then on. */
 #include "hooks/context_end.h"
 
 #include "process/process.h"

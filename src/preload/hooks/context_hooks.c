@@ -1,4 +1,8 @@
-/* Contexts: made, taken up, ended; and access between devices. */
+/* Contexts: made, taken up, ended; and access between devices.
+
+   A call that may end a context does four things. It gives idle pages back if this is the device's last context. It
+   waits until nobody names the context. It asks the driver. It announces the end, or takes the second step back. A
+   context that the driver can't make for lack of memory is asked for again after idle pages have gone back. */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -79,6 +83,7 @@ CUresult cuCtxCreate_v4(CUcontext *ret, CUctxCreateParams *params, unsigned flag
     return result;
 }
 
+/* Destroys a context by the driver's function `real`. Where it refuses, calls of ours may name the context again. */
 static CUresult context_destroy(CUresult (*real)(CUcontext), CUcontext context)
 {
     struct sg_core *core = sg_enter();

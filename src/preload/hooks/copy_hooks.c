@@ -26,6 +26,8 @@ struct end {
     bool ours;
 };
 
+/* The device and context behind one end of a copy. The core knows its own blocks; the driver is asked about the rest.
+   Memory of the host, and what the driver does not know, has device -1. */
 static struct end copy_end_of(struct sg_core *core, CUdeviceptr address)
 {
     struct sg_block_info block;
@@ -200,6 +202,8 @@ static CUdeviceptr device_end(CUmemorytype type, CUdeviceptr address)
 #define DST(copy) ((copy) ? device_end((copy)->dstMemoryType, (copy)->dstDevice) : 0)
 #define SRC(copy) ((copy) ? device_end((copy)->srcMemoryType, (copy)->srcDevice) : 0)
 
+/* The copy in the form that names both contexts, where it crosses devices and touches memory of ours. False: the plain
+   form does. Pitches and offsets stay as they are. */
 static bool as_peer_copy(const CUDA_MEMCPY3D *copy, CUDA_MEMCPY3D_PEER *ret)
 {
     struct end to, from;
@@ -216,6 +220,7 @@ static bool as_peer_copy(const CUDA_MEMCPY3D *copy, CUDA_MEMCPY3D_PEER *ret)
     return true;
 }
 
+/* A copy in two dimensions as one in three of depth 1, since only that has a form with two contexts. */
 static bool flat_as_peer_copy(const CUDA_MEMCPY2D *copy, CUDA_MEMCPY3D_PEER *ret)
 {
     const CUDA_MEMCPY3D deep = {

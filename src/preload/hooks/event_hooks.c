@@ -1,4 +1,7 @@
-/* Events: made, recorded, waited for, asked about. */
+/* Events: made, recorded, waited for, asked about.
+
+   Each hook reads the table's knowledge, asks the driver, and uses the knowledge only if it is still that of the event.
+   Another thread may record or destroy the event in between. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -12,6 +15,7 @@
 #include "track/graph_order.h"
 #include "track/streams.h"
 
+/* After the driver has made an event. `tainted`: others may record it unseen, as they may with interprocess events. */
 static CUresult event_created(CUresult result, const CUevent *ret, bool tainted)
 {
     if (result == CUDA_SUCCESS && ret) {
@@ -51,6 +55,8 @@ CUresult cuEventDestroy_v2(CUevent event)
     return sg_real()->cuEventDestroy_v2(event);
 }
 
+/* Before the driver records: the event gives no knowledge from here on, and the stream's clock is read. The clock is
+   read before the driver's call, so steps that other threads give the stream meanwhile are not counted in. */
 static void event_begin_record(CUevent handle, CUstream stream, bool per_thread, struct sg_event_recording *ret)
 {
     *ret = (struct sg_event_recording){.early = !sg_streams_any_served(), .shared = sg_events_begin_record(handle)};
@@ -76,6 +82,7 @@ static void event_fail_record(CUevent handle)
     sg_events_end_record(handle, false, &none);
 }
 
+/* After the driver's answer. A stream that is being captured now has recorded a node and no event. */
 static CUresult event_recorded(CUresult result, CUevent event, CUstream stream, bool per_thread,
     struct sg_event_recording *recording)
 {
@@ -113,6 +120,7 @@ static void event_distrust_external(CUevent event, unsigned flags)
         sg_events_distrust(event);
 }
 
+/* Records by the call with flags, `real`, in one of its two forms. */
 static CUresult event_record_with_flags(CUevent event, CUstream stream, unsigned flags, bool per_thread,
     __typeof__(&cuEventRecordWithFlags) real)
 {
@@ -182,6 +190,9 @@ static void event_waited(CUevent event, CUstream stream, bool per_thread, const 
     sg_leave();
 }
 
+/* A stream's wait for an event. During a capture the wait may make the stream join it, so joins are announced around
+   the call. For example, stream B waits for an event that was recorded on captured stream A: B is captured from then
+   on. */
 static CUresult event_wait(CUresult (*real)(CUstream, CUevent, unsigned), CUstream stream, CUevent event,
     unsigned flags, bool per_thread)
 {
@@ -261,6 +272,7 @@ static void event_completed(CUevent event, const struct sg_event_knowledge *know
     sg_leave();
 }
 
+/* A query or a wait of the host for an event, by `real`. Success means that all work before the event is complete. */
 static CUresult event_query(CUresult (*real)(CUevent), CUevent event)
 {
     struct sg_event_knowledge knowledge;

@@ -39,6 +39,8 @@ static void give_back(struct sg_core *core, int device, size_t bytes)
     }
 }
 
+/* Gives idle memory of `device` back until `bytes` more are free, where the driver would otherwise evict managed
+   memory. */
 static void make_room_on(struct sg_core *core, int device, size_t bytes)
 {
     CUcontext context;

@@ -1,4 +1,8 @@
-/* The driver's calls that allocate, free, and say how much there is. */
+/* The driver's calls that allocate, free, and say how much there is.
+
+   cuMemGetInfo is the delicate one: programs plan with it. The answer is what an allocation could get: the driver's
+   free bytes, idle memory of ours, idle memory of other processes, up to the limit. For example, a card of 24 GiB has 2
+   GiB free, and 5 GiB of ours are idle: the answer is 7 GiB. */
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -101,6 +105,8 @@ static CUresult valid_stream(CUstream stream)
     return driver->stream_get_id(stream, &id);
 }
 
+/* cuMemFreeAsync. Memory of ours is freed in the stream's order; the driver's goes to the driver. The stream is checked
+   first, because the driver would answer an invalid one with an error. */
 static CUresult free_async(CUresult (*real)(CUdeviceptr, CUstream), CUdeviceptr address, CUstream stream)
 {
     if (!sg_process_owns(address)) {

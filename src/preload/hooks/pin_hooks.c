@@ -18,6 +18,7 @@ void sg_pin(CUdeviceptr address, size_t bytes)
     sg_leave();
 }
 
+/* One line for the life of the process, since a program may make such a call for each buffer. */
 static void say_once(const char *name)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;

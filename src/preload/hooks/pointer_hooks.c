@@ -1,5 +1,6 @@
 /* Questions about addresses. Memory mapped piece by piece answers them otherwise than cuMemAlloc's: the driver knows
-   pages where the program knows blocks. */
+   pages where the program knows blocks. Here a block's start, size and context are answered, and the driver has the
+   rest. */
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* Streams: made and destroyed. */
+/* Streams: made and destroyed. A stream's slots in the core outlive it until its work is complete. */
 #include <stdbool.h>
 #include <stddef.h>
 

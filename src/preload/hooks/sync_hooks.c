@@ -1,5 +1,9 @@
-/* Queries and waits of the program for its own streams and contexts: their success completes work in the
-   core. Those for events are in events.c. */
+/* Queries and waits of the program for its own streams and contexts: their success completes work in the core. Those
+   for events are in event_hooks.c.
+
+   The clock is read before the driver is asked, because the stream may get more work between the answer and a later
+   look. For example, stream 1 is at step 9; the program waits, and another thread gives it step 10 meanwhile. Complete
+   are steps 1 to 9. */
 #include <stddef.h>
 
 #include "serve/deferred_frees.h"
@@ -17,6 +21,8 @@ struct observation {
     bool completes; /* false: nothing counts as complete by it */
 };
 
+/* Reads what a success of the driver's answer will mean. False: the answer will say nothing, because order is not
+   followed or the stream was never given work. */
 static bool observation_of(CUstream stream, bool per_thread, struct observation *ret)
 {
     struct sg_core *core = sg_following() && !sg_streams_untracked() ? sg_enter() : NULL;
@@ -50,6 +56,8 @@ static void note_observation(const struct observation *observation)
     sg_leave();
 }
 
+/* A query of a stream or a wait for it, by `real`. Success completes the stream's work up to the clock that was read
+   before. */
 static CUresult stream_query(CUresult (*real)(CUstream), CUstream stream, bool per_thread)
 {
     struct observation observation;

@@ -58,6 +58,7 @@ static void process_complain(void)
         _exit(STATUS_BAD_CONF);
 }
 
+/* One line for each option with its value and where that came from, for confirm_conf:True. */
 static void confirm_conf(const struct sg_conf *conf)
 {
     for (int i = 0; i < SG_OPTION_COUNT; i++) {
@@ -216,6 +217,8 @@ static void fork_parent(void)
         sg_core_fork_parent(sg_process.core, sg_self.fork.devices);
 }
 
+/* In the child of a process with a core: frees succeed and do nothing from here on, and files and shared memory are the
+   parent's. A child of a thread that was just making the core has none, for good. */
 static void fork_child(void)
 {
     if (sg_self.fork.live) {

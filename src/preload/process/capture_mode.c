@@ -1,3 +1,5 @@
+/* The exchange of a thread's mode and back. Where the driver has no such call, nothing is exchanged, and growing waits
+   for the capture's end. */
 #include "process/capture_mode.h"
 
 #include "process/process.h"

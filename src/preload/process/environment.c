@@ -1,3 +1,4 @@
+/* The names that are kept, and a walk through environ. No function of libc is called that a program may replace. */
 #include "process/environment.h"
 
 #include <stdbool.h>
@@ -18,6 +19,7 @@ static char *environment_value(char *entry, const char *name)
     return strncmp(entry, name, length) == 0 && entry[length] == '=' ? entry + length + 1 : NULL;
 }
 
+/* The value of a name in a list of "NAME=value" texts. getenv() is not called: programs replace it. */
 static char *environment_find(const char *name)
 {
     for (char **entry = environ; entry && *entry; entry++) {

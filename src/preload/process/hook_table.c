@@ -1,3 +1,5 @@
+/* The rows of hooks.def. This file alone refers to every hook, which stand above it: the one exception in
+   `tests/tree/circles`. */
 #include "process/hook_table.h"
 
 const struct sg_hook_row sg_hooks[SG_HOOK_COUNT] = {

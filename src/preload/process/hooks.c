@@ -1,3 +1,8 @@
+/* The driver's own functions, looked up once for all hooks.
+
+   Where libcuda is not loaded yet, the answers come from a table of functions that all say CUDA_ERROR_NOT_INITIALIZED,
+   as the driver does before cuInit. The real table is filled on a thread's stack and copied under SG_LOCK_REAL. The
+   look-ups take the loader's lock, and no lock of ours may be held then. */
 #include "process/hooks.h"
 
 #include <stdatomic.h>
@@ -25,6 +30,8 @@ static struct {
     atomic_bool loaded;
 } real;
 
+/* Fills the table with the driver's functions. A function that the driver lacks stays the one that answers
+   CUDA_ERROR_NOT_INITIALIZED. */
 static void load_real(struct sg_real *table)
 {
     *table = absent_table;

@@ -1,3 +1,5 @@
+/* Reading of ELF tables as the loader has mapped them. Sources: the System V ABI (DT_HASH) and glibc's dl-lookup.c
+   (DT_GNU_HASH). */
 #include "process/glibc_symver.h"
 
 #include "process/loaded_code.h"
@@ -11,6 +13,8 @@ struct place {
     struct sg_loaded found;
 };
 
+/* Fills in a library's extent and dynamic section, and says whether `code` lies in one of its segments. For
+   dl_iterate_phdr(), which ends at the first library that says so. */
 static int loaded_match(struct dl_phdr_info *info, size_t size, void *user)
 {
     (void)size;
@@ -119,6 +123,9 @@ static bool is_named(const struct tables *tables, uint32_t symbol, const char *n
     return strcmp(tables->names + tables->symbols[symbol].st_name, name) == 0;
 }
 
+/* Looks in DT_GNU_HASH. A bucket names the first symbol of a chain. Each link is the hash of its symbol, with the
+   lowest bit set at the chain's end. For example, hash 0x1c8a1f2e with 64 buckets belongs to bucket 46. That one says
+   symbol 310. Links 310 and up are compared until one has the hash, but for that bit, and the name. */
 static uint32_t find_by_newer(const struct tables *tables, const char *name)
 {
     const uint32_t *table = tables->newer;
@@ -132,6 +139,7 @@ static uint32_t find_by_newer(const struct tables *tables, const char *name)
     return i;
 }
 
+/* Looks in DT_HASH, whose chains name the next symbol, 0 at the end. */
 static uint32_t find_by_older(const struct tables *tables, const char *name)
 {
     const uint32_t *table = tables->older, *bucket = table + 2, *chain = bucket + table[0];

@@ -1,3 +1,6 @@
+/* The array of locks, by rank of base/locks.def. A bit of `guards` is set before its lock is taken and cleared after it
+   is given back. So a signal handler never finds a lock taken whose bit is not set. The fences keep the compiler from
+   moving the one past the other. */
 #include "process/locks.h"
 
 #include <stdatomic.h>

@@ -1,3 +1,5 @@
+/* One write() for each line. errno is kept, because a hook may print in the middle of a call whose error the program
+   reads. Cancellation is off meanwhile, because write() is a point at which a thread may end. */
 #include "process/log.h"
 
 #include <errno.h>

@@ -1,3 +1,8 @@
+/* The state of the process as hooks ask it: the core, the configuration, the driver's table, who is inside.
+
+   Each answer is one atomic load where a core is there. The configuration, the driver's table and a tool that watches
+   are found once and kept with a flag. A thread that finds the flag unset looks for itself, and the first to finish
+   writes. */
 #include "process/process.h"
 
 #include <signal.h>

@@ -1,3 +1,4 @@
+/* The object itself, and what start-up and process.c both do with it. */
 #include "process/process_state.h"
 
 #include "process/environment.h"

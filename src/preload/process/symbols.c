@@ -1,3 +1,8 @@
+/* Look-ups that do not meet our own exports.
+
+   glibc's dlsym is found by dlvsym with the oldest version, since its plain name is ours. The next dlsym, which another
+   preloaded library may define, is found by glibc's. libcuda's handle is taken with RTLD_NOLOAD: this library never
+   loads a driver. */
 #include "process/glibc_symver.h"
 
 #include "process/symbols.h"
@@ -109,6 +114,8 @@ struct search {
     char path[4096];
 };
 
+/* Not 0 if a library's file name begins with the prefix. Then its whole path is kept, for a dlopen() that loads
+   nothing. */
 static int match_library(struct dl_phdr_info *info, size_t size, void *user)
 {
     (void)size;

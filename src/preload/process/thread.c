@@ -1,3 +1,4 @@
+/* The struct of a thread, and the pointer to it. The pointer is set at a thread's first call here, and never again. */
 #include "process/thread.h"
 
 __thread struct sg_thread sg_self;

@@ -1,3 +1,6 @@
+/* Two errands, each guarded by its flag `busy`. Two *hands* hold an errand that is waited for: the thread that asked
+   and the thread that does it. The last of them to let go makes the place free, so neither writes into an errand that
+   is another's by then. */
 #include "process/worker_thread.h"
 
 #include <dlfcn.h>
@@ -57,6 +60,8 @@ static void worker_let_go(struct errand *errand)
         atomic_store(&errand->busy, false);
 }
 
+/* The body of a thread of ours. It is inside, so that the driver's calls it makes are handed on. It is relaxed, so that
+   it ruins no capture. */
 static void *do_errand(void *user)
 {
     struct errand *errand = user;

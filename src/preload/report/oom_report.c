@@ -1,3 +1,6 @@
+/* The parts of the report: processes by NVML or by the table of neighbours, memory by other calls, the command.
+
+   NVML is loaded for the report and unloaded after it. It is not linked, since machines without a driver lack it. */
 #include "inspect/core_state.h"
 #include "process/glibc_symver.h"
 
@@ -44,6 +47,8 @@ static void close_nvml(struct nvml *nvml)
     nvml->handle = NULL;
 }
 
+/* Loads NVML and finds the four functions that are used. False, with nothing left open: it is not installed, or older
+   than these. */
 static bool open_nvml(struct nvml *ret)
 {
     *ret = (struct nvml){.handle = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL)};
@@ -80,6 +85,7 @@ static bool uuid_of(int device, char ret[48])
     return true;
 }
 
+/* Reads the beginning of a file as a text. Below 0: it can't be read. */
 static ssize_t read_file(const char *path, char *text, size_t size)
 {
     int file = open(path, O_RDONLY | O_CLOEXEC);
@@ -90,6 +96,7 @@ static ssize_t read_file(const char *path, char *text, size_t size)
     return length;
 }
 
+/* A process's name by /proc, with anything that a terminal would take for more than text replaced. */
 static void process_name(int pid, char *ret, size_t size)
 {
     char path[48];

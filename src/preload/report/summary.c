@@ -1,3 +1,4 @@
+/* The line is built in one buffer, device by device, then the failures, then the next command to run. */
 #include "report/summary.h"
 
 #include "inspect/core_state.h"

@@ -1,3 +1,5 @@
+/* The ladder of an allocation that the core can't serve. Each step is a function that says whether asking again can
+   help; the core is asked again after each that did. */
 #include "serve/alloc.h"
 
 #include <stdatomic.h>
@@ -37,6 +39,8 @@ static void alloc_note_passed_on(struct sg_core *core, int device, CUdeviceptr a
     sg_outside_note(core, device);
 }
 
+/* Asks the driver for what the core could not serve, in relaxed mode during a capture. The block is booked as the
+   driver's. */
 static CUresult alloc_pass_through(struct sg_core *core, int device, size_t bytes, CUdeviceptr *ret)
 {
     CUstreamCaptureMode mode;

@@ -56,6 +56,7 @@ static const struct named {
 #include "process/modules.def"
 };
 
+/* The kind of a module by its file name, from modules.def. */
 static enum sg_caller kind_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -162,6 +163,7 @@ static void callers_remember(struct modules *known, const struct sg_loaded *exte
     sg_process_unlock(SG_LOCK_CALLERS);
 }
 
+/* The entry of the module that has `code`; no lock, since entries below `count` never change. */
 static inline const struct known *callers_find(const struct modules *known, const void *code, unsigned unloads)
 {
     int count = atomic_load_explicit(&known->count, memory_order_acquire);

@@ -75,6 +75,7 @@ static void note_duration(uint64_t ns)
     atomic_fetch_add_explicit(&recorded.times, 1, memory_order_release);
 }
 
+/* Records an event over a whole context, where no capture can begin meanwhile. */
 static CUresult record_over(CUcontext context, CUevent event)
 {
     bool timed = atomic_load_explicit(&recorded.times, memory_order_relaxed) < TIMED;

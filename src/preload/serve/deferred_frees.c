@@ -1,3 +1,4 @@
+/* The first gate of a free, and the moments at which frees that were put off are made. */
 #include "serve/deferred_frees.h"
 
 #include <stddef.h>

@@ -1,3 +1,5 @@
+/* The gates of a free, in order. A capture may begin between any two steps. Then the core's driver refuses to wait with
+   CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, and the free goes back to the first gate. Nothing has changed by then. */
 #include "serve/free.h"
 
 #include <stddef.h>

@@ -1,3 +1,5 @@
+/* The choice of a mode, from the caller down to the option. It is made anew for each call that takes the slow path; the
+   fast path keeps its outcome until sg_fast_path_epoch moves. */
 #include "serve/free_mode.h"
 
 #include "process/process.h"

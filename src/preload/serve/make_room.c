@@ -1,3 +1,4 @@
+/* Own memory first: frees that are due, then idle pages of every device. Then a question to other processes. */
 #include "serve/make_room.h"
 
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* Record of a use: by the stream's slot on the block's device, or by slot 0 for a stream that is not followed. */
 #include "serve/used_streams.h"
 
 #include <stdatomic.h>

@@ -1,3 +1,5 @@
+/* The trial. A trial's state goes from NOT_TRIED to TRYING by one thread, and to a finding by the thread that tries.
+   NO_MEMORY is tried again, the others stay. */
 #include "services/alias_probe.h"
 
 #include <stdatomic.h>
@@ -119,6 +121,8 @@ static bool are_rows_right(const uint32_t *words)
     return right;
 }
 
+/* Brings what was read to the host, and compares. The readings say whether one address saw what the other wrote. The
+   rows, read by each address, say whether two streams that wrote side by side lost anything. */
 static enum finding probe_judge(const struct sg_driver *driver, const struct page *page)
 {
     const uint32_t *kept = page->seen + WORDS, *rows = page->seen + ROWS_AT / WORD_BYTES;
@@ -136,6 +140,7 @@ static enum finding probe_judge(const struct sg_driver *driver, const struct pag
     return are_rows_right(rows) ? COHERENT : INCOHERENT;
 }
 
+/* Makes two streams that wait for no other, and has them write and read the page. */
 static enum finding try_on_streams(const struct sg_driver *driver, struct page *page)
 {
     enum finding found = UNTRIED;
@@ -171,6 +176,8 @@ static enum finding try_mapped(const struct trial *its, struct page *page, CUmem
     return found;
 }
 
+/* A page of the smallest size at two adjacent ranges of addresses. Everything is undone in reverse order. NO_MEMORY:
+   the device had no page, so the trial is made again later. */
 static enum finding try_device(const struct trial *its)
 {
     const struct sg_driver *driver = its->driver;
@@ -197,6 +204,7 @@ static enum finding try_device(const struct trial *its)
     return found;
 }
 
+/* An incoherent device is no fault of the program's; the line says what it costs. */
 static void probe_complain(CUdevice device)
 {
     char line[256];

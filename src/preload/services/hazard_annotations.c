@@ -1,3 +1,4 @@
+/* The simulator's function, found by name. */
 #include "services/hazard_annotations.h"
 
 #include <stddef.h>

@@ -1,3 +1,5 @@
+/* Observer, texts, statistics. `busy` is a flag and no lock. A thread that finds it set goes on without a snapshot,
+   since another one is just written. */
 #include "inspect/core_state.h"
 #include "services/recorder.h"
 
@@ -55,6 +57,7 @@ static uint64_t recorder_now_ns(clockid_t clock)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/* The command line of this process, its arguments apart by spaces; cut where it is too long. */
 static void recorder_read_command(char *command, size_t size)
 {
     int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
@@ -68,6 +71,8 @@ static void recorder_read_command(char *command, size_t size)
     command[length > 0 ? length : 0] = '\0';
 }
 
+/* Makes the writer. Its thread is started by the program's own pthread_create, found by name: it has moved between
+   glibc's libraries. */
 static void recorder_open_trace(const struct sg_conf *conf)
 {
     struct sg_trace_writer_options options = {

@@ -1,3 +1,7 @@
+/* The helper thread, its questions and answers.
+
+   `known` has a bit for each device whose UUID is in the shared table. The helper gives memory back in relaxed capture
+   mode and with a context pinned, since another thread may end that one. */
 #include "inspect/core_state.h"
 #include "services/trim.h"
 
@@ -94,6 +98,8 @@ static void trim_leave(const struct sg_driver *driver, int use)
     sg_context_unpin(use);
 }
 
+/* Gives idle pages of a device back until `keep` bytes are left, and returns how many went. Nothing while a capture is
+   active, or where the device has no context any more. */
 static uint64_t trim_device(int device, uint64_t keep)
 {
     struct sg_core *core = sg_enter();
@@ -145,6 +151,8 @@ static void note_held(struct sg_neighbour *own)
     sg_leave();
 }
 
+/* Answers the questions of other processes. Waits a moment for captures to end and gives memory back for each device
+   that was asked about. Then says what is left, and wakes those who asked. */
 static void trim_answer(struct sg_neighbour *own)
 {
     uint32_t asked = atomic_load(&own->asked), wanted = atomic_exchange(&own->wanted, 0);
@@ -200,6 +208,8 @@ static void look_for_idle(uint64_t events[SG_NEIGHBOUR_DEVICES])
     }
 }
 
+/* The helper thread's life: asleep until a question comes or `trim_idle` has passed. It ends with the process, or where
+   another process has taken its place in the table. */
 static void *trim_help(void *user)
 {
     (void)user;

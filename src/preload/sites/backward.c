@@ -1,3 +1,5 @@
+/* The table of nodes by number. An entry is one word: 24 bits of the number, 16 of the thread, 24 of the site. A reader
+   compares the first 40, so an entry that was overwritten counts as unknown. */
 #include "process/glibc_symver.h"
 
 #include "sites/backward.h"

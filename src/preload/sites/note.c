@@ -1,3 +1,4 @@
+/* The two halves of a thread's place, in the order in which a trace defines them. */
 #include "sites/note.h"
 
 #include "process/thread.h"

@@ -1,3 +1,8 @@
+/* Phases by number in a table like that of sites. A phase is its name within the phase around it, so "forward" in "step
+   6" and in "step 7" are two.
+
+   NVTX comes at the end: a program's NVTX asks for InitializeInjectionNvtx2 and is given our functions for push, pop
+   and register. */
 #include "process/glibc_symver.h"
 
 #include "sites/phases.h"
@@ -79,6 +84,8 @@ static uint32_t top_of(const struct sg_thread *self)
     return depth ? self->place.phase_stack[depth - 1] : atomic_load_explicit(&phases.marked, memory_order_relaxed);
 }
 
+/* Opens a range. Past the sixteenth only the depth is counted, so the same number of pops leads back. An empty name
+   keeps the phase around it. */
 static void phase_push(const char *name)
 {
     struct table *table = open_table();

@@ -1,3 +1,7 @@
+/* Reading of CPython's frames by offsets of python_stack.def.
+
+   A layout is confirmed once on a real stack, by reads that may fail (process_vm_readv). Each code object must have the
+   type of code objects, each name that of texts. From then on plain reads do. */
 #include "process/glibc_symver.h"
 
 #include "sites/python_stack.h"
@@ -63,6 +67,8 @@ static bool can_ask(void)
         python.attribute && python.utf8;
 }
 
+/* Looks for CPython's functions and for the layout of its version. A build without the interpreter's lock has no layout
+   here: its frames may move. */
 static enum state python_look(void)
 {
     if (!python_find("Py_IsInitialized", &python.is_initialized) ||
@@ -147,6 +153,7 @@ static struct sg_frame read_frame(const struct layout *layout, uint64_t frame)
     return (struct sg_frame){code, ((uint32_t)at | mark << 32) & ~ASKED};
 }
 
+/* Frames by the layout, from the thread's state outwards. Frames that the interpreter owns for C calls are skipped. */
 static unsigned read_frames(const struct layout *layout, uint64_t thread, struct sg_picked *picked)
 {
     struct sg_frame *place;
@@ -163,6 +170,8 @@ static unsigned read_frames(const struct layout *layout, uint64_t thread, struct
     return sg_picked_finish(picked);
 }
 
+/* Frames by the interpreter's own functions, for a thread that holds its lock. A frame object that these make could
+   start a garbage collection in 3.11, so that is off meanwhile. */
 static unsigned ask_frames(void *thread, struct sg_picked *picked)
 {
     struct sg_frame *place;
@@ -240,6 +249,7 @@ static void python_read_text(const struct layout *layout, uint64_t text, char *r
     ret[used] = '\0';
 }
 
+/* An attribute of a code object as UTF-8, cut to `room` bytes. The reference is given back at once. */
 static bool ask_text(void *code, const char *name, char *ret, size_t room)
 {
     void *text = python.attribute(code, name);

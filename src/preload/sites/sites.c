@@ -1,3 +1,9 @@
+/* Tables of sites, lines and texts in one mapping of some tens of MiB, of which the kernel makes pages only as they are
+   used.
+
+   Readers take no lock: a site is whole before its number is stored in a bucket, and never changes after that. Writers
+   hold SG_LOCK_SITES. `written` says which trace has the definition; a forked child has another trace, so it writes
+   them anew. */
 #include "process/glibc_symver.h"
 
 #include "sites/sites.h"
@@ -88,6 +94,8 @@ bool sg_sites_open(const struct sg_conf *conf)
     return sg_sites_on = table != NULL;
 }
 
+/* A hash over words: multiplied by 2^64 over the golden ratio, then folded, so that all bits count in the lower ones.
+   */
 static uint64_t hash_of(const void *bytes, size_t words)
 {
     const uint64_t *word = bytes;
@@ -159,6 +167,8 @@ struct described {
     uint32_t line;
 };
 
+/* Names each line of a stack. Python is asked while the thread still stands there. The loader describes return
+   addresses. A backward node has its class and its forward site. */
 static void site_describe(const struct sg_frame *frame, enum kind kind, struct described *ret)
 {
     if (kind != BACKWARD && sg_frame_is_gap(frame)) {

@@ -1,3 +1,8 @@
+/* Two walks over a stack. The short one reads a return address, looks up the size of the frame that returns there, and
+   goes up by that much. The long one has the C++ runtime unwind by tables and notes the sizes for the next time.
+
+   The short walk reads memory only between this frame and `top`, the highest end that was seen of this stack. So a
+   wrong size ends the walk, which can't leave the stack. */
 #include "process/glibc_symver.h"
 
 #include "sites/unwind.h"
@@ -36,6 +41,8 @@ static inline bool code_is_ours(uintptr_t address)
     return address >= (uintptr_t)__ehdr_start && address < (uintptr_t)_end;
 }
 
+/* Finds the C++ runtime's unwinder, in the process or by loading libgcc_s. Where there is none, native stacks are
+   unknown for good. */
 static bool unwind_look(void)
 {
     if (atomic_load_explicit(&runtime.absent, memory_order_relaxed))
@@ -89,6 +96,8 @@ static void unwind_keep(struct sg_picked *picked, uintptr_t address)
         *place = (struct sg_frame){.code = address};
 }
 
+/* One frame of the walk by tables. The frame that was visited before returns to this address, and the distance of the
+   two ends is its size. */
 static int unwind_visit(struct context *context, void *user)
 {
     struct walk *walk = user;

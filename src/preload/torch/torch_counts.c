@@ -101,6 +101,8 @@ static bool counts_read(int device, struct sg_stats *ret)
     return known;
 }
 
+/* Adds the core's counts to PyTorch's, family by family. Segments of PyTorch's cache are blocks of ours: they are taken
+   off first, since its own counts have what lies in them. */
 static void add_all(struct counts *counts, struct more_counts *more, const struct sg_stats *stats,
     const struct sg_torch_segments *segments, const struct totals *totals)
 {

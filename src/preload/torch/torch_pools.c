@@ -23,6 +23,7 @@ static atomic_int live_count, slots_used; /* slots below that have been in use *
 static atomic_int without_slot;           /* pools for which there was none: then everything is taken for theirs */
 static atomic_bool seen;
 
+/* Takes a free slot; `slots_used` is raised before anybody may look for it. NULL: more pools than slots. */
 static struct under_way *free_slot(void)
 {
     for (int i = 0; i < UNDER_WAY_MAX; i++) {
@@ -53,6 +54,7 @@ void sg_torch_pools_begin(int device, struct sg_torch_pool pool, struct sg_cxx_f
     atomic_fetch_add(&live_count, 1);
 }
 
+/* Ends a slot if it is that pool's: no call of its filter begins from here on, and those under way are waited for. */
 static bool pool_ends(struct under_way *slot, int device, struct sg_torch_pool pool)
 {
     if (atomic_load(&slot->state) != LIVE || slot->device != device || slot->pool.first != pool.first ||
@@ -86,6 +88,8 @@ bool sg_torch_pools_seen(void)
 
 typedef bool filter_fn(const void *storage, CUstream *stream);
 
+/* Asks a pool's filter about a stream. The count of callers is raised before the state is looked at again, so the
+   filter can't be destroyed during the call. */
 static bool pool_accepts(struct under_way *slot, int device, CUstream stream)
 {
     bool accepted = false;

@@ -27,6 +27,7 @@ static _Thread_local struct {
     void *block, *copy;
 } moving;
 
+/* Notes which copy stands for a block. False: there are as many as fit. */
 static bool torch_sent_remember(const void *block, void *copy)
 {
     sg_process_lock(SG_LOCK_TORCH);

@@ -68,6 +68,8 @@ static size_t run_length(const struct segalloc_piece *first, size_t count)
     return length;
 }
 
+/* push_back() of a std::vector, in memory of PyTorch's runtime, which will destroy it. Room is doubled. Members are
+   pointers and numbers, so they may be moved as bytes. */
 static bool vector_append(struct cxx_vector *vector, const void *item, size_t bytes)
 {
     if (vector->end == vector->limit) {
@@ -86,6 +88,8 @@ static bool vector_append(struct cxx_vector *vector, const void *item, size_t by
     return true;
 }
 
+/* One segment with its blocks, for pieces that follow each other. For example, pieces of 2 MiB in use, 1 MiB free and 5
+   MiB in use make a segment of 8 MiB. It has three blocks, and 7 MiB of it are active. */
 static void snapshot_add_run(struct cxx_vector *segments, int device, const struct segalloc_piece *first, size_t count)
 {
     struct segment_info segment = {.device = (int8_t)device, .registration = -1, .address = first->address,

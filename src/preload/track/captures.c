@@ -1,3 +1,8 @@
+/* Captures by stream, frees that are put off, and the exclusion between captures and calls of ours.
+
+   Three counters decide. `active` counts captures that have begun or are beginning. `holders` counts threads inside an
+   exclusion, `joiners` threads that begin or join a capture. A joiner announces itself and waits for all holders; a
+   holder that finds a joiner steps back. So joiners go first, and nobody waits for long: a begin is rare. */
 #include "track/captures.h"
 
 #include <stdatomic.h>
@@ -209,6 +214,8 @@ static void captures_let_waits_enter(void)
     atomic_store(&waits.entered, begun);
 }
 
+/* Puts a free into the list. A second free of the block is the program's error; a full list is answered as a driver
+   that allows no free. */
 static CUresult captures_put_off(CUdeviceptr address, CUcontext context, const struct sg_request *request)
 {
     CUresult result = CUDA_SUCCESS;

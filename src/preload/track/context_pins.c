@@ -1,3 +1,8 @@
+/* The rows of threads, and the scan of the thread that ends a context.
+
+   Order of steps. A user publishes, then looks at the epoch. The ending thread raises the epoch, then looks at the
+   rows. At least one of the two sees the other, given a fence between the two steps of each. membarrier makes the
+   users' fence from the other side; without it, users take the long way with locked instructions. */
 #include "track/context_pins.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* Entries never move, so a reader without the lock finds either the handle or another one, never half of each. Changes
+   are made under SG_LOCK_CONTEXTS; each one that may end a context raises the epoch of context_pins.h first. */
 #include "track/context_table.h"
 
 #include <stddef.h>
@@ -7,6 +9,7 @@
 struct sg_context_table sg_context_table;
 atomic_uint sg_context_pins_epoch;
 
+/* The index of a handle, NULL being a free entry. Without the lock the entry may change right after. */
 static int table_find(CUcontext context)
 {
     int used = atomic_load_explicit(&sg_context_table.used, memory_order_acquire);

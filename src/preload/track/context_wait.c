@@ -1,9 +1,12 @@
+/* The errand: pin, make current, wait, and undo in reverse order. It looks once more whether anybody still waits, for
+   the wait in the driver can't be given up. */
 #include "track/context_wait.h"
 
 #include "process/worker_thread.h"
 #include "track/captures.h"
 #include "track/context_pins.h"
 
+/* The errand. A context that can't be pinned has ended, and its work with it. */
 static CUresult context_wait(void *context)
 {
     int use = sg_context_pin_current(context);

@@ -1,3 +1,8 @@
+/* The table side of contexts: entries, the only context, peer access, and the steps of an end.
+
+   No driver call and no call of the core is made under SG_LOCK_CONTEXTS. So each function takes what it needs from the
+   table, gives the lock back, and acts. Another thread may have changed the table by then, which is why ends are
+   claimed and announcements are looked at once more. */
 #include "track/contexts.h"
 
 #include <stdatomic.h>
@@ -34,6 +39,8 @@ uint64_t sg_contexts_noted_id(CUcontext context)
     return id;
 }
 
+/* Brings the two answers that are read without a lock up to date: the only context, and whether there are several
+   devices. */
 static void contexts_note_only_locked(void)
 {
     SG_ASSERT_PROCESS_LOCK(SG_LOCK_CONTEXTS);

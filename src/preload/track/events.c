@@ -1,3 +1,5 @@
+/* A hash table with open addressing over a list of entries. A destroyed event's entry goes to a list of free ones.
+   Those behind it in its chain move up, so look-ups need no marks of deleted ones. */
 #include "track/events.h"
 
 #include <stdatomic.h>
@@ -52,6 +54,8 @@ static struct event *event_find_locked(CUevent handle)
     return index ? &events.list[index - 1] : NULL;
 }
 
+/* The event's entry, made where there is none. A new entry is untrusted if an untrusted event could not be kept, for it
+   may be that one. NULL: the table is full. */
 static struct event *event_find_or_make_locked(CUevent handle)
 {
     SG_ASSERT_PROCESS_LOCK(SG_LOCK_EVENTS);
@@ -76,6 +80,8 @@ static struct event *event_find_or_make_locked(CUevent handle)
     return event;
 }
 
+/* Takes the entry out and closes its chain. For example, buckets 5, 6 and 7 hold A, B and C, all of home 5. A goes: B
+   moves to 5 and C to 6. Had C been of home 7 it would have stayed. */
 static void event_drop_locked(CUevent handle)
 {
     SG_ASSERT_PROCESS_LOCK(SG_LOCK_EVENTS);

@@ -1,3 +1,5 @@
+/* Flags that only ever become true. The first store is made atomically; later calls find it set and write nothing, so
+   the cache line stays shared. */
 #include "track/free_policy.h"
 
 #include <stdatomic.h>

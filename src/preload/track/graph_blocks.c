@@ -1,3 +1,8 @@
+/* Blocks by address (open addressing, doubled when half full), holds by number, spares by capture. All under
+   SG_LOCK_CAPTURES, but for the flag that the driver's thread sets.
+
+   Holds lie in pieces of 4,096 that never move, because the driver has their addresses. A hold is used again only when
+   its graph is gone and no block names it. */
 #include "track/graph_blocks.h"
 
 #include <sched.h>
@@ -138,6 +143,7 @@ static bool block_let_go_locked(struct block *block, bool all)
     return held;
 }
 
+/* Takes a block out of the table with its holds, and closes its chain as event_drop_locked() does. */
 static void block_remove_locked(struct block *block)
 {
     SG_ASSERT_PROCESS_LOCK(SG_LOCK_CAPTURES);

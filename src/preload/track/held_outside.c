@@ -88,6 +88,7 @@ static uint64_t new_row_locked(void)
     return ++book.count;
 }
 
+/* One handle or mapping less; with the last one the holding's bytes are free and its row may serve again. */
 static void unref_locked(uint64_t number)
 {
     SG_ASSERT_PROCESS_LOCK(SG_LOCK_OUTSIDE);
@@ -274,6 +275,7 @@ static void add_pool(const struct sg_driver *driver, CUmemoryPool pool, struct s
     ret->bytes[SEGALLOC_OUTSIDE_POOLS_LEAVING] += reserved - threshold;
 }
 
+/* Adds memory that graphs of a device use, and memory that the driver keeps for them though no graph uses it. */
 static void add_graphs(const struct sg_driver *driver, int device, struct sg_outside *ret)
 {
     cuuint64_t used = 0, reserved = 0;
@@ -285,6 +287,8 @@ static void add_graphs(const struct sg_driver *driver, int device, struct sg_out
     ret->bytes[SEGALLOC_OUTSIDE_GRAPHS_IDLE] += reserved - used;
 }
 
+/* Adds what pools and graphs hold by the driver's own counts. The list of pools is copied, so that no lock is held
+   while the driver is asked. */
 static void outside_ask_driver(int device, struct sg_outside *ret)
 {
     const struct sg_driver *driver = sg_process_driver();

@@ -1,3 +1,7 @@
+/* The streams that have a slot, a cache of them in each thread, and the flags that say how far order can be trusted.
+
+   A thread's cache holds a stream's slot with the value of `changes` then. Whatever may change the meaning of a handle
+   raises `changes`: a stream made or destroyed, a context ended, a device served for the first time. */
 #include "track/streams.h"
 
 #include <assert.h>
@@ -130,6 +134,7 @@ static int stream_entry_locked(uint64_t key, int device)
     return -1;
 }
 
+/* An entry that no live stream has; below 0: all 512 are in use. */
 static int stream_free_entry_locked(void)
 {
     SG_ASSERT_PROCESS_LOCK(SG_LOCK_STREAMS);
@@ -140,6 +145,7 @@ static int stream_free_entry_locked(void)
     return streams.used < STREAMS_MAX ? streams.used++ : -1;
 }
 
+/* The place of a stream by its number; `device`: the one whose memory it uses, below 0 for its own. */
 static bool stream_find(uint64_t key, int device, struct sg_tracked_stream *ret)
 {
     sg_process_lock(SG_LOCK_STREAMS);
@@ -163,6 +169,8 @@ static unsigned stream_flags_of(const struct sg_driver *driver, CUstream stream)
     return flags & CU_STREAM_NON_BLOCKING ? 0 : SG_STREAM_BLOCKING;
 }
 
+/* Enters a stream, unless another thread has done so since. Its slot in the core is the same either way, because the
+   core knows streams by number too. */
 static bool stream_enlist(const struct entry *entry, struct sg_tracked_stream *ret)
 {
     sg_process_lock(SG_LOCK_STREAMS);
@@ -256,6 +264,8 @@ bool sg_streams_remembered(struct sg_thread *self, CUstream stream, CUcontext co
     return holds;
 }
 
+/* The place of a stream: from the thread's cache, from the list by its number, or, with `create`, made anew. A failure
+   is kept in the cache too, so that a stream without a slot does not ask the driver at each call. */
 static bool stream_look_up(struct sg_core *core, CUstream named, bool create, struct sg_tracked_stream *ret)
 {
     struct sg_thread *self = &sg_self;

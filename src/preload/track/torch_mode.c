@@ -1,3 +1,4 @@
+/* One atomic word for the mode, and two lines that are printed once. */
 #include "track/torch_mode.h"
 
 #include <stdatomic.h>
