@@ -9,7 +9,6 @@
 
 #include "analysis/groups.h"
 #include "json.h"
-#include "tool.h"
 
 enum { FRAMES = SEGALLOC_TRACE_FRAMES + 3 };
 

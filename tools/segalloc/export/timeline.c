@@ -9,7 +9,6 @@
 #include "analysis/series.h"
 #include "json.h"
 #include "size.h"
-#include "tool.h"
 
 enum { FAILURES_SHOWN = 1000 };
 

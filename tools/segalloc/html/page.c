@@ -1,7 +1,6 @@
 #include "html/page.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +8,6 @@
 #include "json.h"
 #include "page_text.h"
 #include "html/timeline.h"
-#include "tool.h"
 
 /* What a page may hold of all runs together, so that it stays below 5 MiB whatever the traces are. */
 enum {

@@ -8,7 +8,6 @@
 #include <time.h>
 
 #include "size.h"
-#include "tool.h"
 
 enum {
     FIGURES = 67 /* columns before the curves */,

@@ -184,6 +184,16 @@ unsigned long sg_rehearse_try_divisor(const struct sg_rehearse_try *values, char
 void sg_rehearse_try_format(const struct sg_rehearse_try *values, char **command, const char *value, char *ret,
                             size_t size);
 
+/* rehearse/judge.c: the outcome and the reason, of how the command ended and of what the largest card has room for. */
+void sg_rehearse_judge(struct sg_rehearse *rehearse);
+
+/* rehearse/keep_traces.c: copies the traces in `folder` to --output: that of the process that began first has the name as it is. False
+   after a message. */
+bool sg_rehearse_keep_traces(const struct sg_rehearse *rehearse, const char *folder);
+
+/* rehearse/environment.c: the cards that are asked about, loggers, steps; `folder` is the run's. */
+void sg_rehearse_set_environment(const struct sg_rehearse *rehearse, const char *folder);
+
 /* rehearse/text.c: the findings, to stdout. One line says what became of a value. */
 void sg_rehearse_print_line(const struct sg_rehearse *rehearse);
 /* What a batch so many times smaller changes besides memory. */

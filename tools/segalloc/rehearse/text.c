@@ -7,7 +7,6 @@
 
 #include "launch/machine.h"
 #include "size.h"
-#include "tool.h"
 
 static const char *const assumptions[] = {
     "Kernels do not compute. If a tensor's size depends on a computed value, the estimate is wrong for it.",

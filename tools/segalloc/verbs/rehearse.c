@@ -3,8 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +10,8 @@
 
 #include <dirent.h>
 
-#include "config.h"
 #include "effective_conf.h"
 #include "launch/launch.h"
-#include "launch/own_runtime.h"
 #include "rehearse/keep.h"
 #include "rehearse/lives.h"
 #include "rehearse/true_size.h"
@@ -33,71 +29,6 @@ enum { DEVICES_MOST = 16 };
 /* What the program runs on: more than any card of the others has, and than most programs can ask for. */
 enum { ENDLESS_TIMES = 4 };
 #define ENDLESS_LEAST SG_TIB
-
-/* How the command ended, as words: "it ended with status 1", "signal 11 ended it (Segmentation fault)". A shell says
-   128 and the signal's number for what it ran. */
-static const char *end_of(const struct sg_rehearse_run *run, char ret[96])
-{
-    const char *name = run->status > 128 && run->status < 128 + 32 ? strsignal(run->status - 128) : NULL;
-    if (name)
-        snprintf(ret, 96, "signal %d ended it (%s)", run->status - 128, name);
-    else
-        snprintf(ret, 96, "it ended with status %d", run->status);
-    return ret;
-}
-
-/* That it ended with an error gives no verdict. */
-static void judge_stop(struct sg_rehearse *rehearse)
-{
-    const struct sg_rehearse_run *run = &rehearse->run;
-    char end[96];
-    rehearse->outcome = SG_REHEARSE_STOPPED;
-    if (rehearse->cut && run->status == 0) {
-        snprintf(rehearse->reason, sizeof rehearse->reason,
-            "signal %d (%s) came while the run, which had ended, was played on other cards", sg_signals_first(),
-            strsignal(sg_signals_first()));
-        return;
-    }
-    snprintf(rehearse->reason, sizeof rehearse->reason, "%s after %" PRIu64 " event%s of memory%s%s%s",
-        end_of(run, end), rehearse->events, sg_plural(rehearse->events), *run->last_line ? ": " : "", run->last_line,
-        rehearse->interrupted
-            ? ""
-            : ". Where that came of a result: kernels compute nothing here, and a program that decides by what "
-              "they compute (samples from probabilities, checks for NaN, loops until something converges) "
-              "cannot be rehearsed as it is");
-}
-
-static void judge(struct sg_rehearse *rehearse)
-{
-    const struct sg_rehearse_run *run = &rehearse->run;
-    const struct sg_rehearse_card *largest = &rehearse->card[rehearse->card_count - 1];
-    char end[96], size[SG_SIZE_TEXT], lack[SG_SIZE_TEXT];
-    rehearse->interrupted = sg_signals_first() || run->status == 128 + SIGINT || run->status == 128 + SIGTERM ||
-                            run->status == 128 + SIGHUP;
-    if (rehearse->processes == 0) {
-        char program[SG_PLACE_BYTES];
-        rehearse->outcome = SG_REHEARSE_STOPPED;
-        if (run->status && sg_own_runtime_find(rehearse->command, program))
-            snprintf(rehearse->reason, sizeof rehearse->reason, "%.300s " SG_OWN_RUNTIME_TEXT, program);
-        else if (run->status)
-            snprintf(rehearse->reason, sizeof rehearse->reason, "%s before it asked for device memory%s%s",
-                end_of(run, end), *run->last_line ? ": " : "", run->last_line);
-        else
-            snprintf(rehearse->reason, sizeof rehearse->reason,
-                     "it asked for no device memory; segalloc doctor --sim 24GiB -- CMD says why");
-    } else if (run->status || rehearse->cut) {
-        judge_stop(rehearse);
-    } else if (!largest->fits) {
-        uint64_t short_by = sg_rehearse_short_by(rehearse, largest);
-        rehearse->outcome = SG_REHEARSE_OUT_OF_MEMORY;
-        snprintf(rehearse->reason, sizeof rehearse->reason, "a card of %s is full%s%s",
-            sg_size_format(largest->bytes, size), short_by ? ", and short by " : "",
-            short_by ? sg_size_format(short_by, lack) : "");
-    } else {
-        rehearse->outcome = SG_REHEARSE_COMPLETED;
-        *rehearse->reason = '\0';
-    }
-}
 
 static int status_of(const struct sg_rehearse *rehearse)
 {
@@ -200,109 +131,6 @@ static bool make_folder(const struct sg_rehearse *rehearse, char folder[64])
     return false;
 }
 
-/* Puts a trace of the run where it is to stay. False after a message. */
-static bool keep(const struct sg_rehearse *rehearse, const char *path, const char *name)
-{
-    char bytes[65536];
-    int in = open(path, O_RDONLY | O_CLOEXEC), out = sg_tool_create(rehearse->verb, name, name, rehearse->force);
-    ssize_t got = 0, put = 0;
-    while (in >= 0 && out >= 0 && put == got && (got = read(in, bytes, sizeof bytes)) > 0)
-        put = write(out, bytes, (size_t)got);
-    bool good = in >= 0 && out >= 0 && got == 0;
-    if (!good && out >= 0)
-        sg_tool_message(rehearse->verb, "%s: %s", name, strerror(errno));
-    if (in >= 0)
-        close(in);
-    if (out >= 0 && close(out) != 0)
-        good = false;
-    return good;
-}
-
-/* When the process began that has written the trace, ns; 0: not known. */
-static uint64_t began_at(const char *path)
-{
-    struct segalloc_trace_header header = {.start_realtime_ns = 0};
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    bool whole = file >= 0 && read(file, &header, sizeof header) == (ssize_t)sizeof header;
-    if (file >= 0)
-        close(file);
-    return whole ? header.start_realtime_ns : 0;
-}
-
-static int is_trace(const struct dirent *entry)
-{
-    return strstr(entry->d_name, ".trace") != NULL;
-}
-
-/* That of the process that began first has the name as it is. */
-static bool keep_traces(const struct sg_rehearse *rehearse, const char *folder)
-{
-    struct dirent **entry;
-    int count = scandir(folder, &entry, is_trace, versionsort), first = 0;
-    uint64_t earliest = UINT64_MAX;
-    bool good = count >= 0;
-    for (int i = 0; i < count; i++) {
-        char path[SG_PLACE_BYTES];
-        snprintf(path, sizeof path, "%s/%s", folder, entry[i]->d_name);
-        uint64_t began = began_at(path);
-        first = began < earliest ? i : first;
-        earliest = began < earliest ? began : earliest;
-    }
-    for (int i = 0; i < count; i++) {
-        char path[SG_PLACE_BYTES], name[SG_PLACE_BYTES];
-        snprintf(path, sizeof path, "%s/%s", folder, entry[i]->d_name);
-        snprintf(name, sizeof name, i == first ? "%s" : "%s.%d", rehearse->output, atoi(entry[i]->d_name));
-        good = good && keep(rehearse, path, name);
-        free(entry[i]);
-    }
-    if (count >= 0)
-        free(entry);
-    return good;
-}
-
-/* The Python module counts the steps, and ends the program. Ranks note in a file of the folder when they are steady. */
-static void set_steps(const struct sg_rehearse *rehearse, const char *folder)
-{
-    char steps[32], ranks[SG_PLACE_BYTES];
-    snprintf(steps, sizeof steps, "%lu", rehearse->steps);
-    snprintf(ranks, sizeof ranks, "%s/steady", folder);
-    if (rehearse->steps || rehearse->steady)
-        setenv("SEGALLOC_REHEARSE_STEPS", rehearse->steady ? "steady" : steps, 1);
-    else
-        unsetenv("SEGALLOC_REHEARSE_STEPS");
-    setenv("SEGALLOC_REHEARSE_RANKS", ranks, 1);
-}
-
-/* The trace says which cards were asked about. */
-static void set_cards(const struct sg_rehearse *rehearse)
-{
-    char text[SG_REHEARSE_CARDS * 48] = "";
-    size_t length = 0;
-    for (unsigned i = 0; i < rehearse->card_count; i++)
-        length += (size_t)snprintf(text + length, sizeof text - length, "%s%" PRIu64 "+%" PRIu64, i ? "," : "",
-            rehearse->card[i].bytes, rehearse->card[i].margin);
-    setenv("SEGALLOC_REHEARSED_CARDS", text, 1);
-}
-
-/* Loggers of experiments are off, unless asked for. MLflow has no switch: what it records goes to the folder of the run. */
-static void set_trackers(const struct sg_rehearse *rehearse, const char *folder)
-{
-    static const struct {
-        const char *variable, *value;
-    } trackers[] = {
-#define TRACKER(variable, value) {variable, value},
-#include "rehearse/trackers.def"
-    };
-    char place[SG_PLACE_BYTES];
-    setenv("SEGALLOC_REHEARSAL", rehearse->trackers ? "trackers" : "no-trackers", 1);
-    if (rehearse->trackers)
-        return;
-    for (size_t i = 0; i < sizeof trackers / sizeof *trackers; i++)
-        setenv(trackers[i].variable, trackers[i].value, 1);
-    snprintf(place, sizeof place, "file://%s/mlflow", folder);
-    setenv("MLFLOW_TRACKING_URI", place, 1);
-}
-
 /* What PyTorch's functions that need its own allocator note in this file, where --torch has replaced it. */
 static void needs_path(const char *folder, char path[SG_PLACE_BYTES])
 {
@@ -348,18 +176,14 @@ static int rehearse_in(struct sg_rehearse *rehearse, struct sg_launch *launch, c
 {
     struct sg_keep keep;
     bool keeps;
-    char trace[SG_PLACE_BYTES], card_bytes[32], python[SG_PLACE_BYTES], needs[SG_PLACE_BYTES];
+    char trace[SG_PLACE_BYTES], python[SG_PLACE_BYTES], needs[SG_PLACE_BYTES];
     snprintf(trace, sizeof trace, "%s/%%p.trace", folder);
-    snprintf(card_bytes, sizeof card_bytes, "%" PRIu64, rehearse->card[rehearse->card_count - 1].bytes);
     launch->trace = trace;
     launch->command = rehearse->command;
     launch->torch = launch->torch && sg_place_python(python) && !strchr(python, ':');
-    setenv("SEGALLOC_TOLD_BYTES", card_bytes, 1);
     needs_path(folder, needs);
     setenv("SEGALLOC_REHEARSAL_NEEDS", needs, 1);
-    set_cards(rehearse);
-    set_trackers(rehearse, folder);
-    set_steps(rehearse, folder);
+    sg_rehearse_set_environment(rehearse, folder);
     if (!set_files(rehearse, folder, &keep, &keeps) || !sg_launch_prepare(launch))
         return SG_EXIT_ERROR;
     struct sg_lives lives;
@@ -369,7 +193,7 @@ static int rehearse_in(struct sg_rehearse *rehearse, struct sg_launch *launch, c
     int status = ran ? sg_rehearse_traces(rehearse, folder, &lives) : SG_EXIT_ERROR;
     sg_lives_free(&lives);
     if (status == 0) {
-        judge(rehearse);
+        sg_rehearse_judge(rehearse);
         read_needs(rehearse, folder);
     }
     return status;
@@ -389,7 +213,8 @@ static int rehearse_once(struct sg_rehearse *rehearse, struct sg_launch *launch,
     if (!make_folder(rehearse, folder))
         return SG_EXIT_ERROR;
     int status = rehearse_in(rehearse, launch, folder);
-    if (status == 0 && keeps && !needs_another(rehearse, launch) && rehearse->output && !keep_traces(rehearse, folder))
+    if (status == 0 && keeps && !needs_another(rehearse, launch) && rehearse->output &&
+        !sg_rehearse_keep_traces(rehearse, folder))
         status = SG_EXIT_ERROR;
     if (rehearse->overwrite || sg_kept_end(rehearse->verb, folder))
         sg_kept_drop(folder);
@@ -409,7 +234,7 @@ static int rehearse_all(struct sg_rehearse *rehearse, struct sg_launch *launch)
         *rehearse = before;
         status = rehearse_once(rehearse, launch, true);
     }
-    return status ? status : sg_rehearse_true_sizes(rehearse, launch, rehearse_once, judge);
+    return status ? status : sg_rehearse_true_sizes(rehearse, launch, rehearse_once, sg_rehearse_judge);
 }
 
 static int rehearse_command(struct sg_rehearse *rehearse, struct sg_launch *launch)

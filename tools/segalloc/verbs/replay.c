@@ -1,8 +1,6 @@
 /* segalloc replay: what a trace would have needed under other settings, or under PyTorch's rules. */
-#include "json.h"
 #include "tool.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,33 +8,16 @@
 #include <unistd.h>
 
 #include "replay/core_bench.h"
+#include "replay/replayed.h"
 #include "effective_conf.h"
 #include "meta.h"
-#include "player.h"
-#include "replay/recorded.h"
 #include "size.h"
-#include "replay/smallest_card.h"
-#include "reader/trace_reader.h"
 
 #define CLI_VERB "replay"
 #define CLI_ROWS "verbs/replay.def"
 #include "cli/rows.h"
 
 enum { RUN_AHEAD_MOST = 100000000 };
-
-struct replay {
-    const char *verb, *path, *conf_text; /* NULL: as recorded */
-    bool json, min_limit, bench, as_recorded;
-    double ns_per_op; /* of --bench */
-    uint64_t limit;   /* --limit; 0: each device its own */
-    struct sg_recorded recorded;
-    bool measured; /* what an imported trace has alive at its peak, and which refusals were made good */
-    struct sg_trace_reader *reader;
-    struct sg_play play;
-    struct sg_play_result result;
-    double seconds;
-    struct sg_smallest smallest; /* cards without an allocation that fails, where asked for */
-};
 
 static size_t next_records(void *source, struct segalloc_trace_record *out, size_t n)
 {
@@ -56,7 +37,7 @@ static double now(void)
 }
 
 /* Plays the trace once, on what cards `replay->play` says. 0, or an exit status after a message. */
-static int play_once(struct replay *replay, struct sg_play_result *ret)
+static int play_once(struct sg_replayed *replay, struct sg_play_result *ret)
 {
     char error[SG_PLAY_ERROR];
     replay->play.as_recorded = sg_recorded_is(&replay->recorded, &replay->play);
@@ -76,7 +57,7 @@ static void progress(uint64_t low, uint64_t high)
 
 static int play_cards(void *user, const uint64_t card[SG_DEVICES_MAX], uint64_t stop, struct sg_play_result *ret)
 {
-    struct replay *replay = user;
+    struct sg_replayed *replay = user;
     if (sg_trace_rewind(replay->reader) != 0)
         return sg_tool_error(replay->verb, "--min-limit reads the trace several times, and %s can be read only once",
             replay->path);
@@ -86,7 +67,7 @@ static int play_cards(void *user, const uint64_t card[SG_DEVICES_MAX], uint64_t 
 }
 
 /* A limit in bytes that the run was recorded under is none of the smallest card's. */
-static int find_smallest(struct replay *replay)
+static int find_smallest(struct sg_replayed *replay)
 {
     const struct sg_play before = replay->play;
     replay->smallest = (struct sg_smallest){.play = play_cards, .user = replay,
@@ -103,279 +84,6 @@ static int find_smallest(struct replay *replay)
     return status;
 }
 
-/* What is needed may be more than was seen: an allocation failed in the recorded process, or the trace has no end. */
-static bool is_lower_bound(const struct replay *replay)
-{
-    return replay->result.failures > 0 || sg_trace_info(replay->reader)->end_text;
-}
-
-static double utilization(const struct sg_play_result *result)
-{
-    return result->peak_reserved ? (double)result->peak_allocated / (double)result->peak_reserved : 1;
-}
-
-static const char *sync_name(enum sg_free_sync sync)
-{
-    return sync == SG_FREE_SYNC_STRICT  ? "strict"
-           : sync == SG_FREE_SYNC_EVENT ? "event"
-                                        : "stream"; /* which auto is here */
-}
-
-static json_t *json_device(const struct replay *replay, int ordinal)
-{
-    const struct sg_play_device *device = &replay->result.device[ordinal];
-    const uint64_t *peak = device->stats.peak;
-    json_t *result = sg_json_object(NULL);
-    SG_JSON_NUMBERS(result, {"device", (uint64_t)ordinal}, {"limit_bytes", device->card_bytes},
-        {"allocs", device->allocs}, {"ooms", device->ooms}, {"new_ooms", device->new_ooms},
-        {"peak_requested_bytes", peak[SG_STAT_requested_bytes]},
-        {"peak_allocated_bytes", peak[SG_STAT_allocated_bytes]}, {"peak_reserved_bytes", peak[SG_STAT_reserved_bytes]});
-    sg_json_set_known(result, "first_oom_event", device->first_oom_event, device->first_oom_event);
-    sg_json_set_known(result, "largest_oom_bytes", device->largest_oom, device->largest_oom);
-    sg_json_set_known(result, "short_by_bytes", device->first_oom_short, device->first_oom_short);
-    sg_json_set_known(result, "min_limit_bytes", replay->smallest.card[ordinal], replay->smallest.card[ordinal]);
-    sg_json_set_known(result, "larger_limit_failing_bytes", replay->smallest.failing[ordinal],
-        replay->smallest.failing[ordinal]);
-    return result;
-}
-
-static json_t *json_devices(const struct replay *replay)
-{
-    json_t *devices = sg_json_array();
-    for (int i = 0; i < SG_DEVICES_MAX; i++)
-        if (replay->result.device[i].used)
-            sg_json_add(devices, json_device(replay, i));
-    return devices;
-}
-
-static uint64_t largest_card(const struct replay *replay)
-{
-    uint64_t largest = 0;
-    for (int i = 0; i < SG_DEVICES_MAX; i++)
-        if (replay->result.device[i].used && replay->result.device[i].card_bytes > largest)
-            largest = replay->result.device[i].card_bytes;
-    return largest ? largest : replay->limit;
-}
-
-/* The settings that were played, "" for the defaults. */
-static const char *conf_played(const struct replay *replay, char *text, size_t size)
-{
-    if (replay->conf_text)
-        return replay->conf_text;
-    if (replay->play.policy == SG_POLICY_SEGALLOC)
-        sg_recorded_conf_text(&replay->recorded.conf, text, size);
-    else
-        *text = '\0';
-    return text;
-}
-
-/* Sums over the devices. */
-static void json_totals(json_t *object, const struct replay *replay)
-{
-    const struct sg_play_result *result = &replay->result;
-    SG_JSON_NUMBERS(object, {"peak_requested_bytes", result->peak_requested},
-        {"peak_allocated_bytes", result->peak_allocated}, {"peak_pending_bytes", result->peak_pending},
-        {"peak_reserved_bytes", result->peak_reserved});
-    sg_json_set_ratio(object, "utilization", utilization(result));
-    /* device_waits: for readers of earlier versions, which made streams wait */
-    SG_JSON_NUMBERS(object, {"end_reserved_bytes", result->end_reserved}, {"pages_moved", result->pages_moved},
-        {"bytes_moved", result->bytes_moved}, {"aliased_pages", result->aliased_pages},
-        {"late_unmaps", result->late_unmaps}, {"host_waits", result->host_waits}, {"device_waits", 0},
-        {"ooms", result->ooms}, {"new_ooms", result->new_ooms});
-}
-
-static void json_work(json_t *object, const struct replay *replay)
-{
-    const struct sg_play *play = &replay->play;
-    sg_json_set_known(object, "run_ahead", play->run_ahead, play->ordered);
-    if (!play->ordered)
-        return;
-    sg_json_set_text(object, "free_sync", sync_name(play->conf.free_sync));
-    sg_json_set_text(object, "sees", play->possible_users ? "possible" : "recorded");
-    SG_JSON_NUMBERS(object, {"strict_frees", replay->result.strict_frees},
-        {"strict_waits", replay->result.strict_waits});
-}
-
-/* Calls of the driver, and what they cost. */
-static void json_calls(json_t *object, const struct sg_play_result *result)
-{
-    json_t *calls = sg_json_object(NULL), *handles = sg_json_object(NULL), *us = sg_json_object(NULL);
-#define CALL(name) SG_JSON_NUMBERS(calls, {#name, result->calls.name});
-    SG_PLAY_CALLS(CALL)
-#undef CALL
-#define CALL(name) SG_JSON_NUMBERS(handles, {#name, result->handles.name});
-    SG_PLAY_HANDLE_CALLS(CALL)
-#undef CALL
-    sg_json_set(object, "driver_calls", calls);
-    sg_json_set(object, "handle_calls", handles);
-    SG_JSON_NUMBERS(object, {"peak_mappings", result->peak_mappings}, {"event_calls", result->event_calls});
-    sg_json_set(us, "growth", sg_json_real((double)result->growth_ns / 1000, 1));
-    sg_json_set(us, "moves", sg_json_real((double)result->move_ns / 1000, 1));
-    sg_json_set(object, "driver_us", us);
-}
-
-static void print_json(const struct replay *replay)
-{
-    const struct sg_play_result *result = &replay->result;
-    char conf[4096];
-    json_t *object = sg_json_object("segalloc.replay/1");
-    uint64_t smallest = sg_smallest_largest(&replay->smallest, result);
-    sg_json_set_text(object, "trace", replay->path);
-    sg_json_set_text(object, "conf", conf_played(replay, conf, sizeof conf));
-    sg_json_set_text(object, "policy", replay->play.policy == SG_POLICY_PYTORCH ? "pytorch" : "segalloc");
-    SG_JSON_NUMBERS(object, {"limit_bytes", largest_card(replay)}, {"events", result->events},
-        {"allocs", result->allocs}, {"frees", result->frees}, {"unmatched_frees", result->unmatched_frees},
-        {"recorded_failures", result->failures});
-    sg_json_set_flag(object, "as_recorded", replay->as_recorded);
-    sg_json_set_known(object, "diverged_event", result->diverged_event, result->diverged_event);
-    json_totals(object, replay);
-    json_work(object, replay);
-    sg_json_set_known(object, "min_limit_bytes", smallest, smallest);
-    sg_json_set_flag(object, "at_least", is_lower_bound(replay));
-    sg_json_set(object, "devices", json_devices(replay));
-    json_calls(object, result);
-    if (replay->bench)
-        sg_json_set(object, "ns_per_op", sg_json_real(replay->ns_per_op, 1));
-    sg_json_set(object, "seconds", sg_json_real(replay->seconds, 6));
-    sg_json_set(object, "events_per_second", sg_json_number((uint64_t)((double)result->events / replay->seconds + 0.5)));
-    sg_json_print(object);
-}
-
-static void row(const char *name, uint64_t bytes, uint64_t of)
-{
-    char text[SG_SIZE_TEXT];
-    printf("  %-16s %12s", name, sg_size_format(bytes, text));
-    if (of)
-        printf("   %.4f x", (double)bytes / (double)of);
-    putchar('\n');
-}
-
-/* What was played: the settings, and on what. */
-static void print_terms(const struct replay *replay)
-{
-    char conf[4096], recorded[4096] = "", size[SG_SIZE_TEXT];
-    const char *played = conf_played(replay, conf, sizeof conf);
-    bool ours = replay->play.policy == SG_POLICY_SEGALLOC;
-    printf("Played %s%s%s", ours ? "" : "by PyTorch's rules, ", *played ? "under " : "under the defaults",
-        *played ? played : "");
-    if (replay->recorded.ours && ours) {
-        sg_recorded_conf_text(&replay->recorded.conf, recorded, sizeof recorded);
-        if (replay->as_recorded || !replay->conf_text)
-            fputs(", as recorded", stdout);
-        else
-            printf(" (recorded under %s)", *recorded ? recorded : "the defaults");
-    }
-    const char *comma = ", on ";
-    for (int i = 0; i < SG_DEVICES_MAX; i++) {
-        if (!replay->result.device[i].used)
-            continue;
-        printf("%sdevice %d of %s", comma, i, sg_size_format(replay->result.device[i].card_bytes, size));
-        comma = ", ";
-    }
-    puts(".");
-}
-
-static void print_verdict(const struct replay *replay)
-{
-    const struct sg_play_result *result = &replay->result;
-    char bytes[SG_SIZE_TEXT], live[SG_SIZE_TEXT], lack[SG_SIZE_TEXT];
-    uint64_t allocs = result->allocs + result->failures;
-    if (!result->ooms) {
-        const char *too = result->failures ? ", those that failed when recorded too" : "";
-        if (allocs == 1)
-            printf("The only allocation fits%s.\n", result->failures ? ", which failed when recorded" : "");
-        else
-            printf("All %" PRIu64 " allocations fit%s.\n", allocs, too);
-        return;
-    }
-    printf("%" PRIu64 " of %" PRIu64 " allocation%s %s not fit", result->ooms, allocs, sg_plural(allocs),
-        result->ooms == 1 ? "does" : "do");
-    if (result->new_ooms < result->ooms)
-        printf(", %" PRIu64 " of them failed when recorded too", result->ooms - result->new_ooms);
-    printf(".\nThe first is event %" PRIu64 ": %s asked for with %s in use", result->first_oom_event,
-        sg_size_format(result->first_oom_bytes, bytes), sg_size_format(result->first_oom_live, live));
-    if (result->first_oom_short)
-        printf(", short by %s", sg_size_format(result->first_oom_short, lack));
-    printf("; the largest asks for %s.\n", sg_size_format(result->largest_oom, bytes));
-}
-
-static void print_smallest(const struct replay *replay)
-{
-    const struct sg_play_result *result = &replay->result;
-    uint64_t largest = sg_smallest_largest(&replay->smallest, result);
-    char size[SG_SIZE_TEXT];
-    unsigned devices = 0;
-    for (int i = 0; i < SG_DEVICES_MAX; i++)
-        devices += result->device[i].used;
-    if (!largest) {
-        puts("  no card is large enough");
-        return;
-    }
-    row(is_lower_bound(replay) ? "at least a card" : "smallest card", largest,
-        devices == 1 ? result->peak_requested : 0);
-    for (int i = 0; devices > 1 && i < SG_DEVICES_MAX; i++)
-        if (result->device[i].used)
-            printf("    device %-7d %12s\n", i, sg_size_format(replay->smallest.card[i], size));
-    for (int i = 0; i < SG_DEVICES_MAX; i++)
-        if (replay->smallest.failing[i])
-            printf("    device %d: a larger card may fail, as one of %s does\n", i,
-                sg_size_format(replay->smallest.failing[i], size));
-    if (result->failures)
-        puts("  An allocation failed when this was recorded: what would have come after it is not\n"
-             "  in the trace. `segalloc rehearse -- CMD` plays the program to its end.");
-}
-
-/* PyTorch's rules make pages only in expandable segments. */
-static void print_work(const struct replay *replay)
-{
-    const struct sg_play_result *result = &replay->result;
-    if (replay->play.policy == SG_POLICY_PYTORCH) {
-        const struct sg_play_calls *calls = &result->calls;
-        printf("  %-16s %12" PRIu64 "   of the driver\n", "calls", calls->reserve + calls->create + calls->map +
-            calls->set_access + calls->unmap + calls->release + calls->alloc + calls->free + calls->sync);
-        return;
-    }
-    printf("  %-16s %12" PRIu64 "   about %.1f ms of driver calls over the whole run, estimated\n", "pages created",
-        result->calls.create, (double)result->growth_ns / 1e6);
-    printf("  %-16s %12" PRIu64 "   about %.1f ms, estimated\n", "pages moved", result->pages_moved,
-        (double)result->move_ns / 1e6);
-    if (!replay->play.ordered)
-        return;
-    printf("  %-16s %12" PRIu64 "   of the host, beyond the program's own\n", "waits", result->host_waits);
-    if (result->strict_frees)
-        printf("  %-16s %12" PRIu64 "   of %" PRIu64 " strict frees\n", "", result->strict_waits, result->strict_frees);
-}
-
-static void print_text(const struct replay *replay)
-{
-    const struct sg_play_result *result = &replay->result;
-    uint64_t live = result->peak_requested;
-    print_terms(replay);
-    print_verdict(replay);
-    row("live at peak", live, 0);
-    row("allocated", result->peak_allocated, live);
-    if (result->peak_pending)
-        row("pending", result->peak_pending, live);
-    row("reserved", result->peak_reserved, live);
-    if (replay->min_limit)
-        print_smallest(replay);
-    print_work(replay);
-    if (result->unmatched_frees)
-        printf("  %" PRIu64 " free%s of what was allocated before the trace begins\n", result->unmatched_frees,
-            sg_plural(result->unmatched_frees));
-    if (result->diverged_event)
-        printf("  from event %" PRIu64
-               " on other decisions than the recorded ones: by another version, or part of the trace is missing\n",
-            result->diverged_event);
-    if (replay->bench)
-        printf("  %-16s %9.1f ns an allocation or free\n", "core alone", replay->ns_per_op);
-    const struct sg_trace_info *info = sg_trace_info(replay->reader);
-    if (info->end_text)
-        printf("  the trace is incomplete: %s\n", info->end_text);
-    printf("%" PRIu64 " event%s in %.2f s, %.1f million a second\n", result->events, sg_plural(result->events),
-        replay->seconds, (double)result->events / replay->seconds / 1e6);
-}
-
 static bool number(const char *text, uint64_t *ret)
 {
     char *end;
@@ -386,7 +94,7 @@ static bool number(const char *text, uint64_t *ret)
     return true;
 }
 
-static int read_options(struct sg_cli *cli, struct replay *replay, const char **ret_policy)
+static int read_options(struct sg_cli *cli, struct sg_replayed *replay, const char **ret_policy)
 {
     for (int option; (option = sg_cli_next(cli)) >= 0;) {
         switch ((enum option_of_verb)option) {
@@ -435,7 +143,7 @@ static int read_options(struct sg_cli *cli, struct replay *replay, const char **
     return 0;
 }
 
-static int configure(struct replay *replay, const char *policy)
+static int configure(struct sg_replayed *replay, const char *policy)
 {
     char error[SG_TORCH_ERROR_TEXT];
     if (strcmp(policy, "pytorch") == 0) {
@@ -455,7 +163,7 @@ static int configure(struct replay *replay, const char *policy)
                                                                                                         : 0;
 }
 
-static int measure(struct replay *replay)
+static int measure(struct sg_replayed *replay)
 {
     int error = sg_recorded_measure(replay->reader, &replay->recorded);
     replay->play.live_bytes = replay->recorded.live_most;
@@ -467,7 +175,7 @@ static int measure(struct replay *replay)
 
 /* Plays the trace as asked for. An imported one that has failures is read through then, and played again if some of them
    were made good. */
-static int play(struct replay *replay)
+static int play(struct sg_replayed *replay)
 {
     int status = play_once(replay, &replay->result);
     if (status || replay->measured || !replay->result.failures || !sg_trace_info(replay->reader)->header.imported ||
@@ -479,7 +187,7 @@ static int play(struct replay *replay)
 }
 
 /* What is played where nothing else is said: the recorded run. */
-static int set_terms(struct replay *replay)
+static int set_terms(struct sg_replayed *replay)
 {
     const struct sg_conf asked = replay->play.conf;
     if (sg_recorded_read(replay->reader, &replay->recorded) != 0)
@@ -505,7 +213,7 @@ static int set_terms(struct replay *replay)
     return 0;
 }
 
-static int time_core(struct replay *replay)
+static int time_core(struct sg_replayed *replay)
 {
     char error[SG_PLAY_ERROR];
     if (replay->play.policy != SG_POLICY_SEGALLOC)
@@ -513,11 +221,11 @@ static int time_core(struct replay *replay)
     if (sg_trace_rewind(replay->reader) != 0)
         return sg_tool_error(replay->verb, "--bench reads the trace a second time, and %s can be read only once",
             replay->path);
-    replay->play.card_bytes = largest_card(replay);
+    replay->play.card_bytes = sg_replayed_largest_card(replay);
     return sg_bench_run(&replay->play, &replay->ns_per_op, error) == 0 ? 0 : sg_tool_error(replay->verb, "%s", error);
 }
 
-static int no_events(const struct replay *replay)
+static int no_events(const struct sg_replayed *replay)
 {
     const char *end = sg_trace_info(replay->reader)->end_text;
     return sg_tool_error(replay->verb, "%s: the trace has no events%s%s", replay->path, end ? ": " : "",
@@ -527,7 +235,7 @@ static int no_events(const struct replay *replay)
 int sg_verb_replay(int argc, char **argv)
 {
     struct sg_cli cli;
-    struct replay replay = {.verb = argv[0]};
+    struct sg_replayed replay = {.verb = argv[0]};
     const char *policy = "segalloc";
     char error[SG_TRACE_ERROR];
     if (!sg_cli_begin(&cli, &cli_verb, argc, argv))
@@ -561,7 +269,7 @@ int sg_verb_replay(int argc, char **argv)
         status =
             sg_tool_error(replay.verb, "%s: no host memory left, so what would be decided is not known", replay.path);
     if (status == 0)
-        (replay.json ? print_json : print_text)(&replay);
+        (replay.json ? sg_replayed_print_json : sg_replayed_print_text)(&replay);
     sg_recorded_free(&replay.recorded);
     sg_trace_close(replay.reader);
     return status ? status : replay.result.new_ooms ? SG_EXIT_NOT_FIT : SG_EXIT_OK;

@@ -4,8 +4,6 @@
 #include "effective_conf.h"
 #include "launch/launch.h"
 
-#include <stdio.h>
-
 #define CLI_VERB "run"
 #define CLI_ROWS "verbs/run.def"
 #include "cli/rows.h"

@@ -1,0 +1,144 @@
+#include "doctor/examination.h"
+
+#include <gnu/libc-version.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "json.h"
+#include "size.h"
+
+static const char *const answer_words[] = {
+#define ANSWER(name, word) word,
+    SG_DOCTOR_ANSWERS(ANSWER)
+#undef ANSWER
+};
+
+static void print_machine(const struct sg_examination *examination)
+{
+    const struct sg_probe *probe = &examination->probe;
+    char size[SG_SIZE_TEXT];
+    if (examination->library_found)
+        printf("  library  %s (needs glibc %s, here is %s)\n", examination->library,
+            *examination->glibc ? examination->glibc : "of any age", gnu_get_libc_version());
+    if (probe->driver)
+        printf("  driver   for CUDA %d.%d, %d device%s\n", probe->version / 1000, probe->version % 1000 / 10,
+            probe->devices, sg_plural((uint64_t)probe->devices));
+    else
+        puts("  driver   none");
+    for (int i = 0; i < probe->devices && i < SG_PROBE_DEVICES; i++)
+        printf("  device   %d: %s, %s, %s virtual memory management\n", i, probe->device[i].name,
+            sg_size_format(probe->device[i].bytes, size), probe->device[i].vmm ? "with" : "without");
+}
+
+/* The meaning of a mode of PyTorch, by its first word. */
+static const char *pytorch_means(const char *mode)
+{
+    if (strchr(mode, ','))
+        return "every tensor came here until PyTorch began a pool of its own, as CUDA graphs do";
+    if (strcmp(mode, "direct") == 0)
+        return "its cache is off, every tensor comes here";
+    if (strcmp(mode, "beneath") == 0)
+        return "its cache is on, what that takes comes here";
+    return "its tensors come here by its pluggable allocator";
+}
+
+void sg_doctor_print_text(const struct sg_examination *examination)
+{
+    static const char *const openings[] =
+        {[SG_DOCTOR_READY] = "ready: ", [SG_DOCTOR_SERVED] = "served: ", [SG_DOCTOR_PARTLY] = "partly served: "};
+    const char *opening = examination->answer <= SG_DOCTOR_PARTLY ? openings[examination->answer] : "not served: ";
+    printf("%s%s\n", opening, examination->because);
+    if (!examination->running)
+        print_machine(examination);
+    for (size_t i = 0; i < examination->watch.count; i++) {
+        const struct sg_watched *process = &examination->watch.process[i];
+        const struct sg_doctor_served *served = &examination->served[i];
+        if (!process->driver && !process->runtime && i > 0)
+            continue;
+        printf("  process  %d %s: library %s, driver %s, %" PRIu64 " allocation%s served, %" PRIu64 " passed on\n",
+            (int)process->pid, sg_doctor_name(process), process->library ? "loaded" : "not loaded",
+            process->driver ? "loaded" : "not loaded", served->served, sg_plural(served->served), served->passed_on);
+    }
+    if (*examination->total.untracked_by)
+        printf("  order    of streams lost at %s, which this version does not know: freed memory waits for all work\n",
+            examination->total.untracked_by);
+    if (examination->total.failed)
+        printf("  failed   %" PRIu64 " allocation%s, by whichever call, for want of memory\n",
+            examination->total.failed, sg_plural(examination->total.failed));
+    if (examination->total.vmm_errors)
+        printf("  errors   %" PRIu64 " call%s of the driver's memory management failed; memory was had without\n",
+            examination->total.vmm_errors, sg_plural(examination->total.vmm_errors));
+    if (strncmp(examination->total.aliases, "off", 3) == 0)
+        printf("  aliases  %s\n", examination->total.aliases);
+    if (*examination->total.pytorch)
+        printf("  PyTorch  %s: %s\n", examination->total.pytorch, pytorch_means(examination->total.pytorch));
+    if (examination->command)
+        printf("  command  ended with status %d\n", examination->watch.status);
+}
+
+static const char *text_or_null(const char *text)
+{
+    return *text ? text : NULL;
+}
+
+static void json_found(json_t *object, const struct sg_doctor_served *served)
+{
+    SG_JSON_NUMBERS(object, {"failures", served->failed}, {"vmm_errors", served->vmm_errors},
+        {"untracked_order", *served->untracked_by != '\0'});
+    sg_json_set_text(object, "untracked_by", text_or_null(served->untracked_by));
+    sg_json_set_text(object, "pytorch_mode", text_or_null(served->pytorch));
+    sg_json_set_text(object, "aliases", text_or_null(served->aliases));
+}
+
+static json_t *json_process(const struct sg_watched *process, const struct sg_doctor_served *served)
+{
+    json_t *result = sg_json_object(NULL);
+    SG_JSON_NUMBERS(result, {"pid", (uint64_t)process->pid});
+    sg_json_set_text(result, "program", process->program);
+    sg_json_set_flag(result, "watched", process->seen);
+    sg_json_set_flag(result, "dynamic", process->dynamic);
+    sg_json_set_flag(result, "library", process->library);
+    sg_json_set_flag(result, "driver", process->driver);
+    sg_json_set_flag(result, "runtime", process->runtime);
+    sg_json_set_flag(result, "pytorch", process->torch);
+    SG_JSON_NUMBERS(result, {"served", served->served}, {"passed_on", served->passed_on});
+    json_found(result, served);
+    return result;
+}
+
+static json_t *json_devices(const struct sg_probe *probe)
+{
+    json_t *devices = sg_json_array();
+    for (int i = 0; i < probe->devices && i < SG_PROBE_DEVICES; i++) {
+        json_t *device = sg_json_object(NULL);
+        sg_json_set_text(device, "name", probe->device[i].name);
+        SG_JSON_NUMBERS(device, {"bytes", probe->device[i].bytes});
+        sg_json_set_flag(device, "vmm", probe->device[i].vmm);
+        sg_json_add(devices, device);
+    }
+    return devices;
+}
+
+void sg_doctor_print_json(const struct sg_examination *examination)
+{
+    const struct sg_doctor_served *total = &examination->total;
+    json_t *result = sg_json_object("segalloc.doctor/1"), *processes = sg_json_array();
+    sg_json_set_text(result, "answer", answer_words[examination->answer]);
+    sg_json_set_text(result, "because", examination->because);
+    SG_JSON_NUMBERS(result, {"served", total->served}, {"passed_on", total->passed_on}, {"outside", total->outside});
+    sg_json_set_text(result, "library", examination->library);
+    json_found(result, total);
+    sg_json_set_text(result, "glibc_needed", examination->glibc);
+    sg_json_set_text(result, "glibc", gnu_get_libc_version());
+    sg_json_set_signed(result, "driver_version", examination->probe.version);
+    sg_json_set(result, "devices", json_devices(&examination->probe));
+    for (size_t i = 0; i < examination->watch.count; i++)
+        sg_json_add(processes, json_process(&examination->watch.process[i], &examination->served[i]));
+    if (examination->command || examination->running) {
+        sg_json_set(result, "processes", json_incref(processes));
+        sg_json_set(result, "status", examination->running ? json_null() : json_integer(examination->watch.status));
+    }
+    json_decref(processes);
+    sg_json_print(result);
+}
