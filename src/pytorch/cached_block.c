@@ -7,6 +7,7 @@
 
 enum { SLAB_BLOCKS = 512 };
 
+/* Records of blocks, 512 at a time: a block is made and dropped at nearly every event. */
 struct torch_slab {
     struct torch_slab *next;
     struct sg_torch_block blocks[SLAB_BLOCKS];
@@ -97,7 +98,8 @@ void torch_unmapped_take(struct sg_torch_block *block)
     sg_keytree_erase(&block->pool->unmapped, &block->node);
 }
 
-static void absorb(struct sg_torch *torch, struct sg_torch_block *block, struct sg_torch_block *other)
+/* Takes a neighbour in the same state into a block. */
+static void block_absorb(struct sg_torch *torch, struct sg_torch_block *block, struct sg_torch_block *other)
 {
     if (!other || other->state != block->state)
         return;
@@ -118,8 +120,8 @@ static void absorb(struct sg_torch *torch, struct sg_torch_block *block, struct 
 void torch_merge(struct sg_torch *torch, struct sg_torch_block *block)
 {
     assert(block->state == TORCH_FREE || block->state == TORCH_UNMAPPED);
-    absorb(torch, block, block->prev);
-    absorb(torch, block, block->next);
+    block_absorb(torch, block, block->prev);
+    block_absorb(torch, block, block->next);
 }
 
 void torch_block_freed(struct sg_torch *torch, struct sg_torch_block *block)

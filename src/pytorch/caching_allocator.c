@@ -52,20 +52,22 @@ void sg_torch_destroy(struct sg_torch *torch)
     free(torch);
 }
 
-static bool collects(const struct sg_torch *torch)
+/* True if garbage collection is on: PyTorch has it only together with a memory fraction. */
+static bool torch_collects_garbage(const struct sg_torch *torch)
 {
     return torch->allowed != SG_TORCH_UNLIMITED && torch->conf.garbage_collection_threshold > 0;
 }
 
-/* What a block could grow to without moving. */
-static uint64_t reach(const struct sg_torch_block *block)
+/* The size that a block could grow to without moving. */
+static uint64_t block_reach(const struct sg_torch_block *block)
 {
     const struct sg_torch_block *next = block->next;
     return block->size + (next && next->state == TORCH_UNMAPPED ? next->size : 0);
 }
 
-/* What is asked of the driver for a request of `bytes`, already rounded. */
-static uint64_t segment_size(const struct sg_torch *torch, uint64_t bytes)
+/* The bytes to ask of the driver for a request of `bytes`, already rounded. For 3 MiB that is a segment of 20 MiB, for 11 MiB
+   one of 12. */
+static uint64_t torch_segment_size(const struct sg_torch *torch, uint64_t bytes)
 {
     bool whole = torch->conf.whole_segments;
     if (bytes <= SG_TORCH_SMALL)
@@ -77,37 +79,37 @@ static uint64_t segment_size(const struct sg_torch *torch, uint64_t bytes)
 
 uint64_t sg_torch_takes(const struct sg_torch *torch, uint64_t bytes)
 {
-    return segment_size(torch, bytes);
+    return torch_segment_size(torch, bytes);
 }
 
-/* From where a block is too large to be left whole: the sum is PyTorch's, which wraps too where the option is as large
+/* The size from which on a block is too large to be left whole. The sum is PyTorch's, which wraps too where the option is as large
    as it may be. */
-SG_WRAPS static uint64_t too_large(const struct sg_torch *torch, uint64_t bytes)
+SG_WRAPS static uint64_t torch_oversize_bound(const struct sg_torch *torch, uint64_t bytes)
 {
     return bytes + torch->conf.max_non_split_rounding;
 }
 
-/* Whether a block is less than its segment, from before those were kept whole. */
-static bool is_part(const struct sg_torch_block *block)
+/* True if a block is less than its segment, from before segments were kept whole. */
+static bool block_is_part(const struct sg_torch_block *block)
 {
     return block->prev || block->next;
 }
 
 /* Best fit, by what a block can grow to where segments can. Both oversize rules hold for ranges inside expandable
    segments too, where they make reserved memory grow without bound (pytorch#123548); so it is in PyTorch. */
-static struct sg_torch_block *find_free(struct sg_torch *torch, struct torch_pool *pool, uint64_t bytes)
+static struct sg_torch_block *pool_find_free(struct sg_torch *torch, struct torch_pool *pool, uint64_t bytes)
 {
-    if (collects(torch))
+    if (torch_collects_garbage(torch))
         torch->searches[!pool->small]++;
     struct sg_keynode *node = sg_keytree_at_least(&pool->free, bytes, 0);
     if (!node)
         return NULL;
     if (torch->conf.expandable_segments) {
         for (struct sg_keynode *next = sg_keytree_next(node);
-             next && reach(torch_block_of(next)) < reach(torch_block_of(node)); next = sg_keytree_next(node))
+             next && block_reach(torch_block_of(next)) < block_reach(torch_block_of(node)); next = sg_keytree_next(node))
             node = next;
     }
-    while (torch->conf.whole_segments && node && is_part(torch_block_of(node)))
+    while (torch->conf.whole_segments && node && block_is_part(torch_block_of(node)))
         node = sg_keytree_next(node);
     if (!node)
         return NULL;
@@ -115,18 +117,20 @@ static struct sg_torch_block *find_free(struct sg_torch *torch, struct torch_poo
     uint64_t oversize = torch->conf.max_split_size;
     if (bytes < oversize && block->size >= oversize)
         return NULL;
-    if (bytes >= oversize && block->size >= too_large(torch, bytes))
+    if (bytes >= oversize && block->size >= torch_oversize_bound(torch, bytes))
         return NULL;
-    if (torch->conf.whole_segments && block->size > segment_size(torch, bytes) &&
+    if (torch->conf.whole_segments && block->size > torch_segment_size(torch, bytes) &&
         block->size - bytes > bytes / WHOLE_SLACK)
         return NULL;
     torch_pool_take(block);
     return block;
 }
 
-static int new_segment(struct sg_torch *torch, struct torch_pool *pool, uint64_t bytes, struct sg_torch_block **ret)
+/* Gets new memory for a request: a segment, or a part of an expandable one. -ENOMEM: the fraction or the driver allows no
+   more, or there is no host memory. */
+static int segment_add(struct sg_torch *torch, struct torch_pool *pool, uint64_t bytes, struct sg_torch_block **ret)
 {
-    uint64_t size = segment_size(torch, bytes), address;
+    uint64_t size = torch_segment_size(torch, bytes), address;
     if (size > torch->allowed || torch->stats.reserved.current > torch->allowed - size)
         return -ENOMEM;
     if (torch->conf.expandable_segments)
@@ -147,24 +151,26 @@ static int new_segment(struct sg_torch *torch, struct torch_pool *pool, uint64_t
 
 /* The order of recourse: new memory, after garbage collection; free oversize blocks given back; everything given
    back. The pool is not searched again after that, so what events have just released is not used (pytorch#189504). */
-static int find_new(struct sg_torch *torch, struct torch_pool *pool, uint64_t bytes, struct sg_torch_block **ret)
+static int pool_find_new(struct sg_torch *torch, struct torch_pool *pool, uint64_t bytes, struct sg_torch_block **ret)
 {
-    if (collects(torch))
+    if (torch_collects_garbage(torch))
         torch_collect(torch);
-    int error = new_segment(torch, pool, bytes, ret);
+    int error = segment_add(torch, pool, bytes, ret);
     if (error == -ENOMEM && torch_release_oversize(torch, pool, bytes))
-        error = new_segment(torch, pool, bytes, ret);
+        error = segment_add(torch, pool, bytes, ret);
     if (error == -ENOMEM) {
         torch_release_all(torch);
         torch->stats.retries++;
-        error = new_segment(torch, pool, bytes, ret);
+        error = segment_add(torch, pool, bytes, ret);
     }
     if (error == -ENOMEM)
         torch->stats.ooms++;
     return error;
 }
 
-static bool should_split(const struct sg_torch *torch, const struct sg_torch_block *block, uint64_t bytes)
+/* True if the rest of a block becomes a block of its own. In the small pool and in expandable segments 512 bytes are enough
+   for that. In the large pool it has to be above 1 MiB, and a request of max_split_size and more splits nothing. */
+static bool block_should_split(const struct sg_torch *torch, const struct sg_torch_block *block, uint64_t bytes)
 {
     uint64_t rest = block->size - bytes;
     if (torch->conf.whole_segments)
@@ -186,13 +192,13 @@ int sg_torch_alloc(struct sg_torch *torch, uint64_t bytes, uint64_t stream_id, s
     torch_events_poll(torch);
     uint64_t size = sg_torch_round(&torch->conf, bytes);
     struct torch_pool *pool = &stream->pools[size > SG_TORCH_SMALL];
-    struct sg_torch_block *block = find_free(torch, pool, size);
+    struct sg_torch_block *block = pool_find_free(torch, pool, size);
     if (!block) {
-        int error = find_new(torch, pool, size, &block);
+        int error = pool_find_new(torch, pool, size, &block);
         if (error)
             return error;
     }
-    if (should_split(torch, block, size)) {
+    if (block_should_split(torch, block, size)) {
         if (!torch_spare(torch)) {
             torch_pool_put(torch, block);
             return -ENOMEM;

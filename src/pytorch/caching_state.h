@@ -1,8 +1,16 @@
 /* The state of PyTorch's caching allocator: blocks of segments, pools of free ones, and streams with two pools each. It is
    for the files of this layer alone.
 
+   A block is in one of four states while it exists. No piece of memory is ever lost: the blocks of a segment cover it
+   without gap, in a list in the order of addresses.
+
+     free         in its pool, by size and address
+     allocated    the program's
+     deferred     freed, while a stream that it was recorded on may still use it; in no pool
+     unmapped     addresses of an expandable segment without memory; in its pool's other tree, by address
+
    For example, 6 MiB of a segment of 20 MiB are allocated. The segment is two blocks in the order of addresses then, and the
-   one of 14 MiB is in the large pool of its stream. */
+   one of 14 MiB is in the large pool of its stream. The state is for one caller at a time, and has no lock. */
 #ifndef SG_CACHING_STATE_H
 #define SG_CACHING_STATE_H
 
@@ -32,18 +40,21 @@ struct sg_torch_block {
     enum torch_state state;
 };
 
+/* The free blocks of one stream and one kind, and the addresses without memory in its expandable segments. */
 struct torch_pool {
     struct sg_keytree free, unmapped;
     struct torch_stream *stream;
     bool small;
 };
 
+/* An event that a deferred block waits for. */
 struct torch_event {
     struct torch_event *next;
     struct sg_torch_block *block;
     uint64_t event;
 };
 
+/* A stream that has asked for memory. */
 struct torch_stream {
     uint64_t id;
     struct sg_torch *torch;
@@ -58,6 +69,7 @@ struct torch_segment {
     uint64_t address, size, chunk;
 };
 
+/* The streams that a block was recorded on besides its own. */
 struct torch_uses {
     uint32_t count, room;
     uint64_t streams[];
@@ -81,6 +93,7 @@ struct sg_torch {
     struct sg_torch_stats stats;
 };
 
+/* The block that a node of a tree is in. */
 static inline struct sg_torch_block *torch_block_of(struct sg_keynode *node)
 {
     return (struct sg_torch_block *)(void *)node; /* its first member */

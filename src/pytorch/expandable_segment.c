@@ -7,25 +7,28 @@
 #include "base/meta.h"
 #include "cached_block.h"
 
-static uint64_t round_up(uint64_t bytes, uint64_t chunk)
+static uint64_t chunk_round_up(uint64_t bytes, uint64_t chunk)
 {
     return (bytes + chunk - 1) / chunk * chunk;
 }
 
-static bool usable(const struct sg_torch_block *block)
+/* True for a block that a request may take in: free, or addresses without memory. */
+static bool block_is_usable(const struct sg_torch_block *block)
 {
     return block && (block->state == TORCH_FREE || block->state == TORCH_UNMAPPED);
 }
 
-static bool has_room(const struct sg_torch_block *block, uint64_t bytes)
+/* True if usable blocks from this one on hold `bytes` together. */
+static bool block_has_room(const struct sg_torch_block *block, uint64_t bytes)
 {
     uint64_t room = 0;
-    for (; room < bytes && usable(block); block = block->next)
+    for (; room < bytes && block_is_usable(block); block = block->next)
         room += block->size;
     return room >= bytes;
 }
 
-static int segment_new(struct sg_torch *torch, struct torch_pool *pool, struct sg_torch_block **ret)
+/* Reserves a segment: all of it one unmapped block. */
+static int segment_reserve(struct sg_torch *torch, struct torch_pool *pool, struct sg_torch_block **ret)
 {
     struct torch_segment *segment = sg_meta_noted(malloc(sizeof *segment));
     if (!segment || !torch_spare(torch)) {
@@ -33,7 +36,7 @@ static int segment_new(struct sg_torch *torch, struct torch_pool *pool, struct s
         return -ENOMEM;
     }
     segment->chunk = pool->small ? SG_TORCH_SMALL_SEGMENT : torch->conf.large_segment_size;
-    segment->size = round_up(torch->total + torch->total / 8, segment->chunk);
+    segment->size = chunk_round_up(torch->total + torch->total / 8, segment->chunk);
     int error = torch->ops->reserve(torch->user, segment->size, &segment->address);
     if (error) {
         free(segment);
@@ -52,27 +55,27 @@ static int segment_new(struct sg_torch *torch, struct torch_pool *pool, struct s
 
 /* The lowest address from which free and unmapped blocks together hold `bytes`: an unmapped block, or a free one with
    an unmapped one after it. A new segment where there is none. */
-static int find(struct sg_torch *torch, struct torch_pool *pool, uint64_t bytes, struct sg_torch_block **ret)
+static int segment_find_room(struct sg_torch *torch, struct torch_pool *pool, uint64_t bytes, struct sg_torch_block **ret)
 {
     for (struct sg_keynode *node = sg_keytree_first(&pool->unmapped); node; node = sg_keytree_next(node)) {
         struct sg_torch_block *block = torch_block_of(node);
-        if (usable(block->prev))
+        if (block_is_usable(block->prev))
             block = block->prev;
-        if (has_room(block, bytes)) {
+        if (block_has_room(block, bytes)) {
             *ret = block;
             return 0;
         }
     }
-    return segment_new(torch, pool, ret);
+    return segment_reserve(torch, pool, ret);
 }
 
 /* Maps at least `bytes` from the start of an unmapped block, which becomes, merged with its free neighbours, a free
    one. */
-static int map(struct sg_torch *torch, struct sg_torch_block *block, uint64_t bytes)
+static int segment_map(struct sg_torch *torch, struct sg_torch_block *block, uint64_t bytes)
 {
     assert(block->state == TORCH_UNMAPPED && bytes <= block->size);
     struct torch_segment *segment = block->segment;
-    uint64_t mapped = round_up(bytes, segment->chunk);
+    uint64_t mapped = chunk_round_up(bytes, segment->chunk);
     if (!torch_spare(torch))
         return -ENOMEM;
     int error = torch->ops->map(torch->user, block->address, mapped, segment->chunk);
@@ -98,15 +101,15 @@ static int map(struct sg_torch *torch, struct sg_torch_block *block, uint64_t by
 int torch_expandable_alloc(struct sg_torch *torch, struct torch_pool *pool, uint64_t bytes, struct sg_torch_block **ret)
 {
     struct sg_torch_block *block;
-    int error = find(torch, pool, bytes, &block);
+    int error = segment_find_room(torch, pool, bytes, &block);
     if (error)
         return error;
     if (block->state == TORCH_UNMAPPED)
-        error = map(torch, block, block->size < bytes ? block->size : bytes);
+        error = segment_map(torch, block, block->size < bytes ? block->size : bytes);
     while (!error && block->size < bytes) {
         struct sg_torch_block *more = block->next;
         uint64_t missing = bytes - block->size;
-        error = map(torch, more, more->size < missing ? more->size : missing);
+        error = segment_map(torch, more, more->size < missing ? more->size : missing);
         block = more; /* has taken the free block before it in */
     }
     if (error)
@@ -117,10 +120,10 @@ int torch_expandable_alloc(struct sg_torch *torch, struct torch_pool *pool, uint
 }
 
 /* Takes the chunks that lie wholly inside a free block away. */
-static void unmap(struct sg_torch *torch, struct sg_torch_block *block)
+static void segment_unmap(struct sg_torch *torch, struct sg_torch_block *block)
 {
     struct torch_segment *segment = block->segment;
-    uint64_t first = segment->address + round_up(block->address - segment->address, segment->chunk);
+    uint64_t first = segment->address + chunk_round_up(block->address - segment->address, segment->chunk);
     uint64_t end = block->address + block->size;
     end -= (end - segment->address) % segment->chunk;
     if (first >= end || !torch_spare(torch))
@@ -163,9 +166,9 @@ static void unmap(struct sg_torch *torch, struct sg_torch_block *block)
 
 void torch_expandable_release(struct sg_torch *torch, struct torch_pool *pool)
 {
-    /* What a block leaves free is smaller than it, so the rest of the order stays as it is. */
+    /* The pieces of a block that stay free are smaller than it was, so they come before `next` in the order. */
     for (struct sg_keynode *node = sg_keytree_first(&pool->free), *next; node; node = next) {
         next = sg_keytree_next(node);
-        unmap(torch, torch_block_of(node));
+        segment_unmap(torch, torch_block_of(node));
     }
 }

@@ -1,4 +1,4 @@
-/* uthash for keys that are a uint64_t: Fibonacci hashing (uthash's own function also draws clang's warning about
+/* uthash for keys that are a uint64_t, with Fibonacci hashing (uthash's own function also draws clang's warning about
    cases that fall through). Without host memory an addition leaves hh.tbl NULL. */
 #ifndef SG_POINTER_HASH_H
 #define SG_POINTER_HASH_H

@@ -6,15 +6,16 @@
 #include "expandable_segment.h"
 #include "stream_uses.h"
 
-static bool whole(const struct sg_torch_block *block)
+/* True if a block is its whole segment, and that is one of fixed size. */
+static bool block_is_segment(const struct sg_torch_block *block)
 {
     return !block->prev && !block->next && !block->segment;
 }
 
 /* Gives a free segment of fixed size back. */
-static void release(struct sg_torch *torch, struct sg_torch_block *block)
+static void segment_release(struct sg_torch *torch, struct sg_torch_block *block)
 {
-    assert(whole(block));
+    assert(block_is_segment(block));
     torch_pool_take(block);
     torch->ops->segment_free(torch->user, block->address, block->size);
     torch->stats.segment_frees++;
@@ -22,25 +23,26 @@ static void release(struct sg_torch *torch, struct sg_torch_block *block)
     torch_block_drop(torch, block);
 }
 
-static uint64_t age(const struct sg_torch *torch, const struct sg_torch_block *block)
+/* Searches of the large pools since a block was freed. */
+static uint64_t block_age(const struct sg_torch *torch, const struct sg_torch_block *block)
 {
     return torch->searches[1] - block->searched;
 }
 
 /* Releases the whole large blocks at least as old as `limit`. */
-static uint64_t collect_older(struct sg_torch *torch, double limit, uint64_t *ages, uint64_t *count)
+static uint64_t pools_collect_older(struct sg_torch *torch, double limit, uint64_t *ages, uint64_t *count)
 {
     uint64_t released = 0;
     for (struct torch_stream *stream = torch->streams; stream; stream = stream->hh.next) {
         for (struct sg_keynode *node = sg_keytree_first(&stream->pools[1].free), *next; node; node = next) {
             struct sg_torch_block *block = torch_block_of(node);
             next = sg_keytree_next(node);
-            if (!whole(block) || (double)age(torch, block) < limit)
+            if (!block_is_segment(block) || (double)block_age(torch, block) < limit)
                 continue;
             released += block->size;
-            *ages -= age(torch, block);
+            *ages -= block_age(torch, block);
             --*count;
-            release(torch, block);
+            segment_release(torch, block);
         }
     }
     return released;
@@ -58,12 +60,12 @@ void torch_collect(struct sg_torch *torch)
             struct sg_torch_block *block = torch_block_of(node);
             if (block->prev || block->next)
                 continue;
-            ages += age(torch, block);
+            ages += block_age(torch, block);
             count++;
         }
     }
     for (uint64_t released = 1; released && reclaimed < target && count > 0; reclaimed += released)
-        released = collect_older(torch, (double)ages / (double)count, &ages, &count);
+        released = pools_collect_older(torch, (double)ages / (double)count, &ages, &count);
 }
 
 bool torch_release_oversize(struct sg_torch *torch, struct torch_pool *pool, uint64_t bytes)
@@ -74,7 +76,7 @@ bool torch_release_oversize(struct sg_torch *torch, struct torch_pool *pool, uin
     uint64_t wanted = bytes < oversize ? oversize : bytes;
     struct sg_keynode *node = sg_keytree_at_least(&pool->free, wanted, 0);
     if (node) {
-        release(torch, torch_block_of(node));
+        segment_release(torch, torch_block_of(node));
         return true;
     }
     uint64_t released = 0;
@@ -83,12 +85,13 @@ bool torch_release_oversize(struct sg_torch *torch, struct torch_pool *pool, uin
         struct sg_torch_block *block = torch_block_of(node);
         node = sg_keytree_prev(node);
         released += block->size;
-        release(torch, block);
+        segment_release(torch, block);
     }
     return released >= wanted;
 }
 
-static void release_pool(struct sg_torch *torch, struct torch_pool *pool)
+/* Gives back what is free in a pool. */
+static void pool_release(struct sg_torch *torch, struct torch_pool *pool)
 {
     if (torch->conf.expandable_segments) {
         torch_expandable_release(torch, pool);
@@ -96,15 +99,15 @@ static void release_pool(struct sg_torch *torch, struct torch_pool *pool)
     }
     for (struct sg_keynode *node = sg_keytree_first(&pool->free), *next; node; node = next) {
         next = sg_keytree_next(node);
-        if (whole(torch_block_of(node)))
-            release(torch, torch_block_of(node));
+        if (block_is_segment(torch_block_of(node)))
+            segment_release(torch, torch_block_of(node));
     }
 }
 
 void torch_release_stream(struct sg_torch *torch, struct torch_stream *stream)
 {
     for (int kind = 1; kind >= 0; kind--)
-        release_pool(torch, &stream->pools[kind]);
+        pool_release(torch, &stream->pools[kind]);
 }
 
 void torch_release_all(struct sg_torch *torch)
@@ -113,6 +116,6 @@ void torch_release_all(struct sg_torch *torch)
     torch_events_wait(torch);
     for (int kind = 1; kind >= 0; kind--) {
         for (struct torch_stream *stream = torch->streams; stream; stream = stream->hh.next)
-            release_pool(torch, &stream->pools[kind]);
+            pool_release(torch, &stream->pools[kind]);
     }
 }

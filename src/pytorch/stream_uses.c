@@ -22,7 +22,7 @@ static void event_drop(struct sg_torch *torch, struct torch_event *event)
     torch->spare_events = event;
 }
 
-static void wait_for(struct sg_torch *torch, uint64_t event)
+static void event_wait_for(struct sg_torch *torch, uint64_t event)
 {
     if (torch->ops->event_wait)
         torch->ops->event_wait(torch->user, event);
@@ -37,7 +37,7 @@ void torch_events_defer(struct sg_torch *torch, struct sg_torch_block *block)
         struct torch_stream *stream = torch_stream_of(torch, id);
         struct torch_event *event = stream ? event_new(torch) : NULL;
         if (!event) { /* no host memory to remember it by */
-            wait_for(torch, recorded);
+            event_wait_for(torch, recorded);
             continue;
         }
         *event = (struct torch_event){.block = block, .event = recorded};
@@ -52,7 +52,8 @@ void torch_events_defer(struct sg_torch *torch, struct sg_torch_block *block)
         torch_block_freed(torch, block);
 }
 
-static void pop(struct sg_torch *torch, struct torch_stream *stream)
+/* The oldest event of a stream is complete. The last event of a block frees it. */
+static void stream_pop_event(struct sg_torch *torch, struct torch_stream *stream)
 {
     struct torch_event *event = stream->events;
     struct sg_torch_block *block = event->block;
@@ -65,7 +66,8 @@ static void pop(struct sg_torch *torch, struct torch_stream *stream)
         torch_block_freed(torch, block);
 }
 
-static bool complete(const struct sg_torch *torch, uint64_t event)
+/* True if an event is complete; a card without events has none that is not. */
+static bool event_is_complete(const struct sg_torch *torch, uint64_t event)
 {
     return !torch->ops->event_done || torch->ops->event_done(torch->user, event);
 }
@@ -75,8 +77,8 @@ void torch_events_poll(struct sg_torch *torch)
     if (torch->outstanding == 0)
         return;
     for (struct torch_stream *stream = torch->streams; stream; stream = stream->hh.next) {
-        while (stream->events && complete(torch, stream->events->event))
-            pop(torch, stream);
+        while (stream->events && event_is_complete(torch, stream->events->event))
+            stream_pop_event(torch, stream);
     }
 }
 
@@ -84,8 +86,8 @@ void torch_events_wait(struct sg_torch *torch)
 {
     for (struct torch_stream *stream = torch->streams; stream && torch->outstanding; stream = stream->hh.next) {
         while (stream->events) {
-            wait_for(torch, stream->events->event);
-            pop(torch, stream);
+            event_wait_for(torch, stream->events->event);
+            stream_pop_event(torch, stream);
         }
     }
 }

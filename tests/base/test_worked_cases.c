@@ -51,7 +51,8 @@ static void a_dictionary_doubles(void **state)
     for (uint64_t id = 1; id <= 100000; id++) {
         size_t before = map.mask;
         assert_true(sg_idmap_put(&map, id * 512, 1));
-        assert_true((map.mask != before) == (id == 2048 || id == 4096 || id == 8192 || id == 16384 || id == 32768 || id == 65536));
+        assert_true((map.mask != before) ==
+                    (id == 2048 || id == 4096 || id == 8192 || id == 16384 || id == 32768 || id == 65536));
     }
     assert_int_equal(sg_idmap_bytes(&map), 4 << 20);
     sg_idmap_fini(&map);
@@ -123,9 +124,11 @@ static void maxima_find_buckets(void **state)
 static void sums_of_memory(void **state)
 {
     (void)state;
-    const struct sg_outside outside = {.bytes = {[SEGALLOC_OUTSIDE_OTHER] = SG_GIB / 2, [SEGALLOC_OUTSIDE_POOLS] = 2 * SG_GIB,
-        [SEGALLOC_OUTSIDE_POOLS_IDLE] = SG_GIB, [SEGALLOC_OUTSIDE_MANAGED] = 3 * SG_GIB,
-        [SEGALLOC_OUTSIDE_POOLS_LEAVING] = SG_GIB / 4}};
+    const struct sg_outside outside = {.bytes = {[SEGALLOC_OUTSIDE_OTHER] = SG_GIB / 2,
+                                           [SEGALLOC_OUTSIDE_POOLS] = 2 * SG_GIB,
+                                           [SEGALLOC_OUTSIDE_POOLS_IDLE] = SG_GIB,
+                                           [SEGALLOC_OUTSIDE_MANAGED] = 3 * SG_GIB,
+                                           [SEGALLOC_OUTSIDE_POOLS_LEAVING] = SG_GIB / 4}};
     assert_int_equal(sg_outside_sum(&outside), 6 * SG_GIB + 3 * SG_GIB / 4);
     assert_int_equal(sg_outside_stays(&outside), 3 * SG_GIB + SG_GIB / 2);
     struct sg_usage usage = {0};
@@ -149,10 +152,13 @@ static void texts_are_plain(void **state)
     assert_true(sg_size_parse("20 gb", &bytes));
     assert_int_equal(bytes, 21474836480);
     assert_false(sg_size_parse("8e9", &bytes) || sg_size_parse("-1", &bytes) || sg_size_parse("2 MX", &bytes));
-    assert_string_equal(sg_site_format("/home/me/train.py", 57, "forward", site, sizeof site), "train.py:57 in forward");
-    assert_string_equal(sg_site_format("/usr/lib/python3/dist-packages/torch/nn/modules/linear.py", 125, "forward", site, sizeof site),
+    assert_string_equal(sg_site_format("/home/me/train.py", 57, "forward", site, sizeof site),
+        "train.py:57 in forward");
+    assert_string_equal(sg_site_format("/usr/lib/python3/dist-packages/torch/nn/modules/linear.py", 125, "forward",
+                            site, sizeof site),
         "nn/modules/linear.py:125 in forward");
-    assert_string_equal(sg_site_format_native("/opt/libx.so", 0x1234, "step", site, sizeof site), "libx.so in step (+0x1234)");
+    assert_string_equal(sg_site_format_native("/opt/libx.so", 0x1234, "step", site, sizeof site),
+        "libx.so in step (+0x1234)");
 }
 
 static void numbers_wrap(void **state)
@@ -196,10 +202,13 @@ static void options_become_fields(void **state)
     struct sg_conf conf;
     char said[768] = "";
     sg_conf_init(&conf);
-    assert_int_equal(sg_conf_apply(&conf, SG_CONF_ENVIRONMENT, " max_split_size_mb:128, reserve_slak:1.02, limit:0.8", keep_line, said), 1);
+    assert_int_equal(sg_conf_apply(&conf, SG_CONF_ENVIRONMENT, " max_split_size_mb:128, reserve_slak:1.02, limit:0.8",
+                         keep_line, said),
+        1);
     assert_int_equal(conf.max_split_size, 134217728);
     assert_int_equal(conf.source[SG_OPTION_max_split_size_mb], SG_CONF_ENVIRONMENT);
-    assert_string_equal(said, "SEGALLOC_CONF: there is no option \"reserve_slak\"; did you mean reserve_slack? It is ignored");
+    assert_string_equal(said,
+        "SEGALLOC_CONF: there is no option \"reserve_slak\"; did you mean reserve_slack? It is ignored");
     assert_int_equal(conf.limit_bytes, 0);
     assert_int_equal(sg_conf_limit(&conf, 24 * SG_GIB), (uint64_t)(0.8 * 24 * 1024 * 1024 * 1024));
     assert_true(sg_conf_set(&conf, SG_OPTION_max_split_size_mb, "0"));
@@ -207,7 +216,8 @@ static void options_become_fields(void **state)
     assert_true(sg_conf_set(&conf, SG_OPTION_roundup_power2_divisions, "[256:1,512:2,1024:4,>:8]"));
     const uint64_t divisions[SG_ROUNDUP_INTERVALS] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 4, 8, 8, 8, 8, 8};
     assert_memory_equal(conf.roundup_divisions, divisions, sizeof divisions);
-    assert_int_equal(sg_conf_apply(&conf, SG_CONF_ENVIRONMENT, "pinned_use_background_threads:True", keep_line, said), 1);
+    assert_int_equal(sg_conf_apply(&conf, SG_CONF_ENVIRONMENT, "pinned_use_background_threads:True", keep_line, said),
+        1);
     assert_non_null(strstr(said, "is an option of PyTorch's that has no effect here"));
 }
 
@@ -243,10 +253,15 @@ static void calls_have_costs(void **state)
 static void a_record_has_bytes(void **state)
 {
     (void)state;
-    const struct segalloc_trace_record record = {.kind = SEGALLOC_RECORD_ALLOCATE, .flags = SEGALLOC_FLAG_TORCH, .thread = 1,
-        .stream = 1, .id = ADDRESS, .size = 307200, .time_ns = 1500000000};
-    const unsigned char bytes[] = {0x01, 0x08, 0x01, 0x00, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x04, 0x00, 0x20, 0x7f, 0x00, 0x00,
-        0x00, 0xb0, 0x04, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x2f, 0x68, 0x59, 0x00, 0x00, 0x00, 0x00};
+    const struct segalloc_trace_record record = {.kind = SEGALLOC_RECORD_ALLOCATE,
+        .flags = SEGALLOC_FLAG_TORCH,
+        .thread = 1,
+        .stream = 1,
+        .id = ADDRESS,
+        .size = 307200,
+        .time_ns = 1500000000};
+    const unsigned char bytes[] = {0x01, 0x08, 0x01, 0x00, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x04, 0x00, 0x20, 0x7f,
+        0x00, 0x00, 0x00, 0xb0, 0x04, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x2f, 0x68, 0x59, 0x00, 0x00, 0x00, 0x00};
     assert_int_equal(sizeof record, sizeof bytes);
     assert_memory_equal(&record, bytes, sizeof bytes);
     assert_int_equal(SG_BLOCK_RECORDS, 32767);

@@ -207,6 +207,7 @@ static void worked_case(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(worked_case), cmocka_unit_test(test_model), cmocka_unit_test(test_driver)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(worked_case), cmocka_unit_test(test_model),
+        cmocka_unit_test(test_driver)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,16 @@
-/* The state of a pickle that is being read: cells of the values so far, and the machine that makes them. For unpickle.c and
-   pickle_values.c. */
+/* The state of a pickle that is being read: cells of the values so far, and the machine that makes them. For unpickle.c,
+   pickle_state.c and pickle_values.c.
+
+   A *cell* is 8 bytes, named by its index. Cells stand in *chunks* of 65536, 512 KiB, which never move, so an index stays
+   good while more are taken. Index 0 is no cell.
+
+   Example, the list [300, 301] as the first value of a pickle. It takes cells 1 to 5:
+     cell 1    first run: 3        the list itself: its value is 1 << 3 | 3
+     cell 2    last run: 3
+     cell 3    next run 0, count 2
+     cell 4    300 << 3 | 1
+     cell 5    301 << 3 | 1
+   Each append makes another run, of 1024 items at most; the run before names it, and so does cell 2. */
 #ifndef SG_PICKLE_STATE_H
 #define SG_PICKLE_STATE_H
 
@@ -41,17 +52,20 @@ struct sg_unpickle {
     int status;
 };
 
+/* A value of a kind. */
 static inline sg_value sg_pickle_value(enum sg_value_kind kind, uint64_t number)
 {
     assert(number <= SG_PICKLE_NUMBER_MOST);
     return number << SG_PICKLE_KIND_BITS | kind;
 }
 
+/* A number as a value; one that does not fit is SG_VALUE_OTHER. */
 static inline sg_value sg_pickle_number(uint64_t number)
 {
     return number <= SG_PICKLE_NUMBER_MOST ? sg_pickle_value(SG_VALUE_NUMBER, number) : SG_VALUE_OTHER;
 }
 
+/* The cell of an index, which stays where it is. */
 static inline uint64_t *sg_pickle_cell(const struct sg_unpickle *pickle, uint64_t index)
 {
     assert(index < pickle->cells);

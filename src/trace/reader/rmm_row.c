@@ -4,7 +4,8 @@
 
 #include "reader/rmm_csv.h"
 
-static char *put_decimal(char *at, uint64_t value)
+/* Writes a number in decimal. Like all functions below it returns the place behind what it has written. */
+static char *row_put_decimal(char *at, uint64_t value)
 {
     char digits[20];
     int n = 0;
@@ -16,7 +17,8 @@ static char *put_decimal(char *at, uint64_t value)
     return at;
 }
 
-static char *put_hex(char *at, uint64_t value)
+/* Writes a number in hexadecimal, without 0x. */
+static char *row_put_hex(char *at, uint64_t value)
 {
     char digits[16];
     int n = 0;
@@ -28,33 +30,34 @@ static char *put_hex(char *at, uint64_t value)
     return at;
 }
 
-static char *put_text(char *at, const char *text)
+static char *row_put_text(char *at, const char *text)
 {
     size_t length = strlen(text);
     memcpy(at, text, length);
     return at + length;
 }
 
-static char *put_two(char *at, unsigned value)
+static char *row_put_two(char *at, unsigned value)
 {
     *at++ = (char)('0' + value / 10 % 10);
     *at++ = (char)('0' + value % 10);
     return at;
 }
 
-static char *put_time(char *at, uint64_t ns, char before_micros)
+/* Writes ns since midnight as HH:MM:SS, a mark, and microseconds. */
+static char *row_put_time(char *at, uint64_t ns, char before_micros)
 {
     uint64_t micros = ns / 1000, seconds = micros / 1000000;
     unsigned rest = (unsigned)(micros % 1000000);
-    at = put_two(at, (unsigned)(seconds / 3600 % 24));
+    at = row_put_two(at, (unsigned)(seconds / 3600 % 24));
     *at++ = ':';
-    at = put_two(at, (unsigned)(seconds / 60 % 60));
+    at = row_put_two(at, (unsigned)(seconds / 60 % 60));
     *at++ = ':';
-    at = put_two(at, (unsigned)(seconds % 60));
+    at = row_put_two(at, (unsigned)(seconds % 60));
     *at++ = before_micros;
-    at = put_two(at, rest / 10000);
-    at = put_two(at, rest / 100 % 100);
-    return put_two(at, rest % 100);
+    at = row_put_two(at, rest / 10000);
+    at = row_put_two(at, rest / 100 % 100);
+    return row_put_two(at, rest % 100);
 }
 
 size_t sg_rmm_row(const struct sg_dictionary *dictionary, const struct segalloc_trace_record *record, char *buffer)
@@ -64,32 +67,33 @@ size_t sg_rmm_row(const struct sg_dictionary *dictionary, const struct segalloc_
         return 0;
     const struct sg_thread_info *thread = sg_dictionary_thread(dictionary, record->thread);
     const struct sg_stream_info *stream = sg_dictionary_stream(dictionary, record->stream);
-    char *at = put_decimal(buffer, thread->id);
+    char *at = row_put_decimal(buffer, thread->id);
     *at++ = ',';
-    at = put_time(at, record->time_ns, thread->flags & SEGALLOC_FLAG_POINT_TIME ? '.' : ':');
+    at = row_put_time(at, record->time_ns, thread->flags & SEGALLOC_FLAG_POINT_TIME ? '.' : ':');
     *at++ = ',';
-    at = put_text(at, action);
+    at = row_put_text(at, action);
     *at++ = ',';
+    /* The id of such a failure is the bytes that were short, and no pointer. */
     bool failed = record->kind == SEGALLOC_RECORD_ALLOCATE_FAILURE && record->flags & SEGALLOC_FLAG_SHORT;
     uint64_t pointer = failed ? 0 : record->id;
     if (record->flags & SEGALLOC_FLAG_NIL && !pointer) {
-        at = put_text(at, "(nil)");
+        at = row_put_text(at, "(nil)");
     } else {
         if (!(thread->flags & SEGALLOC_FLAG_BARE_HEX))
-            at = put_text(at, "0x");
-        at = put_hex(at, pointer);
+            at = row_put_text(at, "0x");
+        at = row_put_hex(at, pointer);
     }
     *at++ = ',';
-    at = put_decimal(at, record->size);
+    at = row_put_decimal(at, record->size);
     *at++ = ',';
     if (stream->flags & SEGALLOC_FLAG_NIL && !stream->handle)
-        at = put_text(at, "(nil)");
+        at = row_put_text(at, "(nil)");
     else if (stream->flags & SEGALLOC_FLAG_HEX_STREAM)
-        at = put_hex(put_text(at, "0x"), stream->handle);
+        at = row_put_hex(row_put_text(at, "0x"), stream->handle);
     else if (stream->flags & SEGALLOC_FLAG_BARE_HEX)
-        at = put_hex(at, stream->handle);
+        at = row_put_hex(at, stream->handle);
     else
-        at = put_decimal(at, stream->handle);
+        at = row_put_decimal(at, stream->handle);
     *at++ = '\n';
     return (size_t)(at - buffer);
 }

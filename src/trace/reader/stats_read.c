@@ -7,42 +7,45 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static int fail(char *error, const char *text)
+/* Writes the line of an error. Returns -EINVAL. */
+static int stats_fail(char *error, const char *text)
 {
     snprintf(error, SG_STATS_ERROR, "%s", text);
     return -EINVAL;
 }
 
-static uint64_t number(const json_t *object, const char *key)
+/* A number of an object; 0: there is none, or a negative one. */
+static uint64_t stats_number(const json_t *object, const char *key)
 {
     json_int_t value = json_integer_value(json_object_get(object, key));
     return value > 0 ? (uint64_t)value : 0;
 }
 
-static char *text(const json_t *object, const char *key)
+/* A copy of a text of an object; "": there is none. */
+static char *stats_text(const json_t *object, const char *key)
 {
     const char *value = json_string_value(json_object_get(object, key));
     return strdup(value ? value : "");
 }
 
-static void read_device(const json_t *object, struct sg_stats_device *ret)
+static void stats_read_device(const json_t *object, struct sg_stats_device *ret)
 {
     const json_t *table = json_object_get(object, "statistics");
-    uint64_t device = number(object, "device");
+    uint64_t device = stats_number(object, "device");
     ret->device = device < UINT32_MAX ? (uint32_t)device : UINT32_MAX;
     const char *model = json_string_value(json_object_get(object, "model"));
     snprintf(ret->model, sizeof ret->model, "%s", model ? model : "");
     const char *uuid = json_string_value(json_object_get(object, "uuid"));
     snprintf(ret->uuid, sizeof ret->uuid, "%s", uuid ? uuid : "");
-    ret->granularity = number(object, "granularity_bytes");
-    ret->total_bytes = number(object, "total_bytes");
-    ret->limit_bytes = number(object, "limit_bytes");
+    ret->granularity = stats_number(object, "granularity_bytes");
+    ret->total_bytes = stats_number(object, "total_bytes");
+    ret->limit_bytes = stats_number(object, "limit_bytes");
     for (int i = 0; i < SG_STAT_COUNT; i++) {
         char peak[128];
         const struct sg_stat_info *info = sg_stat_info((enum sg_stat)i);
         snprintf(peak, sizeof(peak), "peak_%s", info->name);
-        ret->stats.value[i] = number(table, info->name);
-        ret->stats.peak[i] = info->kind == SG_STAT_LEVEL ? number(table, peak) : 0;
+        ret->stats.value[i] = stats_number(table, info->name);
+        ret->stats.peak[i] = info->kind == SG_STAT_LEVEL ? stats_number(table, peak) : 0;
     }
 }
 
@@ -69,27 +72,27 @@ int sg_stats_file_read(const char *path, struct sg_stats_file *ret, char *error)
     size_t count = json_array_size(devices);
     int status = 0;
     if (!schema || strcmp(schema, "segalloc.stats/1") != 0)
-        status = fail(error, "no statistics of segalloc: its schema is not segalloc.stats/1");
+        status = stats_fail(error, "no statistics of segalloc: its schema is not segalloc.stats/1");
     else if (!json_is_array(devices) || count > SG_STATS_DEVICES)
-        status = fail(error, "no statistics of segalloc: it has no list of devices");
+        status = stats_fail(error, "no statistics of segalloc: it has no list of devices");
     if (!status) {
         struct sg_stats_device *table = calloc(count + 1, sizeof(*table));
         if (!table) {
             json_decref(root);
-            return fail(error, "out of memory");
+            return stats_fail(error, "out of memory");
         }
         for (size_t i = 0; i < count; i++)
-            read_device(json_array_get(devices, i), &table[i]);
-        *ret = (struct sg_stats_file){.pid = number(root, "pid"),
-            .pid_namespace = number(root, "pid_namespace"),
-            .start_realtime_ns = number(root, "start_realtime_ns"),
-            .end_realtime_ns = number(root, "end_realtime_ns"),
-            .conf = text(root, "conf"),
-            .command = text(root, "command"),
-            .untracked_by = text(root, "untracked_by"),
-            .pytorch = text(root, "pytorch"),
-            .aliases = text(root, "aliases"),
-            .phase = text(root, "phase"),
+            stats_read_device(json_array_get(devices, i), &table[i]);
+        *ret = (struct sg_stats_file){.pid = stats_number(root, "pid"),
+            .pid_namespace = stats_number(root, "pid_namespace"),
+            .start_realtime_ns = stats_number(root, "start_realtime_ns"),
+            .end_realtime_ns = stats_number(root, "end_realtime_ns"),
+            .conf = stats_text(root, "conf"),
+            .command = stats_text(root, "command"),
+            .untracked_by = stats_text(root, "untracked_by"),
+            .pytorch = stats_text(root, "pytorch"),
+            .aliases = stats_text(root, "aliases"),
+            .phase = stats_text(root, "phase"),
             .devices = table,
             .count = (uint32_t)count};
     }

@@ -9,6 +9,7 @@
 #include "reader/source.h"
 #include "reader/trace_reader.h"
 
+/* A trace that is being read: its source, its format, and how far both are. */
 struct sg_trace_reader {
     struct sg_source *source;
     const struct sg_trace_format *format;

@@ -12,7 +12,8 @@
 static const struct sg_trace_format *const formats[] = {&sg_format_segalloc, &sg_format_rmm_csv,
                                                        &sg_format_torch_snapshot};
 
-static int open_format(struct sg_trace_reader *reader)
+/* Recognises the format of a file by its first bytes, and has it read its header. */
+static int reader_open_format(struct sg_trace_reader *reader)
 {
     while (reader->size < 256 && sg_trace_more(reader))
         ;
@@ -53,7 +54,7 @@ int sg_trace_open(const char *path, struct sg_trace_reader **ret, char *error)
     else if (status < 0)
         sg_trace_fail(reader, "%s", strerror(-status));
     else
-        status = open_format(reader);
+        status = reader_open_format(reader);
     if (status < 0) {
         memcpy(error, reader->error, SG_TRACE_ERROR);
         sg_trace_close(reader);
@@ -63,8 +64,9 @@ int sg_trace_open(const char *path, struct sg_trace_reader **ret, char *error)
     return 0;
 }
 
-/* Where it pays: what has to be parsed or decompressed. A thread that waits on a pipe could not be stopped. */
-static void start_batches(struct sg_trace_reader *reader)
+/* Begins to read in batches where that pays: for a file that has to be parsed or decompressed. A thread that waits on a pipe
+   could not be stopped. */
+static void reader_start_batches(struct sg_trace_reader *reader)
 {
     bool worth = reader->format == &sg_format_rmm_csv || reader->info.compressed;
     reader->begun = true;
@@ -82,7 +84,7 @@ size_t sg_trace_read(struct sg_trace_reader *reader, struct segalloc_trace_recor
     uint64_t records = reader->shown.records;
     size_t count;
     if (!reader->begun)
-        start_batches(reader);
+        reader_start_batches(reader);
     if (reader->batches) {
         count = sg_batches_take(reader->batches, out, n);
     } else {
@@ -127,7 +129,7 @@ int sg_trace_rewind(struct sg_trace_reader *reader)
     free(reader->text);
     reader->text = NULL;
     memset(&reader->info, 0, sizeof(reader->info));
-    status = open_format(reader);
+    status = reader_open_format(reader);
     reader->begun = status < 0; /* where it failed there is no first record to be at */
     return status;
 }

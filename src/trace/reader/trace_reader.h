@@ -1,6 +1,22 @@
-/* Reads traces of every known format: our own, RMM's replay CSV, PyTorch's memory snapshots. The content decides, and each
-   may be compressed (.zst) or come from a pipe. Memory is bounded whatever the length, but for snapshots: their end says
-   what their beginning means, so they are held whole. Nothing in a file is trusted. */
+/* Reads traces of every known format: our own, RMM's replay CSV, PyTorch's memory snapshots.
+
+   The content of a file decides on its *format*, not its name, and each may be compressed (zstd) or come from a pipe. All
+   formats give the same thing: records of segalloc/trace_format.h in their order, with definitions before their first use.
+   So a tool knows one form of trace.
+
+   Example, counting the bytes asked for in any of them:
+     struct sg_trace_reader *reader;
+     if (sg_trace_open(path, &reader, error))
+         return fail(error);                             "the file is empty"
+     while ((n = sg_trace_read(reader, batch, 1024)) > 0)
+         for (size_t i = 0; i < n; i++)
+             asked += batch[i].kind == SEGALLOC_RECORD_ALLOCATE ? batch[i].size : 0;
+     if (sg_trace_error(reader)) ...                     "line 17 has fewer than 6 fields"
+     sg_trace_close(reader);
+   tests/data/lmcleaner-3b-zero3.csv.zst has 177031 of these records.
+
+   Memory is bounded whatever the length, but for snapshots: their end says what their beginning means, so they are held
+   whole. Nothing in a file is trusted (trace_check.h). One reader is for one thread. */
 #ifndef SG_TRACE_READER_H
 #define SG_TRACE_READER_H
 
@@ -18,6 +34,7 @@ enum sg_trace_end {
     SG_TRACE_DAMAGED  /* a block is not what was written: neither it nor what follows it is read */
 };
 
+/* The state of a reader after the records that it has handed out. */
 struct sg_trace_info {
     const char *format; /* "segalloc", "rmm-csv" or "pytorch-snapshot" */
     bool compressed;
@@ -43,17 +60,17 @@ enum { SG_TRACE_ERROR = 512 };
 int sg_trace_open(const char *path, struct sg_trace_reader **ret, char *error);
 void sg_trace_close(struct sg_trace_reader *reader);
 
-/* Writes the next records, at most `n`, to `out`; 0 at the end or after an error. The stream and the thread of a record
+/* Writes the next records, at most `n`, to `out` and returns their number; 0 at the end or after an error. The stream and the thread of a record
    are indices of definitions that came before it in the same sequence (0: none). A trace that is only incomplete
    is no error: see info->end. Best in batches of 256 and more. Files that must be parsed or decompressed are read ahead
    by threads from the first call on, unless they are kept. */
 size_t sg_trace_read(struct sg_trace_reader *reader, struct segalloc_trace_record *out, size_t n);
 
-/* NULL, or the line that says why reading stopped. */
+/* The line that says why reading stopped; NULL: there was no error. The reader's. */
 const char *sg_trace_error(const struct sg_trace_reader *reader);
 const struct sg_trace_info *sg_trace_info(const struct sg_trace_reader *reader);
 
-/* Back to the first record; -ESPIPE for pipes. */
+/* Goes back to the first record. 0, -ESPIPE for a pipe, or a negative errno with its line in sg_trace_error(). */
 int sg_trace_rewind(struct sg_trace_reader *reader);
 
 /* Keeps the records of the next reading, at most `bytes` of them, where reading takes longer than copying: once it has

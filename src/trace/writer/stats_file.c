@@ -10,12 +10,14 @@
 #include "base/plain_text.h"
 #include "writer/replaced_file.h"
 
+/* A file that is being written, through a buffer. The first error stays. */
 struct out {
     int fd, error;
     size_t used;
     char buffer[4096];
 };
 
+/* Writes the buffer, whatever signals come. */
 static void out_flush(struct out *out)
 {
     const char *at = out->buffer;
@@ -33,6 +35,7 @@ static void out_flush(struct out *out)
     out->used = 0;
 }
 
+/* Adds a short text, of 255 bytes at most. */
 static __attribute__((format(printf, 2, 3))) void out_put(struct out *out, const char *format, ...)
 {
     enum { PIECE = 256 };
@@ -45,6 +48,7 @@ static __attribute__((format(printf, 2, 3))) void out_put(struct out *out, const
     out->used += length < PIECE ? (size_t)length : PIECE - 1;
 }
 
+/* Adds a text as a string of JSON. A byte that is no UTF-8 becomes U+FFFD, since a command line may hold anything. */
 static void out_put_string(struct out *out, const char *text)
 {
     const char *at = text ? text : "";
@@ -64,6 +68,7 @@ static void out_put_string(struct out *out, const char *text)
     out_put(out, "\"");
 }
 
+/* Adds the object of a device, with all statistics in the order of the table. */
 static void out_put_device(struct out *out, const struct sg_stats_device *device)
 {
     out_put(out, "{\"device\":%lu,\"model\":", (unsigned long)device->device);

@@ -4,7 +4,16 @@
    "untracked_order": 0 or 1, "untracked_by", "pytorch", "aliases", "phase", "devices"}.
 
    A device: {"device", "model", "uuid", "granularity_bytes", "total_bytes", "limit_bytes", "statistics": {NAME: value,
-   "peak_NAME": peak of a level, …}}; names by stats.def, all numbers integers, times nanoseconds. Fields are added, none is taken away. */
+   "peak_NAME": peak of a level, …}}; names by stats.def, all numbers integers, times nanoseconds. Fields are added, none is
+   taken away.
+
+   Why a file and no socket: it is there after the process has ended, and any tool reads it. The writer runs inside the
+   program, at most twice a second. So it uses neither heap nor stdio streams, and writes through a buffer of 4 KiB.
+
+   Example, shortened, of a process with one block of 300 KiB in its first page:
+     {"schema":"segalloc.stats/1","pid":4711,"conf":"","command":"python train.py","devices":[{"device":0,
+      "granularity_bytes":2097152,"total_bytes":25769803776,"limit_bytes":0,"statistics":{"requested_bytes":307200,
+      "peak_requested_bytes":307200,"reserved_bytes":2097152,"grows":1}}]} */
 #ifndef SG_STATS_FILE_H
 #define SG_STATS_FILE_H
 
@@ -16,6 +25,7 @@
 
 enum { SG_STATS_DEVICES = 64, SG_STATS_ERROR = 512, SG_STATS_MODEL = 64, SG_STATS_UUID = 48 };
 
+/* The statistics of one device. */
 struct sg_stats_device {
     uint32_t device;                                /* ordinal */
     char model[SG_STATS_MODEL];                     /* as the driver calls it; "": unknown */
@@ -24,14 +34,15 @@ struct sg_stats_device {
     struct sg_stats stats;
 };
 
+/* The content of a file. The texts are the caller's, or sg_stats_file_read()'s. */
 struct sg_stats_file {
     uint64_t pid, start_realtime_ns, end_realtime_ns;
     uint64_t pid_namespace;     /* in which the id is the process's; 0: unknown */
     const char *conf, *command; /* NULL: none */
     const char *untracked_by; /* the call through which the order of streams could not be followed; NULL or "": none */
-    const char *pytorch;        /* who keeps a cache of PyTorch's tensors: "direct", "beneath" …; NULL: no PyTorch */
-    const char *aliases;        /* whether pages may have two addresses: "on", or "off" and why; NULL: there are none */
-    const char *phase;          /* what the program is doing by its own word; NULL or "": unknown */
+    const char *pytorch;        /* the mode of PyTorch's tensors: "direct", "beneath" …; NULL: no PyTorch */
+    const char *aliases;        /* second addresses of pages: "on", or "off" and why; NULL: there are none */
+    const char *phase;          /* the phase that the program says it is in; NULL or "": unknown */
     const struct sg_stats_device *devices;
     uint32_t count;
     bool is_private; /* only this user may read the file */
