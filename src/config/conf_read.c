@@ -143,7 +143,7 @@ static bool reader_has_equals(struct reader *reader, const char *key)
 
 /* Says what is wrong with a key that no option has. It may have an equals sign, or be an option of PyTorch's without
    effect here. Else it is taken for a typing error, and the message gives the nearest name. Unknown keys in PyTorch's variables are PyTorch's to judge. */
-static void reader_unknown_key(struct reader *reader, const struct part *part)
+static void reader_say_unknown_key(struct reader *reader, const struct part *part)
 {
     struct shown key = shown_copy(part->key, part->key_length);
     if (reader_has_equals(reader, key.text) || source_is_pytorch(reader->source))
@@ -223,7 +223,7 @@ static unsigned reader_apply_text(struct reader *reader, const char *text)
     for (const char *at = text; part_next(&at, comments, &part);) {
         enum sg_option option = part_find_option(&part);
         if (option == SG_OPTION_COUNT)
-            reader_unknown_key(reader, &part);
+            reader_say_unknown_key(reader, &part);
         else if (part.value && option != segment)
             reader_apply_value(reader, option, part.value, part.value_length);
         else if (!part.value && !source_is_pytorch(reader->source))

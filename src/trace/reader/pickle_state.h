@@ -60,7 +60,7 @@ static inline sg_value sg_pickle_value(enum sg_value_kind kind, uint64_t number)
 }
 
 /* A number as a value; one that does not fit is SG_VALUE_OTHER. */
-static inline sg_value sg_pickle_number(uint64_t number)
+static inline sg_value sg_pickle_number_value(uint64_t number)
 {
     return number <= SG_PICKLE_NUMBER_MOST ? sg_pickle_value(SG_VALUE_NUMBER, number) : SG_VALUE_OTHER;
 }

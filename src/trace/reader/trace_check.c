@@ -6,7 +6,7 @@
 
 enum { FIRST_BLOCK_STEP = 4096 };
 
-static bool is_power_of_two(uint64_t value)
+static bool size_is_power_of_two(uint64_t value)
 {
     return value && (value & (value - 1)) == 0;
 }
@@ -14,7 +14,7 @@ static bool is_power_of_two(uint64_t value)
 /* The fault of a device's sizes, in bytes; NULL: there is none. 0 means unknown. */
 static const char *device_fault(uint64_t granularity, uint64_t bytes)
 {
-    if (granularity && (!is_power_of_two(granularity) || granularity < SEGALLOC_TRACE_GRANULARITY_LEAST ||
+    if (granularity && (!size_is_power_of_two(granularity) || granularity < SEGALLOC_TRACE_GRANULARITY_LEAST ||
                         granularity > SEGALLOC_TRACE_GRANULARITY_MOST))
         return "a device's granularity is no power of two from 64 KiB to 1 GiB";
     if (bytes > SEGALLOC_TRACE_DEVICE_MOST)

@@ -147,7 +147,7 @@ static bool stack_push_long(struct sg_unpickle *pickle, unsigned size)
     for (unsigned i = 0; i < sizeof(byte); i++)
         number |= (uint64_t)byte[i] << (8 * i);
     bool negative = length && length <= sizeof(byte) && byte[length - 1] & 0x80;
-    return stack_push(pickle, negative || length > sizeof(byte) ? SG_VALUE_OTHER : sg_pickle_number(number));
+    return stack_push(pickle, negative || length > sizeof(byte) ? SG_VALUE_OTHER : sg_pickle_number_value(number));
 }
 
 /* A number of `size` bytes in two's complement; a negative one is of no use here. */
@@ -162,7 +162,7 @@ static bool stack_push_signed(struct sg_unpickle *pickle, unsigned size)
 static bool stack_push_unsigned(struct sg_unpickle *pickle, unsigned size)
 {
     uint64_t number;
-    return pickle_take_number(pickle, size, &number) && stack_push(pickle, sg_pickle_number(number));
+    return pickle_take_number(pickle, size, &number) && stack_push(pickle, sg_pickle_number_value(number));
 }
 
 /* An empty list or dictionary. */
@@ -317,7 +317,7 @@ static bool pickle_run_line(struct sg_unpickle *pickle, unsigned char opcode)
         return stack_push(pickle, SG_VALUE_OTHER);
     case 'I':
     case 'L': /* of a truth value 00 or 01 */
-        return stack_push(pickle, *line == '-' ? SG_VALUE_OTHER : sg_pickle_number(strtoull(line, NULL, 10)));
+        return stack_push(pickle, *line == '-' ? SG_VALUE_OTHER : sg_pickle_number_value(strtoull(line, NULL, 10)));
     case 'S': /* in quotes */
         if (end - line >= 2) {
             text++;
