@@ -120,7 +120,8 @@ class OwnMemory(unittest.TestCase):
 
     def test_freed_to_pools_is_waited_for(self):
         """Before any memory of ours, too: 10 MiB are on their way to the pool that 12 MiB are taken from, and 4 MiB fail."""
-        for words in ("a10240 f0 a12288 c4096", "m1 a10240 f1 a12288 c4096", "a10240 f0 a12288 m4096", "b10240 f0 a12288 c4096"):
+        for words in ("a10240 f0 a12288 c4096", "m1 a10240 f1 a12288 c4096", "a10240 f0 a12288 m4096", "b10240 f0 a12288 c4096",
+                      "a10240 f0 e a12288 c4096", "a10240 f0 a12288 j c4096"): # by a thread without a context
             with self.subTest(words):
                 self.rehearse(0, "24MiB", *words.split())
                 result = run("run", "--sim", "24MiB", "--", OWN_MEMORY, *words.split())

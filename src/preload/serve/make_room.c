@@ -31,7 +31,7 @@ bool sg_made_room(enum sg_room whose)
     if (whose == SG_ROOM_OTHERS)
         return !sg_thread_inside() && sg_made_room_by_others(-1);
     /* A program may take memory of pools before it asks for ours: what it freed to them is waited for all the same. */
-    struct sg_core *core = sg_outside_uses_pools() ? sg_enter_allocation() : sg_enter();
+    struct sg_core *core = sg_outside_uses_pools() ? sg_enter_traced() : sg_enter();
     bool made = sg_made_room_by(core);
     if (core) {
         made |= sg_outside_waited_for_pools(NULL);

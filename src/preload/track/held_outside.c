@@ -8,6 +8,7 @@
 #include "process/process.h"
 #include "track/captures.h"
 #include "track/context_wait.h"
+#include "track/contexts.h"
 
 atomic_bool sg_outside_any;
 
@@ -425,7 +426,12 @@ bool sg_outside_waited_for_pools(CUcontext context)
     const struct sg_driver *driver = sg_process_driver();
     if (!context && (!driver || driver->ctx_get_current(&context) != CUDA_SUCCESS))
         return false;
-    return context && sg_context_wait(context) == CUDA_SUCCESS;
+    bool waited = context && sg_context_wait(context) == CUDA_SUCCESS;
+    for (uint64_t left = sg_outside_pool_devices(); left; left &= left - 1) {
+        CUcontext other = sg_contexts_any(__builtin_ctzll(left));
+        waited |= other && other != context && sg_context_wait(other) == CUDA_SUCCESS;
+    }
+    return waited;
 }
 
 uint64_t sg_outside_used(void)
