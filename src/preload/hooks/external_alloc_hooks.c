@@ -9,7 +9,7 @@
 #include "serve/make_room.h"
 
 /* Physical memory may be the host's. */
-static bool is_device(const CUmemAllocationProp *prop)
+static bool is_on_device(const CUmemAllocationProp *prop)
 {
     return prop && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
 }
@@ -17,7 +17,7 @@ static bool is_device(const CUmemAllocationProp *prop)
 /* The device, as a bit. */
 static uint64_t note_physical(CUmemGenericAllocationHandle handle, size_t bytes, const CUmemAllocationProp *prop)
 {
-    if (!is_device(prop))
+    if (!is_on_device(prop))
         return 0;
     sg_outside_taken(SEGALLOC_OUTSIDE_PHYSICAL, handle, prop->location.id, bytes);
     return sg_outside_bit(prop->location.id);
@@ -90,7 +90,7 @@ static void note_measured(enum segalloc_outside what, uint64_t before)
 #define REFUSED_FROM_POOL \
     sg_refusals_note_outside(result, sg_outside_bit(sg_outside_pool_device(pool)), SEGALLOC_OUTSIDE_POOLS, bytes)
 #define REFUSED_PHYSICAL \
-    if (is_device(prop)) \
+    if (is_on_device(prop)) \
     sg_refusals_note_outside(result, sg_outside_bit(prop->location.id), SEGALLOC_OUTSIDE_PHYSICAL, bytes)
 #define REFUSED_ARRAYS sg_refusals_note_outside(result, 0, SEGALLOC_OUTSIDE_ARRAYS, 0)
 #define REFUSED_IMPORTED sg_refusals_note_outside(result, 0, SEGALLOC_OUTSIDE_IMPORTED, 0)
