@@ -43,7 +43,7 @@ static uint64_t live_key_hash(const struct sg_live_key *key)
 }
 
 /* The group of a key, made where there is none yet; 0 where there is no room. */
-static uint32_t live_group_of(struct sg_live *live, const struct sg_live_key *key)
+static uint32_t live_find_group(struct sg_live *live, const struct sg_live_key *key)
 {
     uint32_t mask = live_slots_of(live) - 1, at = (uint32_t)live_key_hash(key) & mask;
     for (; live->slot[at]; at = (at + 1) & mask) {
@@ -70,7 +70,8 @@ static void live_note_change(struct sg_live *live, uint32_t number)
 
 uint32_t sg_live_add(struct sg_live *live, const struct sg_live_key *key, uint64_t bytes)
 {
-    uint32_t number = live_group_of(live, key);
+    uint32_t number = live_find_group(live, key);
+    /* The number of an allocation is its time: births sum them, and ages are differences. */
     struct sg_live_sum *now = &live->group[number].now;
     live->allocs++;
     now->blocks++;
@@ -131,6 +132,8 @@ static void live_rows_insert(struct sg_live_row *row, uint32_t *count, uint32_t 
 uint32_t sg_live_rows(const struct sg_live *live, bool kept, const struct sg_live_key *mask, struct sg_live_row *ret,
     uint32_t room)
 {
+    /* Groups that the mask makes equal meet in a second structure, by their masked keys. Its births stay sums of numbers, so
+       mean ages come out right. */
     static const struct sg_live_key all = {UINT64_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX};
     struct sg_live merged;
     uint32_t count = 0, groups = 0;
@@ -142,7 +145,7 @@ uint32_t sg_live_rows(const struct sg_live *live, bool kept, const struct sg_liv
         const struct sg_live_key key = live_key_masked(&live->group[i].key, mask ? mask : &all);
         if (!sum->blocks)
             continue;
-        struct sg_live_sum *into = &merged.group[i ? live_group_of(&merged, &key) : 0].now;
+        struct sg_live_sum *into = &merged.group[i ? live_find_group(&merged, &key) : 0].now;
         into->blocks += sum->blocks;
         into->bytes += sum->bytes;
         into->births += sum->births;

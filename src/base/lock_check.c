@@ -74,6 +74,7 @@ void sg_lock_taken(struct sg_lock *lock)
 /* Takes a lock off the list, wherever it stands: locks need not be given back in the opposite order. */
 static void held_remove(const struct sg_lock *lock)
 {
+    /* Kept ones move down before the count falls, and the places behind are cleared last: see `held`. */
     unsigned kept = 0, count = held.count;
     for (unsigned i = 0; i < count; i++) {
         if (held.lock[i] != lock)

@@ -13,6 +13,7 @@ enum { BITS = 4, MASK = SG_MAX_TREE_FANOUT - 1 };
 static inline uint32_t group_fitting(const int32_t *group, int32_t size)
 {
 #if defined(__SSE2__)
+    /* SSE2 compares for greater only, hence size - 1. Four compares of four numbers each, a bit for each result. */
     __m128i limit = _mm_set1_epi32(size - 1);
     uint32_t bits = 0;
     for (int quarter = 0; quarter < 4; quarter++) {
@@ -81,6 +82,7 @@ bool sg_max_tree_init(struct sg_max_tree *index, uint32_t buckets, enum sg_max_t
             break;
     }
     assert(levels <= SG_MAX_TREE_LEVELS);
+    /* The bits of a late tree stand behind the levels, in the same mapping. */
     uint64_t words = kind == SG_MAX_TREE_LATE ? (entries_rounded(buckets) / SG_MAX_TREE_FANOUT + 63) / 64 : 0;
     uint64_t bytes = entries * sizeof(int32_t),
              bytes_behind = words ? sizeof(struct sg_max_tree_behind) + words * sizeof(uint64_t) : 0;
@@ -119,6 +121,7 @@ static inline void max_tree_set_entry(const struct sg_max_tree *index, uint32_t 
             return;
         }
         uint32_t parent = bucket >> BITS;
+        /* A larger size is the new maximum. A smaller one matters only where it replaces the maximum. */
         int32_t known = index->level[level + 1][parent], now = known;
         if (size > known)
             now = size;
@@ -189,6 +192,7 @@ void sg_max_tree_move(struct sg_max_tree *index, uint32_t from, uint32_t to, int
         max_tree_set_entry(index, 0, from, 0);
         return;
     }
+    /* Both in one group: its new maximum is found once, before either is stored. */
     int32_t *group = index->level[0] + (to & ~(uint32_t)MASK);
     int32_t now = group_largest_with(group, to & MASK, size, from & MASK);
     group[from & MASK] = 0;
@@ -222,7 +226,7 @@ uint32_t sg_max_tree_first(const struct sg_max_tree *index, uint32_t from, int32
             size) & ~((UINT32_C(1) << (bucket & MASK)) - 1);
         if (bits)
             return max_tree_descend_first(index, level, (bucket & ~(uint32_t)MASK) + (uint32_t)__builtin_ctz(bits), size);
-        bucket = (bucket >> BITS) + 1;
+        bucket = (bucket >> BITS) + 1; /* the next group of a level above, since this one has nothing */
     }
     return SG_MAX_TREE_NONE;
 }

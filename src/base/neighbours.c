@@ -44,7 +44,8 @@ static uint64_t process_start_of(pid_t pid)
     if (length <= 0)
         return 0;
     text[length] = '\0';
-    char *at = strrchr(text, ')'); /* the name before it may hold anything */
+    /* "4711 (a name) S 1 …": the name may hold blanks and brackets, so fields are counted from the last bracket on. */
+    char *at = strrchr(text, ')');
     if (!at || at[1] != ' ' || at[2] == 'Z' || at[2] == 'X')
         return 0;
     at += 2; /* field 3 */
@@ -93,6 +94,7 @@ int sg_neighbours_map(uid_t user, bool create, struct sg_neighbours **ret)
     char path[64];
     uint64_t bytes = 0;
     snprintf(path, sizeof path, "/dev/shm/segalloc-%lu", (unsigned long)user);
+    /* O_NOFOLLOW: in /dev/shm another user could have put a link there. O_NONBLOCK: or a FIFO, which would be waited for. */
     int file = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (create ? O_CREAT : 0), 0600);
     if (file < 0)
         return -errno;
@@ -108,6 +110,7 @@ int sg_neighbours_map(uid_t user, bool create, struct sg_neighbours **ret)
     if (error)
         return error;
     struct sg_neighbours *table = memory;
+    /* The first process writes the magic into zeros; a table of another layout has another one. */
     uint64_t magic = 0;
     if (!__atomic_compare_exchange_n(&table->magic, &magic, MAGIC, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST) &&
         magic != MAGIC) {
@@ -146,6 +149,8 @@ static bool neighbours_take_row(struct sg_neighbours *table, struct sg_neighbour
 
 struct sg_neighbour *sg_neighbours_join(struct sg_neighbours *table)
 {
+    /* First a row of our own id, which an earlier process has left. Then a free one, and last one of a dead process, which
+       costs a look into /proc. */
     for (int pass = 0; pass < 3; pass++) {
         for (int i = 0; i < SG_NEIGHBOURS; i++) {
             struct sg_neighbour *row = &table->list[i];
@@ -180,6 +185,7 @@ struct sg_neighbour *sg_neighbours_find(struct sg_neighbours *table, pid_t pid)
 
 void sg_neighbour_ask(struct sg_neighbour *other, uint32_t wanted, uint64_t keep)
 {
+    /* The request is written before `asked` rises, so that whoever sees the new count sees what is wanted. */
     atomic_store(&other->keep, keep);
     atomic_fetch_or(&other->wanted, wanted);
     atomic_fetch_add(&other->asked, 1);
@@ -235,11 +241,13 @@ uint64_t sg_neighbours_ask_all(struct sg_neighbours *table, const struct sg_neig
         sg_neighbour_ask(row, UINT32_C(1) << index, 0);
         asked[count++] = row;
     }
+    /* All were asked before the first is waited for: they work at the same time. A wait of 1 ns still looks. */
     for (int i = 0; i < count; i++) {
         uint64_t now = sg_clock_ns(), end = begun + (owing[i] ? owing_ns : timeout_ns);
         sg_neighbour_wait(asked[i], now < end ? end - now : 1);
+        /* Fewer bytes than before: the row is another process's by now. */
         uint64_t after = atomic_load(&asked[i]->given);
-        given += after > before[i] ? after - before[i] : 0; /* less: the row is another's by now */
+        given += after > before[i] ? after - before[i] : 0;
     }
     return given;
 }

@@ -46,6 +46,7 @@ struct option {
     double low, high;
 };
 
+/* The table. A row knows its field by its offset, so that one function per type can read and write any option. */
 static const struct option options[] = {
 #define OPTION(name, field, origin, type, def, low, high, text) \
     {{#name, def, text, #type, ORIGIN_##origin == ORIGIN_TORCH}, \
@@ -117,6 +118,7 @@ __attribute__((format(printf, 2, 3))) static void text_add(struct text *text, co
    would ask the locale for the point. */
 static void text_add_real(struct text *text, double value)
 {
+    /* More digits are tried until the number reads back as the same double: 1.02 needs two, 0.1 one. */
     double scale = 1;
     int digits = 0;
     uint64_t scaled = (uint64_t)(value + 0.5);
@@ -177,6 +179,7 @@ static bool parse_real(const char *text, double *ret)
         digits++;
         if (point && ++decimals > REAL_DIGITS)
             continue;
+        /* Digits that a double cannot hold are passed over: they would not change it. */
         if (mantissa >= REAL_MOST / 10)
             continue;
         mantissa = mantissa * 10 + (uint64_t)(*text - '0');
@@ -245,6 +248,7 @@ static bool parse_roundup(const char *value, uint64_t ret[SG_ROUNDUP_INTERVALS])
         at = next_entry(at, key, count, sizeof key);
         if (!at || !parse_whole(count, &divisions) || (divisions && !is_power_of_2(divisions)))
             return false;
+        /* ">" fills everything above the last boundary; a boundary fills its interval, and the first one those below it too. */
         unsigned from = last + 1, to = SG_ROUNDUP_INTERVALS;
         if (strcmp(key, ">") != 0) {
             uint64_t boundary;
@@ -262,6 +266,7 @@ static bool parse_roundup(const char *value, uint64_t ret[SG_ROUNDUP_INTERVALS])
     }
     if (empty || at[0] != ']' || at[1] != '\0')
         return false;
+    /* Only now, so that a bad list changes nothing. */
     memcpy(ret, intervals, sizeof intervals);
     return true;
 }
@@ -317,7 +322,7 @@ static bool option_set(struct sg_conf *conf, const struct option *option, const 
     case TYPE_BOOL:
         return option_set_bool(field, value);
     case TYPE_AUTO_MIB:
-    case TYPE_MIB:
+    case TYPE_MIB: /* the user writes MiB, the field has bytes; 0 may be below the bound where it means "off" */
         if (option->type == TYPE_AUTO_MIB && is_auto) {
             *(uint64_t *)field = SG_AUTO;
             return true;
@@ -452,7 +457,8 @@ size_t sg_conf_print(const struct sg_conf *conf, char *buffer, size_t size)
     struct text text = {buffer, size, 0};
     struct sg_conf defaults;
     sg_conf_init(&defaults);
-    defaults.max_non_split_rounding = conf->large_segment_size; /* what it is where it is not named */
+    /* This one follows large_segment_size where it is not named, so it differs only if it was set. */
+    defaults.max_non_split_rounding = conf->large_segment_size;
     if (size)
         *buffer = '\0';
     for (unsigned i = 0; i < SG_OPTION_COUNT; i++) {
@@ -519,6 +525,7 @@ void sg_conf_init(struct sg_conf *conf)
     /* The bounds of two other options follow from it, so it is there before their defaults are set. */
     conf->large_segment_size = 20 * SG_MIB;
     for (unsigned i = 0; i < SG_OPTION_COUNT; i++) {
+        /* Defaults pass the same checks as a user's values: a bad one in the table fails here. */
         bool done = option_set(conf, &options[i], options[i].info.def);
         assert(done);
         (void)done;
@@ -546,6 +553,7 @@ const char *sg_conf_source_name(enum sg_conf_source source)
 
 uint64_t sg_conf_limit(const struct sg_conf *conf, uint64_t total)
 {
+    /* The smallest of all that is set counts; an option at its default, 0 or 1, limits nothing. */
     uint64_t limit = total;
     if (conf->limit_bytes && conf->limit_bytes < limit)
         limit = conf->limit_bytes;

@@ -173,9 +173,11 @@ static void reader_apply_value(struct reader *reader, enum sg_option option, con
     struct sg_conf *conf = reader->conf;
     const struct sg_option_info *info = sg_option_info(option);
     unsigned char *source = &conf->source[option];
+    /* PyTorch's variable is read last, and may set only what no better source has set. */
     bool taken = *source != SG_CONF_DEFAULT && !source_is_pytorch(*source);
     if (source_is_pytorch(reader->source) && (!info->torch || taken))
         return;
+    /* A value of a text has no NUL behind it. One that is too long for a path is too long for anything. */
     char copy[SG_PATH_BYTES];
     bool fits = length < sizeof copy;
     if (fits) {
@@ -262,6 +264,7 @@ static unsigned reader_apply_file(struct reader *reader, const char *path)
             reader_bad_part(reader, "the file that SEGALLOC_CONF_FILE names can't be opened; it is ignored");
         return reader->bad;
     }
+    /* The buffer is on the stack: 16 KiB, and no heap. One byte must be left, or the file is too long. */
     ssize_t got;
     do {
         got = read(file, text + length, sizeof text - length);
@@ -293,6 +296,7 @@ unsigned sg_conf_load(struct sg_conf *conf, const struct sg_conf_inputs *inputs,
     reader.source = SG_CONF_FILE;
     if (inputs->conf_file && *inputs->conf_file)
         reader_apply_file(&reader, inputs->conf_file);
+    /* The two paths have variables of their own, which count as the environment: a later one wins. */
     unsigned bad = reader.bad + sg_conf_apply(conf, SG_CONF_ENVIRONMENT, inputs->environment, warn, user);
     reader = (struct reader){.conf = conf, .source = SG_CONF_ENVIRONMENT, .place = "SEGALLOC_TRACE", .warn = warn,
         .user = user};

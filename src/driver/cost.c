@@ -51,6 +51,7 @@ static bool cost_time_round(struct sg_pages *pages, CUdeviceptr address, uint64_
     while (made < count && sg_pages_create(pages, size, &page[made]) == CUDA_SUCCESS)
         made++;
     ret->ns[SG_COST_create] = stopwatch_lap(&watch);
+    /* Whatever was made is taken back, also when a call in the middle has failed. */
     while (mapped < made && sg_pages_map(pages, address + mapped * size, size, page[mapped]) == CUDA_SUCCESS)
         mapped++;
     ret->ns[SG_COST_map] = stopwatch_lap(&watch);

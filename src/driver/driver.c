@@ -67,6 +67,7 @@ bool sg_driver_used_memory(const struct sg_driver *driver, int ordinal, uint64_t
     size_t free_bytes, said;
     if (driver->mem_info(&free_bytes, &said) != CUDA_SUCCESS || (said != total && !driver_is_current(driver, ordinal)))
         return false;
+    /* Totals that differ by a little are two figures for one card; then those of one call belong together. */
     uint64_t most = total > said ? total : said, least = total < said ? total : said;
     if (most - least <= alike)
         total = said;

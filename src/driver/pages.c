@@ -50,6 +50,7 @@ CUresult sg_pages_set_access(struct sg_pages *pages, CUdeviceptr address, uint64
     CUmemAccessDesc access[SG_PAGES_DEVICES];
     size_t count = 0;
     memset(access, 0, sizeof access);
+    /* A description for each device with access, all in one call. */
     for (int ordinal = 0; ordinal < SG_PAGES_DEVICES; ordinal++) {
         if (ordinal != pages->ordinal && !(peers >> ordinal & 1))
             continue;
@@ -141,6 +142,7 @@ bool sg_pages_probe(struct sg_pages *pages, bool plain, uint64_t *ret_granularit
         offered |= SG_PAGES_RDMA;
     if (!plain && pages_offers(pages, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED))
         offered |= SG_PAGES_FABRIC;
+    /* From the best kind down to the plain one; a kind that is equal to the one before is not tried again. */
     const uint8_t kinds[] = {offered, offered & (SG_PAGES_EXPORTABLE | SG_PAGES_RDMA), offered & SG_PAGES_RDMA, 0};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if ((i == 0 || kinds[i] != kinds[i - 1]) && pages_can_make(pages, kinds[i], ret_granularity))

@@ -29,6 +29,7 @@ static void reader_next(struct reader *in)
     for (; *in->at; in->at++) {
         if (isspace((unsigned char)*in->at))
             continue;
+        /* A mark ends a word, and is a token by itself. */
         bool mark = strchr(",:[]", *in->at);
         if (mark && length)
             break;
@@ -76,6 +77,7 @@ static int reader_mib(struct reader *in, const char *key, uint64_t low, const ch
                  (unsigned long long)low, why);
         return -EINVAL;
     }
+    /* PyTorch multiplies without a check; nothing is gained by repeating what then comes out. */
     if (mib > UINT64_MAX >> MIB_SHIFT)
         mib = UINT64_MAX >> MIB_SHIFT;
     *ret = mib << MIB_SHIFT;
@@ -85,6 +87,7 @@ static int reader_mib(struct reader *in, const char *key, uint64_t low, const ch
 /* A fraction; `open`: neither 0 nor 1. */
 static int reader_real(struct reader *in, const char *key, bool open, double *ret)
 {
+    /* PyTorch reads by std::stod(), which is this; tools set no locale, so the point is a point. */
     char *end;
     double value = strtod(in->token, &end);
     bool inside = open ? value > 0 && value < 1 : value >= 0 && value <= 1;
@@ -172,6 +175,7 @@ static int read_roundup_list(struct reader *in, const char *key)
         } else {
             size_t index = (size_t)(63 - __builtin_clzll(mib));
             last = index < SG_TORCH_INTERVALS ? index : SG_TORCH_INTERVALS - 1;
+            /* Boundaries above the last interval all mean that one. */
             for (size_t i = first ? 0 : last; i <= last; i++)
                 divisions[i] = value;
             first = false;
@@ -230,6 +234,7 @@ static int read_expandable(struct reader *in, const char *key)
     return reader_bool(in, key, &in->conf->expandable_segments);
 }
 
+/* Only the native allocator has rules to follow: cudaMallocAsync's are the driver's. */
 static int read_backend(struct reader *in, const char *key)
 {
     if (reader_at(in, "native"))
@@ -343,6 +348,7 @@ static int reader_pairs(struct reader *in, bool bounds)
             snprintf(in->error, SG_TORCH_ERROR_TEXT, "%s: expected a value", key->name);
             return -EINVAL;
         }
+        /* In the first pass only the first key is read, in the second all others; the rest is passed over. */
         bool now = (key == keys) == bounds;
         int error = now ? key->read(in, key->name) : reader_skip_value(in, key->name);
         if (error)
@@ -374,6 +380,7 @@ int sg_torch_conf_parse(const char *text, struct sg_torch_conf *ret, char *error
     int result = reader_pairs(&in, true);
     if (result)
         return result;
+    /* Between the passes: its default is the size that the first pass may have set. */
     conf.max_non_split_rounding = conf.large_segment_size;
     in.at = text ? text : "";
     result = reader_pairs(&in, false);

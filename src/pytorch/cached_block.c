@@ -15,6 +15,7 @@ struct torch_slab {
 
 bool torch_spare(struct sg_torch *torch)
 {
+    /* Two, because taking chunks out of the middle of a block leaves a piece on each side. */
     if (torch->spare && torch->spare->next)
         return true;
     struct torch_slab *slab = sg_meta_noted(calloc(1, sizeof *slab));
@@ -76,6 +77,7 @@ void torch_block_link(struct sg_torch_block *block, struct sg_torch_block *prev,
 void torch_pool_put(struct sg_torch *torch, struct sg_torch_block *block)
 {
     block->state = TORCH_FREE;
+    /* Its age counts from here, in searches of pools of its kind. */
     block->searched = torch->searches[!block->pool->small];
     sg_keytree_insert(&block->pool->free, &block->node, block->size, block->address);
 }

@@ -104,6 +104,8 @@ static struct sg_torch_block *pool_find_free(struct sg_torch *torch, struct torc
     struct sg_keynode *node = sg_keytree_at_least(&pool->free, bytes, 0);
     if (!node)
         return NULL;
+    /* Among blocks that are large enough the one with the least room to grow is taken, if it comes next in order: PyTorch
+       keeps blocks that can grow for later. */
     if (torch->conf.expandable_segments) {
         for (struct sg_keynode *next = sg_keytree_next(node);
              next && block_reach(torch_block_of(next)) < block_reach(torch_block_of(node)); next = sg_keytree_next(node))
@@ -114,6 +116,7 @@ static struct sg_torch_block *pool_find_free(struct sg_torch *torch, struct torc
     if (!node)
         return NULL;
     struct sg_torch_block *block = torch_block_of(node);
+    /* A small request takes no oversize block, and a large one none that is larger by max_non_split_rounding. */
     uint64_t oversize = torch->conf.max_split_size;
     if (bytes < oversize && block->size >= oversize)
         return NULL;
@@ -189,6 +192,7 @@ int sg_torch_alloc(struct sg_torch *torch, uint64_t bytes, uint64_t stream_id, s
     struct torch_stream *stream = torch_stream_of(torch, stream_id);
     if (!stream || bytes >> 60) /* PyTorch refuses an exbibyte before anything else */
         return -ENOMEM;
+    /* Blocks whose events are complete are free for this request already. */
     torch_events_poll(torch);
     uint64_t size = sg_torch_round(&torch->conf, bytes);
     struct torch_pool *pool = &stream->pools[size > SG_TORCH_SMALL];
@@ -199,7 +203,7 @@ int sg_torch_alloc(struct sg_torch *torch, uint64_t bytes, uint64_t stream_id, s
             return error;
     }
     if (block_should_split(torch, block, size)) {
-        if (!torch_spare(torch)) {
+        if (!torch_spare(torch)) { /* no record for the rest: the block goes back whole */
             torch_pool_put(torch, block);
             return -ENOMEM;
         }

@@ -123,6 +123,7 @@ int torch_expandable_alloc(struct sg_torch *torch, struct torch_pool *pool, uint
 static void segment_unmap(struct sg_torch *torch, struct sg_torch_block *block)
 {
     struct torch_segment *segment = block->segment;
+    /* From the first chunk that begins in the block to the end of the last that ends in it. */
     uint64_t first = segment->address + chunk_round_up(block->address - segment->address, segment->chunk);
     uint64_t end = block->address + block->size;
     end -= (end - segment->address) % segment->chunk;
@@ -153,6 +154,7 @@ static void segment_unmap(struct sg_torch *torch, struct sg_torch_block *block)
     if (block->prev || block->next)
         return;
 
+    /* Nothing of the segment is left but addresses: they go back as well. */
     assert(block->size == segment->size);
     torch_unmapped_take(block);
     torch_block_drop(torch, block);

@@ -85,6 +85,7 @@ static uint64_t card_place(struct sg_ledger_device *card, uint64_t size)
 /* Leaves a hole, joined with those beside it. Without host memory for it the hole is forgotten: addresses are plentiful. */
 static void card_leave_hole(struct sg_ledger_device *card, uint64_t address, uint64_t size)
 {
+    /* The holes on both sides: one behind joins the new one, one in front takes it in. */
     struct sg_keynode *after = sg_keytree_at_least(&card->holes, address, 0);
     struct sg_keynode *before = after ? sg_keytree_prev(after) : sg_keytree_last(&card->holes);
     if (after && after->major == address + size) {
@@ -125,6 +126,7 @@ static int card_reserve(void *user, uint64_t bytes, uint64_t *ret_address)
 {
     struct sg_ledger_device *card = user;
     card->calls[SG_TORCH_ADDRESS_RESERVE]++;
+    /* Downwards from 2^62, far from segments, which begin at 1 TiB. */
     card->last_reservation -= card_aligned(bytes);
     *ret_address = card->last_reservation;
     return 0;

@@ -53,6 +53,7 @@ void torch_collect(struct sg_torch *torch)
     uint64_t threshold = (uint64_t)(torch->conf.garbage_collection_threshold * (double)torch->allowed);
     if (torch->stats.reserved.current <= threshold)
         return;
+    /* The mean age of all large blocks that are alone in their segment, expandable ones included. */
     uint64_t target = torch->stats.reserved.current - threshold, reclaimed = 0, ages = 0, count = 0;
     for (struct torch_stream *stream = torch->streams; stream; stream = stream->hh.next) {
         struct sg_keynode *node = sg_keytree_first(&stream->pools[1].free);
@@ -114,6 +115,7 @@ void torch_release_all(struct sg_torch *torch)
 {
     torch->stats.cache_syncs++;
     torch_events_wait(torch);
+    /* Large pools first, as PyTorch does: the order shows in the addresses that are used next. */
     for (int kind = 1; kind >= 0; kind--) {
         for (struct torch_stream *stream = torch->streams; stream; stream = stream->hh.next)
             pool_release(torch, &stream->pools[kind]);

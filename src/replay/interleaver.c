@@ -93,6 +93,7 @@ static const struct segalloc_trace_record *interleaver_next_step(void)
     /* No record left: the operation stands still until the player has brought one, or lets it go on by itself. */
     while (self->on_own_thread && self->done == self->count && !interleaver_is_free(slow))
         operation_stand_still();
+    /* An operation without a thread of its own cannot stand still: a step without a record is a divergence. */
     slow->diverged |= self->done == self->count && !slow->over;
     return interleaver_is_free(slow) ? NULL : &self->recorded[self->done];
 }
@@ -193,7 +194,7 @@ struct sg_interleaver *sg_interleaver_new(struct sg_ledger *card)
     slow->driver.set_access = replayed_set_access;
     slow->driver.mem_alloc = replayed_mem_alloc;
     slow->driver.mem_free = replayed_mem_free;
-    directed = slow;
+    directed = slow; /* the core's replay table has no user pointer: the calling thread has this one */
     return slow;
 }
 
@@ -233,6 +234,7 @@ static void interleaver_observe(void *sink, const struct segalloc_trace_record *
     if (interleaver_is_free(slow) || !record_is_compared(record->kind))
         return;
     struct segalloc_trace_record expected = slow->expected;
+    /* Outside of any operation the player has said what to expect, once for each call. */
     if (!self) {
         slow->expected.kind = SEGALLOC_RECORD_NONE;
     } else if (self->done == self->count) {

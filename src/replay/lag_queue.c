@@ -46,6 +46,7 @@ void sg_lag_queue_submit(struct sg_lag_queue *queue, uint32_t stream)
 {
     uint64_t position = ++queue->submitted[stream], when = queue->allocations + queue->ahead,
              last = queue->last_due[stream];
+    /* A device that does not lag has no work to remember. */
     if (!queue->ahead) {
         queue->complete[stream] = position;
         return;
@@ -58,6 +59,7 @@ void sg_lag_queue_submit(struct sg_lag_queue *queue, uint32_t stream)
             return;
         }
     }
+    /* Without host memory the piece counts as complete at once: its memory is used again sooner than on a device. */
     if (queue->due_end - queue->due_first == queue->due_room && !lag_queue_grow(queue)) {
         queue->failed = true;
         queue->complete[stream] = position;
@@ -74,6 +76,7 @@ void sg_lag_queue_made(struct sg_lag_queue *queue)
         const struct sg_ledger_due *entry = &queue->due[queue->due_first & (queue->due_room - 1)];
         if (entry->when > queue->allocations)
             break;
+        /* A wait of the host may have completed more already. */
         if (queue->complete[entry->stream] < entry->position)
             queue->complete[entry->stream] = entry->position;
     }

@@ -57,6 +57,7 @@ static CUresult ledger_take(struct sg_ledger_gpu *device, uint64_t bytes)
     return CUDA_SUCCESS;
 }
 
+/* Addresses are never given out twice, so a use of a freed one cannot look right by chance. */
 static CUresult ledger_address_reserve(CUdeviceptr *ret, size_t bytes, size_t alignment, CUdeviceptr hint,
     unsigned long long flags)
 {
@@ -148,6 +149,7 @@ static CUresult ledger_mem_alloc(CUdeviceptr *ret, size_t bytes)
 
 static CUresult ledger_mem_free(CUdeviceptr address)
 {
+    /* A pass over all: plain allocations are few, fixed segments of a replay. */
     for (uint64_t i = 0; i < current->plain_count; i++) {
         if (current->plain[i].address == address) {
             current->device[current->plain[i].device].used_bytes -= current->plain[i].bytes;
@@ -174,13 +176,14 @@ static CUresult ledger_device_total(size_t *ret, CUdevice device)
 static CUresult ledger_device_attribute(int *ret, CUdevice_attribute attribute, CUdevice device)
 {
     (void)device;
+    /* Nothing else is offered: pages are neither exportable nor reachable by network cards. */
     *ret = attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
     return CUDA_SUCCESS;
 }
 
 static CUresult ledger_ctx_get_current(CUcontext *ret)
 {
-    *ret = NULL;
+    *ret = NULL; /* no context is current, and no call here needs one */
     return CUDA_SUCCESS;
 }
 
@@ -234,6 +237,7 @@ static CUresult ledger_event_create(CUevent *ret, unsigned flags)
     uint64_t number = ledger_new_event();
     if (!number)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    /* A number that is used again keeps its clock, which has 1 KiB. */
     struct sg_ledger_event *entry = &current->event[number - 1];
     entry->recording = 0;
     if (current->queue && !entry->clock && !(entry->clock = malloc(sizeof *entry->clock))) {
@@ -299,6 +303,7 @@ static CUresult ledger_event_record(CUevent event, CUstream stream)
     return CUDA_SUCCESS;
 }
 
+/* The calls of calls.def that the core makes in a replay. The rest are NULL: those are the preload library's. */
 const struct sg_driver sg_ledger_driver = {
     .ctx_get_current = ledger_ctx_get_current,
     .ctx_synchronize = ledger_ctx_synchronize,

@@ -27,6 +27,8 @@ static struct sg_outside_change outside_change_of(const struct sg_outside *befor
 static void outside_follow_idle(struct sg_outside_levels *levels)
 {
     const uint64_t *before = levels->now.bytes, *after = levels->read.bytes;
+    /* Example: pools had 4 GiB idle when recorded, 1 GiB here. An allocation of 2 GiB took 2 of the idle 4; here it takes
+       the 1 that there is, and 1 GiB is new. */
     uint64_t used = bytes_above(after[SEGALLOC_OUTSIDE_POOLS], before[SEGALLOC_OUTSIDE_POOLS]);
     uint64_t fell = bytes_above(before[SEGALLOC_OUTSIDE_POOLS_IDLE], after[SEGALLOC_OUTSIDE_POOLS_IDLE]);
     uint64_t rose = bytes_above(after[SEGALLOC_OUTSIDE_POOLS_IDLE], before[SEGALLOC_OUTSIDE_POOLS_IDLE]);

@@ -9,6 +9,7 @@ static void oom_note_first(struct sg_player *player, const struct segalloc_trace
     int ordinal = sg_player_device(player, record->stream);
     struct sg_stats stats;
     struct sg_shortage shortage;
+    /* Memory of other calls may be short before the first event of the program. */
     device->first_oom_event = player->result->events ? player->result->events : 1;
     device->first_oom_bytes = record->size;
     if (record->kind == SEGALLOC_RECORD_OUTSIDE)

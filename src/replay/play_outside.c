@@ -40,6 +40,7 @@ void sg_play_take_outside(struct sg_player *player, const struct segalloc_trace_
     uint64_t card = sg_player_card_bytes(player, device);
     if (player->slow) /* the recorded card had room for it, and its records say what went back for that */
         return;
+    /* The order of recourse: idle memory of pools for pools, then our idle pages, and then it does not fit. */
     if (change.from_pools && sg_outside_levels_bytes(levels) + outside_held_of(player, device) > card)
         sg_outside_levels_trim(levels);
     if (change.bytes && player->core && sg_outside_levels_bytes(levels) + outside_held_of(player, device) > card)
@@ -104,6 +105,7 @@ int sg_play_apply_outside(struct sg_player *player, const struct segalloc_trace_
     case SEGALLOC_RECORD_CONTEXT_GONE:
         if (sg_player_is_exact(player))
             sg_interleaver_expect(player->slow, record);
+        /* The record names a stream; the core wants the context that the stream was defined with. */
         gone = *record;
         gone.id = (uint64_t)(uintptr_t)sg_player_tag(player, record).context;
         sg_core_apply(player->core, device, &gone);

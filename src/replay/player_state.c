@@ -45,6 +45,7 @@ void sg_player_complete_tag(struct sg_player *player, const struct segalloc_trac
 {
     if (player->ahead) {
         sg_ahead_tag(player->ahead, sg_player_device(player, record->stream), record->stream, tag);
+        /* A free that waited when it was recorded does so here too, unless the settings say otherwise for all of them. */
         bool waited = record->kind == SEGALLOC_RECORD_FREE && record->flags & SEGALLOC_FLAG_STRICT;
         tag->sync = player->play->conf.free_sync != SG_FREE_SYNC_AUTO ? player->play->conf.free_sync
                     : waited                                          ? SG_FREE_SYNC_STRICT
@@ -58,6 +59,7 @@ void sg_player_complete_tag(struct sg_player *player, const struct segalloc_trac
         if (record->flags & SEGALLOC_FLAG_ASYNC && tag->slot)
             tag->sync = SG_FREE_SYNC_STREAM;
     }
+    /* Its DONE comes later in the trace, and completes it (order_feed.h). */
     if (record->flags & SEGALLOC_FLAG_PENDING && record->kind == SEGALLOC_RECORD_FREE && !player->ahead)
         tag->sync = SG_FREE_SYNC_EVENT;
 }
@@ -81,6 +83,7 @@ struct sg_torch *sg_player_torch(struct sg_player *player, const struct segalloc
     struct sg_torch_device *device = &player->torch[sg_player_device(player, record->stream)];
     if (!device->torch) {
         uint64_t bytes = sg_player_card_bytes(player, sg_player_device(player, record->stream));
+        /* Memory that others hold by then is taken from the card from its beginning. */
         sg_ledger_device_init(&device->card, bytes);
         device->card.outside = sg_outside_levels_bytes(&player->outside[sg_player_device(player, record->stream)]);
         device->torch = sg_torch_create(&player->play->torch, bytes, &sg_ledger_device_ops, &device->card);

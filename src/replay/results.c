@@ -26,6 +26,7 @@ void sg_results_own(struct sg_core *core, int devices, struct sg_play_result *re
 #define CALL(name) result->calls.name += stats.value[SG_STAT_calls_##name];
         SG_PLAY_CALLS(CALL)
 #undef CALL
+        /* These calls are over one handle each, so calls and handles are the same number. */
         result->handles.create += stats.value[SG_STAT_calls_create];
         result->handles.map += stats.value[SG_STAT_calls_map];
         result->handles.set_access += stats.value[SG_STAT_handles_set_access];
@@ -102,9 +103,11 @@ void sg_results_end_rest(struct sg_play_result *result, const uint64_t peak[SG_D
         return;
     rest.peak_reserved = 0;
     for (int device = 0; device < SG_DEVICES_MAX; device++) {
+        /* A peak above that of the first part was reached after it. Else the highest that was noted since counts. */
         uint64_t whole = result->device[device].stats.peak[SG_STAT_reserved_bytes];
         rest.peak_reserved += whole > result->device[device].first_peak_reserved ? whole : peak[device];
     }
+    /* Counters only grow, so the rest is a difference. */
     rest.allocs -= first->allocs;
     rest.ooms -= first->ooms;
     rest.calls -= first->calls;

@@ -53,6 +53,7 @@ void sg_ahead_delete(struct sg_ahead *ahead)
    row for every order there is: so none is given flags. Streams that share a number are not followed. */
 static uint32_t ahead_stream_number(struct sg_ahead *ahead, int device, uint32_t stream)
 {
+    /* Numbers in the map are one higher, since 0 means that a stream is not there. */
     uint64_t known = sg_idmap_get(&ahead->number, stream);
     if (!known) {
         known = ahead->numbers + 1;
@@ -122,6 +123,7 @@ static void ahead_wait_for_device(struct sg_ahead *ahead, int device)
 
 void sg_ahead_work(struct sg_ahead *ahead, int device, const struct segalloc_trace_record *record)
 {
+    /* The first row about work ends the assumption that work follows each allocation: the trace says it from here on. */
     struct recording *recording = sg_recordings_get(&ahead->recordings, record->id), now;
     ahead->has_work = true;
     switch (record->kind) {
@@ -139,7 +141,7 @@ void sg_ahead_work(struct sg_ahead *ahead, int device, const struct segalloc_tra
         if (recording)
             ahead_wait_on_host(ahead, recording);
         break;
-    case SEGALLOC_RECORD_EVENT_QUERY:
+    case SEGALLOC_RECORD_EVENT_QUERY: /* the core finds out only what the played device has done by now */
         if (recording && sg_lag_queue_is_complete(ahead->card->queue, &recording->work))
             sg_core_completed(ahead->core, recording->device, &recording->known);
         break;

@@ -23,6 +23,7 @@ bool sg_pickle_may_grow(struct sg_unpickle *pickle, uint64_t bytes)
 bool sg_pickle_take_cells(struct sg_unpickle *pickle, uint64_t count, uint64_t *ret)
 {
     assert(count <= SG_PICKLE_CHUNK_CELLS);
+    /* Cells of one piece lie in one chunk, so the rest of a chunk that is too small is left. */
     uint64_t left = pickle->chunks * SG_PICKLE_CHUNK_CELLS - pickle->cells;
     if (left < count) {
         if (!sg_pickle_may_grow(pickle, SG_PICKLE_CHUNK_CELLS * sizeof(uint64_t)))
@@ -62,7 +63,8 @@ bool sg_pickle_append(struct sg_unpickle *pickle, sg_value object, const uint64_
     return true;
 }
 
-/* The last of a dictionary's items are looked at last. */
+/* Looks through the items that are being set, and then through those of the dictionary. A dictionary has as many items as
+   there are words at most, since each word is in it once. */
 bool sg_pickle_set_again(struct sg_unpickle *pickle, sg_value object, uint64_t *item, size_t count, uint64_t set)
 {
     uint64_t key = set >> SG_PICKLE_VALUE_BITS;

@@ -108,6 +108,7 @@ struct sg_batches *sg_batches_start(struct sg_trace_reader *reader, uint64_t kee
         batches_map_kept(batches, keep_bytes);
     pthread_mutex_init(&batches->mutex, NULL);
     pthread_cond_init(&batches->changed, NULL);
+    /* A kept reading needs one batch besides, for what is read after the room has run out. */
     unsigned needed = keep_bytes ? 1 : RING;
     bool fine = true;
     for (unsigned i = 0; i < needed; i++)
@@ -165,6 +166,7 @@ static void batches_advance(struct sg_batches *batches)
     } else if (batches->threaded) {
         batches->at_hand = batches_wait(batches);
     } else {
+        /* Parsed into the kept batches themselves. The empty batch at the end is kept too: then all of them are there. */
         struct batch *kept = batches_new_kept(batches);
         batches->at_hand = kept ? kept : batches->ring[0];
         batch_fill(batches->reader, batches->at_hand);

@@ -209,7 +209,8 @@ static bool csv_bad_field(struct sg_trace_reader *reader, const unsigned char *f
 /* Decimal digits up to a comma or the end. Leaves *at behind the digits; false: none, or more than 64 bits. */
 static inline bool csv_take_decimal(const unsigned char **at, const unsigned char *end, uint64_t *ret)
 {
-    enum { SAFE_DIGITS = 19 }; /* are less than 64 bits */
+    /* 19 digits are less than 64 bits, so only digits behind those are checked for an overflow. */
+    enum { SAFE_DIGITS = 19 };
     const unsigned char *p = *at, *safe = end - p > SAFE_DIGITS ? p + SAFE_DIGITS : end;
     uint64_t value = 0;
     while (p < safe && (unsigned)(*p - '0') < 10)
@@ -276,6 +277,7 @@ static inline bool csv_parse_time(struct sg_trace_reader *reader, const unsigned
     const unsigned char *p = *at;
     if (end - p < 15)
         return csv_bad_field(reader, p, end, "bad time");
+    /* Hour, minute and second are those of the row before nearly always: then they are compared and not parsed. */
     if (memcmp(state->prefix, p, sizeof(state->prefix)) != 0) {
         for (int i = 0; i < 8; i++)
             if (i % 3 == 2 ? p[i] != ':' : !isdigit(p[i]))
@@ -291,6 +293,7 @@ static inline bool csv_parse_time(struct sg_trace_reader *reader, const unsigned
     if (!csv_six_digits(p + 9, &micros))
         return csv_bad_field(reader, p, end, "bad time");
     uint64_t now = state->day_ns + state->prefix_ns + micros * UINT64_C(1000);
+    /* Threads write their rows a little out of order, so a small step back is no new day. */
     if (now < state->last_ns && state->last_ns - now > NS_PER_DAY / 2) {
         state->day_ns += NS_PER_DAY;
         now += NS_PER_DAY;
@@ -427,6 +430,7 @@ static bool csv_stream_index(struct sg_trace_reader *reader, uint64_t value, uin
             sg_trace_fail(reader, "out of memory");
             return false;
         }
+        /* The table has moved, and the memo points into it. */
         if (room != state->streams.room)
             memset(state->memo, 0, sizeof(state->memo));
         *memo = entry;
@@ -534,6 +538,7 @@ static inline bool csv_parse_alike(struct sg_trace_reader *reader, struct segall
     if (!csv_take_hexadecimal(&at, end, &row.id) || *at++ != ',' || !csv_take_decimal(&at, end, &row.size) || *at++ != ',' ||
         !csv_take_decimal(&at, end, &stream) || *at++ != '\n')
         return false;
+    /* Only a known stream in its usual spelling: a new one needs a definition, which csv_parse_row() writes. */
     const struct entry *known = *csv_memo_of(state, stream), *thread = state->thread;
     if (!known || known->value != stream || known->flags || thread->flags & SEGALLOC_FLAG_BARE_HEX)
         return false;

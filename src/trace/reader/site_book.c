@@ -24,6 +24,7 @@ static int book_add_text(struct sg_site_book *book, const struct segalloc_trace_
     char **text = &book->text[record->stream], piece[sizeof record->id + sizeof record->size + 1] = {0};
     memcpy(piece, &record->id, sizeof record->id);
     memcpy(piece + sizeof record->id, &record->size, sizeof record->size);
+    /* FIRST begins a text anew: a definition that was broken off is written again from its beginning. */
     size_t used = *text && !(record->flags & SEGALLOC_FLAG_FIRST) ? strlen(*text) : 0, more = strlen(piece);
     if (used + more >= SEGALLOC_TRACE_TEXT)
         return 0;
@@ -192,6 +193,7 @@ char *sg_site_book_phase(const struct sg_site_book *book, uint32_t phase, char t
     enum { DEEP = 16 };
     uint32_t chain[DEEP], deep = 0;
     size_t used = 0;
+    /* From the inside out, bounded: a damaged file may name a phase that lies within itself. */
     for (; phase && phase < book->phases && deep < DEEP; phase = book->phase[phase].around)
         chain[deep++] = phase;
     *text = '\0';

@@ -81,6 +81,7 @@ static void chunk_fill_plain(struct sg_source *source, struct chunk *chunk)
             chunk->size += take;
             continue;
         }
+        /* Straight into the chunk: only the bytes that were read to recognise the file had to be copied. */
         ssize_t got = read(source->fd, data + chunk->size, room);
         if (got < 0 && errno == EINTR)
             continue;
@@ -118,6 +119,7 @@ static void chunk_fill_zstd(struct sg_source *source, struct chunk *chunk)
             source->damaged_at = sg_source_position(source) - source->input_size + in.pos;
             break;
         }
+        /* Neither input nor output moved at the end of the file: inside a frame that is a cut, else the end. */
         bool moved = in.pos != source->input_at || out.pos != before;
         source->input_at = in.pos;
         if (moved)
@@ -154,6 +156,7 @@ static void *source_work(void *user)
     bool more = true;
     pthread_mutex_lock(&source->mutex);
     while (more) {
+        /* Two chunks fewer than there are: the reader still looks at the last two that it was given. */
         while (source->full >= CHUNKS - 2 && !source->stop)
             pthread_cond_wait(&source->changed, &source->mutex);
         if (source->stop)
@@ -210,6 +213,7 @@ int sg_source_open(const char *path, struct sg_source **ret)
         return -ENOMEM;
     pthread_mutex_init(&source->mutex, NULL);
     pthread_cond_init(&source->changed, NULL);
+    /* Standard input is the caller's, and is not closed. */
     source->owned = strcmp(path, "-") != 0;
     source->fd = source->owned ? open(path, O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
     int error = source->fd < 0 ? -errno : 0;

@@ -269,7 +269,8 @@ static int snapshot_read_segment(struct state *state, sg_value segment)
     while (snapshot_visit(state, &cursor, &block, &status)) {
         (void)sg_unpickle_number(state->pickle, block, WORD_address, &address);
         status = snapshot_read_block(state, block, address, stream, (uint32_t)ordinal);
-        address += snapshot_number(state, block, WORD_size); /* up to 2.1 blocks have no address of their own */
+        /* Up to 2.1 blocks have no address of their own: each begins where the one before ends. */
+        address += snapshot_number(state, block, WORD_size);
     }
     return status;
 }
@@ -321,6 +322,7 @@ static uint32_t snapshot_stream_index(struct state *state, uint64_t handle, uint
     uint64_t key = handle << DEVICE_SHIFT | ordinal, index = sg_idmap_get(&state->streams, key);
     if (index)
         return (uint32_t)index;
+    /* Room for one stream of each device is kept, so that there is always one to fall back on. */
     if (state->stream_count + DEVICES + 1 >= SEGALLOC_TRACE_STREAMS && handle)
         return snapshot_stream_index(state, 0, ordinal, out);
     index = ++state->stream_count;
@@ -353,6 +355,7 @@ static struct device *snapshot_earliest(struct state *state)
 static void snapshot_put_event(struct state *state, uint32_t ordinal, const struct event *event,
                       struct segalloc_trace_record **out)
 {
+    /* free_requested is left out: the memory can be used again at free_completed, and that is what a trace means by a free. */
     struct segalloc_trace_record record = {.id = event->address, .size = event->size,
                                            .time_ns = snapshot_time(state, event->time_us)};
     switch (event->action) {

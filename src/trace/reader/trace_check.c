@@ -26,6 +26,7 @@ bool sg_trace_check_header(const struct segalloc_trace_header *header, uint64_t 
 {
     uint64_t first = header->data_offset, texts = (uint64_t)header->conf_bytes + header->command_bytes;
     const char *device = device_fault(header->granularity, header->device_bytes);
+    /* The fault may be of either field; the one whose value alone is wrong is named. */
     bool granular = device && device_fault(header->granularity, 0);
     const struct {
         bool wrong;
@@ -97,6 +98,7 @@ const char *sg_trace_check_record(const struct segalloc_trace_record *record)
     if (record->kind >= SEGALLOC_RECORD_DEFINE_TEXT && record->kind <= SEGALLOC_RECORD_DEFINE_PHASE &&
         record->stream >= SEGALLOC_TRACE_NAMES)
         return "a definition has a number that cannot be";
+    /* Later kinds may use the field for something else, and are not judged by it. */
     bool known = record->kind <= SEGALLOC_RECORD_DEFINE_DEVICE;
     return known && record->stream >= SEGALLOC_TRACE_STREAMS ? "a record is of a stream that cannot be" : NULL;
 }

@@ -73,6 +73,7 @@ static int trace_read_header(struct sg_trace_reader *reader)
         return trace_cut_off(reader);
     if (!sg_trace_check_header(header, &at, fault))
         return sg_trace_fail(reader, "byte %" PRIu64 ": %s", at, fault);
+    /* The check has bounded all of these numbers: the header ends within 16 MiB, and the texts lie before its end. */
     uint64_t rest = header->data_offset - sizeof(*header);
     reader->text = calloc(1, rest + 2);
     if (!reader->text)
@@ -196,6 +197,7 @@ static bool trace_next_block(struct sg_trace_reader *reader)
         return false; /* made ahead and never used */
     }
     const char *fault = block_header_fault(state, &header, &at);
+    /* A file may end inside its last block: the whole records that are there count, without a checksum. */
     size_t there = (got - sizeof(header)) / sizeof(struct segalloc_trace_record);
     there = there < header.count ? there : header.count;
     if (!fault)
@@ -225,6 +227,7 @@ static size_t segalloc_read(struct sg_trace_reader *reader, struct segalloc_trac
     const unsigned char *from = state->block + sizeof(struct segalloc_trace_block);
     memcpy(out, from + state->at * sizeof(*out), part * sizeof(*out));
     const struct segalloc_trace_record *last = &out[part - 1];
+    /* END is the last record of a trace that was closed. It also says how many were lost in all. */
     if (last->kind == SEGALLOC_RECORD_END && last->size >= reader->info.dropped) {
         state->ended = true;
         reader->info.dropped = last->size;

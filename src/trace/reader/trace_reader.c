@@ -113,6 +113,7 @@ int sg_trace_rewind(struct sg_trace_reader *reader)
         return -ESPIPE;
     if (!reader->begun)
         return 0;
+    /* Kept batches are read again as they are; else everything is begun anew, the format's state included. */
     if (reader->batches && sg_batches_restart(reader->batches))
         return 0;
     sg_batches_stop(reader->batches);
@@ -149,6 +150,7 @@ const struct sg_trace_info *sg_trace_info(const struct sg_trace_reader *reader)
 double sg_trace_progress(const struct sg_trace_reader *reader)
 {
     uint64_t size = sg_source_size(reader->source);
+    /* Bytes read of the file, compressed as it is: what a thread has read ahead counts too. */
     double kept = reader->batches ? sg_batches_progress(reader->batches) : -1;
     return kept >= 0 ? kept : size ? (double)sg_source_position(reader->source) / (double)size : -1;
 }

@@ -146,6 +146,7 @@ static bool stack_push_long(struct sg_unpickle *pickle, unsigned size)
         return false;
     for (unsigned i = 0; i < sizeof(byte); i++)
         number |= (uint64_t)byte[i] << (8 * i);
+    /* Python writes as many bytes as the number needs, the sign in the uppermost bit. Eight bytes hold all that is of use. */
     bool negative = length && length <= sizeof(byte) && byte[length - 1] & 0x80;
     return stack_push(pickle, negative || length > sizeof(byte) ? SG_VALUE_OTHER : sg_pickle_number_value(number));
 }
@@ -194,6 +195,7 @@ static bool object_set(struct sg_unpickle *pickle, sg_value object, size_t first
         sg_value key = item[i], value = item[i + 1];
         if (sg_value_kind(key) != SG_VALUE_WORD)
             continue;
+        /* Key and value in one cell: 8 bits for the word, 56 for the value. Other keys are of no use to anybody. */
         uint64_t set = sg_value_number(key) << SG_PICKLE_VALUE_BITS | value;
         if (!sg_pickle_set_again(pickle, object, item, kept, set) && sg_value_kind(value) != SG_VALUE_OTHER)
             item[kept++] = set;
@@ -346,7 +348,7 @@ static bool pickle_refuse(struct sg_unpickle *pickle, unsigned char opcode)
 static bool pickle_run_scalar(struct sg_unpickle *pickle, unsigned char opcode)
 {
     switch (opcode) {
-    case 'N':
+    case 'N': /* None and False: neither is a number that anybody asks for */
     case 0x89: /* NEWFALSE */
         return stack_push(pickle, SG_VALUE_OTHER);
     case 0x88: /* NEWTRUE */
@@ -479,13 +481,14 @@ int sg_unpickle_read(struct sg_unpickle *pickle, sg_unpickle_more_fn *more, void
     pickle->error = error;
     while (well) {
         well = pickle_take_bytes(pickle, 1, &opcode, 1);
-        if (well && opcode == '.') {
+        if (well && opcode == '.') { /* STOP: bytes behind it are not looked at */
             well = stack_pop(pickle, ret);
             break;
         }
         well = well && pickle_run(pickle, opcode);
     }
-    free(pickle->memo); /* nothing is looked up any more, nor put together */
+    /* The cells are all that the result needs. The memo and the stack go: nothing is looked up any more. */
+    free(pickle->memo);
     free(pickle->stack);
     pickle->memo = pickle->stack = NULL;
     pickle->memos = pickle->memo_room = pickle->depth = pickle->stack_room = 0;

@@ -67,6 +67,7 @@ int sg_path_expand(const char *pattern, sg_environment_fn *environment, char *pa
         for (; *part; part++) {
             if (used + 1 >= size)
                 return -ENAMETOOLONG;
+            /* A slash or a control character of a host or a program would lead elsewhere. */
             path[used++] = *part == '/' || *part < ' ' ? '_' : *part;
         }
     }
@@ -122,6 +123,7 @@ int sg_path_make_parents(const char *path)
     memcpy(folder, path, length + 1);
     for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
+        /* EISDIR and EROFS come for folders that exist, on some systems for "/" itself. */
         if (mkdir(folder, 0777) < 0 && errno != EEXIST && errno != EISDIR && errno != EROFS)
             return -errno;
         *slash = '/';

@@ -39,6 +39,7 @@ static void out_flush(struct out *out)
 static __attribute__((format(printf, 2, 3))) void out_put(struct out *out, const char *format, ...)
 {
     enum { PIECE = 256 };
+    /* Room for a whole piece is made first, so that no text is written in two halves. */
     if (sizeof(out->buffer) - out->used < PIECE)
         out_flush(out);
     va_list arguments;

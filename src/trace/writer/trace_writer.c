@@ -125,6 +125,7 @@ static bool writer_find_place_locked(struct sg_trace_writer *writer)
         return false;
     if (writer->used < writer->limit)
         return true;
+    /* Without a helper the thread that needs a block makes it, and meets the disk. */
     if (!writer->helper)
         sg_writer_refill(writer);
     void *block = sg_ring_take(&writer->ready);
@@ -135,6 +136,7 @@ static bool writer_find_place_locked(struct sg_trace_writer *writer)
     if (writer->block)
         writer_close_block(writer);
     writer_open_block(writer, block);
+    /* Fewer than half of the wanted blocks are ready: the helper is late, so twice as many are wanted from now on. */
     if (writer->helper) {
         uint32_t ahead = atomic_load_explicit(&writer->ahead, memory_order_relaxed);
         bool behind = sg_ring_count(&writer->ready) < ahead / 2;
@@ -183,6 +185,7 @@ static inline bool writer_append(struct sg_trace_writer *writer, const struct se
 static __attribute__((noinline)) uint16_t writer_index_thread_locked(struct sg_trace_writer *writer, uint64_t time)
 {
     writer_assert_locked(writer);
+    /* The kernel uses ids of dead threads again. Such a thread gets the index of the dead one, whose events are over. */
     uint32_t id = (uint32_t)syscall(SYS_gettid), index = 1;
     while (index <= writer->threads && writer->thread_id[index] != id)
         index++;
@@ -215,6 +218,7 @@ static __attribute__((noinline)) void writer_note_device_locked(struct sg_trace_
         writer->header.granularity = define->id;
         writer->header.device_bytes = define->size;
     }
+    /* The header is written anew by pwrite(): it is not mapped. */
     int cancel = sg_cancel_off();
     if (writer->life == OPEN)
         sg_writer_write(writer->fd, &writer->header, sizeof(writer->header), 0);
@@ -223,6 +227,8 @@ static __attribute__((noinline)) void writer_note_device_locked(struct sg_trace_
 
 void sg_trace_writer_emit(void *sink, const struct segalloc_trace_record *event)
 {
+    /* The clock is read before the lock is taken, so that it is held for less. Times of two threads may therefore stand a
+       tick out of order in the file. */
     struct sg_trace_writer *writer = sink;
     struct segalloc_trace_record record = *event;
     uint64_t now = sg_writer_now(CLOCK_MONOTONIC_COARSE);
@@ -318,6 +324,7 @@ static bool writer_snapshot_locked(struct sg_trace_writer *writer, uint32_t devi
     /* One record behind, so that the last one can be marked. */
     for (int i = 0; i < SG_STAT_COUNT && whole; i++)
         for (int peak = 0; peak < (sg_stat_info((enum sg_stat)i)->kind == SG_STAT_LEVEL ? 2 : 1); peak++) {
+            /* The first snapshot has all, later ones what has changed since. */
             const uint64_t *from = peak ? stats->peak : stats->value, *before = peak ? last->peak : last->value;
             if (known && from[i] == before[i])
                 continue;
@@ -387,6 +394,7 @@ static void writer_reset(struct sg_trace_writer *writer)
     memset(writer->has_unsaved, 0, sizeof(writer->has_unsaved));
     for (int i = 0; i < SG_TRACE_DEVICES; i++)
         atomic_store(&writer->snapshot_at[i], 0);
+    /* From 1, so that the zeros of a new thread's `self` are of no generation. */
     writer->generation = atomic_fetch_add(&generations, 1) + 1;
     atomic_store(&writer->lock, 0);
 }
@@ -424,6 +432,7 @@ int sg_trace_writer_create(const struct sg_trace_writer_options *options, struct
 void sg_trace_writer_close(struct sg_trace_writer *writer)
 {
     writer_lock(writer);
+    /* Closed under the lock: no event comes after END. All that waits is done without it. */
     enum sg_writer_life before = writer->life;
     writer->life = CLOSED;
     uint64_t size = 0;
@@ -460,6 +469,7 @@ void sg_trace_writer_close(struct sg_trace_writer *writer)
 
 void sg_trace_writer_fork_child(struct sg_trace_writer *writer)
 {
+    /* Unmaps without a word in the parent's file: its blocks are the parent's, which goes on writing them. */
     void *block;
     while ((block = sg_ring_take(&writer->retired)) || (block = sg_ring_take(&writer->ready)))
         munmap(block, SEGALLOC_TRACE_BLOCK);
@@ -476,6 +486,7 @@ void sg_trace_writer_destroy(struct sg_trace_writer *writer)
         return;
     if (writer->life != CLOSED)
         sg_trace_writer_close(writer);
+    /* A helper that did not end in time still reads the writer, so its memory stays. */
     if (!writer->helper || atomic_load(&writer->gone))
         munmap(writer, sizeof(*writer));
 }

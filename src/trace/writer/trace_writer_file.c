@@ -28,6 +28,7 @@ void sg_writer_report(struct sg_trace_writer *writer, int error, bool opened)
     if (!writer->options.warn || atomic_exchange(&writer->reported, true))
         return;
     const char *end = opened ? "the trace ends here" : "no trace is written";
+    /* strerror() would follow the locale and may use the heap, so the frequent errors have their words here. */
     const char *why = error == -ENOSPC    ? "no space left on the device"
                       : error == -EFBIG   ? "the limit on the size of files is reached"
                       : error == -ENOENT  ? "no such file or folder"
@@ -54,9 +55,11 @@ int sg_writer_create_file(struct sg_trace_writer *writer)
     }
     size_t length = strlen(writer->path);
     error = sg_path_make_parents(writer->path);
+    /* A file that exists is never written over: another process may be writing it, or the user may want it. */
     for (int n = 0; !error && n < 1000; n++) {
         int fd = open(writer->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0666);
         if (fd >= 0) {
+            /* Some programs close all low descriptors, or expect the next one to have a certain number. */
             long high = syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, LOW_FD);
             if (high < 0)
                 high = syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3);
@@ -123,6 +126,7 @@ int sg_writer_make_block(struct sg_trace_writer *writer, void **ret)
     int error = sg_writer_file_status(writer->fd, &status);
     if (error && error != -EBADF)
         return error;
+    /* A program that closes descriptors that it did not open may have closed ours, and opened something else under it. */
     if (error || status.st_dev != writer->device || status.st_ino != writer->inode)
         return -ESTALE;
     /* Over this limit the kernel would also send a signal that kills. */
@@ -159,6 +163,7 @@ unsigned sg_writer_refill(struct sg_trace_writer *writer)
     void *block;
     while ((block = sg_ring_take(&writer->retired)) != NULL)
         munmap(block, SEGALLOC_TRACE_BLOCK);
+    /* Retired blocks went first, which bounds what is mapped: the ring has room for both. */
     while (!atomic_load(&writer->error) && !atomic_load(&writer->stop) &&
            sg_ring_count(&writer->ready) < atomic_load_explicit(&writer->ahead, memory_order_relaxed)) {
         atomic_store(&writer->making, true);
@@ -186,6 +191,7 @@ static void *writer_help(void *user)
     struct sg_trace_writer *writer = user;
     prctl(PR_SET_NAME, "segalloc-trace", 0, 0, 0);
     while (!atomic_load(&writer->stop)) {
+        /* Read before the work: a wake in the meantime changes the word, and the wait returns at once. */
         uint32_t seen = atomic_load_explicit(&writer->wake, memory_order_acquire);
         if (!sg_writer_refill(writer) && !atomic_load(&writer->stop))
             writer_futex_wait(&writer->wake, seen, NULL);
@@ -216,6 +222,7 @@ void *sg_writer_wait(struct sg_trace_writer *writer)
     sg_writer_wake(&writer->wake);
     int disk = 0, processor = 0;
     while (!block && disk < WAIT_STEPS_DISK && processor < WAIT_STEPS_PROCESSOR && !atomic_load(&writer->error)) {
+        /* While the helper makes a block it waits for the disk; else it has not been given a processor yet. */
         ++*(atomic_load(&writer->making) ? &disk : &processor);
         sg_rest(WAIT_STEP_NS);
         block = sg_ring_take(&writer->ready);
