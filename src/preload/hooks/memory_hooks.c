@@ -28,7 +28,7 @@
 #include "base/rest.h"
 #include "base/size.h"
 #include "track/streams.h"
-#include "torch/torch.h"
+#include "track/torch_mode.h"
 #include "base/wrap.h"
 
 /* Whose call of the driver it is: that of a module which called the runtime, or, of a runtime that has it inside, that of

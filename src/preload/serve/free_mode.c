@@ -4,7 +4,7 @@
 
 #include "process/process.h"
 #include "serve/callers.h"
-#include "torch/torch.h"
+#include "torch/torch_current.h"
 #include "track/captures.h"
 #include "track/contexts.h"
 #include "track/free_policy.h"

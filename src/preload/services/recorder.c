@@ -23,7 +23,7 @@
 #include "trace/writer/live_pages.h"
 #include "trace/writer/stats_file.h"
 #include "track/streams.h"
-#include "torch/torch.h"
+#include "track/torch_mode.h"
 #include "trace/writer/trace_writer.h"
 #include "base/wrap.h"
 

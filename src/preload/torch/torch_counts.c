@@ -6,8 +6,8 @@
 
 #include "process/process.h"
 #include "segalloc/segalloc.h"
-#include "torch/torch.h"
 #include "torch/torch_segments.h"
+#include "track/torch_mode.h"
 
 /* How DeviceStats begins (c10/core/CachingDeviceAllocator.h) in the releases for which torch_allocator.c has this called.
    Each family has three counts: of all, of the small pool, of the large one. */

@@ -10,7 +10,6 @@
 
 #include "torch/torch_oom.h"
 
-#include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -23,36 +22,16 @@
 #include "process/symbols.h"
 #include "segalloc/segalloc.h"
 #include "base/size.h"
-#include "torch/torch.h"
 #include "torch/torch_counts.h"
+#include "torch/torch_current.h"
+#include "torch/torch_cxx.h"
 #include "torch/torch_observers.h"
-
-/* std::string of libstdc++ since GCC 5. */
-struct cxx_string {
-    char *text;
-    size_t length;
-    union {
-        char local[16];
-        size_t capacity;
-    } room;
-};
-
-/* c10::SourceLocation. */
-struct source_location {
-    const char *function, *file;
-    uint32_t line;
-};
-
-/* A std::string is handed over by address; it is the caller's to destroy, whether its text was taken or not. */
-typedef void error_fn(void *self, struct source_location where, void *message);
-typedef void *allocate_fn(size_t bytes);
-typedef void delete_fn(void *memory);
-typedef void throw_fn(void *object, void *type, void (*destroy)(void *));
+#include "track/torch_mode.h"
 
 /* c10::detail::torchCheckFail(const char *, const char *, uint32_t, const std::string &) */
 #define CHECK_FAIL _ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE
 #define CHECK_FAIL_NAME "_ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
-typedef void check_fail_fn(const char *function, const char *file, uint32_t line, const struct cxx_string *message);
+typedef void check_fail_fn(const char *function, const char *file, uint32_t line, const struct sg_cxx_string *message);
 
 SG_EXPORT check_fail_fn CHECK_FAIL;
 
@@ -69,79 +48,6 @@ enum {
     TEXT_BYTES = 1024,
 };
 
-static struct cxx {
-    error_fn *construct;
-    allocate_fn *allocate, *new;
-    delete_fn *delete;
-    throw_fn *throw;
-    void **vtable;
-    void *type;
-} cxx;
-static atomic_int cxx_known; /* 0 not looked for, 1 all there, 2 some missing */
-
-/* As the loader resolves a reference of that library's: among several C++ runtimes, and allocators put before them, it
-   must be the one that PyTorch itself uses. */
-static void *cxx_resolve(const char *library, const char *name)
-{
-    void *found = sg_dlsym()(RTLD_DEFAULT, name);
-    void *handle = found ? NULL : sg_library_find(library);
-    if (handle) {
-        found = sg_dlsym()(handle, name);
-        sg_library_close(handle);
-    }
-    return found;
-}
-
-/* c10::Error::Error(c10::SourceLocation, std::string) */
-#define CONSTRUCTOR "_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
-
-static bool cxx_look_up(struct cxx *ret)
-{
-    static const struct {
-        const char *library, *name;
-    } wanted[] = {
-        {"libc10.so", "__cxa_allocate_exception"},
-        {"libc10.so", "_Znwm"},
-        {"libc10.so", "_ZdlPv"},
-        {"libc10.so", "__cxa_throw"},
-        {"libc10_cuda.so", "_ZTVN3c1016OutOfMemoryErrorE"},
-        {"libc10_cuda.so", "_ZTIN3c1016OutOfMemoryErrorE"},
-    };
-    enum { COUNT = sizeof wanted / sizeof *wanted };
-    void *found[COUNT];
-    for (int i = 0; i < COUNT; i++) {
-        found[i] = cxx_resolve(wanted[i].library, wanted[i].name);
-        if (!found[i])
-            return false;
-    }
-    memcpy(&ret->allocate, &found[0], sizeof found[0]);
-    memcpy(&ret->new, &found[1], sizeof found[1]);
-    memcpy(&ret->delete, &found[2], sizeof found[2]);
-    memcpy(&ret->throw, &found[3], sizeof found[3]);
-    ret->vtable = found[4];
-    ret->type = found[5];
-    void *constructor = cxx_resolve("libc10.so", CONSTRUCTOR);
-    memcpy(&ret->construct, &constructor, sizeof constructor);
-    return constructor;
-}
-
-/* Two threads that look at once find the same, and the first one's is kept: it may be in use by then. */
-static bool can_throw(void)
-{
-    int known = atomic_load_explicit(&cxx_known, memory_order_acquire);
-    if (!known) {
-        struct cxx found = {0};
-        known = cxx_look_up(&found) ? 1 : 2;
-        sg_process_lock(SG_LOCK_REAL);
-        if (!atomic_load_explicit(&cxx_known, memory_order_relaxed)) {
-            cxx = found;
-            atomic_store_explicit(&cxx_known, known, memory_order_release);
-        }
-        sg_process_unlock(SG_LOCK_REAL);
-    }
-    return known == 1;
-}
-
 /* Where the process stands, for the text; what is not known stays 0. */
 struct standing {
     int device;
@@ -149,7 +55,7 @@ struct standing {
     uint64_t allocated, reserved, limit;
 };
 
-static void take_stock(int device, struct standing *ret)
+static void oom_take_stock(int device, struct standing *ret)
 {
     const struct sg_driver *driver = sg_process_driver();
     bool pushed = driver && sg_torch_push_device(driver, device);
@@ -179,7 +85,7 @@ static size_t oom_compose(int device, size_t bytes, char *text, size_t size)
     struct standing now;
     char request[SG_SIZE_TEXT], total[SG_SIZE_TEXT], rest[SG_SIZE_TEXT], limit[SG_SIZE_TEXT], allocated[SG_SIZE_TEXT],
         idle[SG_SIZE_TEXT], allowed[SG_SIZE_TEXT + 16] = "";
-    take_stock(device, &now);
+    oom_take_stock(device, &now);
     if (now.limit && now.limit < now.total)
         snprintf(allowed, sizeof allowed, "%s allowed; ", sg_size_format(now.limit, limit));
     uint64_t unallocated = now.reserved > now.allocated ? now.reserved - now.allocated : 0;
@@ -195,38 +101,30 @@ static size_t oom_compose(int device, size_t bytes, char *text, size_t size)
     return length < (int)size ? (size_t)length : size - 1;
 }
 
-static void oom_construct(void *object, struct source_location where, const char *text, size_t length)
+static void oom_construct(const struct sg_torch_cxx *cxx, void *object, struct sg_cxx_location where, const char *text,
+    size_t length)
 {
-    struct cxx_string message = {.text = cxx.new(length + 1), .length = length, .room.capacity = length};
+    struct sg_cxx_string message = {.text = cxx->new (length + 1), .length = length, .room.capacity = length};
     memcpy(message.text, text, length + 1);
-    cxx.construct(object, where, &message);
+    cxx->construct(object, where, &message);
     if (message.text != message.room.local)
-        cxx.delete(message.text);
+        cxx->delete (message.text);
 }
 
 void sg_torch_throw_out_of_memory(int device, size_t bytes)
 {
-    if (!can_throw())
+    const struct sg_torch_cxx *cxx = sg_torch_cxx();
+    if (!cxx)
         return;
     char text[TEXT_BYTES];
     size_t length = oom_compose(device, bytes, text, sizeof text);
-    const struct source_location where = {.function = "cudaMalloc", .file = "libsegalloc.so"};
-    void **object = cxx.allocate(OBJECT_BYTES);
-    oom_construct(object, where, text, length);
-    object[0] = cxx.vtable + VTABLE_FUNCTIONS;
+    const struct sg_cxx_location where = {.function = "cudaMalloc", .file = "libsegalloc.so"};
+    void **object = cxx->allocate(OBJECT_BYTES);
+    oom_construct(cxx, object, where, text, length);
+    object[0] = cxx->vtable + VTABLE_FUNCTIONS;
     void (*destroy)(void *);
-    memcpy(&destroy, &cxx.vtable[VTABLE_FUNCTIONS], sizeof destroy);
-    cxx.throw(object, cxx.type, destroy);
-}
-
-void *sg_torch_new(size_t bytes)
-{
-    return can_throw() ? cxx.new(bytes) : NULL;
-}
-
-void sg_torch_delete(void *memory)
-{
-    cxx.delete(memory);
+    memcpy(&destroy, &cxx->vtable[VTABLE_FUNCTIONS], sizeof destroy);
+    cxx->throw(object, cxx->type, destroy);
 }
 
 int segalloc_torch_raises(void)
@@ -234,7 +132,7 @@ int segalloc_torch_raises(void)
     void *handle = sg_library_find("libc10_cuda.so");
     if (handle)
         (void)sg_library_close(handle);
-    return !handle || can_throw();
+    return !handle || sg_torch_cxx();
 }
 
 void sg_torch_ran_out(int (*get_last_error)(void), size_t bytes)
@@ -244,7 +142,7 @@ void sg_torch_ran_out(int (*get_last_error)(void), size_t bytes)
     if (!direct || !get_last_error)
         return;
     struct standing now;
-    take_stock(-1, &now);
+    oom_take_stock(-1, &now);
     sg_torch_counts_oom(now.device);
     (void)get_last_error();
     sg_torch_observers_call(now.device, bytes, now.limit && now.limit < now.total ? now.limit : now.total, now.free);
@@ -254,7 +152,7 @@ void sg_torch_ran_out(int (*get_last_error)(void), size_t bytes)
 /* Where each failed check of PyTorch's ends, by an exception. A tensor that is to be sent to another process is looked
    for in PyTorch's own cache; where that is not in use the check only says that it isn't there, and here the way out is
    added. */
-void CHECK_FAIL(const char *function, const char *file, uint32_t line, const struct cxx_string *message)
+void CHECK_FAIL(const char *function, const char *file, uint32_t line, const struct sg_cxx_string *message)
 {
     static const char unknown[] = "invalid device pointer: ";
     void *handle = sg_library_find("libc10.so");
@@ -264,7 +162,7 @@ void CHECK_FAIL(const char *function, const char *file, uint32_t line, const str
     if (!symbol || theirs == ours)
         abort(); /* nobody else calls it; and it may not return */
     char text[TEXT_BYTES];
-    struct cxx_string longer = {.text = text};
+    struct sg_cxx_string longer = {.text = text};
     if (sg_torch_direct() && message->length >= strlen(unknown) && message->length < TEXT_BYTES / 2 &&
         memcmp(message->text, unknown, strlen(unknown)) == 0) {
         longer.length = (size_t)snprintf(text, sizeof text,

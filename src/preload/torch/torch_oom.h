@@ -14,8 +14,4 @@ void sg_torch_throw_out_of_memory(int device, size_t bytes);
    is to be returned. */
 void sg_torch_ran_out(int (*get_last_error)(void), size_t bytes);
 
-/* Memory of PyTorch's C++ runtime, for structures of its own; NULL where that is not known. And its end. */
-void *sg_torch_new(size_t bytes);
-void sg_torch_delete(void *memory);
-
 #endif

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "process/process.h"
-#include "torch/torch.h"
+#include "torch/torch_current.h"
 
 /* Natively PyTorch looks through all of them at each allocation; more than a few at a time are not seen. */
 enum { UNDER_WAY_MAX = 256 };

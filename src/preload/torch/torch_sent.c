@@ -8,8 +8,9 @@
 #include "process/process.h"
 #include "process/symbols.h"
 #include "segalloc/segalloc.h"
-#include "torch/torch.h"
+#include "torch/torch_current.h"
 #include "torch/torch_allocator.h"
+#include "track/torch_mode.h"
 
 enum { COPIES_MAX = 4096 };
 

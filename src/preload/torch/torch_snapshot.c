@@ -7,7 +7,7 @@
 
 #include "segalloc/segalloc.h"
 #include "core/core.h"
-#include "torch/torch_oom.h"
+#include "torch/torch_cxx.h"
 #include "torch/torch_segments.h"
 
 /* BlockInfo and SegmentInfo; SnapshotInfo begins with a vector of the latter. Source: c10/core/CachingDeviceAllocator.h in the

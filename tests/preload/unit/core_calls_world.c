@@ -25,7 +25,8 @@
 #include "process/symbols.h"
 #include "sites/note.h"
 #include "sites/sites.h"
-#include "torch/torch.h"
+#include "torch/torch_current.h"
+#include "track/torch_mode.h"
 #include "services/trim.h"
 
 struct world world;

@@ -27,7 +27,7 @@
 #include "services/trim.h"
 #include "serve/fast_path.h"
 #include "track/streams.h"
-#include "torch/torch.h"
+#include "track/torch_mode.h"
 
 struct fake fake;
 struct allocation allocation;

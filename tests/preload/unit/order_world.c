@@ -14,7 +14,6 @@
 #include "process/hooks.h"
 #include "process/process.h"
 #include "services/outside_trace.h"
-#include "torch/torch.h"
 #include "track/streams.h"
 
 __thread struct sg_thread sg_self;

@@ -22,7 +22,8 @@
 #include "report/oom_report.h"
 #include "services/recorder.h"
 #include "track/streams.h"
-#include "torch/torch.h"
+#include "torch/torch_current.h"
+#include "track/torch_mode.h"
 #include "services/trim.h"
 
 struct fake fake;

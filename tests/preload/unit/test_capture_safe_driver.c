@@ -23,7 +23,7 @@
 #include "process/upward_calls.h"
 #include "rest.h"
 #include "track/streams.h"
-#include "torch/torch.h"
+#include "track/torch_mode.h"
 #include "track/context_pins.h"
 
 _Atomic unsigned sg_fast_path_epoch;

@@ -25,7 +25,7 @@
 #include "process/upward_calls.h"
 #include "rest.h"
 #include "track/streams.h"
-#include "torch/torch.h"
+#include "track/torch_mode.h"
 
 _Atomic unsigned sg_fast_path_epoch;
 atomic_bool sg_following_order = true;

@@ -24,7 +24,7 @@
 #include "writer/live_pages.h"
 #include "writer/stats_file.h"
 #include "track/streams.h"
-#include "torch/torch.h"
+#include "track/torch_mode.h"
 #include "writer/trace_writer.h"
 
 enum { COMMAND_BYTES = 8192, DEVICES = 3 };

@@ -13,7 +13,9 @@
 
 #include "process/process.h"
 #include "segalloc/segalloc.h"
-#include "torch/torch.h"
+#include "torch/torch_current.h"
+#include "torch/torch_switch.h"
+#include "track/torch_mode.h"
 #include "torch/torch_oom.h"
 #include "torch/torch_segments.h"
 #include "torch_world.h"

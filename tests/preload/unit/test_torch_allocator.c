@@ -20,7 +20,10 @@
 #include "process/symbols.h"
 #include "process/upward_calls.h"
 #include "segalloc/segalloc.h"
-#include "torch/torch.h"
+#include "torch/torch_current.h"
+#include "torch/torch_overrides.h"
+#include "torch/torch_switch.h"
+#include "track/torch_mode.h"
 #include "torch/torch_allocator.h"
 #include "torch/torch_counts.h"
 #include "torch/torch_observers.h"
@@ -347,7 +350,7 @@ static void make_tables(void)
 static int take(void)
 {
     make_tables();
-    bool taken = sg_torch_allocator_take();
+    bool taken = sg_torch_overrides_take();
     void **now = object[0];
     if (!taken)
         return now == own + BEFORE ? lines * SAYS : -1; /* nothing has changed */
@@ -442,7 +445,7 @@ static void (*own_deleter(const void *self))(void *)
 {
     assert_ptr_equal(self, object);
     if (reads_switch() && !questions++) {
-        direct = sg_torch_allocator_take() && sg_torch_allocator_cache(false);
+        direct = sg_torch_overrides_take() && sg_torch_allocator_cache(false);
         settled = true;
     }
     return own_delete;
@@ -463,9 +466,9 @@ static void make_allocator(void)
 static int ask_early(void)
 {
     make_allocator();
-    sg_torch_allocator_watch();
+    sg_torch_overrides_watch();
     bool watched = object[0] != own + BEFORE && object[0][SHARE_AT] == &functions[SHARE_AT] && on && !questions;
-    sg_torch_allocator_watch();
+    sg_torch_overrides_watch();
     bool off = !reads_switch() && questions == 1 && object[0][SHARE_AT] != &functions[SHARE_AT];
     bool stays = object[0][ENABLED_AT] != own[BEFORE + ENABLED_AT] && !reads_switch() && !sg_self.torch_cached;
     pool_allocates = true; /* the next tensor alone */
@@ -478,7 +481,7 @@ static int ask_early(void)
 static int ask_first(void)
 {
     make_allocator();
-    sg_torch_allocator_watch();
+    sg_torch_overrides_watch();
     settled = true;
     return reads_switch() && questions == 0 && object[0][ENABLED_AT] == own[BEFORE + ENABLED_AT] &&
            object[0][SHARE_AT] == own[BEFORE + SHARE_AT];
@@ -488,7 +491,7 @@ static int ask_first(void)
 static int replaced_meanwhile(void)
 {
     make_allocator();
-    sg_torch_allocator_watch();
+    sg_torch_overrides_watch();
     in_force = other;
     return reads_switch() && questions == 1 && object[0][ENABLED_AT] == own[BEFORE + ENABLED_AT] &&
            object[0][SHARE_AT] == own[BEFORE + SHARE_AT];
@@ -520,7 +523,7 @@ static int watch_without_switch(void)
 {
     make_allocator();
     exported[BEFORE + ENABLE_AT] = &functions[DELETER_AT];
-    sg_torch_allocator_watch();
+    sg_torch_overrides_watch();
     return object[0] == own + BEFORE;
 }
 
@@ -615,7 +618,7 @@ static void take_working(void)
     memcpy(&own[BEFORE + RECORD_AT], &record, sizeof record);
     memcpy(&own[BEFORE + ALLOC_AT], &alloc, sizeof alloc);
     memcpy(&own[BEFORE + DELETER_AT], &deleter, sizeof deleter);
-    assert_true(sg_torch_allocator_take());
+    assert_true(sg_torch_overrides_take());
 }
 
 /* A limit of PyTorch's holds for our memory only where that serves its tensors. */
@@ -698,7 +701,7 @@ static int no_switch(void)
     bool untaken = !sg_torch_allocator_cache(false);
     make_allocator();
     exported[BEFORE + ENABLE_AT] = &functions[DELETER_AT];
-    return untaken && sg_torch_allocator_take() && !sg_torch_allocator_cache(false) && on;
+    return untaken && sg_torch_overrides_take() && !sg_torch_allocator_cache(false) && on;
 }
 
 static void blocks_keep_to_their_allocator(void **state)
@@ -786,9 +789,9 @@ static void versions_that_cannot_be_read(void **state)
 static int answer(void)
 {
     make_allocator();
-    bool watched = sg_torch_allocator_answers() && object[0] != own + BEFORE;
+    bool watched = sg_torch_overrides_answer() && object[0] != own + BEFORE;
     in_force = other;
-    return watched && !sg_torch_allocator_answers();
+    return watched && !sg_torch_overrides_answer();
 }
 
 static int answer_of_old_release(void)
@@ -796,14 +799,14 @@ static int answer_of_old_release(void)
     make_allocator();
     made.version = "2.8.0";
     write_version();
-    return !sg_torch_allocator_answers();
+    return !sg_torch_overrides_answer();
 }
 
 static int answer_without_switch(void)
 {
     make_allocator();
     exported[BEFORE + ENABLE_AT] = &functions[DELETER_AT];
-    return !sg_torch_allocator_answers();
+    return !sg_torch_overrides_answer();
 }
 
 static void answers_are_of_known_releases(void **state)
@@ -909,7 +912,7 @@ static int tell(void)
     static const int others[] = {END_AT, HISTORY_AT, OBSERVER_AT, TOTALS_AT, EMPTY_AT, SHARE_AT - 3};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         memcpy(&own[BEFORE + others[i]], &any, sizeof any);
-    assert_true(!sg_torch_allocator_empty() && sg_torch_allocator_take());
+    assert_true(!sg_torch_allocator_empty() && sg_torch_overrides_take());
     memcpy(&begin, &object[0][BEGIN_AT], sizeof begin);
     memcpy(&end, &object[0][END_AT], sizeof end);
     memcpy(&history, &object[0][HISTORY_AT], sizeof history);

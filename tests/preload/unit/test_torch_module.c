@@ -17,7 +17,9 @@
 #include "process/upward_calls.h"
 #include "process/symbols.h"
 #include "segalloc/segalloc.h"
-#include "torch/torch.h"
+#include "torch/torch_current.h"
+#include "torch/torch_overrides.h"
+#include "torch/torch_switch.h"
 #include "torch/torch_allocator.h"
 
 /* Of torch::cuda::CUDAPluggableAllocator::CUDAPluggableAllocator. */
@@ -87,7 +89,7 @@ bool sg_process_is_passthrough(void)
 
 static bool allocator_answers;
 
-bool sg_torch_allocator_answers(void)
+bool sg_torch_overrides_answer(void)
 {
     return allocator_answers;
 }

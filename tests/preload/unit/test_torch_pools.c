@@ -11,7 +11,8 @@
 
 #include "balance.h"
 #include "segalloc/segalloc.h"
-#include "torch/torch.h"
+#include "torch/torch_current.h"
+#include "torch/torch_cxx.h"
 #include "torch/torch_observers.h"
 #include "torch/torch_oom.h"
 #include "torch/torch_pools.h"

@@ -19,7 +19,7 @@
 #include "process/interposers.h"
 #include "serve/alloc.h"
 #include "process/symbols.h"
-#include "torch/torch.h"
+#include "torch/torch_overrides.h"
 #include "torch/torch_allocator.h"
 #include "torch/torch_counts.h"
 #include "torch/torch_observers.h"
@@ -396,12 +396,12 @@ void expect_end(void (*test)(void), int status, const char *said)
     assert_int_equal(WIFEXITED(got) ? WEXITSTATUS(got) : -WTERMSIG(got), status);
 }
 
-void sg_torch_allocator_watch(void)
+void sg_torch_overrides_watch(void)
 {
     fake.watches++;
 }
 
-bool sg_torch_allocator_take(void)
+bool sg_torch_overrides_take(void)
 {
     return fake.has_switch;
 }

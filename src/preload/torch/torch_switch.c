@@ -1,0 +1,112 @@
+#include "torch/torch_switch.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "config/conf.h"
+#include "process/process.h"
+#include "torch/torch_allocator.h"
+#include "torch/torch_pools.h"
+#include "torch/torch_segments.h"
+#include "track/captures.h"
+#include "track/torch_mode.h"
+
+bool sg_torch_is_direct(const void *pointer)
+{
+    struct sg_block_info block;
+    CUdeviceptr address = (CUdeviceptr)(uintptr_t)pointer;
+    struct sg_core *core = sg_torch_direct() && sg_process_owns(address) ? sg_enter() : NULL;
+    bool is = core && sg_core_block(core, address, &block) == CUDA_SUCCESS && block.base == address;
+    if (core)
+        sg_leave();
+    return is && !sg_torch_is_segment(pointer);
+}
+
+static bool switch_is_possible(void)
+{
+    return sg_torch_switchable() && sg_process_conf()->pytorch == SG_PYTORCH_AUTO;
+}
+
+static bool switch_for_good(void)
+{
+    if (!switch_is_possible() || !sg_torch_allocator_cache(true))
+        return false;
+    sg_torch_caches_segments();
+    sg_torch_mode_change(SG_TORCH_SWITCHABLE, SG_TORCH_SWITCHED);
+    return true;
+}
+
+void sg_torch_explain_pool(void)
+{
+    static atomic_flag noted = ATOMIC_FLAG_INIT;
+    if (sg_torch_direct() && sg_process_conf()->pytorch == SG_PYTORCH_DIRECT && !atomic_flag_test_and_set(&noted))
+        sg_log_line("PyTorch allocates for a pool of its own (MemPool, or a CUDA graph), and pytorch:direct bypasses it: "
+                    "SEGALLOC_CONF=pytorch:auto or pytorch:beneath has its memory in the pool");
+}
+
+void sg_torch_pool_begins(uint64_t first, uint64_t second)
+{
+    sg_torch_mode_next_pool(first, second);
+    if (switch_is_possible() && !sg_torch_allocator_routes())
+        (void)switch_for_good();
+    sg_torch_explain_pool();
+}
+
+void sg_torch_caches_segments(void)
+{
+    if (!atomic_load_explicit(&sg_torch_segments_seen, memory_order_relaxed))
+        atomic_store(&sg_torch_segments_seen, true);
+}
+
+bool sg_torch_pool_allocates(void)
+{
+    if (!switch_is_possible() || !sg_torch_pools_route())
+        return false;
+    sg_torch_caches_segments();
+    return true;
+}
+
+bool sg_torch_gives_back(void)
+{
+    return sg_torch_switchable() && atomic_load_explicit(&sg_torch_segments_seen, memory_order_relaxed) &&
+        !sg_thread_inside() && !sg_captures_active() && sg_torch_allocator_empty();
+}
+
+static atomic_bool history_wanted, spare_wanted; /* before the first allocation */
+
+void sg_torch_history(bool on)
+{
+    static atomic_flag noted = ATOMIC_FLAG_INIT;
+    static const char out[] = "`segalloc run --torch` keeps the history of what segalloc serves";
+    char line[256];
+    if (!sg_torch_mode_known()) {
+        atomic_store(&history_wanted, on);
+        return;
+    }
+    if (!on || !sg_torch_direct() || sg_torch_switched() || atomic_flag_test_and_set(&noted))
+        return;
+    bool switched = switch_for_good();
+    snprintf(line, sizeof line, "PyTorch records its memory history: %s; %s",
+        switched ? "its own cache is on from here on, and what was allocated before has no stacks in it"
+                 : "nothing is in it without its own cache, which SEGALLOC_CONF=pytorch:beneath keeps on",
+        out);
+    sg_log_line(line);
+}
+
+void sg_torch_spare_pool(void)
+{
+    if (!sg_torch_mode_known())
+        atomic_store(&spare_wanted, true);
+    else if (switch_for_good())
+        sg_log_line("PyTorch has a pool to be used when memory runs out (use_on_oom): its own cache is on from here on");
+}
+
+bool sg_torch_wants_history(void)
+{
+    return atomic_load(&history_wanted);
+}
+
+bool sg_torch_wants_spare_pool(void)
+{
+    return atomic_load(&spare_wanted);
+}
