@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "ledger_driver.h"
-#include "core.h"
-#include "core_state.h"
+#include "core/core.h"
+#include "inspect/core_state.h"
 #include "idmap.h"
 #include "size.h"
 

@@ -3,7 +3,7 @@
 #define TEST_INSPECT_H
 
 #include "apply.h"
-#include "core.h"
+#include "core/core.h"
 
 /* A core over the strict driver's two devices, emptied, of `total` bytes each with pages of 2 MiB, by the text of a
    configuration. */

@@ -17,8 +17,8 @@
 
 #include <cmocka.h>
 
-#include "core.h"
-#include "core_state.h"
+#include "core/core.h"
+#include "inspect/core_state.h"
 #include "inspect.h"
 #include "random.h"
 #include "size.h"

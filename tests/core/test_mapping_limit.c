@@ -10,7 +10,7 @@
 
 #include "ledger_driver.h"
 #include "check.h"
-#include "core_state.h"
+#include "inspect/core_state.h"
 #include "rooms.h"
 #include "locked.h"
 

@@ -9,8 +9,8 @@
 #include <cmocka.h>
 
 #include "rooms.h"
-#include "core.h"
-#include "core_state.h"
+#include "core/core.h"
+#include "inspect/core_state.h"
 #include "inspect.h"
 #include "strict_driver.h"
 

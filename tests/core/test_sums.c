@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "core_state.h"
+#include "inspect/core_state.h"
 #include "rooms.h"
 #include "inspect.h"
 #include "size.h"

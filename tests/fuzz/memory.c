@@ -1,5 +1,5 @@
 /* Limits, idle memory and access to it, and questions that change nothing. */
-#include "core_state.h"
+#include "inspect/core_state.h"
 #include "play.h"
 
 void play_limit(const struct fuzz_op *op)

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core_state.h"
+#include "inspect/core_state.h"
 #include "rooms.h"
 #include "play.h"
 #include "roundup.h"

@@ -225,7 +225,7 @@ torch.empty(1 << 28, dtype=torch.uint8, device='cuda')
             self.python("run", "--sim", "1GiB", *options, code=code)
 
     @unittest.skipIf(SHORT, "short")
-    def test_a_stranger(self):
+    def test_unchanged_script(self):
         """accelerate's own test of its collectives, as it comes with it."""
         find = "import accelerate, os; print(os.path.join(os.path.dirname(accelerate.__file__), 'test_utils/scripts/test_ops.py'))"
         script = self.python("run", "--sim", "2GiB", code=find).stdout.strip()

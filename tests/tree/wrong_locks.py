@@ -13,19 +13,19 @@ import unittest
 
 ROOT = pathlib.Path(sys.argv.pop(1)).resolve()
 CLANG = shutil.which("clang")
-FOLDERS = ["src", "src/core", "src/base", "src/config", "src/driver", "src/order", "src/pytorch", "include"]
+FOLDERS = ["src", "include"]
 
 # The file that has the function, the argument of the lock's functions, what takes the lock, what gives it back, the call.
 CALLS = {
-    "lock": ("core.c", "struct sg_device *device", "sg_device_lock(device)", "sg_device_unlock(device)",
+    "lock": ("core/core.c", "struct sg_device *device", "sg_device_lock(device)", "sg_device_unlock(device)",
              "sg_pending_settle_locked(device)"),
-    "grow": ("core.c", "struct sg_device *device", "sg_grow_lock(device)", "sg_grow_unlock(device)",
+    "grow": ("core/core.c", "struct sg_device *device", "sg_grow_lock(device)", "sg_grow_unlock(device)",
              "(void)sg_device_give_back_growing(device, 1)"),
-    "asking": ("streams/fences.c", "struct sg_device *device", "sg_asking_lock(device)",
+    "asking": ("core/streams/fences.c", "struct sg_device *device", "sg_asking_lock(device)",
                "sg_asking_unlock(device)", "fences_query_asking(device)"),
-    "setup": ("start.c", "struct sg_device *device", "sg_setup_lock(device->core)",
+    "setup": ("core/start.c", "struct sg_device *device", "sg_setup_lock(device->core)",
               "sg_setup_unlock(device->core)", "(void)choose_mode_in_setup(device)"),
-    "lock, of a field": ("core.c", "struct sg_device *device", "sg_device_lock(device)", "sg_device_unlock(device)",
+    "lock, of a field": ("core/core.c", "struct sg_device *device", "sg_device_lock(device)", "sg_device_unlock(device)",
                          "device->accounts.usage.frees++"),
 }
 

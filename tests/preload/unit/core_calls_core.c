@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "core_state.h"
+#include "inspect/core_state.h"
 #include "core_calls_world.h"
 
 static bool happens(uint64_t one_in)

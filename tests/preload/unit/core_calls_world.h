@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core.h"
+#include "core/core.h"
 #include "random.h"
 
 enum {

@@ -1,5 +1,5 @@
 /* See hooks_world.h. */
-#include "core_state.h"
+#include "inspect/core_state.h"
 #include "hooks_world.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* See requests_world.h. */
-#include "core_state.h"
+#include "inspect/core_state.h"
 #include "requests_world.h"
 
 #include <setjmp.h>

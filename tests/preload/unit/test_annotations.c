@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "clock.h"
-#include "core_state.h"
+#include "inspect/core_state.h"
 #include "process/symbols.h"
 #include "services/hazard_annotations.h"
 

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core_state.h"
+#include "inspect/core_state.h"
 #include "track/captures.h"
 #include "track/contexts.h"
 #include "hooks/copy_hooks.h"

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "core_state.h"
+#include "inspect/core_state.h"
 #include "serve/deferred_frees.h"
 #include "serve/make_room.h"
 #include "track/captures.h"

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "core_state.h"
+#include "inspect/core_state.h"
 #include "track/captures.h"
 #include "report/oom_report.h"
 #include "process/process.h"

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "core_state.h"
+#include "inspect/core_state.h"
 #include "services/alias_probe.h"
 #include "process/environment.h"
 #include "process/process.h"

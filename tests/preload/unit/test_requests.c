@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "core_state.h"
+#include "inspect/core_state.h"
 #include "serve/alloc.h"
 #include "serve/free.h"
 #include "serve/free_mode.h"

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "core_state.h"
+#include "inspect/core_state.h"
 #include "serve/alloc.h"
 #include "serve/callers.h"
 #include "serve/free.h"

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "core_state.h"
+#include "inspect/core_state.h"
 #include "process/environment.h"
 #include "process/process.h"
 #include "services/recorder.h"

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "core_state.h"
+#include "inspect/core_state.h"
 #include "balance.h"
 #include "track/captures.h"
 #include "process/hooks.h"

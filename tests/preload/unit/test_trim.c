@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "core_state.h"
+#include "inspect/core_state.h"
 #include "balance.h"
 #include "process/capture_mode.h"
 #include "track/captures.h"

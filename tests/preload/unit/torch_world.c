@@ -1,5 +1,5 @@
 /* See torch_world.h. */
-#include "core_state.h"
+#include "inspect/core_state.h"
 #include "torch_world.h"
 
 #include <dlfcn.h>

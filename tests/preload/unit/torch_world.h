@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "serve/callers.h"
-#include "core.h"
+#include "core/core.h"
 
 #define CHECK_ENV "_ZN3c105utils9check_envEPKc"
 #define CHECK_FAIL "_ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"

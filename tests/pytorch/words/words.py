@@ -19,7 +19,7 @@ LOOK = ("import ctypes; d = ctypes.CDLL('libcuda.so.1'); c = ctypes.c_void_p(); 
         "assert d.cuMemGetInfo_v2(ctypes.byref(f), ctypes.byref(t)) == 0; print(f.value)")
 
 
-def free_by_a_stranger():
+def free_for_others():
     environment = {key: value for key, value in os.environ.items() if key not in ("LD_PRELOAD", "PYTHONPATH")}
     return int(subprocess.run([sys.executable, "-c", LOOK], env=environment, check=True, stdout=subprocess.PIPE).stdout)
 
@@ -37,11 +37,11 @@ train(4, model, optimizer)
 blocks = [torch.empty(100 * MIB, dtype=torch.uint8, device="cuda") for _ in range(6)]
 facts["allocated"] = torch.cuda.memory_allocated()
 facts["accelerator"] = torch.accelerator.memory_allocated() if hasattr(torch.accelerator, "memory_allocated") else None
-before = free_by_a_stranger()
+before = free_for_others()
 del blocks
-held = free_by_a_stranger()
+held = free_for_others()
 torch.cuda.empty_cache()
-facts["given_back"] = free_by_a_stranger() - before
+facts["given_back"] = free_for_others() - before
 facts["kept_until_then"] = held - before
 facts["reserved"] = torch.cuda.memory_reserved()
 

@@ -1,5 +1,5 @@
 /* How a device's pages were used at the frames' moments. */
-#include "core_state.h"
+#include "inspect/core_state.h"
 #include "html/keyframes.h"
 
 #include <errno.h>

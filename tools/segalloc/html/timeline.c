@@ -1,4 +1,4 @@
-#include "core_state.h"
+#include "inspect/core_state.h"
 #include "html/timeline.h"
 
 #include <errno.h>

@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "ledger_driver.h"
-#include "core.h"
+#include "core/core.h"
 #include "idmap.h"
 
 enum { LIVES = 5, BATCH = 1024 };

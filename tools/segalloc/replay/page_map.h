@@ -2,7 +2,7 @@
 #ifndef SG_PAGE_MAP_H
 #define SG_PAGE_MAP_H
 
-#include "core.h"
+#include "core/core.h"
 #include "live_groups.h"
 #include "reader/site_book.h"
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core_state.h"
+#include "inspect/core_state.h"
 #include "report/findings.h"
 #include "meta.h"
 #include "progress.h"

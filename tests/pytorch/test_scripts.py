@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Scripts as others write them (strangers/), unmodified, in every mode: each must end as it does natively on the
+"""Scripts as others write them (scripts/), unmodified, in every mode: each must end as it does natively on the
 simulated GPU. And what a child of a program sees of its environment.
 
-Usage: test_strangers.py SEGALLOC PYTHON [--short] [TEST]…     (--short: in the default mode only)"""
+Usage: test_scripts.py SEGALLOC PYTHON [--short] [TEST]…     (--short: in the default mode only)"""
 import json
 import os
 import pathlib
@@ -35,7 +35,7 @@ class Scripts(unittest.TestCase):
     def same(self, name, *arguments, launcher=(), sim="4GiB", modes=tuple(MODES)):
         said = {}
         for mode in ("auto",) if SHORT else modes:
-            done = run(mode, *launcher, HERE / "strangers" / f"{name}.py", *arguments, sim=sim)
+            done = run(mode, *launcher, HERE / "scripts" / f"{name}.py", *arguments, sim=sim)
             self.assertEqual(done.returncode, 0, f"{name}, {mode}:\n{done.stdout[-2000:]}{done.stderr[-3000:]}")
             said[mode] = sorted(done.stdout.splitlines())
         return said
@@ -100,12 +100,12 @@ class Scripts(unittest.TestCase):
         for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
             for mode in modes:
                 settings = {name: "expandable_segments:True,max_split_size_mb:128,garbage_collection_threshold:0.8"}
-                done = run(mode, HERE / "strangers" / "pools.py", settings=settings)
+                done = run(mode, HERE / "scripts" / "pools.py", settings=settings)
                 self.assertEqual((done.returncode, done.stdout.count("\n")), (0, 3), f"{mode}, {name}: {done.stderr}")
 
     def test_sending(self):
         """Tensors go to other processes; beneath, PyTorch's segments have to be such as can be given away."""
-        script = HERE / "strangers" / "sending.py"
+        script = HERE / "scripts" / "sending.py"
         said = set()
         for mode in ("native", "auto", "direct", "beneath"):
             done = run(mode, script, conf="oom_report:never" + ",ipc:always" * (mode == "beneath"))
@@ -116,7 +116,7 @@ class Scripts(unittest.TestCase):
     @unittest.skipIf(SHORT, "short")
     def test_where_compiled_graphs_fail(self):
         """The way out is said, and only there."""
-        done = run("direct", HERE / "strangers" / "compiled.py", "--graphs")
+        done = run("direct", HERE / "scripts" / "compiled.py", "--graphs")
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("SEGALLOC_CONF=pytorch:auto", done.stderr)
         for code in ("raise SystemExit(3)", "import torch; torch.zeros(9).cuda(); raise SystemExit(3)"):
@@ -187,7 +187,7 @@ class Libraries(unittest.TestCase):
         for mode in modes:
             with self.subTest(mode=mode), tempfile.TemporaryDirectory() as folder:
                 traces = () if mode == "native" else ("-o", os.path.join(folder, "%p.trace"))
-                done = run(mode, *launcher, HERE / "strangers" / f"{name}.py", *arguments, sim=sim, options=traces,
+                done = run(mode, *launcher, HERE / "scripts" / f"{name}.py", *arguments, sim=sim, options=traces,
                            settings=settings)
                 self.assertEqual(done.returncode, 0, f"{name}, {mode}:\n{done.stdout[-2000:]}{done.stderr[-3000:]}")
                 yield mode, done.stdout
@@ -229,7 +229,7 @@ class Libraries(unittest.TestCase):
         before ours and after it. Direct mode bypasses the pool that the hook `torch` works by, and a line says so.
 
         Natively, too, its hook `torch` ends the process with status 1 where PyTorch frees its pool at the end."""
-        script = HERE / "strangers" / "saver.py"
+        script = HERE / "scripts" / "saver.py"
         natively = {hook: run("native", script, hook) for hook in ("torch", "preload")}
         for done in natively.values():
             self.assertIn("paused weights 768\n", done.stdout)
