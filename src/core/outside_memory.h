@@ -1,5 +1,8 @@
 /* Memory of a device that is held by calls which the core does not serve, as the layer above notes it.
 
+   Nouns. *Outside* memory is all that anybody uses of a device and the core does not hold. A *noted* amount is known
+   to the observer, and decides nothing.
+
    Why it is noted: cudaMallocAsync's pools, managed memory and a program's own cuMemCreate take memory that an
    allocation here will lack. A report must name them, and a replay on a smaller card must leave room for them.
    state/outside_bytes.h says how they are divided.

@@ -9,7 +9,20 @@
    helps.
 
    For example, of 12 GiB, 5 are held by cudaMallocAsync, 4 by another process, 2 are in blocks, and 3 are asked for.
-   The parts add up to 11, so 1 is free. Either holder's going would do, so the larger one is named: "other calls". */
+   The parts add up to 11, so 1 is free. Either holder's going would do, so the larger one is named: "other calls".
+
+   The report of the second request in the case of core/grow.h, 300 MiB where 276 are idle, with bytes as they are printed:
+
+      segalloc: out of memory on device 0: short by 24.00 MiB: 300.00 MiB asked for, 276.00 MiB to be had (…)
+        cause    too big: with the 23.73 GiB in use that is 24.02 GiB, of 24.00 GiB at most
+        help     smaller batches or sequences, or checkpointing, need less
+        device   24.00 GiB: 24.00 GiB held by segalloc, 0 B in use by others, 0 B free
+        segalloc 24.00 GiB: 23.73 GiB in use, 0 B freed but still in use by queued work, 276.00 MiB idle
+        holds    23.44 GiB in 120 blocks, 200.00 MiB on average
+        holds    300.00 MiB in 1 block
+        next     segalloc rehearse --card 24GiB -- CMD
+
+   Each line has one function below, put_first() to put_next(). */
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>

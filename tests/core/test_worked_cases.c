@@ -12,6 +12,9 @@
 #include "inspect/core_state.h"
 #include "inspect.h"
 #include "strict_driver.h"
+#include "core/space/free_index.h"
+#include "core/space/page_size.h"
+#include "locked.h"
 
 #define MIB(n) ((uint64_t)(n) << 20)
 #define GIB(n) ((uint64_t)(n) << 30)
@@ -114,6 +117,17 @@ static void test_ladder_creates_and_moves(void **state)
     assert_int_equal(shortage.idle, MIB(276));
     assert_int_equal(shortage.room, 0);
     assert_int_equal(shortage.short_by, MIB(24));
+    char text[4096];
+    (void)sg_core_oom_text(core, 0, NULL, text, sizeof text);
+    assert_string_equal(text, /* oom_text.c */
+        "segalloc: out of memory on device 0: short by 24.00 MiB: 300.00 MiB asked for, 276.00 MiB to be had (276.00 MiB idle + 0 B free)\n"
+        "  cause    too big: with the 23.73 GiB in use that is 24.02 GiB, of 24.00 GiB at most\n"
+        "  help     smaller batches or sequences, or checkpointing, need less\n"
+        "  device   24.00 GiB: 24.00 GiB held by segalloc, 0 B in use by others, 0 B free\n"
+        "  segalloc 24.00 GiB: 23.73 GiB in use, 0 B freed but still in use by queued work, 276.00 MiB idle\n"
+        "  holds    23.44 GiB in 120 blocks, 200.00 MiB on average\n"
+        "  holds    300.00 MiB in 1 block\n"
+        "  next     segalloc rehearse --card 24GiB -- CMD\n");
     stop();
 }
 
@@ -211,12 +225,52 @@ static void test_followed_through_the_layers(void **state)
     stop();
 }
 
+/* budget.h: how many bytes of 300 MiB are better moved, and how many must be. */
+static void test_bytes_that_should_move(void **state)
+{
+    (void)state;
+    CUdeviceptr block[122];
+    fill_card(block);
+    struct sg_device *device = sg_device_known(core, 0);
+    struct sg_wanted wanted = LOCKED(device, sg_device_moves_wanted_locked(device, MIB(300), MIB(300), false));
+    assert_int_equal(wanted.should, MIB(124));
+    assert_int_equal(wanted.must, MIB(124));
+    DO_LOCKED(device, device->room.refused_at = MIB(24500));
+    wanted = LOCKED(device, sg_device_moves_wanted_locked(device, MIB(300), MIB(300), false));
+    assert_int_equal(wanted.should, MIB(200));
+    assert_int_equal(wanted.must, MIB(124));
+    wanted = LOCKED(device, sg_device_moves_wanted_locked(device, MIB(300), MIB(300), true));
+    assert_int_equal(wanted.must, MIB(200));
+    stop();
+}
+
+/* page_size.h, tiling.h, free_index.h, trace_streams.h. */
+static void test_sizes_and_indexes(void **state)
+{
+    (void)state;
+    assert_int_equal(sg_pages_when_full(12288), 10240);
+    assert_int_equal(sg_core_page_bytes(MIB(2), GIB(80), 12288), MIB(8));
+    assert_int_equal(sg_core_page_bytes(MIB(2), GIB(24), 12288), MIB(4));
+    const struct sg_region region = {.page_units = 4096, .page_shift = 12};
+    assert_int_equal(page_of(&region, 5000), 1);
+    assert_int_equal(pages_inside(&region, 5000, 9000), 1);
+    assert_int_equal(size_class_of(3000), 91);
+    assert_int_equal(size_class_of(2990), 91);
+    assert_int_equal(size_class_of(2816), 91);
+    assert_int_equal(size_class_of(3072), 92);
+    const struct sg_device second = {.ordinal = 1};
+    assert_int_equal(sg_device_unknown_stream(&second), 320);
+    assert_int_equal(sg_device_slot_stream(&second, 1), 577);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ladder_creates_and_moves),
         cmocka_unit_test(test_page_keeps_its_old_address),
         cmocka_unit_test(test_number_of_a_free),
+        cmocka_unit_test(test_bytes_that_should_move),
+        cmocka_unit_test(test_sizes_and_indexes),
         cmocka_unit_test(test_followed_through_the_layers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

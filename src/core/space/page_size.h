@@ -1,5 +1,8 @@
 /* How large pages are, so that a full device takes a bounded number of them.
 
+   Nouns. A *granule* is the smallest piece of memory that the driver maps, 2 MiB on every part reported. A *page* is
+   one or more of them. A *mapping* is a page at one address on one device.
+
    Why: a machine has a bounded number of mappings, and filling a device costs by the page. How: the granule doubles
    until what may be held has at most 5/6 of the mappings as pages. The last sixth is for the small region, whose
    pages stay a granule, and for aliases (remap/page_alias.h). Limits: large pages strand more memory, since a page

@@ -1,5 +1,8 @@
 /* A window: free memory of several owners, side by side, that one stream may use in one piece.
 
+   Nouns. The *owner* of a free range is the stream that it was allocated for. Its *border* is where the next owner's
+   begins. A page is *usable* for a stream that is ordered after all work on the free parts of it (`after`).
+
    Why: neighbours of different owners are no single range, so a look for one range misses what they hold together.
    How: ranges are walked in address order. A range that the stream can't use as a whole counts by its pages, which
    know better how old they are (`after`). The shortest window that holds the block is taken. Limits: the walk looks

@@ -1,5 +1,8 @@
 /* The clocks of a device's streams (order/stream_clock.h), under its lock.
 
+   Nouns. The *time* of a device is a counter, and a *tick* its next number. To *read* a clock is to ask for a time
+   that is later than all work which its stream was given.
+
    These forward to order/, which knows no lock. They assert the device's.
 
    For example, sg_clocks_tick_locked() at time 41 returns 42: what is freed now comes after all that its stream was

@@ -1,5 +1,8 @@
 /* Pins: pages whose memory somebody else remembers, and that therefore never move nor go back.
 
+   Nouns. A *pinned* page keeps its address and its memory. A pin is *asked* for by a caller, unlike that of a page
+   with an alias, which ends.
+
    Why: a page that was exported, registered with a network card or captured in a graph may be used without a call
    that names it. How: a bit for each page, for good. It may be set before the page has memory, and holds for the
    memory to come. Limits: there is no unpinning, because no call says that the last user has forgotten the memory.

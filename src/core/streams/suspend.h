@@ -1,5 +1,8 @@
 /* A live block that is freed, and may be in use still, is suspended: neither live nor free.
 
+   Nouns. A *live* block is the program's. A *pending* one is freed, and waits for work of its *users*, the streams
+   that may use it.
+
    Why apart from pending_frees.h: it changes three owners at once. The accounts move the block from allocated to
    pending, the region gives it another state, and the queue takes it in.
 
