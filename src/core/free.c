@@ -399,9 +399,8 @@ ASIDE enum outcome free_among_contexts(const struct sg_range *range, CUdeviceptr
     *ret = wait_for_own_context(&users, tag->context);
     if (*ret != CUDA_SUCCESS)
         return MUST_WAIT;
-    enum outcome outcome =
-        free_now(range, address, likely, tag, has_others(&users) ? WAITED_FOR_OWN_CONTEXT : WAITED_FOR_ALL,
-        free_now_ns(core) - began);
+    enum outcome outcome = free_now(range, address, likely, tag,
+        has_others(&users) ? WAITED_FOR_OWN_CONTEXT : WAITED_FOR_ALL, free_now_ns(core) - began);
     if (outcome == MUST_WAIT && (*ret = wait_for_others(&users)) == CUDA_SUCCESS)
         outcome = free_now(range, address, likely, tag, WAITED_FOR_ALL, free_now_ns(core) - began);
     return outcome;

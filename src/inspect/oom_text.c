@@ -300,11 +300,11 @@ static void put_limit(struct text *text, const struct sg_conf *conf, const struc
     const struct limit_source source = limit_source(conf, shortage);
     text_put(text, "  help     ");
     if (source.option || source.fraction)
-        text_put(text, "raise %s%s%s\n", source.option ? "`limit`" : "", source.option && source.fraction ? " and " : "",
-            source.fraction ? "per_process_memory_fraction" : "");
+        text_put(text, "raise %s%s%s\n", source.option ? "`limit`" : "",
+            source.option && source.fraction ? " and " : "", source.fraction ? "per_process_memory_fraction" : "");
     else
         text_put(text, "the program has set it: raise what it gives set_per_process_memory_fraction() or "
-                  "segalloc_set_limit()\n");
+                       "segalloc_set_limit()\n");
 }
 
 /* The second cause, and a limit, where the first alone, which takes `first` bytes, would not be enough. */
@@ -343,8 +343,8 @@ static void put_cause(struct text *text, enum sg_oom_cause cause, const struct s
                                       : "free, or allocate first, the small blocks that stay");
         break;
     case SG_OOM_LIMIT:
-        text_put(text, "limit: %s may be held of the device's %s, and %s are needed\n", sg_size_format(shortage->limit, a),
-            sg_size_format(shortage->total, b), sg_size_format(need, c));
+        text_put(text, "limit: %s may be held of the device's %s, and %s are needed\n",
+            sg_size_format(shortage->limit, a), sg_size_format(shortage->total, b), sg_size_format(need, c));
         put_limit(text, conf, shortage);
         break;
     case SG_OOM_OTHERS:
@@ -354,9 +354,11 @@ static void put_cause(struct text *text, enum sg_oom_cause cause, const struct s
         text_put(text, "\n  help     stop them, or use another device\n");
         break;
     case SG_OOM_POOLS:
-        text_put(text, "idle pools: this process keeps %s idle in pools of the driver", sg_size_format(holders.pools, a));
+        text_put(text, "idle pools: this process keeps %s idle in pools of the driver",
+            sg_size_format(holders.pools, a));
         put_second(text, holders.others, "other processes hold", "of the device", need, shortage, holders.own + holders.pools);
-        text_put(text, "\n  help     cudaMemPoolTrimTo() gives that back, and so does a lower release threshold of the pool\n");
+        text_put(text,
+            "\n  help     cudaMemPoolTrimTo() gives that back, and so does a lower release threshold of the pool\n");
         break;
     case SG_OOM_OWN:
         text_put(text, "other calls: this process holds %s of this device by other calls than cudaMalloc",
@@ -367,8 +369,8 @@ static void put_cause(struct text *text, enum sg_oom_cause cause, const struct s
     case SG_OOM_QUEUED:
         text_put(text, "work still queued: it uses %s that are freed already\n  help     %s\n",
             sg_size_format(shortage->pending + around->parked, a),
-            around->parked ? "allocate before a graph is captured, or free before it"
-            : shortage->given_up ? "a kernel that never ends? else raise wait_limit"
+            around->parked                           ? "allocate before a graph is captured, or free before it"
+            : shortage->given_up                     ? "a kernel that never ends? else raise wait_limit"
             : conf->free_sync == SG_FREE_SYNC_STRICT ? "synchronize before this allocation"
                                                      : "free_sync:strict waits for it");
         break;
@@ -389,8 +391,9 @@ static void put_memory(struct text *text, const struct sg_shortage *shortage, co
         text_put(text, ", %s by this process otherwise", sg_size_format(holders.own + holders.pools, c));
     text_put(text, ", %s in use by others, %s free\n", sg_size_format(holders.others + holders.rest, c),
         sg_size_format(shortage->total - at_most(held + fits.outside, shortage->total), d));
-    text_put(text, "  segalloc %s: %s in use, %s freed but still in use by queued work, %s idle", sg_size_format(held, a),
-        sg_size_format(shortage->allocated, b), sg_size_format(shortage->pending, c), sg_size_format(shortage->idle, d));
+    text_put(text, "  segalloc %s: %s in use, %s freed but still in use by queued work, %s idle",
+        sg_size_format(held, a), sg_size_format(shortage->allocated, b), sg_size_format(shortage->pending, c),
+        sg_size_format(shortage->idle, d));
     if (holder->pages)
         text_put(text, ", %s idle in %llu partly used page%s", sg_size_format(held > known ? held - known : 0, e),
             (unsigned long long)holder->pages, sg_plural(holder->pages));
@@ -398,8 +401,9 @@ static void put_memory(struct text *text, const struct sg_shortage *shortage, co
         text_put(text, ", %s idle in partly used segments", sg_size_format(held - known, e));
     text_put(text, "\n");
     if (holder->pages && worst)
-        text_put(text, "  worst    %s in use keep a page of %s (at 0x%llx, a block of %s)\n", sg_size_format(holder->used, e),
-            sg_size_format(holder->page_bytes, f), (unsigned long long)holder->page, sg_size_format(holder->block, a));
+        text_put(text, "  worst    %s in use keep a page of %s (at 0x%llx, a block of %s)\n",
+            sg_size_format(holder->used, e), sg_size_format(holder->page_bytes, f), (unsigned long long)holder->page,
+            sg_size_format(holder->block, a));
 }
 
 /* Adds a live block to its group. Blocks of one place in the program belong together, or where that is not known,
@@ -490,7 +494,8 @@ static void put_next_limit(struct text *text, const struct sg_conf *conf, const 
     char size[SG_SIZE_TEXT];
     if (!source.option && !source.fraction) {
         uint64_t whole = (source.need + SG_MIB - 1) / SG_MIB * SG_MIB;
-        text_put(text, "in the program: torch.cuda.set_per_process_memory_fraction(%u.%02u), or segalloc.set_limit(%llu)\n",
+        text_put(text,
+            "in the program: torch.cuda.set_per_process_memory_fraction(%u.%02u), or segalloc.set_limit(%llu)\n",
             part / 100, part % 100, (unsigned long long)whole);
         return;
     }

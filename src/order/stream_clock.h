@@ -109,10 +109,10 @@ struct sg_stream_clocks {
     struct sg_vector_clock ordered_after[SG_SLOTS];
 
     struct sg_stream_id stream[SG_SLOTS];
-    uint8_t state[SG_SLOTS];       /* enum sg_slot_state */
-    uint64_t tracked_at[SG_SLOTS]; /* when the present stream was first followed */
-    uint64_t gone_at[SG_SLOTS];    /* when it was destroyed: all its work is older */
-    uint64_t alive;                /* slots that are alive or gone, but not unused */
+    uint8_t state[SG_SLOTS];                     /* enum sg_slot_state */
+    uint64_t tracked_at[SG_SLOTS];               /* when the present stream was first followed */
+    uint64_t gone_at[SG_SLOTS];                  /* when it was destroyed: all its work is older */
+    uint64_t alive;                              /* slots that are alive or gone, but not unused */
     uint64_t untracked_order, blocking, foreign; /* as the flags of these names say */
 
     /* Slots that were given work, or may have been before they were followed. Those that are `dirty` are not in it
@@ -122,9 +122,9 @@ struct sg_stream_clocks {
     _Atomic uint64_t dirty;       /* slots that may have been given work since their clock was last read. No lock */
     uint64_t unfinished;          /* slots with work before `last_submit` that is not known to be complete */
 
-    uint64_t last_submit[SG_SLOTS];     /* when the clock of a slot was last read that was dirty */
-    uint64_t idle_since[SG_SLOTS];      /* since when a slot was given no work, as far as its clock was read */
-    uint64_t unchanged_since[SG_SLOTS]; /* since when it joined no clock either: the number of its next free */
+    uint64_t last_submit[SG_SLOTS];              /* when the clock of a slot was last read that was dirty */
+    uint64_t idle_since[SG_SLOTS];               /* since when a slot was given no work, as far as its clock was read */
+    uint64_t unchanged_since[SG_SLOTS];          /* since when it joined no clock either: the number of its next free */
     struct sg_vector_clock ordered_at[SG_SLOTS]; /* when each entry of `ordered_after` got its present value */
 
     /* The time up to which the host may have observed that a slot's work is complete, in a way that is not seen. */

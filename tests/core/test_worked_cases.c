@@ -120,7 +120,8 @@ static void test_ladder_creates_and_moves(void **state)
     char text[4096];
     (void)sg_core_oom_text(core, 0, NULL, text, sizeof text);
     assert_string_equal(text, /* oom_text.c */
-        "segalloc: out of memory on device 0: short by 24.00 MiB: 300.00 MiB asked for, 276.00 MiB to be had (276.00 MiB idle + 0 B free)\n"
+        "segalloc: out of memory on device 0: short by 24.00 MiB: 300.00 MiB asked for, 276.00 MiB to be had (276.00 "
+        "MiB idle + 0 B free)\n"
         "  cause    too big: with the 23.73 GiB in use that is 24.02 GiB, of 24.00 GiB at most\n"
         "  help     smaller batches or sequences, or checkpointing, need less\n"
         "  device   24.00 GiB: 24.00 GiB held by segalloc, 0 B in use by others, 0 B free\n"

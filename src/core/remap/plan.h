@@ -31,7 +31,7 @@
    outlasts it. */
 struct sg_plan {
     struct sg_device *device;
-    struct sg_region *region;       /* of the place */
+    struct sg_region *region; /* of the place */
     struct sg_placement placement;
     sg_slot slot;                   /* the stream that asks; 0: unknown */
     bool aliases;                   /* pages may leave an alias */

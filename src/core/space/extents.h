@@ -29,10 +29,7 @@
 
 /* 512 bytes: PyTorch's smallest block, and an alignment that users of cudaMalloc rely on. All positions and sizes
    inside a region are counted in these. */
-enum {
-    SG_UNIT_SHIFT = 9,
-    SG_UNIT = 1 << SG_UNIT_SHIFT
-};
+enum { SG_UNIT_SHIFT = 9, SG_UNIT = 1 << SG_UNIT_SHIFT };
 
 /* The state of an extent. docs/design.md has the picture of how one follows from another. */
 enum sg_extent_state {

@@ -149,13 +149,13 @@ struct sg_region {
 /* The state of a page. It is stored nowhere: handle, pin and the extents over the page say it together.
    tests/core/check/check.h has the function that derives it, and checks that the tiling agrees. */
 enum sg_page_state {
-    SG_PAGE_IS_EMPTY,  /* no handle: no memory. A hole, or busy while it is claimed */
-    SG_PAGE_IS_IN_USE, /* a handle; a block or pending extent has a byte of it, or it is busy */
-    SG_PAGE_IS_IDLE,   /* a handle; every byte is free. sg_region_movable_locked() says whether it may move now */
-    SG_PAGE_IS_PINNED, /* in use or idle, with SG_PIN_ASKED: it keeps its address */
+    SG_PAGE_IS_EMPTY,   /* no handle: no memory. A hole, or busy while it is claimed */
+    SG_PAGE_IS_IN_USE,  /* a handle; a block or pending extent has a byte of it, or it is busy */
+    SG_PAGE_IS_IDLE,    /* a handle; every byte is free. sg_region_movable_locked() says whether it may move now */
+    SG_PAGE_IS_PINNED,  /* in use or idle, with SG_PIN_ASKED: it keeps its address */
     SG_PAGE_IS_ALIASED, /* in use or idle, with SG_PIN_ALIASED: an alias names its memory too */
-    SG_PAGE_IS_ALIAS,  /* SG_PAGE_ALIAS: busy, a hole once a fence has passed (remap/page_alias.h) */
-    SG_PAGE_IS_LOST,   /* SG_PAGE_LOST: busy for good */
+    SG_PAGE_IS_ALIAS,   /* SG_PAGE_ALIAS: busy, a hole once a fence has passed (remap/page_alias.h) */
+    SG_PAGE_IS_LOST,    /* SG_PAGE_LOST: busy for good */
     SG_PAGE_STATES
 };
 

@@ -194,10 +194,10 @@ struct sg_core {
     /* Notes of devices that are not ready yet, under `setup`. Noting something makes no device ready. If it was full
        just then, it would serve otherwise than without a trace. */
     struct sg_unready {
-        uint64_t total_bytes;      /* 0: nothing was noted, and the trace does not define it */
-        uint64_t outside_allocs;   /* as the statistic */
-        uint64_t refused, ooms;    /* as the statistics */
-        struct sg_outside outside; /* as the observer has it */
+        uint64_t total_bytes;        /* 0: nothing was noted, and the trace does not define it */
+        uint64_t outside_allocs;     /* as the statistic */
+        uint64_t refused, ooms;      /* as the statistics */
+        struct sg_outside outside;   /* as the observer has it */
         struct sg_shortage shortage; /* of the last call that was refused */
     } unready[SG_DEVICES_MAX];
     /* Ranges of addresses that are ours, for sg_core_owns(): only ever appended. */

@@ -27,7 +27,8 @@ static void outside_divide(struct sg_outside *known, uint64_t bytes)
 
 /* Emits a record for each category that changed since `before`, which is brought up to date. The last one is flagged,
    so that a reader knows when all have their new values. */
-static void outside_emit(const struct sg_core *core, int ordinal, const struct sg_outside *now, struct sg_outside *before)
+static void outside_emit(const struct sg_core *core, int ordinal, const struct sg_outside *now,
+    struct sg_outside *before)
 {
     int last = SEGALLOC_OUTSIDE_COUNT - 1;
     while (last >= 0 && now->bytes[last] == before->bytes[last])
@@ -125,7 +126,8 @@ SG_UNCHECKED_LOCKS void sg_core_show_outside_in_setup(struct sg_core *core, int 
     struct sg_unready *unready = &core->unready[ordinal];
     size_t total = 0;
     if (!unready->total_bytes) {
-        if (sg_core_driver(core)->device_total(&total, ordinal) != CUDA_SUCCESS || !total || total > SEGALLOC_TRACE_DEVICE_MOST)
+        if (sg_core_driver(core)->device_total(&total, ordinal) != CUDA_SUCCESS || !total ||
+            total > SEGALLOC_TRACE_DEVICE_MOST)
             return;
         unready->total_bytes = total;
         sg_event_emit(&core->observer, SEGALLOC_RECORD_DEFINE_DEVICE, 0, (uint32_t)ordinal, 0, total);

@@ -126,7 +126,8 @@ CUresult sg_device_add_region_growing(struct sg_device *device, enum sg_region_k
 {
     SG_ASSERT_HELD(&device->growth.grow);
     bool huge = kind == SG_KIND_HUGE;
-    uint64_t page = huge ? regions_round_up(bytes, device->granularity) : sg_device_regions_growing(device)->page_bytes[kind];
+    uint64_t page = huge ? regions_round_up(bytes, device->granularity)
+                         : sg_device_regions_growing(device)->page_bytes[kind];
     const struct segalloc_trace_record *replayed = sg_replay_step(device);
     if (huge && sg_replay_step_is(replayed, SEGALLOC_TURN_REUSE) && reuse_huge(device, page))
         return CUDA_SUCCESS;

@@ -39,7 +39,7 @@ static enum sg_caller memory_caller_at(const void *code)
     return caller == SG_CALLER_UNKNOWN ? sg_caller_kind(code) : caller;
 }
 
-static CUresult memory_allocate(struct sg_core *core, size_t bytes, enum sg_caller caller, CUdeviceptr *ret)
+static CUresult memory_hook_allocate(struct sg_core *core, size_t bytes, enum sg_caller caller, CUdeviceptr *ret)
 {
     struct sg_request request = sg_memory_origin(caller);
     return sg_caller_passes(caller) ? sg_memory_passthrough(core, bytes, ret)
@@ -54,7 +54,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *ret, size_t bytes)
     struct sg_core *core = sg_enter_allocation();
     if (!core)
         return sg_real()->cuMemAlloc_v2(ret, bytes);
-    result = memory_allocate(core, bytes, memory_caller_at(__builtin_return_address(0)), ret);
+    result = memory_hook_allocate(core, bytes, memory_caller_at(__builtin_return_address(0)), ret);
     sg_leave();
     return result;
 }
@@ -178,7 +178,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *pitch, size_t width, size_
         __builtin_mul_overflow(row &= ~(alignment - 1), height, &bytes)) {
         result = sg_real()->cuMemAllocPitch_v2(ret, pitch, width, height, element);
     } else {
-        result = memory_allocate(core, bytes, memory_caller_at(__builtin_return_address(0)), ret);
+        result = memory_hook_allocate(core, bytes, memory_caller_at(__builtin_return_address(0)), ret);
         if (result == CUDA_SUCCESS)
             *pitch = row;
     }
