@@ -1,3 +1,6 @@
+/* The capacity is one number that readers take without a lock, so it is stored at once, though always under `lock`. A
+   reader may have the old one for one decision more. An allocation that grows then may hold more than a limit that
+   was lowered just now. The next one gives it back. */
 #include "core/capacity.h"
 
 #include "core/start.h"

@@ -1,3 +1,7 @@
+/* Three announcements, and what follows from each. A context that comes costs a lock once. One that may end waits
+   until nobody asks about its events. One that is gone is dropped from the list first, so that no call can find it.
+   Then each device drops its fences, its streams, and last its blocks. Blocks stand on one device only, the context's
+   own. */
 #include "core/contexts.h"
 
 #include "core/segments/fixed_segments.h"

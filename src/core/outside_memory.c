@@ -1,3 +1,6 @@
+/* A device that is not ready has no locks of its own, so a note about it is made under `setup`, in sg_core.unready.
+   sg_device_get() takes these notes over when it makes the device. The lookup returns with `setup` held in that case,
+   or the device could become ready between the look and the note. */
 #include "core/outside_memory.h"
 
 #include "core/grow.h"

@@ -1,3 +1,6 @@
+/* The steps of making a device: it gets its locks and clocks, and a probe decides how it serves. Records define it in
+   the trace, the costs of calls are measured, and last it is published. A step that fails makes it a device that
+   passes everything on to the driver. So a program never fails because a device could not be served. */
 #include "core/start.h"
 
 #include "base/meta.h"

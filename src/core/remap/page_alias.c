@@ -1,3 +1,6 @@
+/* The functions stand in the order of an alias's life. It is allowed, noted and queued. Once its work is complete it
+   is found again, and unmapped. The memory of a page counts where its home is. So `pinned` and `mapped` of a region
+   leave its aliases out, and `stale` counts them. */
 #include "core/remap/page_alias.h"
 
 #include <assert.h>

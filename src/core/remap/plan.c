@@ -1,3 +1,7 @@
+/* First runs: how one is chosen and cut. Then the place: how it is found, and whether its pages can be had. Then the
+   plan as a whole: made, gone on with after a refusal, committed or abandoned. A plan is a row of decisions, each of
+   which leaves the next one something to do: place, claim, runs, `create`. Whatever fails on the way is undone by
+   sg_plan_abandon_locked(). */
 #include "core/remap/plan.h"
 
 #include <assert.h>

@@ -1,3 +1,5 @@
+/* The depths of the search, each in a function. A look at one region is sg_region_take_locked() for all of them. The
+   depths differ in how much they join before, and in which regions they try. */
 #include "core/search/take.h"
 
 #include "core/space/owner_lists.h"

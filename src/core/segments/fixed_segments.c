@@ -1,3 +1,10 @@
+/* From below. Segments are found by address, and freed when the rules gave them back. Two functions are called by the
+   rules, one to get a segment and one to give it back. Then come the state of a device, its blocks, and the end of
+   contexts.
+
+   The rules hold for an allocation as a whole, although the lock is dropped in the middle. Another thread may then
+   allocate, free, or end a context. So whatever was looked up before the driver was asked is looked up again: the
+   place in the table, and `asked`. */
 #include "core/segments/fixed_segments.h"
 
 #include <assert.h>

@@ -1,3 +1,6 @@
+/* None of this runs while a region has one owner. The first function makes lists, the second fills them, and from
+   then on free_index.h keeps them. The last two are about time: what a page comes after, and which neighbours may
+   join now. */
 #include "core/space/coalesce.h"
 
 #include "base/meta.h"

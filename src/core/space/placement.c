@@ -1,3 +1,9 @@
+/* Three parts. Prices: how much a place costs, over all places of a region that can be the cheapest. Claims: a place
+   becomes busy, and ends as a block or as it was. Sources: runs of pages that may be cut, chosen by size or simply
+   the highest.
+
+   All of them walk extents by their links, and none looks at an index but to find where to begin. So what they cost
+   goes with the number of holes and ranges, which growing can afford and an allocation that fits cannot. */
 #include "core/space/placement.h"
 
 #include "core/space/coalesce.h"

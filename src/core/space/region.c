@@ -1,3 +1,6 @@
+/* From below: making regions; choosing a range, by owner and size; quick lists; taking a block; finding one by its
+   address; and freeing it. On the way of an allocation stands sg_region_take_locked() with one look at a quick list.
+   All else is behind functions that are not inlined, so that it costs that way nothing. */
 #include "core/space/region.h"
 
 #include "core/space/coalesce.h"

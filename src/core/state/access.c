@@ -1,3 +1,4 @@
+/* The trace has who reaches the memory, since the costs of growing go with it. */
 #include "core/state/access.h"
 
 void sg_device_set_peers_locked(struct sg_device *device, uint64_t peers)

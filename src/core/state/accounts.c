@@ -1,3 +1,6 @@
+/* Each function changes levels for one event: pages that come or go, a block that is handed out, released, or used on
+   one more stream. Levels of gauges keep their peaks themselves (base/usage.h). Records are emitted here where the
+   event is the block's, and by the caller where only that knows why. */
 #include "core/state/accounts.h"
 
 #include "core/state/clocks.h"

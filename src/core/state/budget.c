@@ -1,3 +1,5 @@
+/* All in bytes. `allowed` is the budget, a wish; `most` is a limit. A refusal of the driver is between the two. It
+   moves `should`, and becomes a limit once a plan has failed by it. */
 #include "core/state/budget.h"
 
 uint64_t sg_device_allocated_peak_locked(const struct sg_device *device)

@@ -1,3 +1,6 @@
+/* Two bounds, and what keeps to each. The page size, so that a full device takes at most mapping_limit: set when the
+   device is made, and raised as it fills. The number of aliases, so that the rest of the device can still be filled.
+   A page counts once for each device that has access. */
 #include "core/state/mappings.h"
 
 #include "core/space/page_size.h"

@@ -1,3 +1,5 @@
+/* Pages are pinned one by one, and a call is emitted once, with the first page and their number: a replay pins the
+   same ones. A page that is pinned already is not counted again. */
 #include "core/state/pins.h"
 
 void sg_device_pin_locked(struct sg_device *device, struct sg_region *region, uint32_t first, uint32_t pages)

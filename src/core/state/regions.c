@@ -1,3 +1,6 @@
+/* The steps of adding a region. It gets addresses of the driver, or those of a huge block that is gone. It gets its
+   tables, and its range for lookups without a lock. Its place among the device's regions comes last, and before that
+   nothing is placed in it. A step that fails undoes those before it. */
 #include "core/state/regions.h"
 
 #include "base/meta.h"

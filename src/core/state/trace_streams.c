@@ -1,3 +1,5 @@
+/* A stream is looked up by walking the list. Programs that do not follow streams have few of them, and followed ones
+   need no look. */
 #include "core/state/trace_streams.h"
 
 uint32_t sg_segments_pool_locked(struct sg_segments *fixed, CUcontext context)

@@ -1,3 +1,8 @@
+/* From below: fences that have passed, and queries. Then recording: one fence, an epoch, or all that are needed. Then
+   waits, and at the end sg_device_ask(), which puts these together.
+
+   No function here trusts what it read before it dropped `lock`. A context may end, and its fences be gone, during
+   any call of the driver. So fences are named by their number. A number that is not found any more is done with. */
 #include "core/streams/fences.h"
 
 #include "core/state/clocks.h"

@@ -1,3 +1,6 @@
+/* Each function finds the device and takes `lock` around one function of order/stream_clock.h. Those that add
+   knowledge are called after the driver's success. A device that nobody has used yet knows no streams, so there is
+   nothing to note for it. */
 #include "core/streams/followed_streams.h"
 
 #include <string.h>

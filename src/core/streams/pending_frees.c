@@ -1,3 +1,6 @@
+/* Two queues with one rule each. `awaits_all` is in the order of its times, so what is complete stands in front.
+   `awaits_streams` is looked through, since each block waits for streams of its own. Both give blocks up through
+   sg_device_release_locked(), which accounts for them. */
 #include "core/streams/pending_frees.h"
 
 #include <assert.h>

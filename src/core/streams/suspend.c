@@ -1,3 +1,5 @@
+/* The order matters little here, but all of it is under one lock: nobody sees a block that is neither allocated nor
+   pending. */
 #include "core/streams/suspend.h"
 
 #include "core/streams/pending_frees.h"
