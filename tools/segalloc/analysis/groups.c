@@ -5,19 +5,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "idmap.h"
+#include "analysis/live_blocks.h"
+#include "growing_array.h"
 #include "size.h"
 
-/* Places of a key's parts, of 64 bits. */
-enum { CLASS_AT = 0, DEVICE_AT = 7, SITE_AT = 13, PHASE_AT = 33 };
+/* The names of a group, by device and by its number there. */
+struct named {
+    char *site, *phase, *stack;
+};
 
 struct grouping {
     struct sg_groups *groups;
-    struct sg_idmap known;   /* key -> number of its group, from 1 */
-    uint32_t *of;            /* by block: number of its group */
-    uint32_t room;
-    size_t group_room;
-    uint64_t last;           /* event */
+    struct sg_live_blocks live;
+    struct named *named[SG_DICTIONARY_DEVICES];
+    uint32_t count[SG_DICTIONARY_DEVICES], room[SG_DICTIONARY_DEVICES];
+    uint64_t last, before; /* number of the last event that counts; the request that none comes after */
 };
 
 /* The frames of a site, a line each. NULL: no host memory. */
@@ -36,72 +38,39 @@ static char *stack_of(const struct sg_site_book *book, uint32_t site)
     return NULL;
 }
 
-/* Where the group's blocks were asked for. False: no host memory. */
-static bool note_place(struct sg_group *group, const struct sg_walk_event *event)
+/* Keeps the names of the place that a group's blocks were asked for at. False: no host memory. */
+static bool note_names(struct named *named, const struct sg_walk_event *event)
 {
     char text[SG_SITE_TEXT];
     const struct sg_site_book *book = &event->dictionary->book;
     if (*sg_site_book_line(book, event->site, text)) {
-        group->site = strdup(text);
-        group->stack = stack_of(book, event->site);
-        if (!group->site || !group->stack)
+        named->site = strdup(text);
+        named->stack = stack_of(book, event->site);
+        if (!named->site || !named->stack)
             return false;
     }
     if (*sg_site_book_phase(book, event->phase, text))
-        return (group->phase = strdup(text)) != NULL;
+        return (named->phase = strdup(text)) != NULL;
     return true;
-}
-
-/* Number of the event's group, from 1; 0: no host memory. */
-static uint32_t group_of(struct grouping *grouping, const struct sg_walk_event *event)
-{
-    struct sg_groups *groups = grouping->groups;
-    unsigned class = sg_live_class(event->size);
-    uint64_t key = (uint64_t)class << CLASS_AT | (uint64_t)event->device << DEVICE_AT |
-                   (uint64_t)event->site << SITE_AT | (uint64_t)event->phase << PHASE_AT;
-    uint64_t number = sg_idmap_get(&grouping->known, key);
-    if (number)
-        return (uint32_t)number;
-    if (groups->count == grouping->group_room) {
-        size_t room = grouping->group_room ? 2 * grouping->group_room : 64;
-        struct sg_group *larger = realloc(groups->group, room * sizeof *larger);
-        if (!larger)
-            return 0;
-        groups->group = larger;
-        grouping->group_room = room;
-    }
-    groups->group[groups->count++] = (struct sg_group){.device = event->device, .size_class = class};
-    bool kept = note_place(&groups->group[groups->count - 1], event) &&
-                sg_idmap_put(&grouping->known, key, groups->count);
-    return kept ? (uint32_t)groups->count : 0;
 }
 
 static int take(void *user, const struct sg_walk_event *event)
 {
     struct grouping *grouping = user;
-    if (event->number > grouping->last)
+    uint32_t device = event->device, group, known = grouping->count[device];
+    if (event->number > grouping->last || event->request >= grouping->before)
         return 1;
-    if (event->kind > SG_WALK_FREE || event->number > grouping->groups->moment.number[event->device])
+    if (event->kind > SG_WALK_FREE || event->number > grouping->groups->moment.number[device])
         return 0;
-    if (event->block >= grouping->room) {
-        uint32_t room = grouping->room ? grouping->room : 4096;
-        while (room <= event->block)
-            room *= 2;
-        uint32_t *larger = realloc(grouping->of, room * sizeof *larger);
-        if (!larger)
-            return -ENOMEM;
-        grouping->of = larger;
-        grouping->room = room;
-    }
-    bool born = event->kind == SG_WALK_ALLOC;
-    uint32_t number = born ? group_of(grouping, event) : grouping->of[event->block];
-    if (!number)
+    const struct sg_live_key key = {
+        .site = event->site, .phase = event->phase, .size_class = sg_live_class(event->size)};
+    int error = sg_live_blocks_take(&grouping->live, event, &key, &group);
+    if (error || group < known)
+        return error;
+    if (sg_growing_array((void **)&grouping->named[device], &grouping->count[device], &grouping->room[device], group,
+            sizeof **grouping->named))
         return -ENOMEM;
-    grouping->of[event->block] = number;
-    struct sg_group *group = &grouping->groups->group[number - 1];
-    group->blocks += born ? 1 : UINT64_MAX;
-    group->bytes += born ? event->size : -event->size;
-    return 0;
+    return !group || note_names(&grouping->named[device][group], event) ? 0 : -ENOMEM;
 }
 
 static int by_bytes(const void *a, const void *b)
@@ -112,55 +81,80 @@ static int by_bytes(const void *a, const void *b)
     return x->device != y->device ? (int)x->device - (int)y->device : (int)y->size_class - (int)x->size_class;
 }
 
-static void forget(struct sg_group *group)
+static void free_names(char *site, char *phase, char *stack)
 {
-    free(group->site);
-    free(group->phase);
-    free(group->stack);
+    free(site);
+    free(phase);
+    free(stack);
 }
 
-/* What was alive at `ret->moment`, unless `error`, which is handed on. */
-static int read_at_moment(struct sg_trace_reader *reader, int error, struct sg_groups *ret)
+/* Makes the groups of a device that have blocks part of the answer, which takes over their names. */
+static void add_groups(struct grouping *grouping, uint32_t device)
 {
-    struct grouping grouping = {.groups = ret};
+    const struct sg_live *live = &grouping->live.device[device];
+    for (uint32_t i = 0; i < grouping->count[device]; i++) {
+        struct named *named = &grouping->named[device][i];
+        const struct sg_live_sum *sum = &live->group[i].now;
+        if (!sum->blocks) {
+            free_names(named->site, named->phase, named->stack);
+            continue;
+        }
+        grouping->groups->bytes += sum->bytes;
+        grouping->groups->group[grouping->groups->count++] = (struct sg_group){.device = device,
+            .size_class = live->group[i].key.size_class, .blocks = sum->blocks, .bytes = sum->bytes,
+            .site = named->site, .phase = named->phase, .stack = named->stack};
+    }
+}
+
+/* Groups of the live blocks at `ret->moment`, or before a request, unless `error`, which is handed on. */
+static int read_at_moment(struct sg_trace_reader *reader, int error, uint64_t before, struct sg_groups *ret)
+{
+    struct grouping grouping = {.groups = ret, .before = before};
+    size_t count = 0;
     for (uint32_t i = 0; i < SG_DICTIONARY_DEVICES; i++)
         if (ret->moment.number[i] > grouping.last)
             grouping.last = ret->moment.number[i];
     if (!error)
-        error = sg_idmap_init(&grouping.known) ? sg_walk(reader, take, &grouping) : -ENOMEM;
-    sg_idmap_fini(&grouping.known);
-    free(grouping.of);
-    size_t count = 0;
-    for (size_t i = 0; i < ret->count; i++) {
-        if (!ret->group[i].blocks) {
-            forget(&ret->group[i]);
-            continue;
-        }
-        ret->bytes += ret->group[i].bytes;
-        ret->group[count++] = ret->group[i];
+        error = sg_walk(reader, take, &grouping);
+    for (uint32_t i = 0; i < SG_DICTIONARY_DEVICES; i++)
+        count += grouping.count[i];
+    ret->group = calloc(count + 1, sizeof *ret->group);
+    error = error || ret->group ? error : -ENOMEM;
+    for (uint32_t i = 0; i < SG_DICTIONARY_DEVICES; i++) {
+        if (ret->group)
+            add_groups(&grouping, i);
+        free(grouping.named[i]);
     }
-    ret->count = count;
-    if (count)
-        qsort(ret->group, count, sizeof *ret->group, by_bytes);
+    sg_live_blocks_free(&grouping.live);
+    if (ret->count)
+        qsort(ret->group, ret->count, sizeof *ret->group, by_bytes);
     return error;
 }
 
 int sg_groups_read(struct sg_trace_reader *reader, enum sg_moment moment, uint64_t time_ns, struct sg_groups *ret)
 {
     memset(ret, 0, sizeof *ret);
-    return read_at_moment(reader, sg_moment_find(reader, moment, time_ns, &ret->moment), ret);
+    return read_at_moment(reader, sg_moment_find(reader, moment, time_ns, &ret->moment), UINT64_MAX, ret);
 }
 
 int sg_groups_read_window(struct sg_trace_reader *reader, const struct sg_window *window, struct sg_groups *ret)
 {
     memset(ret, 0, sizeof *ret);
-    return read_at_moment(reader, sg_window_find(reader, window, &ret->moment), ret);
+    return read_at_moment(reader, sg_window_find(reader, window, &ret->moment), UINT64_MAX, ret);
+}
+
+int sg_groups_read_before(struct sg_trace_reader *reader, uint64_t request, struct sg_groups *ret)
+{
+    memset(ret, 0, sizeof *ret);
+    for (uint32_t i = 0; i < SG_DICTIONARY_DEVICES; i++)
+        ret->moment.number[i] = UINT64_MAX;
+    return read_at_moment(reader, sg_trace_rewind(reader), request, ret);
 }
 
 void sg_groups_free(struct sg_groups *groups)
 {
     for (size_t i = 0; i < groups->count; i++)
-        forget(&groups->group[i]);
+        free_names(groups->group[i].site, groups->group[i].phase, groups->group[i].stack);
     free(groups->group);
     groups->group = NULL;
     groups->count = 0;
