@@ -62,8 +62,7 @@ static int take(void *user, const struct sg_walk_event *event)
         return 1;
     if (event->kind > SG_WALK_FREE || event->number > grouping->groups->moment.number[device])
         return 0;
-    const struct sg_live_key key = {
-        .site = event->site, .phase = event->phase, .size_class = sg_live_class(event->size)};
+    const struct sg_live_key key = {.site = event->site, .phase = event->phase, .size_class = sg_live_class(event->size)};
     int error = sg_live_blocks_take(&grouping->live, event, &key, &group);
     if (error || group < known)
         return error;
@@ -101,8 +100,12 @@ static void add_groups(struct grouping *grouping, uint32_t device)
         }
         grouping->groups->bytes += sum->bytes;
         grouping->groups->group[grouping->groups->count++] = (struct sg_group){.device = device,
-            .size_class = live->group[i].key.size_class, .blocks = sum->blocks, .bytes = sum->bytes,
-            .site = named->site, .phase = named->phase, .stack = named->stack};
+            .size_class = live->group[i].key.size_class,
+            .blocks = sum->blocks,
+            .bytes = sum->bytes,
+            .site = named->site,
+            .phase = named->phase,
+            .stack = named->stack};
     }
 }
 

@@ -1,11 +1,11 @@
-/* The live blocks of a trace, in groups, while a walk goes on: the groups of base/live_groups.h for each device, and for each block
-   the group that it counts in.
+/* The live blocks of a trace, in groups, while a walk goes on. The groups are those of base/live_groups.h, for each device. Each block
+   has the group that it counts in.
 
-   Every list of what is alive is made of these: the moment of a trace (groups.h), the key frames of a page, and what a rehearsal had in
-   use. A caller that knows more of a group keeps an array of its own, by the group's number.
+   Every list of live blocks is made of these: a moment of a trace (groups.h), the key frames of a page, a full card of a rehearsal. A
+   caller that knows more of a group keeps an array of its own, by the group's number.
 
    Example: site 7 of device 0 allocates 300 KiB, which is block 4. sg_live_blocks_take() makes group 1 of device 0 for the key (site 7,
-   class 19), and block 4 counts in it until its free: then the same call gives group 1 again, with nothing in it. */
+   class 19). Block 4 counts in it until its free. Then the call gives group 1 again, and nothing is left in it. */
 #ifndef SG_LIVE_BLOCKS_H
 #define SG_LIVE_BLOCKS_H
 
@@ -20,7 +20,7 @@ struct sg_live_blocks {
     struct sg_live_block {
         uint64_t birth;
         uint32_t group;
-    } *block; /* by number */
+    } * block; /* by number */
     uint32_t blocks, room;
 };
 

@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "growing_array.h"
-#include "live_groups.h"
-#include "analysis/walk.h"
+#include "analysis/live_blocks.h"
 
 /* Where the parts of a group's key stand, of 64 bits. */
 enum {
@@ -18,29 +17,31 @@ enum {
     STREAM_BITS = 11,
     STREAM_MOST = (1 << STREAM_BITS) - 1
 };
-enum { GROUPS_MOST = 1 << 17 };
-
-/* Of the blocks in it now. */
-struct live_group {
-    struct sg_html_group group;
-    uint64_t blocks, bytes;
-    double births, times; /* sums over the blocks: of the requests and of the ns since the first event */
+/* Sums over the live blocks of a group, for the means: of their requests, and of the ns since the first event. */
+struct ages {
+    double births, times;
 };
 
-struct block {
-    uint32_t group;
+struct born {
     uint64_t request, time_ns;
+};
+
+/* A group of a device in the list of a frame. */
+struct listed {
+    uint64_t bytes;
+    uint32_t device, group;
 };
 
 struct reading {
     struct sg_keyframes *frames;
-    size_t next;            /* frame */
-    struct sg_idmap known;  /* key -> number of a group, from 1 */
-    struct live_group *group;
-    uint32_t *order;        /* groups, for a frame */
-    uint32_t groups, room;  /* group 0 takes in what comes after GROUPS_MOST */
-    struct block *block;    /* by number */
-    uint32_t blocks, block_room;
+    size_t next; /* frame */
+    struct sg_live_blocks live;
+    struct ages *ages[SG_DICTIONARY_DEVICES]; /* by number of the group */
+    uint32_t ages_count[SG_DICTIONARY_DEVICES], ages_room[SG_DICTIONARY_DEVICES];
+    struct born *born; /* by number of the block */
+    uint32_t borns, born_room;
+    struct listed *list;
+    size_t list_room;
 };
 
 static uint64_t key_of(const struct sg_html_group *group)
@@ -80,46 +81,84 @@ uint32_t sg_html_group(struct sg_keyframes *frames, const struct sg_html_group *
     return sg_html_added(list, key);
 }
 
-static int by_bytes(const void *a, const void *b, void *groups)
+static int by_bytes(const void *a, const void *b)
 {
-    const struct live_group *group = groups, *one = &group[*(const uint32_t *)a], *other = &group[*(const uint32_t *)b];
-    return one->bytes != other->bytes ? (one->bytes < other->bytes ? 1 : -1)
-                                      : (one > other) - (one < other);
+    const struct listed *one = a, *other = b;
+    if (one->bytes != other->bytes)
+        return one->bytes < other->bytes ? 1 : -1;
+    if (one->device != other->device)
+        return one->device < other->device ? -1 : 1;
+    return (one->group > other->group) - (one->group < other->group);
 }
 
-/* [[group, blocks, bytes, mean request of their births, mean ms of these], …], the largest first. All that finds no row of its own is the last one,
-   of group 0. */
+/* Lists the groups that have blocks, the largest first. Their number, or -ENOMEM. */
+static ssize_t list_groups(struct reading *reading)
+{
+    size_t count = 0, most = 0;
+    for (uint32_t i = 0; i < SG_DICTIONARY_DEVICES; i++)
+        most += reading->live.device[i].groups;
+    if (most > reading->list_room) {
+        struct listed *larger = realloc(reading->list, 2 * most * sizeof *larger);
+        if (!larger)
+            return -ENOMEM;
+        reading->list = larger;
+        reading->list_room = 2 * most;
+    }
+    for (uint32_t i = 0; i < SG_DICTIONARY_DEVICES; i++)
+        for (uint32_t k = 0; k < reading->live.device[i].groups; k++)
+            if (reading->live.device[i].group[k].now.blocks)
+                reading->list[count++] = (struct listed){reading->live.device[i].group[k].now.bytes, i, k};
+    if (count)
+        qsort(reading->list, count, sizeof *reading->list, by_bytes);
+    return (ssize_t)count;
+}
+
+/* The number of a listed group on the page; 0 where it finds no room there. */
+static uint32_t page_number(const struct reading *reading, const struct listed *listed)
+{
+    const struct sg_live_key *key = &reading->live.device[listed->device].group[listed->group].key;
+    const struct sg_html_group group = {
+        .device = listed->device,
+        .size_class = key->size_class,
+        .site = key->site,
+        .phase = key->phase,
+        .stream = key->stream < STREAM_MOST ? (uint32_t)key->stream : STREAM_MOST,
+        .torch = key->torch,
+    };
+    return listed->group ? sg_html_group(reading->frames, &group) : 0;
+}
+
+/* [[group, blocks, bytes, mean request of their births, mean ms of these], …], the largest first. All that finds no row of its own is
+   the last one, of group 0. */
 static int write_live(struct reading *reading, struct sg_keyframe *frame)
 {
     size_t size = 0;
-    uint32_t count = 0;
-    FILE *out = open_memstream(&frame->live, &size);
+    ssize_t count = list_groups(reading);
+    FILE *out = count < 0 ? NULL : open_memstream(&frame->live, &size);
     if (!out)
         return -ENOMEM;
-    for (uint32_t i = 0; i < reading->groups; i++)
-        if (reading->group[i].blocks)
-            reading->order[count++] = i;
-    qsort_r(reading->order, count, sizeof *reading->order, by_bytes, reading->group);
-    struct live_group others = {0};
+    struct sg_live_sum others = {0};
+    struct ages other_ages = {0};
     putc('[', out);
-    for (uint32_t i = 0; i < count; i++) {
-        const struct live_group *group = &reading->group[reading->order[i]];
-        uint32_t number = i < reading->frames->rows && reading->order[i] ? sg_html_group(reading->frames, &group->group)
-                                                                         : 0;
+    for (ssize_t i = 0; i < count; i++) {
+        const struct listed *listed = &reading->list[i];
+        const struct sg_live_sum *sum = &reading->live.device[listed->device].group[listed->group].now;
+        const struct ages *ages = &reading->ages[listed->device][listed->group];
+        uint32_t number = i < (ssize_t)reading->frames->rows ? page_number(reading, listed) : 0;
         if (!number) {
-            others.blocks += group->blocks;
-            others.bytes += group->bytes;
-            others.births += group->births;
-            others.times += group->times;
+            others.blocks += sum->blocks;
+            others.bytes += sum->bytes;
+            other_ages.births += ages->births;
+            other_ages.times += ages->times;
             continue;
         }
-        double blocks = (double)group->blocks;
-        fprintf(out, "[%" PRIu32 ",%" PRIu64 ",%" PRIu64 ",%.0f,%.0f],", number, group->blocks, group->bytes,
-                group->births / blocks, group->times / blocks / 1e6);
+        double blocks = (double)sum->blocks;
+        fprintf(out, "[%" PRIu32 ",%" PRIu64 ",%" PRIu64 ",%.0f,%.0f],", number, sum->blocks, sum->bytes,
+            ages->births / blocks, ages->times / blocks / 1e6);
     }
     double blocks = others.blocks ? (double)others.blocks : 1;
-    fprintf(out, "[0,%" PRIu64 ",%" PRIu64 ",%.0f,%.0f]]", others.blocks, others.bytes, others.births / blocks,
-            others.times / blocks / 1e6);
+    fprintf(out, "[0,%" PRIu64 ",%" PRIu64 ",%.0f,%.0f]]", others.blocks, others.bytes, other_ages.births / blocks,
+        other_ages.times / blocks / 1e6);
     return fclose(out) == 0 ? 0 : -ENOMEM;
 }
 
@@ -132,77 +171,52 @@ static int write_frames_before(struct reading *reading, uint64_t request)
     return status;
 }
 
-static bool make_room(struct reading *reading, uint32_t block)
-{
-    if (sg_growing_array((void **)&reading->block, &reading->blocks, &reading->block_room, block,
-            sizeof *reading->block))
-        return false;
-    if (reading->groups < reading->room)
-        return true;
-    uint32_t room = reading->room ? 2 * reading->room : 64;
-    struct live_group *groups = realloc(reading->group, room * sizeof *groups);
-    reading->group = groups ? groups : reading->group;
-    uint32_t *order = groups ? realloc(reading->order, room * sizeof *order) : NULL;
-    if (!order)
-        return false;
-    reading->order = order;
-    reading->room = room;
-    return true;
-}
-
-static uint32_t live_group_of(struct reading *reading, const struct sg_walk_event *event)
-{
-    const struct sg_html_group group = {
-        .device = event->device, .size_class = sg_live_class(event->size), .site = event->site, .phase = event->phase,
-        .stream = event->stream < STREAM_MOST ? event->stream : STREAM_MOST,
-        .torch = (event->record->flags & SEGALLOC_FLAG_TORCH) != 0,
-    };
-    uint64_t key = key_of(&group);
-    uint32_t number = (uint32_t)sg_idmap_get(&reading->known, key);
-    if (number || reading->groups == GROUPS_MOST)
-        return number;
-    if (!sg_idmap_put(&reading->known, key, reading->groups))
-        return 0;
-    reading->group[reading->groups] = (struct live_group){.group = group};
-    return reading->groups++;
-}
-
 static int take(void *user, const struct sg_walk_event *event)
 {
     struct reading *reading = user;
+    uint32_t group, device = event->device;
     int status = write_frames_before(reading, event->request);
     if (status || event->kind > SG_WALK_FREE)
         return status;
-    if (!make_room(reading, event->block))
-        return -ENOMEM;
-    struct block *block = &reading->block[event->block];
-    bool born = event->kind == SG_WALK_ALLOC;
-    if (born)
-        *block = (struct block){live_group_of(reading, event), event->request, event->time_ns};
-    struct live_group *group = &reading->group[block->group];
-    group->blocks += born ? 1 : UINT64_MAX;
-    group->bytes += born ? event->size : -event->size;
-    group->births += born ? (double)block->request : -(double)block->request;
-    group->times += born ? (double)block->time_ns : -(double)block->time_ns;
+    const struct sg_live_key key = {
+        .site = event->site,
+        .phase = event->phase,
+        .stream = event->stream,
+        .size_class = sg_live_class(event->size),
+        .torch = (event->record->flags & SEGALLOC_FLAG_TORCH) != 0,
+    };
+    status = sg_live_blocks_take(&reading->live, event, &key, &group);
+    if (!status)
+        status = sg_growing_array((void **)&reading->ages[device], &reading->ages_count[device],
+            &reading->ages_room[device], group, sizeof **reading->ages);
+    if (!status)
+        status = sg_growing_array((void **)&reading->born, &reading->borns, &reading->born_room, event->block,
+            sizeof *reading->born);
+    if (status)
+        return status;
+    struct born *born = &reading->born[event->block];
+    bool begins = event->kind == SG_WALK_ALLOC;
+    if (begins)
+        *born = (struct born){event->request, event->time_ns};
+    struct ages *ages = &reading->ages[device][group];
+    ages->births += begins ? (double)born->request : -(double)born->request;
+    ages->times += begins ? (double)born->time_ns : -(double)born->time_ns;
     return 0;
 }
 
 int sg_keyframes_read_live(struct sg_keyframes *frames, struct sg_trace_reader *reader)
 {
-    struct reading reading = {.frames = frames, .groups = 1, .room = 0};
+    struct reading reading = {.frames = frames};
     int status = sg_trace_rewind(reader);
-    if (!status &&
-        (!sg_idmap_init(&reading.known) || !(reading.room = 64, reading.group = calloc(64, sizeof *reading.group)) ||
-            !(reading.order = calloc(64, sizeof *reading.order))))
-        status = -ENOMEM;
     if (!status)
         status = sg_walk(reader, take, &reading);
     if (!status)
         status = write_frames_before(&reading, UINT64_MAX);
-    sg_idmap_fini(&reading.known);
-    free(reading.group);
-    free(reading.order);
-    free(reading.block);
+    for (uint32_t i = 0; i < SG_DICTIONARY_DEVICES; i++)
+        free(reading.ages[i]);
+    sg_live_blocks_free(&reading.live);
+    free(reading.born);
+    free(reading.list);
     return status;
 }
 
