@@ -1,7 +1,7 @@
 /* The live blocks of a trace, in groups, while a walk goes on. The groups are those of base/live_groups.h, for each device. Each block
    has the group that it counts in.
 
-   Every list of live blocks is made of these: a moment of a trace (groups.h), the key frames of a page, a full card of a rehearsal. A
+   Every list of live blocks is made of these: a moment of a trace, the key frames of a page, a full card. A
    caller that knows more of a group keeps an array of its own, by the group's number.
 
    Example: site 7 of device 0 allocates 300 KiB, which is block 4. sg_live_blocks_take() makes group 1 of device 0 for the key (site 7,

@@ -114,7 +114,7 @@ static ssize_t list_groups(struct reading *reading)
 }
 
 /* The number of a listed group on the page; 0 where it finds no room there. */
-static uint32_t page_number(const struct reading *reading, const struct listed *listed)
+static uint32_t listed_number(const struct reading *reading, const struct listed *listed)
 {
     const struct sg_live_key *key = &reading->live.device[listed->device].group[listed->group].key;
     const struct sg_html_group group = {
@@ -144,7 +144,7 @@ static int write_live(struct reading *reading, struct sg_keyframe *frame)
         const struct listed *listed = &reading->list[i];
         const struct sg_live_sum *sum = &reading->live.device[listed->device].group[listed->group].now;
         const struct ages *ages = &reading->ages[listed->device][listed->group];
-        uint32_t number = i < (ssize_t)reading->frames->rows ? page_number(reading, listed) : 0;
+        uint32_t number = i < (ssize_t)reading->frames->rows ? listed_number(reading, listed) : 0;
         if (!number) {
             others.blocks += sum->blocks;
             others.bytes += sum->bytes;
