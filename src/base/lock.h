@@ -27,17 +27,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The place of a lock in the one order in which all threads take them: locks of a rank come before those of higher ranks.
-   Two threads that keep to one order cannot wait for each other. */
-enum sg_lock_rank {
-    SG_RANK_NONE, /* not checked: locks of tests, and those that are all zero */
-#define CORE_LOCK(name, guards) SG_RANK_##name,
-#define PROCESS_LOCK(name, guards) SG_RANK_##name,
-#include "locks.def"
-#undef CORE_LOCK
-#undef PROCESS_LOCK
-    SG_RANK_COUNT
-};
+#include "lock_check.h"
 
 struct sg_lock {
     _Atomic uint32_t word; /* 0: free, 1: held */
@@ -63,43 +53,6 @@ struct sg_lock {
 
 /* The slow half of sg_lock(): waits until the lock is the caller's. */
 void sg_lock_wait(struct sg_lock *lock);
-
-/* The books of builds with assertions (lock_check.c): before a lock is taken, after that, before it is given back, and
-   when it is made anew. */
-#ifdef SG_LOCK_CHECKS
-void sg_lock_check_order(const struct sg_lock *lock);
-void sg_lock_taken(struct sg_lock *lock);
-void sg_lock_given_back(struct sg_lock *lock);
-void sg_lock_forget(struct sg_lock *lock);
-void sg_lock_assert_held(const struct sg_lock *lock, const char *what, const char *where);
-void sg_lock_assert_none_from(enum sg_lock_rank rank, const char *where);
-#define SG_LOCK_TEXT(line) #line
-#define SG_LOCK_LINE(line) SG_LOCK_TEXT(line)
-#define SG_LOCK_WHERE __FILE__ ":" SG_LOCK_LINE(__LINE__)
-#define SG_ASSERT_HELD(lock) sg_lock_assert_held(lock, #lock, SG_LOCK_WHERE)
-#define SG_ASSERT_NONE_HELD_FROM(rank) sg_lock_assert_none_from(rank, SG_LOCK_WHERE)
-#else
-static inline void sg_lock_check_order(const struct sg_lock *lock)
-{
-    (void)lock;
-}
-static inline void sg_lock_taken(struct sg_lock *lock)
-{
-    (void)lock;
-}
-static inline void sg_lock_given_back(struct sg_lock *lock)
-{
-    (void)lock;
-}
-static inline void sg_lock_forget(struct sg_lock *lock)
-{
-    (void)lock;
-}
-/* The calling thread holds the lock. */
-#define SG_ASSERT_HELD(lock) ((void)0)
-/* The calling thread holds no lock of this rank or a higher one: what follows may wait. */
-#define SG_ASSERT_NONE_HELD_FROM(rank) ((void)0)
-#endif
 
 /* Makes a lock that nobody holds. `turn`: its place among locks of the rank. */
 static inline void sg_lock_init(struct sg_lock *lock, enum sg_lock_rank rank, unsigned turn)

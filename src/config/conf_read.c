@@ -2,7 +2,7 @@
 
    A text is read twice. The first pass takes large_segment_size_mb alone, since two other options may not be smaller than
    it, wherever they stand in the text. The second pass takes all others in their order. */
-#include "conf.h"
+#include "conf_read.h"
 
 #include "base/ascii.h"
 #include "base/size.h"

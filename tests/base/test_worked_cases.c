@@ -22,7 +22,7 @@
 #include "base/size.h"
 #include "base/usage.h"
 #include "base/wrap.h"
-#include "config/conf.h"
+#include "config/conf_read.h"
 #include "config/roundup.h"
 #include "driver/cost.h"
 #include "trace/growing_array.h"

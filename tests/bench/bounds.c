@@ -1,3 +1,4 @@
+#include "config/conf_read.h"
 #include "bounds.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-#include "conf.h"
+#include "config/conf_read.h"
 #include "size.h"
 
 #include <fcntl.h>

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "config/conf_read.h"
 #include "size.h"
 #include "allocator_config.h"
 

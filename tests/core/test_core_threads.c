@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "config/conf_read.h"
 #include "core/core.h"
 #include "inspect/core_state.h"
 #include "inspect.h"

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "config/conf_read.h"
 #include "inspect/core_state.h"
 #include "rooms.h"
 #include "inspect.h"

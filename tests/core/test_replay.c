@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "config/conf_read.h"
 #include "rooms.h"
 #include "inspect.h"
 #include "strict_driver.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "conf.h"
+#include "config/conf_read.h"
 
 struct play play;
 

@@ -1,3 +1,4 @@
+#include "config/conf_read.h"
 #include "effective_conf.h"
 
 #include "tool.h"

@@ -1,4 +1,5 @@
 /* The object itself, and what start-up and process.c both do with it. */
+#include "config/conf_read.h"
 #include "process/process_state.h"
 
 #include "process/environment.h"

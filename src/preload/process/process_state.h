@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "config/conf.h"
+#include "config/conf_read.h"
 #include "core/core.h"
 #include "process/process.h"
 

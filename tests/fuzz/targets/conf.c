@@ -1,6 +1,6 @@
 /* SEGALLOC_CONF, a file of SEGALLOC_CONF_FILE, PYTORCH_CUDA_ALLOC_CONF, --conf, and PyTorch's own reading of its
    settings. The first byte chooses. */
-#include "conf.h"
+#include "config/conf_read.h"
 
 #include "target.h"
 #include "allocator_config.h"

@@ -1,5 +1,6 @@
 /* Records through the core on a card that only keeps the books, by the rules of segalloc or PyTorch. The first four bytes
    choose how; records of 32 bytes follow, as they stand in a trace. */
+#include "config/conf_read.h"
 #include "player.h"
 
 #include "size.h"

@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "config/conf_read.h"
 #include "process/environment.h"
 #include "process/process.h"
 #include "process/process_state.h"

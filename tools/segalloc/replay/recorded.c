@@ -1,3 +1,4 @@
+#include "config/conf_read.h"
 #include "inspect/core_state.h"
 #include "replay/recorded.h"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "conf.h"
+#include "config/conf_read.h"
 #include "plain_text.h"
 #include "report/findings.h"
 #include "size.h"

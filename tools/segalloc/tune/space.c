@@ -1,3 +1,4 @@
+#include "config/conf_read.h"
 #include "tune/space.h"
 
 #include <errno.h>
