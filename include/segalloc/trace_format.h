@@ -113,7 +113,10 @@ enum segalloc_record_kind {
                                               have different ordinals for one device */
     SEGALLOC_RECORD_DEFINE_CARD = 73,  /* a card that a rehearsal was asked about; size: its bytes; id: bytes of it that
                                               are left for the context and for libraries */
-    SEGALLOC_RECORD_SITE = 71,         /* id: site, size: phase: what this thread asks for from here on is of these */
+    SEGALLOC_RECORD_LEFT_OUT = 75, /* the first of a trace that has a bound; id: events before the next one that are left
+                                              out, size: failures among them. What lived then follows, as it was
+                                              allocated, and the last value of each figure */
+    SEGALLOC_RECORD_SITE = 71,     /* id: site, size: phase: what this thread asks for from here on is of these */
 };
 
 /* What was done, or found out, at a turn. */

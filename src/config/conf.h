@@ -91,6 +91,7 @@ struct sg_conf {
     enum sg_ipc ipc;
     enum sg_pytorch pytorch;
     char trace[SG_PATH_BYTES];
+    uint64_t trace_bytes; /* of the newest of a trace; 0: all */
     char stats[SG_PATH_BYTES];
     bool live;
     bool sites;

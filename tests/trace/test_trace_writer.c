@@ -73,18 +73,24 @@ static char *environment(const char *name)
     return !strcmp(name, "SLURM_PROCID") ? (char *)(uintptr_t)"3/../4" : NULL;
 }
 
-static struct sg_trace_writer *make_writer(const char *name, bool helper)
+static struct sg_trace_writer *make_bounded_writer(const char *name, bool helper, uint64_t ring_bytes)
 {
     struct sg_trace_writer *writer = NULL;
     struct sg_trace_writer_options options = {.path = in_folder(name),
-                                              .conf = "reserve_slack:1.5",
-                                              .command = "train --steps 3",
-                                              .limit_bytes = 99,
-                                              .environment = environment,
-                                              .warn = warn,
-                                              .create_thread = helper ? pthread_create : NULL};
+        .conf = "reserve_slack:1.5",
+        .command = "train --steps 3",
+        .limit_bytes = 99,
+        .ring_bytes = ring_bytes,
+        .environment = environment,
+        .warn = warn,
+        .create_thread = helper ? pthread_create : NULL};
     assert_int_equal(sg_trace_writer_create(&options, &writer), 0);
     return writer;
+}
+
+static struct sg_trace_writer *make_writer(const char *name, bool helper)
+{
+    return make_bounded_writer(name, helper, 0);
 }
 
 static uint64_t dropped_late(struct sg_trace_writer *writer)
@@ -483,12 +489,174 @@ static void damage(void **state)
     free(data);
 }
 
+/* A program of two threads that keeps every KEPT_OF-th block, each thread at two lines in turn. */
+enum { RING = 4 << 20, BOUNDED_EVENTS = 200000, KEPT_OF = 1000, BOUNDED_THREADS = 2 };
+
+struct bounded_thread {
+    struct sg_trace_writer *writer;
+    uint64_t number;
+};
+
+static uint32_t site_of(uint64_t id)
+{
+    return 1 + (uint32_t)(id / 7 % 2);
+}
+
+static void *emit_bounded(void *user)
+{
+    const struct bounded_thread *self = user;
+    for (uint64_t i = 1; i <= BOUNDED_EVENTS; i++) {
+        struct segalloc_trace_record record = {.kind = SEGALLOC_RECORD_ALLOCATE, .id = i << 8 | self->number, .size = i};
+        sg_trace_writer_emit_from(self->writer, &record, site_of(record.id), 0);
+        record.kind = SEGALLOC_RECORD_FREE;
+        if (i % KEPT_OF)
+            sg_trace_writer_emit(self->writer, &record);
+        if (i % 2048 == 0)
+            usleep(2000); /* the helper comes to its turn on a busy machine */
+    }
+    return NULL;
+}
+
+static void emit_all_bounded(struct sg_trace_writer *writer)
+{
+    struct bounded_thread self[BOUNDED_THREADS];
+    pthread_t thread[BOUNDED_THREADS];
+    struct segalloc_trace_record text = {.kind = SEGALLOC_RECORD_DEFINE_TEXT,
+        .stream = 1,
+        .id = 'a',
+        .flags = SEGALLOC_FLAG_FIRST | SEGALLOC_FLAG_LAST};
+    struct sg_stats stats = {.value = {[SG_STAT_allocs] = 5}};
+    define_device(writer, 0, 1 << 30);
+    assert_true(sg_trace_writer_define(writer, &text, 1));
+    sg_trace_writer_statistics(writer, 0, &stats);
+    for (uint64_t i = 0; i < BOUNDED_THREADS; i++) {
+        self[i] = (struct bounded_thread){writer, i};
+        assert_int_equal(pthread_create(&thread[i], NULL, emit_bounded, &self[i]), 0);
+    }
+    for (int i = 0; i < BOUNDED_THREADS; i++)
+        assert_int_equal(pthread_join(thread[i], NULL), 0);
+}
+
+/* The file has the blocks that live, with their lines. Names and figures are there, and every event is counted. */
+static void expect_bounded(const char *name, enum sg_trace_end end)
+{
+    enum { THREADS_SEEN = 16 };
+    char error[SG_TRACE_ERROR];
+    struct sg_trace_reader *reader;
+    struct segalloc_trace_record record;
+    static unsigned char lives[BOUNDED_THREADS][BOUNDED_EVENTS + 1];
+    uint64_t site[THREADS_SEEN] = {0}, events = 0, lost = 0, texts = 0, devices = 0, allocs = 0;
+    bool first = true, is_bounded = false;
+    memset(lives, 0, sizeof lives);
+    assert_int_equal(sg_trace_open(in_folder(name), &reader, error), 0);
+    while (sg_trace_read(reader, &record, 1) == 1) {
+        is_bounded |= record.kind == SEGALLOC_RECORD_LEFT_OUT;
+        assert_true(first || record.kind != SEGALLOC_RECORD_LEFT_OUT);
+        first = false;
+        events += record.kind == SEGALLOC_RECORD_LEFT_OUT ? record.id : record.kind <= SEGALLOC_RECORD_FREE;
+        texts += record.kind == SEGALLOC_RECORD_DEFINE_TEXT;
+        devices += record.kind == SEGALLOC_RECORD_DEFINE_DEVICE;
+        if (record.kind == SEGALLOC_RECORD_STATISTIC && record.id == sg_name_hash("allocs"))
+            allocs = record.size;
+        assert_in_range(record.thread, 0, THREADS_SEEN - 1);
+        if (record.kind == SEGALLOC_RECORD_SITE)
+            site[record.thread] = record.id;
+        if (record.kind == SEGALLOC_RECORD_ALLOCATE) {
+            assert_int_equal(site[record.thread], site_of(record.id));
+            lives[record.id & 0xff][record.id >> 8] = 1;
+        }
+        if (record.kind == SEGALLOC_RECORD_FREE) {
+            assert_int_equal(lives[record.id & 0xff][record.id >> 8], 1);
+            lives[record.id & 0xff][record.id >> 8] = 0;
+        }
+    }
+    assert_null(sg_trace_error(reader));
+    assert_int_equal(sg_trace_info(reader)->end, end);
+    if (is_bounded)
+        assert_non_null(strstr(sg_trace_info(reader)->begin_text, "are left out"));
+    assert_true(is_bounded || end == SG_TRACE_KILLED); /* before the first turn ended */
+    lost = sg_trace_info(reader)->dropped;
+    sg_trace_close(reader);
+    assert_int_equal(texts, 1);
+    assert_int_equal(devices, 1);
+    assert_int_equal(allocs, 5);
+    if (lost) /* a machine with so much other work that the helper was late */
+        return;
+    assert_int_equal(events, BOUNDED_THREADS * (2 * BOUNDED_EVENTS - BOUNDED_EVENTS / KEPT_OF));
+    for (int i = 0; i < BOUNDED_THREADS; i++)
+        for (uint64_t j = 1; j <= BOUNDED_EVENTS; j++)
+            assert_int_equal(lives[i][j], j % KEPT_OF == 0);
+}
+
+/* Blocks of a file that is being written: others are ready behind them. */
+static uint64_t blocks_used(const char *name)
+{
+    struct segalloc_trace_header header;
+    uint32_t magic;
+    uint64_t blocks = 0;
+    int fd = open(in_folder(name), O_RDONLY);
+    assert_true(fd >= 0 && read(fd, &header, sizeof header) == sizeof header);
+    while (
+        pread(fd, &magic, sizeof magic, (off_t)(header.data_offset + blocks * SEGALLOC_TRACE_BLOCK)) == sizeof magic &&
+        magic == SEGALLOC_BLOCK_MAGIC)
+        blocks++;
+    close(fd);
+    return blocks;
+}
+
+static void a_bound(void **state)
+{
+    (void)state;
+    struct stat status;
+    struct sg_trace_writer *writer = make_bounded_writer("bounded", true, RING);
+    emit_all_bounded(writer);
+    for (int i = 0; i < 3000 && blocks_used("bounded") > RING / SEGALLOC_TRACE_BLOCK + 1; i++)
+        usleep(10000); /* these events come faster than they are shortened */
+    sg_trace_writer_close(writer);
+    sg_trace_writer_destroy(writer);
+    assert_string_equal(warned, "");
+    expect_bounded("bounded", SG_TRACE_CLOSED);
+    assert_int_equal(stat(in_folder("bounded"), &status), 0);
+    assert_in_range(status.st_size, RING / 2, RING + (2 << 20));
+    assert_int_equal(access(in_folder("bounded.turn"), F_OK), -1);
+}
+
+/* A process that is killed leaves all of it, whichever file it was at. */
+static void a_bound_and_no_end(void **state)
+{
+    (void)state;
+    int status;
+    for (int i = 0; i < 4; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "killed%d", i);
+        pid_t child = fork();
+        if (child == 0) {
+            struct sg_trace_writer *writer = make_bounded_writer(name, true, RING);
+            emit_all_bounded(writer);
+            _exit(0);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+        expect_bounded(name, SG_TRACE_KILLED);
+    }
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
-        TEST(with_helper),     TEST(without_helper),    TEST(killed_process),  TEST(forked_child), TEST(full_disk),
-        TEST(no_place_for_it), TEST(stolen_descriptor), TEST(several_threads), TEST(statistics),   TEST(damage),
+        TEST(with_helper),
+        TEST(without_helper),
+        TEST(killed_process),
+        TEST(forked_child),
+        TEST(full_disk),
+        TEST(no_place_for_it),
+        TEST(stolen_descriptor),
+        TEST(several_threads),
+        TEST(statistics),
+        TEST(damage),
+        TEST(a_bound),
+        TEST(a_bound_and_no_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -80,6 +80,7 @@ static void recorder_open_trace(const struct sg_conf *conf)
         .conf = recorder.conf,
         .command = recorder.command,
         .limit_bytes = conf->limit_bytes,
+        .ring_bytes = conf->trace_bytes,
         .environment = sg_environment,
         .warn = sg_log_line,
     };

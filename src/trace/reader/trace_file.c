@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +27,7 @@ struct state {
     size_t at, count;     /* records of it handed out, and good */
     uint64_t sequence;    /* of the next block */
     uint64_t offset;      /* of the block in the file, decompressed */
+    char beginning[160];  /* of a trace that has a bound: what is left out */
     bool unclosed, ended; /* the block has no checksum; SEGALLOC_RECORD_END was read */
 };
 
@@ -226,6 +228,12 @@ static size_t segalloc_read(struct sg_trace_reader *reader, struct segalloc_trac
     size_t part = state->count - state->at < n ? state->count - state->at : n;
     const unsigned char *from = state->block + sizeof(struct segalloc_trace_block);
     memcpy(out, from + state->at * sizeof(*out), part * sizeof(*out));
+    if (out->kind == SEGALLOC_RECORD_LEFT_OUT) {
+        snprintf(state->beginning, sizeof state->beginning,
+            "the trace has a bound: %" PRIu64 " events before its first are left out, %" PRIu64 " failures among them",
+            out->id, out->size);
+        reader->info.begin_text = state->beginning;
+    }
     const struct segalloc_trace_record *last = &out[part - 1];
     /* END is the last record of a trace that was closed. It also says how many were lost in all. */
     if (last->kind == SEGALLOC_RECORD_END && last->size >= reader->info.dropped) {

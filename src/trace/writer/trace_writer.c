@@ -9,7 +9,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/rest.h"
 #include "trace_file.h"
 #include "writer/trace_writer_file.h"
 
@@ -22,21 +21,6 @@ static __thread struct {
 } self;
 
 static _Atomic uint32_t generations;
-
-/* Takes the writer's lock: spins for as long as an event takes, and then sleeps 20 us between two looks. */
-static void writer_lock(struct sg_trace_writer *writer)
-{
-    for (unsigned spins = 0; atomic_exchange_explicit(&writer->lock, 1, memory_order_acquire); spins++)
-        while (atomic_load_explicit(&writer->lock, memory_order_relaxed)) {
-            if (++spins >= 200)
-                sg_rest(20000); /* also lets a holder of lower priority run */
-        }
-}
-
-static void writer_unlock(struct sg_trace_writer *writer)
-{
-    atomic_store_explicit(&writer->lock, 0, memory_order_release);
-}
 
 /* The writer's own lock is held, which has no rank: no other one is taken under it. */
 static void writer_assert_locked(const struct sg_trace_writer *writer)
@@ -232,7 +216,7 @@ void sg_trace_writer_emit(void *sink, const struct segalloc_trace_record *event)
     struct sg_trace_writer *writer = sink;
     struct segalloc_trace_record record = *event;
     uint64_t now = sg_writer_now(CLOCK_MONOTONIC_COARSE);
-    writer_lock(writer);
+    sg_writer_lock(writer);
     if (record.kind == SEGALLOC_RECORD_DEFINE_DEVICE)
         writer_note_device_locked(writer, &record);
     /* The first event opens the file and with it the clock. */
@@ -243,7 +227,7 @@ void sg_trace_writer_emit(void *sink, const struct segalloc_trace_record *event)
     } else {
         writer->dropped += writer->life != CLOSED;
     }
-    writer_unlock(writer);
+    sg_writer_unlock(writer);
 }
 
 /* Writes the site of a thread where it differs from the last one. Threads that are not told apart share index 0, so their
@@ -268,7 +252,7 @@ void sg_trace_writer_emit_from(struct sg_trace_writer *writer, const struct sega
 {
     struct segalloc_trace_record record = *event;
     uint64_t now = sg_writer_now(CLOCK_MONOTONIC_COARSE);
-    writer_lock(writer);
+    sg_writer_lock(writer);
     if (writer->used < writer->limit || writer_next_place(writer)) {
         record.time_ns = now > writer->start_ns ? now - writer->start_ns : 0;
         record.thread = self.generation == writer->generation ? self.index : writer_index_thread_locked(writer, record.time_ns);
@@ -277,14 +261,14 @@ void sg_trace_writer_emit_from(struct sg_trace_writer *writer, const struct sega
     } else {
         writer->dropped += writer->life != CLOSED;
     }
-    writer_unlock(writer);
+    sg_writer_unlock(writer);
 }
 
 bool sg_trace_writer_define(struct sg_trace_writer *writer, struct segalloc_trace_record *define, uint32_t count)
 {
     uint64_t now = sg_writer_now(CLOCK_MONOTONIC_COARSE);
     bool whole = true;
-    writer_lock(writer);
+    sg_writer_lock(writer);
     for (uint32_t i = 0; i < count && whole; i++) {
         whole = writer->used < writer->limit || writer_next_place(writer);
         define[i].time_ns = now > writer->start_ns ? now - writer->start_ns : 0;
@@ -292,7 +276,7 @@ bool sg_trace_writer_define(struct sg_trace_writer *writer, struct segalloc_trac
     }
     bool ended = writer->life == CLOSED || writer->life == FAILED;
     writer->dropped += !whole && !ended;
-    writer_unlock(writer);
+    sg_writer_unlock(writer);
     return whole || ended;
 }
 
@@ -351,7 +335,7 @@ void sg_trace_writer_statistics(struct sg_trace_writer *writer, uint32_t device,
     if (device >= SG_TRACE_DEVICES)
         return;
     uint64_t now = sg_writer_now(CLOCK_MONOTONIC_COARSE);
-    writer_lock(writer);
+    sg_writer_lock(writer);
     bool room = writer->used < writer->limit || writer_next_place(writer);
     bool whole = room && writer_snapshot_locked(writer, device, stats, now, writer_append_now);
     if (whole)
@@ -363,7 +347,7 @@ void sg_trace_writer_statistics(struct sg_trace_writer *writer, uint32_t device,
     writer->has_unsaved[device] = !whole;
     atomic_store_explicit(&writer->snapshot_at[device], atomic_load_explicit(&writer->total, memory_order_relaxed),
                           memory_order_relaxed);
-    writer_unlock(writer);
+    sg_writer_unlock(writer);
 }
 
 bool sg_trace_writer_due(const struct sg_trace_writer *writer, uint32_t device)
@@ -381,8 +365,9 @@ static void writer_reset(struct sg_trace_writer *writer)
     writer->life = UNOPENED;
     writer->used = writer->limit = writer->threads = 0;
     writer->block = NULL;
-    writer->dropped = writer->sequence = 0;
+    writer->dropped = writer->sequence = writer->left_blocks = 0;
     writer->fd = -1;
+    atomic_store(&writer->turn_fd, -1);
     writer->reported = writer->helper = writer->late = false;
     writer->path[0] = '\0';
     atomic_store(&writer->total, 0);
@@ -431,7 +416,7 @@ int sg_trace_writer_create(const struct sg_trace_writer_options *options, struct
 
 void sg_trace_writer_close(struct sg_trace_writer *writer)
 {
-    writer_lock(writer);
+    sg_writer_lock(writer);
     /* Closed under the lock: no event comes after END. All that waits is done without it. */
     enum sg_writer_life before = writer->life;
     writer->life = CLOSED;
@@ -449,7 +434,7 @@ void sg_trace_writer_close(struct sg_trace_writer *writer)
                sizeof(struct segalloc_trace_block) + writer->used * sizeof(struct segalloc_trace_record);
         writer_close_block(writer);
     }
-    writer_unlock(writer);
+    sg_writer_unlock(writer);
     if (before != OPEN || !sg_writer_stop_helper(writer))
         return;
     void *block;
@@ -477,6 +462,8 @@ void sg_trace_writer_fork_child(struct sg_trace_writer *writer)
         munmap(writer->block, SEGALLOC_TRACE_BLOCK);
     if (writer->fd >= 0)
         close(writer->fd);
+    if (atomic_load(&writer->turn_fd) >= 0)
+        close(atomic_load(&writer->turn_fd));
     writer_reset(writer);
 }
 
@@ -493,8 +480,8 @@ void sg_trace_writer_destroy(struct sg_trace_writer *writer)
 
 void sg_trace_writer_state(struct sg_trace_writer *writer, struct sg_trace_writer_state *ret)
 {
-    writer_lock(writer);
+    sg_writer_lock(writer);
     *ret = (struct sg_trace_writer_state){writer->life == OPEN, atomic_load(&writer->total), writer->dropped,
                                           atomic_load(&writer->error), writer->path};
-    writer_unlock(writer);
+    sg_writer_unlock(writer);
 }

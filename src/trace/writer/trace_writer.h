@@ -41,6 +41,8 @@ struct sg_trace_writer_options {
     const char *conf;    /* configuration in force, "key:value,…"; copied, NULL: none */
     const char *command; /* command line; copied, NULL: none */
     uint64_t limit_bytes;
+    uint64_t ring_bytes; /* at most so much of the newest is kept, and at least half of it, beside what older parts leave
+                            behind (trace_fold.h); 0: all is kept. Takes a helper */
     sg_environment_fn *environment;
     void (*warn)(const char *line); /* one line for the user, without a newline, at most a few in a process; may be
                                        called under the core's lock and from the helper. NULL: dropped */

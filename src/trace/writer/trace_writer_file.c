@@ -21,6 +21,32 @@ int sg_writer_file_status(int fd, struct stat *ret)
     return syscall(SYS_fstat, fd, ret) < 0 ? -errno : 0;
 }
 
+/* strerror() would follow the locale and may use the heap, so the frequent errors have their words here. */
+static const char *writer_error_text(int error)
+{
+    return error == -ENOSPC    ? "no space left on the device"
+           : error == -EFBIG   ? "the limit on the size of files is reached"
+           : error == -ENOENT  ? "no such file or folder"
+           : error == -ENOTDIR ? "part of its path is no folder"
+           : error == -EACCES  ? "permission denied"
+           : error == -EPERM   ? "the operation is not permitted"
+           : error == -EROFS   ? "read-only file system"
+           : error == -ESTALE  ? "its descriptor was closed by the program"
+           : error == -EINVAL  ? "only %p, %h, %r, %e and %% can follow a % sign"
+                               : NULL;
+}
+
+void sg_writer_report_turn(struct sg_trace_writer *writer, int error)
+{
+    char line[PATH_ROOM + 256];
+    const char *why = error == -ESTALE ? "the file has gone" : writer_error_text(error);
+    if (!writer->options.warn)
+        return;
+    snprintf(line, sizeof line, "trace %s: its beginning can't be shortened, %s: it has no bound from here on",
+        writer->path, why ? why : "for an error of the system");
+    writer->options.warn(line);
+}
+
 void sg_writer_report(struct sg_trace_writer *writer, int error, bool opened)
 {
     char line[PATH_ROOM + 256];
@@ -28,22 +54,28 @@ void sg_writer_report(struct sg_trace_writer *writer, int error, bool opened)
     if (!writer->options.warn || atomic_exchange(&writer->reported, true))
         return;
     const char *end = opened ? "the trace ends here" : "no trace is written";
-    /* strerror() would follow the locale and may use the heap, so the frequent errors have their words here. */
-    const char *why = error == -ENOSPC    ? "no space left on the device"
-                      : error == -EFBIG   ? "the limit on the size of files is reached"
-                      : error == -ENOENT  ? "no such file or folder"
-                      : error == -ENOTDIR ? "part of its path is no folder"
-                      : error == -EACCES  ? "permission denied"
-                      : error == -EPERM   ? "the operation is not permitted"
-                      : error == -EROFS   ? "read-only file system"
-                      : error == -ESTALE  ? "its descriptor was closed by the program"
-                      : error == -EINVAL  ? "only %p, %h, %r, %e and %% can follow a % sign"
-                                          : NULL;
+    const char *why = writer_error_text(error);
     if (why)
         snprintf(line, sizeof(line), "trace %s: %s; %s, the program goes on", path, why, end);
     else
         snprintf(line, sizeof(line), "trace %s: error %d of the system; %s, the program goes on", path, -error, end);
     writer->options.warn(line);
+}
+
+int sg_writer_open_new(const char *path, int *ret_fd)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0666);
+    if (fd < 0)
+        return -errno;
+    /* Some programs close all low descriptors, or expect the next one to have a certain number. */
+    long high = syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, LOW_FD);
+    if (high < 0)
+        high = syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3);
+    int error = high < 0 ? -errno : 0;
+    close(fd);
+    if (!error)
+        *ret_fd = (int)high;
+    return error;
 }
 
 int sg_writer_create_file(struct sg_trace_writer *writer)
@@ -57,20 +89,9 @@ int sg_writer_create_file(struct sg_trace_writer *writer)
     error = sg_path_make_parents(writer->path);
     /* A file that exists is never written over: another process may be writing it, or the user may want it. */
     for (int n = 0; !error && n < 1000; n++) {
-        int fd = open(writer->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0666);
-        if (fd >= 0) {
-            /* Some programs close all low descriptors, or expect the next one to have a certain number. */
-            long high = syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, LOW_FD);
-            if (high < 0)
-                high = syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3);
-            close(fd);
-            if (high < 0)
-                return -errno;
-            writer->fd = (int)high;
-            return 0;
-        }
-        if (errno != EEXIST)
-            return -errno;
+        int opened = sg_writer_open_new(writer->path, &writer->fd);
+        if (opened != -EEXIST)
+            return opened;
         if (n)
             snprintf(writer->path + length, 32, ".%ld.%d", (long)getpid(), n);
         else
@@ -110,12 +131,42 @@ int sg_writer_write_header(struct sg_trace_writer *writer)
     header->limit_bytes = writer->options.limit_bytes;
     writer->data_offset = writer->next_offset = header->data_offset;
     int error = sg_writer_write(writer->fd, header, sizeof(*header), 0);
-    if (!error)
-        error = sg_writer_write(writer->fd, writer->options.conf, header->conf_bytes, sizeof(*header));
-    if (!error)
-        error = sg_writer_write(writer->fd, writer->options.command, header->command_bytes,
-                          sizeof(*header) + header->conf_bytes);
-    return error;
+    return error ? error : sg_writer_write_texts(writer, writer->fd);
+}
+
+int sg_writer_write_texts(const struct sg_trace_writer *writer, int fd)
+{
+    const struct segalloc_trace_header *header = &writer->header;
+    int error = sg_writer_write(fd, writer->options.conf, header->conf_bytes, sizeof(*header));
+    return error ? error
+                 : sg_writer_write(fd, writer->options.command, header->command_bytes,
+                       sizeof(*header) + header->conf_bytes);
+}
+
+int sg_writer_map_block(int fd, uint64_t offset, void **ret)
+{
+    int error;
+    do
+        error = posix_fallocate(fd, (off_t)offset, SEGALLOC_TRACE_BLOCK);
+    while (error == EINTR);
+    if (error)
+        return -error;
+    char *block = mmap(NULL, SEGALLOC_TRACE_BLOCK, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
+    if (block == MAP_FAILED)
+        return -errno;
+    /* Faults the pages in, so that no event does. On a file system that has no space after all this is an error, and not a
+       signal. Older kernels do not know the advice: then each page is touched. */
+    if (madvise(block, SEGALLOC_TRACE_BLOCK, MADV_POPULATE_WRITE) < 0) {
+        if (errno != EINVAL) {
+            error = -errno;
+            munmap(block, SEGALLOC_TRACE_BLOCK);
+            return error == -EFAULT ? -ENOSPC : error;
+        }
+        for (size_t at = 0; at < SEGALLOC_TRACE_BLOCK; at += 4096)
+            ((volatile char *)block)[at] = 0;
+    }
+    *ret = block;
+    return 0;
 }
 
 int sg_writer_make_block(struct sg_trace_writer *writer, void **ret)
@@ -132,28 +183,10 @@ int sg_writer_make_block(struct sg_trace_writer *writer, void **ret)
     /* Over this limit the kernel would also send a signal that kills. */
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && end > limit.rlim_cur)
         return -EFBIG;
-    do
-        error = posix_fallocate(writer->fd, (off_t)writer->next_offset, SEGALLOC_TRACE_BLOCK);
-    while (error == EINTR);
+    error = sg_writer_map_block(writer->fd, writer->next_offset, ret);
     if (error)
-        return -error;
-    char *block = mmap(NULL, SEGALLOC_TRACE_BLOCK, PROT_READ | PROT_WRITE, MAP_SHARED, writer->fd,
-                       (off_t)writer->next_offset);
-    if (block == MAP_FAILED)
-        return -errno;
-    /* Faults the pages in, so that no event does. On a file system that has no space after all this is an error, and not a
-       signal. Older kernels do not know the advice: then each page is touched. */
-    if (madvise(block, SEGALLOC_TRACE_BLOCK, MADV_POPULATE_WRITE) < 0) {
-        if (errno != EINVAL) {
-            error = -errno;
-            munmap(block, SEGALLOC_TRACE_BLOCK);
-            return error == -EFAULT ? -ENOSPC : error;
-        }
-        for (size_t at = 0; at < SEGALLOC_TRACE_BLOCK; at += 4096)
-            ((volatile char *)block)[at] = 0;
-    }
+        return error;
     writer->next_offset = end;
-    *ret = block;
     return 0;
 }
 
@@ -193,6 +226,7 @@ static void *writer_help(void *user)
     while (!atomic_load(&writer->stop)) {
         /* Read before the work: a wake in the meantime changes the word, and the wait returns at once. */
         uint32_t seen = atomic_load_explicit(&writer->wake, memory_order_acquire);
+        sg_writer_turn(writer);
         if (!sg_writer_refill(writer) && !atomic_load(&writer->stop))
             writer_futex_wait(&writer->wake, seen, NULL);
     }

@@ -20,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/rest.h"
 #include "trace_file.h"
 #include "writer/trace_writer.h"
 
@@ -73,6 +74,8 @@ struct sg_trace_writer {
     _Atomic uint32_t ahead, wake, stop, gone; /* wake and gone are futexes */
     bool helper;
     _Atomic bool making; /* a block: the disk is at work */
+    _Atomic int turn_fd; /* of the file that is no longer, or not yet, the trace; -1: none */
+    uint64_t left_blocks; /* the first ones, which hold what is left of those that the bound has shortened; the helper's */
     bool late; /* the helper was waited for in vain: events are dropped until it has caught up */
 
     struct sg_trace_writer_options options; /* its texts point into `text` */
@@ -94,6 +97,21 @@ static inline uint64_t sg_writer_now(clockid_t clock)
     struct timespec time;
     clock_gettime(clock, &time);
     return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+/* Takes the writer's lock: spins for as long as an event takes, and then sleeps 20 us between two looks. */
+static inline void sg_writer_lock(struct sg_trace_writer *writer)
+{
+    for (unsigned spins = 0; atomic_exchange_explicit(&writer->lock, 1, memory_order_acquire); spins++)
+        while (atomic_load_explicit(&writer->lock, memory_order_relaxed)) {
+            if (++spins >= 200)
+                sg_rest(20000); /* also lets a holder of lower priority run */
+        }
+}
+
+static inline void sg_writer_unlock(struct sg_trace_writer *writer)
+{
+    atomic_store_explicit(&writer->lock, 0, memory_order_release);
 }
 
 /* Raises a futex and wakes all that sleep on it. */
@@ -142,6 +160,19 @@ int sg_writer_write(int fd, const void *data, size_t size, uint64_t offset);
 /* Writes the header with configuration and command line. The first block begins at the next multiple of the page size, or
    of 4096 if that is larger. 0 or a negative errno. */
 int sg_writer_write_header(struct sg_trace_writer *writer);
+
+/* Creates a file that is not there yet, under a descriptor out of the program's way. Maps a block of a file, of which the
+   disk has taken the space and the host the memory. Both: 0 or a negative errno. */
+int sg_writer_open_new(const char *path, int *ret_fd);
+int sg_writer_map_block(int fd, uint64_t offset, void **ret);
+
+/* Writes the texts behind the header. */
+int sg_writer_write_texts(const struct sg_trace_writer *writer, int fd);
+
+/* Shortens the oldest part of the file where it has passed the bound of the trace. For the helper (trace_ring.c). Where
+   that fails the trace has no bound from there on, and a line says so. */
+void sg_writer_turn(struct sg_trace_writer *writer);
+void sg_writer_report_turn(struct sg_trace_writer *writer, int error);
 
 /* Takes the next block of the file, maps it and makes its pages writable. 0 or a negative errno. -ESTALE: the program has
    closed our descriptor. -EFBIG: the process may not write so much. -ENOSPC: the disk is full. */

@@ -52,6 +52,7 @@ const char *sg_record_kind_name(unsigned kind)
         [SEGALLOC_RECORD_DEFINE_MODEL] = "define_model",
         [SEGALLOC_RECORD_DEFINE_CARD] = "define_card",
         [SEGALLOC_RECORD_DEFINE_UUID] = "define_uuid",
+        [SEGALLOC_RECORD_LEFT_OUT] = "left_out",
     };
     const char *action = sg_rmm_action((enum segalloc_record_kind)kind);
     if (kind == SEGALLOC_RECORD_ALLOCATE_FAILURE)

@@ -37,7 +37,8 @@ static const struct known torch[SG_TUNE_PARAMETERS] = {
 };
 
 /* Keys of ours that say what is written where, and nothing about memory. */
-static const char *const of_output[] = {"trace", "stats", "live", "sites", "oom_report", "confirm_conf", "abort_conf"};
+static const char *const of_output[] = {"trace", "trace_mb", "stats", "live", "sites", "oom_report", "confirm_conf",
+    "abort_conf"};
 
 /* An empty string with room for `length` characters, which the space owns; NULL when out of host memory. */
 static char *reserve_text(struct sg_tune_space *space, size_t length)
