@@ -140,6 +140,8 @@ static CUresult free_in_segment(struct sg_device *device, CUdeviceptr address, c
     struct sg_block_info block;
     bool waits = tag->sync != SG_FREE_SYNC_COMPLETE;
     CUresult result = sg_segments_block(device, address, /* inside */ false, &block);
+    /* The wait comes before the free takes effect, and without a lock. The block may be freed by another thread
+       meanwhile: then sg_segments_free() finds none. */
     uint64_t began = free_now_ns(device->core);
     if (result == CUDA_SUCCESS && waits) {
         const struct users users = {device, block.context, /* cross_device */ true};
@@ -228,13 +230,16 @@ static bool free_in_order_locked(struct sg_device *device, uint32_t id, const st
     sg_slot slot = extent->users_mask & 1 ? 0 : slot_of_free_locked(device, extent, tag, &step);
     if (!slot)
         return false;
+    /* Streams of a peer could hold the address too, and those are not followed here. */
     if (tag->user_rule == SG_USERS_POSSIBLE && device->access.peers)
-        return false; /* any stream of those could have seen it too */
+        return false;
+    /* From here on the possible users count as recorded ones, in the trace too: a replay then asks nobody for them. */
     if (tag->user_rule != SG_USERS_RECORDED)
         for (uint64_t left = sg_clocks_possible_users(&device->clocks, slot, extent->alloc_seq, extent->idle_before,
                  tag->user_rule);
              left; left &= left - 1)
             sg_device_record_stream_locked(device, id, (sg_slot)__builtin_ctzll(left));
+    /* A user whose stream is gone, and whose work is complete, has no slot any more. Nobody waits for it. */
     uint64_t others = extent->users_mask & clocks->alive & ~(UINT64_C(1) << slot);
     bool was_used;
     uint64_t seq = sg_clocks_freed_locked(device, slot, others, tag->missed_calls || step, &was_used);

@@ -49,6 +49,8 @@ static CUresult perform_plan_growing(struct sg_device *device, const struct sg_t
             *ret_failed = result != CUDA_SUCCESS;
             return result;
         }
+        /* The refusal is remembered with all that is held, this plan's new pages included. Later plans then move
+           pages rather than ask for more than that. */
         sg_device_lock(device);
         device->room.refused_at = device->accounts.usage.reserved.now +
                                   plan->created * sg_region_page_bytes(plan->region);
@@ -139,6 +141,7 @@ static CUresult attempt_allocation_growing(struct sg_device *device, struct requ
     SG_ASSERT_HELD(&device->growth.grow);
     struct sg_plan plan;
     bool served;
+    /* Aliases that may go are unmapped first: their addresses are holes then, and their pages may move again. */
     sg_alias_unmap_completed_growing(device);
     CUresult result = serve_or_plan_growing(device, request, &plan, &served, ret);
     if (served)
@@ -252,6 +255,7 @@ static void note_shortage_locked(struct sg_device *device, uint64_t bytes, enum 
     uint64_t limit = ours ? device->capacity_bytes : device->total_bytes;
     const struct sg_usage *usage = &device->accounts.usage;
     uint64_t held = usage->reserved.now, outside = device->room.outside_bytes;
+    /* Two bounds: the limit, and what the device has left beside others. The smaller one is the room. */
     uint64_t allowed = limit > held ? limit - held : 0;
     uint64_t left = device->total_bytes > held + outside ? device->total_bytes - held - outside : 0;
     struct sg_shortage shortage = {
@@ -436,9 +440,12 @@ CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, co
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     struct patience patience = {0};
     bool again = true, noted = false;
+    /* Before `grow`: both may call the driver for long, and asking must not be done under it. */
     request.want.aliases = sg_alias_allowed(device, want.slot, bytes);
     sg_device_ask(device, how_to_ask(device, &request));
     keep_pending_limit(device, bytes);
+    /* The rungs under `grow`, then the wait without it. After a wait everything is tried again from the cheapest rung
+       on. */
     while (again && result == CUDA_ERROR_OUT_OF_MEMORY) {
         sg_replay_grow_lock(device);
         sg_device_ask_outside_growing(device);

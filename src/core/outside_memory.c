@@ -21,6 +21,7 @@ SG_UNCHECKED_LOCKS static struct sg_device *outside_device(struct sg_core *core,
     return device;
 }
 
+/* A replay takes these notes from its trace, and without an observer nobody would read them. */
 SG_UNCHECKED_LOCKS void sg_core_note_outside(struct sg_core *core, int ordinal, bool current)
 {
     if (!core->observer.emit || core->replay || (unsigned)ordinal >= SG_DEVICES_MAX)
@@ -49,7 +50,9 @@ SG_UNCHECKED_LOCKS void sg_core_count_outside(struct sg_core *core, int ordinal)
     }
 }
 
-/* Free memory is known of the current device alone, and is asked again for the report. */
+/* Notes a call that the driver refused on a device that is not ready. Only the current device says how much is free.
+   So the room is reckoned from known memory here, and the report asks again. A call that failed although there was
+   room is short by a unit. */
 static void refuse_in_setup(struct sg_core *core, int ordinal, enum segalloc_outside by, uint64_t bytes)
     SG_REQUIRES(setup)
 {

@@ -59,6 +59,8 @@ SG_UNCHECKED_LOCKS static void take_noted_in_setup(struct sg_device *device) SG_
     device->accounts.counter[SG_STAT_ooms] = unready->ooms;
 }
 
+/* The first look needs no lock: a device that is published is complete. The second, under `setup`, finds the one that
+   another thread has made meanwhile. A disabled core makes no new device, since that would call the driver. */
 SG_UNCHECKED_LOCKS struct sg_device *sg_device_get(struct sg_core *core, int ordinal)
 {
     if (ordinal < 0 || ordinal >= SG_DEVICES_MAX)

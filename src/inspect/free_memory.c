@@ -43,6 +43,8 @@ static uint64_t pages_of_run_locked(const struct sg_device *device, uint32_t id)
     const struct sg_region *region = device->regions.region[extents[id].region];
     uint32_t first = id, last = 0;
     uint64_t free_pages = 0;
+    /* Down to the first piece of the run, then up over all of it. Free pieces are counted apart, because their pages
+       are idle already. */
     while (extents[first].prev && extents[extents[first].prev].state == SG_EXTENT_FREE)
         first = extents[first].prev;
     if (extents[first].prev && waits_for_other_contexts(&extents[extents[first].prev]))

@@ -41,6 +41,7 @@ static size_t each_piece(struct sg_core *core, int ordinal, visit_fn *visit, voi
     size_t count = 0;
     if (!device || !device->granularity)
         return 0;
+    /* All under one lock, so that the pieces are of one moment and tile what is reserved. */
     sg_device_lock(device);
     for (uint32_t i = 0; i < device->regions.count; i++) {
         const struct sg_region *region = device->regions.region[i];

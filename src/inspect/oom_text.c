@@ -11,7 +11,8 @@
    For example, of 12 GiB, 5 are held by cudaMallocAsync, 4 by another process, 2 are in blocks, and 3 are asked for.
    The parts add up to 11, so 1 is free. Either holder's going would do, so the larger one is named: "other calls".
 
-   The report of the second request in the case of core/grow.h, 300 MiB where 276 are idle, with bytes as they are printed:
+   The report of the second request in the case of core/grow.h, 300 MiB where 276 are idle, with bytes as they are
+   printed:
 
       segalloc: out of memory on device 0: short by 24.00 MiB: 300.00 MiB asked for, 276.00 MiB to be had (…)
         cause    too big: with the 23.73 GiB in use that is 24.02 GiB, of 24.00 GiB at most
@@ -153,6 +154,7 @@ struct lacks {
     uint64_t limit, pools, own, others;
 };
 
+/* The lacks of a device. The limit is one too: the part of the device beyond it can't be had. */
 static struct lacks lacks_of(const struct sg_shortage *shortage, const struct holders *holders)
 {
     return (struct lacks){
@@ -189,6 +191,8 @@ enum sg_oom_cause sg_oom_cause(const struct sg_shortage *shortage, const struct 
     const struct lacks lacks = lacks_of(shortage, &holders);
     uint64_t outside = at_most(shortage->outside, shortage->total), most = room_of(shortage, shortage->limit, outside), asked = shortage->asked,
              allocated = shortage->allocated - at_most(around->parked, shortage->allocated), need = allocated + asked;
+    /* Each question is whether the device as it would be without one cause has room for the need. The need of a
+       defragmented device counts pending memory as in use; from then on it does not. */
     if (asked > UINT64_MAX - shortage->used)
         return SG_OOM_TOO_BIG;
     if (shortage->used + asked <= most)
@@ -593,6 +597,8 @@ size_t sg_core_oom_text(struct sg_core *core, int ordinal, const struct sg_oom_a
     around = around ? around : &nothing;
     struct sg_shortage shortage;
     struct holder holder = {0};
+    /* All facts are read under one lock. The text is made without it, because it asks for names of places, which may
+       take long. */
     bool grouped = sg_live_init(&live, GROUPS);
     if (device) {
         sg_device_lock(device);

@@ -57,6 +57,7 @@ static void begin_peaks_locked(struct sg_device *device, const struct sg_stats *
 #define TOTAL(name, field, unit, text)
 #include "base/stats.def"
     };
+    /* The reader that begins again forgets what was before; each other one keeps the higher of both. */
     for (int since = 0; since < SG_PEAKS_COUNT; since++) {
         for (int i = 0; i < SG_STAT_COUNT; i++) {
             uint64_t *before = &device->accounts.peak_before[since][i];

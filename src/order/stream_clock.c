@@ -112,6 +112,8 @@ static uint64_t clocks_advance(struct sg_stream_clocks *clocks, uint64_t slots, 
     uint64_t dirty = atomic_load_explicit(&clocks->dirty, memory_order_acquire) & slots, moved = dirty | unsure;
     if (!moved)
         return 0;
+    /* The bits are cleared last, and the driver is asked about a stream only after that. So the answer covers work
+       whose bit is cleared here, also if a launch has set it a moment ago. */
     uint64_t now = sg_clocks_tick(clocks);
     if (dirty)
         atomic_fetch_and_explicit(&clocks->dirty, ~dirty, memory_order_acquire);

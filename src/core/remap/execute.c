@@ -31,6 +31,7 @@ static CUresult unmap_pages_growing(struct sg_device *device, const struct sg_re
     return sg_pages_unmap(&device->pages, page_address(region, first), pages * sg_region_page_bytes(region));
 }
 
+/* Maps one page. Nobody may touch it before it has access too. */
 static CUresult map_page_growing(struct sg_device *device, const struct sg_region *region, uint32_t page,
     CUmemGenericAllocationHandle handle) SG_REQUIRES(grow)
 {
@@ -39,6 +40,7 @@ static CUresult map_page_growing(struct sg_device *device, const struct sg_regio
     return sg_pages_map(&device->pages, page_address(region, page), sg_region_page_bytes(region), handle);
 }
 
+/* Gives the device and its peers access to a row of mapped pages, in one call. */
 static CUresult set_access_growing(struct sg_device *device, const struct sg_region *region, uint32_t first,
     uint32_t pages) SG_REQUIRES(grow)
 {
@@ -49,6 +51,7 @@ static CUresult set_access_growing(struct sg_device *device, const struct sg_reg
         sg_device_access_growing(device)->peers);
 }
 
+/* Gives a page back to the driver. It frees the memory once the page is mapped nowhere. */
 static void release_page_growing(struct sg_device *device, CUmemGenericAllocationHandle handle) SG_REQUIRES(grow)
 {
     SG_ASSERT_HELD(&device->growth.grow);
@@ -162,6 +165,7 @@ static CUresult take_pages_growing(struct sg_plan *plan) SG_REQUIRES(grow)
         struct sg_page_run *run = &plan->runs[i];
         if (!run_transfers(plan, run))
             continue;
+        /* A run that leaves an alias stays mapped: its handles are mapped at the place as well. */
         if (!run->alias) {
             CUresult result = unmap_pages_growing(plan->device, run->region, run->first, run->pages);
             if (result != CUDA_SUCCESS)
@@ -203,6 +207,7 @@ static CUresult map_placement_growing(struct sg_plan *plan) SG_REQUIRES(grow)
                 return result;
             plan->mapped++;
         }
+        /* One call for the whole gap, because access costs by the call more than by the page. */
         plan->accesses++;
         CUresult result = set_access_growing(plan->device, plan->region, first, length);
         if (result != CUDA_SUCCESS)
@@ -228,6 +233,7 @@ static void unmap_placement_growing(struct sg_plan *plan, uint32_t *step) SG_REQ
     struct sg_device *device = plan->device;
     uint32_t mapped = plan->mapped;
     for (uint32_t first = plan->first_page, length; mapped; first += length) {
+        /* The last gap may be mapped in part. */
         length = next_gap_growing(plan, &first);
         uint32_t pages = length < mapped ? length : mapped;
         assert(pages > 0);
@@ -299,6 +305,7 @@ static bool give_back_run_growing(struct sg_device *device, const struct sg_page
     SG_ASSERT_HELD(&device->growth.grow);
     struct sg_region *region = run->region;
     const struct segalloc_trace_record *replayed = sg_replay_step(device);
+    /* A replay calls the driver too, since its ledger keeps books, but goes by the recorded answer. */
     bool unmapped = unmap_pages_growing(device, region, run->first, run->pages) == CUDA_SUCCESS;
     unmapped = sg_replay_step_outcome(replayed, SEGALLOC_TURN_GIVEN, unmapped);
     for (uint32_t page = run->first; unmapped && page < run->first + run->pages; page++)

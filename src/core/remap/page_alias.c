@@ -126,6 +126,7 @@ static bool alias_take_locked(struct sg_device *device, struct sg_page_run *ret)
             .pages = extent->size / region->page_units, .busy = id};
         if (!alias_may_go_locked(region, run.first, run.pages))
             continue;
+        /* Out of the middle of the queue, perhaps. */
         if (before)
             device->regions.extents.extent[before].later = extent->later;
         else

@@ -285,6 +285,8 @@ static void settle_runs_locked(struct sg_plan *plan, bool moved) SG_REQUIRES(loc
     struct sg_device *device = plan->device;
     for (uint32_t i = 0; i < plan->run_count; i++) {
         struct sg_page_run *run = &plan->runs[i];
+        /* The pages of an alias count at their new place from here on, and the run's extent goes to the queue of
+           aliases. */
         if (run->alias && moved) {
             count_moved(device, run);
             sg_device_count_pages_locked(device, run->region, -(int64_t)run->pages);

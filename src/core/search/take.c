@@ -52,6 +52,7 @@ uint32_t sg_device_take_locked(struct sg_device *device, const struct sg_want *w
     return take_free_locked(device, want);
 }
 
+/* The second depth: a window in any region of the kind. */
 static uint32_t take_window_locked(struct sg_device *device, const struct sg_want *want) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);

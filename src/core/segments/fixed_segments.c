@@ -186,6 +186,8 @@ static int segment_alloc_locked(void *user, uint64_t bytes, uint64_t *ret_addres
     struct sg_device *device = fixed->device;
     struct sg_usage *usage = &device->accounts.usage;
     CUdeviceptr base;
+    /* The limit is kept before the driver is asked, and segments that are doomed go back first: the driver may need
+       their memory. */
     if (usage->reserved.now + bytes > device->capacity_bytes || fixed->segments == SEGMENTS_ROOM)
         return -ENOMEM;
     sg_gauge_add(&usage->reserved, bytes);
@@ -259,6 +261,8 @@ void sg_segments_destroy(struct sg_segments *fixed)
 
 bool sg_segments_begin(struct sg_device *device, bool whole)
 {
+    /* Made without the lock, because it maps host memory. Another thread may be sooner; then this one's is not
+       needed. */
     struct sg_segments *made = device->fixed ? NULL : sg_segments_create(device);
     sg_device_lock(device);
     bool begins = made && !device->fixed;

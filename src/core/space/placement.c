@@ -40,6 +40,8 @@ static struct sg_placement price_place_locked(const struct sg_region *region, ui
     SG_ASSERT_REGION_LOCK(region);
     struct sg_placement placement = {.begin = begin, .units = units, .extent = id};
     uint32_t end = begin + units;
+    /* Extent by extent, as far as each lies under the place. A page of a hole counts whole where the place has a part
+       of it. */
     for (; id && extent_at(region, id)->begin < end; id = extent_at(region, id)->next) {
         const struct sg_extent *extent = extent_at(region, id);
         uint32_t from = extent->begin > begin ? extent->begin : begin,
@@ -102,6 +104,8 @@ static void try_stretch_locked(const struct sg_region *region, uint32_t left, ui
     uint32_t begin = extent_at(region, left)->begin, end = extent_end(extent_at(region, right)), units = search->units;
     if (end - begin < units)
         return;
+    /* Both ends of each free range, and both ends of the stretch: a place that begins anywhere else has no fewer new
+       pages than one of these. */
     search->room = end - begin;
     for (uint32_t id = left;; id = extent_at(region, id)->next) {
         const struct sg_extent *extent = extent_at(region, id);
@@ -159,6 +163,8 @@ static uint32_t cut_out_locked(struct sg_region *region, uint32_t id, uint32_t b
         hole_remove_locked(region, extent);
     else
         free_remove_locked(region, extent);
+    /* The parts on both sides get extents of their own. They keep owner and time, so nothing of what is known about
+       them is lost. */
     extent->state = SG_EXTENT_BUSY;
     if (extent->begin < begin) {
         uint32_t left = extent_insert_before_locked(region, id, extent->begin, begin - extent->begin);

@@ -157,6 +157,8 @@ static uint32_t smallest_listed_locked(const struct sg_region *region, const str
                  prefer_bounded ? &grows : NULL);
     if (best)
         return best;
+    /* The larger classes, by the bits of those that hold anything. The first range that serves is close to the
+       smallest. */
     for (uint32_t word = ++class / 64; word < SG_SIZE_CLASSES / 64; class = ++word * 64) {
         for (uint64_t larger = lists->any[word] & ~((UINT64_C(1) << class % 64) - 1); larger; larger &= larger - 1) {
             uint32_t first = lists->first[word * 64 + (uint32_t)__builtin_ctzll(larger)];
@@ -225,6 +227,8 @@ static uint32_t find_range_locked(const struct sg_region *region, uint32_t units
         return smallest_range_locked(region, units, slot, /* prefer_bounded */ end == SG_END_SETTLED);
     if (!high && region->owned.listed) /* the lowest is likely another's */
         return smallest_range_locked(region, units, slot, /* prefer_bounded */ false);
+    /* The tree knows lengths and no owners. A few ranges that the slot may not use are passed over, and no more,
+       since there may be thousands. */
     uint32_t from = high ? region->lookup.free_tree.buckets : 0;
     for (uint32_t looks = 0; looks < SG_RANGES_LOOKED_AT; looks++) {
         uint32_t found = high ? sg_max_tree_last(&region->lookup.free_tree, from, (int32_t)units)
@@ -282,6 +286,7 @@ static __attribute__((noinline)) bool is_worse_fit_locked(const struct sg_region
     const struct sg_lists *own = region->owned.lists[slot];
     uint32_t class = size_class_of(extent->size);
     bool joins = next->state == SG_EXTENT_FREE && next->owner == slot;
+    /* With an empty class, and nothing to join, no range can be a better fit than one of the exact size. */
     if (!joins && !region->owned.common.first[class] &&
         !(own && own->first[class])) /* then only one of its size counts */
         return false;

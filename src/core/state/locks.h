@@ -72,7 +72,8 @@ static inline const struct sg_access *sg_device_access_growing(const struct sg_d
     return &device->access;
 }
 
-/* Takes and gives back `asking`. */
+/* Takes and gives back `asking`. A thread that only wants news tries it, and goes on where another thread is asking
+   already. */
 SG_UNCHECKED_LOCKS static inline void sg_asking_lock(struct sg_device *device) SG_ACQUIRES(asking)
 {
     sg_lock(&device->fences.asking);
@@ -86,7 +87,8 @@ SG_UNCHECKED_LOCKS static inline void sg_asking_unlock(struct sg_device *device)
     sg_unlock(&device->fences.asking);
 }
 
-/* Takes and gives back `setup`. */
+/* Takes and gives back `setup`. A device that is being made calls the driver under it, so others wait for as long as
+   that takes. */
 SG_UNCHECKED_LOCKS static inline void sg_setup_lock(struct sg_core *core) SG_ACQUIRES(setup)
 {
     sg_lock(&core->setup);

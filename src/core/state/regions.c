@@ -84,6 +84,7 @@ static struct sg_region *make_region(struct sg_device *device, enum sg_region_ki
     bool made = region && sg_region_init_locked(region, &device->regions.extents, base, huge ? page : bytes, page,
                               bucket_shift_of(kind, page));
     sg_device_unlock(device);
+    /* `setup` comes before `lock`, so the range is published between two sections. */
     if (made && publish_range(device->core, device, region, bytes, huge))
         return region;
     if (made) {

@@ -33,6 +33,7 @@ uint32_t sg_device_stream_locked(struct sg_device *device, const struct sg_tag *
         i++;
     if (i == SG_STREAMS_MAX)
         return unknown;
+    /* The record that defines the index comes before the one that first uses it, under the same lock. */
     if (i == device->streams.count) {
         device->streams.context[device->streams.count] = context;
         device->streams.stream[device->streams.count++] = stream;

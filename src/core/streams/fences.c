@@ -90,6 +90,8 @@ static CUevent fence_to_replace_locked(struct sg_device *device, CUcontext conte
              least = UINT64_MAX;
     const struct sg_fence *before = NULL, *last = NULL, *found = NULL;
     uint32_t out = 0;
+    /* The fences of this stream, oldest first, and behind them the present. The gap of a fence is the time between
+       its neighbours. */
     for (uint32_t i = 0; i <= device->fences.count; i++) {
         const struct sg_fence *fence = i < device->fences.count ? &device->fences.fence[i] : NULL;
         if (fence && (fence->context != context || fence->slots != slots))
@@ -118,6 +120,7 @@ static CUresult fences_get_event(struct sg_device *device, CUcontext context, ui
     sg_device_lock(device);
     CUevent event = fence_to_replace_locked(device, context, slots);
     *ret_was_fence = event != NULL;
+    /* An event is of the context that was current when it was made, and serves there only. */
     for (uint32_t i = 0; i < device->fences.idle_count && !event; i++) {
         if (device->fences.idle_event[i].context == context) {
             event = device->fences.idle_event[i].event;
@@ -260,6 +263,7 @@ static CUresult wait_for_contexts(void *user)
     uint64_t seq = device->pending.awaits_all.last ? device->regions.extents.extent[device->pending.awaits_all.last].seq
                                                    : 0;
     sg_device_unlock(device);
+    /* The time was read first, so frees that come during the waits are not counted as complete. */
     uint32_t count = sg_context_list_count(&core->contexts);
     for (uint32_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
         CUcontext context = sg_context_list_at(&core->contexts, i);
@@ -500,7 +504,8 @@ void sg_fences_end_slot(struct sg_device *device, sg_slot slot)
     const struct sg_core *core = device->core;
     struct sg_stream_clocks *clocks = &device->clocks;
     struct sg_fence fence;
-    sg_asking_lock(device); /* nobody records on it from here on */
+    /* With `asking` nobody records on the stream from here on, which its destruction would make an error. */
+    sg_asking_lock(device);
     sg_device_lock(device);
     bool alive = clocks->state[slot] == SG_SLOT_ALIVE,
          ask = alive && is_recordable(clocks, slot) && !core->disabled && !core->replay;
