@@ -89,7 +89,7 @@ bool sg_live_is_alive(uint64_t pid, uint64_t page_ns)
 }
 
 /* A number of the page by its name; 0: it is not there. */
-static uint64_t page_number(const char *head, const char *name)
+static uint64_t live_page_number(const char *head, const char *name)
 {
     char key[64];
     snprintf(key, sizeof key, "\"%s\":", name);
@@ -108,10 +108,10 @@ static bool page_is_left(int folder, const char *name, uint64_t namespace)
     uint64_t now_s = page_clock_ns(CLOCK_REALTIME) / SECOND_NS, written_s = (uint64_t)status.st_mtime;
     if (*end == '.') /* begun, and never put into its place */
         return now_s > written_s + BEGUN_S;
-    uint64_t its = page_number(head, "pid_namespace");
+    uint64_t its = live_page_number(head, "pid_namespace");
     bool comparable = its ? its == namespace : now_s > written_s + UNKNOWN_S;
-    return !*end && pid && page_number(head, "pid") == pid && comparable &&
-           !sg_live_is_alive(pid, page_number(head, "start_realtime_ns"));
+    return !*end && pid && live_page_number(head, "pid") == pid && comparable &&
+           !sg_live_is_alive(pid, live_page_number(head, "start_realtime_ns"));
 }
 
 uint32_t sg_live_sweep(void)
