@@ -6,7 +6,7 @@
    For example, the driver says that 4 GiB are free, and 1 GiB is idle here. The limit leaves 3 GiB beyond memory in
    use, so 3 GiB are free. Up to half of the capacity the answer is a multiple of a page, since a block would be made
    of pages. */
-#include "inspect/core_state.h"
+#include "inspect/free_memory.h"
 
 #include "core/segments/fixed_segments.h"
 #include "core/search/take.h"

@@ -1,5 +1,5 @@
 /* The pieces that a device's addresses hold, and the marks of its pages (core_state.h). */
-#include "inspect/core_state.h"
+#include "inspect/inventory.h"
 
 #include "core/state/locks.h"
 

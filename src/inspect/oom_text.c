@@ -28,7 +28,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "inspect/core_state.h"
+#include "inspect/oom_text.h"
 
 #include "core/segments/fixed_segments.h"
 #include "core/state/locks.h"

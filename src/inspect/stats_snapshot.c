@@ -4,7 +4,7 @@
    peaks do, and each of the others keeps in `peak_before` how high they were before. A reader's peak is the larger of
    the two. For example, the peak is 10 GiB when a reader takes it. The gauge goes on from 4, and rises to 6. That
    reader's peak is then 6, the others' still 10. */
-#include "inspect/core_state.h"
+#include "inspect/stats_snapshot.h"
 
 #include "core/segments/fixed_segments.h"
 #include "core/state/accounts.h"

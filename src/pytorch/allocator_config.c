@@ -322,7 +322,7 @@ static const struct key *find_key(const char *name)
 }
 
 /* The error of a key that PyTorch does not know either. */
-static int reader_unknown_key(struct reader *in)
+static int config_unknown_key(struct reader *in)
 {
     const char *names[KEYS];
     for (size_t i = 0; i < KEYS; i++)
@@ -340,7 +340,7 @@ static int reader_pairs(struct reader *in, bool bounds)
     for (reader_next(in); *in->token; reader_next(in)) {
         const struct key *key = find_key(in->token);
         if (!key)
-            return reader_unknown_key(in);
+            return config_unknown_key(in);
         if (reader_expect_colon(in, key->name))
             return -EINVAL;
         reader_next(in);

@@ -12,7 +12,7 @@
 
 enum { PITCH = 512 };
 
-static CUresult memory_allocate(CUdeviceptr *ret, enum sim_memory_kind kind, size_t size, unsigned flags)
+static CUresult memory_allocate_kind(CUdeviceptr *ret, enum sim_memory_kind kind, size_t size, unsigned flags)
 {
     sim_lock();
     CUcontext context;
@@ -34,7 +34,7 @@ static CUresult memory_allocate(CUdeviceptr *ret, enum sim_memory_kind kind, siz
 CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
 {
     SIM_ENTER(cuMemAlloc_v2);
-    return address ? memory_allocate(address, SIM_MEMORY_DEVICE, bytes, 0) : CUDA_ERROR_INVALID_VALUE;
+    return address ? memory_allocate_kind(address, SIM_MEMORY_DEVICE, bytes, 0) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, size_t height, unsigned int element)
@@ -46,7 +46,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, s
     if (__builtin_add_overflow(width, PITCH - 1, &row) ||
         __builtin_mul_overflow(row &= ~(size_t)(PITCH - 1), height, &bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = memory_allocate(address, SIM_MEMORY_DEVICE, bytes, 0);
+    CUresult result = memory_allocate_kind(address, SIM_MEMORY_DEVICE, bytes, 0);
     if (result == CUDA_SUCCESS)
         *pitch = row;
     return result;
@@ -57,7 +57,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned int flag
     SIM_ENTER(cuMemAllocManaged);
     if (!address || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
         return CUDA_ERROR_INVALID_VALUE;
-    return memory_allocate(address, SIM_MEMORY_MANAGED, bytes, flags);
+    return memory_allocate_kind(address, SIM_MEMORY_MANAGED, bytes, flags);
 }
 
 /* An allocation that begins there and that nobody is freeing yet. */
@@ -125,7 +125,7 @@ CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
 static CUresult memory_allocate_host(void **ret, size_t bytes, unsigned flags)
 {
     CUdeviceptr address;
-    CUresult result = memory_allocate(&address, SIM_MEMORY_HOST, bytes, flags);
+    CUresult result = memory_allocate_kind(&address, SIM_MEMORY_HOST, bytes, flags);
     if (result == CUDA_SUCCESS)
         *ret = (void *)(uintptr_t)address;
     return result;

@@ -23,27 +23,6 @@
 #undef PASS
 #undef EXPORT
 #undef ABSENT
-
-cudaError_t cudaGetLastError(void);
-cudaError_t cudaPeekAtLastError(void);
-const char *cudaGetErrorName(cudaError_t error);
-const char *cudaGetErrorString(cudaError_t error);
-struct cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w, int kind);
-
-/* What nvcc writes into every program's start-up and every <<<>>>. */
-void **__cudaRegisterFatBinary(void *image);
-void __cudaRegisterFatBinaryEnd(void **handle);
-void __cudaUnregisterFatBinary(void **handle);
-void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name, int thread_limit,
-                            void *tid, void *bid, dim3 *block, dim3 *grid, int *warp);
-void __cudaRegisterVar(void **handle, char *host, char *device, const char *name, int ext, size_t bytes, int constant,
-                       int global);
-void __cudaRegisterManagedVar(void **handle, void **host, char *device, const char *name, int ext, size_t bytes,
-                              int constant, int global);
-void __cudaRegisterHostVar(void **handle, const char *name, char *host, size_t bytes);
-void __cudaRegisterUnifiedTable(void **handle, void *table);
-char __cudaInitModule(void **handle);
-unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes, CUstream stream);
 #pragma GCC visibility pop
 
 #define CALL(majors, streams, name, parameters, arguments) \

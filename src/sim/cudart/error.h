@@ -15,4 +15,12 @@ cudaError_t sg_rt_note(cudaError_t error);
 /* After a reset of a device no error of before is sticky any more, in any thread. */
 void sg_rt_forget_sticky(void);
 
+/* Exported as they are: they set no last error. */
+#pragma GCC visibility push(default)
+cudaError_t cudaGetLastError(void);
+cudaError_t cudaPeekAtLastError(void);
+const char *cudaGetErrorName(cudaError_t error);
+const char *cudaGetErrorString(cudaError_t error);
+#pragma GCC visibility pop
+
 #endif

@@ -6,6 +6,7 @@
 #include "context.h"
 #include "entry.h"
 #include "error.h"
+#include "launch.h"
 #include "registry.h"
 
 /* Of every GPU since compute capability 2.0. */

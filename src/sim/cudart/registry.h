@@ -23,4 +23,20 @@ cudaError_t sg_rt_kernel_function(struct sg_rt_kernel *kernel, CUfunction *ret);
    cudaErrorInvalidSymbol if there is none. */
 cudaError_t sg_rt_symbol(const void *symbol, CUdeviceptr *ret_address, size_t *ret_bytes);
 
+/* Exported for the start-up code that nvcc writes into every program. */
+#pragma GCC visibility push(default)
+void **__cudaRegisterFatBinary(void *image);
+void __cudaRegisterFatBinaryEnd(void **handle);
+void __cudaUnregisterFatBinary(void **handle);
+void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name, int thread_limit,
+    void *tid, void *bid, dim3 *block, dim3 *grid, int *warp);
+void __cudaRegisterVar(void **handle, char *host, char *device, const char *name, int ext, size_t bytes, int constant,
+    int global);
+void __cudaRegisterManagedVar(void **handle, void **host, char *device, const char *name, int ext, size_t bytes,
+    int constant, int global);
+void __cudaRegisterHostVar(void **handle, const char *name, char *host, size_t bytes);
+void __cudaRegisterUnifiedTable(void **handle, void *table);
+char __cudaInitModule(void **handle);
+#pragma GCC visibility pop
+
 #endif

@@ -13,7 +13,11 @@
 
 #include <cmocka.h>
 
+#include "array.h"
 #include "entry.h"
+#include "error.h"
+#include "launch.h"
+#include "registry.h"
 
 /* Fails, with the names of both errors, unless `call` returns `expected`. */
 #define expect_error(expected, call) \
