@@ -82,7 +82,7 @@ static void place_table_free(struct place_table *table)
 }
 
 /* The entry of a key, or the empty one where it would stand. */
-static struct place *place_of(const struct place_table *table, uint64_t key)
+static struct place *fold_place_of(const struct place_table *table, uint64_t key)
 {
     size_t i = (size_t)(sg_hash(key) >> 16) & (table->room - 1);
     while (table->place[i].at != EMPTY && table->place[i].key != key)
@@ -166,15 +166,15 @@ static void note_last(struct fold *fold, const struct segalloc_trace_record *rec
     fold->left_out += before ? record->id : is_event(record);
     fold->failures += before ? record->size : record->kind == SEGALLOC_RECORD_ALLOCATE_FAILURE;
     if (record->kind == SEGALLOC_RECORD_ALLOCATE) {
-        struct place *place = place_of(&fold->live, record->id);
+        struct place *place = fold_place_of(&fold->live, record->id);
         fold->live.used += place->at <= FREED;
         *place = (struct place){record->id, at};
     } else if (record->kind == SEGALLOC_RECORD_FREE) {
-        struct place *place = place_of(&fold->live, record->id);
+        struct place *place = fold_place_of(&fold->live, record->id);
         fold->live.used -= place->at > FREED;
         place->at = place->at == EMPTY ? EMPTY : FREED;
     } else if (figure) {
-        struct place *place = place_of(&fold->figures, figure);
+        struct place *place = fold_place_of(&fold->figures, figure);
         fold->figures.used += place->at == EMPTY;
         fold->error = fold->figures.used <= FIGURES_MOST ? 0 : -E2BIG;
         *place = (struct place){figure, at};
@@ -228,12 +228,12 @@ static void write_what_stays(struct fold *fold, const struct segalloc_trace_reco
             *site = (struct thread_site){.site = record->id, .phase = record->size};
         return;
     }
-    if (record->kind == SEGALLOC_RECORD_ALLOCATE && place_of(&fold->live, record->id)->at == at) {
+    if (record->kind == SEGALLOC_RECORD_ALLOCATE && fold_place_of(&fold->live, record->id)->at == at) {
         put_site(fold, record->thread, record->time_ns);
         fold_put(fold, kept);
     } else if (is_definition(record)) {
         fold_put(fold, kept);
-    } else if (figure && place_of(&fold->figures, figure)->at == at) {
+    } else if (figure && fold_place_of(&fold->figures, figure)->at == at) {
         if (record->kind == SEGALLOC_RECORD_STATISTIC || record->kind == SEGALLOC_RECORD_OUTSIDE)
             kept.flags |= SEGALLOC_FLAG_LAST; /* a run of its own */
         fold_put(fold, kept);
