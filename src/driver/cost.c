@@ -25,6 +25,7 @@ struct stopwatch {
     uint64_t since;
 };
 
+/* Nanoseconds since the lap before. */
 static uint64_t stopwatch_lap(struct stopwatch *watch)
 {
     uint64_t now = watch->now_ns(), ns = now - watch->since;
@@ -32,6 +33,7 @@ static uint64_t stopwatch_lap(struct stopwatch *watch)
     return ns;
 }
 
+/* Releases all pages, also behind one that fails. */
 static bool cost_release_pages(struct sg_pages *pages, const CUmemGenericAllocationHandle *page, uint32_t count)
 {
     bool fine = true;

@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
+/* The rows with their symbols and the places of their pointers in the table. */
 enum need { REQUIRED, VMM, OPTIONAL };
 
 static const struct {

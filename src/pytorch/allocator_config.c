@@ -189,6 +189,7 @@ static int read_roundup_list(struct reader *in, const char *key)
     return 0;
 }
 
+/* One number for all intervals, or a list. 0 is allowed in a list only, as in PyTorch. */
 static int read_roundup(struct reader *in, const char *key)
 {
     if (reader_at(in, "["))
@@ -202,6 +203,7 @@ static int read_roundup(struct reader *in, const char *key)
     return 0;
 }
 
+/* More than 10 MiB: requests below that have to fit such a segment. */
 static int read_large_segment(struct reader *in, const char *key)
 {
     return reader_mib(in, key, (SG_TORCH_MIN_LARGE >> MIB_SHIFT) + 1, "", &in->conf->large_segment_size);
@@ -259,6 +261,7 @@ static int reader_skip_value(struct reader *in, const char *key)
     return 0;
 }
 
+/* Values of keys without a meaning here (torch_keys.def), each checked as PyTorch checks it. */
 static int check_ANY(struct reader *in, const char *key)
 {
     return reader_skip_value(in, key);

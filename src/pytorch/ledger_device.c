@@ -57,6 +57,7 @@ static void card_give(struct sg_ledger_device *card, uint64_t bytes)
     card->used -= bytes;
 }
 
+/* Segments begin at multiples of 2 MiB, as on the machine that the addresses are modelled after. */
 static uint64_t card_aligned(uint64_t bytes)
 {
     return (bytes + ADDRESS_ALIGN - 1) / ADDRESS_ALIGN * ADDRESS_ALIGN;
@@ -104,6 +105,7 @@ static void card_leave_hole(struct sg_ledger_device *card, uint64_t address, uin
     sg_keytree_insert(&card->holes, &hole->node, address, 0);
 }
 
+/* cudaMalloc: the call counts, whether it fits or not. */
 static int card_segment_alloc(void *user, uint64_t bytes, uint64_t *ret_address)
 {
     struct sg_ledger_device *card = user;
@@ -122,6 +124,7 @@ static void card_segment_free(void *user, uint64_t address, uint64_t bytes)
     card_leave_hole(card, address, card_aligned(bytes));
 }
 
+/* cuMemAddressReserve, which takes no memory and never fails here. */
 static int card_reserve(void *user, uint64_t bytes, uint64_t *ret_address)
 {
     struct sg_ledger_device *card = user;
@@ -159,6 +162,7 @@ static int card_map(void *user, uint64_t address, uint64_t bytes, uint64_t chunk
     return 0;
 }
 
+/* PyTorch waits for the stream first, and unmaps and releases each chunk by a call of its own. */
 static void card_unmap(void *user, uint64_t address, uint64_t bytes, uint64_t chunk, uint64_t stream)
 {
     struct sg_ledger_device *card = user;

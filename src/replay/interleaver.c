@@ -128,6 +128,8 @@ static CUresult operation_refusal(void)
     return (CUresult)next->size;
 }
 
+/* The driver of a play that is exact: the ledger's, but for the refusals that were recorded. Pages that were created and
+   mapped are counted, because a recorded refusal says after how many it came. */
 static CUresult replayed_create(CUmemGenericAllocationHandle *ret, size_t bytes, const CUmemAllocationProp *prop,
     unsigned long long flags)
 {

@@ -102,6 +102,7 @@ static CUresult ledger_release(CUmemGenericAllocationHandle handle)
     return CUDA_SUCCESS;
 }
 
+/* A mapping is no more than the question if the sizes agree. */
 static CUresult ledger_map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
     unsigned long long flags)
 {
@@ -195,6 +196,7 @@ static void ledger_finish(const struct sg_ledger_clock *clock)
     sg_lag_queue_finish(current->queue, clock);
 }
 
+/* Waits for all streams of the present device; without a queue there is nothing to wait for. */
 static CUresult ledger_ctx_synchronize(void)
 {
     if (current->queue) {
@@ -251,6 +253,7 @@ static CUresult ledger_event_create(CUevent *ret, unsigned flags)
     return CUDA_SUCCESS;
 }
 
+/* Its number goes in front of the list of those to use again. */
 static CUresult ledger_event_destroy(CUevent event)
 {
     ledger_event_of(event)->next_unused = current->unused_event;
@@ -278,6 +281,7 @@ static CUresult ledger_event_synchronize(CUevent event)
     return CUDA_SUCCESS;
 }
 
+/* An event over all streams of the present device. */
 static CUresult ledger_ctx_record_event(CUcontext context, CUevent event)
 {
     (void)context;

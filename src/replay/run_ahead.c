@@ -77,6 +77,7 @@ void sg_ahead_tag(struct sg_ahead *ahead, int device, uint32_t stream, struct sg
     tag->slot = ahead->slot[number];
 }
 
+/* A stream is given a piece of work: the queue counts it, and the core's time goes on. */
 static void ahead_submit(struct sg_ahead *ahead, int device, uint32_t number)
 {
     sg_lag_queue_submit(ahead->card->queue, number);
@@ -90,6 +91,7 @@ void sg_ahead_allocated(struct sg_ahead *ahead, int device, uint32_t stream)
         ahead_submit(ahead, device, ahead_stream_number(ahead, device, stream));
 }
 
+/* Notes what an event that is recorded now comes after, by the queue and by the core. */
 static void ahead_record_event(struct sg_ahead *ahead, int device, uint32_t number, struct recording *ret)
 {
     ret->device = device;
@@ -106,6 +108,7 @@ static void ahead_wait_on_stream(struct sg_ahead *ahead, int device, uint32_t nu
         sg_core_ordered_after(ahead->core, device, ahead->slot[number], &recording->known);
 }
 
+/* The host has waited for a recording: the queue completes its work, and the core is called with the same. */
 static void ahead_wait_on_host(struct sg_ahead *ahead, const struct recording *recording)
 {
     sg_lag_queue_finish(ahead->card->queue, &recording->work);

@@ -1,3 +1,5 @@
+/* Reading of the values that a pickle has made. A look-up goes through the items of a dictionary. Each
+   word is in it once, so there are as many items as words at most. */
 #include "reader/pickle_values.h"
 
 #include "reader/pickle_state.h"

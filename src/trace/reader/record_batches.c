@@ -1,3 +1,11 @@
+/* Two ways to hold batches, of which a reader has one: a ring of four that a thread fills, and an array that keeps all.
+
+   Example of the ring. The caller is at record 100 of batch 2; batches 3 and 0 are full, batch 1 is being filled:
+     full 3     2, 3 and 0      turn 2     the one at hand
+   At the end of batch 2 it goes back to the thread (full 2), and batch 3 is at hand (turn 3).
+
+   Example of the array, for records of 158 batches and an empty one at the end: `count` 159, `all` true. A second reading
+   begins at `next` 0 and copies batch after batch, until it meets the empty one. */
 #include "reader/record_batches.h"
 
 #include <pthread.h>
@@ -87,6 +95,7 @@ static void batches_forget_kept(struct sg_batches *batches)
     batches->count = batches->most = 0;
 }
 
+/* Gives everything back. The thread has ended, or never began. */
 static void batches_free(struct sg_batches *batches)
 {
     batches_forget_kept(batches);

@@ -1,3 +1,12 @@
+/* Six chunks in a ring, which a thread fills and the reader empties.
+
+   Example, a compressed file. The reader has been given chunks 0 and 1, and looks at both:
+     chunk    0       1       2      3      4      5
+              given   given   full   full   full   being filled
+   `full` is 3; with chunk 5 it is 4, and the thread waits: chunk 0 may still be looked at. The next call of
+   sg_source_next() hands out chunk 2 and wakes the thread. Chunk 0 is filled again from then on.
+
+   Without a thread, for a plain file or a pipe, each call fills the chunk that it hands out. */
 #include "reader/source.h"
 
 #include <assert.h>
@@ -137,6 +146,7 @@ static void chunk_fill_zstd(struct sg_source *source, struct chunk *chunk)
 }
 #endif
 
+/* Fills a chunk from the source, whichever kind it is. */
 static void chunk_fill(struct sg_source *source, struct chunk *chunk)
 {
 #ifdef SG_HAVE_ZSTD

@@ -28,6 +28,7 @@ static char *stats_text(const json_t *object, const char *key)
     return strdup(value ? value : "");
 }
 
+/* The statistics of a device: a number for each row of stats.def, by name. */
 static void stats_read_device(const json_t *object, struct sg_stats_device *ret)
 {
     const json_t *table = json_object_get(object, "statistics");

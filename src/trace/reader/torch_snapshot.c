@@ -96,6 +96,7 @@ struct state {
     char beginning[160];
 };
 
+/* The errors that end a snapshot; both return -EINVAL. */
 static int snapshot_no_memory(const struct state *state)
 {
     return sg_trace_fail(state->reader, "out of memory");
@@ -179,6 +180,7 @@ static uint64_t level_peak(const struct level *level)
     return level->end + (below > 0 ? (uint64_t)below : 0);
 }
 
+/* Notes a block whose allocation is not in the history. 0 or a negative errno. */
 static int snapshot_add_early(struct state *state, struct early early)
 {
     if (state->earlies == state->early_room) {
@@ -195,6 +197,7 @@ static int snapshot_add_early(struct state *state, struct early early)
     return 0;
 }
 
+/* Notes that the history has the allocation of a block. The map may double, hence twice its bytes. */
 static int snapshot_add_alive(struct state *state, uint64_t address)
 {
     if (!snapshot_affords(state, 2 * sg_idmap_bytes(&state->alive)))
@@ -413,6 +416,7 @@ static bool snapshot_put_statistic(struct state *state, struct segalloc_trace_re
     return true;
 }
 
+/* sg_trace_read() of this format: early blocks, then the events of all devices by time, then the statistics. */
 static size_t snapshot_read(struct sg_trace_reader *reader, struct segalloc_trace_record *out, size_t n)
 {
     struct state *state = reader->state;
@@ -461,6 +465,7 @@ static bool snapshot_detect(const unsigned char *data, size_t size)
            (data[0] == '(' && (data[1] == 'd' || data[1] == 'l'));
 }
 
+/* Reads the pickle, and the state and history in it, but not yet the events. */
 static int snapshot_open(struct sg_trace_reader *reader)
 {
     struct state *state = reader->state = calloc(1, sizeof(*state));

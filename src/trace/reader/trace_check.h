@@ -4,6 +4,11 @@
    harm. So each number that says how long something is, or which, is compared with what the format allows
    (SEGALLOC_TRACE_... in segalloc/trace_format.h), before anything is done with it.
 
+   The limits, all of them in segalloc/trace_format.h:
+     version 1                           a first block at a multiple of 4096, up to 16 MiB
+     64 devices, 64 slots                2^20 streams, 2^20 texts, sites and phases
+     64 TiB a device                     granularity a power of two from 64 KiB to 1 GiB, or 0
+
    Example: a header has a data_offset of 32 MiB, where 16 MiB is the most. sg_trace_check_header() is false, *ret_offset is
    16, the byte at which that field stands, and `fault` ends with "up to 16 MiB: 33554432". */
 #ifndef SG_TRACE_CHECK_H

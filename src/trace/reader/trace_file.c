@@ -91,6 +91,7 @@ static int trace_read_header(struct sg_trace_reader *reader)
     return 0;
 }
 
+/* Begins a trace: one block of memory, and the header. */
 static int segalloc_open(struct sg_trace_reader *reader)
 {
     struct state *state = calloc(1, sizeof(*state));

@@ -74,6 +74,7 @@ int sg_trace_output_open(int fd, const struct segalloc_trace_header *from, const
     return 0;
 }
 
+/* Puts a record into the block at hand, which has room. */
 static void output_append(struct sg_trace_output *output, const struct segalloc_trace_record *record)
 {
     output->block.record[output->block.header.count++] = *record;

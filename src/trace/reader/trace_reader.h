@@ -26,6 +26,13 @@
 
 #include "segalloc/trace_format.h"
 
+/* The way in which a trace ends. Only DAMAGED says that something is wrong; the others say how much there is.
+
+   Example, one trace of three blocks, of which the last is open with 120 records:
+     as it is                       KILLED     no END, and the last block has no checksum: all 120 records are handed out
+     with an END record             CLOSED
+     cut in the middle of block 2   CUT        blocks 0 and 1, and the whole records of block 2 that are there
+     a byte of block 1 changed      DAMAGED    block 0 alone; "byte 1052688: the checksum of a block is wrong" */
 enum sg_trace_end {
     SG_TRACE_OPEN,    /* the end has not been reached yet */
     SG_TRACE_CLOSED,  /* complete: the process closed it, or the format has no end of its own */

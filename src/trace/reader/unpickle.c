@@ -1,3 +1,16 @@
+/* The machine: one function for an opcode or a family of them, each of which changes the stack.
+
+   Bounds: values, stack and memo together take 48 MiB and twice the bytes read, so a file of 1 KiB cannot ask for 4 GiB. A
+   number of the memo is below the bytes read. A text is passed over but for its first 64 bytes. Nothing recurses: nested
+   values are numbers of cells.
+
+   Example of protocol 0, where arguments are lines, the same {"size": 300} as in unpickle.h:
+     (                 MARK       stack: mark
+     d                 DICT       stack: {}          all behind the mark, which is nothing
+     S'size'\n         STRING     stack: {}, word 7
+     I300\n            INT        stack: {}, word 7, 300
+     s                 SETITEM    stack: {word 7: 300}
+     .                 STOP */
 #include "reader/unpickle.h"
 
 #include <assert.h>
@@ -291,6 +304,7 @@ static bool memo_get(struct sg_unpickle *pickle, uint64_t index)
     return stack_push(pickle, pickle->memo[index]);
 }
 
+/* The memo by numbers of 1 or 4 bytes (BINPUT, LONG_BINPUT, BINGET, LONG_BINGET). */
 static bool memo_put_sized(struct sg_unpickle *pickle, unsigned size)
 {
     uint64_t index;

@@ -325,6 +325,7 @@ static bool writer_snapshot_locked(struct sg_trace_writer *writer, uint32_t devi
     return whole;
 }
 
+/* writer_append() as write_snapshot takes it; writer_append_last() is the other. */
 static bool writer_append_now(struct sg_trace_writer *writer, const struct segalloc_trace_record *record)
 {
     return writer_append(writer, record);
@@ -384,6 +385,7 @@ static void writer_reset(struct sg_trace_writer *writer)
     atomic_store(&writer->lock, 0);
 }
 
+/* Copies a text into the writer's own memory, cut to 64 KiB. */
 static const char *writer_copy_text(char *to, const char *text)
 {
     size_t length = text ? strlen(text) : 0;

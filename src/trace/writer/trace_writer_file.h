@@ -40,6 +40,7 @@ enum {
     SNAPSHOT_ROOM = 160                /* and those before it for the last statistics, if the disk is full by then */
 };
 
+/* UNOPENED until the first event. FAILED and CLOSED are the end: no later event is written. */
 enum sg_writer_life { UNOPENED, OPEN, FAILED, CLOSED };
 
 /* Blocks on their way between the helper and the events; one side puts, the other takes. */
@@ -128,6 +129,7 @@ static inline uint32_t sg_ring_count(const struct sg_ring *ring)
            atomic_load_explicit(&ring->taken, memory_order_acquire);
 }
 
+/* Puts a block, for which there is room. The block is stored before the count, so that the other side finds it. */
 static inline void sg_ring_put(struct sg_ring *ring, void *block)
 {
     uint32_t put = atomic_load_explicit(&ring->put, memory_order_relaxed);
@@ -136,6 +138,7 @@ static inline void sg_ring_put(struct sg_ring *ring, void *block)
     atomic_store_explicit(&ring->put, put + 1, memory_order_release);
 }
 
+/* Takes the oldest block; NULL: there is none. */
 static inline void *sg_ring_take(struct sg_ring *ring)
 {
     uint32_t taken = atomic_load_explicit(&ring->taken, memory_order_relaxed);
