@@ -85,7 +85,7 @@ void sg_copies_used_on_devices(CUdeviceptr address, CUstream stream, bool per_th
     sg_leave();
 }
 
-/* Whose work the host, or another stream, may observe by a copy. */
+/* The streams whose work the host, or another stream, may observe by a copy. */
 enum observed { OBSERVED_NOTHING, OBSERVED_STREAM, OBSERVED_ALL };
 
 /* A copy to 0 is one to the host. */

@@ -1,7 +1,9 @@
-/* Memory that programs take from the driver by themselves: from its pools, as physical allocations, as arrays.
-   Modules, contexts, graphs and first launches of a kernel take some too. It stays the driver's own, but must not
-   run out because of idle memory of ours. Each call is booked (track/held_outside.h), and noted in the trace, also
-   where it is refused. */
+/* Memory that the program takes from the driver itself, and gives back, by all calls of
+   process/external_alloc_hooks.def.
+
+   Each hook makes the call, gives idle memory back and makes it again if the driver has run out, and books the result
+   (track/held_outside.h). For example, cuMemCreate of 2 GiB is refused with 3 GiB idle here. The 3 GiB go back, and the
+   second call succeeds. 2 GiB are booked as physical memory of that device. */
 #include "process/hooks.h"
 #include "services/outside_trace.h"
 #include "report/refusals.h"
@@ -29,7 +31,8 @@ static uint64_t note_pool(uint64_t devices)
     return devices;
 }
 
-/* Bytes in use before a call whose memory nobody states. Of modules, which are many, only a trace is worth the question. */
+/* Bytes in use before a call whose memory nobody states. Modules are many, so the question is asked for a trace only.
+   */
 static uint64_t before_measured(enum segalloc_outside what)
 {
     return what != SEGALLOC_OUTSIDE_MODULES || sg_outside_traced() ? sg_outside_used() : 0;
@@ -72,8 +75,8 @@ static void note_measured(enum segalloc_outside what, uint64_t before)
     note_measured(SEGALLOC_OUTSIDE_IMPORTED, before); \
     sg_refusals_note_elsewhere(0)
 
-/* What is said of it. It may be the first call that the process asks memory by. Libraries load modules before anything is
-   known of the program. */
+/* The note that is made of it. It may be the first call that the process asks memory by. Libraries load modules before
+   anything is known of the program. */
 #define NOTE_NODE sg_outside_took(devices)
 #define NOTE_ASYNC sg_outside_took(devices)
 #define NOTE_FROM_POOL sg_outside_took(devices)

@@ -1,5 +1,12 @@
-/* Untracked order: events that are recorded inside launches, by graphs or by other processes; and streams that wait
-   for something else than events. */
+/* Untracked order: events that are recorded inside launches, by graphs or by other processes; and streams that wait for
+   something else than events.
+
+   Each hook marks what it makes uncertain, and nothing more. An event that a graph records is untrusted from then on. A
+   graph that waits for an event or a word makes every launch count as a wait for anything. A stream that waits for a
+   word of memory has untracked order.
+
+   For example, cuStreamWaitValue32 on stream A: the core can't know whose write A waits for. A block of A's that
+   another stream used is free only after all work; blocks of other streams are as before. */
 #include <stddef.h>
 
 #include "serve/make_room.h"
@@ -247,9 +254,9 @@ static void put_step(CUstream stream)
         (void)sg_real()->cuLaunchHostFunc(stream, nothing, NULL);
 }
 
-/* Memory that the kernel is given may have a second address, and the kernel before it may still use the first.
-   Second addresses are right only for kernels that do not overlap. So a step that is no kernel stands between the
-   two, once for all such memory that there is. What a capture holds has one address. */
+/* Memory that the kernel is given may have a second address, and the kernel before it may still use the first. Second
+   addresses are right only for kernels that do not overlap. So a step that is no kernel stands between the two, once
+   for all such memory that there is. Memory of a capture has one address. */
 static void keep_apart(const CUlaunchConfig *config, bool per_thread)
 {
     struct sg_tracked_stream tracked;
@@ -349,7 +356,7 @@ static bool has_write(unsigned count, const CUstreamBatchMemOpParams *params)
     return false;
 }
 
-/* What a batch writes, perhaps for the host to see, comes after what it waits for. */
+/* The words that a batch writes, perhaps for the host to see, come after those that it waits for. */
 #define BATCH(symbol, own)                                                                             \
     CUresult symbol(CUstream stream, unsigned count, CUstreamBatchMemOpParams *params, unsigned flags) \
     {                                                                                                  \

@@ -14,7 +14,8 @@
 #include "report/refusals.h"
 #include "track/streams.h"
 
-/* What is written to an address that is none of ours may be written for the host to see: pinned or managed memory. */
+/* Bytes that are written to an address that is none of ours may be meant for the host: the memory may be pinned or
+   managed. */
 static bool launch_is_seen_at(CUdeviceptr address)
 {
     return sg_following() && sg_memory_guesses() && !sg_process_owns(address);

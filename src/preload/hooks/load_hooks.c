@@ -1,6 +1,10 @@
-/* dlopen: libraries loaded later count as those that were there from the start. The real dlopen looks for a library where
-   its caller says (DT_RUNPATH), and finds the caller by the return address. So it is jumped to with that address still in
-   place, and only the beginning of a load is seen here. Our own calls name a version of it, and don't come here. */
+/* dlopen: libraries loaded later count as those that were there from the start. The real dlopen looks for a library
+   where its caller says (DT_RUNPATH), and finds the caller by the return address. So it is jumped to with that address
+   still in place, and only the beginning of a load is seen here. Our own calls name a version of it, and don't come
+   here.
+
+   For example, a program allocates, then loads UCX. The count of loads goes from 0 to 1. The next allocation takes the
+   slow path, since 1 is not looked at, and finds UCX (track/ipc.h). */
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stddef.h>

@@ -31,8 +31,8 @@
 #include "track/torch_mode.h"
 #include "base/wrap.h"
 
-/* Whose call of the driver it is: that of a module which called the runtime, or, of a runtime that has it inside, that of
-   the module which the driver will return to. */
+/* The module that this call belongs to. It is the one that called the runtime, or, if it links the runtime statically,
+   the one at the return address. */
 static enum sg_caller memory_caller_at(const void *code)
 {
     enum sg_caller caller = sg_caller_current();
@@ -95,7 +95,7 @@ CUresult cuMemFree_v2(CUdeviceptr address)
     return result;
 }
 
-/* What the driver says of a stream that a caller names. */
+/* The driver's word on a stream that a caller names. */
 static CUresult valid_stream(CUstream stream)
 {
     const struct sg_driver *driver = sg_process_driver();

@@ -1,3 +1,5 @@
+/* Each call that may remember a page pins it before the driver is asked. After the driver's answer it may be too late,
+   since another thread may move the page meanwhile. */
 #include "hooks/pin_hooks.h"
 
 #include <stdatomic.h>

@@ -1,4 +1,13 @@
-/* The answers of dlsym() and cuGetProcAddress: our function in place of the driver's. */
+/* The answers of dlsym() and cuGetProcAddress: our function in place of the driver's.
+
+   Two ways lead to a driver's function. A program or the runtime asks dlsym for a name; or it asks cuGetProcAddress,
+   itself found by dlsym, for a base name and a version. Both are answered from the table of hooks. The rule is that
+   nobody finds a name here which it would not find without this library. Where libcuda isn't loaded for the caller,
+   ours isn't there either.
+
+   For example, libcudart asks dlsym(handle of libcuda, "cuGetProcAddress_v2") and gets ours. Then it asks that for
+   ("cuMemAlloc", 12000) and gets our cuMemAlloc_v2. From then on each cudaMalloc of that runtime comes to
+   hooks/memory_hooks.c. */
 #include "process/glibc_symver.h"
 
 #include <dlfcn.h>
@@ -178,7 +187,7 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **ret, int version, cuuint
     return symbols_answered(result, symbol, version, flags, ret);
 }
 
-/* What dlsym() returns: `value`, or, where `real` is set, whatever the real one answers to the very same call. */
+/* The answer of dlsym(): `value`, or, where `real` is set, whatever the real one answers to the very same call. */
 struct answer {
     void *value;
     sg_dlsym_fn *real;
@@ -225,7 +234,7 @@ static bool is_hidden_natively(void *handle, const char *marker, const void *cal
     return is_programs_search(handle, caller) && !real(handle, marker);
 }
 
-/* What `real` finds for RTLD_NEXT is what comes after us; the caller's next may be ourselves. */
+/* For RTLD_NEXT `real` finds what comes after us, though the caller's next may be ourselves. */
 static struct answer answer_hook(const struct sg_hook_row *hook, void *handle, const void *caller, sg_dlsym_fn *real)
 {
     static const char marker[] = "cuDeviceGetCount";
@@ -251,7 +260,7 @@ static bool symbol_is_ours(const void *function)
     return dladdr(function, &info) && info.dli_fbase == (const void *)__ehdr_start;
 }
 
-/* Who asks for such a name gets what the loader finds, save that ours isn't to be found where its library is not. */
+/* A search for such a name gets what the loader finds. Ours isn't to be found where its library is not. */
 static struct answer answer_export(const struct export *export, void *handle, const void *caller, sg_dlsym_fn *real)
 {
     void *found = sg_dlsym()(handle, export->name); /* relative to this library */

@@ -13,7 +13,8 @@
 #include "services/outside_trace.h"
 #include "track/streams.h"
 
-/* What the host has observed once the driver says that a stream has no work left: read before the driver is asked. */
+/* The order that the host has observed once the driver says that a stream has no work left: read before the driver is
+   asked. */
 struct observation {
     struct sg_tracked_stream tracked;
     struct sg_vector_clock clock;

@@ -1,3 +1,5 @@
+/* 64 stubs of 16 bytes in assembly. A stub puts its number into a register that no parameter uses. The common part
+   saves all registers that may hold one, notes the call and jumps to the driver's function. */
 #include "hooks/unhooked_calls.h"
 
 #include <stdint.h>

@@ -1,6 +1,8 @@
-/* Calls for memory that the program maps itself, where they name memory of ours. For the program that is
-   cuMemAlloc's, which these calls refuse. To the driver it is mapped memory: they would succeed, and take pages from
-   under other blocks. */
+/* Calls for memory that the program maps itself, where they name memory of ours.
+
+   For the program that is cuMemAlloc's, which these calls refuse. To the driver it is mapped memory: they would
+   succeed, and take pages from under other blocks. For example, cuMemUnmap of a block of ours is answered
+   CUDA_ERROR_INVALID_VALUE, as for memory of cuMemAlloc. */
 #include <stddef.h>
 
 #include "process/hooks.h"

@@ -1,4 +1,11 @@
-/* Start-up, fork and exit: what makes the parts of the library and puts them together. */
+/* Start-up, fork and exit: what makes the parts of the library and puts them together.
+
+   The constructor keeps the environment and registers fork handlers, no more. The first allocation does the rest, in
+   this order: configuration, worker, the driver for the core, sites, checker, PyTorch, IPC, recorder, core, contexts,
+   following, trim. Each part may use those before it.
+
+   Exit goes the other way. The core is disabled first, so that destructors find frees that do nothing. Files are closed
+   last, and only if no thread holds the core's locks. */
 #include "process/glibc_symver.h"
 
 #include <dlfcn.h>
@@ -50,8 +57,8 @@ static void say_problem(void *user, const char *line)
     sg_log_line(line);
 }
 
-/* What is wrong with the configuration is said by a process that allocates, not by all those that only look whether
-   there is a device. */
+/* A process that allocates says what is wrong with the configuration; those that only look whether there is a device do
+   not. */
 static void process_complain(void)
 {
     struct sg_conf scratch;
@@ -89,7 +96,7 @@ static bool is_wsl(void)
     return uname(&system) == 0 && (strstr(system.release, "microsoft") || strstr(system.release, "Microsoft"));
 }
 
-/* By the one thread that took the state from EARLY to STARTING. */
+/* Called by the one thread that took the state from EARLY to STARTING. */
 static enum sg_process_state create_core(const struct sg_driver *driver)
 {
     sg_worker_prepare();

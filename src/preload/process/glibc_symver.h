@@ -1,5 +1,10 @@
 /* Binds what glibc moved between libraries, and so gave a new version node, to the node that every glibc since 2.17
-   has. A preload that needs a newer node than the machine's glibc has kills every program it is loaded into. */
+   has.
+
+   Why. A preload that needs a newer node than the machine's glibc has kills every program it is loaded into.
+
+   For example, built with glibc 2.38 a call of dlopen would need dlopen@GLIBC_2.34. On a machine with 2.31 the loader
+   would say "version GLIBC_2.34 not found", of every command. With this header it needs dlopen@GLIBC_2.2.5. */
 #ifndef SG_GLIBC_SYMVER_H
 #define SG_GLIBC_SYMVER_H
 

@@ -74,7 +74,8 @@ bool sg_interposer_of_runtime(void)
     return interposes("cudaMalloc") || interposes("cudaFree");
 }
 
-/* By the file name: a program may have a copy of the driver's functions linked in, which only hand on to the driver. */
+/* The file name decides: a program may have a copy of the driver's functions linked in, which only hand on to the
+   driver. */
 static bool is_preloaded(const struct link_map *map)
 {
     const char *list = sg_environment("LD_PRELOAD");

@@ -111,7 +111,7 @@ bool sg_loaded_of(void *handle, struct sg_loaded *ret)
     return sg_loaded_at(map->l_ld, ret);
 }
 
-/* What a library finds its symbols by. Either kind of table may be missing. */
+/* The tables by which a library finds its symbols. Either kind of table may be missing. */
 struct tables {
     const uint32_t *newer, *older; /* DT_GNU_HASH, DT_HASH */
     const ElfW(Sym) * symbols;

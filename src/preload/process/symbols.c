@@ -19,7 +19,7 @@
 #include "process/loaded_code.h"
 #include "process/locks.h"
 
-/* What was looked up once; 0 or NULL: not yet. */
+/* Functions that were looked up once; 0 or NULL: not yet. */
 static struct {
     _Atomic(uintptr_t) dlsym, dlsym_next, dlclose;
     _Atomic(struct libcuda *) libcuda;

@@ -24,7 +24,7 @@
 
 typedef void *sg_dlsym_fn(void *handle, const char *name);
 
-/* glibc's own dlsym. What it says of RTLD_NEXT is relative to this library. */
+/* glibc's own dlsym. Its RTLD_NEXT is relative to this library. */
 sg_dlsym_fn *sg_dlsym(void);
 
 /* The dlsym that comes after ours: another preloaded library's, or glibc's. Names that are not ours go on to it, and

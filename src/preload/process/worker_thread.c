@@ -43,7 +43,7 @@ bool sg_worker_start(void *(*run)(void *), void *user)
     return started;
 }
 
-/* What a thread of ours does for others, one thing at a time. */
+/* Work that a thread of ours does for others, one piece at a time. */
 static struct errand {
     atomic_bool busy; /* from its beginning until both who asked and who does it have done with it */
     atomic_int hands; /* of those two */

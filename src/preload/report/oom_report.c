@@ -136,7 +136,7 @@ static size_t take_others(const struct nvml_process *list, unsigned count, struc
     return here ? others : 0;
 }
 
-/* As NVML lists them. *ret_complete: these are all of them. */
+/* Lists the others by NVML. *ret_complete: these are all of them. */
 static size_t list_others(int device, struct sg_oom_process ret[PROCESSES], bool *ret_complete)
 {
     struct nvml nvml;
@@ -167,7 +167,7 @@ static size_t list_neighbours(int device, struct sg_oom_process ret[PROCESSES])
     return count;
 }
 
-/* Of the current device, by whomever; 0: not known. */
+/* Bytes of the current device that anybody uses; 0: not known. */
 static uint64_t used_bytes(void)
 {
     const struct sg_driver *driver = sg_process_driver();
@@ -180,8 +180,8 @@ static bool is_idle(enum segalloc_outside what)
     return what == SEGALLOC_OUTSIDE_POOLS_IDLE || what == SEGALLOC_OUTSIDE_POOLS_LEAVING || what == SEGALLOC_OUTSIDE_GRAPHS_IDLE;
 }
 
-/* What this process holds by other calls, a row for each kind. Returns how many there are. Managed memory is left out: it can
-   move to the host. */
+/* Memory that this process holds by other calls, a row for each kind. Returns how many there are. Managed memory is
+   left out: it can move to the host. */
 static size_t list_own(int device, struct sg_oom_own ret[SEGALLOC_OUTSIDE_COUNT])
 {
     struct sg_outside outside = {0};

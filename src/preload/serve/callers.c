@@ -1,3 +1,8 @@
+/* The modules that call, kept by address range.
+
+   An entry holds as long as no library is unloaded. `unloading` counts dlclose() before and after, and an entry of
+   another count is looked at anew. So a look-up takes no lock. The first call of a module takes the loader's lock with
+   all signals held off, because a handler that allocates would wait for ever. */
 #include "process/glibc_symver.h"
 
 #include "serve/callers.h"
@@ -27,7 +32,7 @@ SG_EXPORT int cudaMalloc(void **ret, size_t bytes);
 SG_EXPORT int cudaFree(void *address);
 SG_EXPORT int dlclose(void *handle);
 
-/* Of the runtime: cudaErrorMemoryAllocation, cudaErrorCudartUnloading, cudaErrorInsufficientDriver. */
+/* The runtime's cudaErrorMemoryAllocation, cudaErrorCudartUnloading and cudaErrorInsufficientDriver. */
 enum {
     MODULES_MAX = 64,
     CUDA_ERROR_MEMORY_ALLOCATION = 2,
@@ -276,7 +281,7 @@ enum sg_caller sg_caller_current(void)
     return (enum sg_caller)sg_self.caller;
 }
 
-/* What PyTorch's cache holds idle, in pools that are gone or on other streams, is had by asking for it. */
+/* PyTorch's cache may hold idle memory, in pools that are gone or on other streams. It gives that back when asked. */
 static int malloc_of_torch_failed(const struct sg_module *module, void **ret, size_t bytes)
 {
     int result = CUDA_ERROR_MEMORY_ALLOCATION;

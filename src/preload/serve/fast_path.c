@@ -1,3 +1,8 @@
+/* The conditions of the short way, asked with few loads: the epoch, the thread's mark `inside`, the context that is
+   current now, and the runtime.
+
+   A free by the fast path is *tentative*: its failure is not counted, because the slow path asks again. An allocation
+   is asked for once only, with the ladder of sg_memory_not_served() behind it. */
 #include "process/glibc_symver.h"
 
 #include "serve/fast_path.h"
@@ -148,7 +153,7 @@ static __attribute__((noinline)) const struct sg_tag *torch_tag(const struct sg_
     return ret;
 }
 
-/* What to tell the core of a call through a runtime; `spare` may hold it. */
+/* The tag for a call through a runtime; `spare` may hold it. */
 static inline const struct sg_tag *tag_of(const struct sg_fast_path *fast_path, const struct sg_module *module,
     struct sg_tag *spare)
 {

@@ -1,3 +1,4 @@
+/* The public functions about memory as a whole: version, trim, statistics. */
 #include "inspect/core_state.h"
 #include "process/hooks.h"
 #include "process/process.h"

@@ -1,4 +1,5 @@
-/* The public functions of callers that name their streams. */
+/* The public functions of callers that name their streams (include/segalloc/segalloc.h). A caller that names streams
+   frees by their order, so its first call makes order followed. */
 #include <stddef.h>
 #include <stdint.h>
 

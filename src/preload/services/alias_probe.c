@@ -267,7 +267,7 @@ static bool has_pages(const struct sg_conf *conf, const struct sg_driver *driver
         probe_attribute(driver, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device, &vmm) && vmm;
 }
 
-/* By the one thread that has set the trial to TRYING. */
+/* Called by the one thread that has set the trial to TRYING. */
 static void probe_begin(const struct sg_driver *driver, struct trial *trial, int device)
 {
     trial->driver = driver;

@@ -9,7 +9,7 @@
 
 bool sg_annotate_on;
 
-/* As the simulator declares it (sim/extra.h), which is found by its name and never linked. */
+/* The simulator's function (sim/extra.h), found by its name and never linked. */
 static int (*block)(uint64_t address, uint64_t bytes, int handed_out);
 
 void sg_annotate_start(void)

@@ -21,7 +21,8 @@ uint64_t (*sg_annotate_clock(void))(void);
 /* True if there is one. No lock. */
 extern bool sg_annotate_on __attribute__((visibility("hidden")));
 
-/* A block of ours was handed out; is about to be freed by the program. What is no live block is left alone. */
+/* A block of ours was handed out; is about to be freed by the program. Addresses without a live block are left alone.
+   */
 void sg_annotate_given(CUdeviceptr address, size_t bytes);
 void sg_annotate_freed(struct sg_core *core, CUdeviceptr address);
 

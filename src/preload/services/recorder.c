@@ -141,7 +141,7 @@ struct sg_event_sink sg_recorder_open(const struct sg_conf *conf)
     return recorder.trace ? sg_trace_writer_sink(recorder.trace) : (struct sg_event_sink){NULL, NULL};
 }
 
-/* What the driver calls a device's model; "" where it does not say. */
+/* The driver's name of a device's model; "" where it gives none. */
 static void read_model(int device, char ret[SG_STATS_MODEL])
 {
     CUresult (*get)(char *name, int size, CUdevice device);

@@ -120,7 +120,7 @@ static uint64_t trim_device(int device, uint64_t keep)
     return given;
 }
 
-/* What would go back of a device if another process asked for it now. */
+/* Bytes of a device that would go back if another process asked now. */
 static uint64_t idle_of(struct sg_core *core, int device)
 {
     const struct sg_driver *driver = sg_process_driver();

@@ -37,7 +37,7 @@ static struct {
     _Atomic(struct shared_node (*)(void)) current; /* set last */
     uint64_t (*next_sequence)(void);
     uint64_t (*thread)(void);
-    /* By number of the node: that, the thread that made it, and the site. */
+    /* Indexed by number of the node: that, the thread that made it, and the site. */
     _Atomic uint64_t made[REMEMBERED];
 } torch;
 
@@ -61,7 +61,7 @@ void sg_backward_look(void)
     atomic_store_explicit(&torch.current, current, memory_order_release);
 }
 
-/* What a node is remembered by; the site is above. */
+/* The word that a node is remembered by; the site is above these bits. */
 static uint64_t node_mark(uint64_t sequence, uint64_t thread)
 {
     return (sequence & ((UINT64_C(1) << SEQUENCE_BITS) - 1)) |

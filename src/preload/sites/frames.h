@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* A frame of a thread's stack. Two are the same place if all bytes are the same. Of the gap both are 0. */
+/* A frame of a thread's stack. Two are the same place if all bytes are the same. In the gap both are 0. */
 struct sg_frame {
     uint64_t code; /* of Python: the code object; native: the return address */
     uint64_t at;   /* of Python: where in it, and a mark of what it is, whose address may be used again; native: 0 */

@@ -19,8 +19,8 @@
 
 #include "sites/frames.h"
 
-/* The frames of the calling thread, the innermost first, at most `most`; 0 where it runs no Python. Of a deeper stack the
-   last `outer` are the outermost ones (frames.h). */
+/* The frames of the calling thread, the innermost first, at most `most`; 0 where it runs no Python. If the stack is
+   deeper, the last `outer` are the outermost ones (frames.h). */
 unsigned sg_python_frames(struct sg_frame *ret, unsigned most, unsigned outer);
 
 /* File, function and line of one of those frames, as long as the thread has not returned from there. Texts are cut

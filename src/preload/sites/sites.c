@@ -37,7 +37,7 @@ enum {
 _Static_assert(FRAMES_MOST <= SEGALLOC_TRACE_FRAMES && TEXT_BYTES <= SEGALLOC_TRACE_TEXT, "readers take no more");
 _Static_assert((int)OUTER_FRAMES <= (int)SG_OUTER_FRAMES_MOST, "the outermost frames are put in order there");
 
-/* What a frame is called; texts by number. */
+/* The names of a frame; texts by number. */
 struct line {
     uint32_t file, function, line;
 };

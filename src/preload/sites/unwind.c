@@ -14,7 +14,8 @@
 
 #include "process/symbols.h"
 
-/* Of <unwind.h>, the Itanium C++ ABI's: the runtime that unwinds is looked up, so that nothing is linked for it. */
+/* Types of <unwind.h>, the Itanium C++ ABI's. The runtime that unwinds is looked up, so that nothing is linked for it.
+   */
 struct context;
 typedef int visit_fn(struct context *context, void *user);
 enum { GO_ON = 0, END_OF_STACK = 5 };
@@ -129,8 +130,8 @@ static void stack_note(struct sg_stack *stack, const struct sg_stack *seen)
 }
 
 #if defined(__x86_64__)
-/* By what is known of the frames on the way. `end`: where the frame that returns to the first address ends. False: not
-   all is known. Frames can differ from the recorded size. Reads end at `top`; all below it is the stack of `end`. */
+/* Walks by the known sizes of frames. `end`: where the frame that returns to the first address ends. False: not all is
+   known. Frames can differ from the recorded size. Reads end at `top`; all below it is the stack of `end`. */
 static bool unwind_follow(struct sg_unwinder *unwinder, uintptr_t end, uintptr_t top, struct sg_picked *picked)
 {
     for (int frames = 1; end <= top; frames++) {

@@ -33,9 +33,10 @@ struct sg_stack {
     uintptr_t low, top;
 };
 
-/* Writes the return addresses outside this library, the innermost first, at most `most`, and returns how many. Of a deeper
-   stack the last `outer` are the outermost ones (frames.h); beyond 254 frames, the last of those. `stack`: the thread's, kept up
-   to date. 0 where the runtime that unwinds is not there. The first call of a process may load it. */
+/* Writes the return addresses outside this library, the innermost first, at most `most`, and returns how many. If the
+   stack is deeper, the last `outer` are the outermost ones (frames.h); beyond 254 frames, the last of those. `stack`:
+   the thread's, kept up to date. 0 where the runtime that unwinds is not there. The first call of a process may load
+   it. */
 unsigned sg_unwind_frames(struct sg_unwinder *unwinder, struct sg_stack *stack, struct sg_frame *ret, unsigned most,
     unsigned outer);
 

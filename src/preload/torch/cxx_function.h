@@ -1,5 +1,8 @@
 /* std::function of libstdc++, which PyTorch's parameters are. Source: bits/std_function.h of GCC 5 to 15, where it has
-   stayed the same: storage, a manager, and what calls it. */
+   stayed the same: storage, a manager, and what calls it.
+
+   For example, a filter is a lambda with one captured pointer. The pointer lies in storage[0], and the manager clones
+   by copying it. `call` is given the storage's address and those of its arguments. */
 #ifndef SG_CXX_FUNCTION_H
 #define SG_CXX_FUNCTION_H
 

@@ -129,8 +129,8 @@ void sg_torch_allocator_limit(void)
     }
 }
 
-/* What frees a block of the cache. Not while PyTorch makes up its mind whether to have one, which it does once and under
-   a lock. */
+/* Notes the function that frees a block of the cache. Not while PyTorch makes up its mind whether to have one, which it
+   does once and under a lock. */
 static void allocator_note_deleter(void)
 {
     sg_torch_deleter_fn *deleter;

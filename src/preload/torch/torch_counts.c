@@ -1,3 +1,5 @@
+/* The structure in two parts with a map between them, and the additions. Subtractions stop at 0, because the counts of
+   the two allocators are read one after the other. */
 #include "inspect/core_state.h"
 #include "torch/torch_counts.h"
 
@@ -26,7 +28,7 @@ struct more_counts {
     int64_t retries, ooms;
 };
 
-/* What has ever happened on a device: to tensors, and to pages. */
+/* Totals of a device since it was first used: of tensors, and of pages. */
 struct totals {
     uint64_t allocs, frees, bytes, freed_bytes, pages, released, ooms;
 };

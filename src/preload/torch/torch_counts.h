@@ -1,4 +1,17 @@
-/* PyTorch's statistics while its cache is off: what the core counts is added to what its allocator says. */
+/* PyTorch's statistics while its cache is off: the core's counts are added to those of its allocator.
+
+   Why. torch.cuda.memory_stats() asks PyTorch's allocator, which has nothing then. Programs decide by these figures:
+   they print peaks, empty caches, choose batch sizes.
+
+   How. PyTorch fills in its own structure first. Levels (bytes now, peak) and totals (bytes ever) of the core are added
+   family by family. Segments of PyTorch's cache are blocks of ours and are taken off, because its own counts have the
+   tensors in them.
+
+   Limits. The structure's layout is known by release (torch_layout.h). All tensors count as of the large pool. Peaks of
+   the two caches may be of different moments.
+
+   For example, 10 tensors of 4 MiB are ours. A pool has 3 tensors of 1 MiB in one segment of 20 MiB, a block of ours
+   too. The core counts 60 MiB, less 20 MiB is 40 MiB. PyTorch counts 3 MiB. memory_allocated() says 43 MiB. */
 #ifndef SG_TORCH_COUNTS_H
 #define SG_TORCH_COUNTS_H
 

@@ -1,3 +1,7 @@
+/* PyTorch's two functions, found once: the current stream of a device, and a stream's handle.
+
+   A thread's first question registers a destructor, which glibc runs before PyTorch's own. From then on nothing is
+   asked in that thread. */
 #include "process/glibc_symver.h"
 
 #include "torch/torch_current.h"

@@ -1,3 +1,4 @@
+/* Seven symbols, looked up at the first need and kept if all are there. */
 #include "process/glibc_symver.h"
 
 #include "torch/torch_cxx.h"

@@ -1,3 +1,4 @@
+/* The rows by release, and version.py. */
 #include "process/glibc_symver.h"
 
 #include "torch/torch_layout.h"
@@ -10,10 +11,10 @@
 
 #include "config/conf.h"
 
-/* Source of the statistics: struct DeviceStats in the headers of the wheels (2.5.1, 2.6.0, 2.7.1, 2.8.0, 2.9.1, 2.10.0, 2.11.0,
-   2.12.0 and 2.12.1). Those of 2.13.0, 2.14.0, 2.14.1 and 2.15.0 have a ska::flat_hash_map between the counts. Of the snapshot:
-   SnapshotInfo, SegmentInfo and BlockInfo in those of 2.9.1, 2.11.0 and 2.15.0, which agree. Of the place of setUseOnOOM():
-   the tables of the last two. */
+/* Source of the statistics: struct DeviceStats in the headers of the wheels (2.5.1, 2.6.0, 2.7.1, 2.8.0, 2.9.1, 2.10.0,
+   2.11.0, 2.12.0 and 2.12.1). Those of 2.13.0, 2.14.0, 2.14.1 and 2.15.0 have a ska::flat_hash_map between the counts.
+   Source of the snapshot: SnapshotInfo, SegmentInfo and BlockInfo in those of 2.9.1, 2.11.0 and 2.15.0, which agree.
+   Source of the place of setUseOnOOM(): the tables of the last two. */
 static const struct sg_torch_layout layouts[] = {
     {5, 8, 0, false, 0}, {9, 10, 0, true, 0}, {11, 12, 0, true, 3}, {13, 15, 32, true, 3}};
 enum { LAYOUTS = sizeof layouts / sizeof *layouts };

@@ -1,4 +1,5 @@
-/* What PyTorch's words need, through its pluggable allocator's optional hooks and the Python module (tools/python). */
+/* Calls that PyTorch's words need, through its pluggable allocator's optional hooks and the Python module
+   (tools/python). */
 #include <string.h>
 
 #include "process/hooks.h"

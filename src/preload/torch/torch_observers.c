@@ -1,3 +1,5 @@
+/* A list that only grows: an entry is constant once `count` covers it, so observers are called without the lock and may
+   attach more. */
 #include "torch/torch_observers.h"
 
 #include <stdatomic.h>
@@ -23,8 +25,9 @@ void sg_torch_observers_add(struct sg_cxx_function observer)
     sg_process_unlock(SG_LOCK_TORCH);
 }
 
-/* What the cache would ask the driver for. Source: kMinBlockSize, kSmallSize, kSmallBuffer, kMinLargeAlloc, kLargeBuffer and
-   kRoundLarge in c10/core/AllocatorConfig.h of PyTorch 2.11 and 2.15, without settings that round. 3 MiB: 20 MiB. */
+/* The bytes that the cache would ask the driver for. Source: kMinBlockSize, kSmallSize, kSmallBuffer, kMinLargeAlloc,
+   kLargeBuffer and kRoundLarge in c10/core/AllocatorConfig.h of PyTorch 2.11 and 2.15, without settings that round. 3
+   MiB: 20 MiB. */
 static size_t segment_bytes(size_t bytes)
 {
     enum { SMALL = 1 << 20, SMALL_SEGMENT = 2 << 20, LARGE = 10 << 20, LARGE_SEGMENT = 20 << 20, ROUND = 2 << 20 };

@@ -1,4 +1,12 @@
-/* PyTorch's observers of running out, which its cache calls: they are called from here where the cache is not asked. */
+/* PyTorch's observers of running out, which its cache calls: they are called from here where the cache is not asked.
+
+   Why. Programs attach an observer (torch._C._cuda_attach_out_of_memory_observer) that writes a snapshot when memory
+   runs out. Without the cache nobody would call it.
+
+   Limits. 64 observers; later ones are not called.
+
+   For example, a tensor of 3 MiB is refused on a card of 8 GiB with 1 MiB free. An observer is given device 0, 20 MiB
+   (the segment that the cache would have asked for), 8 GiB and 1 MiB. */
 #ifndef SG_TORCH_OBSERVERS_H
 #define SG_TORCH_OBSERVERS_H
 

@@ -1,4 +1,13 @@
-/* PyTorch's own error of running out of memory, which Python programs know as torch.OutOfMemoryError. */
+/* PyTorch's own error of running out of memory, which Python programs know as torch.OutOfMemoryError.
+
+   Why. Programs catch that class and make their batch smaller. An error of the runtime becomes torch.AcceleratorError,
+   which they don't catch.
+
+   How. The exception is made and thrown from C by functions of PyTorch's C++ runtime (torch_cxx.h). It passes through
+   frames of this library, which has unwind tables for that.
+
+   For example, torch.ones of 6 GiB on a card of 4 GiB: "CUDA out of memory. Tried to allocate 6.00 GiB. GPU 0 has a
+   total capacity of 4.00 GiB of which …", as PyTorch words it. */
 #ifndef SG_TORCH_OOM_H
 #define SG_TORCH_OOM_H
 

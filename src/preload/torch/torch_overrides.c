@@ -1,3 +1,8 @@
+/* The replaced functions, each after PyTorch's own parameters; then the two steps, watch and take.
+
+   Parameters are words as the Itanium C++ ABI passes them. A pair of two words takes two registers, a std::function an
+   address, a structure larger than two words is returned by address. A parameter that an older release lacks is an
+   unread register. */
 #include "process/glibc_symver.h"
 
 #include "torch/torch_overrides.h"

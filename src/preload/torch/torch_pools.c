@@ -1,3 +1,5 @@
+/* Slots with a state FREE, TAKEN, LIVE. A slot is TAKEN while its members are written or destroyed. A reader that finds
+   it LIVE after it has counted itself may call the filter. */
 #include "torch/torch_pools.h"
 
 #include <sched.h>
@@ -9,8 +11,8 @@
 /* Natively PyTorch looks through all of them at each allocation; more than a few at a time are not seen. */
 enum { UNDER_WAY_MAX = 256 };
 
-/* A slot's functor is called without a lock: the call may ask the driver about a capture, whose lock comes before those of
-   this layer. Who ends the pool waits for the calls that are under way. */
+/* A slot's functor is called without a lock: the call may ask the driver about a capture, whose lock comes before those
+   of this layer. The thread that ends the pool waits for the calls that are under way. */
 enum { FREE, TAKEN, LIVE };
 static struct under_way {
     atomic_int state;

@@ -1,5 +1,16 @@
-/* PyTorch's pools that are being allocated for: MemPool, and captures of CUDA graphs. PyTorch routes a tensor into one by
-   a question about the thread or its stream; the same question says here whose cache a tensor belongs to. */
+/* PyTorch's pools that are being allocated for: MemPool, and captures of CUDA graphs.
+
+   Why. PyTorch routes a tensor into a pool by a question about the thread or its stream. Here that question says to
+   which cache a tensor belongs.
+
+   How. A pool's filter is a std::function that PyTorch gives to beginAllocateToPool(); a copy of it is kept in a slot
+   until the pool ends. Filters are called without a lock, since one may ask the driver. The end of a pool waits for
+   calls that are under way.
+
+   Limits. 256 pools at a time. Beyond that all tensors count as a pool's.
+
+   For example, a graph is captured on stream 5: the filter accepts stream 5. A tensor of stream 5 comes from PyTorch's
+   cache, a tensor of stream 0 from us. */
 #ifndef SG_TORCH_POOLS_H
 #define SG_TORCH_POOLS_H
 

@@ -1,3 +1,5 @@
+/* The exported check_env(), and the choice behind it. PyTorch's own function is asked too: it is the next of that name.
+   */
 #include "process/glibc_symver.h"
 
 #include "torch/torch_question.h"

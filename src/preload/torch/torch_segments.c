@@ -1,3 +1,5 @@
+/* Linear probing. A deleted slot may serve again; it is no end of a chain, so a reader without the lock goes on past
+   it. */
 #include "torch/torch_segments.h"
 
 #include "process/process.h"

@@ -1,3 +1,5 @@
+/* The copies, and PyTorch's two steps: the handle is asked for, then the storage's new data. `moving` carries the copy
+   from the first to the second. */
 #include "torch/torch_sent.h"
 
 #include <stdint.h>
@@ -118,7 +120,7 @@ typedef struct data_ptr sent_data_fn(void *data, uint16_t device);
 
 SG_EXPORT sent_data_fn SENT_DATA;
 
-/* What a storage holds from the time on when it was sent: PyTorch asks for it right after the handle. */
+/* The memory that a storage holds once it was sent: PyTorch asks for it right after the handle. */
 struct data_ptr SENT_DATA(void *data, uint16_t device)
 {
     void *handle = sg_library_find("libtorch_cuda.so");

@@ -1,7 +1,16 @@
-/* Tensors that PyTorch sends to other processes. PyTorch gives away a whole allocation of the driver's by a legacy
-   handle, which mapped memory has none of. A tensor of ours therefore moves to a block of PyTorch's cache, in the
-   driver's memory, when it is sent for the first time. The storage gets the new address, and keeps the old one until
-   it dies. */
+/* Tensors that PyTorch sends to other processes.
+
+   Why. PyTorch gives away a whole allocation of the driver's by a legacy handle, and mapped memory has none of that
+   kind.
+
+   How. A tensor of ours moves to a block of PyTorch's cache, in the driver's memory, when it is sent for the first
+   time. The storage gets the new address, and keeps the old one until it dies.
+
+   Limits. 4,096 copies at a time. A tensor that a graph may know by address does not move, and sending it fails as
+   PyTorch says.
+
+   For example, queue.put(t) with t of 64 MiB: the copy needs 64 MiB of the driver's, for which idle pages go back
+   first. 64 MiB are copied, the receiver opens the copy, and when t is freed so is the copy. */
 #ifndef SG_TORCH_SENT_H
 #define SG_TORCH_SENT_H
 

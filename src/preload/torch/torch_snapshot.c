@@ -1,3 +1,5 @@
+/* Pieces of the core in order of addresses become segments of PyTorch's snapshot: a run of neighbours is a segment,
+   each piece a block. */
 #include "torch/torch_snapshot.h"
 
 #include <stdbool.h>

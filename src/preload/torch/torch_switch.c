@@ -1,3 +1,5 @@
+/* Each use of the switch ends in sg_torch_allocator_cache(true) or in one tensor's answer. Lines say why the cache is
+   on. */
 #include "torch/torch_switch.h"
 
 #include <stdatomic.h>

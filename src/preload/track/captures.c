@@ -203,8 +203,8 @@ CUresult sg_captures_wait_aside(void)
     return result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED ? CUDA_ERROR_NOT_READY : result;
 }
 
-/* Lets those who wait come into the driver. Whether they have can't be seen, and they may stay there for long: each is
-   given this much once. No other can begin meanwhile. */
+/* Lets those who wait come into the driver. Nobody can see whether they have, and they may stay there for long. So each
+   is given this much once. No other can begin meanwhile. */
 static void captures_let_waits_enter(void)
 {
     enum { RESTS = 250 }; /* 5 ms and more */

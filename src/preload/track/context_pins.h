@@ -72,7 +72,7 @@ static inline void sg_context_unpin_cached(struct sg_thread *self)
 /* True if calls are under way that name the context, after sg_context_ending_locked(). For contexts.c. */
 bool sg_context_is_pinned(CUcontext context);
 
-/* Between two looks at that, or at sg_context_is_ending(): sleeps 20 us. What is waited for is rare and short. */
+/* Between two looks at that, or at sg_context_is_ending(): sleeps 20 us. Such waits are rare and short. */
 void sg_context_pins_rest(void);
 
 /* When there is a second context: makes calls that name one cheaper from here on, where the kernel

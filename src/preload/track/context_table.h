@@ -20,7 +20,7 @@
 /* More contexts than this are served too, more slowly. The core gets to know of them when they first allocate. */
 enum { SG_CONTEXTS_KNOWN = 1024 };
 
-/* What is known of a context. */
+/* Facts about a context. */
 struct sg_context_info {
     CUcontext context;
     uint64_t id; /* the driver's number, which no other context has had; 0: it gives none */
@@ -50,7 +50,7 @@ extern atomic_uint sg_context_pins_epoch __attribute__((visibility("hidden")));
 /* The index of a context's entry; below 0: it has none, or is NULL. Unless SG_LOCK_CONTEXTS is held, the context may go meanwhile. */
 int sg_context_index(CUcontext context);
 
-/* What is known of a context; NULL: nothing. `_locked`: SG_LOCK_CONTEXTS is held. */
+/* The facts about a context; NULL: it has no entry. `_locked`: SG_LOCK_CONTEXTS is held. */
 struct sg_context_info *sg_context_info_locked(CUcontext context);
 
 /* Context number `i` of those that are alive, from 0 on; NULL: there are fewer. */

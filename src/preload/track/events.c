@@ -93,7 +93,7 @@ static void event_drop_locked(CUevent handle)
     events.list[index - 1].handle = NULL;
     events.next_free[index - 1] = (uint16_t)events.first_free;
     events.first_free = index;
-    /* What comes after it in its chain moves up, unless it lies before its own home then. */
+    /* Each entry after it in its chain moves up, unless it would lie before its own home then. */
     for (at = (at + 1) % BUCKETS; events.bucket[at]; at = (at + 1) % BUCKETS) {
         size_t from = event_home(events.list[events.bucket[at] - 1].handle);
         if (sg_steps_round(from, at, BUCKETS) >= sg_steps_round(hole, at, BUCKETS)) {

@@ -6,7 +6,7 @@
 
 #include "track/torch_mode.h"
 
-/* What PyTorch was seen to do: record streams, allocate through its pluggable interface. */
+/* Calls that PyTorch was seen to make: to record streams, to allocate through its pluggable interface. */
 static struct {
     atomic_bool records, plugged, hooked;
 } torch;

@@ -25,10 +25,10 @@
 #include "driver/cuda_abi.h"
 #include "base/outside.h"
 
-/* Writes what the process is known to hold of a device. Of managed memory that is all that was asked for, wherever its
-   pages are. SEGALLOC_OUTSIDE_OTHER is left as it is: nobody here knows. Asks the driver; no lock of this layer is held.
-   *ret_most: the same at the moment since the last such call when it was most, all zeros: it is most now. NULL: the next call
-   has it.
+/* Writes what the process is known to hold of a device. Managed memory counts as it was asked for, wherever its pages
+   are. SEGALLOC_OUTSIDE_OTHER is left as it is: nobody here knows. Asks the driver; no lock of this layer is held.
+   *ret_most: the same at the moment since the last such call when it was most, all zeros: it is most now. NULL: the
+   next call has it.
 
    An example. A signal handler gets 2 GiB by cuMemCreate and gives them back, where nothing can be noted: the next call has
    2 GiB in *ret_most, and nothing in *ret. */
@@ -47,7 +47,7 @@ uint64_t sg_outside_devices(void);
 
 /* `id`, an address or a handle, holds `bytes` of a device, until sg_outside_given(). */
 void sg_outside_taken(enum segalloc_outside what, uint64_t id, int device, uint64_t bytes);
-/* Of the current context's device. */
+/* Memory of the current context's device. */
 void sg_outside_taken_here(enum segalloc_outside what, uint64_t id, uint64_t bytes);
 /* The device of which it was; -1: it is not in the book. */
 int sg_outside_given(enum segalloc_outside what, uint64_t id);
@@ -70,8 +70,8 @@ void sg_outside_use_pools(uint64_t devices);
 bool sg_outside_uses_pools(void);
 uint64_t sg_outside_pool_devices(void);
 
-/* Around a launch of a graph, whose nodes may take memory and give it back: the driver's mark of the most that graphs held
-   begins anew. What the program asks of that mark is answered from what was before, too. */
+/* Around a launch of a graph, whose nodes may take memory and give it back. The driver's mark of the most that graphs
+   held begins anew. A question of the program about that mark is answered from what was before, too. */
 void sg_outside_launch_begins(void);
 void sg_outside_launch_ended(void);
 uint64_t sg_outside_graphs_most(CUdevice device, CUgraphMem_attribute attribute, uint64_t since);

@@ -34,8 +34,8 @@ static const struct module {
 #include "process/modules.def"
 };
 
-/* As NCCL reads its parameters (ncclLoadParam() in src/misc/param.cc): what is no number is as if it were not set. PyTorch
-   can have NCCL in a library of its own. */
+/* Read as NCCL reads its parameters (ncclLoadParam() in src/misc/param.cc): a text that is no number counts as not set.
+   PyTorch can have NCCL in a library of its own. */
 static bool nccl_shares(void)
 {
     const char *value = sg_environment("NCCL_CUMEM_ENABLE");
@@ -61,7 +61,7 @@ static bool mpi_shares(void)
     return shares;
 }
 
-/* Who gives memory away here; NULL: nobody who is known. */
+/* The library that gives memory away here; NULL: none that is known. */
 static const char *find_sharer(void)
 {
     for (size_t i = 0; i < sizeof modules / sizeof *modules; i++) {
@@ -128,8 +128,8 @@ void sg_ipc_look(void)
     sg_log_line(line);
 }
 
-/* What the driver says of memory of its own: where it has no such handles, as on WSL 2, others change nothing. Not asked
-   while a capture is active, which that could ruin. */
+/* The driver's answer for memory of its own. Where it has no such handles, as on WSL 2, other memory changes nothing.
+   Not asked while a capture is active, which that could ruin. */
 static CUresult ipc_ask_driver(void)
 {
     const struct sg_real *real = sg_real();

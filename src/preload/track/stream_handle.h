@@ -1,4 +1,5 @@
-/* The handles that a stream goes by. */
+/* The handles that a stream goes by. Why it is apart: captures and graphs compare handles and need nothing else of
+   streams. */
 #ifndef SG_STREAM_HANDLE_H
 #define SG_STREAM_HANDLE_H
 

@@ -121,7 +121,8 @@ static bool stream_is_default(CUstream stream)
     return stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
 }
 
-/* Of a stream of another device than `device`, where that is one. */
+/* The entry of a stream by its number. `device`: the one whose memory it uses, where that is not its own; below 0: its
+   own. */
 static int stream_entry_locked(uint64_t key, int device)
 {
     SG_ASSERT_PROCESS_LOCK(SG_LOCK_STREAMS);
@@ -156,7 +157,7 @@ static bool stream_find(uint64_t key, int device, struct sg_tracked_stream *ret)
     return i >= 0;
 }
 
-/* What the driver knows of a stream that has no slot yet. */
+/* Flags of a stream that has no slot yet, by the driver. */
 static unsigned stream_flags_of(const struct sg_driver *driver, CUstream stream)
 {
     unsigned flags = 0;

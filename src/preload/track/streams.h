@@ -1,8 +1,18 @@
-/* Which stream a call means, and the core's slot for it. The core follows the order of a program's work by slots.
+/* Streams of the program, and the slot of each in the core. The core follows the order of a program's work by slots.
 
-   A stream is known by the number that the driver gives it (cuStreamGetId), which is never used again, not by its
-   handle. Handles 0, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, and 0 in a per-thread call are different streams in each
-   context and each thread. A destroyed stream's handle comes back while its work still runs. */
+   Nouns. A *slot* is a small number by which the core knows a stream on one device; its clock counts the steps of the
+   stream. A stream is *followed* if it has one. Its order is *untracked* if it comes after work that nobody here knows.
+   A stream is *foreign* on a device whose memory it uses though it is another device's.
+
+   Why numbers. A stream is known by the number that the driver gives it (cuStreamGetId), which is never used again, not
+   by its handle. Handles 0, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, and 0 in a per-thread call are different streams in
+   each context and each thread. A destroyed stream's handle comes back while its work still runs.
+
+   Limits. 512 streams have a slot. Once a stream has none, frees can't know all users any more, and wait for all work
+   instead.
+
+   For example, stream 0x7f10 has number 41. Its first kernel makes slot 3 on device 0, and steps 1, 2 and 3 follow. It
+   is destroyed; slot 3 lives until step 3 is complete. A new stream gets the handle 0x7f10 and number 58: slot 4. */
 #ifndef SG_STREAMS_H
 #define SG_STREAMS_H
 

@@ -6,8 +6,8 @@
 
 #include "process/process.h"
 
-/* Who keeps a cache of PyTorch's tensors. It is decided by PyTorch's first allocation; `SWITCHABLE` alone may become
-   `SWITCHED` later, and stays that. */
+/* The keeper of a cache of PyTorch's tensors. It is decided by PyTorch's first allocation; `SWITCHABLE` alone may
+   become `SWITCHED` later, and stays that. */
 static _Atomic(enum sg_torch_mode) mode;
 
 static const char *const mode_words[] = {
@@ -87,7 +87,7 @@ static bool bypasses_pools(void)
     return sg_torch_mode() == SG_TORCH_DIRECT || (sg_torch_switchable() && sg_process_conf()->pytorch == SG_PYTORCH_DIRECT);
 }
 
-/* Who captures several graphs for one pool counts on their sharing its memory. */
+/* A program that captures several graphs for one pool counts on their sharing its memory. */
 static void explain_pool(void)
 {
     static struct {
