@@ -5,6 +5,7 @@
 #include "track/captures.h"
 #include "track/graph_blocks.h"
 
+/* Not while this thread is inside: the call that it is in frees what is due itself. */
 void sg_capture_run_deferred(void)
 {
     struct sg_core *core = sg_enter();

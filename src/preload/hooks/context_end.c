@@ -9,6 +9,8 @@
 #include "track/graph_blocks.h"
 #include "track/streams.h"
 
+/* One thread gets past the claim; the others return when the announcement is complete. The core may have been made
+   after the call began, so it is asked for again. Its context entry goes last but one, our own entry last. */
 void sg_context_gone(struct sg_core *core, CUcontext context, uint64_t id)
 {
     struct sg_context_info was = {0};

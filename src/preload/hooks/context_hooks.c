@@ -38,6 +38,8 @@ static void context_came(struct sg_core *core, CUcontext context, int device, bo
     sg_contexts_seen(core, context, device, primary);
 }
 
+/* A context needs some hundred MiB of the device. A driver that has run out is asked again after idle pages have gone
+   back, those of this process first. */
 CUresult cuCtxCreate_v2(CUcontext *ret, unsigned flags, CUdevice device)
 {
     struct sg_core *core = sg_enter();
@@ -136,6 +138,8 @@ CUresult cuCtxDetach(CUcontext context)
     return result;
 }
 
+/* Retains are counted, because the last release ends the context. For example, a runtime retains device 0 and a library
+   does: the first release ends nothing. */
 CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
 {
     struct sg_core *core = sg_enter();
@@ -228,6 +232,7 @@ CUresult cuCtxFromGreenCtx(CUcontext *ret, CUgreenCtx green)
     return result;
 }
 
+/* Ends the context that was made of the green one, which has streams but no memory. */
 CUresult cuGreenCtxDestroy(CUgreenCtx green)
 {
     CUcontext context = sg_contexts_of_green(green);
@@ -265,6 +270,8 @@ static CUresult context_set_peer_access(CUcontext peer, bool enable)
     return result;
 }
 
+/* The core maps its pages for the peer too. If it can't, the driver's access is taken back, so that the program gets
+   the error instead of memory that it can't reach. */
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
 {
     const struct sg_real *real = sg_real();

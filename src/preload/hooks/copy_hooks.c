@@ -76,6 +76,7 @@ static void copy_note_use(struct sg_core *core, CUdeviceptr address, CUstream st
         sg_core_used_cross_device(core, block.base);
 }
 
+/* Only memory of ours has a record of uses. */
 void sg_copies_used_on_devices(CUdeviceptr address, CUstream stream, bool per_thread)
 {
     struct sg_core *core = sg_process_owns(address) ? sg_enter() : NULL;

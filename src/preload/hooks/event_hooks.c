@@ -95,6 +95,8 @@ static CUresult event_recorded(CUresult result, CUevent event, CUstream stream, 
     return result;
 }
 
+/* Nothing is noted before order is followed: an event that was recorded then has no entry, which know() takes for
+   unknown. */
 CUresult cuEventRecord(CUevent event, CUstream stream)
 {
     struct sg_event_recording recording;

@@ -111,6 +111,7 @@ CUresult cuGraphAddExternalSemaphoresWaitNode(CUgraphNode *ret, CUgraph graph, c
     return sg_real()->cuGraphAddExternalSemaphoresWaitNode(ret, graph, nodes, count, params);
 }
 
+/* A node of any kind, by its parameters: what it makes uncertain is marked. */
 static void look_at(const CUgraphNodeParams *params)
 {
     if (!params)
@@ -180,6 +181,8 @@ static void observe_graph(CUstream stream, bool per_thread)
         sg_streams_host_may_observe(stream, per_thread);
 }
 
+/* A launch of a graph. Before it, the host may already observe what it will do; after it, streams are ordered after
+   whatever it waited for. Its allocation nodes may take memory, which is noted for the trace. */
 static CUresult launch(CUresult (*real)(CUgraphExec, CUstream), CUgraphExec exec, CUstream stream, bool per_thread)
 {
     observe_graph(stream, per_thread);
@@ -271,6 +274,7 @@ static void keep_apart(const CUlaunchConfig *config, bool per_thread)
     sg_leave();
 }
 
+/* A launch with attributes: it may record events, and it may begin before the kernel before it has ended. */
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
 {
     taint_launch_events(config);
@@ -344,6 +348,7 @@ CUresult cuStreamBeginCaptureToCig_ptsz(CUstream stream, void *params)
 
 enum { BATCH_MOST = 256 }; /* a larger one is refused unread (CUDA Driver API, cuStreamBatchMemOp) */
 
+/* True too for a batch that is too large to be read: the driver refuses it. */
 static bool has_write(unsigned count, const CUstreamBatchMemOpParams *params)
 {
     if (count > BATCH_MOST)

@@ -65,6 +65,7 @@ static struct sg_core *begin(void)
     return core;
 }
 
+/* Idle pages go back first, as many as lack, since the driver will not say that it has run out. */
 CUresult cuMemAllocManaged(CUdeviceptr *ret, size_t bytes, unsigned flags)
 {
     struct sg_core *core = begin();
@@ -104,6 +105,7 @@ CUresult cuMemHostAlloc(void **ret, size_t bytes, unsigned flags)
     return result;
 }
 
+/* Makes room on the device to which the driver is about to move managed memory. */
 static void before_fetching(CUmemLocation to, size_t bytes)
 {
     struct sg_core *core = to.type == CU_MEM_LOCATION_TYPE_DEVICE && to.id >= 0 ? begin() : NULL;

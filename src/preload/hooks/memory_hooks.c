@@ -46,6 +46,8 @@ static CUresult memory_hook_allocate(struct sg_core *core, size_t bytes, enum sg
         : sg_memory_alloc(core, bytes, &request, ret);
 }
 
+/* The error of an allocation that the fast path has tried in vain comes first. The runtime asks here once more, so that
+   its own error slot is set. Then the core, or the driver where there is none. */
 CUresult cuMemAlloc_v2(CUdeviceptr *ret, size_t bytes)
 {
     CUresult result = sg_fast_path_take_error();
@@ -71,6 +73,8 @@ static void note_freed(CUdeviceptr address)
         sg_outside_waited();
 }
 
+/* Memory of ours goes to the core, any other to the driver. After the process's end a free succeeds and does nothing.
+   */
 CUresult cuMemFree_v2(CUdeviceptr address)
 {
     if (!sg_process_owns(address)) {
@@ -162,6 +166,8 @@ static size_t pitch_alignment(struct sg_core *core, int device, unsigned element
     return alignment;
 }
 
+/* Rows are padded as the driver pads them, then it is an allocation like any other. For example, rows of 1,000 bytes
+   with an alignment of 512 are 1,024 apart, and 100 of them are 102,400 bytes. */
 CUresult cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *pitch, size_t width, size_t height, unsigned element)
 {
     struct sg_core *core = sg_enter_allocation();
@@ -195,6 +201,7 @@ static uint64_t reported_bytes(void)
     return text && sg_size_parse(text, &bytes) ? bytes : 0;
 }
 
+/* Shows a smaller card than there is: used bytes stay as they are, free ones are what the smaller card has left. */
 static void report_card(uint64_t reported, size_t *available, size_t *total)
 {
     uint64_t used = *total - *available;
@@ -275,6 +282,9 @@ static size_t beyond_what_is_held(struct sg_core *core, int device, size_t free_
     return free_bytes < allowed ? free_bytes : (size_t)allowed;
 }
 
+/* Free is what an allocation could get: the driver's free bytes, idle memory of other processes, idle memory here.
+   Frees that are due are made first. Where PyTorch's statistics are ours, idle memory here counts as used, as its own
+   cache's would. */
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
     const struct sg_real *real = sg_real();
@@ -317,6 +327,7 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     return CUDA_SUCCESS;
 }
 
+/* With limit_visible:True the limit is the card's size. */
 CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 {
     CUresult result = sg_real()->cuDeviceTotalMem_v2(bytes, device);

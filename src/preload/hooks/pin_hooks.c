@@ -9,6 +9,7 @@
 #include "process/hooks.h"
 #include "process/process.h"
 
+/* Pins the pages of a range in the core, for good. */
 void sg_pin(CUdeviceptr address, size_t bytes)
 {
     if (!sg_process_owns(address) || sg_process_over())
@@ -33,6 +34,7 @@ static void say_once(const char *name)
     sg_log_line(line);
 }
 
+/* Pins every page that there is now, on all devices: the call may remember any of them. */
 void sg_pin_all(const char *name)
 {
     struct sg_core *core = sg_process_over() ? NULL : sg_enter();

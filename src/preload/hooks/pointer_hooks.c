@@ -25,6 +25,8 @@ static CUresult pointer_look_up(CUdeviceptr address, struct sg_block_info *ret)
     return result;
 }
 
+/* Start and size of the block, not of the page. NCCL asks this to register memory piece by piece, so it gets the pages,
+   pinned. */
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
 {
     struct sg_block_info block;
@@ -77,6 +79,7 @@ static bool block_attribute(const struct sg_block_info *block, CUpointer_attribu
     }
 }
 
+/* Attributes of the block are answered here, the rest by the driver: type of memory, device, access. */
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
 {
     struct sg_block_info block;
@@ -90,6 +93,8 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
     return sg_real()->cuPointerGetAttribute(data, attribute, address);
 }
 
+/* All attributes are asked of the driver first; then those that are about the block are written over with the block's
+   own. */
 CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes, void **data, CUdeviceptr address)
 {
     struct sg_block_info block;

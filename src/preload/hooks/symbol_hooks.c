@@ -32,6 +32,7 @@ exports[] = {
 
 enum { EXPORT_COUNT = sizeof exports / sizeof *exports };
 
+/* Lengths are compared first: a runtime's first call looks for some 900 names, and few rows are as long as a name. */
 static const struct sg_hook_row *hook_named(const char *symbol)
 {
     size_t length = strlen(symbol);
@@ -116,6 +117,7 @@ static bool is_hooked(const char *symbol)
     return hook_named(symbol) != NULL;
 }
 
+/* True if some hook has this name for cuGetProcAddress. */
 static bool is_base(const char *name)
 {
     size_t length = strlen(name);
@@ -281,6 +283,7 @@ static struct answer answer_unknown(void *handle, const char *name, sg_dlsym_fn 
     return (struct answer){symbols_unknown(theirs, name), NULL};
 }
 
+/* Sorts a name: a hook, a call that may matter, another export of ours, or none of these. */
 static struct answer answer_name(void *handle, const char *name, const void *caller, sg_dlsym_fn *real)
 {
     const struct sg_hook_row *hook = hook_named(name);

@@ -136,6 +136,8 @@ static void context_completed(CUcontext context, int device, const struct sg_vec
     sg_leave();
 }
 
+/* A wait for the current context. The clocks of its streams are read before, so that what others queue meanwhile does
+   not count as complete. */
 CUresult cuCtxSynchronize(void)
 {
     CUcontext context = NULL;

@@ -50,6 +50,7 @@ static int unhooked_place_of_locked(enum sg_untracked what, const char *name, vo
     return i;
 }
 
+/* Each function has one stub for good, however often it is asked for. */
 void *sg_untracked_stub(enum sg_untracked what, const char *name, void *real)
 {
     sg_process_lock(SG_LOCK_UNTRACKED);

@@ -15,6 +15,7 @@ static bool mapping_is_ours(CUdeviceptr address)
     return !sg_thread_inside() && sg_process_owns(address);
 }
 
+/* A mapping of the program's that is gone may have been the last hold of physical memory. */
 CUresult cuMemUnmap(CUdeviceptr address, size_t bytes)
 {
     if (mapping_is_ours(address))

@@ -51,6 +51,7 @@
 
 enum { STATUS_BAD_CONF = 125 }; /* as of env(1) and the like: it was us, not the program */
 
+/* One line for each wrong entry of the configuration. */
 static void say_problem(void *user, const char *line)
 {
     (void)user;
@@ -189,6 +190,8 @@ const struct sg_upward_calls sg_upward_calls = {
     .synchronize = sg_captures_synchronize,
 };
 
+/* Takes effect before the first allocation only. Returns the trace's path: the program's own, or the one of the
+   environment, which stands. */
 const char *segalloc_record(const char *path)
 {
     (void)sg_process_conf();

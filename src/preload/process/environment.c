@@ -30,6 +30,7 @@ static char *environment_find(const char *name)
     return NULL;
 }
 
+/* Copies the values into one block. Without memory for that, the environment as it will be then has to do. */
 void sg_environment_keep(void)
 {
     size_t used = 0;
@@ -43,6 +44,7 @@ void sg_environment_keep(void)
     }
 }
 
+/* The present value first: a program may set one before it allocates. */
 char *sg_environment(const char *name)
 {
     char *value = environment_find(name);

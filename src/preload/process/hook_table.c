@@ -9,6 +9,7 @@ const struct sg_hook_row sg_hooks[SG_HOOK_COUNT] = {
 #include "process/hooks.def"
 };
 
+/* A look through all rows: asked only where another library answers dlsym. */
 bool sg_hook_is_ours(const void *function)
 {
     for (int i = 0; i < SG_HOOK_COUNT; i++) {

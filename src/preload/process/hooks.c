@@ -42,6 +42,7 @@ static void load_real(struct sg_real *table)
     }
 }
 
+/* Two threads may fill a table at once; both find the same, and the first copy stays. */
 const struct sg_real *sg_real(void)
 {
     if (atomic_load_explicit(&real.loaded, memory_order_acquire))

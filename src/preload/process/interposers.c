@@ -82,6 +82,8 @@ static bool is_preloaded(const struct link_map *map)
     return list && strstr(list, interposer_base(map->l_name)) != NULL;
 }
 
+/* An allocation succeeded without a call of the driver: some library before this one has served it. The line names it,
+   once. */
 void sg_interposer_hides(void)
 {
     static const char *const names[] = {"dlsym", "cuGetProcAddress_v2", "cuGetProcAddress", "cuMemAlloc_v2"};

@@ -38,6 +38,7 @@ static int loaded_match(struct dl_phdr_info *info, size_t size, void *user)
     return within;
 }
 
+/* dl_iterate_phdr() stops at the library that has the address. */
 bool sg_loaded_at(const void *code, struct sg_loaded *ret)
 {
     struct place place = {.code = (uintptr_t)code};
@@ -84,6 +85,8 @@ static bool is_exported(const ElfW(Sym) * symbol)
            (type == STT_FUNC || type == STT_NOTYPE);
 }
 
+/* Looks through all symbols of the library for that value. Several names may have it: cuMemAlloc and cuMemAlloc_v2 in
+   some drivers. The preferred one is taken, else the first. */
 const char *sg_loaded_name(const void *address, bool (*prefers)(const char *name))
 {
     struct sg_loaded library;
@@ -162,6 +165,8 @@ static const ElfW(Sym) * loaded_find(const struct tables *tables, const char *na
     return at && tables->symbols[at].st_shndx != SHN_UNDEF ? &tables->symbols[at] : NULL;
 }
 
+/* The hash table that the library has, the newer kind first. A symbol that is no plain function (an indirect one,
+   STT_GNU_IFUNC) is left to dlsym(), since its address is only known to the loader. */
 bool sg_loaded_symbol(const struct sg_loaded *library, const char *required, const char *name, void **ret)
 {
     const struct tables tables = {.newer = loaded_table(library, DT_GNU_HASH),

@@ -34,6 +34,8 @@ void sg_process_lock(enum sg_process_lock guard)
     sg_lock(&locks[guard]);
 }
 
+/* Fails where this thread holds the lock itself, or a call that a handler has interrupted does: then the bit was set
+   before and stays. */
 bool sg_process_lock_try(enum sg_process_lock guard)
 {
     unsigned before = sg_self.guards;
@@ -56,6 +58,8 @@ void sg_process_assert_locked(enum sg_process_lock guard)
     SG_ASSERT_HELD(&locks[guard]);
 }
 
+/* In the child only this thread exists. Its own locks are free now, but for those that the handler around fork() has
+   interrupted. */
 void sg_process_locks_reset(void)
 {
     for (int i = 0; i < SG_LOCK_COUNT; i++) {

@@ -8,6 +8,7 @@
 
 #include "base/rest.h"
 
+/* snprintf() into the stack, so that no memory is asked for: the process may have none. */
 void sg_log_line(const char *line)
 {
     int before = errno;

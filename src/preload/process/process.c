@@ -23,6 +23,8 @@ struct sg_core *sg_process_core(void)
     return atomic_load_explicit(&sg_process.state, memory_order_acquire) == SG_PROCESS_LIVE ? sg_process.core : NULL;
 }
 
+/* The first thread reads it, with signals held off: a handler that allocates would need the configuration and wait for
+   this lock. */
 const struct sg_conf *sg_process_conf(void)
 {
     if (!atomic_load_explicit(&sg_process.conf_read, memory_order_acquire)) {
@@ -77,6 +79,8 @@ bool sg_process_over(void)
     return state == SG_PROCESS_CHILD || state == SG_PROCESS_EXITING;
 }
 
+/* An error that a context had for good disabled the core. The context is gone, so the core serves again, unless the
+   process is over by now. */
 void sg_process_recover(void)
 {
     struct sg_core *core = sg_process_core();
@@ -100,6 +104,8 @@ static void *process_look_up(void *user, const char *symbol)
     return sg_cuda_symbol(symbol);
 }
 
+/* Looked up without a lock, then entered under SG_LOCK_REAL by the first. Where libcuda is not loaded, it is looked for
+   again the next time. */
 const struct sg_driver *sg_process_driver(void)
 {
     int known = atomic_load_explicit(&sg_process.driver_known, memory_order_acquire);
@@ -118,6 +124,7 @@ const struct sg_driver *sg_process_driver(void)
     return known == 1 ? &sg_process.driver : NULL;
 }
 
+/* `ipc` changes once, from auto to always. Blocks that exist stay as they are. */
 enum sg_share sg_process_share(void)
 {
     struct sg_core *core = sg_process_core_made(); /* which has served whoever asks */
@@ -133,6 +140,7 @@ enum sg_share sg_process_share(void)
     return share;
 }
 
+/* One load and two tests on the way of every hook. */
 struct sg_core *sg_enter(void)
 {
     if (sg_self.inside || sg_self.guards ||

@@ -12,6 +12,8 @@ enum {
 
 struct sg_process sg_process;
 
+/* All sources in one place: the system's file, file and text of the environment, and PyTorch's own variable. Options of
+   that one which mean something here are taken over. */
 unsigned sg_process_read_conf(struct sg_conf *conf, sg_conf_warn_fn *warn)
 {
     const struct sg_conf_inputs inputs = {
@@ -26,6 +28,7 @@ unsigned sg_process_read_conf(struct sg_conf *conf, sg_conf_warn_fn *warn)
     return sg_conf_load(conf, &inputs, warn, NULL);
 }
 
+/* 4,000 rests of 50 us. The caller may hold the loader's lock, which the starting thread may need: so not for ever. */
 enum sg_process_state sg_process_wait_for_start(void)
 {
     enum sg_process_state state = SG_PROCESS_STARTING;

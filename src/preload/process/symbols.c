@@ -32,6 +32,7 @@ static struct libcuda {
     struct sg_loaded library;
 } libcuda;
 
+/* dlvsym is asked for glibc's oldest version of the name: a plain reference to dlsym would be our own. */
 SG_UNCHECKED sg_dlsym_fn *sg_dlsym(void)
 {
     uintptr_t address = atomic_load_explicit(&found.dlsym, memory_order_relaxed);
@@ -44,6 +45,7 @@ SG_UNCHECKED sg_dlsym_fn *sg_dlsym(void)
     return function;
 }
 
+/* The next in the loader's order. With no other preloaded library that is glibc's own. */
 SG_UNCHECKED sg_dlsym_fn *sg_dlsym_next(void)
 {
     uintptr_t address = atomic_load_explicit(&found.dlsym_next, memory_order_relaxed);
@@ -95,6 +97,8 @@ bool sg_cuda_loaded(void)
     return symbols_libcuda() != NULL;
 }
 
+/* Libcuda's own tables are read where nothing interposes dlsym. No lock of the loader's is taken then, which matters in
+   a runtime's first call. */
 void *sg_cuda_symbol(const char *name)
 {
     const struct libcuda *known = symbols_libcuda();

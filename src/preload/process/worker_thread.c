@@ -1,6 +1,9 @@
 /* Two errands, each guarded by its flag `busy`. Two *hands* hold an errand that is waited for: the thread that asked
    and the thread that does it. The last of them to let go makes the place free, so neither writes into an errand that
-   is another's by then. */
+   is another's by then.
+
+   For example, a thread gives up after 20 s: it sets `given_up` and lets go, 1 hand is left. The errand ends 10 s
+   later, sees that nobody waits, lets go too, and `busy` is false. */
 #include "process/worker_thread.h"
 
 #include <dlfcn.h>
@@ -23,6 +26,8 @@ void sg_worker_prepare(void)
         atomic_store(&thread_creator, sg_dlsym()(RTLD_DEFAULT, "pthread_create"));
 }
 
+/* Signals are held off while the thread is made, since it inherits the mask. Handlers of the program must not run in a
+   thread of ours. */
 bool sg_worker_start(void *(*run)(void *), void *user)
 {
     int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
@@ -110,6 +115,8 @@ static bool worker_rest(uint64_t *left_ns)
     return true;
 }
 
+/* Waits for the place, begins, waits for the end, all within one limit. Giving up is noted before the hand is let go,
+   so that the errand can see it. */
 CUresult sg_worker_run(CUresult (*run)(void *user), void *user)
 {
     uint64_t left_ns = (uint64_t)(sg_process_conf()->wait_limit * 1e9);

@@ -219,6 +219,8 @@ static void report_read_command(char ret[COMMAND_BYTES])
         *ret = '\0';
 }
 
+/* All parts are gathered first, then the core writes the text under its lock. Neighbours are asked only where NVML
+   named none. */
 size_t sg_oom_report(struct sg_core *core, int device, char *buffer, size_t size)
 {
     struct sg_oom_process process[PROCESSES];

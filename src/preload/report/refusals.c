@@ -80,6 +80,7 @@ static void die(int signal, siginfo_t *info, void *context)
         raise(signal);
 }
 
+/* Only signals that nobody handles are taken. A program's own handler, set before or after, stays in force. */
 static void handle_signals(void)
 {
     if (atomic_exchange(&handles_signals, true))
@@ -91,6 +92,7 @@ static void handle_signals(void)
     }
 }
 
+/* The last refusal is settled, so signals end the process as natively again. */
 static void leave_signals(void)
 {
     if (!atomic_exchange(&handles_signals, false))
@@ -204,6 +206,7 @@ static void make_good(struct refusal *refusal)
         close_refusal(refusal);
 }
 
+/* Half of what was refused, or more, makes it good. Less is other work, so the refusal was a failure. */
 void sg_refusals_serve(size_t bytes)
 {
     struct refusal *refusal = own();
@@ -222,6 +225,8 @@ void sg_refusals_serve_elsewhere(size_t bytes)
     make_good(refusal);
 }
 
+/* Without PyTorch's cache the refusal is an error at once. With it, the cache gives idle segments back and asks again.
+   */
 void sg_refusals_of_torch(void)
 {
     struct refusal *refusal = own();

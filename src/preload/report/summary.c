@@ -47,6 +47,7 @@ static const char *from_here(const char *path)
     return length > 1 && strncmp(path, here, length) == 0 && path[length] == '/' ? path + length + 1 : path;
 }
 
+/* Counts devices that were used first, since a line about one device needs no number. */
 void sg_summary_print(struct sg_core *core)
 {
     char line[LINE_BYTES] = "";

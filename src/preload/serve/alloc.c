@@ -1,5 +1,9 @@
 /* The ladder of an allocation that the core can't serve. Each step is a function that says whether asking again can
-   help; the core is asked again after each that did. */
+   help; the core is asked again after each that did.
+
+   For example, 1 GiB is asked for. The core answers CUDA_ERROR_OUT_OF_MEMORY; no graph and no capture holds
+   anything, there are no pools, no idle pages. Another process gives 2 GiB back, the core is asked again and serves.
+   The driver is never asked. */
 #include "serve/alloc.h"
 
 #include <stdatomic.h>
@@ -72,6 +76,8 @@ static CUresult alloc_pass_through_idle(struct sg_core *core, int device, size_t
     return result;
 }
 
+/* No reserve of ours is used for it, but idle pages make room. For example, NCCL's buffers are asked for while 2 GiB
+   are idle here: the driver refuses, 2 GiB go back, the driver serves. */
 CUresult sg_memory_passthrough(struct sg_core *core, size_t bytes, CUdeviceptr *ret)
 {
     const struct sg_real *real = sg_real();
@@ -138,6 +144,8 @@ static CUresult alloc_after_graphs(struct sg_core *core, int device, size_t byte
     return result;
 }
 
+/* The ladder. Each line is one step, and a step that could help is followed by asking the core again. Below it the
+   driver: it may have memory that the core can't use, where it lacks addresses or host memory. */
 CUresult sg_memory_not_served(struct sg_core *core, int device, size_t bytes, const struct sg_tag *tag, unsigned ends,
     CUresult result, CUdeviceptr *ret)
 {
@@ -169,6 +177,9 @@ CUresult sg_memory_not_served(struct sg_core *core, int device, size_t bytes, co
     return result;
 }
 
+/* The slow path of an allocation. Bytes that a capture's own stream has freed in it serve it again at once. Otherwise
+   frees that are due come first, then the core, then the ladder. A block that was given out in a capture belongs to its
+   graph. */
 CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_request *request, CUdeviceptr *ret)
 {
     struct sg_tag tag;

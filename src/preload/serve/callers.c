@@ -117,6 +117,7 @@ static void *callers_next(const struct link_map *map, const char *name, const vo
     return next;
 }
 
+/* 1 where libc comes first in the loader's order, 2 where this library does. */
 static int first_of_ours_and_libc(struct dl_phdr_info *info, size_t size, void *user)
 {
     (void)size;
@@ -230,6 +231,8 @@ static inline const struct sg_module *known_module(const void *code)
     return entry ? &entry->module : NULL;
 }
 
+/* Without a lock where the module is known. Else it is explored with signals held off, and *spare has the finding even
+   where it can't be kept. */
 const struct sg_module *sg_caller_module(const void *code, struct sg_module *spare)
 {
     const struct sg_module *module = known_module(code);
@@ -391,6 +394,7 @@ static inline bool is_beside_cache(void)
     return __builtin_expect(atomic_load_explicit(&sg_torch_segments_seen, memory_order_relaxed), 0);
 }
 
+/* The name that programs call. Nearly every call is a table look-up, a few comparisons and the core. */
 int cudaMalloc(void **ret, size_t bytes)
 {
     const void *code = __builtin_return_address(0);
@@ -400,6 +404,7 @@ int cudaMalloc(void **ret, size_t bytes)
     return module ? malloc_for(module, ret, bytes) : malloc_for_unknown(code, ret, bytes);
 }
 
+/* Copies that stand for the block in other processes go with it (torch_sent.h). */
 int cudaFree(void *address)
 {
     const void *code = __builtin_return_address(0);

@@ -12,6 +12,8 @@
 #include "track/graph_blocks.h"
 #include "track/stream_handle.h"
 
+/* For the moment before a capture begins or the program waits: afterwards no event can be recorded, or none is needed
+   any more. */
 void sg_memory_fence(void)
 {
     struct sg_core *core = sg_captures_active() ? NULL : sg_enter();
@@ -38,6 +40,7 @@ void sg_memory_settle(struct sg_core *core)
     sg_memory_run_deferred(core);
 }
 
+/* A launch of a destroyed graph may still run. Its memory is free when that work is done, natively too. */
 bool sg_memory_settle_launches(struct sg_core *core)
 {
     const struct sg_driver *driver = sg_process_driver();

@@ -60,6 +60,8 @@ static void fast_path_fill(struct sg_fast_path *fast_path, unsigned epoch, struc
     fast_path->tag.tentative = true;
 }
 
+/* Notes what the call just made has shown. A context that is not primary, or a runtime that is too old, is noted as one
+   without a fast path. So it isn't looked at again. */
 void sg_fast_path_prepare(const struct sg_module *module)
 {
     struct sg_thread *self = sg_this_thread();
@@ -120,6 +122,8 @@ static __attribute__((noinline)) const struct sg_tag *fast_path_noted(struct sg_
     return ret;
 }
 
+/* One allocation by the core, with the ladder behind it. The counts of captures are read before, since one may end
+   meanwhile. */
 static inline CUresult fast_path_take(struct sg_thread *self, const struct sg_fast_path *fast_path, size_t bytes,
     const struct sg_tag *tag, CUdeviceptr *ret)
 {
@@ -160,6 +164,8 @@ static inline const struct sg_tag *tag_of(const struct sg_fast_path *fast_path, 
     return module->kind == SG_CALLER_TORCH ? torch_tag(fast_path, spare) : &fast_path->tag;
 }
 
+/* False: nothing has happened yet, or the error is kept for the driver's hook. The runtime then makes its own call,
+   gets that error there, and sets its slot. */
 bool sg_fast_malloc(const struct sg_module *module, void **ret, size_t bytes)
 {
     struct sg_thread *self = sg_this_thread();
@@ -196,6 +202,7 @@ CUresult sg_fast_path_take_error(void)
     return result;
 }
 
+/* Like sg_fast_malloc(), with the slot of the named stream from this thread's cache. */
 bool sg_fast_malloc_on(size_t bytes, CUstream stream, CUdeviceptr *ret)
 {
     struct sg_thread *self = sg_this_thread();

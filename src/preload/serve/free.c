@@ -1,5 +1,8 @@
 /* The gates of a free, in order. A capture may begin between any two steps. Then the core's driver refuses to wait with
-   CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, and the free goes back to the first gate. Nothing has changed by then. */
+   CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, and the free goes back to the first gate. Nothing has changed by then.
+
+   For example, a free finds no capture and asks the core, mode STRICT. Another thread begins a capture before the
+   core waits. The wait is refused, the block is still live, and the first gate puts the free off. */
 #include "serve/free.h"
 
 #include <stddef.h>
@@ -112,6 +115,8 @@ CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct 
     return request->torch || result == CUDA_ERROR_DEINITIALIZED ? CUDA_SUCCESS : result;
 }
 
+/* Memory that the driver served may belong to a graph too. It is kept until the graph is gone, then freed by the
+   driver. */
 CUresult sg_memory_free_passthrough(CUdeviceptr address, const struct sg_request *request)
 {
     struct sg_core *core = sg_captures_active() || sg_graphs_retain_any() ? sg_enter() : NULL;

@@ -59,6 +59,7 @@ enum sg_free_sync sg_free_mode(const struct sg_request *request)
                                             : SG_FREE_SYNC_STRICT;
 }
 
+/* PyTorch's direct tensors have its current stream; its cache's segments, and other modules, have none. */
 struct sg_request sg_memory_origin(int caller)
 {
     struct sg_request request = {0};
@@ -69,6 +70,7 @@ struct sg_request sg_memory_origin(int caller)
     return request;
 }
 
+/* Mode, users and slot. A stream of another device has no slot here: its memory is then ordered after all work. */
 struct sg_tag sg_memory_tag(struct sg_core *core, const struct sg_request *request, CUcontext context, int device)
 {
     struct sg_tag tag = {

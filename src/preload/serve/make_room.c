@@ -9,6 +9,7 @@
 #include "track/captures.h"
 #include "track/held_outside.h"
 
+/* All devices give back, because the driver does not say which one it has run out on. */
 bool sg_made_room_by(struct sg_core *core)
 {
     size_t given = 0;
@@ -21,11 +22,13 @@ bool sg_made_room_by(struct sg_core *core)
     return given > 0;
 }
 
+/* Not in a process that is over, or that has nothing to do with memory of ours. */
 bool sg_made_room_by_others(int device)
 {
     return !sg_process_over() && !sg_process_is_passthrough() && sg_trim_ask_others_of(device);
 }
 
+/* The nearest memory first. For others no core is needed: a process that never allocated with us may ask too. */
 bool sg_made_room(enum sg_room whose)
 {
     if (whose == SG_ROOM_OTHERS)

@@ -17,6 +17,7 @@ const char *segalloc_untracked_by(void)
     return sg_streams_untracked_by();
 }
 
+/* Frees that are due first, so that their pages can go too. */
 size_t segalloc_trim(int device, size_t keep)
 {
     struct sg_core *core = sg_enter();

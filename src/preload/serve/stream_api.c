@@ -13,6 +13,7 @@
 #include "track/free_policy.h"
 #include "track/streams.h"
 
+/* NULL where there is no memory, as malloc() says it. The first call goes the long way and prepares the short one. */
 void *segalloc_malloc_on(size_t bytes, void *stream)
 {
     CUdeviceptr address = 0;
@@ -34,6 +35,7 @@ void *segalloc_malloc_on(size_t bytes, void *stream)
     return result == CUDA_SUCCESS ? (void *)(uintptr_t)address : NULL;
 }
 
+/* The result is a CUresult as int. NULL is freed as free() does it. */
 int segalloc_free(void *pointer)
 {
     CUdeviceptr address = (CUdeviceptr)(uintptr_t)pointer;
@@ -54,6 +56,7 @@ int segalloc_free(void *pointer)
     return (int)result;
 }
 
+/* For the driver's memory only the fact counts that a stream of another context uses it. */
 int segalloc_record_stream(void *pointer, void *stream)
 {
     CUdeviceptr address = (CUdeviceptr)(uintptr_t)pointer;

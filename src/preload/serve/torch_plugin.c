@@ -44,6 +44,8 @@ static void end_for_want_of_memory(size_t bytes, int device, CUresult result)
     abort();
 }
 
+/* PyTorch's pluggable interface: device and stream are given. Where memory has run out PyTorch's own error is thrown
+   from here, because PyTorch takes NULL for memory. */
 void *segalloc_torch_malloc(size_t bytes, int device, void *stream)
 {
     const struct sg_driver *driver = sg_process_driver();
@@ -77,6 +79,7 @@ void *segalloc_torch_malloc(size_t bytes, int device, void *stream)
     return (void *)(uintptr_t)address;
 }
 
+/* A free by the order of its stream. PyTorch tells of other streams by segalloc_torch_record_stream(). */
 void segalloc_torch_free(void *pointer, size_t bytes, int device, void *stream)
 {
     (void)bytes;

@@ -51,6 +51,7 @@ CUresult sg_memory_record_stream(struct sg_core *core, CUdeviceptr address, CUst
     return CUDA_SUCCESS;
 }
 
+/* Nothing while there is one device, or no block of the driver's was ever used on another. */
 void sg_memory_wait_cross_device(void)
 {
     bool cross_device = sg_contexts_devices() && atomic_load_explicit(&served_cross_device, memory_order_relaxed);

@@ -1,5 +1,8 @@
 /* The trial. A trial's state goes from NOT_TRIED to TRYING by one thread, and to a finding by the thread that tries.
-   NO_MEMORY is tried again, the others stay. */
+   NO_MEMORY is tried again, the others stay.
+
+   For example, round 3 writes a pattern by address B and has A's bytes copied behind the page's first words. Read on
+   the host, piece 4 has that pattern: what B wrote was visible at A. */
 #include "services/alias_probe.h"
 
 #include <stdatomic.h>
@@ -215,6 +218,7 @@ static void probe_complain(CUdevice device)
     sg_log_line(line);
 }
 
+/* The finding is stored last: a thread that sees it may use it at once. */
 static void probe_settle(struct trial *trial, enum finding finding)
 {
     if (finding == INCOHERENT)
@@ -279,6 +283,7 @@ static void probe_begin(const struct sg_driver *driver, struct trial *trial, int
         probe_settle(trial, UNTRIED);
 }
 
+/* Notes if the first device can have such pages at all, for the text in the statistics. */
 void sg_alias_probe_first(const struct sg_conf *conf, const struct sg_driver *driver)
 {
     CUdevice device;
@@ -288,6 +293,7 @@ void sg_alias_probe_first(const struct sg_conf *conf, const struct sg_driver *dr
     atomic_store(&has_pages_anywhere, has_pages(conf, driver, device));
 }
 
+/* The thread that sets TRYING waits up to 50 ms for the finding; others go on without a second address meanwhile. */
 bool sg_alias_probe_allows(int device, bool wanted)
 {
     struct trial *trial = &trials[device];
@@ -307,6 +313,7 @@ bool sg_alias_probe_gave_back(int device)
            probe_await(&trials[device], PAGE_SLICES);
 }
 
+/* The device that failed last has the word, else the first: a user looks for the reason why something is off. */
 const char *sg_alias_probe_text(void)
 {
     static char text[128]; /* guarded by `busy` of the recorder, the only caller */

@@ -58,6 +58,7 @@ static uint64_t devices_here(struct sg_core *core)
     return sg_contexts_current(core, &context, &device) == CUDA_SUCCESS ? sg_outside_bit(device) : sg_outside_devices();
 }
 
+/* Statistics count it in any case; a record is written where there is a trace. */
 void sg_outside_took(uint64_t devices)
 {
     const struct sg_conf *conf = sg_process_conf();
@@ -76,6 +77,8 @@ void sg_outside_took(uint64_t devices)
     sg_leave();
 }
 
+/* Notes what is held now of the devices whose bits are set. The first such call may come before any allocation, so it
+   may make the core. */
 void sg_outside_changed(uint64_t devices, bool starts)
 {
     if (sg_process_over() || !sg_outside_traced())

@@ -1,5 +1,8 @@
 /* Observer, texts, statistics. `busy` is a flag and no lock. A thread that finds it set goes on without a snapshot,
-   since another one is just written. */
+   since another one is just written.
+
+   For example, two threads allocate as event 256 comes. Both find statistics due; one sets `busy` and writes the
+   file, the other goes on. The next snapshot is due with event 512, if half a second has passed. */
 #include "inspect/core_state.h"
 #include "services/recorder.h"
 
@@ -117,6 +120,8 @@ void sg_recorder_follow_phase(sg_recorder_phase_fn *write)
     atomic_store_explicit(&recorder.phase, write, memory_order_release);
 }
 
+/* Nothing is opened here but the writer's struct. With `live` alone, statistics go to a page that other processes read,
+   and which goes with the process. */
 struct sg_event_sink sg_recorder_open(const struct sg_conf *conf)
 {
     sg_recorder_on = conf->trace[0] || conf->stats[0] || conf->live;
@@ -171,6 +176,8 @@ static void read_uuid(int device, CUuuid *ret_id, char ret[SG_STATS_UUID])
     *ret_id = id;
 }
 
+/* Two bits a device: `met` for the thread that writes its row, `known` once the row is whole. The driver is asked
+   before, so that no thread waits for another. */
 void sg_recorder_device(const struct sg_driver *driver, int device)
 {
     uint64_t bit = UINT64_C(1) << device;
@@ -313,6 +320,8 @@ static bool stats_due(void)
     return events % STATS_EVENTS == 0 && recorder_now_ns(CLOCK_MONOTONIC_COARSE) - recorder.written_ns > STATS_PERIOD_NS;
 }
 
+/* Two cheap questions first; one thread at a time goes on. Texts come before statistics, so that a trace cut short
+   names its devices. */
 void sg_recorder_tick(struct sg_core *core, int device)
 {
     bool trace = recorder.trace && sg_trace_writer_due(recorder.trace, (uint32_t)device);
@@ -331,6 +340,7 @@ void sg_recorder_tick(struct sg_core *core, int device)
     sg_cancel_restore(cancel);
 }
 
+/* Waits 0.1 s at most for a thread that takes a snapshot. That one may have left by a long jump. */
 void sg_recorder_close(struct sg_core *core)
 {
     if (!recorder.trace && !recorder.stats)

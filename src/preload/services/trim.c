@@ -1,7 +1,11 @@
 /* The helper thread, its questions and answers.
 
    `known` has a bit for each device whose UUID is in the shared table. The helper gives memory back in relaxed capture
-   mode and with a context pinned, since another thread may end that one. */
+   mode and with a context pinned, since another thread may end that one.
+
+   For example, a question comes with a bit for device 1 and `keep` 0. The helper wakes and rests while a capture is
+   active, 0.4 s at most. It gives device 1's idle pages back, writes what it holds now, and marks the question as
+   answered. */
 #include "inspect/core_state.h"
 #include "services/trim.h"
 
@@ -61,6 +65,8 @@ static uint64_t trim_device_id(int device)
     return hash ? hash : 1;
 }
 
+/* Makes the device known to others by its UUID. Only one thread adds at a time; another one's device is added by its
+   next allocation. */
 void sg_trim_use(int device)
 {
     struct sg_neighbour *own = atomic_load_explicit(&neighbours.own, memory_order_acquire);
@@ -227,6 +233,8 @@ static void *trim_help(void *user)
     return NULL;
 }
 
+/* Joins the table of this user's processes and starts the helper. Without a free row, or a thread, the process does
+   without. */
 void sg_trim_open(const struct sg_conf *conf)
 {
     struct sg_neighbours *table;
@@ -242,6 +250,8 @@ void sg_trim_open(const struct sg_conf *conf)
         sg_trim_close();
 }
 
+/* Others are asked only if the device itself is short: with 64 MiB more free than was asked for, its fullness is not
+   the reason. */
 bool sg_trim_ask_others(const struct sg_driver *driver, int device, size_t bytes)
 {
     struct sg_neighbour *own = atomic_load(&neighbours.own);
@@ -285,6 +295,7 @@ static bool ask_about(struct sg_neighbours *table, int device)
     return id && sg_neighbours_ask_all(table, atomic_load(&neighbours.own), id, HELP_MS * MS, OWING_MS * MS) > 0;
 }
 
+/* For callers that do not know what they lack. The current device's users come first, then those of each device. */
 bool sg_trim_ask_others_of(int device)
 {
     struct sg_neighbours *table = table_of_others();
@@ -306,6 +317,7 @@ uint64_t sg_trim_idle_of_others(void)
     return id ? sg_neighbours_idle(table, atomic_load(&neighbours.own), id, TELL_MS * MS) : 0;
 }
 
+/* Read from the answers to the last question; nobody is asked now. */
 size_t sg_trim_others(int device, struct sg_neighbour_holds *ret, size_t most)
 {
     struct sg_neighbour *own = atomic_load(&neighbours.own);

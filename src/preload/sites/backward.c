@@ -41,6 +41,8 @@ static struct {
     _Atomic uint64_t made[REMEMBERED];
 } torch;
 
+/* Found when PyTorch's library is there, which may be after the first allocation. `current` is stored last, so a thread
+   that finds it finds the others. */
 void sg_backward_look(void)
 {
     if (atomic_load_explicit(&torch.current, memory_order_relaxed) || !sg_library_loaded("libtorch_cpu.so"))
@@ -74,6 +76,8 @@ static _Atomic uint64_t *backward_place_of(uint64_t sequence, uint64_t thread)
     return &torch.made[(sequence + thread * 24593) % REMEMBERED];
 }
 
+/* The next number has moved if this thread has made a node since its last allocation; the node's own number is one
+   less. */
 void sg_backward_forward(struct sg_thread *self, uint32_t site)
 {
     if (!atomic_load_explicit(&torch.current, memory_order_acquire))
@@ -87,6 +91,8 @@ void sg_backward_forward(struct sg_thread *self, uint32_t site)
         node_mark(next - 1, thread) | (uint64_t)site << (SEQUENCE_BITS + THREAD_BITS), memory_order_relaxed);
 }
 
+/* The shared pointer that PyTorch returns holds the node; the count is taken down again by hand, as no destructor of
+   C++ runs here. */
 bool sg_backward_now(struct sg_backward *ret)
 {
     struct shared_node (*current)(void) = atomic_load_explicit(&torch.current, memory_order_acquire);
@@ -105,6 +111,7 @@ bool sg_backward_now(struct sg_backward *ret)
     return true;
 }
 
+/* The class's name out of its vtable's symbol: _ZTVN5torch8autograd9generated11MmBackward0E gives MmBackward0. */
 bool sg_backward_name(uint64_t type, char *ret, size_t room)
 {
     Dl_info info;

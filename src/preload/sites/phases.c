@@ -119,6 +119,8 @@ static __attribute__((noinline)) void write_phase(struct table *table, uint32_t 
         atomic_store_explicit(&phase->written, trace, memory_order_relaxed);
 }
 
+/* A phase that the current trace lacks is defined first, with those around it. A thread without a range has the latest
+   one of any thread. */
 uint32_t sg_phases_note(struct sg_thread *self)
 {
     struct table *table = atomic_load_explicit(&phases.table, memory_order_acquire);
@@ -150,6 +152,7 @@ void sg_phases_latest(char *text, size_t size)
         (void)put_names(table, number, text, size);
 }
 
+/* The mark lies around the outermost range of every thread, until the next mark. An empty name ends it. */
 void segalloc_mark(const char *name)
 {
     struct table *table = open_table();
@@ -246,6 +249,8 @@ static bool nvtx_put(const struct nvtx_callbacks *callbacks, int module, unsigne
 }
 
 SG_EXPORT int InitializeInjectionNvtx2(const void *(*table)(uint32_t id));
+/* Called by the program's NVTX when it is first used. Not 0: our functions are in its tables. Older NVTX without one of
+   them is left alone. */
 int InitializeInjectionNvtx2(const void *(*table)(uint32_t id))
 {
     const struct nvtx_callbacks *callbacks = table(NVTX_CALLBACKS);

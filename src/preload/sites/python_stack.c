@@ -144,6 +144,7 @@ static bool python_confirm(const struct layout *layout, uint64_t thread)
     return any;
 }
 
+/* The mark beside the offset tells two code objects apart that had the same address one after the other. */
 static struct sg_frame read_frame(const struct layout *layout, uint64_t frame)
 {
     uint64_t code = python_word(frame, layout->code), at = python_word(frame, layout->at);
@@ -195,6 +196,8 @@ static unsigned ask_frames(void *thread, struct sg_picked *picked)
     return sg_picked_finish(picked);
 }
 
+/* The state decides: read in place, confirm first, or ask the interpreter. An interpreter that is ending has no frames.
+   */
 unsigned sg_python_frames(struct sg_frame *ret, unsigned most, unsigned outer)
 {
     struct sg_picked picked = {ret, most, outer, 0};
@@ -264,6 +267,8 @@ static bool ask_text(void *code, const char *name, char *ret, size_t room)
     return bytes;
 }
 
+/* The code object is alive as long as its frame stands, so its names can be read; asking takes a reference for the
+   moment. */
 bool sg_python_describe(const struct sg_frame *frame, char *file, char *function, size_t room, uint32_t *ret_line)
 {
     void *code = (void *)(uintptr_t)frame->code;

@@ -3,7 +3,10 @@
 
    Readers take no lock: a site is whole before its number is stored in a bucket, and never changes after that. Writers
    hold SG_LOCK_SITES. `written` says which trace has the definition; a forked child has another trace, so it writes
-   them anew. */
+   them anew.
+
+   For example, stack 12 is met by two threads at once. Both find no bucket with its hash and take the lock one after
+   the other. The second finds it in a bucket by then and takes that number. */
 #include "process/glibc_symver.h"
 
 #include "sites/sites.h"
@@ -83,6 +86,7 @@ static struct {
 
 bool sg_sites_on;
 
+/* The first of two threads maps the table; the other one's mapping is given back. */
 bool sg_sites_open(const struct sg_conf *conf)
 {
     struct table *none = NULL;
@@ -267,6 +271,7 @@ static bool write_text_locked(struct table *table, uint32_t number, uint32_t tra
     return true;
 }
 
+/* A text that is there costs the lock and a look. 0 where the arena is full. */
 uint32_t sg_sites_intern(const char *text)
 {
     char cut[TEXT_BYTES];
@@ -335,6 +340,8 @@ static __attribute__((noinline)) uint32_t other_frames(struct table *table, stru
     return sg_unwind_frames(&table->unwinder, &self->place.stack, ret, FRAMES_MOST, OUTER_FRAMES);
 }
 
+/* Frames of Python, else of a backward node, else return addresses. The hash finds the number without a lock; only a
+   new stack is described, and only the first use in a trace is written. */
 void sg_sites_note_stack(struct sg_thread *self)
 {
     struct table *table = atomic_load_explicit(&sites.table, memory_order_acquire);
@@ -370,6 +377,7 @@ static void site_plain_name(const char *name, char *ret, size_t size)
         sg_library_close(library);
 }
 
+/* One line: the best frame of a stack, as the report shows it. */
 bool sg_sites_describe(uint32_t site, char *text, size_t size)
 {
     const struct table *table = atomic_load_explicit(&sites.table, memory_order_acquire);

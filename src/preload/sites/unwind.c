@@ -171,6 +171,7 @@ __attribute__((noinline)) unsigned sg_unwind_frames(struct sg_unwinder *unwinder
     return sg_picked_finish(&walk.picked);
 }
 
+/* Copies a name, cut to the room; NULL is empty. */
 static void unwind_copy(char *to, size_t room, const char *from)
 {
     size_t length = from ? strlen(from) : 0;
@@ -180,6 +181,8 @@ static void unwind_copy(char *to, size_t room, const char *from)
     to[length] = '\0';
 }
 
+/* The address less one is looked up: a return address may be the first byte of the next function, after a call that
+   never returns. */
 bool sg_unwind_describe(uint64_t address, char *module, char *function, size_t room, uint32_t *ret_offset)
 {
     Dl_info info;

@@ -20,6 +20,8 @@ static const char *allocator_name_of(void *function)
     return dladdr(function, &info) && info.dli_saddr == function && info.dli_sname ? info.dli_sname : "";
 }
 
+/* Names of functions of the exported class, by dladdr(), each looked for by its mangled end. The switch is the two
+   functions before cacheInfo, if nobody exports them. */
 static bool allocator_find_entries(void *const *table, int count)
 {
     static const char *const texts[] = {
@@ -102,6 +104,7 @@ static void allocator_set(bool on)
     enable(sg_torch_allocator.object, on);
 }
 
+/* PyTorch's own isEnabled(), which nobody exports: it stands right before cacheInfo. */
 static bool allocator_is_set(void)
 {
     sg_torch_is_enabled_fn *is_enabled;
@@ -113,6 +116,7 @@ static bool allocator_is_set(void)
 
 typedef double fraction_set_fn(void *self, uintptr_t device);
 
+/* Fractions below 1 were set by the program before the object was taken. They hold for memory of ours too. */
 void sg_torch_allocator_limit(void)
 {
     const struct sg_driver *driver = sg_process_driver();
@@ -138,6 +142,8 @@ static void allocator_note_deleter(void)
     sg_torch_allocator.cached_delete = deleter(sg_torch_allocator.object);
 }
 
+/* Asks twice for the deleter of a block, with opposite answers. If PyTorch asked each time and named two deleters, an
+   answer decides each time. */
 bool sg_torch_allocator_routes(void)
 {
     sg_torch_deleter_fn *deleter;
@@ -171,6 +177,8 @@ bool sg_torch_allocator_cache(bool on)
     return allocator_is_set() == on;
 }
 
+/* With the switch on for the moment, and inside, so that the cache's own cudaMalloc is the driver's. The deleter is the
+   cache's now, and noted. */
 void *sg_torch_allocator_get(size_t bytes)
 {
     typedef void *alloc_fn(void *self, size_t bytes);

@@ -94,6 +94,7 @@ static struct totals totals_since(const struct totals *now, const struct totals 
         count_less(now->ooms, before->ooms)};
 }
 
+/* The core's counts of a moment ago; false where PyTorch's tensors don't come here. */
 static bool counts_read(int device, struct sg_stats *ret)
 {
     struct sg_core *core = sg_torch_direct() && device >= 0 && device < SG_DEVICES_MAX ? sg_enter() : NULL;
@@ -128,6 +129,7 @@ static void add_all(struct counts *counts, struct more_counts *more, const struc
     more->ooms += signed_of(totals->ooms);
 }
 
+/* Counts of a moment ago are enough, so the core's lock is not taken where another thread has it. */
 void sg_torch_counts_add(void *statistics, size_t map_bytes, int device)
 {
     struct counts *counts = statistics;
@@ -148,6 +150,7 @@ void sg_torch_counts_reset(int device)
         segalloc_reset_peaks(device);
 }
 
+/* PyTorch's totals begin anew by its own function; ours begin from what they are now. */
 void sg_torch_counts_reset_totals(int device)
 {
     struct sg_stats stats;

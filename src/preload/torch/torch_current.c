@@ -70,6 +70,7 @@ static bool stream_find_functions(current_stream_fn **ret_current, stream_handle
     return addresses[0] && addresses[1];
 }
 
+/* After the thread's end nothing is asked: PyTorch's variable is destroyed by then. */
 bool sg_torch_stream(CUstream *ret)
 {
     current_stream_fn *current;
@@ -90,6 +91,7 @@ bool sg_torch_has_streams(void)
     return stream_find_functions(&current, &handle);
 }
 
+/* PyTorch's own function is called, since a stream's number may mean one of its pools of streams. */
 bool sg_torch_stream_handle(uint64_t first, uint64_t second, CUstream *ret)
 {
     current_stream_fn *current;
@@ -100,6 +102,8 @@ bool sg_torch_stream_handle(uint64_t first, uint64_t second, CUstream *ret)
     return known;
 }
 
+/* The primary context is retained once for each device and kept. Nothing is pushed where the device is current already.
+   */
 bool sg_torch_push_device(const struct sg_driver *driver, int device)
 {
     static _Atomic(CUcontext) primaries[SG_DEVICES_MAX];

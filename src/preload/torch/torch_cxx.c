@@ -28,6 +28,7 @@ static void *cxx_resolve(const char *library, const char *name)
 /* c10::Error::Error(c10::SourceLocation, std::string) */
 #define CONSTRUCTOR "_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
 
+/* All or nothing: an exception that can't be made whole is not begun. */
 static bool cxx_look_up(struct sg_torch_cxx *ret)
 {
     static const struct {

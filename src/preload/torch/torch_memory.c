@@ -26,6 +26,8 @@ static void memory_run_deferred(struct sg_core *core, int device)
     sg_torch_pop_device(driver, pushed);
 }
 
+/* torch.cuda.empty_cache(): frees that wait for work are waited for, then all idle pages go back. Not in a capture,
+   which a wait would ruin. */
 void segalloc_torch_reset(void)
 {
     struct sg_core *core = sg_enter();
@@ -38,6 +40,8 @@ void segalloc_torch_reset(void)
     sg_leave();
 }
 
+/* The device may not have been used yet: it is made current, and the core is made if need be. Returns the limit in
+   force, 0 where there can be none. */
 size_t segalloc_set_limit(int device, size_t bytes)
 {
     const struct sg_driver *driver = sg_process_driver();
@@ -87,6 +91,7 @@ void _ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator9cacheInfoEaP
     *largest = *largest > available ? *largest : available;
 }
 
+/* Peaks begin at what is held now. */
 void segalloc_reset_peaks(int device)
 {
     struct sg_core *core = sg_enter();
@@ -100,6 +105,8 @@ void segalloc_reset_peaks(int device)
 /* The two structs are alike in size, so that the list is turned from one into the other where it stands. */
 _Static_assert(sizeof(struct segalloc_piece) == sizeof(struct sg_piece), "alike");
 
+/* The core fills the list with pieces of its own. They are turned into the open struct one by one in place, since the
+   two are of one size. */
 size_t segalloc_pieces(int device, struct segalloc_piece *ret, size_t room)
 {
     struct sg_core *core = sg_enter();

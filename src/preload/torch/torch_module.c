@@ -26,6 +26,8 @@ typedef void begin_pool_fn(void *self, int8_t device, uint64_t first, uint64_t s
 
 SG_EXPORT begin_pool_fn BEGIN_POOL;
 
+/* The pluggable allocator's own function of that name, which this library exports before libtorch_cuda.so. PyTorch's is
+   called after ours. */
 void BEGIN_POOL(void *self, int8_t device, uint64_t first, uint64_t second, void *filter)
 {
     begin_pool_fn *theirs, *ours = BEGIN_POOL;
@@ -39,6 +41,7 @@ void BEGIN_POOL(void *self, int8_t device, uint64_t first, uint64_t second, void
         theirs(self, device, first, second, filter);
 }
 
+/* The start and size of the block that an address lies in; the address itself and 0 where it is none of ours. */
 void *segalloc_torch_base(void *pointer, size_t *ret_bytes)
 {
     struct sg_block_info block = {.base = (CUdeviceptr)(uintptr_t)pointer};
@@ -58,6 +61,7 @@ int segalloc_in_use(void)
     return !sg_process_is_passthrough() && !sg_process_over();
 }
 
+/* The value as the configuration would write it; its length like snprintf(). `ipc` may change, so its lock is held. */
 size_t segalloc_option(const char *name, char *ret, size_t size)
 {
     char value[SG_PATH_BYTES];

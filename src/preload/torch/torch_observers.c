@@ -40,6 +40,7 @@ static size_t segment_bytes(size_t bytes)
 
 typedef void observer_fn(const void *storage, int64_t *device, size_t *bytes, size_t *total, size_t *free);
 
+/* Each is given the figures in variables of its own, since it takes them by address and may change them. */
 void sg_torch_observers_call(int device, size_t bytes, size_t total_bytes, size_t free_bytes)
 {
     int count = atomic_load_explicit(&observers.count, memory_order_acquire);

@@ -55,6 +55,7 @@ struct standing {
     uint64_t allocated, reserved, limit;
 };
 
+/* Figures for the text, with the device current meanwhile. Without a core they stay 0. */
 static void oom_take_stock(int device, struct standing *ret)
 {
     const struct sg_driver *driver = sg_process_driver();
@@ -101,6 +102,8 @@ static size_t oom_compose(int device, size_t bytes, char *text, size_t size)
     return length < (int)size ? (size_t)length : size - 1;
 }
 
+/* The string's text is freed here unless the constructor has taken it over, which leaves the short text in its place.
+   */
 static void oom_construct(const struct sg_torch_cxx *cxx, void *object, struct sg_cxx_location where, const char *text,
     size_t length)
 {
@@ -111,6 +114,8 @@ static void oom_construct(const struct sg_torch_cxx *cxx, void *object, struct s
         cxx->delete (message.text);
 }
 
+/* The object is made in the runtime's own storage for exceptions, which is never too small for one: 1,024 bytes for
+   128. Then the vtable makes it an OutOfMemoryError. */
 void sg_torch_throw_out_of_memory(int device, size_t bytes)
 {
     const struct sg_torch_cxx *cxx = sg_torch_cxx();
@@ -135,6 +140,7 @@ int segalloc_torch_raises(void)
     return !handle || sg_torch_cxx();
 }
 
+/* Counts, clears the runtime's error, calls the observers, throws: the order in which PyTorch's own cache does it. */
 void sg_torch_ran_out(int (*get_last_error)(void), size_t bytes)
 {
     /* Its cache, where that is on, goes on by itself. */

@@ -120,6 +120,7 @@ static int override_spare_entry(void)
     return before ? sg_torch_allocator.entry[SG_TORCH_AT_SHARE] - before : -1;
 }
 
+/* setUseOnOOM(): PyTorch gets the pool a use, and its cache has to be on for that. */
 static void override_spare_pool(void *self, uintptr_t device, uintptr_t first, uintptr_t second, uintptr_t on)
 {
     spare_fn *theirs;
@@ -154,6 +155,7 @@ static struct data_ptr override_allocate(void *self, size_t bytes)
     return got;
 }
 
+/* Raw memory of PyTorch's, which has no tensor. */
 static void *override_raw_alloc(void *self, size_t bytes)
 {
     raw_alloc_fn *theirs;
@@ -192,6 +194,7 @@ static void (*override_raw_deleter(const void *self))(void *)
    PyTorch itself ignores blocks that its cache has not. Source: c10/core/Allocator.h. */
 typedef void record_fn(void *self, void *const *data, uintptr_t first, uintptr_t second);
 
+/* Tensors of ours are recorded here as well. The stream is made a handle first, since the core knows handles. */
 static void override_record(void *self, void *const *data, uintptr_t first, uintptr_t second)
 {
     record_fn *theirs;
@@ -334,6 +337,8 @@ static void override_watched(void)
     }
 }
 
+/* All replacements, once the mode is being decided. Functions that a release lacks are left out, and so is the snapshot
+   where its structures are unknown. */
 static void override_all(void)
 {
     override_watched();
@@ -362,6 +367,7 @@ static void override_all(void)
 #endif
 }
 
+/* Only the switch's question and calls of long-term meaning are replaced, so PyTorch behaves as before. */
 void sg_torch_overrides_watch(void)
 {
     if (atomic_flag_test_and_set(&sg_torch_allocator.busy))
@@ -376,6 +382,7 @@ void sg_torch_overrides_watch(void)
     atomic_flag_clear(&sg_torch_allocator.busy);
 }
 
+/* A watched object may have been replaced by a pluggable allocator since; then it is left alone. */
 static bool override_take(void)
 {
     if (sg_torch_allocator.state == SG_TORCH_WATCHED ? sg_torch_allocator_current() != sg_torch_allocator.object : !override_find())
@@ -385,6 +392,7 @@ static bool override_take(void)
     return true;
 }
 
+/* Waits for a thread that watches. The first call decides for good. */
 bool sg_torch_overrides_take(void)
 {
     while (atomic_flag_test_and_set(&sg_torch_allocator.busy))
@@ -396,6 +404,7 @@ bool sg_torch_overrides_take(void)
     return taken;
 }
 
+/* The object may have been replaced since: by a pluggable allocator, which answers for itself. */
 bool sg_torch_overrides_answer(void)
 {
 #ifdef __x86_64__

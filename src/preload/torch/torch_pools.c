@@ -40,6 +40,7 @@ static struct under_way *free_slot(void)
     return NULL;
 }
 
+/* Without a free slot the filter is destroyed, and the pool only counted. */
 void sg_torch_pools_begin(int device, struct sg_torch_pool pool, struct sg_cxx_function filter)
 {
     struct under_way *slot = free_slot();
@@ -70,6 +71,7 @@ static bool pool_ends(struct under_way *slot, int device, struct sg_torch_pool p
     return true;
 }
 
+/* The slot of that pool, or one less of those without. */
 void sg_torch_pools_end(int device, struct sg_torch_pool pool)
 {
     bool found = false;
@@ -105,6 +107,8 @@ static bool pool_accepts(struct under_way *slot, int device, CUstream stream)
     return accepted;
 }
 
+/* True for all where a pool had no slot, or nothing can be asked. A pool's tensor that is served here would be lost to
+   the pool, while a tensor too many in it does no harm. */
 bool sg_torch_pools_route(void)
 {
     if (__builtin_expect(atomic_load_explicit(&live_count, memory_order_acquire) == 0, 1))

@@ -27,6 +27,7 @@ static unsigned segment_slot(uintptr_t address)
     return (unsigned)(((uint64_t)address >> 9) * 0x9E3779B97F4A7C15u >> (64 - BITS));
 }
 
+/* A chain ends at an empty slot, not at a deleted one. */
 static struct segment *find_segment(const void *address)
 {
     uintptr_t wanted = (uintptr_t)address;
@@ -52,6 +53,7 @@ static int segment_device(void)
     return driver && driver->ctx_get_device(&device) == CUDA_SUCCESS && device < SG_DEVICES_MAX ? (int)device : 0;
 }
 
+/* The first free slot of the chain. A full table forgets the segment, whose free then counts as a tensor's. */
 void sg_torch_segment_made(const void *address, size_t bytes)
 {
     int device = segment_device();
@@ -74,6 +76,7 @@ void sg_torch_segment_made(const void *address, size_t bytes)
     sg_process_unlock(SG_LOCK_TORCH);
 }
 
+/* Looked for twice: without the lock, which is the answer for nearly every free, and again with it. */
 bool sg_torch_segment_gone(const void *address)
 {
     if (!sg_torch_is_segment(address))
@@ -92,6 +95,7 @@ bool sg_torch_segment_gone(const void *address)
     return segment;
 }
 
+/* A copy under the lock, so that count and bytes belong together. */
 struct sg_torch_segments sg_torch_segments_of(int device)
 {
     struct sg_torch_segments of = {0};

@@ -1,5 +1,8 @@
 /* The copies, and PyTorch's two steps: the handle is asked for, then the storage's new data. `moving` carries the copy
-   from the first to the second. */
+   from the first to the second.
+
+   For example, t is sent: share() makes the copy and gives PyTorch its address, so the handle is the copy's. Then
+   PyTorch makes the storage's new data for t's address, and gets the copy's instead. */
 #include "torch/torch_sent.h"
 
 #include <stdint.h>
@@ -45,6 +48,7 @@ static bool torch_sent_remember(const void *block, void *copy)
     return room;
 }
 
+/* The copy is given back to PyTorch's cache after the lock: that may call the driver. */
 void sg_torch_sent_freed(const void *pointer)
 {
     void *copy = NULL;
@@ -91,6 +95,7 @@ static void *copy_of(void *pointer, size_t bytes)
     return copy;
 }
 
+/* A block of ours that begins there, with no capture so far in the process, since a graph may know the address. */
 void *sg_torch_sent_copy(void *pointer)
 {
     struct sg_block_info block;

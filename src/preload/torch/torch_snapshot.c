@@ -112,6 +112,7 @@ static void snapshot_add_run(struct cxx_vector *segments, int device, const stru
         sg_torch_delete(segment.blocks.begin);
 }
 
+/* Runs of pieces that PyTorch's own segments do not have already. */
 void sg_torch_snapshot_add(void *snapshot)
 {
     for (int device = 0; device < SG_DEVICES_MAX; device++) {

@@ -13,6 +13,7 @@
 #include "track/captures.h"
 #include "track/torch_mode.h"
 
+/* A live block of ours that begins there and is no segment of the cache. */
 bool sg_torch_is_direct(const void *pointer)
 {
     struct sg_block_info block;
@@ -29,6 +30,7 @@ static bool switch_is_possible(void)
     return sg_torch_switchable() && sg_process_conf()->pytorch == SG_PYTORCH_AUTO;
 }
 
+/* The cache first, then the mode: a tensor that comes in between is a segment's. */
 static bool switch_for_good(void)
 {
     if (!switch_is_possible() || !sg_torch_allocator_cache(true))
@@ -76,6 +78,8 @@ bool sg_torch_gives_back(void)
 
 static atomic_bool history_wanted, spare_wanted; /* before the first allocation */
 
+/* Before the mode is known the wish is only kept, and the question decides by it. Later a line says what becomes of the
+   history. */
 void sg_torch_history(bool on)
 {
     static atomic_flag noted = ATOMIC_FLAG_INIT;

@@ -4,6 +4,7 @@
 
 #include "process/symbols.h"
 
+/* The handle is given back: PyTorch's libraries are not unloaded. */
 void *sg_torch_symbol(const char *library, const char *name)
 {
     void *handle = sg_library_find(library);

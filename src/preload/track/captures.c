@@ -2,7 +2,12 @@
 
    Three counters decide. `active` counts captures that have begun or are beginning. `holders` counts threads inside an
    exclusion, `joiners` threads that begin or join a capture. A joiner announces itself and waits for all holders; a
-   holder that finds a joiner steps back. So joiners go first, and nobody waits for long: a begin is rare. */
+   holder that finds a joiner steps back. So joiners go first, and nobody waits for long: a begin is rare.
+
+   For example, thread A is about to wait for a context. It counts as a holder, sees that no capture is active, counts
+   its wait as begun, and lets go. Thread B begins a capture. It counts as active, becomes a joiner and finds no holder.
+   It rests until A's wait has entered the driver, for which 5 ms are given. So the driver gets the wait first, and B's
+   capture lives. */
 #include "track/captures.h"
 
 #include <stdatomic.h>
@@ -62,6 +67,7 @@ bool sg_captures_active(void)
     return atomic_load_explicit(&captures.active, memory_order_acquire) > 0;
 }
 
+/* The driver's word, since a stream may have joined a capture by an event that was not followed. */
 bool sg_captures_capturing(CUstream stream, bool per_thread)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -72,6 +78,7 @@ bool sg_captures_capturing(CUstream stream, bool per_thread)
     return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+/* The latest of this thread's, because captures of one thread may be nested in graphs of another. */
 bool sg_captures_own(CUstream *ret)
 {
     bool found = false;
@@ -87,6 +94,7 @@ bool sg_captures_own(CUstream *ret)
     return found;
 }
 
+/* A capture is alone if no stream could have joined any capture since it began: joins are counted for all together. */
 bool sg_captures_forked(CUstream stream)
 {
     bool alone = false;
@@ -118,6 +126,8 @@ static bool captures_is_in_vain(void)
     return atomic_load(&outlasted.any) && atomic_load(&outlasted.ends) == sg_captures_ends();
 }
 
+/* In rests of 20 us. Time over is remembered until some capture ends: else each allocation beside an endless capture
+   would wait its limit. */
 bool sg_captures_await(uint64_t *left_ns)
 {
     CUstream own;
@@ -141,6 +151,8 @@ bool sg_captures_runs_deferred(void)
     return atomic_load(&deferred.under_way) > 0;
 }
 
+/* Counts itself, looks for joiners, and steps back if there are any. A thread that already excludes goes through, or it
+   would wait for a joiner that waits for it. */
 void sg_captures_exclude(void)
 {
     struct sg_thread *self = &sg_self;
@@ -182,6 +194,7 @@ void sg_captures_fork_child(void)
     atomic_store(&waits.entered, atomic_load(&waits.begun));
 }
 
+/* Counted as begun while nothing can begin, so that a capture's begin can let it enter the driver first. */
 CUresult sg_captures_wait(CUcontext context)
 {
     const struct sg_driver *driver = sg_process_driver();
@@ -236,6 +249,7 @@ static CUresult captures_put_off(CUdeviceptr address, CUcontext context, const s
     return result;
 }
 
+/* Only the start of a live block can be freed, now or later. */
 CUresult sg_captures_defer_free(struct sg_core *core, CUdeviceptr address, const struct sg_request *request)
 {
     struct sg_block_info block;
@@ -245,6 +259,7 @@ CUresult sg_captures_defer_free(struct sg_core *core, CUdeviceptr address, const
     return block.base == address ? captures_put_off(address, block.context, request) : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* One entry after another, since the core's lock comes before this one. Frees that are made meanwhile may be missed. */
 uint64_t sg_captures_deferred_bytes(struct sg_core *core, int device)
 {
     struct sg_block_info block;
@@ -259,6 +274,7 @@ uint64_t sg_captures_deferred_bytes(struct sg_core *core, int device)
     return bytes;
 }
 
+/* One at a time, without the lock: a free may wait, and it takes the core's locks. The last one put off goes first. */
 void sg_captures_run_deferred(struct sg_core *core)
 {
     while (atomic_load_explicit(&sg_captures_deferred, memory_order_relaxed) && !sg_captures_active()) {
@@ -302,6 +318,7 @@ bool sg_captures_not_begun(void)
     return atomic_fetch_sub(&captures.active, 1) == 1;
 }
 
+/* A capture that had no entry is only counted down. */
 bool sg_captures_end(CUstream stream, bool per_thread)
 {
     bool last = false, found = false;
@@ -319,6 +336,7 @@ bool sg_captures_end(CUstream stream, bool per_thread)
     return last;
 }
 
+/* The handle alone is compared: a stream that is destroyed is named by it. */
 bool sg_captures_is_listed(CUstream stream)
 {
     bool captured = false;
@@ -329,6 +347,7 @@ bool sg_captures_is_listed(CUstream stream)
     return captured;
 }
 
+/* Its captures count no more, and frees of its blocks are dropped: the blocks went with it. */
 void sg_captures_context_gone(CUcontext context)
 {
     int ends = 0, kept = 0;

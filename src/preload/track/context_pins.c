@@ -24,6 +24,7 @@ void sg_context_pins_rest(void)
     sg_rest(20000);
 }
 
+/* The 64th thread and all later ones share the last row. */
 static struct sg_hazard_record *own_record(struct sg_thread *self)
 {
     if (!self->hazard) {
@@ -33,6 +34,8 @@ static struct sg_hazard_record *own_record(struct sg_thread *self)
     return self->hazard;
 }
 
+/* Counts, then looks whether the context is still there and not ending; else takes it back and looks again. With
+   membarrier the context is remembered for the short way. */
 int sg_context_pin(CUcontext context)
 {
     struct sg_thread *self = sg_this_thread();
@@ -58,6 +61,7 @@ void sg_context_unpin(int use)
     atomic_fetch_sub(&pins.record[use / SG_CONTEXTS_KNOWN].pins[use % SG_CONTEXTS_KNOWN], 1);
 }
 
+/* Pinned first: a context that is current can still be destroyed by another thread. */
 int sg_context_pin_current(CUcontext context)
 {
     int use = sg_context_pin(context);
@@ -86,6 +90,7 @@ static bool barrier_in_all_threads(int command)
     return done;
 }
 
+/* One fence in all threads, then both ways of each row. */
 bool sg_context_is_pinned(CUcontext context)
 {
     int index = sg_context_index(context);

@@ -1,5 +1,8 @@
 /* Entries never move, so a reader without the lock finds either the handle or another one, never half of each. Changes
-   are made under SG_LOCK_CONTEXTS; each one that may end a context raises the epoch of context_pins.h first. */
+   are made under SG_LOCK_CONTEXTS; each one that may end a context raises the epoch of context_pins.h first.
+
+   For example, `used` is 3 and entry 1 is free. A reader that looks for a handle passes entries 0 to 2 and finds
+   NULL in entry 1, which no handle equals. */
 #include "track/context_table.h"
 
 #include <stddef.h>
@@ -38,6 +41,7 @@ struct sg_context_info *sg_context_alive_locked(int i)
     return i < sg_context_table.alive ? &sg_context_table.entry[sg_context_table.index[i]].info : NULL;
 }
 
+/* A free entry below `used`, or the next one. The handle is stored last, after the facts. */
 bool sg_context_add_locked(const struct sg_context_info *info)
 {
     SG_ASSERT_PROCESS_LOCK(SG_LOCK_CONTEXTS);
@@ -54,6 +58,7 @@ bool sg_context_add_locked(const struct sg_context_info *info)
     return true;
 }
 
+/* The epoch first, so that no thread takes the short way to it any more. The last index of the list fills the gap. */
 void sg_context_remove_locked(CUcontext context)
 {
     SG_ASSERT_PROCESS_LOCK(SG_LOCK_CONTEXTS);
@@ -69,6 +74,7 @@ void sg_context_remove_locked(CUcontext context)
     sg_context_table.index[i] = sg_context_table.index[--sg_context_table.alive];
 }
 
+/* Raises the epoch both ways: at the begin so that nobody takes the short way, at the end so that they look again. */
 void sg_context_ending_locked(CUcontext context, int more)
 {
     SG_ASSERT_PROCESS_LOCK(SG_LOCK_CONTEXTS);

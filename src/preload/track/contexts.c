@@ -30,6 +30,7 @@ uint64_t sg_contexts_id(CUcontext context)
     return driver && driver->ctx_get_id && driver->ctx_get_id(context, &id) == CUDA_SUCCESS ? id : 0;
 }
 
+/* The number in the entry; the driver is not asked. */
 uint64_t sg_contexts_noted_id(CUcontext context)
 {
     sg_process_lock(SG_LOCK_CONTEXTS);
@@ -109,6 +110,7 @@ bool sg_contexts_is_last(CUcontext context, bool ends, int *ret_device)
     return last;
 }
 
+/* Counts as the driver does: a reset lets all of them go. */
 void sg_contexts_retained(CUdevice device)
 {
     if (device < 0 || device >= SG_DEVICES_MAX)
@@ -118,6 +120,7 @@ void sg_contexts_retained(CUdevice device)
     sg_process_unlock(SG_LOCK_CONTEXTS);
 }
 
+/* A release of a context that was retained before this library could see it counts for nothing. */
 void sg_contexts_released(CUdevice device, bool wholly)
 {
     if (device < 0 || device >= SG_DEVICES_MAX)
@@ -200,6 +203,7 @@ bool sg_contexts_forget(CUcontext context)
     return last;
 }
 
+/* A look through the list, which has one primary context for each device at most. */
 CUcontext sg_contexts_primary_of(int device)
 {
     CUcontext context = NULL;
@@ -213,6 +217,7 @@ CUcontext sg_contexts_primary_of(int device)
     return context;
 }
 
+/* The primary one stands for all, and lives longest as a rule. */
 CUcontext sg_contexts_any(int device)
 {
     CUcontext context = sg_contexts_primary_of(device);
@@ -226,6 +231,8 @@ CUcontext sg_contexts_any(int device)
     return context;
 }
 
+/* Lists are copied under the lock and announced without it. A context that ends meanwhile is taken back by announce
+   itself. */
 void sg_contexts_announce_all(struct sg_core *core)
 {
     struct sg_context_info list[SG_CONTEXTS_KNOWN];
@@ -248,6 +255,7 @@ void sg_contexts_announce_all(struct sg_core *core)
     }
 }
 
+/* The driver is asked for the context each time, which is cheap; its device and the notes only where it has changed. */
 CUresult sg_contexts_current(struct sg_core *core, CUcontext *ret_context, int *ret_device)
 {
     const struct sg_driver *driver = sg_process_driver();
@@ -293,6 +301,7 @@ bool sg_contexts_devices(void)
     return atomic_load_explicit(&contexts.devices, memory_order_relaxed);
 }
 
+/* A primary context with no other of its device but green ones, in a table that is not full. */
 bool sg_contexts_stands_for_all(CUcontext context)
 {
     sg_process_lock(SG_LOCK_CONTEXTS);
@@ -306,6 +315,7 @@ bool sg_contexts_stands_for_all(CUcontext context)
     return all;
 }
 
+/* One load for programs without green contexts. */
 bool sg_contexts_green(CUcontext context)
 {
     if (!atomic_load_explicit(&contexts.greens, memory_order_relaxed))
@@ -338,6 +348,7 @@ void sg_contexts_set_peer(int home, int device, bool enable)
     sg_process_unlock(SG_LOCK_CONTEXTS);
 }
 
+/* The driver has no call for the device of a given context, so it is made current for a moment. */
 CUresult sg_contexts_ask_device(const struct sg_driver *driver, CUcontext context, int *ret_device)
 {
     CUcontext ignored;
@@ -352,6 +363,7 @@ CUresult sg_contexts_ask_device(const struct sg_driver *driver, CUcontext contex
     return result;
 }
 
+/* From the entry, else by the driver. */
 bool sg_contexts_device(CUcontext context, int *ret_device)
 {
     sg_process_lock(SG_LOCK_CONTEXTS);

@@ -1,5 +1,8 @@
 /* A hash table with open addressing over a list of entries. A destroyed event's entry goes to a list of free ones.
-   Those behind it in its chain move up, so look-ups need no marks of deleted ones. */
+   Those behind it in its chain move up, so look-ups need no marks of deleted ones.
+
+   For example, 4,097 events are recorded. The last one finds no entry, `full` is set, and from then on an event
+   without an entry is UNKNOWN. Before that it would have been BLANK: never recorded, so nothing comes before it. */
 #include "track/events.h"
 
 #include <stdatomic.h>
@@ -38,6 +41,7 @@ static size_t event_home(CUevent handle)
     return (size_t)(sg_hash((uintptr_t)handle) >> 40) % BUCKETS;
 }
 
+/* The bucket of an event, or the empty one where its chain ends. */
 static size_t event_bucket_locked(CUevent handle)
 {
     SG_ASSERT_PROCESS_LOCK(SG_LOCK_EVENTS);
@@ -122,6 +126,7 @@ void sg_events_distrust(CUevent handle)
     sg_process_unlock(SG_LOCK_EVENTS);
 }
 
+/* Cheap for programs whose order nobody follows: one flag. */
 void sg_events_forget(CUevent handle)
 {
     if (!handle || (!sg_following() && !atomic_load_explicit(&events.early, memory_order_relaxed)))
@@ -155,6 +160,7 @@ void sg_events_unknow(CUevent handle)
     sg_process_unlock(SG_LOCK_EVENTS);
 }
 
+/* Events outlive a context that another thread ends; their handles mean nothing after it. */
 void sg_events_context_gone(CUcontext context)
 {
     sg_process_lock(SG_LOCK_EVENTS);
@@ -188,6 +194,8 @@ bool sg_events_any_missed(void)
     return atomic_load_explicit(&events.missed, memory_order_relaxed);
 }
 
+/* Only the last of records that overlap may make the event known again, and it does not: nobody knows which record the
+   driver made last. */
 void sg_events_end_record(CUevent handle, bool captured, const struct sg_event_recording *recording)
 {
     sg_process_lock(SG_LOCK_EVENTS);
@@ -215,6 +223,7 @@ void sg_events_end_record(CUevent handle, bool captured, const struct sg_event_r
     sg_process_unlock(SG_LOCK_EVENTS);
 }
 
+/* An event without an entry was never recorded, unless the table was full once or order is followed only since late. */
 void sg_events_know(CUevent handle, struct sg_event_knowledge *ret)
 {
     sg_process_lock(SG_LOCK_EVENTS);

@@ -2,7 +2,11 @@
    SG_LOCK_CAPTURES, but for the flag that the driver's thread sets.
 
    Holds lie in pieces of 4,096 that never move, because the driver has their addresses. A hold is used again only when
-   its graph is gone and no block names it. */
+   its graph is gone and no block names it.
+
+   For example, 3 blocks belong to hold 7. The graph ends: the driver's thread sets hold 7's flag and raises the
+   count of ended graphs to 1. The next allocation looks through the table once. Two of the blocks were freed by the
+   program: they go to the core. The third is live: it is the program's again. */
 #include "track/graph_blocks.h"
 
 #include <sched.h>
@@ -248,6 +252,8 @@ static cuuint64_t capture_of(CUstream stream, CUgraph *ret_graph)
     return status == CU_STREAM_CAPTURE_STATUS_ACTIVE && *ret_graph ? capture : 0;
 }
 
+/* Block and hold are entered first, then the graph is given the hold's object. The graph may be gone at once, and its
+   flag must find them. If the graph refuses the object, the block is taken out again. */
 bool sg_graphs_adopt(struct sg_core *core, CUstream stream, CUdeviceptr address, bool fresh)
 {
     struct sg_block_info info = {0};
@@ -282,6 +288,7 @@ bool sg_graphs_adopt(struct sg_core *core, CUstream stream, CUdeviceptr address,
     return false;
 }
 
+/* A block whose graphs are all gone is simply let go: the caller frees it. Any other is kept with the request, once. */
 enum sg_graphs_answer sg_graphs_retain(CUdeviceptr address, const struct sg_request *request, bool waited)
 {
     enum sg_graphs_answer answer = SG_GRAPHS_FREE;
@@ -324,6 +331,8 @@ static bool block_is_of_one_locked(const struct block *block, unsigned long long
     return its && refs == 1 && !block->forever;
 }
 
+/* Only a block of one graph, born in that capture on that stream: then the graph's own order makes the second use safe.
+   */
 void sg_graphs_add_spare(CUstream stream, CUdeviceptr address)
 {
     CUgraph graph = NULL;
@@ -341,6 +350,8 @@ void sg_graphs_add_spare(CUstream stream, CUdeviceptr address)
     sg_process_unlock(SG_LOCK_CAPTURES);
 }
 
+/* The youngest spare of that size, stream and capture. Sizes are compared in units of 512 bytes, as PyTorch rounds
+   tensors. */
 bool sg_graphs_reuse(CUstream stream, size_t bytes, CUdeviceptr *ret)
 {
     CUgraph graph = NULL;
@@ -374,6 +385,7 @@ void sg_graphs_forget_spares(void)
     sg_process_unlock(SG_LOCK_CAPTURES);
 }
 
+/* The removal of a block may move another one into its place, so each place is looked at until it stays. */
 void sg_graphs_context_gone(CUcontext context)
 {
     if (!sg_graphs_retain_any())
@@ -417,6 +429,8 @@ static bool echo_send(unsigned *ret)
            driver->user_object_release(object, 1) == CUDA_SUCCESS;
 }
 
+/* Sends an object through the driver's thread of destructors and waits until it has come: what was before it in the
+   queue is done then. */
 void sg_graphs_await_destroyed(void)
 {
     enum { EAGER = 64 /* times */, SLICE_NS = 50000, MOST_NS = 300000000 };
@@ -463,6 +477,7 @@ static int blocks_take_gone(struct block *ret, bool *ret_more)
     return count;
 }
 
+/* In batches of 64, freed without the lock. A block of the driver's own goes to the driver. */
 void sg_graphs_run_deferred(struct sg_core *core)
 {
     struct block batch[BATCH];

@@ -1,3 +1,4 @@
+/* One flag that only becomes true. */
 #include "track/graph_order.h"
 
 #include <stdatomic.h>

@@ -1,3 +1,11 @@
+/* The book of memory that the core does not serve: holdings by number, and two maps that lead to them.
+
+   One map has the ids (address or handle, with the category in its upper bits), the other the addresses of mappings. A
+   holding counts the handles and mappings that lead to it, and its bytes are held until none does. Pools and graphs are
+   not in the book: the driver is asked when somebody wants to know.
+
+   For example, one cuMemCreate of 2 GiB is mapped twice. Its holding has 3 references. cuMemRelease takes one, each
+   cuMemUnmap one more, and with the last the 2 GiB are out of the book. */
 #include "track/held_outside.h"
 
 #include <stdlib.h>
@@ -164,6 +172,7 @@ int sg_outside_given(enum segalloc_outside what, uint64_t id)
     return device;
 }
 
+/* The address leads to the holding, and another key to the length: an unmapping names the range alone. */
 void sg_outside_mapped(CUdeviceptr address, size_t bytes, uint64_t handle)
 {
     if (!outside_lock())
@@ -176,6 +185,7 @@ void sg_outside_mapped(CUdeviceptr address, size_t bytes, uint64_t handle)
     sg_process_unlock(SG_LOCK_OUTSIDE);
 }
 
+/* A range may hold several mappings: each is taken by its address, and its length leads to the next. */
 uint64_t sg_outside_unmapped(CUdeviceptr address, size_t bytes)
 {
     uint64_t devices = 0;
@@ -206,6 +216,7 @@ void sg_outside_pool(CUmemoryPool pool, int device)
     sg_process_unlock(SG_LOCK_OUTSIDE);
 }
 
+/* Memory that the pool still holds is the driver's to count from here on. */
 void sg_outside_pool_gone(CUmemoryPool pool)
 {
     if (!outside_lock())
@@ -331,6 +342,8 @@ static void raise_to(_Atomic uint64_t *value, uint64_t least)
     }
 }
 
+/* The driver has one mark for the most that graphs held. Its value is kept before it is set back, for the program may
+   ask for it. */
 void sg_outside_launch_begins(void)
 {
     const struct sg_driver *driver = driver_with_graphs();
@@ -344,6 +357,7 @@ void sg_outside_launch_begins(void)
     }
 }
 
+/* The mark less what is held now has come and gone within the launch. */
 void sg_outside_launch_ended(void)
 {
     const struct sg_driver *driver = driver_with_graphs();
@@ -441,6 +455,8 @@ uint64_t sg_outside_used(void)
     return driver && driver->mem_info(&available, &total) == CUDA_SUCCESS ? total - available : 0;
 }
 
+/* For calls without a size, such as a module's: before and after are the device's used bytes. Other processes may have
+   changed them too. */
 void sg_outside_measured(enum segalloc_outside what, uint64_t before, uint64_t after)
 {
     int device = before != after && before && after ? device_here() : -1;

@@ -1,3 +1,11 @@
+/* Libraries that give memory away by legacy handles, looked for by name (process/modules.def) and by variables of the
+   environment.
+
+   A load is seen at its begin only. So the thread that loads looks at its own next allocation, by which the load is
+   done. Other threads ask the loader how many libraries it has added; 64 looks in vain end that.
+
+   For example, thread A is in a dlopen() of 2 s and thread B allocates 1,000 times meanwhile. B takes the slow path 64
+   times, then the short one again. A's next allocation finds what was loaded. */
 #include "process/glibc_symver.h"
 
 #include "track/ipc.h"
@@ -98,6 +106,8 @@ bool sg_ipc_decide(void)
     return sg_process_conf()->ipc == SG_IPC_AUTO && find_sharer();
 }
 
+/* This thread goes the long way until it has allocated; the others do once, since they can't know when the load is
+   done. */
 void sg_ipc_loading(void)
 {
     if (!sg_process_core_made())
@@ -142,6 +152,8 @@ static CUresult ipc_ask_driver(void)
     return result;
 }
 
+/* Says the way out once, and changes what is allocated from here on, if `ipc` allows it. The program's call fails this
+   time. */
 CUresult sg_ipc_refused(bool legacy)
 {
     static atomic_flag explained = ATOMIC_FLAG_INIT;

@@ -1,7 +1,11 @@
 /* The streams that have a slot, a cache of them in each thread, and the flags that say how far order can be trusted.
 
    A thread's cache holds a stream's slot with the value of `changes` then. Whatever may change the meaning of a handle
-   raises `changes`: a stream made or destroyed, a context ended, a device served for the first time. */
+   raises `changes`: a stream made or destroyed, a context ended, a device served for the first time.
+
+   For example, thread A remembers stream 0x7f10 with `changes` 12. Thread B destroys it: `changes` is 13. A launches a
+   kernel on a new stream of that handle. 12 is not 13, so the driver is asked for its number, and a new slot is made.
+   */
 #include "track/streams.h"
 
 #include <assert.h>
@@ -40,6 +44,8 @@ static struct {
 
 atomic_bool sg_following_order;
 
+/* From now on every hook of order works. Whatever was queued before is unknown, so `follow_late` says that there may
+   have been something. */
 void sg_follow(void)
 {
     if (sg_following())
@@ -50,6 +56,7 @@ void sg_follow(void)
     atomic_fetch_add(&sg_fast_path_epoch, 1);
 }
 
+/* With free_sync:strict or free_sync:event no free goes by streams, so nothing is followed for this caller. */
 void sg_follow_as_configured(void)
 {
     if (sg_following())
@@ -83,6 +90,7 @@ bool sg_streams_untracked(void)
 
 static_assert(SG_DEVICES_MAX <= 64, "a bit each");
 
+/* Streams of the device may have been met before, without a slot: caches are looked at anew. */
 void sg_streams_serve(int device)
 {
     uint64_t bit = device >= 0 && device < SG_DEVICES_MAX ? UINT64_C(1) << device : 0;
@@ -253,6 +261,7 @@ static struct sg_stream_entry *stream_seen_as(struct sg_thread *self, CUstream n
     return &self->streams[sg_hash(number) >> (64 - SG_STREAM_CACHE_BITS)];
 }
 
+/* The cache's place for the handle is compared in full: handle, context, device and `changes`. */
 bool sg_streams_remembered(struct sg_thread *self, CUstream stream, CUcontext context, int device, sg_slot *ret)
 {
     CUstream named = sg_stream_named(stream, false);
@@ -306,6 +315,7 @@ bool sg_streams_find(struct sg_core *core, CUstream stream, bool per_thread, str
     return stream_look_up(core, sg_stream_named(stream, per_thread), false, ret);
 }
 
+/* The stream's own place if the block is its device's, else a place among the foreign ones there. */
 bool sg_streams_track_on(struct sg_core *core, CUstream stream, int device, struct sg_tracked_stream *ret)
 {
     const struct sg_driver *driver = sg_process_driver();
@@ -351,6 +361,8 @@ static void stream_touch_foreign(struct sg_core *core, int own)
         sg_core_slot_submitted(core, places[i].device, places[i].slot);
 }
 
+/* The short way is a compare of the cache and one call of the core. Other places of the stream, on devices whose memory
+   it uses, are touched too. */
 void sg_streams_submitted(CUstream stream, bool per_thread)
 {
     struct sg_thread *self = &sg_self;
@@ -388,6 +400,7 @@ static struct sg_core *stream_enter_to_observe(void)
     return sg_following() && sg_memory_guesses() ? sg_enter() : NULL;
 }
 
+/* For a caller outside; nothing where each user of a block is recorded. */
 void sg_streams_host_may_observe_all(void)
 {
     struct sg_core *core = stream_enter_to_observe();
@@ -479,6 +492,7 @@ bool sg_streams_idle_completes(void)
     return !atomic_load(&streams.context_waited);
 }
 
+/* Entries are free again. Their slots in the core go with the context. */
 void sg_streams_context_gone(CUcontext context)
 {
     sg_process_lock(SG_LOCK_STREAMS);
@@ -490,6 +504,7 @@ void sg_streams_context_gone(CUcontext context)
     sg_process_unlock(SG_LOCK_STREAMS);
 }
 
+/* A counter for each thread's cache is enough: all look their streams up anew. */
 void sg_streams_new_handle(CUstream stream)
 {
     sg_process_lock(SG_LOCK_STREAMS);
