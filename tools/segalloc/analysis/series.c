@@ -34,17 +34,16 @@ static void widen(struct sg_series *series)
     series->count = count;
 }
 
-int sg_series_add(struct sg_series *series, const struct sg_walk_event *event)
+int sg_series_note(struct sg_series *series, const struct sg_sample *sample)
 {
-    const struct sg_sample sample = {event->number, event->request, event->time_ns, event->devices[event->device]};
     if (!series->width)
         series->width = 1;
     while (series->most && series->count && SG_BUCKET_SAMPLES * series->count > series->most &&
-           series->bucket[series->count - 1].at != event->number / series->width)
+           series->bucket[series->count - 1].at != sample->number / series->width)
         widen(series);
     struct sg_bucket *last = series->count ? &series->bucket[series->count - 1] : NULL;
-    if (last && last->at == event->number / series->width) {
-        join(last, &sample, &sample, &sample, &sample, &sample);
+    if (last && last->at == sample->number / series->width) {
+        join(last, sample, sample, sample, sample, sample);
         return 0;
     }
     if (series->count == series->room) {
@@ -56,8 +55,14 @@ int sg_series_add(struct sg_series *series, const struct sg_walk_event *event)
         series->room = room;
     }
     series->bucket[series->count++] =
-        (struct sg_bucket){event->number / series->width, sample, sample, sample, sample, sample};
+        (struct sg_bucket){sample->number / series->width, *sample, *sample, *sample, *sample, *sample};
     return 0;
+}
+
+int sg_series_add(struct sg_series *series, const struct sg_walk_event *event)
+{
+    const struct sg_sample sample = {event->number, event->request, event->time_ns, event->devices[event->device]};
+    return sg_series_note(series, &sample);
 }
 
 void sg_series_free(struct sg_series *series)
@@ -85,4 +90,22 @@ size_t sg_series_samples(const struct sg_bucket *bucket, struct sg_sample ret[SG
         ret[at] = *from[i];
     }
     return count;
+}
+
+void sg_series_steps(const struct sg_series *series, bool reserved, struct sg_steps *ret)
+{
+    uint64_t level = 0;
+    *ret = (struct sg_steps){.width = series->width};
+    while (series->count && series->bucket[series->count - 1].at * series->width / ret->width >= SG_STEPS)
+        ret->width *= 2;
+    for (size_t i = 0; i < series->count; i++) {
+        const struct sg_bucket *bucket = &series->bucket[i];
+        uint32_t step = (uint32_t)(bucket->at * series->width / ret->width);
+        uint64_t most = reserved ? bucket->reserved.device.reserved : bucket->high.device.requested;
+        for (; ret->used < step; ret->used++)
+            ret->most[ret->used] = level;
+        ret->used = step + 1;
+        ret->most[step] = most > ret->most[step] ? most : ret->most[step];
+        level = reserved ? bucket->last.device.reserved : bucket->last.device.requested;
+    }
 }

@@ -3,6 +3,7 @@
 #ifndef SG_SERIES_H
 #define SG_SERIES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,9 +28,23 @@ struct sg_series {
 
 /* Takes in what an event leaves of its device. 0 or -ENOMEM. */
 int sg_series_add(struct sg_series *series, const struct sg_walk_event *event);
+/* Takes in a sample, whose number is not below that of the one before. 0 or -ENOMEM. */
+int sg_series_note(struct sg_series *series, const struct sg_sample *sample);
 void sg_series_free(struct sg_series *series);
 
 /* Writes the samples of a bucket in their order, each once; returns how many. */
 size_t sg_series_samples(const struct sg_bucket *bucket, struct sg_sample ret[SG_BUCKET_SAMPLES]);
+
+/* A level over the length of a trace, in a fixed number of steps: of each the most that there was in it. */
+enum { SG_STEPS = 128, SG_STEPS_POINTS = SG_STEPS * SG_BUCKET_SAMPLES };
+struct sg_steps {
+    uint64_t width; /* events of a step; 0: nothing was noted */
+    uint32_t used;
+    uint64_t most[SG_STEPS];
+};
+
+/* The requested or the reserved bytes of a series in steps. Event 1 is to have been noted with the number 0, and `most` of the series to
+   be SG_STEPS_POINTS. A step without an event has the level that the last one left. */
+void sg_series_steps(const struct sg_series *series, bool reserved, struct sg_steps *ret);
 
 #endif

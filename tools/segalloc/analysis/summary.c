@@ -376,6 +376,14 @@ static void note_served(struct sg_summary *summary, uint64_t bytes)
     sg_search_served(&summary->search, bytes);
 }
 
+/* Notes the live bytes of a device after an event. 0 or -ENOMEM. */
+static int summary_note_level(const struct sg_summary *summary, struct sg_summary_device *device)
+{
+    const struct sg_sample sample = {.number = summary->requests - 1, .device = {.requested = device->live_bytes}};
+    device->over_time.most = SG_STEPS_POINTS;
+    return sg_series_note(&device->over_time, &sample);
+}
+
 static int add(struct sg_summary *summary, const struct segalloc_trace_record *record)
 {
     struct sg_summary_device *device;
@@ -431,14 +439,13 @@ static int add(struct sg_summary *summary, const struct segalloc_trace_record *r
     case SEGALLOC_RECORD_ALLOCATE:
         note_served(summary, record->size);
         error = allocate(summary, record);
-        sg_over_time_note(&device->over_time, summary->requests, device->live_bytes);
-        return error;
+        return error ? error : summary_note_level(summary, device);
     case SEGALLOC_RECORD_FREE:
         kept = sg_idmap_take(&summary->live, record->id);
         if (kept) {
             summary->device[summary->block[kept - 1].device].frees++;
             block_gone(summary, kept);
-            sg_over_time_note(&device->over_time, summary->requests, device->live_bytes);
+            return summary_note_level(summary, device);
         } else {
             summary->unmatched_frees++;
         }
@@ -519,8 +526,10 @@ int sg_summary_read_until(struct sg_summary *summary, struct sg_trace_reader *re
 
 void sg_summary_free(struct sg_summary *summary)
 {
-    for (uint32_t i = 0; i < summary->devices; i++)
+    for (uint32_t i = 0; i < summary->devices; i++) {
         sg_live_fini(&summary->device[i].live);
+        sg_series_free(&summary->device[i].over_time);
+    }
     settle_all(summary); /* where an error has ended the reading */
     sg_refusals_free(&summary->refusals);
     for (uint64_t i = 0; i < summary->failures && i < SG_FAILURES_KEPT; i++)

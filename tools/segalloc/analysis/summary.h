@@ -13,7 +13,7 @@
 #include "idmap.h"
 #include "live_groups.h"
 #include "segalloc/trace_format.h"
-#include "analysis/over_time.h"
+#include "analysis/series.h"
 #include "outside.h"
 #include "stats.h"
 #include "reader/trace_reader.h"
@@ -60,7 +60,7 @@ struct sg_summary_device {
     uint64_t peak_taken, peak_outside;  /* bytes then; and when most was held by other calls */
     bool lags;                          /* how much that is depends on how far the GPU has come */
     uint64_t peak_own;             /* bytes when most was taken without SEGALLOC_OUTSIDE_OTHER: by this process alone */
-    struct sg_over_time over_time; /* live bytes */
+    struct sg_series over_time;    /* live bytes, by events from 0 */
     struct sg_stats stats; /* of the last complete snapshot */
     bool has_stats, has_stat[SG_STAT_COUNT]; /* which of them any snapshot named */
     uint64_t stats_age; /* events since then */

@@ -131,7 +131,7 @@ static bool from_summary(struct sg_findings_device *to, const struct sg_summary_
     to->stats_age = from->stats_age;
     to->has_classes = true;
     memcpy(to->class_count, from->class_count, sizeof(to->class_count));
-    to->requested = from->over_time;
+    sg_series_steps(&from->over_time, /* reserved */ false, &to->requested);
     to->outside = from->outside_at_peak;
     to->peak_taken = from->peak_taken;
     to->peak_own = from->peak_own;

@@ -29,7 +29,7 @@ struct sg_findings_device {
     bool lags;                             /* how much that is depends on how far the GPU has come */
     uint64_t peak_own;                     /* peak_taken by what this process is known to have; 0: not known */
     struct sg_live_set at_reserved;        /* when most was reserved, as of `fullest`; empty: not known */
-    struct sg_over_time requested, reserved;  /* over time; width 0: not known */
+    struct sg_steps requested, reserved;   /* over time; width 0: not known */
     struct sg_page_map fullest;              /* when most was reserved; event 0: not known */
     struct sg_page_map failed;               /* at the largest allocation that failed; event 0: none, or not known */
     uint64_t smallest_card;                /* on which every allocation of the trace fits; 0: unknown */

@@ -23,6 +23,7 @@ struct played {
     uint64_t record; /* that was played last, from 1 */
     uint64_t order, random; /* of frees: 0 as recorded, and the state of what makes others */
     struct mark {
+        struct sg_series over_time; /* reserved */
         uint64_t fullest, failed; /* records */
         uint64_t reserved, largest; /* bytes then: held; asked for */
     } *mark; /* of each of the devices found */
@@ -96,8 +97,10 @@ static bool note_moments(void *user, const struct segalloc_trace_record *record,
         struct sg_findings_device *device = &played->findings->device[i];
         struct mark *mark = &played->mark[i];
         uint64_t reserved = sg_core_reserved(core, (int)device->ordinal);
-        if (event)
-            sg_over_time_note(&device->reserved, event, reserved);
+        const struct sg_sample sample = {.number = event - 1, .device = {.reserved = reserved}};
+        played->no_memory = played->no_memory || (event && sg_series_note(&mark->over_time, &sample) != 0);
+        if (played->no_memory)
+            return false;
         if (reserved > mark->reserved) {
             mark->reserved = reserved;
             mark->fullest = played->record;
@@ -181,7 +184,7 @@ static int play_own(struct sg_findings *findings, struct played *played, struct 
     played->play.watch = NULL;
     if (status)
         return status;
-    if (sg_meta_ran_out())
+    if (played->no_memory || sg_meta_ran_out())
         return -ENOMEM;
     if (!is_consistent(findings, result))
         return -ENODATA;
@@ -247,12 +250,18 @@ void sg_findings_play(struct sg_findings *findings, struct sg_trace_reader *read
         played.play.next = next_records;
         played.play.source = &played;
         sg_recorded_play(&recorded, &played.play);
+        for (uint32_t i = 0; played.mark && i < findings->devices; i++)
+            played.mark[i].over_time.most = SG_STEPS_POINTS;
         status = played.mark ? play_own(findings, &played, &result) : -ENOMEM;
         if (!status && cards)
             status = find_moments(&played);
         if (!status && short_enough)
             status = (findings->cards ? find_robust : find_cards)(findings, &played, &result);
         sg_progress_end(&played.progress);
+        for (uint32_t i = 0; played.mark && i < findings->devices; i++) {
+            sg_series_steps(&played.mark[i].over_time, /* reserved */ true, &findings->device[i].reserved);
+            sg_series_free(&played.mark[i].over_time);
+        }
         free(played.mark);
         sg_recorded_free(&recorded);
     }

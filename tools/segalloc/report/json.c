@@ -61,7 +61,7 @@ static json_t *json_moment(const struct sg_findings *findings, const struct sg_p
     return result;
 }
 
-static json_t *json_series(const struct sg_over_time *series)
+static json_t *json_series(const struct sg_steps *series)
 {
     json_t *levels = sg_json_array();
     for (uint32_t i = 0; series->width && i < series->used; i++)

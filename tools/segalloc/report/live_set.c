@@ -153,7 +153,7 @@ void sg_report_moment(const struct sg_findings *findings, const char *when, cons
 }
 
 /* One line of marks, as high as the level is against `top`. */
-static void print_line(const char *name, const struct sg_over_time *series, uint64_t top)
+static void print_line(const char *name, const struct sg_steps *series, uint64_t top)
 {
     enum { COLUMNS = 50, MARKS = 8 };
     static const char *const mark[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
@@ -173,7 +173,7 @@ static void print_line(const char *name, const struct sg_over_time *series, uint
     printf(" %s\n", sg_size_format(peak, text));
 }
 
-static uint64_t most_of(const struct sg_over_time *series)
+static uint64_t most_of(const struct sg_steps *series)
 {
     uint64_t most = 0;
     for (uint32_t i = 0; i < series->used; i++)
