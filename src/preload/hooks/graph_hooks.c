@@ -112,7 +112,7 @@ CUresult cuGraphAddExternalSemaphoresWaitNode(CUgraphNode *ret, CUgraph graph, c
 }
 
 /* A node of any kind, by its parameters: what it makes uncertain is marked. */
-static void look_at(const CUgraphNodeParams *params)
+static void graph_look_at(const CUgraphNodeParams *params)
 {
     if (!params)
         return;
@@ -136,39 +136,39 @@ static void look_at(const CUgraphNodeParams *params)
 CUresult cuGraphAddNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *nodes, size_t count,
     CUgraphNodeParams *params)
 {
-    look_at(params);
+    graph_look_at(params);
     return sg_real()->cuGraphAddNode(ret, graph, nodes, count, params);
 }
 
 CUresult cuGraphAddNode_v2(CUgraphNode *ret, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *edges,
     size_t count, CUgraphNodeParams *params)
 {
-    look_at(params);
+    graph_look_at(params);
     return sg_real()->cuGraphAddNode_v2(ret, graph, nodes, edges, count, params);
 }
 
 CUresult cuGraphAddNode_v3(CUgraphNode *ret, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *edges,
     size_t count, CUgraphNodeParams *params)
 {
-    look_at(params);
+    graph_look_at(params);
     return sg_real()->cuGraphAddNode_v3(ret, graph, nodes, edges, count, params);
 }
 
 CUresult cuGraphNodeSetParams_v2(CUgraphNode node, CUgraphNodeParams *params)
 {
-    look_at(params);
+    graph_look_at(params);
     return sg_real()->cuGraphNodeSetParams_v2(node, params);
 }
 
 CUresult cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams *params)
 {
-    look_at(params);
+    graph_look_at(params);
     return sg_real()->cuGraphNodeSetParams(node, params);
 }
 
 CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *params)
 {
-    look_at(params);
+    graph_look_at(params);
     return sg_real()->cuGraphExecNodeSetParams(exec, node, params);
 }
 
@@ -183,7 +183,7 @@ static void observe_graph(CUstream stream, bool per_thread)
 
 /* A launch of a graph. Before it, the host may already observe what it will do; after it, streams are ordered after
    whatever it waited for. Its allocation nodes may take memory, which is noted for the trace. */
-static CUresult launch(CUresult (*real)(CUgraphExec, CUstream), CUgraphExec exec, CUstream stream, bool per_thread)
+static CUresult graph_launch(CUresult (*real)(CUgraphExec, CUstream), CUgraphExec exec, CUstream stream, bool per_thread)
 {
     observe_graph(stream, per_thread);
     bool noted = atomic_load_explicit(&sg_outside_any, memory_order_relaxed) && sg_outside_traced();
@@ -209,12 +209,12 @@ static CUresult launch(CUresult (*real)(CUgraphExec, CUstream), CUgraphExec exec
 
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
 {
-    return launch(sg_real()->cuGraphLaunch, exec, stream, false);
+    return graph_launch(sg_real()->cuGraphLaunch, exec, stream, false);
 }
 
 CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
 {
-    return launch(sg_real()->cuGraphLaunch_ptsz, exec, stream, true);
+    return graph_launch(sg_real()->cuGraphLaunch_ptsz, exec, stream, true);
 }
 
 /* Launches may record events themselves. Layouts: cuda.h, CUlaunchAttributeValue_st. */
@@ -238,7 +238,7 @@ static bool begins_early(const CUlaunchConfig *config)
     return false;
 }
 
-static void nothing(void *unused)
+static void graph_do_nothing(void *unused)
 {
     (void)unused;
 }
@@ -254,7 +254,7 @@ static void put_step(CUstream stream)
         (void)driver->event_destroy(event);
     }
     if (result != CUDA_SUCCESS)
-        (void)sg_real()->cuLaunchHostFunc(stream, nothing, NULL);
+        (void)sg_real()->cuLaunchHostFunc(stream, graph_do_nothing, NULL);
 }
 
 /* Memory that the kernel is given may have a second address, and the kernel before it may still use the first. Second

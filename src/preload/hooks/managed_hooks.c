@@ -18,7 +18,7 @@
 #include "track/held_outside.h"
 
 /* Bytes of the current context's device that lack for `bytes` to be free. */
-static size_t lacking(size_t bytes)
+static size_t managed_lacking(size_t bytes)
 {
     size_t available, total;
     if (sg_process_driver()->mem_info(&available, &total) != CUDA_SUCCESS || available >= bytes)
@@ -33,7 +33,7 @@ static void give_back(struct sg_core *core, int device, size_t bytes)
     size_t lacks, given = 1;
     while (given && sg_core_stats(core, device, &stats)) {
         size_t spare = stats.value[SG_STAT_reserved_bytes] - stats.value[SG_STAT_allocated_bytes];
-        if (!spare || !(lacks = lacking(bytes)))
+        if (!spare || !(lacks = managed_lacking(bytes)))
             return;
         given = sg_core_trim(core, device, spare > lacks ? spare - lacks : 0);
     }
@@ -57,7 +57,7 @@ static void make_room_on(struct sg_core *core, int device, size_t bytes)
 }
 
 /* Nothing while a capture is active: what is pending may not be asked about then. */
-static struct sg_core *begin(void)
+static struct sg_core *managed_begin(void)
 {
     struct sg_core *core = sg_captures_active() ? NULL : sg_enter();
     if (core)
@@ -68,7 +68,7 @@ static struct sg_core *begin(void)
 /* Idle pages go back first, as many as lack, since the driver will not say that it has run out. */
 CUresult cuMemAllocManaged(CUdeviceptr *ret, size_t bytes, unsigned flags)
 {
-    struct sg_core *core = begin();
+    struct sg_core *core = managed_begin();
     CUcontext context;
     int device;
     if (core) {
@@ -108,7 +108,7 @@ CUresult cuMemHostAlloc(void **ret, size_t bytes, unsigned flags)
 /* Makes room on the device to which the driver is about to move managed memory. */
 static void before_fetching(CUmemLocation to, size_t bytes)
 {
-    struct sg_core *core = to.type == CU_MEM_LOCATION_TYPE_DEVICE && to.id >= 0 ? begin() : NULL;
+    struct sg_core *core = to.type == CU_MEM_LOCATION_TYPE_DEVICE && to.id >= 0 ? managed_begin() : NULL;
     if (!core)
         return;
     make_room_on(core, to.id, bytes);

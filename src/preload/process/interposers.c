@@ -64,14 +64,14 @@ bool sg_interposer_is_before(const struct link_map *library)
     return map && map != interposer_library(__ehdr_start);
 }
 
-static bool interposes(const char *name)
+static bool is_interposed(const char *name)
 {
     return is_interposer(interposer_library(sg_dlsym()(RTLD_DEFAULT, name))) || sg_interposer_next(name);
 }
 
 bool sg_interposer_of_runtime(void)
 {
-    return interposes("cudaMalloc") || interposes("cudaFree");
+    return is_interposed("cudaMalloc") || is_interposed("cudaFree");
 }
 
 /* The file name decides: a program may have a copy of the driver's functions linked in, which only hand on to the

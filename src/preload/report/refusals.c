@@ -48,7 +48,7 @@ static bool is_wanted(size_t bytes)
 }
 
 /* Also by a signal handler. */
-static void print(const char *text, size_t length)
+static void refusal_print(const char *text, size_t length)
 {
     if (!length || (atomic_flag_test_and_set(&reported) && sg_process_conf()->oom_report == SG_OOM_FIRST))
         return;
@@ -66,14 +66,14 @@ static atomic_bool handles_signals;
 
 /* The signal is sent again as it was, with its code and address, and comes once this returns to where it had come. So a
    core file, a debugger and whoever waits for the process find what they find natively. */
-static void die(int signal, siginfo_t *info, void *context)
+static void refusal_die(int signal, siginfo_t *info, void *context)
 {
     (void)context;
     struct sigaction standard = {.sa_handler = SIG_DFL};
     for (int i = 0; i < OPEN_MOST; i++) {
         int open = REFUSAL_OPEN;
         if (atomic_compare_exchange_strong(&refusals[i].state, &open, REFUSAL_WRITTEN))
-            print(refusals[i].text, refusals[i].length);
+            refusal_print(refusals[i].text, refusals[i].length);
     }
     sigaction(signal, &standard, NULL);
     if (!info || syscall(SYS_rt_tgsigqueueinfo, getpid(), (pid_t)syscall(SYS_gettid), signal, info) != 0)
@@ -86,7 +86,7 @@ static void handle_signals(void)
     if (atomic_exchange(&handles_signals, true))
         return;
     for (int i = 0; i < DEADLY; i++) {
-        struct sigaction now, ours = {.sa_sigaction = die, .sa_flags = SA_ONSTACK | SA_SIGINFO};
+        struct sigaction now, ours = {.sa_sigaction = refusal_die, .sa_flags = SA_ONSTACK | SA_SIGINFO};
         if (sigaction(deadly[i], NULL, &now) == 0 && !(now.sa_flags & SA_SIGINFO) && now.sa_handler == SIG_DFL)
             sigaction(deadly[i], &ours, NULL);
     }
@@ -99,13 +99,13 @@ static void leave_signals(void)
         return;
     for (int i = 0; i < DEADLY; i++) {
         struct sigaction now, standard = {.sa_handler = SIG_DFL};
-        if (sigaction(deadly[i], NULL, &now) == 0 && now.sa_flags & SA_SIGINFO && now.sa_sigaction == die)
+        if (sigaction(deadly[i], NULL, &now) == 0 && now.sa_flags & SA_SIGINFO && now.sa_sigaction == refusal_die)
             sigaction(deadly[i], &standard, NULL);
     }
 }
 
 /* The thread's own; NULL: none is open. */
-static struct refusal *own(void)
+static struct refusal *refusal_own(void)
 {
     unsigned at = sg_self.refusal;
     return at && atomic_load(&refusals[at - 1].state) == REFUSAL_OPEN ? &refusals[at - 1] : NULL;
@@ -119,7 +119,7 @@ static void close_refusal(struct refusal *refusal)
 }
 
 /* It has failed. `raised`: the trace does not show that, so it is noted there. */
-static void fail(struct refusal *refusal, bool raised)
+static void refusal_fail(struct refusal *refusal, bool raised)
 {
     int open = REFUSAL_OPEN;
     if (!atomic_compare_exchange_strong(&refusal->state, &open, REFUSAL_WRITTEN))
@@ -127,16 +127,16 @@ static void fail(struct refusal *refusal, bool raised)
     if (raised)
         sg_core_settled(refusal->core, refusal->device, SEGALLOC_SETTLED_FAILED, 0);
     sg_core_failed(refusal->core, refusal->device);
-    print(refusal->text, refusal->length);
+    refusal_print(refusal->text, refusal->length);
     close_refusal(refusal);
 }
 
 /* Another try takes the place of the one before. */
 static struct refusal *open_refusal(size_t bytes)
 {
-    struct refusal *refusal = own();
+    struct refusal *refusal = refusal_own();
     if (refusal && !sg_refusal_is_another_try(refusal->bytes, bytes)) {
-        fail(refusal, false);
+        refusal_fail(refusal, false);
         refusal = NULL;
     }
     int open = REFUSAL_OPEN;
@@ -174,7 +174,7 @@ void sg_refusals_add(struct sg_core *core, int device, size_t bytes)
     } else {
         sg_core_settled(core, device, SEGALLOC_SETTLED_FAILED, 0);
         sg_core_failed(core, device);
-        print(text, length);
+        refusal_print(text, length);
     }
     sg_cancel_restore(cancel);
 }
@@ -209,16 +209,16 @@ static void make_good(struct refusal *refusal)
 /* Half of what was refused, or more, makes it good. Less is other work, so the refusal was a failure. */
 void sg_refusals_serve(size_t bytes)
 {
-    struct refusal *refusal = own();
+    struct refusal *refusal = refusal_own();
     if (refusal && sg_refusal_is_made_good(refusal->bytes, bytes))
         make_good(refusal);
     else if (refusal)
-        fail(refusal, false);
+        refusal_fail(refusal, false);
 }
 
 void sg_refusals_serve_elsewhere(size_t bytes)
 {
-    struct refusal *refusal = own();
+    struct refusal *refusal = refusal_own();
     if (!refusal || !sg_refusal_is_made_good(refusal->bytes, bytes))
         return;
     sg_core_settled(refusal->core, refusal->device, SEGALLOC_SETTLED_ELSEWHERE, bytes);
@@ -229,18 +229,18 @@ void sg_refusals_serve_elsewhere(size_t bytes)
    */
 void sg_refusals_of_torch(void)
 {
-    struct refusal *refusal = own();
+    struct refusal *refusal = refusal_own();
     if (refusal && sg_torch_direct() && !sg_torch_switched() && !sg_self.torch_cached)
-        fail(refusal, true);
+        refusal_fail(refusal, true);
     else if (refusal)
         refusal->torch = true;
 }
 
 void sg_refusals_raise(void)
 {
-    struct refusal *refusal = own();
+    struct refusal *refusal = refusal_own();
     if (refusal)
-        fail(refusal, true);
+        refusal_fail(refusal, true);
 }
 
 static atomic_uint uncounted; /* questions: programs ask before there is a core */
@@ -255,15 +255,15 @@ void sg_refusals_count_questions(struct sg_core *core, int device)
 void sg_refusals_ask(void)
 {
     atomic_fetch_add_explicit(&uncounted, 1, memory_order_relaxed);
-    struct refusal *refusal = atomic_load_explicit(&sg_refusals_open, memory_order_relaxed) ? own() : NULL;
+    struct refusal *refusal = atomic_load_explicit(&sg_refusals_open, memory_order_relaxed) ? refusal_own() : NULL;
     if (refusal && refusal->torch)
-        fail(refusal, true);
+        refusal_fail(refusal, true);
 }
 
 void sg_refusals_end(void)
 {
     for (int i = 0; i < OPEN_MOST; i++)
-        fail(&refusals[i], false);
+        refusal_fail(&refusals[i], false);
 }
 
 void sg_refusals_forget(void)

@@ -68,8 +68,8 @@ void *segalloc_torch_malloc(size_t bytes, int device, void *stream)
         }
         sg_torch_pop_device(driver, pushed);
     }
-    /* Once the driver has ended the process does, with a status of its own. What PyTorch would do with NULL, the driver
-       refuses too. */
+    /* Once the driver has ended the process does, with a status of its own. PyTorch would use NULL for calls that the
+       driver refuses too. */
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_DEINITIALIZED && !is_for_pool()) {
         sg_refusals_raise();
         if (result == CUDA_ERROR_OUT_OF_MEMORY)
