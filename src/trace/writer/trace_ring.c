@@ -5,7 +5,7 @@
    them. Events have meanwhile filled block 65: it is copied too. Then the writer's lock is taken, and the block that is
    being written is copied. The new file gets the old one's name, and events go on there. A process that is killed at any
    moment leaves the old file or the new one, whole. */
-#include "writer/trace_writer_file.h"
+#include "writer/trace_ring.h"
 
 #include <errno.h>
 #include <fcntl.h>

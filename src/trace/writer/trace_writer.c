@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "trace_file.h"
+#include "writer/trace_helper.h"
 #include "writer/trace_writer_file.h"
 
 /* The index of the calling thread in the trace. It holds for one generation of the writer. A forked child

@@ -172,9 +172,6 @@ int sg_writer_map_block(int fd, uint64_t offset, void **ret);
 /* Writes the texts behind the header. */
 int sg_writer_write_texts(const struct sg_trace_writer *writer, int fd);
 
-/* Shortens the oldest part of the file where it has passed the bound of the trace. For the helper (trace_ring.c). Where
-   that fails the trace has no bound from there on, and a line says so. */
-void sg_writer_turn(struct sg_trace_writer *writer);
 void sg_writer_report_turn(struct sg_trace_writer *writer, int error);
 
 /* Takes the next block of the file, maps it and makes its pages writable. 0 or a negative errno. -ESTALE: the program has
@@ -184,12 +181,6 @@ int sg_writer_make_block(struct sg_trace_writer *writer, void **ret);
 /* Unmaps the retired blocks and makes new ones until enough are ready. Returns the number made. For the helper, or for the
    events where there is none. */
 unsigned sg_writer_refill(struct sg_trace_writer *writer);
-
-/* Starts the helper, detached and with all signals blocked. Without one the events make their blocks themselves. */
-void sg_writer_start_helper(struct sg_trace_writer *writer);
-
-/* True when the helper has gone, so that everything is the caller's again. */
-bool sg_writer_stop_helper(struct sg_trace_writer *writer);
 
 /* Waits for a block from the helper, in steps of 50 us. Where events come as fast as the processor can make them the helper
    may be short of processor time: it gets up to 1000 steps. A disk that stalls gets 100 steps, once, and no more until the
