@@ -8,7 +8,7 @@
 #include "base/size.h"
 #include "base/wrap.h"
 
-static bool number(const char *text, uint64_t max, uint64_t *ret)
+static bool config_number(const char *text, uint64_t max, uint64_t *ret)
 {
     char *end;
     if (*text < '0' || *text > '9')
@@ -20,10 +20,10 @@ static bool number(const char *text, uint64_t max, uint64_t *ret)
     return true;
 }
 
-static bool between(const char *text, uint64_t least, uint64_t most, uint64_t *ret)
+static bool config_number_between(const char *text, uint64_t least, uint64_t most, uint64_t *ret)
 {
     uint64_t value;
-    if (!number(text, most, &value) || value < least)
+    if (!config_number(text, most, &value) || value < least)
         return false;
     *ret = value;
     return true;
@@ -46,7 +46,7 @@ static bool code_by_name(const char *name, CUresult *ret)
         }
     }
     uint64_t value;
-    if (!number(name, 999, &value) || value == 0)
+    if (!config_number(name, 999, &value) || value == 0)
         return false;
     *ret = (CUresult)value;
     return true;
@@ -68,7 +68,7 @@ static bool parse_fault(char *text, struct sim_fault *ret)
         fault.onward = true;
         count[length - 1] = '\0';
     }
-    if (!number(count, UINT32_MAX, &fault.at) || fault.at == 0 || (code && !code_by_name(code, &fault.code)))
+    if (!config_number(count, UINT32_MAX, &fault.at) || fault.at == 0 || (code && !code_by_name(code, &fault.code)))
         return false;
     snprintf(fault.name, sizeof fault.name, "%s", text);
     *ret = fault;
@@ -97,7 +97,7 @@ static bool parse_hazard(const char *value, struct sim_config *config)
 static bool parse_hazard_exit(const char *value, struct sim_config *config)
 {
     uint64_t n;
-    if (!value || !number(value, 255, &n) || n == 0)
+    if (!value || !config_number(value, 255, &n) || n == 0)
         return false;
     config->hazard_exit = (int)n;
     return config->hazard = true;
@@ -105,13 +105,13 @@ static bool parse_hazard_exit(const char *value, struct sim_config *config)
 
 static bool parse_schedule(const char *value, struct sim_config *config)
 {
-    return value && number(value, UINT64_MAX, &config->seed) && (config->scheduled = true);
+    return value && config_number(value, UINT64_MAX, &config->seed) && (config->scheduled = true);
 }
 
 static bool parse_run_ahead(const char *value, struct sim_config *config)
 {
     uint64_t n;
-    if (!value || !number(value, INT32_MAX, &n))
+    if (!value || !config_number(value, INT32_MAX, &n))
         return false;
     config->run_ahead = (int64_t)n;
     return config->scheduled = true;
@@ -128,7 +128,7 @@ static bool parse_vmm_sync(const char *value, struct sim_config *config)
 static bool parse_aliases_apart(const char *value, struct sim_config *config)
 {
     uint64_t device = 0;
-    if (value && !number(value, SIM_DEVICES_MAX - 1, &device))
+    if (value && !config_number(value, SIM_DEVICES_MAX - 1, &device))
         return false;
     config->aliases_apart |= value ? UINT32_C(1) << device : UINT32_MAX;
     return true;
@@ -150,7 +150,7 @@ static bool parse_mappings(const char *value, struct sim_config *config)
     char *name = strchr(text, ':');
     if (name)
         *name++ = '\0';
-    if ((name && !code_by_name(name, &code)) || !between(text, 1, UINT32_MAX, &config->mappings))
+    if ((name && !code_by_name(name, &code)) || !config_number_between(text, 1, UINT32_MAX, &config->mappings))
         return false;
     config->mappings_code = code;
     return true;
@@ -171,7 +171,7 @@ static bool parse_cost(const char *value, struct sim_config *config)
     *call++ = '\0';
     if (handle)
         *handle++ = '\0';
-    if (!number(call, NS_MOST, &cost.call_ns) || (handle && !number(handle, NS_MOST, &cost.handle_ns)))
+    if (!config_number(call, NS_MOST, &cost.call_ns) || (handle && !config_number(handle, NS_MOST, &cost.handle_ns)))
         return false;
     strcpy(cost.symbol, text);
     config->costs[config->cost_count++] = cost;
@@ -227,12 +227,12 @@ static bool parse_setting(const char *key, const char *value, struct sim_config 
         config->field = is;         \
         return !value;              \
     }
-#define NUMBER(name, field, least, most, unit, form)             \
-    if (strcmp(key, name) == 0) {                                \
-        if (!value || !between(value, least, most, &n))          \
-            return false;                                        \
-        config->field = (__typeof__(config->field))(n * (unit)); \
-        return true;                                             \
+#define NUMBER(name, field, least, most, unit, form)                  \
+    if (strcmp(key, name) == 0) {                                     \
+        if (!value || !config_number_between(value, least, most, &n)) \
+            return false;                                             \
+        config->field = (__typeof__(config->field))(n * (unit));      \
+        return true;                                                  \
     }
 #define OTHER(name, parse, form) \
     if (strcmp(key, name) == 0)  \
@@ -242,7 +242,7 @@ static bool parse_setting(const char *key, const char *value, struct sim_config 
 }
 
 /* A copy for a message, which is one line whatever was given. */
-static const char *show(const char *item, char shown[101])
+static const char *config_show_item(const char *item, char shown[101])
 {
     snprintf(shown, 101, "%.100s", item);
     for (char *at = shown; *at; at++)
@@ -293,12 +293,12 @@ const char *sim_config_parse(const char *spec, struct sim_config *ret)
             if (!sg_size_parse(item, &config.bytes) || config.bytes < 2 * SG_MIB || config.bytes > 64 * SG_TIB) {
                 snprintf(message, sizeof message,
                     "SEGALLOC_SIM: \"%s\" is no device size from 2MiB to 64TiB; write for example 24GiB,count=2",
-                    show(item, shown));
+                    config_show_item(item, shown));
                 return message;
             }
             continue;
         }
-        show(item, shown);
+        config_show_item(item, shown);
         char *value = strchr(item, '=');
         if (value)
             *value++ = '\0';

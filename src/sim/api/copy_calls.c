@@ -170,7 +170,7 @@ CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr dst, CUcontext dst_context, CUdevice
     return copy_peer(dst, dst_context, src, src_context, bytes, sim_per_thread(stream), false);
 }
 
-static CUresult copy_2d(const CUDA_MEMCPY2D *c, CUstream stream, bool blocking)
+static CUresult copy_call_2d(const CUDA_MEMCPY2D *c, CUstream stream, bool blocking)
 {
     if (!c)
         return CUDA_ERROR_INVALID_VALUE;
@@ -229,11 +229,11 @@ static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *c, CUstream stream, bool 
         return body(copy, sim_per_thread(stream), false);     \
     }
 
-BOX(cuMemcpy2D_v2, CUDA_MEMCPY2D, copy_2d)
-BOX(cuMemcpy2DUnaligned_v2, CUDA_MEMCPY2D, copy_2d)
+BOX(cuMemcpy2D_v2, CUDA_MEMCPY2D, copy_call_2d)
+BOX(cuMemcpy2DUnaligned_v2, CUDA_MEMCPY2D, copy_call_2d)
 BOX(cuMemcpy3D_v2, CUDA_MEMCPY3D, copy_3d)
 BOX(cuMemcpy3DPeer, CUDA_MEMCPY3D_PEER, copy_3d_peer)
 
-BOX_ASYNC(cuMemcpy2DAsync_v2, CUDA_MEMCPY2D, copy_2d)
+BOX_ASYNC(cuMemcpy2DAsync_v2, CUDA_MEMCPY2D, copy_call_2d)
 BOX_ASYNC(cuMemcpy3DAsync_v2, CUDA_MEMCPY3D, copy_3d)
 BOX_ASYNC(cuMemcpy3DPeerAsync, CUDA_MEMCPY3D_PEER, copy_3d_peer)

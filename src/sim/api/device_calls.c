@@ -109,7 +109,7 @@ static bool device_configured_attribute(CUdevice_attribute attribute, int ordina
     }
 }
 
-static bool device_attribute(CUdevice_attribute attribute, int ordinal, int *ret)
+static bool device_find_attribute(CUdevice_attribute attribute, int ordinal, int *ret)
 {
     if (device_configured_attribute(attribute, ordinal, ret))
         return true;
@@ -127,7 +127,7 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
     if (!sim_device(device))
         return CUDA_ERROR_INVALID_DEVICE;
     int found;
-    if (!device_attribute(attribute, device, &found))
+    if (!device_find_attribute(attribute, device, &found))
         return CUDA_ERROR_INVALID_VALUE;
     *value = found;
     return CUDA_SUCCESS;
@@ -160,8 +160,8 @@ CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device)
         return CUDA_ERROR_INVALID_VALUE;
     if (!sim_device(device))
         return CUDA_ERROR_INVALID_DEVICE;
-    device_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device, major);
-    device_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device, minor);
+    device_find_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device, major);
+    device_find_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device, minor);
     return CUDA_SUCCESS;
 }
 

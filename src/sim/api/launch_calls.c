@@ -10,7 +10,7 @@
 
 enum { WARP = 32 };
 
-static const struct sim_capability *model_capability(void)
+static const struct sim_capability *launch_capability(void)
 {
     return sim_model_capability(sim.config.model);
 }
@@ -238,9 +238,9 @@ static CUresult function_occupancy(int *blocks, CUfunction function, int block_s
     *blocks = 0;
     if (block_size > SIM_THREADS_PER_BLOCK || shared_bytes > sim_shared_in_all())
         return CUDA_SUCCESS;
-    int threads = (block_size + WARP - 1) / WARP * WARP, n = model_capability()->blocks;
-    if (n > model_capability()->threads / threads)
-        n = model_capability()->threads / threads;
+    int threads = (block_size + WARP - 1) / WARP * WARP, n = launch_capability()->blocks;
+    if (n > launch_capability()->threads / threads)
+        n = launch_capability()->threads / threads;
     if (shared_bytes && (size_t)n > sim_shared_in_all() / (shared_bytes + sim_shared_besides()))
         n = (int)(sim_shared_in_all() / (shared_bytes + sim_shared_besides()));
     *blocks = n;

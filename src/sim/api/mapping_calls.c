@@ -25,11 +25,6 @@ static bool vmm_is_granular(uint64_t value)
     return value % SIM_GRANULE == 0;
 }
 
-static void *vmm_pointer(uint64_t address)
-{
-    return (void *)(uintptr_t)address;
-}
-
 static CUresult vmm_check_prop(const CUmemAllocationProp *prop)
 {
     if (!prop || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
@@ -65,8 +60,8 @@ static uint64_t vmm_reserve(uint64_t size, uint64_t alignment, uint64_t hint)
 {
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     if (hint && hint % alignment == 0) {
-        void *at = mmap(vmm_pointer(hint), size, PROT_NONE, flags | MAP_FIXED_NOREPLACE, -1, 0);
-        if (at == vmm_pointer(hint))
+        void *at = mmap(sim_pointer(hint), size, PROT_NONE, flags | MAP_FIXED_NOREPLACE, -1, 0);
+        if (at == sim_pointer(hint))
             return hint;
         if (at != MAP_FAILED)
             munmap(at, size);
@@ -78,7 +73,7 @@ static uint64_t vmm_reserve(uint64_t size, uint64_t alignment, uint64_t hint)
     if (base > low)
         munmap(raw, base - low);
     if (base < low + alignment)
-        munmap(vmm_pointer(base + size), low + alignment - base);
+        munmap(sim_pointer(base + size), low + alignment - base);
     return base;
 }
 
@@ -99,7 +94,7 @@ CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t alignment
         *address = base;
         result = CUDA_SUCCESS;
     } else if (base) {
-        munmap(vmm_pointer(base), size);
+        munmap(sim_pointer(base), size);
     }
     sim_unlock();
     return result;
@@ -120,7 +115,7 @@ CUresult cuMemAddressFree(CUdeviceptr address, size_t size)
     struct sim_memory *memory = vmm_reservation_around(address, size);
     CUresult result = CUDA_ERROR_INVALID_VALUE;
     if (memory && memory->range.base == address && memory->range.size == size && !memory->mappings.root) {
-        munmap(vmm_pointer(address), size);
+        munmap(sim_pointer(address), size);
         sim_memory_forget(memory);
         result = CUDA_SUCCESS;
     }
@@ -194,7 +189,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericA
     if (!physical || size > physical->size || !reservation || sim_ranges_overlap(&reservation->mappings, address, size))
         result = CUDA_ERROR_INVALID_VALUE;
     /* A full table of mappings (vm.max_map_count) is the only way in which this is known to fail. */
-    else if (!mapping || mmap(vmm_pointer(address), size, PROT_NONE, vmm_sharing(physical) | MAP_FIXED | MAP_NORESERVE,
+    else if (!mapping || mmap(sim_pointer(address), size, PROT_NONE, vmm_sharing(physical) | MAP_FIXED | MAP_NORESERVE,
                              physical->fd, (off_t)physical->offset) == MAP_FAILED)
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {
@@ -227,7 +222,7 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t size)
     struct sim_memory *reservation = vmm_reservation_around(address, size);
     struct sim_mapping *mapping = reservation ? sim_mapping_run(reservation, address, size, true) : NULL;
     CUresult result = mapping ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    if (mapping && mmap(vmm_pointer(address), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+    if (mapping && mmap(sim_pointer(address), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
                        -1, 0) == MAP_FAILED)
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS)

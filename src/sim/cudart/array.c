@@ -17,7 +17,7 @@ static const struct {
 enum { FORMATS = sizeof formats / sizeof *formats };
 
 /* All channels that there are have the same width: one, two or four of them. */
-static bool parse(const struct cudaChannelFormatDesc *desc, int *ret_format, unsigned *ret_channels)
+static bool array_parse_format(const struct cudaChannelFormatDesc *desc, int *ret_format, unsigned *ret_channels)
 {
     unsigned channels = desc->w ? 4 : desc->z ? 3 : desc->y ? 2 : 1;
     if (channels == 3 || (desc->y && desc->y != desc->x) || (desc->z && desc->z != desc->x) ||
@@ -70,7 +70,7 @@ cudaError_t sg_cudaMalloc3DArray(const struct sg_rt_driver *driver, CUarray *ret
     if (error != cudaSuccess)
         return error;
     struct sg_rt_array_shape shape = {extent.width, extent.height, extent.depth, 0, 0, flags};
-    if (!ret || !desc || !parse(desc, &shape.format, &shape.channels))
+    if (!ret || !desc || !array_parse_format(desc, &shape.format, &shape.channels))
         return desc && ret ? cudaErrorInvalidChannelDescriptor : cudaErrorInvalidValue;
     return sg_rt_translate(driver->cuArray3DCreate(ret, &shape));
 }

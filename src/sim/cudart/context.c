@@ -91,7 +91,7 @@ static cudaError_t make_current(int device)
 }
 
 /* Whether `current` is the runtime's own choice for this thread, which a reset of the device takes away. */
-static bool ours(CUcontext current)
+static bool context_is_ours(CUcontext current)
 {
     return current == thread.context;
 }
@@ -105,7 +105,7 @@ cudaError_t sg_rt_context(void)
     error = sg_rt_translate(sg_rt_legacy.cuCtxGetCurrent(&current));
     if (error != cudaSuccess)
         return error;
-    if (current && (!ours(current) || thread.era == sg_rt_era()))
+    if (current && (!context_is_ours(current) || thread.era == sg_rt_era()))
         return cudaSuccess;
     return make_current(thread.device);
 }
@@ -119,7 +119,7 @@ cudaError_t sg_rt_device(int *ret)
     error = sg_rt_translate(sg_rt_legacy.cuCtxGetCurrent(&current));
     if (error != cudaSuccess)
         return error;
-    if (!current || ours(current)) {
+    if (!current || context_is_ours(current)) {
         *ret = thread.device;
         return cudaSuccess;
     }

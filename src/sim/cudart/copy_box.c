@@ -6,11 +6,6 @@
 #include "entry.h"
 #include "error.h"
 
-static CUdeviceptr number(const void *address)
-{
-    return (CUdeviceptr)(uintptr_t)address;
-}
-
 /* With unified addressing the driver finds out for itself where an address is, if asked to. */
 static bool source_is_host(int kind)
 {
@@ -22,7 +17,7 @@ static bool target_is_host(int kind)
     return kind == COPY_HOST_TO_HOST || kind == COPY_DEVICE_TO_HOST;
 }
 
-static bool known(int kind)
+static bool is_known_kind(int kind)
 {
     return kind >= COPY_HOST_TO_HOST && kind <= COPY_DEFAULT;
 }
@@ -35,7 +30,7 @@ static void source_2d(CUDA_MEMCPY2D *copy, const void *from, size_t pitch, int k
         copy->srcHost = from;
     } else {
         copy->srcMemoryType = kind == COPY_DEFAULT ? CU_MEMORYTYPE_UNIFIED : CU_MEMORYTYPE_DEVICE;
-        copy->srcDevice = number(from);
+        copy->srcDevice = sg_rt_address(from);
     }
 }
 
@@ -47,47 +42,46 @@ static void target_2d(CUDA_MEMCPY2D *copy, void *to, size_t pitch, int kind)
         copy->dstHost = to;
     } else {
         copy->dstMemoryType = kind == COPY_DEFAULT ? CU_MEMORYTYPE_UNIFIED : CU_MEMORYTYPE_DEVICE;
-        copy->dstDevice = number(to);
+        copy->dstDevice = sg_rt_address(to);
     }
 }
 
 enum timing { NOW, IN_STREAM };
 
-static cudaError_t copy_2d(const struct sg_rt_driver *driver, const CUDA_MEMCPY2D *copy, enum timing timing,
-                           CUstream stream)
+static cudaError_t copy_box_2d(const struct sg_rt_driver *driver, const CUDA_MEMCPY2D *copy, enum timing timing,
+    CUstream stream)
 {
     if (copy->WidthInBytes == 0 || copy->Height == 0)
         return cudaSuccess;
     return sg_rt_translate(timing == NOW ? driver->cuMemcpy2DUnaligned(copy) : driver->cuMemcpy2DAsync(copy, stream));
 }
 
-static cudaError_t rectangle(const struct sg_rt_driver *driver, void *to, size_t to_pitch, const void *from,
-                             size_t from_pitch, size_t width, size_t height, int kind, enum timing timing,
-                             CUstream stream)
+static cudaError_t copy_rectangle(const struct sg_rt_driver *driver, void *to, size_t to_pitch, const void *from,
+    size_t from_pitch, size_t width, size_t height, int kind, enum timing timing, CUstream stream)
 {
     cudaError_t error = sg_rt_context();
     if (error != cudaSuccess)
         return error;
-    if (!known(kind))
+    if (!is_known_kind(kind))
         return cudaErrorInvalidMemcpyDirection;
     if (width > to_pitch || width > from_pitch)
         return cudaErrorInvalidPitchValue;
     CUDA_MEMCPY2D copy = {.WidthInBytes = width, .Height = height};
     source_2d(&copy, from, from_pitch, kind);
     target_2d(&copy, to, to_pitch, kind);
-    return copy_2d(driver, &copy, timing, stream);
+    return copy_box_2d(driver, &copy, timing, stream);
 }
 
 cudaError_t sg_cudaMemcpy2D(const struct sg_rt_driver *driver, void *to, size_t to_pitch, const void *from,
                             size_t from_pitch, size_t width, size_t height, int kind)
 {
-    return rectangle(driver, to, to_pitch, from, from_pitch, width, height, kind, NOW, NULL);
+    return copy_rectangle(driver, to, to_pitch, from, from_pitch, width, height, kind, NOW, NULL);
 }
 
 cudaError_t sg_cudaMemcpy2DAsync(const struct sg_rt_driver *driver, void *to, size_t to_pitch, const void *from,
                                  size_t from_pitch, size_t width, size_t height, int kind, CUstream stream)
 {
-    return rectangle(driver, to, to_pitch, from, from_pitch, width, height, kind, IN_STREAM, stream);
+    return copy_rectangle(driver, to, to_pitch, from, from_pitch, width, height, kind, IN_STREAM, stream);
 }
 
 static cudaError_t to_array(const struct sg_rt_driver *driver, CUarray to, size_t x, size_t y, const void *from,
@@ -96,14 +90,14 @@ static cudaError_t to_array(const struct sg_rt_driver *driver, CUarray to, size_
     cudaError_t error = sg_rt_context();
     if (error != cudaSuccess)
         return error;
-    if (!known(kind) || target_is_host(kind))
+    if (!is_known_kind(kind) || target_is_host(kind))
         return cudaErrorInvalidMemcpyDirection;
     if (width > pitch)
         return cudaErrorInvalidPitchValue;
     CUDA_MEMCPY2D copy = {.WidthInBytes = width, .Height = height, .dstMemoryType = CU_MEMORYTYPE_ARRAY,
                           .dstArray = to, .dstXInBytes = x, .dstY = y};
     source_2d(&copy, from, pitch, kind);
-    return copy_2d(driver, &copy, timing, stream);
+    return copy_box_2d(driver, &copy, timing, stream);
 }
 
 cudaError_t sg_cudaMemcpy2DToArray(const struct sg_rt_driver *driver, CUarray to, size_t x, size_t y, const void *from,
@@ -125,14 +119,14 @@ static cudaError_t from_array(const struct sg_rt_driver *driver, void *to, size_
     cudaError_t error = sg_rt_context();
     if (error != cudaSuccess)
         return error;
-    if (!known(kind) || source_is_host(kind))
+    if (!is_known_kind(kind) || source_is_host(kind))
         return cudaErrorInvalidMemcpyDirection;
     if (width > pitch)
         return cudaErrorInvalidPitchValue;
     CUDA_MEMCPY2D copy = {.WidthInBytes = width, .Height = height, .srcMemoryType = CU_MEMORYTYPE_ARRAY,
                           .srcArray = from, .srcXInBytes = x, .srcY = y};
     target_2d(&copy, to, pitch, kind);
-    return copy_2d(driver, &copy, timing, stream);
+    return copy_box_2d(driver, &copy, timing, stream);
 }
 
 cudaError_t sg_cudaMemcpy2DFromArray(const struct sg_rt_driver *driver, void *to, size_t pitch, CUarray from, size_t x,
@@ -151,7 +145,7 @@ cudaError_t sg_cudaMemcpy2DFromArrayAsync(const struct sg_rt_driver *driver, voi
 cudaError_t sg_rt_describe_box(const struct sg_rt_driver *driver, const struct cudaMemcpy3DParms *p,
                                CUDA_MEMCPY3D *ret)
 {
-    if (!p || !known(p->kind))
+    if (!p || !is_known_kind(p->kind))
         return p ? cudaErrorInvalidMemcpyDirection : cudaErrorInvalidValue;
     if (!p->srcArray == !p->srcPtr.ptr || !p->dstArray == !p->dstPtr.ptr)
         return cudaErrorInvalidValue;
@@ -179,19 +173,19 @@ cudaError_t sg_rt_describe_box(const struct sg_rt_driver *driver, const struct c
     if (copy.srcMemoryType == CU_MEMORYTYPE_HOST)
         copy.srcHost = p->srcPtr.ptr;
     else
-        copy.srcDevice = number(p->srcPtr.ptr);
+        copy.srcDevice = sg_rt_address(p->srcPtr.ptr);
     if (copy.dstMemoryType == CU_MEMORYTYPE_HOST)
         copy.dstHost = p->dstPtr.ptr;
     else
-        copy.dstDevice = number(p->dstPtr.ptr);
+        copy.dstDevice = sg_rt_address(p->dstPtr.ptr);
     if ((!p->srcArray && copy.WidthInBytes > copy.srcPitch) || (!p->dstArray && copy.WidthInBytes > copy.dstPitch))
         return cudaErrorInvalidPitchValue;
     *ret = copy;
     return cudaSuccess;
 }
 
-static cudaError_t box(const struct sg_rt_driver *driver, const struct cudaMemcpy3DParms *p, enum timing timing,
-                       CUstream stream)
+static cudaError_t copy_one_box(const struct sg_rt_driver *driver, const struct cudaMemcpy3DParms *p,
+    enum timing timing, CUstream stream)
 {
     CUDA_MEMCPY3D copy;
     cudaError_t error = sg_rt_context();
@@ -204,13 +198,13 @@ static cudaError_t box(const struct sg_rt_driver *driver, const struct cudaMemcp
 
 cudaError_t sg_cudaMemcpy3D(const struct sg_rt_driver *driver, const struct cudaMemcpy3DParms *copy)
 {
-    return box(driver, copy, NOW, NULL);
+    return copy_one_box(driver, copy, NOW, NULL);
 }
 
 cudaError_t sg_cudaMemcpy3DAsync(const struct sg_rt_driver *driver, const struct cudaMemcpy3DParms *copy,
                                  CUstream stream)
 {
-    return box(driver, copy, IN_STREAM, stream);
+    return copy_one_box(driver, copy, IN_STREAM, stream);
 }
 
 static cudaError_t peer_box(const struct sg_rt_driver *driver, const struct cudaMemcpy3DPeerParms *p,

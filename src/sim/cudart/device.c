@@ -194,22 +194,23 @@ cudaError_t sg_cudaProfilerStop(const struct sg_rt_driver *driver)
 }
 
 /* An attribute that the driver is too old to know is 0. */
-static int attribute(const struct sg_rt_driver *driver, int number, int device)
+static int device_known_attribute(const struct sg_rt_driver *driver, int number, int device)
 {
     int value = 0;
     return driver->cuDeviceGetAttribute(&value, (CUdevice_attribute)number, device) == CUDA_SUCCESS ? value : 0;
 }
 
-static cudaError_t fill(const struct sg_rt_driver *driver, struct cudaDeviceProp *prop, int device)
+static cudaError_t device_fill_properties(const struct sg_rt_driver *driver, struct cudaDeviceProp *prop, int device)
 {
     memset(prop, 0, sizeof *prop);
-#define INT(majors, field, number) IN_##majors(prop->field = attribute(driver, number, device);)
-#define UINT(majors, field, number) IN_##majors(prop->field = (unsigned)attribute(driver, number, device);)
-#define SIZE(majors, field, number) IN_##majors(prop->field = (size_t)attribute(driver, number, device);)
-#define INT2(majors, field, a, b) \
-    IN_##majors(prop->field[0] = attribute(driver, a, device); prop->field[1] = attribute(driver, b, device);)
+#define INT(majors, field, number) IN_##majors(prop->field = device_known_attribute(driver, number, device);)
+#define UINT(majors, field, number) IN_##majors(prop->field = (unsigned)device_known_attribute(driver, number, device);)
+#define SIZE(majors, field, number) IN_##majors(prop->field = (size_t)device_known_attribute(driver, number, device);)
+#define INT2(majors, field, a, b)                                           \
+    IN_##majors(prop->field[0] = device_known_attribute(driver, a, device); \
+                prop->field[1] = device_known_attribute(driver, b, device);)
 #define INT3(majors, field, a, b, c) \
-    INT2(majors, field, a, b) IN_##majors(prop->field[2] = attribute(driver, c, device);)
+    INT2(majors, field, a, b) IN_##majors(prop->field[2] = device_known_attribute(driver, c, device);)
 #define BYTES(majors, type, field, count)
 #define PLAIN(majors, type, field)
 #include "device_prop.def"
@@ -223,7 +224,7 @@ static cudaError_t fill(const struct sg_rt_driver *driver, struct cudaDeviceProp
     return sg_rt_translate(driver->cuDeviceTotalMem(&prop->totalGlobalMem, device));
 }
 
-static cudaError_t properties(const struct sg_rt_driver *driver, void *ret, size_t bytes, int device)
+static cudaError_t device_write_properties(const struct sg_rt_driver *driver, void *ret, size_t bytes, int device)
 {
     if (!ret)
         return cudaErrorInvalidValue;
@@ -231,7 +232,7 @@ static cudaError_t properties(const struct sg_rt_driver *driver, void *ret, size
     if (error != cudaSuccess)
         return error;
     struct cudaDeviceProp prop;
-    error = fill(driver, &prop, device);
+    error = device_fill_properties(driver, &prop, device);
     if (error == cudaSuccess)
         memcpy(ret, &prop, bytes);
     return error;
@@ -241,16 +242,16 @@ static cudaError_t properties(const struct sg_rt_driver *driver, void *ret, size
 /* The name without a version is for programs built with CUDA 11, whose structure ends earlier. */
 cudaError_t sg_cudaGetDeviceProperties(const struct sg_rt_driver *driver, struct cudaDeviceProp *ret, int device)
 {
-    return properties(driver, ret, offsetof(struct cudaDeviceProp, hostRegisterSupported), device);
+    return device_write_properties(driver, ret, offsetof(struct cudaDeviceProp, hostRegisterSupported), device);
 }
 
 cudaError_t sg_cudaGetDeviceProperties_v2(const struct sg_rt_driver *driver, struct cudaDeviceProp *ret, int device)
 {
-    return properties(driver, ret, sizeof *ret, device);
+    return device_write_properties(driver, ret, sizeof *ret, device);
 }
 #else
 cudaError_t sg_cudaGetDeviceProperties(const struct sg_rt_driver *driver, struct cudaDeviceProp *ret, int device)
 {
-    return properties(driver, ret, sizeof *ret, device);
+    return device_write_properties(driver, ret, sizeof *ret, device);
 }
 #endif

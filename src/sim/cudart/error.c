@@ -24,7 +24,7 @@ static const struct error {
 #undef RUNTIME
 };
 
-static const struct error *find(int number)
+static const struct error *error_find(int number)
 {
     size_t low = 0, high = sizeof errors / sizeof *errors;
     while (low < high) {
@@ -41,12 +41,12 @@ static const struct error *find(int number)
 
 bool sg_rt_error_known(int number)
 {
-    return find(number) != NULL;
+    return error_find(number) != NULL;
 }
 
 /* Errors after which the context is lost: only a reset of the device ends them (CUDA Runtime API, error types whose
    text says that the process must be terminated and relaunched). */
-static bool sticky(cudaError_t error)
+static bool error_is_sticky(cudaError_t error)
 {
     switch (error) {
     case cudaErrorECCUncorrectable:
@@ -83,29 +83,29 @@ void sg_rt_forget_sticky(void)
     atomic_fetch_add(&era, 1);
 }
 
-static cudaError_t last(void)
+static cudaError_t error_last(void)
 {
-    if (sticky(thread.last) && thread.era != atomic_load(&era))
+    if (error_is_sticky(thread.last) && thread.era != atomic_load(&era))
         thread.last = cudaSuccess;
     return thread.last;
 }
 
 cudaError_t cudaPeekAtLastError(void)
 {
-    return last();
+    return error_last();
 }
 
 cudaError_t cudaGetLastError(void)
 {
-    cudaError_t error = last();
-    if (!sticky(error))
+    cudaError_t error = error_last();
+    if (!error_is_sticky(error))
         thread.last = cudaSuccess;
     return error;
 }
 
 const char *cudaGetErrorName(cudaError_t error)
 {
-    const struct error *found = find(error);
+    const struct error *found = error_find(error);
     return found ? found->name : "unrecognized error code";
 }
 
@@ -121,7 +121,7 @@ static const char *driver_text(int number)
 
 const char *cudaGetErrorString(cudaError_t error)
 {
-    const struct error *found = find(error);
+    const struct error *found = error_find(error);
     if (!found)
         return "unrecognized error code";
     return found->text ? found->text : driver_text(error);

@@ -49,7 +49,8 @@ cudaError_t sg_cudaGraphExecKernelNodeSetParams(const struct sg_rt_driver *drive
     return error != cudaSuccess ? error : sg_rt_translate(driver->cuGraphExecKernelNodeSetParams(exec, node, &now));
 }
 
-static cudaError_t box(const struct sg_rt_driver *driver, const struct cudaMemcpy3DParms *p, CUDA_MEMCPY3D *ret)
+static cudaError_t graph_describe_box(const struct sg_rt_driver *driver, const struct cudaMemcpy3DParms *p,
+    CUDA_MEMCPY3D *ret)
 {
     cudaError_t error = p ? sg_rt_context() : cudaErrorInvalidValue;
     return error != cudaSuccess ? error : sg_rt_describe_box(driver, p, ret);
@@ -59,7 +60,7 @@ cudaError_t sg_cudaGraphAddMemcpyNode(const struct sg_rt_driver *driver, CUgraph
                                       const CUgraphNode *deps, size_t count, const struct cudaMemcpy3DParms *params)
 {
     CUDA_MEMCPY3D copy;
-    cudaError_t error = box(driver, params, &copy);
+    cudaError_t error = graph_describe_box(driver, params, &copy);
     return error != cudaSuccess
                ? error
                : sg_rt_translate(driver->cuGraphAddMemcpyNode(node, graph, deps, count, &copy, NULL));
@@ -69,7 +70,7 @@ cudaError_t sg_cudaGraphMemcpyNodeSetParams(const struct sg_rt_driver *driver, C
                                             const struct cudaMemcpy3DParms *params)
 {
     CUDA_MEMCPY3D copy;
-    cudaError_t error = box(driver, params, &copy);
+    cudaError_t error = graph_describe_box(driver, params, &copy);
     return error != cudaSuccess ? error : sg_rt_translate(driver->cuGraphMemcpyNodeSetParams(node, &copy));
 }
 
@@ -77,13 +78,13 @@ cudaError_t sg_cudaGraphExecMemcpyNodeSetParams(const struct sg_rt_driver *drive
                                                 const struct cudaMemcpy3DParms *params)
 {
     CUDA_MEMCPY3D copy;
-    cudaError_t error = box(driver, params, &copy);
+    cudaError_t error = graph_describe_box(driver, params, &copy);
     return error != cudaSuccess ? error
                                 : sg_rt_translate(driver->cuGraphExecMemcpyNodeSetParams(exec, node, &copy, NULL));
 }
 
 /* A line of bytes: where each side lies, the driver finds out. */
-static CUDA_MEMCPY3D line(void *to, const void *from, size_t bytes)
+static CUDA_MEMCPY3D graph_describe_line(void *to, const void *from, size_t bytes)
 {
     return (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_UNIFIED, .srcDevice = (CUdeviceptr)(uintptr_t)from,
         .dstMemoryType = CU_MEMORYTYPE_UNIFIED, .dstDevice = (CUdeviceptr)(uintptr_t)to, .WidthInBytes = bytes,
@@ -95,7 +96,7 @@ cudaError_t sg_cudaGraphAddMemcpyNode1D(const struct sg_rt_driver *driver, CUgra
                                         size_t bytes, int kind)
 {
     (void)kind;
-    CUDA_MEMCPY3D copy = line(to, from, bytes);
+    CUDA_MEMCPY3D copy = graph_describe_line(to, from, bytes);
     cudaError_t error = sg_rt_context();
     return error != cudaSuccess
                ? error
@@ -106,7 +107,7 @@ cudaError_t sg_cudaGraphMemcpyNodeSetParams1D(const struct sg_rt_driver *driver,
                                               const void *from, size_t bytes, int kind)
 {
     (void)kind;
-    CUDA_MEMCPY3D copy = line(to, from, bytes);
+    CUDA_MEMCPY3D copy = graph_describe_line(to, from, bytes);
     cudaError_t error = sg_rt_context();
     return error != cudaSuccess ? error : sg_rt_translate(driver->cuGraphMemcpyNodeSetParams(node, &copy));
 }
@@ -115,7 +116,7 @@ cudaError_t sg_cudaGraphExecMemcpyNodeSetParams1D(const struct sg_rt_driver *dri
                                                   CUgraphNode node, void *to, const void *from, size_t bytes, int kind)
 {
     (void)kind;
-    CUDA_MEMCPY3D copy = line(to, from, bytes);
+    CUDA_MEMCPY3D copy = graph_describe_line(to, from, bytes);
     cudaError_t error = sg_rt_context();
     return error != cudaSuccess ? error
                                 : sg_rt_translate(driver->cuGraphExecMemcpyNodeSetParams(exec, node, &copy, NULL));
@@ -145,7 +146,7 @@ static cudaError_t any_params(const struct sg_rt_driver *driver, const struct cu
     if (p->type != CU_GRAPH_NODE_TYPE_MEMCPY)
         return sg_rt_context();
     memset(&ret->memcpy, 0, sizeof ret->memcpy);
-    return box(driver, &p->memcpy.copyParams, &ret->memcpy.copyParams);
+    return graph_describe_box(driver, &p->memcpy.copyParams, &ret->memcpy.copyParams);
 }
 
 static cudaError_t add_any(const struct sg_rt_driver *driver, CUgraphNode *node, CUgraph graph, const CUgraphNode *deps,

@@ -49,7 +49,7 @@ cudaError_t sg___cudaPopCallConfiguration(const struct sg_rt_driver *driver, dim
     return cudaSuccess;
 }
 
-static bool launchable(dim3 grid, dim3 block)
+static bool is_launchable(dim3 grid, dim3 block)
 {
     if (!grid.x || !grid.y || !grid.z || !block.x || !block.y || !block.z)
         return false;
@@ -60,14 +60,14 @@ static bool launchable(dim3 grid, dim3 block)
 
 enum grouping { INDEPENDENT, COOPERATIVE };
 
-static cudaError_t launch(const struct sg_rt_driver *driver, struct sg_rt_kernel *kernel, dim3 grid, dim3 block,
-                          void **arguments, size_t shared_bytes, CUstream stream, enum grouping grouping)
+static cudaError_t launch_grid(const struct sg_rt_driver *driver, struct sg_rt_kernel *kernel, dim3 grid, dim3 block,
+    void **arguments, size_t shared_bytes, CUstream stream, enum grouping grouping)
 {
     CUfunction function = NULL;
     cudaError_t error = sg_rt_kernel_function(kernel, &function);
     if (error != cudaSuccess)
         return error;
-    if (!launchable(grid, block))
+    if (!is_launchable(grid, block))
         return cudaErrorInvalidConfiguration;
     if (shared_bytes > (size_t)kernel->max_dynamic_shared_bytes)
         return cudaErrorInvalidValue;
@@ -83,8 +83,9 @@ cudaError_t sg_cudaLaunchKernel(const struct sg_rt_driver *driver, const void *f
 {
     struct sg_rt_kernel *kernel = NULL;
     cudaError_t error = sg_rt_kernel(function, &kernel);
-    return error != cudaSuccess ? error
-                                : launch(driver, kernel, grid, block, arguments, shared_bytes, stream, INDEPENDENT);
+    return error != cudaSuccess
+               ? error
+               : launch_grid(driver, kernel, grid, block, arguments, shared_bytes, stream, INDEPENDENT);
 }
 
 cudaError_t sg_cudaLaunchCooperativeKernel(const struct sg_rt_driver *driver, const void *function, dim3 grid,
@@ -92,8 +93,9 @@ cudaError_t sg_cudaLaunchCooperativeKernel(const struct sg_rt_driver *driver, co
 {
     struct sg_rt_kernel *kernel = NULL;
     cudaError_t error = sg_rt_kernel(function, &kernel);
-    return error != cudaSuccess ? error
-                                : launch(driver, kernel, grid, block, arguments, shared_bytes, stream, COOPERATIVE);
+    return error != cudaSuccess
+               ? error
+               : launch_grid(driver, kernel, grid, block, arguments, shared_bytes, stream, COOPERATIVE);
 }
 
 cudaError_t sg_cudaLaunchKernelExC(const struct sg_rt_driver *driver, const struct cudaLaunchConfig_st *config,
@@ -110,8 +112,8 @@ cudaError_t sg_cudaLaunchKernelExC(const struct sg_rt_driver *driver, const stru
     cudaError_t error = sg_rt_kernel(function, &kernel);
     if (error != cudaSuccess)
         return error;
-    return launch(driver, kernel, config->gridDim, config->blockDim, arguments, config->dynamicSmemBytes,
-                  config->stream, grouping);
+    return launch_grid(driver, kernel, config->gridDim, config->blockDim, arguments, config->dynamicSmemBytes,
+        config->stream, grouping);
 }
 
 /* nvcc 13 asks for the handle once a kernel and launches by it. */
@@ -180,7 +182,7 @@ cudaError_t sg_cudaFuncGetAttributes(const struct sg_rt_driver *driver, struct c
     return cudaSuccess;
 }
 
-static cudaError_t device_attribute(const struct sg_rt_driver *driver, CUdevice_attribute attribute, int *ret)
+static cudaError_t launch_device_attribute(const struct sg_rt_driver *driver, CUdevice_attribute attribute, int *ret)
 {
     int device = 0;
     cudaError_t error = sg_rt_device(&device);
@@ -198,7 +200,7 @@ cudaError_t sg_cudaFuncSetAttribute(const struct sg_rt_driver *driver, const voi
     int most = 0;
     switch ((CUfunction_attribute)attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-        error = device_attribute(driver, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, &most);
+        error = launch_device_attribute(driver, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, &most);
         if (error != cudaSuccess || value < 0 || value > most)
             return error != cudaSuccess ? error : cudaErrorInvalidValue;
         kernel->max_dynamic_shared_bytes = value;
@@ -248,13 +250,13 @@ cudaError_t sg_cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(const stru
     if (!ret || block <= 0)
         return cudaErrorInvalidValue;
     int threads = 0, blocks = 0, registers = 0, shared = 0;
-    error = device_attribute(driver, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, &threads);
+    error = launch_device_attribute(driver, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, &threads);
     if (error == cudaSuccess)
-        error = device_attribute(driver, CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, &blocks);
+        error = launch_device_attribute(driver, CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, &blocks);
     if (error == cudaSuccess)
-        error = device_attribute(driver, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, &registers);
+        error = launch_device_attribute(driver, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, &registers);
     if (error == cudaSuccess)
-        error = device_attribute(driver, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, &shared);
+        error = launch_device_attribute(driver, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, &shared);
     if (error != cudaSuccess)
         return error;
     if (block > THREADS_MAX || shared_bytes > (size_t)kernel->max_dynamic_shared_bytes) {
@@ -288,7 +290,7 @@ cudaError_t sg_cudaOccupancyAvailableDynamicSMemPerBlock(const struct sg_rt_driv
     if (!ret || blocks <= 0 || block <= 0)
         return cudaErrorInvalidValue;
     int shared = 0;
-    error = device_attribute(driver, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, &shared);
+    error = launch_device_attribute(driver, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, &shared);
     if (error != cudaSuccess)
         return error;
     size_t share = (size_t)(shared / blocks);

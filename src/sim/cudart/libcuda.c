@@ -23,13 +23,13 @@ static struct {
     __typeof__(cuGetProcAddress_v2) *ask_v2;
 } library = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static CUresult missing(void)
+static CUresult libcuda_missing(void)
 {
     return (CUresult)cudaErrorCallRequiresNewerDriver;
 }
 
 /* Arrays: no question of age, a simulated driver may do without. */
-static CUresult unsupported(void)
+static CUresult libcuda_unsupported(void)
 {
     return CUDA_ERROR_NOT_SUPPORTED;
 }
@@ -45,7 +45,7 @@ CUresult sg_rt_proc_address(const char *symbol, void **ret, int version, cuuint6
 }
 
 /* A function pointer is stored through its bytes: C has no conversion from void *. */
-static void resolve(void *slot, const char *name, int version, cuuint64_t flags, CUresult (*absent)(void))
+static void libcuda_resolve(void *slot, const char *name, int version, cuuint64_t flags, CUresult (*absent)(void))
 {
     void *address = NULL;
     CUdriverProcAddressQueryResult status;
@@ -58,8 +58,8 @@ static void resolve(void *slot, const char *name, int version, cuuint64_t flags,
 
 static void resolve_all(struct sg_rt_driver *table, cuuint64_t flags)
 {
-#define DRIVER(name, version, symbol) resolve(&table->name, #name, version, flags, missing);
-#define OTHER(name, version, parameters) resolve(&table->name, #name, version, flags, unsupported);
+#define DRIVER(name, version, symbol) libcuda_resolve(&table->name, #name, version, flags, libcuda_missing);
+#define OTHER(name, version, parameters) libcuda_resolve(&table->name, #name, version, flags, libcuda_unsupported);
 #include "libcuda.def"
 #undef DRIVER
 #undef OTHER
@@ -91,7 +91,7 @@ static cudaError_t open_library(const struct asks *asks)
     return cudaSuccess;
 }
 
-static cudaError_t initialise(void)
+static cudaError_t libcuda_initialise(void)
 {
     if (library.version < CUDART_MAJOR * 1000)
         return cudaErrorInsufficientDriver;
@@ -107,7 +107,7 @@ static cudaError_t initialise(void)
 
 /* The driver does not work in a child that was forked after cuInit: what the parent had is gone, and no lock of it
    may be taken. */
-static void in_child(void)
+static void libcuda_after_fork(void)
 {
     pthread_mutex_init(&library.lock, NULL);
     if (!library.initialised)
@@ -116,7 +116,7 @@ static void in_child(void)
     library.devices = 0;
 }
 
-static void reach(enum progress target)
+static void libcuda_reach(enum progress target)
 {
     if (atomic_load_explicit(&library.progress, memory_order_acquire) >= (int)target)
         return;
@@ -126,13 +126,13 @@ static void reach(enum progress target)
     pthread_mutex_lock(&library.lock);
     int progress = atomic_load(&library.progress);
     if (progress == NOT_OPEN) {
-        pthread_atfork(NULL, NULL, in_child);
+        pthread_atfork(NULL, NULL, libcuda_after_fork);
         library.failure = open_library(&asks);
         progress = OPEN;
     }
     if (progress < (int)target) {
         if (library.failure == cudaSuccess)
-            library.failure = initialise();
+            library.failure = libcuda_initialise();
         progress = LOADED;
     }
     atomic_store_explicit(&library.progress, progress, memory_order_release);
@@ -141,7 +141,7 @@ static void reach(enum progress target)
 
 cudaError_t sg_rt_load(void)
 {
-    reach(LOADED);
+    libcuda_reach(LOADED);
     return library.failure;
 }
 
@@ -152,7 +152,7 @@ int sg_rt_device_count(void)
 
 int sg_rt_driver_version(void)
 {
-    reach(OPEN);
+    libcuda_reach(OPEN);
     return library.version;
 }
 

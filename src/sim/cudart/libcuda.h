@@ -17,6 +17,12 @@ struct sg_rt_driver {
 };
 extern struct sg_rt_driver sg_rt_legacy, sg_rt_per_thread;
 
+/* The driver's number for an address, which the runtime's callers give as a pointer. */
+static inline CUdeviceptr sg_rt_address(const void *address)
+{
+    return (CUdeviceptr)(uintptr_t)address;
+}
+
 /* Loads and initialises the driver, once in a process, from any thread. Returns cudaSuccess, or for the rest of the
    process the reason why there is none: cudaErrorInsufficientDriver (no libcuda.so.1, or older than this runtime),
    cudaErrorNoDevice, cudaErrorInitializationError (also in a child forked afterwards), or what cuInit said. */

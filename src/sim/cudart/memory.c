@@ -8,12 +8,7 @@
 /* What cudaMallocPitch asks of the driver: rows that words of four bytes can be read from. */
 enum { PITCH_ELEMENT = 4 };
 
-static CUdeviceptr number(const void *address)
-{
-    return (CUdeviceptr)(uintptr_t)address;
-}
-
-static void *pointer(CUdeviceptr address)
+static void *memory_pointer(CUdeviceptr address)
 {
     return (void *)(uintptr_t)address;
 }
@@ -22,7 +17,7 @@ static void *pointer(CUdeviceptr address)
 static cudaError_t hand_out(CUresult result, CUdeviceptr address, void **ret)
 {
     if (result == CUDA_SUCCESS)
-        *ret = pointer(address);
+        *ret = memory_pointer(address);
     return sg_rt_translate(result);
 }
 
@@ -82,7 +77,7 @@ cudaError_t sg_cudaFree(const struct sg_rt_driver *driver, void *address)
     cudaError_t error = sg_rt_context();
     if (error != cudaSuccess || !address)
         return error;
-    return sg_rt_translate(driver->cuMemFree(number(address)));
+    return sg_rt_translate(driver->cuMemFree(sg_rt_address(address)));
 }
 
 cudaError_t sg_cudaMallocManaged(const struct sg_rt_driver *driver, void **ret, size_t bytes, unsigned flags)
@@ -164,7 +159,7 @@ cudaError_t sg_cudaPointerGetAttributes(const struct sg_rt_driver *driver, struc
     };
     void *values[] = {&type, &managed, &device, &device_address, &host_address};
     CUresult result =
-        driver->cuPointerGetAttributes(sizeof which / sizeof *which, which, values, number(address));
+        driver->cuPointerGetAttributes(sizeof which / sizeof *which, which, values, sg_rt_address(address));
     if (result != CUDA_SUCCESS)
         return sg_rt_translate(result);
     memset(ret, 0, sizeof *ret);
@@ -182,26 +177,26 @@ cudaError_t sg_cudaPointerGetAttributes(const struct sg_rt_driver *driver, struc
         return cudaSuccess;
     }
     ret->device = device;
-    ret->devicePointer = pointer(device_address);
+    ret->devicePointer = memory_pointer(device_address);
     ret->hostPointer = ret->type == MEMORY_DEVICE ? NULL : host_address;
     return cudaSuccess;
 }
 
-static cudaError_t advise(const struct sg_rt_driver *driver, const void *address, size_t bytes, CUmem_advise advice,
-                          int device)
+static cudaError_t memory_advise(const struct sg_rt_driver *driver, const void *address, size_t bytes,
+    CUmem_advise advice, int device)
 {
     cudaError_t error = sg_rt_context();
     return error != cudaSuccess ? error
-                                : sg_rt_translate(driver->cuMemAdvise(number(address), bytes, advice, device));
+                                : sg_rt_translate(driver->cuMemAdvise(sg_rt_address(address), bytes, advice, device));
 }
 
-static cudaError_t prefetch(const struct sg_rt_driver *driver, const void *address, size_t bytes, int device,
-                            CUstream stream)
+static cudaError_t memory_prefetch(const struct sg_rt_driver *driver, const void *address, size_t bytes, int device,
+    CUstream stream)
 {
     cudaError_t error = sg_rt_context();
     return error != cudaSuccess
                ? error
-               : sg_rt_translate(driver->cuMemPrefetchAsync(number(address), bytes, device, stream));
+               : sg_rt_translate(driver->cuMemPrefetchAsync(sg_rt_address(address), bytes, device, stream));
 }
 
 /* The driver's first form of these two knows the host as one place. */
@@ -214,37 +209,37 @@ static int device_of_location(CUmemLocation location)
 cudaError_t sg_cudaMemAdvise(const struct sg_rt_driver *driver, const void *address, size_t bytes, CUmem_advise advice,
                              int device)
 {
-    return advise(driver, address, bytes, advice, device);
+    return memory_advise(driver, address, bytes, advice, device);
 }
 
 cudaError_t sg_cudaMemAdvise_v2(const struct sg_rt_driver *driver, const void *address, size_t bytes,
                                 CUmem_advise advice, CUmemLocation location)
 {
-    return advise(driver, address, bytes, advice, device_of_location(location));
+    return memory_advise(driver, address, bytes, advice, device_of_location(location));
 }
 
 cudaError_t sg_cudaMemPrefetchAsync(const struct sg_rt_driver *driver, const void *address, size_t bytes, int device,
                                     CUstream stream)
 {
-    return prefetch(driver, address, bytes, device, stream);
+    return memory_prefetch(driver, address, bytes, device, stream);
 }
 
 cudaError_t sg_cudaMemPrefetchAsync_v2(const struct sg_rt_driver *driver, const void *address, size_t bytes,
                                        CUmemLocation location, unsigned flags, CUstream stream)
 {
-    return flags ? cudaErrorInvalidValue : prefetch(driver, address, bytes, device_of_location(location), stream);
+    return flags ? cudaErrorInvalidValue : memory_prefetch(driver, address, bytes, device_of_location(location), stream);
 }
 #else
 cudaError_t sg_cudaMemAdvise(const struct sg_rt_driver *driver, const void *address, size_t bytes, CUmem_advise advice,
                              CUmemLocation location)
 {
-    return advise(driver, address, bytes, advice, device_of_location(location));
+    return memory_advise(driver, address, bytes, advice, device_of_location(location));
 }
 
 cudaError_t sg_cudaMemPrefetchAsync(const struct sg_rt_driver *driver, const void *address, size_t bytes,
                                     CUmemLocation location, unsigned flags, CUstream stream)
 {
-    return flags ? cudaErrorInvalidValue : prefetch(driver, address, bytes, device_of_location(location), stream);
+    return flags ? cudaErrorInvalidValue : memory_prefetch(driver, address, bytes, device_of_location(location), stream);
 }
 #endif
 
@@ -278,7 +273,7 @@ cudaError_t sg_cudaFreeAsync(const struct sg_rt_driver *driver, void *address, C
     cudaError_t error = sg_rt_context();
     if (error != cudaSuccess || !address)
         return error;
-    return sg_rt_translate(driver->cuMemFreeAsync(number(address), stream));
+    return sg_rt_translate(driver->cuMemFreeAsync(sg_rt_address(address), stream));
 }
 
 cudaError_t sg_cudaDeviceGetDefaultMemPool(const struct sg_rt_driver *driver, CUmemoryPool *ret, int device)

@@ -76,24 +76,24 @@ static struct {
 } registry = {.lock = PTHREAD_RWLOCK_INITIALIZER};
 
 /* A forked child ends by unregistering its images: the lock must not have stayed with a thread of the parent. */
-static void before_fork(void)
+static void registry_before_fork(void)
 {
     pthread_rwlock_wrlock(&registry.lock);
 }
 
-static void in_parent(void)
+static void registry_in_parent(void)
 {
     pthread_rwlock_unlock(&registry.lock);
 }
 
-static void in_child(void)
+static void registry_in_child(void)
 {
     pthread_rwlock_init(&registry.lock, NULL);
 }
 
 static void watch_forks(void)
 {
-    pthread_atfork(before_fork, in_parent, in_child);
+    pthread_atfork(registry_before_fork, registry_in_parent, registry_in_child);
 }
 
 void **__cudaRegisterFatBinary(void *image)
@@ -237,7 +237,7 @@ cudaError_t sg_rt_kernel(const void *function, struct sg_rt_kernel **ret)
 }
 
 /* Under `registry.lock`. */
-static cudaError_t load(struct binary *binary, CUcontext context, int era, CUmodule *ret)
+static cudaError_t registry_load_module(struct binary *binary, CUcontext context, int era, CUmodule *ret)
 {
     for (struct loaded *loaded = binary->loaded; loaded; loaded = loaded->next) {
         if (loaded->context == context && loaded->era == era) {
@@ -281,7 +281,7 @@ cudaError_t sg_rt_kernel_function(struct sg_rt_kernel *shown, CUfunction *ret)
     pthread_rwlock_wrlock(&registry.lock);
     CUmodule module = NULL;
     CUfunction function = NULL;
-    error = load(kernel->binary, context, era, &module);
+    error = registry_load_module(kernel->binary, context, era, &module);
     if (error == cudaSuccess)
         error = sg_rt_translate(sg_rt_legacy.cuModuleGetFunction(&function, module, shown->name));
     if (error == cudaSuccess) {
@@ -296,7 +296,7 @@ cudaError_t sg_rt_kernel_function(struct sg_rt_kernel *shown, CUfunction *ret)
 
 /* Managed memory, because it has one address for all devices. Images are not read, so a variable starts with zeros
    whatever the program initialises it with. */
-static cudaError_t back(struct variable *variable)
+static cudaError_t registry_back_variable(struct variable *variable)
 {
     CUdeviceptr address = 0;
     cudaError_t error =
@@ -326,7 +326,7 @@ cudaError_t sg_rt_symbol(const void *symbol, CUdeviceptr *ret_address, size_t *r
     if (!variable)
         error = cudaErrorInvalidSymbol;
     else if (!variable->address || variable->era != era) {
-        error = back(variable);
+        error = registry_back_variable(variable);
         variable->era = era;
     }
     if (error == cudaSuccess) {

@@ -4,7 +4,7 @@
 #include "entry.h"
 #include "registry.h"
 
-static cudaError_t part(const void *symbol, size_t bytes, size_t offset, char **ret)
+static cudaError_t symbol_part(const void *symbol, size_t bytes, size_t offset, char **ret)
 {
     CUdeviceptr address = 0;
     size_t size = 0;
@@ -32,7 +32,7 @@ cudaError_t sg_cudaMemcpyToSymbol(const struct sg_rt_driver *driver, const void 
                                   size_t offset, int kind)
 {
     char *to = NULL;
-    cudaError_t error = part(symbol, bytes, offset, &to);
+    cudaError_t error = symbol_part(symbol, bytes, offset, &to);
     if (error != cudaSuccess)
         return error;
     return writes_device(kind) ? sg_cudaMemcpy(driver, to, from, bytes, kind) : cudaErrorInvalidMemcpyDirection;
@@ -42,7 +42,7 @@ cudaError_t sg_cudaMemcpyToSymbolAsync(const struct sg_rt_driver *driver, const 
                                        size_t bytes, size_t offset, int kind, CUstream stream)
 {
     char *to = NULL;
-    cudaError_t error = part(symbol, bytes, offset, &to);
+    cudaError_t error = symbol_part(symbol, bytes, offset, &to);
     if (error != cudaSuccess)
         return error;
     return writes_device(kind) ? sg_cudaMemcpyAsync(driver, to, from, bytes, kind, stream)
@@ -53,7 +53,7 @@ cudaError_t sg_cudaMemcpyFromSymbol(const struct sg_rt_driver *driver, void *to,
                                     size_t offset, int kind)
 {
     char *from = NULL;
-    cudaError_t error = part(symbol, bytes, offset, &from);
+    cudaError_t error = symbol_part(symbol, bytes, offset, &from);
     if (error != cudaSuccess)
         return error;
     return reads_device(kind) ? sg_cudaMemcpy(driver, to, from, bytes, kind) : cudaErrorInvalidMemcpyDirection;
@@ -63,7 +63,7 @@ cudaError_t sg_cudaMemcpyFromSymbolAsync(const struct sg_rt_driver *driver, void
                                          size_t offset, int kind, CUstream stream)
 {
     char *from = NULL;
-    cudaError_t error = part(symbol, bytes, offset, &from);
+    cudaError_t error = symbol_part(symbol, bytes, offset, &from);
     if (error != cudaSuccess)
         return error;
     return reads_device(kind) ? sg_cudaMemcpyAsync(driver, to, from, bytes, kind, stream)
@@ -76,7 +76,7 @@ cudaError_t sg_cudaGetSymbolAddress(const struct sg_rt_driver *driver, void **re
     char *address = NULL;
     if (!ret)
         return cudaErrorInvalidValue;
-    cudaError_t error = part(symbol, 0, 0, &address);
+    cudaError_t error = symbol_part(symbol, 0, 0, &address);
     if (error == cudaSuccess)
         *ret = address;
     return error;

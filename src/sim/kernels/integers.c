@@ -31,7 +31,7 @@ size_t sim_integers_bytes(const struct sim_integers *what)
 {
     size_t sum = 0;
     for (unsigned i = 0; i < ARGUMENTS_MOST; i++)
-        sum += up(sim_integers_argument_bytes(what, i), 8);
+        sum += round_up_to(sim_integers_argument_bytes(what, i), 8);
     return sum ? sizeof(struct kept) + sum : 0;
 }
 
@@ -47,7 +47,7 @@ void sim_integers_keep(const struct sim_integers *what, void **params, const uns
 }
 
 /* The letter of c10::ScalarType's number; no letter for what is no integer. */
-static char letter(unsigned char scalar_type)
+static char letter_of_scalar(unsigned char scalar_type)
 {
     static const char letters[] = {'h', 'a', 's', 'i', 'l', 0, 0, 0, 0, 0, 0, 'b'};
     return scalar_type < sizeof letters ? letters[scalar_type] : '\0';
@@ -56,14 +56,14 @@ static char letter(unsigned char scalar_type)
 static void read_state(const struct sim_integers *what, const unsigned char *functor, struct job *job)
 {
     struct sim_integers_functor s = sim_integers_functor(what);
-    job->comparison = s.compares ? word(functor) : 0;
-    job->number = s.has_number ? load(functor + s.number, what->type) : 0;
-    job->alpha = s.has_alpha ? load(functor + s.alpha, what->type) : 1;
+    job->comparison = s.compares ? argument_word(functor) : 0;
+    job->number = s.has_number ? integer_load(functor + s.number, what->type) : 0;
+    job->alpha = s.has_alpha ? integer_load(functor + s.alpha, what->type) : 1;
 }
 
 static void use_calculator(struct job *job, const unsigned char *calculator, unsigned operands)
 {
-    job->dims = word(calculator);
+    job->dims = argument_word(calculator);
     job->sizes = calculator + 4;
     for (unsigned i = 0; i < operands; i++) {
         job->operand[i].strides = calculator + 4 + DIMS_MAX * DIVIDER_BYTES + 4 * (size_t)i;
@@ -74,20 +74,23 @@ static void use_calculator(struct job *job, const unsigned char *calculator, uns
 static struct job read_elements(const struct kept *kept)
 {
     const struct sim_integers *what = &kept->what;
-    struct job job = {.operation = what->operation, .constant = what->constant, .type = what->type,
-        .operands = what->arity + 1, .count = word(sim_integers_argument(kept, 0))};
+    struct job job = {.operation = what->operation,
+        .constant = what->constant,
+        .type = what->type,
+        .operands = what->arity + 1,
+        .count = argument_word(sim_integers_argument(kept, 0))};
     const unsigned char *functor = sim_integers_argument(kept, 1), *data = sim_integers_argument(kept, 2);
     if (what->form == SIM_FORM_STRIDED) {
         use_calculator(&job, functor, job.operands);
-        data = functor + up(sim_integers_calculator_bytes(job.operands), 8);
+        data = functor + round_up_to(sim_integers_calculator_bytes(job.operands), 8);
         functor = data + 8 * (size_t)job.operands;
     }
     read_state(what, functor, &job);
     for (unsigned i = 0; i < job.operands; i++) {
-        job.operand[i].address = pointer(data + 8 * (size_t)i);
+        job.operand[i].address = argument_pointer(data + 8 * (size_t)i);
         job.operand[i].type = i == 0 ? what->result : what->type;
         if (what->form == SIM_FORM_CAST)
-            job.operand[i].type = letter(
+            job.operand[i].type = letter_of_scalar(
                 i == 0 ? sim_integers_argument(kept, 6)[0] : sim_integers_argument(kept, 5)[i - 1]);
     }
     if (what->operation == SIM_WHERE && what->form != SIM_FORM_CAST)
@@ -99,11 +102,11 @@ static uint64_t offset_of(const struct job *job, unsigned operand, uint64_t inde
 {
     const struct operand *o = &job->operand[operand];
     if (!o->strides)
-        return index * size_of(o->type);
+        return index * integer_size(o->type);
     uint64_t offset = 0;
     for (unsigned d = 0; d < job->dims; d++) {
-        uint32_t size = word(job->sizes + DIVIDER_BYTES * (size_t)d);
-        offset += index % size * word(o->strides + o->step * (size_t)d);
+        uint32_t size = argument_word(job->sizes + DIVIDER_BYTES * (size_t)d);
+        offset += index % size * argument_word(o->strides + o->step * (size_t)d);
         index /= size;
     }
     return offset;
@@ -114,24 +117,25 @@ static bool may_touch(const struct job *job)
 {
     bool fine = job->count > 0 && job->count <= ELEMENTS_MOST && job->dims <= DIMS_MAX;
     for (unsigned d = 0; fine && d < job->dims; d++)
-        fine = word(job->sizes + DIVIDER_BYTES * (size_t)d) != 0;
+        fine = argument_word(job->sizes + DIVIDER_BYTES * (size_t)d) != 0;
     sim_lock();
     for (unsigned i = 0; fine && i < job->operands; i++) {
         const struct operand *o = &job->operand[i];
-        uint64_t bytes = job->count * size_of(o->type);
+        uint64_t bytes = job->count * integer_size(o->type);
         if (o->strides)
-            bytes = size_of(o->type);
+            bytes = integer_size(o->type);
         for (unsigned d = 0; o->strides && d < job->dims; d++) {
-            uint64_t last = word(job->sizes + DIVIDER_BYTES * (size_t)d) - UINT64_C(1);
-            fine = fine && !__builtin_add_overflow(bytes, last * word(o->strides + o->step * (size_t)d), &bytes);
+            uint64_t last = argument_word(job->sizes + DIVIDER_BYTES * (size_t)d) - UINT64_C(1);
+            fine = fine &&
+                   !__builtin_add_overflow(bytes, last * argument_word(o->strides + o->step * (size_t)d), &bytes);
         }
-        fine = fine && size_of(o->type) && sim_integers_there(o->address, bytes, i == 0);
+        fine = fine && integer_size(o->type) && sim_integers_there(o->address, bytes, i == 0);
     }
     sim_unlock();
     return fine;
 }
 
-static int64_t compared(unsigned comparison, int64_t a, int64_t b)
+static int64_t compare_integers(unsigned comparison, int64_t a, int64_t b)
 {
     enum { GE, GT, LE, LT };
     switch (comparison) {
@@ -185,7 +189,7 @@ static int64_t result_of(const struct job *job, const int64_t *v)
     case SIM_EQUAL:
         return (a == b) == (job->comparison == EQ);
     case SIM_COMPARE:
-        return compared(job->comparison, a, b);
+        return compare_integers(job->comparison, a, b);
     case SIM_ADD:
         return product_and_sum(job->alpha, b, a);
     case SIM_MULTIPLY:
@@ -203,7 +207,7 @@ static int64_t result_of(const struct job *job, const int64_t *v)
     return 0;
 }
 
-static void *at(const struct job *job, unsigned operand, uint64_t index)
+static void *operand_at(const struct job *job, unsigned operand, uint64_t index)
 {
     return (void *)(uintptr_t)(job->operand[operand].address + offset_of(job, operand, index));
 }
@@ -216,8 +220,8 @@ static void run_elements(const struct kept *kept)
     for (uint64_t n = 0; n < job.count; n++) {
         int64_t v[OPERANDS_MAX] = {0};
         for (unsigned i = 1; i < job.operands; i++)
-            v[i - 1] = load(at(&job, i, n), job.operand[i].type);
-        store(at(&job, 0, n), job.operand[0].type, result_of(&job, v));
+            v[i - 1] = integer_load(operand_at(&job, i, n), job.operand[i].type);
+        integer_store(operand_at(&job, 0, n), job.operand[0].type, result_of(&job, v));
     }
 }
 
@@ -228,14 +232,16 @@ static void run_reduction(const struct kept *kept)
     const unsigned char *given = sim_integers_argument(kept, 0), *config = given + sim_integers_config_at(what);
     const unsigned char *inner = config + CONFIG_BYTES, *outer = inner + sim_integers_calculator_bytes(1);
     const unsigned char *pointers = given + sim_integers_pointers_at(what);
-    uint64_t inputs = word(config + 4), outputs = word(config + 8);
-    struct job rows = {.count = outputs, .operands = 2, .operand = {{pointer(pointers + 8), what->result, NULL, 0},
-        {pointer(pointers), what->type, NULL, 0}}};
+    uint64_t inputs = argument_word(config + 4), outputs = argument_word(config + 8);
+    struct job rows = {.count = outputs,
+        .operands = 2,
+        .operand = {{argument_pointer(pointers + 8), what->result, NULL, 0},
+            {argument_pointer(pointers), what->type, NULL, 0}}};
     use_calculator(&rows, outer, 2);
     if (what->operation == SIM_LARGEST) {
         rows.operands = 1;
         for (uint64_t n = 0; inputs && may_touch(&rows) && n < outputs; n++)
-            store(at(&rows, 0, n), 'l', (int64_t)(inputs / 2));
+            integer_store(operand_at(&rows, 0, n), 'l', (int64_t)(inputs / 2));
         return;
     }
     if (inputs == 0 || inputs > ELEMENTS_MOST || outputs * inputs > ELEMENTS_MOST || !may_touch(&rows))
@@ -246,14 +252,14 @@ static void run_reduction(const struct kept *kept)
         use_calculator(&row, inner, 1);
         if (!may_touch(&row))
             return;
-        int64_t v[2] = {load(at(&row, 0, 0), what->type)};
+        int64_t v[2] = {integer_load(operand_at(&row, 0, 0), what->type)};
         if (what->operation == SIM_LOGICAL_OR || what->operation == SIM_LOGICAL_AND)
             v[0] = v[0] != 0;
         for (uint64_t i = 1; i < inputs; i++) {
-            v[1] = load(at(&row, 0, i), what->type);
+            v[1] = integer_load(operand_at(&row, 0, i), what->type);
             v[0] = result_of(&row, v);
         }
-        store(at(&rows, 0, n), what->result, v[0]);
+        integer_store(operand_at(&rows, 0, n), what->result, v[0]);
     }
 }
 
@@ -261,31 +267,32 @@ static void run_reduction(const struct kept *kept)
 SG_WRAPS static void run_range(const struct kept *kept)
 {
     const unsigned char *lambda = sim_integers_argument(kept, 1);
-    const struct job job = {.count = word(sim_integers_argument(kept, 0)), .operands = 1,
-        .operand = {{pointer(sim_integers_argument(kept, 2)), 'l', NULL, 0}}};
-    uint64_t start = pointer(lambda), step = pointer(lambda + 8);
+    const struct job job = {.count = argument_word(sim_integers_argument(kept, 0)),
+        .operands = 1,
+        .operand = {{argument_pointer(sim_integers_argument(kept, 2)), 'l', NULL, 0}}};
+    uint64_t start = argument_pointer(lambda), step = argument_pointer(lambda + 8);
     if (!may_touch(&job))
         return;
     for (uint64_t n = 0; n < job.count; n++)
-        store(at(&job, 0, n), 'l', (int64_t)(start + n * step));
+        integer_store(operand_at(&job, 0, n), 'l', (int64_t)(start + n * step));
 }
 
 /* CUB names what is read first, PyTorch what is written. */
 SG_WRAPS static void run_scan(const struct kept *kept)
 {
     bool rows = kept->what.form == SIM_FORM_SCAN_ROWS;
-    uint64_t from = pointer(sim_integers_argument(kept, rows ? 1 : 0)),
-             to = pointer(sim_integers_argument(kept, rows ? 0 : 1));
-    uint64_t height = rows ? word(sim_integers_argument(kept, 2)) : 1,
-             width = word(sim_integers_argument(kept, rows ? 3 : 6));
+    uint64_t from = argument_pointer(sim_integers_argument(kept, rows ? 1 : 0)),
+             to = argument_pointer(sim_integers_argument(kept, rows ? 0 : 1));
+    uint64_t height = rows ? argument_word(sim_integers_argument(kept, 2)) : 1,
+             width = argument_word(sim_integers_argument(kept, rows ? 3 : 6));
     const struct job job = {.count = height * width, .operands = 2,
         .operand = {{to, 'l', NULL, 0}, {from, 'l', NULL, 0}}};
     if (!may_touch(&job))
         return;
     uint64_t sum = 0;
     for (uint64_t n = 0; n < job.count; n++) {
-        sum = (n % width ? sum : 0) + (uint64_t)load(at(&job, 1, n), 'l');
-        store(at(&job, 0, n), 'l', (int64_t)sum);
+        sum = (n % width ? sum : 0) + (uint64_t)integer_load(operand_at(&job, 1, n), 'l');
+        integer_store(operand_at(&job, 0, n), 'l', (int64_t)sum);
     }
 }
 
@@ -295,18 +302,18 @@ static uint64_t joined_offset(const struct kept *kept, const unsigned char *size
 {
     uint64_t offset = 0;
     for (unsigned d = kept->what.arity - 1; d >= 1; d--) {
-        uint64_t size = d == dim ? own : word(sizes + 4 * (size_t)d);
-        offset += index % size * word(sizes + 4 * (JOINED_DIMS + (size_t)d));
+        uint64_t size = d == dim ? own : argument_word(sizes + 4 * (size_t)d);
+        offset += index % size * argument_word(sizes + 4 * (JOINED_DIMS + (size_t)d));
         index /= size;
     }
-    return offset + index * word(sizes + 4 * JOINED_DIMS);
+    return offset + index * argument_word(sizes + 4 * JOINED_DIMS);
 }
 
 /* Whether nothing would be divided by zero. */
 static bool has_sizes(const struct kept *kept, const unsigned char *sizes, uint64_t own, unsigned dim)
 {
     for (unsigned d = 1; d < kept->what.arity; d++) {
-        if ((d == dim ? own : word(sizes + 4 * (size_t)d)) == 0)
+        if ((d == dim ? own : argument_word(sizes + 4 * (size_t)d)) == 0)
             return false;
     }
     return true;
@@ -323,9 +330,10 @@ static struct input input_of(const struct kept *kept, unsigned i)
     const struct sim_integers *what = &kept->what;
     const unsigned char *given = sim_integers_argument(kept, 1), *numbers = given + 8 * (size_t)what->batch;
     const unsigned char *contiguous = numbers + 12 * (size_t)what->batch;
-    const unsigned char *strides = given + up(what->batch * (size_t)21, 4);
-    struct input input = {pointer(given + 8 * (size_t)i), word(numbers + 4 * (2 * (size_t)what->batch + i)),
-        word(numbers + 4 * ((size_t)what->batch + i)), word(numbers + 4 * (size_t)i), NULL};
+    const unsigned char *strides = given + round_up_to(what->batch * (size_t)21, 4);
+    struct input input = {argument_pointer(given + 8 * (size_t)i),
+        argument_word(numbers + 4 * (2 * (size_t)what->batch + i)),
+        argument_word(numbers + 4 * ((size_t)what->batch + i)), argument_word(numbers + 4 * (size_t)i), NULL};
     if (what->strides > 1 && !contiguous[i])
         input.sizes = strides + 8 * JOINED_DIMS * (size_t)i;
     return input;
@@ -353,15 +361,15 @@ static bool may_join(const struct kept *kept, const struct input *input, uint64_
 static void run_join(const struct kept *kept)
 {
     const unsigned char *sizes = sim_integers_argument(kept, 2);
-    unsigned dim = word(sim_integers_argument(kept, 3));
-    uint64_t to = pointer(sim_integers_argument(kept, 0)), stride = word(sim_integers_argument(kept, 4)),
-             element = kept->what.element;
+    unsigned dim = argument_word(sim_integers_argument(kept, 3));
+    uint64_t to = argument_pointer(sim_integers_argument(kept, 0)),
+             stride = argument_word(sim_integers_argument(kept, 4)), element = kept->what.element;
     for (unsigned i = 0; i < kept->count && i < kept->what.batch; i++) {
         const struct input input = input_of(kept, i);
         uint64_t begin = input.offset * stride;
         if (!may_join(kept, &input, to, dim, begin))
             continue;
-        bool whole = kept->what.arity == 1 && !input.sizes && word(sizes + 4 * JOINED_DIMS) == 1;
+        bool whole = kept->what.arity == 1 && !input.sizes && argument_word(sizes + 4 * JOINED_DIMS) == 1;
         if (whole)
             memmove((void *)(uintptr_t)(to + begin * element), (const void *)(uintptr_t)input.from,
                 input.elements * element);

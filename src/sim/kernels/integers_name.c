@@ -52,13 +52,13 @@ static bool is_integer(char type)
 }
 
 /* A letter that has the same meaning in fewer letters: PyTorch selects by size alone in places. */
-static char plain(char type)
+static char plain_type(char type)
 {
     return type == 'm' || type == 'x' ? 'l' : type;
 }
 
 /* BinaryFunctor<a, b, result, functor>, and the two that hold one of the operands: all operands must be of one type. */
-static bool wrapped(const char *name, struct sim_integers *what)
+static bool name_wraps(const char *name, struct sim_integers *what)
 {
     static const struct {
         const char *piece;
@@ -109,14 +109,14 @@ static bool element_wise(const char *name, struct sim_integers *what)
         what->constant = known->constant;
         what->type = known->lambda ? lambda_type(at, known->operation) : *at;
         what->result = known->result ? known->result : what->type;
-        return is_integer(what->type) && wrapped(name, what);
+        return is_integer(what->type) && name_wraps(name, what);
     }
     return false;
 }
 
 /* ReduceOp<type, func_wrapper_t<result, functor>, unsigned, result, 4, 4>. Whether any or all are true is itself true
    or false of whatever type, and what it starts from is of the lambda's first argument. */
-static bool reduces(const char *name, struct sim_integers *what)
+static bool name_reduces(const char *name, struct sim_integers *what)
 {
     const char *at = strstr(name, "8ReduceOpI");
     if (at && (strstr(at, "9ArgMaxOpsIfEEjl") || strstr(at, "9ArgMaxOpsIdEEjl"))) {
@@ -143,7 +143,7 @@ static bool reduces(const char *name, struct sim_integers *what)
 
 /* CatArrayBatchedCopy<OpaqueType<element>, unsigned, dimensions, batch, strides, …>. Elements of 2 and 4 bytes are
    floating point nearly always, and many. */
-static bool joins(const char *name, struct sim_integers *what)
+static bool name_joins(const char *name, struct sim_integers *what)
 {
     static const char *const kinds[] = {"19CatArrayBatchedCopyI", "26CatArrayBatchedCopy_contigI",
         "35CatArrayBatchedCopy_alignedK_contigI"};
@@ -159,7 +159,7 @@ static bool joins(const char *name, struct sim_integers *what)
 
 /* torch.nonzero's four: CUB's sum of truths, in one launch or in two, its selection, and PyTorch's own of more dimensions.
    The second launch of a sum adds plain integers. */
-static bool finds(const char *name, struct sim_integers *what)
+static bool name_finds(const char *name, struct sim_integers *what)
 {
     const char *type = strstr(name, "9NonZeroOpI"), *index = strstr(name, "13write_indicesI");
     if (index) {
@@ -181,14 +181,14 @@ static bool finds(const char *name, struct sim_integers *what)
 }
 
 /* torch.arange of 64 bits: the third type of a dispatch that begins with those of 8 and 32 bits. */
-static bool ranges(const char *name)
+static bool name_counts_up(const char *name)
 {
     return strstr(name, "29elementwise_kernel_with_indexIi") && strstr(name, "15arange_cuda_out") &&
            strstr(name, "ENKUlvE2_clEvEUllE_");
 }
 
 /* Sums up to each element, of CUB and of PyTorch. */
-static enum sim_form scans(const char *name)
+static enum sim_form name_scans(const char *name)
 {
     if (strstr(name, "16DeviceScanKernelI") && strstr(name, "EPKlPlNS0_13ScanTileStateIl") &&
         strstr(name, "St4plusIl") && strstr(name, "8NullTypeEj") && strstr(name, "EEvT0_T1_T2_iT3_T4_T5_"))
@@ -204,12 +204,12 @@ struct sim_integers sim_integers_named(const char *name)
     bool known = false;
     if (strstr(name, "at6native") == NULL && strstr(name, "at_cuda_detail") == NULL)
         return none;
-    if (ranges(name) || scans(name) != SIM_FORM_NONE) {
-        what.form = ranges(name) ? SIM_FORM_RANGE : scans(name);
+    if (name_counts_up(name) || name_scans(name) != SIM_FORM_NONE) {
+        what.form = name_counts_up(name) ? SIM_FORM_RANGE : name_scans(name);
         what.type = what.result = 'l';
         known = true;
     } else if (strstr(name, "DeviceReduce") || strstr(name, "DeviceSelectSweep") || strstr(name, "13write_indicesI")) {
-        known = finds(name, &what);
+        known = name_finds(name, &what);
     } else if (strstr(name, "29vectorized_elementwise_kernelI")) {
         what.form = SIM_FORM_EACH;
         known = element_wise(name, &what);
@@ -221,14 +221,14 @@ struct sim_integers sim_integers_named(const char *name)
         known = element_wise(name, &what);
     } else if (strstr(name, "13reduce_kernelI")) {
         what.form = SIM_FORM_REDUCE;
-        known = reduces(name, &what);
+        known = name_reduces(name, &what);
     } else if (strstr(name, "CatArrayBatchedCopy")) {
         what.form = SIM_FORM_JOIN;
-        known = joins(name, &what) && what.arity >= 1 && what.arity <= 4 && what.batch >= 1 && what.batch <= 256 &&
+        known = name_joins(name, &what) && what.arity >= 1 && what.arity <= 4 && what.batch >= 1 && what.batch <= 256 &&
                 (what.strides == 1 || what.strides == what.batch) && (what.element == 1 || what.element == 8);
     }
-    what.type = plain(what.type);
-    what.start = plain(what.start);
-    what.result = plain(what.result);
+    what.type = plain_type(what.type);
+    what.start = plain_type(what.start);
+    what.result = plain_type(what.result);
     return known ? what : none;
 }

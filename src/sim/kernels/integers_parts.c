@@ -4,7 +4,7 @@
 
 struct sim_integers_functor sim_integers_functor(const struct sim_integers *what)
 {
-    size_t size = size_of(what->type);
+    size_t size = integer_size(what->type);
     struct sim_integers_functor s = {.bytes = 1,
         .compares = what->operation == SIM_EQUAL || what->operation == SIM_COMPARE,
         .has_number = what->constant != SIM_NO_CONSTANT,
@@ -12,11 +12,11 @@ struct sim_integers_functor sim_integers_functor(const struct sim_integers *what
     bool bare = what->operation == SIM_FILL || what->operation == SIM_ADD; /* no functor within a functor */
     size_t end = s.compares ? sizeof(uint32_t) : bare ? 0 : 1;
     if (s.has_number) {
-        s.number = up(end, size);
+        s.number = round_up_to(end, size);
         end = s.number + size;
     }
     if (s.has_alpha) {
-        s.alpha = up(end, size);
+        s.alpha = round_up_to(end, size);
         end = s.alpha + size;
     }
     s.bytes = end ? end : 1;
@@ -32,7 +32,7 @@ size_t sim_integers_calculator_bytes(unsigned operands)
 static size_t joined_bytes(const struct sim_integers *what)
 {
     size_t strides = 2 * JOINED_DIMS * sizeof(uint32_t) * what->strides;
-    return up(up(what->batch * (8 + 3 * sizeof(uint32_t) + 1), 4) + strides, 8);
+    return round_up_to(round_up_to(what->batch * (8 + 3 * sizeof(uint32_t) + 1), 4) + strides, 8);
 }
 
 /* Where ReduceOp has its config, and, behind config and calculators, its pointers. */
@@ -40,14 +40,14 @@ size_t sim_integers_config_at(const struct sim_integers *what)
 {
     if (what->operation == SIM_LARGEST)
         return 3 * sizeof(int64_t); /* what it starts from is a pair of a value and an index, aligned to 8 */
-    size_t size = size_of(what->start);
-    return up(up(1, size) + size, 4);
+    size_t size = integer_size(what->start);
+    return round_up_to(round_up_to(1, size) + size, 4);
 }
 
 size_t sim_integers_pointers_at(const struct sim_integers *what)
 {
-    return up(sim_integers_config_at(what) + CONFIG_BYTES + sim_integers_calculator_bytes(1) +
-                  sim_integers_calculator_bytes(2),
+    return round_up_to(sim_integers_config_at(what) + CONFIG_BYTES + sim_integers_calculator_bytes(1) +
+                           sim_integers_calculator_bytes(2),
         8);
 }
 
@@ -61,12 +61,12 @@ size_t sim_integers_argument_bytes(const struct sim_integers *what, unsigned i)
     case SIM_FORM_EACH:
     case SIM_FORM_CAST: {
         const size_t each[] = {4, sim_integers_functor(what).bytes, 8 * operands, 0, 0,
-            up(what->arity, 4) + 4 * (size_t)what->arity, 8};
+            round_up_to(what->arity, 4) + 4 * (size_t)what->arity, 8};
         return i < (what->form == SIM_FORM_CAST ? 7 : 3) ? each[i] : 0;
     }
     case SIM_FORM_STRIDED: {
         const size_t strided[] = {4,
-            up(sim_integers_calculator_bytes(operands), 8) + 8 * operands + sim_integers_functor(what).bytes};
+            round_up_to(sim_integers_calculator_bytes(operands), 8) + 8 * operands + sim_integers_functor(what).bytes};
         return i < 2 ? strided[i] : 0;
     }
     case SIM_FORM_REDUCE:
@@ -108,7 +108,7 @@ const unsigned char *sim_integers_argument(const struct kept *kept, unsigned wan
 {
     const unsigned char *at = (const unsigned char *)(kept + 1);
     for (unsigned i = 0; i < wanted; i++)
-        at += up(sim_integers_argument_bytes(&kept->what, i), 8);
+        at += round_up_to(sim_integers_argument_bytes(&kept->what, i), 8);
     return at;
 }
 

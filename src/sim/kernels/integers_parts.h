@@ -44,19 +44,19 @@ const unsigned char *sim_integers_argument(const struct kept *kept, unsigned wan
 /* Locked. True where all of it is memory of a device, or of the host as a device sees it. */
 bool sim_integers_there(uint64_t address, uint64_t bytes, bool write);
 
-static inline size_t up(size_t value, size_t to)
+static inline size_t round_up_to(size_t value, size_t to)
 {
     return (value + to - 1) / to * to;
 }
 
-static inline uint32_t word(const unsigned char *at)
+static inline uint32_t argument_word(const unsigned char *at)
 {
     uint32_t value;
     memcpy(&value, at, sizeof value);
     return value;
 }
 
-static inline uint64_t pointer(const unsigned char *at)
+static inline uint64_t argument_pointer(const unsigned char *at)
 {
     uint64_t value;
     memcpy(&value, at, sizeof value);
@@ -64,7 +64,7 @@ static inline uint64_t pointer(const unsigned char *at)
 }
 
 /* Bytes of an element of a type; 0 for those that are no integers. */
-static inline size_t size_of(char type)
+static inline size_t integer_size(char type)
 {
     switch (type) {
     case 'b':
@@ -82,7 +82,7 @@ static inline size_t size_of(char type)
     }
 }
 
-static inline int64_t load(const void *from, char type)
+static inline int64_t integer_load(const void *from, char type)
 {
     switch (type) {
     case 'b':
@@ -109,10 +109,10 @@ static inline int64_t load(const void *from, char type)
     }
 }
 
-static inline void store(void *to, char type, int64_t value)
+static inline void integer_store(void *to, char type, int64_t value)
 {
     unsigned char truth = value != 0;
-    memcpy(to, type == 'b' ? (void *)&truth : (void *)&value, size_of(type)); /* the lowest bytes come first */
+    memcpy(to, type == 'b' ? (void *)&truth : (void *)&value, integer_size(type)); /* the lowest bytes come first */
 }
 
 #endif

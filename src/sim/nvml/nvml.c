@@ -114,7 +114,7 @@ __attribute__((visibility("default"))) const char *nvmlErrorString(enum result r
     return "Unknown Error";
 }
 
-static enum result text(char *ret, unsigned size, const char *value)
+static enum result nvml_answer_text(char *ret, unsigned size, const char *value)
 {
     if (atomic_load(&nvml.users) == 0)
         return UNINITIALIZED;
@@ -126,7 +126,7 @@ static enum result text(char *ret, unsigned size, const char *value)
     return SUCCESS;
 }
 
-static enum result number(const void *device, unsigned *ret, unsigned value)
+static enum result nvml_answer_number(const void *device, unsigned *ret, unsigned value)
 {
     if (atomic_load(&nvml.users) == 0)
         return UNINITIALIZED;
@@ -139,7 +139,7 @@ static enum result number(const void *device, unsigned *ret, unsigned value)
 enum { PROCESSES = 64 };
 
 /* The processes that hold memory of a device, and bytes; none where this process has no simulated driver. */
-static size_t holders(const struct device *device, struct segalloc_sim_process ret[PROCESSES])
+static size_t nvml_holders(const struct device *device, struct segalloc_sim_process ret[PROCESSES])
 {
     void *driver = getpid() == nvml.loader ? dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD) : NULL;
     segalloc_sim_processes_fn function = NULL;
@@ -152,23 +152,23 @@ static size_t holders(const struct device *device, struct segalloc_sim_process r
     return count < PROCESSES ? count : PROCESSES;
 }
 
-static uint64_t used(const struct device *device)
+static uint64_t nvml_used_bytes(const struct device *device)
 {
     struct segalloc_sim_process list[PROCESSES];
     uint64_t sum = 0;
-    for (size_t i = 0, count = holders(device, list); i < count; i++)
+    for (size_t i = 0, count = nvml_holders(device, list); i < count; i++)
         sum += list[i].bytes;
     return sum;
 }
 
 NVML(nvmlSystemGetDriverVersion)(char *ret, unsigned size)
 {
-    return text(ret, size, "580.0");
+    return nvml_answer_text(ret, size, "580.0");
 }
 
 NVML(nvmlSystemGetNVMLVersion)(char *ret, unsigned size)
 {
-    return text(ret, size, "13.580.0");
+    return nvml_answer_text(ret, size, "13.580.0");
 }
 
 NVML(nvmlSystemGetCudaDriverVersion_v2)(int *ret)
@@ -195,12 +195,12 @@ NVML(nvmlSystemGetProcessName)(unsigned pid, char *ret, unsigned size)
     if (fgets(name, sizeof name, file))
         name[strcspn(name, "\n")] = '\0';
     fclose(file);
-    return text(ret, size, name);
+    return nvml_answer_text(ret, size, name);
 }
 
 NVML(nvmlDeviceGetCount_v2)(unsigned *ret)
 {
-    return number(nvml.devices, ret, (unsigned)nvml.config.devices);
+    return nvml_answer_number(nvml.devices, ret, (unsigned)nvml.config.devices);
 }
 
 NVML(nvmlDeviceGetCount)(unsigned *ret)
@@ -249,7 +249,7 @@ NVML(nvmlDeviceGetHandleByPciBusId)(const char *id, struct device **ret)
 
 NVML(nvmlDeviceGetName)(const struct device *device, char *ret, unsigned size)
 {
-    return device ? text(ret, size, sim_config_device_name(&nvml.config)) : INVALID_ARGUMENT;
+    return device ? nvml_answer_text(ret, size, sim_config_device_name(&nvml.config)) : INVALID_ARGUMENT;
 }
 
 NVML(nvmlDeviceGetUUID)(const struct device *device, char *ret, unsigned size)
@@ -258,12 +258,12 @@ NVML(nvmlDeviceGetUUID)(const struct device *device, char *ret, unsigned size)
     if (!device)
         return INVALID_ARGUMENT;
     sim_config_uuid_text(&nvml.config, device->index, uuid);
-    return text(ret, size, uuid);
+    return nvml_answer_text(ret, size, uuid);
 }
 
 NVML(nvmlDeviceGetIndex)(const struct device *device, unsigned *ret)
 {
-    return number(device, ret, device ? (unsigned)device->index : 0);
+    return nvml_answer_number(device, ret, device ? (unsigned)device->index : 0);
 }
 
 NVML(nvmlDeviceGetMinorNumber)(const struct device *device, unsigned *ret)
@@ -286,7 +286,7 @@ NVML(nvmlDeviceGetMemoryInfo)(const struct device *device, struct memory *ret)
     if (!device || !ret)
         return INVALID_ARGUMENT;
     ret->total = nvml.config.bytes;
-    ret->used = used(device) + (nvml.config.model ? nvml.config.model->kept : 0);
+    ret->used = nvml_used_bytes(device) + (nvml.config.model ? nvml.config.model->kept : 0);
     ret->free = ret->total - ret->used;
     return SUCCESS;
 }
@@ -301,13 +301,13 @@ NVML(nvmlDeviceGetMemoryInfo_v2)(const struct device *device, struct memory_v2 *
 }
 
 /* The count goes in as the room, and out as what is needed. */
-static enum result processes(const struct device *device, unsigned *count, void *list, size_t size)
+static enum result nvml_answer_processes(const struct device *device, unsigned *count, void *list, size_t size)
 {
     struct segalloc_sim_process holder[PROCESSES];
     if (!device || !count)
         return INVALID_ARGUMENT;
     unsigned room = *count;
-    *count = (unsigned)holders(device, holder);
+    *count = (unsigned)nvml_holders(device, holder);
     if (room < *count)
         return INSUFFICIENT_SIZE;
     for (unsigned i = 0; list && i < *count; i++) {
@@ -320,24 +320,24 @@ static enum result processes(const struct device *device, unsigned *count, void 
 
 NVML(nvmlDeviceGetComputeRunningProcesses)(const struct device *device, unsigned *count, struct process *list)
 {
-    return processes(device, count, list, sizeof *list);
+    return nvml_answer_processes(device, count, list, sizeof *list);
 }
 
 NVML(nvmlDeviceGetComputeRunningProcesses_v2)(const struct device *device, unsigned *count, struct process_v2 *list)
 {
-    return processes(device, count, list, sizeof *list);
+    return nvml_answer_processes(device, count, list, sizeof *list);
 }
 
 NVML(nvmlDeviceGetComputeRunningProcesses_v3)(const struct device *device, unsigned *count, struct process_v2 *list)
 {
-    return processes(device, count, list, sizeof *list);
+    return nvml_answer_processes(device, count, list, sizeof *list);
 }
 
-#define NONE_OF(name)                                                                \
-    NVML(name)(const struct device *device, unsigned *count, void *list)             \
-    {                                                                                \
-        (void)list;                                                                  \
-        return number(device, count, 0);                                             \
+#define NONE_OF(name)                                                    \
+    NVML(name)(const struct device *device, unsigned *count, void *list) \
+    {                                                                    \
+        (void)list;                                                      \
+        return nvml_answer_number(device, count, 0);                     \
     }
 NONE_OF(nvmlDeviceGetGraphicsRunningProcesses)
 NONE_OF(nvmlDeviceGetGraphicsRunningProcesses_v2)
@@ -353,7 +353,7 @@ NVML(nvmlDeviceGetUtilizationRates)(const struct device *device, struct utilizat
 
 NVML(nvmlDeviceGetTemperature)(const struct device *device, int sensor, unsigned *ret)
 {
-    return sensor == 0 ? number(device, ret, TEMPERATURE_C) : INVALID_ARGUMENT;
+    return sensor == 0 ? nvml_answer_number(device, ret, TEMPERATURE_C) : INVALID_ARGUMENT;
 }
 
 /* nvmlTemperature_v1_t: version, sensor, temperature. */
@@ -367,33 +367,33 @@ NVML(nvmlDeviceGetTemperatureV)(const struct device *device, int ret[3])
 
 NVML(nvmlDeviceGetPowerUsage)(const struct device *device, unsigned *ret)
 {
-    return number(device, ret, POWER_MW);
+    return nvml_answer_number(device, ret, POWER_MW);
 }
 
 NVML(nvmlDeviceGetEnforcedPowerLimit)(const struct device *device, unsigned *ret)
 {
-    return number(device, ret, POWER_LIMIT_MW);
+    return nvml_answer_number(device, ret, POWER_LIMIT_MW);
 }
 
 NVML(nvmlDeviceGetPowerManagementLimit)(const struct device *device, unsigned *ret)
 {
-    return number(device, ret, POWER_LIMIT_MW);
+    return nvml_answer_number(device, ret, POWER_LIMIT_MW);
 }
 
 NVML(nvmlDeviceGetClockInfo)(const struct device *device, int which, unsigned *ret)
 {
     (void)which;
-    return number(device, ret, CLOCK_MHZ);
+    return nvml_answer_number(device, ret, CLOCK_MHZ);
 }
 
 NVML(nvmlDeviceGetMaxClockInfo)(const struct device *device, int which, unsigned *ret)
 {
     (void)which;
-    return number(device, ret, CLOCK_MHZ);
+    return nvml_answer_number(device, ret, CLOCK_MHZ);
 }
 
 /* What the driver says of its devices. */
-static int attribute(CUdevice_attribute which)
+static int nvml_attribute(CUdevice_attribute which)
 {
     int value = 0;
     (void)sim_model_attribute(nvml.config.model, which, &value);
@@ -404,19 +404,19 @@ NVML(nvmlDeviceGetCudaComputeCapability)(const struct device *device, int *major
 {
     if (!device || !major || !minor)
         return INVALID_ARGUMENT;
-    *major = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
-    *minor = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    *major = nvml_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+    *minor = nvml_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
     return SUCCESS;
 }
 
 NVML(nvmlDeviceGetComputeMode)(const struct device *device, unsigned *ret)
 {
-    return number(device, ret, 0);
+    return nvml_answer_number(device, ret, 0);
 }
 
 NVML(nvmlDeviceGetPersistenceMode)(const struct device *device, unsigned *ret)
 {
-    return number(device, ret, 1);
+    return nvml_answer_number(device, ret, 1);
 }
 
 /* Every processor: there is no device that would be nearer to some. */
@@ -435,7 +435,7 @@ NVML(nvmlDeviceGetP2PStatus)(const struct device *first, const struct device *se
 {
     enum { P2P_OK, P2P_NOT_SUPPORTED = 5, CAPABILITY_NVLINK = 2 };
     bool can = nvml.config.peers && which != CAPABILITY_NVLINK;
-    return second ? number(first, ret, can ? P2P_OK : P2P_NOT_SUPPORTED) : INVALID_ARGUMENT;
+    return second ? nvml_answer_number(first, ret, can ? P2P_OK : P2P_NOT_SUPPORTED) : INVALID_ARGUMENT;
 }
 
 #define ABSENT(name)                 \

@@ -8,11 +8,6 @@
 #include "device/card.h"
 #include "device/device.h"
 
-static void *vmm_pointer(uint64_t address)
-{
-    return (void *)(uintptr_t)address;
-}
-
 static struct sim_mapping *mapping_of(struct sim_range *range)
 {
     return range ? SIM_CONTAINER(range, struct sim_mapping, range) : NULL;
@@ -130,7 +125,7 @@ bool sim_mapping_protect(const struct sim_memory *reservation, uint64_t address,
         }
         if (stretch > end)
             stretch = end;
-        if (mprotect(vmm_pointer(address), stretch - address, prot) != 0)
+        if (mprotect(sim_pointer(address), stretch - address, prot) != 0)
             return false;
         address = stretch;
     }

@@ -7,14 +7,9 @@
 #include "base/rest.h"
 #include "device/card.h"
 
-static void *vmm_pointer(uint64_t address)
-{
-    return (void *)(uintptr_t)address;
-}
-
 struct sim_physical *sim_physical_of(CUmemGenericAllocationHandle handle)
 {
-    struct sim_physical *physical = vmm_pointer(handle);
+    struct sim_physical *physical = sim_pointer(handle);
     return sim_handle_valid(physical, SIM_KIND_PHYSICAL) && physical->handle_refs ? physical : NULL;
 }
 

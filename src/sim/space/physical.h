@@ -4,6 +4,11 @@
 
 #include "sim.h"
 
+static inline void *sim_pointer(uint64_t address)
+{
+    return (void *)(uintptr_t)address;
+}
+
 /* A physical allocation: a span of a device's memory file. It lives while a handle or a mapping refers to it. */
 struct sim_physical {
     struct sim_handle handle;

@@ -41,7 +41,7 @@ SG_STANDIN(int, backend_set)(void)
 }
 
 /* Bytes of one element of a cudnnBackendAttributeType_t. */
-static size_t element_bytes(int type)
+static size_t attribute_element_bytes(int type)
 {
     switch (type) {
     case 2: /* boolean */
@@ -66,7 +66,7 @@ SG_STANDIN(int, backend_get)(struct descriptor *descriptor, int name, int type, 
         return 0;
     }
     if (ret && count)
-        memset(ret, 0, element_bytes(type));
+        memset(ret, 0, attribute_element_bytes(type));
     if (ret_count)
         *ret_count = type == TYPE_HANDLE ? count : wanted > 0;
     return 0;

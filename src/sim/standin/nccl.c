@@ -43,7 +43,7 @@ struct operation {
 
 static _Thread_local int group_depth;
 
-static uint64_t mix(uint64_t hash, const void *bytes, size_t size)
+static uint64_t key_mix(uint64_t hash, const void *bytes, size_t size)
 {
     for (size_t i = 0; i < size; i++)
         hash = sg_fnv(hash, ((const unsigned char *)bytes)[i]);
@@ -51,7 +51,7 @@ static uint64_t mix(uint64_t hash, const void *bytes, size_t size)
 }
 
 /* As NCCL's, this waits for the other ranks; not within a group, where one thread makes several. */
-static int init(struct communicator **ret, int ranks, int rank, uint64_t key)
+static int communicator_make(struct communicator **ret, int ranks, int rank, uint64_t key)
 {
     struct communicator *made = calloc(1, sizeof *made);
     if (!made)
@@ -63,9 +63,9 @@ static int init(struct communicator **ret, int ranks, int rank, uint64_t key)
     return OK;
 }
 
-static uint64_t key_of(const struct unique_id *id)
+static uint64_t communicator_key(const struct unique_id *id)
 {
-    return mix(SG_FNV_BASIS, id->bytes, sizeof id->bytes) | 1;
+    return key_mix(SG_FNV_BASIS, id->bytes, sizeof id->bytes) | 1;
 }
 
 /* A function of the driver that the process uses already, NULL without one. */
@@ -88,7 +88,7 @@ static bool is_capturing(void *stream)
     return function && function(stream, &status) == 0 && status != 0;
 }
 
-static int copy(void *to, const void *from, size_t bytes, void *stream)
+static int nccl_copy(void *to, const void *from, size_t bytes, void *stream)
 {
     typedef int copy_function(uintptr_t, uintptr_t, size_t, void *);
     static copy_function *function;
@@ -130,7 +130,7 @@ static void reduce_all(const struct operation *op, size_t offset)
     sg_nccl_average(op->type, op->op, op->to, op->count, c->ranks);
 }
 
-static void receive(const struct operation *op)
+static void operation_receive(const struct operation *op)
 {
     const struct communicator *c = op->communicator;
     size_t bytes = op->count * sg_nccl_bytes(op->type);
@@ -162,7 +162,7 @@ static void receive(const struct operation *op)
 }
 
 /* A host function, in the stream's order. The simulated device's memory lies at its addresses. */
-static void run(void *data)
+static void operation_perform(void *data)
 {
     struct operation *op = data;
     struct sg_exchange *exchange = op->communicator->exchange;
@@ -177,14 +177,14 @@ static void run(void *data)
     }
     bool gives = op->what != BROADCAST || op->communicator->rank == op->root;
     if (sg_exchange_begin(exchange, op->number, gives ? op->from : op->to, gives ? given_bytes(op) : 0)) {
-        receive(op);
+        operation_receive(op);
         sg_exchange_end(exchange, op->number);
     }
     free(op);
 }
 
 /* Whether the ranks exchange this operation's bytes. */
-static bool exchanged(const struct operation *wanted, void *stream)
+static bool operation_exchange(const struct operation *wanted, void *stream)
 {
     typedef int launch_function(void *, void (*)(void *), void *);
     static launch_function *launch;
@@ -202,7 +202,7 @@ static bool exchanged(const struct operation *wanted, void *stream)
         op->number = sg_exchange_number_from(op->communicator->exchange, op->root);
     else
         op->number = sg_exchange_number(op->communicator->exchange);
-    if (launch(stream, run, op) == 0)
+    if (launch(stream, operation_perform, op) == 0)
         return true;
     free(op);
     return false;
@@ -220,7 +220,7 @@ static _Thread_local struct {
     int count;
 } group;
 
-static void message(const struct operation *wanted, void *stream)
+static void group_add_message(const struct operation *wanted, void *stream)
 {
     if (wanted->root < 0 || wanted->root >= wanted->communicator->ranks)
         return;
@@ -229,7 +229,7 @@ static void message(const struct operation *wanted, void *stream)
     if (group_depth > 0 && group.list && group.count < MESSAGES_MOST)
         group.list[group.count++] = (struct message){*wanted, stream};
     else
-        (void)exchanged(wanted, stream);
+        (void)operation_exchange(wanted, stream);
 }
 
 SG_STANDIN(int, nccl_group_start)(void)
@@ -245,7 +245,7 @@ SG_STANDIN(int, nccl_group_end)(void)
     for (int receiving = 0; receiving < 2; receiving++) {
         for (int i = 0; i < group.count; i++) {
             if ((group.list[i].operation.what == RECEIVE) == receiving)
-                (void)exchanged(&group.list[i].operation, group.list[i].stream);
+                (void)operation_exchange(&group.list[i].operation, group.list[i].stream);
         }
     }
     free(group.list);
@@ -258,7 +258,7 @@ SG_STANDIN(int, nccl_send)(const void *from, size_t count, int type, int peer, s
                            void *stream)
 {
     const struct operation wanted = {SEND, communicator, from, NULL, count, type, 0, peer, 0};
-    message(&wanted, stream);
+    group_add_message(&wanted, stream);
     return OK;
 }
 
@@ -266,7 +266,7 @@ SG_STANDIN(int, nccl_receive)
 (void *to, size_t count, int type, int peer, struct communicator *communicator, void *stream)
 {
     const struct operation wanted = {RECEIVE, communicator, NULL, to, count, type, 0, peer, 0};
-    message(&wanted, stream);
+    group_add_message(&wanted, stream);
     return OK;
 }
 
@@ -286,26 +286,26 @@ SG_STANDIN(int, nccl_unique_id)(struct unique_id *ret)
 
 SG_STANDIN(int, nccl_init_rank)(struct communicator **ret, int ranks, struct unique_id id, int rank)
 {
-    return init(ret, ranks, rank, key_of(&id));
+    return communicator_make(ret, ranks, rank, communicator_key(&id));
 }
 
 SG_STANDIN(int, nccl_init_rank_config)
 (struct communicator **ret, int ranks, struct unique_id id, int rank, void *config)
 {
     (void)config;
-    return init(ret, ranks, rank, key_of(&id));
+    return communicator_make(ret, ranks, rank, communicator_key(&id));
 }
 
 SG_STANDIN(int, nccl_init_rank_scalable)(struct communicator **ret, int ranks, int rank, int id_count,
                                          const struct unique_id *ids)
 {
-    return init(ret, ranks, rank, id_count > 0 ? key_of(ids) : 0);
+    return communicator_make(ret, ranks, rank, id_count > 0 ? communicator_key(ids) : 0);
 }
 
 SG_STANDIN(int, nccl_init_all)(struct communicator **ret, int devices)
 {
     for (int i = 0; i < devices; i++) {
-        int result = init(ret + i, devices, i, 0);
+        int result = communicator_make(ret + i, devices, i, 0);
         if (result != OK)
             return result;
     }
@@ -314,7 +314,7 @@ SG_STANDIN(int, nccl_init_all)(struct communicator **ret, int devices)
 
 /* Each rank's colour and key, in a round of the old communicator; then those of one colour meet, in the order of their
    keys. */
-static int split(struct communicator *from, int colour, int key, struct communicator **ret)
+static int communicator_split(struct communicator *from, int colour, int key, struct communicator **ret)
 {
     const int own[2] = {colour, key};
     int ranks = 0, rank = 0;
@@ -329,8 +329,8 @@ static int split(struct communicator *from, int colour, int key, struct communic
         rank += other[0] == colour && before;
     }
     sg_exchange_end(from->exchange, number);
-    uint64_t name = mix(mix(from->key, &number, sizeof number), &colour, sizeof colour) | 1;
-    return colour < 0 ? OK : init(ret, ranks, rank, name);
+    uint64_t name = key_mix(key_mix(from->key, &number, sizeof number), &colour, sizeof colour) | 1;
+    return colour < 0 ? OK : communicator_make(ret, ranks, rank, name);
 }
 
 /* Where the ranks can't meet, who else has the colour only callers know. */
@@ -338,14 +338,14 @@ SG_STANDIN(int, nccl_split)(struct communicator *from, int colour, int key, stru
 {
     *ret = NULL;
     if (from->exchange)
-        return split(from, colour, key, ret);
-    return colour < 0 ? OK : init(ret, from->ranks, from->rank, 0);
+        return communicator_split(from, colour, key, ret);
+    return colour < 0 ? OK : communicator_make(ret, from->ranks, from->rank, 0);
 }
 
 SG_STANDIN(int, nccl_shrink)(struct communicator *from, int *left_out, int count, struct communicator **ret)
 {
     (void)left_out;
-    return init(ret, from->ranks - count, from->rank, 0);
+    return communicator_make(ret, from->ranks - count, from->rank, 0);
 }
 
 SG_STANDIN(int, nccl_abort)(struct communicator *communicator)
@@ -378,43 +378,43 @@ SG_STANDIN(int, nccl_all_reduce)(const void *from, void *to, size_t count, int t
                                  struct communicator *communicator, void *stream)
 {
     const struct operation wanted = {ALL_REDUCE, communicator, from, to, count, type, op, 0, 0};
-    return exchanged(&wanted, stream) ? OK : copy(to, from, count * sg_nccl_bytes(type), stream);
+    return operation_exchange(&wanted, stream) ? OK : nccl_copy(to, from, count * sg_nccl_bytes(type), stream);
 }
 
 SG_STANDIN(int, nccl_reduce)(const void *from, void *to, size_t count, int type, int op, int root,
                              struct communicator *communicator, void *stream)
 {
     const struct operation wanted = {REDUCE, communicator, from, to, count, type, op, root, 0};
-    if (exchanged(&wanted, stream) || root != communicator->rank)
+    if (operation_exchange(&wanted, stream) || root != communicator->rank)
         return OK;
-    return copy(to, from, count * sg_nccl_bytes(type), stream);
+    return nccl_copy(to, from, count * sg_nccl_bytes(type), stream);
 }
 
 SG_STANDIN(int, nccl_broadcast)(const void *from, void *to, size_t count, int type, int root,
                                 struct communicator *communicator, void *stream)
 {
     const struct operation wanted = {BROADCAST, communicator, from, to, count, type, 0, root, 0};
-    if (exchanged(&wanted, stream) || root != communicator->rank)
+    if (operation_exchange(&wanted, stream) || root != communicator->rank)
         return OK;
-    return copy(to, from, count * sg_nccl_bytes(type), stream);
+    return nccl_copy(to, from, count * sg_nccl_bytes(type), stream);
 }
 
 SG_STANDIN(int, nccl_broadcast_in_place)(void *at, size_t count, int type, int root, struct communicator *communicator,
                                          void *stream)
 {
     const struct operation wanted = {BROADCAST, communicator, at, at, count, type, 0, root, 0};
-    (void)exchanged(&wanted, stream);
+    (void)operation_exchange(&wanted, stream);
     return OK;
 }
 
-static int gather(const struct operation *wanted, void *stream)
+static int operation_gather(const struct operation *wanted, void *stream)
 {
     size_t bytes = wanted->count * sg_nccl_bytes(wanted->type);
     const struct communicator *communicator = wanted->communicator;
-    if (exchanged(wanted, stream) || largest_bytes(wanted) > SG_EXCHANGE_BYTES)
+    if (operation_exchange(wanted, stream) || largest_bytes(wanted) > SG_EXCHANGE_BYTES)
         return OK;
     for (int i = 0; i < communicator->ranks; i++)
-        copy(wanted->to + (size_t)i * bytes, wanted->from, bytes, stream);
+        nccl_copy(wanted->to + (size_t)i * bytes, wanted->from, bytes, stream);
     return OK;
 }
 
@@ -422,7 +422,7 @@ SG_STANDIN(int, nccl_all_gather)(const void *from, void *to, size_t count, int t
                                  void *stream)
 {
     const struct operation wanted = {ALL_GATHER, communicator, from, to, count, type, 0, 0, 0};
-    return gather(&wanted, stream);
+    return operation_gather(&wanted, stream);
 }
 
 SG_STANDIN(int, nccl_gather)(const void *from, void *to, size_t count, int type, int root,
@@ -430,8 +430,8 @@ SG_STANDIN(int, nccl_gather)(const void *from, void *to, size_t count, int type,
 {
     const struct operation wanted = {GATHER, communicator, from, to, count, type, 0, root, 0};
     if (communicator->rank == root)
-        return gather(&wanted, stream);
-    (void)exchanged(&wanted, stream);
+        return operation_gather(&wanted, stream);
+    (void)operation_exchange(&wanted, stream);
     return OK;
 }
 
@@ -440,16 +440,18 @@ SG_STANDIN(int, nccl_reduce_scatter)(const char *from, void *to, size_t count, i
 {
     const struct operation wanted = {REDUCE_SCATTER, communicator, from, to, count, type, op, 0, 0};
     size_t bytes = count * sg_nccl_bytes(type);
-    return exchanged(&wanted, stream) ? OK : copy(to, from + (size_t)communicator->rank * bytes, bytes, stream);
+    return operation_exchange(&wanted, stream)
+               ? OK
+               : nccl_copy(to, from + (size_t)communicator->rank * bytes, bytes, stream);
 }
 
 SG_STANDIN(int, nccl_all_to_all)(const void *from, void *to, size_t count, int type, struct communicator *communicator,
                                  void *stream)
 {
     const struct operation wanted = {ALL_TO_ALL, communicator, from, to, count, type, 0, 0, 0};
-    return exchanged(&wanted, stream)
+    return operation_exchange(&wanted, stream)
                ? OK
-               : copy(to, from, count * sg_nccl_bytes(type) * (size_t)communicator->ranks, stream);
+               : nccl_copy(to, from, count * sg_nccl_bytes(type) * (size_t)communicator->ranks, stream);
 }
 
 SG_STANDIN(int, nccl_mem_alloc)(void **ret, size_t bytes)

@@ -36,7 +36,7 @@ struct sg_exchange {
     struct channel *channels; /* by sender, then receiver */
 };
 
-static void rest(void)
+static void exchange_rest(void)
 {
     nanosleep(&(struct timespec){.tv_nsec = JOIN_NS}, NULL);
 }
@@ -47,13 +47,13 @@ static bool is_gone(const struct place *place)
 }
 
 /* Until a rank's counter has reached a round. */
-static bool await(const struct sg_exchange *exchange, const struct place *place, const _Atomic uint64_t *counter,
-                  uint64_t round)
+static bool exchange_await(const struct sg_exchange *exchange, const struct place *place,
+    const _Atomic uint64_t *counter, uint64_t round)
 {
     for (unsigned turn = 1; atomic_load(counter) < round; turn++) {
         if (atomic_load(&exchange->aborted) || (turn % LOOK_TURNS == 0 && is_gone(place)))
             return atomic_load(counter) >= round;
-        rest();
+        exchange_rest();
     }
     return true;
 }
@@ -66,7 +66,7 @@ static bool await_all(const struct sg_exchange *exchange)
         for (unsigned turn = 0; !atomic_load(&place->pid); turn++) {
             if (turn == JOIN_TURNS)
                 return false;
-            rest();
+            exchange_rest();
         }
         if (i != exchange->rank && atomic_load(&place->pid) == getpid())
             return false;
@@ -80,7 +80,7 @@ static size_t shared_bytes(int ranks)
     return (size_t)ranks * (sizeof(struct place) + (size_t)ranks * sizeof(struct channel));
 }
 
-static struct place *map(const char *path, int ranks)
+static struct place *exchange_map(const char *path, int ranks)
 {
     size_t size = shared_bytes(ranks);
     int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -101,7 +101,7 @@ struct sg_exchange *sg_exchange_join(uint64_t key, int ranks, int rank)
     snprintf(path, sizeof path, "/dev/shm/segalloc-nccl-%u-%016" PRIx64, (unsigned)geteuid(), key);
     made->ranks = ranks;
     made->rank = rank;
-    made->places = map(path, ranks);
+    made->places = exchange_map(path, ranks);
     if (!made->places) {
         free(made);
         return NULL;
@@ -131,13 +131,13 @@ bool sg_exchange_begin(struct sg_exchange *exchange, uint64_t number, const void
 {
     struct place *own = &exchange->places[exchange->rank];
     for (int i = 0; i < exchange->ranks; i++) { /* what was given to the round before has been seen by all */
-        if (!await(exchange, &exchange->places[i], &exchange->places[i].done, number - 1))
+        if (!exchange_await(exchange, &exchange->places[i], &exchange->places[i].done, number - 1))
             return false;
     }
     memcpy(own->bytes, given, bytes);
     atomic_store(&own->given, number);
     for (int i = 0; i < exchange->ranks; i++) {
-        if (!await(exchange, &exchange->places[i], &exchange->places[i].given, number))
+        if (!exchange_await(exchange, &exchange->places[i], &exchange->places[i].given, number))
             return false;
     }
     return true;
@@ -163,17 +163,17 @@ uint64_t sg_exchange_number_from(struct sg_exchange *exchange, int peer)
     return atomic_fetch_add(&exchange->from[peer], 1) + 1;
 }
 
-static struct channel *channel(const struct sg_exchange *exchange, int sender, int receiver)
+static struct channel *exchange_channel(const struct sg_exchange *exchange, int sender, int receiver)
 {
     return &exchange->channels[sender * exchange->ranks + receiver];
 }
 
 bool sg_exchange_send(struct sg_exchange *exchange, int peer, uint64_t number, const void *bytes, size_t size)
 {
-    struct channel *way = channel(exchange, exchange->rank, peer);
+    struct channel *way = exchange_channel(exchange, exchange->rank, peer);
     const struct place *place = &exchange->places[peer];
-    if (!await(exchange, place, &way->sent, number - 1) ||
-        !await(exchange, place, &way->received, number > SLOTS ? number - SLOTS : 0))
+    if (!exchange_await(exchange, place, &way->sent, number - 1) ||
+        !exchange_await(exchange, place, &way->received, number > SLOTS ? number - SLOTS : 0))
         return false;
     memcpy(way->bytes[number % SLOTS], bytes, size);
     atomic_store(&way->sent, number);
@@ -182,9 +182,10 @@ bool sg_exchange_send(struct sg_exchange *exchange, int peer, uint64_t number, c
 
 bool sg_exchange_receive(struct sg_exchange *exchange, int peer, uint64_t number, void *ret, size_t size)
 {
-    struct channel *way = channel(exchange, peer, exchange->rank);
+    struct channel *way = exchange_channel(exchange, peer, exchange->rank);
     const struct place *place = &exchange->places[peer];
-    if (!await(exchange, place, &way->received, number - 1) || !await(exchange, place, &way->sent, number))
+    if (!exchange_await(exchange, place, &way->received, number - 1) ||
+        !exchange_await(exchange, place, &way->sent, number))
         return false;
     memcpy(ret, way->bytes[number % SLOTS], size);
     atomic_store(&way->received, number);

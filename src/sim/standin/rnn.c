@@ -97,17 +97,17 @@ SG_STANDIN(int, sequences_set)(struct sequences *sequences, int type, int layout
     return 0;
 }
 
-static int gates(const struct layers *l)
+static int rnn_gates(const struct layers *l)
 {
     return l->mode == LSTM ? 4 : l->mode == GRU ? 3 : 1;
 }
 
-static size_t element_bytes(int type)
+static size_t rnn_element_bytes(int type)
 {
     return type == 1 ? 8 : type == 2 || type == 9 ? 2 : 4; /* cudnnDataType_t: double, half and bfloat16, float */
 }
 
-static bool projects(const struct layers *l)
+static bool rnn_projects(const struct layers *l)
 {
     return l->mode == LSTM && l->projection != l->hidden;
 }
@@ -121,15 +121,15 @@ static size_t input_width(const struct layers *l, int pseudo)
 /* Elements of the matrices of a pseudo-layer. */
 static size_t matrix_elements(const struct layers *l, int pseudo)
 {
-    size_t hidden = (size_t)l->hidden, g = (size_t)gates(l);
+    size_t hidden = (size_t)l->hidden, g = (size_t)rnn_gates(l);
     return g * hidden * (input_width(l, pseudo) + (size_t)l->projection) +
-           (projects(l) ? hidden * (size_t)l->projection : 0);
+           (rnn_projects(l) ? hidden * (size_t)l->projection : 0);
 }
 
 static size_t bias_elements(const struct layers *l)
 {
     size_t kinds = l->bias == DOUBLE ? 2 : l->bias == NO_BIAS ? 0 : 1;
-    return kinds * (size_t)gates(l) * (size_t)l->hidden;
+    return kinds * (size_t)rnn_gates(l) * (size_t)l->hidden;
 }
 
 static size_t all_matrices(const struct layers *l, int up_to)
@@ -144,12 +144,12 @@ SG_STANDIN(int, rnn_weight_bytes)(void *handle, const struct layers *l, size_t *
 {
     (void)handle;
     int pseudo = l->count * l->directions;
-    *ret = (all_matrices(l, pseudo) + (size_t)pseudo * bias_elements(l)) * element_bytes(l->type);
+    *ret = (all_matrices(l, pseudo) + (size_t)pseudo * bias_elements(l)) * rnn_element_bytes(l->type);
     return 0;
 }
 
 /* Callers ask for the matrix or the bias alone: the other's descriptor is NULL then. */
-static void matrix(struct tensor *tensor, int type, size_t rows, size_t columns)
+static void rnn_describe_matrix(struct tensor *tensor, int type, size_t rows, size_t columns)
 {
     if (!tensor)
         return;
@@ -162,16 +162,16 @@ SG_STANDIN(int, rnn_weights)
     char **ret_matrix_at, struct tensor *ret_bias, char **ret_bias_at)
 {
     (void)handle, (void)bytes;
-    int g = gates(l);
+    int g = rnn_gates(l);
     size_t hidden = (size_t)l->hidden, input = input_width(l, pseudo), recurrent = (size_t)l->projection;
-    size_t element = element_bytes(l->type), at = all_matrices(l, pseudo);
+    size_t element = rnn_element_bytes(l->type), at = all_matrices(l, pseudo);
     bool is_projection = linear == 2 * g;
     if (linear < g) {
         at += (size_t)linear * hidden * input;
-        matrix(ret_matrix, l->type, hidden, input);
+        rnn_describe_matrix(ret_matrix, l->type, hidden, input);
     } else {
         at += (size_t)g * hidden * input + (size_t)(linear - g) * hidden * recurrent;
-        matrix(ret_matrix, l->type, is_projection ? recurrent : hidden, is_projection ? hidden : recurrent);
+        rnn_describe_matrix(ret_matrix, l->type, is_projection ? recurrent : hidden, is_projection ? hidden : recurrent);
     }
     if (ret_matrix_at)
         *ret_matrix_at = buffer + at * element;
@@ -184,7 +184,7 @@ SG_STANDIN(int, rnn_weights)
     if (has_bias) {
         size_t place = l->bias == SINGLE_RECURRENT ? (size_t)(linear - g) : (size_t)linear;
         at = all_matrices(l, l->count * l->directions) + (size_t)pseudo * bias_elements(l) + place * hidden;
-        matrix(ret_bias, l->type, hidden, 1);
+        rnn_describe_matrix(ret_bias, l->type, hidden, 1);
         if (ret_bias_at)
             *ret_bias_at = buffer + at * element;
     }
@@ -199,9 +199,9 @@ SG_STANDIN(int, rnn_space)(void *handle, const struct layers *l, int mode, const
     enum { TRAINING = 1 };
     size_t cells = (size_t)x->longest * (size_t)x->batch * (size_t)l->hidden * (size_t)l->directions;
     if (ret_work)
-        *ret_work = cells * (size_t)gates(l) * element_bytes(l->type);
+        *ret_work = cells * (size_t)rnn_gates(l) * rnn_element_bytes(l->type);
     if (ret_reserve)
-        *ret_reserve = mode == TRAINING ? cells * (size_t)l->count * (size_t)(gates(l) + 2) * element_bytes(l->type)
-                                        : 0;
+        *ret_reserve =
+            mode == TRAINING ? cells * (size_t)l->count * (size_t)(rnn_gates(l) + 2) * rnn_element_bytes(l->type) : 0;
     return 0;
 }
