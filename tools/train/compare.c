@@ -14,12 +14,12 @@ static void print_list(FILE *out, const char *name, const struct run_result *r)
     fputc(']', out);
 }
 
-static double distance(const struct run_result *cpu, const struct run_result *gpu, int step)
+static double loss_distance(const struct run_result *cpu, const struct run_result *gpu, int step)
 {
     return fabs((double)gpu->losses[step] - (double)cpu->losses[step]) / fabs((double)cpu->losses[step]);
 }
 
-static bool ran(const char *where, const struct run_result *r)
+static bool has_run(const char *where, const struct run_result *r)
 {
     if (r->outcome == OUTCOME_COMPLETED)
         return true;
@@ -37,12 +37,12 @@ bool compare_backends(FILE *out, const struct options *options, const struct cud
     struct run_result cpu, gpu;
     training_run(&reference, &cuda_rt_host, NULL, NULL, &cpu);
     training_run(&other, rt, NULL, NULL, &gpu);
-    const bool first = ran("on the CPU", &cpu), second = ran("on the GPU", &gpu), both = first && second;
+    const bool first = has_run("on the CPU", &cpu), second = has_run("on the GPU", &gpu), both = first && second;
     bool equal = both;
     const double tolerance = tolerances[options->set.shape.dtype];
     double largest = 0;
     for (int i = 0; both && i < cpu.steps; i++) {
-        double apart = distance(&cpu, &gpu, i);
+        double apart = loss_distance(&cpu, &gpu, i);
         if (!options->json)
             fprintf(out, "step %d/%d  loss on the CPU %.6f, on the GPU %.6f, apart by %.2g\n", i + 1, cpu.steps,
                     (double)cpu.losses[i], (double)gpu.losses[i], apart);

@@ -21,7 +21,7 @@ size_t fit_usable(size_t card)
     return card - card / LOST_PART;
 }
 
-static bool fits(const struct options *options, enum fit what, int value, size_t card)
+static bool fit_try(const struct options *options, enum fit what, int value, size_t card)
 {
     struct options o = *options;
     if (what == FIT_BATCH)
@@ -42,7 +42,7 @@ int fit_largest(const struct options *options, enum fit what, size_t card, bool 
 {
     *ret_more = false;
     int good = 0, bad = 1;
-    while (fits(options, what, bad, card)) {
+    while (fit_try(options, what, bad, card)) {
         good = bad;
         bad *= 2;
         if ((*ret_more = bad > MOST_TIMES * LENGTH_STEP))
@@ -50,7 +50,7 @@ int fit_largest(const struct options *options, enum fit what, size_t card, bool 
     }
     while (bad - good > 1) {
         int middle = good + (bad - good) / 2;
-        if (fits(options, what, middle, card))
+        if (fit_try(options, what, middle, card))
             good = middle;
         else
             bad = middle;

@@ -20,20 +20,20 @@ uint64_t random_next(uint64_t *state)
     return z ^ (z >> 31);
 }
 
-static double uniform(struct lengths *l)
+static double lengths_uniform(struct lengths *l)
 {
     return (double)(random_next(&l->state) >> 11) * 0x1p-53;
 }
 
 static double next_lognormal(struct lengths *l)
 {
-    double u = 1 - uniform(l), v = uniform(l);
+    double u = 1 - lengths_uniform(l), v = lengths_uniform(l);
     return l->a * exp(l->b * sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
 }
 
 static double next_uniform(struct lengths *l)
 {
-    return 1 + uniform(l) * l->longest;
+    return 1 + lengths_uniform(l) * l->longest;
 }
 
 static double next_fixed(struct lengths *l)
@@ -44,8 +44,8 @@ static double next_fixed(struct lengths *l)
 /* Short conversations, and now and then a long document. */
 static double next_bimodal(struct lengths *l)
 {
-    double middle = uniform(l) < l->b ? l->longest * 0.9 : l->a;
-    double u = 1 - uniform(l), v = uniform(l);
+    double middle = lengths_uniform(l) < l->b ? l->longest * 0.9 : l->a;
+    double u = 1 - lengths_uniform(l), v = lengths_uniform(l);
     return middle * exp(0.15 * sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
 }
 
@@ -53,7 +53,7 @@ static double next_bimodal(struct lengths *l)
 static double next_growing(struct lengths *l)
 {
     double middle = l->longest - (l->longest - l->a) * exp(-(double)l->next++ / 200);
-    double u = 1 - uniform(l), v = uniform(l);
+    double u = 1 - lengths_uniform(l), v = lengths_uniform(l);
     return middle * exp(0.25 * sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
 }
 

@@ -20,7 +20,7 @@ static void print_step(void *context, const struct step_result *step)
 }
 
 /* What needs no device. */
-static int answer(const struct options *options)
+static int plan_and_report(const struct options *options)
 {
     if (options->fit != FIT_NOTHING) {
         if (!options->card) {
@@ -43,7 +43,7 @@ static int answer(const struct options *options)
     return planned.outcome == OUTCOME_COMPLETED ? STATUS_COMPLETED : STATUS_FAILED;
 }
 
-static int run(struct options *options)
+static int run_and_report(struct options *options)
 {
     char error[256];
     struct cuda_rt rt;
@@ -74,7 +74,7 @@ static int run(struct options *options)
     return result.outcome == OUTCOME_COMPLETED ? STATUS_COMPLETED : STATUS_FAILED;
 }
 
-static int written(void)
+static int check_output(void)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
         return STATUS_COMPLETED;
@@ -93,11 +93,11 @@ int main(int argc, char *argv[])
     }
     if (options.help) {
         options_print_help(stdout);
-        return written();
+        return check_output();
     }
     if (options.list) {
         options_print_list(stdout, options.json);
-        return written();
+        return check_output();
     }
     if (comm_open(&comm, error, sizeof error)) {
         fprintf(stderr, "segalloc-train: %s\n", error);
@@ -111,11 +111,11 @@ int main(int argc, char *argv[])
         return status;
     }
     if (options_plans(&options)) {
-        status = comm && comm->rank ? STATUS_COMPLETED : answer(&options);
+        status = comm && comm->rank ? STATUS_COMPLETED : plan_and_report(&options);
         comm_close(comm, false, status);
         return status;
     }
-    status = run(&options);
+    status = run_and_report(&options);
     comm_close(comm, status == STATUS_FAILED, status);
     return status;
 }

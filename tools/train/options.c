@@ -151,7 +151,7 @@ static bool parse_fit(const char *text, enum fit *ret)
     return false;
 }
 
-static bool apply(struct options *o, enum option option, const char *value)
+static bool option_apply(struct options *o, enum option option, const char *value)
 {
     bool chosen;
     switch (option) {
@@ -246,7 +246,7 @@ static int read_argument(int argc, char *const argv[], int *at, struct argument 
 }
 
 /* The option's name as it is written, without its first two dashes. */
-static const char *written(enum option option, char *buffer, size_t size)
+static const char *option_written(enum option option, char *buffer, size_t size)
 {
     snprintf(buffer, size, "%s", table[option].name);
     for (char *c = buffer; *c; c++)
@@ -290,7 +290,7 @@ static void start_scenario(struct options *o, const struct scenario *scenario)
         scenario->adjust(&o->set);
 }
 
-static int check(const struct options *o, char *error, size_t error_size)
+static int options_check(const struct options *o, char *error, size_t error_size)
 {
     struct lengths lengths;
     const char *fault = shape_fault(&o->set.shape);
@@ -408,27 +408,27 @@ int options_parse(struct options *ret_options, int argc, char *const argv[], cha
         start_scenario(&options, scenario);
     for (int at = 1; at < argc;) {
         read_argument(argc, argv, &at, &argument, error, error_size);
-        if (!apply(&options, argument.option, argument.value)) {
+        if (!option_apply(&options, argument.option, argument.value)) {
             char name[32];
             const char *takes = table[argument.option].value;
             snprintf(error, error_size, "bad value '%s': --%s takes %s", argument.value,
-                     written(argument.option, name, sizeof name),
-                     strcmp(takes, "N") == 0      ? argument.option == OPTION_steps || argument.option == OPTION_rank
-                                                        ? "a whole number, 0 or more"
-                                                        : "a whole number from 1 to 16777216"
-                     : strcmp(takes, "SIZE") == 0 ? "a size with its unit, such as 24GiB"
-                                                  : takes);
+                option_written(argument.option, name, sizeof name),
+                strcmp(takes, "N") == 0      ? argument.option == OPTION_steps || argument.option == OPTION_rank
+                                                   ? "a whole number, 0 or more"
+                                                   : "a whole number from 1 to 16777216"
+                : strcmp(takes, "SIZE") == 0 ? "a size with its unit, such as 24GiB"
+                                             : takes);
             return -1;
         }
     }
-    if (!options.help && !options.list && check(&options, error, error_size))
+    if (!options.help && !options.list && options_check(&options, error, error_size))
         return -1;
     *ret_options = options;
     return 0;
 }
 
 /* A name and its explanation, which begins at column `at` and is broken before column 80. */
-static void print_row(FILE *out, const char *left, int at, const char *text)
+static void help_print_row(FILE *out, const char *left, int at, const char *text)
 {
     enum { COLUMNS = 80 };
     int column = fprintf(out, "  %s", left);
@@ -461,9 +461,9 @@ void options_print_help(FILE *out)
         out);
     for (int i = 0; i < OPTION_COUNT; i++) {
         char name[32], left[64];
-        snprintf(left, sizeof left, "--%s%s%s", written((enum option)i, name, sizeof name), table[i].value ? " " : "",
-                 table[i].value ? table[i].value : "");
-        print_row(out, left, OPTION_AT, table[i].help);
+        snprintf(left, sizeof left, "--%s%s%s", option_written((enum option)i, name, sizeof name),
+            table[i].value ? " " : "", table[i].value ? table[i].value : "");
+        help_print_row(out, left, OPTION_AT, table[i].help);
     }
     fputs("\nOther options change the preset, whether they come before it or after it.\n\n"
           "Exit status: 0 completed, 1 out of memory or another error of the run, 2 for bad\n"
@@ -484,7 +484,7 @@ void options_print_list(FILE *out, bool json)
                          "\"allocator\":\"%s\"}", i ? "," : "", p->name, p->text, p->settings[VARIANT_AFTER].card,
                     p->settings[VARIANT_AFTER].allocator ? p->settings[VARIANT_AFTER].allocator : "");
         else
-            print_row(out, p->name, NAME_AT, p->text);
+            help_print_row(out, p->name, NAME_AT, p->text);
     }
     if (json)
         fputs("],\"variants\":[{\"name\":\"before\",\"text\":\"as it ran out of memory\"},"
@@ -498,7 +498,7 @@ void options_print_list(FILE *out, bool json)
             fprintf(out, "%s{\"name\":\"%s\",\"text\":\"%s\",\"setting\":\"%s\"}", i ? "," : "", s->name, s->text,
                     s->setting);
         else
-            print_row(out, s->name, NAME_AT, s->text);
+            help_print_row(out, s->name, NAME_AT, s->text);
     }
     if (json)
         fputs("]}\n", out);

@@ -170,7 +170,7 @@ static void print_budget(FILE *out, const struct options *o, const struct run_re
 }
 
 /* Which single change would make the run fit the memory there is. */
-static void print_advice(FILE *out, const struct options *o, const struct run_result *r)
+static void report_advice(FILE *out, const struct options *o, const struct run_result *r)
 {
     size_t card = r->device_bytes ? r->device_bytes : o->card ? o->card : r->peak;
     bool more;
@@ -221,7 +221,7 @@ void report_run(FILE *out, const struct options *o, const struct run_result *r, 
         fputs(r->error, stderr);
         if (r->outcome == OUTCOME_OUT_OF_MEMORY) {
             fprintf(stderr, " (after step %d of %d)", r->steps, o->set.steps);
-            print_advice(stderr, o, r);
+            report_advice(stderr, o, r);
         }
         fputc('\n', stderr);
     }

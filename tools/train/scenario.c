@@ -4,7 +4,7 @@
 
 static const int64_t MIB = 1 << 20;
 
-static struct tensor *take(struct device *device, int64_t bytes)
+static struct tensor *scenario_take(struct device *device, int64_t bytes)
 {
     return tensor_new(device, DTYPE_U8, 1, bytes);
 }
@@ -56,17 +56,17 @@ static void round_rl(struct device *device, struct tensor **kept, int number)
     enum { LAYERS = 24, TEMPORARIES = 40 };
     struct tensor *weights[LAYERS], *pools[LAYERS], *taken[TEMPORARIES];
     for (int l = 0; l < LAYERS; l++)
-        weights[l] = take(device, 192 * MIB);
+        weights[l] = scenario_take(device, 192 * MIB);
     for (int l = 0; l < LAYERS; l++)
-        pools[l] = take(device, 455 * MIB);
+        pools[l] = scenario_take(device, 455 * MIB);
     for (int l = LAYERS - 1; l >= 0; l--) {
         tensor_drop(&pools[l]);
         tensor_drop(&weights[l]);
     }
     int64_t tokens = 600 + 90 * number;
     for (int i = 0; i < TEMPORARIES; i++)
-        taken[i] = take(device, tokens * (i % 4 == 3 ? 38912 : 5120) * 2);
-    kept[number % SCENARIO_KEPT] = take(device, tokens * 10240);
+        taken[i] = scenario_take(device, tokens * (i % 4 == 3 ? 38912 : 5120) * 2);
+    kept[number % SCENARIO_KEPT] = scenario_take(device, tokens * 10240);
     for (int i = TEMPORARIES - 1; i >= 0; i--)
         tensor_drop(&taken[i]);
 }
@@ -96,12 +96,13 @@ static void round_offload(struct device *device, struct tensor **kept, int numbe
     struct tensor *activations[24];
     int64_t tokens = 1024 + 256 * (number * 7 % 11);
     for (int i = 0; i < 24; i++)
-        activations[i] = take(device, tokens * 7168 * (1 + i % 3));
+        activations[i] = scenario_take(device, tokens * 7168 * (1 + i % 3));
     for (int i = 0; i < 24; i++)
         if (i != 11)
             tensor_drop(&activations[i]);
     for (int i = 0; i < 3; i++) {
-        struct tensor *group = take(device, group_mib[i] * MIB), *state = take(device, group_mib[i] * MIB / 2);
+        struct tensor *group = scenario_take(device, group_mib[i] * MIB),
+                      *state = scenario_take(device, group_mib[i] * MIB / 2);
         device_fetch(device, group->data, NULL, group->bytes);
         device_fetch(device, state->data, NULL, state->bytes);
         device_send(device, NULL, group->data, group->bytes);
@@ -116,17 +117,17 @@ static void round_offload(struct device *device, struct tensor **kept, int numbe
 /* Quantised weights are made from larger ones: each leaves a remainder that the next cannot use. */
 static void round_load(struct device *device, struct tensor **kept, int number)
 {
-    struct tensor *loaded = take(device, 530 * MIB);
+    struct tensor *loaded = scenario_take(device, 530 * MIB);
     tensor_drop(&loaded);
-    kept[number % SCENARIO_KEPT] = take(device, 270 * MIB);
+    kept[number % SCENARIO_KEPT] = scenario_take(device, 270 * MIB);
 }
 
 /* Two large tensors, a small one that stays behind them, and the two go: where large ranges may not be split for small
    requests, nor taken by others, every round needs new memory (pytorch#123548). */
 static void round_fence(struct device *device, struct tensor **kept, int number)
 {
-    struct tensor *a = take(device, 91 * MIB), *b = take(device, 91 * MIB / 2);
-    kept[number % SCENARIO_KEPT] = take(device, 2 * MIB);
+    struct tensor *a = scenario_take(device, 91 * MIB), *b = scenario_take(device, 91 * MIB / 2);
+    kept[number % SCENARIO_KEPT] = scenario_take(device, 2 * MIB);
     tensor_drop(&a);
     tensor_drop(&b);
 }

@@ -113,7 +113,7 @@ static void backward_layers(struct schedule *schedule, struct pass *pass, struct
     }
 }
 
-static struct tensor *embed(struct pass *pass, const struct unit *unit, struct tensor *tokens)
+static struct tensor *schedule_embed(struct pass *pass, const struct unit *unit, struct tensor *tokens)
 {
     unit_gather(pass, unit);
     struct tensor *embedded = embedding_forward(pass, tokens);
@@ -128,7 +128,7 @@ void schedule_evaluate(struct schedule *schedule, const struct micro_step *micro
                         .policy = schedule->policy};
     struct unit first = embedding_unit(model), last = head_unit(model);
     struct tensor *tokens = load_tokens(schedule, micro);
-    struct tensor *embedded = embed(&pass, &first, tokens);
+    struct tensor *embedded = schedule_embed(&pass, &first, tokens);
     positions_make(&pass);
     struct tensor *x = forward_layers(schedule, &pass, embedded, false);
     tensor_drop(&embedded);
@@ -159,7 +159,7 @@ void schedule_micro_step(struct schedule *schedule, const struct micro_step *mic
     struct unit first = embedding_unit(model), last = head_unit(model);
     struct tensor *tokens = load_tokens(schedule, micro);
     tensor_drop(&schedule->last.tokens);
-    struct tensor *embedded = embed(&pass, &first, tokens);
+    struct tensor *embedded = schedule_embed(&pass, &first, tokens);
     positions_make(&pass);
 
     struct tensor *x = forward_layers(schedule, &pass, embedded, true);

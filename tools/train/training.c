@@ -26,7 +26,7 @@ struct training {
 
 enum { GPU_MOST_HEAD_DIM = 2048 }; /* what the threads of a block keep of a row */
 
-static double now(void)
+static double seconds_now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -142,7 +142,7 @@ static const int64_t *write_starts(int64_t *to, const int64_t *pieces, int count
 }
 
 /* A forward over the same windows of the text each time, of the longest length. */
-static void evaluate(struct training *t)
+static void training_evaluate(struct training *t)
 {
     const struct options *o = t->options;
     struct micro_step micro = {.batch = evaluation_batch(o), .length = o->set.longest / LENGTH_STEP * LENGTH_STEP,
@@ -160,7 +160,8 @@ static void evaluate(struct training *t)
 }
 
 /* What the micro-step is made of, which is the `number`th of this rank's; or else the same draws for another rank. */
-static void draw(struct training *t, struct micro_step *micro, int number, const int64_t *pieces, int count, bool mine)
+static void training_draw(struct training *t, struct micro_step *micro, int number, const int64_t *pieces, int count,
+    bool mine)
 {
     const struct options *o = t->options;
     int64_t *at = t->tokens + (size_t)number * (size_t)o->set.batch * (size_t)o->set.longest;
@@ -197,20 +198,20 @@ static int64_t training_step(struct training *t)
         tokens += o->set.batch * micro.length;
         const bool mine = m % t->ranks == t->rank;
         if (t->text)
-            draw(t, &micro, m / t->ranks, pieces, count, mine);
+            training_draw(t, &micro, m / t->ranks, pieces, count, mine);
         if (mine)
             schedule_micro_step(&t->schedule, &micro);
     }
     optimizer_step(&t->optimizer, &t->device, &t->model);
     device_wait(&t->device);
     if (o->evaluate && t->step % o->evaluate == 0)
-        evaluate(t);
+        training_evaluate(t);
     return tokens;
 }
 
 /* What the ranks tell each other after each step: whether to stop, and the losses of their micro-steps. Returns the
    mean of all losses, 0 in a dry run, in the order in which a process alone would add them. */
-static float agree(struct training *t, bool *stop)
+static float training_agree(struct training *t, bool *stop)
 {
     const int mine = t->options->set.accumulation, width = mine + 1;
     float *own = calloc((size_t)(t->ranks + 1) * (size_t)width, sizeof *own), *all = own + width;
@@ -265,20 +266,20 @@ static void run_steps(struct training *t, void (*report)(void *, const struct st
                       struct run_result *r)
 {
     const struct options *o = t->options;
-    double started = now();
+    double started = seconds_now();
     int first = t->step;
     r->first = first + 1;
     while (t->step < o->set.steps) {
-        double step_started = now();
+        double step_started = seconds_now();
         int64_t tokens = training_step(t);
         if (t->device.state != DEVICE_OK)
             break;
-        double ended = now();
+        double ended = seconds_now();
         struct step_result step = {.step = t->step, .tokens = tokens, .seconds = ended - step_started,
                                    .live = t->device.live, .peak = t->device.peak};
         step.left = (ended - started) / (t->step - first) * (o->set.steps - t->step);
         bool stop = o->stop && *o->stop;
-        step.loss = agree(t, &stop);
+        step.loss = training_agree(t, &stop);
         if (r->losses)
             r->losses[t->step - first - 1] = step.loss;
         step.evaluated = o->evaluate && t->step % o->evaluate == 0 && t->text;
@@ -295,7 +296,7 @@ static void run_steps(struct training *t, void (*report)(void *, const struct st
             break;
         }
     }
-    r->seconds = now() - started;
+    r->seconds = seconds_now() - started;
     r->peak = t->device.peak;
     r->allocations = t->device.allocations;
     memcpy(r->budget, t->device.peak_by, sizeof r->budget);
@@ -329,7 +330,7 @@ void training_plan(const struct options *options, int steps, struct run_result *
 }
 
 /* Both false after a fault, which is then in r->error. */
-static bool resume(struct training *t, struct run_result *r)
+static bool training_resume(struct training *t, struct run_result *r)
 {
     struct progress progress;
     if (!t->options->resume || t->device.state != DEVICE_OK)
@@ -343,7 +344,7 @@ static bool resume(struct training *t, struct run_result *r)
     return true;
 }
 
-static bool save(struct training *t, struct run_result *r)
+static bool training_save(struct training *t, struct run_result *r)
 {
     if (!t->options->save || t->device.state != DEVICE_OK)
         return true;
@@ -373,10 +374,10 @@ static void run_with(const struct options *o, const struct cuda_rt *rt, const st
     training_open(&t, o, rt, alloc, lengths, text);
     if (text)
         r->losses = calloc((size_t)o->set.steps + 1, sizeof *r->losses);
-    bool kept = (!o->save || !saved_make(o->save, &t.device, r->error, sizeof r->error)) && resume(&t, r);
+    bool kept = (!o->save || !saved_make(o->save, &t.device, r->error, sizeof r->error)) && training_resume(&t, r);
     if (kept) {
         run_steps(&t, report, context, r);
-        kept = save(&t, r);
+        kept = training_save(&t, r);
     }
     if (kept && t.device.comm && t.device.state == DEVICE_OK) {
         if (!(r->peaks = calloc((size_t)t.ranks, sizeof *r->peaks)))

@@ -18,32 +18,30 @@ typedef void cpu_kernel(const struct kernel_args *a);
             y[i] = (expression);                                                                                       \
     }
 
-static float sigmoid(float x)
+static float cpu_sigmoid(float x)
 {
     return 1 / (1 + expf(-x));
 }
 
-static void cpu_fill(const struct kernel_args *a) EACH(f)
-static void cpu_add(const struct kernel_args *a) EACH(x[i] + z[i])
-static void cpu_add_to(const struct kernel_args *a) EACH(y[i] + x[i])
-static void cpu_add_scalar(const struct kernel_args *a) EACH(x[i] + f)
-static void cpu_scale(const struct kernel_args *a) EACH(x[i] * f)
-static void cpu_scale_by(const struct kernel_args *a) EACH(y[i] * x[0])
-static void cpu_mul(const struct kernel_args *a) EACH(x[i] * z[i])
-static void cpu_square(const struct kernel_args *a) EACH(x[i] * x[i])
-static void cpu_cube(const struct kernel_args *a) EACH(x[i] * x[i] * x[i])
-static void cpu_rsqrt(const struct kernel_args *a) EACH(1 / sqrtf(x[i]))
-static void cpu_reciprocal(const struct kernel_args *a) EACH(1 / x[i])
-static void cpu_clamp_to_one(const struct kernel_args *a) EACH(x[i] < 1 ? x[i] : 1)
-static void cpu_silu(const struct kernel_args *a) EACH(x[i] * sigmoid(x[i]))
-static void cpu_silu_gradient(const struct kernel_args *a)
-    EACH(x[i] * sigmoid(z[i]) * (1 + z[i] * (1 - sigmoid(z[i]))))
-static void cpu_cosine(const struct kernel_args *a) EACH(cosf(x[i]))
-static void cpu_sine(const struct kernel_args *a) EACH(sinf(x[i]))
-static void cpu_adam_denominator(const struct kernel_args *a) EACH(sqrtf(x[i]) / f + a->f[1])
-static void cpu_adam_update(const struct kernel_args *a) EACH(a->f[1] * y[i] - f * x[i] / z[i])
+static void cpu_fill(const struct kernel_args *a) EACH(f) static void cpu_add(const struct kernel_args *a)
+    EACH(x[i] + z[i]) static void cpu_add_to(const struct kernel_args *a) EACH(y[i] + x[i]) static void cpu_add_scalar(
+        const struct kernel_args *a) EACH(x[i] + f) static void cpu_scale(const struct kernel_args *a)
+        EACH(x[i] * f) static void cpu_scale_by(const struct kernel_args *a) EACH(y[i] * x[0]) static void cpu_mul(
+            const struct kernel_args *a) EACH(x[i] * z[i]) static void cpu_square(const struct kernel_args *a)
+            EACH(x[i] * x[i]) static void cpu_cube(const struct kernel_args *a)
+                EACH(x[i] * x[i] * x[i]) static void cpu_rsqrt(const struct kernel_args *a)
+                    EACH(1 / sqrtf(x[i])) static void cpu_reciprocal(const struct kernel_args *a) EACH(
+                        1 / x[i]) static void cpu_clamp_to_one(const struct kernel_args *a)
+                        EACH(x[i] < 1 ? x[i] : 1) static void cpu_silu(const struct kernel_args *a) EACH(
+                            x[i] * cpu_sigmoid(x[i])) static void cpu_silu_gradient(const struct kernel_args *a)
+                            EACH(x[i] * cpu_sigmoid(z[i]) * (1 + z[i] * (1 - cpu_sigmoid(z[i])))) static void cpu_cosine(
+                                const struct kernel_args *a)
+                                EACH(cosf(x[i])) static void cpu_sine(const struct kernel_args *a)
+                                    EACH(sinf(x[i])) static void cpu_adam_denominator(const struct kernel_args *a)
+                                        EACH(sqrtf(x[i]) / f + a->f[1]) static void cpu_adam_update(
+                                            const struct kernel_args *a) EACH(a->f[1] * y[i] - f * x[i] / z[i])
 
-static void cpu_adam_moments(const struct kernel_args *a)
+                                            static void cpu_adam_moments(const struct kernel_args *a)
 {
     float *mean = P(0), *variance = P(1);
     const float *gradient = P(2);
@@ -186,16 +184,16 @@ static cpu_kernel *const kernels[KERNEL_COUNT] = {
 #undef KERNEL
 };
 
-static int start(const struct cuda_rt *rt, int threads, char *error, size_t error_size)
+static int cpu_start(const struct cuda_rt *rt, int threads, char *error, size_t error_size)
 {
     (void)rt, (void)error, (void)error_size;
     openblas_set_num_threads(threads);
     return 0;
 }
 
-static void run(const struct kernel_args *args)
+static void cpu_run(const struct kernel_args *args)
 {
     kernels[args->kernel](args);
 }
 
-const struct arithmetic arithmetic_cpu = {"cpu", 1U << DTYPE_F32, true, start, NULL, run, NULL};
+const struct arithmetic arithmetic_cpu = {"cpu", 1U << DTYPE_F32, true, cpu_start, NULL, cpu_run, NULL};

@@ -79,7 +79,7 @@ struct head_view {
     size_t log_sums;         /* offset of its log-sum-exps */
 };
 
-static struct head_view view(const struct kernel_args *a, int64_t sequence, int64_t head, const float *bias)
+static struct head_view attention_view(const struct kernel_args *a, int64_t sequence, int64_t head, const float *bias)
 {
     int64_t length = a->n[1], heads = a->n[2], dim = a->n[3];
     return (struct head_view){(int)length, (int)dim, (int)(heads * dim),
@@ -88,7 +88,7 @@ static struct head_view view(const struct kernel_args *a, int64_t sequence, int6
 }
 
 /* What a GPU keeps on its chip: the scores of one head. */
-static float *scratch(const struct kernel_args *a, size_t matrices)
+static float *attention_scratch(const struct kernel_args *a, size_t matrices)
 {
     float *memory = malloc(matrices * (size_t)(a->n[1] * a->n[1]) * sizeof(float));
     if (!memory)
@@ -96,7 +96,8 @@ static float *scratch(const struct kernel_args *a, size_t matrices)
     return memory;
 }
 
-static void scores(const struct kernel_args *a, const struct head_view *h, const float *q, const float *k, float *s)
+static void attention_scores(const struct kernel_args *a, const struct head_view *h, const float *q, const float *k,
+    float *s)
 {
     size_t all = (size_t)h->length * (size_t)h->length;
     memcpy(s, h->bias, all * sizeof *s);
@@ -104,9 +105,9 @@ static void scores(const struct kernel_args *a, const struct head_view *h, const
                 k + h->at, h->stride, 1, s, h->length);
 }
 
-static void attend(const struct kernel_args *a, const struct head_view *h, float *s)
+static void attention_attend(const struct kernel_args *a, const struct head_view *h, float *s)
 {
-    scores(a, h, P(2), P(3), s);
+    attention_scores(a, h, P(2), P(3), s);
     for (int r = 0; r < h->length; r++) {
         float *row = s + (size_t)r * (size_t)h->length, most = row[0], sum = 0;
         for (int c = 1; c < h->length; c++)
@@ -125,11 +126,11 @@ static void attend(const struct kernel_args *a, const struct head_view *h, float
 
 CPU_KERNEL(attention)
 {
-    float *s = scratch(a, 1);
+    float *s = attention_scratch(a, 1);
     for (int64_t b = 0; b < a->n[0]; b++)
         for (int64_t head = 0; head < a->n[2]; head++) {
-            struct head_view h = view(a, b, head, P(5));
-            attend(a, &h, s);
+            struct head_view h = attention_view(a, b, head, P(5));
+            attention_attend(a, &h, s);
         }
     free(s);
 }
@@ -139,7 +140,7 @@ static void attend_gradient(const struct kernel_args *a, const struct head_view 
     const float *out = P(10) + h->at, *gradient = P(11) + h->at;
     float *delta = P(3) + head * (size_t)h->length;
     const size_t length = (size_t)h->length;
-    scores(a, h, P(6), P(7), s);
+    attention_scores(a, h, P(6), P(7), s);
     for (size_t r = 0; r < length; r++) {
         for (size_t c = 0; c < length; c++)
             s[r * length + c] = expf(s[r * length + c] - P(5)[h->log_sums + r]);
@@ -162,10 +163,10 @@ static void attend_gradient(const struct kernel_args *a, const struct head_view 
 
 CPU_KERNEL(attention_gradient)
 {
-    float *s = scratch(a, 2);
+    float *s = attention_scratch(a, 2);
     for (int64_t b = 0; b < a->n[0]; b++)
         for (int64_t head = 0; head < a->n[2]; head++) {
-            struct head_view h = view(a, b, head, P(9));
+            struct head_view h = attention_view(a, b, head, P(9));
             attend_gradient(a, &h, (size_t)(b * a->n[2] + head), s, s + a->n[1] * a->n[1]);
         }
     free(s);

@@ -143,7 +143,7 @@ static int load_kernels(char *error, size_t error_size)
     return rc ? -1 : 0;
 }
 
-static const char *launch(void *function, const struct kernel_args *args)
+static const char *gpu_launch(void *function, const struct kernel_args *args)
 {
     struct kernel_args copy = *args;
     void *parameters[] = {&copy};
@@ -155,14 +155,14 @@ static const char *launch(void *function, const struct kernel_args *args)
 }
 
 /* A simulated GPU takes kernels and does nothing: losses would be made of what happened to lie in memory. */
-static int probe(const struct cuda_rt *rt, char *error, size_t error_size)
+static int gpu_probe_card(const struct cuda_rt *rt, char *error, size_t error_size)
 {
     float *memory = NULL, *seen = NULL;
     bool runs = false;
     if (!rt->cudaMalloc((void **)&memory, PROBE) && !rt->cudaMallocHost((void **)&seen, PROBE)) {
         seen[0] = 0;
         const struct kernel_args fill = {.kernel = KERNEL_fill, .f = {42}, .n = {1}, .p = {memory}};
-        runs = !launch(gpu.functions[KERNEL_fill], &fill) &&
+        runs = !gpu_launch(gpu.functions[KERNEL_fill], &fill) &&
                !rt->cudaMemcpyAsync(seen, memory, sizeof *seen, CUDA_COPY_TO_HOST, NULL) &&
                !rt->cudaStreamSynchronize(NULL) && seen[0] == 42;
     }
@@ -174,7 +174,7 @@ static int probe(const struct cuda_rt *rt, char *error, size_t error_size)
     return runs ? 0 : -1;
 }
 
-static void stop(const struct cuda_rt *rt)
+static void gpu_stop(const struct cuda_rt *rt)
 {
     if (gpu.cublas)
         gpu.cublasDestroy_v2(gpu.cublas);
@@ -185,13 +185,13 @@ static void stop(const struct cuda_rt *rt)
     gpu.cublas = gpu.module = gpu.workspace = NULL;
 }
 
-static int start(const struct cuda_rt *rt, int threads, char *error, size_t error_size)
+static int gpu_start(const struct cuda_rt *rt, int threads, char *error, size_t error_size)
 {
     (void)threads;
     rt->cudaFree(NULL); /* makes the runtime's context where there is none yet */
     if (open_libraries(CUDA, CUBLAS, error, error_size) || load_kernels(error, error_size) ||
-        probe(rt, error, error_size)) {
-        stop(rt);
+        gpu_probe_card(rt, error, error_size)) {
+        gpu_stop(rt);
         return -1;
     }
     /* A workspace of its own makes cuBLAS's sums the same in every run. */
@@ -205,17 +205,17 @@ static int start(const struct cuda_rt *rt, int threads, char *error, size_t erro
     if (!rc)
         return 0;
     snprintf(error, error_size, "cuBLAS cannot be used: error %d", rc);
-    stop(rt);
+    gpu_stop(rt);
     return -1;
 }
 
 /* Rows one behind the other are to cuBLAS the columns of the transposed matrix: it makes that of the product. */
-static const char *multiply(const struct kernel_args *a)
+static const char *gpu_multiply(const struct kernel_args *a)
 {
     const int rows = (int)a->n[0], columns = (int)a->n[1], inner = (int)a->n[2];
     const int type = a->dtype == DTYPE_F32 ? TYPE_F32 : TYPE_BF16;
     const float alpha = 1, beta = a->p[3] ? 1 : 0;
-    const char *fault = a->p[3] ? launch(gpu.functions[KERNEL_gemm], a) : NULL;
+    const char *fault = a->p[3] ? gpu_launch(gpu.functions[KERNEL_gemm], a) : NULL;
     if (fault)
         return fault;
     int rc = gpu.cublasGemmEx(gpu.cublas, a->n[4] ? OP_TRANSPOSED : OP_PLAIN, a->n[3] ? OP_TRANSPOSED : OP_PLAIN,
@@ -227,14 +227,15 @@ static const char *multiply(const struct kernel_args *a)
     return gpu.fault;
 }
 
-static const char *queue(const struct kernel_args *a)
+static const char *gpu_queue(const struct kernel_args *a)
 {
     if (a->kernel == KERNEL_gemm)
-        return multiply(a);
-    const char *fault = launch(gpu.functions[a->kernel], a);
+        return gpu_multiply(a);
+    const char *fault = gpu_launch(gpu.functions[a->kernel], a);
     for (int i = 0; a->kernel == KERNEL_attention_gradient && i < FURTHER_COUNT && !fault; i++)
-        fault = launch(gpu.further[i], a);
+        fault = gpu_launch(gpu.further[i], a);
     return fault;
 }
 
-const struct arithmetic arithmetic_gpu = {"gpu", 1U << DTYPE_F32 | 1U << DTYPE_BF16, false, start, stop, NULL, queue};
+const struct arithmetic arithmetic_gpu = {"gpu", 1U << DTYPE_F32 | 1U << DTYPE_BF16, false, gpu_start, gpu_stop, NULL,
+    gpu_queue};

@@ -30,7 +30,7 @@ struct names {
     int count;
 };
 
-static void add(struct names *names, struct parameter *parameter, const char *format, int layer, const char *part)
+static void names_add(struct names *names, struct parameter *parameter, const char *format, int layer, const char *part)
 {
     if (!parameter->rows || !parameter->trained)
         return;
@@ -45,29 +45,29 @@ static struct names name_all(struct model *m)
     struct names names = {calloc((size_t)m->parameter_count, sizeof *names.list), 0};
     if (!names.list)
         abort();
-    add(&names, &m->embedding, "model.embed_tokens.weight", 0, "");
+    names_add(&names, &m->embedding, "model.embed_tokens.weight", 0, "");
     for (int l = 0; l < m->shape.layers; l++) {
         struct layer *layer = &m->layers[l];
         for (int p = 0; p < PROJECTION_COUNT; p++) {
             struct linear *linear = &layer->projections[p];
             const char *name = projection_names[p];
-            add(&names, &linear->weight, "model.layers.%d.%s.weight", l, name);
-            add(&names, &linear->bias, "model.layers.%d.%s.bias", l, name);
-            add(&names, &linear->lora_a, "base_model.model.model.layers.%d.%s.lora_A.weight", l, name);
-            add(&names, &linear->lora_b, "base_model.model.model.layers.%d.%s.lora_B.weight", l, name);
+            names_add(&names, &linear->weight, "model.layers.%d.%s.weight", l, name);
+            names_add(&names, &linear->bias, "model.layers.%d.%s.bias", l, name);
+            names_add(&names, &linear->lora_a, "base_model.model.model.layers.%d.%s.lora_A.weight", l, name);
+            names_add(&names, &linear->lora_b, "base_model.model.model.layers.%d.%s.lora_B.weight", l, name);
         }
-        add(&names, &layer->input_norm, "model.layers.%d.%s.weight", l, "input_layernorm");
-        add(&names, &layer->attention_norm, "model.layers.%d.%s.weight", l, "post_attention_layernorm");
-        add(&names, &layer->q_norm, "model.layers.%d.%s.weight", l, "self_attn.q_norm");
-        add(&names, &layer->k_norm, "model.layers.%d.%s.weight", l, "self_attn.k_norm");
+        names_add(&names, &layer->input_norm, "model.layers.%d.%s.weight", l, "input_layernorm");
+        names_add(&names, &layer->attention_norm, "model.layers.%d.%s.weight", l, "post_attention_layernorm");
+        names_add(&names, &layer->q_norm, "model.layers.%d.%s.weight", l, "self_attn.q_norm");
+        names_add(&names, &layer->k_norm, "model.layers.%d.%s.weight", l, "self_attn.k_norm");
     }
-    add(&names, &m->final_norm, "model.norm.weight", 0, "");
-    add(&names, &m->head, "lm_head.weight", 0, "");
+    names_add(&names, &m->final_norm, "model.norm.weight", 0, "");
+    names_add(&names, &m->head, "lm_head.weight", 0, "");
     return names;
 }
 
 /* The values of all ranks, which the caller frees; NULL for moments that are not there. */
-static const float *fetch(struct device *device, struct model *model, struct parameter *p, enum stored what)
+static const float *parameter_fetch(struct device *device, struct model *model, struct parameter *p, enum stored what)
 {
     const size_t bytes = (size_t)(p->rows * p->columns) * sizeof(float);
     struct tensor *whole = shard_whole(device, model, p, what);
@@ -86,8 +86,8 @@ static const float *fetch(struct device *device, struct model *model, struct par
     return copy;
 }
 
-static void store(struct device *device, struct model *model, struct parameter *p, enum stored what,
-                  const float *values)
+static void parameter_store(struct device *device, struct model *model, struct parameter *p, enum stored what,
+    const float *values)
 {
     const size_t bytes = (size_t)(p->rows * p->columns) * sizeof(float);
     float *pinned = device_pin(device, bytes);
@@ -103,7 +103,8 @@ static void store(struct device *device, struct model *model, struct parameter *
     device_unpin(device, pinned);
 }
 
-static void enter(struct safetensors_entry *entry, const char *prefix, const struct named *named, const float *values)
+static void entry_fill(struct safetensors_entry *entry, const char *prefix, const struct named *named,
+    const float *values)
 {
     const struct parameter *p = named->parameter;
     *entry = (struct safetensors_entry){.rows = p->rows == 1 && !p->adapter ? 0 : p->rows, .columns = p->columns,
@@ -133,7 +134,7 @@ static int write_config(const char *path, const struct shape *shape, char *error
     return -1;
 }
 
-static const char *join(char *buffer, size_t size, const char *folder, const char *file)
+static const char *path_join(char *buffer, size_t size, const char *folder, const char *file)
 {
     snprintf(buffer, size, "%s/%s", folder, file);
     return buffer;
@@ -144,7 +145,7 @@ int saved_make(const char *folder, const struct device *device, char *error, siz
     char inside[4096]; /* what is no folder has nothing inside */
     if (device->comm && device->comm->rank)
         return 0;
-    if ((mkdir(folder, 0777) && errno != EEXIST) || access(join(inside, sizeof inside, folder, "."), W_OK)) {
+    if ((mkdir(folder, 0777) && errno != EEXIST) || access(path_join(inside, sizeof inside, folder, "."), W_OK)) {
         snprintf(error, error_size, "cannot save in '%s': %s", folder, strerror(errno));
         return -1;
     }
@@ -166,13 +167,15 @@ int saved_write(const char *folder, struct device *device, struct model *model, 
     size_t adapter_count = 0, state_count = 0;
     for (int i = 0; i < names.count; i++) {
         struct parameter *p = names.list[i].parameter;
-        const float *values = fetch(device, model, p, STORED_VALUE), *mean = fetch(device, model, p, STORED_MEAN);
+        const float *values = parameter_fetch(device, model, p, STORED_VALUE),
+                    *mean = parameter_fetch(device, model, p, STORED_MEAN);
         if (p->adapter)
-            enter(&adapters[adapter_count++], "", &names.list[i], values);
-        enter(&state[state_count++], "", &names.list[i], values);
+            entry_fill(&adapters[adapter_count++], "", &names.list[i], values);
+        entry_fill(&state[state_count++], "", &names.list[i], values);
         if (mean) {
-            enter(&state[state_count++], "mean.", &names.list[i], mean);
-            enter(&state[state_count++], "variance.", &names.list[i], fetch(device, model, p, STORED_VARIANCE));
+            entry_fill(&state[state_count++], "mean.", &names.list[i], mean);
+            entry_fill(&state[state_count++], "variance.", &names.list[i],
+                parameter_fetch(device, model, p, STORED_VARIANCE));
         }
     }
     snprintf(metadata, sizeof metadata,
@@ -181,13 +184,13 @@ int saved_write(const char *folder, struct device *device, struct model *model, 
              progress->step, progress->lengths, progress->lengths_next, progress->text);
     int rc = 0;
     if (writes && adapter_count)
-        rc = safetensors_write(join(path, sizeof path, folder, "adapter_model.safetensors"), adapters, adapter_count,
-                               "\"format\":\"pt\"", error, error_size);
+        rc = safetensors_write(path_join(path, sizeof path, folder, "adapter_model.safetensors"), adapters,
+            adapter_count, "\"format\":\"pt\"", error, error_size);
     if (writes && !rc && adapter_count)
-        rc = write_config(join(path, sizeof path, folder, "adapter_config.json"), &model->shape, error, error_size);
+        rc = write_config(path_join(path, sizeof path, folder, "adapter_config.json"), &model->shape, error, error_size);
     if (writes && !rc)
-        rc = safetensors_write(join(path, sizeof path, folder, "training_state.safetensors"), state, state_count,
-                               metadata, error, error_size);
+        rc = safetensors_write(path_join(path, sizeof path, folder, "training_state.safetensors"), state, state_count,
+            metadata, error, error_size);
     for (size_t i = 0; i < state_count; i++)
         free((void *)(uintptr_t)state[i].values);
     free(adapters);
@@ -208,11 +211,11 @@ static bool read_one(const struct safetensors *file, struct device *device, stru
     const float *variance = safetensors_find(file, name, p->rows * p->columns);
     if (!values || !mean != !variance)
         return false;
-    store(device, model, p, STORED_VALUE, values);
+    parameter_store(device, model, p, STORED_VALUE, values);
     if (mean) {
         enum budget before = device_label(device, BUDGET_optimizer);
-        store(device, model, p, STORED_MEAN, mean);
-        store(device, model, p, STORED_VARIANCE, variance);
+        parameter_store(device, model, p, STORED_MEAN, mean);
+        parameter_store(device, model, p, STORED_VARIANCE, variance);
         device_label(device, before);
     }
     return true;
@@ -223,7 +226,7 @@ int saved_read(const char *folder, struct device *device, struct model *model, s
 {
     char path[4096];
     struct safetensors file;
-    if (safetensors_open(&file, join(path, sizeof path, folder, "training_state.safetensors"), error, error_size))
+    if (safetensors_open(&file, path_join(path, sizeof path, folder, "training_state.safetensors"), error, error_size))
         return -1;
     struct progress progress;
     const char *missing = NULL;

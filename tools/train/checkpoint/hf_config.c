@@ -19,7 +19,7 @@ struct reading {
 };
 
 /* A whole number, `otherwise` where there is none (negative: there must be). False after an error. */
-static bool whole(const struct reading *in, const char *key, int otherwise, int *ret)
+static bool config_whole(const struct reading *in, const char *key, int otherwise, int *ret)
 {
     const json_t *value = json_object_get(in->root, key);
     if ((!value || json_is_null(value)) && otherwise >= 0) {
@@ -35,13 +35,13 @@ static bool whole(const struct reading *in, const char *key, int otherwise, int 
     return true;
 }
 
-static double real(const json_t *object, const char *key, double otherwise)
+static double config_real(const json_t *object, const char *key, double otherwise)
 {
     const json_t *value = json_object_get(object, key);
     return json_is_number(value) && json_number_value(value) > 0 ? json_number_value(value) : otherwise;
 }
 
-static bool flag(const json_t *object, const char *key, bool otherwise)
+static bool config_flag(const json_t *object, const char *key, bool otherwise)
 {
     const json_t *value = json_object_get(object, key);
     return json_is_boolean(value) ? json_is_true(value) : otherwise;
@@ -66,22 +66,24 @@ static enum dtype type_of_weights(const json_t *root)
     return name && !strcmp(name, "float32") ? DTYPE_F32 : DTYPE_BF16;
 }
 
-static int take(const struct reading *in, struct shape *ret, char name[HF_CONFIG_NAME])
+static int config_take(const struct reading *in, struct shape *ret, char name[HF_CONFIG_NAME])
 {
     struct shape shape = *ret;
     int type = find_type(in);
-    if (type < 0 || !whole(in, "num_hidden_layers", -1, &shape.layers) ||
-        !whole(in, "hidden_size", -1, &shape.hidden) || !whole(in, "num_attention_heads", -1, &shape.heads) ||
-        !whole(in, "num_key_value_heads", shape.heads, &shape.kv_heads) ||
-        !whole(in, "head_dim", shape.hidden / shape.heads, &shape.head_dim) ||
-        !whole(in, "intermediate_size", -1, &shape.ffn) || !whole(in, "vocab_size", -1, &shape.vocabulary))
+    if (type < 0 || !config_whole(in, "num_hidden_layers", -1, &shape.layers) ||
+        !config_whole(in, "hidden_size", -1, &shape.hidden) ||
+        !config_whole(in, "num_attention_heads", -1, &shape.heads) ||
+        !config_whole(in, "num_key_value_heads", shape.heads, &shape.kv_heads) ||
+        !config_whole(in, "head_dim", shape.hidden / shape.heads, &shape.head_dim) ||
+        !config_whole(in, "intermediate_size", -1, &shape.ffn) || !config_whole(in, "vocab_size", -1, &shape.vocabulary))
         return -1;
-    shape.tied = flag(in->root, "tie_word_embeddings", false);
-    shape.no_bias = !flag(in->root, "attention_bias", types[type].bias);
+    shape.tied = config_flag(in->root, "tie_word_embeddings", false);
+    shape.no_bias = !config_flag(in->root, "attention_bias", types[type].bias);
     shape.qk_norm = types[type].qk_norm;
-    shape.norm_eps = real(in->root, "rms_norm_eps", 1e-6);
-    shape.rope_theta = real(json_object_get(in->root, "rope_parameters"), "rope_theta", 1e4); /* since transformers 5 */
-    shape.rope_theta = real(in->root, "rope_theta", shape.rope_theta);
+    shape.norm_eps = config_real(in->root, "rms_norm_eps", 1e-6);
+    shape.rope_theta =
+        config_real(json_object_get(in->root, "rope_parameters"), "rope_theta", 1e4); /* since transformers 5 */
+    shape.rope_theta = config_real(in->root, "rope_theta", shape.rope_theta);
     shape.dtype = type_of_weights(in->root);
     shape.mixed = false;
     shape.selected = 0;
@@ -103,7 +105,7 @@ int hf_config_read(const char *path, struct shape *shape, char name[HF_CONFIG_NA
     else if (!json_is_object(root))
         snprintf(error, error_size, "%s: no JSON object", path);
     else
-        status = take(&in, shape, name);
+        status = config_take(&in, shape, name);
     json_decref(root);
     return status;
 }

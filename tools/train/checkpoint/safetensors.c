@@ -93,7 +93,7 @@ static void read_tensors(FILE *file, struct safetensors *f)
 }
 
 /* What is wrong with the header at byte *ret_at; NULL: nothing, and f->header is the caller's. */
-static const char *read_header(FILE *file, struct safetensors *f, size_t *ret_at)
+static const char *tensors_read_header(FILE *file, struct safetensors *f, size_t *ret_at)
 {
     unsigned char prefix[PREFIX];
     uint64_t length = 0;
@@ -126,7 +126,7 @@ int safetensors_open(struct safetensors *ret_file, const char *path, char *error
     }
     struct safetensors f = {0};
     size_t at;
-    const char *fault = read_header(file, &f, &at);
+    const char *fault = tensors_read_header(file, &f, &at);
     if (fault) {
         snprintf(error, error_size, "%s is no safetensors file: byte %zu: %s", path, at, fault);
         free(f.header);

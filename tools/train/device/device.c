@@ -29,7 +29,7 @@ static const size_t MOST_LIVE = (size_t)1 << 62; /* where counting ends */
 
 static void *const STREAM = NULL; /* the legacy default stream, as PyTorch's */
 
-static bool check(struct device *device, int rc, const char *call, size_t bytes)
+static bool device_check(struct device *device, int rc, const char *call, size_t bytes)
 {
     if (rc == CUDA_SUCCESS_VALUE)
         return true;
@@ -85,8 +85,8 @@ void device_open(struct device *device, const struct cuda_rt *rt, struct allocat
     if (!device->ring)
         abort();
     for (int i = 0; i < RING_QUARTERS; i++)
-        check(device, rt->cudaEventCreateWithFlags(&device->ring->passed[i], CUDA_EVENT_WITHOUT_TIMING),
-              "cudaEventCreateWithFlags", 0);
+        device_check(device, rt->cudaEventCreateWithFlags(&device->ring->passed[i], CUDA_EVENT_WITHOUT_TIMING),
+            "cudaEventCreateWithFlags", 0);
     if (!arithmetic || device->state != DEVICE_OK)
         return;
     if (arithmetic->start(rt, threads, device->error, sizeof device->error))
@@ -135,7 +135,7 @@ void *device_take(struct device *device, size_t bytes)
     bool refused = bytes > MOST_LIVE - device->live;
     refused = refused || (device->limit && bytes > device->limit - device->live);
     int rc = refused ? CUDA_ERROR_OUT_OF_MEMORY : device->alloc->take(device->alloc, bytes, &pointer);
-    if (!check(device, rc, "cudaMalloc", bytes))
+    if (!device_check(device, rc, "cudaMalloc", bytes))
         return NULL;
     device->live += bytes;
     device->live_by[device->label] += bytes;
@@ -160,7 +160,7 @@ void device_give(struct device *device, void *pointer, size_t bytes, enum budget
         return;
     device->live -= bytes;
     device->live_by[label] -= bytes;
-    check(device, device->alloc->give(device->alloc, pointer, bytes), "cudaFree", bytes);
+    device_check(device, device->alloc->give(device->alloc, pointer, bytes), "cudaFree", bytes);
 }
 
 static void run_launch(void *argument)
@@ -182,11 +182,11 @@ static struct launch *next_slot(struct device *device)
     if (slot % QUARTER_SLOTS == 0) {
         uint64_t last = (quarter + RING_QUARTERS - 1) % RING_QUARTERS;
         if (ring->next > 1) {
-            check(device, device->rt->cudaEventRecord(ring->passed[last], STREAM), "cudaEventRecord", 0);
+            device_check(device, device->rt->cudaEventRecord(ring->passed[last], STREAM), "cudaEventRecord", 0);
             ring->recorded[last] = true;
         }
         if (ring->recorded[quarter])
-            check(device, device->rt->cudaEventSynchronize(ring->passed[quarter]), "cudaEventSynchronize", 0);
+            device_check(device, device->rt->cudaEventSynchronize(ring->passed[quarter]), "cudaEventSynchronize", 0);
     }
     return &ring->slots[slot];
 }
@@ -200,7 +200,7 @@ void device_launch(struct device *device, const struct kernel_args *args)
         return;
     if (!device->arithmetic) {
         if (device->launches % DRY_LAUNCHES == 0)
-            check(device, device->rt->cudaLaunchHostFunc(STREAM, run_nothing, NULL), "cudaLaunchHostFunc", 0);
+            device_check(device, device->rt->cudaLaunchHostFunc(STREAM, run_nothing, NULL), "cudaLaunchHostFunc", 0);
         return;
     }
     if (device->arithmetic->queue)
@@ -216,7 +216,7 @@ void device_call(struct device *device, const struct kernel_args *args, void (*r
     struct launch *launch = next_slot(device);
     launch->run = run;
     launch->args = *args;
-    check(device, device->rt->cudaLaunchHostFunc(STREAM, run_launch, launch), "cudaLaunchHostFunc", 0);
+    device_check(device, device->rt->cudaLaunchHostFunc(STREAM, run_launch, launch), "cudaLaunchHostFunc", 0);
 }
 
 void device_fail(struct device *device, const char *what, const char *fault)
@@ -227,20 +227,20 @@ void device_fail(struct device *device, const char *what, const char *fault)
     snprintf(device->error, sizeof device->error, "%s failed: %s", what, fault);
 }
 
-static void copy(struct device *device, void *to, const void *from, size_t bytes, int kind)
+static void device_copy(struct device *device, void *to, const void *from, size_t bytes, int kind)
 {
     if (device->state == DEVICE_OK && device->rt)
-        check(device, device->rt->cudaMemcpyAsync(to, from, bytes, kind, STREAM), "cudaMemcpyAsync", bytes);
+        device_check(device, device->rt->cudaMemcpyAsync(to, from, bytes, kind, STREAM), "cudaMemcpyAsync", bytes);
 }
 
 void device_copy_in(struct device *device, void *to, const void *pinned, size_t bytes)
 {
-    copy(device, to, pinned, bytes, CUDA_COPY_TO_DEVICE);
+    device_copy(device, to, pinned, bytes, CUDA_COPY_TO_DEVICE);
 }
 
 void device_copy_out(struct device *device, void *pinned, const void *from, size_t bytes)
 {
-    copy(device, pinned, from, bytes, CUDA_COPY_TO_HOST);
+    device_copy(device, pinned, from, bytes, CUDA_COPY_TO_HOST);
 }
 
 static bool open_transfers(struct device *device)
@@ -251,21 +251,21 @@ static bool open_transfers(struct device *device)
         return false;
     if (t->stream)
         return true;
-    return check(device, rt->cudaStreamCreateWithFlags(&t->stream, CUDA_STREAM_NON_BLOCKING),
-                 "cudaStreamCreateWithFlags", 0) &&
-           check(device, rt->cudaEventCreateWithFlags(&t->before, CUDA_EVENT_WITHOUT_TIMING),
-                 "cudaEventCreateWithFlags", 0) &&
-           check(device, rt->cudaEventCreateWithFlags(&t->after, CUDA_EVENT_WITHOUT_TIMING),
-                 "cudaEventCreateWithFlags", 0);
+    return device_check(device, rt->cudaStreamCreateWithFlags(&t->stream, CUDA_STREAM_NON_BLOCKING),
+               "cudaStreamCreateWithFlags", 0) &&
+           device_check(device, rt->cudaEventCreateWithFlags(&t->before, CUDA_EVENT_WITHOUT_TIMING),
+               "cudaEventCreateWithFlags", 0) &&
+           device_check(device, rt->cudaEventCreateWithFlags(&t->after, CUDA_EVENT_WITHOUT_TIMING),
+               "cudaEventCreateWithFlags", 0);
 }
 
-static void transfer(struct device *device, void *to, const void *from, size_t bytes, int kind)
+static void device_transfer(struct device *device, void *to, const void *from, size_t bytes, int kind)
 {
     struct transfers *t = &device->transfers;
     const struct cuda_rt *rt = device->rt;
-    if (check(device, rt->cudaEventRecord(t->before, STREAM), "cudaEventRecord", 0) &&
-        check(device, rt->cudaStreamWaitEvent(t->stream, t->before, 0), "cudaStreamWaitEvent", 0) &&
-        check(device, rt->cudaMemcpyAsync(to, from, bytes, kind, t->stream), "cudaMemcpyAsync", bytes))
+    if (device_check(device, rt->cudaEventRecord(t->before, STREAM), "cudaEventRecord", 0) &&
+        device_check(device, rt->cudaStreamWaitEvent(t->stream, t->before, 0), "cudaStreamWaitEvent", 0) &&
+        device_check(device, rt->cudaMemcpyAsync(to, from, bytes, kind, t->stream), "cudaMemcpyAsync", bytes))
         t->unjoined = true;
 }
 
@@ -281,20 +281,21 @@ static void *scratch_of(struct device *device, size_t *bytes)
 void device_send(struct device *device, void *pinned, const void *from, size_t bytes)
 {
     if (open_transfers(device) && from && (pinned || (pinned = scratch_of(device, &bytes))))
-        transfer(device, pinned, from, bytes, CUDA_COPY_TO_HOST);
+        device_transfer(device, pinned, from, bytes, CUDA_COPY_TO_HOST);
 }
 
 void device_fetch(struct device *device, void *to, const void *pinned, size_t bytes)
 {
     if (open_transfers(device) && to && (pinned || (pinned = scratch_of(device, &bytes))))
-        transfer(device, to, pinned, bytes, CUDA_COPY_TO_DEVICE);
+        device_transfer(device, to, pinned, bytes, CUDA_COPY_TO_DEVICE);
 }
 
 void device_send_call(struct device *device, void (*run)(void *argument), void *argument)
 {
     if (!open_transfers(device))
         return;
-    check(device, device->rt->cudaLaunchHostFunc(device->transfers.stream, run, argument), "cudaLaunchHostFunc", 0);
+    device_check(device, device->rt->cudaLaunchHostFunc(device->transfers.stream, run, argument), "cudaLaunchHostFunc",
+        0);
     device->transfers.unjoined = true;
 }
 
@@ -304,15 +305,15 @@ void device_join(struct device *device)
     if (!t->unjoined)
         return;
     t->unjoined = false;
-    if (check(device, device->rt->cudaEventRecord(t->after, t->stream), "cudaEventRecord", 0))
-        check(device, device->rt->cudaStreamWaitEvent(STREAM, t->after, 0), "cudaStreamWaitEvent", 0);
+    if (device_check(device, device->rt->cudaEventRecord(t->after, t->stream), "cudaEventRecord", 0))
+        device_check(device, device->rt->cudaStreamWaitEvent(STREAM, t->after, 0), "cudaStreamWaitEvent", 0);
 }
 
 void device_wait(struct device *device)
 {
     device_join(device);
     if (device->rt)
-        check(device, device->rt->cudaStreamSynchronize(STREAM), "cudaStreamSynchronize", 0);
+        device_check(device, device->rt->cudaStreamSynchronize(STREAM), "cudaStreamSynchronize", 0);
 }
 
 void *device_pin(struct device *device, size_t bytes)
@@ -324,7 +325,7 @@ void *device_pin(struct device *device, size_t bytes)
         return pinned;
     }
     if (device->state != DEVICE_OK ||
-        !check(device, device->rt->cudaMallocHost(&pinned, bytes), "cudaMallocHost", bytes))
+        !device_check(device, device->rt->cudaMallocHost(&pinned, bytes), "cudaMallocHost", bytes))
         return NULL;
     return pinned;
 }
@@ -334,7 +335,7 @@ void device_unpin(struct device *device, void *pinned)
     if (!pinned)
         return;
     if (device->rt)
-        check(device, device->rt->cudaFreeHost(pinned), "cudaFreeHost", 0);
+        device_check(device, device->rt->cudaFreeHost(pinned), "cudaFreeHost", 0);
     else
         free(pinned);
 }

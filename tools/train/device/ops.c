@@ -63,7 +63,7 @@ struct tensor *op_column_sum(struct device *device, struct tensor *x)
     return result;
 }
 
-static struct tensor *broadcast(struct device *device, enum kernel kernel, struct tensor *x, struct tensor *factor)
+static struct tensor *op_broadcast(struct device *device, enum kernel kernel, struct tensor *x, struct tensor *factor)
 {
     struct tensor *result = tensor_new(device, x->dtype, x->rows, x->columns);
     device_launch(device, &(struct kernel_args){.kernel = kernel, .dtype = x->dtype, .n = {x->rows, x->columns},
@@ -74,13 +74,13 @@ static struct tensor *broadcast(struct device *device, enum kernel kernel, struc
 struct tensor *op_mul_rows(struct device *device, struct tensor *x, struct tensor *per_row)
 {
     assert(tensor_count(per_row) == x->rows);
-    return broadcast(device, KERNEL_mul_rows, x, per_row);
+    return op_broadcast(device, KERNEL_mul_rows, x, per_row);
 }
 
 struct tensor *op_mul_columns(struct device *device, struct tensor *x, struct tensor *per_column)
 {
     assert(tensor_count(per_column) == x->columns);
-    return broadcast(device, KERNEL_mul_columns, x, per_column);
+    return op_broadcast(device, KERNEL_mul_columns, x, per_column);
 }
 
 struct tensor *op_gemm(struct device *device, struct tensor *a, int a_is, struct tensor *b, int b_is,

@@ -7,12 +7,12 @@
    copy of one head's output padded to 128 rows, with two counters for each 64 of them. */
 enum { LOG_SUM_ROWS = 32, SCRATCH_ROWS = 128, COUNTER_ROWS = 64, SCRATCH_FROM_DIM = 96 };
 
-static int64_t padded(int64_t rows, int64_t to)
+static int64_t attention_padded(int64_t rows, int64_t to)
 {
     return (rows + to - 1) / to * to;
 }
 
-static struct tensor *repeat(struct pass *pass, struct tensor *x)
+static struct tensor *attention_repeat(struct pass *pass, struct tensor *x)
 {
     const struct shape *s = &pass->model->shape;
     if (s->heads == s->kv_heads)
@@ -63,11 +63,11 @@ struct tensor *attention_forward(struct pass *pass, struct tensor *q, struct ten
                                  struct attention_saved *saved)
 {
     const struct shape *s = &pass->model->shape;
-    struct tensor *all_k = repeat(pass, k), *all_v = repeat(pass, v);
+    struct tensor *all_k = attention_repeat(pass, k), *all_v = attention_repeat(pass, v);
     struct tensor *gathered = s->selected ? gather_selected(pass, q) : NULL;
     struct tensor *bias = make_bias(pass, q->dtype);
     struct tensor *out = tensor_new(pass->device, q->dtype, q->rows, q->columns);
-    int64_t log_rows = padded(pass->length, LOG_SUM_ROWS);
+    int64_t log_rows = attention_padded(pass->length, LOG_SUM_ROWS);
     struct tensor *log_sums = tensor_new(pass->device, DTYPE_F32, pass->batch * s->heads, log_rows);
     device_launch(pass->device, &(struct kernel_args){
         .kernel = KERNEL_attention, .dtype = q->dtype, .f = {1 / sqrtf((float)s->head_dim)},
@@ -96,7 +96,7 @@ void attention_backward(struct pass *pass, struct attention_saved *saved, struct
     struct tensor *v = tensor_new(device, like->dtype, like->rows, like->columns);
     struct tensor *of_gathered = s->selected ? gather_selected(pass, q) : NULL;
     struct tensor *delta = tensor_new(device, DTYPE_F32, pass->batch * s->heads, pass->length);
-    int64_t rows = padded(pass->length, SCRATCH_ROWS);
+    int64_t rows = attention_padded(pass->length, SCRATCH_ROWS);
     struct tensor *scratch = NULL;
     if (s->head_dim >= SCRATCH_FROM_DIM)
         scratch = tensor_new(device, DTYPE_F32, pass->batch * s->heads, rows * s->head_dim + 2 * rows / COUNTER_ROWS);

@@ -130,7 +130,7 @@ static void feed_forward_backward(struct pass *pass, struct layer *layer, struct
 
 /* PyTorch copies each gradient here because its own is laid out head by head; ours is not, and the copy stays to keep
    the same tensors alive at the same time. */
-static void contiguous(struct pass *pass, struct tensor **gradient)
+static void gradient_copy(struct pass *pass, struct tensor **gradient)
 {
     struct tensor *copy = op_map(pass->device, KERNEL_copy, *gradient, NULL, 0);
     tensor_drop(gradient);
@@ -151,11 +151,11 @@ static void attention_part_backward(struct pass *pass, struct layer *layer, stru
         head_norm_backward(pass, &layer->k_norm, &k, s->kv_heads, &saved->k_norm);
         head_norm_backward(pass, &layer->q_norm, &q, s->heads, &saved->q_norm);
     }
-    contiguous(pass, &v);
+    gradient_copy(pass, &v);
     projection_backward(pass, layer, saved, PROJECTION_V, &v, &of_normed);
-    contiguous(pass, &k);
+    gradient_copy(pass, &k);
     projection_backward(pass, layer, saved, PROJECTION_K, &k, &of_normed);
-    contiguous(pass, &q);
+    gradient_copy(pass, &q);
     projection_backward(pass, layer, saved, PROJECTION_Q, &q, &of_normed);
     struct tensor *branch = norm_backward(pass, &layer->input_norm, &saved->input_norm, &of_normed, last, last_count);
     add_to_residual(pass, gradient, &branch);

@@ -24,7 +24,7 @@ void embedding_backward(struct pass *pass, struct tensor *tokens, struct tensor 
     parameter_accept(pass->device, &pass->model->embedding, result);
 }
 
-static struct parameter *head(struct model *model)
+static struct parameter *loss_head(struct model *model)
 {
     return model->shape.tied ? &model->embedding : &model->head;
 }
@@ -34,9 +34,9 @@ static struct parameter *head(struct model *model)
 static struct tensor *policy_forward(struct pass *pass, struct tensor **x, struct loss_saved *saved)
 {
     struct device *device = pass->device;
-    if (head(pass->model)->trained)
+    if (loss_head(pass->model)->trained)
         saved->x_head = tensor_keep(*x);
-    saved->raw = op_gemm(device, *x, PLAIN, weight_of(pass, head(pass->model)), TRANSPOSED, NULL);
+    saved->raw = op_gemm(device, *x, PLAIN, weight_of(pass, loss_head(pass->model)), TRANSPOSED, NULL);
     tensor_drop(x);
     workspace_take(pass, false);
     saved->scaled = op_map(device, KERNEL_scale, saved->raw, NULL, 1);
@@ -65,9 +65,9 @@ static struct tensor *entropy_forward(struct pass *pass, struct tensor **x, stru
                                       struct loss_saved *saved)
 {
     struct device *device = pass->device;
-    if (head(pass->model)->trained)
+    if (loss_head(pass->model)->trained)
         saved->x_head = tensor_keep(*x);
-    struct tensor *logits = op_gemm(device, *x, PLAIN, weight_of(pass, head(pass->model)), TRANSPOSED, NULL);
+    struct tensor *logits = op_gemm(device, *x, PLAIN, weight_of(pass, loss_head(pass->model)), TRANSPOSED, NULL);
     workspace_take(pass, false);
     struct tensor *wide = op_cast(device, logits, DTYPE_F32);
     saved->labels = tensor_new(device, DTYPE_I64, pass->batch, pass->length + 1);
@@ -134,7 +134,7 @@ void loss_forget(struct loss_saved *saved)
 struct tensor *loss_backward(struct pass *pass, struct loss_saved *saved, struct tensor *scaled, int parts)
 {
     struct device *device = pass->device;
-    struct parameter *weight = head(pass->model);
+    struct parameter *weight = loss_head(pass->model);
     enum budget before = device_label(device, BUDGET_logits);
     struct tensor *logits = pass->policy ? policy_backward(pass, saved) : entropy_backward(pass, saved, scaled, parts);
     struct tensor *result = op_gemm(device, logits, PLAIN, weight_of(pass, weight), PLAIN, NULL);

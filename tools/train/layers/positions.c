@@ -4,7 +4,7 @@
 /* What transformers does with positions before the first layer: find packed sequences (positions that do not go up by
    one), make a mask of them and of causality, and the tables of the rotary embedding. */
 
-static struct tensor *integers(struct pass *pass, int64_t count, int64_t first)
+static struct tensor *position_integers(struct pass *pass, int64_t count, int64_t first)
 {
     struct tensor *result = tensor_new(pass->device, DTYPE_I64, 1, count);
     device_launch(pass->device,
@@ -21,9 +21,9 @@ static struct tensor *to_dtype(struct pass *pass, enum kernel kernel, struct ten
 }
 
 /* 0, 1, ... plus an offset that is zero without a key-value cache. */
-static struct tensor *indices(struct pass *pass)
+static struct tensor *position_indices(struct pass *pass)
 {
-    struct tensor *counted = integers(pass, pass->length, 0);
+    struct tensor *counted = position_integers(pass, pass->length, 0);
     struct tensor *result = tensor_new(pass->device, DTYPE_I64, 1, pass->length);
     device_launch(pass->device, &(struct kernel_args){.kernel = KERNEL_add_integer, .n = {pass->length, 0},
                                                       .p = {result->data, counted->data}});
@@ -32,11 +32,11 @@ static struct tensor *indices(struct pass *pass)
 }
 
 /* For each position the number of its packed sequence. */
-static struct tensor *segments(struct pass *pass)
+static struct tensor *position_segments(struct pass *pass)
 {
     enum { SCAN_SCRATCH = 1279 };
-    struct tensor *before = integers(pass, 1, -1);
-    struct tensor *joined = integers(pass, pass->length + 1, -1);
+    struct tensor *before = position_integers(pass, 1, -1);
+    struct tensor *joined = position_integers(pass, pass->length + 1, -1);
     if (pass->packed && pass->starts)
         device_copy_in(pass->device, joined->data, pass->starts, joined->bytes);
     struct tensor *steps = tensor_new(pass->device, DTYPE_I64, 1, pass->length);
@@ -60,7 +60,7 @@ static struct tensor *segments(struct pass *pass)
     return result;
 }
 
-static struct tensor *both(struct pass *pass, struct tensor *a, struct tensor *b)
+static struct tensor *mask_both(struct pass *pass, struct tensor *a, struct tensor *b)
 {
     struct tensor *result = tensor_new(pass->device, DTYPE_U8, a->rows, a->columns);
     device_launch(pass->device, &(struct kernel_args){.kernel = KERNEL_both, .n = {tensor_count(a), b->columns > 1},
@@ -68,9 +68,9 @@ static struct tensor *both(struct pass *pass, struct tensor *a, struct tensor *b
     return result;
 }
 
-static struct tensor *compare(struct pass *pass, enum kernel kernel, struct tensor *segment)
+static struct tensor *mask_compare(struct pass *pass, enum kernel kernel, struct tensor *segment)
 {
-    struct tensor *column = indices(pass), *row = indices(pass);
+    struct tensor *column = position_indices(pass), *row = position_indices(pass);
     struct tensor *result = tensor_new(pass->device, DTYPE_U8, pass->batch * pass->length, pass->length);
     device_launch(pass->device,
                   &(struct kernel_args){.kernel = kernel, .n = {pass->batch, pass->length},
@@ -82,17 +82,17 @@ static struct tensor *compare(struct pass *pass, enum kernel kernel, struct tens
 
 static void make_mask(struct pass *pass)
 {
-    struct tensor *segment = segments(pass);
-    struct tensor *batch = integers(pass, pass->batch, 0), *head = integers(pass, 1, 0);
-    struct tensor *columns = indices(pass), *rows = indices(pass);
+    struct tensor *segment = position_segments(pass);
+    struct tensor *batch = position_integers(pass, pass->batch, 0), *head = position_integers(pass, 1, 0);
+    struct tensor *columns = position_indices(pass), *rows = position_indices(pass);
     struct tensor *yes = tensor_new(pass->device, DTYPE_U8, 1, 1);
     device_launch(pass->device, &(struct kernel_args){.kernel = KERNEL_set_byte, .n = {1}, .p = {yes->data}});
-    struct tensor *causal = compare(pass, KERNEL_not_after, NULL);
-    struct tensor *allowed = both(pass, causal, yes);
+    struct tensor *causal = mask_compare(pass, KERNEL_not_after, NULL);
+    struct tensor *allowed = mask_both(pass, causal, yes);
     tensor_drop(&causal);
     tensor_drop(&yes);
-    struct tensor *together = compare(pass, KERNEL_same_segment, segment);
-    pass->mask = both(pass, allowed, together);
+    struct tensor *together = mask_compare(pass, KERNEL_same_segment, segment);
+    pass->mask = mask_both(pass, allowed, together);
     tensor_drop(&together);
     tensor_drop(&allowed);
     tensor_drop(&batch);
@@ -102,7 +102,7 @@ static void make_mask(struct pass *pass)
     tensor_drop(&segment);
 }
 
-static struct tensor *table(struct pass *pass, enum kernel kernel, struct tensor *angles)
+static struct tensor *rotary_table(struct pass *pass, enum kernel kernel, struct tensor *angles)
 {
     struct tensor *plain = op_map(pass->device, kernel, angles, NULL, 0);
     struct tensor *result = op_map(pass->device, KERNEL_scale, plain, NULL, 1);
@@ -123,7 +123,7 @@ static void make_tables(struct pass *pass)
     struct tensor *joined = tensor_new(pass->device, DTYPE_F32, pass->length, 2 * half);
     device_launch(pass->device, &(struct kernel_args){.kernel = KERNEL_join_twice, .n = {pass->length, half},
                                                       .p = {joined->data, angles->data}});
-    struct tensor *cosines = table(pass, KERNEL_cosine, joined), *sines = table(pass, KERNEL_sine, joined);
+    struct tensor *cosines = rotary_table(pass, KERNEL_cosine, joined), *sines = rotary_table(pass, KERNEL_sine, joined);
     pass->cosines = op_cast(pass->device, cosines, dtype);
     pass->sines = op_cast(pass->device, sines, dtype);
     tensor_drop(&angles);
@@ -139,7 +139,7 @@ void positions_make(struct pass *pass)
         if (pass->starts)
             device_copy_in(pass->device, pass->positions->data, pass->starts + 1, pass->positions->bytes);
     } else {
-        pass->positions = indices(pass);
+        pass->positions = position_indices(pass);
     }
     make_mask(pass);
     make_tables(pass);

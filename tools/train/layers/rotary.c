@@ -13,8 +13,8 @@ static struct tensor *mul_heads(struct pass *pass, struct tensor *x, struct tens
 }
 
 /* `result_columns` a row; kernels of halves see one row a head. */
-static struct tensor *halves(struct pass *pass, enum kernel kernel, struct tensor *a, struct tensor *b,
-                             int64_t result_columns, int which)
+static struct tensor *rotary_halves(struct pass *pass, enum kernel kernel, struct tensor *a, struct tensor *b,
+    int64_t result_columns, int which)
 {
     const int head_dim = pass->model->shape.head_dim;
     struct tensor *result = tensor_new(pass->device, a->dtype, a->rows, result_columns);
@@ -28,8 +28,8 @@ static struct tensor *halves(struct pass *pass, enum kernel kernel, struct tenso
 struct tensor *rotary_forward(struct pass *pass, struct tensor *x, int heads)
 {
     struct tensor *straight = mul_heads(pass, x, pass->cosines, heads);
-    struct tensor *negative = halves(pass, KERNEL_negate_half, x, NULL, x->columns / 2, 1);
-    struct tensor *rotated = halves(pass, KERNEL_join_halves, negative, x, x->columns, 0);
+    struct tensor *negative = rotary_halves(pass, KERNEL_negate_half, x, NULL, x->columns / 2, 1);
+    struct tensor *rotated = rotary_halves(pass, KERNEL_join_halves, negative, x, x->columns, 0);
     tensor_drop(&negative);
     struct tensor *across = mul_heads(pass, rotated, pass->sines, heads);
     tensor_drop(&rotated);
@@ -43,10 +43,10 @@ struct tensor *rotary_backward(struct pass *pass, struct tensor **gradient, int 
 {
     struct device *device = pass->device;
     struct tensor *across = mul_heads(pass, *gradient, pass->sines, heads);
-    struct tensor *negative = halves(pass, KERNEL_negate_half, across, NULL, across->columns / 2, 0);
-    struct tensor *result = halves(pass, KERNEL_pad_half, negative, NULL, across->columns, 1);
+    struct tensor *negative = rotary_halves(pass, KERNEL_negate_half, across, NULL, across->columns / 2, 0);
+    struct tensor *result = rotary_halves(pass, KERNEL_pad_half, negative, NULL, across->columns, 1);
     tensor_drop(&negative);
-    struct tensor *other = halves(pass, KERNEL_pad_half_of, across, NULL, across->columns, 0);
+    struct tensor *other = rotary_halves(pass, KERNEL_pad_half_of, across, NULL, across->columns, 0);
     tensor_drop(&across);
     op_in_place(device, KERNEL_add_to, result, other, 0);
     tensor_drop(&other);

@@ -21,7 +21,7 @@ struct arena {
 /* What a plan gives out instead of memory: it must not be NULL and is never looked at. */
 static char *const PLAN_BASE = (char *)(uintptr_t)TENSOR_ALIGNMENT;
 
-static size_t rounded(size_t bytes)
+static size_t arena_rounded(size_t bytes)
 {
     return (bytes + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT * TENSOR_ALIGNMENT;
 }
@@ -29,7 +29,7 @@ static size_t rounded(size_t bytes)
 static int arena_take(struct allocator *self, size_t bytes, void **ret_pointer)
 {
     struct arena *arena = (struct arena *)self;
-    size_t need = rounded(bytes), i = 0;
+    size_t need = arena_rounded(bytes), i = 0;
     while (i < arena->count && arena->holes[i].bytes < need)
         i++;
     if (i == arena->count)
@@ -48,7 +48,7 @@ static int arena_take(struct allocator *self, size_t bytes, void **ret_pointer)
 static int arena_give(struct allocator *self, void *pointer, size_t bytes)
 {
     struct arena *arena = (struct arena *)self;
-    struct hole freed = {(size_t)((char *)pointer - arena->memory), rounded(bytes)};
+    struct hole freed = {(size_t)((char *)pointer - arena->memory), arena_rounded(bytes)};
     size_t low = 0, high = arena->count;
     while (low < high) {
         size_t middle = (low + high) / 2;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int success(void)
+static int host_success(void)
 {
     return CUDA_SUCCESS_VALUE;
 }
@@ -14,75 +14,75 @@ static int success(void)
 static int get_device_count(int *count)
 {
     *count = 1;
-    return success();
+    return host_success();
 }
 
 static int set_device(int device)
 {
     (void)device;
-    return success();
+    return host_success();
 }
 
-static int take(void **pointer, size_t bytes)
+static int host_alloc(void **pointer, size_t bytes)
 {
     size_t rounded = (bytes + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT * TENSOR_ALIGNMENT;
     void *memory = rounded < bytes ? NULL : aligned_alloc(TENSOR_ALIGNMENT, rounded);
     if (!memory)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *pointer = memory;
-    return success();
+    return host_success();
 }
 
-static int give(void *pointer)
+static int host_free(void *pointer)
 {
     free(pointer);
-    return success();
+    return host_success();
 }
 
 static int mem_get_info(size_t *unused, size_t *total)
 {
     *unused = *total = SIZE_MAX / 4;
-    return success();
+    return host_success();
 }
 
-static int copy(void *to, const void *from, size_t bytes, int kind, void *stream)
+static int host_copy(void *to, const void *from, size_t bytes, int kind, void *stream)
 {
     (void)kind, (void)stream;
     memcpy(to, from, bytes);
-    return success();
+    return host_success();
 }
 
-static int call(void *stream, void (*function)(void *), void *argument)
+static int host_call_function(void *stream, void (*function)(void *), void *argument)
 {
     (void)stream;
     function(argument);
-    return success();
+    return host_success();
 }
 
-static int create(void **object, unsigned flags)
+static int host_create(void **object, unsigned flags)
 {
     (void)flags;
     static char any;
     *object = &any;
-    return success();
+    return host_success();
 }
 
 static int on_object(void *object)
 {
     (void)object;
-    return success();
+    return host_success();
 }
 
-static int record(void *event, void *stream)
+static int host_record(void *event, void *stream)
 {
     (void)event, (void)stream;
-    return success();
+    return host_success();
 }
 
 static int wait_event(void *stream, void *event, unsigned flags)
 {
     (void)stream, (void)event, (void)flags;
-    return success();
+    return host_success();
 }
 
 static const char *error_string(int error)
@@ -91,10 +91,23 @@ static const char *error_string(int error)
 }
 
 const struct cuda_rt cuda_rt_host = {
-    .cudaGetDeviceCount = get_device_count, .cudaSetDevice = set_device, .cudaMalloc = take, .cudaFree = give,
-    .cudaMemGetInfo = mem_get_info, .cudaMallocHost = take, .cudaFreeHost = give, .cudaMemcpyAsync = copy,
-    .cudaLaunchHostFunc = call, .cudaEventCreateWithFlags = create, .cudaEventDestroy = on_object,
-    .cudaEventRecord = record, .cudaEventSynchronize = on_object, .cudaStreamCreateWithFlags = create,
-    .cudaStreamDestroy = on_object, .cudaStreamWaitEvent = wait_event, .cudaStreamSynchronize = on_object,
-    .cudaGetLastError = success, .cudaGetErrorString = error_string,
+    .cudaGetDeviceCount = get_device_count,
+    .cudaSetDevice = set_device,
+    .cudaMalloc = host_alloc,
+    .cudaFree = host_free,
+    .cudaMemGetInfo = mem_get_info,
+    .cudaMallocHost = host_alloc,
+    .cudaFreeHost = host_free,
+    .cudaMemcpyAsync = host_copy,
+    .cudaLaunchHostFunc = host_call_function,
+    .cudaEventCreateWithFlags = host_create,
+    .cudaEventDestroy = on_object,
+    .cudaEventRecord = host_record,
+    .cudaEventSynchronize = on_object,
+    .cudaStreamCreateWithFlags = host_create,
+    .cudaStreamDestroy = on_object,
+    .cudaStreamWaitEvent = wait_event,
+    .cudaStreamSynchronize = on_object,
+    .cudaGetLastError = host_success,
+    .cudaGetErrorString = error_string,
 };

@@ -12,7 +12,7 @@ struct awake {
     int weight_count;
 };
 
-static void load(struct awake *a)
+static void engine_load(struct awake *a)
 {
     const struct shape *s = a->shape;
     const int64_t q = (int64_t)s->heads * s->head_dim, kv = (int64_t)s->kv_heads * s->head_dim;
@@ -75,7 +75,7 @@ void engine_rollout(const struct engine *engine, struct device *device, const st
     a.pool = calloc((size_t)shape->layers, sizeof *a.pool);
     if (!a.weights || !a.pool)
         abort();
-    load(&a);
+    engine_load(&a);
     take_pool(&a, (size_t)((double)card * engine->share));
     int64_t prompts = (int64_t)prompt * engine->sequences;
     pass_over(&a, prompts < BATCHED_TOKENS ? prompts : BATCHED_TOKENS, engine->sequences);

@@ -43,8 +43,8 @@ struct builder {
     uint64_t seed, stream;
 };
 
-static struct parameter *add(struct builder *b, struct parameter *parameter, int64_t rows, int64_t columns,
-                             enum kernel fill, float scale, bool trained, bool adapter)
+static struct parameter *builder_add(struct builder *b, struct parameter *parameter, int64_t rows, int64_t columns,
+    enum kernel fill, float scale, bool trained, bool adapter)
 {
     const struct shape *s = &b->model->shape;
     enum budget before = device_label(b->device, adapter ? BUDGET_adapters : BUDGET_weights);
@@ -68,24 +68,24 @@ static void add_weights(struct builder *b, const int64_t dims[4])
     struct model *m = b->model;
     const struct shape *s = &m->shape;
     const float spread = 0.02F;
-    add(b, &m->embedding, s->vocabulary, s->hidden, KERNEL_fill_normal, spread, s->train_all, false);
+    builder_add(b, &m->embedding, s->vocabulary, s->hidden, KERNEL_fill_normal, spread, s->train_all, false);
     for (int l = 0; l < s->layers; l++) {
         struct layer *layer = &m->layers[l];
         for (int p = 0; p < PROJECTION_COUNT; p++) {
             int64_t out = dims[projection_shapes[p].out], in = dims[projection_shapes[p].in];
             layer->projections[p].number = 1 + l * PROJECTION_COUNT + p;
-            add(b, &layer->projections[p].weight, out, in, KERNEL_fill_normal, spread, s->train_all, false);
+            builder_add(b, &layer->projections[p].weight, out, in, KERNEL_fill_normal, spread, s->train_all, false);
             if (projection_shapes[p].bias && !s->no_bias)
-                add(b, &layer->projections[p].bias, 1, out, KERNEL_fill, 0, s->train_all, false);
+                builder_add(b, &layer->projections[p].bias, 1, out, KERNEL_fill, 0, s->train_all, false);
         }
-        add(b, &layer->input_norm, 1, s->hidden, KERNEL_fill, 1, s->train_all, false);
-        add(b, &layer->attention_norm, 1, s->hidden, KERNEL_fill, 1, s->train_all, false);
+        builder_add(b, &layer->input_norm, 1, s->hidden, KERNEL_fill, 1, s->train_all, false);
+        builder_add(b, &layer->attention_norm, 1, s->hidden, KERNEL_fill, 1, s->train_all, false);
         if (s->qk_norm) {
-            add(b, &layer->q_norm, 1, s->head_dim, KERNEL_fill, 1, s->train_all, false);
-            add(b, &layer->k_norm, 1, s->head_dim, KERNEL_fill, 1, s->train_all, false);
+            builder_add(b, &layer->q_norm, 1, s->head_dim, KERNEL_fill, 1, s->train_all, false);
+            builder_add(b, &layer->k_norm, 1, s->head_dim, KERNEL_fill, 1, s->train_all, false);
         }
     }
-    add(b, &m->final_norm, 1, s->hidden, KERNEL_fill, 1, s->train_all, false);
+    builder_add(b, &m->final_norm, 1, s->hidden, KERNEL_fill, 1, s->train_all, false);
     struct tensor **frequencies[] = {&m->inverse_frequencies, &m->original_inverse_frequencies};
     for (int i = 0; i < 2; i++) {
         *frequencies[i] = tensor_new(b->device, DTYPE_F32, 1, s->head_dim / 2);
@@ -94,7 +94,7 @@ static void add_weights(struct builder *b, const int64_t dims[4])
                                                        .p = {(*frequencies[i])->data}});
     }
     if (!s->tied)
-        add(b, &m->head, s->vocabulary, s->hidden, KERNEL_fill_normal, spread, s->train_all, false);
+        builder_add(b, &m->head, s->vocabulary, s->hidden, KERNEL_fill_normal, spread, s->train_all, false);
 }
 
 static void add_adapters(struct builder *b, const int64_t dims[4])
@@ -106,12 +106,12 @@ static void add_adapters(struct builder *b, const int64_t dims[4])
             int64_t out = dims[projection_shapes[p].out], in = dims[projection_shapes[p].in];
             /* As PEFT: A is uniform within 1 / sqrt(in) (Kaiming with a = sqrt 5), B is zero. */
             float bound = 1 / sqrtf((float)in);
-            add(b, &linear->lora_a, s->rank, in, KERNEL_fill_uniform, bound, true, true);
-            add(b, &linear->lora_b, out, s->rank, KERNEL_fill, 0, true, true);
+            builder_add(b, &linear->lora_a, s->rank, in, KERNEL_fill_uniform, bound, true, true);
+            builder_add(b, &linear->lora_b, out, s->rank, KERNEL_fill, 0, true, true);
         }
 }
 
-static void list(struct model *m, struct parameter *parameter)
+static void model_list(struct model *m, struct parameter *parameter)
 {
     if (parameter->rows)
         m->parameters[m->parameter_count++] = parameter;
@@ -143,12 +143,12 @@ static void list_parameters(struct model *m)
     m->parameters = malloc((size_t)(3 + m->shape.layers * LAYER_PARAMETERS) * sizeof *m->parameters);
     if (!m->parameters)
         abort();
-    list(m, &m->embedding);
+    model_list(m, &m->embedding);
     for (int l = 0; l < m->shape.layers; l++) {
         m->parameter_count += layer_parameters(&m->layers[l], m->parameters + m->parameter_count);
     }
-    list(m, &m->final_norm);
-    list(m, &m->head);
+    model_list(m, &m->final_norm);
+    model_list(m, &m->head);
 }
 
 void model_open(struct model *model, struct device *device, const struct shape *shape, uint64_t seed)

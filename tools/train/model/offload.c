@@ -46,7 +46,7 @@ void offload_free(struct device *device, struct offload *offload)
     free(offload);
 }
 
-static float incoming(const struct offload *offload, int64_t i)
+static float offload_incoming(const struct offload *offload, int64_t i)
 {
     return offload->incoming_dtype == DTYPE_F32 ? ((const float *)offload->incoming)[i]
                                                 : bf16_to_float(((const uint16_t *)offload->incoming)[i]);
@@ -63,7 +63,7 @@ static void write_value(struct offload *offload, int64_t i, float value)
 void offload_complete(struct offload *offload)
 {
     for (int64_t i = 0; offload->value && i < offload->count; i++) {
-        float value = incoming(offload, i);
+        float value = offload_incoming(offload, i);
         write_value(offload, i, value);
         if (offload->master)
             offload->master[i] = value;
@@ -74,8 +74,8 @@ static void add_incoming(void *argument)
 {
     struct offload *offload = argument;
     for (int64_t i = 0; i < offload->count; i++)
-        offload->gradient[i] = offload->has_gradient ? offload->gradient[i] + incoming(offload, i)
-                                                     : incoming(offload, i);
+        offload->gradient[i] = offload->has_gradient ? offload->gradient[i] + offload_incoming(offload, i)
+                                                     : offload_incoming(offload, i);
     offload->has_gradient = true;
 }
 
@@ -89,7 +89,7 @@ void offload_add_gradient(struct device *device, struct offload *offload, struct
         device_send_call(device, add_incoming, offload);
 }
 
-static float norm_of(const float *values, int64_t count)
+static float offload_norm_of(const float *values, int64_t count)
 {
     float norm;
     arithmetic_cpu.run(&(struct kernel_args){.kernel = KERNEL_norm, .n = {count},
@@ -104,11 +104,11 @@ float offload_norm(struct device *device, struct parameter *const *parameters, i
     if (!norms)
         abort();
     for (int i = 0; i < count; i++)
-        norms[i] = norm_of(parameters[i]->offload->gradient, parameters[i]->offload->count);
-    float total = norm_of(norms, count);
+        norms[i] = offload_norm_of(parameters[i]->offload->gradient, parameters[i]->offload->count);
+    float total = offload_norm_of(norms, count);
     if (device->comm) {
         comm_exchange(device->comm, &total, norms + count, sizeof total);
-        total = norm_of(norms + count, ranks);
+        total = offload_norm_of(norms + count, ranks);
     }
     free(norms);
     return total;

@@ -9,7 +9,7 @@
 /* torch._foreach_norm reduces chunks of this many elements, each to one float, of as many as the largest tensor has. */
 enum { NORM_CHUNK = 65536 };
 
-static struct tensor *norm_of(struct device *device, struct tensor *x, enum dtype dtype)
+static struct tensor *tensor_norm(struct device *device, struct tensor *x, enum dtype dtype)
 {
     struct tensor *norm = tensor_new(device, dtype, 1, 1);
     device_launch(device, &(struct kernel_args){.kernel = KERNEL_norm, .dtype = x->dtype, .n = {tensor_count(x)},
@@ -29,7 +29,7 @@ static struct tensor *total_norm(struct device *device, struct parameter *const 
         abort();
     struct tensor *partial = tensor_new(device, DTYPE_F32, count, (largest + NORM_CHUNK - 1) / NORM_CHUNK);
     for (int i = 0; i < count; i++)
-        norms[i] = norm_of(device, trained[i]->gradient, dtype);
+        norms[i] = tensor_norm(device, trained[i]->gradient, dtype);
     tensor_drop(&partial);
     struct tensor *stacked = tensor_new(device, dtype, 1, count);
     for (int i = 0; i < count; i++) {
@@ -38,7 +38,7 @@ static struct tensor *total_norm(struct device *device, struct parameter *const 
             .kernel = KERNEL_copy, .dtype = dtype, .n = {1},
             .p = {element ? element + (size_t)i * dtype_size(dtype) : NULL, norms[i]->data}});
     }
-    struct tensor *total = norm_of(device, stacked, dtype);
+    struct tensor *total = tensor_norm(device, stacked, dtype);
     tensor_drop(&stacked);
     for (int i = count - 1; i >= 0; i--)
         tensor_drop(&norms[i]);
@@ -59,14 +59,14 @@ static struct tensor *joint_norm(struct device *device, const struct model *mode
         .p = {all->data ? (char *)all->data + (size_t)s->rank * size : NULL, mine->data}});
     if (device->comm)
         comm_all_gather(device->comm, device, all->data, size);
-    struct tensor *joint = norm_of(device, all, mine->dtype);
+    struct tensor *joint = tensor_norm(device, all, mine->dtype);
     tensor_drop(&all);
     tensor_drop(&mine);
     return joint;
 }
 
-static void clip(struct device *device, const struct model *model, struct parameter *const *trained, int count,
-                 double most)
+static void gradients_clip(struct device *device, const struct model *model, struct parameter *const *trained,
+    int count, double most)
 {
     struct tensor *total = joint_norm(device, model, total_norm(device, trained, count));
     struct tensor *shifted = op_map(device, KERNEL_add_scalar, total, NULL, 1e-6F);
@@ -90,7 +90,7 @@ static struct tensor *zeros_like(struct device *device, const struct tensor *x)
 }
 
 /* Drops the denominator where the next needs its memory. */
-static void apply(struct device *device, struct parameter *p, struct tensor **denominator, float rate, float keep)
+static void adam_apply(struct device *device, struct parameter *p, struct tensor **denominator, float rate, float keep)
 {
     struct tensor *target = shard_target(p);
     device_launch(device, &(struct kernel_args){.kernel = KERNEL_adam_update, .dtype = target->dtype, .f = {rate, keep},
@@ -116,7 +116,7 @@ static void update_offloaded(struct optimizer *o, struct device *device, struct 
         return;
     }
     float factor = 1;
-    if (o->clip > 0) { /* in clip()'s operations, which are float ones */
+    if (o->clip > 0) { /* in gradients_clip()'s operations, which are float ones */
         float norm = offload_norm(device, trained, count);
         factor = 1 / (norm + 1e-6F) * (float)o->clip;
         factor = factor < 1 ? factor : 1;
@@ -128,7 +128,7 @@ static void update_offloaded(struct optimizer *o, struct device *device, struct 
     shard_update(device, model, trained, count);
 }
 
-static void update(struct optimizer *o, struct device *device, struct parameter *const *trained, int count)
+static void adam_step_all(struct optimizer *o, struct device *device, struct parameter *const *trained, int count)
 {
     const bool fused = trained[0]->reduced; /* optimizers of parts have one kernel a part */
     for (int i = 0; i < count; i++)
@@ -154,10 +154,10 @@ static void update(struct optimizer *o, struct device *device, struct parameter 
                                                     .n = {tensor_count(variance)}, .f = {adam.correction, adam.epsilon},
                                                     .p = {denominators[i]->data, variance->data}});
         if (fused)
-            apply(device, trained[i], &denominators[i], adam.rate, adam.keep);
+            adam_apply(device, trained[i], &denominators[i], adam.rate, adam.keep);
     }
     for (int i = 0; i < count && !fused; i++)
-        apply(device, trained[i], &denominators[i], adam.rate, adam.keep);
+        adam_apply(device, trained[i], &denominators[i], adam.rate, adam.keep);
     for (int i = count - 1; i >= 0; i--)
         tensor_drop(&denominators[i]);
     free(denominators);
@@ -177,8 +177,8 @@ void optimizer_step(struct optimizer *optimizer, struct device *device, struct m
         update_offloaded(optimizer, device, model, trained, count);
     } else if (count) {
         if (optimizer->clip > 0)
-            clip(device, model, trained, count, optimizer->clip);
-        update(optimizer, device, trained, count);
+            gradients_clip(device, model, trained, count, optimizer->clip);
+        adam_step_all(optimizer, device, trained, count);
         shard_update(device, model, trained, count);
     }
     device_label(device, before);

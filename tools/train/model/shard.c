@@ -15,7 +15,7 @@ static bool parameters_sharded(const struct model *model)
     return kind == SHARDING_ZERO3 || kind == SHARDING_FSDP;
 }
 
-static int64_t part_of(const struct model *model, const struct parameter *p)
+static int64_t shard_part(const struct model *model, const struct parameter *p)
 {
     int ranks = sharding_of(model)->ranks;
     return (p->rows * p->columns + ranks - 1) / ranks;
@@ -24,7 +24,7 @@ static int64_t part_of(const struct model *model, const struct parameter *p)
 /* How many elements of the parameter are in the part of `rank`: the last parts may be short. */
 static int64_t present_in(const struct model *model, const struct parameter *p, int rank)
 {
-    int64_t part = part_of(model, p), left = p->rows * p->columns - rank * part;
+    int64_t part = shard_part(model, p), left = p->rows * p->columns - rank * part;
     return left < 0 ? 0 : left < part ? left : part;
 }
 
@@ -34,36 +34,39 @@ static int pieces_of(const struct device *device, const struct sharding *s)
     return device->arithmetic ? s->ranks : 1;
 }
 
-static void *element(struct tensor *tensor, int64_t at)
+static void *shard_element(struct tensor *tensor, int64_t at)
 {
     return tensor->data ? (char *)tensor->data + (size_t)at * dtype_size(tensor->dtype) : NULL;
 }
 
 /* Copies `count` elements from `from` at offset `from_at` to `to` at `to_at`, changing the dtype where they differ. */
-static void move(struct device *device, struct tensor *to, int64_t to_at, struct tensor *from, int64_t from_at,
-                 int64_t count)
+static void shard_move(struct device *device, struct tensor *to, int64_t to_at, struct tensor *from, int64_t from_at,
+    int64_t count)
 {
     if (!to->data || !from->data || count <= 0)
         return;
-    device_launch(device, &(struct kernel_args){
-        .kernel = to->dtype == from->dtype ? KERNEL_copy : KERNEL_cast, .dtype = to->dtype,
-        .n = {count, to->dtype, from->dtype}, .p = {element(to, to_at), element(from, from_at)}});
+    device_launch(device, &(struct kernel_args){.kernel = to->dtype == from->dtype ? KERNEL_copy : KERNEL_cast,
+                              .dtype = to->dtype,
+                              .n = {count, to->dtype, from->dtype},
+                              .p = {shard_element(to, to_at), shard_element(from, from_at)}});
 }
 
-static void clear(struct device *device, struct tensor *tensor, int64_t at, int64_t count)
+static void shard_clear(struct device *device, struct tensor *tensor, int64_t at, int64_t count)
 {
     if (tensor->data && count > 0)
-        device_launch(device, &(struct kernel_args){.kernel = KERNEL_fill, .dtype = tensor->dtype, .n = {count},
-                                                    .p = {element(tensor, at)}});
+        device_launch(device, &(struct kernel_args){.kernel = KERNEL_fill,
+                                  .dtype = tensor->dtype,
+                                  .n = {count},
+                                  .p = {shard_element(tensor, at)}});
 }
 
 /* This rank's part of `whole`, into `to`; what the parameter lacks is zero. */
 static void keep_own(struct device *device, struct model *model, struct parameter *p, struct tensor *to,
                      struct tensor *whole)
 {
-    int64_t part = part_of(model, p), present = present_in(model, p, sharding_of(model)->rank);
-    move(device, to, 0, whole, sharding_of(model)->rank * part, present);
-    clear(device, to, present, part - present);
+    int64_t part = shard_part(model, p), present = present_in(model, p, sharding_of(model)->rank);
+    shard_move(device, to, 0, whole, sharding_of(model)->rank * part, present);
+    shard_clear(device, to, present, part - present);
 }
 
 void parameter_shard(struct device *device, struct model *model, struct parameter *p)
@@ -72,7 +75,7 @@ void parameter_shard(struct device *device, struct model *model, struct paramete
     p->reduced = s->kind != SHARDING_NONE && p->trained;
     if (s->kind == SHARDING_NONE)
         return;
-    int64_t part = part_of(model, p);
+    int64_t part = shard_part(model, p);
     bool host_value = parameters_sharded(model) && s->offload_parameters;
     if (host_value || (p->trained && s->offload_optimizer)) {
         p->offload = offload_new(device, model->shape.dtype, part, p->trained, p->value, s->rank * part,
@@ -107,11 +110,11 @@ void shard_settle(struct device *device, struct model *model)
 static void bring_own(struct device *device, struct parameter *p, struct tensor *to, int64_t at, int64_t part)
 {
     if (p->part)
-        move(device, to, at, p->part, 0, part);
+        shard_move(device, to, at, p->part, 0, part);
     else if (p->offload)
-        device_fetch(device, element(to, at), p->offload->value, (size_t)part * dtype_size(to->dtype));
+        device_fetch(device, shard_element(to, at), p->offload->value, (size_t)part * dtype_size(to->dtype));
     else
-        move(device, to, at, p->master, 0, part);
+        shard_move(device, to, at, p->master, 0, part);
 }
 
 /* One flat buffer of what all ranks hold of these parameters, a piece for each, and from it the whole values. */
@@ -128,12 +131,12 @@ static void gather_flat(struct device *device, struct model *model, struct param
     int64_t at = 0;
     for (int i = 0; i < count; i++) {
         bring_own(device, parameters[i], mine ? mine : flat, mine ? at : s->rank * each + at,
-                  part_of(model, parameters[i]));
-        at += part_of(model, parameters[i]);
+            shard_part(model, parameters[i]));
+        at += shard_part(model, parameters[i]);
     }
     device_join(device);
     if (mine)
-        move(device, flat, s->rank * each, mine, 0, each);
+        shard_move(device, flat, s->rank * each, mine, 0, each);
     if (device->comm)
         comm_all_gather(device->comm, device, flat->data, (size_t)each * dtype_size(flat->dtype));
     tensor_drop(&mine);
@@ -143,20 +146,20 @@ static void gather_flat(struct device *device, struct model *model, struct param
         if (!p->value)
             p->value = tensor_new(device, model->shape.dtype, p->rows, p->columns);
         for (int r = 0; r < pieces_of(device, s); r++)
-            move(device, p->value, r * part_of(model, p), flat, r * each + at, present_in(model, p, r));
-        at += part_of(model, p);
+            shard_move(device, p->value, r * shard_part(model, p), flat, r * each + at, present_in(model, p, r));
+        at += shard_part(model, p);
     }
     tensor_drop(&flat);
 }
 
-static void gather(struct device *device, struct model *model, struct parameter *const *parameters, int count)
+static void shard_gather_all(struct device *device, struct model *model, struct parameter *const *parameters, int count)
 {
     const struct sharding *s = sharding_of(model);
     enum budget before = device_label(device, BUDGET_other);
     for (int first = 0, next; first < count; first = next) {
         int64_t elements = 0;
         for (next = first; next < count; next++) {
-            int64_t more = part_of(model, parameters[next]) * s->ranks;
+            int64_t more = shard_part(model, parameters[next]) * s->ranks;
             if (next > first && s->kind != SHARDING_FSDP && elements + more > s->prefetch)
                 break;
             elements += more;
@@ -169,7 +172,7 @@ static void gather(struct device *device, struct model *model, struct parameter 
 void shard_gather(struct device *device, struct model *model, struct parameter *const *parameters, int count)
 {
     if (parameters_sharded(model))
-        gather(device, model, parameters, count);
+        shard_gather_all(device, model, parameters, count);
 }
 
 void shard_release(struct model *model, struct parameter *const *parameters, int count)
@@ -181,13 +184,13 @@ void shard_release(struct model *model, struct parameter *const *parameters, int
 
 static void keep_part(struct device *device, struct model *model, struct parameter *p, struct tensor *flat, int64_t at)
 {
-    int64_t part = part_of(model, p);
+    int64_t part = shard_part(model, p);
     if (sharding_of(model)->offload_optimizer) {
         offload_add_gradient(device, p->offload, flat, at);
         return;
     }
     struct tensor *mine = tensor_new(device, DTYPE_F32, 1, part);
-    move(device, mine, 0, flat, at, part);
+    shard_move(device, mine, 0, flat, at, part);
     if (p->gradient) {
         op_in_place(device, KERNEL_add_to, p->gradient, mine, 0);
         tensor_drop(&mine);
@@ -206,11 +209,11 @@ static void lay_out(struct device *device, struct model *model, struct parameter
     int64_t at = 0;
     for (int i = 0; i < count; i++) {
         struct parameter *p = parameters[i];
-        const int64_t part = part_of(model, p);
+        const int64_t part = shard_part(model, p);
         for (int r = 0; r < pieces_of(device, s); r++) {
             int64_t present = present_in(model, p, r);
-            move(device, flat, r * each + at, p->whole_gradient, r * part, present);
-            clear(device, flat, r * each + at + present, part - present);
+            shard_move(device, flat, r * each + at, p->whole_gradient, r * part, present);
+            shard_clear(device, flat, r * each + at + present, part - present);
         }
         tensor_drop(&p->whole_gradient);
         at += part;
@@ -226,7 +229,7 @@ static int next_bucket(struct model *model, struct parameter *const *parameters,
     int64_t elements = 0;
     for (; *first < count; ++*first) {
         struct parameter *p = parameters[*first];
-        int64_t more = p->whole_gradient ? part_of(model, p) * s->ranks : 0;
+        int64_t more = p->whole_gradient ? shard_part(model, p) * s->ranks : 0;
         if (elements && s->kind != SHARDING_FSDP && elements + more > s->bucket)
             break;
         elements += more;
@@ -255,7 +258,7 @@ void shard_reduce(struct device *device, struct model *model, struct parameter *
             comm_reduce_scatter(device->comm, device, flat->data, each, dtype);
         for (int i = 0; i < some; i++) {
             keep_part(device, model, bucket[i], flat, at);
-            at += part_of(model, bucket[i]);
+            at += shard_part(model, bucket[i]);
         }
         device_join(device);
         tensor_drop(&flat);
@@ -279,14 +282,14 @@ void shard_update(struct device *device, struct model *model, struct parameter *
             device_fetch(device, p->part->data, p->part->dtype == DTYPE_F32 ? p->offload->master : p->offload->value,
                 p->part->bytes);
         else if (p->part && p->master)
-            move(device, p->part, 0, p->master, 0, tensor_count(p->master));
+            shard_move(device, p->part, 0, p->master, 0, tensor_count(p->master));
         else if (!p->part && s->ranks == 1 && p->value)
             bring_own(device, p, p->value, 0, tensor_count(p->value));
     }
     device_join(device);
     /* Under ZeRO-2 every rank's values are whole: what the others have changed is gathered. */
     if (s->kind == SHARDING_ZERO2 && s->ranks > 1)
-        gather(device, model, trained, count);
+        shard_gather_all(device, model, trained, count);
 }
 
 static struct tensor *slot_of(const struct parameter *p, enum stored what)
@@ -306,12 +309,12 @@ struct tensor *shard_whole(struct device *device, struct model *model, struct pa
     const float *host = !h ? NULL : what == STORED_VALUE ? h->master : what == STORED_MEAN ? h->mean : h->variance;
     if (what != STORED_VALUE && !own && !(h && h->has_moments))
         return NULL;
-    int64_t part = part_of(model, p);
+    int64_t part = shard_part(model, p);
     struct tensor *whole = tensor_new(device, DTYPE_F32, 1, part * s->ranks);
     if (h)
-        device_fetch(device, element(whole, s->rank * part), host, (size_t)part * sizeof *host);
+        device_fetch(device, shard_element(whole, s->rank * part), host, (size_t)part * sizeof *host);
     else
-        move(device, whole, s->rank * part, own, 0, part);
+        shard_move(device, whole, s->rank * part, own, 0, part);
     device_join(device);
     if (device->comm)
         comm_all_gather(device->comm, device, whole->data, (size_t)part * sizeof *host);
@@ -323,9 +326,9 @@ void shard_store(struct device *device, struct model *model, struct parameter *p
 {
     const struct sharding *s = sharding_of(model);
     if (what == STORED_VALUE && p->value)
-        move(device, p->value, 0, whole, 0, p->rows * p->columns);
+        shard_move(device, p->value, 0, whole, 0, p->rows * p->columns);
     if (p->offload && p->reduced)
-        offload_store(p->offload, what, values + s->rank * part_of(model, p), present_in(model, p, s->rank));
+        offload_store(p->offload, what, values + s->rank * shard_part(model, p), present_in(model, p, s->rank));
     if (what == STORED_VALUE && p->reduced) {
         if (p->part)
             keep_own(device, model, p, p->part, whole);
@@ -337,6 +340,6 @@ void shard_store(struct device *device, struct model *model, struct parameter *p
         if (p->reduced)
             keep_own(device, model, p, *slot, whole);
         else
-            move(device, *slot, 0, whole, 0, p->rows * p->columns);
+            shard_move(device, *slot, 0, whole, 0, p->rows * p->columns);
     }
 }

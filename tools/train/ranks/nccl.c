@@ -29,7 +29,7 @@ struct nccl {
     void *library, *comm;
 };
 
-static bool load(struct nccl *nccl)
+static bool nccl_load(struct nccl *nccl)
 {
     nccl->library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
     bool whole = nccl->library != NULL;
@@ -62,7 +62,7 @@ struct nccl *nccl_open(struct comm *comm, char *reason, size_t reason_size)
     struct unique_id id = {{0}}, *ids = calloc((size_t)comm->ranks, sizeof *ids);
     if (!nccl || !ids)
         abort();
-    bool loaded = load(nccl);
+    bool loaded = nccl_load(nccl);
     int rc = loaded && comm->rank == 0 ? nccl->ncclGetUniqueId(&id) : 0;
     snprintf(reason, reason_size, "no usable libnccl.so.2 on every rank");
     if (all_agree(comm, loaded && !rc)) {
