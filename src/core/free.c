@@ -1,4 +1,16 @@
-/* Frees: by waiting as the driver would, by the order of streams, or after all work that there is. */
+/* Frees: by waiting as the driver would, by the order of streams, or after all work that there is.
+
+   Each mode has its route through this file, and all end in free_now(), which alone changes the block:
+
+       complete                   free_now: released
+       strict, one context        the wait of sg_core_free, then free_now: released
+       strict, several contexts   free_own if the block is its context's alone, else free_among_contexts. Both wait for
+                                  that context. Then free_now: released, or pending while other contexts may use it
+       stream                     free_now, free_in_order_locked: deferred, or pending while other streams may use it
+       event                      free_now, free_after_all_locked: pending until the fences of its epoch have passed
+
+   A route that cannot be gone hands on to the next: stream to event, event to the wait of strict.
+   *Users* of a block are streams (users_mask); those of a strict free are contexts (struct user_contexts). */
 #include "core/free.h"
 
 #include <assert.h>
@@ -41,7 +53,7 @@ INLINE CUresult wait_for_current(const struct sg_core *core, uint64_t *ret_ns)
 }
 
 /* The contexts whose work may be using a block. */
-struct users {
+struct user_contexts {
     struct sg_device *device;
     CUcontext own_context; /* the context that it was allocated in, NULL: not known */
     bool cross_device; /* other devices' too */
@@ -49,7 +61,7 @@ struct users {
 
 /* True if work of a context that is not the block's own may be using the block. A context of the same device reaches
    all of its memory. One of another device reaches only memory that it got access to or has copied. */
-static bool may_use(const struct users *users, uint32_t index)
+static bool may_use(const struct user_contexts *users, uint32_t index)
 {
     const struct sg_core *core = users->device->core;
     CUcontext context = sg_context_list_at(&core->contexts, index);
@@ -58,7 +70,7 @@ static bool may_use(const struct users *users, uint32_t index)
 }
 
 /* True if any context besides the block's own may be using it. */
-static bool has_others(const struct users *users)
+static bool has_others(const struct user_contexts *users)
 {
     uint32_t count = sg_context_list_count(&users->device->core->contexts);
     bool any = false;
@@ -85,7 +97,7 @@ static void host_observed_others(const struct sg_core *core)
 
 /* Waits for the context of a block, as cuMemFree does, and notes that the work of its streams is complete. Their
    clock is read before the wait, so work that comes meanwhile is not counted. */
-static CUresult wait_for_own_context(const struct users *users, CUcontext current)
+static CUresult wait_for_own_context(const struct user_contexts *users, CUcontext current)
 {
     struct sg_core *core = users->device->core;
     struct sg_vector_clock clock;
@@ -103,7 +115,7 @@ static CUresult wait_for_own_context(const struct users *users, CUcontext curren
 }
 
 /* Waits for all others that may be using a block. Returns the first error. */
-static CUresult wait_for_others(const struct users *users)
+static CUresult wait_for_others(const struct user_contexts *users)
 {
     const struct sg_core *core = users->device->core;
     uint32_t count = sg_context_list_count(&core->contexts);
@@ -144,7 +156,7 @@ static CUresult free_in_segment(struct sg_device *device, CUdeviceptr address, c
        meanwhile: then sg_segments_free() finds none. */
     uint64_t began = free_now_ns(device->core);
     if (result == CUDA_SUCCESS && waits) {
-        const struct users users = {device, block.context, /* cross_device */ true};
+        const struct user_contexts users = {device, block.context, /* cross_device */ true};
         result = wait_for_own_context(&users, tag->context);
         bool users_recorded = tag->torch || (tag->sync != SG_FREE_SYNC_STRICT && tag->user_rule == SG_USERS_RECORDED);
         if (result == CUDA_SUCCESS && block.cross_device && users_recorded)
@@ -227,7 +239,7 @@ static bool free_in_order_locked(struct sg_device *device, uint32_t id, const st
     struct sg_stream_clocks *clocks = &device->clocks;
     struct sg_extent *extent = &device->regions.extents.extent[id];
     bool step = false;
-    sg_slot slot = extent->users_mask & 1 ? 0 : slot_of_free_locked(device, extent, tag, &step);
+    sg_slot slot = extent->users_mask & SG_USERS_ALL ? 0 : slot_of_free_locked(device, extent, tag, &step);
     if (!slot)
         return false;
     /* Streams of a peer could hold the address too, and those are not followed here. */
@@ -267,7 +279,7 @@ static bool free_after_all_locked(struct sg_device *device, uint32_t id, uint8_t
     sg_emit(device, SEGALLOC_RECORD_FREE, flags | SEGALLOC_FLAG_PENDING, extent->stream,
         sg_region_address(device->regions.region[extent->region], extent->begin), extent->requested);
     *ret_ask = ends_epoch_locked(device, id);
-    sg_device_suspend_locked(device, id, /* all streams of all contexts */ 1, sg_clocks_tick_locked(device));
+    sg_device_suspend_locked(device, id, SG_USERS_ALL, sg_clocks_tick_locked(device));
     return true;
 }
 
@@ -351,14 +363,15 @@ ASIDE CUresult wait_and_complete(struct sg_device *device, uint64_t *ret_ns)
 }
 
 /* Finds the contexts whose work may be using the block at `address`. False: no block starts there. */
-static bool block_users(const struct sg_range *range, CUdeviceptr address, uint32_t likely, struct users *ret)
+static bool block_user_contexts(const struct sg_range *range, CUdeviceptr address, uint32_t likely,
+    struct user_contexts *ret)
 {
     struct sg_device *device = range->device;
     sg_device_lock(device);
     uint32_t id = range_block_at_locked(range, address, likely);
     const struct sg_extent *extent = &device->regions.extents.extent[id];
     if (id)
-        *ret = (struct users){device, (CUcontext)(uintptr_t)extent->context,
+        *ret = (struct user_contexts){device, (CUcontext)(uintptr_t)extent->context,
             device->access.peer_accessed || extent->users_mask};
     sg_device_unlock(device);
     return id != 0;
@@ -381,7 +394,7 @@ SG_UNCHECKED_LOCKS __attribute__((no_sanitize("thread"))) static bool looks_own(
 ASIDE enum outcome free_own(const struct sg_range *range, CUdeviceptr address, uint32_t likely,
     const struct sg_tag *tag, CUresult *ret)
 {
-    const struct users users = {range->device, tag->context, /* cross_device */ false};
+    const struct user_contexts users = {range->device, tag->context, /* cross_device */ false};
     uint64_t waited_ns;
     if (!looks_own(range->device, likely, tag->context) || has_others(&users))
         return MUST_WAIT;
@@ -397,8 +410,8 @@ ASIDE enum outcome free_among_contexts(const struct sg_range *range, CUdeviceptr
 {
     struct sg_device *device = range->device;
     struct sg_core *core = device->core;
-    struct users users;
-    if (!block_users(range, address, likely, &users))
+    struct user_contexts users;
+    if (!block_user_contexts(range, address, likely, &users))
         return NO_BLOCK;
     uint64_t began = free_now_ns(core);
     *ret = wait_for_own_context(&users, tag->context);
@@ -427,12 +440,12 @@ CUresult sg_core_wait(struct sg_core *core, CUdeviceptr address, CUcontext curre
     const struct sg_range *range = sg_core_range_at(core, address);
     struct sg_device *fixed = range ? NULL : sg_core_segments_at(core, address);
     struct sg_block_info block;
-    struct users users;
-    if (range ? !block_users(range, address, 0, &users)
+    struct user_contexts users;
+    if (range ? !block_user_contexts(range, address, 0, &users)
               : !fixed || sg_segments_block(fixed, address, /* inside */ false, &block) != CUDA_SUCCESS)
         return CUDA_ERROR_INVALID_VALUE;
     if (fixed)
-        users = (struct users){fixed, block.context, /* cross_device */ true};
+        users = (struct user_contexts){fixed, block.context, /* cross_device */ true};
     CUresult result = wait_for_own_context(&users, current);
     *ret_all = result == CUDA_SUCCESS && !has_others(&users);
     return result;

@@ -26,7 +26,7 @@ def layers():
     names, below = [name for name, _ in rows], {}
     for i, (name, may) in enumerate(rows):
         allowed = {word for word in re.findall(r"\w+", may) if word in names}
-        if may.startswith("all above"):
+        if may.startswith("all rows before this"):
             allowed = set(names[:i]) - set(re.findall(r"but (\w+)", may))
         if "driver's ABI header" in may:
             allowed.add("driver")

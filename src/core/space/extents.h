@@ -31,6 +31,9 @@
    inside a region are counted in these. */
 enum { SG_UNIT_SHIFT = 9, SG_UNIT = 1 << SG_UNIT_SHIFT };
 
+/* Bit 0 of users_mask: streams that are not followed, which is to say work of any stream and any context. */
+#define SG_USERS_ALL UINT64_C(1)
+
 /* The state of an extent. docs/design.md has the picture of how one follows from another. */
 enum sg_extent_state {
     SG_EXTENT_UNUSED,   /* no addresses: in the list of extents that may be taken */

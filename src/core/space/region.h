@@ -147,7 +147,11 @@ struct sg_region {
 };
 
 /* The state of a page. It is stored nowhere: handle, pin and the extents over the page say it together.
-   tests/core/check/check.h has the function that derives it, and checks that the tiling agrees. */
+   tests/core/check/check.h has the function that derives it, and checks that the tiling agrees.
+
+   Handles are written by remap/plan.c (a page loses or gets its memory), remap/execute.c (undone, lost) and
+   remap/page_alias.c (aliases). Pins are written by state/pins.c (asked), page_alias.c (aliased) and core.c (none is
+   left). The extents, by space/region.c and state/accounts.c, make a page in use or idle. */
 enum sg_page_state {
     SG_PAGE_IS_EMPTY,   /* no handle: no memory. A hole, or busy while it is claimed */
     SG_PAGE_IS_IN_USE,  /* a handle; a block or pending extent has a byte of it, or it is busy */

@@ -124,7 +124,7 @@ static void forget_queue_locked(struct sg_device *device, struct sg_pending_queu
     for (uint32_t id = queue->first, next; id; id = next) {
         const struct sg_extent *extent = &device->regions.extents.extent[id];
         next = extent->later;
-        if (extent->users_mask & 1)
+        if (extent->users_mask & SG_USERS_ALL)
             sg_emit(device, SEGALLOC_RECORD_DONE, 0, extent->stream,
                 sg_region_address(device->regions.region[extent->region], extent->begin), extent->requested);
         sg_device_release_locked(device, id, 0, 0);

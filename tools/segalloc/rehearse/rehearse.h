@@ -127,7 +127,8 @@ struct sg_rehearse {
 
 /* What is said of a card, and by how much it is too small, bytes; 0: it fits, or it is not known. */
 enum sg_rehearse_verdict sg_rehearse_verdict(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card);
-/* What the program needs on this card, bytes: the smallest card, or what a run there took. */
+/* The need of the program on this card, bytes: the smallest card, or what a run there took. This only tells the figure:
+   sg_smallest_find() of replay/smallest_card.c looks for it, called from rehearse/cards.c. */
 uint64_t sg_rehearse_smallest(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card);
 uint64_t sg_rehearse_short_by(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card);
 
