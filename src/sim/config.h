@@ -1,4 +1,4 @@
-/* What the simulated machine is like, read once from the environment variable SEGALLOC_SIM. */
+/* The simulated machine as its user wants it, read once from the environment variable SEGALLOC_SIM. */
 #ifndef SIM_CONFIG_H
 #define SIM_CONFIG_H
 
@@ -23,15 +23,15 @@ struct sim_fault {
     CUresult code;
 };
 
-/* What a call of the exported function costs, and each handle of it. */
+/* The cost of a call of the exported function, and of each handle that it maps, unmaps or gives access to. */
 struct sim_cost {
     char symbol[SIM_NAME_MAX];
     uint64_t call_ns, handle_ns;
 };
 
-/* Whether devices have handles for other machines' processes: not at all; or by their attribute, which says nothing
-   about the service (IMEX) that grants them. Without it cuMemCreate answers 800. Source: CUDA Driver API,
-   cuMemCreate() and CU_MEM_HANDLE_TYPE_FABRIC. */
+/* Handles for other machines' processes: devices have none, or their attribute says that they have. The attribute says
+   nothing about the service (IMEX) that grants them. Without that service cuMemCreate answers 800. Source: CUDA Driver
+   API, cuMemCreate() and CU_MEM_HANDLE_TYPE_FABRIC. */
 enum sim_fabric { SIM_FABRIC_NONE, SIM_FABRIC_REFUSED, SIM_FABRIC_GRANTED };
 
 struct sim_config {

@@ -25,13 +25,13 @@ typedef int (*segalloc_sim_block_fn)(uint64_t address, uint64_t bytes, int hande
 /* The calling thread's next kernel or host function touches these bytes, so far as it does not say so otherwise. More
    calls add to it. */
 typedef void (*segalloc_sim_touches_fn)(uint64_t address, uint64_t bytes, int write);
-/* What kernels of that name (as the module has it) do. `arguments` are separated by commas. i32, u32, i64, u64, f32 and
-   f64 take a name. r, w and rw (pointers to memory that is read, written, both) take a name and a length in brackets: a
-   sum of products of numbers and integer arguments. p (a pointer that is not followed) takes a name. An example is
-   "r x[4*n], w y[4*n], u64 n". `run`, which may be NULL, is called with pointers to the arguments' values, in stream order, and may call
-   nothing of CUDA. Returns 0, or -1 where it does not understand. */
+/* Declares what kernels of that name (as the module has it) do. `arguments` are separated by commas. i32, u32, i64,
+   u64, f32 and f64 take a name. r, w and rw (pointers to memory that is read, written, both) take a name and a length
+   in brackets: a sum of products of numbers and integer arguments. p (a pointer that is not followed) takes a name.
+   An example is "r x[4*n], w y[4*n], u64 n". `run`, which may be NULL, is called with pointers to the arguments'
+   values, in stream order, and may call nothing of CUDA. Returns 0, or -1 where it does not understand. */
 typedef int (*segalloc_sim_kernel_fn)(const char *name, const char *arguments, void (*run)(void **arguments));
-/* What cudaGraphSetConditional() does in a kernel: for `run`. */
+/* Does what cudaGraphSetConditional() does in a kernel: for `run`. */
 typedef void (*segalloc_sim_condition_fn)(uint64_t handle, unsigned value);
 /* With the setting `schedule`: begins the schedule of another seed; `run_ahead` as the setting, or negative. */
 typedef void (*segalloc_sim_schedule_fn)(uint64_t seed, int64_t run_ahead);
@@ -49,8 +49,9 @@ typedef int (*segalloc_sim_managed_fn)(int device, struct segalloc_sim_managed *
 /* Bytes of a device's memory in use, by whatever. */
 typedef uint64_t (*segalloc_sim_used_fn)(int device);
 
-/* The processes that hold memory of the machine's device of this index, which is NVML's. The program need not see it. Of a
-   card that several share each of them is listed, else this one. Fills up to `room` rows and returns how many there are. */
+/* The processes that hold memory of the machine's device of this index, which is NVML's. The program need not see it.
+   Where several processes share the card each is listed, else this one alone. Fills up to `room` rows and returns how
+   many there are. */
 struct segalloc_sim_process {
     int64_t pid;
     uint64_t bytes;

@@ -52,7 +52,7 @@ const struct sim_model *sim_model_named(const char *card)
     return NULL;
 }
 
-/* Of no card in particular. */
+/* A device that is no card in particular. */
 static const struct sim_model plain = {.major = 8, .minor = 0, .processors = 108};
 
 const struct sim_capability *sim_model_capability(const struct sim_model *model)
@@ -76,7 +76,7 @@ int sim_model_processors(const struct sim_model *model)
     return model ? model->processors : plain.processors;
 }
 
-/* What the compute capability and the number of multiprocessors decide. */
+/* Attributes that the compute capability and the number of multiprocessors decide. */
 static bool capability_attribute(const struct sim_model *model, CUdevice_attribute attribute, int *ret)
 {
     enum { KIB = 1024 };

@@ -1,4 +1,4 @@
-/* What a device says of itself: as attribute.def has it, or as a card that is known by name. */
+/* The attributes of a device: as attribute.def has them, or as a card that is known by name has them. */
 #ifndef SIM_MODEL_H
 #define SIM_MODEL_H
 
@@ -19,7 +19,7 @@ struct sim_model {
 /* NULL where model.def has no such card. Static storage. */
 const struct sim_model *sim_model_named(const char *card);
 
-/* What a multiprocessor has, by the compute capability of the card (NULL: of no card in particular). */
+/* The resources of a multiprocessor, by the compute capability of the card (NULL: no card in particular). */
 struct sim_capability {
     int major, minor;
     int shared_kib, threads, blocks; /* shared memory; threads and blocks that reside at most */

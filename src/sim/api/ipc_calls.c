@@ -1,9 +1,9 @@
 /* Legacy handles of memory for other processes. A handle says where the memory lies in the exporting process's memory
-   file, which the importing one opens by way of /proc: both must belong to one user, and the exporter must still be
-   there. As the reference has it, a handle is opened elsewhere only, once a context: further opens return the same
-   address and are counted. Memory of a device that the importing process does not see can be opened too. It counts as of the
-   device that it is opened on. Source: p2pCanConnect() of NCCL (transport/p2p.cc), "CUDA 10.1 and later can use P2P
-   with invisible devices". */
+   file. The importing process opens that file by way of /proc: both must belong to one user, and the exporter must
+   still be there. A handle is opened in another process only, and once a context: further opens return the same
+   address and are counted (CUDA Driver API, cuIpcOpenMemHandle()). Memory of a device that the importing process does
+   not see can be opened too. It counts as of the device that it is opened on. Source: p2pCanConnect() of NCCL
+   (transport/p2p.cc), "CUDA 10.1 and later can use P2P with invisible devices". */
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>

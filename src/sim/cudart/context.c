@@ -90,7 +90,7 @@ static cudaError_t make_current(int device)
     return cudaSuccess;
 }
 
-/* Whether `current` is the runtime's own choice for this thread, which a reset of the device takes away. */
+/* True if `current` is the runtime's own choice for this thread, which a reset of the device takes away. */
 static bool context_is_ours(CUcontext current)
 {
     return current == thread.context;

@@ -1,5 +1,5 @@
-/* What libcudart exports, and what stands behind each entry: both declared from entry.def. Behind an entry is
-   sg_NAME(driver, ...), which returns the error that its caller sees and keeps; `driver` is the table for the meaning
+/* The entries of libcudart and the functions behind them, both declared from entry.def. Behind an entry is
+   sg_NAME(driver, ...), which returns the error that its caller sees and keeps. `driver` is the table for the meaning
    of stream 0 that the caller chose. */
 #ifndef SG_RT_ENTRY_H
 #define SG_RT_ENTRY_H

@@ -6,7 +6,7 @@
 
 #include "runtime_abi.h"
 
-/* Whether the runtime has an error of this number. */
+/* True if the runtime has an error of this number. */
 bool sg_rt_error_known(int number);
 
 /* Remembers a failure as the thread's last error, and returns it. Success leaves the last error as it is. */

@@ -9,13 +9,14 @@
 #include "launch.h"
 #include "registry.h"
 
-/* Of every GPU since compute capability 2.0. */
+/* Limits of every GPU since compute capability 2.0. */
 enum { THREADS_MAX = 1024, BLOCK_Z_MAX = 64, GRID_YZ_MAX = 65535, WARP = 32, STATIC_SHARED_MAX = 48 << 10 };
 
-/* What the simulated kernels pretend to need and to be built for. */
+/* Simulated kernels pretend to need so many registers, and to be built for this compute capability. */
 enum { REGISTERS = 32, BUILT_FOR = 80 };
 
-/* What <<<>>> noted for the launch that follows it at once; nested where an argument of a launch launches. */
+/* Configurations that <<<>>> noted for the launch that follows it at once. They are nested where an argument of a
+   launch launches too. */
 enum { CONFIGURATIONS_MAX = 4 };
 struct configuration {
     dim3 grid, block;
@@ -237,7 +238,7 @@ cudaError_t sg_cudaFuncSetSharedMemConfig(const struct sg_rt_driver *driver, con
     return error == cudaSuccess && (config < 0 || config > 2) ? cudaErrorInvalidValue : error;
 }
 
-/* By threads, blocks, registers and shared memory of a multiprocessor. */
+/* The least of what threads, blocks, registers and shared memory of a multiprocessor allow. */
 cudaError_t sg_cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(const struct sg_rt_driver *driver, int *ret,
                                                                       const void *function, int block,
                                                                       size_t shared_bytes, unsigned flags)

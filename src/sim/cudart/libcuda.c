@@ -65,7 +65,7 @@ static void resolve_all(struct sg_rt_driver *table, cuuint64_t flags)
 #undef OTHER
 }
 
-/* What the loader finds of the driver; NULL: nothing. */
+/* The driver's two functions to ask for others, as the loader finds them. NULL: it has none. */
 struct asks {
     void *ask, *ask_v2;
 };

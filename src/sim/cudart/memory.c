@@ -5,7 +5,7 @@
 #include "entry.h"
 #include "error.h"
 
-/* What cudaMallocPitch asks of the driver: rows that words of four bytes can be read from. */
+/* cudaMallocPitch asks the driver for rows that words of four bytes can be read from. */
 enum { PITCH_ELEMENT = 4 };
 
 static void *memory_pointer(CUdeviceptr address)
@@ -140,7 +140,7 @@ cudaError_t sg_cudaHostGetDevicePointer(const struct sg_rt_driver *driver, void 
     return hand_out(result, device, ret);
 }
 
-/* What the driver does not know is memory of the host that nobody registered: no error since CUDA 11. */
+/* An address that the driver does not know is memory of the host that nobody registered: no error since CUDA 11. */
 cudaError_t sg_cudaPointerGetAttributes(const struct sg_rt_driver *driver, struct cudaPointerAttributes *ret,
                                         const void *address)
 {

@@ -1,4 +1,4 @@
-/* What programs register before main: images of device code, the kernels in them and the variables. Nothing touches
+/* Registrations of programs before main: images of device code, the kernels in them and the variables. Nothing touches
    the driver until a kernel is launched or a variable is used. */
 #ifndef SG_RT_REGISTRY_H
 #define SG_RT_REGISTRY_H

@@ -1,4 +1,4 @@
-/* What streams and events need beyond the driver's own functions. */
+/* Calls of streams and events that need more than one function of the driver. */
 #include "context.h"
 #include "entry.h"
 #include "error.h"

@@ -78,7 +78,7 @@ static bool origin_is_over(const struct origin *origin)
     return sim_clock_covers(sim_order_host(), origin->point);
 }
 
-/* What the host knows to be complete comes before all that can still be submitted. */
+/* Work that the host knows to be complete comes before all that can still be submitted, so it can be dropped. */
 static void touches_sweep(void)
 {
     if (touch_count < 2 * swept_count)
@@ -389,7 +389,7 @@ static bool touch_is_any(const struct touch *touch)
     return true;
 }
 
-/* Whether work that may touch everything was submitted while somebody owned the bytes, and is not known to be over. */
+/* True if work that may touch everything was submitted while somebody owned the bytes, and is not known to be over. */
 static bool unknown_is_unmapped(const struct sim_device *device, const struct sim_owner *owner)
 {
     for (const struct unknown *u = unknowns; u; u = u->next) {

@@ -9,7 +9,8 @@
 void sim_hazard_submitted(CUstream stream, const struct sim_work *work);
 /* The pieces of a launched graph, as one with the launch. */
 void sim_hazard_part(CUstream stream, const struct sim_work *launch, const struct sim_work *part);
-/* Whose bytes a template of a graph touches is settled when it is made: the graph keeps them while it lives. */
+/* Settles the owners of the bytes that a template of a graph touches, when it is made: the graph keeps them while it
+   lives. */
 void sim_hazard_settle(struct sim_work *template);
 /* These addresses are about to lose their memory. */
 void sim_hazard_unmap(uint64_t address, uint64_t bytes);

@@ -309,7 +309,7 @@ static uint64_t joined_offset(const struct kept *kept, const unsigned char *size
     return offset + index * argument_word(sizes + 4 * JOINED_DIMS);
 }
 
-/* Whether nothing would be divided by zero. */
+/* True if nothing would be divided by zero. */
 static bool has_sizes(const struct kept *kept, const unsigned char *sizes, uint64_t own, unsigned dim)
 {
     for (unsigned d = 1; d < kept->what.arity; d++) {

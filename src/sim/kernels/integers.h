@@ -1,7 +1,7 @@
-/* Kernels of PyTorch on a few integers or truth values, and those that join tensors or find elements: they are done, because programs
-   decide by what comes out (whether all sequences have ended, how long a message is). What a kernel does stands in its
-   name, which has its types; its arguments lie as PyTorch's headers have them (2.9 to 2.15), and every address is
-   looked up before it is used. All other kernels do nothing. */
+/* Kernels of PyTorch on a few integers or truth values, and those that join tensors or find elements. They are done,
+   because programs decide by what comes out (whether all sequences have ended, how long a message is). A kernel's
+   name says what it does, and has its types. Its arguments lie as PyTorch's headers have them (2.9 to 2.15), and
+   every address is looked up before it is used. All other kernels do nothing. */
 #ifndef SIM_INTEGERS_H
 #define SIM_INTEGERS_H
 

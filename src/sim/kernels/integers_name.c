@@ -1,4 +1,4 @@
-/* What is known of PyTorch's kernels by their names (C++ ABI). Templates: ATen/native/cuda/CUDALoops.cuh, Reduce.cuh,
+/* PyTorch's kernels, by their names (C++ ABI). Templates: ATen/native/cuda/CUDALoops.cuh, Reduce.cuh,
    Shape.cu; functors: Loops.cuh, BinaryInternal.h, and the file of each operator. */
 #include "kernels/integers_name.h"
 
@@ -114,8 +114,8 @@ static bool element_wise(const char *name, struct sim_integers *what)
     return false;
 }
 
-/* ReduceOp<type, func_wrapper_t<result, functor>, unsigned, result, 4, 4>. Whether any or all are true is itself true
-   or false of whatever type, and what it starts from is of the lambda's first argument. */
+/* ReduceOp<type, func_wrapper_t<result, functor>, unsigned, result, 4, 4>. A reduction by "any" or "all" gives true
+   or false whatever its type. It starts from a value of the type of the lambda's first argument. */
 static bool name_reduces(const char *name, struct sim_integers *what)
 {
     const char *at = strstr(name, "8ReduceOpI");

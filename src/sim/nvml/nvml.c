@@ -392,7 +392,7 @@ NVML(nvmlDeviceGetMaxClockInfo)(const struct device *device, int which, unsigned
     return nvml_answer_number(device, ret, CLOCK_MHZ);
 }
 
-/* What the driver says of its devices. */
+/* An attribute of the devices, as the driver has it. */
 static int nvml_attribute(CUdevice_attribute which)
 {
     int value = 0;

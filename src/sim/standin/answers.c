@@ -193,7 +193,7 @@ SG_STANDIN(int, no_more_records)(void)
             *(uint64_t *)a##second = 0; \
         return 0; \
     }
-/* As many numbers as the second argument says. */
+/* Zeroes `count` numbers of 32 bits. */
 static void set_to_zero(uintptr_t numbers, uintptr_t count)
 {
     if (numbers && (int32_t)count > 0)

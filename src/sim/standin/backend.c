@@ -8,7 +8,7 @@
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
-/* Of cudnnBackendDescriptorType_t and cudnnBackendAttributeName_t, from the reference. */
+/* Values of cudnnBackendDescriptorType_t and cudnnBackendAttributeName_t, from the reference. */
 enum {
     TYPE_HANDLE = 0,
     TYPE_DESCRIPTOR = 15,

@@ -50,7 +50,7 @@ static uint64_t key_mix(uint64_t hash, const void *bytes, size_t size)
     return hash;
 }
 
-/* As NCCL's, this waits for the other ranks; not within a group, where one thread makes several. */
+/* Waits for the other ranks, like NCCL's; but not within a group, where one thread makes several. */
 static int communicator_make(struct communicator **ret, int ranks, int rank, uint64_t key)
 {
     struct communicator *made = calloc(1, sizeof *made);
@@ -101,7 +101,7 @@ static int nccl_copy(void *to, const void *from, size_t bytes, void *stream)
     return OK;
 }
 
-/* What a rank gives to a round. */
+/* Bytes that a rank gives to a round. */
 static size_t given_bytes(const struct operation *op)
 {
     size_t bytes = op->count * sg_nccl_bytes(op->type);
@@ -109,7 +109,7 @@ static size_t given_bytes(const struct operation *op)
     return for_each ? bytes * (size_t)op->communicator->ranks : bytes;
 }
 
-/* What of it, and of what is received, is most. */
+/* The larger of the bytes that a rank gives to a round and those that it receives. */
 static size_t largest_bytes(const struct operation *op)
 {
     bool from_each = op->what == ALL_GATHER || op->what == GATHER;
@@ -183,7 +183,7 @@ static void operation_perform(void *data)
     free(op);
 }
 
-/* Whether the ranks exchange this operation's bytes. */
+/* Queues the operation's exchange of bytes between the ranks. False: they exchange none. */
 static bool operation_exchange(const struct operation *wanted, void *stream)
 {
     typedef int launch_function(void *, void (*)(void *), void *);

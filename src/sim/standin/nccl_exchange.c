@@ -58,7 +58,7 @@ static bool exchange_await(const struct sg_exchange *exchange, const struct plac
     return true;
 }
 
-/* Whether every rank has come, and is a process of its own. */
+/* Waits for every rank. True if all have come, and each is a process of its own. */
 static bool await_all(const struct sg_exchange *exchange)
 {
     for (int i = 0; i < exchange->ranks; i++) {

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of what is larger nothing is exchanged. */
+/* An operation of more bytes than this exchanges nothing. */
 enum { SG_EXCHANGE_BYTES = 1 << 20 };
 
 struct sg_exchange;

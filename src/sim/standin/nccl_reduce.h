@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-/* ncclDataType_t's and ncclRedOp_t's numbers. What is not among the operations counts as a sum. */
+/* ncclDataType_t's and ncclRedOp_t's numbers. A number that is no operation's counts as a sum. */
 size_t sg_nccl_bytes(int type);
 
 /* to[i] = to[i] op from[i]; an average is a sum until it is divided. Small floats of 8 bits stay as they are. */

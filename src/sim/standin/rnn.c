@@ -112,7 +112,7 @@ static bool rnn_projects(const struct layers *l)
     return l->mode == LSTM && l->projection != l->hidden;
 }
 
-/* What a pseudo-layer (layer x direction) reads: the input, or all that the layer before gives. */
+/* Elements that a pseudo-layer (layer x direction) reads: the input, or all that the layer before gives. */
 static size_t input_width(const struct layers *l, int pseudo)
 {
     return pseudo < l->directions ? (size_t)l->input : (size_t)l->projection * (size_t)l->directions;

@@ -11,8 +11,8 @@
 
 #include "space/ipc_map.h"
 
-/* As many records of one event can be under way as there are places, so that they may be reached in any order; with
-   more, one that is reached late counts as reached with the one that has its place. */
+/* Each place holds one record of an event that is under way, so that records may be reached in any order. With more
+   records than places, one that is reached late counts as reached with the one that has its place. */
 enum { PAGE = 4096, PLACES = 15 };
 
 static const uint64_t magic = UINT64_C(0x7365676970653031);
