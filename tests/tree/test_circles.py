@@ -54,6 +54,14 @@ class Circles(unittest.TestCase):
                 self.assertIn(word, "\n".join(circles.judge([found], listed)[0]))
         self.assertIn("gone", circles.judge([], listed)[0][0])
 
+    def test_summary(self):
+        """A tree without circles has nothing that is to be parted."""
+        circle = ("core", "files", ["a.c", "b.c"])
+        self.assertEqual(circles.summary([], [], 7),
+                         "circles: 7 references between files; circles of files: 0, of folders: 0; calls upward: 0")
+        self.assertEqual(circles.summary([circle], ["core/a.c -> replay/b.c: f"], 7), "circles: 7 references between files; "
+                         "circles of files: 1, of folders: 0, all to be parted; calls upward: 1")
+
     def test_usage(self):
         with contextlib.redirect_stderr(io.StringIO()) as said, tempfile.TemporaryDirectory() as folder:
             self.assertEqual(circles.main([]), 2)
