@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Relative, of a loss. What rounding in another order does to fp32 grows with the steps; bf16 has 8 bits. */
+/* Relative, of a loss. The effect of rounding in another order grows with the steps in fp32; bf16 has 8 bits. */
 static const double tolerances[DTYPE_COUNT] = {[DTYPE_F32] = 1e-3, [DTYPE_BF16] = 0.03};
 
 static void print_list(FILE *out, const char *name, const struct run_result *r)

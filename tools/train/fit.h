@@ -7,7 +7,7 @@
 /* Plans as many steps as show the peak. */
 void fit_plan(const struct options *options, struct run_result *ret_result);
 
-/* What tensors may take of a card: allocators lose a part to pages that are partly used. */
+/* Bytes of a card that tensors may take: allocators lose a part to pages that are partly used. */
 size_t fit_usable(size_t card);
 
 /* Largest value of `what` with which a run fits a card of so many bytes, all else as in the options; 0 if none does.

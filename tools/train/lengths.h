@@ -26,7 +26,7 @@ int lengths_open(struct lengths *ret_lengths, const char *text, int longest, uin
                  size_t error_size);
 void lengths_close(struct lengths *lengths);
 
-/* Whether the lengths are drawn at random: the longest may then never come by itself. */
+/* True if the lengths are drawn at random: the longest may then never come by itself. */
 bool lengths_drawn(const struct lengths *lengths);
 
 /* A run takes `among` of the lengths of a file. The longest of them becomes the one at place `at`; those after it are not

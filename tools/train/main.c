@@ -19,7 +19,7 @@ static void print_step(void *context, const struct step_result *step)
     report_step(stdout, context, step);
 }
 
-/* What needs no device. */
+/* Answers that need no device. */
 static int plan_and_report(const struct options *options)
 {
     if (options->fit != FIT_NOTHING) {

@@ -11,7 +11,7 @@
 enum backend { BACKEND_AUTO, BACKEND_CPU, BACKEND_GPU, BACKEND_COUNT };
 extern const char *const backend_names[BACKEND_COUNT];
 
-/* What --fit looks for the largest value of. */
+/* The setting of which --fit looks for the largest value. */
 enum fit { FIT_NOTHING, FIT_BATCH, FIT_SEQ, FIT_RANK, FIT_COUNT };
 extern const char *const fit_names[FIT_COUNT];
 
@@ -40,7 +40,7 @@ int options_parse(struct options *ret_options, int argc, char *const argv[], cha
 /* Takes the ranks that were started into account, NULL for a process alone. Returns 0, or -1 with one line in
    `error`. */
 int options_join(struct options *options, struct comm *comm, char *error, size_t error_size);
-/* Whether the answer comes from a plan alone, without a device. */
+/* True if the answer comes from a plan alone, without a device. */
 bool options_plans(const struct options *options);
 void options_print_help(FILE *out);
 void options_print_list(FILE *out, bool json);

@@ -1,4 +1,4 @@
-/* What can be trained: one table entry a preset, with its settings before and after somebody mended them. */
+/* The trainings that there are: one table entry a preset, with its settings before and after somebody mended them. */
 #ifndef TRAIN_PRESETS_H
 #define TRAIN_PRESETS_H
 

@@ -137,7 +137,7 @@ static void report_json(FILE *out, const struct options *o, const struct run_res
     fputs("}\n", out);
 }
 
-/* What the plan says, beside what was measured (if anything was). */
+/* The plan's figures, beside those that were measured (if any were). */
 static void print_budget(FILE *out, const struct options *o, const struct run_result *r,
                          const struct run_result *planned)
 {

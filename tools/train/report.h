@@ -1,4 +1,4 @@
-/* What a run prints: lines for people, or JSON objects one a line. */
+/* The output of a run: lines for people, or JSON objects one a line. */
 #ifndef TRAIN_REPORT_H
 #define TRAIN_REPORT_H
 

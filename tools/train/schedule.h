@@ -15,7 +15,7 @@ struct micro_step {
     int parts;             /* micro-steps a step: the loss is divided by it */
 };
 
-/* What of the last micro-step PyTorch's program still holds when the next begins. */
+/* Tensors of the last micro-step that PyTorch's program still holds when the next begins. */
 struct leftovers {
     struct tensor *tokens, *gradient, *embedded, *loss;
 };

@@ -159,7 +159,7 @@ static void training_evaluate(struct training *t)
     device_wait(&t->device);
 }
 
-/* What the micro-step is made of, which is the `number`th of this rank's; or else the same draws for another rank. */
+/* Draws the tokens of a micro-step, the `number`th of this rank's; or makes the same draws for another rank. */
 static void training_draw(struct training *t, struct micro_step *micro, int number, const int64_t *pieces, int count,
     bool mine)
 {
@@ -209,8 +209,8 @@ static int64_t training_step(struct training *t)
     return tokens;
 }
 
-/* What the ranks tell each other after each step: whether to stop, and the losses of their micro-steps. Returns the
-   mean of all losses, 0 in a dry run, in the order in which a process alone would add them. */
+/* The ranks agree after each step on whether to stop, and exchange the losses of their micro-steps. Returns the mean of
+   all losses, 0 in a dry run, in the order in which a process alone would add them. */
 static float training_agree(struct training *t, bool *stop)
 {
     const int mine = t->options->set.accumulation, width = mine + 1;
@@ -250,7 +250,7 @@ static size_t plan_arena(const struct options *o, const struct lengths *lengths)
     return extent;
 }
 
-/* What the device has given out beyond the tensors: caches, fragments, contexts. */
+/* Memory that the device has given out beyond the tensors: caches, fragments, contexts. */
 static void measure_outside(struct training *t, struct run_result *r)
 {
     size_t unused, total;

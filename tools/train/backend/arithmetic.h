@@ -18,7 +18,7 @@ enum dtype { DTYPE_F32, DTYPE_BF16, DTYPE_I64, DTYPE_U8, DTYPE_COUNT };
 
 enum { KERNEL_POINTERS = 12, KERNEL_COUNTS = 7, KERNEL_SCALARS = 2 };
 
-/* What a kernel is given, copied when it is queued. kernels.def says what each kernel makes of it. */
+/* The arguments of a kernel, copied when it is queued. kernels.def says what each kernel makes of it. */
 struct kernel_args {
     enum kernel kernel;
     enum dtype dtype; /* of what has no dtype of its own in kernels.def */

@@ -87,7 +87,7 @@ static struct head_view attention_view(const struct kernel_args *a, int64_t sequ
                               bias + sequence * length * length, (size_t)((sequence * heads + head) * a->n[4])};
 }
 
-/* What a GPU keeps on its chip: the scores of one head. */
+/* Room for the scores of one head, which a GPU keeps on its chip. */
 static float *attention_scratch(const struct kernel_args *a, size_t matrices)
 {
     float *memory = malloc(matrices * (size_t)(a->n[1] * a->n[1]) * sizeof(float));

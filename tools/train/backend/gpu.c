@@ -15,7 +15,7 @@ static const char *const library_names[LIBRARY_COUNT][2] = {
     [CUBLAS] = {"libcublas.so.13", "libcublas.so.12"},
 };
 
-/* Of the libraries' ABI (cuda.h, cublas_api.h, library_types.h; the same in CUDA 12 and 13). */
+/* Numbers of the libraries' ABI (cuda.h, cublas_api.h, library_types.h; the same in CUDA 12 and 13). */
 enum { ATTRIBUTE_MAJOR = 75, ATTRIBUTE_MINOR = 76, OP_PLAIN = 0, OP_TRANSPOSED = 1, TYPE_F32 = 0, TYPE_BF16 = 14,
        COMPUTE_F32 = 68, ALGORITHM_DEFAULT = -1 };
 

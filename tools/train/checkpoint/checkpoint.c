@@ -39,7 +39,7 @@ static void names_add(struct names *names, struct parameter *parameter, const ch
     snprintf(named->name, sizeof named->name, format, layer, part);
 }
 
-/* What is trained, under the names that it has in PEFT's and transformers' files. The caller frees the list. */
+/* The trained parameters, under their names in PEFT's and transformers' files. The caller frees the list. */
 static struct names name_all(struct model *m)
 {
     struct names names = {calloc((size_t)m->parameter_count, sizeof *names.list), 0};

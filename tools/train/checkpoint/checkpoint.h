@@ -5,7 +5,7 @@
 
 #include "model/model.h"
 
-/* What of a training is not in the model. */
+/* The state of a training that is not in the model. */
 struct progress {
     uint64_t step, lengths, lengths_next, text;
 };

@@ -92,7 +92,7 @@ static void read_tensors(FILE *file, struct safetensors *f)
     } while (got && f->size == room);
 }
 
-/* What is wrong with the header at byte *ret_at; NULL: nothing, and f->header is the caller's. */
+/* Reads the header. Returns a fault and the byte at which it is; or NULL, and f->header is the caller's. */
 static const char *tensors_read_header(FILE *file, struct safetensors *f, size_t *ret_at)
 {
     unsigned char prefix[PREFIX];

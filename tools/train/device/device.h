@@ -12,7 +12,7 @@
 
 enum device_state { DEVICE_OK, DEVICE_OUT_OF_MEMORY, DEVICE_BROKEN };
 
-/* What memory is for, in the words in which people draw up budgets. */
+/* Purposes of memory, in the words in which people draw up budgets. */
 enum budget {
 #define BUDGET(name, text) BUDGET_##name,
 #include "device/budget.def"
@@ -53,7 +53,7 @@ struct device {
 /* Takes over `alloc`. With `rt` NULL only counts. */
 void device_open(struct device *device, const struct cuda_rt *rt, struct allocator *alloc,
                  const struct arithmetic *arithmetic, int threads);
-/* Whether the host can read and write the device's memory: only a simulated GPU, or one that shares the host's. */
+/* True if the host can read and write the device's memory: only a simulated GPU's, or one's that shares the host's. */
 bool device_host_reaches(const struct cuda_rt *rt);
 /* Waits for queued work. All tensors must have been dropped, and tensor_forget_spare() called. */
 void device_close(struct device *device);
@@ -76,15 +76,15 @@ void device_copy_in(struct device *device, void *to, const void *pinned, size_t 
 void device_copy_out(struct device *device, void *pinned, const void *from, size_t bytes);
 void device_wait(struct device *device);
 
-/* The same on a second stream, after all that is queued so far: what is queued after them does not wait, unless for
-   device_join. What they copy to or from may be dropped after device_join only. Where `pinned` is NULL, as in a dry
-   run, the first DRY_TRANSFER bytes are copied to or from a place that nobody reads. */
+/* Queues such a copy on a second stream, after all that is queued so far. Work that is queued later waits for it in
+   device_join only. Tensors that it copies to or from may be dropped after device_join only. Where `pinned` is
+   NULL, as in a dry run, the first DRY_TRANSFER bytes are copied to or from a place that nobody reads. */
 enum { DRY_TRANSFER = 1 << 20 };
 void device_send(struct device *device, void *pinned, const void *from, size_t bytes);
 void device_fetch(struct device *device, void *to, const void *pinned, size_t bytes);
 /* A call on the host between those copies; `argument` must stay until device_wait. */
 void device_send_call(struct device *device, void (*run)(void *argument), void *argument);
-/* What is queued from here on waits for the copies so far. */
+/* Work that is queued from here on waits for the copies so far. */
 void device_join(struct device *device);
 
 /* Marks the device broken if `fault` is not NULL. */

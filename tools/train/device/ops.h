@@ -10,7 +10,7 @@ struct tensor *op_map(struct device *device, enum kernel kernel, struct tensor *
 /* Writes `target` in place from `source`, which may be NULL. */
 void op_in_place(struct device *device, enum kernel kernel, struct tensor *target, struct tensor *source, float scalar);
 
-/* As in PyTorch, the same tensor with one more reference where it has that dtype already. */
+/* Casts to a dtype. A tensor that has it already gets one more reference and is the result, as in PyTorch. */
 struct tensor *op_cast(struct device *device, struct tensor *x, enum dtype dtype);
 
 struct tensor *op_row_mean(struct device *device, struct tensor *x);

@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-/* What the memory-efficient attention kernel of PyTorch takes: log-sum-exps padded to 32 rows, and backward a float
-   copy of one head's output padded to 128 rows, with two counters for each 64 of them. */
+/* Memory of PyTorch's memory-efficient attention kernel. It takes log-sum-exps padded to 32 rows. Backward it takes a
+   float copy of one head's output padded to 128 rows, with two counters for each 64 of them. */
 enum { LOG_SUM_ROWS = 32, SCRATCH_ROWS = 128, COUNTER_ROWS = 64, SCRATCH_FROM_DIM = 96 };
 
 static int64_t attention_padded(int64_t rows, int64_t to)

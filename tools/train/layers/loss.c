@@ -29,8 +29,8 @@ static struct parameter *loss_head(struct model *model)
     return model->shape.tied ? &model->embedding : &model->head;
 }
 
-/* As trainers of GRPO score tokens: the model's own logits stay with its output, a copy by temperature is what
-   log-probabilities and entropies are taken of, fused, so that only their gradients are as large. */
+/* Scores tokens as trainers of GRPO do. The model's own logits stay with its output. Log-probabilities and entropies
+   are taken of a copy by temperature, fused, so that only their gradients are as large. */
 static struct tensor *policy_forward(struct pass *pass, struct tensor **x, struct loss_saved *saved)
 {
     struct device *device = pass->device;

@@ -1,8 +1,8 @@
 #include "layers/blocks.h"
 #include "device/ops.h"
 
-/* What transformers does with positions before the first layer: find packed sequences (positions that do not go up by
-   one), make a mask of them and of causality, and the tables of the rotary embedding. */
+/* Work of transformers on positions before the first layer. It finds packed sequences (positions that do not go up by
+   one). It makes a mask of them and of causality, and the tables of the rotary embedding. */
 
 static struct tensor *position_integers(struct pass *pass, int64_t count, int64_t first)
 {

@@ -18,7 +18,7 @@ struct arena {
     size_t count, capacity;
 };
 
-/* What a plan gives out instead of memory: it must not be NULL and is never looked at. */
+/* A plan gives out addresses from here instead of memory: they must not be NULL and are never looked at. */
 static char *const PLAN_BASE = (char *)(uintptr_t)TENSOR_ALIGNMENT;
 
 static size_t arena_rounded(size_t bytes)

@@ -26,7 +26,7 @@ static void engine_load(struct awake *a)
         a->weights[a->weight_count++] = tensor_new(a->device, s->dtype, s->vocabulary, s->hidden);
 }
 
-/* What of the share the weights and the largest batch of prompts leave. */
+/* Takes the part of the share that the weights and the largest batch of prompts leave. */
 static void take_pool(struct awake *a, size_t share)
 {
     const struct shape *s = a->shape;

@@ -104,7 +104,7 @@ static void add_adapters(struct builder *b, const int64_t dims[4])
         for (int p = 0; p < PROJECTION_COUNT; p++) {
             struct linear *linear = &b->model->layers[l].projections[p];
             int64_t out = dims[projection_shapes[p].out], in = dims[projection_shapes[p].in];
-            /* As PEFT: A is uniform within 1 / sqrt(in) (Kaiming with a = sqrt 5), B is zero. */
+            /* PEFT's start: A is uniform within 1 / sqrt(in) (Kaiming with a = sqrt 5), B is zero. */
             float bound = 1 / sqrtf((float)in);
             builder_add(b, &linear->lora_a, s->rank, in, KERNEL_fill_uniform, bound, true, true);
             builder_add(b, &linear->lora_b, out, s->rank, KERNEL_fill, 0, true, true);

@@ -93,7 +93,7 @@ float model_lora_scale(const struct shape *shape);
 
 /* Gives the parameter a gradient, taking over the reference: the first is kept, further ones are added to it. */
 void parameter_accept(struct device *device, struct parameter *parameter, struct tensor *gradient);
-/* As set_to_none: the next backward makes new ones. */
+/* Drops all gradients, like set_to_none: the next backward makes new ones. */
 void model_drop_gradients(struct model *model);
 
 #endif

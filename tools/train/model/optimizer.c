@@ -106,7 +106,7 @@ static struct adam step_of(const struct optimizer *o)
                          (float)(o->rate / (1 - pow(o->beta1, o->steps))), (float)(1 - o->rate * o->weight_decay)};
 }
 
-/* What lies in host memory is computed there, once the gradients have come. */
+/* Parameters in host memory are updated there, once the gradients have come. */
 static void update_offloaded(struct optimizer *o, struct device *device, struct model *model,
     struct parameter *const *trained, int count)
 {

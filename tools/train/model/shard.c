@@ -124,7 +124,7 @@ static void gather_flat(struct device *device, struct model *model, struct param
     const struct sharding *s = sharding_of(model);
     const int64_t each = elements / s->ranks;
     struct tensor *mine = NULL;
-    /* What is sent must lie in one piece and in the dtype of the computation; from the host it is copied there. */
+    /* A part to send must lie in one piece and in the dtype of the computation; from the host it is copied there. */
     if (s->kind == SHARDING_FSDP || (parameters_sharded(model) && s->offload_parameters))
         mine = tensor_new(device, model->shape.dtype, 1, each);
     struct tensor *flat = tensor_new(device, model->shape.dtype, 1, elements);

@@ -18,7 +18,7 @@ void shard_release(struct model *model, struct parameter *const *parameters, int
    of each. */
 void shard_reduce(struct device *device, struct model *model, struct parameter *const *parameters, int count);
 
-/* What the optimizer works on: the part, a float copy of it, or the value itself. */
+/* The tensor that the optimizer works on: the part, a float copy of it, or the value itself. */
 struct tensor *shard_target(struct parameter *parameter);
 /* After the optimizer's step: brings the values to where they are kept. */
 void shard_update(struct device *device, struct model *model, struct parameter *const *trained, int count);

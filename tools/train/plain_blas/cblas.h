@@ -1,4 +1,4 @@
-/* What the trainer calls of OpenBLAS, for a machine that has none: right, and slow. */
+/* The functions of OpenBLAS that the trainer calls, for a machine that has none: right, and slow. */
 #ifndef CBLAS_H
 #define CBLAS_H
 

@@ -8,7 +8,7 @@
 #include <mpi.h>
 #endif
 
-/* What Open MPI, and MPICH and its kin, tell a process that they start. */
+/* Ranks, as Open MPI, and MPICH and its kin, have them in the environment of a process that they start. */
 static int launched_ranks(void)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"};

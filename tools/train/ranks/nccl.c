@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of NCCL's ABI (nccl.h of 2.x): the unique identifier's size, and the numbers of data types and of the sum. */
+/* Numbers of NCCL's ABI (nccl.h of 2.x): the unique identifier's size, and the numbers of data types and of the sum. */
 enum { ID_BYTES = 128, NCCL_UINT8 = 1, NCCL_FLOAT32 = 7, NCCL_BFLOAT16 = 9, NCCL_SUM = 0 };
 
 struct unique_id {
