@@ -151,7 +151,10 @@ struct sg_region {
 
    Handles are written by remap/plan.c (a page loses or gets its memory), remap/execute.c (undone, lost) and
    remap/page_alias.c (aliases). Pins are written by state/pins.c (asked), page_alias.c (aliased) and core.c (none is
-   left). The extents, by space/region.c and state/accounts.c, make a page in use or idle. */
+   left). The extents, by space/region.c and state/accounts.c, make a page in use or idle.
+
+   The allocator itself asks narrower questions, each by its own function: sg_page_is_there(), sg_region_movable_locked()
+   and sg_region_shareable_locked(), which placement and plans ask of each page. Only tests name the whole state. */
 enum sg_page_state {
     SG_PAGE_IS_EMPTY,   /* no handle: no memory. A hole, or busy while it is claimed */
     SG_PAGE_IS_IN_USE,  /* a handle; a block or pending extent has a byte of it, or it is busy */

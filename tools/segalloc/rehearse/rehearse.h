@@ -1,5 +1,5 @@
-/* What `segalloc rehearse` finds out: one run of a program on a simulated card without end, and the same life on the
-   cards that it is asked about. */
+/* A rehearsal: one run of a program on a simulated card without end. Then its life is played on the cards that were asked
+   about. cards.c plays that life; replay/smallest_card.c looks for the smallest card. */
 #ifndef SG_REHEARSE_H
 #define SG_REHEARSE_H
 
