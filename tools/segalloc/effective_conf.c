@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void warn(void *user, const char *line)
+static void conf_warn(void *user, const char *line)
 {
     sg_tool_message(user, "%s", line);
 }
 
-static unsigned load(struct sg_conf *conf, sg_conf_warn_fn *report, const char *verb)
+static unsigned conf_load(struct sg_conf *conf, sg_conf_warn_fn *report, const char *verb)
 {
     const struct sg_conf_inputs inputs = {
         .system_file = SG_CONF_SYSTEM_FILE,
@@ -28,13 +28,13 @@ static unsigned load(struct sg_conf *conf, sg_conf_warn_fn *report, const char *
 
 unsigned sg_tool_conf(const char *verb, const char *text, struct sg_conf *ret)
 {
-    unsigned bad = load(ret, warn, verb);
+    unsigned bad = conf_load(ret, conf_warn, verb);
     return bad + sg_tool_conf_apply(verb, text, ret);
 }
 
 void sg_tool_conf_quietly(struct sg_conf *ret)
 {
-    load(ret, NULL, NULL);
+    conf_load(ret, NULL, NULL);
 }
 
 const char *sg_tool_conf_join(const char *text, const char *more)
@@ -55,10 +55,10 @@ const char *sg_tool_conf_join(const char *text, const char *more)
 
 unsigned sg_tool_conf_apply(const char *verb, const char *text, struct sg_conf *conf)
 {
-    return sg_conf_apply(conf, SG_CONF_ARGUMENT, text, warn, (void *)(uintptr_t)verb);
+    return sg_conf_apply(conf, SG_CONF_ARGUMENT, text, conf_warn, (void *)(uintptr_t)verb);
 }
 
 unsigned sg_tool_conf_check(const char *verb, const char *text, struct sg_conf *conf)
 {
-    return sg_conf_check(conf, "--conf", text, warn, (void *)(uintptr_t)verb);
+    return sg_conf_check(conf, "--conf", text, conf_warn, (void *)(uintptr_t)verb);
 }

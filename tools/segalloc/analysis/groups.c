@@ -54,7 +54,7 @@ static bool note_names(struct named *named, const struct sg_walk_event *event)
     return true;
 }
 
-static int take(void *user, const struct sg_walk_event *event)
+static int groups_take_event(void *user, const struct sg_walk_event *event)
 {
     struct grouping *grouping = user;
     uint32_t device = event->device, group, known = grouping->count[device];
@@ -72,7 +72,7 @@ static int take(void *user, const struct sg_walk_event *event)
     return !group || note_names(&grouping->named[device][group], event) ? 0 : -ENOMEM;
 }
 
-static int by_bytes(const void *a, const void *b)
+static int groups_by_bytes(const void *a, const void *b)
 {
     const struct sg_group *x = a, *y = b;
     if (x->bytes != y->bytes)
@@ -118,7 +118,7 @@ static int read_at_moment(struct sg_trace_reader *reader, int error, uint64_t be
         if (ret->moment.number[i] > grouping.last)
             grouping.last = ret->moment.number[i];
     if (!error)
-        error = sg_walk(reader, take, &grouping);
+        error = sg_walk(reader, groups_take_event, &grouping);
     for (uint32_t i = 0; i < SG_DICTIONARY_DEVICES; i++)
         count += grouping.count[i];
     ret->group = calloc(count + 1, sizeof *ret->group);
@@ -130,7 +130,7 @@ static int read_at_moment(struct sg_trace_reader *reader, int error, uint64_t be
     }
     sg_live_blocks_free(&grouping.live);
     if (ret->count)
-        qsort(ret->group, ret->count, sizeof *ret->group, by_bytes);
+        qsort(ret->group, ret->count, sizeof *ret->group, groups_by_bytes);
     return error;
 }
 

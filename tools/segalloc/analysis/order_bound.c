@@ -103,7 +103,7 @@ static bool is_usable(const struct sg_bound *bound, const struct piece *piece, u
     return true;
 }
 
-static void refresh(const struct sg_bound *bound, struct piece *piece)
+static void piece_refresh(const struct sg_bound *bound, struct piece *piece)
 {
     if (piece->version == bound->version)
         return;
@@ -120,7 +120,7 @@ static void refresh(const struct sg_bound *bound, struct piece *piece)
 
 /* Makes room for another piece: a later one of the same stream takes an earlier one in; where there is none, the oldest
    is never used again. Both can only make the bound larger, and only where thousands of orders are free at once. */
-static void fold(struct sg_bound *bound)
+static void bound_fold_pieces(struct sg_bound *bound)
 {
     struct piece *piece = bound->piece;
     for (uint32_t i = 0; i + 1 < bound->pieces; i++) {
@@ -148,29 +148,29 @@ static void put_piece(struct sg_bound *bound, const struct piece *new)
         }
     }
     if (bound->pieces == PIECES_MAX)
-        fold(bound);
+        bound_fold_pieces(bound);
     bound->piece[bound->pieces++] = *new;
 }
 
 /* The usable piece that the fewest streams could use, of those the oldest. NULL: there is none. */
-static struct piece *scarcest(struct sg_bound *bound, uint32_t stream, int device)
+static struct piece *bound_scarcest_piece(struct sg_bound *bound, uint32_t stream, int device)
 {
     struct piece *best = NULL;
     for (uint32_t i = 0; i < bound->pieces; i++) {
         struct piece *piece = &bound->piece[i];
         if (piece->device != device)
             continue;
-        refresh(bound, piece);
+        piece_refresh(bound, piece);
         if (piece->takers[stream / 64] >> stream % 64 & 1 && (!best || piece->count < best->count))
             best = piece;
     }
     return best;
 }
 
-static void take(struct sg_bound *bound, uint32_t stream, int device, uint64_t bytes)
+static void bound_take_piece(struct sg_bound *bound, uint32_t stream, int device, uint64_t bytes)
 {
     struct piece *piece;
-    while (bytes && (piece = scarcest(bound, stream, device))) {
+    while (bytes && (piece = bound_scarcest_piece(bound, stream, device))) {
         uint64_t part = bytes < piece->bytes ? bytes : piece->bytes;
         piece->bytes -= part;
         bytes -= part;
@@ -200,7 +200,7 @@ static uint32_t new_block(struct sg_bound *bound)
     return ++bound->blocks;
 }
 
-static void release(struct sg_bound *bound, uint64_t id)
+static void bound_release_block(struct sg_bound *bound, uint64_t id)
 {
     uint32_t number = (uint32_t)sg_idmap_take(&bound->live, id);
     if (!number)
@@ -218,17 +218,18 @@ static void release(struct sg_bound *bound, uint64_t id)
     bound->unused = number;
 }
 
-static int allocate(struct sg_bound *bound, const struct segalloc_trace_record *record, uint32_t stream, int device)
+static int bound_allocate(struct sg_bound *bound, const struct segalloc_trace_record *record, uint32_t stream,
+    int device)
 {
     if (record->size < bound->smallest || !record->size)
         return 0;
-    release(bound, record->id); /* a trace that contradicts itself */
+    bound_release_block(bound, record->id); /* a trace that contradicts itself */
     uint32_t number = new_block(bound);
     if (!number || !sg_idmap_put(&bound->live, record->id, number))
         return -ENOMEM;
     bound->block[number] =
         (struct block){.bytes = record->size, .device = (uint8_t)device, .streams = 1, .stream = {(uint8_t)stream}};
-    take(bound, stream, device, record->size);
+    bound_take_piece(bound, stream, device, record->size);
     bound->now[device] += record->size;
     if (bound->now[device] > bound->peak[device])
         bound->peak[device] = bound->now[device];
@@ -270,7 +271,8 @@ static void note_all_complete(struct sg_bound *bound, int device)
     }
 }
 
-static void order(struct sg_bound *bound, const struct segalloc_trace_record *record, uint32_t stream, int device)
+static void bound_take_order(struct sg_bound *bound, const struct segalloc_trace_record *record, uint32_t stream,
+    int device)
 {
     const struct sg_ledger_clock *recording;
     struct sg_ledger_clock clock;
@@ -318,9 +320,9 @@ int sg_bound_add(struct sg_bound *bound, const struct segalloc_trace_record *rec
         return 0;
     switch (record->kind) {
     case SEGALLOC_RECORD_ALLOCATE:
-        return allocate(bound, record, stream_of(bound, record, device), device);
+        return bound_allocate(bound, record, stream_of(bound, record, device), device);
     case SEGALLOC_RECORD_FREE:
-        release(bound, record->id);
+        bound_release_block(bound, record->id);
         return 0;
     case SEGALLOC_RECORD_ALLOCATE_FAILURE:
         return 0;
@@ -330,10 +332,10 @@ int sg_bound_add(struct sg_bound *bound, const struct segalloc_trace_record *rec
     case SEGALLOC_RECORD_EVENT_SYNC:
     case SEGALLOC_RECORD_EVENT_QUERY:
     case SEGALLOC_RECORD_DEVICE_SYNC: /* their stream says nothing */
-        order(bound, record, 0, device);
+        bound_take_order(bound, record, 0, device);
         return 0;
     default:
-        order(bound, record, stream_of(bound, record, device), device);
+        bound_take_order(bound, record, stream_of(bound, record, device), device);
         return 0;
     }
 }

@@ -10,7 +10,7 @@ static bool is_step(uint64_t last, uint64_t bytes)
 }
 
 /* A search by halves goes on between what it got and what it did not. */
-static void ask(struct sg_search *search, uint64_t bytes)
+static void search_ask(struct sg_search *search, uint64_t bytes)
 {
     search->requests++;
     search->goes_on |= search->refused_at && (bytes < search->last || bytes > search->refused);
@@ -18,7 +18,7 @@ static void ask(struct sg_search *search, uint64_t bytes)
 
 void sg_search_served(struct sg_search *search, uint64_t bytes)
 {
-    ask(search, bytes);
+    search_ask(search, bytes);
     if (search->refused_at)
         return;
     if (!is_step(search->last, bytes))
@@ -30,7 +30,7 @@ void sg_search_served(struct sg_search *search, uint64_t bytes)
 
 void sg_search_refused(struct sg_search *search, uint64_t bytes)
 {
-    ask(search, bytes);
+    search_ask(search, bytes);
     if (search->refused_at)
         return;
     search->refused_at = search->requests;

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 /* Takes in samples that come after those of the bucket. */
-static void join(struct sg_bucket *into, const struct sg_sample *low, const struct sg_sample *high,
-                 const struct sg_sample *allocated, const struct sg_sample *reserved, const struct sg_sample *last)
+static void bucket_join_samples(struct sg_bucket *into, const struct sg_sample *low, const struct sg_sample *high,
+    const struct sg_sample *allocated, const struct sg_sample *reserved, const struct sg_sample *last)
 {
     if (low->device.requested < into->low.device.requested)
         into->low = *low;
@@ -19,7 +19,7 @@ static void join(struct sg_bucket *into, const struct sg_sample *low, const stru
 }
 
 /* Makes buckets twice as wide. */
-static void widen(struct sg_series *series)
+static void series_widen(struct sg_series *series)
 {
     size_t count = 0;
     series->width *= 2;
@@ -27,7 +27,7 @@ static void widen(struct sg_series *series)
         struct sg_bucket *from = &series->bucket[i], *into = count ? &series->bucket[count - 1] : NULL;
         from->at /= 2;
         if (into && into->at == from->at)
-            join(into, &from->low, &from->high, &from->allocated, &from->reserved, &from->last);
+            bucket_join_samples(into, &from->low, &from->high, &from->allocated, &from->reserved, &from->last);
         else
             series->bucket[count++] = *from;
     }
@@ -40,10 +40,10 @@ int sg_series_note(struct sg_series *series, const struct sg_sample *sample)
         series->width = 1;
     while (series->most && series->count && SG_BUCKET_SAMPLES * series->count > series->most &&
            series->bucket[series->count - 1].at != sample->number / series->width)
-        widen(series);
+        series_widen(series);
     struct sg_bucket *last = series->count ? &series->bucket[series->count - 1] : NULL;
     if (last && last->at == sample->number / series->width) {
-        join(last, sample, sample, sample, sample, sample);
+        bucket_join_samples(last, sample, sample, sample, sample, sample);
         return 0;
     }
     if (series->count == series->room) {

@@ -76,7 +76,7 @@ static uint32_t ordinal_of(const struct sg_summary *summary, const struct segall
     return device < SG_DICTIONARY_DEVICES ? device : SG_DICTIONARY_DEVICES - 1;
 }
 
-static uint64_t size_of(const struct segalloc_trace_record *record)
+static uint64_t summary_size_of(const struct segalloc_trace_record *record)
 {
     return record->size < SIZE_MAX_KEPT ? record->size : SIZE_MAX_KEPT;
 }
@@ -134,7 +134,7 @@ static uint64_t got_by_calls(const struct sg_outside *before, const struct sg_ou
 /* Returns the bytes that the program has got by it. */
 static uint64_t note_outside(struct sg_summary_device *device, const struct segalloc_trace_record *record)
 {
-    device->reading.bytes[sg_outside_kind(record->id)] = size_of(record);
+    device->reading.bytes[sg_outside_kind(record->id)] = summary_size_of(record);
     if (!(record->flags & SEGALLOC_FLAG_LAST))
         return 0;
     uint64_t got = got_by_calls(&device->outside, &device->reading);
@@ -188,11 +188,11 @@ static bool has_groups(struct sg_summary_device *device)
     return device->live.group || sg_live_init(&device->live, GROUPS);
 }
 
-static int allocate(struct sg_summary *summary, const struct segalloc_trace_record *record)
+static int summary_allocate(struct sg_summary *summary, const struct segalloc_trace_record *record)
 {
     uint32_t ordinal = ordinal_of(summary, record);
     struct sg_summary_device *device = device_at(summary, ordinal);
-    uint64_t size = size_of(record);
+    uint64_t size = summary_size_of(record);
     uint64_t before = sg_idmap_get(&summary->live, record->id);
     if (before) {
         summary->repeated++;
@@ -229,7 +229,7 @@ static int allocate(struct sg_summary *summary, const struct segalloc_trace_reco
 }
 
 /* A refused allocation, as it will be listed if it turns out to have failed. Its live set is its own. */
-static int refuse(struct sg_summary *summary, const struct segalloc_trace_record *record)
+static int summary_refuse(struct sg_summary *summary, const struct segalloc_trace_record *record)
 {
     uint32_t ordinal = ordinal_of(summary, record);
     struct sg_summary_device *device = device_at(summary, ordinal);
@@ -244,7 +244,7 @@ static int refuse(struct sg_summary *summary, const struct segalloc_trace_record
         .event = summary->requests,
         .order = summary->events,
         .by = refusal->by,
-        .needed = refusal->by ? device->live_bytes + sg_outside_stays(&device->outside) + size_of(record) : 0,
+        .needed = refusal->by ? device->live_bytes + sg_outside_stays(&device->outside) + summary_size_of(record) : 0,
         .bytes = record->size,
         .live_bytes = device->live_bytes,
         .short_by = record->flags & SEGALLOC_FLAG_SHORT ? record->id : 0,
@@ -276,7 +276,7 @@ static void list_failure(struct sg_summary *summary, struct sg_summary_failure *
     summary->failure[at] = *failure;
 }
 
-static void fail(struct sg_summary *summary, struct sg_summary_failure *failure)
+static void summary_list_failure(struct sg_summary *summary, struct sg_summary_failure *failure)
 {
     struct sg_summary_device *device = device_at(summary, failure->device);
     device->failures++;
@@ -288,7 +288,7 @@ static void fail(struct sg_summary *summary, struct sg_summary_failure *failure)
     summary->failures++;
 }
 
-static void settle(struct sg_summary *summary, const struct segalloc_trace_record *record)
+static void summary_settle_failures(struct sg_summary *summary, const struct segalloc_trace_record *record)
 {
     struct sg_refusal refusal;
     enum sg_refusal_end end = sg_refusals_settle(&summary->refusals, record, &refusal);
@@ -296,7 +296,7 @@ static void settle(struct sg_summary *summary, const struct segalloc_trace_recor
         return;
     struct sg_summary_failure *failure = refusal.kept;
     if (end == SG_REFUSAL_FAILED) {
-        fail(summary, failure);
+        summary_list_failure(summary, failure);
     } else {
         sg_live_set_free(&failure->live);
         device_at(summary, failure->device)->made_good++;
@@ -310,7 +310,7 @@ static void settle_all(struct sg_summary *summary)
 {
     struct sg_refusal refusal;
     while (sg_refusals_take_open(&summary->refusals, &refusal)) {
-        fail(summary, refusal.kept);
+        summary_list_failure(summary, refusal.kept);
         free(refusal.kept);
     }
 }
@@ -324,7 +324,7 @@ static void pass_on(struct sg_summary *summary, const struct segalloc_trace_reco
     device->passed_on_bytes += record->size;
 }
 
-static void statistic(struct sg_summary *summary, const struct segalloc_trace_record *record)
+static void summary_take_statistic(struct sg_summary *summary, const struct segalloc_trace_record *record)
 {
     static uint64_t hash[SG_STAT_COUNT];
     if (record->stream >= SG_DICTIONARY_DEVICES)
@@ -349,7 +349,7 @@ static void statistic(struct sg_summary *summary, const struct segalloc_trace_re
 }
 
 /* Takes in a piece of the name of the call by which order was lost. */
-static void untracked(struct sg_summary *summary, const struct segalloc_trace_record *record)
+static void summary_take_untracked(struct sg_summary *summary, const struct segalloc_trace_record *record)
 {
     char text[sizeof record->id + sizeof record->size + 1] = {0};
     memcpy(text, &record->id, sizeof record->id);
@@ -359,7 +359,7 @@ static void untracked(struct sg_summary *summary, const struct segalloc_trace_re
 }
 
 /* Of a name no more is kept than a terminal shows. */
-static void model(struct sg_summary_device *device, const struct segalloc_trace_record *record)
+static void summary_take_model(struct sg_summary_device *device, const struct segalloc_trace_record *record)
 {
     char text[sizeof record->id + sizeof record->size];
     size_t used = record->flags & SEGALLOC_FLAG_FIRST ? 0 : strlen(device->model);
@@ -384,7 +384,7 @@ static int summary_note_level(const struct sg_summary *summary, struct sg_summar
     return sg_series_note(&device->over_time, &sample);
 }
 
-static int add(struct sg_summary *summary, const struct segalloc_trace_record *record)
+static int summary_take_record(struct sg_summary *summary, const struct segalloc_trace_record *record)
 {
     struct sg_summary_device *device;
     uint64_t kept, got;
@@ -404,13 +404,13 @@ static int add(struct sg_summary *summary, const struct segalloc_trace_record *r
     case SEGALLOC_RECORD_SITE:
         return sg_dictionary_add(&summary->dictionary, record);
     case SEGALLOC_RECORD_STATISTIC:
-        statistic(summary, record);
+        summary_take_statistic(summary, record);
         return 0;
     case SEGALLOC_RECORD_UNTRACKED:
-        untracked(summary, record);
+        summary_take_untracked(summary, record);
         return 0;
     case SEGALLOC_RECORD_DEFINE_MODEL:
-        model(device_at(summary, record->stream), record);
+        summary_take_model(device_at(summary, record->stream), record);
         return 0;
     case SEGALLOC_RECORD_DEFINE_UUID:
         device = device_at(summary, record->stream);
@@ -434,11 +434,11 @@ static int add(struct sg_summary *summary, const struct segalloc_trace_record *r
         summary->last_ns = record->time_ns;
     device = device_at(summary, ordinal_of(summary, record));
     device->stats_age++;
-    settle(summary, record);
+    summary_settle_failures(summary, record);
     switch (record->kind) {
     case SEGALLOC_RECORD_ALLOCATE:
         note_served(summary, record->size);
-        error = allocate(summary, record);
+        error = summary_allocate(summary, record);
         return error ? error : summary_note_level(summary, device);
     case SEGALLOC_RECORD_FREE:
         kept = sg_idmap_take(&summary->live, record->id);
@@ -452,7 +452,7 @@ static int add(struct sg_summary *summary, const struct segalloc_trace_record *r
         break;
     case SEGALLOC_RECORD_ALLOCATE_FAILURE:
     case SEGALLOC_RECORD_REFUSED_OUTSIDE:
-        return refuse(summary, record);
+        return summary_refuse(summary, record);
     case SEGALLOC_RECORD_PASSED_ON:
         note_served(summary, record->size);
         pass_on(summary, record);
@@ -467,7 +467,7 @@ static int add(struct sg_summary *summary, const struct segalloc_trace_record *r
 }
 
 /* What only the end tells. The header knows one device, which is the first where that was used. */
-static void finish(struct sg_summary *summary, const struct segalloc_trace_header *header)
+static void summary_finish(struct sg_summary *summary, const struct segalloc_trace_header *header)
 {
     struct sg_summary_device *first = &summary->device[0];
     settle_all(summary);
@@ -483,7 +483,7 @@ static void finish(struct sg_summary *summary, const struct segalloc_trace_heade
     }
 }
 
-static int read_all(struct sg_summary *summary, struct sg_trace_reader *reader, bool bounds, uint64_t until)
+static int summary_read_all(struct sg_summary *summary, struct sg_trace_reader *reader, bool bounds, uint64_t until)
 {
     static const uint64_t smallest[] = {[SG_BOUND_ALL] = 1, [SG_BOUND_LARGE] = SG_MIB};
     memset(summary, 0, sizeof(*summary));
@@ -500,7 +500,7 @@ static int read_all(struct sg_summary *summary, struct sg_trace_reader *reader, 
     bool over = false;
     while (!error && !over && (n = sg_trace_read(reader, record, BATCH)) > 0) {
         for (size_t i = 0; i < n && !error && !over; i++) {
-            error = add(summary, &record[i]);
+            error = summary_take_record(summary, &record[i]);
             for (int which = 0; which < SG_BOUND_COUNT && summary->bound[which] && !error; which++)
                 error = sg_bound_add(summary->bound[which], &record[i], (int)ordinal_of(summary, &record[i]));
             over = until && summary->requests >= until;
@@ -510,18 +510,18 @@ static int read_all(struct sg_summary *summary, struct sg_trace_reader *reader, 
     sg_progress_end(&progress);
     free(record);
     if (!error)
-        finish(summary, &sg_trace_info(reader)->header);
+        summary_finish(summary, &sg_trace_info(reader)->header);
     return error;
 }
 
 int sg_summary_read(struct sg_summary *summary, struct sg_trace_reader *reader, bool bounds)
 {
-    return read_all(summary, reader, bounds, 0);
+    return summary_read_all(summary, reader, bounds, 0);
 }
 
 int sg_summary_read_until(struct sg_summary *summary, struct sg_trace_reader *reader, uint64_t request)
 {
-    return read_all(summary, reader, false, request);
+    return summary_read_all(summary, reader, false, request);
 }
 
 void sg_summary_free(struct sg_summary *summary)

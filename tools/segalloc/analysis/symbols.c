@@ -124,7 +124,7 @@ static void leave_wrappers(Dwfl_Module *module, GElf_Addr address, struct place 
     free(innermost);
 }
 
-static bool find_place(const char *path, uint64_t offset, struct place *ret)
+static bool symbols_find_place(const char *path, uint64_t offset, struct place *ret)
 {
     GElf_Addr bias;
     Dwfl_Module *module = *path == '/' ? module_of(path) : NULL;
@@ -157,14 +157,14 @@ static void plain_name(const char *name, char *ret, size_t size)
 bool sg_symbols_is_wrapper(const char *path, uint64_t offset)
 {
     struct place place;
-    return find_place(path, offset, &place) && is_wrapper(place.source);
+    return symbols_find_place(path, offset, &place) && is_wrapper(place.source);
 }
 
 bool sg_symbols_line(const char *path, uint64_t offset, char text[SG_SITE_TEXT])
 {
     struct place place;
     char name[SG_SITE_TEXT] = "";
-    if (!find_place(path, offset, &place))
+    if (!symbols_find_place(path, offset, &place))
         return false;
     if (place.function)
         plain_name(place.function, name, sizeof name);

@@ -14,7 +14,7 @@ static const char *end_name(enum sg_trace_end end)
     return names[end];
 }
 
-static uint64_t total(const struct sg_summary *summary, const uint64_t *of_first)
+static uint64_t info_total(const struct sg_summary *summary, const uint64_t *of_first)
 {
     size_t offset = (size_t)((const char *)of_first - (const char *)summary->device);
     uint64_t sum = 0;
@@ -24,7 +24,7 @@ static uint64_t total(const struct sg_summary *summary, const uint64_t *of_first
 }
 
 /* Definitions may be repeated, and indices left out. */
-static uint64_t streams(const struct sg_summary *summary)
+static uint64_t info_count_streams(const struct sg_summary *summary)
 {
     uint64_t count = 0;
     for (uint32_t i = 0; i < summary->dictionary.streams; i++)
@@ -32,7 +32,7 @@ static uint64_t streams(const struct sg_summary *summary)
     return count;
 }
 
-static uint64_t threads(const struct sg_summary *summary)
+static uint64_t info_count_threads(const struct sg_summary *summary)
 {
     uint64_t count = 0;
     for (uint32_t i = 0; i < summary->dictionary.threads; i++)
@@ -109,12 +109,12 @@ void sg_trace_info_json(const char *input, const struct sg_trace_info *info, con
     sg_json_set_text(result, "end_text", info->end_text);
     sg_json_set_text(result, "begin_text", info->begin_text);
     SG_JSON_NUMBERS(result, {"records", info->records}, {"events", summary->events}, {"dropped", info->dropped},
-        {"allocs", total(summary, &first->allocs)}, {"frees", total(summary, &first->frees)},
+        {"allocs", info_total(summary, &first->allocs)}, {"frees", info_total(summary, &first->frees)},
         {"peak_requested_bytes", summary->peak_live_bytes}, {"end_requested_bytes", summary->live_bytes},
         {"unmatched_frees", summary->unmatched_frees}, {"repeated_addresses", summary->repeated},
         {"duration_ns", summary->events ? summary->last_ns - summary->first_ns : 0},
-        {"start_realtime_ns", info->header.start_realtime_ns}, {"pid", info->header.pid}, {"streams", streams(summary)},
-        {"threads", threads(summary)});
+        {"start_realtime_ns", info->header.start_realtime_ns}, {"pid", info->header.pid},
+        {"streams", info_count_streams(summary)}, {"threads", info_count_threads(summary)});
     sg_json_set(result, "order_bound", order_json(summary));
     sg_json_set(result, "kinds", kinds_json(summary));
     for (uint32_t i = 0; i < summary->devices; i++)
@@ -138,7 +138,7 @@ static void print_failures(const struct sg_summary *summary)
     }
 }
 
-static void print_text(const char *name, const char *text)
+static void info_print_text(const char *name, const char *text)
 {
     printf("%-12s ", name);
     sg_tool_print_plain(text);
@@ -172,12 +172,13 @@ void sg_trace_info_text(const struct sg_trace_info *info, const struct sg_summar
             snprintf(number, sizeof(number), "kind %u", i);
             printf("  %-18s %12" PRIu64 "\n", name ? name : number, summary->kind[i]);
         }
-    printf("%-12s %" PRIu64 "\n%-12s %" PRIu64 "\n", "streams", streams(summary), "threads", threads(summary));
+    printf("%-12s %" PRIu64 "\n%-12s %" PRIu64 "\n", "streams", info_count_streams(summary), "threads",
+        info_count_threads(summary));
     printf("%-12s %s (%" PRIu64 " bytes)\n", "live at peak", sg_size_format(summary->peak_live_bytes, a),
         summary->peak_live_bytes);
     order_text(summary);
     printf("%-12s %s in %" PRIu64 " block%s\n", "at the end", sg_size_format(summary->live_bytes, a),
-        total(summary, &first->live_blocks), sg_plural(total(summary, &first->live_blocks)));
+        info_total(summary, &first->live_blocks), sg_plural(info_total(summary, &first->live_blocks)));
     uint64_t largest = 0;
     for (uint32_t i = 0; i < summary->devices; i++)
         largest = summary->device[i].largest_request > largest ? summary->device[i].largest_request : largest;
@@ -201,7 +202,7 @@ void sg_trace_info_text(const struct sg_trace_info *info, const struct sg_summar
     if (info->header.pid)
         printf("%-12s %" PRIu64 "\n", "process", info->header.pid);
     if (*info->command)
-        print_text("command", info->command);
+        info_print_text("command", info->command);
     if (!info->header.imported)
-        print_text("conf", *info->conf ? info->conf : "defaults");
+        info_print_text("conf", *info->conf ? info->conf : "defaults");
 }

@@ -80,7 +80,7 @@ static int report_event(struct walker *walker, enum sg_walk_kind kind, const str
     return walker->call(walker->user, &event);
 }
 
-static int release(struct walker *walker, uint32_t number, const struct segalloc_trace_record *record)
+static int walk_release(struct walker *walker, uint32_t number, const struct segalloc_trace_record *record)
 {
     struct block *block = &walker->block[number - 1];
     struct sg_walk_device *device = &walker->device[block->device];
@@ -92,11 +92,11 @@ static int release(struct walker *walker, uint32_t number, const struct segalloc
     return status;
 }
 
-static int allocate(struct walker *walker, const struct segalloc_trace_record *record, uint32_t ordinal)
+static int walk_allocate(struct walker *walker, const struct segalloc_trace_record *record, uint32_t ordinal)
 {
     uint64_t size = record->size < SIZE_MAX_KEPT ? record->size : SIZE_MAX_KEPT;
     uint32_t before = (uint32_t)sg_idmap_take(&walker->live, record->id); /* the trace contradicts itself */
-    int status = before ? release(walker, before, record) : 0;
+    int status = before ? walk_release(walker, before, record) : 0;
     uint32_t number = status ? 0 : take_entry(walker);
     if (status || !number || !sg_idmap_put(&walker->live, record->id, number))
         return status ? status : -ENOMEM;
@@ -109,7 +109,7 @@ static int allocate(struct walker *walker, const struct segalloc_trace_record *r
 }
 
 /* The four figures of a snapshot that pictures have. */
-static int statistic(struct walker *walker, const struct segalloc_trace_record *record)
+static int walk_take_statistic(struct walker *walker, const struct segalloc_trace_record *record)
 {
     static const enum sg_stat stats[] = {SG_STAT_reserved_bytes, SG_STAT_allocated_bytes, SG_STAT_pending_bytes};
     if (record->stream >= SG_DICTIONARY_DEVICES)
@@ -135,7 +135,7 @@ static int statistic(struct walker *walker, const struct segalloc_trace_record *
     return report_event(walker, SG_WALK_STATISTICS, record, record->stream, 0, 0);
 }
 
-static int fail(struct walker *walker, const struct segalloc_trace_record *record, uint32_t ordinal)
+static int walk_fail(struct walker *walker, const struct segalloc_trace_record *record, uint32_t ordinal)
 {
     walker->device[ordinal].failures++;
     struct sg_refusal *refusal = sg_refusals_add(&walker->refusals, record);
@@ -148,7 +148,7 @@ static int fail(struct walker *walker, const struct segalloc_trace_record *recor
 }
 
 /* Before the record itself: it may make a refusal of its thread good. */
-static int settle(struct walker *walker, const struct segalloc_trace_record *record)
+static int walk_settle_failures(struct walker *walker, const struct segalloc_trace_record *record)
 {
     struct sg_refusal refusal;
     if (sg_refusals_settle(&walker->refusals, record, &refusal) != SG_REFUSAL_MADE_GOOD)
@@ -165,31 +165,31 @@ static int settle(struct walker *walker, const struct segalloc_trace_record *rec
     return walker->call(walker->user, &event);
 }
 
-static int take(struct walker *walker, const struct segalloc_trace_record *record)
+static int walk_take_record(struct walker *walker, const struct segalloc_trace_record *record)
 {
     int error = sg_dictionary_add(&walker->dictionary, record);
     if (error || record->kind >= SEGALLOC_RECORD_DEFINE_STREAM) /* definitions, and where a thread asks from */
         return error;
     if (record->kind == SEGALLOC_RECORD_STATISTIC)
-        return statistic(walker, record);
+        return walk_take_statistic(walker, record);
     if (!walker->started)
         walker->first_ns = record->time_ns;
     walker->started = true;
     walker->requests += record->kind < SEGALLOC_RECORD_DONE;
     uint32_t ordinal = sg_dictionary_stream(&walker->dictionary, record->stream)->device, number;
     ordinal = ordinal < SG_DICTIONARY_DEVICES ? ordinal : SG_DICTIONARY_DEVICES - 1;
-    error = settle(walker, record);
+    error = walk_settle_failures(walker, record);
     if (error)
         return error;
     switch (record->kind) {
     case SEGALLOC_RECORD_ALLOCATE:
-        return allocate(walker, record, ordinal);
+        return walk_allocate(walker, record, ordinal);
     case SEGALLOC_RECORD_FREE:
         number = (uint32_t)sg_idmap_take(&walker->live, record->id);
-        return number ? release(walker, number, record) : 0; /* else of a block from before the trace */
+        return number ? walk_release(walker, number, record) : 0; /* else of a block from before the trace */
     case SEGALLOC_RECORD_ALLOCATE_FAILURE:
     case SEGALLOC_RECORD_REFUSED_OUTSIDE:
-        return fail(walker, record, ordinal);
+        return walk_fail(walker, record, ordinal);
     default:
         return 0;
     }
@@ -206,7 +206,7 @@ int sg_walk(struct sg_trace_reader *reader, sg_walk_fn *call, void *user)
     struct sg_progress progress = {0};
     for (size_t n; !status && (n = sg_trace_read(reader, record, BATCH)) > 0;) {
         for (size_t i = 0; i < n && !status; i++)
-            status = take(&walker, &record[i]);
+            status = walk_take_record(&walker, &record[i]);
         sg_progress_show(&progress, "reading", sg_trace_progress(reader));
     }
     sg_progress_end(&progress);
@@ -227,7 +227,7 @@ struct finder {
     uint32_t failures;
 };
 
-static void forget_failure(struct finder *finder, uint64_t number)
+static void finder_forget_failure(struct finder *finder, uint64_t number)
 {
     uint32_t at = 0;
     while (at < finder->failures && finder->failure[at].all != number)
@@ -238,18 +238,18 @@ static void forget_failure(struct finder *finder, uint64_t number)
     memmove(&finder->failure[at], &finder->failure[at + 1], (finder->failures - at) * sizeof *finder->failure);
 }
 
-static void note(struct sg_moment_found *found, const struct sg_walk_event *event)
+static void moment_note(struct sg_moment_found *found, const struct sg_walk_event *event)
 {
     found->all = event->number;
     found->time_ns = event->time_ns;
 }
 
-static int find(void *user, const struct sg_walk_event *event)
+static int finder_take_event(void *user, const struct sg_walk_event *event)
 {
     struct finder *finder = user;
     const uint64_t in_use = event->devices[event->device].requested;
     if (event->kind == SG_WALK_SERVED)
-        forget_failure(finder, event->failed_number);
+        finder_forget_failure(finder, event->failed_number);
     if (event->kind >= SG_WALK_SERVED)
         return 0;
     if (finder->moment == SG_MOMENT_TIME && event->time_ns >= finder->until_ns)
@@ -257,14 +257,14 @@ static int find(void *user, const struct sg_walk_event *event)
     finder->sum += in_use - finder->now.in_use[event->device];
     finder->now.in_use[event->device] = in_use;
     finder->now.number[event->device] = event->number;
-    note(&finder->now, event);
+    moment_note(&finder->now, event);
     if (event->kind == SG_WALK_ALLOC && in_use > finder->peak.in_use[event->device]) {
         finder->peak.in_use[event->device] = in_use;
         finder->peak.number[event->device] = event->number;
     }
     if (event->kind == SG_WALK_ALLOC && finder->sum > finder->most) {
         finder->most = finder->sum;
-        note(&finder->peak, event);
+        moment_note(&finder->peak, event);
     }
     if (event->kind == SG_WALK_FAILURE && finder->failures < FAILURES_NOTED) {
         struct sg_moment_found *failure = &finder->failure[finder->failures++];
@@ -280,7 +280,7 @@ int sg_moment_find(struct sg_trace_reader *reader, enum sg_moment moment, uint64
 {
     struct finder finder = {.moment = moment, .until_ns = time_ns};
     const struct sg_moment_found *failure = &finder.failure[0];
-    int error = sg_walk(reader, find, &finder);
+    int error = sg_walk(reader, finder_take_event, &finder);
     if (!error && moment == SG_MOMENT_FAILURE && !finder.failures)
         error = -ENOENT;
     bool failed = finder.failures && (moment == SG_MOMENT_FAILURE || moment == SG_MOMENT_AUTO);
@@ -313,7 +313,7 @@ static int find_in_window(void *user, const struct sg_walk_event *event)
     if (before || in_use > found->in_use[device]) {
         found->in_use[device] = in_use;
         found->number[device] = event->number;
-        note(found, event);
+        moment_note(found, event);
     }
     return 0;
 }

@@ -18,7 +18,7 @@ static int by_key(const void *a, const void *b)
     return order ? order : (int)x->size_class - (int)y->size_class;
 }
 
-static uint64_t distance(const struct sg_compared_row *row)
+static uint64_t row_distance(const struct sg_compared_row *row)
 {
     return row->bytes[0] > row->bytes[1] ? row->bytes[0] - row->bytes[1] : row->bytes[1] - row->bytes[0];
 }
@@ -27,8 +27,8 @@ static uint64_t distance(const struct sg_compared_row *row)
 static int by_distance(const void *a, const void *b)
 {
     const struct sg_compared_row *x = a, *y = b;
-    if (distance(x) != distance(y))
-        return distance(x) > distance(y) ? -1 : 1;
+    if (row_distance(x) != row_distance(y))
+        return row_distance(x) > row_distance(y) ? -1 : 1;
     if (x->bytes[1] != y->bytes[1])
         return x->bytes[1] > y->bytes[1] ? -1 : 1;
     return by_key(a, b);

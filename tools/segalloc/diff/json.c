@@ -5,7 +5,7 @@
 static const char *const side_keys[] = {"a", "b"};
 
 /* Place, phase and size of a row; the size is null for all sizes together. */
-static json_t *json_row(const char *site, const char *phase, unsigned size_class)
+static json_t *diff_json_row(const char *site, const char *phase, unsigned size_class)
 {
     json_t *row = sg_json_object(NULL);
     sg_json_set_text(row, "site", site);
@@ -30,7 +30,7 @@ static json_t *json_moved(const struct sg_comparison *comparison)
     }
     for (size_t i = 0; i < comparison->moved_count; i++) {
         const struct sg_moved_row *row = &comparison->moved[i];
-        json_t *item = json_row(row->site, row->phase, row->size_class);
+        json_t *item = diff_json_row(row->site, row->phase, row->size_class);
         SG_JSON_NUMBERS(item, {"a_requests", row->requests[0]}, {"b_requests", row->requests[1]},
             {"a_pages", row->pages[0]}, {"b_pages", row->pages[1]}, {"a_bytes", row->bytes[0]},
             {"b_bytes", row->bytes[1]});
@@ -54,7 +54,7 @@ void sg_comparison_print_json(char **paths, const struct sg_comparison *comparis
     sg_json_set_signed(result, "difference_bytes", (int64_t)(side[1].bytes - side[0].bytes));
     for (size_t i = 0; i < comparison->count; i++) {
         const struct sg_compared_row *row = &comparison->row[i];
-        json_t *item = json_row(row->site, row->phase, row->size_class);
+        json_t *item = diff_json_row(row->site, row->phase, row->size_class);
         SG_JSON_NUMBERS(item, {"a_bytes", row->bytes[0]}, {"b_bytes", row->bytes[1]}, {"a_blocks", row->blocks[0]},
             {"b_blocks", row->blocks[1]});
         sg_json_set_signed(item, "difference_bytes", (int64_t)(row->bytes[1] - row->bytes[0]));

@@ -15,14 +15,15 @@ static char *signed_size(uint64_t from, uint64_t to, char text[SG_SIZE_TEXT + 1]
     return text;
 }
 
-static void print_line(uint64_t a, uint64_t b, const char *what)
+static void diff_print_line(uint64_t a, uint64_t b, const char *what)
 {
     char from[SG_SIZE_TEXT], to[SG_SIZE_TEXT], more[SG_SIZE_TEXT + 1];
     printf("%12s %12s %13s  %s\n", sg_size_format(a, from), sg_size_format(b, to), signed_size(a, b, more), what);
 }
 
 /* "PLACE, PHASE, blocks of SIZE"; "PLACE" of all that it asked for. */
-static const char *describe(const char *site, const char *phase, unsigned size_class, char what[3 * SG_GROUP_TEXT])
+static const char *diff_describe_group(const char *site, const char *phase, unsigned size_class,
+    char what[3 * SG_GROUP_TEXT])
 {
     char size[SG_GROUP_TEXT];
     if (size_class == SG_ANY_SIZE) {
@@ -59,17 +60,17 @@ static void print_moved_text(const struct sg_comparison *comparison, bool all)
             continue;
         }
         snprintf(line, sizeof line, "%s (%" PRIu64 " and %" PRIu64 " pages)",
-            describe(row->site, row->phase, row->size_class, what), row->pages[0], row->pages[1]);
-        print_line(row->bytes[0], row->bytes[1], line);
+            diff_describe_group(row->site, row->phase, row->size_class, what), row->pages[0], row->pages[1]);
+        diff_print_line(row->bytes[0], row->bytes[1], line);
         shown++;
     }
     if (comparison->moved_count > shown) {
         snprintf(line, sizeof line, "in %zu more row%s", comparison->moved_count - shown,
             sg_plural(comparison->moved_count - shown));
-        print_line(rest[0], rest[1], line);
+        diff_print_line(rest[0], rest[1], line);
     }
     snprintf(line, sizeof line, "in all (%" PRIu64 " and %" PRIu64 " pages)", moves[0].pages, moves[1].pages);
-    print_line(moves[0].bytes, moves[1].bytes, line);
+    diff_print_line(moves[0].bytes, moves[1].bytes, line);
     for (int i = 0; i < 2; i++)
         if (moves[i].diverged)
             printf("From event %" PRIu64 " on the replay of %c is not the recorded run.\n", moves[i].diverged, "AB"[i]);
@@ -91,15 +92,15 @@ void sg_comparison_print_text(const struct sg_comparison *comparison, bool all)
         }
         char line[4 * SG_GROUP_TEXT];
         snprintf(line, sizeof line, "%s (%" PRIu64 " and %" PRIu64 " blocks)",
-            describe(row->site, row->phase, row->size_class, what), row->blocks[0], row->blocks[1]);
-        print_line(row->bytes[0], row->bytes[1], row->size_class == SG_ANY_SIZE ? line : what);
+            diff_describe_group(row->site, row->phase, row->size_class, what), row->blocks[0], row->blocks[1]);
+        diff_print_line(row->bytes[0], row->bytes[1], row->size_class == SG_ANY_SIZE ? line : what);
         shown++;
     }
     if (comparison->count > shown) {
         snprintf(what, sizeof what, "in %zu more row%s", comparison->count - shown,
             sg_plural(comparison->count - shown));
-        print_line(rest[0], rest[1], what);
+        diff_print_line(rest[0], rest[1], what);
     }
-    print_line(side[0].bytes, side[1].bytes, "in all");
+    diff_print_line(side[0].bytes, side[1].bytes, "in all");
     print_moved_text(comparison, all);
 }

@@ -91,7 +91,7 @@ static void json_found(json_t *object, const struct sg_doctor_served *served)
     sg_json_set_text(object, "aliases", text_or_null(served->aliases));
 }
 
-static json_t *json_process(const struct sg_watched *process, const struct sg_doctor_served *served)
+static json_t *doctor_json_process(const struct sg_watched *process, const struct sg_doctor_served *served)
 {
     json_t *result = sg_json_object(NULL);
     SG_JSON_NUMBERS(result, {"pid", (uint64_t)process->pid});
@@ -107,7 +107,7 @@ static json_t *json_process(const struct sg_watched *process, const struct sg_do
     return result;
 }
 
-static json_t *json_devices(const struct sg_probe *probe)
+static json_t *doctor_json_devices(const struct sg_probe *probe)
 {
     json_t *devices = sg_json_array();
     for (int i = 0; i < probe->devices && i < SG_PROBE_DEVICES; i++) {
@@ -132,9 +132,9 @@ void sg_doctor_print_json(const struct sg_examination *examination)
     sg_json_set_text(result, "glibc_needed", examination->glibc);
     sg_json_set_text(result, "glibc", gnu_get_libc_version());
     sg_json_set_signed(result, "driver_version", examination->probe.version);
-    sg_json_set(result, "devices", json_devices(&examination->probe));
+    sg_json_set(result, "devices", doctor_json_devices(&examination->probe));
     for (size_t i = 0; i < examination->watch.count; i++)
-        sg_json_add(processes, json_process(&examination->watch.process[i], &examination->served[i]));
+        sg_json_add(processes, doctor_json_process(&examination->watch.process[i], &examination->served[i]));
     if (examination->command || examination->running) {
         sg_json_set(result, "processes", json_incref(processes));
         sg_json_set(result, "status", examination->running ? json_null() : json_integer(examination->watch.status));

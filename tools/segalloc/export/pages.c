@@ -22,7 +22,7 @@ static int by_begin(const void *a, const void *b)
 }
 
 /* The pages that `empty` asks for, or all, as ranges. */
-static int gather(struct sg_shown_pages *pages, bool empty)
+static int pages_gather_ranges(struct sg_shown_pages *pages, bool empty)
 {
     if (pages->room < pages->page.count) {
         struct sg_shown_range *larger = realloc(pages->range, 2 * pages->page.count * sizeof *larger);
@@ -52,12 +52,12 @@ static int gather(struct sg_shown_pages *pages, bool empty)
 
 int sg_shown_ranges(struct sg_shown_pages *pages)
 {
-    return gather(pages, false);
+    return pages_gather_ranges(pages, false);
 }
 
 static int drop_empty(struct sg_shown_pages *pages, sg_shown_fn *report, void *user)
 {
-    int error = gather(pages, true);
+    int error = pages_gather_ranges(pages, true);
     for (size_t i = 0; !error && i < pages->ranges; i++) {
         const struct sg_shown_range *range = &pages->range[i];
         report(user, false, range->begin, range->end - range->begin);

@@ -5,7 +5,7 @@
 
 #include "plain_text.h"
 
-static void put(struct sg_pickle *pickle, const void *bytes, size_t size)
+static void pickle_put_bytes(struct sg_pickle *pickle, const void *bytes, size_t size)
 {
     fwrite(bytes, 1, size, pickle->out);
 }
@@ -13,13 +13,13 @@ static void put(struct sg_pickle *pickle, const void *bytes, size_t size)
 static void put_length(struct sg_pickle *pickle, uint32_t length)
 {
     const unsigned char bytes[] = {length & 255, length >> 8 & 255, length >> 16 & 255, length >> 24};
-    put(pickle, bytes, sizeof bytes);
+    pickle_put_bytes(pickle, bytes, sizeof bytes);
 }
 
 void sg_pickle_begin(struct sg_pickle *pickle, FILE *out)
 {
     *pickle = (struct sg_pickle){.out = out};
-    put(pickle, "\x80\x02", 2);
+    pickle_put_bytes(pickle, "\x80\x02", 2);
 }
 
 void sg_pickle_end(struct sg_pickle *pickle)
@@ -29,7 +29,7 @@ void sg_pickle_end(struct sg_pickle *pickle)
 
 void sg_pickle_open_dict(struct sg_pickle *pickle)
 {
-    put(pickle, "}(", 2);
+    pickle_put_bytes(pickle, "}(", 2);
 }
 
 void sg_pickle_close_dict(struct sg_pickle *pickle)
@@ -39,7 +39,7 @@ void sg_pickle_close_dict(struct sg_pickle *pickle)
 
 void sg_pickle_open_list(struct sg_pickle *pickle)
 {
-    put(pickle, "](", 2);
+    pickle_put_bytes(pickle, "](", 2);
 }
 
 void sg_pickle_close_list(struct sg_pickle *pickle)
@@ -55,7 +55,7 @@ void sg_pickle_text(struct sg_pickle *pickle, const char *from)
     size_t length = strlen(text);
     putc('X', pickle->out);
     put_length(pickle, (uint32_t)length);
-    put(pickle, text, length);
+    pickle_put_bytes(pickle, text, length);
     free(copy);
 }
 
@@ -87,8 +87,8 @@ void sg_pickle_number(struct sg_pickle *pickle, uint64_t value)
     unsigned char bytes[9] = {0};
     for (int i = 0; i < 8; i++)
         bytes[i] = (unsigned char)(value >> (8 * i));
-    put(pickle, head, sizeof head);
-    put(pickle, bytes, sizeof bytes);
+    pickle_put_bytes(pickle, head, sizeof head);
+    pickle_put_bytes(pickle, bytes, sizeof bytes);
 }
 
 void sg_pickle_bool(struct sg_pickle *pickle, bool value)

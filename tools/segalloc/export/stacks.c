@@ -26,7 +26,7 @@ static int frames_of(const struct sg_group *group, char frame[FRAMES][SG_GROUP_T
 }
 
 /* A frame of a folded stack holds neither what ends one nor what ends a line. */
-static void put_frame(FILE *out, const char *text)
+static void stacks_put_frame(FILE *out, const char *text)
 {
     for (; *text; text++)
         putc((unsigned char)*text < ' ' || *text == 0x7f ? ' ' : *text == ';' ? ',' : *text, out);
@@ -52,7 +52,7 @@ int sg_export_folded(struct sg_trace_reader *reader, const struct sg_export_opti
         for (int k = 0; k < frames; k++) {
             if (k)
                 putc(';', out);
-            put_frame(out, frame[k]);
+            stacks_put_frame(out, frame[k]);
         }
         fprintf(out, " %" PRIu64 "\n", groups.group[i].bytes);
     }
@@ -150,7 +150,7 @@ int sg_export_speedscope(struct sg_trace_reader *reader, const struct sg_export_
     return error;
 }
 
-static json_t *json_group(const struct sg_group *group)
+static json_t *stacks_json_group(const struct sg_group *group)
 {
     json_t *result = sg_json_object(NULL);
     SG_JSON_NUMBERS(result, {"device", group->device}, {"size_class", sg_live_class_from(group->size_class)},
@@ -169,7 +169,7 @@ int sg_export_json(struct sg_trace_reader *reader, const struct sg_export_option
         json_t *result = sg_json_object("segalloc.alive/1"), *list = sg_json_array();
         SG_JSON_NUMBERS(result, {"bytes", groups.bytes});
         for (size_t i = 0; i < groups.count; i++)
-            sg_json_add(list, json_group(&groups.group[i]));
+            sg_json_add(list, stacks_json_group(&groups.group[i]));
         sg_json_set(result, "groups", list);
         sg_json_write(out, result);
         putc('\n', out);

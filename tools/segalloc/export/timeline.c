@@ -24,7 +24,7 @@ struct timeline {
     uint64_t events;
 };
 
-static void forget_failure(struct timeline *timeline, uint64_t number)
+static void timeline_forget_failure(struct timeline *timeline, uint64_t number)
 {
     size_t at = timeline->failures;
     while (at > 0 && timeline->failure[at - 1].number != number)
@@ -35,14 +35,14 @@ static void forget_failure(struct timeline *timeline, uint64_t number)
     timeline->failures--;
 }
 
-static int take(void *user, const struct sg_walk_event *event)
+static int timeline_take_event(void *user, const struct sg_walk_event *event)
 {
     struct timeline *timeline = user;
     if (event->number > timeline->last ||
         (timeline->options->moment == SG_MOMENT_TIME && event->time_ns >= timeline->options->to_ns))
         return 1;
     if (event->kind == SG_WALK_SERVED)
-        forget_failure(timeline, event->failed_number);
+        timeline_forget_failure(timeline, event->failed_number);
     if (event->time_ns < timeline->options->from_ns)
         return 0;
     timeline->events += event->kind < SG_WALK_SERVED;
@@ -52,7 +52,7 @@ static int take(void *user, const struct sg_walk_event *event)
     return sg_series_add(&timeline->series[event->device], event);
 }
 
-/* The timeline up to the moment asked for; to be freed by discard(). */
+/* The timeline up to the moment asked for; to be freed by timeline_discard(). */
 static int read_timeline(struct sg_trace_reader *reader, const struct sg_export_options *options, struct timeline **ret)
 {
     struct sg_moment_found found = {.all = UINT64_MAX};
@@ -66,10 +66,10 @@ static int read_timeline(struct sg_trace_reader *reader, const struct sg_export_
     timeline->last = found.all;
     for (int i = 0; i < SG_DICTIONARY_DEVICES; i++)
         timeline->series[i].most = options->points;
-    return sg_walk(reader, take, timeline);
+    return sg_walk(reader, timeline_take_event, timeline);
 }
 
-static void discard(struct timeline *timeline)
+static void timeline_discard(struct timeline *timeline)
 {
     for (int i = 0; timeline && i < SG_DICTIONARY_DEVICES; i++)
         sg_series_free(&timeline->series[i]);
@@ -78,7 +78,7 @@ static void discard(struct timeline *timeline)
 
 /* Calls `put` with each sample of the device; returns how many there were. */
 typedef void put_fn(void *user, uint32_t device, const struct sg_sample *sample);
-static uint64_t each(const struct timeline *timeline, uint32_t device, put_fn *put, void *user)
+static uint64_t timeline_each_point(const struct timeline *timeline, uint32_t device, put_fn *put, void *user)
 {
     uint64_t count = 0;
     for (size_t i = 0; i < timeline->series[device].count; i++) {
@@ -107,7 +107,7 @@ static void set_time(json_t *event, uint64_t time_ns)
 }
 
 /* Events are written one by one, each on a line of its own, since a trace has many. */
-static void put_event(FILE *out, json_t *event, json_t *arguments)
+static void timeline_put_event(FILE *out, json_t *event, json_t *arguments)
 {
     sg_json_set(event, "args", arguments);
     fputs(",\n", out);
@@ -163,16 +163,16 @@ static void put_failure(FILE *out, const struct failure *failure)
     SG_JSON_NUMBERS(arguments, {"bytes", failure->bytes});
     if (failure->lacked)
         SG_JSON_NUMBERS(arguments, {"short_by_bytes", failure->lacked});
-    put_event(out, event, arguments);
+    timeline_put_event(out, event, arguments);
 }
 
-static void put_device(FILE *out, uint32_t device)
+static void timeline_put_device(FILE *out, uint32_t device)
 {
     char name[32];
     snprintf(name, sizeof name, "device %" PRIu32, device);
     json_t *arguments = sg_json_object(NULL);
     sg_json_set_text(arguments, "name", name);
-    put_event(out, json_event("M", device, "process_name"), arguments);
+    timeline_put_event(out, json_event("M", device, "process_name"), arguments);
 }
 
 int sg_export_chrome(struct sg_trace_reader *reader, const struct sg_export_options *options, FILE *out,
@@ -195,9 +195,9 @@ int sg_export_chrome(struct sg_trace_reader *reader, const struct sg_export_opti
         for (uint32_t i = 0; i < SG_DICTIONARY_DEVICES; i++) {
             if (!timeline->series[i].count)
                 continue;
-            put_device(out, i);
+            timeline_put_device(out, i);
             struct counter counter = make_counter(out, i);
-            ret->shown += each(timeline, i, put_counters, &counter);
+            ret->shown += timeline_each_point(timeline, i, put_counters, &counter);
             json_decref(counter.event);
         }
         for (size_t i = 0; i < timeline->failures; i++)
@@ -210,7 +210,7 @@ int sg_export_chrome(struct sg_trace_reader *reader, const struct sg_export_opti
         sg_json_write(out, other);
         fputs("}\n", out);
     }
-    discard(timeline);
+    timeline_discard(timeline);
     return error;
 }
 
@@ -234,8 +234,8 @@ int sg_export_csv(struct sg_trace_reader *reader, const struct sg_export_options
     if (!error)
         fputs("time_s,event,device,requested_bytes,blocks,failures,allocated_bytes,pending_bytes,reserved_bytes\n", out);
     for (uint32_t i = 0; !error && i < SG_DICTIONARY_DEVICES; i++)
-        ret->shown += each(timeline, i, put_row, out);
+        ret->shown += timeline_each_point(timeline, i, put_row, out);
     ret->events = error ? 0 : timeline->events;
-    discard(timeline);
+    timeline_discard(timeline);
     return error;
 }

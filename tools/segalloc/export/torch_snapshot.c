@@ -33,7 +33,7 @@ struct life {
     struct sg_dictionary dictionary;
 };
 
-static struct item *add(struct life *life)
+static struct item *life_add_item(struct life *life)
 {
     if (life->count == life->room) {
         size_t room = life->room ? 2 * life->room : 65536;
@@ -46,12 +46,13 @@ static struct item *add(struct life *life)
     return &life->item[life->count++];
 }
 
-static uint64_t rounded(uint64_t size)
+static uint64_t snapshot_round_size(uint64_t size)
 {
     return size ? (size + UNIT - 1) / UNIT * UNIT : UNIT;
 }
 
-static int take(struct life *life, struct sg_idmap *live, const struct segalloc_trace_record *record, uint64_t time)
+static int life_take_record(struct life *life, struct sg_idmap *live, const struct segalloc_trace_record *record,
+    uint64_t time)
 {
     int error = sg_dictionary_add(&life->dictionary, record);
     bool alloc = record->kind == SEGALLOC_RECORD_ALLOCATE, oom = record->kind == SEGALLOC_RECORD_ALLOCATE_FAILURE;
@@ -62,7 +63,7 @@ static int take(struct life *life, struct sg_idmap *live, const struct segalloc_
         return 0; /* of a block from before the trace: nobody knows its size */
     uint32_t device = sg_dictionary_stream(&life->dictionary, record->stream)->device;
     life->number += alloc && sg_idmap_get(live, record->id) ? 2 : 1;
-    struct item *item = add(life);
+    struct item *item = life_add_item(life);
     if (!item)
         return -ENOMEM;
     const struct sg_thread_info *thread = sg_dictionary_thread(&life->dictionary, record->thread);
@@ -114,7 +115,7 @@ static int read_life(struct life *life, struct sg_trace_reader *reader, uint64_t
             started |= event;
             uint64_t time = record[i].time_ns > start ? record[i].time_ns - start : 0;
             over = event && time >= to_ns;
-            error = over ? 0 : take(life, &live, &record[i], time);
+            error = over ? 0 : life_take_record(life, &live, &record[i], time);
             over = over || life->number >= last;
         }
         sg_progress_show(&progress, "reading", sg_trace_progress(reader));
@@ -135,8 +136,8 @@ static int invent_addresses(struct life *life)
     for (size_t i = 0; i < life->count && !error; i++) {
         const struct item *item = &life->item[i];
         uint64_t before = sg_idmap_get(&largest, item->id);
-        if (item->action == ALLOC && rounded(item->size) > before &&
-            !sg_idmap_put(&largest, item->id, rounded(item->size)))
+        if (item->action == ALLOC && snapshot_round_size(item->size) > before &&
+            !sg_idmap_put(&largest, item->id, snapshot_round_size(item->size)))
             error = -ENOMEM;
     }
     struct sg_idmap place;
@@ -160,7 +161,7 @@ static int invent_addresses(struct life *life)
     return error;
 }
 
-static int by_address(const void *a, const void *b)
+static int blocks_by_address(const void *a, const void *b)
 {
     const struct item *const *x = a, *const *y = b;
     return (*x)->id < (*y)->id ? -1 : (*x)->id > (*y)->id;
@@ -178,7 +179,7 @@ static void key_word(struct sg_pickle *pickle, const char *key, const char *valu
     sg_pickle_word(pickle, value);
 }
 
-static void put_frame(struct sg_pickle *pickle, const char *file, uint64_t line, const char *name)
+static void snapshot_put_frame(struct sg_pickle *pickle, const char *file, uint64_t line, const char *name)
 {
     sg_pickle_open_dict(pickle);
     sg_pickle_word(pickle, "filename");
@@ -199,12 +200,12 @@ static void put_frames(struct sg_pickle *pickle, const struct sg_site_book *book
         const struct sg_site_frame *frame = &book->site[site].frame[i];
         const char *file = sg_site_book_text(book, frame->file);
         if (frame->native)
-            put_frame(pickle, file, 0, sg_site_book_frame(book, frame, text));
+            snapshot_put_frame(pickle, file, 0, sg_site_book_frame(book, frame, text));
         else
-            put_frame(pickle, file, frame->line, sg_site_book_text(book, frame->function));
+            snapshot_put_frame(pickle, file, frame->line, sg_site_book_text(book, frame->function));
     }
     if (*sg_site_book_phase(book, phase, text))
-        put_frame(pickle, "phase", 0, text);
+        snapshot_put_frame(pickle, "phase", 0, text);
     sg_pickle_close_list(pickle);
 }
 
@@ -234,7 +235,7 @@ static void put_segment(struct sg_pickle *pickle, const struct life *life, const
 {
     uint64_t allocated = 0, requested = 0, at = range->begin;
     for (size_t i = 0; i < count; i++) {
-        allocated += rounded(live[i]->size);
+        allocated += snapshot_round_size(live[i]->size);
         requested += live[i]->size;
     }
     sg_pickle_open_dict(pickle);
@@ -256,8 +257,8 @@ static void put_segment(struct sg_pickle *pickle, const struct life *life, const
     for (size_t i = 0; i < count; i++) {
         if (live[i]->id > at)
             put_block(pickle, life, at, live[i]->id - at, NULL);
-        put_block(pickle, life, live[i]->id, rounded(live[i]->size), live[i]);
-        at = live[i]->id + rounded(live[i]->size);
+        put_block(pickle, life, live[i]->id, snapshot_round_size(live[i]->size), live[i]);
+        at = live[i]->id + snapshot_round_size(live[i]->size);
     }
     if (at < range->end)
         put_block(pickle, life, at, range->end - at, NULL);
@@ -280,7 +281,7 @@ static int put_segments(struct sg_pickle *pickle, struct life *life)
         struct sg_shown_pages *pages = &life->pages[device];
         error = sg_shown_ranges(pages);
         if (count)
-            qsort(live, count, sizeof *live, by_address);
+            qsort(live, count, sizeof *live, blocks_by_address);
         size_t at = 0;
         for (size_t i = 0; !error && i < pages->ranges; i++) {
             size_t begin = at;
@@ -294,14 +295,14 @@ static int put_segments(struct sg_pickle *pickle, struct life *life)
 }
 
 /* What the driver had left where an allocation failed. Idle memory lies in the segments of the snapshot. */
-static uint64_t free_at(const struct life *life, const struct item *oom)
+static uint64_t snapshot_free_at(const struct life *life, const struct item *oom)
 {
     const struct sg_shown_pages *pages = &life->pages[oom->device];
     uint64_t held = pages->page.count * SG_SHOWN_PAGE, left = pages->most > held ? pages->most - held : 0;
     return pages->most && (!oom->had || left < oom->had) ? left : oom->had;
 }
 
-static void put_event(struct sg_pickle *pickle, const struct life *life, const struct item *item)
+static void snapshot_put_event(struct sg_pickle *pickle, const struct life *life, const struct item *item)
 {
     static const char *const actions[] = {"alloc", "free_completed", "oom"};
     sg_pickle_open_dict(pickle);
@@ -317,7 +318,7 @@ static void put_event(struct sg_pickle *pickle, const struct life *life, const s
     }
     key_word(pickle, "action", actions[item->action]);
     key_number(pickle, item->action == OOM ? "device_free" : "addr",
-        item->action == OOM ? free_at(life, item) : item->id);
+        item->action == OOM ? snapshot_free_at(life, item) : item->id);
     key_number(pickle, "size", item->size);
     key_number(pickle, "stream", sg_dictionary_stream(&life->dictionary, item->stream)->handle);
     key_number(pickle, "time_us", item->time_ns / 1000);
@@ -363,11 +364,12 @@ static int put_events(struct sg_pickle *pickle, struct life *life, uint64_t from
             if (item->device != device)
                 continue;
             struct page_event pages = {item->time_ns >= from_ns ? pickle : NULL, item};
-            uint64_t size = rounded(item->size) < SHOWN_MOST ? rounded(item->size) : UNIT, end = item->id + size;
+            uint64_t size = snapshot_round_size(item->size) < SHOWN_MOST ? snapshot_round_size(item->size) : UNIT,
+                     end = item->id + size;
             if (item->action == ALLOC && end > item->id)
                 error = sg_shown_add(&life->pages[device], item->id, end, put_pages, &pages);
             if (item->time_ns >= from_ns) {
-                put_event(pickle, life, item);
+                snapshot_put_event(pickle, life, item);
                 ++*ret_events;
             }
             if (item->action == FREED && end > item->id)

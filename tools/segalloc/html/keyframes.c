@@ -44,7 +44,7 @@ struct reading {
     size_t list_room;
 };
 
-static uint64_t key_of(const struct sg_html_group *group)
+static uint64_t keyframes_key_of(const struct sg_html_group *group)
 {
     uint64_t key = group->size_class < 1u << CLASS_BITS ? group->size_class : (1u << CLASS_BITS) - 1;
     key = key << DEVICE_BITS | group->device;
@@ -67,7 +67,7 @@ json_t *sg_html_stack(struct sg_html_list *texts, const struct sg_site_book *boo
 uint32_t sg_html_group(struct sg_keyframes *frames, const struct sg_html_group *group)
 {
     struct sg_html_list *list = frames->groups;
-    uint64_t key = key_of(group);
+    uint64_t key = keyframes_key_of(group);
     uint32_t number = sg_html_find(list, key);
     char text[SG_SITE_TEXT];
     if (number || !sg_html_has_room(list))
@@ -81,7 +81,7 @@ uint32_t sg_html_group(struct sg_keyframes *frames, const struct sg_html_group *
     return sg_html_added(list, key);
 }
 
-static int by_bytes(const void *a, const void *b)
+static int keyframes_by_bytes(const void *a, const void *b)
 {
     const struct listed *one = a, *other = b;
     if (one->bytes != other->bytes)
@@ -109,7 +109,7 @@ static ssize_t list_groups(struct reading *reading)
             if (reading->live.device[i].group[k].now.blocks)
                 reading->list[count++] = (struct listed){reading->live.device[i].group[k].now.bytes, i, k};
     if (count)
-        qsort(reading->list, count, sizeof *reading->list, by_bytes);
+        qsort(reading->list, count, sizeof *reading->list, keyframes_by_bytes);
     return (ssize_t)count;
 }
 
@@ -171,7 +171,7 @@ static int write_frames_before(struct reading *reading, uint64_t request)
     return status;
 }
 
-static int take(void *user, const struct sg_walk_event *event)
+static int keyframes_take_event(void *user, const struct sg_walk_event *event)
 {
     struct reading *reading = user;
     uint32_t group, device = event->device;
@@ -209,7 +209,7 @@ int sg_keyframes_read_live(struct sg_keyframes *frames, struct sg_trace_reader *
     struct reading reading = {.frames = frames};
     int status = sg_trace_rewind(reader);
     if (!status)
-        status = sg_walk(reader, take, &reading);
+        status = sg_walk(reader, keyframes_take_event, &reading);
     if (!status)
         status = write_frames_before(&reading, UINT64_MAX);
     for (uint32_t i = 0; i < SG_DICTIONARY_DEVICES; i++)

@@ -31,7 +31,7 @@ struct mapping {
     int status;
 };
 
-static enum part part_of(const struct sg_placed *placed)
+static enum part placed_part_of(const struct sg_placed *placed)
 {
     return placed->piece.state == SG_PIECE_ALLOCATED ? PART_USED
            : placed->piece.state == SG_PIECE_PENDING ? PART_PENDING
@@ -39,7 +39,7 @@ static enum part part_of(const struct sg_placed *placed)
 }
 
 /* "bytes,part,group or bytes in use," */
-static void flush(FILE *out, struct mixture *mixture)
+static void mixture_flush(FILE *out, struct mixture *mixture)
 {
     uint64_t used = mixture->used + mixture->pending;
     bool whole = used == 0 || used == mixture->bytes;
@@ -50,19 +50,19 @@ static void flush(FILE *out, struct mixture *mixture)
     *mixture = (struct mixture){0};
 }
 
-static bool follows(const struct sg_placed *before, const struct sg_placed *placed)
+static bool placed_follows(const struct sg_placed *before, const struct sg_placed *placed)
 {
     return before->region == placed->region && before->piece.address + before->piece.bytes == placed->piece.address;
 }
 
-static void add(struct mapping *mapping, FILE *out, struct mixture *mixture, const struct sg_placed *placed,
-    uint32_t device, uint64_t least)
+static void mapping_add_piece(struct mapping *mapping, FILE *out, struct mixture *mixture,
+    const struct sg_placed *placed, uint32_t device, uint64_t least)
 {
-    enum part part = part_of(placed);
+    enum part part = placed_part_of(placed);
     uint32_t group = 0;
     bool alone = placed->piece.bytes >= least;
     if (alone)
-        flush(out, mixture);
+        mixture_flush(out, mixture);
     if (part != PART_FREE && alone) {
         const struct sg_html_group key = {.device = device,
             .size_class = sg_live_class(placed->piece.requested),
@@ -76,10 +76,10 @@ static void add(struct mapping *mapping, FILE *out, struct mixture *mixture, con
     mixture->group = group;
     mixture->parts++;
     if (mixture->bytes >= least)
-        flush(out, mixture);
+        mixture_flush(out, mixture);
 }
 
-static int by_address(const void *a, const void *b)
+static int maps_by_address(const void *a, const void *b)
 {
     const struct sg_page_mark *one = a, *other = b;
     return (one->address > other->address) - (one->address < other->address);
@@ -95,7 +95,7 @@ static size_t read_marks(struct mapping *mapping, struct sg_core *core, uint32_t
     size_t marks = sg_core_page_marks(core, (int)device, mapping->mark, mapping->frames->pieces);
     marks = marks < mapping->frames->pieces ? marks : mapping->frames->pieces;
     if (marks)
-        qsort(mapping->mark, marks, sizeof *mapping->mark, by_address);
+        qsort(mapping->mark, marks, sizeof *mapping->mark, maps_by_address);
     return marks;
 }
 
@@ -133,15 +133,15 @@ static void write_device(struct mapping *mapping, FILE *out, uint32_t device, si
     putc('[', out);
     for (size_t i = 0; i < pieces; i++) {
         const struct sg_placed *placed = &mapping->piece[i];
-        if (!i || !follows(placed - 1, placed)) {
+        if (!i || !placed_follows(placed - 1, placed)) {
             fprintf(out, "%s[%" PRIu64 ",%" PRIu64 ",%d,[", i ? "," : "", placed->page_bytes,
                 (uint64_t)(placed->piece.address - placed->region) / placed->page_bytes, placed->piece.small);
             first = placed;
         }
-        add(mapping, out, &mixture, placed, device, least);
-        if (i + 1 < pieces && follows(placed, placed + 1))
+        mapping_add_piece(mapping, out, &mixture, placed, device, least);
+        if (i + 1 < pieces && placed_follows(placed, placed + 1))
             continue;
-        flush(out, &mixture);
+        mixture_flush(out, &mixture);
         fputs("0],[", out);
         write_marks(mapping, out, marks, first, placed->piece.address + placed->piece.bytes);
         fputs("0]]", out);
@@ -200,7 +200,8 @@ static int write_map(struct mapping *mapping, struct sg_keyframe *frame, struct 
     return 0;
 }
 
-static bool take(void *user, const struct segalloc_trace_record *record, uint64_t request, struct sg_core *core)
+static bool maps_take_record(void *user, const struct segalloc_trace_record *record, uint64_t request,
+    struct sg_core *core)
 {
     struct mapping *mapping = user;
     struct sg_keyframes *frames = mapping->frames;
@@ -214,7 +215,7 @@ int sg_keyframes_read_maps(struct sg_keyframes *frames, struct sg_trace_reader *
 {
     struct mapping mapping = {.frames = frames, .devices = devices};
     uint64_t diverged;
-    int status = sg_playback(reader, take, &mapping, &diverged);
+    int status = sg_playback(reader, maps_take_record, &mapping, &diverged);
     free(mapping.piece);
     free(mapping.mark);
     return status ? status : mapping.status;

@@ -50,7 +50,7 @@ struct run {
     uint32_t marks;
 };
 
-static uint32_t least(uint64_t a, uint64_t b)
+static uint32_t page_least(uint64_t a, uint64_t b)
 {
     return (uint32_t)(a < b ? a : b);
 }
@@ -133,7 +133,7 @@ static int choose_frames(struct run *run, uint32_t most)
 }
 
 /* Reads the trace into the run. */
-static int read_trace(struct page *page, struct run *run, char *error)
+static int page_read_trace(struct page *page, struct run *run, char *error)
 {
     struct sg_trace_reader *reader;
     int status = sg_trace_open(run->path, &reader, error);
@@ -143,9 +143,9 @@ static int read_trace(struct page *page, struct run *run, char *error)
     uint32_t devices = page->devices ? page->devices : 1, runs = (uint32_t)page->runs;
     bool replay = !info->header.imported && !run->findings->dropped && !run->findings->damaged &&
                   run->findings->events <= REPLAYED_EVENTS;
-    uint32_t points = POINTS / devices, frames = least(FRAMES / runs, FRAMES_OF_RUN);
-    run->frames.rows = least(ROWS / (frames * runs) + 8, ROWS_OF_FRAME);
-    run->frames.pieces = least(PIECES / (frames * devices) + 32, PIECES_OF_MAP);
+    uint32_t points = POINTS / devices, frames = page_least(FRAMES / runs, FRAMES_OF_RUN);
+    run->frames.rows = page_least(ROWS / (frames * runs) + 8, ROWS_OF_FRAME);
+    run->frames.pieces = page_least(PIECES / (frames * devices) + 32, PIECES_OF_MAP);
     run->frames.map_bytes = MAP_BYTES / runs;
     status = sg_timeline_read(reader, points < 32 ? 32 : points, replay, run->timeline);
     if (!status)
@@ -190,8 +190,9 @@ static uint64_t set_column(json_t *object, const struct sg_series *series, const
 }
 
 /* A row of numbers, which the page's scripts read by their place. */
-#define ROW(...) json_row((const uint64_t[]){__VA_ARGS__}, sizeof(const uint64_t[]){__VA_ARGS__} / sizeof(uint64_t))
-static json_t *json_row(const uint64_t *number, size_t count)
+#define ROW(...) \
+    page_json_row((const uint64_t[]){__VA_ARGS__}, sizeof(const uint64_t[]){__VA_ARGS__} / sizeof(uint64_t))
+static json_t *page_json_row(const uint64_t *number, size_t count)
 {
     json_t *row = sg_json_array();
     for (size_t i = 0; i < count; i++)
@@ -200,7 +201,7 @@ static json_t *json_row(const uint64_t *number, size_t count)
 }
 
 /* Memory of calls that are not served when most was taken, as pairs of bytes and words. */
-static void set_outside(json_t *object, const struct sg_findings_device *device)
+static void page_set_outside(json_t *object, const struct sg_findings_device *device)
 {
     json_t *outside = sg_json_array();
     sg_json_set_known(object, "peak_taken", device->peak_taken, device->peak_taken);
@@ -215,7 +216,7 @@ static void set_outside(json_t *object, const struct sg_findings_device *device)
     sg_json_set(object, "outside", outside);
 }
 
-static json_t *json_device(const struct run *run, const struct sg_findings_device *device)
+static json_t *page_json_device(const struct run *run, const struct sg_findings_device *device)
 {
     const uint64_t *peak = device->stats.peak, *value = device->stats.value;
     json_t *result = sg_json_object(NULL);
@@ -227,7 +228,7 @@ static json_t *json_device(const struct run *run, const struct sg_findings_devic
     sg_json_set_known(result, "peak_requested", peak[SG_STAT_requested_bytes], device->known[SG_STAT_requested_bytes]);
     sg_json_set_known(result, "peak_allocated", peak[SG_STAT_allocated_bytes], device->known[SG_STAT_allocated_bytes]);
     sg_json_set_known(result, "peak_reserved", peak[SG_STAT_reserved_bytes], device->known[SG_STAT_reserved_bytes]);
-    set_outside(result, device);
+    page_set_outside(result, device);
     sg_json_set_known(result, "failures", value[SG_STAT_ooms], device->known[SG_STAT_ooms]);
     sg_json_set_known(result, "moved", value[SG_STAT_pages_moved], device->known[SG_STAT_pages_moved]);
     SG_JSON_NUMBERS(result, {"allocs", value[SG_STAT_allocs]});
@@ -259,7 +260,7 @@ static void set_lifetimes(json_t *object, const struct sg_timeline *timeline)
     sg_json_set(object, "alive", alive);
 }
 
-static json_t *json_failures(struct page *page, const struct run *run)
+static json_t *page_json_failures(struct page *page, const struct run *run)
 {
     const struct sg_site_book *book = &run->findings->book;
     char text[SG_SITE_TEXT];
@@ -290,7 +291,7 @@ static void set_marks(struct page *page, json_t *object, const struct run *run)
         sg_json_add(marks, row);
     }
     sg_json_set(object, "marks", marks);
-    sg_json_set(object, "failures", json_failures(page, run));
+    sg_json_set(object, "failures", page_json_failures(page, run));
     SG_JSON_NUMBERS(object, {"phase_depth", timeline->phase_depth});
     for (uint32_t i = 0; i < timeline->phases; i++)
         sg_json_add(phases,
@@ -300,7 +301,7 @@ static void set_marks(struct page *page, json_t *object, const struct run *run)
 }
 
 /* Sets the members of a trace that go before its frames. */
-static void set_trace(struct page *page, json_t *object, const struct run *run)
+static void page_set_trace(struct page *page, json_t *object, const struct run *run)
 {
     static const char *const sources[] = {"events", "statistics", "replay"};
     const struct sg_timeline *timeline = run->timeline;
@@ -333,7 +334,7 @@ static void write_frames(struct page *page, const struct run *run)
     fprintf(page->out, "[%s]", whole && run->groups.json ? run->groups.json : "");
 }
 
-static void add_advice(void *advice, const char *line)
+static void page_add_advice(void *advice, const char *line)
 {
     sg_json_add(advice, sg_json_text(line));
 }
@@ -358,12 +359,12 @@ static void write_run(struct page *page, const struct run *run)
     sg_json_set_flag(result, "at_least", findings->at_least);
     SG_JSON_NUMBERS(result, {"allocs", findings->allocs}, {"ooms", findings->ooms}, {"passed_on", findings->passed_on});
     for (uint32_t i = 0; i < findings->devices; i++)
-        sg_json_add(devices, json_device(run, &findings->device[i]));
+        sg_json_add(devices, page_json_device(run, &findings->device[i]));
     sg_json_set(result, "devices", devices);
-    sg_findings_advice(findings, add_advice, advice);
+    sg_findings_advice(findings, page_add_advice, advice);
     sg_json_set(result, "advice", advice);
     if (findings->trace)
-        set_trace(page, result, run);
+        page_set_trace(page, result, run);
     putc('{', page->out);
     sg_json_write_members(page->out, result);
     if (findings->trace)
@@ -389,7 +390,7 @@ static int add_run(struct page *page, const struct sg_findings *findings, char *
     if (status)
         snprintf(error, SG_FINDINGS_ERROR, "out of memory");
     else if (shown.trace)
-        status = read_trace(page, &run, error);
+        status = page_read_trace(page, &run, error);
     if (!status)
         write_run(page, &run);
     if (run.timeline)

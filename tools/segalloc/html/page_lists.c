@@ -43,7 +43,7 @@ uint32_t sg_html_added(struct sg_html_list *list, uint64_t key)
     return list->count;
 }
 
-static bool keep(struct sg_html_list *list, const char *text)
+static bool list_keep_text(struct sg_html_list *list, const char *text)
 {
     if (list->count == list->room) {
         uint32_t room = list->room ? 2 * list->room : 256;
@@ -63,7 +63,7 @@ uint32_t sg_html_text(struct sg_html_list *list, const char *text)
     uint32_t number = *text ? sg_html_find(list, key) : 0;
     if (!*text || (number && strcmp(list->text[number - 1], text) == 0))
         return number;
-    if (!sg_html_has_room(list) || !keep(list, text))
+    if (!sg_html_has_room(list) || !list_keep_text(list, text))
         return 0;
     if (list->count)
         putc(',', list->out);

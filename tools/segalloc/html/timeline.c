@@ -49,7 +49,7 @@ static void note_failure(struct sg_timeline *timeline, const struct sg_walk_even
         };
 }
 
-static void forget_failure(struct sg_timeline *timeline, uint64_t request)
+static void html_forget_failure(struct sg_timeline *timeline, uint64_t request)
 {
     uint32_t at = timeline->failures;
     while (at > 0 && timeline->failure[at - 1].request != request)
@@ -61,7 +61,7 @@ static void forget_failure(struct sg_timeline *timeline, uint64_t request)
 }
 
 /* The phase around a phase that is `depth` levels deep, itself included. */
-static uint32_t ancestor(const struct sg_site_book *book, uint32_t phase, uint32_t depth)
+static uint32_t phase_ancestor(const struct sg_site_book *book, uint32_t phase, uint32_t depth)
 {
     uint32_t chain[PHASE_DEEP], deep = 0;
     for (; phase && phase < book->phases && deep < PHASE_DEEP; phase = book->phase[phase].around)
@@ -75,7 +75,7 @@ static void forget_inner_phases(struct sg_timeline *timeline, const struct sg_si
     timeline->phase_depth--;
     for (uint32_t i = 0; timeline->phase_depth && i < timeline->phases; i++) {
         struct sg_timeline_phase run = timeline->phase[i];
-        run.phase = ancestor(book, run.phase, timeline->phase_depth);
+        run.phase = phase_ancestor(book, run.phase, timeline->phase_depth);
         if (!count || timeline->phase[count - 1].phase != run.phase)
             timeline->phase[count++] = run;
     }
@@ -86,7 +86,7 @@ static void note_phase(struct sg_timeline *timeline, const struct sg_walk_event 
 {
     const struct sg_site_book *book = &event->dictionary->book;
     while (timeline->phase_depth) {
-        uint32_t phase = ancestor(book, event->phase, timeline->phase_depth);
+        uint32_t phase = phase_ancestor(book, event->phase, timeline->phase_depth);
         if (timeline->phases ? timeline->phase[timeline->phases - 1].phase == phase : !phase)
             return;
         if (timeline->phases < SG_TIMELINE_PHASES) {
@@ -97,7 +97,7 @@ static void note_phase(struct sg_timeline *timeline, const struct sg_walk_event 
     }
 }
 
-static int take(void *user, const struct sg_walk_event *event)
+static int html_take_event(void *user, const struct sg_walk_event *event)
 {
     struct reading *reading = user;
     struct sg_timeline *timeline = reading->timeline;
@@ -107,7 +107,7 @@ static int take(void *user, const struct sg_walk_event *event)
     timeline->requests = event->request;
     timeline->duration_ns = event->time_ns > timeline->duration_ns ? event->time_ns : timeline->duration_ns;
     if (event->kind == SG_WALK_SERVED)
-        forget_failure(timeline, event->failed_request);
+        html_forget_failure(timeline, event->failed_request);
     if (event->kind == SG_WALK_FAILURE)
         note_failure(timeline, event);
     if (event->kind == SG_WALK_ALLOC)
@@ -126,7 +126,8 @@ struct replaying {
     int status;
 };
 
-static bool sample(void *user, const struct segalloc_trace_record *record, uint64_t request, struct sg_core *core)
+static bool html_take_sample(void *user, const struct segalloc_trace_record *record, uint64_t request,
+    struct sg_core *core)
 {
     struct replaying *replaying = user;
     struct sg_walk_device now[SG_DICTIONARY_DEVICES];
@@ -168,7 +169,7 @@ static uint64_t most_requested(const struct sg_series *series)
 }
 
 /* A replay that does not have what the trace has is of no use. */
-static bool agrees(const struct replaying *replaying)
+static bool replay_agrees(const struct replaying *replaying)
 {
     for (uint32_t i = 0; i < SG_DICTIONARY_DEVICES; i++)
         if (most_requested(&replaying->series[i]) < most_requested(&replaying->timeline->series[i]))
@@ -185,10 +186,10 @@ static int read_replay(struct sg_trace_reader *reader, uint64_t points, struct s
     for (int i = 0; i < SG_DICTIONARY_DEVICES; i++)
         replaying->series[i].most = points;
     uint64_t diverged = 0;
-    int status = sg_playback(reader, sample, replaying, &diverged);
+    int status = sg_playback(reader, html_take_sample, replaying, &diverged);
     if (!status)
         status = replaying->status;
-    bool good = !status && agrees(replaying);
+    bool good = !status && replay_agrees(replaying);
     for (int i = 0; i < SG_DICTIONARY_DEVICES; i++) {
         sg_series_free(good ? &timeline->series[i] : &replaying->series[i]);
         if (good)
@@ -208,7 +209,7 @@ int sg_timeline_read(struct sg_trace_reader *reader, uint64_t points, bool repla
     ret->phase_depth = PHASE_DEEP;
     for (int i = 0; i < SG_DICTIONARY_DEVICES; i++)
         ret->series[i].most = points;
-    int status = sg_walk(reader, take, &reading);
+    int status = sg_walk(reader, html_take_event, &reading);
     free(reading.birth);
     return status || !replay ? status : read_replay(reader, points, ret);
 }
