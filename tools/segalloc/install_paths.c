@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 /* The folder of this program, then the path from there; "" is true of no file. */
-static bool beside(const char *relative, int access_mode, char ret[SG_PLACE_BYTES])
+static bool find_beside(const char *relative, int access_mode, char ret[SG_PLACE_BYTES])
 {
     char folder[SG_PLACE_BYTES], path[SG_PLACE_BYTES * 2], real[SG_PLACE_BYTES];
     if (!sg_tool_folder(folder, sizeof folder))
@@ -35,7 +35,7 @@ bool sg_place_library(char ret[SG_PLACE_BYTES])
         return true;
     }
     for (size_t i = 0; i < sizeof relative / sizeof *relative; i++) {
-        if (beside(relative[i], R_OK, ret))
+        if (find_beside(relative[i], R_OK, ret))
             return true;
     }
     snprintf(ret, SG_PLACE_BYTES, "%s/libsegalloc.so.0", SEGALLOC_LIBDIR);
@@ -45,29 +45,29 @@ bool sg_place_library(char ret[SG_PLACE_BYTES])
 bool sg_place_simulator(char ret[SG_PLACE_BYTES])
 {
     char driver[SG_PLACE_BYTES], folder[SG_PLACE_BYTES];
-    if (beside("../../src/sim/libcuda.so.1", R_OK, driver) && beside("../../src/sim", X_OK, driver)) {
+    if (find_beside("../../src/sim/libcuda.so.1", R_OK, driver) && find_beside("../../src/sim", X_OK, driver)) {
         static const char *const further[] = {"../../src/sim/cudart", "../../src/sim/standin", "../../src/sim/nvml"};
         size_t length = (size_t)snprintf(ret, SG_PLACE_BYTES, "%s", driver);
         for (size_t i = 0; i < sizeof further / sizeof *further; i++) {
-            if (beside(further[i], X_OK, folder))
+            if (find_beside(further[i], X_OK, folder))
                 length += (size_t)snprintf(ret + length, SG_PLACE_BYTES - length, ":%s", folder);
             if (length >= SG_PLACE_BYTES)
                 return false;
         }
         return true;
     }
-    if (beside(SEGALLOC_LIBDIR_FROM_BIN "/segalloc/sim/libcuda.so.1", R_OK, driver))
-        return beside(SEGALLOC_LIBDIR_FROM_BIN "/segalloc/sim", X_OK, ret);
+    if (find_beside(SEGALLOC_LIBDIR_FROM_BIN "/segalloc/sim/libcuda.so.1", R_OK, driver))
+        return find_beside(SEGALLOC_LIBDIR_FROM_BIN "/segalloc/sim", X_OK, ret);
     snprintf(ret, SG_PLACE_BYTES, "%s/segalloc/sim", SEGALLOC_LIBDIR);
     return access(SEGALLOC_LIBDIR "/segalloc/sim/libcuda.so.1", R_OK) == 0;
 }
 
 bool sg_place_python(char ret[SG_PLACE_BYTES])
 {
-    if (beside("../python/sitecustomize.py", R_OK, ret))
-        return beside("../python", X_OK, ret);
-    if (beside(SEGALLOC_LIBDIR_FROM_BIN "/segalloc/python/sitecustomize.py", R_OK, ret))
-        return beside(SEGALLOC_LIBDIR_FROM_BIN "/segalloc/python", X_OK, ret);
+    if (find_beside("../python/sitecustomize.py", R_OK, ret))
+        return find_beside("../python", X_OK, ret);
+    if (find_beside(SEGALLOC_LIBDIR_FROM_BIN "/segalloc/python/sitecustomize.py", R_OK, ret))
+        return find_beside(SEGALLOC_LIBDIR_FROM_BIN "/segalloc/python", X_OK, ret);
     snprintf(ret, SG_PLACE_BYTES, "%s/segalloc/python", SEGALLOC_LIBDIR);
     return access(SEGALLOC_LIBDIR "/segalloc/python/sitecustomize.py", R_OK) == 0;
 }
@@ -78,7 +78,7 @@ bool sg_place_program(const char *name, char ret[SG_PLACE_BYTES])
     if (strchr(name, '/') || strlen(name) > 200)
         return false;
     snprintf(relative, sizeof relative, "../train/%s", name);
-    if (beside(relative, X_OK, ret))
+    if (find_beside(relative, X_OK, ret))
         return true;
-    return beside(name, X_OK, ret);
+    return find_beside(name, X_OK, ret);
 }

@@ -4,7 +4,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static double now(void)
+static double progress_now(void)
 {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
@@ -15,11 +15,11 @@ void sg_progress_show(struct sg_progress *progress, const char *what, double sha
 {
     if (!progress->calls++) {
         progress->terminal = isatty(STDERR_FILENO);
-        progress->began = progress->shown = now();
+        progress->began = progress->shown = progress_now();
     }
     if (!progress->terminal || share < 0 || progress->calls % 16)
         return;
-    double time = now();
+    double time = progress_now();
     if (time - progress->began < 0.5 || time - progress->shown < 0.1)
         return;
     progress->shown = time;

@@ -15,7 +15,7 @@ enum { FORWARDED = sizeof forwarded / sizeof *forwarded };
 static volatile sig_atomic_t first, count;
 static volatile pid_t to;
 
-static void take(int signal, siginfo_t *info, void *context)
+static void signals_take(int signal, siginfo_t *info, void *context)
 {
     (void)context;
     int error = errno;
@@ -30,7 +30,7 @@ static void take(int signal, siginfo_t *info, void *context)
 void sg_signals_hold(struct sg_signals *signals)
 {
     struct sigaction action = {.sa_flags = SA_SIGINFO | SA_RESTART};
-    action.sa_sigaction = take;
+    action.sa_sigaction = signals_take;
     first = count = 0;
     to = 0;
     for (int i = 0; i < FORWARDED; i++)

@@ -22,7 +22,7 @@ void sg_tool_print_plain(const char *text)
     free(copy);
 }
 
-static void message(const char *verb, const char *format, va_list arguments, const char *end)
+static void tool_print_message(const char *verb, const char *format, va_list arguments, const char *end)
 {
     char text[8192];
     fflush(stdout);
@@ -35,7 +35,7 @@ void sg_tool_message(const char *verb, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    message(verb, format, arguments, "");
+    tool_print_message(verb, format, arguments, "");
     va_end(arguments);
 }
 
@@ -43,7 +43,7 @@ int sg_tool_error(const char *verb, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    message(verb, format, arguments, "");
+    tool_print_message(verb, format, arguments, "");
     va_end(arguments);
     return SG_EXIT_ERROR;
 }
@@ -54,7 +54,7 @@ int sg_tool_usage(const char *verb, const char *format, ...)
     snprintf(end, sizeof end, " (see segalloc %s%s--help)", verb, *verb ? " " : "");
     va_list arguments;
     va_start(arguments, format);
-    message(verb, format, arguments, end);
+    tool_print_message(verb, format, arguments, end);
     va_end(arguments);
     return SG_EXIT_USAGE;
 }

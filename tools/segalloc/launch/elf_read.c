@@ -63,7 +63,7 @@ static const char *string_at(const struct file *file, uint64_t offset)
     return text && memchr(text, '\0', most) ? text : NULL;
 }
 
-static bool read_header(struct file *file)
+static bool elf_read_header(struct file *file)
 {
     const Elf64_Ehdr *header = (const void *)file->bytes;
     if (file->size < sizeof *header || memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
@@ -170,11 +170,11 @@ static void visit_symbols(struct file *file, const struct sg_elf_visitor *visito
     }
 }
 
-static bool visit(struct file *file, const struct sg_elf_visitor *visitor)
+static bool elf_visit(struct file *file, const struct sg_elf_visitor *visitor)
 {
     size_t count;
     const Elf64_Dyn *entries;
-    if (!read_header(file) || !(entries = dynamic_entries(file, &count)))
+    if (!elf_read_header(file) || !(entries = dynamic_entries(file, &count)))
         return false;
     read_places(file, entries, count);
     for (size_t i = 0; i < count; i++) {
@@ -200,7 +200,7 @@ bool sg_elf_needs(const char *path, const struct sg_elf_visitor *visitor)
     if (bytes == MAP_FAILED)
         return false;
     file.bytes = bytes;
-    good = visit(&file, visitor);
+    good = elf_visit(&file, visitor);
     munmap(bytes, file.size);
     return good;
 }

@@ -39,7 +39,7 @@ struct writer {
     bool full;
 };
 
-static void add(struct writer *w, struct part *part, const void *bytes, size_t size)
+static void part_add_bytes(struct writer *w, struct part *part, const void *bytes, size_t size)
 {
     if (!part->bytes)
         part->bytes = calloc(1, PART_MOST);
@@ -55,7 +55,7 @@ static void add(struct writer *w, struct part *part, const void *bytes, size_t s
 static uint32_t add_string(struct writer *w, const char *text)
 {
     uint32_t at = (uint32_t)w->strings.size;
-    add(w, &w->strings, text, strlen(text) + 1);
+    part_add_bytes(w, &w->strings, text, strlen(text) + 1);
     return at;
 }
 
@@ -91,17 +91,17 @@ static void add_symbols(struct writer *w)
     const struct sg_elf_library *library = w->library;
     Elf64_Sym null = {0};
     uint16_t local = VER_NDX_LOCAL, global = VER_NDX_GLOBAL;
-    add(w, &w->strings, "", 1);
-    add(w, &w->symbols, &null, sizeof null);
-    add(w, &w->symbol_versions, &local, sizeof local);
+    part_add_bytes(w, &w->strings, "", 1);
+    part_add_bytes(w, &w->symbols, &null, sizeof null);
+    part_add_bytes(w, &w->symbol_versions, &local, sizeof local);
     for (size_t i = 0; i < library->function_count; i++) {
         if (library->functions[i].target)
             place_in(w, w->targets, &w->target_count, TARGETS_MOST, library->functions[i].target);
     }
     for (size_t i = 0; i < w->target_count; i++) {
         Elf64_Sym symbol = {.st_name = add_string(w, w->targets[i]), .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_NOTYPE)};
-        add(w, &w->symbols, &symbol, sizeof symbol);
-        add(w, &w->symbol_versions, &global, sizeof global);
+        part_add_bytes(w, &w->symbols, &symbol, sizeof symbol);
+        part_add_bytes(w, &w->symbol_versions, &global, sizeof global);
     }
     for (size_t i = 0; i < library->function_count; i++) {
         const struct sg_elf_function *f = library->functions + i;
@@ -115,8 +115,8 @@ static void add_symbols(struct writer *w)
         if (f->version)
             version = (uint16_t)(FIRST_VERSION +
                                  place_in(w, w->versions, &w->version_count, VERSIONS_MOST, f->version));
-        add(w, &w->symbols, &symbol, sizeof symbol);
-        add(w, &w->symbol_versions, &version, sizeof version);
+        part_add_bytes(w, &w->symbols, &symbol, sizeof symbol);
+        part_add_bytes(w, &w->symbol_versions, &version, sizeof version);
     }
 }
 
@@ -128,8 +128,8 @@ static void add_version(struct writer *w, const char *name, uint16_t index, bool
         .vd_next = last ? 0 : sizeof version + sizeof(Elf64_Verdaux),
     };
     Elf64_Verdaux aux = {.vda_name = add_string(w, name)};
-    add(w, &w->version_list, &version, sizeof version);
-    add(w, &w->version_list, &aux, sizeof aux);
+    part_add_bytes(w, &w->version_list, &version, sizeof version);
+    part_add_bytes(w, &w->version_list, &aux, sizeof aux);
 }
 
 static void add_versions(struct writer *w)
@@ -156,7 +156,7 @@ static void add_hash(struct writer *w)
         chain[i] = buckets[bucket];
         buckets[bucket] = i;
     }
-    add(w, &w->hash, table, words * sizeof *table);
+    part_add_bytes(w, &w->hash, table, words * sizeof *table);
     free(table);
 }
 
@@ -197,7 +197,7 @@ static void write_jump(uint8_t *at, uint64_t address, uint64_t slot)
 }
 #endif
 
-static void place(struct part *part, uint64_t *at)
+static void part_place(struct part *part, uint64_t *at)
 {
     *at = (*at + 15) & ~(uint64_t)15;
     part->address = *at;
@@ -208,17 +208,17 @@ static void place(struct part *part, uint64_t *at)
 static uint64_t place_parts(struct writer *w)
 {
     uint64_t at = sizeof(Elf64_Ehdr) + 4 * sizeof(Elf64_Phdr);
-    place(&w->hash, &at);
-    place(&w->symbols, &at);
-    place(&w->strings, &at);
-    place(&w->symbol_versions, &at);
-    place(&w->version_list, &at);
-    place(&w->relocations, &at);
-    place(&w->code, &at);
+    part_place(&w->hash, &at);
+    part_place(&w->symbols, &at);
+    part_place(&w->strings, &at);
+    part_place(&w->symbol_versions, &at);
+    part_place(&w->version_list, &at);
+    part_place(&w->relocations, &at);
+    part_place(&w->code, &at);
     uint64_t end = at;
     at = (at + PAGE - 1) / PAGE * PAGE;
-    place(&w->dynamic, &at);
-    place(&w->slots, &at);
+    part_place(&w->dynamic, &at);
+    part_place(&w->slots, &at);
     return end;
 }
 
@@ -256,13 +256,13 @@ static void fill_dynamic(struct writer *w, uint32_t soname, uint32_t needed)
     memcpy(w->dynamic.bytes, entries, sizeof entries);
 }
 
-static bool put(FILE *file, const struct part *part)
+static bool part_write(FILE *file, const struct part *part)
 {
     return part->size == 0 ||
            (fseek(file, (long)part->address, SEEK_SET) == 0 && fwrite(part->bytes, part->size, 1, file) == 1);
 }
 
-static int write_file(const char *path, const struct writer *w, uint64_t end)
+static int elf_write_file(const char *path, const struct writer *w, uint64_t end)
 {
     uint64_t data = w->dynamic.address, data_bytes = w->slots.address + w->slots.size - data;
     Elf64_Ehdr header = {
@@ -280,9 +280,10 @@ static int write_file(const char *path, const struct writer *w, uint64_t end)
     if (!file)
         return -errno;
     bool good = fwrite(&header, sizeof header, 1, file) == 1 && fwrite(segments, sizeof segments, 1, file) == 1 &&
-                put(file, &w->hash) && put(file, &w->symbols) && put(file, &w->strings) &&
-                put(file, &w->symbol_versions) && put(file, &w->version_list) && put(file, &w->relocations) &&
-                put(file, &w->code) && put(file, &w->dynamic) && put(file, &w->slots);
+                part_write(file, &w->hash) && part_write(file, &w->symbols) && part_write(file, &w->strings) &&
+                part_write(file, &w->symbol_versions) && part_write(file, &w->version_list) &&
+                part_write(file, &w->relocations) && part_write(file, &w->code) && part_write(file, &w->dynamic) &&
+                part_write(file, &w->slots);
     int error = good ? 0 : errno ? -errno : -EIO;
     if (fclose(file) != 0 && error == 0)
         error = -errno;
@@ -296,16 +297,16 @@ int sg_elf_write(const char *path, const struct sg_elf_library *library)
     add_versions(&w);
     uint32_t soname = add_string(&w, library->soname), needed = add_string(&w, library->needed);
     add_hash(&w);
-    add(&w, &w.code, NULL, (w.target_count + 1) * CODE_STEP);
-    add(&w, &w.relocations, NULL, w.target_count * sizeof(Elf64_Rela));
-    add(&w, &w.dynamic, NULL, DYNAMIC_ENTRIES * sizeof(Elf64_Dyn));
-    add(&w, &w.slots, NULL, (w.target_count + 1) * 8);
+    part_add_bytes(&w, &w.code, NULL, (w.target_count + 1) * CODE_STEP);
+    part_add_bytes(&w, &w.relocations, NULL, w.target_count * sizeof(Elf64_Rela));
+    part_add_bytes(&w, &w.dynamic, NULL, DYNAMIC_ENTRIES * sizeof(Elf64_Dyn));
+    part_add_bytes(&w, &w.slots, NULL, (w.target_count + 1) * 8);
     int error = -ENOMEM;
     if (!w.full) {
         uint64_t end = place_parts(&w);
         fill_code(&w);
         fill_dynamic(&w, soname, needed);
-        error = write_file(path, &w, end);
+        error = elf_write_file(path, &w, end);
     }
     struct part *parts[] = {&w.hash, &w.symbols, &w.strings, &w.symbol_versions, &w.version_list, &w.relocations,
                             &w.code, &w.dynamic, &w.slots};

@@ -257,7 +257,7 @@ static enum { IS_EMPTY, IS_TRACE, IS_OTHER } kind_of(const char *path)
 }
 
 /* Makes room for a trace where something is: an empty file goes, a trace only where that was asked for. */
-static bool make_room(const struct sg_launch *launch, const char *path)
+static bool launch_make_room(const struct sg_launch *launch, const char *path)
 {
     int kind = kind_of(path);
     if (kind == IS_OTHER) {
@@ -274,12 +274,12 @@ static bool make_room(const struct sg_launch *launch, const char *path)
     return false;
 }
 
-static char *environment(const char *name)
+static char *launch_environment(const char *name)
 {
     return getenv(name);
 }
 
-static bool set_trace(const struct sg_launch *launch)
+static bool launch_set_trace(const struct sg_launch *launch)
 {
     char path[SG_PLACE_BYTES], folder[SG_PLACE_BYTES], expanded[SG_PATH_BYTES];
     const char *trace = launch->trace;
@@ -299,7 +299,7 @@ static bool set_trace(const struct sg_launch *launch)
         return false;
     }
     snprintf(path + length, sizeof path - length, "%s%s", length ? "/" : "", trace);
-    if (sg_path_expand(path, environment, expanded, sizeof expanded) == -EINVAL) {
+    if (sg_path_expand(path, launch_environment, expanded, sizeof expanded) == -EINVAL) {
         sg_tool_message(launch->verb, "-o %s: after %% there may be p (process), h (host), r (rank), e (program) or %%",
             trace);
         return false;
@@ -311,7 +311,7 @@ static bool set_trace(const struct sg_launch *launch)
         sg_tool_message(launch->verb, "no trace can be written to %s: %s", folder, strerror(errno));
         return false;
     }
-    if (!pattern && access(path, F_OK) == 0 && !make_room(launch, path))
+    if (!pattern && access(path, F_OK) == 0 && !launch_make_room(launch, path))
         return false;
     setenv("SEGALLOC_TRACE", path, 1);
     char run[48];
@@ -423,7 +423,7 @@ bool sg_launch_prepare(const struct sg_launch *launch)
         set_pytorch(launch);
     if (launch->preload)
         set_places(launch);
-    if (launch->trace && !set_trace(launch))
+    if (launch->trace && !launch_set_trace(launch))
         return false;
     if (launch->stats)
         setenv("SEGALLOC_STATS", launch->stats, 1);

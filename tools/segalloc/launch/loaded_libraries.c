@@ -31,7 +31,7 @@ static struct sg_watched *process_of(struct sg_watch *watch, pid_t pid)
 }
 
 /* The process that a thread belongs to. */
-static pid_t group_of(pid_t thread)
+static pid_t thread_group_of(pid_t thread)
 {
     char path[64], line[128];
     snprintf(path, sizeof path, "/proc/%d/status", (int)thread);
@@ -46,7 +46,7 @@ static pid_t group_of(pid_t thread)
     return group;
 }
 
-static bool named(const char *path, const char *prefix)
+static bool path_has_name(const char *path, const char *prefix)
 {
     const char *slash = strrchr(path, '/');
     return slash && strncmp(slash + 1, prefix, strlen(prefix)) == 0;
@@ -97,9 +97,9 @@ static void note_driver(struct sg_watched *process, const char *line)
 }
 
 /* Looks at what a thread that is about to end shares with its process. */
-static void look(struct sg_watch *watch, pid_t thread)
+static void watch_look_at(struct sg_watch *watch, pid_t thread)
 {
-    struct sg_watched *process = process_of(watch, group_of(thread));
+    struct sg_watched *process = process_of(watch, thread_group_of(thread));
     char path[64], line[4600], program[4096];
     if (!process)
         return;
@@ -117,14 +117,14 @@ static void look(struct sg_watch *watch, pid_t thread)
     while (fgets(line, sizeof line, maps)) {
         line[strcspn(line, "\n")] = '\0';
         process->seen = true;
-        process->dynamic |= named(line, "ld-linux") || named(line, "ld-musl") || named(line, "ld-2.") ||
-                            named(line, "ld.so");
-        process->library |= named(line, "libsegalloc.so");
-        if (named(line, "libcuda.so"))
+        process->dynamic |= path_has_name(line, "ld-linux") || path_has_name(line, "ld-musl") ||
+                            path_has_name(line, "ld-2.") || path_has_name(line, "ld.so");
+        process->library |= path_has_name(line, "libsegalloc.so");
+        if (path_has_name(line, "libcuda.so"))
             note_driver(process, line);
-        if (named(line, "libcudart"))
+        if (path_has_name(line, "libcudart"))
             note_runtime(process, line);
-        process->torch |= named(line, "libc10_cuda");
+        process->torch |= path_has_name(line, "libc10_cuda");
     }
     if (process->driver && thread == process->pid && length > 0) {
         look_for_runtime(process, program);
@@ -133,7 +133,7 @@ static void look(struct sg_watch *watch, pid_t thread)
     fclose(maps);
 }
 
-static bool stops(int signal)
+static bool signal_stops(int signal)
 {
     return signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
 }
@@ -143,19 +143,19 @@ static void on_stop(struct sg_watch *watch, pid_t thread, int status)
 {
     int event = status >> 16, signal = WSTOPSIG(status);
     if (event == PTRACE_EVENT_EXIT)
-        look(watch, thread);
+        watch_look_at(watch, thread);
     if (event == PTRACE_EVENT_EXEC) {
         struct sg_watched *process = process_of(watch, thread);
         if (process)
             *process = (struct sg_watched){.pid = thread};
     }
-    if (event == PTRACE_EVENT_STOP && stops(signal))
+    if (event == PTRACE_EVENT_STOP && signal_stops(signal))
         ptrace(PTRACE_LISTEN, thread, NULL, NULL);
     else
         ptrace(PTRACE_CONT, thread, NULL, (void *)(long)(event ? 0 : signal));
 }
 
-static void follow(struct sg_watch *watch, pid_t command)
+static void watch_follow(struct sg_watch *watch, pid_t command)
 {
     for (;;) {
         int status;
@@ -174,8 +174,8 @@ static void follow(struct sg_watch *watch, pid_t command)
 }
 
 /* The child: waits until it is watched, then becomes the command. */
-static _Noreturn void become(const struct sg_launch *launch, char **argv, bool stdout_to_stderr, const int gate[2],
-                             const struct sg_signals *signals)
+static _Noreturn void child_become_command(const struct sg_launch *launch, char **argv, bool stdout_to_stderr,
+    const int gate[2], const struct sg_signals *signals)
 {
     char byte;
     close(gate[1]);
@@ -206,13 +206,13 @@ int sg_watch_run(const struct sg_launch *launch, char **argv, bool stdout_to_std
         return -error;
     }
     if (command == 0)
-        become(launch, argv, stdout_to_stderr, gate, &signals);
+        child_become_command(launch, argv, stdout_to_stderr, gate, &signals);
     close(gate[0]);
     watch.traced = ptrace(PTRACE_SEIZE, command, NULL, (void *)trace_options) == 0;
     process_of(&watch, command);
     close(gate[1]);
     sg_signals_forward(command);
-    follow(&watch, command);
+    watch_follow(&watch, command);
     sg_signals_forward(0);
     if (sg_signals_first())
         sg_signals_end_children();

@@ -28,7 +28,7 @@ static void *load_driver(const char *folders)
     return dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
 }
 
-static void ask(const char *folders, struct sg_probe *probe)
+static void driver_ask(const char *folders, struct sg_probe *probe)
 {
     void *driver = load_driver(folders);
     if (!driver)
@@ -73,7 +73,7 @@ bool sg_probe_driver(const char *folders, struct sg_probe *ret)
             dup2(null, STDOUT_FILENO);
             dup2(null, STDERR_FILENO);
         }
-        ask(folders, shared);
+        driver_ask(folders, shared);
         _exit(0);
     }
     bool done = child > 0 && waitpid(child, &status, 0) == child && status == 0;
@@ -89,7 +89,7 @@ struct image {
     size_t size;
 };
 
-static const char *part(const struct image *image, uint64_t offset, uint64_t size)
+static const char *image_part(const struct image *image, uint64_t offset, uint64_t size)
 {
     if (offset > image->size || size > image->size - offset)
         return NULL;
@@ -97,13 +97,13 @@ static const char *part(const struct image *image, uint64_t offset, uint64_t siz
 }
 
 /* The same for structures, which a sound file aligns. */
-static const void *structure(const struct image *image, uint64_t offset, uint64_t size, size_t alignment)
+static const void *image_structure(const struct image *image, uint64_t offset, uint64_t size, size_t alignment)
 {
-    return offset % alignment == 0 ? part(image, offset, size) : NULL;
+    return offset % alignment == 0 ? image_part(image, offset, size) : NULL;
 }
 
 /* Remembers NAME if it is GLIBC_x.y… and newer than what `best` holds. */
-static void newest(const char *name, char *best, size_t size)
+static void version_keep_newest(const char *name, char *best, size_t size)
 {
     static const char prefix[] = "GLIBC_";
     if (strncmp(name, prefix, sizeof prefix - 1) != 0)
@@ -116,20 +116,20 @@ static void newest(const char *name, char *best, size_t size)
 static bool versions_needed(const struct image *image, const ElfW(Shdr) * section, const ElfW(Shdr) * strings,
                             char *ret, size_t size)
 {
-    const char *text = part(image, strings->sh_offset, strings->sh_size);
+    const char *text = image_part(image, strings->sh_offset, strings->sh_size);
     if (!text || strings->sh_size == 0 || text[strings->sh_size - 1] != '\0')
         return false;
     uint64_t at = section->sh_offset;
     for (unsigned i = 0; i < section->sh_info; i++) {
-        const ElfW(Verneed) *need = structure(image, at, sizeof *need, _Alignof(ElfW(Verneed)));
+        const ElfW(Verneed) *need = image_structure(image, at, sizeof *need, _Alignof(ElfW(Verneed)));
         if (!need)
             return false;
         uint64_t entry = at + need->vn_aux;
         for (unsigned j = 0; j < need->vn_cnt; j++) {
-            const ElfW(Vernaux) *version = structure(image, entry, sizeof *version, _Alignof(ElfW(Vernaux)));
+            const ElfW(Vernaux) *version = image_structure(image, entry, sizeof *version, _Alignof(ElfW(Vernaux)));
             if (!version || version->vna_name >= strings->sh_size)
                 return false;
-            newest(text + version->vna_name, ret, size);
+            version_keep_newest(text + version->vna_name, ret, size);
             entry += version->vna_next;
         }
         at += need->vn_next;
@@ -139,12 +139,12 @@ static bool versions_needed(const struct image *image, const ElfW(Shdr) * sectio
 
 static bool glibc_of(const struct image *image, char *ret, size_t size)
 {
-    const ElfW(Ehdr) *header = structure(image, 0, sizeof *header, 1);
+    const ElfW(Ehdr) *header = image_structure(image, 0, sizeof *header, 1);
     if (!header || memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_ident[EI_CLASS] != ELFCLASS64 ||
         header->e_shentsize != sizeof(ElfW(Shdr)))
         return false;
     const ElfW(Shdr) *sections =
-        structure(image, header->e_shoff, (uint64_t)header->e_shnum * sizeof *sections, _Alignof(ElfW(Shdr)));
+        image_structure(image, header->e_shoff, (uint64_t)header->e_shnum * sizeof *sections, _Alignof(ElfW(Shdr)));
     if (!sections)
         return false;
     for (unsigned i = 0; i < header->e_shnum; i++) {

@@ -184,7 +184,7 @@ static void drop_collection(struct collection *c)
     }
 }
 
-static uint64_t mix(uint64_t hash, const void *bytes, size_t size)
+static uint64_t hash_mix_in(uint64_t hash, const void *bytes, size_t size)
 {
     for (size_t i = 0; i < size; i++)
         hash = sg_fnv(hash, ((const uint8_t *)bytes)[i]);
@@ -195,8 +195,8 @@ static uint64_t mix(uint64_t hash, const void *bytes, size_t size)
 static uint64_t mix_answers(uint64_t hash)
 {
     for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
-        hash = mix(hash, answers[i].pattern, strlen(answers[i].pattern) + 1);
-        hash = mix(hash, answers[i].target, strlen(answers[i].target) + 1);
+        hash = hash_mix_in(hash, answers[i].pattern, strlen(answers[i].pattern) + 1);
+        hash = hash_mix_in(hash, answers[i].target, strlen(answers[i].target) + 1);
     }
     return hash;
 }
@@ -205,15 +205,15 @@ static uint64_t mix_answers(uint64_t hash)
 static uint64_t mix_file(uint64_t hash, const char *path)
 {
     struct stat status;
-    hash = mix(hash, path, strlen(path) + 1);
+    hash = hash_mix_in(hash, path, strlen(path) + 1);
     if (stat(path, &status) == 0) {
-        hash = mix(hash, &status.st_mtim, sizeof status.st_mtim);
-        hash = S_ISREG(status.st_mode) ? mix(hash, &status.st_size, sizeof status.st_size) : hash;
+        hash = hash_mix_in(hash, &status.st_mtim, sizeof status.st_mtim);
+        hash = S_ISREG(status.st_mode) ? hash_mix_in(hash, &status.st_size, sizeof status.st_size) : hash;
     }
     return hash;
 }
 
-static bool make_folders(char *path)
+static bool stub_make_folders(char *path)
 {
     for (char *at = path + 1; (at = strchr(at, '/')); at++) {
         *at = '\0';
@@ -231,10 +231,10 @@ static bool cache_folder(char ret[SG_PLACE_BYTES])
         snprintf(ret, SG_PLACE_BYTES, "%s/segalloc/stand-ins", cache);
     else
         snprintf(ret, SG_PLACE_BYTES, "%s/.cache/segalloc/stand-ins", home && *home == '/' ? home : "/nonexistent");
-    if (make_folders(ret) && access(ret, W_OK) == 0)
+    if (stub_make_folders(ret) && access(ret, W_OK) == 0)
         return true;
     snprintf(ret, SG_PLACE_BYTES, "%s/segalloc-%u", temporary && *temporary ? temporary : "/tmp", (unsigned)getuid());
-    return make_folders(ret) && access(ret, W_OK) == 0;
+    return stub_make_folders(ret) && access(ret, W_OK) == 0;
 }
 
 static int write_libraries(const char *folder, const char *needed, const struct collection *c)
@@ -282,7 +282,7 @@ static void remove_folder(const char *folder)
 }
 
 /* Writes all of them under another name and renames the folder, so that no process ever sees half of it. */
-static int generate(const struct sg_wheel *wheel, const char *needed, const char *folder)
+static int stub_generate(const struct sg_wheel *wheel, const char *needed, const char *folder)
 {
     char scratch[SG_PLACE_BYTES + 32];
     struct collection collection = {0};
@@ -371,7 +371,7 @@ bool sg_standin_prepare(const char *verb, char *const *command, const char *simu
     uint64_t key = mix_file(mix_file(mix_file(mix_answers(SG_FNV_BASIS), path), wheel.site), needed);
     if ((size_t)snprintf(ret->folder, sizeof ret->folder, "%s/%016" PRIx64, cache, key) >= sizeof ret->folder)
         return false;
-    int error = access(ret->folder, X_OK) == 0 ? 0 : generate(&wheel, needed, ret->folder);
+    int error = access(ret->folder, X_OK) == 0 ? 0 : stub_generate(&wheel, needed, ret->folder);
     if (error != 0) {
         sg_tool_message(verb, "stand-ins for CUDA's libraries can't be written to %s: %s", ret->folder,
             strerror(-error));

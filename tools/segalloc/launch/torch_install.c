@@ -108,7 +108,7 @@ static char **clean_environment(void)
 }
 
 /* Runs it and takes the first line that it prints. */
-static bool ask(char *python, char ret[SG_PLACE_BYTES])
+static bool python_ask(char *python, char ret[SG_PLACE_BYTES])
 {
     char *const command[] = {python, option, question, NULL};
     int ends[2];
@@ -142,7 +142,7 @@ bool sg_wheel_find(char *const *command, struct sg_wheel *ret)
 {
     char python[SG_PLACE_BYTES], origin[SG_PLACE_BYTES], file[SG_PLACE_BYTES * 2];
     struct sg_wheel found;
-    if (!find_python(command, python) || !ask(python, origin))
+    if (!find_python(command, python) || !python_ask(python, origin))
         return false;
     char *slash = strrchr(origin, '/'); /* …/site-packages/torch/__init__.py */
     if (!slash)
@@ -163,7 +163,7 @@ bool sg_wheel_find(char *const *command, struct sg_wheel *ret)
 }
 
 /* "Requires-Dist: nvidia-cudnn-cu12==9.10.2.21; platform_system == "Linux"" */
-static bool requirement(const char *line, const char *package, char ret[32])
+static bool requirement_version(const char *line, const char *package, char ret[32])
 {
     static const char word[] = "Requires-Dist: ";
     size_t length = strlen(package);
@@ -206,7 +206,7 @@ bool sg_wheel_requires(const struct sg_wheel *wheel, const char *package, char r
     bool found = false;
     FILE *file = find_metadata(wheel, path) ? fopen(path, "re") : NULL;
     while (file && !found && fgets(line, sizeof line, file) && *line != '\n')
-        found = requirement(line, package, ret);
+        found = requirement_version(line, package, ret);
     if (file)
         fclose(file);
     return found;

@@ -29,8 +29,8 @@ static enum MHD_Result answer_text(struct MHD_Connection *connection, unsigned s
     return result;
 }
 
-static enum MHD_Result answer(void *user, struct MHD_Connection *connection, const char *url, const char *method,
-                              const char *version, const char *upload, size_t *upload_size, void **state)
+static enum MHD_Result metrics_answer(void *user, struct MHD_Connection *connection, const char *url,
+    const char *method, const char *version, const char *upload, size_t *upload_size, void **state)
 {
     static char missing[] = "see /metrics\n", refused[] = "only GET\n", memory[] = "out of memory\n";
     const struct asked *asked = user;
@@ -89,10 +89,9 @@ int sg_metrics_serve(const char *verb, const char *address, const uint64_t *pids
     sigaddset(&ends, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &ends, NULL); /* before there are threads that could take them */
     unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | (where->ai_family == AF_INET6 ? MHD_USE_IPv6 : 0u);
-    struct MHD_Daemon *server =
-        MHD_start_daemon(flags, 0, NULL, NULL, answer, &asked, MHD_OPTION_SOCK_ADDR, where->ai_addr,
-                         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S, MHD_OPTION_CONNECTION_LIMIT,
-                         (unsigned)CONNECTIONS, MHD_OPTION_END);
+    struct MHD_Daemon *server = MHD_start_daemon(flags, 0, NULL, NULL, metrics_answer, &asked, MHD_OPTION_SOCK_ADDR,
+        where->ai_addr, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)CONNECTIONS, MHD_OPTION_END);
     char host[NI_MAXHOST] = "?";
     getnameinfo(where->ai_addr, where->ai_addrlen, host, sizeof host, NULL, 0, NI_NUMERICHOST);
     bool six = where->ai_family == AF_INET6;

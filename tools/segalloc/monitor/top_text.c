@@ -16,7 +16,7 @@ enum {
     UUID_SHOWN = 12 /* "GPU-" and eight digits */
 };
 
-static struct sg_top_history *find(const struct sg_top *top, uint64_t pid, uint32_t device)
+static struct sg_top_history *top_find_history(const struct sg_top *top, uint64_t pid, uint32_t device)
 {
     for (size_t i = 0; i < top->count; i++)
         if (top->history[i].pid == pid && top->history[i].device == device)
@@ -44,7 +44,7 @@ int sg_top_add(struct sg_top *top, const struct sg_live *live)
     for (size_t i = 0; i < live->count; i++) {
         for (uint32_t k = 0; k < live->file[i].count; k++) {
             const struct sg_stats_device *device = &live->file[i].devices[k];
-            struct sg_top_history *history = find(top, live->file[i].pid, device->device);
+            struct sg_top_history *history = top_find_history(top, live->file[i].pid, device->device);
             if (!history && !(history = new_history(top)))
                 return -ENOMEM;
             history->pid = live->file[i].pid;
@@ -160,7 +160,7 @@ static int by_group(const void *a, const void *b)
     return order ? order : (one->file->pid > other->file->pid) - (one->file->pid < other->file->pid);
 }
 
-static bool is_same(const char *a, const char *b)
+static bool top_same_text(const char *a, const char *b)
 {
     return strcmp(a ? a : "", b ? b : "") == 0;
 }
@@ -215,8 +215,8 @@ static void put_tags(FILE *out, const struct row *row, int width)
     putc('\n', out);
 }
 
-static void put_device(FILE *out, const struct sg_top *top, const struct row *row, const struct sg_stats_device *device,
-    int width, bool unicode)
+static void top_put_device(FILE *out, const struct sg_top *top, const struct row *row,
+    const struct sg_stats_device *device, int width, bool unicode)
 {
     const struct sg_stats *stats = &device->stats;
     double used = sg_live_utilization(stats);
@@ -239,7 +239,7 @@ static void put_device(FILE *out, const struct sg_top *top, const struct row *ro
     putc(' ', out);
     put_count(out, stats->value[SG_STAT_ooms], 5);
     int columns = (width - FIGURES) / 2;
-    const struct sg_top_history *history = find(top, row->file->pid, device->device);
+    const struct sg_top_history *history = top_find_history(top, row->file->pid, device->device);
     if (history && columns >= CURVE_LEAST) {
         uint64_t most = stats->peak[SG_STAT_reserved_bytes];
         putc(' ', out);
@@ -276,7 +276,7 @@ static void put_note(FILE *out, const struct row *row, const struct row *first, 
 {
     char text[LINE];
     uint64_t age = age_s(row->file);
-    bool apart = row != first && !is_same(row->file->phase, first->file->phase);
+    bool apart = row != first && !top_same_text(row->file->phase, first->file->phase);
     if (age <= 1 && !apart)
         return;
     int used = snprintf(text, sizeof text, "%12s ", "");
@@ -332,13 +332,13 @@ void sg_top_text(FILE *out, const struct sg_top *top, const struct sg_live *live
     qsort(row, live->count, sizeof *row, by_group);
     const struct row *first = NULL;
     for (size_t i = 0; i < live->count; i++) {
-        if (!first || !is_same(first->file->command, row[i].file->command)) {
+        if (!first || !top_same_text(first->file->command, row[i].file->command)) {
             first = &row[i];
             put_command(out, first->file->command ? first->file->command : "", width);
             put_tags(out, first, width);
         }
         for (uint32_t k = 0; k < row[i].file->count; k++) {
-            put_device(out, top, &row[i], &row[i].file->devices[k], width, unicode);
+            top_put_device(out, top, &row[i], &row[i].file->devices[k], width, unicode);
             put_card(out, live, &row[i].file->devices[k]);
         }
         put_note(out, &row[i], first, width);
@@ -346,7 +346,7 @@ void sg_top_text(FILE *out, const struct sg_top *top, const struct sg_live *live
     free(row);
 }
 
-static json_t *json_device(const struct sg_stats_device *device)
+static json_t *top_json_device(const struct sg_stats_device *device)
 {
     static const enum sg_stat shown[] = {
         SG_STAT_reserved_bytes,
@@ -371,7 +371,7 @@ static json_t *json_device(const struct sg_stats_device *device)
     return result;
 }
 
-static json_t *json_process(const struct sg_stats_file *file)
+static json_t *top_json_process(const struct sg_stats_file *file)
 {
     int rank = sg_live_rank(file->pid);
     json_t *process = sg_json_object(NULL), *devices = sg_json_array();
@@ -383,7 +383,7 @@ static json_t *json_process(const struct sg_stats_file *file)
     sg_json_set_text(process, "pytorch", is_text(file->pytorch) ? file->pytorch : NULL);
     sg_json_set_text(process, "untracked_by", is_text(file->untracked_by) ? file->untracked_by : NULL);
     for (uint32_t i = 0; i < file->count; i++)
-        sg_json_add(devices, json_device(&file->devices[i]));
+        sg_json_add(devices, top_json_device(&file->devices[i]));
     sg_json_set(process, "devices", devices);
     return process;
 }
@@ -395,7 +395,7 @@ void sg_top_json(const struct sg_live *live)
     json_t *result = sg_json_object("segalloc.top/1"), *processes = sg_json_array();
     SG_JSON_NUMBERS(result, {"realtime_ns", (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec});
     for (size_t i = 0; i < live->count; i++)
-        sg_json_add(processes, json_process(&live->file[i]));
+        sg_json_add(processes, top_json_process(&live->file[i]));
     sg_json_set(result, "processes", processes);
     sg_json_print(result);
 }
