@@ -62,7 +62,7 @@ static int indent_of(const char *line)
     return *line && *line != '\n' && *line != '\r' && *line != '#' ? columns : -1;
 }
 
-static bool begins(const char *line, const char *word)
+static bool line_begins_with(const char *line, const char *word)
 {
     line += strspn(line, " \t");
     return strncmp(line, word, strlen(word)) == 0;
@@ -89,7 +89,7 @@ static bool has_handler(const struct source *source, uint64_t at)
         int own = indent_of(source->line[i]);
         if (own < 0 || own > indent)
             continue;
-        if (own < indent || !begins(source->line[i], "except"))
+        if (own < indent || !line_begins_with(source->line[i], "except"))
             return false;
         if (takes_running_out(source->line[i]))
             return true;
@@ -107,9 +107,9 @@ static bool is_handled(const struct source *source, uint64_t line)
         int own = indent_of(source->line[at]);
         if (own < 0 || own >= indent)
             continue;
-        if (begins(source->line[at], "try:") && has_handler(source, at))
+        if (line_begins_with(source->line[at], "try:") && has_handler(source, at))
             return true;
-        if (begins(source->line[at], "def ") || begins(source->line[at], "async def "))
+        if (line_begins_with(source->line[at], "def ") || line_begins_with(source->line[at], "async def "))
             return false;
         indent = own;
     }

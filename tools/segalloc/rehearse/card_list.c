@@ -26,7 +26,7 @@ static int find_card(const char *name)
     return -1;
 }
 
-static int by_bytes(const void *a, const void *b)
+static int cards_by_bytes(const void *a, const void *b)
 {
     const struct sg_rehearse_card *x = a, *y = b;
     return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
@@ -54,7 +54,7 @@ int sg_rehearse_read_cards(struct sg_rehearse *rehearse, const char *list)
         if (!again)
             rehearse->card[rehearse->card_count++] = card;
     }
-    qsort(rehearse->card, rehearse->card_count, sizeof *rehearse->card, by_bytes);
+    qsort(rehearse->card, rehearse->card_count, sizeof *rehearse->card, cards_by_bytes);
     return 0;
 }
 

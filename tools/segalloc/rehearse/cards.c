@@ -35,7 +35,7 @@ struct life {
     bool stopped;
 };
 
-static size_t next_records(void *source, struct segalloc_trace_record *out, size_t n)
+static size_t life_next_records(void *source, struct segalloc_trace_record *out, size_t n)
 {
     struct life *life = source;
     life->stopped |= life->rehearse->cut || sg_signals_count() > life->rehearse->run.signals;
@@ -102,7 +102,7 @@ static int play_card(struct life *life, struct sg_rehearse_card *card, const str
 }
 
 /* The smallest card of each device for this process by the rules of `life->play`; 0: none. */
-static int find_smallest(struct life *life, const struct sg_play_result *known, uint64_t ret[SG_DEVICES_MAX])
+static int life_find_smallest(struct life *life, const struct sg_play_result *known, uint64_t ret[SG_DEVICES_MAX])
 {
     struct sg_smallest smallest = {.play = replay_on_cards, .user = life, .most = SG_SMALLEST_MOST};
     uint64_t most = life->rehearse->card[life->rehearse->card_count - 1].bytes;
@@ -115,16 +115,16 @@ static int find_smallest(struct life *life, const struct sg_play_result *known, 
 
 /* What the next run needs, which frees in another order: the most of what some orders take, and half of what lies
    between the most and the least of them. Where the order makes no difference it is what this run took, `exact`. */
-static int find_robust(struct life *life, const struct sg_play_result *known, uint64_t exact[SG_DEVICES_MAX],
+static int life_find_robust(struct life *life, const struct sg_play_result *known, uint64_t exact[SG_DEVICES_MAX],
     uint64_t ret[SG_DEVICES_MAX])
 {
     uint64_t least[SG_DEVICES_MAX], most[SG_DEVICES_MAX], other[SG_DEVICES_MAX];
-    int status = find_smallest(life, known, exact);
+    int status = life_find_smallest(life, known, exact);
     uint64_t orders = known->events <= ORDERS_EVENTS ? SG_ORDERS : 0;
     memcpy(least, exact, sizeof least);
     memcpy(most, exact, sizeof most);
     for (life->order = 1; status == 0 && life->order <= orders; life->order++) {
-        status = find_smallest(life, known, other);
+        status = life_find_smallest(life, known, other);
         for (int i = 0; status == 0 && i < SG_DEVICES_MAX; i++) {
             least[i] = other[i] < least[i] ? other[i] : least[i];
             most[i] = other[i] > most[i] ? other[i] : most[i];
@@ -143,7 +143,7 @@ static int find_alone(struct life *life, const struct sg_play_result *known, con
     const struct sg_play before = life->play;
     char error[SG_TORCH_ERROR_TEXT];
     life->play.policy = SG_POLICY_PYTORCH;
-    int status = sg_torch_conf_parse(conf, &life->play.torch, error) == 0 ? find_smallest(life, known, ret) : 0;
+    int status = sg_torch_conf_parse(conf, &life->play.torch, error) == 0 ? life_find_smallest(life, known, ret) : 0;
     life->play = before;
     return status;
 }
@@ -198,7 +198,7 @@ static int play_life(struct life *life, const struct sg_findings *findings, stru
         rehearse->card[i].open |= status == CUT && rehearse->card[i].fits;
     }
     if (status == 0)
-        status = find_robust(life, &known, smallest.exact, smallest.segalloc);
+        status = life_find_robust(life, &known, smallest.exact, smallest.segalloc);
     if (status == 0 && torch)
         status = find_alone(life, &known, "", smallest.pytorch);
     if (status == 0 && torch)
@@ -209,7 +209,7 @@ static int play_life(struct life *life, const struct sg_findings *findings, stru
 
 /* Levels are those of the card without end. On the smallest card more is moved and less is reserved. Returns the device
    that had more in use than any before, -1: none. */
-static int count(struct sg_rehearse *rehearse, const struct sg_findings *findings)
+static int rehearse_add_process(struct sg_rehearse *rehearse, const struct sg_findings *findings)
 {
     int most = -1;
     rehearse->processes++;
@@ -255,7 +255,7 @@ static int add_process(struct sg_rehearse *rehearse, const char *path, struct sg
     if (findings.allocs + findings.passed_on + findings.ooms + findings.peak_outside > 0) {
         struct life life = {.rehearse = rehearse};
         char trace_error[SG_TRACE_ERROR];
-        int most = count(rehearse, &findings);
+        int most = rehearse_add_process(rehearse, &findings);
         if (sg_trace_open(path, &life.reader, trace_error) != 0)
             status = sg_tool_error(rehearse->verb, "the trace of the run: %s", trace_error);
         if (status == 0 && sg_recorded_read(life.reader, &life.recorded) != 0)
@@ -267,7 +267,7 @@ static int add_process(struct sg_rehearse *rehearse, const char *path, struct sg
                 sg_recorded_excuse(&life.recorded);
             sg_recorded_play(&life.recorded, &life.play);
             rehearse->beneath |= life.play.conf.pytorch == SG_PYTORCH_BENEATH;
-            life.play.next = next_records;
+            life.play.next = life_next_records;
             life.play.source = &life;
             status = play_life(&life, &findings, ret);
         }

@@ -22,7 +22,7 @@ struct tail {
     size_t length;
 };
 
-static void take(struct tail *tail, const char *bytes, size_t size, char last[SG_REHEARSE_TEXT])
+static void tail_take(struct tail *tail, const char *bytes, size_t size, char last[SG_REHEARSE_TEXT])
 {
     for (size_t i = 0; i < size; i++) {
         if (bytes[i] != '\n' && bytes[i] != '\r') {
@@ -50,14 +50,14 @@ static void hand_on(const char *bytes, size_t size)
     }
 }
 
-static double now(void)
+static double command_now(void)
 {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-static void become(const char *verb, char **argv, bool to_stderr, int error_pipe, int keep_socket,
+static void command_become(const char *verb, char **argv, bool to_stderr, int error_pipe, int keep_socket,
     const struct sg_signals *signals)
 {
     const struct sg_launch launch = {.verb = verb};
@@ -71,8 +71,9 @@ static void become(const char *verb, char **argv, bool to_stderr, int error_pipe
 }
 
 /* Hands the command's output on until nobody can write any more. Once a signal has ended it, not longer than it is
-   there itself: what it leaves behind is ended. After `end` (by now(); 0: never) all of it is. Its wait status. */
-static int follow(pid_t child, int output, double end, struct sg_rehearse_run *run)
+   there itself: what it leaves behind is ended. After `end` (by command_now(); 0: never) all of it is. Returns its wait
+   status. */
+static int command_follow(pid_t child, int output, double end, struct sg_rehearse_run *run)
 {
     enum { LOOK_MS = 200 };
     struct tail tail = {.length = 0};
@@ -87,7 +88,7 @@ static int follow(pid_t child, int output, double end, struct sg_rehearse_run *r
                 break;
             if (got > 0) {
                 hand_on(bytes, (size_t)got);
-                take(&tail, bytes, (size_t)got, last_line);
+                tail_take(&tail, bytes, (size_t)got, last_line);
             }
         }
         if (!ended) {
@@ -96,7 +97,7 @@ static int follow(pid_t child, int output, double end, struct sg_rehearse_run *r
         }
         if (ended && sg_signals_first())
             sg_signals_end_children();
-        if (end > 0 && now() > end) {
+        if (end > 0 && command_now() > end) {
             run->too_long = true;
             sg_signals_end_children(); /* the command too */
             status = ended ? status : SIGKILL;
@@ -104,7 +105,7 @@ static int follow(pid_t child, int output, double end, struct sg_rehearse_run *r
             break;
         }
     }
-    take(&tail, "\n", 1, last_line);
+    tail_take(&tail, "\n", 1, last_line);
     while (!ended) {
         run->signals = sg_signals_count();
         ended = waitpid(child, &status, 0) == child || errno != EINTR;
@@ -129,7 +130,7 @@ bool sg_rehearse_command(const struct sg_rehearse *rehearse, const struct sg_kee
     const char *verb = rehearse->verb;
     bool to_stderr = rehearse->json;
     int ends[2], sockets[2] = {-1, -1};
-    double began = now();
+    double began = command_now();
     *ret = (struct sg_rehearse_run){0};
     if (pipe2(ends, O_CLOEXEC) != 0) {
         sg_tool_message(verb, "no pipe for the command's output: %s", strerror(errno));
@@ -140,7 +141,7 @@ bool sg_rehearse_command(const struct sg_rehearse *rehearse, const struct sg_kee
     fflush(NULL);
     pid_t child = fork();
     if (child == 0)
-        become(verb, rehearse->command, to_stderr, ends[1], sockets[1], &rehearse->signals);
+        command_become(verb, rehearse->command, to_stderr, ends[1], sockets[1], &rehearse->signals);
     close(ends[1]);
     if (keep)
         close(sockets[1]);
@@ -154,13 +155,13 @@ bool sg_rehearse_command(const struct sg_rehearse *rehearse, const struct sg_kee
         return false;
     }
     sg_signals_forward(child);
-    int status = follow(child, ends[0], rehearse->most_seconds > 0 ? began + rehearse->most_seconds : 0, ret);
+    int status = command_follow(child, ends[0], rehearse->most_seconds > 0 ? began + rehearse->most_seconds : 0, ret);
     close(ends[0]);
     sg_signals_forward(0);
     if (sg_signals_first())
         sg_signals_end_children();
     ret->process = child;
     ret->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    ret->seconds = now() - began;
+    ret->seconds = command_now() - began;
     return true;
 }

@@ -29,7 +29,7 @@ static int by_site(const void *a, const void *b)
 }
 
 /* The groups of a device, by the line that asked for them, and where that is not known by their size. */
-static void hold(struct sg_groups *groups, uint32_t device, struct sg_rehearse_held *held)
+static void held_list_groups(struct sg_groups *groups, uint32_t device, struct sg_rehearse_held *held)
 {
     if (groups->count)
         qsort(groups->group, groups->count, sizeof *groups->group, by_site);
@@ -52,7 +52,7 @@ void sg_rehearse_hold(struct sg_trace_reader *reader, uint32_t device, struct sg
     struct sg_groups groups;
     card->held = (struct sg_rehearse_held){.blocks = 0};
     if (sg_groups_read_before(reader, card->ends_at_event, &groups) == 0)
-        hold(&groups, device, &card->held);
+        held_list_groups(&groups, device, &card->held);
     sg_groups_free(&groups);
 }
 
@@ -63,6 +63,6 @@ void sg_rehearse_hold_peak(struct sg_trace_reader *reader, uint32_t device, stru
     if (sg_trace_rewind(reader) != 0)
         return;
     if (sg_groups_read(reader, SG_MOMENT_PEAK, 0, &groups) == 0)
-        hold(&groups, device, ret);
+        held_list_groups(&groups, device, ret);
     sg_groups_free(&groups);
 }

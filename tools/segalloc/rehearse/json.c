@@ -45,7 +45,7 @@ static json_t *json_card(const struct sg_rehearse *rehearse, const struct sg_reh
     return result;
 }
 
-static json_t *json_cards(const struct sg_rehearse *rehearse)
+static json_t *rehearse_json_cards(const struct sg_rehearse *rehearse)
 {
     json_t *cards = sg_json_array();
     for (unsigned i = 0; sg_rehearse_has_cards(rehearse) && i < rehearse->card_count; i++)
@@ -122,7 +122,7 @@ json_t *sg_rehearse_json(const struct sg_rehearse *rehearse)
     sg_json_set(result, "alone", json_alone(&rehearse->alone, smallest));
     sg_json_set(result, "live_at_peak", json_held(&rehearse->at_peak));
     sg_json_set(result, "shared", json_shared(rehearse));
-    sg_json_set(result, "cards", json_cards(rehearse));
+    sg_json_set(result, "cards", rehearse_json_cards(rehearse));
     sg_json_set_ratio(result, "served_share", rehearse->served_share);
     sg_json_set(result, "assumptions", json_assumptions(rehearse));
     return result;

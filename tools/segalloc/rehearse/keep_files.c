@@ -48,7 +48,7 @@ static bool is_old(const struct sg_keep *keep, const char *path, bool follow, st
            (ret->st_ctim.tv_sec == keep->began.tv_sec && ret->st_ctim.tv_nsec < keep->began.tv_nsec);
 }
 
-static bool fill(int in, int out, const struct stat *status)
+static bool file_fill(int in, int out, const struct stat *status)
 {
     char bytes[65536];
     const struct timespec times[2] = {status->st_atim, status->st_mtim};
@@ -67,12 +67,12 @@ static bool fill(int in, int out, const struct stat *status)
     return fchmod(out, status->st_mode & 07777) == 0 && futimens(out, times) == 0;
 }
 
-static bool copy(const char *from, const char *to, const struct stat *status)
+static bool file_copy(const char *from, const char *to, const struct stat *status)
 {
     int in = open(from, O_RDONLY | O_CLOEXEC), out = -1;
     if (in >= 0)
         out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    bool good = out >= 0 && fill(in, out, status);
+    bool good = out >= 0 && file_fill(in, out, status);
     int error = errno;
     if (in >= 0)
         close(in);
@@ -103,7 +103,7 @@ static bool folder_on(const struct sg_keep *keep, const char *path, dev_t device
 }
 
 /* The file goes, and an empty one of the same mode takes its place, so that the call finds what it looks for. */
-static bool move(const struct sg_keep *keep, const char *path, const struct stat *status, const char *to)
+static bool keep_move_file(const struct sg_keep *keep, const char *path, const struct stat *status, const char *to)
 {
     if (!journal_add(keep, 'K', to, path) || rename(path, to) != 0)
         return false;
@@ -123,11 +123,11 @@ static bool keep_file(struct sg_keep *keep, const char *path, const struct stat 
     unsigned long long number = ++keep->files;
     if (way == BY_MOVE && folder_on(keep, path, status->st_dev, folder)) {
         snprintf(to, sizeof to, "%s/%llu", folder, number);
-        if (move(keep, path, status, to) || errno == ENOENT)
+        if (keep_move_file(keep, path, status, to) || errno == ENOENT)
             return true;
     }
     snprintf(to, sizeof to, "%s/%llu", keep->folder, number);
-    if (!journal_add(keep, 'K', to, path) || !copy(path, to, status)) {
+    if (!journal_add(keep, 'K', to, path) || !file_copy(path, to, status)) {
         sg_tool_message(keep->verb, "%s was there before and can't be kept (%s): it stays; --overwrite lets the program", path,
             strerror(errno));
         return false;

@@ -56,7 +56,7 @@ static const struct sock_filter program[] = {
 #endif
 
 /* The file by which the tool is asked; negative where the system does not let it. */
-static int install(void)
+static int keep_install_watch(void)
 {
 #ifdef THIS_ARCH
     const struct sock_fprog filter = {.len = sizeof program / sizeof *program, .filter = (struct sock_filter *)program};
@@ -73,7 +73,7 @@ bool sg_keep_possible(void)
     int status = -1;
     pid_t child = fork();
     if (child == 0)
-        _exit(install() < 0);
+        _exit(keep_install_watch() < 0);
     return child > 0 && waitpid(child, &status, 0) == child && status == 0;
 }
 
@@ -88,7 +88,7 @@ void sg_keep_install(int socket)
     char byte = 0;
     struct iovec piece = {&byte, 1};
     struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
-    int listener = install();
+    int listener = keep_install_watch();
     if (listener < 0)
         return;
     struct cmsghdr *header = CMSG_FIRSTHDR(&message);
@@ -237,7 +237,7 @@ struct watch {
     int listener;
 };
 
-static void *answer(void *argument)
+static void *keep_answer(void *argument)
 {
     struct watch *watch = argument;
     struct seccomp_notif_sizes sizes;
@@ -286,7 +286,7 @@ bool sg_keep_watch(const struct sg_keep *keep, int listener)
     sigset_t all, before; /* signals are the main thread's */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool made = pthread_create(&thread, &detached, answer, watch) == 0;
+    bool made = pthread_create(&thread, &detached, keep_answer, watch) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&detached);
     if (!made)

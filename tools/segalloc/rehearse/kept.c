@@ -24,7 +24,7 @@ static void place_of(const char *folder, char ret[SG_PLACE_BYTES])
 }
 
 /* An empty file, or the number of this process. Its time is that of the file system. */
-static bool write_file(const char *folder, const char *name, bool owner, struct timespec *ret)
+static bool kept_write_file(const char *folder, const char *name, bool owner, struct timespec *ret)
 {
     char path[SG_PLACE_BYTES + 16];
     struct stat status;
@@ -40,14 +40,14 @@ static bool write_file(const char *folder, const char *name, bool owner, struct 
 bool sg_kept_begin(struct sg_keep *keep, const char *run_folder)
 {
     place_of(run_folder, keep->folder);
-    if (mkdir(keep->folder, 0700) == 0 && write_file(keep->folder, "owner", true, &keep->began) &&
-        write_file(keep->folder, "began", false, &keep->began))
+    if (mkdir(keep->folder, 0700) == 0 && kept_write_file(keep->folder, "owner", true, &keep->began) &&
+        kept_write_file(keep->folder, "began", false, &keep->began))
         return true;
     sg_tool_message(keep->verb, "%s: %s: files that are there can't be kept", keep->folder, strerror(errno));
     return false;
 }
 
-static void make_folders(const char *path)
+static void kept_make_folders(const char *path)
 {
     char part[SG_PLACE_BYTES];
     for (const char *at = path + 1; (at = strchr(at, '/')) != NULL; at++) {
@@ -107,7 +107,7 @@ static void put_back(struct restored *restored, const char *kept, const char *or
     struct stat status;
     if (lstat(kept, &status) != 0)
         return; /* it was not kept after all */
-    make_folders(original);
+    kept_make_folders(original);
     if (rename(kept, original) == 0 || (errno == EXDEV && copy_back(kept, original))) {
         restored->files++;
         snprintf(restored->first, sizeof restored->first, "%s", original);
@@ -119,7 +119,7 @@ static void put_back(struct restored *restored, const char *kept, const char *or
 }
 
 /* All of a file, and a zero byte behind it. NULL: there is none. */
-static char *read_all(const char *path, size_t *ret_size)
+static char *kept_read_file(const char *path, size_t *ret_size)
 {
     FILE *file = fopen(path, "re");
     char *text = NULL;
@@ -142,7 +142,7 @@ static char *read_all(const char *path, size_t *ret_size)
 }
 
 /* Undoes what the journal says, the newest first: a letter and two names each. */
-static void undo(struct restored *restored, char *journal, size_t size)
+static void journal_undo(struct restored *restored, char *journal, size_t size)
 {
     enum { LINE_MOST = 1 << 20 };
     char **line = calloc(LINE_MOST, sizeof *line);
@@ -169,9 +169,9 @@ bool sg_kept_end(const char *verb, const char *folder)
     size_t size;
     place_of(folder, place);
     snprintf(path, sizeof path, "%s/journal", place);
-    char *journal = read_all(path, &size);
+    char *journal = kept_read_file(path, &size);
     if (journal)
-        undo(&restored, journal, size);
+        journal_undo(&restored, journal, size);
     free(journal);
     if (restored.files == 1)
         sg_tool_message(verb, "as it was before: %s, which the program wrote over or removed", restored.first);
@@ -199,7 +199,7 @@ static bool is_abandoned(const char *folder)
     size_t size;
     place_of(folder, place);
     snprintf(path, sizeof path, "%s/owner", place);
-    char *owner = read_all(path, &size);
+    char *owner = kept_read_file(path, &size);
     long pid = owner ? atol(owner) : 0;
     free(owner);
     return pid > 0 && kill((pid_t)pid, 0) != 0 && errno == ESRCH;

@@ -36,7 +36,7 @@ struct sg_life *sg_lives_of(struct sg_lives *lives, const char *name)
     return life;
 }
 
-static void take(struct sg_lives *lives, const struct inotify_event *event)
+static void lives_take_event(struct sg_lives *lives, const struct inotify_event *event)
 {
     struct sg_life *life = event->len && strstr(event->name, ".trace") ? sg_lives_of(lives, event->name) : NULL;
     if (!life)
@@ -57,7 +57,7 @@ void sg_lives_end(struct sg_lives *lives)
         for (const char *at = bytes; at < bytes + got;) {
             const struct inotify_event *event = (const void *)at;
             whole = whole && !(event->mask & IN_Q_OVERFLOW);
-            take(lives, event);
+            lives_take_event(lives, event);
             at += sizeof *event + event->len;
         }
     }
@@ -71,7 +71,7 @@ void sg_lives_end(struct sg_lives *lives)
 }
 
 /* Figures that are summed up. One that a part does not know is not known of the whole. */
-static void add(uint64_t *sum, bool *known, uint64_t part)
+static void figure_add(uint64_t *sum, bool *known, uint64_t part)
 {
     *sum += part;
     *known = *known && part;
@@ -90,7 +90,7 @@ struct together {
     bool known, known_pytorch, known_expandable;
 };
 
-static void add_up(const struct sg_lives *lives, const struct sg_life *now, int device, struct together *ret)
+static void lives_add_up(const struct sg_lives *lives, const struct sg_life *now, int device, struct together *ret)
 {
     *ret = (struct together){.known = true, .known_pytorch = true, .known_expandable = true};
     for (unsigned i = 0; i < lives->count; i++) {
@@ -103,9 +103,9 @@ static void add_up(const struct sg_lives *lives, const struct sg_life *now, int 
         ret->need.requested += need->requested;
         ret->need.reserved += need->reserved;
         ret->need.taken += need->taken;
-        add(&ret->need.alone.segalloc, &ret->known, need->alone.segalloc);
-        add(&ret->need.alone.pytorch, &ret->known_pytorch, need->alone.pytorch);
-        add(&ret->need.alone.pytorch_expandable, &ret->known_expandable, need->alone.pytorch_expandable);
+        figure_add(&ret->need.alone.segalloc, &ret->known, need->alone.segalloc);
+        figure_add(&ret->need.alone.pytorch, &ret->known_pytorch, need->alone.pytorch);
+        figure_add(&ret->need.alone.pytorch_expandable, &ret->known_expandable, need->alone.pytorch_expandable);
     }
 }
 
@@ -146,7 +146,7 @@ void sg_lives_join(const struct sg_lives *lives, struct sg_rehearse *rehearse)
             struct together together;
             if (!lives->life[i].need[device].used)
                 continue;
-            add_up(lives, &lives->life[i], device, &together);
+            lives_add_up(lives, &lives->life[i], device, &together);
             join_moment(&together, device, rehearse, &most);
         }
     }

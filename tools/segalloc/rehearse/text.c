@@ -89,7 +89,7 @@ static const char *card_name(const struct sg_rehearse_card *card, char ret[64])
 
 /* "does not fit: the smallest card that does has 33.17 GiB, 9.17 GiB more". "fits, 3.74 GiB to spare, 3.08 GiB of them
    after context and libraries". */
-static void print_verdict(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
+static void rehearse_print_verdict(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
 {
     static const char *const words[] = {"fits", "too close to call", "does not fit"};
     char size[SG_SIZE_TEXT], more[SG_SIZE_TEXT];
@@ -134,7 +134,7 @@ static void print_card(const struct sg_rehearse *rehearse, const struct sg_rehea
         puts("not known.");
         return;
     }
-    print_verdict(rehearse, card);
+    rehearse_print_verdict(rehearse, card);
     puts(".");
     if (card->ran)
         print_ran(card);
@@ -180,7 +180,7 @@ static void print_held(const struct sg_rehearse_held *held)
 }
 
 /* By calls that segalloc does not serve. */
-static void print_outside(const struct sg_outside *outside)
+static void rehearse_print_outside(const struct sg_outside *outside)
 {
     char size[SG_SIZE_TEXT];
     for (int i = 0; i < SEGALLOC_OUTSIDE_COUNT; i++)
@@ -202,7 +202,7 @@ static void print_in_use(const struct sg_rehearse *rehearse)
     if (card && (rehearse->at_peak.blocks || sg_outside_sum(&rehearse->outside))) {
         printf("Largest in use at the peak of the run, %s:\n",
             sg_size_format(rehearse->at_peak.bytes + sg_outside_stays(&rehearse->outside), size));
-        print_outside(&rehearse->outside);
+        rehearse_print_outside(&rehearse->outside);
         print_held(&rehearse->at_peak);
     }
 }
@@ -242,7 +242,7 @@ void sg_rehearse_print_line(const struct sg_rehearse *rehearse)
         if (rehearse->card[i].open)
             fputs("is not known: it was stopped", stdout);
         else
-            print_verdict(rehearse, &rehearse->card[i]);
+            rehearse_print_verdict(rehearse, &rehearse->card[i]);
     }
     const struct sg_rehearse_alone *alone = &rehearse->alone;
     if (rehearse->adapts) {

@@ -32,7 +32,7 @@ void sg_rehearse_sim_text(char *text, size_t size, uint64_t bytes, int devices, 
 
 /* Where one of several processes fails for want of memory, the others may wait for it for ever. A run that takes so much
    longer than the one on a card without end is ended. */
-static double longest(const struct sg_rehearse *rehearse)
+static double rehearse_longest_run(const struct sg_rehearse *rehearse)
 {
     return rehearse->processes > 1 ? 10 + 10 * rehearse->run.seconds : 0;
 }
@@ -57,7 +57,7 @@ static int run_on(struct true_size *at, const struct sg_rehearse_card *card, con
         .true_size = true,
         .steps = rehearse->steps,
         .steady = rehearse->steady,
-        .most_seconds = longest(rehearse)};
+        .most_seconds = rehearse_longest_run(rehearse)};
     sg_rehearse_sim_text(sim, sizeof sim, card->bytes, rehearse->devices, card->name, pace,
         rehearse->processes > 1 ? shared : NULL);
     const char *conf = at->launch->conf, *endless = at->launch->sim;

@@ -28,7 +28,7 @@ static bool is_name(const char *text, size_t length, const char *name)
 }
 
 /* The last option of this name counts, as it does for most programs. `name` NULL: any with "batch" in its name. */
-static struct place find_place(char **command, const char *name)
+static struct place try_find_place(char **command, const char *name)
 {
     struct place place = {.kind = PLACE_NONE};
     for (int i = 0; command[i]; i++)
@@ -50,7 +50,7 @@ static struct place find_place(char **command, const char *name)
     return place;
 }
 
-static char *copied(const char *text)
+static char *text_copy(const char *text)
 {
     char *copy = strdup(text);
     if (!copy)
@@ -59,7 +59,7 @@ static char *copied(const char *text)
 }
 
 /* A whole number that is all of the text. */
-static bool whole(const char *text, unsigned long *ret)
+static bool text_is_whole(const char *text, unsigned long *ret)
 {
     enum { MOST = 1 << 20 };
     char *end;
@@ -77,7 +77,7 @@ static bool read_range(char *text, struct sg_rehearse_try *ret)
     if (!dots)
         return false;
     *dots = '\0';
-    ret->range = whole(text, &ret->low) && whole(dots + 2, &ret->high) && ret->low <= ret->high;
+    ret->range = text_is_whole(text, &ret->low) && text_is_whole(dots + 2, &ret->high) && ret->low <= ret->high;
     *dots = '.';
     return ret->range;
 }
@@ -86,7 +86,7 @@ bool sg_rehearse_try_next(struct sg_rehearse_try *values, bool last_fits)
 {
     char text[32];
     unsigned long last;
-    if (values->count && whole(values->value[values->count - 1], &last)) {
+    if (values->count && text_is_whole(values->value[values->count - 1], &last)) {
         if (last_fits)
             values->low = last + 1;
         else
@@ -95,18 +95,19 @@ bool sg_rehearse_try_next(struct sg_rehearse_try *values, bool last_fits)
     if (values->low > values->high || values->high + 1 == 0 || values->count == SG_REHEARSE_CARDS)
         return false;
     snprintf(text, sizeof text, "%lu", values->low + (values->high - values->low) / 2);
-    values->value[values->count++] = copied(text);
+    values->value[values->count++] = text_copy(text);
     return true;
 }
 
 bool sg_rehearse_try_between(const struct sg_rehearse_try *values, char **command, unsigned fits, char *ret, size_t size)
 {
-    struct place place = find_place(command, values->name);
+    struct place place = try_find_place(command, values->name);
     unsigned long found, larger;
     const char *above = fits > 0                        ? values->value[fits - 1]
                         : place.kind == PLACE_BRACES ? ""
                                                      : command[place.argument] + place.offset;
-    if (values->range || !whole(values->value[fits], &found) || !whole(above, &larger) || larger <= found + 1)
+    if (values->range || !text_is_whole(values->value[fits], &found) || !text_is_whole(above, &larger) ||
+        larger <= found + 1)
         return false;
     snprintf(ret, size, "%s=%lu..%lu", values->name, found + 1, larger - 1);
     return true;
@@ -126,7 +127,7 @@ int sg_rehearse_try_read(const char *verb, const char *text, char **command, str
     if (text[length] != '=' || length == dashes || length - dashes >= sizeof ret->name || !text[length + 1])
         return sg_tool_usage(verb, "--try takes NAME=VALUE,… such as batch=8,4,2, or a range such as batch=1..8, not \"%s\"", text);
     snprintf(ret->name, sizeof ret->name, "%.*s", (int)(length - dashes), text + dashes);
-    char *rest = ret->text = copied(text + length + 1);
+    char *rest = ret->text = text_copy(text + length + 1);
     if (read_range(ret->text, ret))
         rest = NULL;
     else if (strstr(ret->text, "..") && strspn(ret->text, "0123456789.") == strlen(ret->text))
@@ -136,14 +137,14 @@ int sg_rehearse_try_read(const char *verb, const char *text, char **command, str
             return sg_tool_usage(verb, "--try takes at most %d values", SG_REHEARSE_CARDS);
         ret->value[ret->count++] = value;
     }
-    if (find_place(command, ret->name).kind == PLACE_NONE)
+    if (try_find_place(command, ret->name).kind == PLACE_NONE)
         return sg_tool_usage(verb, "--try %s: CMD has neither {} nor an option --%s with a value; write --%s {}",
             ret->name, ret->name, ret->name);
     return 0;
 }
 
 /* The text with each `{}` replaced. */
-static char *filled(const char *text, const char *value)
+static char *text_fill_in(const char *text, const char *value)
 {
     size_t size = strlen(text) + 1;
     for (const char *at = text; (at = strstr(at, "{}")) != NULL; at += 2)
@@ -159,7 +160,7 @@ static char *filled(const char *text, const char *value)
 
 char **sg_rehearse_try_command(const struct sg_rehearse_try *values, char **command, const char *value)
 {
-    struct place place = find_place(command, values->name);
+    struct place place = try_find_place(command, values->name);
     int count = 0;
     while (command[count])
         count++;
@@ -167,7 +168,7 @@ char **sg_rehearse_try_command(const struct sg_rehearse_try *values, char **comm
     if (!made)
         abort(); /* a few bytes */
     for (int i = 0; i < count; i++) {
-        made[i] = place.kind == PLACE_BRACES ? filled(command[i], value) : copied(command[i]);
+        made[i] = place.kind == PLACE_BRACES ? text_fill_in(command[i], value) : text_copy(command[i]);
         if (place.kind != PLACE_BRACES && i == place.argument) {
             size_t size = place.offset + strlen(value) + 1;
             made[i] = realloc(made[i], size + strlen(command[i]));
@@ -188,7 +189,7 @@ void sg_rehearse_try_free(char **command)
 
 unsigned long sg_rehearse_try_divisor(const struct sg_rehearse_try *values, char **command, const char *value)
 {
-    struct place place = find_place(command, values->name);
+    struct place place = try_find_place(command, values->name);
     if (!strstr(values->name, "batch") || (place.kind != PLACE_NEXT && place.kind != PLACE_AFTER_EQUALS))
         return 0;
     char *end, *own_end;
@@ -199,7 +200,7 @@ unsigned long sg_rehearse_try_divisor(const struct sg_rehearse_try *values, char
 void sg_rehearse_try_format(const struct sg_rehearse_try *values, char **command, const char *value, char *ret,
                             size_t size)
 {
-    struct place place = find_place(command, values->name);
+    struct place place = try_find_place(command, values->name);
     if (place.kind == PLACE_NEXT)
         snprintf(ret, size, "%s %s", command[place.argument - 1], value);
     else if (place.kind == PLACE_AFTER_EQUALS)
@@ -210,7 +211,7 @@ void sg_rehearse_try_format(const struct sg_rehearse_try *values, char **command
 
 bool sg_rehearse_try_suggest(char **command, char *ret, size_t size)
 {
-    struct place place = find_place(command, NULL);
+    struct place place = try_find_place(command, NULL);
     if (place.kind == PLACE_NONE)
         return false;
     const char *at = command[place.argument] + place.offset;

@@ -23,7 +23,7 @@ struct script {
 };
 
 /* Appends; false when out of host memory. */
-static bool append(struct script *script, struct operation operation)
+static bool script_append(struct script *script, struct operation operation)
 {
     if (script->count == script->room) {
         size_t room = script->room ? 2 * script->room : 1 << 16;
@@ -38,7 +38,7 @@ static bool append(struct script *script, struct operation operation)
 }
 
 /* Turns records into operations on numbered blocks; the number freed last is used first. */
-static bool decode(const struct sg_play *play, struct script *script)
+static bool script_decode(const struct sg_play *play, struct script *script)
 {
     struct segalloc_trace_record batch[BATCH];
     struct sg_idmap live;
@@ -50,7 +50,7 @@ static bool decode(const struct sg_play *play, struct script *script)
             if (record->kind == SEGALLOC_RECORD_ALLOCATE && record->size) {
                 uint32_t slot = spares ? spare[--spares] : script->slots++;
                 fine = sg_idmap_put(&live, record->id, slot + 1) &&
-                       append(script, (struct operation){record->size, slot, record->stream});
+                       script_append(script, (struct operation){record->size, slot, record->stream});
             } else if (record->kind == SEGALLOC_RECORD_FREE) {
                 uint64_t slot = sg_idmap_take(&live, record->id);
                 if (!slot)
@@ -63,7 +63,7 @@ static bool decode(const struct sg_play *play, struct script *script)
                 }
                 if (fine) {
                     spare[spares++] = (uint32_t)slot - 1;
-                    fine = append(script, (struct operation){0, (uint32_t)slot - 1, record->stream});
+                    fine = script_append(script, (struct operation){0, (uint32_t)slot - 1, record->stream});
                 }
             }
         }
@@ -102,7 +102,7 @@ int sg_bench_run(const struct sg_play *play, double *ret_ns_per_op, char error[S
     struct script script = {0};
     CUdeviceptr *block = NULL;
     int status = -1;
-    if (decode(play, &script) && (block = calloc(script.slots + 1, sizeof *block))) {
+    if (script_decode(play, &script) && (block = calloc(script.slots + 1, sizeof *block))) {
         double best = 0;
         for (int life = 0; life < LIVES && script.count; life++) {
             double ns = live_once(play, &script, block);

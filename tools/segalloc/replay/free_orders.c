@@ -3,7 +3,7 @@
 #include <stdbool.h>
 
 /* Knuth's generator of 64 bits (MMIX); its upper bits are used. */
-static uint64_t next(uint64_t *random)
+static uint64_t orders_random(uint64_t *random)
 {
     *random = *random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     return *random >> 33;
@@ -23,7 +23,7 @@ static bool is_note(const struct segalloc_trace_record *record)
 }
 
 /* The k-th free from `first` on, which is there. */
-static struct segalloc_trace_record *free_at(struct segalloc_trace_record *first, size_t k)
+static struct segalloc_trace_record *orders_free_at(struct segalloc_trace_record *first, size_t k)
 {
     while (!is_free(first) || k-- > 0)
         first++;
@@ -37,8 +37,9 @@ void sg_orders_shuffle(struct segalloc_trace_record *records, size_t n, uint64_t
         for (end = begin; end < n && (is_free(&records[end]) || is_note(&records[end])); end++)
             frees += is_free(&records[end]);
         for (size_t left = frees; left > 1; left--) {
-            struct segalloc_trace_record *a = free_at(&records[begin], left - 1),
-                                         *b = free_at(&records[begin], (size_t)(next(random) % left)), swapped = *a;
+            struct segalloc_trace_record *a = orders_free_at(&records[begin], left - 1),
+                                         *b = orders_free_at(&records[begin], (size_t)(orders_random(random) % left)),
+                                         swapped = *a;
             *a = *b;
             *b = swapped;
         }

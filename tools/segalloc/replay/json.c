@@ -15,7 +15,7 @@ static const char *json_sync(enum sg_free_sync sync)
                                         : "stream"; /* which auto is here */
 }
 
-static json_t *json_device(const struct sg_replayed *replay, int ordinal)
+static json_t *replay_json_device(const struct sg_replayed *replay, int ordinal)
 {
     const struct sg_play_device *device = &replay->result.device[ordinal];
     const uint64_t *peak = device->stats.peak;
@@ -33,12 +33,12 @@ static json_t *json_device(const struct sg_replayed *replay, int ordinal)
     return result;
 }
 
-static json_t *json_devices(const struct sg_replayed *replay)
+static json_t *replay_json_devices(const struct sg_replayed *replay)
 {
     json_t *devices = sg_json_array();
     for (int i = 0; i < SG_DEVICES_MAX; i++)
         if (replay->result.device[i].used)
-            sg_json_add(devices, json_device(replay, i));
+            sg_json_add(devices, replay_json_device(replay, i));
     return devices;
 }
 
@@ -105,7 +105,7 @@ void sg_replayed_print_json(const struct sg_replayed *replay)
     json_work(object, replay);
     sg_json_set_known(object, "min_limit_bytes", smallest, smallest);
     sg_json_set_flag(object, "at_least", sg_replayed_is_lower_bound(replay));
-    sg_json_set(object, "devices", json_devices(replay));
+    sg_json_set(object, "devices", replay_json_devices(replay));
     json_calls(object, result);
     if (replay->bench)
         sg_json_set(object, "ns_per_op", sg_json_real(replay->ns_per_op, 1));

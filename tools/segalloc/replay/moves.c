@@ -28,7 +28,7 @@ struct watcher {
 };
 
 /* The group of a request; NULL: no host memory. */
-static struct sg_move *group_of(struct watcher *watcher, const struct segalloc_trace_record *record)
+static struct sg_move *moves_group_of(struct watcher *watcher, const struct segalloc_trace_record *record)
 {
     struct sg_moves *moves = watcher->moves;
     const struct sg_thread_info *thread = sg_dictionary_thread(&watcher->dictionary, record->thread);
@@ -76,7 +76,8 @@ static bool may_move(uint8_t kind)
            kind == SEGALLOC_RECORD_SLOW_BEGIN || kind == SEGALLOC_RECORD_SLOW_STEP || kind == SEGALLOC_RECORD_TURN;
 }
 
-static bool take(void *user, const struct segalloc_trace_record *record, uint64_t request, struct sg_core *core)
+static bool moves_take_record(void *user, const struct segalloc_trace_record *record, uint64_t request,
+    struct sg_core *core)
 {
     struct watcher *watcher = user;
     (void)request;
@@ -88,7 +89,7 @@ static bool take(void *user, const struct segalloc_trace_record *record, uint64_
     bool ends = record->kind == SEGALLOC_RECORD_ALLOCATE || record->kind == SEGALLOC_RECORD_ALLOCATE_FAILURE;
     if (!ends || !waiting->pages)
         return true;
-    struct sg_move *move = group_of(watcher, record);
+    struct sg_move *move = moves_group_of(watcher, record);
     if (!move) {
         watcher->status = -ENOMEM;
         return false;
@@ -102,7 +103,7 @@ static bool take(void *user, const struct segalloc_trace_record *record, uint64_
     return true;
 }
 
-static int by_bytes(const void *a, const void *b)
+static int moves_by_bytes(const void *a, const void *b)
 {
     const struct sg_move *one = a, *other = b;
     return (one->bytes < other->bytes) - (one->bytes > other->bytes);
@@ -117,11 +118,11 @@ int sg_moves_read(struct sg_trace_reader *reader, struct sg_moves *ret)
         watcher.status = -ENODATA;
     else if (!watcher.waiting || !sg_idmap_init(&watcher.known))
         watcher.status = -ENOMEM;
-    int status = watcher.status ? watcher.status : sg_playback(reader, take, &watcher, &ret->diverged);
+    int status = watcher.status ? watcher.status : sg_playback(reader, moves_take_record, &watcher, &ret->diverged);
     if (!status)
         status = watcher.status;
     if (ret->count)
-        qsort(ret->move, ret->count, sizeof *ret->move, by_bytes);
+        qsort(ret->move, ret->count, sizeof *ret->move, moves_by_bytes);
     sg_idmap_fini(&watcher.known);
     sg_dictionary_free(&watcher.dictionary);
     free(watcher.waiting);

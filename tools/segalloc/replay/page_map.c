@@ -48,7 +48,7 @@ static bool shares_page(const struct sg_placed *before, const struct sg_placed *
 /* Called with each part of a piece that lies in a page of its own. */
 typedef void visit_fn(struct survey *survey, const struct sg_placed *piece, struct page *page, uint64_t bytes);
 
-static void walk(struct survey *survey, visit_fn *visit)
+static void survey_walk(struct survey *survey, visit_fn *visit)
 {
     struct page *page = survey->page;
     for (size_t i = 0; i < survey->pieces; i++) {
@@ -73,7 +73,7 @@ static bool is_partly_used(const struct page *page)
     return used && used < page->bytes;
 }
 
-static struct sg_live_key key_of(const struct survey *survey, const struct sg_placed *piece)
+static struct sg_live_key survey_key_of(const struct survey *survey, const struct sg_placed *piece)
 {
     return (struct sg_live_key){
         .size_class = sg_live_class(piece->piece.requested), .site = sg_site_book_shown(survey->book, piece->site),
@@ -84,7 +84,7 @@ static void add_pin(struct survey *survey, const struct sg_placed *piece, struct
 {
     if (!is_partly_used(page) || piece->piece.state == SG_PIECE_FREE)
         return;
-    const struct sg_live_key key = key_of(survey, piece);
+    const struct sg_live_key key = survey_key_of(survey, piece);
     uint32_t group = sg_live_add(&survey->groups, &key, bytes);
     page->keeper = page->keeper == 0 || page->keeper == group + 1 ? group + 1 : MIXED;
     survey->pin[group].key = survey->groups.group[group].key;
@@ -119,7 +119,7 @@ static char cell_of(const struct page *page, size_t pages)
     return used + pending >= bytes ? '#' : (char)('0' + (tenths ? tenths : 1));
 }
 
-static void draw(struct sg_page_map *moment, const struct survey *survey)
+static void page_map_draw(struct sg_page_map *moment, const struct survey *survey)
 {
     size_t of_cell = (survey->pages + SG_MAP_CELLS - 1) / SG_MAP_CELLS;
     for (size_t at = 0; at < survey->pages; at += of_cell) {
@@ -139,7 +139,7 @@ static int by_back(const void *a, const void *b)
 
 static void find_pins(struct sg_page_map *moment, struct survey *survey)
 {
-    walk(survey, add_pin);
+    survey_walk(survey, add_pin);
     for (size_t i = 0; i < survey->pages; i++) {
         const struct page *page = &survey->page[i];
         if (!is_partly_used(page))
@@ -175,9 +175,9 @@ bool sg_page_map_take(struct sg_page_map *moment, struct sg_core *core, int devi
         fine = survey.page != NULL;
     }
     if (fine) {
-        walk(&survey, add_use);
+        survey_walk(&survey, add_use);
         moment->pages = survey.pages;
-        draw(moment, &survey);
+        page_map_draw(moment, &survey);
         find_pins(moment, &survey);
     }
     sg_live_fini(&survey.groups);

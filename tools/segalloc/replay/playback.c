@@ -11,7 +11,7 @@ struct source {
     struct sg_progress progress;
 };
 
-static size_t next_records(void *user, struct segalloc_trace_record *out, size_t n)
+static size_t playback_next_records(void *user, struct segalloc_trace_record *out, size_t n)
 {
     struct source *source = user;
     sg_progress_show(&source->progress, "replaying", sg_trace_progress(source->reader));
@@ -29,7 +29,7 @@ int sg_playback(struct sg_trace_reader *reader, sg_playback_fn *watch, void *use
     if (status)
         return status;
     struct source source = {.reader = reader};
-    struct sg_play play = {.next = next_records, .source = &source, .watch = watch, .watcher = user};
+    struct sg_play play = {.next = playback_next_records, .source = &source, .watch = watch, .watcher = user};
     sg_recorded_play(&recorded, &play);
     status = sg_play_run(&play, &result, error);
     sg_progress_end(&source.progress);

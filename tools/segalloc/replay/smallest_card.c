@@ -12,7 +12,7 @@ struct search {
     uint64_t low[SG_DEVICES_MAX], high[SG_DEVICES_MAX], tried[SG_DEVICES_MAX];
 };
 
-static uint64_t steps(uint64_t bytes)
+static uint64_t card_whole_steps(uint64_t bytes)
 {
     return bytes / SG_SMALLEST_STEP * SG_SMALLEST_STEP;
 }
@@ -33,7 +33,7 @@ static int try_cards(const struct search *search, uint64_t *ret_fits)
     return status;
 }
 
-static void begin(struct search *search, const struct sg_play_result *known)
+static void search_begin(struct search *search, const struct sg_play_result *known)
 {
     for (int i = 0; i < SG_DEVICES_MAX; i++) {
         if (!known->device[i].used)
@@ -41,8 +41,8 @@ static void begin(struct search *search, const struct sg_play_result *known)
         uint64_t requested = known->device[i].stats.peak[SG_STAT_requested_bytes];
         uint64_t peak = known->device[i].peak_taken > requested ? known->device[i].peak_taken : requested;
         search->open |= UINT64_C(1) << i;
-        search->low[i] = peak ? steps(peak - 1) : 0;
-        search->high[i] = steps(peak + peak / FIRST_PART) + SG_SMALLEST_STEP;
+        search->low[i] = peak ? card_whole_steps(peak - 1) : 0;
+        search->high[i] = card_whole_steps(peak + peak / FIRST_PART) + SG_SMALLEST_STEP;
     }
 }
 
@@ -68,7 +68,7 @@ static int find_upper(struct search *search)
                 wanted &= ~(UINT64_C(1) << i);
                 continue;
             }
-            uint64_t next = search->high[i] + steps(search->high[i] / GROWTH_PART) + SG_SMALLEST_STEP;
+            uint64_t next = search->high[i] + card_whole_steps(search->high[i] / GROWTH_PART) + SG_SMALLEST_STEP;
             search->high[i] = next < search->smallest->most ? next : search->smallest->most;
         }
     }
@@ -77,7 +77,7 @@ static int find_upper(struct search *search)
 }
 
 /* Halves what lies between; a device whose bounds touch is done. */
-static int narrow(struct search *search)
+static int search_narrow(struct search *search)
 {
     for (;;) {
         uint64_t fits, open = search->open, low = 0, high = 0;
@@ -89,7 +89,7 @@ static int narrow(struct search *search)
             if (width <= SG_SMALLEST_STEP)
                 search->open &= ~(UINT64_C(1) << i);
             else
-                search->tried[i] = search->low[i] + steps(width / 2);
+                search->tried[i] = search->low[i] + card_whole_steps(width / 2);
             if (width >= high - low) {
                 low = search->low[i];
                 high = search->high[i];
@@ -111,11 +111,11 @@ static int narrow(struct search *search)
 int sg_smallest_find(struct sg_smallest *smallest, const struct sg_play_result *known)
 {
     struct search search = {.smallest = smallest};
-    begin(&search, known);
+    search_begin(&search, known);
     int status = find_upper(&search);
     uint64_t found = search.open;
     if (status == 0)
-        status = narrow(&search);
+        status = search_narrow(&search);
     for (int i = 0; i < SG_DEVICES_MAX; i++)
         smallest->card[i] = status == 0 && found >> i & 1 ? search.high[i] : 0;
     return status;
@@ -130,7 +130,7 @@ int sg_smallest_look_above(struct sg_smallest *smallest)
     for (size_t part = 0; part < sizeof ABOVE / sizeof *ABOVE && status == 0 && search.open; part++) {
         uint64_t fits = 0;
         for (int i = 0; i < SG_DEVICES_MAX; i++) {
-            uint64_t above = steps(smallest->card[i] / 1000 * ABOVE[part]);
+            uint64_t above = card_whole_steps(smallest->card[i] / 1000 * ABOVE[part]);
             uint64_t card = smallest->card[i] + (above ? above : SG_SMALLEST_STEP);
             search.tried[i] = card < smallest->most ? card : smallest->most;
         }

@@ -31,7 +31,7 @@ const char *sg_replayed_conf(const struct sg_replayed *replay, char *text, size_
     return text;
 }
 
-static void print_row(const char *name, uint64_t bytes, uint64_t of)
+static void replay_print_row(const char *name, uint64_t bytes, uint64_t of)
 {
     char text[SG_SIZE_TEXT];
     printf("  %-16s %12s", name, sg_size_format(bytes, text));
@@ -65,7 +65,7 @@ static void print_terms(const struct sg_replayed *replay)
     puts(".");
 }
 
-static void print_verdict(const struct sg_replayed *replay)
+static void replay_print_verdict(const struct sg_replayed *replay)
 {
     const struct sg_play_result *result = &replay->result;
     char bytes[SG_SIZE_TEXT], live[SG_SIZE_TEXT], lack[SG_SIZE_TEXT];
@@ -101,7 +101,7 @@ static void print_smallest(const struct sg_replayed *replay)
         puts("  no card is large enough");
         return;
     }
-    print_row(sg_replayed_is_lower_bound(replay) ? "at least a card" : "smallest card", largest,
+    replay_print_row(sg_replayed_is_lower_bound(replay) ? "at least a card" : "smallest card", largest,
         devices == 1 ? result->peak_requested : 0);
     for (int i = 0; devices > 1 && i < SG_DEVICES_MAX; i++)
         if (result->device[i].used)
@@ -142,12 +142,12 @@ void sg_replayed_print_text(const struct sg_replayed *replay)
     const struct sg_play_result *result = &replay->result;
     uint64_t live = result->peak_requested;
     print_terms(replay);
-    print_verdict(replay);
-    print_row("live at peak", live, 0);
-    print_row("allocated", result->peak_allocated, live);
+    replay_print_verdict(replay);
+    replay_print_row("live at peak", live, 0);
+    replay_print_row("allocated", result->peak_allocated, live);
     if (result->peak_pending)
-        print_row("pending", result->peak_pending, live);
-    print_row("reserved", result->peak_reserved, live);
+        replay_print_row("pending", result->peak_pending, live);
+    replay_print_row("reserved", result->peak_reserved, live);
     if (replay->min_limit)
         print_smallest(replay);
     print_work(replay);

@@ -11,7 +11,7 @@
 
 #define WASTE_WORTH_A_LINE 0.97 /* utilization below which a line is worth reading */
 
-static uint64_t sum(const struct sg_findings *findings, enum sg_stat stat)
+static uint64_t advice_sum(const struct sg_findings *findings, enum sg_stat stat)
 {
     uint64_t total = 0;
     for (uint32_t i = 0; i < findings->devices; i++)
@@ -20,7 +20,7 @@ static uint64_t sum(const struct sg_findings *findings, enum sg_stat stat)
 }
 
 /* A command or a file as a line has it, or the word that stands for one that is too long or no plain text. */
-static const char *shown(const char *text, const char *word)
+static const char *advice_shown_text(const char *text, const char *word)
 {
     enum { MOST = 300 };
     char plain[MOST + 1];
@@ -40,7 +40,7 @@ static void about_serving(const struct sg_findings *findings, const struct sg_co
         return;
     }
     snprintf(line, sizeof(line), "`segalloc doctor -- %s` says which allocations segalloc does not get, and why.",
-        shown(findings->command, "CMD"));
+        advice_shown_text(findings->command, "CMD"));
     say(user, line);
 }
 
@@ -62,7 +62,7 @@ static void about_running_out(const struct sg_findings *findings, sg_advice_fn *
         snprintf(line, sizeof(line),
             "`segalloc rehearse -- %s` says how large a card is enough: the trace shows no more "
             "than the program did after the failure, `segalloc replay %s --min-limit` no more than a lower bound.",
-            shown(findings->command, "CMD"), shown(findings->path, "FILE"));
+            advice_shown_text(findings->command, "CMD"), advice_shown_text(findings->path, "FILE"));
         say(user, line);
     }
 }
@@ -139,7 +139,7 @@ static void about_waste(const struct sg_findings *findings, const struct sg_conf
 static void about_waiting(const struct sg_findings *findings, const struct sg_conf *conf, sg_advice_fn *say, void *user)
 {
     char line[1024], a[SG_SIZE_TEXT];
-    uint64_t strict_ns = sum(findings, SG_STAT_strict_wait_ns);
+    uint64_t strict_ns = advice_sum(findings, SG_STAT_strict_wait_ns);
     bool waits = conf->free_sync == SG_FREE_SYNC_AUTO || conf->free_sync == SG_FREE_SYNC_STRICT;
     if (waits && strict_ns > findings->duration_ns / 20 && strict_ns > 10000000) {
         snprintf(line, sizeof(line),
@@ -160,7 +160,7 @@ static void about_waiting(const struct sg_findings *findings, const struct sg_co
 static void about_the_file(const struct sg_findings *findings, sg_advice_fn *say, void *user)
 {
     char line[1024];
-    uint64_t doubled = sum(findings, SG_STAT_double_frees);
+    uint64_t doubled = advice_sum(findings, SG_STAT_double_frees);
     if (doubled) {
         snprintf(line, sizeof(line), "%" PRIu64 " free%s of addresses that held no block: an error in the program.",
             doubled, sg_plural(doubled));

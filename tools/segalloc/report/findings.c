@@ -62,7 +62,7 @@ static void count_refused(struct sg_findings *findings)
     }
 }
 
-static void add_up(struct sg_findings *findings)
+static void findings_add_up(struct sg_findings *findings)
 {
     uint32_t known = 0;
     struct sg_outside outside = {{0}};
@@ -181,7 +181,7 @@ static void note_running(struct sg_findings *findings)
     snprintf(findings->end_room, sizeof findings->end_room, "the program is still running");
 }
 
-static int read_trace(struct sg_findings *findings, bool cards, char *error)
+static int findings_read_trace(struct sg_findings *findings, bool cards, char *error)
 {
     struct sg_trace_reader *reader;
     struct sg_summary summary;
@@ -279,7 +279,7 @@ static int read_statistics(struct sg_findings *findings, char *error)
 
 /* The part of a pattern at `at`: what it stands for ('r' for digits, 'p' and others for anything, 0 for itself), and its
    length. */
-static char part_of(const char *at, const char *end, size_t *ret_length)
+static char findings_part_of(const char *at, const char *end, size_t *ret_length)
 {
     bool special = *at == '%' && at + 1 < end;
     *ret_length = special ? 2 : 1;
@@ -294,7 +294,7 @@ static bool made_from(const char *pattern, const char *end, const char *name, in
     const char *after_any = NULL, *any_from = NULL; /* the pattern behind that part, and where in the name it goes on */
     while (pattern < end || *name) {
         size_t length = 0;
-        char part = pattern < end ? part_of(pattern, end, &length) : 0, *after;
+        char part = pattern < end ? findings_part_of(pattern, end, &length) : 0, *after;
         if (part && part != 'r') {
             after_any = pattern += length;
             any_from = name;
@@ -336,14 +336,15 @@ static int64_t rank_of(const char *conf, const char *path)
 int sg_findings_read(const char *path, bool cards, struct sg_findings *ret, char *error)
 {
     struct sg_findings findings = {.path = path};
-    int status = sg_stats_file_detect(path) ? read_statistics(&findings, error) : read_trace(&findings, cards, error);
+    int status = sg_stats_file_detect(path) ? read_statistics(&findings, error)
+                                            : findings_read_trace(&findings, cards, error);
     if (!status && (!findings.conf || !findings.command)) {
         snprintf(error, SG_FINDINGS_ERROR, "out of memory");
         status = -ENOMEM;
     }
     if (!status) {
         findings.rank = rank_of(findings.conf, path);
-        add_up(&findings);
+        findings_add_up(&findings);
     }
     if (!status && !findings.trace && !findings.allocs && !findings.passed_on && !findings.ooms) {
         snprintf(error, SG_FINDINGS_ERROR, "the program asked for no device memory while segalloc was in it");

@@ -31,7 +31,7 @@ struct played {
     struct sg_progress progress;
 };
 
-static size_t next_records(void *user, struct segalloc_trace_record *out, size_t n)
+static size_t findings_next_records(void *user, struct segalloc_trace_record *out, size_t n)
 {
     struct played *played = user;
     sg_progress_show(&played->progress, "replaying", sg_trace_progress(played->reader));
@@ -41,7 +41,8 @@ static size_t next_records(void *user, struct segalloc_trace_record *out, size_t
     return n;
 }
 
-static int play_cards(void *user, const uint64_t card[SG_DEVICES_MAX], uint64_t stop, struct sg_play_result *ret)
+static int findings_play_cards(void *user, const uint64_t card[SG_DEVICES_MAX], uint64_t stop,
+    struct sg_play_result *ret)
 {
     struct played *played = user;
     char error[SG_PLAY_ERROR];
@@ -165,7 +166,7 @@ static int find_moments(struct played *played)
     played->play.watch = take_moments;
     played->record = 0;
     memcpy(own, played->play.card, sizeof own);
-    int status = play_cards(played, own, 0, &ignored);
+    int status = findings_play_cards(played, own, 0, &ignored);
     played->play.watch = NULL;
     if (!status && (played->no_memory || sg_meta_ran_out()))
         status = -ENOMEM;
@@ -180,7 +181,7 @@ static int play_own(struct sg_findings *findings, struct played *played, struct 
     memcpy(own, played->play.card, sizeof own);
     played->play.watch = note_moments;
     played->play.watcher = played;
-    int status = play_cards(played, own, 0, result);
+    int status = findings_play_cards(played, own, 0, result);
     played->play.watch = NULL;
     if (status)
         return status;
@@ -202,7 +203,7 @@ static int play_own(struct sg_findings *findings, struct played *played, struct 
 
 static int find_cards(struct sg_findings *findings, struct played *played, const struct sg_play_result *result)
 {
-    struct sg_smallest smallest = {.play = play_cards, .user = played, .most = SG_SMALLEST_MOST};
+    struct sg_smallest smallest = {.play = findings_play_cards, .user = played, .most = SG_SMALLEST_MOST};
     played->play.conf.limit_bytes = 0; /* a limit in bytes is none of the smallest card's */
     int status = sg_smallest_find(&smallest, result);
     if (!status && sg_meta_ran_out())
@@ -214,7 +215,7 @@ static int find_cards(struct sg_findings *findings, struct played *played, const
 
 /* A rehearsal answers for the next run, which frees in another order: for the most of what some orders need, and half of
    what lies between them (rehearse/cards.c). Its trace is reported on with that figure. */
-static int find_robust(struct sg_findings *findings, struct played *played, const struct sg_play_result *result)
+static int played_find_robust(struct sg_findings *findings, struct played *played, const struct sg_play_result *result)
 {
     uint64_t least[SG_FINDINGS_DEVICES] = {0}, most[SG_FINDINGS_DEVICES] = {0};
     uint32_t devices = findings->devices < SG_FINDINGS_DEVICES ? findings->devices : SG_FINDINGS_DEVICES;
@@ -247,7 +248,7 @@ void sg_findings_play(struct sg_findings *findings, struct sg_trace_reader *read
     if (!status) {
         struct played played = {.reader = reader, .recorded = &recorded, .findings = findings,
             .mark = calloc(findings->devices + 1, sizeof *played.mark)};
-        played.play.next = next_records;
+        played.play.next = findings_next_records;
         played.play.source = &played;
         sg_recorded_play(&recorded, &played.play);
         for (uint32_t i = 0; played.mark && i < findings->devices; i++)
@@ -256,7 +257,7 @@ void sg_findings_play(struct sg_findings *findings, struct sg_trace_reader *read
         if (!status && cards)
             status = find_moments(&played);
         if (!status && short_enough)
-            status = (findings->cards ? find_robust : find_cards)(findings, &played, &result);
+            status = (findings->cards ? played_find_robust : find_cards)(findings, &played, &result);
         sg_progress_end(&played.progress);
         for (uint32_t i = 0; played.mark && i < findings->devices; i++) {
             sg_series_steps(&played.mark[i].over_time, /* reserved */ true, &findings->device[i].reserved);

@@ -16,7 +16,7 @@ static void set_place(json_t *object, const char *key, const char *text)
 }
 
 /* Members that the blocks of a group have in common. One without a source is null. */
-static json_t *json_group(const struct sg_findings *findings, const struct sg_live_key *key)
+static json_t *report_json_group(const struct sg_findings *findings, const struct sg_live_key *key)
 {
     char text[SG_SITE_TEXT];
     json_t *group = sg_json_object(NULL);
@@ -33,7 +33,7 @@ static json_t *json_live(const struct sg_findings *findings, const struct sg_liv
     json_t *groups = sg_json_array();
     for (uint32_t i = 0; i < set->rows; i++) {
         const struct sg_live_row *row = &set->row[i];
-        json_t *group = json_group(findings, &row->key);
+        json_t *group = report_json_group(findings, &row->key);
         SG_JSON_NUMBERS(group, {"blocks", row->blocks}, {"bytes", row->bytes}, {"age_allocations", row->age});
         sg_json_add(groups, group);
     }
@@ -52,7 +52,7 @@ static json_t *json_moment(const struct sg_findings *findings, const struct sg_p
     sg_json_set(result, "map", json_stringn(moment->map, moment->cells));
     for (uint32_t i = 0; i < moment->pins; i++) {
         const struct sg_pin *pin = &moment->pin[i];
-        json_t *group = json_group(findings, &pin->key);
+        json_t *group = report_json_group(findings, &pin->key);
         SG_JSON_NUMBERS(group, {"blocks", pin->blocks}, {"bytes", pin->bytes}, {"pages", pin->pages},
             {"back_bytes", pin->back});
         sg_json_add(kept_by, group);
@@ -77,7 +77,7 @@ static const struct sg_live_set *live_at_failure(const struct sg_findings *findi
     return failure ? &failure->live : &none;
 }
 
-static json_t *json_failures(const struct sg_findings *findings, uint32_t ordinal)
+static json_t *report_json_failures(const struct sg_findings *findings, uint32_t ordinal)
 {
     char text[SG_SITE_TEXT];
     json_t *failures = sg_json_array();
@@ -100,7 +100,7 @@ static json_t *json_failures(const struct sg_findings *findings, uint32_t ordina
 }
 
 /* Memory of calls that segalloc does not serve, when most was taken. */
-static void set_outside(json_t *object, const struct sg_findings_device *device)
+static void report_set_outside(json_t *object, const struct sg_findings_device *device)
 {
     json_t *outside = sg_json_object(NULL);
     sg_json_set_known(object, "peak_taken_bytes", device->peak_taken, device->peak_taken);
@@ -138,7 +138,7 @@ static json_t *json_sizes(const struct sg_findings_device *device)
     return sizes;
 }
 
-static json_t *json_device(const struct sg_findings *findings, const struct sg_findings_device *device)
+static json_t *report_json_device(const struct sg_findings *findings, const struct sg_findings_device *device)
 {
     const struct sg_stats *stats = &device->stats;
     uint64_t asked = stats->value[SG_STAT_allocs] + stats->value[SG_STAT_passed_on];
@@ -149,7 +149,7 @@ static json_t *json_device(const struct sg_findings *findings, const struct sg_f
     sg_json_set_known(result, "granularity_bytes", device->granularity, device->granularity);
     sg_json_set_known(result, "limit_bytes", device->limit_bytes, device->limit_bytes);
     sg_json_set_known(result, "largest_request_bytes", device->largest_request, device->largest_request);
-    set_outside(result, device);
+    report_set_outside(result, device);
     sg_json_set_known(result, "peak_requested_bytes", stats->peak[SG_STAT_requested_bytes],
         device->known[SG_STAT_requested_bytes]);
     sg_json_set_known(result, "peak_allocated_bytes", stats->peak[SG_STAT_allocated_bytes],
@@ -157,7 +157,7 @@ static json_t *json_device(const struct sg_findings *findings, const struct sg_f
     sg_json_set_known(result, "peak_reserved_bytes", stats->peak[SG_STAT_reserved_bytes],
         device->known[SG_STAT_reserved_bytes]);
     sg_json_set_known(result, "smallest_card_bytes", device->smallest_card, device->smallest_card);
-    sg_json_set(result, "failures", json_failures(findings, device->ordinal));
+    sg_json_set(result, "failures", report_json_failures(findings, device->ordinal));
     sg_json_set(result, "live_at_peak", json_live(findings, &device->at_peak));
     sg_json_set(result, "live_at_peak_reserved", json_live(findings, &device->at_reserved));
     sg_json_set(result, "live_at_failure", json_live(findings, live_at_failure(findings, device)));
@@ -174,13 +174,13 @@ static json_t *json_device(const struct sg_findings *findings, const struct sg_f
     return result;
 }
 
-static void add_advice(void *advice, const char *line)
+static void report_add_advice(void *advice, const char *line)
 {
     sg_json_add(advice, sg_json_text(line));
 }
 
 /* Cards that a rehearsal was asked about. */
-static json_t *json_cards(const struct sg_findings *findings)
+static json_t *report_json_cards(const struct sg_findings *findings)
 {
     json_t *cards = sg_json_array();
     for (uint32_t i = 0; i < findings->cards; i++) {
@@ -203,7 +203,7 @@ static void set_totals(json_t *result, const struct sg_findings *findings)
     sg_json_set_known(result, "peak_pending_bytes", findings->peak_pending, findings->knows_reserved);
     sg_json_set_known(result, "peak_reserved_bytes", findings->peak_reserved, findings->knows_reserved);
     sg_json_set_known(result, "smallest_card_bytes", findings->smallest_card, findings->smallest_card);
-    sg_json_set(result, "rehearsed_cards", json_cards(findings));
+    sg_json_set(result, "rehearsed_cards", report_json_cards(findings));
     sg_json_set_flag(result, "at_least", findings->at_least);
     set_fragmentation(result, findings->utilization);
 }
@@ -229,9 +229,9 @@ json_t *sg_report_json(const struct sg_findings *findings, bool nested)
     sg_json_set_text(result, "conf", findings->conf);
     sg_json_set_text(result, "command", findings->command);
     for (uint32_t i = 0; i < findings->devices; i++)
-        sg_json_add(devices, json_device(findings, &findings->device[i]));
+        sg_json_add(devices, report_json_device(findings, &findings->device[i]));
     sg_json_set(result, "devices", devices);
-    sg_findings_advice(findings, add_advice, advice);
+    sg_findings_advice(findings, report_add_advice, advice);
     sg_json_set(result, "advice", advice);
     return result;
 }

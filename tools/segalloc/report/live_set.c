@@ -61,7 +61,7 @@ struct line_row {
     uint64_t bytes, blocks;
 };
 
-static int by_bytes(const void *a, const void *b)
+static int live_set_by_bytes(const void *a, const void *b)
 {
     const struct line_row *x = a, *y = b;
     return x->bytes != y->bytes ? (x->bytes < y->bytes ? 1 : -1) : x->site < y->site ? -1 : x->site > y->site;
@@ -82,7 +82,7 @@ static size_t lines_of(const struct sg_findings *findings, const struct sg_live_
         ret[k].bytes += row->bytes;
         ret[k].blocks += row->blocks;
     }
-    qsort(ret, count, sizeof *ret, by_bytes);
+    qsort(ret, count, sizeof *ret, live_set_by_bytes);
     return count;
 }
 
@@ -153,7 +153,7 @@ void sg_report_moment(const struct sg_findings *findings, const char *when, cons
 }
 
 /* One line of marks, as high as the level is against `top`. */
-static void print_line(const char *name, const struct sg_steps *series, uint64_t top)
+static void live_set_print_line(const char *name, const struct sg_steps *series, uint64_t top)
 {
     enum { COLUMNS = 50, MARKS = 8 };
     static const char *const mark[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
@@ -187,7 +187,7 @@ void sg_report_over_time(const struct sg_findings_device *device)
              top = requested > reserved ? requested : reserved;
     if (!top || device->requested.used < 2)
         return;
-    print_line("requested", &device->requested, top);
+    live_set_print_line("requested", &device->requested, top);
     if (reserved)
-        print_line("reserved", &device->reserved, top);
+        live_set_print_line("reserved", &device->reserved, top);
 }

@@ -9,7 +9,7 @@
 
 enum { PATH_TEXT = 4096, COMMAND_TEXT = 8192 };
 
-static void figure(uint64_t value, const char *unit)
+static void report_print_figure(uint64_t value, const char *unit)
 {
     char text[SG_SIZE_TEXT];
     if (!strcmp(unit, "BYTES"))
@@ -37,19 +37,20 @@ static void print_wrapped(int column, const char *text)
     putchar('\n');
 }
 
-static void level(const struct sg_findings_device *device, enum sg_stat stat, const char *name, bool explained)
+static void report_print_level(const struct sg_findings_device *device, enum sg_stat stat, const char *name,
+    bool explained)
 {
     const struct sg_stat_info *info = sg_stat_info(stat);
     if (!device->known[stat])
         return;
     printf("  %-22s", name);
-    figure(device->stats.value[stat], info->unit);
-    figure(device->stats.peak[stat], info->unit);
+    report_print_figure(device->stats.value[stat], info->unit);
+    report_print_figure(device->stats.peak[stat], info->unit);
     fputs(explained ? "" : "  ", stdout);
     print_wrapped(56, explained ? "" : info->text); /* the words at the end have it */
 }
 
-static void levels(const struct sg_findings *findings, const struct sg_findings_device *device)
+static void report_print_levels(const struct sg_findings *findings, const struct sg_findings_device *device)
 {
     static const struct {
         enum sg_stat stat;
@@ -66,7 +67,7 @@ static void levels(const struct sg_findings *findings, const struct sg_findings_
     printf("  %-22s %14s %14s\n", "", findings->running ? "now" : "at the end", "peak");
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         if (rows[i].always || device->stats.peak[rows[i].stat])
-            level(device, rows[i].stat, rows[i].name, rows[i].always);
+            report_print_level(device, rows[i].stat, rows[i].name, rows[i].always);
     char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT];
     bool free_known = device->known[SG_STAT_largest_free_bytes];
     if (free_known || device->largest_request)
@@ -84,8 +85,8 @@ static void levels(const struct sg_findings *findings, const struct sg_findings_
 }
 
 /* Counters that are not zero, under a heading of their own. */
-static void counters(const struct sg_findings *findings, const struct sg_findings_device *device, const char *heading,
-                     enum sg_stat first, enum sg_stat last)
+static void report_print_counters(const struct sg_findings *findings, const struct sg_findings_device *device,
+    const char *heading, enum sg_stat first, enum sg_stat last)
 {
     bool any = false;
     for (int i = first; i <= (int)last; i++) {
@@ -96,7 +97,7 @@ static void counters(const struct sg_findings *findings, const struct sg_finding
             printf("\n%s\n", heading);
         any = true;
         printf("  %-22s", info->name);
-        figure(device->stats.value[i], info->unit);
+        report_print_figure(device->stats.value[i], info->unit);
         fputs("   ", stdout);
         print_wrapped(42, findings->imported ? "in the trace" : info->text);
     }
@@ -130,7 +131,7 @@ static void list_failures(const struct sg_findings *findings, const struct sg_fi
 }
 
 /* They, and what was alive at the largest of them. */
-static void failures(const struct sg_findings *findings, const struct sg_findings_device *device)
+static void report_print_failures(const struct sg_findings *findings, const struct sg_findings_device *device)
 {
     char bytes[SG_SIZE_TEXT], heading[128];
     list_failures(findings, device);
@@ -142,7 +143,7 @@ static void failures(const struct sg_findings *findings, const struct sg_finding
     sg_report_live(findings, heading, &largest->live);
 }
 
-static bool is_same(const struct sg_live_set *a, const struct sg_live_set *b)
+static bool live_sets_same(const struct sg_live_set *a, const struct sg_live_set *b)
 {
     bool same = a->rows == b->rows;
     for (uint32_t i = 0; i < a->rows && same; i++)
@@ -151,7 +152,7 @@ static bool is_same(const struct sg_live_set *a, const struct sg_live_set *b)
 }
 
 /* Memory by other calls, when most was taken: a row for each kind. */
-static void print_outside(const struct sg_findings_device *device)
+static void report_print_outside(const struct sg_findings_device *device)
 {
     char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT];
     if (!sg_outside_sum(&device->outside))
@@ -165,15 +166,15 @@ static void print_outside(const struct sg_findings_device *device)
 }
 
 /* What held the memory: where it ran out, or else when most was in use. */
-static void held(const struct sg_findings *findings, const struct sg_findings_device *device)
+static void report_print_held(const struct sg_findings *findings, const struct sg_findings_device *device)
 {
-    failures(findings, device);
+    report_print_failures(findings, device);
     sg_report_live(findings, "Alive at the peak of requested", &device->at_peak);
     if (device->failed.event) {
         sg_report_moment(findings, "at that failure", &device->failed);
         return;
     }
-    if (device->fullest.event && !is_same(&device->at_peak, &device->at_reserved))
+    if (device->fullest.event && !live_sets_same(&device->at_peak, &device->at_reserved))
         sg_report_live(findings, "Alive at the peak of reserved", &device->at_reserved);
     sg_report_moment(findings, "when most was reserved", &device->fullest);
 }
@@ -203,23 +204,23 @@ static void print_device(const struct sg_findings *findings, const struct sg_fin
         printf(", utilization %.1f %%", sg_findings_utilization(device) * 100);
     putchar('\n');
     sg_report_over_time(device);
-    print_outside(device);
+    report_print_outside(device);
     if (!all && device->at_peak.rows) {
         list_failures(findings, device);
         held_by_line(findings, device);
         return;
     }
-    levels(findings, device);
+    report_print_levels(findings, device);
     if (findings->end_text && device->known[SG_STAT_reserved_bytes] && device->stats_age)
         printf("  (at least: allocated, pending, reserved and what follows are as of %" PRIu64
                " event%s before the end)\n",
             device->stats_age, sg_plural(device->stats_age));
-    held(findings, device);
-    counters(findings, device, "Churn", 0, SG_STAT_calls_reserve - 1);
-    counters(findings, device, "Calls of the driver", SG_STAT_calls_reserve, SG_STAT_COUNT - 1);
+    report_print_held(findings, device);
+    report_print_counters(findings, device, "Churn", 0, SG_STAT_calls_reserve - 1);
+    report_print_counters(findings, device, "Calls of the driver", SG_STAT_calls_reserve, SG_STAT_COUNT - 1);
 }
 
-static void print_advice(void *user, const char *line)
+static void report_print_advice(void *user, const char *line)
 {
     bool *any = user;
     if (!*any)
@@ -228,7 +229,7 @@ static void print_advice(void *user, const char *line)
     printf("  %s\n", line);
 }
 
-static void glossary(void)
+static void report_print_glossary(void)
 {
     puts("\nWords\n"
          "  requested   asked for by the program and not freed\n  allocated   requested, after rounding up\n"
@@ -281,7 +282,7 @@ void sg_report_text(const struct sg_findings *findings, bool all)
             findings->dropped, findings->dropped == 1 ? " is" : "s are");
     for (uint32_t i = 0; i < findings->devices; i++)
         print_device(findings, &findings->device[i], all);
-    sg_findings_advice(findings, print_advice, &advised);
+    sg_findings_advice(findings, report_print_advice, &advised);
     if (!all) {
         puts("\nLevels, sizes, pages, counters and words: --all");
         return;
@@ -297,7 +298,7 @@ void sg_report_text(const struct sg_findings *findings, bool all)
         printf("  %-10s %" PRIu64 "\n", "process", findings->pid);
     if (!findings->imported)
         print_conf(*findings->conf ? findings->conf : "defaults");
-    glossary();
+    report_print_glossary();
 }
 
 /* Below the ranks: what all did together, and the most that one of them needed. */

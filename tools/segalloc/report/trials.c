@@ -25,7 +25,7 @@ struct sg_trials {
 };
 
 /* Why these files are not for trials; NULL: they are. */
-static const char *unfit(const struct sg_findings *const *findings, size_t count)
+static const char *trials_unfit(const struct sg_findings *const *findings, size_t count)
 {
     if (count > TRACES_MOST)
         return "Settings are tried for up to 32 files at once; `segalloc tune` takes any number.";
@@ -39,7 +39,8 @@ static const char *unfit(const struct sg_findings *const *findings, size_t count
 }
 
 /* Too long a trace is left to `segalloc tune`. */
-static int read_traces(struct sg_trials *trials, const struct sg_findings *const *findings, bool redact, char *why)
+static int trials_read_traces(struct sg_trials *trials, const struct sg_findings *const *findings, bool redact,
+    char *why)
 {
     char error[SG_TUNE_ERROR];
     uint64_t left = MEMORY_MOST;
@@ -75,10 +76,10 @@ static void take_current(struct sg_trials *trials, const struct sg_findings *con
         (void)sg_tune_space_current(&trials->space, trials->trace[0].conf, true, error); /* else the defaults */
 }
 
-static int search(struct sg_trials *trials, const struct sg_findings *const *findings, bool redact, char *why)
+static int trials_search(struct sg_trials *trials, const struct sg_findings *const *findings, bool redact, char *why)
 {
     char error[SG_TUNE_ERROR];
-    int status = read_traces(trials, findings, redact, why);
+    int status = trials_read_traces(trials, findings, redact, why);
     if (status)
         return status;
     take_current(trials, findings);
@@ -94,7 +95,7 @@ static int search(struct sg_trials *trials, const struct sg_findings *const *fin
 
 struct sg_trials *sg_trials_run(const struct sg_findings *const *findings, size_t count, bool redact, char *why)
 {
-    const char *reason = unfit(findings, count);
+    const char *reason = trials_unfit(findings, count);
     struct sg_trials *trials = reason ? NULL : calloc(1, sizeof *trials);
     snprintf(why, SG_TRIALS_WHY, "%s", reason ? reason : "Settings were not tried: there was no memory for it.");
     if (!trials)
@@ -113,7 +114,7 @@ struct sg_trials *sg_trials_run(const struct sg_findings *const *findings, size_
         .stop = &trials->stop,
         .progress = isatty(STDERR_FILENO),
         .ranks = &trials->ranks};
-    if (!trials->trace || !trials->name || search(trials, findings, redact, why) != 0) {
+    if (!trials->trace || !trials->name || trials_search(trials, findings, redact, why) != 0) {
         sg_trials_free(trials);
         return NULL;
     }

@@ -76,7 +76,7 @@ static double use_of(const struct sg_findings *findings)
     return findings->utilization;
 }
 
-static void say_served(const struct sg_findings *findings, char *text, size_t size)
+static void verdict_say_served(const struct sg_findings *findings, char *text, size_t size)
 {
     char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], c[SG_SIZE_TEXT];
     uint64_t asked = findings->allocs + findings->passed_on;
@@ -152,7 +152,7 @@ char *sg_findings_verdict(const struct sg_findings *findings, char *text, size_t
         snprintf(text, size, "Nothing was held: %" PRIu64 " allocation%s, and no memory reserved.", findings->allocs,
             sg_plural(findings->allocs));
     else
-        say_served(findings, text, size);
+        verdict_say_served(findings, text, size);
     if (findings->refused > findings->ooms)
         say_refused(findings, text, size);
     return text;
