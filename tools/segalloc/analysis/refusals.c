@@ -39,7 +39,7 @@ enum sg_refusal_end sg_refusals_settle(struct sg_refusals *refusals, const struc
     return end;
 }
 
-struct sg_refusal *sg_refusals_add(struct sg_refusals *refusals, const struct segalloc_trace_record *record)
+struct sg_refusal *sg_refusal_open(struct sg_refusals *refusals, const struct segalloc_trace_record *record)
 {
     uint32_t threads = record->thread + UINT32_C(1);
     if (threads > refusals->threads) {

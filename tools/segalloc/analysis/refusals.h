@@ -31,7 +31,7 @@ enum sg_refusal_end sg_refusals_settle(struct sg_refusals *refusals, const struc
     struct sg_refusal *ret);
 
 /* Opens that of an ALLOCATE_FAILURE or a REFUSED_OUTSIDE, after sg_refusals_settle(). NULL: no host memory. */
-struct sg_refusal *sg_refusals_add(struct sg_refusals *refusals, const struct segalloc_trace_record *record);
+struct sg_refusal *sg_refusal_open(struct sg_refusals *refusals, const struct segalloc_trace_record *record);
 
 /* At the end of the trace: takes one that is open, which has failed. False: none is. */
 bool sg_refusals_take_open(struct sg_refusals *refusals, struct sg_refusal *ret);

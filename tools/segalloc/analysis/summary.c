@@ -235,7 +235,7 @@ static int summary_refuse(struct sg_summary *summary, const struct segalloc_trac
     struct sg_summary_device *device = device_at(summary, ordinal);
     device->used = true;
     struct sg_summary_failure *failure = malloc(sizeof *failure);
-    struct sg_refusal *refusal = failure ? sg_refusals_add(&summary->refusals, record) : NULL;
+    struct sg_refusal *refusal = failure ? sg_refusal_open(&summary->refusals, record) : NULL;
     if (!refusal) {
         free(failure);
         return -ENOMEM;

@@ -138,7 +138,7 @@ static int walk_take_statistic(struct walker *walker, const struct segalloc_trac
 static int walk_fail(struct walker *walker, const struct segalloc_trace_record *record, uint32_t ordinal)
 {
     walker->device[ordinal].failures++;
-    struct sg_refusal *refusal = sg_refusals_add(&walker->refusals, record);
+    struct sg_refusal *refusal = sg_refusal_open(&walker->refusals, record);
     if (!refusal)
         return -ENOMEM;
     refusal->device = ordinal;

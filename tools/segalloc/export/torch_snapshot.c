@@ -302,7 +302,7 @@ static uint64_t snapshot_free_at(const struct life *life, const struct item *oom
     return pages->most && (!oom->had || left < oom->had) ? left : oom->had;
 }
 
-static void snapshot_put_event(struct sg_pickle *pickle, const struct life *life, const struct item *item)
+static void snapshot_put_item(struct sg_pickle *pickle, const struct life *life, const struct item *item)
 {
     static const char *const actions[] = {"alloc", "free_completed", "oom"};
     sg_pickle_open_dict(pickle);
@@ -369,7 +369,7 @@ static int put_events(struct sg_pickle *pickle, struct life *life, uint64_t from
             if (item->action == ALLOC && end > item->id)
                 error = sg_shown_add(&life->pages[device], item->id, end, put_pages, &pages);
             if (item->time_ns >= from_ns) {
-                snapshot_put_event(pickle, life, item);
+                snapshot_put_item(pickle, life, item);
                 ++*ret_events;
             }
             if (item->action == FREED && end > item->id)

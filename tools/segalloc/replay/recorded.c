@@ -60,7 +60,7 @@ static bool note_refusal(struct reading *reading, const struct segalloc_trace_re
     bool ours = record->kind == SEGALLOC_RECORD_ALLOCATE_FAILURE;
     if (!ours && record->kind != SEGALLOC_RECORD_REFUSED_OUTSIDE)
         return true;
-    struct sg_refusal *opened = sg_refusals_add(&reading->refusals, record);
+    struct sg_refusal *opened = sg_refusal_open(&reading->refusals, record);
     if (opened)
         opened->mark[0] = reading->events;
     if (opened && !ours) /* a replay asks for nothing then */
@@ -68,7 +68,7 @@ static bool note_refusal(struct reading *reading, const struct segalloc_trace_re
     return opened && add_event(&recorded->refused, &recorded->refusals, reading->events);
 }
 
-static bool take(struct reading *reading, const struct segalloc_trace_record *record)
+static bool recorded_take_record(struct reading *reading, const struct segalloc_trace_record *record)
 {
     struct sg_recorded *recorded = reading->recorded;
     if (!note_refusal(reading, record))
@@ -97,7 +97,7 @@ static int by_event(const void *a, const void *b)
 }
 
 /* Reads the trace, from its beginning and back to it, and keeps it for who plays it. */
-static int read_all(struct sg_trace_reader *reader, struct sg_recorded *recorded)
+static int recorded_read_all(struct sg_trace_reader *reader, struct sg_recorded *recorded)
 {
     if (sg_trace_rewind(reader) != 0)
         return 0;
@@ -108,7 +108,7 @@ static int read_all(struct sg_trace_reader *reader, struct sg_recorded *recorded
     sg_definitions_init(&reading.defined);
     for (size_t n; fine && (n = sg_trace_read(reader, record, BATCH)) > 0;)
         for (size_t i = 0; i < n && fine; i++)
-            fine = take(&reading, &record[i]);
+            fine = recorded_take_record(&reading, &record[i]);
     free(record);
     if (recorded->made_goods)
         qsort(recorded->made_good, recorded->made_goods, sizeof *recorded->made_good, by_event);
@@ -129,7 +129,7 @@ int sg_recorded_read(struct sg_trace_reader *reader, struct sg_recorded *ret)
     ret->fixed = ret->ours && info->header.granularity == 0;
     ret->granularity = info->header.granularity;
     ret->device_bytes[0] = info->header.device_bytes;
-    int error = info->header.imported ? 0 : read_all(reader, ret);
+    int error = info->header.imported ? 0 : recorded_read_all(reader, ret);
     if (!ret->granularity)
         ret->granularity = DEFAULT_GRANULARITY;
     return error;
@@ -157,12 +157,12 @@ int sg_recorded_measure(struct sg_trace_reader *reader, struct sg_recorded *reco
     if (!sg_trace_info(reader)->header.imported)
         return 0;
     sg_recorded_free(recorded);
-    return read_all(reader, recorded);
+    return recorded_read_all(reader, recorded);
 }
 
 /* What does not decide anything in a replay: what was asked of the driver about work, and what came of it, is in the
    trace; and so is whether segments were fixed, which ipc:auto leaves to the process. */
-static void blank(struct sg_conf *conf)
+static void conf_blank(struct sg_conf *conf)
 {
     conf->trace[0] = conf->stats[0] = '\0';
     conf->free_sync = SG_FREE_SYNC_AUTO;
@@ -197,7 +197,7 @@ bool sg_recorded_is(const struct sg_recorded *recorded, const struct sg_play *pl
     if (conf[0].ipc == SG_IPC_ALWAYS && !recorded->fixed)
         return false;
     for (int i = 0; i < 2; i++) {
-        blank(&conf[i]);
+        conf_blank(&conf[i]);
         conf[i].expandable_segments &= !recorded->fixed;
         sg_conf_print(&conf[i], text[i], sizeof text[i]);
     }

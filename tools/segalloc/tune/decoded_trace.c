@@ -50,7 +50,7 @@ static const struct sg_tune_event *event_at(const struct sg_tune_trace *trace, s
     return &trace->chunk[at / CHUNK_EVENTS][at % CHUNK_EVENTS];
 }
 
-static int fail(struct decoder *decoder, int status, const char *what, uint64_t id)
+static int decoder_fail(struct decoder *decoder, int status, const char *what, uint64_t id)
 {
     int length = decoder->place ? snprintf(decoder->error, SG_TUNE_ERROR, "byte %" PRIu64 ": ", decoder->place) : 0;
     snprintf(decoder->error + length, SG_TUNE_ERROR - (size_t)length, "event %" PRIu64 " %s 0x%" PRIx64,
@@ -87,11 +87,11 @@ static int add_chunk(struct decoder *decoder)
     return 0;
 }
 
-static int append(struct decoder *decoder, const struct segalloc_trace_record *record, uint32_t slot)
+static int decoder_append(struct decoder *decoder, const struct segalloc_trace_record *record, uint32_t slot)
 {
     struct sg_tune_trace *trace = decoder->trace;
     if (record->stream >> STREAM_BITS)
-        return fail(decoder, -ERANGE, "is on a stream of too high a number:", record->stream);
+        return decoder_fail(decoder, -ERANGE, "is on a stream of too high a number:", record->stream);
     int status = trace->count == trace->chunks * CHUNK_EVENTS ? add_chunk(decoder) : 0;
     if (status)
         return status;
@@ -113,7 +113,7 @@ static uint32_t device_of(const struct decoder *decoder, const struct segalloc_t
 }
 
 /* `bytes` are asked for on a device, besides what was alive there. */
-static void need(struct decoder *decoder, uint32_t device, uint64_t alive, uint64_t bytes)
+static void decoder_need(struct decoder *decoder, uint32_t device, uint64_t alive, uint64_t bytes)
 {
     uint64_t *needed = &decoder->trace->needed[device], sum = alive + bytes;
     if (sum >= bytes && sum > *needed)
@@ -121,9 +121,9 @@ static void need(struct decoder *decoder, uint32_t device, uint64_t alive, uint6
 }
 
 /* Refused: whether it failed turns out later. */
-static int refuse(struct decoder *decoder, const struct segalloc_trace_record *record)
+static int decoder_refuse(struct decoder *decoder, const struct segalloc_trace_record *record)
 {
-    struct sg_refusal *refusal = sg_refusals_add(&decoder->refusals, record);
+    struct sg_refusal *refusal = sg_refusal_open(&decoder->refusals, record);
     if (!refusal)
         return no_memory(decoder);
     refusal->device = device_of(decoder, record);
@@ -131,7 +131,7 @@ static int refuse(struct decoder *decoder, const struct segalloc_trace_record *r
     refusal->mark[1] = decoder->alive[refusal->device];
     if (refusal->by) /* other settings have no part in it */
         return 0;
-    return append(decoder, record, 0);
+    return decoder_append(decoder, record, 0);
 }
 
 static void fail_to_allocate(struct decoder *decoder, const struct sg_refusal *refusal)
@@ -145,11 +145,11 @@ static void fail_to_allocate(struct decoder *decoder, const struct sg_refusal *r
         return;
     }
     trace->failures++;
-    need(decoder, refusal->device, refusal->mark[1], refusal->bytes);
+    decoder_need(decoder, refusal->device, refusal->mark[1], refusal->bytes);
 }
 
 /* What was made good nobody asks for under other settings: it is taken out. */
-static void settle(struct decoder *decoder, const struct segalloc_trace_record *record)
+static void decoder_settle_failures(struct decoder *decoder, const struct segalloc_trace_record *record)
 {
     struct sg_refusal refusal;
     enum sg_refusal_end end = sg_refusals_settle(&decoder->refusals, record, &refusal);
@@ -159,17 +159,17 @@ static void settle(struct decoder *decoder, const struct segalloc_trace_record *
         decoder->trace->chunk[refusal.mark[0] / CHUNK_EVENTS][refusal.mark[0] % CHUNK_EVENTS].kind = SEGALLOC_RECORD_NONE;
 }
 
-static void statistic(struct decoder *decoder, const struct segalloc_trace_record *record)
+static void decoder_take_statistic(struct decoder *decoder, const struct segalloc_trace_record *record)
 {
     static const char name[] = "reserved_bytes";
     if (record->flags & SEGALLOC_FLAG_PEAK && record->id == sg_name_hash(name))
         decoder->reserved[record->stream % SEGALLOC_TRACE_DEVICES] = record->size;
 }
 
-static int allocate(struct decoder *decoder, const struct segalloc_trace_record *record)
+static int decoder_allocate(struct decoder *decoder, const struct segalloc_trace_record *record)
 {
     if (sg_idmap_get(&decoder->live, record->id))
-        return fail(decoder, -EINVAL, "allocates what is alive already:", record->id);
+        return decoder_fail(decoder, -EINVAL, "allocates what is alive already:", record->id);
     uint32_t slot = decoder->spares ? decoder->spare[--decoder->spares] : ++decoder->slots;
     if (!slot || !sg_idmap_put(&decoder->live, record->id, slot))
         return no_memory(decoder);
@@ -184,16 +184,16 @@ static int allocate(struct decoder *decoder, const struct segalloc_trace_record 
         decoder->sizes = sizes;
     }
     uint32_t device = device_of(decoder, record);
-    need(decoder, device, decoder->alive[device], record->size);
+    decoder_need(decoder, device, decoder->alive[device], record->size);
     decoder->size[slot] = record->size;
     decoder->device[slot] = (uint8_t)device;
     decoder->alive[device] += record->size;
     if (decoder->alive[device] > decoder->peak[device])
         decoder->peak[device] = decoder->alive[device];
-    return append(decoder, record, slot);
+    return decoder_append(decoder, record, slot);
 }
 
-static int release(struct decoder *decoder, const struct segalloc_trace_record *record)
+static int decoder_release(struct decoder *decoder, const struct segalloc_trace_record *record)
 {
     uint32_t slot = (uint32_t)sg_idmap_take(&decoder->live, record->id);
     if (!slot)
@@ -208,7 +208,7 @@ static int release(struct decoder *decoder, const struct segalloc_trace_record *
     }
     decoder->spare[decoder->spares++] = slot;
     decoder->alive[decoder->device[slot]] -= decoder->size[slot];
-    return append(decoder, record, slot);
+    return decoder_append(decoder, record, slot);
 }
 
 /* Work, and what the program waited for: under the lag of a GPU it decides when what was freed is free. A further launch on
@@ -220,7 +220,7 @@ static int add_work(struct decoder *decoder, const struct segalloc_trace_record 
     if (last && last->kind == SEGALLOC_RECORD_LAUNCH && record->kind == SEGALLOC_RECORD_LAUNCH &&
         last->stream == record->stream)
         return 0;
-    return append(decoder, record, (uint32_t)record->id);
+    return decoder_append(decoder, record, (uint32_t)record->id);
 }
 
 /* A card without end, as `segalloc rehearse` has, says nothing: its pages are as large as no card's that is sold. */
@@ -231,28 +231,28 @@ static uint64_t card_sold(uint64_t bytes)
 
 /* Keeps what can decide where memory goes under settings other than the recorded ones: the steps of the recorded slow
    allocations, for one, do not. */
-static int take(struct decoder *decoder, const struct segalloc_trace_record *record)
+static int decoder_take_record(struct decoder *decoder, const struct segalloc_trace_record *record)
 {
     if (record->kind < SEGALLOC_RECORD_DONE)
         decoder->trace->events++;
     struct sg_tune_trace *trace = decoder->trace;
     if (sg_dictionary_add(&decoder->dictionary, record) == -ENOMEM)
         return no_memory(decoder);
-    settle(decoder, record);
+    decoder_settle_failures(decoder, record);
     switch (record->kind) {
     case SEGALLOC_RECORD_ALLOCATE:
-        return allocate(decoder, record);
+        return decoder_allocate(decoder, record);
     case SEGALLOC_RECORD_ALLOCATE_FAILURE:
     case SEGALLOC_RECORD_REFUSED_OUTSIDE:
-        return refuse(decoder, record);
+        return decoder_refuse(decoder, record);
     case SEGALLOC_RECORD_STATISTIC:
-        statistic(decoder, record);
+        decoder_take_statistic(decoder, record);
         return 0;
     case SEGALLOC_RECORD_FREE:
-        return release(decoder, record);
+        return decoder_release(decoder, record);
     case SEGALLOC_RECORD_RECORD_STREAM: {
         uint32_t slot = (uint32_t)sg_idmap_get(&decoder->live, record->id);
-        return slot ? append(decoder, record, slot) : 0;
+        return slot ? decoder_append(decoder, record, slot) : 0;
     }
     case SEGALLOC_RECORD_LAUNCH:
     case SEGALLOC_RECORD_EVENT_RECORD:
@@ -265,22 +265,22 @@ static int take(struct decoder *decoder, const struct segalloc_trace_record *rec
     case SEGALLOC_RECORD_DEFINE_DEVICE:
         trace->granularity = record->id > trace->granularity ? record->id : trace->granularity;
         trace->card[record->stream % SEGALLOC_TRACE_DEVICES] = record->size;
-        return append(decoder, record, 0);
+        return decoder_append(decoder, record, 0);
     case SEGALLOC_RECORD_DEFINE_STREAM:
     case SEGALLOC_RECORD_EMPTY_CACHE:
     case SEGALLOC_RECORD_DONE:
     case SEGALLOC_RECORD_PRESSURE:
     case SEGALLOC_RECORD_COST:
     case SEGALLOC_RECORD_PEERS:
-        return append(decoder, record, 0);
+        return decoder_append(decoder, record, 0);
     case SEGALLOC_RECORD_OUTSIDE: /* its category stands where a block's slot does */
-        return append(decoder, record, record->id < SEGALLOC_OUTSIDE_COUNT ? (uint32_t)record->id : 0);
+        return decoder_append(decoder, record, record->id < SEGALLOC_OUTSIDE_COUNT ? (uint32_t)record->id : 0);
     default:
         return 0;
     }
 }
 
-static int decode(struct decoder *decoder, struct sg_trace_reader *reader, const atomic_bool *stop)
+static int decoder_decode(struct decoder *decoder, struct sg_trace_reader *reader, const atomic_bool *stop)
 {
     struct segalloc_trace_record batch[BATCH];
     struct sg_progress progress = {0};
@@ -289,7 +289,7 @@ static int decode(struct decoder *decoder, struct sg_trace_reader *reader, const
         uint64_t next = sg_trace_info(reader)->next;
         for (size_t i = 0; i < n && status == 0; i++) {
             decoder->place = next ? next - (n - i) * sizeof *batch : 0;
-            status = take(decoder, &batch[i]);
+            status = decoder_take_record(decoder, &batch[i]);
         }
         sg_progress_show(&progress, "reading", sg_trace_progress(reader));
         if (status == 0 && atomic_load_explicit(stop, memory_order_relaxed)) {
@@ -336,7 +336,7 @@ int sg_tune_trace_open(const char *path, uint64_t bound, const atomic_bool *stop
     ret->granularity = info->header.granularity;
     ret->card[0] = ret->device_bytes = card_sold(info->header.device_bytes);
     ret->conf = strdup(info->conf);
-    status = ret->conf && sg_idmap_init(&decoder.live) ? decode(&decoder, reader, stop) : no_memory(&decoder);
+    status = ret->conf && sg_idmap_init(&decoder.live) ? decoder_decode(&decoder, reader, stop) : no_memory(&decoder);
     ret->end_text = status == 0 ? info->end_text : NULL; /* static, where it is not damaged */
     sg_idmap_fini(&decoder.live);
     free(decoder.spare);
@@ -349,7 +349,7 @@ int sg_tune_trace_open(const char *path, uint64_t bound, const atomic_bool *stop
 }
 
 /* Room for a trace that another rank has, of `like`'s size. */
-static bool make_room(struct sg_tune_trace *trace, const struct sg_tune_trace *like, size_t conf)
+static bool tune_trace_make_room(struct sg_tune_trace *trace, const struct sg_tune_trace *like, size_t conf)
 {
     trace->conf = calloc(1, conf + 1);
     trace->chunk = calloc(like->chunks + 1, sizeof *trace->chunk);
@@ -368,7 +368,7 @@ int sg_tune_trace_share(struct sg_tune_trace *trace, const struct sg_tune_ranks 
     sg_tune_ranks_share(ranks, 0, &conf, sizeof conf);
     if (ranks->rank) {
         const char *path = trace->path;
-        fine = make_room(trace, &other, conf);
+        fine = tune_trace_make_room(trace, &other, conf);
         other.path = path;
         other.end_text = NULL; /* an address of another process; rank 0 prints it */
         other.conf = trace->conf;

@@ -23,7 +23,7 @@ struct reason {
     size_t length;
 };
 
-__attribute__((format(printf, 2, 3))) static void say(struct reason *reason, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void reason_say(struct reason *reason, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -34,7 +34,7 @@ __attribute__((format(printf, 2, 3))) static void say(struct reason *reason, con
         reason->length = SG_TUNE_REASON - 1;
 }
 
-static double percent(uint64_t part, uint64_t of)
+static double tune_percent(uint64_t part, uint64_t of)
 {
     return of ? 100 * (double)part / (double)of : 0;
 }
@@ -46,7 +46,7 @@ static const char *run_out(uint64_t allocations, char text[64])
     return text;
 }
 
-static bool noise(uint64_t a, uint64_t b)
+static bool tune_within_noise(uint64_t a, uint64_t b)
 {
     uint64_t difference = a > b ? a - b : b - a;
     return (double)difference <= SG_TUNE_NOISE * (double)(a < b ? a : b);
@@ -67,11 +67,11 @@ static void say_unset(struct reason *reason)
         if (!without || !reason->current->done)
             continue;
         if (without->ooms < reason->current->ooms)
-            say(reason, "Unset %s: because of it %s. ", space->parameter[i].key,
+            reason_say(reason, "Unset %s: because of it %s. ", space->parameter[i].key,
                 run_out(reason->current->ooms - without->ooms, text));
         else if (without->ooms == reason->current->ooms && reason->current->reserved > without->reserved &&
-                 !noise(reason->current->reserved, without->reserved))
-            say(reason, "Unset %s: it costs you %s. ", space->parameter[i].key,
+                 !tune_within_noise(reason->current->reserved, without->reserved))
+            reason_say(reason, "Unset %s: it costs you %s. ", space->parameter[i].key,
                 sg_size_format(reason->current->reserved - without->reserved, size));
     }
 }
@@ -98,12 +98,12 @@ static void say_first_failure(struct reason *reason, const struct sg_tune_candid
         const struct sg_play_result *result = &candidate->result[i];
         if (!result->first_oom_event)
             continue;
-        say(reason, " The first is event %" PRIu64 " of %s: %s asked for with %s in use", result->first_oom_event,
-            reason->search->trace[i].path, sg_size_format(result->first_oom_bytes, asked),
+        reason_say(reason, " The first is event %" PRIu64 " of %s: %s asked for with %s in use",
+            result->first_oom_event, reason->search->trace[i].path, sg_size_format(result->first_oom_bytes, asked),
             sg_size_format(result->first_oom_live, live));
         if (result->first_oom_short)
-            say(reason, ", short by %s", sg_size_format(result->first_oom_short, lack));
-        say(reason, ". `segalloc replay %s --min-limit` says how large a card it takes%s.",
+            reason_say(reason, ", short by %s", sg_size_format(result->first_oom_short, lack));
+        reason_say(reason, ". `segalloc replay %s --min-limit` says how large a card it takes%s.",
             reason->search->trace[i].path, reason->search->trace[i].failures ? " at least" : "");
         return;
     }
@@ -117,15 +117,15 @@ static void say_out_of_memory(struct reason *reason)
     size_t trace = too_large(search, &device);
     char needed[SG_SIZE_TEXT], card[SG_SIZE_TEXT];
     if (trace != SIZE_MAX)
-        say(reason, "No setting makes this fit: %s needs %s at once and the card has %s. ", search->trace[trace].path,
-            sg_size_format(search->trace[trace].needed[device], needed),
+        reason_say(reason, "No setting makes this fit: %s needs %s at once and the card has %s. ",
+            search->trace[trace].path, sg_size_format(search->trace[trace].needed[device], needed),
             sg_size_format(sg_tune_card(search, trace), card));
     else
-        say(reason, "Every setting that was tried runs out of memory. ");
+        reason_say(reason, "Every setting that was tried runs out of memory. ");
     if (least->ooms == reason->standard->ooms)
-        say(reason, "None fails fewer allocations than the defaults: %" PRIu64 ".", reason->standard->ooms);
+        reason_say(reason, "None fails fewer allocations than the defaults: %" PRIu64 ".", reason->standard->ooms);
     else
-        say(reason, "The fewest allocations fail under %s: %" PRIu64 ", with the defaults it is %" PRIu64 ".",
+        reason_say(reason, "The fewest allocations fail under %s: %" PRIu64 ", with the defaults it is %" PRIu64 ".",
             least->setting.conf, least->ooms, reason->standard->ooms);
     say_first_failure(reason, least->ooms == reason->standard->ooms ? reason->standard : least);
 }
@@ -138,31 +138,32 @@ static void say_noise(struct reason *reason, const struct sg_tune_candidate *kep
     uint64_t mine = sg_tune_chosen_by(search, kept).reserved, saved = other < mine ? mine - other : 0;
     char size[SG_SIZE_TEXT];
     if (saved)
-        say(reason, "the best of the settings tried reserves %s (%.2f %%) less, and below %.1f %% is noise",
-            sg_size_format(saved, size), percent(saved, mine), SG_TUNE_NOISE * 100);
+        reason_say(reason, "the best of the settings tried reserves %s (%.2f %%) less, and below %.1f %% is noise",
+            sg_size_format(saved, size), tune_percent(saved, mine), SG_TUNE_NOISE * 100);
     else
-        say(reason, "no setting tried reserves less");
-    say(reason, "%s.", reason->search->traces > 1 ? " without reserving more on one of the traces" : "");
+        reason_say(reason, "no setting tried reserves less");
+    reason_say(reason, "%s.", reason->search->traces > 1 ? " without reserving more on one of the traces" : "");
 }
 
 static void say_defaults(struct reason *reason)
 {
     const struct sg_tune_candidate *current = reason->current;
     char text[64], size[SG_SIZE_TEXT];
-    say(reason, "Keep to the defaults: ");
+    reason_say(reason, "Keep to the defaults: ");
     if (sg_tune_is_refuted(reason->search))
-        say(reason, "what is best on the first part is worse than they are on the rest.");
+        reason_say(reason, "what is best on the first part is worse than they are on the rest.");
     else
         say_noise(reason, reason->standard);
     if (current == reason->standard || !current->done)
         return;
     if (current->ooms)
-        say(reason, " With what you have now %s.", run_out(current->ooms, text));
-    else if (current->reserved > reason->standard->reserved && !noise(current->reserved, reason->standard->reserved))
-        say(reason, " What you have now reserves %s more.",
+        reason_say(reason, " With what you have now %s.", run_out(current->ooms, text));
+    else if (current->reserved > reason->standard->reserved &&
+             !tune_within_noise(current->reserved, reason->standard->reserved))
+        reason_say(reason, " What you have now reserves %s more.",
             sg_size_format(current->reserved - reason->standard->reserved, size));
     else
-        say(reason, " What you have now gains nothing.");
+        reason_say(reason, " What you have now gains nothing.");
 }
 
 static void say_current(struct reason *reason)
@@ -170,11 +171,11 @@ static void say_current(struct reason *reason)
     const struct sg_tune_candidate *current = reason->current, *standard = reason->standard;
     char text[64], size[SG_SIZE_TEXT];
     if (standard->ooms)
-        say(reason, "Keep what you have: with the defaults %s, and ", run_out(standard->ooms, text));
+        reason_say(reason, "Keep what you have: with the defaults %s, and ", run_out(standard->ooms, text));
     else
-        say(reason, "Keep what you have: the defaults reserve %s (%.1f %%) more, and ",
+        reason_say(reason, "Keep what you have: the defaults reserve %s (%.1f %%) more, and ",
             sg_size_format(standard->reserved - current->reserved, size),
-            percent(standard->reserved - current->reserved, current->reserved));
+            tune_percent(standard->reserved - current->reserved, current->reserved));
     say_noise(reason, current);
 }
 
@@ -184,20 +185,20 @@ static void say_change(struct reason *reason)
     char text[64], size[SG_SIZE_TEXT], saved[SG_SIZE_TEXT];
     sg_size_format(best->reserved, size);
     if (standard->ooms)
-        say(reason, "It fits, in %s; with the defaults %s", size, run_out(standard->ooms, text));
+        reason_say(reason, "It fits, in %s; with the defaults %s", size, run_out(standard->ooms, text));
     else
-        say(reason, "It reserves %s, which is %s (%.1f %%) less than the defaults", size,
+        reason_say(reason, "It reserves %s, which is %s (%.1f %%) less than the defaults", size,
             sg_size_format(standard->reserved - best->reserved, saved),
-            percent(standard->reserved - best->reserved, standard->reserved));
+            tune_percent(standard->reserved - best->reserved, standard->reserved));
     if (current != standard && current->done && current->ooms)
-        say(reason, ", and with what you have %" PRIu64, current->ooms);
+        reason_say(reason, ", and with what you have %" PRIu64, current->ooms);
     else if (current != standard && current->done && current->reserved > best->reserved)
-        say(reason, "%s %s less than what you have", standard->ooms ? ", and it reserves" : " and",
+        reason_say(reason, "%s %s less than what you have", standard->ooms ? ", and it reserves" : " and",
             sg_size_format(current->reserved - best->reserved, saved));
-    say(reason, ". Driver calls: %" PRIu64 " (the defaults: %" PRIu64 ")", best->calls, standard->calls);
+    reason_say(reason, ". Driver calls: %" PRIu64 " (the defaults: %" PRIu64 ")", best->calls, standard->calls);
     if (best->pages_moved || standard->pages_moved)
-        say(reason, "; pages moved: %" PRIu64 " (%" PRIu64 ")", best->pages_moved, standard->pages_moved);
-    say(reason, ".");
+        reason_say(reason, "; pages moved: %" PRIu64 " (%" PRIu64 ")", best->pages_moved, standard->pages_moved);
+    reason_say(reason, ".");
 }
 
 /* The default slack tightens by itself on a card that fills up. */
@@ -211,7 +212,7 @@ static void print_slack(struct reason *reason)
     for (size_t i = 0; i < search->traces; i++)
         changes = changes || (double)reason->standard->result[i].peak_reserved < 0.8 * (double)sg_tune_card(search, i);
     if (changes)
-        say(reason,
+        reason_say(reason,
             " On a card that is nearly full the defaults do much of this by themselves: give yours with --limit.");
 }
 
@@ -221,19 +222,19 @@ static void say_basis(struct reason *reason)
     const struct sg_tune_figures *best = &reason->best->rest, *standard = &reason->standard->rest;
     char size[SG_SIZE_TEXT], other[SG_SIZE_TEXT];
     if (reason->search->basis == SG_TUNE_RUNS_OUT)
-        say(reason, " Chosen on the whole: memory runs out in the later part.");
+        reason_say(reason, " Chosen on the whole: memory runs out in the later part.");
     if (reason->search->basis != SG_TUNE_FIRST_PARTS || reason->best == reason->standard)
         return;
-    say(reason, " Chosen on the first part; on the rest it reserves %s", sg_size_format(best->reserved, size));
+    reason_say(reason, " Chosen on the first part; on the rest it reserves %s", sg_size_format(best->reserved, size));
     if (best->reserved == standard->reserved)
-        say(reason, ", as much as the defaults.");
+        reason_say(reason, ", as much as the defaults.");
     else
-        say(reason, ", %s (%.1f %%) %s than the defaults.",
+        reason_say(reason, ", %s (%.1f %%) %s than the defaults.",
             sg_size_format(best->reserved < standard->reserved ? standard->reserved - best->reserved
                                                                : best->reserved - standard->reserved,
                 other),
-            percent(best->reserved < standard->reserved ? standard->reserved - best->reserved
-                                                        : best->reserved - standard->reserved,
+            tune_percent(best->reserved < standard->reserved ? standard->reserved - best->reserved
+                                                             : best->reserved - standard->reserved,
                 standard->reserved),
             best->reserved < standard->reserved ? "less" : "more");
 }
@@ -247,21 +248,22 @@ static void say_part(struct reason *reason, uint64_t bytes, uint64_t of)
     char *unit = strchr(part, ' '), *unit_of_whole = strchr(whole, ' ');
     if (unit && unit_of_whole && strcmp(unit, unit_of_whole) == 0)
         *unit = '\0';
-    say(reason, "%s of %s", part, whole);
+    reason_say(reason, "%s of %s", part, whole);
 }
 
 /* What failed when it was recorded is served here. */
-static void say_served(struct reason *reason, uint64_t failures)
+static void reason_say_served(struct reason *reason, uint64_t failures)
 {
     const struct sg_tune_search *search = reason->search;
     const char *it = failures == 1 ? "it" : "them";
     if (!reason->standard->ooms && search->traces == 1 && (search->limit || !search->trace[0].unknown_card)) {
-        say(reason, " It fits, ");
+        reason_say(reason, " It fits, ");
         say_part(reason, reason->best->reserved, sg_tune_card(search, 0));
-        say(reason, ":");
+        reason_say(reason, ":");
     }
-    say(reason,
-        " %" PRIu64 " allocation%s failed when this was recorded and %s served here; what would have come after %s is not "
+    reason_say(reason,
+        " %" PRIu64
+        " allocation%s failed when this was recorded and %s served here; what would have come after %s is not "
         "known.",
         failures, sg_plural(failures), failures == 1 ? "is" : "are", it);
 }
@@ -280,7 +282,7 @@ static void say_refused_outside(struct reason *reason)
     }
     if (!largest)
         return;
-    say(reason,
+    reason_say(reason,
         " %" PRIu64
         " call%s that segalloc does not serve failed when this was recorded, the largest of %s asked for %s: "
         "whether a setting leaves room for %s is not tried here.",
@@ -315,19 +317,19 @@ char *sg_tune_reason(const struct sg_tune_search *search, size_t recommended, ch
     for (size_t i = 0; i < search->traces; i++)
         failures += search->trace[i].failures;
     if (failures && !reason.best->ooms)
-        say_served(&reason, failures);
+        reason_say_served(&reason, failures);
     say_refused_outside(&reason);
     return sg_plain_text(text); /* it has names of files */
 }
 
-static const char *variable(const struct sg_tune_search *search)
+static const char *tune_variable(const struct sg_tune_search *search)
 {
     return search->space->policy == SG_POLICY_PYTORCH ? "PYTORCH_CUDA_ALLOC_CONF" : "SEGALLOC_CONF";
 }
 
 char *sg_tune_line(const struct sg_tune_search *search, size_t recommended)
 {
-    const char *conf = search->candidate[recommended]->setting.conf, *name = variable(search);
+    const char *conf = search->candidate[recommended]->setting.conf, *name = tune_variable(search);
     size_t room = strlen(conf) + strlen(name) + 16;
     char *line = calloc(1, room);
     bool plain = strspn(conf, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_:,.=/%-") == strlen(conf);
@@ -340,7 +342,8 @@ char *sg_tune_line(const struct sg_tune_search *search, size_t recommended)
     return line;
 }
 
-static void row(const struct sg_tune_search *search, const char *mark, const char *name, size_t index, int width)
+static void tune_print_row(const struct sg_tune_search *search, const char *mark, const char *name, size_t index,
+    int width)
 {
     const struct sg_tune_candidate *candidate = search->candidate[index];
     char size[SG_SIZE_TEXT];
@@ -378,7 +381,7 @@ static void print_front(const struct sg_tune_search *search, size_t best, int wi
         if (found == SIZE_MAX)
             return;
         last = search->candidate[found];
-        row(search, found == best ? "*" : "", or_defaults(last->setting.conf), found, width);
+        tune_print_row(search, found == best ? "*" : "", or_defaults(last->setting.conf), found, width);
     }
 }
 
@@ -438,16 +441,16 @@ void sg_tune_print_text(const struct sg_tune_search *search, double seconds)
         search->space->policy == SG_POLICY_SEGALLOC ? "  pages moved" : "");
     if (*search->candidate[0]->setting.conf)
         puts("the defaults of what is searched");
-    row(search, best == 0 ? "*" : "", or_defaults(search->candidate[0]->setting.conf), 0, width);
+    tune_print_row(search, best == 0 ? "*" : "", or_defaults(search->candidate[0]->setting.conf), 0, width);
     if (search->current && search->candidate[search->current]->done) {
         puts("what you have");
-        row(search, best == search->current ? "*" : "", search->candidate[search->current]->setting.conf,
+        tune_print_row(search, best == search->current ? "*" : "", search->candidate[search->current]->setting.conf,
             search->current, width);
     }
     puts("Pareto front");
     print_front(search, best, width);
     if (best && best != search->current && !search->candidate[best]->front)
-        row(search, "*", search->candidate[best]->setting.conf, best, width);
+        tune_print_row(search, "*", search->candidate[best]->setting.conf, best, width);
     printf("\n%s\n", sg_tune_reason(search, best, reason));
     if (sg_tune_lag_decides(search, search->candidate[best]))
         printf("With it the lag of the GPU decides: %s where work is done at once, %s where it is up to 300 "

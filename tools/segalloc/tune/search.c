@@ -32,7 +32,7 @@ struct task {
     bool needed; /* without it nothing can be said: the deadline does not end it */
 };
 
-static double now(void)
+static double search_now(void)
 {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
@@ -41,7 +41,7 @@ static double now(void)
 
 /* An addition to the candidates; an index, or a negative errno. Settings that are there already, or are refused, add
    nothing and give -EEXIST and -EINVAL. */
-static ssize_t add(struct sg_tune_search *search, const char *const *value)
+static ssize_t search_add_candidate(struct sg_tune_search *search, const char *const *value)
 {
     char error[SG_TUNE_SPACE_ERROR];
     struct sg_tune_candidate *candidate = calloc(1, sizeof *candidate);
@@ -103,7 +103,7 @@ static int add_references(struct sg_tune_search *search)
             continue;
         value[expandable] = which & 1 ? "True" : NULL;
         value[split] = which & 2 ? "128" : NULL;
-        ssize_t index = add(search, value);
+        ssize_t index = search_add_candidate(search, value);
         if (index == -ENOMEM)
             return -ENOMEM;
         if (index >= 0)
@@ -117,11 +117,11 @@ static int add_first(struct sg_tune_search *search)
 {
     const struct sg_tune_space *space = search->space;
     const char *value[SG_TUNE_PARAMETERS] = {0};
-    ssize_t index = add(search, value);
+    ssize_t index = search_add_candidate(search, value);
     if (index < 0)
         return (int)index;
     search->candidate[0]->reference = true;
-    if ((index = add(search, space->now)) > 0)
+    if ((index = search_add_candidate(search, space->now)) > 0)
         search->current = (size_t)index;
     if (index == -ENOMEM)
         return -ENOMEM;
@@ -130,14 +130,14 @@ static int add_first(struct sg_tune_search *search)
             continue;
         memcpy(value, space->now, sizeof value);
         value[i] = NULL;
-        if (add(search, value) == -ENOMEM)
+        if (search_add_candidate(search, value) == -ENOMEM)
             return -ENOMEM;
     }
     return add_references(search);
 }
 
 /* The settings that differ from `candidate` in one parameter, as far as the budget goes. */
-static int expand(struct sg_tune_search *search, struct sg_tune_candidate *candidate)
+static int search_expand(struct sg_tune_search *search, struct sg_tune_candidate *candidate)
 {
     const struct sg_tune_space *space = search->space;
     candidate->expanded = true;
@@ -149,22 +149,22 @@ static int expand(struct sg_tune_search *search, struct sg_tune_candidate *candi
             value[i] = j < parameter->count ? parameter->value[j] : NULL;
             if (value[i] && sg_tune_page_is_too_large(search, parameter, value[i]))
                 continue;
-            if (add(search, value) == -ENOMEM)
+            if (search_add_candidate(search, value) == -ENOMEM)
                 return -ENOMEM;
         }
     }
     return 0;
 }
 
-static bool stopped(void *user)
+static bool search_stopped(void *user)
 {
     const struct task *task = user;
     const struct sg_tune_search *search = task->running->search;
     return atomic_load_explicit(search->stop, memory_order_relaxed) ||
-           (!task->needed && now() > task->running->deadline);
+           (!task->needed && search_now() > task->running->deadline);
 }
 
-static void fail(struct sg_tune_running *running, const char *path, const char *error)
+static void running_fail(struct sg_tune_running *running, const char *path, const char *error)
 {
     pthread_mutex_lock(&running->lock);
     if (running->status == 0)
@@ -180,16 +180,16 @@ static bool replay_candidate(struct sg_tune_running *running, struct sg_tune_can
 {
     const struct sg_tune_trace *trace = &running->search->trace[index];
     struct task task = {.running = running, .needed = needed};
-    struct sg_tune_cursor cursor = {.trace = trace, .stopped = stopped, .user = &task};
+    struct sg_tune_cursor cursor = {.trace = trace, .stopped = search_stopped, .user = &task};
     char error[SG_PLAY_ERROR];
     if (sg_tune_play(running->search, candidate, &cursor, 0, &candidate->result[index], error) != 0) {
-        fail(running, trace->path, error);
+        running_fail(running, trace->path, error);
         return false;
     }
     return !cursor.cut;
 }
 
-static void *work(void *user)
+static void *running_work(void *user)
 {
     struct sg_tune_running *running = user;
     struct sg_tune_search *search = running->search;
@@ -222,7 +222,7 @@ static void sum_parts(const struct sg_play_result *result, struct sg_tune_candid
 }
 
 /* Over what has been played; false where a trace was not played to its end. */
-static bool sum(const struct sg_tune_search *search, struct sg_tune_candidate *candidate)
+static bool candidate_sum(const struct sg_tune_search *search, struct sg_tune_candidate *candidate)
 {
     for (size_t i = 0; i < search->traces; i++) {
         const struct sg_play_result *result = &candidate->result[i];
@@ -244,7 +244,7 @@ static bool sum(const struct sg_tune_search *search, struct sg_tune_candidate *c
     return true;
 }
 
-static void show(const struct sg_tune_search *search, const struct sg_tune_running *running)
+static void search_show_progress(const struct sg_tune_search *search, const struct sg_tune_running *running)
 {
     char least[SG_SIZE_TEXT] = "";
     uint64_t bytes = UINT64_MAX;
@@ -271,16 +271,16 @@ static void wait_for(struct sg_tune_running *running)
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_sec++;
         pthread_cond_timedwait(&running->changed, &running->lock, &until);
-        if (running->search->progress && now() - shown > 0.1) {
-            shown = now();
-            show(running->search, running);
+        if (running->search->progress && search_now() - shown > 0.1) {
+            shown = search_now();
+            search_show_progress(running->search, running);
         }
     }
     pthread_mutex_unlock(&running->lock);
 }
 
 /* Gives each rank the results of the others, or the error of the first that has one. */
-static void exchange(struct sg_tune_running *running)
+static void running_exchange_ranks(struct sg_tune_running *running)
 {
     const struct sg_tune_search *search = running->search;
     const struct sg_tune_ranks *ranks = search->ranks;
@@ -301,7 +301,7 @@ static void exchange(struct sg_tune_running *running)
 /* Whether time is up, or the user has ended the search: of all ranks the first says so. */
 static bool is_over(const struct sg_tune_running *running)
 {
-    bool over = atomic_load(running->search->stop) || now() > running->deadline;
+    bool over = atomic_load(running->search->stop) || search_now() > running->deadline;
     sg_tune_ranks_share(running->search->ranks, 0, &over, sizeof over);
     return over;
 }
@@ -317,18 +317,18 @@ static int run_batch(struct sg_tune_running *running, size_t first)
     atomic_store(&running->ended, 0);
     pthread_t *thread = calloc(search->threads, sizeof *thread);
     while (thread && started < search->threads && started < wanted &&
-           pthread_create(&thread[started], NULL, work, running) == 0)
+           pthread_create(&thread[started], NULL, running_work, running) == 0)
         started++;
     if (!started)
-        work(running);
+        running_work(running);
     else
         wait_for(running);
     for (size_t i = 0; i < started; i++)
         pthread_join(thread[i], NULL);
     free(thread);
-    exchange(running);
+    running_exchange_ranks(running);
     for (size_t i = first; i < search->count; i++)
-        search->candidate[i]->done = running->status == 0 && sum(search, search->candidate[i]);
+        search->candidate[i]->done = running->status == 0 && candidate_sum(search, search->candidate[i]);
     return running->status;
 }
 
@@ -364,7 +364,7 @@ static int search_all(struct sg_tune_search *search, struct sg_tune_running *run
 {
     int status = add_first(search);
     if (status == 0)
-        status = expand(search, search->candidate[0]);
+        status = search_expand(search, search->candidate[0]);
     size_t first = 0;
     while (status == 0 && search->count > first) {
         status = run_batch(running, first);
@@ -378,7 +378,7 @@ static int search_all(struct sg_tune_search *search, struct sg_tune_running *run
             struct sg_tune_candidate *member = search->count < search->candidates_max ? next_member(search) : NULL;
             if (!member)
                 break;
-            status = expand(search, member);
+            status = search_expand(search, member);
         }
     }
     search->complete = status == 0;
@@ -387,7 +387,7 @@ static int search_all(struct sg_tune_search *search, struct sg_tune_running *run
 
 int sg_tune_search(struct sg_tune_search *search, char *error)
 {
-    struct sg_tune_running running = {.search = search, .deadline = now() + search->seconds_max};
+    struct sg_tune_running running = {.search = search, .deadline = search_now() + search->seconds_max};
     pthread_mutex_init(&running.lock, NULL);
     pthread_cond_init(&running.changed, NULL);
     int status = search_all(search, &running);

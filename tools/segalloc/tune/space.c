@@ -51,7 +51,7 @@ static char *reserve_text(struct sg_tune_space *space, size_t length)
     return text->text;
 }
 
-static char *keep(struct sg_tune_space *space, const char *text, size_t length)
+static char *space_keep_text(struct sg_tune_space *space, const char *text, size_t length)
 {
     char *copy = reserve_text(space, length);
     return copy ? memcpy(copy, text, length) : NULL;
@@ -68,7 +68,7 @@ static void add_value(struct sg_tune_space *space, struct sg_tune_parameter *par
         if (strlen(parameter->value[i]) == length && strncmp(parameter->value[i], text, length) == 0)
             return;
     }
-    char *value = parameter->count < SG_TUNE_VALUES ? keep(space, text, length) : NULL;
+    char *value = parameter->count < SG_TUNE_VALUES ? space_keep_text(space, text, length) : NULL;
     if (value)
         parameter->value[parameter->count++] = value;
 }
@@ -98,7 +98,7 @@ static bool same_word(const char *word, const char *text, size_t length)
     return strlen(word) == length && strncmp(word, text, length) == 0;
 }
 
-static struct sg_tune_parameter *find(struct sg_tune_space *space, const char *key, size_t length)
+static struct sg_tune_parameter *space_find_parameter(struct sg_tune_space *space, const char *key, size_t length)
 {
     for (unsigned i = 0; i < space->parameters; i++) {
         if (same_word(space->parameter[i].key, key, length))
@@ -168,7 +168,7 @@ static int check_values(struct sg_tune_space *space, const struct sg_tune_parame
 int sg_tune_space_narrow(struct sg_tune_space *space, const char *text, char *error)
 {
     size_t length = strcspn(text, "=:");
-    struct sg_tune_parameter *parameter = find(space, text, length);
+    struct sg_tune_parameter *parameter = space_find_parameter(space, text, length);
     if (!parameter)
         return bad_parameter(space, text, length, error);
     const char *values = text[length] ? text + length + 1 : "";
@@ -219,7 +219,7 @@ static bool next_pair(const char **at, const char **ret_pair, size_t *ret_length
 }
 
 /* Whether a key of segalloc's belongs into a setting to compare with. */
-static bool belongs(const struct sg_tune_space *space, const char *key, size_t length)
+static bool space_key_belongs(const struct sg_tune_space *space, const char *key, size_t length)
 {
     for (unsigned i = 0; space->policy == SG_POLICY_PYTORCH && i < SG_OPTION_COUNT; i++) {
         if (same_word(sg_option_info(i)->name, key, length))
@@ -246,14 +246,14 @@ int sg_tune_space_current(struct sg_tune_space *space, const char *text, bool of
             key++;
         for (value = key; value < length && (pair[value] == ':' || sg_ascii_space(pair[value])); value++)
             ;
-        struct sg_tune_parameter *parameter = find(&changed, pair, key);
+        struct sg_tune_parameter *parameter = space_find_parameter(&changed, pair, key);
         if (parameter && parameter->searched && value < length) {
-            char *copy = keep(&changed, pair + value, length - value);
+            char *copy = space_keep_text(&changed, pair + value, length - value);
             space->texts = changed.texts;
             if (!copy)
                 return -ENOMEM;
             changed.now[parameter - changed.parameter] = copy;
-        } else if (!of_ours || belongs(space, pair, key)) {
+        } else if (!of_ours || space_key_belongs(space, pair, key)) {
             end += sprintf(end, "%s%.*s", end > base ? "," : "", (int)length, pair);
         }
     }
@@ -326,7 +326,7 @@ int sg_tune_space_make(struct sg_tune_space *space, const char *const *value, st
 }
 
 /* What of PyTorch's settings has no effect given the others. */
-static struct sg_torch_conf effective(const struct sg_torch_conf *conf)
+static struct sg_torch_conf torch_conf_effective(const struct sg_torch_conf *conf)
 {
     struct sg_torch_conf result = *conf;
     if (result.max_split_size == SG_TORCH_UNLIMITED)
@@ -347,7 +347,7 @@ bool sg_tune_space_same(const struct sg_tune_space *space, const struct sg_tune_
         sg_conf_print(&b->own, right, sizeof right);
         return strcmp(left, right) == 0;
     }
-    struct sg_torch_conf left = effective(&a->torch), right = effective(&b->torch);
+    struct sg_torch_conf left = torch_conf_effective(&a->torch), right = torch_conf_effective(&b->torch);
     return left.expandable_segments == right.expandable_segments &&
            left.large_segment_size == right.large_segment_size && left.max_split_size == right.max_split_size &&
            left.max_non_split_rounding == right.max_non_split_rounding &&

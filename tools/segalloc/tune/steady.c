@@ -15,7 +15,7 @@ static const uint64_t LAGS[] = {3, 30, 300};
 enum { SETTLED_MOST = 12 };
 
 /* What may differ from one run to the next of `bytes` reserved. */
-static uint64_t tolerated(const struct sg_tune_trace *trace, uint64_t bytes)
+static uint64_t steady_tolerated(const struct sg_tune_trace *trace, uint64_t bytes)
 {
     uint64_t least = trace->granularity ? trace->granularity : SG_TUNE_GRANULARITY;
     return bytes / STEADY_PART > least ? bytes / STEADY_PART : least;
@@ -28,11 +28,11 @@ bool sg_tune_page_is_too_large(const struct sg_tune_search *search, const struct
     if (strcmp(parameter->key, "page_size_mb") != 0 || parameter->named)
         return false;
     for (size_t i = 0; i < search->traces; i++)
-        large |= strtoull(value, NULL, 10) * SG_MIB > tolerated(&search->trace[i], search->trace[i].peak_live);
+        large |= strtoull(value, NULL, 10) * SG_MIB > steady_tolerated(&search->trace[i], search->trace[i].peak_live);
     return large;
 }
 
-static bool interrupted(void *user)
+static bool steady_interrupted(void *user)
 {
     const struct sg_tune_search *search = user;
     return atomic_load(search->stop);
@@ -48,13 +48,13 @@ static bool is_steady(struct sg_tune_search *search, struct sg_tune_candidate *c
         uint64_t sum = 0;
         for (size_t i = 0; i < search->traces; i++) {
             uint64_t own = candidate->result[i].peak_reserved;
-            struct sg_tune_cursor cursor = {.trace = &search->trace[i], .stopped = interrupted, .user = search};
+            struct sg_tune_cursor cursor = {.trace = &search->trace[i], .stopped = steady_interrupted, .user = search};
             struct sg_play_result other;
             char error[SG_PLAY_ERROR];
             if (sg_tune_play(search, candidate, &cursor, LAGS[k], &other, error) != 0 || cursor.cut)
                 return true;
             uint64_t more = other.peak_reserved > own ? other.peak_reserved - own : own - other.peak_reserved;
-            steady &= more <= tolerated(&search->trace[i], own);
+            steady &= more <= steady_tolerated(&search->trace[i], own);
             sum += other.peak_reserved;
         }
         most = sum > most ? sum : most;
@@ -76,13 +76,13 @@ void sg_tune_settle(struct sg_tune_search *search)
     struct sg_tune_candidate *best = search->candidate[sg_tune_recommend(search)];
     if (best->done && !best->lagging && !atomic_load(search->stop))
         (void)is_steady(search, best); /* the defaults are recommended in any case, and what a lag changes is said */
-    search->complete = search->complete && !interrupted(search);
+    search->complete = search->complete && !steady_interrupted(search);
 }
 
 bool sg_tune_lag_decides(const struct sg_tune_search *search, const struct sg_tune_candidate *candidate)
 {
     uint64_t least = 0;
     for (size_t i = 0; i < search->traces; i++)
-        least += tolerated(&search->trace[i], candidate->result[i].peak_reserved);
+        least += steady_tolerated(&search->trace[i], candidate->result[i].peak_reserved);
     return candidate->lagging > candidate->reserved + least;
 }

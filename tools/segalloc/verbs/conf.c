@@ -56,7 +56,7 @@ static int help_options(const char *verb, const char *name)
                          nearest ? nearest : "", nearest ? "?" : "");
 }
 
-static void print_text(const struct sg_conf *conf)
+static void conf_print_text(const struct sg_conf *conf)
 {
     char value[SG_PATH_BYTES];
     int name_width = 0, value_width = 0;
@@ -115,6 +115,6 @@ int sg_verb_conf(int argc, char **argv)
     if (json)
         print_json(&conf);
     else
-        print_text(&conf);
+        conf_print_text(&conf);
     return bad ? SG_EXIT_ERROR : SG_EXIT_OK;
 }

@@ -41,7 +41,7 @@ static bool examine_library(struct sg_examination *examination)
 }
 
 /* Adds up what a process left. */
-static struct sg_doctor_served count(const struct sg_stats_file *file)
+static struct sg_doctor_served doctor_count_served(const struct sg_stats_file *file)
 {
     struct sg_doctor_served sum = {0};
     snprintf(sum.untracked_by, sizeof sum.untracked_by, "%s", file->untracked_by ? file->untracked_by : "");
@@ -58,7 +58,7 @@ static struct sg_doctor_served count(const struct sg_stats_file *file)
 }
 
 /* Takes in, and removes, the statistics that the command's processes left in `folder`. */
-static void collect(struct sg_examination *examination, const char *folder)
+static void doctor_collect(struct sg_examination *examination, const char *folder)
 {
     DIR *files = opendir(folder);
     for (struct dirent *entry; files && (entry = readdir(files));) {
@@ -68,7 +68,7 @@ static void collect(struct sg_examination *examination, const char *folder)
             continue;
         snprintf(path, sizeof path, "%.200s/%.200s", folder, entry->d_name);
         if (sg_stats_file_read(path, &file, error) == 0) {
-            const struct sg_doctor_served served = count(&file);
+            const struct sg_doctor_served served = doctor_count_served(&file);
             examination->total.served += served.served;
             examination->total.passed_on += served.passed_on;
             examination->total.outside += served.outside;
@@ -115,14 +115,14 @@ static int examine_command(struct sg_examination *examination, bool json)
         sg_tool_message(examination->launch.verb, "the command can't be run: %s", strerror(error ? -error : ENOMEM));
         return SG_EXIT_OURS;
     }
-    collect(examination, folder);
+    doctor_collect(examination, folder);
     bool not_run = examination->watch.status >= SG_EXIT_OURS && examination->watch.status <= SG_EXIT_NOT_FOUND &&
                    strcmp(examination->watch.process[0].program, "segalloc") == 0;
     return not_run ? examination->watch.status : 0;
 }
 
 /* Whether the text is the number of a process rather than a program's name. */
-static bool parse_pid(const char *text, pid_t *ret)
+static bool doctor_parse_pid(const char *text, pid_t *ret)
 {
     char *end;
     long pid = strtol(text, &end, 10);
@@ -170,7 +170,7 @@ static int examine_process(struct sg_examination *examination, pid_t pid, bool j
     struct sg_doctor_served served = {0};
     bool live = sg_live_page((uint64_t)pid, page) == SG_LIVE_RUNS && sg_stats_file_read(page, &file, error) == 0;
     if (live) {
-        served = examination->total = count(&file);
+        served = examination->total = doctor_count_served(&file);
         sg_stats_file_free(&file);
     }
     examination->running = true;
@@ -201,7 +201,7 @@ static int examine_process(struct sg_examination *examination, pid_t pid, bool j
                                                                                              : SG_EXIT_ERROR;
 }
 
-static int examine(struct sg_examination *examination, bool json)
+static int doctor_examine(struct sg_examination *examination, bool json)
 {
     int failed = examination->command ? SG_EXIT_OURS : SG_EXIT_ERROR;
     if (!sg_launch_check(&examination->launch))
@@ -256,11 +256,11 @@ int sg_verb_doctor(int argc, char **argv)
         return cli.status;
     pid_t pid;
     bool after = optind + 2 == argc && strcmp(argv[optind + 1], "--json") == 0; /* as other verbs take it */
-    if (optind + 1 + after == argc && strcmp(argv[optind - 1], "--") != 0 && parse_pid(argv[optind], &pid))
+    if (optind + 1 + after == argc && strcmp(argv[optind - 1], "--") != 0 && doctor_parse_pid(argv[optind], &pid))
         return examine_process(&examination, pid, json || after);
     examination.command = optind < argc ? argv + optind : NULL;
     examination.launch.command = examination.command;
-    int status = examine(&examination, json);
+    int status = doctor_examine(&examination, json);
     sg_watch_free(&examination.watch);
     free(examination.served);
     return status;

@@ -18,7 +18,7 @@ static const struct {
 };
 enum { VERBS = sizeof verbs / sizeof *verbs };
 
-static int help(void)
+static int main_help(void)
 {
     puts("usage: segalloc VERB [OPTION]… [ARGUMENT]…\n"
          "A caching CUDA allocator for any program, by LD_PRELOAD; these are its tools.\n");
@@ -33,7 +33,7 @@ static int help(void)
     return SG_EXIT_OK;
 }
 
-static int unknown(const char *word)
+static int main_unknown_verb(const char *word)
 {
     if (*word == '-')
         return sg_tool_usage("", "there is no option %s", word);
@@ -46,13 +46,13 @@ static int unknown(const char *word)
     return sg_tool_usage("", "there is no verb \"%s\"", word);
 }
 
-static int dispatch(int argc, char **argv)
+static int main_dispatch(int argc, char **argv)
 {
     if (argc < 2)
         return sg_tool_usage("", "which verb?");
     const char *word = argv[1];
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
-        return help();
+        return main_help();
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
         puts("segalloc " SEGALLOC_VERSION);
         return SG_EXIT_OK;
@@ -66,7 +66,7 @@ static int dispatch(int argc, char **argv)
     char help_option[] = "--help", *help_arguments[] = {argv[0], NULL, help_option, NULL};
     if (strcmp(word, "help") == 0) {
         if (argc == 2)
-            return help();
+            return main_help();
         word = help_arguments[1] = argv[2];
         argc = 3;
         argv = help_arguments;
@@ -75,13 +75,13 @@ static int dispatch(int argc, char **argv)
         if (strcmp(word, verbs[i].name) == 0)
             return verbs[i].call(argc - 1, argv + 1);
     }
-    return unknown(word);
+    return main_unknown_verb(word);
 }
 
 int main(int argc, char **argv)
 {
     sg_site_book_pass_over(sg_symbols_is_wrapper);
-    int status = dispatch(argc, argv);
+    int status = main_dispatch(argc, argv);
     if ((fflush(stdout) != 0 || ferror(stdout)) && status == SG_EXIT_OK)
         return sg_tool_error("", "standard output can't be written");
     return status;

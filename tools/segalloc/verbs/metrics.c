@@ -15,7 +15,7 @@
 #include "cli/rows.h"
 
 /* Writes a file that stands there whole or not at all. */
-static int write_file(const char *verb, const char *path, const struct sg_live *live)
+static int metrics_write_file(const char *verb, const char *path, const struct sg_live *live)
 {
     struct sg_replaced_file file;
     int error = sg_replaced_file_open(&file, path, 0666);
@@ -67,7 +67,7 @@ int sg_verb_metrics(int argc, char **argv)
     else if (!status && sg_live_read(pids, count, &live) < 0)
         status = sg_tool_error(argv[0], "out of memory");
     else if (!status && output && strcmp(output, "-") != 0)
-        status = write_file(argv[0], output, &live);
+        status = metrics_write_file(argv[0], output, &live);
     else if (!status)
         sg_metrics_write(stdout, &live);
     if (!status && !listen && live.count < count)

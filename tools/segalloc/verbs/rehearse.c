@@ -63,7 +63,8 @@ static int read_steps(struct sg_rehearse *rehearse, const char *text)
     return 0;
 }
 
-static int read_options(struct sg_cli *cli, struct sg_rehearse *rehearse, struct sg_launch *launch, const char **ret_try)
+static int rehearse_read_options(struct sg_cli *cli, struct sg_rehearse *rehearse, struct sg_launch *launch,
+    const char **ret_try)
 {
     int status = 0;
     for (int option; status == 0 && (option = sg_cli_next(cli)) >= 0;) {
@@ -363,7 +364,7 @@ int sg_verb_rehearse(int argc, char **argv)
     const char *wanted = NULL;
     if (!sg_cli_begin(&cli, &cli_verb, argc, argv))
         return SG_EXIT_OK;
-    int status = read_options(&cli, &rehearse, &launch, &wanted);
+    int status = rehearse_read_options(&cli, &rehearse, &launch, &wanted);
     if (status == 0 && rehearse.card_count == 0)
         status = sg_rehearse_read_cards(&rehearse, "24GiB");
     if (status == 0 && wanted)

@@ -19,17 +19,17 @@
 
 enum { RUN_AHEAD_MOST = 100000000 };
 
-static size_t next_records(void *source, struct segalloc_trace_record *out, size_t n)
+static size_t replay_next_records(void *source, struct segalloc_trace_record *out, size_t n)
 {
     return sg_trace_read(source, out, n);
 }
 
-static uint64_t place(void *source)
+static uint64_t replay_place(void *source)
 {
     return sg_trace_info(source)->next;
 }
 
-static double now(void)
+static double replay_now(void)
 {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
@@ -48,14 +48,14 @@ static int play_once(struct sg_replayed *replay, struct sg_play_result *ret)
     return status == 0 ? 0 : sg_tool_error(replay->verb, "%s: %s", replay->path, error);
 }
 
-static void progress(uint64_t low, uint64_t high)
+static void replay_show_progress(uint64_t low, uint64_t high)
 {
     char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT];
     if (isatty(STDERR_FILENO))
         fprintf(stderr, "\rsmallest card: between %s and %s   ", sg_size_format(low, a), sg_size_format(high, b));
 }
 
-static int play_cards(void *user, const uint64_t card[SG_DEVICES_MAX], uint64_t stop, struct sg_play_result *ret)
+static int replay_play_cards(void *user, const uint64_t card[SG_DEVICES_MAX], uint64_t stop, struct sg_play_result *ret)
 {
     struct sg_replayed *replay = user;
     if (sg_trace_rewind(replay->reader) != 0)
@@ -67,11 +67,12 @@ static int play_cards(void *user, const uint64_t card[SG_DEVICES_MAX], uint64_t 
 }
 
 /* A limit in bytes that the run was recorded under is none of the smallest card's. */
-static int find_smallest(struct sg_replayed *replay)
+static int replay_find_smallest(struct sg_replayed *replay)
 {
     const struct sg_play before = replay->play;
-    replay->smallest = (struct sg_smallest){.play = play_cards, .user = replay,
-        .progress = replay->json ? NULL : progress,
+    replay->smallest = (struct sg_smallest){.play = replay_play_cards,
+        .user = replay,
+        .progress = replay->json ? NULL : replay_show_progress,
         .most = replay->limit > SG_SMALLEST_MOST ? replay->limit : SG_SMALLEST_MOST};
     if (!replay->conf_text)
         replay->play.conf.limit_bytes = 0;
@@ -84,7 +85,7 @@ static int find_smallest(struct sg_replayed *replay)
     return status;
 }
 
-static bool number(const char *text, uint64_t *ret)
+static bool replay_parse_number(const char *text, uint64_t *ret)
 {
     char *end;
     unsigned long long value = strtoull(text, &end, 10);
@@ -94,7 +95,7 @@ static bool number(const char *text, uint64_t *ret)
     return true;
 }
 
-static int read_options(struct sg_cli *cli, struct sg_replayed *replay, const char **ret_policy)
+static int replay_read_options(struct sg_cli *cli, struct sg_replayed *replay, const char **ret_policy)
 {
     for (int option; (option = sg_cli_next(cli)) >= 0;) {
         switch ((enum option_of_verb)option) {
@@ -113,7 +114,7 @@ static int read_options(struct sg_cli *cli, struct sg_replayed *replay, const ch
             *ret_policy = optarg;
             break;
         case OPTION_run_ahead:
-            if (!number(optarg, &replay->play.run_ahead))
+            if (!replay_parse_number(optarg, &replay->play.run_ahead))
                 return sg_tool_usage(cli->argv[0], "--run-ahead takes a number of allocations up to %d, not \"%s\"",
                     RUN_AHEAD_MOST, optarg);
             replay->play.ordered = true;
@@ -143,7 +144,7 @@ static int read_options(struct sg_cli *cli, struct sg_replayed *replay, const ch
     return 0;
 }
 
-static int configure(struct sg_replayed *replay, const char *policy)
+static int replay_configure(struct sg_replayed *replay, const char *policy)
 {
     char error[SG_TORCH_ERROR_TEXT];
     if (strcmp(policy, "pytorch") == 0) {
@@ -163,7 +164,7 @@ static int configure(struct sg_replayed *replay, const char *policy)
                                                                                                         : 0;
 }
 
-static int measure(struct sg_replayed *replay)
+static int replay_measure(struct sg_replayed *replay)
 {
     int error = sg_recorded_measure(replay->reader, &replay->recorded);
     replay->play.live_bytes = replay->recorded.live_most;
@@ -175,13 +176,13 @@ static int measure(struct sg_replayed *replay)
 
 /* Plays the trace as asked for. An imported one that has failures is read through then, and played again if some of them
    were made good. */
-static int play(struct sg_replayed *replay)
+static int replay_play(struct sg_replayed *replay)
 {
     int status = play_once(replay, &replay->result);
     if (status || replay->measured || !replay->result.failures || !sg_trace_info(replay->reader)->header.imported ||
         sg_trace_rewind(replay->reader) != 0)
         return status;
-    if (measure(replay) != 0)
+    if (replay_measure(replay) != 0)
         return sg_tool_error(replay->verb, "%s: no host memory left", replay->path);
     return replay->play.made_goods ? play_once(replay, &replay->result) : 0;
 }
@@ -204,8 +205,7 @@ static int set_terms(struct sg_replayed *replay)
         replay->play.card_bytes = replay->limit;
     }
     /* A search for the smallest card plays the trace many times: that it is kept is worth a reading. */
-    if ((sg_play_is_of_live_bytes(&replay->play) || replay->min_limit) &&
-        measure(replay) != 0)
+    if ((sg_play_is_of_live_bytes(&replay->play) || replay->min_limit) && replay_measure(replay) != 0)
         return sg_tool_error(replay->verb, "%s: no host memory left", replay->path);
     replay->as_recorded = sg_recorded_is(&replay->recorded, &replay->play);
     if (replay->as_recorded && replay->recorded.fixed)
@@ -240,29 +240,29 @@ int sg_verb_replay(int argc, char **argv)
     char error[SG_TRACE_ERROR];
     if (!sg_cli_begin(&cli, &cli_verb, argc, argv))
         return SG_EXIT_OK;
-    int status = read_options(&cli, &replay, &policy);
+    int status = replay_read_options(&cli, &replay, &policy);
     if (status == 0)
-        status = configure(&replay, policy);
+        status = replay_configure(&replay, policy);
     if (status)
         return status;
     if (!replay.bench)
         sg_tool_small_pages();
-    double began = now();
+    double began = replay_now();
     if (sg_trace_open(replay.path, &replay.reader, error) != 0)
         return sg_tool_error(replay.verb, "%s: %s", replay.path, error);
-    replay.play.next = next_records;
+    replay.play.next = replay_next_records;
     replay.play.source = replay.reader;
-    replay.play.place = place;
+    replay.play.place = replay_place;
     status = set_terms(&replay);
     if (status == 0)
-        status = play(&replay);
-    replay.seconds = now() - began;
+        status = replay_play(&replay);
+    replay.seconds = replay_now() - began;
     if (status == 0 && replay.result.events == 0)
         status = no_events(&replay);
     if (status == 0 && sg_trace_info(replay.reader)->end == SG_TRACE_DAMAGED)
         status = sg_tool_error(replay.verb, "%s: %s", replay.path, sg_trace_info(replay.reader)->end_text);
     if (status == 0 && replay.min_limit)
-        status = find_smallest(&replay);
+        status = replay_find_smallest(&replay);
     if (status == 0 && replay.bench)
         status = time_core(&replay);
     if (status == 0 && sg_meta_ran_out())

@@ -21,32 +21,32 @@
 /* What --fail-above can compare. */
 enum unit { PERCENT, BYTES, COUNT };
 
-static double fragmentation(const struct sg_findings *findings)
+static double findings_fragmentation(const struct sg_findings *findings)
 {
     return findings->utilization < 0 ? -1 : findings->utilization > 1 ? 0 : 100 * (1 - findings->utilization);
 }
 
-static double unserved(const struct sg_findings *findings)
+static double findings_unserved(const struct sg_findings *findings)
 {
     return findings->imported || findings->served_share < 0 ? -1 : 100 * (1 - findings->served_share);
 }
 
-static double reserved(const struct sg_findings *findings)
+static double findings_reserved(const struct sg_findings *findings)
 {
     return findings->knows_reserved ? (double)findings->peak_reserved : -1;
 }
 
-static double stranded(const struct sg_findings *findings)
+static double findings_stranded(const struct sg_findings *findings)
 {
     return findings->knows_reserved ? (double)findings->peak_stranded : -1;
 }
 
-static double requested(const struct sg_findings *findings)
+static double findings_requested(const struct sg_findings *findings)
 {
     return (double)findings->peak_requested;
 }
 
-static double ooms(const struct sg_findings *findings)
+static double findings_ooms(const struct sg_findings *findings)
 {
     return (double)findings->ooms;
 }
@@ -56,8 +56,12 @@ static const struct measure {
     enum unit unit;
     double (*value)(const struct sg_findings *findings); /* negative: unknown */
 } measures[] = {
-    {"frag", PERCENT, fragmentation}, {"unserved", PERCENT, unserved},  {"reserved", BYTES, reserved},
-    {"stranded", BYTES, stranded},    {"requested", BYTES, requested}, {"ooms", COUNT, ooms},
+    {"frag", PERCENT, findings_fragmentation},
+    {"unserved", PERCENT, findings_unserved},
+    {"reserved", BYTES, findings_reserved},
+    {"stranded", BYTES, findings_stranded},
+    {"requested", BYTES, findings_requested},
+    {"ooms", COUNT, findings_ooms},
 };
 
 enum { BOUNDS_MAX = 16 };
@@ -111,7 +115,7 @@ static int add_bound(struct arguments *arguments, const char *text)
     return 0;
 }
 
-static int read_arguments(struct sg_cli *cli, struct arguments *ret)
+static int report_read_arguments(struct sg_cli *cli, struct arguments *ret)
 {
     for (int option, status; (option = sg_cli_next(cli)) >= 0;) {
         switch ((enum option_of_verb)option) {
@@ -170,7 +174,7 @@ static int read_arguments(struct sg_cli *cli, struct arguments *ret)
 }
 
 /* Makes stdout the file asked for. */
-static int open_output(const struct arguments *arguments)
+static int report_open_output(const struct arguments *arguments)
 {
     if (!arguments->output || !strcmp(arguments->output, "-"))
         return 0;
@@ -211,8 +215,8 @@ static int report_damage(const struct arguments *arguments, const struct sg_find
     return sg_tool_error(arguments->verb, "%s: %s; reported is what comes before", findings->path, findings->end_text);
 }
 
-static void print(const struct arguments *arguments, const struct sg_findings *const *findings, size_t count,
-                  bool several)
+static void report_print(const struct arguments *arguments, const struct sg_findings *const *findings, size_t count,
+    bool several)
 {
     if (!several && count && arguments->json) {
         sg_json_print(sg_report_json(findings[0], false));
@@ -229,7 +233,7 @@ static void print(const struct arguments *arguments, const struct sg_findings *c
     }
 }
 
-static int write_page(const struct arguments *arguments, const struct sg_findings *const *findings, size_t pages)
+static int report_write_page(const struct arguments *arguments, const struct sg_findings *const *findings, size_t pages)
 {
     char error[SG_FINDINGS_ERROR];
     bool console = !strcmp(arguments->html, "-");
@@ -255,7 +259,7 @@ static int write_page(const struct arguments *arguments, const struct sg_finding
 }
 
 /* An unreadable file outweighs a bound that was passed, and that an incomplete trace. */
-static int worse(int a, int b)
+static int worse_status(int a, int b)
 {
     static const int weight[] = {[SG_EXIT_OK] = 0, [SG_EXIT_ERROR] = 3, [SG_EXIT_USAGE] = 4, [SG_EXIT_ABOVE] = 2,
                                  [SG_EXIT_TRUNCATED] = 1};
@@ -287,7 +291,7 @@ static char *path_of(const char *verb, char *name)
 }
 
 /* What to do about a process that has no live page. */
-static int unreadable(const struct arguments *arguments, const char *path, const char *error)
+static int report_unreadable(const struct arguments *arguments, const char *path, const char *error)
 {
     uint64_t pid;
     char process[64];
@@ -303,7 +307,7 @@ static int unreadable(const struct arguments *arguments, const char *path, const
     return sg_tool_error(arguments->verb, "%s: %s", path, error);
 }
 
-static int report(const struct arguments *arguments, char **paths, size_t count)
+static int report_paths(const struct arguments *arguments, char **paths, size_t count)
 {
     struct sg_findings *all = calloc(count, sizeof(*all));
     const struct sg_findings **good = calloc(count, sizeof(*good));
@@ -314,7 +318,7 @@ static int report(const struct arguments *arguments, char **paths, size_t count)
         status = sg_tool_error(arguments->verb, "out of memory");
     for (size_t i = 0; all && good && i < count; i++) {
         if (sg_findings_read(paths[i], true, &all[i], error))
-            status = worse(status, unreadable(arguments, paths[i], error));
+            status = worse_status(status, report_unreadable(arguments, paths[i], error));
         else
             good[goods++] = &all[i];
         if (all[i].unplayed)
@@ -327,21 +331,22 @@ static int report(const struct arguments *arguments, char **paths, size_t count)
     if (ranks)
         qsort(good, goods, sizeof(*good), by_rank);
     if (goods && arguments->html) {
-        status = worse(status, write_page(arguments, good, goods));
+        status = worse_status(status, report_write_page(arguments, good, goods));
     } else if (goods) {
-        int opened = open_output(arguments);
+        int opened = report_open_output(arguments);
         if (!opened)
-            print(arguments, good, goods, count > 1);
-        status = worse(status, opened);
+            report_print(arguments, good, goods, count > 1);
+        status = worse_status(status, opened);
         if (fflush(stdout))
-            status = worse(status,
-                           sg_tool_error(arguments->verb, "%s: %s",
+            status =
+                worse_status(status, sg_tool_error(arguments->verb, "%s: %s",
                                          arguments->output ? arguments->output : "standard output", strerror(errno)));
     }
     for (size_t i = 0; i < goods; i++) {
         if (arguments->strict && (good[i]->end_text || good[i]->dropped))
-            status = worse(status, SG_EXIT_TRUNCATED);
-        status = worse(status, good[i]->damaged ? report_damage(arguments, good[i]) : check_bounds(arguments, good[i]));
+            status = worse_status(status, SG_EXIT_TRUNCATED);
+        status = worse_status(status,
+            good[i]->damaged ? report_damage(arguments, good[i]) : check_bounds(arguments, good[i]));
     }
     for (size_t i = 0; all && i < count; i++)
         sg_findings_free(&all[i]);
@@ -356,12 +361,12 @@ int sg_verb_report(int argc, char **argv)
     struct arguments arguments = {.verb = argv[0]};
     if (!sg_cli_begin(&cli, &cli_verb, argc, argv))
         return SG_EXIT_OK;
-    int status = read_arguments(&cli, &arguments);
+    int status = report_read_arguments(&cli, &arguments);
     for (int i = optind; i < argc; i++)
         argv[i] = path_of(argv[0], argv[i]);
     for (int i = optind; i < argc && !status; i++)
         status = sg_tool_would_lose(arguments.verb, argv[i], arguments.html ? arguments.html : arguments.output)
                      ? SG_EXIT_ERROR
                      : 0;
-    return status ? status : report(&arguments, argv + optind, (size_t)(argc - optind));
+    return status ? status : report_paths(&arguments, argv + optind, (size_t)(argc - optind));
 }

@@ -35,13 +35,13 @@ struct arguments {
 
 static volatile sig_atomic_t ended;
 
-static void end(int number)
+static void top_end(int number)
 {
     (void)number;
     ended = 1;
 }
 
-static int read_arguments(struct sg_cli *cli, struct arguments *ret)
+static int top_read_arguments(struct sg_cli *cli, struct arguments *ret)
 {
     for (int option; (option = sg_cli_next(cli)) >= 0;) {
         char *tail;
@@ -80,7 +80,7 @@ static int read_arguments(struct sg_cli *cli, struct arguments *ret)
 }
 
 /* One look. 0 or -ENOMEM; the caller frees `live` in either case. */
-static int look(const struct arguments *arguments, struct sg_top *top, struct sg_live *live)
+static int top_look(const struct arguments *arguments, struct sg_top *top, struct sg_live *live)
 {
     int error = sg_live_read(arguments->pids, arguments->count, live);
     return error ? error : sg_top_add(top, live);
@@ -111,7 +111,7 @@ static int print_looks(const struct arguments *arguments, bool unicode)
             (void)poll(NULL, 0, (int)(arguments->delay_s * 1000));
         if (ended)
             break;
-        if (look(arguments, &top, &live) < 0)
+        if (top_look(arguments, &top, &live) < 0)
             status = sg_tool_error(arguments->verb, "out of memory");
         else if (arguments->json)
             sg_top_json(&live);
@@ -136,7 +136,7 @@ static int print_looks(const struct arguments *arguments, bool unicode)
 #ifdef SG_HAVE_CURSES
 
 /* Draws lines of text from line `first` on. Returns how many lines there are. */
-static int draw(char *text, int first)
+static int top_draw(char *text, int first)
 {
     int line = 0, row = 0;
     erase();
@@ -185,7 +185,7 @@ static bool wait_keys(const struct arguments *arguments, int *first, int lines)
     return !ended;
 }
 
-static int show(const struct arguments *arguments, bool unicode)
+static int top_show(const struct arguments *arguments, bool unicode)
 {
     struct sg_top top = {0};
     SCREEN *screen = newterm(NULL, stdout, stdin);
@@ -201,14 +201,14 @@ static int show(const struct arguments *arguments, bool unicode)
         struct sg_live live;
         char *text = NULL;
         size_t size;
-        error = look(arguments, &top, &live);
+        error = top_look(arguments, &top, &live);
         FILE *out = error ? NULL : open_memstream(&text, &size);
         if (out) {
             sg_top_text(out, &top, &live, COLS < WIDTH_LEAST ? WIDTH_LEAST : COLS, unicode);
             error = fclose(out) == 0 ? 0 : -ENOMEM;
         }
         sg_live_free(&live);
-        int lines = text && !error ? draw(text, first) : 0;
+        int lines = text && !error ? top_draw(text, first) : 0;
         free(text);
         on = ++looks != arguments->looks && wait_keys(arguments, &first, lines);
     }
@@ -220,7 +220,7 @@ static int show(const struct arguments *arguments, bool unicode)
 
 #else
 
-static int show(const struct arguments *arguments, bool unicode)
+static int top_show(const struct arguments *arguments, bool unicode)
 {
     struct arguments batch = *arguments;
     batch.batch = true; /* built without ncurses */
@@ -235,15 +235,15 @@ int sg_verb_top(int argc, char **argv)
     struct arguments arguments = {.verb = argv[0], .delay_s = 1};
     if (!sg_cli_begin(&cli, &cli_verb, argc, argv))
         return SG_EXIT_OK;
-    int status = read_arguments(&cli, &arguments);
+    int status = top_read_arguments(&cli, &arguments);
     if (!status) {
-        const struct sigaction action = {.sa_handler = end};
+        const struct sigaction action = {.sa_handler = top_end};
         sigaction(SIGINT, &action, NULL);
         sigaction(SIGTERM, &action, NULL);
         sigaction(SIGHUP, &action, NULL);
         bool unicode = speaks_unicode(), lines = arguments.once || arguments.batch || arguments.json;
         status = lines || !isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO) ? print_looks(&arguments, unicode)
-                                                                          : show(&arguments, unicode);
+                                                                          : top_show(&arguments, unicode);
     }
     free(arguments.pids);
     return status;

@@ -62,7 +62,7 @@ struct output {
 };
 
 /* 0, or an exit status after a message. */
-static int open_output(const struct arguments *arguments, struct output *ret)
+static int trace_open_output(const struct arguments *arguments, struct output *ret)
 {
     struct stat status;
     const char *name = arguments->output;
@@ -130,12 +130,12 @@ static int copy_rows(const struct arguments *arguments, struct sg_trace_reader *
     return error;
 }
 
-static int cat(const struct arguments *arguments, struct sg_trace_reader *reader)
+static int trace_cat(const struct arguments *arguments, struct sg_trace_reader *reader)
 {
     struct output output;
     if (sg_tool_would_lose(arguments->verb, arguments->input, arguments->output))
         return SG_EXIT_ERROR;
-    int status = open_output(arguments, &output);
+    int status = trace_open_output(arguments, &output);
     if (status)
         return status;
     FILE *out = output.fd == STDOUT_FILENO ? stdout : fdopen(output.fd, "w");
@@ -156,7 +156,7 @@ static int export_problem(const struct arguments *arguments, int error)
     return 0;
 }
 
-static int export(const struct arguments *arguments, struct sg_trace_reader *reader)
+static int trace_export(const struct arguments *arguments, struct sg_trace_reader *reader)
 {
     struct output output;
     struct sg_exported exported = {0};
@@ -174,7 +174,7 @@ static int export(const struct arguments *arguments, struct sg_trace_reader *rea
         return sg_tool_usage(arguments->verb, "export needs -o OUTPUT");
     if (sg_tool_would_lose(arguments->verb, arguments->input, arguments->output))
         return SG_EXIT_ERROR;
-    int status = open_output(arguments, &output);
+    int status = trace_open_output(arguments, &output);
     if (status)
         return status;
     FILE *out = output.fd == STDOUT_FILENO ? stdout : fdopen(output.fd, "w");
@@ -218,7 +218,7 @@ static int copy_records(struct sg_trace_reader *reader, int fd)
     return error ? error : closed;
 }
 
-static int import(const struct arguments *arguments, struct sg_trace_reader *reader)
+static int trace_import(const struct arguments *arguments, struct sg_trace_reader *reader)
 {
     if (!arguments->output)
         return sg_tool_usage(arguments->verb, "import needs -o TRACE");
@@ -227,7 +227,7 @@ static int import(const struct arguments *arguments, struct sg_trace_reader *rea
     if (sg_tool_would_lose(arguments->verb, arguments->input, arguments->output))
         return SG_EXIT_ERROR;
     struct output output;
-    int status = open_output(arguments, &output);
+    int status = trace_open_output(arguments, &output);
     if (status)
         return status;
     int error = copy_records(reader, output.fd);
@@ -237,7 +237,7 @@ static int import(const struct arguments *arguments, struct sg_trace_reader *rea
     return status ? status : check_end(arguments, reader);
 }
 
-static int info(const struct arguments *arguments, struct sg_trace_reader *reader)
+static int trace_info(const struct arguments *arguments, struct sg_trace_reader *reader)
 {
     struct sg_summary summary;
     int error = sg_summary_read(&summary, reader, true), status = SG_EXIT_OK;
@@ -259,7 +259,7 @@ static int info(const struct arguments *arguments, struct sg_trace_reader *reade
     return status;
 }
 
-static bool seconds(const char *text, uint64_t *ret_ns)
+static bool parse_seconds(const char *text, uint64_t *ret_ns)
 {
     char *end;
     double value = strtod(text, &end);
@@ -269,7 +269,7 @@ static bool seconds(const char *text, uint64_t *ret_ns)
     return true;
 }
 
-static bool window(const char *text, struct sg_window *ret)
+static bool parse_window(const char *text, struct sg_window *ret)
 {
     struct sg_window found;
     int length = 0;
@@ -281,7 +281,7 @@ static bool window(const char *text, struct sg_window *ret)
     return true;
 }
 
-static bool moment(const char *text, enum sg_moment *ret)
+static bool parse_moment(const char *text, enum sg_moment *ret)
 {
     static const char *const names[] =
         {[SG_MOMENT_PEAK] = "peak", [SG_MOMENT_FAILURE] = "failure", [SG_MOMENT_END] = "end"};
@@ -294,16 +294,16 @@ static bool moment(const char *text, enum sg_moment *ret)
 }
 
 /* 0, or an exit status after a message. */
-static int read_arguments(struct sg_cli *cli, struct arguments *ret)
+static int trace_read_arguments(struct sg_cli *cli, struct arguments *ret)
 {
     for (int option; (option = sg_cli_next(cli)) >= 0;) {
         char *end;
         switch ((enum option_of_verb)option) {
         case OPTION_from:
         case OPTION_to:
-            if (option == OPTION_to && moment(optarg, &ret->moment))
+            if (option == OPTION_to && parse_moment(optarg, &ret->moment))
                 break;
-            if (!seconds(optarg, option == OPTION_from ? &ret->from_ns : &ret->to_ns))
+            if (!parse_seconds(optarg, option == OPTION_from ? &ret->from_ns : &ret->to_ns))
                 return sg_tool_usage(ret->verb, "--%s takes seconds such as 12.5, not \"%s\"",
                     option == OPTION_from ? "from" : "to", optarg);
             ret->moment = option == OPTION_to ? SG_MOMENT_TIME : ret->moment;
@@ -319,7 +319,7 @@ static int read_arguments(struct sg_cli *cli, struct arguments *ret)
                 return sg_tool_usage(ret->verb, "--points takes a number, not \"%s\"", optarg);
             break;
         case OPTION_window:
-            if (!window(optarg, &ret->window))
+            if (!parse_window(optarg, &ret->window))
                 return sg_tool_usage(ret->verb, "--window takes DEVICE:ALLOCS:FREES:ALLOCS, not \"%s\"", optarg);
             ret->windowed = true;
             break;
@@ -352,14 +352,14 @@ int sg_verb_trace(int argc, char **argv)
     static const struct {
         const char *name;
         int (*run)(const struct arguments *arguments, struct sg_trace_reader *reader);
-    } actions[] = {{"info", info}, {"cat", cat}, {"export", export}, {"import", import}};
+    } actions[] = {{"info", trace_info}, {"cat", trace_cat}, {"export", trace_export}, {"import", trace_import}};
     struct sg_cli cli;
     struct arguments arguments = {.verb = argv[0], .to_ns = UINT64_MAX, .points = POINTS};
     struct sg_trace_reader *reader;
     char error[SG_TRACE_ERROR];
     if (!sg_cli_begin(&cli, &cli_verb, argc, argv))
         return SG_EXIT_OK;
-    int status = read_arguments(&cli, &arguments);
+    int status = trace_read_arguments(&cli, &arguments);
     if (status)
         return status;
     if (optind == argc)

@@ -18,7 +18,7 @@
 #define TIMEOUT_NS UINT64_C(10000000000)
 enum { TIMEOUT_S = 10 };
 
-static bool parse_pid(const char *text, pid_t *ret)
+static bool trim_parse_pid(const char *text, pid_t *ret)
 {
     char *end;
     errno = 0;
@@ -29,7 +29,7 @@ static bool parse_pid(const char *text, pid_t *ret)
     return true;
 }
 
-static int ask(const char *verb, pid_t pid, uint64_t keep, uint64_t *ret_given)
+static int trim_ask(const char *verb, pid_t pid, uint64_t keep, uint64_t *ret_given)
 {
     char path[48];
     struct stat status;
@@ -80,9 +80,9 @@ int sg_verb_trim(int argc, char **argv)
         return cli.status;
     if (optind + 1 != argc)
         return sg_tool_usage(argv[0], optind == argc ? "which process?" : "one process at a time");
-    if (!parse_pid(argv[optind], &pid))
+    if (!trim_parse_pid(argv[optind], &pid))
         return sg_tool_usage(argv[0], "\"%s\" is no process id", argv[optind]);
-    int status = ask(argv[0], pid, keep, &given);
+    int status = trim_ask(argv[0], pid, keep, &given);
     if (status != SG_EXIT_OK)
         return status;
     char size[SG_SIZE_TEXT];

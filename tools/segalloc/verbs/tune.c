@@ -45,14 +45,14 @@ struct current {
 
 static atomic_bool stop;
 
-static double now(void)
+static double tune_now(void)
 {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-static void interrupt(int signal)
+static void tune_interrupt(int signal)
 {
     (void)signal;
     atomic_store(&stop, true);
@@ -136,7 +136,7 @@ static int read_option(struct tune *tune, enum option_of_verb option)
     return 0;
 }
 
-static int read_options(struct tune *tune, struct sg_cli *cli)
+static int tune_read_options(struct tune *tune, struct sg_cli *cli)
 {
     for (int option; (option = sg_cli_next(cli)) >= 0;) {
         int status = read_option(tune, (enum option_of_verb)option);
@@ -172,7 +172,7 @@ static int read_space(struct tune *tune)
     return 0;
 }
 
-static int read_traces(struct tune *tune)
+static int tune_read_traces(struct tune *tune)
 {
     char error[SG_TUNE_ERROR];
     uint64_t left = tune->memory;
@@ -239,12 +239,12 @@ static void find_current(struct tune *tune)
 }
 
 /* What the first rank has to say; the others end with its status. */
-static int complain(const struct tune *tune, const char *error)
+static int tune_complain(const struct tune *tune, const char *error)
 {
     return tune->ranks.rank ? SG_EXIT_ERROR : sg_tool_error(tune->verb, "%s", error);
 }
 
-static int write_page(const struct tune *tune)
+static int tune_write_page(const struct tune *tune)
 {
     int fd = sg_tool_create(tune->verb, tune->html, tune->html, tune->force);
     FILE *out = fd < 0 ? NULL : fdopen(fd, "w");
@@ -255,11 +255,11 @@ static int write_page(const struct tune *tune)
     return fclose(out) == 0 ? 0 : sg_tool_error(tune->verb, "%s: %s", tune->html, strerror(errno));
 }
 
-static int run(struct tune *tune)
+static int tune_run(struct tune *tune)
 {
     char error[SG_TUNE_ERROR];
-    double began = now();
-    int status = read_traces(tune);
+    double began = tune_now();
+    int status = tune_read_traces(tune);
     if (status)
         return status;
     if (!tune->current)
@@ -267,18 +267,18 @@ static int run(struct tune *tune)
     sg_tune_space_decide(&tune->space);
     status = sg_tune_search(&tune->search, error);
     if (status == -EINTR)
-        return complain(tune, "stopped before the defaults were played: nothing is known yet");
+        return tune_complain(tune, "stopped before the defaults were played: nothing is known yet");
     if (status)
-        return complain(tune, error);
+        return tune_complain(tune, error);
     if (sg_meta_ran_out())
         return sg_tool_error(tune->verb, "no host memory left: fewer --threads take less");
     if (tune->ranks.rank)
         return SG_EXIT_OK;
     if (!tune->json)
-        sg_tune_print_text(&tune->search, now() - began);
+        sg_tune_print_text(&tune->search, tune_now() - began);
     if (tune->json)
-        sg_json_print(sg_tune_json(&tune->search, now() - began));
-    return tune->html ? write_page(tune) : SG_EXIT_OK;
+        sg_json_print(sg_tune_json(&tune->search, tune_now() - began));
+    return tune->html ? tune_write_page(tune) : SG_EXIT_OK;
 }
 
 int sg_verb_tune(int argc, char **argv)
@@ -295,14 +295,14 @@ int sg_verb_tune(int argc, char **argv)
     };
     if (!sg_cli_begin(&cli, &cli_verb, argc, argv))
         return SG_EXIT_OK;
-    int status = read_options(&tune, &cli);
+    int status = tune_read_options(&tune, &cli);
     if (status)
         return status;
     tune.search.space = &tune.space;
     tune.search.stop = &stop;
     tune.search.ranks = &tune.ranks;
-    const struct sigaction action = {.sa_handler = interrupt,
-                                     .sa_flags = (int)SA_RESETHAND | SA_RESTART}; /* a second one kills */
+    const struct sigaction action = {.sa_handler = tune_interrupt,
+        .sa_flags = (int)SA_RESETHAND | SA_RESTART}; /* a second one kills */
     sigaction(SIGINT, &action, NULL);
     sg_tool_small_pages();
     status = read_space(&tune);
@@ -311,7 +311,7 @@ int sg_verb_tune(int argc, char **argv)
         status = sg_tool_error(tune.verb, "%s", error);
     tune.search.progress = isatty(STDERR_FILENO) && tune.ranks.rank == 0;
     if (status == 0)
-        status = run(&tune);
+        status = tune_run(&tune);
     sg_tune_ranks_close(&tune.ranks);
     sg_tune_search_free(&tune.search);
     for (size_t i = 0; tune.trace && i < tune.search.traces; i++)
