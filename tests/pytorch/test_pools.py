@@ -32,10 +32,10 @@ def run(mode, script, *arguments, sim="4GiB"):
                           text=True, timeout=300)
 
 
-def rehearse(card, script, *arguments):
+def rehearse(card, script, *arguments, extra={}):
     with tempfile.TemporaryDirectory() as folder:
         return subprocess.run([SEGALLOC, "rehearse", "--card", card, "--", PYTHON, HERE / "pools" / script, *arguments],
-                              env=ENVIRONMENT, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              env=ENVIRONMENT | extra, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, timeout=300)
 
 
@@ -107,6 +107,13 @@ class Pools(unittest.TestCase):
         self.assertRegex(done.stdout, r"(?m)^6\.00 GiB: does not fit: .* 7\.00 GiB")
         self.assertRegex(done.stdout, r"(?m)^8\.00 GiB: fits, 1\.00 GiB to spare")
         self.assertIn("3.00 GiB by cudaMallocAsync", done.stdout)
+
+    def test_beyond_the_card(self):
+        """PyTorch has addresses for 9/8 of its card: where the rehearsal's card gave more, it faulted."""
+        conf = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+        done = rehearse("800MiB", "beyond.py", extra=conf)
+        self.assertEqual(done.returncode, 3, done.stdout)
+        self.assertRegex(done.stdout, r"(?m)^800\.00 MiB: does not fit: the smallest card that does has at least 802\.00 MiB")
 
     def test_spare_pool(self):
         """use_on_oom is PyTorch's cache's own affair."""

@@ -168,6 +168,11 @@ class Rehearse(unittest.TestCase):
         # nobody knows whether a search that a shell hides was one
         self.assertEqual(self.verdict(3, "--card", "1GiB", "--", "sh", "-c", f"'{ACTS}' a+100 b~50; true")["adapts"], False)
 
+    def test_a_fault_beyond_the_card(self):
+        """A run that faults where it got more than any card has says no more of the smallest card than that these are none."""
+        verdict = self.verdict(3, "--card", "512MiB,800MiB", "--margin", "0", "--", ACTS, "a+100", "b$400", "c$700")
+        self.assertEqual((verdict["smallest_card_bytes"], verdict["at_least"]), (802 * MIB, True))
+
     def test_a_fault_that_stays(self):
         """A program that faults on each card has stopped, and its reason is said."""
         verdict = self.verdict(1, "--card", "1GiB", "--", "env", *PLAIN_SEGV, ACTS, "a+100", "abort")

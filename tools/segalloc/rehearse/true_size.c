@@ -176,9 +176,9 @@ static int try_stopped(struct true_size *at)
         card->adapted_refused = trial->refused;
         card->adapted_ooms = trial->ooms;
         rehearse->adapts |= card->adapted;
-        if (!fits && rehearse->alone.segalloc < card->bytes + SG_SMALLEST_STEP)
+        if (!fits) /* the run that stopped may have held what none on a card would */
             rehearse->alone.segalloc = card->bytes + SG_SMALLEST_STEP;
-        rehearse->alone.pytorch = rehearse->alone.pytorch_expandable = 0; /* of what came before it stopped */
+        rehearse->alone.pytorch = rehearse->alone.pytorch_expandable = 0;
     }
     if (rehearse->beyond) /* what it stopped for it does not come to there */
         rehearse->run.status = 0;
