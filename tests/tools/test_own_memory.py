@@ -127,6 +127,14 @@ class OwnMemory(unittest.TestCase):
                 result = run("run", "--sim", "24MiB", "--", OWN_MEMORY, *words.split())
                 self.assertEqual(result.returncode, 0, result)
 
+    def test_idle_memory_goes_back_in_a_capture(self):
+        """As natively, where freed memory is the driver's at once. Any thread's capture counts."""
+        for words in ("m10240 m10240 f0 f1 q c20480 v", "m20480 f0 q a16384 v"):
+            with self.subTest(words):
+                self.rehearse(0, "24MiB", *words.split())
+                result = run("run", "--sim", "24MiB", "--", OWN_MEMORY, *words.split())
+                self.assertEqual(result.returncode, 0, result)
+
     def test_rows_name_the_call(self):
         """In the text, in JSON and in the report of the trace, with shares that count it."""
         with tempfile.TemporaryDirectory() as folder:

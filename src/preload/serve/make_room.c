@@ -3,22 +3,33 @@
 
 #include <stddef.h>
 
+#include "process/capture_mode.h"
 #include "process/process.h"
 #include "serve/deferred_frees.h"
 #include "services/trim.h"
 #include "track/captures.h"
 #include "track/held_outside.h"
 
-/* All devices give back, because the driver does not say which one it has run out on. */
+/* All devices give back, because the driver does not say which one it has run out on. While a capture is active nothing
+   pending is waited for, since a wait would ruin it. Idle pages have no work left, so they go back all the same, in
+   relaxed mode as when the core grows. */
 bool sg_made_room_by(struct sg_core *core)
 {
+    CUstreamCaptureMode mode;
     size_t given = 0;
-    if (!core || sg_captures_active()) /* what is pending may not be asked about then */
+    if (!core)
         return false;
-    sg_memory_settle(core);
-    (void)sg_memory_settle_launches(core);
+    bool capturing = sg_captures_active(), relaxed = capturing && sg_capture_mode_relax(&mode);
+    if (capturing && !relaxed)
+        return false;
+    if (!capturing) {
+        sg_memory_settle(core);
+        (void)sg_memory_settle_launches(core);
+    }
     for (int device = 0; device < SG_DEVICES_MAX; device++)
         given += sg_core_trim(core, device, 0);
+    if (relaxed)
+        sg_capture_mode_restore(&mode);
     return given > 0;
 }
 

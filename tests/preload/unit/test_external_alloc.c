@@ -14,6 +14,7 @@
 #include "serve/make_room.h"
 #include "track/captures.h"
 #include "process/hooks.h"
+#include "process/capture_mode.h"
 #include "process/process.h"
 #include "services/trim.h"
 
@@ -23,9 +24,9 @@ static struct {
     CUresult answer;
     int times; /* how often the driver answers that */
     size_t idle[SG_DEVICES_MAX];
-    bool live, no_core;
+    bool live, relaxes, no_core;
     bool others, inside_already, over; /* others give something back; what this process is */
-    int calls, settled, asked_others, trims, inside;
+    int calls, settled, asked_others, trims, inside, relaxed;
 } fake;
 
 static CUresult answer(void)
@@ -100,6 +101,19 @@ void sg_leave(void)
 bool sg_captures_active(void)
 {
     return fake.live;
+}
+
+bool sg_capture_mode_relax(CUstreamCaptureMode *ret_mode)
+{
+    (void)ret_mode;
+    fake.relaxed += fake.relaxes;
+    return fake.relaxes;
+}
+
+void sg_capture_mode_restore(CUstreamCaptureMode *mode)
+{
+    (void)mode;
+    fake.relaxed--;
 }
 
 void sg_memory_settle(struct sg_core *core)
@@ -203,8 +217,9 @@ static void what_runs_out_fails_where_nothing_is_idle(void **state)
     assert_int_equal(fake.trims, SG_DEVICES_MAX);
 }
 
-/* Nothing that a capture could be ruined by is asked of the driver. */
-static void what_runs_out_fails_while_a_capture_is_live(void **state)
+/* Idle pages go back in relaxed mode. Nothing is asked of the driver that could ruin a capture: no wait, and nothing at
+   all by a thread that cannot relax. */
+static void what_runs_out_while_a_capture_is_live(void **state)
 {
     (void)state;
     fake.answer = CUDA_ERROR_OUT_OF_MEMORY;
@@ -213,6 +228,11 @@ static void what_runs_out_fails_while_a_capture_is_live(void **state)
     fake.live = true;
     expect(1, CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(fake.trims + fake.settled, 0);
+    fake.times = 1;
+    fake.relaxes = true;
+    expect(2, CUDA_SUCCESS);
+    assert_int_equal(fake.trims, SG_DEVICES_MAX);
+    assert_int_equal(fake.settled + fake.relaxed, 0);
 }
 
 /* Before the first allocation, and for what we call ourselves. */
@@ -274,7 +294,7 @@ int main(void)
         cmocka_unit_test_setup(what_works_is_made_once, start),
         cmocka_unit_test_setup(what_runs_out_is_made_again_for_any_devices_memory, start),
         cmocka_unit_test_setup(what_runs_out_fails_where_nothing_is_idle, start),
-        cmocka_unit_test_setup(what_runs_out_fails_while_a_capture_is_live, start),
+        cmocka_unit_test_setup(what_runs_out_while_a_capture_is_live, start),
         cmocka_unit_test_setup(what_runs_out_fails_without_a_core, start),
         cmocka_unit_test_setup(others_are_asked_where_own_memory_is_not_enough, start),
         cmocka_unit_test_setup(other_errors_are_the_programs, start),
