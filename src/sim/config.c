@@ -187,6 +187,14 @@ static bool parse_card(const char *value, struct sim_config *config)
     return true;
 }
 
+static bool parse_peaks(const char *value, struct sim_config *config)
+{
+    if (!value || *value != '/' || strlen(value) >= sizeof config->peaks)
+        return false;
+    strcpy(config->peaks, value);
+    return true;
+}
+
 /* The card's name and attributes only: the memory is as the size says. */
 static bool parse_model(const char *value, struct sim_config *config)
 {

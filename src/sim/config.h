@@ -59,6 +59,7 @@ struct sim_config {
     uint32_t aliases_apart; /* bit per device of the machine: what is written at one address of a page is not read at another */
     bool managed_apart; /* managed memory takes nothing of a device */
     char card[SIM_NAME_MAX]; /* processes with the same name share their devices' memory; "": a card of its own */
+    char peaks[SIM_NAME_MAX]; /* the folder for what each process has held at most; "": none */
     struct sim_fault faults[SIM_FAULTS_MAX];
     unsigned fault_count;
     struct sim_cost costs[SIM_COSTS_MAX]; /* in place of cost.def's */

@@ -68,6 +68,23 @@ class Rehearse(unittest.TestCase):
         self.assertRegex(text, "16.00 GiB: fits, 15.[0-9]+ GiB to spare, 14.[0-9]+ GiB of them after context")
         self.assertNotIn("Largest in use", text)
 
+    def test_a_child_without_the_library_counts(self):
+        """The simulator notes what it held, at once with its parent or after it, however it ends."""
+        child = f"env -i LD_LIBRARY_PATH=$LD_LIBRARY_PATH SEGALLOC_SIM=$SEGALLOC_SIM '{ACTS}'"
+        both = f"'{ACTS}' a+300 say=x wait & parent=$!; sleep 1; {child} a+700 END; s=$?; kill $parent; exit $s"
+        for end in ("return", "_exit"):
+            script = both.replace("END", end)
+            verdict = self.verdict(3, "--card", "850MiB,1GiB", "--margin", "0", "--", "sh", "-c", script)
+            self.assertEqual([card["fits"] for card in verdict["cards"]], [False, True], verdict)
+            self.assertEqual((verdict["unseen_processes"], verdict["unseen_bytes"]), (1, 700 * MIB))
+            self.assertEqual(verdict["smallest_card_bytes"], 1000 * MIB)
+        hidden = both.replace("END", "return").replace("exit $s", "exit 0")
+        self.verdict(3, "--card", "850MiB", "--margin", "0", "--", "sh", "-c", hidden)
+        after = f"'{ACTS}' a+300; {child} a+700"
+        self.assertEqual(self.verdict(0, "--card", "850MiB", "--margin", "0", "--", "sh", "-c", after)["smallest_card_bytes"], 700 * MIB)
+        self.assertIn("1 process ran without segalloc", rehearse("--card", "850MiB", "--", "sh", "-c", after).stdout)
+        self.assertIn("without segalloc", self.verdict(1, "--", "sh", "-c", f"{child} a+700")["reason"])
+
     def test_the_smallest_card_is_one(self):
         """What is said of another card is what happens on it."""
         command = ["--", LOOP, "5000", "return"]

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "device/device.h"
+#include "device/peaks.h"
 
 enum { ROWS = 64, GUARD = ROWS }; /* the byte after the rows' is locked while somebody takes memory */
 
@@ -174,6 +175,7 @@ bool sim_card_charge(struct sim_device *device, uint64_t bytes)
     if (fits) {
         device->used += bytes;
         card_publish(device);
+        sim_peaks_note(device);
     }
     card_guard(false);
     return fits;

@@ -95,13 +95,14 @@ static void managed_to_device(struct sim_managed *managed, uint64_t chunk, struc
     if (managed->place[chunk] == place)
         return;
     managed_to_host(managed, chunk);
+    device->managed.resident_bytes += managed_bytes(managed, chunk);
     if (!sim_device_charge(device, managed_bytes(managed, chunk))) {
+        device->managed.resident_bytes -= managed_bytes(managed, chunk);
         device->managed.kept_out_pages++;
         return;
     }
     managed->place[chunk] = place;
     managed->first = chunk < managed->first ? chunk : managed->first;
-    device->managed.resident_bytes += managed_bytes(managed, chunk);
 }
 
 void sim_managed_fetch(uint64_t address, uint64_t bytes, struct sim_device *device)

@@ -172,7 +172,8 @@ static bool has_searched(const struct sg_rehearse *endless, const struct sg_rehe
 
 bool sg_rehearse_has_ended_well(const struct sg_rehearse *endless, const struct sg_rehearse *trial)
 {
-    return trial->run.status == 0 && trial->processes && (!trial->ended_by || has_searched(endless, trial)) &&
+    bool as_much = trial->unseen_bytes >= endless->unseen_bytes; /* of a process without the library no trace says that it failed */
+    return trial->run.status == 0 && trial->processes && as_much && (!trial->ended_by || has_searched(endless, trial)) &&
            !trial->interrupted;
 }
 
@@ -188,7 +189,8 @@ bool sg_rehearse_has_adapted(const struct sg_rehearse *endless, const struct sg_
 bool sg_rehearse_took_turns(const struct sg_rehearse *endless, const struct sg_rehearse_card *card,
     const struct sg_rehearse *trial)
 {
-    bool good = !trial->run.status && !trial->interrupted && !trial->ooms && trial->processes == endless->processes;
+    bool good = !trial->run.status && !trial->interrupted && !trial->ooms && trial->processes == endless->processes &&
+                trial->unseen_bytes >= endless->unseen_bytes;
     uint64_t leaving = endless->outside.bytes[SEGALLOC_OUTSIDE_POOLS_LEAVING]; /* may have left sooner there */
     return good && trial->peak_own + leaving >= endless->peak_own && fit_alone(endless, card);
 }

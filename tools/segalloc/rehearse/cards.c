@@ -11,6 +11,7 @@
 #include "config.h"
 #include "rehearse/adapt.h"
 #include "rehearse/lives.h"
+#include "rehearse/unseen.h"
 #include "replay/free_orders.h"
 #include "install_paths.h"
 #include "replay/recorded.h"
@@ -299,6 +300,8 @@ int sg_rehearse_traces(struct sg_rehearse *rehearse, const char *folder, struct 
     }
     if (files)
         closedir(files);
+    if (status == 0 && !sg_rehearse_find_unseen(rehearse, folder, lives))
+        status = sg_tool_error(rehearse->verb, "no host memory left");
     sg_lives_join(lives, rehearse);
     if (isatty(STDERR_FILENO))
         fputs("\r\033[K", stderr);

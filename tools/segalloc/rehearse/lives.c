@@ -38,7 +38,7 @@ struct sg_life *sg_lives_of(struct sg_lives *lives, const char *name)
 
 static void lives_take_event(struct sg_lives *lives, const struct inotify_event *event)
 {
-    struct sg_life *life = event->len && strstr(event->name, ".trace") ? sg_lives_of(lives, event->name) : NULL;
+    struct sg_life *life = event->len && (strstr(event->name, ".trace") || strstr(event->name, ".peaks")) ? sg_lives_of(lives, event->name) : NULL;
     if (!life)
         return;
     lives->events++;

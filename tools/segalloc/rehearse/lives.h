@@ -16,7 +16,7 @@ struct sg_life_need {
 };
 
 struct sg_life {
-    char name[64];         /* of its trace's file */
+    char name[64];         /* of its file: the trace, or the simulator's where there is none */
     unsigned began, ended; /* by numbers that grow as processes begin and end */
     uint64_t pid;
     char command[64];

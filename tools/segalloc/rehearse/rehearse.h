@@ -91,6 +91,8 @@ struct sg_rehearse {
     bool interrupted;         /* by the user: what there is up to then is told */
     bool cut;                 /* … while the finished run was played on cards */
     unsigned processes;       /* that asked for memory */
+    unsigned unseen;          /* of them: without the library, known to the simulator alone */
+    uint64_t unseen_bytes;    /* that those held at most, a sum */
     unsigned replays;         /* of their lives, so far */
     uint64_t events, allocs, served, largest_request;
     uint64_t passed_on_bytes; /* of allocations that the driver served */

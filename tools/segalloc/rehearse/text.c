@@ -356,6 +356,11 @@ static void print_sum(const struct sg_rehearse *rehearse)
 static void print_shared(const struct sg_rehearse *rehearse)
 {
     char size[SG_SIZE_TEXT];
+    if (rehearse->unseen)
+        printf("%u process%s ran without segalloc (LD_PRELOAD was dropped): of %s the most is counted that it held, %s in "
+               "all.\n",
+            rehearse->unseen, rehearse->unseen > 1 ? "es" : "", rehearse->unseen > 1 ? "each" : "it",
+            sg_size_format(rehearse->unseen_bytes, size));
     for (int i = 0; i < SG_DEVICES_MAX; i++) {
         const struct sg_rehearse_device *device = &rehearse->device[i];
         if (device->processes > 1)

@@ -118,7 +118,7 @@ static int rehearse_read_options(struct sg_cli *cli, struct sg_rehearse *rehears
 static const char *temporary_folder(void)
 {
     const char *temporary = getenv("TMPDIR");
-    return temporary && *temporary == '/' && strlen(temporary) <= 30 ? temporary : "/tmp";
+    return temporary && *temporary == '/' && strlen(temporary) <= 30 && !strchr(temporary, ',') ? temporary : "/tmp";
 }
 
 /* Where the traces of the run go. */
@@ -185,7 +185,13 @@ static int rehearse_in(struct sg_rehearse *rehearse, struct sg_launch *launch, c
     needs_path(folder, needs);
     setenv("SEGALLOC_REHEARSAL_NEEDS", needs, 1);
     sg_rehearse_set_environment(rehearse, folder);
-    if (!set_files(rehearse, folder, &keep, &keeps) || !sg_launch_prepare(launch))
+    const char *machine = launch->sim;
+    char sim[512];
+    snprintf(sim, sizeof sim, "%s,peaks=%s", machine, folder);
+    launch->sim = sim;
+    bool prepared = set_files(rehearse, folder, &keep, &keeps) && sg_launch_prepare(launch);
+    launch->sim = machine;
+    if (!prepared)
         return SG_EXIT_ERROR;
     struct sg_lives lives;
     sg_lives_begin(&lives, folder);

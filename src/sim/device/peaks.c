@@ -1,0 +1,59 @@
+#include "device/peaks.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "device/device.h"
+
+_Static_assert(SIM_DEVICES_MAX == sizeof((struct sim_peaks *)0)->bytes / sizeof(uint64_t), "a row for each device");
+
+static struct sim_peaks *peaks;
+
+static int peaks_create(void)
+{
+    enum { EXECS_MOST = 1000 };
+    char path[sizeof sim.config.peaks + 64];
+    int file = -1;
+    errno = EEXIST;
+    for (int i = 0; i < EXECS_MOST && file < 0 && errno == EEXIST; i++) {
+        snprintf(path, sizeof path, "%s/%ld-%d.peaks", sim.config.peaks, (long)getpid(), i);
+        file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    }
+    return file;
+}
+
+/* The mapping keeps the file open. A child by fork() has none, so the file is closed when this process ends. */
+bool sim_peaks_start(void)
+{
+    if (!sim.config.peaks[0])
+        return true;
+    int file = peaks_create();
+    void *at = MAP_FAILED;
+    if (file >= 0 && ftruncate(file, sizeof *peaks) == 0)
+        at = mmap(NULL, sizeof *peaks, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (at == MAP_FAILED)
+        fprintf(stderr, "segalloc simulator: no file of peaks in %s: %s\n", sim.config.peaks, strerror(errno));
+    if (file >= 0)
+        close(file);
+    if (at == MAP_FAILED)
+        return false;
+    madvise(at, sizeof *peaks, MADV_DONTFORK);
+    peaks = at;
+    atomic_store(&peaks->served, dlsym(RTLD_DEFAULT, "segalloc_trim") != NULL);
+    return true;
+}
+
+void sim_peaks_note(const struct sim_device *device)
+{
+    if (!peaks)
+        return;
+    uint64_t bytes = device->used - device->managed.resident_bytes;
+    if (bytes > atomic_load(&peaks->bytes[device->index]))
+        atomic_store(&peaks->bytes[device->index], bytes);
+}
