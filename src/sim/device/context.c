@@ -1,6 +1,5 @@
 #include "device/context.h"
 
-#include "device/context.h"
 #include "device/device.h"
 
 _Thread_local struct sim_current sim_current;
