@@ -14,7 +14,7 @@
      fork           goes on in a child; the parent waits for it and has its status
      say=WORD       writes a line
      wait           until a signal comes
-     return, _exit, kill, abort, interrupt   ends so */
+     return, fail, _exit, kill, abort, interrupt   ends so; fail: with status 1 */
 #include "cuda_abi.h"
 
 #include <dlfcn.h>
@@ -209,8 +209,8 @@ int main(int argc, char **argv)
         for (size_t j = 0; j < sizeof ends / sizeof *ends; j++)
             if (strcmp(act, ends[j]) == 0)
                 end(act);
-        if (strcmp(act, "return") == 0)
-            return 0;
+        if (strcmp(act, "return") == 0 || strcmp(act, "fail") == 0)
+            return *act == 'f';
         if (strcmp(act, "fork") == 0) {
             int status = divide();
             if (status >= 0)

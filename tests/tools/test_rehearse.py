@@ -182,6 +182,13 @@ class Rehearse(unittest.TestCase):
             for act in acts:
                 verdict = self.verdict(3, "--card", "1GiB,2GiB", "--", "sh", "-c", f"'{ACTS}' {act} | cat; true")
                 self.assertEqual([card["fits"] for card in verdict["cards"]], [False, True], act)
+        # a message from a few more blocks, and an end with an error, are no life after the refusal
+        for hidden in ("| cat", "; true", "|| true"):
+            bad = f"'{ACTS}' a+100 b?1500 c+1 d+1 fail {hidden}"
+            verdict = self.verdict(3, "--card", "1GiB,2GiB", "--", "sh", "-c", bad)
+            self.assertEqual([card["fits"] for card in verdict["cards"]], [False, True], hidden)
+            good = bad.replace(" fail", "")
+            self.assertTrue(self.verdict(0, "--card", "1GiB", "--", "sh", "-c", good)["cards"][0]["fits"], hidden)
         # nobody knows whether a search that a shell hides was one
         self.assertEqual(self.verdict(3, "--card", "1GiB", "--", "sh", "-c", f"'{ACTS}' a+100 b~50; true")["adapts"], False)
 

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -14,6 +15,14 @@
 _Static_assert(SIM_DEVICES_MAX == sizeof((struct sim_peaks *)0)->bytes / sizeof(uint64_t), "a row for each device");
 
 static struct sim_peaks *peaks;
+static pid_t owner; /* a child by fork() has no mapping */
+
+static void peaks_end(int status, void *unused)
+{
+    (void)unused;
+    if (peaks && getpid() == owner)
+        atomic_store(&peaks->end, status ? SIM_END_IS_AN_ERROR : SIM_END_IS_GOOD);
+}
 
 static int peaks_create(void)
 {
@@ -45,6 +54,8 @@ bool sim_peaks_start(void)
         return false;
     madvise(at, sizeof *peaks, MADV_DONTFORK);
     peaks = at;
+    owner = getpid();
+    on_exit(peaks_end, NULL);
     atomic_store(&peaks->served, dlsym(RTLD_DEFAULT, "segalloc_trim") != NULL);
     return true;
 }

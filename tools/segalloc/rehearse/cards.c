@@ -210,7 +210,7 @@ static int play_life(struct life *life, const struct sg_findings *findings, stru
 
 /* Levels are those of the card without end. On the smallest card more is moved and less is reserved. Returns the device
    that had more in use than any before, -1: none. */
-static int rehearse_add_process(struct sg_rehearse *rehearse, const struct sg_findings *findings)
+static int rehearse_add_process(struct sg_rehearse *rehearse, const char *path, const struct sg_findings *findings)
 {
     int most = -1;
     rehearse->processes++;
@@ -223,7 +223,8 @@ static int rehearse_add_process(struct sg_rehearse *rehearse, const struct sg_fi
     rehearse->refused += findings->refused;
     bool own_end = rehearse->processes == 1 && (long)findings->pid == rehearse->run.process && !findings->limited;
     rehearse->search = own_end ? findings->search : (struct sg_search){0};
-    rehearse->ended_by |= findings->ooms && !findings->survived;
+    /* A message is often printed from a few more blocks, so what a process has said of its own end goes before those. */
+    rehearse->ended_by |= findings->ooms && (!findings->survived || sg_rehearse_ended_badly(path));
     rehearse->torch |= findings->torch;
     if (findings->largest_request > rehearse->largest_request)
         rehearse->largest_request = findings->largest_request;
@@ -256,7 +257,7 @@ static int add_process(struct sg_rehearse *rehearse, const char *path, struct sg
     if (findings.allocs + findings.passed_on + findings.ooms + findings.peak_outside > 0) {
         struct life life = {.rehearse = rehearse};
         char trace_error[SG_TRACE_ERROR];
-        int most = rehearse_add_process(rehearse, &findings);
+        int most = rehearse_add_process(rehearse, path, &findings);
         if (sg_trace_open(path, &life.reader, trace_error) != 0)
             status = sg_tool_error(rehearse->verb, "the trace of the run: %s", trace_error);
         if (status == 0 && sg_recorded_read(life.reader, &life.recorded) != 0)

@@ -13,17 +13,35 @@
 #include "install_paths.h"
 #include "replay/smallest_card.h"
 
+static bool peaks_read(const char *path, struct sim_peaks *ret)
+{
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    bool whole = file >= 0 && read(file, ret, sizeof *ret) == (ssize_t)sizeof *ret;
+    if (file >= 0)
+        close(file);
+    return whole;
+}
+
 /* Its peaks; false: the file can't be read, or the process has a trace. */
 static bool unseen_read(const char *folder, const char *name, struct sim_peaks *ret)
 {
     char path[SG_PLACE_BYTES * 2], trace[SG_PLACE_BYTES];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     snprintf(trace, sizeof trace, "%s/%ld.trace", folder, atol(name));
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    bool whole = file >= 0 && read(file, ret, sizeof *ret) == (ssize_t)sizeof *ret;
-    if (file >= 0)
-        close(file);
-    return whole && !(ret->served && access(trace, F_OK) == 0);
+    return peaks_read(path, ret) && !(ret->served && access(trace, F_OK) == 0);
+}
+
+/* A process that has called exec since has a second file, so the end that is known last counts. */
+bool sg_rehearse_ended_badly(const char *trace)
+{
+    char path[SG_PLACE_BYTES * 2];
+    uint64_t end = SIM_END_IS_NOT_KNOWN;
+    struct sim_peaks peaks;
+    const char *dot = strrchr(trace, '.');
+    int length = dot ? (int)(dot - trace) : 0;
+    for (int i = 0; snprintf(path, sizeof path, "%.*s-%d.peaks", length, trace, i) > 0 && peaks_read(path, &peaks); i++)
+        end = peaks.end != SIM_END_IS_NOT_KNOWN ? peaks.end : end;
+    return end == SIM_END_IS_AN_ERROR;
 }
 
 /* What others asked for in it is not known: it counts by what it held. */

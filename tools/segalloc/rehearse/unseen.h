@@ -13,4 +13,7 @@
    that it does not fit alone. False: no host memory left. */
 bool sg_rehearse_find_unseen(struct sg_rehearse *rehearse, const char *folder, struct sg_lives *lives);
 
+/* True if the process with this trace has ended by exit() with another status than 0, whatever became of that. */
+bool sg_rehearse_ended_badly(const char *trace);
+
 #endif
