@@ -192,6 +192,12 @@ class Rehearse(unittest.TestCase):
         # nobody knows whether a search that a shell hides was one
         self.assertEqual(self.verdict(3, "--card", "1GiB", "--", "sh", "-c", f"'{ACTS}' a+100 b~50; true")["adapts"], False)
 
+    def test_sizes_that_round_alike(self):
+        """A card that is too small is told apart from the one that is not."""
+        said = rehearse("--card", "1GiB", "--margin", "0", "--", ACTS, "a+1025").stdout
+        self.assertIn("1.00 GiB: does not fit: the smallest card that does has 1026 MiB, 2.00 MiB more", said)
+        self.assertIn("or a card of 1026 MiB", said)
+
     def test_a_fault_beyond_the_card(self):
         """A run that faults where it got more than any card has says no more of the smallest card than that these are none."""
         verdict = self.verdict(3, "--card", "512MiB,800MiB", "--margin", "0", "--", ACTS, "a+100", "b$400", "c$700")

@@ -87,6 +87,16 @@ static const char *card_name(const struct sg_rehearse_card *card, char ret[64])
     return ret;
 }
 
+/* The size of the smallest card, beside a card that is too small. Where both round alike it has whole MiB: "1026 MiB" beside
+   "1.00 GiB". */
+static const char *text_larger_than(uint64_t smallest, uint64_t card, char *buffer)
+{
+    char small[SG_SIZE_TEXT];
+    if (strcmp(sg_size_format(smallest, buffer), sg_size_format(card, small)) == 0)
+        snprintf(buffer, SG_SIZE_TEXT, "%" PRIu64 " MiB", (smallest + SG_MIB - 1) / SG_MIB);
+    return buffer;
+}
+
 /* "does not fit: the smallest card that does has 33.17 GiB, 9.17 GiB more". "fits, 3.74 GiB to spare, 3.08 GiB of them
    after context and libraries". */
 static void rehearse_print_verdict(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
@@ -104,7 +114,7 @@ static void rehearse_print_verdict(const struct sg_rehearse *rehearse, const str
         printf(" where context and libraries take some %s", sg_size_format(card->margin, more));
     if (lack)
         printf(": the smallest card that does has %s%s, %s more", sg_rehearse_at_least(rehearse) ? "at least " : "",
-            sg_size_format(smallest, size), sg_size_format(lack, more));
+            text_larger_than(smallest, card->bytes, size), sg_size_format(lack, more));
 }
 
 /* What the program did on a card of this size, where it does not fit by what it takes on a card without end. */
@@ -306,7 +316,8 @@ static void print_no_suggestion(const struct sg_rehearse *rehearse)
     uint64_t least = rehearse->alone.segalloc;
     fputs("Next: try smaller sizes of an option of the program, --try NAME=VALUE,…", stdout);
     if (least)
-        printf(", or a card of %s", sg_size_format(least + sg_rehearse_largest(rehearse)->margin, size));
+        printf(", or a card of %s", text_larger_than(least + sg_rehearse_largest(rehearse)->margin,
+                                        sg_rehearse_largest(rehearse)->bytes, size));
     putchar('\n');
 }
 
