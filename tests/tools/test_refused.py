@@ -82,6 +82,8 @@ class Refused(unittest.TestCase):
                 self.assertEqual(run("report", "--fail-above", "ooms=0", self.trace).returncode, 3 if failures else 0)
                 doctor = json.loads(run("doctor", "--json", "--sim", "1GiB", "--", ACTS, *acts.split()).stdout.splitlines()[-1])
                 self.assertEqual(doctor["failures"], failures)
+                if doctor["answer"] == "served":  # its sentence tells of both
+                    self.assertEqual("failed for want of memory" in doctor["because"], failures > 0, doctor["because"])
                 tune = json.loads(run("tune", "--json", self.trace).stdout)
                 self.assertEqual(sum(trace["failures"] for trace in tune["traces"]), failures)
                 if not failures:

@@ -173,6 +173,10 @@ void sg_doctor_judge_command(struct sg_examination *examination)
         if (two)
             sg_doctor_conclude(examination, SG_DOCTOR_PARTLY, "%" PRIu64 " allocation%s served, but " TWO_DRIVERS,
                 served, served == 1 ? " was" : "s were", sg_doctor_name(two), two->drivers[0], two->drivers[1]);
+        else if (examination->total.failed)
+            sg_doctor_conclude(examination, SG_DOCTOR_SERVED,
+                "%" PRIu64 " allocation%s served, and %" PRIu64 " failed for want of memory", served,
+                served == 1 ? " was" : "s were", examination->total.failed);
         else
             sg_doctor_conclude(examination, SG_DOCTOR_SERVED,
                 served == 1 ? "the only allocation was served" : "all %" PRIu64 " allocations were served", served);
