@@ -59,6 +59,22 @@ static void add_level(struct count *count, const struct sg_stats *stats, enum sg
     count[LARGE].peak += peak;
 }
 
+/* A level in bytes. The peaks of the two are of different times, so their sum may be more than there ever was. PyTorch's
+   segments are blocks of ours, so our own peak is at least what both had at once. For example, a pool of 600 MiB, gone
+   before a tensor of 900 MiB: the peak is 900 MiB, and not 1500. */
+static void add_bytes(struct count *count, const struct sg_stats *stats, enum sg_stat level, int64_t theirs)
+{
+    const int families[] = {ALL, LARGE};
+    int64_t most = signed_of(stats->peak[level]), before[POOLS] = {count[ALL].peak, 0, count[LARGE].peak};
+    add_level(count, stats, level, theirs);
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        struct count *of = &count[families[i]];
+        int64_t bound = most > before[families[i]] ? most : before[families[i]];
+        bound = bound > of->current ? bound : of->current;
+        of->peak = of->peak < bound ? of->peak : bound;
+    }
+}
+
 static void add_totals(struct count *count, uint64_t in, uint64_t out)
 {
     count[ALL].allocated += signed_of(in);
@@ -114,11 +130,11 @@ static void add_all(struct counts *counts, struct more_counts *more, const struc
     add_level(counts->allocation, stats, SG_STAT_allocations, blocks);
     add_level(counts->active, stats, SG_STAT_allocations, blocks);
     add_level(counts->segment, stats, SG_STAT_pages, 0);
-    add_level(counts->allocated_bytes, stats, SG_STAT_allocated_bytes, bytes);
-    add_level(more->requested_bytes, stats, SG_STAT_requested_bytes, bytes);
-    add_level(more->active_bytes, stats, SG_STAT_active_bytes, bytes);
+    add_bytes(counts->allocated_bytes, stats, SG_STAT_allocated_bytes, bytes);
+    add_bytes(more->requested_bytes, stats, SG_STAT_requested_bytes, bytes);
+    add_bytes(more->active_bytes, stats, SG_STAT_active_bytes, bytes);
     add_level(more->inactive_split_bytes, stats, SG_STAT_inactive_split_bytes, 0);
-    add_level(counts->reserved_bytes, stats, SG_STAT_reserved_bytes, bytes);
+    add_bytes(counts->reserved_bytes, stats, SG_STAT_reserved_bytes, bytes);
     add_totals(counts->allocation, totals->allocs, totals->frees);
     add_totals(counts->active, totals->allocs, totals->frees);
     add_totals(counts->segment, totals->pages, totals->released);
