@@ -70,7 +70,6 @@ static void add_bytes(struct count *count, const struct sg_stats *stats, enum sg
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
         struct count *of = &count[families[i]];
         int64_t bound = most > before[families[i]] ? most : before[families[i]];
-        bound = bound > of->current ? bound : of->current;
         of->peak = of->peak < bound ? of->peak : bound;
     }
 }
