@@ -29,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (sg_stats_file_detect(path) && sg_findings_read(path, /* cards */ true, &findings, error) == 0) {
         const struct sg_findings *all[] = {&findings, &findings};
         sg_report_text(&findings, /* all */ true);
-        sg_report_json(&findings, false);
+        sg_json_print(sg_report_json(&findings, false));
         sg_report_table(all, 2);
         sg_findings_free(&findings);
     }

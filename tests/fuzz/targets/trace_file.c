@@ -55,7 +55,7 @@ static void report(const char *path)
     }
     const struct sg_findings *all[] = {&findings, &findings};
     sg_report_text(&findings, /* all */ true);
-    sg_report_json(&findings, false);
+    sg_json_print(sg_report_json(&findings, false));
     sg_report_table(all, 2);
     sg_findings_free(&findings);
 }
