@@ -10,11 +10,6 @@
 
 enum { WARP = 32 };
 
-static const struct sim_capability *launch_capability(void)
-{
-    return sim_model_capability(sim.config.model);
-}
-
 CUresult cuLaunchKernel(CUfunction f, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
     unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream,
     void **params, void **extra)
@@ -238,9 +233,9 @@ static CUresult function_occupancy(int *blocks, CUfunction function, int block_s
     *blocks = 0;
     if (block_size > SIM_THREADS_PER_BLOCK || shared_bytes > sim_shared_in_all())
         return CUDA_SUCCESS;
-    int threads = (block_size + WARP - 1) / WARP * WARP, n = launch_capability()->blocks;
-    if (n > launch_capability()->threads / threads)
-        n = launch_capability()->threads / threads;
+    int threads = (block_size + WARP - 1) / WARP * WARP, n = sim_kernel_capability()->blocks;
+    if (n > sim_kernel_capability()->threads / threads)
+        n = sim_kernel_capability()->threads / threads;
     if (shared_bytes && (size_t)n > sim_shared_in_all() / (shared_bytes + sim_shared_besides()))
         n = (int)(sim_shared_in_all() / (shared_bytes + sim_shared_besides()));
     *blocks = n;

@@ -8,7 +8,7 @@
 
 enum { KIB = 1024 };
 
-static const struct sim_capability *kernel_capability(void)
+const struct sim_capability *sim_kernel_capability(void)
 {
     return sim_model_capability(sim.config.model);
 }
@@ -16,12 +16,12 @@ static const struct sim_capability *kernel_capability(void)
 /* Shared memory of a multiprocessor, what each block takes of it besides its own, and the most that one may have. */
 size_t sim_shared_in_all(void)
 {
-    return (size_t)kernel_capability()->shared_kib * KIB;
+    return (size_t)sim_kernel_capability()->shared_kib * KIB;
 }
 
 size_t sim_shared_besides(void)
 {
-    return (size_t)kernel_capability()->reserved_kib * KIB;
+    return (size_t)sim_kernel_capability()->reserved_kib * KIB;
 }
 
 size_t sim_shared_of_block(void)

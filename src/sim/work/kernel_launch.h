@@ -2,10 +2,13 @@
 #ifndef SIM_KERNEL_LAUNCH_H
 #define SIM_KERNEL_LAUNCH_H
 
+#include "model.h"
 #include "streams/work.h"
 
 enum { SIM_THREADS_PER_BLOCK = 1024 };
 
+/* The limits of the card's compute capability. */
+const struct sim_capability *sim_kernel_capability(void);
 /* Shared memory of a multiprocessor, what each block takes of it besides its own, and the most that one may have. */
 size_t sim_shared_in_all(void);
 size_t sim_shared_besides(void);
