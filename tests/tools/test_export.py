@@ -119,7 +119,8 @@ class Timeline(Case):
 
     def test_chrome(self):
         path = self.record("1GiB", "a+300", "b+200", "c?900", "a-", "d+100")
-        told = json.loads(self.export(path, "chrome"))
+        text = self.export(path, "chrome")
+        told = json.loads(text)
         validate(told, "chrome.json")
         events = told["traceEvents"]
         by_name = {name: [event["args"]["bytes"] for event in events if event["ph"] == "C" and event["name"] == name]
@@ -130,6 +131,11 @@ class Timeline(Case):
         self.assertEqual([event["name"] for event in events if event["ph"] == "i"], ["out of memory: 900.00 MiB"])
         times = [event["ts"] for event in events if event["ph"] == "C"]
         self.assertEqual(times, sorted(times))
+        # An event is written as any JSON writer would, and its microseconds are the trace's nanoseconds.
+        counters = [line.rstrip(",") for line in text.splitlines() if line.startswith('{"ph":"C"')]
+        self.assertEqual(counters, [json.dumps(event, separators=(",", ":")) for event in events if event["ph"] == "C"])
+        rows = csv.DictReader(self.export(path, "csv", "--points", "0").splitlines())
+        self.assertEqual([round(time * 1000) for time in times[::3]], [round(float(row["time_s"]) * 1e9) for row in rows])
 
     def test_hostile_names(self):
         program = self.folder / 'a"b\\c<script>\n;x'

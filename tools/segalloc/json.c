@@ -118,10 +118,42 @@ void sg_json_set_numbers(json_t *object, const struct sg_json_member *member)
         sg_json_set(object, member->key, sg_json_number(member->value));
 }
 
+/* Pieces of a text, gathered: jansson hands over a few bytes at a time, and each call of a file takes the file's lock. An object of
+   75 bytes comes in 40 pieces, for instance, and is one write. */
+struct json_pieces {
+    FILE *out;
+    size_t used;
+    char text[4096];
+};
+
+static int json_flush(struct json_pieces *pieces)
+{
+    size_t used = pieces->used;
+    pieces->used = 0;
+    return fwrite(pieces->text, 1, used, pieces->out) == used ? 0 : -1;
+}
+
+/* A piece of what is dumped, as jansson calls back; -1 where it could not be written. */
+static int json_gather(const char *piece, size_t size, void *user)
+{
+    struct json_pieces *pieces = user;
+    if (size > sizeof pieces->text - pieces->used && json_flush(pieces) != 0)
+        return -1;
+    if (size > sizeof pieces->text)
+        return fwrite(piece, 1, size, pieces->out) == size ? 0 : -1;
+    memcpy(pieces->text + pieces->used, piece, size);
+    pieces->used += size;
+    return 0;
+}
+
 static void json_dump_to(FILE *out, json_t *value, size_t flags)
 {
-    json_done(json_dumpf(value, out, flags | JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(REAL_DIGITS)) &&
-              !ferror(out));
+    struct json_pieces pieces;
+    pieces.out = out;
+    pieces.used = 0;
+    int error = json_dump_callback(value, json_gather, &pieces,
+        flags | JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(REAL_DIGITS));
+    json_done((error || json_flush(&pieces)) && !ferror(out)); /* the caller asks about the file */
     json_decref(value);
 }
 
@@ -140,6 +172,14 @@ void sg_json_write_key(FILE *out, const char *key)
     putc(',', out);
     sg_json_write(out, sg_json_text(key));
     putc(':', out);
+}
+
+char *sg_json_line(json_t *value)
+{
+    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(REAL_DIGITS));
+    json_done(!text);
+    json_decref(value);
+    return text;
 }
 
 void sg_json_print(json_t *value)

@@ -51,6 +51,9 @@ void sg_json_write(FILE *out, json_t *value);
 void sg_json_write_members(FILE *out, json_t *value);
 void sg_json_write_key(FILE *out, const char *key);
 
+/* The text of a value, without a line's end, to be freed. Gives the value up. */
+char *sg_json_line(json_t *value);
+
 /* Prints a value as a line to stdout, and gives it up. */
 void sg_json_print(json_t *value);
 
