@@ -3,7 +3,8 @@
 Usage: pages.py TOOLS TEMPLATE        (TOOLS: the folder tools/segalloc, whose tables have the options)
 
 A template has what is in the manual alone. Its lines @HEAD@, @ABOUT@, @OPTIONS@ and @STATUS@ are replaced by the name and the usage of
-the verb, what it does, its options and its exit statuses; @VERBS@ and @PAGES@ by a list of all verbs, and of their pages."""
+the verb, what it does, its options and its exit statuses; @VERBS@ and @PAGES@ by a list of all verbs, and of their pages; @TRAINER@ by
+the options of segalloc-train, from its table."""
 import pathlib
 import re
 import sys
@@ -77,13 +78,17 @@ def about(verb):
         yield f"*{word}*\n\t{marked(sentence(text), words)}"
 
 
+def argument_of(option):
+    """An option's argument: what the reader replaces is underlined, and alternatives in small letters are words to type."""
+    return re.sub(r"[A-Z][\w:=,.…]*", lambda part: f"_{part[0]}_", escaped(option)).replace("\\[", "[").replace("\\]", "]")
+
+
 def options(verb):
     words, actions = words_of(verb), [word for word, _ in verb.terms]
     yield "# OPTIONS"
     for option in verb.options:
         names = ", ".join(f"*{escaped(name)}*" for name in option.names())
-        # Alternatives in small letters are words to type.
-        argument = option.argument and re.sub(r"[A-Z][\w:=,.…]*", lambda part: f"_{part[0]}_", escaped(option.argument)).replace("\\[", "[").replace("\\]", "]")
+        argument = option.argument and argument_of(option.argument)
         text = option.text or ""
         if option.value == "CARDS":
             text += ": " + ", ".join(values[0] for _, values in tables.rows(TOOLS / "../../src/driver/cards.def"))
@@ -96,6 +101,16 @@ def options(verb):
         yield f"{names}{' ' + argument if argument else ''}\n\t{body}"
 
 
+def trainer():
+    rows = [values for _, values in tables.rows(TOOLS / "../train/options.def")]
+    words = set(re.findall(r"[A-Z]+", " ".join(argument or "" for _, argument, _ in rows)))
+    for name, argument, text in rows:
+        name = name.replace("_", "-")
+        first = re.match(r"\w+", text)[0]
+        said = marked(sentence(text, [first] if first in (argument or "").split("|") else []), words)
+        yield f"*--{name}*{' ' + argument_of(argument) if argument else ''}\n\t{said}"
+
+
 def status(verb):
     yield "# EXIT STATUS"
     yield marked(sentence(verb.status), words_of(verb))
@@ -106,8 +121,8 @@ def main():
     text = TEMPLATE.read_text()
     name = re.fullmatch(r"segalloc-(\w+)\.1\.scd", TEMPLATE.name)
     parts = {"VERBS": (f"*{verb.name}*\n\t{marked(sentence(verb.summary))} See *segalloc-{verb.name}*(1)." for verb in verbs),
-             "PAGES": [", ".join(f"*segalloc-{verb.name}*(1)" for verb in verbs)]}
-    if name:
+             "PAGES": [", ".join(f"*segalloc-{verb.name}*(1)" for verb in verbs)], "TRAINER": trainer()}
+    if name and name[1] != "train":
         verb = next(verb for verb in verbs if verb.name == name[1])
         parts |= {"HEAD": head(verb), "ABOUT": about(verb), "OPTIONS": options(verb), "STATUS": status(verb)}
     for part, paragraphs in parts.items():
