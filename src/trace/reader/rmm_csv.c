@@ -27,8 +27,9 @@
 #include <string.h>
 
 #include "reader/dictionary.h"
+#include "reader/rmm_fields.h"
+#include "reader/rmm_numbers.h"
 #include "reader/trace_input.h"
-#include "base/wrap.h"
 
 enum {
     LINE_MAX_BYTES = 4096,
@@ -69,24 +70,11 @@ const char *sg_rmm_action(enum segalloc_record_kind kind)
     return NULL;
 }
 
-/* A number that was given an index, in a table with open addressing that is half full at most. Index 0: the place is
-   empty. */
-struct entry {
-    uint64_t value;
-    uint32_t index;
-    uint8_t flags; /* spelling that was defined last */
-};
-
-struct table {
-    struct entry *entry;
-    uint32_t room, used;
-};
-
 /* A file that is being read. */
 struct state {
-    struct table streams, threads;
-    struct entry *memo[MEMO]; /* of streams, by value */
-    struct entry *thread;     /* of the row before */
+    struct sg_rmm_numbers streams, threads;
+    struct sg_rmm_number *memo[MEMO]; /* of streams, by value */
+    struct sg_rmm_number *thread;     /* of the row before */
     uint64_t day_ns, last_ns;
     char prefix[9];           /* HH:MM:SS: of the row before, and what it stands for */
     uint64_t prefix_ns;
@@ -96,38 +84,6 @@ struct state {
     size_t lead_bytes;        /* 0: that is longer */
     bool open_end; /* the line read last has no newline: the end of the file, or where its writer was stopped */
 };
-
-/* The entry of a value, or the empty place where it would go. */
-static struct entry *table_probe(const struct table *table, uint64_t value)
-{
-    uint64_t at = sg_hash(value) >> 20;
-    for (;; at++) {
-        struct entry *entry = &table->entry[at & (table->room - 1)];
-        if (!entry->index || entry->value == value)
-            return entry;
-    }
-}
-
-/* The entry of `value`, made if there is none. NULL: no memory. Moves the entries. */
-static struct entry *table_intern(struct table *table, uint64_t value, bool *ret_new)
-{
-    if (table->used * 2 >= table->room) {
-        struct table grown = {.room = table->room ? table->room * 2 : 64, .used = table->used};
-        grown.entry = calloc(grown.room, sizeof(*grown.entry));
-        if (!grown.entry)
-            return NULL;
-        for (uint32_t i = 0; i < table->room; i++)
-            if (table->entry[i].index)
-                *table_probe(&grown, table->entry[i].value) = table->entry[i];
-        free(table->entry);
-        *table = grown;
-    }
-    struct entry *entry = table_probe(table, value);
-    *ret_new = !entry->index;
-    if (!entry->index)
-        *entry = (struct entry){.value = value, .index = ++table->used};
-    return entry;
-}
 
 /* True for a file whose first line is RMM's header. */
 static bool csv_detect(const unsigned char *data, size_t size)
@@ -206,68 +162,6 @@ static bool csv_bad_field(struct sg_trace_reader *reader, const unsigned char *f
     return false;
 }
 
-/* Decimal digits up to a comma or the end. Leaves *at behind the digits; false: none, or more than 64 bits. */
-static inline bool csv_take_decimal(const unsigned char **at, const unsigned char *end, uint64_t *ret)
-{
-    /* 19 digits are less than 64 bits, so only digits behind those are checked for an overflow. */
-    enum { SAFE_DIGITS = 19 };
-    const unsigned char *p = *at, *safe = end - p > SAFE_DIGITS ? p + SAFE_DIGITS : end;
-    uint64_t value = 0;
-    while (p < safe && (unsigned)(*p - '0') < 10)
-        value = value * 10 + (unsigned)(*p++ - '0');
-    if (p == *at)
-        return false;
-    for (; p < end && (unsigned)(*p - '0') < 10; p++)
-        if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, (unsigned)(*p - '0'), &value))
-            return false;
-    *at = p;
-    *ret = value;
-    return true;
-}
-
-static const signed char hex_value[256] = {
-    ['0'] = 1, ['1'] = 2, ['2'] = 3, ['3'] = 4, ['4'] = 5, ['5'] = 6, ['6'] = 7, ['7'] = 8, ['8'] = 9, ['9'] = 10,
-    ['a'] = 11, ['b'] = 12, ['c'] = 13, ['d'] = 14, ['e'] = 15, ['f'] = 16,
-    ['A'] = 11, ['B'] = 12, ['C'] = 13, ['D'] = 14, ['E'] = 15, ['F'] = 16,
-};
-
-/* Hexadecimal digits, in either case, up to 64 bits. */
-static inline bool csv_take_hexadecimal(const unsigned char **at, const unsigned char *end, uint64_t *ret)
-{
-    const unsigned char *p = *at;
-    uint64_t value = 0;
-    int digit;
-    while (p < end && (digit = hex_value[*p]) != 0) {
-        if (value >> 60)
-            return false;
-        value = value << 4 | (unsigned)(digit - 1);
-        p++;
-    }
-    if (p == *at)
-        return false;
-    *at = p;
-    *ret = value;
-    return true;
-}
-
-static inline bool csv_is_nil(const unsigned char *p, const unsigned char *end)
-{
-    return end - p >= 5 && !memcmp(p, "(nil)", 5);
-}
-
-/* Six decimal digits, without a branch for each. */
-static inline bool csv_six_digits(const unsigned char *p, uint32_t *ret)
-{
-    uint32_t value = 0, wrong = 0;
-    for (int i = 0; i < 6; i++) {
-        uint32_t digit = p[i] - (uint32_t)'0';
-        wrong |= digit > 9;
-        value = value * 10 + digit;
-    }
-    *ret = value;
-    return !wrong;
-}
-
 /* HH:MM:SS:ffffff, also with a point before the microseconds; rows that fall back by more than half a day are of the
    next day. */
 static inline bool csv_parse_time(struct sg_trace_reader *reader, const unsigned char **at, const unsigned char *end,
@@ -290,7 +184,7 @@ static inline bool csv_parse_time(struct sg_trace_reader *reader, const unsigned
         state->prefix_ns = ((hour * UINT64_C(60) + minute) * 60 + second) * 1000000000;
     }
     uint32_t micros;
-    if (!csv_six_digits(p + 9, &micros))
+    if (!sg_rmm_six_digits(p + 9, &micros))
         return csv_bad_field(reader, p, end, "bad time");
     uint64_t now = state->day_ns + state->prefix_ns + micros * UINT64_C(1000);
     /* Threads write their rows a little out of order, so a small step back is no new day. */
@@ -331,66 +225,16 @@ static inline bool csv_parse_action(struct sg_trace_reader *reader, const unsign
     return csv_bad_field(reader, p, end, "unknown action");
 }
 
-/* The address, and how it is spelt: the row's own flags, and those that hold for the thread. */
-static inline bool csv_parse_pointer(const unsigned char **at, const unsigned char *end, struct segalloc_trace_record *row,
-                                 uint8_t *ret_style, uint8_t *ret_style_seen)
-{
-    const unsigned char *p = *at;
-    *ret_style = 0;
-    *ret_style_seen = SEGALLOC_FLAG_BARE_HEX;
-    if (csv_is_nil(p, end)) {
-        row->flags |= SEGALLOC_FLAG_NIL;
-        *ret_style_seen = 0;
-        *at = p + 5;
-        return true;
-    }
-    if (end - p > 2 && p[0] == '0' && (p[1] | 0x20) == 'x')
-        p += 2;
-    else
-        *ret_style = SEGALLOC_FLAG_BARE_HEX;
-    if (!csv_take_hexadecimal(&p, end, &row->id))
-        return false;
-    *at = p;
-    return true;
-}
-
-/* The last field: decimal, or a pointer. Digits that go on with a letter are hexadecimal without 0x. */
-static inline bool csv_parse_stream(const unsigned char **at, const unsigned char *end, uint64_t *ret, uint8_t *ret_style)
-{
-    const unsigned char *p = *at;
-    *ret_style = 0;
-    if (csv_is_nil(p, end)) {
-        *ret = 0;
-        *ret_style = SEGALLOC_FLAG_NIL;
-        *at = p + 5;
-        return true;
-    }
-    if (end - p > 2 && p[0] == '0' && (p[1] | 0x20) == 'x') {
-        p += 2;
-        *ret_style = SEGALLOC_FLAG_HEX_STREAM;
-    } else if (csv_take_decimal(&p, end, ret) && (p == end || !hex_value[*p])) {
-        *at = p;
-        return true;
-    } else {
-        p = *at;
-        *ret_style = SEGALLOC_FLAG_BARE_HEX;
-    }
-    if (!csv_take_hexadecimal(&p, end, ret))
-        return false;
-    *at = p;
-    return true;
-}
-
 /* The index of a thread; a record that defines it where it is new or its rows are spelt another way now, as far as
    this one shows. */
 static bool csv_thread_index(struct sg_trace_reader *reader, uint64_t value, uint8_t style, uint8_t style_seen,
                       struct segalloc_trace_record **out, uint16_t *ret)
 {
     struct state *state = reader->state;
-    struct entry *entry = state->thread;
+    struct sg_rmm_number *entry = state->thread;
     bool new = false;
     if (!entry || entry->value != value) {
-        entry = state->thread = table_intern(&state->threads, value, &new);
+        entry = state->thread = sg_rmm_number_intern(&state->threads, value, &new);
         if (!entry) {
             sg_trace_fail(reader, "out of memory");
             return false;
@@ -411,7 +255,7 @@ static bool csv_thread_index(struct sg_trace_reader *reader, uint64_t value, uin
 }
 
 /* The place of a stream in the memo: streams are few, and most rows name one of the last 64. */
-static inline struct entry **csv_memo_of(struct state *state, uint64_t stream)
+static inline struct sg_rmm_number **csv_memo_of(struct state *state, uint64_t stream)
 {
     return &state->memo[(stream ^ stream >> 8) % MEMO];
 }
@@ -421,11 +265,11 @@ static bool csv_stream_index(struct sg_trace_reader *reader, uint64_t value, uin
                       uint32_t *ret)
 {
     struct state *state = reader->state;
-    struct entry **memo = csv_memo_of(state, value), *entry = *memo;
+    struct sg_rmm_number **memo = csv_memo_of(state, value), *entry = *memo;
     bool new = false;
     if (!entry || entry->value != value) {
         uint32_t room = state->streams.room;
-        entry = table_intern(&state->streams, value, &new);
+        entry = sg_rmm_number_intern(&state->streams, value, &new);
         if (!entry) {
             sg_trace_fail(reader, "out of memory");
             return false;
@@ -472,7 +316,7 @@ static inline bool csv_parse_row(struct sg_trace_reader *reader, const unsigned 
     struct segalloc_trace_record row = {0};
     uint64_t thread = 0, stream = 0;
     uint8_t time_style = 0, pointer_style, pointer_style_seen, stream_style;
-    if (!csv_take_decimal(&at, end, &thread))
+    if (!sg_rmm_take_decimal(&at, end, &thread))
         return csv_bad_field(reader, field, end, "bad thread");
     if (!csv_take_comma(reader, &at, end, field, "bad thread"))
         return false;
@@ -484,17 +328,17 @@ static inline bool csv_parse_row(struct sg_trace_reader *reader, const unsigned 
     if (!csv_parse_action(reader, &at, end, &row.kind))
         return false;
     field = ++at;
-    if (!csv_parse_pointer(&at, end, &row, &pointer_style, &pointer_style_seen))
+    if (!sg_rmm_parse_pointer(&at, end, &row, &pointer_style, &pointer_style_seen))
         return csv_bad_field(reader, field, end, "bad pointer");
     if (!csv_take_comma(reader, &at, end, field, "bad pointer"))
         return false;
     field = at;
-    if (!csv_take_decimal(&at, end, &row.size))
+    if (!sg_rmm_take_decimal(&at, end, &row.size))
         return csv_bad_field(reader, field, end, "bad size");
     if (!csv_take_comma(reader, &at, end, field, "bad size"))
         return false;
     field = at;
-    if (!csv_parse_stream(&at, end, &stream, &stream_style))
+    if (!sg_rmm_parse_stream(&at, end, &stream, &stream_style))
         return csv_bad_field(reader, field, end, "bad stream");
     if (at != end) {
         if (*at == ',') {
@@ -523,7 +367,7 @@ static inline bool csv_parse_alike(struct sg_trace_reader *reader, struct segall
     uint64_t stream;
     uint32_t micros;
     if (reader->size < ALIKE_MAX + LEAD || !lead || memcmp(at, state->lead, lead) != 0 ||
-        !csv_six_digits(at + lead, &micros))
+        !sg_rmm_six_digits(at + lead, &micros))
         return false;
     at += lead + 6;
     if (memcmp(at, ",allocate,0x", 12) == 0) {
@@ -535,11 +379,11 @@ static inline bool csv_parse_alike(struct sg_trace_reader *reader, struct segall
     } else {
         return false;
     }
-    if (!csv_take_hexadecimal(&at, end, &row.id) || *at++ != ',' || !csv_take_decimal(&at, end, &row.size) || *at++ != ',' ||
-        !csv_take_decimal(&at, end, &stream) || *at++ != '\n')
+    if (!sg_rmm_take_hexadecimal(&at, end, &row.id) || *at++ != ',' || !sg_rmm_take_decimal(&at, end, &row.size) ||
+        *at++ != ',' || !sg_rmm_take_decimal(&at, end, &stream) || *at++ != '\n')
         return false;
     /* Only a known stream in its usual spelling: a new one needs a definition, which csv_parse_row() writes. */
-    const struct entry *known = *csv_memo_of(state, stream), *thread = state->thread;
+    const struct sg_rmm_number *known = *csv_memo_of(state, stream), *thread = state->thread;
     if (!known || known->value != stream || known->flags || thread->flags & SEGALLOC_FLAG_BARE_HEX)
         return false;
     row.stream = known->index;
