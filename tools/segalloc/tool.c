@@ -59,6 +59,20 @@ int sg_tool_usage(const char *verb, const char *format, ...)
     return SG_EXIT_USAGE;
 }
 
+bool sg_tool_pid(const char *text, pid_t *ret)
+{
+    uint64_t number = 0;
+    for (const char *at = text; *at; at++) {
+        if (*at < '0' || *at > '9' || number > INT32_MAX)
+            return false;
+        number = number * 10 + (uint64_t)(*at - '0');
+    }
+    if (!number || number > INT32_MAX)
+        return false;
+    *ret = (pid_t)number;
+    return true;
+}
+
 bool sg_tool_runs(uint64_t pid, const char *command)
 {
     char path[64], text[8192];

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 /* `run` and `doctor` give CMD's own status where CMD ran; the last three are env's and timeout's convention. */
 enum {
@@ -34,6 +35,9 @@ __attribute__((format(printf, 2, 3))) int sg_tool_error(const char *verb, const 
 
 /* Prints a message with " (see segalloc VERB --help)" after it; returns SG_EXIT_USAGE. */
 __attribute__((format(printf, 2, 3))) int sg_tool_usage(const char *verb, const char *format, ...);
+
+/* The number of a process as it is typed: digits alone, from 1. False: it is none. */
+bool sg_tool_pid(const char *text, pid_t *ret);
 
 /* Whether a process of this number runs, and its command line, with spaces, is `command`. */
 bool sg_tool_runs(uint64_t pid, const char *command);

@@ -121,15 +121,6 @@ static int examine_command(struct sg_examination *examination, bool json)
     return not_run ? examination->watch.status : 0;
 }
 
-/* Whether the text is the number of a process rather than a program's name. */
-static bool doctor_parse_pid(const char *text, pid_t *ret)
-{
-    char *end;
-    long pid = strtol(text, &end, 10);
-    *ret = (pid_t)pid;
-    return *text >= '0' && *text <= '9' && !*end && pid > 0 && pid <= INT32_MAX && access(text, F_OK) != 0;
-}
-
 /* What a running process has loaded. False: that cannot be read. */
 static bool look_at_maps(pid_t pid, struct sg_watched *process)
 {
@@ -255,8 +246,10 @@ int sg_verb_doctor(int argc, char **argv)
     if (cli.status)
         return cli.status;
     pid_t pid;
+    /* A number names a process, unless a program of that name is here. */
     bool after = optind + 2 == argc && strcmp(argv[optind + 1], "--json") == 0; /* as other verbs take it */
-    if (optind + 1 + after == argc && strcmp(argv[optind - 1], "--") != 0 && doctor_parse_pid(argv[optind], &pid))
+    if (optind + 1 + after == argc && strcmp(argv[optind - 1], "--") != 0 && sg_tool_pid(argv[optind], &pid) &&
+        access(argv[optind], F_OK) != 0)
         return examine_process(&examination, pid, json || after);
     examination.command = optind < argc ? argv + optind : NULL;
     examination.launch.command = examination.command;

@@ -7,8 +7,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #define CLI_VERB "trim"
@@ -17,17 +15,6 @@
 
 #define TIMEOUT_NS UINT64_C(10000000000)
 enum { TIMEOUT_S = 10 };
-
-static bool trim_parse_pid(const char *text, pid_t *ret)
-{
-    char *end;
-    errno = 0;
-    long value = strtol(text, &end, 10);
-    if (errno || *end || end == text || value <= 0 || value > INT32_MAX)
-        return false;
-    *ret = (pid_t)value;
-    return true;
-}
 
 static int trim_ask(const char *verb, pid_t pid, uint64_t keep, uint64_t *ret_given)
 {
@@ -80,7 +67,7 @@ int sg_verb_trim(int argc, char **argv)
         return cli.status;
     if (optind + 1 != argc)
         return sg_tool_usage(argv[0], optind == argc ? "which process?" : "one process at a time");
-    if (!trim_parse_pid(argv[optind], &pid))
+    if (!sg_tool_pid(argv[optind], &pid))
         return sg_tool_usage(argv[0], "\"%s\" is no process id", argv[optind]);
     int status = trim_ask(argv[0], pid, keep, &given);
     if (status != SG_EXIT_OK)
