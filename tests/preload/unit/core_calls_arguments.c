@@ -1,4 +1,5 @@
 /* Arguments of core_calls_world.h: what a parameter is, by its type and name, and a value of it by chance. */
+#include <assert.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,6 +10,36 @@
 bool chance(uint64_t one_in)
 {
     return random_below(&world.random, one_in) == 0;
+}
+
+void begin_step(int program, int step)
+{
+    world.step = step;
+    world.made = 0;
+    world.random.state = (uint64_t)program * 1000003 + (uint64_t)step * 7577;
+    world.answers.state = (uint64_t)program * 7919 + (uint64_t)step * 104729 + 1;
+}
+
+int new_id(void)
+{
+    assert(world.made < IDS_A_STEP);
+    return world.step * IDS_A_STEP + world.made++;
+}
+
+int any_block(bool live)
+{
+    enum { STEPS_BACK = 40 };
+    struct random draw = {.state = random_next(&world.random)};
+    int first = (world.step < STEPS_BACK ? 0 : world.step - STEPS_BACK) * IDS_A_STEP, found = -1;
+    uint64_t most = 0;
+    for (int i = first; i < (world.step + 1) * IDS_A_STEP; i++) {
+        uint64_t number = random_next(&draw);
+        if (world.block[i].bytes && (world.block[i].live || !live) && number >= most) {
+            most = number;
+            found = i;
+        }
+    }
+    return found;
 }
 
 /* Parameters, as hooks.def has them. */
@@ -65,10 +96,10 @@ CUdeviceptr any_address(void)
 {
     if (chance(8))
         return chance(2) ? 0 : DRIVERS_AT + 256 * random_below(&world.random, 64);
-    if (!world.blocks || chance(16))
+    int block = any_block(/* live */ false);
+    if (chance(16) || block < 0)
         return BLOCKS_AT + random_below(&world.random, BLOCK_STEP * 16);
-    int newest = (int)random_below(&world.random, world.blocks < 24 ? (uint64_t)world.blocks : 24);
-    return world.block[world.blocks - 1 - newest].address + (chance(8) ? 512 : 0);
+    return world.block[block].address + (chance(8) ? 512 : 0);
 }
 
 /* What arguments of such a type point to. */

@@ -6,24 +6,20 @@
 #include "inspect/core_state.h"
 #include "core_calls_world.h"
 
-static bool happens(uint64_t one_in)
-{
-    return !world.gentle && random_below(&world.answers, one_in) == 0;
-}
-
-static CUresult answered(CUresult result)
-{
-    say("=%d", (int)result);
-    return result;
-}
-
 static void say_tag(const struct sg_tag *tag)
 {
     static const char *const syncs[] = {"unset", "strict", "event", "stream", "complete"};
     static const char *const rules[] = {"possible", "possible_here", "recorded"};
-    say(" c%lx s%lx/%d t%d%d %s o%u/%d %s u%d @%u/%u", (unsigned long)(uintptr_t)tag->context,
-        (unsigned long)(uintptr_t)tag->stream, tag->has_stream, tag->torch, tag->tentative, syncs[tag->sync], tag->slot,
-        tag->in_order, rules[tag->user_rule], tag->missed_calls, tag->site, tag->phase);
+    say(" context %lx, %s", (unsigned long)(uintptr_t)tag->context, syncs[tag->sync]);
+    if (tag->has_stream)
+        say(", stream %lx", (unsigned long)(uintptr_t)tag->stream);
+    if (tag->slot || tag->in_order)
+        say(", slot %u%s", tag->slot, tag->in_order ? " in order" : "");
+    say("%s%s%s", tag->torch ? ", torch" : "", tag->tentative ? ", tentative" : "", tag->missed_calls ? ", missed" : "");
+    if (tag->user_rule)
+        say(", %s", rules[tag->user_rule]);
+    if (tag->site || tag->phase)
+        say(", site %u, phase %u", tag->site, tag->phase);
 }
 
 /* By slot: what it says is enough to tell clocks apart. */
@@ -40,7 +36,7 @@ static void say_clock(const struct sg_vector_clock *clock)
 static int number_of(CUdeviceptr address)
 {
     int number = address < BLOCKS_AT ? -1 : (int)((address - BLOCKS_AT) / BLOCK_STEP);
-    return number < world.blocks ? number : -1;
+    return number < BLOCKS_MOST && world.block[number].bytes ? number : -1;
 }
 
 CUresult sg_core_malloc(struct sg_core *core, int device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
@@ -53,8 +49,7 @@ CUresult sg_core_malloc(struct sg_core *core, int device, size_t bytes, const st
         return answered(CUDA_ERROR_OUT_OF_MEMORY);
     if (happens(16))
         return answered(happens(4) ? CUDA_ERROR_LAUNCH_FAILED : CUDA_ERROR_NOT_SUPPORTED);
-    assert(world.blocks < BLOCKS_MOST);
-    int number = world.blocks++;
+    int number = new_id();
     *ret = BLOCKS_AT + (CUdeviceptr)number * BLOCK_STEP;
     world.block[number].address = *ret;
     world.block[number].bytes = bytes;
@@ -132,7 +127,7 @@ bool sg_core_awaits(struct sg_core *core, int device)
 void sg_core_mem_info(struct sg_core *core, int device, size_t *free_bytes, size_t *total_bytes)
 {
     assert(core == core_calls_core());
-    say(" core_info(%d %zx %zx)", device, *free_bytes, *total_bytes);
+    say(" mem_info_of_core(%d %zx %zx)", device, *free_bytes, *total_bytes);
     *free_bytes += 4096;
 }
 
@@ -167,14 +162,14 @@ bool sg_core_stats(struct sg_core *core, int device, struct sg_stats *ret)
 bool sg_core_stats_recent(struct sg_core *core, int device, struct sg_stats *ret)
 {
     assert(core == core_calls_core());
-    say(" recent(%d)", device);
+    say(" stats_recent(%d)", device);
     return device < 2 && fill_stats(ret, 700);
 }
 
 bool sg_core_take_peaks(struct sg_core *core, int device, struct sg_stats *ret)
 {
     assert(core == core_calls_core());
-    say(" taken(%d)", device);
+    say(" take_peaks(%d)", device);
     return device < 2 && fill_stats(ret, 500);
 }
 
@@ -188,21 +183,21 @@ uint64_t sg_core_limit(struct sg_core *core, int device)
 bool sg_core_is_limited(struct sg_core *core, int device)
 {
     assert(core == core_calls_core());
-    say(" limited(%d)", device);
+    say(" is_limited(%d)", device);
     return happens(3);
 }
 
 bool sg_core_left_pages(struct sg_core *core, int device)
 {
     assert(core == core_calls_core());
-    say(" left(%d)", device);
+    say(" left_pages(%d)", device);
     return happens(3);
 }
 
 CUresult sg_core_record_stream(struct sg_core *core, CUdeviceptr address, sg_slot slot)
 {
     assert(core == core_calls_core());
-    say(" record(%llx %u)", address, slot);
+    say(" record_stream(%llx %u)", address, slot);
     return answered(happens(8) ? CUDA_ERROR_NOT_FOUND : happens(12) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
 }
 
@@ -215,9 +210,8 @@ CUresult sg_core_peer_access(struct sg_core *core, int device, int peer, bool en
 
 sg_slot sg_core_slot(struct sg_core *core, int device, const struct sg_stream_id *id)
 {
-    static sg_slot next;
     assert(core == core_calls_core());
-    sg_slot slot = happens(24) ? 0 : next++ % (SG_SLOTS - 1) + 1;
+    sg_slot slot = happens(24) ? 0 : (sg_slot)(id->key % (SG_SLOTS - 1) + 1);
     say(" slot(%d %llu c%lx h%lx %d %x):%u", device, (unsigned long long)id->key, (unsigned long)(uintptr_t)id->context,
         (unsigned long)(uintptr_t)id->handle, id->per_thread, id->flags, slot);
     return slot;
@@ -225,11 +219,11 @@ sg_slot sg_core_slot(struct sg_core *core, int device, const struct sg_stream_id
 
 void sg_core_clock(struct sg_core *core, int device, sg_slot slot, struct sg_vector_clock *ret)
 {
-    static uint64_t now;
+    uint64_t now = (uint64_t)new_id();
     assert(core == core_calls_core());
     say(" clock(%d %u)", device, slot);
     memset(ret, 0, sizeof *ret);
-    ret->at[slot] = ++now;
+    ret->at[slot] = now;
     ret->at[(slot + 1) % SG_SLOTS] = now / 2;
 }
 
@@ -249,7 +243,7 @@ void sg_core_context_clock(struct sg_core *core, int device, CUcontext context, 
 void sg_core_ordered_after(struct sg_core *core, int device, sg_slot slot, const struct sg_vector_clock *clock)
 {
     assert(core == core_calls_core());
-    say(" waited(%d %u", device, slot);
+    say(" ordered_after(%d %u", device, slot);
     say_clock(clock);
     say(")");
 }
@@ -265,7 +259,7 @@ void sg_core_completed(struct sg_core *core, int device, const struct sg_vector_
 void sg_core_host_observed(struct sg_core *core, int device, const struct sg_vector_clock *clock)
 {
     assert(core == core_calls_core());
-    say(" told(%d", device);
+    say(" host_observed(%d", device);
     say_clock(clock);
     say(")");
 }
@@ -277,43 +271,32 @@ bool sg_core_pin_all(struct sg_core *core)
     return true;
 }
 
-#define SAYS_OF_DEVICE(name)                              \
-    void sg_core_##name(struct sg_core *core, int device) \
-    {                                                     \
-        assert(core == core_calls_core());                \
-        if (device < 2)                                   \
-            say(" " #name "(%d)", device);                \
-    }
-SAYS_OF_DEVICE(poll)
+void sg_core_poll(struct sg_core *core, int device)
+{
+    assert(core == core_calls_core());
+    if (device < 2)
+        say(" poll(%d)", device);
+}
 
-#define SAYS_OF_SLOT(name, said)                                        \
-    void sg_core_##name(struct sg_core *core, int device, sg_slot slot) \
-    {                                                                   \
-        assert(core == core_calls_core());                              \
-        say(" " said "(%d %u)", device, slot);                          \
+#define SAYS(name, parameters, format, ...)         \
+    void sg_core_##name parameters                  \
+    {                                               \
+        assert(core == core_calls_core());          \
+        say(" " #name "(" format ")", __VA_ARGS__); \
     }
-SAYS_OF_SLOT(slot_gone, "slot_gone")
-SAYS_OF_SLOT(slot_untracked_order, "slot_opaque")
-SAYS_OF_SLOT(slot_submitted, "slot_touched")
-
-#define SAYS_AS(name, said, more, format, ...)     \
-    void sg_core_##name more                       \
-    {                                              \
-        assert(core == core_calls_core());         \
-        say(" " said "(" format ")", __VA_ARGS__); \
-    }
-#define SAYS_OF_CONTEXT(name, ...) SAYS_AS(name, #name, __VA_ARGS__)
-SAYS_OF_CONTEXT(context_seen, (struct sg_core *core, int device, CUcontext context), "%d %lx", device,
+SAYS(slot_gone, (struct sg_core * core, int device, sg_slot slot), "%d %u", device, slot)
+SAYS(slot_untracked_order, (struct sg_core * core, int device, sg_slot slot), "%d %u", device, slot)
+SAYS(slot_submitted, (struct sg_core * core, int device, sg_slot slot), "%d %u", device, slot)
+SAYS(context_seen, (struct sg_core * core, int device, CUcontext context), "%d %lx", device,
     (unsigned long)(uintptr_t)context)
-SAYS_OF_CONTEXT(context_gone, (struct sg_core *core, int device, CUcontext context), "%d %lx", device,
+SAYS(context_gone, (struct sg_core * core, int device, CUcontext context), "%d %lx", device,
     (unsigned long)(uintptr_t)context)
-SAYS_OF_CONTEXT(context_forget, (struct sg_core *core, CUcontext context), "%lx", (unsigned long)(uintptr_t)context)
-SAYS_OF_CONTEXT(context_ending, (struct sg_core *core, CUcontext context, bool ending), "%lx %d",
+SAYS(context_forget, (struct sg_core * core, CUcontext context), "%lx", (unsigned long)(uintptr_t)context)
+SAYS(context_ending, (struct sg_core * core, CUcontext context, bool ending), "%lx %d",
     (unsigned long)(uintptr_t)context, ending)
-SAYS_AS(used_cross_device, "used_abroad", (struct sg_core *core, CUdeviceptr address), "%llx", address)
-SAYS_OF_CONTEXT(pin, (struct sg_core *core, CUdeviceptr address, size_t bytes), "%llx %zx", address, bytes)
-SAYS_AS(passthrough, "passed_on", (struct sg_core *core, int device, CUdeviceptr address, size_t bytes), "%d %llx %zx",
-    device,
+SAYS(used_cross_device, (struct sg_core * core, CUdeviceptr address), "%llx", address)
+SAYS(pin, (struct sg_core * core, CUdeviceptr address, size_t bytes), "%llx %zx", address, bytes)
+SAYS(passthrough, (struct sg_core * core, int device, CUdeviceptr address, size_t bytes), "%d %llx %zx", device,
     address, bytes)
 
 bool sg_core_take_aliased(struct sg_core *core, int device, sg_slot slot)

@@ -1,13 +1,22 @@
 /* What the hooks ask of the driver and pass to the core, argument by argument, and what they answer the program. Random
-   programs make every call that is hooked, and are compared with figures (core_calls.txt).
+   programs make every call that is hooked. The log core_calls.txt has a line for each call; it must not change.
 
-     test_core_calls FIGURES            compares
-     test_core_calls --print N          prints what program N does, a line a step
-     test_core_calls --write FIGURES    writes the figures anew, after a rule was changed on purpose: --print of before
-                                        and after shows the change
+     test_core_calls LOG            compares, and shows the first line that differs
+     test_core_calls --diff LOG     shows all lines that differ
+     test_core_calls --write LOG    writes the log anew, after a rule was changed on purpose: its diff is what to review
+     test_core_calls --print N      prints program N alone
 
-   Each program runs in a process of its own, since some findings hold for good. A row is a sum over the output of so many
-   steps. */
+   For example, this step copies to another device; 1070 is a stream:
+
+     cuMemcpyDtoD_v2 260000 300000 200: block(260000) block(300000)=1 cuMemcpyDtoD_v2(260000 300000 200)=2 -> 2
+
+   Behind the hook stand its arguments, "&" for a pointer. Each call of driver or core follows, with "=" and the answer
+   where that is not success. The line ends with the answer to the program, and with what is behind its pointers now.
+   "driver" stands for the driver's function of that name with the same arguments. Numbers are hexadecimal, answers
+   decimal.
+
+   Each program runs in a process of its own, since some findings hold for good. A hook that is new takes the place of
+   others in few steps: see pick(). */
 #include <assert.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -32,11 +41,12 @@
 #include "segalloc/segalloc.h"
 #include "sites/sites.h"
 #include "track/streams.h"
+#include "core_calls_log.h"
 #include "core_calls_world.h"
 #include "track/context_pins.h"
 #include "wrap.h"
 
-enum { PROGRAMS = 24, STEPS = 3000, STEPS_A_ROW = 100, ROWS = STEPS / STEPS_A_ROW };
+enum { PROGRAMS = 120 };
 
 typedef CUresult any_call(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t,
     uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
@@ -72,6 +82,23 @@ static const struct call *call_of(const char *name)
     return &calls[i];
 }
 
+/* Says "driver" where all that a call did was one call of the driver, of the same name and with the same arguments and
+   answer. */
+static void shorten(size_t from, const struct call *call, const struct signature *signature, const uintptr_t *a,
+    CUresult result)
+{
+    size_t to = world.length;
+    say_driver_call(call->name, signature, a);
+    if (result != CUDA_SUCCESS)
+        say("=%d", (int)result);
+    if (world.length - to == to - from && memcmp(world.text + from, world.text + to, to - from) == 0) {
+        world.length = from;
+        say(" driver");
+    } else {
+        world.length = to;
+    }
+}
+
 /* Makes a call with arguments of its types, but for those that are given: what it is, from `first` on. */
 static void make(const struct call *call, int given, uintptr_t first, uintptr_t second)
 {
@@ -88,7 +115,9 @@ static void make(const struct call *call, int given, uintptr_t first, uintptr_t 
         say(signature.list[i].pointer ? a[i] ? " &" : " 0" : " %llx", (unsigned long long)a[i]);
     say(":");
     memcpy(&function, &call->function, sizeof function);
+    size_t from = world.length;
     CUresult result = function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13]);
+    shorten(from, call, &signature, a, result);
     say(" -> %d", (int)result);
     for (int i = 0; i < signature.count; i++) {
         uint64_t word;
@@ -105,13 +134,27 @@ static void make_any(const char *name)
 
 static CUdeviceptr live_block(void)
 {
-    for (int i = 0; i < 40 && world.blocks; i++) {
-        int number = world.blocks - 1 -
-                     (int)random_below(&world.random, world.blocks < 40 ? (uint64_t)world.blocks : 40);
-        if (world.block[number].live)
-            return world.block[number].address;
+    int block = any_block(/* live */ true);
+    return block < 0 ? any_address() : world.block[block].address;
+}
+
+/* One hook by chance. Each hook has a number in this step, made from its name, and the largest is taken. So a hook that is
+   added to the table is taken in one of 270 such steps, and all others stay as they are. */
+static const struct call *pick(void)
+{
+    uint64_t step = random_next(&world.random), most = 0;
+    const struct call *ret = calls;
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        struct random number = {.state = step};
+        for (const char *at = calls[i].name; *at; at++)
+            number.state = sg_fnv(number.state, (unsigned char)*at);
+        uint64_t its = random_next(&number);
+        if (its > most) {
+            most = its;
+            ret = &calls[i];
+        }
     }
-    return any_address();
+    return ret;
 }
 
 static CUstream captured_stream(void)
@@ -296,14 +339,14 @@ static void use_tensors(void)
     for (int i = 0; i < 12; i++) {
         CUdeviceptr *tensor = &tensors[random_below(&world.random, 6)];
         if (*tensor) {
-            say(" free %llx:", *tensor);
-            say(" -> %d;", (int)cuMemFree_v2(*tensor));
+            say("%stensor of PyTorch, free %llx:", i ? "\n" : "", *tensor);
+            say(" -> %d", (int)cuMemFree_v2(*tensor));
             *tensor = 0;
         } else {
-            say(" tensor:");
+            say("%stensor of PyTorch:", i ? "\n" : "");
             CUresult result = cuMemAlloc_v2(tensor, 700 * (1 + random_below(&world.random, 2)));
             *tensor = result == CUDA_SUCCESS ? *tensor : 0;
-            say(" -> %d %llx;", (int)result, *tensor);
+            say(" -> %d %llx", (int)result, *tensor);
         }
     }
     sg_self.caller = 0;
@@ -329,7 +372,7 @@ static void step(void)
         "cuEventSynchronize", "cuEventQuery", "cuStreamSynchronize", "cuCtxSynchronize", "cuStreamQuery",
         "cuStreamWaitEvent_ptsz", "cuGraphLaunch", "cuLaunchKernel", "cuMemcpyAsync", "cuMemcpyDtoDAsync_v2",
         "cuMemGetInfo_v2", "cuEventRecordWithFlags", "cuCtxCreate_v2", "cuDevicePrimaryCtxRetain", "cuCtxDestroy_v2"};
-    uint64_t which = random_below(&world.random, 100);
+    uint64_t which = random_below(&world.random, 160);
     world.time_ns += 1000;
     world.over = which == 99 && chance(8); /* for a step */
     if (which < 14)
@@ -358,19 +401,19 @@ static void step(void)
     else if (which < 75)
         use_tensors();
     else {
-        const struct call *call = &calls[random_below(&world.random, sizeof calls / sizeof *calls)];
+        const struct call *call = pick();
         if (!is_left_out(call->name))
             make(call, 0, 0, 0);
     }
-    say("\n");
+    if (world.text[world.length - 1] != '\n')
+        say("\n");
 }
 
 /* Programs differ in what is configured, and in what there is. */
 static void begin(int program)
 {
     sg_conf_init(&world.conf);
-    world.random.state = (uint64_t)program * 1000003;
-    world.answers.state = (uint64_t)program * 7919 + 1;
+    begin_step(program, 0);
     world.conf.free_sync = (enum sg_free_sync)(program % 4);
     world.conf.oom_report = program % 3 == 2 ? SG_OOM_EVERY : SG_OOM_NEVER;
     sg_sites_on = program % 4 == 1;
@@ -378,17 +421,18 @@ static void begin(int program)
     world.gentle = program % 6 == 4;
     world.old = program % 8 == 5;
     world.direct = program % 3 == 1;
-    world.passing = program == PROGRAMS - 1;
+    world.passing = program % 24 == 23;
     orderly = program % 2 == 0;
     captureless = program % 5 < 2;
     world.declares = program % 4 == 2;
     world.conf.limit_visible = program % 5 == 3;
     world.conf.limit_bytes = program % 5 == 3 ? 1 << 29 : 0;
-    world.next_of_driver = DRIVERS_AT;
     for (int i = 0; i < MADE_COUNT + 2; i++) {
         world.alive[i] = i < 2;
-        world.context_id[i] = ++world.ids;
+        world.context_id[i] = (unsigned)new_id();
     }
+    for (unsigned i = 0; i < STREAM_COUNT + 3; i++)
+        world.stream_id[i] = i;
     world.current = (CUcontext)(uintptr_t)PRIMARIES_AT;
     sg_captures_make_driver_safe(sg_process_driver(), &gated);
     sg_annotate_start();
@@ -400,95 +444,81 @@ static void begin(int program)
     }
 }
 
-static void run(int program, bool prints)
+/* Runs a program; its lines are in memory of this process then. */
+static void run(int program)
 {
-    uint32_t sums[ROWS];
+    static const char *const syncs[] = {"auto", "strict", "event", "stream", "complete"};
     begin(program);
-    for (int row = 0; row < ROWS; row++) {
-        size_t from = world.length;
-        for (int i = 0; i < STEPS_A_ROW; i++)
-            step();
-        uint64_t sum = SG_FNV_BASIS;
-        for (size_t i = row ? from : 0; i < world.length; i++)
-            sum = sg_fnv(sum, (unsigned char)world.text[i]);
-        sums[row] = (uint32_t)(sum ^ sum >> 32);
-        if (prints)
-            printf("%.*s# row %d: %08x\n", (int)(world.length - from), world.text + from, row, sums[row]);
+    world.length = 0;
+    say("program %d: free_sync %s%s%s%s%s%s%s\n", program, syncs[world.conf.free_sync],
+        world.gentle ? ", no refusals" : "", world.old ? ", old driver" : "",
+        world.direct ? ", PyTorch's cache off" : "", world.passing ? ", everything handed on" : "",
+        sg_sites_on ? ", sites" : "", world.conf.limit_bytes ? ", limit" : "");
+    for (int i = 1; i <= STEPS; i++) {
+        begin_step(program, i);
+        step();
     }
-    for (int row = 0; row < ROWS && !prints; row++)
-        printf("%d %d %08x\n", program, row, sums[row]);
-    fflush(stdout);
-    exit(0); /* which writes what branches were taken */
 }
 
-/* The figures of a program, from a process of its own, in order of its rows. */
-static bool figures_of(int program, uint32_t *ret)
+/* Adds what program `number` says, from a process of its own. */
+static bool add_program(struct log *log, int number)
 {
-    int ends[2], status = -1, found = 0;
+    int ends[2], status = -1;
     fflush(stdout);
     if (pipe(ends) != 0)
         return false;
     pid_t child = fork();
     if (child == 0) {
-        dup2(ends[1], STDOUT_FILENO);
+        FILE *to = fdopen(ends[1], "w");
         close(ends[0]);
-        run(program, false);
+        run(number);
+        fwrite(world.text, 1, world.length, to);
+        fclose(to);
+        exit(0); /* which writes what branches were taken */
     }
     close(ends[1]);
-    FILE *from = fdopen(ends[0], "r");
-    for (int number, row; fscanf(from, "%d %d %8x", &number, &row, &ret[found]) == 3 && found < ROWS - 1; found++)
-        continue;
-    fclose(from);
-    if (child < 0 || waitpid(child, &status, 0) != child || status != 0 || found != ROWS - 1) {
-        fprintf(stderr, "program %d ended with status %x after %d rows\n", program, status, found);
+    for (ssize_t got = 1; got > 0; log->length += got > 0 ? (size_t)got : 0) {
+        log->text = realloc(log->text, log->length + (1 << 16));
+        assert(log->text);
+        got = read(ends[0], log->text + log->length, 1 << 16);
+    }
+    close(ends[0]);
+    if (child < 0 || waitpid(child, &status, 0) != child || status != 0) {
+        fprintf(stderr, "program %d ended with status %x\n", number, status);
         return false;
     }
     return true;
 }
 
-/* The file is closed before a process is forked: one that ends would move where it is read. */
-static bool read_figures(const char *path, uint32_t ret[PROGRAMS][ROWS])
-{
-    FILE *file = fopen(path, "r");
-    bool fine = file != NULL;
-    for (int i = 0; i < PROGRAMS * ROWS && fine; i++)
-        fine = fscanf(file, "%8x", &ret[i / ROWS][i % ROWS]) == 1;
-    if (file)
-        fclose(file);
-    return fine;
-}
-
-static bool write_figures(const char *path, uint32_t figures[PROGRAMS][ROWS])
-{
-    FILE *file = fopen(path, "w");
-    for (int i = 0; i < PROGRAMS * ROWS && file; i++)
-        fprintf(file, (i + 1) % 10 ? "%08x " : "%08x\n", figures[i / ROWS][i % ROWS]);
-    return file && fclose(file) == 0;
-}
-
 int main(int count, char **argument)
 {
-    static uint32_t figures[PROGRAMS][ROWS], wanted[PROGRAMS][ROWS];
+    static struct log wanted, got;
     bool writes = count == 3 && strcmp(argument[1], "--write") == 0;
-    if (count == 3 && strcmp(argument[1], "--print") == 0)
-        run(atoi(argument[2]), true);
-    if (count != 2 && !writes)
+    bool shows = count == 3 && strcmp(argument[1], "--diff") == 0;
+    const char *path = argument[count - 1];
+    if (count == 3 && strcmp(argument[1], "--print") == 0) {
+        bool fine = add_program(&got, atoi(path));
+        printf("%.*s", (int)got.length, got.text);
+        return !fine;
+    }
+    if (count != 2 && !writes && !shows)
         return 2;
-    if (!writes && !read_figures(argument[1], wanted)) {
-        fprintf(stderr, "%s: no figures\n", argument[1]);
+    if (!writes && !read_log(path, &wanted)) {
+        fprintf(stderr, "%s: no log of calls\n", path);
         return 1;
     }
     for (int program = 0; program < PROGRAMS; program++) {
-        if (!figures_of(program, figures[program]))
+        if (!add_program(&got, program))
             return 1;
-        for (int row = 0; row < ROWS && !writes; row++) {
-            if (wanted[program][row] != figures[program][row]) {
-                fprintf(stderr,
-                    "program %d says something else from step %d on: see --print %d, and test_core_calls.c\n", program,
-                    row * STEPS_A_ROW, program);
-                return 1;
-            }
-        }
     }
-    return writes && !write_figures(argument[2], figures);
+    if (writes && !write_log(path, &got)) {
+        perror(path);
+        return 1;
+    }
+    int differ = writes ? 0 : compare_logs(&wanted, &got, shows);
+    if (differ)
+        fprintf(stderr,
+            "%d lines are not as in %s: --diff shows them, --write takes them after a change that is meant\n", differ,
+            path);
+    return differ != 0;
 }
