@@ -5,8 +5,10 @@
 
    A row stands for so many steps. It has the memory that is held, its cost, and sums over what was done since the last row.
    One sum is over the addresses handed out: it changes when another place was chosen. Another is over the events of the
-   observer. Below a program's rows stand the text about the last request that failed, and each statistic that is not 0.
-   Of a statistic there is its peak too, and that of the second half. */
+   observer. Below the rows stands the text about the last request that failed. A program ends with a table of its
+   statistics that are not 0 throughout, with a column for each configuration. A cell is a value, its peak, and the peak of
+   the second half where that is another; "=" is the cell to the left. For example, 0/36/28 allocations: none is left, the
+   most were 36, and 28 in the second half. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +27,16 @@
 #include "size.h"
 #include "strict_driver.h"
 
-enum { BLOCKS = 128, STREAMS = 3, STEPS = 3000, STEPS_A_ROW = 500, PIECES = 512, FIGURES_MOST = 1 << 20 };
+enum {
+    BLOCKS = 128,
+    STREAMS = 3,
+    STEPS = 3000,
+    STEPS_A_ROW = 500,
+    PIECES = 512,
+    CONFS_MOST = 7,
+    DEVICES_MOST = 2,
+    FIGURES_MOST = 1 << 20
+};
 
 static const char *wanted_path;
 static bool writes;
@@ -223,7 +234,7 @@ static const struct program {
     const char *name;
     void (*step)(int step);
     uint64_t total;
-    const char *confs[7];
+    const char *confs[CONFS_MOST];
 } programs[] = {
     {"layers", layers, 1024 * SG_MIB, {"", "reserve_slack:1.0", "reserve_slack:1.05", "expandable_segments:False",
         "expandable_segments:False,max_split_size_mb:20", "page_size_mb:20"}},
@@ -291,18 +302,42 @@ static void say_row(int step)
     the.places = the.records = 0;
 }
 
-static void say_statistics(int device)
+/* The statistics of a program: each as a cell, under each configuration. */
+static char cells[CONFS_MOST][DEVICES_MOST][SG_STAT_COUNT][64];
+
+static void note_statistics(int conf, int device)
 {
     struct sg_stats stats, recent;
     if (!sg_core_stats(the.core, device, &stats) || !sg_core_stats_recent(the.core, device, &recent))
-        return;
+        memset(&stats, 0, sizeof stats);
     for (int i = 0; i < SG_STAT_COUNT; i++) {
-        const struct sg_stat_info *info = sg_stat_info((enum sg_stat)i);
-        if (stats.value[i] || stats.peak[i])
-            say("  %s %llu", info->name, (unsigned long long)stats.value[i]);
+        char *cell = cells[conf][device][i];
+        int length = snprintf(cell, sizeof cells[0][0][0], "%llu", (unsigned long long)stats.value[i]);
         if (stats.peak[i])
-            say(" of %llu, %llu", (unsigned long long)stats.peak[i], (unsigned long long)recent.peak[i]);
-        say("%s", stats.value[i] || stats.peak[i] ? "\n" : "");
+            length += snprintf(cell + length, sizeof cells[0][0][0] - (size_t)length, "/%llu",
+                (unsigned long long)stats.peak[i]);
+        if (stats.peak[i] && recent.peak[i] != stats.peak[i])
+            snprintf(cell + length, sizeof cells[0][0][0] - (size_t)length, "/%llu", (unsigned long long)recent.peak[i]);
+    }
+}
+
+static void say_statistics(const struct program *program, int confs)
+{
+    for (int device = 0; device < the.devices; device++) {
+        say("%s, statistics of device %d\n", program->name, device);
+        for (int i = 0; i < SG_STAT_COUNT; i++) {
+            bool any = false;
+            for (int k = 0; k < confs; k++)
+                any |= strcmp(cells[k][device][i], "0") != 0;
+            if (!any)
+                continue;
+            say("  %-22s", sg_stat_info((enum sg_stat)i)->name);
+            for (int k = 0; k < confs; k++) {
+                bool same = k && strcmp(cells[k][device][i], cells[k - 1][device][i]) == 0;
+                say(" %19s", same ? "=" : cells[k][device][i]);
+            }
+            say("\n");
+        }
     }
 }
 
@@ -315,8 +350,9 @@ static void say_why_it_failed(void)
         say("%s", text);
 }
 
-static void play(const struct program *program, const char *conf)
+static void play(const struct program *program, int number)
 {
+    const char *conf = program->confs[number];
     start(program, conf);
     say("%s%s%s\nstep   reserved  allocated    pending    aliased    largest    created      moved       "
         "ooms   places  records      free     total     limit pieces   of them\n",
@@ -338,7 +374,7 @@ static void play(const struct program *program, const char *conf)
     for (int device = 0; device < the.devices; device++)
         sg_core_poll(the.core, device);
     for (int device = 0; device < the.devices; device++)
-        say_statistics(device);
+        note_statistics(number, device);
     sg_core_destroy(the.core);
     if (strict_leaks())
         fail_msg("%s, %s: %u leaks", program->name, conf, strict_leaks());
@@ -364,9 +400,12 @@ static void test_figures(void **state)
 {
     static char wanted[FIGURES_MOST];
     (void)state;
-    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
-        for (int k = 0; k < 7 && programs[i].confs[k]; k++)
-            play(&programs[i], programs[i].confs[k]);
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
+        int confs = 0;
+        for (; confs < CONFS_MOST && programs[i].confs[confs]; confs++)
+            play(&programs[i], confs);
+        say_statistics(&programs[i], confs);
+    }
     FILE *file = fopen(wanted_path, writes ? "w" : "r");
     assert_non_null(file);
     if (writes)
