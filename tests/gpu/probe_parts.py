@@ -2,7 +2,7 @@
 import os
 
 import facts
-from machine import HERE, Failed, NoTime, Skipped, Slow
+from machine import Failed, NoTime, Skipped, Slow
 from parts import nvcc
 
 MIB = 1 << 20
@@ -14,7 +14,7 @@ def kernels(machine):
     if machine.sim:
         return []
     if machine.kernels is None:
-        target, source = machine.work / "kernels.cubin", HERE / "kernels.cu"
+        target, source = machine.work / "kernels.cubin", facts.ROOT / "tools" / "probe" / "kernels.cu"
         try:
             given, machine.kernels = machine.timeout(40), []  # one that fails or is slow is not asked again
             done = machine.processes.run([nvcc(), "-cubin", "-arch=native", "-o", target, source], dict(os.environ), given)

@@ -1,18 +1,8 @@
 #include "start.h"
 
 #include <dlfcn.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "probe.h"
-
-struct probe probe;
-
-static uint64_t (*virtual_ns)(void);
 
 /* Keeps one thread busy for as many nanoseconds by the device's own clock; for a driver that compiles it, where no
    compiler of CUDA is at hand. */
@@ -24,59 +14,6 @@ static const char spin_source[] =
     "again:\n  mov.u64 %now, %globaltimer;\n  sub.u64 %now, %now, %begin;\n"
     "  setp.lt.u64 %more, %now, %length;\n  @%more bra again;\n  ret;\n}\n";
 
-void probe_say(const char *format, ...)
-{
-    char line[16384], quoted[2048];
-    size_t used = (size_t)snprintf(line, sizeof line, "{\"row\": \"%s\", ", probe.row), length = strlen(format);
-    if (length >= sizeof quoted)
-        abort();
-    for (size_t i = 0; i <= length; i++)
-        quoted[i] = format[i] == '\'' ? '"' : format[i];
-    va_list values;
-    va_start(values, format);
-    used += (size_t)vsnprintf(line + used, sizeof line - used - 3, quoted, values);
-    va_end(values);
-    if (used > sizeof line - 3)
-        used = sizeof line - 3;
-    memcpy(line + used, "}\n", 2);
-    if (write(STDOUT_FILENO, line, used + 2) < 0)
-        abort();
-}
-
-bool probe_skip(const char *format, ...)
-{
-    char why[256];
-    va_list values;
-    va_start(values, format);
-    vsnprintf(why, sizeof why, format, values);
-    va_end(values);
-    probe_say("'skipped': '%s'", why);
-    return true;
-}
-
-bool probe_refused(const char *call, CUresult result)
-{
-    char text[200];
-    snprintf(text, sizeof text, "%s", call);
-    for (char *at = text; *at; at++)
-        if (*at == '"' || *at == '\\' || *at < ' ')
-            *at = ' ';
-    probe_say("'error': '%s', 'code': %d", text, (int)result);
-    return false;
-}
-
-uint64_t probe_real_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-uint64_t probe_ns(void)
-{
-    return virtual_ns ? virtual_ns() : probe_real_ns();
-}
-
 static bool find_driver(void)
 {
     probe.cu.library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
@@ -86,8 +23,8 @@ static bool find_driver(void)
     }
 #define CALL(symbol) *(void **)&probe.cu.symbol = dlsym(probe.cu.library, #symbol);
 #include "calls.def"
-    *(void **)&virtual_ns = dlsym(probe.cu.library, "segalloc_sim_ns");
-    probe.simulated = virtual_ns != NULL;
+    *(void **)&probe.virtual_ns = dlsym(probe.cu.library, "segalloc_sim_ns");
+    probe.simulated = probe.virtual_ns != NULL;
     return true;
 }
 
@@ -125,7 +62,7 @@ static void find_kernels(CUmodule module)
             *wanted[i].at = NULL;
 }
 
-static void load_kernels(void)
+static void start_load_kernels(void)
 {
     CUmodule module;
     if (probe.kernels_path && probe.cu.cuModuleLoad &&
@@ -144,6 +81,6 @@ bool probe_start(void)
     CUresult result = open_device();
     if (result != CUDA_SUCCESS)
         return probe_refused("opening the first device", result);
-    load_kernels();
+    start_load_kernels();
     return true;
 }

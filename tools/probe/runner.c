@@ -1,16 +1,9 @@
-/* Asks a driver what the allocator and the simulator take for granted. Prints a line of JSON for each answer as it
-   comes. What asks the driver is a process of its own: one that crashes, or takes longer than its row may, is replaced,
-   and the next row goes on.
+#include "runner.h"
 
-   usage: gpu_probe [--quick] [--rounds N] [--kernels FILE] [--group GROUP]… [ROW]…
-          gpu_probe --list          (the rows, as JSON)
-          gpu_probe --free          (bytes free on the device, by the driver's word)
-          gpu_probe --hold BYTES    (takes memory until so much is free, and keeps it until its input ends) */
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -21,7 +14,7 @@
 #include "probe.h"
 #include "start.h"
 
-enum { START_SECONDS = 60, CHOSEN_MAX = 64 };
+enum { START_SECONDS = 60 };
 
 static const struct row {
     const char *group, *name;
@@ -34,31 +27,38 @@ static const struct row {
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
-static const char *chosen[CHOSEN_MAX];
-static int chosen_count;
-
-static bool is_chosen(const struct row *row)
+static bool runner_is_chosen(const struct probe_choice *choice, const struct row *row)
 {
-    for (int i = 0; i < chosen_count; i++)
-        if (strcmp(chosen[i], row->group) == 0 || strcmp(chosen[i], row->name) == 0)
+    for (int i = 0; i < choice->count; i++)
+        if (strcmp(choice->name[i], row->group) == 0 || strcmp(choice->name[i], row->name) == 0)
             return true;
-    return !chosen_count;
+    return !choice->count;
 }
 
-static int next_row(int from)
+static int runner_next(const struct probe_choice *choice, int from)
 {
-    while (from < ROWS && !is_chosen(&rows[from]))
+    while (from < ROWS && !runner_is_chosen(choice, &rows[from]))
         from++;
     return from;
 }
 
+bool probe_choose(struct probe_choice *choice, const char *name)
+{
+    bool known = false;
+    for (int i = 0; i < ROWS; i++)
+        known = known || strcmp(rows[i].name, name) == 0 || strcmp(rows[i].group, name) == 0;
+    if (known && choice->count < PROBE_CHOSEN_MOST)
+        choice->name[choice->count++] = name;
+    return known;
+}
+
 /* A row has ended well, or the process ends: what a failed row leaves behind shall not be in the way of the next. */
-static void run_rows(int from, int told)
+static void runner_run_rows(const struct probe_choice *choice, int from, int told)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (!probe_start())
         _exit(2);
-    for (int i = next_row(from); i < ROWS; i = next_row(i + 1)) {
+    for (int i = runner_next(choice, from); i < ROWS; i = runner_next(choice, i + 1)) {
         unsigned char number = (unsigned char)i;
         probe.row = rows[i].name;
         if (write(told, &number, 1) != 1)
@@ -71,14 +71,14 @@ static void run_rows(int from, int told)
     _exit(0);
 }
 
-/* What the process of rows is at. */
+/* The row of a process of rows. */
 struct state {
     int row;      /* which one, or the next */
     bool running; /* it has begun and not ended */
 };
 
 /* Follows the process. False where it took too long. */
-static bool follow(int told, struct state *state)
+static bool runner_follow(int told, struct state *state)
 {
     for (;;) {
         unsigned char number;
@@ -97,7 +97,7 @@ static bool follow(int told, struct state *state)
 }
 
 /* The status of the process, which may be stuck in the driver: -1 then. */
-static int reap(pid_t pid)
+static int runner_reap(pid_t pid)
 {
     for (int tries = 0; tries < 500; tries++) {
         int status;
@@ -108,7 +108,7 @@ static int reap(pid_t pid)
     return -1;
 }
 
-static void explain(const struct state *state, bool in_time, int status)
+static void runner_explain(const struct state *state, bool in_time, int status)
 {
     probe.row = rows[state->row].name;
     if (!in_time)
@@ -121,10 +121,11 @@ static void explain(const struct state *state, bool in_time, int status)
         probe_say("'error': 'its process ended with status %d'", WEXITSTATUS(status));
 }
 
-static int run_all(void)
+int probe_run_rows(const struct probe_choice *choice)
 {
     int failed = 0;
-    for (struct state state = {.row = next_row(0)}; state.row < ROWS; state.row = next_row(state.row)) {
+    for (struct state state = {.row = runner_next(choice, 0)}; state.row < ROWS;
+         state.row = runner_next(choice, state.row)) {
         int told[2];
         int before = state.row;
         pid_t pid = pipe(told) == 0 ? fork() : -1;
@@ -132,18 +133,18 @@ static int run_all(void)
             return 1;
         if (pid == 0) {
             close(told[0]);
-            run_rows(state.row, told[1]);
+            runner_run_rows(choice, state.row, told[1]);
         }
         close(told[1]);
-        bool in_time = follow(told[0], &state);
+        bool in_time = runner_follow(told[0], &state);
         close(told[0]);
         if (!in_time)
             kill(pid, SIGKILL);
-        int status = reap(pid);
+        int status = runner_reap(pid);
         if (!state.running && in_time && status >= 0 && WIFEXITED(status) && WEXITSTATUS(status) == 2)
             return 2; /* there is no driver, which has been said */
         if (state.running || !in_time || state.row == before) {
-            explain(&state, in_time, status);
+            runner_explain(&state, in_time, status);
             failed++;
             state.row++;
             state.running = false;
@@ -152,7 +153,7 @@ static int run_all(void)
     return failed ? 1 : 0;
 }
 
-static void list(void)
+void probe_list(void)
 {
     for (int i = 0; i < ROWS; i++) {
         probe.row = rows[i].name;
@@ -160,14 +161,7 @@ static void list(void)
     }
 }
 
-static int usage(void)
-{
-    fputs("usage: gpu_probe [--quick] [--rounds N] [--kernels FILE] [--group GROUP]... [ROW]... | --list | --free | "
-          "--hold BYTES\n", stderr);
-    return 2;
-}
-
-static int play_role(const char *role, const char *argument)
+int probe_play_role(const char *role, const char *argument)
 {
     static const struct {
         const char *name;
@@ -178,45 +172,4 @@ static int play_role(const char *role, const char *argument)
         if (strcmp(role, roles[i].name) == 0)
             return argument && probe_start() ? roles[i].play(argument) : 2;
     return -1;
-}
-
-static bool known(const char *name)
-{
-    for (int i = 0; i < ROWS; i++)
-        if (strcmp(rows[i].name, name) == 0 || strcmp(rows[i].group, name) == 0)
-            return true;
-    return false;
-}
-
-int main(int argc, char **argv)
-{
-    signal(SIGPIPE, SIG_IGN); /* children may end first */
-    probe.rounds = 30;
-    probe.row = "start";
-    if (argc > 1) {
-        int status = play_role(argv[1], strcmp(argv[1], "--free") == 0 ? "" : argc > 2 ? argv[2] : NULL);
-        if (status >= 0)
-            return status;
-    }
-    for (int i = 1; i < argc; i++) {
-        bool more = i + 1 < argc;
-        if (strcmp(argv[i], "--list") == 0) {
-            list();
-            return 0;
-        }
-        if (strcmp(argv[i], "--quick") == 0)
-            probe.quick = true;
-        else if (strcmp(argv[i], "--rounds") == 0 && more)
-            probe.rounds = atoi(argv[++i]);
-        else if (strcmp(argv[i], "--kernels") == 0 && more)
-            probe.kernels_path = argv[++i];
-        else if (strcmp(argv[i], "--group") == 0 && more && known(argv[i + 1]) && chosen_count < CHOSEN_MAX)
-            chosen[chosen_count++] = argv[++i];
-        else if (known(argv[i]) && chosen_count < CHOSEN_MAX)
-            chosen[chosen_count++] = argv[i];
-        else
-            return usage();
-    }
-    probe.rounds = probe.quick ? 1 : probe.rounds < 1 ? 1 : probe.rounds > 500 ? 500 : probe.rounds;
-    return run_all();
 }

@@ -37,9 +37,11 @@ struct probe {
     size_t granule;
     int rounds;       /* of each measurement */
     bool quick;       /* smaller sizes and fewer rounds: to see that it works */
-    bool simulated;   /* times are then the simulator's own, by its table of costs */
+    bool simulated;   /* times are then the simulator's own, by its table of costs: */
+    uint64_t (*virtual_ns)(void);
     const char *kernels_path;
-    const char *row; /* the row that is being run */
+    const char *row;  /* the row that is being run */
+    const char *verb; /* the word of the command line before a role; NULL: none */
 };
 
 extern struct probe probe;
@@ -99,7 +101,7 @@ CUresult probe_launch(CUfunction function, unsigned blocks, CUstream stream, voi
 /* Keeps `stream` busy for so many microseconds. */
 CUresult probe_busy(CUstream stream, unsigned us);
 
-/* Another process of this program in a role of its own: "--grow BYTES", …; it has said that it is ready. */
+/* Another process of this program in a role of its own, "--grow BYTES" behind `verb`: it has said that it is ready. */
 struct probe_child {
     int pid, in, out; /* what it is told, what it says */
 };

@@ -1,4 +1,4 @@
-/* What happens while something else does: pages move beside kernels, processes grow at once, one ends with much mapped,
+/* Two things at once: pages move beside kernels, processes grow at once, one ends with much mapped,
    marks are set between two streams. */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -17,7 +17,7 @@ struct mover {
     long moves; /* of MOVED pages */
 };
 
-static void *move(void *data)
+static void *mover_run(void *data)
 {
     struct mover *mover = data;
     struct probe_pages pages;
@@ -95,7 +95,7 @@ static bool with_and_without(CUdeviceptr address, size_t bytes, size_t mapped, C
     show_load(false, mapped, bytes, &found, 0);
     mover.stop = mover.failed = false;
     mover.moves = 0;
-    if (pthread_create(&mover.thread, NULL, move, &mover) != 0)
+    if (pthread_create(&mover.thread, NULL, mover_run, &mover) != 0)
         return probe_refused("pthread_create", CUDA_ERROR_UNKNOWN);
     bool well = run_load(address, bytes, sum, &found);
     mover.stop = true;

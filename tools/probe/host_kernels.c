@@ -16,14 +16,14 @@ static uint64_t count_of(void **arguments)
     return *(uint64_t *)arguments[1];
 }
 
-static void put(void **arguments)
+static void host_put(void **arguments)
 {
     uint32_t *words = words_of(arguments), value = *(uint32_t *)arguments[2];
     for (uint64_t i = 0; i < count_of(arguments); i++)
         words[i] = value ^ (uint32_t)i;
 }
 
-static void put_part(void **arguments)
+static void host_put_part(void **arguments)
 {
     uint32_t *words = words_of(arguments), value = *(uint32_t *)arguments[2];
     uint32_t sector = *(uint32_t *)arguments[3], which = *(uint32_t *)arguments[4];
@@ -32,7 +32,7 @@ static void put_part(void **arguments)
             words[i] = value ^ (uint32_t)i;
 }
 
-static void judge(void **arguments)
+static void host_judge(void **arguments)
 {
     const uint32_t *words = words_of(arguments);
     uint32_t value = *(uint32_t *)arguments[2], *bad = *(uint32_t **)arguments[3];
@@ -48,9 +48,9 @@ void probe_declare_kernels(void)
     *(void **)&declare = dlsym(probe.cu.library, "segalloc_sim_kernel");
     if (!declare)
         return;
-    declare("put", "w words[4*count], u64 count, u32 value", put);
-    declare("put_programmatic", "w words[4*count], u64 count, u32 value", put);
-    declare("put_part", "rw words[4*count], u64 count, u32 value, u32 sector, u32 which", put_part);
+    declare("put", "w words[4*count], u64 count, u32 value", host_put);
+    declare("put_programmatic", "w words[4*count], u64 count, u32 value", host_put);
+    declare("put_part", "rw words[4*count], u64 count, u32 value, u32 sector, u32 which", host_put_part);
     for (size_t i = 0; i < sizeof judges / sizeof *judges; i++)
-        declare(judges[i], "r words[4*count], u64 count, u32 value, rw bad[4]", judge);
+        declare(judges[i], "r words[4*count], u64 count, u32 value, rw bad[4]", host_judge);
 }

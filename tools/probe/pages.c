@@ -1,4 +1,4 @@
-/* What the rows share: times, pages, processes. */
+/* Tools of the rows: times, pages, processes. */
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -123,7 +123,9 @@ bool probe_child_start(const char *role, const char *argument, char *const *envi
 {
     int to[2], from[2];
     char path[] = "/proc/self/exe", byte;
-    char *argv[] = {path, (char *)(uintptr_t)role, (char *)(uintptr_t)argument, NULL};
+    char *argv[] = {path, (char *)(uintptr_t)probe.verb, (char *)(uintptr_t)role, (char *)(uintptr_t)argument, NULL};
+    if (!probe.verb)
+        memmove(&argv[1], &argv[2], 3 * sizeof *argv);
     posix_spawn_file_actions_t actions;
     if (pipe(to) != 0)
         return false;

@@ -20,7 +20,7 @@ static const struct hook {
 };
 enum { HOOKS = sizeof hooks / sizeof *hooks };
 
-/* What drivers of CUDA 12.0 to 13.5 have, by the simulator's tables. */
+/* Names that drivers of CUDA 12.0 to 13.5 have, by the simulator's tables. */
 static const char *const known_names[] = {
 #define ENTRY(name, symbol, version) #symbol,
 #define ENTRY_STREAM(name, symbol, version, variant) #symbol,
@@ -40,7 +40,7 @@ struct list {
     int count;
 };
 
-static void append(struct list *list, const char *name)
+static void list_append(struct list *list, const char *name)
 {
     list->count++;
     if (list->used + strlen(name) + 8 < sizeof list->text)
@@ -49,7 +49,7 @@ static void append(struct list *list, const char *name)
 }
 
 /* The length of a symbol without _v2, _ptsz and the like. */
-static size_t stem(const char *symbol)
+static size_t names_stem(const char *symbol)
 {
     size_t length = strlen(symbol);
     if (length > 5 && (strcmp(symbol + length - 5, "_ptsz") == 0 || strcmp(symbol + length - 5, "_ptds") == 0))
@@ -62,11 +62,11 @@ static size_t stem(const char *symbol)
 
 static bool same_stem(const char *a, const char *b)
 {
-    size_t length = stem(a);
-    return length == stem(b) && strncmp(a, b, length) == 0;
+    size_t length = names_stem(a);
+    return length == names_stem(b) && strncmp(a, b, length) == 0;
 }
 
-static bool is_known(const char *symbol)
+static bool names_is_known(const char *symbol)
 {
     for (int i = 0; i < KNOWN; i++)
         if (same_stem(known_names[i], symbol))
@@ -78,13 +78,13 @@ static bool is_known(const char *symbol)
 }
 
 /* A form of a hooked name that no table has: _v3 where they know _v2. */
-static bool is_new_form(const char *symbol)
+static bool names_is_new_form(const char *symbol)
 {
     bool hooked = false;
     size_t length = strlen(symbol);
     bool variant = length > 5 && symbol[length - 5] == '_' && symbol[length - 4] == 'p';
     size_t plain = variant ? length - 5 : length;
-    if (stem(symbol) == plain)
+    if (names_stem(symbol) == plain)
         return false; /* as it was at first */
     for (int i = 0; i < HOOKS; i++) {
         if (strncmp(hooks[i].symbol, symbol, plain) == 0 &&
@@ -112,7 +112,7 @@ static uint32_t symbols_by_hash(const uint32_t *hash)
 }
 
 /* The exported names that begin with "cu". */
-static void look_through(const struct link_map *map, struct list *unknown, struct list *forms)
+static void names_look_through(const struct link_map *map, struct list *unknown, struct list *forms)
 {
     const ElfW(Sym) *symbols = NULL;
     const char *text = NULL;
@@ -131,10 +131,10 @@ static void look_through(const struct link_map *map, struct list *unknown, struc
         const char *name = text + symbols[i].st_name;
         if (symbols[i].st_shndx == SHN_UNDEF || strncmp(name, "cu", 2) != 0 || name[2] < 'A' || name[2] > 'Z')
             continue;
-        if (!is_known(name))
-            append(unknown, name);
-        else if (is_new_form(name))
-            append(forms, name);
+        if (!names_is_known(name))
+            list_append(unknown, name);
+        else if (names_is_new_form(name))
+            list_append(forms, name);
     }
 }
 
@@ -144,7 +144,7 @@ struct ways {
     struct list other, hidden, unanswered;
 };
 
-static void compare(const struct hook *hook, struct ways *ways)
+static void ways_compare(const struct hook *hook, struct ways *ways)
 {
     Dl_info info;
     void *by_name = dlsym(probe.cu.library, hook->symbol), *asked = NULL;
@@ -156,13 +156,13 @@ static void compare(const struct hook *hook, struct ways *ways)
     if (by_name == asked) {
         *(asked ? &ways->same : &ways->neither) += 1;
     } else if (!asked) {
-        append(&ways->unanswered, hook->symbol);
+        list_append(&ways->unanswered, hook->symbol);
     } else if (dladdr(asked, &info) && info.dli_saddr == asked && info.dli_sname) {
         char pair[160];
         snprintf(pair, sizeof pair, "%s: %s", hook->symbol, info.dli_sname);
-        append(&ways->other, pair);
+        list_append(&ways->other, pair);
     } else {
-        append(&ways->hidden, hook->symbol);
+        list_append(&ways->hidden, hook->symbol);
     }
 }
 
@@ -173,13 +173,13 @@ bool probe_names(void)
     struct link_map *map = NULL;
     HAVE(cuGetProcAddress_v2);
     for (int i = 0; i < HOOKS; i++)
-        compare(&hooks[i], &ways);
+        ways_compare(&hooks[i], &ways);
     probe_say("'hooked': %d, 'same': %d, 'absent': %d", HOOKS, ways.same, ways.neither);
     probe_say("'another_exported': %d, 'names': [%s]", ways.other.count, ways.other.text);
     probe_say("'not_exported': %d, 'names': [%s]", ways.hidden.count, ways.hidden.text);
     probe_say("'exported_but_not_answered': %d, 'names': [%s]", ways.unanswered.count, ways.unanswered.text);
     if (dlinfo(probe.cu.library, RTLD_DI_LINKMAP, &map) == 0 && map)
-        look_through(map, &unknown, &forms);
+        names_look_through(map, &unknown, &forms);
     probe_say("'in_no_table': %d, 'names': [%s]", unknown.count, unknown.text);
     probe_say("'new_forms': %d, 'names': [%s]", forms.count, forms.text);
     return true;

@@ -16,7 +16,7 @@ struct capture {
     bool elsewhere; /* the event is recorded by another thread than the one that captures */
 };
 
-static void *record_over(void *data)
+static void *event_record_over(void *data)
 {
     struct capture *capture = data;
     CUevent event;
@@ -42,8 +42,8 @@ static bool beside_capture(CUstreamCaptureMode mode, bool elsewhere)
     NEED(probe.cu.cuStreamBeginCapture_v2(capture.stream, mode));
     NEED(probe.cu.cuMemsetD8Async(words, 1, 4096, capture.stream));
     if (!elsewhere)
-        record_over(&capture);
-    else if (pthread_create(&thread, NULL, record_over, &capture) == 0)
+        event_record_over(&capture);
+    else if (pthread_create(&thread, NULL, event_record_over, &capture) == 0)
         pthread_join(thread, NULL);
     capture.ended = probe.cu.cuStreamEndCapture(capture.stream, &graph);
     probe_say("'capture': '%s', 'recorded_by': '%s', 'record': %d, 'end_of_capture': %d", names[mode],
@@ -55,7 +55,7 @@ static bool beside_capture(CUstreamCaptureMode mode, bool elsewhere)
     return true;
 }
 
-/* Whether an event over the primary context is pending while only a green context has work. */
+/* An event over the primary context: is it pending while only a green context has work? */
 static bool over_green(void)
 {
     CUdevResource all, part;

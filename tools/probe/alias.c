@@ -1,4 +1,4 @@
-/* Whether what is written by one address of a page is read by another in the kernel after it, by every way to read. */
+/* A page at two addresses: one kernel writes by the first, and the next kernel reads by the second, in every way to read. */
 #include <stdio.h>
 
 #include "probe.h"
@@ -12,7 +12,7 @@ struct twice {
     uint64_t words;
 };
 
-static bool make_twice(struct twice *ret)
+static bool twice_make(struct twice *ret)
 {
     const CUmemAllocationProp prop = probe_prop();
     NEED(probe.cu.cuMemCreate(&ret->handle, probe.granule, &prop, 0));
@@ -28,7 +28,7 @@ static bool make_twice(struct twice *ret)
     return true;
 }
 
-static bool end_twice(struct twice *twice, long rounds)
+static bool twice_end(struct twice *twice, long rounds)
 {
     uint32_t bad = 0;
     NEED(probe.cu.cuCtxSynchronize());
@@ -43,13 +43,14 @@ static bool end_twice(struct twice *twice, long rounds)
     return true;
 }
 
-static CUresult put(CUfunction kernel, CUdeviceptr at, uint64_t words, uint32_t value, CUstream stream)
+static CUresult alias_put(CUfunction kernel, CUdeviceptr at, uint64_t words, uint32_t value, CUstream stream)
 {
     void *parameters[] = {&at, &words, &value};
     return probe_launch(kernel, BLOCKS, stream, parameters);
 }
 
-static CUresult judge(CUfunction kernel, CUdeviceptr at, const struct twice *twice, uint32_t value, CUstream stream)
+static CUresult alias_judge(CUfunction kernel, CUdeviceptr at, const struct twice *twice, uint32_t value,
+    CUstream stream)
 {
     CUdeviceptr bad = twice->bad;
     uint64_t words = twice->words;
@@ -57,7 +58,7 @@ static CUresult judge(CUfunction kernel, CUdeviceptr at, const struct twice *twi
     return probe_launch(kernel, BLOCKS, stream, parameters);
 }
 
-static long rounds(long many)
+static long alias_rounds(long many)
 {
     return probe.quick ? 3 : many;
 }
@@ -72,25 +73,25 @@ static long rounds(long many)
 
 /* Writes by one address and reads by the other and back, in one stream, without the host. The reader's caches have the
    words of the round before, so that there is something stale to be hit. */
-static bool by_turns(CUfunction reader)
+static bool alias_by_turns(CUfunction reader)
 {
     const struct probe_kernels *k = &probe.kernels;
     struct twice twice;
     KERNELS(k->put, reader);
-    if (!make_twice(&twice))
+    if (!twice_make(&twice))
         return false;
     uint32_t value = 0;
-    NEED(put(k->put, twice.a, twice.words, value, probe.load));
-    for (long i = 0; i < rounds(20000); i++) {
-        NEED(judge(reader, twice.b, &twice, value, probe.load));
+    NEED(alias_put(k->put, twice.a, twice.words, value, probe.load));
+    for (long i = 0; i < alias_rounds(20000); i++) {
+        NEED(alias_judge(reader, twice.b, &twice, value, probe.load));
         value = (uint32_t)i * 2654435761u;
-        NEED(put(k->put, twice.a, twice.words, value, probe.load));
-        NEED(judge(reader, twice.b, &twice, value, probe.load));
-        NEED(put(k->put, twice.b, twice.words, ~value, probe.load));
-        NEED(judge(reader, twice.a, &twice, ~value, probe.load));
+        NEED(alias_put(k->put, twice.a, twice.words, value, probe.load));
+        NEED(alias_judge(reader, twice.b, &twice, value, probe.load));
+        NEED(alias_put(k->put, twice.b, twice.words, ~value, probe.load));
+        NEED(alias_judge(reader, twice.a, &twice, ~value, probe.load));
         value = ~value;
     }
-    return end_twice(&twice, rounds(20000));
+    return twice_end(&twice, alias_rounds(20000));
 }
 
 /* The reader finds each word wrong where the writer wrote others; else no row of this group says anything. */
@@ -100,40 +101,40 @@ bool alias_control(void)
     struct twice twice;
     uint32_t bad = 0;
     KERNELS(k->put, k->judge);
-    if (!make_twice(&twice))
+    if (!twice_make(&twice))
         return false;
-    NEED(put(k->put, twice.a, twice.words, 1, probe.load));
-    NEED(judge(k->judge, twice.b, &twice, 2, probe.load));
+    NEED(alias_put(k->put, twice.a, twice.words, 1, probe.load));
+    NEED(alias_judge(k->judge, twice.b, &twice, 2, probe.load));
     NEED(probe.cu.cuCtxSynchronize());
     NEED(probe.cu.cuMemcpyDtoH_v2(&bad, twice.bad, sizeof bad));
     probe_say("'found': %u, 'of': %llu", bad, (unsigned long long)twice.words);
     NEED(probe.cu.cuMemsetD8_v2(twice.bad, 0, 4));
-    return end_twice(&twice, 1);
+    return twice_end(&twice, 1);
 }
 
 bool alias_volatile(void)
 {
-    return by_turns(probe.kernels.judge);
+    return alias_by_turns(probe.kernels.judge);
 }
 
 bool alias_cached(void)
 {
-    return by_turns(probe.kernels.judge_cached);
+    return alias_by_turns(probe.kernels.judge_cached);
 }
 
 bool alias_read_only(void)
 {
-    return by_turns(probe.kernels.judge_read_only);
+    return alias_by_turns(probe.kernels.judge_read_only);
 }
 
 bool alias_asynchronous(void)
 {
-    return by_turns(probe.kernels.judge_asynchronous);
+    return alias_by_turns(probe.kernels.judge_asynchronous);
 }
 
 bool alias_bulk(void)
 {
-    return by_turns(probe.kernels.judge_bulk);
+    return alias_by_turns(probe.kernels.judge_bulk);
 }
 
 bool alias_copies(void)
@@ -142,21 +143,21 @@ bool alias_copies(void)
     struct twice twice;
     CUdeviceptr copy;
     KERNELS(k->put, k->judge);
-    if (!make_twice(&twice))
+    if (!twice_make(&twice))
         return false;
     NEED(probe.cu.cuMemAlloc_v2(&copy, probe.granule));
-    for (long i = 0; i < rounds(10000); i++) {
+    for (long i = 0; i < alias_rounds(10000); i++) {
         uint32_t value = (uint32_t)i * 2654435761u;
-        NEED(put(k->put, twice.a, twice.words, value, probe.load));
+        NEED(alias_put(k->put, twice.a, twice.words, value, probe.load));
         NEED(probe.cu.cuMemcpyDtoDAsync_v2(copy, twice.b, twice.words * 4, probe.load));
-        NEED(judge(k->judge, copy, &twice, value, probe.load));
+        NEED(alias_judge(k->judge, copy, &twice, value, probe.load));
         NEED(probe.cu.cuMemsetD32Async(twice.a, 0, twice.words, probe.load));
         NEED(probe.cu.cuMemcpyDtoDAsync_v2(twice.b, copy, twice.words * 4, probe.load));
-        NEED(judge(k->judge_cached ? k->judge_cached : k->judge, twice.a, &twice, value, probe.load));
+        NEED(alias_judge(k->judge_cached ? k->judge_cached : k->judge, twice.a, &twice, value, probe.load));
     }
     NEED(probe.cu.cuCtxSynchronize());
     NEED(probe.cu.cuMemFree_v2(copy));
-    return end_twice(&twice, rounds(10000));
+    return twice_end(&twice, alias_rounds(10000));
 }
 
 bool alias_graph(void)
@@ -166,24 +167,24 @@ bool alias_graph(void)
     CUgraph graph;
     CUgraphExec exec;
     KERNELS(k->put, k->judge_cached);
-    if (!make_twice(&twice))
+    if (!twice_make(&twice))
         return false;
     NEED(probe.cu.cuStreamBeginCapture_v2(probe.load, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-    NEED(put(k->put, twice.a, twice.words, 0x5bd1e995u, probe.load));
-    NEED(judge(k->judge_cached, twice.b, &twice, 0x5bd1e995u, probe.load));
-    NEED(put(k->put, twice.b, twice.words, 0xa42e166au, probe.load));
-    NEED(judge(k->judge_cached, twice.a, &twice, 0xa42e166au, probe.load));
+    NEED(alias_put(k->put, twice.a, twice.words, 0x5bd1e995u, probe.load));
+    NEED(alias_judge(k->judge_cached, twice.b, &twice, 0x5bd1e995u, probe.load));
+    NEED(alias_put(k->put, twice.b, twice.words, 0xa42e166au, probe.load));
+    NEED(alias_judge(k->judge_cached, twice.a, &twice, 0xa42e166au, probe.load));
     NEED(probe.cu.cuStreamEndCapture(probe.load, &graph));
     NEED(probe.cu.cuGraphInstantiateWithFlags(&exec, graph, 0));
-    for (long i = 0; i < rounds(20000); i++)
+    for (long i = 0; i < alias_rounds(20000); i++)
         NEED(probe.cu.cuGraphLaunch(exec, probe.load));
     NEED(probe.cu.cuCtxSynchronize());
     NEED(probe.cu.cuGraphExecDestroy(exec));
     NEED(probe.cu.cuGraphDestroy(graph));
-    return end_twice(&twice, rounds(20000));
+    return twice_end(&twice, alias_rounds(20000));
 }
 
-static CUresult judge_early(CUdeviceptr at, const struct twice *twice, uint32_t value)
+static CUresult alias_judge_early(CUdeviceptr at, const struct twice *twice, uint32_t value)
 {
     CUdeviceptr bad = twice->bad;
     uint64_t words = twice->words;
@@ -201,20 +202,20 @@ bool alias_programmatic(void)
     struct twice twice;
     HAVE(cuLaunchKernelEx);
     KERNELS(k->put_programmatic, k->judge_programmatic);
-    if (!make_twice(&twice))
+    if (!twice_make(&twice))
         return false;
-    for (long i = 0; i < rounds(20000); i++) {
+    for (long i = 0; i < alias_rounds(20000); i++) {
         uint32_t value = (uint32_t)i * 2654435761u;
-        NEED(put(k->put_programmatic, twice.a, twice.words, value, probe.load));
-        NEED(judge_early(twice.b, &twice, value));
-        NEED(put(k->put_programmatic, twice.b, twice.words, ~value, probe.load));
-        NEED(judge_early(twice.a, &twice, ~value));
+        NEED(alias_put(k->put_programmatic, twice.a, twice.words, value, probe.load));
+        NEED(alias_judge_early(twice.b, &twice, value));
+        NEED(alias_put(k->put_programmatic, twice.b, twice.words, ~value, probe.load));
+        NEED(alias_judge_early(twice.a, &twice, ~value));
     }
-    return end_twice(&twice, rounds(20000));
+    return twice_end(&twice, alias_rounds(20000));
 }
 
 /* `to` goes on when `from` has come so far. */
-static CUresult join(CUstream from, CUstream to, CUevent event)
+static CUresult alias_join(CUstream from, CUstream to, CUevent event)
 {
     CUresult result = probe.cu.cuEventRecord(event, from);
     return result == CUDA_SUCCESS ? probe.cu.cuStreamWaitEvent(to, event, 0) : result;
@@ -227,26 +228,26 @@ bool alias_streams(void)
     CUstream other;
     CUevent event;
     KERNELS(k->put, k->judge_cached);
-    if (!make_twice(&twice))
+    if (!twice_make(&twice))
         return false;
     NEED(probe.cu.cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
     NEED(probe.cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-    for (long i = 0; i < rounds(10000); i++) {
+    for (long i = 0; i < alias_rounds(10000); i++) {
         uint32_t value = (uint32_t)i * 2654435761u;
-        NEED(put(k->put, twice.a, twice.words, value, probe.load));
-        NEED(join(probe.load, other, event));
-        NEED(judge(k->judge_cached, twice.b, &twice, value, other));
-        NEED(put(k->put, twice.b, twice.words, ~value, other));
-        NEED(join(other, probe.load, event));
-        NEED(judge(k->judge_cached, twice.a, &twice, ~value, probe.load));
+        NEED(alias_put(k->put, twice.a, twice.words, value, probe.load));
+        NEED(alias_join(probe.load, other, event));
+        NEED(alias_judge(k->judge_cached, twice.b, &twice, value, other));
+        NEED(alias_put(k->put, twice.b, twice.words, ~value, other));
+        NEED(alias_join(other, probe.load, event));
+        NEED(alias_judge(k->judge_cached, twice.a, &twice, ~value, probe.load));
     }
     NEED(probe.cu.cuCtxSynchronize());
     NEED(probe.cu.cuStreamDestroy_v2(other));
     NEED(probe.cu.cuEventDestroy_v2(event));
-    return end_twice(&twice, rounds(10000));
+    return twice_end(&twice, alias_rounds(10000));
 }
 
-static CUresult put_part(CUdeviceptr at, uint64_t words, uint32_t value, uint32_t sector, uint32_t which,
+static CUresult alias_put_part(CUdeviceptr at, uint64_t words, uint32_t value, uint32_t sector, uint32_t which,
     CUstream stream)
 {
     void *parameters[] = {&at, &words, &value, &sector, &which};
@@ -261,27 +262,27 @@ bool alias_sewn(void)
     CUstream other;
     CUevent event;
     KERNELS(k->put_part, k->judge_cached);
-    if (!make_twice(&twice))
+    if (!twice_make(&twice))
         return false;
     NEED(probe.cu.cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
     NEED(probe.cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-    for (long i = 0; i < rounds(10000); i++) {
+    for (long i = 0; i < alias_rounds(10000); i++) {
         uint32_t value = (uint32_t)i * 2654435761u, sector = 64u >> (i % 4);
-        NEED(join(probe.load, other, event));
-        NEED(put_part(twice.a, twice.words, value, sector, 0, probe.load));
-        NEED(put_part(twice.b, twice.words, value, sector, 1, other));
-        NEED(join(other, probe.load, event));
-        NEED(judge(k->judge_cached, twice.a, &twice, value, probe.load));
-        NEED(judge(k->judge_cached, twice.b, &twice, value, probe.load));
+        NEED(alias_join(probe.load, other, event));
+        NEED(alias_put_part(twice.a, twice.words, value, sector, 0, probe.load));
+        NEED(alias_put_part(twice.b, twice.words, value, sector, 1, other));
+        NEED(alias_join(other, probe.load, event));
+        NEED(alias_judge(k->judge_cached, twice.a, &twice, value, probe.load));
+        NEED(alias_judge(k->judge_cached, twice.b, &twice, value, probe.load));
     }
     NEED(probe.cu.cuCtxSynchronize());
     NEED(probe.cu.cuStreamDestroy_v2(other));
     NEED(probe.cu.cuEventDestroy_v2(event));
-    return end_twice(&twice, rounds(10000));
+    return twice_end(&twice, alias_rounds(10000));
 }
 
-/* What was written by the first address is read by a third one, to which the page came while a kernel ran on other
-   memory; the first is unmapped meanwhile. */
+/* Words that were written by the first address are read by a third one. The page came there while a kernel ran on other
+   memory, and the first is unmapped meanwhile. */
 bool alias_moved(void)
 {
     const struct probe_kernels *k = &probe.kernels;
@@ -289,30 +290,30 @@ bool alias_moved(void)
     CUdeviceptr third, neighbour;
     CUstream other;
     KERNELS(k->put, k->judge_cached, k->spin);
-    if (!make_twice(&twice))
+    if (!twice_make(&twice))
         return false;
     NEED(probe.cu.cuMemAddressReserve(&third, probe.granule, 0, 0, 0));
     NEED(probe.cu.cuMemAlloc_v2(&neighbour, probe.granule));
     NEED(probe.cu.cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
-    for (long i = 0; i < rounds(200); i++) {
+    for (long i = 0; i < alias_rounds(200); i++) {
         uint32_t value = (uint32_t)i * 2654435761u;
-        NEED(put(k->put, twice.a, twice.words, value, probe.load));
+        NEED(alias_put(k->put, twice.a, twice.words, value, probe.load));
         NEED(probe.cu.cuStreamSynchronize(probe.load));
         NEED(probe_busy(other, 2000));
-        NEED(put(k->put, neighbour, twice.words, value, other));
+        NEED(alias_put(k->put, neighbour, twice.words, value, other));
         NEED(probe.cu.cuMemMap(third, probe.granule, 0, twice.handle, 0));
         NEED(probe_access(third, probe.granule));
         NEED(probe.cu.cuMemUnmap(twice.a, probe.granule));
-        NEED(judge(k->judge_cached, third, &twice, value, probe.load));
+        NEED(alias_judge(k->judge_cached, third, &twice, value, probe.load));
         NEED(probe.cu.cuMemMap(twice.a, probe.granule, 0, twice.handle, 0));
         NEED(probe_access(twice.a, probe.granule));
-        NEED(judge(k->judge_cached, twice.a, &twice, value, probe.load));
-        NEED(judge(k->judge, neighbour, &twice, value, other));
+        NEED(alias_judge(k->judge_cached, twice.a, &twice, value, probe.load));
+        NEED(alias_judge(k->judge, neighbour, &twice, value, other));
         NEED(probe.cu.cuCtxSynchronize());
         NEED(probe.cu.cuMemUnmap(third, probe.granule));
     }
     NEED(probe.cu.cuStreamDestroy_v2(other));
     NEED(probe.cu.cuMemFree_v2(neighbour));
     NEED(probe.cu.cuMemAddressFree(third, probe.granule));
-    return end_twice(&twice, rounds(200));
+    return twice_end(&twice, alias_rounds(200));
 }

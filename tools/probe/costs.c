@@ -1,4 +1,4 @@
-/* What the driver's calls cost: by size, by the number of handles and of streams, with the device idle and with a
+/* Costs of the driver's calls: by size, by the number of handles and of streams, with the device idle and with a
    kernel running. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@ struct sample {
     int outlived;
 };
 
-static void show(const char *call, const char *key, size_t value, bool busy, struct sample *sample)
+static void costs_show(const char *call, const char *key, size_t value, bool busy, struct sample *sample)
 {
     int count = sample->times.count;
     if (!count)
@@ -43,13 +43,13 @@ static void show(const char *call, const char *key, size_t value, bool busy, str
         }                                                                                           \
     } while (0)
 
-static int rounds_of(bool busy)
+static int costs_rounds(bool busy)
 {
     return busy ? (probe.rounds + 2) / 3 : probe.rounds;
 }
 
 /* Idle, and where a kernel can be had busy. */
-static bool twice(bool (*measure)(size_t value, bool busy), const size_t *values, int count)
+static bool costs_idle_and_busy(bool (*measure)(size_t value, bool busy), const size_t *values, int count)
 {
     for (int busy = 0; busy < (probe.kernels.spin ? 2 : 1); busy++)
         for (int i = 0; i < count; i++)
@@ -63,7 +63,7 @@ static bool measure_page(size_t bytes, bool busy)
 {
     static struct sample reserve, create, map, access, unmap, release, give;
     const CUmemAllocationProp prop = probe_prop();
-    for (int i = 0; i < rounds_of(busy); i++) {
+    for (int i = 0; i < costs_rounds(busy); i++) {
         CUdeviceptr address;
         CUmemGenericAllocationHandle handle;
         TIMED(&reserve, busy, probe.cu.cuMemAddressReserve(&address, bytes, 0, 0, 0));
@@ -76,13 +76,13 @@ static bool measure_page(size_t bytes, bool busy)
         TIMED(&release, busy, probe.cu.cuMemRelease(handle));
         TIMED(&give, busy, probe.cu.cuMemAddressFree(address, bytes));
     }
-    show("cuMemAddressReserve", "bytes", bytes, busy, &reserve);
-    show("cuMemCreate", "bytes", bytes, busy, &create);
-    show("cuMemMap", "bytes", bytes, busy, &map);
-    show("cuMemSetAccess", "bytes", bytes, busy, &access);
-    show("cuMemUnmap", "bytes", bytes, busy, &unmap);
-    show("cuMemRelease", "bytes", bytes, busy, &release);
-    show("cuMemAddressFree", "bytes", bytes, busy, &give);
+    costs_show("cuMemAddressReserve", "bytes", bytes, busy, &reserve);
+    costs_show("cuMemCreate", "bytes", bytes, busy, &create);
+    costs_show("cuMemMap", "bytes", bytes, busy, &map);
+    costs_show("cuMemSetAccess", "bytes", bytes, busy, &access);
+    costs_show("cuMemUnmap", "bytes", bytes, busy, &unmap);
+    costs_show("cuMemRelease", "bytes", bytes, busy, &release);
+    costs_show("cuMemAddressFree", "bytes", bytes, busy, &give);
     return true;
 }
 
@@ -90,26 +90,26 @@ bool costs_pages(void)
 {
     static const size_t sizes[] = {2 * MIB, 16 * MIB, 20 * MIB, 32 * MIB, 64 * MIB, 256 * MIB};
     HAVE(cuMemCreate);
-    return twice(measure_page, sizes, sizeof sizes / sizeof *sizes);
+    return costs_idle_and_busy(measure_page, sizes, sizeof sizes / sizeof *sizes);
 }
 
 static bool measure_plain(size_t bytes, bool busy)
 {
     static struct sample take, give;
-    for (int i = 0; i < rounds_of(busy); i++) {
+    for (int i = 0; i < costs_rounds(busy); i++) {
         CUdeviceptr address;
         TIMED(&take, busy, probe.cu.cuMemAlloc_v2(&address, bytes));
         TIMED(&give, busy, probe.cu.cuMemFree_v2(address));
     }
-    show("cuMemAlloc", "bytes", bytes, busy, &take);
-    show("cuMemFree", "bytes", bytes, busy, &give);
+    costs_show("cuMemAlloc", "bytes", bytes, busy, &take);
+    costs_show("cuMemFree", "bytes", bytes, busy, &give);
     return true;
 }
 
 bool costs_plain(void)
 {
     static const size_t sizes[] = {MIB, 2 * MIB, 20 * MIB, 256 * MIB};
-    return twice(measure_plain, sizes, sizeof sizes / sizeof *sizes);
+    return costs_idle_and_busy(measure_plain, sizes, sizeof sizes / sizeof *sizes);
 }
 
 bool costs_small(void)
@@ -125,9 +125,9 @@ bool costs_small(void)
         TIMED(&info, false, probe.cu.cuMemGetInfo_v2(&available, &total));
         TIMED(&idle, false, probe.cu.cuCtxSynchronize());
     }
-    show("cuCtxGetCurrent", "bytes", 0, false, &current);
-    show("cuMemGetInfo", "bytes", 0, false, &info);
-    show("cuCtxSynchronize when idle", "bytes", 0, false, &idle);
+    costs_show("cuCtxGetCurrent", "bytes", 0, false, &current);
+    costs_show("cuMemGetInfo", "bytes", 0, false, &info);
+    costs_show("cuCtxSynchronize when idle", "bytes", 0, false, &idle);
     return true;
 }
 
@@ -163,18 +163,18 @@ static bool measure_streams(size_t count, bool busy)
     NEED(probe.cu.cuEventCreate(&over_all, CU_EVENT_DISABLE_TIMING));
     for (size_t i = 0; i < count; i++)
         NEED(probe.cu.cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
-    for (int i = 0; i < rounds_of(busy); i++) {
+    for (int i = 0; i < costs_rounds(busy); i++) {
         for (size_t stream = 0; probe.kernels.spin && stream < count; stream++)
             NEED(probe_busy(streams[stream], busy ? 3000 : 0));
         if (!stream_round(streams[(size_t)i % count], streams[((size_t)i + 1) % count], event, over_all, &s))
             return false;
         NEED(probe.cu.cuCtxSynchronize());
     }
-    show("cuEventRecord", "streams", count, busy, &s.record);
-    show("cuEventQuery", "streams", count, busy, &s.query);
-    show("cuCtxRecordEvent", "streams", count, busy, &s.whole);
-    show("cuEventQuery of a context", "streams", count, busy, &s.asked);
-    show("cuStreamWaitEvent", "streams", count, busy, &s.wait);
+    costs_show("cuEventRecord", "streams", count, busy, &s.record);
+    costs_show("cuEventQuery", "streams", count, busy, &s.query);
+    costs_show("cuCtxRecordEvent", "streams", count, busy, &s.whole);
+    costs_show("cuEventQuery of a context", "streams", count, busy, &s.asked);
+    costs_show("cuStreamWaitEvent", "streams", count, busy, &s.wait);
     for (size_t i = 0; i < count; i++)
         NEED(probe.cu.cuStreamDestroy_v2(streams[i]));
     NEED(probe.cu.cuEventDestroy_v2(event));
@@ -185,7 +185,7 @@ static bool measure_streams(size_t count, bool busy)
 bool costs_streams(void)
 {
     static const size_t counts[] = {1, 8, 64, STREAMS_MAX};
-    return twice(measure_streams, counts, sizeof counts / sizeof *counts);
+    return costs_idle_and_busy(measure_streams, counts, sizeof counts / sizeof *counts);
 }
 
 /* One call for `count` handles side by side, and one handle of as many bytes. */
@@ -258,7 +258,7 @@ bool probe_cost_handles(void)
     return true;
 }
 
-/* What maps, access and unmaps cost where the handle has `mapped` addresses already. */
+/* Costs of maps, access and unmaps where the handle has `mapped` addresses already. */
 static bool time_at(CUmemGenericAllocationHandle handle, CUdeviceptr spare, int mapped)
 {
     struct probe_times map = {.count = 0}, access = {.count = 0}, unmap = {.count = 0};

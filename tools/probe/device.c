@@ -1,4 +1,4 @@
-/* What the device and its driver say of themselves, and of memory that is mapped. */
+/* Answers of the device and its driver about themselves, and about memory that is mapped. */
 #include <dlfcn.h>
 #include <link.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "probe.h"
 
-static int attribute(CUdevice_attribute which)
+static int device_attribute(CUdevice_attribute which)
 {
     int value = -1;
     return probe.cu.cuDeviceGetAttribute(&value, which, probe.device) == CUDA_SUCCESS ? value : -1;
@@ -30,10 +30,12 @@ bool probe_device(void)
     (void)probe.cu.cuMemGetAllocationGranularity(&recommended, &prop, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
     probe_say("'device': '%s', 'driver': %d, 'devices': %d, 'capability': %d, 'simulated': %s, 'kernels': '%s'", name,
         version, devices,
-        attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
-            attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
+        device_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
+            device_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
         probe.simulated ? "true" : "false",
-        probe.kernels.put ? "all" : probe.kernels.spin ? "spin" : "none");
+        probe.kernels.put    ? "all"
+        : probe.kernels.spin ? "spin"
+                             : "none");
     int peer = 0;
     if (devices > 1 && probe.cu.cuDeviceCanAccessPeer && probe.cu.cuDeviceCanAccessPeer(&peer, 0, 1) == CUDA_SUCCESS)
         probe_say("'peer_access': %d", peer);
@@ -41,14 +43,15 @@ bool probe_device(void)
     probe_say("'vmm': %d, 'granularity_code': %d, 'granularity': %zu, 'recommended': %zu, 'posix_handles': %d, "
               "'fabric_handles': %d, 'rdma': %d, 'rdma_vmm': %d, 'dma_buf': %d, 'multicast': %d, 'managed': %d, "
               "'concurrent_managed': %d, 'integrated': %d",
-        attribute(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED), (int)vmm, least, recommended,
-        attribute(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED),
-        attribute(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED),
-        attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED),
-        attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED),
-        attribute(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED), attribute(CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED),
-        attribute(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY), attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS),
-        attribute(CU_DEVICE_ATTRIBUTE_INTEGRATED));
+        device_attribute(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED), (int)vmm, least, recommended,
+        device_attribute(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED),
+        device_attribute(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED),
+        device_attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED),
+        device_attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED),
+        device_attribute(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED),
+        device_attribute(CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED), device_attribute(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY),
+        device_attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS),
+        device_attribute(CU_DEVICE_ATTRIBUTE_INTEGRATED));
     return true;
 }
 
@@ -140,8 +143,8 @@ bool probe_handles(void)
     return true;
 }
 
-/* What the driver says of an address: the attribute, or the code with which it refuses, as JSON. */
-static void show_attribute(const char *name, CUpointer_attribute which, CUdeviceptr address, CUdeviceptr from)
+/* An answer of the driver about an address: the attribute, or the code with which it refuses, as JSON. */
+static void pointer_show(const char *name, CUpointer_attribute which, CUdeviceptr address, CUdeviceptr from)
 {
     uint64_t value = 0;
     CUresult result = probe.cu.cuPointerGetAttribute(&value, which, address);
@@ -152,7 +155,7 @@ static void show_attribute(const char *name, CUpointer_attribute which, CUdevice
         probe_say("'attribute': '%s', 'code': %d, 'value': %llu", name, (int)result, (unsigned long long)value);
 }
 
-static const struct property *richest(void)
+static const struct property *property_richest(void)
 {
     for (int i = 3; i > 0; i--) {
         CUmemAllocationProp prop = prop_of(&properties[i]);
@@ -182,7 +185,7 @@ static void ask_of_second(CUdeviceptr first, size_t page, int count)
     CUipcMemHandle ipc;
     CUmemGenericAllocationHandle handle;
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++)
-        show_attribute(asked[i].name, asked[i].which, at, first);
+        pointer_show(asked[i].name, asked[i].which, at, first);
     CUresult ranged = probe.cu.cuMemGetAddressRange_v2(&base, &bytes, at);
     int set = probe.cu.cuPointerSetAttribute
                   ? (int)probe.cu.cuPointerSetAttribute(&sync, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, at)
@@ -200,7 +203,7 @@ static void ask_of_second(CUdeviceptr first, size_t page, int count)
         dma_buf(first, (size_t)count * page));
 }
 
-/* Of memory that legacy IPC is made for. */
+/* Memory that legacy IPC is made for. */
 static bool ask_of_plain(void)
 {
     CUdeviceptr plain;
@@ -217,7 +220,7 @@ bool probe_pointers(void)
 {
     enum { COUNT = 16 };
     HAVE(cuMemCreate);
-    const struct property *property = richest();
+    const struct property *property = property_richest();
     CUmemAllocationProp prop = prop_of(property);
     CUmemGenericAllocationHandle handle[COUNT];
     CUdeviceptr address;
@@ -296,7 +299,7 @@ bool probe_peer(void)
     return true;
 }
 
-/* What a context had when it was reset, and what can be said of it after. */
+/* Mappings that a context had when it was reset, and its number after. */
 bool probe_reset(void)
 {
     struct probe_pages pages;
