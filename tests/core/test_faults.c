@@ -1,4 +1,8 @@
-/* The allocator on a driver whose n-th call fails, for every n until the whole script runs without meeting the fault.
+/* The allocator on a driver whose n-th call fails, for each n that is drawn, until a script meets no fault any more.
+
+     test_faults             one call in eight, always the same ones
+     test_faults --seed N    one call in eight, others
+     test_faults --all       every call
 
    Each script is run without faults first, which says what every step has to answer. Then: a step that a fault makes
    fail must leave everything as it was, and must succeed when it is tried again. */
@@ -7,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -17,6 +22,7 @@
 #include "inspect.h"
 #include "strict_driver.h"
 #include "locked.h"
+#include "random.h"
 
 #define MIB(n) ((uint64_t)((n) * 1048576.0))
 
@@ -204,6 +210,10 @@ static bool pages_of_one_size(const struct run *run)
     return true;
 }
 
+/* Draws the calls that fail. Every one does without it. */
+static struct random drawn = {.state = 1};
+static bool every_call;
+
 enum fault { ONCE, UNTIL_SEEN, TO_THE_END };
 
 /* Whether the fault was met. */
@@ -271,10 +281,14 @@ static void sweep(struct script *script)
         CUresult error;
     } kinds[] = {{ONCE, CUDA_SUCCESS}, {ONCE, CUDA_ERROR_OUT_OF_MEMORY}, {UNTIL_SEEN, CUDA_SUCCESS},
         {TO_THE_END, CUDA_ERROR_ILLEGAL_ADDRESS}, {TO_THE_END, CUDA_SUCCESS}};
+    enum { ONE_IN = 8 };
     run_whole(script);
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        for (uint64_t number = 1; run_faulty(script, number, kinds[i].fault, kinds[i].error); number++) {
-        }
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        uint64_t number = 0;
+        do
+            number += every_call ? 1 : random_between(&drawn, 1, 2 * ONE_IN - 1);
+        while (run_faulty(script, number, kinds[i].fault, kinds[i].error));
+    }
 }
 
 /* Growth, places beside what is free, moves, event frees, trims, huge blocks, and the end of memory. */
@@ -427,8 +441,13 @@ static void test_fixed_segments(void **state)
     run_conf("expandable_segments:False", 128 << 20);
 }
 
-int main(void)
+int main(int count, char **argument)
 {
+    every_call = count == 2 && strcmp(argument[1], "--all") == 0;
+    if (count == 3 && strcmp(argument[1], "--seed") == 0)
+        drawn.state = strtoull(argument[2], NULL, 10);
+    else if (count != 1 && !every_call)
+        return 2;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tight),
         cmocka_unit_test(test_default),
