@@ -293,7 +293,7 @@ static void ask_about_itself(void)
     }
     say("segalloc_stats %d:", device);
     count = segalloc_stats(device, stats, 4);
-    say(" -> %d %s %s %llx %llx", count, stats[1].name ? stats[1].name : "", stats[1].unit ? stats[1].unit : "",
+    say(" -> %d %s %s %llx %llx", count > 0, stats[1].name ? stats[1].name : "", stats[1].unit ? stats[1].unit : "",
         (unsigned long long)stats[1].value, (unsigned long long)stats[3].peak);
 }
 
