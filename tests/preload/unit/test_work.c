@@ -43,7 +43,7 @@ static void make(const struct call *call)
 {
     uintptr_t all = (uintptr_t)&thing;
     bool capturing = seen.capturing, devices = seen.devices;
-    memset(&seen, 0, sizeof seen);
+    SEE_ANEW(0);
     seen.capturing = capturing;
     seen.devices = devices;
     call->function(all, all, all, all, all, all, all, all, all, all, all, all);
@@ -54,15 +54,18 @@ static void expect_noted(const struct call *call)
 {
     CUstream stream = call->of_default ? NULL : (CUstream)&thing;
     make(call);
-    if (seen.touches != 1 || seen.touched != stream || seen.touched_own != call->own)
+    bool own;
+    if (touches() != 1 || touched(&own) != stream || own != call->own)
         fail_msg("%s: its stream is not noted", call->name);
-    if (seen.opaques != call->waits)
+    if (CALLS(sg_streams_untracked_order) != call->waits)
         fail_msg("%s: whether its stream waits for what can't be followed", call->name);
-    if (seen.shows != 2 * call->shows || (seen.shows && (seen.shown != stream || seen.shown_own != call->own)))
+    if (CALLS(sg_streams_host_may_observe) != 2 * call->shows ||
+        (CALLS(sg_streams_host_may_observe) && (POINTER(sg_streams_host_may_observe, 0) != stream ||
+                                                   ARGUMENT(sg_streams_host_may_observe, 1) != call->own)))
         fail_msg("%s: whether it shows the host", call->name);
-    if (seen.shows_all != 2 * (call->serializes || call->writes))
+    if (CALLS(sg_streams_host_may_observe_all) != 2 * (call->serializes || call->writes))
         fail_msg("%s: whether it shows the host all streams", call->name);
-    if (2 * seen.shown_early != seen.shows + seen.shows_all)
+    if (2 * seen.shown_early != shows())
         fail_msg("%s: who acts before it returns, or after, is not reckoned with", call->name);
     if (seen.early)
         fail_msg("%s: noted before the driver was called", call->name);
@@ -82,10 +85,10 @@ static void work_is_noted_after_it_was_given(void **state)
 
 static int tells_of(any_call *function, const void *first, uintptr_t second)
 {
-    memset(&seen, 0, sizeof seen);
+    SEE_ANEW(0);
     function((uintptr_t)first, second, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
     assert_int_equal(seen.calls, 1);
-    return seen.shows + seen.shows_all;
+    return shows();
 }
 #define SHOWN_BY(symbol, first, second) tells_of((any_call *)(void (*)(void))symbol, first, (uintptr_t)(second))
 
@@ -121,11 +124,11 @@ static void waits_of_streams_that_are_not_followed_tell(void **state)
     (void)state;
     for EACH(call, waits) {
         for (int i = 0; i < 3; i++) {
-            memset(&seen, 0, sizeof seen);
+            SEE_ANEW(0);
             seen.devices = i == 1;
             seen.unfollowed = i == 2;
             call->function((uintptr_t)&thing, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
-            if (seen.shown_all != (i > 0) || seen.touches != (i < 2))
+            if (CALLS(sg_streams_host_observed_all) != (i > 0) || touches() != (i < 2))
                 fail_msg("%s: who is shown of what a stream waits for", call->name);
         }
     }
@@ -137,9 +140,9 @@ static void batch_without_a_write_shows_the_host_nothing(void **state)
         {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64}};
     (void)state;
     for (unsigned count = 0; count <= 2; count++) {
-        memset(&seen, 0, sizeof seen);
+        SEE_ANEW(0);
         (void)cuStreamBatchMemOp_v2((CUstream)&thing, count, (CUstreamBatchMemOpParams *)list, 0);
-        assert_int_equal(seen.shows_all, count == 2 ? 2 : 0);
+        assert_int_equal(CALLS(sg_streams_host_may_observe_all), count == 2 ? 2 : 0);
     }
 }
 
@@ -149,8 +152,9 @@ static void each_stream_of_a_launch_on_several_devices_is_noted(void **state)
     const CUDA_LAUNCH_PARAMS launches[2] = {{.hStream = (CUstream)&launches[0]}, {.hStream = (CUstream)&launches[1]}};
     (void)state;
     assert_int_equal(cuLaunchCooperativeKernelMultiDevice(launches, 2, 0), CUDA_SUCCESS);
-    assert_int_equal(seen.touches, 2);
-    assert_ptr_equal(seen.touched, &launches[1]);
+    assert_int_equal(touches(), 2);
+    bool own;
+    assert_ptr_equal(touched(&own), &launches[1]);
 }
 
 /* What is captured for a graphics interface runs when that submits it. */
@@ -158,10 +162,10 @@ static void a_capture_for_graphics_ends_order(void **state)
 {
     (void)state;
     assert_int_equal(cuStreamBeginCaptureToCig(NULL, NULL), CUDA_SUCCESS);
-    assert_string_equal(seen.untracked, "cuStreamBeginCaptureToCig");
-    seen.untracked = NULL;
+    assert_string_equal(POINTER(sg_streams_untrack, 0), "cuStreamBeginCaptureToCig");
+    FORGET(sg_streams_untrack);
     assert_int_equal(cuStreamBeginCaptureToCig_ptsz(NULL, NULL), CUDA_SUCCESS);
-    assert_string_equal(seen.untracked, "cuStreamBeginCaptureToCig");
+    assert_string_equal(POINTER(sg_streams_untrack, 0), "cuStreamBeginCaptureToCig");
 }
 
 /* Both ends are memory of the first device, and the stream is the second's. */
@@ -175,15 +179,15 @@ static void copies_by_another_device_count(void **state)
     seen.devices = true;
     for EACH(call, copies) {
         make(call);
-        if (seen.abroad != 2)
-            fail_msg("%s: %d of two ends count as used by another device", call->name, seen.abroad);
+        if (CALLS(sg_core_used_cross_device) != 2)
+            fail_msg("%s: %d of two ends count as used by another device", call->name, CALLS(sg_core_used_cross_device));
     }
     thing.copy.dstMemoryType = thing.copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
     thing.copy.dstDevice = thing.copy.srcDevice = (uintptr_t)&thing;
     for EACH(call, deep) {
         make(call);
-        if (seen.abroad != 2)
-            fail_msg("%s: %d of two ends count as used by another device", call->name, seen.abroad);
+        if (CALLS(sg_core_used_cross_device) != 2)
+            fail_msg("%s: %d of two ends count as used by another device", call->name, CALLS(sg_core_used_cross_device));
     }
 }
 
@@ -196,15 +200,15 @@ static void copies_with_the_host_by_another_device_count(void **state)
     seen.devices = true;
     for EACH(call, calls) {
         make(call);
-        if (seen.abroad != 1)
-            fail_msg("%s: %d of one end count as used by another device", call->name, seen.abroad);
+        if (CALLS(sg_core_used_cross_device) != 1)
+            fail_msg("%s: %d of one end count as used by another device", call->name, CALLS(sg_core_used_cross_device));
     }
 }
 
 static void expect_tainted(const struct call *call, const void *event)
 {
     make(call);
-    if (seen.taints != 1 || seen.tainted != (CUevent)event)
+    if (CALLS(sg_events_distrust) != 1 || POINTER(sg_events_distrust, 0) != (CUevent)event)
         fail_msg("%s: its event is not tainted", call->name);
     if (seen.late)
         fail_msg("%s: its event is tainted only after the call", call->name);
@@ -237,7 +241,7 @@ static void events_recorded_out_of_sight_are_tainted(void **state)
 /* The steps of ours that the launch of a kernel is given before it, of memory that has got a second address. */
 static int steps_before(any_call *launch, bool early)
 {
-    memset(&seen, 0, sizeof seen);
+    SEE_ANEW(0);
     launch_attribute = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
         .value = {.programmaticStreamSerializationAllowed = early}};
     seen.aliased = true;
@@ -258,7 +262,7 @@ static void early_kernels_keep_apart_from_aliases(void **state)
     assert_int_equal(STEPS_BEFORE(cuLaunchKernelEx, true), 1);
     assert_ptr_equal(seen.stepped, &thing);
     assert_int_equal(STEPS_BEFORE(cuLaunchKernelEx, false), 0);
-    assert_int_equal(seen.asked_for_aliases, 0);
+    assert_int_equal(CALLS(sg_core_take_aliased), 0);
     thing.config.hStream = NULL;
     assert_int_equal(STEPS_BEFORE(cuLaunchKernelEx, true), 1);
     assert_ptr_equal(seen.stepped, CU_STREAM_LEGACY);
@@ -289,9 +293,9 @@ static void early_kernels_keep_apart_without_events(void **state)
     thing.config.attrs = &launch_attribute;
     thing.config.numAttrs = 1;
     for (int i = 0; i < 2; i++) {
-        memset(&seen, 0, sizeof seen);
-        given.create = list[i].create;
-        given.record = list[i].record;
+        SEE_ANEW(0);
+        ANSWER(fake_driver.event_create, list[i].create);
+        ANSWER(fake_driver.event_record, list[i].record);
         seen.aliased = true;
         assert_int_equal(cuLaunchKernelEx_ptsz(&thing.config, NULL, NULL, NULL), CUDA_SUCCESS);
         assert_true(seen.steps == 0 && seen.host_steps == 1 && seen.stepped == CU_STREAM_PER_THREAD);
@@ -318,7 +322,8 @@ static bool launch_is_opaque(void)
 {
     static const struct call launch = {CALL(cuGraphLaunch)};
     make(&launch);
-    return seen.opaques == 1 && seen.opaque == (CUstream)&thing && seen.shows == 0 && seen.shows_all == 2;
+    return CALLS(sg_streams_untracked_order) == 1 && POINTER(sg_streams_track, 1) == (CUstream)&thing &&
+           CALLS(sg_streams_host_may_observe) == 0 && CALLS(sg_streams_host_may_observe_all) == 2;
 }
 
 /* What is noted of graphs is noted for good, so each call has a process of its own. */

@@ -30,7 +30,7 @@ static void what_ran_out_is_made_again(void **state)
     for EACH(call, work) {
         for (int times = 0; times <= 3; times++) {
             for (int room = 0; room < 4; room++) {
-                seen = (struct seen){.out = times, .room = room & 1, .room_of_others = room & 2};
+                SEE_ANEW(.out = times, .room = room & 1, .room_of_others = room & 2);
                 bool own = call->takes && times && seen.room, others = call->takes && times > own && seen.room_of_others;
                 int again = own + others;
                 CUresult result = make(call);
@@ -50,18 +50,19 @@ static void nothing_is_noted_before_order_is_followed(void **state)
     (void)state;
     sg_following_order = false;
     for EACH(call, work) {
-        seen = (struct seen){0};
-        make(call);
-        if (seen.calls != 1 || seen.touches || seen.shows + seen.shows_all || seen.shown_all)
-            fail_msg("%s: something is noted", call->name);
+            SEE_ANEW(0);
+            make(call);
+            if (seen.calls != 1 || touches() || shows() || CALLS(sg_streams_host_observed_all))
+                fail_msg("%s: something is noted", call->name);
     }
     for EACH(call, waits) {
-        seen = (struct seen){0};
-        make(call);
-        if (seen.calls != 1 || seen.touches || seen.opaques || seen.shown_all || seen.shows_all)
-            fail_msg("%s: something is noted of its stream", call->name);
-        if (seen.waited_early != 1)
-            fail_msg("%s: not kept that some stream waits for what can't be followed", call->name);
+            SEE_ANEW(0);
+            make(call);
+            if (seen.calls != 1 || touches() || CALLS(sg_streams_untracked_order) ||
+                CALLS(sg_streams_host_observed_all) || CALLS(sg_streams_host_may_observe_all))
+                fail_msg("%s: something is noted of its stream", call->name);
+            if (CALLS(sg_streams_waited_early) != 1)
+                fail_msg("%s: not kept that some stream waits for what can't be followed", call->name);
     }
 }
 
@@ -71,16 +72,17 @@ static void nothing_is_told_from_inside(void **state)
     (void)state;
     given.no_core = true;
     for EACH(call, waits) {
-        seen = (struct seen){0};
-        make(call);
-        if (seen.calls != 1 || seen.opaques || seen.waited_early)
-            fail_msg("%s: shown from inside", call->name);
+            SEE_ANEW(0);
+            make(call);
+            if (seen.calls != 1 || CALLS(sg_streams_untracked_order) || CALLS(sg_streams_waited_early))
+                fail_msg("%s: shown from inside", call->name);
     }
     for EACH(call, work) {
-        seen = (struct seen){.devices = true};
-        make(call);
-        if (seen.calls != 1 || seen.abroad + seen.recorded + seen.served_abroad)
-            fail_msg("%s: shown from inside", call->name);
+            SEE_ANEW(.devices = true);
+            make(call);
+            if (seen.calls != 1 || CALLS(sg_core_used_cross_device) + CALLS(sg_memory_record_stream) +
+                                       CALLS(sg_memory_served_cross_device))
+                fail_msg("%s: shown from inside", call->name);
     }
 }
 
@@ -137,7 +139,7 @@ static void copies_between_devices_name_both_contexts(void **state)
         for (size_t i = 0; call->ends == 2 && i < sizeof list / sizeof *list; i++) {
             if (call->shape == PLAIN && (!list[i].dst || !list[i].src))
                 continue; /* nothing says there that it is the host's */
-            seen = (struct seen){.devices = !list[i].one_device};
+            SEE_ANEW(.devices = !list[i].one_device);
             given = list[i].given;
             copy(call, list[i].dst == 1 ? FIRST : list[i].dst, list[i].src == 1 ? FIRST : list[i].src);
             const char *expected = list[i].crosses && call->peer ? call->peer : call->name;
@@ -155,14 +157,14 @@ static void use_by_another_device_is_noted_for_each_end(void **state)
     for EACH(call, work) {
             for (int i = 0; i < 3; i++) {
                 bool guesses = i == 1;
-                seen = (struct seen){.devices = true};
+                SEE_ANEW(.devices = true);
                 given = (struct given){.guesses = i > 0, .records = i == 2};
                 if (call->ends < 2)
                     make(call);
                 else
                     copy(call, FIRST, FIRST);
-                int noted = guesses ? seen.recorded : seen.abroad;
-                if (noted != call->ends || seen.recorded + seen.abroad != noted)
+                int noted = guesses ? CALLS(sg_memory_record_stream) : CALLS(sg_core_used_cross_device);
+                if (noted != call->ends || CALLS(sg_memory_record_stream) + CALLS(sg_core_used_cross_device) != noted)
                     fail_msg("%s: %d of %d ends", call->name, noted, call->ends);
             }
     }
@@ -184,14 +186,15 @@ static void other_use_is_not_noted(void **state)
     (void)state;
     for EACH(call, work) {
         for (size_t i = 0; call->ends == 2 && i < sizeof list / sizeof *list; i++) {
-            seen = (struct seen){.devices = true};
+            SEE_ANEW(.devices = true);
             given = list[i].given;
             copy(call, FIRST, given.theirs ? THEIRS : FIRST);
             bool first = given.theirs; /* the other end's use is noted */
-            if (seen.abroad != first || seen.recorded)
-                fail_msg("%s, %d: %d uses by another device", call->name, (int)i, seen.abroad + seen.recorded);
+            if (CALLS(sg_core_used_cross_device) != first || CALLS(sg_memory_record_stream))
+                fail_msg("%s, %d: %d uses by another device", call->name, (int)i,
+                    CALLS(sg_core_used_cross_device) + CALLS(sg_memory_record_stream));
             /* A plain copy does not look at what is not ours. */
-            if (seen.served_abroad > list[i].served)
+            if (CALLS(sg_memory_served_cross_device) > list[i].served)
                 fail_msg("%s, %d: use of memory that nobody has", call->name, (int)i);
         }
     }
@@ -204,20 +207,20 @@ static void copies_without_a_stream_show_all_devices(void **state)
     for EACH(call, work) {
         if (call->ends < 2 || !call->of_default)
             continue;
-        seen = (struct seen){.devices = true};
+        SEE_ANEW(.devices = true);
         given = (struct given){0};
         copy(call, FIRST, SECOND);
-        if (seen.shows_all != 2 || seen.shows)
+        if (CALLS(sg_streams_host_may_observe_all) != 2 || CALLS(sg_streams_host_may_observe))
             fail_msg("%s: between devices", call->name);
-        seen = (struct seen){.devices = true};
+        SEE_ANEW(.devices = true);
         given = (struct given){.theirs = THEIRS};
         copy(call, THEIRS, THEIRS);
-        if (seen.shows_all != 2 || seen.shows)
+        if (CALLS(sg_streams_host_may_observe_all) != 2 || CALLS(sg_streams_host_may_observe))
             fail_msg("%s: between what may be devices", call->name);
-        seen = (struct seen){.devices = true};
+        SEE_ANEW(.devices = true);
         given = (struct given){0};
         copy(call, FIRST, FIRST);
-        if (seen.shows + seen.shows_all != 2 || (seen.shows != 0) != (call->peer != NULL))
+        if (shows() != 2 || (CALLS(sg_streams_host_may_observe) != 0) != (call->peer != NULL))
             fail_msg("%s: on one device", call->name);
     }
 }
@@ -228,25 +231,25 @@ static void nothing_is_looked_for_in_what_is_missing(void **state)
     (void)state;
     for (int devices = 0; devices < 2; devices++) {
         for EACH(call, work) {
-            seen = (struct seen){.devices = devices};
-            call->function(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
-            if (seen.calls != 1 || strcmp(seen.called, call->name) != 0)
-                fail_msg("%s without any argument calls %s", call->name, seen.called);
+                SEE_ANEW(.devices = devices);
+                call->function(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+                if (seen.calls != 1 || strcmp(seen.called, call->name) != 0)
+                    fail_msg("%s without any argument calls %s", call->name, seen.called);
         }
         for EACH(call, waits) {
-            seen = (struct seen){.devices = devices};
-            call->function(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
-            if (seen.calls != 1 || strcmp(seen.called, call->name) != 0 || seen.shows_all)
-                fail_msg("%s without any argument calls %s", call->name, seen.called);
+                SEE_ANEW(.devices = devices);
+                call->function(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+                if (seen.calls != 1 || strcmp(seen.called, call->name) != 0 || CALLS(sg_streams_host_may_observe_all))
+                    fail_msg("%s without any argument calls %s", call->name, seen.called);
         }
     }
     /* More operations than a batch may have are refused unread, and count as writes. */
-    seen = (struct seen){0};
+    SEE_ANEW(0);
     (void)cuStreamBatchMemOp_v2(NULL, 257, NULL, 0);
-    assert_int_equal(seen.shows_all, 2);
-    seen = (struct seen){0};
+    assert_int_equal(CALLS(sg_streams_host_may_observe_all), 2);
+    SEE_ANEW(0);
     (void)cuStreamBatchMemOp_v2(NULL, 256, NULL, 0);
-    assert_int_equal(seen.shows_all, 0);
+    assert_int_equal(CALLS(sg_streams_host_may_observe_all), 0);
 }
 
 /* Launches and nodes of kinds that record and wait for nothing. */
@@ -267,10 +270,10 @@ static void other_launches_and_nodes_taint_nothing(void **state)
         (void)cuGraphAddNode(NULL, NULL, NULL, 0, &params);
         (void)cuGraphNodeSetParams(NULL, &params);
     }
-    assert_int_equal(seen.taints, 0);
-    seen = (struct seen){0};
+    assert_int_equal(CALLS(sg_events_distrust), 0);
+    SEE_ANEW(0);
     (void)cuGraphLaunch(NULL, NULL);
-    assert_int_equal(seen.opaques, 0);
+    assert_int_equal(CALLS(sg_streams_untracked_order), 0);
 }
 
 int main(void)

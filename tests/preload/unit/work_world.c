@@ -9,27 +9,43 @@
 #include <cmocka.h>
 
 #include "balance.h"
-#include "track/free_policy.h"
 #include "serve/make_room.h"
-#include "serve/used_streams.h"
 #include "track/captures.h"
 #include "track/contexts.h"
-#include "track/events.h"
-#include "process/process.h"
-#include "track/streams.h"
+#include "track/free_policy.h"
 
 struct seen seen;
 union thing thing;
 struct given given;
-atomic_bool sg_following_order = true;
 
-static CUresult answer(const char *name)
+int touches(void)
 {
+    return CALLS(sg_streams_submitted) + CALLS(sg_core_slot_submitted);
+}
+
+CUstream touched(bool *ret_own)
+{
+    bool by_slot = CALLS(sg_core_slot_submitted) > 0;
+    *ret_own = by_slot ? ARGUMENT(sg_streams_track, 2) : ARGUMENT(sg_streams_submitted, 1);
+    return by_slot ? POINTER(sg_streams_track, 1) : POINTER(sg_streams_submitted, 0);
+}
+
+int shows(void)
+{
+    return CALLS(sg_streams_host_may_observe) + CALLS(sg_streams_host_may_observe_all);
+}
+
+/* Any call of the driver, by the program. */
+static uint64_t answer(const struct fakes_function *function, uint64_t result)
+{
+    seen.late |= seen.calls > 0 && strcmp(function->name, "sg_events_distrust") == 0;
+    if (function->kind != FAKES_REAL)
+        return result;
     seen.calls++;
-    seen.called = name;
-    seen.early |= seen.touches || seen.opaques;
-    seen.shown_early = seen.shows + seen.shows_all;
-    return seen.out-- > 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+    seen.called = fakes_symbol(function);
+    seen.early |= touches() || CALLS(sg_streams_untracked_order);
+    seen.shown_early = shows();
+    return seen.out-- > 0 ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
 
 static CUresult attribute_of(void *ret, CUpointer_attribute attribute, CUdeviceptr address)
@@ -40,35 +56,32 @@ static CUresult attribute_of(void *ret, CUpointer_attribute attribute, CUdevicep
     return type ? given.type_answer : given.device_answer;
 }
 
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-parameter"
-#define HOOK(symbol, base, version, threads, parameters) \
-    static CUresult real_##symbol parameters { return answer(#symbol); }
-#include "process/hooks.def"
-#pragma GCC diagnostic pop
-
 /* The program's has an argument, or nothing at all; a step of ours has none. */
 static CUresult launch_host(CUstream stream, CUhostFn call, void *user)
 {
     if (user || !call)
-        return real_cuLaunchHostFunc(stream, call, user);
+        return (CUresult)RECORD(fake_real.cuLaunchHostFunc, (uintptr_t)stream);
     call(user);
     seen.host_steps++;
     seen.stepped = stream;
     return CUDA_SUCCESS;
 }
 
-const struct sg_real *sg_real(void)
+static CUresult create(CUevent *ret, unsigned flags)
 {
-    static const struct sg_real real = {
-#define HOOK(symbol, base, version, threads, parameters) .symbol = real_##symbol,
-#include "process/hooks.def"
-    };
-    static struct sg_real asking;
-    asking = real;
-    asking.cuPointerGetAttribute = attribute_of;
-    asking.cuLaunchHostFunc = launch_host;
-    return &asking;
+    *ret = (CUevent)&seen;
+    return (CUresult)RECORD(fake_driver.event_create, flags);
+}
+
+static CUresult record(CUevent event, CUstream stream)
+{
+    CUresult result = (CUresult)RECORD(fake_driver.event_record, (uintptr_t)event, (uintptr_t)stream);
+    if (result != CUDA_SUCCESS)
+        return result;
+    seen.steps++;
+    seen.steps_late += seen.calls > 0;
+    seen.stepped = stream;
+    return CUDA_SUCCESS;
 }
 
 bool sg_made_room(enum sg_room whose)
@@ -78,43 +91,10 @@ bool sg_made_room(enum sg_room whose)
     return whose == SG_ROOM_OWN ? seen.room : seen.room_of_others;
 }
 
-/* What is noted. */
-void sg_streams_submitted(CUstream stream, bool per_thread)
-{
-    seen.touches++;
-    seen.touched = stream;
-    seen.touched_own = per_thread;
-}
-
-void sg_streams_host_may_observe(CUstream stream, bool per_thread)
-{
-    seen.shows++;
-    seen.shown = stream;
-    seen.shown_own = per_thread;
-}
-
-void sg_streams_host_may_observe_all(void)
-{
-    seen.shows_all++;
-}
-
-void sg_streams_untrack(const char *by)
-{
-    seen.untracked = by;
-}
-
-void sg_streams_host_observed_all(struct sg_core *core)
-{
-    (void)core;
-    seen.shown_all++;
-}
-
 bool sg_streams_track(struct sg_core *core, CUstream stream, bool per_thread, struct sg_tracked_stream *ret)
 {
-    (void)core;
+    (void)RECORD(sg_streams_track, (uintptr_t)core, (uintptr_t)stream, per_thread);
     *ret = (struct sg_tracked_stream){0, 1, 0};
-    seen.opaque = stream;
-    seen.opaque_own = per_thread;
     return !seen.unfollowed;
 }
 
@@ -127,74 +107,17 @@ bool sg_streams_find(struct sg_core *core, CUstream stream, bool per_thread, str
 
 bool sg_core_take_aliased(struct sg_core *core, int device, sg_slot slot)
 {
-    (void)core;
+    (void)RECORD(sg_core_take_aliased, (uintptr_t)core);
     assert_true(device == 2 && slot == 3);
     bool aliased = seen.aliased;
-    seen.asked_for_aliases++;
     seen.aliased = false;
     return aliased;
-}
-
-static CUresult create(CUevent *ret, unsigned flags)
-{
-    (void)flags;
-    *ret = (CUevent)&seen;
-    return given.create;
-}
-
-static CUresult record(CUevent event, CUstream stream)
-{
-    (void)event;
-    if (given.record != CUDA_SUCCESS)
-        return given.record;
-    seen.steps++;
-    seen.steps_late += seen.calls > 0;
-    seen.stepped = stream;
-    return CUDA_SUCCESS;
-}
-
-static CUresult destroy(CUevent event)
-{
-    (void)event;
-    return CUDA_SUCCESS;
-}
-
-const struct sg_driver *sg_process_driver(void)
-{
-    static const struct sg_driver driver = {.event_create = create, .event_record = record, .event_destroy = destroy};
-    return &driver;
 }
 
 bool sg_captures_capturing(CUstream stream, bool per_thread)
 {
     (void)stream, (void)per_thread;
     return seen.capturing;
-}
-
-void sg_streams_waited_early(void)
-{
-    seen.waited_early++;
-}
-
-void sg_streams_untracked_order(struct sg_core *core, const struct sg_tracked_stream *place)
-{
-    (void)core, (void)place;
-    seen.opaques++;
-}
-
-void sg_core_slot_submitted(struct sg_core *core, int device, sg_slot slot)
-{
-    (void)core, (void)device, (void)slot;
-    seen.touches++;
-    seen.touched = seen.opaque;
-    seen.touched_own = seen.opaque_own;
-}
-
-void sg_events_distrust(CUevent event)
-{
-    seen.taints++;
-    seen.late |= seen.calls > 0;
-    seen.tainted = event;
 }
 
 /* The rest of the library. */
@@ -249,24 +172,6 @@ CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_bloc
     return seen.devices ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
-void sg_core_used_cross_device(struct sg_core *core, CUdeviceptr address)
-{
-    (void)core, (void)address;
-    seen.abroad++;
-}
-
-void sg_memory_served_cross_device(void)
-{
-    seen.served_abroad++;
-}
-
-CUresult sg_memory_record_stream(struct sg_core *core, CUdeviceptr address, CUstream stream)
-{
-    (void)core, (void)address, (void)stream;
-    seen.recorded++;
-    return CUDA_SUCCESS;
-}
-
 bool sg_streams_device(CUstream stream, int *ret)
 {
     (void)stream;
@@ -280,6 +185,12 @@ int start_afresh(void **state)
     memset(&thing, 0, sizeof thing);
     memset(&seen, 0, sizeof seen);
     memset(&given, 0, sizeof given);
+    fakes_reset();
+    fakes_on_call = answer;
+    fake_real.cuPointerGetAttribute = attribute_of;
+    fake_real.cuLaunchHostFunc = launch_host;
+    fake_driver.event_create = create;
+    fake_driver.event_record = record;
     sg_following_order = true;
     return 0;
 }

@@ -1,40 +1,39 @@
-/* A driver, streams and a core made up for tests of the calls that give streams work. They count the calls, and answer
-   as a test says. */
+/* Answers of driver, streams and core for tests of the calls that give streams work. All else are fakes (fakes.h). */
 #ifndef WORK_WORLD_H
 #define WORK_WORLD_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "process/hooks.h"
+#include "fakes.h"
+#include "serve/used_streams.h"
+#include "track/events.h"
+#include "track/streams.h"
 
 /* What was seen since it was last set to zero, and what is to be answered. */
 struct seen {
     bool capturing;
-    bool devices; /* there are two; the thing is memory of the first's, the stream the second's */
-    int calls; /* of the driver */
-    int touches, opaques, taints, abroad;
-    int shows, shows_all, shown_early; /* the last: before the driver was called */
-    bool early; /* something else was noted of a stream by then */
+    bool devices;    /* there are two; the thing is memory of the first's, the stream the second's */
     bool unfollowed; /* the stream */
-    int shown_all;   /* at once, and not where it matters only */
-    int waited_early; /* for what can't be followed, before order was */
-    int recorded, served_abroad; /* uses by another device that are noted with the block, or with nobody's */
-    const char *called; /* the driver's function */
-    int out, asked_for_room, asked_others; /* how often the driver has run out; and how often room was asked for */
-    bool room_of_others;
-    bool room;       /* there is some */
-    bool late;  /* the driver was called before an event was tainted */
-    CUstream touched, shown, opaque;
-    const char *untracked;
-    bool aliased;    /* memory of the stream's has got a second address */
-    int asked_for_aliases, steps, steps_late; /* events of ours on `stepped`; the last: after the driver's call */
-    int host_steps;                           /* functions of the host, called there */
+    bool room, room_of_others;
+    int asked_for_room, asked_others;
+    bool aliased; /* memory of the stream's has got a second address */
+    int out;      /* how often the driver has run out */
+    int calls;    /* of the driver, and the latest's name */
+    const char *called;
+    int shown_early;       /* before the driver was called */
+    bool early, late;      /* something was noted of a stream before that; an event was tainted after that */
+    int steps, steps_late; /* events of ours on `stepped`; the last: after the driver's call */
+    int host_steps;        /* functions of the host, called there */
     CUstream stepped;
-    bool touched_own, shown_own, opaque_own;
-    CUevent tainted;
 };
 extern struct seen seen;
+#define SEE_ANEW(...) (fakes_forget_all(), seen = (struct seen){__VA_ARGS__})
+
+/* Notes of work on a stream, by either way, and of what the host may observe of it. */
+int touches(void);
+CUstream touched(bool *ret_own);
+int shows(void);
 
 /* What all arguments are: a stream, an event, and the address of what some calls look into. */
 union thing {
@@ -59,7 +58,6 @@ struct given {
     bool freed;       /* that was ours until it was freed */
     bool no_primary;  /* no primary context was met */
     bool same_device, no_device; /* the stream's is the first, or not known */
-    CUresult create, record;     /* what the driver answers to events of ours */
     bool records;                /* with `guesses`: who frees records streams of other devices */
     bool guesses;                /* also where there are two devices: the caller of a free names no other streams */
 };
