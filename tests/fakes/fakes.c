@@ -66,6 +66,7 @@ static void forget(struct fakes_function *function)
     function->calls = 0;
     function->when = 0;
     memset(function->argument, 0, sizeof function->argument);
+    memset(function->kept, 0, sizeof function->kept);
 }
 
 void fakes_forget(const char *name)

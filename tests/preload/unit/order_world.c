@@ -4,20 +4,6 @@
 #include <string.h>
 
 #include "balance.h"
-#include "serve/deferred_frees.h"
-#include "track/free_policy.h"
-#include "serve/make_room.h"
-#include "track/captures.h"
-#include "track/contexts.h"
-#include "hooks/capture_end.h"
-#include "hooks/copy_hooks.h"
-#include "process/hooks.h"
-#include "process/process.h"
-#include "services/outside_trace.h"
-#include "track/streams.h"
-
-__thread struct sg_thread sg_self;
-_Atomic unsigned sg_fast_path_epoch;
 
 struct fake fake;
 
@@ -36,212 +22,31 @@ CUevent event_of(uintptr_t number)
     return (CUevent)(number * 64);
 }
 
-static CUresult answer(void)
+/* Each call of the driver by the program answers the same. */
+static uint64_t answer(const struct fakes_function *function, uint64_t result)
 {
-    if (fake.meanwhile) {
-        void (*meanwhile)(void) = fake.meanwhile;
-        fake.meanwhile = NULL;
-        balance_elsewhere(meanwhile);
+    void (*meanwhile)(void) = fake.meanwhile;
+    if (strcmp(function->name, "sg_core_host_observed") == 0) {
+        bool all = function->argument[2] == 0; /* no clock */
+        fake.tolds += all;
+        fake.told_some += !all;
+        fake.told_devices |= all ? 1u << function->argument[1] : 0;
     }
+    if (function->kind != FAKES_REAL)
+        return result;
+    fake.meanwhile = NULL;
+    if (meanwhile)
+        balance_elsewhere(meanwhile);
     return fake.answer;
 }
 
-bool sg_process_owns(CUdeviceptr address)
+void capture(bool begins)
 {
-    (void)address;
-    return true;
-}
-
-void sg_copies_used_on_devices(CUdeviceptr address, CUstream stream, bool per_thread)
-{
-    (void)address, (void)stream, (void)per_thread;
-}
-
-bool sg_memory_guesses(void)
-{
-    return !fake.telling;
+    ANSWER(sg_captures_active, begins);
+    ANSWER(sg_captures_capturing, begins);
 }
 
 /* The driver. */
-static CUresult one_stream(CUstream stream)
-{
-    (void)stream;
-    return answer();
-}
-
-static CUresult destroy_stream(CUstream stream)
-{
-    (void)stream;
-    fake.destroyed_first |= fake.goings == 0;
-    return answer();
-}
-
-static CUresult create_stream(CUstream *ret, unsigned flags)
-{
-    (void)ret, (void)flags;
-    return answer();
-}
-
-static CUresult one_event(CUevent event)
-{
-    (void)event;
-    return answer();
-}
-
-static CUresult elapsed(float *ms, CUevent first, CUevent second)
-{
-    (void)ms, (void)first, (void)second;
-    return answer();
-}
-
-static CUresult record(CUevent event, CUstream stream)
-{
-    (void)event, (void)stream;
-    return answer();
-}
-
-static CUresult record_flags(CUevent event, CUstream stream, unsigned flags)
-{
-    (void)flags;
-    return record(event, stream);
-}
-
-static CUresult wait(CUstream stream, CUevent event, unsigned flags)
-{
-    (void)stream, (void)event, (void)flags;
-    return answer();
-}
-
-static CUresult create_event(CUevent *ret, unsigned flags)
-{
-    (void)ret, (void)flags;
-    return answer();
-}
-
-static CUresult create_shared_event(CUevent *ret, void *sync, unsigned flags)
-{
-    (void)ret, (void)sync, (void)flags;
-    return answer();
-}
-
-static CUresult open_event(CUevent *ret, CUipcEventHandle handle)
-{
-    (void)ret, (void)handle;
-    return answer();
-}
-
-static CUresult green_event(CUgreenCtx green, CUevent event)
-{
-    (void)green, (void)event;
-    return answer();
-}
-
-static CUresult synchronize_of(CUcontext context)
-{
-    (void)context;
-    return answer();
-}
-
-static CUresult context_event(CUcontext context, CUevent event)
-{
-    (void)context, (void)event;
-    return answer();
-}
-
-static CUresult synchronize(void)
-{
-    return answer();
-}
-
-static CUresult launch_graph(CUgraphExec exec, CUstream stream)
-{
-    (void)exec, (void)stream;
-    return answer();
-}
-
-static CUresult launch(const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
-{
-    (void)config, (void)function, (void)params, (void)extra;
-    return answer();
-}
-
-static CUresult launch_kernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-    unsigned bz, unsigned shared, CUstream stream, void **params, void **extra)
-{
-    (void)function, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream;
-    (void)params, (void)extra;
-    return answer();
-}
-
-static CUresult add_node(CUgraphNode *ret, CUgraph graph, const CUgraphNode *nodes, size_t count, CUevent event)
-{
-    (void)ret, (void)graph, (void)nodes, (void)count, (void)event;
-    return answer();
-}
-
-static CUresult add_words(CUgraphNode *ret, CUgraph graph, const CUgraphNode *nodes, size_t count,
-    const CUDA_BATCH_MEM_OP_NODE_PARAMS *params)
-{
-    (void)ret, (void)graph, (void)nodes, (void)count, (void)params;
-    return answer();
-}
-
-static CUresult wait_value(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags)
-{
-    (void)stream, (void)address, (void)value, (void)flags;
-    return answer();
-}
-
-static CUresult ipc_handle(CUipcEventHandle *handle, CUevent event)
-{
-    (void)handle, (void)event;
-    return answer();
-}
-
-const struct sg_real *sg_real(void)
-{
-    static const struct sg_real real = {
-        .cuStreamQuery = one_stream,
-        .cuStreamQuery_ptsz = one_stream,
-        .cuStreamSynchronize = one_stream,
-        .cuStreamSynchronize_ptsz = one_stream,
-        .cuStreamDestroy = destroy_stream,
-        .cuStreamDestroy_v2 = destroy_stream,
-        .cuStreamCreate = create_stream,
-        .cuEventDestroy = one_event,
-        .cuEventCreateFromEGLSync = create_shared_event,
-        .cuIpcOpenEventHandle = open_event,
-        .cuGreenCtxRecordEvent = green_event,
-        .cuGreenCtxWaitEvent = green_event,
-        .cuEventRecordWithFlags_ptsz = record_flags,
-        .cuCtxSynchronize_v2 = synchronize_of,
-        .cuGraphLaunch_ptsz = launch_graph,
-        .cuEventElapsedTime = elapsed,
-        .cuEventElapsedTime_v2 = elapsed,
-        .cuEventQuery = one_event,
-        .cuEventSynchronize = one_event,
-        .cuEventDestroy_v2 = one_event,
-        .cuEventCreate = create_event,
-        .cuEventRecord = record,
-        .cuEventRecord_ptsz = record,
-        .cuEventRecordWithFlags = record_flags,
-        .cuStreamWaitEvent = wait,
-        .cuStreamWaitEvent_ptsz = wait,
-        .cuCtxRecordEvent = context_event,
-        .cuCtxWaitEvent = context_event,
-        .cuCtxSynchronize = synchronize,
-        .cuGraphLaunch = launch_graph,
-        .cuLaunchKernelEx = launch,
-        .cuLaunchKernel = launch_kernel,
-        .cuGraphAddEventRecordNode = add_node,
-        .cuGraphAddEventWaitNode = add_node,
-        .cuGraphAddBatchMemOpNode = add_words,
-        .cuStreamWaitValue32 = wait_value,
-        .cuIpcGetEventHandle = ipc_handle,
-    };
-    return &real;
-}
-
 static CUresult get_id(CUstream stream, unsigned long long *ret)
 {
     uintptr_t others = fake.current ? fake.current - 1 : 0;
@@ -276,33 +81,15 @@ static CUresult get_current(CUcontext *ret)
     return fake.current_answer;
 }
 
-bool sg_core_take_aliased(struct sg_core *core, int device, sg_slot slot)
-{
-    (void)core, (void)device, (void)slot;
-    return false;
-}
-
 const struct sg_driver *sg_process_driver(void)
 {
-    static const struct sg_driver old = {.ctx_get_current = get_current},
-        driver = {.stream_get_id = get_id, .stream_get_ctx = get_context, .stream_get_flags = get_flags,
-            .ctx_get_current = get_current};
-    return fake.old ? &old : &driver;
+    static const struct sg_driver old = {.ctx_get_current = get_current};
+    return fake.old ? &old : &fake_driver;
 }
 
 struct sg_core *sg_process_core(void)
 {
     return fake.live ? core() : NULL;
-}
-
-void sg_memory_fence(void)
-{
-}
-
-bool sg_made_room(enum sg_room whose)
-{
-    (void)whose;
-    return false;
 }
 
 struct sg_core *sg_enter(void)
@@ -315,15 +102,10 @@ bool sg_thread_inside(void)
     return sg_self.inside;
 }
 
-/* The contexts and captures. */
+/* The contexts. */
 CUcontext sg_contexts_only(void)
 {
     return fake.current ? NULL : (CUcontext)1;
-}
-
-bool sg_contexts_devices(void)
-{
-    return fake.devices;
 }
 
 bool sg_contexts_device(CUcontext context, int *ret)
@@ -337,61 +119,10 @@ bool sg_contexts_stands_for_all(CUcontext context)
     return context == (CUcontext)1;
 }
 
-bool sg_contexts_green(CUcontext context)
-{
-    (void)context;
-    return fake.green;
-}
-
-CUcontext sg_contexts_primary_of(int device)
-{
-    (void)device;
-    return (CUcontext)1;
-}
-
 CUresult cuCtxFromGreenCtx(CUcontext *ret, CUgreenCtx green)
 {
     (void)ret, (void)green;
     return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUcontext sg_contexts_of_green(CUgreenCtx green)
-{
-    (void)green;
-    return (CUcontext)1;
-}
-
-bool sg_captures_active(void)
-{
-    return fake.capturing;
-}
-
-bool sg_captures_capturing(CUstream stream, bool per_thread)
-{
-    (void)stream, (void)per_thread;
-    return fake.capturing;
-}
-
-void sg_captures_joining(void)
-{
-    fake.joining++;
-}
-
-void sg_captures_joined(void)
-{
-    fake.joining--;
-    fake.joins++;
-}
-
-bool sg_captures_is_listed(CUstream stream)
-{
-    (void)stream;
-    return false;
-}
-
-void sg_capture_ended(CUstream stream, bool per_thread)
-{
-    (void)stream, (void)per_thread;
 }
 
 const struct sg_conf *sg_process_conf(void)
@@ -402,14 +133,6 @@ const struct sg_conf *sg_process_conf(void)
 }
 
 /* The core. */
-void sg_core_host_observed(struct sg_core *core, int device, const struct sg_vector_clock *clock)
-{
-    (void)core;
-    fake.tolds += clock == NULL; /* of all */
-    fake.told_some += clock != NULL;
-    fake.told_devices |= clock ? 0 : 1u << device;
-}
-
 sg_slot sg_core_slot(struct sg_core *unused, int device, const struct sg_stream_id *id)
 {
     (void)unused, (void)device;
@@ -417,27 +140,6 @@ sg_slot sg_core_slot(struct sg_core *unused, int device, const struct sg_stream_
     if (!fake.no_slots && !fake.slots[id->key])
         fake.slots[id->key] = ++fake.next_slot;
     return fake.slots[id->key];
-}
-
-void sg_core_slot_gone(struct sg_core *unused, int device, sg_slot slot)
-{
-    (void)unused, (void)device;
-    fake.gone_slot = slot;
-    fake.goings++;
-}
-
-void sg_core_slot_untracked_order(struct sg_core *unused, int device, sg_slot slot)
-{
-    (void)unused, (void)device;
-    fake.opaque_slot = slot;
-    fake.opaques++;
-}
-
-void sg_core_slot_submitted(struct sg_core *unused, int device, sg_slot slot)
-{
-    (void)unused, (void)device;
-    fake.touched_slot = slot;
-    fake.touches++;
 }
 
 void sg_core_clock(struct sg_core *unused, int device, sg_slot slot, struct sg_vector_clock *ret)
@@ -456,34 +158,27 @@ void sg_core_idle_clock(struct sg_core *unused, int device, sg_slot slot, struct
 
 void sg_core_context_clock(struct sg_core *unused, int device, CUcontext context, struct sg_vector_clock *ret)
 {
-    (void)unused, (void)device;
-    fake.clock_context = context;
+    (void)RECORD(sg_core_context_clock, (uintptr_t)unused, (uint64_t)device, (uintptr_t)context);
     *ret = (struct sg_vector_clock){{++fake.time}};
 }
 
-static sg_slot latest(const struct sg_vector_clock *clock)
+static struct latest latest_of(struct sg_vector_clock clock)
 {
-    sg_slot slot = 0;
+    struct latest ret = {.all = clock.at[0] != 0};
     for (sg_slot i = 1; i < SG_SLOTS; i++)
-        slot = clock->at[i] > clock->at[slot] ? i : slot;
-    return slot;
+        ret.slot = clock.at[i] > clock.at[ret.slot] ? i : ret.slot;
+    ret.time = clock.at[ret.slot];
+    return ret;
 }
 
-void sg_core_ordered_after(struct sg_core *unused, int device, sg_slot slot, const struct sg_vector_clock *clock)
+struct latest latest_waited(void)
 {
-    (void)unused, (void)device;
-    fake.waited_slot = slot;
-    fake.waited_time = clock->at[latest(clock)];
-    fake.waits++;
+    return latest_of(BEHIND(sg_core_ordered_after, struct sg_vector_clock));
 }
 
-void sg_core_completed(struct sg_core *unused, int device, const struct sg_vector_clock *clock)
+struct latest latest_completed(void)
 {
-    (void)unused, (void)device;
-    fake.completed_slot = latest(clock);
-    fake.completed_all = clock->at[0] != 0;
-    fake.completed_time = clock->at[fake.completed_slot];
-    fake.completions++;
+    return latest_of(BEHIND(sg_core_completed, struct sg_vector_clock));
 }
 
 static int start(bool late)
@@ -496,6 +191,16 @@ static int start(bool late)
     }
     ids = fake.next_id;
     memset(&fake, 0, sizeof fake);
+    fakes_reset();
+    fakes_on_call = answer;
+    fake_driver.stream_get_id = get_id;
+    fake_driver.stream_get_ctx = get_context;
+    fake_driver.stream_get_flags = get_flags;
+    fake_driver.ctx_get_current = get_current;
+    ANSWER(sg_process_owns, true);
+    ANSWER(sg_memory_guesses, true);
+    ANSWER(sg_contexts_primary_of, 1);
+    ANSWER(sg_contexts_of_green, 1);
     fake.next_id = ids;
     fake.flags = CU_STREAM_NON_BLOCKING;
     fake.live = late;

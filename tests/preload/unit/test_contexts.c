@@ -19,13 +19,13 @@ static void all_hear_of_its_end(void **state)
     unsigned gate = atomic_load(&sg_fast_path_epoch);
     assert_int_equal(cuCtxDestroy_v2(MADE), CUDA_SUCCESS);
     assert_true(fake.during);
-    assert_ptr_equal(fake.ending, MADE);
-    assert_ptr_equal(fake.streams, MADE);
-    assert_ptr_equal(fake.events, MADE);
-    assert_ptr_equal(fake.captures, MADE);
-    assert_ptr_equal(fake.graphs, MADE);
-    assert_ptr_equal(fake.ended, MADE);
-    assert_true(fake.streams_first);
+    assert_ptr_equal(POINTER(sg_core_context_ending, 1), MADE);
+    assert_ptr_equal(POINTER(sg_streams_context_gone, 0), MADE);
+    assert_ptr_equal(POINTER(sg_events_context_gone, 0), MADE);
+    assert_ptr_equal(POINTER(sg_captures_context_gone, 0), MADE);
+    assert_ptr_equal(POINTER(sg_graphs_context_gone, 0), MADE);
+    assert_ptr_equal(POINTER(sg_core_context_gone, 2), MADE);
+    assert_true(IS_BEFORE(sg_streams_context_gone, sg_core_context_gone));
     assert_int_not_equal(atomic_load(&sg_fast_path_epoch), gate);
 }
 
@@ -37,8 +37,8 @@ static void lives_on_where_the_driver_refuses(void **state)
     assert_int_equal(cuCtxDestroy_v2(MADE), CUDA_ERROR_INVALID_VALUE);
     assert_true(fake.during);
     assert_int_equal(fake.ending_calls, 0);
-    assert_int_equal(fake.gone, 0);
-    assert_null(fake.streams);
+    assert_int_equal(CALLS(sg_core_context_gone), 0);
+    assert_null(POINTER(sg_streams_context_gone, 0));
 }
 
 /* At its last detach, by the driver's numbers and without them. */
@@ -48,20 +48,21 @@ static void detached_one_ends_with_its_last_user(void **state)
     for (int ids = 0; ids < 2; ids++) {
         fake.ids = ids;
         fake.id = ids ? 7 : 0;
-        fake.gone = fake.ending_calls = 0;
+        fake.ending_calls = 0;
+        FORGET(sg_core_context_gone);
         make(MADE, 0);
         fake.users = 2;
         assert_int_equal(cuCtxDetach(MADE), CUDA_SUCCESS);
         assert_true(fake.during);
         assert_int_equal(fake.ending_calls, 0);
-        assert_int_equal(fake.gone, 0);
+        assert_int_equal(CALLS(sg_core_context_gone), 0);
         fake.destroyed = CUDA_ERROR_INVALID_CONTEXT;
         assert_int_equal(cuCtxDetach(MADE), CUDA_ERROR_INVALID_CONTEXT);
-        assert_int_equal(fake.gone, 0);
+        assert_int_equal(CALLS(sg_core_context_gone), 0);
         fake.destroyed = CUDA_SUCCESS;
         assert_int_equal(cuCtxDetach(MADE), CUDA_SUCCESS);
-        assert_int_equal(fake.gone, 1);
-        assert_ptr_equal(fake.ended, MADE);
+        assert_int_equal(CALLS(sg_core_context_gone), 1);
+        assert_ptr_equal(POINTER(sg_core_context_gone, 2), MADE);
     }
 }
 
@@ -73,7 +74,7 @@ static void idle_pages_go_back_before_the_last_end(void **state)
     for (int i = 0; i < 2; i++) /* three times in all */
         assert_int_equal(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
     assert_int_equal(cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
-    assert_int_equal(fake.trims, 0);
+    assert_int_equal(CALLS(sg_core_trim), 0);
     make(MADE, 0); /* another one of the device */
     assert_int_equal(cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
     assert_int_equal(fake.trims_before, 0);
@@ -82,12 +83,12 @@ static void idle_pages_go_back_before_the_last_end(void **state)
     fake.active = 0;
     assert_int_equal(cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
     assert_int_equal(fake.trims_before, 1);
-    assert_int_equal(fake.trims, 2);
+    assert_int_equal(CALLS(sg_core_trim), 2);
     make(FAR, 1);
     fake.users = 1;
     assert_int_equal(cuCtxDetach(FAR), CUDA_SUCCESS);
     assert_int_equal(fake.trims_before, 3);
-    assert_int_equal(fake.trims, 4);
+    assert_int_equal(CALLS(sg_core_trim), 4);
 }
 
 static void primary_one_ends_with_its_last_release(void **state)
@@ -96,18 +97,18 @@ static void primary_one_ends_with_its_last_release(void **state)
     assert_int_equal(cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
     assert_true(fake.during);
     assert_int_equal(fake.ending_calls, 0);
-    assert_int_equal(fake.gone, 0);
+    assert_int_equal(CALLS(sg_core_context_gone), 0);
     fake.active = 0;
     assert_int_equal(cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
-    assert_int_equal(fake.gone, 1);
-    assert_ptr_equal(fake.ended, PRIMARY);
+    assert_int_equal(CALLS(sg_core_context_gone), 1);
+    assert_ptr_equal(POINTER(sg_core_context_gone, 2), PRIMARY);
 }
 
 static void primary_one_ends_with_a_reset(void **state)
 {
     (void)state;
     assert_int_equal(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
-    assert_int_equal(fake.gone, 1);
+    assert_int_equal(CALLS(sg_core_context_gone), 1);
 }
 
 static void primary_one_stands_for_all_where_it_is_the_only_one(void **state)
@@ -134,13 +135,13 @@ static void green_one_is_not_the_cores(void **state)
     (void)state;
     assert_false(sg_contexts_green(OF_GREEN));
     assert_int_equal(cuCtxFromGreenCtx(&context, GREEN), CUDA_SUCCESS);
-    assert_ptr_equal(fake.seen, PRIMARY);
+    assert_ptr_equal(POINTER(sg_core_context_seen, 2), PRIMARY);
     assert_true(sg_contexts_green(OF_GREEN));
     assert_int_equal(cuGreenCtxDestroy(GREEN), CUDA_SUCCESS);
-    assert_ptr_equal(fake.streams, OF_GREEN);
-    assert_ptr_equal(fake.events, OF_GREEN);
-    assert_int_equal(fake.gone, 0);
-    assert_null(fake.ending);
+    assert_ptr_equal(POINTER(sg_streams_context_gone, 0), OF_GREEN);
+    assert_ptr_equal(POINTER(sg_events_context_gone, 0), OF_GREEN);
+    assert_int_equal(CALLS(sg_core_context_gone), 0);
+    assert_null(POINTER(sg_core_context_ending, 1));
     assert_false(sg_contexts_green(OF_GREEN));
 }
 
@@ -155,9 +156,9 @@ static void handle_is_looked_at_anew_after_an_end(void **state)
     assert_int_equal(sg_contexts_current(sg_process_core(), &context, &device), CUDA_SUCCESS);
     assert_int_equal(device, 1);
     assert_int_equal(cuCtxDestroy_v2(FAR), CUDA_SUCCESS);
-    fake.seen = NULL;
+    FORGET(sg_core_context_seen);
     assert_int_equal(sg_contexts_current(sg_process_core(), &context, &device), CUDA_SUCCESS);
-    assert_ptr_equal(fake.seen, FAR);
+    assert_ptr_equal(POINTER(sg_core_context_seen, 2), FAR);
 }
 
 /* Also one that is made later. */
@@ -167,15 +168,15 @@ static void core_hears_of_access_between_devices(void **state)
     make(FAR, 1);
     fake.current = PRIMARY;
     assert_int_equal(cuCtxEnablePeerAccess(FAR, 0), CUDA_SUCCESS);
-    assert_int_equal(fake.peer_calls, 1);
-    assert_true(fake.peers);
+    assert_int_equal(CALLS(sg_core_peer_access), 1);
+    assert_true(ARGUMENT(sg_core_peer_access, 3));
     sg_contexts_announce_all(sg_process_core());
-    assert_int_equal(fake.peer_calls, 2);
+    assert_int_equal(CALLS(sg_core_peer_access), 2);
     assert_int_equal(cuCtxDisablePeerAccess(FAR), CUDA_SUCCESS);
-    assert_int_equal(fake.peer_calls, 3);
-    assert_false(fake.peers);
+    assert_int_equal(CALLS(sg_core_peer_access), 3);
+    assert_false(ARGUMENT(sg_core_peer_access, 3));
     sg_contexts_announce_all(sg_process_core());
-    assert_int_equal(fake.peer_calls, 3);
+    assert_int_equal(CALLS(sg_core_peer_access), 3);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, end)

@@ -24,7 +24,7 @@ static void what_is_idle_makes_room_for_a_context(void **state)
                 fake.out = out;
                 fake.room = room;
                 fake.next = MADE;
-                fake.told = 0;
+                FORGET(sg_core_context_seen);
                 CUresult result = call == 0 ? cuCtxCreate_v2(&context, 0, 0)
                     : call == 1 ? cuCtxCreate_v3(&context, NULL, 0, 0, 0)
                     : call == 2 ? cuCtxCreate_v4(&context, NULL, 0, 0)
@@ -32,7 +32,7 @@ static void what_is_idle_makes_room_for_a_context(void **state)
                 bool good = out <= (room == 1);
                 assert_int_equal(result, good ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
                 assert_ptr_equal(context, !good ? NULL : call == 3 ? PRIMARY : MADE);
-                assert_int_equal(fake.told, good && room != 2);
+                assert_int_equal(CALLS(sg_core_context_seen), good && room != 2);
                 fake.no_core = false;
                 fake.out = 0;
             }
@@ -45,7 +45,7 @@ static void nothing_is_noted_of_what_failed(void **state)
 {
     CUcontext context = NULL;
     (void)state;
-    fake.told = 0;
+    FORGET(sg_core_context_seen);
     for (int i = 0; i < 2; i++) {
         CUcontext *ret = i ? &context : NULL;
         fake.created = fake.retained = fake.from_green = i ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
@@ -55,7 +55,7 @@ static void nothing_is_noted_of_what_failed(void **state)
         (void)cuDevicePrimaryCtxRetain(ret, 0);
         (void)cuCtxFromGreenCtx(ret, GREEN);
     }
-    assert_int_equal(fake.told, 0);
+    assert_int_equal(CALLS(sg_core_context_seen), 0);
     fake.created = fake.retained = fake.from_green = CUDA_SUCCESS;
     assert_null(sg_contexts_of_green(GREEN));
     assert_null(sg_contexts_of_green(NULL));
@@ -69,17 +69,17 @@ static void handle_of_another_context_ends_the_first(void **state)
     fake.id = 5;
     make(MADE, 0);
     make(MADE, 0); /* the same */
-    assert_int_equal(fake.gone, 0);
+    assert_int_equal(CALLS(sg_core_context_gone), 0);
     fake.id = 6;
     make(MADE, 0);
-    assert_int_equal(fake.gone, 1);
-    assert_ptr_equal(fake.ended, MADE);
+    assert_int_equal(CALLS(sg_core_context_gone), 1);
+    assert_ptr_equal(POINTER(sg_core_context_gone, 2), MADE);
     assert_true(sg_contexts_any(0) != NULL);
     fake.id = 0; /* the driver does not know it any more */
     assert_int_equal(cuCtxDestroy_v2(MADE), CUDA_SUCCESS);
-    assert_int_equal(fake.gone, 2);
+    assert_int_equal(CALLS(sg_core_context_gone), 2);
     assert_int_equal(cuCtxDestroy_v2(MADE), CUDA_SUCCESS); /* nobody knows it */
-    assert_int_equal(fake.gone, 2);
+    assert_int_equal(CALLS(sg_core_context_gone), 2);
 }
 
 /* Another thread's call is about to end a context. */
@@ -98,19 +98,19 @@ static void contexts_come_after_the_ends_of_their_handles(void **state)
     fake.ids = true;
     fake.id = 5;
     make(MADE, 0);
-    assert_null(fake.streams);
-    assert_int_equal(fake.rests, 0);
+    assert_null(POINTER(sg_streams_context_gone, 0));
+    assert_int_equal(CALLS(sg_context_pins_rest), 0);
     fake.ids = false;
     make(FAR, 1);
-    fake.rests = 0;
+    FORGET(sg_context_pins_rest);
     end_elsewhere(FAR);
     make(FAR, 1);
-    assert_int_equal(fake.rests, 1);
+    assert_int_equal(CALLS(sg_context_pins_rest), 1);
     make(LAST, SG_DEVICES_MAX - 1);
     fake.ending_on = true; /* that may wait for this thread */
     end_elsewhere(LAST);
     make(LAST, SG_DEVICES_MAX - 1);
-    assert_in_range(fake.rests, 100, 100000);
+    assert_in_range(CALLS(sg_context_pins_rest), 100, 100000);
     fake.destroyed = CUDA_ERROR_INVALID_VALUE; /* an end that fails is none any more */
     assert_int_equal(cuCtxDestroy_v2(MADE), CUDA_ERROR_INVALID_VALUE);
     assert_false(sg_context_is_ending(MADE));
@@ -129,9 +129,9 @@ static void devices_are_found_by_any_of_their_contexts(void **state)
     assert_false(sg_contexts_stands_for_all(MADE));
     make(MADE, 0);
     assert_int_equal(cuCtxDestroy_v2(MADE), CUDA_SUCCESS);
-    assert_int_equal(fake.trims, 0);
+    assert_int_equal(CALLS(sg_core_trim), 0);
     assert_int_equal(cuCtxDestroy_v2(FAR), CUDA_SUCCESS); /* the last of its device: others may want its memory */
-    assert_int_equal(fake.trims, 2);                      /* what was idle before, and what ended with it after */
+    assert_int_equal(CALLS(sg_core_trim), 2);             /* what was idle before, and what ended with it after */
     assert_int_equal(fake.trims_before, 1);
 }
 
@@ -148,8 +148,8 @@ static void core_forgets_a_context_that_ended_while_announced(void **state)
     fake.meanwhile = destroy_it_meanwhile;
     CUcontext context;
     assert_int_equal(cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
-    assert_int_equal(fake.forgotten, 1);
-    assert_int_equal(fake.gone, 1);
+    assert_int_equal(CALLS(sg_core_context_forget), 1);
+    assert_int_equal(CALLS(sg_core_context_gone), 1);
 }
 
 static void current_one_is_the_driver_s_to_name(void **state)
@@ -191,10 +191,10 @@ static void a_release_ends_what_has_another_number(void **state)
     (void)state;
     fake.state = CUDA_ERROR_UNKNOWN;
     assert_int_equal(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
-    assert_int_equal(fake.gone, 0);
+    assert_int_equal(CALLS(sg_core_context_gone), 0);
     fake.state = CUDA_SUCCESS;
     assert_int_equal(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);
-    assert_int_equal(fake.gone, 1);
+    assert_int_equal(CALLS(sg_core_context_gone), 1);
     CUcontext context;
     assert_int_equal(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
     fake.ids = true;
@@ -203,17 +203,17 @@ static void a_release_ends_what_has_another_number(void **state)
     fake.no_driver = true;
     assert_int_equal(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
     fake.no_driver = false;
-    assert_int_equal(fake.gone, 1);
+    assert_int_equal(CALLS(sg_core_context_gone), 1);
     assert_int_equal(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);
-    fake.gone = 1;
+    FORGET(sg_core_context_gone);
     assert_int_equal(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
     assert_int_equal(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
-    assert_int_equal(fake.gone, 1);
+    assert_int_equal(CALLS(sg_core_context_gone), 0);
     fake.id = 9; /* another thread has taken up the next one */
     assert_int_equal(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
-    assert_int_equal(fake.gone, 2);
+    assert_int_equal(CALLS(sg_core_context_gone), 1);
     assert_int_equal(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS); /* of one that nobody met */
-    assert_int_equal(fake.gone, 2);
+    assert_int_equal(CALLS(sg_core_context_gone), 1);
 }
 
 /* Without the primary context's help a green one is known for what it is, or not at all. */
@@ -225,15 +225,15 @@ static void green_ones_are_noted_where_the_driver_answers(void **state)
     assert_int_equal(cuCtxFromGreenCtx(&context, GREEN), CUDA_SUCCESS);
     assert_false(sg_contexts_green(OF_GREEN));
     fake.push = CUDA_SUCCESS;
-    fake.inside = true; /* ours */
+    ANSWER(sg_thread_inside, true); /* ours */
     assert_int_equal(cuCtxFromGreenCtx(&context, GREEN), CUDA_SUCCESS);
     assert_false(sg_contexts_green(OF_GREEN));
-    fake.inside = false;
+    ANSWER(sg_thread_inside, false);
     fake.retained = CUDA_ERROR_INVALID_DEVICE;
-    fake.seen = NULL;
+    FORGET(sg_core_context_seen);
     assert_int_equal(cuCtxFromGreenCtx(&context, GREEN), CUDA_SUCCESS);
     assert_true(sg_contexts_green(OF_GREEN));
-    assert_null(fake.seen);
+    assert_null(POINTER(sg_core_context_seen, 2));
     fake.destroyed = CUDA_ERROR_INVALID_VALUE;
     assert_int_equal(cuGreenCtxDestroy(GREEN), CUDA_ERROR_INVALID_VALUE);
     assert_true(sg_contexts_green(OF_GREEN));
@@ -248,37 +248,39 @@ static void access_that_is_not_had_is_no_access(void **state)
     (void)state;
     make(FAR, 1);
     fake.current = PRIMARY;
-    fake.enabled = CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+    ANSWER(fake_real.cuCtxEnablePeerAccess, CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+    ANSWER(fake_real.cuCtxDisablePeerAccess, CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
     assert_int_equal(cuCtxEnablePeerAccess(FAR, 0), CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
     assert_int_equal(cuCtxDisablePeerAccess(FAR), CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
-    fake.enabled = CUDA_SUCCESS;
-    assert_int_equal(fake.peer_calls, 0);
+    ANSWER(fake_real.cuCtxEnablePeerAccess, CUDA_SUCCESS);
+    ANSWER(fake_real.cuCtxDisablePeerAccess, CUDA_SUCCESS);
+    assert_int_equal(CALLS(sg_core_peer_access), 0);
     assert_int_equal(cuCtxEnablePeerAccess(MADE, 0), CUDA_SUCCESS); /* of the same device: nothing to tell */
-    assert_int_equal(fake.peer_calls, 0);
-    fake.disabled = 0;
+    assert_int_equal(CALLS(sg_core_peer_access), 0);
+    FORGET(fake_real.cuCtxDisablePeerAccess);
     fake.get_device = CUDA_ERROR_INVALID_CONTEXT;
     assert_int_equal(cuCtxEnablePeerAccess(FAR, 0), CUDA_ERROR_INVALID_CONTEXT);
-    assert_int_equal(fake.disabled, 1);
+    assert_int_equal(CALLS(fake_real.cuCtxDisablePeerAccess), 1);
     fake.get_device = CUDA_SUCCESS;
     fake.push = CUDA_ERROR_INVALID_CONTEXT;
     assert_int_equal(cuCtxEnablePeerAccess(FAR, 0), CUDA_ERROR_INVALID_CONTEXT);
-    assert_int_equal(fake.disabled, 2);
+    assert_int_equal(CALLS(fake_real.cuCtxDisablePeerAccess), 2);
     fake.push = CUDA_SUCCESS;
-    fake.peered = CUDA_ERROR_OUT_OF_MEMORY;
+    ANSWER(sg_core_peer_access, CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(cuCtxEnablePeerAccess(FAR, 0), CUDA_ERROR_OUT_OF_MEMORY);
-    assert_int_equal(fake.disabled, 3);
-    fake.peered = CUDA_SUCCESS;
-    fake.peer_calls = 0;
+    assert_int_equal(CALLS(fake_real.cuCtxDisablePeerAccess), 3);
+    ANSWER(sg_core_peer_access, CUDA_SUCCESS);
+    FORGET(sg_core_peer_access);
     fake.no_core = true; /* it is told when it is made */
     assert_int_equal(cuCtxEnablePeerAccess(FAR, 0), CUDA_SUCCESS);
     fake.no_core = false;
-    assert_int_equal(fake.peer_calls, 0);
+    assert_int_equal(CALLS(sg_core_peer_access), 0);
     sg_contexts_announce_all(sg_process_core());
-    assert_int_equal(fake.peer_calls, 1);
-    fake.inside = true;
+    assert_int_equal(CALLS(sg_core_peer_access), 1);
+    ANSWER(sg_thread_inside, true);
     assert_int_equal(cuCtxDisablePeerAccess(FAR), CUDA_SUCCESS);
-    fake.inside = false;
-    assert_int_equal(fake.peer_calls, 1);
+    ANSWER(sg_thread_inside, false);
+    assert_int_equal(CALLS(sg_core_peer_access), 1);
     fake.no_driver = true;
     assert_int_equal(cuCtxDisablePeerAccess(FAR), CUDA_SUCCESS);
     fake.no_driver = false;
@@ -295,9 +297,9 @@ static void every_device_notes_peer_access(void **state)
     assert_int_equal(cuCtxEnablePeerAccess(PRIMARY, 0), CUDA_SUCCESS);
     fake.no_core = false;
     sg_contexts_announce_all(sg_process_core());
-    assert_int_equal(fake.peer_calls, 1);
+    assert_int_equal(CALLS(sg_core_peer_access), 1);
     assert_int_equal(cuCtxDisablePeerAccess(PRIMARY), CUDA_SUCCESS);
-    assert_false(fake.peers);
+    assert_false(ARGUMENT(sg_core_peer_access, 3));
 }
 
 /* More than the list holds: the core hears of each that allocates, and nobody takes the primary one for all. */
@@ -307,8 +309,8 @@ static void contexts_beyond_the_list_are_served(void **state)
     (void)state;
     for (uintptr_t i = 0; i < SG_CONTEXTS_KNOWN; i++)
         make((CUcontext)(FIRST + 64 * i), 0);
-    assert_int_equal(fake.told, SG_CONTEXTS_KNOWN + 1);
-    assert_int_equal(fake.forgotten, 0); /* also the one that found no place */
+    assert_int_equal(CALLS(sg_core_context_seen), SG_CONTEXTS_KNOWN + 1);
+    assert_int_equal(CALLS(sg_core_context_forget), 0); /* also the one that found no place */
     assert_false(sg_contexts_stands_for_all(PRIMARY));
     for (uintptr_t i = 0; i < SG_CONTEXTS_KNOWN; i++)
         assert_int_equal(cuCtxDestroy_v2((CUcontext)(FIRST + 64 * i)), CUDA_SUCCESS);

@@ -22,16 +22,16 @@ static void a_wait_gives_what_was_known_at_the_record(void **state)
     uint64_t time = fake.time;
     assert_int_equal(cuEventRecord(event_of(2), stream_of(1)), CUDA_SUCCESS);
     assert_int_equal(cuStreamWaitEvent(stream_of(2), event_of(1), 0), CUDA_SUCCESS);
-    assert_int_equal(fake.waits, 1);
-    assert_int_equal(fake.waited_slot, slot_of(2));
-    assert_int_equal(fake.waited_time, time);
-    assert_int_equal(fake.opaques, 0);
+    assert_int_equal(CALLS(sg_core_ordered_after), 1);
+    assert_int_equal(ARGUMENT(sg_core_ordered_after, 2), slot_of(2));
+    assert_int_equal(latest_waited().time, time);
+    assert_int_equal(CALLS(sg_core_slot_untracked_order), 0);
     assert_int_equal(cuEventQuery(event_of(1)), CUDA_SUCCESS);
-    assert_int_equal(fake.completions, 1);
-    assert_int_equal(fake.completed_time, time);
+    assert_int_equal(CALLS(sg_core_completed), 1);
+    assert_int_equal(latest_completed().time, time);
     fake.answer = CUDA_ERROR_NOT_READY;
     assert_int_equal(cuEventQuery(event_of(2)), CUDA_ERROR_NOT_READY);
-    assert_int_equal(fake.completions, 1);
+    assert_int_equal(CALLS(sg_core_completed), 1);
 }
 
 /* Whose entry is the last one: nothing else may have made streams before. */
@@ -57,12 +57,12 @@ static void failures_teach_nothing(void **state)
     cuEventSynchronize(event_of(1));
     cuStreamSynchronize(stream_of(1));
     cuCtxSynchronize();
-    assert_int_equal(fake.waits + fake.completions + fake.opaques, 0);
+    assert_int_equal(CALLS(sg_core_ordered_after) + CALLS(sg_core_completed) + CALLS(sg_core_slot_untracked_order), 0);
     cuEventRecord(event_of(1), stream_of(1)); /* perhaps recorded all the same */
     fake.answer = CUDA_SUCCESS;
     cuStreamWaitEvent(stream_of(2), event_of(1), 0);
-    assert_int_equal(fake.waits, 0);
-    assert_int_equal(fake.opaque_slot, slot_of(2));
+    assert_int_equal(CALLS(sg_core_ordered_after), 0);
+    assert_int_equal(ARGUMENT(sg_core_slot_untracked_order, 2), slot_of(2));
 }
 
 static void record_again(void)
@@ -83,14 +83,14 @@ static void a_record_meanwhile_voids_what_was_read(void **state)
     cuEventRecord(event_of(1), stream_of(1));
     fake.meanwhile = record_again;
     cuStreamWaitEvent(stream_of(2), event_of(1), 0);
-    assert_int_equal(fake.waits, 0);
-    assert_int_equal(fake.opaques, 1);
+    assert_int_equal(CALLS(sg_core_ordered_after), 0);
+    assert_int_equal(CALLS(sg_core_slot_untracked_order), 1);
     fake.meanwhile = record_again;
     cuEventSynchronize(event_of(1));
-    assert_int_equal(fake.completions, 0);
+    assert_int_equal(CALLS(sg_core_completed), 0);
     fake.meanwhile = destroy_and_create;
     cuEventSynchronize(event_of(1));
-    assert_int_equal(fake.completions, 0);
+    assert_int_equal(CALLS(sg_core_completed), 0);
 }
 
 /* Nobody knows which of two records that overlap the driver took last. */
@@ -101,10 +101,10 @@ static void records_that_overlap_are_not_believed(void **state)
     cuEventRecord(event_of(1), stream_of(1));
     cuStreamWaitEvent(stream_of(2), event_of(1), 0);
     cuEventSynchronize(event_of(1));
-    assert_int_equal(fake.waits + fake.completions, 0);
+    assert_int_equal(CALLS(sg_core_ordered_after) + CALLS(sg_core_completed), 0);
     cuEventRecord(event_of(1), stream_of(1));
     cuEventSynchronize(event_of(1));
-    assert_int_equal(fake.completions, 1);
+    assert_int_equal(CALLS(sg_core_completed), 1);
 }
 
 static void an_event_never_recorded_changes_nothing(void **state)
@@ -112,24 +112,24 @@ static void an_event_never_recorded_changes_nothing(void **state)
     (void)state;
     cuStreamWaitEvent(stream_of(2), event_of(9), 0);
     cuEventSynchronize(event_of(9));
-    assert_int_equal(fake.waits + fake.completions + fake.opaques, 0);
+    assert_int_equal(CALLS(sg_core_ordered_after) + CALLS(sg_core_completed) + CALLS(sg_core_slot_untracked_order), 0);
     cuEventRecord(event_of(1), stream_of(1));
     destroy_and_create();
     cuStreamWaitEvent(stream_of(2), event_of(1), 0);
     cuEventSynchronize(event_of(1));
-    assert_int_equal(fake.waits + fake.completions + fake.opaques, 0);
+    assert_int_equal(CALLS(sg_core_ordered_after) + CALLS(sg_core_completed) + CALLS(sg_core_slot_untracked_order), 0);
 }
 
 static void opacity_travels_with_events(void **state)
 {
     (void)state;
     cuStreamWaitValue32(stream_of(1), 0, 0, 0);
-    assert_int_equal(fake.opaque_slot, slot_of(1));
+    assert_int_equal(ARGUMENT(sg_core_slot_untracked_order, 2), slot_of(1));
     cuEventRecord(event_of(1), stream_of(1));
     cuStreamWaitEvent(stream_of(2), event_of(1), 0);
-    assert_int_equal(fake.waits, 1);
-    assert_int_equal(fake.opaque_slot, slot_of(2));
-    assert_int_equal(fake.opaques, 2);
+    assert_int_equal(CALLS(sg_core_ordered_after), 1);
+    assert_int_equal(ARGUMENT(sg_core_slot_untracked_order, 2), slot_of(2));
+    assert_int_equal(CALLS(sg_core_slot_untracked_order), 2);
 }
 
 static void tainted_events_give_no_knowledge(void **state)
@@ -143,19 +143,19 @@ static void tainted_events_give_no_knowledge(void **state)
     memcpy(&attribute.value, &events[3], sizeof events[3]);
     const CUlaunchConfig config = {.hStream = stream_of(1), .attrs = &attribute, .numAttrs = 1};
     cuLaunchKernelEx(&config, NULL, NULL, NULL);
-    assert_int_equal(fake.touched_slot, slot_of(1));
+    assert_int_equal(ARGUMENT(sg_core_slot_submitted, 2), slot_of(1));
     for (int i = 0; i < 4; i++) {
-        int opaques = fake.opaques;
+        int opaques = CALLS(sg_core_slot_untracked_order);
         cuEventRecord(events[i], stream_of(1));
         cuEventSynchronize(events[i]);
         cuStreamWaitEvent(stream_of(10 + (uintptr_t)i), events[i], 0);
-        assert_int_equal(fake.opaques, opaques + 1);
+        assert_int_equal(CALLS(sg_core_slot_untracked_order), opaques + 1);
     }
-    assert_int_equal(fake.waits + fake.completions, 0);
+    assert_int_equal(CALLS(sg_core_ordered_after) + CALLS(sg_core_completed), 0);
     destroy_and_create(); /* the first one's end */
     cuEventRecord(event_of(1), stream_of(1));
     cuEventSynchronize(event_of(1));
-    assert_int_equal(fake.completions, 1);
+    assert_int_equal(CALLS(sg_core_completed), 1);
 }
 
 static void whole_contexts_are_not_followed(void **state)
@@ -164,30 +164,30 @@ static void whole_contexts_are_not_followed(void **state)
     cuEventRecord(event_of(1), stream_of(1));
     cuCtxRecordEvent((CUcontext)1, event_of(1));
     cuEventSynchronize(event_of(1));
-    assert_int_equal(fake.completions, 0);
+    assert_int_equal(CALLS(sg_core_completed), 0);
     cuStreamWaitEvent(stream_of(2), event_of(1), 0);
-    assert_int_equal(fake.opaque_slot, slot_of(2));
+    assert_int_equal(ARGUMENT(sg_core_slot_untracked_order, 2), slot_of(2));
     cuCtxWaitEvent((CUcontext)1, event_of(1));
-    assert_int_equal(fake.opaques, 3); /* of both streams */
+    assert_int_equal(CALLS(sg_core_slot_untracked_order), 3); /* of both streams */
     fake.told_some = 0;
     cuStreamQuery(stream_of(1));
     cuStreamSynchronize(stream_of(1));
-    assert_int_equal(fake.completions, 0); /* its next step may come after more */
+    assert_int_equal(CALLS(sg_core_completed), 0); /* its next step may come after more */
     assert_int_equal(fake.told_some, 2); /* what the host may show to others all the same */
     cuCtxSynchronize();
-    assert_int_equal(fake.completions, 1);
+    assert_int_equal(CALLS(sg_core_completed), 1);
 }
 
 static void captures_credit_nobody(void **state)
 {
     (void)state;
     cuEventRecord(event_of(1), stream_of(1));
-    fake.capturing = true;
+    capture(true);
     cuEventRecord(event_of(1), stream_of(1));
     cuStreamWaitEvent(stream_of(2), event_of(1), 0);
-    fake.capturing = false;
+    capture(false);
     cuEventSynchronize(event_of(1));
-    assert_int_equal(fake.waits + fake.completions + fake.opaques, 0);
+    assert_int_equal(CALLS(sg_core_ordered_after) + CALLS(sg_core_completed) + CALLS(sg_core_slot_untracked_order), 0);
 }
 
 static void a_handle_is_not_a_stream(void **state)
@@ -196,12 +196,12 @@ static void a_handle_is_not_a_stream(void **state)
     cuEventRecord(event_of(1), stream_of(1));
     sg_slot first = slot_of(1);
     cuStreamDestroy_v2(stream_of(1));
-    assert_int_equal(fake.gone_slot, first);
+    assert_int_equal(ARGUMENT(sg_core_slot_gone, 2), first);
     fake.ids[1] = 801; /* the next one of that handle */
     fake.slots[801] = 0;
     cuStreamWaitEvent(stream_of(1), event_of(1), 0);
-    assert_int_not_equal(fake.waited_slot, first);
-    assert_int_equal(fake.waited_slot, fake.slots[801]);
+    assert_int_not_equal(ARGUMENT(sg_core_ordered_after, 2), first);
+    assert_int_equal(ARGUMENT(sg_core_ordered_after, 2), fake.slots[801]);
 }
 
 static void the_default_streams_are_told_apart(void **state)
@@ -210,9 +210,9 @@ static void the_default_streams_are_told_apart(void **state)
     cuEventRecord(event_of(1), NULL);
     cuEventRecord_ptsz(event_of(2), NULL);
     cuStreamWaitEvent(CU_STREAM_LEGACY, event_of(2), 0);
-    assert_int_equal(fake.waited_slot, fake.slots[901]);
+    assert_int_equal(ARGUMENT(sg_core_ordered_after, 2), fake.slots[901]);
     cuStreamWaitEvent_ptsz(NULL, event_of(1), 0);
-    assert_int_equal(fake.waited_slot, fake.slots[902]);
+    assert_int_equal(ARGUMENT(sg_core_ordered_after, 2), fake.slots[902]);
     assert_int_not_equal(fake.slots[901], fake.slots[902]);
 }
 
@@ -220,17 +220,17 @@ static void work_is_noted_and_unfollowed_streams_too(void **state)
 {
     (void)state;
     cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, stream_of(5), NULL, NULL);
-    assert_int_equal(fake.touched_slot, slot_of(5));
+    assert_int_equal(ARGUMENT(sg_core_slot_submitted, 2), slot_of(5));
     assert_true(sg_streams_complete());
     cuGraphLaunch(NULL, stream_of(5));
-    assert_int_equal(fake.touches, 2);
-    assert_int_equal(fake.opaques, 0);
+    assert_int_equal(CALLS(sg_core_slot_submitted), 2);
+    assert_int_equal(CALLS(sg_core_slot_untracked_order), 0);
     if (by_words)
         cuGraphAddBatchMemOpNode(NULL, NULL, NULL, 0, NULL);
     else
         cuGraphAddEventWaitNode(NULL, NULL, NULL, 0, event_of(1));
     cuGraphLaunch(NULL, stream_of(5));
-    assert_int_equal(fake.opaque_slot, slot_of(5));
+    assert_int_equal(ARGUMENT(sg_core_slot_untracked_order, 2), slot_of(5));
     fake.no_slots = true;
     cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, stream_of(6), NULL, NULL);
     assert_false(sg_streams_complete());

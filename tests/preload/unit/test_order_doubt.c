@@ -24,14 +24,15 @@ static void expect_doubt(uintptr_t event)
 {
     static uintptr_t fresh;
     uintptr_t stream = 20 + fresh++ % 16;
-    int waits = fake.waits, completions = fake.completions, opaques = fake.opaques, tolds = fake.tolds;
+    int waits = CALLS(sg_core_ordered_after), completions = CALLS(sg_core_completed),
+        opaques = CALLS(sg_core_slot_untracked_order), tolds = fake.tolds;
     cuStreamWaitEvent(stream_of(stream), event_of(event), 0);
-    assert_int_equal(fake.waits, waits);
-    assert_int_equal(fake.opaques, opaques + 1);
-    assert_int_equal(fake.opaque_slot, slot_of(stream));
+    assert_int_equal(CALLS(sg_core_ordered_after), waits);
+    assert_int_equal(CALLS(sg_core_slot_untracked_order), opaques + 1);
+    assert_int_equal(ARGUMENT(sg_core_slot_untracked_order, 2), slot_of(stream));
     cuEventSynchronize(event_of(event));
     cuEventQuery(event_of(event));
-    assert_int_equal(fake.completions, completions);
+    assert_int_equal(CALLS(sg_core_completed), completions);
     assert_true(fake.tolds >= tolds + 2);
 }
 
@@ -61,8 +62,8 @@ static void expect_nothing_learnt(uintptr_t event)
 {
     cuStreamWaitEvent(stream_of(2), event_of(event), 0);
     cuEventSynchronize(event_of(event));
-    expect(fake.waits == 0 && fake.completions == 0 && fake.tolds > 0);
-    expect(fake.opaques == 1 && fake.opaque_slot == slot_of(2));
+    expect(CALLS(sg_core_ordered_after) == 0 && CALLS(sg_core_completed) == 0 && fake.tolds > 0);
+    expect(CALLS(sg_core_slot_untracked_order) == 1 && ARGUMENT(sg_core_slot_untracked_order, 2) == slot_of(2));
 }
 
 static void newer_driver(void)
@@ -73,7 +74,7 @@ static void newer_driver(void)
     cuStreamSynchronize(stream_of(1));
     cuCtxSynchronize();
     cuCtxSynchronize_v2((CUcontext)1);
-    expect(fake.completions == 0);
+    expect(CALLS(sg_core_completed) == 0);
 }
 
 static void calls_of_a_newer_driver_may_be_missed(void **state)
@@ -149,7 +150,7 @@ static void taint_of_a_full_table(void)
     cuEventCreate(&later, 0);
     cuEventRecord(later, stream_of(1));
     cuStreamWaitEvent(stream_of(3), later, 0);
-    expect(fake.waits == 1 && fake.opaques == 1);
+    expect(CALLS(sg_core_ordered_after) == 1 && CALLS(sg_core_slot_untracked_order) == 1);
 }
 
 static void what_a_full_table_could_not_say_is_not_believed_later(void **state)
@@ -166,14 +167,14 @@ static void taint_lasts_until_the_end(void **state)
     cuEventRecord(event_of(1), stream_of(1));
     expect_doubt(1);
     cuEventDestroy(event_of(1));
-    int opaques = fake.opaques;
+    int opaques = CALLS(sg_core_slot_untracked_order);
     cuStreamWaitEvent(stream_of(2), event_of(1), 0); /* of an event whose beginning was not seen */
-    assert_int_equal(fake.waits + fake.opaques, opaques);
+    assert_int_equal(CALLS(sg_core_ordered_after) + CALLS(sg_core_slot_untracked_order), opaques);
     CUevent event = event_of(1);
     cuEventCreate(&event, 0);
     cuEventRecord(event_of(1), stream_of(1));
     cuStreamWaitEvent(stream_of(2), event_of(1), 0);
-    assert_int_equal(fake.waits, 1);
+    assert_int_equal(CALLS(sg_core_ordered_after), 1);
 }
 
 static void taint_meanwhile(void)
@@ -191,16 +192,16 @@ static void knowledge_read_before_is_void(void **state)
     static void (*const changes[])(void) = {taint_meanwhile, record_context_meanwhile};
     (void)state;
     for (int i = 1; i >= 0; i--) {
-        int opaques = fake.opaques;
+        int opaques = CALLS(sg_core_slot_untracked_order);
         cuEventRecord(event_of(1), stream_of(1));
         fake.meanwhile = changes[i];
         cuStreamWaitEvent(stream_of(2 + (uintptr_t)i), event_of(1), 0);
-        assert_int_equal(fake.waits, 0);
-        assert_int_equal(fake.opaques, opaques + 1);
+        assert_int_equal(CALLS(sg_core_ordered_after), 0);
+        assert_int_equal(CALLS(sg_core_slot_untracked_order), opaques + 1);
         cuEventRecord(event_of(1), stream_of(1));
         fake.meanwhile = changes[i];
         cuEventQuery(event_of(1));
-        assert_int_equal(fake.completions, 0);
+        assert_int_equal(CALLS(sg_core_completed), 0);
     }
 }
 
@@ -218,8 +219,8 @@ static void knowledge_is_of_the_event_and_not_of_its_handle(void **state)
     cuEventRecord(event_of(1), stream_of(1));
     fake.meanwhile = destroy_and_create_meanwhile;
     cuStreamWaitEvent(stream_of(2), event_of(1), 0);
-    assert_int_equal(fake.waits, 0);
-    assert_int_equal(fake.opaques, 1);
+    assert_int_equal(CALLS(sg_core_ordered_after), 0);
+    assert_int_equal(CALLS(sg_core_slot_untracked_order), 1);
 }
 
 /* Others may wait for it whom nobody hears: what comes before the record is told of, and what the driver has put
@@ -246,8 +247,8 @@ static void nothing_is_known_while_it_is_recorded(void **state)
     cuEventRecord(event_of(1), stream_of(1));
     fake.meanwhile = wait_meanwhile;
     cuEventRecord(event_of(1), stream_of(3));
-    assert_int_equal(fake.waits + fake.completions, 0);
-    assert_int_equal(fake.opaques, 1);
+    assert_int_equal(CALLS(sg_core_ordered_after) + CALLS(sg_core_completed), 0);
+    assert_int_equal(CALLS(sg_core_slot_untracked_order), 1);
 }
 
 static void events_of_other_processes_are_tainted(void **state)
@@ -274,7 +275,7 @@ static void an_end_that_was_not_seen_shows_in_the_next_beginning(void **state)
     cuEventRecord(event_of(2), stream_of(1));
     sg_events_context_gone((CUcontext)1);
     cuStreamWaitEvent(stream_of(2), event_of(2), 0);
-    assert_int_equal(fake.waits + fake.opaques, 0);
+    assert_int_equal(CALLS(sg_core_ordered_after) + CALLS(sg_core_slot_untracked_order), 0);
     CUstream stream = stream_of(3);
     for (int i = 0; i < 3; i++) /* what its handle means is remembered by now */
         cuEventRecord(event_of(3), stream_of(3));
@@ -282,14 +283,14 @@ static void an_end_that_was_not_seen_shows_in_the_next_beginning(void **state)
     fake.slots[802] = 0;
     cuStreamCreate(&stream, 0);
     cuStreamWaitEvent(stream_of(3), event_of(3), 0);
-    assert_int_equal(fake.waited_slot, fake.slots[802]);
+    assert_int_equal(ARGUMENT(sg_core_ordered_after, 2), fake.slots[802]);
     sg_slot before = slot_of(4);
     cuStreamWaitEvent(stream_of(4), event_of(3), 0);
     before = slot_of(4);
     sg_streams_context_gone((CUcontext)1);
     fake.slots[fake.ids[4]] = 0;
     cuStreamWaitEvent(stream_of(4), event_of(3), 0);
-    assert_int_not_equal(fake.waited_slot, before);
+    assert_int_not_equal(ARGUMENT(sg_core_ordered_after, 2), before);
 }
 
 static void streams_go_before_the_driver_destroys_them(void **state)
@@ -299,15 +300,15 @@ static void streams_go_before_the_driver_destroys_them(void **state)
     for (uintptr_t i = 0; i < 2; i++) {
         for (int k = 0; k < 3; k++)
             cuEventRecord(event_of(1), stream_of(1 + i));
-        fake.goings = 0;
+        FORGET(sg_core_slot_gone);
         destroys[i](stream_of(1 + i));
-        assert_int_equal(fake.gone_slot, slot_of(1 + i));
-        assert_false(fake.destroyed_first);
+        assert_int_equal(ARGUMENT(sg_core_slot_gone, 2), slot_of(1 + i));
+        assert_false(IS_BEFORE(fake_real.cuStreamDestroy_v2, sg_core_slot_gone));
         fake.ids[1 + i] = 810 + i; /* the next one of that handle */
         fake.slots[810 + i] = 0;
         cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, stream_of(1 + i), NULL, NULL);
         assert_int_not_equal(fake.slots[810 + i], 0);
-        assert_int_equal(fake.touched_slot, fake.slots[810 + i]);
+        assert_int_equal(ARGUMENT(sg_core_slot_submitted, 2), fake.slots[810 + i]);
     }
 }
 
@@ -316,11 +317,11 @@ static void orders_across_devices_are_not_followed(void **state)
     (void)state;
     cuEventRecord(event_of(1), stream_of(SECOND));
     cuStreamWaitEvent(stream_of(2), event_of(1), 0);
-    assert_int_equal(fake.waits, 0);
-    assert_int_equal(fake.opaque_slot, slot_of(2));
+    assert_int_equal(CALLS(sg_core_ordered_after), 0);
+    assert_int_equal(ARGUMENT(sg_core_slot_untracked_order, 2), slot_of(2));
     cuEventSynchronize(event_of(1));
-    assert_int_equal(fake.completions, 1);
-    assert_int_equal(fake.completed_slot, slot_of(SECOND));
+    assert_int_equal(CALLS(sg_core_completed), 1);
+    assert_int_equal(latest_completed().slot, slot_of(SECOND));
 }
 
 static void what_completes_opaque_streams_tells_of_all(void **state)
@@ -329,28 +330,28 @@ static void what_completes_opaque_streams_tells_of_all(void **state)
     cuStreamWaitValue32(stream_of(1), 0, 0, 0);
     cuEventRecord(event_of(1), stream_of(1));
     cuEventSynchronize(event_of(1));
-    assert_int_equal(fake.completions, 1);
+    assert_int_equal(CALLS(sg_core_completed), 1);
     assert_true(fake.tolds > 0);
     fake.tolds = 0;
     cuStreamSynchronize(stream_of(1));
-    assert_int_equal(fake.completions, 2);
+    assert_int_equal(CALLS(sg_core_completed), 2);
     assert_true(fake.tolds > 0);
     fake.tolds = 0;
     cuCtxSynchronize();
-    assert_int_equal(fake.completions, 3);
+    assert_int_equal(CALLS(sg_core_completed), 3);
     assert_true(fake.tolds > 0);
     assert_int_equal(fake.told_devices, 3);
 }
 
 static void green_context_waits(void)
 {
-    int opaques = fake.opaques;
+    int opaques = CALLS(sg_core_slot_untracked_order);
     cuEventRecord(event_of(2), stream_of(3));
     cuGreenCtxWaitEvent(NULL, event_of(2));
-    expect(fake.opaques >= opaques + 2);
-    int completions = fake.completions;
+    expect(CALLS(sg_core_slot_untracked_order) >= opaques + 2);
+    int completions = CALLS(sg_core_completed);
     cuStreamSynchronize(stream_of(3));
-    expect(fake.completions == completions);
+    expect(CALLS(sg_core_completed) == completions);
 }
 
 static void green_contexts_are_not_followed_either(void **state)
@@ -407,19 +408,19 @@ static void ask_unfollowed(void)
     cuEventElapsedTime(NULL, event_of(1), event_of(2));
     sg_streams_host_may_observe_all();
     sg_streams_host_may_observe(stream_of(1), false);
-    expect(fake.tolds + fake.told_some + fake.completions == 0);
+    expect(fake.tolds + fake.told_some + CALLS(sg_core_completed) == 0);
 }
 
 /* Nor where nobody depends on it. */
 static void nothing_is_told_where_all_is_recorded(void **state)
 {
     (void)state;
-    fake.telling = true;
+    ANSWER(sg_memory_guesses, false);
     cuEventRecord(event_of(1), stream_of(1));
     sg_streams_host_may_observe_all();
     sg_streams_host_may_observe(stream_of(1), false);
     assert_int_equal(fake.tolds + fake.told_some, 0);
-    fake.telling = false;
+    ANSWER(sg_memory_guesses, true);
     sg_streams_host_may_observe_all();
     assert_int_equal(fake.told_devices, 3);
 }
@@ -431,17 +432,17 @@ static void measuring_completes_both_events(void **state)
     for (int i = 0; i < 2; i++) {
         cuEventRecord(event_of(1), stream_of(1));
         cuEventRecord(event_of(2), stream_of(2));
-        fake.completions = 0;
+        FORGET(sg_core_completed);
         fake.answer = CUDA_ERROR_NOT_READY;
         (i ? cuEventElapsedTime_v2 : cuEventElapsedTime)(NULL, event_of(1), event_of(2));
-        assert_int_equal(fake.completions, 0);
+        assert_int_equal(CALLS(sg_core_completed), 0);
         fake.answer = CUDA_SUCCESS;
         (i ? cuEventElapsedTime_v2 : cuEventElapsedTime)(NULL, event_of(1), event_of(2));
-        assert_int_equal(fake.completions, 2);
+        assert_int_equal(CALLS(sg_core_completed), 2);
         sg_self.inside = true;
         (i ? cuEventElapsedTime_v2 : cuEventElapsedTime)(NULL, event_of(1), event_of(2));
         sg_self.inside = false;
-        assert_int_equal(fake.completions, 2);
+        assert_int_equal(CALLS(sg_core_completed), 2);
     }
 }
 
@@ -476,8 +477,8 @@ static void nothing_is_told_where_nobody_follows(void **state)
 static void context_waits(void)
 {
     cuCtxWaitEvent((CUcontext)1, event_of(1));
-    expect(fake.opaques == 1);
-    expect(fake.opaque_slot == slot_of(THIRD));
+    expect(CALLS(sg_core_slot_untracked_order) == 1);
+    expect(ARGUMENT(sg_core_slot_untracked_order, 2) == slot_of(THIRD));
 }
 
 static void a_context_that_waits_stands_for_its_device(void **state)
@@ -492,15 +493,15 @@ static void waits_for_contexts_complete_what_they_stand_for(void **state)
 {
     (void)state;
     cuCtxSynchronize_v2((CUcontext)1);
-    assert_null(fake.clock_context); /* the only one of its device */
-    assert_true(fake.completed_all);
+    assert_null(POINTER(sg_core_context_clock, 2)); /* the only one of its device */
+    assert_true(latest_completed().all);
     cuCtxSynchronize_v2((CUcontext)3);
-    assert_ptr_equal(fake.clock_context, (CUcontext)3);
-    fake.devices = true;
+    assert_ptr_equal(POINTER(sg_core_context_clock, 2), (CUcontext)3);
+    ANSWER(sg_contexts_devices, true);
     cuCtxSynchronize_v2((CUcontext)1);
-    assert_false(fake.completed_all);
+    assert_false(latest_completed().all);
     cuCtxSynchronize_v2((CUcontext)3);
-    assert_ptr_equal(fake.clock_context, (CUcontext)3);
+    assert_ptr_equal(POINTER(sg_core_context_clock, 2), (CUcontext)3);
 }
 
 static void default_streams_are_each_contexts_own(void **state)
@@ -510,11 +511,11 @@ static void default_streams_are_each_contexts_own(void **state)
     for (uintptr_t round = 0; round < 6; round++) {
         fake.current = 1 + 2 * (round % 2);
         cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
-        assert_int_equal(fake.touched_slot, fake.slots[901 + 10 * (fake.current - 1)]);
+        assert_int_equal(ARGUMENT(sg_core_slot_submitted, 2), fake.slots[901 + 10 * (fake.current - 1)]);
         cuEventRecord(event_of(1), CU_STREAM_LEGACY);
         assert_true(round > 1 || fake.id.context == (CUcontext)fake.current);
         cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
-        assert_int_equal(fake.touched_slot, fake.slots[901 + 10 * (fake.current - 1)]);
+        assert_int_equal(ARGUMENT(sg_core_slot_submitted, 2), fake.slots[901 + 10 * (fake.current - 1)]);
     }
     fake.current = 1;
     cuEventRecord(event_of(1), CU_STREAM_LEGACY);
@@ -542,9 +543,9 @@ static void work_counts_where_its_stream_is_followed_elsewhere(void **state)
     struct sg_tracked_stream place;
     assert_true(sg_streams_track_on(NULL, stream_of(SECOND), 0, &place));
     for (int i = 0; i < 3; i++) {
-        fake.touches = 0;
+        FORGET(sg_core_slot_submitted);
         cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, stream_of(SECOND), NULL, NULL);
-        assert_int_equal(fake.touches, 2);
+        assert_int_equal(CALLS(sg_core_slot_submitted), 2);
     }
 }
 
@@ -561,9 +562,9 @@ static void a_stream_is_followed_once(void **state)
     cuEventRecord(event_of(2), stream_of(1));
     cuStreamWaitEvent(stream_of(2), event_of(1), 0);
     cuStreamWaitEvent(stream_of(2), event_of(2), 0);
-    assert_int_equal(fake.waits, 2);
+    assert_int_equal(CALLS(sg_core_ordered_after), 2);
     cuStreamDestroy_v2(stream_of(1));
-    assert_int_equal(fake.goings, 1);
+    assert_int_equal(CALLS(sg_core_slot_gone), 1);
 }
 
 static CUresult record_with_flags(CUevent event, CUstream stream)
@@ -589,10 +590,10 @@ static void each_name_means_its_own_default_stream(void **state)
         sg_slot expected = fake.slots[i % 2 ? 902 : 901];
         records[i](event_of(3), NULL);
         cuEventSynchronize(event_of(3));
-        assert_int_equal(fake.completed_slot, expected);
-        fake.completed_slot = 0;
+        assert_int_equal(latest_completed().slot, expected);
+        FORGET(sg_core_completed);
         asks[i](NULL);
-        assert_int_equal(fake.completed_slot, expected);
+        assert_int_equal(latest_completed().slot, expected);
     }
 }
 
@@ -608,42 +609,42 @@ static void what_is_complete_was_given_before_the_question(void **state)
     cuEventRecord(event_of(1), stream_of(1));
     fake.meanwhile = work_meanwhile;
     cuStreamSynchronize(stream_of(1));
-    assert_true(fake.completed_time < fake.time);
+    assert_true(latest_completed().time < fake.time);
 }
 
 static void expect_joining(void)
 {
-    assert_int_equal(fake.joining, 1);
+    assert_int_equal(CALLS(sg_captures_joining) - CALLS(sg_captures_joined), 1);
 }
 
 static void waits_may_join_captures(void **state)
 {
     (void)state;
     cuStreamWaitEvent(stream_of(1), event_of(1), 0);
-    assert_int_equal(fake.joins, 0);
-    fake.capturing = true;
+    assert_int_equal(CALLS(sg_captures_joined), 0);
+    capture(true);
     fake.meanwhile = expect_joining;
     cuStreamWaitEvent(stream_of(1), event_of(1), 0);
-    assert_int_equal(fake.joins, 1);
-    assert_int_equal(fake.joining, 0);
+    assert_int_equal(CALLS(sg_captures_joined), 1);
+    assert_int_equal(CALLS(sg_captures_joining) - CALLS(sg_captures_joined), 0);
 }
 
 static void end_capture(void)
 {
-    fake.capturing = false;
+    capture(false);
 }
 
 static void captures_end_at_any_time(void **state)
 {
     (void)state;
-    fake.capturing = true;
+    capture(true);
     fake.meanwhile = end_capture;
     cuEventRecord(event_of(1), stream_of(1));
     expect_doubt(1);
     cuEventRecord(event_of(2), stream_of(1));
-    fake.capturing = true;
+    capture(true);
     cuStreamWaitEvent(stream_of(2), event_of(2), 0);
-    assert_int_equal(fake.waits, 0);
+    assert_int_equal(CALLS(sg_core_ordered_after), 0);
 }
 
 static void streams_without_a_slot_are_not_believed(void **state)
@@ -652,10 +653,10 @@ static void streams_without_a_slot_are_not_believed(void **state)
     cuEventRecord(event_of(1), stream_of(2));
     fake.no_slots = true;
     cuEventRecord(event_of(1), stream_of(1));
-    int opaques = fake.opaques;
+    int opaques = CALLS(sg_core_slot_untracked_order);
     cuStreamWaitEvent(stream_of(2), event_of(1), 0);
-    assert_int_equal(fake.waits, 0);
-    assert_int_equal(fake.opaques, opaques + 1);
+    assert_int_equal(CALLS(sg_core_ordered_after), 0);
+    assert_int_equal(CALLS(sg_core_slot_untracked_order), opaques + 1);
 }
 
 static void streams_are_what_the_driver_says(void **state)
@@ -678,11 +679,11 @@ static void streams_are_what_the_driver_says(void **state)
     assert_int_equal(fake.id.flags, SG_STREAM_BLOCKING | SG_STREAM_UNTRACKED_ORDER);
     assert_true(fake.id.per_thread);
     fake.flags = CU_STREAM_NON_BLOCKING;
-    fake.green = true;
+    ANSWER(sg_contexts_green, true);
     cuEventRecord(event_of(1), stream_of(THIRD));
     assert_int_equal(fake.id.flags, SG_STREAM_UNFENCEABLE);
     assert_ptr_equal(fake.id.context, (CUcontext)1);
-    fake.green = false;
+    ANSWER(sg_contexts_green, false);
     assert_true(sg_streams_track_on(NULL, stream_of(SECOND), 0, &place)); /* elsewhere nothing is followed */
     assert_int_equal(fake.id.flags, SG_STREAM_UNTRACKED_ORDER | SG_STREAM_FOREIGN);
 }
@@ -695,20 +696,20 @@ static void events_from_before_are_unknown(void **state)
 
 static void external_wait(void)
 {
-    fake.opaques = 0;
-    fake.capturing = true;
+    FORGET(sg_core_slot_untracked_order);
+    capture(true);
     cuStreamWaitEvent(stream_of(1), event_of(2), CU_EVENT_WAIT_EXTERNAL);
-    fake.capturing = false;
+    capture(false);
     cuGraphLaunch(NULL, stream_of(3));
-    expect(fake.opaques == 1 && fake.opaque_slot == slot_of(3));
+    expect(CALLS(sg_core_slot_untracked_order) == 1 && ARGUMENT(sg_core_slot_untracked_order, 2) == slot_of(3));
 }
 
 static void external_nodes_of_captures_are_not_followed(void **state)
 {
     (void)state;
-    fake.capturing = true;
+    capture(true);
     cuEventRecordWithFlags(event_of(1), stream_of(1), CU_EVENT_RECORD_EXTERNAL);
-    fake.capturing = false;
+    capture(false);
     cuEventRecord(event_of(1), stream_of(1));
     expect_doubt(1);
     apart(external_wait);

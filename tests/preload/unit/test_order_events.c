@@ -39,7 +39,8 @@ static void each_event_is_what_it_was_recorded_as_last(void **state)
     for (int step = 0; step < STEPS; step++) {
         int which = (int)random_below(&random, HANDLES);
         uintptr_t stream = 1 + random_below(&random, STREAMS);
-        int waits = fake.waits, opaques = fake.opaques, completions = fake.completions;
+        int waits = CALLS(sg_core_ordered_after), opaques = CALLS(sg_core_slot_untracked_order),
+            completions = CALLS(sg_core_completed);
         switch (random_below(&random, 5)) {
         case 0:
         case 1:
@@ -53,20 +54,20 @@ static void each_event_is_what_it_was_recorded_as_last(void **state)
             break;
         case 3:
             assert_int_equal(cuStreamWaitEvent(stream_of(stream), handles[which], 0), CUDA_SUCCESS);
-            assert_int_equal(fake.waits - waits, recorded[which] != 0);
+            assert_int_equal(CALLS(sg_core_ordered_after) - waits, recorded[which] != 0);
             if (recorded[which])
-                assert_int_equal(fake.waited_time, recorded[which]);
+                assert_int_equal(latest_waited().time, recorded[which]);
             break;
         default:
             assert_int_equal(cuEventSynchronize(handles[which]), CUDA_SUCCESS);
-            assert_int_equal(fake.completions - completions, recorded[which] != 0);
+            assert_int_equal(CALLS(sg_core_completed) - completions, recorded[which] != 0);
             if (recorded[which]) {
-                assert_int_equal(fake.completed_time, recorded[which]);
-                assert_int_equal(fake.completed_slot, slot_of(by[which]));
+                assert_int_equal(latest_completed().time, recorded[which]);
+                assert_int_equal(latest_completed().slot, slot_of(by[which]));
             }
             break;
         }
-        assert_int_equal(fake.opaques, opaques);
+        assert_int_equal(CALLS(sg_core_slot_untracked_order), opaques);
     }
 }
 
@@ -76,12 +77,12 @@ static void external_records_are_followed_outside_of_captures(void **state)
     CUevent event = event_of(1);
     (void)state;
     for (int i = 0; i < 2; i++) {
-        int waits = fake.waits;
-        fake.capturing = i == 1;
+        int waits = CALLS(sg_core_ordered_after);
+        capture(i == 1);
         assert_int_equal(cuEventRecordWithFlags(event, stream_of(1), CU_EVENT_RECORD_EXTERNAL), CUDA_SUCCESS);
-        fake.capturing = false;
+        capture(false);
         assert_int_equal(cuStreamWaitEvent(stream_of(2), event, 0), CUDA_SUCCESS);
-        assert_int_equal(fake.waits - waits, i == 0);
+        assert_int_equal(CALLS(sg_core_ordered_after) - waits, i == 0);
     }
 }
 

@@ -21,7 +21,8 @@
 /* What the core was told of anything. */
 static int told(void)
 {
-    return fake.waits + fake.completions + fake.opaques + fake.goings + fake.touches + fake.tolds + fake.told_some;
+    return CALLS(sg_core_ordered_after) + CALLS(sg_core_completed) + CALLS(sg_core_slot_untracked_order) +
+           CALLS(sg_core_slot_gone) + CALLS(sg_core_slot_submitted) + fake.tolds + fake.told_some;
 }
 
 /* Whether all streams are known after `function`, in a process of its own: what is missed is missed for good. */
@@ -93,7 +94,9 @@ static void nothing_is_learnt_from_what_failed(void **state)
     assert_int_equal(cuEventCreate(&event, 0), CUDA_ERROR_INVALID_HANDLE);
     assert_int_equal(cuEventCreate(NULL, 0), CUDA_ERROR_INVALID_HANDLE);
     assert_int_equal(cuStreamCreate(NULL, 0), CUDA_ERROR_INVALID_HANDLE);
-    assert_int_equal(fake.waits + fake.completions + fake.opaques + fake.tolds + fake.told_some, 0);
+    assert_int_equal(CALLS(sg_core_ordered_after) + CALLS(sg_core_completed) + CALLS(sg_core_slot_untracked_order) +
+                         fake.tolds + fake.told_some,
+        0);
 }
 
 static void come_inside(void)
@@ -112,7 +115,7 @@ static void nothing_is_learnt_where_the_core_has_gone(void **state)
             call == 2 ? cuCtxSynchronize() : cuStreamWaitEvent(stream_of(2), event_of(1), 0));
         sg_self.inside = false;
     }
-    assert_int_equal(fake.completions + fake.waits + fake.tolds + fake.told_some, 0);
+    assert_int_equal(CALLS(sg_core_completed) + CALLS(sg_core_ordered_after) + fake.tolds + fake.told_some, 0);
 }
 
 /* Handles that stand for nothing are nobody's. */
@@ -131,7 +134,7 @@ static void nothing_is_made_of_no_handle(void **state)
     assert_int_equal(told(), 0);
     cuEventRecord(event_of(1), stream_of(1));
     cuStreamWaitEvent(stream_of(2), event_of(1), 0);
-    assert_int_equal(fake.waits, 1); /* events are known as before */
+    assert_int_equal(CALLS(sg_core_ordered_after), 1); /* events are known as before */
 }
 
 static void record_it(void)
@@ -230,7 +233,7 @@ static void waiting_contexts_show_unknown_work_to_the_host(void **state)
     cuEventRecord(event_of(1), stream_of(1));
     fake.strange = true; /* the context is of no device that is known */
     cuCtxWaitEvent((CUcontext)1, event_of(1));
-    assert_int_equal(fake.opaques, 1); /* the stream is that context's all the same */
+    assert_int_equal(CALLS(sg_core_slot_untracked_order), 1); /* the stream is that context's all the same */
     fake.strange = false;
     cuGreenCtxWaitEvent((CUgreenCtx)16, event_of(2));
     assert_int_equal(fake.tolds, 0); /* it was never recorded */
