@@ -3,6 +3,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "inherited.h"
+
 struct sim sim = {.config = {.driver = 13000}};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -40,7 +42,7 @@ int sim_driver_version(void)
     if (now != SIM_FRESH && now != SIM_FAILED)
         return sim.config.driver;
     struct sim_config config = {.driver = 13000};
-    sim_config_parse(getenv("SEGALLOC_SIM"), &config);
+    sim_config_parse(sim_inherited_setting(), &config);
     return config.driver;
 }
 

@@ -10,11 +10,14 @@
      NAME^MIB       asks for twice as much each time until it is refused, freeing what it got, and takes the last as NAME+ does
      NAME~MIB       asks for twice as much each time until it is refused, freeing what it got, and takes nothing
      NAME/MIB       allocates; refused, it takes the host's memory, and then as NAME+ does
+     NAME@MIB       takes managed memory, which is never freed, as NAME+ does
      NAME-          frees, if there is such a block
      fork           goes on in a child; the parent waits for it and has its status
      say=WORD       writes a line
      wait           until a signal comes
-     return, fail, _exit, kill, abort, interrupt   ends so; fail: with status 1 */
+     untraced       goes on as this program anew, with the rest of the words and without SEGALLOC_TRACE
+     return, fail, _exit, _fail, kill, abort, interrupt   ends so; fail, _fail: with status 1
+     or=END         as END, if a call that was let pass has failed */
 #include "cuda_abi.h"
 
 #include <dlfcn.h>
@@ -34,10 +37,12 @@ static struct {
     CUresult (*create)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *, unsigned long long);
     CUresult (*total)(size_t *, CUdevice);
     CUresult (*host)(void **, size_t, unsigned);
+    CUresult (*managed)(CUdeviceptr *, size_t, unsigned);
 } driver;
 
 static CUdeviceptr block[256]; /* by the first letter of its name */
 static CUdevice device;
+static int let_pass; /* calls that failed, and were let pass */
 
 static void *function(void *library, const char *name)
 {
@@ -80,6 +85,7 @@ static void begin(void)
     driver.create = (CUresult(*)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *,
         unsigned long long))function(library, "cuMemCreate");
     driver.total = (CUresult(*)(size_t *, CUdevice))function(library, "cuDeviceTotalMem_v2");
+    driver.managed = (CUresult(*)(CUdeviceptr *, size_t, unsigned))function(library, "cuMemAllocManaged");
     driver.host = (CUresult(*)(void **, size_t, unsigned))function(library, "cuMemHostAlloc");
     check(driver.init(0), "cuInit");
 }
@@ -87,8 +93,10 @@ static void begin(void)
 static void end(const char *how)
 {
     fflush(stdout);
-    if (strcmp(how, "_exit") == 0)
-        _exit(0);
+    if (strcmp(how, "return") == 0 || strcmp(how, "fail") == 0)
+        exit(*how == 'f');
+    if (strcmp(how, "_exit") == 0 || strcmp(how, "_fail") == 0)
+        _exit(how[1] == 'f');
     raise(strcmp(how, "kill") == 0 ? SIGKILL : strcmp(how, "abort") == 0 ? SIGABRT : SIGINT);
 }
 
@@ -163,7 +171,7 @@ static void on_memory(const char *act)
         check(create(bytes), act);
         return;
     case '#':
-        (void)create(bytes);
+        let_pass += create(bytes) != CUDA_SUCCESS;
         return;
     case '$':
         create_within_addresses(bytes, act);
@@ -172,7 +180,10 @@ static void on_memory(const char *act)
         (void)double_until_refused(at, bytes, act);
         return;
     case '?':
-        (void)driver.take(at, bytes);
+        let_pass += driver.take(at, bytes) != CUDA_SUCCESS;
+        return;
+    case '@':
+        check(driver.managed(at, bytes, 1), act);
         return;
     case '=':
         take_as_a_cache(at, bytes, act);
@@ -200,7 +211,7 @@ static void on_memory(const char *act)
 
 int main(int argc, char **argv)
 {
-    static const char *const ends[] = {"_exit", "kill", "abort", "interrupt"};
+    static const char *const ends[] = {"return", "fail", "_exit", "_fail", "kill", "abort", "interrupt"};
     begin();
     if (argc < 2 || strncmp(argv[1], "device=", 7) != 0)
         use(0);
@@ -209,8 +220,17 @@ int main(int argc, char **argv)
         for (size_t j = 0; j < sizeof ends / sizeof *ends; j++)
             if (strcmp(act, ends[j]) == 0)
                 end(act);
-        if (strcmp(act, "return") == 0 || strcmp(act, "fail") == 0)
-            return *act == 'f';
+        if (strncmp(act, "or=", 3) == 0) {
+            if (let_pass)
+                end(act + 3);
+            continue;
+        }
+        if (strcmp(act, "untraced") == 0) {
+            unsetenv("SEGALLOC_TRACE");
+            argv[i] = argv[0];
+            execv("/proc/self/exe", argv + i);
+            return 2;
+        }
         if (strcmp(act, "fork") == 0) {
             int status = divide();
             if (status >= 0)

@@ -82,8 +82,9 @@ class Rehearse(unittest.TestCase):
         self.verdict(3, "--card", "850MiB", "--margin", "0", "--", "sh", "-c", hidden)
         after = f"'{ACTS}' a+300; {child} a+700"
         self.assertEqual(self.verdict(0, "--card", "850MiB", "--margin", "0", "--", "sh", "-c", after)["smallest_card_bytes"], 700 * MIB)
-        self.assertIn("1 process ran without segalloc", rehearse("--card", "850MiB", "--", "sh", "-c", after).stdout)
-        self.assertIn("without segalloc", self.verdict(1, "--", "sh", "-c", f"{child} a+700")["reason"])
+        self.assertIn("1 process had all memory from the driver, without segalloc", rehearse("--card", "850MiB", "--", "sh", "-c", after).stdout)
+        alone = ["--card", "600MiB,850MiB", "--margin", "0", "--", "sh", "-c", f"{child} a+700"]
+        self.assertEqual([card["fits"] for card in self.verdict(3, *alone)["cards"]], [False, True])
 
     def test_the_smallest_card_is_one(self):
         """What is said of another card is what happens on it."""
@@ -189,8 +190,9 @@ class Rehearse(unittest.TestCase):
             self.assertEqual([card["fits"] for card in verdict["cards"]], [False, True], hidden)
             good = bad.replace(" fail", "")
             self.assertTrue(self.verdict(0, "--card", "1GiB", "--", "sh", "-c", good)["cards"][0]["fits"], hidden)
-        # nobody knows whether a search that a shell hides was one
-        self.assertEqual(self.verdict(3, "--card", "1GiB", "--", "sh", "-c", f"'{ACTS}' a+100 b~50; true")["adapts"], False)
+        # a search is one where its process says itself that it ended well
+        self.assertEqual(self.verdict(0, "--card", "1GiB", "--", "sh", "-c", f"'{ACTS}' a+100 b~50; true")["adapts"], True)
+        self.assertEqual(self.verdict(3, "--card", "1GiB", "--", "sh", "-c", f"'{ACTS}' a+100 b~50 fail; true")["adapts"], False)
 
     def test_sizes_that_round_alike(self):
         """A card that is too small is told apart from the one that is not."""

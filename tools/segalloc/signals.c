@@ -75,6 +75,14 @@ static pid_t some_child(void)
     return child;
 }
 
+bool sg_signals_any_child(void)
+{
+    int status;
+    while (waitpid(-1, &status, WNOHANG) > 0) {
+    }
+    return some_child() > 0;
+}
+
 void sg_signals_end_children(void)
 {
     enum { ROUNDS = 1000 }; /* of what makes new ones faster than they can be ended */

@@ -3,6 +3,7 @@
 #define SG_SIGNALS_H
 
 #include <signal.h>
+#include <stdbool.h>
 #include <sys/types.h>
 
 struct sg_signals {
@@ -23,6 +24,9 @@ void sg_signals_restore(const struct sg_signals *signals);
 /* Which of them came first; 0: none. And how many have come. */
 int sg_signals_first(void);
 int sg_signals_count(void);
+
+/* True if there is a child, which is what a command has left behind once that has ended. Takes leave of those that have ended. */
+bool sg_signals_any_child(void);
 
 /* Ends what a command has left behind. */
 void sg_signals_end_children(void);

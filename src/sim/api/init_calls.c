@@ -10,6 +10,7 @@
 #include "api/exports.h"
 #include "calls.h"
 #include "hazard/hazard.h"
+#include "inherited.h"
 #include "streams/executor.h"
 #include "streams/schedule.h"
 #include "visible.h"
@@ -80,7 +81,7 @@ static CUresult driver_start_devices(void)
 static CUresult driver_start(void)
 {
     static bool complained;
-    const char *complaint = sim_config_parse(getenv("SEGALLOC_SIM"), &sim.config);
+    const char *complaint = sim_config_parse(sim_inherited_setting(), &sim.config);
     if (complaint && !complained)
         fprintf(stderr, "%s\n", complaint);
     complained = complaint != NULL;

@@ -60,11 +60,33 @@ bool sim_peaks_start(void)
     return true;
 }
 
+static void peaks_raise(_Atomic uint64_t *most, uint64_t bytes)
+{
+    if (bytes > atomic_load(most))
+        atomic_store(most, bytes);
+}
+
 void sim_peaks_note(const struct sim_device *device)
+{
+    if (peaks)
+        peaks_raise(&peaks->bytes[device->index], device->used - device->managed.resident_bytes);
+}
+
+void sim_peaks_charged(uint64_t bytes, bool found)
 {
     if (!peaks)
         return;
-    uint64_t bytes = device->used - device->managed.resident_bytes;
-    if (bytes > atomic_load(&peaks->bytes[device->index]))
-        atomic_store(&peaks->bytes[device->index], bytes);
+    if (!found) {
+        atomic_fetch_add(&peaks->refused, 1);
+        peaks_raise(&peaks->refused_bytes, bytes);
+        atomic_store(&peaks->later, 0);
+    } else if (atomic_load(&peaks->refused)) {
+        atomic_fetch_add(&peaks->later, 1);
+    }
+}
+
+void sim_peaks_managed(uint64_t bytes)
+{
+    if (peaks)
+        peaks_raise(&peaks->managed, bytes);
 }

@@ -13,6 +13,7 @@
 
 #include "config.h"
 #include "extra.h"
+#include "inherited.h"
 #include "visible.h"
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
@@ -61,7 +62,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void read_settings(void)
 {
-    const char *wrong = sim_config_parse(getenv("SEGALLOC_SIM"), &nvml.config);
+    const char *wrong = sim_config_parse(sim_inherited_setting(), &nvml.config);
     if (wrong)
         nvml.config.devices = 0;
     for (int i = 0; i < SIM_DEVICES_MAX; i++)

@@ -6,6 +6,7 @@
 #include "device/card.h"
 #include "device/context.h"
 #include "device/device.h"
+#include "device/peaks.h"
 #include "space/physical.h"
 #include "streams/work.h"
 
@@ -24,6 +25,7 @@ struct sim_managed {
 
 static atomic_bool any_managed;
 static struct sim_managed *oldest, *newest;
+static uint64_t all_bytes; /* of managed memory that there is */
 
 bool sim_managed_any(void)
 {
@@ -52,12 +54,16 @@ static void managed_append(struct sim_managed *managed)
 
 bool sim_managed_begin(struct sim_memory *memory)
 {
+    all_bytes += memory->range.size;
+    sim_peaks_managed(all_bytes);
     if (sim.config.managed_apart)
         return true;
     uint64_t chunks = (memory->range.size + CHUNK - 1) / CHUNK;
     struct sim_managed *managed = calloc(1, sizeof *managed + chunks);
-    if (!managed)
+    if (!managed) {
+        all_bytes -= memory->range.size;
         return false;
+    }
     managed->memory = memory;
     managed->chunks = managed->first = chunks;
     managed_append(managed);
@@ -79,6 +85,8 @@ static void managed_to_host(struct sim_managed *managed, uint64_t chunk)
 void sim_managed_end(struct sim_memory *memory)
 {
     struct sim_managed *managed = memory->managed;
+    if (memory->kind == SIM_MEMORY_MANAGED)
+        all_bytes -= memory->range.size;
     if (!managed)
         return;
     for (uint64_t chunk = managed->first; chunk < managed->chunks; chunk++)
@@ -86,6 +94,32 @@ void sim_managed_end(struct sim_memory *memory)
     managed_unlist(managed);
     free(managed);
     memory->managed = NULL;
+}
+
+bool sim_managed_evict(struct sim_device *device)
+{
+    unsigned char place = (unsigned char)(ON_DEVICE + device->ordinal);
+    for (struct sim_managed *managed = oldest; managed; managed = managed->newer) {
+        while (managed->first < managed->chunks && managed->place[managed->first] == ON_HOST)
+            managed->first++;
+        for (uint64_t chunk = managed->first; chunk < managed->chunks; chunk++) {
+            if (managed->place[chunk] != place)
+                continue;
+            managed_to_host(managed, chunk);
+            device->managed.evicted_pages++;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool managed_make_room(struct sim_device *device, uint64_t bytes)
+{
+    sim_physical_sweep();
+    bool fits = sim_card_charge(device, bytes);
+    while (!fits && sim_managed_evict(device))
+        fits = sim_card_charge(device, bytes);
+    return fits;
 }
 
 /* A piece that finds no room stays where the device reaches it over the bus. */
@@ -96,7 +130,7 @@ static void managed_to_device(struct sim_managed *managed, uint64_t chunk, struc
         return;
     managed_to_host(managed, chunk);
     device->managed.resident_bytes += managed_bytes(managed, chunk);
-    if (!sim_device_charge(device, managed_bytes(managed, chunk))) {
+    if (!managed_make_room(device, managed_bytes(managed, chunk))) {
         device->managed.resident_bytes -= managed_bytes(managed, chunk);
         device->managed.kept_out_pages++;
         return;
@@ -129,28 +163,9 @@ void sim_managed_work(const struct sim_work *work)
         sim_managed_fetch(work->touches[i].address, work->touches[i].bytes, work->context->device);
 }
 
-bool sim_managed_evict(struct sim_device *device)
-{
-    unsigned char place = (unsigned char)(ON_DEVICE + device->ordinal);
-    for (struct sim_managed *managed = oldest; managed; managed = managed->newer) {
-        while (managed->first < managed->chunks && managed->place[managed->first] == ON_HOST)
-            managed->first++;
-        for (uint64_t chunk = managed->first; chunk < managed->chunks; chunk++) {
-            if (managed->place[chunk] != place)
-                continue;
-            managed_to_host(managed, chunk);
-            device->managed.evicted_pages++;
-            return true;
-        }
-    }
-    return false;
-}
-
 bool sim_device_charge(struct sim_device *device, uint64_t bytes)
 {
-    sim_physical_sweep();
-    bool fits = sim_card_charge(device, bytes);
-    while (!fits && sim_managed_evict(device))
-        fits = sim_card_charge(device, bytes);
+    bool fits = managed_make_room(device, bytes);
+    sim_peaks_charged(bytes, fits);
     return fits;
 }

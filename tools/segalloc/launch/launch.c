@@ -4,6 +4,7 @@
 #include "config.h"
 #include "effective_conf.h"
 #include "writer/path_pattern.h"
+#include "inherited.h"
 #include "install_paths.h"
 #include "segalloc/trace_format.h"
 #include "launch/own_runtime.h"
@@ -203,6 +204,7 @@ static bool set_simulator(const struct sg_launch *launch)
         return false;
     say_own_runtime(launch);
     setenv("SEGALLOC_SIM", launch->sim, 1);
+    sim_inherited_publish(launch->sim);
     if (launch->command && sg_wheel_may_be_another(launch->command, *standin.site))
         set_late_standins(standin.site);
     else

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rehearse/ends.h"
 #include "replay/smallest_card.h"
 
 /* The text of a file as lines, as far as they are needed. */
@@ -160,26 +161,17 @@ bool sg_rehearse_may_adapt(const struct sg_rehearse *rehearse, const struct sg_r
     if (rehearse->run.status != 0)
         return rehearse->ooms > 0;
     return fit_alone(rehearse, card) || !rehearse->torch || rehearse->beneath || card->caught || rehearse->questions ||
-           rehearse->ooms;
-}
-
-/* The end of a program says nothing of a refusal that a shell or a handler hides. A search for how much there is, whose process
-   says itself that it ended well, is another matter. It runs out on a card without end too. */
-static bool has_searched(const struct sg_rehearse *endless, const struct sg_rehearse *trial)
-{
-    return endless->run.status == 0 && sg_search_is_same(&endless->search, &trial->search);
+           rehearse->ooms || rehearse->children;
 }
 
 bool sg_rehearse_has_ended_well(const struct sg_rehearse *endless, const struct sg_rehearse *trial)
 {
-    bool as_much = trial->unseen_bytes >= endless->unseen_bytes; /* of a process without the library no trace says that it failed */
-    return trial->run.status == 0 && trial->processes && as_much && (!trial->ended_by || has_searched(endless, trial)) &&
-           !trial->interrupted;
+    return trial->run.status == 0 && trial->processes && !trial->interrupted && sg_ends_are_good(endless, trial);
 }
 
 bool sg_rehearse_has_adapted(const struct sg_rehearse *endless, const struct sg_rehearse *trial)
 {
-    if (trial->processes < endless->processes) /* one has ended before it got any */
+    if (trial->processes < endless->processes && !sg_ends_search(endless, trial)) /* one has ended before it got any */
         return false;
     bool asks = endless->questions || trial->questions, does_without = endless->ooms || trial->ooms;
     bool asked_less = trial->peak_requested + trial->passed_on_bytes < endless->peak_requested;
@@ -189,7 +181,7 @@ bool sg_rehearse_has_adapted(const struct sg_rehearse *endless, const struct sg_
 bool sg_rehearse_took_turns(const struct sg_rehearse *endless, const struct sg_rehearse_card *card,
     const struct sg_rehearse *trial)
 {
-    bool good = !trial->run.status && !trial->interrupted && !trial->ooms && trial->processes == endless->processes &&
+    bool good = sg_rehearse_has_ended_well(endless, trial) && !trial->ooms && trial->processes == endless->processes &&
                 trial->unseen_bytes >= endless->unseen_bytes;
     uint64_t leaving = endless->outside.bytes[SEGALLOC_OUTSIDE_POOLS_LEAVING]; /* may have left sooner there */
     return good && trial->peak_own + leaving >= endless->peak_own && fit_alone(endless, card);

@@ -10,6 +10,7 @@
 #include "report/findings.h"
 #include "config.h"
 #include "rehearse/adapt.h"
+#include "rehearse/ends.h"
 #include "rehearse/lives.h"
 #include "rehearse/unseen.h"
 #include "replay/free_orders.h"
@@ -210,7 +211,7 @@ static int play_life(struct life *life, const struct sg_findings *findings, stru
 
 /* Levels are those of the card without end. On the smallest card more is moved and less is reserved. Returns the device
    that had more in use than any before, -1: none. */
-static int rehearse_add_process(struct sg_rehearse *rehearse, const char *path, const struct sg_findings *findings)
+static int rehearse_add_process(struct sg_rehearse *rehearse, const struct sg_findings *findings)
 {
     int most = -1;
     rehearse->processes++;
@@ -221,10 +222,8 @@ static int rehearse_add_process(struct sg_rehearse *rehearse, const char *path, 
     rehearse->events += findings->requests;
     rehearse->ooms += findings->ooms;
     rehearse->refused += findings->refused;
-    bool own_end = rehearse->processes == 1 && (long)findings->pid == rehearse->run.process && !findings->limited;
-    rehearse->search = own_end ? findings->search : (struct sg_search){0};
-    /* A message is often printed from a few more blocks, so what a process has said of its own end goes before those. */
-    rehearse->ended_by |= findings->ooms && (!findings->survived || sg_rehearse_ended_badly(path));
+    rehearse->search = findings->limited ? (struct sg_search){0} : findings->search;
+    rehearse->children |= (long)findings->pid != rehearse->run.process;
     rehearse->torch |= findings->torch;
     if (findings->largest_request > rehearse->largest_request)
         rehearse->largest_request = findings->largest_request;
@@ -247,6 +246,15 @@ static int rehearse_add_process(struct sg_rehearse *rehearse, const char *path, 
     return most;
 }
 
+static void note_end(const struct sg_findings *findings, struct sg_life *ret)
+{
+    ret->asked = true;
+    ret->refused = findings->ooms > 0;
+    ret->later = findings->survived;
+    ret->most = findings->peak_taken;
+    ret->failed = findings->failed_largest;
+}
+
 static int add_process(struct sg_rehearse *rehearse, const char *path, struct sg_life *ret)
 {
     struct sg_findings findings;
@@ -257,7 +265,8 @@ static int add_process(struct sg_rehearse *rehearse, const char *path, struct sg
     if (findings.allocs + findings.passed_on + findings.ooms + findings.peak_outside > 0) {
         struct life life = {.rehearse = rehearse};
         char trace_error[SG_TRACE_ERROR];
-        int most = rehearse_add_process(rehearse, path, &findings);
+        int most = rehearse_add_process(rehearse, &findings);
+        note_end(&findings, ret);
         if (sg_trace_open(path, &life.reader, trace_error) != 0)
             status = sg_tool_error(rehearse->verb, "the trace of the run: %s", trace_error);
         if (status == 0 && sg_recorded_read(life.reader, &life.recorded) != 0)
@@ -304,6 +313,9 @@ int sg_rehearse_traces(struct sg_rehearse *rehearse, const char *folder, struct 
     if (status == 0 && !sg_rehearse_find_unseen(rehearse, folder, lives))
         status = sg_tool_error(rehearse->verb, "no host memory left");
     sg_lives_join(lives, rehearse);
+    rehearse->ends = sg_ends_sum(lives, rehearse->run.watched);
+    if (rehearse->processes != 1 || !rehearse->ends.own_is_good)
+        rehearse->search = (struct sg_search){0};
     if (isatty(STDERR_FILENO))
         fputs("\r\033[K", stderr);
     return status;

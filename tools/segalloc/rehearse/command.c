@@ -161,6 +161,7 @@ bool sg_rehearse_command(const struct sg_rehearse *rehearse, const struct sg_kee
     if (sg_signals_first())
         sg_signals_end_children();
     ret->process = child;
+    ret->watched = keep != NULL;
     ret->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     ret->seconds = command_now() - began;
     return true;

@@ -58,9 +58,6 @@ void sg_rehearse_judge(struct sg_rehearse *rehearse)
         else if (run->status)
             snprintf(rehearse->reason, sizeof rehearse->reason, "%s before it asked for device memory%s%s",
                 judge_end(run, end), *run->last_line ? ": " : "", run->last_line);
-        else if (rehearse->unseen)
-            snprintf(rehearse->reason, sizeof rehearse->reason,
-                "it asked for device memory without segalloc; segalloc doctor --sim 24GiB -- CMD says why");
         else
             snprintf(rehearse->reason, sizeof rehearse->reason,
                 "it asked for no device memory; segalloc doctor --sim 24GiB -- CMD says why");

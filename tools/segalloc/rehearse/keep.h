@@ -1,6 +1,7 @@
 /* Files that were there before the rehearsal are kept. The kernel asks the tool before the program opens a file for writing,
-   truncates, renames or removes one: by seccomp's notifications, which see every program, also those that do not go
-   through libc (safetensors). */
+   truncates, renames or removes one. It does so by seccomp's notifications, which see every program, also those that do not
+   go through libc (safetensors). It asks before a process ends too, so the ends of all are known, whatever shell or parent
+   hides them. */
 #ifndef SG_REHEARSE_KEEP_H
 #define SG_REHEARSE_KEEP_H
 
@@ -12,6 +13,8 @@
 
 struct sg_keep {
     const char *verb;            /* for messages */
+    char run[SG_PLACE_BYTES];    /* the folder of the run: how its processes end is noted there (ends.h) */
+    bool keeps;                  /* files are kept too; else the next three have no meaning */
     char folder[SG_PLACE_BYTES]; /* for what is kept, and its journal */
     struct timespec began;       /* by the file system of that folder */
     unsigned long long files;    /* that were kept so far */
@@ -30,7 +33,7 @@ int sg_keep_receive(int socket);
 /* Answers until no process is left that asks, on a thread of its own, with a copy of `keep`; takes `listener` over. False:
    no thread. */
 bool sg_keep_watch(const struct sg_keep *keep, int listener);
-/* Whether this system has what it takes. */
+/* True if this system has what it takes for keeping files, and for noting the ends of processes. */
 bool sg_keep_possible(void);
 
 /* rehearse/kept.c. Before the run: makes the folder for what is kept, within that of the run. False after a line on stderr. */

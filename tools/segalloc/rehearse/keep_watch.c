@@ -19,6 +19,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "rehearse/ends.h"
+
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/openat2.h>
@@ -45,13 +47,24 @@
 
 #ifdef THIS_ARCH
 static const struct sock_filter program[] = {
-    LOAD(arch), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, THIS_ARCH, 1, 0), ALLOW,
+    LOAD(arch),
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, THIS_ARCH, 1, 0),
+    ALLOW,
     LOAD(nr),
 #ifdef __NR_open
-    ASK_OF_FLAGS(__NR_open, 1), ASK_ALWAYS(__NR_creat), ASK_ALWAYS(__NR_rename), ASK_ALWAYS(__NR_unlink),
+    ASK_OF_FLAGS(__NR_open, 1),
+    ASK_ALWAYS(__NR_creat),
+    ASK_ALWAYS(__NR_rename),
+    ASK_ALWAYS(__NR_unlink),
 #endif
-    ASK_OF_FLAGS(__NR_openat, 2), ASK_ALWAYS(__NR_openat2), ASK_ALWAYS(__NR_renameat), ASK_ALWAYS(__NR_renameat2),
-    ASK_ALWAYS(__NR_unlinkat), ASK_ALWAYS(__NR_truncate), ALLOW,
+    ASK_OF_FLAGS(__NR_openat, 2),
+    ASK_ALWAYS(__NR_openat2),
+    ASK_ALWAYS(__NR_renameat),
+    ASK_ALWAYS(__NR_renameat2),
+    ASK_ALWAYS(__NR_unlinkat),
+    ASK_ALWAYS(__NR_truncate),
+    ASK_ALWAYS(__NR_exit_group),
+    ALLOW,
 };
 #endif
 
@@ -72,9 +85,12 @@ bool sg_keep_possible(void)
 {
     int status = -1;
     pid_t child = fork();
-    if (child == 0)
-        _exit(keep_install_watch() < 0);
-    return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+    if (child == 0) {
+        if (keep_install_watch() < 0)
+            _exit(1);
+        kill(getpid(), SIGKILL); /* nobody would answer an exit */
+    }
+    return child > 0 && waitpid(child, &status, 0) == child && WIFSIGNALED(status);
 }
 
 union control {
@@ -199,7 +215,9 @@ static bool before_call(struct sg_keep *keep, const struct seccomp_notif *asked)
     pid_t pid = (pid_t)asked->pid;
     struct open_how how;
     char name[SG_PLACE_BYTES];
-    if (!has_our_files(pid))
+    if (asked->data.nr == __NR_exit_group)
+        sg_ends_note(keep->run, pid, (int)argument[0]);
+    if (!keep->keeps || asked->data.nr == __NR_exit_group || !has_our_files(pid))
         return true;
     switch (asked->data.nr) {
 #ifdef __NR_open

@@ -1,11 +1,14 @@
 #include "rehearse/lives.h"
 
 #include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
 #include <unistd.h>
+
+#include "signals.h"
 
 void sg_lives_begin(struct sg_lives *lives, const char *folder)
 {
@@ -48,19 +51,44 @@ static void lives_take_event(struct sg_lives *lives, const struct inotify_event 
         life->ended = lives->events;
 }
 
-void sg_lives_end(struct sg_lives *lives)
+static void lives_read(struct sg_lives *lives)
 {
     _Alignas(struct inotify_event) char bytes[16384];
-    bool whole = lives->watch >= 0;
     ssize_t got;
     while (lives->watch >= 0 && (got = read(lives->watch, bytes, sizeof bytes)) > 0) {
         for (const char *at = bytes; at < bytes + got;) {
             const struct inotify_event *event = (const void *)at;
-            whole = whole && !(event->mask & IN_Q_OVERFLOW);
+            lives->broken |= event->mask & IN_Q_OVERFLOW;
             lives_take_event(lives, event);
             at += sizeof *event + event->len;
         }
     }
+}
+
+static unsigned lives_going_on(const struct sg_lives *lives)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < lives->count; i++)
+        count += strstr(lives->life[i].name, ".peaks") && lives->life[i].ended == UINT_MAX;
+    return count;
+}
+
+unsigned sg_lives_wait(struct sg_lives *lives)
+{
+    enum { STEP_MS = 20, ANY_MS = 3000, BEGUN_MS = 10000 };
+    for (int ms = 0;; ms += STEP_MS) {
+        lives_read(lives);
+        unsigned going_on = lives_going_on(lives);
+        if (!sg_signals_any_child() || ms >= (going_on ? BEGUN_MS : ANY_MS) || sg_signals_first())
+            return going_on;
+        poll(NULL, 0, STEP_MS);
+    }
+}
+
+void sg_lives_end(struct sg_lives *lives)
+{
+    lives_read(lives);
+    bool whole = lives->watch >= 0 && !lives->broken;
     if (lives->watch >= 0)
         close(lives->watch);
     lives->watch = -1;

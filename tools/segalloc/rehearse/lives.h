@@ -15,16 +15,25 @@ struct sg_life_need {
     uint64_t requested, reserved, taken; /* peaks; `taken` by any calls, and by this process alone */
 };
 
+/* How a process ended: by its own account, by a signal, or nobody knows (it goes on, too). */
+enum sg_end { SG_END_IS_NOT_KNOWN, SG_END_IS_GOOD, SG_END_IS_AN_ERROR, SG_END_IS_A_SIGNAL };
+
 struct sg_life {
     char name[64];         /* of its file: the trace, or the simulator's where there is none */
     unsigned began, ended; /* by numbers that grow as processes begin and end */
     uint64_t pid;
     char command[64];
     struct sg_life_need need[SG_DEVICES_MAX]; /* by the machine's index of the device */
+    /* ends.h judges by the rest. Where a process has a trace, its file by the simulator says nothing but the end. */
+    enum sg_end end;
+    bool asked;            /* for memory of a device, and got some, or was refused */
+    bool refused, later;   /* a call for it stays refused; others were served after the last of those */
+    uint64_t most, failed; /* bytes: that it held of all devices, and of the largest such call */
 };
 
 struct sg_lives {
     int watch; /* negative: there is none, and all count as there at once */
+    bool broken; /* events were lost */
     unsigned count, room, events;
     struct sg_life *life;
 };
@@ -35,6 +44,10 @@ struct sg_lives {
    An example. `a; b` gives open a, closed a, open b: they need what the larger one needs. `a & b` gives open a, open b,
    and they need the sum. */
 void sg_lives_begin(struct sg_lives *lives, const char *folder);
+/* After the command has ended: waits for processes that it has left behind, which are children of this one now. Some seconds
+   for any of them, for it may be about to ask for memory; longer for those that have begun to. Returns the number of those that
+   go on all the same. */
+unsigned sg_lives_wait(struct sg_lives *lives);
 /* After it: reads who was there when. */
 void sg_lives_end(struct sg_lives *lives);
 /* The process that has written the trace of that name; NULL: no host memory left. */

@@ -57,6 +57,19 @@ struct sg_rehearse_card {
     struct sg_rehearse_held held;                 /* then */
 };
 
+/* Processes by how they ended (ends.h has the rule). */
+struct sg_rehearse_ends {
+    unsigned good;           /* asked for memory, and ended well */
+    unsigned errors;         /* ended with an error, though no call of theirs stays refused */
+    unsigned killed;         /* a signal ended them */
+    unsigned lost;           /* by a call that stays refused */
+    unsigned cut_off;        /* of those that a signal ended: a call of theirs stays refused */
+    unsigned good_after;     /* of the good ones: began after the last that did not end well */
+    bool overlap;            /* some were there at once */
+    bool own_is_good;        /* there was one only, and it ended well */
+    struct sg_search search; /* of all, where they were there one after the other; else nothing */
+};
+
 /* How the command itself ended. */
 struct sg_rehearse_run {
     int status;                       /* as a shell would say it */
@@ -64,6 +77,7 @@ struct sg_rehearse_run {
     double seconds;
     long process;  /* the command's own number: what ends that is `status` */
     bool too_long; /* it was ended after `most_seconds` */
+    bool watched;  /* each process's end has been noted */
     int signals; /* that had come to the tool when the command ended: another ends the playing */
 };
 
@@ -91,8 +105,10 @@ struct sg_rehearse {
     bool interrupted;         /* by the user: what there is up to then is told */
     bool cut;                 /* … while the finished run was played on cards */
     unsigned processes;       /* that asked for memory */
+    unsigned left;            /* of all processes that use the driver: go on after the command has ended */
     unsigned unseen;          /* of them: without the library, known to the simulator alone */
     uint64_t unseen_bytes;    /* that those held at most, a sum */
+    uint64_t managed_bytes;   /* managed memory of the process that had most */
     unsigned replays;         /* of their lives, so far */
     uint64_t events, allocs, served, largest_request;
     uint64_t passed_on_bytes; /* of allocations that the driver served */
@@ -100,8 +116,9 @@ struct sg_rehearse {
     uint64_t questions;       /* of the program, how much memory is free */
     bool limited;             /* a limit was set, by settings or by the program */
     bool torch;               /* PyTorch's tensors are served one by one */
-    bool ended_by;            /* an allocation failed, and its process was served nothing more: it came to nothing */
-    struct sg_search search; /* of the only process, where that is the command itself and its own end is known; else nothing */
+    bool children;            /* some that asked for memory are not the command's own process: that may start others */
+    struct sg_rehearse_ends ends;
+    struct sg_search search;  /* of the only process, where its own end is good; else nothing */
     bool true_size;           /* the run itself is on a card of the size of the only one named */
     bool adapts;              /* it fits a card because it makes do with less there */
     bool beyond;              /* it stopped where no card named has an end, and what it does at that end was tried */
@@ -148,7 +165,7 @@ int sg_rehearse_read_margin(struct sg_rehearse *rehearse, const char *text);
 /* Once both are read: the margin of each card. */
 void sg_rehearse_set_margins(struct sg_rehearse *rehearse);
 
-/* Runs the prepared command, with the files kept that it writes over (`keep` NULL: they are not), hands its output on (standard output to stderr with `json`) and waits for it. False after
+/* Runs the prepared command under watch (keep.h; `keep` NULL: it is not), hands its output on (standard output to stderr with `json`) and waits for it. False after
    a line on stderr when it could not be run. */
 struct sg_keep;
 bool sg_rehearse_command(const struct sg_rehearse *rehearse, const struct sg_keep *keep, struct sg_rehearse_run *ret);

@@ -75,7 +75,8 @@ const struct sg_rehearse_card *sg_rehearse_largest(const struct sg_rehearse *reh
 
 bool sg_rehearse_at_least(const struct sg_rehearse *rehearse)
 {
-    return rehearse->steps || rehearse->steady || rehearse->interrupted || rehearse->ooms || rehearse->beyond;
+    return rehearse->left || rehearse->steps || rehearse->steady || rehearse->interrupted || rehearse->ooms ||
+           rehearse->beyond;
 }
 
 /* "24.00 GiB", or "4090, 23.52 GiB". */
@@ -368,10 +369,19 @@ static void print_shared(const struct sg_rehearse *rehearse)
 {
     char size[SG_SIZE_TEXT];
     if (rehearse->unseen)
-        printf("%u process%s ran without segalloc (LD_PRELOAD was dropped): of %s the most is counted that it held, %s in "
-               "all.\n",
+        printf("%u process%s had all memory from the driver, without segalloc (LD_PRELOAD was dropped, or a setting "
+               "leaves it all "
+               "to the driver): of %s the most is counted that it held, %s in all.\n",
             rehearse->unseen, rehearse->unseen > 1 ? "es" : "", rehearse->unseen > 1 ? "each" : "it",
             sg_size_format(rehearse->unseen_bytes, size));
+    if (rehearse->left)
+        printf("%u process%s on after CMD has ended: what %s then is not known.\n", rehearse->left,
+            rehearse->left > 1 ? "es go" : " goes", rehearse->left > 1 ? "they take" : "it takes");
+    if (rehearse->managed_bytes)
+        printf("It needs %s of managed memory%s beside that. None of it is counted: on Linux the driver moves to the "
+               "host what "
+               "finds no room on the card, and work that needs it there waits for that.\n",
+            sg_size_format(rehearse->managed_bytes, size), rehearse->processes > 1 ? " in one process" : "");
     for (int i = 0; i < SG_DEVICES_MAX; i++) {
         const struct sg_rehearse_device *device = &rehearse->device[i];
         if (device->processes > 1)

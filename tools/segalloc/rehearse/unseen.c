@@ -22,26 +22,29 @@ static bool peaks_read(const char *path, struct sim_peaks *ret)
     return whole;
 }
 
-/* Its peaks; false: the file can't be read, or the process has a trace. */
-static bool unseen_read(const char *folder, const char *name, struct sim_peaks *ret)
+/* True if one of the traces is of what the process ran when it had this file. A program that it becomes by exec has files of
+   its own, and may have no trace.
+
+   An example. 17-0.peaks is there from 1 to 3 and 17.trace from 2 on: that is its trace. 17-1.peaks is there from 4 on, and has
+   none. A trace without a request says nothing of the process: managed memory does not begin one. */
+static bool unseen_has_trace(const struct sg_lives *lives, const struct sg_life *peaks)
 {
-    char path[SG_PLACE_BYTES * 2], trace[SG_PLACE_BYTES];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    snprintf(trace, sizeof trace, "%s/%ld.trace", folder, atol(name));
-    return peaks_read(path, ret) && !(ret->served && access(trace, F_OK) == 0);
+    for (unsigned i = 0; i < lives->count; i++) {
+        const struct sg_life *life = &lives->life[i];
+        if (strstr(life->name, ".trace") && life->asked && atol(life->name) == atol(peaks->name) &&
+            life->began >= peaks->began && life->began < peaks->ended)
+            return true;
+    }
+    return false;
 }
 
-/* A process that has called exec since has a second file, so the end that is known last counts. */
-bool sg_rehearse_ended_badly(const char *trace)
+static void unseen_note_end(const struct sim_peaks *peaks, uint64_t bytes, struct sg_life *life)
 {
-    char path[SG_PLACE_BYTES * 2];
-    uint64_t end = SIM_END_IS_NOT_KNOWN;
-    struct sim_peaks peaks;
-    const char *dot = strrchr(trace, '.');
-    int length = dot ? (int)(dot - trace) : 0;
-    for (int i = 0; snprintf(path, sizeof path, "%.*s-%d.peaks", length, trace, i) > 0 && peaks_read(path, &peaks); i++)
-        end = peaks.end != SIM_END_IS_NOT_KNOWN ? peaks.end : end;
-    return end == SIM_END_IS_AN_ERROR;
+    life->asked = bytes || peaks->managed || peaks->refused;
+    life->refused = peaks->refused;
+    life->later = peaks->later;
+    life->most = bytes;
+    life->failed = peaks->refused_bytes;
 }
 
 /* What others asked for in it is not known: it counts by what it held. */
@@ -64,26 +67,43 @@ static void unseen_add(struct sg_rehearse *rehearse, const struct sim_peaks *pea
         if (bytes > rehearse->peak_taken)
             rehearse->peak_taken = bytes;
     }
+    unseen_note_end(peaks, sum, life);
+    rehearse->processes += life->asked;
     rehearse->unseen += sum > 0;
     rehearse->unseen_bytes += sum;
+    rehearse->refused += peaks->refused;
+    rehearse->ooms += peaks->refused && !peaks->later;
+    rehearse->children |= life->asked && atol(life->name) != rehearse->run.process;
+}
+
+static void unseen_find_in(struct sg_rehearse *rehearse, const char *folder, const struct sg_lives *lives,
+    struct sg_life *life)
+{
+    static const enum sg_end ends[] = {[SIM_END_IS_NOT_KNOWN] = SG_END_IS_NOT_KNOWN,
+        [SIM_END_IS_GOOD] = SG_END_IS_GOOD,
+        [SIM_END_IS_AN_ERROR] = SG_END_IS_AN_ERROR};
+    char path[SG_PLACE_BYTES * 2];
+    struct sim_peaks peaks;
+    snprintf(path, sizeof path, "%s/%s", folder, life->name);
+    if (!peaks_read(path, &peaks))
+        return;
+    life->end = peaks.end < sizeof ends / sizeof *ends ? ends[peaks.end] : SG_END_IS_NOT_KNOWN;
+    if (peaks.managed > rehearse->managed_bytes)
+        rehearse->managed_bytes = peaks.managed;
+    if (!unseen_has_trace(lives, life))
+        unseen_add(rehearse, &peaks, life);
 }
 
 bool sg_rehearse_find_unseen(struct sg_rehearse *rehearse, const char *folder, struct sg_lives *lives)
 {
     DIR *files = opendir(folder);
     bool room = true;
-    for (struct dirent *entry; files && room && (entry = readdir(files));) {
-        struct sim_peaks peaks;
-        if (!strstr(entry->d_name, ".peaks") || !unseen_read(folder, entry->d_name, &peaks))
-            continue;
-        struct sg_life *life = sg_lives_of(lives, entry->d_name);
-        room = life != NULL;
-        if (life)
-            unseen_add(rehearse, &peaks, life);
-    }
+    for (struct dirent *entry; files && room && (entry = readdir(files));)
+        room = !strstr(entry->d_name, ".peaks") || sg_lives_of(lives, entry->d_name);
     if (files)
         closedir(files);
-    if (rehearse->processes)
-        rehearse->processes += rehearse->unseen;
+    for (unsigned i = 0; room && i < lives->count; i++)
+        if (strstr(lives->life[i].name, ".peaks"))
+            unseen_find_in(rehearse, folder, lives, &lives->life[i]);
     return room;
 }

@@ -10,10 +10,7 @@
 #include "rehearse/rehearse.h"
 
 /* After the traces in `folder` were read. Enters each such process in `lives`, with what it held at most, and marks cards
-   that it does not fit alone. False: no host memory left. */
+   that it does not fit alone. Notes of all processes how they ended. False: no host memory left. */
 bool sg_rehearse_find_unseen(struct sg_rehearse *rehearse, const char *folder, struct sg_lives *lives);
-
-/* True if the process with this trace has ended by exit() with another status than 0, whatever became of that. */
-bool sg_rehearse_ended_badly(const char *trace);
 
 #endif

@@ -151,19 +151,20 @@ static void read_needs(struct sg_rehearse *rehearse, const char *folder)
     rehearse->needs_own[strcspn(rehearse->needs_own, "\n")] = '\0';
 }
 
-/* Says before the start what becomes of files. *ret_keeps: those that are there are kept. False after a line on stderr. */
-static bool set_files(const struct sg_rehearse *rehearse, const char *folder, struct sg_keep *keep, bool *ret_keeps)
+/* Says before the start what becomes of files. *ret_watches: the program can be watched. False after a line on stderr. */
+static bool set_files(const struct sg_rehearse *rehearse, const char *folder, struct sg_keep *keep, bool *ret_watches)
 {
-    *keep = (struct sg_keep){.verb = rehearse->verb};
-    *ret_keeps = !rehearse->overwrite && sg_keep_possible();
-    if (*ret_keeps && !sg_kept_begin(keep, folder))
+    *ret_watches = sg_keep_possible();
+    *keep = (struct sg_keep){.verb = rehearse->verb, .keeps = *ret_watches && !rehearse->overwrite};
+    snprintf(keep->run, sizeof keep->run, "%s", folder);
+    if (keep->keeps && !sg_kept_begin(keep, folder))
         return false;
     static bool said; /* once for all values of --try */
     const char *loggers = rehearse->trackers ? "on" : "off";
     if (said)
         return true;
     said = true;
-    if (*ret_keeps)
+    if (keep->keeps)
         sg_tool_message(rehearse->verb,
             "what CMD writes is not real: files that are there will be as they were, new ones stay; loggers are %s", loggers);
     else
@@ -176,7 +177,7 @@ static bool set_files(const struct sg_rehearse *rehearse, const char *folder, st
 static int rehearse_in(struct sg_rehearse *rehearse, struct sg_launch *launch, const char *folder)
 {
     struct sg_keep keep;
-    bool keeps;
+    bool watches;
     char trace[SG_PLACE_BYTES], python[SG_PLACE_BYTES], needs[SG_PLACE_BYTES];
     snprintf(trace, sizeof trace, "%s/%%p.trace", folder);
     launch->trace = trace;
@@ -189,13 +190,14 @@ static int rehearse_in(struct sg_rehearse *rehearse, struct sg_launch *launch, c
     char sim[512];
     snprintf(sim, sizeof sim, "%s,peaks=%s", machine, folder);
     launch->sim = sim;
-    bool prepared = set_files(rehearse, folder, &keep, &keeps) && sg_launch_prepare(launch);
+    bool prepared = set_files(rehearse, folder, &keep, &watches) && sg_launch_prepare(launch);
     launch->sim = machine;
     if (!prepared)
         return SG_EXIT_ERROR;
     struct sg_lives lives;
     sg_lives_begin(&lives, folder);
-    bool ran = sg_rehearse_command(rehearse, keeps ? &keep : NULL, &rehearse->run);
+    bool ran = sg_rehearse_command(rehearse, watches ? &keep : NULL, &rehearse->run);
+    rehearse->left = ran ? sg_lives_wait(&lives) : 0;
     sg_lives_end(&lives);
     int status = ran ? sg_rehearse_traces(rehearse, folder, &lives) : SG_EXIT_ERROR;
     sg_lives_free(&lives);

@@ -1,0 +1,123 @@
+"""segalloc rehearse: programs of several processes, however each ends, and memory that leaves no trace.
+
+Usage: test_ends.py SEGALLOC ACTS"""
+import concurrent.futures
+import json
+import os
+import shlex
+import subprocess
+import sys
+import unittest
+
+SEGALLOC, ACTS = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
+OURS = ("SEGALLOC_", "PYTORCH_", "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_")
+ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
+CLEAN = "env -i LD_LIBRARY_PATH=$LD_LIBRARY_PATH"
+if "SANITIZER" in os.environ:  # its runtime must come before all other libraries
+    ENVIRONMENT["LD_PRELOAD"] = os.environ["SANITIZER"]
+    CLEAN += " LD_PRELOAD=" + os.environ["SANITIZER"]
+MIB = 1 << 20
+
+
+def rehearse(*arguments):
+    return subprocess.run([SEGALLOC, "rehearse", *arguments], env=ENVIRONMENT, capture_output=True, text=True,
+                          timeout=120)
+
+
+class Ends(unittest.TestCase):
+    def verdict(self, status, *arguments):
+        result = rehearse("--json", *arguments)
+        self.assertEqual(result.returncode, status, result)
+        return json.loads(result.stdout.splitlines()[-1])
+
+    def test_a_clean_environment(self):
+        """It takes away no GPU: the machine is that of the ancestors, or of what the process was before."""
+        clean = f"{CLEAN} '{ACTS}'"
+        for script in (f"{clean} a+1000", f"{clean} a+1000; exit $?", f"{clean} a+1000; true", f"{clean} a+200; {clean} a+1000 | cat",
+                       f"setsid sh -c \"sleep 0.3; {clean} a+1000\" >/dev/null 2>&1 </dev/null & true"):
+            verdict = self.verdict(3, "--card", "950MiB,1GiB", "--margin", "0", "--", "sh", "-c", script)
+            self.assertEqual(([card["fits"] for card in verdict["cards"]], verdict["smallest_card_bytes"]),
+                             ([False, True], 1000 * MIB), script)
+        # what it was refused, and how it ended, is known of it too
+        for acts, fits in (("a+100 b?1000 c+1 or=fail; true", False), ("a+100 b?1000; true", False), ("a+100 b?1000 c+1", True)):
+            verdict = self.verdict(0 if fits else 3, "--card", "950MiB", "--margin", "0", "--", "sh", "-c", f"{clean} {acts}")
+            self.assertEqual(verdict["cards"][0]["fits"], fits, acts)
+        for script in (f"{clean} a+1000", f"sh -c '{clean} a+1000'; exit $?"):
+            ran = subprocess.run([SEGALLOC, "run", "--sim", "950MiB", "--", "sh", "-c", script], env=ENVIRONMENT, capture_output=True, text=True)
+            self.assertEqual(ran.returncode, 1, ran)
+
+    def test_another_program_in_its_place(self):
+        """What a process becomes by exec counts, though the process has a trace of what it was before."""
+        for acts in (("a+300", "untraced", "b+1000"), ("a+1000", "untraced", "b+300")):
+            verdict = self.verdict(3, "--card", "950MiB,1010MiB", "--margin", "0", "--", ACTS, *acts)
+            self.assertEqual([card["fits"] for card in verdict["cards"]], [False, True], acts)
+
+    def test_left_behind(self):
+        """What the command leaves behind is waited for, and counts."""
+        later = f"(sleep 0.4; exec '{ACTS}' a+800 END) >/dev/null 2>&1 </dev/null &"
+        for end in ("", "_exit"):
+            verdict = self.verdict(3, "--card", "700MiB,900MiB", "--margin", "0", "--", "sh", "-c", later.replace("END", end))
+            self.assertEqual([card["fits"] for card in verdict["cards"]], [False, True], end)
+
+    def test_managed_memory(self):
+        """It is said, and no card is too small for it."""
+        said = rehearse("--card", "1GiB", "--", ACTS, "a@4096")
+        self.assertEqual(said.returncode, 0, said)
+        self.assertIn("1.00 GiB: fits.", said.stdout)
+        self.assertIn("It needs 4.00 GiB of managed memory", said.stdout)
+        verdict = self.verdict(3, "--card", "1GiB,2GiB", "--margin", "0", "--", ACTS, "a@4096", "b+1200")
+        self.assertEqual(([card["fits"] for card in verdict["cards"]], verdict["managed_bytes"]), ([False, True], 4096 * MIB))
+
+    def test_all_left_to_the_driver(self):
+        """By a setting, such as PyTorch's, which leaves no trace."""
+        verdict = self.verdict(3, "--card", "500MiB,1GiB", "--margin", "0", "--", "env", "PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync",
+                               ACTS, "a+300", "b+400")
+        self.assertEqual(([card["fits"] for card in verdict["cards"]], verdict["smallest_card_bytes"]), ([False, True], 700 * MIB))
+
+    def fits_of(self, *command):
+        """Whether it fits 1 GiB; it does fit 4 GiB."""
+        result = rehearse("--json", "--card", "1GiB,4GiB", "--margin", "0", "--", *command)
+        cards = json.loads(result.stdout.splitlines()[-1])["cards"]
+        self.assertEqual((len(cards), cards[1]["fits"], result.returncode), (2, True, 0 if cards[0]["fits"] else 3), result)
+        return cards[0]["fits"]
+
+    def check_rows(self, rows):
+        """Several at a time: each is mostly waited for."""
+        with concurrent.futures.ThreadPoolExecutor(4) as several:
+            for (command, fits), told in zip(rows, several.map(lambda row: self.fits_of(*row[0]), rows)):
+                with self.subTest(command):
+                    self.assertEqual(told, fits)
+
+    def test_ends(self):
+        """The rule of rehearse/ends.h: how the process that was refused ended decides, not who hides that."""
+        parent = [sys.executable, "-c", "import subprocess, sys; subprocess.run(sys.argv[1:])"]
+        rows = []
+        for later in ("", "c+1 d+1"):
+            for end, good in (("", True), ("_exit", True), ("or=fail", False), ("or=_fail", False), ("or=abort", False), ("or=kill", False)):
+                acts = ["a+100", "b?1500", *later.split(), *end.split()]
+                joined = shlex.join([ACTS, *acts])
+                for command in ([ACTS, *acts], ["sh", "-c", f"{joined} | cat"], ["sh", "-c", f"{joined}; true"], [*parent, ACTS, *acts]):
+                    rows.append((command, good and bool(later)))
+        self.check_rows(rows)
+
+    def test_several_processes(self):
+        """What one did not do another may do after it, if as many end well as on a card without end."""
+        run = f"'{ACTS}'"
+        rows = ((f"{run} a+1500 || {run} a+700", True),                                  # tries less
+                (f"n=4000; until {run} a+$n; do n=$((n / 2)); done", True),
+                (f"n=4000; until {run} a+$n or=_fail; do n=$((n / 2)); done; {run} a+300", True),
+                (f"n=4000; until {run} a?$n or=abort; do n=$((n / 2)); done", True),
+                (f"n=64; while {run} a+$n; do n=$((n * 2)); done", True),                 # looks how much there is
+                (f"n=64; while {run} a+$n; do n=$((n * 2)); done; {run} a+1500", False),
+                (f"n=64; while {run} a+$n; do n=$((n * 2)); done; {run} a+700", True),
+                (f"{run} a+1500; {run} a+100", False),                                    # trains, evaluates
+                (f"{run} a+100; {run} a+1500; true", False),
+                (f"{run} a+100; {run} a+1500 || true", False),
+                (f"{run} a+1500 & {run} a+100 & wait", False),
+                (f"printf '1500\n100\n' | xargs -I M -P 2 {run} a+M || true", False),
+                (f"{run} a+1500 || echo failed", False),
+                (f"timeout 30 {run} a+1500; true", False))
+        self.check_rows([(["sh", "-c", script], fits) for script, fits in rows])
+
+
+unittest.main()
