@@ -1,16 +1,28 @@
-/* A core, a driver and the rest of the library made up for tests of allocations and frees: they answer what they are
-   told to, and keep what they were asked. */
+/* A core that gives memory and takes it back as a test says, for tests of allocations and frees. All else are fakes
+   (fakes.h). */
 #ifndef REQUESTS_WORLD_H
 #define REQUESTS_WORLD_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "serve/callers.h"
-#include "track/graph_blocks.h"
-#include "process/hooks.h"
+#include "fakes.h"
+#include "inspect/core_state.h"
+#include "process/capture_mode.h"
 #include "process/process.h"
+#include "report/oom_report.h"
 #include "serve/alloc.h"
+#include "serve/callers.h"
+#include "serve/deferred_frees.h"
+#include "services/hazard_annotations.h"
+#include "services/trim.h"
+#include "torch/torch_current.h"
+#include "track/captures.h"
+#include "track/context_wait.h"
+#include "track/contexts.h"
+#include "track/graph_blocks.h"
+#include "track/streams.h"
+#include "track/torch_mode.h"
 
 #define CONTEXT ((CUcontext)64)
 #define OTHER_CONTEXT ((CUcontext)128)
@@ -20,47 +32,37 @@ enum { BLOCK = 4096, SLOT = 5, NO_RECORD = -1 };
 /* What the rest of the library and the driver say, and what they are asked. */
 struct fake {
     struct sg_conf conf;
-    bool left_pages; /* regions have, of a device that serves fixed segments */
-    bool complete, blind;      /* what is known of streams */
-    bool placed, on_device, capturing;
+    bool placed, on_device; /* streams that are asked for are found */
     int place_device, stream_device;
-    CUcontext stream_context;
-    bool live, others, all, green;   /* a capture; other devices; that a wait was for all; a green context */
-    CUresult block, record, wait, probe, free;
-    enum sg_graphs_answer keeps;
+    bool live;               /* a capture; */
+    bool drops;              /* it ends while it is awaited */
+    bool no_core, no_stream; /* a thread that is inside; no stream of PyTorch's */
+    CUresult current, look;  /* answers to questions about contexts, ours and the driver's */
+    CUstream own;            /* what this thread captures; NULL: nothing */
+    bool again;              /* a block of a graph's is used again */
 
-    int recorded, adopted, kept, settled, waits_for_all, probes, parked, spared; /* recorded: the slot */
-    bool abroad, waited, fresh, disabled;
-    struct sg_tag tag;
-    int frees;
-
-    bool no_core, no_torch, no_stream; /* a thread that is inside; no PyTorch, or no stream of its */
-    bool no_event;                     /* over a context */
-    CUresult current, next_free, create, step, waited_for; /* of contexts; of the core's next free; of an event */
     CUresult malloc[32]; /* what the core answers, one after another, and then CUDA_SUCCESS */
-    int mallocs, passed_on, reports, relaxed, restored, given, freed, events, waits, polls, follows;
-    bool relaxes, limited, helps, settling, again, pending;
-    int asked_others, looks; /* for memory; for the current context */
-    CUcontext waited_in;     /* what the core was told is current */
-    CUresult look;
-    bool drops;   /* a capture ends while it is awaited */
-    int ends;     /* captures end while the core is asked for memory so often, from the first time on */
-    bool no_room, no_stats; /* nothing is given back to the driver; the core has no statistics of the device */
-    CUstream own; /* what this thread captures; NULL: nothing */
-    int awaits;
-    size_t text; /* how long a report is */
-    int failed; /* allocations that are counted so */
-    enum segalloc_settled how; /* the latest refusal, as the trace has it */
+    int mallocs;
+    int ends;                   /* captures end while the core is asked for memory so often, from the first time on */
+    CUresult free, next_free;   /* its next answer to a free, and those after that */
+    CUresult block, free_block; /* of the block, and once the core was asked to free it */
+    CUresult wait;
+    bool all;            /* that wait was for all work */
+    struct sg_tag tag;   /* of the latest allocation or free */
+    CUcontext waited_in; /* the core took this one for the current context */
+
+    CUresult probe; /* the driver's answer to an allocation */
     size_t idle,
-        driver_has; /* bytes: what the core holds for nobody, and what of the driver's can be had; both 0: any */
-    CUresult stream_answer; /* to questions about a stream */
-    int kept_freed;       /* so often freed blocks of graphs are found, before there are none any more */
-    int tells;            /* so often the driver was waited for to tell of graphs that are gone */
-    int context_waits;
-    CUresult context_wait;
-    CUresult free_block; /* of the block, once the core was asked to free it */
+        driver_has;        /* bytes: what the core holds for nobody, and what of the driver's can be had; both 0: any */
+    int probes, events;    /* allocations of the driver's; its events that are not destroyed */
+    bool no_room, pending; /* nothing is given back to the driver; memory is pending */
+    bool no_stats;         /* the core has no statistics of the device */
+    size_t text;           /* how long a report is */
 };
 extern struct fake fake;
+
+/* The slot that was recorded last, or NO_RECORD. */
+int recorded(void);
 
 #define CORE ((struct sg_core *)&fake)
 extern const struct sg_request plain, torch, named, in_order;

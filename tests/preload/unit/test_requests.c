@@ -64,8 +64,8 @@ static void by_order_only_where_that_is_known(void **state)
     struct sg_request pluggable = torch;
     pluggable.pluggable = true;
     for (int i = 0; i < 2; i++) {
-        fake.complete = i != 0;
-        fake.blind = i == 1;
+        ANSWER(sg_streams_complete, i != 0);
+        ANSWER(sg_streams_untracked, i == 1);
         assert_int_equal(sync_of(SG_FREE_SYNC_STREAM, plain, false), SG_FREE_SYNC_EVENT);
         assert_int_equal(sync_of(SG_FREE_SYNC_AUTO, torch, false), SG_FREE_SYNC_EVENT);
         assert_int_equal(sync_of(SG_FREE_SYNC_AUTO, pluggable, false), SG_FREE_SYNC_EVENT);
@@ -103,9 +103,9 @@ static void block_is_its_streams_on_its_device(void **state)
     assert_int_equal(tag_of(&torch).slot, SLOT);
     assert_int_equal(tag_of(&plain).slot, 0);
     assert_int_equal(tag_of(&in_order).slot, 0);
-    fake.capturing = true; /* a graph is launched on any */
+    ANSWER(sg_captures_capturing, true); /* a graph is launched on any */
     assert_int_equal(tag_of(&torch).slot, 0);
-    fake.capturing = false;
+    ANSWER(sg_captures_capturing, false);
     fake.place_device = 1;
     assert_int_equal(tag_of(&torch).slot, 0);
     fake.place_device = 0;
@@ -120,7 +120,7 @@ static void block_is_the_primary_contexts_in_a_green_one(void **state)
     (void)state;
     assert_int_equal(sg_memory_alloc(CORE, BLOCK, &plain, &address), CUDA_SUCCESS);
     assert_ptr_equal(fake.tag.context, CONTEXT);
-    fake.green = true;
+    ANSWER(sg_contexts_green, true);
     assert_int_equal(sg_memory_alloc(CORE, BLOCK, &plain, &address), CUDA_SUCCESS);
     assert_ptr_equal(fake.tag.context, OTHER_CONTEXT);
 }
@@ -131,25 +131,25 @@ static void recorded_stream_is_followed_or_all_are_waited_for(void **state)
 {
     (void)state;
     assert_int_equal(sg_memory_record_stream(CORE, BLOCK, STREAM), CUDA_SUCCESS);
-    assert_int_equal(fake.recorded, SLOT);
+    assert_int_equal(recorded(), SLOT);
     fake.on_device = false;
     assert_int_equal(sg_memory_record_stream(CORE, BLOCK, STREAM), CUDA_SUCCESS);
-    assert_int_equal(fake.recorded, 0);
-    fake.recorded = NO_RECORD;
+    assert_int_equal(recorded(), 0);
+    FORGET(sg_core_record_stream);
     fake.stream_device = 1;
     assert_int_equal(sg_memory_record_stream(CORE, BLOCK, STREAM), CUDA_ERROR_NOT_SUPPORTED);
-    assert_int_equal(fake.recorded, 0);
+    assert_int_equal(recorded(), 0);
 }
 
 static void streams_of_other_contexts_use_fixed_segments_abroad(void **state)
 {
     (void)state;
-    fake.record = CUDA_ERROR_NOT_FOUND;
+    ANSWER(sg_core_record_stream, CUDA_ERROR_NOT_FOUND);
     assert_int_equal(sg_memory_record_stream(CORE, BLOCK, STREAM), CUDA_SUCCESS);
-    assert_false(fake.abroad);
-    fake.stream_context = OTHER_CONTEXT;
+    assert_false(CALLS(sg_core_used_cross_device));
+    ANSWER(sg_streams_context_of, (uintptr_t)OTHER_CONTEXT);
     assert_int_equal(sg_memory_record_stream(CORE, BLOCK, STREAM), CUDA_SUCCESS);
-    assert_true(fake.abroad);
+    assert_true(CALLS(sg_core_used_cross_device));
 }
 
 /* Memory that the driver serves: its free waits for its own context alone. Nothing else tells of the other context, so
@@ -158,24 +158,24 @@ static void what_the_driver_served_is_waited_for_abroad(void **state)
 {
     (void)state;
     fake.block = CUDA_ERROR_NOT_FOUND;
-    fake.others = true;
+    ANSWER(sg_contexts_devices, true);
     assert_int_equal(sg_memory_record_stream(CORE, BLOCK, STREAM), CUDA_SUCCESS);
     assert_int_equal(sg_memory_free_passthrough(BLOCK, &torch), CUDA_SUCCESS);
-    assert_int_equal(fake.waits_for_all, 0);
-    fake.stream_context = OTHER_CONTEXT;
+    assert_int_equal(CALLS(sg_core_wait_for_all), 0);
+    ANSWER(sg_streams_context_of, (uintptr_t)OTHER_CONTEXT);
     assert_int_equal(sg_memory_record_stream(CORE, BLOCK, STREAM), CUDA_SUCCESS);
     assert_int_equal(sg_memory_free_passthrough(BLOCK, &torch), CUDA_SUCCESS);
-    assert_int_equal(fake.waits_for_all, 1);
-    fake.others = false;
+    assert_int_equal(CALLS(sg_core_wait_for_all), 1);
+    ANSWER(sg_contexts_devices, false);
     assert_int_equal(sg_memory_free_passthrough(BLOCK, &torch), CUDA_SUCCESS);
-    assert_int_equal(fake.waits_for_all, 1);
+    assert_int_equal(CALLS(sg_core_wait_for_all), 1);
 }
 
 static void stream_that_cannot_be_recorded_is_all_streams(void **state)
 {
     (void)state;
     assert_int_equal(sg_memory_free(CORE, BLOCK, &in_order), CUDA_SUCCESS);
-    assert_int_equal(fake.recorded, SLOT);
+    assert_int_equal(recorded(), SLOT);
     assert_int_equal(fake.tag.sync, SG_FREE_SYNC_STREAM);
     fake.on_device = false;
     fake.stream_device = 1;
@@ -190,19 +190,19 @@ static void what_a_capture_has_is_its_graphs(void **state)
     CUdeviceptr address;
     (void)state;
     assert_int_equal(sg_memory_alloc(CORE, BLOCK, &torch, &address), CUDA_SUCCESS);
-    assert_int_equal(fake.adopted, 0);
+    assert_int_equal(CALLS(sg_graphs_adopt), 0);
     fake.live = true;
     assert_int_equal(sg_memory_alloc(CORE, BLOCK, &torch, &address), CUDA_SUCCESS);
-    assert_int_equal(fake.adopted, 1);
-    assert_true(fake.fresh);
-    fake.keeps = SG_GRAPHS_RETAINED;
+    assert_int_equal(CALLS(sg_graphs_adopt), 1);
+    assert_true(ARGUMENT(sg_graphs_adopt, 3));
+    ANSWER(sg_graphs_retain, SG_GRAPHS_RETAINED);
     assert_int_equal(sg_memory_free(CORE, address, &torch), CUDA_SUCCESS);
-    assert_int_equal(fake.adopted, 2);
-    assert_false(fake.fresh);
-    assert_int_equal(fake.kept, 1);
-    assert_false(fake.waited);
-    assert_int_equal(fake.frees + fake.probes, 0);
-    fake.keeps = SG_GRAPHS_RETAINED_BEFORE;
+    assert_int_equal(CALLS(sg_graphs_adopt), 2);
+    assert_false(ARGUMENT(sg_graphs_adopt, 3));
+    assert_int_equal(CALLS(sg_graphs_retain), 1);
+    assert_false(ARGUMENT(sg_graphs_retain, 2));
+    assert_int_equal(CALLS(sg_core_free) + fake.probes, 0);
+    ANSWER(sg_graphs_retain, SG_GRAPHS_RETAINED_BEFORE);
     assert_int_equal(sg_memory_free(CORE, address, &torch), CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -213,12 +213,12 @@ static void free_that_waits_is_the_drivers_to_allow_in_a_capture(void **state)
     fake.live = true;
     assert_int_equal(sg_memory_free(CORE, BLOCK, &plain), CUDA_SUCCESS);
     assert_int_equal(fake.probes, 1);
-    assert_int_equal(fake.parked, 1);
+    assert_int_equal(CALLS(sg_captures_defer_free), 1);
     fake.probe = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     assert_int_equal(sg_memory_free(CORE, BLOCK, &plain), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     assert_int_equal(fake.probes, 2); /* it is asked once for each free */
-    assert_int_equal(fake.parked, 1);
-    assert_int_equal(fake.frees, 0);
+    assert_int_equal(CALLS(sg_captures_defer_free), 1);
+    assert_int_equal(CALLS(sg_core_free), 0);
     assert_int_equal(sg_memory_free(CORE, BLOCK + 1, &plain), CUDA_SUCCESS); /* the core says what is wrong with it */
     assert_int_equal(fake.tag.sync, SG_FREE_SYNC_EVENT);
 }
@@ -228,23 +228,23 @@ static void free_of_a_graphs_block_still_waits(void **state)
 {
     (void)state;
     atomic_store(&sg_graphs_blocks, 1);
-    fake.keeps = SG_GRAPHS_RETAINED;
+    ANSWER(sg_graphs_retain, SG_GRAPHS_RETAINED);
     for (int i = 0; i < 2; i++) {
         fake.all = i != 0;
         assert_int_equal(sg_memory_free(CORE, BLOCK, &plain), CUDA_SUCCESS);
-        assert_int_equal(fake.kept, i + 1);
-        assert_int_equal(fake.waited, fake.all);
+        assert_int_equal(CALLS(sg_graphs_retain), i + 1);
+        assert_int_equal(ARGUMENT(sg_graphs_retain, 2), fake.all);
     }
     assert_ptr_equal(fake.waited_in, CONTEXT);
     fake.wait = CUDA_ERROR_LAUNCH_FAILED;
     assert_int_equal(sg_memory_free(CORE, BLOCK, &plain), CUDA_ERROR_LAUNCH_FAILED);
-    assert_int_equal(fake.kept, 2);
+    assert_int_equal(CALLS(sg_graphs_retain), 2);
     fake.look = CUDA_ERROR_DEINITIALIZED;
     assert_int_equal(sg_memory_free(CORE, BLOCK, &plain), CUDA_ERROR_DEINITIALIZED);
-    assert_int_equal(fake.kept, 2);
+    assert_int_equal(CALLS(sg_graphs_retain), 2);
     assert_int_equal(sg_memory_free(CORE, BLOCK, &torch), CUDA_SUCCESS); /* by order: it waits for nothing */
-    assert_false(fake.kept == 3 && fake.waited);
-    assert_int_equal(fake.frees, 0);
+    assert_false(CALLS(sg_graphs_retain) == 3 && ARGUMENT(sg_graphs_retain, 2));
+    assert_int_equal(CALLS(sg_core_free), 0);
 }
 
 static void nothing_is_settled_in_a_capture(void **state)
@@ -253,10 +253,10 @@ static void nothing_is_settled_in_a_capture(void **state)
     atomic_store(&sg_captures_deferred, 1);
     fake.live = true;
     sg_memory_run_deferred(CORE);
-    assert_int_equal(fake.settled, 0);
+    assert_int_equal(CALLS(sg_captures_run_deferred), 0);
     fake.live = false;
     sg_memory_run_deferred(CORE);
-    assert_int_equal(fake.settled, 1);
+    assert_int_equal(CALLS(sg_captures_run_deferred), 1);
 }
 
 /* The driver answers nothing any more after such an error. */
@@ -265,10 +265,10 @@ static void nothing_is_asked_after_a_final_error(void **state)
     (void)state;
     fake.free = CUDA_ERROR_INVALID_VALUE;
     assert_int_equal(sg_memory_free(CORE, BLOCK, &plain), CUDA_ERROR_INVALID_VALUE);
-    assert_false(fake.disabled);
+    assert_false(CALLS(sg_core_disable));
     fake.free = CUDA_ERROR_LAUNCH_FAILED;
     assert_int_equal(sg_memory_free(CORE, BLOCK, &plain), CUDA_ERROR_LAUNCH_FAILED);
-    assert_true(fake.disabled);
+    assert_true(CALLS(sg_core_disable));
 }
 
 /* The core may have no room for its books, or no addresses, where there is memory: the driver is given that and asked
@@ -297,7 +297,7 @@ static void pages_left_make_room(void **state)
     (void)state;
     CUdeviceptr address = 0;
     fake.malloc[0] = CUDA_ERROR_OUT_OF_MEMORY;
-    fake.left_pages = true;
+    ANSWER(sg_core_left_pages, true);
     fake.idle = BLOCK;
     assert_int_equal(sg_memory_alloc(CORE, BLOCK, &plain, &address), CUDA_SUCCESS);
     assert_true(address == BLOCK && fake.probes == 0 && fake.idle == 0 && fake.mallocs == 2);
@@ -311,18 +311,18 @@ static void the_drivers_own_is_the_drivers(void **state)
     fake.driver_has = BLOCK;
     fake.idle = BLOCK;
     assert_int_equal(sg_memory_passthrough(CORE, BLOCK, &address), CUDA_SUCCESS);
-    assert_true(address == 1 && fake.passed_on == 1 && fake.idle == BLOCK);
+    assert_true(address == 1 && CALLS(sg_core_passthrough) == 1 && fake.idle == BLOCK);
     assert_int_equal(sg_memory_passthrough(CORE, 2 * BLOCK, &address), CUDA_SUCCESS); /* idle memory makes room */
-    assert_true(fake.passed_on == 2 && fake.idle == 0);
+    assert_true(CALLS(sg_core_passthrough) == 2 && fake.idle == 0);
     assert_int_equal(sg_memory_passthrough(CORE, 3 * BLOCK, &address), CUDA_ERROR_OUT_OF_MEMORY);
-    assert_true(fake.passed_on == 2 && fake.mallocs == 0);
+    assert_true(CALLS(sg_core_passthrough) == 2 && fake.mallocs == 0);
     fake.probes = 0;
     fake.no_room = true; /* it is not asked for nothing */
     assert_int_equal(sg_memory_passthrough(CORE, 3 * BLOCK, &address), CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(fake.probes, 1);
     fake.current = CUDA_ERROR_INVALID_CONTEXT; /* on a device that nobody can tell */
     assert_int_equal(sg_memory_passthrough(CORE, BLOCK, &address), CUDA_SUCCESS);
-    assert_int_equal(fake.passed_on, 2);
+    assert_int_equal(CALLS(sg_core_passthrough), 2);
 }
 
 #define TEST(name) cmocka_unit_test_setup(name, start_afresh)

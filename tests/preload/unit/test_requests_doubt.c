@@ -65,15 +65,16 @@ static void others_and_the_driver_are_asked(void **state)
         fake.conf.per_process_memory_fraction = 1;
         memcpy(fake.malloc, list[i].core, sizeof list[i].core);
         fake.probe = list[i].driver;
-        fake.helps = list[i].helps;
-        fake.limited = list[i].limited;
+        ANSWER(sg_trim_ask_others, list[i].helps);
+        ANSWER(sg_core_is_limited, list[i].limited);
         CUresult result = allocate(&plain, BLOCK);
         if (result != list[i].result || fake.mallocs != list[i].mallocs || fake.probes != list[i].probes ||
-            fake.passed_on != list[i].passed_on || fake.disabled != list[i].disabled)
+            CALLS(sg_core_passthrough) != list[i].passed_on || CALLS(sg_core_disable) != list[i].disabled)
             fail_msg("%d: answers %d; core %d, driver %d, passed on %d", (int)i, (int)result, fake.mallocs, fake.probes,
-                fake.passed_on);
-        assert_int_equal(fake.reports, 0);
-        assert_int_equal(fake.asked_others, list[i].core[0] == OUT || (list[i].core[0] == NO && list[i].driver == OUT));
+                CALLS(sg_core_passthrough));
+        assert_int_equal(CALLS(sg_oom_report), 0);
+        assert_int_equal(CALLS(sg_trim_ask_others),
+            list[i].core[0] == OUT || (list[i].core[0] == NO && list[i].driver == OUT));
     }
 }
 
@@ -115,9 +116,9 @@ static void running_out_is_reported(void **state)
     fake.conf.oom_report = SG_OOM_EVERY;
     assert_int_equal(reported(BLOCK, ROOM - 1), ROOM - 1);
     assert_int_equal(reported(BLOCK, 2 * ROOM), ROOM - 1); /* cut */
-    fake.limited = true;
+    ANSWER(sg_core_is_limited, true);
     assert_int_equal(reported(BLOCK, 10), 10);
-    fake.limited = false;
+    ANSWER(sg_core_is_limited, false);
     fake.malloc[fake.mallocs] = NO;
     assert_int_equal(reported(BLOCK, 10), 0);
 }
@@ -141,7 +142,7 @@ static void retries_are_no_failures(void **state)
     (void)state;
     fake.conf.oom_report = SG_OOM_NEVER;
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        int before = fake.failed;
+        int before = CALLS(sg_core_failed);
         fake.probe = fake.malloc[fake.mallocs] = OUT;
         assert_int_equal(allocate(&plain, list[i].refused), OUT);
         fake.malloc[fake.mallocs] = OUT;
@@ -150,7 +151,7 @@ static void retries_are_no_failures(void **state)
         assert_int_equal(atomic_load(&sg_refusals_open), 1);
         fake.malloc[fake.mallocs] = CUDA_SUCCESS;
         assert_int_equal(allocate(&plain, list[i].served), CUDA_SUCCESS);
-        assert_int_equal(fake.failed - before, list[i].failed);
+        assert_int_equal(CALLS(sg_core_failed) - before, list[i].failed);
         assert_int_equal(atomic_load(&sg_refusals_open), 0);
     }
 }
@@ -160,11 +161,11 @@ static void refusals_end_in_other_ways(void **state)
 {
     (void)state;
     fake.conf.oom_report = SG_OOM_NEVER;
-    int before = fake.failed;
+    int before = CALLS(sg_core_failed);
     for (int way = 0; way < 5; way++) {
         fake.probe = fake.malloc[fake.mallocs] = OUT;
         assert_int_equal(allocate(&plain, 4 * BLOCK), OUT);
-        fake.how = 0;
+        FORGET(sg_core_settled);
         sg_refusals_serve_elsewhere(BLOCK);
         sg_refusals_ask();
         assert_int_equal(atomic_load(&sg_refusals_open), 1);
@@ -184,11 +185,11 @@ static void refusals_end_in_other_ways(void **state)
         static const enum segalloc_settled settled[] = {SEGALLOC_SETTLED_ELSEWHERE, SEGALLOC_SETTLED_FAILED,
             SEGALLOC_SETTLED_FAILED, 0, 0};
         static const int failed[] = {0, 1, 2, 3, 3};
-        assert_int_equal(fake.how, settled[way]);
-        assert_int_equal(fake.failed - before, failed[way]);
+        assert_int_equal(ARGUMENT(sg_core_settled, 2), settled[way]);
+        assert_int_equal(CALLS(sg_core_failed) - before, failed[way]);
     }
     sg_refusals_raise();
-    assert_int_equal(fake.failed - before, 3);
+    assert_int_equal(CALLS(sg_core_failed) - before, 3);
 }
 
 /* A limit of the configuration is one too. */
@@ -221,11 +222,11 @@ static void allocation_waits_for_captures(void **state)
         fake.drops = true; /* it ends */
         atomic_store(&sg_captures_deferred, i == 0);
         fake.pending = i == 1 || i == 4;
-        fake.settling = i == 3;
+        ANSWER(sg_captures_runs_deferred, i == 3);
         fake.no_stats = i == 4;
         bool held = i != 2 && i != 4; /* nothing is kept back for it, or nobody knows */
         assert_int_equal(allocate(&plain, BLOCK), held ? CUDA_SUCCESS : OUT);
-        assert_int_equal(fake.awaits, held);
+        assert_int_equal(CALLS(sg_captures_await), held);
         assert_int_equal(fake.mallocs, 1 + held);
     }
     start_afresh(state);
@@ -234,7 +235,7 @@ static void allocation_waits_for_captures(void **state)
     fake.probe = OUT;
     for (int i = 0; i < 32; i++)
         fake.malloc[i] = OUT;
-    fake.settling = true; /* for ever */
+    ANSWER(sg_captures_runs_deferred, true); /* for ever */
     assert_int_equal(allocate(&plain, BLOCK), OUT);
     assert_int_equal(fake.mallocs, 1 + TRIES);
 }
@@ -263,14 +264,14 @@ static void allocation_waits_for_graphs_that_are_gone(void **state)
         fake.conf.oom_report = SG_OOM_NEVER;
         fake.probe = OUT;
         fake.live = list[i].live;
-        fake.kept_freed = list[i].kept_freed;
-        fake.context_wait = list[i].wait;
+        ANSWER_FIRST(list[i].kept_freed, sg_graphs_retain_freed, true);
+        ANSWER(sg_context_wait, list[i].wait);
         memcpy(fake.malloc, list[i].core, sizeof list[i].core);
         CUresult result = allocate(&plain, BLOCK);
-        if (result != list[i].result || fake.mallocs != list[i].mallocs || fake.tells != list[i].tells ||
-            fake.context_waits != list[i].context_waits)
-            fail_msg("%d: answers %d; core %d, told %d, waits %d", (int)i, (int)result, fake.mallocs, fake.tells,
-                fake.context_waits);
+        if (result != list[i].result || fake.mallocs != list[i].mallocs ||
+            CALLS(sg_graphs_await_destroyed) != list[i].tells || CALLS(sg_context_wait) != list[i].context_waits)
+            fail_msg("%d: answers %d; core %d, told %d, waits %d", (int)i, (int)result, fake.mallocs,
+                CALLS(sg_graphs_await_destroyed), CALLS(sg_context_wait));
     }
 }
 
@@ -285,27 +286,28 @@ static void captures_that_end_meanwhile_are_not_waited_for(void **state)
     fake.ends = 2;
     assert_int_equal(allocate(&plain, BLOCK), CUDA_SUCCESS);
     assert_int_equal(fake.mallocs, 3);
-    assert_int_equal(fake.awaits, 0);
+    assert_int_equal(CALLS(sg_captures_await), 0);
 }
 
 /* Growing is allowed beside a capture in relaxed mode alone, and so is the driver's own allocation. */
 static void captures_are_not_disturbed(void **state)
 {
     (void)state;
-    fake.live = fake.relaxes = true;
+    fake.live = true;
+    ANSWER(sg_capture_mode_relax, true);
     fake.conf.per_process_memory_fraction = 1;
     fake.malloc[0] = NO;
     fake.own = STREAM;
     assert_int_equal(allocate(&plain, BLOCK), CUDA_SUCCESS);
-    assert_int_equal(fake.passed_on, 1);
-    assert_int_equal(fake.relaxed, 2);
-    assert_int_equal(fake.restored, 2);
-    assert_int_equal(fake.adopted, 1); /* it is the graph's of the capture that the thread began */
+    assert_int_equal(CALLS(sg_core_passthrough), 1);
+    assert_int_equal(CALLS(sg_capture_mode_relax), 2);
+    assert_int_equal(CALLS(sg_capture_mode_restore), 2);
+    assert_int_equal(CALLS(sg_graphs_adopt), 1); /* it is the graph's of the capture that the thread began */
     fake.own = NULL;
-    fake.relaxes = false;
+    ANSWER(sg_capture_mode_relax, false);
     assert_int_equal(allocate(&plain, BLOCK), CUDA_SUCCESS);
-    assert_int_equal(fake.adopted, 1);
-    assert_int_equal(fake.restored, 2);
+    assert_int_equal(CALLS(sg_graphs_adopt), 1);
+    assert_int_equal(CALLS(sg_capture_mode_restore), 2);
 }
 
 /* A tensor of PyTorch's that was freed in the capture is given out again in it. */
@@ -316,15 +318,15 @@ static void captured_tensors_are_given_again(void **state)
     sg_annotate_on = true;
     assert_int_equal(allocate(&torch, BLOCK), CUDA_SUCCESS);
     assert_int_equal(fake.mallocs, 0);
-    assert_int_equal(fake.given, 1);
+    assert_int_equal(CALLS(sg_annotate_given), 1);
     fake.again = false;
     assert_int_equal(allocate(&torch, BLOCK), CUDA_SUCCESS);
     assert_int_equal(fake.mallocs, 1);
-    assert_int_equal(fake.given, 2);
+    assert_int_equal(CALLS(sg_annotate_given), 2);
     fake.conf.per_process_memory_fraction = 1;
     fake.malloc[1] = NO; /* the driver's own is nothing to declare */
     assert_int_equal(allocate(&torch, BLOCK), CUDA_SUCCESS);
-    assert_int_equal(fake.given, 2);
+    assert_int_equal(CALLS(sg_annotate_given), 2);
 }
 
 /* What has no meaning is the driver's to refuse. */
@@ -340,7 +342,7 @@ static void wrong_allocations_are_the_driver_s(void **state)
     assert_int_equal(fake.probes, 3);
     assert_int_equal(fake.mallocs, 0);
     assert_int_equal(sg_memory_free(CORE, BLOCK, &plain), CUDA_ERROR_INVALID_CONTEXT);
-    assert_int_equal(fake.frees, 0);
+    assert_int_equal(CALLS(sg_core_free), 0);
 }
 
 /* A free that can't have its event is done with a wait; one for which the block was gone is the program's error. */
@@ -364,14 +366,15 @@ static void frees_fall_back_to_a_wait(void **state)
         fake.free = list[i].first;
         fake.next_free = list[i].next;
         CUresult result = sg_memory_free(CORE, BLOCK, &torch);
-        if (result != list[i].result || fake.frees != list[i].frees || fake.disabled != list[i].disabled)
-            fail_msg("%d: answers %d after %d frees", (int)i, (int)result, fake.frees);
+        if (result != list[i].result || CALLS(sg_core_free) != list[i].frees ||
+            CALLS(sg_core_disable) != list[i].disabled)
+            fail_msg("%d: answers %d after %d frees", (int)i, (int)result, CALLS(sg_core_free));
         assert_int_equal(fake.tag.sync, list[i].frees == 2 ? SG_FREE_SYNC_STRICT : SG_FREE_SYNC_STREAM);
     }
     start_afresh(state);
     fake.free = CUDA_ERROR_UNKNOWN; /* a wait has nothing to fall back to */
     assert_int_equal(sg_memory_free(CORE, BLOCK, &plain), CUDA_ERROR_UNKNOWN);
-    assert_int_equal(fake.frees, 1);
+    assert_int_equal(CALLS(sg_core_free), 1);
     fake.free = CUDA_ERROR_DEINITIALIZED;
     assert_int_equal(sg_memory_free(CORE, BLOCK, &plain), CUDA_SUCCESS);
 }
@@ -382,24 +385,24 @@ static void capture_that_begins_meanwhile_puts_a_free_off(void **state)
     (void)state;
     fake.free = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     assert_int_equal(sg_memory_free(CORE, BLOCK, &torch), CUDA_SUCCESS);
-    assert_int_equal(fake.parked, 1);
+    assert_int_equal(CALLS(sg_captures_defer_free), 1);
     fake.free = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     assert_int_equal(sg_memory_free(CORE, BLOCK, &plain), CUDA_SUCCESS); /* where the driver allows its wait */
     assert_int_equal(fake.probes, 1);
-    assert_int_equal(fake.parked, 2);
+    assert_int_equal(CALLS(sg_captures_defer_free), 2);
     fake.free = fake.probe = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     assert_int_equal(sg_memory_free(CORE, BLOCK, &plain), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    assert_int_equal(fake.parked, 2);
+    assert_int_equal(CALLS(sg_captures_defer_free), 2);
     fake.free = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     fake.free_block = CUDA_ERROR_INVALID_VALUE; /* it went with its context */
     assert_int_equal(sg_memory_free(CORE, BLOCK, &torch), CUDA_ERROR_INVALID_VALUE);
-    assert_int_equal(fake.parked, 2);
+    assert_int_equal(CALLS(sg_captures_defer_free), 2);
     fake.block = CUDA_SUCCESS;
     atomic_store(&sg_graphs_blocks, 1); /* one that a graph uses, when the wait for it says so */
     fake.wait = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     fake.probe = CUDA_SUCCESS;
     assert_int_equal(sg_memory_free(CORE, BLOCK, &plain), CUDA_SUCCESS);
-    assert_int_equal(fake.parked, 3);
+    assert_int_equal(CALLS(sg_captures_defer_free), 3);
 }
 
 /* A full card has no room for the small allocation by which the driver is asked, which says nothing of captures. */
@@ -409,12 +412,12 @@ static void full_card_forbids_no_free(void **state)
     fake.live = true;
     fake.probe = OUT;
     assert_int_equal(sg_memory_free(CORE, BLOCK, &plain), CUDA_SUCCESS);
-    assert_int_equal(fake.parked, 1);
+    assert_int_equal(CALLS(sg_captures_defer_free), 1);
     fake.own = STREAM; /* and the block is its own capture's */
     sg_annotate_on = true;
     assert_int_equal(sg_memory_free(CORE, BLOCK, &plain), CUDA_SUCCESS);
-    assert_int_equal(fake.adopted, 1);
-    assert_int_equal(fake.freed, 1);
+    assert_int_equal(CALLS(sg_graphs_adopt), 1);
+    assert_int_equal(CALLS(sg_annotate_freed), 1);
 }
 
 /* By order it is a number: nothing is asked. What was put off before is not judged again. */
@@ -427,17 +430,17 @@ static void ordered_and_judged_frees_ask_for_nothing(void **state)
     fake.probe = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     assert_int_equal(sg_memory_free(CORE, BLOCK, &judged), CUDA_SUCCESS);
     assert_int_equal(sg_memory_free(CORE, BLOCK, &kept), CUDA_SUCCESS);
-    assert_int_equal(fake.parked, 2);
+    assert_int_equal(CALLS(sg_captures_defer_free), 2);
     assert_int_equal(sg_memory_free(CORE, BLOCK, &named), CUDA_SUCCESS);
     assert_int_equal(fake.tag.sync, SG_FREE_SYNC_STREAM);
     assert_int_equal(sg_memory_free(CORE, BLOCK, &pluggable), CUDA_SUCCESS);
-    assert_int_equal(fake.frees, 2);
+    assert_int_equal(CALLS(sg_core_free), 2);
     assert_int_equal(fake.probes, 0);
-    fake.keeps = SG_GRAPHS_RETAINED;
+    ANSWER(sg_graphs_retain, SG_GRAPHS_RETAINED);
     assert_int_equal(sg_memory_free(CORE, BLOCK, &torch), CUDA_SUCCESS);
-    assert_int_equal(fake.spared, 1);
+    assert_int_equal(CALLS(sg_graphs_add_spare), 1);
     assert_int_equal(sg_memory_free(CORE, BLOCK, &named), CUDA_SUCCESS);
-    assert_int_equal(fake.spared, 1);
+    assert_int_equal(CALLS(sg_graphs_add_spare), 1);
 }
 
 /* What a tensor's stream is to have again is what it frees in order: not where frees wait, nor where it has none. */
@@ -446,30 +449,31 @@ static void only_ordered_tensors_are_given_again(void **state)
     const struct sg_request nowhere = {.torch = true};
     (void)state;
     fake.live = true;
-    fake.keeps = SG_GRAPHS_RETAINED;
+    ANSWER(sg_graphs_retain, SG_GRAPHS_RETAINED);
     assert_int_equal(sg_memory_free(CORE, BLOCK, &nowhere), CUDA_SUCCESS);
     fake.conf.free_sync = SG_FREE_SYNC_STRICT;
     assert_int_equal(sg_memory_free(CORE, BLOCK, &torch), CUDA_SUCCESS);
-    assert_int_equal(fake.kept, 2);
-    assert_int_equal(fake.spared, 0);
+    assert_int_equal(CALLS(sg_graphs_retain), 2);
+    assert_int_equal(CALLS(sg_graphs_add_spare), 0);
     fake.conf.free_sync = SG_FREE_SYNC_EVENT;
     assert_int_equal(sg_memory_free(CORE, BLOCK, &torch), CUDA_SUCCESS);
-    assert_int_equal(fake.spared, 1);
+    assert_int_equal(CALLS(sg_graphs_add_spare), 1);
 }
 
 /* In a capture a free as a step of it is no node, and ruins it as the driver's would. */
 static void step_of_a_captured_stream_is_refused(void **state)
 {
     (void)state;
-    fake.live = fake.capturing = true;
+    fake.live = true;
+    ANSWER(sg_captures_capturing, true);
     assert_int_equal(sg_memory_free(CORE, BLOCK, &in_order), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    fake.stream_answer = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    ANSWER(fake_real.cuStreamQuery, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     assert_int_equal(sg_memory_free(CORE, BLOCK, &in_order), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     struct sg_request judged = in_order, kept = in_order;
     judged.driver_allowed = kept.was_deferred = true;
     assert_int_equal(sg_memory_free(CORE, BLOCK, &judged), CUDA_SUCCESS);
     assert_int_equal(sg_memory_free(CORE, BLOCK, &kept), CUDA_SUCCESS);
-    fake.capturing = false; /* another one is */
+    ANSWER(sg_captures_capturing, false); /* another one is */
     assert_int_equal(sg_memory_free(CORE, BLOCK, &in_order), CUDA_SUCCESS);
 }
 
@@ -493,26 +497,27 @@ static void step_of_a_stream_is_waited_for_alone(void **state)
         start_afresh(state);
         atomic_store(&sg_following_order, false);
         atomic_store(&sg_captures_begun, list[i].begun);
-        fake.no_event = !list[i].event;
-        fake.create = list[i].create;
-        fake.step = list[i].step;
-        fake.waited_for = list[i].waited_for;
+        fake_driver.ctx_record_event = !list[i].event ? NULL : fake_driver.ctx_record_event;
+        ANSWER(fake_driver.event_create, list[i].create);
+        ANSWER(fake_driver.event_record, list[i].step);
+        ANSWER(fake_driver.event_synchronize, list[i].waited_for);
         assert_int_equal(sg_memory_free(CORE, BLOCK, &in_order), CUDA_SUCCESS);
-        if (fake.tag.sync != list[i].sync || fake.waits != list[i].waits || fake.events)
-            fail_msg("%d: sync %d, %d waits, %d events left", (int)i, (int)fake.tag.sync, fake.waits, fake.events);
+        if (fake.tag.sync != list[i].sync || CALLS(fake_driver.event_synchronize) != list[i].waits || fake.events)
+            fail_msg("%d: sync %d, %d waits, %d events left", (int)i, (int)fake.tag.sync,
+                CALLS(fake_driver.event_synchronize), fake.events);
     }
     struct sg_request late = in_order, over = in_order;
     late.was_deferred = true; /* its step has come already, and so has that of what was waited for */
     over.is_complete = true;
     start_afresh(state);
-    fake.no_event = true;
+    fake_driver.ctx_record_event = true ? NULL : fake_driver.ctx_record_event;
     atomic_store(&sg_following_order, false);
     assert_int_equal(sg_memory_free(CORE, BLOCK, &late), CUDA_SUCCESS);
     assert_int_equal(fake.tag.sync, SG_FREE_SYNC_EVENT);
     assert_int_equal(sg_memory_free(CORE, BLOCK, &over), CUDA_SUCCESS);
     assert_int_equal(fake.tag.sync, SG_FREE_SYNC_COMPLETE);
-    assert_int_equal(fake.waits + fake.events, 0);
-    assert_int_equal(fake.recorded, NO_RECORD);
+    assert_int_equal(CALLS(fake_driver.event_synchronize) + fake.events, 0);
+    assert_int_equal(recorded(), NO_RECORD);
 }
 
 /* Of another device's stream, or of what is no block, nothing is ordered: the core says what is wrong. */
@@ -526,17 +531,17 @@ static void order_is_of_blocks_and_their_device(void **state)
     assert_int_equal(sg_memory_free(CORE, BLOCK, &in_order), CUDA_SUCCESS);
     assert_true(fake.tag.in_order);
     assert_int_equal(fake.tag.slot, SLOT);
-    fake.recorded = NO_RECORD;
+    FORGET(sg_core_record_stream);
     fake.free = CUDA_ERROR_INVALID_VALUE;
     assert_int_equal(sg_memory_free(CORE, BLOCK + 1, &in_order), CUDA_ERROR_INVALID_VALUE);
     fake.block = CUDA_ERROR_INVALID_VALUE;
     fake.free = CUDA_ERROR_INVALID_VALUE;
     assert_int_equal(sg_memory_free(CORE, BLOCK, &in_order), CUDA_ERROR_INVALID_VALUE);
-    assert_int_equal(fake.recorded, NO_RECORD);
+    assert_int_equal(recorded(), NO_RECORD);
     assert_int_equal(sg_memory_record_stream(CORE, BLOCK, STREAM), CUDA_ERROR_INVALID_VALUE);
     fake.block = CUDA_SUCCESS;
     fake.on_device = false;
-    fake.record = CUDA_ERROR_INVALID_VALUE; /* freed by another thread */
+    ANSWER(sg_core_record_stream, CUDA_ERROR_INVALID_VALUE); /* freed by another thread */
     assert_int_equal(sg_memory_record_stream(CORE, BLOCK, STREAM), CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -545,19 +550,19 @@ static void driver_s_memory_of_graphs_is_kept(void **state)
 {
     (void)state;
     atomic_store(&sg_graphs_blocks, 1);
-    fake.keeps = SG_GRAPHS_RETAINED;
+    ANSWER(sg_graphs_retain, SG_GRAPHS_RETAINED);
     assert_int_equal(sg_memory_free_passthrough(2 * BLOCK, &torch), CUDA_SUCCESS);
-    assert_int_equal(fake.adopted, 0);
+    assert_int_equal(CALLS(sg_graphs_adopt), 0);
     fake.live = true; /* and what is freed in a capture is its graph's */
     assert_int_equal(sg_memory_free_passthrough(2 * BLOCK, &torch), CUDA_SUCCESS);
-    assert_int_equal(fake.adopted, 1);
+    assert_int_equal(CALLS(sg_graphs_adopt), 1);
     assert_int_equal(sg_memory_free_passthrough(2 * BLOCK, &plain), CUDA_SUCCESS);
-    assert_int_equal(fake.adopted, 1);
-    fake.keeps = SG_GRAPHS_RETAINED_BEFORE;
+    assert_int_equal(CALLS(sg_graphs_adopt), 1);
+    ANSWER(sg_graphs_retain, SG_GRAPHS_RETAINED_BEFORE);
     assert_int_equal(sg_memory_free_passthrough(2 * BLOCK, &torch), CUDA_ERROR_INVALID_VALUE);
     fake.no_core = true;
     assert_int_equal(sg_memory_free_passthrough(2 * BLOCK, &torch), CUDA_SUCCESS);
-    assert_int_equal(fake.kept, 4);
+    assert_int_equal(CALLS(sg_graphs_retain), 4);
 }
 
 /* Nothing is asked for while a capture is active, nor from inside. */
@@ -569,10 +574,10 @@ static void marks_are_made_beside_no_capture(void **state)
     fake.live = false;
     fake.no_core = true;
     sg_memory_fence();
-    assert_int_equal(fake.polls, 0);
+    assert_int_equal(CALLS(sg_core_poll), 0);
     fake.no_core = false;
     sg_memory_fence();
-    assert_int_equal(fake.polls, SG_DEVICES_MAX);
+    assert_int_equal(CALLS(sg_core_poll), SG_DEVICES_MAX);
 }
 
 /* A call is PyTorch's where that does not cache. */
@@ -583,7 +588,7 @@ static void calls_of_torch_are_its_own(void **state)
     assert_false(sg_memory_origin(SG_CALLER_OTHER).torch);
     fake.no_stream = true;
     assert_true(sg_memory_origin(SG_CALLER_TORCH).torch && !sg_memory_origin(SG_CALLER_TORCH).has_stream);
-    fake.no_torch = true;
+    ANSWER(sg_torch_direct, false);
     assert_false(sg_memory_origin(SG_CALLER_TORCH).torch);
     assert_false(sg_memory_guesses());
     sg_memory_torch_plugged(); /* it frees in order, and has told of no other streams yet */
