@@ -1,103 +1,80 @@
 /* See hooks_world.h. */
-#include "inspect/core_state.h"
 #include "hooks_world.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "balance.h"
 #include "serve/callers.h"
-#include "serve/free.h"
-#include "serve/free_mode.h"
-#include "serve/used_streams.h"
-#include "track/captures.h"
-#include "track/contexts.h"
-#include "serve/deferred_frees.h"
-#include "track/free_policy.h"
-#include "track/graph_blocks.h"
-#include "track/ipc.h"
-#include "process/process.h"
-#include "serve/alloc.h"
-#include "services/trim.h"
 #include "serve/fast_path.h"
-#include "track/streams.h"
 #include "track/torch_mode.h"
 
 struct fake fake;
 struct allocation allocation;
 struct flags flags;
 
-atomic_bool sg_following_order, sg_captures_begun;
-atomic_int sg_captures_deferred, sg_graphs_blocks, sg_graphs_gone;
-
-static CUresult answer(const char *name, CUdeviceptr address)
+int settled(void)
 {
-    CUresult result = fake.calls++ == 0 && fake.once ? fake.once : fake.answer;
-    fake.called = name;
-    fake.asked = address;
-    return result;
+    return CALLS(sg_memory_run_deferred) + CALLS(sg_memory_settle);
 }
 
-/* The driver's own functions. */
-#define ONE(symbol, parameters, address) \
-    static CUresult real_##symbol parameters { return answer(#symbol, (CUdeviceptr)(uintptr_t)(address)); }
-/* With the place that is bound to something. */
-#define BIND(symbol, parameters, address) \
-    static CUresult real_##symbol parameters \
-    { \
-        assert_true(offset == OFFSET && bytes == BYTES); \
-        return answer(#symbol, (CUdeviceptr)(uintptr_t)(address)); \
-    }
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-parameter"
-ONE(cuMemAlloc_v2, (CUdeviceptr *ret, size_t bytes), 0)
-ONE(cuMemFree_v2, (CUdeviceptr address), address)
-ONE(cuMemFreeAsync, (CUdeviceptr address, CUstream of), address)
-ONE(cuMemFreeAsync_ptsz, (CUdeviceptr address, CUstream of), address)
-ONE(cuMemRetainAllocationHandle, (CUmemGenericAllocationHandle *ret, void *address), address)
-ONE(cuMemGetHandleForAddressRange, (void *ret, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type,
-    unsigned long long how), address)
-BIND(cuMulticastBindAddr, (CUmemGenericAllocationHandle to, size_t offset, CUdeviceptr address, size_t bytes,
-    unsigned long long how), address)
-BIND(cuMulticastBindAddr_v2, (CUmemGenericAllocationHandle to, CUdevice device, size_t offset, CUdeviceptr address,
-    size_t bytes, unsigned long long how), address)
-BIND(cuLogicalEndpointBindAddr, (cuuint32_t to, CUdevice device, cuuint64_t offset, void *address, cuuint64_t bytes,
-    unsigned long long how), address)
-ONE(cuPointerSetAttribute, (const void *value, CUpointer_attribute attribute, CUdeviceptr address), address)
-ONE(cuMemUnmap, (CUdeviceptr address, size_t bytes), address)
-ONE(cuMemSetAccess, (CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count), address)
-ONE(cuIpcGetMemHandle, (CUipcMemHandle *handle, CUdeviceptr address), address)
-ONE(cuPointerGetAttributes, (unsigned count, CUpointer_attribute *list, void **data, CUdeviceptr address), address)
-#pragma GCC diagnostic pop
+/* Which argument of the driver's function is an address; where it is bound to something, also which offset and bytes. */
+static const struct address_at {
+    const char *name;
+    int address, offset, bytes;
+} addresses[] = {{"cuMemFree_v2", 0, 0, 0}, {"cuMemFreeAsync", 0, 0, 0}, {"cuMemFreeAsync_ptsz", 0, 0, 0},
+    {"cuMemRetainAllocationHandle", 1, 0, 0}, {"cuMemGetHandleForAddressRange", 1, 0, 0},
+    {"cuMulticastBindAddr", 2, 1, 3}, {"cuMulticastBindAddr_v2", 3, 2, 4}, {"cuLogicalEndpointBindAddr", 3, 2, 4},
+    {"cuPointerSetAttribute", 2, 0, 0}, {"cuMemUnmap", 0, 0, 0}, {"cuMemSetAccess", 0, 0, 0},
+    {"cuIpcGetMemHandle", 1, 0, 0}, {"cuPointerGetAttributes", 3, 0, 0}, {"cuPointerGetAttribute", 2, 0, 0},
+    {"cuMemGetAddressRange_v2", 2, 0, 0}};
 
-static CUresult real_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
+static uint64_t answer(const struct fakes_function *function, uint64_t result)
+{
+    if (strcmp(function->name, "sg_log_line") == 0)
+        assert_non_null(strstr((const char *)(uintptr_t)function->argument[0], "cuMulticastBindTomorrow, "));
+    if (function->kind != FAKES_REAL)
+        return result;
+    fake.called = fakes_symbol(function);
+    fake.asked = 0;
+    for (size_t i = 0; i < sizeof addresses / sizeof *addresses; i++) {
+        const struct address_at *at = &addresses[i];
+        if (strcmp(at->name, fake.called) != 0)
+            continue;
+        fake.asked = function->argument[at->address];
+        if (at->offset)
+            assert_true(function->argument[at->offset] == OFFSET && function->argument[at->bytes] == BYTES);
+    }
+    return fake.calls++ == 0 && fake.once ? fake.once : fake.answer;
+}
+
+/* The driver's functions with outputs. */
+static CUresult pointer_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
 {
     if (data && attribute == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE) {
         *(int *)data = allocation.legacy;
         return allocation.attribute;
     }
-    return answer("cuPointerGetAttribute", address);
+    return (CUresult)RECORD(fake_real.cuPointerGetAttribute, 0, 0, address);
 }
 
-static CUresult real_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
+static CUresult address_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
 {
     if (base)
         *base = allocation.base;
     if (bytes)
         *bytes = 2 * BYTES;
-    return allocation.range ? allocation.range : answer("cuMemGetAddressRange_v2", address);
+    return allocation.range ? allocation.range : (CUresult)RECORD(fake_real.cuMemGetAddressRange_v2, 0, 0, address);
 }
 
-static CUresult real_cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *pitch, size_t width, size_t height, unsigned element)
+static CUresult alloc_pitch(CUdeviceptr *ret, size_t *pitch, size_t width, size_t height, unsigned element)
 {
     (void)width, (void)height, (void)element;
-    CUresult result = answer("cuMemAllocPitch_v2", 0);
+    CUresult result = (CUresult)RECORD(fake_real.cuMemAllocPitch_v2, 0);
     if (result != CUDA_SUCCESS)
         return result;
     *ret = THEIRS;
@@ -105,9 +82,9 @@ static CUresult real_cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *pitch, size_t 
     return result;
 }
 
-static CUresult real_cuMemGetInfo_v2(size_t *available, size_t *total)
+static CUresult get_info(size_t *available, size_t *total)
 {
-    CUresult result = answer("cuMemGetInfo_v2", 0);
+    CUresult result = (CUresult)RECORD(fake_real.cuMemGetInfo_v2, 0);
     if (result == CUDA_SUCCESS && available)
         *available = 1000;
     if (result == CUDA_SUCCESS && total)
@@ -115,25 +92,13 @@ static CUresult real_cuMemGetInfo_v2(size_t *available, size_t *total)
     return result;
 }
 
-static CUresult real_cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
+static CUresult total_mem(size_t *bytes, CUdevice device)
 {
     (void)device;
-    CUresult result = answer("cuDeviceTotalMem_v2", 0);
+    CUresult result = (CUresult)RECORD(fake_real.cuDeviceTotalMem_v2, 0);
     if (result == CUDA_SUCCESS && bytes)
         *bytes = 2 * LIMIT;
     return result;
-}
-
-const struct sg_real *sg_real(void)
-{
-#define TAKE(symbol) .symbol = real_##symbol
-    static const struct sg_real real = {TAKE(cuMemAlloc_v2), TAKE(cuMemFree_v2), TAKE(cuMemFreeAsync),
-        TAKE(cuMemFreeAsync_ptsz), TAKE(cuMemRetainAllocationHandle), TAKE(cuMemGetHandleForAddressRange),
-        TAKE(cuMulticastBindAddr), TAKE(cuMulticastBindAddr_v2), TAKE(cuLogicalEndpointBindAddr),
-        TAKE(cuPointerSetAttribute), TAKE(cuMemUnmap), TAKE(cuMemSetAccess),
-        TAKE(cuIpcGetMemHandle), TAKE(cuPointerGetAttribute), TAKE(cuPointerGetAttributes),
-        TAKE(cuMemGetAddressRange_v2), TAKE(cuMemAllocPitch_v2), TAKE(cuMemGetInfo_v2), TAKE(cuDeviceTotalMem_v2)};
-    return &real;
 }
 
 static CUresult stream_id(CUstream asked, unsigned long long *ret)
@@ -171,10 +136,9 @@ static CUresult set_flags(unsigned set)
 
 const struct sg_driver *sg_process_driver(void)
 {
-    static struct sg_driver driver;
-    driver = (struct sg_driver){.ctx_push = push, .ctx_pop = pop, .stream_get_id = stream_id,
-        .ctx_get_flags = flags.lacks_get ? NULL : get_flags, .ctx_set_flags = flags.lacks_set ? NULL : set_flags};
-    return fake.no_driver ? NULL : &driver;
+    fake_driver.ctx_get_flags = flags.lacks_get ? NULL : get_flags;
+    fake_driver.ctx_set_flags = flags.lacks_set ? NULL : set_flags;
+    return fake.no_driver ? NULL : &fake_driver;
 }
 
 /* The rest of the library. */
@@ -205,11 +169,6 @@ bool sg_process_over(void)
     return fake.over;
 }
 
-bool sg_process_is_passthrough(void)
-{
-    return fake.passing;
-}
-
 bool sg_thread_inside(void)
 {
     return fake.inside;
@@ -220,13 +179,6 @@ const struct sg_conf *sg_process_conf(void)
     static struct sg_conf conf;
     conf = (struct sg_conf){.limit_visible = fake.limited, .limit_bytes = LIMIT, .per_process_memory_fraction = 1};
     return &conf;
-}
-
-CUresult sg_ipc_refused(bool legacy)
-{
-    fake.refused++;
-    fake.refused_legacy = legacy;
-    return CUDA_ERROR_INVALID_VALUE;
 }
 
 enum sg_caller sg_caller_kind(const void *code)
@@ -240,12 +192,6 @@ enum sg_caller sg_caller_current(void)
     return fake.torch && !fake.plugged ? SG_CALLER_TORCH : SG_CALLER_UNKNOWN;
 }
 
-uint64_t sg_core_limit(struct sg_core *asked, int device)
-{
-    (void)asked, (void)device;
-    return fake.limit ? fake.limit : UINT64_MAX;
-}
-
 bool sg_torch_counts(void)
 {
     return fake.torch;
@@ -254,11 +200,6 @@ bool sg_torch_counts(void)
 bool sg_torch_direct(void)
 {
     return fake.torch;
-}
-
-bool sg_captures_active(void)
-{
-    return fake.live;
 }
 
 CUresult sg_contexts_current(struct sg_core *asked, CUcontext *ret, int *ret_device)
@@ -278,31 +219,6 @@ CUresult sg_core_block(struct sg_core *asked, CUdeviceptr address, struct sg_blo
     return fake.block;
 }
 
-bool sg_core_pin_all(struct sg_core *asked)
-{
-    (void)asked;
-    fake.pinned_all++;
-    return fake.any_pages;
-}
-
-void sg_log_line(const char *line)
-{
-    assert_non_null(strstr(line, "cuMulticastBindTomorrow, "));
-    fake.said++;
-}
-
-void sg_core_pin(struct sg_core *asked, CUdeviceptr address, size_t bytes)
-{
-    (void)asked, (void)address, (void)bytes;
-    fake.pinned++;
-}
-
-size_t sg_core_trim(struct sg_core *asked, int device, size_t keep)
-{
-    (void)asked, (void)device, (void)keep;
-    return fake.idle;
-}
-
 void sg_core_mem_info(struct sg_core *asked, int device, size_t *available, size_t *total)
 {
     (void)asked, (void)device;
@@ -310,16 +226,10 @@ void sg_core_mem_info(struct sg_core *asked, int device, size_t *available, size
     *total = 3000;
 }
 
-void sg_core_poll(struct sg_core *asked, int device)
-{
-    (void)asked, (void)device;
-    fake.polled++;
-}
-
 bool sg_core_awaits(struct sg_core *asked, int device)
 {
     (void)asked, (void)device;
-    return fake.awaits > fake.polled;
+    return fake.awaits > CALLS(sg_core_poll);
 }
 
 bool sg_core_stats_recent(struct sg_core *asked, int device, struct sg_stats *ret)
@@ -355,13 +265,6 @@ CUresult sg_memory_passthrough(struct sg_core *asked, size_t bytes, CUdeviceptr 
     return CUDA_SUCCESS;
 }
 
-CUresult sg_memory_free(struct sg_core *asked, CUdeviceptr address, const struct sg_request *request)
-{
-    (void)asked, (void)address, (void)request;
-    fake.frees++;
-    return CUDA_SUCCESS;
-}
-
 CUresult sg_memory_free_passthrough(CUdeviceptr address, const struct sg_request *request)
 {
     (void)address, (void)request;
@@ -369,98 +272,10 @@ CUresult sg_memory_free_passthrough(CUdeviceptr address, const struct sg_request
     return CUDA_SUCCESS;
 }
 
-struct sg_request sg_memory_origin(int caller)
+uint64_t sg_core_page_bytes(uint64_t granularity, uint64_t bytes, uint64_t mappings)
 {
-    (void)caller;
-    return (struct sg_request){0};
-}
-
-CUresult sg_memory_record_stream(struct sg_core *asked, CUdeviceptr address, CUstream of)
-{
-    (void)asked, (void)address, (void)of;
-    fake.recorded++;
-    return CUDA_SUCCESS;
-}
-
-void sg_memory_record_served(CUdeviceptr address, CUstream of)
-{
-    (void)address, (void)of;
-    fake.served++;
-}
-
-void sg_memory_wait_cross_device(void)
-{
-    fake.abroad++;
-}
-
-void sg_memory_run_deferred(struct sg_core *asked)
-{
-    (void)asked;
-    fake.settled++;
-}
-
-uint64_t sg_trim_idle_of_others(void)
-{
-    return fake.of_others;
-}
-
-void sg_memory_settle(struct sg_core *asked)
-{
-    (void)asked;
-    fake.settled++;
-}
-
-void sg_follow_as_configured(void)
-{
-    fake.followed++;
-}
-
-void sg_memory_torch_records(void)
-{
-    fake.torch_records++;
-}
-
-void sg_memory_record_stream_hooked(void)
-{
-    fake.hooked++;
-}
-
-enum sg_graphs_answer sg_graphs_retain(CUdeviceptr address, const struct sg_request *request, bool waited)
-{
-    (void)address, (void)request, (void)waited;
-    fake.kept++;
-    return SG_GRAPHS_FREE;
-}
-
-const char *sg_streams_untracked_by(void)
-{
-    return NULL;
-}
-
-void sg_streams_host_may_observe_all(void)
-{
-    fake.told++;
-}
-
-bool sg_fast_malloc_on(size_t bytes, CUstream of, CUdeviceptr *ret)
-{
-    (void)bytes, (void)of, (void)ret;
-    return false;
-}
-
-bool sg_fast_free_on(CUdeviceptr address)
-{
-    (void)address;
-    return false;
-}
-
-void sg_fast_path_prepare_streams(void)
-{
-}
-
-CUresult sg_fast_path_take_error(void)
-{
-    return CUDA_SUCCESS;
+    (void)bytes, (void)mappings;
+    return granularity;
 }
 
 int start_afresh(void **state)
@@ -469,12 +284,20 @@ int start_afresh(void **state)
     memset(&fake, 0, sizeof fake);
     memset(&flags, 0, sizeof flags);
     memset(&allocation, 0, sizeof allocation);
+    fakes_reset();
+    fakes_on_call = answer;
+    fake_driver.ctx_push = push;
+    fake_driver.ctx_pop = pop;
+    fake_driver.stream_get_id = stream_id;
+    fake_driver.ctx_get_flags = get_flags;
+    fake_driver.ctx_set_flags = set_flags;
+    fake_real.cuPointerGetAttribute = pointer_attribute;
+    fake_real.cuMemGetAddressRange_v2 = address_range;
+    fake_real.cuMemAllocPitch_v2 = alloc_pitch;
+    fake_real.cuMemGetInfo_v2 = get_info;
+    fake_real.cuDeviceTotalMem_v2 = total_mem;
+    ANSWER(sg_ipc_refused, CUDA_ERROR_INVALID_VALUE);
+    ANSWER(sg_core_limit, UINT64_MAX);
     sg_following_order = false;
     return 0;
-}
-
-uint64_t sg_core_page_bytes(uint64_t granularity, uint64_t bytes, uint64_t mappings)
-{
-    (void)bytes, (void)mappings;
-    return granularity;
 }

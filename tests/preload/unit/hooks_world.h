@@ -1,12 +1,25 @@
-/* A core, a driver and the rest of the library made up for tests of the hooks that allocate, free, pin and answer
-   questions: they answer what they are told to, and keep what they were asked. */
+/* A block, memory of the driver's, and a context, for tests of the hooks that allocate, free, pin and answer questions.
+   All else are fakes (fakes.h). */
 #ifndef HOOKS_WORLD_H
 #define HOOKS_WORLD_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "process/hooks.h"
+#include "fakes.h"
+#include "inspect/core_state.h"
+#include "process/process.h"
+#include "serve/alloc.h"
+#include "serve/deferred_frees.h"
+#include "serve/free.h"
+#include "serve/free_mode.h"
+#include "serve/used_streams.h"
+#include "services/trim.h"
+#include "track/captures.h"
+#include "track/contexts.h"
+#include "track/free_policy.h"
+#include "track/ipc.h"
+#include "track/streams.h"
 
 /* A block of ours, and memory that is the driver's; the limit, where there is one. */
 enum { OURS = 1 << 20, THEIRS = 2 << 20, BYTES = 10000, OFFSET = 512, LIMIT = 64 << 20 };
@@ -14,26 +27,25 @@ enum { OURS = 1 << 20, THEIRS = 2 << 20, BYTES = 10000, OFFSET = 512, LIMIT = 64
 #define STREAM ((CUstream)128)
 
 struct fake {
-    bool over, inside, early, passing, no_driver, live, torch, plugged, limited; /* plugged: the caller is not PyTorch */
-    bool any_pages, passes,
-        refused_legacy; /* the caller needs the driver's own memory; what a refused handle was said to be of */
+    bool over, inside, early, no_driver, torch, plugged, limited; /* plugged: the caller is not PyTorch */
+    bool passes;                                                  /* the caller needs the driver's own memory */
     CUresult block, current, stream_id; /* what the core and the driver say of the block, the context, a stream */
-    CUresult answer, once; /* the driver's to hooks: `once` the first time, then `answer` */
+    CUresult answer, once;              /* the driver's to hooks: `once` the first time, then `answer` */
     int device;
-    size_t pitch, idle;
-    int polled, awaits; /* how often the core was asked to learn of work, and has to be until there is nothing more */
-    uint64_t freed;     /* blocks, so far */
-    uint64_t limit, reserved; /* of the device, 0: none */
+    size_t pitch;
+    int awaits;               /* the core has to be polled so often until there is nothing more */
+    uint64_t freed, reserved; /* blocks, so far; of the device */
     bool plain;               /* the block is an allocation of the driver's */
 
     const char *called; /* the driver's function */
     CUdeviceptr asked;  /* and the address that it was asked about */
-    uint64_t of_others; /* bytes that other processes would give back */
-    int calls, refused, pinned, pinned_all, frees, passed, served, recorded, abroad, told, settled, kept, followed,
-        said, torch_records, hooked;
+    int calls, passed;  /* of the driver; bytes that it served, and its blocks that were freed */
     size_t allocated;
 };
 extern struct fake fake;
+
+/* Calls that run deferred frees. */
+int settled(void);
 
 /* What the driver says of the block's memory. */
 struct allocation {

@@ -31,7 +31,9 @@ static void frees_do_nothing_when_it_is_over(void **state)
     assert_int_equal(segalloc_free(pointer(OURS)), CUDA_SUCCESS);
     assert_int_equal(segalloc_record_stream(pointer(OURS), STREAM), CUDA_SUCCESS);
     assert_int_equal(segalloc_record_stream(pointer(THEIRS), STREAM), CUDA_SUCCESS);
-    assert_int_equal(fake.calls + fake.frees + fake.passed + fake.served + fake.recorded, 0);
+    assert_int_equal(fake.calls + CALLS(sg_memory_free) + fake.passed + CALLS(sg_memory_record_served) +
+                         CALLS(sg_memory_record_stream),
+        0);
 }
 
 /* From inside a call of ours nobody frees a block of ours. */
@@ -43,7 +45,7 @@ static void frees_from_inside_are_refused(void **state)
     assert_int_equal(cuMemFreeAsync(OURS, STREAM), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(segalloc_free(pointer(OURS)), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(segalloc_record_stream(pointer(OURS), STREAM), CUDA_ERROR_INVALID_VALUE);
-    assert_int_equal(fake.calls + fake.frees + fake.recorded, 0);
+    assert_int_equal(fake.calls + CALLS(sg_memory_free) + CALLS(sg_memory_record_stream), 0);
     assert_null(segalloc_malloc_on(0, STREAM));
     fake.answer = CUDA_ERROR_OUT_OF_MEMORY; /* the driver's, which is asked there */
     assert_null(segalloc_malloc_on(BYTES, STREAM));
@@ -54,7 +56,7 @@ static void null_is_freed_by_nobody(void **state)
 {
     (void)state;
     assert_int_equal(segalloc_free(NULL), CUDA_SUCCESS);
-    assert_int_equal(fake.frees + fake.passed, 0);
+    assert_int_equal(CALLS(sg_memory_free) + fake.passed, 0);
 }
 
 /* The driver's free waits, which tells the host of all; but not where it failed, or did nothing. */
@@ -69,19 +71,19 @@ static void driver_s_frees_tell_where_they_wait(void **state)
         {true, 0, CUDA_SUCCESS, 0}, {false, THEIRS, CUDA_SUCCESS, 0}};
     (void)state;
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        fake.told = fake.abroad = 0;
+        fakes_forget_all();
         fake.answer = list[i].answer;
         sg_following_order = list[i].following;
         assert_int_equal(cuMemFree_v2(list[i].address), list[i].answer);
-        assert_int_equal(fake.told, list[i].told);
-        assert_int_equal(fake.abroad, 0); /* that is PyTorch's */
+        assert_int_equal(CALLS(sg_streams_host_may_observe_all), list[i].told);
+        assert_int_equal(CALLS(sg_memory_wait_cross_device), 0); /* that is PyTorch's */
     }
     fake.torch = true;
     assert_int_equal(cuMemFree_v2(THEIRS), CUDA_SUCCESS);
-    assert_int_equal(fake.abroad, 1);
+    assert_int_equal(CALLS(sg_memory_wait_cross_device), 1);
     fake.plugged = true; /* another library's, beside PyTorch */
     assert_int_equal(cuMemFree_v2(THEIRS), CUDA_SUCCESS);
-    assert_int_equal(fake.abroad, 1);
+    assert_int_equal(CALLS(sg_memory_wait_cross_device), 1);
 }
 
 /* A stream that is gone can't be what a free is ordered after. The default streams are never gone. */
@@ -90,11 +92,11 @@ static void frees_in_order_want_a_stream_that_is_there(void **state)
     (void)state;
     fake.stream_id = CUDA_ERROR_INVALID_HANDLE;
     assert_int_equal(cuMemFreeAsync(OURS, STREAM), CUDA_ERROR_INVALID_HANDLE);
-    assert_int_equal(fake.frees, 0);
+    assert_int_equal(CALLS(sg_memory_free), 0);
     assert_int_equal(cuMemFreeAsync(OURS, NULL), CUDA_SUCCESS);
     assert_int_equal(cuMemFreeAsync(OURS, CU_STREAM_LEGACY), CUDA_SUCCESS);
     assert_int_equal(cuMemFreeAsync_ptsz(OURS, NULL), CUDA_SUCCESS);
-    assert_int_equal(fake.frees, 3);
+    assert_int_equal(CALLS(sg_memory_free), 3);
     assert_int_equal(cuMemFreeAsync(THEIRS, STREAM), CUDA_SUCCESS);
     assert_string_equal(fake.called, "cuMemFreeAsync");
 }
@@ -104,10 +106,10 @@ static void streams_are_recorded_for_the_driver_s_memory(void **state)
 {
     (void)state;
     assert_int_equal(segalloc_record_stream(pointer(THEIRS), STREAM), CUDA_SUCCESS);
-    assert_int_equal(fake.served, 1);
+    assert_int_equal(CALLS(sg_memory_record_served), 1);
     fake.no_driver = true;
     assert_int_equal(segalloc_record_stream(pointer(THEIRS), STREAM), CUDA_SUCCESS);
-    assert_int_equal(fake.served, 1);
+    assert_int_equal(CALLS(sg_memory_record_served), 1);
 }
 
 /* PyTorch's hook says that it is set, once, and then which streams use a tensor. */
@@ -115,9 +117,11 @@ static void hook_of_pytorch_says_that_it_is_set(void **state)
 {
     (void)state;
     segalloc_torch_record_stream(NULL, NULL);
-    assert_true(fake.hooked == 1 && !fake.torch_records && !fake.served);
+    assert_true(CALLS(sg_memory_record_stream_hooked) == 1 && !CALLS(sg_memory_torch_records) &&
+                !CALLS(sg_memory_record_served));
     segalloc_torch_record_stream(pointer(THEIRS), STREAM);
-    assert_true(fake.hooked == 2 && fake.torch_records == 1 && fake.served == 1);
+    assert_true(CALLS(sg_memory_record_stream_hooked) == 2 && CALLS(sg_memory_torch_records) == 1 &&
+                CALLS(sg_memory_record_served) == 1);
 }
 
 /* Calls that remember the page behind an address keep it where it is. */
@@ -133,14 +137,15 @@ static void what_remembers_pages_pins_them(void **state)
         fake.over = list[i].over;
         fake.inside = list[i].inside;
         for (int call = 0; call < 5; call++) {
-            fake.pinned = fake.calls = 0;
+            fake.calls = 0;
+            FORGET(sg_core_pin);
             CUresult result = call == 0 ? cuMemRetainAllocationHandle(NULL, pointer(address))
                 : call == 1 ? cuMemGetHandleForAddressRange(NULL, address, BYTES, 0, 0)
                 : call == 2 ? cuMulticastBindAddr(0, OFFSET, address, BYTES, 0)
                 : call == 3 ? cuMulticastBindAddr_v2(0, 0, OFFSET, address, BYTES, 0)
                             : cuLogicalEndpointBindAddr(0, 0, OFFSET, pointer(address), BYTES, 0);
             assert_int_equal(result, CUDA_SUCCESS);
-            assert_int_equal(fake.pinned, list[i].pinned);
+            assert_int_equal(CALLS(sg_core_pin), list[i].pinned);
             assert_true(fake.calls == 1 && fake.asked == address);
         }
     }
@@ -152,18 +157,18 @@ static void what_may_remember_any_page_pins_all(void **state)
     (void)state;
     fake.over = true;
     sg_pin_all("cuMulticastBindTomorrow");
-    assert_int_equal(fake.pinned_all, 0);
+    assert_int_equal(CALLS(sg_core_pin_all), 0);
     fake.over = false;
     fake.early = true;
     sg_pin_all("cuMulticastBindTomorrow");
-    assert_int_equal(fake.pinned_all, 0);
+    assert_int_equal(CALLS(sg_core_pin_all), 0);
     fake.early = false;
     sg_pin_all("cuMulticastBindTomorrow"); /* there are none: nothing to say */
-    assert_true(fake.pinned_all == 1 && fake.said == 0);
-    fake.any_pages = true;
+    assert_true(CALLS(sg_core_pin_all) == 1 && CALLS(sg_log_line) == 0);
+    ANSWER(sg_core_pin_all, true);
     sg_pin_all("cuMulticastBindTomorrow");
     sg_pin_all("cuMulticastBindTomorrow");
-    assert_true(fake.pinned_all == 3 && fake.said == 1);
+    assert_true(CALLS(sg_core_pin_all) == 3 && CALLS(sg_log_line) == 1);
 }
 
 /* To whoever maps memory himself ours is not mapped. */
@@ -208,22 +213,22 @@ static void synchronous_copies_are_asked_of_the_context(void **state)
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         fake.block = list[i].block;
         fake.answer = list[i].answer;
-        fake.pinned = 0;
+        FORGET(sg_core_pin);
         flags = list[i].flags;
         flags.flags = 8;
         CUresult result = cuPointerSetAttribute(list[i].value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, OURS);
-        if (result != list[i].result || fake.pinned != list[i].pinned)
-            fail_msg("%d: answers %d, pins %d", (int)i, (int)result, fake.pinned);
+        if (result != list[i].result || CALLS(sg_core_pin) != list[i].pinned)
+            fail_msg("%d: answers %d, pins %d", (int)i, (int)result, CALLS(sg_core_pin));
         assert_int_equal(flags.flags, 8 | (list[i].set ? CU_CTX_SYNC_MEMOPS : 0));
         assert_int_equal(flags.pushes, 0);
     }
     fake.answer = CUDA_ERROR_NOT_SUPPORTED;
-    fake.pinned = 0;
+    FORGET(sg_core_pin);
     assert_int_equal(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, THEIRS), CUDA_ERROR_NOT_SUPPORTED);
     assert_int_equal(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_BUFFER_ID, OURS), CUDA_ERROR_NOT_SUPPORTED);
     fake.inside = true;
     assert_int_equal(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, OURS), CUDA_ERROR_NOT_SUPPORTED);
-    assert_int_equal(fake.pinned, 0);
+    assert_int_equal(CALLS(sg_core_pin), 0);
 }
 
 /* A freed block is no memory; from inside, and when it is over, the driver is asked what it knows. */
@@ -282,12 +287,13 @@ static void nccl_hears_of_mappings(void **state)
         size_t bytes = 0;
         fake.block = list[i].block;
         fake.plain = list[i].plain;
-        fake.calls = fake.pinned = 0;
+        fake.calls = 0;
+        FORGET(sg_core_pin);
         assert_int_equal(cuMemGetAddressRange_v2(&base, &bytes, OURS + 5), CUDA_SUCCESS);
         assert_int_equal(base, OURS);
         assert_int_equal(bytes, list[i].bytes);
         assert_int_equal(fake.calls, list[i].asked);
-        assert_int_equal(fake.pinned, list[i].pinned);
+        assert_int_equal(CALLS(sg_core_pin), list[i].pinned);
     }
     fake.block = CUDA_SUCCESS;
     fake.plain = true;
@@ -314,11 +320,12 @@ static void handles_are_of_whole_allocations(void **state)
         CUipcMemHandle handle;
         allocation = list[i].allocation;
         fake.block = list[i].block;
-        fake.calls = fake.refused = 0;
+        fake.calls = 0;
+        FORGET(sg_ipc_refused);
         assert_int_equal(cuIpcGetMemHandle(&handle, OURS), list[i].result);
         assert_int_equal(fake.calls, list[i].calls);
-        assert_int_equal(fake.refused, list[i].refused);
-        assert_true(!list[i].refused || fake.refused_legacy == list[i].allocation.legacy);
+        assert_int_equal(CALLS(sg_ipc_refused), list[i].refused);
+        assert_true(!list[i].refused || (int)ARGUMENT(sg_ipc_refused, 0) == list[i].allocation.legacy);
         assert_true(list[i].result != CUDA_SUCCESS || strcmp(fake.called, "cuIpcGetMemHandle") == 0);
     }
     fake.answer = CUDA_ERROR_INVALID_CONTEXT;
@@ -429,8 +436,8 @@ static void pitches_are_measured_on_a_full_card(void **state)
         fake.pitch = 512;
         fake.once = CUDA_ERROR_OUT_OF_MEMORY;
         fake.calls = 0;
-        fake.idle = list[i].idle;
-        fake.live = list[i].live;
+        ANSWER(sg_core_trim, list[i].idle);
+        ANSWER(sg_captures_active, list[i].live);
         assert_int_equal(cuMemAllocPitch_v2(&address, &pitch, 100, 3, 4), CUDA_SUCCESS);
         assert_int_equal(address, list[i].expected);
     }
@@ -441,12 +448,13 @@ static void free_memory_counts_what_is_idle(void **state)
     size_t available = 0, total = 0;
     (void)state;
     assert_int_equal(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
-    assert_true(available == 2000 && total == 3000 && fake.settled == 1);
+    assert_true(available == 2000 && total == 3000 && settled() == 1);
     assert_int_equal(cuMemGetInfo_v2(NULL, NULL), CUDA_SUCCESS);
     fake.early = true; /* nothing can have been put off */
-    fake.settled = 0;
+    FORGET(sg_memory_run_deferred);
+    FORGET(sg_memory_settle);
     assert_int_equal(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
-    assert_true(available == 1000 && total == 4000 && fake.settled == 0);
+    assert_true(available == 1000 && total == 4000 && settled() == 0);
     fake.early = false;
     fake.current = CUDA_ERROR_INVALID_CONTEXT;
     assert_int_equal(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
@@ -465,7 +473,7 @@ static void free_memory_counts_what_is_idle(void **state)
         size_t available;
     } limits[] = {{5000, 3500, 1000}, {5000, 4500, 500}, {5000, 5000, 0}, {5000, 6000, 0}}; /* it was lowered */
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
-        fake.limit = limits[i].limit;
+        ANSWER(sg_core_limit, limits[i].limit);
         fake.reserved = limits[i].reserved;
         assert_int_equal(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
         assert_int_equal(available, limits[i].available);
@@ -474,7 +482,7 @@ static void free_memory_counts_what_is_idle(void **state)
     for (int i = 0; i < 3; i++) { /* whoever is not served sees the driver's */
         fake.inside = i == 0;
         fake.over = i == 1;
-        fake.passing = i == 2;
+        ANSWER(sg_process_is_passthrough, i == 2);
         assert_int_equal(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
         assert_true(available == 1000 && total == 4000);
     }
@@ -486,29 +494,29 @@ static void memory_that_is_about_to_be_free_is_waited_for(void **state)
     size_t available;
     (void)state;
     assert_int_equal(cuMemGetInfo_v2(&available, NULL), CUDA_SUCCESS);
-    assert_int_equal(fake.polled, 1);
+    assert_int_equal(CALLS(sg_core_poll), 1);
     fake.awaits = 5;
     assert_int_equal(cuMemGetInfo_v2(&available, NULL), CUDA_SUCCESS);
-    assert_int_equal(fake.polled, 5);
+    assert_int_equal(CALLS(sg_core_poll), 5);
     fake.awaits = INT32_MAX;
     assert_int_equal(cuMemGetInfo_v2(&available, NULL), CUDA_SUCCESS);
-    assert_in_range(fake.polled, 6, 100);
-    fake.polled = 0; /* it goes on: it is waited for again only once more has been freed */
+    assert_in_range(CALLS(sg_core_poll), 6, 100);
+    FORGET(sg_core_poll); /* it goes on: it is waited for again only once more has been freed */
     assert_int_equal(cuMemGetInfo_v2(&available, NULL), CUDA_SUCCESS);
-    assert_int_equal(fake.polled, 1);
+    assert_int_equal(CALLS(sg_core_poll), 1);
     fake.freed++;
     assert_int_equal(cuMemGetInfo_v2(&available, NULL), CUDA_SUCCESS);
-    assert_in_range(fake.polled, 6, 100);
+    assert_in_range(CALLS(sg_core_poll), 6, 100);
     fake.freed++;
     fake.torch = true; /* it is not told of what is idle */
-    fake.polled = 0;
+    FORGET(sg_core_poll);
     assert_int_equal(cuMemGetInfo_v2(&available, NULL), CUDA_SUCCESS);
-    assert_int_equal(fake.polled, 0);
+    assert_int_equal(CALLS(sg_core_poll), 0);
     fake.torch = false;
-    fake.live = true;
-    fake.polled = 0;
+    ANSWER(sg_captures_active, true);
+    FORGET(sg_core_poll);
     assert_int_equal(cuMemGetInfo_v2(&available, NULL), CUDA_SUCCESS);
-    assert_int_equal(fake.polled, 1);
+    assert_int_equal(CALLS(sg_core_poll), 1);
 }
 
 static void visible_limit_is_the_device_s_size(void **state)
@@ -525,7 +533,7 @@ static void visible_limit_is_the_device_s_size(void **state)
     assert_int_equal(cuDeviceTotalMem_v2(&bytes, 0), CUDA_SUCCESS);
     assert_int_equal(bytes, 2 * LIMIT);
     fake.inside = false;
-    fake.passing = true;
+    ANSWER(sg_process_is_passthrough, true);
     assert_int_equal(cuDeviceTotalMem_v2(&bytes, 0), CUDA_SUCCESS);
     assert_int_equal(bytes, 2 * LIMIT);
     fake.answer = CUDA_ERROR_INVALID_DEVICE;
@@ -561,7 +569,7 @@ static void interface_takes_any_device(void **state)
     static const int devices[] = {-1, 64, INT32_MAX, INT32_MIN};
     struct segalloc_stat list[2] = {{0}};
     (void)state;
-    fake.idle = 5;
+    ANSWER(sg_core_trim, 5);
     assert_int_equal(segalloc_trim(63, 0), 5);
     assert_true(segalloc_stats(0, list, 1) > 1 && list[0].name && !list[1].name);
     assert_true(segalloc_stats(0, NULL, 0) > 1);
