@@ -25,15 +25,16 @@ static void answer_torch(void)
 {
     fake.environment = 0x100;
     fake.conf.pytorch = SG_PYTORCH_BENEATH;
-    EXPECT(ours_of_check_env("OTHER") == 0x100 && !fake.watches);
+    EXPECT(ours_of_check_env("OTHER") == 0x100 && !CALLS(sg_torch_overrides_watch));
     fake.conf.pytorch = SG_PYTORCH_DIRECT;
-    EXPECT(ours_of_check_env("OTHER") == 0x100 && ours_of_check_env(NULL) == 0x100 && fake.watches == 2);
+    EXPECT(ours_of_check_env("OTHER") == 0x100 && ours_of_check_env(NULL) == 0x100 &&
+           CALLS(sg_torch_overrides_watch) == 2);
     EXPECT(ours_of_check_env(CACHING) == 0x100 && !sg_torch_direct()); /* the user says no */
-    EXPECT(ours_of_check_env("OTHER") == 0x100 && fake.watches == 2);
+    EXPECT(ours_of_check_env("OTHER") == 0x100 && CALLS(sg_torch_overrides_watch) == 2);
     fake.environment = 0;
-    fake.passing = true;
+    ANSWER(sg_process_is_passthrough, true);
     EXPECT(ours_of_check_env(CACHING) == 0 && !sg_torch_direct());
-    fake.passing = false;
+    ANSWER(sg_process_is_passthrough, false);
     fake.conf.pytorch = SG_PYTORCH_BENEATH;
     EXPECT(ours_of_check_env(CACHING) == 0 && !sg_torch_direct());
     fake.conf.pytorch = SG_PYTORCH_DIRECT;
@@ -41,8 +42,8 @@ static void answer_torch(void)
         fake.none = i == 0;
         fake.itself = i == 1;
         fake.environment = i == 2 ? 0 : 0x100;
-        EXPECT(
-            ours_of_check_env(CACHING) == 0x101 && sg_torch_direct() && fake.follows == i + 1 && fake.limits == i + 1);
+        EXPECT(ours_of_check_env(CACHING) == 0x101 && sg_torch_direct() && CALLS(sg_follow_as_configured) == i + 1 &&
+               CALLS(sg_torch_allocator_limit) == i + 1);
     }
 }
 
@@ -77,7 +78,7 @@ static void capture_beneath(void)
 static void graphs_that_fail_are_explained(void **state)
 {
     (void)state;
-    memset(&fake, 0, sizeof fake);
+    start_afresh();
     fake.conf.pytorch = SG_PYTORCH_DIRECT;
     expect_end(capture_as_compiled_graphs_do, 0,
         "a CUDA graph is captured as torch.compile does it, which fails without PyTorch's own cache: use "
@@ -102,9 +103,9 @@ static void capture_for_pools(void)
     sg_torch_captures(CU_STREAM_CAPTURE_MODE_GLOBAL); /* for none */
     sg_torch_captures(CU_STREAM_CAPTURE_MODE_GLOBAL);
     capture_for(0, 2);
-    EXPECT(fake.said == 1);
+    EXPECT(CALLS(sg_log_line) == 1);
     capture_for(0, 2);
-    EXPECT(fake.said == 2);
+    EXPECT(CALLS(sg_log_line) == 2);
     capture_for(0, 2);
 }
 
@@ -121,7 +122,7 @@ static void capture_for_pools_of_pytorchs_own(void)
 static void graphs_that_share_a_pool_are_explained(void **state)
 {
     (void)state;
-    memset(&fake, 0, sizeof fake);
+    start_afresh();
     fake.conf.pytorch = SG_PYTORCH_DIRECT;
     expect_end(capture_for_pools, 0,
         "PyTorch allocates for a pool of its own (MemPool, or a CUDA graph), and pytorch:direct bypasses it: "
@@ -137,7 +138,8 @@ static void answer_torch_by_itself(void)
     fake.conf.pytorch = SG_PYTORCH_AUTO;
     fake.has_switch = fake.cache_on = true;
     EXPECT(!sg_torch_mode_text() && !sg_torch_counts() && !sg_torch_caches());
-    EXPECT(ours_of_check_env(CACHING) == 0 && sg_torch_direct() && !fake.cache_on && fake.follows == 1);
+    EXPECT(
+        ours_of_check_env(CACHING) == 0 && sg_torch_direct() && !fake.cache_on && CALLS(sg_follow_as_configured) == 1);
     EXPECT(sg_torch_switchable() && !sg_torch_switched() && strcmp(sg_torch_mode_text(), "direct") == 0);
     fake.ours = true;
     EXPECT(sg_torch_is_direct((void *)(uintptr_t)BLOCK));
@@ -152,12 +154,15 @@ static void answer_torch_by_itself(void)
 static void answer_torch_one_by_one(void)
 {
     fake.conf.pytorch = SG_PYTORCH_AUTO;
-    fake.has_switch = fake.cache_on = fake.routes = fake.ours = true;
+    fake.has_switch = fake.cache_on = fake.ours = true;
+    ANSWER(sg_torch_allocator_routes, true);
     EXPECT(ours_of_check_env(CACHING) == 0 && sg_torch_direct());
     sg_torch_pool_begins(0, 1);
     EXPECT(!fake.cache_on && sg_torch_switchable() && !sg_torch_pool_allocates() && !sg_torch_gives_back());
-    fake.in_pool = true;
-    EXPECT(sg_torch_pool_allocates() && !fake.emptied && sg_torch_gives_back() && fake.emptied == 1);
+    ANSWER(sg_torch_pools_seen, true);
+    ANSWER(sg_torch_pools_route, true);
+    EXPECT(sg_torch_pool_allocates() && !CALLS(sg_torch_allocator_empty) && sg_torch_gives_back() &&
+           CALLS(sg_torch_allocator_empty) == 1);
     EXPECT(sg_torch_is_direct((void *)(uintptr_t)BLOCK));
     sg_torch_segment_made((void *)(uintptr_t)BLOCK, 512);
     EXPECT(!sg_torch_is_direct((void *)(uintptr_t)BLOCK));
@@ -170,9 +175,9 @@ static void record_history_first(void)
     sg_torch_history(true);
     sg_torch_history(false);
     sg_torch_history(true);
-    EXPECT(ours_of_check_env(CACHING) == 0 && !sg_torch_direct() && fake.cache_on && fake.said == 1);
+    EXPECT(ours_of_check_env(CACHING) == 0 && !sg_torch_direct() && fake.cache_on && CALLS(sg_log_line) == 1);
     sg_torch_history(true);
-    EXPECT(fake.said == 1);
+    EXPECT(CALLS(sg_log_line) == 1);
 }
 
 static void record_history_later(void)
@@ -181,10 +186,10 @@ static void record_history_later(void)
     fake.has_switch = fake.cache_on = true;
     EXPECT(ours_of_check_env(CACHING) == 0 && sg_torch_direct());
     sg_torch_history(false);
-    EXPECT(!sg_torch_switched() && fake.said == 0);
+    EXPECT(!sg_torch_switched() && CALLS(sg_log_line) == 0);
     sg_torch_history(true);
     sg_torch_history(true);
-    EXPECT(sg_torch_switched() && fake.cache_on && fake.said == 1);
+    EXPECT(sg_torch_switched() && fake.cache_on && CALLS(sg_log_line) == 1);
 }
 
 static void spare_pool_first(void)
@@ -194,7 +199,7 @@ static void spare_pool_first(void)
     sg_torch_spare_pool();
     EXPECT(ours_of_check_env(CACHING) == 0 && !sg_torch_direct() && fake.cache_on);
     sg_torch_spare_pool();
-    EXPECT(fake.said == 0);
+    EXPECT(CALLS(sg_log_line) == 0);
 }
 
 static void spare_pool_later(void)
@@ -204,7 +209,7 @@ static void spare_pool_later(void)
     EXPECT(ours_of_check_env(CACHING) == 0 && sg_torch_direct());
     sg_torch_spare_pool();
     sg_torch_spare_pool();
-    EXPECT(sg_torch_switched() && fake.cache_on && fake.said == 1);
+    EXPECT(sg_torch_switched() && fake.cache_on && CALLS(sg_log_line) == 1);
 }
 
 /* A pool to be used when memory runs out is of use to PyTorch's cache alone. */
@@ -212,7 +217,7 @@ static void spare_pools_take_pytorchs_cache(void **state)
 {
     (void)state;
     apart(spare_pool_first);
-    memset(&fake, 0, sizeof fake);
+    start_afresh();
     expect_end(spare_pool_later, 0,
         "PyTorch has a pool to be used when memory runs out (use_on_oom): its own cache is on from here on\n");
 }
@@ -223,7 +228,7 @@ static void record_history_in_vain(void)
     EXPECT(ours_of_check_env(CACHING) == 0 && sg_torch_direct());
     sg_torch_history(true);
     sg_torch_history(true);
-    EXPECT(!sg_torch_switched() && fake.said == 1);
+    EXPECT(!sg_torch_switched() && CALLS(sg_log_line) == 1);
 }
 
 /* PyTorch's cache is on for its history, and a line says so; or that there is none. */
@@ -244,7 +249,7 @@ static void history_takes_pytorchs_cache(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         char line[320];
-        memset(&fake, 0, sizeof fake);
+        start_afresh();
         fake.conf.pytorch = list[i].wanted;
         snprintf(line, sizeof line, "PyTorch records its memory history: %s%s", list[i].said, kept);
         expect_end(list[i].test, 0, line);
@@ -263,7 +268,8 @@ static void answer_torch_without_a_switch(void)
 static void answer_torch_beside_another(void)
 {
     fake.conf.pytorch = SG_PYTORCH_AUTO;
-    fake.has_switch = fake.cache_on = fake.interposed = true;
+    fake.has_switch = fake.cache_on = true;
+    ANSWER(sg_interposer_of_runtime, true);
     EXPECT(ours_of_check_env(CACHING) == 0 && !sg_torch_direct() && fake.cache_on && sg_torch_caches());
 }
 
@@ -272,7 +278,7 @@ static void answer_torch_by_name(void)
     fake.has_switch = fake.cache_on = true;
     EXPECT(ours_of_check_env(CACHING) == 0 && sg_torch_direct() && !fake.cache_on);
     sg_torch_pool_begins(0, 1);
-    EXPECT(!fake.cache_on && !sg_torch_switched() && fake.said == 1);
+    EXPECT(!fake.cache_on && !sg_torch_switched() && CALLS(sg_log_line) == 1);
 }
 
 static void auto_goes_back_where_pools_begin(void **state)
@@ -282,7 +288,7 @@ static void auto_goes_back_where_pools_begin(void **state)
     apart(answer_torch_beside_another);
     apart(answer_torch_one_by_one);
     apart(answer_torch_without_a_switch);
-    memset(&fake, 0, sizeof fake);
+    start_afresh();
     fake.conf.pytorch = SG_PYTORCH_DIRECT;
     expect_end(answer_torch_by_name, 0,
         "PyTorch allocates for a pool of its own (MemPool, or a CUDA graph), and pytorch:direct bypasses it: "
@@ -373,8 +379,9 @@ static void *plug(void)
 
 static void plug_in(void)
 {
-    EXPECT(!segalloc_torch_malloc(0, DEVICE, NULL) && fake.follows == 0);
-    EXPECT(plug() == (void *)BLOCK && fake.allocs == 1 && fake.follows == 1 && fake.plugged == 1);
+    EXPECT(!segalloc_torch_malloc(0, DEVICE, NULL) && CALLS(sg_follow_as_configured) == 0);
+    EXPECT(plug() == (void *)BLOCK && fake.allocs == 1 && CALLS(sg_follow_as_configured) == 1 &&
+           CALLS(sg_memory_torch_plugged) == 1);
     fake.no_core = true;
     EXPECT(plug() == (void *)(2 * BLOCK) && fake.allocs == 1);
     fake.no_core = false;
@@ -388,21 +395,21 @@ static void plug_in(void)
     EXPECT(!plug());
     fake.no_driver = false;
     segalloc_torch_free(NULL, 0, DEVICE, NULL);
-    fake.over = true;
+    ANSWER(sg_process_over, true);
     segalloc_torch_free((void *)BLOCK, 0, DEVICE, NULL);
-    fake.over = false;
+    ANSWER(sg_process_over, false);
     fake.no_driver = true;
     segalloc_torch_free((void *)BLOCK, 0, DEVICE, NULL);
     fake.no_driver = false;
-    EXPECT(fake.frees + fake.passed == 0);
+    EXPECT(CALLS(sg_memory_free) + CALLS(sg_memory_free_passthrough) == 0);
     fake.ours = true;
     segalloc_torch_free((void *)BLOCK, 0, DEVICE, NULL);
-    EXPECT(fake.frees == 1 && fake.pushes == 0);
+    EXPECT(CALLS(sg_memory_free) == 1 && fake.pushes == 0);
     fake.no_core = true;
     segalloc_torch_free((void *)BLOCK, 0, DEVICE, NULL);
     fake.ours = false;
     segalloc_torch_free((void *)BLOCK, 0, DEVICE, NULL);
-    EXPECT(fake.frees == 1 && fake.passed == 2 && fake.pushes == 0);
+    EXPECT(CALLS(sg_memory_free) == 1 && CALLS(sg_memory_free_passthrough) == 2 && fake.pushes == 0);
 }
 
 static void run_out(void)
@@ -463,11 +470,11 @@ static void throw_errors(void)
         says("Tried to allocate 1.00 MiB. GPU 1 has a total capacity of 4.00 GiB of which 1.00 MiB is free. Of the"));
     EXPECT(says("3.00 MiB is allocated by PyTorch, and 5.00 MiB is reserved by PyTorch but unallocated."));
     fake.takes_text = true;
-    fake.limit = 1 << 30;
+    ANSWER(sg_core_limit, 1 << 30);
     EXPECT(throws() && fake.deleted == 2 && says("is free. 1.00 GiB allowed; Of the"));
-    fake.limit = fake.total;
+    ANSWER(sg_core_limit, fake.total);
     EXPECT(throws() && !says("allowed"));
-    fake.limit = 1;
+    ANSWER(sg_core_limit, 1);
     fake.info = CUDA_ERROR_UNKNOWN;
     fake.no_stats = true;
     EXPECT(throws() && !says("allowed") && says("total capacity of 0 B of") && says(" 0 B is allocated"));
@@ -508,9 +515,10 @@ static void run_out_in_modes(void)
     (void)ours_of_check_env(CACHING);
     EXPECT(!runs_out(NULL) && fake.errors_forgotten == 0);
     EXPECT(runs_out(get_last_error) && fake.errors_forgotten == 1);
-    EXPECT(fake.ooms == 1 && fake.observed == 1 && fake.observed_bytes == 1 << 20);
+    EXPECT(CALLS(sg_torch_counts_oom) == 1 && CALLS(sg_torch_observers_call) == 1 &&
+           ARGUMENT(sg_torch_observers_call, 1) == 1 << 20);
     sg_self.torch_cached = true; /* PyTorch's cache asks, and goes on by itself */
-    EXPECT(!runs_out(get_last_error) && fake.errors_forgotten == 1 && fake.observed == 1);
+    EXPECT(!runs_out(get_last_error) && fake.errors_forgotten == 1 && CALLS(sg_torch_observers_call) == 1);
 }
 
 static void run_out_where_nothing_can_be_thrown(void)
@@ -563,7 +571,7 @@ static void ask_and_end(void)
 static void no_kernel_has_failed_at_the_end(void **state)
 {
     (void)state;
-    memset(&fake, 0, sizeof fake);
+    start_afresh();
     expect_end(ask_and_end, 0, "asked");
 }
 

@@ -1,5 +1,4 @@
 /* See torch_world.h. */
-#include "inspect/core_state.h"
 #include "torch_world.h"
 
 #include <dlfcn.h>
@@ -12,23 +11,8 @@
 #include <cmocka.h>
 
 #include "balance.h"
-#include "serve/free.h"
-#include "track/captures.h"
-#include "track/contexts.h"
-#include "process/environment.h"
-#include "process/interposers.h"
-#include "serve/alloc.h"
-#include "process/symbols.h"
-#include "torch/torch_overrides.h"
-#include "torch/torch_allocator.h"
-#include "torch/torch_counts.h"
-#include "torch/torch_observers.h"
-#include "torch/torch_pools.h"
-#include "track/free_policy.h"
-#include "track/streams.h"
 
 struct fake fake;
-__thread struct sg_thread sg_self;
 
 static struct sg_core *const core = (struct sg_core *)&fake;
 
@@ -182,12 +166,6 @@ void *sg_library_find(const char *prefix)
     return fake.none ? NULL : &fake;
 }
 
-int sg_library_close(void *handle)
-{
-    EXPECT(handle == &fake);
-    return 0;
-}
-
 /* In place of dladdr(). */
 int library_of(const void *address, Dl_info *ret)
 {
@@ -260,10 +238,7 @@ static CUresult mem_info(size_t *ret_free, size_t *ret_total)
 
 const struct sg_driver *sg_process_driver(void)
 {
-    static const struct sg_driver driver = {.ctx_get_current = get_current, .ctx_get_device = get_device,
-        .primary_retain = retain, .primary_release = release, .ctx_push = push, .ctx_pop = pop, .mem_alloc = mem_alloc,
-        .mem_info = mem_info};
-    return fake.no_driver ? NULL : &driver;
+    return fake.no_driver ? NULL : &fake_driver;
 }
 
 /* The rest of the library. */
@@ -275,21 +250,6 @@ struct sg_core *sg_enter(void)
 struct sg_core *sg_enter_allocation(void)
 {
     return sg_enter();
-}
-
-bool sg_interposer_of_runtime(void)
-{
-    return fake.interposed;
-}
-
-bool sg_process_over(void)
-{
-    return fake.over;
-}
-
-bool sg_process_is_passthrough(void)
-{
-    return fake.passing;
 }
 
 bool sg_process_owns(CUdeviceptr address)
@@ -305,18 +265,8 @@ const struct sg_conf *sg_process_conf(void)
 
 void sg_log_line(const char *line)
 {
-    fake.said++;
+    (void)RECORD(sg_log_line, 0);
     fprintf(stderr, "%s\n", line);
-}
-
-void sg_follow_as_configured(void)
-{
-    fake.follows++;
-}
-
-void sg_memory_torch_plugged(void)
-{
-    fake.plugged++;
 }
 
 CUresult sg_memory_alloc(struct sg_core *asked, size_t bytes, const struct sg_request *request, CUdeviceptr *ret)
@@ -328,20 +278,6 @@ CUresult sg_memory_alloc(struct sg_core *asked, size_t bytes, const struct sg_re
     return fake.alloc;
 }
 
-CUresult sg_memory_free(struct sg_core *asked, CUdeviceptr address, const struct sg_request *request)
-{
-    EXPECT(asked == core && address == BLOCK && request->pluggable);
-    fake.frees++;
-    return CUDA_SUCCESS;
-}
-
-CUresult sg_memory_free_passthrough(CUdeviceptr address, const struct sg_request *request)
-{
-    EXPECT(address == BLOCK && request->pluggable);
-    fake.passed++;
-    return CUDA_SUCCESS;
-}
-
 CUresult sg_contexts_current(struct sg_core *asked, CUcontext *ret, int *ret_device)
 {
     EXPECT(asked == core);
@@ -349,12 +285,6 @@ CUresult sg_contexts_current(struct sg_core *asked, CUcontext *ret, int *ret_dev
     if (fake.contexts == CUDA_SUCCESS)
         *ret_device = DEVICE;
     return fake.contexts;
-}
-
-uint64_t sg_core_limit(struct sg_core *asked, int device)
-{
-    (void)asked, (void)device;
-    return fake.limit;
 }
 
 bool sg_core_stats(struct sg_core *asked, int device, struct sg_stats *ret)
@@ -396,75 +326,15 @@ void expect_end(void (*test)(void), int status, const char *said)
     assert_int_equal(WIFEXITED(got) ? WEXITSTATUS(got) : -WTERMSIG(got), status);
 }
 
-void sg_torch_overrides_watch(void)
-{
-    fake.watches++;
-}
-
 bool sg_torch_overrides_take(void)
 {
     return fake.has_switch;
-}
-
-void sg_torch_allocator_limit(void)
-{
-    fake.limits++;
 }
 
 bool sg_torch_allocator_cache(bool on)
 {
     fake.cache_on = on;
     return fake.has_switch;
-}
-
-bool sg_torch_allocator_routes(void)
-{
-    return fake.routes;
-}
-
-bool sg_torch_allocator_empty(void)
-{
-    fake.emptied++;
-    return true;
-}
-
-bool sg_captures_active(void)
-{
-    return false;
-}
-
-bool sg_torch_pools_seen(void)
-{
-    return fake.in_pool;
-}
-
-bool sg_torch_pools_route(void)
-{
-    return fake.in_pool;
-}
-
-void sg_torch_counts_oom(int device)
-{
-    EXPECT(device == DEVICE);
-    fake.ooms++;
-}
-
-void sg_torch_observers_call(int device, size_t bytes, size_t total_bytes, size_t free_bytes)
-{
-    EXPECT(device == DEVICE && free_bytes == 1 << 20 && total_bytes == fake.total);
-    fake.observed++;
-    fake.observed_bytes = bytes;
-}
-
-bool sg_thread_inside(void)
-{
-    return false;
-}
-
-char *sg_environment(const char *name)
-{
-    (void)name;
-    return NULL;
 }
 
 CUresult sg_core_block(struct sg_core *asked, CUdeviceptr address, struct sg_block_info *ret)
@@ -474,13 +344,46 @@ CUresult sg_core_block(struct sg_core *asked, CUdeviceptr address, struct sg_blo
     return CUDA_SUCCESS;
 }
 
-void apart(void (*test)(void))
+/* Where calls are of the one block and the one device, that is so of each. */
+static uint64_t answer(const struct fakes_function *function, uint64_t result)
+{
+    const char *name = function->name;
+    const uint64_t *given = function->argument;
+    if (strcmp(name, "sg_memory_free") == 0)
+        EXPECT(POINTER(sg_memory_free, 0) == core && given[1] == BLOCK &&
+               BEHIND(sg_memory_free, struct sg_request).pluggable);
+    else if (strcmp(name, "sg_memory_free_passthrough") == 0)
+        EXPECT(given[0] == BLOCK && BEHIND(sg_memory_free_passthrough, struct sg_request).pluggable);
+    else if (strcmp(name, "sg_torch_counts_oom") == 0)
+        EXPECT(given[0] == DEVICE);
+    else if (strcmp(name, "sg_torch_observers_call") == 0)
+        EXPECT(given[0] == DEVICE && given[3] == 1 << 20 && given[2] == fake.total);
+    else if (strcmp(name, "sg_library_close") == 0)
+        EXPECT(given[0] == (uintptr_t)&fake);
+    return result;
+}
+
+void start_afresh(void)
 {
     memset(&fake, 0, sizeof fake);
+    fakes_reset();
+    fakes_on_call = answer;
+    fake_driver.ctx_get_current = get_current;
+    fake_driver.ctx_get_device = get_device;
+    fake_driver.primary_retain = retain;
+    fake_driver.primary_release = release;
+    fake_driver.ctx_push = push;
+    fake_driver.ctx_pop = pop;
+    fake_driver.mem_alloc = mem_alloc;
+    fake_driver.mem_info = mem_info;
+    ANSWER(sg_torch_allocator_empty, true);
+}
+
+void apart(void (*test)(void))
+{
+    start_afresh();
     fake.conf.pytorch = SG_PYTORCH_DIRECT;
     vtable[2] = NULL;
     memcpy(&vtable[2], &(void (*)(void *)){destroy}, sizeof vtable[2]);
     expect_end(test, 0, "");
 }
-
-

@@ -1,5 +1,5 @@
-/* Stand-ins for PyTorch's libraries, a driver and a core made up for tests of what PyTorch is asked and told: they answer
-   what they are told to, and keep what they heard. */
+/* Stand-ins for PyTorch's libraries, and one block, for tests of what PyTorch is asked and answered. All else are fakes
+   (fakes.h). */
 #ifndef TORCH_WORLD_H
 #define TORCH_WORLD_H
 
@@ -10,8 +10,24 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "fakes.h"
+#include "inspect/core_state.h"
+#include "process/environment.h"
+#include "process/interposers.h"
+#include "process/process.h"
+#include "process/symbols.h"
+#include "serve/alloc.h"
 #include "serve/callers.h"
-#include "core/core.h"
+#include "serve/free.h"
+#include "torch/torch_allocator.h"
+#include "torch/torch_counts.h"
+#include "torch/torch_observers.h"
+#include "torch/torch_overrides.h"
+#include "torch/torch_pools.h"
+#include "track/captures.h"
+#include "track/contexts.h"
+#include "track/free_policy.h"
+#include "track/streams.h"
 
 #define CHECK_ENV "_ZN3c105utils9check_envEPKc"
 #define CHECK_FAIL "_ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
@@ -35,28 +51,21 @@ enum { BLOCK = 4096, DEVICE = 1 };
 
 struct fake {
     struct sg_conf conf;
-    bool interposed;                                    /* another preloaded library has cudaMalloc */
-    bool none, passing, over, no_core, no_driver, ours; /* none of PyTorch's libraries; a block is ours */
+    bool none, no_core, no_driver, ours; /* none of PyTorch's libraries; a block is ours */
     uint16_t environment;       /* what PyTorch's check_env answers */
     bool failed;                /* a kernel, as PyTorch's registry says */
     bool itself;                /* PyTorch's names are the library's own */
     const char *missing;        /* a name that PyTorch's libraries lack */
     const char *allocator_in;   /* the library of the allocator in force */
     bool has_switch, cache_on;  /* PyTorch's allocator can be told to cache, and does */
-    bool routes, in_pool;       /* for one tensor and not for the next; the next is a pool's */
-    int emptied, observed, ooms; /* times that its cache was, observers were called, a failure was counted */
-    size_t observed_bytes;
-    int follows, plugged, said;
     CUcontext current;
     int device;                 /* of that */
     CUresult current_answer, device_answer, retain, push, alloc, info, contexts;
-    int retained, pushes, allocs, frees, passed;
+    int retained, pushes, allocs;
     void (*meanwhile)(void);
     void (*at_thread_end)(void *);
-    uint64_t limit, total;
+    uint64_t total;
     bool no_stats;
-    int watches;                /* PyTorch's allocator was to be watched */
-    int limits;                 /* asked for, of what PyTorch was told before */
     bool takes_text;            /* the error's constructor takes the text over */
     int deleted, errors_forgotten;
     char thrown[2048];
@@ -72,6 +81,9 @@ extern struct fake fake;
             _exit(1); \
         } \
     } while (0)
+
+/* Nothing of the test before is left. */
+void start_afresh(void);
 
 /* PyTorch's cudaGetLastError. */
 int get_last_error(void);
