@@ -63,6 +63,7 @@ struct fakes_function {
     int calls, first;     /* the latter: calls that are still answered by `first_result` */
     uint64_t when;        /* number of the latest call among all */
     uint64_t result, first_result;
+    const char *kinds; /* of the arguments, a letter each: p of a pointer, s of a struct, n of all else; NULL: the driver's */
     uint64_t argument[FAKES_ARGUMENTS];
     enum fakes_kind { FAKES_LIBRARY, FAKES_DRIVER, FAKES_REAL } kind; /* the latter two: of fake_driver, of fake_real */
     _Alignas(max_align_t) unsigned char kept[FAKES_KEPT];

@@ -53,6 +53,8 @@ def fake(result, name, text):
     values = ", ".join("0" if is_struct(declaration) else f"(uintptr_t){argument}" for declaration, argument in given)
     lines = [f"__attribute__((weak)) {result}{name}{' '.join(text.split())}", "{", "    static struct fakes_function *made_fake;",
              f'    made_fake = made_fake ? made_fake : fakes_function("{name}");']
+    kinds = "".join("s" if is_struct(declaration) else "p" if "*" in declaration else "n" for declaration, _ in given)
+    lines += [f'    made_fake->kinds = "{kinds}";']
     lines += [f"    (void){argument};" for declaration, argument in given if is_struct(declaration)]
     for declaration, argument in given:
         kept = re.match(r"const struct (\w+) \*", declaration)

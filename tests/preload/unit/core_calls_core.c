@@ -110,20 +110,6 @@ CUresult sg_core_wait(struct sg_core *core, CUdeviceptr address, CUcontext curre
     return answered(happens(12) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
 }
 
-CUresult sg_core_wait_for_all(struct sg_core *core)
-{
-    assert(core == core_calls_core());
-    say(" wait_for_all");
-    return CUDA_SUCCESS;
-}
-
-bool sg_core_awaits(struct sg_core *core, int device)
-{
-    assert(core == core_calls_core());
-    say(" awaits(%d)", device);
-    return happens(2);
-}
-
 void sg_core_mem_info(struct sg_core *core, int device, size_t *free_bytes, size_t *total_bytes)
 {
     assert(core == core_calls_core());
@@ -180,32 +166,11 @@ uint64_t sg_core_limit(struct sg_core *core, int device)
     return 1u << 30;
 }
 
-bool sg_core_is_limited(struct sg_core *core, int device)
-{
-    assert(core == core_calls_core());
-    say(" is_limited(%d)", device);
-    return happens(3);
-}
-
-bool sg_core_left_pages(struct sg_core *core, int device)
-{
-    assert(core == core_calls_core());
-    say(" left_pages(%d)", device);
-    return happens(3);
-}
-
 CUresult sg_core_record_stream(struct sg_core *core, CUdeviceptr address, sg_slot slot)
 {
     assert(core == core_calls_core());
     say(" record_stream(%llx %u)", address, slot);
     return answered(happens(8) ? CUDA_ERROR_NOT_FOUND : happens(12) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
-}
-
-CUresult sg_core_peer_access(struct sg_core *core, int device, int peer, bool enable)
-{
-    assert(core == core_calls_core());
-    say(" peer(%d %d %d)", device, peer, enable);
-    return answered(happens(6) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS);
 }
 
 sg_slot sg_core_slot(struct sg_core *core, int device, const struct sg_stream_id *id)
@@ -262,54 +227,6 @@ void sg_core_host_observed(struct sg_core *core, int device, const struct sg_vec
     say(" host_observed(%d", device);
     say_clock(clock);
     say(")");
-}
-
-bool sg_core_pin_all(struct sg_core *core)
-{
-    assert(core == core_calls_core());
-    say(" pin_all");
-    return true;
-}
-
-void sg_core_poll(struct sg_core *core, int device)
-{
-    assert(core == core_calls_core());
-    if (device < 2)
-        say(" poll(%d)", device);
-}
-
-#define SAYS(name, parameters, format, ...)         \
-    void sg_core_##name parameters                  \
-    {                                               \
-        assert(core == core_calls_core());          \
-        say(" " #name "(" format ")", __VA_ARGS__); \
-    }
-SAYS(slot_gone, (struct sg_core * core, int device, sg_slot slot), "%d %u", device, slot)
-SAYS(slot_untracked_order, (struct sg_core * core, int device, sg_slot slot), "%d %u", device, slot)
-SAYS(slot_submitted, (struct sg_core * core, int device, sg_slot slot), "%d %u", device, slot)
-SAYS(context_seen, (struct sg_core * core, int device, CUcontext context), "%d %lx", device,
-    (unsigned long)(uintptr_t)context)
-SAYS(context_gone, (struct sg_core * core, int device, CUcontext context), "%d %lx", device,
-    (unsigned long)(uintptr_t)context)
-SAYS(context_forget, (struct sg_core * core, CUcontext context), "%lx", (unsigned long)(uintptr_t)context)
-SAYS(context_ending, (struct sg_core * core, CUcontext context, bool ending), "%lx %d",
-    (unsigned long)(uintptr_t)context, ending)
-SAYS(used_cross_device, (struct sg_core * core, CUdeviceptr address), "%llx", address)
-SAYS(pin, (struct sg_core * core, CUdeviceptr address, size_t bytes), "%llx %zx", address, bytes)
-SAYS(passthrough, (struct sg_core * core, int device, CUdeviceptr address, size_t bytes), "%d %llx %zx", device,
-    address, bytes)
-
-bool sg_core_take_aliased(struct sg_core *core, int device, sg_slot slot)
-{
-    assert(core == core_calls_core());
-    say(" take_aliased(%d %u)", device, slot);
-    return happens(2);
-}
-
-void sg_core_disable(struct sg_core *core)
-{
-    assert(core == core_calls_core());
-    say(" disable");
 }
 
 uint64_t sg_core_page_bytes(uint64_t granularity, uint64_t bytes, uint64_t mappings)

@@ -186,43 +186,31 @@ void say_driver_call(const char *name, const struct signature *signature, const 
     say(")");
 }
 
-static CUresult driver_call(const char *name, const char *parameters, const uintptr_t *a)
+static const struct row {
+    const char *name, *parameters;
+} rows[] = {
+#define HOOK(symbol, base, version, threads, parameters) {"fake_real." #symbol, #parameters},
+#include "process/hooks.def"
+#define CALL(name, symbol, need, parameters) {"fake_driver." #name, #parameters},
+#include "driver/calls.def"
+};
+
+CUresult driver_call(const struct fakes_function *function)
 {
-    struct signature signature = signature_of(parameters);
+    const struct row *row = rows;
+    while (strcmp(row->name, function->name) != 0)
+        row++;
+    struct signature signature = signature_of(row->parameters);
+    const uintptr_t *a = function->argument;
     CUresult result = may_refuse();
-    say_driver_call(name, &signature, a);
-    for (int i = 0; i < signature.count; i++) {
+    say_driver_call(fakes_symbol(function), &signature, a);
+    for (int i = 0; i < signature.count && function->kind == FAKES_REAL; i++) {
         if (signature.list[i].pointer && !a[i] && needs(signature.list[i].name))
             result = CUDA_ERROR_INVALID_VALUE;
     }
-    take_effect(name, a, &result);
+    if (function->kind == FAKES_REAL)
+        take_effect(fakes_symbol(function), a, &result);
     return answered(result);
-}
-
-typedef CUresult any_call(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t,
-    uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
-
-#define HOOK(symbol, base, version, threads, parameters) \
-    static CUresult real_##symbol(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e, uintptr_t f, \
-        uintptr_t g, uintptr_t h, uintptr_t i, uintptr_t j, uintptr_t k, uintptr_t l, uintptr_t m, uintptr_t n) \
-    { \
-        return driver_call(#symbol, #parameters, (const uintptr_t[]){a, b, c, d, e, f, g, h, i, j, k, l, m, n}); \
-    }
-#include "process/hooks.def"
-
-const struct sg_real *sg_real(void)
-{
-    static struct sg_real table;
-    static bool made;
-    if (!made) {
-        any_call *call;
-#define HOOK(symbol, base, version, threads, parameters) \
-    call = real_##symbol; \
-    memcpy(&table.symbol, &call, sizeof call);
-#include "process/hooks.def"
-        made = true;
-    }
-    return &table;
 }
 
 /* The driver as the core has it. */
@@ -269,18 +257,6 @@ static CUresult ctx_get_id(CUcontext context, unsigned long long *ret)
     return CUDA_SUCCESS;
 }
 
-static CUresult ctx_synchronize(void)
-{
-    say(" ctx_synchronize");
-    return answered(may_refuse());
-}
-
-static CUresult ctx_synchronize_of(CUcontext context)
-{
-    say(" ctx_synchronize(%lx)", (unsigned long)(uintptr_t)context);
-    return answered(may_refuse());
-}
-
 static CUresult primary_state(CUdevice device, unsigned *flags, int *active)
 {
     *flags = 0;
@@ -295,23 +271,11 @@ static CUresult primary_retain(CUcontext *ret, CUdevice device)
     return answered(may_refuse());
 }
 
-static CUresult primary_release(CUdevice device)
-{
-    say(" primary_release(%d)", device);
-    return answered(may_refuse());
-}
-
 static CUresult mem_info(size_t *ret_free, size_t *ret_total)
 {
     *ret_free = 1000 * random_below(&world.answers, 1 << 20);
     *ret_total = (size_t)1 << 31;
     say(" mem_info:%zx", *ret_free);
-    return answered(may_refuse());
-}
-
-static CUresult mem_free(CUdeviceptr address)
-{
-    say(" mem_free(%llx)", address);
     return answered(may_refuse());
 }
 
@@ -322,33 +286,11 @@ static CUresult event_create(CUevent *ret, unsigned flags)
     return answered(may_refuse());
 }
 
-static CUresult one_event(const char *name, CUevent event)
-{
-    say(" %s(%lx)", name, (unsigned long)(uintptr_t)event);
-    return answered(may_refuse());
-}
-
-static CUresult event_destroy(CUevent event)
-{
-    return one_event("event_destroy", event);
-}
-
 static CUresult event_query(CUevent event)
 {
     CUresult result = happens(2) ? CUDA_ERROR_NOT_READY : may_refuse();
     say(" event_query(%lx)", (unsigned long)(uintptr_t)event);
     return answered(result);
-}
-
-static CUresult event_synchronize(CUevent event)
-{
-    return one_event("event_synchronize", event);
-}
-
-static CUresult event_record(CUevent event, CUstream stream)
-{
-    say(" event_record(%lx %lx)", (unsigned long)(uintptr_t)event, (unsigned long)(uintptr_t)stream);
-    return answered(may_refuse());
 }
 
 static CUresult ctx_record_event(CUcontext context, CUevent event)
@@ -453,44 +395,35 @@ static CUresult exchange_capture_mode(CUstreamCaptureMode *mode)
     return CUDA_SUCCESS;
 }
 
-const struct sg_driver *sg_process_driver(void)
+void fill_driver(void)
 {
-    static const struct sg_driver driver = {.ctx_get_current = ctx_get_current,
-        .ctx_push = ctx_push,
-        .ctx_pop = ctx_pop,
-        .ctx_get_device = ctx_get_device,
-        .ctx_get_id = ctx_get_id,
-        .ctx_synchronize = ctx_synchronize,
-        .ctx_synchronize_of = ctx_synchronize_of,
-        .primary_state = primary_state,
-        .primary_retain = primary_retain,
-        .primary_release = primary_release,
-        .mem_info = mem_info,
-        .mem_free = mem_free,
-        .event_create = event_create,
-        .event_destroy = event_destroy,
-        .event_query = event_query,
-        .event_synchronize = event_synchronize,
-        .event_record = event_record,
-        .ctx_record_event = ctx_record_event,
-        .stream_get_ctx = stream_get_ctx,
-        .stream_get_flags = stream_get_flags,
-        .stream_get_id = stream_get_id,
-        .stream_is_capturing = stream_is_capturing,
-        .stream_capture_info = stream_capture_info,
-        .user_object_create = user_object_create,
-        .user_object_release = user_object_release,
-        .graph_retain_user_object = graph_retain_user_object,
-        .exchange_capture_mode = exchange_capture_mode};
-    static struct sg_driver old;
+#define FILL(name) fake_driver.name = name;
+    FILL(ctx_get_current)
+    FILL(ctx_push)
+    FILL(ctx_pop)
+    FILL(ctx_get_device)
+    FILL(primary_state)
+    FILL(primary_retain)
+    FILL(mem_info)
+    FILL(event_create)
+    FILL(event_query)
+    FILL(stream_get_flags)
+    FILL(stream_is_capturing)
+    FILL(stream_capture_info)
+    FILL(user_object_release)
+    FILL(graph_retain_user_object)
+    FILL(exchange_capture_mode)
+    FILL(ctx_get_id)
+    FILL(ctx_record_event)
+    FILL(stream_get_id)
+    FILL(stream_get_ctx)
+    FILL(user_object_create)
     if (!world.old)
-        return &driver;
-    old = driver;
-    old.ctx_get_id = NULL;
-    old.ctx_record_event = NULL;
-    old.ctx_synchronize_of = NULL;
-    old.stream_get_id = NULL;
-    old.stream_get_ctx = NULL;
-    old.user_object_create = NULL;
-    return &old;
+        return;
+    fake_driver.ctx_get_id = NULL;
+    fake_driver.ctx_record_event = NULL;
+    fake_driver.ctx_synchronize_of = NULL;
+    fake_driver.stream_get_id = NULL;
+    fake_driver.stream_get_ctx = NULL;
+    fake_driver.user_object_create = NULL;
 }

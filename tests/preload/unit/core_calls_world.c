@@ -31,11 +31,7 @@
 
 struct world world;
 
-bool sg_recorder_on = true, sg_sites_on;
-__thread struct sg_thread sg_self;
-__thread struct sg_thread *sg_self_found;
-_Atomic unsigned sg_fast_path_epoch;
-atomic_uint sg_ipc_loads, sg_ipc_looked;
+bool sg_recorder_on = true;
 
 void say(const char *format, ...)
 {
@@ -60,6 +56,63 @@ CUresult answered(CUresult result)
     if (result != CUDA_SUCCESS)
         say("=%d", (int)result);
     return result;
+}
+
+/* Fakes that answer something else than 0: so once in so many times, or always. */
+static const struct odds {
+    const char *name;
+    uint64_t one_in;
+    uint64_t result;
+} odds[] = {{"sg_core_awaits", 2, true}, {"sg_core_is_limited", 3, true}, {"sg_core_left_pages", 3, true},
+    {"sg_core_take_aliased", 2, true}, {"sg_core_peer_access", 6, CUDA_ERROR_OUT_OF_MEMORY},
+    {"sg_core_pin_all", 1, true}, {"sg_trim_ask_others", 3, true}, {"sg_trim_ask_others_of", 3, true},
+    {"sg_ipc_refused", 1, CUDA_ERROR_INVALID_VALUE}, {"sg_outside_given", 1, UINT64_MAX},
+    {"sg_outside_pool_device", 1, UINT64_MAX}};
+
+/* Questions that change nothing and are asked all the time. */
+static bool is_quiet(const struct fakes_function *function)
+{
+    static const char *const names[] = {"sg_process_over", "sg_process_is_passthrough", "sg_torch_counts",
+        "sg_torch_direct", "sg_worker_given_up", "sg_alias_probe_gave_back", "sg_outside_any", "sg_outside_used",
+        "sg_outside_traced", "sg_outside_uses_pools", "sg_refusals_ask"};
+    bool all_devices = strcmp(function->name, "sg_core_poll") == 0 || strcmp(function->name, "sg_core_trim") == 0;
+    bool quiet = all_devices && function->argument[1] >= 2; /* devices that there are not */
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        quiet |= strcmp(function->name, names[i]) == 0;
+    return quiet;
+}
+
+static uint64_t say_call(const struct fakes_function *function, uint64_t result)
+{
+    if (function->kind != FAKES_LIBRARY)
+        return driver_call(function);
+    bool core = strncmp(function->name, "sg_core_", 8) == 0;
+    assert(!core || function->argument[0] == (uintptr_t)core_calls_core());
+    if (is_quiet(function))
+        return result;
+    say(" %s(", function->name + (core ? 8 : 3));
+    const char *between = "";
+    for (int i = 0; function->kinds[i]; i++) {
+        if (function->kinds[i] == 'n')
+            say("%s%llx", between, (unsigned long long)function->argument[i]);
+        between = function->kinds[i] == 'n' ? " " : between;
+    }
+    say(")");
+    for (size_t i = 0; i < sizeof odds / sizeof *odds; i++) {
+        if (strcmp(odds[i].name, function->name) == 0 && (odds[i].one_in == 1 || happens(odds[i].one_in)))
+            result = odds[i].result;
+    }
+    return result;
+}
+
+void begin_world(void)
+{
+    fakes_reset();
+    fakes_on_call = say_call;
+    fill_driver();
+    ANSWER(sg_torch_counts, world.direct);
+    ANSWER(sg_torch_direct, world.direct);
+    ANSWER(sg_process_is_passthrough, world.passing);
 }
 
 struct sg_core *core_calls_core(void)
@@ -150,21 +203,6 @@ void sg_leave(void)
     sg_self.inside = false;
 }
 
-bool sg_process_over(void)
-{
-    return world.over;
-}
-
-bool sg_process_is_passthrough(void)
-{
-    return world.passing;
-}
-
-void sg_process_recover(void)
-{
-    say(" recover");
-}
-
 bool sg_process_owns(CUdeviceptr address)
 {
     return world.has_core && sg_core_owns(core_calls_core(), address);
@@ -214,49 +252,10 @@ void *sg_cuda_symbol(const char *name)
     return world.declares ? symbol : NULL;
 }
 
-CUresult sg_ipc_refused(bool legacy)
-{
-    say(" ipc_refused(%d)", legacy);
-    return CUDA_ERROR_INVALID_VALUE;
-}
-
 void sg_sites_note(struct sg_thread *self)
 {
     self->place.shown = self->place.site = (uint32_t)random_below(&world.answers, 100);
     self->place.phase = self->place.site % 7;
-}
-
-void sg_refusals_add(struct sg_core *core, int device, size_t bytes)
-{
-    assert(core == core_calls_core() && bytes);
-    say(" refused(%d)", device);
-}
-
-void sg_recorder_device(const struct sg_driver *driver, int device)
-{
-    (void)driver;
-    say(" meets(%d)", device);
-}
-
-void sg_recorder_tick(struct sg_core *core, int device)
-{
-    assert(core == core_calls_core());
-    say(" tick(%d)", device);
-}
-
-void sg_torch_captures(CUstreamCaptureMode mode)
-{
-    say(" captures(%d)", (int)mode);
-}
-
-bool sg_torch_counts(void)
-{
-    return world.direct;
-}
-
-bool sg_torch_direct(void)
-{
-    return world.direct;
 }
 
 /* The one that is captured, mostly. */
@@ -276,38 +275,9 @@ CUresult sg_worker_run(CUresult (*run)(void *user), void *user)
     return run(user);
 }
 
-bool sg_worker_given_up(void)
-{
-    return false;
-}
-
 uint64_t sg_trim_idle_of_others(void)
 {
     return happens(3) ? 0x4000000 : 0;
-}
-
-bool sg_trim_ask_others_of(int device)
-{
-    say(" others_of(%d)", device);
-    return happens(3);
-}
-
-bool sg_trim_ask_others(const struct sg_driver *driver, int device, size_t bytes)
-{
-    (void)driver;
-    say(" others(%d %zx)", device, bytes);
-    return happens(3);
-}
-
-bool sg_alias_probe_gave_back(int device)
-{
-    (void)device;
-    return false;
-}
-
-void sg_trim_use(int device)
-{
-    say(" uses(%d)", device);
 }
 
 /* These are not asked for: names are another layer's. */

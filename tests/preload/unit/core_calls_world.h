@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "core/core.h"
+#include "fakes.h"
 #include "random.h"
 
 enum {
@@ -102,6 +103,12 @@ int new_id(void);
 /* One block by chance that was made in the last steps, or -1. It is chosen by a number for each, so that one block more
    or less changes few choices. */
 int any_block(bool live);
+
+/* A call of the driver, said and answered; its functions that have outputs, in its table; and the start of all of it,
+   once the program's settings are known. */
+CUresult driver_call(const struct fakes_function *function);
+void fill_driver(void);
+void begin_world(void);
 
 /* The core makes nothing of it; the graphs that hold an object are gone. */
 struct sg_core *core_calls_core(void);

@@ -375,6 +375,7 @@ static void step(void)
     uint64_t which = random_below(&world.random, 160);
     world.time_ns += 1000;
     world.over = which == 99 && chance(8); /* for a step */
+    ANSWER(sg_process_over, world.over);
     if (which < 14)
         make(call_of("cuMemAlloc_v2"), 0, 0, 0);
     else if (which < 20)
@@ -434,6 +435,7 @@ static void begin(int program)
     for (unsigned i = 0; i < STREAM_COUNT + 3; i++)
         world.stream_id[i] = i;
     world.current = (CUcontext)(uintptr_t)PRIMARIES_AT;
+    begin_world();
     sg_captures_make_driver_safe(sg_process_driver(), &gated);
     sg_annotate_start();
     if (world.conf.free_sync == SG_FREE_SYNC_STREAM || program % 5 == 0)
