@@ -9,7 +9,9 @@
 
 #include <cmocka.h>
 
-#include "no_refusals.h"
+#include "fakes.h"
+#include "report/refusals.h"
+#include "services/outside_trace.h"
 #include "serve/deferred_frees.h"
 #include "serve/make_room.h"
 #include "track/captures.h"
@@ -165,12 +167,13 @@ static void expect(int expected, CUresult result)
         size_t idle = fake.idle[0], far = fake.idle[SG_DEVICES_MAX - 1];
         int times = fake.times;
         fake.calls = fake.settled = fake.trims = 0;
-        no_refusals_outside = 0;
+        FORGET(sg_refusals_add_outside);
         CUresult got = make(&calls[i]);
         if (fake.calls != expected || got != result)
             fail_msg("%s: called %d times, not %d; answers %d", calls[i].name, fake.calls, expected, (int)got);
-        if (no_refusals_outside != (result == CUDA_ERROR_OUT_OF_MEMORY))
-            fail_msg("%s: its answer %d was noted %u times as refused", calls[i].name, (int)got, no_refusals_outside);
+        if (CALLS(sg_refusals_add_outside) != (result == CUDA_ERROR_OUT_OF_MEMORY))
+            fail_msg("%s: its answer %d was noted %d times as refused", calls[i].name, (int)got,
+                CALLS(sg_refusals_add_outside));
         assert_int_equal(fake.inside, 0);
         fake.idle[0] = idle;
         fake.idle[SG_DEVICES_MAX - 1] = far;
@@ -182,6 +185,8 @@ static int start(void **state)
 {
     (void)state;
     memset(&fake, 0, sizeof fake);
+    ANSWER(sg_outside_given, -1);
+    ANSWER(sg_outside_pool_device, -1);
     return 0;
 }
 

@@ -9,6 +9,9 @@
 
 #include <cmocka.h>
 
+#include "fakes.h"
+#include "services/outside_trace.h"
+
 #include "inspect/core_state.h"
 #include "serve/deferred_frees.h"
 #include "serve/make_room.h"
@@ -186,6 +189,8 @@ static int start(void **state)
 {
     (void)state;
     memset(&fake, 0, sizeof fake);
+    ANSWER(sg_outside_given, -1);
+    ANSWER(sg_outside_pool_device, -1);
     fake.idle[0] = 600;
     fake.idle[1] = 500;
     fake.allocated[0] = fake.others[0] = 100;
