@@ -11,6 +11,7 @@
      NAME~MIB       asks for twice as much each time until it is refused, freeing what it got, and takes nothing
      NAME/MIB       allocates; refused, it takes the host's memory, and then as NAME+ does
      NAME@MIB       takes managed memory, which is never freed, as NAME+ does
+     NAME>          gives it away by a legacy handle, and ends with status 1 if it can't
      NAME-          frees, if there is such a block
      fork           goes on in a child; the parent waits for it and has its status
      say=WORD       writes a line
@@ -38,6 +39,7 @@ static struct {
     CUresult (*total)(size_t *, CUdevice);
     CUresult (*host)(void **, size_t, unsigned);
     CUresult (*managed)(CUdeviceptr *, size_t, unsigned);
+    CUresult (*handle)(CUipcMemHandle *, CUdeviceptr);
 } driver;
 
 static CUdeviceptr block[256]; /* by the first letter of its name */
@@ -86,6 +88,7 @@ static void begin(void)
         unsigned long long))function(library, "cuMemCreate");
     driver.total = (CUresult(*)(size_t *, CUdevice))function(library, "cuDeviceTotalMem_v2");
     driver.managed = (CUresult(*)(CUdeviceptr *, size_t, unsigned))function(library, "cuMemAllocManaged");
+    driver.handle = (CUresult(*)(CUipcMemHandle *, CUdeviceptr))function(library, "cuIpcGetMemHandle");
     driver.host = (CUresult(*)(void **, size_t, unsigned))function(library, "cuMemHostAlloc");
     check(driver.init(0), "cuInit");
 }
@@ -162,6 +165,7 @@ static void take_here_or_there(CUdeviceptr *at, size_t bytes, const char *act)
 static void on_memory(const char *act)
 {
     CUdeviceptr *at = &block[(unsigned char)act[0]];
+    CUipcMemHandle handle;
     size_t total, bytes = (size_t)strtoull(act + (act[0] != '\0' && act[1] != '\0' ? 2 : 0), NULL, 10) << 20;
     switch (act[0] ? act[1] : '\0') {
     case '+':
@@ -181,6 +185,9 @@ static void on_memory(const char *act)
         return;
     case '?':
         let_pass += driver.take(at, bytes) != CUDA_SUCCESS;
+        return;
+    case '>':
+        check(driver.handle(&handle, *at), act);
         return;
     case '@':
         check(driver.managed(at, bytes, 1), act);

@@ -68,6 +68,20 @@ class Ends(unittest.TestCase):
         verdict = self.verdict(3, "--card", "1GiB,2GiB", "--margin", "0", "--", ACTS, "a@4096", "b+1200")
         self.assertEqual(([card["fits"] for card in verdict["cards"]], verdict["managed_bytes"]), ([False, True], 4096 * MIB))
 
+    def test_memory_given_away(self):
+        """By a legacy handle, which takes other memory: it runs once more with that, and what to run next says so."""
+        command = ["--card", "500MiB,1GiB", "--margin", "0", "--", ACTS, "a+300", "a>", "b+400"]
+        verdict = self.verdict(3, *command)
+        self.assertEqual(([card["fits"] for card in verdict["cards"]], verdict["conf"]), ([False, True], "ipc:always"))
+        said = rehearse("--card", "4GiB", *command[4:])
+        self.assertIn("running it once more with ipc:always", said.stderr)
+        self.assertRegex(said.stdout, "\nNext: segalloc run .*--conf ipc:always -- ")
+        self.assertIsNone(self.verdict(0, "--card", "4GiB", "--conf", "ipc:always", *command[4:])["conf"])
+        stopped = self.verdict(1, "--card", "4GiB", "--conf", "ipc:never", *command[4:])
+        self.assertEqual((stopped["conf"], stopped["outcome"]), (None, "stopped"))
+        tried = json.loads(rehearse("--json", "--card", "700MiB", "--margin", "0", "--try", "{}=600,300", "--", ACTS, "a+{}", "a>", "b+400").stdout)
+        self.assertEqual(([each["result"]["conf"] for each in tried["tried"]], tried["fits"]), (["ipc:always"] * 2, "300"))
+
     def test_all_left_to_the_driver(self):
         """By a setting, such as PyTorch's, which leaves no trace."""
         verdict = self.verdict(3, "--card", "500MiB,1GiB", "--margin", "0", "--", "env", "PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync",

@@ -19,6 +19,7 @@
 #include "track/contexts.h"
 #include "process/hooks.h"
 #include "process/process.h"
+#include "process/rehearsal.h"
 #include "process/symbols.h"
 #include "segalloc/segalloc.h"
 #include "base/size.h"
@@ -177,6 +178,7 @@ void CHECK_FAIL(const char *function, const char *file, uint32_t line, const str
             "SEGALLOC_CONF=pytorch:beneath,ipc:always",
             (int)message->length, message->text);
         message = &longer;
+        sg_rehearsal_ask_for("pytorch:beneath,ipc:always");
     }
     theirs(function, file, line, message);
 }

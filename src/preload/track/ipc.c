@@ -19,6 +19,7 @@
 #include "process/environment.h"
 #include "process/hooks.h"
 #include "process/process.h"
+#include "process/rehearsal.h"
 #include "process/symbols.h"
 
 atomic_uint sg_ipc_loads, sg_ipc_looked;
@@ -167,6 +168,8 @@ CUresult sg_ipc_refused(bool legacy)
     if (native != CUDA_SUCCESS)
         return native;
     enum sg_share share = sg_process_share();
+    if (share != SG_SHARE_FORBIDDEN)
+        sg_rehearsal_ask_for("ipc:always");
     if (atomic_flag_test_and_set(&explained) && share != SG_SHARE_BEGINS)
         return CUDA_ERROR_INVALID_VALUE;
     snprintf(line, sizeof line, "cuIpcGetMemHandle: %s; %s",

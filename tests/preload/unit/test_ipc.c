@@ -14,6 +14,7 @@
 #include "process/hooks.h"
 #include "track/ipc.h"
 #include "process/process.h"
+#include "process/rehearsal.h"
 #include "process/symbols.h"
 
 static struct {
@@ -21,7 +22,7 @@ static struct {
     enum sg_ipc ipc;
     bool made, with_cuda, live;
     CUresult alloc, handle; /* the driver's, of memory of its own */
-    int looks, shared, said, probes;
+    int looks, shared, said, probes, asked;
     char line[400];
 } fake;
 
@@ -50,6 +51,11 @@ int sg_library_close(void *handle)
 static int with_cuda(void)
 {
     return fake.with_cuda;
+}
+
+void sg_rehearsal_ask_for(const char *settings)
+{
+    fake.asked += strcmp(settings, "ipc:always") == 0;
 }
 
 static void *find_symbol(void *handle, const char *name)
@@ -248,8 +254,10 @@ static void refusals_are_explained_once(void **state)
     assert_true(fake.said == 1 && !fake.shared && strstr(fake.line, "with SEGALLOC_CONF=ipc:always"));
     (void)sg_ipc_refused(true);
     assert_int_equal(fake.said, 1);
+    assert_int_equal(fake.asked, 0); /* the user has said never */
     fake.ipc = SG_IPC_AUTO;
     (void)sg_ipc_refused(true);
+    assert_int_equal(fake.asked, 1);
     assert_true(fake.said == 2 && fake.shared == 1 && strstr(fake.line, "inside a larger allocation"));
     assert_non_null(strstr(fake.line, "from here on"));
     (void)sg_ipc_refused(false);

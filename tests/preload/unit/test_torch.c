@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "process/process.h"
+#include "process/rehearsal.h"
 #include "segalloc/segalloc.h"
 #include "torch/torch_current.h"
 #include "torch/torch_switch.h"
@@ -575,6 +576,13 @@ static void no_kernel_has_failed_at_the_end(void **state)
     expect_end(ask_and_end, 0, "asked");
 }
 
+static const char *asked_for; /* of the rehearsal */
+
+void sg_rehearsal_ask_for(const char *settings)
+{
+    asked_for = settings;
+}
+
 static void fail_check_with(const char *words, size_t length)
 {
     static char text[2000];
@@ -594,6 +602,7 @@ static void fail_checks(void)
     fail_check_with("invalid device pointer: 0x", 30);
     EXPECT(strstr(fake.thrown, "invalid device pointer: 0xxxxx. This tensor is segalloc's") == fake.thrown);
     EXPECT(says("SEGALLOC_CONF=pytorch:beneath,ipc:always"));
+    EXPECT(asked_for && strcmp(asked_for, "pytorch:beneath,ipc:always") == 0);
     fail_check_with("invalid device pointer: 0x", 600);
     EXPECT(strlen(fake.thrown) == 600);
     fail_check_with("something else that is long enough", 30);

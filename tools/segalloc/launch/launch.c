@@ -216,6 +216,18 @@ static bool set_simulator(const struct sg_launch *launch)
     return set_list(launch->verb, "LD_LIBRARY_PATH", folders, ":;", NULL);
 }
 
+/* SEGALLOC_CONF as it was before the first launch: a tool that launches several times adds other settings to it each time. */
+static const char *conf_of_user(void)
+{
+    static bool asked;
+    static char *user;
+    const char *now = getenv("SEGALLOC_CONF");
+    if (!asked)
+        user = now ? strdup(now) : NULL;
+    asked = true;
+    return user;
+}
+
 /* Adds --conf to SEGALLOC_CONF. What the user has written down for this very command is right, or nothing is run. */
 static bool set_conf(const struct sg_launch *launch)
 {
@@ -227,7 +239,7 @@ static bool set_conf(const struct sg_launch *launch)
         return false;
     }
     static char text[LIST_BYTES];
-    const char *old = getenv("SEGALLOC_CONF");
+    const char *old = conf_of_user();
     size_t length = 0;
     if (old && strlen(old) < sizeof text / 2)
         length = (size_t)sprintf(text, "%s", old);

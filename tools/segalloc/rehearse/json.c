@@ -118,6 +118,7 @@ json_t *sg_rehearse_json(const struct sg_rehearse *rehearse)
     sg_json_set_known(result, "smallest_card_bytes", smallest, smallest);
     sg_json_set_known(result, "short_by_bytes", sg_rehearse_short_by(rehearse, largest), smallest);
     sg_json_set_flag(result, "adapts", rehearse->adapts);
+    sg_json_set_text(result, "conf", rehearse->given_conf ? rehearse->needs_conf : NULL);
     sg_json_set_flag(result, "at_least", sg_rehearse_at_least(rehearse));
     SG_JSON_NUMBERS(result, {"margin_bytes", largest->margin});
     sg_json_set(result, "alone", json_alone(&rehearse->alone, smallest));

@@ -140,6 +140,8 @@ struct sg_rehearse {
     unsigned together;        /* processes that need most of one device at once */
     bool beneath;             /* what was served are segments of PyTorch's own cache */
     char needs_own[64];       /* a function of PyTorch's that does without --torch alone; "": none was asked for */
+    char needs_conf[80];      /* settings that the program needs, by the library's word; "": none */
+    bool given_conf;          /* … and it was run once more with them */
     enum sg_rehearse_outcome outcome;
     char reason[2 * SG_REHEARSE_TEXT]; /* "" when it completed */
 };

@@ -332,7 +332,7 @@ void sg_rehearse_print_next(const struct sg_rehearse *rehearse, bool fits)
     if (fits) {
         fputs("Next: segalloc run", stdout);
         print_where(rehearse);
-        fputs(" --", stdout);
+        printf("%s%s --", rehearse->given_conf ? " --conf " : "", rehearse->given_conf ? rehearse->needs_conf : "");
     } else {
         fputs("Next: segalloc rehearse", stdout);
         if (rehearse->list)
@@ -374,6 +374,9 @@ static void print_shared(const struct sg_rehearse *rehearse)
                "to the driver): of %s the most is counted that it held, %s in all.\n",
             rehearse->unseen, rehearse->unseen > 1 ? "es" : "", rehearse->unseen > 1 ? "each" : "it",
             sg_size_format(rehearse->unseen_bytes, size));
+    if (rehearse->given_conf)
+        printf("It gives memory to another process by a legacy handle, so it was run once more with --conf %s.\n",
+            rehearse->needs_conf);
     if (rehearse->left)
         printf("%u process%s on after CMD has ended: what %s then is not known.\n", rehearse->left,
             rehearse->left > 1 ? "es go" : " goes", rehearse->left > 1 ? "they take" : "it takes");

@@ -132,7 +132,8 @@ static bool make_folder(const struct sg_rehearse *rehearse, char folder[64])
     return false;
 }
 
-/* What PyTorch's functions that need its own allocator note in this file, where --torch has replaced it. */
+/* PyTorch's functions that need its own allocator note so in this file, where --torch has replaced it. So does the library
+   where the program needs other settings ("conf ipc:always"). */
 static void needs_path(const char *folder, char path[SG_PLACE_BYTES])
 {
     snprintf(path, SG_PLACE_BYTES, "%s/needs", folder);
@@ -145,10 +146,18 @@ static void read_needs(struct sg_rehearse *rehearse, const char *folder)
     FILE *file = fopen(path, "r");
     if (!file)
         return;
-    if (!fgets(rehearse->needs_own, sizeof rehearse->needs_own, file))
-        *rehearse->needs_own = '\0';
+    char line[80];
+    while (fgets(line, sizeof line, file)) {
+        static const char conf[] = "conf ";
+        bool settings = strncmp(line, conf, sizeof conf - 1) == 0;
+        line[strcspn(line, "\n")] = '\0';
+        if (settings &&
+            strlen(line) > sizeof conf - 1 + strlen(rehearse->needs_conf)) /* the longer has all that the other has */
+            snprintf(rehearse->needs_conf, sizeof rehearse->needs_conf, "%s", line + sizeof conf - 1);
+        else if (!settings && !*rehearse->needs_own)
+            snprintf(rehearse->needs_own, sizeof rehearse->needs_own, "%.63s", line);
+    }
     fclose(file);
-    rehearse->needs_own[strcspn(rehearse->needs_own, "\n")] = '\0';
 }
 
 /* Says before the start what becomes of files. *ret_watches: the program can be watched. False after a line on stderr. */
@@ -209,9 +218,21 @@ static int rehearse_in(struct sg_rehearse *rehearse, struct sg_launch *launch, c
 }
 
 /* Whether the run came upon what --torch replaces, and another without it may do better. */
-static bool needs_another(const struct sg_rehearse *rehearse, const struct sg_launch *launch)
+static bool needs_no_torch(const struct sg_rehearse *rehearse, const struct sg_launch *launch)
 {
     return *rehearse->needs_own && launch->torch && !rehearse->interrupted;
+}
+
+/* Whether it gave memory to another process by a legacy handle that could not be had. One that was run with the settings for that
+   needs no other. */
+static bool needs_settings(const struct sg_rehearse *rehearse)
+{
+    return *rehearse->needs_conf && !rehearse->given_conf && !rehearse->interrupted;
+}
+
+static bool needs_another(const struct sg_rehearse *rehearse, const struct sg_launch *launch)
+{
+    return needs_no_torch(rehearse, launch) || needs_settings(rehearse);
 }
 
 /* Runs the command once. `keeps`: its trace is the one to be kept. 0, or an exit status after a line on stderr; without
@@ -230,20 +251,40 @@ static int rehearse_once(struct sg_rehearse *rehearse, struct sg_launch *launch,
     return status;
 }
 
+static int rehearse_with_settings(struct sg_rehearse *rehearse, struct sg_launch *launch,
+    const struct sg_rehearse *before)
+{
+    char needs[sizeof rehearse->needs_conf];
+    memcpy(needs, rehearse->needs_conf, sizeof needs);
+    sg_tool_message(rehearse->verb,
+        "memory is given to another process by a legacy handle: running it once more with %s", needs);
+    *rehearse = *before;
+    memcpy(rehearse->needs_conf, needs, sizeof needs);
+    launch->conf = sg_tool_conf_join(launch->conf, needs);
+    rehearse->given_conf = true;
+    return rehearse_once(rehearse, launch, true);
+}
+
 /* The run on a card without end, and those that it makes necessary. A PyTorch before 2.9 has no pools beside --torch, so a
    program that makes one runs once more without it. */
 static int rehearse_all(struct sg_rehearse *rehearse, struct sg_launch *launch)
 {
     struct sg_rehearse before = *rehearse;
     int status = rehearse_once(rehearse, launch, true);
-    if (status == 0 && needs_another(rehearse, launch)) {
+    if (status == 0 && needs_no_torch(rehearse, launch)) {
         sg_tool_message(rehearse->verb, "%s needs PyTorch's own allocator: running it once more with that, as by --no-torch",
             rehearse->needs_own);
         sg_launch_leave_torch(launch);
         *rehearse = before;
         status = rehearse_once(rehearse, launch, true);
     }
-    return status ? status : sg_rehearse_true_sizes(rehearse, launch, rehearse_once, sg_rehearse_judge);
+    const char *conf = launch->conf;
+    if (status == 0 && needs_settings(rehearse))
+        status = rehearse_with_settings(rehearse, launch, &before);
+    if (status == 0)
+        status = sg_rehearse_true_sizes(rehearse, launch, rehearse_once, sg_rehearse_judge);
+    launch->conf = conf;
+    return status;
 }
 
 static int rehearse_command(struct sg_rehearse *rehearse, struct sg_launch *launch)
