@@ -30,10 +30,6 @@
 int cudaMalloc(void **ret, size_t bytes);
 int cudaFree(void *address);
 
-__thread struct sg_thread sg_self;
-atomic_int sg_torch_sent_copies;
-atomic_bool sg_torch_segments_seen;
-
 enum { PAGE = 4096, LIBRARIES = 100, REFUSED = 2, UNLOADING = 4, INSUFFICIENT_DRIVER = 35, BYTES = 5000 };
 enum { REMEMBERED = 64 };
 enum where {
@@ -361,11 +357,6 @@ void sg_torch_ran_out(int (*get_last_error)(void), size_t bytes)
     (void)get_last_error;
     fake.ran_out++;
     fake.ran_out_bytes = bytes;
-}
-
-bool sg_thread_inside(void)
-{
-    return false;
 }
 
 bool sg_torch_switched(void)

@@ -26,11 +26,7 @@
 #include "track/torch_mode.h"
 #include "track/context_pins.h"
 
-_Atomic unsigned sg_fast_path_epoch;
 atomic_bool sg_following_order = true;
-atomic_uint sg_context_pins_epoch;
-__thread struct sg_thread sg_self;
-__thread struct sg_thread *sg_self_found;
 static __thread CUstreamCaptureMode thread_mode;
 
 static struct {
@@ -279,25 +275,6 @@ CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_bloc
 {
     (void)core, (void)address, (void)ret;
     return CUDA_ERROR_NOT_FOUND;
-}
-
-void sg_torch_captures(CUstreamCaptureMode mode)
-{
-    (void)mode;
-}
-
-void sg_graphs_forget_spares(void)
-{
-}
-
-void sg_memory_fence(void)
-{
-}
-
-CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct sg_request *request)
-{
-    (void)core, (void)address, (void)request;
-    return CUDA_SUCCESS;
 }
 
 const struct sg_upward_calls sg_upward_calls = {.free = sg_memory_free};

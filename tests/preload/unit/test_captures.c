@@ -27,9 +27,7 @@
 #include "track/streams.h"
 #include "track/torch_mode.h"
 
-_Atomic unsigned sg_fast_path_epoch;
 atomic_bool sg_following_order = true;
-__thread struct sg_thread sg_self;
 
 static struct {
     CUresult begin, end, destroy; /* what the driver answers */
@@ -152,22 +150,6 @@ const struct sg_real *sg_real(void)
     return &real;
 }
 
-void sg_streams_new_handle(CUstream stream)
-{
-    (void)stream;
-}
-
-void sg_streams_retire(CUstream stream)
-{
-    (void)stream;
-}
-
-CUcontext sg_contexts_of_green(CUgreenCtx green)
-{
-    (void)green;
-    return NULL;
-}
-
 CUresult cuCtxFromGreenCtx(CUcontext *ret, CUgreenCtx green)
 {
     (void)ret, (void)green;
@@ -198,18 +180,9 @@ CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_bloc
     return address >= 4096 && address != fake.unknown ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-void sg_torch_captures(CUstreamCaptureMode mode)
-{
-    (void)mode;
-}
-
 void sg_graphs_forget_spares(void)
 {
     fake.forgotten++;
-}
-
-void sg_memory_fence(void)
-{
 }
 
 CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct sg_request *request)

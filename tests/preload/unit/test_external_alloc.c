@@ -20,8 +20,6 @@
 #include "process/process.h"
 #include "services/trim.h"
 
-atomic_int sg_captures_deferred, sg_graphs_gone;
-
 static struct {
     CUresult answer;
     int times; /* how often the driver answers that */
@@ -90,11 +88,6 @@ bool sg_process_over(void)
     return fake.over;
 }
 
-bool sg_process_is_passthrough(void)
-{
-    return false;
-}
-
 void sg_leave(void)
 {
     fake.inside--;
@@ -123,12 +116,6 @@ void sg_memory_settle(struct sg_core *core)
     (void)core;
     assert_int_equal(fake.trims, 0); /* what it frees can be given back too */
     fake.settled++;
-}
-
-bool sg_memory_settle_launches(struct sg_core *core)
-{
-    (void)core;
-    return false;
 }
 
 size_t sg_core_trim(struct sg_core *core, int device, size_t keep)

@@ -17,7 +17,9 @@
 #include "track/graph_blocks.h"
 #include "process/process.h"
 #include "serve/alloc.h"
+#include "serve/deferred_frees.h"
 #include "serve/fast_path.h"
+#include "track/ipc.h"
 #include "services/recorder.h"
 #include "sites/note.h"
 #include "sites/sites.h"
@@ -35,13 +37,6 @@ static struct {
     int calls;
     struct sg_tag tag;
 } fake;
-
-_Atomic unsigned sg_fast_path_epoch;
-atomic_int sg_captures_deferred, sg_graphs_blocks, sg_graphs_gone;
-atomic_uint sg_captures_ended;
-bool sg_annotate_on, sg_recorder_on, sg_sites_on;
-__thread struct sg_thread sg_self;
-__thread struct sg_thread *sg_self_found;
 
 struct sg_thread *sg_thread_find(void)
 {
@@ -64,8 +59,6 @@ struct sg_core *sg_process_core(void)
 {
     return fake.early ? NULL : (struct sg_core *)&fake;
 }
-
-atomic_uint sg_ipc_loads, sg_ipc_looked;
 
 bool sg_captures_active(void)
 {
@@ -101,16 +94,6 @@ CUresult sg_memory_not_served(struct sg_core *core, int device, size_t bytes, co
 {
     (void)core, (void)device, (void)bytes, (void)tag, (void)ends, (void)ret;
     return result;
-}
-
-void sg_sites_note(struct sg_thread *self)
-{
-    (void)self;
-}
-
-void sg_recorder_tick(struct sg_core *core, int device)
-{
-    (void)core, (void)device;
 }
 
 CUresult sg_core_malloc(struct sg_core *core, int device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)

@@ -65,60 +65,16 @@ static void allocates(void)
 
 const struct sg_upward_calls sg_upward_calls = {.start = start_core, .allocates = allocates};
 
-char *sg_environment(const char *name)
-{
-    (void)name;
-    return NULL;
-}
-
 void *sg_cuda_symbol(const char *name)
 {
     (void)name;
     return &fake;
 }
 
-bool sg_library_loaded(const char *prefix)
-{
-    (void)prefix;
-    return false;
-}
-
 const char *sg_driver_load(struct sg_driver *driver, void *(*lookup)(void *user, const char *symbol), void *user)
 {
     (void)driver, (void)lookup, (void)user;
     return "cuInit";
-}
-
-void sg_core_disable(struct sg_core *core)
-{
-    (void)core;
-}
-
-void sg_core_enable(struct sg_core *core)
-{
-    (void)core;
-}
-
-bool sg_core_owns(const struct sg_core *core, CUdeviceptr address)
-{
-    (void)core, (void)address;
-    return false;
-}
-
-void sg_core_share(struct sg_core *core)
-{
-    (void)core;
-}
-
-bool sg_captures_active(void)
-{
-    return false;
-}
-
-CUresult sg_context_wait(CUcontext context)
-{
-    (void)context;
-    return CUDA_SUCCESS;
 }
 
 static int start(void **state)
@@ -167,12 +123,6 @@ static void the_configuration_is_read(void **state)
     assert_int_equal(fake.reads, 1);
     assert_true(fake.held_off);
     assert_true(sigismember(&after, SIGUSR2) && !sigismember(&after, SIGUSR1) && !sigismember(&after, SIGALRM));
-}
-
-CUcontext sg_contexts_any(int device)
-{
-    (void)device;
-    return NULL;
 }
 
 static uint64_t held(void)

@@ -193,12 +193,6 @@ size_t sg_trim_others(int device, struct sg_neighbour_holds *ret, size_t most)
     return fake.served_count;
 }
 
-bool sg_sites_describe(uint32_t site, char *text, size_t size)
-{
-    (void)site, (void)text, (void)size;
-    return false;
-}
-
 size_t sg_core_oom_text(struct sg_core *core, int device, const struct sg_oom_around *around, char *buffer, size_t size)
 {
     assert_true(core == (struct sg_core *)&fake && device == DEVICE && around->site == sg_sites_describe);

@@ -62,9 +62,6 @@ static struct {
 
 static struct sg_core *const core = (struct sg_core *)&fake;
 
-__thread struct sg_thread sg_self;
-__thread struct sg_thread *sg_self_found;
-
 struct sg_thread *sg_thread_find(void)
 {
     return &sg_self;
@@ -184,16 +181,6 @@ int sg_stats_file_write(const char *path, sg_environment_fn *environment, const 
     return fake.write;
 }
 
-const char *sg_alias_probe_text(void)
-{
-    return NULL;
-}
-
-const char *sg_torch_mode_text(void)
-{
-    return NULL;
-}
-
 const char *sg_streams_untracked_by(void)
 {
     return fake.by;
@@ -204,12 +191,6 @@ bool sg_core_stats(struct sg_core *asked, int device, struct sg_stats *ret)
     (void)asked;
     *ret = (struct sg_stats){.value = {(uint64_t)device + 1}};
     return !fake.no_stats;
-}
-
-char *sg_environment(const char *name)
-{
-    (void)name;
-    return NULL;
 }
 
 void sg_log_line(const char *line)

@@ -37,8 +37,6 @@ enum { ROWS = sizeof rows / sizeof *rows, PATH_MOST = 4096 };
 static char driver_code[ROWS + 16], stub_code[2], other_code[4];
 static int driver_handle, libc_handle, other_handle;
 
-__thread struct sg_thread sg_self;
-
 static struct {
     bool testing; /* else the loader is asked: a sanitizer looks for its own names before main() */
     bool watched, inside;
@@ -159,12 +157,6 @@ const char *sg_loaded_name(const void *address, bool (*prefers)(const char *name
     fake.named++;
     fake.preferred = fake.exported && prefers(fake.exported);
     return fake.exported && address == fake.exported_at ? fake.exported : NULL;
-}
-
-bool sg_loaded_of(void *handle, struct sg_loaded *ret)
-{
-    (void)handle, (void)ret;
-    return false;
 }
 
 bool sg_loaded_symbol(const struct sg_loaded *library, const char *required, const char *name, void **ret)

@@ -123,26 +123,10 @@ void *sg_library_find(const char *name)
     return (void *)(uintptr_t)name;
 }
 
-int sg_library_close(void *handle)
-{
-    (void)handle;
-    return 0;
-}
-
 void sg_log_line(const char *line)
 {
     assert_non_null(strstr(line, "statistics that this version does not know"));
     lines++;
-}
-
-bool sg_thread_enter(void)
-{
-    return false;
-}
-
-void sg_thread_leave(bool outer)
-{
-    (void)outer;
 }
 
 enum { DEVICES = 3 };
@@ -194,8 +178,6 @@ bool sg_torch_is_direct(const void *pointer)
 {
     return pointer == &direct_block;
 }
-
-__thread struct sg_thread sg_self;
 
 /* What the allocator's functions have told. */
 static struct {
@@ -313,16 +295,6 @@ static int record_stream(void *pointer, void *stream)
 }
 
 const struct sg_upward_calls sg_upward_calls = {.record_stream = record_stream};
-
-void sg_torch_counts_add(void *statistics, size_t map_bytes, int device)
-{
-    (void)statistics, (void)map_bytes, (void)device;
-}
-
-void sg_torch_counts_reset(int device)
-{
-    (void)device;
-}
 
 enum { TAKEN = 1, COUNTS = 2, SAYS = 4 };
 
