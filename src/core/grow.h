@@ -10,18 +10,22 @@
 
    How. The rungs, each only where those before it have not served:
 
-      1. the driver is asked which fences have passed, and new ones are recorded where they may help (streams/fences.h);
-      2. idle pages go back beyond garbage_collection_threshold, or beyond a limit that was lowered;
-      3. free memory is searched once more, to the last depth (search/take.h): another thread may have freed or grown;
-      4. a plan: pages within the budget are created, the others are moved (state/budget.h);
-      5. if the driver refuses to create one, idle pages are taken for the rest;
-      6. if that failed too, a plan that counts the refusal as a limit;
-      7. where no plan can be made, free memory of another kind of region;
-      8. a plan that another call failed is undone, and tried a second time;
-      9. a wait for the oldest pending free, without `grow`, then all over again.
+      1. the driver is asked which fences have passed, and new ones are recorded where they may help (streams/fences.h;
+         how_to_ask);
+      2. idle pages go back beyond garbage_collection_threshold, or beyond a limit that was lowered
+         (collect_garbage_growing);
+      3. free memory is searched once more, to the last depth (search/take.h): another thread may have freed or grown
+         (serve_or_plan_growing);
+      4. a plan: pages within the budget are created, the others are moved (state/budget.h; perform_plan_growing);
+      5. if the driver refuses to create one, idle pages are taken for the rest (perform_plan_growing);
+      6. if that failed too, a plan that counts the refusal as a limit (attempt_allocation_growing);
+      7. where no plan can be made, free memory of another kind of region (serve_or_plan_growing);
+      8. a plan that another call failed is undone, and tried a second time (attempt_twice_growing);
+      9. a wait for the oldest pending free, without `grow`, then all over again (grow_wait_for_memory).
 
    Limits. Pinned pages and pages under unfinished work are not moved. One thread at a time grows a device; the others
-   wait for `grow`. After all rungs the caller asks the driver, unless a limit is set, and reports (preload/serve).
+   wait for `grow`. After all rungs the caller climbs a second ladder, of what only the process knows: graphs, captures,
+   the driver's pools, idle pages, other processes, and last the driver (sg_memory_not_served() of preload/serve/alloc.c).
 
    For example, 300 MiB on a card of 24 GiB, which is 24,576 MiB. Its pages are of 4 MiB. 24,400 MiB are held, of
    which two blocks of 200 MiB have been freed: 400 MiB idle, but in no piece of 300. Rung 3 finds nothing. Rung 4

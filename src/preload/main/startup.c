@@ -228,8 +228,9 @@ static void fork_parent(void)
         sg_core_fork_parent(sg_process.core, sg_self.fork.devices);
 }
 
-/* In the child of a process with a core: frees succeed and do nothing from here on, and files and shared memory are the
-   parent's. A child of a thread that was just making the core has none, for good. */
+/* In the child of a process with a core: frees of the parent's blocks succeed and do nothing from here on, and
+   allocations go to the driver, which refuses them in a forked child as it does natively. Files and shared memory are
+   the parent's. A child of a thread that was just making the core has none, for good. */
 static void fork_child(void)
 {
     if (sg_self.fork.live) {

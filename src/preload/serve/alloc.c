@@ -1,4 +1,4 @@
-/* The ladder of an allocation that the core can't serve. Each step is a function that says whether asking again can
+/* The second ladder, after that of core/grow.h: an allocation that the core can't serve. Each step is a function that says whether asking again can
    help; the core is asked again after each that did.
 
    For example, 1 GiB is asked for. The core answers CUDA_ERROR_OUT_OF_MEMORY; no graph and no capture holds
@@ -144,7 +144,7 @@ static CUresult alloc_after_graphs(struct sg_core *core, int device, size_t byte
     return result;
 }
 
-/* The ladder. Each line is one step, and a step that could help is followed by asking the core again. Below it the
+/* The second ladder. Each line is one step, and a step that could help is followed by asking the core again. Below it the
    driver: it may have memory that the core can't use, where it lacks addresses or host memory. */
 CUresult sg_memory_not_served(struct sg_core *core, int device, size_t bytes, const struct sg_tag *tag, unsigned ends,
     CUresult result, CUdeviceptr *ret)

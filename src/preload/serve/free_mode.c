@@ -22,8 +22,9 @@ static bool free_records_all_users(const struct sg_request *request)
     return request->named || request->stream_order || (request->pluggable && sg_memory_torch_recorded());
 }
 
-/* Whom a free in stream order waits for. A tensor's own stream may have its memory at once, by PyTorch's rule. Other streams
-   of the device may have it too, which PyTorch never does. So its possible users there count, recorded or not. */
+/* Whom a free in stream order waits for. A tensor's own stream may have its memory at once, by PyTorch's rule. The core
+   gives it to other streams of the same device too, which PyTorch never does. So each stream of this device that may
+   have used the block counts as a user, recorded or not. */
 static enum sg_user_rule free_user_rule(const struct sg_request *request)
 {
     if (free_records_all_users(request))

@@ -2,8 +2,11 @@
 
    How: a card 1/50 above the peak is tried first, because nearly always that is enough. While it is not, one 1/16 larger
    follows. Then what lies between the largest that failed and the smallest that fitted is halved, to a step of 2 MiB.
-   All devices are tried in one play. For example, a peak of 1000 MiB: 1022 MiB fits, so 998 to 1022 are halved: 1010
-   fails, 1016 fits, 1012 fits. The answer is 1012 MiB, after four plays. */
+   All devices are tried in one play.
+
+   For example, a peak of 1000 MiB. A card of 998 surely fails, because it is a step below the peak. 1/50 more is 1020,
+   and a step above that 1022, which fits. So 998 to 1022 are halved: 1010 fails, 1016 fits, 1012 fits. The answer is
+   1012 MiB, after four plays. */
 #ifndef SG_REPLAY_SMALLEST_CARD_H
 #define SG_REPLAY_SMALLEST_CARD_H
 
