@@ -542,6 +542,7 @@ const char *sg_conf_source_name(enum sg_conf_source source)
     static const char *const names[] = {
         [SG_CONF_DEFAULT] = "default",
         [SG_CONF_SYSTEM] = SG_CONF_SYSTEM_FILE,
+        [SG_CONF_CARD] = "the file for this card",
         [SG_CONF_FILE] = "SEGALLOC_CONF_FILE",
         [SG_CONF_ENVIRONMENT] = "SEGALLOC_CONF",
         [SG_CONF_PYTORCH] = "PYTORCH_ALLOC_CONF",

@@ -7,8 +7,9 @@
      1. the built-in default
      2. PYTORCH_CUDA_ALLOC_CONF, or PYTORCH_ALLOC_CONF where that is not set: only options that are PyTorch's too
      3. /etc/segalloc.conf
-     4. the file that SEGALLOC_CONF_FILE names
-     5. SEGALLOC_CONF, and SEGALLOC_TRACE and SEGALLOC_STATS for those two paths
+     4. the user's file for this card and driver (conf_card.h), once the first device is known
+     5. the file that SEGALLOC_CONF_FILE names
+     6. SEGALLOC_CONF, and SEGALLOC_TRACE and SEGALLOC_STATS for those two paths
 
    Why PyTorch's variables count: people have them in their scripts, and expect them to have an effect. They are read last,
    and then set only what no better source has set.
@@ -49,6 +50,7 @@ enum sg_oom_report { SG_OOM_FIRST, SG_OOM_EVERY, SG_OOM_NEVER };
 enum sg_conf_source {
     SG_CONF_DEFAULT,
     SG_CONF_SYSTEM,       /* /etc/segalloc.conf */
+    SG_CONF_CARD,         /* the user's file for this card and driver */
     SG_CONF_FILE,         /* SEGALLOC_CONF_FILE */
     SG_CONF_ENVIRONMENT,  /* SEGALLOC_CONF */
     SG_CONF_PYTORCH,      /* PYTORCH_ALLOC_CONF */

@@ -216,7 +216,7 @@ static void reader_settle_sizes(struct reader *reader)
 static unsigned reader_apply_text(struct reader *reader, const char *text)
 {
     static const enum sg_option segment = SG_OPTION_large_segment_size_mb;
-    bool comments = reader->source == SG_CONF_SYSTEM || reader->source == SG_CONF_FILE;
+    bool comments = reader->source == SG_CONF_SYSTEM || reader->source == SG_CONF_CARD || reader->source == SG_CONF_FILE;
     struct part part;
     for (const char *at = text; part_next(&at, comments, &part);) {
         if (part.value && part_find_option(&part) == segment)
@@ -251,7 +251,7 @@ unsigned sg_conf_check(struct sg_conf *conf, const char *place, const char *text
     return text ? reader_apply_text(&reader, text) : 0;
 }
 
-/* Applies the file at `path`. Only /etc/segalloc.conf may be missing without a message. A file is read whole, and one of
+/* Applies the file at `path`. Only one that SEGALLOC_CONF_FILE names may not be missing. A file is read whole, and one of
    16 KiB and more, or with a NUL in it, is refused as a whole. */
 static unsigned reader_apply_file(struct reader *reader, const char *path)
 {
@@ -260,7 +260,7 @@ static unsigned reader_apply_file(struct reader *reader, const char *path)
     reader->place = path;
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0) {
-        if (reader->source != SG_CONF_SYSTEM)
+        if (reader->source == SG_CONF_FILE)
             reader_bad_part(reader, "the file that SEGALLOC_CONF_FILE names can't be opened; it is ignored");
         return reader->bad;
     }
@@ -277,6 +277,13 @@ static unsigned reader_apply_file(struct reader *reader, const char *path)
     }
     text[length] = '\0';
     return reader_apply_text(reader, text);
+}
+
+unsigned sg_conf_apply_file(struct sg_conf *conf, enum sg_conf_source source, const char *path, sg_conf_warn_fn *warn,
+    void *user)
+{
+    struct reader reader = {.conf = conf, .source = source, .warn = warn, .user = user};
+    return reader_apply_file(&reader, path);
 }
 
 /* Sets a path from a variable of its own: a whole value, in which commas mean nothing. */

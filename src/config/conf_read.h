@@ -24,6 +24,10 @@ unsigned sg_conf_apply(struct sg_conf *conf, enum sg_conf_source source, const c
    messages name the accepted values, not the settings in force. `place` begins the messages; NULL: the part itself. */
 unsigned sg_conf_check(struct sg_conf *conf, const char *place, const char *text, sg_conf_warn_fn *warn, void *user);
 
+/* Applies the file at `path`; one that is missing has no bad part. Files of 16 KiB and more are refused. */
+unsigned sg_conf_apply_file(struct sg_conf *conf, enum sg_conf_source source, const char *path, sg_conf_warn_fn *warn,
+    void *user);
+
 /* The texts that a process was given, as getenv() returns them: NULL where there is nothing. */
 struct sg_conf_inputs {
     const char *system_file;        /* path, "/etc/segalloc.conf"; skipped where it doesn't exist */

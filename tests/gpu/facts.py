@@ -1,4 +1,5 @@
 """What the rows of gpu_probe come to: facts by name, each with the assumption that it stands beside."""
+import json
 import pathlib
 import re
 
@@ -46,92 +47,80 @@ def per_handle(lines, key):
 
 
 def calls(lines):
-    """{fact: ns} of driver calls, idle, for one page of the granularity."""
+    """{fact: ns} of driver calls over handles, idle, for one page of the granularity."""
     found = {}
     for name, key in (("cuMemCreate", "create_ns"), ("cuMemMap", "map_ns"), ("cuMemRelease", "release_ns")):
         found[f"cost.{name}"] = per_handle(lines, key)
     for name, key in (("cuMemSetAccess", "access_ns"), ("cuMemUnmap", "unmap_ns")):
         fitted = cost_of_handles(lines, key)
         found[f"cost.{name}.call"], found[f"cost.{name}.handle"] = fitted if fitted else (None, None)
-    found["cost.cuMemAddressReserve"] = value(lines, "addresses", "reserve_ns")
-    found["cost.cuMemAlloc_v2"] = value(lines, "plain", "median_ns", call="cuMemAlloc", busy=False, bytes=2 * MIB)
-    found["cost.cuMemFree_v2"] = value(lines, "plain", "median_ns", call="cuMemFree", busy=False, bytes=2 * MIB)
-    found["cost.cuMemGetInfo_v2"] = value(lines, "small", "median_ns", call="cuMemGetInfo")
+    return found
+
+
+def having(text):
+    """The values that `call=cuMemAlloc busy=false` asks of a line."""
+    return {key: json.loads(word) if word in ("true", "false") or word.isdigit() else word
+            for key, word in (part.split("=") for part in text.split())}
+
+
+def by_table(lines):
+    """The facts of tools/probe/facts.def, each of a single line."""
+    found = {}
+    for kind, row in re.findall(r"^(FACT|EACH|LIST)\((.*)\)$", (ROOT / "tools" / "probe" / "facts.def").read_text(), re.M):
+        name, of, key, *last = re.findall(r'"([^"]*)"', row)
+        if kind == "FACT":
+            found[name] = value(lines, of, key, **having(last[0]))
+        elif kind == "LIST":
+            found[name] = next((line["names"] for line in of_row(lines, of) if key in line), None)
+        else:
+            found.update({name.replace("{}", str(line[key]).replace(" ", "_")): line.get(last[0])
+                          for line in of_row(lines, of) if key in line and last[0] in line})
     return found
 
 
 def waits(lines):
-    """Whether cuMemUnmap and cuMemSetAccess wait for kernels; None where none could be had."""
-    rows = [line for call in ("cuMemUnmap", "cuMemSetAccess") for line in of_row(lines, "pages", call=call, busy=True)]
-    if not rows:
-        return None
-    return sum(row["kernel_outlived"] for row in rows) * 2 < sum(row["rounds"] for row in rows)
+    """Whether cuMemUnmap and cuMemSetAccess wait for kernels, or else for copies; None where neither was asked."""
+    for row, outlived in (("pages", "kernel_outlived"), ("beside work", "outlived")):
+        rows = [line for call in ("cuMemUnmap", "cuMemSetAccess") for line in of_row(lines, row, call=call, busy=True)]
+        if rows:
+            return sum(line[outlived] for line in rows) * 2 < sum(line["rounds"] for line in rows)
+    return None
 
 
 def codes(lines):
-    """What is allowed and refused."""
+    """What is allowed and refused, where it takes more than one line."""
     found = {}
-    for line in of_row(lines, "handles"):
-        name = line.get("handle", "").replace(" ", "_")
-        if name:
-            found[f"handle.{name}"] = line["create"]
-            found[f"handle.{name}.dma_buf"] = line.get("dma_buf")
     for line in of_row(lines, "pointers"):
         if "attribute" in line:
             key = "from_first_mapping" if "from_first_mapping" in line else "value"
             found["pointer." + line["attribute"].replace(" ", "_")] = line[key] if line["code"] == 0 else f"code {line['code']}"
-    found["pointer.address_range_bytes"] = value(lines, "pointers", "address_range_bytes")
-    found["pointer.address_range_from_first"] = value(lines, "pointers", "address_range_from_first")
-    found["pointer.ipc"] = value(lines, "pointers", "ipc")
-    found["pointer.plain_ipc"] = value(lines, "pointers", "plain_ipc")
     for line in of_row(lines, "context event"):
         if "capture" in line:
             by = line["recorded_by"].split()[0]
             found[f"context_event.{line['capture']}.{by}"] = [line["record"], line["end_of_capture"]]
-    found["context_event.over_green"] = value(lines, "context event", "query")
-    for key in ("release", "release_again", "other_id", "access", "unmap", "handle", "range"):
-        found[f"reset.{key}"] = value(lines, "reset", key)
-    for key in ("active", "unmap", "handle", "range"):
-        found[f"last_release.{key}"] = value(lines, "last release", key)
     return found
-
-
-def names(lines):
-    """Names, by what is odd about them."""
-    return {f"names.{key}": next((line["names"] for line in of_row(lines, "names") if key in line), None)
-            for key in ("another_exported", "not_exported", "in_no_table", "new_forms")}
 
 
 def of(lines):
     """{fact: value}; None for what no row told. Facts of wall time on the simulator are left out: it has no such."""
-    found = {key: value(lines, "device", key) for key in (
-        "driver", "devices", "total_bytes", "info_total_bytes", "vmm", "granularity", "recommended", "posix_handles",
-        "fabric_handles", "rdma", "rdma_vmm", "dma_buf", "multicast", "managed", "concurrent_managed", "peer_access")}
-    found.update(calls(lines))
+    found = {**by_table(lines), **calls(lines), **codes(lines)}
     found["vmm_waits"] = waits(lines)
-    found.update(codes(lines))
-    found.update(names(lines))
-    for line in of_row(lines, "addresses of a handle"):
-        if "addresses" in line:
-            found[f"addresses.{line['addresses']}.access_ns"] = line["access_ns"]
     refused = [line for line in of_row(lines, "addresses of a handle") if line.get("code")]
     found["addresses.stopped_at"] = refused[0]["stopped_at"] if refused else None
     found["addresses.stopped_code"] = refused[0]["code"] if refused else None
-    for line in of_row(lines, "growth"):
-        if "ns_a_page" in line:
-            found[f"growth.{line['processes']}.ns_a_page"] = line["ns_a_page"]
     found.update(elapsed(lines) if not value(lines, "device", "simulated") else {})
     counts = {f"alias.{row}": value(lines, row, "wrong") for row in ALIAS if value(lines, row, "wrong") is not None}
     if not control_true(lines):
         counts = {}
+    counts.update({f"alias.{row}": value(lines, row, "wrong") for row in COPIED if value(lines, row, "wrong") is not None})
     found.update(counts)
     found["aliases_coherent"] = not any(counts.values()) if counts else None
-    found["managed.on_device"] = value(lines, "managed", "on_device")
     return found
 
 
 ALIAS = ("volatile", "cached", "read-only", "asynchronous", "bulk", "copy engine", "graph", "programmatic", "two streams",
          "sewn", "moved")
+COPIED = ("copied", "copied, two streams", "copied, sewn", "copied, graph", "copied, moved")
 
 
 def control_true(lines):
@@ -181,7 +170,7 @@ def wrong(row, lines):
     """What of a row would be a fault natively; "" where nothing is."""
     if row == "control" and not control_true(lines):
         return "the kernels do not run, or find nothing: the other rows say nothing"
-    bad = value(lines, row, "wrong")
+    bad = sum(line.get("wrong", 0) for line in of_row(lines, row))
     return f"{bad} words wrong" if bad else ""
 
 

@@ -32,7 +32,7 @@ FLOORS = {
     "sim": [r"(cudart|standin)/.*|[^/]*\.(h|def)", r"hazard/order\.h|device/.*\.(h|def)", r"space/.*\.h", r"hazard/owner\.h|streams/.*\.h",
             r"hazard/.*\.h", r"memory/.*\.h", r"kernels/.*\.h", r"graphs/.*\.h", r"work/.*\.h", r"(?!api/).*\.c", r"api/.*|nvml/.*"],
     "tools/segalloc": [r"[^/]*|cli/.*|export/formats\.def", r"launch/.*", r"analysis/.*", r"replay/.*", r"monitor/.*", r"tune/.*", r"export/.*",
-                       r"report/.*", r"html/.*", r"rehearse/.*|diff/.*|doctor/.*", r"verbs/.*"],
+                       r"report/.*", r"html/.*", r"rehearse/.*|diff/.*|doctor/.*|selftest/.*", r"verbs/.*"],
     "tools/train": [r"plain_blas/.*|memory/.*", r"backend/.*", r"device/.*", r"ranks/.*", r"model/.*", r"layers/.*|checkpoint/.*", r"[^/]*"],
 }
 

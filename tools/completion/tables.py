@@ -16,7 +16,7 @@ import tables as command_line  # noqa: E402
 SIZES = ["8GiB", "12GiB", "16GiB", "24GiB", "32GiB", "40GiB", "48GiB", "80GiB", "94GiB"]  # of cards that are sold
 FILES, FOLDERS, NOTHING, CONF, KEYS, PIDS = "@files", "@folders", "@nothing", "@conf", "@keys", "@pids"
 # What is offered for a value, or for operands, of these kinds.
-OFFERED = {"TEXT": [NOTHING], "NUMBER": [NOTHING], "SIZE": [NOTHING], "FILE": [FILES], "CARD_SIZE": SIZES, "SETTINGS": [CONF],
+OFFERED = {"NONE": [NOTHING], "TEXT": [NOTHING], "NUMBER": [NOTHING], "SIZE": [NOTHING], "FILE": [FILES], "CARD_SIZE": SIZES, "SETTINGS": [CONF],
            "PARAMETER": ["@param"], "FILES": [FILES], "PIDS": [PIDS], "COMMAND": ["@command"]}
 # An option of the trainer's help, its metavariable (in capitals, a range or a choice) and what the line says of it.
 OPTION = re.compile(r"^ {2,6}(?:(-\w), )?(--[a-z][a-z-]*)(?: ([^a-z\s]\S*|[a-z]\w*\|\S+))?(?:, --.*| +(.*))?$")

@@ -214,13 +214,6 @@ bool alias_programmatic(void)
     return twice_end(&twice, alias_rounds(20000));
 }
 
-/* `to` goes on when `from` has come so far. */
-static CUresult alias_join(CUstream from, CUstream to, CUevent event)
-{
-    CUresult result = probe.cu.cuEventRecord(event, from);
-    return result == CUDA_SUCCESS ? probe.cu.cuStreamWaitEvent(to, event, 0) : result;
-}
-
 bool alias_streams(void)
 {
     const struct probe_kernels *k = &probe.kernels;
@@ -235,10 +228,10 @@ bool alias_streams(void)
     for (long i = 0; i < alias_rounds(10000); i++) {
         uint32_t value = (uint32_t)i * 2654435761u;
         NEED(alias_put(k->put, twice.a, twice.words, value, probe.load));
-        NEED(alias_join(probe.load, other, event));
+        NEED(probe_join(probe.load, other, event));
         NEED(alias_judge(k->judge_cached, twice.b, &twice, value, other));
         NEED(alias_put(k->put, twice.b, twice.words, ~value, other));
-        NEED(alias_join(other, probe.load, event));
+        NEED(probe_join(other, probe.load, event));
         NEED(alias_judge(k->judge_cached, twice.a, &twice, ~value, probe.load));
     }
     NEED(probe.cu.cuCtxSynchronize());
@@ -268,10 +261,10 @@ bool alias_sewn(void)
     NEED(probe.cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     for (long i = 0; i < alias_rounds(10000); i++) {
         uint32_t value = (uint32_t)i * 2654435761u, sector = 64u >> (i % 4);
-        NEED(alias_join(probe.load, other, event));
+        NEED(probe_join(probe.load, other, event));
         NEED(alias_put_part(twice.a, twice.words, value, sector, 0, probe.load));
         NEED(alias_put_part(twice.b, twice.words, value, sector, 1, other));
-        NEED(alias_join(other, probe.load, event));
+        NEED(probe_join(other, probe.load, event));
         NEED(alias_judge(k->judge_cached, twice.a, &twice, value, probe.load));
         NEED(alias_judge(k->judge_cached, twice.b, &twice, value, probe.load));
     }

@@ -109,7 +109,7 @@ static bool measure_plain(size_t bytes, bool busy)
 bool costs_plain(void)
 {
     static const size_t sizes[] = {MIB, 2 * MIB, 20 * MIB, 256 * MIB};
-    return costs_idle_and_busy(measure_plain, sizes, sizeof sizes / sizeof *sizes);
+    return costs_idle_and_busy(measure_plain, sizes, sizeof sizes / sizeof *sizes - probe.gentle);
 }
 
 bool costs_small(void)
@@ -247,7 +247,9 @@ bool probe_cost_handles(void)
 {
     static const int counts[] = {1, 4, 16, 64, 256};
     HAVE(cuMemCreate);
-    size_t most = probe_free_bytes() / 4 / probe.granule;
+    size_t most = probe.gentle ? 64 : 256;
+    if (most > probe_free_bytes() / 4 / probe.granule)
+        most = probe_free_bytes() / 4 / probe.granule;
     for (int busy = 0; busy < (probe.kernels.spin ? 2 : 1); busy++) {
         for (size_t i = 0; i < sizeof counts / sizeof *counts && (size_t)counts[i] <= most; i++) {
             if (!measure_handles(counts[i], probe.granule, busy) ||
@@ -283,8 +285,9 @@ static bool time_at(CUmemGenericAllocationHandle handle, CUdeviceptr spare, int 
 bool probe_addresses(void)
 {
     static const int stages[] = {1, 1024, 16384, 65536};
-    int most = probe.simulated ? 16384
-                               : 65536; /* the simulator's are mappings of this process, of which Linux gives 65,530 */
+    int most = probe.simulated || probe.gentle
+                   ? 16384
+                   : 65536; /* the simulator's are mappings of this process, of which Linux gives 65,530 */
     CUmemAllocationProp prop = probe_prop();
     CUmemGenericAllocationHandle handle;
     CUdeviceptr range;
@@ -310,7 +313,8 @@ bool probe_addresses(void)
     }
 end:
     began = probe_ns();
-    NEED(probe.cu.cuMemUnmap(range, (size_t)mapped * probe.granule));
+    if (mapped)
+        NEED(probe.cu.cuMemUnmap(range, (size_t)mapped * probe.granule));
     probe_say("'unmapped_at_once': %d, 'ns': %llu", mapped, (unsigned long long)(probe_ns() - began));
     NEED(probe.cu.cuMemAddressFree(range, bytes));
     NEED(probe.cu.cuMemRelease(handle));

@@ -243,7 +243,8 @@ bool probe_exit(void)
 {
     HAVE(cuMemCreate);
     long handles = (long)(probe_free_bytes() / 4 / probe.granule);
-    const long counts[] = {0, 16384, 40960, handles > 8192 ? -8192 : -handles};
+    long most = probe.gentle ? 512 : 8192;
+    const long counts[] = {0, 16384, probe.gentle ? 0 : 40960, handles > most ? -most : -handles};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         char text[32];
         struct probe_child child;
@@ -259,6 +260,44 @@ bool probe_exit(void)
             counts[i] < 0 ? -counts[i] : counts[i] > 0 ? 1 : 0, (unsigned long long)(probe_real_ns() - began),
             well ? "true" : "false");
     }
+    return true;
+}
+
+/* The calls of a page's life while copies are queued: after how many of each the copies still ran. */
+bool selftest_beside(void)
+{
+    enum { CALLS = 4, BUSY_MS = 30 };
+    static const char *const names[CALLS] = {"cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemUnmap"};
+    const CUmemAllocationProp prop = probe_prop();
+    struct probe_times times[CALLS] = {{.count = 0}};
+    int outlived[CALLS] = {0}, rounds = probe.quick ? 4 : 16;
+    struct probe_work work;
+    CUdeviceptr address;
+    CUmemGenericAllocationHandle handle = 0;
+    HAVE(cuMemCreate);
+    NEED(probe_work_make(BUSY_MS, &work));
+    NEED(probe.cu.cuMemAddressReserve(&address, probe.granule, 0, 0, 0));
+    for (int i = 0; i < rounds; i++) {
+        for (int call = 0; call < CALLS; call++) {
+            NEED(probe_work_queue(&work, probe.load));
+            uint64_t began = probe_real_ns();
+            CUresult result = call == 0   ? probe.cu.cuMemCreate(&handle, probe.granule, &prop, 0)
+                              : call == 1 ? probe.cu.cuMemMap(address, probe.granule, 0, handle, 0)
+                              : call == 2 ? probe_access(address, probe.granule)
+                                          : probe.cu.cuMemUnmap(address, probe.granule);
+            if (result != CUDA_SUCCESS)
+                return probe_refused(names[call], result);
+            probe_add(&times[call], probe_real_ns() - began);
+            outlived[call] += probe.cu.cuStreamQuery(probe.load) == CUDA_ERROR_NOT_READY;
+            NEED(probe.cu.cuStreamSynchronize(probe.load));
+        }
+        NEED(probe.cu.cuMemRelease(handle));
+    }
+    for (int call = 0; call < CALLS; call++)
+        probe_say("'call': '%s', 'busy': true, 'rounds': %d, 'outlived': %d, 'median_ns': %llu", names[call], rounds,
+            outlived[call], (unsigned long long)probe_at(&times[call], 50));
+    NEED(probe.cu.cuMemAddressFree(address, probe.granule));
+    probe_work_end(&work);
     return true;
 }
 

@@ -166,6 +166,28 @@ static void ways_compare(const struct hook *hook, struct ways *ways)
     }
 }
 
+/* The calls that the allocator makes, by src/driver/calls.def, and what it comes to where one is missing. */
+static const struct {
+    const char *symbol;
+    enum need { REQUIRED, VMM, OPTIONAL, NEEDS } need;
+} allocator_calls[] = {
+#define CALL(name, symbol, need, parameters) {#symbol, need},
+#include "driver/calls.def"
+#undef CALL
+};
+
+bool selftest_calls(void)
+{
+    static const char *const words[NEEDS] = {"required", "vmm", "optional"};
+    static struct list lacking[NEEDS];
+    for (size_t i = 0; i < sizeof allocator_calls / sizeof *allocator_calls; i++)
+        if (!dlsym(probe.cu.library, allocator_calls[i].symbol))
+            list_append(&lacking[allocator_calls[i].need], allocator_calls[i].symbol);
+    for (int i = 0; i < NEEDS; i++)
+        probe_say("'need': '%s', 'lacking': %d, 'names': [%s]", words[i], lacking[i].count, lacking[i].text);
+    return true;
+}
+
 bool probe_names(void)
 {
     static struct ways ways;

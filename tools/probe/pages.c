@@ -30,6 +30,13 @@ uint64_t probe_at(struct probe_times *times, int percent)
     return times->ns[(times->count - 1) * percent / 100];
 }
 
+CUresult probe_answered(const char *symbol, CUresult result)
+{
+    if (result != CUDA_SUCCESS)
+        probe.refused = symbol;
+    return result;
+}
+
 CUmemAllocationProp probe_prop(void)
 {
     return (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -40,14 +47,14 @@ CUresult probe_access(CUdeviceptr address, size_t bytes)
 {
     const CUmemAccessDesc everything = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = probe.device},
         .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    return probe.cu.cuMemSetAccess(address, bytes, &everything, 1);
+    return ASK(cuMemSetAccess, address, bytes, &everything, 1);
 }
 
 CUresult probe_pages_map(const struct probe_pages *pages)
 {
     for (int i = 0; i < pages->count; i++) {
         CUdeviceptr at = pages->address + (size_t)i * pages->page;
-        CUresult result = probe.cu.cuMemMap(at, pages->page, 0, pages->handle[i], 0);
+        CUresult result = ASK(cuMemMap, at, pages->page, 0, pages->handle[i], 0);
         if (result != CUDA_SUCCESS) {
             if (i)
                 (void)probe.cu.cuMemUnmap(pages->address, (size_t)i * pages->page);
@@ -64,11 +71,11 @@ CUresult probe_pages_make(int count, size_t page, struct probe_pages *ret)
     pages.handle = calloc((size_t)count, sizeof *pages.handle);
     if (!pages.handle)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = probe.cu.cuMemAddressReserve(&pages.address, pages.bytes, 0, 0, 0);
+    CUresult result = ASK(cuMemAddressReserve, &pages.address, pages.bytes, 0, 0, 0);
     if (result != CUDA_SUCCESS)
         goto no_range;
     for (; pages.count < count; pages.count++) {
-        result = probe.cu.cuMemCreate(&pages.handle[pages.count], page, &prop, 0);
+        result = ASK(cuMemCreate, &pages.handle[pages.count], page, &prop, 0);
         if (result != CUDA_SUCCESS)
             goto no_pages;
     }
@@ -106,10 +113,53 @@ size_t probe_free_bytes(void)
     return probe.cu.cuMemGetInfo_v2(&available, &total) == CUDA_SUCCESS ? available : 0;
 }
 
+CUresult probe_work_queue(const struct probe_work *work, CUstream stream)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (int i = 0; i < work->copies && result == CUDA_SUCCESS; i++)
+        result = ASK(cuMemcpyDtoDAsync_v2, work->to, work->from, work->bytes, stream);
+    return result;
+}
+
+CUresult probe_work_make(unsigned ms, struct probe_work *ret)
+{
+    enum { SAMPLE = 4, MOST = 4000 };
+    struct probe_work work = {.bytes = 16 * MIB, .copies = SAMPLE};
+    CUresult result = ASK(cuMemAlloc_v2, &work.from, work.bytes);
+    if (result == CUDA_SUCCESS)
+        result = ASK(cuMemAlloc_v2, &work.to, work.bytes);
+    if (result == CUDA_SUCCESS)
+        result = probe_work_queue(&work, probe.load); /* the first ones make the driver load what it copies by */
+    if (result == CUDA_SUCCESS)
+        result = ASK(cuStreamSynchronize, probe.load);
+    uint64_t began = probe_real_ns();
+    if (result == CUDA_SUCCESS)
+        result = probe_work_queue(&work, probe.load);
+    if (result == CUDA_SUCCESS)
+        result = ASK(cuStreamSynchronize, probe.load);
+    uint64_t each = (probe_real_ns() - began) / SAMPLE + 1, wanted = (uint64_t)ms * 1000000 / each + 1;
+    work.copies = wanted > MOST ? MOST : (int)wanted;
+    *ret = work;
+    return result;
+}
+
+void probe_work_end(struct probe_work *work)
+{
+    (void)probe.cu.cuCtxSynchronize();
+    (void)probe.cu.cuMemFree_v2(work->from);
+    (void)probe.cu.cuMemFree_v2(work->to);
+}
+
+CUresult probe_join(CUstream from, CUstream to, CUevent event)
+{
+    CUresult result = ASK(cuEventRecord, event, from);
+    return result == CUDA_SUCCESS ? ASK(cuStreamWaitEvent, to, event, 0) : result;
+}
+
 CUresult probe_launch(CUfunction function, unsigned blocks, CUstream stream, void **parameters)
 {
     unsigned threads = function == probe.kernels.spin || function == probe.kernels.nothing ? 1 : 256;
-    return probe.cu.cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream, parameters, NULL);
+    return ASK(cuLaunchKernel, function, blocks, 1, 1, threads, 1, 1, 0, stream, parameters, NULL);
 }
 
 CUresult probe_busy(CUstream stream, unsigned us)

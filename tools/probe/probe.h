@@ -39,8 +39,10 @@ struct probe {
     bool quick;       /* smaller sizes and fewer rounds: to see that it works */
     bool simulated;   /* times are then the simulator's own, by its table of costs: */
     uint64_t (*virtual_ns)(void);
+    bool gentle; /* on a card that others use: little memory, few mappings */
     const char *kernels_path;
     const char *row;  /* the row that is being run */
+    const char *refused; /* the call that failed last within a function of several */
     const char *verb; /* the word of the command line before a role; NULL: none */
 };
 
@@ -52,6 +54,9 @@ void probe_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 bool probe_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Prints that a call failed natively. Always false: what it leaves behind is gone with this process. */
 bool probe_refused(const char *call, CUresult result);
+/* A call within a function of several, which is noted where it fails: a row's message then names it in place of that function. */
+CUresult probe_answered(const char *symbol, CUresult result);
+#define ASK(symbol, ...) probe_answered(#symbol, probe.cu.symbol(__VA_ARGS__))
 /* CUDA_SUCCESS, or leaves the row. */
 #define NEED(call)                                \
     do {                                          \
@@ -96,6 +101,19 @@ void probe_pages_end(struct probe_pages *pages);
 CUresult probe_access(CUdeviceptr address, size_t bytes);
 /* Bytes free by the driver's word; 0 where it has none. */
 size_t probe_free_bytes(void);
+
+/* Copies that take about so many milliseconds, of memory that is taken for them; they are measured on `load`. Undone by
+   probe_work_end(), which waits for the context. */
+struct probe_work {
+    CUdeviceptr from, to;
+    size_t bytes;
+    int copies; /* of `bytes` */
+};
+CUresult probe_work_make(unsigned ms, struct probe_work *ret);
+CUresult probe_work_queue(const struct probe_work *work, CUstream stream);
+void probe_work_end(struct probe_work *work);
+/* `to` goes on when `from` has come so far. */
+CUresult probe_join(CUstream from, CUstream to, CUevent event);
 
 CUresult probe_launch(CUfunction function, unsigned blocks, CUstream stream, void **parameters);
 /* Keeps `stream` busy for so many microseconds. */

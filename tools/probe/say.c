@@ -43,7 +43,8 @@ bool probe_skip(const char *format, ...)
 bool probe_refused(const char *call, CUresult result)
 {
     char text[200];
-    snprintf(text, sizeof text, "%s", call);
+    bool own = strstr(call, "cu.cu") || strncmp(call, "cu", 2) == 0;
+    snprintf(text, sizeof text, "%s", own || !probe.refused ? call : probe.refused);
     for (char *at = text; *at; at++)
         if (*at == '"' || *at == '\\' || *at < ' ')
             *at = ' ';

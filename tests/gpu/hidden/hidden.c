@@ -2,7 +2,8 @@
    driver. Environment:
    HIDDEN_SIM     what the device is like, as SEGALLOC_SIM takes it (device=h100)
    HIDDEN_FAULT   hang:TEXT, slow:TEXT or crash:TEXT: a process whose command line has TEXT hangs at its first cuInit with a
-                  child in a session of its own, or takes three seconds more, or ends by a signal */
+                  child in a session of its own, or takes three seconds more, or ends by a signal
+                  unordered: a stream does not wait for an event, though the call succeeds */
 #include "hidden.h"
 
 #include <dlfcn.h>
@@ -98,6 +99,13 @@ EXPORT int cuInit(unsigned flags)
     }
     int (*init)(unsigned) = (int (*)(unsigned))inner_of("cuInit");
     return init(flags);
+}
+
+EXPORT int cuStreamWaitEvent(void *stream, void *event, unsigned flags)
+{
+    int (*wait)(void *, void *, unsigned) = (int (*)(void *, void *, unsigned))inner_of("cuStreamWaitEvent");
+    const char *fault = getenv("HIDDEN_FAULT");
+    return fault && strcmp(fault, "unordered") == 0 ? 0 : wait(stream, event, flags);
 }
 
 static void *outer_of(void *inner)

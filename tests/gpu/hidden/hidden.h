@@ -13,6 +13,7 @@ extern const unsigned hidden_count;
 
 /* These are more than a jump. */
 int cuInit(unsigned flags);
+int cuStreamWaitEvent(void *stream, void *event, unsigned flags);
 int cuGetProcAddress(const char *name, void **ret, int version, unsigned long long flags);
 int cuGetProcAddress_v2(const char *name, void **ret, int version, unsigned long long flags, int *status);
 

@@ -4,7 +4,7 @@ It exports the driver's names alone and answers cuGetProcAddress with its own fu
 import subprocess
 import sys
 
-OWN = ("cuGetProcAddress", "cuGetProcAddress_v2", "cuInit")
+OWN = ("cuGetProcAddress", "cuGetProcAddress_v2", "cuInit", "cuStreamWaitEvent")
 JUMP = ('__asm__(".text\\n.globl {name}\\n.type {name},@function\\n{name}:\\nendbr64\\n'
         'jmp *hidden_{name}(%rip)\\n.size {name},.-{name}\\n");\n')
 

@@ -1,0 +1,201 @@
+"""segalloc selftest: each fault that the simulator can play is named by its check, with the status and the default that it would change.
+
+Usage: test_selftest.py SEGALLOC SCHEMA TESTS_GPU [HIDDEN_LIBCUDA]   (HIDDEN_LIBCUDA: a driver that hides the simulator)"""
+import concurrent.futures
+import json
+import os
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SEGALLOC, SCHEMA, TESTS_GPU, *HIDDEN = (pathlib.Path(argument).resolve() for argument in sys.argv[1:] if os.path.exists(argument))
+sys.argv[1:] = [case for case in sys.argv[1:] if not os.path.exists(case)]
+CARD = "segalloc-simulated-GPU-13.0"
+# A fault: what the simulator is told, the check that names it, what its text says, the setting, the status.
+FAULTS = [
+    ("aliases-apart", "aliases", "other bytes at each", "alias:off", 3),
+    ("no-vmm", "pages", "no virtual memory management", None, 3),
+    ("quota_mb=4096", "totals", "cuDeviceTotalMem says 8.00 GiB, and cuMemGetInfo 4.00 GiB", None, 3),
+    ("fail=cuMemSetAccess:1+:999", "pages", "cuMemSetAccess answers 999 (CUDA_ERROR_UNKNOWN)", "expandable_segments:False", 3),
+    ("fail=cuMemMap:3:600", "pages", "cuMemMap answers 600 (CUDA_ERROR_NOT_READY)", "expandable_segments:False", 3),
+    ("fail=cuMemCreate:1+", "pages", "cuMemCreate answers 2", "expandable_segments:False", 3),
+    ("fail=cuMemUnmap:1+:999", "pages", "cuMemUnmap answers 999", "expandable_segments:False", 3),
+    ("fail=cuMemAddressReserve:5+", "addresses", "cuMemAddressReserve answers 2", "expandable_segments:False", 3),
+    ("driver=12.4", "calls", "no cuCtxSynchronize_v2, cuCtxRecordEvent", None, 3),
+    ("cost=cuMemSetAccess:5000+5000000", "costs", "cuMemSetAccess takes 5000 µs a page", "page_size_mb:32", 3),
+    ("cost=cuMemGetInfo_v2:5000000", "costs", "cuMemGetInfo takes 5.0 ms", None, 3),
+    ("no-posix-handles", "exported", "no file descriptors of pages (cuMemCreate answers 801)", None, 3),
+    ("no-rdma", "exported", "GPUDirect RDMA", None, 3),
+    ("fabric=refused", "exported", "fabric handles, and cuMemCreate answers 800", None, 3),
+    ("no-ipc", "pointers", "legacy IPC is refused for the driver's own memory, 801", None, 3),
+    ("mappings=3000:999", "mappings", "after 3000 mappings cuMemSetAccess answers 999", "mapping_limit:2250", 3),
+    ("vmm_sync=always", "beside_work", "wait for the device's work", None, 3),
+    ("no-p2p,count=2", "peers", "2 devices: devices can't reach each other's memory", None, 3),
+    ("fail=cuMemAlloc:1+", "plain", "cuMemAlloc_v2 answers 2", None, 3),
+    ("fail=cuEventRecord:1+:999", "order", "cuEventRecord answers 999", "free_sync:strict", 1),
+    ("fail=cuStreamWaitEvent:1+:1", "order", "cuStreamWaitEvent answers 1", "free_sync:strict", 1),
+    ("no-vmm,fail=cuMemAlloc:1+", "plain", "cuMemAlloc_v2 answers 2", None, 1),
+]
+
+
+class Selftest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.home = pathlib.Path(folder.name)
+        self.environment = {key: value for key, value in os.environ.items()
+                            if not key.startswith(("SEGALLOC_", "XDG_", "CUDA_VISIBLE")) and key != "LD_LIBRARY_PATH"}
+        self.environment["HOME"] = str(self.home)
+
+    def run_tool(self, *arguments, status=0, **environment):
+        done = subprocess.run([SEGALLOC, *map(str, arguments)], env={**self.environment, **environment}, text=True, timeout=300,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.assertEqual(done.returncode, status, done.stdout[-3000:] + done.stderr)
+        return done
+
+    def selftest(self, *arguments, status=0, **environment):
+        done = self.run_tool("selftest", "--json", *arguments, status=status, **environment)
+        self.assertEqual(done.stdout.count("\n"), 1)
+        told = json.loads(done.stdout)
+        self.validate(told, SCHEMA)
+        return told, done.stderr
+
+    def validate(self, told, schema):
+        try:
+            import jsonschema
+        except ImportError:
+            return
+        jsonschema.Draft202012Validator(json.loads(schema.read_text())).validate(told)
+
+    def test_all_as_assumed(self):
+        told, errors = self.selftest("--sim", "8GiB")
+        self.assertEqual((told["result"], told["settings"], told["problem"], errors), ("as_assumed", "", None, ""))
+        self.assertEqual({verdict["verdict"] for verdict in told["verdicts"]}, {"as_assumed"})
+        text = self.run_tool("selftest", "--sim", "8GiB").stdout
+        for verdict in told["verdicts"]:
+            self.assertIn(verdict["check"].replace("_", " "), text)
+        self.assertIn("all as assumed", text)
+
+    def test_each_fault_is_named(self):
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            runs = [pool.submit(self.selftest, "--sim", f"8GiB,{spec}", status=status) for spec, *_, status in FAULTS]
+        for run, (spec, check, text, setting, status) in zip(runs, FAULTS):
+            with self.subTest(spec):
+                told, _ = run.result()
+                verdicts = {verdict["check"]: verdict for verdict in told["verdicts"]}
+                self.assertIn(text, verdicts[check]["text"])
+                self.assertEqual(verdicts[check]["setting"], setting)
+                self.assertEqual(told["result"], "unusable" if status == 1 else "differs")
+                # Nothing else is blamed: kernels find what copies do.
+                blamed = {name for name, verdict in verdicts.items() if verdict["verdict"] in ("differs", "unusable")}
+                self.assertLessEqual(blamed, {check, *({"kernels"} if check == "aliases" else {"pages"} if "no-vmm" in spec else {})})
+                self.assertEqual(told["settings"], setting or "")
+
+    def test_facts(self):
+        """tests/gpu/compare reads what is written, and finds nothing that differs from the simulator."""
+        told, _ = self.selftest("--sim", "8GiB")
+        path = self.home / ".local/state/segalloc" / CARD / "facts.json"
+        self.assertEqual(told["facts_file"], str(path))
+        facts = json.loads(path.read_text())
+        self.assertEqual(facts["schema"], "segalloc.facts/1")
+        self.validate(facts, SCHEMA.parent / "facts.json")
+        self.assertEqual(facts["machine"], {"name": "segalloc simulated GPU", "assumed": True})
+        self.assertEqual(facts["facts"]["driver"], {"value": 13000})
+        self.assertEqual(facts["facts"]["cost.cuMemSetAccess.handle"], {"value": 36000, "allocator": 36000})
+        self.assertIs(facts["facts"]["aliases_coherent"]["value"], True)
+        self.assertEqual(facts["selftest"]["result"], "as_assumed")
+        sys.path.insert(0, str(TESTS_GPU))
+        sys.dont_write_bytecode = True
+        import assumed
+        found, machine = assumed.load(path)
+        self.assertEqual(machine["name"], "segalloc simulated GPU")
+        self.assertEqual(found["total_bytes"], 8 << 30)
+
+    def test_output(self):
+        path = self.home / "there" / "own.json"
+        told, _ = self.selftest("--sim", "8GiB", "-o", path, HOME="")
+        self.assertEqual(told["facts_file"], str(path))
+        self.assertEqual(json.loads(path.read_text())["selftest"]["result"], "as_assumed")
+        _, errors = self.selftest("--sim", "8GiB", HOME="")
+        self.assertIn("no facts are kept", errors)
+        _, errors = self.selftest("--sim", "8GiB", "-o", "/proc/none/facts.json", status=1)
+        self.assertIn("/proc/none/facts.json", errors)
+
+    def test_apply(self):
+        """What is applied holds for programs under that driver, and an environment variable wins."""
+        path = self.home / ".config/segalloc" / f"{CARD}.conf"
+        told, _ = self.selftest("--sim", "8GiB,aliases-apart", "--apply", status=3)
+        self.assertEqual(told["conf_file"], str(path))
+        self.assertIn("\nalias:off\n", path.read_text())
+        told, _ = self.selftest("--sim", "8GiB", "--apply")
+        self.assertFalse(path.exists())
+        told, _ = self.selftest("--sim", "8GiB", "--apply", XDG_CONFIG_HOME=str(self.home / "other"), status=0)
+        self.assertEqual(told["conf_file"], str(self.home / "other/segalloc" / f"{CARD}.conf"))
+
+    def test_memory_is_bounded(self):
+        """On a shared card it takes little, and nothing where little is free."""
+        peaks = self.home / "peaks"
+        peaks.mkdir()
+        # The device is full where all of its processes together take more.
+        told, _ = self.selftest("--sim", f"768MiB,card=selftest-{os.getpid()},peaks={peaks}")
+        self.assertEqual(told["result"], "as_assumed")
+        held = [struct.unpack_from("<Q", file.read_bytes())[0] for file in peaks.iterdir()]
+        self.assertGreater(max(held), 0)
+        self.assertLessEqual(max(held), 320 << 20)
+        told, errors = self.selftest("--sim", "512MiB", status=1)
+        self.assertEqual((told["result"], told["verdicts"]), ("not_asked", []))
+        self.assertIn("512.00 MiB are free on the device", errors)
+
+    def test_no_driver(self):
+        told, errors = self.selftest(status=1, LD_LIBRARY_PATH="/nonexistent") if not self.has_driver() else (None, "")
+        if told:
+            self.assertEqual(told["result"], "not_asked")
+            self.assertIn("there is no CUDA driver (libcuda.so.1)", errors)
+            self.assertEqual(errors.count("\n"), 1)
+
+    @staticmethod
+    def has_driver():
+        asked = subprocess.run([sys.executable, "-c", "import ctypes; ctypes.CDLL('libcuda.so.1')"], capture_output=True, check=False,
+                               env={key: value for key, value in os.environ.items() if key != "LD_LIBRARY_PATH"})
+        return asked.returncode == 0
+
+    def test_no_device(self):
+        _, errors = self.selftest("--sim", "8GiB,count=0", status=1)
+        self.assertIn("no device that can be used: it answers 100 (CUDA_ERROR_NO_DEVICE)", errors)
+        _, errors = self.selftest("--sim", "8GiB", status=1, CUDA_VISIBLE_DEVICES="7")
+        self.assertIn('CUDA_VISIBLE_DEVICES is "7"', errors)
+
+    def test_no_shared_memory(self):
+        """As in a container without /dev/shm: a namespace of its own, where that can be had."""
+        inside = "mount -t tmpfs -o ro none /dev/shm && exec \"$@\""
+        done = subprocess.run(["unshare", "-m", "sh", "-c", inside, "sh", SEGALLOC, "selftest", "--sim", "8GiB", "--json"], text=True,
+                              env=self.environment, timeout=300, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+        if not done.stdout:
+            self.skipTest(f"no namespace for mounts can be had here: {done.stderr.strip()}")
+        verdicts = {verdict["check"]: verdict for verdict in json.loads(done.stdout)["verdicts"]}
+        self.assertIn("/dev/shm is not there", verdicts["shared_memory"]["text"])
+        self.assertEqual(done.returncode, 3)
+
+    def test_wrong_command_line(self):
+        self.assertIn("left over", self.run_tool("selftest", "--sim", "8GiB", "more", status=2).stderr)
+        self.assertIn("--sim", self.run_tool("selftest", "--sim", "no-such", status=2).stderr)
+        self.assertIn("there is no option --aply; did you mean --apply?", self.run_tool("selftest", "--aply", status=2).stderr)
+
+    @unittest.skipUnless(HIDDEN, "the driver that hides the simulator is of x86-64")
+    def test_order_that_is_none(self):
+        """A driver whose streams do not wait for events, and one that crashes."""
+        found = {"LD_LIBRARY_PATH": str(HIDDEN[0].parent), "HIDDEN_SIM": "8GiB"}
+        told, _ = self.selftest(status=1, HIDDEN_FAULT="unordered", **found)
+        verdicts = {verdict["check"]: verdict for verdict in told["verdicts"]}
+        self.assertIs(told["simulated"], False)
+        self.assertIn("had the bytes of an earlier step, ordered by event, chain", verdicts["order"]["text"])
+        self.assertEqual(verdicts["order"]["setting"], "free_sync:strict")
+        told, errors = self.selftest(status=1, HIDDEN_FAULT="crash:--rows", **found)
+        self.assertIn("the driver could not be asked: its process was ended by signal 11", errors)
+
+
+if __name__ == "__main__":
+    unittest.main()
