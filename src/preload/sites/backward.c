@@ -11,19 +11,30 @@
 #include "process/process.h"
 #include "process/symbols.h"
 
-/* torch::autograd::Node, as far as it is read. Source: torch/csrc/autograd/function.h of PyTorch 2.0 to 2.11. */
-struct node {
-    uint64_t type;
-    void *self[2];
-    uint64_t sequence, topological;
-    uint64_t has_parent;
-    uint64_t thread;
-};
+/* How a release has torch::autograd::Node and pointers to it. A function takes such a pointer, so its mangled name has the
+   type. The node begins with its type, and has `sequence` and `thread` as words at these places. Source:
+   torch/csrc/autograd/function.h of PyTorch 2.0 to 2.11, node.h and c10/util/intrusive_ptr.h of 2.15.
 
-/* std::shared_ptr of libstdc++: what it points to, and what counts how many there are. Returned in memory, as a
-   struct of C is that is as large as this one. */
-struct shared_node {
-    const struct node *node;
+   For example, 2.15 has intrusive pointers: {type, references, sequence, topological, has_parent, thread}. Before, with two
+   words of std::enable_shared_from_this: {type, self, self, sequence, topological, has_parent, thread}. */
+struct layout {
+    const char *known_by;
+    unsigned sequence, thread;
+    bool is_intrusive;
+};
+static const struct layout layouts[] = {
+    {"_ZNK5torch8autograd13SavedVariable6unpackESt10shared_ptrINS0_4NodeEE", 3, 6, false},
+    {"_ZNK5torch8autograd13SavedVariable6unpackEN3c1013intrusive_ptrINS0_4NodeENS2_6detail34intrusive_target_default_"
+     "null_typeIS4_EEEE",
+        2, 5, true},
+};
+enum { LAYOUTS = sizeof layouts / sizeof *layouts, AT_TYPE = 0, AT_REFERENCES = 1 };
+
+/* std::shared_ptr of libstdc++: the object, and what counts how many pointers there are. An intrusive pointer is the first
+   word alone, and the object itself has the count. Either is returned in memory, as a struct of C is that is as large as
+   this one. */
+struct node_pointer {
+    uint64_t *node;
     struct {
         const void *type;
         _Atomic int uses;
@@ -34,12 +45,23 @@ struct shared_node {
 enum { REMEMBERED = 1 << 16, SEQUENCE_BITS = 24, THREAD_BITS = 16 };
 
 static struct {
-    _Atomic(struct shared_node (*)(void)) current; /* set last */
+    _Atomic(struct node_pointer (*)(void)) current; /* set last */
+    const struct layout *layout;
     uint64_t (*next_sequence)(void);
     uint64_t (*thread)(void);
     /* Indexed by number of the node: that, the thread that made it, and the site. */
     _Atomic uint64_t made[REMEMBERED];
 } torch;
+
+/* NULL: a release whose nodes are not known, of which nothing is said. */
+static const struct layout *backward_layout_of(void *library)
+{
+    for (size_t i = 0; i < LAYOUTS; i++) {
+        if (sg_dlsym()(library, layouts[i].known_by))
+            return &layouts[i];
+    }
+    return NULL;
+}
 
 /* Found when PyTorch's library is there, which may be after the first allocation. `current` is stored last, so a thread
    that finds it finds the others. */
@@ -53,10 +75,12 @@ void sg_backward_look(void)
     void *found[] = {sg_dlsym()(library, "_ZN5torch8autograd16get_current_nodeEv"),
         sg_dlsym()(library, "_ZN2at15sequence_number4peekEv"),
         sg_dlsym()(library, "_ZN2at14RecordFunction15currentThreadIdEv")};
+    const struct layout *layout = backward_layout_of(library);
     sg_library_close(library); /* PyTorch is not unloaded */
-    if (!found[0] || !found[1] || !found[2])
+    if (!found[0] || !found[1] || !found[2] || !layout)
         return;
-    struct shared_node (*current)(void);
+    struct node_pointer (*current)(void);
+    torch.layout = layout;
     memcpy(&torch.next_sequence, &found[1], sizeof found[1]);
     memcpy(&torch.thread, &found[2], sizeof found[2]);
     memcpy(&current, &found[0], sizeof found[0]);
@@ -91,23 +115,31 @@ void sg_backward_forward(struct sg_thread *self, uint32_t site)
         node_mark(next - 1, thread) | (uint64_t)site << (SEQUENCE_BITS + THREAD_BITS), memory_order_relaxed);
 }
 
-/* The shared pointer that PyTorch returns holds the node; the count is taken down again by hand, as no destructor of
-   C++ runs here. */
+/* Takes back the use that the returned pointer is. The engine's thread holds the node that it evaluates, and so does its
+   task. So two uses are left: the last one would end the node, the last but one concerns its Python object. */
+static void backward_let_go(const struct node_pointer *pointer)
+{
+    if (torch.layout->is_intrusive)
+        __atomic_fetch_sub(&pointer->node[AT_REFERENCES], 1, __ATOMIC_ACQ_REL);
+    else
+        atomic_fetch_sub_explicit(&pointer->count->uses, 1, memory_order_release);
+}
+
+/* The pointer that PyTorch returns holds the node; the count is taken down again by hand, as no destructor of C++ runs
+   here. */
 bool sg_backward_now(struct sg_backward *ret)
 {
-    struct shared_node (*current)(void) = atomic_load_explicit(&torch.current, memory_order_acquire);
+    struct node_pointer (*current)(void) = atomic_load_explicit(&torch.current, memory_order_acquire);
     if (!current)
         return false;
-    const struct shared_node shared = current();
-    if (!shared.node || !shared.count)
+    const struct node_pointer pointer = current();
+    if (!pointer.node || (!torch.layout->is_intrusive && !pointer.count))
         return false;
-    uint64_t made = atomic_load_explicit(backward_place_of(shared.node->sequence, shared.node->thread),
-        memory_order_relaxed);
-    uint64_t its = node_mark(shared.node->sequence, shared.node->thread);
-    bool known = made && (made & ((UINT64_C(1) << (SEQUENCE_BITS + THREAD_BITS)) - 1)) == its;
-    *ret = (struct sg_backward){shared.node->type, known ? (uint32_t)(made >> (SEQUENCE_BITS + THREAD_BITS)) : 0};
-    /* Never the last one: the engine holds the node that it evaluates. */
-    atomic_fetch_sub_explicit(&shared.count->uses, 1, memory_order_release);
+    uint64_t sequence = pointer.node[torch.layout->sequence], thread = pointer.node[torch.layout->thread];
+    uint64_t made = atomic_load_explicit(backward_place_of(sequence, thread), memory_order_relaxed);
+    bool known = made && (made & ((UINT64_C(1) << (SEQUENCE_BITS + THREAD_BITS)) - 1)) == node_mark(sequence, thread);
+    *ret = (struct sg_backward){pointer.node[AT_TYPE], known ? (uint32_t)(made >> (SEQUENCE_BITS + THREAD_BITS)) : 0};
+    backward_let_go(&pointer);
     return true;
 }
 
