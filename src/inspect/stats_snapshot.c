@@ -1,6 +1,6 @@
 /* The core's own account: the statistics table, and the shortage of a failed allocation.
 
-   Gauges have one peak each, but three readers of it (enum sg_peaks). When one of them begins again, the gauges'
+   Gauges have one peak each, but four readers of it (enum sg_peaks). When one of them begins again, the gauges'
    peaks do, and each of the others keeps in `peak_before` how high they were before. A reader's peak is the larger of
    the two. For example, the peak is 10 GiB when a reader takes it. The gauge goes on from 4, and rises to 6. That
    reader's peak is then 6, the others' still 10. */
@@ -126,6 +126,11 @@ void sg_core_reset_peaks(struct sg_core *core, int ordinal)
 bool sg_core_take_peaks(struct sg_core *core, int ordinal, struct sg_stats *ret)
 {
     return stats_snapshot(core, ordinal, SG_PEAKS_TAKEN, /* begin */ true, ret);
+}
+
+bool sg_core_interval_peaks(struct sg_core *core, int ordinal, bool ends, struct sg_stats *ret)
+{
+    return sg_device_known(core, ordinal) && stats_snapshot(core, ordinal, SG_PEAKS_INTERVAL, ends, ret);
 }
 
 bool sg_core_shortage(struct sg_core *core, int ordinal, struct sg_shortage *ret)

@@ -25,10 +25,10 @@ BYPASSED = "pytorch:direct bypasses it"
 HISTORY = "PyTorch records its memory history"
 
 
-def run(mode, script, *arguments, sim="4GiB"):
+def run(mode, script, *arguments, sim="4GiB", extra={}):
     return subprocess.run([SEGALLOC, "run", "--sim", sim, "--conf", "oom_report:never", *MODES[mode], "--", PYTHON,
                            HERE / "pools" / script, *arguments],
-                          env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          env=ENVIRONMENT | extra, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True, timeout=300)
 
 
@@ -58,14 +58,14 @@ class Pools(unittest.TestCase):
     def modes(self, *others):
         return ("auto",) if SHORT else ("auto", "torch", "beneath", *others)
 
-    def as_natively(self, script, *arguments, modes, sim="4GiB"):
+    def as_natively(self, script, *arguments, modes, sim="4GiB", extra={}):
         """What it says on standard error, by mode."""
-        native = run("native", script, *arguments, sim=sim)
+        native = run("native", script, *arguments, sim=sim, extra=extra)
         self.assertEqual(native.returncode, 0, native.stderr)
         lines = {}
         for mode in modes:
-            done = run(mode, script, *arguments, sim=sim)
-            with self.subTest(script=script, arguments=arguments, mode=mode):
+            done = run(mode, script, *arguments, sim=sim, extra=extra)
+            with self.subTest(script=script, arguments=arguments, mode=mode, **extra):
                 self.assertEqual((done.returncode, done.stdout), (0, native.stdout), done.stderr)
             lines[mode] = done.stderr
         return lines
@@ -130,6 +130,27 @@ class Pools(unittest.TestCase):
             for mode in ("torch", "direct"):
                 lines = run(mode, "words.py").stdout.splitlines()
                 self.assertEqual([line for line in lines if not line.startswith(("history", "dumped"))][:7], native[:7], mode)
+
+        for mode in (() if SHORT else ("direct",)):
+            self.assertEqual(run(mode, "words.py").stderr.count(HISTORY), 1, mode)
+
+    def test_counts_of_running_out(self):
+        """Failures and retries as PyTorch counts them; direct mode says that it bypasses pools, and counts as if there were none."""
+        self.as_natively("counts.py", modes=self.modes())
+
+    def test_history_before_the_first_allocation(self):
+        """In direct mode there is none, as a line says, whether it was asked for before or after the first allocation."""
+        for script in ("import torch; torch.cuda.memory._record_memory_history(); torch.empty(9, device='cuda')",
+                       "import torch; torch.empty(9, device='cuda'); torch.cuda.memory._record_memory_history()"):
+            done = subprocess.run([SEGALLOC, "run", "--sim", "1GiB", "--conf", "pytorch:direct", "--", PYTHON, "-c", script],
+                                  env=ENVIRONMENT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
+            self.assertEqual((done.returncode, done.stderr.count(HISTORY)), (0, 1), done.stderr)
+            self.assertIn("nothing is in it without its own cache", done.stderr)
+
+    def test_peaks(self):
+        """Segments of PyTorch's cache are blocks of ours, or expandable ones that the core does not have."""
+        for conf in ("", "expandable_segments:True"):
+            self.as_natively("peaks.py", modes=self.modes(), extra={"PYTORCH_CUDA_ALLOC_CONF": conf})
 
     def test_near_the_limit(self):
         """Pools, graphs and the rest on a card that they fill nearly: what ends natively or beneath ends in the default mode."""

@@ -47,9 +47,10 @@ enum sg_device_mode {
 
 /* The readers of peaks. The peaks of one begin again without a change for the others. */
 enum sg_peaks {
-    SG_PEAKS_OF_ALL, /* since the start: decisions, reports, files */
-    SG_PEAKS_RESET,  /* since sg_core_reset_peaks() */
-    SG_PEAKS_TAKEN,  /* since sg_core_take_peaks() */
+    SG_PEAKS_OF_ALL,   /* since the start: decisions, reports, files */
+    SG_PEAKS_RESET,    /* since sg_core_reset_peaks() */
+    SG_PEAKS_TAKEN,    /* since sg_core_take_peaks() */
+    SG_PEAKS_INTERVAL, /* since sg_core_interval_peaks() */
     SG_PEAKS_COUNT
 };
 

@@ -25,6 +25,7 @@
 #include "torch/torch_switch.h"
 #include "track/torch_mode.h"
 #include "torch/torch_oom.h"
+#include "torch/torch_peaks.h"
 #include "torch/torch_segments.h"
 #include "torch/torch_sent.h"
 
@@ -288,6 +289,7 @@ enum sg_caller sg_caller_current(void)
 static int malloc_of_torch_failed(const struct sg_module *module, void **ret, size_t bytes)
 {
     int result = CUDA_ERROR_MEMORY_ALLOCATION;
+    sg_torch_retries();
     if (!sg_self.torch_cached && sg_torch_gives_back()) {
         int outer = sg_self.caller;
         sg_self.caller = (int)module->kind;
@@ -372,6 +374,8 @@ static __attribute__((noinline)) int malloc_beside_cache(const void *code, void 
     bool segment = cached || (module->kind == SG_CALLER_TORCH && sg_torch_switched());
     sg_self.torch_cached = segment;
     segment = segment && !sg_thread_inside();
+    if (segment)
+        sg_torch_peaks_end();
     int result = malloc_for(module, ret, bytes);
     sg_self.torch_cached = cached;
     if (result == CUDA_SUCCESS && segment)
@@ -382,10 +386,14 @@ static __attribute__((noinline)) int malloc_beside_cache(const void *code, void 
 static __attribute__((noinline)) int free_beside_cache(const void *code, void *address)
 {
     struct sg_module spare;
-    bool cached = sg_self.torch_cached;
-    sg_self.torch_cached = sg_torch_segment_gone(address);
+    bool cached = sg_self.torch_cached, segment = sg_torch_is_segment(address);
+    if (segment)
+        sg_torch_peaks_end();
+    sg_self.torch_cached = segment && sg_torch_segment_gone(address);
     int result = free_for(sg_caller_module(code, &spare), address);
     sg_self.torch_cached = cached;
+    if (segment)
+        sg_torch_peaks_begin();
     return result;
 }
 

@@ -5,9 +5,11 @@
 
 #include <stdatomic.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "process/process.h"
 #include "segalloc/segalloc.h"
+#include "torch/torch_peaks.h"
 #include "torch/torch_segments.h"
 #include "track/torch_mode.h"
 
@@ -26,16 +28,18 @@ struct counts {
 struct more_counts {
     struct count active_bytes[POOLS], inactive_split_bytes[POOLS], requested_bytes[POOLS];
     int64_t retries, ooms;
+    struct count oversize_allocations, oversize_segments;
+    int64_t syncs, device_allocs, device_frees;
 };
 
-/* Totals of a device since it was first used: of tensors, and of pages. */
+/* Totals of a device since it was first used: of tensors, of pages, and of calls of the driver for memory. */
 struct totals {
-    uint64_t allocs, frees, bytes, freed_bytes, pages, released, ooms;
+    uint64_t allocs, frees, bytes, freed_bytes, pages, released, retries, ooms, syncs, device_allocs, device_frees;
 };
 
 static struct {
     struct totals before[SG_DEVICES_MAX]; /* when totals were last reset. Guarded by SG_LOCK_TORCH */
-    _Atomic uint64_t ooms[SG_DEVICES_MAX];
+    _Atomic uint64_t retries[SG_DEVICES_MAX], ooms[SG_DEVICES_MAX];
 } ever;
 
 static int64_t signed_of(uint64_t value)
@@ -48,11 +52,18 @@ static int64_t count_over(int64_t value, int64_t base)
     return value > base ? value - base : 0;
 }
 
-/* Adds a level, less what PyTorch's own segments, which are blocks of ours, make of it. */
-static void add_level(struct count *count, const struct sg_stats *stats, enum sg_stat level, int64_t theirs)
+/* An addition to a level: the core's figures. PyTorch's own segments, which are blocks of ours, are taken off. */
+struct addition {
+    const struct sg_stats *stats;
+    const uint64_t *peaks; /* of levels, without segments */
+    int64_t segments;      /* how many there are, or their bytes */
+    int64_t beyond;        /* bytes that PyTorch's cache held, and the core did not serve */
+};
+
+static void add_level(struct count *count, const struct addition *more, enum sg_stat level)
 {
-    int64_t now = count_over(signed_of(stats->value[level]), theirs);
-    int64_t peak = count_over(signed_of(stats->peak[level]), theirs);
+    int64_t now = count_over(signed_of(more->stats->value[level]), more->segments);
+    int64_t peak = signed_of(more->peaks[level]);
     count[ALL].current += now;
     count[ALL].peak += peak;
     count[LARGE].current += now;
@@ -60,18 +71,30 @@ static void add_level(struct count *count, const struct sg_stats *stats, enum sg
 }
 
 /* A level in bytes. The peaks of the two are of different times, so their sum may be more than there ever was. PyTorch's
-   segments are blocks of ours, so our own peak is at least what both had at once. For example, a pool of 600 MiB, gone
-   before a tensor of 900 MiB: the peak is 900 MiB, and not 1500. */
-static void add_bytes(struct count *count, const struct sg_stats *stats, enum sg_stat level, int64_t theirs)
+   segments are blocks of ours, so our own peak is at least what both had at once. Memory that PyTorch's cache has by other
+   calls comes on top of it. For example, a pool of 600 MiB, gone before a tensor of 900 MiB: the peak is 900 MiB, and not 1500. */
+static void add_bytes(struct count *count, const struct addition *more, enum sg_stat level)
 {
     const int families[] = {ALL, LARGE};
-    int64_t most = signed_of(stats->peak[level]), before[POOLS] = {count[ALL].peak, 0, count[LARGE].peak};
-    add_level(count, stats, level, theirs);
+    int64_t before[POOLS] = {count[ALL].peak, 0, count[LARGE].peak};
+    int64_t most = signed_of(more->stats->peak[level]) + more->beyond;
+    add_level(count, more, level);
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
         struct count *of = &count[families[i]];
         int64_t bound = most > before[families[i]] ? most : before[families[i]];
         of->peak = of->peak < bound ? of->peak : bound;
+        of->peak = of->peak > of->current ? of->peak : of->current;
     }
+}
+
+/* Memory that PyTorch's cache holds by other calls than cudaMalloc: expandable segments, an allocator of a pool's own. Now,
+   or when each had the most. */
+static int64_t bytes_beyond(const struct count *reserved, const struct sg_torch_segments *segments,
+    const struct sg_torch_peaks *own)
+{
+    int64_t now = count_over(reserved->current, signed_of(segments->bytes));
+    int64_t then = count_over(reserved->peak, signed_of(own->segment_bytes));
+    return now > then ? now : then;
 }
 
 static void add_totals(struct count *count, uint64_t in, uint64_t out)
@@ -87,7 +110,8 @@ static uint64_t count_less(uint64_t value, uint64_t base)
     return value > base ? value - base : 0;
 }
 
-/* PyTorch's segments are blocks of ours, and no tensors. */
+/* PyTorch's segments are blocks of ours, and no tensors. A retry is an allocation that the driver refused at first. The core
+   has served some of them after all, and has refused the others. */
 static struct totals totals_of(const struct sg_stats *stats, const struct sg_torch_segments *segments, int device)
 {
     return (struct totals){
@@ -97,16 +121,28 @@ static struct totals totals_of(const struct sg_stats *stats, const struct sg_tor
         .freed_bytes = count_less(stats->value[SG_STAT_freed_total_bytes], segments->gone_bytes),
         .pages = stats->value[SG_STAT_pages_created],
         .released = count_less(stats->value[SG_STAT_pages_created], stats->value[SG_STAT_pages]),
+        .retries = stats->value[SG_STAT_retries] + atomic_load_explicit(&ever.retries[device], memory_order_relaxed),
         .ooms = atomic_load_explicit(&ever.ooms[device], memory_order_relaxed),
+        .syncs = stats->value[SG_STAT_host_waits],
+        .device_allocs =
+            count_less(stats->value[SG_STAT_calls_create] + stats->value[SG_STAT_calls_alloc], segments->made),
+        .device_frees =
+            count_less(stats->value[SG_STAT_calls_release] + stats->value[SG_STAT_calls_free], segments->gone),
     };
 }
 
+/* Member by member: the structure is an array of counters. */
 static struct totals totals_since(const struct totals *now, const struct totals *before)
 {
-    return (struct totals){count_less(now->allocs, before->allocs), count_less(now->frees, before->frees),
-        count_less(now->bytes, before->bytes), count_less(now->freed_bytes, before->freed_bytes),
-        count_less(now->pages, before->pages), count_less(now->released, before->released),
-        count_less(now->ooms, before->ooms)};
+    enum { MEMBERS = sizeof(struct totals) / sizeof(uint64_t) };
+    uint64_t value[MEMBERS], base[MEMBERS];
+    struct totals since;
+    memcpy(value, now, sizeof value);
+    memcpy(base, before, sizeof base);
+    for (int i = 0; i < MEMBERS; i++)
+        value[i] = count_less(value[i], base[i]);
+    memcpy(&since, value, sizeof since);
+    return since;
 }
 
 /* The core's counts of a moment ago; false where PyTorch's tensors don't come here. */
@@ -121,19 +157,23 @@ static bool counts_read(int device, struct sg_stats *ret)
 
 /* Adds the core's counts to PyTorch's, family by family. Segments of PyTorch's cache are blocks of ours: they are taken
    off first, since its own counts have what lies in them. */
-static void add_all(struct counts *counts, struct more_counts *more, const struct sg_stats *stats,
+static void add_all(struct counts *counts, struct more_counts *more, int device, const struct sg_stats *stats,
     const struct sg_torch_segments *segments, const struct totals *totals)
 {
-    int64_t blocks = signed_of(segments->count), bytes = signed_of(segments->bytes);
+    const struct sg_torch_peaks own = sg_torch_peaks_of(device);
+    const struct addition blocks = {stats, own.level, signed_of(segments->count), 0},
+                          pages = {stats, stats->peak, 0, 0},
+                          bytes = {stats, own.level, signed_of(segments->bytes),
+                              bytes_beyond(&counts->reserved_bytes[ALL], segments, &own)};
     uint64_t page_bytes = stats->value[SG_STAT_pages] ? stats->value[SG_STAT_reserved_bytes] / stats->value[SG_STAT_pages] : 0;
-    add_level(counts->allocation, stats, SG_STAT_allocations, blocks);
-    add_level(counts->active, stats, SG_STAT_allocations, blocks);
-    add_level(counts->segment, stats, SG_STAT_pages, 0);
-    add_bytes(counts->allocated_bytes, stats, SG_STAT_allocated_bytes, bytes);
-    add_bytes(more->requested_bytes, stats, SG_STAT_requested_bytes, bytes);
-    add_bytes(more->active_bytes, stats, SG_STAT_active_bytes, bytes);
-    add_level(more->inactive_split_bytes, stats, SG_STAT_inactive_split_bytes, 0);
-    add_bytes(counts->reserved_bytes, stats, SG_STAT_reserved_bytes, bytes);
+    add_level(counts->allocation, &blocks, SG_STAT_allocations);
+    add_level(counts->active, &blocks, SG_STAT_allocations);
+    add_level(counts->segment, &pages, SG_STAT_pages);
+    add_bytes(counts->allocated_bytes, &bytes, SG_STAT_allocated_bytes);
+    add_bytes(more->requested_bytes, &bytes, SG_STAT_requested_bytes);
+    add_bytes(more->active_bytes, &bytes, SG_STAT_active_bytes);
+    add_level(more->inactive_split_bytes, &pages, SG_STAT_inactive_split_bytes);
+    add_bytes(counts->reserved_bytes, &bytes, SG_STAT_reserved_bytes);
     add_totals(counts->allocation, totals->allocs, totals->frees);
     add_totals(counts->active, totals->allocs, totals->frees);
     add_totals(counts->segment, totals->pages, totals->released);
@@ -141,7 +181,11 @@ static void add_all(struct counts *counts, struct more_counts *more, const struc
     add_totals(counts->allocated_bytes, totals->bytes, totals->freed_bytes);
     add_totals(more->requested_bytes, totals->bytes, totals->freed_bytes);
     add_totals(more->active_bytes, totals->bytes, totals->freed_bytes);
+    more->retries += signed_of(totals->retries);
     more->ooms += signed_of(totals->ooms);
+    more->syncs += signed_of(totals->syncs);
+    more->device_allocs += signed_of(totals->device_allocs);
+    more->device_frees += signed_of(totals->device_frees);
 }
 
 /* Counts of a moment ago are enough, so the core's lock is not taken where another thread has it. */
@@ -156,13 +200,15 @@ void sg_torch_counts_add(void *statistics, size_t map_bytes, int device)
     sg_process_lock(SG_LOCK_TORCH);
     struct totals totals = totals_since(&now, &ever.before[device]);
     sg_process_unlock(SG_LOCK_TORCH);
-    add_all(counts, (void *)((char *)(counts + 1) + map_bytes), &stats, &segments, &totals);
+    add_all(counts, (void *)((char *)(counts + 1) + map_bytes), device, &stats, &segments, &totals);
 }
 
 void sg_torch_counts_reset(int device)
 {
-    if (sg_torch_direct())
-        segalloc_reset_peaks(device);
+    if (!sg_torch_direct())
+        return;
+    segalloc_reset_peaks(device);
+    sg_torch_peaks_reset(device);
 }
 
 /* PyTorch's totals begin anew by its own function; ours begin from what they are now. */
@@ -176,6 +222,12 @@ void sg_torch_counts_reset_totals(int device)
     sg_process_lock(SG_LOCK_TORCH);
     ever.before[device] = now;
     sg_process_unlock(SG_LOCK_TORCH);
+}
+
+void sg_torch_counts_retry(int device)
+{
+    if (device >= 0 && device < SG_DEVICES_MAX)
+        atomic_fetch_add_explicit(&ever.retries[device], 1, memory_order_relaxed);
 }
 
 void sg_torch_counts_oom(int device)

@@ -14,9 +14,11 @@
 /* Source of the statistics: struct DeviceStats in the headers of the wheels (2.5.1, 2.6.0, 2.7.1, 2.8.0, 2.9.1, 2.10.0,
    2.11.0, 2.12.0 and 2.12.1). Those of 2.13.0, 2.14.0, 2.14.1 and 2.15.0 have a ska::flat_hash_map between the counts.
    Source of the snapshot: SnapshotInfo, SegmentInfo and BlockInfo in those of 2.9.1, 2.11.0 and 2.15.0, which agree.
-   Source of the place of setUseOnOOM(): the tables of the last two. */
-static const struct sg_torch_layout layouts[] = {
-    {5, 8, 0, false, 0}, {9, 10, 0, true, 0}, {11, 12, 0, true, 3}, {13, 15, 32, true, 3}};
+   Source of the place of setUseOnOOM(): the tables of the last two. Retries in pools were tried: 2.9.1, 2.11.0, 2.12.1,
+   2.13.0, 2.14.1 and 2.15.0. */
+static const struct sg_torch_layout layouts[] = {{.from = 5, .to = 8}, {.from = 9, .to = 10, .snapshot = true},
+    {.from = 11, .to = 12, .snapshot = true, .spare_pool = 3},
+    {.from = 13, .to = 15, .map_bytes = 32, .snapshot = true, .retries_in_pools = true, .spare_pool = 3}};
 enum { LAYOUTS = sizeof layouts / sizeof *layouts };
 
 /* The release, as PyTorch's version.py beside the folder of `library` has it ("2.11.0+cu130"); false: there is none. */

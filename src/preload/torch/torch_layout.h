@@ -18,6 +18,7 @@ struct sg_torch_layout {
     unsigned from, to; /* releases 2.N */
     size_t map_bytes;  /* between the counts of its statistics (torch_counts.h) */
     bool snapshot;     /* the structures of its snapshot are those of torch_snapshot.c */
+    bool retries_in_pools; /* memory is given back and asked for again while a pool is allocated for, but for captures */
     int spare_pool;    /* how far setUseOnOOM() stands before shareIpcHandle() in the table of functions; 0: unknown */
 };
 

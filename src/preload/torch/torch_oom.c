@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "track/captures.h"
 #include "track/contexts.h"
 #include "process/hooks.h"
 #include "process/process.h"
@@ -23,10 +24,13 @@
 #include "process/symbols.h"
 #include "segalloc/segalloc.h"
 #include "base/size.h"
+#include "torch/torch_allocator.h"
 #include "torch/torch_counts.h"
 #include "torch/torch_current.h"
 #include "torch/torch_cxx.h"
+#include "torch/torch_layout.h"
 #include "torch/torch_observers.h"
+#include "torch/torch_pools.h"
 #include "track/torch_mode.h"
 
 /* c10::detail::torchCheckFail(const char *, const char *, uint32_t, const std::string &) */
@@ -141,12 +145,35 @@ int segalloc_torch_raises(void)
     return !handle || sg_torch_cxx();
 }
 
+/* True if a tensor of this thread is ours. PyTorch's cache, where that is on, goes on by itself. */
+static bool oom_is_ours(void)
+{
+    return sg_torch_direct() && !sg_torch_switched() && !sg_self.torch_cached && !sg_thread_inside();
+}
+
+/* PyTorch's cache gives all back and asks again. Up to 2.12 it does not while a pool is allocated for, whoever asks; later not
+   in a capture. Source: DeviceCachingAllocator::malloc() in c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.11. */
+static bool oom_gives_all_back(int device)
+{
+    const struct sg_torch_layout *layout = sg_torch_allocator.layout;
+    return layout && layout->retries_in_pools ? !sg_captures_active() : !sg_torch_pools_under_way(device);
+}
+
+/* Counted by alloc_block() of that file. */
+void sg_torch_retries(void)
+{
+    if (!oom_is_ours())
+        return;
+    struct standing now;
+    oom_take_stock(-1, &now);
+    if (oom_gives_all_back(now.device))
+        sg_torch_counts_retry(now.device);
+}
+
 /* Counts, clears the runtime's error, calls the observers, throws: the order in which PyTorch's own cache does it. */
 void sg_torch_ran_out(int (*get_last_error)(void), size_t bytes)
 {
-    /* Its cache, where that is on, goes on by itself. */
-    bool direct = sg_torch_direct() && !sg_torch_switched() && !sg_self.torch_cached && !sg_thread_inside();
-    if (!direct || !get_last_error)
+    if (!oom_is_ours() || !get_last_error)
         return;
     struct standing now;
     oom_take_stock(-1, &now);

@@ -18,6 +18,10 @@
    Returns where PyTorch's libraries lack something that this takes. Takes the loader's lock the first time. */
 void sg_torch_throw_out_of_memory(int device, size_t bytes);
 
+/* A tensor of this thread finds no memory at first. That is a retry of the current device, where PyTorch's cache would
+   count one. */
+void sg_torch_retries(void);
+
 /* Throws that error from PyTorch's cudaMalloc, if its every tensor comes to us. The error that its runtime keeps is
    cleared by `get_last_error` (NULL: it cannot be), as PyTorch does itself before it throws. Returns where the error code
    is to be returned. */

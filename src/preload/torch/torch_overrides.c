@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/conf.h"
 #include "process/process.h"
 #include "process/upward_calls.h"
 #include "segalloc/segalloc.h"
@@ -337,14 +338,20 @@ static void override_watched(void)
     }
 }
 
+static void override_watch_switch(void)
+{
+    sg_torch_is_enabled_fn *function = override_is_enabled;
+    if (sg_torch_allocator.has_switch)
+        memcpy(&ours[SG_TORCH_WORDS_BEFORE + override_is_enabled_entry()], &function, sizeof function);
+}
+
 /* All replacements, once the mode is being decided. Functions that a release lacks are left out, and so is the snapshot
    where its structures are unknown. */
 static void override_all(void)
 {
     override_watched();
+    override_watch_switch();
     if (sg_torch_allocator.has_switch) {
-        sg_torch_is_enabled_fn *function = override_is_enabled;
-        memcpy(&ours[SG_TORCH_WORDS_BEFORE + override_is_enabled_entry()], &function, sizeof function);
         REPLACE(SG_TORCH_AT_RAW_DELETER, override_raw_deleter);
         REPLACE(SG_TORCH_AT_ALLOCATE, override_allocate);
         REPLACE(SG_TORCH_AT_RAW_ALLOC, override_raw_alloc);
@@ -367,15 +374,16 @@ static void override_all(void)
 #endif
 }
 
-/* Only the switch's question and calls of long-term meaning are replaced, so PyTorch behaves as before. */
+/* Only the switch's question and calls of long-term meaning are replaced, so PyTorch behaves as before. Without a switch
+   nothing depends on those calls but the lines that pytorch:direct has for them. */
 void sg_torch_overrides_watch(void)
 {
     if (atomic_flag_test_and_set(&sg_torch_allocator.busy))
         return; /* another thread does it, and may wait for the loader's lock, which this one may hold */
-    if (sg_torch_allocator.state == SG_TORCH_UNTRIED && override_find() && sg_torch_allocator.has_switch) {
+    if (sg_torch_allocator.state == SG_TORCH_UNTRIED && override_find() &&
+        (sg_torch_allocator.has_switch || sg_process_conf()->pytorch == SG_PYTORCH_DIRECT)) {
         override_watched();
-        sg_torch_is_enabled_fn *function = override_is_enabled;
-        memcpy(&ours[SG_TORCH_WORDS_BEFORE + override_is_enabled_entry()], &function, sizeof function);
+        override_watch_switch();
         override_use_ours();
         sg_torch_allocator.state = SG_TORCH_WATCHED;
     }
@@ -413,7 +421,7 @@ bool sg_torch_overrides_answer(void)
     if ((sg_torch_allocator.state != SG_TORCH_WATCHED && sg_torch_allocator.state != SG_TORCH_TAKEN) || sg_torch_allocator_current() != sg_torch_allocator.object)
         return false;
     const struct sg_torch_layout *layout = sg_torch_layout(sg_torch_allocator.theirs, version, sizeof version);
-    return layout && layout->snapshot;
+    return sg_torch_allocator.has_switch && layout && layout->snapshot;
 #else
     return false;
 #endif

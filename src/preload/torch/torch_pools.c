@@ -90,6 +90,14 @@ bool sg_torch_pools_seen(void)
     return atomic_load_explicit(&seen, memory_order_acquire);
 }
 
+bool sg_torch_pools_under_way(int device)
+{
+    bool any = atomic_load(&without_slot) > 0;
+    for (int i = 0; i < atomic_load(&slots_used) && !any; i++)
+        any = atomic_load(&under_way[i].state) == LIVE && under_way[i].device == device;
+    return any;
+}
+
 typedef bool filter_fn(const void *storage, CUstream *stream);
 
 /* Asks a pool's filter about a stream. The count of callers is raised before the state is looked at again, so the

@@ -33,6 +33,9 @@ void sg_torch_pools_end(int device, struct sg_torch_pool pool);
 /* True if one has ever begun. */
 bool sg_torch_pools_seen(void);
 
+/* True if any thread allocates for a pool of the device now. */
+bool sg_torch_pools_under_way(int device);
+
 /* True if what this thread allocates now goes into a pool. */
 bool sg_torch_pools_route(void);
 

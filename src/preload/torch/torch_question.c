@@ -63,14 +63,14 @@ static bool question_choose(void)
     enum sg_pytorch wanted = question_wanted_mode();
     bool history = wanted == SG_PYTORCH_AUTO && sg_torch_wants_history();
     bool spare = sg_torch_wants_spare_pool();
-    bool off = wanted == SG_PYTORCH_DIRECT || (wanted == SG_PYTORCH_AUTO && !history && !spare && !question_serves() && !sg_interposer_of_runtime());
-    if (history)
-        sg_log_line("PyTorch records its memory history: its own cache stays on for that, as with pytorch:beneath; "
-                    "`segalloc run --torch` keeps the history of what segalloc serves");
+    bool off = wanted == SG_PYTORCH_DIRECT ||
+               (wanted == SG_PYTORCH_AUTO && !history && !spare && !question_serves() && !sg_interposer_of_runtime());
     if (off && sg_torch_overrides_take() && sg_torch_allocator_cache(false))
         sg_torch_mode_set(SG_TORCH_SWITCHABLE);
     else
         sg_torch_mode_set(wanted == SG_PYTORCH_DIRECT ? SG_TORCH_DIRECT : SG_TORCH_BENEATH);
+    if (history || sg_torch_direct())
+        sg_torch_explain_history();
     if (sg_torch_pools_seen())
         sg_torch_explain_pool();
     return wanted == SG_PYTORCH_DIRECT && sg_torch_mode() == SG_TORCH_DIRECT;

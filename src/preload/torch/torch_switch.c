@@ -78,25 +78,46 @@ bool sg_torch_gives_back(void)
 
 static atomic_bool history_wanted, spare_wanted; /* before the first allocation */
 
-/* Before the mode is known the wish is only kept, and the question decides by it. Later a line says what becomes of the
-   history. */
-void sg_torch_history(bool on)
+/* A line, once, on what becomes of PyTorch's history where tensors are served here. */
+static void explain_history(const char *what_becomes_of_it)
 {
     static atomic_flag noted = ATOMIC_FLAG_INIT;
-    static const char out[] = "`segalloc run --torch` keeps the history of what segalloc serves";
     char line[256];
+    if (atomic_flag_test_and_set(&noted))
+        return;
+    snprintf(line, sizeof line,
+        "PyTorch records its memory history: %s; `segalloc run --torch` keeps the history of what segalloc serves",
+        what_becomes_of_it);
+    sg_log_line(line);
+}
+
+static const char nothing_in_it[] =
+    "nothing is in it without its own cache, which SEGALLOC_CONF=pytorch:beneath keeps on";
+
+/* PYTORCH_NO_CUDA_MEMORY_CACHING=1: natively there is no history either. */
+static bool is_off_by_its_user(void)
+{
+    return sg_torch_mode() == SG_TORCH_DIRECT && sg_process_conf()->pytorch != SG_PYTORCH_DIRECT;
+}
+
+/* Before the mode is known the wish is only kept, and the question decides by it. */
+void sg_torch_history(bool on)
+{
     if (!sg_torch_mode_known()) {
         atomic_store(&history_wanted, on);
         return;
     }
-    if (!on || !sg_torch_direct() || sg_torch_switched() || atomic_flag_test_and_set(&noted))
+    if (!on || !sg_torch_direct() || sg_torch_switched() || is_off_by_its_user())
         return;
-    bool switched = switch_for_good();
-    snprintf(line, sizeof line, "PyTorch records its memory history: %s; %s",
-        switched ? "its own cache is on from here on, and what was allocated before has no stacks in it"
-                 : "nothing is in it without its own cache, which SEGALLOC_CONF=pytorch:beneath keeps on",
-        out);
-    sg_log_line(line);
+    explain_history(switch_for_good()
+                        ? "its own cache is on from here on, and what was allocated before has no stacks in it"
+                        : nothing_in_it);
+}
+
+void sg_torch_explain_history(void)
+{
+    if (atomic_load(&history_wanted))
+        explain_history(sg_torch_direct() ? nothing_in_it : "its own cache stays on for that, as with pytorch:beneath");
 }
 
 void sg_torch_spare_pool(void)

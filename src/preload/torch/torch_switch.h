@@ -27,9 +27,11 @@ void sg_torch_pool_begins(uint64_t first, uint64_t second);
 void sg_torch_explain_pool(void);
 
 /* PyTorch is asked to record its history of memory, which its cache does of what it serves. With pytorch:auto that cache
-   is on for good from here on; a line says so. wants_history(): it was asked so before its mode was known. */
+   is on for good from here on; a line says so. wants_history(): it was asked so before its mode was known. Once the mode is
+   decided, explain_history() says what becomes of that. */
 void sg_torch_history(bool on);
 bool sg_torch_wants_history(void);
+void sg_torch_explain_history(void);
 
 /* PyTorch has a pool that its cache is to use when memory runs out. So that cache is on for good from here on, too.
    wants_spare_pool(): it had one before its mode was known. */

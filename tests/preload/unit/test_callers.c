@@ -24,6 +24,7 @@
 #include "torch/torch_switch.h"
 #include "track/torch_mode.h"
 #include "torch/torch_oom.h"
+#include "torch/torch_peaks.h"
 #include "torch/torch_segments.h"
 #include "torch/torch_sent.h"
 
@@ -67,7 +68,7 @@ static struct {
     bool without_errors, without_free, other_free; /* the last: of the first runtime */
     int generation; /* of the runtimes: each has functions of its own */
     bool quick, quick_serves, quick_frees;
-    int learnt, ran_out, sent, mallocs, frees, closes;
+    int peaks_ended, peaks_begun, learnt, retries, ran_out, sent, mallocs, frees, closes;
     size_t ran_out_bytes;
     const void *sent_address;
     int answer, caller_seen;
@@ -352,9 +353,15 @@ void sg_fast_path_prepare(const struct sg_module *module)
     fake.learnt++;
 }
 
+void sg_torch_retries(void)
+{
+    fake.retries++;
+}
+
 void sg_torch_ran_out(int (*get_last_error)(void), size_t bytes)
 {
     (void)get_last_error;
+    assert_int_equal(fake.retries, 1); /* counted before */
     fake.ran_out++;
     fake.ran_out_bytes = bytes;
 }
@@ -380,8 +387,26 @@ void sg_torch_segment_made(const void *address, size_t bytes)
     fake.segment_bytes = bytes;
 }
 
+bool sg_torch_is_segment(const void *address)
+{
+    (void)address;
+    return fake.is_segment;
+}
+
+/* An interval of peaks ends before a segment comes or goes, and begins after one has gone. */
+void sg_torch_peaks_end(void)
+{
+    fake.peaks_ended++;
+}
+
+void sg_torch_peaks_begin(void)
+{
+    fake.peaks_begun++;
+}
+
 bool sg_torch_segment_gone(const void *address)
 {
+    assert_int_equal(fake.peaks_ended, fake.peaks_begun + fake.is_segment);
     assert_non_null(address);
     return fake.is_segment;
 }
@@ -880,12 +905,16 @@ static void segments_of_pytorchs_cache_are_told_apart(void **state)
         assert_int_equal(cudaMalloc(&block, BYTES), 0);
         assert_int_equal(fake.segments, list[i].noted);
         assert_int_equal(fake.segment_bytes, list[i].noted ? BYTES : 0);
+        assert_int_equal(fake.peaks_ended, list[i].noted);
+        fake.peaks_ended = 0;
         bool cached = sg_self.torch_cached;
         for (int segment = 0; segment < 2; segment++) {
             fake.is_segment = segment;
             assert_int_equal(cudaFree(&fake), 0);
             assert_int_equal(fake.cached_seen, list[i].seen ? segment : cached);
             assert_int_equal(sg_self.torch_cached, cached);
+            assert_int_equal(fake.peaks_ended, list[i].seen && segment);
+            assert_int_equal(fake.peaks_begun, list[i].seen && segment);
         }
         sg_self.torch_cached = false;
     }
@@ -904,6 +933,7 @@ static void idle_cache_makes_room_for_a_tensor(void **state)
         sg_self.torch_cached = i == 2;
         assert_int_equal(cudaMalloc(&block, BYTES), i == 0 ? 0 : REFUSED);
         assert_int_equal(fake.given_back, i != 2);
+        assert_int_equal(fake.retries, 1);
         assert_int_equal(fake.ran_out, i != 0);
         assert_int_equal(fake.mallocs, i == 0 ? 2 : 1);
         sg_self.torch_cached = false;

@@ -14,7 +14,9 @@
 #include "process/process.h"
 #include "process/rehearsal.h"
 #include "segalloc/segalloc.h"
+#include "torch/torch_allocator.h"
 #include "torch/torch_current.h"
+#include "torch/torch_layout.h"
 #include "torch/torch_switch.h"
 #include "track/torch_mode.h"
 #include "torch/torch_oom.h"
@@ -232,9 +234,33 @@ static void record_history_in_vain(void)
     EXPECT(!sg_torch_switched() && CALLS(sg_log_line) == 1);
 }
 
+/* Once, whether it was asked for before the first allocation or also later. */
+static void record_history_in_vain_first(void)
+{
+    fake.has_switch = fake.cache_on = true;
+    sg_torch_history(true);
+    EXPECT(CALLS(sg_log_line) == 0);
+    EXPECT(ours_of_check_env(CACHING) == 0 && sg_torch_direct() && CALLS(sg_log_line) == 1);
+    sg_torch_history(true);
+    EXPECT(!sg_torch_switched() && CALLS(sg_log_line) == 1);
+}
+
+/* The user has turned PyTorch's cache off, and has no history natively. */
+static void record_history_without_a_cache(void)
+{
+    fake.conf.pytorch = SG_PYTORCH_AUTO;
+    fake.environment = 0x101;
+    sg_torch_history(true);
+    EXPECT(ours_of_check_env(CACHING) == 0x101 && sg_torch_direct());
+    sg_torch_history(true);
+    EXPECT(CALLS(sg_log_line) == 0);
+}
+
 /* PyTorch's cache is on for its history, and a line says so; or that there is none. */
 static void history_takes_pytorchs_cache(void **state)
 {
+    static const char nothing[] =
+        "nothing is in it without its own cache, which SEGALLOC_CONF=pytorch:beneath keeps on; ";
     static const char kept[] = "`segalloc run --torch` keeps the history of what segalloc serves\n";
     static const struct {
         void (*test)(void);
@@ -244,10 +270,11 @@ static void history_takes_pytorchs_cache(void **state)
         {record_history_first, SG_PYTORCH_AUTO, "its own cache stays on for that, as with pytorch:beneath; "},
         {record_history_later, SG_PYTORCH_AUTO,
             "its own cache is on from here on, and what was allocated before has no stacks in it; "},
-        {record_history_in_vain, SG_PYTORCH_DIRECT,
-            "nothing is in it without its own cache, which SEGALLOC_CONF=pytorch:beneath keeps on; "},
+        {record_history_in_vain, SG_PYTORCH_DIRECT, nothing},
+        {record_history_in_vain_first, SG_PYTORCH_DIRECT, nothing},
     };
     (void)state;
+    apart(record_history_without_a_cache);
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         char line[320];
         start_afresh();
@@ -522,6 +549,29 @@ static void run_out_in_modes(void)
     EXPECT(!runs_out(get_last_error) && fake.errors_forgotten == 1 && CALLS(sg_torch_observers_call) == 1);
 }
 
+/* PyTorch's cache counts none while a pool is being allocated for, and since 2.13 none in a capture. */
+static void retry_in_modes(void)
+{
+    sg_torch_retries();
+    EXPECT(CALLS(sg_torch_counts_retry) == 0); /* not in direct mode */
+    (void)ours_of_check_env(CACHING);
+    sg_torch_retries();
+    EXPECT(CALLS(sg_torch_counts_retry) == 1);
+    ANSWER(sg_torch_pools_under_way, true);
+    sg_torch_retries();
+    EXPECT(CALLS(sg_torch_counts_retry) == 1);
+    static const struct sg_torch_layout newer = {.retries_in_pools = true};
+    sg_torch_allocator.layout = &newer;
+    sg_torch_retries();
+    EXPECT(CALLS(sg_torch_counts_retry) == 2);
+    ANSWER(sg_captures_active, true);
+    sg_torch_retries();
+    ANSWER(sg_captures_active, false);
+    sg_self.torch_cached = true; /* PyTorch's cache counts for itself */
+    sg_torch_retries();
+    EXPECT(CALLS(sg_torch_counts_retry) == 2 && !CALLS(sg_torch_counts_oom));
+}
+
 static void run_out_where_nothing_can_be_thrown(void)
 {
     (void)ours_of_check_env(CACHING);
@@ -533,6 +583,7 @@ static void only_direct_mode_throws(void **state)
 {
     (void)state;
     apart(run_out_in_modes);
+    apart(retry_in_modes);
     apart(run_out_where_nothing_can_be_thrown);
 }
 

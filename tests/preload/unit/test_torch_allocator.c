@@ -16,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include "config/conf.h"
 #include "process/process.h"
 #include "process/symbols.h"
 #include "process/upward_calls.h"
@@ -177,6 +178,13 @@ static char direct_block, cached_block, sent_block; /* addresses */
 bool sg_torch_is_direct(const void *pointer)
 {
     return pointer == &direct_block;
+}
+
+static struct sg_conf conf;
+
+const struct sg_conf *sg_process_conf(void)
+{
+    return &conf;
 }
 
 /* What the allocator's functions have told. */
@@ -499,10 +507,23 @@ static int watch_without_switch(void)
     return object[0] == own + BEFORE;
 }
 
+/* pytorch:direct has lines for pools and history. Nothing else changes. */
+static int watch_for_lines(void)
+{
+    make_allocator();
+    exported[BEFORE + ENABLE_AT] = &functions[DELETER_AT];
+    conf.pytorch = SG_PYTORCH_DIRECT;
+    sg_torch_overrides_watch();
+    return object[0] != own + BEFORE && object[0][END_AT] != own[BEFORE + END_AT] &&
+           object[0][HISTORY_AT] != own[BEFORE + HISTORY_AT] && object[0][ENABLED_AT] == own[BEFORE + ENABLED_AT] &&
+           object[0][SHARE_AT] == own[BEFORE + SHARE_AT] && !sg_torch_overrides_answer();
+}
+
 static void what_has_no_switch_is_not_watched(void **state)
 {
     (void)state;
     expect_in_child(watch_without_switch, 1);
+    expect_in_child(watch_for_lines, 1);
 }
 
 /* PyTorch's functions of one purpose each, and how they were called last. */

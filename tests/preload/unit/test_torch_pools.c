@@ -74,6 +74,8 @@ static void tensors_of_the_thread_go_to_its_pool(void **state)
     sg_torch_pools_begin(1, first, filter_of((CUstream)64));
     sg_torch_pools_begin(1, second, filter_of((CUstream)128));
     assert_true(sg_torch_pools_seen());
+    assert_true(sg_torch_pools_under_way(1));
+    assert_false(sg_torch_pools_under_way(0));
     for (int i = 0; i < 6; i++) {
         fake.device = i / 3;
         fake.stream = (CUstream)(uintptr_t)(64 * (i % 3));
@@ -93,7 +95,7 @@ static void tensors_of_the_thread_go_to_its_pool(void **state)
     assert_true(sg_torch_pools_route());
     sg_torch_pools_end(1, second);
     sg_torch_pools_end(1, second);
-    assert_false(sg_torch_pools_route());
+    assert_false(sg_torch_pools_route() || sg_torch_pools_under_way(1));
     assert_int_equal(fake.copies, 0);
     assert_true(sg_torch_pools_seen());
 }

@@ -19,6 +19,7 @@
 #include "track/torch_mode.h"
 #include "torch/torch_allocator.h"
 #include "torch/torch_counts.h"
+#include "torch/torch_peaks.h"
 #include "torch/torch_segments.h"
 #include "torch/torch_sent.h"
 
@@ -41,6 +42,8 @@ static struct {
     int reset_peaks;
     bool unknown;
     struct sg_stats stats;
+    bool intervals; /* the core keeps peaks of intervals by itself; else those of `stats` are an interval's too */
+    uint64_t interval_peak[SG_STAT_COUNT];
 } fake;
 
 struct sg_core *sg_enter(void)
@@ -60,6 +63,20 @@ bool sg_core_stats_recent(struct sg_core *core, int device, struct sg_stats *ret
     assert_ptr_equal(core, &fake);
     fake.device = device;
     *ret = fake.stats;
+    return !fake.unknown;
+}
+
+/* An interval's peaks begin again at what there is now. */
+bool sg_core_interval_peaks(struct sg_core *core, int device, bool ends, struct sg_stats *ret)
+{
+    assert_ptr_equal(core, &fake);
+    if (device != DEVICE && device != 1)
+        return false;
+    *ret = fake.stats;
+    if (fake.intervals)
+        memcpy(ret->peak, fake.interval_peak, sizeof ret->peak);
+    if (ends)
+        memcpy(fake.interval_peak, fake.stats.value, sizeof fake.interval_peak);
     return !fake.unknown;
 }
 
@@ -215,6 +232,10 @@ static int start_afresh(void **state)
     (void)state;
     memset(&fake, 0, sizeof fake);
     fake.pushes = true;
+    fake.intervals = true;
+    sg_torch_peaks_reset(DEVICE);
+    sg_torch_peaks_reset(1);
+    fake.intervals = false;
     atomic_store(&sg_torch_segments_seen, false);
     atomic_store(&sg_captures_begun, false);
     return 0;
@@ -351,7 +372,8 @@ static void copies_beyond_the_table_are_given_back(void **state)
 enum { CURRENT, PEAK, ALLOCATED, FREED, NUMBERS };
 enum { ALLOCATION, SEGMENT, ACTIVE, SPLIT, ALLOCATED_BYTES, RESERVED_BYTES, ACTIVE_BYTES, SPLIT_BYTES, REQUESTED_BYTES,
     FAMILIES };
-enum { OOMS_AT = 1, MORE_ROOM = 1 }; /* behind the families: retries, and failures */
+/* Behind the families: retries, failures, eight numbers about oversize blocks, waits, and the driver's calls. */
+enum { RETRIES_AT = 0, OOMS_AT = 1, SYNCS_AT = 10, DEVICE_ALLOCS_AT = 11, DEVICE_FREES_AT = 12, MORE_ROOM = 2 };
 typedef int64_t statistics[FAMILIES + MORE_ROOM][3][NUMBERS];
 
 static void nothing_is_added_where_nothing_is_known(void **state)
@@ -457,6 +479,79 @@ static void segments_of_the_cache_are_no_tensors(void **state)
     }
 }
 
+/* The core has so many bytes now, by so many allocations. */
+static void core_has(uint64_t bytes, uint64_t allocations)
+{
+    const enum sg_stat levels[] = {SG_STAT_allocated_bytes, SG_STAT_reserved_bytes, SG_STAT_allocations};
+    for (int i = 0; i < 3; i++) {
+        uint64_t value = i < 2 ? bytes : allocations, *peaks[] = {fake.interval_peak, fake.stats.peak};
+        fake.stats.value[levels[i]] = value;
+        for (int k = 0; k < 2; k++)
+            peaks[k][levels[i]] = peaks[k][levels[i]] > value ? peaks[k][levels[i]] : value;
+    }
+}
+
+static int64_t allocated_peak(int64_t theirs_now, int64_t theirs_peak, int64_t reserved_now, int64_t reserved_peak)
+{
+    statistics counts = {{{0}}};
+    counts[ALLOCATED_BYTES][0][CURRENT] = theirs_now;
+    counts[ALLOCATED_BYTES][0][PEAK] = theirs_peak;
+    counts[RESERVED_BYTES][0][CURRENT] = reserved_now;
+    counts[RESERVED_BYTES][0][PEAK] = reserved_peak;
+    sg_torch_counts_add(counts, 0, DEVICE);
+    assert_true(counts[ALLOCATED_BYTES][0][PEAK] >= counts[ALLOCATED_BYTES][0][CURRENT]);
+    return counts[ALLOCATED_BYTES][0][PEAK];
+}
+
+/* 500 bytes are ours, a pool's segment of 300 comes and goes, then 200 more are ours: 700 without the segment. */
+static void peaks_are_without_segments(void **state)
+{
+    (void)state;
+    fake.direct = fake.intervals = true;
+    atomic_store(&sg_torch_segments_seen, true);
+    sg_torch_counts_reset(DEVICE);
+    assert_int_equal(fake.reset_peaks, 1);
+    core_has(500, 1);
+    sg_torch_peaks_end();
+    core_has(800, 2);
+    sg_torch_segment_made(BLOCK_AT(0), 300);
+    assert_int_equal(allocated_peak(0, 0, 300, 300), 500); /* the segment is idle */
+    assert_int_equal(allocated_peak(100, 250, 300, 300), 750);
+    assert_int_equal(sg_torch_peaks_of(DEVICE).segment_bytes, 300);
+    assert_int_equal(sg_torch_peaks_of(DEVICE).level[SG_STAT_allocations], 1);
+    sg_torch_peaks_end();
+    assert_true(sg_torch_segment_gone(BLOCK_AT(0)));
+    core_has(500, 1);
+    sg_torch_peaks_begin();
+    assert_int_equal(allocated_peak(0, 0, 0, 300), 500);
+    core_has(700, 2);
+    core_has(500, 1);
+    assert_int_equal(allocated_peak(0, 0, 0, 300), 700);
+    assert_int_equal(sg_torch_peaks_of(DEVICE).level[SG_STAT_allocations], 2);
+    memset(fake.stats.peak, 0, sizeof fake.stats.peak);
+    sg_torch_counts_reset(DEVICE);
+    assert_int_equal(sg_torch_peaks_of(DEVICE).segment_bytes, 0);
+    assert_int_equal(allocated_peak(0, 0, 0, 0), 500);
+    sg_torch_peaks_reset(-1);
+    assert_int_equal(sg_torch_peaks_of(-1).segment_bytes, 0);
+    fake.no_core = true;
+    assert_int_equal(sg_torch_peaks_of(DEVICE).level[SG_STAT_allocated_bytes], 0);
+    sg_torch_peaks_end();
+}
+
+/* Expandable segments are none of the core's blocks: its peak bounds what it served alone. */
+static void memory_beyond_the_core_adds_to_peaks(void **state)
+{
+    (void)state;
+    fake.direct = fake.intervals = true;
+    sg_torch_counts_reset(DEVICE);
+    core_has(500, 1);
+    assert_int_equal(allocated_peak(300, 300, 300, 300), 800);
+    assert_int_equal(allocated_peak(0, 300, 0, 300), 800);
+    assert_int_equal(allocated_peak(300, 300, 300, 0), 800);
+    assert_int_equal(allocated_peak(0, 300, 0, 0), 500); /* it is the core's own */
+}
+
 /* The peaks of the two allocators are of different times, and PyTorch's segments are blocks of ours. */
 static void peaks_of_bytes_are_no_sums(void **state)
 {
@@ -470,6 +565,10 @@ static void peaks_of_bytes_are_no_sums(void **state)
         start_afresh(state);
         fake.direct = true;
         atomic_store(&sg_torch_segments_seen, true);
+        sg_torch_segment_made(BLOCK_AT(0), (size_t)cases[i].theirs_peak);
+        sg_torch_peaks_end();
+        assert_true(sg_torch_segment_gone(BLOCK_AT(0)));
+        sg_torch_peaks_begin();
         if (cases[i].theirs_now)
             sg_torch_segment_made(BLOCK_AT(0), (size_t)cases[i].theirs_now);
         fake.stats.value[SG_STAT_reserved_bytes] = cases[i].ours_now;
@@ -505,6 +604,49 @@ static void segments_are_found_beside_each_other(void **state)
             assert_true(sg_torch_segment_gone(BLOCK_AT(i)));
         assert_int_equal(sg_torch_segments_of(DEVICE).bytes, 0);
     }
+}
+
+/* A number behind the families. */
+static int64_t scalar(statistics counts, int at)
+{
+    return ((int64_t *)counts[FAMILIES])[at];
+}
+
+/* The driver refused some allocations before the core served them, and the core refused others. */
+static void retries_and_calls_of_the_driver_are_added(void **state)
+{
+    statistics counts = {{{0}}};
+    (void)state;
+    fake.direct = true;
+    fake.stats.value[SG_STAT_retries] = 3;
+    fake.stats.value[SG_STAT_host_waits] = 7;
+    fake.stats.value[SG_STAT_calls_create] = 20;
+    fake.stats.value[SG_STAT_calls_alloc] = 2;
+    fake.stats.value[SG_STAT_calls_release] = 9;
+    fake.stats.value[SG_STAT_calls_free] = 1;
+    atomic_store(&sg_torch_segments_seen, true);
+    sg_torch_segment_made(BLOCK_AT(0), 5); /* PyTorch counts what it asked for: a block of ours */
+    sg_torch_counts_retry(DEVICE);
+    sg_torch_counts_retry(2);
+    sg_torch_counts_retry(-1);
+    struct sg_torch_segments segments = sg_torch_segments_of(DEVICE);
+    sg_torch_counts_add(counts, 0, DEVICE);
+    assert_int_equal(scalar(counts, RETRIES_AT), 4);
+    assert_int_equal(scalar(counts, OOMS_AT), 0);
+    assert_int_equal(scalar(counts, SYNCS_AT), 7);
+    assert_int_equal(scalar(counts, DEVICE_ALLOCS_AT), segments.made < 22 ? 22 - (int64_t)segments.made : 0);
+    assert_int_equal(scalar(counts, DEVICE_FREES_AT), segments.gone < 10 ? 10 - (int64_t)segments.gone : 0);
+    for (int at = OOMS_AT + 1; at < SYNCS_AT; at++)
+        assert_int_equal(scalar(counts, at), 0);
+    assert_true(sg_torch_segment_gone(BLOCK_AT(0)));
+    sg_torch_counts_reset_totals(DEVICE);
+    fake.stats.value[SG_STAT_calls_release] = 12;
+    fake.stats.value[SG_STAT_host_waits] = 8;
+    memset(counts, 0, sizeof counts);
+    sg_torch_counts_add(counts, 0, DEVICE);
+    assert_int_equal(scalar(counts, RETRIES_AT), 0);
+    assert_int_equal(scalar(counts, SYNCS_AT), 1);
+    assert_int_equal(scalar(counts, DEVICE_ALLOCS_AT), 0);
 }
 
 /* Totals are of the time since they were last reset, levels are not; a failure is one of PyTorch's. */
@@ -547,8 +689,11 @@ int main(void)
         TEST(copies_beyond_the_table_are_given_back),
         TEST(nothing_is_added_where_nothing_is_known),
         TEST(levels_and_totals_are_added_to_all_and_large),
+        TEST(retries_and_calls_of_the_driver_are_added),
         TEST(counts_stand_around_a_map),
         TEST(segments_of_the_cache_are_no_tensors),
+        TEST(peaks_are_without_segments),
+        TEST(memory_beyond_the_core_adds_to_peaks),
         TEST(peaks_of_bytes_are_no_sums),
         TEST(segments_are_found_beside_each_other),
         TEST(totals_begin_anew),

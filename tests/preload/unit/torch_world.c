@@ -331,6 +331,8 @@ bool sg_torch_overrides_take(void)
     return fake.has_switch;
 }
 
+struct sg_torch_allocator sg_torch_allocator;
+
 bool sg_torch_allocator_cache(bool on)
 {
     fake.cache_on = on;
