@@ -24,8 +24,8 @@ import sys
 import time
 
 PAGE = 2 << 20
-CARDS = (1, 0, -1, -2, -4)  # pages: the cards of one rehearsal, from the smallest that fits
-HIGHER = (3, 2)  # those of another, where none of these fits
+CARDS = (5, 1, 0, -1, -2, -4)  # pages: the cards of one rehearsal, from the smallest that fits. A rehearsal tries up to 4 itself
+HIGHER = 16  # pages above which no card is asked about, where none of these fits
 LEAST_CARD = 2 * PAGE  # that a rehearsal takes
 MARGIN = 4  # pages: a card that "does not fit" so far below one that does must fail
 LAGS = ("run_ahead=0", "run_ahead=1000")  # of the simulated GPU, beside its usual one
@@ -91,13 +91,13 @@ def judge(program):
         cards = [need + i * PAGE for i in CARDS if need + i * PAGE >= LEAST_CARD]
         verdict = rehearse(program, cards)
         fits = {card["bytes"]: card["fits"] for card in verdict["cards"]}
-        if not fits[cards[0]]:
-            cards = [need + i * PAGE for i in HIGHER] + cards
-            fits |= {card["bytes"]: card["fits"] for card in rehearse(program, cards[:len(HIGHER)])["cards"]}
+        while not fits[cards[0]] and cards[0] < need + HIGHER * PAGE:
+            cards.insert(0, cards[0] + PAGE)
+            fits |= {card["bytes"]: card["fits"] for card in rehearse(program, cards[:1])["cards"]}
         runs = {card: runs_on(program, card) for card in cards}
         smallest = min((card for card in fits if all(fits[larger] for larger in fits if larger >= card)), default=None)
         for card in cards:
-            if fits[card] and not (runs[card] and (card != smallest or runs_with_each_lag(program, card))):
+            if fits[card] and not (runs[card] and (card not in (smallest, cards[0]) or runs_with_each_lag(program, card))):
                 yield "wrong fit", f'{card >> 20} MiB "fits", and fails'
             if runs[card] and not fits[card] and smallest:
                 if card <= smallest - MARGIN * PAGE and runs_with_each_lag(program, card):

@@ -127,13 +127,55 @@ class OwnMemory(unittest.TestCase):
                 result = run("run", "--sim", "24MiB", "--", OWN_MEMORY, *words.split())
                 self.assertEqual(result.returncode, 0, result)
 
+    def runs_in_each_way(self, words):
+        """It fits 24 MiB, does not adapt, and runs there however far the GPU lags."""
+        self.assertFalse(self.rehearse(0, "24MiB", *words.split())["adapts"])
+        for lag in ("", ",run_ahead=0", ",run_ahead=1000"):
+            result = run("run", "--sim", f"24MiB{lag}", "--", OWN_MEMORY, *words.split())
+            self.assertEqual(result.returncode, 0, (lag, result))
+
     def test_idle_memory_goes_back_in_a_capture(self):
         """As natively, where freed memory is the driver's at once. Any thread's capture counts."""
         for words in ("m10240 m10240 f0 f1 q c20480 v", "m20480 f0 q a16384 v"):
             with self.subTest(words):
-                self.rehearse(0, "24MiB", *words.split())
-                result = run("run", "--sim", "24MiB", "--", OWN_MEMORY, *words.split())
+                self.runs_in_each_way(words)
+
+    def test_memory_on_its_way_is_waited_for_in_a_capture(self):
+        """Freed in the capture before, or in the order of a stream: natively the former is free before the capture begins."""
+        for words in ("m10240 m10240 q f0 f1 v q c20480 v", "m10240 m10240 q f0 f1 v q m20480 v", "q m20480 f0 v q c20480",
+                      "a10240 f0 q c16384 v", "b10240 f0 q m16384 v", "h10240 f0 q m16384", "h10240 q f0 c16384",
+                      "q g10240 m16384", "m1 a10240 q j f1 e m16384"):
+            with self.subTest(words):
+                self.runs_in_each_way(words)
+
+    def test_the_same_requests_are_no_adapting(self):
+        """Threads that come in another order have less at a time by chance. 10 MiB twice, at once and then one after the other.
+        A program that asks for 5 MiB in place of 10 has adapted."""
+        for second, adapts in (("m10240 f0 m10240 f1", False), ("m5120 f0 m5120 f1", True)):
+            with self.subTest(second), tempfile.TemporaryDirectory() as folder:
+                result = run("rehearse", "--json", "--overwrite", "--margin", "0", "--card", "12MiB", "--", "/bin/sh", "-c",
+                             f'[ -e {folder}/ran ] && exec {OWN_MEMORY} {second}; : > {folder}/ran; '
+                             f'exec {OWN_MEMORY} m10240 m10240 f0 f1')
                 self.assertEqual(result.returncode, 0, result)
+                self.assertEqual(json.loads(result.stdout.splitlines()[-1])["adapts"], adapts)
+
+    def test_memory_of_a_graph_that_is_gone_is_free_at_once(self):
+        """As natively. On 74 MiB it ran or not by how soon the driver's thread had told that the graphs were gone."""
+        words = ("m3420 m1177 c127 f2 e f1 e v e m10298 d1 c787 f4 m61 j c61 c328 d0 v m61 q m14 k22 m7421 v f11 d0 m1546 c15 m1410 "
+                 "f0 f6 v m23742 m172 m16102 j f16 e c6754 m5 c26 m6 s e e m765 f9 e s k1741 m14 c2041 t0").split()
+        for lag, _ in itertools.product(("at-once", "run_ahead=0", "run_ahead=1000"), range(3)):
+            result = run("run", "--sim", f"74MiB,count=2,{lag}", "--", OWN_MEMORY, *words)
+            self.assertEqual(result.returncode, 0, (lag, result))
+
+    def test_blocks_freed_without_a_wait_lag(self):
+        """A card that is all but full is tried at both ends of what a GPU may do where blocks are freed in a capture."""
+        for words, runs in (("c10240 m10240 q f1 v m10240", 3), ("c10240 m10240 f1 m10240", 2)):
+            with self.subTest(words), tempfile.TemporaryDirectory() as folder:
+                result = run("rehearse", "--overwrite", "--margin", "0", "--card", "24MiB", "--", "/bin/sh", "-c",
+                             f'echo >> {folder}/runs; exec "$@"', "sh", OWN_MEMORY, *words.split())
+                self.assertEqual(result.returncode, 0, result)
+                with open(f"{folder}/runs") as file:
+                    self.assertEqual(len(file.readlines()), runs, result)
 
     def test_rows_name_the_call(self):
         """In the text, in JSON and in the report of the trace, with shares that count it."""

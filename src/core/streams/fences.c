@@ -487,9 +487,6 @@ bool sg_device_ask(struct sg_device *device, enum sg_ask how)
 
 void sg_device_drain(struct sg_device *device)
 {
-    if (!begin_recording(device)) /* nothing may be waited for while a capture is live */
-        return;
-    end_recording(device);
     for (uint32_t most = SG_FENCES; most-- > 0;) {
         sg_device_lock(device);
         bool any = device->fences.count != 0 || (device->pending.awaits_all.first && sg_fences_can_wait(device));

@@ -12,7 +12,7 @@
    asked to wait, it waits for the oldest. pending_frees.c acts on the answers.
 
    Limits. SG_FENCES (1,024) are out at once, and 64 for one stream (R35). No event is recorded while a capture is
-   live. None goes on a thread's default stream, which other threads cannot name. None goes on a legacy stream that
+   live; those from before are asked about and waited for. None goes on a thread's default stream, which other threads cannot name. None goes on a legacy stream that
    the program does not use (R36). An event over the context covers those. A driver before CUDA 12.5 records none over
    a context; a helper thread waits there instead.
 
@@ -40,7 +40,8 @@ enum sg_ask { SG_ASK_QUERY, SG_ASK_FENCE, SG_ASK_WAIT };
 bool sg_device_ask(struct sg_device *device, enum sg_ask how);
 
 /* Waits until all work is complete after which memory was freed so far. Before memory is given back on request, where
-   the driver would wait too. Returns at once while a capture is live. Takes locks as sg_device_ask(). */
+   the driver would wait too. While a capture is live nothing is recorded, so only what was recorded before is waited for.
+   Takes locks as sg_device_ask(). */
 void sg_device_drain(struct sg_device *device);
 
 /* Ends the slot of a stream that is about to be destroyed. A fence goes on it first, and the slot is free for another

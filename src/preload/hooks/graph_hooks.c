@@ -9,6 +9,7 @@
    another stream used is free only after all work; blocks of other streams are as before. */
 #include <stddef.h>
 
+#include "serve/deferred_frees.h"
 #include "serve/make_room.h"
 #include "track/captures.h"
 #include "track/contexts.h"
@@ -17,7 +18,9 @@
 #include "process/process.h"
 #include "services/outside_trace.h"
 #include "report/refusals.h"
+#include "track/graph_blocks.h"
 #include "track/graph_order.h"
+#include "track/pool_streams.h"
 #include "track/streams.h"
 
 /* From here on a stream that is not followed may pass its order on without notice. So may a blocking one to others
@@ -195,6 +198,8 @@ static CUresult graph_launch(CUresult (*real)(CUgraphExec, CUstream), CUgraphExe
         sg_refusals_note_elsewhere(0);
     else
         sg_refusals_note_outside(result, 0, SEGALLOC_OUTSIDE_GRAPHS, 0);
+    if (result == CUDA_SUCCESS && sg_outside_uses_pools())
+        sg_pool_streams_note(stream, per_thread);
     if (noted) {
         sg_outside_launch_ended();
         sg_outside_changed(0, /* starts */ true);
@@ -215,6 +220,28 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
 CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
 {
     return graph_launch(sg_real()->cuGraphLaunch_ptsz, exec, stream, true);
+}
+
+/* A graph may be gone. Its memory that the program has freed comes back now: natively it was free before. Later calls would have
+   it sooner in one run than in the next, because the driver's thread tells of the end at some time. */
+static CUresult graph_ended(CUresult result)
+{
+    struct sg_core *core = result == CUDA_SUCCESS && sg_graphs_retain_freed() ? sg_enter() : NULL;
+    if (core) {
+        sg_memory_settle(core);
+        sg_leave();
+    }
+    return result;
+}
+
+CUresult cuGraphDestroy(CUgraph graph)
+{
+    return graph_ended(sg_real()->cuGraphDestroy(graph));
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec exec)
+{
+    return graph_ended(sg_real()->cuGraphExecDestroy(exec));
 }
 
 /* Launches may record events themselves. Layouts: cuda.h, CUlaunchAttributeValue_st. */

@@ -12,12 +12,15 @@
 #include "serve/deferred_frees.h"
 #include "serve/free.h"
 #include "serve/free_mode.h"
+#include "serve/make_room.h"
 #include "serve/used_streams.h"
 #include "track/captures.h"
 #include "track/contexts.h"
+#include "process/capture_mode.h"
 #include "process/environment.h"
 #include "track/free_policy.h"
 #include "track/graph_blocks.h"
+#include "track/pool_streams.h"
 #include "process/hooks.h"
 #include "process/process.h"
 #include "services/trim.h"
@@ -115,8 +118,10 @@ static CUresult free_async(CUresult (*real)(CUdeviceptr, CUstream), CUdeviceptr 
 {
     if (!sg_process_owns(address)) {
         CUresult result = real(address, stream);
-        if (result == CUDA_SUCCESS && address)
+        if (result == CUDA_SUCCESS && address) {
+            sg_pool_streams_note(stream, false);
             note_freed(address);
+        }
         return result;
     }
     if (sg_process_over())
@@ -144,7 +149,7 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
 }
 
 /* How the driver aligns rows on this device, learnt from one small allocation of its own, for which what we hold idle
-   makes room. 0 where it gave none. */
+   makes room. In relaxed mode during a capture, as the allocation itself will be. 0 where it gave none. */
 static size_t pitch_alignment(struct sg_core *core, int device, unsigned element)
 {
     static _Atomic(size_t) known[SG_DEVICES_MAX];
@@ -153,12 +158,17 @@ static size_t pitch_alignment(struct sg_core *core, int device, unsigned element
     if (alignment)
         return alignment;
     const struct sg_real *real = sg_real();
+    CUstreamCaptureMode mode;
+    bool relaxed = sg_captures_active() && sg_capture_mode_relax(&mode);
     CUresult result = real->cuMemAllocPitch_v2(&probe, &alignment, 1, 1, element);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && !sg_captures_active() && sg_core_trim(core, device, 0) > 0)
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_made_room_by(core))
         result = real->cuMemAllocPitch_v2(&probe, &alignment, 1, 1, element);
+    if (result == CUDA_SUCCESS)
+        real->cuMemFree_v2(probe);
+    if (relaxed)
+        sg_capture_mode_restore(&mode);
     if (result != CUDA_SUCCESS)
         return 0;
-    real->cuMemFree_v2(probe);
     if (sg_has_several_bits(alignment))
         return 0;
     if (device < SG_DEVICES_MAX)

@@ -7,6 +7,7 @@
 #include "process/process.h"
 #include "track/captures.h"
 #include "track/contexts.h"
+#include "track/pool_streams.h"
 #include "track/streams.h"
 
 /* A new stream may have the handle of one whose end was not seen: what was remembered of that handle is wrong. */
@@ -44,14 +45,20 @@ static CUresult stream_destroyed(CUresult result, CUstream stream)
     return result;
 }
 
-CUresult cuStreamDestroy(CUstream stream)
+static void stream_ends(CUstream stream)
 {
     sg_streams_retire(stream);
+    sg_pool_streams_gone(stream);
+}
+
+CUresult cuStreamDestroy(CUstream stream)
+{
+    stream_ends(stream);
     return stream_destroyed(sg_real()->cuStreamDestroy(stream), stream);
 }
 
 CUresult cuStreamDestroy_v2(CUstream stream)
 {
-    sg_streams_retire(stream);
+    stream_ends(stream);
     return stream_destroyed(sg_real()->cuStreamDestroy_v2(stream), stream);
 }

@@ -121,6 +121,8 @@ CUresult sg_free_kept(struct sg_core *core, CUdeviceptr address, const struct sg
     *ret_done = result != CUDA_SUCCESS;
     if (*ret_done)
         return result;
+    if (waits) /* so that it is free at once where its graph is gone, as natively */
+        sg_graphs_await_destroyed_of(address);
     enum sg_graphs_answer answer = sg_graphs_retain(address, request, all);
     *ret_done = answer != SG_GRAPHS_FREE;
     return answer == SG_GRAPHS_RETAINED_BEFORE ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;

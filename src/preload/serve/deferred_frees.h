@@ -4,11 +4,12 @@
    once, so they do here, and the memory comes back later.
 
    How. captures.h keeps those that wait for captures, graph_blocks.h those that wait for graphs. Whoever needs memory
-   frees what is due: run_deferred() before each allocation that takes the slow path, settle() where memory is short.
+   frees what is due: run_deferred() before each allocation that takes the slow path, settle() where memory is short, or
+   where a graph was destroyed.
 
    For example, 16 MiB are freed while a graph uses them; the program destroys the graph and allocates 16 MiB at once.
-   The driver has not yet said that the graph is gone. The core finds nothing, settle() waits for the driver's thread
-   some microseconds, the 16 MiB are freed, and the core is asked again. */
+   The driver has not yet said that the graph is gone. In its destruction settle() waits for the driver's thread some
+   microseconds, and the 16 MiB are freed. */
 #ifndef SG_DEFERRED_FREES_H
 #define SG_DEFERRED_FREES_H
 

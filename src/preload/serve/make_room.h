@@ -15,8 +15,8 @@
 
 /* Whence memory is to be had, the nearest first. */
 enum sg_room {
-    SG_ROOM_OWN, /* what this process holds idle, on all devices, after a bounded wait for what is pending; without that
-                       wait while a capture is active */
+    SG_ROOM_OWN,    /* what this process holds idle, on all devices, after a bounded wait for what is pending; while a capture
+                       is active, for what a wait that is legal then can show */
     SG_ROOM_OTHERS, /* what other processes of this user hold idle on the current device */
     SG_ROOMS
 };

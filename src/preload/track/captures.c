@@ -187,6 +187,11 @@ void sg_captures_joined(void)
     atomic_fetch_sub(&exclusion.joiners, 1);
 }
 
+unsigned sg_captures_joins(void)
+{
+    return atomic_load(&captures.joins);
+}
+
 void sg_captures_fork_child(void)
 {
     atomic_store(&exclusion.holders, sg_self.exclusions > 0);

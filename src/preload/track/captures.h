@@ -69,6 +69,9 @@ bool sg_captures_forked(CUstream stream);
 void sg_captures_exclude(void);
 void sg_captures_allow(void);
 
+/* Changes whenever a stream may have come to be captured: not within an exclusion. */
+unsigned sg_captures_joins(void);
+
 /* In a forked child: threads that are not there any more keep nothing from beginning. */
 void sg_captures_fork_child(void);
 

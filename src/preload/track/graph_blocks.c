@@ -431,11 +431,11 @@ static bool echo_send(unsigned *ret)
 
 /* Sends an object through the driver's thread of destructors and waits until it has come: what was before it in the
    queue is done then. */
-void sg_graphs_await_destroyed(void)
+static void echo_await(void)
 {
     enum { EAGER = 64 /* times */, SLICE_NS = 50000, MOST_NS = 300000000 };
     unsigned number, vain = atomic_load(&echo.given_up);
-    if (!sg_graphs_retain_freed() || (vain && echo_is_out(vain)) || !echo_send(&number))
+    if ((vain && echo_is_out(vain)) || !echo_send(&number))
         return;
     uint64_t waited_ns = 0;
     for (int i = 0; echo_is_out(number) && waited_ns < MOST_NS; i++) {
@@ -450,6 +450,21 @@ void sg_graphs_await_destroyed(void)
     }
     if (echo_is_out(number))
         atomic_store(&echo.given_up, number);
+}
+
+void sg_graphs_await_destroyed(void)
+{
+    if (sg_graphs_retain_freed())
+        echo_await();
+}
+
+void sg_graphs_await_destroyed_of(CUdeviceptr address)
+{
+    sg_process_lock(SG_LOCK_CAPTURES);
+    bool belongs = block_find_locked(address)->address != 0;
+    sg_process_unlock(SG_LOCK_CAPTURES);
+    if (belongs)
+        echo_await();
 }
 
 /* Takes up to BATCH blocks of graphs that are gone; those that the program has not freed are its own again. */

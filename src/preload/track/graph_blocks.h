@@ -65,6 +65,9 @@ bool sg_graphs_retain_freed(void);
    calls destructors is not documented: one of another order leaves more to wait for than this has seen. No lock is held. */
 void sg_graphs_await_destroyed(void);
 
+/* The same where the block at `address` belongs to a graph: for a free that natively would wait too. */
+void sg_graphs_await_destroyed_of(CUdeviceptr address);
+
 /* Frees what belonged to graphs that are gone. Between sg_enter() and sg_leave(), with no capture active. */
 void sg_graphs_run_deferred(struct sg_core *core);
 

@@ -17,6 +17,7 @@
 #include "track/captures.h"
 #include "track/context_wait.h"
 #include "track/contexts.h"
+#include "track/pool_streams.h"
 
 atomic_bool sg_outside_any;
 
@@ -435,8 +436,10 @@ bool sg_outside_uses_pools(void)
 
 bool sg_outside_waited_for_pools(CUcontext context)
 {
-    if (!sg_outside_uses_pools() || sg_captures_active())
+    if (!sg_outside_uses_pools())
         return false;
+    if (sg_captures_active())
+        return sg_pool_streams_waited();
     const struct sg_driver *driver = sg_process_driver();
     if (!context && (!driver || driver->ctx_get_current(&context) != CUDA_SUCCESS))
         return false;

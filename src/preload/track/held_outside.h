@@ -78,8 +78,8 @@ uint64_t sg_outside_graphs_most(CUdevice device, CUgraphMem_attribute attribute,
 void sg_outside_graphs_most_reset(CUdevice device, CUgraphMem_attribute attribute);
 
 /* Waits for the work of a context (NULL: the current one, if there is any) and of the devices that have pools, at which those
-   give back what was freed beyond their thresholds. False: there are no pools, or a capture forbids it. For a device that
-   has run out. */
+   give back what was freed beyond their thresholds. While a capture is active only streams are waited for (pool_streams.h).
+   False: there are no pools, or nothing could be waited for. For a device that has run out. */
 bool sg_outside_waited_for_pools(CUcontext context);
 
 /* Bytes of the current context's device that anybody uses; 0: not known, or the thread is inside the library. For calls whose memory nobody states: the

@@ -643,6 +643,20 @@ static void driver_is_waited_for_to_tell(void **state)
     assert_false(sg_graphs_retain_freed());
 }
 
+/* Of the graph of one block, which the program is about to free; no other is worth a question. */
+static void driver_is_waited_for_to_tell_of_a_block(void **state)
+{
+    (void)state;
+    unsigned long long graph = capture(1);
+    CUdeviceptr block = allocate(1), other = block + 8192;
+    sg_graphs_await_destroyed_of(other);
+    assert_int_equal(fake.objects, 1);
+    sg_graphs_await_destroyed_of(block);
+    assert_int_equal(fake.objects, 2);
+    destroy(graph);
+    assert_int_equal(release(block, 1), SG_GRAPHS_FREE);
+}
+
 /* Who was held up once, by a destructor of the program's, keeps nobody else waiting until it goes on. */
 static void driver_that_is_held_up_is_not_waited_for_again(void **state)
 {
@@ -707,6 +721,7 @@ int main(void)
         TEST(what_is_kept_for_ever_is_no_spare),
         TEST(many_blocks_go_with_their_graph),
         TEST(driver_is_waited_for_to_tell),
+        TEST(driver_is_waited_for_to_tell_of_a_block),
         TEST(driver_that_is_held_up_is_not_waited_for_again),
         TEST(spare_in_use_waits_for_nothing),
     };

@@ -11,6 +11,8 @@
 
 #include "process/hooks.h"
 #include "order_world.h"
+#include "serve/deferred_frees.h"
+#include "track/graph_blocks.h"
 
 /* What a graph waits for that is noted for good: words of memory, else an event. */
 static bool by_words;
@@ -236,6 +238,22 @@ static void work_is_noted_and_unfollowed_streams_too(void **state)
     assert_false(sg_streams_complete());
 }
 
+/* Not where none is kept, and not where the driver refused. */
+static void memory_of_a_graph_comes_back_when_it_goes(void **state)
+{
+    (void)state;
+    cuGraphDestroy(NULL);
+    cuGraphExecDestroy(NULL);
+    assert_int_equal(CALLS(sg_memory_settle), 0);
+    ANSWER(sg_graphs_retain_freed, true);
+    cuGraphDestroy(NULL);
+    cuGraphExecDestroy(NULL);
+    assert_int_equal(CALLS(sg_memory_settle), 2);
+    fake.answer = CUDA_ERROR_INVALID_VALUE;
+    assert_int_equal(cuGraphDestroy(NULL), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(CALLS(sg_memory_settle), 2);
+}
+
 int main(int count, char **argument)
 {
     (void)argument;
@@ -253,6 +271,7 @@ int main(int count, char **argument)
         cmocka_unit_test_setup(a_handle_is_not_a_stream, start_afresh),
         cmocka_unit_test_setup(the_default_streams_are_told_apart, start_afresh),
         cmocka_unit_test_setup(work_is_noted_and_unfollowed_streams_too, start_afresh),
+        cmocka_unit_test_setup(memory_of_a_graph_comes_back_when_it_goes, start_afresh),
         cmocka_unit_test_setup(whole_contexts_are_not_followed, start_afresh), /* the last: it is remembered for good */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

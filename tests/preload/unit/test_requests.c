@@ -234,6 +234,8 @@ static void free_of_a_graphs_block_still_waits(void **state)
         assert_int_equal(sg_memory_free(CORE, BLOCK, &plain), CUDA_SUCCESS);
         assert_int_equal(CALLS(sg_graphs_retain), i + 1);
         assert_int_equal(ARGUMENT(sg_graphs_retain, 2), fake.all);
+        assert_int_equal(CALLS(sg_graphs_await_destroyed_of), i + 1);
+        assert_true(ARGUMENT(sg_graphs_await_destroyed_of, 0) == BLOCK && IS_BEFORE(sg_graphs_await_destroyed_of, sg_graphs_retain));
     }
     assert_ptr_equal(fake.waited_in, CONTEXT);
     fake.wait = CUDA_ERROR_LAUNCH_FAILED;
@@ -244,6 +246,7 @@ static void free_of_a_graphs_block_still_waits(void **state)
     assert_int_equal(CALLS(sg_graphs_retain), 2);
     assert_int_equal(sg_memory_free(CORE, BLOCK, &torch), CUDA_SUCCESS); /* by order: it waits for nothing */
     assert_false(CALLS(sg_graphs_retain) == 3 && ARGUMENT(sg_graphs_retain, 2));
+    assert_int_equal(CALLS(sg_graphs_await_destroyed_of), 2);
     assert_int_equal(CALLS(sg_core_free), 0);
 }
 

@@ -443,7 +443,9 @@ static int summary_take_record(struct sg_summary *summary, const struct segalloc
     case SEGALLOC_RECORD_FREE:
         kept = sg_idmap_take(&summary->live, record->id);
         if (kept) {
-            summary->device[summary->block[kept - 1].device].frees++;
+            device = &summary->device[summary->block[kept - 1].device];
+            device->frees++;
+            device->lags |= !(record->flags & SEGALLOC_FLAG_STRICT);
             block_gone(summary, kept);
             return summary_note_level(summary, device);
         } else {

@@ -58,7 +58,7 @@ struct sg_summary_device {
     struct sg_outside reading, outside; /* by other calls: what is being read, and what is held now */
     struct sg_outside outside_at_peak;  /* when most was taken: alive, and held by other calls */
     uint64_t peak_taken, peak_outside;  /* bytes then; and when most was held by other calls */
-    bool lags;                          /* how much that is depends on how far the GPU has come */
+    bool lags; /* what is held at a moment depends on how far the GPU has come: by other calls, or freed without a wait */
     uint64_t peak_own;             /* bytes when most was taken without SEGALLOC_OUTSIDE_OTHER: by this process alone */
     struct sg_series over_time;    /* live bytes, by events from 0 */
     struct sg_stats stats; /* of the last complete snapshot */

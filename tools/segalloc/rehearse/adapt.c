@@ -169,13 +169,21 @@ bool sg_rehearse_has_ended_well(const struct sg_rehearse *endless, const struct 
     return trial->run.status == 0 && trial->processes && !trial->interrupted && sg_ends_are_good(endless, trial);
 }
 
+/* Fewer bytes at a time are an adapting if the program was refused, as a cache above gives back and asks again, or if it made other
+   requests. By the same requests they are chance: threads come in another order, or frees take effect sooner. */
+static bool has_asked_less(const struct sg_rehearse *endless, const struct sg_rehearse *trial)
+{
+    bool same = trial->allocs == endless->allocs && trial->asked_bytes == endless->asked_bytes &&
+                trial->refused <= endless->refused;
+    return !same && trial->peak_requested + trial->passed_on_bytes < endless->peak_requested;
+}
+
 bool sg_rehearse_has_adapted(const struct sg_rehearse *endless, const struct sg_rehearse *trial)
 {
     if (trial->processes < endless->processes && !sg_ends_search(endless, trial)) /* one has ended before it got any */
         return false;
     bool asks = endless->questions || trial->questions, does_without = endless->ooms || trial->ooms;
-    bool asked_less = trial->peak_requested + trial->passed_on_bytes < endless->peak_requested;
-    return sg_rehearse_has_ended_well(endless, trial) && (asks || does_without || asked_less);
+    return sg_rehearse_has_ended_well(endless, trial) && (asks || does_without || has_asked_less(endless, trial));
 }
 
 bool sg_rehearse_took_turns(const struct sg_rehearse *endless, const struct sg_rehearse_card *card,

@@ -26,7 +26,8 @@ bool sg_rehearse_may_adapt(const struct sg_rehearse *rehearse, const struct sg_r
 bool sg_rehearse_stopped_beyond(const struct sg_rehearse *rehearse);
 
 /* Whether `trial`, a run on a card of its true size, came to its end because the program adapts. An adapting program asks
-   how much memory is free, goes on without what failed, or asks for less at a time than in `endless`. */
+   how much memory is free, goes on without what failed, or asks for less at a time than in `endless`, by other requests or
+   once it was refused. */
 bool sg_rehearse_has_adapted(const struct sg_rehearse *endless, const struct sg_rehearse *trial);
 
 /* True if `trial` came to its end, and that was no refusal which a search in `endless` does not explain. For a program that does not adapt that is what fits: a replay knows only nearly where the

@@ -218,6 +218,7 @@ static int rehearse_add_process(struct sg_rehearse *rehearse, const struct sg_fi
     rehearse->allocs += findings->allocs + findings->passed_on;
     rehearse->served += findings->allocs;
     rehearse->passed_on_bytes += findings->passed_on_bytes;
+    rehearse->asked_bytes += findings->alloc_bytes + findings->passed_on_bytes;
     rehearse->served_share = rehearse->allocs ? (double)rehearse->served / (double)rehearse->allocs : -1;
     rehearse->events += findings->requests;
     rehearse->ooms += findings->ooms;

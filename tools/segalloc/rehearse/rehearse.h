@@ -112,6 +112,7 @@ struct sg_rehearse {
     unsigned replays;         /* of their lives, so far */
     uint64_t events, allocs, served, largest_request;
     uint64_t passed_on_bytes; /* of allocations that the driver served */
+    uint64_t asked_bytes;     /* of all of them, `allocs` */
     uint64_t ooms, refused;   /* on the card without end: by a limit, or by a program that asks until it runs out */
     uint64_t questions;       /* of the program, how much memory is free */
     bool limited;             /* a limit was set, by settings or by the program */
@@ -122,7 +123,7 @@ struct sg_rehearse {
     bool true_size;           /* the run itself is on a card of the size of the only one named */
     bool adapts;              /* it fits a card because it makes do with less there */
     bool beyond;              /* it stopped where no card named has an end, and what it does at that end was tried */
-    bool lags;                /* what other calls hold at a moment depends on how far the GPU has come */
+    bool lags;                /* what is held at a moment depends on how far the GPU has come */
     uint64_t peak_requested,
         peak_reserved; /* of the device that needs most: sums of processes that were there at once, bytes */
     struct sg_rehearse_held at_peak;        /* when that device had most in use */

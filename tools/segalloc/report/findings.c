@@ -72,6 +72,7 @@ static void findings_add_up(struct sg_findings *findings)
         const struct sg_findings_device *device = &findings->device[i];
         const struct sg_stats *stats = &device->stats;
         findings->allocs += stats->value[SG_STAT_allocs];
+        findings->alloc_bytes += device->alloc_bytes;
         findings->frees += stats->value[SG_STAT_frees];
         findings->passed_on += stats->value[SG_STAT_passed_on];
         findings->passed_on_bytes += stats->value[SG_STAT_passed_on_bytes];
@@ -137,6 +138,7 @@ static bool from_summary(struct sg_findings_device *to, const struct sg_summary_
     to->peak_own = from->peak_own;
     to->peak_outside = from->peak_outside;
     to->lags = from->lags;
+    to->alloc_bytes = from->alloc_bytes;
     if (from->has_stats) {
         to->stats = from->stats;
         for (int i = 0; i < SG_STAT_COUNT; i++) /* another allocator's has some of them; ours leaves out what is 0 */

@@ -20,13 +20,14 @@ struct sg_findings_device {
     bool known[SG_STAT_COUNT];                      /* without: no source for this figure */
     uint64_t granularity, total_bytes, limit_bytes; /* 0: unknown, or no limit */
     uint64_t largest_request, failed_largest;       /* 0: unknown, or none */
+    uint64_t alloc_bytes;                           /* that the allocations of a trace asked for; 0: unknown */
     uint64_t stats_age;                             /* events after the allocator's last snapshot */
     bool has_classes;
     uint64_t class_count[SG_LIVE_CLASSES]; /* as in summary.h */
     struct sg_live_set at_peak;            /* when most was taken */
     struct sg_outside outside;             /* held then by calls that segalloc does not serve */
     uint64_t peak_taken, peak_outside;     /* requested, and held by such calls, at once; the latter alone */
-    bool lags;                             /* how much that is depends on how far the GPU has come */
+    bool lags;                             /* what is held at a moment depends on how far the GPU has come */
     uint64_t peak_own;                     /* peak_taken by what this process is known to have; 0: not known */
     struct sg_live_set at_reserved;        /* when most was reserved, as of `fullest`; empty: not known */
     struct sg_steps requested, reserved;   /* over time; width 0: not known */
@@ -57,7 +58,7 @@ struct sg_findings {
     uint32_t devices;
     struct sg_findings_device *device;
     /* All devices together. */
-    uint64_t allocs, frees, passed_on, passed_on_bytes, ooms, refused, failed_largest, largest_request;
+    uint64_t allocs, alloc_bytes, frees, passed_on, passed_on_bytes, ooms, refused, failed_largest, largest_request;
     uint64_t peak_requested, peak_allocated, peak_pending, peak_reserved, peak_stranded, stranded;
     bool survived;          /* memory was served after the last failure: the program went on without what failed */
     struct sg_search search;

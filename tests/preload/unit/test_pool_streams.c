@@ -1,0 +1,294 @@
+/* Streams of pools, against a driver made up here: they are waited for while a capture is active, in relaxed mode and never
+   by a call that a capture would be ruined by. */
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/rest.h"
+#include "process/capture_mode.h"
+#include "process/hooks.h"
+#include "process/process.h"
+#include "track/captures.h"
+#include "track/context_pins.h"
+#include "track/pool_streams.h"
+
+enum { STREAMS = 64 };
+static const CUcontext context = (CUcontext)8, gone = (CUcontext)16;
+
+static struct {
+    uint64_t now_ns;
+    int busy;                 /* queries until the stream is done; -1: it never is */
+    CUstream captured, lost;  /* lost: its context has gone */
+    int asked, waited, status_asked, excluded, pinned;
+    unsigned joins;
+    bool relaxed, cannot_relax, no_driver;
+    bool (*within)(void);     /* called within the first query */
+} fake;
+
+static CUresult is_capturing(CUstream stream, CUstreamCaptureStatus *ret)
+{
+    assert_true(fake.relaxed && fake.excluded && fake.pinned);
+    fake.status_asked++;
+    *ret = stream == fake.captured ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_ctx(CUstream stream, CUcontext *ret)
+{
+    *ret = stream == fake.lost ? gone : context;
+    return CUDA_SUCCESS;
+}
+
+static CUresult query(CUstream stream)
+{
+    assert_true(fake.relaxed && fake.excluded && fake.pinned);
+    assert_true(stream != fake.captured && stream != fake.lost && stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD);
+    fake.asked++;
+    if (fake.within && fake.within())
+        fake.within = NULL;
+    if (!fake.busy)
+        return CUDA_SUCCESS;
+    fake.busy -= fake.busy > 0;
+    return CUDA_ERROR_NOT_READY;
+}
+
+/* Pools give memory back at this call, which may not have to wait. */
+static CUresult synchronize(CUstream stream)
+{
+    (void)stream;
+    assert_true(fake.relaxed && fake.excluded && !fake.busy);
+    fake.waited++;
+    return CUDA_SUCCESS;
+}
+
+const struct sg_real *sg_real(void)
+{
+    static const struct sg_real real = {.cuStreamQuery = query, .cuStreamSynchronize = synchronize};
+    return &real;
+}
+
+const struct sg_driver *sg_process_driver(void)
+{
+    static const struct sg_driver driver = {.stream_is_capturing = is_capturing, .stream_get_ctx = get_ctx};
+    return fake.no_driver ? NULL : &driver;
+}
+
+const struct sg_conf *sg_process_conf(void)
+{
+    static const struct sg_conf conf = {.wait_limit = 2};
+    return &conf;
+}
+
+bool sg_capture_mode_relax(CUstreamCaptureMode *ret_mode)
+{
+    *ret_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+    fake.relaxed = !fake.cannot_relax;
+    return fake.relaxed;
+}
+
+void sg_capture_mode_restore(CUstreamCaptureMode *mode)
+{
+    assert_int_equal(*mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    fake.relaxed = false;
+}
+
+void sg_captures_exclude(void)
+{
+    fake.excluded++;
+}
+
+void sg_captures_allow(void)
+{
+    fake.excluded--;
+}
+
+unsigned sg_captures_joins(void)
+{
+    return fake.joins;
+}
+
+int sg_context_pin(CUcontext asked)
+{
+    fake.pinned += asked == context;
+    return asked == context ? 3 : -1;
+}
+
+void sg_context_unpin(int use)
+{
+    assert_int_equal(use, 3);
+    fake.pinned--;
+}
+
+static CUstream stream(int number)
+{
+    return (CUstream)(uintptr_t)(256 + 16 * number);
+}
+
+/* The ring is empty before each test. */
+static int start(void **state)
+{
+    (void)state;
+    fake = (__typeof__(fake)){0};
+    for (int i = 0; i < 4 * STREAMS; i++)
+        sg_pool_streams_gone(stream(i));
+    return 0;
+}
+
+static void a_stream_is_waited_for(void **state)
+{
+    (void)state;
+    assert_false(sg_pool_streams_waited());
+    sg_pool_streams_note(stream(1), false);
+    sg_pool_streams_note(stream(1), false); /* once is enough */
+    fake.busy = 3;
+    assert_true(sg_pool_streams_waited());
+    assert_true(fake.asked == 4 && fake.waited == 1 && fake.status_asked == 1);
+    assert_true(!fake.relaxed && !fake.excluded && !fake.pinned);
+}
+
+/* A stream that is captured would be ruined by the question. It is not asked about, and keeps nobody. */
+static void captured_streams_are_left_alone(void **state)
+{
+    (void)state;
+    sg_pool_streams_note(stream(1), false);
+    fake.captured = stream(1);
+    assert_false(sg_pool_streams_waited());
+    assert_int_equal(fake.asked, 0);
+    sg_pool_streams_note(stream(2), false);
+    assert_true(sg_pool_streams_waited());
+    assert_int_equal(fake.waited, 1);
+}
+
+static bool joins_a_capture(void)
+{
+    fake.captured = stream(1);
+    fake.joins++;
+    return true;
+}
+
+static void a_stream_that_joins_meanwhile_is_let_go(void **state)
+{
+    (void)state;
+    sg_pool_streams_note(stream(1), false);
+    fake.busy = -1;
+    fake.within = joins_a_capture;
+    assert_false(sg_pool_streams_waited());
+    assert_true(fake.asked == 1 && fake.status_asked == 2);
+}
+
+/* The legacy stream is ordered with captured ones, and a thread's own is not to be named by others. */
+static void default_streams_are_not_named(void **state)
+{
+    (void)state;
+    sg_pool_streams_note(NULL, false);
+    sg_pool_streams_note(NULL, true);
+    sg_pool_streams_note(CU_STREAM_LEGACY, false);
+    sg_pool_streams_note(CU_STREAM_PER_THREAD, false);
+    assert_false(sg_pool_streams_waited());
+    assert_int_equal(fake.status_asked, 0);
+}
+
+static void streams_that_are_gone_are_not_named(void **state)
+{
+    (void)state;
+    fake.lost = stream(1);
+    sg_pool_streams_note(stream(1), false);
+    sg_pool_streams_note(stream(2), false);
+    sg_pool_streams_gone(stream(2));
+    assert_false(sg_pool_streams_waited());
+    assert_int_equal(fake.asked + fake.status_asked, 0);
+}
+
+/* As long as wait_limit for all of them together. */
+static void endless_work_is_waited_for_in_bounds(void **state)
+{
+    (void)state;
+    sg_pool_streams_note(stream(1), false);
+    sg_pool_streams_note(stream(2), false);
+    fake.busy = -1;
+    uint64_t began = sg_clock_coarse_ns();
+    assert_false(sg_pool_streams_waited());
+    uint64_t took = sg_clock_coarse_ns() - began;
+    assert_true(took > UINT64_C(1000000000) && took < UINT64_C(8000000000));
+}
+
+/* The oldest makes room. */
+static void more_streams_than_are_kept(void **state)
+{
+    (void)state;
+    for (int i = 0; i <= STREAMS; i++)
+        sg_pool_streams_note(stream(i), false);
+    assert_true(sg_pool_streams_waited());
+    assert_int_equal(fake.waited, STREAMS);
+}
+
+static void without_a_relaxed_mode_nothing_is_asked(void **state)
+{
+    (void)state;
+    sg_pool_streams_note(stream(1), false);
+    fake.cannot_relax = true;
+    assert_false(sg_pool_streams_waited());
+    fake.cannot_relax = false;
+    fake.no_driver = true;
+    sg_pool_streams_note(stream(2), false);
+    assert_false(sg_pool_streams_waited());
+    assert_int_equal(fake.asked + fake.status_asked, 0);
+}
+
+static pthread_t ender;
+static atomic_int ended;
+
+static void *end_stream(void *unused)
+{
+    (void)unused;
+    sg_pool_streams_gone(stream(1));
+    atomic_store(&ended, 1);
+    return NULL;
+}
+
+/* The end of the stream has begun, and does not go on while it is named. */
+static bool ends_meanwhile(void)
+{
+    assert_int_equal(pthread_create(&ender, NULL, end_stream, NULL), 0);
+    sg_rest(20000000);
+    assert_int_equal(atomic_load(&ended), 0);
+    return true;
+}
+
+static void an_end_waits_for_who_asks(void **state)
+{
+    (void)state;
+    atomic_store(&ended, 0);
+    sg_pool_streams_note(stream(1), false);
+    fake.within = ends_meanwhile;
+    fake.busy = -1;
+    assert_false(sg_pool_streams_waited());
+    assert_int_equal(pthread_join(ender, NULL), 0);
+    assert_int_equal(atomic_load(&ended), 1);
+    assert_int_equal(fake.asked, 1);
+}
+
+#define TEST(name) cmocka_unit_test_setup(name, start)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_stream_is_waited_for),
+        TEST(captured_streams_are_left_alone),
+        TEST(a_stream_that_joins_meanwhile_is_let_go),
+        TEST(default_streams_are_not_named),
+        TEST(streams_that_are_gone_are_not_named),
+        TEST(endless_work_is_waited_for_in_bounds),
+        TEST(more_streams_than_are_kept),
+        TEST(without_a_relaxed_mode_nothing_is_asked),
+        TEST(an_end_waits_for_who_asks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
