@@ -56,26 +56,26 @@ static void run(uint64_t first, uint64_t step)
     sg_idmap_fini(&map);
 }
 
-static void test_slots(void **state)
+static void small_ids_are_found_and_removed(void **state)
 {
     (void)state;
     run(0, 1);
 }
 
-static void test_addresses(void **state)
+static void ids_that_are_addresses_are_found_and_removed(void **state)
 {
     (void)state;
     run(UINT64_C(0x7f0000000000), UINT64_C(2) << 20);
 }
 
-static void test_colliding(void **state)
+static void ids_with_one_hash_are_found_and_removed(void **state)
 {
     (void)state;
     run(0, UINT64_C(0xf1de83e19937733d));
 }
 
 /* Ids are spread whatever power of two they are multiples of: as of addresses that are a GiB apart. */
-static void test_spread(void **state)
+static void ids_are_spread_whatever_they_are_multiples_of(void **state)
 {
     (void)state;
     for (unsigned shift = 0; shift < 52; shift++) {
@@ -93,7 +93,7 @@ static void test_spread(void **state)
     }
 }
 
-static void test_enlarges(void **state)
+static void a_map_grows_and_loses_nothing(void **state)
 {
     (void)state;
     struct sg_idmap map;
@@ -110,11 +110,11 @@ static void test_enlarges(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_slots),
-        cmocka_unit_test(test_addresses),
-        cmocka_unit_test(test_colliding),
-        cmocka_unit_test(test_spread),
-        cmocka_unit_test(test_enlarges),
+        cmocka_unit_test(small_ids_are_found_and_removed),
+        cmocka_unit_test(ids_that_are_addresses_are_found_and_removed),
+        cmocka_unit_test(ids_with_one_hash_are_found_and_removed),
+        cmocka_unit_test(ids_are_spread_whatever_they_are_multiples_of),
+        cmocka_unit_test(a_map_grows_and_loses_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,7 +35,7 @@ static void *work(void *argument)
     return NULL;
 }
 
-static void test_exclusion(void **state)
+static void one_thread_at_a_time_holds_the_lock(void **state)
 {
     (void)state;
     static struct shared shared;
@@ -59,7 +59,7 @@ static void *take_and_return(void *argument)
 }
 
 /* A waiter that has stopped spinning and sleeps finds the lock free all the same. */
-static void test_waits(void **state)
+static void a_sleeping_waiter_gets_the_lock(void **state)
 {
     (void)state;
     static struct sg_lock lock;
@@ -77,8 +77,8 @@ static void test_waits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exclusion),
-        cmocka_unit_test(test_waits),
+        cmocka_unit_test(one_thread_at_a_time_holds_the_lock),
+        cmocka_unit_test(a_sleeping_waiter_gets_the_lock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -91,7 +91,7 @@ static void test_every_width(void **state)
 }
 
 /* Around powers of 16, where the tree gains a level, and where the root is full. */
-static void test_wide(void **state)
+static void trees_around_a_new_level_find_the_largest(void **state)
 {
     (void)state;
     static const uint32_t widths[] = {511, 512, 513, 1000, 2047, 4095, 4096, 4097, 5000};
@@ -125,7 +125,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_width),
-        cmocka_unit_test(test_wide),
+        cmocka_unit_test(trees_around_a_new_level_find_the_largest),
         cmocka_unit_test(test_only_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -60,7 +60,7 @@ static void what_is_no_utf_8_goes(void **state)
     expect("\xf0\x9d\x84x", "???x");
 }
 
-static void lengths(void **state)
+static void characters_have_their_length_in_bytes(void **state)
 {
     (void)state;
     static const struct {
@@ -77,7 +77,7 @@ int main(void)
         cmocka_unit_test(text_stays),
         cmocka_unit_test(controls_go),
         cmocka_unit_test(what_is_no_utf_8_goes),
-        cmocka_unit_test(lengths),
+        cmocka_unit_test(characters_have_their_length_in_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

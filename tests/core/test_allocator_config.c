@@ -33,7 +33,7 @@ static void refused(const char *text, const char *says)
     assert_null(strchr(error, '\n'));
 }
 
-static void defaults(void **state)
+static void nothing_set_is_the_defaults(void **state)
 {
     (void)state;
     static const char *const texts[] = {NULL, "", "  ", "backend:native", "expandable_segments:False",
@@ -50,7 +50,7 @@ static void defaults(void **state)
     }
 }
 
-static void values(void **state)
+static void each_setting_takes_its_value(void **state)
 {
     (void)state;
     struct sg_torch_conf conf = parsed(" max_split_size_mb : 128 , expandable_segments:True,"
@@ -135,7 +135,7 @@ static void without_effect(void **state)
     refused("pinned_num_register_threads:many", "expected a number");
 }
 
-static void roundup(void **state)
+static void divisions_are_of_intervals_of_sizes(void **state)
 {
     (void)state;
     struct sg_torch_conf conf = parsed("roundup_power2_divisions:[2:8,16:4,64:0,>:2]");
@@ -198,11 +198,11 @@ static void from_options(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults),
-        cmocka_unit_test(values),
+        cmocka_unit_test(nothing_set_is_the_defaults),
+        cmocka_unit_test(each_setting_takes_its_value),
         cmocka_unit_test(bad_values),
         cmocka_unit_test(without_effect),
-        cmocka_unit_test(roundup),
+        cmocka_unit_test(divisions_are_of_intervals_of_sizes),
         cmocka_unit_test(from_options),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

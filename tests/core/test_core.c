@@ -248,7 +248,7 @@ static void pins_of_all(void **state)
 }
 
 /* The last page of a region, and what is said of addresses beyond its end. */
-static void pins(void **state)
+static void pins_end_with_the_region(void **state)
 {
     (void)state;
     start("");
@@ -461,7 +461,7 @@ int main(void)
         cmocka_unit_test(slot_that_cannot_be),
         cmocka_unit_test(slot_that_was_never_given_out),
         cmocka_unit_test(address_without_a_block),
-        cmocka_unit_test(pins),
+        cmocka_unit_test(pins_end_with_the_region),
         cmocka_unit_test(pins_of_all),
         cmocka_unit_test(pins_beside_a_lost_page),
         cmocka_unit_test(peers_of_a_replay),

@@ -234,25 +234,25 @@ static void run(const char *conf, int devices, uint64_t total, uint64_t granule,
     }
 }
 
-static void test_default(void **state)
+static void books_balance_with_the_defaults(void **state)
 {
     (void)state;
     run("", 1, 256 * SG_MIB, GRANULE, true);
 }
 
-static void test_tight(void **state)
+static void books_balance_where_pages_move_early(void **state)
 {
     (void)state;
     run("reserve_slack:1.0", 1, 256 * SG_MIB, GRANULE, true);
 }
 
-static void test_limit(void **state)
+static void books_balance_under_a_limit(void **state)
 {
     (void)state;
     run("limit:200MiB,max_split_size_mb:20", 1, 512 * SG_MIB, GRANULE, true);
 }
 
-static void test_devices(void **state)
+static void books_balance_on_three_devices(void **state)
 {
     (void)state;
     run("reserve_slack:1.0", 3, 192 * SG_MIB, GRANULE, true);
@@ -271,7 +271,7 @@ static void test_small_granules(void **state)
     run("reserve_slack:1.0", 1, 64 * SG_MIB, 64 * SG_KIB, true);
 }
 
-static void test_rounding(void **state)
+static void books_balance_with_rounded_sizes(void **state)
 {
     (void)state;
     run("roundup_power2_divisions:4,garbage_collection_threshold:0.8", 1, 256 * SG_MIB, GRANULE, false);
@@ -333,7 +333,7 @@ static void test_huge_beside_idle(void **state)
 }
 
 /* Pinned pages of live blocks are no reason to leave the free ones beside them idle. */
-static void test_pins(void **state)
+static void pages_beside_pinned_ones_are_idle(void **state)
 {
     (void)state;
     static struct program program;
@@ -420,7 +420,7 @@ static void test_few_nodes(void **state)
 }
 
 /* A peer gets access to what is mapped already and to what comes later. */
-static void test_peers(void **state)
+static void peers_get_access_to_old_and_new_pages(void **state)
 {
     (void)state;
     static struct program program;
@@ -445,7 +445,7 @@ static void test_peers(void **state)
     finish(&program);
 }
 
-static void test_contexts(void **state)
+static void blocks_end_with_their_context(void **state)
 {
     (void)state;
     static struct program program;
@@ -528,21 +528,21 @@ static void test_pending_limit_whoever_reads_peaks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_default),
-        cmocka_unit_test(test_tight),
-        cmocka_unit_test(test_limit),
-        cmocka_unit_test(test_devices),
+        cmocka_unit_test(books_balance_with_the_defaults),
+        cmocka_unit_test(books_balance_where_pages_move_early),
+        cmocka_unit_test(books_balance_under_a_limit),
+        cmocka_unit_test(books_balance_on_three_devices),
         cmocka_unit_test(test_large_pages),
         cmocka_unit_test(test_small_granules),
-        cmocka_unit_test(test_rounding),
+        cmocka_unit_test(books_balance_with_rounded_sizes),
         cmocka_unit_test(test_huge_again_and_again),
         cmocka_unit_test(test_huge_rounded),
         cmocka_unit_test(test_huge_beside_idle),
-        cmocka_unit_test(test_pins),
+        cmocka_unit_test(pages_beside_pinned_ones_are_idle),
         cmocka_unit_test(test_max_split_yields),
         cmocka_unit_test(test_few_nodes),
-        cmocka_unit_test(test_peers),
-        cmocka_unit_test(test_contexts),
+        cmocka_unit_test(peers_get_access_to_old_and_new_pages),
+        cmocka_unit_test(blocks_end_with_their_context),
         cmocka_unit_test(test_pending_limit),
         cmocka_unit_test(test_pending_limit_whoever_reads_peaks),
     };

@@ -247,7 +247,7 @@ static void test_one_full_device(void **state)
     run("reserve_slack:1.0", 1, 256 * SG_MIB, 20 * SG_MIB, false);
 }
 
-static void test_huge(void **state)
+static void threads_share_a_card_for_huge_blocks(void **state)
 {
     (void)state;
     run("", 1, 256 * SG_MIB, 150 * SG_MIB, false);
@@ -270,7 +270,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_device),
         cmocka_unit_test(test_one_full_device),
-        cmocka_unit_test(test_huge),
+        cmocka_unit_test(threads_share_a_card_for_huge_blocks),
         cmocka_unit_test(test_two_devices),
         cmocka_unit_test(test_fixed_segments),
         cmocka_unit_test(test_growth_stops_nobody),

@@ -383,13 +383,13 @@ static void run_conf(const char *conf, uint64_t total)
     sweep(&script);
 }
 
-static void test_tight(void **state)
+static void a_fault_is_undone_where_pages_move_early(void **state)
 {
     (void)state;
     run_conf("reserve_slack:1.0", 128 << 20);
 }
 
-static void test_old_addresses(void **state)
+static void a_fault_is_undone_beside_old_addresses(void **state)
 {
     static struct script script;
     struct run run;
@@ -411,31 +411,31 @@ static void test_old_addresses(void **state)
     sweep(&script);
 }
 
-static void test_default(void **state)
+static void a_fault_is_undone_with_the_defaults(void **state)
 {
     (void)state;
     run_conf("", 128 << 20);
 }
 
-static void test_limit(void **state)
+static void a_fault_is_undone_under_a_limit(void **state)
 {
     (void)state;
     run_conf("reserve_slack:1.0,limit:100MiB,max_split_size_mb:20", 256 << 20);
 }
 
-static void test_mixed_pages(void **state)
+static void a_fault_is_undone_with_pages_of_two_sizes(void **state)
 {
     (void)state;
     run_conf("page_size_mb:16,reserve_slack:1.0", 128 << 20);
 }
 
-static void test_mixed_pages_default(void **state)
+static void a_fault_is_undone_with_pages_of_two_sizes_by_default(void **state)
 {
     (void)state;
     run_conf("page_size_mb:6", 128 << 20);
 }
 
-static void test_fixed_segments(void **state)
+static void a_fault_is_undone_with_fixed_segments(void **state)
 {
     (void)state;
     run_conf("expandable_segments:False", 128 << 20);
@@ -449,13 +449,13 @@ int main(int count, char **argument)
     else if (count != 1 && !every_call)
         return 2;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tight),
-        cmocka_unit_test(test_default),
-        cmocka_unit_test(test_limit),
-        cmocka_unit_test(test_mixed_pages),
-        cmocka_unit_test(test_mixed_pages_default),
-        cmocka_unit_test(test_fixed_segments),
-        cmocka_unit_test(test_old_addresses),
+        cmocka_unit_test(a_fault_is_undone_where_pages_move_early),
+        cmocka_unit_test(a_fault_is_undone_with_the_defaults),
+        cmocka_unit_test(a_fault_is_undone_under_a_limit),
+        cmocka_unit_test(a_fault_is_undone_with_pages_of_two_sizes),
+        cmocka_unit_test(a_fault_is_undone_with_pages_of_two_sizes_by_default),
+        cmocka_unit_test(a_fault_is_undone_with_fixed_segments),
+        cmocka_unit_test(a_fault_is_undone_beside_old_addresses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -396,7 +396,7 @@ static void expect_equal_lines(const char *wanted)
     }
 }
 
-static void test_figures(void **state)
+static void decisions_are_those_of_the_file(void **state)
 {
     static char wanted[FIGURES_MOST];
     (void)state;
@@ -419,7 +419,7 @@ static void test_figures(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_figures)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(decisions_are_those_of_the_file)};
     writes = argc == 3 && strcmp(argv[1], "--write") == 0;
     wanted_path = argv[argc - 1];
     return argc - writes == 2 ? cmocka_run_group_tests(tests, NULL, NULL) : 2;

@@ -211,7 +211,7 @@ static void play_ranges(void)
     stop(3 * SG_MIB);
 }
 
-static void ranges(void **state)
+static void ranges_survive_each_refusal_of_host_memory(void **state)
 {
     (void)state;
     run_all(play_ranges);
@@ -247,7 +247,7 @@ static void play_segments(void)
     stop(3 * SG_MIB);
 }
 
-static void segments(void **state)
+static void segments_survive_each_refusal_of_host_memory(void **state)
 {
     (void)state;
     run_all(play_segments);
@@ -268,7 +268,7 @@ static void play_change(void)
     stop(3 * SG_MIB);
 }
 
-static void change(void **state)
+static void a_change_to_segments_survives_each_refusal_of_host_memory(void **state)
 {
     (void)state;
     run_all(play_change);
@@ -288,7 +288,7 @@ static void play_sites(void)
     stop(3 * SG_MIB);
 }
 
-static void sites(void **state)
+static void sites_survive_each_refusal_of_host_memory(void **state)
 {
     (void)state;
     run_all(play_sites);
@@ -448,7 +448,7 @@ static void play_expandable_rules(void)
     play_rules_of("expandable_segments:True");
 }
 
-static void rules(void **state)
+static void pytorchs_rules_survive_each_refusal_of_host_memory(void **state)
 {
     (void)state;
     ops = sg_ledger_device_ops;
@@ -505,14 +505,14 @@ static void last_records(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranges),
+        cmocka_unit_test(ranges_survive_each_refusal_of_host_memory),
         cmocka_unit_test(large_plans),
-        cmocka_unit_test(segments),
-        cmocka_unit_test(change),
-        cmocka_unit_test(sites),
+        cmocka_unit_test(segments_survive_each_refusal_of_host_memory),
+        cmocka_unit_test(a_change_to_segments_survives_each_refusal_of_host_memory),
+        cmocka_unit_test(sites_survive_each_refusal_of_host_memory),
         cmocka_unit_test(many_blocks),
         cmocka_unit_test(few_nodes),
-        cmocka_unit_test(rules),
+        cmocka_unit_test(pytorchs_rules_survive_each_refusal_of_host_memory),
         cmocka_unit_test(last_records),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -595,7 +595,7 @@ static void run(const char *conf, uint64_t total, uint64_t granule)
     }
 }
 
-static void test_recorded(void **state)
+static void memory_waits_for_recorded_streams(void **state)
 {
     (void)state;
     the.user_rule = SG_USERS_RECORDED;
@@ -604,7 +604,7 @@ static void test_recorded(void **state)
     run("reserve_slack:1.0,page_size_mb:6", 192 * SG_MIB, 2 * SG_MIB);
 }
 
-static void test_possible(void **state)
+static void memory_waits_for_possible_streams(void **state)
 {
     static const enum nature natures[][AT_ONCE] = {{PLAIN}, {PLAIN, OPAQUE, UNHEARD}, {PLAIN, OWN, OPAQUE, OWN}};
     (void)state;
@@ -648,8 +648,8 @@ static void test_small_granules(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_recorded),
-        cmocka_unit_test(test_possible),
+        cmocka_unit_test(memory_waits_for_recorded_streams),
+        cmocka_unit_test(memory_waits_for_possible_streams),
         cmocka_unit_test(test_legacy_rules),
         cmocka_unit_test(test_unseen_work),
         cmocka_unit_test(test_small_granules),

@@ -259,7 +259,7 @@ static void test_pinned_old_address(void **state)
     stop(core);
 }
 
-static void test_bounded(void **state)
+static void mappings_with_aliases_stay_below_the_limit(void **state)
 {
     (void)state;
     enum { KEPT = 18, TURNS = 600, MAPPINGS = 1024, LIMIT = 160 };
@@ -344,7 +344,7 @@ int main(void)
         cmocka_unit_test(test_addresses_of_small_blocks),
         cmocka_unit_test(test_pinned_old_address),
         cmocka_unit_test(test_tried_when_of_use),
-        cmocka_unit_test(test_bounded),
+        cmocka_unit_test(mappings_with_aliases_stay_below_the_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -91,7 +91,7 @@ static void expect(const struct segalloc_trace_record *records, int number)
 #define RECORD(what, of, much) {.kind = SEGALLOC_RECORD_##what, .id = (of), .size = (much)}
 #define TURN(what, much) {.kind = SEGALLOC_RECORD_TURN, .id = SEGALLOC_TURN_##what, .size = (much)}
 
-static void test_growth(void **state)
+static void growth_is_a_step_of_its_own(void **state)
 {
     (void)state;
     struct sg_core *core = start("free_sync:strict", MIB(64));
@@ -216,7 +216,7 @@ static void test_fixed_segments(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_growth),
+        cmocka_unit_test(growth_is_a_step_of_its_own),
         cmocka_unit_test(test_what_goes_back),
         cmocka_unit_test(test_lowered_limit),
         cmocka_unit_test(test_joined_by_a_question),

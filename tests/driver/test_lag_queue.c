@@ -130,7 +130,7 @@ static void play(unsigned seed, uint64_t ahead)
     free(model);
 }
 
-static void test_model(void **state)
+static void work_completes_as_in_the_model(void **state)
 {
     (void)state;
     for (unsigned seed = 0; seed < 60; seed++)
@@ -138,7 +138,7 @@ static void test_model(void **state)
 }
 
 /* Through the driver's table: events of the allocator's own, and what is counted as a wait. */
-static void test_driver(void **state)
+static void events_and_waits_of_the_driver_lag(void **state)
 {
     (void)state;
     const struct sg_driver *driver = &sg_ledger_driver;
@@ -207,7 +207,7 @@ static void worked_case(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(worked_case), cmocka_unit_test(test_model),
-        cmocka_unit_test(test_driver)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(worked_case), cmocka_unit_test(work_completes_as_in_the_model),
+        cmocka_unit_test(events_and_waits_of_the_driver_lag)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

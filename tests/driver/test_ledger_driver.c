@@ -10,7 +10,7 @@
 
 static const uint64_t GRANULE = UINT64_C(2) << 20;
 
-static void test_memory(void **state)
+static void memory_is_booked_and_refused(void **state)
 {
     (void)state;
     const struct sg_driver *driver = &sg_ledger_driver;
@@ -47,7 +47,7 @@ static void test_addresses_differ(void **state)
     sg_ledger_fini(&card);
 }
 
-static void test_events(void **state)
+static void events_complete_at_once(void **state)
 {
     (void)state;
     const struct sg_driver *driver = &sg_ledger_driver;
@@ -73,7 +73,7 @@ static void test_events(void **state)
 }
 
 /* What has no unit of its own must still answer as the core expects. */
-static void test_table(void **state)
+static void calls_without_books_answer(void **state)
 {
     (void)state;
     int vmm = 0;
@@ -124,10 +124,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(worked_case),
-        cmocka_unit_test(test_memory),
+        cmocka_unit_test(memory_is_booked_and_refused),
         cmocka_unit_test(test_addresses_differ),
-        cmocka_unit_test(test_events),
-        cmocka_unit_test(test_table),
+        cmocka_unit_test(events_complete_at_once),
+        cmocka_unit_test(calls_without_books_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,7 +40,7 @@ static void hold(int out)
     _exit(1);
 }
 
-static void shares(void **state)
+static void processes_share_one_card(void **state)
 {
     (void)state;
     int pipes[2];
@@ -74,7 +74,7 @@ int main(void)
     char setting[64], path[96];
     snprintf(setting, sizeof setting, "512MiB,card=test-%ld", (long)getpid());
     setenv("SEGALLOC_SIM", setting, 1);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(shares)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(processes_share_one_card)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     snprintf(path, sizeof path, "/dev/shm/segalloc-sim-%u-test-%ld", (unsigned)geteuid(), (long)getpid());
     return failed + (unlink(path) != 0);

@@ -11,7 +11,7 @@ static int start(void **state)
     return 0;
 }
 
-static void devices(void **state)
+static void devices_have_names_numbers_and_buses(void **state)
 {
     (void)state;
     int count, value, by_bus;
@@ -277,7 +277,7 @@ static void two_devices(void **state)
     ok(cuCtxSetCurrent(NULL));
 }
 
-static void settings(void **state)
+static void settings_belong_to_their_context(void **state)
 {
     (void)state;
     CUcontext a;
@@ -307,7 +307,7 @@ static void error_texts(void **state)
 }
 
 /* cuCtxDetach ends a context that has no user left. */
-static void users(void **state)
+static void a_detached_context_ends_with_its_last_user(void **state)
 {
     (void)state;
     CUcontext context, again, primary, current;
@@ -366,10 +366,10 @@ static void contexts_that_are_gone_cost_no_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(devices),
+        cmocka_unit_test(devices_have_names_numbers_and_buses),
         cmocka_unit_test(without_a_context),
         cmocka_unit_test(primary_contexts),
-        cmocka_unit_test(users),
+        cmocka_unit_test(a_detached_context_ends_with_its_last_user),
         cmocka_unit_test(a_reset_releases_nothing),
         cmocka_unit_test(created_contexts_and_the_stack),
         cmocka_unit_test(each_thread_has_its_own_current_context),
@@ -377,7 +377,7 @@ int main(void)
         cmocka_unit_test(contexts_that_are_gone_cost_no_time),
         cmocka_unit_test(mappings_outlive_the_context),
         cmocka_unit_test(two_devices),
-        cmocka_unit_test(settings),
+        cmocka_unit_test(settings_belong_to_their_context),
         cmocka_unit_test(error_texts),
     };
     return cmocka_run_group_tests(tests, start, NULL);

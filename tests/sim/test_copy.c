@@ -9,7 +9,7 @@ static CUdeviceptr allocate(size_t bytes)
     return address;
 }
 
-static void linear(void **state)
+static void bytes_are_copied_in_a_row(void **state)
 {
     (void)state;
     unsigned char in[3000], out[3000];
@@ -79,7 +79,7 @@ static void pinned_copies_are_asynchronous(void **state)
     ok(cuStreamDestroy_v2(stream));
 }
 
-static void boxes(void **state)
+static void boxes_are_copied_plane_by_plane(void **state)
 {
     (void)state;
     enum { W = 10, H = 6, D = 3, PITCH = 512 };
@@ -123,7 +123,7 @@ static void boxes(void **state)
     ok(cuMemFree_v2(a));
 }
 
-static void sets(void **state)
+static void memory_is_set_by_each_width(void **state)
 {
     (void)state;
     CUdeviceptr a = allocate(4096);
@@ -214,11 +214,11 @@ static void words_in_stream_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(linear),
+        cmocka_unit_test(bytes_are_copied_in_a_row),
         cmocka_unit_test(pageable_sources_are_staged),
         cmocka_unit_test(pinned_copies_are_asynchronous),
-        cmocka_unit_test(boxes),
-        cmocka_unit_test(sets),
+        cmocka_unit_test(boxes_are_copied_plane_by_plane),
+        cmocka_unit_test(memory_is_set_by_each_width),
         cmocka_unit_test(zeroing_much),
         cmocka_unit_test(words_in_stream_order),
     };

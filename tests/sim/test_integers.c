@@ -44,7 +44,7 @@ static void fills(CUdeviceptr to, int count, int64_t value)
     launch(FILL_LONG, 1, (void *[]){&count, &value, &to});
 }
 
-static void elements(void **state)
+static void integers_are_filled_and_compared(void **state)
 {
     (void)state;
     CUdeviceptr numbers = memory(64), truths = memory(8), results = memory(64);
@@ -81,7 +81,7 @@ static void elements(void **state)
     ok(cuMemFree_v2(results));
 }
 
-static void joins(void **state)
+static void parts_are_joined(void **state)
 {
     (void)state;
     CUdeviceptr a = memory(16), b = memory(16), to = memory(32);
@@ -125,7 +125,7 @@ static void joins(void **state)
 #define UNRAVEL \
     "_ZN2at6native43_GLOBAL__N__e625f313_10_Nonzero_cu_cba1aaa013write_indicesIlEEvPlNS1_10TensorDimsIT_EEiS5_S3_l"
 
-static void nonzero(void **state)
+static void nonzero_elements_are_counted_and_placed(void **state)
 {
     (void)state;
     CUdeviceptr truths = memory(16), number = memory(16), parts = memory(16), places = memory(128);
@@ -205,9 +205,9 @@ static void only_what_is_there(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(elements),
-        cmocka_unit_test(joins),
-        cmocka_unit_test(nonzero),
+        cmocka_unit_test(integers_are_filled_and_compared),
+        cmocka_unit_test(parts_are_joined),
+        cmocka_unit_test(nonzero_elements_are_counted_and_placed),
         cmocka_unit_test(only_what_is_there),
     };
     return cmocka_run_group_tests(tests, use_device_0, leave_device_0);

@@ -1,7 +1,7 @@
 /* The setting managed-apart: managed memory takes nothing of a device. */
 #include "sim_test.h"
 
-static void takes_nothing(void **state)
+static void managed_memory_apart_takes_none_of_the_card(void **state)
 {
     (void)state;
     CUdeviceptr a;
@@ -14,6 +14,6 @@ static void takes_nothing(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(takes_nothing)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(managed_memory_apart_takes_none_of_the_card)};
     return cmocka_run_group_tests(tests, use_device_0, leave_device_0);
 }

@@ -4,7 +4,7 @@
 
 #include "sim_test.h"
 
-static void accounting(void **state)
+static void free_memory_goes_down_and_up_by_blocks(void **state)
 {
     (void)state;
     size_t before = free_bytes(), total;
@@ -22,7 +22,7 @@ static void accounting(void **state)
     assert_int_equal(free_bytes(), before);
 }
 
-static void errors(void **state)
+static void wrong_allocations_are_refused(void **state)
 {
     (void)state;
     CUdeviceptr a = 7;
@@ -98,7 +98,7 @@ static void neighbours_keep_their_bytes(void **state)
     assert_int_equal(free_bytes(), 256 * MIB);
 }
 
-static void pitch(void **state)
+static void rows_are_aligned(void **state)
 {
     (void)state;
     CUdeviceptr a;
@@ -242,12 +242,12 @@ static void several_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(accounting),
-        cmocka_unit_test(errors),
+        cmocka_unit_test(free_memory_goes_down_and_up_by_blocks),
+        cmocka_unit_test(wrong_allocations_are_refused),
         cmocka_unit_test(running_out_and_recovering),
         cmocka_unit_test(freed_memory_is_given_back_to_the_host),
         cmocka_unit_test(neighbours_keep_their_bytes),
-        cmocka_unit_test(pitch),
+        cmocka_unit_test(rows_are_aligned),
         cmocka_unit_test(pointer_attributes),
         cmocka_unit_test(host_memory),
         cmocka_unit_test(managed_memory),

@@ -37,7 +37,7 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, struc
 int nvmlDeviceGetFanSpeed(void *device, unsigned *ret);
 const char *nvmlErrorString(int result);
 
-static void test_devices(void **state)
+static void nvml_lists_the_devices(void **state)
 {
     unsigned count = 0;
     void *device, *same;
@@ -77,7 +77,7 @@ static struct memory memory_of(void *device)
     return memory;
 }
 
-static void test_memory(void **state)
+static void nvml_says_who_holds_memory(void **state)
 {
     void *device;
     unsigned count = 0;
@@ -123,6 +123,7 @@ static void test_memory(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_devices), cmocka_unit_test(test_memory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(nvml_lists_the_devices),
+        cmocka_unit_test(nvml_says_who_holds_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,7 +22,7 @@ static void *symbol(const char *name)
     return found;
 }
 
-static void versions(void **state)
+static void a_name_is_answered_by_version(void **state)
 {
     (void)state;
     int version;
@@ -43,7 +43,7 @@ static void versions(void **state)
     assert_null(ask("cuCtxRecordEvent", 12040, 0, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND)); /* of 12.5 */
 }
 
-static void flags(void **state)
+static void a_name_is_answered_by_default_stream(void **state)
 {
     (void)state;
     const CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SUCCESS;
@@ -82,7 +82,7 @@ static void newer_than_the_driver(void **state)
 }
 
 /* The loader finds nothing newer than the driver either, and says so. */
-static void symbols(void **state)
+static void the_loader_finds_nothing_newer_than_the_driver(void **state)
 {
     (void)state;
     static const char *const absent[] = {"cuCtxRecordEvent", "cuCtxCreate_v4", "cuStreamGetCtx_v2_ptsz",
@@ -166,10 +166,10 @@ static void not_before_init(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(versions), /* all of this works without cuInit */
-        cmocka_unit_test(flags),
+        cmocka_unit_test(a_name_is_answered_by_version), /* all of this works without cuInit */
+        cmocka_unit_test(a_name_is_answered_by_default_stream),
         cmocka_unit_test(newer_than_the_driver),
-        cmocka_unit_test(symbols),
+        cmocka_unit_test(the_loader_finds_nothing_newer_than_the_driver),
         cmocka_unit_test(every_entry_is_there),
         cmocka_unit_test(what_pytorch_asks_for),
         cmocka_unit_test(no_private_tables),

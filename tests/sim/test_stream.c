@@ -163,7 +163,7 @@ static void a_thread_outlives_a_context(void **state)
     }
 }
 
-static void events(void **state)
+static void events_complete_with_their_work(void **state)
 {
     (void)state;
     struct gate gate;
@@ -313,7 +313,7 @@ static void call_back(CUstream stream, CUresult status, void *ran)
     *(bool *)ran = status == CUDA_SUCCESS;
 }
 
-static void callbacks(void **state)
+static void callbacks_run_in_stream_order(void **state)
 {
     (void)state;
     bool ran = false;
@@ -583,12 +583,12 @@ int main(void)
         cmocka_unit_test(the_legacy_stream_waits_for_blocking_streams_and_they_for_it),
         cmocka_unit_test(each_thread_has_a_stream),
         cmocka_unit_test(a_thread_outlives_a_context),
-        cmocka_unit_test(events),
+        cmocka_unit_test(events_complete_with_their_work),
         cmocka_unit_test(a_wait_takes_the_record_of_its_time),
         cmocka_unit_test(events_of_the_whole_context),
         cmocka_unit_test(a_host_function_may_not_call_cuda),
         cmocka_unit_test(host_functions_compute_on_device_memory),
-        cmocka_unit_test(callbacks),
+        cmocka_unit_test(callbacks_run_in_stream_order),
         cmocka_unit_test(free_waits_for_the_work_of_the_context),
         cmocka_unit_test(a_full_queue_holds_the_submitter),
         cmocka_unit_test(a_destroyed_stream_finishes_its_work),

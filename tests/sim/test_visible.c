@@ -115,7 +115,7 @@ static void look(const void *argument)
     }
 }
 
-static void lists(void **state)
+static void listed_devices_are_visible_in_their_order(void **state)
 {
     (void)state;
     static const struct want wants[] = {{NULL, "0123"}, {"0", "0"}, {"2", "2"}, {"2,1", "21"}, {"3,2,1,0", "3210"},
@@ -136,7 +136,7 @@ static void lists(void **state)
         in_child(look, &wants[i]);
 }
 
-static void uuids(void **state)
+static void devices_are_listed_by_uuid(void **state)
 {
     (void)state;
     char list[4 * SIM_UUID_TEXT + 8], first[8], second[8];
@@ -168,7 +168,7 @@ static void uuids(void **state)
 }
 
 /* All devices of a machine are alike: no order of them by what they can do differs from their order on the bus. */
-static void orders(void **state)
+static void both_orders_of_devices_are_the_bus_order(void **state)
 {
     (void)state;
     static const char *const order[] = {"PCI_BUS_ID", "FASTEST_FIRST", "", "SLOWEST_FIRST"};
@@ -219,7 +219,7 @@ static void hold(const struct rank *rank)
 }
 
 /* Ranks with one visible device each are on as many cards; those with the same one share its memory. */
-static void ranks(void **state)
+static void ranks_with_one_device_share_its_memory(void **state)
 {
     (void)state;
     int in[2], out[2];
@@ -291,7 +291,7 @@ static void import(const void *argument)
     must(cuIpcCloseMemHandle(address) == CUDA_SUCCESS);
 }
 
-static void handles(void **state)
+static void shared_handles_name_the_same_device(void **state)
 {
     (void)state;
     int up[2], down[2];
@@ -323,8 +323,9 @@ int main(void)
     struct sim_config config;
     unsetenv("CUDA_VISIBLE_DEVICES");
     snprintf(setting, sizeof setting, "512MiB,count=%d,card=visible-%ld", DEVICES, (long)getpid());
-    const struct CMUnitTest tests[] = {cmocka_unit_test(lists), cmocka_unit_test(uuids), cmocka_unit_test(orders),
-        cmocka_unit_test(handles), cmocka_unit_test(ranks)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(listed_devices_are_visible_in_their_order),
+        cmocka_unit_test(devices_are_listed_by_uuid), cmocka_unit_test(both_orders_of_devices_are_the_bus_order),
+        cmocka_unit_test(shared_handles_name_the_same_device), cmocka_unit_test(ranks_with_one_device_share_its_memory)};
     int failed = 0;
     for (int shared = 0; shared < 2; shared++) {
         setenv("SEGALLOC_SIM", shared ? setting : "512MiB,count=4", 1);

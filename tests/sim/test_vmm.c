@@ -30,7 +30,7 @@ static void open_up(CUdeviceptr address, size_t size)
     ok(cuMemSetAccess(address, size, &access, 1));
 }
 
-static void granularity(void **state)
+static void granularity_is_a_page_and_wrong_questions_are_refused(void **state)
 {
     (void)state;
     size_t granule = 0;
@@ -47,7 +47,7 @@ static void granularity(void **state)
     expect_error(CUDA_ERROR_NOT_SUPPORTED, cuMemGetAllocationGranularity(&granule, &host_prop, 0));
 }
 
-static void reserving(void **state)
+static void wrong_reservations_are_refused(void **state)
 {
     (void)state;
     CUdeviceptr a, b;
@@ -71,7 +71,7 @@ static void reserving(void **state)
     ok(cuMemAddressFree(b, PAGE));
 }
 
-static void creating(void **state)
+static void handles_take_and_give_back_memory(void **state)
 {
     (void)state;
     size_t before = free_bytes();
@@ -101,7 +101,7 @@ static void creating(void **state)
     assert_int_equal(free_bytes(), before);
 }
 
-static void mapping(void **state)
+static void mappings_overlap_nothing_and_end_whole(void **state)
 {
     (void)state;
     CUmemGenericAllocationHandle one = create(PAGE), four = create(4 * PAGE);
@@ -402,10 +402,10 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "--import") == 0)
         return import_from_child();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(granularity),
-        cmocka_unit_test(reserving),
-        cmocka_unit_test(creating),
-        cmocka_unit_test(mapping),
+        cmocka_unit_test(granularity_is_a_page_and_wrong_questions_are_refused),
+        cmocka_unit_test(wrong_reservations_are_refused),
+        cmocka_unit_test(handles_take_and_give_back_memory),
+        cmocka_unit_test(mappings_overlap_nothing_and_end_whole),
         cmocka_unit_test(access_rights),
         cmocka_unit_test(memory_goes_with_the_last_reference),
         cmocka_unit_test(one_page_at_two_addresses),

@@ -423,7 +423,7 @@ static void expect_end(const char *said, size_t at)
     assert_string_equal(said, expected);
 }
 
-static void compressed(void **state)
+static void compressed_texts_are_read_as_plain_ones(void **state)
 {
     (void)state;
     size_t size, back_size;
@@ -486,7 +486,7 @@ int main(void)
         cmocka_unit_test(kept_records_are_the_same),
         cmocka_unit_test(kept_records_need_no_file),
 #ifdef SG_HAVE_ZSTD
-        cmocka_unit_test(compressed),
+        cmocka_unit_test(compressed_texts_are_read_as_plain_ones),
 #endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

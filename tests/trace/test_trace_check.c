@@ -22,7 +22,7 @@ static struct segalloc_trace_header good(void)
         .granularity = 2 * MIB, .device_bytes = 1024 * MIB};
 }
 
-static void headers(void **state)
+static void damaged_headers_are_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -68,7 +68,7 @@ static void headers(void **state)
     }
 }
 
-static void records(void **state)
+static void damaged_records_are_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -140,7 +140,7 @@ static size_t read_all(const struct file *file, size_t size, char said[SG_TRACE_
     return count;
 }
 
-static void places(void **state)
+static void a_refusal_names_the_byte(void **state)
 {
     (void)state;
     static const struct {
@@ -176,6 +176,7 @@ static void places(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(headers), cmocka_unit_test(records), cmocka_unit_test(places)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(damaged_headers_are_refused),
+        cmocka_unit_test(damaged_records_are_refused), cmocka_unit_test(a_refusal_names_the_byte)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,153 +1,11 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <dirent.h>
-#include <errno.h>
-#include <pthread.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-
-#include "files.h"
-#include "trace_file.h"
-#include "reader/trace_reader.h"
-#include "writer/trace_writer.h"
-
-/* ThreadSanitizer ends a child that makes threads after its parent had some, unless it is told not to: what is tested
-   here. */
-__attribute__((visibility("default"))) const char *__tsan_default_options(void);
-const char *__tsan_default_options(void)
-{
-    return "die_after_fork=0";
-}
-
-/* Events that a block has, the first with the definition of the thread; what is left is for the end of the trace. */
-enum { EVENTS = SG_BLOCK_RECORDS - 161 };
-
-static char folder[64], warned[512];
-
-/* Events emitted once more, by children too: those that were dropped, as they are to be, because the helper came later
-   than an event waits for it, on a machine with other work. */
-static uint64_t *repeated;
-
-static void warn(const char *line)
-{
-    snprintf(warned, sizeof(warned), "%s", line);
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    strcpy(folder, "/tmp/segalloc-test-XXXXXX");
-    warned[0] = '\0';
-    if (!repeated)
-        repeated = mmap(NULL, sizeof *repeated, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (repeated == MAP_FAILED)
-        return -1;
-    *repeated = 0;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof(command), "rm -rf '%s'", folder);
-    return system(command);
-}
-
-static const char *in_folder(const char *name)
-{
-    static char path[256];
-    snprintf(path, sizeof(path), "%s/%s", folder, name);
-    return path;
-}
-
-static char *environment(const char *name)
-{
-    return !strcmp(name, "SLURM_PROCID") ? (char *)(uintptr_t)"3/../4" : NULL;
-}
-
-static struct sg_trace_writer *make_bounded_writer(const char *name, bool helper, uint64_t ring_bytes)
-{
-    struct sg_trace_writer *writer = NULL;
-    struct sg_trace_writer_options options = {.path = in_folder(name),
-        .conf = "reserve_slack:1.5",
-        .command = "train --steps 3",
-        .limit_bytes = 99,
-        .ring_bytes = ring_bytes,
-        .environment = environment,
-        .warn = warn,
-        .create_thread = helper ? pthread_create : NULL};
-    assert_int_equal(sg_trace_writer_create(&options, &writer), 0);
-    return writer;
-}
-
-static struct sg_trace_writer *make_writer(const char *name, bool helper)
-{
-    return make_bounded_writer(name, helper, 0);
-}
-
-static uint64_t dropped_late(struct sg_trace_writer *writer)
-{
-    struct sg_trace_writer_state state;
-    sg_trace_writer_state(writer, &state);
-    return state.open && !state.error ? state.dropped : 0;
-}
-
-static void emit(struct sg_trace_writer *writer, uint64_t from, uint64_t to)
-{
-    struct sg_event_sink sink = sg_trace_writer_sink(writer);
-    uint64_t known = dropped_late(writer);
-    for (uint64_t i = from; i < to; i++) {
-        struct segalloc_trace_record record = {.kind = SEGALLOC_RECORD_ALLOCATE, .stream = 1, .id = i, .size = i * 3};
-        sink.emit(sink.sink, &record);
-        while (dropped_late(writer) > known) {
-            known++;
-            ++*repeated;
-            usleep(1000);
-            sink.emit(sink.sink, &record);
-        }
-    }
-}
+/* A trace file has what was recorded, whole and in order, from one thread or several. */
+#include "trace_writer_files.h"
 
 static void define_device(struct sg_trace_writer *writer, uint32_t device, uint64_t bytes)
 {
     sg_trace_writer_emit(writer,
                          &(struct segalloc_trace_record){
                              .kind = SEGALLOC_RECORD_DEFINE_DEVICE, .stream = device, .id = 2 << 20, .size = bytes});
-}
-
-static struct sg_trace_reader *open_trace(const char *path)
-{
-    struct sg_trace_reader *reader = NULL;
-    char error[SG_TRACE_ERROR] = "";
-    if (sg_trace_open(path, &reader, error) < 0)
-        fail_msg("%s: %s", path, error);
-    return reader;
-}
-
-/* Counts the allocations, which must be numbered one after another from `from` on. */
-static uint64_t count(struct sg_trace_reader *reader, uint64_t from)
-{
-    struct segalloc_trace_record record[1000];
-    uint64_t next = from;
-    size_t n;
-    while ((n = sg_trace_read(reader, record, 1000)) > 0)
-        for (size_t i = 0; i < n; i++)
-            if (record[i].kind == SEGALLOC_RECORD_ALLOCATE) {
-                assert_int_equal(record[i].id, next);
-                assert_int_equal(record[i].size, next * 3);
-                assert_int_equal(record[i].thread, 1);
-                next++;
-            }
-    assert_null(sg_trace_error(reader));
-    return next - from;
 }
 
 static void written_and_read(bool helper)
@@ -198,157 +56,6 @@ static void without_helper(void **state)
     (void)state;
     written_and_read(false);
 }
-
-static void killed_process(void **state)
-{
-    (void)state;
-    static const uint64_t counts[] = {1, 1000, EVENTS - 2, EVENTS - 1, EVENTS, 70001};
-    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
-        pid_t child = fork();
-        if (!child) {
-            struct sg_trace_writer *writer = make_writer("killed", true);
-            emit(writer, 7, 7 + counts[i]);
-            kill(getpid(), SIGKILL);
-        }
-        int status;
-        waitpid(child, &status, 0);
-        assert_true(WIFSIGNALED(status));
-        struct sg_trace_reader *reader = open_trace(in_folder("killed"));
-        assert_int_equal(count(reader, 7), counts[i]);
-        assert_int_equal(sg_trace_info(reader)->end, SG_TRACE_KILLED);
-        sg_trace_close(reader);
-        unlink(in_folder("killed"));
-    }
-}
-
-static void forked_child(void **state)
-{
-    (void)state;
-    struct sg_trace_writer *writer = make_writer("forked", true);
-    emit(writer, 0, 500);
-    pid_t child = fork();
-    if (!child) {
-        sg_trace_writer_fork_child(writer);
-        emit(writer, 1000, 41000);
-        sg_trace_writer_close(writer);
-        _exit(0);
-    }
-    emit(writer, 500, 40000);
-    int status;
-    waitpid(child, &status, 0);
-    assert_int_equal(status, 0);
-    sg_trace_writer_destroy(writer);
-    struct sg_trace_reader *reader = open_trace(in_folder("forked"));
-    assert_int_equal(count(reader, 0), 40000);
-    assert_int_equal(sg_trace_info(reader)->end, SG_TRACE_CLOSED);
-    sg_trace_close(reader);
-    char name[64];
-    snprintf(name, sizeof(name), "forked.%ld", (long)child);
-    reader = open_trace(in_folder(name));
-    assert_int_equal(count(reader, 1000), 40000);
-    assert_int_equal(sg_trace_info(reader)->header.pid, child);
-    sg_trace_close(reader);
-}
-
-static void full_disk(void **state)
-{
-    (void)state;
-    /* Both a limit on the size of files and a full file system are refused when space is taken, ahead. */
-    pid_t child = fork();
-    if (!child) {
-        struct rlimit limit = {5 << 20, 5 << 20};
-        setrlimit(RLIMIT_FSIZE, &limit);
-        struct sg_trace_writer *writer = make_writer("full", true);
-        struct sg_stats stats = {.value = {1, 2, 3}};
-        emit(writer, 0, 10);
-        sg_trace_writer_statistics(writer, 0, &stats);
-        emit(writer, 10, 1000000);
-        struct sg_trace_writer_state at;
-        sg_trace_writer_state(writer, &at);
-        for (stats.value[SG_STAT_allocs] = 100; stats.value[SG_STAT_allocs] <= 1000; stats.value[SG_STAT_allocs]++)
-            sg_trace_writer_statistics(writer, 0, &stats);
-        sg_trace_writer_destroy(writer);
-        bool told = strstr(warned, "the limit on the size of files is reached; the trace ends here") != NULL;
-        _exit(at.error == -EFBIG && at.records + at.dropped > 1000001 && told ? 0 : 1);
-    }
-    int status;
-    waitpid(child, &status, 0);
-    assert_int_equal(status, 0);
-    struct sg_trace_reader *reader = open_trace(in_folder("full"));
-    struct segalloc_trace_record record;
-    uint64_t allocs = 0;
-    while (sg_trace_read(reader, &record, 1))
-        if (record.kind == SEGALLOC_RECORD_STATISTIC && record.id == sg_name_hash("allocs"))
-            allocs = record.size;
-    assert_int_equal(allocs, 1000); /* the last statistics have a place kept for them */
-    sg_trace_rewind(reader);
-    uint64_t kept = count(reader, 0);
-    assert_true(kept > 3 * SG_BLOCK_RECORDS && kept < 5 * SG_BLOCK_RECORDS);
-    assert_int_equal(sg_trace_info(reader)->end, SG_TRACE_CLOSED);
-    assert_int_equal(sg_trace_info(reader)->dropped, 1000000 - kept + *repeated);
-    sg_trace_close(reader);
-}
-
-static void no_place_for_it(void **state)
-{
-    (void)state;
-    struct sg_trace_writer *writer = make_writer("file", true);
-    emit(writer, 0, 1);
-    sg_trace_writer_destroy(writer);
-    writer = make_writer("file/t", true);
-    emit(writer, 0, 10);
-    emit(writer, 0, 10);
-    struct sg_trace_writer_state at;
-    sg_trace_writer_state(writer, &at);
-    assert_int_equal(at.error, -ENOTDIR);
-    assert_int_equal(at.dropped, 20);
-    assert_non_null(strstr(warned, "no trace is written"));
-    sg_trace_writer_destroy(writer);
-    writer = make_writer("t%q", true);
-    emit(writer, 0, 1);
-    assert_non_null(strstr(warned, "t%q: only %p, %h, %r, %e"));
-    sg_trace_writer_destroy(writer);
-    /* A file that is there is left alone. */
-    writer = make_writer("file", true);
-    emit(writer, 0, 1);
-    sg_trace_writer_state(writer, &at);
-    char name[64];
-    snprintf(name, sizeof(name), "file.%ld", (long)getpid());
-    assert_string_equal(at.path, in_folder(name));
-    sg_trace_writer_destroy(writer);
-    writer = make_writer("file", true);
-    emit(writer, 0, 1);
-    sg_trace_writer_state(writer, &at);
-    strcat(name, ".1");
-    assert_string_equal(at.path, in_folder(name));
-    sg_trace_writer_destroy(writer);
-}
-
-/* A program that closes descriptors it does not know gets no bytes of ours into files of its own. */
-static void stolen_descriptor(void **state)
-{
-    (void)state;
-    struct sg_trace_writer *writer = make_writer("stolen", false);
-    emit(writer, 0, 10);
-    int other = open(in_folder("other"), O_RDWR | O_CREAT, 0666);
-    for (int fd = 100; fd < 110; fd++)
-        if (fcntl(fd, F_GETFD) >= 0)
-            dup2(other, fd);
-    emit(writer, 10, 100000);
-    sg_trace_writer_destroy(writer);
-    struct stat status;
-    fstat(other, &status);
-    assert_int_equal(status.st_size, 0);
-    close(other);
-    assert_non_null(strstr(warned, "its descriptor was closed by the program"));
-    struct sg_trace_reader *reader = open_trace(in_folder("stolen"));
-    assert_in_range(count(reader, 0), EVENTS - 1, 4 * SG_BLOCK_RECORDS); /* the blocks taken before */
-    sg_trace_close(reader);
-    for (int fd = 100; fd < 110; fd++)
-        close(fd);
-}
-
-enum { THREADS = 4, EACH = 50000 };
 
 static void *emit_own(void *user)
 {
@@ -489,18 +196,10 @@ static void damage(void **state)
     free(data);
 }
 
-/* A program of two threads that keeps every KEPT_OF-th block, each thread at two lines in turn. */
-enum { RING = 4 << 20, BOUNDED_EVENTS = 200000, KEPT_OF = 1000, BOUNDED_THREADS = 2 };
-
 struct bounded_thread {
     struct sg_trace_writer *writer;
     uint64_t number;
 };
-
-static uint32_t site_of(uint64_t id)
-{
-    return 1 + (uint32_t)(id / 7 % 2);
-}
 
 static void *emit_bounded(void *user)
 {
@@ -535,57 +234,6 @@ static void emit_all_bounded(struct sg_trace_writer *writer)
     }
     for (int i = 0; i < BOUNDED_THREADS; i++)
         assert_int_equal(pthread_join(thread[i], NULL), 0);
-}
-
-/* The file has the blocks that live, with their lines. Names and figures are there, and every event is counted. */
-static void expect_bounded(const char *name, enum sg_trace_end end)
-{
-    enum { THREADS_SEEN = 16 };
-    char error[SG_TRACE_ERROR];
-    struct sg_trace_reader *reader;
-    struct segalloc_trace_record record;
-    static unsigned char lives[BOUNDED_THREADS][BOUNDED_EVENTS + 1];
-    uint64_t site[THREADS_SEEN] = {0}, events = 0, lost = 0, texts = 0, devices = 0, allocs = 0;
-    bool first = true, is_bounded = false;
-    memset(lives, 0, sizeof lives);
-    assert_int_equal(sg_trace_open(in_folder(name), &reader, error), 0);
-    while (sg_trace_read(reader, &record, 1) == 1) {
-        is_bounded |= record.kind == SEGALLOC_RECORD_LEFT_OUT;
-        assert_true(first || record.kind != SEGALLOC_RECORD_LEFT_OUT);
-        first = false;
-        events += record.kind == SEGALLOC_RECORD_LEFT_OUT ? record.id : record.kind <= SEGALLOC_RECORD_FREE;
-        texts += record.kind == SEGALLOC_RECORD_DEFINE_TEXT;
-        devices += record.kind == SEGALLOC_RECORD_DEFINE_DEVICE;
-        if (record.kind == SEGALLOC_RECORD_STATISTIC && record.id == sg_name_hash("allocs"))
-            allocs = record.size;
-        assert_in_range(record.thread, 0, THREADS_SEEN - 1);
-        if (record.kind == SEGALLOC_RECORD_SITE)
-            site[record.thread] = record.id;
-        if (record.kind == SEGALLOC_RECORD_ALLOCATE) {
-            assert_int_equal(site[record.thread], site_of(record.id));
-            lives[record.id & 0xff][record.id >> 8] = 1;
-        }
-        if (record.kind == SEGALLOC_RECORD_FREE) {
-            assert_int_equal(lives[record.id & 0xff][record.id >> 8], 1);
-            lives[record.id & 0xff][record.id >> 8] = 0;
-        }
-    }
-    assert_null(sg_trace_error(reader));
-    assert_int_equal(sg_trace_info(reader)->end, end);
-    if (is_bounded)
-        assert_non_null(strstr(sg_trace_info(reader)->begin_text, "are left out"));
-    assert_true(is_bounded || end == SG_TRACE_KILLED); /* before the first turn ended */
-    lost = sg_trace_info(reader)->dropped;
-    sg_trace_close(reader);
-    assert_int_equal(texts, 1);
-    assert_int_equal(devices, 1);
-    assert_int_equal(allocs, 5);
-    if (lost) /* a machine with so much other work that the helper was late */
-        return;
-    assert_int_equal(events, BOUNDED_THREADS * (2 * BOUNDED_EVENTS - BOUNDED_EVENTS / KEPT_OF));
-    for (int i = 0; i < BOUNDED_THREADS; i++)
-        for (uint64_t j = 1; j <= BOUNDED_EVENTS; j++)
-            assert_int_equal(lives[i][j], j % KEPT_OF == 0);
 }
 
 /* Blocks of a file that is being written: others are ready behind them. */
@@ -647,11 +295,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(with_helper),
         TEST(without_helper),
-        TEST(killed_process),
-        TEST(forked_child),
-        TEST(full_disk),
-        TEST(no_place_for_it),
-        TEST(stolen_descriptor),
         TEST(several_threads),
         TEST(statistics),
         TEST(damage),

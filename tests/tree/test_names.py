@@ -5,6 +5,7 @@ Usage: test_names.py SOURCE_ROOT"""
 import importlib.machinery
 import importlib.util
 import pathlib
+import re
 import sys
 import unittest
 
@@ -39,6 +40,11 @@ class Names(unittest.TestCase):
         rows, limits = names.measure(names.sources(ROOT)), names.limits()
         self.assertEqual(list(names.above(rows, limits)), [])
         self.assertEqual(sorted(set(limits) - set(rows)), [], "layers that are gone")
+
+    def test_tests_have_names_of_several_words(self):
+        found = [f"{path.name}: {name}" for path in sorted((ROOT / "tests").rglob("*.[ch]"))
+                 for name in re.findall(r"\bcmocka_unit_test(?:_\w+)?\((?:test_)?(\w+)", path.read_text()) if "_" not in name]
+        self.assertEqual([name for name in found if not name.endswith(": name")], [], "a test's name says what is held to what")
 
     def test_reads(self):
         self.assertEqual(names.functions(CODE), {"take", "region_of"})

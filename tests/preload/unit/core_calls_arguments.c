@@ -1,11 +1,11 @@
-/* Arguments of core_calls_world.h: what a parameter is, by its type and name, and a value of it by chance. */
+/* Arguments of core_calls_fakes.h: what a parameter is, by its type and name, and a value of it by chance. */
 #include <assert.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "process/hooks.h"
-#include "core_calls_world.h"
+#include "core_calls_fakes.h"
 
 bool chance(uint64_t one_in)
 {

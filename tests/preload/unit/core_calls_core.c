@@ -1,10 +1,10 @@
-/* The core of core_calls_world.h: it hands out blocks, knows which live, and says what it is asked. */
+/* The core of core_calls_fakes.h: it hands out blocks, knows which live, and says what it is asked. */
 #include <assert.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "inspect/core_state.h"
-#include "core_calls_world.h"
+#include "core_calls_fakes.h"
 
 static void say_tag(const struct sg_tag *tag)
 {

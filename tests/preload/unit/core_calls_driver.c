@@ -1,5 +1,5 @@
-/* The driver of core_calls_world.h: what programs call, by hooks.def, and what the core calls, by calls.def. */
-#include "core_calls_world.h"
+/* The driver of core_calls_fakes.h: what programs call, by hooks.def, and what the core calls, by calls.def. */
+#include "core_calls_fakes.h"
 
 #include <assert.h>
 #include <stddef.h>

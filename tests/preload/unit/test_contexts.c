@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "contexts_world.h"
+#include "contexts_fakes.h"
 #include "process/process.h"
 #include "track/contexts.h"
 

@@ -42,7 +42,7 @@
 #include "sites/sites.h"
 #include "track/streams.h"
 #include "core_calls_log.h"
-#include "core_calls_world.h"
+#include "core_calls_fakes.h"
 #include "track/context_pins.h"
 #include "wrap.h"
 
@@ -435,7 +435,7 @@ static void begin(int program)
     for (unsigned i = 0; i < STREAM_COUNT + 3; i++)
         world.stream_id[i] = i;
     world.current = (CUcontext)(uintptr_t)PRIMARIES_AT;
-    begin_world();
+    begin_fakes();
     sg_captures_make_driver_safe(sg_process_driver(), &gated);
     sg_annotate_start();
     if (world.conf.free_sync == SG_FREE_SYNC_STREAM || program % 5 == 0)

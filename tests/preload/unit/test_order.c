@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "process/hooks.h"
-#include "order_world.h"
+#include "order_fakes.h"
 #include "serve/deferred_frees.h"
 #include "track/graph_blocks.h"
 

@@ -11,7 +11,7 @@
 
 #include "process/hooks.h"
 #include "process/process.h"
-#include "order_world.h"
+#include "order_fakes.h"
 #include "random.h"
 #include "wrap.h"
 

@@ -15,7 +15,7 @@
 
 #include "process/hooks.h"
 #include "process/process.h"
-#include "order_world.h"
+#include "order_fakes.h"
 #include "track/streams.h"
 
 /* What the core was told of anything. */

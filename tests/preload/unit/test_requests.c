@@ -18,7 +18,7 @@
 #include "serve/deferred_frees.h"
 #include "track/free_policy.h"
 #include "track/graph_blocks.h"
-#include "requests_world.h"
+#include "requests_fakes.h"
 #include "track/streams.h"
 
 static struct sg_tag tag_of(const struct sg_request *request)

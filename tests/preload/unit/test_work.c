@@ -15,7 +15,7 @@
 #include "process/hooks.h"
 #include "track/streams.h"
 #include "work_calls.h"
-#include "work_world.h"
+#include "work_fakes.h"
 
 static CUlaunchAttribute launch_attribute;
 

@@ -11,7 +11,7 @@
 
 #include "track/streams.h"
 #include "work_calls.h"
-#include "work_world.h"
+#include "work_fakes.h"
 
 /* Memory of the first device, and of the second, as far as it is ours; and what others have. */
 #define FIRST ((CUdeviceptr)(uintptr_t)&thing)

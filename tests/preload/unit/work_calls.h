@@ -2,7 +2,7 @@
 #ifndef WORK_CALLS_H
 #define WORK_CALLS_H
 
-#include "work_world.h"
+#include "work_fakes.h"
 
 /* All are called alike, with one value for all arguments. */
 typedef CUresult any_call(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t,

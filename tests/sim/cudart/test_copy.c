@@ -35,7 +35,7 @@ static void there_and_back(void **state)
     free(b);
 }
 
-static void rectangles(void **state)
+static void rectangles_are_copied_row_by_row(void **state)
 {
     (void)state;
     enum { WIDTH = 100, HEIGHT = 30 };
@@ -59,7 +59,7 @@ static void rectangles(void **state)
     ok(cudaFree(p));
 }
 
-static void boxes(void **state)
+static void boxes_are_copied_plane_by_plane(void **state)
 {
     (void)state;
     enum { X = 20, Y = 6, Z = 4 };
@@ -114,7 +114,7 @@ static void between_devices(void **state)
 /* What nvcc makes of `__device__ int numbers[4];` */
 static int numbers[4];
 
-static void variables(void **state)
+static void variables_are_copied_by_symbol(void **state)
 {
     (void)state;
     void **image = __cudaRegisterFatBinary(NULL);
@@ -141,8 +141,11 @@ static void variables(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(there_and_back), cmocka_unit_test(rectangles), cmocka_unit_test(boxes),
-        cmocka_unit_test(between_devices), cmocka_unit_test(variables),
+        cmocka_unit_test(there_and_back),
+        cmocka_unit_test(rectangles_are_copied_row_by_row),
+        cmocka_unit_test(boxes_are_copied_plane_by_plane),
+        cmocka_unit_test(between_devices),
+        cmocka_unit_test(variables_are_copied_by_symbol),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 #include "cudart_test.h"
 
-static void versions(void **state)
+static void versions_are_those_of_the_build(void **state)
 {
     (void)state;
     int runtime = 0, driver = 0;
@@ -70,7 +70,7 @@ static void properties_are_the_attributes(void **state)
     cudaGetLastError();
 }
 
-static void buses(void **state)
+static void devices_are_found_by_their_bus(void **state)
 {
     (void)state;
     char text[32] = "";
@@ -80,7 +80,7 @@ static void buses(void **state)
     assert_int_equal(device, 1);
 }
 
-static void peers(void **state)
+static void peer_access_is_enabled_once(void **state)
 {
     (void)state;
     int can = -1;
@@ -94,7 +94,7 @@ static void peers(void **state)
     cudaGetLastError();
 }
 
-static void limits(void **state)
+static void limits_are_kept(void **state)
 {
     (void)state;
     size_t before = 0, after = 0;
@@ -219,12 +219,12 @@ static void a_reset_releases_the_runtimes_own(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(versions),
+        cmocka_unit_test(versions_are_those_of_the_build),
         cmocka_unit_test(one_device_after_another),
         cmocka_unit_test(properties_are_the_attributes),
-        cmocka_unit_test(buses),
-        cmocka_unit_test(peers),
-        cmocka_unit_test(limits),
+        cmocka_unit_test(devices_are_found_by_their_bus),
+        cmocka_unit_test(peer_access_is_enabled_once),
+        cmocka_unit_test(limits_are_kept),
         cmocka_unit_test(reset_frees_everything),
         cmocka_unit_test(driver_by_name),
         cmocka_unit_test(a_context_of_the_driver_counts),

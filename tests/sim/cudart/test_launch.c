@@ -33,7 +33,7 @@ static const dim3 one = {1, 1, 1}, some = {128, 1, 1};
 static int argument = 5;
 static void *arguments[] = {&argument};
 
-static void launches(void **state)
+static void kernels_launch_by_each_call(void **state)
 {
     (void)state;
     ok(cudaLaunchKernel((const void *)known, some, some, arguments, 0, NULL));
@@ -45,7 +45,7 @@ static void launches(void **state)
     ok(cudaGetLastError());
 }
 
-static void refuses(void **state)
+static void wrong_launches_are_refused(void **state)
 {
     (void)state;
     const dim3 none = {0, 1, 1}, big = {1024, 2, 1};
@@ -105,7 +105,7 @@ static void runs_in_stream_order(void **state)
     cudaGetLastError();
 }
 
-static void attributes(void **state)
+static void kernels_have_attributes(void **state)
 {
     (void)state;
     struct cudaFuncAttributes found;
@@ -142,8 +142,12 @@ static void a_reset_loads_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(launches),   cmocka_unit_test(refuses),    cmocka_unit_test(launches_by_handle),
-        cmocka_unit_test(runs_in_stream_order), cmocka_unit_test(attributes), cmocka_unit_test(a_reset_loads_again),
+        cmocka_unit_test(kernels_launch_by_each_call),
+        cmocka_unit_test(wrong_launches_are_refused),
+        cmocka_unit_test(launches_by_handle),
+        cmocka_unit_test(runs_in_stream_order),
+        cmocka_unit_test(kernels_have_attributes),
+        cmocka_unit_test(a_reset_loads_again),
     };
     return cmocka_run_group_tests(tests, register_known, NULL);
 }

@@ -62,7 +62,7 @@ static void runs_out_and_recovers(void **state)
     expect_error(cudaErrorMemoryAllocation, cudaGetLastError());
 }
 
-static void pitches(void **state)
+static void rows_are_aligned(void **state)
 {
     (void)state;
     char *p = NULL;
@@ -167,10 +167,14 @@ static void allocates_in_stream_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gives_and_takes_back),      cmocka_unit_test(nothing_is_null),
-        cmocka_unit_test(refuses_what_it_did_not_give), cmocka_unit_test(runs_out_and_recovers),
-        cmocka_unit_test(pitches),                   cmocka_unit_test(pins_host_memory),
-        cmocka_unit_test(says_what_a_pointer_is),    cmocka_unit_test(allocates_in_stream_order),
+        cmocka_unit_test(gives_and_takes_back),
+        cmocka_unit_test(nothing_is_null),
+        cmocka_unit_test(refuses_what_it_did_not_give),
+        cmocka_unit_test(runs_out_and_recovers),
+        cmocka_unit_test(rows_are_aligned),
+        cmocka_unit_test(pins_host_memory),
+        cmocka_unit_test(says_what_a_pointer_is),
+        cmocka_unit_test(allocates_in_stream_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

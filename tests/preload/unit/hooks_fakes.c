@@ -1,5 +1,5 @@
-/* See hooks_world.h. */
-#include "hooks_world.h"
+/* See hooks_fakes.h. */
+#include "hooks_fakes.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* Streams, contexts and clocks made up for tests of the order of streams. All else are fakes (fakes.h). */
-#ifndef ORDER_WORLD_H
-#define ORDER_WORLD_H
+#ifndef ORDER_FAKES_H
+#define ORDER_FAKES_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* See requests_world.h. */
-#include "requests_world.h"
+/* See requests_fakes.h. */
+#include "requests_fakes.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* A core that gives memory and takes it back as a test says, for tests of allocations and frees. All else are fakes
    (fakes.h). */
-#ifndef REQUESTS_WORLD_H
-#define REQUESTS_WORLD_H
+#ifndef REQUESTS_FAKES_H
+#define REQUESTS_FAKES_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* See work_world.h. */
-#include "work_world.h"
+/* See work_fakes.h. */
+#include "work_fakes.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -5,8 +5,8 @@
    are made from the number of the step too. So a step that says more than before does not change what later steps say,
    but where they depend on it. For example, the second block of step 21 is at 0x100000 + (21 * 16 + 1) * 0x10000, however
    many blocks steps 1 to 20 have made. */
-#ifndef CORE_CALLS_WORLD_H
-#define CORE_CALLS_WORLD_H
+#ifndef CORE_CALLS_FAKES_H
+#define CORE_CALLS_FAKES_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -108,7 +108,7 @@ int any_block(bool live);
    once the program's settings are known. */
 CUresult driver_call(const struct fakes_function *function);
 void fill_driver(void);
-void begin_world(void);
+void begin_fakes(void);
 
 /* The core makes nothing of it; the graphs that hold an object are gone. */
 struct sg_core *core_calls_core(void);

@@ -1,5 +1,5 @@
-/* See core_calls_world.h. */
-#include "core_calls_world.h"
+/* See core_calls_fakes.h. */
+#include "core_calls_fakes.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -105,7 +105,7 @@ static uint64_t say_call(const struct fakes_function *function, uint64_t result)
     return result;
 }
 
-void begin_world(void)
+void begin_fakes(void)
 {
     fakes_reset();
     fakes_on_call = say_call;

@@ -1,7 +1,7 @@
 /* Stand-ins for PyTorch's libraries, and one block, for tests of what PyTorch is asked and answered. All else are fakes
    (fakes.h). */
-#ifndef TORCH_WORLD_H
-#define TORCH_WORLD_H
+#ifndef TORCH_FAKES_H
+#define TORCH_FAKES_H
 
 #include <setjmp.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
-/* See contexts_world.h. */
-#include "contexts_world.h"
+/* See contexts_fakes.h. */
+#include "contexts_fakes.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

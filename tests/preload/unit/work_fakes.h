@@ -1,6 +1,6 @@
 /* Answers of driver, streams and core for tests of the calls that give streams work. All else are fakes (fakes.h). */
-#ifndef WORK_WORLD_H
-#define WORK_WORLD_H
+#ifndef WORK_FAKES_H
+#define WORK_FAKES_H
 
 #include <stdbool.h>
 #include <stdint.h>

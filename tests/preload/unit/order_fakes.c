@@ -1,5 +1,5 @@
-/* See order_world.h. */
-#include "order_world.h"
+/* See order_fakes.h. */
+#include "order_fakes.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Contexts of a driver made up for tests of contexts; the core and the rest of the library are fakes (fakes.h). */
-#ifndef CONTEXTS_WORLD_H
-#define CONTEXTS_WORLD_H
+#ifndef CONTEXTS_FAKES_H
+#define CONTEXTS_FAKES_H
 
 #include <stdbool.h>
 

@@ -1,5 +1,5 @@
-/* See torch_world.h. */
-#include "torch_world.h"
+/* See torch_fakes.h. */
+#include "torch_fakes.h"
 
 #include <dlfcn.h>
 #include <setjmp.h>

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "contexts_world.h"
+#include "contexts_fakes.h"
 #include "track/context_pins.h"
 #include "track/contexts.h"
 

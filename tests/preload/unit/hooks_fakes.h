@@ -1,7 +1,7 @@
 /* A block, memory of the driver's, and a context, for tests of the hooks that allocate, free, pin and answer questions.
    All else are fakes (fakes.h). */
-#ifndef HOOKS_WORLD_H
-#define HOOKS_WORLD_H
+#ifndef HOOKS_FAKES_H
+#define HOOKS_FAKES_H
 
 #include <stdbool.h>
 #include <stddef.h>
