@@ -18,8 +18,10 @@ SEGALLOC_CONF="max_split_size_mb:128,reserve_slack:1.02" program
 # DESCRIPTION
 
 Options are written _key_:_value_ and separated by commas; in a file also by new lines, with comments after #. Lists are in brackets. The
-library reads, each overriding the one before: its defaults, /etc/segalloc.conf, the file that *SEGALLOC_CONF_FILE* names, and
-*SEGALLOC_CONF*. PyTorch's options that none of these sets are taken from *PYTORCH_CUDA_ALLOC_CONF*, or where that is not set from
+library reads, each overriding the one before: its defaults, /etc/segalloc.conf, the user's file for the card and its driver, the file
+that *SEGALLOC_CONF_FILE* names, and *SEGALLOC_CONF*. The file for the card is _NAME-VERSION.conf_ in $XDG_CONFIG_HOME/segalloc or
+~/.config/segalloc, such as NVIDIA-A10-12.8.conf for the first device "NVIDIA A10" under a driver for CUDA 12.8; *segalloc selftest --apply*
+writes it. It is read at the first allocation, so *backend* has no effect there. PyTorch's options that none of these sets are taken from *PYTORCH_CUDA_ALLOC_CONF*, or where that is not set from
 *PYTORCH_ALLOC_CONF*, so that a line made for PyTorch can be used as it is.
 
 An unknown key or a bad value is reported once, in one line on stderr, and has no effect; with abort_conf:True it ends the program.

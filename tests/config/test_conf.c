@@ -1,4 +1,4 @@
-#include "config/conf_read.h"
+#include "config/conf_card.h"
 #include "size.h"
 
 #include <fcntl.h>
@@ -463,6 +463,48 @@ static void random_texts(void **state)
     }
 }
 
+/* The user's file for a card: its place, and what it may set. */
+static void options_of_a_card(void **state)
+{
+    (void)state;
+    char path[SG_PATH_BYTES], name[64], folder[] = "card.XXXXXX", file[64];
+    struct sg_conf conf;
+    struct lines lines = {0};
+    assert_string_equal(sg_conf_card_name("NVIDIA H100 80GB HBM3", 13000, name, sizeof name),
+        "NVIDIA-H100-80GB-HBM3-13.0");
+    assert_string_equal(sg_conf_card_name("../ (a/b)  c.d", 12080, name, sizeof name), "..-a-b-c.d-12.8");
+    assert_string_equal(sg_conf_card_name("long name", 12080, name, 5), "long");
+    assert_true(sg_conf_card_path(NULL, "/home/ada", "A10", 12040, path));
+    assert_string_equal(path, "/home/ada/.config/segalloc/A10-12.4.conf");
+    assert_true(sg_conf_card_path("/etc/xdg", "/home/ada", "A10", 12040, path));
+    assert_string_equal(path, "/etc/xdg/segalloc/A10-12.4.conf");
+    assert_true(sg_conf_card_path("relative", "/h", "A10", 12040, path));
+    assert_string_equal(path, "/h/.config/segalloc/A10-12.4.conf");
+    assert_false(
+        sg_conf_card_path("relative", "h", "A10", 12040, path) || sg_conf_card_path("", NULL, "A10", 12040, path));
+    static char far[SG_PATH_BYTES];
+    memset(far, '/', sizeof far - 1);
+    assert_false(sg_conf_card_path(far, NULL, "A10", 12040, path));
+
+    assert_non_null(mkdtemp(folder));
+    snprintf(file, sizeof file, "%s/a.conf", folder);
+    static const char text[] = "# found\nalias:off\nfree_sync:strict\nlimit:1GiB\nlive:maybe\nsites:True\n";
+    write_file(file, text, sizeof text - 1);
+    struct sg_conf_inputs inputs = {.environment = "free_sync:event", .pytorch_cuda = "roundup_power2_divisions:8"};
+    assert_int_equal(sg_conf_load(&conf, &inputs, keep, &lines), 0);
+    assert_int_equal(sg_conf_apply(&conf, SG_CONF_FILE, "limit:2GiB", keep, &lines), 0);
+    assert_int_equal(sg_conf_apply(&conf, SG_CONF_SYSTEM, "sites:False", keep, &lines), 0);
+    assert_int_equal(sg_conf_apply_card(&conf, file, keep, &lines), 1);
+    assert_true(strstr(lines.last, "live:maybe") && strncmp(lines.last, file, strlen(file)) == 0);
+    assert_true(conf.alias == SG_ALIAS_OFF && conf.source[SG_OPTION_alias] == SG_CONF_CARD);
+    assert_true(conf.free_sync == SG_FREE_SYNC_EVENT && conf.source[SG_OPTION_free_sync] == SG_CONF_ENVIRONMENT);
+    assert_true(conf.limit_bytes == 2 * SG_GIB && conf.sites && conf.source[SG_OPTION_sites] == SG_CONF_CARD);
+    unlink(file);
+    assert_int_equal(sg_conf_apply_card(&conf, file, keep, &lines), 0);
+    assert_int_equal(sg_conf_apply_card(&conf, folder, keep, &lines), 1);
+    rmdir(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -482,6 +524,7 @@ int main(void)
         cmocka_unit_test(buffers_are_kept_to),
         cmocka_unit_test(rounding_is_printed_beside_a_smaller_segment),
         cmocka_unit_test(random_texts),
+        cmocka_unit_test(options_of_a_card),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 """segalloc selftest: each fault that the simulator can play is named by its check, with the status and the default that it would change.
 
-Usage: test_selftest.py SEGALLOC SCHEMA TESTS_GPU [HIDDEN_LIBCUDA]   (HIDDEN_LIBCUDA: a driver that hides the simulator)"""
+Usage: test_selftest.py SEGALLOC ACTS SCHEMA TESTS_GPU [HIDDEN_LIBCUDA]   (HIDDEN_LIBCUDA: a driver that hides the simulator)"""
 import concurrent.futures
 import json
 import os
@@ -11,7 +11,7 @@ import sys
 import tempfile
 import unittest
 
-SEGALLOC, SCHEMA, TESTS_GPU, *HIDDEN = (pathlib.Path(argument).resolve() for argument in sys.argv[1:] if os.path.exists(argument))
+SEGALLOC, ACTS, SCHEMA, TESTS_GPU, *HIDDEN = (pathlib.Path(argument).resolve() for argument in sys.argv[1:] if os.path.exists(argument))
 sys.argv[1:] = [case for case in sys.argv[1:] if not os.path.exists(case)]
 CARD = "segalloc-simulated-GPU-13.0"
 # A fault: what the simulator is told, the check that names it, what its text says, the setting, the status.
@@ -130,6 +130,24 @@ class Selftest(unittest.TestCase):
         told, _ = self.selftest("--sim", "8GiB,aliases-apart", "--apply", status=3)
         self.assertEqual(told["conf_file"], str(path))
         self.assertIn("\nalias:off\n", path.read_text())
+        ran = self.run_tool("run", "--sim", "8GiB", "--conf", "confirm_conf:True", "--", ACTS, "a+10").stderr
+        self.assertIn("segalloc: alias:off (the file for this card)", ran)
+        ran = self.run_tool("run", "--sim", "8GiB", "--conf", "confirm_conf:True", "--", ACTS, "a+10", SEGALLOC_CONF="alias:on").stderr
+        self.assertIn("segalloc: alias:on (SEGALLOC_CONF)", ran)
+        ran = self.run_tool("run", "--sim", "8GiB,driver=12.8", "--conf", "confirm_conf:True", "--", ACTS, "a+10").stderr
+        self.assertIn("segalloc: alias:auto (default)", ran)
+        simulator = {"LD_LIBRARY_PATH": str(SEGALLOC.parents[2] / "src" / "sim"), "SEGALLOC_SIM": "8GiB"}
+        conf = json.loads(self.run_tool("conf", "--json", **simulator).stdout)["options"]["alias"]
+        self.assertEqual((conf["value"], conf["source"]), ("off", "the file for this card"))
+        doctor = self.run_tool("doctor", "--sim", "8GiB").stdout
+        self.assertRegex(doctor, r"selftest \d{4}-\d\d-\d\d: differs in aliases, kernels\n")
+        told_by = json.loads(self.run_tool("doctor", "--sim", "8GiB", "--json").stdout)["selftest"]
+        self.assertEqual((told_by["result"], told_by["differs"]), ("differs", ["aliases", "kernels"]))
+        self.assertIn("selftest not run", self.run_tool("doctor", "--sim", "8GiB,driver=12.8").stdout)
+        path.write_text("alias:of\nfree_sync:strict\n")
+        ran = self.run_tool("run", "--sim", "8GiB", "--conf", "confirm_conf:True", "--", ACTS, "a+10").stderr
+        self.assertIn(f"{path}: alias:of: must be auto, on or off", ran)
+        self.assertIn("segalloc: free_sync:strict (the file for this card)", ran)
         told, _ = self.selftest("--sim", "8GiB", "--apply")
         self.assertFalse(path.exists())
         told, _ = self.selftest("--sim", "8GiB", "--apply", XDG_CONFIG_HOME=str(self.home / "other"), status=0)

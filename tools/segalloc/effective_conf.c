@@ -1,3 +1,4 @@
+#include "config/conf_card.h"
 #include "config/conf_read.h"
 #include "effective_conf.h"
 
@@ -35,6 +36,14 @@ unsigned sg_tool_conf(const char *verb, const char *text, struct sg_conf *ret)
 void sg_tool_conf_quietly(struct sg_conf *ret)
 {
     conf_load(ret, NULL, NULL);
+}
+
+unsigned sg_tool_conf_card(const char *verb, const char *card, int driver, struct sg_conf *conf)
+{
+    char path[SG_PATH_BYTES];
+    if (!sg_conf_card_path(getenv("XDG_CONFIG_HOME"), getenv("HOME"), card, driver, path))
+        return 0;
+    return sg_conf_apply_card(conf, path, verb ? conf_warn : NULL, (void *)(uintptr_t)verb);
 }
 
 const char *sg_tool_conf_join(const char *text, const char *more)

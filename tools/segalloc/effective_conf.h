@@ -11,6 +11,10 @@ unsigned sg_tool_conf(const char *verb, const char *text, struct sg_conf *ret);
 /* The configuration of this environment without a word about what is wrong with it. */
 void sg_tool_conf_quietly(struct sg_conf *ret);
 
+/* Applies the user's file for a card under a driver, as the library does (config/conf_card.h). A bad part is a line on stderr, and
+   the result is how many there were. `verb` NULL: no lines. */
+unsigned sg_tool_conf_card(const char *verb, const char *card, int driver, struct sg_conf *conf);
+
 /* What --conf says where `text` (NULL: nothing) was said before and `more` now: both, and of several values for a key
    the last. Where host memory is out, `more` alone. The caller never frees it: it lasts as long as the command line. */
 const char *sg_tool_conf_join(const char *text, const char *more);

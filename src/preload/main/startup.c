@@ -1,8 +1,8 @@
 /* Start-up, fork and exit: what makes the parts of the library and puts them together.
 
-   The constructor keeps the environment and registers fork handlers, no more. The first allocation does the rest, in
-   this order: configuration, worker, the driver for the core, sites, checker, PyTorch, IPC, recorder, core, contexts,
-   following, trim. Each part may use those before it.
+   The constructor keeps the environment and registers fork handlers, no more. The first allocation does the rest. It
+   begins with the configuration of the process and of its card. Then come worker, driver, sites, checker, PyTorch, IPC,
+   recorder, core, contexts, following, trim. Each part may use those before it.
 
    Exit goes the other way. The core is disabled first, so that destructors find frees that do nothing. Files are closed
    last, and only if no thread holds the core's locks. */
@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "process/card_conf.h"
 #include "process/environment.h"
 #include "process/interposers.h"
 #include "process/process.h"
@@ -100,6 +101,8 @@ static bool is_wsl(void)
 /* Called by the one thread that took the state from EARLY to STARTING. */
 static enum sg_process_state create_core(const struct sg_driver *driver)
 {
+    if (sg_card_conf_read(say_problem) && sg_process.conf.abort_conf)
+        _exit(STATUS_BAD_CONF);
     sg_worker_prepare();
     sg_captures_make_driver_safe(driver, &sg_process.capture_safe);
     sg_sites_open(&sg_process.conf);

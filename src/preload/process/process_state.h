@@ -34,7 +34,8 @@ struct sg_process {
     struct sg_driver driver;        /* guarded by SG_LOCK_REAL until `driver_known` is set, then constant */
     struct sg_driver capture_safe;  /* the driver for the core */
     atomic_bool conf_read;
-    struct sg_conf conf; /* guarded by SG_LOCK_PROCESS; once read, `ipc` alone changes */
+    struct sg_conf
+        conf; /* guarded by SG_LOCK_PROCESS; once read, `ipc` alone changes, and at the start what the card's file has */
     atomic_int watched;  /* 0 not looked at, 1 no, 2 yes */
 };
 extern struct sg_process sg_process __attribute__((visibility("hidden")));

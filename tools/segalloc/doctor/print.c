@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "json.h"
+#include "selftest/selftest.h"
 #include "size.h"
 
 static const char *const answer_words[] = {
@@ -13,6 +14,55 @@ static const char *const answer_words[] = {
     SG_DOCTOR_ANSWERS(ANSWER)
 #undef ANSWER
 };
+
+/* Names of the checks that differed in a self-test. */
+static json_t *selftest_differing(const json_t *selftest)
+{
+    json_t *names = sg_json_array();
+    const json_t *verdict;
+    size_t index;
+    json_array_foreach(json_object_get(selftest, "verdicts"), index, verdict)
+    {
+        const char *word = json_string_value(json_object_get(verdict, "verdict"));
+        if (word && strcmp(word, sg_selftest_word(SG_SELFTEST_AS_ASSUMED)) != 0 &&
+            strcmp(word, sg_selftest_word(SG_SELFTEST_LEFT_OUT)) != 0)
+            sg_json_add(names, json_incref(json_object_get(verdict, "check")));
+    }
+    return names;
+}
+
+/* The last result of `segalloc selftest` for the first device under this driver. */
+static void print_selftest(const struct sg_probe *probe)
+{
+    if (!probe->devices)
+        return;
+    json_t *facts = sg_selftest_last(probe->device[0].name, probe->version);
+    const json_t *selftest = json_object_get(facts, "selftest");
+    json_t *names = selftest_differing(selftest);
+    if (!facts)
+        puts("  selftest not run for this GPU and driver: segalloc selftest takes a minute");
+    else
+        printf("  selftest %.10s: %s", json_string_value(json_object_get(selftest, "when")),
+            json_array_size(names) ? "differs in " : "all as assumed\n");
+    for (size_t i = 0; facts && i < json_array_size(names); i++)
+        printf("%s%s", json_string_value(json_array_get(names, i)), i + 1 < json_array_size(names) ? ", " : "\n");
+    json_decref(names);
+    json_decref(facts);
+}
+
+static json_t *json_selftest(const struct sg_probe *probe)
+{
+    json_t *facts = probe->devices ? sg_selftest_last(probe->device[0].name, probe->version) : NULL;
+    const json_t *selftest = json_object_get(facts, "selftest");
+    if (!facts)
+        return json_null();
+    json_t *result = sg_json_object(NULL);
+    sg_json_set(result, "when", json_incref(json_object_get(selftest, "when")));
+    sg_json_set(result, "result", json_incref(json_object_get(selftest, "result")));
+    sg_json_set(result, "differs", selftest_differing(selftest));
+    json_decref(facts);
+    return result;
+}
 
 static void print_machine(const struct sg_examination *examination)
 {
@@ -29,6 +79,7 @@ static void print_machine(const struct sg_examination *examination)
     for (int i = 0; i < probe->devices && i < SG_PROBE_DEVICES; i++)
         printf("  device   %d: %s, %s, %s virtual memory management\n", i, probe->device[i].name,
             sg_size_format(probe->device[i].bytes, size), probe->device[i].vmm ? "with" : "without");
+    print_selftest(probe);
 }
 
 /* The meaning of a mode of PyTorch, by its first word. */
@@ -133,6 +184,7 @@ void sg_doctor_print_json(const struct sg_examination *examination)
     sg_json_set_text(result, "glibc", gnu_get_libc_version());
     sg_json_set_signed(result, "driver_version", examination->probe.version);
     sg_json_set(result, "devices", doctor_json_devices(&examination->probe));
+    sg_json_set(result, "selftest", json_selftest(&examination->probe));
     for (size_t i = 0; i < examination->watch.count; i++)
         sg_json_add(processes, doctor_json_process(&examination->watch.process[i], &examination->served[i]));
     if (examination->command || examination->running) {

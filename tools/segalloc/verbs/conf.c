@@ -3,11 +3,15 @@
 
 #include "ascii.h"
 #include "conf.h"
+#include "config/conf_card.h"
 #include "effective_conf.h"
 #include "json.h"
+#include "launch/machine.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define CLI_VERB "conf"
 #define CLI_ROWS "verbs/conf.def"
@@ -88,6 +92,19 @@ static void print_json(const struct sg_conf *conf)
     sg_json_print(result);
 }
 
+/* Options for the first card of this machine, if the user has any for some card: only then is the driver asked. */
+static unsigned conf_of_card(const char *verb, struct sg_conf *conf)
+{
+    struct sg_probe probe = {0};
+    char path[SG_PATH_BYTES];
+    if (!sg_conf_card_path(getenv("XDG_CONFIG_HOME"), getenv("HOME"), "", 0, path))
+        return 0;
+    *strrchr(path, '/') = '\0';
+    if (access(path, X_OK) != 0 || !sg_probe_driver(NULL, &probe) || !probe.devices)
+        return 0;
+    return sg_tool_conf_card(verb, probe.device[0].name, probe.version, conf);
+}
+
 int sg_verb_conf(int argc, char **argv)
 {
     struct sg_cli cli;
@@ -112,6 +129,7 @@ int sg_verb_conf(int argc, char **argv)
         return help_options(argv[0], argv[optind]);
     struct sg_conf conf;
     unsigned bad = sg_tool_conf(argv[0], argv[optind], &conf);
+    bad += conf_of_card(argv[0], &conf);
     if (json)
         print_json(&conf);
     else

@@ -202,7 +202,9 @@ static int doctor_examine(struct sg_examination *examination, bool json)
             return failed;
         sg_tool_conf_quietly(&examination->conf);
         bool simulated = examination->launch.sim && sg_place_simulator(examination->folders);
-        sg_probe_driver(simulated ? examination->folders : NULL, &examination->probe);
+        if (sg_probe_driver(simulated ? examination->folders : NULL, &examination->probe) && examination->probe.devices)
+            (void)sg_tool_conf_card(NULL, examination->probe.device[0].name, examination->probe.version,
+                &examination->conf);
         failed = examination->command ? examine_command(examination, json) : 0;
         if (failed)
             return failed;
