@@ -5,6 +5,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import re
 import struct
 import subprocess
 import sys
@@ -152,6 +153,34 @@ class Selftest(unittest.TestCase):
         self.assertFalse(path.exists())
         told, _ = self.selftest("--sim", "8GiB", "--apply", XDG_CONFIG_HOME=str(self.home / "other"), status=0)
         self.assertEqual(told["conf_file"], str(self.home / "other/segalloc" / f"{CARD}.conf"))
+
+    def test_pack(self):
+        """What is sent has facts, options and a trace's head, and no name of the program, its files or its user."""
+        trace, pack = self.home / "my-secret.trace", self.home / "pack.json"
+        self.selftest("--sim", "8GiB,no-ipc", status=3)
+        program = self.home / "my-secret-program"
+        program.write_text(f"#!/bin/sh\nexec {ACTS} \"$@\"\n")
+        program.chmod(0o700)
+        self.run_tool("run", "--sim", "8GiB", "--sites", "-o", trace, "--", program, "a+10", "b+20")
+        said = self.run_tool("doctor", "--sim", "8GiB", "--pack", pack, "--trace", trace, SEGALLOC_CONF="stats:/my-secret,free_sync:strict").stdout
+        self.assertIn("versions, options, the last self-test, the head of the trace", said)
+        told = json.loads(pack.read_text())
+        self.validate(told, SCHEMA.parent / "pack.json")
+        self.assertEqual(told["facts"]["selftest"]["result"], "differs")
+        self.assertEqual(told["options"]["free_sync"], {"value": "strict", "source": "SEGALLOC_CONF"})
+        self.assertEqual(told["options"]["stats"]["value"], "(a path)")
+        self.assertEqual(told["trace"]["options"], "sites:True")
+        self.assertEqual([row[5] for row in told["trace"]["head"] if row[0] == "allocate"], [10 << 20, 20 << 20])
+        for secret in ("my-secret", str(self.home), str(ACTS), os.uname().nodename):
+            self.assertNotRegex(pack.read_text(), rf"\b{re.escape(secret)}\b")
+        # It is there even where nothing else is, and replaces no file.
+        self.assertIn("is there already", self.run_tool("doctor", "--pack", pack, status=1).stderr)
+        self.run_tool("doctor", "--pack", self.home / "bare.json", LD_LIBRARY_PATH="/nonexistent", SEGALLOC_LIB="/none")
+        self.validate(json.loads((self.home / "bare.json").read_text()), SCHEMA.parent / "pack.json")
+        self.assertIn("--trace goes with --pack FILE", self.run_tool("doctor", "--trace", trace, status=2).stderr)
+        self.assertIn("is left over", self.run_tool("doctor", "--pack", pack, "true", status=2).stderr)
+        self.run_tool("doctor", "--pack", self.home / "none" / "p.json", status=1)
+        self.run_tool("doctor", "--pack", self.home / "p.json", "--trace", "/none.trace", status=1)
 
     def test_memory_is_bounded(self):
         """On a shared card it takes little, and nothing where little is free."""

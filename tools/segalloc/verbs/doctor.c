@@ -2,6 +2,7 @@
 #include "tool.h"
 
 #include "doctor/examination.h"
+#include "doctor/pack.h"
 #include "effective_conf.h"
 #include "monitor/live_page.h"
 #include "reader/stats_read.h"
@@ -192,6 +193,15 @@ static int examine_process(struct sg_examination *examination, pid_t pid, bool j
                                                                                              : SG_EXIT_ERROR;
 }
 
+/* Asks the driver, natively or on the simulated GPU, and takes in the user's options for its first device. */
+static void doctor_ask_driver(struct sg_examination *examination)
+{
+    struct sg_probe *probe = &examination->probe;
+    bool simulated = examination->launch.sim && sg_place_simulator(examination->folders);
+    if (sg_probe_driver(simulated ? examination->folders : NULL, probe) && probe->devices)
+        (void)sg_tool_conf_card(NULL, probe->device[0].name, probe->version, &examination->conf);
+}
+
 static int doctor_examine(struct sg_examination *examination, bool json)
 {
     int failed = examination->command ? SG_EXIT_OURS : SG_EXIT_ERROR;
@@ -201,10 +211,7 @@ static int doctor_examine(struct sg_examination *examination, bool json)
         if (!sg_launch_prepare(&examination->launch))
             return failed;
         sg_tool_conf_quietly(&examination->conf);
-        bool simulated = examination->launch.sim && sg_place_simulator(examination->folders);
-        if (sg_probe_driver(simulated ? examination->folders : NULL, &examination->probe) && examination->probe.devices)
-            (void)sg_tool_conf_card(NULL, examination->probe.device[0].name, examination->probe.version,
-                &examination->conf);
+        doctor_ask_driver(examination);
         failed = examination->command ? examine_command(examination, json) : 0;
         if (failed)
             return failed;
@@ -224,10 +231,25 @@ static int doctor_examine(struct sg_examination *examination, bool json)
                                                                                              : SG_EXIT_ERROR;
 }
 
+/* Packs what is known of this machine. Without the library or a driver it is packed all the same. */
+static int doctor_pack(struct sg_examination *examination, const char *path, const char *trace)
+{
+    if (!sg_launch_check(&examination->launch))
+        return SG_EXIT_USAGE;
+    (void)examine_library(examination);
+    examination->launch.preload = false;
+    if (!sg_launch_prepare(&examination->launch))
+        return SG_EXIT_ERROR;
+    sg_tool_conf_quietly(&examination->conf);
+    doctor_ask_driver(examination);
+    return sg_doctor_pack(examination, path, trace);
+}
+
 int sg_verb_doctor(int argc, char **argv)
 {
     static struct sg_examination examination;
     struct sg_cli cli;
+    const char *pack = NULL, *trace = NULL;
     bool json = false;
     examination.launch = (struct sg_launch){.verb = argv[0], .preload = true};
     if (!sg_cli_begin(&cli, &cli_verb, argc, argv))
@@ -240,6 +262,12 @@ int sg_verb_doctor(int argc, char **argv)
         case OPTION_conf:
             examination.launch.conf = sg_tool_conf_join(examination.launch.conf, optarg);
             break;
+        case OPTION_pack:
+            pack = optarg;
+            break;
+        case OPTION_trace:
+            trace = optarg;
+            break;
         case OPTION_json:
             json = true;
             break;
@@ -247,6 +275,12 @@ int sg_verb_doctor(int argc, char **argv)
     }
     if (cli.status)
         return cli.status;
+    if (trace && !pack)
+        return sg_tool_usage(argv[0], "--trace goes with --pack FILE");
+    if (pack && optind < argc)
+        return sg_tool_usage(argv[0], "--pack takes no program, \"%s\" is left over", argv[optind]);
+    if (pack)
+        return doctor_pack(&examination, pack, trace);
     pid_t pid;
     /* A number names a process, unless a program of that name is here. */
     bool after = optind + 2 == argc && strcmp(argv[optind + 1], "--json") == 0; /* as other verbs take it */
