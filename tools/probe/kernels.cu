@@ -1,5 +1,4 @@
-// The kernels of the probe, by the names that it looks for. nvcc -cubin -arch=native kernels.cu
-#include <cstdint>
+// The kernels of the probe, by the names that it looks for: nvcc -cubin -arch=native kernels.cu, or NVRTC, which has no headers.
 
 extern "C" {
 

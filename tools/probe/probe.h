@@ -40,7 +40,8 @@ struct probe {
     bool simulated;   /* times are then the simulator's own, by its table of costs: */
     uint64_t (*virtual_ns)(void);
     bool gentle; /* on a card that others use: little memory, few mappings */
-    const char *kernels_path;
+    const char *kernels_path; /* compiled by nvcc; NULL: none are */
+    bool compiles;            /* without: NVRTC is asked for them */
     const char *row;  /* the row that is being run */
     const char *refused; /* the call that failed last within a function of several */
     const char *verb; /* the word of the command line before a role; NULL: none */

@@ -1,7 +1,9 @@
 #include "start.h"
 
 #include <dlfcn.h>
+#include <stdlib.h>
 
+#include "nvrtc.h"
 #include "probe.h"
 
 /* Keeps one thread busy for as many nanoseconds by the device's own clock; for a driver that compiles it, where no
@@ -62,11 +64,29 @@ static void find_kernels(CUmodule module)
             *wanted[i].at = NULL;
 }
 
+/* The kernels as NVRTC compiles them. False: there is none, or the device is simulated and runs none. */
+static bool start_compile_kernels(CUmodule *ret)
+{
+    int major = 0, minor = 0;
+    if (probe.simulated || !probe.cu.cuModuleLoadData ||
+        probe.cu.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, probe.device) !=
+            CUDA_SUCCESS ||
+        probe.cu.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, probe.device) !=
+            CUDA_SUCCESS)
+        return false;
+    char *image = probe_compile_kernels(major, minor);
+    bool loaded = image && probe.cu.cuModuleLoadData(ret, image) == CUDA_SUCCESS;
+    free(image);
+    return loaded;
+}
+
 static void start_load_kernels(void)
 {
     CUmodule module;
     if (probe.kernels_path && probe.cu.cuModuleLoad &&
         probe.cu.cuModuleLoad(&module, probe.kernels_path) == CUDA_SUCCESS)
+        find_kernels(module);
+    else if (probe.compiles && start_compile_kernels(&module))
         find_kernels(module);
     else if (probe.cu.cuModuleLoadData && probe.cu.cuModuleLoadData(&module, spin_source) == CUDA_SUCCESS)
         find_kernels(module);

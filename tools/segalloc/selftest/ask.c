@@ -31,7 +31,7 @@ int sg_selftest_rows(int argc, char **argv)
         return -1;
     probe.verb = argv[0];
     probe.row = "start";
-    probe.quick = probe.gentle = true;
+    probe.quick = probe.gentle = probe.compiles = true;
     probe.rounds = 3;
     if (strcmp(argv[1], "--rows") != 0)
         return probe_play_role(argv[1], strcmp(argv[1], "--free") == 0 ? "" : argc > 2 ? argv[2] : NULL);
