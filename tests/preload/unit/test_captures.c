@@ -1,4 +1,4 @@
-/* Live captures, against a driver and a core made up here: what is counted, parked and freed afterwards. */
+/* Live captures are counted, frees wait for their end, and calls that would ruin one wait too. */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>

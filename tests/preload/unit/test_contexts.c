@@ -1,4 +1,4 @@
-/* Contexts as they come and end, against a driver and a core made up here: who is told, and in which order. */
+/* Contexts are announced as they come and end, to each table, in the right order. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

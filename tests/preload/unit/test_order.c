@@ -1,5 +1,4 @@
-/* What is believed of the order of streams, in a world made up for it: which clock goes where, and that everything that isn't known makes a
-   stream opaque instead. */
+/* Clocks go where events, waits and captures put them. A stream whose order is not known becomes untracked. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

@@ -1,5 +1,4 @@
-/* The order of streams where the driver refuses, lacks calls or does not say, in a world made up for it: nothing is
-   made of that, and who depends on it does not believe to have seen all streams. */
+/* No order follows from a call that the driver refuses or lacks, and streams that were not seen are not forgotten. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

@@ -1,5 +1,4 @@
-/* When a free takes effect, of which stream a block is, and what is done for captures and graphs: what the core is told
-   of each call, against a core and a driver made up here. */
+/* A free takes effect at the right time, for the right stream, and captures and graphs keep their blocks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
