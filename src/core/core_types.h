@@ -96,6 +96,10 @@ struct sg_core_callbacks {
        never begins. */
     bool (*begin_aside)(CUresult (*run)(void *user), void *user);
 
+    /* Waits, as `wait_for_context` does, until what begin_aside() has begun returns. False: nothing was begun, or it still
+       runs. No lock is held. NULL: nobody waits for it. */
+    bool (*await_begun)(void);
+
     /* Makes a context current. Another thread that ends the context waits for leave_context(), which takes what this
        returns. Below 0: the context is gone. No lock is held. NULL, both: nobody ends a context. */
     int (*enter_context)(CUcontext context);

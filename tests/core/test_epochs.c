@@ -276,6 +276,36 @@ static void trim_waits_where_no_event_tells(void **state)
     scene.core->callbacks.aside = NULL;
 }
 
+/* The thread comes to its end while it is waited for. */
+static bool await_begun(void)
+{
+    CUresult (*run)(void *user) = scene.aside;
+    scene.aside = NULL;
+    asides++;
+    return run && run(scene.user) == CUDA_SUCCESS;
+}
+
+/* No wait begins while a capture is live. One that was begun before it is awaited, and tells of what was freed by then. */
+static void captures_await_what_was_begun_before(void **state)
+{
+    (void)state;
+    scene.current = scene_add_context(1, 0);
+    scene.core->callbacks.await_begun = await_begun;
+    asides = 0;
+    scene_free(scene_allocate(0), SG_FREE_SYNC_EVENT);
+    scene.capturing = true;
+    sg_device_drain(scene.device);
+    assert_int_equal(asides, 1); /* nothing was begun */
+    assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
+    scene.capturing = false;
+    ask(SG_ASK_FENCE);
+    assert_non_null(scene.aside);
+    scene.capturing = true;
+    sg_device_drain(scene.device);
+    assert_int_equal(scene_pending_bytes(), 0);
+    scene.capturing = false;
+}
+
 #define TEST(name, start) cmocka_unit_test_setup_teardown(name, start, scene_stop)
 
 int main(void)
@@ -294,6 +324,7 @@ int main(void)
         TEST(free_waits_where_nothing_tells, scene_start_on_older_driver),
         TEST(nobody_waits_aside_without_a_thread, scene_start_on_older_driver),
         TEST(trim_waits_where_no_event_tells, scene_start_on_older_driver),
+        TEST(captures_await_what_was_begun_before, scene_start_on_older_driver),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,23 +7,31 @@
      mK  cuMemAlloc             cK  cuMemCreate, mapped      kK  the same, with its handle released at once
      aK  cuMemAllocAsync        bK  from a pool of its own   uK  managed memory, set by the device
      hK  an allocation node of a graph, launched             gK  the same with a node that frees it: no block
+     iK  cuMemCreate, exported, released, and mapped as it was imported from the descriptor
    fN frees block N. s waits for the devices. tK sets the release threshold of the device's pool, x trims it.
 
    These say how the words after them are played:
      dN     what they take is of device N. Device 0 stays current wherever the call does not need the other
      e      no context is current, until the next e, but for calls that need one
-     q, v   a capture begins, in relaxed mode and on a stream of its own, and ends
+     q, v   a capture begins, in relaxed mode and on a stream of its own, and ends; q1 in the mode of a thread, q2 in global
+            mode. What those forbid takes nothing, and the capture comes to nothing
      j      the next word is played by another thread, which has no context
+     pK     another process of this program takes K KiB of ours on device 0 and holds them; oK: one without a preloaded library
+     y      those end; so they do with this process
+     w      waits until standard input ends, for those
      z      ends the process at once: nothing is freed, and no handler of an exit runs
 
    An example. "m1024 d1 e c2048": 1 MiB of ours on device 0, then 2 MiB by cuMemCreate of device 1, which has no context,
    by a thread that has none either. */
 #include <pthread.h>
+#include <setjmp.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "cuda_proto.h"
 
@@ -44,14 +52,24 @@ static int blocks, step, at;             /* at: the device that words are about 
 static CUcontext context[DEVICES];       /* NULL: nothing has needed one yet */
 static CUstream stream[DEVICES], captured;
 static CUmemoryPool own_pool[DEVICES];
-static bool captures, by_thread;
+static bool captures, by_thread, taking; /* taking: within a word that makes a block */
+static CUstreamCaptureMode mode; /* of the capture */
 static const char *word;
+static _Thread_local jmp_buf forbidden; /* the rest of a word that a capture forbids */
+
+static bool is_forbidden(CUresult result)
+{
+    return captures && mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
+           (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED || result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
 
 /* Whether the call has served; ends the program where it has not. */
 static void must(CUresult result, const char *what)
 {
     if (result == CUDA_SUCCESS)
         return;
+    if (is_forbidden(result))
+        longjmp(forbidden, 1);
     printf("step %d, %s: %s answers %d\n", step, word, what, (int)result);
     fflush(stdout);
     _Exit(result == CUDA_ERROR_OUT_OF_MEMORY ? RAN_OUT : WRONG);
@@ -89,12 +107,25 @@ static bool enter_any(int device)
     return !current;
 }
 
+/* The memory by another handle, which a descriptor leads to. */
+static void import(struct block *new)
+{
+    int file;
+    MUST(cuMemExportToShareableHandle(&file, new->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    MUST(cuMemRelease(new->handle));
+    MUST(cuMemImportFromShareableHandle(&new->handle, (void *)(intptr_t)file, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    close(file);
+}
+
 static void create(struct block *new, bool keeps_handle)
 {
     const CUmemAccessDesc access = {there(), CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = there()};
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = there(),
+        .requestedHandleTypes = new->kind == 'i' ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0};
     new->bytes = (new->bytes + granule - 1) / granule *granule;
     MUST(cuMemCreate(&new->handle, new->bytes, &prop, 0));
+    if (new->kind == 'i')
+        import(new);
     MUST(cuMemAddressReserve(&new->address, new->bytes, 0, 0, 0));
     MUST(cuMemMap(new->address, new->bytes, 0, new->handle, 0));
     MUST(cuMemSetAccess(new->address, new->bytes, &access, 1));
@@ -134,6 +165,7 @@ static void drop_graph(struct block *old)
 static void take(char kind, size_t bytes)
 {
     struct block new = {.kind = kind, .bytes = bytes, .device = at};
+    taking = kind != 'g';
     const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = there()};
     switch (kind) {
     case 'm':
@@ -152,8 +184,9 @@ static void take(char kind, size_t bytes)
         MUST(cuMemAllocFromPoolAsync(&new.address, bytes, own_pool[at], stream[0]));
         break;
     case 'c':
+    case 'i':
     case 'k':
-        create(&new, kind == 'c');
+        create(&new, kind != 'k');
         break;
     case 'u':
         take_managed(&new);
@@ -170,6 +203,7 @@ static void take(char kind, size_t bytes)
         MUST(CUDA_ERROR_INVALID_VALUE);
     }
     block[blocks++] = new;
+    taking = false;
 }
 
 static void give(struct block *old)
@@ -193,6 +227,7 @@ static void give(struct block *old)
         MUST(cuMemFreeAsync(old->address, stream[0]));
         break;
     case 'c':
+    case 'i':
     case 'k':
         MUST(cuMemUnmap(old->address, old->bytes));
         MUST(cuMemAddressFree(old->address, old->bytes));
@@ -200,10 +235,75 @@ static void give(struct block *old)
     default:
         break; /* it is free already */
     }
-    if (kind == 'c')
+    if (kind == 'c' || kind == 'i')
         MUST(cuMemRelease(old->handle));
     if (kind == 'h')
         drop_graph(old);
+}
+
+/* Other processes, and the ends of pipes that they wait at. */
+static struct {
+    pid_t pid;
+    int input;
+} other[WORDS_MOST];
+static int others;
+
+static void be_other(const int input[2], const int output[2], char *bytes, bool preloads)
+{
+    static char name[] = "own_memory", waits[] = "w";
+    char *const arguments[] = {name, bytes, waits, NULL};
+    dup2(input[0], 0);
+    dup2(output[1], 1);
+    close(input[0]), close(input[1]), close(output[0]), close(output[1]);
+    for (int i = 0; i < others; i++)
+        close(other[i].input);
+    if (!preloads)
+        unsetenv("LD_PRELOAD");
+    execv("/proc/self/exe", arguments);
+    _Exit(WRONG);
+}
+
+/* It says "w" once it has its memory. */
+static void start_other(unsigned long long kib, bool preloads)
+{
+    int input[2], output[2], status = 0;
+    char bytes[32], said[256] = "";
+    snprintf(bytes, sizeof bytes, "m%llu", kib);
+    if (pipe(input) != 0 || pipe(output) != 0)
+        MUST(CUDA_ERROR_OPERATING_SYSTEM);
+    pid_t pid = fork();
+    if (pid == 0)
+        be_other(input, output, bytes, preloads);
+    close(input[0]);
+    close(output[1]);
+    ssize_t length = pid > 0 ? read(output[0], said, sizeof said - 1) : -1;
+    close(output[0]);
+    other[others].pid = pid;
+    other[others++].input = input[1];
+    if (length == 1 && *said == 'w')
+        return;
+    others--;
+    close(input[1]);
+    (void)waitpid(pid, &status, 0);
+    printf("step %d, %s: another process: %s", step, word, said);
+    fflush(stdout);
+    _Exit(WIFEXITED(status) && WEXITSTATUS(status) == RAN_OUT ? RAN_OUT : WRONG);
+}
+
+static void end_others(void)
+{
+    for (; others; others--) {
+        close(other[others - 1].input);
+        (void)waitpid(other[others - 1].pid, NULL, 0);
+    }
+}
+
+static void wait_for_end(void)
+{
+    char unused[16];
+    (void)!write(1, "w", 1);
+    while (read(0, unused, sizeof unused) > 0) {
+    }
 }
 
 /* What a capture forbids is left out. */
@@ -228,14 +328,22 @@ static void toggle_context(void)
         enter(0);
 }
 
-static void capture(bool begins)
+/* One that came to nothing has no graph, and is over all the same. */
+static void capture(bool begins, unsigned long long kind)
 {
+    static const CUstreamCaptureMode modes[] = {CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+        CU_STREAM_CAPTURE_MODE_GLOBAL};
     CUgraph graph = NULL;
     bool entered = enter_any(0);
-    if (begins && !captures)
-        MUST(cuStreamBeginCapture_v2(captured, CU_STREAM_CAPTURE_MODE_RELAXED));
-    if (!begins && captures)
-        MUST(cuStreamEndCapture(captured, &graph));
+    if (begins && !captures) {
+        mode = modes[kind % 3];
+        MUST(cuStreamBeginCapture_v2(captured, mode));
+    }
+    if (!begins && captures) {
+        CUresult result = cuStreamEndCapture(captured, &graph);
+        if (!is_forbidden(result))
+            must(result, "cuStreamEndCapture");
+    }
     if (graph)
         MUST(cuGraphDestroy(graph));
     captures = begins;
@@ -243,10 +351,26 @@ static void capture(bool begins)
         leave();
 }
 
+/* Leaves contexts that a word had entered. */
+static void leave_until(CUcontext before)
+{
+    CUcontext current = NULL;
+    while (cuCtxGetCurrent(&current) == CUDA_SUCCESS && current && current != before)
+        leave();
+}
+
 static void *play_now(void *unused)
 {
     CUmemoryPool pool;
     char *end;
+    CUcontext before = NULL;
+    MUST(cuCtxGetCurrent(&before));
+    if (setjmp(forbidden)) {
+        leave_until(before);
+        blocks += taking; /* as one that is freed */
+        taking = false;
+        return unused;
+    }
     unsigned long long number = strtoull(word + 1, &end, 10);
     cuuint64_t bytes = (cuuint64_t)number << 10;
     if (*end || (*word == 'f' && number >= (unsigned)blocks) || (*word == 'd' && number >= DEVICES))
@@ -271,7 +395,17 @@ static void *play_now(void *unused)
         break;
     case 'q':
     case 'v':
-        capture(*word == 'q');
+        capture(*word == 'q', number);
+        break;
+    case 'p':
+    case 'o':
+        start_other(number, *word == 'p');
+        break;
+    case 'y':
+        end_others();
+        break;
+    case 'w':
+        wait_for_end();
         break;
     case 'z':
         fflush(stdout);
@@ -329,7 +463,7 @@ static const char *draw_manner(bool second, bool captures_too)
     case 1:
         return second ? "d0" : "e";
     case 2:
-        return captures_too ? draw(2) ? "q" : "v" : "e";
+        return captures_too ? draw(2) ? (const char *[]){"q", "q", "q1", "q2"}[draw(4)] : "v" : "e";
     case 3:
         return "e";
     default:
@@ -341,7 +475,7 @@ static const char *draw_manner(bool second, bool captures_too)
    second device, in captures, without a context, in other threads. */
 static int draw_words(uint64_t seed, char text[WORDS_MOST][16])
 {
-    static const char all[] = "mabckhgu";
+    static const char all[] = "mabckhgui";
     char kinds[16] = "m", live[WORDS_MOST] = {0};
     int count = 0, made = 0, kept = 1, words;
     state = (seed + 1) * UINT64_C(0x9e3779b97f4a7c15);
@@ -350,11 +484,17 @@ static int draw_words(uint64_t seed, char text[WORDS_MOST][16])
     while (kept < 2 + (int)draw(4))
         kinds[kept++] = all[draw(sizeof all - 1)];
     words = 6 + (int)draw(55);
-    bool manners = draw(3), second = manners && draw(2), captures_too = manners && draw(2), ends = draw(16) == 0;
+    bool manners = draw(3), second = manners && draw(2), captures_too = manners && draw(2), ends = draw(16) == 0,
+         others_too = draw(8) == 0 && !strchr(kinds, 'u'); /* the simulated driver moves managed memory for its own process alone */
     while (count < words) {
         unsigned what = (unsigned)draw(100);
         if (manners && draw(5) == 0) {
             snprintf(text[count++], 16, "%s", draw_manner(second, captures_too));
+        } else if (others_too && draw(10) == 0) {
+            if (draw(3))
+                snprintf(text[count++], 16, "%c%u", draw(2) ? 'p' : 'o', size());
+            else
+                snprintf(text[count++], 16, "y");
         } else if (what < 34 && made) {
             int number = (int)draw((uint64_t)made);
             if (live[number])

@@ -15,6 +15,7 @@ A line on stderr says how far a long run has come. `--from` with the number it n
 import argparse
 import collections
 import concurrent.futures
+import contextlib
 import itertools
 import json
 import os
@@ -55,6 +56,9 @@ ON_CARD = PLAIN | {"SEGALLOC_CONF": "oom_report:never", "LD_LIBRARY_PATH": f"{BU
                    "LD_PRELOAD": ":".join(filter(None, (PLAIN.get("LD_PRELOAD"), LIBRARY)))}
 
 
+shared = itertools.count()
+
+
 class Idle(Exception):
     """The program takes no memory, so there is nothing to say."""
 
@@ -71,9 +75,12 @@ def rehearse(program, cards):
 
 
 def runs_on(program, card, lag=None):
-    """True: the program ended well."""
-    sim = ",".join(filter(None, (str(card), "count=2", lag)))
+    """True: the program ended well. Other processes of it are on the same card."""
+    name = f"own-memory-{os.getpid()}-{next(shared)}"
+    sim = ",".join(filter(None, (str(card), "count=2", lag, f"card={name}")))
     result = subprocess.run([PROGRAM, *program], env=ON_CARD | {"SEGALLOC_SIM": sim}, capture_output=True, text=True, timeout=300)
+    with contextlib.suppress(OSError):
+        os.unlink(f"/dev/shm/segalloc-sim-{os.geteuid()}-{name}")
     if result.returncode not in (0, RAN_OUT):
         raise RuntimeError(f"on {card >> 20} MiB it ends with {result.returncode}: {result.stdout.strip()} {result.stderr.strip()[-300:]}")
     return result.returncode == 0

@@ -389,6 +389,20 @@ static CUresult wait_for_all_asking(struct sg_device *device) SG_REQUIRES(asking
     return result;
 }
 
+/* Beside a live capture no wait may begin, but one that was begun before it goes on. Waits for that, without `asking`. True if
+   it has ended. */
+static bool wait_for_begun_asking(struct sg_device *device) SG_REQUIRES(asking)
+{
+    SG_ASSERT_HELD(&device->fences.asking);
+    const struct sg_core *core = device->core;
+    if (!core->callbacks.await_begun || !sg_fences_can_wait(device))
+        return false;
+    sg_asking_unlock(device);
+    bool ended = core->callbacks.await_begun();
+    sg_asking_lock(device);
+    return ended;
+}
+
 /* Waits for the oldest fence of a context that is not ending. If all contexts of fences are ending, it waits for that
    of the oldest to end or to stay. Without a fence none could be recorded: it waits for every context, or for the
    current one. Returns true if that succeeded, and there may be more to wait for.
@@ -414,8 +428,10 @@ static bool wait_for_oldest_asking(struct sg_device *device) SG_REQUIRES(asking)
                                  (device->pending.awaits_all.first || device->pending.awaits_streams.first ||
                                      device->clocks.needs_fence & ~sg_slot_bit(0)));
     sg_device_unlock(device);
-    if (!event && (!has_work || !begin_recording(device)))
+    if (!event && !has_work)
         return false;
+    if (!event && !begin_recording(device))
+        return wait_for_begun_asking(device);
     if (!event)
         end_recording(device);
     struct sg_vector_clock clock;

@@ -130,6 +130,7 @@ static enum sg_process_state create_core(const struct sg_driver *driver)
                 .wait_for_context = sg_context_wait,
                 .aside = sg_worker_run,
                 .begin_aside = sg_worker_begin,
+                .await_begun = sg_worker_await_begun,
                 .enter_context = sg_context_pin_current,
                 .leave_context = sg_context_unpin_current,
                 .outside = sg_held_outside,

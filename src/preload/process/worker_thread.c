@@ -138,6 +138,20 @@ bool sg_worker_begin(CUresult (*run)(void *user), void *user)
     return worker_take(&unawaited) && worker_begin(&unawaited, run, user, 1);
 }
 
+bool sg_worker_has_begun(void)
+{
+    return atomic_load(&unawaited.busy);
+}
+
+bool sg_worker_await_begun(void)
+{
+    uint64_t left_ns = (uint64_t)(sg_process_conf()->wait_limit * 1e9);
+    bool any = sg_worker_has_begun();
+    while (sg_worker_has_begun() && worker_rest(&left_ns)) {
+    }
+    return any && !sg_worker_has_begun();
+}
+
 bool sg_worker_given_up(void)
 {
     return atomic_load(&awaited.given_up);

@@ -34,6 +34,12 @@ CUresult sg_worker_run(CUresult (*run)(void *user), void *user);
 /* Has `run` called so, and waits for nothing. False: there can be no thread, or the last that was begun so goes on. */
 bool sg_worker_begin(CUresult (*run)(void *user), void *user);
 
+/* True if what was begun so goes on. No lock. */
+bool sg_worker_has_begun(void);
+
+/* Waits until it returns, for `wait_limit` at most. False: nothing was begun, or it still goes on. No lock may be held. */
+bool sg_worker_await_begun(void);
+
 /* True if nobody waits any more for what sg_worker_run() runs. For that itself. */
 bool sg_worker_given_up(void);
 

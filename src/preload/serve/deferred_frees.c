@@ -3,14 +3,25 @@
 
 #include <stddef.h>
 
+#include "base/rest.h"
 #include "process/hooks.h"
 #include "process/process.h"
+#include "process/worker_thread.h"
 #include "serve/free_mode.h"
 #include "services/hazard_annotations.h"
 #include "track/captures.h"
 #include "track/context_wait.h"
 #include "track/graph_blocks.h"
 #include "track/stream_handle.h"
+
+/* A driver without events over contexts has a helper thread wait for them. One that was sent off gets to its wait before a
+   capture begins, since afterwards it may begin none. */
+static void let_helper_wait(void)
+{
+    enum { RESTS = 250, REST_NS = 20000 }; /* 5 ms and more */
+    for (int i = 0; i < RESTS && sg_worker_has_begun() && !sg_captures_waits_aside(); i++)
+        sg_rest(REST_NS);
+}
 
 /* For the moment before a capture begins or the program waits: afterwards no event can be recorded, or none is needed
    any more. */
@@ -23,6 +34,7 @@ void sg_memory_fence(void)
     for (int device = 0; device < SG_DEVICES_MAX; device++)
         sg_core_poll(core, device);
     sg_leave();
+    let_helper_wait();
 }
 
 void sg_memory_run_deferred(struct sg_core *core)

@@ -56,6 +56,7 @@ static struct {
 static struct {
     atomic_uint begun, over;
     atomic_uint entered; /* of those begun so many are in the driver by now */
+    atomic_int aside;    /* of helper threads, begun and not over */
 } waits;
 
 atomic_bool sg_captures_begun;
@@ -197,6 +198,7 @@ void sg_captures_fork_child(void)
     atomic_store(&exclusion.holders, sg_self.exclusions > 0);
     atomic_store(&exclusion.joiners, 0);
     atomic_store(&waits.entered, atomic_load(&waits.begun));
+    atomic_store(&waits.aside, 0);
 }
 
 /* Counted as begun while nothing can begin, so that a capture's begin can let it enter the driver first. */
@@ -204,15 +206,23 @@ CUresult sg_captures_wait(CUcontext context)
 {
     const struct sg_driver *driver = sg_process_driver();
     sg_captures_exclude();
-    bool active = sg_captures_active();
-    if (!active)
+    bool active = sg_captures_active(), aside = sg_self.aside;
+    if (!active) {
         atomic_fetch_add(&waits.begun, 1);
+        atomic_fetch_add(&waits.aside, aside);
+    }
     sg_captures_allow();
     if (active)
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     CUresult result = context ? sg_driver_synchronize(driver, context) : driver->ctx_synchronize();
+    atomic_fetch_sub(&waits.aside, aside);
     atomic_fetch_add(&waits.over, 1);
     return result;
+}
+
+bool sg_captures_waits_aside(void)
+{
+    return atomic_load(&waits.aside) > 0;
 }
 
 CUresult sg_captures_wait_aside(void)

@@ -101,6 +101,9 @@ bool sg_captures_is_listed(CUstream stream);
    milliseconds at most. */
 CUresult sg_captures_wait(CUcontext context);
 
+/* True if such a wait of a helper thread has begun, which a capture that begins now lets go on. */
+bool sg_captures_waits_aside(void);
+
 /* Waits for the current context from a helper thread, for which no thread of the program's may wait. While a capture
    is live it returns CUDA_ERROR_NOT_READY instead. */
 CUresult sg_captures_wait_aside(void);

@@ -349,6 +349,7 @@ static void relaxes_and_restores(void **state)
 
 static void *wait_aside(void *ret)
 {
+    sg_self.aside = true;
     *(CUresult *)ret = sg_captures_wait_aside();
     return NULL;
 }
@@ -359,15 +360,18 @@ static void begins_after_a_wait_aside_is_in_the_driver(void **state)
     (void)state;
     pthread_t thread;
     CUresult waited = CUDA_ERROR_UNKNOWN;
+    assert_false(sg_captures_waits_aside());
     assert_int_equal(pthread_create(&thread, NULL, wait_aside, &waited), 0);
     while (!atomic_load(&fake.called))
         sched_yield();
+    assert_true(sg_captures_waits_aside());
     assert_int_equal(cuStreamBeginCapture_v2(stream_of(8), CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
     assert_int_equal(sg_captures_wait_aside(), CUDA_ERROR_NOT_READY);
     assert_int_equal(sg_captures_wait(NULL), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     atomic_store(&fake.go, true);
     pthread_join(thread, NULL);
     assert_int_equal(waited, CUDA_SUCCESS);
+    assert_false(sg_captures_waits_aside());
     assert_int_equal(cuStreamEndCapture(stream_of(8), NULL), CUDA_SUCCESS);
     assert_int_equal(sg_captures_wait_aside(), CUDA_SUCCESS);
 }

@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "base/rest.h"
 #include "process/capture_mode.h"
 #include "track/captures.h"
 #include "process/worker_thread.h"
@@ -203,6 +204,32 @@ static void errands_are_done_one_after_another(void **state)
         sched_yield();
 }
 
+static void *let_go(void *unused)
+{
+    sg_rest(2000000);
+    atomic_store(&fake.go, true);
+    return unused;
+}
+
+/* As long as the limit; nothing that was not begun is waited for. */
+static void what_was_begun_is_awaited(void **state)
+{
+    pthread_t thread;
+    (void)state;
+    while (sg_worker_has_begun()) /* that of a test before */
+        sched_yield();
+    assert_false(sg_worker_await_begun());
+    assert_true(sg_worker_begin(stay, NULL));
+    assert_true(sg_worker_has_begun());
+    fake.conf.wait_limit = 0.001;
+    assert_false(sg_worker_await_begun());
+    fake.conf.wait_limit = 60;
+    assert_int_equal(pthread_create(&thread, NULL, let_go, NULL), 0);
+    assert_true(sg_worker_await_begun());
+    assert_false(sg_worker_has_begun());
+    pthread_join(thread, NULL);
+}
+
 static void contexts_are_waited_for_while_they_are_there(void **state)
 {
     (void)state;
@@ -255,6 +282,7 @@ int main(void)
         TEST(errands_are_done_on_a_thread_of_ours),
         TEST(errands_are_given_up_in_time),
         TEST(errands_are_done_one_after_another),
+        TEST(what_was_begun_is_awaited),
         TEST(contexts_are_waited_for_while_they_are_there),
         TEST(contexts_are_not_waited_for_in_vain),
     };

@@ -200,5 +200,6 @@ bool sg_rehearse_is_tight(const struct sg_rehearse *rehearse, const struct sg_re
     enum { TIGHT_PAGES = 4 };
     uint64_t tight = TIGHT_PAGES * SG_SMALLEST_STEP, smallest = rehearse->alone.segalloc;
     bool fits = card->fits && !card->open && !rehearse->interrupted && rehearse->processes;
-    return fits && sg_outside_sum(&rehearse->outside) && card->margin < tight && card->bytes < smallest + tight;
+    bool shared = rehearse->together > 1 || sg_outside_sum(&rehearse->outside);
+    return fits && shared && card->margin < tight && card->bytes < smallest + tight;
 }

@@ -40,8 +40,8 @@ bool sg_rehearse_has_ended_well(const struct sg_rehearse *endless, const struct 
 bool sg_rehearse_took_turns(const struct sg_rehearse *endless, const struct sg_rehearse_card *card,
     const struct sg_rehearse *trial);
 
-/* Whether a card that it fits is to be tried all the same: memory by other calls is part of what it holds, and less than four
-   pages are left. Where its own blocks lie then depends on when the others came, which a replay knows only nearly.
+/* Whether a card that it fits is to be tried all the same: memory by other calls or of several processes is part of what it
+   holds, and less than four pages are left. Where its own blocks lie then depends on when the others came, which a replay knows only nearly.
 
    An example. 41 MiB by graphs and 3 MiB of ours on a card of 48 MiB: in two pages ours fit, in four they do not. */
 bool sg_rehearse_is_tight(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card);

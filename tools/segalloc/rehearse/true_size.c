@@ -115,18 +115,22 @@ static int try_failing(struct true_size *at, struct sg_rehearse_card *card)
     card->adapted_refused = trial->refused;
     card->adapted_ooms = trial->ooms;
     rehearse->adapts |= card->adapted;
-    if (card->ran && !card->adapted && (rehearse->lags || trial->lags))
-        status = run_at_both_ends(at, card, NULL, &card->ran);
+    if ((card->ran || card->turns) && !card->adapted && (rehearse->lags || trial->lags)) {
+        bool ends_well;
+        status = run_at_both_ends(at, card, NULL, &ends_well);
+        card->ran &= ends_well;
+        card->turns &= ends_well;
+    }
     card->fits |= card->ran || card->turns;
     if (card->ran && rehearse->alone.segalloc > card->bytes)
         rehearse->alone.segalloc = card->bytes;
     return status;
 }
 
-/* Cards that are all but full by memory of other calls, smallest first. Where it runs out, the next page is tried. */
+/* Cards that are all but full by memory of other calls or processes, smallest first. Where it runs out, the next page is tried. */
 static int try_tight(struct true_size *at, void (*judge)(struct sg_rehearse *rehearse))
 {
-    static const char why[] = "is all but full, partly by memory that segalloc does not serve";
+    static const char why[] = "is all but full, partly by other processes or by memory that segalloc does not serve";
     struct sg_rehearse *rehearse = at->rehearse;
     int status = 0;
     for (unsigned i = 0; status == 0 && i < rehearse->card_count; i++) {
@@ -134,7 +138,7 @@ static int try_tight(struct true_size *at, void (*judge)(struct sg_rehearse *reh
         bool ends_well;
         if (!sg_rehearse_is_tight(rehearse, card))
             continue;
-        if (rehearse->lags && rehearse->together <= 1) {
+        if (rehearse->lags) {
             status = run_at_both_ends(at, card, why, &ends_well);
         } else {
             status = run_on(at, card, why, SG_REHEARSE_AS_IS);
