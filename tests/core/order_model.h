@@ -1,4 +1,4 @@
-/* What really comes before what: streams, events and blocks, and how far work has come. A driver whose calls answer by
+/* The true order of work: streams, events and blocks, and how far work has come. A driver whose calls answer by
    that. To be included by one file of a program. */
 #ifndef ORDER_MODEL_H
 #define ORDER_MODEL_H
@@ -22,18 +22,18 @@
 
 enum { STREAMS = 40, AT_ONCE = 6, WORKS = 6000, EVENTS = 24, OURS = 4096, BLOCKS = 90, PAST = 6000 };
 
-/* Of each stream how much of its work: what something comes after, or has touched memory. */
+/* An amount of work of each stream, which something comes after, or which has touched memory. */
 struct after {
     uint32_t work[STREAMS];
 };
 
-/* What a stream is like, besides one whose order the core is told of. */
+/* Kinds of streams. PLAIN: the core notes its order. */
 enum nature {
     PLAIN,
-    OPAQUE,     /* it waits for what nobody is told of */
-    UNHEARD,    /* the same, and the core was never told of an event on it: it has to see that for itself */
-    OWN,        /* the same; a thread's own stream, on which no other thread can record */
-    BLOCKING,   /* its work comes after the legacy stream's, and that one's after its: nobody is told */
+    OPAQUE,   /* it waits for what nobody notes */
+    UNHEARD,  /* the same, and the core was never told of an event on it: it has to see that for itself */
+    OWN,      /* the same; a thread's own stream, on which no other thread can record */
+    BLOCKING, /* its work comes after the legacy stream's, and that one's after its: nobody notes it */
     LEGACY
 };
 
@@ -121,14 +121,14 @@ static struct after all_work(void)
     return all;
 }
 
-/* Whether the legacy stream's rules order these two. */
+/* True if the legacy stream's rules order these two. */
 static bool by_legacy_rules(int a, int b)
 {
     enum nature one = the.stream[a].nature, other = the.stream[b].nature;
     return (one == LEGACY && other == BLOCKING) || (one == BLOCKING && other == LEGACY);
 }
 
-/* What a stream's next work comes after, its own included. */
+/* All that a stream's next work comes after, its own included. */
 static struct after up_to(int i)
 {
     struct after after = the.stream[i].after;
@@ -148,13 +148,13 @@ static void come_after_by_rules(int i)
     the.stream[i].after = up_to(i);
 }
 
-/* Whether it comes after others by means that nobody is told of. */
+/* True if it comes after others by means that nobody notes. */
 static bool is_unseen(int i)
 {
     return the.stream[i].nature >= OPAQUE && the.stream[i].nature <= OWN;
 }
 
-/* Whether the core is told of events on it. */
+/* True if the core notes events on it. */
 static bool is_told(int i)
 {
     return the.stream[i].nature != UNHEARD;
@@ -168,7 +168,7 @@ static int number_of(CUstream handle)
 static void submit(int i, struct block *block);
 static void release(struct block *block);
 
-/* What another thread does right after the driver's part of a call: it uses a block, and may free it. */
+/* Another thread uses a block right after the driver's part of a call, and may free it. */
 static void meanwhile(void)
 {
     struct block *block = &the.block[random_below(&the.random, BLOCKS)];

@@ -162,16 +162,16 @@ static inline uint32_t size_class(uint32_t size)
     return high * 8 + (high >= 3 ? (size >> (high - 3)) - 8 : 0);
 }
 
-/* A range's class among those that a block may be put into; where the low end is wanted, one that could grow comes
-   after all others. */
+/* A range's class among those that a block may be put into. Where the low end is wanted, a range that could grow comes
+   last. */
 static inline uint32_t class_among(const struct model *model, uint32_t begin, uint32_t end, enum sg_region_end from)
 {
     bool grows = end < model->region.units && model->unit[end] == HOLE;
     return size_class(end - begin) + (from == SG_END_SETTLED && grows ? SG_SIZE_CLASSES : 0);
 }
 
-/* Where a block of the regular region may be put: in a range of the smallest class that holds it, at the low end or,
-   where that is wanted, at the one which leaves more pages whole. */
+/* A block of the regular region is put in a range of the smallest class that holds it. It lies at the low end, or at
+   the one that leaves more pages whole where that is wanted. */
 static inline void check_smallest(const struct model *model, uint32_t position, uint32_t units, enum sg_region_end from)
 {
     uint32_t least = UINT32_MAX, chosen = UINT32_MAX;

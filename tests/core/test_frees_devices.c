@@ -161,7 +161,7 @@ static void other_devices_are_recorded(void **state)
     assert_int_equal(scene_pending_bytes(), 2 * SCENE_BLOCK);
 }
 
-/* Who names the streams of a block tells of copies too. */
+/* A caller that names the streams of a block names those of its copies too. */
 static void copy_of_a_followed_block(void **state)
 {
     (void)state;

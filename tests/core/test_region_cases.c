@@ -50,7 +50,7 @@ static void test_range_that_can_grow(void **state)
     row_end(model);
 }
 
-/* What is kept is used again only where it would be without being kept. */
+/* A kept block is used again only where it would be without being kept. */
 static void test_kept_block(void **state)
 {
     static const uint32_t pages[] = {1, 3, 1, 2, 5, 1};
@@ -71,7 +71,7 @@ static void test_kept_block(void **state)
     row_end(model);
 }
 
-/* Of ranges of one size it is the lowest, kept or not. */
+/* Among ranges of one size the lowest is taken, kept or not. */
 static void test_kept_block_of_equals(void **state)
 {
     static const uint32_t pages[] = {1, 2, 1, 2, 1};

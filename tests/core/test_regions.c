@@ -150,8 +150,8 @@ static void large_kept_block_is_joined(void **state)
     stop();
 }
 
-/* A region is no longer than units can be counted; what is larger is refused, and what is just so large as well, where
-   its pages do not fit. */
+/* A region is no longer than units can be counted. Larger blocks are refused, and blocks just as large where their
+   pages do not fit. */
 static void blocks_that_no_region_holds(void **state)
 {
     (void)state;

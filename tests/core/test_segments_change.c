@@ -1,7 +1,7 @@
 /* A device that changes from regions to fixed segments, or to whole ones, says so and loses nothing. */
 #include "segments_steps.h"
 
-/* As a replay is told that a context's segments are gone. */
+/* A replay reads from the trace that a context's segments are gone. */
 static void test_segments_go_in_a_replay(void **state)
 {
     (void)state;
@@ -17,7 +17,7 @@ static void test_segments_go_in_a_replay(void **state)
     finish();
 }
 
-/* What is said of a block: by whom it was allocated, whether it was waited for, and whether others used it. */
+/* The record of a block: its thread, whether it was waited for, and whether others used it. */
 static struct segalloc_trace_record latest;
 
 static void observe(void *sink, const struct segalloc_trace_record *record)

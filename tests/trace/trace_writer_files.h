@@ -22,8 +22,8 @@
 #include "reader/trace_reader.h"
 #include "writer/trace_writer.h"
 
-/* ThreadSanitizer ends a child that makes threads after its parent had some, unless it is told not to: what is tested
-   here. */
+/* ThreadSanitizer ends a child that makes threads after its parent had some, unless this option says otherwise. That is
+   tested here. */
 __attribute__((visibility("default"))) const char *__tsan_default_options(void);
 const char *__tsan_default_options(void)
 {
@@ -35,8 +35,8 @@ enum { EVENTS = SG_BLOCK_RECORDS - 161 };
 
 static char folder[64], warned[512];
 
-/* Events emitted once more, by children too: those that were dropped, as they are to be, because the helper came later
-   than an event waits for it, on a machine with other work. */
+/* Events emitted once more, by children too. They were dropped because the helper came later than an event waits for
+   it, on a machine with other work. */
 static uint64_t *repeated;
 
 static inline void warn(const char *line)

@@ -38,7 +38,7 @@ static struct {
     int calls, vmm, device;
     size_t granule;
     bool no_context, no_memory, ending, no_calls;
-    /* What is held. */
+    /* Pages and addresses that are held. */
     int reserved, created, mapped, streams, entered, memory, said, rests;
     bool accessible;
     uint32_t *page, *stale; /* by the first address, and what the second sees where it is apart */
@@ -393,7 +393,7 @@ static inline bool is_nothing_held(void)
     return fake.reserved + fake.created + fake.mapped + fake.streams + fake.entered + fake.memory == 0;
 }
 
-/* Whether second addresses are allowed where one is wanted, in a process of its own; nothing is held afterwards. */
+/* The answer whether second addresses are allowed, in a process of its own. Nothing is held afterwards. */
 static inline const char *settle(bool expected)
 {
     static struct outcome {

@@ -462,7 +462,7 @@ static inline const struct sg_module *module_at(int library, struct sg_module *s
     return module;
 }
 
-/* Whether nothing was asked of the loader for it. */
+/* True if nothing was asked of the loader for it. */
 static inline bool is_remembered(int library)
 {
     struct sg_module spare;

@@ -218,7 +218,7 @@ void sg_log_line(const char *line)
     say(" SAYS %s;", line);
 }
 
-/* What else there is in the process. */
+/* The rest of the process. */
 enum sg_caller sg_caller_current(void)
 {
     return (enum sg_caller)sg_self.caller;

@@ -34,7 +34,7 @@ enum {
 #define BLOCK_STEP UINT64_C(0x10000)
 #define DRIVERS_AT UINT64_C(0x1000000000)
 
-/* What a parameter of a call of the driver is, by its type and name. */
+/* A parameter of a call of the driver, by its type and name. */
 struct parameter {
     char type[40], name[24];
     bool pointer;
@@ -104,8 +104,8 @@ int new_id(void);
    or less changes few choices. */
 int any_block(bool live);
 
-/* A call of the driver, said and answered; its functions that have outputs, in its table; and the start of all of it,
-   once the program's settings are known. */
+/* Says and answers a call of the driver. The second puts functions with outputs into its table. The last one starts all
+   of it, once the program's settings are known. */
 CUresult driver_call(const struct fakes_function *function);
 void fill_driver(void);
 void begin_fakes(void);

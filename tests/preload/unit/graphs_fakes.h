@@ -37,7 +37,7 @@ static struct {
     int lacks;                              /* which of its calls is missing: from 1 on */
     bool theirs;                            /* all blocks are the driver's own */
     int driver_s_frees;
-    bool later;  /* the driver calls destructors when it is told to */
+    bool later;  /* the driver calls destructors when a test says so */
     bool forked; /* another stream has joined */
     CUdeviceptr freed[FREED];
     struct sg_request request; /* of the last free */

@@ -47,7 +47,7 @@ extern struct fake fake;
 /* Calls that run deferred frees. */
 int settled(void);
 
-/* What the driver says of the block's memory. */
+/* Answers of the driver about the block's memory. */
 struct allocation {
     int legacy;       /* whether the driver would give the block's memory away */
     CUdeviceptr base; /* of its allocation */

@@ -20,8 +20,7 @@
 #include "order_fakes.h"
 #include "track/streams.h"
 
-/* A wait for the event makes a stream that was not so opaque, and teaches nothing; and so with the host, who is told of
-   all. */
+/* A wait for the event makes its stream untracked and orders nothing. The host observes all, if it waits. */
 static inline void expect_doubt(uintptr_t event)
 {
     static uintptr_t fresh;
@@ -38,7 +37,7 @@ static inline void expect_doubt(uintptr_t event)
     assert_true(fake.tolds >= tolds + 2);
 }
 
-/* What is learnt for good is learnt in a process of its own. */
+/* Findings that hold for good are made in a process of their own. */
 static inline void apart(void (*test)(void))
 {
     int status;
@@ -53,7 +52,7 @@ static inline void apart(void (*test)(void))
     assert_int_equal(status, 0);
 }
 
-/* As expect_doubt(), without cmocka: in a child its long jump would go on with the parent's tests. */
+/* Does without cmocka: in a child its long jump would go on with the parent's tests. */
 static inline void expect(bool held)
 {
     if (!held)

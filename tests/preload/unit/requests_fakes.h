@@ -29,7 +29,7 @@
 #define STREAM ((CUstream)192)
 enum { BLOCK = 4096, SLOT = 5, NO_RECORD = -1 };
 
-/* What the rest of the library and the driver say, and what they are asked. */
+/* Answers of the library and the driver, and calls that they got. */
 struct fake {
     struct sg_conf conf;
     bool placed, on_device; /* streams that are asked for are found */

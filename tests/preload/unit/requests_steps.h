@@ -27,7 +27,7 @@
 #include "report/refusals.h"
 #include "track/streams.h"
 
-/* What the core answers where there is no memory, and where it serves none. */
+/* The core's answers where there is no memory, and where it serves none. */
 #define OUT CUDA_ERROR_OUT_OF_MEMORY
 #define NO CUDA_ERROR_NOT_SUPPORTED
 

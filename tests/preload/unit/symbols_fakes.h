@@ -153,7 +153,7 @@ int symbol_of(const void *address, Dl_info *info)
     return 1;
 }
 
-/* What loaded_code.h finds in tables that are made up. */
+/* Findings of loaded_code.h, in tables that are made up. */
 const char *sg_loaded_name(const void *address, bool (*prefers)(const char *name))
 {
     fake.named++;
@@ -248,7 +248,7 @@ static inline int end(void **state)
     return 0;
 }
 
-/* What a request is answered, by each of the driver's two ways to ask. */
+/* The answer to a request, by each of the driver's two ways to ask. */
 static inline void *answer_to(const char *base, int version, cuuint64_t flags)
 {
     void *function = NULL, *again = NULL;
@@ -283,7 +283,7 @@ static inline const struct row *wanted(const char *base, int version, enum threa
     return best;
 }
 
-/* By the beginnings of their names, what nobody here knows may order work, or remember pages. */
+/* Unknown names, whose beginnings say that they may order work or remember pages. */
 static const struct unknown_name {
     const char *name;
     int kind; /* enum sg_untracked; -1: neither */

@@ -61,8 +61,8 @@ static void mappings_of_ours_are_nobody_s(void **state)
     assert_int_equal(fake.calls, 2);
 }
 
-/* What the driver would ask of whoever registers memory with a network card, and refuses for memory that is mapped
-   piece by piece, its context does for all of its memory. */
+/* A network card's memory has to be synchronous, which the driver refuses for memory that is mapped piece by piece. The
+   context is made so for all of its memory. */
 static void synchronous_copies_are_asked_of_the_context(void **state)
 {
     static const unsigned on = 1, off = 0;
@@ -209,7 +209,7 @@ static void handles_are_of_whole_allocations(void **state)
     assert_int_equal(cuIpcGetMemHandle(NULL, THEIRS), CUDA_ERROR_INVALID_CONTEXT);
 }
 
-/* What needs the driver's own memory gets that, told from the rest by where the driver would return to. */
+/* Modules that need the driver's own memory get that. The return address of the call tells them apart. */
 static void modules_get_the_drivers_own(void **state)
 {
     (void)state;

@@ -53,7 +53,7 @@ static void allocation_that_no_hook_saw_is_asked_about(void **state)
     }
 }
 
-/* What a program's call comes to: the short way, the runtime's, or an error; and who is told. */
+/* A program's call takes the short way or the runtime's, or ends with an error, and the right one is noted. */
 static void allocation_goes_the_way_of_its_caller(void **state)
 {
     static const struct {

@@ -42,7 +42,7 @@ static void waits_for_events_are_bounded_and_in_slices(void **state)
     assert_int_equal(fake.rests, 1);
 }
 
-/* What an event over a context takes may fail at each step, and is undone. */
+/* An event over a context may fail at each step, and is undone. */
 static void waits_that_cannot_be_had_leave_nothing(void **state)
 {
     (void)state;
@@ -87,7 +87,7 @@ static void slow_events_are_not_waited_for_by(void **state)
     assert_int_equal(fake.events, 0);
 }
 
-/* A thread of ours waits beside the program's by an event where captures may begin, else as it is told to. */
+/* A thread of ours waits beside the program's by an event where captures may begin, and otherwise plainly. */
 static void our_threads_wait_by_events_too(void **state)
 {
     (void)state;

@@ -14,7 +14,7 @@ static void frees_fall_back_to_a_wait(void **state)
         {OUT, CUDA_SUCCESS, CUDA_SUCCESS, 2, false},
         {CUDA_ERROR_INVALID_VALUE, CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE, 1, false},
         {CUDA_ERROR_NOT_FOUND, CUDA_ERROR_NOT_FOUND, CUDA_ERROR_INVALID_VALUE, 2, false},
-        {CUDA_ERROR_LAUNCH_FAILED, CUDA_ERROR_LAUNCH_FAILED, CUDA_SUCCESS, 2, true}, /* PyTorch hears of it later */
+        {CUDA_ERROR_LAUNCH_FAILED, CUDA_ERROR_LAUNCH_FAILED, CUDA_SUCCESS, 2, true}, /* PyTorch gets it later */
         {CUDA_ERROR_DEINITIALIZED, CUDA_ERROR_DEINITIALIZED, CUDA_SUCCESS, 2, true},
     };
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
@@ -76,7 +76,7 @@ static void full_card_forbids_no_free(void **state)
     assert_int_equal(CALLS(sg_annotate_freed), 1);
 }
 
-/* By order it is a number: nothing is asked. What was put off before is not judged again. */
+/* An order is a number, so nothing is asked. A free that was put off before is not judged again. */
 static void ordered_and_judged_frees_ask_for_nothing(void **state)
 {
     struct sg_request judged = plain, kept = plain, pluggable = torch;
@@ -159,7 +159,7 @@ static void step_of_a_stream_is_waited_for_alone(void **state)
     assert_int_equal(recorded(), NO_RECORD);
 }
 
-/* Of another device's stream, or of what is no block, nothing is ordered: the core says what is wrong. */
+/* Nothing is ordered on another device's stream, or for an address that is no block: the core says what is wrong. */
 static void order_is_of_blocks_and_their_device(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* Spares: what a captured stream has freed it gets again in the same capture, and nobody else does. */
 #include "graphs_fakes.h"
 
-/* What a capture has again of its own. */
+/* Blocks that a capture gets again. */
 
 static bool again(int number, size_t bytes, CUdeviceptr *ret)
 {
@@ -131,7 +131,7 @@ static void what_is_kept_for_ever_is_no_spare(void **state)
     assert_int_equal(freed(block), 0);
 }
 
-/* What several graphs have, or what is not free, is no spare of one. */
+/* A block of several graphs, or one that is not free, is no spare of one. */
 static void block_of_two_graphs_is_no_spare(void **state)
 {
     CUdeviceptr again;

@@ -243,7 +243,7 @@ static void driver_is_waited_for_to_tell(void **state)
     assert_false(sg_graphs_retain_freed());
 }
 
-/* Of the graph of one block, which the program is about to free; no other is worth a question. */
+/* One graph is asked about, that of the block which the program is about to free. */
 static void driver_is_waited_for_to_tell_of_a_block(void **state)
 {
     (void)state;

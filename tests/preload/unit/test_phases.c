@@ -186,7 +186,7 @@ static void an_older_nvtx_is_left_alone(void **state)
     nvtx_has = true;
 }
 
-/* What a range may be named by. */
+/* Names that a range may have. */
 static void events_of_nvtx(void **state)
 {
     int (*push)(const void *), (*pop)(void);

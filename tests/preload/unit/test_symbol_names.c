@@ -1,7 +1,7 @@
 /* Names that a program looks up: those that are hooked are ours, all others are the loader's. */
 #include "symbols_fakes.h"
 
-/* A runtime asks for hundreds of names under a lock of its own. What can't be ours is answered without a look at what is
+/* A runtime asks for hundreds of names under a lock of its own. A name that can't be ours is answered without a look at what is
    loaded. */
 static void names_that_cannot_be_ours_are_not_looked_up(void **state)
 {

@@ -185,7 +185,7 @@ static void blocks_keep_to_their_allocator(void **state)
     expect_in_child(no_switch, 1);
 }
 
-/* What another process gets is the copy, where there is one, and PyTorch's own handle. */
+/* Another process gets the copy, where there is one, and PyTorch's own handle. */
 static int share_copy(void)
 {
     share_fn *function;

@@ -72,7 +72,7 @@ static void graphs_that_share_a_pool_are_explained(void **state)
     expect_end(capture_for_pools_of_pytorchs_own, 0, "");
 }
 
-/* By itself: direct where PyTorch's cache can be switched on again, which the first pool does for good. */
+/* Chosen by itself: direct where PyTorch's cache can be switched on again, which the first pool does for good. */
 static void answer_torch_by_itself(void)
 {
     fake.conf.pytorch = SG_PYTORCH_AUTO;

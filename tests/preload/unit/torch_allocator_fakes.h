@@ -182,7 +182,7 @@ const struct sg_conf *sg_process_conf(void)
     return &conf;
 }
 
-/* What the allocator's functions have told. */
+/* Calls of the allocator's functions. */
 static struct {
     uint64_t begun, began_as; /* the pool of the question what begins with it, and of the list */
     int begins, ends, device, observers, totals, snapshots;
@@ -322,7 +322,7 @@ static inline void make_tables(void)
     in_force = (void ***)object;
 }
 
-/* What of the allocator is called where its switch is read before it asks whether to cache, as PyTorch 2.14 does. */
+/* The allocator of a PyTorch like 2.14, which reads its switch before it asks whether to cache. */
 static bool on = true;
 static int questions;
 
@@ -387,7 +387,7 @@ static inline void expect_in_child(int (*what)(void), int result)
     assert_int_equal(WEXITSTATUS(status), result);
 }
 
-/* As long as what is returned by address. */
+/* So long that it is returned by address. */
 struct handle {
     uintptr_t words[5];
 };

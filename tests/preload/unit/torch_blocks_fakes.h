@@ -228,7 +228,7 @@ sg_dlsym_fn *sg_dlsym(void)
     return look_up;
 }
 
-/* What the tests before have sent was freed. */
+/* All that the tests before have sent was freed. */
 static inline int start_afresh(void **state)
 {
     (void)state;
@@ -243,7 +243,7 @@ static inline int start_afresh(void **state)
     return 0;
 }
 
-/* Statistics. What PyTorch calls a family has three counts of four numbers each: of all, the small and the large pool. */
+/* Statistics. A family of PyTorch's has three counts of four numbers each: of all, the small and the large pool. */
 enum { CURRENT, PEAK, ALLOCATED, FREED, NUMBERS };
 enum { ALLOCATION, SEGMENT, ACTIVE, SPLIT, ALLOCATED_BYTES, RESERVED_BYTES, ACTIVE_BYTES, SPLIT_BYTES, REQUESTED_BYTES,
     FAMILIES };
