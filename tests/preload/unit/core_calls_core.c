@@ -36,7 +36,7 @@ static void say_clock(const struct sg_vector_clock *clock)
 static int number_of(CUdeviceptr address)
 {
     int number = address < BLOCKS_AT ? -1 : (int)((address - BLOCKS_AT) / BLOCK_STEP);
-    return number < BLOCKS_MOST && world.block[number].bytes ? number : -1;
+    return number >= 0 && number < BLOCKS_MOST && world.block[number].bytes ? number : -1;
 }
 
 CUresult sg_core_malloc(struct sg_core *core, int device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
