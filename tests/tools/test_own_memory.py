@@ -102,6 +102,11 @@ class OwnMemory(unittest.TestCase):
         verdict = self.rehearse(3, "30MiB,32MiB", *words)
         self.assertEqual([card["fits"] for card in verdict["cards"]], [False, True])
 
+    def test_imported_memory_is_back_with_its_last_handle(self):
+        """For other processes too, though the descriptor that was exported is long closed."""
+        result = run("run", "--sim", f"24MiB,card=imported-{os.getpid()}", "--", OWN_MEMORY, "i10240", "f0", "o16384")
+        self.assertEqual(result.returncode, 0, result)
+
     def test_a_lucky_end_is_no_proof(self):
         """Managed memory comes to the device with the work: on 42 MiB every second run fails. The one on 40 MiB always does."""
         words = ("u3 f0 u878 u1290 f2 s u177 f1 s s u3317 m4 u89 u1088 m4787 m3739 f5 m19362 f4 m5352 f11 m126 u7254 u15301 u240 m6 "

@@ -82,10 +82,12 @@ void sim_physical_release_if_unused(struct sim_physical *physical)
     if (physical->handle_refs || physical->mappings)
         return;
     int cancel = sg_cancel_off();
-    if (physical->foreign)
+    if (physical->foreign) {
         close(physical->fd);
-    else if (!physical_leave_to_descriptors(physical))
+        sim_physical_sweep(); /* it may have been imported from this process: others are to see what that has given back */
+    } else if (!physical_leave_to_descriptors(physical)) {
         physical_give_back(physical->device, physical->fd, physical->offset, physical->size);
+    }
     sg_cancel_restore(cancel);
     sim_handle_drop(&physical->handle);
     free(physical);
