@@ -50,6 +50,8 @@ class Selftest(unittest.TestCase):
         self.environment = {key: value for key, value in os.environ.items()
                             if not key.startswith(("SEGALLOC_", "XDG_", "CUDA_VISIBLE")) and key != "LD_LIBRARY_PATH"}
         self.environment["HOME"] = str(self.home)
+        if "SANITIZER" in os.environ:  # its runtime must come before all other libraries
+            self.environment["LD_PRELOAD"] = os.environ["SANITIZER"]
 
     def run_tool(self, *arguments, status=0, **environment):
         done = subprocess.run([SEGALLOC, *map(str, arguments)], env={**self.environment, **environment}, text=True, timeout=300,
