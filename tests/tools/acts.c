@@ -18,6 +18,7 @@
      wait           until a signal comes
      untraced       goes on as this program anew, with the rest of the words and without SEGALLOC_TRACE
      return, fail, _exit, _fail, kill, abort, interrupt   ends so; fail, _fail: with status 1
+     tell=fail      from here on ends with status 1 when it is told to end by SIGTERM
      or=END         as END, if a call that was let pass has failed */
 #include "cuda_abi.h"
 
@@ -101,6 +102,12 @@ static void end(const char *how)
     if (strcmp(how, "_exit") == 0 || strcmp(how, "_fail") == 0)
         _exit(how[1] == 'f');
     raise(strcmp(how, "kill") == 0 ? SIGKILL : strcmp(how, "abort") == 0 ? SIGABRT : SIGINT);
+}
+
+static void told(int signal)
+{
+    (void)signal;
+    _exit(1);
 }
 
 static int divide(void)
@@ -230,6 +237,10 @@ int main(int argc, char **argv)
         if (strncmp(act, "or=", 3) == 0) {
             if (let_pass)
                 end(act + 3);
+            continue;
+        }
+        if (strcmp(act, "tell=fail") == 0) {
+            signal(SIGTERM, told);
             continue;
         }
         if (strcmp(act, "untraced") == 0) {

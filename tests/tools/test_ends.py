@@ -68,6 +68,20 @@ class Ends(unittest.TestCase):
         verdict = self.verdict(3, "--card", "1GiB,2GiB", "--margin", "0", "--", ACTS, "a@4096", "b+1200")
         self.assertEqual(([card["fits"] for card in verdict["cards"]], verdict["managed_bytes"]), ([False, True], 4096 * MIB))
 
+    def test_hidden_stops(self):
+        """An error for another reason than memory is no end either, though the command ends with 0."""
+        run = f"'{ACTS}'"
+        for script in (f"{run} a+100 fail | cat", f"{run} a+100 _fail; true", f"{run} a+100 fail & wait", f"{run} a+100 abort | cat",
+                       f"{run} a+100 kill; true"):
+            self.assertIn("ended with an error, which CMD hides", self.verdict(1, "--card", "1GiB", "--", "sh", "-c", script)["reason"])
+        for script, at_least in ((f"{run} a+100; {run} a+200 fail; true", True), (f"{run} a+100; {run} a+200 abort; true", True),
+                                 (f"{run} a+100 wait & sleep 0.5; {run} a+100; kill $!", False),
+                                 (f"{run} a+100 wait & sleep 0.5; kill $!", False),
+                                 (f"{run} a+100 tell=fail wait & sleep 0.5; kill $!", False),
+                                 (f"setsid {run} a+100 wait & sleep 0.5; kill -- -$!", False)):
+            verdict = self.verdict(0, "--card", "4GiB", "--", "sh", "-c", script)
+            self.assertEqual((verdict["at_least"], verdict["cards"][0]["fits"]), (at_least, True), script)
+
     def test_memory_given_away(self):
         """By a legacy handle, which takes other memory: it runs once more with that, and what to run next says so."""
         command = ["--card", "500MiB,1GiB", "--margin", "0", "--", ACTS, "a+300", "a>", "b+400"]
@@ -130,7 +144,9 @@ class Ends(unittest.TestCase):
                 (f"{run} a+1500 & {run} a+100 & wait", False),
                 (f"printf '1500\n100\n' | xargs -I M -P 2 {run} a+M || true", False),
                 (f"{run} a+1500 || echo failed", False),
-                (f"timeout 30 {run} a+1500; true", False))
+                (f"timeout 30 {run} a+1500; true", False),
+                (f"{run} a+300 b?1500 c+1 wait & sleep 1; kill $!", True),                # a server that takes what there is
+                (f"{run} a+300 b?1500 c+1 or=abort wait & sleep 1; kill $!; true", False))
         self.check_rows([(["sh", "-c", script], fits) for script, fits in rows])
 
 

@@ -144,10 +144,10 @@ class Rehearse(rehearsal.Case):
                 self.assertEqual([card["fits"] for card in verdict["cards"]], [False, True], act)
         # a message from a few more blocks, and an end with an error, are no life after the refusal
         for hidden in ("| cat", "; true", "|| true"):
-            bad = f"'{ACTS}' a+100 b?1500 c+1 d+1 fail {hidden}"
+            bad = f"'{ACTS}' a+100 b?1500 c+1 d+1 or=fail {hidden}"
             verdict = self.verdict(3, "--card", "1GiB,2GiB", "--", "sh", "-c", bad)
             self.assertEqual([card["fits"] for card in verdict["cards"]], [False, True], hidden)
-            good = bad.replace(" fail", "")
+            good = bad.replace(" or=fail", "")
             self.assertTrue(self.verdict(0, "--card", "1GiB", "--", "sh", "-c", good)["cards"][0]["fits"], hidden)
         # a search is one where its process says itself that it ended well
         self.assertEqual(self.verdict(0, "--card", "1GiB", "--", "sh", "-c", f"'{ACTS}' a+100 b~50; true")["adapts"], True)
@@ -163,6 +163,8 @@ class Rehearse(rehearsal.Case):
         """A run that faults where it got more than any card has says no more of the smallest card than that these are none."""
         verdict = self.verdict(3, "--card", "512MiB,800MiB", "--margin", "0", "--", ACTS, "a+100", "b$400", "c$700")
         self.assertEqual((verdict["smallest_card_bytes"], verdict["at_least"]), (802 * MIB, True))
+        hidden = self.verdict(3, "--card", "512MiB,800MiB", "--margin", "0", "--", "sh", "-c", f"'{ACTS}' a+100 b'$400' c'$700'; true")
+        self.assertEqual((hidden["smallest_card_bytes"], hidden["at_least"]), (802 * MIB, True))
 
     def test_a_fault_that_stays(self):
         """A program that faults on each card has stopped, and its reason is said."""

@@ -20,8 +20,9 @@ static pid_t owner; /* a child by fork() has no mapping */
 static void peaks_end(int status, void *unused)
 {
     (void)unused;
-    if (peaks && getpid() == owner)
-        atomic_store(&peaks->end, status ? SIM_END_IS_AN_ERROR : SIM_END_IS_GOOD);
+    bool error = status != 0;
+    if (peaks && getpid() == owner && !(error && atomic_load(&peaks->end) == SIM_END_BY_ANOTHER))
+        atomic_store(&peaks->end, error ? SIM_END_IS_AN_ERROR : SIM_END_IS_GOOD);
 }
 
 static int peaks_create(void)

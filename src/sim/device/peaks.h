@@ -14,7 +14,8 @@
 enum sim_end {
     SIM_END_IS_NOT_KNOWN, /* it goes on, or ended by a signal, by _exit() or by exec */
     SIM_END_IS_GOOD,
-    SIM_END_IS_AN_ERROR
+    SIM_END_IS_AN_ERROR,
+    SIM_END_BY_ANOTHER /* another process has sent it a signal: ends it by that, or with an error. Whoever watches notes it */
 };
 
 /* The folder's file PID-N.peaks; N is 0 but where a process of that number had one before (it has called exec). Managed memory

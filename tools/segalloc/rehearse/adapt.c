@@ -151,7 +151,8 @@ bool sg_rehearse_stopped_beyond(const struct sg_rehearse *rehearse)
     bool beyond = rehearse->peak_taken > rehearse->card[rehearse->card_count - 1].bytes;
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
         beyond |= rehearse->run.status == 128 + faults[i];
-    return beyond && rehearse->run.status != 0 && rehearse->processes && !rehearse->interrupted && !rehearse->ooms;
+    bool stopped = rehearse->run.status != 0 || sg_ends_are_hidden(rehearse);
+    return beyond && stopped && rehearse->processes && !rehearse->interrupted && !rehearse->ooms;
 }
 
 bool sg_rehearse_may_adapt(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)

@@ -1,6 +1,6 @@
 #include "rehearse/ends.h"
 
-#include <errno.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
@@ -13,16 +13,17 @@
 #include "device/peaks.h"
 #include "install_paths.h"
 
-/* A thread's process. 0: it is gone. */
+/* A thread's process by the number that it has itself, which in a namespace of its own is the last of several. 0: it is gone. */
 static long ends_process_of(pid_t thread)
 {
+    static const char numbers[] = "NStgid:";
     char path[64], line[256];
     long process = 0;
     snprintf(path, sizeof path, "/proc/%ld/status", (long)thread);
     FILE *file = fopen(path, "re");
     while (file && !process && fgets(line, sizeof line, file))
-        if (sscanf(line, "Tgid: %ld", &process) != 1)
-            process = 0;
+        if (strncmp(line, numbers, sizeof numbers - 1) == 0)
+            process = atol(strrchr(line, '\t') ? strrchr(line, '\t') : "");
     if (file)
         fclose(file);
     return process;
@@ -35,7 +36,7 @@ static int ends_open_last(const char *folder, long process)
     int file = -1;
     for (int i = 0;; i++) {
         snprintf(path, sizeof path, "%s/%ld-%d.peaks", folder, process, i);
-        int next = open(path, O_WRONLY | O_CLOEXEC);
+        int next = open(path, O_RDWR | O_CLOEXEC);
         if (next < 0)
             return file;
         if (file >= 0)
@@ -44,15 +45,69 @@ static int ends_open_last(const char *folder, long process)
     }
 }
 
-void sg_ends_note(const char *folder, pid_t thread, int status)
+/* A process that another one tells to end may do so with an error. */
+static void ends_write(const char *folder, long process, uint64_t end)
 {
-    const uint64_t end = (status & 0xff) ? SIM_END_IS_AN_ERROR : SIM_END_IS_GOOD;
-    long process = ends_process_of(thread);
-    int file = process ? ends_open_last(folder, process) : -1;
+    uint64_t before = SIM_END_IS_NOT_KNOWN;
+    int file = process > 0 ? ends_open_last(folder, process) : -1;
     if (file < 0)
         return;
-    (void)!pwrite(file, &end, sizeof end, offsetof(struct sim_peaks, end));
+    (void)!pread(file, &before, sizeof before, offsetof(struct sim_peaks, end));
+    if (end != SIM_END_IS_AN_ERROR || before != SIM_END_BY_ANOTHER)
+        (void)!pwrite(file, &end, sizeof end, offsetof(struct sim_peaks, end));
     close(file);
+}
+
+void sg_ends_note(const char *folder, pid_t thread, int status)
+{
+    ends_write(folder, ends_process_of(thread), (status & 0xff) ? SIM_END_IS_AN_ERROR : SIM_END_IS_GOOD);
+}
+
+/* True if a process that does nothing about it is ended by this signal. */
+static bool ends_by_default(int signal)
+{
+    static const int harmless[] = {0, SIGCHLD, SIGCONT, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH};
+    bool ends = true;
+    for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
+        ends &= signal != harmless[i];
+    return ends;
+}
+
+/* A process that has ended, and that its parent has not asked about yet, takes signals too. */
+static bool ends_is_running(long process)
+{
+    char path[64], line[256] = "";
+    snprintf(path, sizeof path, "/proc/%ld/stat", process);
+    FILE *file = fopen(path, "re");
+    const char *name_end = file && fgets(line, sizeof line, file) ? strrchr(line, ')') : NULL;
+    if (file)
+        fclose(file);
+    return name_end && strncmp(name_end, ") Z", 3) != 0 && strncmp(name_end, ") X", 3) != 0;
+}
+
+static void ends_note_by_another(const char *folder, long process)
+{
+    if (ends_is_running(process))
+        ends_write(folder, process, SIM_END_BY_ANOTHER);
+}
+
+void sg_ends_note_signal(const char *folder, pid_t thread, pid_t target, int signal)
+{
+    long sender = ends_process_of(thread), group = target ? -target : getpgid(thread);
+    if (!ends_by_default(signal) || target == sender)
+        return;
+    if (target > 0) {
+        ends_note_by_another(folder, target);
+        return;
+    }
+    DIR *files = opendir(folder);
+    for (struct dirent *entry; files && (entry = readdir(files));) {
+        long process = strstr(entry->d_name, ".peaks") ? atol(entry->d_name) : 0;
+        if (process && process != sender && (target == -1 || getpgid((pid_t)process) == group))
+            ends_note_by_another(folder, process);
+    }
+    if (files)
+        closedir(files);
 }
 
 /* The sum of what the files of one process say. */
@@ -124,9 +179,10 @@ static void search_add(struct sg_rehearse_ends *ends, const struct sg_life *life
 static void ends_add(struct sg_rehearse_ends *ends, const struct sg_life *life, unsigned *bad_ended)
 {
     bool lost = process_is_lost(life), error = !lost && life->end == SG_END_IS_AN_ERROR;
-    bool killed = !lost && life->end == SG_END_IS_A_SIGNAL;
+    bool killed = !lost && life->end == SG_END_BY_ANOTHER;
     ends->lost += lost;
     ends->errors += error;
+    ends->stopped += error && life->asked;
     ends->killed += killed;
     ends->cut_off += killed && life->refused;
     if (lost || error || (killed && life->refused)) {
@@ -147,7 +203,7 @@ struct sg_rehearse_ends sg_ends_sum(const struct sg_lives *lives, bool watched)
         struct sg_life *life = &process[i].life;
         bool gone = life->ended != UINT_MAX;
         if (life->end == SG_END_IS_NOT_KNOWN && watched && gone)
-            life->end = SG_END_IS_A_SIGNAL;
+            life->end = SG_END_IS_AN_ERROR;
         ends_add(&ends, life, &bad_ended);
         if (life->asked || life->refused)
             search_add(&ends, life, &search_ended);
@@ -157,6 +213,12 @@ struct sg_rehearse_ends sg_ends_sum(const struct sg_lives *lives, bool watched)
         ends.search = (struct sg_search){0};
     free(process);
     return ends;
+}
+
+bool sg_ends_are_hidden(const struct sg_rehearse *rehearse)
+{
+    const struct sg_rehearse_ends *ends = &rehearse->ends;
+    return rehearse->run.status == 0 && !ends->good && !ends->lost && ends->stopped;
 }
 
 bool sg_ends_search(const struct sg_rehearse *endless, const struct sg_rehearse *trial)

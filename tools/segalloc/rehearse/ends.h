@@ -2,8 +2,9 @@
 
    The rule. A refused call for memory stays refused where nothing made it good: the caller neither got that memory by asking
    again nor took the host's. A process is *lost* by a call that stays refused
-     - if its own end is an error, whatever it was served afterwards: a message is often printed from a few more blocks;
-     - if a signal ended it, and none did so on the card without end;
+     - if its own end is an error, whatever it was served afterwards: a message is often printed from a few more blocks, and a
+       signal that no other process has sent is an error too;
+     - if another process ended it by a signal, and none was so ended on the card without end;
      - if it was served nothing afterwards, except where it looks for how much there is (analysis/searches.h).
    It goes on, and is not lost, if it was served something afterwards and its own end is good. The process says its own end:
    a shell, a pipe, `|| true` or a parent that does not look have no part in it.
@@ -29,13 +30,21 @@
    simulator has in `folder` for the process, if there is one. Any thread may call it. */
 void sg_ends_note(const char *folder, pid_t thread, int status);
 
+/* Called before a thread sends this signal to a process, or to a group of them as kill() has it. Noted for each of them but its
+   own process. */
+void sg_ends_note_signal(const char *folder, pid_t thread, pid_t target, int signal);
+
 /* The sums over all processes of a run. `watched`: each end of a process has been noted, so that one without a note was ended
-   by a signal. Those that are still there have no end. */
+   by a fault of its own. Those that are still there have no end. */
 struct sg_rehearse_ends sg_ends_sum(const struct sg_lives *lives, bool watched);
 
 /* True if `trial`, a run on a card of its true size, came to a good end by the rule above. `endless` is the run on a card
    without end. */
 bool sg_ends_are_good(const struct sg_rehearse *endless, const struct sg_rehearse *trial);
+
+/* True if all that took memory and were ended by no other ended with an error, and the command ended with 0 all the same. More of
+   them than they took is not known. */
+bool sg_ends_are_hidden(const struct sg_rehearse *rehearse);
 
 /* True if both runs are one search by several processes: each asks for more than the one before, until one is refused. */
 bool sg_ends_search(const struct sg_rehearse *endless, const struct sg_rehearse *trial);

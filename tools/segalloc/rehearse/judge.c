@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "launch/own_runtime.h"
+#include "rehearse/ends.h"
 #include "signals.h"
 #include "size.h"
 
@@ -63,6 +64,12 @@ void sg_rehearse_judge(struct sg_rehearse *rehearse)
                 "it asked for no device memory; segalloc doctor --sim 24GiB -- CMD says why");
     } else if (run->status || rehearse->cut) {
         judge_stop(rehearse);
+    } else if (sg_ends_are_hidden(rehearse)) {
+        unsigned stopped = rehearse->ends.stopped;
+        rehearse->outcome = SG_REHEARSE_STOPPED;
+        snprintf(rehearse->reason, sizeof rehearse->reason,
+            "%u process%s that had asked for memory ended with an error, which CMD hides by its status 0%s%s", stopped,
+            stopped == 1 ? "" : "es", *run->last_line ? ": " : "", run->last_line);
     } else if (!largest->fits) {
         uint64_t short_by = sg_rehearse_short_by(rehearse, largest);
         rehearse->outcome = SG_REHEARSE_OUT_OF_MEMORY;

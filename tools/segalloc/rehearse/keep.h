@@ -1,7 +1,7 @@
 /* Files that were there before the rehearsal are kept. The kernel asks the tool before the program opens a file for writing,
    truncates, renames or removes one. It does so by seccomp's notifications, which see every program, also those that do not
-   go through libc (safetensors). It asks before a process ends too, so the ends of all are known, whatever shell or parent
-   hides them. */
+   go through libc (safetensors). It asks before a process ends too, or sends a signal, so the ends of all are known,
+   whatever shell or parent hides them. */
 #ifndef SG_REHEARSE_KEEP_H
 #define SG_REHEARSE_KEEP_H
 

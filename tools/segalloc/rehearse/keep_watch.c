@@ -39,6 +39,8 @@
 #define ASK BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF)
 #define IS(number, instructions) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (number), 0, (instructions))
 #define ASK_ALWAYS(number) IS(number, 1), ASK
+/* Not where the signal, which is the second argument, is none: that only asks whether a process is there. */
+#define ASK_OF_SIGNAL(number) IS(number, 4), ARGUMENT(1), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0), ASK, ALLOW
 /* Only where the flags, which are the argument of that number, say that the file may be changed and need not be new. */
 #define ASK_OF_FLAGS(number, n)                                                                              \
     IS(number, 7), ARGUMENT(n), BPF_STMT(BPF_ALU | BPF_AND | BPF_K, O_CREAT | O_EXCL),                     \
@@ -64,6 +66,7 @@ static const struct sock_filter program[] = {
     ASK_ALWAYS(__NR_unlinkat),
     ASK_ALWAYS(__NR_truncate),
     ASK_ALWAYS(__NR_exit_group),
+    ASK_OF_SIGNAL(__NR_kill),
     ALLOW,
 };
 #endif
@@ -88,7 +91,7 @@ bool sg_keep_possible(void)
     if (child == 0) {
         if (keep_install_watch() < 0)
             _exit(1);
-        kill(getpid(), SIGKILL); /* nobody would answer an exit */
+        raise(SIGKILL); /* nobody would answer an exit, nor a kill() */
     }
     return child > 0 && waitpid(child, &status, 0) == child && WIFSIGNALED(status);
 }
@@ -217,7 +220,9 @@ static bool before_call(struct sg_keep *keep, const struct seccomp_notif *asked)
     char name[SG_PLACE_BYTES];
     if (asked->data.nr == __NR_exit_group)
         sg_ends_note(keep->run, pid, (int)argument[0]);
-    if (!keep->keeps || asked->data.nr == __NR_exit_group || !has_our_files(pid))
+    if (asked->data.nr == __NR_kill)
+        sg_ends_note_signal(keep->run, pid, (pid_t)argument[0], (int)argument[1]);
+    if (!keep->keeps || asked->data.nr == __NR_exit_group || asked->data.nr == __NR_kill || !has_our_files(pid))
         return true;
     switch (asked->data.nr) {
 #ifdef __NR_open

@@ -15,8 +15,8 @@ struct sg_life_need {
     uint64_t requested, reserved, taken; /* peaks; `taken` by any calls, and by this process alone */
 };
 
-/* How a process ended: by its own account, by a signal, or nobody knows (it goes on, too). */
-enum sg_end { SG_END_IS_NOT_KNOWN, SG_END_IS_GOOD, SG_END_IS_AN_ERROR, SG_END_IS_A_SIGNAL };
+/* How a process ended: by its own account or its own fault, by a signal of another one, or nobody knows (it goes on, too). */
+enum sg_end { SG_END_IS_NOT_KNOWN, SG_END_IS_GOOD, SG_END_IS_AN_ERROR, SG_END_BY_ANOTHER };
 
 struct sg_life {
     char name[64];         /* of its file: the trace, or the simulator's where there is none */

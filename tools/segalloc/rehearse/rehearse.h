@@ -61,9 +61,10 @@ struct sg_rehearse_card {
 struct sg_rehearse_ends {
     unsigned good;           /* asked for memory, and ended well */
     unsigned errors;         /* ended with an error, though no call of theirs stays refused */
-    unsigned killed;         /* a signal ended them */
+    unsigned stopped;        /* of those: had asked for memory */
+    unsigned killed;         /* another process ended them */
     unsigned lost;           /* by a call that stays refused */
-    unsigned cut_off;        /* of those that a signal ended: a call of theirs stays refused */
+    unsigned cut_off;        /* of those that another ended: a call of theirs stays refused */
     unsigned good_after;     /* of the good ones: began after the last that did not end well */
     bool overlap;            /* some were there at once */
     bool own_is_good;        /* there was one only, and it ended well */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "launch/machine.h"
+#include "rehearse/ends.h"
 #include "size.h"
 
 static const char *const assumptions[] = {
@@ -75,8 +76,8 @@ const struct sg_rehearse_card *sg_rehearse_largest(const struct sg_rehearse *reh
 
 bool sg_rehearse_at_least(const struct sg_rehearse *rehearse)
 {
-    return rehearse->left || rehearse->steps || rehearse->steady || rehearse->interrupted || rehearse->ooms ||
-           rehearse->beyond;
+    return rehearse->left || rehearse->ends.stopped || rehearse->steps || rehearse->steady || rehearse->interrupted ||
+           rehearse->ooms || rehearse->beyond;
 }
 
 /* "24.00 GiB", or "4090, 23.52 GiB". */
@@ -374,6 +375,11 @@ static void print_shared(const struct sg_rehearse *rehearse)
                "to the driver): of %s the most is counted that it held, %s in all.\n",
             rehearse->unseen, rehearse->unseen > 1 ? "es" : "", rehearse->unseen > 1 ? "each" : "it",
             sg_size_format(rehearse->unseen_bytes, size));
+    unsigned ended = rehearse->ends.stopped;
+    if (ended)
+        printf("%u process%s that had asked for memory ended with an error: what %s would have taken "
+               "later is not known.\n",
+            ended, ended == 1 ? "" : "es", ended == 1 ? "it" : "they");
     if (rehearse->given_conf)
         printf("It gives memory to another process by a legacy handle, so it was run once more with --conf %s.\n",
             rehearse->needs_conf);

@@ -8,6 +8,7 @@
 #include "config.h"
 #include "effective_conf.h"
 #include "rehearse/adapt.h"
+#include "rehearse/ends.h"
 #include "replay/smallest_card.h"
 #include "size.h"
 #include "tool.h"
@@ -170,7 +171,8 @@ static int try_stopped(struct true_size *at)
         }
         status = run_on(at, card, "may be where it ends otherwise than on a card without end, on which it stopped",
             SG_REHEARSE_AS_IS);
-        if (status || rehearse->interrupted || (trial->run.status && !trial->refused))
+        bool stopped = trial->run.status || sg_ends_are_hidden(trial);
+        if (status || rehearse->interrupted || (stopped && !trial->refused))
             break;
         rehearse->beyond = true;
         fits = card->fits = card->ran = sg_rehearse_has_ended_well(rehearse, trial);
@@ -184,8 +186,10 @@ static int try_stopped(struct true_size *at)
             rehearse->alone.segalloc = card->bytes + SG_SMALLEST_STEP;
         rehearse->alone.pytorch = rehearse->alone.pytorch_expandable = 0;
     }
-    if (rehearse->beyond) /* what it stopped for it does not come to there */
+    if (rehearse->beyond) { /* what it stopped for it does not come to there */
         rehearse->run.status = 0;
+        rehearse->ends.stopped = 0;
+    }
     return status;
 }
 

@@ -81,7 +81,8 @@ static void unseen_find_in(struct sg_rehearse *rehearse, const char *folder, con
 {
     static const enum sg_end ends[] = {[SIM_END_IS_NOT_KNOWN] = SG_END_IS_NOT_KNOWN,
         [SIM_END_IS_GOOD] = SG_END_IS_GOOD,
-        [SIM_END_IS_AN_ERROR] = SG_END_IS_AN_ERROR};
+        [SIM_END_IS_AN_ERROR] = SG_END_IS_AN_ERROR,
+        [SIM_END_BY_ANOTHER] = SG_END_BY_ANOTHER};
     char path[SG_PLACE_BYTES * 2];
     struct sim_peaks peaks;
     snprintf(path, sizeof path, "%s/%s", folder, life->name);

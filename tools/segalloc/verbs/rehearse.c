@@ -223,7 +223,7 @@ static bool needs_no_torch(const struct sg_rehearse *rehearse, const struct sg_l
     return *rehearse->needs_own && launch->torch && !rehearse->interrupted;
 }
 
-/* Whether it gave memory to another process by a legacy handle that could not be had. One that was run with the settings for that
+/* True if it gave memory to another process by a legacy handle that could not be had. One that was run with the settings for that
    needs no other. */
 static bool needs_settings(const struct sg_rehearse *rehearse)
 {
