@@ -157,8 +157,9 @@ static inline uint32_t site_of(uint64_t id)
     return 1 + (uint32_t)(id / 7 % 2);
 }
 
-/* The file has the blocks that live, with their lines. Names and figures are there, and every event is counted. */
-static inline void expect_bounded(const char *name, enum sg_trace_end end)
+/* The file has the blocks that live, with their lines. Names and figures are there, and every event is counted. `late`:
+   some were dropped, which a process that is killed meanwhile may not have written. */
+static inline void expect_bounded(const char *name, enum sg_trace_end end, bool late)
 {
     enum { THREADS_SEEN = 16 };
     char error[SG_TRACE_ERROR];
@@ -200,7 +201,7 @@ static inline void expect_bounded(const char *name, enum sg_trace_end end)
     assert_int_equal(texts, 1);
     assert_int_equal(devices, 1);
     assert_int_equal(allocs, 5);
-    if (lost) /* a machine with so much other work that the helper was late */
+    if (lost || late) /* a machine with so much other work that the helper was late */
         return;
     assert_int_equal(events, BOUNDED_THREADS * (2 * BOUNDED_EVENTS - BOUNDED_EVENTS / KEPT_OF));
     for (int i = 0; i < BOUNDED_THREADS; i++)
