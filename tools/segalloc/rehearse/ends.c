@@ -13,20 +13,33 @@
 #include "device/peaks.h"
 #include "install_paths.h"
 
+/* The last number of the line that begins so in a file of /proc. 0: there is none. */
+static long ends_read_number(const char *path, const char *beginning)
+{
+    char line[256];
+    long number = 0;
+    FILE *file = fopen(path, "re");
+    while (file && !number && fgets(line, sizeof line, file))
+        if (strncmp(line, beginning, strlen(beginning)) == 0)
+            number = atol(strrchr(line, '\t') ? strrchr(line, '\t') : "");
+    if (file)
+        fclose(file);
+    return number;
+}
+
 /* A thread's process by the number that it has itself, which in a namespace of its own is the last of several. 0: it is gone. */
 static long ends_process_of(pid_t thread)
 {
-    static const char numbers[] = "NStgid:";
-    char path[64], line[256];
-    long process = 0;
+    char path[64];
     snprintf(path, sizeof path, "/proc/%ld/status", (long)thread);
-    FILE *file = fopen(path, "re");
-    while (file && !process && fgets(line, sizeof line, file))
-        if (strncmp(line, numbers, sizeof numbers - 1) == 0)
-            process = atol(strrchr(line, '\t') ? strrchr(line, '\t') : "");
-    if (file)
-        fclose(file);
-    return process;
+    return ends_read_number(path, "NStgid:");
+}
+
+pid_t sg_ends_process_behind(pid_t thread, int file)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%ld/fdinfo/%d", (long)thread, file);
+    return (pid_t)ends_read_number(path, "NSpid:");
 }
 
 /* The file of what the process runs now: the last, if it has called exec. */

@@ -30,6 +30,9 @@
    simulator has in `folder` for the process, if there is one. Any thread may call it. */
 void sg_ends_note(const char *folder, pid_t thread, int status);
 
+/* The process that an open file of the thread's stands for (pidfd_open()). 0: there is none. */
+pid_t sg_ends_process_behind(pid_t thread, int file);
+
 /* Called before a thread sends this signal to a process, or to a group of them as kill() has it. Noted for each of them but its
    own process. */
 void sg_ends_note_signal(const char *folder, pid_t thread, pid_t target, int signal);

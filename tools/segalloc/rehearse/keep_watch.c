@@ -67,6 +67,8 @@ static const struct sock_filter program[] = {
     ASK_ALWAYS(__NR_truncate),
     ASK_ALWAYS(__NR_exit_group),
     ASK_OF_SIGNAL(__NR_kill),
+    ASK_OF_SIGNAL(__NR_rt_sigqueueinfo),
+    ASK_OF_SIGNAL(__NR_pidfd_send_signal),
     ALLOW,
 };
 #endif
@@ -211,6 +213,29 @@ static bool before_removal(struct sg_keep *keep, pid_t pid, int folder, uint64_t
     return !name_of(pid, folder, path, name) || sg_keep_before_removal(keep, name);
 }
 
+/* True if the call is one that ends a process, its own or another, and nothing else. */
+static bool note_end(const struct sg_keep *keep, const struct seccomp_notif *asked)
+{
+    const uint64_t *argument = (const uint64_t *)asked->data.args;
+    pid_t pid = (pid_t)asked->pid, target = (pid_t)argument[0];
+    switch (asked->data.nr) {
+    case __NR_exit_group:
+        sg_ends_note(keep->run, pid, (int)argument[0]);
+        return true;
+    case __NR_pidfd_send_signal:
+        target = sg_ends_process_behind(pid, (int)argument[0]);
+        if (!target)
+            return true;
+        __attribute__((fallthrough));
+    case __NR_kill:
+    case __NR_rt_sigqueueinfo:
+        sg_ends_note_signal(keep->run, pid, target, (int)argument[1]);
+        return true;
+    default:
+        return false;
+    }
+}
+
 /* Whether the call may go on. */
 static bool before_call(struct sg_keep *keep, const struct seccomp_notif *asked)
 {
@@ -218,11 +243,7 @@ static bool before_call(struct sg_keep *keep, const struct seccomp_notif *asked)
     pid_t pid = (pid_t)asked->pid;
     struct open_how how;
     char name[SG_PLACE_BYTES];
-    if (asked->data.nr == __NR_exit_group)
-        sg_ends_note(keep->run, pid, (int)argument[0]);
-    if (asked->data.nr == __NR_kill)
-        sg_ends_note_signal(keep->run, pid, (pid_t)argument[0], (int)argument[1]);
-    if (!keep->keeps || asked->data.nr == __NR_exit_group || asked->data.nr == __NR_kill || !has_our_files(pid))
+    if (note_end(keep, asked) || !keep->keeps || !has_our_files(pid))
         return true;
     switch (asked->data.nr) {
 #ifdef __NR_open
