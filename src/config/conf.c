@@ -21,6 +21,7 @@ enum type {
     TYPE_ROUNDUP,
     TYPE_PATH,
     TYPE_LIMIT,
+    TYPE_CHECK,
     TYPE_AUTO_SIZE,
     TYPE_AUTO_MIB,
     TYPE_AUTO_REAL,
@@ -298,6 +299,61 @@ static bool option_set_bool(bool *field, const char *value)
     return true;
 }
 
+/* The words of `check`, in the order in which they are written. */
+static const struct {
+    const char *word;
+    unsigned bits;
+} check_words[] = {
+    {"fill", SG_CHECK_FILL},
+    {"canary", SG_CHECK_CANARY},
+    {"thorough", SG_CHECK_THOROUGH},
+    {"fail", SG_CHECK_FAIL},
+    {"json", SG_CHECK_JSON},
+};
+enum { CHECK_WORDS = sizeof check_words / sizeof *check_words };
+
+static bool check_word(const char *word, unsigned *ret_bits)
+{
+    bool on;
+    if (sg_ascii_same(word, "on") || (option_set_bool(&on, word) && on)) {
+        *ret_bits |= SG_CHECK_PARTS;
+        return true;
+    }
+    for (unsigned i = 0; i < CHECK_WORDS; i++) {
+        if (sg_ascii_same(word, check_words[i].word)) {
+            *ret_bits |= check_words[i].bits;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Words joined by "+", or "off". Words that only say how stand for the usual parts too: "fail" is fill+canary+fail. */
+static bool parse_check(const char *value, unsigned *ret)
+{
+    char word[16];
+    unsigned bits = 0;
+    bool on;
+    if (sg_ascii_same(value, "off") || (option_set_bool(&on, value) && !on)) {
+        *ret = 0;
+        return true;
+    }
+    for (const char *at = value;; at++) {
+        size_t length = strcspn(at, "+");
+        if (length >= sizeof word)
+            return false;
+        memcpy(word, at, length);
+        word[length] = '\0';
+        if (!check_word(word, &bits))
+            return false;
+        at += length;
+        if (!*at)
+            break;
+    }
+    *ret = bits & SG_CHECK_PARTS ? bits : bits | SG_CHECK_PARTS;
+    return true;
+}
+
 /* Stores the number of a word of an enumeration, in any case. False: it is none of them. */
 static bool option_set_word(void *field, const char *const *words, const char *value)
 {
@@ -360,6 +416,8 @@ static bool option_set(struct sg_conf *conf, const struct option *option, const 
         return true;
     case TYPE_LIMIT:
         return option_set_limit(conf, option, value);
+    case TYPE_CHECK:
+        return parse_check(value, field);
     case TYPE_ENUM_ALIAS: { /* older traces and settings say True or False, from when it had two values */
         bool on;
         return option_set_word(field, option_words(option->type), option_set_bool(&on, value) ? on ? "on" : "off" : value);
@@ -390,6 +448,15 @@ static void text_add_roundup(struct text *text, const uint64_t intervals[SG_ROUN
     for (unsigned i = first; i < last; i++)
         text_add(text, "%u:%" PRIu64 ",", 1u << i, intervals[i]);
     text_add(text, ">:%" PRIu64 "]", intervals[last]);
+}
+
+static void text_add_check(struct text *text, unsigned bits)
+{
+    if (!bits)
+        text_add(text, "off");
+    for (unsigned i = 0; i < CHECK_WORDS; i++)
+        if (bits & check_words[i].bits)
+            text_add(text, "%s%s", text->length ? "+" : "", check_words[i].word);
 }
 
 char *sg_conf_format(const struct sg_conf *conf, enum sg_option index, char *buffer, size_t size)
@@ -436,6 +503,9 @@ char *sg_conf_format(const struct sg_conf *conf, enum sg_option index, char *buf
             text_add_real(&text, conf->limit_fraction);
         else
             text_add_size(&text, conf->limit_bytes);
+        break;
+    case TYPE_CHECK:
+        text_add_check(&text, *(const unsigned *)field);
         break;
     default:
         memcpy(&word, field, sizeof word);
@@ -506,6 +576,9 @@ char *sg_option_values(const struct sg_conf *conf, enum sg_option index, char *b
         break;
     case TYPE_AUTO_SIZE:
         text_add(&text, "auto or a size such as 512MiB");
+        break;
+    case TYPE_CHECK:
+        text_add(&text, "off, on, or words joined by +: fill, canary, thorough, fail, json");
         break;
     default:
         for (const char *const *word = option_words(option->type); *word; word++)

@@ -47,6 +47,16 @@ enum sg_alias { SG_ALIAS_AUTO, SG_ALIAS_ON, SG_ALIAS_OFF };
 enum sg_ipc { SG_IPC_AUTO, SG_IPC_ALWAYS, SG_IPC_NEVER };
 enum sg_oom_report { SG_OOM_FIRST, SG_OOM_EVERY, SG_OOM_NEVER };
 
+/* Parts of `check`, and how it speaks. No part: it is off. */
+enum sg_check_part {
+    SG_CHECK_FILL = 1,     /* freed memory is filled, and read before it serves again */
+    SG_CHECK_CANARY = 2,   /* bytes behind each block are compared when it is freed */
+    SG_CHECK_PARTS = SG_CHECK_FILL | SG_CHECK_CANARY,
+    SG_CHECK_THOROUGH = 4, /* whole blocks, not windows of them */
+    SG_CHECK_FAIL = 8,     /* a process with a finding ends with status 4 */
+    SG_CHECK_JSON = 16,    /* findings are JSON objects */
+};
+
 enum sg_conf_source {
     SG_CONF_DEFAULT,
     SG_CONF_SYSTEM,       /* /etc/segalloc.conf */
@@ -98,6 +108,7 @@ struct sg_conf {
     bool live;
     bool sites;
     enum sg_oom_report oom_report;
+    unsigned check; /* bits of enum sg_check_part */
     bool trim_on_request;
     double trim_idle_s;               /* seconds; 0: never */
     bool confirm_conf;

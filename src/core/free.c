@@ -209,10 +209,9 @@ static bool is_left_behind_locked(const struct sg_device *device, const struct s
 }
 
 /* The slot of the stream in whose order a block is freed: the one that it was allocated for. Where that is not
-   known, it is the stream of which the free is a step. The block is that stream's from then on, as the trace says.
-   0: neither is known. *ret_step: it is a step. Work on the block before comes before this step, but need not have
-   been followed. */
-static sg_slot slot_of_free_locked(const struct sg_device *device, struct sg_extent *extent, const struct sg_tag *tag,
+   known, it is the stream of which the free is a step. 0: neither is known. *ret_step: it is a step. Work on the block
+   before comes before this step, but need not have been followed. */
+static sg_slot slot_of_free_locked(const struct sg_device *device, const struct sg_extent *extent, const struct sg_tag *tag,
     bool *ret_step) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
@@ -220,10 +219,28 @@ static sg_slot slot_of_free_locked(const struct sg_device *device, struct sg_ext
     if (slot && is_left_behind_locked(device, extent, tag, slot))
         slot = 0;
     *ret_step = !slot && tag->in_order && tag->slot;
-    if (!*ret_step)
-        return slot;
-    extent->stream = sg_device_slot_stream(device, tag->slot);
-    return tag->slot;
+    return *ret_step ? tag->slot : slot;
+}
+
+/* The stream in whose order a block may be freed; 0: there is none. A block that streams outside of the clocks use
+   has none. Streams of a peer could hold the address too, and those are not followed here. */
+static sg_slot order_of_free_locked(const struct sg_device *device, const struct sg_extent *extent,
+    const struct sg_tag *tag, bool *ret_step) SG_REQUIRES(lock)
+{
+    SG_ASSERT_HELD(&device->lock);
+    *ret_step = false;
+    bool outside = extent->users_mask & SG_USERS_ALL || (tag->user_rule == SG_USERS_POSSIBLE && device->access.peers);
+    return outside ? 0 : slot_of_free_locked(device, extent, tag, ret_step);
+}
+
+/* The possible users of a block besides `slot` that were not recorded. */
+static uint64_t possible_users_locked(const struct sg_device *device, const struct sg_extent *extent,
+    const struct sg_tag *tag, sg_slot slot) SG_REQUIRES(lock)
+{
+    SG_ASSERT_HELD(&device->lock);
+    return tag->user_rule == SG_USERS_RECORDED
+        ? 0
+        : sg_clocks_possible_users(&device->clocks, slot, extent->alloc_seq, extent->idle_before, tag->user_rule);
 }
 
 /* Frees a block by the order of streams. False: it is used on streams that are not followed, or was allocated for
@@ -238,19 +255,15 @@ static bool free_in_order_locked(struct sg_device *device, uint32_t id, const st
     SG_ASSERT_HELD(&device->lock);
     struct sg_stream_clocks *clocks = &device->clocks;
     struct sg_extent *extent = &device->regions.extents.extent[id];
-    bool step = false;
-    sg_slot slot = extent->users_mask & SG_USERS_ALL ? 0 : slot_of_free_locked(device, extent, tag, &step);
+    bool step;
+    sg_slot slot = order_of_free_locked(device, extent, tag, &step);
     if (!slot)
         return false;
-    /* Streams of a peer could hold the address too, and those are not followed here. */
-    if (tag->user_rule == SG_USERS_POSSIBLE && device->access.peers)
-        return false;
+    if (step) /* it is that stream's from then on, as the trace says */
+        extent->stream = sg_device_slot_stream(device, slot);
     /* From here on the possible users count as recorded ones, in the trace too: a replay then asks nobody for them. */
-    if (tag->user_rule != SG_USERS_RECORDED)
-        for (uint64_t left = sg_clocks_possible_users(&device->clocks, slot, extent->alloc_seq, extent->idle_before,
-                 tag->user_rule);
-             left; left &= left - 1)
-            sg_device_record_stream_locked(device, id, (sg_slot)__builtin_ctzll(left));
+    for (uint64_t left = possible_users_locked(device, extent, tag, slot); left; left &= left - 1)
+        sg_device_record_stream_locked(device, id, (sg_slot)__builtin_ctzll(left));
     /* A user whose stream is gone, and whose work is complete, has no slot any more. Nobody waits for it. */
     uint64_t others = extent->users_mask & clocks->alive & ~(UINT64_C(1) << slot);
     bool was_used;
@@ -500,6 +513,36 @@ CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg
     if (outcome == FREED_HUGE)
         sg_device_retire_huge(device, range->region);
     return CUDA_SUCCESS;
+}
+
+bool sg_core_free_users(struct sg_core *core, CUdeviceptr address, const struct sg_tag *tag, struct sg_free_users *ret)
+{
+    const struct sg_range *range = sg_core_range_at(core, address);
+    *ret = (struct sg_free_users){0};
+    if (!range) {
+        struct sg_device *fixed = sg_core_segments_at(core, address);
+        struct sg_block_info block;
+        return fixed && sg_segments_block(fixed, address, /* inside */ false, &block) == CUDA_SUCCESS;
+    }
+    struct sg_device *device = range->device;
+    sg_device_lock(device);
+    uint32_t id = range_block_at_locked(range, address, 0);
+    if (id && tag->sync == SG_FREE_SYNC_STREAM) {
+        const struct sg_extent *extent = &device->regions.extents.extent[id];
+        bool step;
+        ret->own = order_of_free_locked(device, extent, tag, &step);
+        ret->in_order = ret->own != 0;
+        if (ret->in_order)
+            ret->others = (extent->users_mask | possible_users_locked(device, extent, tag, ret->own)) &
+                device->clocks.alive & ~sg_slot_bit(ret->own);
+        for (uint64_t left = ret->others; left; left &= left - 1) {
+            sg_slot other = (sg_slot)__builtin_ctzll(left);
+            if (device->clocks.ordered_after[other].at[ret->own] > extent->alloc_seq)
+                ret->after_alloc |= sg_slot_bit(other);
+        }
+    }
+    sg_device_unlock(device);
+    return id != 0;
 }
 
 CUresult sg_core_record_stream(struct sg_core *core, CUdeviceptr address, sg_slot slot)

@@ -31,6 +31,20 @@
    mode: it is refused with CUDA_ERROR_NOT_SUPPORTED, and ends a build with assertions. */
 CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg_tag *tag);
 
+/* The streams by which a free would go. `in_order`: it would act by the order of stream `own`, and wait for `others` too,
+   which are slots as a set. Those of `after_alloc` are known to come after the block's allocation on `own`. Else it
+   waits for all work. */
+struct sg_free_users {
+    bool in_order;
+    sg_slot own;
+    uint64_t others, after_alloc;
+};
+
+/* Writes to *ret by which streams sg_core_free() with this tag would go; nothing is changed. A caller that gives these
+   streams work of its own on the block first has it covered by the free, once sg_core_slot_submitted() has noted that.
+   False: no live block starts there. */
+bool sg_core_free_users(struct sg_core *core, CUdeviceptr address, const struct sg_tag *tag, struct sg_free_users *ret);
+
 /* Waits as a strict free of the block at `address` does, and frees nothing. `current` is the calling thread's
    context. *ret_all: nobody else can be using the block either. CUDA_ERROR_INVALID_VALUE: there is no such block. */
 CUresult sg_core_wait(struct sg_core *core, CUdeviceptr address, CUcontext current, bool *ret_all);

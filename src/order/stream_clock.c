@@ -75,6 +75,7 @@ static void slot_track(struct sg_stream_clocks *clocks, sg_slot slot, const stru
     clocks->was_used = id->flags & SG_STREAM_UNUSED ? clocks->was_used & ~sg_slot_bit(slot)
                                                  : clocks->was_used | sg_slot_bit(slot);
     atomic_fetch_and_explicit(&clocks->dirty, ~sg_slot_bit(slot), memory_order_relaxed);
+    atomic_fetch_and_explicit(&clocks->fresh, ~sg_slot_bit(slot), memory_order_relaxed);
     clocks->untracked_order = id->flags & SG_STREAM_UNTRACKED_ORDER ||
         id->per_thread ? clocks->untracked_order | sg_slot_bit(slot)
                                                                    : clocks->untracked_order & ~sg_slot_bit(slot);
@@ -199,9 +200,16 @@ uint64_t sg_clocks_freed(struct sg_stream_clocks *clocks, sg_slot own, uint64_t 
 /* An event on a blocking stream is ordered after work of others too, by the legacy stream's rules. They may have been
    given work since this stream's clock was last read. So they are read with it: without a new time, a wait for the
    event would bring no news. */
+/* Reads clocks for an event or for the host, which others may be ordered after from then on. */
+static uint64_t clocks_show(struct sg_stream_clocks *clocks, uint64_t slots)
+{
+    atomic_fetch_and_explicit(&clocks->fresh, ~slots, memory_order_relaxed);
+    return sg_clocks_read(clocks, slots);
+}
+
 void sg_clocks_get(struct sg_stream_clocks *clocks, sg_slot slot, struct sg_vector_clock *ret)
 {
-    uint64_t now = sg_clocks_read(clocks, with_blocking(clocks, sg_slot_bit(slot)));
+    uint64_t now = clocks_show(clocks, with_blocking(clocks, sg_slot_bit(slot)));
     clocks->never_in_event_call &= ~sg_slot_bit(slot);
     *ret = clocks->ordered_after[slot];
     ret->at[slot] = now;
@@ -248,7 +256,7 @@ uint64_t sg_clocks_slots_of(const struct sg_stream_clocks *clocks, CUcontext con
 
 uint64_t sg_clocks_get_of_context(struct sg_stream_clocks *clocks, CUcontext context, struct sg_vector_clock *ret)
 {
-    uint64_t slots = sg_clocks_slots_of(clocks, context), now = sg_clocks_read(clocks, slots);
+    uint64_t slots = sg_clocks_slots_of(clocks, context), now = clocks_show(clocks, slots);
     for (uint64_t left = slots; left; left &= left - 1) {
         const struct sg_vector_clock *known =
             &clocks->ordered_after[__builtin_ctzll(left)]; /* of other contexts' streams too */
@@ -330,7 +338,7 @@ void sg_clocks_order_after(struct sg_stream_clocks *clocks, sg_slot slot, const 
 void sg_clocks_host_observed(struct sg_stream_clocks *clocks, const struct sg_vector_clock *clock)
 {
     if (!clock) /* of all that there is: an allocation's own slot tells when that began to hold */
-        (void)sg_clocks_read(clocks, clocks->alive);
+        (void)clocks_show(clocks, clocks->alive);
     for (sg_slot slot = 1; slot < SG_SLOTS; slot++) {
         uint64_t seq = clock ? clock->at[slot] : clocks->seq;
         if (clocks->host_observed[slot] < seq)

@@ -120,6 +120,8 @@ struct sg_stream_clocks {
     uint64_t was_used;
     uint64_t never_in_event_call; /* slots in no event call so far, which may therefore be ordered by other means */
     _Atomic uint64_t dirty;       /* slots that may have been given work since their clock was last read. No lock */
+    _Atomic uint64_t fresh;       /* of those that the program gave work, such whose clock was not shown to an event or to
+                                     the host since. So nothing else is ordered after that work yet. No lock */
     uint64_t unfinished;          /* slots with work before `last_submit` that is not known to be complete */
 
     uint64_t last_submit[SG_SLOTS];              /* when the clock of a slot was last read that was dirty */

@@ -22,6 +22,9 @@ typedef void (*segalloc_sim_owner_fn)(uint64_t address, uint64_t bytes, uint64_t
 /* Declares a block of an allocator, which does not know owners: it was handed out, or freed. Ignored once the program
    has named an owner itself. Returns whether the checker is on; with 0 bytes that is all it does. */
 typedef int (*segalloc_sim_block_fn)(uint64_t address, uint64_t bytes, int handed_out);
+/* From here on, and with 0 no more, the calling thread's work on bytes that were given back is an allocator's own: it counts
+   as the former owner's. So it has to be ordered with the next owner's work, and is no hazard by itself. */
+typedef void (*segalloc_sim_upkeep_fn)(int on);
 /* The calling thread's next kernel or host function touches these bytes, so far as it does not say so otherwise. More
    calls add to it. */
 typedef void (*segalloc_sim_touches_fn)(uint64_t address, uint64_t bytes, int write);

@@ -58,13 +58,15 @@ static const struct {
 enum { SETTINGS = sizeof settings / sizeof *settings };
 
 struct sums {
-    uint64_t seeds, programs, operations, hazards, deadlocks, lost_bytes, errors, crashes;
+    uint64_t seeds, programs, operations, hazards, deadlocks, lost_bytes, errors, crashes, found_by_check;
 };
 
 struct options {
     uint64_t seeds, from;
     const char *policy, *kind;
+    const char *check; /* parts of `check` for the library; NULL: off */
     bool json, illegal, first;
+    bool unwatched;    /* without the simulator's hazard checker */
     int patience_s, jobs;
 };
 
@@ -79,6 +81,8 @@ static bool parse(int count, char **argument, struct options *ret)
             ret->illegal = true;
         else if (strcmp(name, "--first") == 0)
             ret->first = true;
+        else if (strcmp(name, "--unwatched") == 0)
+            ret->unwatched = true;
         else if (!value)
             return false;
         else if (i++, strcmp(name, "--seeds") == 0)
@@ -89,6 +93,8 @@ static bool parse(int count, char **argument, struct options *ret)
             ret->policy = value;
         else if (strcmp(name, "--kind") == 0)
             ret->kind = value;
+        else if (strcmp(name, "--check") == 0)
+            ret->check = value;
         else if (strcmp(name, "--patience") == 0)
             ret->patience_s = atoi(value);
         else if (strcmp(name, "--jobs") == 0)
@@ -199,10 +205,11 @@ static void start(struct job *job, const struct options *options)
     }
     char sim[256], conf[256], from[32], to[32], plan[8];
     const char *library = getenv("SEGALLOC_LIBRARY");
-    snprintf(sim, sizeof sim, "%s,hazard,schedule=1", settings[setting].sim);
-    snprintf(conf, sizeof conf, "%s,pytorch:direct,oom_report:never,wait_limit:%s,free_sync:%s", settings[setting].conf,
+    snprintf(sim, sizeof sim, "%s%s,schedule=1", settings[setting].sim, options->unwatched ? "" : ",hazard");
+    snprintf(conf, sizeof conf, "%s,check:%s%s,pytorch:direct,oom_report:never,wait_limit:%s,free_sync:%s", settings[setting].conf,
+        options->check ? options->check : "off", options->check ? "+fail" : "",
         /* who runs out in PyTorch's interface ends: on a busy machine work takes its time */
-        job->plan->runs == KIND_AWARE ? "0.2" : "0.005", job->plan->policy);
+        options->check && job->plan->runs != KIND_RANKS ? "5" : job->plan->runs == KIND_AWARE ? "0.2" : "0.005", job->plan->policy); /* check gives nothing up */
     snprintf(from, sizeof from, "%llu", (unsigned long long)job->next);
     snprintf(to, sizeof to, "%llu", (unsigned long long)job->to);
     snprintf(plan, sizeof plan, "%d", (int)(job->plan - plans));
@@ -249,6 +256,8 @@ static bool listen_to(struct job *job, struct sums *sums)
     return true;
 }
 
+enum { FAILED_BY_CHECK = 4 /* docs/check.md */ };
+
 /* The child has ended or is to be. The seed that it was at is left out, and the rest of its batch begun anew. */
 static void finish(struct job *job, bool hangs, struct sums *sums)
 {
@@ -258,6 +267,11 @@ static void finish(struct job *job, bool hangs, struct sums *sums)
     waitpid(job->child, &status, 0);
     close(job->pipe);
     job->child = 0;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == FAILED_BY_CHECK) {
+        fprintf(stderr, "seeds to %llu, policy %s, kind %s: check has findings\n", (unsigned long long)job->to,
+            job->plan->policy, job->plan->kind);
+        sums->found_by_check++;
+    }
     if (job->next > job->to)
         return;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 2)
@@ -293,7 +307,7 @@ static bool next_job(const struct options *options, uint64_t *batch, unsigned *p
 
 static bool found(const struct sums *sums)
 {
-    return sums->hazards || sums->deadlocks || sums->lost_bytes || sums->errors || sums->crashes;
+    return sums->hazards || sums->deadlocks || sums->lost_bytes || sums->errors || sums->crashes || sums->found_by_check;
 }
 
 static void run_all(const struct options *options, struct sums *sums)
@@ -338,17 +352,18 @@ int main(int count, char **argument)
             strcmp(argument[5], "illegal") == 0);
     if (!parse(count, argument, &options)) {
         fprintf(stderr, "usage: ordering --seeds N [--from N] [--json] [--policy NAME] [--kind NAME] [--illegal] "
-                        "[--first] [--patience SECONDS] [--jobs N]\n");
+                        "[--first] [--patience SECONDS] [--jobs N] [--check PARTS] [--unwatched]\n");
         return 2;
     }
     run_all(&options, &sums);
     sums.seeds = options.seeds;
     printf(options.json ? "{\"seeds\": %llu, \"programs\": %llu, \"operations\": %llu, \"hazards\": %llu, "
-                          "\"deadlocks\": %llu, \"lost_bytes\": %llu, \"errors\": %llu, \"crashes\": %llu}\n"
+                          "\"deadlocks\": %llu, \"lost_bytes\": %llu, \"errors\": %llu, \"crashes\": %llu, \"found_by_check\": %llu}\n"
                         : "%llu seeds, %llu programs, %llu operations: %llu hazards, %llu deadlocks, %llu bytes lost, "
-                          "%llu errors, %llu crashes\n",
+                          "%llu errors, %llu crashes, %llu batches with findings of check\n",
         (unsigned long long)sums.seeds, (unsigned long long)sums.programs, (unsigned long long)sums.operations,
         (unsigned long long)sums.hazards, (unsigned long long)sums.deadlocks, (unsigned long long)sums.lost_bytes,
-        (unsigned long long)sums.errors, (unsigned long long)sums.crashes);
+        (unsigned long long)sums.errors, (unsigned long long)sums.crashes,
+        (unsigned long long)sums.found_by_check);
     return found(&sums);
 }

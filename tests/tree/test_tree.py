@@ -27,7 +27,7 @@ FLOORS = {
     "core": [r"tuning\.(h|def)|lock_roles\.h", r"space/.*", r"core_types\.h", r"state/.*", r"streams/.*|segments/.*",
              r"search/.*", r"remap/.*", r".*"],
     "preload": [r"process/.*|sites/(?:unwind|frames)\..*", r"track/.*", r"torch/.*", r"services/.*", r"sites/.*",
-                r"report/.*", r"serve/.*", r"hooks/.*", r"main/.*"],
+                r"report/.*", r"check/.*", r"serve/.*", r"hooks/.*", r"main/.*"],
     "trace": [r"[^/]*", r"writer/.*", r"reader/.*"],
     "sim": [r"(cudart|standin)/.*|[^/]*\.(h|def)", r"hazard/order\.h|device/.*\.(h|def)", r"space/.*\.h", r"hazard/owner\.h|streams/.*\.h",
             r"hazard/.*\.h", r"memory/.*\.h", r"kernels/.*\.h", r"graphs/.*\.h", r"work/.*\.h", r"(?!api/).*\.c", r"api/.*|nvml/.*"],

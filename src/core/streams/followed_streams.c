@@ -25,13 +25,43 @@ void sg_core_slot_untracked_order(struct sg_core *core, int ordinal, sg_slot slo
     sg_device_unlock(device);
 }
 
+static void slot_dirty(struct sg_device *device, sg_slot slot)
+{
+    if (device && !(atomic_load_explicit(&device->clocks.dirty, memory_order_relaxed) & sg_slot_bit(slot)))
+        atomic_fetch_or_explicit(&device->clocks.dirty, sg_slot_bit(slot), memory_order_release);
+}
+
 /* Comes after the driver's call. Whoever clears the bit asks the driver about the stream only afterwards. If the
    question came before this call, the bit is seen here as cleared. If it came later, the answer covers this work. */
 void sg_core_slot_submitted(struct sg_core *core, int ordinal, sg_slot slot)
 {
     struct sg_device *device = device_tracking(core, ordinal, slot);
-    if (device && !(atomic_load_explicit(&device->clocks.dirty, memory_order_relaxed) & sg_slot_bit(slot)))
-        atomic_fetch_or_explicit(&device->clocks.dirty, sg_slot_bit(slot), memory_order_release);
+    if (device && !(atomic_load_explicit(&device->clocks.fresh, memory_order_relaxed) & sg_slot_bit(slot)))
+        atomic_fetch_or_explicit(&device->clocks.fresh, sg_slot_bit(slot), memory_order_relaxed);
+    slot_dirty(device, slot);
+}
+
+void sg_core_slot_upkeep(struct sg_core *core, int ordinal, sg_slot slot)
+{
+    slot_dirty(device_tracking(core, ordinal, slot), slot);
+}
+
+bool sg_core_slot_is_fresh(struct sg_core *core, int ordinal, sg_slot slot)
+{
+    struct sg_device *device = device_tracking(core, ordinal, slot);
+    return device && atomic_load_explicit(&device->clocks.fresh, memory_order_relaxed) & sg_slot_bit(slot);
+}
+
+bool sg_core_slot_stream(struct sg_core *core, int ordinal, sg_slot slot, struct sg_stream_id *ret)
+{
+    struct sg_device *device = device_tracking(core, ordinal, slot);
+    if (!device)
+        return false;
+    sg_device_lock(device);
+    bool alive = device->clocks.state[slot] == SG_SLOT_ALIVE;
+    *ret = device->clocks.stream[slot];
+    sg_device_unlock(device);
+    return alive;
 }
 
 void sg_core_clock(struct sg_core *core, int ordinal, sg_slot slot, struct sg_vector_clock *ret)

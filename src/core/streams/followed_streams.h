@@ -39,6 +39,17 @@ void sg_core_host_observed(struct sg_core *core, int device, const struct sg_vec
    clears. */
 void sg_core_slot_submitted(struct sg_core *core, int device, sg_slot slot);
 
+/* The same of work that is not the program's but the library's own: nobody else may be ordered after it, so it does not
+   make the stream fresh. */
+void sg_core_slot_upkeep(struct sg_core *core, int device, sg_slot slot);
+
+/* True if the program has given the stream work after which nothing else is ordered yet: no event of it was recorded
+   since, and the host has not asked about it. */
+bool sg_core_slot_is_fresh(struct sg_core *core, int device, sg_slot slot);
+
+/* Writes to *ret the stream of `slot`. False: it is destroyed, or the slot is nobody's. */
+bool sg_core_slot_stream(struct sg_core *core, int device, sg_slot slot, struct sg_stream_id *ret);
+
 /* Writes to *ret the clock of `slot`: all that its work from now on is ordered after, its own work so far included. */
 void sg_core_clock(struct sg_core *core, int device, sg_slot slot, struct sg_vector_clock *ret);
 

@@ -2,6 +2,7 @@
    for nothing any more. The entry is last, since its handle may be another context's from then on. */
 #include "hooks/context_end.h"
 
+#include "check/check_run.h"
 #include "process/process.h"
 #include "track/captures.h"
 #include "track/contexts.h"
@@ -20,6 +21,8 @@ void sg_context_gone(struct sg_core *core, CUcontext context, uint64_t id)
     sg_events_context_gone(context);
     sg_captures_context_gone(context);
     sg_graphs_context_gone(context);
+    if (sg_check_on())
+        sg_check_context_gone(context);
     struct sg_core *now = core ? core : sg_process_core_made(); /* made since then, perhaps with this context */
     sg_process_recover();
     if (now)

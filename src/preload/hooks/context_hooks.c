@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "check/check_run.h"
 #include "hooks/context_end.h"
 #include "process/hooks.h"
 #include "process/process.h"
@@ -19,6 +20,8 @@
 static void context_trim_before_end(struct sg_core *core, CUcontext context, bool ends)
 {
     int device;
+    if (sg_check_on())
+        sg_check_context_ends(context);
     if (sg_contexts_is_last(context, ends, &device) && core)
         (void)sg_core_trim(core, device, 0);
 }

@@ -2,6 +2,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "check/check_run.h"
 #include "hooks/capture_end.h"
 #include "process/hooks.h"
 #include "process/process.h"
@@ -45,20 +46,25 @@ static CUresult stream_destroyed(CUresult result, CUstream stream)
     return result;
 }
 
-static void stream_ends(CUstream stream)
+/* The stream has no slot any more. Work that `check` is just giving it is waited for: it names the handle. */
+static CUresult stream_destroy(CUresult (*real)(CUstream), CUstream stream)
 {
     sg_streams_retire(stream);
     sg_pool_streams_gone(stream);
+    if (!sg_check_on())
+        return stream_destroyed(real(stream), stream);
+    sg_captures_joining();
+    CUresult result = real(stream);
+    sg_captures_joined();
+    return stream_destroyed(result, stream);
 }
 
 CUresult cuStreamDestroy(CUstream stream)
 {
-    stream_ends(stream);
-    return stream_destroyed(sg_real()->cuStreamDestroy(stream), stream);
+    return stream_destroy(sg_real()->cuStreamDestroy, stream);
 }
 
 CUresult cuStreamDestroy_v2(CUstream stream)
 {
-    stream_ends(stream);
-    return stream_destroyed(sg_real()->cuStreamDestroy_v2(stream), stream);
+    return stream_destroy(sg_real()->cuStreamDestroy_v2, stream);
 }

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "check/check_run.h"
 #include "process/card_conf.h"
 #include "process/environment.h"
 #include "process/interposers.h"
@@ -105,7 +106,13 @@ static enum sg_process_state create_core(const struct sg_driver *driver)
         _exit(STATUS_BAD_CONF);
     sg_worker_prepare();
     sg_captures_make_driver_safe(driver, &sg_process.capture_safe);
+    if (sg_process.conf.check) {
+        sg_process_lock(SG_LOCK_PROCESS);
+        sg_process.conf.sites = true; /* a finding names lines of the program */
+        sg_process_unlock(SG_LOCK_PROCESS);
+    }
     sg_sites_open(&sg_process.conf);
+    sg_check_open(&sg_process.conf, &sg_process.capture_safe);
     sg_annotate_start();
     sg_torch_begins();
     if (sg_ipc_decide() || (sg_process.conf.ipc == SG_IPC_AUTO && sg_torch_caches())) {
@@ -244,6 +251,7 @@ static void fork_child(void)
         sg_sites_forget();
         sg_trim_forget();
         sg_refusals_forget();
+        sg_check_forget();
         atomic_store(&sg_process.state, SG_PROCESS_CHILD);
         atomic_fetch_add(&sg_fast_path_epoch, 1);
     } else if (atomic_load(&sg_process.state) == SG_PROCESS_STARTING) {

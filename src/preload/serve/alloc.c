@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "check/check_run.h"
 #include "inspect/core_state.h"
 #include "process/capture_mode.h"
 #include "process/hooks.h"
@@ -194,6 +195,8 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_req
         sg_graphs_reuse(sg_stream_named(request->stream, false), bytes, ret)) {
         if (sg_annotate_on)
             sg_annotate_given(*ret, bytes);
+        if (sg_check_on())
+            sg_check_reused(*ret, bytes);
         return CUDA_SUCCESS;
     }
     bool relaxed = capturing && sg_capture_mode_relax(&mode);
@@ -201,15 +204,24 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_req
     sg_recorder_device(sg_process_driver(), device);
     sg_trim_use(device);
     unsigned ends = sg_captures_ends();
-    CUresult result = sg_core_malloc(core, device, bytes, &tag, ret);
-    if (result != CUDA_SUCCESS)
+    size_t room = sg_check_on() ? sg_check_room(bytes) : bytes;
+    CUresult result = sg_core_malloc(core, device, room, &tag, ret);
+    if (result != CUDA_SUCCESS && room > bytes) { /* no allocation fails for what is checked behind it */
+        room = bytes;
+        result = sg_core_malloc(core, device, bytes, &tag, ret);
+    }
+    if (result != CUDA_SUCCESS) {
+        room = bytes;
         result = sg_memory_not_served(core, device, bytes, &tag, ends, result, ret);
+    }
     if (result == CUDA_SUCCESS)
         sg_refusals_note_served(bytes);
     if (relaxed)
         sg_capture_mode_restore(&mode);
     if (sg_annotate_on && result == CUDA_SUCCESS && sg_core_owns(core, *ret))
         sg_annotate_given(*ret, bytes);
+    if (sg_check_on() && result == CUDA_SUCCESS && sg_core_owns(core, *ret))
+        sg_check_given(core, device, request, &tag, *ret, bytes, room);
     if (capturing && result == CUDA_SUCCESS)
         alloc_adopt(core, request, *ret);
     sg_recorder_tick(core, device);

@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 
+#include "check/check_run.h"
 #include "process/hooks.h"
 #include "process/process.h"
 #include "serve/deferred_frees.h"
@@ -72,12 +73,17 @@ static CUresult free_by_core(struct sg_core *core, CUdeviceptr address, const st
     tag.sync = sync;
     if (request->stream_order && tag.sync != SG_FREE_SYNC_COMPLETE)
         free_order_by(core, address, request, &tag);
+    struct sg_freed *checked = sg_check_on() ? sg_check_freeing(core, address, &tag) : NULL;
     result = sg_core_free(core, address, &tag);
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE &&
         result != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && tag.sync != SG_FREE_SYNC_STRICT) {
         tag.sync = SG_FREE_SYNC_STRICT;
         result = sg_core_free(core, address, &tag);
     }
+    if (checked)
+        sg_check_freed(checked, result == CUDA_SUCCESS);
+    if (sg_check_on() && result == CUDA_ERROR_INVALID_VALUE)
+        sg_check_refused(core, address, &tag);
     sg_recorder_tick(core, device);
     return result;
 }

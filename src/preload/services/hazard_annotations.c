@@ -9,14 +9,17 @@
 
 bool sg_annotate_on;
 
-/* The simulator's function (sim/extra.h), found by its name and never linked. */
+/* The simulator's functions (sim/extra.h), found by their names and never linked. */
 static int (*block)(uint64_t address, uint64_t bytes, int handed_out);
+static void (*upkeep)(int on);
 
 void sg_annotate_start(void)
 {
     void *symbol = sg_cuda_symbol("segalloc_sim_block");
     memcpy(&block, &symbol, sizeof block);
     sg_annotate_on = block && block(0, 0, 0);
+    symbol = sg_annotate_on ? sg_cuda_symbol("segalloc_sim_upkeep") : NULL;
+    memcpy(&upkeep, &symbol, sizeof symbol);
 }
 
 uint64_t (*sg_annotate_clock(void))(void)
@@ -25,6 +28,12 @@ uint64_t (*sg_annotate_clock(void))(void)
     void *symbol = sg_cuda_symbol("segalloc_sim_ns");
     memcpy(&simulated, &symbol, sizeof simulated);
     return symbol ? simulated : sg_clock_ns;
+}
+
+void sg_annotate_upkeep(bool on)
+{
+    if (upkeep)
+        upkeep(on);
 }
 
 void sg_annotate_given(CUdeviceptr address, size_t bytes)

@@ -26,4 +26,7 @@ extern bool sg_annotate_on __attribute__((visibility("hidden")));
 void sg_annotate_given(CUdeviceptr address, size_t bytes);
 void sg_annotate_freed(struct sg_core *core, CUdeviceptr address);
 
+/* From here on, or with false no more, this thread's work is the library's own, on freed memory. */
+void sg_annotate_upkeep(bool on);
+
 #endif

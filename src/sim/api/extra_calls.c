@@ -53,6 +53,11 @@ int segalloc_sim_block(uint64_t address, uint64_t bytes, int handed_out)
     return on;
 }
 
+void segalloc_sim_upkeep(int on)
+{
+    sim_hazard_upkeep(on != 0);
+}
+
 void segalloc_sim_touches(uint64_t address, uint64_t bytes, int write)
 {
     sim_touches_announce(address, bytes, write);

@@ -10,13 +10,19 @@
 /* Results of getopt_long(): -h, and the first option. Letters of options lie between. */
 enum { HELP = 'h', FIRST = 256 };
 
-static struct option *cli_add(struct sg_cli *cli, size_t at, const char *name, bool takes)
+/* True if the value of an option may be left out: "[=PARTS]". */
+static bool cli_may_lack_value(const struct sg_cli_option *row)
+{
+    return row->argument && row->argument[0] == '[';
+}
+
+static struct option *cli_add(struct sg_cli *cli, size_t at, const char *name, int takes)
 {
     assert(at < SG_CLI_OPTIONS && strlen(name) < SG_CLI_NAME);
     char *copy = cli->name[at];
     for (size_t i = 0; name[i]; i++)
         copy[i] = name[i] == '_' ? '-' : name[i];
-    cli->option[at] = (struct option){copy, takes ? required_argument : no_argument, NULL, 0};
+    cli->option[at] = (struct option){copy, takes, NULL, 0};
     return &cli->option[at];
 }
 
@@ -31,13 +37,15 @@ static void cli_tables(struct sg_cli *cli)
     *letter++ = ':';
     *letter++ = HELP;
     for (const struct sg_cli_option *row = cli->verb->option; row->name; row++, count++) {
-        cli_add(cli, count, row->name, row->argument)->val = FIRST + (int)count;
+        int takes = !row->argument ? no_argument : cli_may_lack_value(row) ? optional_argument : required_argument;
+        cli_add(cli, count, row->name, takes)->val = FIRST + (int)count;
         if (row->letter)
             *letter++ = row->letter;
         if (row->letter && row->argument)
             *letter++ = ':';
+        assert(!row->letter || !cli_may_lack_value(row));
     }
-    cli_add(cli, count, "help", false)->val = HELP;
+    cli_add(cli, count, "help", no_argument)->val = HELP;
 }
 
 /* True where the help is asked for. The user wants it even if another option is wrong. */

@@ -33,7 +33,7 @@ enum sg_cli_value {
 struct sg_cli_option {
     const char *name;     /* with _ for - */
     char letter;          /* 0: none */
-    const char *argument; /* NULL: it takes none */
+    const char *argument; /* NULL: it takes none; "[=PARTS]": it may be left out */
     const char *text;     /* NULL: it is in the manual only */
     const char *initial;  /* the default in words; NULL: there is none, or it needs no word */
     enum sg_cli_value value;

@@ -1,6 +1,8 @@
 /* segalloc run: sets the environment and becomes the program, so that signals and the exit status are its own. */
 #include "tool.h"
 
+#include <stdio.h>
+
 #include "effective_conf.h"
 #include "launch/launch.h"
 
@@ -22,6 +24,12 @@ int sg_verb_run(int argc, char **argv)
         case OPTION_torch:
             launch.torch = true;
             break;
+        case OPTION_check: {
+            char check[64];
+            snprintf(check, sizeof check, "check:%s", optarg ? optarg : "on");
+            launch.conf = sg_tool_conf_join(launch.conf, check);
+            break;
+        }
         case OPTION_no_preload:
             launch.preload = false;
             break;

@@ -1,0 +1,116 @@
+/* All samples of one block in a batch make one finding at most. */
+#include "check/compare.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "check/findings.h"
+
+static _Atomic uint64_t compared_bytes;
+
+uint64_t sg_check_compared(void)
+{
+    return atomic_load_explicit(&compared_bytes, memory_order_relaxed);
+}
+
+/* The sums over the samples of a block. */
+struct sums {
+    struct sg_finding finding;
+    uint64_t body, body_differ; /* bytes in front of the tail */
+    uint64_t own, own_differ;   /* of the tail's first half, which the stream of the free wrote last */
+};
+
+/* Notes that `bytes` bytes differ; the first ones are kept for the text. */
+static void note_difference(struct sums *sums, const struct sg_sample *sample, uint64_t offset, CUdeviceptr address,
+    unsigned bytes, uint32_t filled, uint32_t found)
+{
+    struct sg_finding *finding = &sums->finding;
+    if (!finding->differ) {
+        finding->address = address;
+        finding->offset = offset;
+        finding->filled = filled;
+        finding->found = found;
+        finding->moved = !sample->canary && sample->address - sample->offset != sample->freed->base;
+    }
+    finding->differ += bytes;
+    finding->last = offset + bytes - 1;
+}
+
+/* Compares a row of words. Which part of the block a word lies in says later what its difference means. */
+static void compare_row(struct sums *sums, const struct sg_sample *sample, const unsigned char *data, uint64_t offset,
+    CUdeviceptr address)
+{
+    const struct sg_fill *fill = &sample->freed->fill;
+    uint64_t tail = fill->has_tail ? fill->room - SG_TAIL : fill->room;
+    for (uint32_t i = 0; i + 4 <= sample->bytes; i += 4) {
+        uint32_t filled, found, mask = sg_fill_expected(fill, offset + i, &filled);
+        if (!mask)
+            continue;
+        memcpy(&found, data + i, sizeof found);
+        found &= mask;
+        bool body = offset + i < tail, own = !body && offset + i < tail + SG_TAIL_STAMPS, differs = found != filled;
+        sums->finding.compared += 4;
+        sums->body += body ? 4 : 0;
+        sums->own += own ? 4 : 0;
+        if (!differs)
+            continue;
+        sums->body_differ += body ? 4 : 0;
+        sums->own_differ += own ? 4 : 0;
+        for (uint64_t left = sg_fill_stamps_at(fill, offset + i); left; left &= left - 1) {
+            unsigned slot = (unsigned)__builtin_ctzll(left);
+            uint32_t at = UINT32_C(0xffff) << slot % 2 * 16;
+            if ((found ^ filled) & at)
+                sums->finding.missing |= UINT64_C(1) << slot;
+        }
+        note_difference(sums, sample, offset + i, address + i, 4, filled, found);
+    }
+}
+
+/* Compares bytes behind a block that was the program's until now. */
+static void compare_canary(struct sums *sums, const struct sg_sample *sample, const unsigned char *data)
+{
+    sums->finding.compared += sample->bytes;
+    for (uint32_t i = 0; i < sample->bytes; i++)
+        if (data[i] != SG_CANARY_BYTE)
+            note_difference(sums, sample, sample->offset + i, sample->address + i, 1, SG_CANARY_BYTE, data[i]);
+}
+
+/* Where all that the stream of the free wrote is missing, that stream had not come to the fill yet. */
+static enum sg_finding_kind compare_kind(const struct sums *sums)
+{
+    bool nothing = sums->own ? sums->own_differ == sums->own : false;
+    if (nothing && sums->body_differ == sums->body)
+        return SG_FINDING_EARLY;
+    return sums->finding.missing ? SG_FINDING_EARLY : SG_FINDING_WRITE_AFTER_FREE;
+}
+
+void sg_check_compare(struct sg_batch *batch)
+{
+    uint64_t compared = 0;
+    for (unsigned i = 0; i < batch->count; i++) {
+        const struct sg_sample *first = &batch->sample[i];
+        bool seen = false;
+        for (unsigned k = 0; k < i; k++)
+            seen |= batch->sample[k].freed == first->freed && batch->sample[k].canary == first->canary;
+        if (seen)
+            continue;
+        struct sums sums = {.finding = {.block = first->freed, .now = &batch->now}};
+        for (unsigned k = i; k < batch->count; k++) {
+            const struct sg_sample *sample = &batch->sample[k];
+            const unsigned char *data = batch->data + sample->at;
+            if (sample->freed != first->freed || sample->canary != first->canary)
+                continue;
+            if (sample->canary)
+                compare_canary(&sums, sample, data);
+            for (uint32_t row = 0; row < sample->rows && !sample->canary; row++)
+                compare_row(&sums, sample, data + (uint64_t)row * sample->bytes, sample->offset + row * sample->pitch,
+                    sample->address + row * sample->pitch);
+        }
+        compared += sums.finding.compared;
+        if (sums.finding.differ) {
+            sums.finding.kind = first->canary ? SG_FINDING_OVERRUN : compare_kind(&sums);
+            sg_findings_add(&sums.finding);
+        }
+    }
+    atomic_fetch_add_explicit(&compared_bytes, compared, memory_order_relaxed);
+}

@@ -1,0 +1,65 @@
+/* Findings of `check`, for the user.
+
+   Each kind of finding is told once for each place in the program that freed the block, in one block of text whose first
+   line begins "segalloc: check:". All are counted, and the end says how many there were.
+
+   Limits. 16 blocks of text for a process; a text is cut at 4 KiB.
+
+   Why once for each place. A program with a mistake has it in a loop, and a thousand equal texts would hide the second
+   mistake. The place is the one that freed the block, since the block before is what a user has to look at first.
+
+   Why a line of JSON begins as the text does. Programs that read standard error find both by the same beginning, whatever
+   else the program writes there.
+
+   For example, a loop writes to a tensor that it has freed, 100 times over. One text names the line that freed it. The
+   end says "100 findings (write after free: 100)". */
+#ifndef SG_CHECK_FINDINGS_H
+#define SG_CHECK_FINDINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "check/samples.h"
+
+/* FINDING(name, words): the kinds. */
+#define SG_FINDINGS(FINDING)                                         \
+    FINDING(WRITE_AFTER_FREE, "write after free")                    \
+    FINDING(EARLY, "memory handed out too early")                    \
+    FINDING(OVERRUN, "write behind the end of a block")              \
+    FINDING(DOUBLE_FREE, "free of a block that is freed already")    \
+    FINDING(WRONG_FREE, "free of an address that no block begins at")
+
+enum sg_finding_kind {
+#define FINDING(name, words) SG_FINDING_##name,
+    SG_FINDINGS(FINDING)
+#undef FINDING
+    SG_FINDING_KINDS
+};
+
+/* A finding. For example, somebody wrote 8 bytes at byte 100 of a freed block: `offset` 100, `last` 107, `address` base +
+   100, `filled` 0xa59756ce, `found` 0x01010101, `differ` 8, and `compared` 5,504. `block` is the block before; of an overrun, the block itself; NULL: not known. */
+struct sg_finding {
+    enum sg_finding_kind kind;
+    const struct sg_freed *block;
+    const struct sg_check_block *now;
+    CUdeviceptr address;       /* of the first byte that differs */
+    uint64_t offset;           /* of it in the block */
+    uint64_t last;             /* offset of the last one */
+    uint64_t differ, compared; /* bytes */
+    uint32_t filled, found;    /* words */
+    uint64_t missing;          /* stamps, a bit for a slot */
+    bool moved;                /* the page stands at another address now */
+};
+
+/* How findings are said; once. */
+void sg_findings_open(bool json);
+
+/* Says a finding, where it is the first of its kind and place. Any thread, no lock. */
+void sg_findings_add(const struct sg_finding *finding);
+
+uint64_t sg_findings_count(void);
+
+/* The last line: what was done, and what was not looked at for which reason ("" where all was). */
+void sg_findings_end(uint64_t frees, uint64_t filled, uint64_t read, const char *left_out);
+
+#endif

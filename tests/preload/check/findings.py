@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""What `check` says of programs with one mistake each: the kind, the block, and the functions that allocated and freed it.
+
+    findings.py LIBRARY MISTAKES"""
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+WRITE, OVERRUN = "write after free", "write behind the end of a block"
+TWICE, WRONG = "free of a block that is freed already", "free of an address that no block begins at"
+BYTES, LARGE = 5000, 8 << 20
+# Of each mistake: the finding, the bytes of the block, and the first byte that differs (None: any, or no byte).
+MISTAKES = {
+    "set_after_free": (WRITE, BYTES, 100),
+    "set_after_free_elsewhere": (WRITE, BYTES, 100),
+    "copy_after_free": (WRITE, BYTES, 4096),
+    "copy_from_device_after_free": (WRITE, BYTES, 0),
+    "plain_set_after_free": (WRITE, BYTES, 4),  # byte 7, of the word that begins at 4
+    "plain_copy_after_free": (WRITE, BYTES, 0),
+    "large_after_free": (WRITE, LARGE, 0),
+    "whole_large_after_free": (WRITE, LARGE, None),
+    "last_byte_after_free": (WRITE, BYTES, BYTES - 4),
+    "part_after_free": (WRITE, LARGE, None),
+    "graph_after_free": (WRITE, BYTES, 0),
+    "unrecorded_stream": (WRITE, BYTES, 0),
+    "after_the_stream_is_gone": (WRITE, BYTES, 0),
+    "overrun_by_1": (OVERRUN, BYTES, BYTES),
+    "overrun_of_unit_by_1": (OVERRUN, 4096, 4096),
+    "overrun_by_512": (OVERRUN, 4096, 4096),
+    "overrun_by_4096": (OVERRUN, BYTES, BYTES),
+    "underrun": (OVERRUN, 4096, None),
+    "plain_overrun": (OVERRUN, BYTES, BYTES),
+    "double_free": (TWICE, BYTES, None),
+    "plain_double_free": (TWICE, BYTES, None),
+    "free_of_the_middle": (WRONG, BYTES, None),
+    "free_of_an_odd_address": (WRONG, BYTES, None),
+}
+# CUDA allows a free while another context is current, and no byte is wrong.
+FINE = ["none", "free_in_another_context"]
+SIMS = ["1GiB", "1GiB,schedule=3", "1GiB,driver=12.4", "1GiB,no-vmm"]
+
+
+def run(mistake, conf, sim="1GiB"):
+    environment = {**os.environ, "SEGALLOC_SIM": sim, "SEGALLOC_CONF": conf, "LD_PRELOAD": sys.argv[1]}
+    return subprocess.run([sys.argv[2], mistake], env=environment, stderr=subprocess.PIPE, text=True, timeout=60)
+
+
+def objects(result):
+    """The JSON objects of a run with check:json: the findings, and the end."""
+    lines = [json.loads(line.removeprefix("segalloc: check: ")) for line in result.stderr.splitlines()
+             if line.startswith("segalloc: check: ")]
+    return lines[:-1], lines[-1]
+
+
+class Findings(unittest.TestCase):
+    maxDiff = None
+
+    def test_each_mistake(self):
+        for sim in SIMS[:2]:
+            for mistake, (kind, size, offset) in MISTAKES.items():
+                with self.subTest(mistake=mistake, sim=sim):
+                    result = run(mistake, "check:json", sim)
+                    self.assertEqual(result.returncode, 0, result.stderr)
+                    found, end = objects(result)
+                    self.assertGreaterEqual(end["findings"], 1)
+                    one = next((each for each in found if each["finding"] == kind), None)
+                    self.assertIsNotNone(one, result.stderr)
+                    self.assertEqual(one["block"]["bytes"], size)
+                    self.assertIn("first_owner", one["block"]["allocated"]["site"])
+                    if kind != WRONG:
+                        self.assertIn("first_end", one["block"]["freed"]["site"])
+                    if offset is not None:
+                        self.assertEqual(one["offset"], offset)
+                    if kind == WRITE:
+                        self.assertGreater(one["now"]["by"]["event"], one["block"]["freed"]["event"])
+
+    def test_what_is_fine(self):
+        for sim in SIMS:
+            for mistake in FINE:
+                with self.subTest(mistake=mistake, sim=sim):
+                    result = run(mistake, "check:fail", sim)
+                    self.assertEqual(result.returncode, 0, result.stderr)
+                    self.assertIn(": nothing wrong", result.stderr)
+                    self.assertEqual(len(result.stderr.splitlines()), 1)
+
+    def test_every_driver(self):
+        """Without pages that move, and without an event over a context, by which a plain free is filled."""
+        for sim in SIMS[2:]:
+            found, _ = objects(run("set_after_free", "check:json", sim))
+            if "no-vmm" in sim:  # a free in a segment waits: it is filled as a plain one is
+                found, _ = objects(run("plain_set_after_free", "check:json", sim))
+            self.assertEqual([each["finding"] for each in found], [WRITE], sim)
+
+    def test_contracts(self):
+        """The first line of a finding, the last line, and the status."""
+        result = run("set_after_free", "check:on")
+        lines = result.stderr.splitlines()
+        self.assertEqual(lines[0], f"segalloc: check: {WRITE}")
+        self.assertRegex(lines[-1], r"^segalloc: check: checked 1 frees, .* filled, .* read back: 1 finding \(write after free: 1\)$")
+        self.assertEqual(result.returncode, 0)
+        for line in lines[1:-1]:
+            self.assertRegex(line, r"^  (where|block|now|between|likely|next|  ) ")
+        self.assertEqual(run("set_after_free", "check:fail").returncode, 4)
+        self.assertEqual(run("set_after_free", "check:fill+fail").returncode, 4)
+        self.assertEqual(run("set_after_free", "check:canary+fail").returncode, 0)
+        self.assertEqual(run("overrun_by_1", "check:canary+fail").returncode, 4)
+        self.assertEqual(run("overrun_by_1", "check:fill+fail").returncode, 0)
+        self.assertNotIn("check", run("set_after_free", "check:off").stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,334 @@
+/* Programs with one mistake of their own each, for `check`: MISTAKE is the name of one. The block that the mistake is
+   about is allocated in first_owner() and freed in first_end(), so a finding names these two. */
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_proto.h"
+#include "segalloc/segalloc.h"
+
+enum { BYTES = 5000, LARGE = 8 << 20 };
+
+/* Neither inlined nor cloned, so that it stands on the stack under its own name. */
+#if defined(__clang__)
+#define APART __attribute__((noinline, visibility("default")))
+#else
+#define APART __attribute__((noipa, visibility("default")))
+#endif
+
+static CUstream one, other;
+static void *(*malloc_on)(size_t bytes, void *stream);
+static int (*free_on)(void *pointer);
+
+/* Seen by name from outside, so that a place in the program is one of these. */
+CUdeviceptr first_owner(size_t bytes, CUstream stream);
+CUdeviceptr second_owner(size_t bytes, CUstream stream);
+void first_end(CUdeviceptr address, bool by_stream);
+
+static void must(CUresult result, const char *call)
+{
+    if (result == CUDA_SUCCESS)
+        return;
+    fprintf(stderr, "mistakes: %s: %d\n", call, (int)result);
+    exit(2);
+}
+#define MUST(call) must((call), #call)
+
+APART CUdeviceptr first_owner(size_t bytes, CUstream stream)
+{
+    CUdeviceptr address = 0;
+    if (stream)
+        address = (CUdeviceptr)(uintptr_t)malloc_on(bytes, stream);
+    else
+        MUST(cuMemAlloc_v2(&address, bytes));
+    return address;
+}
+
+APART void first_end(CUdeviceptr address, bool by_stream)
+{
+    if (by_stream)
+        MUST((CUresult)free_on((void *)(uintptr_t)address));
+    else
+        MUST(cuMemFree_v2(address));
+}
+
+APART CUdeviceptr second_owner(size_t bytes, CUstream stream)
+{
+    return first_owner(bytes, stream);
+}
+
+/* Work of the program's on the stream, so that it is in use. */
+static void work(CUdeviceptr address, size_t bytes, CUstream stream)
+{
+    MUST(cuMemsetD8Async(address, 1, bytes, stream));
+}
+
+/* A block of a stream that is freed, and the memory that then serves again. */
+static CUdeviceptr freed_on(CUstream stream, size_t bytes)
+{
+    CUdeviceptr address = first_owner(bytes, stream);
+    work(address, bytes, stream);
+    first_end(address, true);
+    return address;
+}
+
+static void serve_again(size_t bytes, CUstream stream)
+{
+    CUdeviceptr keep = 0;
+    if (stream) {
+        keep = first_owner(64, stream);
+        work(keep, 64, stream);
+    }
+    CUdeviceptr address = second_owner(bytes, stream);
+    work(address, bytes, stream);
+    MUST(cuStreamSynchronize(stream));
+}
+
+static void set_after_free(void)
+{
+    work(freed_on(one, BYTES) + 100, 8, one);
+    serve_again(BYTES, one);
+}
+
+static void set_after_free_elsewhere(void)
+{
+    work(freed_on(one, BYTES) + 100, 8, other);
+    MUST(cuStreamSynchronize(other));
+    serve_again(BYTES, one);
+}
+
+static void copy_after_free(void)
+{
+    static unsigned char bytes[16];
+    MUST(cuMemcpyHtoDAsync_v2(freed_on(one, BYTES) + 4096, bytes, sizeof bytes, one));
+    serve_again(BYTES, one);
+}
+
+static void copy_from_device_after_free(void)
+{
+    CUdeviceptr from = first_owner(BYTES, other);
+    work(from, BYTES, other);
+    MUST(cuMemcpyDtoDAsync_v2(freed_on(one, BYTES), from, 512, other));
+    MUST(cuStreamSynchronize(other));
+    serve_again(BYTES, one);
+}
+
+static void plain_set_after_free(void)
+{
+    CUdeviceptr address = first_owner(BYTES, NULL);
+    work(address, BYTES, one);
+    first_end(address, false);
+    MUST(cuMemsetD8_v2(address + 7, 1, 1));
+    MUST(cuCtxSynchronize());
+    serve_again(BYTES, NULL);
+}
+
+static void plain_copy_after_free(void)
+{
+    CUdeviceptr address = first_owner(BYTES, NULL);
+    work(address, BYTES, one);
+    first_end(address, false);
+    MUST(cuMemcpyHtoD_v2(address, "late", 4));
+    MUST(cuCtxSynchronize());
+    serve_again(BYTES, NULL);
+}
+
+static void large_after_free(void)
+{
+    work(freed_on(one, LARGE), 64, one); /* at its start */
+    serve_again(LARGE, one);
+}
+
+static void whole_large_after_free(void)
+{
+    work(freed_on(one, LARGE), LARGE, one);
+    serve_again(LARGE, one);
+}
+
+static void last_byte_after_free(void)
+{
+    work(freed_on(one, BYTES) + BYTES - 1, 1, one);
+    serve_again(BYTES, one);
+}
+
+/* The second owner is a smaller one. */
+static void part_after_free(void)
+{
+    work(freed_on(one, LARGE), LARGE, one);
+    serve_again(LARGE / 2, one);
+}
+
+static void graph_after_free(void)
+{
+    CUgraph graph;
+    CUgraphExec exec;
+    CUdeviceptr address = first_owner(BYTES, one);
+    MUST(cuStreamBeginCapture_v2(other, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(cuMemsetD8Async(address, 9, 256, other));
+    MUST(cuStreamEndCapture(other, &graph));
+    MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    work(address, BYTES, one);
+    first_end(address, true);
+    MUST(cuGraphLaunch(exec, one));
+    serve_again(BYTES, one);
+}
+
+static void overrun(size_t bytes, size_t by)
+{
+    CUdeviceptr address = first_owner(bytes, one);
+    work(address, bytes + by, one);
+    first_end(address, true);
+    MUST(cuStreamSynchronize(one));
+}
+
+static void overrun_by_1(void)
+{
+    overrun(BYTES, 1);
+}
+
+static void overrun_of_unit_by_1(void)
+{
+    overrun(4096, 1);
+}
+
+static void overrun_by_512(void)
+{
+    overrun(4096, 512);
+}
+
+static void overrun_by_4096(void)
+{
+    CUdeviceptr behind = 0;
+    CUdeviceptr address = first_owner(BYTES, one);
+    behind = second_owner(BYTES, one);
+    work(address, BYTES + 4096, one);
+    first_end(address, true);
+    first_end(behind, true);
+    MUST(cuStreamSynchronize(one));
+}
+
+/* In front of the second block is the canary of the first one. */
+static void underrun(void)
+{
+    CUdeviceptr address = first_owner(4096, one), behind = second_owner(4096, one);
+    CUdeviceptr later = address < behind ? behind : address;
+    work(later - 400, 500, one);
+    first_end(address, true);
+    first_end(behind, true);
+    MUST(cuStreamSynchronize(one));
+}
+
+static void plain_overrun(void)
+{
+    CUdeviceptr address = first_owner(BYTES, NULL);
+    MUST(cuMemsetD8_v2(address, 1, BYTES + 1));
+    first_end(address, false);
+}
+
+static void double_free(void)
+{
+    (void)free_on((void *)(uintptr_t)freed_on(one, BYTES));
+}
+
+static void plain_double_free(void)
+{
+    CUdeviceptr address = first_owner(BYTES, NULL);
+    work(address, BYTES, one);
+    first_end(address, false);
+    (void)cuMemFree_v2(address);
+}
+
+static void free_of_the_middle(void)
+{
+    (void)cuMemFree_v2(first_owner(BYTES, NULL) + 512);
+}
+
+static void free_of_an_odd_address(void)
+{
+    (void)cuMemFree_v2(first_owner(BYTES, NULL) + 3);
+}
+
+static void free_in_another_context(void)
+{
+    CUcontext context;
+    CUdeviceptr address = first_owner(BYTES, NULL);
+    MUST(cuCtxCreate_v2(&context, 0, 0));
+    (void)cuMemFree_v2(address);
+}
+
+/* A stream that used the block was not recorded. */
+static void unrecorded_stream(void)
+{
+    CUdeviceptr address = first_owner(BYTES, one);
+    work(address, BYTES, one);
+    CUevent event;
+    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    MUST(cuEventRecord(event, one));
+    MUST(cuStreamWaitEvent(other, event, 0));
+    work(address, 64, one);
+    first_end(address, true);
+    work(address, BYTES, other);
+    MUST(cuStreamSynchronize(other));
+    serve_again(BYTES, one);
+}
+
+static void after_the_stream_is_gone(void)
+{
+    CUdeviceptr address = freed_on(one, BYTES);
+    MUST(cuStreamSynchronize(one));
+    MUST(cuStreamDestroy_v2(one));
+    work(address, 32, other);
+    MUST(cuStreamSynchronize(other));
+    one = other;
+    serve_again(BYTES, other);
+}
+
+/* None: what a program may do. */
+static void none(void)
+{
+    serve_again(BYTES, one);
+    for (int i = 0; i < 100; i++) {
+        CUdeviceptr address = freed_on(i % 2 ? one : other, (size_t)BYTES * (size_t)(i % 7 + 1));
+        (void)address;
+        serve_again(BYTES, i % 3 ? one : other);
+    }
+}
+
+static const struct mistake {
+    const char *name;
+    void (*make)(void);
+} mistakes[] = {
+#define MISTAKE(name) {#name, name}
+    MISTAKE(none), MISTAKE(set_after_free), MISTAKE(set_after_free_elsewhere), MISTAKE(copy_after_free),
+    MISTAKE(copy_from_device_after_free), MISTAKE(plain_set_after_free), MISTAKE(plain_copy_after_free),
+    MISTAKE(large_after_free), MISTAKE(whole_large_after_free), MISTAKE(last_byte_after_free), MISTAKE(part_after_free),
+    MISTAKE(graph_after_free), MISTAKE(overrun_by_1), MISTAKE(overrun_of_unit_by_1), MISTAKE(overrun_by_512),
+    MISTAKE(overrun_by_4096), MISTAKE(underrun), MISTAKE(plain_overrun), MISTAKE(double_free),
+    MISTAKE(plain_double_free), MISTAKE(free_of_the_middle), MISTAKE(free_of_an_odd_address),
+    MISTAKE(free_in_another_context), MISTAKE(unrecorded_stream), MISTAKE(after_the_stream_is_gone),
+};
+
+int main(int count, char **argument)
+{
+    CUcontext context;
+    void *symbol = dlsym(RTLD_DEFAULT, "segalloc_malloc_on");
+    memcpy(&malloc_on, &symbol, sizeof symbol);
+    symbol = dlsym(RTLD_DEFAULT, "segalloc_free");
+    memcpy(&free_on, &symbol, sizeof symbol);
+    if (count != 2 || !malloc_on || !free_on)
+        return 2;
+    MUST(cuInit(0));
+    MUST(cuDevicePrimaryCtxRetain(&context, 0));
+    MUST(cuCtxSetCurrent(context));
+    MUST(cuStreamCreate(&one, CU_STREAM_NON_BLOCKING));
+    MUST(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
+        if (strcmp(argument[1], mistakes[i].name) == 0) {
+            mistakes[i].make();
+            return 0;
+        }
+    }
+    return 2;
+}
