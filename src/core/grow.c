@@ -254,7 +254,7 @@ static void note_shortage_locked(struct sg_device *device, uint64_t bytes, enum 
     bool ours = by == SEGALLOC_OUTSIDE_OTHER;
     uint64_t limit = ours ? device->capacity_bytes : device->total_bytes;
     const struct sg_usage *usage = &device->accounts.usage;
-    uint64_t held = usage->reserved.now, outside = device->room.outside_bytes;
+    uint64_t held = usage->reserved.now, outside = device->room.outside_exact;
     /* Two bounds: the limit, and what the device has left beside others. The smaller one is the room. */
     uint64_t allowed = limit > held ? limit - held : 0;
     uint64_t left = device->total_bytes > held + outside ? device->total_bytes - held - outside : 0;

@@ -52,7 +52,7 @@ typedef int (*segalloc_sim_managed_fn)(int device, struct segalloc_sim_managed *
 /* Bytes of a device's memory in use, by whatever. */
 typedef uint64_t (*segalloc_sim_used_fn)(int device);
 
-/* The processes that hold memory of the machine's device of this index, which is NVML's. The program need not see it.
+/* The processes that have a context or memory of the machine's device of this index, which is NVML's, as on a real driver. The program need not see it.
    Where several processes share the card each is listed, else this one alone. Fills up to `room` rows and returns how
    many there are. */
 struct segalloc_sim_process {

@@ -173,6 +173,14 @@ static void memory_of_others_counts_in_steps(void **state)
         assert_int_equal(sg_core_malloc(core, 0, 3 * SG_MIB, &tag, &address[i]), CUDA_SUCCESS);
         assert_int_equal(core->device[0]->room.outside_bytes, 5 * SG_MIB);
     }
+    /* A failure is short to the byte, not to the step. */
+    CUdeviceptr none;
+    struct sg_shortage shortage;
+    assert_int_equal(sg_core_malloc(core, 0, 60 * SG_MIB, &tag, &none), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_true(sg_core_shortage(core, 0, &shortage));
+    assert_int_equal(shortage.outside, 5 * SG_MIB + 100 * SG_KIB);
+    assert_int_equal(shortage.short_by + shortage.idle + shortage.room, 60 * SG_MIB);
+    assert_int_equal(shortage.room, 64 * SG_MIB - strict_used(0) - shortage.outside);
     for (int i = 0; i < 2; i++)
         assert_int_equal(sg_core_free(core, address[i], &tag), CUDA_SUCCESS);
     stop();

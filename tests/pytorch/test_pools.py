@@ -25,16 +25,16 @@ BYPASSED = "pytorch:direct bypasses it"
 HISTORY = "PyTorch records its memory history"
 
 
-def run(mode, script, *arguments, sim="4GiB", extra={}):
-    return subprocess.run([SEGALLOC, "run", "--sim", sim, "--conf", "oom_report:never", *MODES[mode], "--", PYTHON,
+def run(mode, script, *arguments, sim="4GiB", extra={}, options=()):
+    return subprocess.run([SEGALLOC, "run", "-q", "--sim", sim, "--conf", "oom_report:never", *MODES[mode], *options, "--", PYTHON,
                            HERE / "pools" / script, *arguments],
                           env=ENVIRONMENT | extra, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True, timeout=300)
 
 
-def rehearse(card, script, *arguments, extra={}):
+def rehearse(card, script, *arguments, extra={}, margin="600MiB"):
     with tempfile.TemporaryDirectory() as folder:
-        return subprocess.run([SEGALLOC, "rehearse", "--card", card, "--", PYTHON, HERE / "pools" / script, *arguments],
+        return subprocess.run([SEGALLOC, "rehearse", "--margin", margin, "--card", card, "--", PYTHON, HERE / "pools" / script, *arguments],
                               env=ENVIRONMENT | extra, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, timeout=300)
 
@@ -45,10 +45,12 @@ class Pools(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory()
         cls.library = os.path.join(cls.folder.name, "own.so")
         cls.sleeping = os.path.join(cls.folder.name, "sleeping.so")
+        cls.outside = os.path.join(cls.folder.name, "outside.so")
         driver = os.path.join(cls.folder.name, "libcuda.so.1")  # for its name alone
         subprocess.run(["cc", "-shared", "-o", driver, "-Wl,-soname,libcuda.so.1", "-xc", os.devnull], check=True)
         for library, source, *more in ((cls.library, "allocator.c"),
-                                       (cls.sleeping, "sleeping.c", "-Wl,--no-as-needed", driver)):
+                                       (cls.sleeping, "sleeping.c", "-Wl,--no-as-needed", driver),
+                                       (cls.outside, "outside.c", "-Wl,--no-as-needed", driver)):
             subprocess.run(["cc", "-shared", "-fPIC", "-o", library, HERE / "pools" / source, *more], check=True)
 
     @classmethod
@@ -90,6 +92,44 @@ class Pools(unittest.TestCase):
         for mode, said in self.as_natively("pool_allocator.py", self.library, modes=self.modes()).items():
             self.assertEqual(said, "", mode)
 
+    def test_own_allocator_by_other_calls(self):
+        """Memory by calls that are not served: the script's words are as natively; traces and verdicts have it to the byte."""
+        calls = {"create": "cuMemCreate", "async": "cudaMallocAsync", "managed": None}
+        for by in ("create",) if SHORT else calls:
+            for how, all_of_it in (("all", 600), ("pool", 700)):
+                with self.subTest(by=by, how=how):
+                    own = {"OWN_BY": by}
+                    self.as_natively("outside.py", self.outside, how, "0", sim="1GiB", extra=own,
+                                     modes=self.modes(*(("direct",) if how == "all" else ())))
+                    done = rehearse("1GiB", "outside.py", self.outside, how, "0", extra=own, margin="0")
+                    self.assertEqual(done.returncode, 0, done.stdout)
+                    if by == "managed":
+                        self.assertIn("It needs 600.00 MiB of managed memory beside that", done.stdout)
+                        continue
+                    self.assertRegex(done.stdout, rf"(?m)^1\.00 GiB: fits, {1024 - all_of_it}\.00 MiB to spare")
+                    for card, status in ((all_of_it, 0), (all_of_it - 2, 3)):
+                        done = rehearse(f"{card}MiB", "outside.py", self.outside, how, "0", extra=own, margin="0")
+                        self.assertEqual(done.returncode, status, done.stdout)
+                    self.assertIn(f"600.00 MiB by {calls[by]}", done.stdout)
+
+    def test_own_allocator_is_refused(self):
+        """600 MiB more than the card has, by a call that is not served: PyTorch's error or the script's own, and a failure by that
+        call in the trace."""
+        for how in ("all", "pool"):
+            natively = run("native", "outside.py", self.outside, how, "600", sim="1GiB", extra={"OWN_BY": "create"})
+            self.assertEqual(natively.returncode, 1, natively.stderr)
+            for mode in self.modes(*(("direct",) if how == "all" else ())):
+                with self.subTest(how=how, mode=mode), tempfile.TemporaryDirectory() as folder:
+                    trace = os.path.join(folder, "own.trace")
+                    done = run(mode, "outside.py", self.outside, how, "600", sim="1GiB", extra={"OWN_BY": "create"}, options=("-o", trace))
+                    self.assertEqual((done.returncode, done.stdout), (1, natively.stdout), done.stderr)
+                    self.assertEqual("OutOfMemoryError" in done.stderr, "OutOfMemoryError" in natively.stderr, done.stderr)
+                    said = subprocess.run([SEGALLOC, "report", trace], stdout=subprocess.PIPE, check=True, text=True).stdout
+                    self.assertIn("largest of 600.00 MiB asked for by cuMemCreate, refused", said)
+            done = rehearse("1GiB", "outside.py", self.outside, how, "600", extra={"OWN_BY": "create"})
+            self.assertEqual(done.returncode, 3, done.stdout)
+            self.assertRegex(done.stdout, rf"(?m)^1\.00 GiB: does not fit: .* has {1.17 if how == 'all' else 1.27} GiB")
+
     def test_sleeping_pool(self):
         """2 GiB of weights leave the card for 2.5 GiB of a trainer: of 4 GiB there are 0.5 for what stays."""
         self.as_natively("sleeps.py", self.sleeping, "2560", modes=self.modes())
@@ -107,6 +147,18 @@ class Pools(unittest.TestCase):
         self.assertRegex(done.stdout, r"(?m)^6\.00 GiB: does not fit: .* 7\.00 GiB")
         self.assertRegex(done.stdout, r"(?m)^8\.00 GiB: fits, 1\.00 GiB to spare")
         self.assertIn("3.00 GiB by cudaMallocAsync", done.stdout)
+
+    def test_rehearsal_falls_back(self):
+        """Before PyTorch 2.9 --torch is a pluggable allocator, which has no pools: the rehearsal runs once more without, and says so."""
+        major, minor = subprocess.run([PYTHON, "-c", "import importlib.metadata as m; print(m.version('torch'))"], check=True,
+                                      stdout=subprocess.PIPE, text=True).stdout.split(".")[:2]
+        if (int(major), int(minor)) >= (2, 9):
+            self.skipTest("--torch has pools")
+        for card, verdict in (("1GiB", ": fits, 524.00 MiB to spare"), ("450MiB", ": does not fit: the smallest card that does has 500.00 MiB")):
+            done = rehearse(card, "two_tensors.py", margin="0")
+            self.assertIn(verdict, done.stdout)
+            self.assertEqual(done.stdout.count("torch.cuda.MemPool needs PyTorch's own allocator: running it once more with that"), 1, done.stdout)
+            self.assertEqual(done.stdout.count("allocated 500"), 1, done.stdout)
 
     def test_beyond_the_card(self):
         """PyTorch has addresses for 9/8 of its card: where the rehearsal's card gave more, it faulted."""

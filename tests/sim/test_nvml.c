@@ -101,6 +101,10 @@ static void nvml_says_who_holds_memory(void **state)
     assert_int_equal(cuInit(0), CUDA_SUCCESS);
     assert_int_equal(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
     assert_int_equal(cuCtxSetCurrent(context), CUDA_SUCCESS);
+    count = 4; /* a process with a context is listed before it holds anything */
+    assert_int_equal(nvmlDeviceGetComputeRunningProcesses_v3(device, &count, list), 0);
+    assert_true(count == 1 && list[0].pid == (unsigned)getpid() && list[0].used == 0);
+    count = 0;
     assert_int_equal(cuMemAlloc_v2(&block, BYTES), CUDA_SUCCESS);
     assert_int_equal(memory_of(device).used, BYTES);
     assert_int_equal(nvmlDeviceGetComputeRunningProcesses_v3(device, &count, NULL), INSUFFICIENT_SIZE);

@@ -129,6 +129,7 @@ struct sg_aliases {
 /* The rest of the device: how much others hold, and what the driver has refused. */
 struct sg_room {
     uint64_t outside_bytes;      /* of the device in use by others, quantised */
+    uint64_t outside_exact;      /* to the byte, when the driver was asked last; for what is said, not for plans */
     struct sg_outside outside;   /* to the byte, as the observer has it; nothing is decided by it */
     uint64_t refused_at;         /* reserved bytes at which the driver last refused a page; 0: it has not */
     bool mappings_out;           /* the machine seems to have no mappings left */

@@ -7,6 +7,7 @@ void sg_device_note_outside_locked(struct sg_device *device, uint64_t bytes)
 {
     SG_ASSERT_HELD(&device->lock);
     bytes = bytes < device->total_bytes ? bytes : device->total_bytes;
+    device->room.outside_exact = bytes;
     if (bytes == device->room.outside_bytes)
         return;
     device->room.outside_bytes = bytes;
@@ -101,6 +102,8 @@ static void outside_ask_growing(struct sg_device *device, bool current, enum out
     uint64_t held = device->accounts.usage.reserved.now, bytes = answer.used > held ? answer.used - held : 0;
     if (purpose == OUTSIDE_TO_PLAN && answer.has_used)
         sg_device_note_outside_locked(device, bytes / step * step);
+    if (answer.has_used)
+        device->room.outside_exact = bytes < device->total_bytes ? bytes : device->total_bytes;
     if (outside_is_observed(device->core))
         outside_show(device->core, device->ordinal, held, &answer, &device->room.outside);
     sg_device_unlock(device);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/card.h"
 #include "device/device.h"
 #include "graphs/captured_work.h"
 #include "kernels/module.h"
@@ -32,6 +33,7 @@ static CUresult context_open(CUcontext context)
     context->id = ++sim.next_id; /* a primary one that is taken up again is another one */
     context->error = CUDA_SUCCESS;
     context->alive = true;
+    sim_card_context(context->device, true);
     return CUDA_SUCCESS;
 }
 
@@ -70,6 +72,7 @@ void sim_context_close(CUcontext context)
     if (!context->alive)
         return;
     context->alive = false;
+    sim_card_context(context->device, false);
     for (CUstream s = context->streams, next; s; s = next) {
         next = s->next;
         if (s->alive)
@@ -128,6 +131,7 @@ void sim_context_detach(CUcontext green)
             sim_capture_ruin(s->capture);
     }
     green->alive = false;
+    sim_card_context(green->device, false);
     green->error = CUDA_ERROR_CONTEXT_IS_DESTROYED;
     sim_deps_free(green->barriers);
     green->barriers = NULL;

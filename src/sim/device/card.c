@@ -19,7 +19,7 @@
 enum { ROWS = 64, GUARD = ROWS }; /* the byte after the rows' is locked while somebody takes memory */
 
 struct row {
-    _Atomic uint64_t used[SIM_DEVICES_MAX]; /* by the machine's index */
+    _Atomic uint64_t used[SIM_DEVICES_MAX], contexts[SIM_DEVICES_MAX]; /* by the machine's index */
     _Atomic uint64_t mappings;
     _Atomic int64_t pid;
 };
@@ -27,6 +27,7 @@ struct row {
 static struct {
     struct row *rows;
     int fd, own;
+    _Atomic uint64_t contexts[SIM_DEVICES_MAX]; /* of this process: alive, by the machine's index */
 } card = {.fd = -1, .own = -1};
 
 static bool card_lock(int byte, short type, int command)
@@ -116,20 +117,28 @@ size_t sim_card_processes(int index, struct segalloc_sim_process *ret, size_t ro
 {
     size_t count = 0;
     const struct sim_device *own = sim_device_by_index(index);
-    if (own && !card.rows && own->used) {
+    if (own && !card.rows && (own->used || atomic_load(&card.contexts[index]))) {
         if (room)
             ret[0] = (struct segalloc_sim_process){getpid(), own->used};
         return 1;
     }
     for (int i = 0; index >= 0 && index < sim.config.devices && card.rows && i < ROWS; i++) {
         uint64_t used = atomic_load(&card.rows[i].used[index]);
-        if (!used || (i != card.own && card_lock(i, F_WRLCK, F_GETLK)))
+        if ((!used && !atomic_load(&card.rows[i].contexts[index])) || (i != card.own && card_lock(i, F_WRLCK, F_GETLK)))
             continue;
         if (count < room)
             ret[count] = (struct segalloc_sim_process){atomic_load(&card.rows[i].pid), used};
         count++;
     }
     return count;
+}
+
+void sim_card_context(const struct sim_device *device, bool begins)
+{
+    _Atomic uint64_t *own = &card.contexts[device->index];
+    atomic_fetch_add(own, begins ? 1 : UINT64_MAX);
+    if (card.rows)
+        atomic_store(&card.rows[card.own].contexts[device->index], atomic_load(own));
 }
 
 static void card_publish(const struct sim_device *device)

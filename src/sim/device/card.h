@@ -19,6 +19,9 @@ void sim_device_discharge(struct sim_device *device, uint64_t bytes);
 bool sim_mappings_take(uint64_t count);
 void sim_mappings_give(uint64_t count);
 
+/* A context of the device begins to live, or ends. */
+void sim_card_context(const struct sim_device *device, bool begins);
+
 /* Not locked: segalloc_sim_processes of extra.h. */
 size_t sim_card_processes(int index, struct segalloc_sim_process *ret, size_t room);
 

@@ -139,7 +139,7 @@ static enum result nvml_answer_number(const void *device, unsigned *ret, unsigne
 
 enum { PROCESSES = 64 };
 
-/* The processes that hold memory of a device, and bytes; none where this process has no simulated driver. */
+/* The processes that have a context or memory of a device, and bytes; none where this process has no simulated driver. */
 static size_t nvml_holders(const struct device *device, struct segalloc_sim_process ret[PROCESSES])
 {
     void *driver = getpid() == nvml.loader ? dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD) : NULL;

@@ -92,11 +92,25 @@ static void above_own_limit(void)
     run_out(60 * MIB);
 }
 
+/* Memory that the program takes from the driver itself. */
+static void take_physical(size_t bytes)
+{
+    CUmemGenericAllocationHandle handle;
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    MUST(cuMemCreate(&handle, bytes, &prop, 0));
+}
+
+static bool others_by_physical; /* other processes hold theirs so */
+
 static void holds(size_t bytes, int ready, int over)
 {
     char byte = 0;
     start();
-    take(bytes);
+    if (others_by_physical)
+        take_physical(bytes);
+    else
+        take(bytes);
     EXPECT(write(ready, &byte, 1) == 1);
     EXPECT(read(over, &byte, 1) == 0);
     _exit(failures != 0);
@@ -131,6 +145,18 @@ static void takes_the_rest(void)
 static void beside_one(void)
 {
     beside(1, 120 * MIB, takes_the_rest);
+}
+
+/* This process holds nothing yet: it is known by its context. */
+static void takes_first(void)
+{
+    run_out(100 * MIB);
+}
+
+static void first_by_one_physical(void)
+{
+    others_by_physical = true;
+    beside(1, 200 * MIB, takes_first);
 }
 
 static void beside_two(void)
@@ -212,15 +238,6 @@ static void in_a_capture(void)
     run_out(160 * MIB);
     over = true;
     EXPECT(pthread_join(thread, NULL) == 0);
-}
-
-/* Memory that the program takes from the driver itself. */
-static void take_physical(size_t bytes)
-{
-    CUmemGenericAllocationHandle handle;
-    const CUmemAllocationProp prop = {
-        .type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
-    MUST(cuMemCreate(&handle, bytes, &prop, 0));
 }
 
 /* From a pool that keeps what is freed. */
@@ -350,6 +367,7 @@ int main(int argc, char **argv)
         {"above_limit", above_limit, false},
         {"above_own_limit", above_own_limit, false},
         {"beside_one", beside_one, true},
+        {"first_by_one_physical", first_by_one_physical, true},
         {"beside_two", beside_two, true},
         {"beside_and_fragmented", beside_and_fragmented, true},
         {"beside_and_too_big", beside_and_too_big, true},

@@ -32,6 +32,7 @@ PROGRAMS = [
     ("above_own_limit", "256MiB", "", "limit: 128.00 MiB may be held",
      "in the program: torch.cuda.set_per_process_memory_fraction(0.63), or segalloc.set_limit(167772160)"),
     ("beside_one", SHARED, "", "other processes hold 120.00 MiB of this device", "ps -fp "),
+    ("first_by_one_physical", SHARED, "", "other processes hold 200.00 MiB of this device", "ps -fp "),
     ("beside_two", SHARED, "", "other processes hold 100.00 MiB of this device", "ps -fp "),
     ("behind_a_kernel", "256MiB", "free_sync:event,wait_limit:0.1", "work still queued: it uses 150.00 MiB", "segalloc run --conf wait_limit:"),
     ("in_a_capture", "256MiB", "wait_limit:0.1", "work still queued: it uses 150.00 MiB", "segalloc run -o run.trace -- "),
