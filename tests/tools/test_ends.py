@@ -7,6 +7,8 @@ import os
 import shlex
 import subprocess
 import sys
+import tempfile
+import time
 import unittest
 
 SEGALLOC, ACTS = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
@@ -58,6 +60,18 @@ class Ends(unittest.TestCase):
         for end in ("", "_exit"):
             verdict = self.verdict(3, "--card", "700MiB,900MiB", "--margin", "0", "--", "sh", "-c", later.replace("END", end))
             self.assertEqual([card["fits"] for card in verdict["cards"]], [False, True], end)
+
+    def test_what_goes_on_after_the_tool(self):
+        """It can open files and end as it likes, though nobody rehearses any more."""
+        with tempfile.TemporaryDirectory() as folder:
+            script = f"(sleep 5; sleep 60 & kill $! && sh -c 'exit 7'; echo $? >{folder}/status) >/dev/null 2>&1 </dev/null &"
+            self.verdict(0, "--card", "1GiB", "--", "sh", "-c", f"'{ACTS}' a+100; {script}")
+            for _ in range(200):
+                if os.path.exists(f"{folder}/status"):
+                    break
+                time.sleep(0.1)
+            with open(f"{folder}/status", encoding="ascii") as file:
+                self.assertEqual(file.read(), "7\n")
 
     def test_managed_memory(self):
         """It is said, and no card is too small for it."""

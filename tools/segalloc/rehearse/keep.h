@@ -33,6 +33,9 @@ int sg_keep_receive(int socket);
 /* Answers until no process is left that asks, on a thread of its own, with a copy of `keep`; takes `listener` over. False:
    no thread. */
 bool sg_keep_watch(const struct sg_keep *keep, int listener);
+/* Before the tool ends: leaves a process behind that answers for as long as others are there that ask. Without it the calls of
+   what the program has left behind would fail. */
+void sg_keep_leave(void);
 /* True if this system has what it takes for keeping files, and for noting the ends of processes. */
 bool sg_keep_possible(void);
 

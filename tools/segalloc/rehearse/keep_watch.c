@@ -281,6 +281,23 @@ struct watch {
     int listener;
 };
 
+/* Those that some process may still ask, one for each run. What comes after so many is not left behind. */
+enum { WATCHES_MOST = 64 };
+static struct watch *going_on[WATCHES_MOST];
+static pthread_mutex_t going_on_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void watch_replace(struct watch *before, struct watch *now)
+{
+    bool done = false;
+    pthread_mutex_lock(&going_on_lock);
+    for (int i = 0; i < WATCHES_MOST && !done; i++) {
+        done = going_on[i] == before;
+        if (done)
+            going_on[i] = now;
+    }
+    pthread_mutex_unlock(&going_on_lock);
+}
+
 static void *keep_answer(void *argument)
 {
     struct watch *watch = argument;
@@ -312,9 +329,54 @@ static void *keep_answer(void *argument)
     }
     free(asked);
     free(told);
+    watch_replace(watch, NULL);
     close(watch->listener);
     free(watch);
     return NULL;
+}
+
+static bool watch_is_open(int file)
+{
+    bool found = false;
+    for (int i = 0; i < WATCHES_MOST; i++)
+        found |= going_on[i] && going_on[i]->listener == file;
+    return found;
+}
+
+/* In a process of its own, with nothing open but what it answers by. */
+static void watch_go_on(void)
+{
+    enum { FILES_MOST = 4096 };
+    pthread_t thread[WATCHES_MOST];
+    bool made[WATCHES_MOST] = {false};
+    struct watch *watch[WATCHES_MOST];
+    int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+    memcpy(watch, going_on, sizeof watch);
+    for (int i = 0; i <= STDERR_FILENO; i++)
+        dup2(nothing, i);
+    for (int i = STDERR_FILENO + 1; i < FILES_MOST; i++)
+        if (!watch_is_open(i))
+            close(i);
+    for (int i = 0; i < WATCHES_MOST; i++)
+        made[i] = watch[i] && pthread_create(&thread[i], NULL, keep_answer, watch[i]) == 0;
+    for (int i = 0; i < WATCHES_MOST; i++)
+        if (made[i])
+            pthread_join(thread[i], NULL);
+}
+
+void sg_keep_leave(void)
+{
+    bool any = false;
+    pthread_mutex_lock(&going_on_lock); /* nobody else has it in the child, for the lock is this thread's */
+    for (int i = 0; i < WATCHES_MOST; i++)
+        any |= going_on[i] != NULL;
+    pid_t child = any ? fork() : -1;
+    pthread_mutex_unlock(&going_on_lock);
+    if (child != 0)
+        return;
+    setsid();
+    watch_go_on();
+    _exit(0);
 }
 
 bool sg_keep_watch(const struct sg_keep *keep, int listener)
@@ -330,10 +392,13 @@ bool sg_keep_watch(const struct sg_keep *keep, int listener)
     sigset_t all, before; /* signals are the main thread's */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
+    watch_replace(NULL, watch);
     bool made = pthread_create(&thread, &detached, keep_answer, watch) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&detached);
-    if (!made)
+    if (!made) {
+        watch_replace(watch, NULL);
         free(watch);
+    }
     return made;
 }

@@ -400,6 +400,8 @@ static int rehearse_with(struct sg_rehearse *rehearse, struct sg_launch *launch,
     sg_kept_recover(rehearse->verb, temporary_folder());
     sg_signals_hold(&rehearse->signals);
     int status = values ? rehearse_values(rehearse, launch, values) : rehearse_command(rehearse, launch);
+    if (sg_signals_any_child())
+        sg_keep_leave();
     sg_signals_restore(&rehearse->signals);
     return status;
 }
