@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Breaks the ordering code on purpose, one bug at a time, and says which test notices.
 
-    mutations [--json] [--only NAME] [--test TEST] [--seeds N] [--list]
+    mutations [--json] [--only NAME] [--test TEST] [--seeds N] [--list] [--check]
 
 Each seeded bug, mutations/<area>/<name>.bug, names a function, a text in it and the text instead; README.md there says
 how. The source that has them is copied, changed, compiled as the build compiles it, and linked into a library of its
 own, or into a test of its own. Nothing of the build is touched. A bug whose text is not found once is an error.
+
+With --check the library's own `check` is on trial: which of the bugs by which memory gets a second owner too early it
+notices by itself, in the programs in which the simulator's hazard checker notices them, with that checker off.
 """
 import argparse
 import concurrent.futures
@@ -326,6 +329,68 @@ def judge(mutation, seeds, ignored):
     return row
 
 
+HAZARD = re.compile(r"^segalloc simulator: hazard \d", re.MULTILINE)
+FINDING = re.compile(r"^segalloc: check: (?!checked)(.*)$", re.MULTILINE)
+
+
+def said_by(library, command, conf, sim):
+    """What a program of the build under the library writes to standard error; "" where it hangs."""
+    target, *arguments = command.split()
+    environment = dict(os.environ, LD_PRELOAD=library, SEGALLOC_SIM=sim, SEGALLOC_CONF="pytorch:direct," + conf,
+                       LD_LIBRARY_PATH=os.path.join(BUILD, "src/sim") + ":" + os.path.join(BUILD, "src/sim/cudart"))
+    try:
+        return subprocess.run([os.path.join(BUILD, target)] + arguments, env=environment, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, timeout=30).stderr.decode(errors="replace")
+    except subprocess.TimeoutExpired:
+        return ""
+
+
+def said_by_ordering(library, seeds, kind, *options):
+    command = [ORDERING, "--seeds", str(seeds), "--patience", "4", "--jobs", "1", "--first", *options]
+    if kind != "all":
+        command += ["--kind", kind]
+    return run(command, env=dict(os.environ, SEGALLOC_LIBRARY=library), errors="replace").stderr
+
+
+def judge_check(mutation, seeds):
+    """Whether the hazard checker sees two owners with a bug in place, and what `check` says of the same programs."""
+    row = {"name": mutation["name"], "what": mutation["what"], "two_owners": "", "caught_by": ""}
+    with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
+        try:
+            mutate(mutation, folder)
+            library = link(mutation, folder, LIBRARY, os.path.basename(LIBRARY))
+        except ValueError as error:
+            return dict(row, error=str(error))
+        for command, conf, sim in mutation["programs"]:
+            if HAZARD.search(said_by(library, command, conf, sim)):
+                row["two_owners"] = row["two_owners"] or command
+                found = FINDING.search(said_by(library, command, conf + ",check:on", sim.replace(",hazard", "")))
+                row["caught_by"] = row["caught_by"] or (f"{command}: {found[1]}" if found else "")
+        for kind in mutation.get("kinds") or ["all"]:
+            if row["caught_by"] or not HAZARD.search(said_by_ordering(library, seeds, kind)):
+                continue
+            row["two_owners"] = row["two_owners"] or f"ordering, kind {kind}"
+            found = FINDING.search(said_by_ordering(library, seeds, kind, "--check", "on", "--unwatched"))
+            row["caught_by"] = f"ordering, kind {kind}: {found[1]}" if found else ""
+    return row
+
+
+def try_check(mutations, arguments):
+    """One line for each bug by which memory gets a second owner, and the share of them that `check` notices."""
+    owners = caught = 0
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        for row in pool.map(lambda m: judge_check(m, arguments.seeds), mutations):
+            owners += bool(row["two_owners"])
+            caught += bool(row["caught_by"])
+            if arguments.json:
+                print(json.dumps(row), flush=True)
+            else:
+                verdict = row["caught_by"] or f"NOT CAUGHT ({row['two_owners']})" if row["two_owners"] else "no second owner"
+                print(f"{row['name']}: {row.get('error') or verdict}", flush=True)
+    print(f"check notices {caught} of {owners} bugs by which memory gets a second owner", file=sys.stderr)
+    return 0 if caught * 5 >= owners * 4 else 1
+
+
 def list_all(mutations):
     behind = 0
     for mutation in mutations:
@@ -349,6 +414,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=max(2, os.cpu_count() or 2))
     parser.add_argument("--list", action="store_true",
                         help="names the seeded bugs, and ends; fails where the code has left the table behind")
+    parser.add_argument("--check", action="store_true", help="what the library's own check notices, the hazard checker being off")
     arguments = parser.parse_args()
     chosen = [m for m in MUTATIONS if not arguments.only or m["name"] in arguments.only]
     if arguments.test:
@@ -361,6 +427,8 @@ def main():
         for mutation in [m for m in chosen if m["asserted"]]:
             print(f"{mutation['name']}: needs a build with assertions (-Db_ndebug=false)", file=sys.stderr)
         chosen = [m for m in chosen if not m["asserted"]]
+    if arguments.check:
+        return try_check([m for m in chosen if m["programs"] or m["kinds"]], arguments)
     sound = {} if arguments.test else failures(None, 1, 20, ["all"])
     for (seed, policy, kind), what in sorted(sound.items()):
         print(f"without any seeded bug: seed {seed}, policy {policy}, kind {kind}: {what}", file=sys.stderr)
