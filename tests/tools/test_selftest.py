@@ -82,6 +82,11 @@ class Selftest(unittest.TestCase):
             self.assertIn(verdict["check"].replace("_", " "), text)
         self.assertIn("all as assumed", text)
 
+    def test_under_the_library(self):
+        """A process under the library asks the driver and not the library, which would hide what it does."""
+        told = json.loads(self.run_tool("run", "--sim", "8GiB", "--", SEGALLOC, "selftest", "--json").stdout)
+        self.assertEqual(told["result"], "as_assumed")
+
     def test_each_fault_is_named(self):
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             runs = [pool.submit(self.selftest, "--sim", f"8GiB,{spec}", status=status) for spec, *_, status in FAULTS]
