@@ -214,7 +214,7 @@ static bool before_removal(struct sg_keep *keep, pid_t pid, int folder, uint64_t
 }
 
 /* True if the call is one that ends a process, its own or another, and nothing else. */
-static bool note_end(const struct sg_keep *keep, const struct seccomp_notif *asked)
+static bool watch_note_end(const struct sg_keep *keep, const struct seccomp_notif *asked)
 {
     const uint64_t *argument = (const uint64_t *)asked->data.args;
     pid_t pid = (pid_t)asked->pid, target = (pid_t)argument[0];
@@ -243,7 +243,7 @@ static bool before_call(struct sg_keep *keep, const struct seccomp_notif *asked)
     pid_t pid = (pid_t)asked->pid;
     struct open_how how;
     char name[SG_PLACE_BYTES];
-    if (note_end(keep, asked) || !keep->keeps || !has_our_files(pid))
+    if (watch_note_end(keep, asked) || !keep->keeps || !has_our_files(pid))
         return true;
     switch (asked->data.nr) {
 #ifdef __NR_open
