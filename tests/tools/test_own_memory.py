@@ -102,6 +102,16 @@ class OwnMemory(unittest.TestCase):
         verdict = self.rehearse(3, "30MiB,32MiB", *words)
         self.assertEqual([card["fits"] for card in verdict["cards"]], [False, True])
 
+    def test_a_process_without_the_library_gets_no_idle_memory(self):
+        """It can't ask for it: on 44 MiB 20 of 30 are idle, and 20 more have no room. On 36 MiB they were given back before."""
+        words = "m20480 m10240 f0 {}20480"
+        for kind, fits in (("o", [True, False, True]), ("p", [True, True, True])):
+            with self.subTest(kind):
+                runs = [run("run", "--sim", f"{card}MiB,card=idle-{os.getpid()}", "--", OWN_MEMORY, *words.format(kind).split())
+                        .returncode == 0 for card in (36, 44, 52)]
+                verdict = self.rehearse(0 if all(fits) else 3, "36MiB,44MiB,52MiB", *words.format(kind).split())
+                self.assertEqual((runs, [card["fits"] for card in verdict["cards"]]), (fits, fits))
+
     def test_imported_memory_is_back_with_its_last_handle(self):
         """For other processes too, though the descriptor that was exported is long closed."""
         result = run("run", "--sim", f"24MiB,card=imported-{os.getpid()}", "--", OWN_MEMORY, "i10240", "f0", "o16384")

@@ -196,10 +196,16 @@ bool sg_rehearse_took_turns(const struct sg_rehearse *endless, const struct sg_r
     return good && trial->peak_own + leaving >= endless->peak_own && fit_alone(endless, card);
 }
 
+bool sg_rehearse_has_strangers(const struct sg_rehearse *rehearse)
+{
+    return rehearse->unseen && rehearse->together > 1;
+}
+
 bool sg_rehearse_is_tight(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
 {
     enum { TIGHT_PAGES = 4 };
-    uint64_t tight = TIGHT_PAGES * SG_SMALLEST_STEP, smallest = rehearse->alone.segalloc;
+    uint64_t tight = TIGHT_PAGES * SG_SMALLEST_STEP + (sg_rehearse_has_strangers(rehearse) ? rehearse->asked_bytes : 0);
+    uint64_t smallest = rehearse->alone.segalloc;
     bool fits = card->fits && !card->open && !rehearse->interrupted && rehearse->processes;
     bool shared = rehearse->together > 1 || sg_outside_sum(&rehearse->outside);
     return fits && shared && card->margin < tight && card->bytes < smallest + tight;

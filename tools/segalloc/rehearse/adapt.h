@@ -40,10 +40,16 @@ bool sg_rehearse_has_ended_well(const struct sg_rehearse *endless, const struct 
 bool sg_rehearse_took_turns(const struct sg_rehearse *endless, const struct sg_rehearse_card *card,
     const struct sg_rehearse *trial);
 
+/* Whether processes of the run had no library while others were there. Such a stranger can't ask those for what they hold idle. On a
+   smaller card they hold less, so it may have room there and none on a larger one. */
+bool sg_rehearse_has_strangers(const struct sg_rehearse *rehearse);
+
 /* Whether a card that it fits is to be tried all the same: memory by other calls or of several processes is part of what it
    holds, and less than four pages are left. Where its own blocks lie then depends on when the others came, which a replay knows only nearly.
 
-   An example. 41 MiB by graphs and 3 MiB of ours on a card of 48 MiB: in two pages ours fit, in four they do not. */
+   An example. 41 MiB by graphs and 3 MiB of ours on a card of 48 MiB: in two pages ours fit, in four they do not.
+
+   Beside strangers a card is tried if it has less to spare than what others may hold idle: all that they asked for. */
 bool sg_rehearse_is_tight(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card);
 
 #endif

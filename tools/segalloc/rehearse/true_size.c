@@ -193,7 +193,7 @@ static int try_stopped(struct true_size *at)
     return status;
 }
 
-/* Cards that it does not fit as it ran. Where one proves too small, smaller ones are. */
+/* Cards that it does not fit as it ran. Where one proves too small, smaller ones are, but for strangers. */
 int sg_rehearse_true_sizes(struct sg_rehearse *rehearse, struct sg_launch *launch, sg_rehearse_once_fn *once,
     void (*judge)(struct sg_rehearse *rehearse))
 {
@@ -201,16 +201,17 @@ int sg_rehearse_true_sizes(struct sg_rehearse *rehearse, struct sg_launch *launc
     if (!at.trial)
         return sg_tool_error(rehearse->verb, "no host memory left");
     bool ran_out = rehearse->run.status != 0, beyond = sg_rehearse_stopped_beyond(rehearse);
+    bool strangers = sg_rehearse_has_strangers(rehearse);
     int status = beyond ? try_stopped(&at) : ran_out ? 0 : try_tight(&at, judge);
     for (unsigned i = rehearse->card_count; status == 0 && !beyond && i-- > 0;) {
         struct sg_rehearse_card *card = &rehearse->card[i];
         card->fits &= !(ran_out && rehearse->ooms);
-        if (card->ran_out)
+        if (card->ran_out && !strangers)
             break;
-        if (!sg_rehearse_may_adapt(rehearse, card))
+        if (card->ran_out || !sg_rehearse_may_adapt(rehearse, card))
             continue;
         status = try_failing(&at, card);
-        if (!card->fits)
+        if (!card->fits && !strangers)
             break;
     }
     free(at.trial);
