@@ -98,7 +98,7 @@ def options(verb):
         if option.value == "FORMAT":
             formats = "; ".join(f"*{name}*, {marked(text)}" for _, (name, text, _) in tables.rows(TOOLS / "export/formats.def"))
             body = body.replace("The formats are:", f"The formats are {formats}.")
-        yield f"{names}{'' if not argument or argument.startswith('[') else ' '}{argument or ''}\n\t{body}"
+        yield f"{names}{'' if not argument or argument.startswith('[=') else ' '}{argument or ''}\n\t{body}"
 
 
 def trainer():

@@ -92,7 +92,7 @@ static const struct {
     {SG_OPTION_live, "True", "True", {"2"}},
     {SG_OPTION_sites, "True", "True", {"python"}},
     {SG_OPTION_oom_report, "never", "never", {"always"}},
-    {SG_OPTION_check, "JSON+thorough", "fill+canary+thorough+json", {"fill+", "+", "", "fills", "fill,canary"}},
+    {SG_OPTION_check, "JSON+thorough", "fill+canary+thorough+json", {"fill+", "+", "", "fills"}},
     {SG_OPTION_trim_on_request, "false", "False", {"no"}},
     {SG_OPTION_trim_idle_s, "0.5", "0.5", {"-1", "10s", "86401"}},
     {SG_OPTION_confirm_conf, "True", "True", {"t"}},

@@ -38,7 +38,7 @@ def words_of(choice):
 
 def offered(option, settings):
     """What completes the value of an option of a table: one of the kinds above, `@list` and words that are separated by commas, or words."""
-    if option.argument and option.argument.startswith("["): # the word after it is no value
+    if option.argument and option.argument.startswith("[="): # the word after it is no value
         return None
     if option.value == "NONE":
         return [KEYS] if option.name == "--help-options" else None

@@ -10,10 +10,10 @@
 /* Results of getopt_long(): -h, and the first option. Letters of options lie between. */
 enum { HELP = 'h', FIRST = 256 };
 
-/* True if the value of an option may be left out: "[=PARTS]". */
+/* True if the value of an option may be left out: "[=PARTS]", but not "[ADDRESS:]PORT". */
 static bool cli_may_lack_value(const struct sg_cli_option *row)
 {
-    return row->argument && row->argument[0] == '[';
+    return row->argument && strncmp(row->argument, "[=", 2) == 0;
 }
 
 static struct option *cli_add(struct sg_cli *cli, size_t at, const char *name, int takes)

@@ -94,8 +94,8 @@ static const char *help_label(const char *name, char letter, const char *argumen
     int length = snprintf(ret, LABEL_BYTES, letter ? "  -%c, --" : "      --", letter);
     for (; *name && length < LABEL_BYTES - 1; name++)
         ret[length++] = *name == '_' ? '-' : *name;
-    snprintf(ret + length, (size_t)(LABEL_BYTES - length), "%s%s", argument && *argument != '[' ? " " : "",
-        argument ? argument : "");
+    snprintf(ret + length, (size_t)(LABEL_BYTES - length), "%s%s",
+        argument && strncmp(argument, "[=", 2) != 0 ? " " : "", argument ? argument : "");
     return ret;
 }
 
