@@ -171,7 +171,7 @@ bool sg_rehearse_has_ended_well(const struct sg_rehearse *endless, const struct 
 }
 
 /* Fewer bytes at a time are an adapting if the program was refused, as a cache above gives back and asks again, or if it made other
-   requests. By the same requests they are chance: threads come in another order, or frees take effect sooner. */
+   requests. With the same requests it is chance: threads come in another order, or frees take effect sooner. */
 static bool has_asked_less(const struct sg_rehearse *endless, const struct sg_rehearse *trial)
 {
     bool same = trial->allocs == endless->allocs && trial->asked_bytes == endless->asked_bytes &&

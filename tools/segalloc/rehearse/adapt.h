@@ -40,7 +40,7 @@ bool sg_rehearse_has_ended_well(const struct sg_rehearse *endless, const struct 
 bool sg_rehearse_took_turns(const struct sg_rehearse *endless, const struct sg_rehearse_card *card,
     const struct sg_rehearse *trial);
 
-/* Whether processes of the run had no library while others were there. Such a stranger can't ask those for what they hold idle. On a
+/* True if processes of the run had no library while others were there. Such a stranger can't ask those for what they hold idle. On a
    smaller card they hold less, so it may have room there and none on a larger one. */
 bool sg_rehearse_has_strangers(const struct sg_rehearse *rehearse);
 
