@@ -217,7 +217,7 @@ static int rehearse_in(struct sg_rehearse *rehearse, struct sg_launch *launch, c
     return status;
 }
 
-/* Whether the run came upon what --torch replaces, and another without it may do better. */
+/* True if the run came upon what --torch replaces, and another without it may do better. */
 static bool needs_no_torch(const struct sg_rehearse *rehearse, const struct sg_launch *launch)
 {
     return *rehearse->needs_own && launch->torch && !rehearse->interrupted;
