@@ -1,4 +1,4 @@
-/* What was alive at a moment of a trace, in groups: by device, where it was asked for, phase and size. */
+/* Blocks that were alive at a moment of a trace, in groups: by device, where it was asked for, phase and size. */
 #ifndef SG_GROUPS_H
 #define SG_GROUPS_H
 

@@ -1,4 +1,4 @@
-/* What the order of the work alone makes a program hold. There is one pool for all streams, whose free bytes can be put
+/* Memory that the order of the work alone makes a program hold. There is one pool for all streams, whose free bytes can be put
    together at will (no fragmentation, no rounding). A freed byte goes to another stream once the program's own waits
    order that stream after the owner's work before the free. The host's waits count for all streams, and
    so do its queries, which count as answered yes. No wait is added.

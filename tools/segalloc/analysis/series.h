@@ -1,5 +1,5 @@
-/* What a device had in use and held over time, in a bounded number of points. Neighbours are merged where there are too
-   many. Of those the lowest, the highest, the most allocated, the most reserved and the last stay: no peak is lost. */
+/* Levels of a device over time, in use and held, in a bounded number of points. Neighbours are merged where there are too
+   many. Among those the lowest, the highest, the most allocated, the most reserved and the last stay: no peak is lost. */
 #ifndef SG_SERIES_H
 #define SG_SERIES_H
 

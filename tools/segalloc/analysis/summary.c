@@ -305,7 +305,7 @@ static void summary_settle_failures(struct sg_summary *summary, const struct seg
     free(failure);
 }
 
-/* What the trace ends with has failed. */
+/* Refusals that are open where the trace ends have failed. */
 static void settle_all(struct sg_summary *summary)
 {
     struct sg_refusal refusal;
