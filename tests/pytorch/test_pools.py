@@ -99,8 +99,8 @@ class Pools(unittest.TestCase):
             for how, all_of_it in (("all", 600), ("pool", 700)):
                 with self.subTest(by=by, how=how):
                     own = {"OWN_BY": by}
-                    self.as_natively("outside.py", self.outside, how, "0", sim="1GiB", extra=own,
-                                     modes=self.modes(*(("direct",) if how == "all" else ())))
+                    modes = self.modes(*(("direct",) if how == "all" else ())) if by == "create" else ("auto",)
+                    self.as_natively("outside.py", self.outside, how, "0", sim="1GiB", extra=own, modes=modes)
                     done = rehearse("1GiB", "outside.py", self.outside, how, "0", extra=own, margin="0")
                     self.assertEqual(done.returncode, 0, done.stdout)
                     if by == "managed":
