@@ -1,0 +1,102 @@
+/* The shadow of freed memory by itself: pieces follow their page to another address, go with it, and are cut where a
+   block takes part of them; and the words that are expected where. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "check/shadow.h"
+
+enum { PAGE = 4 << 20, A = 64 << 20, B = 128 << 20, HANDLE = 7 };
+
+static struct sg_freed *freed_at(struct sg_shadow *shadow, CUdeviceptr base, uint64_t room)
+{
+    struct sg_freed *freed = sg_shadow_freed(shadow);
+    assert_non_null(freed);
+    freed->base = base;
+    sg_fill_plan(room, true, false, base, &freed->fill);
+    sg_shadow_put(shadow, freed);
+    return freed;
+}
+
+static void page_moves(void **state)
+{
+    static struct sg_shadow shadow;
+    struct sg_part part[4];
+    (void)state;
+    assert_true(sg_shadow_begin(&shadow));
+    sg_shadow_created(&shadow, HANDLE, PAGE);
+    sg_shadow_mapped(&shadow, A, PAGE, 0, HANDLE);
+    struct sg_freed *freed = freed_at(&shadow, A + 4096, 3 << 20); /* over both chunks of the page */
+    assert_int_equal(freed->refs, 3);
+    sg_shadow_unmapped(&shadow, A, PAGE);
+    assert_null(sg_shadow_at(&shadow, A + 4096));
+    sg_shadow_mapped(&shadow, B, PAGE, 0, HANDLE);
+    assert_int_equal(sg_shadow_take(&shadow, B + 8192, 4096, part, 4), 1);
+    assert_ptr_equal(part[0].freed, freed);
+    assert_int_equal(part[0].offset, 4096);
+    assert_int_equal(part[0].address, B + 8192);
+    assert_int_equal(part[0].bytes, 4096);
+    sg_shadow_unref(&shadow, freed);
+    assert_int_equal(sg_shadow_take(&shadow, B + 8192, 4096, part, 4), 0); /* it is the next owner's */
+    struct sg_freed *left = sg_shadow_at(&shadow, B + 4096);
+    assert_ptr_equal(left, freed);
+    sg_shadow_unref(&shadow, left);
+    sg_shadow_released(&shadow, HANDLE);
+    sg_shadow_unmapped(&shadow, B, PAGE);
+    assert_int_equal(freed->refs, 1); /* the page has gone with its pieces */
+    sg_shadow_unref(&shadow, freed);
+    assert_int_equal(shadow.held, 0);
+}
+
+static void segment_goes(void **state)
+{
+    static struct sg_shadow shadow;
+    struct sg_part part[4];
+    (void)state;
+    assert_true(sg_shadow_begin(&shadow));
+    sg_shadow_segment(&shadow, A, PAGE);
+    struct sg_freed *first = freed_at(&shadow, A, 1024), *second = freed_at(&shadow, A + 1024, 2048);
+    assert_int_equal(sg_shadow_take(&shadow, A + 512, 1024, part, 1), 2); /* one more than there is room for */
+    assert_ptr_equal(part[0].freed, first);
+    assert_int_equal(part[0].bytes, 512);
+    sg_shadow_unref(&shadow, first);
+    sg_shadow_segment_gone(&shadow, A);
+    assert_int_equal(first->refs, 1);
+    assert_int_equal(second->refs, 1);
+}
+
+static void words(void **state)
+{
+    struct sg_fill fill = {.place = 0};
+    uint32_t word, count = 0;
+    (void)state;
+    sg_fill_plan((8 << 20) + SG_TAIL, true, false, 5, &fill);
+    assert_false(fill.whole);
+    for (uint64_t at = 0; at < fill.room; at += 4)
+        count += sg_fill_expected(&fill, at, &word) == UINT32_MAX;
+    assert_int_equal(count, ((SG_WINDOWS * SG_WINDOW) + SG_TAIL) / 4);
+    assert_true(fill.first + (fill.windows - 1) * fill.pitch + SG_WINDOW <= fill.room - SG_TAIL);
+    sg_fill_plan(1536, true, false, 6, &fill);
+    fill.has_body = false;
+    fill.stamps = UINT64_C(1) << 5 | UINT64_C(1) << 4;
+    assert_int_equal(sg_fill_expected(&fill, 0, &word), 0);
+    assert_int_equal(sg_fill_expected(&fill, 1024, &word), UINT32_MAX);
+    assert_int_equal(word, sg_pattern_word(6));
+    assert_int_equal(sg_fill_expected(&fill, 1280 + 8, &word), UINT32_MAX);
+    assert_int_equal(word, sg_pattern_stamp(fill.word, 4) | (uint32_t)sg_pattern_stamp(fill.word, 5) << 16);
+    assert_int_equal(sg_fill_expected(&fill, 1280 + 12, &word), 0);
+    fill.place = 1;
+    assert_int_equal(sg_fill_stamp_at(&fill, 5), 1280 + 128 + 10);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(page_moves),
+        cmocka_unit_test(segment_goes),
+        cmocka_unit_test(words),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
