@@ -5,6 +5,7 @@ import concurrent.futures
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -60,6 +61,74 @@ class Ends(unittest.TestCase):
         for end in ("", "_exit"):
             verdict = self.verdict(3, "--card", "700MiB,900MiB", "--margin", "0", "--", "sh", "-c", later.replace("END", end))
             self.assertEqual([card["fits"] for card in verdict["cards"]], [False, True], end)
+
+    def run_beside(self, left, command, *options, seconds=40, signal_after=None):
+        """Rehearses a command beside one that holds stderr, and goes on. The verdict, its status, and what stderr has by then."""
+        with tempfile.NamedTemporaryFile("w+") as errors, tempfile.NamedTemporaryFile("w+") as pids:
+            script = f"({left}) >/dev/null </dev/null & echo $! >>{pids.name}; {command}"
+            tool = subprocess.Popen([SEGALLOC, "rehearse", "--json", *options, "--", "sh", "-c", script], env=ENVIRONMENT, text=True,
+                                    stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.DEVNULL)
+            try:
+                if signal_after:
+                    time.sleep(signal_after)
+                    tool.send_signal(signal.SIGTERM)
+                verdict = json.loads(tool.communicate(timeout=seconds)[0])
+                with open(errors.name, encoding="utf-8", errors="replace") as file:
+                    at_the_end = file.read(1 << 20)
+                said = at_the_end
+                for _ in range(100):
+                    if not left.startswith("sleep 6;") or "later" in said:
+                        break
+                    time.sleep(0.1)
+                    with open(errors.name, encoding="utf-8") as file:
+                        said = file.read()
+                return verdict, tool.returncode, at_the_end, said
+            finally:
+                tool.kill()
+                tool.wait()
+                tool.stdout.close()
+                for pid in pids.read().split():
+                    try:
+                        os.kill(int(pid), signal.SIGKILL)
+                    except ProcessLookupError:
+                        pass
+
+    def test_who_holds_stderr(self):
+        """What the command leaves behind is waited for as long as one that holds nothing, and what it says later still comes."""
+        later = "sleep 6; echo later >&2; exec sleep 100"
+        first = ["--card", "1GiB"]
+        rows = [("exec sleep 100", f"'{ACTS}' a+100 say=last >&2", first, (0, "completed", False)),
+                (later, f"'{ACTS}' a+100", first, (0, "completed", False)),
+                ("exec sleep 100", f"'{ACTS}' a+100; echo why >&2; exit 1", first, (1, "stopped", False)),
+                ("exec yes >&2", f"'{ACTS}' a+100", first, (0, "completed", False)),
+                (f"exec '{ACTS}' a+200 wait", f"sleep 0.5; '{ACTS}' a+100", first, (0, "completed", True)),
+                ("exec sleep 100", f"'{ACTS}' a+100", first + ["--overwrite"], (0, "completed", False)),
+                ("exec sleep 100", f"'{ACTS}' a+300 'a>'", first, (0, "completed", False))]
+        with concurrent.futures.ThreadPoolExecutor(4) as several:
+            runs = several.map(lambda row: self.run_beside(row[0], row[1], *row[2]), rows)
+            for (left, command, _, expected), (verdict, status, at_the_end, said) in zip(rows, runs):
+                with self.subTest(left=left, command=command):
+                    self.assertEqual((status, verdict["outcome"], verdict["at_least"]), expected, verdict)
+                    self.assertEqual("last" in command, "\nlast\n" in at_the_end)
+                    self.assertEqual(left == later, "later\n" in said)
+                    self.assertNotIn("later", at_the_end)
+                    if status:
+                        self.assertIn(": why. ", verdict["reason"])
+                    if "a>" in command:
+                        self.assertEqual(verdict["conf"], "ipc:always")
+
+    def test_a_signal_while_others_are_waited_for(self):
+        """The run has ended: of cards all is said that was found, and so is what the signal came upon."""
+        verdict, status, _, _ = self.run_beside(f"exec '{ACTS}' a+200 wait", f"sleep 0.5; '{ACTS}' a+100", "--card", "256MiB,1GiB",
+                                                signal_after=5)
+        self.assertEqual((status, verdict["outcome"], verdict["at_least"]), (1, "stopped", True), verdict)
+        self.assertIn("came while processes that CMD had left behind were waited for", verdict["reason"])
+        self.assertEqual([card["fits"] for card in verdict["cards"]], [False, True])
+
+    def test_stderr_is_closed(self):
+        """By the command, which goes on: it has the time that it takes."""
+        verdict = self.verdict(0, "--card", "1GiB", "--", "sh", "-c", f"exec 2>&-; sleep 1; exec '{ACTS}' a+100")
+        self.assertEqual((verdict["outcome"], verdict["cards"][0]["fits"]), ("completed", True))
 
     def test_what_goes_on_after_the_tool(self):
         """It can open files and end as it likes, though nobody rehearses any more."""

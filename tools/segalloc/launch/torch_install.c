@@ -127,7 +127,8 @@ static bool python_ask(char *python, char ret[SG_PLACE_BYTES])
     close(ends[1]);
     size_t length = 0;
     ssize_t got = 0;
-    while (error == 0 && (got = read(ends[0], ret + length, SG_PLACE_BYTES - 1 - length)) > 0)
+    /* not to the end of the pipe, which what it leaves behind may hold */
+    while (error == 0 && !memchr(ret, '\n', length) && (got = read(ends[0], ret + length, SG_PLACE_BYTES - 1 - length)) > 0)
         length += (size_t)got;
     close(ends[0]);
     int status = -1;

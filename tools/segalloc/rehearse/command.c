@@ -13,42 +13,9 @@
 
 #include "launch/launch.h"
 #include "rehearse/keep.h"
+#include "rehearse/relay.h"
 #include "signals.h"
 #include "tool.h"
-
-/* Keeps the last line that is not empty and not only a part of a traceback's frame. */
-struct tail {
-    char line[SG_REHEARSE_TEXT];
-    size_t length;
-};
-
-static void tail_take(struct tail *tail, const char *bytes, size_t size, char last[SG_REHEARSE_TEXT])
-{
-    for (size_t i = 0; i < size; i++) {
-        if (bytes[i] != '\n' && bytes[i] != '\r') {
-            if (tail->length < sizeof tail->line - 1)
-                tail->line[tail->length++] = bytes[i];
-            continue;
-        }
-        tail->line[tail->length] = '\0';
-        if (tail->length > strspn(tail->line, " \t"))
-            memcpy(last, tail->line, tail->length + 1);
-        tail->length = 0;
-    }
-}
-
-static void hand_on(const char *bytes, size_t size)
-{
-    while (size > 0) {
-        ssize_t put = write(STDERR_FILENO, bytes, size);
-        if (put < 0 && errno != EINTR)
-            return;
-        if (put > 0) {
-            bytes += put;
-            size -= (size_t)put;
-        }
-    }
-}
 
 static double command_now(void)
 {
@@ -70,47 +37,24 @@ static void command_become(const char *verb, char **argv, bool to_stderr, int er
     _exit(sg_launch_exec(&launch, argv));
 }
 
-/* Hands the command's output on until nobody can write any more. Once a signal has ended it, not longer than it is
-   there itself: what it leaves behind is ended. After `end` (by command_now(); 0: never) all of it is. Returns its wait
-   status. */
-static int command_follow(pid_t child, int output, double end, struct sg_rehearse_run *run)
+/* Waits for the command's own end, whoever holds its output then. After `end` (by command_now(); 0: never) it is ended
+   with all that it has begun. Returns its wait status. */
+static int command_follow(pid_t child, double end, struct sg_rehearse_run *run)
 {
-    enum { LOOK_MS = 200 };
-    struct tail tail = {.length = 0};
-    char bytes[8192], *last_line = run->last_line;
+    enum { LOOK_MS = 200, SILENT_MS = 10 }; /* mostly it ends when nobody can write any more */
     int status = 0;
-    bool ended = false;
     for (;;) {
-        struct pollfd ready = {.fd = output, .events = POLLIN};
-        if (poll(&ready, 1, LOOK_MS) > 0) {
-            ssize_t got = read(output, bytes, sizeof bytes);
-            if (got == 0 || (got < 0 && errno != EINTR))
-                break;
-            if (got > 0) {
-                hand_on(bytes, (size_t)got);
-                tail_take(&tail, bytes, (size_t)got, last_line);
-            }
-        }
-        if (!ended) {
-            run->signals = sg_signals_count();
-            ended = waitpid(child, &status, WNOHANG) == child;
-        }
-        if (ended && sg_signals_first())
-            sg_signals_end_children();
+        run->signals = sg_signals_count();
+        if (waitpid(child, &status, WNOHANG) != 0)
+            return status;
         if (end > 0 && command_now() > end) {
             run->too_long = true;
-            sg_signals_end_children(); /* the command too */
-            status = ended ? status : SIGKILL;
-            ended = true;
-            break;
+            sg_signals_end_children();
+            return SIGKILL;
         }
+        if (sg_relay_wait(run->relay, LOOK_MS))
+            poll(NULL, 0, SILENT_MS);
     }
-    tail_take(&tail, "\n", 1, last_line);
-    while (!ended) {
-        run->signals = sg_signals_count();
-        ended = waitpid(child, &status, 0) == child || errno != EINTR;
-    }
-    return status;
 }
 
 /* The parent's part of keeping files: without it the program would wait for ever at its first call that asks. */
@@ -154,12 +98,19 @@ bool sg_rehearse_command(const struct sg_rehearse *rehearse, const struct sg_kee
         close(ends[0]);
         return false;
     }
+    ret->relay = sg_relay_begin(ends[0]);
+    if (!ret->relay) {
+        sg_tool_message(verb, "no thread for the command's output");
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+        return false;
+    }
     sg_signals_forward(child);
-    int status = command_follow(child, ends[0], rehearse->most_seconds > 0 ? began + rehearse->most_seconds : 0, ret);
-    close(ends[0]);
+    int status = command_follow(child, rehearse->most_seconds > 0 ? began + rehearse->most_seconds : 0, ret);
     sg_signals_forward(0);
-    if (sg_signals_first())
+    if (sg_signals_first()) /* what it leaves behind is ended too */
         sg_signals_end_children();
+    sg_relay_drain(ret->relay);
     ret->process = child;
     ret->watched = keep != NULL;
     ret->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

@@ -35,6 +35,12 @@ static void judge_stop(struct sg_rehearse *rehearse)
             strsignal(sg_signals_first()));
         return;
     }
+    if (rehearse->wait_cut && run->status == 0) {
+        snprintf(rehearse->reason, sizeof rehearse->reason,
+            "signal %d (%s) came while processes that CMD had left behind were waited for", sg_signals_first(),
+            strsignal(sg_signals_first()));
+        return;
+    }
     snprintf(rehearse->reason, sizeof rehearse->reason, "%s after %" PRIu64 " event%s of memory%s%s%s",
         judge_end(run, end), rehearse->events, sg_plural(rehearse->events), *run->last_line ? ": " : "", run->last_line,
         rehearse->interrupted
@@ -62,7 +68,7 @@ void sg_rehearse_judge(struct sg_rehearse *rehearse)
         else
             snprintf(rehearse->reason, sizeof rehearse->reason,
                 "it asked for no device memory; segalloc doctor --sim 24GiB -- CMD says why");
-    } else if (run->status || rehearse->cut) {
+    } else if (run->status || rehearse->cut || rehearse->wait_cut) {
         judge_stop(rehearse);
     } else if (sg_ends_are_hidden(rehearse)) {
         unsigned stopped = rehearse->ends.stopped;

@@ -77,6 +77,8 @@ unsigned sg_lives_wait(struct sg_lives *lives)
 {
     enum { STEP_MS = 20, ANY_MS = 3000, BEGUN_MS = 10000 };
     for (int ms = 0;; ms += STEP_MS) {
+        if (sg_signals_first())
+            sg_signals_end_children();
         lives_read(lives);
         unsigned going_on = lives_going_on(lives);
         if (!sg_signals_any_child() || ms >= (going_on ? BEGUN_MS : ANY_MS) || sg_signals_first())

@@ -45,8 +45,8 @@ struct sg_lives {
    and they need the sum. */
 void sg_lives_begin(struct sg_lives *lives, const char *folder);
 /* After the command has ended: waits for processes that it has left behind, which are children of this one now. Some seconds
-   for any of them, for it may be about to ask for memory; longer for those that have begun to. Returns the number of those that
-   go on all the same. */
+   for any of them, for it may be about to ask for memory; longer for those that have begun to. Once a signal
+   asks the tool to end it ends them. Returns the number of those that go on all the same. */
 unsigned sg_lives_wait(struct sg_lives *lives);
 /* After it: reads who was there when. */
 void sg_lives_end(struct sg_lives *lives);

@@ -71,15 +71,17 @@ struct sg_rehearse_ends {
     struct sg_search search; /* of all, where they were there one after the other; else nothing */
 };
 
+struct sg_relay;
 /* How the command itself ended. */
 struct sg_rehearse_run {
     int status;                       /* as a shell would say it */
-    char last_line[SG_REHEARSE_TEXT]; /* the last that it wrote to stderr, "" */
+    char last_line[SG_REHEARSE_TEXT]; /* the last that it, or what it left behind, wrote to stderr, "" */
+    struct sg_relay *relay; /* which has that line, and is there until the tool ends */
     double seconds;
     long process;  /* the command's own number: what ends that is `status` */
     bool too_long; /* it was ended after `most_seconds` */
     bool watched;  /* each process's end has been noted */
-    int signals; /* that had come to the tool when the command ended: another ends the playing */
+    int signals; /* that had come to the tool before the playing: another ends that */
 };
 
 /* Smallest cards by three sets of rules, bytes; 0: not known. */
@@ -105,6 +107,7 @@ struct sg_rehearse {
     struct sg_rehearse_run run;
     bool interrupted;         /* by the user: what there is up to then is told */
     bool cut;                 /* … while the finished run was played on cards */
+    bool wait_cut;            /* … while processes that the command had left behind were waited for */
     unsigned processes;       /* that asked for memory */
     unsigned left;            /* of all processes that use the driver: go on after the command has ended */
     unsigned unseen;          /* of them: without the library, known to the simulator alone */
@@ -169,8 +172,8 @@ int sg_rehearse_read_margin(struct sg_rehearse *rehearse, const char *text);
 /* Once both are read: the margin of each card. */
 void sg_rehearse_set_margins(struct sg_rehearse *rehearse);
 
-/* Runs the prepared command under watch (keep.h; `keep` NULL: it is not), hands its output on (standard output to stderr with `json`) and waits for it. False after
-   a line on stderr when it could not be run. */
+/* Runs the prepared command under watch (keep.h; `keep` NULL: it is not), hands its output on (standard output to stderr with `json`) and waits for it, but not for
+   what it leaves behind. False after a line on stderr when it could not be run. */
 struct sg_keep;
 bool sg_rehearse_command(const struct sg_rehearse *rehearse, const struct sg_keep *keep, struct sg_rehearse_run *ret);
 

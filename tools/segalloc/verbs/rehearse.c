@@ -14,6 +14,7 @@
 #include "launch/launch.h"
 #include "rehearse/keep.h"
 #include "rehearse/lives.h"
+#include "rehearse/relay.h"
 #include "rehearse/true_size.h"
 #include "install_paths.h"
 #include "segalloc/trace_format.h"
@@ -183,6 +184,17 @@ static bool set_files(const struct sg_rehearse *rehearse, const char *folder, st
     return true;
 }
 
+/* Processes that the command has left behind. A signal ends them, and is none that cuts the playing short. */
+static void wait_for_left(struct sg_rehearse *rehearse, struct sg_lives *lives)
+{
+    struct sg_rehearse_run *run = &rehearse->run;
+    bool before = sg_signals_first();
+    rehearse->left = sg_lives_wait(lives);
+    run->signals = sg_signals_count();
+    rehearse->wait_cut = !before && run->signals > 0;
+    sg_relay_last_line(run->relay, run->last_line);
+}
+
 static int rehearse_in(struct sg_rehearse *rehearse, struct sg_launch *launch, const char *folder)
 {
     struct sg_keep keep;
@@ -206,7 +218,8 @@ static int rehearse_in(struct sg_rehearse *rehearse, struct sg_launch *launch, c
     struct sg_lives lives;
     sg_lives_begin(&lives, folder);
     bool ran = sg_rehearse_command(rehearse, watches ? &keep : NULL, &rehearse->run);
-    rehearse->left = ran ? sg_lives_wait(&lives) : 0;
+    if (ran)
+        wait_for_left(rehearse, &lives);
     sg_lives_end(&lives);
     int status = ran ? sg_rehearse_traces(rehearse, folder, &lives) : SG_EXIT_ERROR;
     sg_lives_free(&lives);
@@ -403,6 +416,7 @@ static int rehearse_with(struct sg_rehearse *rehearse, struct sg_launch *launch,
     if (sg_signals_any_child())
         sg_keep_leave();
     sg_signals_restore(&rehearse->signals);
+    sg_relay_leave();
     return status;
 }
 
