@@ -3,10 +3,12 @@
    Nouns. A *holder* has memory of the device: this process by other calls, pools of the driver, or other processes.
 
    How. The request is held against the device as it would be without each cause in turn. They are tried in this order:
-   fragmentation, queued work, the limit, others. So a user is sent to the nearest change that helps.
+   fragmentation, queued work, graphs, the limit, others. So a user is sent to the nearest change that helps. Where no
+   change helps alone, the largest comes first, and further ones are added until the request would be served.
 
    For example, of 12 GiB, 5 are held by cudaMallocAsync, 4 by another process, 2 are in blocks, and 3 are asked for.
-   The parts add up to 11, so 1 is free. Either holder's going would do, so the larger one is named: "other calls". */
+   The parts add up to 11, so 1 is free. Either holder's going would do, so the larger one is named: "other calls".
+   With a limit of 4, 5 are needed and 3 may be had beside the others: the limit is named, and other calls too. */
 #ifndef SG_OOM_CAUSE_H
 #define SG_OOM_CAUSE_H
 
@@ -17,6 +19,7 @@
 enum sg_oom_cause {
     SG_OOM_FRAGMENTED, /* as much is not in use, but in pieces */
     SG_OOM_QUEUED,     /* freed memory is in use by work that is still queued */
+    SG_OOM_GRAPHS,     /* graphs keep freed memory, which they touch at each launch */
     SG_OOM_LIMIT,      /* the device has more than may be held */
     SG_OOM_OTHERS,     /* other processes hold it */
     SG_OOM_POOLS,      /* this process holds it idle, in pools of the driver */
@@ -49,6 +52,7 @@ struct sg_oom_around {
     bool some_only;      /* there may be more processes, which nobody here can list */
     const char *command; /* of this process; NULL or "": unknown */
     uint64_t parked;     /* bytes of blocks that the program has freed and whose free has not reached the core yet */
+    uint64_t graphs;     /* bytes of blocks that the program has freed and that graphs keep until they are destroyed */
     /* Writes the place in the program that a number stands for. False: it is not known. May be NULL. */
     bool (*site)(uint32_t site, char *text, size_t size);
 };
@@ -77,6 +81,12 @@ uint64_t sg_oom_room(const struct sg_shortage *shortage, uint64_t limit, uint64_
 
 /* The first cause that needs no other change besides. Where it takes several changes together, the one that gives most. */
 enum sg_oom_cause sg_oom_cause(const struct sg_shortage *shortage, const struct sg_oom_around *around);
+
+/* The causes that have to go besides the first before the request would be served, a bit each: 1 << cause. */
+unsigned sg_oom_also(const struct sg_shortage *shortage, const struct sg_oom_around *around, enum sg_oom_cause first);
+
+/* Bytes that are short where the limit alone is raised; 0: that is enough. */
+uint64_t sg_oom_short_unlimited(const struct sg_shortage *shortage, const struct sg_oom_around *around);
 
 /* The source of the limit that is in the way: options, or the program while it ran. */
 struct sg_oom_limit {

@@ -12,6 +12,14 @@
         holds    300.00 MiB in 1 block
         next     segalloc rehearse --card 24GiB -- CMD
 
+   Where one change is not enough, the line of the cause tells each, and each has its line of help. For example, of 1000 MiB 450 are
+   held by cudaMallocAsync, the limit is 500, and 600 are asked for beside 100 in use:
+
+        cause    limit: 500.00 MiB may be held of the device's 1000.00 MiB, and 700.00 MiB are needed; without the limit
+                 150.00 MiB are short, and this process holds 450.00 MiB of the device by other calls than cudaMalloc
+        help     raise `limit`
+        help     let go of what other calls hold before this allocation, or have them take less
+
    Each line has one function below, put_first() to put_next(). */
 #include <assert.h>
 #include <stdarg.h>
@@ -87,11 +95,10 @@ static unsigned part_hundredths(uint64_t bytes, uint64_t total)
     return whole + ((double)whole * (double)total < 100 * (double)bytes);
 }
 
-/* The line of help for a limit. */
+/* The help for a limit. */
 static void put_limit(struct text *text, const struct sg_conf *conf, const struct sg_shortage *shortage)
 {
     const struct sg_oom_limit source = sg_oom_limit(conf, shortage);
-    text_put(text, "  help     ");
     if (source.option || source.fraction)
         text_put(text, "raise %s%s%s\n", source.option ? "`limit`" : "",
             source.option && source.fraction ? " and " : "", source.fraction ? "per_process_memory_fraction" : "");
@@ -100,74 +107,140 @@ static void put_limit(struct text *text, const struct sg_conf *conf, const struc
                        "segalloc_set_limit()\n");
 }
 
-/* The second cause, and a limit, where the first alone, which takes `first` bytes, would not be enough. */
-static void put_second(struct text *text, uint64_t bytes, const char *who, const char *what, uint64_t need,
-    const struct sg_shortage *shortage, uint64_t first)
+/* The facts that a cause and its help are made of. */
+struct cause_facts {
+    enum sg_oom_cause cause;
+    unsigned also; /* further causes, a bit each */
+    const struct sg_conf *conf;
+    const struct sg_device *device;
+    const struct sg_shortage *shortage;
+    const struct sg_oom_around *around;
+};
+
+static bool is_also(const struct cause_facts *facts, enum sg_oom_cause cause)
 {
-    char size[SG_SIZE_TEXT];
-    if (bytes &&
-        need > sg_oom_room(shortage, shortage->limit, shortage->outside - sg_oom_at_most(first, shortage->outside)))
-        text_put(text, ", and %s %s %s", who, sg_size_format(bytes, size), what);
-    if (need > sg_oom_room(shortage, shortage->limit, 0))
-        text_put(text, ", and %s may be held at most", sg_size_format(shortage->limit, size));
+    return facts->also >> cause & 1;
 }
 
-/* The lines of the cause and of the help for it. Every help names an option, a call or a program. */
-static void put_cause(struct text *text, enum sg_oom_cause cause, const struct sg_conf *conf,
-    const struct sg_device *device, const struct sg_shortage *shortage, const struct sg_oom_around *around)
+/* The further causes, for the end of the first one's line. */
+static void put_also(struct text *text, const struct cause_facts *facts)
 {
-    char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], c[SG_SIZE_TEXT];
-    uint64_t need = shortage->allocated + shortage->asked;
+    const struct sg_oom_holders holders = sg_oom_holders(facts->around, facts->shortage);
+    const char *whole = facts->cause == SG_OOM_LIMIT || facts->cause == SG_OOM_GRAPHS ? "the device" : "it";
+    char size[SG_SIZE_TEXT];
+    if (facts->cause == SG_OOM_LIMIT && facts->also)
+        text_put(text, "; without the limit %s are short",
+            sg_size_format(sg_oom_short_unlimited(facts->shortage, facts->around), size));
+    if (is_also(facts, SG_OOM_OWN))
+        text_put(text, ", and this process holds %s of %s by other calls than cudaMalloc",
+            sg_size_format(holders.own + holders.pools, size), whole);
+    if (is_also(facts, SG_OOM_OTHERS))
+        text_put(text, ", and other processes hold %s of %s", sg_size_format(holders.others, size), whole);
+    if (is_also(facts, SG_OOM_GRAPHS))
+        text_put(text, ", and graphs keep %s that are freed", sg_size_format(facts->around->graphs, size));
+    if (is_also(facts, SG_OOM_LIMIT))
+        text_put(text, ", and %s may be held at most", sg_size_format(facts->shortage->limit, size));
+    text_put(text, "\n");
+}
+
+/* The line of the cause. */
+static void put_cause(struct text *text, const struct cause_facts *facts)
+{
+    const struct sg_shortage *shortage = facts->shortage;
+    const struct sg_oom_around *around = facts->around;
     const struct sg_oom_holders holders = sg_oom_holders(around, shortage);
+    char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], c[SG_SIZE_TEXT];
+    uint64_t used = shortage->allocated - sg_oom_at_most(around->graphs, shortage->allocated);
     text_put(text, "  cause    ");
-    switch (cause) {
+    switch (facts->cause) {
     case SG_OOM_TOO_BIG:
-        text_put(text,
-            "too big: with the %s in use that is %s, of %s at most\n"
-            "  help     smaller batches or sequences, or checkpointing, need less\n",
-            sg_size_format(shortage->allocated, a), sg_size_format(need, b),
+        text_put(text, "too big: with the %s in use that is %s, of %s at most", sg_size_format(used, a),
+            sg_size_format(used + shortage->asked, b),
             sg_size_format(sg_oom_room(shortage, shortage->limit, shortage->outside), c));
         break;
     case SG_OOM_FRAGMENTED:
-        text_put(text, "fragmented: %s are not in use, but not in one piece\n  help     %s\n",
-            sg_size_format(sg_oom_room(shortage, shortage->limit, shortage->outside) - shortage->used, a),
+        text_put(text, "fragmented: %s are not in use, but not in one piece",
+            sg_size_format(sg_oom_room(shortage, shortage->limit, shortage->outside) - shortage->used, a));
+        break;
+    case SG_OOM_QUEUED:
+        text_put(text, "work still queued: it uses %s that are freed already",
+            sg_size_format(shortage->pending + around->parked, a));
+        break;
+    case SG_OOM_GRAPHS:
+        text_put(text, "held for graphs: %s that are freed stay with the graphs that were captured with them",
+            sg_size_format(around->graphs, a));
+        break;
+    case SG_OOM_LIMIT:
+        text_put(text, "limit: %s may be held of the device's %s, and %s are needed",
+            sg_size_format(shortage->limit, a), sg_size_format(shortage->total, b),
+            sg_size_format(shortage->allocated + shortage->asked, c));
+        break;
+    case SG_OOM_OTHERS:
+        text_put(text, "other processes hold %s of this device", sg_size_format(holders.others, a));
+        break;
+    case SG_OOM_POOLS:
+        text_put(text, "idle pools: this process keeps %s idle in pools of the driver",
+            sg_size_format(holders.pools, a));
+        break;
+    case SG_OOM_OWN:
+        text_put(text, "other calls: this process holds %s of this device by other calls than cudaMalloc",
+            sg_size_format(holders.own + holders.pools, a));
+        break;
+    }
+    put_also(text, facts);
+}
+
+/* The line of help for a cause. Every help names an option, a call or a program. */
+static void put_help(struct text *text, enum sg_oom_cause cause, const struct cause_facts *facts)
+{
+    const struct sg_conf *conf = facts->conf;
+    const struct sg_device *device = facts->device;
+    text_put(text, "  help     ");
+    switch (cause) {
+    case SG_OOM_TOO_BIG:
+        text_put(text, "smaller batches or sequences, or checkpointing, need less\n");
+        break;
+    case SG_OOM_FRAGMENTED:
+        text_put(text, "%s\n",
             device && conf->page_size != SG_AUTO && conf->page_size > device->granularity
                 ? "smaller pages waste less: unset page_size_mb"
             : device && device->fixed ? "pages can go where they are needed with expandable_segments:True"
                                       : "free, or allocate first, the small blocks that stay");
         break;
-    case SG_OOM_LIMIT:
-        text_put(text, "limit: %s may be held of the device's %s, and %s are needed\n",
-            sg_size_format(shortage->limit, a), sg_size_format(shortage->total, b), sg_size_format(need, c));
-        put_limit(text, conf, shortage);
-        break;
-    case SG_OOM_OTHERS:
-        text_put(text, "other processes hold %s of this device", sg_size_format(holders.others, a));
-        put_second(text, holders.own + holders.pools, "this process holds", "of it by other calls than cudaMalloc", need, shortage,
-            holders.others);
-        text_put(text, "\n  help     stop them, or use another device\n");
-        break;
-    case SG_OOM_POOLS:
-        text_put(text, "idle pools: this process keeps %s idle in pools of the driver",
-            sg_size_format(holders.pools, a));
-        put_second(text, holders.others, "other processes hold", "of the device", need, shortage, holders.own + holders.pools);
-        text_put(text,
-            "\n  help     cudaMemPoolTrimTo() gives that back, and so does a lower release threshold of the pool\n");
-        break;
-    case SG_OOM_OWN:
-        text_put(text, "other calls: this process holds %s of this device by other calls than cudaMalloc",
-            sg_size_format(holders.own + holders.pools, a));
-        put_second(text, holders.others, "other processes hold", "of it", need, shortage, holders.own + holders.pools);
-        text_put(text, "\n  help     let go of what they hold before this allocation, or have them take less\n");
-        break;
     case SG_OOM_QUEUED:
-        text_put(text, "work still queued: it uses %s that are freed already\n  help     %s\n",
-            sg_size_format(shortage->pending + around->parked, a),
-            around->parked                           ? "allocate before a graph is captured, or free before it"
-            : shortage->given_up                     ? "a kernel that never ends? else raise wait_limit"
+        text_put(text, "%s\n",
+            facts->around->parked                    ? "allocate before a graph is captured, or free before it"
+            : facts->shortage->given_up              ? "a kernel that never ends? else raise wait_limit"
             : conf->free_sync == SG_FREE_SYNC_STRICT ? "synchronize before this allocation"
                                                      : "free_sync:strict waits for it");
         break;
+    case SG_OOM_GRAPHS:
+        text_put(text, "destroy the graphs that are done with: cudaGraphExecDestroy() and cudaGraphDestroy(), or "
+                       "reset() of PyTorch's CUDAGraph\n");
+        break;
+    case SG_OOM_LIMIT:
+        put_limit(text, conf, facts->shortage);
+        break;
+    case SG_OOM_OTHERS:
+        text_put(text, "stop %s, or use another device\n", cause == facts->cause ? "them" : "those processes");
+        break;
+    case SG_OOM_POOLS:
+        text_put(text, "cudaMemPoolTrimTo() gives that back, and so does a lower release threshold of the pool\n");
+        break;
+    case SG_OOM_OWN:
+        text_put(text, "let go of what %s hold before this allocation, or have them take less\n",
+            cause == facts->cause ? "they" : "other calls");
+        break;
+    }
+}
+
+/* The lines of help, for the first cause and for what has to go besides. */
+static void put_helps(struct text *text, const struct cause_facts *facts)
+{
+    put_help(text, facts->cause, facts);
+    for (int cause = 0; cause <= SG_OOM_TOO_BIG; cause++) {
+        if (is_also(facts, (enum sg_oom_cause)cause))
+            put_help(text, (enum sg_oom_cause)cause, facts);
     }
 }
 
@@ -185,8 +258,11 @@ static void put_memory(struct text *text, const struct sg_shortage *shortage, co
         text_put(text, ", %s by this process otherwise", sg_size_format(holders.own + holders.pools, c));
     text_put(text, ", %s in use by others, %s free\n", sg_size_format(holders.others + holders.rest, c),
         sg_size_format(shortage->total - sg_oom_at_most(held + fits.outside, shortage->total), d));
-    text_put(text, "  segalloc %s: %s in use, %s freed but still in use by queued work, %s idle",
-        sg_size_format(held, a), sg_size_format(shortage->allocated, b), sg_size_format(shortage->pending, c),
+    uint64_t graphs = sg_oom_at_most(around->graphs, shortage->allocated);
+    text_put(text, "  segalloc %s: %s in use, ", sg_size_format(held, a), sg_size_format(shortage->allocated - graphs, b));
+    if (graphs)
+        text_put(text, "%s freed but held for graphs, ", sg_size_format(graphs, b));
+    text_put(text, "%s freed but still in use by queued work, %s idle", sg_size_format(shortage->pending, c),
         sg_size_format(shortage->idle, d));
     if (page->pages)
         text_put(text, ", %s idle in %llu partly used page%s", sg_size_format(held > known ? held - known : 0, e),
@@ -270,16 +346,16 @@ static void put_next_limit(struct text *text, const struct sg_conf *conf, const 
     text_put(text, " -- %s\n", command);
 }
 
-static void put_next(struct text *text, enum sg_oom_cause cause, const struct sg_conf *conf,
-    const struct sg_shortage *shortage, const struct sg_oom_around *around)
+/* The next command. Where it takes more than a higher limit, a rehearsal says what the program needs. */
+static void put_next(struct text *text, const struct cause_facts *facts)
 {
+    const struct sg_conf *conf = facts->conf;
+    const struct sg_shortage *shortage = facts->shortage;
+    const struct sg_oom_around *around = facts->around;
     const char *command = command_of(around);
     char size[SG_SIZE_TEXT];
     text_put(text, "  next     ");
-    switch (cause) {
-    case SG_OOM_TOO_BIG:
-        text_put(text, "segalloc rehearse --card %s -- %s\n", size_argument(shortage->total, size), command);
-        break;
+    switch (facts->cause == SG_OOM_LIMIT && facts->also ? SG_OOM_OWN : facts->cause) {
     case SG_OOM_FRAGMENTED:
         text_put(text, "segalloc run --sites -o run.trace -- %s\n  next     segalloc report run.trace: which blocks keep which pages\n",
             command);
@@ -287,6 +363,8 @@ static void put_next(struct text *text, enum sg_oom_cause cause, const struct sg
     case SG_OOM_LIMIT:
         put_next_limit(text, conf, shortage, command);
         break;
+    case SG_OOM_TOO_BIG:
+    case SG_OOM_GRAPHS:
     case SG_OOM_POOLS:
     case SG_OOM_OWN:
         text_put(text, "segalloc rehearse --card %s -- %s\n", size_argument(shortage->total, size), command);
@@ -324,11 +402,14 @@ size_t sg_core_oom_text(struct sg_core *core, int ordinal, const struct sg_oom_a
     if (!sg_oom_facts(core, ordinal, around, &facts))
         return 0;
     enum sg_oom_cause cause = sg_oom_cause(&facts.shortage, around);
+    const struct cause_facts causes = {cause, sg_oom_also(&facts.shortage, around, cause), &core->conf, facts.device,
+        &facts.shortage, around};
     put_first(&text, ordinal, &facts.shortage);
-    put_cause(&text, cause, &core->conf, facts.device, &facts.shortage, around);
+    put_cause(&text, &causes);
+    put_helps(&text, &causes);
     put_holders(&text, around, sg_oom_holders(around, &facts.shortage).others);
     put_memory(&text, &facts.shortage, around, &facts.worst, cause == SG_OOM_FRAGMENTED);
     put_live(&text, facts.row, facts.rows, around, cause);
-    put_next(&text, cause, &core->conf, &facts.shortage, around);
+    put_next(&text, &causes);
     return text.length;
 }

@@ -212,45 +212,53 @@ static void the_cause_by_its_figures(void **state)
         enum sg_oom_cause cause;
         uint64_t own, pools; /* in use by this process's other calls; idle in its pools */
         bool complete;       /* the list of other processes is */
+        uint64_t graphs;     /* freed, and kept by graphs */
     } rows[] = {
-        {100, 50, 10, 10, 50, 0, 0, SG_OOM_OWN, 50, 0, false}, {100, 50, 10, 10, 50, 0, 0, SG_OOM_POOLS, 0, 50, false},
-        {100, 50, 10, 10, 50, 0, 0, SG_OOM_OWN, 0, 0, true}, {100, 50, 10, 10, 50, 0, 0, SG_OOM_OTHERS, 0, 0, false},
-        {100, 50, 10, 10, 50, 0, 0, SG_OOM_POOLS, 30, 20, false}, /* the idle ones would do */
-        {100, 50, 10, 10, 65, 0, 0, SG_OOM_OWN, 30, 20, false},
-        {100, 50, 10, 10, 91, 0, 0, SG_OOM_TOO_BIG, 50, 0, false},
-        {100, 50, 10, 10, 40, 0, 0, SG_OOM_FRAGMENTED, 50, 0, false},
-        {100, 50, 10, 20, 40, 0, 0, SG_OOM_QUEUED, 50, 0, false},
-        {100, 60, 10, 10, 50, 20, 0, SG_OOM_OWN, 40, 0, false},  /* alone; others alone would not do */
-        {100, 60, 10, 10, 50, 40, 0, SG_OOM_OTHERS, 20, 0, false},
-        {100, 60, 10, 10, 40, 35, 0, SG_OOM_OTHERS, 25, 0, false}, /* either would do */
-        {100, 60, 10, 10, 40, 25, 0, SG_OOM_OWN, 35, 0, false},
-        {100, 60, 10, 10, 90, 20, 0, SG_OOM_OWN, 40, 0, false},  /* it takes both: the larger one */
-        {100, 60, 10, 10, 90, 40, 0, SG_OOM_OTHERS, 20, 0, false},
-        {100, 60, 10, 10, 90, 20, 0, SG_OOM_POOLS, 10, 30, false},
-        {60, 50, 10, 10, 50, 0, 0, SG_OOM_OWN, 50, 0, false},    /* the limit allows it */
-        {40, 50, 10, 10, 35, 0, 0, SG_OOM_LIMIT, 50, 0, false},
-        {60, 50, 10, 10, 60, 0, 0, SG_OOM_OWN, 50, 0, false},    /* it takes both */
-        {40, 50, 10, 10, 60, 0, 0, SG_OOM_LIMIT, 50, 0, false},
-        {40, 50, 10, 10, 60, 0, 0, SG_OOM_LIMIT, 0, 50, false},
-        {100, 10, 40, 40, 60, 0, 0, SG_OOM_OWN, 10, 0, false},   /* known, however little */
-        {100, 10, 40, 40, 60, 0, 0, SG_OOM_TOO_BIG, 0, 0, true},
-        {100, 50, 10, 10, 50, 90, 0, SG_OOM_OWN, 50, 0, true},   /* listed twice: this process's own comes first */
-        {100, 0, 40, 40, 60, 0, 0, SG_OOM_FRAGMENTED, 0, 0, false}, /* as much is not in use */
-        {100, 0, 40, 40, 61, 0, 0, SG_OOM_TOO_BIG, 0, 0, false}, {100, 0, 0, 10, UINT64_MAX - 9, 0, 0, SG_OOM_TOO_BIG, 0, 0, false},
-        {100, 0, 0, 10, UINT64_MAX - 10, 0, 0, SG_OOM_TOO_BIG, 0, 0, false}, {100, 0, 30, 50, 70, 0, 0, SG_OOM_QUEUED, 0, 0, false},
-        {100, 0, 30, 50, 71, 0, 0, SG_OOM_TOO_BIG, 0, 0, false},
-        {100, 0, 50, 50, 70, 0, 20, SG_OOM_QUEUED, 0, 0, false}, /* freed while a graph was captured */
-        {100, 0, 50, 50, 71, 0, 20, SG_OOM_TOO_BIG, 0, 0, false}, {100, 0, 50, 50, 100, 0, 60, SG_OOM_QUEUED, 0, 0, false},
-        {60, 0, 40, 40, 20, 0, 0, SG_OOM_FRAGMENTED, 0, 0, false}, {60, 0, 40, 40, 60, 0, 0, SG_OOM_LIMIT, 0, 0, false},
-        {60, 0, 40, 40, 61, 0, 0, SG_OOM_TOO_BIG, 0, 0, false}, {100, 30, 40, 40, 60, 30, 0, SG_OOM_OTHERS, 0, 0, false},
-        {100, 30, 40, 40, 60, 90, 0, SG_OOM_OTHERS, 0, 0, false}, /* they cannot hold more than is outside */
-        {100, 30, 40, 40, 61, 90, 0, SG_OOM_TOO_BIG, 0, 0, false}, {100, 30, 40, 40, 35, 5, 0, SG_OOM_OTHERS, 0, 0, false},
-        {100, 30, 40, 40, 36, 5, 0, SG_OOM_TOO_BIG, 0, 0, false},
-        {100, 10, 40, 40, 60, 0, 0, SG_OOM_TOO_BIG, 0, 0, false}, /* a tenth may be this process's own */
-        {100, 11, 40, 40, 60, 0, 0, SG_OOM_OTHERS, 0, 0, false},
-        {60, 50, 40, 40, 60, 50, 0, SG_OOM_OTHERS, 0, 0, false}, /* both: others take more */
-        {40, 50, 40, 40, 60, 50, 0, SG_OOM_LIMIT, 0, 0, false}, {50, 50, 40, 40, 60, 50, 0, SG_OOM_LIMIT, 0, 0, false},
-        {50, 50, 40, 40, 61, 50, 0, SG_OOM_TOO_BIG, 0, 0, false}, {100, 200, 0, 0, 1, 0, 0, SG_OOM_OTHERS, 0, 0, false}, /* more than there is */
+        {100, 0, 60, 60, 41, 0, 0, SG_OOM_GRAPHS, 0, 0, false, 1}, {100, 0, 60, 60, 42, 0, 0, SG_OOM_TOO_BIG, 0, 0, false, 1},
+        {100, 0, 60, 60, 100, 0, 0, SG_OOM_GRAPHS, 0, 0, false, 60}, {100, 0, 60, 60, 40, 0, 0, SG_OOM_FRAGMENTED, 0, 0, false, 60},
+        {100, 0, 60, 60, 101, 0, 0, SG_OOM_TOO_BIG, 0, 0, false, 90}, /* no more than is in use */
+        {80, 0, 60, 60, 40, 0, 0, SG_OOM_GRAPHS, 0, 0, false, 30}, /* either would do: the limit stays */
+        {50, 0, 40, 40, 70, 0, 0, SG_OOM_LIMIT, 0, 0, false, 20},  /* it takes both: the larger one */
+        {80, 0, 60, 60, 90, 0, 0, SG_OOM_GRAPHS, 0, 0, false, 50},
+        {100, 30, 40, 40, 70, 0, 0, SG_OOM_OWN, 30, 0, false, 20}, {100, 30, 40, 40, 70, 30, 0, SG_OOM_GRAPHS, 0, 0, false, 40},
+        {100, 50, 10, 10, 50, 0, 0, SG_OOM_OWN, 50, 0, false, 0}, {100, 50, 10, 10, 50, 0, 0, SG_OOM_POOLS, 0, 50, false, 0},
+        {100, 50, 10, 10, 50, 0, 0, SG_OOM_OWN, 0, 0, true, 0}, {100, 50, 10, 10, 50, 0, 0, SG_OOM_OTHERS, 0, 0, false, 0},
+        {100, 50, 10, 10, 50, 0, 0, SG_OOM_POOLS, 30, 20, false, 0}, /* the idle ones would do */
+        {100, 50, 10, 10, 65, 0, 0, SG_OOM_OWN, 30, 20, false, 0},
+        {100, 50, 10, 10, 91, 0, 0, SG_OOM_TOO_BIG, 50, 0, false, 0},
+        {100, 50, 10, 10, 40, 0, 0, SG_OOM_FRAGMENTED, 50, 0, false, 0},
+        {100, 50, 10, 20, 40, 0, 0, SG_OOM_QUEUED, 50, 0, false, 0},
+        {100, 60, 10, 10, 50, 20, 0, SG_OOM_OWN, 40, 0, false, 0},  /* alone; others alone would not do */
+        {100, 60, 10, 10, 50, 40, 0, SG_OOM_OTHERS, 20, 0, false, 0},
+        {100, 60, 10, 10, 40, 35, 0, SG_OOM_OTHERS, 25, 0, false, 0}, /* either would do */
+        {100, 60, 10, 10, 40, 25, 0, SG_OOM_OWN, 35, 0, false, 0},
+        {100, 60, 10, 10, 90, 20, 0, SG_OOM_OWN, 40, 0, false, 0},  /* it takes both: the larger one */
+        {100, 60, 10, 10, 90, 40, 0, SG_OOM_OTHERS, 20, 0, false, 0},
+        {100, 60, 10, 10, 90, 20, 0, SG_OOM_POOLS, 10, 30, false, 0},
+        {60, 50, 10, 10, 50, 0, 0, SG_OOM_OWN, 50, 0, false, 0},    /* the limit allows it */
+        {40, 50, 10, 10, 35, 0, 0, SG_OOM_LIMIT, 50, 0, false, 0},
+        {60, 50, 10, 10, 60, 0, 0, SG_OOM_OWN, 50, 0, false, 0},    /* it takes both */
+        {40, 50, 10, 10, 60, 0, 0, SG_OOM_LIMIT, 50, 0, false, 0},
+        {40, 50, 10, 10, 60, 0, 0, SG_OOM_LIMIT, 0, 50, false, 0},
+        {100, 10, 40, 40, 60, 0, 0, SG_OOM_OWN, 10, 0, false, 0},   /* known, however little */
+        {100, 10, 40, 40, 60, 0, 0, SG_OOM_TOO_BIG, 0, 0, true, 0},
+        {100, 50, 10, 10, 50, 90, 0, SG_OOM_OWN, 50, 0, true, 0},   /* listed twice: this process's own comes first */
+        {100, 0, 40, 40, 60, 0, 0, SG_OOM_FRAGMENTED, 0, 0, false, 0}, /* as much is not in use */
+        {100, 0, 40, 40, 61, 0, 0, SG_OOM_TOO_BIG, 0, 0, false, 0}, {100, 0, 0, 10, UINT64_MAX - 9, 0, 0, SG_OOM_TOO_BIG, 0, 0, false, 0},
+        {100, 0, 0, 10, UINT64_MAX - 10, 0, 0, SG_OOM_TOO_BIG, 0, 0, false, 0}, {100, 0, 30, 50, 70, 0, 0, SG_OOM_QUEUED, 0, 0, false, 0},
+        {100, 0, 30, 50, 71, 0, 0, SG_OOM_TOO_BIG, 0, 0, false, 0},
+        {100, 0, 50, 50, 70, 0, 20, SG_OOM_QUEUED, 0, 0, false, 0}, /* freed while a graph was captured */
+        {100, 0, 50, 50, 71, 0, 20, SG_OOM_TOO_BIG, 0, 0, false, 0}, {100, 0, 50, 50, 100, 0, 60, SG_OOM_QUEUED, 0, 0, false, 0},
+        {60, 0, 40, 40, 20, 0, 0, SG_OOM_FRAGMENTED, 0, 0, false, 0}, {60, 0, 40, 40, 60, 0, 0, SG_OOM_LIMIT, 0, 0, false, 0},
+        {60, 0, 40, 40, 61, 0, 0, SG_OOM_TOO_BIG, 0, 0, false, 0}, {100, 30, 40, 40, 60, 30, 0, SG_OOM_OTHERS, 0, 0, false, 0},
+        {100, 30, 40, 40, 60, 90, 0, SG_OOM_OTHERS, 0, 0, false, 0}, /* they cannot hold more than is outside */
+        {100, 30, 40, 40, 61, 90, 0, SG_OOM_TOO_BIG, 0, 0, false, 0}, {100, 30, 40, 40, 35, 5, 0, SG_OOM_OTHERS, 0, 0, false, 0},
+        {100, 30, 40, 40, 36, 5, 0, SG_OOM_TOO_BIG, 0, 0, false, 0},
+        {100, 10, 40, 40, 60, 0, 0, SG_OOM_TOO_BIG, 0, 0, false, 0}, /* a tenth may be this process's own */
+        {100, 11, 40, 40, 60, 0, 0, SG_OOM_OTHERS, 0, 0, false, 0},
+        {60, 50, 40, 40, 60, 50, 0, SG_OOM_OTHERS, 0, 0, false, 0}, /* both: others take more */
+        {40, 50, 40, 40, 60, 50, 0, SG_OOM_LIMIT, 0, 0, false, 0}, {50, 50, 40, 40, 60, 50, 0, SG_OOM_LIMIT, 0, 0, false, 0},
+        {50, 50, 40, 40, 61, 50, 0, SG_OOM_TOO_BIG, 0, 0, false, 0}, {100, 200, 0, 0, 1, 0, 0, SG_OOM_OTHERS, 0, 0, false, 0}, /* more than there is */
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -258,7 +266,7 @@ static void the_cause_by_its_figures(void **state)
             {.bytes = rows[i].others / 3}};
         const struct sg_oom_own own[] = {{"by a call", rows[i].own, false}, {"idle", rows[i].pools, true}};
         const struct sg_oom_around around = {.process = process, .processes = 2, .parked = rows[i].parked,
-            .own = own, .owns = 2, .complete = rows[i].complete};
+            .own = own, .owns = 2, .complete = rows[i].complete, .graphs = rows[i].graphs};
         const struct sg_shortage shortage = {.total = 100,
             .limit = rows[i].limit,
             .outside = rows[i].outside,
@@ -267,6 +275,46 @@ static void the_cause_by_its_figures(void **state)
             .asked = rows[i].asked};
         if (sg_oom_cause(&shortage, &around) != rows[i].cause)
             fail_msg("row %zu", i);
+    }
+}
+
+/* Of a device of 100 bytes: each set of causes that have to go together, the first by itself. */
+static void causes_that_go_together(void **state)
+{
+    enum { LIMIT = 1 << SG_OOM_LIMIT, OWN = 1 << SG_OOM_OWN, OTHERS = 1 << SG_OOM_OTHERS, GRAPHS = 1 << SG_OOM_GRAPHS };
+    static const struct {
+        uint64_t limit, own, others, graphs, allocated, asked;
+        enum sg_oom_cause first;
+        unsigned also;
+        uint64_t unlimited; /* short where the limit alone is raised */
+    } rows[] = {
+        {50, 45, 0, 0, 10, 60, SG_OOM_LIMIT, OWN, 15}, {50, 0, 45, 0, 10, 60, SG_OOM_LIMIT, OTHERS, 15},
+        {60, 45, 0, 0, 10, 60, SG_OOM_OWN, LIMIT, 15}, {60, 0, 45, 0, 10, 60, SG_OOM_OTHERS, LIMIT, 15},
+        {50, 0, 0, 30, 40, 80, SG_OOM_LIMIT, GRAPHS, 20}, {80, 0, 0, 30, 40, 80, SG_OOM_GRAPHS, LIMIT, 20},
+        {100, 40, 30, 0, 10, 80, SG_OOM_OWN, OTHERS, 60}, {100, 30, 40, 0, 10, 80, SG_OOM_OTHERS, OWN, 60},
+        {100, 30, 0, 20, 40, 70, SG_OOM_OWN, GRAPHS, 40}, {100, 20, 0, 30, 40, 75, SG_OOM_GRAPHS, OWN, 35},
+        {100, 0, 30, 20, 40, 70, SG_OOM_OTHERS, GRAPHS, 40}, {100, 0, 20, 30, 40, 75, SG_OOM_GRAPHS, OTHERS, 35},
+        {40, 30, 20, 0, 10, 80, SG_OOM_LIMIT, OWN | OTHERS, 40}, {40, 30, 20, 20, 30, 90, SG_OOM_LIMIT, OWN | OTHERS | GRAPHS, 70},
+        {40, 0, 0, 0, 10, 50, SG_OOM_LIMIT, 0, 0}, {100, 45, 0, 0, 10, 60, SG_OOM_OWN, 0, 15},
+        {100, 0, 0, 30, 40, 80, SG_OOM_GRAPHS, 0, 20}, {50, 20, 20, 20, 40, 90, SG_OOM_TOO_BIG, 0, 70},
+        {100, 40, 0, 0, 10, 50, SG_OOM_FRAGMENTED, 0, 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct sg_oom_process process = {.bytes = rows[i].others};
+        const struct sg_oom_own own = {"by a call", rows[i].own, false};
+        const struct sg_oom_around around = {.process = &process, .processes = 1, .own = &own, .owns = 1, .complete = true,
+            .graphs = rows[i].graphs};
+        const struct sg_shortage shortage = {.total = 100,
+            .limit = rows[i].limit,
+            .outside = rows[i].own + rows[i].others,
+            .allocated = rows[i].allocated,
+            .used = rows[i].allocated,
+            .asked = rows[i].asked};
+        if (sg_oom_cause(&shortage, &around) != rows[i].first || sg_oom_also(&shortage, &around, rows[i].first) != rows[i].also ||
+            sg_oom_short_unlimited(&shortage, &around) != rows[i].unlimited)
+            fail_msg("row %zu: %d, %#x, %d", i, (int)sg_oom_cause(&shortage, &around),
+                sg_oom_also(&shortage, &around, rows[i].first), (int)sg_oom_short_unlimited(&shortage, &around));
     }
 }
 
@@ -421,6 +469,7 @@ int main(void)
         cmocka_unit_test(partly_used_pages_hold_it),
         cmocka_unit_test(shortage_is_of_the_failure),
         cmocka_unit_test(the_cause_by_its_figures),
+        cmocka_unit_test(causes_that_go_together),
         cmocka_unit_test(other_processes_are_named),
         cmocka_unit_test(what_is_alive_by_line),
         cmocka_unit_test(a_text_that_is_cut),

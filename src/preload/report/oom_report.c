@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "track/captures.h"
+#include "track/graph_blocks.h"
 #include "track/held_outside.h"
 #include "process/process.h"
 #include "process/symbols.h"
@@ -242,6 +243,7 @@ size_t sg_oom_report(struct sg_core *core, int device, char *buffer, size_t size
         .used = used_bytes(),
         .command = command,
         .parked = sg_captures_deferred_bytes(core, device),
+        .graphs = sg_graphs_freed_bytes(core, device),
         .site = sg_sites_describe,
     };
     return sg_core_oom_text(core, device, &around, buffer, size);

@@ -317,15 +317,13 @@ uint64_t sg_trim_idle_of_others(void)
     return id ? sg_neighbours_idle(table, atomic_load(&neighbours.own), id, TELL_MS * MS) : 0;
 }
 
-/* Read from the answers to the last question; nobody is asked now. */
+/* Read from the answers to the last question; nobody is asked now. The device may be one that this process has not
+   told others of: it has served nothing there. */
 size_t sg_trim_others(int device, struct sg_neighbour_holds *ret, size_t most)
 {
-    struct sg_neighbour *own = atomic_load(&neighbours.own);
-    for (int i = 0; own && i < atomic_load(&neighbours.devices); i++) {
-        if (neighbours.device[i] == device)
-            return sg_neighbours_holding(neighbours.table, own, atomic_load(&own->devices[i]), ret, most);
-    }
-    return 0;
+    struct sg_neighbours *table = table_of_others();
+    uint64_t id = table ? trim_device_id(device) : 0;
+    return id ? sg_neighbours_holding(table, atomic_load(&neighbours.own), id, ret, most) : 0;
 }
 
 void sg_trim_close(void)

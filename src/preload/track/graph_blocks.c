@@ -404,6 +404,30 @@ bool sg_graphs_retain_freed(void)
     return atomic_load(&graphs.freed) > 0;
 }
 
+/* In batches, since the core's lock comes before this one. A block that moves in the table meanwhile may be missed. */
+uint64_t sg_graphs_freed_bytes(struct sg_core *core, int device)
+{
+    uint64_t bytes = 0;
+    bool more = sg_graphs_retain_freed();
+    for (size_t at = 0; more;) {
+        CUdeviceptr address[BATCH];
+        int count = 0;
+        sg_process_lock(SG_LOCK_CAPTURES);
+        for (; at < graphs.buckets && count < BATCH; at++) {
+            if (graphs.block[at].address && graphs.block[at].freed)
+                address[count++] = graphs.block[at].address;
+        }
+        more = at < graphs.buckets;
+        sg_process_unlock(SG_LOCK_CAPTURES);
+        for (int i = 0; i < count; i++) {
+            struct sg_block_info block;
+            if (sg_core_block(core, address[i], &block) == CUDA_SUCCESS && block.device == device)
+                bytes += block.bytes;
+        }
+    }
+    return bytes;
+}
+
 static void echo_heard(void *number)
 {
     unsigned now = (unsigned)(uintptr_t)number, heard = atomic_load(&echo.heard);

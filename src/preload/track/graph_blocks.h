@@ -59,6 +59,9 @@ void sg_graphs_context_gone(CUcontext context);
 /* True if a block that the program has freed is kept for a graph. No lock. */
 bool sg_graphs_retain_freed(void);
 
+/* Bytes of such blocks of a device, for who reports them: others may allocate and free meanwhile. No lock is held. */
+uint64_t sg_graphs_freed_bytes(struct sg_core *core, int device);
+
 /* The driver says on a thread of its own that a graph is gone, some time after it is. Waits until that thread has told of
    all graphs that are gone by now, 0.3 s at most: it may be held up by a destructor of the program's. After that has
    happened nobody waits before the thread has gone on. Nothing where no freed block is kept. The order in which a driver

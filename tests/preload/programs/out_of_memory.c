@@ -353,6 +353,79 @@ static void own_and_limit(void)
     run_out(150 * MIB);
 }
 
+/* The limit is short, and so is the device beside other calls. */
+static void limit_and_own(void)
+{
+    take_physical(116 * MIB);
+    take(25 * MIB);
+    run_out(150 * MIB);
+}
+
+static void takes_with_limit(void)
+{
+    take(25 * MIB);
+    run_out(150 * MIB);
+}
+
+static void limit_and_one(void)
+{
+    beside(1, 116 * MIB, takes_with_limit);
+}
+
+/* Allocated in a capture and freed after it, while the graph is alive. */
+static void take_in_graph(size_t bytes)
+{
+    CUgraph graph;
+    MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    CUdeviceptr one = take(bytes / 2), other = take(bytes / 2);
+    MUST(cuStreamEndCapture(stream, &graph));
+    MUST(cuMemFree_v2(one));
+    MUST(cuMemFree_v2(other));
+}
+
+static void graph(void)
+{
+    take_in_graph(150 * MIB);
+    take(30 * MIB);
+    run_out(160 * MIB);
+}
+
+static void graph_and_own(void)
+{
+    take_physical(90 * MIB);
+    take_in_graph(100 * MIB);
+    run_out(200 * MIB);
+}
+
+static void takes_in_graph(void)
+{
+    take_in_graph(100 * MIB);
+    run_out(200 * MIB);
+}
+
+static void graph_and_one(void)
+{
+    beside(1, 90 * MIB, takes_in_graph);
+}
+
+static void graph_and_limit(void)
+{
+    take_in_graph(100 * MIB);
+    run_out(200 * MIB);
+}
+
+/* This process has served nothing yet, and the driver's own pool is refused. */
+static void is_refused_by_pool(void)
+{
+    CUdeviceptr address;
+    EXPECT(cuMemAllocAsync(&address, 180 * MIB, stream) == CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+static void pool_beside_one(void)
+{
+    beside(1, 120 * MIB, is_refused_by_pool);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -385,6 +458,13 @@ int main(int argc, char **argv)
         {"one_and_own_together", one_and_own_together, true},
         {"idle_pool_and_one", idle_pool_and_one, true},
         {"own_and_limit", own_and_limit, false},
+        {"limit_and_own", limit_and_own, false},
+        {"limit_and_one", limit_and_one, true},
+        {"graph", graph, false},
+        {"graph_and_own", graph_and_own, false},
+        {"graph_and_one", graph_and_one, true},
+        {"graph_and_limit", graph_and_limit, false},
+        {"pool_beside_one", pool_beside_one, true},
     };
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
         if (argc != 2 || strcmp(argv[1], programs[i].name) != 0)

@@ -14,6 +14,7 @@ CARD = f"out-of-memory-{os.getpid()}"
 SHARED = f"256MiB,card={CARD}"
 ROWS = re.compile(r"([0-9.]+) ([KMGT]iB|B)")
 OTHERWISE = "other calls: this process holds"
+GRAPHS = "held for graphs: {}.00 MiB that are freed stay with the graphs that were captured with them"
 UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 # name of the program, simulated card, settings, what the line of the cause begins with, what the next command begins with
@@ -54,6 +55,20 @@ PROGRAMS = [
      "at most", "segalloc rehearse "),
     ("own_and_limit", "256MiB", "limit:200MiB", f"{OTHERWISE} 200.00 MiB of this device", "segalloc rehearse "),
     ("above_limit", SHARED, "limit:128MiB", "limit: 128.00 MiB may be held", "segalloc run --conf limit:160MiB -- "),
+    ("limit_and_own", "256MiB", "limit:125MiB", "limit: 125.00 MiB may be held of the device's 256.00 MiB, and 175.00 MiB are needed; without "
+     "the limit 35.00 MiB are short, and this process holds 116.00 MiB of the device by other calls than cudaMalloc\n", "segalloc rehearse "),
+    ("limit_and_one", SHARED, "limit:125MiB", "limit: 125.00 MiB may be held of the device's 256.00 MiB, and 175.00 MiB are needed; without "
+     "the limit 35.00 MiB are short, and other processes hold 116.00 MiB of the device\n", "segalloc rehearse "),
+    ("graph", "256MiB", "", f"{GRAPHS.format(150)}\n", "segalloc rehearse "),
+    ("graph_and_own", "256MiB", "", f"{GRAPHS.format(100)}, and this process holds 90.00 MiB of the device by other calls than "
+     "cudaMalloc\n", "segalloc rehearse "),
+    ("graph_and_one", SHARED, "", f"{GRAPHS.format(100)}, and other processes hold 90.00 MiB of the device\n", "segalloc rehearse "),
+    ("graph_and_limit", "256MiB", "limit:180MiB", f"{GRAPHS.format(100)}, and 180.00 MiB may be held at most\n", "segalloc rehearse "),
+    ("pool_beside_one", SHARED, "", "other processes hold 120.00 MiB of this device\n", "ps -fp "),
+]
+HELPS = [ # a part of a cause, of the help for it
+    ("limit:", "raise `limit`"), ("may be held at most", "raise `limit`"), ("other calls than", "other calls hold|they hold"),
+    ("other processes hold", "stop "), ("held for graphs", "destroy the graphs"),
 ]
 
 
@@ -77,7 +92,11 @@ class Case(unittest.TestCase):
         name, sim, conf, cause, following = row
         text, lines = self.told(name, sim, conf)
         self.assertTrue((lines["cause"][0] + "\n").startswith(cause), text)
-        if not cause.startswith("other processes"):
+        helps = "\n".join(lines["help"])
+        for part, way_out in HELPS:
+            if part in cause and ("raise" not in way_out or conf.startswith("limit:") and "fraction" not in conf):
+                self.assertRegex(helps, way_out)
+        if "other processes" not in cause:
             self.assertNotIn("nvidia-smi", text)
             self.assertNotIn("use another device", text)
         self.assertTrue(lines["next"][0].startswith(following), text)
@@ -101,7 +120,7 @@ class Case(unittest.TestCase):
                           lines["lines"][0])
         if lines["next"][0].startswith("segalloc run --conf limit:") or "--conf per_process" in lines["next"][0]:
             self.check_limit(row, lines["next"][0].split()[3])
-        if "processes" in cause:
+        if cause.startswith("other processes"):
             self.check_processes(cause, text, lines)
 
     def check_limit(self, row, following):
