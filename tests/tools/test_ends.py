@@ -117,6 +117,13 @@ class Ends(unittest.TestCase):
                     if "a>" in command:
                         self.assertEqual(verdict["conf"], "ipc:always")
 
+    def test_the_report_is_no_last_word(self):
+        """The library's report comes after the program's words. It stands for them where there are none, by its first line."""
+        for acts, said in ((("b+99999999",), "acts: b+99999999: out of memory. "), (("b?99999999", "or=fail"), "segalloc: out of memory on device 0: short by ")):
+            reason = self.verdict(1, "--card", "1GiB", "--", ACTS, "a+100", *acts)["reason"]
+            self.assertIn("memory: " + said, reason)
+            self.assertNotIn("next ", reason)
+
     def test_a_signal_while_others_are_waited_for(self):
         """The run has ended: of cards all is said that was found, and so is what the signal came upon."""
         verdict, status, _, _ = self.run_beside(f"exec '{ACTS}' a+200 wait", f"sleep 0.5; '{ACTS}' a+100", "--card", "256MiB,1GiB",

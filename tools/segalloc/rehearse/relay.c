@@ -22,6 +22,7 @@ struct sg_relay {
     uint64_t handed; /* bytes so far */
     char line[SG_REHEARSE_TEXT], last_line[SG_REHEARSE_TEXT];
     size_t length; /* of the line that has no end yet */
+    bool reports;  /* the library's report of running out of memory is under way */
 };
 
 /* All of them, the newest first. The lock is for what changes in them; nobody writes to stderr with it. */
@@ -58,15 +59,26 @@ static bool relay_has_line(const struct sg_relay *relay)
     return relay->length > strspn(relay->line, " \t");
 }
 
+/* The library's report (inspect/oom_text.h) comes at the program's end, and is none of its words. Its first line is the last
+   line only where the program has said nothing; the rest is indented, and never is. */
+static void relay_end_line(struct sg_relay *relay)
+{
+    static const char report[] = "segalloc: out of memory", indent[] = "  ";
+    if (!relay_has_line(relay) || (relay->reports && strncmp(relay->line, indent, sizeof indent - 1) == 0))
+        return;
+    relay->reports = strncmp(relay->line, report, sizeof report - 1) == 0;
+    if (!relay->reports || !*relay->last_line)
+        memcpy(relay->last_line, relay->line, relay->length + 1);
+}
+
 static void relay_take(struct sg_relay *relay, const char *bytes, size_t size)
 {
     for (size_t i = 0; i < size; i++) {
         bool ends = bytes[i] == '\n' || bytes[i] == '\r';
-        if (ends && relay_has_line(relay))
-            memcpy(relay->last_line, relay->line, relay->length + 1);
-        if (ends)
+        if (ends) {
+            relay_end_line(relay);
             relay->length = 0;
-        else if (relay->length < sizeof relay->line - 1)
+        } else if (relay->length < sizeof relay->line - 1)
             relay->line[relay->length++] = bytes[i];
         relay->line[relay->length] = '\0';
     }
@@ -187,7 +199,8 @@ void sg_relay_drain(struct sg_relay *relay)
 void sg_relay_last_line(struct sg_relay *relay, char ret[SG_REHEARSE_TEXT])
 {
     pthread_mutex_lock(&lock);
-    memcpy(ret, relay_has_line(relay) ? relay->line : relay->last_line, SG_REHEARSE_TEXT);
+    relay_end_line(relay);
+    memcpy(ret, relay->last_line, SG_REHEARSE_TEXT);
     pthread_mutex_unlock(&lock);
 }
 
