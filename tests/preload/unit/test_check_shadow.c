@@ -67,7 +67,7 @@ static void segment_goes(void **state)
     assert_int_equal(second->refs, 1);
 }
 
-static void words(void **state)
+static void words_of_a_fill(void **state)
 {
     struct sg_fill fill = {.place = 0};
     uint32_t word, count = 0;
@@ -96,7 +96,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(page_moves),
         cmocka_unit_test(segment_goes),
-        cmocka_unit_test(words),
+        cmocka_unit_test(words_of_a_fill),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
