@@ -13,6 +13,10 @@
      NAME@MIB       takes managed memory, which is never freed, as NAME+ does
      NAME>          gives it away by a legacy handle, and ends with status 1 if it can't
      NAME-          frees, if there is such a block
+     less=WAY,MIB,ACT,OTHER  asks how much memory device 0 has in all, and does ACT where that is less, else OTHER. WAY is i
+                    (cuMemGetInfo), t (cuDeviceTotalMem), p (cudaGetDeviceProperties) or n (NVML); as a capital: by a program
+                    that it starts; with a dot behind that: by one without what is preloaded
+     tell=WAY       writes how much there is, bytes
      fork           goes on in a child; the parent waits for it and has its status
      say=WORD       writes a line
      wait           until a signal comes
@@ -22,8 +26,11 @@
      or=END         as END, if a call that was let pass has failed */
 #include "cuda_abi.h"
 
+#include <ctype.h>
 #include <dlfcn.h>
 #include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +45,7 @@ static struct {
     CUresult (*give)(CUdeviceptr);
     CUresult (*create)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *, unsigned long long);
     CUresult (*total)(size_t *, CUdevice);
+    CUresult (*info)(size_t *, size_t *);
     CUresult (*host)(void **, size_t, unsigned);
     CUresult (*managed)(CUdeviceptr *, size_t, unsigned);
     CUresult (*handle)(CUipcMemHandle *, CUdeviceptr);
@@ -88,6 +96,7 @@ static void begin(void)
     driver.create = (CUresult(*)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *,
         unsigned long long))function(library, "cuMemCreate");
     driver.total = (CUresult(*)(size_t *, CUdevice))function(library, "cuDeviceTotalMem_v2");
+    driver.info = (CUresult(*)(size_t *, size_t *))function(library, "cuMemGetInfo_v2");
     driver.managed = (CUresult(*)(CUdeviceptr *, size_t, unsigned))function(library, "cuMemAllocManaged");
     driver.handle = (CUresult(*)(CUipcMemHandle *, CUdeviceptr))function(library, "cuIpcGetMemHandle");
     driver.host = (CUresult(*)(void **, size_t, unsigned))function(library, "cuMemHostAlloc");
@@ -223,6 +232,75 @@ static void on_memory(const char *act)
     }
 }
 
+/* NVIDIA's layout of cudaDeviceProp has the total at byte 288, in CUDA 12 and 13. */
+static size_t total_of_properties(void)
+{
+    enum { TOTAL_AT = 288 };
+    static _Alignas(8) unsigned char properties[4096];
+    size_t total;
+    void *library = dlopen("libcudart.so.13", RTLD_NOW);
+    if (!library) {
+        fprintf(stderr, "acts: %s\n", dlerror());
+        exit(3);
+    }
+    int (*get)(void *, int) = (int (*)(void *, int))function(library, "cudaGetDeviceProperties");
+    check(get(properties, 0) ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS, "cudaGetDeviceProperties");
+    memcpy(&total, properties + TOTAL_AT, sizeof total);
+    return total;
+}
+
+static size_t total_of_nvml(void)
+{
+    struct {
+        unsigned long long total, free, used;
+    } memory = {0};
+    void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW), *handle;
+    if (!library) {
+        fprintf(stderr, "acts: %s\n", dlerror());
+        exit(3);
+    }
+    int (*start)(void) = (int (*)(void))function(library, "nvmlInit_v2");
+    int (*get)(unsigned, void **) = (int (*)(unsigned, void **))function(library, "nvmlDeviceGetHandleByIndex_v2");
+    int (*ask)(void *, void *) = (int (*)(void *, void *))function(library, "nvmlDeviceGetMemoryInfo");
+    check(start() || get(0, &handle) || ask(handle, &memory) ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS, "NVML");
+    return (size_t)memory.total;
+}
+
+static size_t total_by(char way)
+{
+    size_t total = 0, available;
+    if (way == 'p')
+        return total_of_properties();
+    if (way == 'n')
+        return total_of_nvml();
+    check(way == 'i' ? driver.info(&available, &total) : driver.total(&total, 0), "a question");
+    return total;
+}
+
+/* By this program, started anew. */
+static size_t total_by_child(char way, bool bare)
+{
+    char command[64];
+    unsigned long long total = 0;
+    snprintf(command, sizeof command, "%s/proc/%ld/exe tell=%c", bare ? "env -u LD_PRELOAD " : "exec ", (long)getpid(), way);
+    FILE *child = popen(command, "r");
+    if (!child || fscanf(child, "%llu", &total) != 1 || pclose(child) != 0)
+        exit(3);
+    return (size_t)total;
+}
+
+/* "WAY,MIB,ACT,OTHER". */
+static void act_by_total(const char *words)
+{
+    char way[3], act[64], other[64];
+    unsigned long long mib;
+    if (sscanf(words, "%2[^,],%llu,%63[^,],%63s", way, &mib, act, other) != 4)
+        exit(2);
+    bool child = isupper((unsigned char)*way);
+    size_t total = child ? total_by_child((char)tolower((unsigned char)*way), way[1] == '.') : total_by(*way);
+    on_memory(total >> 20 < mib ? act : other);
+}
+
 int main(int argc, char **argv)
 {
     static const char *const ends[] = {"return", "fail", "_exit", "_fail", "kill", "abort", "interrupt"};
@@ -258,6 +336,10 @@ int main(int argc, char **argv)
         } else if (strncmp(act, "say=", 4) == 0) {
             puts(act + 4);
             fflush(stdout);
+        } else if (strncmp(act, "less=", 5) == 0) {
+            act_by_total(act + 5);
+        } else if (strncmp(act, "tell=", 5) == 0) {
+            printf("%zu\n", total_by(act[5]));
         } else if (strncmp(act, "device=", 7) == 0) {
             use(atoi(act + 7));
         } else {

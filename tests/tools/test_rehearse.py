@@ -171,8 +171,38 @@ class Rehearse(rehearsal.Case):
         verdict = self.verdict(1, "--card", "1GiB", "--", "env", *PLAIN_SEGV, ACTS, "a+100", "abort")
         self.assertEqual((verdict["outcome"], verdict["status"]), ("stopped", 134))
 
+    def test_programs_that_ask(self):
+        """One that asks for the card's size, in any way and by any process, is run on each named card that the first run was not told of."""
+        for way, runs in {way: 3 if "n" in way.lower() or "." in way else 2
+                          for letter in "itpn" for way in (letter, letter.upper(), letter.upper() + ".")}.items():
+            with self.subTest(way):
+                more, ran = self.adapts(3, "600MiB,8GiB", f"less={way},4096,a+700,a+300")
+                self.assertEqual(([card["verdict"] for card in more["cards"]], ran), (["does_not_fit", "fits"], runs))
+                self.assertEqual([card["ran"] for card in more["cards"]], [True, runs > 2])
+                self.assertEqual((more["asks"], more["adapts"], more["smallest_card_bytes"], more["cards"][0]["headroom_bytes"]),
+                                 (True, True, None, None))
+                self.assertFalse([line for line in more["assumptions"] if "asks for the same" in line])
+                less, ran = self.adapts(0, "600MiB,8GiB", f"less={way},4096,a+100,a+300")
+                self.assertEqual(([card["headroom_bytes"] // MIB for card in less["cards"]], ran), ([500, 7892], runs))
+                alone = self.adapts(3, "600MiB", f"less={way},4096,a+700,a+300")[0]
+                self.assertEqual(alone["cards"][0]["verdict"], "does_not_fit")
+                one, ran = self.adapts(0, "8GiB", f"less={way},4096,a+700,a+300")
+                self.assertEqual((ran, one["smallest_card_bytes"]), (runs - 1, 300 * MIB))
+
+    def test_programs_that_ask_and_are_alike(self):
+        """Where the answer changes nothing the figures of the first run stay. Each run on a card is said."""
+        verdict, ran = self.adapts(0, "600MiB,1GiB,8GiB", "less=t,4096,a+300,a+300")
+        self.assertEqual((ran, verdict["adapts"], verdict["smallest_card_bytes"]), (3, False, 300 * MIB))
+        self.assertEqual([card["headroom_bytes"] // MIB for card in verdict["cards"]], [300, 724, 7892])
+        self.assertEqual(self.adapts(0, "600MiB,1GiB,8GiB", "a+300")[1], 1)
+        result = rehearse("--margin", "0", "--card", "600MiB,8GiB", "--", ACTS, "less=t,4096,a+700,a+300")
+        self.assertIn("600.00 MiB has room for what it took, but it asks how much memory there is. Running it once more", result.stderr)
+        self.assertRegex(result.stdout, "600.00 MiB: does not fit.\n  It was run on a card of this size too, for it asks how much memory "
+                                        "there is, and came to no good end there: acts: .*out of memory")
+        self.assertNotIn("asks for the same on every card", result.stdout)
+
     def test_a_question_is_said(self):
-        self.assertFalse([line for line in self.verdict(0, "--", LOOP, "100", "return")["assumptions"] if "asks how much" in line])
+        self.assertFalse([line for line in self.verdict(0, "--", LOOP, "100", "return")["assumptions"] if "asks how much" in line or "ran with the answer" in line])
 
     def test_beneath_is_said(self):
         command = ["--", LOOP, "500", "return"]

@@ -23,6 +23,7 @@
 #include "track/pool_streams.h"
 #include "process/hooks.h"
 #include "process/process.h"
+#include "process/rehearsal.h"
 #include "services/trim.h"
 #include "serve/alloc.h"
 #include "report/refusals.h"
@@ -298,7 +299,11 @@ static size_t beyond_what_is_held(struct sg_core *core, int device, size_t free_
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
     const struct sg_real *real = sg_real();
-    if (sg_thread_inside() || sg_process_over() || sg_process_is_passthrough())
+    if (sg_thread_inside())
+        return real->cuMemGetInfo_v2(free_bytes, total_bytes);
+    bool ours = !sg_process_over() && !sg_process_is_passthrough();
+    sg_rehearsal_note_question(ours);
+    if (!ours)
         return real->cuMemGetInfo_v2(free_bytes, total_bytes);
     sg_refusals_ask();
     struct sg_stats stats;
@@ -337,11 +342,15 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     return CUDA_SUCCESS;
 }
 
-/* With limit_visible:True the limit is the card's size. */
+/* With limit_visible:True the limit is the card's size. Programs that size themselves by it adapt to their card, so a
+   rehearsal is told of the question. */
 CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 {
     CUresult result = sg_real()->cuDeviceTotalMem_v2(bytes, device);
-    if (result != CUDA_SUCCESS || !bytes || sg_thread_inside() || sg_process_is_passthrough())
+    if (result != CUDA_SUCCESS || !bytes || sg_thread_inside())
+        return result;
+    sg_rehearsal_note_question(!sg_process_is_passthrough());
+    if (sg_process_is_passthrough())
         return result;
     const struct sg_conf *conf = sg_process_conf();
     if (conf->limit_visible)

@@ -1,26 +1,48 @@
-/* The file of words is named by a variable. Its lines of settings begin with "conf "; the Python module adds others. */
+/* The file of words is named by a variable. Its lines of settings begin with "conf ", those on questions with "asks "; the
+   Python module adds others. */
 #include "process/rehearsal.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/rest.h"
 #include "process/environment.h"
 
-void sg_rehearsal_ask_for(const char *settings)
+/* Appends a line, in one call, because processes of the program write in the same file. A hook may come here, so errno and
+   the thread's cancellation are as they were afterwards. */
+static void rehearsal_write(const char *line)
 {
     int before = errno, cancel = sg_cancel_off();
     const char *path = sg_environment("SEGALLOC_REHEARSAL_NEEDS");
     int file = path && *path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0600) : -1;
-    char line[80];
-    int length = snprintf(line, sizeof line, "conf %.64s\n", settings);
     if (file >= 0) {
-        ssize_t written = write(file, line, (size_t)length);
+        ssize_t written = write(file, line, strlen(line));
         (void)written;
         close(file);
     }
     sg_cancel_restore(cancel);
     errno = before;
+}
+
+void sg_rehearsal_ask_for(const char *settings)
+{
+    char line[80];
+    snprintf(line, sizeof line, "conf %.64s\n", settings);
+    rehearsal_write(line);
+}
+
+/* A row for questions that were told, and one for others. Once in a process is enough. A child by fork() begins with its
+   parent's, which has written for both.
+
+   For example, a program asks in each of 10,000 steps how much is free. It writes one line of 11 bytes. */
+static atomic_bool noted[2];
+
+void sg_rehearsal_note_question(bool told)
+{
+    if (!atomic_exchange_explicit(&noted[told], true, memory_order_relaxed))
+        rehearsal_write(told ? "asks card\n" : "asks machine\n");
 }

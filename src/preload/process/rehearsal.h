@@ -5,8 +5,14 @@
 #ifndef SG_REHEARSAL_H
 #define SG_REHEARSAL_H
 
+#include <stdbool.h>
+
 /* Asks for the program to run once more with these settings too, at most 64 bytes of them. Nothing happens where there is no
    rehearsal. errno stays as it was. */
 void sg_rehearsal_ask_for(const char *settings);
+
+/* Notes that the program asks how much memory the card has. `told`: the answer is the size of the largest card that was asked
+   about; else it is that of the machine, which has no end. Only the first question of a process is written. */
+void sg_rehearsal_note_question(bool told);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "calls.h"
 #include "device/device.h"
+#include "device/peaks.h"
 #include "model.h"
 
 CUresult cuDeviceGet(CUdevice *device, int ordinal)
@@ -75,6 +76,7 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice ordinal)
         return CUDA_ERROR_INVALID_VALUE;
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
+    sim_peaks_asked();
     *bytes = sim.config.bytes;
     return CUDA_SUCCESS;
 }

@@ -2,6 +2,7 @@
 #include "calls.h"
 #include "device/card.h"
 #include "device/context.h"
+#include "device/peaks.h"
 #include "memory/allocation.h"
 #include "memory/graph_memory.h"
 #include "space/memory_table.h"
@@ -114,6 +115,7 @@ CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
     CUcontext context;
     CUresult result = sim_context_current(&context);
     sim_physical_sweep();
+    sim_peaks_asked();
     if (result == CUDA_SUCCESS && free)
         *free = context->device->bytes - context->device->used - sim_card_others(context->device);
     if (result == CUDA_SUCCESS && total)

@@ -11,11 +11,13 @@
 #include <unistd.h>
 
 #include "device/device.h"
+#include "question.h"
 
 _Static_assert(SIM_DEVICES_MAX == sizeof((struct sim_peaks *)0)->bytes / sizeof(uint64_t), "a row for each device");
 
 static struct sim_peaks *peaks;
 static pid_t owner; /* a child by fork() has no mapping */
+static bool served; /* the library is in the process: its hooks note what the program asks, and its own questions count as none */
 
 static void peaks_end(int status, void *unused)
 {
@@ -57,7 +59,8 @@ bool sim_peaks_start(void)
     peaks = at;
     owner = getpid();
     on_exit(peaks_end, NULL);
-    atomic_store(&peaks->served, dlsym(RTLD_DEFAULT, "segalloc_trim") != NULL);
+    served = dlsym(RTLD_DEFAULT, "segalloc_trim") != NULL;
+    atomic_store(&peaks->served, served);
     return true;
 }
 
@@ -90,4 +93,10 @@ void sim_peaks_managed(uint64_t bytes)
 {
     if (peaks)
         peaks_raise(&peaks->managed, bytes);
+}
+
+void sim_peaks_asked(void)
+{
+    if (!served)
+        sim_question_note(&sim.config);
 }

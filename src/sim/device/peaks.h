@@ -42,5 +42,7 @@ void sim_peaks_note(const struct sim_device *device);
 void sim_peaks_charged(uint64_t bytes, bool found);
 /* Locked. Managed memory was made. */
 void sim_peaks_managed(uint64_t bytes);
+/* The program asks how much memory there is. It is noted where the library does not do so. */
+void sim_peaks_asked(void);
 
 #endif

@@ -14,6 +14,7 @@
 #include "config.h"
 #include "extra.h"
 #include "inherited.h"
+#include "question.h"
 #include "visible.h"
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
@@ -286,6 +287,7 @@ NVML(nvmlDeviceGetMemoryInfo)(const struct device *device, struct memory *ret)
 {
     if (!device || !ret)
         return INVALID_ARGUMENT;
+    sim_question_note(&nvml.config);
     ret->total = nvml.config.bytes;
     ret->used = nvml_used_bytes(device) + (nvml.config.model ? nvml.config.model->kept : 0);
     ret->free = ret->total - ret->used;

@@ -324,6 +324,8 @@ int sg_rehearse_traces(struct sg_rehearse *rehearse, const char *folder, struct 
 
 uint64_t sg_rehearse_smallest(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
 {
+    if (card->asked && !card->fits) /* what it would have taken there is not known */
+        return 0;
     return card->ran ? card->ran_smallest : rehearse->alone.segalloc;
 }
 

@@ -32,6 +32,7 @@ static json_t *json_card(const struct sg_rehearse *rehearse, const struct sg_reh
         sg_json_set(result, "headroom_bytes", json_null());
     sg_json_set_flag(result, "adapted", card->adapted);
     sg_json_set_flag(result, "took_turns", card->turns);
+    sg_json_set_flag(result, "ran", card->ran || card->turns || card->ran_out || card->tried);
     sg_json_set_known(result, "refused", card->adapted_refused, card->adapted);
     sg_json_set_known(result, "failures", card->adapted_ooms, card->adapted);
     sg_json_set_known(result, "ends_at_event", card->ends_at_event, card->ends_at_event);
@@ -102,7 +103,8 @@ json_t *sg_rehearse_json(const struct sg_rehearse *rehearse)
 {
     static const char *const outcomes[] = {"completed", "out_of_memory", "stopped"};
     const struct sg_rehearse_card *largest = sg_rehearse_largest(rehearse);
-    uint64_t smallest = rehearse->adapts ? 0 : rehearse->alone.segalloc;
+    bool adapts = rehearse->adapts || rehearse->differs;
+    uint64_t smallest = adapts ? 0 : rehearse->alone.segalloc;
     json_t *result = sg_json_object("segalloc.rehearse/1");
     sg_json_set_text(result, "outcome", outcomes[rehearse->outcome]);
     sg_json_set_text(result, "reason", *rehearse->reason ? rehearse->reason : NULL);
@@ -117,7 +119,8 @@ json_t *sg_rehearse_json(const struct sg_rehearse *rehearse)
     sg_json_set(result, "outside_at_peak", json_outside(&rehearse->outside));
     sg_json_set_known(result, "smallest_card_bytes", smallest, smallest);
     sg_json_set_known(result, "short_by_bytes", sg_rehearse_short_by(rehearse, largest), smallest);
-    sg_json_set_flag(result, "adapts", rehearse->adapts);
+    sg_json_set_flag(result, "adapts", adapts);
+    sg_json_set_flag(result, "asks", rehearse->asks);
     sg_json_set_text(result, "conf", rehearse->given_conf ? rehearse->needs_conf : NULL);
     sg_json_set_flag(result, "at_least", sg_rehearse_at_least(rehearse));
     SG_JSON_NUMBERS(result, {"margin_bytes", largest->margin});

@@ -76,6 +76,9 @@ void sg_rehearse_judge(struct sg_rehearse *rehearse)
         snprintf(rehearse->reason, sizeof rehearse->reason,
             "%u process%s that had asked for memory ended with an error, which CMD hides by its status 0%s%s", stopped,
             stopped == 1 ? "" : "es", *run->last_line ? ": " : "", run->last_line);
+    } else if (!largest->fits && largest->asked) {
+        snprintf(rehearse->reason, sizeof rehearse->reason, "it came to no good end on a card of %s%s%s",
+            sg_size_format(largest->bytes, size), *largest->last_line ? ": " : "", largest->last_line);
     } else if (!largest->fits) {
         uint64_t short_by = sg_rehearse_short_by(rehearse, largest);
         rehearse->outcome = SG_REHEARSE_OUT_OF_MEMORY;

@@ -44,7 +44,10 @@ struct sg_rehearse_card {
     bool adapted;              /* … because it makes do with less there */
     bool turns;   /* it was run, and came to its end, though its processes need more together: they took turns */
     bool ran_out; /* it came to none: smaller ones are too small as well */
+    bool tried;   /* it was run there, and nothing of that changed what a replay had said */
+    bool asked;   /* … or it was run for the question how much memory there is: what came of that holds */
     uint64_t ran_smallest;                  /* what it took there, bytes */
+    char last_line[SG_REHEARSE_TEXT];       /* that it wrote there to stderr where it came to no good end; "" */
     uint64_t adapted_refused, adapted_ooms; /* calls for memory that were refused there; those of them that failed */
     bool open;                 /* whether they do is not known: the user has cut the playing short */
     uint64_t ends_at_event;    /* of the process that ran out first; 0: none did, or it is not known */
@@ -119,6 +122,9 @@ struct sg_rehearse {
     uint64_t asked_bytes;     /* of all of them, `allocs` */
     uint64_t ooms, refused;   /* on the card without end: by a limit, or by a program that asks until it runs out */
     uint64_t questions;       /* of the program, how much memory is free */
+    bool asks;                /* it asks how much memory is free, or there is in all, in any way and process */
+    bool asks_machine;        /* … in a way that is told the size of the card without end, not that of the largest */
+    bool differs;             /* such a program asked for something else on another card */
     bool limited;             /* a limit was set, by settings or by the program */
     bool torch;               /* PyTorch's tensors are served one by one */
     bool children;            /* some that asked for memory are not the command's own process: that may start others */

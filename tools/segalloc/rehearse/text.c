@@ -20,8 +20,10 @@ static const char assumed_same[] =
     "The program asks for the same on every card. The free memory that it is told of is the largest card's.";
 static const char assumed_adapts[] =
     "The program makes do with less on a smaller card. Where it did not fit as it ran first, it ran on a card of that size.";
+static const char assumed_asked[] =
+    "The program asks how much memory there is. It ran with the answer of each named card that it fits.";
 static const char assumed_asks[] =
-    "The program asks how much memory is free. On a card that was not named it may ask for other sizes.";
+    "The program asks how much memory there is. On a card that was not named it may ask for other sizes.";
 static const char assumed_no_model[] =
     "The GPU's model is made up, with compute capability 8.0. A card given by name (--card h100) has its own.";
 static const char assumed_steady[] = "It ends once some steps of the optimizer have raised no peak. What the program "
@@ -44,8 +46,8 @@ unsigned sg_rehearse_assumed(const struct sg_rehearse *rehearse, const char *ret
         bool applies;
         const char *text;
     } more[] = {
-        {true, rehearse->adapts ? assumed_adapts : assumed_same},
-        {rehearse->questions, assumed_asks},
+        {true, rehearse->adapts ? assumed_adapts : rehearse->asks ? assumed_asked : assumed_same},
+        {rehearse->asks, assumed_asks},
         {rehearse->steps || rehearse->steady, rehearse->steady ? assumed_steady : assumed_steps},
         {!sg_rehearse_largest(rehearse)->name, assumed_no_model},
         {rehearse->processes > 1, assumed_fast},
@@ -123,7 +125,8 @@ static void rehearse_print_verdict(const struct sg_rehearse *rehearse, const str
 static void print_ran(const struct sg_rehearse_card *card)
 {
     char size[SG_SIZE_TEXT];
-    printf("  It was run on a card of this size too, and %s there: %s were needed",
+    printf("  It was run on a card of this size too%s, and %s there: %s were needed",
+        card->asked ? ", for it asks how much memory there is" : "",
         card->adapted ? "makes do with less" : "came to its end", sg_size_format(card->ran_smallest, size));
     if (!card->adapted) {
         puts(".");
@@ -156,7 +159,8 @@ static void print_card(const struct sg_rehearse *rehearse, const struct sg_rehea
                "they need %s.\n",
             sg_size_format(rehearse->alone.segalloc, asked));
     if (card->ran_out)
-        puts("  It was run on a card of this size too, and came to no good end there.");
+        printf("  It was run on a card of this size too%s, and came to no good end there%s%s\n",
+            card->asked ? ", for it asks how much memory there is" : "", *card->last_line ? ": " : ".", card->last_line);
     if (!card->ends_at_event || card->ran || card->turns)
         return;
     printf("  First failure: %s asked for%s%s%s%s%s%s with %s in use,\n", sg_size_format(card->ends_with_bytes, asked),
@@ -225,8 +229,8 @@ static void print_alone(const struct sg_rehearse *rehearse)
     const struct sg_rehearse_alone *alone = &rehearse->alone;
     if (!alone->segalloc)
         return;
-    if (rehearse->adapts) {
-        puts("Smallest card: not known, for the program takes what there is: --card 8GiB,16GiB asks for others, each by a run of "
+    if (rehearse->adapts || rehearse->differs) {
+        puts("Smallest card: not known, for the program asks by what there is: --card 8GiB,16GiB asks for others, each by a run of "
              "its own.");
         return;
     }
@@ -257,8 +261,8 @@ void sg_rehearse_print_line(const struct sg_rehearse *rehearse)
             rehearse_print_verdict(rehearse, &rehearse->card[i]);
     }
     const struct sg_rehearse_alone *alone = &rehearse->alone;
-    if (rehearse->adapts) {
-        puts(". It makes do with less on a smaller card.");
+    if (rehearse->adapts || rehearse->differs) {
+        puts(rehearse->differs ? ". It asks for something else on another card." : ". It makes do with less on a smaller card.");
         return;
     }
     if (alone->segalloc)
@@ -359,7 +363,7 @@ static void print_sum(const struct sg_rehearse *rehearse)
         if (!least || !card->fits || card->bytes < least || card->bytes - least < card->margin)
             continue;
         printf("  %s = %s %s + %s margin + %s left\n", sg_size_format(card->bytes, size),
-            sg_size_format(least, smallest), card->ran ? "needed there" : "smallest card",
+            sg_size_format(least, smallest), card->ran || rehearse->differs ? "needed there" : "smallest card",
             sg_size_format(card->margin, margin), sg_size_format(card->bytes - least - card->margin, left));
     }
     puts("It ran on a card without end: what the program prints as reserved may be more than a full card takes.");

@@ -145,6 +145,7 @@ static int try_tight(struct true_size *at, void (*judge)(struct sg_rehearse *reh
             status = run_on(at, card, why, SG_REHEARSE_AS_IS);
             ends_well = status == 0 && sg_rehearse_has_ended_well(rehearse, at->trial);
         }
+        card->tried = ends_well;
         if (status || rehearse->interrupted || ends_well)
             continue;
         card->fits = false;
@@ -193,6 +194,58 @@ static int try_stopped(struct true_size *at)
     return status;
 }
 
+/* True if the answers that the program had in its first run are not those that it gets on this card, which it fits by a replay of
+   that run. The first run was told the size of the largest card. NVML, and a driver without the library, said that of the machine. */
+static bool is_told_otherwise(const struct sg_rehearse *rehearse, unsigned i)
+{
+    const struct sg_rehearse_card *card = &rehearse->card[i];
+    bool told = i + 1 == rehearse->card_count && !rehearse->asks_machine;
+    return rehearse->asks && !told && card->fits && !card->open && !card->ran && !card->turns;
+}
+
+/* The run on a card of its true size holds, whatever a replay says. */
+static void note_asked(struct sg_rehearse *rehearse, const struct sg_rehearse *trial, struct sg_rehearse_card *card)
+{
+    uint64_t took = trial->alone.segalloc ? trial->alone.segalloc : trial->peak_requested;
+    bool same = trial->allocs == rehearse->allocs && trial->asked_bytes == rehearse->asked_bytes;
+    card->asked = true;
+    card->fits = sg_rehearse_has_ended_well(rehearse, trial);
+    card->ran = card->fits;
+    card->ran_out = !card->fits;
+    card->ran_smallest = took < card->bytes ? took : card->bytes;
+    rehearse->differs |= !same || !card->fits;
+    if (card->ran_out)
+        snprintf(card->last_line, sizeof card->last_line, "%s", trial->run.last_line);
+}
+
+/* A program that asks how much memory the card has may do anything by the answer, and a replay of one run has one answer. So it
+   runs once on each named card that it fits by the replay, and was not told of.
+
+   An example. It needs 300 MiB where there are 4 GiB, and else 700 for another way of computing. Of 8 GiB and 600 MiB the replay
+   of its run for 8 GiB says that it fits both. On 600 MiB it runs out. */
+static int try_asked(struct true_size *at)
+{
+    struct sg_rehearse *rehearse = at->rehearse;
+    int status = 0;
+    for (unsigned i = rehearse->card_count; status == 0 && i-- > 0;) {
+        struct sg_rehearse_card *card = &rehearse->card[i];
+        if (!is_told_otherwise(rehearse, i))
+            continue;
+        if (rehearse->interrupted) {
+            card->open = true;
+            continue;
+        }
+        status = card->tried
+            ? 0
+            : run_on(at, card, "has room for what it took, but it asks how much memory there is", SG_REHEARSE_AS_IS);
+        if (status == 0 && rehearse->interrupted)
+            card->open = true;
+        else if (status == 0 && !card->tried)
+            note_asked(rehearse, at->trial, card);
+    }
+    return status;
+}
+
 /* Cards that it does not fit as it ran. Where one proves too small, smaller ones are, but for strangers. */
 int sg_rehearse_true_sizes(struct sg_rehearse *rehearse, struct sg_launch *launch, sg_rehearse_once_fn *once,
     void (*judge)(struct sg_rehearse *rehearse))
@@ -214,6 +267,8 @@ int sg_rehearse_true_sizes(struct sg_rehearse *rehearse, struct sg_launch *launc
         if (!card->fits && !strangers)
             break;
     }
+    if (status == 0 && !beyond && !ran_out && !sg_ends_are_hidden(rehearse) && rehearse->processes)
+        status = try_asked(&at);
     free(at.trial);
     if (status == 0 && rehearse->adapts && ran_out) /* it stopped for want of an end */
         rehearse->run.status = 0;

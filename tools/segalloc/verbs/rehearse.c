@@ -17,6 +17,7 @@
 #include "rehearse/relay.h"
 #include "rehearse/true_size.h"
 #include "install_paths.h"
+#include "question.h"
 #include "segalloc/trace_format.h"
 #include "signals.h"
 #include "size.h"
@@ -134,10 +135,11 @@ static bool make_folder(const struct sg_rehearse *rehearse, char folder[64])
 }
 
 /* PyTorch's functions that need its own allocator note so in this file, where --torch has replaced it. So does the library
-   where the program needs other settings ("conf ipc:always"). */
+   where the program needs other settings ("conf ipc:always"). The library and the simulator note in it that the program asks how
+   much memory there is ("asks card", "asks machine"). */
 static void needs_path(const char *folder, char path[SG_PLACE_BYTES])
 {
-    snprintf(path, SG_PLACE_BYTES, "%s/needs", folder);
+    snprintf(path, SG_PLACE_BYTES, "%s/" SIM_QUESTION_FILE, folder);
 }
 
 static void read_needs(struct sg_rehearse *rehearse, const char *folder)
@@ -152,10 +154,13 @@ static void read_needs(struct sg_rehearse *rehearse, const char *folder)
         static const char conf[] = "conf ";
         bool settings = strncmp(line, conf, sizeof conf - 1) == 0;
         line[strcspn(line, "\n")] = '\0';
+        bool machine = strcmp(line, SIM_QUESTION_WORD) == 0, question = machine || strcmp(line, "asks card") == 0;
+        rehearse->asks |= question;
+        rehearse->asks_machine |= machine;
         if (settings &&
             strlen(line) > sizeof conf - 1 + strlen(rehearse->needs_conf)) /* the longer has all that the other has */
             snprintf(rehearse->needs_conf, sizeof rehearse->needs_conf, "%s", line + sizeof conf - 1);
-        else if (!settings && !*rehearse->needs_own)
+        else if (!settings && !question && !*rehearse->needs_own)
             snprintf(rehearse->needs_own, sizeof rehearse->needs_own, "%.63s", line);
     }
     fclose(file);
