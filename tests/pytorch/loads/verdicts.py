@@ -117,7 +117,9 @@ def judge(program):
         wrong += not right
         row.append(f"{part:.2f} {'fits' if verdicts[card] else 'not '}{' ' if right else ' WRONG'}")
     row = f"{program.name:10} {smallest / 2**30:6.2f} GiB  " + "  ".join(row)
-    if said["smallest_card_bytes"] != smallest:
+    if said["smallest_card_bytes"] is None:
+        row += "  again: not known"
+    elif said["smallest_card_bytes"] != smallest:
         row += f"  again {(said['smallest_card_bytes'] - smallest) / 2**20:+.0f} MiB"
     if options.no_tune:
         return row, wrong
