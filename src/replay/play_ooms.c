@@ -20,6 +20,12 @@ static void oom_note_first(struct sg_player *player, const struct segalloc_trace
         device->first_oom_live = sg_torch_stats(player->torch[ordinal].torch)->requested.current;
     else if (player->core && sg_core_stats(player->core, ordinal, &stats))
         device->first_oom_live = stats.value[SG_STAT_requested_bytes];
+    /* The levels have the memory that did not fit, where it is of other calls. For example, pools held 350 MiB, and 90 more do
+       not fit: the levels say 440, and 350 were in use. */
+    const struct sg_outside_levels *levels = &player->outside[ordinal];
+    uint64_t held = sg_outside_levels_least(levels) - levels->now.bytes[SEGALLOC_OUTSIDE_OTHER],
+             beyond = device->first_oom_by != SEGALLOC_OUTSIDE_OTHER ? record->size : 0;
+    device->first_oom_outside = held > beyond ? held - beyond : 0;
     if (record->kind != SEGALLOC_RECORD_OUTSIDE && player->core && sg_core_shortage(player->core, ordinal, &shortage) &&
         shortage.asked == record->size)
         device->first_oom_short = shortage.short_by;
@@ -43,6 +49,7 @@ void sg_play_count_oom(struct sg_player *player, const struct segalloc_trace_rec
     result->first_oom_event = device->first_oom_event;
     result->first_oom_bytes = device->first_oom_bytes;
     result->first_oom_live = device->first_oom_live;
+    result->first_oom_outside = device->first_oom_outside;
     result->first_oom_short = device->first_oom_short;
     result->first_oom_by = device->first_oom_by;
 }

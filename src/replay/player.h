@@ -95,6 +95,7 @@ struct sg_play_device {
     uint64_t largest_oom;      /* bytes */
     uint64_t first_oom_event;  /* its number, from 1; 0: none */
     uint64_t first_oom_bytes, first_oom_live; /* what it asked for, and what the program had in use there */
+    uint64_t first_oom_outside; /* what the program had in use there by other calls */
     uint64_t first_oom_short;  /* how much it lacked; 0: not known */
     uint32_t first_oom_site, first_oom_phase; /* as the trace numbers them; 0: not known */
     enum segalloc_outside first_oom_by; /* by which call it was asked for; OTHER: it was the allocator's to serve */
@@ -123,7 +124,7 @@ struct sg_play_result {
     uint64_t peak_mappings;      /* pages, at each address on each device with access */
     uint64_t diverged_event; /* number of the event from which on as_recorded could not be kept to, from 1; 0: none */
     uint64_t largest_request, largest_oom;
-    uint64_t first_oom_event, first_oom_bytes, first_oom_live, first_oom_short; /* as of a device */
+    uint64_t first_oom_event, first_oom_bytes, first_oom_live, first_oom_outside, first_oom_short; /* as of a device */
     enum segalloc_outside first_oom_by;
     bool parted; /* the trace went on after `part_end`; without: the next two are zeros */
     struct sg_play_part first, rest;

@@ -67,6 +67,15 @@ class Rehearse(rehearsal.Case):
         verdict = self.verdict(1, "--", "true")
         self.assertIn("no device memory", verdict["reason"])
 
+    def test_other_calls_count_as_in_use_where_it_fails(self):
+        for ours, words in ((0, []), (64 * MIB, ["m+64"])):
+            command = ["--margin", "0", "--card", f"{(ours + 438 * MIB) // MIB}MiB", "--", ACTS, *words, "a!350", "b!90"]
+            card, = self.verdict(3, *command)["cards"]
+            self.assertEqual((card["asked_bytes"], card["live_bytes"], card["live_by_other_calls_bytes"]), (90 * MIB, ours, 350 * MIB))
+            text = rehearse(*command).stdout
+            self.assertIn(f" with {ours // MIB + 350}.00 MiB in use (350.00 MiB by other calls)" + (",\n  at event 1 of 1 " if ours else "\n"),
+                          text)
+
     def test_ends_without_a_verdict(self):
         """Whatever becomes of the program, one object says it."""
         keys = {"schema", "outcome", "reason", "status", "peak_requested_bytes", "peak_reserved_bytes", "cards",

@@ -31,6 +31,7 @@
 #include "torch/torch_layout.h"
 #include "torch/torch_observers.h"
 #include "torch/torch_pools.h"
+#include "torch/torch_sent.h"
 #include "track/torch_mode.h"
 
 /* c10::detail::torchCheckFail(const char *, const char *, uint32_t, const std::string &) */
@@ -199,11 +200,15 @@ void CHECK_FAIL(const char *function, const char *file, uint32_t line, const str
     struct sg_cxx_string longer = {.text = text};
     if (sg_torch_direct() && message->length >= strlen(unknown) && message->length < TEXT_BYTES / 2 &&
         memcmp(message->text, unknown, strlen(unknown)) == 0) {
+        char lacked[SG_SIZE_TEXT + 128] = "", size[SG_SIZE_TEXT];
+        if (sg_torch_sent_lacked())
+            snprintf(lacked, sizeof lacked, "; it is sent as a copy, and CUDA is out of memory for the %s of that. Without a copy",
+                sg_size_format(sg_torch_sent_lacked(), size));
         longer.length = (size_t)snprintf(text, sizeof text,
-            "%.*s. This tensor is segalloc's, and not in PyTorch's own cache; tensors can be sent to other processes "
+            "%.*s. This tensor is segalloc's, and not in PyTorch's own cache%s tensors can be sent to other processes "
             "with "
             "SEGALLOC_CONF=pytorch:beneath,ipc:always",
-            (int)message->length, message->text);
+            (int)message->length, message->text, *lacked ? lacked : ";");
         message = &longer;
         sg_rehearsal_ask_for("pytorch:beneath,ipc:always");
     }

@@ -31,6 +31,7 @@ atomic_int sg_torch_sent_copies;
 /* Between two steps of PyTorch's in one thread. */
 static _Thread_local struct {
     void *block, *copy;
+    size_t lacked; /* bytes that the last copy found no room for; 0: it had room, or was not tried */
 } moving;
 
 /* Notes which copy stands for a block. False: there are as many as fit. */
@@ -76,6 +77,7 @@ static bool torch_sent_has_room(size_t bytes)
         segalloc_torch_reset();
         result = sg_real()->cuMemAlloc_v2(&probe, bytes + MORE);
     }
+    moving.lacked = result == CUDA_ERROR_OUT_OF_MEMORY ? bytes : 0;
     return result == CUDA_SUCCESS && sg_real()->cuMemFree_v2(probe) == CUDA_SUCCESS;
 }
 
@@ -100,6 +102,7 @@ void *sg_torch_sent_copy(void *pointer)
 {
     struct sg_block_info block;
     struct sg_core *core = sg_enter();
+    moving.lacked = 0;
     CUresult result = core ? sg_core_block(core, (CUdeviceptr)(uintptr_t)pointer, &block) : CUDA_ERROR_NOT_FOUND;
     if (core)
         sg_leave();
@@ -111,6 +114,11 @@ void *sg_torch_sent_copy(void *pointer)
     moving.block = moving.copy ? pointer : NULL;
     sg_torch_pop_device(sg_process_driver(), pushed);
     return moving.copy;
+}
+
+size_t sg_torch_sent_lacked(void)
+{
+    return moving.lacked;
 }
 
 /* at::DataPtr: address, context and deleter, device; and c10::Device, two bytes. */

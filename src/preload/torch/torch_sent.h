@@ -23,6 +23,12 @@
    for the device. */
 void *sg_torch_sent_copy(void *pointer);
 
+/* Bytes that the last copy of this thread found no room for; 0: it failed otherwise, or not at all. For example, a tensor of
+   200 MiB is sent on a card of 400 MiB that holds nothing else. With 64 MiB for rounding 264 are wanted, and 200 are free. So the
+   copy lacked room for 200 MiB, and PyTorch, which finds no pointer of its own, is told that. It would name an invalid
+   pointer alone. The next tensor that is sent begins with 0 again. */
+size_t sg_torch_sent_lacked(void);
+
 /* A block is freed: its copy, if it has one, is too. */
 extern atomic_int sg_torch_sent_copies __attribute__((visibility("hidden")));
 void sg_torch_sent_freed(const void *pointer);

@@ -1,6 +1,8 @@
 /* PyTorch's devices, streams and errors are handled as each mode promises. */
 #include "torch_steps.h"
 
+#include "torch/torch_sent.h"
+
 /* Whether PyTorch is to keep its cache. */
 static void answer_torch(void)
 {
@@ -357,6 +359,13 @@ static void fail_check_with(const char *words, size_t length)
         ours_of_check_fail("f", "g", 7, &message);
 }
 
+static size_t sent_lacked;
+
+size_t sg_torch_sent_lacked(void)
+{
+    return sent_lacked;
+}
+
 static void fail_checks(void)
 {
     fail_check_with("invalid device pointer: 0x", 30);
@@ -365,6 +374,11 @@ static void fail_checks(void)
     fail_check_with("invalid device pointer: 0x", 30);
     EXPECT(strstr(fake.thrown, "invalid device pointer: 0xxxxx. This tensor is segalloc's") == fake.thrown);
     EXPECT(says("SEGALLOC_CONF=pytorch:beneath,ipc:always"));
+    EXPECT(!says("out of memory"));
+    sent_lacked = 200 << 20;
+    fail_check_with("invalid device pointer: 0x", 30);
+    EXPECT(says("it is sent as a copy, and CUDA is out of memory for the 200.00 MiB of that."));
+    sent_lacked = 0;
     EXPECT(asked_for && strcmp(asked_for, "pytorch:beneath,ipc:always") == 0);
     fail_check_with("invalid device pointer: 0x", 600);
     EXPECT(strlen(fake.thrown) == 600);

@@ -64,6 +64,7 @@ static void tensor_stays_where_it_cannot_move(void **state)
         fake.free = i == 8 ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;
         fake.no_copy = i == 9;
         assert_null(sg_torch_sent_copy(BLOCK_AT(1)));
+        assert_int_equal(sg_torch_sent_lacked(), i == 6 ? BYTES : 0);
         assert_int_equal(fake.pushed, i >= 5);
         assert_int_equal(fake.popped, i >= 5);
         assert_int_equal(fake.probes, i < 6 ? 0 : i == 6 ? 2 : 1);

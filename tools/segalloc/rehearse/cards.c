@@ -87,6 +87,7 @@ static int play_card(struct life *life, struct sg_rehearse_card *card, const str
         card->of_events = findings->requests;
         card->ends_with_bytes = result.first_oom_bytes;
         card->ends_with_live = result.first_oom_live;
+        card->ends_with_outside = result.first_oom_outside;
         card->ends_short_by = result.first_oom_short;
         card->ends_by = result.first_oom_by;
         for (int i = 0; i < SG_DEVICES_MAX; i++) {

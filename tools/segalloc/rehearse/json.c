@@ -40,6 +40,7 @@ static json_t *json_card(const struct sg_rehearse *rehearse, const struct sg_reh
     sg_json_set_known(result, "asked_bytes", card->ends_with_bytes, card->ends_at_event);
     sg_json_set_known(result, "asked_short_by_bytes", card->ends_short_by, card->ends_short_by);
     sg_json_set_known(result, "live_bytes", card->ends_with_live, card->ends_at_event);
+    sg_json_set_known(result, "live_by_other_calls_bytes", card->ends_with_outside, card->ends_at_event);
     sg_json_set_text(result, "site", *card->site ? card->site : NULL);
     sg_json_set_text(result, "phase", *card->phase ? card->phase : NULL);
     sg_json_set(result, "live_then", json_held(&card->held));

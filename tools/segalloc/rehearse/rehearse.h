@@ -54,6 +54,7 @@ struct sg_rehearse_card {
     uint64_t of_events;        /* that the process has in all */
     uint64_t ends_with_bytes;  /* what it asked for there */
     uint64_t ends_with_live;   /* what it held then */
+    uint64_t ends_with_outside; /* what was held by other calls then */
     enum segalloc_outside ends_by; /* the call that it was asked by; OTHER: one that segalloc serves */
     uint64_t ends_short_by;    /* what was missing for that allocation alone, bytes; 0: not known */
     char site[SG_SITE_TEXT], phase[SG_SITE_TEXT]; /* where that was; "": not known */

@@ -163,12 +163,17 @@ static void print_card(const struct sg_rehearse *rehearse, const struct sg_rehea
             card->asked ? ", for it asks how much memory there is" : "", *card->last_line ? ": " : ".", card->last_line);
     if (!card->ends_at_event || card->ran || card->turns)
         return;
-    printf("  First failure: %s asked for%s%s%s%s%s%s with %s in use,\n", sg_size_format(card->ends_with_bytes, asked),
+    printf("  First failure: %s asked for%s%s%s%s%s%s with %s in use", sg_size_format(card->ends_with_bytes, asked),
         card->ends_by ? " " : "", card->ends_by ? sg_outside_call(card->ends_by) : "",
         *card->site ? " at " : "", card->site, *card->phase ? " in " : "", card->phase,
-        sg_size_format(card->ends_with_live, live));
-    printf("  at event %" PRIu64 " of %" PRIu64 " (%.0f %% of the run)\n", card->ends_at_event, card->of_events,
-           100 * (double)card->ends_at_event / (double)(card->of_events ? card->of_events : 1));
+        sg_size_format(card->ends_with_live + card->ends_with_outside, live));
+    if (card->ends_with_outside)
+        printf(" (%s by other calls)", sg_size_format(card->ends_with_outside, asked));
+    if (card->of_events)
+        printf(",\n  at event %" PRIu64 " of %" PRIu64 " (%.0f %% of the run)\n", card->ends_at_event, card->of_events,
+            100 * (double)card->ends_at_event / (double)card->of_events);
+    else
+        puts("");
     if (card->ends_short_by && card->ends_short_by + lack / SAME_PART < lack)
         printf("  That allocation alone lacks %s; later ones need more, and the smallest card has room for all.\n",
             sg_size_format(card->ends_short_by, asked));

@@ -84,6 +84,8 @@ static void replay_print_verdict(const struct sg_replayed *replay)
         printf(", %" PRIu64 " of them failed when recorded too", result->ooms - result->new_ooms);
     printf(".\nThe first is event %" PRIu64 ": %s asked for with %s in use", result->first_oom_event,
         sg_size_format(result->first_oom_bytes, bytes), sg_size_format(result->first_oom_live, live));
+    if (result->first_oom_outside)
+        printf(" and %s held by other calls", sg_size_format(result->first_oom_outside, live));
     if (result->first_oom_short)
         printf(", short by %s", sg_size_format(result->first_oom_short, lack));
     printf("; the largest asks for %s.\n", sg_size_format(result->largest_oom, bytes));

@@ -101,6 +101,8 @@ static void say_first_failure(struct reason *reason, const struct sg_tune_candid
         reason_say(reason, " The first is event %" PRIu64 " of %s: %s asked for with %s in use",
             result->first_oom_event, reason->search->trace[i].path, sg_size_format(result->first_oom_bytes, asked),
             sg_size_format(result->first_oom_live, live));
+        if (result->first_oom_outside)
+            reason_say(reason, " and %s held by other calls", sg_size_format(result->first_oom_outside, live));
         if (result->first_oom_short)
             reason_say(reason, ", short by %s", sg_size_format(result->first_oom_short, lack));
         reason_say(reason, ". `segalloc replay %s --min-limit` says how large a card it takes%s.",
