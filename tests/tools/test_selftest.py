@@ -148,9 +148,12 @@ class Selftest(unittest.TestCase):
         conf = json.loads(self.run_tool("conf", "--json", **simulator).stdout)["options"]["alias"]
         self.assertEqual((conf["value"], conf["source"]), ("off", "the file for this card"))
         doctor = self.run_tool("doctor", "--sim", "8GiB").stdout
-        self.assertRegex(doctor, r"selftest \d{4}-\d\d-\d\d: differs in aliases, kernels\n")
+        # Kernels see the aliases too, where they can be made: not with a sanitizer's runtime.
+        differs = [verdict["check"] for verdict in told["verdicts"] if verdict["verdict"] == "differs"]
+        self.assertIn(differs, (["aliases"], ["aliases", "kernels"]))
+        self.assertRegex(doctor, rf"selftest \d{{4}}-\d\d-\d\d: differs in {', '.join(differs)}\n")
         told_by = json.loads(self.run_tool("doctor", "--sim", "8GiB", "--json").stdout)["selftest"]
-        self.assertEqual((told_by["result"], told_by["differs"]), ("differs", ["aliases", "kernels"]))
+        self.assertEqual((told_by["result"], told_by["differs"]), ("differs", differs))
         self.assertIn("selftest not run", self.run_tool("doctor", "--sim", "8GiB,driver=12.8").stdout)
         path.write_text("alias:of\nfree_sync:strict\n")
         ran = self.run_tool("run", "--sim", "8GiB", "--conf", "confirm_conf:True", "--", ACTS, "a+10").stderr
@@ -196,7 +199,7 @@ class Selftest(unittest.TestCase):
         # The device is full where all of its processes together take more.
         told, _ = self.selftest("--sim", f"768MiB,card=selftest-{os.getpid()},peaks={peaks}")
         self.assertEqual(told["result"], "as_assumed")
-        held = [struct.unpack_from("<Q", file.read_bytes())[0] for file in peaks.iterdir()]
+        held = [struct.unpack_from("<Q", file.read_bytes())[0] for file in peaks.glob("*.peaks")]
         self.assertGreater(max(held), 0)
         self.assertLessEqual(max(held), 320 << 20)
         told, errors = self.selftest("--sim", "512MiB", status=1)
