@@ -1,5 +1,5 @@
-/* The second ladder, after that of core/grow.h: an allocation that the core can't serve. Each step is a function that says whether asking again can
-   help; the core is asked again after each that did.
+/* The second ladder, after that of core/grow.h: an allocation that the core can't serve. Each step is a function that
+   says whether asking again can help; the core is asked again after each that did.
 
    For example, 1 GiB is asked for. The core answers CUDA_ERROR_OUT_OF_MEMORY; no graph and no capture holds
    anything, there are no pools, no idle pages. Another process gives 2 GiB back, the core is asked again and serves.

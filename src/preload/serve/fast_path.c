@@ -73,7 +73,8 @@ void sg_fast_path_prepare(const struct sg_module *module)
             self->fast_path.tag.context == self->last.context))
         return;
     self->inside = true; /* calls by handlers meanwhile are handed on */
-    bool fine = module->fast_path && self->last.context && !sg_annotate_on && !sg_check_on() && sg_contexts_primary(self->last.context);
+    bool fine = module->fast_path && self->last.context && !sg_annotate_on && !sg_check_on() &&
+                sg_contexts_primary(self->last.context);
     const struct sg_request request = {0};
     fast_path_fill(&self->fast_path, epoch, core, &request);
     self->runtime = runtime_of(module);
@@ -87,7 +88,8 @@ void sg_fast_path_prepare_streams(void)
     struct sg_thread *self = sg_this_thread();
     unsigned epoch = atomic_load_explicit(&sg_fast_path_epoch, memory_order_acquire);
     struct sg_core *core = sg_process_core();
-    if (!core || self->guards || sg_captures_active() || sg_annotate_on || sg_check_on() || sg_ipc_undecided() || !self->last.context ||
+    if (!core || self->guards || sg_captures_active() || sg_annotate_on || sg_check_on() || sg_ipc_undecided() ||
+        !self->last.context ||
         (self->stream_fast_path.epoch == epoch && self->stream_fast_path.tag.context == self->last.context))
         return;
     const struct sg_request request = {.named = true};

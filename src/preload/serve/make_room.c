@@ -10,9 +10,9 @@
 #include "track/captures.h"
 #include "track/held_outside.h"
 
-/* All devices give back, because the driver does not say which one it has run out on. While a capture is active this is done in
-   relaxed mode, as when the core grows. Then the trim waits only for events from before the capture: another wait would ruin
-   it. */
+/* All devices give back, because the driver does not say which one it has run out on. While a capture is active this is
+   done in relaxed mode, as when the core grows. Then the trim waits only for events from before the capture: another
+   wait would ruin it. */
 bool sg_made_room_by(struct sg_core *core)
 {
     CUstreamCaptureMode mode;

@@ -10,13 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "process/hooks.h"
 #include "process/process.h"
+#include "apart.h"
 #include "order_fakes.h"
 #include "track/streams.h"
 
@@ -35,21 +35,6 @@ static inline void expect_doubt(uintptr_t event)
     cuEventQuery(event_of(event));
     assert_int_equal(CALLS(sg_core_completed), completions);
     assert_true(fake.tolds >= tolds + 2);
-}
-
-/* Findings that hold for good are made in a process of their own. */
-static inline void apart(void (*test)(void))
-{
-    int status;
-    fflush(NULL);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        test();
-        exit(0);
-    }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
 }
 
 /* Does without cmocka: in a child its long jump would go on with the parent's tests. */

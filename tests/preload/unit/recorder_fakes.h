@@ -11,12 +11,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "apart.h"
 #include "inspect/core_state.h"
 #include "services/alias_probe.h"
 #include "process/environment.h"
@@ -280,20 +280,6 @@ static inline void tick(int times)
 {
     for (int i = 0; i < times; i++)
         sg_recorder_tick(core, 0);
-}
-
-static inline void apart(void (*test)(void))
-{
-    int status;
-    fflush(NULL);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        test();
-        exit(0);
-    }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
 }
 
 /* Where no trace is written a definition has been taken for good; else it is the writer that says so. */

@@ -4,33 +4,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "driver_pages.h"
+
 enum { BLOCKS = 64, GRANULARITY = 2 << 20 };
 
-struct location {
-    int type, id;
-};
-struct prop {
-    int type, handle_types;
-    struct location location;
-    void *win32;
-    struct {
-        unsigned char compression, rdma;
-        unsigned short usage;
-        unsigned char reserved[4];
-    } flags;
-};
-struct access {
-    struct location location;
-    int flags;
-};
-
-int cuMemAddressReserve(uint64_t *ret, size_t bytes, size_t alignment, uint64_t address, unsigned long long flags);
-int cuMemAddressFree(uint64_t address, size_t bytes);
-int cuMemCreate(unsigned long long *ret, size_t bytes, const struct prop *prop, unsigned long long flags);
-int cuMemRelease(unsigned long long handle);
-int cuMemMap(uint64_t address, size_t bytes, size_t offset, unsigned long long handle, unsigned long long flags);
-int cuMemUnmap(uint64_t address, size_t bytes);
-int cuMemSetAccess(uint64_t address, size_t bytes, const struct access *access, size_t count);
 void *own_malloc(size_t bytes, int device, void *stream);
 void own_free(void *address, size_t bytes, int device, void *stream);
 int own_sleep(void), own_wake(void);
