@@ -10,7 +10,7 @@
    another value is there. Nobody waits for that: samples.h.
 
    Limits. Nothing is looked at while a capture is active, nor where pattern.h, samples.h and the table of reasons in
-   check_run.c say so. Such bytes leave the shadow, so that there is no false alarm.
+   state.h say so. Such bytes leave the shadow, so that there is no false alarm.
 
    Why a stream has to be *fresh*. Work of ours on a stream of the program must not come where nobody expects any. Say
    that stream B has waited for an event of stream A, and that A was given nothing since. A program may now allocate on A
@@ -46,43 +46,11 @@
 #ifndef SG_CHECK_RUN_H
 #define SG_CHECK_RUN_H
 
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-
+#include "check/state.h"
 #include "core/core.h"
-#include "track/request.h"
-
-/* True if `check` is on. Set before the core is made; off for good once the driver has failed. No lock. */
-extern atomic_bool sg_check_goes_on __attribute__((visibility("hidden")));
-static inline bool sg_check_on(void)
-{
-    return __builtin_expect(atomic_load_explicit(&sg_check_goes_on, memory_order_relaxed), false);
-}
 
 /* Makes ready what `check` asks for; once, before the core. The core's driver is changed so that pages are followed. */
 void sg_check_open(const struct sg_conf *conf, struct sg_driver *core_driver);
-
-/* Bytes to ask the core for, where the program asked for `bytes`. sg_check_bytes(): the other way round, for a block that
-   is live. */
-size_t sg_check_room(size_t bytes);
-size_t sg_check_bytes(CUdeviceptr base, size_t room);
-
-/* A block that was freed within a capture serves there again, for `bytes`. */
-void sg_check_reused(CUdeviceptr address, size_t bytes);
-
-/* A block was handed out, of `room` bytes for `bytes` asked for; before the program has it. */
-void sg_check_given(struct sg_core *core, int device, const struct sg_request *request, const struct sg_tag *tag,
-    CUdeviceptr address, size_t bytes, size_t room);
-
-/* A block is about to be freed by the core, with this tag, which may be changed so that it covers what is done here.
-   Between sg_enter() and sg_leave(), as all of these. The result belongs to sg_check_freed(), which says whether it was. */
-struct sg_freed;
-struct sg_freed *sg_check_freeing(struct sg_core *core, CUdeviceptr address, struct sg_tag *tag);
-void sg_check_freed(struct sg_freed *block, bool done);
-
-/* A free was refused: no block of ours begins there. */
-void sg_check_refused(struct sg_core *core, CUdeviceptr address, const struct sg_tag *tag);
 
 /* A context is about to end, and has ended. */
 void sg_check_context_ends(CUcontext context);

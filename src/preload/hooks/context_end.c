@@ -3,6 +3,7 @@
 #include "hooks/context_end.h"
 
 #include "check/check_run.h"
+#include "check/state.h"
 #include "process/process.h"
 #include "track/captures.h"
 #include "track/contexts.h"

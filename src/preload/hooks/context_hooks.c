@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "check/check_run.h"
+#include "check/state.h"
 #include "hooks/context_end.h"
 #include "process/hooks.h"
 #include "process/process.h"

@@ -5,7 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "check/check_run.h"
+#include "check/live.h"
+#include "check/state.h"
 #include "serve/callers.h"
 #include "process/hooks.h"
 #include "track/ipc.h"
@@ -23,7 +24,7 @@ static CUresult pointer_look_up(CUdeviceptr address, struct sg_block_info *ret)
         return CUDA_ERROR_NOT_FOUND;
     CUresult result = sg_core_block(core, address, ret);
     if (sg_check_on() && result == CUDA_SUCCESS)
-        ret->bytes = sg_check_bytes(ret->base, ret->bytes);
+        ret->bytes = sg_live_bytes(ret->base, ret->bytes);
     sg_leave();
     return result;
 }

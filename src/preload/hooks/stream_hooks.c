@@ -2,7 +2,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "check/check_run.h"
+#include "check/state.h"
 #include "hooks/capture_end.h"
 #include "process/hooks.h"
 #include "process/process.h"

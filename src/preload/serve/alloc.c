@@ -10,7 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "check/check_run.h"
+#include "check/allocations.h"
+#include "check/live.h"
+#include "check/state.h"
 #include "inspect/core_state.h"
 #include "process/capture_mode.h"
 #include "process/hooks.h"
@@ -196,7 +198,7 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_req
         if (sg_annotate_on)
             sg_annotate_given(*ret, bytes);
         if (sg_check_on())
-            sg_check_reused(*ret, bytes);
+            sg_live_reused(*ret, bytes);
         return CUDA_SUCCESS;
     }
     bool relaxed = capturing && sg_capture_mode_relax(&mode);

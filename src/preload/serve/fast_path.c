@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "check/check_run.h"
+#include "check/state.h"
 #include "serve/callers.h"
 #include "serve/deferred_frees.h"
 #include "serve/free_mode.h"

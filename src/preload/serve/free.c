@@ -7,7 +7,8 @@
 
 #include <stddef.h>
 
-#include "check/check_run.h"
+#include "check/frees.h"
+#include "check/state.h"
 #include "process/hooks.h"
 #include "process/process.h"
 #include "serve/deferred_frees.h"

@@ -1,0 +1,122 @@
+/* The stream that gets the memory reads what the shadow knows of it, as the first work on it. */
+#include "check/allocations.h"
+
+#include "check/compare.h"
+#include "check/live.h"
+#include "check/read_back.h"
+#include "check/state.h"
+#include "check/work.h"
+#include "process/hooks.h"
+#include "process/locks.h"
+#include "track/streams.h"
+
+enum {
+    PARTS = 64,     /* freed blocks that one allocation looks at */
+    PARTS_USUAL = 8 /* the same where it is not thorough: each takes a copy or three */
+};
+
+size_t sg_check_room(size_t bytes)
+{
+    return bytes > SIZE_MAX / 2 ? bytes : ((bytes + SG_TAIL - 1) & ~(size_t)(SG_TAIL - 1)) + SG_TAIL;
+}
+
+/* The stream that is to do the first work on a block: the one that it is for, or ours. False: it may not. *ret_wait: the
+   host has to wait for that work, since others may use the block at once.
+
+   Others may be ordered after what the program has given the stream so far, by an event or by the host. They need not be
+   ordered after our work then. So it is done where the program has given the stream work since, or where that is idle:
+   then the wait is a short one. */
+static bool stream_of_allocation(struct sg_core *core, struct sg_lane *lane, const struct sg_request *request,
+    const struct sg_tag *tag, int device, CUstream *ret, bool *ret_wait)
+{
+    *ret_wait = true;
+    *ret = sg_lane_reads(lane);
+    if (!request->has_stream)
+        return true;
+    *ret = request->stream;
+    if (tag->slot ? !sg_work_stream(core, device, tag->slot, tag->context, ret)
+                  : sg_streams_context_of(*ret) != tag->context)
+        return false;
+    *ret_wait = !tag->slot || !sg_core_slot_is_fresh(core, device, tag->slot);
+    return !*ret_wait || sg_real()->cuStreamQuery(*ret) == CUDA_SUCCESS;
+}
+
+/* Canary bytes behind what was asked for. */
+static bool write_canary(const struct sg_freed *block, CUstream stream)
+{
+    return sg_work_went_well(
+        sg_real()->cuMemsetD8Async(block->base + block->bytes, SG_CANARY_BYTE, sg_canary_bytes(block), stream));
+}
+
+/* Looks at a block that is handed out. The parts of freed blocks in it are read on the stream that gets it, then its canary
+   is written there. A block that is for no stream may be used on any at once: the host waits for these copies alone. */
+static void look_at_given(struct sg_core *core, int device, const struct sg_request *request, const struct sg_tag *tag,
+    struct sg_freed *block, const struct sg_part *part, size_t count)
+{
+    struct sg_lane *lane = sg_work_enter(tag->context);
+    if (!lane)
+        return;
+    struct sg_reader reader = {.lane = lane, .now = {block->base, block->bytes, block->allocated}};
+    if (block->fill.has_tail)
+        reader.spared = block->base + sg_fill_stamp_at(&block->fill, 0);
+    if (stream_of_allocation(core, lane, request, tag, device, &reader.stream, &reader.kept_all)) {
+        for (size_t i = 0; i < count; i++)
+            sg_reader_part(&reader, &part[i]);
+        if (sg_check_parts & SG_CHECK_CANARY && block->fill.has_tail)
+            block->canary = write_canary(block, reader.stream);
+        if (reader.kept_all && block->canary && !reader.batch && !sg_reader_begin(&reader))
+            reader.gave_up = true; /* nothing shows when it is written */
+        sg_reader_send(&reader);
+        if (request->has_stream && tag->slot)
+            sg_core_slot_upkeep(core, device, tag->slot);
+    } else {
+        sg_check_left_out(SG_LEFT_OUT_STREAM);
+    }
+    sg_work_leave();
+    sg_reader_settle(&reader);
+    if (reader.gave_up) {
+        block->canary = false;
+        block->unsettled = true;
+    }
+}
+
+/* The place for the stamps of a block: the other one where a freed block had its own there. */
+static unsigned stamps_place(CUdeviceptr address, size_t room, const struct sg_part *part, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct sg_fill *fill = &part[i].freed->fill;
+        if (part[i].address + part[i].bytes == address + room && part[i].offset + part[i].bytes == fill->room)
+            return !fill->place;
+    }
+    return 0;
+}
+
+void sg_check_given(struct sg_core *core, int device, const struct sg_request *request, const struct sg_tag *tag,
+    CUdeviceptr address, size_t bytes, size_t room)
+{
+    struct sg_part part[PARTS];
+    struct sg_check_note note = sg_check_note_now(tag);
+    sg_process_lock(SG_LOCK_CHECK);
+    size_t most = sg_check_thorough() ? PARTS : PARTS_USUAL;
+    size_t count = sg_shadow_take(&sg_check_shadow, address, room, part, most);
+    struct sg_freed *block = sg_shadow_freed(&sg_check_shadow);
+    sg_process_unlock(SG_LOCK_CHECK);
+    if (count > most) {
+        sg_check_left_out(SG_LEFT_OUT_MANY);
+        count = most;
+    }
+    if (block) {
+        block->device = device;
+        block->base = address;
+        block->bytes = bytes;
+        block->allocated = note;
+        block->fill.room = room;
+        block->fill.has_tail = room > bytes;
+        block->fill.place = stamps_place(address, room, part, count);
+        look_at_given(core, device, request, tag, block, part, count);
+        sg_live_put(block);
+    }
+    for (size_t i = 0; i < count; i++)
+        sg_live_drop(part[i].freed);
+    sg_samples_poll(sg_check_driver, /* all */ false, sg_check_compare);
+}

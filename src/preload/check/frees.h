@@ -1,0 +1,30 @@
+/* Frees as they are looked at: the canary is read, and the block is filled.
+
+   A free goes one of three ways. In the order of a stream, without other users: that stream fills the block. With other
+   users: each of them stamps the tail. Not in the order of a stream: a stream of ours waits for all work, then fills;
+   the free of the core covers that stream, because it waits for all that was given to the context by then.
+
+   A free that is refused. The core may say that a capture has begun, after the block was filled. The program has freed
+   it, so its bytes are nobody's. The block goes back into the table, without a canary, and its free comes later. */
+#ifndef SG_CHECK_FREES_H
+#define SG_CHECK_FREES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "check/shadow.h"
+#include "core/core.h"
+
+/* A block is about to be freed by the core, with this tag, which may be changed so that it covers what is done here.
+   Between sg_enter() and sg_leave(), as all of these. The result belongs to sg_check_freed(), which says whether it was. */
+struct sg_freed *sg_check_freeing(struct sg_core *core, CUdeviceptr address, struct sg_tag *tag);
+void sg_check_freed(struct sg_freed *block, bool done);
+
+/* A free was refused: no block of ours begins there. */
+void sg_check_refused(struct sg_core *core, CUdeviceptr address, const struct sg_tag *tag);
+
+/* Frees that were looked at, and bytes that were filled, so far. */
+uint64_t sg_check_frees(void);
+uint64_t sg_check_filled(void);
+
+#endif

@@ -1,0 +1,78 @@
+/* SG_LOCK_CHECK guards the table, as it does the counts of references. */
+#include "check/live.h"
+
+#include "base/idmap.h"
+#include "check/samples.h"
+#include "process/locks.h"
+
+static struct sg_idmap live; /* address to block; guarded by SG_LOCK_CHECK */
+
+bool sg_live_begin(void)
+{
+    return sg_idmap_init(&live);
+}
+
+size_t sg_live_bytes(CUdeviceptr base, size_t room)
+{
+    sg_process_lock(SG_LOCK_CHECK);
+    const struct sg_freed *block = (const struct sg_freed *)(uintptr_t)sg_idmap_get(&live, base);
+    size_t bytes = block ? block->bytes : room;
+    sg_process_unlock(SG_LOCK_CHECK);
+    return bytes;
+}
+
+struct sg_freed *sg_live_take(CUdeviceptr address)
+{
+    sg_process_lock(SG_LOCK_CHECK);
+    struct sg_freed *block = (struct sg_freed *)(uintptr_t)sg_idmap_take(&live, address);
+    sg_process_unlock(SG_LOCK_CHECK);
+    return block;
+}
+
+void sg_live_put(struct sg_freed *block)
+{
+    sg_process_lock(SG_LOCK_CHECK);
+    if (!sg_idmap_put(&live, block->base, (uintptr_t)block))
+        sg_shadow_unref(&sg_check_shadow, block);
+    sg_process_unlock(SG_LOCK_CHECK);
+}
+
+void sg_live_drop(struct sg_freed *block)
+{
+    sg_process_lock(SG_LOCK_CHECK);
+    sg_shadow_unref(&sg_check_shadow, block);
+    sg_process_unlock(SG_LOCK_CHECK);
+}
+
+struct sg_freed *sg_live_at(struct sg_core *core, CUdeviceptr address, bool *ret_live)
+{
+    struct sg_block_info info;
+    CUresult found = sg_core_block(core, address, &info);
+    sg_process_lock(SG_LOCK_CHECK);
+    struct sg_freed *block = NULL;
+    *ret_live = found == CUDA_SUCCESS;
+    if (*ret_live)
+        block = (struct sg_freed *)(uintptr_t)sg_idmap_get(&live, info.base);
+    if (block)
+        block->refs++;
+    else
+        block = sg_shadow_at(&sg_check_shadow, address);
+    sg_process_unlock(SG_LOCK_CHECK);
+    return block;
+}
+
+uint32_t sg_canary_bytes(const struct sg_freed *block)
+{
+    return (uint32_t)(block->fill.room - (SG_TAIL - SG_TAIL_STAMPS) - block->bytes);
+}
+
+void sg_live_reused(CUdeviceptr address, size_t bytes)
+{
+    sg_process_lock(SG_LOCK_CHECK);
+    struct sg_freed *block = (struct sg_freed *)(uintptr_t)sg_idmap_get(&live, address);
+    if (block) {
+        block->bytes = bytes;
+        block->canary = false;
+    }
+    sg_process_unlock(SG_LOCK_CHECK);
+}

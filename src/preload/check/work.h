@@ -1,0 +1,24 @@
+/* Work of ours on the GPU: where it may be given, and where it has failed.
+
+   For example, stream 7 of context C is to fill a block. sg_work_enter(C) gives the lane of C and keeps captures from
+   beginning, sg_work_stream() the handle of stream 7, and sg_work_leave() lets captures begin again. */
+#ifndef SG_CHECK_WORK_H
+#define SG_CHECK_WORK_H
+
+#include <stdbool.h>
+
+#include "check/samples.h"
+#include "core/core.h"
+
+/* True if a call of the driver succeeded. From an error that stays nothing more is asked of it. */
+bool sg_work_went_well(CUresult result);
+
+/* The lane of the current context, which is `context`, with no capture active and none to begin until sg_work_leave().
+   NULL, and no sg_work_leave(): there is none. */
+struct sg_lane *sg_work_enter(CUcontext context);
+void sg_work_leave(void);
+
+/* True if a stream is one of `context`, and may be given work by this thread; *ret is its handle. */
+bool sg_work_stream(struct sg_core *core, int device, sg_slot slot, CUcontext context, CUstream *ret);
+
+#endif
