@@ -7,6 +7,7 @@
 #include "hazard/hazard.h"
 #include "hazard/owner.h"
 #include "kernels/declared.h"
+#include "space/managed.h"
 #include "streams/executor.h"
 #include "streams/schedule.h"
 
@@ -14,7 +15,7 @@ uint64_t segalloc_sim_used(int ordinal)
 {
     sim_lock();
     struct sim_device *device = sim_device(ordinal);
-    uint64_t used = device ? device->used : 0;
+    uint64_t used = device ? sim_card_used(device) : 0;
     sim_unlock();
     return used;
 }
@@ -28,8 +29,10 @@ int segalloc_sim_managed(int ordinal, struct segalloc_sim_managed *ret)
 {
     sim_lock();
     struct sim_device *device = sim_device(ordinal);
-    if (device)
+    if (device) {
+        sim_managed_settle(device);
         *ret = device->managed;
+    }
     sim_unlock();
     return device ? 0 : -1;
 }

@@ -117,7 +117,7 @@ CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
     sim_physical_sweep();
     sim_peaks_asked();
     if (result == CUDA_SUCCESS && free)
-        *free = context->device->bytes - context->device->used - sim_card_others(context->device);
+        *free = sim_card_free(context->device);
     if (result == CUDA_SUCCESS && total)
         *total = context->device->bytes + context->device->kept;
     sim_unlock();

@@ -20,6 +20,8 @@ enum { ROWS = 64, GUARD = ROWS }; /* the byte after the rows' is locked while so
 
 struct row {
     _Atomic uint64_t used[SIM_DEVICES_MAX], contexts[SIM_DEVICES_MAX]; /* by the machine's index */
+    _Atomic uint64_t managed[SIM_DEVICES_MAX];                         /* the part of `used` that is managed memory */
+    _Atomic uint64_t evicted[SIM_DEVICES_MAX]; /* the part of `managed` that others had moved to the host since */
     _Atomic uint64_t mappings;
     _Atomic int64_t pid;
 };
@@ -92,13 +94,25 @@ __attribute__((destructor)) static void card_leave(void)
     unlink(path);
 }
 
-/* The sum of one field over the rows of other processes that are alive. */
-static uint64_t card_sum_of_others(size_t field)
+/* What the process of a row holds of a device. The owner of the row may write meanwhile, but not under the guard. */
+static uint64_t card_row_holds(const struct row *row, int index)
+{
+    uint64_t evicted = atomic_load(&row->evicted[index]), used = atomic_load(&row->used[index]);
+    return evicted < used ? used - evicted : 0;
+}
+
+static uint64_t card_row_mappings(const struct row *row, int unused)
+{
+    (void)unused;
+    return atomic_load(&row->mappings);
+}
+
+/* The sum of one number over the rows of other processes that are alive. */
+static uint64_t card_sum_of_others(uint64_t (*number)(const struct row *row, int index), int index)
 {
     uint64_t sum = 0;
     for (int i = 0; card.rows && i < ROWS; i++) {
-        const _Atomic uint64_t *number = (const _Atomic uint64_t *)(const void *)((const char *)&card.rows[i] + field);
-        uint64_t theirs = i == card.own ? 0 : atomic_load(number);
+        uint64_t theirs = i == card.own ? 0 : number(&card.rows[i], index);
         if (theirs && card_lock(i, F_WRLCK, F_GETLK))
             theirs = 0; /* nobody holds that row: its process has ended */
         sum += theirs;
@@ -106,11 +120,20 @@ static uint64_t card_sum_of_others(size_t field)
     return sum;
 }
 
-uint64_t sim_card_others(const struct sim_device *device)
+uint64_t sim_card_evicted(const struct sim_device *device)
 {
-    uint64_t sum = card_sum_of_others(offsetof(struct row, used) + (size_t)device->index * sizeof(uint64_t));
-    uint64_t room = device->bytes - device->used;
-    return sum < room ? sum : room;
+    return card.rows ? atomic_load(&card.rows[card.own].evicted[device->index]) : 0;
+}
+
+uint64_t sim_card_used(const struct sim_device *device)
+{
+    return device->used - sim_card_evicted(device);
+}
+
+uint64_t sim_card_free(const struct sim_device *device)
+{
+    uint64_t others = card_sum_of_others(card_row_holds, device->index), room = device->bytes - sim_card_used(device);
+    return others < room ? room - others : 0;
 }
 
 size_t sim_card_processes(int index, struct segalloc_sim_process *ret, size_t room)
@@ -123,7 +146,7 @@ size_t sim_card_processes(int index, struct segalloc_sim_process *ret, size_t ro
         return 1;
     }
     for (int i = 0; index >= 0 && index < sim.config.devices && card.rows && i < ROWS; i++) {
-        uint64_t used = atomic_load(&card.rows[i].used[index]);
+        uint64_t used = card_row_holds(&card.rows[i], index);
         if ((!used && !atomic_load(&card.rows[i].contexts[index])) || (i != card.own && card_lock(i, F_WRLCK, F_GETLK)))
             continue;
         if (count < room)
@@ -143,8 +166,10 @@ void sim_card_context(const struct sim_device *device, bool begins)
 
 static void card_publish(const struct sim_device *device)
 {
-    if (card.rows)
-        atomic_store(&card.rows[card.own].used[device->index], device->used);
+    if (!card.rows)
+        return;
+    atomic_store(&card.rows[card.own].used[device->index], device->used);
+    atomic_store(&card.rows[card.own].managed[device->index], device->managed.resident_bytes);
 }
 
 /* Around what one process takes and no other one is to take meanwhile. */
@@ -158,7 +183,7 @@ bool sim_mappings_take(uint64_t count)
 {
     card_guard(true);
     bool fits = count <= sim.config.mappings && sim.mappings <= sim.config.mappings - count &&
-                card_sum_of_others(offsetof(struct row, mappings)) <= sim.config.mappings - count - sim.mappings;
+                card_sum_of_others(card_row_mappings, 0) <= sim.config.mappings - count - sim.mappings;
     if (fits) {
         sim.mappings += count;
         if (card.rows)
@@ -175,14 +200,13 @@ void sim_mappings_give(uint64_t count)
         atomic_store(&card.rows[card.own].mappings, sim.mappings);
 }
 
-bool sim_card_charge(struct sim_device *device, uint64_t bytes)
+static bool card_charge(struct sim_device *device, uint64_t bytes, uint64_t managed)
 {
-    if (bytes > device->bytes - device->used)
-        return false;
     card_guard(true);
-    bool fits = bytes <= device->bytes - device->used - sim_card_others(device);
+    bool fits = bytes <= sim_card_free(device);
     if (fits) {
         device->used += bytes;
+        device->managed.resident_bytes += managed;
         card_publish(device);
         sim_peaks_note(device);
     }
@@ -190,8 +214,47 @@ bool sim_card_charge(struct sim_device *device, uint64_t bytes)
     return fits;
 }
 
+bool sim_card_charge(struct sim_device *device, uint64_t bytes)
+{
+    return card_charge(device, bytes, 0);
+}
+
+bool sim_card_charge_managed(struct sim_device *device, uint64_t bytes)
+{
+    return card_charge(device, bytes, bytes);
+}
+
 void sim_device_discharge(struct sim_device *device, uint64_t bytes)
 {
     device->used -= bytes;
     card_publish(device);
+}
+
+void sim_card_discharge_managed(struct sim_device *device, uint64_t bytes)
+{
+    card_guard(true);
+    device->managed.resident_bytes -= bytes;
+    uint64_t evicted = sim_card_evicted(device);
+    sim_device_discharge(device, bytes);
+    if (evicted)
+        atomic_store(&card.rows[card.own].evicted[device->index], evicted > bytes ? evicted - bytes : 0);
+    card_guard(false);
+}
+
+bool sim_card_evict_others(const struct sim_device *device, uint64_t bytes)
+{
+    int index = device->index;
+    card_guard(true);
+    uint64_t found = sim_card_free(device), before = found;
+    for (int i = 0; card.rows && i < ROWS && found < bytes; i++) {
+        uint64_t evicted = atomic_load(&card.rows[i].evicted[index]),
+                 managed = atomic_load(&card.rows[i].managed[index]);
+        if (i == card.own || managed <= evicted || card_lock(i, F_WRLCK, F_GETLK))
+            continue;
+        uint64_t taken = managed - evicted < bytes - found ? managed - evicted : bytes - found;
+        atomic_store(&card.rows[i].evicted[index], evicted + taken);
+        found += taken;
+    }
+    card_guard(false);
+    return found > before;
 }

@@ -78,8 +78,7 @@ static void managed_to_host(struct sim_managed *managed, uint64_t chunk)
         return;
     struct sim_device *device = &sim.devices[managed->place[chunk] - ON_DEVICE];
     managed->place[chunk] = ON_HOST;
-    device->managed.resident_bytes -= managed_bytes(managed, chunk);
-    sim_device_discharge(device, managed_bytes(managed, chunk));
+    sim_card_discharge_managed(device, managed_bytes(managed, chunk));
 }
 
 void sim_managed_end(struct sim_memory *memory)
@@ -113,12 +112,20 @@ bool sim_managed_evict(struct sim_device *device)
     return false;
 }
 
-static bool managed_make_room(struct sim_device *device, uint64_t bytes)
+void sim_managed_settle(struct sim_device *device)
+{
+    while (sim_card_evicted(device) && sim_managed_evict(device))
+        ;
+}
+
+/* This process's own pieces go first, then those of others. */
+static bool managed_make_room(struct sim_device *device, uint64_t bytes,
+    bool (*charge)(struct sim_device *device, uint64_t bytes))
 {
     sim_physical_sweep();
-    bool fits = sim_card_charge(device, bytes);
-    while (!fits && sim_managed_evict(device))
-        fits = sim_card_charge(device, bytes);
+    bool fits = charge(device, bytes);
+    while (!fits && bytes <= device->bytes && (sim_managed_evict(device) || sim_card_evict_others(device, bytes)))
+        fits = charge(device, bytes);
     return fits;
 }
 
@@ -129,9 +136,7 @@ static void managed_to_device(struct sim_managed *managed, uint64_t chunk, struc
     if (managed->place[chunk] == place)
         return;
     managed_to_host(managed, chunk);
-    device->managed.resident_bytes += managed_bytes(managed, chunk);
-    if (!managed_make_room(device, managed_bytes(managed, chunk))) {
-        device->managed.resident_bytes -= managed_bytes(managed, chunk);
+    if (!managed_make_room(device, managed_bytes(managed, chunk), sim_card_charge_managed)) {
         device->managed.kept_out_pages++;
         return;
     }
@@ -147,6 +152,8 @@ void sim_managed_fetch(uint64_t address, uint64_t bytes, struct sim_device *devi
         return;
     uint64_t offset = address - memory->range.base, room = memory->range.size - offset;
     uint64_t last = (offset + (bytes < room ? bytes : room) - 1) / CHUNK;
+    for (int i = 0; i < sim.device_count; i++)
+        sim_managed_settle(&sim.devices[i]);
     managed_unlist(managed);
     managed_append(managed);
     for (uint64_t chunk = offset / CHUNK; chunk <= last; chunk++) {
@@ -165,7 +172,7 @@ void sim_managed_work(const struct sim_work *work)
 
 bool sim_device_charge(struct sim_device *device, uint64_t bytes)
 {
-    bool fits = managed_make_room(device, bytes);
+    bool fits = managed_make_room(device, bytes, sim_card_charge);
     sim_peaks_charged(bytes, fits);
     return fits;
 }

@@ -2,7 +2,8 @@
    host's memory when the device needs room for something else; no call fails for that. Settings: managed-apart.
 
    For example, a device of 8 GiB is full, and 6 GiB of that are managed memory. A cuMemAlloc of 10 MiB is served: the five
-   pieces of 2 MiB that were not used for longest go to the host. */
+   pieces of 2 MiB that were not used for longest go to the host. Where several processes share a card, a process's own pieces go
+   first, then those of others. UVM has one list for all processes; the simulator has one for each. */
 #ifndef SIM_MANAGED_H
 #define SIM_MANAGED_H
 
@@ -25,6 +26,9 @@ void sim_managed_work(const struct sim_work *work);
 
 /* Has the piece of the device's that was not used for longest go to the host; false: there is none. */
 bool sim_managed_evict(struct sim_device *device);
+
+/* Pieces go to the host whose bytes other processes have taken (card.h). */
+void sim_managed_settle(struct sim_device *device);
 
 /* Bytes of the device's memory, after managed memory has made room; false: there are not as many. sim_device_discharge of
    card.h gives them back. */
