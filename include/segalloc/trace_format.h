@@ -117,6 +117,42 @@ enum segalloc_record_kind {
                                               out, size: failures among them. What lived then follows, as it was
                                               allocated, and the last value of each figure */
     SEGALLOC_RECORD_SITE = 71,     /* id: site, size: phase: what this thread asks for from here on is of these */
+    /* What a run that checks itself found. A finding is a run of records, the first with FIRST and the last with LAST; one
+       that is begun anew replaces what came before, and one without LAST is none. stream: enum segalloc_finding_field, which
+       says what id and size are. Fields come in any order; one that is left out is 0, and one that is not known is skipped. */
+    SEGALLOC_RECORD_FINDING = 76,
+};
+
+/* The kinds of findings. Numbers are never used again; src/base/findings.def has their words. */
+enum segalloc_finding {
+    SEGALLOC_FINDING_WRITE_AFTER_FREE = 0, /* a freed block was filled, and then written by somebody */
+    SEGALLOC_FINDING_EARLY = 1,       /* memory served again before the stream that freed it had come to the free */
+    SEGALLOC_FINDING_OVERRUN = 2,     /* bytes behind a block changed while it was the program's */
+    SEGALLOC_FINDING_DOUBLE_FREE = 3, /* a free of a block that was freed before */
+    SEGALLOC_FINDING_WRONG_FREE = 4,  /* a free of an address that no block begins at */
+};
+
+/* What a record of a finding says. The *block* is the owner before, and *now* the block that has the memory next, or the
+   free that was refused. An *event* is an allocation or a free, counted by `check`. A *place* is site << 32 | phase, 0:
+   not known. */
+enum segalloc_finding_field {
+    SEGALLOC_FINDING_KIND = 0,         /* id: enum segalloc_finding; size: ordinal of the device */
+    SEGALLOC_FINDING_BLOCK = 1,        /* id: address; size: bytes that were asked for */
+    SEGALLOC_FINDING_NOW = 2,          /* id: address; size: bytes that were asked for, 0: it was a free */
+    SEGALLOC_FINDING_WHERE = 3,        /* id: address of the first byte that differs; size: its offset in the block */
+    SEGALLOC_FINDING_BYTES = 4,        /* id: bytes that differ; size: bytes that were compared */
+    SEGALLOC_FINDING_LAST = 5,         /* id: offset of the last byte that differs; size: 1: the page has moved since */
+    SEGALLOC_FINDING_WORDS = 6,        /* id: what was written << 32 | what was found; size: slots whose stamps were
+                                              missing, a bit each */
+    SEGALLOC_FINDING_ALLOCATED = 7,    /* the block. id: event; size: place */
+    SEGALLOC_FINDING_ALLOCATED_BY = 8, /* id: handle of its stream; size: number of the thread, and 1 << 32: it has one */
+    SEGALLOC_FINDING_FREED = 9,        /* the same of its free */
+    SEGALLOC_FINDING_FREED_BY = 10,
+    SEGALLOC_FINDING_NOW_AT = 11, /* the same of what has the memory now */
+    SEGALLOC_FINDING_NOW_BY = 12,
+    SEGALLOC_FINDING_BETWEEN = 13, /* id: nanoseconds from the free to that */
+    SEGALLOC_FINDING_ORDER = 14,   /* id and size: 16 characters of the order in which the free took effect, zeros at
+                                              its end; further records of this field go on */
 };
 
 /* What was done, or found out, at a turn. */
@@ -161,26 +197,26 @@ enum segalloc_outside {
 };
 
 enum segalloc_record_flags {
-    SEGALLOC_FLAG_STRICT = 1,   /* free: the host waited for the device before it took effect */
-    SEGALLOC_FLAG_PENDING = 2,  /* free: not usable again before its SEGALLOC_RECORD_DONE */
-    SEGALLOC_FLAG_ASYNC = 4,    /* free: by the stream-ordered interface, ordered after `stream` */
-    SEGALLOC_FLAG_TORCH = 8,    /* the caller was PyTorch */
-    SEGALLOC_FLAG_WORKED = 16,  /* free by ASYNC: `stream` had been given work, so that the time went on */
-    SEGALLOC_FLAG_SHORT = 1,    /* allocate failure: the id says how many bytes it lacked */
+    SEGALLOC_FLAG_STRICT = 1,  /* free: the host waited for the device before it took effect */
+    SEGALLOC_FLAG_PENDING = 2, /* free: not usable again before its SEGALLOC_RECORD_DONE */
+    SEGALLOC_FLAG_ASYNC = 4,   /* free: by the stream-ordered interface, ordered after `stream` */
+    SEGALLOC_FLAG_TORCH = 8,   /* the caller was PyTorch */
+    SEGALLOC_FLAG_WORKED = 16, /* free by ASYNC: `stream` had been given work, so that the time went on */
+    SEGALLOC_FLAG_SHORT = 1,   /* allocate failure: the id says how many bytes it lacked */
     /* How a CSV spelt things, so that it can be written out the same. A second definition of an index with other
        flags changes the spelling from there on, nothing else. */
-    SEGALLOC_FLAG_HEX_STREAM = 16, /* define stream: as a pointer, 0x… */
-    SEGALLOC_FLAG_NIL = 32,        /* define stream, rows: the zero handle or address as (nil) */
-    SEGALLOC_FLAG_BARE_HEX = 64,   /* define stream, define thread (for the addresses of its rows): without 0x */
+    SEGALLOC_FLAG_HEX_STREAM = 16,  /* define stream: as a pointer, 0x… */
+    SEGALLOC_FLAG_NIL = 32,         /* define stream, rows: the zero handle or address as (nil) */
+    SEGALLOC_FLAG_BARE_HEX = 64,    /* define stream, define thread (for the addresses of its rows): without 0x */
     SEGALLOC_FLAG_POINT_TIME = 128, /* define thread (for its rows): a point before the microseconds */
     /* A snapshot is a run of STATISTIC records: those that differ from the snapshot before. */
-    SEGALLOC_FLAG_PEAK = 64,       /* statistic: the peak of a level instead of its value */
-    SEGALLOC_FLAG_LAST = 128,      /* statistic: the last of a snapshot; what comes before it is not complete without.
-                                      Untracked: the last piece of the name. Text, site, model: the last piece.
-                                      Outside: the last that changed at once */
-    SEGALLOC_FLAG_FIRST = 64,      /* text, site, model: the first piece */
-    SEGALLOC_FLAG_NATIVE = 32,     /* site: a return address */
-    SEGALLOC_FLAG_BACKWARD = 16,   /* site: a backward pass through what these frames ran forward */
+    SEGALLOC_FLAG_PEAK = 64,     /* statistic: the peak of a level instead of its value */
+    SEGALLOC_FLAG_LAST = 128,    /* statistic: the last of a snapshot; what comes before it is not complete without.
+                                      Untracked: the last piece of the name. Text, site, model, finding: the last
+                                      piece. Outside: the last that changed at once */
+    SEGALLOC_FLAG_FIRST = 64,    /* text, site, model, finding: the first piece */
+    SEGALLOC_FLAG_NATIVE = 32,   /* site: a return address */
+    SEGALLOC_FLAG_BACKWARD = 16, /* site: a backward pass through what these frames ran forward */
 };
 
 struct segalloc_trace_record {

@@ -155,6 +155,13 @@ uint64_t sg_core_counter(struct sg_core *core, int ordinal, enum sg_stat stat)
     return device ? __atomic_load_n(&device->accounts.counter[stat], __ATOMIC_RELAXED) : 0;
 }
 
+void sg_core_count(struct sg_core *core, int ordinal, enum sg_stat stat, uint64_t amount)
+{
+    struct sg_device *device = sg_device_known(core, ordinal);
+    if (device)
+        sg_count(device, stat, amount);
+}
+
 void sg_core_levels(struct sg_core *core, int ordinal, struct sg_levels *ret)
 {
     struct sg_device *device = sg_device_known(core, ordinal);

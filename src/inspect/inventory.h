@@ -48,6 +48,9 @@ uint64_t sg_core_reserved(struct sg_core *core, int device);
    a lock. */
 uint64_t sg_core_counter(struct sg_core *core, int device, enum sg_stat stat);
 
+/* Adds to a COUNTER of stats.def that is counted outside the core. Nothing for a device that was never used. No lock. */
+void sg_core_count(struct sg_core *core, int device, enum sg_stat stat, uint64_t amount);
+
 /* The levels of a device, bytes. Cheap too; zeros for a device that was never used. */
 struct sg_levels {
     uint64_t requested, allocated, pending, reserved, pinned, aliased; /* as the statistics of these names */

@@ -30,7 +30,7 @@ LINES = [
     ("segalloc trace export t --format ", {"torch", "chrome", "csv", "folded", "speedscope", "json"}),
     ("segalloc trace export t --format c", {"chrome", "csv"}), ("segalloc diff a b --at ", {"peak", "failure", "end"}),
     ("segalloc replay -p ", {"segalloc", "pytorch"}), ("segalloc replay --sees p", {"possible"}),
-    ("segalloc report t --fail-above ", {"frag=", "unserved=", "reserved=", "stranded=", "requested=", "ooms="}),
+    ("segalloc report t --fail-above ", {"frag=", "unserved=", "reserved=", "stranded=", "requested=", "ooms=", "findings="}),
     ("segalloc rehearse --card ", NAMES | {"24GiB", ...}), ("segalloc rehearse --card 24GiB,l4", {"24GiB,l4", "24GiB,l40", "24GiB,l40s"}),
     ("segalloc run --sim 24GiB,no-v", {"24GiB,no-vmm"}), ("segalloc run --sim 24GiB,coun", {"24GiB,count="}),
     ("segalloc run --conf ", {f"{key}:" for key in KEYS}), ("segalloc run --conf reserve_", {"reserve_slack:"}),

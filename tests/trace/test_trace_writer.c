@@ -224,9 +224,14 @@ static void emit_all_bounded(struct sg_trace_writer *writer)
         .stream = 1,
         .id = 'a',
         .flags = SEGALLOC_FLAG_FIRST | SEGALLOC_FLAG_LAST};
+    struct segalloc_trace_record finding[] = {
+        {.kind = SEGALLOC_RECORD_FINDING, .stream = SEGALLOC_FINDING_BLOCK, .flags = SEGALLOC_FLAG_FIRST},
+        {.kind = SEGALLOC_RECORD_FINDING, .stream = SEGALLOC_FINDING_NOW, .flags = SEGALLOC_FLAG_LAST},
+    };
     struct sg_stats stats = {.value = {[SG_STAT_allocs] = 5}};
     define_device(writer, 0, 1 << 30);
     assert_true(sg_trace_writer_define(writer, &text, 1));
+    assert_true(sg_trace_writer_define(writer, finding, 2));
     sg_trace_writer_statistics(writer, 0, &stats);
     for (uint64_t i = 0; i < BOUNDED_THREADS; i++) {
         self[i] = (struct bounded_thread){writer, i};

@@ -166,7 +166,8 @@ static inline void expect_bounded(const char *name, enum sg_trace_end end, bool 
     struct sg_trace_reader *reader;
     struct segalloc_trace_record record;
     static unsigned char lives[BOUNDED_THREADS][BOUNDED_EVENTS + 1];
-    uint64_t site[THREADS_SEEN] = {0}, events = 0, lost = 0, unknown = 0, texts = 0, devices = 0, allocs = 0;
+    uint64_t site[THREADS_SEEN] = {0}, events = 0, lost = 0, unknown = 0, texts = 0, devices = 0, allocs = 0,
+             findings = 0;
     bool first = true, is_bounded = false;
     memset(lives, 0, sizeof lives);
     assert_int_equal(sg_trace_open(in_folder(name), &reader, error), 0);
@@ -177,6 +178,8 @@ static inline void expect_bounded(const char *name, enum sg_trace_end end, bool 
         events += record.kind == SEGALLOC_RECORD_LEFT_OUT ? record.id : record.kind <= SEGALLOC_RECORD_FREE;
         texts += record.kind == SEGALLOC_RECORD_DEFINE_TEXT;
         devices += record.kind == SEGALLOC_RECORD_DEFINE_DEVICE;
+        if (record.kind == SEGALLOC_RECORD_FINDING) /* both of them, in their order */
+            findings = findings * 10 + record.stream;
         if (record.kind == SEGALLOC_RECORD_STATISTIC && record.id == sg_name_hash("allocs"))
             allocs = record.size;
         assert_in_range(record.thread, 0, THREADS_SEEN - 1);
@@ -200,6 +203,7 @@ static inline void expect_bounded(const char *name, enum sg_trace_end end, bool 
     sg_trace_close(reader);
     assert_int_equal(texts, 1);
     assert_int_equal(devices, 1);
+    assert_int_equal(findings, 12);
     assert_int_equal(allocs, 5);
     if (lost || late) /* a machine with so much other work that the helper was late */
         return;

@@ -2,7 +2,8 @@
 
 Usage: test_statistics.py SOURCE_ROOT
 
-A STAT is counted by sg_count(), through its counter's address, or set where statistics are read. A GAUGE or TOTAL is
+A STAT is counted by sg_count() or sg_core_count(), through its counter's address, or set where statistics are read; or
+it stands in a row of findings.def. A GAUGE or TOTAL is
 changed as a field of struct sg_usage. A row whose text says "always 0" is kept for readers of earlier versions, and
 nothing counts it."""
 import pathlib
@@ -12,7 +13,7 @@ import unittest
 
 ROOT = pathlib.Path(sys.argv.pop(1)).resolve()
 # Not code that counts: what prints statistics, and the tables that are made from the rows.
-LAYERS = ("base", "core", "inspect")
+LAYERS = ("base", "core", "inspect", "preload")
 
 
 def rows(text):
@@ -24,7 +25,7 @@ def rows(text):
 
 def is_counted(kind, name, field, code):
     if kind == "STAT":
-        return re.search(rf"sg_count\([^;]*\bSG_STAT_{name}\b|&[\w.>-]*counter\[SG_STAT_{name}\]|value\[SG_STAT_{name}\] [+=]", code) is not None
+        return re.search(rf"sg_(?:core_)?count\([^;]*\bSG_STAT_{name}\b|FINDING\(\w+, {name}, |&[\w.>-]*counter\[SG_STAT_{name}\]|value\[SG_STAT_{name}\] [+=]", code) is not None
     return re.search(rf"sg_gauge_(?:add|sub|set)\(&[\w.>-]*\b{field}\b|\b{field}(?:\+\+| \+= )", code) is not None
 
 
@@ -39,6 +40,8 @@ class Statistics(unittest.TestCase):
 
     def test_every_row_is_counted(self):
         code = "\n".join(path.read_text() for layer in LAYERS for path in sorted((ROOT / "src" / layer).rglob("*.[ch]")))
+        self.assertIn("sg_core_count(core, device, sg_finding_stat(", code)
+        code += (ROOT / "src/base/findings.def").read_text()
         found = list(rows((ROOT / "src/base/stats.def").read_text()))
         self.assertGreater(len(found), 40)
         for kind, name, field, text in found:

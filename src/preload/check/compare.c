@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "check/findings.h"
+#include "inspect/inventory.h"
+#include "process/process.h"
 
 static _Atomic uint64_t compared_bytes;
 
@@ -87,6 +89,7 @@ static enum sg_finding_kind compare_kind(const struct sums *sums)
 void sg_check_compare(struct sg_batch *batch)
 {
     uint64_t compared = 0;
+    struct sg_core *core = sg_process_core();
     for (unsigned i = 0; i < batch->count; i++) {
         const struct sg_sample *first = &batch->sample[i];
         bool seen = false;
@@ -94,7 +97,7 @@ void sg_check_compare(struct sg_batch *batch)
             seen |= batch->sample[k].freed == first->freed && batch->sample[k].canary == first->canary;
         if (seen)
             continue;
-        struct sums sums = {.finding = {.block = first->freed, .now = &batch->now}};
+        struct sums sums = {.finding = {.block = first->freed, .device = first->freed->device, .now = &batch->now}};
         for (unsigned k = i; k < batch->count; k++) {
             const struct sg_sample *sample = &batch->sample[k];
             const unsigned char *data = batch->data + sample->at;
@@ -107,6 +110,8 @@ void sg_check_compare(struct sg_batch *batch)
                     sample->address + row * sample->pitch);
         }
         compared += sums.finding.compared;
+        if (core)
+            sg_core_count(core, sums.finding.device, SG_STAT_check_read_bytes, sums.finding.compared);
         if (sums.finding.differ) {
             sums.finding.kind = first->canary ? SG_FINDING_OVERRUN : compare_kind(&sums);
             sg_findings_add(&sums.finding);

@@ -10,18 +10,14 @@
 
 #include "base/rest.h"
 #include "base/size.h"
+#include "check/finding_record.h"
+#include "inspect/inventory.h"
 #include "process/log.h"
 #include "process/process.h"
 #include "services/recorder.h"
 #include "sites/sites.h"
 
 enum { TEXT_BYTES = 4096, TOLD_MOST = 16, SITE_BYTES = 400 };
-
-static const char *const kind_words[] = {
-#define FINDING(name, words) words,
-    SG_FINDINGS(FINDING)
-#undef FINDING
-};
 
 static bool as_json; /* set before there are findings */
 static _Atomic uint64_t counts[SG_FINDING_KINDS];
@@ -132,17 +128,8 @@ static void add_where(struct text *text, const struct sg_finding *finding)
 /* The likely cause, and what to do next. */
 static void add_advice(struct text *text, const struct sg_finding *finding)
 {
-    static const char *const likely[] = {
-        [SG_FINDING_WRITE_AFTER_FREE] =
-            "work that was still queued, or that came after the free, wrote to the block: a stream that used it was not recorded or waited for, or a pointer to it was kept",
-        [SG_FINDING_EARLY] =
-            "the memory was handed out before the stream that freed it had come to the free. That is a fault of the allocator, unless a stream is ordered by means that CUDA does not document",
-        [SG_FINDING_OVERRUN] = "a kernel or a copy wrote past the end of the block, or before the start of the one behind it",
-        [SG_FINDING_DOUBLE_FREE] = "two owners gave the same block back; the second free was refused",
-        [SG_FINDING_WRONG_FREE] = "the pointer was moved, or is another allocator's; the free was refused",
-    };
     bool order = finding->kind == SG_FINDING_WRITE_AFTER_FREE || finding->kind == SG_FINDING_EARLY;
-    findings_print(text, "  likely   %s\n", likely[finding->kind]);
+    findings_print(text, "  likely   %s\n", sg_finding_likely(finding->kind));
     if (order)
         findings_print(text, "  next     segalloc run --check --conf free_sync:strict -- CMD: found there too, it is the program's own; else keep a trace (-o check.trace) and report it\n");
     else
@@ -180,7 +167,7 @@ static void add_now(struct text *text, const struct sg_finding *finding)
 static void say_text(const struct sg_finding *finding)
 {
     struct text text = {.length = 0};
-    findings_print(&text, "segalloc: check: %s", kind_words[finding->kind]);
+    findings_print(&text, "segalloc: check: %s", sg_finding_words(finding->kind));
     if (finding->missing)
         findings_print(&text, " (%d of its streams had not come to the free)", __builtin_popcountll(finding->missing));
     findings_print(&text, "\n");
@@ -222,7 +209,8 @@ static void add_json_note(struct text *text, const char *what, const struct sg_c
 static void say_json(const struct sg_finding *finding)
 {
     struct text text = {.length = 0};
-    findings_print(&text, "segalloc: check: {\"finding\":\"%s\",\"pid\":%ld", kind_words[finding->kind], (long)getpid());
+    findings_print(&text, "segalloc: check: {\"finding\":\"%s\",\"pid\":%ld", sg_finding_words(finding->kind),
+        (long)getpid());
     if (finding->block) {
         const struct sg_freed *block = finding->block;
         findings_print(&text, ",\"block\":{\"address\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"device\":%d", (uint64_t)block->base,
@@ -249,9 +237,14 @@ static void say_json(const struct sg_finding *finding)
 
 void sg_findings_add(const struct sg_finding *finding)
 {
+    struct sg_core *core = sg_process_core();
+    int device = finding->device;
     atomic_fetch_add(&counts[finding->kind], 1);
+    if (core)
+        sg_core_count(core, device, sg_finding_stat(finding->kind), 1);
     if (!is_new(finding))
         return;
+    sg_finding_record(finding);
     if (as_json)
         say_json(finding);
     else
@@ -295,7 +288,8 @@ void sg_findings_end(uint64_t frees, uint64_t filled, uint64_t read, const char 
     for (int i = 0, any = 0; i < SG_FINDING_KINDS; i++) {
         uint64_t count = atomic_load(&counts[i]);
         if (count)
-            findings_print(&text, "%s%s: %s", any++ ? ", " : "", kind_words[i], with_commas(count, number));
+            findings_print(&text, "%s%s: %s", any++ ? ", " : "", sg_finding_words((enum sg_finding_kind)i),
+                with_commas(count, number));
     }
     findings_print(&text, "%s%s%s\n", found ? ")" : "", *left_out ? ". Not looked at: " : "", left_out);
     text_write(&text);

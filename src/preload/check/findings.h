@@ -19,27 +19,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/findings.h"
 #include "check/samples.h"
-
-/* FINDING(name, words): the kinds. */
-#define SG_FINDINGS(FINDING)                                         \
-    FINDING(WRITE_AFTER_FREE, "write after free")                    \
-    FINDING(EARLY, "memory handed out too early")                    \
-    FINDING(OVERRUN, "write behind the end of a block")              \
-    FINDING(DOUBLE_FREE, "free of a block that is freed already")    \
-    FINDING(WRONG_FREE, "free of an address that no block begins at")
-
-enum sg_finding_kind {
-#define FINDING(name, words) SG_FINDING_##name,
-    SG_FINDINGS(FINDING)
-#undef FINDING
-    SG_FINDING_KINDS
-};
 
 /* A finding. For example, somebody wrote 8 bytes at byte 100 of a freed block: `offset` 100, `last` 107, `address` base +
    100, `filled` 0xa59756ce, `found` 0x01010101, `differ` 8, and `compared` 5,504. `block` is the block before; of an overrun, the block itself; NULL: not known. */
 struct sg_finding {
     enum sg_finding_kind kind;
+    int device;
     const struct sg_freed *block;
     const struct sg_check_block *now;
     CUdeviceptr address;       /* of the first byte that differs */
@@ -54,7 +41,7 @@ struct sg_finding {
 /* How findings are said; once. */
 void sg_findings_open(bool json);
 
-/* Says a finding, where it is the first of its kind and place. Any thread, no lock. */
+/* Says a finding, and writes it to the trace, where it is the first of its kind and place. Any thread, no lock. */
 void sg_findings_add(const struct sg_finding *finding);
 
 uint64_t sg_findings_count(void);

@@ -9,6 +9,7 @@
 #include "check/read_back.h"
 #include "check/state.h"
 #include "check/work.h"
+#include "inspect/inventory.h"
 #include "process/hooks.h"
 #include "process/process.h"
 #include "sites/note.h"
@@ -48,8 +49,10 @@ static bool fill_block(const struct sg_freed *block, CUstream stream)
                 real->cuMemsetD32Async(block->base + fill->room - SG_TAIL, fill->word, SG_TAIL / 4, stream));
         }
     }
-    if (well)
+    if (well) {
         atomic_fetch_add_explicit(&filled_bytes, bytes, memory_order_relaxed);
+        sg_core_count(sg_process_core(), block->device, SG_STAT_check_filled_bytes, bytes);
+    }
     return well;
 }
 
@@ -176,6 +179,7 @@ struct sg_freed *sg_check_freeing(struct sg_core *core, CUdeviceptr address, str
         sg_sites_note(sg_this_thread());
     block->freed = sg_check_note_now(tag);
     atomic_fetch_add_explicit(&frees, 1, memory_order_relaxed);
+    sg_core_count(core, block->device, SG_STAT_checked_frees, 1);
     bool filled = look_at_free(core, block, tag);
     if (filled) {
         sg_process_lock(SG_LOCK_CHECK);
@@ -214,8 +218,15 @@ void sg_check_refused(struct sg_core *core, CUdeviceptr address, const struct sg
     if (sg_sites_on)
         sg_sites_note(sg_this_thread());
     const struct sg_check_block now = {.address = address, .note = sg_check_note_now(tag)};
+    CUcontext context;
+    int device = 0; /* where there is no block and no context */
+    if (block)
+        device = block->device;
+    else
+        (void)sg_contexts_current(core, &context, &device);
     const struct sg_finding finding = {
         .kind = block && !is_live && block->base == address ? SG_FINDING_DOUBLE_FREE : SG_FINDING_WRONG_FREE,
+        .device = device,
         .block = block,
         .now = &now,
         .address = address,

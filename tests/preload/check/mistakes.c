@@ -94,7 +94,9 @@ static void set_after_free(void)
 
 static void set_after_free_elsewhere(void)
 {
-    work(freed_on(one, BYTES) + 100, 8, other);
+    CUdeviceptr address = freed_on(one, BYTES);
+    MUST(cuStreamSynchronize(one)); /* else the write may come before the free, which is no fault that shows */
+    work(address + 100, 8, other);
     MUST(cuStreamSynchronize(other));
     serve_again(BYTES, one);
 }
@@ -110,7 +112,9 @@ static void copy_from_device_after_free(void)
 {
     CUdeviceptr from = first_owner(BYTES, other);
     work(from, BYTES, other);
-    MUST(cuMemcpyDtoDAsync_v2(freed_on(one, BYTES), from, 512, other));
+    CUdeviceptr address = freed_on(one, BYTES);
+    MUST(cuStreamSynchronize(one));
+    MUST(cuMemcpyDtoDAsync_v2(address, from, 512, other));
     MUST(cuStreamSynchronize(other));
     serve_again(BYTES, one);
 }
@@ -269,6 +273,7 @@ static void unrecorded_stream(void)
     MUST(cuStreamWaitEvent(other, event, 0));
     work(address, 64, one);
     first_end(address, true);
+    MUST(cuStreamSynchronize(one));
     work(address, BYTES, other);
     MUST(cuStreamSynchronize(other));
     serve_again(BYTES, one);

@@ -53,6 +53,7 @@ const char *sg_record_kind_name(unsigned kind)
         [SEGALLOC_RECORD_DEFINE_CARD] = "define_card",
         [SEGALLOC_RECORD_DEFINE_UUID] = "define_uuid",
         [SEGALLOC_RECORD_LEFT_OUT] = "left_out",
+        [SEGALLOC_RECORD_FINDING] = "finding",
     };
     const char *action = sg_rmm_action((enum segalloc_record_kind)kind);
     if (kind == SEGALLOC_RECORD_ALLOCATE_FAILURE)
@@ -421,6 +422,9 @@ static int summary_take_record(struct sg_summary *summary, const struct segalloc
     case SEGALLOC_RECORD_DEFINE_CARD:
         if (summary->cards < SG_SUMMARY_CARDS)
             summary->card[summary->cards++] = (struct sg_summary_card){record->size, record->id};
+        return 0;
+    case SEGALLOC_RECORD_FINDING:
+        sg_checked_take(&summary->checked, record);
         return 0;
     case SEGALLOC_RECORD_END:
         return 0;

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "analysis/checked.h"
 #include "analysis/order_bound.h"
 #include "analysis/refusals.h"
 #include "analysis/searches.h"
@@ -89,6 +90,7 @@ struct sg_summary {
     char untracked_by[64]; /* the call by which the order of streams was lost; "": it was not */
     struct sg_summary_card card[SG_SUMMARY_CARDS]; /* of a rehearsal: those that it was asked about */
     uint32_t cards;
+    struct sg_checked checked; /* what a run that checked itself found */
     struct sg_dictionary dictionary;
     struct sg_summary_device *device; /* SG_DICTIONARY_DEVICES of them */
     uint32_t devices;                 /* one more than the largest ordinal */

@@ -68,6 +68,12 @@ function sayOutside() {
     ...at.outside.map(([held, call]) => element("li", {}, `${bytes(held)} ${call}`)));
 }
 
+/* What a run that checked itself found: a line for each finding, and what is known of it. */
+function sayChecked() {
+  return element("ul", {}, element("li", {}, run().checked + "."), ...run().found.map(([words, lines]) => element("li", {}, element("b", {}, words),
+    element("ul", {}, ...lines.map(([label, line]) => element("li", {}, label ? element("b", {}, label + " ") : "", line))))));
+}
+
 function sayRanks() {
   const peaks = runs.map(which => peakOf(which, "requested")), most = mostOf(peaks), least = mostOf(peaks.map(peak => -peak));
   const failed = runs.filter(which => which.ooms).length;
@@ -118,6 +124,7 @@ function showAnswers() {
   const failure = marksOfDevice().find(mark => mark.kind === "failure"), peak = marksOfDevice().find(mark => mark.kind === "requested");
   const at = failure || peak ? frames()[frameOf(failure || peak)] : null;
   const answers = [runs.length > 1 ? [`${count(runs.length)} runs`, sayRanks()] : null, at ? [failure ? "What failed" : "When it peaked", sayWhen(at, Boolean(failure))] : null,
+    run().checked ? ["Check", sayChecked()] : null,
     device() && device().outside.length ? ["Held by other calls", sayOutside()] : null,
     ["What to do", element("ul", {}, ...sayWhatToDo().map(line => element("li", {}, line)))]];
   byId("answers").replaceChildren(...answers.filter(Boolean).flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));

@@ -7,6 +7,7 @@
 #include "html/keyframes.h"
 #include "json.h"
 #include "page_text.h"
+#include "report/report.h"
 #include "html/timeline.h"
 
 /* What a page may hold of all runs together, so that it stays below 5 MiB whatever the traces are. */
@@ -339,6 +340,33 @@ static void page_add_advice(void *advice, const char *line)
     sg_json_add(advice, sg_json_text(line));
 }
 
+static void page_add_line(void *user, const char *label, const char *line)
+{
+    json_t *row = sg_json_array();
+    sg_json_add(row, sg_json_text(label));
+    sg_json_add(row, sg_json_text(line));
+    sg_json_add(user, row);
+}
+
+/* What the run found as it checked itself: the sum, and a list of words and lines. */
+static void page_set_checked(json_t *object, const struct sg_findings *findings)
+{
+    char sum[1024];
+    json_t *found = sg_json_array();
+    if (*sg_report_checked_sum(findings, sum, sizeof sum)) {
+        sg_json_set_text(object, "checked", sum);
+        for (uint32_t i = 0; i < sg_checked_kept(&findings->checked); i++) {
+            const struct sg_checked_finding *finding = &findings->checked.finding[i];
+            json_t *lines = sg_json_array(), *row = sg_json_array();
+            sg_report_checked_lines(findings, finding, page_add_line, lines);
+            sg_json_add(row, sg_json_text(sg_report_checked_words(finding)));
+            sg_json_add(row, lines);
+            sg_json_add(found, row);
+        }
+    }
+    sg_json_set(object, "found", found);
+}
+
 static void write_run(struct page *page, const struct run *run)
 {
     const struct sg_findings *findings = run->findings;
@@ -363,6 +391,7 @@ static void write_run(struct page *page, const struct run *run)
     sg_json_set(result, "devices", devices);
     sg_findings_advice(findings, page_add_advice, advice);
     sg_json_set(result, "advice", advice);
+    page_set_checked(result, findings);
     if (findings->trace)
         page_set_trace(page, result, run);
     putc('{', page->out);

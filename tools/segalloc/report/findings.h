@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/findings.h"
 #include "replay/page_map.h"
 #include "stats.h"
 #include "analysis/summary.h"
@@ -69,6 +70,7 @@ struct sg_findings {
     struct sg_site_book book;                            /* of the sites and phases in it */
     struct sg_summary_card card[SG_SUMMARY_CARDS]; /* that a rehearsal was asked about, whose trace this is */
     uint32_t cards;
+    struct sg_checked checked; /* what `check` found; of a trace alone */
     bool knows_reserved;
     double served_share, utilization; /* negative: nothing to divide */
 };
@@ -81,6 +83,11 @@ void sg_findings_free(struct sg_findings *findings);
 
 /* report/findings_replay.c: takes in what a replay of the trace shows, as far as there is one. */
 void sg_findings_play(struct sg_findings *findings, struct sg_trace_reader *reader, bool cards);
+
+/* How many findings of a kind there are: as the statistics have them, or as the trace does, where those are older. */
+uint64_t sg_findings_checked(const struct sg_findings *findings, enum sg_finding_kind kind);
+/* Those of all kinds. *ret_ran: the program checked itself, as far as this file says. */
+uint64_t sg_findings_checked_all(const struct sg_findings *findings, bool *ret_ran);
 
 /* The largest of a device's failures, among those kept; NULL: none. */
 const struct sg_summary_failure *sg_findings_largest_failure(const struct sg_findings *findings,

@@ -204,6 +204,7 @@ static void set_totals(json_t *result, const struct sg_findings *findings)
     sg_json_set_known(result, "peak_reserved_bytes", findings->peak_reserved, findings->knows_reserved);
     sg_json_set_known(result, "smallest_card_bytes", findings->smallest_card, findings->smallest_card);
     sg_json_set(result, "rehearsed_cards", report_json_cards(findings));
+    sg_json_set(result, "check", sg_report_checked_json(findings));
     sg_json_set_flag(result, "at_least", findings->at_least);
     set_fragmentation(result, findings->utilization);
 }

@@ -216,8 +216,33 @@ static void print_device(const struct sg_findings *findings, const struct sg_fin
                " event%s before the end)\n",
             device->stats_age, sg_plural(device->stats_age));
     report_print_held(findings, device);
-    report_print_counters(findings, device, "Churn", 0, SG_STAT_calls_reserve - 1);
+    report_print_counters(findings, device, "Churn", 0, SG_STAT_checked_frees - 1);
+    report_print_counters(findings, device, "Check", SG_STAT_checked_frees, SG_STAT_calls_reserve - 1);
     report_print_counters(findings, device, "Calls of the driver", SG_STAT_calls_reserve, SG_STAT_COUNT - 1);
+}
+
+static void report_print_checked_line(void *user, const char *label, const char *line)
+{
+    (void)user;
+    printf("    %-8s ", label);
+    sg_tool_print_plain(line);
+    putchar('\n');
+}
+
+/* What the run found as it checked itself, with the lines that it wrote to standard error. */
+static void report_print_checked(const struct sg_findings *findings)
+{
+    char sum[1024];
+    uint32_t kept = sg_checked_kept(&findings->checked);
+    if (!*sg_report_checked_sum(findings, sum, sizeof sum))
+        return;
+    printf("\nCheck: %s\n", sum);
+    for (uint32_t i = 0; i < kept; i++) {
+        printf("  %s\n", sg_report_checked_words(&findings->checked.finding[i]));
+        sg_report_checked_lines(findings, &findings->checked.finding[i], report_print_checked_line, NULL);
+    }
+    if (findings->checked.count > kept)
+        printf("  and %" PRIu64 " more\n", findings->checked.count - kept);
 }
 
 static void report_print_advice(void *user, const char *line)
@@ -280,6 +305,7 @@ void sg_report_text(const struct sg_findings *findings, bool all)
         printf("%" PRIu64
                " event%s missing from it: what follows comes from the others and from the last statistics.\n",
             findings->dropped, findings->dropped == 1 ? " is" : "s are");
+    report_print_checked(findings);
     for (uint32_t i = 0; i < findings->devices; i++)
         print_device(findings, &findings->device[i], all);
     sg_findings_advice(findings, report_print_advice, &advised);

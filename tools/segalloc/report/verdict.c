@@ -155,5 +155,11 @@ char *sg_findings_verdict(const struct sg_findings *findings, char *text, size_t
         verdict_say_served(findings, text, size);
     if (findings->refused > findings->ooms)
         say_refused(findings, text, size);
+    bool ran;
+    uint64_t found = sg_findings_checked_all(findings, &ran);
+    size_t length = strlen(text);
+    if (found)
+        snprintf(text + length, size - length, " The run checked itself, with %" PRIu64 " finding%s.", found,
+            sg_plural(found));
     return text;
 }

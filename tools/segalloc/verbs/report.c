@@ -51,6 +51,13 @@ static double findings_ooms(const struct sg_findings *findings)
     return (double)findings->ooms;
 }
 
+static double findings_of_check(const struct sg_findings *findings)
+{
+    bool ran;
+    uint64_t found = sg_findings_checked_all(findings, &ran);
+    return ran ? (double)found : -1;
+}
+
 static const struct measure {
     const char *name;
     enum unit unit;
@@ -62,6 +69,7 @@ static const struct measure {
     {"stranded", BYTES, findings_stranded},
     {"requested", BYTES, findings_requested},
     {"ooms", COUNT, findings_ooms},
+    {"findings", COUNT, findings_of_check},
 };
 
 enum { BOUNDS_MAX = 16 };
@@ -90,9 +98,9 @@ static int add_bound(struct arguments *arguments, const char *text)
             !strncmp(measures[i].name, text, (size_t)(value - text)))
             measure = &measures[i];
     if (!measure)
-        return sg_tool_usage(
-            arguments->verb,
-            "--fail-above takes frag=, unserved=, reserved=, stranded=, requested= or ooms=, not \"%s\"", text);
+        return sg_tool_usage(arguments->verb,
+            "--fail-above takes frag=, unserved=, reserved=, stranded=, requested=, ooms= or findings=, not \"%s\"",
+            text);
     if (arguments->bounds == BOUNDS_MAX)
         return sg_tool_usage(arguments->verb, "--fail-above may be given %d times", BOUNDS_MAX);
     char *end;
