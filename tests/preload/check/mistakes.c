@@ -1,6 +1,9 @@
 /* Programs with one mistake of their own each, for `check`: MISTAKE is the name of one. The block that the mistake is
-   about is allocated in first_owner() and freed in first_end(), so a finding names these two. */
+   about is allocated in first_owner() and freed in first_end(), so a finding names these two. A mistake that comes
+   after the free waits until the free has taken place on the device: without that wait either may come first. */
 #include <dlfcn.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,7 +98,7 @@ static void set_after_free(void)
 static void set_after_free_elsewhere(void)
 {
     CUdeviceptr address = freed_on(one, BYTES);
-    MUST(cuStreamSynchronize(one)); /* else the write may come before the free, which is no fault that shows */
+    MUST(cuStreamSynchronize(one));
     work(address + 100, 8, other);
     MUST(cuStreamSynchronize(other));
     serve_again(BYTES, one);
@@ -124,6 +127,7 @@ static void plain_set_after_free(void)
     CUdeviceptr address = first_owner(BYTES, NULL);
     work(address, BYTES, one);
     first_end(address, false);
+    MUST(cuCtxSynchronize());
     MUST(cuMemsetD8_v2(address + 7, 1, 1));
     MUST(cuCtxSynchronize());
     serve_again(BYTES, NULL);
@@ -134,6 +138,7 @@ static void plain_copy_after_free(void)
     CUdeviceptr address = first_owner(BYTES, NULL);
     work(address, BYTES, one);
     first_end(address, false);
+    MUST(cuCtxSynchronize());
     MUST(cuMemcpyHtoD_v2(address, "late", 4));
     MUST(cuCtxSynchronize());
     serve_again(BYTES, NULL);
@@ -262,7 +267,16 @@ static void free_in_another_context(void)
     (void)cuMemFree_v2(address);
 }
 
-/* A stream that used the block was not recorded. */
+static _Atomic bool freed;
+
+static void wait_until_freed(void *nothing)
+{
+    (void)nothing;
+    while (!freed)
+        sched_yield();
+}
+
+/* A stream that used the block was not recorded, and its work is still queued when the free has taken place. */
 static void unrecorded_stream(void)
 {
     CUdeviceptr address = first_owner(BYTES, one);
@@ -271,10 +285,12 @@ static void unrecorded_stream(void)
     MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     MUST(cuEventRecord(event, one));
     MUST(cuStreamWaitEvent(other, event, 0));
+    MUST(cuLaunchHostFunc(other, wait_until_freed, NULL));
+    work(address, BYTES, other);
     work(address, 64, one);
     first_end(address, true);
     MUST(cuStreamSynchronize(one));
-    work(address, BYTES, other);
+    freed = true;
     MUST(cuStreamSynchronize(other));
     serve_again(BYTES, one);
 }
