@@ -1,5 +1,5 @@
-"""What ./demo prints: recorded PyTorch training replayed beside what PyTorch's own allocator made of it, and the
-trainer on a simulated GPU with and without the library.
+"""The text of ./demo: recorded PyTorch training replayed beside PyTorch's own allocator, and the trainer on a simulated
+GPU with and without the library.
 
 Usage: demo.py BUILD_FOLDER; exit status 1 when something that it shows does not hold."""
 import json

@@ -14,7 +14,7 @@ sys.dont_write_bytecode = True  # not into the source folder
 sys.path.insert(0, str(TOOLS / "cli"))
 import tables  # noqa: E402
 
-# What is marked up in a text: `code`, a page (1), an option, a variable of the environment, a word in capitals that the reader replaces.
+# Parts of a text with a markup of their own: `code`, a page (1), an option, a variable, a word to replace.
 MARKED = re.compile(r"`(?P<code>[^`]+)`|(?P<page>[\w.-]+\([1-8]\))|(?<![\w-])(?P<option>--?[a-z][\w-]*)|(?P<variable>\b[A-Z]+_[A-Z_]+\b)"
                     r"|(?P<word>\b[A-Z]+(?:[.:=|,][A-Z…]+)*(?![\w…]))")
 

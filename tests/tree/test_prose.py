@@ -34,6 +34,14 @@ class Tree(unittest.TestCase):
         self.assertEqual(list(prose.missed(found, {"src/a": 4, prose.SHARE: 60})), [])
         self.assertEqual(len(list(prose.missed(found, {"src/a": 3, prose.SHARE: 61}))), 2)
 
+    def test_python(self):
+        text = ('#!/usr/bin/env python3\n"""What a is.\n\nUsage: a\n    Of b.\n"""\n\ndef f():  # Who?\n    # A word,\n'
+                '    # as b is.\n    """By a,\n    b. Whose."""\n    return "Of c."\n')
+        found = prose.measure([("tools/a/a.py", text), ("tools/b.py", "# As b.\n")])
+        self.assertEqual(dict(found["tools/a"]), {"lines": 11, "comment": 9, "sentences": 5, "long": 0, "openings": 4})
+        self.assertEqual(list(prose.missed(found, {"tools/a": 4})),
+                         ["tools: 1 sentences open with a clause, at most 0: tests/tree/prose --openings tools"])
+
 
 @unittest.skipUnless(shutil.which("git"), "no git")
 class Touched(unittest.TestCase):
@@ -79,6 +87,12 @@ class Touched(unittest.TestCase):
         self.git("commit", "--quiet", "--all", "--message", "new")
         self.assertEqual(self.judged(), (0, []))
         self.assertEqual(self.judged("HEAD^")[0], 1)
+
+    def test_touched_python_is_judged(self):
+        self.write("docs/a.py", '"""A word."""\n# What a is.\n')
+        self.commit()
+        self.write("docs/a.py", '"""Of a."""\n# What a is.\n')
+        self.assertEqual(self.judged(), (1, [["docs/a.py:1", 'opens with "Of"']]))
 
     def test_files_that_git_does_not_know_are_new(self):
         self.write("docs/a.md", "# A\n")

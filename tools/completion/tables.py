@@ -15,12 +15,12 @@ import tables as command_line  # noqa: E402
 
 SIZES = ["8GiB", "12GiB", "16GiB", "24GiB", "32GiB", "40GiB", "48GiB", "80GiB", "94GiB"]  # of cards that are sold
 FILES, FOLDERS, NOTHING, CONF, KEYS, PIDS = "@files", "@folders", "@nothing", "@conf", "@keys", "@pids"
-# What is offered for a value, or for operands, of these kinds.
+# Completions of a value, or of operands, of these kinds.
 OFFERED = {"NONE": [NOTHING], "TEXT": [NOTHING], "NUMBER": [NOTHING], "SIZE": [NOTHING], "FILE": [FILES], "CARD_SIZE": SIZES, "SETTINGS": [CONF],
            "PARAMETER": ["@param"], "FILES": [FILES], "PIDS": [PIDS], "COMMAND": ["@command"]}
 # An option of the trainer's help, its metavariable (in capitals, a range or a choice) and what the line says of it.
 OPTION = re.compile(r"^ {2,6}(?:(-\w), )?(--[a-z][a-z-]*)(?: ([^a-z\s]\S*|[a-z]\w*\|\S+))?(?:, --.*| +(.*))?$")
-# What a metavariable of the trainer stands for, where it isn't its own list of alternatives.
+# Completions of the trainer's metavariables that aren't their own list of alternatives.
 METAVARIABLES = {"FILE": FILES, "OUTPUT": FILES, "FOLDER": FOLDERS}
 
 
@@ -37,7 +37,7 @@ def words_of(choice):
 
 
 def offered(option, settings):
-    """What completes the value of an option of a table: one of the kinds above, `@list` and words that are separated by commas, or words."""
+    """Completions of the value of an option of a table: a kind above, words, or `@list` and words between commas."""
     if option.argument and option.argument.startswith("[="): # the word after it is no value
         return None
     if option.value == "NONE":
@@ -56,7 +56,7 @@ def offered(option, settings):
 
 
 def of_verb(verb, settings):
-    """What is offered as options of a verb: those that its help has."""
+    """The options of a verb that its help has."""
     options = [Option(row.letter, row.name, row.text, offered(row, settings)) for row in verb.options if row.text]
     return [*options, Option("-h", "--help", "print this")]
 
@@ -68,7 +68,7 @@ def section(text, heading):
 
 
 def kind_of(long, value, text, whole):
-    """What completes the value of an option of the trainer: `text` is what its help says of it, `whole` all of that help."""
+    """Completions of the value of an option of the trainer. `text` is its line in the help, `whole` all of the help."""
     if long in ("--preset", "--scenario"):
         return section(whole, long[2:].capitalize() + "s")
     if value in METAVARIABLES:

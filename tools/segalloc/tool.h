@@ -1,4 +1,4 @@
-/* What the verbs of the command line share: exit codes, messages, where our files are. */
+/* Common parts of the verbs of the command line: exit codes, messages, the places of our files. */
 #ifndef SG_TOOL_H
 #define SG_TOOL_H
 
@@ -40,11 +40,11 @@ __attribute__((format(printf, 2, 3))) int sg_tool_usage(const char *verb, const 
 /* The number of a process as it is typed: digits alone, from 1. False: it is none. */
 bool sg_tool_pid(const char *text, pid_t *ret);
 
-/* Whether a process of this number runs, and its command line, with spaces, is `command`. */
+/* True if a process of this number runs, and its command line, with spaces, is `command`. */
 bool sg_tool_runs(uint64_t pid, const char *command);
 
-/* A size of a card or a limit. A small number without a unit is refused, for "24" is hardly 24 bytes. False: it is none,
-   0, or beyond what a device may have. */
+/* A size of a card or a limit. A small number without a unit is refused, for "24" is hardly 24 bytes. False: it is
+   none, 0, or beyond what a device may have. */
 bool sg_tool_card(const char *text, uint64_t *ret);
 
 /* A size of anything else, by the rules of sg_tool_card() but for 0, which is one. */
@@ -53,8 +53,8 @@ bool sg_tool_size(const char *text, uint64_t *ret);
 /* Prints a name of a file, a command or a text of a trace, which may hold anything, by sg_plain_text(). */
 void sg_tool_print_plain(const char *text);
 
-/* Whether `output` (NULL: none) is the same file as `input`, whatever the two are called: says so, for it would be lost
-   before it was read. */
+/* True if `output` (NULL: none) is the same file as `input`, whatever the two are called. A line on stderr says so,
+   because it would be lost before it was read. */
 bool sg_tool_would_lose(const char *verb, const char *input, const char *output);
 
 /* Opens a new file to write to; with `force` also one that is there. `name` is what the user called it. The file, or -1

@@ -43,8 +43,8 @@ class Load:
 
 
 class Fits:
-    """Whether a preset fits its document's card with an option set to a value. Traces are kept, so that each value is
-    recorded once for all rules."""
+    """Runs that show if a preset fits its document's card with an option set to a value. Traces are kept, so that each
+    value is recorded once for all rules."""
 
     def __init__(self, preset, option, unit, *more):
         self.preset, self.option, self.unit, self.more, self.loads = preset, option, unit, more, {}

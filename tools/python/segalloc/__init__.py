@@ -24,7 +24,7 @@ __all__ = ["DeviceWatch", "Site", "Stats", "Watch", "install", "loaded", "mark",
 
 
 def loaded() -> bool:
-    """Whether libsegalloc.so is in this process."""
+    """True if libsegalloc.so is in this process."""
     return _library.get() is not None
 
 
@@ -88,7 +88,7 @@ def reset_peaks(device: "Device" = None) -> None:
 
 
 def mark(name: "Optional[str]" = None) -> None:
-    """What the program is doing from here on, such as "step 12"; None ends that. For traces with `sites`."""
+    """Names the part of the program that begins here, such as "step 12"; None ends it. For traces with `sites`."""
     library = _library.get()
     if library:
         library.mark(name)
@@ -96,8 +96,8 @@ def mark(name: "Optional[str]" = None) -> None:
 
 @contextlib.contextmanager
 def phase(name: str) -> "Iterator[None]":
-    """What this thread is doing within the block: `with segalloc.phase("eval"):`, or a decorator. For traces with
-    `sites`, and for what running out prints."""
+    """Names this thread's work within the block: `with segalloc.phase("eval"):`, or a decorator. Traces with `sites`
+    have the name, and so has the report on running out of memory."""
     library = _library.get()
     if library:
         library.push(name)

@@ -19,7 +19,7 @@ LATE = ("segalloc: PyTorch's history of memory is not kept, for memory was alloc
 
 
 class History:
-    """What _record_memory_history() begins and a snapshot shows."""
+    """The history that _record_memory_history() begins and a snapshot shows."""
 
     def __init__(self, library: Any) -> None:
         self.library = library

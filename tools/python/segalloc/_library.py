@@ -41,7 +41,7 @@ def _path() -> str | None:
 
 
 class Library:
-    """What of the public interface (segalloc.h) is used here."""
+    """The calls of the public interface (segalloc.h) that are used here."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -103,7 +103,7 @@ class Library:
         return self._read(self.calls.segalloc_take_peaks, device)
 
     def current_device(self) -> int:
-        """Of the calling thread's context, 0 where it has none."""
+        """The device of the calling thread's context, 0 where it has none."""
         device = ctypes.c_int(0)
         try:
             ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_NOW).cuCtxGetDevice(ctypes.byref(device))
@@ -166,11 +166,11 @@ class Library:
         self.calls.segalloc_torch_reset()
 
     def raises(self) -> bool:
-        """Whether running out can be PyTorch's error under a pluggable allocator."""
+        """True if running out can be PyTorch's error under a pluggable allocator."""
         return bool(self.calls.segalloc_torch_raises())
 
     def answers(self) -> bool:
-        """Whether PyTorch's own allocator serves tensors from the library, and says so in its statistics and snapshots."""
+        """True if PyTorch's own allocator serves tensors from the library, and its statistics and snapshots say so."""
         return bool(self.calls.segalloc_torch_answers())
 
     def memory_fraction(self, fraction: float, device: int) -> None:

@@ -49,7 +49,7 @@ def report(watch: Watch, rows: int) -> str:
 
 @magics_class
 class SegallocMagics(Magics):
-    """What `%load_ext segalloc` adds."""
+    """The magics that `%load_ext segalloc` adds."""
 
     @magic_arguments()
     @argument("-n", "--sites", type=int, default=5, help="how many places to list, 5 unless given")

@@ -1,5 +1,6 @@
-"""What a rehearsal leaves out, and what it notices. Its results are not real, so none is sent to Hugging Face's hub or to a
-server of MLflow's. Trackers that have a switch in the environment are switched off there, by the tool (rehearse/trackers.def)."""
+"""Calls that a rehearsal leaves out, and calls that it notices. Its results are not real, so none is sent to Hugging
+Face's hub or to a server of MLflow's. The tool switches trackers off that have a switch in the environment
+(rehearse/trackers.def)."""
 from __future__ import annotations
 
 import functools
@@ -12,7 +13,7 @@ TYPE_CHECKING = False  # typing is slow to import
 if TYPE_CHECKING:
     from typing import Any, Callable
 
-# What changes something at the hub. Everything else that does so is made of these.
+# Calls that change something at the hub. Everything else that does so is made of these.
 SENDERS = ("create_repo", "create_commit", "upload_file", "upload_folder", "upload_large_folder", "preupload_lfs_files", "create_branch",
            "create_tag", "delete_repo", "delete_branch", "delete_tag", "move_repo", "update_repo_settings",
            "super_squash_history")

@@ -1,8 +1,8 @@
 """The library's statistics under PyTorch's names.
 
-All that the library serves on a device is counted, also what other libraries of the process allocate. What has no
-counterpart is 0: the number of inactive splits, oversize blocks. `segment` counts pages, the physical memory that is
-created and released. Totals of requested bytes are after rounding.
+All that the library serves on a device is counted, also what other libraries of the process allocate. Figures
+without a counterpart are 0: the number of inactive splits, oversize blocks. `segment` counts pages, the physical
+memory that is created and released. Totals of requested bytes are after rounding.
 """
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class Counters:
 
 
 def _pools(whole: Any, small: Any) -> Any:
-    """The table of a family. What is not counted by pool belongs to the large one."""
+    """The table of a family. Bytes that are not counted by pool belong to the large one."""
     large = {kind: max(whole[kind] - small[kind], 0) for kind in KINDS}
     return {"all": whole, "small_pool": small, "large_pool": large}
 
 
 def nested(counters: Any, device: Any) -> Any:
-    """What torch._C._cuda_memoryStats() returns, with our own statistics beside it under "segalloc"."""
+    """The result of torch._C._cuda_memoryStats(), with our own statistics beside it under "segalloc"."""
     stats, now, peak, total = counters.read(device)
     page = now("reserved_bytes") // now("pages") if now("pages") else 0
 
@@ -125,7 +125,7 @@ def segments(library: Any, device: Any) -> Any:
 
 
 def snapshot(library: Any, devices: Any) -> Any:
-    """What torch._C._cuda_memorySnapshot() returns, without a history of events."""
+    """The result of torch._C._cuda_memorySnapshot(), without a history of events."""
     return {
         "segments": [segment for device in range(devices) for segment in segments(library, device)],
         "device_traces": [[] for _ in range(devices)],

@@ -52,7 +52,7 @@ class _Replaced:
 
 
 class _Words:
-    """What takes the place of torch._C's functions."""
+    """Functions that take the place of torch._C's."""
 
     def __init__(self, library: Any, torch_cuda: Any) -> None:
         self.library = library
@@ -154,7 +154,7 @@ def _no_pool(self: Any, *_: Any, **__: Any) -> None:
 
 
 class _MemPool:
-    """What a PyTorch without pools of its own has in their place here."""
+    """A stand-in for pools, where PyTorch has none of its own."""
 
 
 def _older_nccl(distributed: Any) -> None:

@@ -21,7 +21,7 @@ _open: List["Watch"] = []
 
 
 class DeviceWatch(NamedTuple):
-    """What one device did within a block."""
+    """Figures of one device within a block."""
 
     device: int
     """CUDA's number of the device"""
@@ -42,7 +42,7 @@ class DeviceWatch(NamedTuple):
 
 
 class Site(NamedTuple):
-    """What one place in the program held at the peak of a block."""
+    """Memory that one place in the program held at the peak of a block."""
 
     device: int
     """CUDA's number of the device"""
@@ -83,7 +83,7 @@ def _fold(library: Any) -> Dict[int, Dict[str, Tuple[int, int]]]:
 
 
 class Watch:
-    """What `with segalloc.watch() as w:` gives: peaks within the block, while it runs and after it."""
+    """The `w` of `with segalloc.watch() as w:`, with the peaks within the block, while it runs and after it."""
 
     def __init__(self) -> None:
         self._library = _library.get()
@@ -107,7 +107,7 @@ class Watch:
 
     @property
     def devices(self) -> Dict[int, DeviceWatch]:
-        """What each device that the library serves did, by its number."""
+        """Figures of each device that the library serves, by its number."""
         with _lock:
             if self in _open:
                 _fold(self._library)
@@ -140,9 +140,9 @@ class Watch:
         return sum(device.failures for device in self.devices.values())
 
     def sites(self, device: Optional[int] = None) -> List[Site]:
-        """What held the memory at the peak of requested bytes, by place and phase, largest first; of one device, or of each
-        at its own peak. Empty, with a warning, where no trace with places is recorded. Reads the trace: seconds if it is
-        long."""
+        """The holders of the memory at the peak of requested bytes, by place and phase, largest first. They are those
+        of one device, or of each at its own peak. Empty, with a warning, where no trace with places is recorded. Reads
+        the trace, which takes seconds if it is long."""
         if self._library is None:
             return []
         devices = self.devices

@@ -28,11 +28,11 @@ struct sg_groups {
 /* Reads the trace twice. 0, or a negative errno as of sg_moment_find(). */
 int sg_groups_read(struct sg_trace_reader *reader, enum sg_moment moment, uint64_t time_ns, struct sg_groups *ret);
 
-/* Groups of the moment where most was in use within a window. As sg_groups_read(). */
+/* Groups of the moment where most was in use within a window. Results are those of sg_groups_read(). */
 int sg_groups_read_window(struct sg_trace_reader *reader, const struct sg_window *window, struct sg_groups *ret);
 
-/* Groups of the moment just before a request of the program, by the number that reports give an event. Reads the trace once, from its
-   beginning. 0, or a negative errno. */
+/* Groups of the moment just before a request of the program, by the number that reports give an event. Reads the trace
+   once, from its beginning. 0, or a negative errno. */
 int sg_groups_read_before(struct sg_trace_reader *reader, uint64_t request, struct sg_groups *ret);
 void sg_groups_free(struct sg_groups *groups);
 

@@ -73,7 +73,7 @@ void sg_bound_delete(struct sg_bound *bound)
     free(bound);
 }
 
-/* What `stream` has been given up to now, as a position on it. */
+/* The position on `stream` up to which it has been given work. */
 static uint64_t position_of(const struct sg_bound *bound, uint32_t stream)
 {
     return bound->queue->submitted[stream] + bound->fresh[stream];

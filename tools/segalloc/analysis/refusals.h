@@ -1,4 +1,5 @@
-/* The refused allocations of a trace, and what became of each (refusal.h has the rule). One thread has one open at most. */
+/* The refused allocations of a trace, and what became of each (refusal.h has the rule). One thread has one open at
+   most. */
 #ifndef SG_ANALYSIS_REFUSALS_H
 #define SG_ANALYSIS_REFUSALS_H
 
@@ -26,7 +27,8 @@ struct sg_refusals {
 
 enum sg_refusal_end { SG_REFUSAL_STAYS, SG_REFUSAL_MADE_GOOD, SG_REFUSAL_FAILED };
 
-/* What the record makes of the refusal that its thread had open, which is copied to *ret unless it stays. */
+/* The end that a record puts to the refusal which its thread had open. The refusal is copied to *ret unless it
+   stays. */
 enum sg_refusal_end sg_refusals_settle(struct sg_refusals *refusals, const struct segalloc_trace_record *record,
     struct sg_refusal *ret);
 

@@ -107,7 +107,7 @@ void sg_live_set_free(struct sg_live_set *set)
     *set = (struct sg_live_set){0};
 }
 
-/* What is alive or held by other calls has risen. */
+/* Takes a new peak, after memory that is alive or held by other calls has risen. */
 static void note_peak(struct sg_summary_device *device)
 {
     uint64_t taken = device->live_bytes + sg_outside_stays(&device->outside);
@@ -359,7 +359,7 @@ static void summary_take_untracked(struct sg_summary *summary, const struct sega
     snprintf(summary->untracked_by + used, sizeof summary->untracked_by - used, "%s", text);
 }
 
-/* Of a name no more is kept than a terminal shows. */
+/* The device's name, cut to the length that a terminal shows. */
 static void summary_take_model(struct sg_summary_device *device, const struct segalloc_trace_record *record)
 {
     char text[sizeof record->id + sizeof record->size];
@@ -472,7 +472,7 @@ static int summary_take_record(struct sg_summary *summary, const struct segalloc
     return 0;
 }
 
-/* What only the end tells. The header knows one device, which is the first where that was used. */
+/* Figures that need the whole trace. The header knows one device, which is the first where that was used. */
 static void summary_finish(struct sg_summary *summary, const struct segalloc_trace_header *header)
 {
     struct sg_summary_device *first = &summary->device[0];

@@ -1,5 +1,5 @@
-/* What one pass over a trace finds: for `trace info` and `report`. Memory grows with the blocks alive at once, not with
-   the length of the trace. */
+/* A summary: all that one pass over a trace finds, for `trace info` and `report`. Memory grows with the blocks alive at
+   once, not with the length of the trace. */
 #ifndef SG_SUMMARY_H
 #define SG_SUMMARY_H
 
@@ -25,7 +25,7 @@ enum sg_bound_kind { SG_BOUND_ALL, SG_BOUND_LARGE, SG_BOUND_COUNT };
 
 enum { SG_FAILURES_KEPT = 64, SG_LIVE_ROWS = 1024, SG_LIVE_ROWS_OF_FAILURE = 64 };
 
-/* What was alive at some moment. */
+/* Blocks that were alive at one moment, in groups. */
 struct sg_live_set {
     struct sg_live_row *row; /* the largest groups first; NULL where nothing was */
     uint32_t rows;

@@ -85,7 +85,7 @@ static bool is_wrapper(const char *source)
 struct place {
     char source[4096];
     int line;
-    const char *function; /* mangled, or plain; NULL: not known. As long as the module is open */
+    const char *function; /* mangled, or plain; NULL: not known. Valid as long as the module is open */
 };
 
 /* From an inlined function of such a header to where it was called, and so on outwards. */

@@ -11,7 +11,7 @@
    only its name is known. False: neither is, the file is not there, or this build has no elfutils. Files stay open. */
 bool sg_symbols_line(const char *module, uint64_t offset, char text[SG_SITE_TEXT]);
 
-/* Whether that call is made in a header that wraps CUDA's calls, and says nothing of the program: for
+/* True if that call is made in a header that wraps CUDA's calls, and so says nothing of the program: for
    sg_site_book_pass_over(). Where the header's function was inlined into the program, it is not. */
 bool sg_symbols_is_wrapper(const char *module, uint64_t offset);
 

@@ -1,4 +1,4 @@
-/* What `segalloc trace info` prints of a trace, on standard output. */
+/* The text of `segalloc trace info`, on standard output. */
 #ifndef SG_TRACE_INFO_H
 #define SG_TRACE_INFO_H
 

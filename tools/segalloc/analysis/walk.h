@@ -9,10 +9,11 @@
 #include "reader/dictionary.h"
 #include "reader/trace_reader.h"
 
-/* SERVED: an allocation that was refused has been made good (refusal.h): the FAILURE that it was named before is none. */
+/* SERVED: an allocation that was refused has been made good (refusal.h): the FAILURE that it was named before is
+   none. */
 enum sg_walk_kind { SG_WALK_ALLOC, SG_WALK_FREE, SG_WALK_FAILURE, SG_WALK_SERVED, SG_WALK_STATISTICS };
 
-/* Of a device, after the event. */
+/* A device's state after the event. */
 struct sg_walk_device {
     uint64_t requested, blocks, failures, allocs;
     bool knows_reserved; /* the allocator has said what it holds: the next three are as of then, bytes */
@@ -40,8 +41,8 @@ struct sg_walk_event {
 /* A negative errno ends the pass; a positive value too, as one that went well. */
 typedef int sg_walk_fn(void *user, const struct sg_walk_event *event);
 
-/* Reads `reader` to its end, with a line of progress on stderr if that is a terminal. 0, or a negative errno; problems of
-   the file are the reader's to report. */
+/* Reads `reader` to its end, with a line of progress on stderr if that is a terminal. 0, or a negative errno; problems
+   of the file are the reader's to report. */
 int sg_walk(struct sg_trace_reader *reader, sg_walk_fn *call, void *user);
 
 /* A moment that an export can be of. AUTO: the first failure, else the peak. */
@@ -60,15 +61,15 @@ struct sg_moment_found {
    trace can be read once only. */
 int sg_moment_find(struct sg_trace_reader *reader, enum sg_moment moment, uint64_t time_ns, struct sg_moment_found *ret);
 
-/* What a device did between two readings of its statistics `allocs` and `frees`. */
+/* A stretch of a trace: the calls of a device between two readings of its statistics `allocs` and `frees`. */
 struct sg_window {
     uint32_t device;
     uint64_t allocs, frees; /* the first reading */
     uint64_t last_alloc;    /* `allocs` of the second one */
 };
 
-/* As sg_moment_find(): where most was in use on the window's device within the window, what was in use at its beginning
-   included. Other devices are left out. */
+/* The moment within the window where most was in use on its device. Blocks from before the window count, other devices
+   do not. Results are those of sg_moment_find(). */
 int sg_window_find(struct sg_trace_reader *reader, const struct sg_window *window, struct sg_moment_found *ret);
 
 #endif

@@ -28,7 +28,7 @@ struct sg_export_format {
     enum sg_moment moment; /* where none is asked for; PEAK: a picture of one moment */
 };
 
-/* By name; NULL: there is none. `name` NULL: the first. */
+/* The format of that name; NULL: there is none. `name` NULL: the first format. */
 const struct sg_export_format *sg_export_format(const char *name);
 
 sg_export_fn sg_export_torch, sg_export_chrome, sg_export_csv, sg_export_folded, sg_export_speedscope, sg_export_json;

@@ -32,7 +32,7 @@ void sg_shown_fini(struct sg_shown_pages *pages);
 int sg_shown_add(struct sg_shown_pages *pages, uint64_t begin, uint64_t end, sg_shown_fn *report, void *user);
 void sg_shown_remove(struct sg_shown_pages *pages, uint64_t begin, uint64_t end);
 
-/* What is held, in pages->range, ascending. 0 or -ENOMEM. */
+/* Puts the ranges that are held into pages->range, ascending. 0 or -ENOMEM. */
 int sg_shown_ranges(struct sg_shown_pages *pages);
 
 #endif

@@ -1,5 +1,5 @@
-/* What was alive at a moment, as stacks: device, phase, the frames that asked for it, size; the weight is bytes. As JSON it is
-   the groups themselves. */
+/* Blocks that were alive at a moment, as stacks: device, phase, the frames that asked for the block, size. The weight
+   of a stack is its bytes. JSON has the groups of blocks themselves. */
 #include "export/export.h"
 
 #include <errno.h>

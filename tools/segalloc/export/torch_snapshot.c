@@ -190,7 +190,7 @@ static void snapshot_put_frame(struct sg_pickle *pickle, const char *file, uint6
     sg_pickle_close_dict(pickle);
 }
 
-/* As PyTorch has them, the innermost first; the phase stands for an outermost one. */
+/* Frames in PyTorch's order, the innermost first. The phase stands for an outermost one. */
 static void put_frames(struct sg_pickle *pickle, const struct sg_site_book *book, uint32_t site, uint32_t phase)
 {
     char text[SG_SITE_TEXT];
@@ -294,7 +294,7 @@ static int put_segments(struct sg_pickle *pickle, struct life *life)
     return error;
 }
 
-/* What the driver had left where an allocation failed. Idle memory lies in the segments of the snapshot. */
+/* The bytes that the driver had left where an allocation failed. Idle memory lies in the segments of the snapshot. */
 static uint64_t snapshot_free_at(const struct life *life, const struct item *oom)
 {
     const struct sg_shown_pages *pages = &life->pages[oom->device];
@@ -409,7 +409,7 @@ static int write_snapshot(struct life *life, const char *conf, uint64_t from_ns,
     return error ? error : ferror(out) ? -EIO : 0;
 }
 
-/* What may be held of each device: its memory, or the limit in force. */
+/* The most that may be held of each device: its memory, or the limit in force. */
 static int know_cards(struct life *life, const struct segalloc_trace_header *header)
 {
     int error = 0;

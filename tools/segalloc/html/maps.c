@@ -9,7 +9,7 @@
 #include "live_groups.h"
 #include "replay/playback.h"
 
-/* What a piece of a map is. */
+/* The kinds of pieces of a map. */
 enum part { PART_FREE, PART_USED, PART_PENDING, PART_MIXED };
 
 /* Small neighbours that are drawn as one. */

@@ -10,7 +10,7 @@
 #include "report/report.h"
 #include "html/timeline.h"
 
-/* What a page may hold of all runs together, so that it stays below 5 MiB whatever the traces are. */
+/* The most that a page holds of all runs together, so that it stays below 5 MiB whatever the traces are. */
 enum {
     POINTS = 16000,
     FRAMES = 480,

@@ -1,5 +1,5 @@
-/* What a page shows of a trace over its whole length: levels, failures, phases and how long blocks lived. Memory grows
-   with the blocks alive at once, not with the length of the trace. */
+/* A timeline: the levels, failures and phases of a whole trace, and how long blocks lived, as a page shows them. Memory
+   grows with the blocks alive at once, not with the length of the trace. */
 #ifndef SG_HTML_TIMELINE_H
 #define SG_HTML_TIMELINE_H
 
@@ -36,7 +36,7 @@ struct sg_timeline {
     } phase[SG_TIMELINE_PHASES];
     uint32_t phases,
         phase_depth; /* depth: how many levels of phases are told apart; 0: they change too often to be drawn */
-    /* By binary digits of the requests that a block lived, and of its size. */
+    /* Blocks by the binary digits of their life in requests, and of their size. */
     struct sg_lifetime {
         uint64_t blocks, bytes;
     } lifetime[SG_LIFETIMES][SG_LIVE_CLASSES], alive[SG_LIVE_CLASSES]; /* alive: at the end */

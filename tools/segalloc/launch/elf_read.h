@@ -1,4 +1,4 @@
-/* What a shared object wants of other libraries: names, versions and files. */
+/* The needs of a shared object: names, versions and files of the libraries that it is linked to. */
 #ifndef SG_LAUNCH_ELF_READ_H
 #define SG_LAUNCH_ELF_READ_H
 

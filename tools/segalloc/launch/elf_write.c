@@ -74,7 +74,7 @@ static size_t place_in(struct writer *w, const char **list, size_t *count, size_
     return (*count)++;
 }
 
-/* As the format has it (System V ABI, Hash Table). */
+/* The hash of the format (System V ABI, Hash Table). */
 SG_WRAPS static uint32_t elf_hash(const char *name)
 {
     uint32_t hash = 0;
@@ -85,7 +85,7 @@ SG_WRAPS static uint32_t elf_hash(const char *name)
     return hash & 0x0fffffff;
 }
 
-/* Symbols: the null one, the targets, the functions. What a function's symbol points at is known later. */
+/* Symbols: the null one, the targets, the functions. The address of a function's symbol is known later. */
 static void add_symbols(struct writer *w)
 {
     const struct sg_elf_library *library = w->library;

@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Whether the Python module is to make phases of steps, and nothing else. */
+/* A variable for the Python module: it makes phases of steps, and nothing else. */
 #define SG_ONLY_PHASES "SEGALLOC_ONLY_PHASES"
 
 enum { LIST_BYTES = 65536 };
@@ -162,7 +162,7 @@ static bool add_python_path(const char *folder)
     return setenv("PYTHONPATH", list, 1) == 0;
 }
 
-/* What in Python asks this program for more: snapshots with a history, stand-ins. */
+/* The path of this program, for the parts in Python that run it: snapshots with a history, stand-ins. */
 static void set_tool(void)
 {
     char tool[SG_PLACE_BYTES];
@@ -216,7 +216,8 @@ static bool set_simulator(const struct sg_launch *launch)
     return set_list(launch->verb, "LD_LIBRARY_PATH", folders, ":;", NULL);
 }
 
-/* SEGALLOC_CONF as it was before the first launch: a tool that launches several times adds other settings to it each time. */
+/* SEGALLOC_CONF as it was before the first launch: a tool that launches several times adds other settings to it each
+   time. */
 static const char *conf_of_user(void)
 {
     static bool asked;
@@ -228,7 +229,8 @@ static const char *conf_of_user(void)
     return user;
 }
 
-/* Adds --conf to SEGALLOC_CONF. What the user has written down for this very command is right, or nothing is run. */
+/* Adds --conf to SEGALLOC_CONF. Settings that the user wrote down for this very command are right, or nothing is
+   run. */
 static bool set_conf(const struct sg_launch *launch)
 {
     struct sg_conf conf;
@@ -254,7 +256,7 @@ static bool set_conf(const struct sg_launch *launch)
     return true;
 }
 
-/* What is at a path where a trace is to be written. */
+/* The kind of file at a path where a trace is to be written. */
 static enum { IS_EMPTY, IS_TRACE, IS_OTHER } kind_of(const char *path)
 {
     uint64_t magic = 0;
@@ -355,7 +357,7 @@ static bool set_python(const struct sg_launch *launch)
 }
 
 /* With places, an optimizer's steps are phases; PyTorch's memory functions stay its own. A command that --torch was
-   given for has both already. What can't be had is left out. */
+   given for has both already. A part that can't be had is left out. */
 static void set_phases(void)
 {
     char folder[SG_PLACE_BYTES];

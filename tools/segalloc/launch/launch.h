@@ -4,7 +4,8 @@
 
 #include <stdbool.h>
 
-/* Whether each process says at its end what it held: where its stderr is a terminal, or wherever that goes. */
+/* The line of each process at its end with what it held: never, where its stderr is a terminal, or wherever that
+   goes. */
 enum sg_launch_summary { SG_SUMMARY_NEVER, SG_SUMMARY_ON_TERMINAL, SG_SUMMARY_ALWAYS };
 
 struct sg_launch {
@@ -20,7 +21,7 @@ struct sg_launch {
     char *const *command; /* the program and its arguments; asked whether stand-ins for CUDA's libraries are wanted */
 };
 
-/* Whether `sim` can be understood; false after a line on stderr. */
+/* True if `sim` can be understood; false after a line on stderr. */
 bool sg_launch_check(const struct sg_launch *launch);
 
 /* Checks all of it and sets this process's environment for the program. False after a line on stderr. */

@@ -1,5 +1,5 @@
-/* What the processes of a command had loaded when they ended: told by the kernel, not by the library, which may not
-   have been loaded at all. */
+/* Libraries that the processes of a command had loaded when they ended. The kernel lists them, since our library may
+   not have been loaded at all. */
 #ifndef SG_LAUNCH_LOADED_LIBRARIES_H
 #define SG_LAUNCH_LOADED_LIBRARIES_H
 

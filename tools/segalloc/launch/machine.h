@@ -1,4 +1,4 @@
-/* What this machine offers, asked without the library. */
+/* This machine's driver and devices, and the glibc that a file needs, found out without the library. */
 #ifndef SG_LAUNCH_MACHINE_H
 #define SG_LAUNCH_MACHINE_H
 

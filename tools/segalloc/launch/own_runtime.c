@@ -10,14 +10,15 @@
 
 #include "launch/find_program.h"
 
-/* An entry of the runtime's table of the names of errors, which stripping keeps. Found in libcudart 11.8, 12.4 and 13.0,
-   and in what nvcc 13.0 links by default. A program may have a table of those names for its messages. So the runtime's
-   call for private tables of the driver must be named as well. A zero byte stands before either, here another, so that this
-   program is not taken for one. */
+/* An entry of the runtime's table of the names of errors, which stripping keeps. Found in libcudart 11.8, 12.4 and
+   13.0, and in what nvcc 13.0 links by default. A program may have a table of those names for its messages. So the
+   runtime's call for private tables of the driver must be named as well. A zero byte stands before either, here
+   another, so that this program is not taken for one. */
 static const char *const marks[] = {"?cudaErrorMapBufferObjectFailed", "?cuGetExportTable"};
 enum { MARK_BYTES = 64 };
 
-/* Whether a mark is in what the loader maps. Debugging information has the names of all errors, too. */
+/* True if a mark is in a part that the loader maps. Other parts do not count: debugging information has the names of
+   all errors, too. */
 static bool has_mark(const unsigned char *bytes, size_t size, const char *mark)
 {
     char sought[MARK_BYTES];

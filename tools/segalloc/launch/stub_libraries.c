@@ -191,7 +191,7 @@ static uint64_t hash_mix_in(uint64_t hash, const void *bytes, size_t size)
     return hash;
 }
 
-/* What the table of answers adds to one: the files hold it. */
+/* A hash with the table of answers in it, which the files hold. */
 static uint64_t mix_answers(uint64_t hash)
 {
     for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
@@ -201,7 +201,7 @@ static uint64_t mix_answers(uint64_t hash)
     return hash;
 }
 
-/* What the name and the time of a file add to a key. */
+/* A hash with the name and the time of a file in it. */
 static uint64_t mix_file(uint64_t hash, const char *path)
 {
     struct stat status;
@@ -302,7 +302,7 @@ static int stub_generate(const struct sg_wheel *wheel, const char *needed, const
     return error;
 }
 
-/* Whether one of the vendor's packages beside PyTorch holds this library: site/nvidia/NAME/lib/SONAME. */
+/* True if one of the vendor's packages beside PyTorch holds this library: site/nvidia/NAME/lib/SONAME. */
 static bool vendor_installed(const struct sg_wheel *wheel, const char *soname)
 {
     char path[2 * SG_PLACE_BYTES];

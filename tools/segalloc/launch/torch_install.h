@@ -15,8 +15,8 @@ struct sg_wheel {
    torch. */
 bool sg_wheel_find(char *const *command, struct sg_wheel *ret);
 
-/* Whether the command may run another PyTorch than the one that was `found`, or one at all: a shell's script may activate
-   an environment, and a tool written in Python may start the interpreter of another. */
+/* True if the command may run another PyTorch than the one that was `found`, or one at all. For example, a shell's
+   script activates an environment, or a tool written in Python starts the interpreter of another. */
 bool sg_wheel_may_be_another(char *const *command, bool found);
 
 /* The version of one of the vendor's packages that this PyTorch was built for, as its metadata requires it: `package`

@@ -8,7 +8,7 @@
 
 enum { NAME = 128, COMMAND_SHOWN = 120 };
 
-/* What a label may hold: its three escapes, and no half of a character. */
+/* Text as a label may hold it: with its three escapes, and no half of a character. */
 static void put_label(FILE *out, const char *text)
 {
     for (size_t i = 0; text[i] && i < COMMAND_SHOWN; i++) {
@@ -29,8 +29,8 @@ static const char *base_of(const char *word)
     return slash && slash[1] ? slash + 1 : word;
 }
 
-/* The program, without its arguments, which may be secrets and differ from run to run: "segalloc-train", "python train.py",
-   "python -m torch.distributed.run". */
+/* The program, without its arguments, which may be secrets and differ from run to run: "segalloc-train", "python
+   train.py", "python -m torch.distributed.run". */
 static void put_program(FILE *out, const char *command)
 {
     char text[COMMAND_SHOWN * 4], *rest = text;
@@ -63,8 +63,8 @@ static void put_heading(FILE *out, const char *name, const char *text, const cha
 
 typedef double value_fn(const struct sg_stats_device *device, int stat);
 
-/* Labels join with those of NVIDIA's DCGM exporter by `gpu` and `UUID`; by the latter alone where CUDA_VISIBLE_DEVICES gives
-   a process numbers of its own. */
+/* Labels join with those of NVIDIA's DCGM exporter by `gpu` and `UUID`; by the latter alone where CUDA_VISIBLE_DEVICES
+   gives a process numbers of its own. */
 static void put_values(FILE *out, const char *name, const struct sg_live *live, const int *rank, value_fn *value, int stat)
 {
     for (size_t i = 0; i < live->count; i++) {

@@ -1,4 +1,4 @@
-/* What `segalloc top` shows, as lines: the same on a screen, in a batch and once. */
+/* The lines of `segalloc top`: alike on a screen, in a batch and once. */
 #ifndef SG_TOP_H
 #define SG_TOP_H
 
@@ -10,7 +10,7 @@
 
 enum { SG_TOP_HISTORY = 256 };
 
-/* What one device of one process held, sample by sample. */
+/* Memory that one device of one process held, sample by sample. */
 struct sg_top_history {
     uint64_t pid;
     uint32_t device, count, at;  /* count: samples in all up to SG_TOP_HISTORY; at: where the next goes */

@@ -190,7 +190,7 @@ static void put_command(FILE *out, const char *command, int width)
     putc('\n', out);
 }
 
-/* What is to be known of a group besides its figures, on one line: of the process in its first row. */
+/* A group's words besides its figures, on one line: those of the process in its first row. */
 static void put_tags(FILE *out, const struct row *row, int width)
 {
     char text[LINE], card[SG_SIZE_TEXT];
@@ -250,7 +250,7 @@ static void top_put_device(FILE *out, const struct sg_top *top, const struct row
     putc('\n', out);
 }
 
-/* Whether processes have one number for different cards, as where each rank sees one device (CUDA_VISIBLE_DEVICES). */
+/* True if processes have one number for different cards, as where each rank sees one device (CUDA_VISIBLE_DEVICES). */
 static bool is_ambiguous(const struct sg_live *live, const struct sg_stats_device *device)
 {
     for (size_t i = 0; i < live->count; i++) {
@@ -271,7 +271,7 @@ static void put_card(FILE *out, const struct sg_live *live, const struct sg_stat
         fprintf(out, "%12s device %" PRIu32 " is %.*s\n", "", device->device, UUID_SHOWN, device->uuid);
 }
 
-/* What sets a process apart from the first of its group: an old page, another phase. */
+/* The difference of a process from the first of its group: an old page, another phase. */
 static void put_note(FILE *out, const struct row *row, const struct row *first, int width)
 {
     char text[LINE];

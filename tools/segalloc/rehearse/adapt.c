@@ -69,7 +69,7 @@ static bool line_begins_with(const char *line, const char *word)
     return strncmp(line, word, strlen(word)) == 0;
 }
 
-/* Of "except …:", whether running out of memory is among what it names. PyTorch's error is a RuntimeError. */
+/* True if running out of memory is among the errors that "except …:" names. PyTorch's error is a RuntimeError. */
 static bool takes_running_out(const char *line)
 {
     static const char *const names[] = {"OutOfMemory", "RuntimeError", "Exception", "MemoryError", "OOM"};
@@ -82,7 +82,7 @@ static bool takes_running_out(const char *line)
     return false;
 }
 
-/* Whether one of the handlers of the `try` in this line does. */
+/* True if one of the handlers of the `try` in this line takes running out of memory. */
 static bool has_handler(const struct source *source, uint64_t at)
 {
     int indent = indent_of(source->line[at]);
@@ -139,7 +139,7 @@ bool sg_rehearse_is_caught(const struct sg_site_book *book, uint32_t site)
     return caught;
 }
 
-/* Whether each process that was there fits the card, but not those that were there at once. */
+/* True if each process that was there fits the card, but not those that were there at once. */
 static bool fit_alone(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
 {
     return rehearse->together > 1 && !card->ends_at_event;
@@ -170,8 +170,9 @@ bool sg_rehearse_has_ended_well(const struct sg_rehearse *endless, const struct 
     return trial->run.status == 0 && trial->processes && !trial->interrupted && sg_ends_are_good(endless, trial);
 }
 
-/* Fewer bytes at a time are an adapting if the program was refused, as a cache above gives back and asks again, or if it made other
-   requests. With the same requests it is chance: threads come in another order, or frees take effect sooner. */
+/* True if the program asked for fewer bytes at a time because it adapts. Either it was refused, as a cache above gives
+   back and asks again, or it made other requests. With the same requests it is chance: threads come in another order,
+   or frees take effect sooner. */
 static bool has_asked_less(const struct sg_rehearse *endless, const struct sg_rehearse *trial)
 {
     bool same = trial->allocs == endless->allocs && trial->asked_bytes == endless->asked_bytes &&

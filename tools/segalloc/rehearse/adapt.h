@@ -1,4 +1,4 @@
-/* Whether a program may make do with less than it takes on a card without end. */
+/* Programs that adapt: they make do with less than they take on a card without end. */
 #ifndef SG_REHEARSE_ADAPT_H
 #define SG_REHEARSE_ADAPT_H
 
@@ -8,44 +8,46 @@
 #include "reader/site_book.h"
 #include "rehearse/rehearse.h"
 
-/* Whether a caller of the site, in Python, has a handler around its call that takes running out of memory for something
-   to go on after. The sources are read as they are now. */
+/* True if a caller of the site, in Python, has a handler around its call that goes on after running out of memory. The
+   sources are read as they are now. */
 bool sg_rehearse_is_caught(const struct sg_site_book *book, uint32_t site);
 
-/* Whether the program is to run on this card, which it does not fit by the run on a card without end. So it is where the
-   memory is not PyTorch's: a cache above may give back and ask again. PyTorch's programs end there. Exceptions are a
-   handler around the line that runs out, a question how much memory is free, and one that has run out already. So are
-   processes of which each fits alone. */
+/* True if the program is to run on this card, which it does not fit by the run on a card without end. Memory that is
+   not PyTorch's is a reason: a cache above may give back and ask again. PyTorch's programs end there, with exceptions.
+   A handler stands around the line that runs out, or the program has run out already. It asks how much memory is free,
+   or each of its processes fits alone. */
 bool sg_rehearse_may_adapt(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card);
 
-/* True if the run on a card without end stopped by an error that there may have been no cause for on the cards named. It had
-   taken more than any of them has, or a fault ended it.
+/* True if the run on a card without end stopped by an error that there may have been no cause for on the cards named.
+   It had taken more than any of them has, or a fault ended it.
 
-   An example. PyTorch reserves addresses for 9/8 of what the card says that it has. On one without end it gets memory for all of
-   them, and then looks for more addresses where there are none. */
+   An example. PyTorch reserves addresses for 9/8 of what the card says that it has. On one without end it gets memory
+   for all of them, and then looks for more addresses where there are none. */
 bool sg_rehearse_stopped_beyond(const struct sg_rehearse *rehearse);
 
-/* Whether `trial`, a run on a card of its true size, came to its end because the program adapts. An adapting program asks
-   how much memory is free, goes on without what failed, or asks for less at a time than in `endless`, by other requests or
-   once it was refused. */
+/* True if `trial`, a run on a card of its true size, came to its end because the program adapts. An adapting program
+   asks how much memory is free, or goes on without what failed. Or else it asks for less at a time than in `endless`,
+   by other requests or once it was refused. */
 bool sg_rehearse_has_adapted(const struct sg_rehearse *endless, const struct sg_rehearse *trial);
 
-/* True if `trial` came to its end, and that was no refusal which a search in `endless` does not explain. For a program that does not adapt that is what fits: a replay knows only nearly where the
-   library's blocks lie. Where memory lags, one good end may be luck, and both ends of what a GPU may do are tried. */
+/* True if `trial` came to its end, and that was no refusal which a search in `endless` does not explain. For a program
+   that does not adapt that is what fits: a replay knows only nearly where the library's blocks lie. Where memory lags,
+   one good end may be luck, and both ends of what a GPU may do are tried. */
 bool sg_rehearse_has_ended_well(const struct sg_rehearse *endless, const struct sg_rehearse *trial);
 
-/* Whether processes that need more together than the card has took turns on it. So it is where `trial`, a run on a card of
-   this size, came to its end without a failure. It had all that it had in `endless`. When each of them has its peak is the
-   system's to say, unless the program says it. */
+/* True if processes that need more together than the card has took turns on it. `trial`, a run on a card of this size,
+   came to its end without a failure then, and had all that it had in `endless`. The moment at which each of them has
+   its peak is the system's to say, unless the program says it. */
 bool sg_rehearse_took_turns(const struct sg_rehearse *endless, const struct sg_rehearse_card *card,
     const struct sg_rehearse *trial);
 
-/* True if processes of the run had no library while others were there. Such a stranger can't ask those for what they hold idle. On a
-   smaller card they hold less, so it may have room there and none on a larger one. */
+/* True if processes of the run had no library while others were there. Such a stranger can't ask those for what they
+   hold idle. On a smaller card they hold less, so it may have room there and none on a larger one. */
 bool sg_rehearse_has_strangers(const struct sg_rehearse *rehearse);
 
-/* Whether a card that it fits is to be tried all the same: memory by other calls or of several processes is part of what it
-   holds, and less than four pages are left. Where its own blocks lie then depends on when the others came, which a replay knows only nearly.
+/* True if a card that it fits is to be tried all the same. Less than four pages are left there, and some memory is by
+   other calls or of several processes. The place of its own blocks then depends on when the others came, which a replay
+   knows only nearly.
 
    An example. 41 MiB by graphs and 3 MiB of ours on a card of 48 MiB: in two pages ours fit, in four they do not.
 

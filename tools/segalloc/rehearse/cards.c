@@ -24,7 +24,7 @@
 /* The events of a run up to which other orders of frees are tried: each takes some eight replays. */
 enum { ORDERS_EVENTS = 2000000 };
 
-/* Besides an exit status: the user has ended the playing. What was found before stands. */
+/* Besides an exit status: the user has ended the playing. Findings up to then stand. */
 enum { CUT = -1 };
 
 /* The life of one process, which is played on cards. */
@@ -116,8 +116,8 @@ static int life_find_smallest(struct life *life, const struct sg_play_result *kn
     return status;
 }
 
-/* What the next run needs, which frees in another order: the most of what some orders take, and half of what lies
-   between the most and the least of them. Where the order makes no difference it is what this run took, `exact`. */
+/* The need of the next run, which frees in another order. It is the most that some orders take, and half of the range
+   between the most and the least. Where the order makes no difference it is the need of this run, `exact`. */
 static int life_find_robust(struct life *life, const struct sg_play_result *known, uint64_t exact[SG_DEVICES_MAX],
     uint64_t ret[SG_DEVICES_MAX])
 {
@@ -163,7 +163,8 @@ struct smallest {
     uint64_t exact[SG_DEVICES_MAX], segalloc[SG_DEVICES_MAX], pytorch[SG_DEVICES_MAX], expandable[SG_DEVICES_MAX];
 };
 
-/* What is PyTorch's alone needs of a process without PyTorch what that needs. */
+/* Notes the needs of one process. A process without PyTorch has no needs of PyTorch's own, so segalloc's stand for
+   them. */
 static void note_needs(const struct sg_findings *findings, const struct smallest *smallest, bool torch,
     struct sg_life *ret)
 {

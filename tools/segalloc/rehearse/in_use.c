@@ -1,4 +1,4 @@
-/* What a program had in use where a card was full, and at its peak. */
+/* Memory that a program had in use where a card was full, and at its peak. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

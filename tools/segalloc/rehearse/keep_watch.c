@@ -236,7 +236,7 @@ static bool watch_note_end(const struct sg_keep *keep, const struct seccomp_noti
     }
 }
 
-/* Whether the call may go on. */
+/* True if the call may go on. */
 static bool before_call(struct sg_keep *keep, const struct seccomp_notif *asked)
 {
     const uint64_t *argument = (const uint64_t *)asked->data.args;
@@ -281,7 +281,7 @@ struct watch {
     int listener;
 };
 
-/* Those that some process may still ask, one for each run. What comes after so many is not left behind. */
+/* Watches that some process may still ask, one for each run. After so many, a run is not left behind. */
 enum { WATCHES_MOST = 64 };
 static struct watch *going_on[WATCHES_MOST];
 static pthread_mutex_t going_on_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -192,7 +192,7 @@ void sg_kept_drop(const char *folder)
     nftw(folder, drop_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* Whether the rehearsal whose folder this is has ended without putting its files back: it was killed. */
+/* True if the rehearsal whose folder this is has ended without putting its files back: it was killed. */
 static bool is_abandoned(const char *folder)
 {
     char place[SG_PLACE_BYTES], path[SG_PLACE_BYTES + 16];

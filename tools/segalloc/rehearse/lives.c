@@ -113,7 +113,7 @@ static void at_least(uint64_t *most, uint64_t value)
         *most = value;
 }
 
-/* What all that were there when `now` began need of one device. */
+/* The needs of one device by all processes that were there when `now` began. */
 struct together {
     unsigned processes;
     struct sg_life_need need;
@@ -139,7 +139,7 @@ static void lives_add_up(const struct sg_lives *lives, const struct sg_life *now
     }
 }
 
-/* The most that any device has to have at any time. What is not known at one time is not known. */
+/* The most that any device has to have at any time. A figure that is unknown at one time is unknown altogether. */
 struct most {
     struct sg_rehearse_alone alone;
     bool unknown, unknown_pytorch, unknown_expandable;

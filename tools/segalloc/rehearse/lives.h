@@ -7,7 +7,7 @@
 
 #include "rehearse/rehearse.h"
 
-/* What a process needs of one device, bytes. Smallest cards that are 0 are not known. */
+/* The needs of a process on one device, bytes. Smallest cards that are 0 are not known. */
 struct sg_life_need {
     bool used;
     uint64_t exact;                      /* the smallest card for this very run */
@@ -15,7 +15,8 @@ struct sg_life_need {
     uint64_t requested, reserved, taken; /* peaks; `taken` by any calls, and by this process alone */
 };
 
-/* How a process ended: by its own account or its own fault, by a signal of another one, or nobody knows (it goes on, too). */
+/* How a process ended: by its own account or its own fault, by a signal of another one, or nobody knows (it goes on,
+   too). */
 enum sg_end { SG_END_IS_NOT_KNOWN, SG_END_IS_GOOD, SG_END_IS_AN_ERROR, SG_END_BY_ANOTHER };
 
 struct sg_life {
@@ -38,22 +39,22 @@ struct sg_lives {
     struct sg_life *life;
 };
 
-/* Before the run: watches the folder of its traces. A process has its trace open from its first allocation until it ends,
-   however it ends, and the kernel tells both in their order.
+/* Before the run: watches the folder of its traces. A process has its trace open from its first allocation until it
+   ends, however it ends, and the kernel tells both in their order.
 
    An example. `a; b` gives open a, closed a, open b: they need what the larger one needs. `a & b` gives open a, open b,
    and they need the sum. */
 void sg_lives_begin(struct sg_lives *lives, const char *folder);
-/* After the command has ended: waits for processes that it has left behind, which are children of this one now. Some seconds
-   for any of them, for it may be about to ask for memory; longer for those that have begun to. Once a signal
+/* After the command has ended: waits for processes that it has left behind, which are children of this one now. Some
+   seconds for any of them, for it may be about to ask for memory; longer for those that have begun to. Once a signal
    asks the tool to end it ends them. Returns the number of those that go on all the same. */
 unsigned sg_lives_wait(struct sg_lives *lives);
 /* After it: reads who was there when. */
 void sg_lives_end(struct sg_lives *lives);
 /* The process that has written the trace of that name; NULL: no host memory left. */
 struct sg_life *sg_lives_of(struct sg_lives *lives, const char *name);
-/* Joins what they need into `rehearse`: smallest cards, peaks, and devices that several used at once. Cards on which those
-   do not fit together are marked. */
+/* Joins what they need into `rehearse`: smallest cards, peaks, and devices that several used at once. Cards on which
+   those do not fit together are marked. */
 void sg_lives_join(const struct sg_lives *lives, struct sg_rehearse *rehearse);
 void sg_lives_free(struct sg_lives *lives);
 

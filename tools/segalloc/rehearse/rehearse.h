@@ -1,5 +1,5 @@
-/* A rehearsal: one run of a program on a simulated card without end. Then its life is played on the cards that were asked
-   about. cards.c plays that life; replay/smallest_card.c looks for the smallest card. */
+/* A rehearsal: one run of a program on a simulated card without end. Then its life is played on the cards that were
+   asked about. cards.c plays that life; replay/smallest_card.c looks for the smallest card. */
 #ifndef SG_REHEARSE_H
 #define SG_REHEARSE_H
 
@@ -28,7 +28,7 @@ struct sg_rehearse_in_use {
     char site[SG_SITE_TEXT];
 };
 
-/* What a device had in use at one moment. All zero: not known. */
+/* Memory that a device had in use at one moment. All zero: not known. */
 struct sg_rehearse_held {
     struct sg_rehearse_in_use group[SG_REHEARSE_IN_USE]; /* the largest, largest first */
     uint64_t bytes, blocks;                              /* of all groups */
@@ -143,8 +143,8 @@ struct sg_rehearse {
     struct sg_outside outside;              /* by such calls, of the process that has most, at its peak */
     double served_share;      /* negative: nothing was asked for */
     struct sg_rehearse_alone alone; /* of the process that needs most; segalloc's is the smallest card */
-    /* Of each device of the machine the processes that used it at once, most of them, and the sum of their peaks, bytes: by
-       allocations that segalloc served, and by all calls. */
+    /* Each device of the machine: the most processes that used it at once, and the sum of their peaks, bytes, by
+       allocations that segalloc served and by all calls. */
     struct sg_rehearse_device {
         unsigned processes;
         uint64_t requested, taken;
@@ -158,11 +158,12 @@ struct sg_rehearse {
     char reason[2 * SG_REHEARSE_TEXT]; /* "" when it completed */
 };
 
-/* What is said of a card, and by how much it is too small, bytes; 0: it fits, or it is not known. */
+/* The verdict on a card. */
 enum sg_rehearse_verdict sg_rehearse_verdict(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card);
 /* The need of the program on this card, bytes: the smallest card, or what a run there took. This only tells the figure:
    sg_smallest_find() of replay/smallest_card.c looks for it, called from rehearse/cards.c. */
 uint64_t sg_rehearse_smallest(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card);
+/* Bytes by which the card is too small; 0: it fits, or that is not known. */
 uint64_t sg_rehearse_short_by(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card);
 
 /* rehearse/in_use.c: finds what was in use on the device when the card was full. Where there is no host memory for that
@@ -172,15 +173,16 @@ void sg_rehearse_hold(struct sg_trace_reader *reader, uint32_t device, struct sg
 /* Finds what was in use on the device when that was most. Leaves `reader` at its beginning or at its end. */
 void sg_rehearse_hold_peak(struct sg_trace_reader *reader, uint32_t device, struct sg_rehearse_held *ret);
 
-/* rehearse/card_list.c: reads --card, and --margin with `text` (NULL: as measured). 0, or an exit status after a line on
-   stderr. */
+/* rehearse/card_list.c: reads --card, and --margin with `text` (NULL: as measured). 0, or an exit status after a line
+   on stderr. */
 int sg_rehearse_read_cards(struct sg_rehearse *rehearse, const char *list);
 int sg_rehearse_read_margin(struct sg_rehearse *rehearse, const char *text);
 /* Once both are read: the margin of each card. */
 void sg_rehearse_set_margins(struct sg_rehearse *rehearse);
 
-/* Runs the prepared command under watch (keep.h; `keep` NULL: it is not), hands its output on (standard output to stderr with `json`) and waits for it, but not for
-   what it leaves behind. False after a line on stderr when it could not be run. */
+/* Runs the prepared command under watch (keep.h; `keep` NULL: it is not), hands its output on (standard output to
+   stderr with `json`) and waits for it, but not for what it leaves behind. False after a line on stderr when it could
+   not be run. */
 struct sg_keep;
 bool sg_rehearse_command(const struct sg_rehearse *rehearse, const struct sg_keep *keep, struct sg_rehearse_run *ret);
 
@@ -199,12 +201,12 @@ struct sg_rehearse_try {
 };
 /* 0, or an exit status after a line on stderr: it can't be read, or `command` has no place for a value. */
 int sg_rehearse_try_read(const char *verb, const char *text, char **command, struct sg_rehearse_try *ret);
-/* Makes the next value of a range, once the last one (if there was one) is known to fit or not. False: there is none, the
-   largest that fits is found. */
+/* Makes the next value of a range, once the last one (if there was one) is known to fit or not. False: there is none,
+   the largest that fits is found. */
 bool sg_rehearse_try_next(struct sg_rehearse_try *values, bool last_fits);
-/* Whether between this value, which fits, and the next larger one that does not there are others: "NAME=21..39". */
+/* True if there are others between this value, which fits, and the next larger one that does not: "NAME=21..39". */
 bool sg_rehearse_try_between(const struct sg_rehearse_try *values, char **command, unsigned fits, char *ret, size_t size);
-/* What sg_rehearse_try_read() and sg_rehearse_try_next() took. */
+/* Frees the memory that sg_rehearse_try_read() and sg_rehearse_try_next() took. */
 void sg_rehearse_try_end(struct sg_rehearse_try *values);
 /* A copy of the command with this value in its place: of `{}`, or of the value of the option of that name. To be
    given to sg_rehearse_try_free(). */
@@ -221,8 +223,8 @@ void sg_rehearse_try_format(const struct sg_rehearse_try *values, char **command
 /* rehearse/judge.c: the outcome and the reason, of how the command ended and of what the largest card has room for. */
 void sg_rehearse_judge(struct sg_rehearse *rehearse);
 
-/* rehearse/keep_traces.c: copies the traces in `folder` to --output: that of the process that began first has the name as it is. False
-   after a message. */
+/* rehearse/keep_traces.c: copies the traces in `folder` to --output: that of the process that began first has the name
+   as it is. False after a message. */
 bool sg_rehearse_keep_traces(const struct sg_rehearse *rehearse, const char *folder);
 
 /* rehearse/environment.c: the cards that are asked about, loggers, steps; `folder` is the run's. */
@@ -230,14 +232,14 @@ void sg_rehearse_set_environment(const struct sg_rehearse *rehearse, const char 
 
 /* rehearse/text.c: the findings, to stdout. One line says what became of a value. */
 void sg_rehearse_print_line(const struct sg_rehearse *rehearse);
-/* What a batch so many times smaller changes besides memory. */
+/* The effects besides memory of a batch that is so many times smaller. */
 void sg_rehearse_print_divisor(unsigned long divisor);
-/* What to run next; `fits`: as it is. */
+/* The command to run next; `fits`: the program fits as it is. */
 void sg_rehearse_print_next(const struct sg_rehearse *rehearse, bool fits);
 void sg_rehearse_print_text(const struct sg_rehearse *rehearse);
 
-/* Facts that both the text and the JSON say. has_cards: there is a verdict on cards. at_least: more may be needed than was seen. assumed:
-   sentences on what the verdict takes for granted; the result is their number. */
+/* Facts that both the text and the JSON say. has_cards: there is a verdict on cards. at_least: more may be needed than
+   was seen. assumed: sentences on what the verdict takes for granted; the result is their number. */
 enum { SG_REHEARSE_ASSUMED = 12 };
 bool sg_rehearse_has_cards(const struct sg_rehearse *rehearse);
 const struct sg_rehearse_card *sg_rehearse_largest(const struct sg_rehearse *rehearse);

@@ -91,8 +91,8 @@ static const char *card_name(const struct sg_rehearse_card *card, char ret[64])
     return ret;
 }
 
-/* The size of the smallest card, beside a card that is too small. Where both round alike it has whole MiB: "1026 MiB" beside
-   "1.00 GiB". */
+/* The size of the smallest card, beside a card that is too small. Where both round alike it has whole MiB: "1026 MiB"
+   beside "1.00 GiB". */
 static const char *text_larger_than(uint64_t smallest, uint64_t card, char *buffer)
 {
     char small[SG_SIZE_TEXT];
@@ -121,7 +121,7 @@ static void rehearse_print_verdict(const struct sg_rehearse *rehearse, const str
             text_larger_than(smallest, card->bytes, size), sg_size_format(lack, more));
 }
 
-/* What the program did on a card of this size, where it does not fit by what it takes on a card without end. */
+/* The program's run on a card of this size, which it does not fit by what it takes on a card without end. */
 static void print_ran(const struct sg_rehearse_card *card)
 {
     char size[SG_SIZE_TEXT];
@@ -200,7 +200,7 @@ static void print_held(const struct sg_rehearse_held *held)
         printf("  %12s in %" PRIu64 " other block%s\n", sg_size_format(bytes, size), blocks, sg_plural(blocks));
 }
 
-/* By calls that segalloc does not serve. */
+/* Memory by calls that segalloc does not serve. */
 static void rehearse_print_outside(const struct sg_outside *outside)
 {
     char size[SG_SIZE_TEXT];
@@ -293,8 +293,9 @@ static void print_argument(const char *text)
     putchar('\'');
 }
 
-/* Where there is no GPU, the program can run on a simulated card only: on the smallest that it was rehearsed for. Copies
-   of more than 1 MiB move nothing there, as in the rehearsal: they would take as much of this machine's memory. */
+/* Where there is no GPU, the program can run on a simulated card only: on the smallest that it was rehearsed for.
+   Copies of more than 1 MiB move nothing there, as in the rehearsal: they would take as much of this machine's
+   memory. */
 static void print_where(const struct sg_rehearse *rehearse)
 {
     struct sg_probe probe = {0};
@@ -356,7 +357,7 @@ void sg_rehearse_print_next(const struct sg_rehearse *rehearse, bool fits)
     putchar('\n');
 }
 
-/* What a card is made up of, so that what is to spare adds up. */
+/* The parts of a card, so that the memory to spare adds up. */
 static void print_sum(const struct sg_rehearse *rehearse)
 {
     char size[SG_SIZE_TEXT], smallest[SG_SIZE_TEXT], left[SG_SIZE_TEXT], margin[SG_SIZE_TEXT];

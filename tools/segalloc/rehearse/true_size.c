@@ -31,15 +31,15 @@ void sg_rehearse_sim_text(char *text, size_t size, uint64_t bytes, int devices, 
         name ? name : "", shared ? ",card=" : "", shared ? shared : "");
 }
 
-/* Where one of several processes fails for want of memory, the others may wait for it for ever. A run that takes so much
-   longer than the one on a card without end is ended. */
+/* Where one of several processes fails for want of memory, the others may wait for it for ever. A run that takes so
+   much longer than the one on a card without end is ended. */
 static double rehearse_longest_run(const struct sg_rehearse *rehearse)
 {
     return rehearse->processes > 1 ? 10 + 10 * rehearse->run.seconds : 0;
 }
 
-/* Runs the command on a card of its true size; `why`, for the line on stderr, NULL: that was said. 0, or an exit status after
-   a line on stderr. */
+/* Runs the command on a card of its true size; `why`, for the line on stderr, NULL: that was said. 0, or an exit status
+   after a line on stderr. */
 static int run_on(struct true_size *at, const struct sg_rehearse_card *card, const char *why, enum sg_rehearse_pace pace)
 {
     struct sg_rehearse *rehearse = at->rehearse, *trial = at->trial;
@@ -81,10 +81,11 @@ static int run_on(struct true_size *at, const struct sg_rehearse_card *card, con
     return status;
 }
 
-/* Whether it comes to its end there, at either end of what a GPU may do. What lags makes one run a matter of luck.
+/* Runs it there twice, with a GPU that lags as little and as much as one may: lag makes one run a matter of luck. Each
+   run has to come to its end.
 
-   An example. A card of 42 MiB has 24 pages of ours and of managed memory, which comes to the device with the work. Where that
-   comes soon, ours are moved to make room, and fail. Where it comes late they fit. */
+   An example. A card of 42 MiB has 24 pages of ours and of managed memory, which comes to the device with the work.
+   Where that comes soon, ours are moved to make room, and fail. Where it comes late they fit. */
 static int run_at_both_ends(struct true_size *at, const struct sg_rehearse_card *card, const char *why,
     bool *ret_ends_well)
 {
@@ -128,7 +129,8 @@ static int try_failing(struct true_size *at, struct sg_rehearse_card *card)
     return status;
 }
 
-/* Cards that are all but full by memory of other calls or processes, smallest first. Where it runs out, the next page is tried. */
+/* Cards that are all but full by memory of other calls or processes, smallest first. Where it runs out, the next page
+   is tried. */
 static int try_tight(struct true_size *at, void (*judge)(struct sg_rehearse *rehearse))
 {
     static const char why[] = "is all but full, partly by other processes or by memory that segalloc does not serve";
@@ -157,8 +159,8 @@ static int try_tight(struct true_size *at, void (*judge)(struct sg_rehearse *reh
     return status;
 }
 
-/* A run that stopped beyond the cards named is made on each of them, largest first, up to one that is too small. If the largest
-   gives no answer either, the run has stopped for another reason. */
+/* A run that stopped beyond the cards named is made on each of them, largest first, up to one that is too small. If the
+   largest gives no answer either, the run has stopped for another reason. */
 static int try_stopped(struct true_size *at)
 {
     struct sg_rehearse *rehearse = at->rehearse, *trial = at->trial;
@@ -194,8 +196,9 @@ static int try_stopped(struct true_size *at)
     return status;
 }
 
-/* True if the answers that the program had in its first run are not those that it gets on this card, which it fits by a replay of
-   that run. The first run was told the size of the largest card. NVML, and a driver without the library, said that of the machine. */
+/* True if the program gets other answers on this card, which it fits by a replay, than it got in its first run. The
+   library answered that run with the size of the largest card. NVML, and a driver without the library, answered with
+   that of the machine. */
 static bool is_told_otherwise(const struct sg_rehearse *rehearse, unsigned i)
 {
     const struct sg_rehearse_card *card = &rehearse->card[i];
@@ -218,11 +221,11 @@ static void note_asked(struct sg_rehearse *rehearse, const struct sg_rehearse *t
         snprintf(card->last_line, sizeof card->last_line, "%s", trial->run.last_line);
 }
 
-/* A program that asks how much memory the card has may do anything by the answer, and a replay of one run has one answer. So it
-   runs once on each named card that it fits by the replay, and was not told of.
+/* A program that asks how much memory the card has may do anything by the answer, and a replay of one run has one
+   answer. So it runs once on each named card that it fits by the replay, and was not told of.
 
-   An example. It needs 300 MiB where there are 4 GiB, and else 700 for another way of computing. Of 8 GiB and 600 MiB the replay
-   of its run for 8 GiB says that it fits both. On 600 MiB it runs out. */
+   An example. It needs 300 MiB where there are 4 GiB, and else 700 for another way of computing. The replay of its run
+   for 8 GiB says that it fits both 8 GiB and 600 MiB. On 600 MiB it runs out. */
 static int try_asked(struct true_size *at)
 {
     struct sg_rehearse *rehearse = at->rehearse;

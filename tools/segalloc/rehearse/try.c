@@ -16,7 +16,7 @@ struct place {
     size_t offset; /* of the value in it */
 };
 
-/* Whether the first characters of an option are this name; '-' and '_' are the same. */
+/* True if the first characters of an option are this name; '-' and '_' are the same. */
 static bool is_name(const char *text, size_t length, const char *name)
 {
     if (strlen(name) != length)

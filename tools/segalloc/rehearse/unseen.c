@@ -22,11 +22,11 @@ static bool peaks_read(const char *path, struct sim_peaks *ret)
     return whole;
 }
 
-/* True if one of the traces is of what the process ran when it had this file. A program that it becomes by exec has files of
-   its own, and may have no trace.
+/* True if one of the traces is of what the process ran when it had this file. A program that it becomes by exec has
+   files of its own, and may have no trace.
 
-   An example. 17-0.peaks is there from 1 to 3 and 17.trace from 2 on: that is its trace. 17-1.peaks is there from 4 on, and has
-   none. A trace without a request says nothing of the process: managed memory does not begin one. */
+   An example. 17-0.peaks is there from 1 to 3 and 17.trace from 2 on: that is its trace. 17-1.peaks is there from 4 on,
+   and has none. A trace without a request says nothing of the process: managed memory does not begin one. */
 static bool unseen_has_trace(const struct sg_lives *lives, const struct sg_life *peaks)
 {
     for (unsigned i = 0; i < lives->count; i++) {
@@ -47,7 +47,7 @@ static void unseen_note_end(const struct sim_peaks *peaks, uint64_t bytes, struc
     life->failed = peaks->refused_bytes;
 }
 
-/* What others asked for in it is not known: it counts by what it held. */
+/* Requests of the others in it are not known, so it counts by what it held. */
 static void unseen_add(struct sg_rehearse *rehearse, const struct sim_peaks *peaks, struct sg_life *life)
 {
     uint64_t sum = 0;

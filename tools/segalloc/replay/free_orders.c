@@ -14,7 +14,7 @@ static bool is_free(const struct segalloc_trace_record *record)
     return record->kind == SEGALLOC_RECORD_FREE && !(record->flags & SEGALLOC_FLAG_PENDING);
 }
 
-/* What the allocator has noted of itself between two frees. */
+/* True if it is a note that the allocator has made of itself between two frees. */
 static bool is_note(const struct segalloc_trace_record *record)
 {
     return record->kind == SEGALLOC_RECORD_STATISTIC || record->kind == SEGALLOC_RECORD_TICK ||

@@ -56,7 +56,7 @@ static struct sg_move *moves_group_of(struct watcher *watcher, const struct sega
     return sg_idmap_put(&watcher->known, key, ++moves->count) ? move : NULL;
 }
 
-/* What has moved since the record before belongs to the thread of this one. */
+/* Pages that have moved since the record before belong to the thread of this one. */
 static void note_moves(struct watcher *watcher, uint32_t thread, struct sg_core *core)
 {
     for (uint32_t i = 0; i < SG_DICTIONARY_DEVICES; i++) {

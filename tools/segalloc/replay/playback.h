@@ -5,12 +5,12 @@
 #include "player.h"
 #include "reader/trace_reader.h"
 
-/* As `watch` of struct sg_play. */
+/* A watch on each record, like `watch` of struct sg_play. */
 typedef bool sg_playback_fn(void *user, const struct segalloc_trace_record *record, uint64_t request,
     struct sg_core *core);
 
-/* Plays from the beginning until `watch` ends it. 0, -ENOMEM, -ESPIPE where the trace can be read once only, or -ENODATA
-   where it contradicts itself. `ret_diverged`: request from which on it is not the recorded run; 0: none. */
+/* Plays from the beginning until `watch` ends it. 0, -ENOMEM, -ESPIPE where the trace can be read once only, or
+   -ENODATA where it contradicts itself. `ret_diverged`: request from which on it is not the recorded run; 0: none. */
 int sg_playback(struct sg_trace_reader *reader, sg_playback_fn *watch, void *user, uint64_t *ret_diverged);
 
 #endif

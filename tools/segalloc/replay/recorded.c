@@ -14,7 +14,7 @@ enum { BATCH = 4096, TEXT = 4096 };
 #define KEPT_BYTES (128 * SG_MIB)        /* of the records, which are read at least twice */
 #define DEFAULT_GRANULARITY (2 * SG_MIB) /* of every part that has been reported */
 
-/* What is known while a trace is read. */
+/* State of the reading of a trace. */
 struct reading {
     struct sg_recorded *recorded;
     struct sg_definitions defined;
@@ -23,7 +23,7 @@ struct reading {
     uint64_t live[SG_DEVICES_MAX];
 };
 
-/* Of what was allocated before the trace begins only the free may stand in it. */
+/* Notes the live bytes after a record. A block from before the trace has only its free in it, so they stop at 0. */
 static void note_live(struct reading *reading, const struct segalloc_trace_record *record)
 {
     uint64_t *live = &reading->live[sg_defined_device(&reading->defined, record->stream)];
@@ -48,7 +48,7 @@ static bool add_event(uint64_t **list, size_t *count, uint64_t event)
     return true;
 }
 
-/* What became of refused allocations. False: no host memory. */
+/* The end of a refused allocation. False: no host memory. */
 static bool note_refusal(struct reading *reading, const struct segalloc_trace_record *record)
 {
     struct sg_recorded *recorded = reading->recorded;
@@ -160,8 +160,8 @@ int sg_recorded_measure(struct sg_trace_reader *reader, struct sg_recorded *reco
     return recorded_read_all(reader, recorded);
 }
 
-/* What does not decide anything in a replay: what was asked of the driver about work, and what came of it, is in the
-   trace; and so is whether segments were fixed, which ipc:auto leaves to the process. */
+/* Clears the settings that decide nothing in a replay. The trace has the questions to the driver about work, with their
+   answers. It also says if segments were fixed, which ipc:auto leaves to the process. */
 static void conf_blank(struct sg_conf *conf)
 {
     conf->trace[0] = conf->stats[0] = '\0';
@@ -175,7 +175,7 @@ static void conf_blank(struct sg_conf *conf)
         false;
 }
 
-/* Whether each device has its recorded size. */
+/* True if each device has its recorded size. */
 static bool are_own_cards(const struct sg_recorded *recorded, const struct sg_play *play)
 {
     bool is_known = false;

@@ -19,7 +19,8 @@ struct sg_recorded {
 };
 
 /* Reads a trace of ours once, where it can be read again, and returns to its beginning; what is imported defines no
-   devices. 0, or a negative errno (no host memory). What is wrong with the trace whoever plays it will meet too. */
+   devices. 0, or a negative errno (no host memory). Mistakes in the trace are left to the play, which meets them
+   too. */
 int sg_recorded_read(struct sg_trace_reader *reader, struct sg_recorded *ret);
 /* Takes what failed for made good: the program has come to its end without. Before sg_recorded_play(). */
 void sg_recorded_excuse(struct sg_recorded *recorded);
@@ -28,8 +29,8 @@ void sg_recorded_free(struct sg_recorded *recorded);
 /* Finds `live_most` and `made_good` of an imported trace, as above. */
 int sg_recorded_measure(struct sg_trace_reader *reader, struct sg_recorded *recorded);
 
-/* Whether `play`, with its settings and its cards (0: each device its own), is the recorded run again as far as anything
-   here decides. */
+/* True if `play`, with its settings and its cards (0: each device its own), is the recorded run again in all that
+   decides anything here. */
 bool sg_recorded_is(const struct sg_recorded *recorded, const struct sg_play *play);
 
 /* Makes `play` the recorded run: its settings, each device a card of its own size. */

@@ -1,8 +1,8 @@
 /* The smallest card of each device on which every allocation of a trace fits.
 
-   How: a card 1/50 above the peak is tried first, because nearly always that is enough. While it is not, one 1/16 larger
-   follows. Then what lies between the largest that failed and the smallest that fitted is halved, to a step of 2 MiB.
-   All devices are tried in one play.
+   How: a card 1/50 above the peak is tried first, because nearly always that is enough. While it is not, one 1/16
+   larger follows. Then what lies between the largest that failed and the smallest that fitted is halved, to a step of 2
+   MiB. All devices are tried in one play.
 
    For example, a peak of 1000 MiB. A card of 998 surely fails, because it is a step below the peak. 1/50 more is 1020,
    and a step above that 1022, which fits. So 998 to 1022 are halved: 1010 fails, 1016 fits, 1012 fits. The answer is
@@ -28,8 +28,8 @@ struct sg_smallest {
     uint64_t failing[SG_DEVICES_MAX]; /* the largest card above it that failed; 0: none did, or none was tried */
 };
 
-/* Looks for those of the devices that `known`, the result of any play, says are used. What fits is not quite monotone in
-   the size, so each is a card on which all fits while on one that is a step smaller it does not. 0, or what `play`
+/* Looks for those of the devices that `known`, the result of any play, says are used. A larger card is not quite always
+   better. So each is a card on which all fits, while it does not on one that is a step smaller. 0, or what `play`
    returned. */
 int sg_smallest_find(struct sg_smallest *smallest, const struct sg_play_result *known);
 

@@ -1,5 +1,5 @@
-/* What can be done about what was found. The configuration of the process is known, so that no line tells anyone to
-   set what is set. */
+/* Advice: steps against the problems that were found. The configuration of the process is known, so that no line tells
+   anyone to set what is set. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -82,8 +82,8 @@ static bool is_too_much(const struct sg_findings *findings)
     return false;
 }
 
-/* One block of much of the card among few: a pool of the program's own. RMM's takes half of what is free by default, XLA's
-   three quarters, TensorFlow's nearly all. PyTorch's tensors are many. */
+/* One block of much of the card among few: a pool of the program's own. RMM's takes half of what is free by default,
+   XLA's three quarters, TensorFlow's nearly all. PyTorch's tensors are many. */
 static void about_a_pool(const struct sg_findings *findings, sg_advice_fn *say, void *user)
 {
     enum { PART_OF_CARD = 45, FEW = 64 };

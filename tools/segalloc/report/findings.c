@@ -280,8 +280,8 @@ static int read_statistics(struct sg_findings *findings, char *error)
     return findings->device ? 0 : -ENOMEM;
 }
 
-/* The part of a pattern at `at`: what it stands for ('r' for digits, 'p' and others for anything, 0 for itself), and its
-   length. */
+/* The part of a pattern at `at`: what it stands for ('r' for digits, 'p' and others for anything, 0 for itself), and
+   its length. */
 static char findings_part_of(const char *at, const char *end, size_t *ret_length)
 {
     bool special = *at == '%' && at + 1 < end;
@@ -289,9 +289,9 @@ static char findings_part_of(const char *at, const char *end, size_t *ret_length
     return special && at[1] != '%' ? at[1] : 0;
 }
 
-/* Whether `name` is what `pattern` (of `end - pattern` characters) can have become; *rank is what stands for %r. Of parts
-   that stand for anything only the last one that was come to is tried again: what an earlier one could take instead, it
-   can. */
+/* True if `pattern` (of `end - pattern` characters) can have become `name`; *rank is the number in the place of %r. A
+   part that stands for anything is tried again with one character more. Only the last one so far needs that: characters
+   that an earlier one could take instead, it takes too. */
 static bool made_from(const char *pattern, const char *end, const char *name, int64_t *rank)
 {
     const char *after_any = NULL, *any_from = NULL; /* the pattern behind that part, and where in the name it goes on */

@@ -1,4 +1,4 @@
-/* What is known of one process's memory, from its trace or its statistics file, and what follows from it. */
+/* Findings: the facts of one process's memory, from its trace or its statistics file, and their consequences. */
 #ifndef SG_FINDINGS_H
 #define SG_FINDINGS_H
 
@@ -75,8 +75,8 @@ struct sg_findings {
     double served_share, utilization; /* negative: nothing to divide */
 };
 
-/* Reads either kind of file. Of a trace that was not closed the peaks are those of a replay; with `cards` that finds the
-   smallest card too, where the trace is short enough. 0, or a negative errno with one line in
+/* Reads either kind of file. A trace that was not closed has its peaks from a replay. With `cards` the replay finds
+   the smallest card too, where the trace is short enough. 0, or a negative errno with one line in
    error[SG_FINDINGS_ERROR]. */
 int sg_findings_read(const char *path, bool cards, struct sg_findings *ret, char *error);
 void sg_findings_free(struct sg_findings *findings);
@@ -93,8 +93,8 @@ uint64_t sg_findings_checked_all(const struct sg_findings *findings, bool *ret_r
 const struct sg_summary_failure *sg_findings_largest_failure(const struct sg_findings *findings,
     const struct sg_findings_device *device);
 
-/* The share that segalloc served: of the allocations, or, where the program took memory by other calls too, of what it had
-   taken at its peak. `taken` then, with what is in `outside`. */
+/* The share that segalloc served, of the allocations. Where the program took memory by other calls too, it is the share
+   of all bytes at the peak. `taken` are those bytes, with what is in `outside`. */
 double sg_findings_share(double of_allocations, uint64_t taken, const struct sg_outside *outside);
 
 /* Peak allocated ÷ peak reserved, negative when unknown. */

@@ -1,4 +1,4 @@
-/* What a replay of the trace adds to the findings. */
+/* Findings that take a replay of the trace. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,7 +137,7 @@ static bool take_moments(void *user, const struct segalloc_trace_record *record,
     return more && fine;
 }
 
-/* What was alive when most was reserved. */
+/* Finds the blocks that were alive when most was reserved. */
 static int find_alive(struct sg_findings *findings, struct sg_trace_reader *reader)
 {
     int status = 0;
@@ -173,7 +173,7 @@ static int find_moments(struct played *played)
     return status ? status : find_alive(played->findings, played->reader);
 }
 
-/* What the recorded devices held; 0 or a negative errno. */
+/* Plays the trace on its recorded devices, for what they held. 0 or a negative errno. */
 static int play_own(struct sg_findings *findings, struct played *played, struct sg_play_result *result)
 {
     bool open = findings->end_text != NULL;
@@ -213,8 +213,9 @@ static int find_cards(struct sg_findings *findings, struct played *played, const
     return status;
 }
 
-/* A rehearsal answers for the next run, which frees in another order: for the most of what some orders need, and half of
-   what lies between them (rehearse/cards.c). Its trace is reported on with that figure. */
+/* The smallest card for the next run, which frees in another order. It is the most that some orders need, and half of
+   the range between them (rehearse/cards.c). A rehearsal answers with that figure, so the report on its trace has it
+   too. */
 static int played_find_robust(struct sg_findings *findings, struct played *played, const struct sg_play_result *result)
 {
     uint64_t least[SG_FINDINGS_DEVICES] = {0}, most[SG_FINDINGS_DEVICES] = {0};

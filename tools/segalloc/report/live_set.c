@@ -1,4 +1,4 @@
-/* What held the memory: groups of blocks, the map of pages, and the levels over time, in 80 columns. */
+/* The holders of the memory: groups of blocks, the map of pages, and the levels over time, in 80 columns. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +55,7 @@ void sg_report_live(const struct sg_findings *findings, const char *heading, con
     puts("  (age in allocations of the device)");
 }
 
-/* What one line asked for, or of what has none, what is of one size. */
+/* Blocks that one line asked for; those without a line are put together by size. */
 struct line_row {
     uint32_t site, size_class; /* 0: not by this */
     uint64_t bytes, blocks;

@@ -165,7 +165,7 @@ static void report_print_outside(const struct sg_findings_device *device)
             printf("  %12s %s\n", sg_size_format(device->outside.bytes[i], a), sg_outside_call((enum segalloc_outside)i));
 }
 
-/* What held the memory: where it ran out, or else when most was in use. */
+/* The holders of the memory where it ran out, or else when most was in use. */
 static void report_print_held(const struct sg_findings *findings, const struct sg_findings_device *device)
 {
     report_print_failures(findings, device);

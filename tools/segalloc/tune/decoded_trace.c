@@ -17,7 +17,8 @@
 #include "reader/trace_reader.h"
 
 enum { CHUNK_EVENTS = 1 << 16, BATCH = 1024, STREAM_BITS = 24 };
-/* Of shorter traces a part says nothing. A level within this part of its peak is near it. */
+/* Traces with fewer events are too short for a part to say anything. A level within this part of its peak is near
+   it. */
 enum { DIVIDED_LEAST = 200, NEAR_PART = 50 };
 #define SIZE_MAXIMUM ((UINT64_C(1) << 56) - 1) /* no device has so much: it fails all the same */
 
@@ -148,7 +149,7 @@ static void fail_to_allocate(struct decoder *decoder, const struct sg_refusal *r
     decoder_need(decoder, refusal->device, refusal->mark[1], refusal->bytes);
 }
 
-/* What was made good nobody asks for under other settings: it is taken out. */
+/* Takes out refusals that were made good, since no program asks for them under other settings. */
 static void decoder_settle_failures(struct decoder *decoder, const struct segalloc_trace_record *record)
 {
     struct sg_refusal refusal;
@@ -211,8 +212,9 @@ static int decoder_release(struct decoder *decoder, const struct segalloc_trace_
     return decoder_append(decoder, record, slot);
 }
 
-/* Work, and what the program waited for: under the lag of a GPU it decides when what was freed is free. A further launch on
-   the same stream changes nothing. The number of a recording has room in 32 bits, for only the latest are looked for. */
+/* Work, and what the program waited for: under the lag of a GPU it decides when what was freed is free. A further
+   launch on the same stream changes nothing. The number of a recording has room in 32 bits, for only the latest are
+   looked for. */
 static int add_work(struct decoder *decoder, const struct segalloc_trace_record *record)
 {
     const struct sg_tune_trace *trace = decoder->trace;
@@ -398,7 +400,7 @@ void sg_tune_trace_close(struct sg_tune_trace *trace)
     *trace = (struct sg_tune_trace){0};
 }
 
-/* Of a trace as it is read: what lives, and how near each device has come to its peak. */
+/* State of a trace as it is read: blocks alive, and how near each device has come to its peak. */
 struct division {
     uint64_t *size; /* of the block in each slot */
     uint8_t *device, *device_of_stream;

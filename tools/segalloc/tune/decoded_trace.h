@@ -38,18 +38,18 @@ struct sg_tune_trace {
 
 /* Reads the trace at `path` ("-" is standard input). At most `bound` bytes of memory are taken for its events. `stop`
    ends the reading. Returns 0 or a negative errno (-EINTR: stopped; -E2BIG: over the bound) with a line in
-   error[SG_TUNE_ERROR] that doesn't name the path. What was read is freed by sg_tune_trace_close() in any case. */
+   error[SG_TUNE_ERROR] that doesn't name the path. In any case sg_tune_trace_close() frees what was read. */
 int sg_tune_trace_open(const char *path, uint64_t bound, const atomic_bool *stop, struct sg_tune_trace *ret,
                        char *error);
 void sg_tune_trace_close(struct sg_tune_trace *trace);
 
-/* Divides the trace: settings are chosen on its first part and judged by the rest. The first part ends at the first event
-   from the half on by which every device has come near its peak. A trace that is short, or that comes there late, has no
-   parts. */
+/* Divides the trace: settings are chosen on its first part and judged by the rest. The first part ends at the first
+   event from the half on by which every device has come near its peak. A trace that is short, or that comes there late,
+   has no parts. */
 void sg_tune_trace_divide(struct sg_tune_trace *trace);
 
-/* Gives the trace that rank 0 has decoded to the other ranks, each of which calls it with a trace of zeros. 0 or -ENOMEM,
-   alike on each rank. */
+/* Gives the trace that rank 0 has decoded to the other ranks, each of which calls it with a trace of zeros. 0 or
+   -ENOMEM, alike on each rank. */
 int sg_tune_trace_share(struct sg_tune_trace *trace, const struct sg_tune_ranks *ranks);
 
 /* One reader of a decoded trace; any number may read at once. */

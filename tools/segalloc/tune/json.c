@@ -1,4 +1,4 @@
-/* What a search found, as JSON. */
+/* The result of a search, as JSON. */
 #include "tune/report.h"
 
 #include <stdlib.h>

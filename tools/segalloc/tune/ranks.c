@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Of Open MPI's ABI (ompi/include/mpi.h): handles are addresses of objects in the library. */
+/* Open MPI's ABI (ompi/include/mpi.h): handles are addresses of objects in the library. */
 #define LIBRARY "libmpi.so.40"
 enum { THREAD_FUNNELED = 1, SHARED_AT_ONCE = 1 << 28 };
 

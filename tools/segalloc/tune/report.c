@@ -52,7 +52,7 @@ static bool tune_within_noise(uint64_t a, uint64_t b)
     return (double)difference <= SG_TUNE_NOISE * (double)(a < b ? a : b);
 }
 
-/* What each key costs that is set now and would not be any more. */
+/* The cost of each key that is set now and would not be any more. */
 static void say_unset(struct reason *reason)
 {
     const struct sg_tune_space *space = reason->search->space;
@@ -218,7 +218,7 @@ static void print_slack(struct reason *reason)
             " On a card that is nearly full the defaults do much of this by themselves: give yours with --limit.");
 }
 
-/* What the setting was chosen on, and what it does to the rest. */
+/* The traces on which the setting was chosen, and its effect on the rest. */
 static void say_basis(struct reason *reason)
 {
     const struct sg_tune_figures *best = &reason->best->rest, *standard = &reason->standard->rest;
@@ -253,7 +253,7 @@ static void say_part(struct reason *reason, uint64_t bytes, uint64_t of)
     reason_say(reason, "%s of %s", part, whole);
 }
 
-/* What failed when it was recorded is served here. */
+/* Allocations that failed when they were recorded and are served here. */
 static void reason_say_served(struct reason *reason, uint64_t failures)
 {
     const struct sg_tune_search *search = reason->search;

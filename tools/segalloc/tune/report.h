@@ -1,4 +1,4 @@
-/* What a search found, in words and as JSON. */
+/* The result of a search, in words and as JSON. */
 #ifndef SG_TUNE_REPORT_H
 #define SG_TUNE_REPORT_H
 

@@ -15,7 +15,7 @@
 
 enum { MEMBERS_A_ROUND = 2 };
 
-/* What the threads of one batch share. */
+/* State that the threads of one batch share. */
 struct sg_tune_running {
     struct sg_tune_search *search;
     size_t first, tasks; /* task i: trace i % traces of candidate first + i / traces */
@@ -298,7 +298,7 @@ static void running_exchange_ranks(struct sg_tune_running *running)
             sizeof(struct sg_play_result));
 }
 
-/* Whether time is up, or the user has ended the search: of all ranks the first says so. */
+/* True if time is up, or the user has ended the search. The first rank decides it for all. */
 static bool is_over(const struct sg_tune_running *running)
 {
     bool over = atomic_load(running->search->stop) || search_now() > running->deadline;

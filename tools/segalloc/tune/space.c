@@ -218,7 +218,7 @@ static bool next_pair(const char **at, const char **ret_pair, size_t *ret_length
     return true;
 }
 
-/* Whether a key of segalloc's belongs into a setting to compare with. */
+/* True if a key of segalloc's belongs into a setting to compare with. */
 static bool space_key_belongs(const struct sg_tune_space *space, const char *key, size_t length)
 {
     for (unsigned i = 0; space->policy == SG_POLICY_PYTORCH && i < SG_OPTION_COUNT; i++) {
@@ -325,7 +325,7 @@ int sg_tune_space_make(struct sg_tune_space *space, const char *const *value, st
     return 0;
 }
 
-/* What of PyTorch's settings has no effect given the others. */
+/* PyTorch's settings, those that have no effect given the others cleared. */
 static struct sg_torch_conf torch_conf_effective(const struct sg_torch_conf *conf)
 {
     struct sg_torch_conf result = *conf;

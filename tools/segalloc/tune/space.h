@@ -52,7 +52,7 @@ void sg_tune_space_decide(struct sg_tune_space *space);
  * refused, -ENOMEM. */
 int sg_tune_space_make(struct sg_tune_space *space, const char *const *value, struct sg_tune_setting *ret, char *error);
 
-/* Whether two settings decide alike. */
+/* True if two settings decide alike. */
 bool sg_tune_space_same(const struct sg_tune_space *space, const struct sg_tune_setting *a,
                         const struct sg_tune_setting *b);
 

@@ -10,11 +10,12 @@
 /* Two runs under one setting may differ by this part of what is reserved: half of SG_TUNE_NOISE. A page of the smallest
    size may always come on top. Pages that are tried are no larger. */
 enum { STEADY_PART = 400 };
-/* Allocations by which a GPU lags behind. Each setting that would be recommended is played so, up to so many settings. */
+/* Allocations by which a GPU lags behind. Each setting that would be recommended is played so, up to so many
+   settings. */
 static const uint64_t LAGS[] = {3, 30, 300};
 enum { SETTLED_MOST = 12 };
 
-/* What may differ from one run to the next of `bytes` reserved. */
+/* The difference that is allowed between two runs which reserve `bytes`. */
 static uint64_t steady_tolerated(const struct sg_tune_trace *trace, uint64_t bytes)
 {
     uint64_t least = trace->granularity ? trace->granularity : SG_TUNE_GRANULARITY;

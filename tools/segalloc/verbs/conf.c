@@ -34,7 +34,7 @@ static bool help_without_effect(const char *name)
     return false;
 }
 
-/* Of all of them, or of one. */
+/* Prints the help of all options, or of one. */
 static int help_options(const char *verb, const char *name)
 {
     const char *names[SG_OPTION_COUNT], *between = "";

@@ -122,7 +122,7 @@ static int examine_command(struct sg_examination *examination, bool json)
     return not_run ? examination->watch.status : 0;
 }
 
-/* What a running process has loaded. False: that cannot be read. */
+/* Notes the libraries that a running process has loaded. False: that cannot be read. */
 static bool look_at_maps(pid_t pid, struct sg_watched *process)
 {
     char path[48], line[1024];

@@ -28,7 +28,7 @@
 #include "cli/rows.h"
 
 enum { DEVICES_MOST = 16 };
-/* What the program runs on: more than any card of the others has, and than most programs can ask for. */
+/* The card that the program runs on has more than any card of the others, and than most programs can ask for. */
 enum { ENDLESS_TIMES = 4 };
 #define ENDLESS_LEAST SG_TIB
 
@@ -134,9 +134,9 @@ static bool make_folder(const struct sg_rehearse *rehearse, char folder[64])
     return false;
 }
 
-/* PyTorch's functions that need its own allocator note so in this file, where --torch has replaced it. So does the library
-   where the program needs other settings ("conf ipc:always"). The library and the simulator note in it that the program asks how
-   much memory there is ("asks card", "asks machine"). */
+/* PyTorch's functions that need its own allocator note so in this file, where --torch has replaced it. So does the
+   library where the program needs other settings ("conf ipc:always"). The library and the simulator note in it that the
+   program asks how much memory there is ("asks card", "asks machine"). */
 static void needs_path(const char *folder, char path[SG_PLACE_BYTES])
 {
     snprintf(path, SG_PLACE_BYTES, "%s/" SIM_QUESTION_FILE, folder);
@@ -166,7 +166,8 @@ static void read_needs(struct sg_rehearse *rehearse, const char *folder)
     fclose(file);
 }
 
-/* Says before the start what becomes of files. *ret_watches: the program can be watched. False after a line on stderr. */
+/* Says before the start what becomes of files. *ret_watches: the program can be watched. False after a line on
+   stderr. */
 static bool set_files(const struct sg_rehearse *rehearse, const char *folder, struct sg_keep *keep, bool *ret_watches)
 {
     *ret_watches = sg_keep_possible();
@@ -241,8 +242,8 @@ static bool needs_no_torch(const struct sg_rehearse *rehearse, const struct sg_l
     return *rehearse->needs_own && launch->torch && !rehearse->interrupted;
 }
 
-/* True if it gave memory to another process by a legacy handle that could not be had. One that was run with the settings for that
-   needs no other. */
+/* True if it gave memory to another process by a legacy handle that could not be had. One that was run with the
+   settings for that needs no other. */
 static bool needs_settings(const struct sg_rehearse *rehearse)
 {
     return *rehearse->needs_conf && !rehearse->given_conf && !rehearse->interrupted;
@@ -283,8 +284,8 @@ static int rehearse_with_settings(struct sg_rehearse *rehearse, struct sg_launch
     return rehearse_once(rehearse, launch, true);
 }
 
-/* The run on a card without end, and those that it makes necessary. A PyTorch before 2.9 has no pools beside --torch, so a
-   program that makes one runs once more without it. */
+/* The run on a card without end, and those that it makes necessary. A PyTorch before 2.9 has no pools beside --torch,
+   so a program that makes one runs once more without it. */
 static int rehearse_all(struct sg_rehearse *rehearse, struct sg_launch *launch)
 {
     struct sg_rehearse before = *rehearse;
@@ -333,7 +334,7 @@ static void print_untried(const struct sg_rehearse_try *values, unsigned tried)
         printf("%s%s", values->value[i], i + 1 < values->count ? ", " : ".\n");
 }
 
-/* One value after the other, until one fits. What is nearer than the margin counts where nothing else does. */
+/* Runs one value after the other, until one fits. A value nearer than the margin counts where no other does. */
 static int rehearse_values(const struct sg_rehearse *base, struct sg_launch *launch, struct sg_rehearse_try *values)
 {
     struct sg_rehearse rehearse = *base;

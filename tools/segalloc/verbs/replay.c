@@ -174,8 +174,8 @@ static int replay_measure(struct sg_replayed *replay)
     return error;
 }
 
-/* Plays the trace as asked for. An imported one that has failures is read through then, and played again if some of them
-   were made good. */
+/* Plays the trace as asked for. An imported one that has failures is read through then, and played again if some of
+   them were made good. */
 static int replay_play(struct sg_replayed *replay)
 {
     int status = play_once(replay, &replay->result);
@@ -187,7 +187,7 @@ static int replay_play(struct sg_replayed *replay)
     return replay->play.made_goods ? play_once(replay, &replay->result) : 0;
 }
 
-/* What is played where nothing else is said: the recorded run. */
+/* Sets the terms of the recorded run, which is played where the command asks for no other. */
 static int set_terms(struct sg_replayed *replay)
 {
     const struct sg_conf asked = replay->play.conf;

@@ -18,7 +18,7 @@
 #define CLI_ROWS "verbs/report.def"
 #include "cli/rows.h"
 
-/* What --fail-above can compare. */
+/* Units of the figures that --fail-above can compare. */
 enum unit { PERCENT, BYTES, COUNT };
 
 static double findings_fragmentation(const struct sg_findings *findings)
@@ -298,7 +298,7 @@ static char *path_of(const char *verb, char *name)
     return path ? path : name;
 }
 
-/* What to do about a process that has no live page. */
+/* The error for a process that has no live page, with the way out. */
 static int report_unreadable(const struct arguments *arguments, const char *path, const char *error)
 {
     uint64_t pid;

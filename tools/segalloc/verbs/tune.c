@@ -196,7 +196,7 @@ static int tune_read_traces(struct tune *tune)
     return 0;
 }
 
-/* The environment's, or else a trace's. What it has wrong is no reason to stop. */
+/* The environment's setting, or else a trace's. Mistakes in it are no reason to stop. */
 static const char *look_for_current(const struct tune *tune, struct current *ret)
 {
     static const char *const names[] = {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"};
@@ -238,7 +238,7 @@ static void find_current(struct tune *tune)
         sg_tool_message(tune->verb, "%s is not compared with: %s", from, error);
 }
 
-/* What the first rank has to say; the others end with its status. */
+/* Prints the first rank's message; the others end with its status. */
 static int tune_complain(const struct tune *tune, const char *error)
 {
     return tune->ranks.rank ? SG_EXIT_ERROR : sg_tool_error(tune->verb, "%s", error);
