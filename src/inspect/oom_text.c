@@ -22,69 +22,52 @@
 
    Each line has one function below, put_first() to put_next(). */
 #include <assert.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "inspect/oom_text.h"
 
 #include "base/outside.h"
 #include "base/size.h"
+#include "base/text.h"
 #include "core/state/locks.h"
 #include "inspect/oom_facts.h"
 
-/* The text under way. Text that finds no room is counted all the same, so the caller knows how much it needs. */
-struct text {
-    char *buffer;
-    size_t size, length;
-};
-
-__attribute__((format(printf, 2, 3))) static void text_put(struct text *text, const char *format, ...)
-{
-    va_list arguments;
-    size_t used = text->length < text->size ? text->length : text->size;
-    va_start(arguments, format);
-    int length = vsnprintf(text->size > used ? text->buffer + used : NULL, text->size - used, format, arguments);
-    va_end(arguments);
-    assert(length >= 0);
-    text->length += (size_t)length;
-}
-
 /* The first line: how much was short, of what. */
-static void put_first(struct text *text, int ordinal, const struct sg_shortage *shortage)
+static void put_first(struct sg_text *text, int ordinal, const struct sg_shortage *shortage)
 {
     char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], c[SG_SIZE_TEXT], d[SG_SIZE_TEXT], e[SG_SIZE_TEXT];
-    text_put(text, "segalloc: out of memory on device %d: ", ordinal);
+    sg_text_add(text, "segalloc: out of memory on device %d: ", ordinal);
     if (shortage->asked)
-        text_put(text, "short by %s: %s asked for", sg_size_format(shortage->short_by, a),
+        sg_text_add(text, "short by %s: %s asked for", sg_size_format(shortage->short_by, a),
             sg_size_format(shortage->asked, b));
     else
-        text_put(text, "memory asked for");
+        sg_text_add(text, "memory asked for");
     if (shortage->by)
-        text_put(text, " %s, refused", sg_outside_refused(shortage->by));
+        sg_text_add(text, " %s, refused", sg_outside_refused(shortage->by));
     if (shortage->takes != shortage->asked)
-        text_put(text, " in a segment of %s", sg_size_format(shortage->takes, c));
-    text_put(text, ", %s to be had (%s idle + %s free)\n", sg_size_format(shortage->idle + shortage->room, c),
+        sg_text_add(text, " in a segment of %s", sg_size_format(shortage->takes, c));
+    sg_text_add(text, ", %s to be had (%s idle + %s free)\n", sg_size_format(shortage->idle + shortage->room, c),
         sg_size_format(shortage->idle, d), sg_size_format(shortage->room, e));
 }
 
 /* The holders besides segalloc, a row each. `others`: bytes of all other processes. */
-static void put_holders(struct text *text, const struct sg_oom_around *around, uint64_t others)
+static void put_holders(struct sg_text *text, const struct sg_oom_around *around, uint64_t others)
 {
     enum { NAMED = 4 };
     char bytes[SG_SIZE_TEXT];
     for (size_t i = 0; i < around->owns; i++) {
         if (around->own[i].bytes)
-            text_put(text, "  itself   %s %s\n", sg_size_format(around->own[i].bytes, bytes), around->own[i].how);
+            sg_text_add(text, "  itself   %s %s\n", sg_size_format(around->own[i].bytes, bytes), around->own[i].how);
     }
     for (size_t i = 0; i < around->processes && i < NAMED; i++) {
         const struct sg_oom_process *process = &around->process[i];
-        text_put(text, "  process  %d%s%s%s holds %s\n", process->pid, *process->name ? " (" : "", process->name,
+        sg_text_add(text, "  process  %d%s%s%s holds %s\n", process->pid, *process->name ? " (" : "", process->name,
             *process->name ? ")" : "", sg_size_format(process->bytes, bytes));
     }
     if (around->processes > NAMED)
-        text_put(text, "  process  and %zu more\n", around->processes - NAMED);
+        sg_text_add(text, "  process  and %zu more\n", around->processes - NAMED);
     if (around->processes && others > sg_oom_listed(around))
-        text_put(text, "  process  others, which this process cannot list, hold %s\n",
+        sg_text_add(text, "  process  others, which this process cannot list, hold %s\n",
             sg_size_format(others - sg_oom_listed(around), bytes));
 }
 
@@ -96,15 +79,15 @@ static unsigned part_hundredths(uint64_t bytes, uint64_t total)
 }
 
 /* The help for a limit. */
-static void put_limit(struct text *text, const struct sg_conf *conf, const struct sg_shortage *shortage)
+static void put_limit(struct sg_text *text, const struct sg_conf *conf, const struct sg_shortage *shortage)
 {
     const struct sg_oom_limit source = sg_oom_limit(conf, shortage);
     if (source.option || source.fraction)
-        text_put(text, "raise %s%s%s\n", source.option ? "`limit`" : "",
+        sg_text_add(text, "raise %s%s%s\n", source.option ? "`limit`" : "",
             source.option && source.fraction ? " and " : "", source.fraction ? "per_process_memory_fraction" : "");
     else
-        text_put(text, "the program has set it: raise what it gives set_per_process_memory_fraction() or "
-                       "segalloc_set_limit()\n");
+        sg_text_add(text, "the program has set it: raise what it gives set_per_process_memory_fraction() or "
+                          "segalloc_set_limit()\n");
 }
 
 /* The facts that a cause and its help are made of. */
@@ -123,67 +106,67 @@ static bool is_also(const struct cause_facts *facts, enum sg_oom_cause cause)
 }
 
 /* The further causes, for the end of the first one's line. */
-static void put_also(struct text *text, const struct cause_facts *facts)
+static void put_also(struct sg_text *text, const struct cause_facts *facts)
 {
     const struct sg_oom_holders holders = sg_oom_holders(facts->around, facts->shortage);
     const char *whole = facts->cause == SG_OOM_LIMIT || facts->cause == SG_OOM_GRAPHS ? "the device" : "it";
     char size[SG_SIZE_TEXT];
     if (facts->cause == SG_OOM_LIMIT && facts->also)
-        text_put(text, "; without the limit %s are short",
+        sg_text_add(text, "; without the limit %s are short",
             sg_size_format(sg_oom_short_unlimited(facts->shortage, facts->around), size));
     if (is_also(facts, SG_OOM_OWN))
-        text_put(text, ", and this process holds %s of %s by other calls than cudaMalloc",
+        sg_text_add(text, ", and this process holds %s of %s by other calls than cudaMalloc",
             sg_size_format(holders.own + holders.pools, size), whole);
     if (is_also(facts, SG_OOM_OTHERS))
-        text_put(text, ", and other processes hold %s of %s", sg_size_format(holders.others, size), whole);
+        sg_text_add(text, ", and other processes hold %s of %s", sg_size_format(holders.others, size), whole);
     if (is_also(facts, SG_OOM_GRAPHS))
-        text_put(text, ", and graphs keep %s that are freed", sg_size_format(facts->around->graphs, size));
+        sg_text_add(text, ", and graphs keep %s that are freed", sg_size_format(facts->around->graphs, size));
     if (is_also(facts, SG_OOM_LIMIT))
-        text_put(text, ", and %s may be held at most", sg_size_format(facts->shortage->limit, size));
-    text_put(text, "\n");
+        sg_text_add(text, ", and %s may be held at most", sg_size_format(facts->shortage->limit, size));
+    sg_text_add(text, "\n");
 }
 
 /* The line of the cause. */
-static void put_cause(struct text *text, const struct cause_facts *facts)
+static void put_cause(struct sg_text *text, const struct cause_facts *facts)
 {
     const struct sg_shortage *shortage = facts->shortage;
     const struct sg_oom_around *around = facts->around;
     const struct sg_oom_holders holders = sg_oom_holders(around, shortage);
     char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], c[SG_SIZE_TEXT];
     uint64_t used = shortage->allocated - sg_oom_at_most(around->graphs, shortage->allocated);
-    text_put(text, "  cause    ");
+    sg_text_add(text, "  cause    ");
     switch (facts->cause) {
     case SG_OOM_TOO_BIG:
-        text_put(text, "too big: with the %s in use that is %s, of %s at most", sg_size_format(used, a),
+        sg_text_add(text, "too big: with the %s in use that is %s, of %s at most", sg_size_format(used, a),
             sg_size_format(used + shortage->asked, b),
             sg_size_format(sg_oom_room(shortage, shortage->limit, shortage->outside), c));
         break;
     case SG_OOM_FRAGMENTED:
-        text_put(text, "fragmented: %s are not in use, but not in one piece",
+        sg_text_add(text, "fragmented: %s are not in use, but not in one piece",
             sg_size_format(sg_oom_room(shortage, shortage->limit, shortage->outside) - shortage->used, a));
         break;
     case SG_OOM_QUEUED:
-        text_put(text, "work still queued: it uses %s that are freed already",
+        sg_text_add(text, "work still queued: it uses %s that are freed already",
             sg_size_format(shortage->pending + around->parked, a));
         break;
     case SG_OOM_GRAPHS:
-        text_put(text, "held for graphs: %s that are freed stay with the graphs that were captured with them",
+        sg_text_add(text, "held for graphs: %s that are freed stay with the graphs that were captured with them",
             sg_size_format(around->graphs, a));
         break;
     case SG_OOM_LIMIT:
-        text_put(text, "limit: %s may be held of the device's %s, and %s are needed",
+        sg_text_add(text, "limit: %s may be held of the device's %s, and %s are needed",
             sg_size_format(shortage->limit, a), sg_size_format(shortage->total, b),
             sg_size_format(shortage->allocated + shortage->asked, c));
         break;
     case SG_OOM_OTHERS:
-        text_put(text, "other processes hold %s of this device", sg_size_format(holders.others, a));
+        sg_text_add(text, "other processes hold %s of this device", sg_size_format(holders.others, a));
         break;
     case SG_OOM_POOLS:
-        text_put(text, "idle pools: this process keeps %s idle in pools of the driver",
+        sg_text_add(text, "idle pools: this process keeps %s idle in pools of the driver",
             sg_size_format(holders.pools, a));
         break;
     case SG_OOM_OWN:
-        text_put(text, "other calls: this process holds %s of this device by other calls than cudaMalloc",
+        sg_text_add(text, "other calls: this process holds %s of this device by other calls than cudaMalloc",
             sg_size_format(holders.own + holders.pools, a));
         break;
     }
@@ -191,51 +174,51 @@ static void put_cause(struct text *text, const struct cause_facts *facts)
 }
 
 /* The line of help for a cause. Every help names an option, a call or a program. */
-static void put_help(struct text *text, enum sg_oom_cause cause, const struct cause_facts *facts)
+static void put_help(struct sg_text *text, enum sg_oom_cause cause, const struct cause_facts *facts)
 {
     const struct sg_conf *conf = facts->conf;
     const struct sg_device *device = facts->device;
-    text_put(text, "  help     ");
+    sg_text_add(text, "  help     ");
     switch (cause) {
     case SG_OOM_TOO_BIG:
-        text_put(text, "smaller batches or sequences, or checkpointing, need less\n");
+        sg_text_add(text, "smaller batches or sequences, or checkpointing, need less\n");
         break;
     case SG_OOM_FRAGMENTED:
-        text_put(text, "%s\n",
+        sg_text_add(text, "%s\n",
             device && conf->page_size != SG_AUTO && conf->page_size > device->granularity
                 ? "smaller pages waste less: unset page_size_mb"
             : device && device->fixed ? "pages can go where they are needed with expandable_segments:True"
                                       : "free, or allocate first, the small blocks that stay");
         break;
     case SG_OOM_QUEUED:
-        text_put(text, "%s\n",
+        sg_text_add(text, "%s\n",
             facts->around->parked                    ? "allocate before a graph is captured, or free before it"
             : facts->shortage->given_up              ? "a kernel that never ends? else raise wait_limit"
             : conf->free_sync == SG_FREE_SYNC_STRICT ? "synchronize before this allocation"
                                                      : "free_sync:strict waits for it");
         break;
     case SG_OOM_GRAPHS:
-        text_put(text, "destroy the graphs that are done with: cudaGraphExecDestroy() and cudaGraphDestroy(), or "
-                       "reset() of PyTorch's CUDAGraph\n");
+        sg_text_add(text, "destroy the graphs that are done with: cudaGraphExecDestroy() and cudaGraphDestroy(), or "
+                          "reset() of PyTorch's CUDAGraph\n");
         break;
     case SG_OOM_LIMIT:
         put_limit(text, conf, facts->shortage);
         break;
     case SG_OOM_OTHERS:
-        text_put(text, "stop %s, or use another device\n", cause == facts->cause ? "them" : "those processes");
+        sg_text_add(text, "stop %s, or use another device\n", cause == facts->cause ? "them" : "those processes");
         break;
     case SG_OOM_POOLS:
-        text_put(text, "cudaMemPoolTrimTo() gives that back, and so does a lower release threshold of the pool\n");
+        sg_text_add(text, "cudaMemPoolTrimTo() gives that back, and so does a lower release threshold of the pool\n");
         break;
     case SG_OOM_OWN:
-        text_put(text, "let go of what %s hold before this allocation, or have them take less\n",
+        sg_text_add(text, "let go of what %s hold before this allocation, or have them take less\n",
             cause == facts->cause ? "they" : "other calls");
         break;
     }
 }
 
 /* The lines of help, for the first cause and for what has to go besides. */
-static void put_helps(struct text *text, const struct cause_facts *facts)
+static void put_helps(struct sg_text *text, const struct cause_facts *facts)
 {
     put_help(text, facts->cause, facts);
     for (int cause = 0; cause <= SG_OOM_TOO_BIG; cause++) {
@@ -245,7 +228,7 @@ static void put_helps(struct text *text, const struct cause_facts *facts)
 }
 
 /* The use of the device's memory, in lines whose parts add up to all of it. */
-static void put_memory(struct text *text, const struct sg_shortage *shortage, const struct sg_oom_around *around,
+static void put_memory(struct sg_text *text, const struct sg_shortage *shortage, const struct sg_oom_around *around,
     const struct sg_oom_page *page, bool worst)
 {
     char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], c[SG_SIZE_TEXT], d[SG_SIZE_TEXT], e[SG_SIZE_TEXT], f[SG_SIZE_TEXT];
@@ -253,25 +236,26 @@ static void put_memory(struct text *text, const struct sg_shortage *shortage, co
     struct sg_shortage fits = *shortage;
     fits.outside = sg_oom_at_most(shortage->total - sg_oom_at_most(held, shortage->total), shortage->outside);
     const struct sg_oom_holders holders = sg_oom_holders(around, &fits);
-    text_put(text, "  device   %s: %s held by segalloc", sg_size_format(shortage->total, a), sg_size_format(held, b));
+    sg_text_add(text, "  device   %s: %s held by segalloc", sg_size_format(shortage->total, a), sg_size_format(held, b));
     if (holders.own + holders.pools)
-        text_put(text, ", %s by this process otherwise", sg_size_format(holders.own + holders.pools, c));
-    text_put(text, ", %s in use by others, %s free\n", sg_size_format(holders.others + holders.rest, c),
+        sg_text_add(text, ", %s by this process otherwise", sg_size_format(holders.own + holders.pools, c));
+    sg_text_add(text, ", %s in use by others, %s free\n", sg_size_format(holders.others + holders.rest, c),
         sg_size_format(shortage->total - sg_oom_at_most(held + fits.outside, shortage->total), d));
     uint64_t graphs = sg_oom_at_most(around->graphs, shortage->allocated);
-    text_put(text, "  segalloc %s: %s in use, ", sg_size_format(held, a), sg_size_format(shortage->allocated - graphs, b));
+    sg_text_add(text, "  segalloc %s: %s in use, ", sg_size_format(held, a),
+        sg_size_format(shortage->allocated - graphs, b));
     if (graphs)
-        text_put(text, "%s freed but held for graphs, ", sg_size_format(graphs, b));
-    text_put(text, "%s freed but still in use by queued work, %s idle", sg_size_format(shortage->pending, c),
+        sg_text_add(text, "%s freed but held for graphs, ", sg_size_format(graphs, b));
+    sg_text_add(text, "%s freed but still in use by queued work, %s idle", sg_size_format(shortage->pending, c),
         sg_size_format(shortage->idle, d));
     if (page->pages)
-        text_put(text, ", %s idle in %llu partly used page%s", sg_size_format(held > known ? held - known : 0, e),
+        sg_text_add(text, ", %s idle in %llu partly used page%s", sg_size_format(held > known ? held - known : 0, e),
             (unsigned long long)page->pages, sg_plural(page->pages));
     else if (held > known)
-        text_put(text, ", %s idle in partly used segments", sg_size_format(held - known, e));
-    text_put(text, "\n");
+        sg_text_add(text, ", %s idle in partly used segments", sg_size_format(held - known, e));
+    sg_text_add(text, "\n");
     if (page->pages && worst)
-        text_put(text, "  worst    %s in use keep a page of %s (at 0x%llx, a block of %s)\n",
+        sg_text_add(text, "  worst    %s in use keep a page of %s (at 0x%llx, a block of %s)\n",
             sg_size_format(page->used, e), sg_size_format(page->page_bytes, f), (unsigned long long)page->page,
             sg_size_format(page->block, a));
 }
@@ -283,33 +267,33 @@ static const char *command_of(const struct sg_oom_around *around)
 }
 
 /* The line that says how to find the code that asked for the live blocks: the next command does, or one of its own. */
-static void put_lines(struct text *text, enum sg_oom_cause cause, const struct sg_oom_around *around)
+static void put_lines(struct sg_text *text, enum sg_oom_cause cause, const struct sg_oom_around *around)
 {
-    text_put(text, "  lines    ");
+    sg_text_add(text, "  lines    ");
     if (cause == SG_OOM_TOO_BIG)
-        text_put(text, "the next command names the code that asked for these, and what the whole run needs\n");
+        sg_text_add(text, "the next command names the code that asked for these, and what the whole run needs\n");
     else if (cause == SG_OOM_FRAGMENTED)
-        text_put(text, "the next command names the code that asked for these\n");
+        sg_text_add(text, "the next command names the code that asked for these\n");
     else
-        text_put(text, "segalloc run --sites -- %s\n", command_of(around));
+        sg_text_add(text, "segalloc run --sites -- %s\n", command_of(around));
 }
 
 /* The largest groups of live blocks, a line each. */
-static void put_live(struct text *text, const struct sg_live_row *row, uint32_t rows,
+static void put_live(struct sg_text *text, const struct sg_live_row *row, uint32_t rows,
     const struct sg_oom_around *around, enum sg_oom_cause cause)
 {
     char bytes[SG_SIZE_TEXT], mean[SG_SIZE_TEXT], site[160];
     bool sites = false;
     for (uint32_t i = 0; i < rows; i++) {
-        text_put(text, "  holds    %s in %llu block%s", sg_size_format(row[i].bytes, bytes),
+        sg_text_add(text, "  holds    %s in %llu block%s", sg_size_format(row[i].bytes, bytes),
             (unsigned long long)row[i].blocks, sg_plural(row[i].blocks));
         if (row[i].blocks > 1)
-            text_put(text, ", %s on average", sg_size_format(row[i].bytes / row[i].blocks, mean));
+            sg_text_add(text, ", %s on average", sg_size_format(row[i].bytes / row[i].blocks, mean));
         if (row[i].key.site && around->site && around->site(row[i].key.site, site, sizeof site)) {
-            text_put(text, ", asked for at %s", site);
+            sg_text_add(text, ", asked for at %s", site);
             sites = true;
         }
-        text_put(text, "\n");
+        sg_text_add(text, "\n");
     }
     if (rows && !sites && around->site) /* a rehearsal notes them by itself */
         put_lines(text, cause, around);
@@ -325,7 +309,7 @@ static const char *size_argument(uint64_t bytes, char text[SG_SIZE_TEXT])
 }
 
 /* The command that runs the program with a limit that would do. */
-static void put_next_limit(struct text *text, const struct sg_conf *conf, const struct sg_shortage *shortage,
+static void put_next_limit(struct sg_text *text, const struct sg_conf *conf, const struct sg_shortage *shortage,
     const char *command)
 {
     const struct sg_oom_limit source = sg_oom_limit(conf, shortage);
@@ -333,31 +317,33 @@ static void put_next_limit(struct text *text, const struct sg_conf *conf, const 
     char size[SG_SIZE_TEXT];
     if (!source.option && !source.fraction) {
         uint64_t whole = (source.need + SG_MIB - 1) / SG_MIB * SG_MIB;
-        text_put(text,
+        sg_text_add(text,
             "in the program: torch.cuda.set_per_process_memory_fraction(%u.%02u), or segalloc.set_limit(%llu)\n",
             part / 100, part % 100, (unsigned long long)whole);
         return;
     }
-    text_put(text, "segalloc run --conf ");
+    sg_text_add(text, "segalloc run --conf ");
     if (source.option)
-        text_put(text, "limit:%s", size_argument(source.need, size));
+        sg_text_add(text, "limit:%s", size_argument(source.need, size));
     if (source.fraction)
-        text_put(text, "%sper_process_memory_fraction:%u.%02u", source.option ? "," : "", part / 100, part % 100);
-    text_put(text, " -- %s\n", command);
+        sg_text_add(text, "%sper_process_memory_fraction:%u.%02u", source.option ? "," : "", part / 100, part % 100);
+    sg_text_add(text, " -- %s\n", command);
 }
 
 /* The next command. Where it takes more than a higher limit, a rehearsal says what the program needs. */
-static void put_next(struct text *text, const struct cause_facts *facts)
+static void put_next(struct sg_text *text, const struct cause_facts *facts)
 {
     const struct sg_conf *conf = facts->conf;
     const struct sg_shortage *shortage = facts->shortage;
     const struct sg_oom_around *around = facts->around;
     const char *command = command_of(around);
     char size[SG_SIZE_TEXT];
-    text_put(text, "  next     ");
+    sg_text_add(text, "  next     ");
     switch (facts->cause == SG_OOM_LIMIT && facts->also ? SG_OOM_OWN : facts->cause) {
     case SG_OOM_FRAGMENTED:
-        text_put(text, "segalloc run --sites -o run.trace -- %s\n  next     segalloc report run.trace: which blocks keep which pages\n",
+        sg_text_add(text,
+            "segalloc run --sites -o run.trace -- %s\n  next     segalloc report run.trace: which blocks keep which "
+            "pages\n",
             command);
         break;
     case SG_OOM_LIMIT:
@@ -367,25 +353,25 @@ static void put_next(struct text *text, const struct cause_facts *facts)
     case SG_OOM_GRAPHS:
     case SG_OOM_POOLS:
     case SG_OOM_OWN:
-        text_put(text, "segalloc rehearse --card %s -- %s\n", size_argument(shortage->total, size), command);
+        sg_text_add(text, "segalloc rehearse --card %s -- %s\n", size_argument(shortage->total, size), command);
         break;
     case SG_OOM_OTHERS:
         if (!around->processes) {
-            text_put(text, "nvidia-smi\n");
+            sg_text_add(text, "nvidia-smi\n");
             break;
         }
-        text_put(text, "ps -fp ");
+        sg_text_add(text, "ps -fp ");
         for (size_t i = 0; i < around->processes; i++)
-            text_put(text, "%s%d", i ? "," : "", around->process[i].pid);
-        text_put(text, "\n");
+            sg_text_add(text, "%s%d", i ? "," : "", around->process[i].pid);
+        sg_text_add(text, "\n");
         break;
     case SG_OOM_QUEUED:
         if (around->parked)
-            text_put(text, "segalloc run -o run.trace -- %s\n", command);
+            sg_text_add(text, "segalloc run -o run.trace -- %s\n", command);
         else if (shortage->given_up || conf->free_sync == SG_FREE_SYNC_STRICT)
-            text_put(text, "segalloc run --conf wait_limit:%.0f -- %s\n", 10 * conf->wait_limit + 10, command);
+            sg_text_add(text, "segalloc run --conf wait_limit:%.0f -- %s\n", 10 * conf->wait_limit + 10, command);
         else
-            text_put(text, "segalloc run --conf free_sync:strict -- %s\n", command);
+            sg_text_add(text, "segalloc run --conf free_sync:strict -- %s\n", command);
         break;
     }
 }
@@ -394,7 +380,7 @@ static void put_next(struct text *text, const struct cause_facts *facts)
 size_t sg_core_oom_text(struct sg_core *core, int ordinal, const struct sg_oom_around *around, char *buffer, size_t size)
 {
     static const struct sg_oom_around nothing = {0};
-    struct text text = {buffer, size, 0};
+    struct sg_text text = {buffer, size, 0};
     struct sg_oom_facts facts;
     if (size)
         *buffer = '\0';

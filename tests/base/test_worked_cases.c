@@ -20,9 +20,13 @@
 #include "base/scratch.h"
 #include "base/site.h"
 #include "base/size.h"
+#include "base/text.h"
 #include "base/usage.h"
 #include "base/wrap.h"
+#include "config/conf_check.h"
+#include "config/conf_number.h"
 #include "config/conf_read.h"
+#include "config/conf_roundup.h"
 #include "config/roundup.h"
 #include "driver/cost.h"
 #include "trace/growing_array.h"
@@ -161,6 +165,20 @@ static void texts_are_plain(void **state)
         "libx.so in step (+0x1234)");
 }
 
+static void texts_are_cut(void **state)
+{
+    (void)state;
+    char buffer[8] = "";
+    struct sg_text text = {buffer, sizeof buffer, 0};
+    sg_text_add(&text, "limit:");
+    sg_text_add(&text, "%dGiB", 20);
+    assert_string_equal(buffer, "limit:2");
+    assert_int_equal(text.length, 11);
+    struct sg_text none = {NULL, 0, 0};
+    sg_text_add(&none, "limit:");
+    assert_int_equal(none.length, 6);
+}
+
 static void numbers_wrap(void **state)
 {
     (void)state;
@@ -221,6 +239,37 @@ static void options_become_fields(void **state)
     assert_non_null(strstr(said, "is an option of PyTorch's that has no effect here"));
 }
 
+static void values_read_back(void **state)
+{
+    (void)state;
+    char buffer[64] = "";
+    struct sg_text text = {buffer, sizeof buffer, 0};
+    double real;
+    assert_true(sg_conf_number_real("1.020", &real));
+    sg_conf_number_add(&text, real);
+    sg_text_add(&text, " ");
+    sg_conf_number_add_size(&text, 1610612736);
+    assert_string_equal(buffer, "1.02 1536MiB");
+
+    uint64_t intervals[SG_ROUNDUP_INTERVALS];
+    assert_true(sg_conf_roundup_parse("[256:1,512:2,1024:4,>:8]", intervals));
+    for (int i = 0; i < SG_ROUNDUP_INTERVALS; i++)
+        assert_int_equal(intervals[i], i <= 8 ? 1 : i == 9 ? 2 : i == 10 ? 4 : 8);
+    text.length = 0;
+    sg_conf_roundup_add(&text, intervals);
+    assert_string_equal(buffer, "[256:1,512:2,1024:4,>:8]");
+
+    static const char *const word[][2] = {{"fail", "fill+canary+fail"}, {"on", "fill+canary"}, {"off", "off"},
+        {"canary+json", "canary+json"}};
+    for (size_t i = 0; i < sizeof word / sizeof *word; i++) {
+        unsigned bits;
+        assert_true(sg_conf_check_parse(word[i][0], &bits));
+        text.length = 0;
+        sg_conf_check_add(&text, bits);
+        assert_string_equal(buffer, word[i][1]);
+    }
+}
+
 static void requests_are_rounded(void **state)
 {
     (void)state;
@@ -279,9 +328,11 @@ int main(void)
         cmocka_unit_test(maxima_find_buckets),
         cmocka_unit_test(sums_of_memory),
         cmocka_unit_test(texts_are_plain),
+        cmocka_unit_test(texts_are_cut),
         cmocka_unit_test(numbers_wrap),
         cmocka_unit_test(memory_grows),
         cmocka_unit_test(options_become_fields),
+        cmocka_unit_test(values_read_back),
         cmocka_unit_test(requests_are_rounded),
         cmocka_unit_test(calls_have_costs),
         cmocka_unit_test(a_record_has_bytes),
