@@ -94,7 +94,8 @@ __attribute__((destructor)) static void card_leave(void)
     unlink(path);
 }
 
-/* What the process of a row holds of a device. The owner of the row may write meanwhile, but not under the guard. */
+/* Bytes that the process of a row holds of a device. The owner of the row may write meanwhile, but not under the
+   guard. */
 static uint64_t card_row_holds(const struct row *row, int index)
 {
     uint64_t evicted = atomic_load(&row->evicted[index]), used = atomic_load(&row->used[index]);
