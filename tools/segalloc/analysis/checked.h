@@ -1,4 +1,4 @@
-/* What a run that checked itself found, from the runs of FINDING records of its trace (segalloc/trace_format.h).
+/* Findings of a run that checked itself, from the runs of FINDING records of its trace (segalloc/trace_format.h).
 
    For example, the records KIND 0, BLOCK, FREED and BYTES, the first with FIRST and the last with LAST, are one finding: a
    write after a free. A field of a later version between them is skipped. A run that is cut off, or that names no kind, is

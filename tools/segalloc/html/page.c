@@ -348,7 +348,7 @@ static void page_add_line(void *user, const char *label, const char *line)
     sg_json_add(user, row);
 }
 
-/* What the run found as it checked itself: the sum, and a list of words and lines. */
+/* Findings of a run that checked itself: the sum, and a list of words and lines. */
 static void page_set_checked(json_t *object, const struct sg_findings *findings)
 {
     char sum[1024];

@@ -229,7 +229,7 @@ static void report_print_checked_line(void *user, const char *label, const char 
     putchar('\n');
 }
 
-/* What the run found as it checked itself, with the lines that it wrote to standard error. */
+/* The findings of a run that checked itself, with the lines that it wrote to standard error. */
 static void report_print_checked(const struct sg_findings *findings)
 {
     char sum[1024];
