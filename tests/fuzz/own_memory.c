@@ -11,6 +11,7 @@
    fN frees block N. s waits for the devices. tK sets the release threshold of the device's pool, x trims it.
 
    These say how the words after them are played:
+     lN     pools and graphs have streams of their own (0), the legacy stream (1), or that of the thread (2)
      dN     what they take is of device N. Device 0 stays current wherever the call does not need the other
      e      no context is current, until the next e, but for calls that need one
      q, v   a capture begins, in relaxed mode and on a stream of its own, and ends; q1 in the mode of a thread, q2 in global
@@ -46,11 +47,13 @@ static struct block {
     CUmemGenericAllocationHandle handle;
     CUgraph graph;
     CUgraphExec exec;
+    CUstream by_default; /* a default stream that it is allocated and freed in */
 } block[BLOCKS_MOST];
 enum { DEVICES = 2 };
 static int blocks, step, at;             /* at: the device that words are about */
 static CUcontext context[DEVICES];       /* NULL: nothing has needed one yet */
 static CUstream stream[DEVICES], captured;
+static CUstream by_default; /* the default stream that pools and graphs have; NULL: streams of their own */
 static CUmemoryPool own_pool[DEVICES];
 static bool captures, by_thread, taking; /* taking: within a word that makes a block */
 static CUstreamCaptureMode mode; /* of the capture */
@@ -107,6 +110,20 @@ static bool enter_any(int device)
     return !current;
 }
 
+/* Around a call for memory in stream order; returns its stream. A default one is that of the current context. */
+static CUstream enter_order(CUstream of_default, int device)
+{
+    if (of_default)
+        enter(device);
+    return of_default ? of_default : stream[device];
+}
+
+static void leave_order(CUstream of_default)
+{
+    if (of_default)
+        leave();
+}
+
 /* The memory by another handle, which a descriptor leads to. */
 static void import(struct block *new)
 {
@@ -153,7 +170,10 @@ static void launch(struct block *new, bool frees)
     if (frees)
         MUST(cuGraphAddMemFreeNode(&end, new->graph, &node, 1, params.dptr));
     MUST(cuGraphInstantiateWithFlags(&new->exec, new->graph, 0));
-    MUST(cuGraphLaunch(new->exec, stream[0]));
+    MUST(cuGraphLaunch(new->exec, enter_order(new->by_default, 0)));
+    if (frees)
+        MUST(cuStreamSynchronize(new->by_default ? new->by_default : stream[0]));
+    leave_order(new->by_default);
 }
 
 static void drop_graph(struct block *old)
@@ -164,7 +184,7 @@ static void drop_graph(struct block *old)
 
 static void take(char kind, size_t bytes)
 {
-    struct block new = {.kind = kind, .bytes = bytes, .device = at};
+    struct block new = {.kind = kind, .bytes = bytes, .device = at, .by_default = by_default};
     taking = kind != 'g';
     const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = there()};
     switch (kind) {
@@ -176,12 +196,14 @@ static void take(char kind, size_t bytes)
     case 'a':
         enter(at); /* which has a stream from here on */
         leave();
-        MUST(cuMemAllocAsync(&new.address, bytes, stream[at]));
+        MUST(cuMemAllocAsync(&new.address, bytes, enter_order(by_default, at)));
+        leave_order(by_default);
         break;
     case 'b':
         if (!own_pool[at])
             MUST(cuMemPoolCreate(&own_pool[at], &props));
-        MUST(cuMemAllocFromPoolAsync(&new.address, bytes, own_pool[at], stream[0]));
+        MUST(cuMemAllocFromPoolAsync(&new.address, bytes, own_pool[at], enter_order(by_default, 0)));
+        leave_order(by_default);
         break;
     case 'c':
     case 'i':
@@ -193,7 +215,6 @@ static void take(char kind, size_t bytes)
         break;
     case 'g':
         launch(&new, true);
-        MUST(cuStreamSynchronize(stream[0]));
         drop_graph(&new);
         return;
     case 'h':
@@ -220,11 +241,13 @@ static void give(struct block *old)
             leave();
         break;
     case 'a':
-        MUST(cuMemFreeAsync(old->address, stream[old->device]));
+        MUST(cuMemFreeAsync(old->address, enter_order(old->by_default, old->device)));
+        leave_order(old->by_default);
         break;
     case 'b':
     case 'h':
-        MUST(cuMemFreeAsync(old->address, stream[0]));
+        MUST(cuMemFreeAsync(old->address, enter_order(old->by_default, 0)));
+        leave_order(old->by_default);
         break;
     case 'c':
     case 'i':
@@ -376,6 +399,9 @@ static void *play_now(void *unused)
     if (*end || (*word == 'f' && number >= (unsigned)blocks) || (*word == 'd' && number >= DEVICES))
         MUST(CUDA_ERROR_INVALID_VALUE);
     switch (*word) {
+    case 'l':
+        by_default = (CUstream[]){NULL, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD}[number % 3];
+        break;
     case 'd':
         at = (int)number;
         break;
@@ -485,11 +511,13 @@ static int draw_words(uint64_t seed, char text[WORDS_MOST][16])
         kinds[kept++] = all[draw(sizeof all - 1)];
     words = 6 + (int)draw(55);
     bool manners = draw(3), second = manners && draw(2), captures_too = manners && draw(2), ends = draw(16) == 0,
-         others_too = draw(8) == 0 && !strchr(kinds, 'u'); /* the simulated driver moves managed memory for its own process alone */
+         others_too = draw(8) == 0, defaults_too = draw(3) == 0;
     while (count < words) {
         unsigned what = (unsigned)draw(100);
         if (manners && draw(5) == 0) {
             snprintf(text[count++], 16, "%s", draw_manner(second, captures_too));
+        } else if (defaults_too && draw(10) == 0) {
+            snprintf(text[count++], 16, "l%u", (unsigned)draw(3));
         } else if (others_too && draw(10) == 0) {
             if (draw(3))
                 snprintf(text[count++], 16, "%c%u", draw(2) ? 'p' : 'o', size());

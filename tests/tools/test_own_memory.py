@@ -148,11 +148,11 @@ class OwnMemory(unittest.TestCase):
                 result = run("run", "--sim", "24MiB", "--", OWN_MEMORY, *words.split())
                 self.assertEqual(result.returncode, 0, result)
 
-    def runs_in_each_way(self, words):
+    def runs_in_each_way(self, words, setting=""):
         """It fits 24 MiB, does not adapt, and runs there however far the GPU lags."""
         self.assertFalse(self.rehearse(0, "24MiB", *words.split())["adapts"])
         for lag in ("", ",run_ahead=0", ",run_ahead=1000", ",driver=12.4"): # which has no events over contexts
-            result = run("run", "--sim", f"24MiB{lag}", "--", OWN_MEMORY, *words.split())
+            result = run("run", "--sim", f"24MiB{lag}{setting}", "--", OWN_MEMORY, *words.split())
             self.assertEqual(result.returncode, 0, (lag, result))
 
     def test_idle_memory_goes_back_in_a_capture(self):
@@ -168,6 +168,21 @@ class OwnMemory(unittest.TestCase):
                       "q g10240 m16384", "m1 a10240 q j f1 e m16384"):
             with self.subTest(words):
                 self.runs_in_each_way(words)
+
+    def test_that_of_default_streams_too(self):
+        """Of the legacy stream (l1) and of a thread's own (l2), freed before the capture, in it, and by another thread."""
+        for stream, words in itertools.product("12", (
+                "a10240 f0 q c16384 v", "b10240 f0 q m16384 v", "h10240 q f0 c16384", "q a10240 f0 m16384", "q g10240 m16384",
+                "j a10240 q j f0 e m16384")):
+            with self.subTest(stream=stream, words=words):
+                self.runs_in_each_way(f"l{stream} {words}")
+
+    def test_managed_memory_makes_room_in_any_process(self):
+        """20 MiB of it are on the device when another process asks for 16 of 24, and this one for the rest."""
+        for kind in "po":
+            self.runs_in_each_way(f"u20480 {kind}16384 m8192", f",card=room-{os.getpid()}")
+            verdict = self.rehearse(3, "22MiB,24MiB", *f"u20480 {kind}16384 m8192".split())
+            self.assertEqual([card["fits"] for card in verdict["cards"]], [False, True])
 
     def test_the_same_requests_are_no_adapting(self):
         """Threads that come in another order have less at a time by chance. 10 MiB twice, at once and then one after the other.

@@ -9,6 +9,7 @@
 #include "track/contexts.h"
 #include "track/events.h"
 #include "track/graph_blocks.h"
+#include "track/pool_streams.h"
 #include "track/streams.h"
 
 /* One thread gets past the claim; the others return when the announcement is complete. The core may have been made
@@ -22,6 +23,7 @@ void sg_context_gone(struct sg_core *core, CUcontext context, uint64_t id)
     sg_events_context_gone(context);
     sg_captures_context_gone(context);
     sg_graphs_context_gone(context);
+    sg_pool_streams_context_gone(context);
     if (sg_check_on())
         sg_check_context_gone(context);
     struct sg_core *now = core ? core : sg_process_core_made(); /* made since then, perhaps with this context */

@@ -13,6 +13,7 @@
 #include "process/process.h"
 #include "track/captures.h"
 #include "track/context_pins.h"
+#include "track/default_streams.h"
 #include "track/stream_handle.h"
 
 enum { STREAMS = 64, REST_NS = 20000, LONGEST_REST_NS = 200000 };
@@ -29,8 +30,10 @@ void sg_pool_streams_note(CUstream stream, bool per_thread)
     const struct sg_driver *driver = sg_process_driver();
     CUstream named = sg_stream_named(stream, per_thread);
     CUcontext context;
-    if (named == CU_STREAM_LEGACY || named == CU_STREAM_PER_THREAD)
+    if (named == CU_STREAM_LEGACY || named == CU_STREAM_PER_THREAD) {
+        sg_default_streams_note(named);
         return;
+    }
     for (int i = 0; i < STREAMS; i++)
         if (atomic_load_explicit(&pool_streams.stream[i], memory_order_relaxed) == named)
             return;
@@ -55,9 +58,18 @@ void sg_pool_streams_gone(CUstream stream)
         sg_rest(REST_NS);
 }
 
+/* Its streams are no more, so nothing is asked about them. */
+void sg_pool_streams_context_gone(CUcontext context)
+{
+    for (int i = 0; i < STREAMS; i++)
+        if (atomic_load(&pool_streams.context[i]) == context)
+            atomic_store(&pool_streams.stream[i], NULL);
+    sg_default_streams_context_gone(context);
+}
+
 /* One stream that is waited for. */
 struct place {
-    int at; /* in the ring */
+    int at;        /* in the ring; behind it are the default streams */
     CUstream open; /* that was not captured after so many joins */
     unsigned joins;
 };
@@ -95,6 +107,8 @@ static CUresult stream_ask(CUstream stream, struct place *place)
 static CUresult place_ask(struct place *place)
 {
     CUresult result = CUDA_ERROR_INVALID_HANDLE;
+    if (place->at >= STREAMS)
+        return sg_default_streams_ask(place->at - STREAMS);
     atomic_fetch_add(&pool_streams.asking, 1);
     CUstream stream = atomic_load(&pool_streams.stream[place->at]);
     int use = stream ? sg_context_pin(atomic_load(&pool_streams.context[place->at])) : -1;
@@ -114,7 +128,7 @@ bool sg_pool_streams_waited(void)
     bool any = false;
     if (!sg_process_driver() || !sg_capture_mode_relax(&mode))
         return false;
-    for (int at = 0; at < STREAMS; at++) {
+    for (int at = 0; at < STREAMS + SG_DEFAULT_STREAMS; at++) {
         long rest = REST_NS;
         struct place place = {.at = at};
         CUresult result = place_ask(&place);

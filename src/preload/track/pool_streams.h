@@ -7,8 +7,7 @@
    How. A free to a pool, and a launch of a graph with memory of its own, note their stream. A stream that is about to be
    destroyed is taken out. An end waits until no call of ours names a stream of the table.
 
-   Limits. 64 streams; a further one takes the place of the oldest. The legacy stream is left out, because a question about
-   it would end captures of blocking streams. So are default streams of threads, which another thread can't name.
+   Limits. 64 streams; a further one takes the place of the oldest. Default streams are apart (default_streams.h).
 
    For example, stream 1 is to free 10 MiB of a pool behind a kernel, and stream 2 is captured. On a card of 24 MiB
    cuMemCreate of 16 is refused. Stream 1 is asked until the kernel is done, the pool gives 10 MiB back, and the second
@@ -26,6 +25,9 @@ void sg_pool_streams_note(CUstream stream, bool per_thread);
 
 /* A stream is about to be destroyed. Returns once no other thread asks about it. */
 void sg_pool_streams_gone(CUstream stream);
+
+/* A context has gone, with its streams. */
+void sg_pool_streams_context_gone(CUcontext context);
 
 /* While a capture is active: waits for the work of these streams, all together `wait_limit` at most. True: one has come to
    its end, so asking the driver again can help. No lock of ours is held. */

@@ -17,6 +17,7 @@
 #include "process/process.h"
 #include "track/captures.h"
 #include "track/context_pins.h"
+#include "track/default_streams.h"
 #include "track/pool_streams.h"
 
 enum { STREAMS = 64 };
@@ -30,12 +31,19 @@ static struct {
     unsigned joins;
     bool relaxed, cannot_relax, no_driver;
     bool (*within)(void);     /* called within the first query */
+    CUcontext current;
+    CUstream recorded; /* the last record's */
+    unsigned events, records, event_queries, event_waits;
+    bool legacy_is_implicit; /* a blocking stream is captured */
 } fake;
 
 static CUresult is_capturing(CUstream stream, CUstreamCaptureStatus *ret)
 {
-    assert_true(fake.relaxed && fake.excluded && fake.pinned);
+    bool by_default = stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+    assert_true(fake.excluded && (by_default || (fake.relaxed && fake.pinned)));
     fake.status_asked++;
+    if (stream == CU_STREAM_LEGACY && fake.legacy_is_implicit)
+        return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     *ret = stream == fake.captured ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
     return CUDA_SUCCESS;
 }
@@ -68,6 +76,45 @@ static CUresult synchronize(CUstream stream)
     return CUDA_SUCCESS;
 }
 
+static CUresult get_current(CUcontext *ret)
+{
+    *ret = fake.current;
+    return CUDA_SUCCESS;
+}
+
+static CUresult create_event(CUevent *ret, unsigned flags)
+{
+    assert_int_equal(flags, CU_EVENT_DISABLE_TIMING);
+    *ret = (CUevent)(uintptr_t)(4096 + 16 * fake.events++);
+    return CUDA_SUCCESS;
+}
+
+static CUresult record_event(CUevent event, CUstream stream)
+{
+    assert_true(
+        fake.excluded && event && stream != fake.captured && !(stream == CU_STREAM_LEGACY && fake.legacy_is_implicit));
+    fake.recorded = stream;
+    fake.records++;
+    return CUDA_SUCCESS;
+}
+
+static CUresult query_event(CUevent event)
+{
+    assert_true(fake.relaxed && fake.pinned && event);
+    fake.event_queries++;
+    if (!fake.busy)
+        return CUDA_SUCCESS;
+    fake.busy -= fake.busy > 0;
+    return CUDA_ERROR_NOT_READY;
+}
+
+static CUresult synchronize_event(CUevent event)
+{
+    assert_true(fake.relaxed && event && !fake.busy);
+    fake.event_waits++;
+    return CUDA_SUCCESS;
+}
+
 const struct sg_real *sg_real(void)
 {
     static const struct sg_real real = {.cuStreamQuery = query, .cuStreamSynchronize = synchronize};
@@ -76,7 +123,13 @@ const struct sg_real *sg_real(void)
 
 const struct sg_driver *sg_process_driver(void)
 {
-    static const struct sg_driver driver = {.stream_is_capturing = is_capturing, .stream_get_ctx = get_ctx};
+    static const struct sg_driver driver = {.stream_is_capturing = is_capturing,
+        .stream_get_ctx = get_ctx,
+        .ctx_get_current = get_current,
+        .event_create = create_event,
+        .event_record = record_event,
+        .event_query = query_event,
+        .event_synchronize = synchronize_event};
     return fake.no_driver ? NULL : &driver;
 }
 
@@ -131,6 +184,8 @@ static CUstream stream(int number)
     return (CUstream)(uintptr_t)(256 + 16 * number);
 }
 
+__thread struct sg_thread sg_self;
+
 /* The ring is empty before each test. */
 static int start(void **state)
 {
@@ -138,6 +193,9 @@ static int start(void **state)
     fake = (__typeof__(fake)){0};
     for (int i = 0; i < 4 * STREAMS; i++)
         sg_pool_streams_gone(stream(i));
+    sg_pool_streams_context_gone(context);
+    sg_pool_streams_context_gone(gone);
+    fake.current = context;
     return 0;
 }
 
@@ -183,16 +241,86 @@ static void a_stream_that_joins_meanwhile_is_let_go(void **state)
     assert_true(fake.asked == 1 && fake.status_asked == 2);
 }
 
-/* The legacy stream is ordered with captured ones, and a thread's own is not to be named by others. */
+/* The legacy stream is ordered with captured ones, and a thread's own is not to be named by others. An event stands for each. */
 static void default_streams_are_not_named(void **state)
 {
     (void)state;
+    const struct {
+        CUstream stream;
+        bool per_thread;
+        CUstream named;
+    } ways[] = {{NULL, false, CU_STREAM_LEGACY}, {NULL, true, CU_STREAM_PER_THREAD},
+        {CU_STREAM_LEGACY, true, CU_STREAM_LEGACY}, {CU_STREAM_PER_THREAD, false, CU_STREAM_PER_THREAD}};
+    for (unsigned i = 0; i < 4; i++) {
+        sg_pool_streams_note(ways[i].stream, ways[i].per_thread);
+        assert_true(fake.recorded == ways[i].named && fake.records == i + 1);
+    }
+    assert_int_equal(fake.events, 2);
+    fake.busy = 3;
+    assert_true(sg_pool_streams_waited());
+    assert_true(fake.event_queries == 5 && fake.event_waits == 2 && fake.asked == 0);
+    assert_true(!fake.relaxed && !fake.excluded && !fake.pinned);
+    fake.current = NULL; /* nothing is known of it then */
+    sg_pool_streams_note(NULL, false);
+    assert_int_equal(fake.records, 4);
+}
+
+/* A record would end the capture of a blocking stream, or be part of that of a thread's own one. */
+static void no_record_touches_a_capture(void **state)
+{
+    (void)state;
+    fake.legacy_is_implicit = true;
+    fake.captured = CU_STREAM_PER_THREAD;
     sg_pool_streams_note(NULL, false);
     sg_pool_streams_note(NULL, true);
-    sg_pool_streams_note(CU_STREAM_LEGACY, false);
-    sg_pool_streams_note(CU_STREAM_PER_THREAD, false);
+    assert_int_equal(fake.records, 0);
+    fake.legacy_is_implicit = false;
+    fake.captured = NULL;
+    sg_pool_streams_note(NULL, false);
+    sg_pool_streams_note(NULL, true);
+    assert_int_equal(fake.records, 2);
+}
+
+static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+static pthread_barrier_t all_alive; /* no two have their variables at one place */
+
+static void *free_in_own_stream(void *unused)
+{
+    pthread_mutex_lock(&one_at_a_time);
+    sg_pool_streams_note(NULL, true);
+    pthread_mutex_unlock(&one_at_a_time);
+    pthread_barrier_wait(&all_alive);
+    return unused;
+}
+
+/* A thread has a stream and so an event of its own. Where there are no more, that of another serves. */
+static void each_thread_has_an_event(void **state)
+{
+    (void)state;
+    pthread_t thread[2 * SG_DEFAULT_STREAMS];
+    assert_int_equal(pthread_barrier_init(&all_alive, NULL, 2 * SG_DEFAULT_STREAMS), 0);
+    for (int i = 0; i < 2 * SG_DEFAULT_STREAMS; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, free_in_own_stream, NULL), 0);
+    for (int i = 0; i < 2 * SG_DEFAULT_STREAMS; i++)
+        assert_int_equal(pthread_join(thread[i], NULL), 0);
+    assert_int_equal(fake.events, SG_DEFAULT_STREAMS);
+    assert_int_equal(fake.records, 2 * SG_DEFAULT_STREAMS);
+    sg_pool_streams_note(NULL, true);
+    assert_true(sg_pool_streams_waited());
+    assert_int_equal(fake.event_waits, fake.events);
+}
+
+static void a_context_takes_its_streams_along(void **state)
+{
+    (void)state;
+    sg_pool_streams_note(stream(1), false);
+    sg_pool_streams_note(NULL, false);
+    sg_pool_streams_context_gone(context);
     assert_false(sg_pool_streams_waited());
-    assert_int_equal(fake.status_asked, 0);
+    assert_int_equal(fake.asked + fake.event_queries, 0);
+    sg_pool_streams_note(NULL, false); /* one of the same handle */
+    assert_true(sg_pool_streams_waited());
+    assert_true(fake.events == 2 && fake.event_waits == 1);
 }
 
 static void streams_that_are_gone_are_not_named(void **state)
@@ -284,6 +412,9 @@ int main(void)
         TEST(captured_streams_are_left_alone),
         TEST(a_stream_that_joins_meanwhile_is_let_go),
         TEST(default_streams_are_not_named),
+        TEST(no_record_touches_a_capture),
+        TEST(each_thread_has_an_event),
+        TEST(a_context_takes_its_streams_along),
         TEST(streams_that_are_gone_are_not_named),
         TEST(endless_work_is_waited_for_in_bounds),
         TEST(more_streams_than_are_kept),

@@ -1,0 +1,31 @@
+/* Default streams in whose order pools and graphs get memory back: as pool_streams.h, of which this is the other half.
+
+   Why apart. Nobody can ask about these while a capture is active. A question about the legacy stream ruins a capture on a
+   blocking stream, and a thread's own stream is another one in each thread. An event from before may be asked about by anybody.
+
+   How. Each free to a pool in such a stream records an event behind it. Each context's legacy stream has one, and so has each
+   thread's own stream. A capture is left alone that this record would ruin or join.
+
+   Limits. 32 events. A further stream takes that of another one of its context, whose frees are then waited for no more.
+
+   For example, 10 MiB are freed to a pool in the legacy stream, and stream 2 is captured. On a card of 24 MiB cuMemCreate of 16
+   is refused. The event behind the free is waited for, the pool gives 10 MiB back, and the second call has its 16. */
+#ifndef SG_DEFAULT_STREAMS_H
+#define SG_DEFAULT_STREAMS_H
+
+#include "driver/cuda_abi.h"
+
+enum { SG_DEFAULT_STREAMS = 32 };
+
+/* Pools will have memory back in the order of a default stream of the current context: CU_STREAM_LEGACY or
+   CU_STREAM_PER_THREAD. Any thread. No lock, so a handler of a signal may do it. */
+void sg_default_streams_note(CUstream named);
+
+/* CUDA_SUCCESS: the last free that is noted at this place has taken effect, and its pool has the memory. In relaxed mode.
+   CUDA_ERROR_NOT_READY: not yet. CUDA_ERROR_INVALID_HANDLE: nothing is noted there, or its context has gone. */
+CUresult sg_default_streams_ask(int place);
+
+/* A context has gone, and with it its events. */
+void sg_default_streams_context_gone(CUcontext context);
+
+#endif
