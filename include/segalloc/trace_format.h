@@ -157,20 +157,21 @@ enum segalloc_finding_field {
 
 /* What was done, or found out, at a turn. */
 enum segalloc_turn {
-    SEGALLOC_TURN_ALIASES = 1,  /* 1: pages may get a second address for this allocation; 0: they may not */
-    SEGALLOC_TURN_LATE_UNMAP,   /* an old address of pages was picked to be unmapped: pages */
-    SEGALLOC_TURN_UNMAPPED,     /* 1: it was; 0: the driver refused */
-    SEGALLOC_TURN_REUSE,        /* a huge block got the addresses of one that is gone */
-    SEGALLOC_TURN_REGION,       /* bytes of addresses that were reserved; 0: none were to be had; 1: there was no host
+    SEGALLOC_TURN_ALIASES = 1, /* 1: pages may get a second address for this allocation; 0: they may not */
+    SEGALLOC_TURN_LATE_UNMAP,  /* an old address of pages was picked to be unmapped: pages */
+    SEGALLOC_TURN_UNMAPPED,    /* 1: it was; 0: the driver refused */
+    SEGALLOC_TURN_REUSE,       /* a huge block got the addresses of one that is gone */
+    SEGALLOC_TURN_REGION,      /* bytes of addresses that were reserved; 0: none were to be had; 1: there was no host
                                    memory for them */
-    SEGALLOC_TURN_GARBAGE,      /* bytes beyond garbage_collection_threshold, or beyond a lowered limit */
-    SEGALLOC_TURN_CUT,          /* idle pages were picked to be given back: how many */
-    SEGALLOC_TURN_GIVEN,        /* 1: they are; 0: the driver refused */
-    SEGALLOC_TURN_RETIRE,       /* 1: a huge block's region is empty, and its page goes; 0: it is not */
-    SEGALLOC_TURN_UNDONE = 11,       /* 0: what the driver had failed half-way is undone. Before that, for each step of it that
+    SEGALLOC_TURN_GARBAGE,     /* bytes beyond garbage_collection_threshold, or beyond a lowered limit */
+    SEGALLOC_TURN_CUT,         /* idle pages were picked to be given back: how many */
+    SEGALLOC_TURN_GIVEN,       /* 1: they are; 0: the driver refused */
+    SEGALLOC_TURN_RETIRE,      /* 1: a huge block's region is empty, and its page goes; 0: it is not */
+    SEGALLOC_TURN_UNDONE = 11, /* 0: what the driver had failed half-way is undone. Before that, for each step of it that
                                    failed too, its number << 2 and, 1: its pages went back to the driver, or 2: its
                                    addresses are lost */
-    SEGALLOC_TURN_LEFT,         /* the end of an allocation, which is left to the driver: bytes */
+    SEGALLOC_TURN_LEFT,        /* the end of an allocation, which is left to the driver, or to its caller, who asks
+                                   again for less: bytes */
 };
 
 /* What became of an allocation that was refused. */

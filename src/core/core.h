@@ -118,4 +118,7 @@ void sg_core_share(struct sg_core *core);
    those have left, when there is no memory for a segment. */
 bool sg_core_left_pages(struct sg_core *core, int device);
 
+/* True if `device` serves fixed segments now. */
+bool sg_core_has_segments(struct sg_core *core, int device);
+
 #endif

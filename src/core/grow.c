@@ -291,11 +291,21 @@ static void note_ran_out_locked(struct sg_device *device, size_t bytes, const st
     sg_count(device, SG_STAT_refused, 1);
 }
 
+/* True if an allocation that has failed `leaves` the rest to others. A modest one always does: its caller asks again for
+   less. A replay does as the recorded run did, where nobody says which one was modest. */
+static bool is_left(const struct sg_tag *tag, const struct segalloc_trace_record *replayed, bool leaves)
+{
+    return replayed ? sg_replay_step_is(replayed, SEGALLOC_TURN_LEFT) : leaves || tag->modest;
+}
+
 CUresult sg_device_ran_out(struct sg_device *device, size_t bytes, const struct sg_tag *tag)
 {
-    (void)sg_replay_step(device);
+    const struct segalloc_trace_record *replayed = sg_replay_step(device);
     sg_device_lock(device);
-    note_ran_out_locked(device, bytes, tag);
+    if (is_left(tag, replayed, false))
+        sg_emit_step_locked(device, SEGALLOC_TURN_LEFT, bytes);
+    else
+        note_ran_out_locked(device, bytes, tag);
     sg_device_unlock(device);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -410,7 +420,8 @@ static bool grow_wait_for_memory(struct sg_device *device, struct patience *pati
 {
     if (device->core->replay) {
         const struct segalloc_trace_record *replayed = sg_replay_step(device);
-        return replayed && replayed->kind != SEGALLOC_RECORD_ALLOCATE_FAILURE;
+        return replayed && replayed->kind != SEGALLOC_RECORD_ALLOCATE_FAILURE &&
+               !sg_replay_step_is(replayed, SEGALLOC_TURN_LEFT);
     }
     return is_patient(device, patience) && sg_device_ask(device, SG_ASK_WAIT);
 }
@@ -420,11 +431,11 @@ static bool grow_wait_for_memory(struct sg_device *device, struct patience *pati
    nothing is said here. */
 static CUresult leave_to_driver(struct sg_device *device, CUresult result, size_t bytes, const struct sg_tag *tag)
 {
-    (void)sg_replay_step(device);
+    const struct segalloc_trace_record *replayed = sg_replay_step(device);
     sg_device_lock(device);
     uint64_t held = device->accounts.usage.reserved.now, most = device->capacity_bytes;
     bool fits = held <= most && bytes <= most - held, is_limited = most < device->total_bytes;
-    bool leaves = fits && (is_limited || result != CUDA_ERROR_OUT_OF_MEMORY);
+    bool leaves = is_left(tag, replayed, fits && (is_limited || result != CUDA_ERROR_OUT_OF_MEMORY));
     if (leaves)
         sg_emit_step_locked(device, SEGALLOC_TURN_LEFT, bytes);
     else
@@ -443,7 +454,8 @@ CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, co
     /* Before `grow`: both may call the driver for long, and asking must not be done under it. */
     request.want.aliases = sg_alias_allowed(device, want.slot, bytes);
     sg_device_ask(device, how_to_ask(device, &request));
-    keep_pending_limit(device, bytes);
+    if (!tag->modest)
+        keep_pending_limit(device, bytes);
     /* The rungs under `grow`, then the wait without it. After a wait everything is tried again from the cheapest rung
        on. */
     while (again && result == CUDA_ERROR_OUT_OF_MEMORY) {
@@ -453,7 +465,7 @@ CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, co
         result = attempt_twice_growing(device, &request, &noted, ret);
         sg_grow_unlock(device);
         if (result == CUDA_ERROR_OUT_OF_MEMORY)
-            again = grow_wait_for_memory(device, &patience);
+            again = !tag->modest && grow_wait_for_memory(device, &patience);
     }
     if (result == CUDA_SUCCESS || sg_driver_is_sticky(result))
         return result;

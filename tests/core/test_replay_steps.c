@@ -181,6 +181,32 @@ static void test_joined_by_a_question(void **state)
     stop(core);
 }
 
+/* A modest request is served from what is plentiful. Beyond that it leaves no trace, and a failure is no refusal. */
+static void test_modest(void **state)
+{
+    (void)state;
+    const struct sg_tag modest = {.modest = true};
+    for (int fixed = 0; fixed < 2; fixed++) {
+        struct sg_core *core = start(fixed ? "expandable_segments:False" : "free_sync:strict", MIB(64));
+        struct sg_stats stats;
+        CUdeviceptr block;
+        assert_int_equal(sg_core_malloc(core, 0, MIB(20), &modest, &block), CUDA_SUCCESS);
+        forget();
+        assert_int_equal(sg_core_malloc(core, 0, MIB(32), &modest, &block), CUDA_ERROR_OUT_OF_MEMORY); /* 52 of 64 */
+        assert_int_equal(count, 0);
+        strict_fail_at(1, /* for_ever */ true, CUDA_ERROR_OUT_OF_MEMORY); /* others have the rest of the card */
+        assert_int_not_equal(sg_core_malloc(core, 0, MIB(24), &modest, &block), CUDA_SUCCESS);
+        strict_fail_at(0, false, CUDA_SUCCESS);
+        assert_int_equal(told[0].kind, SEGALLOC_RECORD_SLOW_BEGIN);
+        assert_int_equal(told[count - 1].id, SEGALLOC_TURN_LEFT);
+        assert_int_equal(told[count - 1].size, MIB(24));
+        assert_true(sg_core_stats(core, 0, &stats));
+        assert_int_equal(stats.value[SG_STAT_refused], 0);
+        assert_int_equal(ask(core, 0, MIB(32), &block), CUDA_SUCCESS);
+        stop(core);
+    }
+}
+
 static void test_fixed_segments(void **state)
 {
     (void)state;
@@ -220,6 +246,7 @@ int main(void)
         cmocka_unit_test(test_what_goes_back),
         cmocka_unit_test(test_lowered_limit),
         cmocka_unit_test(test_joined_by_a_question),
+        cmocka_unit_test(test_modest),
         cmocka_unit_test(test_fixed_segments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

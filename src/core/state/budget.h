@@ -31,6 +31,18 @@ static inline bool sg_device_is_low_pressure_locked(const struct sg_device *devi
            held * WHOLE < device->capacity_bytes * SG_ROOMY_PERCENT;
 }
 
+/* True if memory is plentiful even with a block of `more` bytes: less than 80 % of what may be held would be in use. For
+   example, on a card of 24 GiB 19 GiB are allocated, and others use 1 GiB: 19 of 19.2 are in use, and 18.4 may be. */
+static inline bool sg_device_is_plentiful_locked(const struct sg_device *device, uint64_t more) SG_REQUIRES(lock)
+{
+    SG_ASSERT_HELD(&device->lock);
+    enum { WHOLE = 100 };
+    const struct sg_usage *usage = &device->accounts.usage;
+    uint64_t used = usage->allocated.now + usage->pending.now + more;
+    return (used + device->room.outside_bytes) * WHOLE < device->total_bytes * SG_ROOMY_PERCENT &&
+           used * WHOLE < device->capacity_bytes * SG_ROOMY_PERCENT;
+}
+
 /* The most bytes that have ever been allocated. A reader who lets peaks begin again does not change it. */
 uint64_t sg_device_allocated_peak_locked(const struct sg_device *device) SG_REQUIRES(lock);
 

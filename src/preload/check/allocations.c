@@ -1,6 +1,8 @@
 /* The stream that gets the memory reads what the shadow knows of it, as the first work on it. */
 #include "check/allocations.h"
 
+#include <stdatomic.h>
+
 #include "check/compare.h"
 #include "check/live.h"
 #include "check/read_back.h"
@@ -11,13 +13,34 @@
 #include "track/streams.h"
 
 enum {
-    PARTS = 64,     /* freed blocks that one allocation looks at */
-    PARTS_USUAL = 8 /* the same where it is not thorough: each takes a copy or three */
+    PARTS = 64,      /* freed blocks that one allocation looks at */
+    PARTS_USUAL = 8, /* the same where it is not thorough: each takes a copy or three */
+    TAILS_SHARE = 256,
+    SEGMENT_STEP = 2 << 20 /* bytes by which segments grow, as PyTorch's */
 };
 
-size_t sg_check_room(size_t bytes)
+/* Bytes of tails that a device has room for; asked for once. 0: the driver does not say. */
+static uint64_t room_for_tails(int device)
 {
-    return bytes > SIZE_MAX / 2 ? bytes : ((bytes + SG_TAIL - 1) & ~(size_t)(SG_TAIL - 1)) + SG_TAIL;
+    static _Atomic uint64_t most[SG_DEVICES_MAX];
+    uint64_t bytes = atomic_load_explicit(&most[device], memory_order_relaxed);
+    size_t total;
+    if (!bytes && sg_check_driver->device_total(&total, device) == CUDA_SUCCESS) {
+        bytes = total / TAILS_SHARE;
+        atomic_store_explicit(&most[device], bytes, memory_order_relaxed);
+    }
+    return bytes;
+}
+
+size_t sg_check_room(struct sg_core *core, int device, size_t bytes)
+{
+    if (bytes > SIZE_MAX / 2)
+        return bytes;
+    size_t room = ((bytes + SG_TAIL - 1) & ~(size_t)(SG_TAIL - 1)) + SG_TAIL;
+    if (bytes >= SEGMENT_STEP && (bytes - 1) / SEGMENT_STEP != (room - 1) / SEGMENT_STEP &&
+        sg_core_has_segments(core, device))
+        return bytes;
+    return sg_live_tails(device) + SG_TAIL <= room_for_tails(device) ? room : bytes;
 }
 
 /* The stream that is to do the first work on a block: the one that it is for, or ours. False: it may not. *ret_wait: the

@@ -14,8 +14,12 @@
 #include "core/core.h"
 #include "track/request.h"
 
-/* Bytes to ask the core for, where the program asked for `bytes`. sg_live_bytes() is the other way round. */
-size_t sg_check_room(size_t bytes);
+/* Bytes to ask the core for on a device, where the program asked for `bytes`: the tail with them. Not where that would take
+   more than 1/256 of the device for tails in all, or where memory comes in segments and a tail would begin another 2 MiB.
+   So a program that needs less than 99.6 % of a card gets it. sg_live_bytes() is the other way round.
+
+   For example, 8 GiB have room for tails of 32 MiB: those of 65,536 blocks. */
+size_t sg_check_room(struct sg_core *core, int device, size_t bytes);
 
 /* A block was handed out, of `room` bytes for `bytes` asked for; before the program has it. */
 void sg_check_given(struct sg_core *core, int device, const struct sg_request *request, const struct sg_tag *tag,

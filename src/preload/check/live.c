@@ -1,15 +1,32 @@
 /* SG_LOCK_CHECK guards the table, as it does the counts of references. */
 #include "check/live.h"
 
+#include <stdatomic.h>
+
 #include "base/idmap.h"
 #include "check/samples.h"
 #include "process/locks.h"
 
 static struct sg_idmap live; /* address to block; guarded by SG_LOCK_CHECK */
+static _Atomic uint64_t tails[SG_DEVICES_MAX]; /* bytes; changed under SG_LOCK_CHECK */
 
 bool sg_live_begin(void)
 {
     return sg_idmap_init(&live);
+}
+
+uint64_t sg_live_tails(int device)
+{
+    return atomic_load_explicit(&tails[device], memory_order_relaxed);
+}
+
+/* A block comes to the table, or has left it. Under SG_LOCK_CHECK. */
+static void live_count_tail(const struct sg_freed *block, bool comes)
+{
+    if (block->fill.has_tail && comes)
+        tails[block->device] += SG_TAIL;
+    else if (block->fill.has_tail)
+        tails[block->device] -= SG_TAIL;
 }
 
 size_t sg_live_bytes(CUdeviceptr base, size_t room)
@@ -25,6 +42,8 @@ struct sg_freed *sg_live_take(CUdeviceptr address)
 {
     sg_process_lock(SG_LOCK_CHECK);
     struct sg_freed *block = (struct sg_freed *)(uintptr_t)sg_idmap_take(&live, address);
+    if (block)
+        live_count_tail(block, false);
     sg_process_unlock(SG_LOCK_CHECK);
     return block;
 }
@@ -32,7 +51,9 @@ struct sg_freed *sg_live_take(CUdeviceptr address)
 void sg_live_put(struct sg_freed *block)
 {
     sg_process_lock(SG_LOCK_CHECK);
-    if (!sg_idmap_put(&live, block->base, (uintptr_t)block))
+    if (sg_idmap_put(&live, block->base, (uintptr_t)block))
+        live_count_tail(block, true);
+    else
         sg_shadow_unref(&sg_check_shadow, block);
     sg_process_unlock(SG_LOCK_CHECK);
 }

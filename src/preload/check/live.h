@@ -15,6 +15,9 @@
 /* Makes the table; once, before there are blocks. False: no host memory. */
 bool sg_live_begin(void);
 
+/* Bytes of the tails of live blocks of a device. */
+uint64_t sg_live_tails(int device);
+
 /* Bytes that the program asked for, where the core gave `room`, for a block that is live. */
 size_t sg_live_bytes(CUdeviceptr base, size_t room);
 

@@ -206,9 +206,11 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_req
     sg_recorder_device(sg_process_driver(), device);
     sg_trim_use(device);
     unsigned ends = sg_captures_ends();
-    size_t room = sg_check_on() ? sg_check_room(bytes) : bytes;
+    size_t room = sg_check_on() ? sg_check_room(core, device, bytes) : bytes;
+    tag.modest = room > bytes; /* no allocation fails, and nobody gives memory up, for what is checked behind it */
     CUresult result = sg_core_malloc(core, device, room, &tag, ret);
-    if (result != CUDA_SUCCESS && room > bytes) { /* no allocation fails for what is checked behind it */
+    if (result != CUDA_SUCCESS && tag.modest) {
+        tag.modest = false;
         room = bytes;
         result = sg_core_malloc(core, device, bytes, &tag, ret);
     }

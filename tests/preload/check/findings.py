@@ -44,7 +44,7 @@ SIMS = ["1GiB", "1GiB,schedule=3", "1GiB,driver=12.4", "1GiB,no-vmm"]
 
 def run(mistake, conf, sim="1GiB"):
     environment = {**os.environ, "SEGALLOC_SIM": sim, "SEGALLOC_CONF": conf, "LD_PRELOAD": sys.argv[1]}
-    return subprocess.run([sys.argv[2], mistake], env=environment, stderr=subprocess.PIPE, text=True, timeout=60)
+    return subprocess.run([sys.argv[2], mistake], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
 
 
 def objects(result):
@@ -92,6 +92,14 @@ class Findings(unittest.TestCase):
             if "no-vmm" in sim:  # a free in a segment waits: it is filled as a plain one is
                 found, _ = objects(run("plain_set_after_free", "check:json", sim))
             self.assertEqual([each["finding"] for each in found], [WRITE], sim)
+
+    def test_full_card(self):
+        """A program that fills its card gets what it gets without, but for what tails take: 1/256 at most."""
+        for sim in SIMS:
+            with self.subTest(sim=sim):
+                checked, plain = (int(run("edge", f"check:{word}", sim).stdout) for word in ("on", "off"))
+                self.assertGreater(checked, 50)
+                self.assertLessEqual(plain - checked, 1)  # 64 blocks are the whole card, to the last byte
 
     def test_contracts(self):
         """The first line of a finding, the last line, and the status."""

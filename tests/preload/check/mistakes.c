@@ -293,6 +293,17 @@ static void after_the_stream_is_gone(void)
     serve_again(BYTES, other);
 }
 
+/* A program that takes all there is: says how many blocks of 16 MiB that were. The last ones leave no room for what is
+   checked behind them. */
+static void edge(void)
+{
+    CUdeviceptr address;
+    int count = 0;
+    while (cuMemAlloc_v2(&address, 16 << 20) == CUDA_SUCCESS)
+        count++;
+    printf("%d\n", count);
+}
+
 /* None: what a program may do. */
 static void none(void)
 {
@@ -309,13 +320,32 @@ static const struct mistake {
     void (*make)(void);
 } mistakes[] = {
 #define MISTAKE(name) {#name, name}
-    MISTAKE(none), MISTAKE(set_after_free), MISTAKE(set_after_free_elsewhere), MISTAKE(copy_after_free),
-    MISTAKE(copy_from_device_after_free), MISTAKE(plain_set_after_free), MISTAKE(plain_copy_after_free),
-    MISTAKE(large_after_free), MISTAKE(whole_large_after_free), MISTAKE(last_byte_after_free), MISTAKE(part_after_free),
-    MISTAKE(graph_after_free), MISTAKE(overrun_by_1), MISTAKE(overrun_of_unit_by_1), MISTAKE(overrun_by_512),
-    MISTAKE(overrun_by_4096), MISTAKE(underrun), MISTAKE(plain_overrun), MISTAKE(double_free),
-    MISTAKE(plain_double_free), MISTAKE(free_of_the_middle), MISTAKE(free_of_an_odd_address),
-    MISTAKE(free_in_another_context), MISTAKE(unrecorded_stream), MISTAKE(after_the_stream_is_gone),
+    MISTAKE(none),
+    MISTAKE(edge),
+    MISTAKE(set_after_free),
+    MISTAKE(set_after_free_elsewhere),
+    MISTAKE(copy_after_free),
+    MISTAKE(copy_from_device_after_free),
+    MISTAKE(plain_set_after_free),
+    MISTAKE(plain_copy_after_free),
+    MISTAKE(large_after_free),
+    MISTAKE(whole_large_after_free),
+    MISTAKE(last_byte_after_free),
+    MISTAKE(part_after_free),
+    MISTAKE(graph_after_free),
+    MISTAKE(overrun_by_1),
+    MISTAKE(overrun_of_unit_by_1),
+    MISTAKE(overrun_by_512),
+    MISTAKE(overrun_by_4096),
+    MISTAKE(underrun),
+    MISTAKE(plain_overrun),
+    MISTAKE(double_free),
+    MISTAKE(plain_double_free),
+    MISTAKE(free_of_the_middle),
+    MISTAKE(free_of_an_odd_address),
+    MISTAKE(free_in_another_context),
+    MISTAKE(unrecorded_stream),
+    MISTAKE(after_the_stream_is_gone),
 };
 
 int main(int count, char **argument)
