@@ -295,7 +295,7 @@ static void note_ran_out_locked(struct sg_device *device, size_t bytes, const st
    less. A replay does as the recorded run did, where nobody says which one was modest. */
 static bool is_left(const struct sg_tag *tag, const struct segalloc_trace_record *replayed, bool leaves)
 {
-    return replayed ? sg_replay_step_is(replayed, SEGALLOC_TURN_LEFT) : leaves || tag->modest;
+    return leaves || tag->modest || (replayed && sg_replay_step_is(replayed, SEGALLOC_TURN_LEFT));
 }
 
 CUresult sg_device_ran_out(struct sg_device *device, size_t bytes, const struct sg_tag *tag)

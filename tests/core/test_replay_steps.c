@@ -182,7 +182,7 @@ static void test_joined_by_a_question(void **state)
 }
 
 /* A modest request is served from what is plentiful. Beyond that it leaves no trace, and a failure is no refusal. */
-static void test_modest(void **state)
+static void test_modest_failure_is_no_refusal(void **state)
 {
     (void)state;
     const struct sg_tag modest = {.modest = true};
@@ -246,7 +246,7 @@ int main(void)
         cmocka_unit_test(test_what_goes_back),
         cmocka_unit_test(test_lowered_limit),
         cmocka_unit_test(test_joined_by_a_question),
-        cmocka_unit_test(test_modest),
+        cmocka_unit_test(test_modest_failure_is_no_refusal),
         cmocka_unit_test(test_fixed_segments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -118,6 +118,8 @@ void sg_check_given(struct sg_core *core, int device, const struct sg_request *r
     CUdeviceptr address, size_t bytes, size_t room)
 {
     struct sg_part part[PARTS];
+    bool has_tail = room > bytes;
+    room = (room + SG_TAIL - 1) & ~(size_t)(SG_TAIL - 1); /* the core's unit: all of it is this block's */
     struct sg_check_note note = sg_check_note_now(tag);
     sg_process_lock(SG_LOCK_CHECK);
     size_t most = sg_check_thorough() ? PARTS : PARTS_USUAL;
@@ -134,7 +136,7 @@ void sg_check_given(struct sg_core *core, int device, const struct sg_request *r
         block->bytes = bytes;
         block->allocated = note;
         block->fill.room = room;
-        block->fill.has_tail = room > bytes;
+        block->fill.has_tail = has_tail;
         block->fill.place = stamps_place(address, room, part, count);
         look_at_given(core, device, request, tag, block, part, count);
         sg_live_put(block);

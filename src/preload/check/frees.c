@@ -151,8 +151,7 @@ static bool look_at_free(struct sg_core *core, struct sg_freed *block, struct sg
     if (!lane)
         return false;
     struct sg_reader reader = {.lane = lane, .now = {block->base, 0, block->freed}};
-    uint64_t room = block->fill.has_tail ? block->fill.room : block->fill.room & ~(uint64_t)3;
-    sg_fill_plan(room, block->fill.has_tail, sg_check_thorough(), block->freed.event, &block->fill);
+    sg_fill_plan(block->fill.room, block->fill.has_tail, sg_check_thorough(), block->freed.event, &block->fill);
     if (!sg_core_free_users(core, block->base, tag, &users))
         sg_check_left_out(SG_LEFT_OUT_DRIVER);
     else if (users.in_order)

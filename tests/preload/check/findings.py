@@ -38,7 +38,7 @@ MISTAKES = {
     "free_of_an_odd_address": (WRONG, BYTES, None),
 }
 # CUDA allows a free while another context is current, and no byte is wrong.
-FINE = ["none", "free_in_another_context"]
+FINE = ["none", "free_in_another_context", "odd_sizes_on_a_full_card"]
 SIMS = ["1GiB", "1GiB,schedule=3", "1GiB,driver=12.4", "1GiB,no-vmm"]
 
 

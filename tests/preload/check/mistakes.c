@@ -304,6 +304,21 @@ static void edge(void)
     printf("%d\n", count);
 }
 
+/* Odd sizes on a card that is so full that no block has bytes for a canary. Others begin and end where those did not. */
+static void odd_sizes_on_a_full_card(void)
+{
+    CUdeviceptr most = first_owner((size_t)900 << 20, NULL), block[100];
+    for (size_t round = 0; round < 4; round++) {
+        for (size_t i = 0; i < 100; i++)
+            block[i] = first_owner(4001 + (i * 7 + round * 331) % 6000, one);
+        work(most, 64, one);
+        for (size_t i = 0; i < 100; i++)
+            first_end(block[i], true);
+        work(most, 64, one);
+    }
+    MUST(cuStreamSynchronize(one));
+}
+
 /* None: what a program may do. */
 static void none(void)
 {
@@ -322,6 +337,7 @@ static const struct mistake {
 #define MISTAKE(name) {#name, name}
     MISTAKE(none),
     MISTAKE(edge),
+    MISTAKE(odd_sizes_on_a_full_card),
     MISTAKE(set_after_free),
     MISTAKE(set_after_free_elsewhere),
     MISTAKE(copy_after_free),
