@@ -158,7 +158,8 @@ SG_WRAPS static int64_t product_and_sum(int64_t a, int64_t b, int64_t c)
     return (int64_t)((uint64_t)a * (uint64_t)b + (uint64_t)c);
 }
 
-static int64_t result_of(const struct job *job, const int64_t *v)
+/* The result of one element. `v`: its inputs; those that the operation has not got are not looked at. */
+static int64_t result_of(const struct job *job, const int64_t v[OPERANDS_MAX])
 {
     enum { EQ };
     int64_t a = v[0], b = v[1];
@@ -252,7 +253,7 @@ static void run_reduction(const struct kept *kept)
         use_calculator(&row, inner, 1);
         if (!may_touch(&row))
             return;
-        int64_t v[2] = {integer_load(operand_at(&row, 0, 0), what->type)};
+        int64_t v[OPERANDS_MAX] = {integer_load(operand_at(&row, 0, 0), what->type)};
         if (what->operation == SIM_LOGICAL_OR || what->operation == SIM_LOGICAL_AND)
             v[0] = v[0] != 0;
         for (uint64_t i = 1; i < inputs; i++) {
