@@ -15,7 +15,7 @@
 #include "rooms.h"
 #include "inspect.h"
 #include "size.h"
-#include "strict_driver.h"
+#include "strict_kept.h"
 
 static const struct sg_tag tag = {.sync = SG_FREE_SYNC_COMPLETE};
 static struct sg_driver driver;
@@ -33,11 +33,8 @@ static inline void start_with(const char *text, int devices, uint64_t total)
 
 static inline void stop(void)
 {
-    const char *what;
     sg_core_destroy(core);
-    if (strict_broken(&what))
-        fail_msg("a rule of the driver was broken: %s", what);
-    assert_int_equal(strict_leaks(), 0);
+    strict_expect_over();
     driver = strict_driver;
     strict_use(0);
 }

@@ -12,7 +12,7 @@
 
 #include "check.h"
 #include "rooms.h"
-#include "strict_driver.h"
+#include "strict_kept.h"
 
 bool inspect_capturing;
 
@@ -37,13 +37,6 @@ struct sg_core *inspect_start(const char *text, uint64_t total)
         .callbacks = {.record_begin = record_begin, .record_end = record_end}});
     assert_non_null(core);
     return core;
-}
-
-static void expect_rules_kept(void)
-{
-    const char *what;
-    if (strict_broken(&what))
-        fail_msg("a rule of the driver was broken: %s", what);
 }
 
 struct sums {
@@ -146,7 +139,7 @@ static void inspect_device(struct sg_device *device)
 
 void inspect(struct sg_core *core, int devices)
 {
-    expect_rules_kept();
+    strict_expect_kept();
     for (int i = 0; i < devices; i++)
         if (core->device[i] && core->device[i]->granularity)
             inspect_device(core->device[i]);

@@ -18,7 +18,7 @@
 #include "inspect.h"
 #include "random.h"
 #include "size.h"
-#include "strict_driver.h"
+#include "strict_kept.h"
 
 enum { STREAMS = 40, AT_ONCE = 6, WORKS = 6000, EVENTS = 24, OURS = 4096, BLOCKS = 90, PAST = 6000 };
 

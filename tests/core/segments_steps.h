@@ -15,7 +15,7 @@
 #include "inspect/core_state.h"
 #include "inspect.h"
 #include "size.h"
-#include "strict_driver.h"
+#include "strict_kept.h"
 #include "locked.h"
 
 enum { BYTES = 20 * SG_MIB, SMALL = 3000, SMALL_SEGMENT = 3072 /* in steps of 512 bytes */ };
@@ -63,15 +63,12 @@ static inline void start(const char *conf)
 /* All is given back, and nothing was freed that was not ours to free. */
 static inline void finish(void)
 {
-    const char *what;
     sg_core_trim(core, 0, 0);
     assert_int_equal(statistic(SG_STAT_reserved_bytes), 0);
     assert_int_equal(statistic(SG_STAT_allocations), 0);
     assert_int_equal(strict_used(0), 0);
     sg_core_destroy(core);
-    if (strict_broken(&what))
-        fail_msg("a rule of the driver was broken: %s", what);
-    assert_int_equal(strict_leaks(), 0);
+    strict_expect_over();
 }
 
 /* The driver has freed the segments of a context that ends. */

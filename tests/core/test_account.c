@@ -12,7 +12,7 @@
 #include "rooms.h"
 #include "inspect.h"
 #include "size.h"
-#include "strict_driver.h"
+#include "strict_kept.h"
 #include "locked.h"
 
 enum { TOTAL = 64 * SG_MIB };
@@ -50,11 +50,9 @@ static void expect_text(const char *part)
 
 static void stop(void)
 {
-    const char *what;
     strict_complete(UINT32_MAX);
     sg_core_destroy(core);
-    if (strict_broken(&what))
-        fail_msg("a rule of the driver was broken: %s", what);
+    strict_expect_kept();
 }
 
 /* As much as is not in use, which is not in one piece. */

@@ -13,7 +13,7 @@
 #include "rooms.h"
 #include "inspect.h"
 #include "size.h"
-#include "strict_driver.h"
+#include "strict_kept.h"
 
 enum { TOTAL = 64 * SG_MIB };
 
@@ -27,11 +27,8 @@ static void start(const char *conf)
 
 static void stop(void)
 {
-    const char *what;
     sg_core_destroy(core);
-    if (strict_broken(&what))
-        fail_msg("a rule of the driver was broken: %s", what);
-    assert_int_equal(strict_leaks(), 0);
+    strict_expect_over();
 }
 
 static CUdeviceptr allocate(size_t bytes)

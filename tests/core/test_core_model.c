@@ -15,7 +15,7 @@
 #include "inspect.h"
 #include "random.h"
 #include "size.h"
-#include "strict_driver.h"
+#include "strict_kept.h"
 
 enum { BLOCKS = 150 };
 
@@ -203,10 +203,7 @@ static void finish(struct program *program)
         sg_core_trim(program->core, i, 0);
     inspect_empty(program->core, program->devices);
     sg_core_destroy(program->core);
-    const char *what;
-    if (strict_broken(&what))
-        fail_msg("a rule of the driver was broken: %s", what);
-    assert_int_equal(strict_leaks(), 0);
+    strict_expect_over();
 }
 
 static void run(const char *conf, int devices, uint64_t total, uint64_t granule, bool free_is_free)

@@ -18,7 +18,7 @@
 #include "inspect.h"
 #include "random.h"
 #include "size.h"
-#include "strict_driver.h"
+#include "strict_kept.h"
 
 enum { THREADS = 4, BLOCKS = 24, STEPS = 20000 };
 
@@ -150,10 +150,7 @@ static void run(const char *text, int devices, uint64_t total, uint64_t most, bo
         sg_core_trim(core, i, 0);
     inspect_empty(core, devices);
     sg_core_destroy(core);
-    const char *what;
-    if (strict_broken(&what))
-        fail_msg("a rule of the driver was broken: %s", what);
-    assert_int_equal(strict_leaks(), 0);
+    strict_expect_over();
 }
 
 static sem_t creating, may_create;

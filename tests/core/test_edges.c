@@ -12,7 +12,7 @@
 #include "inspect/core_state.h"
 #include "rooms.h"
 #include "inspect.h"
-#include "strict_driver.h"
+#include "strict_kept.h"
 
 #define MIB(n) ((uint64_t)(n) << 20)
 enum { TOTAL = 64 };
@@ -138,12 +138,9 @@ static void start(const char *text, bool plain_pages)
 
 static int take_down(void **state)
 {
-    const char *what;
     (void)state;
     sg_core_destroy(core);
-    if (strict_broken(&what))
-        fail_msg("a rule of the driver was broken: %s", what);
-    assert_int_equal(strict_leaks(), 0);
+    strict_expect_over();
     return 0;
 }
 

@@ -9,7 +9,7 @@
 #include "check.h"
 #include "rooms.h"
 #include "inspect.h"
-#include "strict_driver.h"
+#include "strict_kept.h"
 
 #define MIB(n) ((uint64_t)(n) << 20)
 
@@ -139,11 +139,8 @@ static CUresult try_allocate(uint64_t bytes, CUdeviceptr *ret)
 
 static void stop(void)
 {
-    const char *what;
     sg_core_destroy(core);
-    if (strict_broken(&what))
-        fail_msg("a rule of the driver was broken: %s", what);
-    assert_int_equal(strict_leaks(), 0);
+    strict_expect_over();
 }
 
 /* As if all nodes but so many were in use. Returns what nodes.live was, to be put back. */

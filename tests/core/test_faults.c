@@ -20,7 +20,7 @@
 #include "inspect/core_state.h"
 #include "rooms.h"
 #include "inspect.h"
-#include "strict_driver.h"
+#include "strict_kept.h"
 #include "locked.h"
 #include "random.h"
 
@@ -160,10 +160,7 @@ static void finish(struct run *run)
     look(run);
     inspect_empty(run->core, 1);
     sg_core_destroy(run->core);
-    const char *what;
-    if (strict_broken(&what))
-        fail_msg("a rule of the driver was broken: %s", what);
-    assert_int_equal(strict_leaks(), 0);
+    strict_expect_over();
 }
 
 static void run_whole(struct script *script)

@@ -335,10 +335,7 @@ static void finish(void)
     sg_core_trim(the.core, 0, 0);
     inspect_empty(the.core, 1);
     sg_core_destroy(the.core);
-    const char *what;
-    if (strict_broken(&what))
-        fail_msg("a rule of the driver was broken: %s", what);
-    assert_int_equal(strict_leaks(), 0);
+    strict_expect_over();
 }
 
 static void run(const char *conf, uint64_t total, uint64_t granule)

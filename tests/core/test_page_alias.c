@@ -12,7 +12,7 @@
 #include "core/core.h"
 #include "inspect/core_state.h"
 #include "inspect.h"
-#include "strict_driver.h"
+#include "strict_kept.h"
 
 #define MIB(n) ((uint64_t)(n) << 20)
 
@@ -48,12 +48,9 @@ static uint64_t value(struct sg_core *core, enum sg_stat stat)
 
 static void stop(struct sg_core *core)
 {
-    const char *what;
     strict_complete(UINT32_MAX);
     sg_core_destroy(core);
-    if (strict_broken(&what))
-        fail_msg("a rule of the driver was broken: %s", what);
-    assert_int_equal(strict_leaks(), 0);
+    strict_expect_over();
 }
 
 /* Blocks of 8 MiB, every other of which is freed by `slot`: nowhere is there room for more than that in one piece. */

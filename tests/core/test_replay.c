@@ -10,7 +10,7 @@
 #include "config/conf_read.h"
 #include "rooms.h"
 #include "inspect.h"
-#include "strict_driver.h"
+#include "strict_kept.h"
 
 #define MIB(n) ((uint64_t)(n) << 20)
 
@@ -47,13 +47,10 @@ static void start(const char *text, uint64_t total)
 
 static void stop(void)
 {
-    const char *what;
     length = 0;
     inspect(core, 1);
     sg_core_destroy(core);
-    if (strict_broken(&what))
-        fail_msg("a rule of the driver was broken: %s", what);
-    assert_int_equal(strict_leaks(), 0);
+    strict_expect_over();
 }
 
 /* Tells `record` at the turn with this number from here, and before that of a step that is none of these. */

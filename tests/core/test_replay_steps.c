@@ -10,7 +10,7 @@
 #include "config/conf_read.h"
 #include "inspect/core_state.h"
 #include "rooms.h"
-#include "strict_driver.h"
+#include "strict_kept.h"
 
 #define MIB(n) ((uint64_t)(n) << 20)
 
@@ -46,12 +46,9 @@ static struct sg_core *start(const char *text, uint64_t total)
 
 static void stop(struct sg_core *core)
 {
-    const char *what;
     strict_complete(UINT32_MAX);
     sg_core_destroy(core);
-    if (strict_broken(&what))
-        fail_msg("a rule of the driver was broken: %s", what);
-    assert_int_equal(strict_leaks(), 0);
+    strict_expect_over();
 }
 
 static CUresult ask(struct sg_core *core, sg_slot slot, uint64_t bytes, CUdeviceptr *ret)

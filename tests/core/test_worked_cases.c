@@ -11,7 +11,7 @@
 #include "core/core.h"
 #include "inspect/core_state.h"
 #include "inspect.h"
-#include "strict_driver.h"
+#include "strict_kept.h"
 #include "core/space/free_index.h"
 #include "core/space/page_size.h"
 #include "locked.h"
@@ -66,12 +66,9 @@ static uint64_t now(void)
 
 static void stop(void)
 {
-    const char *what;
     strict_complete(UINT32_MAX);
     sg_core_destroy(core);
-    if (strict_broken(&what))
-        fail_msg("a rule of the driver was broken: %s", what);
-    assert_int_equal(strict_leaks(), 0);
+    strict_expect_over();
 }
 
 /* A card of 24 GiB with 122 blocks of 200 MiB, two of which are freed: 24400 MiB held, 400 of them idle. */

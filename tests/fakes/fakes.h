@@ -30,8 +30,14 @@
 extern struct sg_driver fake_driver;
 extern struct sg_real fake_real;
 
-/* Forgets all calls and answers, and puts the fakes back into the tables. The other one forgets the calls alone. */
-void fakes_reset(void);
+/* Called for each call, once it is recorded; returns what is answered. `result` is what would be. For tests in which many
+   fakes do the same. */
+struct fakes_function;
+typedef uint64_t fakes_answer_fn(const struct fakes_function *function, uint64_t result);
+
+/* Forgets all calls and answers, and puts the fakes back into the tables. `on_call` NULL: no function is called. */
+void fakes_reset(fakes_answer_fn *on_call);
+/* Forgets the calls alone. */
 void fakes_forget_all(void);
 
 /* Calls since the start, or since they were forgotten. */
@@ -69,9 +75,6 @@ struct fakes_function {
     _Alignas(max_align_t) unsigned char kept[FAKES_KEPT];
 };
 
-/* Called for each call, once it is recorded; returns what is answered. `result` is what would be. NULL: nothing is. For
-   tests in which many fakes do the same. It goes with fakes_reset(). */
-extern uint64_t (*fakes_on_call)(const struct fakes_function *function, uint64_t result);
 /* The name of a driver's function without that of its table. */
 static inline const char *fakes_symbol(const struct fakes_function *function)
 {

@@ -16,7 +16,7 @@ PARAMETERS = r"\((?:[^(){};]|\((?:[^(){};]|\([^(){};]*\))*\))*\)"
 ATTRIBUTE = re.compile(r"\s+(?:SG_\w+\(\w+\)|__attribute__\(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\))")
 FUNCTION = re.compile(rf"^(?!static|typedef|extern|struct \w+;)((?:[\w*]+[\s*]+)+?\**)(\w+)({PARAMETERS})\s*;", re.MULTILINE)
 VARIABLE = re.compile(r"^extern ((?:\w+ )+)(\*?\w+(?:,\s*\*?\w+)*);", re.MULTILINE)
-OWN = {"sg_process_driver"}  # those of fakes.c
+OWN = {"sg_process_driver", "sg_enter_allocation", "sg_enter_traced"}  # those of fakes.c
 KEPT = ("sg_tag", "sg_request", "sg_stream_id", "sg_vector_clock")  # what is behind a pointer to one of them is kept
 
 

@@ -7,21 +7,14 @@ enum { BLOCKS = 264 };
 
 /* A page at two addresses, and a word in which kernels count what differs. */
 struct twice {
-    CUmemGenericAllocationHandle handle;
-    CUdeviceptr a, b, bad;
+    struct probe_twice page;
+    CUdeviceptr bad;
     uint64_t words;
 };
 
 static bool twice_make(struct twice *ret)
 {
-    const CUmemAllocationProp prop = probe_prop();
-    NEED(probe.cu.cuMemCreate(&ret->handle, probe.granule, &prop, 0));
-    NEED(probe.cu.cuMemAddressReserve(&ret->a, probe.granule, 0, 0, 0));
-    NEED(probe.cu.cuMemAddressReserve(&ret->b, probe.granule, 0, 0, 0));
-    NEED(probe.cu.cuMemMap(ret->a, probe.granule, 0, ret->handle, 0));
-    NEED(probe.cu.cuMemMap(ret->b, probe.granule, 0, ret->handle, 0));
-    NEED(probe_access(ret->a, probe.granule));
-    NEED(probe_access(ret->b, probe.granule));
+    NEED(probe_twice_map(&ret->page));
     NEED(probe.cu.cuMemAlloc_v2(&ret->bad, 4096));
     NEED(probe.cu.cuMemsetD8_v2(ret->bad, 0, 4096));
     ret->words = (probe.quick ? 65536 : probe.granule) / 4;
@@ -34,11 +27,7 @@ static bool twice_end(struct twice *twice, long rounds)
     NEED(probe.cu.cuCtxSynchronize());
     NEED(probe.cu.cuMemcpyDtoH_v2(&bad, twice->bad, sizeof bad));
     probe_say("'rounds': %ld, 'words': %llu, 'wrong': %u", rounds, (unsigned long long)twice->words, bad);
-    NEED(probe.cu.cuMemUnmap(twice->a, probe.granule));
-    NEED(probe.cu.cuMemUnmap(twice->b, probe.granule));
-    NEED(probe.cu.cuMemAddressFree(twice->a, probe.granule));
-    NEED(probe.cu.cuMemAddressFree(twice->b, probe.granule));
-    NEED(probe.cu.cuMemRelease(twice->handle));
+    NEED(probe_twice_unmap(&twice->page));
     NEED(probe.cu.cuMemFree_v2(twice->bad));
     return true;
 }
@@ -81,14 +70,14 @@ static bool alias_by_turns(CUfunction reader)
     if (!twice_make(&twice))
         return false;
     uint32_t value = 0;
-    NEED(alias_put(k->put, twice.a, twice.words, value, probe.load));
+    NEED(alias_put(k->put, twice.page.a, twice.words, value, probe.load));
     for (long i = 0; i < alias_rounds(20000); i++) {
-        NEED(alias_judge(reader, twice.b, &twice, value, probe.load));
+        NEED(alias_judge(reader, twice.page.b, &twice, value, probe.load));
         value = (uint32_t)i * 2654435761u;
-        NEED(alias_put(k->put, twice.a, twice.words, value, probe.load));
-        NEED(alias_judge(reader, twice.b, &twice, value, probe.load));
-        NEED(alias_put(k->put, twice.b, twice.words, ~value, probe.load));
-        NEED(alias_judge(reader, twice.a, &twice, ~value, probe.load));
+        NEED(alias_put(k->put, twice.page.a, twice.words, value, probe.load));
+        NEED(alias_judge(reader, twice.page.b, &twice, value, probe.load));
+        NEED(alias_put(k->put, twice.page.b, twice.words, ~value, probe.load));
+        NEED(alias_judge(reader, twice.page.a, &twice, ~value, probe.load));
         value = ~value;
     }
     return twice_end(&twice, alias_rounds(20000));
@@ -103,8 +92,8 @@ bool alias_control(void)
     KERNELS(k->put, k->judge);
     if (!twice_make(&twice))
         return false;
-    NEED(alias_put(k->put, twice.a, twice.words, 1, probe.load));
-    NEED(alias_judge(k->judge, twice.b, &twice, 2, probe.load));
+    NEED(alias_put(k->put, twice.page.a, twice.words, 1, probe.load));
+    NEED(alias_judge(k->judge, twice.page.b, &twice, 2, probe.load));
     NEED(probe.cu.cuCtxSynchronize());
     NEED(probe.cu.cuMemcpyDtoH_v2(&bad, twice.bad, sizeof bad));
     probe_say("'found': %u, 'of': %llu", bad, (unsigned long long)twice.words);
@@ -148,12 +137,12 @@ bool alias_copies(void)
     NEED(probe.cu.cuMemAlloc_v2(&copy, probe.granule));
     for (long i = 0; i < alias_rounds(10000); i++) {
         uint32_t value = (uint32_t)i * 2654435761u;
-        NEED(alias_put(k->put, twice.a, twice.words, value, probe.load));
-        NEED(probe.cu.cuMemcpyDtoDAsync_v2(copy, twice.b, twice.words * 4, probe.load));
+        NEED(alias_put(k->put, twice.page.a, twice.words, value, probe.load));
+        NEED(probe.cu.cuMemcpyDtoDAsync_v2(copy, twice.page.b, twice.words * 4, probe.load));
         NEED(alias_judge(k->judge, copy, &twice, value, probe.load));
-        NEED(probe.cu.cuMemsetD32Async(twice.a, 0, twice.words, probe.load));
-        NEED(probe.cu.cuMemcpyDtoDAsync_v2(twice.b, copy, twice.words * 4, probe.load));
-        NEED(alias_judge(k->judge_cached ? k->judge_cached : k->judge, twice.a, &twice, value, probe.load));
+        NEED(probe.cu.cuMemsetD32Async(twice.page.a, 0, twice.words, probe.load));
+        NEED(probe.cu.cuMemcpyDtoDAsync_v2(twice.page.b, copy, twice.words * 4, probe.load));
+        NEED(alias_judge(k->judge_cached ? k->judge_cached : k->judge, twice.page.a, &twice, value, probe.load));
     }
     NEED(probe.cu.cuCtxSynchronize());
     NEED(probe.cu.cuMemFree_v2(copy));
@@ -170,10 +159,10 @@ bool alias_graph(void)
     if (!twice_make(&twice))
         return false;
     NEED(probe.cu.cuStreamBeginCapture_v2(probe.load, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-    NEED(alias_put(k->put, twice.a, twice.words, 0x5bd1e995u, probe.load));
-    NEED(alias_judge(k->judge_cached, twice.b, &twice, 0x5bd1e995u, probe.load));
-    NEED(alias_put(k->put, twice.b, twice.words, 0xa42e166au, probe.load));
-    NEED(alias_judge(k->judge_cached, twice.a, &twice, 0xa42e166au, probe.load));
+    NEED(alias_put(k->put, twice.page.a, twice.words, 0x5bd1e995u, probe.load));
+    NEED(alias_judge(k->judge_cached, twice.page.b, &twice, 0x5bd1e995u, probe.load));
+    NEED(alias_put(k->put, twice.page.b, twice.words, 0xa42e166au, probe.load));
+    NEED(alias_judge(k->judge_cached, twice.page.a, &twice, 0xa42e166au, probe.load));
     NEED(probe.cu.cuStreamEndCapture(probe.load, &graph));
     NEED(probe.cu.cuGraphInstantiateWithFlags(&exec, graph, 0));
     for (long i = 0; i < alias_rounds(20000); i++)
@@ -206,10 +195,10 @@ bool alias_programmatic(void)
         return false;
     for (long i = 0; i < alias_rounds(20000); i++) {
         uint32_t value = (uint32_t)i * 2654435761u;
-        NEED(alias_put(k->put_programmatic, twice.a, twice.words, value, probe.load));
-        NEED(alias_judge_early(twice.b, &twice, value));
-        NEED(alias_put(k->put_programmatic, twice.b, twice.words, ~value, probe.load));
-        NEED(alias_judge_early(twice.a, &twice, ~value));
+        NEED(alias_put(k->put_programmatic, twice.page.a, twice.words, value, probe.load));
+        NEED(alias_judge_early(twice.page.b, &twice, value));
+        NEED(alias_put(k->put_programmatic, twice.page.b, twice.words, ~value, probe.load));
+        NEED(alias_judge_early(twice.page.a, &twice, ~value));
     }
     return twice_end(&twice, alias_rounds(20000));
 }
@@ -227,12 +216,12 @@ bool alias_streams(void)
     NEED(probe.cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     for (long i = 0; i < alias_rounds(10000); i++) {
         uint32_t value = (uint32_t)i * 2654435761u;
-        NEED(alias_put(k->put, twice.a, twice.words, value, probe.load));
+        NEED(alias_put(k->put, twice.page.a, twice.words, value, probe.load));
         NEED(probe_join(probe.load, other, event));
-        NEED(alias_judge(k->judge_cached, twice.b, &twice, value, other));
-        NEED(alias_put(k->put, twice.b, twice.words, ~value, other));
+        NEED(alias_judge(k->judge_cached, twice.page.b, &twice, value, other));
+        NEED(alias_put(k->put, twice.page.b, twice.words, ~value, other));
         NEED(probe_join(other, probe.load, event));
-        NEED(alias_judge(k->judge_cached, twice.a, &twice, ~value, probe.load));
+        NEED(alias_judge(k->judge_cached, twice.page.a, &twice, ~value, probe.load));
     }
     NEED(probe.cu.cuCtxSynchronize());
     NEED(probe.cu.cuStreamDestroy_v2(other));
@@ -262,11 +251,11 @@ bool alias_sewn(void)
     for (long i = 0; i < alias_rounds(10000); i++) {
         uint32_t value = (uint32_t)i * 2654435761u, sector = 64u >> (i % 4);
         NEED(probe_join(probe.load, other, event));
-        NEED(alias_put_part(twice.a, twice.words, value, sector, 0, probe.load));
-        NEED(alias_put_part(twice.b, twice.words, value, sector, 1, other));
+        NEED(alias_put_part(twice.page.a, twice.words, value, sector, 0, probe.load));
+        NEED(alias_put_part(twice.page.b, twice.words, value, sector, 1, other));
         NEED(probe_join(other, probe.load, event));
-        NEED(alias_judge(k->judge_cached, twice.a, &twice, value, probe.load));
-        NEED(alias_judge(k->judge_cached, twice.b, &twice, value, probe.load));
+        NEED(alias_judge(k->judge_cached, twice.page.a, &twice, value, probe.load));
+        NEED(alias_judge(k->judge_cached, twice.page.b, &twice, value, probe.load));
     }
     NEED(probe.cu.cuCtxSynchronize());
     NEED(probe.cu.cuStreamDestroy_v2(other));
@@ -290,17 +279,17 @@ bool alias_moved(void)
     NEED(probe.cu.cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
     for (long i = 0; i < alias_rounds(200); i++) {
         uint32_t value = (uint32_t)i * 2654435761u;
-        NEED(alias_put(k->put, twice.a, twice.words, value, probe.load));
+        NEED(alias_put(k->put, twice.page.a, twice.words, value, probe.load));
         NEED(probe.cu.cuStreamSynchronize(probe.load));
         NEED(probe_busy(other, 2000));
         NEED(alias_put(k->put, neighbour, twice.words, value, other));
-        NEED(probe.cu.cuMemMap(third, probe.granule, 0, twice.handle, 0));
+        NEED(probe.cu.cuMemMap(third, probe.granule, 0, twice.page.handle, 0));
         NEED(probe_access(third, probe.granule));
-        NEED(probe.cu.cuMemUnmap(twice.a, probe.granule));
+        NEED(probe.cu.cuMemUnmap(twice.page.a, probe.granule));
         NEED(alias_judge(k->judge_cached, third, &twice, value, probe.load));
-        NEED(probe.cu.cuMemMap(twice.a, probe.granule, 0, twice.handle, 0));
-        NEED(probe_access(twice.a, probe.granule));
-        NEED(alias_judge(k->judge_cached, twice.a, &twice, value, probe.load));
+        NEED(probe.cu.cuMemMap(twice.page.a, probe.granule, 0, twice.page.handle, 0));
+        NEED(probe_access(twice.page.a, probe.granule));
+        NEED(alias_judge(k->judge_cached, twice.page.a, &twice, value, probe.load));
         NEED(alias_judge(k->judge, neighbour, &twice, value, other));
         NEED(probe.cu.cuCtxSynchronize());
         NEED(probe.cu.cuMemUnmap(third, probe.granule));

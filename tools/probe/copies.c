@@ -11,8 +11,8 @@ enum { ROW_BYTES = 512 };
 
 /* The page, memory that is copied to, and what the host reads. */
 struct copied {
-    CUmemGenericAllocationHandle handle;
-    CUdeviceptr a, b, copy;
+    struct probe_twice page;
+    CUdeviceptr copy;
     CUstream other;
     CUevent event;
     uint32_t *host;
@@ -23,20 +23,13 @@ struct copied {
 
 static bool copied_begin(struct copied *ret)
 {
-    const CUmemAllocationProp prop = probe_prop();
     *ret = (struct copied){.bytes = probe.quick ? 65536 : probe.granule, .rounds = probe.quick ? 8 : 64};
     HAVE(cuMemCreate);
     HAVE(cuMemcpyDtoHAsync_v2);
     ret->host = calloc(1, ret->bytes);
     if (!ret->host)
         return probe_refused("memory of the host", CUDA_ERROR_OUT_OF_MEMORY);
-    NEED(probe.cu.cuMemCreate(&ret->handle, probe.granule, &prop, 0));
-    NEED(probe.cu.cuMemAddressReserve(&ret->a, probe.granule, 0, 0, 0));
-    NEED(probe.cu.cuMemAddressReserve(&ret->b, probe.granule, 0, 0, 0));
-    NEED(probe.cu.cuMemMap(ret->a, probe.granule, 0, ret->handle, 0));
-    NEED(probe.cu.cuMemMap(ret->b, probe.granule, 0, ret->handle, 0));
-    NEED(probe_access(ret->a, probe.granule));
-    NEED(probe_access(ret->b, probe.granule));
+    NEED(probe_twice_map(&ret->page));
     NEED(probe.cu.cuMemAlloc_v2(&ret->copy, ret->bytes));
     NEED(probe.cu.cuStreamCreate(&ret->other, CU_STREAM_NON_BLOCKING));
     NEED(probe.cu.cuEventCreate(&ret->event, CU_EVENT_DISABLE_TIMING));
@@ -49,11 +42,7 @@ static bool copied_end(struct copied *copied)
     NEED(probe.cu.cuCtxSynchronize());
     probe_say("'rounds': %ld, 'words': %zu, 'wrong': %llu", copied->rounds, copied->bytes / 4,
         (unsigned long long)copied->wrong);
-    NEED(probe.cu.cuMemUnmap(copied->a, probe.granule));
-    NEED(probe.cu.cuMemUnmap(copied->b, probe.granule));
-    NEED(probe.cu.cuMemAddressFree(copied->a, probe.granule));
-    NEED(probe.cu.cuMemAddressFree(copied->b, probe.granule));
-    NEED(probe.cu.cuMemRelease(copied->handle));
+    NEED(probe_twice_unmap(&copied->page));
     NEED(probe.cu.cuMemFree_v2(copied->copy));
     NEED(probe.cu.cuStreamDestroy_v2(copied->other));
     NEED(probe.cu.cuEventDestroy_v2(copied->event));
@@ -85,40 +74,36 @@ static bool copied_judge(struct copied *copied, CUdeviceptr at, uint32_t value, 
     return true;
 }
 
+/* Writes by one address and reads by the other, in turns. Each of the two is written on a stream of its own, which may be
+   the same: the reader's stream is ordered after the writer's. */
+static bool copied_by_turns(struct copied *copied, CUstream of_a, CUstream of_b)
+{
+    for (long i = 0; i < copied->rounds; i++) {
+        uint32_t value = (uint32_t)i * 2654435761u + 1;
+        NEED(copied_set(copied, copied->page.a, value, of_a));
+        if (of_a != of_b)
+            NEED(probe_join(of_a, of_b, copied->event));
+        if (!copied_judge(copied, copied->page.b, value, of_b))
+            return false;
+        NEED(copied_set(copied, copied->page.b, ~value, of_b));
+        if (of_a != of_b)
+            NEED(probe_join(of_b, of_a, copied->event));
+        if (!copied_judge(copied, copied->page.a, ~value, of_a))
+            return false;
+    }
+    return true;
+}
+
 bool selftest_copied(void)
 {
     struct copied copied;
-    if (!copied_begin(&copied))
-        return false;
-    for (long i = 0; i < copied.rounds; i++) {
-        uint32_t value = (uint32_t)i * 2654435761u + 1;
-        NEED(copied_set(&copied, copied.a, value, probe.load));
-        if (!copied_judge(&copied, copied.b, value, probe.load))
-            return false;
-        NEED(copied_set(&copied, copied.b, ~value, probe.load));
-        if (!copied_judge(&copied, copied.a, ~value, probe.load))
-            return false;
-    }
-    return copied_end(&copied);
+    return copied_begin(&copied) && copied_by_turns(&copied, probe.load, probe.load) && copied_end(&copied);
 }
 
 bool selftest_copied_streams(void)
 {
     struct copied copied;
-    if (!copied_begin(&copied))
-        return false;
-    for (long i = 0; i < copied.rounds; i++) {
-        uint32_t value = (uint32_t)i * 2654435761u + 1;
-        NEED(copied_set(&copied, copied.a, value, probe.load));
-        NEED(probe_join(probe.load, copied.other, copied.event));
-        if (!copied_judge(&copied, copied.b, value, copied.other))
-            return false;
-        NEED(copied_set(&copied, copied.b, ~value, copied.other));
-        NEED(probe_join(copied.other, probe.load, copied.event));
-        if (!copied_judge(&copied, copied.a, ~value, probe.load))
-            return false;
-    }
-    return copied_end(&copied);
+    return copied_begin(&copied) && copied_by_turns(&copied, probe.load, copied.other) && copied_end(&copied);
 }
 
 /* Rows of 512 bytes: even ones by the first address, odd ones by the second, on two streams at once. */
@@ -131,11 +116,12 @@ bool selftest_copied_sewn(void)
     size_t rows = copied.bytes / ROW_BYTES / 2, width = ROW_BYTES / 4;
     for (long i = 0; i < copied.rounds; i++) {
         uint32_t value = (uint32_t)i * 2654435761u + 1;
-        NEED(probe.cu.cuMemsetD2D32Async(copied.a, 2 * ROW_BYTES, value, width, rows, probe.load));
-        NEED(probe.cu.cuMemsetD2D32Async(copied.b + ROW_BYTES, 2 * ROW_BYTES, ~value, width, rows, copied.other));
+        NEED(probe.cu.cuMemsetD2D32Async(copied.page.a, 2 * ROW_BYTES, value, width, rows, probe.load));
+        NEED(probe.cu.cuMemsetD2D32Async(copied.page.b + ROW_BYTES, 2 * ROW_BYTES, ~value, width, rows, copied.other));
         NEED(probe_join(copied.other, probe.load, copied.event));
         for (int by = 0; by < 2; by++) {
-            NEED(probe.cu.cuMemcpyDtoHAsync_v2(copied.host, by ? copied.b : copied.a, copied.bytes, probe.load));
+            NEED(probe.cu.cuMemcpyDtoHAsync_v2(copied.host, by ? copied.page.b : copied.page.a, copied.bytes,
+                probe.load));
             NEED(probe.cu.cuStreamSynchronize(probe.load));
             for (size_t k = 0; k < copied.bytes / 4; k++)
                 copied.wrong += copied.host[k] != (k / width % 2 ? ~value : value);
@@ -154,10 +140,10 @@ bool selftest_copied_graph(void)
     if (!copied_begin(&copied))
         return false;
     NEED(probe.cu.cuStreamBeginCapture_v2(probe.load, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-    NEED(copied_set(&copied, copied.a, first, probe.load));
-    NEED(probe.cu.cuMemcpyDtoDAsync_v2(copied.copy, copied.b, copied.bytes / 2, probe.load));
-    NEED(copied_set(&copied, copied.b, second, probe.load));
-    NEED(probe.cu.cuMemcpyDtoDAsync_v2(copied.copy + copied.bytes / 2, copied.a, copied.bytes / 2, probe.load));
+    NEED(copied_set(&copied, copied.page.a, first, probe.load));
+    NEED(probe.cu.cuMemcpyDtoDAsync_v2(copied.copy, copied.page.b, copied.bytes / 2, probe.load));
+    NEED(copied_set(&copied, copied.page.b, second, probe.load));
+    NEED(probe.cu.cuMemcpyDtoDAsync_v2(copied.copy + copied.bytes / 2, copied.page.a, copied.bytes / 2, probe.load));
     NEED(probe.cu.cuStreamEndCapture(probe.load, &graph));
     NEED(probe.cu.cuGraphInstantiateWithFlags(&exec, graph, 0));
     for (long i = 0; i < copied.rounds; i++) {
@@ -184,17 +170,17 @@ bool selftest_copied_moved(void)
     NEED(probe.cu.cuMemAddressReserve(&third, probe.granule, 0, 0, 0));
     for (long i = 0; i < copied.rounds; i++) {
         uint32_t value = (uint32_t)i * 2654435761u + 1;
-        NEED(copied_set(&copied, copied.a, value, copied.other));
+        NEED(copied_set(&copied, copied.page.a, value, copied.other));
         NEED(probe.cu.cuStreamSynchronize(copied.other));
         NEED(probe_work_queue(&work, probe.load));
-        NEED(probe.cu.cuMemMap(third, probe.granule, 0, copied.handle, 0));
+        NEED(probe.cu.cuMemMap(third, probe.granule, 0, copied.page.handle, 0));
         NEED(probe_access(third, probe.granule));
-        NEED(probe.cu.cuMemUnmap(copied.a, probe.granule));
+        NEED(probe.cu.cuMemUnmap(copied.page.a, probe.granule));
         if (!copied_judge(&copied, third, value, copied.other))
             return false;
-        NEED(probe.cu.cuMemMap(copied.a, probe.granule, 0, copied.handle, 0));
-        NEED(probe_access(copied.a, probe.granule));
-        if (!copied_judge(&copied, copied.a, value, copied.other))
+        NEED(probe.cu.cuMemMap(copied.page.a, probe.granule, 0, copied.page.handle, 0));
+        NEED(probe_access(copied.page.a, probe.granule));
+        if (!copied_judge(&copied, copied.page.a, value, copied.other))
             return false;
         NEED(probe.cu.cuStreamSynchronize(probe.load));
         NEED(probe.cu.cuMemUnmap(third, probe.granule));

@@ -50,6 +50,32 @@ CUresult probe_access(CUdeviceptr address, size_t bytes)
     return ASK(cuMemSetAccess, address, bytes, &everything, 1);
 }
 
+CUresult probe_twice_map(struct probe_twice *ret)
+{
+    const CUmemAllocationProp prop = probe_prop();
+    CUresult result = ASK(cuMemCreate, &ret->handle, probe.granule, &prop, 0);
+    for (int i = 0; result == CUDA_SUCCESS && i < 2; i++) {
+        CUdeviceptr *address = i ? &ret->b : &ret->a;
+        result = ASK(cuMemAddressReserve, address, probe.granule, 0, 0, 0);
+        if (result == CUDA_SUCCESS)
+            result = ASK(cuMemMap, *address, probe.granule, 0, ret->handle, 0);
+        if (result == CUDA_SUCCESS)
+            result = probe_access(*address, probe.granule);
+    }
+    return result;
+}
+
+CUresult probe_twice_unmap(const struct probe_twice *page)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (int i = 0; result == CUDA_SUCCESS && i < 2; i++) {
+        result = ASK(cuMemUnmap, i ? page->b : page->a, probe.granule);
+        if (result == CUDA_SUCCESS)
+            result = ASK(cuMemAddressFree, i ? page->b : page->a, probe.granule);
+    }
+    return result == CUDA_SUCCESS ? ASK(cuMemRelease, page->handle) : result;
+}
+
 CUresult probe_pages_map(const struct probe_pages *pages)
 {
     for (int i = 0; i < pages->count; i++) {

@@ -100,6 +100,15 @@ CUresult probe_pages_make(int count, size_t page, struct probe_pages *ret);
 CUresult probe_pages_map(const struct probe_pages *pages);
 void probe_pages_end(struct probe_pages *pages);
 CUresult probe_access(CUdeviceptr address, size_t bytes);
+
+/* One page of a granule at two addresses, with access by both. A failure leaves it to the end of the process. */
+struct probe_twice {
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr a, b;
+};
+CUresult probe_twice_map(struct probe_twice *ret);
+CUresult probe_twice_unmap(const struct probe_twice *page);
+
 /* Bytes free by the driver's word; 0 where it has none. */
 size_t probe_free_bytes(void);
 

@@ -117,14 +117,13 @@ static void an_old_event_does_not_help(CUstream a, CUstream b, int number)
     end_round(a, number, kept);
 }
 
-/* What another stream used is kept for that one too. */
-static void recorded_streams_count(CUstream a, CUstream b, int number)
+/* Memory of `a` that `b` is at work on is freed in one of two ways, and nobody gets it before that work is complete. */
+static void used_memory_waits(CUstream a, CUstream b, int number, void (*free_used)(CUdeviceptr used, CUstream by))
 {
     CUdeviceptr kept = on(a), used = on(a);
     MUST(cuLaunchHostFunc(b, wait_for_gate, (void *)(intptr_t)number));
     MUST(cuMemsetD8Async(used, 4, BYTES, b));
-    EXPECT(segalloc_record_stream((void *)(uintptr_t)used, b) == CUDA_SUCCESS);
-    give_back(used);
+    free_used(used, b);
     EXPECT(on(a) == 0);
     gate = number;
     MUST(cuStreamSynchronize(b));
@@ -135,21 +134,17 @@ static void recorded_streams_count(CUstream a, CUstream b, int number)
     MUST(cuCtxSynchronize());
 }
 
-/* cuMemFreeAsync on another stream orders the memory after that one as well. */
-static void a_free_on_another_stream(CUstream a, CUstream b, int number)
+/* The other stream is recorded, and the block freed on its own. */
+static void record_and_free(CUdeviceptr used, CUstream by)
 {
-    CUdeviceptr kept = on(a), used = on(a);
-    MUST(cuLaunchHostFunc(b, wait_for_gate, (void *)(intptr_t)number));
-    MUST(cuMemsetD8Async(used, 5, BYTES, b));
-    MUST(cuMemFreeAsync(used, b));
-    EXPECT(on(a) == 0);
-    gate = number;
-    MUST(cuStreamSynchronize(b));
-    CUdeviceptr later = on(a);
-    EXPECT(later != 0);
-    give_back(later);
-    give_back(kept);
-    MUST(cuCtxSynchronize());
+    EXPECT(segalloc_record_stream((void *)(uintptr_t)used, by) == CUDA_SUCCESS);
+    give_back(used);
+}
+
+/* cuMemFreeAsync on another stream orders the memory after that one as well. */
+static void free_on_the_other(CUdeviceptr used, CUstream by)
+{
+    MUST(cuMemFreeAsync(used, by));
 }
 
 /* A destroyed stream's work goes on, and its handle may come back meanwhile. */
@@ -196,8 +191,8 @@ int main(void)
     others_do_not(a, b, 2);
     a_waiting_stream_has_it(a, b, 3);
     an_old_event_does_not_help(a, b, 4);
-    recorded_streams_count(a, b, 5);
-    a_free_on_another_stream(a, b, 6);
+    used_memory_waits(a, b, 5, record_and_free);
+    used_memory_waits(a, b, 6, free_on_the_other);
     a_destroyed_stream_keeps_its_memory(b, 7);
     its_own_stream_has_it_at_once(CU_STREAM_PER_THREAD, 8);
     others_do_not(CU_STREAM_PER_THREAD, b, 9);

@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "expect_in_child.h"
 #include "process/capture_mode.h"
 #include "track/captures.h"
 #include "services/alias_probe.h"
@@ -62,15 +63,6 @@ static struct queue {
 } queue[2];
 
 __thread struct sg_thread sg_self;
-
-/* In a child, cmocka's long jump would go on with the parent's tests. */
-#define EXPECT(condition)                                                          \
-    do {                                                                           \
-        if (!(condition)) {                                                        \
-            fprintf(stderr, "%s:%d: error: %s\n", __FILE__, __LINE__, #condition); \
-            _exit(1);                                                              \
-        }                                                                          \
-    } while (0)
 
 /* Below, every call of the driver's can be the one that it refuses. */
 static inline bool refused(void)

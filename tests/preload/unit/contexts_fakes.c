@@ -148,8 +148,7 @@ int start(void **state)
     CUcontext context;
     (void)state;
     memset(&fake, 0, sizeof fake);
-    fakes_reset();
-    fakes_on_call = answer;
+    fakes_reset(answer);
     fake_driver.ctx_get_current = get_current;
     fake_driver.ctx_get_device = get_device;
     fake_driver.ctx_push = push;

@@ -107,8 +107,7 @@ static uint64_t say_call(const struct fakes_function *function, uint64_t result)
 
 void begin_fakes(void)
 {
-    fakes_reset();
-    fakes_on_call = say_call;
+    fakes_reset(say_call);
     fill_driver();
     ANSWER(sg_torch_counts, world.direct);
     ANSWER(sg_torch_direct, world.direct);
@@ -190,11 +189,6 @@ struct sg_core *sg_enter_allocation(void)
     if (core && sg_sites_on)
         sg_sites_note(&sg_self);
     return core;
-}
-
-struct sg_core *sg_enter_traced(void)
-{
-    return sg_enter_allocation();
 }
 
 void sg_leave(void)

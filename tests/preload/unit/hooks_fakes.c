@@ -153,16 +153,6 @@ struct sg_core *sg_enter(void)
     return balance_begin(fake.inside || fake.over || fake.early ? NULL : core);
 }
 
-struct sg_core *sg_enter_allocation(void)
-{
-    return sg_enter();
-}
-
-struct sg_core *sg_enter_traced(void)
-{
-    return sg_enter_allocation();
-}
-
 bool sg_process_owns(CUdeviceptr address)
 {
     return address >= OURS && address < THEIRS;
@@ -285,11 +275,10 @@ uint64_t sg_core_page_bytes(uint64_t granularity, uint64_t bytes, uint64_t mappi
 int start_afresh(void **state)
 {
     (void)state;
-    memset(&fake, 0, sizeof fake);
-    memset(&flags, 0, sizeof flags);
-    memset(&allocation, 0, sizeof allocation);
-    fakes_reset();
-    fakes_on_call = answer;
+    fake = (struct fake){0};
+    flags = (struct flags){0};
+    allocation = (struct allocation){0};
+    fakes_reset(answer);
     fake_driver.ctx_push = push;
     fake_driver.ctx_pop = pop;
     fake_driver.stream_get_id = stream_id;

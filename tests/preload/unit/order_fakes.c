@@ -191,8 +191,7 @@ static int start(bool late)
     }
     ids = fake.next_id;
     memset(&fake, 0, sizeof fake);
-    fakes_reset();
-    fakes_on_call = answer;
+    fakes_reset(answer);
     fake_driver.stream_get_id = get_id;
     fake_driver.stream_get_ctx = get_context;
     fake_driver.stream_get_flags = get_flags;

@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "apart.h"
+#include "expect_in_child.h"
 #include "inspect/core_state.h"
 #include "services/alias_probe.h"
 #include "process/environment.h"
@@ -76,15 +77,6 @@ int stopped_clock(clockid_t clock, struct timespec *ret)
     *ret = (struct timespec){.tv_sec = (time_t)(fake.now / SECOND_NS), .tv_nsec = (long)(fake.now % SECOND_NS)};
     return 0;
 }
-
-/* In a child, cmocka's long jump would go on with the parent's tests. */
-#define EXPECT(condition)                                                          \
-    do {                                                                           \
-        if (!(condition)) {                                                        \
-            fprintf(stderr, "%s:%d: error: %s\n", __FILE__, __LINE__, #condition); \
-            _exit(1);                                                              \
-        }                                                                          \
-    } while (0)
 
 int sg_trace_writer_create(const struct sg_trace_writer_options *options, struct sg_trace_writer **ret)
 {

@@ -23,11 +23,6 @@ struct sg_core *sg_enter(void)
     return balance_begin(fake.no_core ? NULL : CORE);
 }
 
-struct sg_core *sg_enter_traced(void)
-{
-    return sg_enter();
-}
-
 /* The driver. */
 static CUresult get_current(CUcontext *ret)
 {
@@ -219,7 +214,7 @@ int start_afresh(void **state)
 {
     (void)state;
     memset(&fake, 0, sizeof fake);
-    fakes_reset();
+    fakes_reset(NULL);
     fake_driver.ctx_get_current = get_current;
     fake_driver.event_create = create_event;
     fake_driver.event_destroy = destroy_event;

@@ -60,16 +60,6 @@ struct sg_core *sg_enter(void)
     return fake.no_core ? NULL : (struct sg_core *)&fake;
 }
 
-struct sg_core *sg_enter_allocation(void)
-{
-    return sg_enter();
-}
-
-struct sg_core *sg_enter_traced(void)
-{
-    return sg_enter_allocation();
-}
-
 bool sg_trim_ask_others_of(int device)
 {
     assert_int_equal(device, -1);

@@ -378,16 +378,5 @@ int main(void)
         cmocka_unit_test(a_copy_is_shared),
         cmocka_unit_test(recorded_streams_reach_us),
     };
-    char lib[64];
-    if (!mkdtemp(folder))
-        return 1;
-    snprintf(lib, sizeof lib, "%s/lib", folder);
-    mkdir(lib, 0700);
-    snprintf(library, sizeof library, "%s/libc10_cuda.so", lib);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    made.version = NULL;
-    write_version();
-    rmdir(lib);
-    rmdir(folder);
-    return failed;
+    return cmocka_run_group_tests(tests, install, uninstall);
 }

@@ -314,6 +314,28 @@ static inline void write_version(void)
     }
 }
 
+/* cmocka's setup of a group: a folder as PyTorch is installed in one, FOLDER/lib/libc10_cuda.so beside FOLDER/version.py. */
+static inline int install(void **state)
+{
+    char lib[64];
+    (void)state;
+    if (!mkdtemp(folder))
+        return -1;
+    snprintf(lib, sizeof lib, "%s/lib", folder);
+    snprintf(library, sizeof library, "%s/libc10_cuda.so", lib);
+    return mkdir(lib, 0700);
+}
+
+static inline int uninstall(void **state)
+{
+    char lib[64];
+    (void)state;
+    made.version = NULL;
+    write_version();
+    snprintf(lib, sizeof lib, "%s/lib", folder);
+    return rmdir(lib) + rmdir(folder);
+}
+
 static inline void make_tables(void)
 {
     for (int i = 0; i < MOST + MORE; i++)

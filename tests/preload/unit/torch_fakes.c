@@ -247,11 +247,6 @@ struct sg_core *sg_enter(void)
     return balance_begin(fake.no_core ? NULL : core);
 }
 
-struct sg_core *sg_enter_allocation(void)
-{
-    return sg_enter();
-}
-
 bool sg_process_owns(CUdeviceptr address)
 {
     EXPECT(address == BLOCK);
@@ -368,8 +363,7 @@ static uint64_t answer(const struct fakes_function *function, uint64_t result)
 void start_afresh(void)
 {
     memset(&fake, 0, sizeof fake);
-    fakes_reset();
-    fakes_on_call = answer;
+    fakes_reset(answer);
     fake_driver.ctx_get_current = get_current;
     fake_driver.ctx_get_device = get_device;
     fake_driver.primary_retain = retain;

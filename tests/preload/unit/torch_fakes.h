@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "expect_in_child.h"
 #include "fakes.h"
 #include "inspect/core_state.h"
 #include "process/environment.h"
@@ -72,15 +73,6 @@ struct fake {
     jmp_buf caught;
 };
 extern struct fake fake;
-
-/* In a child, cmocka's long jump would go on with the parent's tests. */
-#define EXPECT(condition) \
-    do { \
-        if (!(condition)) { \
-            fprintf(stderr, "%s:%d: error: %s\n", __FILE__, __LINE__, #condition); \
-            _exit(1); \
-        } \
-    } while (0)
 
 /* Nothing of the test before is left. */
 void start_afresh(void);

@@ -185,8 +185,7 @@ int start_afresh(void **state)
     memset(&thing, 0, sizeof thing);
     memset(&seen, 0, sizeof seen);
     memset(&given, 0, sizeof given);
-    fakes_reset();
-    fakes_on_call = answer;
+    fakes_reset(answer);
     fake_real.cuPointerGetAttribute = attribute_of;
     fake_real.cuLaunchHostFunc = launch_host;
     fake_driver.event_create = create;

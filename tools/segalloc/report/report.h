@@ -13,8 +13,8 @@ void sg_report_live(const struct sg_findings *findings, const char *heading, con
 void sg_report_lines(const struct sg_findings *findings, const char *heading, const struct sg_live_set *set);
 void sg_report_moment(const struct sg_findings *findings, const char *when, const struct sg_page_map *moment);
 void sg_report_over_time(const struct sg_findings_device *device);
-/* Prints the findings of a run that checked itself. The sum as one line without an end, "" where it did not check itself; a finding in
-   words, "write after free", and as lines with a label each; all of it as JSON, null where it did not. */
+/* Findings of a run that checked itself: their sum as one line without an end, "" where it did not. One finding in words,
+   "write after free", and as lines with a label each. All of them as JSON, null where it did not. */
 char *sg_report_checked_sum(const struct sg_findings *findings, char *text, size_t size);
 const char *sg_report_checked_words(const struct sg_checked_finding *finding);
 typedef void sg_report_line_fn(void *user, const char *label, const char *text);
