@@ -177,6 +177,12 @@ class OwnMemory(unittest.TestCase):
             with self.subTest(stream=stream, words=words):
                 self.runs_in_each_way(f"l{stream} {words}")
 
+    def test_other_processes_give_what_they_have(self):
+        """Idle in a capture, or on its way back to a pool that nobody waits for."""
+        for words in ("m10240 f0 q p16384", "m1 a10240 f1 p16384", "m1 h10240 f1 q2 p16384", "m1 l1 a10240 f1 p16384"):
+            with self.subTest(words):
+                self.runs_in_each_way(words, f",card=give-{os.getpid()}")
+
     def test_managed_memory_makes_room_in_any_process(self):
         """20 MiB of it are on the device when another process asks for 16 of 24, and this one for the rest."""
         for kind in "po":

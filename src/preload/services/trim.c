@@ -3,9 +3,8 @@
    `known` has a bit for each device whose UUID is in the shared table. The helper gives memory back in relaxed capture
    mode and with a context pinned, since another thread may end that one.
 
-   For example, a question comes with a bit for device 1 and `keep` 0. The helper wakes and rests while a capture is
-   active, 0.4 s at most. It gives device 1's idle pages back, writes what it holds now, and marks the question as
-   answered. */
+   For example, a question comes with a bit for device 1 and `keep` 0. The helper wakes and gives device 1's idle pages back.
+   It writes what it holds now, and marks the question as answered. */
 #include "inspect/core_state.h"
 #include "services/trim.h"
 
@@ -17,6 +16,8 @@
 #include "process/capture_mode.h"
 #include "track/captures.h"
 #include "track/contexts.h"
+#include "track/held_outside.h"
+#include "track/pool_streams.h"
 #include "process/worker_thread.h"
 #include "process/process.h"
 #include "base/neighbours.h"
@@ -30,8 +31,9 @@ enum {
     TELL_MS = 200,        /* how long others are waited for to say what they have idle; a busy machine takes its time */
     HELP_MS = 2000,       /* how long others are waited for: they may be inside a call that waits for work */
     OWING_MS = 300,       /* the same for one that has not answered before, as it may be stopped */
-    CAPTURE_STEP_MS = 20, /* while a capture is active, nothing is given back; how often that is looked at */
+    CAPTURE_STEP_MS = 20, /* where a capture keeps all there is, its end is waited for; how often that is looked at */
     CAPTURE_STEPS = 20,
+    POOLS_MS = 1000,   /* how long memory on its way back to pools is waited for */
     MARGIN = 64 << 20, /* a device with as much more free than was asked for is not what is short */
     NEARLY_FULL = 16,  /* less than this part of the device is free */
 };
@@ -85,42 +87,67 @@ void sg_trim_use(int device)
     atomic_flag_clear(&neighbours.adding);
 }
 
-/* Makes a context of the device current in the helper, and keeps it from ending; below 0 where there is none any
-   more. */
-static int trim_enter(const struct sg_driver *driver, int device)
-{
-    CUcontext context = sg_contexts_any(device);
-    int use = sg_context_pin(context);
-    if (use < 0 || driver->ctx_push(context) == CUDA_SUCCESS)
-        return use;
-    sg_context_unpin(use);
-    return -1;
-}
+struct visit {
+    int use; /* of the pinned context; below 0: none */
+    bool relaxed;
+    CUstreamCaptureMode mode; /* from before, if relaxed */
+};
 
-static void trim_leave(const struct sg_driver *driver, int use)
+static void trim_leave(const struct sg_driver *driver, struct visit *visit)
 {
     CUcontext ignored;
+    if (visit->relaxed)
+        sg_capture_mode_restore(&visit->mode);
     driver->ctx_pop(&ignored);
-    sg_context_unpin(use);
+    sg_context_unpin(visit->use);
 }
 
-/* Gives idle pages of a device back until `keep` bytes are left, and returns how many went. Nothing while a capture is
-   active, or where the device has no context any more. */
+/* Makes a context of the device current in the helper, keeps it from ending, and relaxes the mode. False, and nothing is done:
+   there is none any more, or a capture is active that calls of the helper would ruin. */
+static bool trim_enter(const struct sg_driver *driver, int device, struct visit *visit)
+{
+    CUcontext context = sg_contexts_any(device);
+    visit->use = sg_context_pin(context);
+    if (visit->use < 0)
+        return false;
+    if (driver->ctx_push(context) != CUDA_SUCCESS) {
+        sg_context_unpin(visit->use);
+        return false;
+    }
+    visit->relaxed = sg_capture_mode_relax(&visit->mode);
+    if (visit->relaxed || !sg_captures_active())
+        return true;
+    trim_leave(driver, visit);
+    return false;
+}
+
+/* Memory on its way back to pools and graphs is the device's once somebody has waited for it. This process may not do so for
+   long. Any wait counts, those of the core too. So the driver is asked how much more is free than `before`; other processes may have
+   changed that too. */
+static uint64_t trim_pools(const struct sg_driver *driver, size_t before)
+{
+    size_t after, total;
+    (void)sg_pool_streams_waited(POOLS_MS * MS);
+    return driver->mem_info(&after, &total) == CUDA_SUCCESS && after > before ? after - before : 0;
+}
+
+/* Gives idle pages of a device back until `keep` bytes are left, and returns how many went. While a capture is active the core
+   waits for nothing that would ruin it. */
 static uint64_t trim_device(int device, uint64_t keep)
 {
     struct sg_core *core = sg_enter();
     const struct sg_driver *driver = sg_process_driver();
-    CUstreamCaptureMode mode;
+    struct visit visit;
     uint64_t given = 0;
     if (!core)
         return 0;
-    int use = sg_captures_active() ? -1 : trim_enter(driver, device);
-    if (use >= 0) {
-        bool relaxed = sg_capture_mode_relax(&mode);
+    if (trim_enter(driver, device, &visit)) {
+        size_t before, total;
+        bool pools = sg_outside_uses_pools() && driver->mem_info(&before, &total) == CUDA_SUCCESS;
         given = sg_core_trim(core, device, keep);
-        if (relaxed)
-            sg_capture_mode_restore(&mode);
-        trim_leave(driver, use);
+        uint64_t more = pools ? trim_pools(driver, before) : 0;
+        given = more > given ? more : given;
+        trim_leave(driver, &visit);
     }
     sg_leave();
     return given;
@@ -130,16 +157,12 @@ static uint64_t trim_device(int device, uint64_t keep)
 static uint64_t idle_of(struct sg_core *core, int device)
 {
     const struct sg_driver *driver = sg_process_driver();
-    CUstreamCaptureMode mode;
+    struct visit visit;
     size_t idle = 0, ignored = 0;
-    int use = sg_captures_active() ? -1 : trim_enter(driver, device);
-    if (use < 0)
+    if (!trim_enter(driver, device, &visit))
         return 0;
-    bool relaxed = sg_capture_mode_relax(&mode);
     sg_core_mem_info(core, device, &idle, &ignored);
-    if (relaxed)
-        sg_capture_mode_restore(&mode);
-    trim_leave(driver, use);
+    trim_leave(driver, &visit);
     return idle;
 }
 
@@ -157,18 +180,30 @@ static void note_held(struct sg_neighbour *own)
     sg_leave();
 }
 
-/* Answers the questions of other processes. Waits a moment for captures to end and gives memory back for each device
-   that was asked about. Then says what is left, and wakes those who asked. */
+/* The devices are those of a bit in `wanted`, by their index. */
+static uint64_t trim_devices(uint32_t wanted, uint64_t keep)
+{
+    uint64_t given = 0;
+    for (int i = 0; i < atomic_load(&neighbours.devices); i++) {
+        if (wanted >> i & 1)
+            given += trim_device(neighbours.device[i], keep);
+    }
+    return given;
+}
+
+/* Answers the questions of other processes. Gives memory back for each device that was asked about. Memory that captures keep is
+   there at their end: where nothing else is idle, that is waited for a moment. Then says what is left, and wakes those who asked. */
 static void trim_answer(struct sg_neighbour *own)
 {
     uint32_t asked = atomic_load(&own->asked), wanted = atomic_exchange(&own->wanted, 0);
     uint64_t keep = atomic_exchange(&own->keep, 0);
-    for (int i = 0; i < CAPTURE_STEPS && wanted && sg_captures_active(); i++)
+    uint64_t given = trim_devices(wanted, keep);
+    bool captures = !given && wanted && sg_captures_active();
+    for (int i = 0; i < CAPTURE_STEPS && captures && sg_captures_active(); i++)
         usleep(CAPTURE_STEP_MS * 1000);
-    for (int i = 0; i < atomic_load(&neighbours.devices); i++) {
-        if (wanted >> i & 1)
-            atomic_fetch_add(&own->given, trim_device(neighbours.device[i], keep));
-    }
+    if (captures)
+        given = trim_devices(wanted, keep);
+    atomic_fetch_add(&own->given, given);
     note_held(own);
     atomic_store(&own->answered, asked);
     sg_neighbour_answered(own);
@@ -181,13 +216,13 @@ static bool is_short(struct sg_core *core, int device)
     struct sg_stats stats;
     size_t available, total;
     bool known = false;
+    struct visit visit;
     if (!sg_core_stats(core, device, &stats) ||
         stats.value[SG_STAT_reserved_bytes] == stats.value[SG_STAT_allocated_bytes])
         return false;
-    int use = trim_enter(driver, device);
-    if (use >= 0) {
+    if (trim_enter(driver, device, &visit)) {
         known = driver->mem_info(&available, &total) == CUDA_SUCCESS;
-        trim_leave(driver, use);
+        trim_leave(driver, &visit);
     }
     return known && available < total / NEARLY_FULL;
 }
@@ -223,12 +258,14 @@ static void *trim_help(void *user)
     struct sg_neighbour *own;
     prctl(PR_SET_NAME, "segalloc-trim", 0, 0, 0);
     while ((own = atomic_load(&neighbours.own)) != NULL && !sg_process_over()) {
-        if (sg_neighbour_sleep(own, neighbours.idle_ns))
+        bool asked = sg_neighbour_sleep(own, neighbours.idle_ns);
+        if (atomic_load(&own->pid) != (int32_t)getpid())
+            break; /* left at the end of this process, which may take a while; or somebody took it for dead: it is in another
+                      container. The next owner's questions are not to be answered here */
+        if (asked)
             trim_answer(own);
         else
             look_for_idle(events);
-        if (atomic_load(&own->pid) != (int32_t)getpid())
-            break; /* somebody took this process for dead: it is in another container */
     }
     return NULL;
 }

@@ -5,7 +5,7 @@
    is asked, gives idle pages back, and answers. It exists from the first allocation on, unless trim_on_request:False.
 
    Limits. An answer is waited for 2 s at most. From a process that has not answered before it is 0.3 s, since that one
-   may be stopped. While a capture is active nothing is given back.
+   may be stopped. While a capture is active, what was freed in it stays.
 
    For example, process A holds 10 GiB, 6 GiB of them idle. Process B asks for 4 GiB on the same card, which has 1 GiB
    free. B writes its question, A's thread gives 6 GiB back, and B's core is asked again: 7 GiB are free now. */

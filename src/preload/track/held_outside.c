@@ -439,7 +439,7 @@ bool sg_outside_waited_for_pools(CUcontext context)
     if (!sg_outside_uses_pools())
         return false;
     if (sg_captures_active())
-        return sg_pool_streams_waited();
+        return sg_pool_streams_waited((uint64_t)(sg_process_conf()->wait_limit * 1e9));
     const struct sg_driver *driver = sg_process_driver();
     if (!context && (!driver || driver->ctx_get_current(&context) != CUDA_SUCCESS))
         return false;

@@ -121,10 +121,10 @@ static CUresult place_ask(struct place *place)
 }
 
 /* In rests, so that a stream which waits for this thread keeps it no longer than the limit. */
-bool sg_pool_streams_waited(void)
+bool sg_pool_streams_waited(uint64_t limit_ns)
 {
     CUstreamCaptureMode mode;
-    uint64_t limit = (uint64_t)(sg_process_conf()->wait_limit * 1e9), waited_ns = 0;
+    uint64_t waited_ns = 0;
     bool any = false;
     if (!sg_process_driver() || !sg_capture_mode_relax(&mode))
         return false;
@@ -132,7 +132,7 @@ bool sg_pool_streams_waited(void)
         long rest = REST_NS;
         struct place place = {.at = at};
         CUresult result = place_ask(&place);
-        for (; result == CUDA_ERROR_NOT_READY && waited_ns < limit; result = place_ask(&place)) {
+        for (; result == CUDA_ERROR_NOT_READY && waited_ns < limit_ns; result = place_ask(&place)) {
             uint64_t began = sg_clock_coarse_ns();
             sg_rest(rest);
             uint64_t took = sg_clock_coarse_ns() - began;

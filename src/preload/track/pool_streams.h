@@ -16,6 +16,7 @@
 #define SG_POOL_STREAMS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "driver/cuda_abi.h"
 
@@ -29,8 +30,8 @@ void sg_pool_streams_gone(CUstream stream);
 /* A context has gone, with its streams. */
 void sg_pool_streams_context_gone(CUcontext context);
 
-/* While a capture is active: waits for the work of these streams, all together `wait_limit` at most. True: one has come to
-   its end, so asking the driver again can help. No lock of ours is held. */
-bool sg_pool_streams_waited(void);
+/* Waits for the work of these streams, all together for so long at most, and ruins no capture. True: one has come to its end, so
+   asking the driver again can help. No lock of ours is held. */
+bool sg_pool_streams_waited(uint64_t limit_ns);
 
 #endif

@@ -20,7 +20,7 @@
 #include "track/default_streams.h"
 #include "track/pool_streams.h"
 
-enum { STREAMS = 64 };
+enum { STREAMS = 64, LIMIT_NS = 2000000000 };
 static const CUcontext context = (CUcontext)8, gone = (CUcontext)16;
 
 static struct {
@@ -133,12 +133,6 @@ const struct sg_driver *sg_process_driver(void)
     return fake.no_driver ? NULL : &driver;
 }
 
-const struct sg_conf *sg_process_conf(void)
-{
-    static const struct sg_conf conf = {.wait_limit = 2};
-    return &conf;
-}
-
 bool sg_capture_mode_relax(CUstreamCaptureMode *ret_mode)
 {
     *ret_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
@@ -202,11 +196,11 @@ static int start(void **state)
 static void a_stream_is_waited_for(void **state)
 {
     (void)state;
-    assert_false(sg_pool_streams_waited());
+    assert_false(sg_pool_streams_waited(LIMIT_NS));
     sg_pool_streams_note(stream(1), false);
     sg_pool_streams_note(stream(1), false); /* once is enough */
     fake.busy = 3;
-    assert_true(sg_pool_streams_waited());
+    assert_true(sg_pool_streams_waited(LIMIT_NS));
     assert_true(fake.asked == 4 && fake.waited == 1 && fake.status_asked == 1);
     assert_true(!fake.relaxed && !fake.excluded && !fake.pinned);
 }
@@ -217,10 +211,10 @@ static void captured_streams_are_left_alone(void **state)
     (void)state;
     sg_pool_streams_note(stream(1), false);
     fake.captured = stream(1);
-    assert_false(sg_pool_streams_waited());
+    assert_false(sg_pool_streams_waited(LIMIT_NS));
     assert_int_equal(fake.asked, 0);
     sg_pool_streams_note(stream(2), false);
-    assert_true(sg_pool_streams_waited());
+    assert_true(sg_pool_streams_waited(LIMIT_NS));
     assert_int_equal(fake.waited, 1);
 }
 
@@ -237,7 +231,7 @@ static void a_stream_that_joins_meanwhile_is_let_go(void **state)
     sg_pool_streams_note(stream(1), false);
     fake.busy = -1;
     fake.within = joins_a_capture;
-    assert_false(sg_pool_streams_waited());
+    assert_false(sg_pool_streams_waited(LIMIT_NS));
     assert_true(fake.asked == 1 && fake.status_asked == 2);
 }
 
@@ -257,7 +251,7 @@ static void default_streams_are_not_named(void **state)
     }
     assert_int_equal(fake.events, 2);
     fake.busy = 3;
-    assert_true(sg_pool_streams_waited());
+    assert_true(sg_pool_streams_waited(LIMIT_NS));
     assert_true(fake.event_queries == 5 && fake.event_waits == 2 && fake.asked == 0);
     assert_true(!fake.relaxed && !fake.excluded && !fake.pinned);
     fake.current = NULL; /* nothing is known of it then */
@@ -306,7 +300,7 @@ static void each_thread_has_an_event(void **state)
     assert_int_equal(fake.events, SG_DEFAULT_STREAMS);
     assert_int_equal(fake.records, 2 * SG_DEFAULT_STREAMS);
     sg_pool_streams_note(NULL, true);
-    assert_true(sg_pool_streams_waited());
+    assert_true(sg_pool_streams_waited(LIMIT_NS));
     assert_int_equal(fake.event_waits, fake.events);
 }
 
@@ -316,10 +310,10 @@ static void a_context_takes_its_streams_along(void **state)
     sg_pool_streams_note(stream(1), false);
     sg_pool_streams_note(NULL, false);
     sg_pool_streams_context_gone(context);
-    assert_false(sg_pool_streams_waited());
+    assert_false(sg_pool_streams_waited(LIMIT_NS));
     assert_int_equal(fake.asked + fake.event_queries, 0);
     sg_pool_streams_note(NULL, false); /* one of the same handle */
-    assert_true(sg_pool_streams_waited());
+    assert_true(sg_pool_streams_waited(LIMIT_NS));
     assert_true(fake.events == 2 && fake.event_waits == 1);
 }
 
@@ -330,11 +324,11 @@ static void streams_that_are_gone_are_not_named(void **state)
     sg_pool_streams_note(stream(1), false);
     sg_pool_streams_note(stream(2), false);
     sg_pool_streams_gone(stream(2));
-    assert_false(sg_pool_streams_waited());
+    assert_false(sg_pool_streams_waited(LIMIT_NS));
     assert_int_equal(fake.asked + fake.status_asked, 0);
 }
 
-/* As long as wait_limit for all of them together. */
+/* The limit is for all of them together. */
 static void endless_work_is_waited_for_in_bounds(void **state)
 {
     (void)state;
@@ -342,7 +336,7 @@ static void endless_work_is_waited_for_in_bounds(void **state)
     sg_pool_streams_note(stream(2), false);
     fake.busy = -1;
     uint64_t began = sg_clock_coarse_ns();
-    assert_false(sg_pool_streams_waited());
+    assert_false(sg_pool_streams_waited(LIMIT_NS));
     uint64_t took = sg_clock_coarse_ns() - began;
     assert_true(took > UINT64_C(1000000000) && took < UINT64_C(8000000000));
 }
@@ -353,7 +347,7 @@ static void more_streams_than_are_kept(void **state)
     (void)state;
     for (int i = 0; i <= STREAMS; i++)
         sg_pool_streams_note(stream(i), false);
-    assert_true(sg_pool_streams_waited());
+    assert_true(sg_pool_streams_waited(LIMIT_NS));
     assert_int_equal(fake.waited, STREAMS);
 }
 
@@ -362,11 +356,11 @@ static void without_a_relaxed_mode_nothing_is_asked(void **state)
     (void)state;
     sg_pool_streams_note(stream(1), false);
     fake.cannot_relax = true;
-    assert_false(sg_pool_streams_waited());
+    assert_false(sg_pool_streams_waited(LIMIT_NS));
     fake.cannot_relax = false;
     fake.no_driver = true;
     sg_pool_streams_note(stream(2), false);
-    assert_false(sg_pool_streams_waited());
+    assert_false(sg_pool_streams_waited(LIMIT_NS));
     assert_int_equal(fake.asked + fake.status_asked, 0);
 }
 
@@ -397,7 +391,7 @@ static void an_end_waits_for_who_asks(void **state)
     sg_pool_streams_note(stream(1), false);
     fake.within = ends_meanwhile;
     fake.busy = -1;
-    assert_false(sg_pool_streams_waited());
+    assert_false(sg_pool_streams_waited(LIMIT_NS));
     assert_int_equal(pthread_join(ender, NULL), 0);
     assert_int_equal(atomic_load(&ended), 1);
     assert_int_equal(fake.asked, 1);

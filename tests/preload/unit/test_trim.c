@@ -14,6 +14,8 @@
 #include "balance.h"
 #include "process/capture_mode.h"
 #include "track/captures.h"
+#include "track/held_outside.h"
+#include "track/pool_streams.h"
 #include "track/contexts.h"
 #include "process/worker_thread.h"
 #include "neighbours.h"
@@ -37,6 +39,9 @@ static struct {
     int captures_left;         /* naps until captures end; below 0: they do not */
     int answered, left, naps;
     int uses, pushes, relaxed; /* that are under way */
+    bool cannot_relax;
+    bool uses_pools;
+    size_t leaving; /* bytes that pools give back when they are waited for */
     CUresult push, info, uuid;
     bool old;                  /* the driver names devices by its older call only */
     int trims, trimmed;        /* calls, and the last one's device */
@@ -244,14 +249,27 @@ bool sg_captures_active(void)
 bool sg_capture_mode_relax(CUstreamCaptureMode *ret)
 {
     *ret = CU_STREAM_CAPTURE_MODE_GLOBAL;
-    fake.relaxed++;
-    return true;
+    fake.relaxed += !fake.cannot_relax;
+    return !fake.cannot_relax;
 }
 
 void sg_capture_mode_restore(CUstreamCaptureMode *mode)
 {
     assert_int_equal(*mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
     fake.relaxed--;
+}
+
+bool sg_outside_uses_pools(void)
+{
+    return fake.uses_pools;
+}
+
+bool sg_pool_streams_waited(uint64_t limit_ns)
+{
+    assert_true(fake.pushes == 1 && fake.relaxed == 1);
+    assert_in_range(limit_ns, 1, 1000000000); /* others ask too */
+    fake.available += fake.leaving;
+    return fake.leaving > 0;
 }
 
 size_t sg_core_trim(struct sg_core *core, int device, size_t keep)
@@ -365,7 +383,7 @@ static void who_has_no_row_asks_and_counts_too(void **state)
     assert_false(sg_trim_ask_others_of(0));
 }
 
-/* Who is asked says what would go back, of what he holds; nothing during a capture. */
+/* An answer says what would go back, of what is held; nothing during a capture without a relaxed mode. */
 static void idle_memory_is_told(void **state)
 {
     (void)state;
@@ -378,6 +396,9 @@ static void idle_memory_is_told(void **state)
     assert_int_equal(fake.said_idle[0], fake.held[0]);
     fake.live = true;
     fake.captures_left = -1;
+    help();
+    assert_int_equal(fake.said_idle[0], fake.held[0]);
+    fake.cannot_relax = true;
     help();
     assert_int_equal(fake.said_idle[0], 0);
     assert_int_equal(fake.naps, 0); /* nobody wants more than an answer */
@@ -449,6 +470,8 @@ static void gives_nothing_where_it_cannot(void **state)
         fake.gone = i == 1;
         fake.push = i == 2 ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
         fake.live = i == 3;
+        fake.captures_left = -1;
+        fake.cannot_relax = i == 3;
         help();
         assert_int_equal(fake.answered, i + 1);
         assert_int_equal(fake.uses + fake.pushes, 0);
@@ -458,6 +481,7 @@ static void gives_nothing_where_it_cannot(void **state)
     assert_in_range(fake.naps, 1, 1000);
 }
 
+/* Idle memory goes back at once in a capture. Where there is none, the capture may keep some until it ends. */
 static void waits_a_little_for_captures(void **state)
 {
     (void)state;
@@ -467,8 +491,32 @@ static void waits_a_little_for_captures(void **state)
     fake.live = true;
     fake.captures_left = 3;
     help();
-    assert_int_equal(fake.naps, 3);
-    assert_int_equal(fake.trims, 1);
+    assert_true(fake.naps == 0 && fake.trims == 1);
+    fake.idle = 0;
+    help();
+    assert_true(fake.naps == 3 && fake.trims == 3);
+}
+
+/* Memory that a pool gets back once somebody waits is given as well. */
+static void waits_for_pools(void **state)
+{
+    (void)state;
+    fake.asked[0] = true;
+    fake.before = ask;
+    fake.idle = 0;
+    fake.leaving = 3 * mib;
+    fake.stats.value[SG_STAT_reserved_bytes] = 0;
+    uint64_t given[4];
+    for (int i = 0; i < 4; i++) {
+        fake.uses_pools = i > 0;
+        fake.info = i == 2 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+        uint64_t before = atomic_load(&fake.own.given);
+        help();
+        given[i] = atomic_load(&fake.own.given) - before;
+        fake.live = i == 2; /* in a capture too */
+        fake.captures_left = 1;
+    }
+    assert_true(given[0] == 0 && given[1] == 3 * mib && given[2] == 0 && given[3] == 3 * mib);
 }
 
 static void work(int look)
@@ -510,8 +558,9 @@ static void ends_where_the_row_is_anothers(void **state)
 {
     (void)state;
     fake.before = be_taken_for_dead;
+    fake.asked[1] = true; /* that is the next owner */
     help();
-    assert_int_equal(fake.looks, 2);
+    assert_true(fake.looks == 2 && fake.answered == 0);
     sg_trim_close();
     assert_int_equal(fake.left, 1);
     help(); /* there is no row */
@@ -589,6 +638,7 @@ int main(void)
         TEST(gives_back_what_is_asked_for),
         TEST(gives_nothing_where_it_cannot),
         TEST(waits_a_little_for_captures),
+        TEST(waits_for_pools),
         TEST(gives_back_what_is_idle),
         TEST(ends_where_the_row_is_anothers),
         TEST(others_are_asked_where_the_device_is_short),
