@@ -60,6 +60,19 @@ static void release_page_growing(struct sg_device *device, CUmemGenericAllocatio
     (void)sg_pages_release(&device->pages, handle);
 }
 
+/* Unmaps a run's pages by one call, and notes that for the plan's end. A run that the driver refused stays as it was. */
+static CUresult unmap_run_growing(struct sg_plan *plan, struct sg_page_run *run) SG_REQUIRES(grow)
+{
+    SG_ASSERT_HELD(&plan->device->growth.grow);
+    CUresult result = unmap_pages_growing(plan->device, run->region, run->first, run->pages);
+    if (result != CUDA_SUCCESS)
+        return result;
+    plan->unmaps++;
+    plan->unmapped += run->pages;
+    run->unmapped = true;
+    return CUDA_SUCCESS;
+}
+
 /* Pages of another size cannot be used as they are: they go back to the driver, which makes room for new ones. */
 static CUresult release_runs_growing(struct sg_plan *plan) SG_REQUIRES(grow)
 {
@@ -68,12 +81,9 @@ static CUresult release_runs_growing(struct sg_plan *plan) SG_REQUIRES(grow)
         struct sg_page_run *run = &plan->runs[i];
         if (run->unmapped || run_transfers(plan, run))
             continue;
-        CUresult result = unmap_pages_growing(plan->device, run->region, run->first, run->pages);
+        CUresult result = unmap_run_growing(plan, run);
         if (result != CUDA_SUCCESS)
             return result;
-        plan->unmaps++;
-        plan->unmapped += run->pages;
-        run->unmapped = true;
         /* A run that was released before the driver refused a page stays so: its pages can't come back, and the
            plan's end makes a hole of it. */
         for (uint32_t page = run->first; page < run->first + run->pages; page++)
@@ -167,12 +177,9 @@ static CUresult take_pages_growing(struct sg_plan *plan) SG_REQUIRES(grow)
             continue;
         /* A run that leaves an alias stays mapped: its handles are mapped at the place as well. */
         if (!run->alias) {
-            CUresult result = unmap_pages_growing(plan->device, run->region, run->first, run->pages);
+            CUresult result = unmap_run_growing(plan, run);
             if (result != CUDA_SUCCESS)
                 return result;
-            plan->unmaps++;
-            plan->unmapped += run->pages;
-            run->unmapped = true;
         }
         for (uint32_t page = run->first; page < run->first + run->pages; page++)
             plan->handles[next++] = run->region->memory.handle[page];

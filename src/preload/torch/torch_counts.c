@@ -145,14 +145,19 @@ static struct totals totals_since(const struct totals *now, const struct totals 
     return since;
 }
 
-/* The core's counts of a moment ago; false where PyTorch's tensors don't come here. */
-static bool counts_read(int device, struct sg_stats *ret)
+/* The core's counts of a moment ago, and the totals and segments by them. False where PyTorch's tensors don't come here. */
+static bool totals_read(int device, struct sg_stats *ret_stats, struct sg_torch_segments *ret_segments,
+    struct totals *ret_totals)
 {
     struct sg_core *core = sg_torch_direct() && device >= 0 && device < SG_DEVICES_MAX ? sg_enter() : NULL;
-    bool known = core && sg_core_stats_recent(core, device, ret);
+    bool known = core && sg_core_stats_recent(core, device, ret_stats);
     if (core)
         sg_leave();
-    return known;
+    if (!known)
+        return false;
+    *ret_segments = sg_torch_segments_of(device);
+    *ret_totals = totals_of(ret_stats, ret_segments, device);
+    return true;
 }
 
 /* Adds the core's counts to PyTorch's, family by family. Segments of PyTorch's cache are blocks of ours: they are taken
@@ -193,10 +198,10 @@ void sg_torch_counts_add(void *statistics, size_t map_bytes, int device)
 {
     struct counts *counts = statistics;
     struct sg_stats stats;
-    if (!counts_read(device, &stats))
+    struct sg_torch_segments segments;
+    struct totals now;
+    if (!totals_read(device, &stats, &segments, &now))
         return;
-    struct sg_torch_segments segments = sg_torch_segments_of(device);
-    struct totals now = totals_of(&stats, &segments, device);
     sg_process_lock(SG_LOCK_TORCH);
     struct totals totals = totals_since(&now, &ever.before[device]);
     sg_process_unlock(SG_LOCK_TORCH);
@@ -215,10 +220,10 @@ void sg_torch_counts_reset(int device)
 void sg_torch_counts_reset_totals(int device)
 {
     struct sg_stats stats;
-    if (!counts_read(device, &stats))
+    struct sg_torch_segments segments;
+    struct totals now;
+    if (!totals_read(device, &stats, &segments, &now))
         return;
-    struct sg_torch_segments segments = sg_torch_segments_of(device);
-    struct totals now = totals_of(&stats, &segments, device);
     sg_process_lock(SG_LOCK_TORCH);
     ever.before[device] = now;
     sg_process_unlock(SG_LOCK_TORCH);
