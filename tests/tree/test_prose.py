@@ -5,6 +5,7 @@ Usage: test_prose.py SOURCE_ROOT"""
 import importlib.machinery
 import importlib.util
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,13 @@ class Tree(unittest.TestCase):
         found, limits = prose.measure(prose.code_files()), prose.read_limits()
         self.assertIn(prose.SHARE, limits)
         self.assertEqual(list(prose.missed(found, limits)), [])
+
+    def test_headers_have_a_worked_case(self):
+        headers = {path: text for path, text in prose.code_files() if re.match(r"src/(core|order|preload)/.*\.h$", path)}
+        self.assertGreater(len(headers), 100)
+        without = [path for path, text in headers.items()
+                   if not any(re.search(r"\bexample\b", sentence.text, re.I) for sentence in prose.comments(text))]
+        self.assertEqual(without, [])
 
     def test_counts(self):
         text = "/* What a is. A word, as b is.\n   As c is. */\nint a; /* Whether. By default none. */\n\n// By a.\nchar *b = \"/* Of */\";\n"
