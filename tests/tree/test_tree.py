@@ -121,6 +121,47 @@ class Headers(unittest.TestCase):
                 self.compiles_alone(header, [], "c++")
 
 
+def split_outside(text, separator):
+    """The parts of a text between separators that stand in no brackets."""
+    depth, parts = 0, [""]
+    for char in text:
+        depth += (char in "({[") - (char in ")}]")
+        if char == separator and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return parts
+
+
+def struct_widths(text):
+    """The fields of each struct with a body: (first line of the struct, number). A struct within it is one field for each name."""
+    text = re.sub(r"/\*.*?\*/|//[^\n]*|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", "", text, flags=re.DOTALL | re.MULTILINE)
+    for match in re.finditer(r"\bstruct\b[^;{}()=]*\{", text):
+        end, depth = match.end(), 1
+        while depth:
+            depth += {"{": 1, "}": -1}.get(text[end], 0)
+            end += 1
+        fields = [field for field in split_outside(text[match.end():end - 1], ";") if field.strip()]
+        yield " ".join(match[0].split()), sum(len(split_outside(field, ",")) for field in fields)
+
+
+class Structs(unittest.TestCase):
+    """A struct of many fields has several owners: what one of them guards is a struct of its own."""
+    MOST = 20
+
+    def test_width(self):
+        for layer in ("core", "preload"):
+            for file in sorted((ROOT / "src" / layer).rglob("*.[ch]")):
+                for name, fields in struct_widths(file.read_text()):
+                    with self.subTest(file=str(file.relative_to(ROOT)), struct=name):
+                        self.assertLessEqual(fields, self.MOST)
+
+    def test_fields_are_counted(self):
+        text = ("struct a {\n    int b, *c; /* d; e; */\n    void (*f)(int g, int h);\n    struct { int i; } j[2], k;\n};\n"
+                "struct a l = {0};\n")
+        self.assertEqual(list(struct_widths(text)), [("struct a {", 5), ("struct {", 1)])
+
+
 class Numbers(unittest.TestCase):
     """The core's tuning numbers stand in tuning.def alone. All other numbers that its code names are sizes of tables and
     parts of formats, listed here; those without a name are 0, 1, 2 and the widths of words."""
