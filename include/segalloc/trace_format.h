@@ -178,6 +178,8 @@ enum segalloc_turn {
 enum segalloc_settled {
     SEGALLOC_SETTLED_ELSEWHERE = 1, /* its thread got memory by a call that is not served here */
     SEGALLOC_SETTLED_FAILED,        /* its caller has raised an error */
+    SEGALLOC_SETTLED_SERVED, /* the caller had the error, asked again, and was served. Without it the very call was served in the
+                                       end, once the library had made room */
 };
 
 /* By which calls memory of a device is held that the allocator has not served. Numbers are never used again. */

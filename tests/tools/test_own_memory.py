@@ -201,6 +201,13 @@ class OwnMemory(unittest.TestCase):
                 self.assertEqual(result.returncode, 0, result)
                 self.assertEqual(json.loads(result.stdout.splitlines()[-1])["adapts"], adapts)
 
+    def test_room_that_the_library_made_is_no_adapting(self):
+        """An allocation of 26 KiB fits once what was freed in the capture is given back. Nobody told the program of that."""
+        words = "q1 c1634 m904 m2300 j x f1 h332 h327 h65 j f2 j f5 v c29 m26 v t110 s j m469".split()
+        for _ in range(3):
+            verdict = self.rehearse(0, "10MiB,12MiB", *words)
+            self.assertFalse(verdict["adapts"] or any(card["adapted"] for card in verdict["cards"]))
+
     def test_memory_of_a_graph_that_is_gone_is_free_at_once(self):
         """As natively. On 74 MiB it ran or not by how soon the driver's thread had told that the graphs were gone."""
         words = ("m3420 m1177 c127 f2 e f1 e v e m10298 d1 c787 f4 m61 j c61 c328 d0 v m61 q m14 k22 m7421 v f11 d0 m1546 c15 m1410 "

@@ -210,10 +210,12 @@ static void make_good(struct refusal *refusal)
 void sg_refusals_serve(size_t bytes)
 {
     struct refusal *refusal = refusal_own();
-    if (refusal && sg_refusal_is_made_good(refusal->bytes, bytes))
+    if (refusal && sg_refusal_is_made_good(refusal->bytes, bytes)) {
+        sg_core_settled(refusal->core, refusal->device, SEGALLOC_SETTLED_SERVED, bytes);
         make_good(refusal);
-    else if (refusal)
+    } else if (refusal) {
         refusal_fail(refusal, false);
+    }
 }
 
 void sg_refusals_serve_elsewhere(size_t bytes)

@@ -101,15 +101,16 @@ static void retries_are_no_failures(void **state)
     static const struct {
         size_t refused, again, served;
         int failed; /* by then */
+        int settled; /* made good by the program, as the trace says: a call that is served in the end is none */
     } list[] = {
-        {3 * BLOCK, 0, 3 * BLOCK, 0},            /* gives back and asks again */
-        {3 * BLOCK, 0, 5 * BLOCK, 0},            /* more than before */
-        {4 * BLOCK, 0, 2 * BLOCK, 0},            /* less, at most by half */
-        {4 * BLOCK, 0, 2 * BLOCK - 1, 1},        /* something else */
-        {4 * BLOCK, 4 * BLOCK, 4 * BLOCK, 0},    /* twice */
-        {4 * BLOCK, 3 * BLOCK, 2 * BLOCK, 0},    /* less each time */
-        {4 * BLOCK, 5 * BLOCK, 5 * BLOCK, 1},    /* another, of which the first knows nothing */
-        {4 * BLOCK, BLOCK, BLOCK, 1},
+        {3 * BLOCK, 0, 3 * BLOCK, 0, 1},         /* gives back and asks again */
+        {3 * BLOCK, 0, 5 * BLOCK, 0, 1},         /* more than before */
+        {4 * BLOCK, 0, 2 * BLOCK, 0, 1},         /* less, at most by half */
+        {4 * BLOCK, 0, 2 * BLOCK - 1, 1, 0},     /* something else */
+        {4 * BLOCK, 4 * BLOCK, 4 * BLOCK, 0, 1}, /* twice */
+        {4 * BLOCK, 3 * BLOCK, 2 * BLOCK, 0, 1}, /* less each time */
+        {4 * BLOCK, 5 * BLOCK, 5 * BLOCK, 1, 1}, /* another, of which the first knows nothing */
+        {4 * BLOCK, BLOCK, BLOCK, 1, 1},
     };
     (void)state;
     fake.conf.oom_report = SG_OOM_NEVER;
@@ -122,7 +123,11 @@ static void retries_are_no_failures(void **state)
             assert_int_equal(allocate(&plain, list[i].again), OUT);
         assert_int_equal(atomic_load(&sg_refusals_open), 1);
         fake.malloc[fake.mallocs] = CUDA_SUCCESS;
+        FORGET(sg_core_settled);
         assert_int_equal(allocate(&plain, list[i].served), CUDA_SUCCESS);
+        assert_int_equal(CALLS(sg_core_settled), list[i].settled);
+        if (list[i].settled)
+            assert_int_equal(ARGUMENT(sg_core_settled, 2), SEGALLOC_SETTLED_SERVED);
         assert_int_equal(CALLS(sg_core_failed) - before, list[i].failed);
         assert_int_equal(atomic_load(&sg_refusals_open), 0);
     }

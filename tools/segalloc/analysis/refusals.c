@@ -18,7 +18,7 @@ static enum sg_refusal_end end_of(const struct sg_refusal *refusal, const struct
         return !refusal->raised && sg_refusal_is_another_try(refusal->bytes, record->size) ? SG_REFUSAL_MADE_GOOD
                                                                                             : SG_REFUSAL_FAILED;
     case SEGALLOC_RECORD_SETTLED:
-        return !refusal->raised && record->id == SEGALLOC_SETTLED_ELSEWHERE ? SG_REFUSAL_MADE_GOOD : SG_REFUSAL_FAILED;
+        return !refusal->raised && record->id != SEGALLOC_SETTLED_FAILED ? SG_REFUSAL_MADE_GOOD : SG_REFUSAL_FAILED;
     default:
         return SG_REFUSAL_STAYS;
     }

@@ -459,6 +459,9 @@ static int summary_take_record(struct sg_summary *summary, const struct segalloc
     case SEGALLOC_RECORD_ALLOCATE_FAILURE:
     case SEGALLOC_RECORD_REFUSED_OUTSIDE:
         return summary_refuse(summary, record);
+    case SEGALLOC_RECORD_SETTLED:
+        summary->retried += record->id != SEGALLOC_SETTLED_FAILED;
+        break;
     case SEGALLOC_RECORD_PASSED_ON:
         note_served(summary, record->size);
         pass_on(summary, record);

@@ -79,6 +79,7 @@ struct sg_summary {
     uint64_t until;      /* of them so many are looked at; 0: all */
     uint64_t live_bytes, peak_live_bytes; /* of all devices; the peak is the sum of theirs */
     uint64_t failures, made_good; /* allocations that failed; those that were refused, and have cost nothing */
+    uint64_t retried; /* refusals made good by the program, which asked again or elsewhere: the call itself was served in no end */
     uint64_t last_failure, last_served; /* places among all events; 0: none. Served later: the program went on */
     struct sg_search search;            /* what it asks for, as one that looks for how much there is */
     struct sg_refusals refusals;  /* of which it is not known yet */

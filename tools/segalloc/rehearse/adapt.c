@@ -171,12 +171,13 @@ bool sg_rehearse_has_ended_well(const struct sg_rehearse *endless, const struct 
 }
 
 /* True if the program asked for fewer bytes at a time because it adapts. Either it was refused, as a cache above gives
-   back and asks again, or it made other requests. With the same requests it is chance: threads come in another order,
-   or frees take effect sooner. */
+   back and asks again, or it made other requests. A call that was served once the library had made room is no
+   refusal: the program was not told. With the same requests it is chance: threads come in another order, or frees take
+   effect sooner. */
 static bool has_asked_less(const struct sg_rehearse *endless, const struct sg_rehearse *trial)
 {
     bool same = trial->allocs == endless->allocs && trial->asked_bytes == endless->asked_bytes &&
-                trial->refused <= endless->refused;
+                trial->retried <= endless->retried;
     return !same && trial->peak_requested + trial->passed_on_bytes < endless->peak_requested;
 }
 

@@ -225,6 +225,7 @@ static int rehearse_add_process(struct sg_rehearse *rehearse, const struct sg_fi
     rehearse->events += findings->requests;
     rehearse->ooms += findings->ooms;
     rehearse->refused += findings->refused;
+    rehearse->retried += findings->retried;
     rehearse->search = findings->limited ? (struct sg_search){0} : findings->search;
     rehearse->children |= (long)findings->pid != rehearse->run.process;
     rehearse->torch |= findings->torch;

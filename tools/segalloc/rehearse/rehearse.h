@@ -122,6 +122,7 @@ struct sg_rehearse {
     uint64_t passed_on_bytes; /* of allocations that the driver served */
     uint64_t asked_bytes;     /* of all of them, `allocs` */
     uint64_t ooms, refused;   /* on the card without end: by a limit, or by a program that asks until it runs out */
+    uint64_t retried; /* of `refused`: the program had the error, and asked again or elsewhere. Others were served in the end */
     uint64_t questions;       /* of the program, how much memory is free */
     bool asks;                /* it asks how much memory is free, or there is in all, in any way and process */
     bool asks_machine;        /* … in a way that is told the size of the card without end, not that of the largest */

@@ -179,7 +179,7 @@ static int try_stopped(struct true_size *at)
             break;
         rehearse->beyond = true;
         fits = card->fits = card->ran = sg_rehearse_has_ended_well(rehearse, trial);
-        card->adapted = fits && (trial->refused || trial->questions);
+        card->adapted = fits && (trial->retried || trial->ooms || trial->questions);
         card->ran_out = !fits;
         card->ran_smallest = trial->alone.segalloc < card->bytes ? trial->alone.segalloc : card->bytes;
         card->adapted_refused = trial->refused;

@@ -72,6 +72,7 @@ static void unseen_add(struct sg_rehearse *rehearse, const struct sim_peaks *pea
     rehearse->unseen += sum > 0;
     rehearse->unseen_bytes += sum;
     rehearse->refused += peaks->refused;
+    rehearse->retried += peaks->refused;
     rehearse->ooms += peaks->refused && !peaks->later;
     rehearse->children |= life->asked && atol(life->name) != rehearse->run.process;
 }

@@ -225,6 +225,7 @@ static int findings_read_trace(struct sg_findings *findings, bool cards, char *e
     findings->unmatched_frees = summary.unmatched_frees;
     findings->repeated = summary.repeated;
     findings->search = summary.search;
+    findings->retried = summary.retried;
     findings->checked = summary.checked;
     findings->survived = summary.failures && summary.last_served > summary.last_failure;
     memcpy(findings->untracked_by, summary.untracked_by, sizeof findings->untracked_by);

@@ -61,6 +61,7 @@ struct sg_findings {
     /* All devices together. */
     uint64_t allocs, alloc_bytes, frees, passed_on, passed_on_bytes, ooms, refused, failed_largest, largest_request;
     uint64_t peak_requested, peak_allocated, peak_pending, peak_reserved, peak_stranded, stranded;
+    uint64_t retried;       /* of `refused`: the program had the error, and asked again or elsewhere */
     bool survived;          /* memory was served after the last failure: the program went on without what failed */
     struct sg_search search;
     uint64_t peak_taken, peak_outside; /* sums of the devices' */
