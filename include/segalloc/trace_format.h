@@ -130,6 +130,7 @@ enum segalloc_finding {
     SEGALLOC_FINDING_OVERRUN = 2,     /* bytes behind a block changed while it was the program's */
     SEGALLOC_FINDING_DOUBLE_FREE = 3, /* a free of a block that was freed before */
     SEGALLOC_FINDING_WRONG_FREE = 4,  /* a free of an address that no block begins at */
+    SEGALLOC_FINDING_GONE_FREE = 5,   /* a free of a block whose context has ended */
 };
 
 /* What a record of a finding says. The *block* is the owner before, and *now* the block that has the memory next, or the

@@ -1,7 +1,7 @@
 /* The kinds of findings of a run that checks itself, by findings.def. The library writes them, and reports read them.
 
-   Why it stands here: the words of a kind are the same on standard error, in JSON, in a report of the trace and in statistics. A kind
-   that only a later version knows is at least SG_FINDING_KINDS in a trace, and has no words here.
+   Why it stands here: a kind has the same words on standard error, in JSON and in a report of the trace. A kind that only a later
+   version knows is at least SG_FINDING_KINDS in a trace, and has no words here.
 
    For example, SG_FINDING_OVERRUN is 2 in a trace. sg_finding_words() says "write behind the end of a block", and the
    statistic check_overrun counts it. */

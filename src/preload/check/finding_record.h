@@ -1,9 +1,9 @@
 /* A finding as records of the trace: a run of SEGALLOC_RECORD_FINDING, a field each (segalloc/trace_format.h).
 
-   Why a field a record, and not a larger record: all records have 32 bytes, and a reader of an earlier version skips a field that it
-   does not know. A later version may say more of a finding without another kind of record.
+   Why a field a record, and not a larger record: all records have 32 bytes. A reader of an earlier version skips a field that it does
+   not know, so a later version may say more of a finding.
 
-   Limits. 24 fields, 768 bytes. Only those that are told are written, 16 of a process at most; statistics count all.
+   Limits. 24 fields, 768 bytes. The first of each kind and place is written, 16 of a process at most; statistics count all.
 
    For example, a write after a free of a block of 5,000 bytes is a run of 15 records. KIND comes first. BLOCK, ALLOCATED and FREED
    say whose the block was, NOW whose it is, and WHERE, BYTES, LAST and WORDS what was read. */

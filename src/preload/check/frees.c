@@ -212,8 +212,8 @@ void sg_check_freed(struct sg_freed *block, bool done)
 
 void sg_check_refused(struct sg_core *core, CUdeviceptr address, const struct sg_tag *tag)
 {
-    bool is_live;
-    struct sg_freed *block = sg_live_at(core, address, &is_live);
+    bool is_live, is_gone;
+    struct sg_freed *block = sg_live_at(core, address, &is_live, &is_gone);
     if (sg_sites_on)
         sg_sites_note(sg_this_thread());
     const struct sg_check_block now = {.address = address, .note = sg_check_note_now(tag)};
@@ -224,7 +224,9 @@ void sg_check_refused(struct sg_core *core, CUdeviceptr address, const struct sg
     else
         (void)sg_contexts_current(core, &context, &device);
     const struct sg_finding finding = {
-        .kind = block && !is_live && block->base == address ? SG_FINDING_DOUBLE_FREE : SG_FINDING_WRONG_FREE,
+        .kind = is_gone                                       ? SG_FINDING_GONE_FREE
+                : block && !is_live && block->base == address ? SG_FINDING_DOUBLE_FREE
+                                                              : SG_FINDING_WRONG_FREE,
         .device = device,
         .block = block,
         .now = &now,

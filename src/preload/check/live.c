@@ -51,6 +51,11 @@ struct sg_freed *sg_live_take(CUdeviceptr address)
 void sg_live_put(struct sg_freed *block)
 {
     sg_process_lock(SG_LOCK_CHECK);
+    struct sg_freed *former = (struct sg_freed *)(uintptr_t)sg_idmap_take(&live, block->base);
+    if (former) { /* its context has ended, and the memory serves again */
+        live_count_tail(former, false);
+        sg_shadow_unref(&sg_check_shadow, former);
+    }
     if (sg_idmap_put(&live, block->base, (uintptr_t)block))
         live_count_tail(block, true);
     else
@@ -65,9 +70,10 @@ void sg_live_drop(struct sg_freed *block)
     sg_process_unlock(SG_LOCK_CHECK);
 }
 
-struct sg_freed *sg_live_at(struct sg_core *core, CUdeviceptr address, bool *ret_live)
+struct sg_freed *sg_live_at(struct sg_core *core, CUdeviceptr address, bool *ret_live, bool *ret_gone)
 {
     struct sg_block_info info;
+    *ret_gone = false;
     CUresult found = sg_core_block(core, address, &info);
     sg_process_lock(SG_LOCK_CHECK);
     struct sg_freed *block = NULL;
@@ -78,6 +84,12 @@ struct sg_freed *sg_live_at(struct sg_core *core, CUdeviceptr address, bool *ret
         block->refs++;
     else
         block = sg_shadow_at(&sg_check_shadow, address);
+    if (!block && !*ret_live) { /* the core has given it up with its context */
+        block = (struct sg_freed *)(uintptr_t)sg_idmap_get(&live, address);
+        *ret_gone = block != NULL;
+        if (block)
+            block->refs++;
+    }
     sg_process_unlock(SG_LOCK_CHECK);
     return block;
 }

@@ -34,8 +34,9 @@ void sg_live_put(struct sg_freed *block);
 /* Gives a reference back. */
 void sg_live_drop(struct sg_freed *block);
 
-/* The block that is, or was, at an address, with a reference; NULL: none is known. *ret_live: it is. */
-struct sg_freed *sg_live_at(struct sg_core *core, CUdeviceptr address, bool *ret_live);
+/* The block that is, or was, at an address, with a reference; NULL: none is known. *ret_live: it is. *ret_gone:
+   it was the program's until its context ended. */
+struct sg_freed *sg_live_at(struct sg_core *core, CUdeviceptr address, bool *ret_live, bool *ret_gone);
 
 /* The length of a block's canary: from the end of what was asked for up to the stamps. */
 uint32_t sg_canary_bytes(const struct sg_freed *block);

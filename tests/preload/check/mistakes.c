@@ -2,12 +2,15 @@
    about is allocated in first_owner() and freed in first_end(), so a finding names these two. A mistake that comes
    after the free waits until the free has taken place on the device: without that wait either may come first. */
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "cuda_proto.h"
+#include "extra.h"
 #include "segalloc/segalloc.h"
 
 enum { BYTES = 5000, LARGE = 8 << 20 };
@@ -293,6 +296,110 @@ static void after_the_stream_is_gone(void)
     serve_again(BYTES, other);
 }
 
+/* The kernel of kernel_still_queued(): it is at work until the host has said so, or for two seconds. */
+static atomic_bool may_write;
+
+static void late_write(void **arguments)
+{
+    unsigned char *bytes = *(unsigned char **)arguments[0];
+    uint64_t count = *(uint64_t *)arguments[1];
+    for (int i = 0; i < 2000 && !atomic_load(&may_write); i++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    memset(bytes, 1, count);
+}
+
+/* A kernel of another stream was queued before the free, and nothing names that stream. It writes once the free has taken place. */
+static void kernel_still_queued(void)
+{
+    segalloc_sim_kernel_fn declare;
+    CUmodule module;
+    CUfunction kernel;
+    CUdeviceptr address = first_owner(BYTES, one);
+    uint64_t count = 256;
+    void *arguments[] = {&address, &count}, *symbol = dlsym(RTLD_DEFAULT, "segalloc_sim_kernel");
+    memcpy(&declare, &symbol, sizeof symbol);
+    if (!declare || declare("late_write", "w bytes[count], u64 count", late_write))
+        exit(2);
+    MUST(cuModuleLoadData(&module,
+        ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry late_write() { ret; }\n"));
+    MUST(cuModuleGetFunction(&kernel, module, "late_write"));
+    work(address, BYTES, one);
+    MUST(cuStreamSynchronize(one));
+    MUST(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, other, arguments, NULL));
+    work(address, 64, one);
+    first_end(address, true);
+    while (cuStreamQuery(one) == CUDA_ERROR_NOT_READY) /* a wait would do other streams' work */
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    atomic_store(&may_write, true);
+    MUST(cuStreamSynchronize(other));
+    serve_again(BYTES, one);
+}
+
+/* The context that the block was of has ended. The first one writes there. */
+static void after_the_context_is_gone(void)
+{
+    CUcontext first, context;
+    MUST(cuCtxGetCurrent(&first));
+    MUST(cuCtxCreate_v2(&context, 0, 0));
+    CUdeviceptr address = first_owner(BYTES, NULL);
+    MUST(cuMemsetD8_v2(address, 1, BYTES));
+    MUST(cuCtxSynchronize());
+    MUST(cuCtxDestroy_v2(context));
+    MUST(cuCtxSetCurrent(first));
+    (void)cuMemsetD8Async(address, 2, 64, one);
+    (void)cuStreamSynchronize(one);
+    serve_again(BYTES, NULL);
+}
+
+static void free_after_the_context_is_gone(void)
+{
+    CUcontext first, context;
+    MUST(cuCtxGetCurrent(&first));
+    MUST(cuCtxCreate_v2(&context, 0, 0));
+    CUdeviceptr address = first_owner(BYTES, NULL);
+    MUST(cuCtxDestroy_v2(context));
+    MUST(cuCtxSetCurrent(first));
+    (void)cuMemFree_v2(address);
+}
+
+/* A block of a capture, which its graph has held. The graph is gone, and somebody writes there. */
+static void after_the_graph_is_gone(void)
+{
+    CUgraph graph;
+    CUgraphExec exec;
+    MUST(cuStreamBeginCapture_v2(one, CU_STREAM_CAPTURE_MODE_RELAXED));
+    CUdeviceptr address = first_owner(BYTES, one);
+    work(address, BYTES, one);
+    first_end(address, true);
+    MUST(cuStreamEndCapture(one, &graph));
+    MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    MUST(cuGraphLaunch(exec, one));
+    MUST(cuStreamSynchronize(one));
+    MUST(cuGraphExecDestroy(exec));
+    MUST(cuGraphDestroy(graph));
+    work(address, 64, one);
+    MUST(cuStreamSynchronize(one));
+    serve_again(BYTES, one);
+}
+
+/* A graph is launched once more than the block of it that the program freed is there for. */
+static void graph_launched_after_its_block_is_gone(void)
+{
+    CUgraph graph;
+    CUgraphExec exec;
+    CUdeviceptr address = first_owner(BYTES, one);
+    MUST(cuStreamBeginCapture_v2(one, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(cuMemsetD8Async(address, 9, 256, one));
+    MUST(cuStreamEndCapture(one, &graph));
+    MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    MUST(cuGraphLaunch(exec, one));
+    first_end(address, true);
+    MUST(cuStreamSynchronize(one));
+    MUST(cuGraphLaunch(exec, one));
+    MUST(cuStreamSynchronize(one));
+    serve_again(BYTES, one);
+}
+
 /* A program that takes all there is: says how many blocks of 16 MiB that were. The last ones leave no room for what is
    checked behind them. */
 static void edge(void)
@@ -362,6 +469,11 @@ static const struct mistake {
     MISTAKE(free_in_another_context),
     MISTAKE(unrecorded_stream),
     MISTAKE(after_the_stream_is_gone),
+    MISTAKE(kernel_still_queued),
+    MISTAKE(after_the_context_is_gone),
+    MISTAKE(free_after_the_context_is_gone),
+    MISTAKE(after_the_graph_is_gone),
+    MISTAKE(graph_launched_after_its_block_is_gone),
 };
 
 int main(int count, char **argument)

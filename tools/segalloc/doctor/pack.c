@@ -13,6 +13,7 @@
 #include "config/conf_read.h"
 #include "json.h"
 #include "reader/trace_reader.h"
+#include "report/report.h"
 #include "selftest/selftest.h"
 #include "tool.h"
 
@@ -119,6 +120,19 @@ static json_t *pack_head(struct sg_trace_reader *reader)
     return rows;
 }
 
+/* The findings of a run that checked itself, wherever they stand in the trace, with numbers for places. */
+static json_t *pack_checked(const char *path)
+{
+    struct sg_findings findings;
+    char error[SG_FINDINGS_ERROR];
+    if (sg_findings_read(path, /* cards */ false, &findings, error))
+        return json_null();
+    findings.book.redacted = true;
+    json_t *result = sg_report_checked_json(&findings);
+    sg_findings_free(&findings);
+    return result;
+}
+
 /* The head of a trace, NULL where it can't be read, after a line. */
 static json_t *pack_trace(const char *verb, const char *path)
 {
@@ -138,6 +152,7 @@ static json_t *pack_trace(const char *verb, const char *path)
     sg_json_set_text(result, "format", info->format);
     sg_json_set_flag(result, "imported", info->header.imported);
     sg_json_set_text(result, "options", options);
+    sg_json_set(result, "check", pack_checked(path));
     sg_json_set(result, "head", pack_head(reader));
     sg_json_set_text(result, "problem", sg_trace_error(reader) ? "damaged" : NULL);
     sg_trace_close(reader);

@@ -1,0 +1,91 @@
+"""What `check` costs, as the tables of docs/experiments/check-costs.md: pairs, bytes of bandwidth, and peaks of memory.
+
+Usage: checked.py SEGALLOC CHECKED [--runs N] [--data CSV.zst…] [--python PYTHON --loops LOOP.py…]
+
+Everything is on the simulated GPU, whose sets and copies are the host's: times say what the library's own work is, and nothing of a card."""
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import tempfile
+
+CONFS = {"off": None, "--check": "", "--check=canary": "=canary", "--check=thorough": "=thorough"}
+GIB = 1 << 30
+
+
+def run(segalloc, sim, conf, command, **more):
+    """A run with its statistics and its output."""
+    with tempfile.TemporaryDirectory() as folder:
+        stats = pathlib.Path(folder) / "stats.json"
+        check = [] if CONFS[conf] is None else [f"--check{CONFS[conf]}"]
+        done = subprocess.run([segalloc, "run", "--sim", sim, "--conf", f"stats:{stats}", *check, "--", *map(str, command)], check=False,
+                              capture_output=True, text=True, **more)
+        if done.returncode:
+            raise SystemExit(f"{command} ended with status {done.returncode}: {done.stderr[-2000:]}")
+        if "nothing wrong" not in done.stderr and check:
+            raise SystemExit(f"{command}: {done.stderr[-2000:]}")
+        return done.stdout, json.loads(stats.read_text())["devices"][0]["statistics"]
+
+
+def table(head, rows):
+    print("\n| " + " | ".join(head) + " |\n|" + "---|" * len(head))
+    for row in rows:
+        print("| " + " | ".join(map(str, row)) + " |", flush=True)
+
+
+def pairs(arguments):
+    """Modes in turn, so that what else the machine does falls on all of them."""
+    for size, count in ((4096, 20000), (4 << 20, 4000)):
+        found = {conf: [] for conf in CONFS}
+        for _ in range(arguments.runs):
+            for conf in CONFS:
+                found[conf].append(float(run(arguments.segalloc, "2GiB", conf, [arguments.checked, "pairs", size, count])[0]))
+        yield [f"{size} bytes"] + [f"{statistics.median(found[conf]):.0f}" for conf in CONFS]
+
+
+def share(stats):
+    """Bytes that check moves for each 100 bytes that were allocated."""
+    total = max(1, stats["allocated_total_bytes"])
+    return [f"{100 * stats[key] / total:.3f}" for key in ("check_filled_bytes", "check_read_bytes")]
+
+
+def recorded(arguments):
+    for path in arguments.data:
+        csv = subprocess.Popen(["zstdcat", path], stdout=subprocess.PIPE)
+        _, stats = run(arguments.segalloc, "96GiB", "--check", [arguments.checked, "play"], stdin=csv.stdout)
+        csv.wait()
+        yield [pathlib.Path(path).name.split(".")[0], stats["checked_frees"], f"{stats['allocated_total_bytes'] / GIB:.0f} GiB", *share(stats)]
+
+
+def loops(arguments):
+    for loop in arguments.loops:
+        name = pathlib.Path(loop).stem
+        before = None
+        for conf in ("off", "--check", "--check=thorough"):
+            _, stats = run(arguments.segalloc, "8GiB", conf, [arguments.python, loop], env={**os.environ, "TEST_MODE": "direct"})
+            peaks = stats["peak_requested_bytes"], stats["peak_reserved_bytes"]
+            before = before or peaks[1]
+            yield [name, conf, f"{peaks[0] / (1 << 20):.1f}", f"{peaks[1] / (1 << 20):.0f}", f"{100 * (peaks[1] / before - 1):+.1f} %", *share(stats)]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("segalloc")
+    parser.add_argument("checked")
+    parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--data", nargs="*", default=[])
+    parser.add_argument("--python")
+    parser.add_argument("--loops", nargs="*", default=[])
+    arguments = parser.parse_args()
+    if arguments.runs:
+        table(["ns a pair", *CONFS], pairs(arguments))
+    if arguments.data:
+        table(["recorded", "frees", "allocated in all", "filled, % of that", "read, % of that"], recorded(arguments))
+    if arguments.loops:
+        table(["loop", "", "requested, MiB", "reserved, MiB", "", "filled, % of allocated", "read, %"], loops(arguments))
+
+
+if __name__ == "__main__":
+    main()
