@@ -222,6 +222,8 @@ LINES = {
     "marks": lambda l: f"{l[-1]['without_ns'] / 1e6:.1f} ms without, {l[-1]['with_ns'] / 1e6:.1f} with",
     "managed": lambda l: f"sets {l[-1]['first_set_ns'] / 1e6:.1f}, {l[-1]['second_set_ns'] / 1e6:.1f}, "
                          f"{l[-1]['third_set_ns'] / 1e6:.1f} ms",
+    "transfer": lambda l: ", ".join(f"{row['way']} {row['bytes_per_s'] / 1e9:.1f} GB/s" for row in l if "way" in row),
+    "peers": lambda l: ", ".join(f"to {row['to_device']} {row['bytes_per_s'] / 1e9:.1f} GB/s" for row in l if "to_device" in row),
     "pages": lambda l: f"{len(l)} measurements", "plain": lambda l: f"{len(l)} measurements",
     "streams": lambda l: f"{len(l)} measurements", "small": lambda l: f"{len(l)} measurements",
 }

@@ -1,6 +1,7 @@
 """segalloc selftest: each fault that the simulator can play is named by its check, with the status and the default that it would change.
 
-Usage: test_selftest.py SEGALLOC ACTS SCHEMA TESTS_GPU [HIDDEN_LIBCUDA]   (HIDDEN_LIBCUDA: a driver that hides the simulator)"""
+Usage: test_selftest.py SEGALLOC ACTS MISTAKES SCHEMA TESTS_GPU [HIDDEN_LIBCUDA]   (MISTAKES: programs with one mistake each;
+HIDDEN_LIBCUDA: a driver that hides the simulator)"""
 import concurrent.futures
 import json
 import os
@@ -12,7 +13,7 @@ import sys
 import tempfile
 import unittest
 
-SEGALLOC, ACTS, SCHEMA, TESTS_GPU, *HIDDEN = (pathlib.Path(argument).resolve() for argument in sys.argv[1:] if os.path.exists(argument))
+SEGALLOC, ACTS, MISTAKES, SCHEMA, TESTS_GPU, *HIDDEN = (pathlib.Path(argument).resolve() for argument in sys.argv[1:] if os.path.exists(argument))
 sys.argv[1:] = [case for case in sys.argv[1:] if not os.path.exists(case)]
 CARD = "segalloc-simulated-GPU-13.0"
 # A fault: what the simulator is told, the check that names it, what its text says, the setting, the status.
@@ -35,6 +36,12 @@ FAULTS = [
     ("mappings=3000:999", "mappings", "after 3000 mappings cuMemSetAccess answers 999", "mapping_limit:2250", 3),
     ("vmm_sync=always", "beside_work", "wait for the device's work", None, 3),
     ("no-p2p,count=2", "peers", "2 devices: devices can't reach each other's memory", None, 3),
+    ("managed-apart", "managed", "takes nothing of the device", None, 3),
+    ("fail=cuMemAllocManaged:1+:801", "managed", "cuMemAllocManaged answers 801 (CUDA_ERROR_NOT_SUPPORTED)", None, 3),
+    ("fail=cuCtxEnablePeerAccess:1+:217,count=2", "peers", "can be reached by its own word, and cuCtxEnablePeerAccess answers 217", None, 3),
+    ("fail=cuMemcpyPeer:1+:999,count=2", "peers", "cuMemcpyPeer to device 1 answers 999", None, 3),
+    ("fail=cuMemHostAlloc:1+", "transfer", "cuMemHostAlloc answers 2 (CUDA_ERROR_OUT_OF_MEMORY)", None, 3),
+    ("drop_mb=0", "transfer", "did not arrive", None, 1),
     ("fail=cuMemAlloc:1+", "plain", "cuMemAlloc_v2 answers 2", None, 3),
     ("fail=cuEventRecord:1+:999", "order", "cuEventRecord answers 999", "free_sync:strict", 1),
     ("fail=cuStreamWaitEvent:1+:1", "order", "cuStreamWaitEvent answers 1", "free_sync:strict", 1),
@@ -102,6 +109,63 @@ class Selftest(unittest.TestCase):
                 self.assertLessEqual(blamed, {check, *({"kernels"} if check == "aliases" else {"pages"} if "no-vmm" in spec else {})})
                 self.assertEqual(told["settings"], setting or "")
 
+    def test_several_devices(self):
+        """Each in turn, or one alone, with a verdict set each; facts are those of the worst, and settings of all that are alike."""
+        told, _ = self.selftest("--sim", "8GiB,count=3,aliases-apart=1", "--apply", status=3)
+        self.assertEqual([(each["ordinal"], each["result"], each["settings"]) for each in told["devices"]],
+                         [(0, "as_assumed", ""), (1, "differs", "alias:off"), (2, "as_assumed", "")])
+        self.assertEqual((told["result"], told["settings"], told["devices_left"]), ("differs", "", 0))
+        self.assertIn("\nalias:off\n", (self.home / ".config/segalloc" / f"{CARD}.conf").read_text())
+        facts = json.loads((self.home / ".local/state/segalloc" / CARD / "facts.json").read_text())
+        self.assertEqual(facts["selftest"]["result"], "differs")
+        self.assertEqual(facts["facts"]["peer.0.enable"]["value"], 0)
+        self.assertGreater(facts["facts"]["peer.0.bytes_per_s"]["value"], 0)
+        text = self.run_tool("selftest", "--sim", "8GiB,count=2").stdout
+        self.assertEqual([line for line in text.splitlines() if line.startswith("Device")], ["Device 0", "Device 1"])
+        alone, _ = self.selftest("--sim", "8GiB,count=2,aliases-apart=1", "--device", "1", status=3)
+        self.assertEqual([each["ordinal"] for each in alone["devices"]], [1])
+        alone, _ = self.selftest("--sim", "8GiB,count=2,aliases-apart=1", "--device", "0")
+        self.assertEqual(alone["settings"], "")
+        _, errors = self.selftest("--sim", "8GiB,count=2", "--device", "2", status=1)
+        self.assertIn("device 2 can't be used: the driver answers 101 (CUDA_ERROR_INVALID_DEVICE)", errors)
+        self.assertIn("--device takes", self.run_tool("selftest", "--device", "one", status=2).stderr)
+
+    def test_speeds(self):
+        told, _ = self.selftest("--sim", "8GiB")
+        facts = json.loads(pathlib.Path(told["facts_file"]).read_text())["facts"]
+        for way in ("host_to_device", "device_to_device", "device_to_host"):
+            self.assertGreater(facts[f"transfer.{way}.bytes_per_s"]["value"], 0)
+        self.assertGreaterEqual(facts["managed.taken"]["value"], 16 << 20)
+        text = next(verdict["text"] for verdict in told["verdicts"] if verdict["check"] == "transfer")
+        self.assertRegex(text, r"^[\d.]+ GB/s to the device, [\d.]+ GB/s back, [\d.]+ GB/s on it$")
+
+    def test_own_settings_stay(self):
+        """What the user wrote into the file stays there, wherever it stands, and wins over what is applied."""
+        path = self.home / ".config/segalloc" / f"{CARD}.conf"
+        path.parent.mkdir(parents=True)
+        path.write_text("# mine\nfree_sync:strict\nalias:on\n")
+        told, _ = self.selftest("--sim", "8GiB,aliases-apart", "--apply", status=3)
+        text = path.read_text()
+        self.assertTrue(text.endswith("\n# mine\nfree_sync:strict\nalias:on\n"), text)
+        self.assertIn("\nalias:off\n", text)
+        conf = self.run_tool("run", "--sim", "8GiB", "--conf", "confirm_conf:True", "--", ACTS, "a+10").stderr
+        self.assertIn("segalloc: alias:on (the file for this card)", conf)
+        self.assertIn("segalloc: free_sync:strict (the file for this card)", conf)
+        path.write_text(text + "mapping_limit:3000\n")
+        for _ in range(2):  # the part is replaced, and not added once more
+            self.selftest("--sim", "8GiB,aliases-apart", "--apply", status=3)
+            self.assertEqual(path.read_text(), text + "mapping_limit:3000\n")
+        self.selftest("--sim", "8GiB", "--apply")
+        self.assertEqual(path.read_text(), "# mine\nfree_sync:strict\nalias:on\nmapping_limit:3000\n")
+        # A part whose end was edited away: nothing of it is known to be ours.
+        path.write_text("# Written by segalloc selftest --apply, for it\nalias:off\nfree_sync:strict\n")
+        self.selftest("--sim", "8GiB", "--apply")
+        self.assertEqual(path.read_text(), "alias:off\nfree_sync:strict\n")
+        path.unlink()
+        path.mkdir()
+        _, errors = self.selftest("--sim", "8GiB", "--apply", status=1)
+        self.assertIn(str(path), errors)
+
     def test_facts(self):
         """tests/gpu/compare reads what is written, and finds nothing that differs from the simulator."""
         told, _ = self.selftest("--sim", "8GiB")
@@ -159,6 +223,10 @@ class Selftest(unittest.TestCase):
         ran = self.run_tool("run", "--sim", "8GiB", "--conf", "confirm_conf:True", "--", ACTS, "a+10").stderr
         self.assertIn(f"{path}: alias:of: must be auto, on or off", ran)
         self.assertIn("segalloc: free_sync:strict (the file for this card)", ran)
+        self.assertIn("free_sync:strict", path.read_text())
+        path.unlink()
+        self.selftest("--sim", "8GiB,aliases-apart", "--apply", status=3)
+        self.assertTrue(path.exists())
         told, _ = self.selftest("--sim", "8GiB", "--apply")
         self.assertFalse(path.exists())
         told, _ = self.selftest("--sim", "8GiB", "--apply", XDG_CONFIG_HOME=str(self.home / "other"), status=0)
@@ -191,6 +259,22 @@ class Selftest(unittest.TestCase):
         self.assertIn("is left over", self.run_tool("doctor", "--pack", pack, "true", status=2).stderr)
         self.run_tool("doctor", "--pack", self.home / "none" / "p.json", status=1)
         self.run_tool("doctor", "--pack", self.home / "p.json", "--trace", "/none.trace", status=1)
+
+    def test_pack_has_findings(self):
+        """Findings are in it wherever they stand in the trace, with numbers for the lines, and nothing that the environment says."""
+        trace, pack = self.home / "run.trace", self.home / "pack.json"
+        secrets = {"HF_TOKEN": "hf_abcdefsecret", "AWS_SECRET_ACCESS_KEY": "aws+secret", "NCCL_SOCKET_IFNAME": "eth-secret",
+                   "CUDA_CACHE_PATH": "/home/ada/secret", "HOSTNAME": "secret-host", "USER": "ada-secret"}
+        self.run_tool("run", "--sim", "8GiB", "--check", "-o", trace, "--", MISTAKES, "overrun_by_1", **secrets)
+        self.run_tool("doctor", "--sim", "8GiB", "--pack", pack, "--trace", trace, **secrets)
+        told = json.loads(pack.read_text())
+        self.validate(told, SCHEMA.parent / "pack.json")
+        self.assertEqual(told["trace"]["check"]["kinds"], {"write behind the end of a block": 1})
+        [found] = told["trace"]["check"]["found"]
+        self.assertEqual((found["block"]["bytes"], found["offset"]), (5000, 5000))
+        self.assertNotRegex(pack.read_text(), rf"secret|first_owner|check_mistakes|{re.escape(str(self.home))}|{re.escape(os.uname().nodename)}\b")
+        self.assertIn("NCCL_SOCKET_IFNAME", told["variables"])
+        self.assertNotIn("HF_TOKEN", told["variables"])
 
     def test_memory_is_bounded(self):
         """On a shared card it takes little, and nothing where little is free."""
@@ -226,8 +310,12 @@ class Selftest(unittest.TestCase):
         self.assertIn('CUDA_VISIBLE_DEVICES is "7"', errors)
 
     def test_no_shared_memory(self):
-        """As in a container without /dev/shm: a namespace of its own, where that can be had."""
-        inside = "mount -t tmpfs -o ro none /dev/shm && exec \"$@\""
+        """As in a container without /dev/shm, or without anything in /dev: a namespace of its own, where that can be had."""
+        for mount in ("-o ro none /dev/shm", "none /dev"):
+            with self.subTest(mount):
+                self.without_shared_memory(f"mount -t tmpfs {mount} && exec \"$@\"")
+
+    def without_shared_memory(self, inside):
         done = subprocess.run(["unshare", "-m", "sh", "-c", inside, "sh", SEGALLOC, "selftest", "--sim", "8GiB", "--json"], text=True,
                               env=self.environment, timeout=300, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
         if not done.stdout:

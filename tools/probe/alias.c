@@ -17,6 +17,7 @@ static bool twice_make(struct twice *ret)
     NEED(probe_twice_map(&ret->page));
     NEED(probe.cu.cuMemAlloc_v2(&ret->bad, 4096));
     NEED(probe.cu.cuMemsetD8_v2(ret->bad, 0, 4096));
+    NEED(probe.cu.cuCtxSynchronize()); /* the host need not wait for a set, and the load's stream does not */
     ret->words = (probe.quick ? 65536 : probe.granule) / 4;
     return true;
 }

@@ -37,7 +37,10 @@ bool probe_device(void)
         : probe.kernels.spin ? "spin"
                              : "none");
     int peer = 0;
-    if (devices > 1 && probe.cu.cuDeviceCanAccessPeer && probe.cu.cuDeviceCanAccessPeer(&peer, 0, 1) == CUDA_SUCCESS)
+    CUdevice other;
+    if (devices > 1 && probe.cu.cuDeviceCanAccessPeer &&
+        probe.cu.cuDeviceGet(&other, probe.ordinal ? 0 : 1) == CUDA_SUCCESS &&
+        probe.cu.cuDeviceCanAccessPeer(&peer, probe.device, other) == CUDA_SUCCESS)
         probe_say("'peer_access': %d", peer);
     probe_say("'total_bytes': %zu, 'info_total_bytes': %zu, 'free_bytes': %zu", total, seen, available);
     probe_say("'vmm': %d, 'granularity_code': %d, 'granularity': %zu, 'recommended': %zu, 'posix_handles': %d, "
@@ -281,7 +284,7 @@ bool probe_peer(void)
     HAVE(cuMemcpyPeer);
     NEED(probe_pages_make(4, probe.granule, &from));
     NEED(probe.cu.cuMemsetD8_v2(from.address, 0x5a, from.bytes));
-    NEED(probe.cu.cuDeviceGet(&second, 1));
+    NEED(probe.cu.cuDeviceGet(&second, probe.ordinal ? 0 : 1));
     NEED(probe.cu.cuDevicePrimaryCtxRetain(&other, second));
     NEED(probe.cu.cuCtxSetCurrent(other));
     probe.device = second;

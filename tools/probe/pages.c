@@ -199,9 +199,12 @@ bool probe_child_start(const char *role, const char *argument, char *const *envi
 {
     int to[2], from[2];
     char path[] = "/proc/self/exe", byte;
-    char *argv[] = {path, (char *)(uintptr_t)probe.verb, (char *)(uintptr_t)role, (char *)(uintptr_t)argument, NULL};
+    char ordinal[16];
+    snprintf(ordinal, sizeof ordinal, "%d", probe.ordinal);
+    char *argv[] = {path, (char *)(uintptr_t)probe.verb, (char *)(uintptr_t)role, (char *)(uintptr_t)argument, ordinal,
+        NULL};
     if (!probe.verb)
-        memmove(&argv[1], &argv[2], 3 * sizeof *argv);
+        memmove(&argv[1], &argv[2], 4 * sizeof *argv);
     posix_spawn_file_actions_t actions;
     if (pipe(to) != 0)
         return false;

@@ -31,6 +31,7 @@ struct probe_kernels {
 struct probe {
     struct probe_driver cu;
     struct probe_kernels kernels;
+    int ordinal; /* of the device that is asked */
     CUdevice device;
     CUcontext context;
     CUstream load; /* where a kernel runs while calls are timed */
@@ -129,7 +130,7 @@ CUresult probe_launch(CUfunction function, unsigned blocks, CUstream stream, voi
 /* Keeps `stream` busy for so many microseconds. */
 CUresult probe_busy(CUstream stream, unsigned us);
 
-/* Another process of this program in a role of its own, "--grow BYTES" behind `verb`: it has said that it is ready. */
+/* Another process of this program in a role of its own, "--grow BYTES ORDINAL" behind `verb`: it has said that it is ready. */
 struct probe_child {
     int pid, in, out; /* what it is told, what it says */
 };

@@ -35,7 +35,7 @@ static CUresult open_device(void)
     CUmemAllocationProp prop = probe_prop();
     CUresult result = probe.cu.cuInit ? probe.cu.cuInit(0) : CUDA_ERROR_NOT_FOUND;
     if (result == CUDA_SUCCESS)
-        result = probe.cu.cuDeviceGet(&probe.device, 0);
+        result = probe.cu.cuDeviceGet(&probe.device, probe.ordinal);
     if (result == CUDA_SUCCESS)
         result = probe.cu.cuDevicePrimaryCtxRetain(&probe.context, probe.device);
     if (result == CUDA_SUCCESS)
@@ -100,7 +100,7 @@ bool probe_start(void)
         return false;
     CUresult result = open_device();
     if (result != CUDA_SUCCESS)
-        return probe_refused("opening the first device", result);
+        return probe_refused("opening the device", result);
     start_load_kernels();
     return true;
 }

@@ -2,6 +2,7 @@
 #include "selftest/selftest.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -22,13 +23,14 @@ extern char **environ;
 static const char *const asked_rows[] = {"device", "names", "handles", "pointers", "reset", "last release", "costs of handles",
     "addresses of a handle", "growth", "exit", "context event", "addresses", "small", "plain", "selftest", "alias"};
 #define FREE_LEAST (768 * SG_MIB) /* the rows take half of that at most */
-enum { ASKED = sizeof asked_rows / sizeof *asked_rows, LINE_BYTES = 65536, ROWS_IN_ALL = 32 };
+enum { ASKED = sizeof asked_rows / sizeof *asked_rows, LINE_BYTES = 65536, ROWS_IN_ALL = 35 };
 
 int sg_selftest_rows(int argc, char **argv)
 {
     struct probe_choice choice = {.count = 0};
     if (argc < 2)
         return -1;
+    probe.ordinal = atoi(argv[argc - 1]); /* a process of rows, and each that a row starts, has the device at its end */
     signal(SIGPIPE, SIG_IGN); /* a process that a row has started may end first */
     probe.verb = argv[0];
     probe.row = "start";
@@ -42,10 +44,12 @@ int sg_selftest_rows(int argc, char **argv)
 }
 
 /* Starts it with its output in *ret_out. 0, or an errno. */
-static int ask_start(const struct sg_selftest *selftest, FILE **ret_out, pid_t *ret_pid)
+static int ask_start(const struct sg_selftest *selftest, int *ret_out, pid_t *ret_pid)
 {
     int pipes[2];
-    char path[] = "/proc/self/exe", rows[] = "--rows", *argv[] = {path, (char *)(uintptr_t)selftest->launch.verb, rows, NULL};
+    char path[] = "/proc/self/exe", rows[] = "--rows", ordinal[16];
+    char *argv[] = {path, (char *)(uintptr_t)selftest->launch.verb, rows, ordinal, NULL};
+    snprintf(ordinal, sizeof ordinal, "%d", selftest->ordinal);
     posix_spawn_file_actions_t actions;
     if (pipe(pipes) != 0)
         return errno;
@@ -55,10 +59,47 @@ static int ask_start(const struct sg_selftest *selftest, FILE **ret_out, pid_t *
     int error = posix_spawn(ret_pid, path, &actions, NULL, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
     close(pipes[1]);
-    *ret_out = error ? NULL : fdopen(pipes[0], "r");
-    if (!*ret_out)
+    *ret_out = pipes[0];
+    if (error)
         close(pipes[0]);
     return error;
+}
+
+/* Lines of a pipe, with a limit of time. */
+struct ask_reader {
+    int fd;
+    uint64_t until_ns;
+    size_t length, line; /* bytes in `text`, and those of the line that was handed out */
+    char text[LINE_BYTES];
+};
+
+/* The next line, without its end; NULL: there is none, or *ret_late. A line that is too long for the buffer is cut in two. */
+static char *ask_line(struct ask_reader *reader, bool *ret_late)
+{
+    memmove(reader->text, reader->text + reader->line, reader->length -= reader->line);
+    reader->line = 0;
+    for (;;) {
+        char *end = memchr(reader->text, '\n', reader->length);
+        uint64_t now = probe_real_ns();
+        if (!end && reader->length == sizeof reader->text - 1)
+            end = reader->text + reader->length;
+        if (end) {
+            *end = '\0';
+            reader->line = (size_t)(end - reader->text) + (end < reader->text + reader->length);
+            return reader->text;
+        }
+        struct pollfd wait = {.fd = reader->fd, .events = POLLIN};
+        *ret_late = now >= reader->until_ns;
+        int ready = *ret_late ? 0 : poll(&wait, 1, (int)((reader->until_ns - now) / 1000000) + 1);
+        if (*ret_late || (ready < 0 && errno != EINTR))
+            return NULL;
+        if (ready <= 0)
+            continue;
+        ssize_t got = read(reader->fd, reader->text + reader->length, sizeof reader->text - 1 - reader->length);
+        if (got <= 0)
+            return NULL;
+        reader->length += (size_t)got;
+    }
 }
 
 /* True if the line says that so little is free that the rows could take it from others. */
@@ -107,7 +148,10 @@ static void ask_explain(struct sg_selftest *selftest, int status)
 {
     const json_t *first = json_array_get(selftest->lines, 0), *code = json_object_get(first, "code");
     const char *hidden = getenv("CUDA_VISIBLE_DEVICES"), *error = json_string_value(json_object_get(first, "error"));
-    if (code)
+    if (code && selftest->ordinal)
+        snprintf(selftest->problem, sizeof selftest->problem, "device %d can't be used: the driver answers %d (%s)",
+            selftest->ordinal, (int)json_integer_value(code), ask_name_of_code((int)json_integer_value(code)));
+    else if (code)
         snprintf(selftest->problem, sizeof selftest->problem,
             "the driver has no device that can be used: it answers %d (%s)%s%.60s%s; --sim 24GiB asks a simulated one",
             (int)json_integer_value(code), ask_name_of_code((int)json_integer_value(code)),
@@ -130,37 +174,41 @@ static void ask_note_machine(struct sg_selftest *selftest)
             continue;
         snprintf(selftest->device, sizeof selftest->device, "%s", device);
         selftest->driver = (int)json_integer_value(json_object_get(line, "driver"));
+        selftest->devices = (int)json_integer_value(json_object_get(line, "devices"));
         selftest->simulated = json_is_true(json_object_get(line, "simulated"));
     }
 }
 
 bool sg_selftest_ask(struct sg_selftest *selftest)
 {
-    static char line[LINE_BYTES];
+    static struct ask_reader reader;
     struct sg_progress progress = {0};
-    FILE *out = NULL;
     pid_t pid;
-    int status = -1, rows = 0, error = ask_start(selftest, &out, &pid);
+    int status = -1, rows = 0, error = ask_start(selftest, &reader.fd, &pid);
     uint64_t began = probe_real_ns();
+    reader.until_ns = began + (uint64_t)(selftest->until_s * 1e9);
+    reader.length = reader.line = 0;
     if (error) {
         snprintf(selftest->problem, sizeof selftest->problem, "the process of the rows can't be started: %s", strerror(error));
         return false;
     }
-    while (out && fgets(line, sizeof line, out)) {
+    bool stop = false;
+    for (char *line; !stop && (line = ask_line(&reader, &selftest->given_up));) {
         ask_take(selftest, line, &progress, &rows);
-        if (ask_is_full(selftest, json_array_get(selftest->lines, json_array_size(selftest->lines) - 1))) {
-            (void)kill(pid, SIGKILL);
-            break;
-        }
+        stop = ask_is_full(selftest, json_array_get(selftest->lines, json_array_size(selftest->lines) - 1));
     }
-    if (out)
-        fclose(out);
+    if (stop || selftest->given_up)
+        (void)kill(pid, SIGKILL);
+    close(reader.fd);
     sg_progress_end(&progress);
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         continue;
     selftest->seconds = (double)(probe_real_ns() - began) / 1e9;
     ask_note_machine(selftest);
-    if (!*selftest->device && !*selftest->problem)
+    if (!*selftest->device && !*selftest->problem && selftest->given_up)
+        snprintf(selftest->problem, sizeof selftest->problem, "the driver did not answer within %.0f s",
+            selftest->until_s);
+    else if (!*selftest->device && !*selftest->problem)
         ask_explain(selftest, status);
     return !*selftest->problem;
 }

@@ -37,6 +37,30 @@ static bool judge_rows(struct sg_judging *judging, int check)
     return false;
 }
 
+/* True if a check looks at bytes that were copied, and copies do not arrive. */
+static bool judge_is_blind(const struct sg_judging *judging, int check)
+{
+    bool looks = check == SG_SELFTEST_CHECK_order || check == SG_SELFTEST_CHECK_aliases ||
+                 check == SG_SELFTEST_CHECK_kernels || check == SG_SELFTEST_CHECK_managed ||
+                 check == SG_SELFTEST_CHECK_peers;
+    const json_t *copied = sg_lines_first(judging->selftest, "transfer", "copied");
+    return looks && sg_line_number(copied, "wrong");
+}
+
+/* True if the time was over before a row of the check had begun. */
+static bool judge_is_late(const struct sg_judging *judging, int check)
+{
+    char row[64];
+    for (const char *at = checks[check].rows; *at && judging->selftest->given_up;) {
+        size_t length = strcspn(at, "|");
+        snprintf(row, sizeof row, "%.*s", (int)length, at);
+        if (!sg_lines_first(judging->selftest, row, NULL))
+            return true;
+        at += length + (at[length] == '|');
+    }
+    return false;
+}
+
 /* Without pages, rows that map fail by design. */
 static bool judge_is_mapless(const struct sg_judging *judging, int check)
 {
@@ -56,7 +80,11 @@ void sg_selftest_judge(struct sg_selftest *selftest)
         judging.verdict = verdict;
         judging.comes_to = checks[i].comes_to;
         judging.setting = checks[i].setting;
-        if (judge_is_mapless(&judging, i) && i != SG_SELFTEST_CHECK_pages)
+        if (judge_is_late(&judging, i))
+            sg_verdict_set(&judging, SG_SELFTEST_LEFT_OUT, "not asked: %.0f s were over", selftest->until_s);
+        else if (judge_is_blind(&judging, i))
+            sg_verdict_set(&judging, SG_SELFTEST_LEFT_OUT, "not known, since copies do not arrive");
+        else if (judge_is_mapless(&judging, i) && i != SG_SELFTEST_CHECK_pages)
             sg_verdict_set(&judging, SG_SELFTEST_LEFT_OUT, "there are no pages");
         else if (i == SG_SELFTEST_CHECK_pages && !sg_judging_has_pages(&judging))
             checks[i].judge(&judging);

@@ -89,7 +89,9 @@ void sg_judge_beside_work(struct sg_judging *judging)
 {
     const json_t *waits = sg_selftest_fact(judging->selftest, "vmm_waits");
     if (!waits)
-        sg_verdict_set(judging, SG_SELFTEST_LEFT_OUT, "there are no pages");
+        sg_verdict_set(judging, SG_SELFTEST_LEFT_OUT, "%s",
+            sg_lines_first(judging->selftest, "beside work", "outlived") ? "this machine is too busy to tell"
+                                                                         : "there are no pages");
     else if (json_is_true(waits))
         sg_verdict_set(judging, SG_SELFTEST_DIFFERS, "cuMemSetAccess and cuMemUnmap wait for the device's work: %s", judging->comes_to);
     else
@@ -175,13 +177,120 @@ void sg_judge_contexts(struct sg_judging *judging)
         sg_verdict_set(judging, SG_SELFTEST_LEFT_OUT, "there are no pages");
 }
 
+/* Bytes in a second as people write them: "13.4 GB/s". */
+static const char *judge_speed(json_int_t bytes_per_s, char ret[32])
+{
+    snprintf(ret, 32, "%.1f GB/s", (double)bytes_per_s / 1e9);
+    return ret;
+}
+
+void sg_judge_transfer(struct sg_judging *judging)
+{
+    const json_t *arrived = sg_lines_first(judging->selftest, "transfer", "copied");
+    json_int_t pinned = sg_judging_fact(judging, "transfer.pinned_code"), wrong = sg_line_number(arrived, "wrong");
+    char to[32], on[32], back[32];
+    judge_speed(sg_judging_fact(judging, "transfer.host_to_device.bytes_per_s"), to);
+    judge_speed(sg_judging_fact(judging, "transfer.device_to_device.bytes_per_s"), on);
+    judge_speed(sg_judging_fact(judging, "transfer.device_to_host.bytes_per_s"), back);
+    if (!arrived)
+        sg_verdict_set(judging, SG_SELFTEST_LEFT_OUT, "no copy could be made");
+    else if (wrong)
+        sg_verdict_set(judging, SG_SELFTEST_UNUSABLE,
+            "of %lld words that were copied to the device and back %lld did not arrive: %s",
+            (long long)sg_line_number(arrived, "copied"), (long long)wrong, judging->comes_to);
+    else if (pinned)
+        sg_verdict_set(judging, SG_SELFTEST_DIFFERS,
+            "cuMemHostAlloc answers %lld (%s) for 16 MiB: copies wait for the host, %s to the device and %s back",
+            (long long)pinned, sg_judging_code_name((int)pinned), to, back);
+    else
+        sg_verdict_set(judging, SG_SELFTEST_AS_ASSUMED, "%s to the device, %s back, %s on it", to, back, on);
+}
+
+void sg_judge_managed(struct sg_judging *judging)
+{
+    const json_t *line = sg_lines_first(judging->selftest, "managed memory", "managed_bytes");
+    const json_t *skipped = sg_lines_first(judging->selftest, "managed memory", "skipped");
+    json_int_t bytes = sg_line_number(line, "managed_bytes"), wrong = sg_line_number(line, "wrong");
+    if (!line)
+        sg_verdict_set(judging, SG_SELFTEST_LEFT_OUT, "%s",
+            skipped ? json_string_value(json_object_get(skipped, "skipped")) : "none could be had");
+    else if (wrong)
+        sg_verdict_set(judging, SG_SELFTEST_DIFFERS, "%lld words that host and device wrote in turn were wrong: %s",
+            (long long)wrong, judging->comes_to);
+    else if (sg_line_number(line, "taken") < bytes / 2)
+        sg_verdict_set(judging, SG_SELFTEST_DIFFERS,
+            "managed memory that the device has written takes nothing of the device: what is free by cuMemGetInfo is "
+            "then too much");
+    else if (sg_line_number(line, "kept") > bytes / 2)
+        sg_verdict_set(judging, SG_SELFTEST_DIFFERS,
+            "managed memory that is freed stays taken: it is memory that nobody can have");
+    else
+        sg_verdict_set(judging, SG_SELFTEST_AS_ASSUMED, "host and device read what the other wrote");
+}
+
+/* The first line of the peers that says that something is wrong; false: none does. */
+static bool judge_peer_faults(struct sg_judging *judging)
+{
+    static const struct {
+        const char *key, *member, *format;
+    } faults[] = {
+        {"copied_to", "code", "cuMemcpyPeer to device %lld answers %lld (%s): %s"},
+        {"peer", "enable",
+            "device %lld can be reached by its own word, and cuCtxEnablePeerAccess answers %lld (%s): %s"},
+        {"pages_of", "code", "pages of device %lld that two devices are to use: cuMemSetAccess answers %lld (%s): %s"},
+    };
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+        const json_t *line;
+        size_t at = 0;
+        while ((line = sg_lines_next(judging->selftest, "peers", faults[i].key, &at))) {
+            json_int_t code = sg_line_number(line, faults[i].member);
+            if (!code)
+                continue;
+            char text[sizeof judging->verdict->text];
+            snprintf(text, sizeof text, faults[i].format, (long long)sg_line_number(line, faults[i].key),
+                (long long)code, sg_judging_code_name((int)code), judging->comes_to);
+            sg_verdict_set(judging, SG_SELFTEST_DIFFERS, "%s", text);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Words that did not arrive, as where an IOMMU stands between the devices. */
+static bool judge_peer_words(struct sg_judging *judging)
+{
+    static const char *const keys[] = {"to_device", "written_to"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const json_t *line;
+        size_t at = 0;
+        while ((line = sg_lines_next(judging->selftest, "peers", keys[i], &at))) {
+            const json_t *how = json_object_get(line, "how");
+            if (!sg_line_number(line, "wrong"))
+                continue;
+            sg_verdict_set(judging, SG_SELFTEST_DIFFERS, "%lld words did not arrive on another device, by %s: %s",
+                (long long)sg_line_number(line, "wrong"), how ? json_string_value(how) : "cuMemcpyPeer",
+                "an IOMMU between them, perhaps; no program on several devices can be trusted (NCCL_P2P_DISABLE=1)");
+            return true;
+        }
+    }
+    return false;
+}
+
 void sg_judge_peers(struct sg_judging *judging)
 {
     json_int_t devices = sg_judging_fact(judging, "devices");
-    if (devices > 1 && sg_judging_fact(judging, "peer_access") == 0)
-        sg_verdict_set(judging, SG_SELFTEST_DIFFERS, "of %lld devices: %s", (long long)devices, judging->comes_to);
+    const json_t *copied = sg_lines_first(judging->selftest, "peers", "to_device");
+    char speed[32];
+    if (devices < 2)
+        sg_verdict_set(judging, SG_SELFTEST_AS_ASSUMED, "there is one device");
+    else if (judge_peer_words(judging) || judge_peer_faults(judging))
+        return;
+    else if (sg_judging_fact(judging, "peer_access") == 0)
+        sg_verdict_set(judging, SG_SELFTEST_DIFFERS, "of %lld devices: devices can't reach each other's memory",
+            (long long)devices);
     else
-        sg_verdict_set(judging, SG_SELFTEST_AS_ASSUMED, devices > 1 ? "devices reach each other's memory" : "there is one device");
+        sg_verdict_set(judging, SG_SELFTEST_AS_ASSUMED, "devices reach each other's memory; copies between them: %s",
+            judge_speed(sg_line_number(copied, "bytes_per_s"), speed));
 }
 
 /* A container may have no /dev/shm, or one that it may not write to. */

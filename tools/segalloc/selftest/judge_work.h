@@ -12,6 +12,8 @@ void sg_judge_growth(struct sg_judging *judging);
 void sg_judge_captures(struct sg_judging *judging);
 void sg_judge_exit(struct sg_judging *judging);
 void sg_judge_contexts(struct sg_judging *judging);
+void sg_judge_transfer(struct sg_judging *judging);
+void sg_judge_managed(struct sg_judging *judging);
 void sg_judge_peers(struct sg_judging *judging);
 void sg_judge_shared_memory(struct sg_judging *judging);
 

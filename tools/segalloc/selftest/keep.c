@@ -2,6 +2,7 @@
 #include "selftest/selftest.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 #include "trace/writer/path_pattern.h"
 #include "trace/writer/replaced_file.h"
 
-enum { SETTINGS_BYTES = 512 };
+enum { CONF_MOST = 1 << 20 /* bytes of a file of settings */ };
 
 /* The file of facts of a card. False: there is no home folder. */
 static bool keep_facts_path(const char *device, int driver, char ret[4096])
@@ -45,7 +46,7 @@ static int keep_write(const char *path, const char *text)
 /* facts.json as tests/gpu/run writes it, and the verdicts beside. */
 static json_t *keep_facts(const struct sg_selftest *selftest)
 {
-    char settings[SETTINGS_BYTES], when[32];
+    char settings[SG_SELFTEST_SETTINGS], when[32];
     time_t now = time(NULL);
     struct tm utc;
     json_t *result = sg_json_object("segalloc.facts/1"), *machine = sg_json_object(NULL), *own = sg_json_object(NULL);
@@ -103,20 +104,68 @@ json_t *sg_selftest_last(const char *device, int driver)
     return facts;
 }
 
-bool sg_selftest_apply(struct sg_selftest *selftest)
+/* The marks around what is ours in a file of settings, each a line. */
+static const char begin_mark[] = "# Written by segalloc selftest --apply",
+                  end_mark[] = "# End of what segalloc selftest has written";
+
+/* The text of a file, to be freed; "" where there is none. NULL: *ret_error says why, -errno. */
+static char *keep_read(const char *path, int *ret_error)
+{
+    char *text = calloc(1, CONF_MOST + 1);
+    int fd = text ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    size_t length = 0;
+    ssize_t got = 1;
+    *ret_error = !text ? -ENOMEM : fd < 0 && errno != ENOENT ? -errno : 0;
+    while (fd >= 0 && got > 0 && length <= CONF_MOST) {
+        got = read(fd, text + length, CONF_MOST + 1 - length);
+        length += got > 0 ? (size_t)got : 0;
+        *ret_error = got < 0 ? -errno : length > CONF_MOST ? -EFBIG : 0;
+    }
+    if (fd >= 0)
+        close(fd);
+    if (!*ret_error)
+        return text;
+    free(text);
+    return NULL;
+}
+
+/* Takes our part out of the text. One whose end is missing was edited: its mark alone goes, and all else is taken to be the user's. */
+static void keep_cut(char *text)
+{
+    char *begin = strstr(text, begin_mark);
+    if (!begin || (begin > text && begin[-1] != '\n'))
+        return;
+    char *end = strstr(begin, end_mark), *after = end ? strchr(end, '\n') : strchr(begin, '\n');
+    memmove(begin, after ? after + 1 : "", strlen(after ? after + 1 : "") + 1);
+}
+
+bool sg_selftest_apply(struct sg_selftest *selftest, const char *settings)
 {
     const char *verb = selftest->launch.verb;
-    char path[SG_PATH_BYTES], settings[SETTINGS_BYTES], text[SETTINGS_BYTES + 512];
+    char path[SG_PATH_BYTES], own[SG_SELFTEST_SETTINGS + 512] = "";
     if (!sg_conf_card_path(getenv("XDG_CONFIG_HOME"), getenv("HOME"), selftest->device, selftest->driver, path)) {
         sg_tool_message(verb, "nothing is applied, since neither HOME nor XDG_CONFIG_HOME is a folder");
         return false;
     }
-    sg_selftest_settings(selftest, settings, sizeof settings);
-    for (char *at = settings; *at; at++)
+    if (*settings)
+        snprintf(own, sizeof own,
+            "%s, for %s under a driver for CUDA %d.%d. Lines outside of this part stay, and win.\n%s\n%s.\n",
+            begin_mark, selftest->device, selftest->driver / 1000, selftest->driver % 1000 / 10, settings, end_mark);
+    for (char *at = strchr(own, '\n'); at && *at; at++)
         *at = *at == ',' ? '\n' : *at;
-    snprintf(text, sizeof text, "# Written by segalloc selftest --apply, for %s under a driver for CUDA %d.%d.\n%s%s", selftest->device,
-        selftest->driver / 1000, selftest->driver % 1000 / 10, settings, *settings ? "\n" : "");
-    int error = *settings ? keep_write(path, text) : unlink(path) == 0 || errno == ENOENT ? 0 : -errno;
+    int error;
+    char *others = keep_read(path, &error), *text = others ? malloc(strlen(own) + strlen(others) + 1) : NULL;
+    if (others)
+        keep_cut(others);
+    if (text) {
+        /* Ours come first: of two lines for one option the later one holds. */
+        strcat(strcpy(text, own), others);
+        error = *text ? keep_write(path, text) : unlink(path) == 0 || errno == ENOENT ? 0 : -errno;
+    } else if (!error) {
+        error = -ENOMEM;
+    }
+    free(text);
+    free(others);
     if (error) {
         sg_tool_message(verb, "the settings can't be written to %s: %s", path, strerror(-error));
         return false;

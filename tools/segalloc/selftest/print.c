@@ -5,7 +5,7 @@
 
 #include "json.h"
 
-enum { SETTINGS_BYTES = 512, NAME_WIDTH = 14 };
+enum { NAME_WIDTH = 14 };
 
 const char *sg_selftest_word(enum sg_selftest_level level)
 {
@@ -38,11 +38,11 @@ static void print_conclusion(const struct sg_selftest *selftest)
             selftest->seconds);
 }
 
-void sg_selftest_print_text(const struct sg_selftest *selftest)
+static void print_verdicts(const struct sg_selftest *selftest)
 {
     static const char *const openings[] = {[SG_SELFTEST_AS_ASSUMED] = "ok", [SG_SELFTEST_LEFT_OUT] = "-",
         [SG_SELFTEST_DIFFERS] = "differs", [SG_SELFTEST_UNUSABLE] = "unusable"};
-    char settings[SETTINGS_BYTES], name[32];
+    char settings[SG_SELFTEST_SETTINGS], name[32];
     for (int i = 0; i < SG_SELFTEST_CHECKS; i++) {
         const struct sg_selftest_verdict *verdict = &selftest->verdict[i];
         printf("%-8s  %-*s %s%s%s\n", openings[verdict->level], NAME_WIDTH, print_name(verdict->check, name), verdict->text,
@@ -57,6 +57,21 @@ void sg_selftest_print_text(const struct sg_selftest *selftest)
         puts("Nothing is to be changed for this GPU and driver");
     if (*selftest->facts_path)
         printf("Facts: %s\n", selftest->facts_path);
+}
+
+void sg_selftest_print_text(const struct sg_selftest_run *run)
+{
+    for (int i = 0; i < run->count; i++) {
+        if (run->count > 1 || run->left || run->device[i]->ordinal)
+            printf("%sDevice %d\n", i ? "\n" : "", run->device[i]->ordinal);
+        if (!*run->device[i]->problem)
+            print_verdicts(run->device[i]);
+        else if (i) /* that of the first is a message */
+            printf("-         %s\n", run->device[i]->problem);
+    }
+    if (run->left)
+        printf("\nThe minute was over before device %d%s: --device %d asks it alone.\n", run->first_left,
+            run->left > 1 ? " and those after it" : "", run->first_left);
 }
 
 static json_t *json_verdicts(const struct sg_selftest *selftest)
@@ -74,13 +89,13 @@ static json_t *json_verdicts(const struct sg_selftest *selftest)
     return verdicts;
 }
 
-void sg_selftest_print_json(const struct sg_selftest *selftest)
+/* Sets the members that each device has; those of the first stand on top too. */
+static void json_set_device(json_t *result, const struct sg_selftest *selftest, enum sg_selftest_level level)
 {
-    char settings[SETTINGS_BYTES];
-    json_t *result = sg_json_object("segalloc.selftest/1");
+    char settings[SG_SELFTEST_SETTINGS];
     bool asked = !*selftest->problem;
     sg_selftest_settings(selftest, settings, sizeof settings);
-    sg_json_set_text(result, "result", asked ? sg_selftest_word(selftest->level) : "not_asked");
+    sg_json_set_text(result, "result", asked ? sg_selftest_word(level) : "not_asked");
     sg_json_set_text(result, "problem", asked ? NULL : selftest->problem);
     sg_json_set_text(result, "device", *selftest->device ? selftest->device : NULL);
     sg_json_set_known(result, "driver_version", (uint64_t)selftest->driver, asked);
@@ -90,5 +105,19 @@ void sg_selftest_print_json(const struct sg_selftest *selftest)
     sg_json_set_text(result, "settings", settings);
     sg_json_set_text(result, "facts_file", *selftest->facts_path ? selftest->facts_path : NULL);
     sg_json_set_text(result, "conf_file", *selftest->conf_path ? selftest->conf_path : NULL);
+}
+
+void sg_selftest_print_json(const struct sg_selftest_run *run)
+{
+    json_t *result = sg_json_object("segalloc.selftest/1"), *devices = sg_json_array();
+    json_set_device(result, run->device[0], run->level);
+    for (int i = 0; i < run->count; i++) {
+        json_t *device = sg_json_object(NULL);
+        sg_json_set_signed(device, "ordinal", run->device[i]->ordinal);
+        json_set_device(device, run->device[i], run->device[i]->level);
+        sg_json_add(devices, device);
+    }
+    sg_json_set(result, "devices", devices);
+    sg_json_set_signed(result, "devices_left", run->left);
     sg_json_print(result);
 }

@@ -20,6 +20,8 @@ enum sg_selftest_level {
     SG_SELFTEST_UNUSABLE  /* … or it can't */
 };
 
+enum { SG_SELFTEST_DEVICES = 64, SG_SELFTEST_SETTINGS = 512 };
+
 enum {
 #define CHECK(name, rows, worst, setting, comes_to) SG_SELFTEST_CHECK_##name,
 #include "selftest/checks.def"
@@ -33,8 +35,13 @@ struct sg_selftest_verdict {
     char setting[64]; /* the default that it would change, "alias:off"; "": none */
 };
 
+/* One device. Another one has another struct, and a process of its own. */
 struct sg_selftest {
     struct sg_launch launch;
+    int ordinal;    /* of the device that is asked */
+    int devices;    /* that the driver has; 0: not known */
+    double until_s; /* it is given up after so many seconds; what was not asked by then is left out */
+    bool given_up;
     json_t *lines; /* that the rows have printed, in their order */
     json_t *facts; /* {name: {"value": …}} */
     struct sg_selftest_verdict verdict[SG_SELFTEST_CHECKS];
@@ -47,7 +54,7 @@ struct sg_selftest {
     char facts_path[4096], conf_path[4096]; /* files that were written; "": none */
 };
 
-/* Asks the rows; their lines go to `lines`. False where there is no driver or no device, with the reason in `problem`. */
+/* Asks the rows of a device; their lines go to `lines`. False where there is no driver or no device, with the reason in `problem`. */
 bool sg_selftest_ask(struct sg_selftest *selftest);
 
 /* The other side: the process of the rows. argv[1] is --rows, or a part that a row has started. -1: it is neither. */
@@ -65,8 +72,14 @@ void sg_selftest_judge(struct sg_selftest *selftest);
 /* The settings of all verdicts, "alias:off,mapping_limit:1500", or "". Returns `buffer`. */
 char *sg_selftest_settings(const struct sg_selftest *selftest, char *buffer, size_t size);
 
-void sg_selftest_print_text(const struct sg_selftest *selftest);
-void sg_selftest_print_json(const struct sg_selftest *selftest);
+/* The verdicts of several devices, in the order in which they were asked. `left` of them were not, since the time was over. */
+struct sg_selftest_run {
+    struct sg_selftest *device[SG_SELFTEST_DEVICES];
+    int count, left, first_left;  /* first_left: the ordinal of the first that was not asked */
+    enum sg_selftest_level level; /* the worst of them */
+};
+void sg_selftest_print_text(const struct sg_selftest_run *run);
+void sg_selftest_print_json(const struct sg_selftest_run *run);
 
 /* The word of a level, as JSON and the file of facts have it. */
 const char *sg_selftest_word(enum sg_selftest_level level);
@@ -74,8 +87,9 @@ const char *sg_selftest_word(enum sg_selftest_level level);
 /* Writes facts.json with the verdicts beside, to `path`, or for NULL to the folder of this card. False after a line on stderr. */
 bool sg_selftest_keep(struct sg_selftest *selftest, const char *path);
 
-/* Writes the settings to the user's configuration for this card and driver. Without any the file goes. False after a line. */
-bool sg_selftest_apply(struct sg_selftest *selftest);
+/* Writes settings to the user's configuration for this card and driver, as a part of the file that bears marks. Whatever else is in the
+   file stays, and wins where it names the same option. Without settings the part goes, and a file that then is empty. False after a line. */
+bool sg_selftest_apply(struct sg_selftest *selftest, const char *settings);
 
 /* The file of facts that sg_selftest_keep() wrote last for a card; to be given up. NULL: there is none. */
 json_t *sg_selftest_last(const char *device, int driver);
