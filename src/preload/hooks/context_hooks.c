@@ -89,19 +89,26 @@ CUresult cuCtxCreate_v4(CUcontext *ret, CUctxCreateParams *params, unsigned flag
     return result;
 }
 
-/* Destroys a context by the driver's function `real`. Where it refuses, calls of ours may name the context again. */
+/* Ends a call of ours that may have ended a context. Every table forgets a context that has ended. One that goes on may be
+   named by calls of ours again. `id`: sg_contexts_begin_ending()'s. */
+static void context_settle(struct sg_core *core, CUcontext context, uint64_t id, bool ended)
+{
+    if (ended)
+        sg_context_gone(core, context, id);
+    else
+        sg_contexts_end_ending(core, context);
+    if (core)
+        sg_leave();
+}
+
+/* Destroys a context by the driver's function `real`. */
 static CUresult context_destroy(CUresult (*real)(CUcontext), CUcontext context)
 {
     struct sg_core *core = sg_enter();
     context_trim_before_end(core, context, false);
     uint64_t id = sg_contexts_begin_ending(core, context);
     CUresult result = real(context);
-    if (result == CUDA_SUCCESS)
-        sg_context_gone(core, context, id);
-    else
-        sg_contexts_end_ending(core, context);
-    if (core)
-        sg_leave();
+    context_settle(core, context, id, result == CUDA_SUCCESS);
     return result;
 }
 
@@ -133,12 +140,7 @@ CUresult cuCtxDetach(CUcontext context)
     context_trim_before_end(core, context, false);
     uint64_t id = sg_contexts_begin_ending(core, context);
     CUresult result = sg_real()->cuCtxDetach(context);
-    if (result == CUDA_SUCCESS && context && context_is_gone(context, id))
-        sg_context_gone(core, context, id);
-    else
-        sg_contexts_end_ending(core, context);
-    if (core)
-        sg_leave();
+    context_settle(core, context, id, result == CUDA_SUCCESS && context && context_is_gone(context, id));
     return result;
 }
 
@@ -185,12 +187,8 @@ static CUresult primary_end(CUresult (*real)(CUdevice), CUdevice device, bool re
     CUresult result = real(device);
     if (result == CUDA_SUCCESS)
         sg_contexts_released(device, reset);
-    if (result == CUDA_SUCCESS && context && (reset || !primary_is_still(device, context, id)))
-        sg_context_gone(core, context, id);
-    else
-        sg_contexts_end_ending(core, context);
-    if (core)
-        sg_leave();
+    context_settle(core, context, id,
+        result == CUDA_SUCCESS && context && (reset || !primary_is_still(device, context, id)));
     return result;
 }
 
@@ -243,12 +241,7 @@ CUresult cuGreenCtxDestroy(CUgreenCtx green)
     struct sg_core *core = sg_enter();
     uint64_t id = sg_contexts_begin_ending(core, context);
     CUresult result = sg_real()->cuGreenCtxDestroy(green);
-    if (result == CUDA_SUCCESS && context)
-        sg_context_gone(core, context, id);
-    else
-        sg_contexts_end_ending(core, context);
-    if (core)
-        sg_leave();
+    context_settle(core, context, id, result == CUDA_SUCCESS && context);
     return result;
 }
 
