@@ -8,6 +8,7 @@
      aK  cuMemAllocAsync        bK  from a pool of its own   uK  managed memory, set by the device
      hK  an allocation node of a graph, launched             gK  the same with a node that frees it: no block
      iK  cuMemCreate, exported, released, and mapped as it was imported from the descriptor
+     rK  cuMemCreate, mapped, released, and its handle asked for by the address
    fN frees block N. s waits for the devices. tK sets the release threshold of the device's pool, x trims it.
 
    These say how the words after them are played:
@@ -148,6 +149,8 @@ static void create(struct block *new, bool keeps_handle)
     MUST(cuMemSetAccess(new->address, new->bytes, &access, 1));
     if (!keeps_handle)
         MUST(cuMemRelease(new->handle));
+    if (new->kind == 'r')
+        MUST(cuMemRetainAllocationHandle(&new->handle, (void *)(uintptr_t) new->address));
 }
 
 static void take_managed(struct block *new)
@@ -208,7 +211,8 @@ static void take(char kind, size_t bytes)
     case 'c':
     case 'i':
     case 'k':
-        create(&new, kind != 'k');
+    case 'r':
+        create(&new, kind == 'c' || kind == 'i');
         break;
     case 'u':
         take_managed(&new);
@@ -252,13 +256,14 @@ static void give(struct block *old)
     case 'c':
     case 'i':
     case 'k':
+    case 'r':
         MUST(cuMemUnmap(old->address, old->bytes));
         MUST(cuMemAddressFree(old->address, old->bytes));
         break;
     default:
         break; /* it is free already */
     }
-    if (kind == 'c' || kind == 'i')
+    if (kind == 'c' || kind == 'i' || kind == 'r')
         MUST(cuMemRelease(old->handle));
     if (kind == 'h')
         drop_graph(old);
@@ -501,7 +506,7 @@ static const char *draw_manner(bool second, bool captures_too)
    second device, in captures, without a context, in other threads. */
 static int draw_words(uint64_t seed, char text[WORDS_MOST][16])
 {
-    static const char all[] = "mabckhgui";
+    static const char all[] = "mabckhguir";
     char kinds[16] = "m", live[WORDS_MOST] = {0};
     int count = 0, made = 0, kept = 1, words;
     state = (seed + 1) * UINT64_C(0x9e3779b97f4a7c15);

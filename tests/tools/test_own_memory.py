@@ -23,14 +23,14 @@ def run(*arguments):
 
 
 class OwnMemory(unittest.TestCase):
-    def rehearse(self, status, cards, *words):
-        result = run("rehearse", "--json", "--margin", "0", "--card", cards, "--", OWN_MEMORY, *words)
+    def rehearse(self, status, cards, *words, devices=1):
+        result = run("rehearse", "--json", "--margin", "0", "--devices", str(devices), "--card", cards, "--", OWN_MEMORY, *words)
         self.assertEqual(result.returncode, status, result)
         return json.loads(result.stdout.splitlines()[-1])
 
     def test_each_kind_counts(self):
         """1 GiB of ours and 10 GiB by another call need 11 GiB."""
-        for kind in "abckh":
+        for kind in "abckhir":
             with self.subTest(kind=kind):
                 verdict = self.rehearse(3, "8GiB,12GiB", f"m{GIB_WORD}", f"{kind}{10 * GIB_WORD}")
                 self.assertEqual(verdict["smallest_card_bytes"], 11264 * MIB)
@@ -46,7 +46,7 @@ class OwnMemory(unittest.TestCase):
         """1 GiB of ours and 10 GiB by another call, kept or given back at once: on the other device, which has no context of
         its own, without a current context, in a capture, in a thread without a context, and before an end by _exit()."""
         manners = ("d1", "e", "q", "j", "d1 e", "d1 q", "d1 j", "q e", "q j", "d1 q e")
-        for manner, kind, end in itertools.product(manners, "abckhg", ("", "f1 m1024", "z")):
+        for manner, kind, end in itertools.product(manners, "abckhgir", ("", "f1 m1024", "z")):
             if kind == "g" and end == "f1 m1024":
                 continue # it has no block
             with self.subTest(manner=manner, kind=kind, end=end):
@@ -55,7 +55,7 @@ class OwnMemory(unittest.TestCase):
 
     def test_without_memory_of_ours(self):
         """The first call for memory is another one, of a device without a context, or where none is current."""
-        for manner, kind in itertools.product(("d1", "e", "d1 e", "q"), "ck"):
+        for manner, kind in itertools.product(("d1", "e", "d1 e", "q"), "ckir"):
             with self.subTest(manner=manner, kind=kind):
                 self.assertEqual(self.smallest(*f"{manner} {kind}{10 * GIB_WORD} f0".split()), 10240)
 
@@ -148,11 +148,11 @@ class OwnMemory(unittest.TestCase):
                 result = run("run", "--sim", "24MiB", "--", OWN_MEMORY, *words.split())
                 self.assertEqual(result.returncode, 0, result)
 
-    def runs_in_each_way(self, words, setting=""):
+    def runs_in_each_way(self, words, setting="", devices=1):
         """It fits 24 MiB, does not adapt, and runs there however far the GPU lags."""
-        self.assertFalse(self.rehearse(0, "24MiB", *words.split())["adapts"])
+        self.assertFalse(self.rehearse(0, "24MiB", *words.split(), devices=devices)["adapts"])
         for lag in ("", ",run_ahead=0", ",run_ahead=1000", ",driver=12.4"): # which has no events over contexts
-            result = run("run", "--sim", f"24MiB{lag}{setting}", "--", OWN_MEMORY, *words.split())
+            result = run("run", "--sim", f"24MiB,count={devices}{lag}{setting}", "--", OWN_MEMORY, *words.split())
             self.assertEqual(result.returncode, 0, (lag, result))
 
     def test_idle_memory_goes_back_in_a_capture(self):
@@ -207,6 +207,12 @@ class OwnMemory(unittest.TestCase):
         for _ in range(3):
             verdict = self.rehearse(0, "10MiB,12MiB", *words)
             self.assertFalse(verdict["adapts"] or any(card["adapted"] for card in verdict["cards"]))
+
+    def test_a_stream_of_one_device_frees_memory_of_another(self):
+        """What asks waits for that stream, whichever device it is of."""
+        for word, then in itertools.product("bh", ("m16384", "c16384", "k16384", "q m16384 v", "q c16384 v")):
+            with self.subTest(word=word, then=then):
+                self.runs_in_each_way(f"m1 d1 {word}10240 f1 {then}", devices=2)
 
     def test_memory_of_a_graph_that_is_gone_is_free_at_once(self):
         """As natively. On 74 MiB it ran or not by how soon the driver's thread had told that the graphs were gone."""
@@ -264,7 +270,7 @@ class OwnMemory(unittest.TestCase):
 
     def test_what_was_given_back_counts_no_more(self):
         """10 GiB that are gone before 1 GiB comes need 10 GiB."""
-        for kind in "abckh":
+        for kind in "abckhir":
             with self.subTest(kind=kind):
                 verdict = self.rehearse(0, "10GiB", f"{kind}{10 * GIB_WORD}", "f0", "s", f"m{GIB_WORD}")
                 self.assertEqual(verdict["smallest_card_bytes"], 10240 * MIB)

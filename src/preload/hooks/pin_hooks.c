@@ -8,6 +8,7 @@
 
 #include "process/hooks.h"
 #include "process/process.h"
+#include "track/held_outside.h"
 
 /* Pins the pages of a range in the core, for good. */
 void sg_pin(CUdeviceptr address, size_t bytes)
@@ -50,7 +51,10 @@ void sg_pin_all(const char *name)
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *ret, void *address)
 {
     sg_pin((CUdeviceptr)(uintptr_t)address, 1);
-    return sg_real()->cuMemRetainAllocationHandle(ret, address);
+    CUresult result = sg_real()->cuMemRetainAllocationHandle(ret, address);
+    if (result == CUDA_SUCCESS)
+        sg_outside_retained(*ret, (CUdeviceptr)(uintptr_t)address);
+    return result;
 }
 
 CUresult cuMemGetHandleForAddressRange(void *ret, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type,

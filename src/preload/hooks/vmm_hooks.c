@@ -4,6 +4,7 @@
    succeed, and take pages from under other blocks. For example, cuMemUnmap of a block of ours is answered
    CUDA_ERROR_INVALID_VALUE, as for memory of cuMemAlloc. */
 #include <stddef.h>
+#include <stdint.h>
 
 #include "process/hooks.h"
 #include "process/process.h"
@@ -36,6 +37,27 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGeneric
     CUresult result = sg_real()->cuMemMap(address, bytes, offset, handle, flags);
     if (result == CUDA_SUCCESS)
         sg_outside_mapped(address, bytes, handle);
+    return result;
+}
+
+/* A file of physical memory keeps it after its handle's release. An import in this process holds it again. */
+CUresult cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
+    unsigned long long flags)
+{
+    CUresult result = sg_real()->cuMemExportToShareableHandle(ret, handle, type, flags);
+    if (result == CUDA_SUCCESS && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        sg_outside_exported(handle, *(const int *)ret);
+    return result;
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ret, void *file, CUmemAllocationHandleType type)
+{
+    CUresult result = sg_real()->cuMemImportFromShareableHandle(ret, file, type);
+    if (result == CUDA_SUCCESS && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+        uint64_t devices = sg_outside_bit(sg_outside_imported(*ret, (int)(intptr_t)file));
+        if (devices)
+            sg_outside_took(devices);
+    }
     return result;
 }
 

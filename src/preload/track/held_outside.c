@@ -5,7 +5,8 @@
    not in the book: the driver is asked when somebody wants to know.
 
    For example, one cuMemCreate of 2 GiB is mapped twice. Its holding has 3 references. cuMemRelease takes one, each
-   cuMemUnmap one more, and with the last the 2 GiB are out of the book. */
+   cuMemUnmap one more, and with the last the 2 GiB are out of the book. If a file descriptor of it was imported before,
+   the second handle has kept them in. */
 #include "track/held_outside.h"
 
 #include <stdlib.h>
@@ -21,7 +22,7 @@
 
 atomic_bool sg_outside_any;
 
-enum { POOLS_MOST = 64, KIND_SHIFT = 58, MAPPING = 63 };
+enum { POOLS_MOST = 64, OFFERS_MOST = 64, KIND_SHIFT = 58, MAPPING = 63, AGAIN = 62 };
 
 /* Pools that the program has made; NULL: a free row. */
 struct pool {
@@ -29,19 +30,32 @@ struct pool {
     int device;
 };
 
+/* Physical memory that a file descriptor of this process leads to. No call tells when the file is closed, so an offer
+   holds nothing: an import of it does. */
+struct offer {
+    int file; /* the number under which it was exported */
+    int device;
+    uint64_t bytes;        /* 0: a free row */
+    uint64_t number, made; /* of the holding, while that is the one that was made then */
+};
+
 /* Guarded by SG_LOCK_OUTSIDE. */
 static struct {
     bool ready;
-    struct sg_idmap entry;   /* key of an id -> number of its holding */
+    struct sg_idmap entry; /* key of an id -> number of its holding; and key of how often the driver gave that id again */
     struct sg_idmap mapping; /* address -> number of the holding; and key of an address -> bytes that are mapped */
     struct holding {
         uint64_t bytes;
         uint32_t refs; /* handles and mappings; 0: a free row */
         uint8_t what, device;
+        uint64_t made; /* differs for each */
     } *holding;
+    uint64_t made; /* of the latest one */
     size_t count, room;
     uint64_t unused; /* number of a free row from which to look; 0: none */
     struct pool pool[POOLS_MOST];
+    struct offer offer[OFFERS_MOST];
+    unsigned offers; /* that were made; a further one takes the place of the oldest */
     struct sg_outside held[SG_DEVICES_MAX];
     struct sg_outside most[SG_DEVICES_MAX]; /* that was held at one moment since it was last asked for */
     bool rose[SG_DEVICES_MAX];              /* false: that was the moment when it was asked for */
@@ -69,6 +83,12 @@ static uint64_t outside_key(enum segalloc_outside what, uint64_t id)
 static uint64_t length_key(CUdeviceptr address)
 {
     return address ^ (uint64_t)MAPPING << KIND_SHIFT;
+}
+
+/* Keys of how often an id was given again, beside those of the ids. */
+static uint64_t again_key(enum segalloc_outside what, uint64_t id)
+{
+    return outside_key(what, id) ^ (uint64_t)AGAIN << KIND_SHIFT;
 }
 
 static bool open_locked(void)
@@ -109,15 +129,33 @@ static void unref_locked(uint64_t number)
     book.unused = !book.unused || number < book.unused ? number : book.unused;
 }
 
-/* The device that it was of; -1: it is not in the book. */
+/* One handle less. Returns the device that it was of; -1: it is not in the book. */
 static int take_locked(enum segalloc_outside what, uint64_t id)
 {
     SG_ASSERT_PROCESS_LOCK(SG_LOCK_OUTSIDE);
-    uint64_t number = book.ready ? sg_idmap_take(&book.entry, outside_key(what, id)) : 0;
+    uint64_t again = book.ready ? sg_idmap_take(&book.entry, again_key(what, id)) : 0;
+    uint64_t number = again        ? sg_idmap_get(&book.entry, outside_key(what, id))
+                      : book.ready ? sg_idmap_take(&book.entry, outside_key(what, id))
+                                   : 0;
     int device = number ? book.holding[number - 1].device : -1;
+    if (again > 1)
+        (void)sg_idmap_put(&book.entry, again_key(what, id), again - 1);
     if (number)
         unref_locked(number);
     return device;
+}
+
+/* One more handle of physical memory leads to a holding. It may be the same id again. */
+static void lead_locked(uint64_t handle, uint64_t number)
+{
+    SG_ASSERT_PROCESS_LOCK(SG_LOCK_OUTSIDE);
+    enum segalloc_outside what = SEGALLOC_OUTSIDE_PHYSICAL;
+    bool again = sg_idmap_get(&book.entry, outside_key(what, handle)) == number;
+    while (!again && take_locked(what, handle) >= 0)
+        ; /* ends that were not seen */
+    uint64_t key = again ? again_key(what, handle) : outside_key(what, handle);
+    if (sg_idmap_put(&book.entry, key, again ? sg_idmap_get(&book.entry, key) + 1 : number))
+        book.holding[number - 1].refs++;
 }
 
 static void rose_locked(int device)
@@ -129,20 +167,39 @@ static void rose_locked(int device)
     book.rose[device] = true;
 }
 
+/* A holding that nothing leads to yet; 0: no host memory. */
+static uint64_t hold_locked(enum segalloc_outside what, int device, uint64_t bytes)
+{
+    SG_ASSERT_PROCESS_LOCK(SG_LOCK_OUTSIDE);
+    uint64_t number = open_locked() ? new_row_locked() : 0;
+    if (number)
+        book.holding[number - 1] = (struct holding){bytes, 0, (uint8_t)what, (uint8_t)device, ++book.made};
+    return number;
+}
+
+/* The bytes of a holding count from its first reference on. */
+static void begin_locked(uint64_t number)
+{
+    SG_ASSERT_PROCESS_LOCK(SG_LOCK_OUTSIDE);
+    const struct holding *holding = &book.holding[number - 1];
+    if (!holding->refs)
+        return;
+    book.held[holding->device].bytes[holding->what] += holding->bytes;
+    rose_locked(holding->device);
+}
+
 void sg_outside_taken(enum segalloc_outside what, uint64_t id, int device, uint64_t bytes)
 {
     if (device < 0 || device >= SG_DEVICES_MAX)
         return;
     if (!outside_lock())
         return;
-    (void)take_locked(what, id); /* an end that was not seen */
-    uint64_t number = open_locked() ? new_row_locked() : 0;
+    while (take_locked(what, id) >= 0)
+        ; /* ends that were not seen */
+    uint64_t number = hold_locked(what, device, bytes);
     if (number) {
-        book.holding[number - 1] = (struct holding){bytes, sg_idmap_put(&book.entry, outside_key(what, id), number),
-            (uint8_t)what, (uint8_t)device};
-        if (book.holding[number - 1].refs)
-            book.held[device].bytes[what] += bytes;
-        rose_locked(device);
+        book.holding[number - 1].refs = sg_idmap_put(&book.entry, outside_key(what, id), number);
+        begin_locked(number);
     }
     sg_process_unlock(SG_LOCK_OUTSIDE);
     atomic_store_explicit(&sg_outside_any, true, memory_order_relaxed);
@@ -202,6 +259,57 @@ uint64_t sg_outside_unmapped(CUdeviceptr address, size_t bytes)
     }
     sg_process_unlock(SG_LOCK_OUTSIDE);
     return devices;
+}
+
+void sg_outside_exported(uint64_t handle, int file)
+{
+    if (!outside_lock())
+        return;
+    uint64_t number = book.ready ? sg_idmap_get(&book.entry, outside_key(SEGALLOC_OUTSIDE_PHYSICAL, handle)) : 0;
+    if (number) {
+        struct offer *offer = &book.offer[book.offers++ % OFFERS_MOST];
+        const struct holding *holding = &book.holding[number - 1];
+        for (int i = 0; i < OFFERS_MOST; i++)
+            if (book.offer[i].file == file)
+                book.offer[i].bytes = 0; /* that file was closed */
+        *offer = (struct offer){file, holding->device, holding->bytes, number, holding->made};
+    }
+    sg_process_unlock(SG_LOCK_OUTSIDE);
+}
+
+/* Where nothing holds the memory any more but the file, the import is a new holding. */
+int sg_outside_imported(uint64_t handle, int file)
+{
+    int device = -1;
+    if (!outside_lock())
+        return device;
+    for (int i = 0; i < OFFERS_MOST && device < 0; i++) {
+        struct offer *offer = &book.offer[i];
+        if (!offer->bytes || offer->file != file)
+            continue;
+        bool there = book.holding[offer->number - 1].refs && book.holding[offer->number - 1].made == offer->made;
+        uint64_t number = there ? offer->number : hold_locked(SEGALLOC_OUTSIDE_PHYSICAL, offer->device, offer->bytes);
+        if (!number)
+            break;
+        device = offer->device;
+        lead_locked(handle, number);
+        if (!there)
+            begin_locked(number);
+        offer->number = number;
+        offer->made = book.holding[number - 1].made;
+    }
+    sg_process_unlock(SG_LOCK_OUTSIDE);
+    return device;
+}
+
+void sg_outside_retained(uint64_t handle, CUdeviceptr address)
+{
+    if (!outside_lock())
+        return;
+    uint64_t number = book.ready ? sg_idmap_get(&book.mapping, address) : 0;
+    if (number)
+        lead_locked(handle, number);
+    sg_process_unlock(SG_LOCK_OUTSIDE);
 }
 
 void sg_outside_pool(CUmemoryPool pool, int device)
@@ -438,8 +546,9 @@ bool sg_outside_waited_for_pools(CUcontext context)
 {
     if (!sg_outside_uses_pools())
         return false;
+    uint64_t limit_ns = (uint64_t)(sg_process_conf()->wait_limit * 1e9);
     if (sg_captures_active())
-        return sg_pool_streams_waited((uint64_t)(sg_process_conf()->wait_limit * 1e9));
+        return sg_pool_streams_waited(limit_ns);
     const struct sg_driver *driver = sg_process_driver();
     if (!context && (!driver || driver->ctx_get_current(&context) != CUDA_SUCCESS))
         return false;
@@ -448,7 +557,8 @@ bool sg_outside_waited_for_pools(CUcontext context)
         CUcontext other = sg_contexts_any(__builtin_ctzll(left));
         waited |= other && other != context && sg_context_wait(other) == CUDA_SUCCESS;
     }
-    return waited;
+    /* A stream of one device may free memory of another. */
+    return sg_pool_streams_waited(limit_ns) || waited;
 }
 
 uint64_t sg_outside_used(void)

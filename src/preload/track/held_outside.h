@@ -9,7 +9,7 @@
    How. A row is counted by handle and mapping: physical memory is held until its handle is released and its last
    mapping is gone.
 
-   Limits. 64 pools of the program's own. Without host memory for the book an entry is left out. A signal handler that
+   Limits. 64 pools of the program's own, and 64 files that lead to physical memory. Without host memory for the book an entry is left out. A signal handler that
    interrupts the book's holder notes nothing.
 
    For example, cuMemCreate of 2 GiB makes a row with 1 reference, cuMemMap makes it 2, cuMemRelease 1. All of 2 GiB are
@@ -57,6 +57,13 @@ int sg_outside_given(enum segalloc_outside what, uint64_t id);
 void sg_outside_mapped(CUdeviceptr address, size_t bytes, uint64_t handle);
 uint64_t sg_outside_unmapped(CUdeviceptr address, size_t bytes);
 
+/* One more handle leads to physical memory. A file of it, exported in this process, was imported, or the handle of what is
+   mapped at `address` was asked for. sg_outside_imported() returns the device; -1: the file was exported elsewhere. Memory
+   of another process is that one's to count. */
+void sg_outside_exported(uint64_t handle, int file);
+int sg_outside_imported(uint64_t handle, int file);
+void sg_outside_retained(uint64_t handle, CUdeviceptr address);
+
 /* A pool that the program has made, and its end. Each device's own needs no word. */
 void sg_outside_pool(CUmemoryPool pool, int device);
 void sg_outside_pool_gone(CUmemoryPool pool);
@@ -77,9 +84,10 @@ void sg_outside_launch_ended(void);
 uint64_t sg_outside_graphs_most(CUdevice device, CUgraphMem_attribute attribute, uint64_t since);
 void sg_outside_graphs_most_reset(CUdevice device, CUgraphMem_attribute attribute);
 
-/* Waits for the work of a context (NULL: the current one, if there is any) and of the devices that have pools, at which those
-   give back what was freed beyond their thresholds. While a capture is active only streams are waited for (pool_streams.h).
-   False: there are no pools, or nothing could be waited for. For a device that has run out. */
+/* Waits for the work of a context (NULL: the current one, if there is any) and of the devices that have pools. Streams that
+   free to pools are waited for too, since they may be of other devices. Pools then give back what was freed beyond their
+   thresholds. While a capture is active only these streams are waited for (pool_streams.h). False: there are no pools, or
+   nothing could be waited for. For a device that has run out. */
 bool sg_outside_waited_for_pools(CUcontext context);
 
 /* Bytes of the current context's device that anybody uses; 0: not known, or the thread is inside the library. For calls whose memory nobody states: the

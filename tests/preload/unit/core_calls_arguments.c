@@ -64,7 +64,8 @@ struct signature signature_of(const char *parameters)
             type--;
         snprintf(parameter->type, sizeof parameter->type, "%.*s", (int)type, at);
         snprintf(parameter->name, sizeof parameter->name, "%.*s", (int)(length - name), at + name);
-        parameter->pointer = memchr(at, '*', length) != NULL;
+        /* A file's number travels as a pointer. */
+        parameter->pointer = memchr(at, '*', length) != NULL && strcmp(parameter->name, "file") != 0;
         parameter->bits = 64;
         for (size_t i = 0; i < sizeof narrow / sizeof *narrow; i++) {
             if (strcmp(parameter->type, narrow[i].type) == 0)

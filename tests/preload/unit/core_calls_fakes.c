@@ -82,6 +82,14 @@ static bool is_quiet(const struct fakes_function *function)
     return quiet;
 }
 
+/* A number, which may be the address of a place that the test made: those differ from run to run. */
+static void say_number(const char *between, uintptr_t value)
+{
+    uintptr_t from = (uintptr_t)world.region;
+    bool place = value >= from && value < from + sizeof world.region;
+    say(place ? "%s@%llx" : "%s%llx", between, (unsigned long long)(place ? value - from : value));
+}
+
 static uint64_t say_call(const struct fakes_function *function, uint64_t result)
 {
     if (function->kind != FAKES_LIBRARY)
@@ -94,7 +102,7 @@ static uint64_t say_call(const struct fakes_function *function, uint64_t result)
     const char *between = "";
     for (int i = 0; function->kinds[i]; i++) {
         if (function->kinds[i] == 'n')
-            say("%s%llx", between, (unsigned long long)function->argument[i]);
+            say_number(between, function->argument[i]);
         between = function->kinds[i] == 'n' ? " " : between;
     }
     say(")");

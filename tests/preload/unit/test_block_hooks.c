@@ -8,6 +8,7 @@ static void what_remembers_pages_pins_them(void **state)
         bool over, inside, theirs;
         int pinned;
     } list[] = {{false, false, false, 1}, {true, false, false, 0}, {false, true, false, 0}, {false, false, true, 0}};
+    CUmemGenericAllocationHandle handle = 0;
     (void)state;
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         CUdeviceptr address = list[i].theirs ? THEIRS : OURS;
@@ -16,7 +17,7 @@ static void what_remembers_pages_pins_them(void **state)
         for (int call = 0; call < 5; call++) {
             fake.calls = 0;
             FORGET(sg_core_pin);
-            CUresult result = call == 0   ? cuMemRetainAllocationHandle(NULL, pointer(address))
+            CUresult result = call == 0   ? cuMemRetainAllocationHandle(&handle, pointer(address))
                               : call == 1 ? cuMemGetHandleForAddressRange(NULL, address, BYTES, 0, 0)
                               : call == 2 ? cuMulticastBindAddr(0, OFFSET, address, BYTES, 0)
                               : call == 3 ? cuMulticastBindAddr_v2(0, 0, OFFSET, address, BYTES, 0)

@@ -155,6 +155,56 @@ static void memory_elsewhere_is_noted(void **state)
     assert_int_equal(held(), 0);
 }
 
+/* A file leads to physical memory after its handle's release. Whoever imports it holds it again, under whichever number. */
+static void what_a_file_leads_to_is_held_by_its_imports(void **state)
+{
+    enum { FILE_NUMBER = 7, OTHERS = 8 };
+    (void)state;
+    sg_outside_taken(SEGALLOC_OUTSIDE_PHYSICAL, 1, 0, BYTES);
+    sg_outside_exported(1, FILE_NUMBER);
+    assert_int_equal(sg_outside_imported(2, OTHERS), -1);
+    assert_int_equal(sg_outside_imported(2, FILE_NUMBER), 0);
+    assert_int_equal(sg_outside_imported(1, FILE_NUMBER), 0); /* the same number again */
+    assert_int_equal(sg_outside_imported(1, FILE_NUMBER), 0);
+    assert_int_equal(held(), BYTES);
+    for (int handles = 3; handles > 0; handles--) {
+        assert_int_equal(sg_outside_given(SEGALLOC_OUTSIDE_PHYSICAL, 1), 0);
+        assert_int_equal(held(), BYTES);
+    }
+    assert_int_equal(sg_outside_given(SEGALLOC_OUTSIDE_PHYSICAL, 1), -1);
+    assert_int_equal(sg_outside_given(SEGALLOC_OUTSIDE_PHYSICAL, 2), 0);
+    assert_int_equal(held(), 0);
+    assert_int_equal(sg_outside_imported(3, FILE_NUMBER), 0); /* nobody held it but the file */
+    assert_int_equal(held(), BYTES);
+    sg_outside_taken(SEGALLOC_OUTSIDE_PHYSICAL, 4, 0, 2 * BYTES);
+    sg_outside_exported(4, FILE_NUMBER); /* that file was closed */
+    assert_int_equal(sg_outside_imported(5, FILE_NUMBER), 0);
+    assert_int_equal(held(), 3 * BYTES);
+    assert_int_equal(sg_outside_given(SEGALLOC_OUTSIDE_PHYSICAL, 3), 0);
+    assert_int_equal(sg_outside_given(SEGALLOC_OUTSIDE_PHYSICAL, 4), 0);
+    assert_int_equal(held(), 2 * BYTES);
+    assert_int_equal(sg_outside_given(SEGALLOC_OUTSIDE_PHYSICAL, 5), 0);
+    assert_int_equal(held(), 0);
+}
+
+/* A handle that is asked for by an address holds what is mapped there, after the mapping too. */
+static void what_is_mapped_is_held_by_a_handle_of_its_address(void **state)
+{
+    (void)state;
+    sg_outside_taken(SEGALLOC_OUTSIDE_PHYSICAL, 1, 0, BYTES);
+    sg_outside_mapped(0x1000, BYTES, 1);
+    assert_int_equal(sg_outside_given(SEGALLOC_OUTSIDE_PHYSICAL, 1), 0);
+    sg_outside_retained(1, 0x1000);
+    sg_outside_retained(1, 0x1000);
+    sg_outside_retained(2, 0x2000); /* nothing of ours is known there */
+    assert_int_equal(sg_outside_unmapped(0x1000, BYTES), 0);
+    assert_int_equal(held(), BYTES);
+    assert_int_equal(sg_outside_given(SEGALLOC_OUTSIDE_PHYSICAL, 1), 0);
+    assert_int_equal(held(), BYTES);
+    assert_int_equal(sg_outside_given(SEGALLOC_OUTSIDE_PHYSICAL, 1), 0);
+    assert_int_equal(held(), 0);
+}
+
 static uint64_t physical(const struct sg_outside *outside)
 {
     return outside->bytes[SEGALLOC_OUTSIDE_PHYSICAL];
@@ -203,6 +253,8 @@ int main(void)
         cmocka_unit_test_setup(a_lock_is_held, start),
         cmocka_unit_test_setup(the_configuration_is_read, start),
         cmocka_unit_test_setup(memory_elsewhere_is_noted, start),
+        cmocka_unit_test_setup(what_a_file_leads_to_is_held_by_its_imports, start),
+        cmocka_unit_test_setup(what_is_mapped_is_held_by_a_handle_of_its_address, start),
         cmocka_unit_test_setup(what_is_gone_is_noted_once, start),
         cmocka_unit_test_setup(managed_memory_is_of_every_device, start),
     };
