@@ -37,7 +37,7 @@ def table(head, rows):
 
 def pairs(arguments):
     """Modes in turn, so that what else the machine does falls on all of them."""
-    for size, count in ((4096, 20000), (4 << 20, 4000)):
+    for size, count in ((4096, 8000), (4 << 20, 1600)):
         found = {conf: [] for conf in CONFS}
         for _ in range(arguments.runs):
             for conf in CONFS:
@@ -80,7 +80,7 @@ def main():
     parser.add_argument("--loops", nargs="*", default=[])
     arguments = parser.parse_args()
     if arguments.runs:
-        table(["ns a pair", *CONFS], pairs(arguments))
+        table(["ns of the program's thread a pair", *CONFS], pairs(arguments))
     if arguments.data:
         table(["recorded", "frees", "allocated in all", "filled, % of that", "read, % of that"], recorded(arguments))
     if arguments.loops:
