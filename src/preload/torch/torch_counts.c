@@ -56,6 +56,7 @@ static int64_t count_over(int64_t value, int64_t base)
 struct addition {
     const struct sg_stats *stats;
     const uint64_t *peaks; /* of levels, without segments */
+    const struct sg_torch_peaks *own; /* those, by interval */
     int64_t segments;      /* how many there are, or their bytes */
     int64_t beyond;        /* bytes that PyTorch's cache held, and the core did not serve */
 };
@@ -70,19 +71,17 @@ static void add_level(struct count *count, const struct addition *more, enum sg_
     count[LARGE].peak += peak;
 }
 
-/* A level in bytes. The peaks of the two are of different times, so their sum may be more than there ever was. PyTorch's
-   segments are blocks of ours, so our own peak is at least what both had at once. Memory that PyTorch's cache has by other
-   calls comes on top of it. For example, a pool of 600 MiB, gone before a tensor of 900 MiB: the peak is 900 MiB, and not 1500. */
+/* A level in bytes. The peaks of the two are of different times, so their sum may be more than there ever was. For example, a pool
+   of 600 MiB, gone before a tensor of 900 MiB: the peak is 900 MiB, and not 1500. */
 static void add_bytes(struct count *count, const struct addition *more, enum sg_stat level)
 {
     const int families[] = {ALL, LARGE};
     int64_t before[POOLS] = {count[ALL].peak, 0, count[LARGE].peak};
-    int64_t most = signed_of(more->stats->peak[level]) + more->beyond;
     add_level(count, more, level);
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
         struct count *of = &count[families[i]];
-        int64_t bound = most > before[families[i]] ? most : before[families[i]];
-        of->peak = of->peak < bound ? of->peak : bound;
+        uint64_t cache = before[families[i]] > 0 ? (uint64_t)before[families[i]] : 0;
+        of->peak = signed_of(sg_torch_peaks_sum(more->own, level, cache, (uint64_t)more->beyond));
         of->peak = of->peak > of->current ? of->peak : of->current;
     }
 }
@@ -166,9 +165,9 @@ static void add_all(struct counts *counts, struct more_counts *more, int device,
     const struct sg_torch_segments *segments, const struct totals *totals)
 {
     const struct sg_torch_peaks own = sg_torch_peaks_of(device);
-    const struct addition blocks = {stats, own.level, signed_of(segments->count), 0},
-                          pages = {stats, stats->peak, 0, 0},
-                          bytes = {stats, own.level, signed_of(segments->bytes),
+    const struct addition blocks = {stats, own.level, &own, signed_of(segments->count), 0},
+                          pages = {stats, stats->peak, &own, 0, 0},
+                          bytes = {stats, own.level, &own, signed_of(segments->bytes),
                               bytes_beyond(&counts->reserved_bytes[ALL], segments, &own)};
     uint64_t page_bytes = stats->value[SG_STAT_pages] ? stats->value[SG_STAT_reserved_bytes] / stats->value[SG_STAT_pages] : 0;
     add_level(counts->allocation, &blocks, SG_STAT_allocations);

@@ -164,6 +164,49 @@ static void peaks_are_without_segments(void **state)
     sg_torch_peaks_end();
 }
 
+/* 100 are ours all the time, 2 more before a segment of 20 comes, and the cache has 5 in it: 105, and not 107. Then 30 more are in a
+   segment of their own. */
+static void what_was_gone_before_a_segment_is_not_added(void **state)
+{
+    (void)state;
+    fake.direct = fake.intervals = true;
+    atomic_store(&sg_torch_segments_seen, true);
+    sg_torch_counts_reset(DEVICE);
+    core_has(102, 2);
+    core_has(100, 1);
+    sg_torch_peaks_end();
+    core_has(120, 2);
+    sg_torch_segment_made(BLOCK_AT(0), 20);
+    assert_int_equal(allocated_peak(5, 5, 20, 20), 105);
+    sg_torch_peaks_end();
+    core_has(150, 3);
+    sg_torch_segment_made(BLOCK_AT(1), 30);
+    assert_int_equal(allocated_peak(35, 35, 50, 50), 135);
+    assert_true(sg_torch_segment_gone(BLOCK_AT(0)) && sg_torch_segment_gone(BLOCK_AT(1)));
+}
+
+/* More intervals than are kept: the peak is never too low, and exact where few stand out. */
+static void many_intervals(void **state)
+{
+    (void)state;
+    enum { MANY = 3 * SG_TORCH_INTERVALS };
+    for (int falls = 0; falls < 2; falls++) { /* ours grow with the segments, or make room for them */
+        start_afresh(state);
+        fake.direct = fake.intervals = true;
+        atomic_store(&sg_torch_segments_seen, true);
+        sg_torch_counts_reset(DEVICE);
+        for (int i = 1; i <= MANY; i++) {
+            sg_torch_peaks_end();
+            core_has((uint64_t)(falls ? 2 * (MANY - i) + 10 * i : 11 * i), 1);
+            sg_torch_segment_made(BLOCK_AT(i), 10);
+        }
+        int64_t most = falls ? 10 * MANY : 11 * MANY, peak = allocated_peak(0, 10 * MANY, 10 * MANY, 10 * MANY);
+        assert_true(falls ? peak >= most && peak <= most + 2 * MANY : peak == most);
+        for (int i = 1; i <= MANY; i++)
+            assert_true(sg_torch_segment_gone(BLOCK_AT(i)));
+    }
+}
+
 /* Expandable segments are none of the core's blocks: its peak bounds what it served alone. */
 static void memory_beyond_the_core_adds_to_peaks(void **state)
 {
@@ -310,6 +353,8 @@ int main(void)
         TEST(counts_stand_around_a_map),
         TEST(segments_of_the_cache_are_no_tensors),
         TEST(peaks_are_without_segments),
+        TEST(what_was_gone_before_a_segment_is_not_added),
+        TEST(many_intervals),
         TEST(memory_beyond_the_core_adds_to_peaks),
         TEST(peaks_of_bytes_are_no_sums),
         TEST(segments_are_found_beside_each_other),
