@@ -183,6 +183,14 @@ class OwnMemory(unittest.TestCase):
             with self.subTest(words):
                 self.runs_in_each_way(words, f",card=give-{os.getpid()}")
 
+    def test_ranks_of_a_job_count_together(self):
+        """Though one ends before another begins, as short ones do by chance. A rank that comes again is of another job."""
+        for ranks, mib in (((0, 1), 20), ((0, 0), 10), ((None, None), 10), ((0, 1, 0, 1), 20), ((0, 1, 2), 30), (("a/b", 1), 20)):
+            with self.subTest(ranks=ranks):
+                lines = (f"{'' if rank is None else f'OMPI_COMM_WORLD_RANK={rank} '}{OWN_MEMORY} m10240" for rank in ranks)
+                result = run("rehearse", "--json", "--margin", "0", "--card", "1TiB", "--", "/bin/sh", "-c", "; ".join(lines))
+                self.assertEqual(json.loads(result.stdout.splitlines()[-1])["smallest_card_bytes"], mib * MIB, result)
+
     def test_managed_memory_makes_room_in_any_process(self):
         """20 MiB of it are on the device when another process asks for 16 of 24, and this one for the rest."""
         for kind in "po":

@@ -19,7 +19,7 @@ static const char *path_rank(sg_environment_fn *environment)
 {
     for (size_t i = 0; environment && i < sizeof(rank_variables) / sizeof(rank_variables[0]); i++) {
         const char *value = environment(rank_variables[i]);
-        if (value && *value)
+        if (value && *value && !value[strspn(value, "0123456789")])
             return value;
     }
     return "0";

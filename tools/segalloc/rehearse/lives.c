@@ -36,6 +36,8 @@ struct sg_life *sg_lives_of(struct sg_lives *lives, const char *name)
     memset(life, 0, sizeof *life);
     life->ended = UINT_MAX;
     snprintf(life->name, sizeof life->name, "%s", name);
+    const char *rank = strchr(name, '-');
+    life->rank = rank && strstr(name, ".trace") ? atoi(rank + 1) : 0;
     return life;
 }
 
@@ -126,7 +128,7 @@ static void lives_add_up(const struct sg_lives *lives, const struct sg_life *now
     for (unsigned i = 0; i < lives->count; i++) {
         const struct sg_life *life = &lives->life[i];
         const struct sg_life_need *need = &life->need[device];
-        if (!need->used || life->began > now->began || life->ended <= now->began)
+        if (!need->used || life->first > now->first || life->last <= now->first)
             continue;
         ret->processes++;
         ret->need.exact += need->exact;
@@ -167,10 +169,54 @@ static void join_moment(const struct together *together, int device, struct sg_r
         rehearse->card[i].fits &= need->exact <= rehearse->card[i].bytes;
 }
 
-void sg_lives_join(const struct sg_lives *lives, struct sg_rehearse *rehearse)
+/* The next process with a trace after `after`, by its begin; NULL: there is none. */
+static struct sg_life *lives_next(struct sg_lives *lives, const struct sg_life *after)
+{
+    struct sg_life *next = NULL;
+    for (unsigned i = 0; i < lives->count; i++) {
+        struct sg_life *life = &lives->life[i];
+        bool later = !after || life->began > after->began || (life->began == after->began && life > after);
+        if (strstr(life->name, ".trace") && later && (!next || life->began < next->began))
+            next = life;
+    }
+    return next;
+}
+
+/* A job begins at `from` and ends before `to`, NULL: at the end. */
+static void lives_join_job(struct sg_lives *lives, struct sg_life *from, const struct sg_life *to)
+{
+    unsigned last = 0;
+    for (struct sg_life *life = from; life && life != to; life = lives_next(lives, life))
+        last = life->ended > last ? life->ended : last;
+    for (struct sg_life *life = from; life && life != to; life = lives_next(lives, life)) {
+        life->first = from->began;
+        life->last = last;
+    }
+}
+
+static void lives_join_jobs(struct sg_lives *lives)
+{
+    for (unsigned i = 0; i < lives->count; i++) {
+        lives->life[i].first = lives->life[i].began;
+        lives->life[i].last = lives->life[i].ended;
+    }
+    for (struct sg_life *from = lives_next(lives, NULL), *to; from; from = to) {
+        for (to = lives_next(lives, from); to; to = lives_next(lives, to)) {
+            bool again = false;
+            for (struct sg_life *life = from; life != to && !again; life = lives_next(lives, life))
+                again = life->rank == to->rank;
+            if (again)
+                break;
+        }
+        lives_join_job(lives, from, to);
+    }
+}
+
+void sg_lives_join(struct sg_lives *lives, struct sg_rehearse *rehearse)
 {
     struct most most = {.unknown = false};
     rehearse->together = 1;
+    lives_join_jobs(lives);
     for (unsigned i = 0; i < lives->count; i++) {
         for (int device = 0; device < SG_DEVICES_MAX; device++) {
             struct together together;

@@ -22,6 +22,8 @@ enum sg_end { SG_END_IS_NOT_KNOWN, SG_END_IS_GOOD, SG_END_IS_AN_ERROR, SG_END_BY
 struct sg_life {
     char name[64];         /* of its file: the trace, or the simulator's where there is none */
     unsigned began, ended; /* by numbers that grow as processes begin and end */
+    unsigned first, last;  /* those of its job: all of its ranks are there for so long */
+    int rank;              /* in its job, as its launcher has named it; 0 without one */
     uint64_t pid;
     char command[64];
     struct sg_life_need need[SG_DEVICES_MAX]; /* by the machine's index of the device */
@@ -43,7 +45,11 @@ struct sg_lives {
    ends, however it ends, and the kernel tells both in their order.
 
    An example. `a; b` gives open a, closed a, open b: they need what the larger one needs. `a & b` gives open a, open b,
-   and they need the sum. */
+   and they need the sum.
+
+   Ranks of a job are meant to be there at once, and it is chance if one has ended before another begins. So each counts from the
+   begin of the first to the end of the last. A rank that comes again is another job's. With `mpirun -np 2 a; mpirun -np 2 b` there
+   are two jobs of two processes. */
 void sg_lives_begin(struct sg_lives *lives, const char *folder);
 /* After the command has ended: waits for processes that it has left behind, which are children of this one now. Some
    seconds for any of them, for it may be about to ask for memory; longer for those that have begun to. Once a signal
@@ -55,7 +61,7 @@ void sg_lives_end(struct sg_lives *lives);
 struct sg_life *sg_lives_of(struct sg_lives *lives, const char *name);
 /* Joins what they need into `rehearse`: smallest cards, peaks, and devices that several used at once. Cards on which
    those do not fit together are marked. */
-void sg_lives_join(const struct sg_lives *lives, struct sg_rehearse *rehearse);
+void sg_lives_join(struct sg_lives *lives, struct sg_rehearse *rehearse);
 void sg_lives_free(struct sg_lives *lives);
 
 #endif

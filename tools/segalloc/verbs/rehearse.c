@@ -206,7 +206,7 @@ static int rehearse_in(struct sg_rehearse *rehearse, struct sg_launch *launch, c
     struct sg_keep keep;
     bool watches;
     char trace[SG_PLACE_BYTES], python[SG_PLACE_BYTES], needs[SG_PLACE_BYTES];
-    snprintf(trace, sizeof trace, "%s/%%p.trace", folder);
+    snprintf(trace, sizeof trace, "%s/%%p-%%r.trace", folder);
     launch->trace = trace;
     launch->command = rehearse->command;
     launch->torch = launch->torch && sg_place_python(python) && !strchr(python, ':');
