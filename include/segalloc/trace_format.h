@@ -126,11 +126,14 @@ enum segalloc_record_kind {
 /* The kinds of findings. Numbers are never used again; src/base/findings.def has their words. */
 enum segalloc_finding {
     SEGALLOC_FINDING_WRITE_AFTER_FREE = 0, /* a freed block was filled, and then written by somebody */
-    SEGALLOC_FINDING_EARLY = 1,       /* memory served again before the stream that freed it had come to the free */
-    SEGALLOC_FINDING_OVERRUN = 2,     /* bytes behind a block changed while it was the program's */
-    SEGALLOC_FINDING_DOUBLE_FREE = 3, /* a free of a block that was freed before */
-    SEGALLOC_FINDING_WRONG_FREE = 4,  /* a free of an address that no block begins at */
-    SEGALLOC_FINDING_GONE_FREE = 5,   /* a free of a block whose context has ended */
+    SEGALLOC_FINDING_EARLY = 1,          /* memory served again before the stream that freed it had come to the free */
+    SEGALLOC_FINDING_OVERRUN = 2,        /* bytes behind a block changed while it was the program's */
+    SEGALLOC_FINDING_DOUBLE_FREE = 3,    /* a free of a block that was freed before */
+    SEGALLOC_FINDING_WRONG_FREE = 4,     /* a free of an address that no block begins at */
+    SEGALLOC_FINDING_GONE_FREE = 5,      /* a free of a block whose context has ended */
+    SEGALLOC_FINDING_USE_AFTER_FREE = 6, /* a copy or a set was given an address in a block that is freed */
+    SEGALLOC_FINDING_GPU_FAULT =
+        7, /* a context was lost; the block is the guarded one that is nearest, as far as known */
 };
 
 /* What a record of a finding says. The *block* is the owner before, and *now* the block that has the memory next, or the
@@ -139,7 +142,8 @@ enum segalloc_finding {
 enum segalloc_finding_field {
     SEGALLOC_FINDING_KIND = 0,         /* id: enum segalloc_finding; size: ordinal of the device */
     SEGALLOC_FINDING_BLOCK = 1,        /* id: address; size: bytes that were asked for */
-    SEGALLOC_FINDING_NOW = 2,          /* id: address; size: bytes that were asked for, 0: it was a free */
+    SEGALLOC_FINDING_NOW = 2,          /* id: address; size: bytes that were asked for, 0: it was a free, or of
+                                              a block that was used after it, or of an error, the call that showed it */
     SEGALLOC_FINDING_WHERE = 3,        /* id: address of the first byte that differs; size: its offset in the block */
     SEGALLOC_FINDING_BYTES = 4,        /* id: bytes that differ; size: bytes that were compared */
     SEGALLOC_FINDING_LAST = 5,         /* id: offset of the last byte that differs; size: 1: the page has moved since */

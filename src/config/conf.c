@@ -23,6 +23,8 @@ enum type {
     TYPE_REAL,
     TYPE_ROUNDUP,
     TYPE_PATH,
+    TYPE_TEXT,
+    TYPE_SIZE,
     TYPE_LIMIT,
     TYPE_CHECK,
     TYPE_AUTO_SIZE,
@@ -159,8 +161,9 @@ static bool option_set(struct sg_conf *conf, const struct option *option, const 
             return false;
         *(uint64_t *)field = whole * SG_MIB;
         return true;
+    case TYPE_SIZE:
     case TYPE_AUTO_SIZE:
-        if (is_auto)
+        if (is_auto && option->type == TYPE_AUTO_SIZE)
             whole = SG_AUTO;
         else if (!sg_size_parse(value, &whole))
             return false;
@@ -182,6 +185,7 @@ static bool option_set(struct sg_conf *conf, const struct option *option, const 
     case TYPE_ROUNDUP:
         return sg_conf_roundup_parse(value, field);
     case TYPE_PATH:
+    case TYPE_TEXT:
         memcpy(field, value, strlen(value) + 1);
         return true;
     case TYPE_LIMIT:
@@ -216,6 +220,7 @@ char *sg_conf_format(const struct sg_conf *conf, enum sg_option index, char *buf
         else
             sg_text_add(&text, "%" PRIu64, *(const uint64_t *)field / SG_MIB);
         break;
+    case TYPE_SIZE:
     case TYPE_AUTO_SIZE:
         if (*(const uint64_t *)field == SG_AUTO)
             sg_text_add(&text, "auto");
@@ -234,6 +239,7 @@ char *sg_conf_format(const struct sg_conf *conf, enum sg_option index, char *buf
         sg_conf_roundup_add(&text, field);
         break;
     case TYPE_PATH:
+    case TYPE_TEXT:
         sg_text_add(&text, "%s", (const char *)field);
         break;
     case TYPE_LIMIT:
@@ -256,7 +262,7 @@ char *sg_conf_format(const struct sg_conf *conf, enum sg_option index, char *buf
 static bool value_is_one_part(const char *value, enum type type)
 {
     size_t length = strlen(value);
-    return type != TYPE_PATH ||
+    return (type != TYPE_PATH && type != TYPE_TEXT) ||
            (!strpbrk(value, ",#[]\n\r\t") && (length == 0 || (*value != ' ' && value[length - 1] != ' ')));
 }
 
@@ -313,6 +319,12 @@ char *sg_option_values(const struct sg_conf *conf, enum sg_option index, char *b
         break;
     case TYPE_PATH:
         sg_text_add(&text, "a path of at most %d bytes", SG_PATH_BYTES - 1);
+        break;
+    case TYPE_TEXT:
+        sg_text_add(&text, "a text of at most %d bytes", SG_PATH_BYTES - 1);
+        break;
+    case TYPE_SIZE:
+        sg_text_add(&text, "or a size such as 512MiB");
         break;
     case TYPE_LIMIT:
         sg_text_add(&text, "a fraction such as 0.5, or a size of 2 MiB and more such as 20GiB");

@@ -49,12 +49,13 @@ enum sg_oom_report { SG_OOM_FIRST, SG_OOM_EVERY, SG_OOM_NEVER };
 
 /* Parts of `check`, and how it speaks. No part: it is off. */
 enum sg_check_part {
-    SG_CHECK_FILL = 1,     /* freed memory is filled, and read before it serves again */
-    SG_CHECK_CANARY = 2,   /* bytes behind each block are compared when it is freed */
+    SG_CHECK_FILL = 1,   /* freed memory is filled, and read before it serves again */
+    SG_CHECK_CANARY = 2, /* bytes behind each block are compared when it is freed */
     SG_CHECK_PARTS = SG_CHECK_FILL | SG_CHECK_CANARY,
     SG_CHECK_THOROUGH = 4, /* whole blocks, not windows of them */
     SG_CHECK_FAIL = 8,     /* a process with a finding ends with status 4 */
     SG_CHECK_JSON = 16,    /* findings are JSON objects */
+    SG_CHECK_GUARD = 32,   /* some blocks have pages of their own, which end at an unmapped one */
 };
 
 enum sg_conf_source {
@@ -109,6 +110,10 @@ struct sg_conf {
     bool sites;
     enum sg_oom_report oom_report;
     unsigned check; /* bits of enum sg_check_part */
+    double guard_rate;              /* one allocation in so many, a whole number; 0: none by rate */
+    double guard_seed;              /* a whole number */
+    uint64_t guard_size;            /* bytes; 0: none by size */
+    char guard_site[SG_PATH_BYTES]; /* a part of a site's text; "": none by site */
     bool trim_on_request;
     double trim_idle_s;               /* seconds; 0: never */
     bool confirm_conf;

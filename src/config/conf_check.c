@@ -12,6 +12,7 @@ static const struct {
 } words[] = {
     {"fill", SG_CHECK_FILL},
     {"canary", SG_CHECK_CANARY},
+    {"guard", SG_CHECK_GUARD},
     {"thorough", SG_CHECK_THOROUGH},
     {"fail", SG_CHECK_FAIL},
     {"json", SG_CHECK_JSON},
@@ -53,7 +54,7 @@ bool sg_conf_check_parse(const char *value, unsigned *ret)
         if (!*at)
             break;
     }
-    *ret = bits & SG_CHECK_PARTS ? bits : bits | SG_CHECK_PARTS;
+    *ret = bits & (SG_CHECK_PARTS | SG_CHECK_GUARD) ? bits : bits | SG_CHECK_PARTS;
     return true;
 }
 

@@ -38,6 +38,9 @@ typedef int (*segalloc_sim_kernel_fn)(const char *name, const char *arguments, v
 typedef void (*segalloc_sim_condition_fn)(uint64_t handle, unsigned value);
 /* With the setting `schedule`: begins the schedule of another seed; `run_ahead` as the setting, or negative. */
 typedef void (*segalloc_sim_schedule_fn)(uint64_t seed, int64_t run_ahead);
+/* The address at which a context was lost (CUDA_ERROR_ILLEGAL_ADDRESS); 0: none was. The first of the process's devices
+   that has one. */
+typedef uint64_t (*segalloc_sim_fault_fn)(void);
 /* How many hazards were reported so far; each on stderr too. */
 typedef uint64_t (*segalloc_sim_hazards_fn)(void);
 

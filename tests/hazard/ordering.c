@@ -206,10 +206,13 @@ static void start(struct job *job, const struct options *options)
     char sim[256], conf[256], from[32], to[32], plan[8];
     const char *library = getenv("SEGALLOC_LIBRARY");
     snprintf(sim, sizeof sim, "%s%s,schedule=1", settings[setting].sim, options->unwatched ? "" : ",hazard");
-    snprintf(conf, sizeof conf, "%s,check:%s%s,pytorch:direct,oom_report:never,wait_limit:%s,free_sync:%s", settings[setting].conf,
-        options->check ? options->check : "off", options->check ? "+fail" : "",
+    snprintf(conf, sizeof conf, "%s,check:%s%s,guard_rate:3,pytorch:direct,oom_report:never,wait_limit:%s,free_sync:%s",
+        settings[setting].conf, options->check ? options->check : "off", options->check ? "+fail" : "",
         /* who runs out in PyTorch's interface ends: on a busy machine work takes its time */
-        options->check && job->plan->runs != KIND_RANKS ? "5" : job->plan->runs == KIND_AWARE ? "0.2" : "0.005", job->plan->policy); /* check gives nothing up */
+        options->check && job->plan->runs != KIND_RANKS ? "5"
+        : job->plan->runs == KIND_AWARE                 ? "0.2"
+                                                        : "0.005",
+        job->plan->policy); /* check gives nothing up */
     snprintf(from, sizeof from, "%llu", (unsigned long long)job->next);
     snprintf(to, sizeof to, "%llu", (unsigned long long)job->to);
     snprintf(plan, sizeof plan, "%d", (int)(job->plan - plans));

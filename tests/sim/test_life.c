@@ -1,5 +1,6 @@
 /* Processes: what happens before the first call, at fork, at exit. Each case is a process of its own. */
 #include <dirent.h>
+#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -7,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "extra.h"
 #include "sim_test.h"
 
 static unsigned threads_of_process(void)
@@ -205,6 +207,69 @@ static int illegal_address(void)
     return 0;
 }
 
+static bool has_run;
+
+static void note_run(void **arguments)
+{
+    (void)arguments;
+    has_run = true;
+}
+
+/* A kernel that is declared to touch memory which is not there, or was said to, loses the context and does nothing. Where it
+   was is known. */
+static int kernel_at_illegal_address(bool declared)
+{
+    setenv("SEGALLOC_SIM", "1GiB", 1);
+    open_device();
+    CUmemGenericAllocationHandle handle;
+    CUmemAllocationProp prop = on_device(0);
+    CUmemAccessDesc access = access_of(0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    CUdeviceptr base;
+    CUmodule module;
+    CUfunction kernel;
+    segalloc_sim_fault_fn fault;
+    segalloc_sim_kernel_fn declare;
+    segalloc_sim_touches_fn touches;
+    *(void **)&fault = dlsym(RTLD_DEFAULT, "segalloc_sim_fault");
+    *(void **)&declare = dlsym(RTLD_DEFAULT, "segalloc_sim_kernel");
+    *(void **)&touches = dlsym(RTLD_DEFAULT, "segalloc_sim_touches");
+    ok(cuMemCreate(&handle, PAGE, &prop, 0));
+    ok(cuMemAddressReserve(&base, 2 * PAGE, 0, 0, 0));
+    ok(cuMemMap(base, PAGE, 0, handle, 0));
+    ok(cuMemSetAccess(base, PAGE, &access, 1));
+    ok(cuModuleLoadData(&module, "no code is read"));
+    ok(cuModuleGetFunction(&kernel, module, "touch"));
+    CUdeviceptr at = base + PAGE - 8;
+    unsigned count = 8;
+    void *arguments[] = {&at, &count};
+    if (declared && declare("touch", "rw at[count], u32 count", note_run) != 0)
+        return 1;
+    if (!declared)
+        touches(at, 8, 1);
+    ok(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL));
+    ok(cuCtxSynchronize()); /* up to the last byte that is there */
+    if (declared != has_run || fault() != 0)
+        return 2;
+    has_run = false;
+    count = 9;
+    if (!declared)
+        touches(at, 9, 0);
+    ok(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL));
+    expect_error(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+    expect_error(CUDA_ERROR_ILLEGAL_ADDRESS, cuMemAlloc_v2(&at, 512));
+    return has_run || fault() != base + PAGE;
+}
+
+static int declared_kernel_at_illegal_address(void)
+{
+    return kernel_at_illegal_address(true);
+}
+
+static int said_kernel_at_illegal_address(void)
+{
+    return kernel_at_illegal_address(false);
+}
+
 static void *open_later(void *gate)
 {
     sleep_ms(20);
@@ -249,6 +314,8 @@ static const struct {
     {"no_vmm", no_vmm, ""},
     {"no_devices", no_devices, ""},
     {"illegal_address", illegal_address, ""},
+    {"declared_kernel_at_illegal_address", declared_kernel_at_illegal_address, ""},
+    {"said_kernel_at_illegal_address", said_kernel_at_illegal_address, ""},
     {"unmapping_waits_where_asked", unmapping_waits_where_asked, ""},
 };
 

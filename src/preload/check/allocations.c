@@ -34,7 +34,7 @@ static uint64_t room_for_tails(int device)
 
 size_t sg_check_room(struct sg_core *core, int device, size_t bytes)
 {
-    if (bytes > SIZE_MAX / 2)
+    if (bytes > SIZE_MAX / 2 || !(sg_check_parts & SG_CHECK_PARTS))
         return bytes;
     size_t room = ((bytes + SG_TAIL - 1) & ~(size_t)(SG_TAIL - 1)) + SG_TAIL;
     if (bytes >= SEGMENT_STEP && (bytes - 1) / SEGMENT_STEP != (room - 1) / SEGMENT_STEP &&

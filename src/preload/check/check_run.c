@@ -23,8 +23,10 @@
 #include <stdlib.h>
 
 #include "check/compare.h"
+#include "check/faults.h"
 #include "check/findings.h"
 #include "check/frees.h"
+#include "check/guard.h"
 #include "check/live.h"
 #include "check/samples.h"
 #include "check/watch_driver.h"
@@ -47,6 +49,7 @@ static void check_finish(void)
         return;
     struct sg_core *core = sg_enter();
     if (core) {
+        (void)sg_guard_settle_all(END_NS / 4);
         sg_samples_finish(sg_check_driver, NULL, END_NS, sg_check_compare);
         sg_leave();
     }
@@ -69,6 +72,8 @@ void sg_check_open(const struct sg_conf *conf, struct sg_driver *core_driver)
     }
     sg_watch_driver(core_driver);
     sg_findings_open(sg_check_parts & SG_CHECK_JSON);
+    sg_guard_open(conf);
+    sg_faults_open();
     atomic_store(&sg_check_goes_on, true);
     (void)atexit(check_finish);
 }
@@ -88,6 +93,8 @@ void sg_check_context_gone(CUcontext context)
 
 void sg_check_forget(void)
 {
+    sg_guard_close();
+    sg_faults_close();
     atomic_store(&sg_check_goes_on, false);
     atomic_store(&ended, true);
 }

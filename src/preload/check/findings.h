@@ -8,6 +8,9 @@
    Why once for each place. A program with a mistake has it in a loop, and a thousand equal texts would hide the second
    mistake. The place is the one that freed the block, since the block before is what a user has to look at first.
 
+   Errors of the GPU have a text of their own, since they are about several blocks at once: faults.c says them. They are counted
+   and recorded here as all others, with the block that is nearest.
+
    Why a line of JSON begins as the text does. Programs that read standard error find both by the same beginning, whatever
    else the program writes there.
 
@@ -36,6 +39,7 @@ struct sg_finding {
     uint32_t filled, found;    /* words */
     uint64_t missing;          /* stamps, a bit for a slot */
     bool moved;                /* the page stands at another address now */
+    const char *call;          /* that named the address; NULL: none did */
 };
 
 /* How findings are said; once. */
@@ -44,7 +48,13 @@ void sg_findings_open(bool json);
 /* Says a finding, and writes it to the trace, where it is the first of its kind and place. Any thread, no lock. */
 void sg_findings_add(const struct sg_finding *finding);
 
+/* The same for one that `say` says, as text or as JSON. */
+typedef void sg_finding_say_fn(const struct sg_finding *finding, bool json, const void *user);
+void sg_findings_add_by(const struct sg_finding *finding, sg_finding_say_fn *say, const void *user);
+
+/* Findings so far: all, and of one kind. */
 uint64_t sg_findings_count(void);
+uint64_t sg_findings_of(enum sg_finding_kind kind);
 
 /* The last line: what was done, and what was not looked at for which reason ("" where all was). */
 void sg_findings_end(uint64_t frees, uint64_t filled, uint64_t read, const char *left_out);

@@ -23,6 +23,12 @@ uint64_t sg_check_frees(void)
     return atomic_load_explicit(&frees, memory_order_relaxed);
 }
 
+void sg_check_count_free(struct sg_core *core, int device)
+{
+    atomic_fetch_add_explicit(&frees, 1, memory_order_relaxed);
+    sg_core_count(core, device, SG_STAT_checked_frees, 1);
+}
+
 uint64_t sg_check_filled(void)
 {
     return atomic_load_explicit(&filled_bytes, memory_order_relaxed);
@@ -177,8 +183,7 @@ struct sg_freed *sg_check_freeing(struct sg_core *core, CUdeviceptr address, str
     if (sg_sites_on)
         sg_sites_note(sg_this_thread());
     block->freed = sg_check_note_now(tag);
-    atomic_fetch_add_explicit(&frees, 1, memory_order_relaxed);
-    sg_core_count(core, block->device, SG_STAT_checked_frees, 1);
+    sg_check_count_free(core, block->device);
     bool filled = look_at_free(core, block, tag);
     if (filled) {
         sg_process_lock(SG_LOCK_CHECK);

@@ -27,7 +27,8 @@ void sg_check_freed(struct sg_freed *block, bool done);
 /* A free was refused: no block of ours begins there. */
 void sg_check_refused(struct sg_core *core, CUdeviceptr address, const struct sg_tag *tag);
 
-/* Frees that were looked at, and bytes that were filled, so far. */
+/* Frees that were looked at, and bytes that were filled, so far. count(): one more of a device. */
+void sg_check_count_free(struct sg_core *core, int device);
 uint64_t sg_check_frees(void);
 uint64_t sg_check_filled(void);
 

@@ -3,6 +3,7 @@
 
 #include <stdatomic.h>
 
+#include "check/faults.h"
 #include "check/state.h"
 #include "services/hazard_annotations.h"
 #include "track/captures.h"
@@ -11,6 +12,7 @@
 
 bool sg_work_went_well(CUresult result)
 {
+    sg_fault_seen(result, "work of the library's own");
     if (sg_driver_is_sticky(result))
         atomic_store(&sg_check_goes_on, false);
     if (result != CUDA_SUCCESS)

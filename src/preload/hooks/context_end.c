@@ -3,8 +3,10 @@
 #include "hooks/context_end.h"
 
 #include "check/check_run.h"
+#include "check/guard.h"
 #include "check/state.h"
 #include "process/process.h"
+#include "process/stand_ins.h"
 #include "track/captures.h"
 #include "track/contexts.h"
 #include "track/events.h"
@@ -26,6 +28,8 @@ void sg_context_gone(struct sg_core *core, CUcontext context, uint64_t id)
     sg_pool_streams_context_gone(context);
     if (sg_check_on())
         sg_check_context_gone(context);
+    if (atomic_load_explicit(&sg_stand_ins_any, memory_order_acquire))
+        sg_guard_context_gone(context);
     struct sg_core *now = core ? core : sg_process_core_made(); /* made since then, perhaps with this context */
     sg_process_recover();
     if (now)

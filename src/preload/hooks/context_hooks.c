@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "check/check_run.h"
+#include "check/guard_pages.h"
 #include "check/state.h"
 #include "hooks/context_end.h"
 #include "process/hooks.h"
@@ -262,6 +263,8 @@ static CUresult context_set_peer_access(CUcontext peer, bool enable)
     struct sg_core *core = sg_enter();
     if (core) {
         result = sg_core_peer_access(core, home, device, enable);
+        if (result == CUDA_SUCCESS)
+            result = sg_guard_pages_peer(home, device, enable);
         sg_leave();
     }
     return result;

@@ -12,11 +12,14 @@
    Programming Guide, "Peer-to-Peer Memory Copy"). */
 #include <stddef.h>
 
+#include "check/faults.h"
+#include "check/guard.h"
 #include "serve/used_streams.h"
 #include "track/contexts.h"
 #include "hooks/copy_hooks.h"
 #include "process/hooks.h"
 #include "process/process.h"
+#include "process/stand_ins.h"
 #include "track/free_policy.h"
 #include "track/streams.h"
 
@@ -33,7 +36,7 @@ static struct end copy_end_of(struct sg_core *core, CUdeviceptr address)
     struct sg_block_info block;
     unsigned type = 0;
     int device = -1;
-    CUresult result = sg_core_block(core, address, &block);
+    CUresult result = sg_core_block(core, sg_inner(address), &block);
     if (result == CUDA_SUCCESS)
         return (struct end){block.context, block.device, true};
     const struct sg_real *real = sg_real();
@@ -65,7 +68,7 @@ static void copy_note_use(struct sg_core *core, CUdeviceptr address, CUstream st
 {
     struct sg_block_info block;
     int device;
-    CUresult result = sg_core_block(core, address, &block);
+    CUresult result = sg_core_block(core, sg_inner(address), &block);
     if (result == CUDA_ERROR_NOT_FOUND)
         sg_memory_served_cross_device();
     if (result != CUDA_SUCCESS || !sg_streams_device(stream, &device) || device == block.device)
@@ -113,6 +116,13 @@ static void note_observed(enum observed observed, CUstream stream, bool per_thre
         sg_streams_host_may_observe(stream, per_thread);
 }
 
+/* Before the driver's call: a free that comes later is no mistake of this copy. */
+static void copy_uses(CUdeviceptr dst, CUdeviceptr src, const char *symbol)
+{
+    sg_guard_uses(dst, symbol);
+    sg_guard_uses(src, symbol);
+}
+
 /* After the driver's call, and before the program can know that there has been one. `crossing`: it may be between
    devices. */
 static void copy_note(CUdeviceptr dst, CUdeviceptr src, CUstream stream, bool per_thread, bool crossing,
@@ -140,7 +150,9 @@ static void copy_note(CUdeviceptr dst, CUdeviceptr src, CUstream stream, bool pe
         bool crossing = copy_crosses(dst, src, &to, &from);                                        \
         const enum observed observed = observation;                                                \
         note_observed(observed, stream, per_thread);                                               \
+        copy_uses(dst, src, #symbol);                                                              \
         CUresult result = crossing ? sg_real()->peer peer_arguments : sg_real()->symbol arguments; \
+        sg_fault_seen(result, #symbol);                                                            \
         copy_note(dst, src, stream, per_thread, crossing, observed);                               \
         return result;                                                                             \
     }
@@ -174,7 +186,9 @@ COPY_HINTED(cuMemcpyWithAttributesAsync_ptsz, cuMemcpyPeerAsync_ptsz, true)
     {                                                                                                             \
         const enum observed observed = observed_now(dst, src, /* crossing */ true);                               \
         note_observed(observed, NULL, per_thread);                                                                \
+        copy_uses(dst, src, #symbol);                                                                             \
         CUresult result = sg_real()->symbol(dst, dst_context, src, src_context, bytes);                           \
+        sg_fault_seen(result, #symbol);                                                                           \
         copy_note(dst, src, NULL, per_thread, /* crossing */ true, observed);                                     \
         return result;                                                                                            \
     }
@@ -184,7 +198,9 @@ COPY_HINTED(cuMemcpyWithAttributesAsync_ptsz, cuMemcpyPeerAsync_ptsz, true)
     {                                                                                                             \
         const enum observed observed = observed_later(dst);                                                       \
         note_observed(observed, stream, per_thread);                                                              \
+        copy_uses(dst, src, #symbol);                                                                             \
         CUresult result = sg_real()->symbol(dst, dst_context, src, src_context, bytes, stream);                   \
+        sg_fault_seen(result, #symbol);                                                                           \
         copy_note(dst, src, stream, per_thread, /* crossing */ true, observed);                                   \
         return result;                                                                                            \
     }
@@ -244,7 +260,9 @@ static bool flat_as_peer_copy(const CUDA_MEMCPY2D *copy, CUDA_MEMCPY3D_PEER *ret
         bool crossing = copy && sg_contexts_devices() && convert(copy, &other);         \
         const enum observed observed = observed_now(DST(copy), SRC(copy), crossing);    \
         note_observed(observed, NULL, per_thread);                                      \
+        copy_uses(DST(copy), SRC(copy), #symbol);                                       \
         CUresult result = crossing ? sg_real()->peer(&other) : sg_real()->symbol(copy); \
+        sg_fault_seen(result, #symbol);                                                 \
         copy_note(DST(copy), SRC(copy), NULL, per_thread, crossing, observed);          \
         return result;                                                                  \
     }
@@ -255,7 +273,9 @@ static bool flat_as_peer_copy(const CUDA_MEMCPY2D *copy, CUDA_MEMCPY3D_PEER *ret
         bool crossing = copy && sg_contexts_devices() && convert(copy, &other);                         \
         const enum observed observed = DEEP_OBSERVED_LATER(copy);                                       \
         note_observed(observed, stream, per_thread);                                                    \
+        copy_uses(DST(copy), SRC(copy), #symbol);                                                       \
         CUresult result = crossing ? sg_real()->peer(&other, stream) : sg_real()->symbol(copy, stream); \
+        sg_fault_seen(result, #symbol);                                                                 \
         copy_note(DST(copy), SRC(copy), stream, per_thread, crossing, observed);                        \
         return result;                                                                                  \
     }
@@ -275,7 +295,9 @@ DEEP_ASYNC(cuMemcpy3DAsync_v2_ptsz, CUDA_MEMCPY3D, as_peer_copy, cuMemcpy3DPeerA
     {                                                                                           \
         const enum observed observed = observed_now(DST(copy), SRC(copy), /* crossing */ true); \
         note_observed(observed, NULL, per_thread);                                              \
+        copy_uses(DST(copy), SRC(copy), #symbol);                                               \
         CUresult result = sg_real()->symbol(copy);                                              \
+        sg_fault_seen(result, #symbol);                                                         \
         copy_note(DST(copy), SRC(copy), NULL, per_thread, /* crossing */ true, observed);       \
         return result;                                                                          \
     }
@@ -284,7 +306,9 @@ DEEP_ASYNC(cuMemcpy3DAsync_v2_ptsz, CUDA_MEMCPY3D, as_peer_copy, cuMemcpy3DPeerA
     {                                                                                       \
         const enum observed observed = DEEP_OBSERVED_LATER(copy);                           \
         note_observed(observed, stream, per_thread);                                        \
+        copy_uses(DST(copy), SRC(copy), #symbol);                                           \
         CUresult result = sg_real()->symbol(copy, stream);                                  \
+        sg_fault_seen(result, #symbol);                                                     \
         copy_note(DST(copy), SRC(copy), stream, per_thread, /* crossing */ true, observed); \
         return result;                                                                      \
     }

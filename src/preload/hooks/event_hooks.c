@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "check/faults.h"
+#include "check/guard.h"
 #include "process/hooks.h"
 #include "process/process.h"
 #include "services/outside_trace.h"
@@ -289,14 +291,19 @@ static CUresult event_query(CUresult (*real)(CUevent), CUevent event)
 
 CUresult cuEventQuery(CUevent event)
 {
-    return event_query(sg_real()->cuEventQuery, event);
+    CUresult result = event_query(sg_real()->cuEventQuery, event);
+    sg_fault_seen(result, "cuEventQuery");
+    return result;
 }
 
 CUresult cuEventSynchronize(CUevent event)
 {
     CUresult result = event_query(sg_real()->cuEventSynchronize, event);
-    if (result == CUDA_SUCCESS)
+    sg_fault_seen(result, "cuEventSynchronize");
+    if (result == CUDA_SUCCESS) {
         sg_outside_waited();
+        sg_guard_polls(SG_GUARD_MOMENT_NS);
+    }
     return result;
 }
 

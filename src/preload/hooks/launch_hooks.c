@@ -6,6 +6,8 @@
    a call: see launch_hooks.def. */
 #include <stddef.h>
 
+#include "check/faults.h"
+#include "check/guard.h"
 #include "track/free_policy.h"
 #include "serve/make_room.h"
 #include "hooks/copy_hooks.h"
@@ -25,6 +27,7 @@ static bool launch_is_seen_at(CUdeviceptr address)
    they name one. */
 static CUresult launch_note(CUresult result, CUstream stream)
 {
+    sg_fault_seen(result, "cuLaunch");
     sg_submitted(stream, /* per_thread */ false);
     return result;
 }
@@ -59,7 +62,9 @@ CUresult cuLaunchCooperativeKernelMultiDevice(const CUDA_LAUNCH_PARAMS *launches
         const bool visible = shows;                                         \
         if (visible)                                                        \
             sg_streams_host_may_observe(stream, own);                       \
+        sg_guard_uses(address, #symbol);                                    \
         CUresult result = sg_real()->symbol arguments;                      \
+        sg_fault_seen(result, #symbol);                                     \
         SG_MAKE_ROOM_FOR(result, sg_real()->symbol arguments)               \
         sg_refusals_note_outside(result, 0, SEGALLOC_OUTSIDE_MODULES, 0);   \
         sg_submitted(stream, own);                                          \

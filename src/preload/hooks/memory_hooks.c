@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "check/faults.h"
+#include "check/guard.h"
 #include "inspect/core_state.h"
 #include "serve/callers.h"
 #include "serve/deferred_frees.h"
@@ -62,6 +64,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *ret, size_t bytes)
         return sg_real()->cuMemAlloc_v2(ret, bytes);
     result = memory_hook_allocate(core, bytes, memory_caller_at(__builtin_return_address(0)), ret);
     sg_leave();
+    sg_fault_seen(result, "cuMemAlloc");
     return result;
 }
 
@@ -100,6 +103,7 @@ CUresult cuMemFree_v2(CUdeviceptr address)
     struct sg_request request = sg_memory_origin(sg_caller_current());
     CUresult result = sg_memory_free(core, address, &request);
     sg_leave();
+    sg_fault_seen(result, "cuMemFree");
     return result;
 }
 
@@ -298,6 +302,7 @@ static size_t beyond_what_is_held(struct sg_core *core, int device, size_t free_
    cache's would. */
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
+    enum { GUARD_WAIT_NS = 100000000 }; /* as wait_for_completions() */
     const struct sg_real *real = sg_real();
     if (sg_thread_inside())
         return real->cuMemGetInfo_v2(free_bytes, total_bytes);
@@ -310,6 +315,7 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     size_t available, total;
     CUcontext context;
     int device;
+    sg_guard_polls(GUARD_WAIT_NS);
     CUresult result = real->cuMemGetInfo_v2(&available, &total);
     if (result != CUDA_SUCCESS)
         return result;

@@ -8,6 +8,7 @@
 
 #include "process/hooks.h"
 #include "process/process.h"
+#include "process/stand_ins.h"
 #include "track/held_outside.h"
 
 /* Pins the pages of a range in the core, for good. */
@@ -114,7 +115,7 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
                                                                                                            : NULL;
     if (!core)
         return real->cuPointerSetAttribute(value, attribute, address);
-    bool ours = sg_core_block(core, address, &block) == CUDA_SUCCESS;
+    bool ours = sg_core_block(core, sg_inner(address), &block) == CUDA_SUCCESS;
     if (ours)
         sg_core_pin(core, block.base, block.bytes);
     CUresult result = real->cuPointerSetAttribute(value, attribute, address);

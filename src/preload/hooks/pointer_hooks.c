@@ -11,6 +11,7 @@
 #include "process/hooks.h"
 #include "track/ipc.h"
 #include "process/process.h"
+#include "process/stand_ins.h"
 #include "hooks/pin_hooks.h"
 
 /* The block behind an address of ours, CUDA_ERROR_INVALID_VALUE when it was freed, CUDA_ERROR_NOT_FOUND when the
@@ -22,8 +23,10 @@ static CUresult pointer_look_up(CUdeviceptr address, struct sg_block_info *ret)
     struct sg_core *core = sg_enter();
     if (!core)
         return CUDA_ERROR_NOT_FOUND;
-    CUresult result = sg_core_block(core, address, ret);
-    if (sg_check_on() && result == CUDA_SUCCESS)
+    CUdeviceptr inner = sg_inner(address);
+    CUresult result = inner == address && sg_is_stand_in(address) ? CUDA_ERROR_INVALID_VALUE
+                                                                  : sg_core_block(core, inner, ret);
+    if (result == CUDA_SUCCESS && !sg_shown_block(address, &ret->base, &ret->bytes) && sg_check_on())
         ret->bytes = sg_live_bytes(ret->base, ret->bytes);
     sg_leave();
     return result;

@@ -10,6 +10,7 @@
 
 #include "process/environment.h"
 #include "process/process_state.h"
+#include "process/stand_ins.h"
 #include "process/symbols.h"
 #include "process/upward_calls.h"
 
@@ -95,7 +96,7 @@ bool sg_process_owns(CUdeviceptr address)
 {
     enum sg_process_state state = atomic_load_explicit(&sg_process.state, memory_order_acquire);
     return (state == SG_PROCESS_LIVE || state == SG_PROCESS_CHILD || state == SG_PROCESS_EXITING) && sg_process.core &&
-           sg_core_owns(sg_process.core, address);
+           (sg_core_owns(sg_process.core, address) || sg_is_stand_in(address));
 }
 
 static void *process_look_up(void *user, const char *symbol)

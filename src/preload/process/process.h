@@ -64,7 +64,7 @@ void sg_process_recover(void);
 /* CHILD or EXITING: the core is disabled, and the driver isn't to be asked anything. Memory of ours is still known
    by sg_process_owns(). */
 bool sg_process_over(void);
-bool sg_process_owns(CUdeviceptr address);
+bool sg_process_owns(CUdeviceptr address); /* a stand-in too: the core is asked about sg_inner() of it (stand_ins.h) */
 
 /* The configuration in force, read on first use. Never NULL. It stays as it is but for `ipc`, which changes under
    SG_LOCK_PROCESS, with the first allocation or by sg_process_share(): who reads that holds it. */

@@ -11,12 +11,14 @@
 #include <stdint.h>
 
 #include "check/allocations.h"
+#include "check/guard.h"
 #include "check/live.h"
 #include "check/state.h"
 #include "inspect/core_state.h"
 #include "process/capture_mode.h"
 #include "process/hooks.h"
 #include "process/process.h"
+#include "process/stand_ins.h"
 #include "report/refusals.h"
 #include "serve/deferred_frees.h"
 #include "serve/free_mode.h"
@@ -31,6 +33,8 @@
 #include "track/graph_blocks.h"
 #include "track/held_outside.h"
 #include "track/stream_handle.h"
+
+enum { GUARD_WAIT_NS = 100000000 }; /* for the work before the frees of guarded blocks */
 
 /* A limit that the driver may pass isn't one. */
 static bool alloc_is_limited(struct sg_core *core, int device)
@@ -103,7 +107,7 @@ static void alloc_adopt(struct sg_core *core, const struct sg_request *request, 
 {
     CUstream stream = request->stream;
     if (request->has_stream || sg_captures_own(&stream))
-        (void)sg_graphs_adopt(core, sg_stream_named(stream, false), address, /* fresh */ true);
+        (void)sg_graphs_adopt(core, sg_stream_named(stream, false), sg_inner(address), /* fresh */ true);
 }
 
 /* True if memory is kept back that captures keep from being asked about. */
@@ -153,6 +157,8 @@ CUresult sg_memory_not_served(struct sg_core *core, int device, size_t bytes, co
     CUresult result, CUdeviceptr *ret)
 {
     if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_alias_probe_gave_back(device))
+        result = sg_core_malloc(core, device, bytes, tag, ret);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_guard_on() && sg_guard_settle_all(GUARD_WAIT_NS))
         result = sg_core_malloc(core, device, bytes, tag, ret);
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         result = alloc_after_graphs(core, device, bytes, tag, ret);
@@ -206,6 +212,7 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_req
     sg_recorder_device(sg_process_driver(), device);
     sg_trim_use(device);
     unsigned ends = sg_captures_ends();
+    bool guarded = sg_guard_on() && sg_guard_wants(bytes);
     size_t room = sg_check_on() ? sg_check_room(core, device, bytes) : bytes;
     tag.modest = room > bytes; /* no allocation fails, and nobody gives memory up, for what is checked behind it */
     CUresult result = sg_core_malloc(core, device, room, &tag, ret);
@@ -222,10 +229,14 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_req
         sg_refusals_note_served(bytes);
     if (relaxed)
         sg_capture_mode_restore(&mode);
-    if (sg_annotate_on && result == CUDA_SUCCESS && sg_core_owns(core, *ret))
+    bool ours = result == CUDA_SUCCESS && sg_core_owns(core, *ret);
+    guarded = guarded && ours && sg_guard_given(core, device, &tag, bytes, ret);
+    if (sg_annotate_on && ours && !guarded) /* else its pages are an owner by themselves */
         sg_annotate_given(*ret, bytes);
-    if (sg_check_on() && result == CUDA_SUCCESS && sg_core_owns(core, *ret))
+    if (sg_check_on() && ours && !guarded)
         sg_check_given(core, device, request, &tag, *ret, bytes, room);
+    if (sg_guard_on())
+        sg_guard_settle();
     if (capturing && result == CUDA_SUCCESS)
         alloc_adopt(core, request, *ret);
     sg_recorder_tick(core, device);

@@ -8,9 +8,11 @@
 #include <stddef.h>
 
 #include "check/frees.h"
+#include "check/guard.h"
 #include "check/state.h"
 #include "process/hooks.h"
 #include "process/process.h"
+#include "process/stand_ins.h"
 #include "serve/deferred_frees.h"
 #include "serve/free_mode.h"
 #include "serve/used_streams.h"
@@ -74,6 +76,7 @@ static CUresult free_by_core(struct sg_core *core, CUdeviceptr address, const st
     tag.sync = sync;
     if (request->stream_order && tag.sync != SG_FREE_SYNC_COMPLETE)
         free_order_by(core, address, request, &tag);
+    struct sg_guard *guard = sg_guard_on() ? sg_guard_freeing(core, address, &tag) : NULL;
     struct sg_freed *checked = sg_check_on() ? sg_check_freeing(core, address, &tag) : NULL;
     result = sg_core_free(core, address, &tag);
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE &&
@@ -83,18 +86,32 @@ static CUresult free_by_core(struct sg_core *core, CUdeviceptr address, const st
     }
     if (checked)
         sg_check_freed(checked, result == CUDA_SUCCESS);
+    if (guard)
+        sg_guard_freed(core, guard, &tag, result == CUDA_SUCCESS);
     if (sg_check_on() && result == CUDA_ERROR_INVALID_VALUE)
         sg_check_refused(core, address, &tag);
     sg_recorder_tick(core, device);
     return result;
 }
 
-/* First, a block that belongs to a capture or a graph is put off. The core frees the others. Last comes the answer to the
-   program where a capture has begun meanwhile, or where the driver is gone. */
-CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct sg_request *request)
+/* True if the program's address is one at which a guarded block was shown, and none begins there. */
+static bool free_is_refused(struct sg_core *core, CUdeviceptr address, const struct sg_request *request)
 {
     struct sg_tag tag;
     int device;
+    return sg_guard_on() && sg_is_stand_in(address) &&
+           sg_memory_describe(core, request, &tag, &device) == CUDA_SUCCESS && sg_guard_refuses(address, &tag);
+}
+
+/* First, a block that belongs to a capture or a graph is put off. The core frees the others. Last comes the answer to the
+   program where a capture has begun meanwhile, or where the driver is gone. */
+CUresult sg_memory_free(struct sg_core *core, CUdeviceptr shown, const struct sg_request *request)
+{
+    struct sg_tag tag;
+    int device;
+    if (free_is_refused(core, shown, request))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUdeviceptr address = sg_inner(shown);
     bool done = false, capturing = sg_captures_active(), wrong = capturing && !sg_free_is_block(core, address);
     CUresult result = CUDA_SUCCESS;
     if (sg_annotate_on && !request->was_deferred && !capturing &&

@@ -6,6 +6,7 @@
 
 #include "process/hooks.h"
 #include "process/process.h"
+#include "process/stand_ins.h"
 #include "track/contexts.h"
 #include "track/streams.h"
 
@@ -32,7 +33,7 @@ CUresult sg_memory_record_stream(struct sg_core *core, CUdeviceptr address, CUst
     struct sg_block_info block;
     struct sg_tracked_stream tracked;
     int device;
-    CUresult result = sg_core_block(core, address, &block);
+    CUresult result = sg_core_block(core, sg_inner(address), &block);
     if (result == CUDA_ERROR_NOT_FOUND) {
         sg_memory_record_served(address, stream);
         return CUDA_SUCCESS;

@@ -4,6 +4,7 @@
 
 #include "process/hooks.h"
 #include "process/process.h"
+#include "process/stand_ins.h"
 #include "process/symbols.h"
 #include "segalloc/segalloc.h"
 #include "torch/torch_overrides.h"
@@ -47,8 +48,11 @@ void *segalloc_torch_base(void *pointer, size_t *ret_bytes)
     struct sg_block_info block = {.base = (CUdeviceptr)(uintptr_t)pointer};
     struct sg_core *core = sg_enter();
     if (core) {
-        if (sg_core_block(core, block.base, &block) != CUDA_SUCCESS)
+        CUdeviceptr address = block.base, inner = sg_inner(address);
+        if (sg_core_block(core, inner, &block) != CUDA_SUCCESS)
             block.bytes = 0;
+        else
+            block.base = address - (inner - block.base);
         sg_leave();
     }
     if (ret_bytes)

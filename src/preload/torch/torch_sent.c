@@ -11,6 +11,7 @@
 #include "track/captures.h"
 #include "process/hooks.h"
 #include "process/process.h"
+#include "process/stand_ins.h"
 #include "process/symbols.h"
 #include "segalloc/segalloc.h"
 #include "torch/torch_current.h"
@@ -103,10 +104,11 @@ void *sg_torch_sent_copy(void *pointer)
     struct sg_block_info block;
     struct sg_core *core = sg_enter();
     moving.lacked = 0;
-    CUresult result = core ? sg_core_block(core, (CUdeviceptr)(uintptr_t)pointer, &block) : CUDA_ERROR_NOT_FOUND;
+    CUresult result = core ? sg_core_block(core, sg_inner((CUdeviceptr)(uintptr_t)pointer), &block)
+                           : CUDA_ERROR_NOT_FOUND;
     if (core)
         sg_leave();
-    if (result != CUDA_SUCCESS || block.base != (CUdeviceptr)(uintptr_t)pointer || sg_captures_any() ||
+    if (result != CUDA_SUCCESS || sg_shown(block.base) != (CUdeviceptr)(uintptr_t)pointer || sg_captures_any() ||
         !sg_torch_switchable())
         return NULL;
     bool pushed = sg_torch_push_device(sg_process_driver(), block.device);

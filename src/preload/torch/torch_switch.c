@@ -7,6 +7,7 @@
 
 #include "config/conf.h"
 #include "process/process.h"
+#include "process/stand_ins.h"
 #include "torch/torch_allocator.h"
 #include "torch/torch_pools.h"
 #include "torch/torch_segments.h"
@@ -19,7 +20,7 @@ bool sg_torch_is_direct(const void *pointer)
     struct sg_block_info block;
     CUdeviceptr address = (CUdeviceptr)(uintptr_t)pointer;
     struct sg_core *core = sg_torch_direct() && sg_process_owns(address) ? sg_enter() : NULL;
-    bool is = core && sg_core_block(core, address, &block) == CUDA_SUCCESS && block.base == address;
+    bool is = core && sg_core_block(core, sg_inner(address), &block) == CUDA_SUCCESS && sg_shown(block.base) == address;
     if (core)
         sg_leave();
     return is && !sg_torch_is_segment(pointer);

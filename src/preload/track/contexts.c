@@ -348,6 +348,14 @@ void sg_contexts_set_peer(int home, int device, bool enable)
     sg_process_unlock(SG_LOCK_CONTEXTS);
 }
 
+uint64_t sg_contexts_peers(int home)
+{
+    sg_process_lock(SG_LOCK_CONTEXTS);
+    uint64_t peers = contexts.peers[home];
+    sg_process_unlock(SG_LOCK_CONTEXTS);
+    return peers;
+}
+
 /* The driver has no call for the device of a given context, so it is made current for a moment. */
 CUresult sg_contexts_ask_device(const struct sg_driver *driver, CUcontext context, int *ret_device)
 {

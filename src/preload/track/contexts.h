@@ -96,4 +96,7 @@ bool sg_contexts_primary(CUcontext context);
    SG_DEVICES_MAX. */
 void sg_contexts_set_peer(int home, int device, bool enable);
 
+/* The devices that may access memory of `home`, a bit each. */
+uint64_t sg_contexts_peers(int home);
+
 #endif

@@ -32,6 +32,7 @@ static CUresult context_open(CUcontext context)
     memcpy(context->limits, default_limits, sizeof default_limits);
     context->id = ++sim.next_id; /* a primary one that is taken up again is another one */
     context->error = CUDA_SUCCESS;
+    context->fault = 0;
     context->alive = true;
     sim_card_context(context->device, true);
     return CUDA_SUCCESS;

@@ -2,6 +2,7 @@
 
 #include "calls.h"
 #include "device/card.h"
+#include "device/context.h"
 #include "device/device.h"
 #include "graphs/condition.h"
 #include "hazard/hazard.h"
@@ -86,6 +87,16 @@ void segalloc_sim_schedule(uint64_t seed, int64_t run_ahead)
     if (sim_scheduled())
         sim_schedule_start(seed, run_ahead);
     sim_unlock();
+}
+
+uint64_t segalloc_sim_fault(void)
+{
+    uint64_t address = 0;
+    sim_lock();
+    for (CUcontext context = sim.contexts; context && !address; context = context->next)
+        address = context->error ? context->fault : 0;
+    sim_unlock();
+    return address;
 }
 
 uint64_t segalloc_sim_hazards(void)

@@ -15,6 +15,7 @@ void segalloc_sim_touches(uint64_t address, uint64_t bytes, int write);
 int segalloc_sim_kernel(const char *name, const char *arguments, void (*run)(void **arguments));
 void segalloc_sim_condition(uint64_t handle, unsigned value);
 void segalloc_sim_schedule(uint64_t seed, int64_t run_ahead);
+uint64_t segalloc_sim_fault(void);
 uint64_t segalloc_sim_hazards(void);
 size_t segalloc_sim_calls(struct segalloc_sim_call *ret_rows, size_t max);
 uint64_t segalloc_sim_ns(void);

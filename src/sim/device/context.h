@@ -19,6 +19,7 @@ struct CUctx_st {
     CUgreenCtx green;
     unsigned flags;
     CUresult error; /* sticky: the context is lost once a piece of work failed */
+    uint64_t fault; /* the address at which it did; 0: not known */
     CUstream streams;       /* every stream of it, the two below included */
     CUstream legacy;
     CUstream marker;        /* carries no work of the program: what waits for all streams waits there */

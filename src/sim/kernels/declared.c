@@ -176,7 +176,7 @@ bool sim_kernel_arguments(const struct sim_kernel *kernel, void **params, void *
         const struct argument *a = &kernel->argument[i];
         struct expression e = {a->length, kernel, kept->value, false};
         if ((a->reads || a->writes) && kept->value[i])
-            sim_work_touch(work, kept->value[i], expression_sum(&e), a->writes);
+            sim_work_touch_kept(work, kept->value[i], expression_sum(&e), a->writes);
     }
     return true;
 }
@@ -194,7 +194,7 @@ void sim_kernel_run(void *from)
 bool sim_touches_take(struct sim_work *work)
 {
     for (unsigned i = 0; i < announced.count; i++)
-        sim_work_touch(work, announced.at[i].address, announced.at[i].bytes, announced.at[i].write);
+        sim_work_touch_kept(work, announced.at[i].address, announced.at[i].bytes, announced.at[i].write);
     bool any = announced.count > 0;
     announced.count = 0;
     return any;

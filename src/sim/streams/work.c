@@ -89,7 +89,13 @@ struct sim_work *sim_work_copy(const struct sim_work *work)
 
 void sim_work_touch(struct sim_work *work, uint64_t address, uint64_t bytes, bool write)
 {
-    if (!(sim.config.hazard || sim_managed_any()) || !bytes)
+    if (sim.config.hazard || sim_managed_any())
+        sim_work_touch_kept(work, address, bytes, write);
+}
+
+void sim_work_touch_kept(struct sim_work *work, uint64_t address, uint64_t bytes, bool write)
+{
+    if (!bytes)
         return;
     struct sim_touch *grown = realloc(work->touches, (work->touch_count + 1) * sizeof *grown);
     if (!grown)

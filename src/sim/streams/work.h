@@ -86,6 +86,8 @@ struct sim_work *sim_work_copy(const struct sim_work *work);
 void sim_work_free(struct sim_work *work);
 /* Notes that it touches these bytes. */
 void sim_work_touch(struct sim_work *work, uint64_t address, uint64_t bytes, bool write);
+/* The same where nobody but the work itself asks: a kernel looks for its memory when it runs. */
+void sim_work_touch_kept(struct sim_work *work, uint64_t address, uint64_t bytes, bool write);
 /* It waits for that point too, 0; -ENOMEM when out of host memory. */
 int sim_work_depend(struct sim_work *work, CUstream stream, uint64_t position);
 int sim_deps_add(struct sim_deps **deps, CUstream stream, uint64_t position);

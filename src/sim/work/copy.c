@@ -7,6 +7,7 @@
 #include "hazard/hazard.h"
 #include "space/span.h"
 #include "streams/capture.h"
+#include "work/lost.h"
 #include "work/program_stream.h"
 #include "work/submit.h"
 
@@ -71,7 +72,8 @@ enum { STAGED_MAX = 1 << 20 };
 
 struct copy {
     struct sim_box box;
-    bool device_dst, device_src, bad;
+    bool device_dst, device_src;
+    uint64_t bad; /* an address without memory; 0: there is none */
     unsigned char *staged;
 };
 
@@ -88,15 +90,25 @@ static const struct sim_device *box_made_by(const struct sim_box *box, CUcontext
     return box->peer || !dst || !src || dst == src ? NULL : context->device;
 }
 
+/* Locked. The first address of a side that is no memory of a device now; 0: all of it is. */
+static uint64_t copy_lacks(const struct sim_side *side, uint64_t bytes, bool write, const struct sim_device *by)
+{
+    if (sim_span(side->address, bytes, write, by) == SIM_SPAN_DEVICE)
+        return 0;
+    uint64_t lost = sim_lost_address(side->address, bytes, write);
+    return lost ? lost : side->address;
+}
+
 static void copy_run(struct sim_work *work)
 {
     struct copy *copy = (struct copy *)work->payload;
     const struct sim_box *box = &copy->box;
     sim_lock();
     const struct sim_device *by = box_made_by(box, work->context);
-    copy->bad =
-        (copy->device_dst && sim_span(box->dst.address, box_extent(box, &box->dst), true, by) != SIM_SPAN_DEVICE) ||
-        (copy->device_src && sim_span(box->src.address, box_extent(box, &box->src), false, by) != SIM_SPAN_DEVICE);
+    if (copy->device_dst)
+        copy->bad = copy_lacks(&box->dst, box_extent(box, &box->dst), true, by);
+    if (copy->device_src && !copy->bad)
+        copy->bad = copy_lacks(&box->src, box_extent(box, &box->src), false, by);
     sim_unlock();
     if (copy->bad || box->width * box->height * box->depth > sim.config.drop_bytes)
         return;
@@ -115,10 +127,8 @@ static void copy_run(struct sim_work *work)
 static void copy_finish(struct sim_work *work)
 {
     struct copy *copy = (struct copy *)work->payload;
-    if (copy->bad && !work->dropped && work->context->error == CUDA_SUCCESS) {
-        work->context->error = CUDA_ERROR_ILLEGAL_ADDRESS;
-        sim_hazard_lost(work);
-    }
+    if (copy->bad)
+        sim_work_lost(work, copy->bad);
     free(copy->staged);
 }
 

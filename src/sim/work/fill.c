@@ -7,6 +7,7 @@
 #include "space/memory_table.h"
 #include "space/span.h"
 #include "streams/queue.h"
+#include "work/lost.h"
 #include "work/program_stream.h"
 #include "work/submit.h"
 
@@ -51,9 +52,11 @@ static void fill_run(struct sim_work *work)
     struct sim_fill *fill = (struct sim_fill *)work->payload;
     sim_lock();
     enum sim_span span = sim_span(fill->address, fill_extent(fill), true, NULL);
+    uint64_t lost = sim_lost_address(fill->address, fill_extent(fill), true);
     sim_unlock();
-    fill->bad = span != SIM_SPAN_DEVICE && span != SIM_SPAN_PINNED;
-    if (fill->bad)
+    if (span != SIM_SPAN_DEVICE && span != SIM_SPAN_PINNED)
+        fill->lost = lost ? lost : fill->address;
+    if (fill->lost)
         return;
     unsigned char *base = (unsigned char *)(uintptr_t)fill->address;
     bool contiguous = fill->height == 1 || fill->pitch == fill->width * fill->element;
@@ -69,10 +72,8 @@ static void fill_run(struct sim_work *work)
 static void fill_finish(struct sim_work *work)
 {
     struct sim_fill *fill = (struct sim_fill *)work->payload;
-    if (fill->bad && !work->dropped && work->context->error == CUDA_SUCCESS) {
-        work->context->error = CUDA_ERROR_ILLEGAL_ADDRESS;
-        sim_hazard_lost(work);
-    }
+    if (fill->lost)
+        sim_work_lost(work, fill->lost);
 }
 
 static CUresult fill_check(const struct sim_fill *fill, enum sim_span *ret)

@@ -8,7 +8,7 @@ struct sim_fill {
     uint64_t address, pitch, width, height; /* width in elements */
     unsigned value, element;
     bool sparse; /* lies in the device's memory file */
-    bool bad;
+    uint64_t lost; /* an address without memory when it ran; 0: there was none */
 };
 
 /* Not locked. Enters it into the stream; with `blocking`, returns once it is complete where the driver does. */

@@ -3,6 +3,7 @@
 #include "kernels/declared.h"
 #include "kernels/integers.h"
 #include "kernels/module.h"
+#include "work/lost.h"
 #include "work/program_stream.h"
 #include "work/submit.h"
 
@@ -32,11 +33,39 @@ size_t sim_shared_of_block(void)
 struct kernel {
     CUfunction function;
     unsigned grid[3], block[3], shared_bytes;
+    uint64_t lost; /* an address that it touches and that has no memory; 0: there is none */
 };
+
+/* Looks for the memory that the kernel is known to touch, as it is when the kernel runs. */
+static bool kernel_finds_memory(struct sim_work *work)
+{
+    struct kernel *kernel = (struct kernel *)work->payload;
+    sim_lock();
+    for (unsigned i = 0; i < work->touch_count && !kernel->lost; i++) {
+        const struct sim_touch *touch = &work->touches[i];
+        kernel->lost = sim_lost_address(touch->address, touch->bytes, touch->write);
+    }
+    sim_unlock();
+    return !kernel->lost;
+}
 
 static void kernel_run(struct sim_work *work)
 {
-    sim_kernel_run((void *)(work->payload + sizeof(struct kernel)));
+    if (kernel_finds_memory(work))
+        sim_kernel_run((void *)(work->payload + sizeof(struct kernel)));
+}
+
+/* A kernel of which it was said what it touches, and not what it does. */
+static void kernel_run_touches(struct sim_work *work)
+{
+    (void)kernel_finds_memory(work);
+}
+
+static void kernel_finish(struct sim_work *work)
+{
+    const struct kernel *kernel = (const struct kernel *)work->payload;
+    if (kernel->lost)
+        sim_work_lost(work, kernel->lost);
 }
 
 static void kernel_run_integers(struct sim_work *work)
@@ -67,10 +96,12 @@ static CUresult kernel_new_work(const struct kernel *kernel, void **params, void
         declared ? kernel_run
         : done   ? kernel_run_integers
                  : NULL,
-        NULL);
+        kernel_finish);
     if (!work)
         return CUDA_ERROR_OUT_OF_MEMORY;
     bool said = sim_touches_take(work);
+    if (said && !work->run)
+        work->run = kernel_run_touches;
     if (declared && !sim_kernel_arguments(declared, params, extra, work->payload + sizeof *kernel, work)) {
         sim_work_free(work);
         return CUDA_ERROR_INVALID_VALUE;
@@ -79,7 +110,7 @@ static CUresult kernel_new_work(const struct kernel *kernel, void **params, void
         sim_integers_keep(integers, params, grid, work->payload + sizeof *kernel);
     work->name = sim_kernel_name(f->name);
     work->unknown = !said && !declared;
-    *(struct kernel *)work->payload = *kernel;
+    *(struct kernel *)work->payload = *kernel; /* it has not run: nothing is lost */
     work->busy_ns = sim.config.kernel_ns;
     work->capturable = true;
     work->node = CU_GRAPH_NODE_TYPE_KERNEL;

@@ -22,6 +22,20 @@
 #include "torch/torch_overrides.h"
 #include "torch/torch_switch.h"
 #include "torch/torch_allocator.h"
+#include "process/stand_ins.h"
+
+/* No block is shown elsewhere than the core has it. */
+atomic_bool sg_stand_ins_any;
+
+CUdeviceptr sg_stand_ins_inner(CUdeviceptr shown)
+{
+    return shown;
+}
+
+CUdeviceptr sg_stand_ins_shown(CUdeviceptr inner)
+{
+    return inner;
+}
 
 /* Of torch::cuda::CUDAPluggableAllocator::CUDAPluggableAllocator. */
 #define CACHE_INFO _ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator9cacheInfoEaPm

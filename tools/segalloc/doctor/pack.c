@@ -60,7 +60,9 @@ static json_t *pack_options(const struct sg_conf *conf)
             continue;
         json_t *option = sg_json_object(NULL);
         sg_json_set_text(option, "value",
-            strcmp(info->type, "PATH") == 0 ? "(a path)" : sg_conf_format(conf, (enum sg_option)i, value, sizeof value));
+            strcmp(info->type, "PATH") == 0   ? "(a path)"
+            : strcmp(info->type, "TEXT") == 0 ? "(a text)"
+                                              : sg_conf_format(conf, (enum sg_option)i, value, sizeof value));
         sg_json_set_text(option, "source", sg_conf_source_name((enum sg_conf_source)conf->source[i]));
         sg_json_set(result, info->name, option);
     }

@@ -137,10 +137,14 @@ static void checked_now(const struct sg_findings *findings, const struct sg_chec
         checked_note_text(findings, "allocated", &finding->by, "", line);
         say(user, "", line);
     } else {
-        snprintf(what, sizeof what, "0x%" PRIx64 " was freed", finding->now);
-        if (finding->has_block)
-            snprintf(what, sizeof what, "0x%" PRIx64 ", byte %" PRIu64 " of the block, was freed", finding->now,
-                finding->offset);
+        const char *did = finding->kind == SG_FINDING_USE_AFTER_FREE ? "used" : "freed";
+        if (finding->kind == SG_FINDING_GPU_FAULT) /* its address is not always known */
+            snprintf(what, sizeof what, "the error was returned");
+        else if (!finding->has_block)
+            snprintf(what, sizeof what, "0x%" PRIx64 " was %s", finding->now, did);
+        else
+            snprintf(what, sizeof what, "0x%" PRIx64 ", byte %" PRIu64 " of the block, was %s", finding->now,
+                finding->offset, did);
         checked_note_text(findings, what, &finding->by, "", line);
         say(user, "now", line);
     }
