@@ -180,6 +180,12 @@ class Rehearse(rehearsal.Case):
         verdict = self.verdict(1, "--card", "1GiB", "--", "env", *PLAIN_SEGV, ACTS, "a+100", "abort")
         self.assertEqual((verdict["outcome"], verdict["status"]), ("stopped", 134))
 
+    def test_tensors_that_are_sent_are_named(self):
+        """They have copies, which PyTorch alone would not have."""
+        command = ("sh", "-c", f"printf 'sent 1048576\\nsent 2097152\\n' >> \"$SEGALLOC_REHEARSAL_NEEDS\"; '{ACTS}' a+100")
+        verdict = self.verdict(0, "--card", "1GiB", "--margin", "0", "--", *command)
+        self.assertEqual((verdict["sent_bytes"], verdict["alone"]["pytorch"]), (3 * MIB, None))
+
     def test_programs_that_ask(self):
         """One that asks for the card's size, in any way and by any process, is run on each named card that the first run was not told of."""
         for way, runs in {way: 3 if "n" in way.lower() or "." in way else 2

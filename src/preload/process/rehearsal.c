@@ -1,4 +1,4 @@
-/* The file of words is named by a variable. Its lines of settings begin with "conf ", those on questions with "asks "; the
+/* The file of words is named by a variable. Its lines of settings begin with "conf ", those on questions with "asks ", those on tensors with "sent "; the
    Python module adds others. */
 #include "process/rehearsal.h"
 
@@ -32,6 +32,13 @@ void sg_rehearsal_ask_for(const char *settings)
 {
     char line[80];
     snprintf(line, sizeof line, "conf %.64s\n", settings);
+    rehearsal_write(line);
+}
+
+void sg_rehearsal_note_sent(size_t bytes)
+{
+    char line[40];
+    snprintf(line, sizeof line, "sent %zu\n", bytes);
     rehearsal_write(line);
 }
 

@@ -11,6 +11,7 @@
 #include "track/captures.h"
 #include "process/hooks.h"
 #include "process/process.h"
+#include "process/rehearsal.h"
 #include "process/stand_ins.h"
 #include "process/symbols.h"
 #include "segalloc/segalloc.h"
@@ -114,6 +115,8 @@ void *sg_torch_sent_copy(void *pointer)
     bool pushed = sg_torch_push_device(sg_process_driver(), block.device);
     moving.copy = copy_of(pointer, block.bytes);
     moving.block = moving.copy ? pointer : NULL;
+    if (moving.copy)
+        sg_rehearsal_note_sent(block.bytes);
     sg_torch_pop_device(sg_process_driver(), pushed);
     return moving.copy;
 }

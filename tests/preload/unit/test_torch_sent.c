@@ -23,6 +23,7 @@ static void tensor_moves_to_a_block_of_the_cache(void **state)
     assert_int_equal(fake.resets, 0);
     assert_int_equal(fake.got, BYTES);
     assert_int_equal(fake.copied, BYTES);
+    assert_int_equal(fake.noted_sent, BYTES);
     assert_ptr_equal(fake.to, COPY_AT(0));
     assert_ptr_equal(fake.from, BLOCK_AT(1));
     expect_sent(BLOCK_AT(1), (uintptr_t)COPY_AT(0));
@@ -64,6 +65,7 @@ static void tensor_stays_where_it_cannot_move(void **state)
         fake.free = i == 8 ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;
         fake.no_copy = i == 9;
         assert_null(sg_torch_sent_copy(BLOCK_AT(1)));
+        assert_int_equal(fake.noted_sent, 0);
         assert_int_equal(sg_torch_sent_lacked(), i == 6 ? BYTES : 0);
         assert_int_equal(fake.pushed, i >= 5);
         assert_int_equal(fake.popped, i >= 5);

@@ -56,6 +56,7 @@ static struct {
     const void *from;
     bool direct, switched;
     int reset_peaks;
+    size_t noted_sent; /* bytes, for a rehearsal */
     bool unknown;
     struct sg_stats stats;
     bool intervals; /* the core keeps peaks of intervals by itself; else those of `stats` are an interval's too */
@@ -80,6 +81,12 @@ bool sg_core_stats_recent(struct sg_core *core, int device, struct sg_stats *ret
     fake.device = device;
     *ret = fake.stats;
     return !fake.unknown;
+}
+
+void sg_rehearsal_note_sent(size_t bytes);
+void sg_rehearsal_note_sent(size_t bytes)
+{
+    fake.noted_sent += bytes;
 }
 
 /* An interval's peaks begin again at what there is now. */

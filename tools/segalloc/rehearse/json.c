@@ -116,7 +116,8 @@ json_t *sg_rehearse_json(const struct sg_rehearse *rehearse)
         {"allocations", rehearse->allocs}, {"failures", rehearse->ooms},
         {"peak_requested_bytes", rehearse->peak_requested}, {"peak_reserved_bytes", rehearse->peak_reserved},
         {"peak_taken_bytes", rehearse->peak_taken}, {"unseen_processes", rehearse->unseen},
-        {"unseen_bytes", rehearse->unseen_bytes}, {"managed_bytes", rehearse->managed_bytes});
+        {"unseen_bytes", rehearse->unseen_bytes}, {"managed_bytes", rehearse->managed_bytes},
+        {"sent_bytes", rehearse->sent_bytes});
     sg_json_set(result, "outside_at_peak", json_outside(&rehearse->outside));
     sg_json_set_known(result, "smallest_card_bytes", smallest, smallest);
     sg_json_set_known(result, "short_by_bytes", sg_rehearse_short_by(rehearse, largest), smallest);

@@ -117,6 +117,7 @@ struct sg_rehearse {
     unsigned unseen;          /* of them: without the library, known to the simulator alone */
     uint64_t unseen_bytes;    /* that those held at most, a sum */
     uint64_t managed_bytes;   /* managed memory of the process that had most */
+    uint64_t sent_bytes;      /* of PyTorch's tensors that were sent to other processes, for which they were copied */
     unsigned replays;         /* of their lives, so far */
     uint64_t events, allocs, served, largest_request;
     uint64_t passed_on_bytes; /* of allocations that the driver served */

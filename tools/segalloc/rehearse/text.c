@@ -401,6 +401,11 @@ static void print_shared(const struct sg_rehearse *rehearse)
                "host what "
                "finds no room on the card, and work that needs it there waits for that.\n",
             sg_size_format(rehearse->managed_bytes, size), rehearse->processes > 1 ? " in one process" : "");
+    if (rehearse->sent_bytes)
+        printf("It sends %s of tensors to other processes. With segalloc such a tensor takes its memory twice, until "
+               "it dies. So it "
+               "is not known what PyTorch needs alone. --conf pytorch:beneath,ipc:always has each tensor once.\n",
+            sg_size_format(rehearse->sent_bytes, size));
     for (int i = 0; i < SG_DEVICES_MAX; i++) {
         const struct sg_rehearse_device *device = &rehearse->device[i];
         if (device->processes > 1)

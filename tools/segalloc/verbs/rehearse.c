@@ -136,7 +136,8 @@ static bool make_folder(const struct sg_rehearse *rehearse, char folder[64])
 
 /* PyTorch's functions that need its own allocator note so in this file, where --torch has replaced it. So does the
    library where the program needs other settings ("conf ipc:always"). The library and the simulator note in it that the
-   program asks how much memory there is ("asks card", "asks machine"). */
+   program asks how much memory there is ("asks card", "asks machine"). Each tensor that is sent to another process is there by its
+   bytes ("sent 1048576"). */
 static void needs_path(const char *folder, char path[SG_PLACE_BYTES])
 {
     snprintf(path, SG_PLACE_BYTES, "%s/" SIM_QUESTION_FILE, folder);
@@ -152,15 +153,16 @@ static void read_needs(struct sg_rehearse *rehearse, const char *folder)
     char line[80];
     while (fgets(line, sizeof line, file)) {
         static const char conf[] = "conf ";
-        bool settings = strncmp(line, conf, sizeof conf - 1) == 0;
+        bool settings = strncmp(line, conf, sizeof conf - 1) == 0, sent = strncmp(line, "sent ", 5) == 0;
         line[strcspn(line, "\n")] = '\0';
         bool machine = strcmp(line, SIM_QUESTION_WORD) == 0, question = machine || strcmp(line, "asks card") == 0;
         rehearse->asks |= question;
         rehearse->asks_machine |= machine;
+        rehearse->sent_bytes += sent ? strtoull(line + 5, NULL, 10) : 0;
         if (settings &&
             strlen(line) > sizeof conf - 1 + strlen(rehearse->needs_conf)) /* the longer has all that the other has */
             snprintf(rehearse->needs_conf, sizeof rehearse->needs_conf, "%s", line + sizeof conf - 1);
-        else if (!settings && !question && !*rehearse->needs_own)
+        else if (!settings && !question && !sent && !*rehearse->needs_own)
             snprintf(rehearse->needs_own, sizeof rehearse->needs_own, "%.63s", line);
     }
     fclose(file);
@@ -232,6 +234,8 @@ static int rehearse_in(struct sg_rehearse *rehearse, struct sg_launch *launch, c
     if (status == 0) {
         sg_rehearse_judge(rehearse);
         read_needs(rehearse, folder);
+        if (rehearse->sent_bytes) /* PyTorch alone has no copies */
+            rehearse->alone.pytorch = rehearse->alone.pytorch_expandable = 0;
     }
     return status;
 }
