@@ -90,7 +90,8 @@ static bool option_takes_off(const struct option *option)
     return strcmp(option->info.def, "0") == 0;
 }
 
-/* Bounds in force: PyTorch ties the sizes of its splitting to the size of a segment. */
+/* Bounds in force: PyTorch ties the sizes of its splitting to the size of a segment. For example, with
+   large_segment_size_mb:64 the least max_split_size_mb is 64, and 20 without. `conf` NULL: the defaults. */
 static double option_low_bound(const struct sg_conf *conf, const struct option *option)
 {
     size_t index = (size_t)(option - options);
@@ -201,6 +202,7 @@ static bool option_set(struct sg_conf *conf, const struct option *option, const 
     }
 }
 
+/* The text reads back to the same value by option_set(): a trace keeps it, and a replay sets it. */
 char *sg_conf_format(const struct sg_conf *conf, enum sg_option index, char *buffer, size_t size)
 {
     const struct option *option = &options[index];
@@ -266,6 +268,8 @@ static bool value_is_one_part(const char *value, enum type type)
            (!strpbrk(value, ",#[]\n\r\t") && (length == 0 || (*value != ' ' && value[length - 1] != ' ')));
 }
 
+/* Only differences from the defaults are written, since the text stands in the header of a trace. A path that could not be
+   read back from a list is left out. */
 size_t sg_conf_print(const struct sg_conf *conf, char *buffer, size_t size)
 {
     struct sg_text text = {buffer, size, 0};
@@ -342,6 +346,7 @@ char *sg_option_values(const struct sg_conf *conf, enum sg_option index, char *b
     return buffer;
 }
 
+/* The caller notes the source, since not every value that is set comes from one. */
 bool sg_conf_set(struct sg_conf *conf, enum sg_option option, const char *value)
 {
     return option_set(conf, &options[option], value);

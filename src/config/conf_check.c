@@ -19,6 +19,7 @@ static const struct {
 };
 enum { WORDS = sizeof words / sizeof *words };
 
+/* Adds the bits of one word. "True" is "on", as PyTorch writes its options. */
 static bool check_word(const char *word, unsigned *ret_bits)
 {
     if (sg_ascii_same(word, "on") || sg_ascii_same(word, "True")) {

@@ -40,6 +40,8 @@ atomic_uint sg_refusals_open;
 static atomic_flag reported = ATOMIC_FLAG_INIT;
 static atomic_bool has_reported;
 
+/* True if a report on a refusal of that size may be written. A size beyond all addresses is a mistake of the program's,
+   which no report on memory would explain. */
 static bool is_wanted(size_t bytes)
 {
     enum sg_oom_report wanted = sg_process_conf()->oom_report;
@@ -111,6 +113,7 @@ static struct refusal *refusal_own(void)
     return at && atomic_load(&refusals[at - 1].state) == REFUSAL_OPEN ? &refusals[at - 1] : NULL;
 }
 
+/* The thread may open another one. The last that is closed gives the signals back. */
 static void close_refusal(struct refusal *refusal)
 {
     atomic_store(&refusal->state, REFUSAL_NONE);

@@ -17,6 +17,8 @@ static void peak_raise_to(uint64_t *peak, uint64_t value)
 static const enum sg_stat bytes_of[SG_TORCH_BYTES] = {SG_STAT_requested_bytes, SG_STAT_allocated_bytes,
     SG_STAT_active_bytes, SG_STAT_reserved_bytes};
 
+/* True if an interval has at least as much as another one in all. The smaller one says nothing more then, since no sum of
+   its could be larger. */
 static bool interval_exceeds(const struct sg_torch_interval *larger, const struct sg_torch_interval *smaller)
 {
     bool exceeds = larger->segments >= smaller->segments;
@@ -42,6 +44,8 @@ static void peaks_merge(struct sg_torch_peaks *to, const struct sg_torch_interva
         peak_raise_to(&nearest->own[i], new->own[i]);
 }
 
+/* Keeps the intervals of which none exceeds another. For example, one has segments of 300 MiB and 500 MiB of its own. One
+   with 300 and 400 is left out, and one with 200 and 600 is kept beside it. One with 300 and 700 takes the place of both. */
 static void peaks_add_interval(struct sg_torch_peaks *to, const struct sg_torch_interval *new)
 {
     unsigned kept = 0;
@@ -58,6 +62,8 @@ static void peaks_add_interval(struct sg_torch_peaks *to, const struct sg_torch_
         peaks_merge(to, new);
 }
 
+/* The cache had no more in an interval than its segments of then, nor more than `cache`, its own peak. So the smaller of
+   the two is added to what was ours. */
 uint64_t sg_torch_peaks_sum(const struct sg_torch_peaks *of, enum sg_stat level, uint64_t cache, uint64_t beyond)
 {
     uint64_t most = 0;
