@@ -138,7 +138,8 @@ void sg_check_given(struct sg_core *core, int device, const struct sg_request *r
         block->fill.room = room;
         block->fill.has_tail = has_tail;
         block->fill.place = stamps_place(address, room, part, count);
-        look_at_given(core, device, request, tag, block, part, count);
+        if (sg_check_parts & SG_CHECK_PARTS)
+            look_at_given(core, device, request, tag, block, part, count);
         sg_live_put(block);
     }
     for (size_t i = 0; i < count; i++)

@@ -147,6 +147,8 @@ static bool look_at_free(struct sg_core *core, struct sg_freed *block, struct sg
 {
     struct sg_free_users users;
     bool canary = block->canary, done = false;
+    if (!(sg_check_parts & SG_CHECK_PARTS)) /* guards alone */
+        return false;
     if (block->unsettled) /* the core is to wait for our work too */
         tag->sync = tag->sync == SG_FREE_SYNC_STRICT ? tag->sync : SG_FREE_SYNC_EVENT;
     if (tag->sync == SG_FREE_SYNC_COMPLETE) {

@@ -122,6 +122,7 @@ class Guards(unittest.TestCase):
             return objects(run("none", conf="check:guard+json," + conf))[1]["guarded"]
         self.assertEqual(guarded("guard_rate:1"), 40)
         self.assertEqual(guarded("guard_rate:0"), 0)
+        self.assertEqual(objects(run("none", conf="check:guard+json,guard_rate:0"))[1]["not_looked_at"], "")
         self.assertEqual(guarded("guard_rate:0,guard_size:5KiB"), 0)
         self.assertEqual(guarded("guard_rate:0,guard_site:guarded_owner"), 40)
         self.assertEqual(guarded("guard_rate:0,guard_site:elsewhere"), 0)
