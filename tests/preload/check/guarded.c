@@ -338,6 +338,17 @@ static void free_after_context(void)
     last = cuMemFree_v2(address);
 }
 
+/* The address is none of ours: the program has reserved it and mapped nothing there. */
+static void unmapped(void)
+{
+    CUdeviceptr address;
+    CUdeviceptr block = guarded_owner(one); /* so that the library has begun */
+    MUST(cuMemAddressReserve(&address, GRANULE, 0, 0, 0));
+    launch(block, BYTES, true, one);
+    launch(address + 64, 4, false, one);
+    see(one);
+}
+
 /* Another device has access, before and after the block is allocated. */
 static void peers(void)
 {
@@ -395,6 +406,7 @@ static const struct mistake {
     MISTAKE(captured),
     MISTAKE(contexts),
     MISTAKE(free_after_context),
+    MISTAKE(unmapped),
     MISTAKE(peers),
 };
 

@@ -113,8 +113,15 @@ class Guards(unittest.TestCase):
 
     def test_without_guards(self):
         """An error of the GPU is said by `check` in any case, with the way to find out more. Without it nothing is."""
-        result = run("graph_after_free", conf="check:on")
-        self.assertNotIn("guarded", result.stderr)
+        result = run("unmapped", conf="check:on")
+        self.assertEqual(result.stdout, f"{ILLEGAL}\n", result.stderr)
+        self.assertIn(f"segalloc: check: {FAULT}\n  where    error 700", result.stderr)
+        self.assertIn("no block is guarded", result.stderr)
+        self.assertIn("--check=guard", result.stderr)
+        self.assertNotIn("segalloc: check: ", run("unmapped", conf="check:off").stderr)
+        found, end = objects(run("unmapped"))  # one block is guarded, and the error is not about it
+        self.assertEqual([each["finding"] for each in found], [FAULT])
+        self.assertEqual((end["guarded"], end["faults"]), (1, 1))
         self.assertNotIn("check", run("read_after_free", conf="check:off," + ALL).stderr)
 
     def test_which_are_guarded(self):
