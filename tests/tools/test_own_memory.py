@@ -183,6 +183,12 @@ class OwnMemory(unittest.TestCase):
             with self.subTest(words):
                 self.runs_in_each_way(words, f",card=give-{os.getpid()}")
 
+    def test_a_refused_call_is_reason_enough(self):
+        """No result is named as the cause of a run that stopped where no card has as much."""
+        for words, named in ((("c4294967296000",), False), (("m1024", "f9"), True)): # which is a mistake of the program's
+            result = run("rehearse", "--card", "1GiB", "--", OWN_MEMORY, *words)
+            self.assertEqual((result.returncode, "kernels compute nothing here" in result.stdout), (1, named), result)
+
     def test_ranks_of_a_job_count_together(self):
         """Though one ends before another begins, as short ones do by chance. A rank that comes again is of another job."""
         for ranks, mib in (((0, 1), 20), ((0, 0), 10), ((None, None), 10), ((0, 1, 0, 1), 20), ((0, 1, 2), 30), (("a/b", 1), 20)):

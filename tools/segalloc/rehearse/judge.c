@@ -43,7 +43,7 @@ static void judge_stop(struct sg_rehearse *rehearse)
     }
     snprintf(rehearse->reason, sizeof rehearse->reason, "%s after %" PRIu64 " event%s of memory%s%s%s",
         judge_end(run, end), rehearse->events, sg_plural(rehearse->events), *run->last_line ? ": " : "", run->last_line,
-        rehearse->interrupted
+        rehearse->interrupted || rehearse->ooms /* a refused call is reason enough */
             ? ""
             : ". Where that came of a result: kernels compute nothing here, and a program that decides by what "
               "they compute (samples from probabilities, checks for NaN, loops until something converges) "
