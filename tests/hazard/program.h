@@ -178,6 +178,7 @@ void threads_run(struct program *program);
 struct extras {
     void (*owner)(uint64_t address, uint64_t bytes, uint64_t owner);
     void (*touches)(uint64_t address, uint64_t bytes, int write);
+    uint64_t check_bytes; /* that `check` may hold of a device; 0: it is off */
     int (*kernel)(const char *name, const char *arguments, void (*run)(void **arguments));
     void (*schedule)(uint64_t seed, int64_t run_ahead);
     uint64_t (*hazards)(void);

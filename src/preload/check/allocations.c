@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 
 #include "check/compare.h"
+#include "check/findings.h"
 #include "check/live.h"
 #include "check/read_back.h"
 #include "check/state.h"
@@ -61,7 +62,7 @@ static bool stream_of_allocation(struct sg_core *core, struct sg_lane *lane, con
                   : sg_streams_context_of(*ret) != tag->context)
         return false;
     *ret_wait = !tag->slot || !sg_core_slot_is_fresh(core, device, tag->slot);
-    return !*ret_wait || sg_real()->cuStreamQuery(*ret) == CUDA_SUCCESS;
+    return !*ret_wait || sg_work_is_idle(*ret);
 }
 
 /* Canary bytes behind what was asked for. */
@@ -103,6 +104,33 @@ static void look_at_given(struct sg_core *core, int device, const struct sg_requ
     }
 }
 
+/* Looks at the marks that freed blocks need, of which some are not written yet: the stream that gets the memory copies the
+   words first. Memory that is for no stream may be used by any at once, so none may be missing now. */
+static void look_at_marks(struct sg_core *core, int device, const struct sg_request *request, const struct sg_tag *tag,
+    const struct sg_freed *block, const struct sg_part *part)
+{
+    struct sg_freed *freed = part->freed;
+    const struct sg_check_block now = {block->base, block->bytes, block->allocated};
+    sg_process_lock(SG_LOCK_CHECK);
+    bool left = sg_marks_left(&freed->marks);
+    sg_process_unlock(SG_LOCK_CHECK);
+    if (!left)
+        return;
+    if (!request->has_stream) {
+        const struct sg_finding finding = {.kind = SG_FINDING_EARLY, .device = device, .block = freed, .now = &now, .late = &freed->marks.mark[0]};
+        sg_findings_add(&finding);
+        return;
+    }
+    struct sg_lane *lane = sg_work_try(tag->context);
+    if (!lane)
+        return;
+    struct sg_reader reader = {.lane = lane, .now = now, .stream = request->stream};
+    if (tag->slot ? sg_work_stream(core, device, tag->slot, tag->context, &reader.stream)
+                  : sg_streams_context_of(reader.stream) == tag->context)
+        sg_reader_words(&reader, freed);
+    sg_work_leave();
+}
+
 /* The place for the stamps of a block: the other one where a freed block had its own there. */
 static unsigned stamps_place(CUdeviceptr address, size_t room, const struct sg_part *part, size_t count)
 {
@@ -138,6 +166,8 @@ void sg_check_given(struct sg_core *core, int device, const struct sg_request *r
         block->fill.room = room;
         block->fill.has_tail = has_tail;
         block->fill.place = stamps_place(address, room, part, count);
+        for (size_t i = 0; i < count; i++)
+            look_at_marks(core, device, request, tag, block, &part[i]);
         if (sg_check_parts & SG_CHECK_PARTS)
             look_at_given(core, device, request, tag, block, part, count);
         sg_live_put(block);

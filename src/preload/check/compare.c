@@ -86,6 +86,16 @@ static enum sg_finding_kind compare_kind(const struct sums *sums)
     return sums->finding.missing ? SG_FINDING_EARLY : SG_FINDING_WRITE_AFTER_FREE;
 }
 
+/* Looks whether the words, as they were when the next owner began, have all marks that the block needs. */
+static void compare_words(struct sums *sums, const struct sg_batch *batch, const struct sg_sample *sample)
+{
+    const struct sg_marks *marks = &sample->freed->marks;
+    const uint32_t *words = (const uint32_t *)(const void *)(batch->data + sample->at);
+    for (unsigned i = 0; i < marks->count; i++)
+        if (marks->mark[i].stream < sample->bytes / 4 && sg_mark_is_missing(&marks->mark[i], batch->lane, words))
+            sums->finding.late = &marks->mark[i];
+}
+
 void sg_check_compare(struct sg_batch *batch)
 {
     uint64_t compared = 0;
@@ -103,6 +113,8 @@ void sg_check_compare(struct sg_batch *batch)
             const unsigned char *data = batch->data + sample->at;
             if (sample->freed != first->freed || sample->canary != first->canary)
                 continue;
+            if (sample->words)
+                compare_words(&sums, batch, sample);
             if (sample->canary)
                 compare_canary(&sums, sample, data);
             for (uint32_t row = 0; row < sample->rows && !sample->canary; row++)
@@ -112,8 +124,10 @@ void sg_check_compare(struct sg_batch *batch)
         compared += sums.finding.compared;
         if (core)
             sg_core_count(core, sums.finding.device, SG_STAT_check_read_bytes, sums.finding.compared);
-        if (sums.finding.differ) {
-            sums.finding.kind = first->canary ? SG_FINDING_OVERRUN : compare_kind(&sums);
+        if (sums.finding.differ || sums.finding.late) {
+            sums.finding.kind = first->canary       ? SG_FINDING_OVERRUN
+                                : sums.finding.late ? SG_FINDING_EARLY
+                                                    : compare_kind(&sums);
             sg_findings_add(&sums.finding);
         }
     }

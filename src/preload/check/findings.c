@@ -114,7 +114,10 @@ static void say_text(const struct sg_finding *finding)
     if (finding->missing)
         sg_text_print(&text, " (%d of its streams had not come to the free)", __builtin_popcountll(finding->missing));
     sg_text_print(&text, "\n");
-    if (finding->block && finding->compared)
+    if (finding->late)
+        sg_text_print(&text, "  where    work of stream 0x%" PRIxPTR " that used the block was not over when its next owner began\n",
+            (uintptr_t)sg_mark_stream(finding->late));
+    if (finding->block && finding->differ)
         add_where(&text, finding);
     if (finding->block)
         sg_text_block(&text, finding->block);

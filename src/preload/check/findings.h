@@ -40,6 +40,7 @@ struct sg_finding {
     uint64_t missing;          /* stamps, a bit for a slot */
     bool moved;                /* the page stands at another address now */
     const char *call;          /* that named the address; NULL: none did */
+    const struct sg_mark *late; /* of work that its next owner did not come after; NULL: not by marks */
 };
 
 /* How findings are said; once. */

@@ -100,7 +100,7 @@ static bool fill_in_order(struct sg_core *core, struct sg_freed *block, struct s
 {
     bool alone = !users->others, well = true, fresh = sg_core_slot_is_fresh(core, block->device, users->own);
     if (!sg_work_stream(core, block->device, users->own, tag->context, &reader->stream) ||
-        (!alone && !block->fill.has_tail) || (!fresh && sg_real()->cuStreamQuery(reader->stream) != CUDA_SUCCESS)) {
+        (!alone && !block->fill.has_tail) || (!fresh && !sg_work_is_idle(reader->stream))) {
         sg_check_left_out(SG_LEFT_OUT_STREAM);
         return false;
     }
@@ -177,6 +177,24 @@ static bool look_at_free(struct sg_core *core, struct sg_freed *block, struct sg
     return done;
 }
 
+/* The block needs the marks of the streams that the free waits for. Of a caller that has waited by itself nobody knows
+   for which. */
+static void need_marks(struct sg_core *core, struct sg_freed *block, const struct sg_tag *tag)
+{
+    struct sg_free_users users;
+    if (tag->sync == SG_FREE_SYNC_COMPLETE || !sg_core_free_users(core, block->base, tag, &users))
+        return;
+    if (!users.in_order) {
+        sg_marks_need_all(block);
+        return;
+    }
+    for (uint64_t left = users.others | sg_slot_bit(users.own); left; left &= left - 1) {
+        struct sg_stream_id id;
+        if (sg_core_slot_stream(core, block->device, (sg_slot)__builtin_ctzll(left), &id) && !id.per_thread)
+            sg_marks_need(block, id.context, id.handle, false);
+    }
+}
+
 struct sg_freed *sg_check_freeing(struct sg_core *core, CUdeviceptr address, struct sg_tag *tag)
 {
     struct sg_freed *block = sg_live_take(address);
@@ -186,8 +204,11 @@ struct sg_freed *sg_check_freeing(struct sg_core *core, CUdeviceptr address, str
         sg_sites_note(sg_this_thread());
     block->freed = sg_check_note_now(tag);
     sg_check_count_free(core, block->device);
+    need_marks(core, block, tag);
     bool filled = look_at_free(core, block, tag);
-    if (filled) {
+    if (!filled)
+        block->fill = (struct sg_fill){.room = block->fill.room, .place = block->fill.place};
+    if (filled || block->marks.count) {
         sg_process_lock(SG_LOCK_CHECK);
         sg_shadow_put(&sg_check_shadow, block);
         sg_process_unlock(SG_LOCK_CHECK);
@@ -208,11 +229,12 @@ void sg_check_freed(struct sg_freed *block, bool done)
         return;
     }
     sg_process_lock(SG_LOCK_CHECK);
+    bool has_tail = block->fill.room > ((block->bytes + SG_TAIL - 1) & ~(uint64_t)(SG_TAIL - 1));
     struct sg_part part;
     if (sg_shadow_take(&sg_check_shadow, block->base, block->fill.room, &part, 1))
         sg_shadow_unref(&sg_check_shadow, part.freed);
     sg_process_unlock(SG_LOCK_CHECK);
-    block->fill = (struct sg_fill){.room = block->fill.room, .has_tail = block->fill.has_tail};
+    block->fill = (struct sg_fill){.room = block->fill.room, .has_tail = has_tail};
     block->freed = (struct sg_check_note){0};
     sg_live_put(block);
 }

@@ -63,6 +63,11 @@ void sg_live_put(struct sg_freed *block)
     sg_process_unlock(SG_LOCK_CHECK);
 }
 
+struct sg_freed *sg_live_find(CUdeviceptr base)
+{
+    return (struct sg_freed *)(uintptr_t)sg_idmap_get(&live, base);
+}
+
 void sg_live_drop(struct sg_freed *block)
 {
     sg_process_lock(SG_LOCK_CHECK);

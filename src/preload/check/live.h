@@ -31,6 +31,9 @@ struct sg_freed *sg_live_take(CUdeviceptr address);
 /* Puts a block into the table, with the caller's reference. Without host memory it is forgotten. */
 void sg_live_put(struct sg_freed *block);
 
+/* The live block that begins there, or NULL; under SG_LOCK_CHECK. */
+struct sg_freed *sg_live_find(CUdeviceptr base);
+
 /* Gives a reference back. */
 void sg_live_drop(struct sg_freed *block);
 

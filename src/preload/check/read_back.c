@@ -71,6 +71,31 @@ void sg_reader_add(struct sg_reader *reader, struct sg_sample sample)
     sg_process_unlock(SG_LOCK_CHECK);
 }
 
+void sg_reader_words(struct sg_reader *reader, struct sg_freed *freed)
+{
+    unsigned count = 0;
+    sg_process_lock(SG_LOCK_CHECK);
+    for (unsigned i = 0; i < freed->marks.count; i++)
+        if (freed->marks.mark[i].lane == reader->lane && freed->marks.mark[i].stream >= count)
+            count = freed->marks.mark[i].stream + 1u;
+    freed->refs += count != 0;
+    sg_process_unlock(SG_LOCK_CHECK);
+    if (!count)
+        return;
+    if (!reader->batch && !sg_reader_begin(reader)) {
+        sg_check_left_out(SG_LEFT_OUT_RING);
+    } else if (sg_batch_read_words(reader->batch, freed, count, reader->stream)) {
+        sg_reader_send(reader);
+        return;
+    } else {
+        sg_reader_send(reader);
+        sg_check_left_out(SG_LEFT_OUT_DRIVER);
+    }
+    sg_process_lock(SG_LOCK_CHECK);
+    sg_shadow_unref(&sg_check_shadow, freed);
+    sg_process_unlock(SG_LOCK_CHECK);
+}
+
 /* Reads bytes of a part, in as many samples as they need. */
 static void read_plain(struct sg_reader *reader, const struct sg_part *part, uint64_t offset, uint64_t bytes)
 {

@@ -35,6 +35,9 @@ void sg_reader_add(struct sg_reader *reader, struct sg_sample sample);
    samples are read of any other: its begin, its end, and a place between that the word of the free chooses. */
 void sg_reader_part(struct sg_reader *reader, const struct sg_part *part);
 
+/* Copies the words of the streams whose marks the block needs, and sends the batch. */
+void sg_reader_words(struct sg_reader *reader, struct sg_freed *freed);
+
 /* Sends the batch, if there is one: an event goes behind its copies. */
 void sg_reader_send(struct sg_reader *reader);
 

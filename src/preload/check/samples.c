@@ -18,6 +18,7 @@
 
 #include <stdatomic.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/rest.h"
@@ -25,7 +26,7 @@
 #include "process/process.h"
 #include "track/context_pins.h"
 
-enum { LANES = 16, BATCHES = 128, ASKED_AT_ONCE = 2, REST_NS = 50000 };
+enum { LANES = SG_LANES, BATCHES = 128, WORDS_BYTES = SG_MARK_STREAMS * 4, ASKED_AT_ONCE = 2, REST_NS = 50000 };
 
 enum batch_state { BATCH_EMPTY, BATCH_TAKEN, BATCH_OUT, BATCH_ASKED };
 
@@ -37,12 +38,28 @@ struct sg_lane {
     CUevent behind; /* the latest wait of `fills` */
     unsigned next;  /* batch to try first */
     struct sg_batch batch[BATCHES];
+    struct sg_words words;
 };
 
 struct sg_shadow sg_check_shadow;
 static struct sg_lane lanes[LANES];
 static atomic_uint next_asked; /* whose turn it is to be asked about */
 static atomic_bool stuck;
+
+struct sg_words *sg_lane_words(struct sg_lane *lane)
+{
+    return &lane->words;
+}
+
+struct sg_lane *sg_lane_at(unsigned index)
+{
+    return &lanes[index];
+}
+
+CUcontext sg_lane_context(const struct sg_lane *lane)
+{
+    return lane->refused ? NULL : lane->context;
+}
 
 CUstream sg_lane_fills(const struct sg_lane *lane)
 {
@@ -68,7 +85,7 @@ static bool lane_make(struct sg_lane *lane)
 {
     const struct sg_real *real = sg_real();
     void *memory = NULL;
-    if (real->cuMemHostAlloc(&memory, (size_t)BATCHES * SG_BATCH_BYTES, 0) != CUDA_SUCCESS ||
+    if (real->cuMemHostAlloc(&memory, (size_t)BATCHES * SG_BATCH_BYTES + WORDS_BYTES, 0) != CUDA_SUCCESS ||
         real->cuStreamCreate(&lane->fills, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS ||
         real->cuStreamCreate(&lane->reads, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS ||
         real->cuEventCreate(&lane->behind, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
@@ -78,6 +95,8 @@ static bool lane_make(struct sg_lane *lane)
         if (real->cuEventCreate(&lane->batch[i].event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
             return false;
     }
+    lane->words.word = (volatile uint32_t *)(void *)((char *)memory + (size_t)BATCHES * SG_BATCH_BYTES);
+    memset((void *)lane->words.word, 0, WORDS_BYTES);
     return true;
 }
 
@@ -151,6 +170,24 @@ bool sg_batch_read(struct sg_batch *batch, const struct sg_sample *sample, CUstr
         return false;
     batch->used += (uint32_t)(bytes + 7) & ~7u;
     batch->count++;
+    return true;
+}
+
+/* By way of the device, since a copy from host to host is no work of a stream. Each batch has a place of its own there. */
+bool sg_batch_read_words(struct sg_batch *batch, struct sg_freed *freed, unsigned count, CUstream stream)
+{
+    const struct sg_real *real = sg_real();
+    struct sg_words *words = &batch->lane->words;
+    uint32_t bytes = count * 4;
+    if (batch->count == SG_BATCH_SAMPLES || bytes > SG_BATCH_BYTES - batch->used ||
+        (!words->copies && real->cuMemAlloc_v2(&words->copies, (size_t)BATCHES * WORDS_BYTES) != CUDA_SUCCESS))
+        return false;
+    CUdeviceptr copy = words->copies + (uint64_t)(batch - batch->lane->batch) * WORDS_BYTES;
+    if (real->cuMemcpyHtoDAsync_v2(copy, (const void *)words->word, bytes, stream) != CUDA_SUCCESS ||
+        real->cuMemcpyDtoHAsync_v2(batch->data + batch->used, copy, bytes, stream) != CUDA_SUCCESS)
+        return false;
+    batch->sample[batch->count++] = (struct sg_sample){.freed = freed, .words = true, .at = batch->used, .bytes = bytes};
+    batch->used += (bytes + 7) & ~7u;
     return true;
 }
 
@@ -298,6 +335,7 @@ unsigned sg_lane_gone(CUcontext context)
     if (lane) {
         lane->context = NULL;
         lane->refused = false;
+        lane->words = (struct sg_words){.life = lane->words.life + 1};
     }
     sg_process_unlock(SG_LOCK_CHECK);
     return lost;

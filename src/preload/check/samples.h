@@ -24,10 +24,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "check/marks.h"
 #include "check/shadow.h"
 #include "core/core.h"
 
-enum { SG_BATCH_SAMPLES = 8, SG_BATCH_BYTES = 16384 };
+enum { SG_LANES = 16, SG_BATCH_SAMPLES = 8, SG_BATCH_BYTES = 16384 };
 
 /* The block whose allocation or free took the samples. */
 struct sg_check_block {
@@ -44,6 +45,7 @@ struct sg_check_block {
 struct sg_sample {
     struct sg_freed *freed; /* with a reference: the block before; of a canary, the block itself */
     bool canary;
+    bool words;             /* no bytes of a block: the words of the streams (marks.h) */
     uint64_t offset;        /* in that block */
     CUdeviceptr address;    /* where it was read */
     uint32_t bytes, rows;   /* of a row, and how many rows */
@@ -72,6 +74,9 @@ typedef void sg_compare_fn(struct sg_batch *batch);
 /* The lane of a context, which is current; made at its first use, where `make`. NULL: there is none, or the driver
    refused. No capture may be active, nor begin. */
 struct sg_lane *sg_lane_of(CUcontext context, bool make);
+struct sg_words *sg_lane_words(struct sg_lane *lane);
+struct sg_lane *sg_lane_at(unsigned index);
+CUcontext sg_lane_context(const struct sg_lane *lane);
 CUstream sg_lane_fills(const struct sg_lane *lane);
 CUstream sg_lane_reads(const struct sg_lane *lane);
 
@@ -85,6 +90,9 @@ struct sg_batch *sg_batch_begin(struct sg_lane *lane);
 /* Copies rows of a block on the stream, as far as there is room. The reference to `freed` becomes the batch's. False, and the
    reference still the caller's: no room, or the driver refused. */
 bool sg_batch_read(struct sg_batch *batch, const struct sg_sample *sample, CUstream stream);
+
+/* Copies the first `count` words of the lane's streams on the stream, and `freed` with them, as sg_batch_read() does. */
+bool sg_batch_read_words(struct sg_batch *batch, struct sg_freed *freed, unsigned count, CUstream stream);
 
 /* The samples are all there: an event goes behind them. False: the driver refused, and the batch is empty again. */
 bool sg_batch_send(struct sg_batch *batch, CUstream stream);

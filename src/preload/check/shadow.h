@@ -36,6 +36,18 @@ struct sg_check_note {
     long thread;    /* of the kernel */
 };
 
+/* Work that a block was used by, and that its next owner has to come after: marks.h. */
+enum { SG_MARKS = 8 };
+struct sg_mark {
+    struct sg_lane *lane;
+    uint32_t life, number;
+    uint16_t stream;
+};
+struct sg_marks {
+    unsigned count;
+    struct sg_mark mark[SG_MARKS];
+};
+
 /* A freed block, while pieces of it are there or are being compared. `refs` counts these. */
 struct sg_freed {
     struct sg_freed *next; /* of a list of unused ones */
@@ -46,6 +58,7 @@ struct sg_freed {
     bool canary;    /* while it is live: bytes behind it are written */
     bool unsettled; /* while it is live: our work on it may not be over */
     struct sg_fill fill;
+    struct sg_marks marks;
     struct sg_check_note allocated, freed;
     const char *order; /* in which the free took effect, a constant text */
 };

@@ -5,6 +5,7 @@
 
 #include "check/faults.h"
 #include "check/state.h"
+#include "process/hooks.h"
 #include "services/hazard_annotations.h"
 #include "track/captures.h"
 #include "track/contexts.h"
@@ -20,18 +21,37 @@ bool sg_work_went_well(CUresult result)
     return result == CUDA_SUCCESS;
 }
 
-struct sg_lane *sg_work_enter(CUcontext context)
+/* *ret_capturing: there is none because of a capture. */
+static struct sg_lane *work_lane(CUcontext context, bool *ret_capturing)
 {
     sg_captures_exclude();
-    bool capturing = sg_captures_active();
-    struct sg_lane *lane = capturing || sg_contexts_green(context) ? NULL : sg_lane_of(context, true);
-    if (lane) {
+    *ret_capturing = sg_captures_active();
+    struct sg_lane *lane = *ret_capturing || sg_contexts_green(context) ? NULL : sg_lane_of(context, true);
+    if (lane)
         sg_annotate_upkeep(true);
-        return lane;
-    }
-    sg_captures_allow();
-    sg_check_left_out(capturing ? SG_LEFT_OUT_CAPTURE : SG_LEFT_OUT_CONTEXT);
-    return NULL;
+    else
+        sg_captures_allow();
+    return lane;
+}
+
+struct sg_lane *sg_work_try(CUcontext context)
+{
+    bool capturing;
+    return work_lane(context, &capturing);
+}
+
+struct sg_lane *sg_work_enter(CUcontext context)
+{
+    bool capturing;
+    struct sg_lane *lane = work_lane(context, &capturing);
+    if (!lane)
+        sg_check_left_out(capturing ? SG_LEFT_OUT_CAPTURE : SG_LEFT_OUT_CONTEXT);
+    return lane;
+}
+
+bool sg_work_is_idle(CUstream stream)
+{
+    return sg_real()->cuStreamQuery(stream) == CUDA_SUCCESS && sg_real()->cuStreamQuery(CU_STREAM_LEGACY) == CUDA_SUCCESS;
 }
 
 void sg_work_leave(void)

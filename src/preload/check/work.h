@@ -18,6 +18,13 @@ bool sg_work_went_well(CUresult result);
 struct sg_lane *sg_work_enter(CUcontext context);
 void sg_work_leave(void);
 
+/* The same, where nothing is counted as left out. */
+struct sg_lane *sg_work_try(CUcontext context);
+
+/* True if a stream has nothing to do, and the legacy stream neither: the next step of a blocking stream would come after
+   that one's work. Then a wait for work of ours on it is a short one. */
+bool sg_work_is_idle(CUstream stream);
+
 /* True if a stream is one of `context`, and may be given work by this thread; *ret is its handle. */
 bool sg_work_stream(struct sg_core *core, int device, sg_slot slot, CUcontext context, CUstream *ret);
 

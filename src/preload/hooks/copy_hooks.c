@@ -21,6 +21,7 @@
 #include "process/process.h"
 #include "process/stand_ins.h"
 #include "track/free_policy.h"
+#include "hooks/work_note.h"
 #include "track/streams.h"
 
 struct end {
@@ -128,11 +129,15 @@ static void copy_uses(CUdeviceptr dst, CUdeviceptr src, const char *symbol)
 static void copy_note(CUdeviceptr dst, CUdeviceptr src, CUstream stream, bool per_thread, bool crossing,
     enum observed observed)
 {
-    sg_submitted(stream, per_thread);
+    sg_work_note(stream, per_thread);
     note_observed(observed, stream, per_thread);
     if (!crossing) { /* perhaps one end is the host's, and the other another device's than the stream's */
         sg_copies_used(dst, stream, per_thread);
         sg_copies_used(src, stream, per_thread);
+    }
+    if (crossing && sg_check_on()) {
+        sg_marks_used(dst);
+        sg_marks_used(src);
     }
     struct sg_core *core = crossing && sg_contexts_devices() ? sg_enter() : NULL;
     if (!core)

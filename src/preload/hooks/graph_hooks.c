@@ -21,6 +21,7 @@
 #include "track/graph_blocks.h"
 #include "track/graph_order.h"
 #include "track/pool_streams.h"
+#include "hooks/work_note.h"
 #include "track/streams.h"
 
 /* From here on a stream that is not followed may pass its order on without notice. So may a blocking one to others
@@ -207,7 +208,7 @@ static CUresult graph_launch(CUresult (*real)(CUgraphExec, CUstream), CUgraphExe
     if (sg_graph_order_has_waits())
         untracked_order(stream, per_thread);
     else
-        sg_submitted(stream, per_thread);
+        sg_work_note(stream, per_thread);
     observe_graph(stream, per_thread);
     return result;
 }
@@ -310,7 +311,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
     CUresult result = sg_real()->cuLaunchKernelEx(config, function, params, extra);
     SG_MAKE_ROOM_FOR(result, sg_real()->cuLaunchKernelEx(config, function, params, extra))
     sg_refusals_note_outside(result, 0, SEGALLOC_OUTSIDE_MODULES, 0);
-    sg_submitted(config ? config->hStream : NULL, false);
+    sg_work_note(config ? config->hStream : NULL, false);
     return result;
 }
 
@@ -322,7 +323,7 @@ CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function
     CUresult result = sg_real()->cuLaunchKernelEx_ptsz(config, function, params, extra);
     SG_MAKE_ROOM_FOR(result, sg_real()->cuLaunchKernelEx_ptsz(config, function, params, extra))
     sg_refusals_note_outside(result, 0, SEGALLOC_OUTSIDE_MODULES, 0);
-    sg_submitted(config ? config->hStream : NULL, true);
+    sg_work_note(config ? config->hStream : NULL, true);
     return result;
 }
 

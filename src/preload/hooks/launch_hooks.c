@@ -14,6 +14,7 @@
 #include "process/hooks.h"
 #include "process/process.h"
 #include "report/refusals.h"
+#include "hooks/work_note.h"
 #include "track/streams.h"
 
 /* Bytes that are written to an address that is none of ours may be meant for the host: the memory may be pinned or
@@ -28,7 +29,7 @@ static bool launch_is_seen_at(CUdeviceptr address)
 static CUresult launch_note(CUresult result, CUstream stream)
 {
     sg_fault_seen(result, "cuLaunch");
-    sg_submitted(stream, /* per_thread */ false);
+    sg_work_note(stream, /* per_thread */ false);
     return result;
 }
 
@@ -51,7 +52,7 @@ CUresult cuLaunchCooperativeKernelMultiDevice(const CUDA_LAUNCH_PARAMS *launches
 {
     CUresult result = sg_real()->cuLaunchCooperativeKernelMultiDevice(launches, count, flags);
     for (unsigned i = 0; result == CUDA_SUCCESS && i < count; i++)
-        sg_submitted(launches[i].hStream, /* per_thread */ false);
+        sg_work_note(launches[i].hStream, /* per_thread */ false);
     return result;
 }
 
@@ -67,7 +68,7 @@ CUresult cuLaunchCooperativeKernelMultiDevice(const CUDA_LAUNCH_PARAMS *launches
         sg_fault_seen(result, #symbol);                                     \
         SG_MAKE_ROOM_FOR(result, sg_real()->symbol arguments)               \
         sg_refusals_note_outside(result, 0, SEGALLOC_OUTSIDE_MODULES, 0);   \
-        sg_submitted(stream, own);                                          \
+        sg_work_note(stream, own);                                          \
         if (address)                                                        \
             sg_copies_used(address, stream, own);                           \
         if (visible)                                                        \

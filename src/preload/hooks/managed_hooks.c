@@ -13,6 +13,7 @@
 #include "process/process.h"
 #include "services/outside_trace.h"
 #include "report/refusals.h"
+#include "hooks/work_note.h"
 #include "track/streams.h"
 #include "track/context_pins.h"
 #include "track/held_outside.h"
@@ -135,7 +136,7 @@ static void before_fetching_all(const size_t *bytes, size_t count, const CUmemLo
         CUresult result = sg_real()->symbol arguments;                    \
         SG_MAKE_ROOM_FOR(result, sg_real()->symbol arguments)             \
         sg_refusals_note_outside(result, 0, SEGALLOC_OUTSIDE_MANAGED, 0); \
-        sg_submitted(stream, per_thread);                                 \
+        sg_work_note(stream, per_thread);                                 \
         return result;                                                    \
     }
 #define FETCH_BOTH(symbol, parameters, arguments, before) \

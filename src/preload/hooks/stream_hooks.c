@@ -2,6 +2,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "check/marks.h"
 #include "check/state.h"
 #include "hooks/capture_end.h"
 #include "process/hooks.h"
@@ -14,6 +15,7 @@
 /* A new stream may have the handle of one whose end was not seen: what was remembered of that handle is wrong. */
 static CUresult stream_created(CUresult result, const CUstream *ret)
 {
+    sg_marks_stream_made();
     if (result == CUDA_SUCCESS && ret && sg_following())
         sg_streams_new_handle(*ret);
     return result;
@@ -53,6 +55,7 @@ static CUresult stream_destroy(CUresult (*real)(CUstream), CUstream stream)
     sg_pool_streams_gone(stream);
     if (!sg_check_on())
         return stream_destroyed(real(stream), stream);
+    sg_marks_stream_gone(stream);
     sg_captures_joining();
     CUresult result = real(stream);
     sg_captures_joined();

@@ -1,0 +1,214 @@
+/* A word is chosen under SG_LOCK_CHECK, and the number is written without it. `writes` keeps a second thread from writing
+   to that word meanwhile. */
+#include "check/marks.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "check/live.h"
+#include "check/samples.h"
+#include "check/state.h"
+#include "check/work.h"
+#include "process/hooks.h"
+#include "process/process.h"
+#include "track/contexts.h"
+#include "track/stream_handle.h"
+
+static atomic_bool several; /* streams: one was made beside the legacy one */
+
+/* A stream of each thread is one for each. Handles are even, so no other key is like that. */
+static uint64_t marks_key(CUstream named)
+{
+    return named == CU_STREAM_PER_THREAD ? (uint64_t)syscall(SYS_gettid) << 8 | 3 : (uint64_t)(uintptr_t)named;
+}
+
+/* The place of a stream; SG_MARK_STREAMS: none. With `make` it gets one: a new one, or one of a stream that is gone and has
+   come to its end. Under SG_LOCK_CHECK. */
+static unsigned word_find(struct sg_lane *lane, CUstream named, bool make)
+{
+    struct sg_words *words = sg_lane_words(lane);
+    uint64_t key = marks_key(named);
+    unsigned at = 0;
+    while (at < words->used && words->stream[at].key != key)
+        at++;
+    if (at < words->used || !make)
+        return at < words->used ? at : SG_MARK_STREAMS;
+    for (at = 0; at < words->used; at++)
+        if (!words->stream[at].key && words->word[at] == words->stream[at].last)
+            break;
+    if (at == SG_MARK_STREAMS)
+        return at;
+    words->used += at == words->used;
+    words->stream[at].stream = named;
+    words->stream[at].key = key;
+    return at;
+}
+
+/* Writes a mark on the stream, and notes it for the thread. */
+static void marks_write(struct sg_lane *lane, CUstream named)
+{
+    struct sg_thread *self = sg_this_thread();
+    struct sg_words *words = sg_lane_words(lane);
+    sg_process_lock(SG_LOCK_CHECK);
+    unsigned at = words->word ? word_find(lane, named, true) : SG_MARK_STREAMS;
+    struct sg_word *own = at < SG_MARK_STREAMS ? &words->stream[at] : NULL;
+    if (own && own->writes)
+        own = NULL;
+    if (own)
+        own->writes = true;
+    uint32_t number = own ? own->last + 1 : 0, life = words->life;
+    sg_process_unlock(SG_LOCK_CHECK);
+    if (!own)
+        return;
+    CUdeviceptr address = (CUdeviceptr)(uintptr_t)(words->word + at);
+    bool well = sg_real()->cuStreamWriteValue32_v2(named, address, number, 0) == CUDA_SUCCESS;
+    sg_process_lock(SG_LOCK_CHECK);
+    own->writes = false;
+    if (well)
+        own->last = number;
+    sg_process_unlock(SG_LOCK_CHECK);
+    if (well) {
+        self->mark.lane = lane;
+        self->mark.life = life;
+        self->mark.stream = (uint16_t)at;
+        self->mark.number = number;
+    }
+}
+
+void sg_marks_stream_made(void)
+{
+    atomic_store_explicit(&several, true, memory_order_relaxed);
+}
+
+void sg_marks_worked(CUstream stream, bool per_thread)
+{
+    CUcontext context;
+    sg_this_thread()->mark.lane = NULL;
+    if (per_thread)
+        sg_marks_stream_made();
+    struct sg_core *core = atomic_load_explicit(&several, memory_order_relaxed) ? sg_enter() : NULL;
+    if (!core)
+        return;
+    if (sg_check_driver->ctx_get_current(&context) == CUDA_SUCCESS && context) {
+        struct sg_lane *lane = sg_work_try(context);
+        if (lane) {
+            marks_write(lane, sg_stream_named(stream, per_thread));
+            sg_work_leave();
+        }
+    }
+    sg_leave();
+}
+
+static bool mark_is_written(const struct sg_mark *mark)
+{
+    const struct sg_words *words = sg_lane_words(mark->lane);
+    return words->life != mark->life || (int32_t)(words->word[mark->stream] - mark->number) >= 0;
+}
+
+bool sg_marks_left(struct sg_marks *marks)
+{
+    unsigned left = 0;
+    for (unsigned i = 0; i < marks->count; i++)
+        if (!mark_is_written(&marks->mark[i]))
+            marks->mark[left++] = marks->mark[i];
+    marks->count = left;
+    return left;
+}
+
+/* Adds a mark. Of two of one stream the later one stays. Where all places are taken, one that is written is forgotten. Under
+   SG_LOCK_CHECK. */
+static void marks_add(struct sg_marks *marks, struct sg_mark mark)
+{
+    for (unsigned i = 0; i < marks->count; i++) {
+        struct sg_mark *old = &marks->mark[i];
+        if (old->lane != mark.lane || old->stream != mark.stream || old->life != mark.life)
+            continue;
+        if ((int32_t)(mark.number - old->number) > 0)
+            old->number = mark.number;
+        return;
+    }
+    if (marks->count == SG_MARKS)
+        (void)sg_marks_left(marks);
+    if (marks->count < SG_MARKS)
+        marks->mark[marks->count++] = mark;
+}
+
+void sg_marks_used(CUdeviceptr address)
+{
+    const struct sg_thread *self = sg_this_thread();
+    struct sg_core *core = self->mark.lane ? sg_enter() : NULL;
+    if (!core)
+        return;
+    struct sg_block_info info;
+    if (sg_core_block(core, address, &info) == CUDA_SUCCESS) {
+        const struct sg_mark mark = {self->mark.lane, self->mark.life, self->mark.number, self->mark.stream};
+        sg_process_lock(SG_LOCK_CHECK);
+        struct sg_freed *block = sg_live_find(info.base);
+        if (block)
+            marks_add(&block->marks, mark);
+        sg_process_unlock(SG_LOCK_CHECK);
+    }
+    sg_leave();
+}
+
+void sg_marks_stream_gone(CUstream stream)
+{
+    sg_process_lock(SG_LOCK_CHECK);
+    for (unsigned i = 0; i < SG_LANES; i++) {
+        struct sg_words *words = sg_lane_words(sg_lane_at(i));
+        for (unsigned at = 0; at < words->used; at++)
+            if (words->stream[at].key == (uint64_t)(uintptr_t)stream)
+                words->stream[at].key = 0;
+    }
+    sg_process_unlock(SG_LOCK_CHECK);
+}
+
+/* Under SG_LOCK_CHECK. */
+static void marks_need_word(struct sg_freed *block, struct sg_lane *lane, unsigned at)
+{
+    const struct sg_words *words = sg_lane_words(lane);
+    const struct sg_mark mark = {lane, words->life, words->stream[at].last, (uint16_t)at};
+    if (words->word && !mark_is_written(&mark))
+        marks_add(&block->marks, mark);
+}
+
+void sg_marks_need(struct sg_freed *block, CUcontext context, CUstream stream, bool per_thread)
+{
+    struct sg_lane *lane = sg_lane_of(context, /* make */ false);
+    if (!lane)
+        return;
+    sg_process_lock(SG_LOCK_CHECK);
+    unsigned at = word_find(lane, sg_stream_named(stream, per_thread), false);
+    if (at < SG_MARK_STREAMS)
+        marks_need_word(block, lane, at);
+    sg_process_unlock(SG_LOCK_CHECK);
+}
+
+void sg_marks_need_all(struct sg_freed *block)
+{
+    for (unsigned i = 0; i < SG_LANES; i++) {
+        struct sg_lane *lane = sg_lane_at(i);
+        CUcontext context = sg_lane_context(lane);
+        int device;
+        if (!context || !sg_contexts_device(context, &device) || device != block->device)
+            continue;
+        sg_process_lock(SG_LOCK_CHECK);
+        for (unsigned at = 0; at < sg_lane_words(lane)->used; at++)
+            marks_need_word(block, lane, at);
+        sg_process_unlock(SG_LOCK_CHECK);
+    }
+}
+
+bool sg_mark_is_missing(const struct sg_mark *mark, struct sg_lane *lane, const uint32_t *words)
+{
+    return mark->lane == lane && sg_lane_words(lane)->life == mark->life &&
+        (int32_t)(words[mark->stream] - mark->number) < 0;
+}
+
+CUstream sg_mark_stream(const struct sg_mark *mark)
+{
+    const struct sg_words *words = sg_lane_words(mark->lane);
+    return words->life == mark->life ? words->stream[mark->stream].stream : NULL;
+}

@@ -1,0 +1,77 @@
+/* Marks: how far each stream has come, seen by the GPU itself.
+
+   Nouns. A *word* of pinned memory belongs to each stream of a context. A *mark* is a number that a stream writes to its word
+   behind a piece of work (cuStreamWriteValue32). A block *needs* a mark where work before that mark used it.
+
+   How. The streams that use a block need not be told by anybody: calls that set or copy bytes name them. The free adds the
+   streams that the core would wait for. When the memory serves again, the stream that gets it copies the words to the
+   host, as its first work on it. A word below a mark that is needed says that a stream was still at work on the
+   block when its next owner began. Where the memory is for any stream, the host looks at the words itself.
+
+   Why that is no false alarm. A mark follows its work at once, before the core notes the work. So whoever is ordered
+   after that work, by an event, a wait or the legacy stream's rules, has got that order after the mark was written. Nothing
+   of the block is touched, so no stream has to be fresh. Two threads that give one stream work at once could write their
+   numbers in the wrong order: then only the first of them writes one.
+
+   Why the words are the host's memory. A stream writes them without a kernel, and the host reads them without a call.
+   Most of the time all marks that a block needs are there already, and nothing is copied.
+
+   Limits. None before the process has made a stream. 256 streams of a context, eight marks for a block. None while a capture is
+   active. Streams of another context than the next owner's are looked at where the memory is for any stream.
+
+   For example, stream 5 sets bytes of a block of stream 3, and then writes 12 to word 1. The block needs 12 of word 1. Stream
+   3 frees the block, and 5 was not recorded. The core serves the memory to stream 3 again. Its first work there is a copy
+   of the words, and word 1 is 11. So stream 5 had not set those bytes when their next owner began. */
+#ifndef SG_CHECK_MARKS_H
+#define SG_CHECK_MARKS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "check/shadow.h"
+#include "core/core.h"
+
+enum { SG_MARK_STREAMS = 256 };
+
+struct sg_lane;
+
+/* The words of a context's streams, and who has which. Guarded by SG_LOCK_CHECK, but for what is written there. */
+struct sg_words {
+    volatile uint32_t *word; /* pinned; NULL: none */
+    CUdeviceptr copies;      /* a place on the device for each batch, through which it reads the words; 0: none yet */
+    uint32_t life;           /* of the context: one more with each end */
+    unsigned used;
+    struct sg_word {
+        CUstream stream;
+        uint64_t key;    /* of the table; 0: the stream is gone, and another may have the word once it has come to `last` */
+        uint32_t last;   /* the number that was written last */
+        bool writes;     /* a thread is about to write one */
+    } stream[SG_MARK_STREAMS];
+};
+
+/* Work was given to a stream, by this thread; before the core notes it. A mark is written behind it. */
+void sg_marks_worked(CUstream stream, bool per_thread);
+
+/* The work that this thread has just given a stream used the block that holds `address`, if there is one. */
+void sg_marks_used(CUdeviceptr address);
+
+/* The program has made a stream, so there are several. */
+void sg_marks_stream_made(void);
+
+/* A stream is about to be destroyed. */
+void sg_marks_stream_gone(CUstream stream);
+
+/* The block needs the latest mark of a stream by that handle; of all streams of its device. */
+void sg_marks_need(struct sg_freed *block, CUcontext context, CUstream stream, bool per_thread);
+void sg_marks_need_all(struct sg_freed *block);
+
+/* Forgets marks that have been written, and returns true if any are left. */
+bool sg_marks_left(struct sg_marks *marks);
+
+/* True if a mark is one of that lane and was not written where the copy of its words was made. */
+bool sg_mark_is_missing(const struct sg_mark *mark, struct sg_lane *lane, const uint32_t *words);
+
+/* The stream of a mark; NULL: it is not known any more. */
+CUstream sg_mark_stream(const struct sg_mark *mark);
+
+#endif

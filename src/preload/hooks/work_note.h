@@ -1,0 +1,19 @@
+/* Work that was given to a stream, noted by a hook after the driver's call.
+
+   For example, a kernel is launched on stream 5. `check` writes its mark behind it, and then the core notes that stream 5
+   was given work. */
+#ifndef SG_WORK_NOTE_H
+#define SG_WORK_NOTE_H
+
+#include "check/marks.h"
+#include "check/state.h"
+#include "track/streams.h"
+
+static inline void sg_work_note(CUstream stream, bool per_thread)
+{
+    if (sg_check_on())
+        sg_marks_worked(stream, per_thread);
+    sg_submitted(stream, per_thread);
+}
+
+#endif
