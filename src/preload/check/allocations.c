@@ -117,7 +117,11 @@ static void look_at_marks(struct sg_core *core, int device, const struct sg_requ
     if (!left)
         return;
     if (!request->has_stream) {
-        const struct sg_finding finding = {.kind = SG_FINDING_EARLY, .device = device, .block = freed, .now = &now, .late = &freed->marks.mark[0]};
+        const struct sg_finding finding = {.kind = SG_FINDING_EARLY,
+            .device = device,
+            .block = freed,
+            .now = &now,
+            .late = &freed->marks.mark[0]};
         sg_findings_add(&finding);
         return;
     }

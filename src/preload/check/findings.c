@@ -69,7 +69,10 @@ static void add_where(struct sg_finding_text *text, const struct sg_finding *fin
 static void add_advice(struct sg_finding_text *text, const struct sg_finding *finding)
 {
     bool order = finding->kind == SG_FINDING_WRITE_AFTER_FREE || finding->kind == SG_FINDING_EARLY;
-    sg_text_print(text, "  likely   %s\n", sg_finding_likely(finding->kind));
+    sg_text_print(text, "  likely   %s\n",
+        finding->late ? "the stream was not recorded for the block, or nobody waited for it; else the allocator has "
+                        "taken it for complete"
+                      : sg_finding_likely(finding->kind));
     if (order)
         sg_text_print(text, "  next     segalloc run --check --conf free_sync:strict -- CMD: found there too, it is "
                             "the program's own; else keep a trace (-o check.trace) and report it\n");
@@ -115,7 +118,8 @@ static void say_text(const struct sg_finding *finding)
         sg_text_print(&text, " (%d of its streams had not come to the free)", __builtin_popcountll(finding->missing));
     sg_text_print(&text, "\n");
     if (finding->late)
-        sg_text_print(&text, "  where    work of stream 0x%" PRIxPTR " that used the block was not over when its next owner began\n",
+        sg_text_print(&text,
+            "  where    work of stream 0x%" PRIxPTR " that used the block was not over when its next owner began\n",
             (uintptr_t)sg_mark_stream(finding->late));
     if (finding->block && finding->differ)
         add_where(&text, finding);

@@ -177,8 +177,8 @@ static bool look_at_free(struct sg_core *core, struct sg_freed *block, struct sg
     return done;
 }
 
-/* The block needs the marks of the streams that the free waits for. Of a caller that has waited by itself nobody knows
-   for which. */
+/* The block needs the marks of the streams that the free waits for. Nobody knows for which streams a caller has waited
+   by itself. */
 static void need_marks(struct sg_core *core, struct sg_freed *block, const struct sg_tag *tag)
 {
     struct sg_free_users users;

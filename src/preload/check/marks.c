@@ -1,5 +1,13 @@
 /* A word is chosen under SG_LOCK_CHECK, and the number is written without it. `writes` keeps a second thread from writing
-   to that word meanwhile. */
+   to that word meanwhile.
+
+   Why a second thread writes none. Threads 1 and 2 give stream 5 work, and would write 7 and 8. Were 8 written first, the
+   word would end at 7, and a block that needs 8 would never have it. Work without a mark is only not looked at.
+
+   Why a word is given to another stream only at its end. Stream 5 is gone, and a block needs 12 of its word, where 11 stands.
+   A new stream that wrote 12 there would say that the work of stream 5 was over.
+
+   Numbers go round after 2^32 pieces of work, so they are compared by their difference. */
 #include "check/marks.h"
 
 #include <stdatomic.h>
@@ -117,7 +125,7 @@ bool sg_marks_left(struct sg_marks *marks)
     return left;
 }
 
-/* Adds a mark. Of two of one stream the later one stays. Where all places are taken, one that is written is forgotten. Under
+/* Adds a mark. The later one of two of a stream stays. Where all places are taken, one that is written is forgotten. Under
    SG_LOCK_CHECK. */
 static void marks_add(struct sg_marks *marks, struct sg_mark mark)
 {
@@ -204,7 +212,7 @@ void sg_marks_need_all(struct sg_freed *block)
 bool sg_mark_is_missing(const struct sg_mark *mark, struct sg_lane *lane, const uint32_t *words)
 {
     return mark->lane == lane && sg_lane_words(lane)->life == mark->life &&
-        (int32_t)(words[mark->stream] - mark->number) < 0;
+           (int32_t)(words[mark->stream] - mark->number) < 0;
 }
 
 CUstream sg_mark_stream(const struct sg_mark *mark)

@@ -43,9 +43,9 @@ struct sg_words {
     unsigned used;
     struct sg_word {
         CUstream stream;
-        uint64_t key;    /* of the table; 0: the stream is gone, and another may have the word once it has come to `last` */
-        uint32_t last;   /* the number that was written last */
-        bool writes;     /* a thread is about to write one */
+        uint64_t key; /* of the table; 0: the stream is gone, and another may have the word once it has come to `last` */
+        uint32_t last; /* the number that was written last */
+        bool writes;   /* a thread is about to write one */
     } stream[SG_MARK_STREAMS];
 };
 

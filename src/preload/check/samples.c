@@ -173,7 +173,7 @@ bool sg_batch_read(struct sg_batch *batch, const struct sg_sample *sample, CUstr
     return true;
 }
 
-/* By way of the device, since a copy from host to host is no work of a stream. Each batch has a place of its own there. */
+/* The copy goes by way of the device, since a copy from host to host is no work of a stream. Each batch has a place of its own there. */
 bool sg_batch_read_words(struct sg_batch *batch, struct sg_freed *freed, unsigned count, CUstream stream)
 {
     const struct sg_real *real = sg_real();

@@ -51,7 +51,8 @@ struct sg_lane *sg_work_enter(CUcontext context)
 
 bool sg_work_is_idle(CUstream stream)
 {
-    return sg_real()->cuStreamQuery(stream) == CUDA_SUCCESS && sg_real()->cuStreamQuery(CU_STREAM_LEGACY) == CUDA_SUCCESS;
+    return sg_real()->cuStreamQuery(stream) == CUDA_SUCCESS &&
+           sg_real()->cuStreamQuery(CU_STREAM_LEGACY) == CUDA_SUCCESS;
 }
 
 void sg_work_leave(void)

@@ -69,7 +69,7 @@ struct sg_thread {
         void *lane; /* NULL: none */
         uint32_t life, number;
         uint16_t stream;
-    } mark; /* behind the work that it gave last: check/marks.h */
+    } mark;                       /* behind the work that it gave last: check/marks.h */
     struct sg_thread_place place; /* where in the program it is */
     int caller;                   /* enum sg_caller of the cudaMalloc or cudaFree that the thread is in */
     unsigned refusal;             /* of refusals.c: one more than the place of its open refusal; 0: none yet */
