@@ -121,7 +121,8 @@ static void look_at_marks(struct sg_core *core, int device, const struct sg_requ
             .device = device,
             .block = freed,
             .now = &now,
-            .late = &freed->marks.mark[0]};
+            .late = true,
+            .late_stream = sg_mark_stream(&freed->marks.mark[0])};
         sg_findings_add(&finding);
         return;
     }

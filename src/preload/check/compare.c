@@ -92,8 +92,10 @@ static void compare_words(struct sums *sums, const struct sg_batch *batch, const
     const struct sg_marks *marks = &sample->freed->marks;
     const uint32_t *words = (const uint32_t *)(const void *)(batch->data + sample->at);
     for (unsigned i = 0; i < marks->count; i++)
-        if (marks->mark[i].stream < sample->bytes / 4 && sg_mark_is_missing(&marks->mark[i], batch->lane, words))
-            sums->finding.late = &marks->mark[i];
+        if (marks->mark[i].stream < sample->bytes / 4 && sg_mark_is_missing(&marks->mark[i], batch->lane, words)) {
+            sums->finding.late = true;
+            sums->finding.late_stream = sg_mark_stream(&marks->mark[i]);
+        }
 }
 
 void sg_check_compare(struct sg_batch *batch)

@@ -120,7 +120,7 @@ static void say_text(const struct sg_finding *finding)
     if (finding->late)
         sg_text_print(&text,
             "  where    work of stream 0x%" PRIxPTR " that used the block was not over when its next owner began\n",
-            (uintptr_t)sg_mark_stream(finding->late));
+            (uintptr_t)finding->late_stream);
     if (finding->block && finding->differ)
         add_where(&text, finding);
     if (finding->block)

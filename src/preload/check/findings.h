@@ -40,7 +40,8 @@ struct sg_finding {
     uint64_t missing;          /* stamps, a bit for a slot */
     bool moved;                /* the page stands at another address now */
     const char *call;          /* that named the address; NULL: none did */
-    const struct sg_mark *late; /* of work that its next owner did not come after; NULL: not by marks */
+    bool late;                 /* work of `late_stream` used the block, and its next owner did not come after that */
+    CUstream late_stream;
 };
 
 /* How findings are said; once. */

@@ -1,4 +1,7 @@
-/* SG_LOCK_CHECK guards the table, as it does the counts of references. */
+/* SG_LOCK_CHECK guards the table, as it does the counts of references.
+
+   For example, 1,000 bytes are allocated at A, in a block of 1,536: sg_live_bytes(A, 1,536) is 1,000. The tail of 512 bytes
+   counts for its device until the block is taken out. */
 #include "check/live.h"
 
 #include <stdatomic.h>

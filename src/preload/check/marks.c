@@ -7,6 +7,16 @@
    Why a word is given to another stream only at its end. Stream 5 is gone, and a block needs 12 of its word, where 11 stands.
    A new stream that wrote 12 there would say that the work of stream 5 was over.
 
+   A block from its first use to its next owner. Streams 3 and 5 of one context have words 0 and 1, where 7 and 11 stand.
+
+      1. Stream 3 sets the block: it writes 8 to word 0, and the block needs 8 of word 0.
+      2. Stream 5 copies from the block: it writes 12 to word 1, and the block needs 12 of word 1 too.
+      3. Stream 3 frees it. The core knows of stream 3 alone, whose latest number is 9 by now: the block needs 9 of word 0.
+      4. It serves again, on stream 3. Word 0 is 9 and word 1 still 11, so 12 is left. Stream 3 copies words 0 and 1.
+      5. The copies arrive: 9 and 11. Stream 5 was at work on the block when stream 3 began to use it anew.
+
+   Had the core known of stream 5, stream 3 would have waited for it, and the copy would have 12.
+
    Numbers go round after 2^32 pieces of work, so they are compared by their difference. */
 #include "check/marks.h"
 
@@ -109,6 +119,8 @@ void sg_marks_worked(CUstream stream, bool per_thread)
     sg_leave();
 }
 
+/* A mark of a context that has ended counts as written: its work is over. The words of that context are not there any more,
+   so they are not read. */
 static bool mark_is_written(const struct sg_mark *mark)
 {
     const struct sg_words *words = sg_lane_words(mark->lane);
@@ -161,6 +173,7 @@ void sg_marks_used(CUdeviceptr address)
     sg_leave();
 }
 
+/* The word stays as it is, since blocks may need marks that are still to be written there. */
 void sg_marks_stream_gone(CUstream stream)
 {
     sg_process_lock(SG_LOCK_CHECK);

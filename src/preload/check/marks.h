@@ -13,6 +13,9 @@
    of the block is touched, so no stream has to be fresh. Two threads that give one stream work at once could write their
    numbers in the wrong order: then only the first of them writes one.
 
+   Why the streams that the core names are not enough. A fault of the allocator may be that it has forgotten a stream. A
+   call that names the block's bytes shows its use without the core.
+
    Why the words are the host's memory. A stream writes them without a kernel, and the host reads them without a call.
    Most of the time all marks that a block needs are there already, and nothing is copied.
 

@@ -1,4 +1,7 @@
-/* Work of ours is declared to the simulator's checker, so that it is not taken for the program's. */
+/* Work of ours is declared to the simulator's checker, so that it is not taken for the program's.
+
+   For example, a capture is active somewhere in the process. sg_work_enter() finds that, counts one block as left out
+   "during captures", and keeps no capture from beginning. */
 #include "check/work.h"
 
 #include <stdatomic.h>
@@ -49,6 +52,7 @@ struct sg_lane *sg_work_enter(CUcontext context)
     return lane;
 }
 
+/* The legacy stream is asked for every stream: which of them are blocking the driver says only by another call. */
 bool sg_work_is_idle(CUstream stream)
 {
     return sg_real()->cuStreamQuery(stream) == CUDA_SUCCESS &&

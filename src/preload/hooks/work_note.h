@@ -1,5 +1,8 @@
 /* Work that was given to a stream, noted by a hook after the driver's call.
 
+   Why the mark comes first. The core lets others come after work that it has noted. So whoever comes after this work by
+   then comes after its mark, and no mark is missed by those who are in order.
+
    For example, a kernel is launched on stream 5. `check` writes its mark behind it, and then the core notes that stream 5
    was given work. */
 #ifndef SG_WORK_NOTE_H
