@@ -106,7 +106,8 @@ void sg_marks_worked(CUstream stream, bool per_thread)
     sg_this_thread()->mark.lane = NULL;
     if (per_thread)
         sg_marks_stream_made();
-    struct sg_core *core = atomic_load_explicit(&several, memory_order_relaxed) ? sg_enter() : NULL;
+    bool looks = sg_check_parts & SG_CHECK_FILL && atomic_load_explicit(&several, memory_order_relaxed);
+    struct sg_core *core = looks ? sg_enter() : NULL;
     if (!core)
         return;
     if (sg_check_driver->ctx_get_current(&context) == CUDA_SUCCESS && context) {
