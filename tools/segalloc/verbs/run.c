@@ -13,6 +13,7 @@
 int sg_verb_run(int argc, char **argv)
 {
     struct sg_cli cli;
+    char check[128]; /* a text alone is not copied, so it has to stay until the launch */
     struct sg_launch launch = {.verb = argv[0], .preload = true, .summary = SG_SUMMARY_ON_TERMINAL};
     if (!sg_cli_begin(&cli, &cli_verb, argc, argv))
         return SG_EXIT_OK;
@@ -24,12 +25,10 @@ int sg_verb_run(int argc, char **argv)
         case OPTION_torch:
             launch.torch = true;
             break;
-        case OPTION_check: {
-            char check[64];
+        case OPTION_check:
             snprintf(check, sizeof check, "check:%s", optarg ? optarg : "on");
             launch.conf = sg_tool_conf_join(launch.conf, check);
             break;
-        }
         case OPTION_no_preload:
             launch.preload = false;
             break;
