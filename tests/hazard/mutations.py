@@ -352,6 +352,41 @@ def said_by_ordering(library, seeds, kind, *options):
     return run(command, env=dict(os.environ, SEGALLOC_LIBRARY=library), errors="replace").stderr
 
 
+# `check` sees what happens, and no order that would have allowed something else. So a program is played under several
+# schedules of the simulator: the one that it is written for, the lazy one, and some that a seed draws.
+SCHEDULES = [None, 4, *range(1, 13)]
+SEEDS_SHOWN = 20  # random programs that `check` is tried on, from the first one on that the hazard checker reports
+
+
+def scheduled(sim, schedule):
+    sim = sim.replace(",hazard", "")
+    return sim if schedule is None else re.sub(r",schedule=\d+", "", sim) + f",schedule={schedule}"
+
+
+def found_by_check(library, command, conf, sim):
+    """What `check` says of a program under some schedule; "": nothing."""
+    for schedule in SCHEDULES:
+        found = FINDING.search(said_by(library, command, conf + ",check:on", scheduled(sim, schedule)))
+        if found:
+            return f"{command}: {found[1]}"
+    return ""
+
+
+def shown_by_ordering(library, seeds, kind):
+    """The first random program of a kind in which the hazard checker sees two owners: (seed, policy, kind), or None."""
+    first = 1
+    for step in STEPS:
+        count = min(step, seeds - first + 1)
+        if count <= 0:
+            return None
+        said = said_by_ordering(library, count, kind, "--from", str(first), "--first")
+        shown = [match for match in map(FAILURE.match, said.split("\n")) if match] if HAZARD.search(said) else []
+        if shown:
+            return shown[0].group(1, 2, 3)
+        first += count
+    return None
+
+
 def judge_check(mutation, seeds):
     """Whether the hazard checker sees two owners with a bug in place, and what `check` says of the same programs."""
     row = {"name": mutation["name"], "what": mutation["what"], "two_owners": "", "caught_by": ""}
@@ -364,15 +399,17 @@ def judge_check(mutation, seeds):
         for command, conf, sim in mutation["programs"]:
             if HAZARD.search(said_by(library, command, conf, sim)):
                 row["two_owners"] = row["two_owners"] or command
-                found = FINDING.search(said_by(library, command, conf + ",check:on", sim.replace(",hazard", "")))
-                row["caught_by"] = row["caught_by"] or (f"{command}: {found[1]}" if found else "")
-        for kind in mutation.get("kinds") or ["all"]:
-            if row["caught_by"] or not HAZARD.search(said_by_ordering(library, seeds, kind, "--first")):
+                row["caught_by"] = row["caught_by"] or found_by_check(library, command, conf, sim)
+        for kind in [] if row["two_owners"] else mutation.get("kinds") or ["all"]:
+            shown = None if row["caught_by"] else shown_by_ordering(library, seeds, kind)
+            if not shown:
                 continue
-            row["two_owners"] = row["two_owners"] or f"ordering, kind {kind}"
+            seed, policy, kind = shown
+            row["two_owners"] = row["two_owners"] or f"ordering, policy {policy}, kind {kind}, seed {seed}"
             # To the end: the first error is seldom what `check` has to say.
-            found = FINDING.search(said_by_ordering(library, seeds, kind, "--check", "on", "--unwatched"))
-            row["caught_by"] = f"ordering, kind {kind}: {found[1]}" if found else ""
+            found = FINDING.search(said_by_ordering(library, SEEDS_SHOWN, kind, "--from", seed, "--policy", policy,
+                                                    "--check", "on", "--unwatched"))
+            row["caught_by"] = f"ordering, policy {policy}, kind {kind}: {found[1]}" if found else ""
     return row
 
 
