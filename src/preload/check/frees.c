@@ -177,17 +177,13 @@ static bool look_at_free(struct sg_core *core, struct sg_freed *block, struct sg
     return done;
 }
 
-/* The block needs the marks of the streams that the free waits for. Nobody knows for which streams a caller has waited
-   by itself. */
+/* The block needs the marks of the streams by whose order the free goes. One that waits for all work adds none: work of
+   others need not have used the block, and who has is known by the calls that named it. */
 static void need_marks(struct sg_core *core, struct sg_freed *block, const struct sg_tag *tag)
 {
     struct sg_free_users users;
-    if (tag->sync == SG_FREE_SYNC_COMPLETE || !sg_core_free_users(core, block->base, tag, &users))
+    if (!sg_core_free_users(core, block->base, tag, &users) || !users.in_order)
         return;
-    if (!users.in_order) {
-        sg_marks_need_all(block);
-        return;
-    }
     for (uint64_t left = users.others | sg_slot_bit(users.own); left; left &= left - 1) {
         struct sg_stream_id id;
         if (sg_core_slot_stream(core, block->device, (sg_slot)__builtin_ctzll(left), &id) && !id.per_thread)

@@ -31,7 +31,6 @@
 #include "check/work.h"
 #include "process/hooks.h"
 #include "process/process.h"
-#include "track/contexts.h"
 #include "track/stream_handle.h"
 
 static atomic_bool several; /* streams: one was made beside the legacy one */
@@ -120,6 +119,21 @@ void sg_marks_worked(CUstream stream, bool per_thread)
     sg_leave();
 }
 
+/* Threads give a stream work at once, so an earlier mark may be noted later. */
+void sg_marks_noted(void)
+{
+    const struct sg_thread *self = sg_this_thread();
+    struct sg_lane *lane = self->mark.lane;
+    if (!lane)
+        return;
+    sg_process_lock(SG_LOCK_CHECK);
+    struct sg_words *words = sg_lane_words(lane);
+    struct sg_word *own = &words->stream[self->mark.stream];
+    if (words->life == self->mark.life && (int32_t)(self->mark.number - own->noted) > 0)
+        own->noted = self->mark.number;
+    sg_process_unlock(SG_LOCK_CHECK);
+}
+
 /* A mark of a context that has ended counts as written: its work is over. The words of that context are not there any more,
    so they are not read. */
 static bool mark_is_written(const struct sg_mark *mark)
@@ -191,7 +205,7 @@ void sg_marks_stream_gone(CUstream stream)
 static void marks_need_word(struct sg_freed *block, struct sg_lane *lane, unsigned at)
 {
     const struct sg_words *words = sg_lane_words(lane);
-    const struct sg_mark mark = {lane, words->life, words->stream[at].last, (uint16_t)at};
+    const struct sg_mark mark = {lane, words->life, words->stream[at].noted, (uint16_t)at};
     if (words->word && !mark_is_written(&mark))
         marks_add(&block->marks, mark);
 }
@@ -206,21 +220,6 @@ void sg_marks_need(struct sg_freed *block, CUcontext context, CUstream stream, b
     if (at < SG_MARK_STREAMS)
         marks_need_word(block, lane, at);
     sg_process_unlock(SG_LOCK_CHECK);
-}
-
-void sg_marks_need_all(struct sg_freed *block)
-{
-    for (unsigned i = 0; i < SG_LANES; i++) {
-        struct sg_lane *lane = sg_lane_at(i);
-        CUcontext context = sg_lane_context(lane);
-        int device;
-        if (!context || !sg_contexts_device(context, &device) || device != block->device)
-            continue;
-        sg_process_lock(SG_LOCK_CHECK);
-        for (unsigned at = 0; at < sg_lane_words(lane)->used; at++)
-            marks_need_word(block, lane, at);
-        sg_process_unlock(SG_LOCK_CHECK);
-    }
 }
 
 bool sg_mark_is_missing(const struct sg_mark *mark, struct sg_lane *lane, const uint32_t *words)

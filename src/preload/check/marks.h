@@ -3,8 +3,8 @@
    Nouns. A *word* of pinned memory belongs to each stream of a context. A *mark* is a number that a stream writes to its word
    behind a piece of work (cuStreamWriteValue32). A block *needs* a mark where work before that mark used it.
 
-   How. The streams that use a block need not be told by anybody: calls that set or copy bytes name them. The free adds the
-   streams that the core would wait for. When the memory serves again, the stream that gets it copies the words to the
+   How. The streams that use a block need not be told by anybody: calls that set or copy bytes name them. A free by stream
+   order adds the streams that the core would wait for. When the memory serves again, the stream that gets it copies the words to the
    host, as its first work on it. A word below a mark that is needed says that a stream was still at work on the
    block when its next owner began. Where the memory is for any stream, the host looks at the words itself.
 
@@ -48,12 +48,16 @@ struct sg_words {
         CUstream stream;
         uint64_t key; /* of the table; 0: the stream is gone, and another may have the word once it has come to `last` */
         uint32_t last; /* the number that was written last */
+        uint32_t noted; /* the latest one behind work that the core has noted: a free covers these */
         bool writes;   /* a thread is about to write one */
     } stream[SG_MARK_STREAMS];
 };
 
 /* Work was given to a stream, by this thread; before the core notes it. A mark is written behind it. */
 void sg_marks_worked(CUstream stream, bool per_thread);
+
+/* The core has noted the work that this thread gave last. Before that no free waits for it, nor needs its mark. */
+void sg_marks_noted(void);
 
 /* The work that this thread has just given a stream used the block that holds `address`, if there is one. */
 void sg_marks_used(CUdeviceptr address);
@@ -64,9 +68,8 @@ void sg_marks_stream_made(void);
 /* A stream is about to be destroyed. */
 void sg_marks_stream_gone(CUstream stream);
 
-/* The block needs the latest mark of a stream by that handle; of all streams of its device. */
+/* The block needs the latest mark of a stream by that handle. */
 void sg_marks_need(struct sg_freed *block, CUcontext context, CUstream stream, bool per_thread);
-void sg_marks_need_all(struct sg_freed *block);
 
 /* Forgets marks that have been written, and returns true if any are left. */
 bool sg_marks_left(struct sg_marks *marks);

@@ -56,11 +56,6 @@ struct sg_lane *sg_lane_at(unsigned index)
     return &lanes[index];
 }
 
-CUcontext sg_lane_context(const struct sg_lane *lane)
-{
-    return lane->refused ? NULL : lane->context;
-}
-
 CUstream sg_lane_fills(const struct sg_lane *lane)
 {
     return lane->fills;

@@ -76,7 +76,6 @@ typedef void sg_compare_fn(struct sg_batch *batch);
 struct sg_lane *sg_lane_of(CUcontext context, bool make);
 struct sg_words *sg_lane_words(struct sg_lane *lane);
 struct sg_lane *sg_lane_at(unsigned index);
-CUcontext sg_lane_context(const struct sg_lane *lane);
 CUstream sg_lane_fills(const struct sg_lane *lane);
 CUstream sg_lane_reads(const struct sg_lane *lane);
 

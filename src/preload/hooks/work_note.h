@@ -17,6 +17,8 @@ static inline void sg_work_note(CUstream stream, bool per_thread)
     if (sg_check_on())
         sg_marks_worked(stream, per_thread);
     sg_submitted(stream, per_thread);
+    if (sg_check_on())
+        sg_marks_noted();
 }
 
 #endif
