@@ -1,4 +1,6 @@
 /* A trace file has what was recorded, whole and in order, from one thread or several. */
+#include <errno.h>
+
 #include "trace_writer_files.h"
 
 static void define_device(struct sg_trace_writer *writer, uint32_t device, uint64_t bytes)
@@ -10,7 +12,10 @@ static void define_device(struct sg_trace_writer *writer, uint32_t device, uint6
 
 static void written_and_read(bool helper)
 {
-    struct sg_trace_writer *writer = make_writer("a/b/t.%r.%%", helper);
+    static char name[] = "/../5"; /* a slash would lead elsewhere */
+    char *before = program_invocation_short_name;
+    program_invocation_short_name = name;
+    struct sg_trace_writer *writer = make_writer("a/b/t.%r.%e.%%", helper);
     struct stat status;
     assert_int_equal(stat(in_folder("a"), &status), -1); /* nothing before the first event */
     define_device(writer, 0, UINT64_C(80) << 30);
@@ -18,13 +23,14 @@ static void written_and_read(bool helper)
     define_device(writer, 1, UINT64_C(40) << 30);
     struct sg_trace_writer_state state;
     sg_trace_writer_state(writer, &state);
-    assert_string_equal(state.path, in_folder("a/b/t.3_.._4.%"));
+    program_invocation_short_name = before;
+    assert_string_equal(state.path, in_folder("a/b/t.34._.._5.%"));
     assert_int_equal(state.dropped, *repeated);
     assert_int_equal(fcntl(3, F_GETFD), -1); /* low descriptors are the program's */
     sg_trace_writer_close(writer);
     emit(writer, 0, 10);
     sg_trace_writer_destroy(writer);
-    struct sg_trace_reader *reader = open_trace(in_folder("a/b/t.3_.._4.%"));
+    struct sg_trace_reader *reader = open_trace(in_folder("a/b/t.34._.._5.%"));
     for (int round = 0; round < 2; round++) {
         const struct sg_trace_info *info = sg_trace_info(reader);
         assert_string_equal(info->format, "segalloc");

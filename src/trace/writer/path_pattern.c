@@ -14,7 +14,7 @@
 /* torchrun, Slurm, Open MPI, and what MPICH and Intel MPI set; the first one that is there. */
 static const char *const rank_variables[] = {"RANK", "LOCAL_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
 
-/* The rank of this process as text; "0": no launcher has set one. */
+/* The rank of this process as text; "0": no launcher has set a number. */
 static const char *path_rank(sg_environment_fn *environment)
 {
     for (size_t i = 0; environment && i < sizeof(rank_variables) / sizeof(rank_variables[0]); i++) {
