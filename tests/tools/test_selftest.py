@@ -251,6 +251,16 @@ class Selftest(unittest.TestCase):
         self.assertEqual([row[5] for row in told["trace"]["head"] if row[0] == "allocate"], [10 << 20, 20 << 20])
         for secret in ("my-secret", str(self.home), str(ACTS), os.uname().nodename):
             self.assertNotRegex(pack.read_text(), rf"\b{re.escape(secret)}\b")
+        # Options with a text of the user's have a stand-in wherever they stand, whatever their number.
+        other = self.home / "texts.json"
+        texts = "guard_site:my-secret.py:2,guard_rate:7,stats:/my-secret"
+        self.run_tool("run", "--sim", "8GiB", "--check=guard", "--conf", texts, "-o", self.home / "texts.trace", "--", program, "a+10")
+        self.run_tool("doctor", "--sim", "8GiB", "--pack", other, "--trace", self.home / "texts.trace", SEGALLOC_CONF=texts)
+        told = json.loads(other.read_text())
+        self.assertIn("guard_site:(a text)", told["trace"]["options"])
+        self.assertIn("guard_rate:7", told["trace"]["options"])
+        self.assertEqual(told["options"]["guard_site"]["value"], "(a text)")
+        self.assertNotIn("my-secret", other.read_text())
         # It is there even where nothing else is, and replaces no file.
         self.assertIn("is there already", self.run_tool("doctor", "--pack", pack, status=1).stderr)
         self.run_tool("doctor", "--pack", self.home / "bare.json", LD_LIBRARY_PATH="/nonexistent", SEGALLOC_LIB="/none")

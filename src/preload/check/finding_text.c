@@ -7,10 +7,9 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <unistd.h>
 
-#include "base/rest.h"
 #include "base/size.h"
+#include "process/log.h"
 #include "sites/sites.h"
 
 enum { SITE_BYTES = 400 };
@@ -28,12 +27,9 @@ void sg_text_print(struct sg_finding_text *text, const char *format, ...)
 
 void sg_text_write(struct sg_finding_text *text)
 {
-    int cancel = sg_cancel_off();
     if (text->length && text->at[text->length - 1] != '\n')
         text->at[text->length - 1] = '\n';
-    ssize_t written = write(STDERR_FILENO, text->at, text->length);
-    (void)written;
-    sg_cancel_restore(cancel);
+    sg_log_write(text->at, text->length);
 }
 
 void sg_text_note(struct sg_finding_text *text, const char *what, const struct sg_check_note *note)

@@ -8,7 +8,13 @@
 #ifndef SG_LOG_H
 #define SG_LOG_H
 
+#include <stddef.h>
+
 /* One line to stderr, "segalloc: LINE", written at once. errno stays as it was. */
 void sg_log_line(const char *line);
+
+/* A whole text to stderr, whose lines have their beginnings already. Also in a handler of a signal; errno stays as it was,
+   and no signal comes of it. */
+void sg_log_write(const char *text, size_t length);
 
 #endif

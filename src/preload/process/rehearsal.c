@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/own_write.h"
 #include "base/rest.h"
 #include "process/environment.h"
 
@@ -20,8 +21,7 @@ static void rehearsal_write(const char *line)
     const char *path = sg_environment("SEGALLOC_REHEARSAL_NEEDS");
     int file = path && *path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0600) : -1;
     if (file >= 0) {
-        ssize_t written = write(file, line, strlen(line));
-        (void)written;
+        (void)sg_own_write(file, line, strlen(line));
         close(file);
     }
     sg_cancel_restore(cancel);

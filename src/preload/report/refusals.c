@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "inspect/core_state.h"
+#include "process/log.h"
 #include "process/process.h"
 #include "base/refusal.h"
 #include "base/rest.h"
@@ -55,8 +56,7 @@ static void refusal_print(const char *text, size_t length)
     if (!length || (atomic_flag_test_and_set(&reported) && sg_process_conf()->oom_report == SG_OOM_FIRST))
         return;
     atomic_store(&has_reported, true);
-    ssize_t written = write(STDERR_FILENO, text, length);
-    (void)written;
+    sg_log_write(text, length);
 }
 
 /* A program may die of what it was refused before anything else is called: by abort(), or at an address that it did not

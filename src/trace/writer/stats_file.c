@@ -1,12 +1,10 @@
 #include "writer/stats_file.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/own_write.h"
 #include "base/plain_text.h"
 #include "writer/replaced_file.h"
 
@@ -17,21 +15,11 @@ struct out {
     char buffer[4096];
 };
 
-/* Writes the buffer, whatever signals come. */
+/* Writes the buffer, whatever signals come: the file may be a pipe. */
 static void out_flush(struct out *out)
 {
-    const char *at = out->buffer;
-    while (out->used && !out->error) {
-        ssize_t done = write(out->fd, at, out->used);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0) {
-            out->error = done < 0 ? -errno : -EIO;
-        } else {
-            at += done;
-            out->used -= (size_t)done;
-        }
-    }
+    if (!out->error)
+        out->error = sg_own_write(out->fd, out->buffer, out->used);
     out->used = 0;
 }
 

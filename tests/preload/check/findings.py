@@ -117,6 +117,18 @@ class Findings(unittest.TestCase):
                 self.assertGreater(checked, 50)
                 self.assertLessEqual(plain - checked, 1)  # 64 blocks are the whole card, to the last byte
 
+    def test_nobody_reads(self):
+        """Standard error is a pipe whose reader has closed: the text is lost, and the program ends as it does without."""
+        reader, writer = os.pipe()
+        os.close(reader)
+        self.addCleanup(os.close, writer)
+        for program in ("none", "set_after_free", "double_free"):
+            for conf, status in (("check:off", 0), ("check:on", 0), ("check:json", 0), ("check:fail", 4 * (program != "none"))):
+                with self.subTest(program=program, conf=conf):
+                    environment = {**os.environ, "SEGALLOC_SIM": SIMS[0], "SEGALLOC_CONF": conf, "LD_PRELOAD": sys.argv[1]}
+                    done = subprocess.run([sys.argv[2], program], env=environment, stdout=subprocess.DEVNULL, stderr=writer, timeout=60)
+                    self.assertEqual(done.returncode, status)
+
     def test_contracts(self):
         """The first line of a finding, the last line, and the status."""
         result = run("set_after_free", "check:on")

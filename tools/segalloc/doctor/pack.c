@@ -49,6 +49,31 @@ static json_t *pack_driver(const struct sg_probe *probe)
     return result;
 }
 
+/* The words that stand for a value which may name anything: a path, a text. NULL for the value of other types. */
+static const char *pack_stand_in(const struct sg_option_info *info)
+{
+    if (strcmp(info->type, "PATH") == 0)
+        return "(a path)";
+    return strcmp(info->type, "TEXT") == 0 ? "(a text)" : NULL;
+}
+
+/* The options of a trace as one text, with stand-ins and without paths: each trace has one. For example,
+   "trace:/home/ann/run.trace,guard_site:train_acme.py:2" becomes "guard_site:(a text)". */
+static json_t *pack_trace_options(const char *options)
+{
+    struct sg_conf conf;
+    char text[1024];
+    sg_conf_init(&conf);
+    sg_conf_apply(&conf, SG_CONF_ARGUMENT, options, NULL, NULL);
+    for (unsigned i = 0; i < SG_OPTION_COUNT; i++) {
+        const struct sg_option_info *info = sg_option_info((enum sg_option)i);
+        if (pack_stand_in(info) && conf.source[i] != SG_CONF_DEFAULT)
+            sg_conf_set(&conf, (enum sg_option)i, strcmp(info->type, "PATH") == 0 ? "" : pack_stand_in(info));
+    }
+    sg_conf_print(&conf, text, sizeof text);
+    return sg_json_text(text);
+}
+
 /* Options that are not the built-in defaults, each with its source. */
 static json_t *pack_options(const struct sg_conf *conf)
 {
@@ -59,10 +84,9 @@ static json_t *pack_options(const struct sg_conf *conf)
         if (conf->source[i] == SG_CONF_DEFAULT)
             continue;
         json_t *option = sg_json_object(NULL);
+        const char *stand_in = pack_stand_in(info);
         sg_json_set_text(option, "value",
-            strcmp(info->type, "PATH") == 0   ? "(a path)"
-            : strcmp(info->type, "TEXT") == 0 ? "(a text)"
-                                              : sg_conf_format(conf, (enum sg_option)i, value, sizeof value));
+            stand_in ? stand_in : sg_conf_format(conf, (enum sg_option)i, value, sizeof value));
         sg_json_set_text(option, "source", sg_conf_source_name((enum sg_conf_source)conf->source[i]));
         sg_json_set(result, info->name, option);
     }
@@ -139,21 +163,16 @@ static json_t *pack_checked(const char *path)
 static json_t *pack_trace(const char *verb, const char *path)
 {
     struct sg_trace_reader *reader;
-    struct sg_conf conf;
-    char error[SG_TRACE_ERROR], options[1024];
+    char error[SG_TRACE_ERROR];
     if (sg_trace_open(path, &reader, error)) {
         sg_tool_message(verb, "%s: %s", path, error);
         return NULL;
     }
     json_t *result = sg_json_object(NULL);
     const struct sg_trace_info *info = sg_trace_info(reader);
-    sg_conf_init(&conf);
-    sg_conf_apply(&conf, SG_CONF_ARGUMENT, info->conf, NULL, NULL);
-    *conf.trace = *conf.stats = '\0';
-    sg_conf_print(&conf, options, sizeof options);
     sg_json_set_text(result, "format", info->format);
     sg_json_set_flag(result, "imported", info->header.imported);
-    sg_json_set_text(result, "options", options);
+    sg_json_set(result, "options", pack_trace_options(info->conf));
     sg_json_set(result, "check", pack_checked(path));
     sg_json_set(result, "head", pack_head(reader));
     sg_json_set_text(result, "problem", sg_trace_error(reader) ? "damaged" : NULL);

@@ -1,0 +1,58 @@
+#include "own_write.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "rest.h"
+
+static int write_all(int fd, const char *at, size_t left)
+{
+    while (left) {
+        ssize_t done = write(fd, at, left);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return done < 0 ? -errno : -EIO;
+        at += done;
+        left -= (size_t)done;
+    }
+    return 0;
+}
+
+/* The kernel sends the signal of a write to the thread that wrote, and a thread's own signals are taken before those of
+   its process. So one that somebody else has sent to the process meanwhile is not the one taken. */
+static void signal_take(int signal, const sigset_t *before, const sigset_t *pending)
+{
+    const struct timespec now = {0};
+    sigset_t one;
+    if (sigismember(before, signal) && sigismember(pending, signal))
+        return;
+    sigemptyset(&one);
+    sigaddset(&one, signal);
+    while (sigtimedwait(&one, NULL, &now) < 0 && errno == EINTR) {
+    }
+}
+
+int sg_own_write(int fd, const void *bytes, size_t size)
+{
+    int saved = errno, cancel = sg_cancel_off();
+    sigset_t raised, before, pending;
+    sigemptyset(&raised);
+    sigaddset(&raised, SIGPIPE);
+    sigaddset(&raised, SIGXFSZ);
+    sigemptyset(&pending);
+    sigprocmask(SIG_BLOCK, &raised, &before); /* of this thread, on Linux */
+    sigpending(&pending);
+    int error = write_all(fd, bytes, size);
+    if (error == -EPIPE)
+        signal_take(SIGPIPE, &before, &pending);
+    if (error == -EFBIG)
+        signal_take(SIGXFSZ, &before, &pending);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    sg_cancel_restore(cancel);
+    errno = saved;
+    return error;
+}
