@@ -126,13 +126,19 @@ void stream_order(struct program *p, int from, int to)
     }
 }
 
+/* A driver before 12.5 has no events over contexts. The library answers for a name that the driver lacks. */
+static bool is_lacking(CUresult result)
+{
+    return result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_NOT_INITIALIZED;
+}
+
 /* An event over all streams of a context; a wait of all of them. */
 static bool record_context(struct program *p, struct event *event)
 {
     int context = event->context;
     program_enter(p, context);
     CUresult result = cuCtxRecordEvent(p->context[context], event->handle);
-    if (result == CUDA_ERROR_NOT_SUPPORTED || !MUST(p, result))
+    if (is_lacking(result) || !MUST(p, result))
         return false;
     event->clock = (struct clock){{0}};
     for (int i = 0; i < STREAMS; i++) {
@@ -142,15 +148,20 @@ static bool record_context(struct program *p, struct event *event)
     return true;
 }
 
-static void wait_context(struct program *p, struct event *event, int context)
+/* False: only a stream can wait for the event. */
+static bool wait_context(struct program *p, struct event *event, int context)
 {
     program_enter(p, context);
-    if (!MUST(p, cuCtxWaitEvent(p->context[context], event->handle)))
-        return;
+    CUresult result = cuCtxWaitEvent(p->context[context], event->handle);
+    if (is_lacking(result))
+        return false;
+    if (!MUST(p, result))
+        return true;
     for (int i = 0; i < STREAMS; i++) {
         if (stream_exists(p, i) && p->stream[i].context == context)
             join(&p->stream[i].knows, &event->clock);
     }
+    return true;
 }
 
 static void context_event(struct program *p)
@@ -158,7 +169,7 @@ static void context_event(struct program *p)
     int context = (int)program_random(p, CONTEXTS);
     struct event *event = p->context[context] ? event_pick(p, context) : NULL;
     if (event && record_context(p, event) && program_random(p, 2))
-        wait_context(p, event, context);
+        (void)wait_context(p, event, context);
 }
 
 /* Work of the legacy stream comes after that of blocking ones, and theirs after its. */
@@ -178,7 +189,8 @@ void stream_show(struct program *p, int from, int to)
         stream_synchronize(p, from);
     else if (choice == 2 && (event = event_pick(p, p->stream[from].context)) != NULL) {
         event_record(p, event, from);
-        wait_context(p, event, p->stream[to].context);
+        if (!wait_context(p, event, p->stream[to].context))
+            event_wait(p, event, to);
     } else {
         stream_order(p, from, to);
     }
