@@ -119,7 +119,7 @@ class Ends(unittest.TestCase):
 
     def test_the_report_is_no_last_word(self):
         """The library's report comes after the program's words. It stands for them where there are none, by its first line."""
-        for acts, said in ((("b+99999999",), "acts: b+99999999: out of memory. "), (("b?99999999", "or=fail"), "segalloc: out of memory on device 0: short by ")):
+        for acts, said in ((("b+99999999",), "acts: b+99999999: out of memory"), (("b?99999999", "or=fail"), "segalloc: out of memory on device 0: short by ")):
             reason = self.verdict(1, "--card", "1GiB", "--", ACTS, "a+100", *acts)["reason"]
             self.assertIn("memory: " + said, reason)
             self.assertNotIn("next ", reason)
