@@ -127,7 +127,7 @@ class Selftest(unittest.TestCase):
         alone, _ = self.selftest("--sim", "8GiB,count=2,aliases-apart=1", "--device", "0")
         self.assertEqual(alone["settings"], "")
         _, errors = self.selftest("--sim", "8GiB,count=2", "--device", "2", status=1)
-        self.assertIn("device 2 can't be used: the driver answers 101 (CUDA_ERROR_INVALID_DEVICE)", errors)
+        self.assertIn("device 2 can't be used: cuDeviceGet answers 101 (CUDA_ERROR_INVALID_DEVICE)", errors)
         self.assertIn("--device takes", self.run_tool("selftest", "--device", "one", status=2).stderr)
 
     def test_speeds(self):
@@ -315,9 +315,51 @@ class Selftest(unittest.TestCase):
 
     def test_no_device(self):
         _, errors = self.selftest("--sim", "8GiB,count=0", status=1)
-        self.assertIn("no device that can be used: it answers 100 (CUDA_ERROR_NO_DEVICE)", errors)
+        self.assertIn("no device that can be used: cuInit answers 100 (CUDA_ERROR_NO_DEVICE)", errors)
         _, errors = self.selftest("--sim", "8GiB", status=1, CUDA_VISIBLE_DEVICES="7")
         self.assertIn('CUDA_VISIBLE_DEVICES is "7"', errors)
+
+    def test_device_that_can_not_be_opened(self):
+        """The call that fails is named, and that there is a device is not denied."""
+        for call in ("cuDevicePrimaryCtxRetain", "cuStreamCreate", "cuDeviceTotalMem_v2", "cuMemGetInfo_v2"):
+            with self.subTest(call):
+                told, errors = self.selftest("--sim", f"8GiB,fail={call.removesuffix('_v2')}:1+:999", status=1)
+                self.assertEqual(told["result"], "not_asked")
+                self.assertIn(f"device 0 can't be used: {call} answers 999 (CUDA_ERROR_UNKNOWN)", errors)
+
+    def test_worst_of_one_call(self):
+        """A call that one check can do without, and another one can't, is as bad as for that one."""
+        told, _ = self.selftest("--sim", "8GiB,fail=cuStreamSynchronize:1+:999", status=1)
+        verdicts = {verdict["check"]: verdict["verdict"] for verdict in told["verdicts"]}
+        self.assertEqual((verdicts["plain"], verdicts["transfer"], verdicts["order"]), ("differs", "unusable", "left_out"))
+
+    def test_lines_between_the_marks(self):
+        """What the user has written there stays, is outside of the marks then, and wins."""
+        path = self.home / ".config/segalloc" / f"{CARD}.conf"
+        self.selftest("--sim", "8GiB,aliases-apart", "--apply", status=3)
+        path.write_text(path.read_text().replace("alias:off\n#", "alias:off\n# mine\nalias:on\nmapping_limit:900\n#") + "free_sync:strict\n")
+        self.selftest("--sim", "8GiB,aliases-apart", "--apply", status=3)
+        first, settings, last, *others = path.read_text().splitlines()
+        self.assertTrue(first.startswith("# Written by") and last.startswith("# End of"))
+        self.assertEqual((settings, others), ("alias:off", ["# mine", "alias:on", "mapping_limit:900", "free_sync:strict"]))
+        self.selftest("--sim", "8GiB", "--apply")
+        self.assertEqual(path.read_text().splitlines(), others)
+        # A mark without the settings, as of earlier versions: all between is ours.
+        path.write_text(f"{first}\nalias:off\n{last.partition(':')[0]}.\nfree_sync:strict\n")
+        self.selftest("--sim", "8GiB", "--apply")
+        self.assertEqual(path.read_text(), "free_sync:strict\n")
+
+    def test_home_that_can_not_be_written(self):
+        """The reason is that of the write, and nobody is sent to --apply again."""
+        done = subprocess.run(["unshare", "-m", "sh", "-c", f"mount -t tmpfs -o ro none {self.home} && exec \"$@\"", "sh", SEGALLOC, "selftest",
+                               "--sim", "8GiB,aliases-apart", "--apply"], text=True, env=self.environment, timeout=300, check=False,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        if not done.stdout:
+            self.skipTest(f"no namespace for mounts can be had here: {done.stderr.strip()}")
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(len(re.findall("can't be written to .*: Read-only file system", done.stderr)), 2, done.stderr)
+        self.assertNotIn("--apply", done.stdout)
+        self.assertIn("Would change: alias:off, which could not be written", done.stdout)
 
     def test_no_shared_memory(self):
         """As in a container without /dev/shm, or without anything in /dev: a namespace of its own, where that can be had."""

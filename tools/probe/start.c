@@ -33,15 +33,15 @@ static bool find_driver(void)
 static CUresult open_device(void)
 {
     CUmemAllocationProp prop = probe_prop();
-    CUresult result = probe.cu.cuInit ? probe.cu.cuInit(0) : CUDA_ERROR_NOT_FOUND;
+    CUresult result = probe_answered("cuInit", probe.cu.cuInit ? probe.cu.cuInit(0) : CUDA_ERROR_NOT_FOUND);
     if (result == CUDA_SUCCESS)
-        result = probe.cu.cuDeviceGet(&probe.device, probe.ordinal);
+        result = ASK(cuDeviceGet, &probe.device, probe.ordinal);
     if (result == CUDA_SUCCESS)
-        result = probe.cu.cuDevicePrimaryCtxRetain(&probe.context, probe.device);
+        result = ASK(cuDevicePrimaryCtxRetain, &probe.context, probe.device);
     if (result == CUDA_SUCCESS)
-        result = probe.cu.cuCtxSetCurrent(probe.context);
+        result = ASK(cuCtxSetCurrent, probe.context);
     if (result == CUDA_SUCCESS)
-        result = probe.cu.cuStreamCreate(&probe.load, CU_STREAM_NON_BLOCKING);
+        result = ASK(cuStreamCreate, &probe.load, CU_STREAM_NON_BLOCKING);
     if (!probe.cu.cuMemGetAllocationGranularity ||
         probe.cu.cuMemGetAllocationGranularity(&probe.granule, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS)
         probe.granule = 2 * MIB;

@@ -1,6 +1,6 @@
 /* For example, a context is lost while 40 blocks are guarded, 3 of them freed. On a real GPU the text lists those 3, the one that
-   was freed last first, and 5 of the 37 that are live. 32 more are counted. On the simulated one the address is known. It lies in
-   the range of one block, and the text has that one alone.
+   was freed last first, and 5 of the 37 that are live. 32 more are counted. On the simulated one the address is known. Where it lies in
+   the range of one block, or within 2 MiB of it, the text has that one alone. Else it has none.
 
    Such an error comes once: the context is lost by it, and its text is the last one about the GPU in the process. */
 #include "check/faults.h"
@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/size.h"
 #include "check/finding_text.h"
 #include "check/findings.h"
 #include "check/guard_state.h"
@@ -19,6 +20,8 @@
 #include "process/symbols.h"
 #include "sites/note.h"
 #include "sites/sites.h"
+
+#define NEAR (2 * SG_MIB) /* of addresses around a block: a granule of every GPU of today */
 
 enum { SHOWN = 8, TEXT_REST = 2000 /* bytes for one more block, and what comes behind them */ };
 
@@ -41,8 +44,7 @@ void sg_faults_close(void)
 struct fault {
     CUresult result;
     const char *call;
-    size_t count, shown; /* guarded blocks that there are; in `view` */
-    bool found;          /* the address lies in the range of the first one */
+    size_t count, listed, shown; /* guarded blocks that there are; in `view`; those of them that it may be about */
     struct sg_guard_view view[SHOWN];
 };
 
@@ -75,7 +77,8 @@ static void text_where(struct sg_finding_text *text, const struct fault *fault, 
         sg_text_print(text, ", at 0x%" PRIx64 ", ", (uint64_t)address);
         text_offset(text, &fault->view[0], address);
     } else if (address) {
-        sg_text_print(text, ", at 0x%" PRIx64, (uint64_t)address);
+        sg_text_print(text, ", at 0x%" PRIx64 "%s", (uint64_t)address,
+            fault->count ? ", which lies in no guarded block" : "");
     } else {
         sg_text_print(text, "; the driver does not say at which address");
     }
@@ -85,9 +88,11 @@ static void text_where(struct sg_finding_text *text, const struct fault *fault, 
 /* The next step: where the address can be had, or how more blocks are guarded. */
 static void text_next(struct sg_finding_text *text, const struct fault *fault, CUdeviceptr address)
 {
-    if (!fault->count)
-        sg_text_print(text, "  next     segalloc run --check=guard --conf guard_rate:10 -- CMD: blocks that end at "
-                            "unmapped memory show whose it is\n");
+    if (!fault->count || (address && !fault->shown))
+        sg_text_print(text,
+            "  next     segalloc run --check=guard --conf guard_rate:%d -- CMD: %sblocks that end at "
+            "unmapped memory show whose it is\n",
+            fault->count ? 1 : 10, fault->count ? "more " : "");
     else if (address)
         sg_text_print(text, "  next     look at the places above, and at what was launched before %s\n", fault->call);
     else
@@ -105,18 +110,19 @@ static void fault_say_text(const struct sg_finding *finding, const struct fault 
     sg_text_print(&text, "segalloc: check: %s\n", sg_finding_words(finding->kind));
     text_where(&text, fault, finding->address);
     size_t said = 0;
-    for (; said < (fault->found ? 1 : fault->shown) && text.length < SG_FINDING_TEXT_BYTES - TEXT_REST; said++) {
+    for (; said < fault->shown && text.length < SG_FINDING_TEXT_BYTES - TEXT_REST; said++) {
         const struct sg_guard_view *view = &fault->view[said];
         sg_text_block(&text, view->block);
         sg_text_print(&text, "           unmapped from 0x%" PRIx64 " to 0x%" PRIx64 "%s\n", (uint64_t)(view->gap),
             (uint64_t)view->end, view->freed ? "" : ", which is behind it");
     }
-    if (fault->count > said && !fault->found)
+    if (fault->count > said && !finding->address)
         sg_text_print(&text, "  and      %zu more guarded blocks\n", fault->count - said);
     sg_text_note(&text, "  now      seen", &finding->now->note);
     sg_text_print(&text, "\n  likely   %s\n",
-        fault->count ? sg_finding_likely(finding->kind)
-                     : "no block is guarded, so it is not known which one it is about");
+        fault->shown   ? sg_finding_likely(finding->kind)
+        : fault->count ? "work of the program used memory that was never a guarded block's, or is none's any more"
+                       : "no block is guarded, so it is not known which one it is about");
     text_next(&text, fault, finding->address);
     sg_text_write(&text);
 }
@@ -162,14 +168,20 @@ static void fault_say(const struct sg_finding *finding, bool json, const void *u
         fault_say_text(finding, user);
 }
 
+/* True if the address lies in the range of a guarded block, or next to it. */
+static bool is_near(const struct sg_guard_view *view, CUdeviceptr address)
+{
+    return address + NEAR >= view->begin && address < view->end + NEAR;
+}
+
 /* The thread is inside. */
 static void fault_tell(CUresult result, const char *call)
 {
     struct fault fault = {.result = result, .call = call};
     CUdeviceptr address = simulated ? simulated() : 0;
     fault.count = sg_guards_list(address, fault.view, SHOWN);
-    fault.shown = fault.count < SHOWN ? fault.count : SHOWN;
-    fault.found = address && fault.shown && address - fault.view[0].begin < fault.view[0].end - fault.view[0].begin;
+    fault.listed = fault.count < SHOWN ? fault.count : SHOWN;
+    fault.shown = address ? fault.listed && is_near(&fault.view[0], address) : fault.listed;
     if (sg_sites_on)
         sg_sites_note(sg_this_thread());
     const struct sg_check_block now = {.address = address, .note = sg_check_note_now(&(struct sg_tag){0})};
@@ -183,7 +195,7 @@ static void fault_tell(CUresult result, const char *call)
         .call = call,
     };
     sg_findings_add_by(&finding, fault_say, &fault);
-    for (size_t i = 0; i < fault.shown; i++)
+    for (size_t i = 0; i < fault.listed; i++)
         sg_live_drop(fault.view[i].block);
     sg_guard_close();
 }

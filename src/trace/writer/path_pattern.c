@@ -123,9 +123,10 @@ int sg_path_make_parents(const char *path)
     memcpy(folder, path, length + 1);
     for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        /* EISDIR and EROFS come for folders that exist, on some systems for "/" itself. */
-        if (mkdir(folder, 0777) < 0 && errno != EEXIST && errno != EISDIR && errno != EROFS)
-            return -errno;
+        /* EISDIR and EROFS come for folders that exist too, on some systems for "/" itself. */
+        int error = mkdir(folder, 0777) < 0 && errno != EEXIST ? -errno : 0;
+        if (error && access(folder, F_OK) < 0)
+            return error;
         *slash = '/';
     }
     return 0;

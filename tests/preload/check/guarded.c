@@ -343,9 +343,9 @@ static void unmapped(void)
 {
     CUdeviceptr address;
     CUdeviceptr block = guarded_owner(one); /* so that the library has begun */
-    MUST(cuMemAddressReserve(&address, GRANULE, 0, 0, 0));
+    MUST(cuMemAddressReserve(&address, 16 * GRANULE, 0, 0, 0)); /* its middle is far from the block */
     launch(block, BYTES, true, one);
-    launch(address + 64, 4, false, one);
+    launch(address + 8 * GRANULE + 64, 4, false, one);
     see(one);
 }
 

@@ -122,6 +122,11 @@ class Guards(unittest.TestCase):
         found, end = objects(run("unmapped"))  # one block is guarded, and the error is not about it
         self.assertEqual([each["finding"] for each in found], [FAULT])
         self.assertEqual((end["guarded"], end["faults"]), (1, 1))
+        self.assertEqual((found[0]["guarded"], found[0]["blocks"]), (1, []))
+        text = run("unmapped", conf="check:guard," + ALL).stderr
+        self.assertRegex(text, r"returned by \w+, at 0x[0-9a-f]+, which lies in no guarded block\n  now ")
+        self.assertIn("guard_rate:1 -- CMD", text)
+        self.assertNotIn("behind the end", text)
         self.assertNotIn("check", run("read_after_free", conf="check:off," + ALL).stderr)
 
     def test_which_are_guarded(self):

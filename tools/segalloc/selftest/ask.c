@@ -16,6 +16,7 @@
 #include "probe.h"
 #include "progress.h"
 #include "runner.h"
+#include "selftest/judging.h"
 
 extern char **environ;
 
@@ -131,31 +132,29 @@ static void ask_take(struct sg_selftest *selftest, const char *line, struct sg_p
     (void)json_array_append_new(selftest->lines, object);
 }
 
-static const char *ask_name_of_code(int code)
+/* The call that failed, and its answer. A device that is there and can't be used is told apart from none. */
+static void ask_explain_call(struct sg_selftest *selftest, const char *error, int code)
 {
-    switch (code) {
-#define RESULT(name, number, text) \
-    case number:                   \
-        return #name;
-#include "driver/cuda_result.def"
-    default:
-        return "an error of no name";
-    }
+    const char *hidden = getenv("CUDA_VISIBLE_DEVICES");
+    char call[SG_JUDGING_CALL];
+    sg_judging_call_name(error, call);
+    if (selftest->ordinal || (strcmp(call, "cuInit") != 0 && strcmp(call, "cuDeviceGet") != 0))
+        snprintf(selftest->problem, sizeof selftest->problem, "device %d can't be used: %s answers %d (%s)",
+            selftest->ordinal, call, code, sg_judging_code_name(code));
+    else
+        snprintf(selftest->problem, sizeof selftest->problem,
+            "the driver has no device that can be used: %s answers %d (%s)%s%.60s%s; --sim 24GiB asks a simulated one",
+            call, code, sg_judging_code_name(code), hidden ? ", CUDA_VISIBLE_DEVICES is \"" : "", hidden ? hidden : "",
+            hidden ? "\"" : "");
 }
 
 /* The reason why no row could be asked, by the line of "start" and the status of the process. */
 static void ask_explain(struct sg_selftest *selftest, int status)
 {
     const json_t *first = json_array_get(selftest->lines, 0), *code = json_object_get(first, "code");
-    const char *hidden = getenv("CUDA_VISIBLE_DEVICES"), *error = json_string_value(json_object_get(first, "error"));
-    if (code && selftest->ordinal)
-        snprintf(selftest->problem, sizeof selftest->problem, "device %d can't be used: the driver answers %d (%s)",
-            selftest->ordinal, (int)json_integer_value(code), ask_name_of_code((int)json_integer_value(code)));
-    else if (code)
-        snprintf(selftest->problem, sizeof selftest->problem,
-            "the driver has no device that can be used: it answers %d (%s)%s%.60s%s; --sim 24GiB asks a simulated one",
-            (int)json_integer_value(code), ask_name_of_code((int)json_integer_value(code)),
-            hidden ? ", CUDA_VISIBLE_DEVICES is \"" : "", hidden ? hidden : "", hidden ? "\"" : "");
+    const char *error = json_string_value(json_object_get(first, "error"));
+    if (code && error)
+        ask_explain_call(selftest, error, (int)json_integer_value(code));
     else if (error && strstr(error, "libcuda.so.1"))
         snprintf(selftest->problem, sizeof selftest->problem,
             "there is no CUDA driver (libcuda.so.1); --sim 24GiB asks a simulated one");

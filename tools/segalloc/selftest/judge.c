@@ -71,8 +71,8 @@ void sg_selftest_judge(struct sg_selftest *selftest)
 {
     struct sg_judging judging = {.selftest = selftest};
     if (sg_judging_fact(&judging, "vmm") != 1) { /* calls of pages are known to fail */
-        (void)sg_judging_note_call(&judging, "cuMemCreate", CUDA_ERROR_NOT_SUPPORTED);
-        (void)sg_judging_note_call(&judging, "cuMemAddressReserve", CUDA_ERROR_NOT_SUPPORTED);
+        (void)sg_judging_note_call(&judging, "cuMemCreate", CUDA_ERROR_NOT_SUPPORTED, SG_SELFTEST_UNUSABLE);
+        (void)sg_judging_note_call(&judging, "cuMemAddressReserve", CUDA_ERROR_NOT_SUPPORTED, SG_SELFTEST_UNUSABLE);
     }
     for (int i = 0; i < SG_SELFTEST_CHECKS; i++) {
         struct sg_selftest_verdict *verdict = &selftest->verdict[i];

@@ -245,7 +245,7 @@ void sg_judge_mappings(struct sg_judging *judging)
         sg_verdict_set(judging, SG_SELFTEST_DIFFERS, "after %lld mappings cuMemSetAccess answers %lld (%s): %s", (long long)stopped,
             (long long)code, sg_judging_code_name((int)code), judging->comes_to);
         sg_verdict_suggest(judging, "mapping_limit:%lld", (long long)(most > LEAST ? most : LEAST));
-        (void)sg_judging_note_call(judging, "cuMemSetAccess", (int)code);
+        (void)sg_judging_note_call(judging, "cuMemSetAccess", (int)code, SG_SELFTEST_UNUSABLE);
     } else if (stopped == 0) {
         sg_judging_call(judging, SG_SELFTEST_DIFFERS, "cuMemSetAccess", (int)code);
     } else if (!sg_lines_first(judging->selftest, "addresses of a handle", "addresses")) {

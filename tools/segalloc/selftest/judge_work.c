@@ -163,7 +163,7 @@ void sg_judge_contexts(struct sg_judging *judging)
             int code = (int)sg_line_number(line, calls[i][0]);
             if (!code)
                 continue;
-            if (sg_judging_note_call(judging, calls[i][1], code))
+            if (sg_judging_note_call(judging, calls[i][1], code, SG_SELFTEST_DIFFERS))
                 sg_verdict_set(judging, SG_SELFTEST_LEFT_OUT, "not known, since %s fails here too", calls[i][1]);
             else
                 sg_verdict_set(judging, SG_SELFTEST_DIFFERS, "after a context's %s, %s of its memory answers %d (%s): %s",

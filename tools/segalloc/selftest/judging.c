@@ -67,21 +67,23 @@ json_int_t sg_judging_fact(const struct sg_judging *judging, const char *name)
     return json_is_integer(value) ? json_integer_value(value) : -1;
 }
 
-/* True if another verdict has named that call with that code; else it is noted as named now. */
-bool sg_judging_note_call(struct sg_judging *judging, const char *name, int code)
+bool sg_judging_note_call(struct sg_judging *judging, const char *name, int code, enum sg_selftest_level worst)
 {
     for (int i = 0; i < judging->calls; i++)
-        if (strcmp(judging->call[i].name, name) == 0 && judging->call[i].code == code)
-            return true;
+        if (strcmp(judging->call[i].name, name) == 0 && judging->call[i].code == code) {
+            bool said = judging->call[i].level >= worst;
+            judging->call[i].level = said ? judging->call[i].level : worst;
+            return said;
+        }
     if (judging->calls < SG_JUDGING_CALLS) {
         snprintf(judging->call[judging->calls].name, SG_JUDGING_CALL, "%s", name);
-        judging->call[judging->calls++].code = code;
+        judging->call[judging->calls].code = code;
+        judging->call[judging->calls++].level = worst;
     }
     return false;
 }
 
-/* The function of the driver in the text of a call, "probe.cu.cuMemMap(at, …)": cuMemMap. Else the beginning of the text. */
-static void call_name(const char *text, char ret[SG_JUDGING_CALL])
+void sg_judging_call_name(const char *text, char ret[SG_JUDGING_CALL])
 {
     const char *at = text;
     while ((at = strstr(at, "cu")) && !isupper((unsigned char)at[2]))
@@ -91,10 +93,18 @@ static void call_name(const char *text, char ret[SG_JUDGING_CALL])
     snprintf(ret, SG_JUDGING_CALL, "%.*s", (int)length, at);
 }
 
+/* The worst that may come of a call in any check. Nothing more does where a setting avoids it, or where pages serve instead. */
+static enum sg_selftest_level call_worst(const struct sg_judging *judging, enum sg_selftest_level level,
+    const char *name)
+{
+    bool plain = strcmp(name, "cuMemAlloc_v2") == 0 || strcmp(name, "cuMemFree_v2") == 0;
+    return judging->setting || plain ? SG_SELFTEST_UNUSABLE : level;
+}
+
 /* The verdict on a call that failed. */
 void sg_judging_call(struct sg_judging *judging, enum sg_selftest_level level, const char *name, int code)
 {
-    if (sg_judging_note_call(judging, name, code)) {
+    if (sg_judging_note_call(judging, name, code, call_worst(judging, level, name))) {
         sg_verdict_set(judging, SG_SELFTEST_LEFT_OUT, "not known, since %s fails here too", name);
         return;
     }
@@ -111,7 +121,7 @@ bool sg_judging_failed_row(struct sg_judging *judging, const char *row, enum sg_
         return false;
     const char *error = json_string_value(json_object_get(line, "error"));
     char name[SG_JUDGING_CALL];
-    call_name(error, name);
+    sg_judging_call_name(error, name);
     if (judging->calls && strncmp(name, "cu", 2) != 0) {
         sg_verdict_set(judging, SG_SELFTEST_LEFT_OUT, "not known, since %s fails here too", judging->call[0].name);
         return true;

@@ -18,6 +18,7 @@ struct sg_judging {
     struct {
         char name[SG_JUDGING_CALL];
         int code;
+        enum sg_selftest_level level; /* the worst that has been said of it */
     } call[SG_JUDGING_CALLS];
     int calls;
 };
@@ -42,8 +43,14 @@ json_int_t sg_judging_fact(const struct sg_judging *judging, const char *name);
 /* True if the device says that it has virtual memory management. */
 bool sg_judging_has_pages(const struct sg_judging *judging);
 
-/* True if another verdict has named that call with that code; else it is noted as named now. */
-bool sg_judging_note_call(struct sg_judging *judging, const char *name, int code);
+/* True if another verdict has named that call with that code, and as nothing milder; else it is noted as named now. `worst` is what may
+   come of it in any check. A verdict whose setting avoids the call notes it as the worst there is, so that no later one names it.
+
+   For example, cuStreamSynchronize fails always. The check "plain" differs by it, and "transfer" is unusable. Both say so. */
+bool sg_judging_note_call(struct sg_judging *judging, const char *name, int code, enum sg_selftest_level worst);
+
+/* The function of the driver in the text of a call, "probe.cu.cuMemMap(at, …)": cuMemMap. Else the beginning of the text. */
+void sg_judging_call_name(const char *text, char ret[SG_JUDGING_CALL]);
 
 /* The verdict on a call that failed. */
 void sg_judging_call(struct sg_judging *judging, enum sg_selftest_level level, const char *name, int code);

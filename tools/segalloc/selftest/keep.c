@@ -104,7 +104,8 @@ json_t *sg_selftest_last(const char *device, int driver)
     return facts;
 }
 
-/* The marks around what is ours in a file of settings, each a line. */
+/* The marks around what is ours in a file of settings, each a line. The second one has the settings too, behind a colon: whatever else
+   stands between the two is the user's. */
 static const char begin_mark[] = "# Written by segalloc selftest --apply",
                   end_mark[] = "# End of what segalloc selftest has written";
 
@@ -129,30 +130,66 @@ static char *keep_read(const char *path, int *ret_error)
     return NULL;
 }
 
-/* Takes our part out of the text. One whose end is missing was edited: its mark alone goes, and all else is taken to be the user's. */
+/* True if the list, "alias:off,mapping_limit:1500", which ends with its line, has that setting. */
+static bool keep_lists(const char *list, const char *setting, size_t length)
+{
+    for (size_t item; *list && *list != '\n'; list += item + (list[item] == ',')) {
+        item = strcspn(list, ",\n");
+        if (item == length && strncmp(list, setting, length) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Takes our part out of the text. Lines between the marks that the second one does not name stay where they are. One whose
+   end is missing was edited: its mark alone goes, and all else is taken to be the user's. */
 static void keep_cut(char *text)
 {
-    char *begin = strstr(text, begin_mark);
+    char *begin = strstr(text, begin_mark), *to = begin;
     if (!begin || (begin > text && begin[-1] != '\n'))
         return;
-    char *end = strstr(begin, end_mark), *after = end ? strchr(end, '\n') : strchr(begin, '\n');
-    memmove(begin, after ? after + 1 : "", strlen(after ? after + 1 : "") + 1);
+    char *end = strstr(begin, end_mark), *list = end ? end + strlen(end_mark) : NULL,
+         *from = begin + strcspn(begin, "\n");
+    if (list && strncmp(list, ": ", 2) == 0) {
+        for (from += *from == '\n'; from < end;) {
+            size_t length = strcspn(from, "\n"), whole = length + 1;
+            if (!keep_lists(list + 2, from, length)) {
+                memmove(to, from, whole);
+                to += whole;
+            }
+            from += whole;
+        }
+    }
+    from = list ? list + strcspn(list, "\n") : from;
+    from += *from == '\n';
+    memmove(to, from, strlen(from) + 1);
+}
+
+/* Our part of the file: "" without settings. */
+static void keep_own_part(const struct sg_selftest *selftest, const char *settings, char *ret, size_t size)
+{
+    char lines[SG_SELFTEST_SETTINGS];
+    *ret = '\0';
+    if (!*settings)
+        return;
+    snprintf(lines, sizeof lines, "%s", settings);
+    for (char *at = lines; (at = strchr(at, ','));)
+        *at = '\n';
+    snprintf(ret, size,
+        "%s, for %s under a driver for CUDA %d.%d. Lines outside of this part stay, and win.\n%s\n%s: %s\n", begin_mark,
+        selftest->device, selftest->driver / 1000, selftest->driver % 1000 / 10, lines, end_mark, settings);
 }
 
 bool sg_selftest_apply(struct sg_selftest *selftest, const char *settings)
 {
     const char *verb = selftest->launch.verb;
-    char path[SG_PATH_BYTES], own[SG_SELFTEST_SETTINGS + 512] = "";
+    selftest->apply_failed = true;
+    char path[SG_PATH_BYTES], own[2 * SG_SELFTEST_SETTINGS + 512];
     if (!sg_conf_card_path(getenv("XDG_CONFIG_HOME"), getenv("HOME"), selftest->device, selftest->driver, path)) {
         sg_tool_message(verb, "nothing is applied, since neither HOME nor XDG_CONFIG_HOME is a folder");
         return false;
     }
-    if (*settings)
-        snprintf(own, sizeof own,
-            "%s, for %s under a driver for CUDA %d.%d. Lines outside of this part stay, and win.\n%s\n%s.\n",
-            begin_mark, selftest->device, selftest->driver / 1000, selftest->driver % 1000 / 10, settings, end_mark);
-    for (char *at = strchr(own, '\n'); at && *at; at++)
-        *at = *at == ',' ? '\n' : *at;
+    keep_own_part(selftest, settings, own, sizeof own);
     int error;
     char *others = keep_read(path, &error), *text = others ? malloc(strlen(own) + strlen(others) + 1) : NULL;
     if (others)
@@ -170,6 +207,7 @@ bool sg_selftest_apply(struct sg_selftest *selftest, const char *settings)
         sg_tool_message(verb, "the settings can't be written to %s: %s", path, strerror(-error));
         return false;
     }
+    selftest->apply_failed = false;
     snprintf(selftest->conf_path, sizeof selftest->conf_path, "%s", path);
     return true;
 }

@@ -50,7 +50,8 @@ static void print_verdicts(const struct sg_selftest *selftest)
     }
     print_conclusion(selftest);
     if (*sg_selftest_settings(selftest, settings, sizeof settings) && !*selftest->conf_path)
-        printf("Would change: %s (--apply writes that for this GPU and driver)\n", settings);
+        printf("Would change: %s%s\n", settings,
+            selftest->apply_failed ? ", which could not be written" : " (--apply writes that for this GPU and driver)");
     if (*selftest->conf_path && *settings)
         printf("Changed for this GPU and driver: %s, in %s\n", settings, selftest->conf_path);
     else if (*selftest->conf_path)

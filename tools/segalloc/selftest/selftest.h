@@ -51,6 +51,7 @@ struct sg_selftest {
     bool simulated;
     double seconds;
     char problem[400]; /* why there is nothing to judge; "": there is */
+    bool apply_failed; /* the settings were to be written, and could not be */
     char facts_path[4096], conf_path[4096]; /* files that were written; "": none */
 };
 
@@ -88,7 +89,7 @@ const char *sg_selftest_word(enum sg_selftest_level level);
 bool sg_selftest_keep(struct sg_selftest *selftest, const char *path);
 
 /* Writes settings to the user's configuration for this card and driver, as a part of the file that bears marks. Whatever else is in the
-   file stays, and wins where it names the same option. Without settings the part goes, and a file that then is empty. False after a line. */
+   file stays, also between the marks, and wins where it names the same option. Without settings the part goes, and a file that then is empty. False after a line. */
 bool sg_selftest_apply(struct sg_selftest *selftest, const char *settings);
 
 /* The file of facts that sg_selftest_keep() wrote last for a card; to be given up. NULL: there is none. */
