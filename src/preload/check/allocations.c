@@ -14,8 +14,8 @@
 #include "track/streams.h"
 
 enum {
-    PARTS = 64,      /* freed blocks that one allocation looks at */
-    PARTS_USUAL = 8, /* the same where it is not thorough: each takes a copy or three */
+    PARTS = 64,       /* of freed blocks that are looked at in one round */
+    BLOCKS_USUAL = 8, /* freed blocks that one allocation looks at where it is not thorough: each takes a copy or more */
     TAILS_SHARE = 256,
     SEGMENT_STEP = 2 << 20 /* bytes by which segments grow, as PyTorch's */
 };
@@ -72,11 +72,36 @@ static bool write_canary(const struct sg_freed *block, CUstream stream)
         sg_real()->cuMemsetD8Async(block->base + block->bytes, SG_CANARY_BYTE, sg_canary_bytes(block), stream));
 }
 
-/* Looks at a block that is handed out. The parts of freed blocks in it are read on the stream that gets it, then its canary
-   is written there. A block that is for no stream may be used on any at once: the host waits for these copies alone. */
-static void look_at_given(struct sg_core *core, int device, const struct sg_request *request, const struct sg_tag *tag,
-    struct sg_freed *block, const struct sg_part *part, size_t count)
+/* The parts of freed blocks that one look is about. Where it is thorough, a block has as many rounds as it needs: a round of 64
+   parts, and the next one goes on at `done` bytes. Else it has one round. */
+struct round {
+    struct sg_part part[PARTS];
+    size_t count;
+    uint64_t done;
+};
+
+/* The next parts. Under SG_LOCK_CHECK. */
+static void round_take(struct round *round, CUdeviceptr address, uint64_t room)
 {
+    bool thorough = sg_check_thorough();
+    uint64_t bytes;
+    round->count = sg_shadow_take(&sg_check_shadow, address + round->done, room - round->done, round->part, PARTS,
+        thorough ? PARTS : BLOCKS_USUAL, &bytes);
+    round->done += bytes;
+    if (round->done < room && !thorough) {
+        sg_check_left_out(SG_LEFT_OUT_MANY);
+        sg_shadow_forget(&sg_check_shadow, address + round->done, room - round->done);
+        round->done = room;
+    }
+}
+
+/* Looks at a block that is handed out. The parts of freed blocks in it are read on the stream that gets it. With the last
+   ones its canary is written there. A block that is for no stream may be used on any at once: the host waits for these copies
+   alone. */
+static void look_at_given(struct sg_core *core, int device, const struct sg_request *request, const struct sg_tag *tag,
+    struct sg_freed *block, const struct round *round)
+{
+    bool last = round->done == block->fill.room;
     struct sg_lane *lane = sg_work_enter(tag->context);
     if (!lane)
         return;
@@ -84,14 +109,14 @@ static void look_at_given(struct sg_core *core, int device, const struct sg_requ
     if (block->fill.has_tail)
         reader.spared = block->base + sg_fill_stamp_at(&block->fill, 0);
     if (stream_of_allocation(core, lane, request, tag, device, &reader.stream, &reader.kept_all)) {
-        for (size_t i = 0; i < count; i++)
-            sg_reader_part(&reader, &part[i]);
-        if (sg_check_parts & SG_CHECK_CANARY && block->fill.has_tail)
+        for (size_t i = 0; i < round->count; i++)
+            sg_reader_part(&reader, &round->part[i]);
+        if (last && sg_check_parts & SG_CHECK_CANARY && block->fill.has_tail)
             block->canary = write_canary(block, reader.stream);
         if (reader.kept_all && block->canary && !reader.batch && !sg_reader_begin(&reader))
             reader.gave_up = true; /* nothing shows when it is written */
         sg_reader_send(&reader);
-        if (request->has_stream && tag->slot)
+        if (last && request->has_stream && tag->slot)
             sg_core_slot_upkeep(core, device, tag->slot);
     } else {
         sg_check_left_out(SG_LEFT_OUT_STREAM);
@@ -136,48 +161,54 @@ static void look_at_marks(struct sg_core *core, int device, const struct sg_requ
     sg_work_leave();
 }
 
-/* The place for the stamps of a block: the other one where a freed block had its own there. */
-static unsigned stamps_place(CUdeviceptr address, size_t room, const struct sg_part *part, size_t count)
+/* A round of looks. A freed block that has several parts has its marks looked at once. */
+static void look_at_round(struct sg_core *core, int device, const struct sg_request *request, const struct sg_tag *tag,
+    struct sg_freed *block, const struct round *round)
 {
-    for (size_t i = 0; i < count; i++) {
-        const struct sg_fill *fill = &part[i].freed->fill;
-        if (part[i].address + part[i].bytes == address + room && part[i].offset + part[i].bytes == fill->room)
-            return !fill->place;
+    for (size_t i = 0; i < round->count; i++) {
+        bool seen = false;
+        for (size_t k = 0; k < i; k++)
+            seen |= round->part[k].freed == round->part[i].freed;
+        if (!seen)
+            look_at_marks(core, device, request, tag, block, &round->part[i]);
     }
-    return 0;
+    if (sg_check_parts & SG_CHECK_PARTS)
+        look_at_given(core, device, request, tag, block, round);
 }
 
+/* The stamps of a block go to the other place where a freed block that ended there had its own. */
 void sg_check_given(struct sg_core *core, int device, const struct sg_request *request, const struct sg_tag *tag,
     CUdeviceptr address, size_t bytes, size_t room)
 {
-    struct sg_part part[PARTS];
+    struct round round;
+    unsigned place = 0;
     bool has_tail = room > bytes;
+    round.done = 0;
     room = (room + SG_TAIL - 1) & ~(size_t)(SG_TAIL - 1); /* the core's unit: all of it is this block's */
     struct sg_check_note note = sg_check_note_now(tag);
     sg_process_lock(SG_LOCK_CHECK);
-    size_t most = sg_check_thorough() ? PARTS : PARTS_USUAL;
-    size_t count = sg_shadow_take(&sg_check_shadow, address, room, part, most);
+    bool ends = sg_shadow_ends_at(&sg_check_shadow, address + room, &place);
     struct sg_freed *block = sg_shadow_freed(&sg_check_shadow);
+    if (!block)
+        sg_shadow_forget(&sg_check_shadow, address, room);
     sg_process_unlock(SG_LOCK_CHECK);
-    if (count > most) {
-        sg_check_left_out(SG_LEFT_OUT_MANY);
-        count = most;
+    if (!block)
+        return;
+    block->device = device;
+    block->base = address;
+    block->bytes = bytes;
+    block->allocated = note;
+    block->fill.room = room;
+    block->fill.has_tail = has_tail;
+    block->fill.place = ends ? !place : 0;
+    while (round.done < room) {
+        sg_process_lock(SG_LOCK_CHECK);
+        round_take(&round, address, room);
+        sg_process_unlock(SG_LOCK_CHECK);
+        look_at_round(core, device, request, tag, block, &round);
+        for (size_t i = 0; i < round.count; i++)
+            sg_live_drop(round.part[i].freed);
     }
-    if (block) {
-        block->device = device;
-        block->base = address;
-        block->bytes = bytes;
-        block->allocated = note;
-        block->fill.room = room;
-        block->fill.has_tail = has_tail;
-        block->fill.place = stamps_place(address, room, part, count);
-        for (size_t i = 0; i < count; i++)
-            look_at_marks(core, device, request, tag, block, &part[i]);
-        if (sg_check_parts & SG_CHECK_PARTS)
-            look_at_given(core, device, request, tag, block, part, count);
-        sg_live_put(block);
-    }
-    for (size_t i = 0; i < count; i++)
-        sg_live_drop(part[i].freed);
+    sg_live_put(block);
     sg_samples_poll(sg_check_driver, /* all */ false, sg_check_compare);
 }

@@ -14,11 +14,12 @@
 #include "inspect/inventory.h"
 #include "process/process.h"
 
-enum { TOLD_MOST = 16, COUNTS_BYTES = 256 };
+enum { TOLD_MOST = 256, COUNTS_BYTES = 256 };
 
 static bool as_json; /* set before there are findings */
 static _Atomic uint64_t counts[SG_FINDING_KINDS];
-static _Atomic uint64_t told[TOLD_MOST]; /* kind << 32 | site, plus 1; 0: free */
+static _Atomic uint64_t told[TOLD_MOST]; /* kind << 32 | site, plus 1, from its hash on; 0: free */
+static _Atomic uint64_t not_told;        /* findings at places for which there was none free */
 
 void sg_findings_open(bool json)
 {
@@ -33,20 +34,33 @@ uint64_t sg_findings_count(void)
     return sum;
 }
 
-/* True for the first of its kind and place. */
-static bool is_new(const struct sg_finding *finding)
+/* The place that a finding is told for: where the block was freed. Where that is not known, as of a wrong free, it is where the
+   finding was made. */
+static uint32_t finding_place(const struct sg_finding *finding)
 {
-    uint64_t key = ((uint64_t)finding->kind << 32 | (finding->block ? finding->block->freed.site : 0)) + 1;
-    for (int i = 0; i < TOLD_MOST; i++) {
+    if (finding->block && finding->block->freed.site)
+        return finding->block->freed.site;
+    return finding->now ? finding->now->note.site : 0;
+}
+
+enum told { TOLD_ALREADY, TOLD_FIRST, TOLD_NO_ROOM };
+
+/* Notes the kind and place of a finding. */
+static enum told told_note(const struct sg_finding *finding)
+{
+    uint64_t key = ((uint64_t)finding->kind << 32 | finding_place(finding)) + 1,
+             mixed = (uint32_t)(key ^ key >> 32) % TOLD_MOST;
+    for (unsigned i = 0; i < TOLD_MOST; i++) {
+        _Atomic uint64_t *slot = &told[(mixed + i) % TOLD_MOST];
         uint64_t none = 0;
-        if (atomic_load(&told[i]) == key)
-            return false;
-        if (atomic_compare_exchange_strong(&told[i], &none, key))
-            return true;
+        if (atomic_load(slot) == key)
+            return TOLD_ALREADY;
+        if (atomic_compare_exchange_strong(slot, &none, key))
+            return TOLD_FIRST;
         if (none == key)
-            return false;
+            return TOLD_ALREADY;
     }
-    return false;
+    return TOLD_NO_ROOM;
 }
 
 /* The first byte that differs, by its address and by its offset, and how much differs. */
@@ -174,8 +188,17 @@ static void findings_add(const struct sg_finding *finding, sg_finding_say_fn *sa
     atomic_fetch_add(&counts[finding->kind], 1);
     if (core)
         sg_core_count(core, device, sg_finding_stat(finding->kind), 1);
-    if (!is_new(finding))
+    switch (told_note(finding)) {
+    case TOLD_ALREADY:
         return;
+    case TOLD_NO_ROOM:
+        atomic_fetch_add(&not_told, 1);
+        if (core)
+            sg_core_count(core, device, SG_STAT_check_not_told, 1);
+        return;
+    case TOLD_FIRST:
+        break;
+    }
     sg_finding_record(finding);
     if (say)
         say(finding, as_json, user);
@@ -214,8 +237,8 @@ void sg_findings_end(uint64_t frees, uint64_t filled, uint64_t read, const char 
     if (as_json) {
         sg_text_print(&text,
             "segalloc: check: {\"end\":true,\"pid\":%ld,\"frees\":%" PRIu64 ",\"filled\":%" PRIu64 ",\"read\":%" PRIu64
-            ",\"findings\":%" PRIu64,
-            (long)getpid(), frees, filled, read, found);
+            ",\"findings\":%" PRIu64 ",\"not_told\":%" PRIu64,
+            (long)getpid(), frees, filled, read, found, atomic_load(&not_told));
         sg_text_json(&text, "not_looked_at", left_out);
         if (sg_check_parts & SG_CHECK_GUARD) {
             sg_text_print(&text, ",\"guarded\":%" PRIu64 ",\"faults\":%" PRIu64, sg_guard_count(), guard_faults());
@@ -244,6 +267,9 @@ void sg_findings_end(uint64_t frees, uint64_t filled, uint64_t read, const char 
             sg_text_print(&text, "%s%s: %s", any++ ? ", " : "", sg_finding_words((enum sg_finding_kind)i),
                 sg_text_number(count, number));
     }
+    if (atomic_load(&not_told))
+        sg_text_print(&text, "; %s of them not told, since %d places were told before",
+            sg_text_number(atomic_load(&not_told), number), TOLD_MOST);
     sg_text_print(&text, "%s%s%s\n", found ? ")" : "", *left_out ? ". Not looked at: " : "", left_out);
     sg_text_write(&text);
 }

@@ -3,10 +3,11 @@
    Each kind of finding is told once for each place in the program that freed the block, in one block of text whose first
    line begins "segalloc: check:". All are counted, and the end says how many there were.
 
-   Limits. 16 blocks of text for a process; a text is cut at 4 KiB.
+   Limits. 256 blocks of text for a process, and the end says how many findings were not told for that; a text is cut at 4 KiB.
 
    Why once for each place. A program with a mistake has it in a loop, and a thousand equal texts would hide the second
-   mistake. The place is the one that freed the block, since the block before is what a user has to look at first.
+   mistake. The place is the one that freed the block, since the block before is what a user has to look at first. A free of what
+   is no block has the place of that free.
 
    Errors of the GPU have a text of their own, since they are about several blocks at once: faults.c says them. They are counted
    and recorded here as all others, with the block that is nearest.

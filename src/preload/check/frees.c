@@ -34,8 +34,23 @@ uint64_t sg_check_filled(void)
     return atomic_load_explicit(&filled_bytes, memory_order_relaxed);
 }
 
-/* Fills a block on a stream: whole by one call, or its windows and its tail by three. False: the driver refused some of
-   it, so nothing is known of these bytes. */
+/* Fills the windows that have a pitch: by one call, or each by its own where they are too far apart for that. */
+static bool fill_windows(const struct sg_freed *block, CUstream stream)
+{
+    const struct sg_real *real = sg_real();
+    const struct sg_fill *fill = &block->fill;
+    if (fill->pitch <= SG_PITCH_MOST)
+        return sg_work_went_well(real->cuMemsetD2D32Async(block->base + fill->first, fill->pitch, fill->word,
+            SG_WINDOW / 4, fill->windows, stream));
+    bool well = true;
+    for (uint32_t i = 0; i < fill->windows && well; i++)
+        well = sg_work_went_well(
+            real->cuMemsetD32Async(block->base + fill->first + i * fill->pitch, fill->word, SG_WINDOW / 4, stream));
+    return well;
+}
+
+/* Fills a block on a stream: whole by one call, or its windows and its tail by three or more. False: the driver refused some
+   of it, so nothing is known of these bytes. */
 static bool fill_block(const struct sg_freed *block, CUstream stream)
 {
     const struct sg_real *real = sg_real();
@@ -47,8 +62,7 @@ static bool fill_block(const struct sg_freed *block, CUstream stream)
     } else {
         bytes = (uint64_t)SG_WINDOW * (fill->windows + 1);
         well = sg_work_went_well(real->cuMemsetD32Async(block->base, fill->word, SG_WINDOW / 4, stream)) &&
-               sg_work_went_well(real->cuMemsetD2D32Async(block->base + fill->first, fill->pitch, fill->word,
-                   SG_WINDOW / 4, fill->windows, stream));
+               fill_windows(block, stream);
         if (well && fill->has_tail) {
             bytes += SG_TAIL;
             well = sg_work_went_well(
@@ -204,11 +218,9 @@ struct sg_freed *sg_check_freeing(struct sg_core *core, CUdeviceptr address, str
     bool filled = look_at_free(core, block, tag);
     if (!filled)
         block->fill = (struct sg_fill){.room = block->fill.room, .place = block->fill.place};
-    if (filled || block->marks.count) {
-        sg_process_lock(SG_LOCK_CHECK);
-        sg_shadow_put(&sg_check_shadow, block);
-        sg_process_unlock(SG_LOCK_CHECK);
-    }
+    sg_process_lock(SG_LOCK_CHECK); /* one that is not filled is kept so that a second free of it is told as one */
+    sg_shadow_put(&sg_check_shadow, block);
+    sg_process_unlock(SG_LOCK_CHECK);
     sg_samples_poll(sg_check_driver, /* all */ false, sg_check_compare);
     return block;
 }
@@ -226,9 +238,7 @@ void sg_check_freed(struct sg_freed *block, bool done)
     }
     sg_process_lock(SG_LOCK_CHECK);
     bool has_tail = block->fill.room > ((block->bytes + SG_TAIL - 1) & ~(uint64_t)(SG_TAIL - 1));
-    struct sg_part part;
-    if (sg_shadow_take(&sg_check_shadow, block->base, block->fill.room, &part, 1))
-        sg_shadow_unref(&sg_check_shadow, part.freed);
+    sg_shadow_forget(&sg_check_shadow, block->base, block->fill.room);
     sg_process_unlock(SG_LOCK_CHECK);
     block->fill = (struct sg_fill){.room = block->fill.room, .has_tail = has_tail};
     block->freed = (struct sg_check_note){0};

@@ -53,6 +53,18 @@ static bool fill_has(const struct sg_fill *fill, uint64_t offset)
     return from / fill->pitch < fill->windows && from % fill->pitch < SG_WINDOW;
 }
 
+bool sg_fill_reaches(const struct sg_fill *fill, uint64_t offset, uint64_t bytes)
+{
+    uint64_t end = offset + bytes, body = fill->has_tail ? fill->room - SG_TAIL : fill->room, row = 0;
+    if (fill->has_tail && end > body)
+        return true;
+    if (!fill->has_body || fill->whole || offset < SG_WINDOW)
+        return fill->has_body;
+    if (offset >= fill->first + SG_WINDOW) /* the first window that ends behind it */
+        row = (offset - fill->first - SG_WINDOW) / fill->pitch + 1;
+    return row < fill->windows && fill->first + row * fill->pitch < end;
+}
+
 uint64_t sg_fill_stamps_at(const struct sg_fill *fill, uint64_t offset)
 {
     uint64_t first = fill->has_tail ? sg_fill_stamp_at(fill, 0) : UINT64_MAX;

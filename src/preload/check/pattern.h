@@ -26,15 +26,16 @@
 #include <stdint.h>
 
 enum {
-    SG_TAIL = 512,           /* bytes; a block's unit in the core, so blocks stay aligned */
-    SG_TAIL_STAMPS = 256,    /* where its second half begins, two places for stamps. The canary ends before, since nothing
+    SG_TAIL = 512,         /* bytes; a block's unit in the core, so blocks stay aligned */
+    SG_TAIL_STAMPS = 256,  /* where its second half begins, two places for stamps. The canary ends before, since nothing
                                 orders a stamp after the write of the canary */
-    SG_STAMPS = 128,         /* bytes of a place: two for each slot of a stream */
-    SG_CANARY_BYTE = 0xdb,   /* behind a block while it is allocated; no zero, no small number, no text */
-    SG_FILL_WHOLE = 65536,   /* bytes of a block that are filled whole. It is not to be noticed:
+    SG_STAMPS = 128,       /* bytes of a place: two for each slot of a stream */
+    SG_CANARY_BYTE = 0xdb, /* behind a block while it is allocated; no zero, no small number, no text */
+    SG_FILL_WHOLE = 65536, /* bytes of a block that are filled whole. It is not to be noticed:
                                 64 KiB are a twentieth of a microsecond at 1.3 TB/s, less than a launch takes */
-    SG_WINDOW = 1024,        /* bytes of a window */
-    SG_WINDOWS = 8           /* windows of a larger block, the one at its start with them */
+    SG_WINDOW = 1024,      /* bytes of a window */
+    SG_WINDOWS = 8,        /* windows of a larger block, the one at its start with them */
+    SG_PITCH_MOST = 0x7fffffff /* between rows of one call of the driver: CU_DEVICE_ATTRIBUTE_MAX_PITCH of every GPU */
 };
 
 /* Which bytes of a block are filled, by the offset in the block.
@@ -67,6 +68,9 @@ void sg_fill_plan(uint64_t room, bool has_tail, bool thorough, uint64_t seed, st
 
 /* The word that should stand at `offset`, and as a mask which of its bits were written; 0: nothing was filled there. */
 uint32_t sg_fill_expected(const struct sg_fill *fill, uint64_t offset, uint32_t *ret);
+
+/* True if any of `bytes` bytes from `offset` on are filled, or have stamps. */
+bool sg_fill_reaches(const struct sg_fill *fill, uint64_t offset, uint64_t bytes);
 
 /* The slots whose stamps have bytes at `offset` to `offset` + 3, a bit each. */
 uint64_t sg_fill_stamps_at(const struct sg_fill *fill, uint64_t offset);

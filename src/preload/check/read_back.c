@@ -36,6 +36,8 @@ void sg_reader_settle(struct sg_reader *reader)
 bool sg_reader_begin(struct sg_reader *reader)
 {
     uint64_t until = sg_check_thorough() && !sg_samples_are_stuck() ? sg_clock_ns() + PATIENCE_NS : 0;
+    if (reader->kept == SG_READER_KEPT && until)
+        sg_reader_settle(reader);
     if (reader->kept == SG_READER_KEPT)
         return false;
     reader->batch = sg_batch_begin(reader->lane);
@@ -128,16 +130,28 @@ static void read_bytes(struct sg_reader *reader, const struct sg_part *part, uin
         read_plain(reader, part, next, end - next);
 }
 
-/* The windows that lie in [from, to), by one copy. */
+/* The beginning of what a window has in [from, to). */
+static void read_window(struct sg_reader *reader, const struct sg_part *part, uint64_t window, uint64_t from,
+    uint64_t to)
+{
+    uint64_t begin = window > from ? window : from, end = window + SG_WINDOW < to ? window + SG_WINDOW : to;
+    if (begin < end)
+        read_bytes(reader, part, begin, end - begin < SAMPLE_BYTES ? end - begin : SAMPLE_BYTES);
+}
+
+/* The windows that lie in [from, to), by one copy. The first one, and those that are cut by an end, have a copy each. */
 static void read_windows(struct sg_reader *reader, const struct sg_part *part, uint64_t from, uint64_t to)
 {
     const struct sg_fill *fill = &part->freed->fill;
     uint64_t spared = spared_offset(reader, part);
-    if (from == 0 && to >= SAMPLE_BYTES)
-        read_bytes(reader, part, 0, SAMPLE_BYTES);
+    read_window(reader, part, 0, from, to);
     uint64_t row = from <= fill->first ? 0 : (from - fill->first + fill->pitch - 1) / fill->pitch, end = row;
+    if (row && row <= fill->windows)
+        read_window(reader, part, fill->first + (row - 1) * fill->pitch, from, to);
     while (end < fill->windows && fill->first + end * fill->pitch + SAMPLE_BYTES <= (to < spared ? to : spared))
         end++;
+    if (end < fill->windows)
+        read_window(reader, part, fill->first + end * fill->pitch, from, to);
     if (end == row)
         return;
     uint64_t offset = fill->first + row * fill->pitch;

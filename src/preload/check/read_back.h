@@ -41,7 +41,8 @@ void sg_reader_words(struct sg_reader *reader, struct sg_freed *freed);
 /* Sends the batch, if there is one: an event goes behind its copies. */
 void sg_reader_send(struct sg_reader *reader);
 
-/* Waits for what was kept, in the order in which it was copied. The caller has left the lane. */
+/* Waits for what was kept, in the order in which it was copied. The caller has left the lane. A thorough run does so in between
+   too, where SG_READER_KEPT batches are out. */
 void sg_reader_settle(struct sg_reader *reader);
 
 #endif

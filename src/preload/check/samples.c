@@ -140,6 +140,29 @@ struct sg_batch *sg_batch_begin(struct sg_lane *lane)
     return found;
 }
 
+/* Copies the rows of a sample: by one call, or each by its own where they are too far apart for that. */
+static CUresult sample_copy_rows(const struct sg_sample *sample, unsigned char *to, CUstream stream)
+{
+    const struct sg_real *real = sg_real();
+    CUDA_MEMCPY2D copy = {
+        .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+        .srcDevice = sample->address,
+        .srcPitch = sample->pitch,
+        .dstMemoryType = CU_MEMORYTYPE_HOST,
+        .dstHost = to,
+        .dstPitch = sample->bytes,
+        .WidthInBytes = sample->bytes,
+        .Height = sample->rows,
+    };
+    if (sample->rows > 1 && sample->pitch <= SG_PITCH_MOST)
+        return real->cuMemcpy2DAsync_v2(&copy, stream);
+    CUresult result = CUDA_SUCCESS;
+    for (uint32_t row = 0; row < sample->rows && result == CUDA_SUCCESS; row++)
+        result = real->cuMemcpyDtoHAsync_v2(to + (size_t)row * sample->bytes, sample->address + row * sample->pitch,
+            sample->bytes, stream);
+    return result;
+}
+
 bool sg_batch_read(struct sg_batch *batch, const struct sg_sample *sample, CUstream stream)
 {
     uint64_t bytes = (uint64_t)sample->bytes * sample->rows;
@@ -148,20 +171,7 @@ bool sg_batch_read(struct sg_batch *batch, const struct sg_sample *sample, CUstr
     struct sg_sample *own = &batch->sample[batch->count];
     *own = *sample;
     own->at = batch->used;
-    CUDA_MEMCPY2D copy = {
-        .srcMemoryType = CU_MEMORYTYPE_DEVICE,
-        .srcDevice = sample->address,
-        .srcPitch = sample->pitch,
-        .dstMemoryType = CU_MEMORYTYPE_HOST,
-        .dstHost = batch->data + own->at,
-        .dstPitch = sample->bytes,
-        .WidthInBytes = sample->bytes,
-        .Height = sample->rows,
-    };
-    CUresult result = sample->rows == 1
-        ? sg_real()->cuMemcpyDtoHAsync_v2(batch->data + own->at, sample->address, sample->bytes, stream)
-        : sg_real()->cuMemcpy2DAsync_v2(&copy, stream);
-    if (result != CUDA_SUCCESS)
+    if (sample_copy_rows(own, batch->data + own->at, stream) != CUDA_SUCCESS)
         return false;
     batch->used += (uint32_t)(bytes + 7) & ~7u;
     batch->count++;

@@ -37,7 +37,7 @@ struct sg_check_block {
     struct sg_check_note note;
 };
 
-/* Bytes of one block, copied by one call. With rows, `pitch` is from the start of a row to that of the next one, on the
+/* Bytes of one block, copied by one call, or by one for each row. With rows, `pitch` is from the start of a row to that of the next one, on the
    device; on the host rows follow each other.
 
    For example, windows 2 to 4 of a block of 8 MiB: offset 2,100,000, 512 bytes, 3 rows, pitch 1,048,448. They take

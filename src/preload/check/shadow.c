@@ -245,21 +245,72 @@ struct sg_freed *sg_shadow_at(struct sg_shadow *shadow, CUdeviceptr address)
     return piece->freed;
 }
 
-size_t sg_shadow_take(struct sg_shadow *shadow, CUdeviceptr address, uint64_t bytes, struct sg_part *ret, size_t room)
+void sg_shadow_forget(struct sg_shadow *shadow, CUdeviceptr address, uint64_t bytes)
 {
-    size_t parts = 0;
+    for (uint64_t done = 0, run; done < bytes; done += run) {
+        uint64_t place = shadow_place(shadow, address + done, bytes - done, &run);
+        shadow_clear(shadow, place, place + run);
+    }
+}
+
+bool sg_shadow_ends_at(const struct sg_shadow *shadow, CUdeviceptr end, unsigned *ret_place)
+{
+    uint64_t one, place = shadow_place(shadow, end - 1, 1, &one);
+    const struct piece *piece = piece_at(shadow, place);
+    if (!piece || piece_begin(piece) > place ||
+        piece->offset + (place - piece_begin(piece)) + 1 != piece->freed->fill.room)
+        return false;
+    *ret_place = piece->freed->fill.place;
+    return true;
+}
+
+/* The parts that are written so far. */
+struct taking {
+    struct sg_part *part;
+    size_t count, room, blocks, blocks_most;
+};
+
+/* Adds a part: to the last one where it goes on there, or as a new one where there is something to look at. False: there is
+   no room for it. */
+static bool taking_add(struct taking *taking, const struct sg_part *part)
+{
+    struct sg_part *last = taking->count ? &taking->part[taking->count - 1] : NULL;
+    if (last && last->freed == part->freed && last->offset + last->bytes == part->offset &&
+        last->address + last->bytes == part->address) {
+        last->bytes += part->bytes;
+        return true;
+    }
+    bool is_new = true;
+    for (size_t i = 0; i < taking->count; i++)
+        is_new &= taking->part[i].freed != part->freed;
+    if (!sg_fill_reaches(&part->freed->fill, part->offset, part->bytes) && !(is_new && part->freed->marks.count))
+        return true;
+    if (taking->count == taking->room || taking->blocks + is_new > taking->blocks_most)
+        return false;
+    taking->part[taking->count++] = *part;
+    taking->blocks += is_new;
+    part->freed->refs++;
+    return true;
+}
+
+size_t sg_shadow_take(struct sg_shadow *shadow, CUdeviceptr address, uint64_t bytes, struct sg_part *ret, size_t room,
+    size_t blocks, uint64_t *ret_bytes)
+{
+    struct taking taking = {.part = ret, .room = room, .blocks_most = blocks};
     for (uint64_t done = 0, run; done < bytes; done += run) {
         uint64_t place = shadow_place(shadow, address + done, bytes - done, &run), end = place + run;
-        for (struct piece *piece; (piece = piece_at(shadow, place)) && piece_begin(piece) < end; parts++) {
+        for (struct piece *piece; (piece = piece_at(shadow, place)) && piece_begin(piece) < end;) {
             uint64_t begin = piece_begin(piece) > place ? piece_begin(piece) : place;
             uint64_t until = piece_end(piece) < end ? piece_end(piece) : end;
-            if (parts < room) {
-                ret[parts] = (struct sg_part){piece->freed, piece->offset + (begin - piece_begin(piece)),
-                    address + done + (begin - place), until - begin};
-                piece->freed->refs++;
+            const struct sg_part part = {piece->freed, piece->offset + (begin - piece_begin(piece)),
+                address + done + (begin - place), until - begin};
+            if (!taking_add(&taking, &part)) {
+                *ret_bytes = part.address - address;
+                return taking.count;
             }
             piece_cut(shadow, piece, begin, until);
         }
     }
-    return parts;
+    *ret_bytes = bytes;
+    return taking.count;
 }

@@ -110,12 +110,23 @@ struct sg_part {
     uint64_t bytes;
 };
 
-/* Takes what is known of `bytes` bytes at `address` out of the shadow: they serve again. Writes up to `room` parts, each
-   with a reference, and returns how many there were; further ones are only taken out. The rest of a freed block on both
-   sides stays in the shadow.
+/* Takes what is known of `bytes` bytes at `address` out of the shadow: they serve again. Writes up to `room` parts of up
+   to `blocks` freed blocks, each part with a reference, and returns how many. *ret_bytes is how far it came: less than
+   `bytes` where the next part found no room. The rest of a freed block on both sides stays in the shadow.
+
+   Pages that follow each other in address and in the freed block are one part. A page in which nothing was filled is no part.
+   So a block of 256 MiB is one part where its pages stand as they did, and nine at most where they are scattered: its
+   windows and its tail. A freed block that needs marks has a part at least.
 
    For example, blocks X of 4 KiB and Y of 8 KiB were freed, one behind the other at A. A block of 6 KiB at A takes two
    parts: all of X, and bytes 0 to 2,047 of Y. The next block at A + 6 KiB finds Y from byte 2,048 on. */
-size_t sg_shadow_take(struct sg_shadow *shadow, CUdeviceptr address, uint64_t bytes, struct sg_part *ret, size_t room);
+size_t sg_shadow_take(struct sg_shadow *shadow, CUdeviceptr address, uint64_t bytes, struct sg_part *ret, size_t room,
+    size_t blocks, uint64_t *ret_bytes);
+
+/* Forgets what is known of these bytes. */
+void sg_shadow_forget(struct sg_shadow *shadow, CUdeviceptr address, uint64_t bytes);
+
+/* True if the byte in front of `end` is the last one of a freed block; *ret_place is the place of its stamps. */
+bool sg_shadow_ends_at(const struct sg_shadow *shadow, CUdeviceptr end, unsigned *ret_place);
 
 #endif

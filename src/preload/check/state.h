@@ -36,7 +36,7 @@ static inline bool sg_check_thorough(void)
      STREAM     the stream is not fresh and not idle, is of another context, or cannot be named by this thread
      COMPLETE   the caller has waited by itself, so the core gives the memory out at once, without a wait for a fill
      RING       all batches of the context are out
-     MANY       a large block took the place of more than 8 small ones, or 64 in a thorough run
+     MANY       a large block took the place of more than 8 small ones, where it is not thorough
      DRIVER     the driver lacks a call, or has refused it
      LOST       the context has ended before the copies were known to be there */
 #define SG_LEFT_OUT_REASONS(LEFT_OUT)                                   \

@@ -6,6 +6,8 @@
 #include "work/copy.h"
 #include "work/program_stream.h"
 
+#define PITCH_MOST UINT64_C(2147483647) /* MAX_PITCH of attribute.def */
+
 static struct sim_side side_of(uint64_t address, int expected)
 {
     struct sim_side s = {.address = address};
@@ -170,7 +172,7 @@ CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr dst, CUcontext dst_context, CUdevice
     return copy_peer(dst, dst_context, src, src_context, bytes, sim_per_thread(stream), false);
 }
 
-static CUresult copy_call_2d(const CUDA_MEMCPY2D *c, CUstream stream, bool blocking)
+static CUresult copy_call_2d_unaligned(const CUDA_MEMCPY2D *c, CUstream stream, bool blocking)
 {
     if (!c)
         return CUDA_ERROR_INVALID_VALUE;
@@ -181,6 +183,16 @@ static CUresult copy_call_2d(const CUDA_MEMCPY2D *c, CUstream stream, bool block
         result = sim_copy_side(c->dstMemoryType, c->dstHost, c->dstDevice, c->dstXInBytes, c->dstY, 0, c->dstPitch, 0,
             &box, &box.dst);
     return result == CUDA_SUCCESS ? sim_copy(&box, stream, blocking) : result;
+}
+
+/* "returns an error if any pitch is greater than the maximum allowed", says cuda.h of cuMemcpy2D; of cuMemcpy2DUnaligned that it
+   has not this restriction. */
+static CUresult copy_call_2d(const CUDA_MEMCPY2D *c, CUstream stream, bool blocking)
+{
+    if (c && ((c->srcMemoryType != CU_MEMORYTYPE_ARRAY && c->srcPitch > PITCH_MOST) ||
+                 (c->dstMemoryType != CU_MEMORYTYPE_ARRAY && c->dstPitch > PITCH_MOST)))
+        return CUDA_ERROR_INVALID_VALUE;
+    return copy_call_2d_unaligned(c, stream, blocking);
 }
 
 /* CUDA_MEMCPY3D and CUDA_MEMCPY3D_PEER have the same members but for the contexts. */
@@ -230,7 +242,7 @@ static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *c, CUstream stream, bool 
     }
 
 BOX(cuMemcpy2D_v2, CUDA_MEMCPY2D, copy_call_2d)
-BOX(cuMemcpy2DUnaligned_v2, CUDA_MEMCPY2D, copy_call_2d)
+BOX(cuMemcpy2DUnaligned_v2, CUDA_MEMCPY2D, copy_call_2d_unaligned)
 BOX(cuMemcpy3D_v2, CUDA_MEMCPY3D, copy_3d)
 BOX(cuMemcpy3DPeer, CUDA_MEMCPY3D_PEER, copy_3d_peer)
 

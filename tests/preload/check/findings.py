@@ -11,7 +11,7 @@ import unittest
 WRITE, OVERRUN = "write after free", "write behind the end of a block"
 TWICE, WRONG = "free of a block that is freed already", "free of an address that no block begins at"
 GONE = "free of a block whose context has ended"
-BYTES, LARGE = 5000, 8 << 20
+BYTES, LARGE, HUGE, SMALL, MANY = 5000, 8 << 20, 160 << 20, 1000000, 100
 # Of each mistake: the finding, the bytes of the block, and the first byte that differs (None: any, or no byte).
 MISTAKES = {
     "set_after_free": (WRITE, BYTES, 100),
@@ -22,6 +22,7 @@ MISTAKES = {
     "plain_copy_after_free": (WRITE, BYTES, 0),
     "large_after_free": (WRITE, LARGE, 0),
     "whole_large_after_free": (WRITE, LARGE, None),
+    "huge_after_free": (WRITE, HUGE, None),
     "last_byte_after_free": (WRITE, BYTES, BYTES - 4),
     "part_after_free": (WRITE, LARGE, None),
     "graph_after_free": (WRITE, BYTES, 0),
@@ -36,6 +37,7 @@ MISTAKES = {
     "plain_overrun": (OVERRUN, BYTES, BYTES),
     "double_free": (TWICE, BYTES, None),
     "plain_double_free": (TWICE, BYTES, None),
+    "double_free_beside_contexts": (TWICE, BYTES, None),
     "free_of_the_middle": (WRONG, BYTES, None),
     "free_of_an_odd_address": (WRONG, BYTES, None),
     "free_after_the_context_is_gone": (GONE, BYTES, None),
@@ -108,6 +110,35 @@ class Findings(unittest.TestCase):
             if "no-vmm" in sim:  # a free in a segment waits: it is filled as a plain one is
                 found, _ = objects(run("plain_set_after_free", "check:json", sim))
             self.assertEqual([each["finding"] for each in found], [WRITE], sim)
+
+    def test_thorough(self):
+        """Every byte of what was freed is read, of a block of many pages, of one that no stream gets, and of many blocks."""
+        for mistake, size, read in ("word_of_huge_after_free", HUGE, HUGE), ("plain_end_of_large_after_free", LARGE, LARGE), \
+                ("many_after_free", SMALL, MANY * SMALL * 9 // 10):
+            with self.subTest(mistake=mistake):
+                found, end = objects(run(mistake, "check:fill+thorough+json"))
+                self.assertEqual(end["not_looked_at"], "")
+                self.assertEqual([(each["finding"], each["block"]["bytes"]) for each in found], [(WRITE, size)])
+                self.assertGreaterEqual(end["read"], read)
+        self.assertGreater(end["findings"], MANY * 9 // 10)
+        _, end = objects(run("many_after_free", "check:fill+json"))
+        self.assertEqual(end["not_looked_at"], "1 of more freed blocks than one allocation looks at")
+
+    def test_windows_far_apart(self):
+        """Windows of a block of 17 GiB are further apart than the driver's greatest pitch."""
+        found, end = objects(run("windows_far_apart", "check:fill+json", "40GiB"))
+        self.assertEqual((found, end["not_looked_at"], end["filled"]), ([], "", 8 * 1024 + 512))
+        self.assertEqual(end["read"], 8 * 512 + 512 - 128)  # the next block's stamps are spared
+
+    def test_places(self):
+        """Frees of what is no block are told for each place, up to 256; the end counts the others."""
+        found, end = objects(run("wrong_frees", "check:json"))
+        self.assertEqual([each["finding"] for each in found], [WRONG] * 3)
+        self.assertEqual((end["findings"], end["not_told"]), (3, 0))
+        found, end = objects(run("many_places", "check:json"))
+        self.assertEqual((len(found), end["findings"], end["not_told"]), (256, 300, 44))
+        self.assertIn(": 300 findings (free of a block that is freed already: 300; 44 of them not told, since 256 places were told before)",
+                      run("many_places", "check:on").stderr.splitlines()[-1])
 
     def test_full_card(self):
         """A program that fills its card gets what it gets without, but for what tails take: 1/256 at most."""

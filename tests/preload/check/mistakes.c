@@ -13,7 +13,7 @@
 #include "extra.h"
 #include "segalloc/segalloc.h"
 
-enum { BYTES = 5000, LARGE = 8 << 20 };
+enum { BYTES = 5000, LARGE = 8 << 20, HUGE = 160 << 20, SMALL = 1000000, SMALL_COUNT = 100 };
 
 /* Neither inlined nor cloned, so that it stands on the stack under its own name. */
 #if defined(__clang__)
@@ -157,6 +157,63 @@ static void whole_large_after_free(void)
     serve_again(LARGE, one);
 }
 
+/* The second half of a block of many pages. */
+static void huge_after_free(void)
+{
+    CUdeviceptr address = first_owner(HUGE, one);
+    work(address, 64, one);
+    first_end(address, true);
+    work(address + HUGE / 2, HUGE / 2, one);
+    serve_again(HUGE, one);
+}
+
+/* The same, by one word. */
+static void word_of_huge_after_free(void)
+{
+    CUdeviceptr address = first_owner(HUGE, one);
+    work(address, 64, one);
+    first_end(address, true);
+    work(address + HUGE / 4 * 3, 4, one);
+    serve_again(HUGE, one);
+}
+
+/* The last word, by calls without a stream, for which the host waits. */
+static void plain_end_of_large_after_free(void)
+{
+    CUdeviceptr address = first_owner(LARGE, NULL);
+    first_end(address, false);
+    MUST(cuMemsetD8_v2(address + LARGE - 4, 1, 4));
+    MUST(cuCtxSynchronize());
+    serve_again(LARGE, NULL);
+}
+
+/* Many blocks are freed and written to, and a large one takes the pages of nearly all. */
+static void many_after_free(void)
+{
+    CUdeviceptr block[SMALL_COUNT];
+    for (int i = 0; i < SMALL_COUNT; i++)
+        block[i] = first_owner(SMALL, one);
+    work(block[0], 64, one);
+    for (int i = 0; i < SMALL_COUNT; i++)
+        first_end(block[i], true);
+    MUST(cuStreamSynchronize(one));
+    for (int i = 0; i < SMALL_COUNT; i++)
+        work(block[i], 4, one);
+    work(second_owner((size_t)SMALL * SMALL_COUNT, one), 64, one);
+    MUST(cuStreamSynchronize(one));
+}
+
+/* A block whose windows are further apart than one call of the driver may reach; no mistake. */
+static void windows_far_apart(void)
+{
+    size_t bytes = (size_t)17 << 30;
+    CUdeviceptr address = first_owner(bytes, one);
+    work(address, 64, one);
+    first_end(address, true);
+    work(second_owner(bytes, one), 64, one);
+    MUST(cuStreamSynchronize(one));
+}
+
 static void last_byte_after_free(void)
 {
     work(freed_on(one, BYTES) + BYTES - 1, 1, one);
@@ -258,6 +315,45 @@ static void free_of_the_middle(void)
 static void free_of_an_odd_address(void)
 {
     (void)cuMemFree_v2(first_owner(BYTES, NULL) + 3);
+}
+
+/* A block that is not filled at its free, since there are two contexts. */
+static void double_free_beside_contexts(void)
+{
+    CUcontext context;
+    CUdeviceptr address = first_owner(BYTES, NULL);
+    MUST(cuCtxCreate_v2(&context, 0, 0));
+    first_end(address, false);
+    (void)cuMemFree_v2(address);
+}
+
+/* Three places that free what is no block: two within one block, and one in memory that nobody has had. */
+static void wrong_frees(void)
+{
+    CUdeviceptr address = first_owner(BYTES, NULL);
+    (void)cuMemFree_v2(address + 512);
+    (void)cuMemFree_v2(address + 1024);
+    (void)cuMemFree_v2(address + 16384);
+}
+
+/* 300 places that free a block twice. */
+static void many_places(void)
+{
+#define TWICE                                           \
+    {                                                   \
+        CUdeviceptr address = first_owner(BYTES, NULL); \
+        (void)cuMemFree_v2(address);                    \
+        (void)cuMemFree_v2(address);                    \
+    }
+#define TEN(what) what what what what what what what what what what
+#define HUNDRED(what) \
+    TEN(what) TEN(what) TEN(what) TEN(what) TEN(what) TEN(what) TEN(what) TEN(what) TEN(what) TEN(what)
+    HUNDRED(TWICE)
+    HUNDRED(TWICE)
+    HUNDRED(TWICE)
+#undef HUNDRED
+#undef TEN
+#undef TWICE
 }
 
 static void free_in_another_context(void)
@@ -453,6 +549,11 @@ static const struct mistake {
     MISTAKE(plain_copy_after_free),
     MISTAKE(large_after_free),
     MISTAKE(whole_large_after_free),
+    MISTAKE(huge_after_free),
+    MISTAKE(word_of_huge_after_free),
+    MISTAKE(plain_end_of_large_after_free),
+    MISTAKE(many_after_free),
+    MISTAKE(windows_far_apart),
     MISTAKE(last_byte_after_free),
     MISTAKE(part_after_free),
     MISTAKE(graph_after_free),
@@ -464,6 +565,9 @@ static const struct mistake {
     MISTAKE(plain_overrun),
     MISTAKE(double_free),
     MISTAKE(plain_double_free),
+    MISTAKE(double_free_beside_contexts),
+    MISTAKE(wrong_frees),
+    MISTAKE(many_places),
     MISTAKE(free_of_the_middle),
     MISTAKE(free_of_an_odd_address),
     MISTAKE(free_in_another_context),
