@@ -32,8 +32,11 @@ struct sg_oom_holders sg_oom_holders(const struct sg_oom_around *around, const s
     enum { WORTH_NAMING = 10 };
     struct sg_oom_holders holders = {0};
     uint64_t left = sg_oom_at_most(shortage->outside, shortage->total);
-    for (size_t i = 0; i < around->owns; i++)
-        *(around->own[i].idle ? &holders.pools : &holders.own) += take_from(&left, around->own[i].bytes);
+    for (size_t i = 0; i < around->owns; i++) {
+        uint64_t taken = take_from(&left, around->own[i].bytes);
+        *(around->own[i].idle ? &holders.pools : &holders.own) += taken;
+        holders.guards += around->own[i].guards ? taken : 0;
+    }
     holders.others = take_from(&left, sg_oom_listed(around));
     bool much = left > shortage->total / WORTH_NAMING;
     if (much && around->complete)

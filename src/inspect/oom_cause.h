@@ -38,7 +38,8 @@ struct sg_oom_process {
 struct sg_oom_own {
     const char *how; /* after the bytes: "by cudaMallocAsync" */
     uint64_t bytes;
-    bool idle; /* nobody uses it: a pool of the driver keeps it */
+    bool idle;   /* nobody uses it: a pool of the driver keeps it */
+    bool guards; /* the library itself has it, for guarded blocks (check:guard) */
 };
 
 /* The part of an out-of-memory that the core cannot know. */
@@ -66,6 +67,7 @@ static inline uint64_t sg_oom_at_most(uint64_t value, uint64_t most)
 /* The holders of a device besides the core, bytes. The parts add up to all that is outside. */
 struct sg_oom_holders {
     uint64_t own, pools; /* this process, by other calls: in use, and idle in pools of the driver */
+    uint64_t guards;     /* the part of `own` that the library itself has, for guarded blocks */
     uint64_t others;     /* other processes */
     uint64_t rest;       /* contexts and libraries: whose is not known */
 };

@@ -105,6 +105,22 @@ static bool is_also(const struct cause_facts *facts, enum sg_oom_cause cause)
     return facts->also >> cause & 1;
 }
 
+/* True if all that this process holds by other calls is the library's own, for guarded blocks: the program has called nothing. */
+static bool is_guards_alone(const struct sg_oom_holders *holders)
+{
+    return holders->guards && holders->guards == holders->own + holders->pools;
+}
+
+/* The memory that this process holds by other calls. `whole`: the device, in the words of the sentence. */
+static void put_own(struct sg_text *text, const struct sg_oom_holders *holders, const char *whole)
+{
+    char size[SG_SIZE_TEXT];
+    sg_text_add(text, "this process holds %s of %s %s", sg_size_format(holders->own + holders->pools, size), whole,
+        is_guards_alone(holders) ? "for guarded blocks (check:guard)" : "by other calls than cudaMalloc");
+    if (holders->guards && !is_guards_alone(holders))
+        sg_text_add(text, ", %s of that for guarded blocks (check:guard)", sg_size_format(holders->guards, size));
+}
+
 /* The further causes, for the end of the first one's line. */
 static void put_also(struct sg_text *text, const struct cause_facts *facts)
 {
@@ -114,9 +130,10 @@ static void put_also(struct sg_text *text, const struct cause_facts *facts)
     if (facts->cause == SG_OOM_LIMIT && facts->also)
         sg_text_add(text, "; without the limit %s are short",
             sg_size_format(sg_oom_short_unlimited(facts->shortage, facts->around), size));
-    if (is_also(facts, SG_OOM_OWN))
-        sg_text_add(text, ", and this process holds %s of %s by other calls than cudaMalloc",
-            sg_size_format(holders.own + holders.pools, size), whole);
+    if (is_also(facts, SG_OOM_OWN)) {
+        sg_text_add(text, ", and ");
+        put_own(text, &holders, whole);
+    }
     if (is_also(facts, SG_OOM_OTHERS))
         sg_text_add(text, ", and other processes hold %s of %s", sg_size_format(holders.others, size), whole);
     if (is_also(facts, SG_OOM_GRAPHS))
@@ -166,8 +183,8 @@ static void put_cause(struct sg_text *text, const struct cause_facts *facts)
             sg_size_format(holders.pools, a));
         break;
     case SG_OOM_OWN:
-        sg_text_add(text, "other calls: this process holds %s of this device by other calls than cudaMalloc",
-            sg_size_format(holders.own + holders.pools, a));
+        sg_text_add(text, "%s: ", is_guards_alone(&holders) ? "guards" : "other calls");
+        put_own(text, &holders, "this device");
         break;
     }
     put_also(text, facts);
@@ -178,6 +195,12 @@ static void put_help(struct sg_text *text, enum sg_oom_cause cause, const struct
 {
     const struct sg_conf *conf = facts->conf;
     const struct sg_device *device = facts->device;
+    const struct sg_oom_holders holders = sg_oom_holders(facts->around, facts->shortage);
+    if (cause == SG_OOM_OWN && holders.guards)
+        sg_text_add(text,
+            "  help     guard fewer blocks (a larger guard_rate, no guard_size or guard_site), or none\n");
+    if (cause == SG_OOM_OWN && is_guards_alone(&holders))
+        return;
     sg_text_add(text, "  help     ");
     switch (cause) {
     case SG_OOM_TOO_BIG:

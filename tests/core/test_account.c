@@ -262,7 +262,8 @@ static void the_cause_by_its_figures(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct sg_oom_process process[2] = {{.bytes = rows[i].others - rows[i].others / 3},
             {.bytes = rows[i].others / 3}};
-        const struct sg_oom_own own[] = {{"by a call", rows[i].own, false}, {"idle", rows[i].pools, true}};
+        const struct sg_oom_own own[] = {{.how = "by a call", .bytes = rows[i].own},
+            {.how = "idle", .bytes = rows[i].pools, .idle = true}};
         const struct sg_oom_around around = {.process = process, .processes = 2, .parked = rows[i].parked,
             .own = own, .owns = 2, .complete = rows[i].complete, .graphs = rows[i].graphs};
         const struct sg_shortage shortage = {.total = 100,
@@ -300,7 +301,7 @@ static void causes_that_go_together(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct sg_oom_process process = {.bytes = rows[i].others};
-        const struct sg_oom_own own = {"by a call", rows[i].own, false};
+        const struct sg_oom_own own = {.how = "by a call", .bytes = rows[i].own};
         const struct sg_oom_around around = {.process = &process, .processes = 1, .own = &own, .owns = 1, .complete = true,
             .graphs = rows[i].graphs};
         const struct sg_shortage shortage = {.total = 100,

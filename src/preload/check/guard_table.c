@@ -14,6 +14,7 @@
 #include "check/samples.h"
 #include "core/core.h"
 #include "process/locks.h"
+#include "track/held_outside.h"
 
 struct queue {
     struct sg_guard *first, *last;
@@ -28,7 +29,6 @@ static size_t used; /* guards that were ever used: the first ones */
 static struct sg_guard *unused;
 static struct queue freed, gone;
 static uint64_t frees;
-static _Atomic uint64_t device_bytes[SG_DEVICES_MAX];
 
 /* A list is in the order of its entries, so the oldest is taken first. */
 static void queue_push(struct queue *queue, struct sg_guard *guard)
@@ -343,10 +343,10 @@ bool sg_guards_next_pages(int device, CUdeviceptr *at, uint64_t *ret_bytes)
 
 uint64_t sg_guards_bytes(int device)
 {
-    return atomic_load_explicit(&device_bytes[device], memory_order_relaxed);
+    return sg_outside_guarded(device);
 }
 
 void sg_guards_add_bytes(int device, int64_t bytes)
 {
-    atomic_fetch_add_explicit(&device_bytes[device], (uint64_t)bytes, memory_order_relaxed);
+    sg_outside_add_guarded(device, bytes);
 }

@@ -21,6 +21,7 @@
 #include "track/pool_streams.h"
 
 atomic_bool sg_outside_any;
+static _Atomic uint64_t guarded[SG_DEVICES_MAX];
 
 enum { POOLS_MOST = 64, OFFERS_MOST = 64, KIND_SHIFT = 58, MAPPING = 63, AGAIN = 62 };
 
@@ -585,4 +586,14 @@ void sg_outside_measured(enum segalloc_outside what, uint64_t before, uint64_t a
     rose_locked(device);
     sg_process_unlock(SG_LOCK_OUTSIDE);
     atomic_store_explicit(&sg_outside_any, true, memory_order_relaxed);
+}
+
+uint64_t sg_outside_guarded(int device)
+{
+    return atomic_load_explicit(&guarded[device], memory_order_relaxed);
+}
+
+void sg_outside_add_guarded(int device, int64_t bytes)
+{
+    atomic_fetch_add_explicit(&guarded[device], (uint64_t)bytes, memory_order_relaxed);
 }

@@ -98,4 +98,9 @@ void sg_outside_measured(enum segalloc_outside what, uint64_t before, uint64_t a
 /* True if anything was ever booked: waits may then have given memory of pools back. No lock. */
 extern atomic_bool sg_outside_any;
 
+/* Bytes of a device that guarded blocks have (check:guard): memory that the library takes by itself, by cuMemCreate. The second
+   adds bytes, or with a negative number takes some away. No lock. */
+uint64_t sg_outside_guarded(int device);
+void sg_outside_add_guarded(int device, int64_t bytes);
+
 #endif

@@ -349,6 +349,17 @@ static void unmapped(void)
     see(one);
 }
 
+/* 20 blocks are guarded, and less is missing than they take. */
+static void full_beside_guards(void)
+{
+    size_t available, total;
+    CUdeviceptr address;
+    for (int i = 0; i < 20; i++)
+        (void)guarded_owner(one);
+    MUST(cuMemGetInfo_v2(&available, &total));
+    last = cuMemAlloc_v2(&address, available + 8 * GRANULE);
+}
+
 /* Another device has access, before and after the block is allocated. */
 static void peers(void)
 {
@@ -407,6 +418,7 @@ static const struct mistake {
     MISTAKE(contexts),
     MISTAKE(free_after_context),
     MISTAKE(unmapped),
+    MISTAKE(full_beside_guards),
     MISTAKE(peers),
 };
 

@@ -129,6 +129,15 @@ class Guards(unittest.TestCase):
         self.assertNotIn("behind the end", text)
         self.assertNotIn("check", run("read_after_free", conf="check:off," + ALL).stderr)
 
+    def test_out_of_memory(self):
+        """Pages that `check` has itself are not laid at the program's door: the cause and the help name the option."""
+        result = run("full_beside_guards", conf="check:guard," + ALL)
+        self.assertEqual(result.stdout, "2\n", result.stderr)
+        self.assertRegex(result.stderr, r"  cause    guards: this process holds 40\.00 MiB of this device for guarded blocks \(check:guard\)\n")
+        self.assertRegex(result.stderr, r"  itself   40\.00 MiB for guarded blocks \(check:guard\)\n")
+        self.assertIn("  help     guard fewer blocks", result.stderr)
+        self.assertNotIn("other calls", result.stderr)
+
     def test_which_are_guarded(self):
         def guarded(conf):
             return objects(run("none", conf="check:guard+json," + conf))[1]["guarded"]
