@@ -71,15 +71,23 @@ bool sg_guard_wants(size_t bytes)
 /* A block that fills its last unit has no slack: 4,096 bytes end at the gap, and the first byte behind them is an error of the
    GPU. The slack of 5,000 bytes is 120.
 
-   Writes the canary into the slack, on a stream of ours. Nobody is given these bytes, so nothing is waited for. */
+   Writes the canary into the slack, on a stream of ours that waits for nobody. The program's own writes come after it: else an
+   overrun that comes first would be written over. So it is waited for, 2 ms at most; a slack that takes longer is not checked. */
 static void write_slack(struct sg_guard *guard, const struct sg_tag *tag)
 {
+    enum { RESTS_MOST = 100 };
     uint64_t slack = guard->at.begin + guard->mapped - guard->at.shown - guard->block->bytes;
     struct sg_lane *lane = slack ? sg_work_enter(tag->context) : NULL;
     if (!lane)
         return;
-    guard->block->canary = sg_work_went_well(
-        sg_real()->cuMemsetD8Async(guard->at.shown + guard->block->bytes, SG_CANARY_BYTE, slack, sg_lane_reads(lane)));
+    CUstream stream = sg_lane_reads(lane);
+    bool written = sg_work_went_well(
+        sg_real()->cuMemsetD8Async(guard->at.shown + guard->block->bytes, SG_CANARY_BYTE, slack, stream));
+    for (int i = 0; i < RESTS_MOST && written && !guard->block->canary; i++) {
+        guard->block->canary = sg_real()->cuStreamQuery(stream) == CUDA_SUCCESS;
+        if (!guard->block->canary)
+            sg_rest(REST_NS);
+    }
     sg_work_leave();
 }
 
