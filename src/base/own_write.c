@@ -2,25 +2,9 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "rest.h"
-
-static int write_all(int fd, const char *at, size_t left)
-{
-    while (left) {
-        ssize_t done = write(fd, at, left);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return done < 0 ? -errno : -EIO;
-        at += done;
-        left -= (size_t)done;
-    }
-    return 0;
-}
 
 /* The kernel sends the signal of a write to the thread that wrote, and a thread's own signals are taken before those of
    its process. So one that somebody else has sent to the process meanwhile is not the one taken. */
@@ -46,7 +30,7 @@ int sg_own_write(int fd, const void *bytes, size_t size)
     sigemptyset(&pending);
     sigprocmask(SIG_BLOCK, &raised, &before); /* of this thread, on Linux */
     sigpending(&pending);
-    int error = write_all(fd, bytes, size);
+    int error = sg_write_all(fd, bytes, size);
     if (error == -EPIPE)
         signal_take(SIGPIPE, &before, &pending);
     if (error == -EFBIG)

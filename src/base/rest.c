@@ -13,3 +13,17 @@ void sg_rest(long ns)
     }
     errno = before;
 }
+
+int sg_write_all(int fd, const void *bytes, size_t size)
+{
+    while (size) {
+        ssize_t done = write(fd, bytes, size);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return done < 0 ? -errno : -EIO;
+        bytes = (const char *)bytes + done;
+        size -= (size_t)done;
+    }
+    return 0;
+}

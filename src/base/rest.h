@@ -7,10 +7,15 @@
 #define SG_REST_H
 
 #include <pthread.h>
+#include <stddef.h>
 
 /* Sleeps for so many nanoseconds, less than a second; signals make it no shorter. Unlike nanosleep it is no point at
    which a thread is cancelled, and leaves errno as it was. */
 void sg_rest(long ns);
+
+/* Writes all bytes to a descriptor, in as many calls as it takes: signals end none for good. 0 or -errno, with some of them written
+   perhaps. It is a point at which a thread may end. */
+int sg_write_all(int fd, const void *bytes, size_t size);
 
 /* Turns cancellation off around calls of libc at which a thread may end: one that ended there would leave locks of ours
    held. Returns the state before, for sg_cancel_restore(). */

@@ -126,15 +126,6 @@ static __attribute__((noinline)) CUresult malloc_fixed(struct sg_device *device,
     return result == CUDA_ERROR_OUT_OF_MEMORY ? sg_device_ran_out(device, bytes, tag) : result;
 }
 
-/* For a modest request, before anything has changed. Where it is refused the trace has nothing of it. */
-static __attribute__((noinline)) bool core_is_plentiful(struct sg_device *device, size_t rounded)
-{
-    sg_device_lock(device);
-    bool plentiful = rounded && sg_device_is_plentiful_locked(device, rounded);
-    sg_device_unlock(device);
-    return plentiful;
-}
-
 CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
 {
     if (atomic_load_explicit(&core->disabled, memory_order_relaxed))
@@ -149,8 +140,6 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
     /* A request above the capacity can't be served, and rounding it might wrap. A region's positions are 31 bits of
        units, 1 TiB. */
     size_t rounded = bytes > sg_device_capacity(device) ? 0 : sg_roundup(core->conf.roundup_divisions, bytes);
-    if (__builtin_expect(tag->modest, 0) && !core_is_plentiful(device, rounded))
-        return CUDA_ERROR_OUT_OF_MEMORY;
     if (rounded == 0 || rounded >> SG_UNIT_SHIFT > INT32_MAX)
         return sg_device_ran_out(device, bytes, tag);
     sg_device_lock(device);
@@ -257,6 +246,17 @@ bool sg_core_has_segments(struct sg_core *core, int ordinal)
 {
     const struct sg_device *device = sg_device_known(core, ordinal);
     return device && device->mode == SG_MODE_SEGMENTS;
+}
+
+bool sg_core_is_plentiful(struct sg_core *core, int ordinal, size_t bytes)
+{
+    struct sg_device *device = core->disabled ? NULL : sg_device_get(core, ordinal);
+    if (!device || device->mode == SG_MODE_PASSTHROUGH || bytes > sg_device_capacity(device))
+        return false;
+    sg_device_lock(device);
+    bool plentiful = sg_device_is_plentiful_locked(device, sg_roundup(core->conf.roundup_divisions, bytes));
+    sg_device_unlock(device);
+    return plentiful;
 }
 
 void sg_core_poll(struct sg_core *core, int ordinal)

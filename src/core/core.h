@@ -121,4 +121,9 @@ bool sg_core_left_pages(struct sg_core *core, int device);
 /* True if `device` serves fixed segments now. */
 bool sg_core_has_segments(struct sg_core *core, int device);
 
+/* True if less than 80 % of `device` would be in use with a block of `bytes` more. A caller that could do with less asks
+   before a modest request (sg_tag), so that the trace has nothing of one that is not made. Makes the device ready; takes
+   `lock`. */
+bool sg_core_is_plentiful(struct sg_core *core, int device, size_t bytes);
+
 #endif

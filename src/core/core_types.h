@@ -37,10 +37,8 @@ struct sg_tag {
     bool has_stream;
     bool torch;             /* the caller was PyTorch */
     bool tentative;         /* free: a failure is not counted, because the caller asks again in another way */
+    bool modest;            /* allocation: likewise for less, so it waits for nothing, and no failure is noted */
     enum sg_free_sync sync; /* free: the mode, never AUTO */
-    /* Allocation: the caller asks again for less. So it is served only where memory is plentiful, waits for nothing, and
-       a failure is neither noted nor counted. */
-    bool modest;
     /* Allocation: the stream that the block is for; 0: unknown. A free of such a block by SG_FREE_SYNC_STREAM acts as
        EVENT, unless `in_order` is set. */
     sg_slot slot;

@@ -45,9 +45,8 @@
 CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, const struct sg_tag *tag,
     CUdeviceptr *ret);
 
-/* Notes what an allocation of `bytes` that cannot be had was short of, with a record and a count. Where it was modest the
-   record says only that its caller asks again. Returns
-   CUDA_ERROR_OUT_OF_MEMORY. Takes `lock`. */
+/* Notes what an allocation of `bytes` that cannot be had was short of, with a record and a count. Where it was modest
+   the record says only that its caller asks again. Returns CUDA_ERROR_OUT_OF_MEMORY. Takes `lock`. */
 CUresult sg_device_ran_out(struct sg_device *device, size_t bytes, const struct sg_tag *tag);
 
 /* Notes and reports a call for `bytes` (0: not known) that the core does not serve, and that the driver has refused. No lock

@@ -4,29 +4,13 @@
      checked play                 allocations and frees of RMM's CSV from stdin, each block touched by its stream
 
    Why there is work in between: `check` gives a stream work only where the program has (check_run.h), as programs do. */
-#include <dlfcn.h>
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/idmap.h"
-#include "cuda_proto.h"
+#include "../preload/check/program.h"
 
 enum { STREAMS_MOST = 64 };
-
-static void *(*malloc_on)(size_t bytes, void *stream);
-static int (*free_on)(void *pointer);
-
-static void must(CUresult result, const char *call)
-{
-    if (result == CUDA_SUCCESS)
-        return;
-    fprintf(stderr, "checked: %s: %d\n", call, (int)result);
-    exit(1);
-}
-#define MUST(call) must((call), #call)
 
 /* The processor's time of this thread: what else the machine does, and the simulator's own threads, are not in it. */
 static uint64_t checked_now(void)
@@ -110,18 +94,11 @@ static int play_recorded(void)
 
 int main(int count, char **argument)
 {
-    CUcontext context;
-    void *symbol = dlsym(RTLD_DEFAULT, "segalloc_malloc_on");
-    memcpy(&malloc_on, &symbol, sizeof symbol);
-    symbol = dlsym(RTLD_DEFAULT, "segalloc_free");
-    memcpy(&free_on, &symbol, sizeof symbol);
-    if (count < 2 || !malloc_on || !free_on) {
+    if (count < 2) {
         fputs("usage: segalloc run --sim SIZE -- checked pairs BYTES COUNT | checked play < CSV\n", stderr);
         return 2;
     }
-    MUST(cuInit(0));
-    MUST(cuDevicePrimaryCtxRetain(&context, 0));
-    MUST(cuCtxSetCurrent(context));
+    begin_program();
     if (strcmp(argument[1], "play") == 0)
         return play_recorded();
     if (strcmp(argument[1], "pairs") != 0 || count != 4)

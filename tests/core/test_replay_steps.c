@@ -178,7 +178,7 @@ static void test_joined_by_a_question(void **state)
     stop(core);
 }
 
-/* A modest request is served from what is plentiful. Beyond that it leaves no trace, and a failure is no refusal. */
+/* A question whether memory is plentiful leaves no trace, and the failure of a modest request is no refusal. */
 static void test_modest_failure_is_no_refusal(void **state)
 {
     (void)state;
@@ -187,9 +187,12 @@ static void test_modest_failure_is_no_refusal(void **state)
         struct sg_core *core = start(fixed ? "expandable_segments:False" : "free_sync:strict", MIB(64));
         struct sg_stats stats;
         CUdeviceptr block;
+        assert_true(sg_core_is_plentiful(core, 0, MIB(20)));
         assert_int_equal(sg_core_malloc(core, 0, MIB(20), &modest, &block), CUDA_SUCCESS);
         forget();
-        assert_int_equal(sg_core_malloc(core, 0, MIB(32), &modest, &block), CUDA_ERROR_OUT_OF_MEMORY); /* 52 of 64 */
+        assert_true(sg_core_is_plentiful(core, 0, MIB(31)));
+        assert_false(sg_core_is_plentiful(core, 0, MIB(32))); /* 52 of 64 */
+        assert_false(sg_core_is_plentiful(core, 0, MIB(65))); /* more than there is */
         assert_int_equal(count, 0);
         strict_fail_at(1, /* for_ever */ true, CUDA_ERROR_OUT_OF_MEMORY); /* others have the rest of the card */
         assert_int_not_equal(sg_core_malloc(core, 0, MIB(24), &modest, &block), CUDA_SUCCESS);

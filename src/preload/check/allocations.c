@@ -41,7 +41,8 @@ size_t sg_check_room(struct sg_core *core, int device, size_t bytes)
     if (bytes >= SEGMENT_STEP && (bytes - 1) / SEGMENT_STEP != (room - 1) / SEGMENT_STEP &&
         sg_core_has_segments(core, device))
         return bytes;
-    return sg_live_tails(device) + SG_TAIL <= room_for_tails(device) ? room : bytes;
+    bool fits = sg_live_tails(device) + SG_TAIL <= room_for_tails(device) && sg_core_is_plentiful(core, device, room);
+    return fits ? room : bytes;
 }
 
 /* The stream that is to do the first work on a block: the one that it is for, or ours. False: it may not. *ret_wait: the

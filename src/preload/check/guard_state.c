@@ -1,8 +1,7 @@
 /* Counts are atomic, so whoever places a block counts without a lock. */
 #include "check/guard_state.h"
 
-#include <inttypes.h>
-#include <stdio.h>
+#include "check/state.h"
 
 atomic_bool sg_guard_goes_on;
 atomic_uint sg_guard_freed_now;
@@ -41,12 +40,5 @@ void sg_guard_write_counts(char *text, size_t size)
         SG_UNGUARDED_REASONS(UNGUARDED)
 #undef UNGUARDED
     };
-    size_t length = 0;
-    *text = '\0';
-    for (int i = 0; i < SG_UNGUARDED_COUNT && length < size; i++) {
-        uint64_t count = atomic_load(&unguarded[i]);
-        if (count)
-            length +=
-                (size_t)snprintf(text + length, size - length, "%s%" PRIu64 " %s", length ? ", " : "", count, words[i]);
-    }
+    sg_check_write_counts(text, size, unguarded, words, SG_UNGUARDED_COUNT);
 }

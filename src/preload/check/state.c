@@ -2,11 +2,11 @@
 #include "check/state.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "process/process.h"
 
 atomic_bool sg_check_goes_on;
@@ -32,6 +32,17 @@ struct sg_check_note sg_check_note_now(const struct sg_tag *tag)
     };
 }
 
+void sg_check_write_counts(char *text, size_t size, const _Atomic uint64_t *counts, const char *const *words, int count)
+{
+    struct sg_text list = {text, size, 0};
+    *text = '\0';
+    for (int i = 0; i < count; i++) {
+        uint64_t number = atomic_load(&counts[i]);
+        if (number)
+            sg_text_add(&list, "%s%" PRIu64 " %s", list.length ? ", " : "", number, words[i]);
+    }
+}
+
 void sg_check_write_left_out(char *text, size_t size)
 {
     static const char *const words[] = {
@@ -39,12 +50,5 @@ void sg_check_write_left_out(char *text, size_t size)
         SG_LEFT_OUT_REASONS(LEFT_OUT)
 #undef LEFT_OUT
     };
-    size_t length = 0;
-    *text = '\0';
-    for (int i = 0; i < SG_LEFT_OUT_COUNT && length < size; i++) {
-        uint64_t count = atomic_load(&left_out[i]);
-        if (count)
-            length +=
-                (size_t)snprintf(text + length, size - length, "%s%" PRIu64 " %s", length ? ", " : "", count, words[i]);
-    }
+    sg_check_write_counts(text, size, left_out, words, SG_LEFT_OUT_COUNT);
 }

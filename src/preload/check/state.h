@@ -59,7 +59,10 @@ enum sg_left_out {
 /* Counts what is not looked at, for the last line. */
 void sg_check_left_out(enum sg_left_out why);
 
-/* The counts of what was not looked at, as one text: "3 during captures, 12 beside other contexts". */
+/* Counts that are not 0, each with its words, as one text: "3 during captures, 12 beside other contexts". */
+void sg_check_write_counts(char *text, size_t size, const _Atomic uint64_t *counts, const char *const *words, int count);
+
+/* Those of what was not looked at. */
 void sg_check_write_left_out(char *text, size_t size);
 
 /* Where and when an allocation or a free is made, by the calling thread. Counts it as an event. */

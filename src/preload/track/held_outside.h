@@ -9,8 +9,9 @@
    How. A row is counted by handle and mapping: physical memory is held until its handle is released and its last
    mapping is gone.
 
-   Limits. 64 pools of the program's own, and 64 files that lead to physical memory. Without host memory for the book an entry is left out. A signal handler that
-   interrupts the book's holder notes nothing.
+   Limits. 64 pools of the program's own, and 64 files that lead to physical memory. No call tells that a file is closed. So
+   where its number is then another process's memory, that is taken for the old one. Without host memory for the
+   book an entry is left out. A signal handler that interrupts the book's holder notes nothing.
 
    For example, cuMemCreate of 2 GiB makes a row with 1 reference, cuMemMap makes it 2, cuMemRelease 1. All of 2 GiB are
    held until cuMemUnmap. */

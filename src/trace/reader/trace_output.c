@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/rest.h"
 #include "trace_file.h"
 
 /* A file that is being written, with its block at hand. */
@@ -18,21 +19,6 @@ struct sg_trace_output {
 };
 
 _Static_assert(sizeof(((struct sg_trace_output *)0)->block) == SEGALLOC_TRACE_BLOCK, "a block is full");
-
-/* Writes all bytes, whatever signals come. 0 or a negative errno. */
-static int output_write(int fd, const void *data, size_t size)
-{
-    while (size) {
-        ssize_t done = write(fd, data, size);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return done < 0 ? -errno : -EIO;
-        data = (const char *)data + done;
-        size -= (size_t)done;
-    }
-    return 0;
-}
 
 /* Begins a block. */
 static void output_next_block(struct sg_trace_output *output)
@@ -60,7 +46,7 @@ int sg_trace_output_open(int fd, const struct segalloc_trace_header *from, const
         memcpy(start, &header, sizeof(header));
         memcpy(start + sizeof(header), conf ? conf : "", header.conf_bytes);
         memcpy(start + sizeof(header) + header.conf_bytes, command ? command : "", header.command_bytes);
-        error = output_write(fd, start, header.data_offset);
+        error = sg_write_all(fd, start, header.data_offset);
     }
     free(start);
     if (error) {
@@ -87,7 +73,7 @@ static void output_flush(struct sg_trace_output *output, size_t size)
 {
     output->block.header.checksum = sg_checksum_end(output->sum);
     if (!output->error)
-        output->error = output_write(output->fd, &output->block, size);
+        output->error = sg_write_all(output->fd, &output->block, size);
 }
 
 int sg_trace_output_put(struct sg_trace_output *output, const struct segalloc_trace_record *record)

@@ -1,43 +1,22 @@
 /* Programs with one mistake of their own each, for `check:guard`: MISTAKE is the name of one. The block that the mistake is
    about has BYTES bytes, is allocated in guarded_owner() and freed in guarded_end(). What the program notices of its
    mistake is printed: the last error of the driver, as a number. */
-#include <dlfcn.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "cuda_proto.h"
+#include "program.h"
 #include "segalloc/segalloc.h"
 #include "sim/extra.h"
 
 enum { POLLS = 100, BYTES = 5000, SLOT = 5120 /* to the next multiple of 512 */, GRANULE = 2 << 20 };
 
-#if defined(__clang__)
-#define APART __attribute__((noinline, visibility("default")))
-#else
-#define APART __attribute__((noipa, visibility("default")))
-#endif
-
 static CUstream one, other;
 static CUfunction kernel;
 static segalloc_sim_touches_fn touches;
-static void *(*malloc_on)(size_t bytes, void *stream);
-static int (*free_on)(void *pointer);
 static CUresult last;
 
 CUdeviceptr guarded_owner(CUstream stream);
 void guarded_end(CUdeviceptr address, bool by_stream);
-
-static void must(CUresult result, const char *call)
-{
-    if (result == CUDA_SUCCESS)
-        return;
-    fprintf(stderr, "guarded: %s: %d\n", call, (int)result);
-    exit(2);
-}
-#define MUST(call) must((call), #call)
 
 APART CUdeviceptr guarded_owner(CUstream stream)
 {
@@ -422,31 +401,13 @@ static const struct mistake {
     MISTAKE(peers),
 };
 
-static void *find(const char *name)
-{
-    void *symbol = dlsym(RTLD_DEFAULT, name);
-    if (!symbol) {
-        fprintf(stderr, "guarded: no %s\n", name);
-        exit(2);
-    }
-    return symbol;
-}
-
 int main(int count, char **argument)
 {
-    CUcontext context;
     CUmodule module;
     if (count != 2)
         return 2;
-    void *symbol = find("segalloc_malloc_on");
-    memcpy(&malloc_on, &symbol, sizeof symbol);
-    symbol = find("segalloc_free");
-    memcpy(&free_on, &symbol, sizeof symbol);
-    symbol = find("segalloc_sim_touches");
-    memcpy(&touches, &symbol, sizeof symbol);
-    MUST(cuInit(0));
-    MUST(cuDevicePrimaryCtxRetain(&context, 0));
-    MUST(cuCtxSetCurrent(context));
+    begin_program();
+    find("segalloc_sim_touches", &touches);
     MUST(cuModuleLoadData(&module, "no code is read"));
     MUST(cuModuleGetFunction(&kernel, module, "touch"));
     MUST(cuStreamCreate(&one, CU_STREAM_NON_BLOCKING));

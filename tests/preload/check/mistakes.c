@@ -1,44 +1,22 @@
 /* Programs with one mistake of their own each, for `check`: MISTAKE is the name of one. The block that the mistake is
    about is allocated in first_owner() and freed in first_end(), so a finding names these two. A mistake that comes
    after the free waits until the free has taken place on the device: without that wait either may come first. */
-#include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
-#include "cuda_proto.h"
 #include "extra.h"
+#include "program.h"
 #include "segalloc/segalloc.h"
 
 enum { BYTES = 5000, LARGE = 8 << 20, HUGE = 160 << 20, SMALL = 1000000, SMALL_COUNT = 100 };
 
-/* Neither inlined nor cloned, so that it stands on the stack under its own name. */
-#if defined(__clang__)
-#define APART __attribute__((noinline, visibility("default")))
-#else
-#define APART __attribute__((noipa, visibility("default")))
-#endif
-
 static CUstream one, other;
-static void *(*malloc_on)(size_t bytes, void *stream);
-static int (*free_on)(void *pointer);
 
 /* Seen by name from outside, so that a place in the program is one of these. */
 CUdeviceptr first_owner(size_t bytes, CUstream stream);
 CUdeviceptr second_owner(size_t bytes, CUstream stream);
 void first_end(CUdeviceptr address, bool by_stream);
-
-static void must(CUresult result, const char *call)
-{
-    if (result == CUDA_SUCCESS)
-        return;
-    fprintf(stderr, "mistakes: %s: %d\n", call, (int)result);
-    exit(2);
-}
-#define MUST(call) must((call), #call)
 
 APART CUdeviceptr first_owner(size_t bytes, CUstream stream)
 {
@@ -412,8 +390,8 @@ static void kernel_still_queued(void)
     CUfunction kernel;
     CUdeviceptr address = first_owner(BYTES, one);
     uint64_t count = 256;
-    void *arguments[] = {&address, &count}, *symbol = dlsym(RTLD_DEFAULT, "segalloc_sim_kernel");
-    memcpy(&declare, &symbol, sizeof symbol);
+    void *arguments[] = {&address, &count};
+    find("segalloc_sim_kernel", &declare);
     if (!declare || declare("late_write", "w bytes[count], u64 count", late_write))
         exit(2);
     MUST(cuModuleLoadData(&module,
@@ -582,16 +560,9 @@ static const struct mistake {
 
 int main(int count, char **argument)
 {
-    CUcontext context;
-    void *symbol = dlsym(RTLD_DEFAULT, "segalloc_malloc_on");
-    memcpy(&malloc_on, &symbol, sizeof symbol);
-    symbol = dlsym(RTLD_DEFAULT, "segalloc_free");
-    memcpy(&free_on, &symbol, sizeof symbol);
-    if (count != 2 || !malloc_on || !free_on)
+    if (count != 2)
         return 2;
-    MUST(cuInit(0));
-    MUST(cuDevicePrimaryCtxRetain(&context, 0));
-    MUST(cuCtxSetCurrent(context));
+    begin_program();
     MUST(cuStreamCreate(&one, CU_STREAM_NON_BLOCKING));
     MUST(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
     for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {

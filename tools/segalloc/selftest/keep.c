@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/rest.h"
 #include "config/conf_card.h"
 #include "json.h"
 #include "tool.h"
@@ -33,14 +34,12 @@ static bool keep_facts_path(const char *device, int driver, char ret[4096])
 static int keep_write(const char *path, const char *text)
 {
     struct sg_replaced_file file;
-    size_t length = strlen(text);
     int error = sg_path_make_parents(path);
     if (!error)
         error = sg_replaced_file_open(&file, path, 0666);
     if (error)
         return error;
-    ssize_t written = write(file.fd, text, length);
-    return sg_replaced_file_close(&file, written == (ssize_t)length ? 0 : written < 0 ? -errno : -ENOSPC);
+    return sg_replaced_file_close(&file, sg_write_all(file.fd, text, strlen(text)));
 }
 
 /* facts.json as tests/gpu/run writes it, and the verdicts beside. */
