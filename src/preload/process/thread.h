@@ -65,11 +65,6 @@ struct sg_thread {
         CUcontext context;
         unsigned changes;
     } pin_cache[1 << SG_PIN_CACHE_BITS];
-    struct {
-        void *lane; /* NULL: none */
-        uint32_t life, number;
-        uint16_t stream;
-    } mark;                       /* behind the work that it gave last: check/marks.h */
     struct sg_thread_place place; /* where in the program it is */
     int caller;                   /* enum sg_caller of the cudaMalloc or cudaFree that the thread is in */
     unsigned refusal;             /* of refusals.c: one more than the place of its open refusal; 0: none yet */
@@ -92,6 +87,12 @@ struct sg_thread {
         uint32_t slot;
         int entry;
     } streams[SG_STREAM_CACHE];
+    /* Behind what the fast path reads, so that its fields stay where they are. */
+    struct {
+        void *lane; /* NULL: none */
+        uint32_t life, number;
+        uint16_t stream;
+    } mark; /* behind the work that it gave last: check/marks.h */
 };
 extern __thread struct sg_thread sg_self __attribute__((visibility("hidden")));
 
