@@ -17,6 +17,7 @@ enum {
     SG_EXIT_NOT_FIT = 3,   /* replay, rehearse */
     SG_EXIT_DIFFERS = 3,   /* selftest */
     SG_EXIT_TRUNCATED = 4, /* --strict, and the trace is usable but incomplete */
+    SG_EXIT_FINDINGS = 4,  /* run --check=fail */
     SG_EXIT_OURS = 125,
     SG_EXIT_NOT_EXECUTABLE = 126,
     SG_EXIT_NOT_FOUND = 127

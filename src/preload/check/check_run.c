@@ -28,6 +28,7 @@
 #include "check/frees.h"
 #include "check/guard.h"
 #include "check/live.h"
+#include "check/run_count.h"
 #include "check/samples.h"
 #include "check/watch_driver.h"
 #include "process/log.h"
@@ -40,24 +41,36 @@ enum {
 
 static atomic_bool ended;
 
-/* The process ends: what is out is waited for while the driver still answers. A handler of exit() may call exit() with
-   another status in glibc, and those that were registered earlier run after it. */
-static void check_finish(void)
+/* The process ends: what is out is waited for while the driver still answers. False: that was done already. A handler of
+   exit() may call exit() with another status in glibc, and those that were registered earlier run after it. */
+static bool check_ends(void)
 {
     char text[512];
     if (!sg_process_core() || atomic_exchange(&ended, true))
-        return;
+        return false;
     struct sg_core *core = sg_enter();
     if (core) {
         (void)sg_guard_settle_all(END_NS / 4);
-        sg_samples_finish(sg_check_driver, NULL, END_NS, sg_check_compare);
+        for (unsigned left = sg_samples_finish(sg_check_driver, NULL, END_NS, sg_check_compare); left; left--)
+            sg_check_left_out(SG_LEFT_OUT_END);
         sg_leave();
     }
     atomic_store(&sg_check_goes_on, false);
     sg_check_write_left_out(text, sizeof text);
     sg_findings_end(sg_check_frees(), sg_check_filled(), sg_check_compared(), text);
-    if (sg_check_parts & SG_CHECK_FAIL && sg_findings_count())
+    return true;
+}
+
+static void check_finish(void)
+{
+    if (check_ends() && sg_check_parts & SG_CHECK_FAIL && sg_findings_count())
         exit(FAILED_STATUS);
+}
+
+/* A process that ends by quick_exit() keeps its own status: what it has registered before is still to run, and runs once. */
+static void check_finish_quickly(void)
+{
+    (void)check_ends();
 }
 
 void sg_check_open(const struct sg_conf *conf, struct sg_driver *core_driver)
@@ -72,17 +85,29 @@ void sg_check_open(const struct sg_conf *conf, struct sg_driver *core_driver)
     }
     sg_watch_driver(core_driver);
     sg_findings_open(sg_check_parts & SG_CHECK_JSON);
+    sg_run_count_open();
     sg_guard_open(conf);
     sg_faults_open();
     atomic_store(&sg_check_goes_on, true);
     (void)atexit(check_finish);
+    (void)at_quick_exit(check_finish_quickly);
+}
+
+/* A program that waits and then ends by _exit() or a signal has its findings told before. */
+void sg_check_poll(bool all)
+{
+    struct sg_core *core = sg_enter();
+    if (!core)
+        return;
+    sg_samples_poll(sg_check_driver, all, sg_check_compare);
+    sg_leave();
 }
 
 void sg_check_context_ends(CUcontext context)
 {
     struct sg_core *core = sg_process_core();
     if (core && context)
-        sg_samples_finish(sg_check_driver, context, END_NS, sg_check_compare);
+        (void)sg_samples_finish(sg_check_driver, context, END_NS, sg_check_compare);
 }
 
 void sg_check_context_gone(CUcontext context)

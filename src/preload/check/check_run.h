@@ -52,6 +52,15 @@
 /* Makes ready what `check` asks for; once, before the core. The core's driver is changed so that pages are followed. */
 void sg_check_open(const struct sg_conf *conf, struct sg_driver *core_driver);
 
+/* The program has waited, or has asked and found work ended: what has arrived is compared. `all`: whatever has, else a few. Calls
+   the driver. */
+void sg_check_poll(bool all);
+static inline void sg_check_polls(bool all)
+{
+    if (sg_check_on())
+        sg_check_poll(all);
+}
+
 /* A context is about to end, and has ended. */
 void sg_check_context_ends(CUcontext context);
 void sg_check_context_gone(CUcontext context);

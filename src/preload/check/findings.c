@@ -10,6 +10,7 @@
 #include "check/finding_record.h"
 #include "check/finding_text.h"
 #include "check/guard_state.h"
+#include "check/run_count.h"
 #include "check/state.h"
 #include "inspect/inventory.h"
 #include "process/process.h"
@@ -186,6 +187,7 @@ static void findings_add(const struct sg_finding *finding, sg_finding_say_fn *sa
     struct sg_core *core = sg_process_core();
     int device = finding->device;
     atomic_fetch_add(&counts[finding->kind], 1);
+    sg_run_count_add();
     if (core)
         sg_core_count(core, device, sg_finding_stat(finding->kind), 1);
     switch (told_note(finding)) {

@@ -310,18 +310,16 @@ void sg_samples_poll(const struct sg_driver *driver, bool all, sg_compare_fn *co
         atomic_store_explicit(&next_asked, at % (LANES * BATCHES), memory_order_relaxed);
 }
 
-void sg_samples_finish(const struct sg_driver *driver, CUcontext context, uint64_t limit_ns, sg_compare_fn *compare)
+unsigned sg_samples_finish(const struct sg_driver *driver, CUcontext context, uint64_t limit_ns, sg_compare_fn *compare)
 {
     uint64_t until = sg_clock_ns() + limit_ns;
-    for (bool left = true; left;) {
-        unsigned at = 0;
-        left = false;
+    for (;;) {
+        unsigned at = 0, left = 0;
         for (struct sg_batch *batch; (batch = batch_take(context, &at, LANES * BATCHES));)
-            left |= !batch_ask(batch, driver, compare);
-        if (left && sg_clock_ns() >= until)
-            break;
-        if (left)
-            sg_rest(REST_NS);
+            left += !batch_ask(batch, driver, compare);
+        if (!left || sg_clock_ns() >= until)
+            return left;
+        sg_rest(REST_NS);
     }
 }
 

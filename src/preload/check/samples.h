@@ -110,8 +110,8 @@ void sg_samples_stuck(void);
 /* Compares what has arrived, a few batches at a time; `all`: whatever has. */
 void sg_samples_poll(const struct sg_driver *driver, bool all, sg_compare_fn *compare);
 
-/* Waits for what is out, at most that long, and compares it. NULL: of every context. */
-void sg_samples_finish(const struct sg_driver *driver, CUcontext context, uint64_t limit_ns, sg_compare_fn *compare);
+/* Waits for what is out, at most that long, and compares it. NULL: of every context. Returns how many batches are out still. */
+unsigned sg_samples_finish(const struct sg_driver *driver, CUcontext context, uint64_t limit_ns, sg_compare_fn *compare);
 
 /* The context is gone, and its lane with it; what was out is lost. Returns how many batches that were. */
 unsigned sg_lane_gone(CUcontext context);

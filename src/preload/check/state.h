@@ -38,7 +38,8 @@ static inline bool sg_check_thorough(void)
      RING       all batches of the context are out
      MANY       a large block took the place of more than 8 small ones, where it is not thorough
      DRIVER     the driver lacks a call, or has refused it
-     LOST       the context has ended before the copies were known to be there */
+     LOST       the context has ended before the copies were known to be there
+     END        the process ends, and the copies are behind work that goes on */
 #define SG_LEFT_OUT_REASONS(LEFT_OUT)                                   \
     LEFT_OUT(CAPTURE, "during captures")                                \
     LEFT_OUT(CONTEXT, "beside other contexts")                          \
@@ -47,7 +48,8 @@ static inline bool sg_check_thorough(void)
     LEFT_OUT(RING, "while too many samples were on their way")          \
     LEFT_OUT(MANY, "of more freed blocks than one allocation looks at") \
     LEFT_OUT(DRIVER, "refused by the driver")                           \
-    LEFT_OUT(LOST, "gone with their context")
+    LEFT_OUT(LOST, "gone with their context")                           \
+    LEFT_OUT(END, "behind work that had not ended with the process")
 
 enum sg_left_out {
 #define LEFT_OUT(name, words) SG_LEFT_OUT_##name,

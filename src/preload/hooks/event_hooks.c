@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "check/check_run.h"
 #include "check/faults.h"
 #include "check/guard.h"
 #include "process/hooks.h"
@@ -303,6 +304,7 @@ CUresult cuEventSynchronize(CUevent event)
     if (result == CUDA_SUCCESS) {
         sg_outside_waited();
         sg_guard_polls(SG_GUARD_MOMENT_NS);
+        sg_check_polls(/* all */ true);
     }
     return result;
 }

@@ -6,6 +6,7 @@
    are steps 1 to 9. */
 #include <stddef.h>
 
+#include "check/check_run.h"
 #include "check/faults.h"
 #include "check/guard.h"
 #include "serve/deferred_frees.h"
@@ -59,22 +60,25 @@ static void note_observation(const struct observation *observation)
     sg_leave();
 }
 
-/* After a query or a wait: pages of guarded blocks may go, so that a use after it finds none. */
-static void sync_ended(CUresult result, const char *call)
+/* After a query or a wait: pages of guarded blocks may go, so that a use after it finds none. Samples that `check` has read are
+   compared. */
+static void sync_ended(CUresult result, bool waited, const char *call)
 {
     sg_fault_seen(result, call);
-    if (result == CUDA_SUCCESS)
-        sg_guard_polls(SG_GUARD_MOMENT_NS);
+    if (result != CUDA_SUCCESS)
+        return;
+    sg_guard_polls(SG_GUARD_MOMENT_NS);
+    sg_check_polls(waited);
 }
 
 /* A query of a stream or a wait for it, by `real`. Success completes the stream's work up to the clock that was read
    before. */
-static CUresult stream_query(CUresult (*real)(CUstream), CUstream stream, bool per_thread, const char *call)
+static CUresult stream_query(CUresult (*real)(CUstream), CUstream stream, bool per_thread, bool waits, const char *call)
 {
     struct observation observation;
     bool known = observation_of(stream, per_thread, &observation);
     CUresult result = real(stream);
-    sync_ended(result, call);
+    sync_ended(result, waits, call);
     if (known && result == CUDA_SUCCESS)
         note_observation(&observation);
     if (result == CUDA_SUCCESS)
@@ -84,22 +88,22 @@ static CUresult stream_query(CUresult (*real)(CUstream), CUstream stream, bool p
 
 CUresult cuStreamQuery(CUstream stream)
 {
-    return stream_query(sg_real()->cuStreamQuery, stream, false, "cuStreamQuery");
+    return stream_query(sg_real()->cuStreamQuery, stream, false, /* waits */ false, "cuStreamQuery");
 }
 
 CUresult cuStreamQuery_ptsz(CUstream stream)
 {
-    return stream_query(sg_real()->cuStreamQuery_ptsz, stream, true, "cuStreamQuery");
+    return stream_query(sg_real()->cuStreamQuery_ptsz, stream, true, /* waits */ false, "cuStreamQuery");
 }
 
 CUresult cuStreamSynchronize(CUstream stream)
 {
-    return stream_query(sg_real()->cuStreamSynchronize, stream, false, "cuStreamSynchronize");
+    return stream_query(sg_real()->cuStreamSynchronize, stream, false, /* waits */ true, "cuStreamSynchronize");
 }
 
 CUresult cuStreamSynchronize_ptsz(CUstream stream)
 {
-    return stream_query(sg_real()->cuStreamSynchronize_ptsz, stream, true, "cuStreamSynchronize");
+    return stream_query(sg_real()->cuStreamSynchronize_ptsz, stream, true, /* waits */ true, "cuStreamSynchronize");
 }
 
 /* True if a wait for the context covers all streams that have a slot of its device. Streams of another device may have
@@ -160,7 +164,7 @@ CUresult cuCtxSynchronize(void)
         context = NULL;
     bool known = clock_of_context(context, &device, &clock);
     CUresult result = sg_real()->cuCtxSynchronize();
-    sync_ended(result, "cuCtxSynchronize");
+    sync_ended(result, /* waited */ true, "cuCtxSynchronize");
     if (known && result == CUDA_SUCCESS)
         context_completed(context, device, &clock);
     if (result == CUDA_SUCCESS)
@@ -175,7 +179,7 @@ CUresult cuCtxSynchronize_v2(CUcontext context)
     mark_first();
     bool known = clock_of_context(context, &device, &clock);
     CUresult result = sg_real()->cuCtxSynchronize_v2(context);
-    sync_ended(result, "cuCtxSynchronize");
+    sync_ended(result, /* waited */ true, "cuCtxSynchronize");
     if (known && result == CUDA_SUCCESS)
         context_completed(context, device, &clock);
     if (result == CUDA_SUCCESS)

@@ -1,8 +1,8 @@
 /* Start-up, fork and exit: what makes the parts of the library and puts them together.
 
-   The constructor keeps the environment and registers fork handlers, no more. The first allocation does the rest. It
-   begins with the configuration of the process and of its card. Then come worker, driver, sites, checker, PyTorch, IPC,
-   recorder, core, contexts, following, trim. Each part may use those before it.
+   The constructor keeps the environment, notes which file is standard error, and registers fork handlers, no more. The
+   first allocation does the rest. It begins with the configuration of the process and of its card. Then come worker,
+   driver, sites, checker, PyTorch, IPC, recorder, core, contexts, following, trim. Each part may use those before it.
 
    Exit goes the other way. The core is disabled first, so that destructors find frees that do nothing. Files are closed
    last, and only if no thread holds the core's locks. */
@@ -22,6 +22,7 @@
 #include "process/card_conf.h"
 #include "process/environment.h"
 #include "process/interposers.h"
+#include "process/log.h"
 #include "process/process.h"
 #include "process/process_state.h"
 #include "process/upward_calls.h"
@@ -264,6 +265,7 @@ static void fork_child(void)
 __attribute__((constructor)) static void process_load(void)
 {
     sg_environment_keep();
+    sg_log_keep();
     pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 

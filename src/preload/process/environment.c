@@ -6,8 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/finding_count.h"
+
 static const char *const kept_names[] = {"SEGALLOC_CONF", "SEGALLOC_CONF_FILE", "SEGALLOC_TRACE", "SEGALLOC_STATS",
-    "SEGALLOC_RUN", "SEGALLOC_SUMMARY", "XDG_CONFIG_HOME", "HOME"};
+    "SEGALLOC_RUN", "SEGALLOC_SUMMARY", SG_FINDING_COUNT_FILE, "XDG_CONFIG_HOME", "HOME"};
 enum { KEPT = sizeof kept_names / sizeof *kept_names, KEPT_BYTES = 8192 };
 
 static char kept_text[KEPT_BYTES]; /* untouched, and so without cost, where nothing is meant for us */

@@ -295,6 +295,14 @@ static char *launch_environment(const char *name)
     return getenv(name);
 }
 
+/* The process that the program is to be, and when it begins. */
+static void set_run(void)
+{
+    char run[48];
+    snprintf(run, sizeof run, "%ld@%lld", (long)getpid(), (long long)time(NULL));
+    setenv("SEGALLOC_RUN", run, 1);
+}
+
 static bool launch_set_trace(const struct sg_launch *launch)
 {
     char path[SG_PLACE_BYTES], folder[SG_PLACE_BYTES], expanded[SG_PATH_BYTES];
@@ -330,9 +338,7 @@ static bool launch_set_trace(const struct sg_launch *launch)
     if (!pattern && access(path, F_OK) == 0 && !launch_make_room(launch, path))
         return false;
     setenv("SEGALLOC_TRACE", path, 1);
-    char run[48];
-    snprintf(run, sizeof run, "%ld@%lld", (long)getpid(), (long long)time(NULL));
-    setenv("SEGALLOC_RUN", run, 1);
+    set_run();
     return true;
 }
 
@@ -416,6 +422,13 @@ static void set_summary(const struct sg_launch *launch)
         unsetenv("SEGALLOC_SUMMARY");
     else
         setenv("SEGALLOC_SUMMARY", where, 1);
+}
+
+void sg_launch_is_this(const struct sg_launch *launch)
+{
+    set_summary(launch);
+    if (launch->trace)
+        set_run();
 }
 
 void sg_launch_leave_torch(struct sg_launch *launch)

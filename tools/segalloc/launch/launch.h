@@ -29,6 +29,9 @@ bool sg_launch_prepare(const struct sg_launch *launch);
 /* After it, for commands from here on: PyTorch's memory functions stay its own, as if --torch had not been given. */
 void sg_launch_leave_torch(struct sg_launch *launch);
 
+/* After it, in a child that becomes the program in place of this process: what is known by this process's number. */
+void sg_launch_is_this(const struct sg_launch *launch);
+
 /* Becomes the program: found on PATH, or else among our own. Returns only on failure, with the exit status for
    it, after a line on stderr. */
 int sg_launch_exec(const struct sg_launch *launch, char **argv);
