@@ -285,6 +285,7 @@ const char *sim_config_parse(const char *spec, struct sim_config *ret)
         .depth = 1024,
         .run_ahead = -1,
         .drop_bytes = UINT64_MAX,
+        .compute_bytes = UINT64_MAX,
         .mappings = MAPPINGS,
         .mappings_code = CUDA_ERROR_OUT_OF_MEMORY};
     char buffer[1024], shown[101];

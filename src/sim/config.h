@@ -49,6 +49,7 @@ struct sim_config {
     unsigned depth;     /* pieces of work a stream takes before a submission waits */
     bool at_once;       /* what need not wait is done where it is submitted */
     uint64_t drop_bytes; /* copies and sets of more than this move nothing */
+    uint64_t compute_bytes; /* kernels that are known by name do no tensor of more than this; UINT64_MAX: as kernels/integers.h has it */
     bool hazard;        /* work on shared bytes is checked */
     bool hazard_all;    /* what does not say what it touches may touch everything */
     int hazard_exit;    /* the status with which a process ends that had a hazard; 0: its own */

@@ -93,8 +93,8 @@ RULES = [
 # Made otherwise: by size() and cost_settings().
 ELSEWHERE = ("count", "cost")
 # What a machine is not, but how a simulator runs, and a card by its name: no fact decides it.
-NO_FACT = ("device", "model", "hazard", "hazard_exit", "schedule", "run_ahead", "depth", "at-once", "drop_mb", "kernel_us", "card", "fail",
-           "peaks")
+NO_FACT = ("device", "model", "hazard", "hazard_exit", "schedule", "run_ahead", "depth", "at-once", "drop_mb", "compute_mb", "kernel_us", "card",
+           "fail", "peaks")
 
 
 def cost_settings(found):

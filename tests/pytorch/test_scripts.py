@@ -52,6 +52,9 @@ class Scripts(unittest.TestCase):
     def test_integers(self):
         self.equal("integers")
 
+    def test_reals(self):
+        self.equal("reals")
+
     def test_fraction(self):
         """A limit that PyTorch is told of is kept to."""
         self.equal("fraction")

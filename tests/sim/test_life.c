@@ -270,6 +270,50 @@ static int said_kernel_at_illegal_address(void)
     return kernel_at_illegal_address(false);
 }
 
+/* A kernel that is known by its name loses the context too where a tensor's page is away, however large that is. */
+static int known_kernel_at_illegal_address(bool large)
+{
+    setenv("SEGALLOC_SIM", "1GiB", 1);
+    open_device();
+    CUmemGenericAllocationHandle handle;
+    CUmemAllocationProp prop = on_device(0);
+    CUmemAccessDesc access = access_of(0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    CUdeviceptr base;
+    CUmodule module;
+    CUfunction fill;
+    segalloc_sim_fault_fn fault;
+    *(void **)&fault = dlsym(RTLD_DEFAULT, "segalloc_sim_fault");
+    int count = large ? 32 << 20 : 8;
+    float value = 2;
+    uint64_t bytes = ((uint64_t)count * sizeof value + PAGE - 1) / PAGE * PAGE;
+    ok(cuMemCreate(&handle, bytes, &prop, 0));
+    ok(cuMemAddressReserve(&base, bytes, 0, 0, 0));
+    ok(cuMemMap(base, bytes, 0, handle, 0));
+    ok(cuMemSetAccess(base, bytes, &access, 1));
+    ok(cuModuleLoadData(&module, "no code is read"));
+    ok(cuModuleGetFunction(&fill, module,
+        "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEESt5arrayIPcLm1EEEEviT0_T1_"));
+    void *arguments[] = {&count, &value, &base};
+    ok(cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL));
+    ok(cuCtxSynchronize());
+    if (fault() != 0 || *(float *)host(base) != (large ? 0 : 2))
+        return 1;
+    ok(cuMemUnmap(base, bytes));
+    ok(cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL));
+    expect_error(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+    return fault() != base;
+}
+
+static int small_kernel_at_illegal_address(void)
+{
+    return known_kernel_at_illegal_address(false);
+}
+
+static int large_kernel_at_illegal_address(void)
+{
+    return known_kernel_at_illegal_address(true);
+}
+
 static void *open_later(void *gate)
 {
     sleep_ms(20);
@@ -316,6 +360,8 @@ static const struct {
     {"illegal_address", illegal_address, ""},
     {"declared_kernel_at_illegal_address", declared_kernel_at_illegal_address, ""},
     {"said_kernel_at_illegal_address", said_kernel_at_illegal_address, ""},
+    {"small_kernel_at_illegal_address", small_kernel_at_illegal_address, ""},
+    {"large_kernel_at_illegal_address", large_kernel_at_illegal_address, ""},
     {"unmapping_waits_where_asked", unmapping_waits_where_asked, ""},
 };
 

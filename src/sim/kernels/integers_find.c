@@ -12,7 +12,7 @@ SG_WRAPS void sim_integers_count(const struct kept *kept)
     const struct sim_integers *what = &kept->what;
     uint64_t from = argument_pointer(sim_integers_argument(kept, 0)),
              to = argument_pointer(sim_integers_argument(kept, 1));
-    uint64_t elements = argument_word(sim_integers_argument(kept, 2)), size = integer_size(what->type);
+    uint64_t elements = argument_word(sim_integers_argument(kept, 2)), size = sim_values_size(what->type);
     uint64_t parts = what->form == SIM_FORM_COUNT_PARTS ? kept->count : 1;
     if (elements == 0 || elements > ELEMENTS_MOST)
         return;
@@ -31,6 +31,17 @@ SG_WRAPS void sim_integers_count(const struct kept *kept)
         integer_store((void *)(uintptr_t)(to + n * sizeof(int32_t)), 'i', n == 0 ? (int64_t)sum : 0);
 }
 
+/* Before a selection: none so far. */
+void sim_integers_select_begin(const struct kept *kept)
+{
+    uint64_t to = argument_pointer(sim_integers_argument(kept, 2)), size = sim_values_size(kept->what.type);
+    sim_lock();
+    bool fine = sim_integers_there(to, size, true);
+    sim_unlock();
+    if (fine)
+        integer_store((void *)(uintptr_t)to, kept->what.type, 0);
+}
+
 /* CUB's selection among consecutive numbers by flags. */
 SG_WRAPS void sim_integers_select(const struct kept *kept)
 {
@@ -39,7 +50,7 @@ SG_WRAPS void sim_integers_select(const struct kept *kept)
              flags = argument_pointer(sim_integers_argument(kept, 1));
     uint64_t to = argument_pointer(sim_integers_argument(kept, 2)),
              selected = argument_pointer(sim_integers_argument(kept, 3));
-    uint64_t elements = argument_word(sim_integers_argument(kept, 7)), size = integer_size(type), found = 0;
+    uint64_t elements = argument_word(sim_integers_argument(kept, 7)), size = sim_values_size(type), found = 0;
     if (elements == 0 || elements > ELEMENTS_MOST)
         return;
     sim_lock();

@@ -5,6 +5,7 @@
 #include "kernels/integers_parts.h"
 
 void sim_integers_count(const struct kept *kept);
+void sim_integers_select_begin(const struct kept *kept);
 void sim_integers_select(const struct kept *kept);
 void sim_integers_unravel(const struct kept *kept);
 

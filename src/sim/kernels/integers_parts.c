@@ -4,7 +4,7 @@
 
 struct sim_integers_functor sim_integers_functor(const struct sim_integers *what)
 {
-    size_t size = integer_size(what->type);
+    size_t size = sim_values_size(what->number);
     struct sim_integers_functor s = {.bytes = 1,
         .compares = what->operation == SIM_EQUAL || what->operation == SIM_COMPARE,
         .has_number = what->constant != SIM_NO_CONSTANT,
@@ -40,7 +40,7 @@ size_t sim_integers_config_at(const struct sim_integers *what)
 {
     if (what->operation == SIM_LARGEST)
         return 3 * sizeof(int64_t); /* what it starts from is a pair of a value and an index, aligned to 8 */
-    size_t size = integer_size(what->start);
+    size_t size = sim_values_size(what->start);
     return round_up_to(round_up_to(1, size) + size, 4);
 }
 
@@ -70,9 +70,9 @@ size_t sim_integers_argument_bytes(const struct sim_integers *what, unsigned i)
         return i < 2 ? strided[i] : 0;
     }
     case SIM_FORM_REDUCE:
-        return i == 0 ? sim_integers_pointers_at(what) + 16 : 0;
+        return i == 0 ? sim_integers_pointers_at(what) + ACCUMULATES_AT + 2 : 0;
     case SIM_FORM_RANGE: {
-        const size_t range[] = {4, 16, 8};
+        const size_t range[] = {4, 2 * sim_values_size(what->type), 8};
         return i < 3 ? range[i] : 0;
     }
     case SIM_FORM_SCAN: {
@@ -92,6 +92,8 @@ size_t sim_integers_argument_bytes(const struct sim_integers *what, unsigned i)
         const size_t select[] = {8, 8, 8, 8, 0, 0, 0, 4};
         return i < 8 ? select[i] : 0;
     }
+    case SIM_FORM_SELECT_BEGIN:
+        return i == 2 ? 8 : 0;
     case SIM_FORM_UNRAVEL: {
         const size_t unravel[] = {8, UNRAVELLED_DIMS * (size_t)what->element, 4, what->element};
         return i < 4 ? unravel[i] : 0;
@@ -114,6 +116,6 @@ const unsigned char *sim_integers_argument(const struct kept *kept, unsigned wan
 
 bool sim_integers_there(uint64_t address, uint64_t bytes, bool write)
 {
-    enum sim_span span = address && bytes <= BYTES_MOST ? sim_span(address, bytes, write, NULL) : SIM_SPAN_BAD;
+    enum sim_span span = address ? sim_span(address, bytes, write, NULL) : SIM_SPAN_BAD;
     return span == SIM_SPAN_DEVICE || span == SIM_SPAN_PINNED;
 }

@@ -4,10 +4,10 @@
 
 #include <string.h>
 
-#include "kernels/integers.h"
+#include "kernels/values.h"
 
-/* More than this is no message, mask or count that a host looks at, and a rehearsal is to touch little memory. */
-enum { BYTES_MOST = 1 << 20, ELEMENTS_MOST = 1 << 16 };
+/* Tensors that are not large: the former by their bytes alone, the latter by their elements too. */
+enum { WIDE_BYTES = 64 << 20, BYTES_MOST = 1 << 20, ELEMENTS_MOST = 1 << 16 };
 
 /* torch.nonzero: the sizes that its last kernel is given (Nonzero.cu). */
 enum { UNRAVELLED_DIMS = 16 };
@@ -20,6 +20,10 @@ struct kept {
 
 /* Sizes of at::native's OffsetCalculator, LoadWithCast and ReduceConfig. */
 enum { DIMS_MAX = 25, DIVIDER_BYTES = 12, CONFIG_BYTES = 64, OPERANDS_MAX = 4, JOINED_DIMS = 4 };
+
+/* Behind ReduceOp's input and its two outputs: a buffer for sums, after two more pointers and a number whether it takes on
+   an earlier launch's, and whether it is the last. */
+enum { BUFFER_AT = 24, ACCUMULATES_AT = 56 };
 
 enum { ARGUMENTS_MOST = 8 };
 
@@ -63,25 +67,6 @@ static inline uint64_t argument_pointer(const unsigned char *at)
     return value;
 }
 
-/* Bytes of an element of a type; 0 for those that are no integers. */
-static inline size_t integer_size(char type)
-{
-    switch (type) {
-    case 'b':
-    case 'h':
-    case 'a':
-        return 1;
-    case 's':
-        return 2;
-    case 'i':
-        return 4;
-    case 'l':
-        return 8;
-    default:
-        return 0;
-    }
-}
-
 static inline int64_t integer_load(const void *from, char type)
 {
     switch (type) {
@@ -112,7 +97,7 @@ static inline int64_t integer_load(const void *from, char type)
 static inline void integer_store(void *to, char type, int64_t value)
 {
     unsigned char truth = value != 0;
-    memcpy(to, type == 'b' ? (void *)&truth : (void *)&value, integer_size(type)); /* the lowest bytes come first */
+    memcpy(to, type == 'b' ? (void *)&truth : (void *)&value, sim_values_size(type)); /* the lowest bytes come first */
 }
 
 #endif

@@ -32,3 +32,15 @@ enum sim_span sim_span(uint64_t address, uint64_t size, bool write, const struct
     }
     return inside && sim_vmm_usable(memory, address, size, write, by) ? SIM_SPAN_DEVICE : SIM_SPAN_BAD;
 }
+
+uint64_t sim_span_lost(uint64_t address, uint64_t size, bool write)
+{
+    const struct sim_memory *memory = size ? sim_memory_find(address) : NULL;
+    if (!memory || memory->kind != SIM_MEMORY_RESERVATION)
+        return 0;
+    /* Rights are a granule's, so the first byte of a granule stands for it. */
+    for (uint64_t at = address, end = address + size; at < end; at = (at / SIM_GRANULE + 1) * SIM_GRANULE)
+        if (sim_span(at, 1, write, NULL) != SIM_SPAN_DEVICE)
+            return at;
+    return 0;
+}

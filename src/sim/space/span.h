@@ -20,5 +20,8 @@ enum sim_span { SIM_SPAN_PAGEABLE, SIM_SPAN_PINNED, SIM_SPAN_DEVICE, SIM_SPAN_BA
 struct sim_device *sim_device_at(uint64_t address);
 /* Locked. BAD: begins in memory of a device, and is not wholly usable there by the device `by` (NULL: by any). */
 enum sim_span sim_span(uint64_t address, uint64_t size, bool write, const struct sim_device *by);
+/* Locked. The first address of [address, address + size) that lies in a reservation and has no memory with that right;
+   0: there is none. */
+uint64_t sim_span_lost(uint64_t address, uint64_t size, bool write);
 
 #endif

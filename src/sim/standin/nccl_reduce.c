@@ -1,6 +1,7 @@
 #include "nccl_reduce.h"
 
 #include "base/wrap.h"
+#include "sim/narrow.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -28,48 +29,24 @@ size_t sg_nccl_bytes(int type)
     return type >= 0 && type < TYPES ? bytes[type] : 1;
 }
 
-static float float_of_bits(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static uint32_t bits_of_float(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
 static double from_bfloat16(uint16_t bits)
 {
-    return (double)float_of_bits((uint32_t)bits << 16);
+    return (double)narrow_from_bfloat16(bits);
 }
 
 static uint16_t to_bfloat16(double value)
 {
-    uint32_t bits = bits_of_float((float)value);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    return narrow_to_bfloat16((float)value);
 }
 
-/* Scaled by a power of two between the two exponents' ranges, as floats of 32 bits. */
 static double from_float16(uint16_t bits)
 {
-    uint32_t magnitude = bits & 0x7fff;
-    float value = magnitude >= 0x7c00 ? float_of_bits(0x7f800000 | (magnitude & 0x3ff) << 13)
-                                      : float_of_bits(magnitude << 13) * 0x1p112f;
-    return (double)(bits & 0x8000 ? -value : value);
+    return (double)narrow_from_float16(bits);
 }
 
 static uint16_t to_float16(double value)
 {
-    uint32_t bits = bits_of_float((float)value), sign = bits >> 16 & 0x8000;
-    float magnitude = float_of_bits(bits & 0x7fffffff);
-    if (!(magnitude < 65520.0f))
-        return (uint16_t)(sign | (magnitude == magnitude ? 0x7c00 : 0x7e00));
-    uint32_t scaled = bits_of_float(magnitude * 0x1p-112f);
-    return (uint16_t)(sign | (scaled + 0xfff + (scaled >> 13 & 1)) >> 13);
+    return narrow_to_float16((float)value);
 }
 
 #define SAME(value) (value)

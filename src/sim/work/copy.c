@@ -95,7 +95,7 @@ static uint64_t copy_lacks(const struct sim_side *side, uint64_t bytes, bool wri
 {
     if (sim_span(side->address, bytes, write, by) == SIM_SPAN_DEVICE)
         return 0;
-    uint64_t lost = sim_lost_address(side->address, bytes, write);
+    uint64_t lost = sim_span_lost(side->address, bytes, write);
     return lost ? lost : side->address;
 }
 

@@ -52,7 +52,7 @@ static void fill_run(struct sim_work *work)
     struct sim_fill *fill = (struct sim_fill *)work->payload;
     sim_lock();
     enum sim_span span = sim_span(fill->address, fill_extent(fill), true, NULL);
-    uint64_t lost = sim_lost_address(fill->address, fill_extent(fill), true);
+    uint64_t lost = sim_span_lost(fill->address, fill_extent(fill), true);
     sim_unlock();
     if (span != SIM_SPAN_DEVICE && span != SIM_SPAN_PINNED)
         fill->lost = lost ? lost : fill->address;

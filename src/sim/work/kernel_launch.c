@@ -3,6 +3,7 @@
 #include "kernels/declared.h"
 #include "kernels/integers.h"
 #include "kernels/module.h"
+#include "space/span.h"
 #include "work/lost.h"
 #include "work/program_stream.h"
 #include "work/submit.h"
@@ -43,7 +44,7 @@ static bool kernel_finds_memory(struct sim_work *work)
     sim_lock();
     for (unsigned i = 0; i < work->touch_count && !kernel->lost; i++) {
         const struct sim_touch *touch = &work->touches[i];
-        kernel->lost = sim_lost_address(touch->address, touch->bytes, touch->write);
+        kernel->lost = sim_span_lost(touch->address, touch->bytes, touch->write);
     }
     sim_unlock();
     return !kernel->lost;
@@ -70,7 +71,8 @@ static void kernel_finish(struct sim_work *work)
 
 static void kernel_run_integers(struct sim_work *work)
 {
-    sim_integers_run(work->payload + sizeof(struct kernel));
+    struct kernel *kernel = (struct kernel *)work->payload;
+    kernel->lost = sim_integers_run(work->payload + sizeof *kernel);
 }
 
 static CUresult kernel_new_work(const struct kernel *kernel, void **params, void **extra, CUcontext context,

@@ -8,10 +8,6 @@
 
 #include "streams/work.h"
 
-/* Locked. The first address of [address, address + size) that lies in a reservation and has no memory with that right;
-   0: there is none. */
-uint64_t sim_lost_address(uint64_t address, uint64_t size, bool write);
-
 /* Locked. The work has found no memory at `address`: its context is lost, unless it was before or the work was dropped. */
 void sim_work_lost(const struct sim_work *work, uint64_t address);
 
