@@ -252,8 +252,8 @@ static bool name_joins(const char *name, struct sim_integers *what)
 }
 
 /* torch.nonzero's four: CUB's sum of truths, in one launch or in two, its selection, and PyTorch's own of more dimensions.
-   The second launch of a sum adds plain integers. What begins a selection is known for all of CUB's: a host that reads how
-   many there are, and asks for so much memory, finds none where the selection itself is unknown. */
+   The second launch of a sum adds plain integers. The beginning of a selection is known for all of CUB's: a
+   host that reads how many there are, and asks for so much memory, finds none where the selection itself is unknown. */
 static bool name_finds(const char *name, struct sim_integers *what)
 {
     const char *type = strstr(name, "9NonZeroOpI"), *index = strstr(name, "13write_indicesI");

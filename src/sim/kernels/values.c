@@ -32,7 +32,7 @@ bool sim_values_are_real(char type)
     return type == 'f' || type == 'd' || type == 'H' || type == 'B';
 }
 
-/* As in C, and the nearest where C has none; of what is no number 0. */
+/* The conversion of C, and the nearest number where C has none; 0 for what is no number. */
 static int64_t whole_of_real(double value)
 {
     if (value != value)

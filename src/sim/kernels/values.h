@@ -30,15 +30,15 @@ void sim_values_load(union sim_values *to, char as, const unsigned char *base, c
 void sim_values_store(unsigned char *base, const uint64_t *offsets, char to, const union sim_values *from, char as,
     unsigned count);
 
-/* What an operation has besides its operands. */
+/* Constants of an operation, beside its operands. */
 struct sim_constants {
     unsigned comparison; /* PyTorch's number of it */
     int64_t number, alpha;
     double real, real_alpha;
 };
 
-/* What comes out is of the type `type`, or truth values, as the operation has it. in[0] is overwritten; operands that
-   the operation has not got are not looked at. */
+/* The results replace in[0]. They are of the type `type`, or truth values, as the operation has it. Operands that the
+   operation has not got are not looked at. */
 void sim_values_combine(enum sim_operation operation, char type, const struct sim_constants *constants,
     union sim_values in[3], unsigned count);
 /* The first of the values, times a factor; both are of that type. */
