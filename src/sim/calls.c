@@ -1,8 +1,11 @@
 #include "calls.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "inherited.h"
 
 _Thread_local bool sim_in_host_function;
 
@@ -32,6 +35,7 @@ static const struct {
 };
 
 static struct sim_fault faults[SIM_FAULTS_MAX];
+static unsigned fault_count;
 static atomic_uint_fast64_t fault_hits[SIM_FAULTS_MAX];
 
 static CUresult call_fault(struct call *call)
@@ -77,6 +81,23 @@ int sim_unavailable(const char *symbol, const uintptr_t *words)
     return now == SIM_READY ? CUDA_SUCCESS : call_without_driver(symbol, words, now);
 }
 
+static void calls_attach_faults(const struct sim_config *config);
+
+static void calls_attach_early(void)
+{
+    struct sim_config config = {0};
+    if (!sim_config_parse(sim_inherited_setting(), &config))
+        calls_attach_faults(&config);
+}
+
+/* A fault of a call that works before cuInit, which reads the settings for all others. A setting with a mistake is said by cuInit. */
+static CUresult call_fault_early(struct call *call)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, calls_attach_early);
+    return call_fault(call);
+}
+
 /* A child that was forked, and a process that ends, start no driver. */
 static bool call_answers_now(enum sim_call id, enum sim_state now)
 {
@@ -91,14 +112,18 @@ int sim_enter(enum sim_call id, const uintptr_t *words)
         sim_thread_calls++;
     atomic_fetch_add_explicit(&call->count, 1, memory_order_relaxed);
     if (now != SIM_READY)
-        return call_answers_now(id, now) ? CUDA_SUCCESS : call_without_driver(call->symbol, words, now);
+        return call_answers_now(id, now) ? (int)call_fault_early(call) : call_without_driver(call->symbol, words, now);
     if (sim_in_host_function && !call_works_before_init(id))
         return CUDA_ERROR_NOT_PERMITTED;
     return call_fault(call);
 }
 
+/* Faults that were attached early are not written again: another thread may be reading them. */
 static void calls_attach_faults(const struct sim_config *config)
 {
+    if (config->fault_count == fault_count && memcmp(faults, config->faults, sizeof faults) == 0)
+        return;
+    fault_count = config->fault_count;
     memcpy(faults, config->faults, sizeof faults);
     for (unsigned i = 0; i < config->fault_count; i++) {
         bool known = false;

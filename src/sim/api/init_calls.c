@@ -103,12 +103,17 @@ static CUresult driver_start(void)
 
 CUresult cuInit(unsigned int flags)
 {
-    SIM_ENTER(cuInit);
-    if (flags != 0)
+    bool was_there = sim_state_now() != SIM_FRESH;
+    CUresult result = (CUresult)sim_enter(SIM_CALL_cuInit, NULL);
+    if (was_there && result != CUDA_SUCCESS)
+        return result;
+    if (result == CUDA_SUCCESS && flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&start_lock);
-    CUresult result = sim_state_now() == SIM_READY ? CUDA_SUCCESS : driver_start();
-    if (result != CUDA_SUCCESS)
+    bool ready = sim_state_now() == SIM_READY;
+    if (result == CUDA_SUCCESS && !ready)
+        result = driver_start();
+    if (result != CUDA_SUCCESS && !ready)
         sim_state_set(SIM_FAILED);
     pthread_mutex_unlock(&start_lock);
     return result;
