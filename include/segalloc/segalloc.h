@@ -107,6 +107,28 @@ SEGALLOC_API void *segalloc_malloc_on(size_t bytes, void *stream);
 SEGALLOC_API int segalloc_free(void *pointer);
 SEGALLOC_API int segalloc_record_stream(void *pointer, void *stream);
 
+/* Tags: names under which memory is paused. What the calling thread allocates between push and pop stands on pages of the
+   tag alone, which cost no more than the last of them. Tags nest, and NULL is memory without one. With
+   SEGALLOC_TAG_DISCARD a pause saves no contents: a resume brings zeros. A name with that flag and one without are
+   two tags, which are paused together. 31 tags of 63 bytes are known; a further one is refused by 2 (out of memory).
+
+   segalloc_pause() waits for the work that may use the tag's memory, saves its contents on the host and gives its pages
+   back to the driver, idle ones among them. NULL: all tags, and all that is idle besides. Addresses, pointers and
+   captured graphs stay good, but must not be used before segalloc_resume() has brought pages and contents back.
+   Meanwhile memory of the tag can be freed, and a new allocation of it is refused with 800 (not permitted). A tag that
+   is in the wanted state already is no error.
+
+   Results are a CUresult as int, 0: fine. After any other a pause has changed nothing, and a resume leaves the tag
+   paused, to be repeated. 2 (out of memory): the device, or the host, is full. 500 (not found): nobody has pushed that name.
+   600 (not ready): its work does not end. 800: others remember its pages, such as a network card or a process that they
+   were exported to. 801 (not supported): the library serves nothing here, or is checking itself. 900: a stream is being
+   captured. One line on standard error says why. */
+#define SEGALLOC_TAG_DISCARD 1u
+SEGALLOC_API int segalloc_tag_push(const char *tag, unsigned flags);
+SEGALLOC_API int segalloc_tag_pop(void);
+SEGALLOC_API int segalloc_pause(const char *tag);
+SEGALLOC_API int segalloc_resume(const char *tag);
+
 /* For torch.cuda.memory.CUDAPluggableAllocator and MemPool. `stream` (a cudaStream_t) is the one that the block belongs
    to. Running out is c10::OutOfMemoryError, which Python sees as torch.OutOfMemoryError, thrown through the caller; for
    a MemPool it is NULL. Where PyTorch's libraries have no such error, it ends the process with a message, because

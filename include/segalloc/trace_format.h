@@ -46,6 +46,8 @@ enum segalloc_record_kind {
     SEGALLOC_RECORD_STREAM_SYNC = 10,     /* stream */
     SEGALLOC_RECORD_DEVICE_SYNC = 11,     /* - */
     SEGALLOC_RECORD_EMPTY_CACHE = 12,     /* size: bytes to keep */
+    SEGALLOC_RECORD_PAUSE = 13,           /* stream: of the device; id: tag of memory whose pages leave */
+    SEGALLOC_RECORD_RESUME = 14,          /* stream: of the device; id: tag whose pages come back */
     /* What came to the allocator from outside, so that a replay decides the same. */
     SEGALLOC_RECORD_DONE = 32,     /* id: the pending free of this block is complete */
     SEGALLOC_RECORD_PRESSURE = 33, /* size: bytes of the device in use by others, quantised */
@@ -83,6 +85,8 @@ enum segalloc_record_kind {
                                               | ns a handle */
     SEGALLOC_RECORD_PEERS = 53,        /* stream: of the device; size: devices that have access to its memory from
                                               here on, a bit each */
+    SEGALLOC_RECORD_TAG = 56,          /* stream: of the device; id: tag of memory, which this thread's next ALLOCATE or
+                                              SLOW_BEGIN is of */
     SEGALLOC_RECORD_SETTLED = 60,      /* id: enum segalloc_settled: what became of this thread's refused allocation,
                                               where no allocation in the trace says it; size: bytes that it got */
     SEGALLOC_RECORD_OUTSIDE = 54,      /* stream: of the device; id: enum segalloc_outside; size: bytes of the device
@@ -116,6 +120,8 @@ enum segalloc_record_kind {
     SEGALLOC_RECORD_LEFT_OUT = 75, /* the first of a trace that has a bound; id: events before the next one that are left
                                               out, size: failures among them. What lived then follows, as it was
                                               allocated, and the last value of each figure */
+    SEGALLOC_RECORD_DEFINE_TAG = 77, /* stream: number of a tag of memory, from 1; id and size: 16 characters of its name,
+                                              zeros at its end; NATIVE: a pause saves no contents */
     SEGALLOC_RECORD_SITE = 71,     /* id: site, size: phase: what this thread asks for from here on is of these */
     /* What a run that checks itself found. A finding is a run of records, the first with FIRST and the last with LAST; one
        that is begun anew replaces what came before, and one without LAST is none. stream: enum segalloc_finding_field, which
@@ -177,6 +183,12 @@ enum segalloc_turn {
                                    addresses are lost */
     SEGALLOC_TURN_LEFT,        /* the end of an allocation, which is left to the driver, or to its caller, who asks
                                    again for less: bytes */
+    SEGALLOC_TURN_PAUSE,       /* 0: a tag's pages are about to leave, or to come back; else why not */
+    SEGALLOC_TURN_CONTENTS,    /* contents were saved, or put back: CUresult */
+    SEGALLOC_TURN_PAUSE_RUN,   /* a run of pages left, or came: CUresult, and << 32 pages that stay mapped after an error */
+    SEGALLOC_TURN_PAUSE_BACK,  /* a step before that was undone: 0; else 1 more than the pages of it that stay mapped */
+    SEGALLOC_TURN_PAUSE_END,   /* the end of a pause or resume. 0: nothing has changed; 1: done; 2: half done, which a
+                                   resume mends */
 };
 
 /* What became of an allocation that was refused. */
@@ -220,9 +232,9 @@ enum segalloc_record_flags {
     /* A snapshot is a run of STATISTIC records: those that differ from the snapshot before. */
     SEGALLOC_FLAG_PEAK = 64,     /* statistic: the peak of a level instead of its value */
     SEGALLOC_FLAG_LAST = 128,    /* statistic: the last of a snapshot; what comes before it is not complete without.
-                                      Untracked: the last piece of the name. Text, site, model, finding: the last
+                                      Untracked: the last piece of the name. Text, site, model, tag, finding: the last
                                       piece. Outside: the last that changed at once */
-    SEGALLOC_FLAG_FIRST = 64,    /* text, site, model, finding: the first piece */
+    SEGALLOC_FLAG_FIRST = 64,    /* text, site, model, tag, finding: the first piece */
     SEGALLOC_FLAG_NATIVE = 32,   /* site: a return address */
     SEGALLOC_FLAG_BACKWARD = 16, /* site: a backward pass through what these frames ran forward */
 };

@@ -138,6 +138,8 @@ static bool neighbours_take_row(struct sg_neighbours *table, struct sg_neighbour
         atomic_store(&row->devices[i], 0);
         sg_neighbours_hold(table, row, i, 0, 0);
     }
+    atomic_store(&table->order[row - table->list].what,
+        SG_NEIGHBOUR_NO_ORDER); /* whoever gave it to a dead process is gone */
     atomic_store(&row->wanted, 0);
     atomic_store(&row->keep, 0);
     atomic_store(&row->given, 0);
@@ -190,6 +192,58 @@ void sg_neighbour_ask(struct sg_neighbour *other, uint32_t wanted, uint64_t keep
     atomic_fetch_or(&other->wanted, wanted);
     atomic_fetch_add(&other->asked, 1);
     neighbours_wake(&other->asked);
+}
+
+bool sg_neighbour_order(struct sg_neighbours *table, struct sg_neighbour *other, enum sg_neighbour_order what,
+    const char *tag)
+{
+    size_t at = (size_t)(other - table->list);
+    uint32_t none = SG_NEIGHBOUR_NO_ORDER;
+    uint64_t words[SG_NEIGHBOUR_TAG / 8] = {0};
+    if (!atomic_compare_exchange_strong(&table->order[at].what, &none, SG_NEIGHBOUR_BEING_ORDERED))
+        return false;
+    if (tag)
+        memcpy(words, tag, strnlen(tag, SG_NEIGHBOUR_TAG - 1));
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        atomic_store(&table->order[at].tag[i], words[i]);
+    atomic_store(&table->order[at].bytes, 0);
+    atomic_store(&table->order[at].result, UINT32_MAX);
+    atomic_store(&table->order[at].what, what);
+    atomic_fetch_add(&other->asked, 1);
+    neighbours_wake(&other->asked);
+    return true;
+}
+
+bool sg_neighbour_order_end(struct sg_neighbours *table, struct sg_neighbour *other, uint32_t *ret_result,
+    uint64_t *ret_bytes)
+{
+    size_t at = (size_t)(other - table->list);
+    *ret_result = atomic_load(&table->order[at].result);
+    *ret_bytes = atomic_load(&table->order[at].bytes);
+    atomic_store(&table->order[at].what, SG_NEIGHBOUR_NO_ORDER);
+    return *ret_result != UINT32_MAX;
+}
+
+enum sg_neighbour_order sg_neighbour_take_order(struct sg_neighbours *table, const struct sg_neighbour *own,
+    char *ret_tag)
+{
+    size_t at = (size_t)(own - table->list);
+    enum sg_neighbour_order what = (enum sg_neighbour_order)atomic_load(&table->order[at].what);
+    if (what <= SG_NEIGHBOUR_BEING_ORDERED || atomic_load(&table->order[at].result) != UINT32_MAX)
+        return SG_NEIGHBOUR_NO_ORDER;
+    for (size_t i = 0; i < SG_NEIGHBOUR_TAG / 8; i++) {
+        uint64_t word = atomic_load(&table->order[at].tag[i]);
+        memcpy(ret_tag + 8 * i, &word, sizeof word);
+    }
+    ret_tag[SG_NEIGHBOUR_TAG - 1] = '\0';
+    return what;
+}
+
+void sg_neighbour_note_order(struct sg_neighbours *table, const struct sg_neighbour *own, uint32_t result,
+    uint64_t bytes)
+{
+    atomic_store(&table->order[own - table->list].bytes, bytes);
+    atomic_store(&table->order[own - table->list].result, result);
 }
 
 bool sg_neighbour_wait(struct sg_neighbour *other, uint64_t timeout_ns)

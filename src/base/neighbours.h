@@ -16,8 +16,11 @@
      row 100: wanted 1 (bit 0: index 0), keep 0, asked 5; process 100 wakes up and trims device 7 to 0 bytes
      row 100: given + 6 GiB, held and idle set anew, answered 5; process 200 wakes up: 6 GiB were given back
 
+   An *order* is a pause or resume of a tag of memory (core/pause.h), for one process. Whoever gives it owns the row's
+   order until the answer is read: `what` goes from 0 to its number, and back.
+
    One file a user, /dev/shm/segalloc-UID, is made by the first process that needs it and left behind by the last. It has
-   106 KiB. A row whose process has ended is taken by the next one; a process is known by its id and its start time.
+   126 KiB. A row whose process has ended is taken by the next one; a process is known by its id and its start time.
 
    Limits: 256 processes, 16 devices each. Processes of other users are not asked, and a process in another namespace of
    process ids counts as ended. libc only; no heap; no lock, because every field is atomic. */
@@ -43,6 +46,10 @@ struct sg_neighbour {
     _Atomic uint64_t devices[SG_NEIGHBOUR_DEVICES]; /* ids, the same in all processes; 0: none */
 };
 
+/* The orders that a process may be given, and the bytes of a tag's name with its NUL. */
+enum sg_neighbour_order { SG_NEIGHBOUR_NO_ORDER, SG_NEIGHBOUR_BEING_ORDERED, SG_NEIGHBOUR_PAUSE, SG_NEIGHBOUR_RESUME };
+enum { SG_NEIGHBOUR_TAG = 64 };
+
 struct sg_neighbours {
     uint64_t magic;
     _Alignas(64) struct sg_neighbour list[SG_NEIGHBOURS];
@@ -51,6 +58,13 @@ struct sg_neighbours {
     _Atomic uint64_t held[SG_NEIGHBOURS][SG_NEIGHBOUR_DEVICES];
     /* Bytes among those that it would have given back then. */
     _Atomic uint64_t idle[SG_NEIGHBOURS][SG_NEIGHBOUR_DEVICES];
+    /* The order that each process was given last. */
+    struct {
+        _Atomic uint32_t what;   /* enum sg_neighbour_order, written last; NO_ORDER once the answer was read */
+        _Atomic uint32_t result; /* the driver's number; UINT32_MAX: not carried out yet */
+        _Atomic uint64_t bytes;  /* of pages that left, or came */
+        _Atomic uint64_t tag[SG_NEIGHBOUR_TAG / 8]; /* its name; empty: all tags */
+    } order[SG_NEIGHBOURS];
 };
 
 /* Maps the table of `user` for as long as the process lives; `create` makes the file where it isn't there. Returns 0 or a
@@ -69,6 +83,23 @@ struct sg_neighbour *sg_neighbours_find(struct sg_neighbours *table, pid_t pid);
 /* Asks the owner of a row to trim the devices in `wanted`, a bit for each index of `devices`, to `keep` bytes each.
    Does not wait. */
 void sg_neighbour_ask(struct sg_neighbour *other, uint32_t wanted, uint64_t keep);
+
+/* Gives the owner of a row an order, and wakes it. `tag`: below SG_NEIGHBOUR_TAG bytes; NULL: all. False: another one's is
+   under way. Does not wait. */
+bool sg_neighbour_order(struct sg_neighbours *table, struct sg_neighbour *other, enum sg_neighbour_order what,
+    const char *tag);
+
+/* Reads the answer to an order once sg_neighbour_wait() has returned true, and ends it. False: the process did not know what
+   was asked: it has an older library. */
+bool sg_neighbour_order_end(struct sg_neighbours *table, struct sg_neighbour *other, uint32_t *ret_result,
+    uint64_t *ret_bytes);
+
+/* For the owner, before it answers: its open order, and what became of it. NO_ORDER: there is none. `ret_tag` has
+   SG_NEIGHBOUR_TAG bytes. */
+enum sg_neighbour_order sg_neighbour_take_order(struct sg_neighbours *table, const struct sg_neighbour *own,
+    char *ret_tag);
+void sg_neighbour_note_order(struct sg_neighbours *table, const struct sg_neighbour *own, uint32_t result,
+    uint64_t bytes);
 
 /* Asks all living processes but `own`, which may be NULL, that use the device `id`, and waits for them, `timeout_ns`
    at most in all. One that owes an answer to an earlier question may be stopped: `owing_ns` is its limit. Returns the bytes

@@ -89,7 +89,7 @@ CUresult sg_core_peer_access(struct sg_core *core, int ordinal, int peer, bool e
         uint64_t page_bytes = sg_region_page_bytes(region);
         for (uint32_t page = 0; page < region->pages; page++) {
             uint32_t end = page;
-            while (end < region->pages && region->memory.handle[end] && region->memory.handle[end] != SG_PAGE_LOST)
+            while (end < region->pages && sg_page_is_mapped(region->memory.handle[end]))
                 end++;
             if (end > page && result == CUDA_SUCCESS) {
                 sg_count(device, SG_STAT_calls_set_access, 1);

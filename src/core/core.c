@@ -6,11 +6,13 @@
 #include "core/remap/execute.h"
 #include "config/roundup.h"
 #include "core/segments/fixed_segments.h"
+#include "core/space/paused.h"
 #include "core/start.h"
 #include "core/state/accounts.h"
 #include "core/state/budget.h"
 #include "core/state/pins.h"
 #include "core/state/replay_steps.h"
+#include "core/state/tags.h"
 #include "core/state/trace_streams.h"
 #include "core/streams/fences.h"
 #include "core/streams/pending_frees.h"
@@ -70,6 +72,7 @@ SG_UNCHECKED_LOCKS static void destroy_device(struct sg_device *device)
         driver->event_destroy(device->fences.fence[i].event);
     sg_scratch_fini(&device->growth.handles);
     sg_scratch_fini(&device->growth.runs);
+    sg_scratch_fini(&device->growth.pieces);
     sg_extents_fini(&device->regions.extents);
     sg_meta_unmap(device, sizeof *device);
 }
@@ -100,10 +103,12 @@ static uint64_t small_at_low_pressure_locked(const struct sg_device *device) SG_
    part each other's ranges. That is so only as long as there is room: later, another order of placement would only
    move more pages. A range that could grow is left to requests that need that, for as long: later, pages come to
    wherever they are wanted. */
-static struct sg_want want_locked(const struct sg_device *device, size_t rounded, sg_slot slot) SG_REQUIRES(lock)
+static struct sg_want want_locked(const struct sg_device *device, size_t rounded, uint32_t tag, sg_slot slot)
+    SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
     struct sg_want want = {.kind = SG_KIND_SMALL,
+        .tag = tag,
         .units = (uint32_t)(rounded >> SG_UNIT_SHIFT),
         .end = SG_END_LOW,
         .slot = slot};
@@ -116,6 +121,16 @@ static struct sg_want want_locked(const struct sg_device *device, size_t rounded
     if (roomy)
         want.end = least && rounded >= least && want.kind == SG_KIND_REGULAR ? SG_END_HIGH : SG_END_SETTLED;
     return want;
+}
+
+/* Emits that nothing free serves an allocation. Apart, like what follows it. */
+static __attribute__((noinline)) void emit_slow_begin_locked(struct sg_device *device, size_t bytes,
+    const struct sg_tag *tag) SG_REQUIRES(lock)
+{
+    SG_ASSERT_HELD(&device->lock);
+    uint32_t stream = sg_device_stream_locked(device, tag);
+    sg_emit_tag_locked(device, tag->memory_tag);
+    sg_emit(device, SEGALLOC_RECORD_SLOW_BEGIN, 0, stream, 0, bytes);
 }
 
 /* An allocation on a device with fixed segments. Apart, since few devices have them. */
@@ -151,12 +166,16 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
     /* Nearly all allocations end here: one take, and the block is accounted under the same lock. The record that the
        slow half begins is written in this section too, since another thread may change what is free as soon as the
        lock is dropped. */
-    const struct sg_want want = want_locked(device, rounded, tag->slot);
+    if (__builtin_expect(tag->memory_tag != 0, 0) && sg_tag_is_paused_locked(device, tag->memory_tag)) {
+        sg_device_unlock(device);
+        return CUDA_ERROR_NOT_PERMITTED;
+    }
+    const struct sg_want want = want_locked(device, rounded, tag->memory_tag, tag->slot);
     uint32_t extent = sg_device_take_locked(device, &want);
     if (extent)
         *ret = sg_device_hand_out_locked(device, extent, bytes, tag);
     else
-        sg_emit(device, SEGALLOC_RECORD_SLOW_BEGIN, 0, sg_device_stream_locked(device, tag), 0, bytes);
+        emit_slow_begin_locked(device, bytes, tag);
     sg_device_unlock(device);
     return extent ? CUDA_SUCCESS : sg_grow(device, want, bytes, tag, ret);
 }
@@ -176,7 +195,10 @@ CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_bloc
     struct sg_device *device = range->device;
     CUresult result = CUDA_ERROR_INVALID_VALUE;
     sg_device_lock(device);
-    uint32_t id = sg_region_block_around_locked(range->region, (uint32_t)((address - range->begin) >> SG_UNIT_SHIFT));
+    uint32_t position = (uint32_t)((address - range->begin) >> SG_UNIT_SHIFT),
+             id = sg_region_block_around_locked(range->region, position);
+    if (!id)
+        id = sg_region_paused_around_locked(range->region, position);
     if (id) {
         const struct sg_extent *extent = &device->regions.extents.extent[id];
         CUdeviceptr base = sg_region_address(range->region, extent->begin);
@@ -311,7 +333,7 @@ static bool pin_region_locked(struct sg_device *device, struct sg_region *region
     bool any = false;
     for (uint32_t page = 0; page < region->pages; page++) {
         uint32_t first = page;
-        while (page < region->pages && region->memory.handle[page] && region->memory.handle[page] != SG_PAGE_LOST)
+        while (page < region->pages && sg_page_is_mapped(region->memory.handle[page]))
             page++;
         if (page > first)
             sg_device_pin_locked(device, region, first, page - first);

@@ -28,8 +28,10 @@
 #include "core/free.h"
 #include "core/capacity.h"
 #include "core/outside_memory.h"
+#include "core/pause.h"
 #include "core/space/page_size.h"
 #include "core/streams/followed_streams.h"
+#include "core/tags.h"
 
 /* Creates the allocator; nothing is asked of the driver yet. NULL: no host memory. The configuration and the
    callbacks are copied. The driver's table and the replay must outlive the core. */

@@ -27,6 +27,9 @@
 
 enum { SG_DEVICES_MAX = 64 };
 
+/* Tags of memory have numbers below SG_TAGS; 0 is memory without one. A name has SG_TAG_NAME bytes with its NUL. */
+enum { SG_TAGS = 32, SG_TAG_NAME = 64 };
+
 struct sg_core;
 
 /* The caller of an allocation or a free, and when a free takes effect. A tag of zeros is an allocation for nobody in
@@ -51,6 +54,7 @@ struct sg_tag {
     /* Allocation: numbers of the place in the program that asks, and of what that is doing; 0: unknown. They are kept
        for reports, and nothing is decided by them. */
     uint32_t site, phase;
+    uint32_t memory_tag; /* allocation: the tag on whose pages the block stands (sg_core_tag()); 0: on those of none */
 };
 
 /* A replay of records that a core emitted to its observer. Records of the trace say which work is complete and how

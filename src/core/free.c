@@ -16,6 +16,7 @@
 #include <assert.h>
 
 #include "core/segments/fixed_segments.h"
+#include "core/space/paused.h"
 #include "core/remap/execute.h"
 #include "core/state/accounts.h"
 #include "core/state/clocks.h"
@@ -437,6 +438,24 @@ ASIDE enum outcome free_among_contexts(const struct sg_range *range, CUdeviceptr
     return outcome;
 }
 
+/* Frees a paused block: work on it was waited for when it was paused. False: none starts there. */
+ASIDE bool free_paused(const struct sg_range *range, CUdeviceptr address, const struct sg_tag *tag)
+{
+    struct sg_device *device = range->device;
+    CUdeviceptr offset = address - range->begin;
+    sg_device_lock(device);
+    uint32_t id = offset % SG_UNIT ? 0
+                                   : sg_region_paused_at_locked(range->region, (uint32_t)(offset >> SG_UNIT_SHIFT));
+    if (id) {
+        const struct sg_extent *extent = &device->regions.extents.extent[id];
+        sg_emit(device, SEGALLOC_RECORD_FREE, tag->torch ? SEGALLOC_FLAG_TORCH : 0, extent->stream, address,
+            extent->requested);
+        sg_device_release_paused_locked(device, id);
+    }
+    sg_device_unlock(device);
+    return id != 0;
+}
+
 CUresult sg_core_wait_for_all(struct sg_core *core)
 {
     uint32_t count = sg_context_list_count(&core->contexts);
@@ -502,6 +521,8 @@ CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg
         if (result != CUDA_SUCCESS)
             return result;
     }
+    if (outcome == NO_BLOCK && free_paused(range, address, tag))
+        return CUDA_SUCCESS;
     if (outcome == NO_BLOCK) {
         if (!tag->tentative)
             sg_count(device, SG_STAT_double_frees, 1);

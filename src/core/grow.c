@@ -14,6 +14,7 @@
 #include "core/state/outside_bytes.h"
 #include "core/state/regions.h"
 #include "core/state/replay_steps.h"
+#include "core/state/tags.h"
 #include "core/state/trace_streams.h"
 #include "core/streams/fences.h"
 
@@ -76,6 +77,11 @@ static CUresult serve_or_plan_growing(struct sg_device *device, struct request *
     for (;;) {
         (void)sg_replay_step(device);
         sg_device_lock(device);
+        if (sg_tag_is_paused_locked(device, want.tag)) { /* since it was asked for */
+            emit_step_locked(device, request->tag, 0, CUDA_ERROR_NOT_PERMITTED);
+            sg_device_unlock(device);
+            return CUDA_ERROR_NOT_PERMITTED;
+        }
         uint32_t extent = sg_device_take_thoroughly_locked(device, &want);
         if (!extent) {
             result = sg_plan_make_locked(device, want, plan);
@@ -95,7 +101,7 @@ static CUresult serve_or_plan_growing(struct sg_device *device, struct request *
         *ret_served = result != CUDA_SUCCESS;
         if (result != CUDA_ERROR_NOT_FOUND)
             return result;
-        result = sg_device_add_region_growing(device, want.kind, (uint64_t)want.units << SG_UNIT_SHIFT);
+        result = sg_device_add_region_growing(device, want.kind, want.tag, (uint64_t)want.units << SG_UNIT_SHIFT);
         if (result != CUDA_SUCCESS) {
             request->failed = result != CUDA_ERROR_OUT_OF_MEMORY;
             return result;
@@ -444,6 +450,16 @@ static CUresult leave_to_driver(struct sg_device *device, CUresult result, size_
     return leaves ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* Ends an allocation whose tag was paused meanwhile. */
+static CUresult leave_paused(struct sg_device *device, size_t bytes)
+{
+    (void)sg_replay_step(device);
+    sg_device_lock(device);
+    sg_emit_step_locked(device, SEGALLOC_TURN_LEFT, bytes);
+    sg_device_unlock(device);
+    return CUDA_ERROR_NOT_PERMITTED;
+}
+
 CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, const struct sg_tag *tag,
     CUdeviceptr *ret)
 {
@@ -469,5 +485,7 @@ CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, co
     }
     if (result == CUDA_SUCCESS || sg_driver_is_sticky(result))
         return result;
+    if (result == CUDA_ERROR_NOT_PERMITTED && !request.failed)
+        return leave_paused(device, bytes);
     return request.failed ? leave_to_driver(device, result, bytes, tag) : sg_device_ran_out(device, bytes, tag);
 }

@@ -213,6 +213,8 @@ static bool record_is_compared(uint8_t kind)
     case SEGALLOC_RECORD_ALLOCATE_FAILURE:
     case SEGALLOC_RECORD_FREE:
     case SEGALLOC_RECORD_EMPTY_CACHE:
+    case SEGALLOC_RECORD_PAUSE:
+    case SEGALLOC_RECORD_RESUME:
     case SEGALLOC_RECORD_CONTEXT_GONE:
     case SEGALLOC_RECORD_SLOW_BEGIN:
     case SEGALLOC_RECORD_SLOW_STEP:
@@ -261,6 +263,7 @@ static void operation_carry_out(struct operation *one)
 {
     struct sg_interleaver_call *call = &one->call;
     struct operation *before = self;
+    struct sg_pause_result paused;
     self = one;
     sg_ledger_use_device(call->device);
     switch (call->kind) {
@@ -273,6 +276,12 @@ static void operation_carry_out(struct operation *one)
         break;
     case SG_SLOW_TRIM:
         (void)sg_core_trim(call->core, call->device, call->bytes);
+        break;
+    case SG_SLOW_PAUSE:
+        (void)sg_core_pause(call->core, call->device, (uint32_t)call->bytes, /* everything */ false, NULL, &paused);
+        break;
+    case SG_SLOW_RESUME:
+        (void)sg_core_resume(call->core, call->device, (uint32_t)call->bytes, NULL, &paused);
         break;
     }
     one->state = FINISHED;

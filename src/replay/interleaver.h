@@ -47,13 +47,13 @@ void sg_interleaver_end(struct sg_interleaver *slow);
 
 void sg_interleaver_delete(struct sg_interleaver *slow);
 
-enum sg_interleaver_kind { SG_SLOW_ALLOCATION, SG_SLOW_FREE, SG_SLOW_TRIM };
+enum sg_interleaver_kind { SG_SLOW_ALLOCATION, SG_SLOW_FREE, SG_SLOW_TRIM, SG_SLOW_PAUSE, SG_SLOW_RESUME };
 
 struct sg_interleaver_call {
     enum sg_interleaver_kind kind;
     struct sg_core *core;
     int device;
-    uint64_t bytes;      /* of an allocation; to keep, of a trim */
+    uint64_t bytes;      /* of an allocation; to keep, of a trim; of a pause or resume the tag */
     CUdeviceptr address; /* of a free */
     struct sg_tag tag;
 };

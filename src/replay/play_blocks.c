@@ -166,3 +166,38 @@ int sg_play_empty_cache(struct sg_player *player, const struct segalloc_trace_re
         sg_core_trim(player->core, sg_player_device(player, record->stream), record->size);
     return 0;
 }
+
+/* Takes a paused tag out of what is in use, or puts it back. Its frees meanwhile are subtracted as they come. */
+static void pause_note_in_use(struct sg_player *player, int device, uint32_t tag, bool pause)
+{
+    struct sg_tag_figures figures;
+    uint64_t *paused = &player->paused[device][tag];
+    if (pause && !*paused && sg_core_tag_figures(player->core, device, tag, &figures)) {
+        *paused = figures.requested;
+        sg_player_change_in_use(player, device, 0, *paused);
+    } else if (!pause) {
+        sg_player_change_in_use(player, device, *paused, 0);
+        *paused = 0;
+    }
+}
+
+int sg_play_pause(struct sg_player *player, const struct segalloc_trace_record *record)
+{
+    int device = sg_player_device(player, record->stream);
+    bool pause = record->kind == SEGALLOC_RECORD_PAUSE;
+    struct sg_pause_result result;
+    uint32_t tag = (uint32_t)record->id;
+    if (!player->core || record->id == 0 || record->id >= SG_TAGS)
+        return 0;
+    pause_note_in_use(player, device, tag, pause);
+    if (sg_player_is_exact(player))
+        return sg_player_begin(player, record, pause ? SG_SLOW_PAUSE : SG_SLOW_RESUME, 0);
+    if (pause) {
+        (void)sg_core_pause(player->core, device, tag, /* everything */ false, NULL, &result);
+    } else if (sg_core_resume(player->core, device, tag, NULL, &result) == CUDA_ERROR_OUT_OF_MEMORY) {
+        struct segalloc_trace_record lacking = *record;
+        lacking.size = result.bytes;
+        sg_play_count_oom(player, &lacking);
+    }
+    return 0;
+}

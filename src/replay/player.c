@@ -30,6 +30,7 @@ static bool record_interrupts(const struct segalloc_trace_record *record)
     case SEGALLOC_RECORD_SLOW_BEGIN:
     case SEGALLOC_RECORD_SLOW_STEP:
     case SEGALLOC_RECORD_TURN:
+    case SEGALLOC_RECORD_TAG:
     case SEGALLOC_RECORD_STATISTIC:
     case SEGALLOC_RECORD_PASSED_ON:
     case SEGALLOC_RECORD_SETTLED:
@@ -42,7 +43,7 @@ static bool record_interrupts(const struct segalloc_trace_record *record)
 }
 
 /* Plays one record. 0, or the error with which the play ends. */
-static int player_apply(struct sg_player *player, const struct segalloc_trace_record *record)
+static int player_apply_one(struct sg_player *player, const struct segalloc_trace_record *record)
 {
     if (record->kind < SEGALLOC_RECORD_DONE) /* what the program did */
         player->result->events++;
@@ -59,6 +60,12 @@ static int player_apply(struct sg_player *player, const struct segalloc_trace_re
         return sg_play_record_stream(player, record);
     case SEGALLOC_RECORD_EMPTY_CACHE:
         return sg_play_empty_cache(player, record);
+    case SEGALLOC_RECORD_PAUSE:
+    case SEGALLOC_RECORD_RESUME:
+        return sg_play_pause(player, record);
+    case SEGALLOC_RECORD_TAG:
+        player->memory_tag[record->thread] = record->id < SG_TAGS ? (uint8_t)record->id : 0;
+        return 0;
     case SEGALLOC_RECORD_DEFINE_STREAM:
         return sg_define_stream(&player->defined, record) ? 0 : sg_player_no_memory(player);
     case SEGALLOC_RECORD_DEFINE_DEVICE:
@@ -77,6 +84,15 @@ static int player_apply(struct sg_player *player, const struct segalloc_trace_re
             sg_ahead_work(player->ahead, sg_player_device(player, record->stream), record);
         return player->core && record->kind >= SEGALLOC_RECORD_DONE ? sg_play_apply_outside(player, record) : 0;
     }
+}
+
+/* Plays one record. A tag is of the next allocation alone. */
+static int player_apply(struct sg_player *player, const struct segalloc_trace_record *record)
+{
+    int status = player_apply_one(player, record);
+    if (record->kind == SEGALLOC_RECORD_ALLOCATE || record->kind == SEGALLOC_RECORD_SLOW_BEGIN)
+        player->memory_tag[record->thread] = 0;
+    return status;
 }
 
 /* Puts the counts of the allocator and the card into the result. */

@@ -71,7 +71,7 @@ int sg_player_begin(struct sg_player *player, const struct segalloc_trace_record
         .kind = kind,
         .core = player->core,
         .device = sg_player_device(player, record->stream),
-        .bytes = record->size,
+        .bytes = kind == SG_SLOW_PAUSE || kind == SG_SLOW_RESUME ? record->id : record->size,
         .address = address,
         .tag = sg_player_tag(player, record),
     };

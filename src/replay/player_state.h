@@ -49,6 +49,8 @@ struct sg_player {
     uint64_t in_use[SG_DEVICES_MAX];    /* bytes of blocks that are alive */
     struct sg_outside_levels outside[SG_DEVICES_MAX];
     struct sg_definitions defined;
+    uint8_t memory_tag[UINT16_MAX + 1];       /* of the next allocation of each thread */
+    uint64_t paused[SG_DEVICES_MAX][SG_TAGS]; /* bytes of `in_use` that each tag took away when it was paused */
 };
 
 /* Writes the line that ends a play, "byte 4128: event 17 frees what the allocator does not know: 0x7f00". The byte is left
@@ -96,7 +98,8 @@ static inline struct sg_tag sg_player_tag(struct sg_player *player, const struct
         .has_stream = true,
         .sync = SG_FREE_SYNC_COMPLETE,
         .site = place.site,
-        .phase = place.phase};
+        .phase = place.phase,
+        .memory_tag = player->memory_tag[record->thread]};
     if (player->ahead || player->play->as_recorded || record->flags & SEGALLOC_FLAG_PENDING)
         sg_player_complete_tag(player, record, &tag);
     return tag;

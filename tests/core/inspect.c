@@ -40,7 +40,7 @@ struct sg_core *inspect_start(const char *text, uint64_t total)
 }
 
 struct sums {
-    uint64_t blocks, pending, requested, mapped, small, count, whole, old;
+    uint64_t blocks, paused, pending, requested, mapped, small, count, whole, old;
 };
 
 static void add_region(const struct sg_device *device, const struct sg_region *region, struct sums *sums)
@@ -62,6 +62,10 @@ static void add_region(const struct sg_device *device, const struct sg_region *r
             sums->requested += extent->requested;
             sums->count++;
             sums->small += small ? bytes : 0;
+        }
+        if (extent->state == SG_EXTENT_PAUSED) {
+            sums->paused += bytes;
+            sums->count++;
         }
         sums->pending += extent->state == SG_EXTENT_PENDING ? bytes : 0;
     }
@@ -125,7 +129,8 @@ static void inspect_device(struct sg_device *device)
     assert_int_equal(value[SG_STAT_small_allocated_bytes], sums.small);
     assert_int_equal(value[SG_STAT_allocations], sums.count);
     assert_int_equal(value[SG_STAT_allocs] - value[SG_STAT_frees], sums.count);
-    assert_int_equal(value[SG_STAT_allocated_total_bytes] - value[SG_STAT_freed_total_bytes], sums.blocks);
+    assert_int_equal(value[SG_STAT_paused_bytes], sums.paused);
+    assert_int_equal(value[SG_STAT_allocated_total_bytes] - value[SG_STAT_freed_total_bytes], sums.blocks + sums.paused);
     assert_true(value[SG_STAT_requested_bytes] <= value[SG_STAT_allocated_bytes]);
     assert_true(value[SG_STAT_allocated_bytes] + value[SG_STAT_pending_bytes] <= value[SG_STAT_reserved_bytes]);
     assert_true(value[SG_STAT_reserved_bytes] <= device->capacity_bytes);

@@ -213,5 +213,54 @@ class Trim(unittest.TestCase):
             self.assertEqual(roomy.held(), 100)
 
 
+def order(verb, *arguments):
+    return subprocess.run([SEGALLOC, verb, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          timeout=60)
+
+
+class Paused(unittest.TestCase):
+    @classmethod
+    def tearDownClass(cls):
+        pathlib.Path(f"/dev/shm/segalloc-sim-{os.geteuid()}-{CARD}").unlink(missing_ok=True)
+
+    def test_a_second_process_has_the_card_meanwhile(self):
+        with Neighbour() as first, Neighbour() as second:
+            self.assertEqual(first.ask("tag kv 700"), "taken")
+            self.assertEqual(second.ask("take 600"), "refused")
+            paused = order("pause", "--tag", "kv", "--json", first.pid)
+            self.assertEqual((paused.returncode, paused.stderr), (0, ""))
+            said = json.loads(paused.stdout)
+            self.assertEqual((said["schema"], said["tag"]), ("segalloc.pause/1", "kv"))
+            self.assertGreaterEqual(said["bytes"], 700 << 20)
+            self.assertEqual(first.held(), 0)
+            self.assertEqual(second.ask("take 600"), "taken")
+            full = order("resume", first.pid)
+            self.assertEqual((full.returncode, full.stdout), (1, ""))
+            self.assertIn("has no memory for it", full.stderr)
+            self.assertEqual(second.ask("give"), "given")
+            again = order("resume", "--tag", "kv", first.pid)
+            self.assertEqual((again.returncode, again.stderr), (0, ""))
+            self.assertRegex(again.stdout, r"^700\.00 MiB brought back\n$")
+            self.assertEqual(first.ask("whole"), "whole")
+        self.assertIn('tag "kv" can\'t be resumed on device 0', first.errors)
+
+    def test_what_is_paused_already_is_no_error(self):
+        with Neighbour() as one:
+            self.assertEqual(one.ask("tag kv 20"), "taken")
+            for verb in ("pause", "pause", "resume", "resume"):
+                self.assertEqual(order(verb, one.pid).returncode, 0)
+            self.assertEqual(one.ask("whole"), "whole")
+        self.assertEqual(one.errors, "")
+
+    def test_errors_say_what_is_wrong(self):
+        with Neighbour() as one:
+            self.assertEqual(one.ask("tag kv 20"), "taken")
+            for arguments, status, words in ((["pause"], 2, "which process?"), (["pause", "--tag", "", one.pid], 2, "1 to 63 bytes"),
+                                             (["pause", "x"], 2, "no process id"), (["resume", 2 ** 22 - 1], 1, "there is no process"),
+                                             (["pause", "--tag", "no", one.pid], 1, "no such tag")):
+                done = order(*arguments)
+                self.assertEqual((done.returncode, done.stdout), (status, ""), arguments)
+                self.assertIn(words, done.stderr)
+
 if __name__ == "__main__":
     unittest.main()

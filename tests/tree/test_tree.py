@@ -170,7 +170,7 @@ class Numbers(unittest.TestCase):
         "SG_DEVICES_MAX": "table", "SG_REGIONS_MAX": "table", "SG_STREAMS_MAX": "table",
         "SG_FENCES": "table", "SG_SLOTS": "bits of a word", "SG_QUICK_OWNERS": "table", "SEGMENTS_ROOM": "table",
         "EXTENTS_MOST": "table", "SG_SIZE_CLASSES": "bits of a size", "EXTENTS_SPARE_OF_CLAIM": "parts",
-        "REGION_SHIFT": "record", "PIN_REGION_SHIFT": "record", "CONTEXT_SHIFT": "record", "MAPPED_SHIFT": "record",
+        "REGION_SHIFT": "record", "ATTEMPTS": "tries", "PIN_REGION_SHIFT": "record", "CONTEXT_SHIFT": "record", "MAPPED_SHIFT": "record",
         "SG_STREAM_UNTRACKED_ORDER": "flag", "SG_STREAM_UNFENCEABLE": "flag", "SG_STREAM_UNUSED": "flag", "SG_UNIT_SHIFT": "block",
         "SG_MAPPINGS_OF_MACHINE": "the driver's", "range[SG_REGIONS_MAX": "table",
         "{.seq = (uint64_t)ordinal": "upper bits", "WHOLE = 100": "percent", "SG_PENDING_PERCENT / 100": "percent",

@@ -1,19 +1,12 @@
-/* From below. First come single calls of the driver, with their counts. Then come the steps of a plan, in the order
-   of sg_plan_execute_growing(), and those of an undo. The last part gives idle pages back, which go to no other
-   place. Every function here has `grow`, so the extents that it works on are busy and its plan is the only one. */
+/* From below. First come the steps of a plan, in the order of sg_plan_execute_growing(), and those of an undo. The last
+   part gives idle pages back, which go to no other place. Every function here has `grow`, so the extents that it works on are busy and its plan is the only one. */
 #include "core/remap/execute.h"
 
 #include <assert.h>
 
+#include "core/remap/page_calls.h"
 #include "core/state/accounts.h"
-#include "core/state/mappings.h"
 #include "core/state/replay_steps.h"
-
-/* The address of a page of a region. */
-static CUdeviceptr page_address(const struct sg_region *region, uint32_t page)
-{
-    return region->base + (CUdeviceptr)page * sg_region_page_bytes(region);
-}
 
 /* True if the pages of a run go to the place as they are. */
 static bool run_transfers(const struct sg_plan *plan, const struct sg_page_run *run)
@@ -21,50 +14,11 @@ static bool run_transfers(const struct sg_plan *plan, const struct sg_page_run *
     return run->region->page_units == plan->region->page_units;
 }
 
-/* The driver's calls for pages, each counted in the statistics. */
-static CUresult unmap_pages_growing(struct sg_device *device, const struct sg_region *region, uint32_t first,
-    uint32_t pages) SG_REQUIRES(grow)
-{
-    SG_ASSERT_HELD(&device->growth.grow);
-    sg_count(device, SG_STAT_calls_unmap, 1);
-    sg_count(device, SG_STAT_handles_unmap, pages);
-    return sg_pages_unmap(&device->pages, page_address(region, first), pages * sg_region_page_bytes(region));
-}
-
-/* Maps one page. Nobody may touch it before it has access too. */
-static CUresult map_page_growing(struct sg_device *device, const struct sg_region *region, uint32_t page,
-    CUmemGenericAllocationHandle handle) SG_REQUIRES(grow)
-{
-    SG_ASSERT_HELD(&device->growth.grow);
-    sg_count(device, SG_STAT_calls_map, 1);
-    return sg_pages_map(&device->pages, page_address(region, page), sg_region_page_bytes(region), handle);
-}
-
-/* Gives the device and its peers access to a row of mapped pages, in one call. */
-static CUresult set_access_growing(struct sg_device *device, const struct sg_region *region, uint32_t first,
-    uint32_t pages) SG_REQUIRES(grow)
-{
-    SG_ASSERT_HELD(&device->growth.grow);
-    sg_count(device, SG_STAT_calls_set_access, 1);
-    sg_count(device, SG_STAT_handles_set_access, pages * sg_mappings_devices(device));
-    return sg_pages_set_access(&device->pages, page_address(region, first), pages * sg_region_page_bytes(region),
-        sg_device_access_growing(device)->peers);
-}
-
-/* Gives a page back to the driver. It frees the memory once the page is mapped nowhere. */
-static void release_page_growing(struct sg_device *device, CUmemGenericAllocationHandle handle) SG_REQUIRES(grow)
-{
-    SG_ASSERT_HELD(&device->growth.grow);
-    sg_count(device, SG_STAT_calls_release, 1);
-    /* Nothing could be done about a handle that the driver won't take back. */
-    (void)sg_pages_release(&device->pages, handle);
-}
-
 /* Unmaps a run's pages by one call, and notes that for the plan's end. A run that the driver refused stays as it was. */
 static CUresult unmap_run_growing(struct sg_plan *plan, struct sg_page_run *run) SG_REQUIRES(grow)
 {
     SG_ASSERT_HELD(&plan->device->growth.grow);
-    CUresult result = unmap_pages_growing(plan->device, run->region, run->first, run->pages);
+    CUresult result = sg_page_calls_unmap_growing(plan->device, run->region, run->first, run->pages);
     if (result != CUDA_SUCCESS)
         return result;
     plan->unmaps++;
@@ -87,7 +41,7 @@ static CUresult release_runs_growing(struct sg_plan *plan) SG_REQUIRES(grow)
         /* A run that was released before the driver refused a page stays so: its pages can't come back, and the
            plan's end makes a hole of it. */
         for (uint32_t page = run->first; page < run->first + run->pages; page++)
-            release_page_growing(plan->device, run->region->memory.handle[page]);
+            sg_page_calls_release_growing(plan->device, run->region->memory.handle[page]);
         plan->releases += run->pages;
     }
     return CUDA_SUCCESS;
@@ -98,9 +52,8 @@ static CUresult create_pages_growing(struct sg_plan *plan) SG_REQUIRES(grow)
 {
     SG_ASSERT_HELD(&plan->device->growth.grow);
     while (plan->created < plan->create) {
-        sg_count(plan->device, SG_STAT_calls_create, 1);
-        CUresult result =
-            sg_pages_create(&plan->device->pages, sg_region_page_bytes(plan->region), &plan->handles[plan->created]);
+        CUresult result = sg_page_calls_create_growing(plan->device, sg_region_page_bytes(plan->region),
+            &plan->handles[plan->created]);
         if (result != CUDA_SUCCESS)
             return result;
         plan->created++;
@@ -140,12 +93,12 @@ static enum undone map_again_growing(struct sg_device *device, const struct sg_p
 {
     SG_ASSERT_HELD(&device->growth.grow);
     uint32_t page = run->first, end = run->first + run->pages;
-    while (page < end && map_page_growing(device, run->region, page, run->region->memory.handle[page]) == CUDA_SUCCESS)
+    while (page < end && sg_page_calls_map_growing(device, run->region, page, run->region->memory.handle[page]) == CUDA_SUCCESS)
         page++;
-    if (page == end && set_access_growing(device, run->region, run->first, run->pages) == CUDA_SUCCESS)
+    if (page == end && sg_page_calls_access_growing(device, run->region, run->first, run->pages) == CUDA_SUCCESS)
         return AS_IT_WAS;
     bool gone = page == run->first ||
-                unmap_pages_growing(device, run->region, run->first, page - run->first) == CUDA_SUCCESS;
+                sg_page_calls_unmap_growing(device, run->region, run->first, page - run->first) == CUDA_SUCCESS;
     return gone ? GIVEN_BACK : LOST;
 }
 
@@ -162,7 +115,7 @@ static void restore_run_growing(struct sg_plan *plan, struct sg_page_run *run, u
     run->unmapped = outcome != AS_IT_WAS;
     run->lost = outcome == LOST;
     for (uint32_t page = run->first; run->unmapped && page < run->first + run->pages; page++)
-        release_page_growing(device, run->region->memory.handle[page]);
+        sg_page_calls_release_growing(device, run->region->memory.handle[page]);
     emit_undone(device, step, outcome);
 }
 
@@ -209,14 +162,14 @@ static CUresult map_placement_growing(struct sg_plan *plan) SG_REQUIRES(grow)
     uint32_t next = 0, length;
     for (uint32_t first = plan->first_page; (length = next_gap_growing(plan, &first)) > 0; first += length) {
         for (uint32_t page = first; page < first + length; page++) {
-            CUresult result = map_page_growing(plan->device, plan->region, page, plan->handles[next++]);
+            CUresult result = sg_page_calls_map_growing(plan->device, plan->region, page, plan->handles[next++]);
             if (result != CUDA_SUCCESS)
                 return result;
             plan->mapped++;
         }
         /* One call for the whole gap, because access costs by the call more than by the page. */
         plan->accesses++;
-        CUresult result = set_access_growing(plan->device, plan->region, first, length);
+        CUresult result = sg_page_calls_access_growing(plan->device, plan->region, first, length);
         if (result != CUDA_SUCCESS)
             return result;
     }
@@ -247,7 +200,7 @@ static void unmap_placement_growing(struct sg_plan *plan, uint32_t *step) SG_REQ
         bool replayed;
         enum undone outcome = replayed_undone(device, *step, &replayed);
         if (!replayed)
-            outcome = unmap_pages_growing(device, plan->region, first, pages) == CUDA_SUCCESS ? AS_IT_WAS : LOST;
+            outcome = sg_page_calls_unmap_growing(device, plan->region, first, pages) == CUDA_SUCCESS ? AS_IT_WAS : LOST;
         for (uint32_t page = first; outcome != AS_IT_WAS && page < first + pages; page++)
             plan->region->memory.handle[page] = SG_PAGE_LOST;
         emit_undone(device, (*step)++, outcome);
@@ -288,7 +241,7 @@ void sg_plan_drop_created_growing(struct sg_plan *plan)
 {
     SG_ASSERT_HELD(&plan->device->growth.grow);
     for (uint32_t i = 0; i < plan->created; i++)
-        release_page_growing(plan->device, plan->handles[i]);
+        sg_page_calls_release_growing(plan->device, plan->handles[i]);
     plan->created = 0;
 }
 
@@ -313,10 +266,10 @@ static bool give_back_run_growing(struct sg_device *device, const struct sg_page
     struct sg_region *region = run->region;
     const struct segalloc_trace_record *replayed = sg_replay_step(device);
     /* A replay calls the driver too, since its ledger keeps books, but goes by the recorded answer. */
-    bool unmapped = unmap_pages_growing(device, region, run->first, run->pages) == CUDA_SUCCESS;
+    bool unmapped = sg_page_calls_unmap_growing(device, region, run->first, run->pages) == CUDA_SUCCESS;
     unmapped = sg_replay_step_outcome(replayed, SEGALLOC_TURN_GIVEN, unmapped);
     for (uint32_t page = run->first; unmapped && page < run->first + run->pages; page++)
-        release_page_growing(device, region->memory.handle[page]);
+        sg_page_calls_release_growing(device, region->memory.handle[page]);
     sg_device_lock(device);
     if (unmapped) {
         for (uint32_t page = run->first; page < run->first + run->pages; page++)

@@ -27,7 +27,7 @@ static inline uint32_t take_free_locked(struct sg_device *device, const struct s
 {
     SG_ASSERT_HELD(&device->lock);
     for (uint32_t i = 0; i < device->regions.count; i++) {
-        if (!sg_device_suits_locked(device, i, want->kind, want->units))
+        if (!sg_device_suits_locked(device, i, want->kind, want->tag, want->units))
             continue;
         uint32_t extent = sg_region_take_locked(device->regions.region[i], want->units, want->end, want->slot);
         if (!extent &&
@@ -58,7 +58,7 @@ static uint32_t take_window_locked(struct sg_device *device, const struct sg_wan
     SG_ASSERT_HELD(&device->lock);
     uint32_t extent = 0;
     for (uint32_t i = 0; i < device->regions.count && !extent; i++)
-        if (sg_device_suits_locked(device, i, want->kind, want->units))
+        if (sg_device_suits_locked(device, i, want->kind, want->tag, want->units))
             extent = sg_region_take_window_locked(device->regions.region[i], want->units, want->slot);
     return extent;
 }
@@ -86,7 +86,7 @@ uint32_t sg_device_take_anywhere_locked(struct sg_device *device, const struct s
     /* A small block in the regular region would part a range there, and take a bucket of 64 KiB to itself. */
     bool large = want->kind == SG_KIND_REGULAR;
     for (uint32_t i = 0; i < device->regions.count && !extent && large; i++)
-        if (device->regions.kind[i] != SG_KIND_HUGE)
+        if (device->regions.kind[i] != SG_KIND_HUGE && device->regions.tag[i] == want->tag)
             extent = sg_region_take_locked(device->regions.region[i], want->units, SG_END_LOW, want->slot);
     return extent;
 }

@@ -21,6 +21,7 @@
    in memory, and reading them back at once stalls. */
 struct sg_want {
     enum sg_region_kind kind;
+    uint32_t tag; /* of memory */
     uint32_t units;
     enum sg_region_end end;
     bool aliases; /* pages may leave an alias for it */

@@ -43,6 +43,7 @@ enum sg_extent_state {
     SG_EXTENT_HOLE,     /* whole pages of addresses without memory */
     SG_EXTENT_BUSY,     /* the holder of `grow` maps or unmaps here, or an alias waits here: all others pass it by */
     SG_EXTENT_DEFERRED, /* free, kept whole on a quick list for the next request of its size */
+    SG_EXTENT_PAUSED,   /* the program owns it, and its pages have no memory for now (paused.h) */
     SG_EXTENT_FRAGMENT  /* free, too short for an entry in the index beside the range that begins in its bucket */
 };
 

@@ -80,7 +80,7 @@ struct sg_region_memory {
     uint32_t mapped; /* pages with a handle of their own */
     uint32_t pinned; /* pages that may not move */
     uint32_t stale;  /* pages that are aliases: their memory belongs to another page by now (remap/page_alias.h) */
-    CUmemGenericAllocationHandle *handle; /* physical memory; 0: none. Or SG_PAGE_LOST, or SG_PAGE_ALIAS */
+    CUmemGenericAllocationHandle *handle; /* physical memory; 0: none. Or SG_PAGE_LOST, _ALIAS, _PAUSED */
     uint8_t *pin;                         /* sum of enum sg_pin; not 0: the page may not move */
     uint64_t *alias_target;               /* of an alias: the region and page to which its memory has moved */
     struct sg_after *after;               /* the work, at most, after which all that is free in the page comes */
@@ -149,8 +149,8 @@ struct sg_region {
 /* The state of a page. It is stored nowhere: handle, pin and the extents over the page say it together.
    tests/core/check/check.h has the function that derives it, and checks that the tiling agrees.
 
-   Handles are written by remap/plan.c (a page loses or gets its memory), remap/execute.c (undone, lost) and
-   remap/page_alias.c (aliases). Pins are written by state/pins.c (asked), page_alias.c (aliased) and core.c (none is
+   Handles are written by remap/plan.c (a page loses or gets its memory), remap/execute.c (undone, lost),
+   remap/page_alias.c (aliases) and remap/pause_pages.c (paused). Pins are written by state/pins.c (asked), page_alias.c (aliased) and core.c (none is
    left). The extents, by space/region.c and state/accounts.c, make a page in use or idle.
 
    The allocator itself asks narrower questions, each by its own function: sg_page_is_there(), sg_region_movable_locked()
@@ -163,6 +163,7 @@ enum sg_page_state {
     SG_PAGE_IS_ALIASED, /* in use or idle, with SG_PIN_ALIASED: an alias names its memory too */
     SG_PAGE_IS_ALIAS,   /* SG_PAGE_ALIAS: busy, a hole once a fence has passed (remap/page_alias.h) */
     SG_PAGE_IS_LOST,    /* SG_PAGE_LOST: busy for good */
+    SG_PAGE_IS_PAUSED,  /* SG_PAGE_PAUSED: no memory until its region wakes (space/paused.h) */
     SG_PAGE_STATES
 };
 
@@ -173,10 +174,19 @@ enum sg_page_state {
    (remap/page_alias.h). */
 #define SG_PAGE_ALIAS (UINT64_MAX - 1)
 
+/* Stands for the handle of a page of a paused region: no memory is behind it, and blocks may stand there (paused.h). */
+#define SG_PAGE_PAUSED (UINT64_MAX - 2)
+
 /* True if there is memory behind a page, and it is the page's own. */
 static inline bool sg_page_is_there(CUmemGenericAllocationHandle handle)
 {
-    return handle && handle < SG_PAGE_ALIAS;
+    return handle && handle < SG_PAGE_PAUSED;
+}
+
+/* True if something is mapped at a page: its own memory, or what has moved on. */
+static inline bool sg_page_is_mapped(CUmemGenericAllocationHandle handle)
+{
+    return sg_page_is_there(handle) || handle == SG_PAGE_ALIAS;
 }
 
 /* Reasons for which a page may not move, added up in one byte. SG_PIN_ALIASED counts once for each alias of its

@@ -4,7 +4,9 @@
 #include "core/state/accounts.h"
 
 #include "core/state/clocks.h"
+#include "core/space/paused.h"
 #include "core/state/mappings.h"
+#include "core/state/tags.h"
 #include "core/state/trace_streams.h"
 
 void sg_usage_derive_locked(struct sg_device *device)
@@ -42,13 +44,16 @@ void sg_device_count_pages_locked(struct sg_device *device, struct sg_region *re
     uint64_t bytes = count * sg_region_page_bytes(region);
     bool small = device->regions.kind[region->index] == SG_KIND_SMALL;
     struct sg_usage *usage = &device->accounts.usage;
+    struct sg_gauge *tagged = &device->tags.of[device->regions.tag[region->index]].reserved;
     if (pages >= 0) {
+        sg_gauge_add(tagged, bytes);
         region->memory.mapped += count;
         sg_gauge_add(&usage->reserved, bytes);
         sg_gauge_add(&usage->pages, count);
         if (small)
             sg_gauge_add(&usage->small_reserved, bytes);
     } else {
+        sg_gauge_sub(tagged, bytes);
         region->memory.mapped -= count;
         sg_gauge_sub(&usage->reserved, bytes);
         sg_gauge_sub(&usage->pages, count);
@@ -87,6 +92,7 @@ static __attribute__((noinline)) CUdeviceptr describe_block_locked(struct sg_dev
     if (tag->slot)
         extent->idle_before = sg_clocks_idle_before(&device->clocks, tag->slot, extent->alloc_seq);
     sg_extent_set_site_locked(&device->regions.extents, id, tag->site, tag->phase);
+    sg_emit_tag_locked(device, tag->memory_tag);
     sg_emit(device, SEGALLOC_RECORD_ALLOCATE, tag->torch ? SEGALLOC_FLAG_TORCH : 0, extent->stream, address,
         extent->requested);
     return address;
@@ -105,11 +111,63 @@ CUdeviceptr sg_device_hand_out_locked(struct sg_device *device, uint32_t id, siz
     extent->idle_before = 0;
     extent->users_mask = 0;
     sg_usage_allocate(&device->accounts.usage, bytes, rounded, device->regions.kind[extent->region] == SG_KIND_SMALL);
+    if (__builtin_expect(tag->memory_tag != 0, 0))
+        sg_gauge_add(&device->tags.of[tag->memory_tag].requested, bytes);
     CUdeviceptr address = sg_region_address(region, extent->begin);
     /* Without streams, sites and an observer there is nothing to note, and a bare allocation saves a call. */
     bool plain = !tag->has_stream && !tag->slot && !device->ordinal && !device->regions.extents.sites && !tag->site &&
                  !tag->phase && !device->core->observer.emit;
     return plain ? address : describe_block_locked(device, id, address, tag);
+}
+
+void sg_device_account_paused_locked(struct sg_device *device, const struct sg_extent *extent)
+{
+    SG_ASSERT_HELD(&device->lock);
+    struct sg_usage *usage = &device->accounts.usage;
+    uint64_t rounded = (uint64_t)extent->size << SG_UNIT_SHIFT;
+    sg_gauge_sub(&usage->requested, extent->requested);
+    sg_gauge_sub(&usage->allocated, rounded);
+    sg_gauge_sub(&usage->active, rounded);
+    if (device->regions.kind[extent->region] == SG_KIND_SMALL)
+        sg_gauge_sub(&usage->small_allocated, rounded);
+    sg_gauge_add(&usage->paused, rounded);
+}
+
+void sg_device_account_woken_locked(struct sg_device *device, const struct sg_extent *extent)
+{
+    SG_ASSERT_HELD(&device->lock);
+    struct sg_usage *usage = &device->accounts.usage;
+    uint64_t rounded = (uint64_t)extent->size << SG_UNIT_SHIFT;
+    sg_gauge_sub(&usage->paused, rounded);
+    sg_gauge_add(&usage->requested, extent->requested);
+    sg_gauge_add(&usage->allocated, rounded);
+    sg_gauge_add(&usage->active, rounded);
+    if (device->regions.kind[extent->region] == SG_KIND_SMALL)
+        sg_gauge_add(&usage->small_allocated, rounded);
+}
+
+void sg_device_release_paused_locked(struct sg_device *device, uint32_t id)
+{
+    SG_ASSERT_HELD(&device->lock);
+    const struct sg_extent *extent = &device->regions.extents.extent[id];
+    struct sg_usage *usage = &device->accounts.usage;
+    uint64_t rounded = (uint64_t)extent->size << SG_UNIT_SHIFT;
+    sg_gauge_sub(&usage->paused, rounded);
+    sg_gauge_sub(&usage->allocations, 1);
+    usage->frees++;
+    usage->freed_total += rounded;
+    sg_gauge_sub(&device->tags.of[device->regions.tag[extent->region]].requested, extent->requested);
+    sg_region_release_paused_locked(device->regions.region[extent->region], id);
+}
+
+void sg_device_account_free_locked(struct sg_device *device, const struct sg_extent *extent)
+{
+    SG_ASSERT_HELD(&device->lock);
+    uint32_t tag = device->regions.tag[extent->region];
+    sg_usage_free(&device->accounts.usage, extent->requested, (uint64_t)extent->size << SG_UNIT_SHIFT,
+        device->regions.kind[extent->region] == SG_KIND_SMALL);
+    if (__builtin_expect(tag != 0, 0))
+        sg_gauge_sub(&device->tags.of[tag].requested, extent->requested);
 }
 
 void sg_device_release_locked(struct sg_device *device, uint32_t id, sg_slot owner, uint64_t seq)
@@ -124,7 +182,7 @@ void sg_device_release_locked(struct sg_device *device, uint32_t id, sg_slot own
     if (extent->state == SG_EXTENT_PENDING)
         sg_gauge_sub(&usage->pending, rounded);
     else
-        sg_usage_free(usage, extent->requested, rounded, device->regions.kind[extent->region] == SG_KIND_SMALL);
+        sg_device_account_free_locked(device, extent);
     sg_gauge_set(&usage->stranded, usage->reserved.now - usage->active.now);
     sg_region_release_locked(region, id, owner, seq);
 }
@@ -149,7 +207,8 @@ void sg_device_release_all_locked(struct sg_device *device, struct sg_region *re
     uint32_t doomed = 0;
     /* First all are found, then freed: a free joins extents, and a walk over them would lose its place. */
     for (uint32_t id = region->first; id; id = extents[id].next) {
-        if (extents[id].state == SG_EXTENT_BLOCK && (!context || extents[id].context == (uint64_t)(uintptr_t)context)) {
+        bool lives = extents[id].state == SG_EXTENT_BLOCK || extents[id].state == SG_EXTENT_PAUSED;
+        if (lives && (!context || extents[id].context == (uint64_t)(uintptr_t)context)) {
             extents[id].later = doomed;
             doomed = id;
         }
@@ -159,6 +218,9 @@ void sg_device_release_all_locked(struct sg_device *device, struct sg_region *re
         doomed = extents[id].later;
         sg_emit(device, SEGALLOC_RECORD_FREE, SEGALLOC_FLAG_STRICT, extents[id].stream,
             sg_region_address(region, extents[id].begin), extents[id].requested);
-        sg_device_release_locked(device, id, 0, 0);
+        if (extents[id].state == SG_EXTENT_PAUSED)
+            sg_device_release_paused_locked(device, id);
+        else
+            sg_device_release_locked(device, id, 0, 0);
     }
 }

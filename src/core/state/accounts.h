@@ -32,6 +32,17 @@ uint64_t sg_device_idle_locked(const struct sg_device *device) SG_REQUIRES(lock)
 CUdeviceptr sg_device_hand_out_locked(struct sg_device *device, uint32_t extent, size_t bytes, const struct sg_tag *tag)
     SG_REQUIRES(lock);
 
+/* Accounts for a live block that is no longer the program's. It stays active. */
+void sg_device_account_free_locked(struct sg_device *device, const struct sg_extent *extent) SG_REQUIRES(lock);
+
+/* Accounts for a live block whose memory goes to sleep, or comes back. It stays alive, and is not allocated meanwhile:
+   nothing of it is on the device. */
+void sg_device_account_paused_locked(struct sg_device *device, const struct sg_extent *extent) SG_REQUIRES(lock);
+void sg_device_account_woken_locked(struct sg_device *device, const struct sg_extent *extent) SG_REQUIRES(lock);
+
+/* Frees a paused block, and accounts for it. The record is the caller's. */
+void sg_device_release_paused_locked(struct sg_device *device, uint32_t extent) SG_REQUIRES(lock);
+
 /* Frees an extent that is a block or pending, and accounts for it. Its memory is free for `owner` at once, and for
    others once they are ordered after what the owner was given before `seq`. 0 and 0: it is free for all. The record
    is the caller's, who knows why it is freed. */

@@ -83,6 +83,7 @@ struct sg_pending_queue {
 struct sg_regions {
     struct sg_region *region[SG_REGIONS_MAX]; /* never moved or freed while others can look addresses up */
     uint8_t kind[SG_REGIONS_MAX];             /* enum sg_region_kind, of each */
+    uint8_t tag[SG_REGIONS_MAX];              /* of memory, of each: no other's blocks stand there */
     uint32_t count;
     struct sg_extents extents;
     /* Page size of new regions, by kind. Set when the device is first used; a change takes `grow` besides `lock`. */
@@ -143,6 +144,17 @@ struct sg_access {
     bool peer_accessed; /* another device has had access: what is mapped keeps it */
 };
 
+/* The tags of memory, on one device. A tag that was never used there is all zeros. */
+struct sg_device_tags {
+    uint32_t paused; /* a bit for each tag whose regions are paused (pause.h) */
+    struct sg_tag_use {
+        struct sg_gauge requested; /* bytes of its live blocks as they were asked for, paused or not */
+        struct sg_gauge reserved;  /* bytes of its pages */
+        struct sg_gauge saved;     /* bytes of its blocks whose contents are elsewhere */
+        uint64_t pauses, resumes;
+    } of[SG_TAGS];
+};
+
 /* The figures that every operation keeps. */
 struct sg_accounts {
     struct sg_usage usage;
@@ -155,7 +167,8 @@ struct sg_accounts {
 struct sg_growth {
     struct sg_lock grow;
     bool second_try;                 /* what is under way has failed before */
-    struct sg_scratch handles, runs; /* of the plan (plan.h) */
+    struct sg_scratch handles, runs; /* of the plan (plan.h), or of a pause */
+    struct sg_scratch pieces;        /* of a pause: the blocks whose contents are saved */
 };
 
 struct sg_device {
@@ -176,6 +189,7 @@ struct sg_device {
     struct sg_access access SG_GUARDED_BY(lock);
     struct sg_trace_streams streams SG_GUARDED_BY(lock);
     struct sg_stream_clocks clocks SG_GUARDED_BY(lock);
+    struct sg_device_tags tags SG_GUARDED_BY(lock);
     /* Kept away from what the hot path touches. */
     _Alignas(64) struct sg_fences fences SG_GUARDED_BY(lock);
     _Alignas(64) struct sg_growth growth SG_GUARDED_BY(grow);
@@ -210,6 +224,11 @@ struct sg_core {
         bool huge; /* its region is remade for each block */
     } range[SG_REGIONS_MAX * 16];
     _Atomic uint32_t range_count;
+    struct sg_tag_name {
+        char name[SG_TAG_NAME];
+        bool discard; /* a pause saves no contents */
+    } tag[SG_TAGS];   /* the first is no tag; only ever appended */
+    _Atomic uint32_t tag_count;
 };
 
 /* The driver, for a call. No call is made under a device's `lock`. A call may wait for work, and that may wait for a

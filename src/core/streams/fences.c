@@ -512,6 +512,102 @@ void sg_device_drain(struct sg_device *device)
     }
 }
 
+/* A stream, as it is looked at before it is waited for. */
+struct awaited {
+    bool busy; /* it may have work that is not complete */
+    CUcontext context;
+    sg_slot on; /* the stream, or 0: its context, where no event can go on the stream itself */
+};
+
+/* Looks at a stream. Its clock is read, so work that it is given later does not make it busy. */
+static struct awaited awaited_locked(struct sg_device *device, sg_slot slot) SG_REQUIRES(lock)
+{
+    SG_ASSERT_HELD(&device->lock);
+    struct sg_stream_clocks *clocks = &device->clocks;
+    uint64_t seq = sg_clocks_read_locked(device, sg_slot_bit(slot));
+    return (struct awaited){
+        .busy = clocks->state[slot] != SG_SLOT_UNUSED && clocks->complete[slot] < seq,
+        .context = clocks->stream[slot].context,
+        .on = is_recordable(clocks, slot) ? slot : 0,
+    };
+}
+
+/* Waits for a context, and notes that what its streams were given before is complete. The clock is read first. */
+static CUresult await_context_asking(struct sg_device *device, CUcontext context) SG_REQUIRES(asking)
+{
+    SG_ASSERT_HELD(&device->fences.asking);
+    struct sg_core *core = device->core;
+    struct sg_vector_clock clock;
+    sg_core_context_clock(core, device->ordinal, context, &clock);
+    CUresult result;
+    if (core->callbacks.wait_for_context || !context)
+        result = wait_for_context_asking(device, context);
+    else
+        result = sg_driver_synchronize(sg_core_driver(core), context);
+    if (result == CUDA_SUCCESS)
+        sg_core_completed(core, device->ordinal, &clock);
+    return result;
+}
+
+/* Waits for a stream by a fence of its own. Where none can be had its context is waited for. */
+static CUresult await_slot_asking(struct sg_device *device, const struct awaited *stream) SG_REQUIRES(asking)
+{
+    SG_ASSERT_HELD(&device->fences.asking);
+    struct sg_fence fence;
+    if (!begin_recording(device))
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    CUresult result = fences_record_asking(device, stream->context, stream->on, &fence);
+    end_recording(device);
+    if (result != CUDA_SUCCESS)
+        return sg_driver_is_sticky(result) ? result : await_context_asking(device, stream->context);
+    result = sg_core_driver(device->core)->event_synchronize(fence.event);
+    if (result == CUDA_SUCCESS)
+        fences_complete_asking(device, fence.number);
+    return result;
+}
+
+CUresult sg_fences_await(struct sg_device *device, uint64_t slots)
+{
+    CUresult result = CUDA_SUCCESS;
+    if (device->core->replay)
+        return CUDA_SUCCESS;
+    sg_asking_lock(device);
+    for (uint64_t left = slots & ~sg_slot_bit(0); left && result == CUDA_SUCCESS; left &= left - 1) {
+        sg_device_lock(device);
+        struct awaited stream = awaited_locked(device, (sg_slot)__builtin_ctzll(left));
+        sg_device_unlock(device);
+        if (stream.busy)
+            result = await_slot_asking(device, &stream);
+    }
+    sg_asking_unlock(device);
+    return result;
+}
+
+CUresult sg_fences_await_contexts(struct sg_device *device, bool everywhere)
+{
+    const struct sg_context_list *contexts = &device->core->contexts;
+    CUresult result = CUDA_SUCCESS;
+    bool any = false;
+    if (device->core->replay)
+        return CUDA_SUCCESS;
+    if (!begin_recording(device))
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    end_recording(device);
+    sg_asking_lock(device);
+    uint32_t count = sg_context_list_count(contexts);
+    for (uint32_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
+        CUcontext context = sg_context_list_at(contexts, i);
+        if (!context || (!everywhere && sg_context_list_device(contexts, i) != device->ordinal))
+            continue;
+        any = true;
+        result = await_context_asking(device, context);
+    }
+    if (!any && result == CUDA_SUCCESS)
+        result = await_context_asking(device, NULL);
+    sg_asking_unlock(device);
+    return result;
+}
+
 void sg_fences_end_slot(struct sg_device *device, sg_slot slot)
 {
     const struct sg_core *core = device->core;

@@ -44,6 +44,13 @@ bool sg_device_ask(struct sg_device *device, enum sg_ask how);
    Takes locks as sg_device_ask(). */
 void sg_device_drain(struct sg_device *device);
 
+/* Waits for the work that the streams of `slots` were given so far, by a fence on each; with `contexts` for all work of the
+   device's contexts, and with `everywhere` of all devices'. Nothing else is waited for. CUDA_ERROR_NOT_READY: a wait was
+   given up. CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: a capture is live. In a replay it does nothing. Takes `asking` and
+   `lock`; the caller holds no lock. */
+CUresult sg_fences_await(struct sg_device *device, uint64_t slots);
+CUresult sg_fences_await_contexts(struct sg_device *device, bool everywhere);
+
 /* Ends the slot of a stream that is about to be destroyed. A fence goes on it first, and the slot is free for another
    stream once that has passed. Calls the driver, and takes `asking` and `lock`. */
 void sg_fences_end_slot(struct sg_device *device, sg_slot slot);

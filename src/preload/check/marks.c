@@ -87,10 +87,10 @@ static void marks_write(struct sg_lane *lane, CUstream named)
         own->last = number;
     sg_process_unlock(SG_LOCK_CHECK);
     if (well) {
-        self->mark.lane = lane;
-        self->mark.life = life;
-        self->mark.stream = (uint16_t)at;
-        self->mark.number = number;
+        self->rare.mark.lane = lane;
+        self->rare.mark.life = life;
+        self->rare.mark.stream = (uint16_t)at;
+        self->rare.mark.number = number;
     }
 }
 
@@ -102,7 +102,7 @@ void sg_marks_stream_made(void)
 void sg_marks_worked(CUstream stream, bool per_thread)
 {
     CUcontext context;
-    sg_this_thread()->mark.lane = NULL;
+    sg_this_thread()->rare.mark.lane = NULL;
     if (per_thread)
         sg_marks_stream_made();
     bool looks = sg_check_parts & SG_CHECK_FILL && atomic_load_explicit(&several, memory_order_relaxed);
@@ -123,14 +123,14 @@ void sg_marks_worked(CUstream stream, bool per_thread)
 void sg_marks_noted(void)
 {
     const struct sg_thread *self = sg_this_thread();
-    struct sg_lane *lane = self->mark.lane;
+    struct sg_lane *lane = self->rare.mark.lane;
     if (!lane)
         return;
     sg_process_lock(SG_LOCK_CHECK);
     struct sg_words *words = sg_lane_words(lane);
-    struct sg_word *own = &words->stream[self->mark.stream];
-    if (words->life == self->mark.life && (int32_t)(self->mark.number - own->noted) > 0)
-        own->noted = self->mark.number;
+    struct sg_word *own = &words->stream[self->rare.mark.stream];
+    if (words->life == self->rare.mark.life && (int32_t)(self->rare.mark.number - own->noted) > 0)
+        own->noted = self->rare.mark.number;
     sg_process_unlock(SG_LOCK_CHECK);
 }
 
@@ -173,12 +173,13 @@ static void marks_add(struct sg_marks *marks, struct sg_mark mark)
 void sg_marks_used(CUdeviceptr address)
 {
     const struct sg_thread *self = sg_this_thread();
-    struct sg_core *core = self->mark.lane ? sg_enter() : NULL;
+    struct sg_core *core = self->rare.mark.lane ? sg_enter() : NULL;
     if (!core)
         return;
     struct sg_block_info info;
     if (sg_core_block(core, address, &info) == CUDA_SUCCESS) {
-        const struct sg_mark mark = {self->mark.lane, self->mark.life, self->mark.number, self->mark.stream};
+        const struct sg_mark mark = {self->rare.mark.lane, self->rare.mark.life, self->rare.mark.number,
+            self->rare.mark.stream};
         sg_process_lock(SG_LOCK_CHECK);
         struct sg_freed *block = sg_live_find(info.base);
         if (block)

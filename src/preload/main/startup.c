@@ -31,6 +31,7 @@
 #include "segalloc/segalloc.h"
 #include "serve/capture_safe_driver.h"
 #include "serve/free.h"
+#include "serve/pause.h"
 #include "services/alias_probe.h"
 #include "services/hazard_annotations.h"
 #include "services/outside_trace.h"
@@ -199,6 +200,7 @@ const struct sg_upward_calls sg_upward_calls = {
     .allocates = note_allocation,
     .free = sg_memory_free,
     .record_stream = segalloc_record_stream,
+    .order = sg_pause_order,
     .synchronize = sg_captures_synchronize,
 };
 

@@ -25,7 +25,8 @@ enum {
     SG_STREAM_CACHE_BITS = 5,
     SG_STREAM_CACHE = 1 << SG_STREAM_CACHE_BITS,
     SG_PIN_CACHE_BITS = 3,
-    SG_PHASES_DEEP = 16
+    SG_PHASES_DEEP = 16,
+    SG_TAGS_DEEP = 31
 };
 
 /* The findings of fast_path.c during a call by the slow path. They hold while `epoch` is sg_fast_path_epoch and the
@@ -45,6 +46,18 @@ struct sg_thread_place {
     uint64_t sequence;           /* of backward.h */
     uint32_t phases;             /* of phases.h: how many it is in, and their numbers as far as they are kept */
     uint32_t phase_stack[SG_PHASES_DEEP];
+};
+
+/* Variables that few programs need. */
+struct sg_thread_rare {
+    struct {
+        void *lane; /* NULL: none */
+        uint32_t life, number;
+        uint16_t stream;
+    } mark; /* behind the work that it gave last: check/marks.h */
+    struct {
+        uint8_t depth, stack[SG_TAGS_DEEP]; /* places of names in the table of memory_tags.c; 0: none */
+    } tags;                                 /* under which it allocates */
 };
 
 /* All that this layer keeps for a thread, in one piece: reaching it is a call of the loader's. Zero at first. */
@@ -87,12 +100,7 @@ struct sg_thread {
         uint32_t slot;
         int entry;
     } streams[SG_STREAM_CACHE];
-    /* Behind what the fast path reads, so that its fields stay where they are. */
-    struct {
-        void *lane; /* NULL: none */
-        uint32_t life, number;
-        uint16_t stream;
-    } mark; /* behind the work that it gave last: check/marks.h */
+    struct sg_thread_rare rare; /* behind what the fast path reads, so that its fields stay where they are */
 };
 extern __thread struct sg_thread sg_self __attribute__((visibility("hidden")));
 

@@ -32,6 +32,10 @@ struct sg_upward_calls {
     /* torch_allocator.c, with what PyTorch records: segalloc_record_stream(). No lock. */
     int (*record_stream)(void *pointer, void *stream);
 
+    /* trim.c, with an order from outside: pauses or resumes a tag, NULL: all (serve/pause.h). No lock, on a thread of
+       ours. */
+    CUresult (*order)(bool pause, const char *tag, uint64_t *ret_bytes);
+
     /* torch_module.c, for a program that waits for its device: sg_captures_synchronize(). No lock. */
     CUresult (*synchronize)(void);
 };

@@ -23,6 +23,7 @@
 #include "serve/deferred_frees.h"
 #include "serve/free_mode.h"
 #include "serve/make_room.h"
+#include "serve/pause.h"
 #include "services/alias_probe.h"
 #include "services/hazard_annotations.h"
 #include "services/outside_trace.h"
@@ -181,6 +182,8 @@ CUresult sg_memory_not_served(struct sg_core *core, int device, size_t bytes, co
     } else if (result == CUDA_ERROR_OUT_OF_MEMORY) {
         sg_refusals_add(core, device, bytes);
     }
+    if (result == CUDA_ERROR_NOT_PERMITTED && tag->memory_tag)
+        sg_pause_refused(core, tag, bytes);
     if (sg_driver_is_sticky(result))
         sg_core_disable(core);
     return result;

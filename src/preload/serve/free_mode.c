@@ -8,6 +8,7 @@
 #include "track/captures.h"
 #include "track/contexts.h"
 #include "track/free_policy.h"
+#include "track/memory_tags.h"
 #include "track/streams.h"
 #include "track/torch_mode.h"
 
@@ -84,6 +85,7 @@ struct sg_tag sg_memory_tag(struct sg_core *core, const struct sg_request *reque
         .missed_calls = !free_knows_users(),
         .site = sg_self.place.shown,
         .phase = sg_self.place.phase,
+        .memory_tag = sg_memory_tags_now(core),
     };
     struct sg_tracked_stream tracked;
     if (sg_following() && request->has_stream)

@@ -20,6 +20,7 @@
 #include "track/pool_streams.h"
 #include "process/worker_thread.h"
 #include "process/process.h"
+#include "process/upward_calls.h"
 #include "base/neighbours.h"
 #include "process/symbols.h"
 #include "track/context_pins.h"
@@ -191,12 +192,25 @@ static uint64_t trim_devices(uint32_t wanted, uint64_t keep)
     return given;
 }
 
-/* Answers the questions of other processes. Gives memory back for each device that was asked about. Memory that captures keep is
+/* Carries out an order that this process was given. */
+static void trim_obey(struct sg_neighbour *own)
+{
+    char tag[SG_NEIGHBOUR_TAG];
+    uint64_t bytes = 0;
+    enum sg_neighbour_order what = sg_neighbour_take_order(neighbours.table, own, tag);
+    if (what == SG_NEIGHBOUR_NO_ORDER)
+        return;
+    CUresult result = sg_upward_calls.order(what == SG_NEIGHBOUR_PAUSE, *tag ? tag : NULL, &bytes);
+    sg_neighbour_note_order(neighbours.table, own, (uint32_t)result, bytes);
+}
+
+/* Answers the questions of other processes. Carries an order out, and gives memory back for each device that was asked about. Memory that captures keep is
    there at their end: where nothing else is idle, that is waited for a moment. Then says what is left, and wakes those who asked. */
 static void trim_answer(struct sg_neighbour *own)
 {
     uint32_t asked = atomic_load(&own->asked), wanted = atomic_exchange(&own->wanted, 0);
     uint64_t keep = atomic_exchange(&own->keep, 0);
+    trim_obey(own);
     uint64_t given = trim_devices(wanted, keep);
     bool captures = !given && wanted && sg_captures_active();
     for (int i = 0; i < CAPTURE_STEPS && captures && sg_captures_active(); i++)

@@ -60,6 +60,8 @@ static const struct {
     {"stream_sync", SEGALLOC_RECORD_STREAM_SYNC},
     {"device_sync", SEGALLOC_RECORD_DEVICE_SYNC},
     {"empty_cache", SEGALLOC_RECORD_EMPTY_CACHE},
+    {"pause", SEGALLOC_RECORD_PAUSE},
+    {"resume", SEGALLOC_RECORD_RESUME},
 };
 
 const char *sg_rmm_action(enum segalloc_record_kind kind)

@@ -18,6 +18,7 @@ enum sg_check_depth {
 /* What a region, or all regions of a device, hold, counted extent by extent and page by page. */
 struct sg_check_sums {
     uint64_t requested, allocated, pending, mapped, small_allocated, small_mapped, whole, old; /* bytes */
+    uint64_t paused, paused_blocks; /* bytes of paused blocks, and how many */
     uint64_t blocks, unasked, pendings, busy, extents; /* unasked: blocks of which nothing was asked for */
     uint64_t pages, old_pages, lost, empty; /* with memory of their own, or as which `handle` says; without, though no
                                                hole */

@@ -84,7 +84,7 @@ static const char *gauges_broken(const struct sg_device *device)
         MUST(gauges[i]->now <= INT64_MAX);
     }
     MUST(usage->allocs - usage->frees == usage->allocations.now);
-    MUST(usage->allocated_total - usage->freed_total == usage->allocated.now);
+    MUST(usage->allocated_total - usage->freed_total == usage->allocated.now + usage->paused.now);
     MUST(usage->requested.now <= usage->allocated.now);
     MUST(usage->active.now == usage->allocated.now + usage->pending.now);
     MUST(usage->active.now <= usage->reserved.now);
@@ -116,7 +116,8 @@ static const char *usage_broken(const struct sg_device *device, const struct sg_
     MUST(usage->allocated.now == sums->allocated + fixed.allocated);
     MUST(usage->pending.now == sums->pending);
     MUST(usage->reserved.now == sums->mapped + fixed.reserved);
-    MUST(usage->allocations.now == sums->blocks + fixed.blocks);
+    MUST(usage->allocations.now == sums->blocks + sums->paused_blocks + fixed.blocks);
+    MUST(usage->paused.now == sums->paused);
     MUST(usage->pages.now == sums->pages);
     MUST(usage->segments.now == device->regions.count + fixed.segments);
     MUST(usage->small_allocated.now == sums->small_allocated);
@@ -216,6 +217,7 @@ static const char *region_of_device_broken(const struct sg_device *device, uint3
     struct sg_check_sums before = *sums;
     MUST(region->index == i && device->regions.kind[i] < SG_KIND_COUNT);
     MUST((uint64_t)region->units << SG_UNIT_SHIFT <= region->reserved);
+    MUST(device->regions.tag[i] < SG_TAGS);
     MUST(device->regions.kind[i] == SG_KIND_HUGE
              ? region->pages == 1
              : sg_region_page_bytes(region) % device->granularity == 0 &&
@@ -226,6 +228,12 @@ static const char *region_of_device_broken(const struct sg_device *device, uint3
     PASS(broken);
     MUST(sums->pages - before.pages == region->memory.mapped);
     MUST(sums->old_pages - before.old_pages == region->memory.stale);
+    if (device->tags.paused >> device->regions.tag[i] & 1) { /* all is paused or busy there */
+        MUST(sums->blocks == before.blocks && sums->pendings == before.pendings && sums->whole == before.whole);
+        sums->busy = before.busy;
+    } else {
+        MUST(sums->paused_blocks == before.paused_blocks);
+    }
     MUST(region->memory.mapped + region->memory.stale <= region->pages);
     if (depth >= SG_CHECK_TABLES)
         PASS(pins_broken(region));

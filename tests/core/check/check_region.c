@@ -129,6 +129,12 @@ static const char *node_broken(const struct sg_region *region, uint32_t id, stru
         break;
     case SG_EXTENT_FRAGMENT:
         break;
+    case SG_EXTENT_PAUSED:
+        MUST(region->lookup.block_at[bucket] == id);
+        MUST(extent->requested <= bytes && extent->requested > 0);
+        sums->paused_blocks++;
+        sums->paused += bytes;
+        break;
     default:
         return "core/check/check_region.c: a node of a region is in no state";
     }
@@ -145,6 +151,16 @@ static bool is_all_busy(const struct sg_region *region, uint32_t page, uint32_t 
     return !id || extent_at(region, id)->begin >= end;
 }
 
+/* Whether all extents over a page, of which `id` is the first, are paused or busy. */
+static bool is_all_paused(const struct sg_region *region, uint32_t page, uint32_t id)
+{
+    bool all = true;
+    for (uint32_t end = (page + 1) * region->page_units; all && id && extent_at(region, id)->begin < end;
+         id = extent_at(region, id)->next)
+        all = extent_at(region, id)->state == SG_EXTENT_PAUSED || extent_at(region, id)->state == SG_EXTENT_BUSY;
+    return all;
+}
+
 /* Whether all of a page is free memory. */
 static bool is_all_free(const struct sg_region *region, uint32_t page, uint32_t id)
 {
@@ -159,6 +175,8 @@ static bool is_all_free(const struct sg_region *region, uint32_t page, uint32_t 
 enum sg_page_state sg_region_page_state(const struct sg_region *region, uint32_t page, uint32_t id)
 {
     CUmemGenericAllocationHandle handle = region->memory.handle[page];
+    if (handle == SG_PAGE_PAUSED)
+        return SG_PAGE_IS_PAUSED;
     if (!sg_page_is_there(handle))
         return handle == SG_PAGE_LOST ? SG_PAGE_IS_LOST : handle ? SG_PAGE_IS_ALIAS : SG_PAGE_IS_EMPTY;
     if (region->memory.pin[page])
@@ -172,7 +190,8 @@ static const char *pages_broken(const struct sg_region *region, uint32_t id, uin
 {
     for (uint32_t page = first; page < end; page++) {
         enum sg_page_state state = sg_region_page_state(region, page, id);
-        MUST(sg_page_is_there(region->memory.handle[page]) || is_all_busy(region, page, id));
+        MUST(sg_page_is_there(region->memory.handle[page]) || is_all_busy(region, page, id) ||
+             (state == SG_PAGE_IS_PAUSED && is_all_paused(region, page, id)));
         counts->page[state]++;
         sums->pinned_pages += region->memory.pin[page] && state != SG_PAGE_IS_ALIAS;
         sums->pins_twice += region->memory.pin[page] / SG_PIN_ALIASED;

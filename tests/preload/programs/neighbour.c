@@ -3,6 +3,8 @@
      create MIB, pool MIB, graph MIB
                  the same by cuMemCreate, cudaMallocAsync, and a graph that allocates and is launched; for good
      give        frees what was taken last; says "given"
+     tag T MIB   the same as take, of a tag, and fills it; says "taken", or "refused"
+     whole       says whether what was taken last still has that filling: "whole", or "changed"
      hold        says how many MiB are reserved
      free        says how many MiB are free by cudaMemGetInfo
    A line that it doesn't know ends it. */
@@ -41,16 +43,48 @@ static int take_otherwise(const char *how, size_t bytes)
     return result ? result : (int)cuCtxSynchronize();
 }
 
+static int take_tagged(const char *tag, void **ret, size_t bytes)
+{
+    int (*push)(const char *, unsigned), (*pop)(void);
+    void *symbol = dlsym(RTLD_DEFAULT, "segalloc_tag_push");
+    memcpy(&push, &symbol, sizeof push);
+    symbol = dlsym(RTLD_DEFAULT, "segalloc_tag_pop");
+    memcpy(&pop, &symbol, sizeof pop);
+    *ret = NULL;
+    EXPECT(push(tag, 0) == 0);
+    int result = cudaMalloc(ret, bytes);
+    EXPECT(pop() == 0);
+    return result == cudaSuccess && cudaMemset(*ret, 0x5a, bytes) == cudaSuccess;
+}
+
+static int is_whole(const void *block, size_t bytes)
+{
+    unsigned char *host = malloc(bytes);
+    size_t wrong = 0;
+    EXPECT(cudaMemcpy(host, block, bytes, cudaMemcpyDeviceToHost) == cudaSuccess);
+    for (size_t i = 0; i < bytes; i++)
+        wrong += host[i] != 0x5a;
+    free(host);
+    return wrong == 0;
+}
+
 int main(void)
 {
     static void *blocks[BLOCKS];
+    static size_t sizes[BLOCKS]; /* of those of a tag */
     int count = 0, size;
     char line[64], how[16];
     size_t available, total;
     if (cudaFree(NULL) != cudaSuccess)
         return 1;
     while (fgets(line, sizeof line, stdin)) {
-        if (sscanf(line, "take %d", &size) == 1 && count < BLOCKS) {
+        if (sscanf(line, "tag %15s %d", how, &size) == 2 && count < BLOCKS) {
+            sizes[count] = (size_t)size * MIB_BYTES;
+            puts(take_tagged(how, &blocks[count], sizes[count]) ? "taken" : "refused");
+            count += blocks[count] != NULL;
+        } else if (strcmp(line, "whole\n") == 0 && count > 0) {
+            puts(is_whole(blocks[count - 1], sizes[count - 1]) ? "whole" : "changed");
+        } else if (sscanf(line, "take %d", &size) == 1 && count < BLOCKS) {
             int result = cudaMalloc(&blocks[count], (size_t)size * MIB_BYTES);
             count += result == cudaSuccess;
             puts(result == cudaSuccess ? "taken" : "refused");

@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
     from ._fields import Stats
     from ._library import Device
+    from ._pause import PauseError
     from ._watch import DeviceWatch, Site, Watch
 
     __version__: str
 
-__all__ = ["DeviceWatch", "Site", "Stats", "Watch", "install", "loaded", "mark", "phase", "reset_peaks", "set_limit",
-           "stats", "trim", "version", "watch"]
+__all__ = ["DeviceWatch", "PauseError", "Site", "Stats", "Watch", "install", "loaded", "mark", "pause", "phase", "region",
+           "reset_peaks", "resume", "set_limit", "stats", "trim", "version", "watch"]
 
 
 def loaded() -> bool:
@@ -108,6 +109,30 @@ def phase(name: str) -> "Iterator[None]":
             library.pop()
 
 
+@contextlib.contextmanager
+def region(tag: str, backup: bool = True) -> "Iterator[None]":
+    """Gives a tag to all that this thread allocates within the block: `with segalloc.region("kv", backup=False):`. pause()
+    and resume() name it. Without `backup` a pause saves no contents, and zeros come back.
+
+    It stands on pages of its own. Regions may be nested; the innermost counts. Outside of the library nothing happens."""
+    from . import _pause
+    with _pause.region(tag, backup):
+        yield
+
+
+def pause(tag: "Optional[str]" = None) -> None:
+    """Memory of a tag, or of all tags, leaves the device; contents are kept on the host. Its tensors keep their addresses, and
+    must not be used before resume(). PauseError says why it can't be done, and nothing has changed then."""
+    from . import _pause
+    _pause.order(tag, pause=True)
+
+
+def resume(tag: "Optional[str]" = None) -> None:
+    """Brings it back. PauseError with `code` 2: the card is full; the tag stays paused, and resume() can be called again."""
+    from . import _pause
+    _pause.order(tag, pause=False)
+
+
 def load_ipython_extension(shell: "Any") -> None:
     """`%load_ext segalloc` in IPython and Jupyter: `%%segalloc` reports the peak of a cell."""
     from . import _magic
@@ -119,6 +144,9 @@ def __getattr__(name: str) -> "Any":
     if name in ("DeviceWatch", "Site", "Watch"):
         from . import _watch
         return getattr(_watch, name)
+    if name == "PauseError":
+        from ._pause import PauseError
+        return PauseError
     if name == "Stats":
         from ._fields import Stats
         return Stats

@@ -60,6 +60,10 @@ class Library:
         declare("segalloc_mark", None, ctypes.c_char_p)
         declare("segalloc_phase_push", None, ctypes.c_char_p)
         declare("segalloc_phase_pop", None)
+        declare("segalloc_tag_push", ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+        declare("segalloc_tag_pop", ctypes.c_int)
+        declare("segalloc_pause", ctypes.c_int, ctypes.c_char_p)
+        declare("segalloc_resume", ctypes.c_int, ctypes.c_char_p)
         declare("segalloc_torch_reset", None)
         declare("segalloc_torch_raises", ctypes.c_int)
         declare("segalloc_torch_answers", ctypes.c_int)
@@ -161,6 +165,18 @@ class Library:
 
     def pop(self) -> None:
         self.calls.segalloc_phase_pop()
+
+    def tag_push(self, tag: str, flags: int) -> int:
+        return int(self.calls.segalloc_tag_push(str(tag).encode(), flags))
+
+    def tag_pop(self) -> int:
+        return int(self.calls.segalloc_tag_pop())
+
+    def pause(self, tag: str | None) -> int:
+        return int(self.calls.segalloc_pause(None if tag is None else str(tag).encode()))
+
+    def resume(self, tag: str | None) -> int:
+        return int(self.calls.segalloc_resume(None if tag is None else str(tag).encode()))
 
     def empty_cache(self) -> None:
         self.calls.segalloc_torch_reset()

@@ -36,6 +36,7 @@ const char *sg_record_kind_name(unsigned kind)
         [SEGALLOC_RECORD_FIXED] = "fixed",
         [SEGALLOC_RECORD_COST] = "cost",
         [SEGALLOC_RECORD_PEERS] = "peers",
+        [SEGALLOC_RECORD_TAG] = "tag",
         [SEGALLOC_RECORD_OUTSIDE] = "outside",
         [SEGALLOC_RECORD_REFUSED_OUTSIDE] = "refused_outside",
         [SEGALLOC_RECORD_UNTRACKED] = "untracked",
@@ -52,6 +53,7 @@ const char *sg_record_kind_name(unsigned kind)
         [SEGALLOC_RECORD_DEFINE_MODEL] = "define_model",
         [SEGALLOC_RECORD_DEFINE_CARD] = "define_card",
         [SEGALLOC_RECORD_DEFINE_UUID] = "define_uuid",
+        [SEGALLOC_RECORD_DEFINE_TAG] = "define_tag",
         [SEGALLOC_RECORD_LEFT_OUT] = "left_out",
         [SEGALLOC_RECORD_FINDING] = "finding",
     };

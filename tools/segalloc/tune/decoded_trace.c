@@ -275,6 +275,10 @@ static int decoder_take_record(struct decoder *decoder, const struct segalloc_tr
     case SEGALLOC_RECORD_COST:
     case SEGALLOC_RECORD_PEERS:
         return decoder_append(decoder, record, 0);
+    case SEGALLOC_RECORD_TAG: /* the tag stands where a block's slot does */
+    case SEGALLOC_RECORD_PAUSE:
+    case SEGALLOC_RECORD_RESUME:
+        return record->id <= UINT8_MAX ? decoder_append(decoder, record, (uint32_t)record->id) : 0;
     case SEGALLOC_RECORD_OUTSIDE: /* its category stands where a block's slot does */
         return decoder_append(decoder, record, record->id < SEGALLOC_OUTSIDE_COUNT ? (uint32_t)record->id : 0);
     default:

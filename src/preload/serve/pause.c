@@ -1,0 +1,248 @@
+/* From below: one tag on one device, the words for what became of it, then the loops over devices and tags. Orders are
+   carried out one at a time, by a flag: driver calls and waits happen under it. */
+#include "serve/pause.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/rest.h"
+#include "base/size.h"
+#include "check/state.h"
+#include "process/capture_mode.h"
+#include "process/log.h"
+#include "process/process.h"
+#include "serve/contents.h"
+#include "serve/deferred_frees.h"
+#include "services/trim.h"
+#include "track/captures.h"
+#include "track/context_pins.h"
+#include "track/contexts.h"
+
+#define SECOND_NS UINT64_C(1000000000)
+enum { REST_NS = 100000 };
+
+static atomic_flag ordering = ATOMIC_FLAG_INIT;
+static _Atomic uint32_t said_refused; /* a bit for each tag of which a line was printed since it was paused */
+
+/* An order for one tag on one device. */
+struct order {
+    struct sg_core *core;
+    bool pause;
+    int device;
+    uint32_t tag;
+    struct sg_pause_result result;
+};
+
+/* Each reason why an order failed, as its line ends. */
+static const char *pause_reason(const struct order *order, CUresult answer, char *ret, size_t size)
+{
+    char bytes[SG_SIZE_TEXT];
+    const char *const words[] = {
+        [SG_PAUSE_FINE] = "it is in that state",
+        [SG_PAUSE_PINNED] = "others remember its pages: they were exported, or registered with a network card",
+        [SG_PAUSE_BUSY] = "its memory is in use by work that does not end",
+        [SG_PAUSE_NO_HOST] = "the host has no memory for the books",
+        [SG_PAUSE_CONTENTS] = order->pause ? "its contents could not be saved" : "its contents could not be put back",
+        [SG_PAUSE_DRIVER] = "the driver has refused a call",
+        [SG_PAUSE_CANNOT] = "the device can't map memory by pages, or its work can't be waited for now",
+    };
+    if (order->result.why == SG_PAUSE_FULL)
+        snprintf(ret, size, "%s are not to be had on the device; it stays paused, and can be resumed later",
+            sg_size_format(order->result.lacking, bytes));
+    else
+        snprintf(ret, size, "%s (CUDA error %d)", words[order->result.why], (int)answer);
+    return ret;
+}
+
+/* A line for an order that failed, and for one that has taken more than a second. */
+static void pause_say(const struct order *order, CUresult answer, const char *name, uint64_t took_ns)
+{
+    char line[320], reason[160], bytes[SG_SIZE_TEXT], contents[SG_SIZE_TEXT];
+    if (answer != CUDA_SUCCESS)
+        snprintf(line, sizeof line, "tag \"%s\" can't be %s on device %d: %s", name, order->pause ? "paused" : "resumed",
+            order->device, pause_reason(order, answer, reason, sizeof reason));
+    else if (order->result.changed && took_ns > SECOND_NS)
+        snprintf(line, sizeof line, "tag \"%s\" was %s on device %d in %.1f s: %s of pages, %s of contents", name,
+            order->pause ? "paused" : "resumed", order->device, (double)took_ns / 1e9,
+            sg_size_format(order->result.bytes, bytes), sg_size_format(order->result.contents, contents));
+    else
+        return;
+    sg_log_line(line);
+}
+
+/* Asks the core, with contents on the host. A device that is full gets what other processes hold idle. */
+static CUresult pause_ask(struct order *order, struct sg_contents *contents, bool discard)
+{
+    const struct sg_backup backup = {.save = discard ? NULL : sg_contents_save,
+        .restore = discard ? sg_contents_clear : sg_contents_restore,
+        .user = contents};
+    if (order->pause)
+        return sg_core_pause(order->core, order->device, order->tag, /* everything */ sg_captures_any(), &backup,
+            &order->result);
+    CUresult answer = sg_core_resume(order->core, order->device, order->tag, &backup, &order->result);
+    if (answer == CUDA_ERROR_OUT_OF_MEMORY && order->result.why == SG_PAUSE_FULL &&
+        sg_trim_ask_others(contents->driver, order->device, order->result.bytes))
+        answer = sg_core_resume(order->core, order->device, order->tag, &backup, &order->result);
+    return answer;
+}
+
+/* Carries one order out, with a context of the device current. A device whose contexts have ended has no memory. */
+static CUresult pause_carry_out(struct order *order)
+{
+    CUstreamCaptureMode mode;
+    bool discard = false;
+    const char *name = sg_core_tag_name(order->core, order->tag, &discard);
+    struct sg_contents contents = {.driver = sg_process_driver(), .device = order->device, .tag = order->tag,
+        .name = name};
+    /* Another thread may end the context, so it is kept from that until the order is carried out. */
+    int use = sg_context_pin_current(sg_contexts_any(order->device));
+    order->result = (struct sg_pause_result){.why = SG_PAUSE_FINE};
+    if (use < 0)
+        return CUDA_SUCCESS;
+    bool relaxed = sg_capture_mode_relax(&mode);
+    uint64_t began = sg_clock_coarse_ns();
+    CUresult answer = pause_ask(order, &contents, discard);
+    uint64_t took = sg_clock_coarse_ns() - began;
+    if (relaxed)
+        sg_capture_mode_restore(&mode);
+    sg_context_unpin_current(use);
+    /* Contents go once they are back, or where the tag was not paused after they were saved. */
+    if (order->pause ? contents.saved && !order->result.changed : order->result.changed)
+        sg_contents_drop(order->device, order->tag);
+    if (order->result.changed)
+        atomic_fetch_and(&said_refused, ~(UINT32_C(1) << order->tag));
+    pause_say(order, answer, name, took);
+    return answer;
+}
+
+/* True if a tag has that name; NULL: any has. */
+static bool pause_names(const struct sg_core *core, uint32_t tag, const char *name)
+{
+    bool discard;
+    const char *its = sg_core_tag_name(core, tag, &discard);
+    return its && (!name || strcmp(its, name) == 0);
+}
+
+/* The next order of a name after this one, by device and tag. False: there is none. */
+static bool pause_next(struct order *order, const char *name)
+{
+    struct sg_tag_figures figures;
+    while (order->device < SG_DEVICES_MAX) {
+        if (++order->tag == SG_TAGS) {
+            order->tag = 0;
+            order->device++;
+        } else if (pause_names(order->core, order->tag, name) &&
+                   sg_core_tag_figures(order->core, order->device, order->tag, &figures)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Resumes what an order has paused before it failed: `paused` has a bit for each tag of a device. */
+static void pause_take_back(struct sg_core *core, const uint32_t *paused)
+{
+    for (int device = 0; device < SG_DEVICES_MAX; device++) {
+        for (uint32_t left = paused[device]; left; left &= left - 1) {
+            struct order order = {.core = core, .device = device, .tag = (uint32_t)__builtin_ctz(left)};
+            (void)pause_carry_out(&order);
+        }
+    }
+}
+
+/* Why no order can be carried out now; CUDA_SUCCESS: one can. */
+static CUresult pause_is_possible(bool pause)
+{
+    const char *line = NULL;
+    CUresult answer = CUDA_SUCCESS;
+    if (sg_captures_active()) {
+        line = "memory can't be paused or resumed while a stream is captured";
+        answer = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    } else if (pause && sg_check_on()) {
+        line = "memory can't be paused in a run that checks itself (check)";
+        answer = CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (line)
+        sg_log_line(line);
+    return answer;
+}
+
+/* Carries out an order for a name, on each device. */
+static CUresult pause_all(struct sg_core *core, const char *name, bool pause, uint64_t *ret_bytes)
+{
+    uint32_t paused[SG_DEVICES_MAX] = {0};
+    struct order order = {.core = core, .pause = pause};
+    CUresult answer = pause_is_possible(pause);
+    bool found = !name;
+    *ret_bytes = 0;
+    if (answer != CUDA_SUCCESS)
+        return answer;
+    for (uint32_t tag = 1; tag < SG_TAGS && !found; tag++)
+        found = pause_names(core, tag, name);
+    if (!found)
+        return CUDA_ERROR_NOT_FOUND;
+    sg_memory_settle(core);
+    /* Frees that are due came first, so their pages count as idle. Now device by device, and tag by tag. */
+    while (answer == CUDA_SUCCESS && pause_next(&order, name)) {
+        answer = pause_carry_out(&order);
+        if (!order.result.changed)
+            continue;
+        *ret_bytes += order.result.bytes;
+        if (pause)
+            paused[order.device] |= UINT32_C(1) << order.tag;
+    }
+    if (answer != CUDA_SUCCESS && pause)
+        pause_take_back(core, paused);
+    return answer;
+}
+
+/* One order at a time: each is carried out as a whole. */
+static void pause_begin(void)
+{
+    while (atomic_flag_test_and_set(&ordering))
+        sg_rest(REST_NS);
+}
+
+CUresult sg_pause_tags(struct sg_core *core, const char *name, uint64_t *ret_bytes)
+{
+    pause_begin();
+    CUresult answer = pause_all(core, name, /* pause */ true, ret_bytes);
+    atomic_flag_clear(&ordering);
+    for (int device = 0; device < SG_DEVICES_MAX && !name && answer == CUDA_SUCCESS; device++)
+        *ret_bytes += sg_core_trim(core, device, 0);
+    return answer;
+}
+
+CUresult sg_resume_tags(struct sg_core *core, const char *name, uint64_t *ret_bytes)
+{
+    pause_begin();
+    CUresult answer = pause_all(core, name, /* pause */ false, ret_bytes);
+    atomic_flag_clear(&ordering);
+    return answer;
+}
+
+CUresult sg_pause_order(bool pause, const char *name, uint64_t *ret_bytes)
+{
+    struct sg_core *core = sg_enter();
+    if (!core)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult answer = pause ? sg_pause_tags(core, name, ret_bytes) : sg_resume_tags(core, name, ret_bytes);
+    sg_leave();
+    return answer;
+}
+
+void sg_pause_refused(struct sg_core *core, const struct sg_tag *tag, size_t bytes)
+{
+    char line[224], size[SG_SIZE_TEXT];
+    bool discard;
+    const char *name = sg_core_tag_name(core, tag->memory_tag, &discard);
+    uint32_t bit = UINT32_C(1) << tag->memory_tag;
+    if (!name || atomic_fetch_or(&said_refused, bit) & bit)
+        return;
+    snprintf(line, sizeof line,
+        "an allocation of %s is refused, because its tag \"%s\" is paused: resume the tag, or allocate outside of it",
+        sg_size_format(bytes, size), name);
+    sg_log_line(line);
+}

@@ -1,0 +1,35 @@
+/* Pause and resume for the whole process: over all devices, with contents on the host, and words for the user.
+
+   Nouns. An *order* is a pause or resume of one name, or of all. Why here: the core knows one device and keeps no contents;
+   captures, graphs and `check` are known to this layer.
+
+   How. Frees that are due come first. Then each device and each tag of the name is paused, with its context current. One
+   that can't be paused has those before it resumed again: an order is carried out as a whole. A resume goes on until one
+   fails, and asks other processes for idle memory before it does.
+
+   Limits. While a capture is active, and beside `check`, nothing is paused. Once a graph was captured all work of the device
+   is waited for: a graph's kernels name no block.
+
+   For example, "kv" has 8 GiB on device 0 and 8 GiB on device 1, where a page was exported. Device 0 is paused, device 1
+   refuses, device 0 is resumed. The answer is CUDA_ERROR_NOT_PERMITTED, and one line says why. */
+#ifndef SG_PAUSE_H
+#define SG_PAUSE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/core.h"
+
+/* Pauses or resumes all tags of a name; NULL: all tags, and on a pause all that is idle goes too. *ret_bytes: of pages that
+   left, or came. CUDA_ERROR_NOT_FOUND: nobody has used that name. Another thread's order is waited for. The calling thread is
+   inside (sg_enter()). */
+CUresult sg_pause_tags(struct sg_core *core, const char *name, uint64_t *ret_bytes);
+CUresult sg_resume_tags(struct sg_core *core, const char *name, uint64_t *ret_bytes);
+
+/* The same for an order from outside, of the tool (services/trim.c). The calling thread is one of ours. */
+CUresult sg_pause_order(bool pause, const char *name, uint64_t *ret_bytes);
+
+/* Says once for each tag that an allocation of it was refused, because it is paused. */
+void sg_pause_refused(struct sg_core *core, const struct sg_tag *tag, size_t bytes);
+
+#endif
