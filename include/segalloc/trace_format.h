@@ -87,9 +87,10 @@ enum segalloc_record_kind {
                                               here on, a bit each */
     SEGALLOC_RECORD_TAG = 56,          /* stream: of the device; id: tag of memory, which this thread's next ALLOCATE or
                                               SLOW_BEGIN is of */
-    SEGALLOC_RECORD_SETTLED = 60,      /* id: enum segalloc_settled: what became of this thread's refused allocation,
+    SEGALLOC_RECORD_TAG_PAGES = 57, /* stream: of the device; id: tag of memory; size: bytes of its pages from here on */
+    SEGALLOC_RECORD_SETTLED = 60,   /* id: enum segalloc_settled: what became of this thread's refused allocation,
                                               where no allocation in the trace says it; size: bytes that it got */
-    SEGALLOC_RECORD_OUTSIDE = 54,      /* stream: of the device; id: enum segalloc_outside; size: bytes of the device
+    SEGALLOC_RECORD_OUTSIDE = 54,   /* stream: of the device; id: enum segalloc_outside; size: bytes of the device
                                               that are held that way from here on. LAST: of those that changed at once */
     SEGALLOC_RECORD_REFUSED_OUTSIDE =
         55,                   /* stream: of the device; id: enum segalloc_outside: the call that the driver has
@@ -122,7 +123,7 @@ enum segalloc_record_kind {
                                               allocated, and the last value of each figure */
     SEGALLOC_RECORD_DEFINE_TAG = 77, /* stream: number of a tag of memory, from 1; id and size: 16 characters of its name,
                                               zeros at its end; NATIVE: a pause saves no contents */
-    SEGALLOC_RECORD_SITE = 71,     /* id: site, size: phase: what this thread asks for from here on is of these */
+    SEGALLOC_RECORD_SITE = 71,       /* id: site, size: phase: what this thread asks for from here on is of these */
     /* What a run that checks itself found. A finding is a run of records, the first with FIRST and the last with LAST; one
        that is begun anew replaces what came before, and one without LAST is none. stream: enum segalloc_finding_field, which
        says what id and size are. Fields come in any order; one that is left out is 0, and one that is not known is skipped. */

@@ -60,6 +60,9 @@ void sg_device_count_pages_locked(struct sg_device *device, struct sg_region *re
         if (small)
             sg_gauge_sub(&usage->small_reserved, bytes);
     }
+    if (device->regions.tag[region->index])
+        sg_emit(device, SEGALLOC_RECORD_TAG_PAGES, 0, sg_device_unknown_stream(device),
+            device->regions.tag[region->index], tagged->now);
 }
 
 bool sg_device_drain_quick_lists_locked(struct sg_device *device)

@@ -271,10 +271,37 @@ static void write_texts(void)
     recorder.named = known;
 }
 
+/* The tags of memory, summed over the devices. Returns how many there are. */
+static uint32_t recorder_list_tags(struct sg_core *core, struct sg_stats_tag ret[SG_STATS_TAGS])
+{
+    uint32_t count = 0;
+    bool discard;
+    for (const char *name; count + 1 < SG_TAGS && (name = sg_core_tag_name(core, count + 1, &discard)); count++) {
+        struct sg_stats_tag tag = {.backup = !discard};
+        struct sg_tag_figures figures;
+        snprintf(tag.name, sizeof tag.name, "%s", name);
+        for (int device = 0; device < SG_DEVICES_MAX; device++) {
+            if (!sg_core_tag_figures(core, device, count + 1, &figures))
+                continue;
+            tag.paused = tag.paused || figures.paused;
+            tag.requested += figures.requested;
+            tag.reserved += figures.reserved;
+            tag.peak_requested += figures.peak_requested;
+            tag.peak_reserved += figures.peak_reserved;
+            tag.peak_saved += figures.peak_saved;
+            tag.pauses += figures.pauses;
+            tag.resumes += figures.resumes;
+        }
+        ret[count] = tag;
+    }
+    return count;
+}
+
 /* Holding `busy`. */
 static void write_stats_file(struct sg_core *core)
 {
     static struct sg_stats_device used[SG_DEVICES_MAX]; /* too much for the stack of somebody else's thread */
+    static struct sg_stats_tag tags[SG_STATS_TAGS];
     char phase[SG_RECORDER_PHASE] = "";
     sg_recorder_phase_fn *write_phase = atomic_load_explicit(&recorder.phase, memory_order_acquire);
     if (write_phase)
@@ -292,6 +319,8 @@ static void write_stats_file(struct sg_core *core)
         .phase = phase,
         .devices = used,
         .is_private = recorder.live[0] != '\0',
+        .tags = tags,
+        .tag_count = recorder_list_tags(core, tags),
     };
     uint64_t known = atomic_load_explicit(&recorder.known, memory_order_acquire);
     for (int i = 0; i < SG_DEVICES_MAX; i++) {

@@ -50,6 +50,21 @@ static void stats_read_device(const json_t *object, struct sg_stats_device *ret)
     }
 }
 
+static void stats_read_tag(const json_t *from, struct sg_stats_tag *to)
+{
+    const char *name = json_string_value(json_object_get(from, "tag"));
+    snprintf(to->name, sizeof to->name, "%s", name ? name : "");
+    to->backup = json_is_true(json_object_get(from, "backup"));
+    to->paused = json_is_true(json_object_get(from, "paused"));
+    to->requested = stats_number(from, "requested_bytes");
+    to->reserved = stats_number(from, "reserved_bytes");
+    to->peak_requested = stats_number(from, "peak_requested_bytes");
+    to->peak_reserved = stats_number(from, "peak_reserved_bytes");
+    to->peak_saved = stats_number(from, "backup_bytes_peak");
+    to->pauses = stats_number(from, "pauses");
+    to->resumes = stats_number(from, "resumes");
+}
+
 int sg_stats_file_read(const char *path, struct sg_stats_file *ret, char *error)
 {
     json_error_t problem;
@@ -68,6 +83,8 @@ int sg_stats_file_read(const char *path, struct sg_stats_file *ret, char *error)
                  problem.column);
         return -EINVAL;
     }
+    const json_t *tags = json_object_get(root, "tags");
+    size_t tag_count = json_array_size(tags) < SG_STATS_TAGS ? json_array_size(tags) : SG_STATS_TAGS;
     const char *schema = json_string_value(json_object_get(root, "schema"));
     const json_t *devices = json_object_get(root, "devices");
     size_t count = json_array_size(devices);
@@ -78,12 +95,17 @@ int sg_stats_file_read(const char *path, struct sg_stats_file *ret, char *error)
         status = stats_fail(error, "no statistics of segalloc: it has no list of devices");
     if (!status) {
         struct sg_stats_device *table = calloc(count + 1, sizeof(*table));
-        if (!table) {
+        struct sg_stats_tag *tag_table = calloc(tag_count + 1, sizeof *tag_table);
+        if (!table || !tag_table) {
+            free(table);
+            free(tag_table);
             json_decref(root);
             return stats_fail(error, "out of memory");
         }
         for (size_t i = 0; i < count; i++)
             stats_read_device(json_array_get(devices, i), &table[i]);
+        for (size_t i = 0; i < tag_count; i++)
+            stats_read_tag(json_array_get(tags, i), &tag_table[i]);
         *ret = (struct sg_stats_file){.pid = stats_number(root, "pid"),
             .pid_namespace = stats_number(root, "pid_namespace"),
             .start_realtime_ns = stats_number(root, "start_realtime_ns"),
@@ -95,7 +117,9 @@ int sg_stats_file_read(const char *path, struct sg_stats_file *ret, char *error)
             .aliases = stats_text(root, "aliases"),
             .phase = stats_text(root, "phase"),
             .devices = table,
-            .count = (uint32_t)count};
+            .count = (uint32_t)count,
+            .tags = tag_table,
+            .tag_count = (uint32_t)tag_count};
     }
     json_decref(root);
     return status;
@@ -110,6 +134,7 @@ void sg_stats_file_free(struct sg_stats_file *file)
     free((void *)(uintptr_t)file->aliases);
     free((void *)(uintptr_t)file->phase);
     free((void *)(uintptr_t)file->devices);
+    free((void *)(uintptr_t)file->tags);
     memset(file, 0, sizeof(*file));
 }
 

@@ -76,6 +76,25 @@ static void out_put_device(struct out *out, const struct sg_stats_device *device
     out_put(out, "}}");
 }
 
+/* Adds the tags, if there are any. */
+static void out_put_tags(struct out *out, const struct sg_stats_file *file)
+{
+    for (uint32_t i = 0; i < file->tag_count; i++) {
+        const struct sg_stats_tag *tag = &file->tags[i];
+        out_put(out, "%s", i ? "," : ",\"tags\":[");
+        out_put(out, "{\"tag\":");
+        out_put_string(out, tag->name);
+        out_put(out,
+            ",\"backup\":%s,\"paused\":%s,\"requested_bytes\":%llu,\"reserved_bytes\":%llu,"
+            "\"pauses\":%llu,\"resumes\":%llu,",
+            tag->backup ? "true" : "false", tag->paused ? "true" : "false", (unsigned long long)tag->requested,
+            (unsigned long long)tag->reserved, (unsigned long long)tag->pauses, (unsigned long long)tag->resumes);
+        out_put(out, "\"peak_requested_bytes\":%llu,\"peak_reserved_bytes\":%llu,\"backup_bytes_peak\":%llu}%s",
+            (unsigned long long)tag->peak_requested, (unsigned long long)tag->peak_reserved,
+            (unsigned long long)tag->peak_saved, i + 1 == file->tag_count ? "]" : "");
+    }
+}
+
 int sg_stats_file_write(const char *pattern, sg_environment_fn *environment, const struct sg_stats_file *file)
 {
     char path[1024];
@@ -110,7 +129,9 @@ int sg_stats_file_write(const char *pattern, sg_environment_fn *environment, con
         out_put(&out, "%s", i ? "," : "");
         out_put_device(&out, &file->devices[i]);
     }
-    out_put(&out, "]}\n");
+    out_put(&out, "]");
+    out_put_tags(&out, file);
+    out_put(&out, "}\n");
     out_flush(&out);
     return sg_replaced_file_close(&replaced, out.error);
 }

@@ -3,6 +3,9 @@
    {"schema", "version", "pid", "pid_namespace", "start_realtime_ns", "end_realtime_ns", "conf", "command",
    "untracked_order": 0 or 1, "untracked_by", "pytorch", "aliases", "phase", "devices"}.
 
+   With tags of memory there is "tags": {"tag", "backup", "paused", "requested_bytes", "reserved_bytes", "pauses", "resumes",
+   "peak_requested_bytes", "peak_reserved_bytes", "backup_bytes_peak"} each.
+
    A device: {"device", "model", "uuid", "granularity_bytes", "total_bytes", "limit_bytes", "statistics": {NAME: value,
    "peak_NAME": peak of a level, …}}; names by stats.def, all numbers integers, times nanoseconds. Fields are added, none is
    taken away.
@@ -23,7 +26,22 @@
 #include "writer/path_pattern.h"
 #include "base/stats.h"
 
-enum { SG_STATS_DEVICES = 64, SG_STATS_ERROR = 512, SG_STATS_MODEL = 64, SG_STATS_UUID = 48 };
+enum {
+    SG_STATS_DEVICES = 64,
+    SG_STATS_ERROR = 512,
+    SG_STATS_MODEL = 64,
+    SG_STATS_UUID = 48,
+    SG_STATS_TAGS = 32,
+    SG_STATS_TAG_NAME = 64
+};
+
+/* A tag of memory (docs/pause.md), over all devices. Sizes in bytes. */
+struct sg_stats_tag {
+    char name[SG_STATS_TAG_NAME];
+    bool backup; /* a pause saves its contents */
+    bool paused; /* on any device */
+    uint64_t requested, reserved, peak_requested, peak_reserved, peak_saved, pauses, resumes;
+};
 
 /* The statistics of one device. */
 struct sg_stats_device {
@@ -45,6 +63,8 @@ struct sg_stats_file {
     const char *phase;          /* the phase that the program says it is in; NULL or "": unknown */
     const struct sg_stats_device *devices;
     uint32_t count;
+    const struct sg_stats_tag *tags; /* NULL: none */
+    uint32_t tag_count;
     bool is_private; /* only this user may read the file */
 };
 

@@ -20,6 +20,7 @@
 #include "process/worker_thread.h"
 #include "neighbours.h"
 #include "process/symbols.h"
+#include "process/upward_calls.h"
 #include "services/trim.h"
 #include "track/context_pins.h"
 
@@ -55,6 +56,10 @@ static struct {
     int current, devices;      /* device; how many have a name, 0: all */
     uint64_t ids;              /* bits: asked about */
     void (*meanwhile)(void);
+    enum sg_neighbour_order order;
+    char order_tag[SG_NEIGHBOUR_TAG];
+    uint32_t order_result;
+    uint64_t order_bytes;
 } fake;
 
 /* The table of processes. */
@@ -125,6 +130,37 @@ void sg_neighbour_answered(struct sg_neighbour *own)
     assert_int_equal(atomic_load(&own->answered), atomic_load(&own->asked));
     fake.answered++;
 }
+
+/* An order for this process. */
+enum sg_neighbour_order sg_neighbour_take_order(struct sg_neighbours *table, const struct sg_neighbour *own,
+    char *ret_tag)
+{
+    assert_ptr_equal(table, &fake.table);
+    assert_ptr_equal(own, &fake.own);
+    strcpy(ret_tag, fake.order_tag);
+    return fake.order;
+}
+
+void sg_neighbour_note_order(struct sg_neighbours *table, const struct sg_neighbour *own, uint32_t result,
+    uint64_t bytes)
+{
+    assert_ptr_equal(table, &fake.table);
+    assert_ptr_equal(own, &fake.own);
+    assert_int_equal(fake.answered, 0);
+    fake.order_result = result;
+    fake.order_bytes = bytes;
+    fake.order = SG_NEIGHBOUR_NO_ORDER;
+}
+
+static CUresult obey(bool pause, const char *tag, uint64_t *ret_bytes)
+{
+    assert_int_equal(pause, fake.order == SG_NEIGHBOUR_PAUSE);
+    assert_int_equal(tag != NULL, fake.order_tag[0] != '\0');
+    *ret_bytes = 7 * mib;
+    return pause ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+const struct sg_upward_calls sg_upward_calls = {.order = obey};
 
 /* The last time there is nothing more to do. */
 bool sg_neighbour_sleep(struct sg_neighbour *own, uint64_t timeout_ns)
@@ -610,6 +646,24 @@ static void others_are_named(void **state)
     sg_trim_forget();
 }
 
+static void an_order_is_carried_out_before_the_answer(void **state)
+{
+    (void)state;
+    fake.order = SG_NEIGHBOUR_PAUSE;
+    strcpy(fake.order_tag, "kv");
+    fake.asked[0] = true;
+    help();
+    assert_int_equal(fake.order_result, CUDA_SUCCESS);
+    assert_int_equal(fake.order_bytes, 7 * mib);
+    assert_int_equal(fake.answered, 1);
+    fake.answered = 0;
+    fake.order = SG_NEIGHBOUR_RESUME;
+    fake.order_tag[0] = '\0';
+    help();
+    assert_int_equal(fake.order_result, CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(fake.answered, 1);
+}
+
 static void nobody_helps_where_it_is_not_to(void **state)
 {
     (void)state;
@@ -643,6 +697,7 @@ int main(void)
         TEST(ends_where_the_row_is_anothers),
         TEST(others_are_asked_where_the_device_is_short),
         TEST(others_are_named),
+        TEST(an_order_is_carried_out_before_the_answer),
         TEST(nobody_helps_where_it_is_not_to),
         TEST(who_has_no_row_asks_and_counts_too),
         TEST(idle_memory_is_told),

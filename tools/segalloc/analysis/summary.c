@@ -37,6 +37,7 @@ const char *sg_record_kind_name(unsigned kind)
         [SEGALLOC_RECORD_COST] = "cost",
         [SEGALLOC_RECORD_PEERS] = "peers",
         [SEGALLOC_RECORD_TAG] = "tag",
+        [SEGALLOC_RECORD_TAG_PAGES] = "tag_pages",
         [SEGALLOC_RECORD_OUTSIDE] = "outside",
         [SEGALLOC_RECORD_REFUSED_OUTSIDE] = "refused_outside",
         [SEGALLOC_RECORD_UNTRACKED] = "untracked",
@@ -157,9 +158,11 @@ static void block_gone(struct sg_summary *summary, uint64_t number)
     struct sg_summary_block *block = &summary->block[number - 1];
     struct sg_summary_device *device = &summary->device[block->device];
     keep_peak(device);
-    device->live_bytes -= block->size;
+    if (sg_tag_book_free(&summary->tags, block->tag, block->device, block->size)) {
+        device->live_bytes -= block->size;
+        summary->live_bytes -= block->size;
+    }
     device->live_blocks--;
-    summary->live_bytes -= block->size;
     sg_live_remove(&device->live, block->group, block->size, block->birth);
     block->spare = summary->spare;
     summary->spare = (uint32_t)number;
@@ -219,8 +222,11 @@ static int summary_allocate(struct sg_summary *summary, const struct segalloc_tr
     device->live_blocks++;
     summary->live_bytes += size;
     uint32_t group = sg_live_add(&device->live, &key, size);
-    summary->block[number - 1] =
-        (struct sg_summary_block){.size = size, .birth = device->live.allocs, .device = ordinal, .group = group};
+    summary->block[number - 1] = (struct sg_summary_block){.size = size,
+        .birth = device->live.allocs,
+        .device = ordinal,
+        .group = group,
+        .tag = sg_tag_book_allocate(&summary->tags, record, ordinal)};
     if (device->live_bytes > device->peak_live_bytes)
         device->peak_live_bytes = device->live_bytes;
     note_peak(device);
@@ -387,6 +393,21 @@ static int summary_note_level(const struct sg_summary *summary, struct sg_summar
     return sg_series_note(&device->over_time, &sample);
 }
 
+/* Memory of a paused tag takes nothing of its device. */
+static void summary_take_tags(struct sg_summary *summary, struct sg_summary_device *device,
+    const struct segalloc_trace_record *record)
+{
+    int64_t change = sg_tag_book_take(&summary->tags, record, (uint32_t)(device - summary->device));
+    if (change < 0)
+        keep_peak(device);
+    device->live_bytes += (uint64_t)change;
+    summary->live_bytes += (uint64_t)change;
+    if (device->live_bytes > device->peak_live_bytes)
+        device->peak_live_bytes = device->live_bytes;
+    if (change > 0)
+        note_peak(device);
+}
+
 static int summary_take_record(struct sg_summary *summary, const struct segalloc_trace_record *record)
 {
     struct sg_summary_device *device;
@@ -428,6 +449,9 @@ static int summary_take_record(struct sg_summary *summary, const struct segalloc
     case SEGALLOC_RECORD_FINDING:
         sg_checked_take(&summary->checked, record);
         return 0;
+    case SEGALLOC_RECORD_DEFINE_TAG:
+        (void)sg_tag_book_take(&summary->tags, record, 0);
+        return 0;
     case SEGALLOC_RECORD_END:
         return 0;
     }
@@ -441,6 +465,7 @@ static int summary_take_record(struct sg_summary *summary, const struct segalloc
     device = device_at(summary, ordinal_of(summary, record));
     device->stats_age++;
     summary_settle_failures(summary, record);
+    summary_take_tags(summary, device, record);
     switch (record->kind) {
     case SEGALLOC_RECORD_ALLOCATE:
         note_served(summary, record->size);

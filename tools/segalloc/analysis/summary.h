@@ -17,6 +17,7 @@
 #include "analysis/series.h"
 #include "outside.h"
 #include "stats.h"
+#include "analysis/tags.h"
 #include "reader/trace_reader.h"
 
 /* The bound by order is worked out for all blocks, and for those of at least 1 MiB, whose share it is that streams can
@@ -92,6 +93,7 @@ struct sg_summary {
     struct sg_summary_card card[SG_SUMMARY_CARDS]; /* of a rehearsal: those that it was asked about */
     uint32_t cards;
     struct sg_checked checked; /* what a run that checked itself found */
+    struct sg_tag_book tags;
     struct sg_dictionary dictionary;
     struct sg_summary_device *device; /* SG_DICTIONARY_DEVICES of them */
     uint32_t devices;                 /* one more than the largest ordinal */
@@ -99,6 +101,7 @@ struct sg_summary {
     struct sg_idmap live;             /* id -> number of its entry in `block`, from 1 */
     struct sg_summary_block {
         uint64_t size, birth;
+        uint8_t tag;
         uint32_t device, group, spare; /* in `live` of the device; spare: the next unused entry */
     } *block;
     uint32_t blocks, spare;           /* entries in use ever, and the unused one that comes next, from 1 */

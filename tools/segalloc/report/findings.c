@@ -227,6 +227,7 @@ static int findings_read_trace(struct sg_findings *findings, bool cards, char *e
     findings->search = summary.search;
     findings->retried = summary.retried;
     findings->checked = summary.checked;
+    findings->tags = summary.tags;
     findings->survived = summary.failures && summary.last_served > summary.last_failure;
     memcpy(findings->untracked_by, summary.untracked_by, sizeof findings->untracked_by);
     if (info->end_text) {
@@ -273,6 +274,17 @@ static int read_statistics(struct sg_findings *findings, char *error)
         device->total_bytes = file.devices[i].total_bytes;
         device->limit_bytes = file.devices[i].limit_bytes;
         device->smallest_card = device->stats.peak[SG_STAT_allocated_bytes];
+    }
+    for (uint32_t i = 0; i < file.tag_count && i + 1 < SG_TAG_BOOK_TAGS; i++) {
+        const struct sg_stats_tag *tag = &file.tags[i];
+        struct sg_tag_row *row = &findings->tags.row[i + 1];
+        snprintf(row->name, sizeof row->name, "%s", tag->name);
+        row->discard = !tag->backup;
+        row->peak_requested = tag->peak_requested;
+        row->peak_reserved = tag->peak_reserved;
+        row->peak_saved = tag->peak_saved;
+        row->pauses = tag->pauses;
+        row->resumes = tag->resumes;
     }
     findings->at_least = true; /* without events nobody knows what a smaller card would take */
     sg_stats_file_free(&file);

@@ -72,6 +72,7 @@ struct sg_findings {
     struct sg_summary_card card[SG_SUMMARY_CARDS]; /* that a rehearsal was asked about, whose trace this is */
     uint32_t cards;
     struct sg_checked checked; /* what `check` found; of a trace alone */
+    struct sg_tag_book tags;
     bool knows_reserved;
     double served_share, utilization; /* negative: nothing to divide */
 };

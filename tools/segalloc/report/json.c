@@ -209,6 +209,24 @@ static void set_totals(json_t *result, const struct sg_findings *findings)
     set_fragmentation(result, findings->utilization);
 }
 
+/* Each tag of memory that the trace has. */
+static json_t *report_json_tags(const struct sg_tag_book *book)
+{
+    json_t *tags = sg_json_array();
+    for (int i = 1; i < SG_TAG_BOOK_TAGS; i++) {
+        const struct sg_tag_row *row = &book->row[i];
+        if (!*row->name)
+            continue;
+        json_t *tag = sg_json_object(NULL);
+        sg_json_set_text(tag, "tag", row->name);
+        sg_json_set(tag, "backup", json_boolean(!row->discard));
+        SG_JSON_NUMBERS(tag, {"peak_requested_bytes", row->peak_requested}, {"peak_reserved_bytes", row->peak_reserved},
+            {"pauses", row->pauses}, {"resumes", row->resumes}, {"backup_bytes_peak", row->peak_saved});
+        sg_json_add(tags, tag);
+    }
+    return tags;
+}
+
 json_t *sg_report_json(const struct sg_findings *findings, bool nested)
 {
     char verdict[1024];
@@ -232,6 +250,7 @@ json_t *sg_report_json(const struct sg_findings *findings, bool nested)
     for (uint32_t i = 0; i < findings->devices; i++)
         sg_json_add(devices, report_json_device(findings, &findings->device[i]));
     sg_json_set(result, "devices", devices);
+    sg_json_set(result, "tags", report_json_tags(&findings->tags));
     sg_findings_advice(findings, report_add_advice, advice);
     sg_json_set(result, "advice", advice);
     return result;
