@@ -8,6 +8,7 @@
 #include "process/process.h"
 #include "serve/deferred_frees.h"
 #include "track/captures.h"
+#include "track/default_streams.h"
 #include "track/streams.h"
 #include "track/torch_mode.h"
 
@@ -15,7 +16,8 @@
    until then. */
 static unsigned capture_begins(void)
 {
-    sg_memory_fence();                            /* once it has begun, no event of ours is recorded any more */
+    sg_memory_fence(); /* once it has begun, no event of ours is recorded any more */
+    sg_default_streams_settle();
     return sg_captures_begin() - !sg_following(); /* else joins are not seen: never equal again */
 }
 

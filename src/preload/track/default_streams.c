@@ -9,15 +9,19 @@
 #include "process/thread.h"
 #include "track/captures.h"
 #include "track/context_pins.h"
+#include "track/context_table.h"
 
 static struct {
     struct place {
         _Atomic(CUcontext) context;   /* NULL: free */
-        _Atomic(const void *) thread; /* whose own stream it is; NULL: the legacy stream */
+        _Atomic(const void *) thread; /* whose own stream it is; NULL: the legacy stream; whole_context: all streams */
         _Atomic(CUevent) event;       /* NULL: not made yet */
     } place[SG_DEFAULT_STREAMS];
-    atomic_uint next; /* where the next stream without a place looks for one */
+    atomic_uint next;   /* where the next stream without a place looks for one */
+    atomic_bool marked; /* frees while no capture was active have no event behind them yet */
 } default_streams;
+
+static const char whole_context;
 
 static struct place *default_streams_find(CUcontext context, const void *thread)
 {
@@ -75,21 +79,72 @@ static void default_streams_record(CUstream named, CUevent event)
     sg_captures_allow();
 }
 
-void sg_default_streams_note(CUstream named)
+/* In the current context: the event that a thread's stream has, or gets. NULL: none can be had. */
+static CUevent default_streams_event(CUcontext context, const void *thread)
 {
-    const struct sg_driver *driver = sg_process_driver();
-    const void *thread = named == CU_STREAM_PER_THREAD ? &sg_self : NULL;
-    CUcontext context = NULL;
-    if (!driver || !driver->stream_is_capturing || driver->ctx_get_current(&context) != CUDA_SUCCESS || !context)
-        return;
     struct place *place = default_streams_find(context, thread);
     if (!place)
         place = default_streams_claim(context, thread);
     if (!place)
         place = default_streams_take_over(context, thread);
-    CUevent event = place ? atomic_load(&place->event) : NULL;
+    return place ? atomic_load(&place->event) : NULL;
+}
+
+/* True if the mark is enough: no capture is active, so whoever begins one comes after it. */
+static bool default_streams_marked(const struct sg_driver *driver)
+{
+    if (!driver->ctx_record_event)
+        return false;
+    if (!atomic_load(&default_streams.marked))
+        atomic_store(&default_streams.marked, true);
+    return !sg_captures_active();
+}
+
+void sg_default_streams_note(CUstream named)
+{
+    const struct sg_driver *driver = sg_process_driver();
+    CUcontext context = NULL;
+    if (!driver || !driver->stream_is_capturing || default_streams_marked(driver) ||
+        driver->ctx_get_current(&context) != CUDA_SUCCESS || !context)
+        return;
+    CUevent event = default_streams_event(context, named == CU_STREAM_PER_THREAD ? &sg_self : NULL);
     if (event)
         default_streams_record(named, event);
+}
+
+/* False: a capture is active, which the record would end. */
+static bool default_streams_record_over(CUcontext context)
+{
+    bool left = true;
+    int use = sg_context_pin_current(context);
+    CUevent event = use >= 0 ? default_streams_event(context, &whole_context) : NULL;
+    if (event) {
+        sg_captures_exclude();
+        left = !sg_captures_active();
+        if (left)
+            (void)sg_process_driver()->ctx_record_event(context, event);
+        sg_captures_allow();
+    }
+    if (use >= 0)
+        sg_context_unpin_current(use);
+    return left;
+}
+
+/* The mark goes first: a free meanwhile sets it again. */
+void sg_default_streams_settle(void)
+{
+    bool left = true;
+    if (!atomic_load(&default_streams.marked) || sg_captures_active())
+        return;
+    atomic_store(&default_streams.marked, false);
+    int used = atomic_load(&sg_context_table.used);
+    for (int i = 0; i < used && left; i++) {
+        CUcontext context = atomic_load(&sg_context_table.entry[i].context);
+        if (context)
+            left = default_streams_record_over(context);
+    }
+    if (!left)
+        atomic_store(&default_streams.marked, true);
 }
 
 /* The call that waits comes once there is nothing to wait for: only at that does a pool give memory back. */

@@ -128,6 +128,7 @@ bool sg_pool_streams_waited(uint64_t limit_ns)
     bool any = false;
     if (!sg_process_driver() || !sg_capture_mode_relax(&mode))
         return false;
+    sg_default_streams_settle();
     for (int at = 0; at < STREAMS + SG_DEFAULT_STREAMS; at++) {
         long rest = REST_NS;
         struct place place = {.at = at};

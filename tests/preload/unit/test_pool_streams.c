@@ -35,7 +35,11 @@ static struct {
     CUstream recorded; /* the last record's */
     unsigned events, records, event_queries, event_waits;
     bool legacy_is_implicit; /* a blocking stream is captured */
+    bool records_over, captures; /* the driver has events over contexts; a capture is active */
+    unsigned records_over_all;
+    void (*meanwhile)(void); /* called within a record over a context */
 } fake;
+struct sg_context_table sg_context_table;
 
 static CUresult is_capturing(CUstream stream, CUstreamCaptureStatus *ret)
 {
@@ -121,15 +125,26 @@ const struct sg_real *sg_real(void)
     return &real;
 }
 
+/* Would end a capture. */
+static CUresult record_over(CUcontext of, CUevent event)
+{
+    assert_true(of == context && fake.current == context && fake.pinned && fake.excluded && !fake.captures && event);
+    fake.records_over_all++;
+    if (fake.meanwhile)
+        fake.meanwhile();
+    return CUDA_SUCCESS;
+}
+
 const struct sg_driver *sg_process_driver(void)
 {
-    static const struct sg_driver driver = {.stream_is_capturing = is_capturing,
+    static struct sg_driver driver = {.stream_is_capturing = is_capturing,
         .stream_get_ctx = get_ctx,
         .ctx_get_current = get_current,
         .event_create = create_event,
         .event_record = record_event,
         .event_query = query_event,
         .event_synchronize = synchronize_event};
+    driver.ctx_record_event = fake.records_over ? record_over : NULL; /* of CUDA 12.5 */
     return fake.no_driver ? NULL : &driver;
 }
 
@@ -156,6 +171,11 @@ void sg_captures_allow(void)
     fake.excluded--;
 }
 
+bool sg_captures_active(void)
+{
+    return fake.captures;
+}
+
 unsigned sg_captures_joins(void)
 {
     return fake.joins;
@@ -171,6 +191,18 @@ void sg_context_unpin(int use)
 {
     assert_int_equal(use, 3);
     fake.pinned--;
+}
+
+int sg_context_pin_current(CUcontext asked)
+{
+    fake.current = asked;
+    return sg_context_pin(asked);
+}
+
+void sg_context_unpin_current(int use)
+{
+    fake.current = NULL; /* as in a thread that had none */
+    sg_context_unpin(use);
 }
 
 static CUstream stream(int number)
@@ -190,6 +222,7 @@ static int start(void **state)
     sg_pool_streams_context_gone(context);
     sg_pool_streams_context_gone(gone);
     fake.current = context;
+    sg_context_table = (struct sg_context_table){.entry[2].context = context, .used = 3, .alive = 1};
     return 0;
 }
 
@@ -304,6 +337,76 @@ static void each_thread_has_an_event(void **state)
     assert_int_equal(fake.event_waits, fake.events);
 }
 
+/* By a driver with events over contexts: a free costs a mark, and one event stands for the streams of all threads. */
+static void a_capture_comes_after_what_was_freed(void **state)
+{
+    (void)state;
+    fake.records_over = true;
+    for (int i = 0; i < 3; i++) {
+        sg_pool_streams_note(NULL, false);
+        sg_pool_streams_note(NULL, true);
+    }
+    assert_int_equal(fake.events + fake.records + fake.records_over_all, 0);
+    sg_default_streams_settle();
+    assert_true(fake.events == 1 && fake.records_over_all == 1);
+    sg_default_streams_settle(); /* nothing was freed since */
+    assert_int_equal(fake.records_over_all, 1);
+    fake.captures = true;
+    fake.busy = 3;
+    assert_true(sg_pool_streams_waited(LIMIT_NS));
+    assert_true(fake.event_queries == 4 && fake.event_waits == 1);
+    /* In the capture the event over the context stays as it is, and the stream has one of its own. */
+    fake.current = context;
+    sg_pool_streams_note(NULL, false);
+    assert_true(fake.events == 2 && fake.records == 1 && fake.recorded == CU_STREAM_LEGACY && fake.records_over_all == 1);
+    assert_true(sg_pool_streams_waited(LIMIT_NS));
+    assert_int_equal(fake.event_waits, 3);
+    assert_true(!fake.relaxed && !fake.excluded && !fake.pinned);
+}
+
+/* Outside captures whoever waits records the event himself, as the thread does that others ask for memory. */
+static void a_wait_without_a_capture_finds_the_mark(void **state)
+{
+    (void)state;
+    fake.records_over = true;
+    sg_pool_streams_note(NULL, true);
+    fake.current = NULL;
+    assert_true(sg_pool_streams_waited(LIMIT_NS));
+    assert_true(fake.records_over_all == 1 && fake.event_waits == 1);
+}
+
+static void free_meanwhile(void)
+{
+    fake.meanwhile = NULL;
+    sg_pool_streams_note(NULL, false);
+}
+
+static void begin_to_capture(void)
+{
+    fake.captures = true;
+}
+
+/* A free that comes during the record is not lost, and no record is made in a capture that has begun meanwhile. */
+static void what_comes_meanwhile_is_kept_for_the_next(void **state)
+{
+    (void)state;
+    fake.records_over = true;
+    sg_pool_streams_note(NULL, false);
+    fake.meanwhile = free_meanwhile;
+    sg_default_streams_settle();
+    sg_default_streams_settle();
+    assert_int_equal(fake.records_over_all, 2);
+    sg_context_table.entry[0].context = context;
+    fake.meanwhile = begin_to_capture;
+    sg_pool_streams_note(NULL, false);
+    sg_default_streams_settle(); /* entry 2 is left */
+    assert_int_equal(fake.records_over_all, 3);
+    fake.captures = false;
+    fake.meanwhile = NULL;
+    sg_default_streams_settle();
+    assert_int_equal(fake.records_over_all, 5);
+}
+
 static void a_context_takes_its_streams_along(void **state)
 {
     (void)state;
@@ -408,6 +511,9 @@ int main(void)
         TEST(default_streams_are_not_named),
         TEST(no_record_touches_a_capture),
         TEST(each_thread_has_an_event),
+        TEST(a_capture_comes_after_what_was_freed),
+        TEST(a_wait_without_a_capture_finds_the_mark),
+        TEST(what_comes_meanwhile_is_kept_for_the_next),
         TEST(a_context_takes_its_streams_along),
         TEST(streams_that_are_gone_are_not_named),
         TEST(endless_work_is_waited_for_in_bounds),
