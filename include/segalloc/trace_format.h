@@ -209,11 +209,12 @@ enum segalloc_outside {
     SEGALLOC_OUTSIDE_GRAPHS_IDLE, /* kept for the next launch of a graph */
     SEGALLOC_OUTSIDE_PHYSICAL,    /* by cuMemCreate */
     SEGALLOC_OUTSIDE_ARRAYS,      /* arrays and mipmapped arrays */
-    SEGALLOC_OUTSIDE_MANAGED,     /* pages of managed memory, which the driver moves to the host where memory is short */
-    SEGALLOC_OUTSIDE_MODULES,     /* code and data of modules */
-    SEGALLOC_OUTSIDE_IMPORTED,    /* external memory */
-    SEGALLOC_OUTSIDE_DRIVER,      /* by cudaMalloc, where the driver has served it */
+    SEGALLOC_OUTSIDE_MANAGED,  /* pages of managed memory, which the driver moves to the host where memory is short */
+    SEGALLOC_OUTSIDE_MODULES,  /* code and data of modules */
+    SEGALLOC_OUTSIDE_IMPORTED, /* external memory */
+    SEGALLOC_OUTSIDE_DRIVER,   /* by cudaMalloc, where the driver has served it */
     SEGALLOC_OUTSIDE_POOLS_LEAVING, /* freed, and given back by the pool when the host next waits */
+    SEGALLOC_OUTSIDE_GUARDS,        /* pages of the library's own for guarded blocks */
     SEGALLOC_OUTSIDE_COUNT,
 };
 

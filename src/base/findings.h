@@ -19,6 +19,9 @@ enum sg_finding_kind {
     SG_FINDING_KINDS /* of this version */
 };
 
+/* Places at which one process tells a finding, and as many reports list. */
+enum { SG_FINDINGS_TOLD = 256 };
+
 /* The kind in words, its likely cause, and the statistic that counts it. For a kind below SG_FINDING_KINDS; constant texts. */
 const char *sg_finding_words(enum sg_finding_kind kind);
 const char *sg_finding_likely(enum sg_finding_kind kind);

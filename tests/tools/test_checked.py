@@ -17,7 +17,7 @@ SEGALLOC, MISTAKES, SCHEMAS = (pathlib.Path(sys.argv.pop(1)).resolve() for _ in 
 ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith("SEGALLOC_")}
 if "SANITIZER" in os.environ:  # its runtime must come before all other libraries
     ENVIRONMENT["LD_PRELOAD"] = os.environ["SANITIZER"]
-RECORDED = ["set_after_free", "overrun_by_512", "double_free", "free_of_the_middle", "unrecorded_stream", "part_after_free", "none"]
+RECORDED = ["set_after_free", "overrun_by_512", "double_free", "free_of_the_middle", "unrecorded_stream", "part_after_free", "many_places", "none"]
 FINDING, FIRST, LAST = 76, 64, 128
 KIND, BLOCK, NOW, WHERE, BYTES, ALLOCATED, FREED, NOW_AT, BETWEEN, ORDER = 0, 1, 2, 3, 4, 7, 9, 11, 13, 14
 ALLOCATE = record(1, thread=1, stream=1, id=512, size=MIB)
@@ -144,8 +144,8 @@ class Checked(unittest.TestCase):
 
     def test_many(self):
         """As many as are kept are named, and all are counted."""
-        check = self.own(*(each for i in range(70) for each in finding((KIND, 0, 0), (BLOCK, i, 1))))
-        self.assertEqual(len(check["found"]), 64)
+        check = self.own(*(each for i in range(262) for each in finding((KIND, 0, 0), (BLOCK, i, 1))))
+        self.assertEqual(len(check["found"]), 256)
         self.assertIn("  and 6 more", self.tool("report", self.path).stdout)
 
     def test_hostile(self):

@@ -94,9 +94,21 @@ class Selftest(unittest.TestCase):
         told = json.loads(self.run_tool("run", "--sim", "8GiB", "--", SEGALLOC, "selftest", "--json").stdout)
         self.assertEqual(told["result"], "as_assumed")
 
+    def selftest_of(self, spec, status):
+        """Whether growing waits for work is asked while work is under way: on a busy machine that ends too soon, and a line says so."""
+        for _ in range(10):
+            done = subprocess.run([SEGALLOC, "selftest", "--json", "--sim", f"8GiB,{spec}"], env=self.environment, text=True, timeout=300,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+            if "too busy to tell" not in done.stdout or not spec.startswith("vmm_sync"):
+                break
+        self.assertEqual(done.returncode, status, done.stdout[-3000:] + done.stderr)
+        told = json.loads(done.stdout)
+        self.validate(told, SCHEMA)
+        return told, done.stderr
+
     def test_each_fault_is_named(self):
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-            runs = [pool.submit(self.selftest, "--sim", f"8GiB,{spec}", status=status) for spec, *_, status in FAULTS]
+            runs = [pool.submit(self.selftest_of, spec, status) for spec, *_, status in FAULTS]
         for run, (spec, check, text, setting, status) in zip(runs, FAULTS):
             with self.subTest(spec):
                 told, _ = run.result()

@@ -15,11 +15,11 @@
 #include "inspect/inventory.h"
 #include "process/process.h"
 
-enum { TOLD_MOST = 256, COUNTS_BYTES = 256 };
+enum { COUNTS_BYTES = 256 };
 
 static bool as_json; /* set before there are findings */
 static _Atomic uint64_t counts[SG_FINDING_KINDS];
-static _Atomic uint64_t told[TOLD_MOST]; /* kind << 32 | site, plus 1, from its hash on; 0: free */
+static _Atomic uint64_t told[SG_FINDINGS_TOLD]; /* kind << 32 | site, plus 1, from its hash on; 0: free */
 static _Atomic uint64_t not_told;        /* findings at places for which there was none free */
 
 void sg_findings_open(bool json)
@@ -50,9 +50,9 @@ enum told { TOLD_ALREADY, TOLD_FIRST, TOLD_NO_ROOM };
 static enum told told_note(const struct sg_finding *finding)
 {
     uint64_t key = ((uint64_t)finding->kind << 32 | finding_place(finding)) + 1,
-             mixed = (uint32_t)(key ^ key >> 32) % TOLD_MOST;
-    for (unsigned i = 0; i < TOLD_MOST; i++) {
-        _Atomic uint64_t *slot = &told[(mixed + i) % TOLD_MOST];
+             mixed = (uint32_t)(key ^ key >> 32) % SG_FINDINGS_TOLD;
+    for (unsigned i = 0; i < SG_FINDINGS_TOLD; i++) {
+        _Atomic uint64_t *slot = &told[(mixed + i) % SG_FINDINGS_TOLD];
         uint64_t none = 0;
         if (atomic_load(slot) == key)
             return TOLD_ALREADY;
@@ -243,7 +243,8 @@ void sg_findings_end(uint64_t frees, uint64_t filled, uint64_t read, const char 
             (long)getpid(), frees, filled, read, found, atomic_load(&not_told));
         sg_text_json(&text, "not_looked_at", left_out);
         if (sg_check_parts & SG_CHECK_GUARD) {
-            sg_text_print(&text, ",\"guarded\":%" PRIu64 ",\"faults\":%" PRIu64, sg_guard_count(), guard_faults());
+            sg_text_print(&text, ",\"guarded\":%" PRIu64 ",\"quarantine\":%u,\"faults\":%" PRIu64, sg_guard_count(),
+                sg_guard_freed_count(), guard_faults());
             sg_guard_write_counts(guards, sizeof guards);
             sg_text_json(&text, "not_guarded", guards);
         }
@@ -255,9 +256,9 @@ void sg_findings_end(uint64_t frees, uint64_t filled, uint64_t read, const char 
         sg_size_format(filled, filled_text), sg_size_format(read, read_text));
     sg_guard_write_counts(guards, sizeof guards);
     if (sg_check_parts & SG_CHECK_GUARD)
-        sg_text_print(&text, ", guarded %s block%s%s%s%s, %" PRIu64 " fault%s",
+        sg_text_print(&text, ", guarded %s block%s%s%s%s, %u in quarantine, %" PRIu64 " fault%s",
             sg_text_number(sg_guard_count(), number), sg_plural(sg_guard_count()), *guards ? " (not guarded: " : "",
-            guards, *guards ? ")" : "", guard_faults(), sg_plural(guard_faults()));
+            guards, *guards ? ")" : "", sg_guard_freed_count(), guard_faults(), sg_plural(guard_faults()));
     sg_text_print(&text, ": ");
     if (!found)
         sg_text_print(&text, "nothing wrong");
@@ -271,7 +272,7 @@ void sg_findings_end(uint64_t frees, uint64_t filled, uint64_t read, const char 
     }
     if (atomic_load(&not_told))
         sg_text_print(&text, "; %s of them not told, since %d places were told before",
-            sg_text_number(atomic_load(&not_told), number), TOLD_MOST);
+            sg_text_number(atomic_load(&not_told), number), SG_FINDINGS_TOLD);
     sg_text_print(&text, "%s%s%s\n", found ? ")" : "", *left_out ? ". Not looked at: " : "", left_out);
     sg_text_write(&text);
 }

@@ -38,6 +38,7 @@
 #include "check/samples.h"
 #include "check/state.h"
 #include "check/work.h"
+#include "inspect/inventory.h"
 #include "process/hooks.h"
 #include "process/process.h"
 #include "sites/note.h"
@@ -141,6 +142,7 @@ bool sg_guard_given(struct sg_core *core, int device, const struct sg_tag *tag, 
     }
     *address = guard->at.shown;
     sg_guard_one_more();
+    sg_core_count(core, device, SG_STAT_check_guarded, 1);
     sg_guard_pages_note(core, device);
     return true;
 }
@@ -227,8 +229,10 @@ static bool guard_settle(unsigned most)
             sg_guards_freed_again(guard);
             continue;
         }
-        sg_guard_pages_give(guard, guard->block->device);
+        int device = guard->block->device;
+        sg_guard_pages_give(guard, device);
         sg_guards_gone(guard);
+        sg_core_count(sg_process_core(), device, SG_STAT_check_quarantined, 1);
         any = true;
     }
     for (struct sg_guard *old; (old = sg_guards_take_surplus());) {

@@ -100,7 +100,7 @@ bool sg_guard_pages_take(struct sg_guard *guard, int device, size_t bytes)
     guard->page = page;
     guard->mapped = mapped;
     sg_guards_add_bytes(device, (int64_t)mapped);
-    sg_outside_taken(SEGALLOC_OUTSIDE_PHYSICAL, page, device, mapped);
+    sg_outside_taken(SEGALLOC_OUTSIDE_GUARDS, page, device, mapped);
     return true;
 }
 
@@ -111,7 +111,7 @@ void sg_guard_pages_give(struct sg_guard *guard, int device)
     bool unmapped = sg_pages_unmap(&pages, guard->at.begin, guard->mapped) == CUDA_SUCCESS;
     if (sg_pages_release(&pages, guard->page) == CUDA_SUCCESS && unmapped) {
         sg_guards_add_bytes(device, -(int64_t)guard->mapped);
-        (void)sg_outside_given(SEGALLOC_OUTSIDE_PHYSICAL, guard->page);
+        (void)sg_outside_given(SEGALLOC_OUTSIDE_GUARDS, guard->page);
     }
     sg_process_lock(SG_LOCK_GUARD);
     guard->mapped = unmapped ? 0 : guard->mapped;

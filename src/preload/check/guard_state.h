@@ -28,9 +28,13 @@ static inline bool sg_guard_on(void)
 
 /* Guarded blocks that are freed, with those in quarantine. */
 extern atomic_uint sg_guard_freed_now __attribute__((visibility("hidden")));
+static inline unsigned sg_guard_freed_count(void)
+{
+    return atomic_load_explicit(&sg_guard_freed_now, memory_order_relaxed);
+}
 static inline bool sg_guard_any_freed(void)
 {
-    return __builtin_expect(atomic_load_explicit(&sg_guard_freed_now, memory_order_relaxed), 0);
+    return __builtin_expect(sg_guard_freed_count(), 0);
 }
 
 /* UNGUARDED(name, words): why a block that was drawn is not guarded.

@@ -182,23 +182,20 @@ static bool is_idle(enum segalloc_outside what)
 }
 
 /* Memory that this process holds by other calls, a row for each kind. Returns how many there are. Managed memory is
-   left out: it can move to the host. Pages of guarded blocks are in the book with all others of cuMemCreate, and have a
-   row of their own here. */
-static size_t list_own(int device, struct sg_oom_own ret[SEGALLOC_OUTSIDE_COUNT + 1])
+   left out: it can move to the host. */
+static size_t list_own(int device, struct sg_oom_own ret[SEGALLOC_OUTSIDE_COUNT])
 {
-    uint64_t guarded = sg_outside_guarded(device);
     struct sg_outside outside = {0};
     size_t rows = 0;
     sg_held_outside(device, &outside, NULL);
-    outside.bytes[SEGALLOC_OUTSIDE_PHYSICAL] -= sg_oom_at_most(guarded, outside.bytes[SEGALLOC_OUTSIDE_PHYSICAL]);
     for (int i = 0; i < SEGALLOC_OUTSIDE_COUNT; i++) {
         enum segalloc_outside what = (enum segalloc_outside)i;
         if (outside.bytes[i] && what != SEGALLOC_OUTSIDE_OTHER && what != SEGALLOC_OUTSIDE_MANAGED)
-            ret[rows++] =
-                (struct sg_oom_own){.how = sg_outside_call(what), .bytes = outside.bytes[i], .idle = is_idle(what)};
+            ret[rows++] = (struct sg_oom_own){.how = sg_outside_call(what),
+                .bytes = outside.bytes[i],
+                .idle = is_idle(what),
+                .guards = what == SEGALLOC_OUTSIDE_GUARDS};
     }
-    if (guarded)
-        ret[rows++] = (struct sg_oom_own){.how = "for guarded blocks (check:guard)", .bytes = guarded, .guards = true};
     return rows;
 }
 
@@ -233,7 +230,7 @@ size_t sg_oom_report(struct sg_core *core, int device, char *buffer, size_t size
     struct sg_oom_process process[PROCESSES];
     char command[COMMAND_BYTES];
     report_read_command(command);
-    struct sg_oom_own own[SEGALLOC_OUTSIDE_COUNT + 1];
+    struct sg_oom_own own[SEGALLOC_OUTSIDE_COUNT];
     bool complete = false;
     size_t others = list_others(device, process, &complete);
     bool some_only = !complete && others == 0;

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """What `check:guard` says of programs with one mistake each, and that what is none stays unsaid.
 
-    guards.py LIBRARY GUARDED"""
+    guards.py LIBRARY GUARDED SEGALLOC"""
 import json
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 
 FAULT, USE, OVERRUN = "error of the GPU", "use of a freed block", "write behind the end of a block"
@@ -78,6 +79,7 @@ class Guards(unittest.TestCase):
                     self.assertEqual(address - block["address"], offset)
                     self.assertEqual(end["faults"], int(kind in (FAULT, USE)))
                     self.assertGreaterEqual(end["guarded"], 1)
+                    self.assertLessEqual(end["quarantine"], end["guarded"])
 
     def test_what_is_fine(self):
         for sim in SIMS:
@@ -108,7 +110,7 @@ class Guards(unittest.TestCase):
         self.assertRegex(result.stderr, r"where    error 700, an illegal memory access, returned by cuStreamSynchronize, at 0x[0-9a-f]+, "
                                         r"byte 100 of the block\n")
         self.assertRegex(result.stderr, r"unmapped from 0x[0-9a-f]+ to 0x[0-9a-f]+\n")
-        self.assertRegex(lines[-1], r"^segalloc: check: checked 1 frees, .*, guarded 1 block, 1 fault: 1 finding \(error of the GPU: 1\)$")
+        self.assertRegex(lines[-1], r"^segalloc: check: checked 1 frees, .*, guarded 1 block, 1 in quarantine, 1 fault: 1 finding \(error of the GPU: 1\)$")
         self.assertEqual(run("read_after_free", conf="check:guard," + ALL).returncode, 0)
 
     def test_without_guards(self):
@@ -137,6 +139,18 @@ class Guards(unittest.TestCase):
         self.assertRegex(result.stderr, r"  itself   40\.00 MiB for guarded blocks \(check:guard\)\n")
         self.assertIn("  help     guard fewer blocks", result.stderr)
         self.assertNotIn("other calls", result.stderr)
+
+    def test_statistics_and_rows(self):
+        """The pages are a row of their own, beside the program's cuMemCreate, and the blocks are counted."""
+        with tempfile.TemporaryDirectory() as folder:
+            trace = os.path.join(folder, "run.trace")
+            _, end = objects(run("all_stay", conf=f"check:guard+json,trace:{trace},{ALL}"))
+            self.assertEqual((end["guarded"], end["quarantine"]), (128, 128))
+            told = json.loads(subprocess.run([sys.argv[3], "report", "--json", trace], capture_output=True, check=True, text=True).stdout)
+            rows = [device["outside_at_peak"] for device in told["devices"]]
+            self.assertEqual([(row["guards"], row.get("physical", 0)) for row in rows], [(256 << 20, 0)])
+            counted = [(row["statistics"]["check_guarded"], row["statistics"]["check_quarantined"]) for row in told["devices"]]
+            self.assertEqual(counted, [(128, 128)])
 
     def test_which_are_guarded(self):
         def guarded(conf):

@@ -9,9 +9,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "findings.h"
 #include "segalloc/trace_format.h"
 
-enum { SG_CHECKED_KEPT = 64, SG_CHECKED_ORDER = 96 };
+/* All that one process tells; a trace of another version may have more. */
+enum { SG_CHECKED_KEPT = SG_FINDINGS_TOLD, SG_CHECKED_ORDER = 96 };
 
 /* Where and when something was done; an event of 0: not known. */
 struct sg_checked_note {
