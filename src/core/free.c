@@ -521,6 +521,7 @@ CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg
         if (result != CUDA_SUCCESS)
             return result;
     }
+    /* A paused block is looked for last, since hardly any program has one. */
     if (outcome == NO_BLOCK && free_paused(range, address, tag))
         return CUDA_SUCCESS;
     if (outcome == NO_BLOCK) {

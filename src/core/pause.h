@@ -25,6 +25,11 @@
    Limits. Memory in fixed segments, or served by the driver, stays. Pages that others remember (state/pins.h) are refused.
    The work of copies is waited for under `grow`: others that need new pages wait as long.
 
+   A case of an error. Tag "w" has two runs, of 10 and of 3 pages. Its contents are saved, the first run is unmapped, and the
+   driver refuses to unmap the second, twice. The first is mapped again, with the memory that it had. The regions wake, and the
+   answer is the driver's error: no byte has moved. Were the map refused too, the 10 pages would be released. The tag would
+   be paused then, and its resume would create 10 pages and put the contents of all 13 back.
+
    For example, tag "kv" has a block of 3 MiB and one of 1 MiB that was freed, in pages of 2 MiB. A pause saves 3 MiB and
    gives two pages back. The program frees the block. A resume creates nothing: both pages become a hole. */
 #ifndef SG_CORE_PAUSE_H

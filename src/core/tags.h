@@ -2,6 +2,8 @@
 
    Nouns. A *tag* has a name, and may discard: then a pause saves no contents. Its *number* is from 1 to SG_TAGS - 1.
 
+   Why numbers and not names: a request is compared with each region, and a region has a byte for its tag.
+
    How: a table that only grows. A tag is defined in the trace when it is made, before its first use. Limits: no tag ends,
    so a program that makes up names runs out of numbers after 31.
 

@@ -3,6 +3,9 @@
    Nouns. A *row* is pages next to each other. Why here: plans, pauses and what gives pages back make the same calls. How:
    `grow` is held and no other lock, and whoever calls has made the extents over those pages busy or paused.
 
+   Limits. A call that fails changes nothing of the books: whoever makes it knows what its pages are then. Unmap and release
+   are tried twice (driver/pages.h), since an error there would lose addresses or memory.
+
    For example, 31 pages of 4 MiB are unmapped by one call: `calls_unmap` grows by 1 and `handles_unmap` by 31. */
 #ifndef SG_CORE_REMAP_PAGE_CALLS_H
 #define SG_CORE_REMAP_PAGE_CALLS_H

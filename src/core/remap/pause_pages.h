@@ -7,6 +7,8 @@
    outcome is the driver's answer. A step that fails is undone, and its undo is a step too. Pages that an undo can't put
    back leave all the same: their contents are saved by then. Pages that stay serve again when the tag wakes.
 
+   Why all are unmapped before one is released: until then each can be mapped again with the memory that it had.
+
    Limits. `grow` is held, and no other lock. The tag's regions are paused (space/paused.h), so nobody else looks at the
    pages.
 

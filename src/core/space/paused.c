@@ -59,6 +59,7 @@ void sg_region_wake_locked(struct sg_region *region)
     SG_ASSERT_REGION_LOCK(region);
     uint32_t busy = 0;
     join_busy_locked(region);
+    /* Pages that have come back have handles by now. The others are without a paused block, and end as holes. */
     for (uint32_t page = 0; page < region->pages; page++)
         if (region->memory.handle[page] == SG_PAGE_PAUSED)
             region->memory.handle[page] = 0;
@@ -71,6 +72,7 @@ void sg_region_wake_locked(struct sg_region *region)
             busy = id;
         }
     }
+    /* With no owner and time 0: the pause has waited for all work that was on them. */
     for (uint32_t id = busy, later; id; id = later) {
         later = extent_at(region, id)->later;
         sg_region_abandon_locked(region, id, 0, 0);

@@ -10,8 +10,21 @@
    free makes a paused block busy. Waking makes pages without memory holes, the rest of what is busy free, and paused
    blocks live. A page without memory has SG_PAGE_PAUSED for its handle.
 
+   Why busy, and not free: free memory is looked for in the index, and what is busy stands in none. So the index has nothing of
+   a paused region.
+
    Limits. A region with a pending block is not paused: its memory may be in use. Waking takes two extents for each that
    is busy, which sg_region_can_wake_locked() asks for.
+
+   The states of an extent, and of a page, in a region that is paused and woken:
+
+       before          paused      freed meanwhile   woken
+       block           paused      busy              block; if it was freed: free, or part of a hole
+       free, fragment  busy        busy              free, or part of a hole
+       hole            hole        hole              hole
+       busy (lost)     busy        busy              busy
+
+       memory          none        none              memory if a paused block touches the page, else none
 
    For example, pages are of 2 MiB. A region has a block of 3 MiB, 1 MiB free behind it, and a hole. Paused, it has a
    paused extent, a busy one and the hole; both pages are SG_PAGE_PAUSED. The program frees the block: two busy extents.

@@ -3,11 +3,15 @@
    Nouns. A *tag* is a name of the program's, with a number. Regions belong to a tag, and blocks of one tag never share a
    page with others'. Number 0 is memory without a tag, which is never paused. A tag with *discard* saves no contents.
 
+   Why by page and not by block: what leaves the device is a page, and what the driver can unmap is one too.
+
    Why by region: pages that leave must hold nothing else. And a program without tags asks nothing new, since its regions
    have tag 0 as its requests do.
 
    How: a name and discard are one tag, so "kv" with contents saved and "kv" without have two numbers. A request names the
    number. It emits SEGALLOC_RECORD_TAG before its own record, so a replay asks for the same.
+
+   Paused is a bit for each tag, apart from the regions: an allocation is refused before it looks at any.
 
    Limits: SG_TAGS (32) numbers a process, SG_TAG_NAME (64) bytes a name. A tag costs the last page of its small blocks and
    the last of the others.

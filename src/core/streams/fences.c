@@ -590,6 +590,7 @@ CUresult sg_fences_await_contexts(struct sg_device *device, bool everywhere)
     bool any = false;
     if (device->core->replay)
         return CUDA_SUCCESS;
+    /* A wait for a context would ruin a live capture. One that begins from here on is waited for by the driver's table. */
     if (!begin_recording(device))
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     end_recording(device);

@@ -82,6 +82,7 @@ static bool contents_make(struct kept *kept, const struct sg_memory_piece *piece
         sg_meta_unmap(made.piece, count * sizeof *made.piece);
         return false;
     }
+    /* The mapping is as large as the contents, and no memory is taken before the copies come. */
     (void)madvise(host, bytes, MADV_HUGEPAGE); /* fewer faults, where the system has such pages */
     made.host = host;
     uint64_t offset = 0;
@@ -178,7 +179,7 @@ static CUresult restore_each(struct sg_contents *contents, const struct sg_memor
 {
     struct kept *kept = contents_kept(contents);
     CUresult result = CUDA_SUCCESS;
-    size_t at = 0;
+    size_t at = 0; /* the kept piece that was found last */
     for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
         while (at < kept->count && pieces[i].address - kept->piece[at].address >= kept->piece[at].bytes)
             at++;

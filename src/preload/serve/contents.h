@@ -8,6 +8,10 @@
    between loses little. Copies go on a stream of our own, in order, and are waited for at the end. After a resume the
    mapping is given back.
 
+   Why not by cudaMallocHost: it rounds to powers of two in some frameworks, keeps what is freed, and takes seconds for the
+   whole before the first copy. A mapping has the exact size, its chunks are registered while earlier ones are copied, and
+   it goes back to the system as a whole.
+
    Limits. Where the driver registers nothing, copies go through its own buffers. Lines say how far a copy has come, one a
    second, beginning after the first.
 

@@ -173,6 +173,8 @@ static CUresult pause_is_possible(bool pause)
 static CUresult pause_all(struct sg_core *core, const char *name, bool pause, uint64_t *ret_bytes)
 {
     uint32_t paused[SG_DEVICES_MAX] = {0};
+    /* A set of tags for each device, so that what was paused by this order can be told from what was paused before it:
+       the latter stays paused where the order fails. */
     struct order order = {.core = core, .pause = pause};
     CUresult answer = pause_is_possible(pause);
     bool found = !name;
@@ -210,6 +212,7 @@ CUresult sg_pause_tags(struct sg_core *core, const char *name, uint64_t *ret_byt
     pause_begin();
     CUresult answer = pause_all(core, name, /* pause */ true, ret_bytes);
     atomic_flag_clear(&ordering);
+    /* All that is idle besides: what is not paused keeps no page that it does not use. */
     for (int device = 0; device < SG_DEVICES_MAX && !name && answer == CUDA_SUCCESS; device++)
         *ret_bytes += sg_core_trim(core, device, 0);
     return answer;

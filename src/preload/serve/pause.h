@@ -7,6 +7,9 @@
    that can't be paused has those before it resumed again: an order is carried out as a whole. A resume goes on until one
    fails, and asks other processes for idle memory before it does.
 
+   Words for the user: a line for each order that failed, with the reason and, on a full card, how much is lacking. A line for
+   one that took more than a second, with bytes and time. A line for the first allocation of a tag that is refused.
+
    Limits. While a capture is active, and beside `check`, nothing is paused. Once a graph was captured all work of the device
    is waited for: a graph's kernels name no block.
 

@@ -18,7 +18,8 @@ int segalloc_tag_pop(void)
     return sg_process_is_passthrough() ? CUDA_ERROR_NOT_SUPPORTED : (int)sg_memory_tags_pop();
 }
 
-/* Without a core nothing was allocated, so there is nothing to pause. */
+/* Carries an order out for the calling thread, which may have no context current: each device's own is made current.
+   Without a core nothing was allocated, so there is nothing to pause. */
 static int api_order(const char *tag, CUresult (*order)(struct sg_core *core, const char *name, uint64_t *ret_bytes))
 {
     uint64_t bytes;

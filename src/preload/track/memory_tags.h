@@ -7,6 +7,9 @@
    place in the table, and its number in the core is looked up once. A push makes the thread's fast path stale, which has
    the number in its findings.
 
+   Why a stack by thread: a region of code may call another that has a tag of its own, and other threads go on with what
+   they do. A push of NULL is for code within a region whose memory must stay.
+
    Limits: 31 names with flags a process, of 63 bytes each; 32 tags deep. Threads that a program starts begin without one.
 
    For example, a thread pushes "kv", allocates 1 MiB, and pops. The 1 MiB stand on pages of "kv"; another thread's

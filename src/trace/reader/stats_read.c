@@ -50,6 +50,7 @@ static void stats_read_device(const json_t *object, struct sg_stats_device *ret)
     }
 }
 
+/* Reads a tag of memory. Fields that are missing are 0, and a name that is too long is cut. */
 static void stats_read_tag(const json_t *from, struct sg_stats_tag *to)
 {
     const char *name = json_string_value(json_object_get(from, "tag"));

@@ -10,6 +10,9 @@
    "peak_NAME": peak of a level, …}}; names by stats.def, all numbers integers, times nanoseconds. Fields are added, none is
    taken away.
 
+   Peaks of a tag are sums of the devices' peaks. With one device they are exact; with several they are no less than what
+   the tag had at once.
+
    Why a file and no socket: it is there after the process has ended, and any tool reads it. The writer runs inside the
    program, at most twice a second. So it uses neither heap nor stdio streams, and writes through a buffer of 4 KiB.
 
