@@ -5,9 +5,9 @@
 
    How. While no capture is active a free leaves a mark alone, because an event behind each would cost as much as the free. Whoever
    begins a capture, or waits, records an event over each context first. Such an event makes no stream wait, as one in the legacy
-   stream would. Frees while a capture is active record an event in their own stream: each context's legacy stream has one, and so
-   has each thread's own stream. So it is always with a driver before CUDA 12.5, which has no events over contexts. A capture is left
-   alone that a record would ruin or join.
+   stream would. Frees while a capture is active record an event in their own
+   stream. A context's legacy stream has one, and so has each thread's own stream. So it is always with a driver before CUDA 12.5,
+   which has no events over contexts. A capture is left alone that a record would ruin or join.
 
    Limits. 32 events. A further stream takes that of another one of its context, whose frees are then waited for no more. A free at
    the very moment at which another thread begins a capture may be waited for from the next free on only.

@@ -337,7 +337,7 @@ static void each_thread_has_an_event(void **state)
     assert_int_equal(fake.event_waits, fake.events);
 }
 
-/* By a driver with events over contexts: a free costs a mark, and one event stands for the streams of all threads. */
+/* Where the driver has events over contexts, a free costs a mark. One event stands for the streams of all threads. */
 static void a_capture_comes_after_what_was_freed(void **state)
 {
     (void)state;
@@ -358,7 +358,8 @@ static void a_capture_comes_after_what_was_freed(void **state)
     /* In the capture the event over the context stays as it is, and the stream has one of its own. */
     fake.current = context;
     sg_pool_streams_note(NULL, false);
-    assert_true(fake.events == 2 && fake.records == 1 && fake.recorded == CU_STREAM_LEGACY && fake.records_over_all == 1);
+    assert_true(
+        fake.events == 2 && fake.records == 1 && fake.recorded == CU_STREAM_LEGACY && fake.records_over_all == 1);
     assert_true(sg_pool_streams_waited(LIMIT_NS));
     assert_int_equal(fake.event_waits, 3);
     assert_true(!fake.relaxed && !fake.excluded && !fake.pinned);
