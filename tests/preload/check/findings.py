@@ -116,7 +116,10 @@ class Findings(unittest.TestCase):
         for mistake, size, read in ("word_of_huge_after_free", HUGE, HUGE), ("plain_end_of_large_after_free", LARGE, LARGE), \
                 ("many_after_free", SMALL, MANY * SMALL * 9 // 10):
             with self.subTest(mistake=mistake):
-                found, end = objects(run(mistake, "check:fill+thorough+json"))
+                for _ in range(10):  # a machine that is busy for a second has samples left out, and says so
+                    found, end = objects(run(mistake, "check:fill+thorough+json"))
+                    if "too many samples were on their way" not in end["not_looked_at"]:
+                        break
                 self.assertEqual(end["not_looked_at"], "")
                 self.assertEqual([(each["finding"], each["block"]["bytes"]) for each in found], [(WRITE, size)])
                 self.assertGreaterEqual(end["read"], read)
