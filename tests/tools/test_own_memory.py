@@ -236,6 +236,19 @@ class OwnMemory(unittest.TestCase):
             result = run("run", "--sim", f"74MiB,count=2,{lag}", "--", OWN_MEMORY, *words)
             self.assertEqual(result.returncode, 0, (lag, result))
 
+    def test_what_a_graph_held_comes_back_in_the_order_of_its_frees(self):
+        """Where later blocks stand depends on that order, and so does the card that is enough. 100 are more than go back at once."""
+        sizes = [600 + i for i in range(100)]
+        freed = [i * 37 % 100 for i in range(100)]
+        words = ["q", *(f"m{size}" for size in sizes), *(f"f{i}" for i in freed), "v", "m64"]
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "graph.trace")
+            result = run("run", "--sim", "1GiB", "-o", path, "--", OWN_MEMORY, *words)
+            self.assertEqual(result.returncode, 0, result)
+            rows = [row.split(",") for row in run("trace", "cat", path).stdout.splitlines()]
+        back = [int(row[4]) // 1024 for row in rows if row[2] == "free" and int(row[4]) >= 600 * 1024]
+        self.assertEqual(back[:100], [sizes[i] for i in freed])
+
     def test_blocks_freed_without_a_wait_lag(self):
         """A card that is all but full is tried at both ends of what a GPU may do where blocks are freed in a capture."""
         for words, runs in (("c10240 m10240 q f1 v m10240", 3), ("c10240 m10240 f1 m10240", 2)):

@@ -46,6 +46,7 @@ static struct {
         CUcontext context;   /* of the block */
         uint32_t ref[BLOCK_REFS];   /* number + 1 */
         bool freed, waited, forever; /* for ever: more graphs use it than fit */
+        uint64_t freed_at;         /* the number of that free: blocks go back in the program's order */
         struct sg_request request; /* of the free */
         CUstream born;       /* in whose capture it was handed out, to that stream; NULL: otherwise */
         size_t bytes;
@@ -59,6 +60,7 @@ static struct {
     } spare[SPARES_MAX];
     atomic_int spares; /* without SG_LOCK_CAPTURES a hint, which a thread sees for what is its own */
     atomic_int freed;  /* blocks that only their graph still holds */
+    uint64_t frees;    /* so far, of blocks that a graph held */
 } graphs;
 
 /* Objects of no graph, let go at once: the driver's thread comes to one after what it had to destroy before. */
@@ -304,6 +306,7 @@ enum sg_graphs_answer sg_graphs_retain(CUdeviceptr address, const struct sg_requ
         block_remove_locked(block);
     } else if (block->address) {
         block->freed = true;
+        block->freed_at = ++graphs.frees;
         block->waited = waited;
         block->request = *request;
         answer = SG_GRAPHS_RETAINED;
@@ -491,25 +494,42 @@ void sg_graphs_await_destroyed_of(CUdeviceptr address)
         echo_await();
 }
 
-/* Takes up to BATCH blocks of graphs that are gone; those that the program has not freed are its own again. */
+/* Adds a block to those that were freed first, which are at most BATCH, in order. A block that moves in the table may come
+   twice. True: one of them, or this one, finds no room. */
+static bool blocks_add_oldest(struct block *ret, int *count, const struct block *block)
+{
+    int at = *count;
+    while (at > 0 && ret[at - 1].freed_at > block->freed_at)
+        at--;
+    if (at > 0 && ret[at - 1].freed_at == block->freed_at)
+        return false;
+    bool full = *count == BATCH;
+    for (int i = full ? BATCH - 1 : *count; i > at; i--)
+        ret[i] = ret[i - 1];
+    if (at < BATCH)
+        ret[at] = *block;
+    *count += !full;
+    return full;
+}
+
+/* Takes up to BATCH blocks of graphs that are gone, in the order in which the program has freed them. The table's order
+   is that of hashed addresses, which differ from run to run, and where later blocks stand would differ with them. Blocks
+   that the program has not freed are its own again. */
 static int blocks_take_gone(struct block *ret, bool *ret_more)
 {
     int count = 0;
     *ret_more = false;
     sg_process_lock(SG_LOCK_CAPTURES);
     int gone = atomic_load(&sg_graphs_gone);
-    for (size_t at = 0; at < graphs.buckets && !*ret_more; at++) {
+    for (size_t at = 0; at < graphs.buckets; at++) {
         struct block *block = &graphs.block[at];
-        while (block->address && !block_let_go_locked(block, false)) {
-            if (block->freed && count == BATCH) {
-                *ret_more = true;
-                break;
-            }
-            if (block->freed)
-                ret[count++] = *block;
+        while (block->address && !block->freed && !block_let_go_locked(block, false))
             block_remove_locked(block); /* another one may move here */
-        }
+        if (block->address && block->freed && !block_let_go_locked(block, false))
+            *ret_more |= blocks_add_oldest(ret, &count, block);
     }
+    for (int i = 0; i < count; i++)
+        block_remove_locked(block_find_locked(ret[i].address));
     if (!*ret_more)
         atomic_fetch_sub(&sg_graphs_gone, gone);
     sg_process_unlock(SG_LOCK_CAPTURES);
