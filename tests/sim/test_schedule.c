@@ -112,6 +112,53 @@ static void a_kernel_that_says_nothing_may_touch_everything(void **state)
     ok(cuModuleUnload(module));
 }
 
+/* Under such a seed a stream does all at once, or nothing before somebody waits for it. */
+static void some_seeds_have_the_streams_apart(void **state)
+{
+    (void)state;
+    static const char letter = 'a';
+    unsigned at_once[3] = {0};
+    for (uint64_t seed = 6; seed < 6 + 8 * 32; seed += 8) {
+        segalloc_sim_schedule(seed, -1);
+        for (unsigned i = 0; i < 3; i++) {
+            ran = 0;
+            for (unsigned k = 0; k < 4; k++)
+                ok(cuLaunchHostFunc(streams[i], note, (void *)(uintptr_t)&letter));
+            bool held = cuStreamQuery(streams[i]) == CUDA_ERROR_NOT_READY;
+            assert_int_equal(ran, held ? 0 : 4);
+            at_once[i] += !held;
+        }
+        ok(cuCtxSynchronize());
+    }
+    for (unsigned i = 0; i < 3; i++)
+        assert_in_range(at_once[i], 6, 26);
+}
+
+static uint64_t hazards_after_a_word(bool own)
+{
+    uint32_t *word;
+    uint64_t before = segalloc_sim_hazards();
+    ok(cuMemAllocHost_v2((void **)&word, sizeof *word));
+    segalloc_sim_schedule(1, -1); /* all at once */
+    segalloc_sim_owner(memory, 512, 201);
+    ok(cuMemsetD8Async(memory, 1, 512, streams[0]));
+    segalloc_sim_upkeep(own);
+    ok(cuStreamWriteValue32_v2(streams[0], (CUdeviceptr)(uintptr_t)word, 1, 0));
+    segalloc_sim_upkeep(false);
+    segalloc_sim_owner(memory, 512, 202);
+    ok(cuMemsetD8Async(memory, 1, 512, streams[1]));
+    ok(cuCtxSynchronize());
+    ok(cuMemFreeHost(word));
+    return segalloc_sim_hazards() - before;
+}
+
+static void words_of_an_allocator_tell_the_program_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(hazards_after_a_word(/* own */ false), 0);
+    assert_int_equal(hazards_after_a_word(/* own */ true), 1);
+}
+
 static int set_up(void **state)
 {
     use_device_0(state);
@@ -128,6 +175,8 @@ int main(void)
         cmocka_unit_test(work_is_complete_some_allocations_later),
         cmocka_unit_test(a_wait_for_a_word_holds_nobody_else_up),
         cmocka_unit_test(a_kernel_that_says_nothing_may_touch_everything),
+        cmocka_unit_test(some_seeds_have_the_streams_apart),
+        cmocka_unit_test(words_of_an_allocator_tell_the_program_nothing),
     };
     return cmocka_run_group_tests(tests, set_up, leave_device_0);
 }

@@ -313,6 +313,7 @@ CUresult cuEventElapsedTime_v2(float *ms, CUevent start, CUevent end)
         result = CUDA_ERROR_NOT_READY;
     if (result == CUDA_SUCCESS)
         *ms = (float)((double)((int64_t)b->time_ns - (int64_t)a->time_ns) / 1e6);
+    sim_schedule_polled(end, result != CUDA_ERROR_NOT_READY);
     sim_unlock();
     return result;
 }

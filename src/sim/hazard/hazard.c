@@ -248,6 +248,11 @@ void sim_hazard_upkeep(bool on)
     upkeep = on;
 }
 
+bool sim_hazard_is_upkeep(void)
+{
+    return upkeep;
+}
+
 static bool touch_note(CUstream stream, struct origin *origin, struct touch now)
 {
     if (upkeep && now.owner && now.owner->id == 0 && now.owner->before) {

@@ -19,7 +19,9 @@ void sim_hazard_lost(const struct sim_work *work);
 /* The driver has its memory back, and sees to its order itself. */
 void sim_hazard_given(uint64_t address, uint64_t bytes);
 uint64_t sim_hazard_reports(void);
-/* Work that this thread submits on bytes that nobody owns any more is their former owner's. Not locked. */
+/* Work that this thread submits on bytes that nobody owns any more is their former owner's, and tells the program nothing.
+   Not locked. */
 void sim_hazard_upkeep(bool on);
+bool sim_hazard_is_upkeep(void);
 
 #endif

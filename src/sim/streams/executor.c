@@ -213,7 +213,7 @@ static bool stream_may_run(CUstream stream, bool wanted)
 {
     const struct sim_work *work = stream->head;
     return stream_can_run(stream) && !(work->blocked && work->blocked(work)) &&
-           (wanted || sim_schedule_due(work->allocated));
+           (wanted || (sim_schedule_due(work->allocated) && !sim_schedule_holds(stream->id)));
 }
 
 /* Runs one piece of work of some stream. `wanted`: a thread waits for work. */
@@ -284,7 +284,9 @@ static bool executor_run_needed(CUstream stream)
 /* One step of a waiting thread under a schedule, where no other thread runs work. */
 static void executor_wait_scheduled(CUstream stream)
 {
-    if ((!sim_schedule_strays() || !executor_run_any(true)) && !executor_run_needed(stream) && !executor_run_any(true)) {
+    enum sim_strays strays = sim_schedule_strays();
+    bool strayed = strays != SIM_STRAYS_NONE && executor_run_any(/* wanted */ strays == SIM_STRAYS_ANY);
+    if (!strayed && !executor_run_needed(stream) && !executor_run_any(true)) {
         /* Another thread runs the work, or the work waits for a value in memory. */
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);

@@ -5,13 +5,14 @@
 #include "base/wrap.h"
 #include "sim.h"
 
-/* Moods, chosen by the low bits of the seed: the extremes find what mixtures only find with luck. */
-enum mood { LAZY, EAGER, SOME, MANY, MOODS };
+/* Moods, chosen by the low bits of the seed: the extremes find what mixtures only find with luck. APART is every second seed of
+   SOME and MANY: some streams do all at once, and the others nothing before somebody waits for them, as behind a long kernel. */
+enum mood { LAZY, EAGER, SOME, MANY, MOODS, APART };
 
 static struct {
     bool on;
     enum mood mood;
-    uint64_t state;
+    uint64_t state, seed;
     int64_t run_ahead; /* allocations; negative: by mood */
     uint64_t allocations;
 } schedule = {.run_ahead = -1};
@@ -25,6 +26,9 @@ SG_WRAPS void sim_schedule_start(uint64_t seed, int64_t run_ahead)
 {
     schedule.on = true;
     schedule.mood = (enum mood)(seed % MOODS);
+    if (schedule.mood > EAGER && seed / MOODS % 2)
+        schedule.mood = APART;
+    schedule.seed = seed;
     schedule.state = sg_hash(seed) + 1;
     schedule.run_ahead = run_ahead;
 }
@@ -42,6 +46,7 @@ unsigned sim_schedule_appetite(void)
     case LAZY:
         return 0;
     case EAGER:
+    case APART:
         return UINT_MAX;
     case SOME:
         return sim_schedule_random(8) ? 0 : sim_schedule_random(4);
@@ -55,9 +60,16 @@ bool sim_schedule_due(uint64_t allocated)
     return schedule.run_ahead < 0 || schedule.allocations - allocated >= (uint64_t)schedule.run_ahead;
 }
 
-bool sim_schedule_strays(void)
+SG_WRAPS bool sim_schedule_holds(uint64_t stream)
 {
-    return schedule.mood > EAGER && sim_schedule_random(2);
+    return schedule.mood == APART && sg_hash(sg_hash(schedule.seed) + stream) >> 63;
+}
+
+enum sim_strays sim_schedule_strays(void)
+{
+    if (schedule.mood == APART)
+        return SIM_STRAYS_DUE;
+    return schedule.mood > EAGER && sim_schedule_random(2) ? SIM_STRAYS_ANY : SIM_STRAYS_NONE;
 }
 
 uint64_t sim_schedule_allocations(void)

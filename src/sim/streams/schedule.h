@@ -16,8 +16,11 @@ unsigned sim_schedule_random(unsigned count);
 unsigned sim_schedule_appetite(void);
 /* True where a piece of work submitted after that many allocations may run before anybody waits for it. */
 bool sim_schedule_due(uint64_t allocated);
-/* True where a wait lets other work run than it needs. */
-bool sim_schedule_strays(void);
+/* True where the stream of that id does nothing before somebody waits for it. */
+bool sim_schedule_holds(uint64_t stream);
+/* The other work that a wait lets run before what it needs: none, what may run now in any case, or any. */
+enum sim_strays { SIM_STRAYS_NONE, SIM_STRAYS_DUE, SIM_STRAYS_ANY };
+enum sim_strays sim_schedule_strays(void);
 uint64_t sim_schedule_allocations(void);
 void sim_schedule_count_allocation(void);
 

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/wrap.h"
+#include "hazard/hazard.h"
 #include "space/span.h"
 #include "streams/capture.h"
 #include "work/program_stream.h"
@@ -126,7 +127,8 @@ static CUresult words_make(CUcontext context, unsigned count, const CUstreamBatc
     for (unsigned i = 0; i < count; i++) {
         const operation *op = &ops[i].waitValue;
         work->may_wait |= operation_is_wait(op);
-        work->host_sees |= operation_has_word(op) && !operation_is_wait(op);
+        /* An allocator's own words are not the program's to look at. */
+        work->host_sees |= operation_has_word(op) && !operation_is_wait(op) && !sim_hazard_is_upkeep();
         if (operation_has_word(op))
             sim_work_touch(work, op->address, operation_is_wide(op) ? 8 : 4, !operation_is_wait(op));
     }
