@@ -68,7 +68,7 @@ static void slot_track(struct sg_stream_clocks *clocks, sg_slot slot, const stru
     clocks->host_observed[slot] = 0;
     clocks->alive |= sg_slot_bit(slot);
     clocks->never_in_event_call |= sg_slot_bit(slot);
-    clocks->last_submit[slot] = clocks->idle_since[slot];
+    clocks->last_submit[slot] = clocks->last_given[slot] = clocks->idle_since[slot];
     /* The legacy stream's earlier work comes before other streams' next steps, so it counts as unfinished. */
     bool before = id->flags & SG_STREAM_LEGACY && !(id->flags & SG_STREAM_UNUSED);
     clocks->unfinished = before ? clocks->unfinished | sg_slot_bit(slot) : clocks->unfinished & ~sg_slot_bit(slot);
@@ -76,6 +76,7 @@ static void slot_track(struct sg_stream_clocks *clocks, sg_slot slot, const stru
                                                  : clocks->was_used | sg_slot_bit(slot);
     atomic_fetch_and_explicit(&clocks->dirty, ~sg_slot_bit(slot), memory_order_relaxed);
     atomic_fetch_and_explicit(&clocks->fresh, ~sg_slot_bit(slot), memory_order_relaxed);
+    atomic_fetch_and_explicit(&clocks->upkept, ~sg_slot_bit(slot), memory_order_relaxed);
     clocks->untracked_order = id->flags & SG_STREAM_UNTRACKED_ORDER ||
         id->per_thread ? clocks->untracked_order | sg_slot_bit(slot)
                                                                    : clocks->untracked_order & ~sg_slot_bit(slot);
@@ -116,6 +117,9 @@ static uint64_t clocks_advance(struct sg_stream_clocks *clocks, uint64_t slots, 
     /* The bits are cleared last, and the driver is asked about a stream only after that. So the answer covers work
        whose bit is cleared here, also if a launch has set it a moment ago. */
     uint64_t now = sg_clocks_tick(clocks);
+    uint64_t upkept = atomic_load_explicit(&clocks->upkept, memory_order_relaxed) & dirty;
+    if (upkept)
+        atomic_fetch_and_explicit(&clocks->upkept, ~upkept, memory_order_relaxed);
     if (dirty)
         atomic_fetch_and_explicit(&clocks->dirty, ~dirty, memory_order_acquire);
     clocks->unfinished |= dirty;
@@ -125,6 +129,8 @@ static uint64_t clocks_advance(struct sg_stream_clocks *clocks, uint64_t slots, 
         clocks->idle_since[slot] = clocks->unchanged_since[slot] = now;
         if (dirty >> slot & 1)
             clocks->last_submit[slot] = now;
+        if ((dirty & ~upkept) >> slot & 1)
+            clocks->last_given[slot] = now;
     }
     return moved;
 }
@@ -372,11 +378,15 @@ static bool is_ordered_after(const struct sg_stream_clocks *clocks, sg_slot slot
     return !(dirty >> other & 1) && clocks->ordered_after[slot].at[other] >= clocks->last_submit[other];
 }
 
+/* Work of the library's own is none here. A stream that came after the program's work before it has come after all that the
+   program knows of. */
 uint32_t sg_clocks_idle_before(const struct sg_stream_clocks *clocks, sg_slot slot, uint64_t now)
 {
-    if (atomic_load_explicit(&clocks->dirty, memory_order_acquire) >> slot & 1)
+    uint64_t given = atomic_load_explicit(&clocks->dirty, memory_order_acquire) &
+                     ~atomic_load_explicit(&clocks->upkept, memory_order_relaxed);
+    if (given >> slot & 1)
         return 0;
-    uint64_t since = clocks->last_submit[slot];
+    uint64_t since = clocks->last_given[slot];
     bool was_used = since > clocks->tracked_at[slot] + 1; /* the time at which it was followed */
     return was_used && now - since < UINT32_MAX ? (uint32_t)(now - since) : UINT32_MAX;
 }

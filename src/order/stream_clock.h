@@ -122,9 +122,11 @@ struct sg_stream_clocks {
     _Atomic uint64_t dirty;       /* slots that may have been given work since their clock was last read. No lock */
     _Atomic uint64_t fresh;       /* of those that the program gave work, such whose clock was not shown to an event or to
                                      the host since. So nothing else is ordered after that work yet. No lock */
+    _Atomic uint64_t upkept;      /* slots that are dirty by work alone that is not the program's. No lock */
     uint64_t unfinished;          /* slots with work before `last_submit` that is not known to be complete */
 
     uint64_t last_submit[SG_SLOTS];              /* when the clock of a slot was last read that was dirty */
+    uint64_t last_given[SG_SLOTS];               /* the same, of work that the program gave */
     uint64_t idle_since[SG_SLOTS];               /* since when a slot was given no work, as far as its clock was read */
     uint64_t unchanged_since[SG_SLOTS];          /* since when it joined no clock either: the number of its next free */
     struct sg_vector_clock ordered_at[SG_SLOTS]; /* when each entry of `ordered_after` got its present value */
@@ -212,7 +214,7 @@ void sg_clocks_complete(struct sg_stream_clocks *clocks, sg_slot slot, uint64_t 
    its clock was last read, which the record of the free has to say. For the others a record of its own says it. */
 uint64_t sg_clocks_freed(struct sg_stream_clocks *clocks, sg_slot own, uint64_t others, bool missed_calls,
     bool replayed, bool *ret_was_used);
-/* How long a slot has been given nothing at the time `now`, as a difference of times. UINT32_MAX: for longer than
+/* How long the program has given a slot nothing at the time `now`, as a difference of times. UINT32_MAX: for longer than
    fits, or ever since it was followed; then nobody knows which streams are ordered after it. */
 uint32_t sg_clocks_idle_before(const struct sg_stream_clocks *clocks, sg_slot slot, uint64_t now);
 /* The possible users that a free has to wait for besides `slot`, as a set (docs/stream-order.md, R21 to R24). The

@@ -239,6 +239,28 @@ static void seen_by_who_waited_right_before_the_allocation(void **state)
     assert_int_equal(seen_since(early), sg_slot_bit(other));
 }
 
+/* Work of the library's own comes in between, which nobody can come after: read by the next allocation's clock, or not yet. */
+static void seen_by_who_waited_before_work_of_our_own(void **state)
+{
+    (void)state;
+    (void)record(third);
+    work(own);
+    wait_for_stream(other, own);
+    sg_core_slot_upkeep(core, 0, own);
+    struct birth dirty = allocated();
+    (void)LOCKED(device, sg_clocks_read(&device->clocks, sg_slot_bit(own)));
+    struct birth late = allocated();
+    sg_core_slot_upkeep(core, 0, own);
+    work(own);
+    struct birth given = allocated();
+    work(other);
+    work(third);
+    assert_int_equal(seen_since(dirty), sg_slot_bit(other));
+    assert_int_equal(seen_since(late), sg_slot_bit(other));
+    assert_int_equal(given.idle_before, 0);
+    assert_int_equal(seen_since(given), 0);
+}
+
 /* By way of the third one, and whatever the own one was told to wait for meanwhile. */
 static void seen_by_who_knows_an_idle_stream(void **state)
 {
@@ -317,6 +339,7 @@ int main(void)
         TEST(seen_by_who_is_not_done_with_its_last_work),
         TEST(seen_by_who_works_on_after_it_was_waited_for),
         TEST(seen_by_who_waited_right_before_the_allocation),
+        TEST(seen_by_who_waited_before_work_of_our_own),
         TEST(seen_by_who_knows_an_idle_stream),
         TEST(seen_by_none_that_was_given_nothing_since),
         TEST(seen_by_all_where_the_own_stream_was_never_at_work),

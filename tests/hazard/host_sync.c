@@ -149,7 +149,7 @@ static void by_set(CUstream first)
 /* Without a schedule it is done at once, by a thread of the driver's. */
 static void look(void)
 {
-    for (int i = 0; i < 50000 && !*memory.seen; i++)
+    for (int i = stage_patience(); i > 0 && !*memory.seen; i--)
         usleep(100);
     EXPECT(*memory.seen);
 }

@@ -36,6 +36,7 @@ static const struct plan {
     {"auto", "cuda", KIND_CUDA},
     {"auto", "aware", KIND_AWARE},
     {"auto", "torch", KIND_TORCH},
+    {"auto", "pluggable", KIND_AWARE},
     {"strict", "threads", KIND_THREADS},
     {"event", "threads", KIND_THREADS},
     {"stream", "threads", KIND_THREADS},
@@ -160,7 +161,7 @@ static int run_batch(const struct plan *plan, uint64_t from, uint64_t to, bool i
         program->seed = seed;
         program->kind = plan->runs;
         program->illegal = illegal;
-        program->pluggable = plan->runs == KIND_AWARE && seed % 3 == 0;
+        program->pluggable = plan->runs == KIND_AWARE && (seed % 3 == 0 || strcmp(plan->kind, "pluggable") == 0);
         program->strict = strcmp(plan->policy, "strict") == 0;
         extras.schedule(seed, seed % 7 == 0 ? (int64_t)(seed % 50) : -1);
         program_run(program);

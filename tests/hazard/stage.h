@@ -85,6 +85,10 @@ void context_wait_for(CUstream stream);
 void by_host(CUstream stream);
 void by_function(CUstream stream);
 
+/* How often a program looks for what happens by itself, 0.1 ms apart. Under a schedule nothing does between two calls of the
+   driver: what has not happened by the first look never will. */
+int stage_patience(void);
+
 /* Of a function of the host: it has run. */
 extern atomic_bool ran;
 void run(void *unused);

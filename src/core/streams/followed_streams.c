@@ -36,14 +36,20 @@ static void slot_dirty(struct sg_device *device, sg_slot slot)
 void sg_core_slot_submitted(struct sg_core *core, int ordinal, sg_slot slot)
 {
     struct sg_device *device = device_tracking(core, ordinal, slot);
+    if (device && atomic_load_explicit(&device->clocks.upkept, memory_order_relaxed) & sg_slot_bit(slot))
+        atomic_fetch_and_explicit(&device->clocks.upkept, ~sg_slot_bit(slot), memory_order_relaxed);
     if (device && !(atomic_load_explicit(&device->clocks.fresh, memory_order_relaxed) & sg_slot_bit(slot)))
         atomic_fetch_or_explicit(&device->clocks.fresh, sg_slot_bit(slot), memory_order_relaxed);
     slot_dirty(device, slot);
 }
 
+/* Where the program gives it work at the same moment the stream may pass for idle: then a free waits for more streams. */
 void sg_core_slot_upkeep(struct sg_core *core, int ordinal, sg_slot slot)
 {
-    slot_dirty(device_tracking(core, ordinal, slot), slot);
+    struct sg_device *device = device_tracking(core, ordinal, slot);
+    if (device && !(atomic_load_explicit(&device->clocks.dirty, memory_order_relaxed) & sg_slot_bit(slot)))
+        atomic_fetch_or_explicit(&device->clocks.upkept, sg_slot_bit(slot), memory_order_relaxed);
+    slot_dirty(device, slot);
 }
 
 bool sg_core_slot_is_fresh(struct sg_core *core, int ordinal, sg_slot slot)

@@ -106,8 +106,10 @@ void sg_check_poll(bool all)
 void sg_check_context_ends(CUcontext context)
 {
     struct sg_core *core = sg_process_core();
-    if (core && context)
-        (void)sg_samples_finish(sg_check_driver, context, END_NS, sg_check_compare);
+    if (!core || !context)
+        return;
+    sg_lane_closes(context);
+    (void)sg_samples_finish(sg_check_driver, context, END_NS, sg_check_compare);
 }
 
 void sg_check_context_gone(CUcontext context)

@@ -86,13 +86,16 @@ static enum sg_finding_kind compare_kind(const struct sums *sums)
     return sums->finding.missing ? SG_FINDING_EARLY : SG_FINDING_WRITE_AFTER_FREE;
 }
 
-/* Looks whether the words, as they were when the next owner began, have all marks that the block needs. */
+/* Looks whether the words, as they were when the next owner began, have all marks that the block needs. Those of another context
+   are looked at now, after that. */
 static void compare_words(struct sums *sums, const struct sg_batch *batch, const struct sg_sample *sample)
 {
     const struct sg_marks *marks = &sample->freed->marks;
     const uint32_t *words = (const uint32_t *)(const void *)(batch->data + sample->at);
     for (unsigned i = 0; i < marks->count; i++)
-        if (marks->mark[i].stream < sample->bytes / 4 && sg_mark_is_missing(&marks->mark[i], batch->lane, words)) {
+        if (marks->mark[i].lane == batch->lane
+                ? sg_mark_is_missing(&marks->mark[i], batch->lane, words, sample->bytes / 4)
+                : sg_mark_is_out(&marks->mark[i])) {
             sums->finding.late = true;
             sums->finding.late_stream = sg_mark_stream(&marks->mark[i]);
         }

@@ -51,6 +51,13 @@ struct sg_freed *sg_live_take(CUdeviceptr address)
     return block;
 }
 
+void sg_live_forget(CUdeviceptr address)
+{
+    struct sg_freed *former = sg_live_take(address);
+    if (former)
+        sg_live_drop(former);
+}
+
 void sg_live_put(struct sg_freed *block)
 {
     sg_process_lock(SG_LOCK_CHECK);

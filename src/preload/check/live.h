@@ -28,6 +28,9 @@ void sg_live_reused(CUdeviceptr address, size_t bytes);
    The table's reference is the caller's then. */
 struct sg_freed *sg_live_take(CUdeviceptr address);
 
+/* A block is handed out at this address: what was there before has gone with its context. */
+void sg_live_forget(CUdeviceptr address);
+
 /* Puts a block into the table, with the caller's reference. Without host memory it is forgotten. */
 void sg_live_put(struct sg_freed *block);
 

@@ -69,6 +69,7 @@ static void marks_write(struct sg_lane *lane, CUstream named)
     struct sg_thread *self = sg_this_thread();
     struct sg_words *words = sg_lane_words(lane);
     sg_process_lock(SG_LOCK_CHECK);
+    words->closed = false; /* the program uses the context, so it has not ended */
     unsigned at = words->word ? word_find(lane, named, true) : SG_MARK_STREAMS;
     struct sg_word *own = at < SG_MARK_STREAMS ? &words->stream[at] : NULL;
     if (own && own->writes)
@@ -94,6 +95,14 @@ static void marks_write(struct sg_lane *lane, CUstream named)
     }
 }
 
+/* True if a default stream has nothing left to do. Calls without a stream work there, and most of them return when their work is over:
+   it needs no mark. One that is still to be written would keep the stream busy, and the core from using what is free. */
+static bool default_is_idle(CUstream stream, CUstream named)
+{
+    return (!stream || stream == CU_STREAM_LEGACY || named == CU_STREAM_PER_THREAD) &&
+           sg_real()->cuStreamQuery(named) == CUDA_SUCCESS;
+}
+
 void sg_marks_stream_made(void)
 {
     atomic_store_explicit(&several, true, memory_order_relaxed);
@@ -112,7 +121,9 @@ void sg_marks_worked(CUstream stream, bool per_thread)
     if (sg_check_driver->ctx_get_current(&context) == CUDA_SUCCESS && context) {
         struct sg_lane *lane = sg_work_try(context);
         if (lane) {
-            marks_write(lane, sg_stream_named(stream, per_thread));
+            CUstream named = sg_stream_named(stream, per_thread);
+            if (!default_is_idle(stream, named))
+                marks_write(lane, named);
             sg_work_leave();
         }
     }
@@ -135,11 +146,11 @@ void sg_marks_noted(void)
 }
 
 /* A mark of a context that has ended counts as written: its work is over. The words of that context are not there any more,
-   so they are not read. */
+   so they are not read. Nor are those of one that may be about to end. Under SG_LOCK_CHECK. */
 static bool mark_is_written(const struct sg_mark *mark)
 {
     const struct sg_words *words = sg_lane_words(mark->lane);
-    return words->life != mark->life || (int32_t)(words->word[mark->stream] - mark->number) >= 0;
+    return words->life != mark->life || words->closed || (int32_t)(words->word[mark->stream] - mark->number) >= 0;
 }
 
 bool sg_marks_left(struct sg_marks *marks)
@@ -223,9 +234,17 @@ void sg_marks_need(struct sg_freed *block, CUcontext context, CUstream stream, b
     sg_process_unlock(SG_LOCK_CHECK);
 }
 
-bool sg_mark_is_missing(const struct sg_mark *mark, struct sg_lane *lane, const uint32_t *words)
+bool sg_mark_is_out(const struct sg_mark *mark)
 {
-    return mark->lane == lane && sg_lane_words(lane)->life == mark->life &&
+    sg_process_lock(SG_LOCK_CHECK);
+    bool out = !mark_is_written(mark);
+    sg_process_unlock(SG_LOCK_CHECK);
+    return out;
+}
+
+bool sg_mark_is_missing(const struct sg_mark *mark, struct sg_lane *lane, const uint32_t *words, unsigned count)
+{
+    return mark->lane == lane && mark->stream < count && sg_lane_words(lane)->life == mark->life &&
            (int32_t)(words[mark->stream] - mark->number) < 0;
 }
 

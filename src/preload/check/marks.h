@@ -20,7 +20,11 @@
    Most of the time all marks that a block needs are there already, and nothing is copied.
 
    Limits. None before the process has made a stream. 256 streams of a context, eight marks for a block. None while a capture is
-   active. Streams of another context than the next owner's are looked at where the memory is for any stream.
+   active.
+
+   Other contexts. The words of another context than the next owner's may go with it, so no stream copies them. The host looks
+   at them instead, once the next owner's stream has come to its first work. A mark that is missing even then was missing
+   before. One that came in between is not seen.
 
    For example, stream 5 sets bytes of a block of stream 3, and then writes 12 to word 1. The block needs 12 of word 1. Stream
    3 frees the block, and 5 was not recorded. The core serves the memory to stream 3 again. Its first work there is a copy
@@ -43,6 +47,7 @@ struct sg_words {
     volatile uint32_t *word; /* pinned; NULL: none */
     CUdeviceptr copies;      /* a place on the device for each batch, through which it reads the words; 0: none yet */
     uint32_t life;           /* of the context: one more with each end */
+    bool closed; /* the context may be about to end: the words are not read before the program gives it work again */
     unsigned used;
     struct sg_word {
         CUstream stream;
@@ -74,8 +79,11 @@ void sg_marks_need(struct sg_freed *block, CUcontext context, CUstream stream, b
 /* Forgets marks that have been written, and returns true if any are left. */
 bool sg_marks_left(struct sg_marks *marks);
 
-/* True if a mark is one of that lane and was not written where the copy of its words was made. */
-bool sg_mark_is_missing(const struct sg_mark *mark, struct sg_lane *lane, const uint32_t *words);
+/* True if a mark of that lane was not written yet when the first `count` of its words were copied. */
+bool sg_mark_is_missing(const struct sg_mark *mark, struct sg_lane *lane, const uint32_t *words, unsigned count);
+
+/* True if a mark is not written now. */
+bool sg_mark_is_out(const struct sg_mark *mark);
 
 /* The stream of a mark; NULL: it is not known any more. */
 CUstream sg_mark_stream(const struct sg_mark *mark);

@@ -80,10 +80,8 @@ void sg_reader_words(struct sg_reader *reader, struct sg_freed *freed)
     for (unsigned i = 0; i < freed->marks.count; i++)
         if (freed->marks.mark[i].lane == reader->lane && freed->marks.mark[i].stream >= count)
             count = freed->marks.mark[i].stream + 1u;
-    freed->refs += count != 0;
+    freed->refs++;
     sg_process_unlock(SG_LOCK_CHECK);
-    if (!count)
-        return;
     if (!reader->batch && !sg_reader_begin(reader)) {
         sg_check_left_out(SG_LEFT_OUT_RING);
     } else if (sg_batch_read_words(reader->batch, freed, count, reader->stream)) {

@@ -185,11 +185,11 @@ bool sg_batch_read_words(struct sg_batch *batch, struct sg_freed *freed, unsigne
     struct sg_words *words = &batch->lane->words;
     uint32_t bytes = count * 4;
     if (batch->count == SG_BATCH_SAMPLES || bytes > SG_BATCH_BYTES - batch->used ||
-        (!words->copies && real->cuMemAlloc_v2(&words->copies, (size_t)BATCHES * WORDS_BYTES) != CUDA_SUCCESS))
+        (bytes && !words->copies && real->cuMemAlloc_v2(&words->copies, (size_t)BATCHES * WORDS_BYTES) != CUDA_SUCCESS))
         return false;
     CUdeviceptr copy = words->copies + (uint64_t)(batch - batch->lane->batch) * WORDS_BYTES;
-    if (real->cuMemcpyHtoDAsync_v2(copy, (const void *)words->word, bytes, stream) != CUDA_SUCCESS ||
-        real->cuMemcpyDtoHAsync_v2(batch->data + batch->used, copy, bytes, stream) != CUDA_SUCCESS)
+    if (bytes && (real->cuMemcpyHtoDAsync_v2(copy, (const void *)words->word, bytes, stream) != CUDA_SUCCESS ||
+                     real->cuMemcpyDtoHAsync_v2(batch->data + batch->used, copy, bytes, stream) != CUDA_SUCCESS))
         return false;
     batch->sample[batch->count++] = (struct sg_sample){.freed = freed, .words = true, .at = batch->used, .bytes = bytes};
     batch->used += (bytes + 7) & ~7u;
@@ -321,6 +321,15 @@ unsigned sg_samples_finish(const struct sg_driver *driver, CUcontext context, ui
             return left;
         sg_rest(REST_NS);
     }
+}
+
+void sg_lane_closes(CUcontext context)
+{
+    sg_process_lock(SG_LOCK_CHECK);
+    struct sg_lane *lane = lane_find(context);
+    if (lane)
+        lane->words.closed = true;
+    sg_process_unlock(SG_LOCK_CHECK);
 }
 
 unsigned sg_lane_gone(CUcontext context)

@@ -90,7 +90,8 @@ struct sg_batch *sg_batch_begin(struct sg_lane *lane);
    reference still the caller's: no room, or the driver refused. */
 bool sg_batch_read(struct sg_batch *batch, const struct sg_sample *sample, CUstream stream);
 
-/* Copies the first `count` words of the lane's streams on the stream, and `freed` with them, as sg_batch_read() does. */
+/* Copies the first `count` words of the lane's streams on the stream, and `freed` with them, as sg_batch_read() does. With a
+   `count` of 0 the batch only shows when the stream has come this far. */
 bool sg_batch_read_words(struct sg_batch *batch, struct sg_freed *freed, unsigned count, CUstream stream);
 
 /* The samples are all there: an event goes behind them. False: the driver refused, and the batch is empty again. */
@@ -112,6 +113,9 @@ void sg_samples_poll(const struct sg_driver *driver, bool all, sg_compare_fn *co
 
 /* Waits for what is out, at most that long, and compares it. NULL: of every context. Returns how many batches are out still. */
 unsigned sg_samples_finish(const struct sg_driver *driver, CUcontext context, uint64_t limit_ns, sg_compare_fn *compare);
+
+/* The context may be about to end: the words of its streams are not read from here on. */
+void sg_lane_closes(CUcontext context);
 
 /* The context is gone, and its lane with it; what was out is lost. Returns how many batches that were. */
 unsigned sg_lane_gone(CUcontext context);

@@ -130,14 +130,12 @@ static void copy_note(CUdeviceptr dst, CUdeviceptr src, CUstream stream, bool pe
     enum observed observed)
 {
     sg_work_note(stream, per_thread);
+    sg_work_used(dst);
+    sg_work_used(src);
     note_observed(observed, stream, per_thread);
     if (!crossing) { /* perhaps one end is the host's, and the other another device's than the stream's */
         sg_copies_used(dst, stream, per_thread);
         sg_copies_used(src, stream, per_thread);
-    }
-    if (crossing && sg_check_on()) {
-        sg_marks_used(dst);
-        sg_marks_used(src);
     }
     struct sg_core *core = crossing && sg_contexts_devices() ? sg_enter() : NULL;
     if (!core)

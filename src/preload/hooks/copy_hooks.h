@@ -7,8 +7,6 @@
 
 #include <stdbool.h>
 
-#include "check/marks.h"
-#include "check/state.h"
 #include "track/contexts.h"
 #include "driver/cuda_abi.h"
 
@@ -18,8 +16,6 @@
 void sg_copies_used_on_devices(CUdeviceptr address, CUstream stream, bool per_thread); /* where there are several */
 static inline void sg_copies_used(CUdeviceptr address, CUstream stream, bool per_thread)
 {
-    if (sg_check_on())
-        sg_marks_used(address);
     if (sg_contexts_devices())
         sg_copies_used_on_devices(address, stream, per_thread);
 }

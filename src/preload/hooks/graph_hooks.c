@@ -37,7 +37,7 @@ static void untracked_order(CUstream stream, bool per_thread)
     bool followed = sg_streams_track(core, stream, per_thread, &tracked);
     if (followed) {
         sg_streams_untracked_order(core, &tracked);
-        sg_core_slot_submitted(core, tracked.device, tracked.slot);
+        sg_core_slot_upkeep(core, tracked.device, tracked.slot); /* nothing that others could come after */
     }
     if (!followed || sg_contexts_devices())
         sg_streams_host_observed_all(core);

@@ -69,6 +69,7 @@ CUresult cuLaunchCooperativeKernelMultiDevice(const CUDA_LAUNCH_PARAMS *launches
         SG_MAKE_ROOM_FOR(result, sg_real()->symbol arguments)               \
         sg_refusals_note_outside(result, 0, SEGALLOC_OUTSIDE_MODULES, 0);   \
         sg_work_note(stream, own);                                          \
+        sg_work_used(address);                                              \
         if (address)                                                        \
             sg_copies_used(address, stream, own);                           \
         if (visible)                                                        \

@@ -21,4 +21,12 @@ static inline void sg_work_note(CUstream stream, bool per_thread)
         sg_marks_noted();
 }
 
+/* The work that was noted last used memory at `address`, which may be ours. `check` is to know of each,
+   since it looks for those that the core has forgotten. */
+static inline void sg_work_used(CUdeviceptr address)
+{
+    if (sg_check_on())
+        sg_marks_used(address);
+}
+
 #endif

@@ -233,6 +233,8 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_req
     if (relaxed)
         sg_capture_mode_restore(&mode);
     bool ours = result == CUDA_SUCCESS && sg_core_owns(core, *ret);
+    if (sg_check_on() && ours) /* of a context that has ended */
+        sg_live_forget(*ret);
     guarded = guarded && ours && sg_guard_given(core, device, &tag, bytes, ret);
     if (sg_annotate_on && ours && !guarded) /* else its pages are an owner by themselves */
         sg_annotate_given(*ret, bytes);

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "track/captures.h"
 #include "track/contexts.h"
 #include "process/process.h"
 #include "track/free_policy.h"
@@ -342,6 +343,16 @@ bool sg_streams_device(CUstream stream, int *ret_device)
     return context && sg_contexts_device(context, ret_device);
 }
 
+/* The stream was given work. In a capture that may be a node of a graph, which the stream itself is not given. Nobody has to come
+   after that, so it leaves the stream idle. */
+static void stream_was_given(struct sg_core *core, int device, sg_slot slot)
+{
+    if (sg_captures_active())
+        sg_core_slot_upkeep(core, device, slot);
+    else
+        sg_core_slot_submitted(core, device, slot);
+}
+
 /* The slots that the stream has on other devices. */
 static void stream_touch_foreign(struct sg_core *core, int own)
 {
@@ -358,7 +369,7 @@ static void stream_touch_foreign(struct sg_core *core, int own)
     }
     sg_process_unlock(SG_LOCK_STREAMS);
     for (int i = 0; i < count; i++)
-        sg_core_slot_submitted(core, places[i].device, places[i].slot);
+        stream_was_given(core, places[i].device, places[i].slot);
 }
 
 /* The short way is a compare of the cache and one call of the core. Other places of the stream, on devices whose memory
@@ -377,12 +388,12 @@ void sg_streams_submitted(CUstream stream, bool per_thread)
         seen->changes == atomic_load_explicit(&streams.changes, memory_order_acquire) &&
         !atomic_load_explicit(&streams.any_foreign, memory_order_relaxed)) {
         if (seen->slot)
-            sg_core_slot_submitted(core, seen->device, seen->slot);
+            stream_was_given(core, seen->device, seen->slot);
         return;
     }
     self->inside = true;
     if (sg_streams_track(core, named, false, &tracked)) {
-        sg_core_slot_submitted(core, tracked.device, tracked.slot);
+        stream_was_given(core, tracked.device, tracked.slot);
         stream_touch_foreign(core, tracked.entry);
     }
     self->inside = false;

@@ -6,7 +6,7 @@
 #include "sim.h"
 
 /* Moods, chosen by the low bits of the seed: the extremes find what mixtures only find with luck. APART is every second seed of
-   SOME and MANY: some streams do all at once, and the others nothing before somebody waits for them, as behind a long kernel. */
+   SOME and MANY. Some streams do all at once, and the others nothing before somebody waits, as behind a long kernel. */
 enum mood { LAZY, EAGER, SOME, MANY, MOODS, APART };
 
 static struct {

@@ -20,12 +20,12 @@ struct given given;
 
 int touches(void)
 {
-    return CALLS(sg_streams_submitted) + CALLS(sg_core_slot_submitted);
+    return CALLS(sg_streams_submitted) + CALLS(sg_core_slot_upkeep);
 }
 
 CUstream touched(bool *ret_own)
 {
-    bool by_slot = CALLS(sg_core_slot_submitted) > 0;
+    bool by_slot = CALLS(sg_core_slot_upkeep) > 0; /* it waits, and is given nothing that others could come after */
     *ret_own = by_slot ? ARGUMENT(sg_streams_track, 2) : ARGUMENT(sg_streams_submitted, 1);
     return by_slot ? POINTER(sg_streams_track, 1) : POINTER(sg_streams_submitted, 0);
 }
