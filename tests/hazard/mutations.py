@@ -1,14 +1,19 @@
 #!/usr/bin/env python3
 """Breaks the ordering code on purpose, one bug at a time, and says which test notices.
 
-    mutations [--json] [--only NAME] [--test TEST] [--seeds N] [--list] [--check]
+    mutations [--json] [--only NAME] [--test TEST] [--seeds N] [--list]
+    mutations --check [--json] [--only NAME] [--seeds N] [--write]
+    mutations --check-list | --check-sample N
 
 Each seeded bug, mutations/<area>/<name>.bug, names a function, a text in it and the text instead; README.md there says
 how. The source that has them is copied, changed, compiled as the build compiles it, and linked into a library of its
 own, or into a test of its own. Nothing of the build is touched. A bug whose text is not found once is an error.
 
 With --check the library's own `check` is on trial: which of the bugs by which memory gets a second owner too early it
-notices by itself, in the programs in which the simulator's hazard checker notices them, with that checker off.
+notices by itself, in the programs in which the simulator's hazard checker notices them, with that checker off. The
+table mutations/checked.txt has what came of each bug. A bug that stands there as noticed, and is not any more, fails.
+--write writes the table anew. --check-list asks whether table and bugs are the same, and --check-sample N tries N of
+those that are noticed, each in the program that the table names.
 """
 import argparse
 import concurrent.futures
@@ -333,16 +338,16 @@ HAZARD = re.compile(r"^segalloc simulator: hazard \d", re.MULTILINE)
 FINDING = re.compile(r"^segalloc: check: (?!checked)(.*)$", re.MULTILINE)
 
 
-def said_by(library, command, conf, sim):
-    """What a program of the build under the library writes to standard error; "" where it hangs."""
+def said_by(library, command, conf, sim, patience_s=30):
+    """What a program of the build under the library writes to standard error; None where it hangs."""
     target, *arguments = command.split()
     environment = dict(os.environ, LD_PRELOAD=library, SEGALLOC_SIM=sim, SEGALLOC_CONF="pytorch:direct," + conf,
                        LD_LIBRARY_PATH=os.path.join(BUILD, "src/sim") + ":" + os.path.join(BUILD, "src/sim/cudart"))
     try:
         return subprocess.run([os.path.join(BUILD, target)] + arguments, env=environment, stdout=subprocess.DEVNULL,
-                              stderr=subprocess.PIPE, timeout=30).stderr.decode(errors="replace")
+                              stderr=subprocess.PIPE, timeout=patience_s).stderr.decode(errors="replace")
     except subprocess.TimeoutExpired:
-        return ""
+        return None
 
 
 def said_by_ordering(library, seeds, kind, *options):
@@ -352,24 +357,46 @@ def said_by_ordering(library, seeds, kind, *options):
     return run(command, env=dict(os.environ, SEGALLOC_LIBRARY=library), errors="replace").stderr
 
 
-# `check` sees what happens, and no order that would have allowed something else. So a program is played under several
-# schedules of the simulator: the one that it is written for, the lazy one, and some that a seed draws.
-SCHEDULES = [None, 4, *range(1, 13)]
-SEEDS_SHOWN = 20  # random programs that `check` is tried on, from the first one on that the hazard checker reports
+# `check` sees what happens, and no order that would have allowed something else. So a program is played under many
+# schedules of the simulator: the one that it is written for, the lazy one, and those of the first seeds. Of each eight
+# seeds two have the streams apart (src/sim/streams/schedule.c), and two a mixture.
+SCHEDULES = ["own", "4"] + [str(8 * i + k) for i in range(60) for k in ((6, 7, 2, 3) if i < 8 else (6, 7))]
+PATIENCE_S, HANGS = 8, 4  # a program may wait for what a schedule does not give it
+# Random programs that `check` is tried on, from the first one on that the hazard checker reports: in these steps.
+STEPS_SHOWN = [20, 40, 80, 160]
+SEEDS_NONE = 10  # random programs in which a bug is looked for that the table says gives no second owner
 
 
 def scheduled(sim, schedule):
     sim = sim.replace(",hazard", "")
-    return sim if schedule is None else re.sub(r",schedule=\d+", "", sim) + f",schedule={schedule}"
+    return sim if schedule == "own" else re.sub(r",schedule=\d+", "", sim) + f",schedule={schedule}"
 
 
-def found_by_check(library, command, conf, sim):
-    """What `check` says of a program under some schedule; "": nothing."""
-    for schedule in SCHEDULES:
-        found = FINDING.search(said_by(library, command, conf + ",check:on", scheduled(sim, schedule)))
+def found_by_check(library, command, conf, sim, schedules=None):
+    """The first schedule under which `check` says something of a program, and what; None: none."""
+    hangs = 0
+    for schedule in schedules or SCHEDULES:
+        said = said_by(library, command, conf + ",check:on", scheduled(sim, schedule), PATIENCE_S)
+        found = FINDING.search(said or "")
         if found:
-            return f"{command}: {found[1]}"
-    return ""
+            return f"{command} | {schedule}", found[1]
+        hangs += said is None
+        if hangs == HANGS:
+            break
+    return None
+
+
+def found_in_ordering(library, policy, kind, first, steps):
+    """The random programs of which `check` says something, and what; None: none. They run to the end, as the first
+    error is seldom what `check` has to say."""
+    for count in steps:
+        said = said_by_ordering(library, count, kind, "--from", str(first), "--policy", policy, "--check", "on",
+                                "--unwatched")
+        found = FINDING.search(said)
+        if found:
+            return f"ordering {policy} {kind} | {first}+{count}", found[1]
+        first += count
+    return None
 
 
 def shown_by_ordering(library, seeds, kind):
@@ -387,46 +414,145 @@ def shown_by_ordering(library, seeds, kind):
     return None
 
 
-def judge_check(mutation, seeds):
+def judge_check(mutation, seeds, listed):
     """Whether the hazard checker sees two owners with a bug in place, and what `check` says of the same programs."""
-    row = {"name": mutation["name"], "what": mutation["what"], "two_owners": "", "caught_by": ""}
+    row = {"name": mutation["name"], "what": mutation["what"], "two_owners": "", "where": "", "caught_by": ""}
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
         try:
             mutate(mutation, folder)
             library = link(mutation, folder, LIBRARY, os.path.basename(LIBRARY))
         except ValueError as error:
             return dict(row, error=str(error))
-        for command, conf, sim in mutation["programs"]:
-            if HAZARD.search(said_by(library, command, conf, sim)):
+        for command, conf, sim in dict.fromkeys(mutation["programs"]):
+            if not row["where"] and HAZARD.search(said_by(library, command, conf, sim) or ""):
                 row["two_owners"] = row["two_owners"] or command
-                row["caught_by"] = row["caught_by"] or found_by_check(library, command, conf, sim)
-        for kind in [] if row["two_owners"] else mutation.get("kinds") or ["all"]:
-            shown = None if row["caught_by"] else shown_by_ordering(library, seeds, kind)
-            if not shown:
-                continue
-            seed, policy, kind = shown
-            row["two_owners"] = row["two_owners"] or f"ordering, policy {policy}, kind {kind}, seed {seed}"
-            # To the end: the first error is seldom what `check` has to say.
-            found = FINDING.search(said_by_ordering(library, SEEDS_SHOWN, kind, "--from", seed, "--policy", policy,
-                                                    "--check", "on", "--unwatched"))
-            row["caught_by"] = f"ordering, policy {policy}, kind {kind}: {found[1]}" if found else ""
+                found = found_by_check(library, command, conf, sim)
+                row["where"], row["caught_by"] = found or ("", "")
+        if not row["two_owners"]:
+            look_at_random_programs(library, mutation, SEEDS_NONE if listed == NO_OWNER else seeds, row)
     return row
 
 
+def look_at_random_programs(library, mutation, seeds, row):
+    for kind in mutation["kinds"] or ["all"]:
+        shown = shown_by_ordering(library, seeds, kind)
+        if not shown:
+            continue
+        seed, policy, kind = shown
+        row["two_owners"] = row["two_owners"] or f"ordering, policy {policy}, kind {kind}, seed {seed}"
+        found = found_in_ordering(library, policy, kind, int(seed), STEPS_SHOWN)
+        if found:
+            row["where"], row["caught_by"] = found
+            return
+
+
+TABLE = os.path.join(BUGS, "checked.txt")
+NOTICED, MISSED, NO_OWNER = "noticed", "missed", "none"
+HEAD = """# What `check` notices of the seeded bugs by which memory gets a second owner too early: mutations --check --write.
+# A row is a bug, then one of three:
+#   noticed | program | schedule, "own" being the one of its test; of random programs the first seed and how many
+#   missed | reason
+#   none: nobody gets memory too early by it, in the programs that were tried
+"""
+
+
+def read_table():
+    """What the table says of each bug: (noticed, program, schedule), (missed, reason) or (none,)."""
+    table = {}
+    with open(TABLE, encoding="utf-8") as file:
+        for line in file:
+            if line.startswith("#"):
+                continue
+            name, *said = [part.strip() for part in line.split(" | ")]
+            if name in table or len(said) != {NOTICED: 3, MISSED: 2, NO_OWNER: 1}.get(said[0]):
+                raise ValueError(f"{TABLE}: {line.strip()}: no such row, or a second one")
+            table[name] = tuple(said)
+    return table
+
+
+def write_table(rows, table):
+    """The table with these rows. A reason stays as long as the bug is missed."""
+    for row in rows:
+        before = table.get(row["name"], (NO_OWNER,))
+        if row["where"]:
+            table[row["name"]] = (NOTICED, *row["where"].split(" | "))
+        elif row["two_owners"]:
+            table[row["name"]] = before if before[0] == MISSED else (MISSED, "not looked into")
+        else:
+            table[row["name"]] = (NO_OWNER,)
+    with open(TABLE, "w", encoding="utf-8") as file:
+        file.write(HEAD + "".join(" | ".join((name, *table[name])) + "\n" for name in sorted(table)))
+
+
+def tried_by_check(mutations):
+    """The bugs that programs can show; the others need a unit test or a build with assertions."""
+    return [m for m in mutations if (m["programs"] or m["kinds"]) and not m["asserted"]]
+
+
 def try_check(mutations, arguments):
-    """One line for each bug by which memory gets a second owner, and the share of them that `check` notices."""
-    owners = caught = 0
+    """One line for each bug by which memory gets a second owner, and the share of them that `check` notices. Fails
+    where one is not noticed that was, where one has a second owner that had none, and below 80 %."""
+    table, rows, worse = read_table() if os.path.exists(TABLE) else {}, [], []
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        for row in pool.map(lambda m: judge_check(m, arguments.seeds), mutations):
-            owners += bool(row["two_owners"])
-            caught += bool(row["caught_by"])
+        for row in pool.map(lambda m: judge_check(m, arguments.seeds, table.get(m["name"], ("",))[0]), mutations):
+            rows.append(row)
+            before = table.get(row["name"], (NO_OWNER,))
+            if "error" in row or (row["two_owners"] and not row["where"] and before[0] != MISSED):
+                worse.append(row["name"])
             if arguments.json:
                 print(json.dumps(row), flush=True)
             else:
-                verdict = row["caught_by"] or f"NOT CAUGHT ({row['two_owners']})" if row["two_owners"] else "no second owner"
-                print(f"{row['name']}: {row.get('error') or verdict}", flush=True)
+                verdict = row["caught_by"] or f"MISSED ({row['two_owners']})" if row["two_owners"] else "no second owner"
+                print(f"{row['name']}: {row.get('error') or verdict}{' | ' if row['where'] else ''}{row['where']}", flush=True)
+    if arguments.write:
+        write_table(rows, table)
+    owners, caught = sum(bool(row["two_owners"]) for row in rows), sum(bool(row["where"]) for row in rows)
     print(f"check notices {caught} of {owners} bugs by which memory gets a second owner", file=sys.stderr)
-    return 0 if caught * 5 >= owners * 4 else 1
+    for name in worse:
+        print(f"{name}: worse than mutations/checked.txt says", file=sys.stderr)
+    return 1 if worse or caught * 5 < owners * 4 else 0
+
+
+def list_checked():
+    """Fails where the table and the bugs are not the same, a reason is missing, or less than 80 % are noticed."""
+    table, bugs = read_table(), {m["name"] for m in tried_by_check(MUTATIONS)}
+    faults = [f"{name}: in the table, and no bug" for name in sorted(set(table) - bugs)]
+    faults += [f"{name}: not in the table; mutations --check --write --only {name}" for name in sorted(bugs - set(table))]
+    faults += [f"{name}: its reason says nothing" for name, said in table.items()
+               if said[0] == MISSED and (len(said[1].split()) < 5 or said[1] == "not looked into")]
+    noticed, missed = (sum(said[0] == kind for said in table.values()) for kind in (NOTICED, MISSED))
+    print(f"check notices {noticed} of {noticed + missed} bugs by which memory gets a second owner")
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    return 1 if faults or noticed < 4 * missed else 0
+
+
+def notices_again(mutation, said):
+    """Whether `check` notices a bug again where the table says, or else in another schedule."""
+    program, schedule = said[1:]
+    with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
+        mutate(mutation, folder)
+        library = link(mutation, folder, LIBRARY, os.path.basename(LIBRARY))
+        if program.startswith("ordering "):
+            _, policy, kind = program.split()
+            first, count = map(int, schedule.split("+"))
+            return found_in_ordering(library, policy, kind, first, [count, *STEPS_SHOWN])
+        for command, conf, sim in mutation["programs"]:
+            if command == program:
+                return found_by_check(library, command, conf, sim, [schedule, *SCHEDULES])
+    return None
+
+
+def try_sample(count):
+    table = read_table()
+    noticed = [m for m in MUTATIONS if table.get(m["name"], ("",))[0] == NOTICED]
+    chosen = noticed[::max(1, len(noticed) // count)][:count]
+    missed = 0
+    for mutation in chosen:
+        found = notices_again(mutation, table[mutation["name"]])
+        missed += not found
+        print(f"{mutation['name']}: {found[1] if found else 'MISSED, and mutations/checked.txt says that it is noticed'}", flush=True)
+    return 1 if missed or not chosen else 0
 
 
 def list_all(mutations):
@@ -453,7 +579,14 @@ def main():
     parser.add_argument("--list", action="store_true",
                         help="names the seeded bugs, and ends; fails where the code has left the table behind")
     parser.add_argument("--check", action="store_true", help="what the library's own check notices, the hazard checker being off")
+    parser.add_argument("--write", action="store_true", help="with --check: writes the table anew")
+    parser.add_argument("--check-list", action="store_true", help="whether that table and the bugs are the same")
+    parser.add_argument("--check-sample", type=int, metavar="N", help="tries N of those that the table says are noticed")
     arguments = parser.parse_args()
+    if arguments.check_list:
+        return list_checked()
+    if arguments.check_sample:
+        return try_sample(arguments.check_sample)
     chosen = [m for m in MUTATIONS if not arguments.only or m["name"] in arguments.only]
     if arguments.test:
         chosen = [dict(m, tests=[arguments.test], programs=[], kinds=[]) for m in chosen if arguments.test in m["tests"]]
@@ -466,7 +599,7 @@ def main():
             print(f"{mutation['name']}: needs a build with assertions (-Db_ndebug=false)", file=sys.stderr)
         chosen = [m for m in chosen if not m["asserted"]]
     if arguments.check:
-        return try_check([m for m in chosen if m["programs"] or m["kinds"]], arguments)
+        return try_check(tried_by_check(chosen), arguments)
     sound = {} if arguments.test else failures(None, 1, 20, ["all"])
     for (seed, policy, kind), what in sorted(sound.items()):
         print(f"without any seeded bug: seed {seed}, policy {policy}, kind {kind}: {what}", file=sys.stderr)
