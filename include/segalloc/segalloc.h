@@ -129,6 +129,10 @@ SEGALLOC_API int segalloc_tag_pop(void);
 SEGALLOC_API int segalloc_pause(const char *tag);
 SEGALLOC_API int segalloc_resume(const char *tag);
 
+/* The contents of [address, address + bytes) while they are paused: host memory, to be read until the tag is resumed. NULL
+   where they are not paused, were not saved, or do not belong to one allocation. */
+SEGALLOC_API const void *segalloc_backup(const void *address, size_t bytes);
+
 /* For torch.cuda.memory.CUDAPluggableAllocator and MemPool. `stream` (a cudaStream_t) is the one that the block belongs
    to. Running out is c10::OutOfMemoryError, which Python sees as torch.OutOfMemoryError, thrown through the caller; for
    a MemPool it is NULL. Where PyTorch's libraries have no such error, it ends the process with a message, because

@@ -227,6 +227,15 @@ class Libraries(unittest.TestCase):
 
 
     @unittest.skipUnless(has("torch_memory_saver"), "no torch_memory_saver")
+    def test_memory_saver_of_ours(self):
+        """With --memory-saver its Python module pauses tags: contents come back, errors are raised, settings are kept."""
+        for hook in ("preload", "torch"):
+            for mode in ("auto", "beneath", "torch"):
+                with self.subTest(hook=hook, mode=mode):
+                    done = run(mode, HERE / "scripts" / "regions.py", hook, options=("--memory-saver",))
+                    self.assertEqual((done.stdout, done.returncode), ("done\n", 0), done.stderr[-3000:])
+
+    @unittest.skipUnless(has("torch_memory_saver"), "no torch_memory_saver")
     def test_memory_saver(self):
         """Memory that sleeps leaves the device and comes back as natively, by either hook, and with its library preloaded
         before ours and after it. Direct mode bypasses the pool that the hook `torch` works by, and a line says so.

@@ -35,6 +35,9 @@ def _prepare():
     only_phases = os.environ.get("SEGALLOC_ONLY_PHASES")
     try:
         _stand_in()
+        if os.environ.get("SEGALLOC_MEMORY_SAVER"):
+            from segalloc import _memory_saver
+            _memory_saver.prepare(os.environ["SEGALLOC_MEMORY_SAVER"])
         if only_phases == "none":
             return
         if os.environ.get("SEGALLOC_REHEARSAL"):

@@ -42,6 +42,15 @@ bool sg_place_library(char ret[SG_PLACE_BYTES])
     return access(ret, R_OK) == 0;
 }
 
+bool sg_place_memory_saver(char ret[SG_PLACE_BYTES])
+{
+    if (find_beside("../../src/memory_saver/libsegalloc_torch_memory_saver.so", R_OK, ret) ||
+        find_beside(SEGALLOC_LIBDIR_FROM_BIN "/libsegalloc_torch_memory_saver.so", R_OK, ret))
+        return true;
+    snprintf(ret, SG_PLACE_BYTES, "%s/libsegalloc_torch_memory_saver.so", SEGALLOC_LIBDIR);
+    return access(ret, R_OK) == 0;
+}
+
 bool sg_place_simulator(char ret[SG_PLACE_BYTES])
 {
     char driver[SG_PLACE_BYTES], folder[SG_PLACE_BYTES];

@@ -11,6 +11,9 @@ enum { SG_PLACE_BYTES = 4096 };
    else the one in the compiled-in library folder. An absolute path; false when there is none that can be read. */
 bool sg_place_library(char ret[SG_PLACE_BYTES]);
 
+/* libsegalloc_torch_memory_saver.so: the build folder's, or the one installed. */
+bool sg_place_memory_saver(char ret[SG_PLACE_BYTES]);
+
 /* The folders of the simulated GPU's libraries with colons between them: one when installed. */
 bool sg_place_simulator(char ret[SG_PLACE_BYTES]);
 

@@ -214,3 +214,28 @@ CUresult sg_contents_clear(void *user, const struct sg_memory_piece *pieces, siz
 {
     return contents_on_stream(user, pieces, count, clear_each);
 }
+
+/* The place of a range in one kept tag; NULL: it is not there. A range that goes beyond a piece is no block's: two pieces stand
+   one behind the other on the host, and not on the device.
+
+   For example, a piece of 8 MiB at 0x7f0000000000 stands at offset 3 MiB. Then 16 bytes at 0x7f0000100000 are at offset
+   4 MiB, and a range of 8 MiB from there on is not found. */
+static const void *contents_in(const struct kept *kept, CUdeviceptr address, uint64_t bytes)
+{
+    for (size_t i = 0; i < kept->count; i++) {
+        const struct kept_piece *piece = &kept->piece[i];
+        uint64_t into = address - piece->address;
+        if (address >= piece->address && into <= piece->bytes && bytes <= piece->bytes - into)
+            return kept->host + piece->offset + into;
+    }
+    return NULL;
+}
+
+const void *sg_contents_find(CUdeviceptr address, uint64_t bytes)
+{
+    const void *found = NULL;
+    for (int device = 0; device < SG_DEVICES_MAX && !found; device++)
+        for (uint32_t tag = 0; tag < SG_TAGS && !found; tag++)
+            found = contents_in(&kept_of[device][tag], address, bytes);
+    return found;
+}

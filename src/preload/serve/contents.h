@@ -41,6 +41,13 @@ CUresult sg_contents_save(void *user, const struct sg_memory_piece *pieces, size
 CUresult sg_contents_restore(void *user, const struct sg_memory_piece *pieces, size_t count);
 CUresult sg_contents_clear(void *user, const struct sg_memory_piece *pieces, size_t count);
 
+/* The place on the host where the contents of [address, address + bytes) are kept, of one block; NULL: they are not. No order is
+   carried out meanwhile, so nothing is saved or given back. Good until the tag is resumed.
+
+   Why: programs send weights to others, or write them to a file, while the card is another's. They need no resume for it.
+   For example, a checkpoint of paused weights reads 8 GiB from here, and the device has nothing to do with it. */
+const void *sg_contents_find(CUdeviceptr address, uint64_t bytes);
+
 /* Gives back what is kept of a tag, once it is resumed or could not be paused. */
 void sg_contents_drop(int device, uint32_t tag);
 

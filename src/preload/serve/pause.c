@@ -226,6 +226,14 @@ CUresult sg_resume_tags(struct sg_core *core, const char *name, uint64_t *ret_by
     return answer;
 }
 
+const void *sg_pause_backup(CUdeviceptr address, uint64_t bytes)
+{
+    pause_begin();
+    const void *found = sg_contents_find(address, bytes);
+    atomic_flag_clear(&ordering);
+    return found;
+}
+
 CUresult sg_pause_order(bool pause, const char *name, uint64_t *ret_bytes)
 {
     struct sg_core *core = sg_enter();

@@ -32,6 +32,9 @@ CUresult sg_resume_tags(struct sg_core *core, const char *name, uint64_t *ret_by
 /* The same for an order from outside, of the tool (services/trim.c). The calling thread is one of ours. */
 CUresult sg_pause_order(bool pause, const char *name, uint64_t *ret_bytes);
 
+/* Where on the host the contents of paused memory are kept, which all belongs to one block; NULL: they are not. */
+const void *sg_pause_backup(CUdeviceptr address, uint64_t bytes);
+
 /* Says once for each tag that an allocation of it was refused, because it is paused. */
 void sg_pause_refused(struct sg_core *core, const struct sg_tag *tag, size_t bytes);
 

@@ -42,3 +42,8 @@ int segalloc_resume(const char *tag)
 {
     return api_order(tag, sg_resume_tags);
 }
+
+const void *segalloc_backup(const void *address, size_t bytes)
+{
+    return sg_process_is_passthrough() ? NULL : sg_pause_backup((CUdeviceptr)(uintptr_t)address, bytes);
+}

@@ -95,9 +95,10 @@ static bool set_list(const char *verb, const char *name, const char *first, cons
     return true;
 }
 
+/* Puts the library first on LD_PRELOAD, and what answers torch_memory_saver's calls before it. */
 static bool set_preload(const struct sg_launch *launch)
 {
-    char library[SG_PLACE_BYTES];
+    char library[SG_PLACE_BYTES], saver[SG_PLACE_BYTES], both[2 * SG_PLACE_BYTES];
     if (!launch->preload)
         return set_list(launch->verb, "LD_PRELOAD", "", ": ", "libsegalloc.so");
     if (!sg_place_library(library)) {
@@ -114,7 +115,17 @@ static bool set_preload(const struct sg_launch *launch)
                         library);
         return false;
     }
-    return set_list(launch->verb, "LD_PRELOAD", library, ": ", "libsegalloc.so");
+    if (!launch->memory_saver)
+        return set_list(launch->verb, "LD_PRELOAD", library, ": ", "libsegalloc.so");
+    if (!sg_place_memory_saver(saver)) {
+        sg_tool_message(launch->verb,
+            "--memory-saver: libsegalloc_torch_memory_saver.so is neither beside this program nor in %s",
+            SEGALLOC_LIBDIR);
+        return false;
+    }
+    snprintf(both, sizeof both, "%s:%s", saver, library);
+    setenv("SEGALLOC_MEMORY_SAVER", saver, 1);
+    return set_list(launch->verb, "LD_PRELOAD", both, ": ", "libsegalloc.so");
 }
 
 bool sg_launch_check(const struct sg_launch *launch)
@@ -342,14 +353,18 @@ static bool launch_set_trace(const struct sg_launch *launch)
     return true;
 }
 
+/* The Python module, with PyTorch's memory functions (--torch) or for torch_memory_saver alone. */
 static bool set_python(const struct sg_launch *launch)
 {
     char folder[SG_PLACE_BYTES];
-    unsetenv(SG_ONLY_PHASES);
+    if (launch->torch)
+        unsetenv(SG_ONLY_PHASES);
+    else
+        setenv(SG_ONLY_PHASES, "none", /* overwrite */ 0);
     set_tool();
     if (!sg_place_python(folder)) {
-        sg_tool_message(launch->verb,
-            "--torch: the Python module is neither beside this program nor in %s/segalloc/python", SEGALLOC_LIBDIR);
+        sg_tool_message(launch->verb, "--%s: the Python module is neither beside this program nor in %s/segalloc/python",
+            launch->torch ? "torch" : "memory-saver", SEGALLOC_LIBDIR);
         return false;
     }
     if (strchr(folder, ':')) {
@@ -444,7 +459,7 @@ bool sg_launch_prepare(const struct sg_launch *launch)
         return false;
     if (!set_preload(launch))
         return false;
-    if (launch->torch && launch->preload && !set_python(launch))
+    if ((launch->torch || launch->memory_saver) && launch->preload && !set_python(launch))
         return false;
     if (launch->conf && !set_conf(launch))
         return false;

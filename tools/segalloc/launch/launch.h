@@ -13,6 +13,7 @@ struct sg_launch {
     const char *sim;     /* what --sim says, NULL for the machine's own GPUs */
     bool preload;        /* false: natively, also where this process is under the library */
     bool torch;          /* with the Python module, for PyTorch's own functions; only where `preload` is */
+    bool memory_saver;   /* torch_memory_saver's calls are answered by the library; only where `preload` is */
     const char *conf;    /* what --conf says, NULL */
     const char *trace;   /* what -o says, NULL */
     bool force;          /* a trace of that name is replaced */

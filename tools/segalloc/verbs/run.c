@@ -70,6 +70,9 @@ int sg_verb_run(int argc, char **argv)
         case OPTION_torch:
             launch.torch = true;
             break;
+        case OPTION_memory_saver:
+            launch.memory_saver = true;
+            break;
         case OPTION_check:
             snprintf(check, sizeof check, "check:%s", optarg ? optarg : "on");
             launch.conf = sg_tool_conf_join(launch.conf, check);

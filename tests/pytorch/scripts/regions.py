@@ -1,0 +1,56 @@
+"""Regions of torch_memory_saver over segalloc: what they say and keep. Prints done.
+
+Usage: regions.py torch|preload"""
+import os
+import sys
+
+import torch
+from torch_memory_saver import configure_subprocess
+from torch_memory_saver import torch_memory_saver as saver
+
+saver.hook_mode = sys.argv[1]
+MIB = 1 << 20
+
+
+def held():
+    torch.cuda.synchronize()
+    free, total = torch.cuda.mem_get_info()
+    return (total - free) // MIB
+
+
+def full(mib, value):
+    return torch.full((mib * MIB,), value, dtype=torch.uint8, device="cuda")
+
+
+with saver.region("weights", enable_cpu_backup=True):
+    weights = full(60, 7)
+with saver.region("kv"):
+    cache = full(40, 9)
+plain = full(2, 3)
+addresses = weights.data_ptr(), cache.data_ptr()
+before = held()
+saver.pause("kv")
+saver.pause("kv")  # is no error
+assert before - held() >= 40, held()
+saver.pause()
+assert before - held() >= 100, held()
+assert saver.get_cpu_backup(weights[-5:]).tolist() == [7] * 5
+with saver.region("weights", enable_cpu_backup=True):  # an allocation there is refused, and nothing is lost
+    try:
+        full(32, 1)
+        raise SystemExit("a paused tag has allocated")
+    except RuntimeError:
+        pass
+assert bool((plain == 3).all())
+work = full(50, 5)
+saver.resume("weights")
+assert bool((weights == 7).all()) and saver.get_cpu_backup(weights) is None
+saver.resume()
+assert not bool((cache == 9).any()) and bool((work == 5).all())
+assert addresses == (weights.data_ptr(), cache.data_ptr())
+assert saver.enabled and saver.retain_cpu_backup is False
+with configure_subprocess():
+    assert os.environ["LD_PRELOAD"].count("torch_memory_saver") == 1
+saver.pause("nobody")
+saver.memory_margin_bytes = 0
+print("done")
