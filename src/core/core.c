@@ -49,6 +49,8 @@ SG_UNCHECKED_LOCKS static void destroy_device(struct sg_device *device)
         for (uint32_t page = 0; page < region->pages; page++)
             region->memory.pin[page] = 0;
         sg_device_release_all_locked(device, region, NULL);
+        if (sg_tag_is_paused_locked(device, device->regions.tag[i])) /* pages that an error has left there go too */
+            sg_region_wake_locked(region);
     }
     /* A page of which several streams have parts is whole again only after this. */
     sg_device_coalesce_completed_locked(device);

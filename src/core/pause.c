@@ -81,7 +81,7 @@ static void add_region_users_locked(const struct sg_device *device, const struct
             users->slots |= region->memory.after[page].slots;
 }
 
-/* Waits for the work that may touch the memory of a tag. No lock is held. */
+/* Waits for the work that may touch the memory of a tag, unless it is paused already. No lock is held. */
 static CUresult await_users(struct sg_device *device, uint32_t tag, bool everything)
 {
     struct users users = {.all = everything};
@@ -89,7 +89,8 @@ static CUresult await_users(struct sg_device *device, uint32_t tag, bool everyth
     for (uint32_t i = 0; i < device->regions.count; i++)
         if (device->regions.tag[i] == tag)
             add_region_users_locked(device, device->regions.region[i], &users);
-    bool peers = device->access.peer_accessed, any = device->tags.of[tag].reserved.now > 0;
+    bool peers = device->access.peer_accessed,
+         any = device->tags.of[tag].reserved.now > 0 && !sg_tag_is_paused_locked(device, tag);
     sg_device_unlock(device);
     if (!any)
         return CUDA_SUCCESS;

@@ -363,6 +363,9 @@ static void paused_memory_comes_back_as_it_was(void **state)
         failed += program.failed;
         refused += program.refused;
     }
+    /* A pause that was left half done and is asked for again; and one that the core's end finds. */
+    run(&program, 142955);
+    run(&program, 126905);
     printf("%llu programs: %llu pauses, %llu resumes, %llu failed, %llu allocations refused\n",
         (unsigned long long)count, (unsigned long long)pauses, (unsigned long long)resumes, (unsigned long long)failed,
         (unsigned long long)refused);
