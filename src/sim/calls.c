@@ -118,10 +118,20 @@ int sim_enter(enum sim_call id, const uintptr_t *words)
     return call_fault(call);
 }
 
+static bool calls_have_faults(const struct sim_config *config)
+{
+    bool same = config->fault_count == fault_count;
+    for (unsigned i = 0; i < fault_count && same; i++) {
+        const struct sim_fault *a = &faults[i], *b = &config->faults[i];
+        same = strcmp(a->name, b->name) == 0 && a->at == b->at && a->onward == b->onward && a->code == b->code;
+    }
+    return same;
+}
+
 /* Faults that were attached early are not written again: another thread may be reading them. */
 static void calls_attach_faults(const struct sim_config *config)
 {
-    if (config->fault_count == fault_count && memcmp(faults, config->faults, sizeof faults) == 0)
+    if (calls_have_faults(config))
         return;
     fault_count = config->fault_count;
     memcpy(faults, config->faults, sizeof faults);

@@ -79,9 +79,15 @@ class Ends(unittest.TestCase):
             process = subprocess.Popen(words, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
             self.assertEqual(int(process.communicate(timeout=60)[0]) == process.pid, expected)
 
-    def start(self, script, **more):
+    def start(self, script, before=None, **more):
+        """Signals are as in a terminal: `nohup` and a shell's `&` ignore some, and so would the command."""
+        def as_in_a_terminal():
+            for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP):
+                signal.signal(number, signal.SIG_DFL)
+            if before:
+                before()
         process = subprocess.Popen([SEGALLOC, "run", "-q", "--check=fail", "--", sys.executable, "-uc", script], env=ENVIRONMENT,
-                                   stdout=subprocess.PIPE, text=True, **more)
+                                   stdout=subprocess.PIPE, text=True, preexec_fn=as_in_a_terminal, **more)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.kill)
         return process
@@ -115,14 +121,14 @@ class Ends(unittest.TestCase):
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
             signal.signal(signal.SIGCHLD, signal.SIG_IGN)
             signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
-        process = self.start(says, preexec_fn=before)
+        process = self.start(says, before=before)
         self.assertEqual(process.communicate(timeout=60)[0], f"True True [{int(signal.SIGUSR1)}]\n")
-        process = self.start("import time; time.sleep(100)", preexec_fn=lambda: signal.alarm(1))
+        process = self.start("import time; time.sleep(100)", before=lambda: signal.alarm(1))
         self.assertEqual(process.wait(60), -signal.SIGALRM)
 
     def test_it_stops_and_dies_with_the_command(self):
         process = self.start("import os, signal, time\nprint(os.getpid())\nos.kill(os.getpid(), signal.SIGSTOP)\nprint('again')\ntime.sleep(100)",
-                             preexec_fn=os.setpgrp)  # a group without a parent in the session is not stopped by SIGTSTP
+                             before=os.setpgrp)  # a group without a parent in the session is not stopped by SIGTSTP
         command = int(process.stdout.readline())
         self.assertTrue(os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1]))
         process.send_signal(signal.SIGCONT)

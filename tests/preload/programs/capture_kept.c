@@ -3,6 +3,7 @@
    of the card is asked for in one piece, so nothing may be missing. */
 #include <stdbool.h>
 #include <stdint.h>
+#include <unistd.h>
 
 #include "cuda_proto.h"
 #include "served.h"
@@ -100,12 +101,18 @@ static void allocated(void)
 
 static bool launched; /* the last one was, so that work is queued */
 
+/* The answer does not wait for what is queued. Nor does the driver say at once that it has destroyed a graph whose last launch
+   is over. */
 static void counted(void)
 {
     size_t available, total;
-    if (launched) /* the answer does not wait for what is queued */
+    if (launched)
         MUST(cuCtxSynchronize());
     MUST(cuMemGetInfo_v2(&available, &total));
+    for (int i = 0; i < 1000 && launched && available < most_bytes; i++) {
+        usleep(1000);
+        MUST(cuMemGetInfo_v2(&available, &total));
+    }
     EXPECT(available >= most_bytes);
     allocated();
 }
