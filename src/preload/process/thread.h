@@ -26,7 +26,7 @@ enum {
     SG_STREAM_CACHE = 1 << SG_STREAM_CACHE_BITS,
     SG_PIN_CACHE_BITS = 3,
     SG_PHASES_DEEP = 16,
-    SG_TAGS_DEEP = 31
+    SG_TAGS_DEEP = 7 /* the loader keeps 1,664 bytes for all libraries that are loaded late */
 };
 
 /* The findings of fast_path.c during a call by the slow path. They hold while `epoch` is sg_fast_path_epoch and the
@@ -42,9 +42,9 @@ struct sg_fast_path {
 /* Where in the program a thread is, as `sites` follows it. */
 struct sg_thread_place {
     uint32_t site, shown, phase; /* of its next allocation: for the trace, and for the core (sites.h) */
+    uint32_t phases;             /* of phases.h: how many it is in, and their numbers as far as they are kept */
     struct sg_stack stack;       /* of unwind.h */
     uint64_t sequence;           /* of backward.h */
-    uint32_t phases;             /* of phases.h: how many it is in, and their numbers as far as they are kept */
     uint32_t phase_stack[SG_PHASES_DEEP];
 };
 
