@@ -1,5 +1,6 @@
 /* From below. First come the steps of a plan, in the order of sg_plan_execute_growing(), and those of an undo. The last
-   part gives idle pages back, which go to no other place. Every function here has `grow`, so the extents that it works on are busy and its plan is the only one. */
+   part gives idle pages back, which go to no other place. Every function here has `grow`, so the extents that it works
+   on are busy and its plan is the only one. */
 #include "core/remap/execute.h"
 
 #include <assert.h>

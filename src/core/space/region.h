@@ -150,8 +150,8 @@ struct sg_region {
    tests/core/check/check.h has the function that derives it, and checks that the tiling agrees.
 
    Handles are written by remap/plan.c (a page loses or gets its memory), remap/execute.c (undone, lost),
-   remap/page_alias.c (aliases) and remap/pause_pages.c (paused). Pins are written by state/pins.c (asked), page_alias.c (aliased) and core.c (none is
-   left). The extents, by space/region.c and state/accounts.c, make a page in use or idle.
+   remap/page_alias.c (aliases) and remap/pause_pages.c (paused). Pins are written by state/pins.c (asked), page_alias.c
+   (aliased) and core.c (none is left). The extents, by space/region.c and state/accounts.c, make a page in use or idle.
 
    The allocator itself asks narrower questions, each by its own function: sg_page_is_there(), sg_region_movable_locked()
    and sg_region_shareable_locked(), which placement and plans ask of each page. Only tests name the whole state. */

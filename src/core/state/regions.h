@@ -26,8 +26,8 @@ static inline bool sg_device_suits_locked(const struct sg_device *device, uint32
                (region->units >= units && region->units - units < device->granularity >> SG_UNIT_SHIFT));
 }
 
-/* Adds a region of at least `bytes` for `kind`, on which blocks of `tag` stand. The driver is asked for addresses; a huge block takes those of one
-   that is gone, if they suffice. CUDA_ERROR_OUT_OF_MEMORY: the device has as many regions as it may have, or the host
+/* Adds a region of at least `bytes` for `kind`, on which blocks of `tag` stand. The driver is asked for addresses; a huge
+   block takes those of one that is gone, if they suffice. CUDA_ERROR_OUT_OF_MEMORY: the device has as many regions as it may have, or the host
    has no memory. CUDA_ERROR_NOT_SUPPORTED: the driver gave no addresses. Takes `setup` and `lock` for moments. */
 CUresult sg_device_add_region_growing(struct sg_device *device, enum sg_region_kind kind, uint32_t tag,
     uint64_t bytes) SG_REQUIRES(grow);
