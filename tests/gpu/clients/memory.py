@@ -52,10 +52,14 @@ def current_stream_by_symbol():
 
 
 def computes():
-    """Whether the device does arithmetic; None where PyTorch is not there to ask. A simulated device does nearly none, and
-    values that come of it are arbitrary there."""
+    """Whether the device does arithmetic; None where PyTorch is not there to ask. A simulated device adds and compares, but
+    leaves the result of a matrix product as it was: values that come of one are arbitrary there."""
     torch = sys.modules.get("torch")
-    return torch and torch.full((1000,), 1.5, device="cuda").mul(2).sum().item() == 3000
+    if not torch:
+        return None
+    product = torch.zeros((8, 8), device="cuda")
+    torch.mm(torch.full((8, 8), 1.5, device="cuda"), torch.full((8, 8), 2.0, device="cuda"), out=product)
+    return product.sum().item() == 8 * 8 * 8 * 3
 
 
 def tell(**facts):
