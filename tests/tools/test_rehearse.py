@@ -264,6 +264,19 @@ class Rehearse(rehearsal.Case):
         self.assertLess(cards[0]["margin_bytes"], cards[1]["margin_bytes"])
         self.assertIn("4090", rehearse("--help").stdout)
 
+    def test_an_estimated_margin_says_so(self):
+        """Of a B300 no process by itself was measured: the most of the other cards is its margin, and the answer says so."""
+        command = "--card", "h200,b300", "--", LOOP, "200", "return"
+        cards = {card["name"]: card for card in self.verdict(0, *command)["cards"]}
+        self.assertEqual([(name, card["bytes"] // MIB) for name, card in cards.items()], [("h200", 143154), ("b300", 274112)])
+        self.assertEqual([card["margin_estimated"] for card in cards.values()], [False, True])
+        self.assertGreater(cards["b300"]["margin_bytes"], cards["h200"]["margin_bytes"])
+        said = rehearse(*command).stdout
+        self.assertIn("The margin of b300 is estimated", said)
+        self.assertNotIn("The margin of h200", said)
+        said = self.verdict(0, "--margin", "600MiB", *command)["cards"]
+        self.assertEqual([card["margin_estimated"] for card in said], [False, False])
+
     def test_the_model_is_the_cards(self):
         """A program sees the name and the compute capability of the largest card that was named, also in what is to be
         run next; where only sizes are given, it is said that the model is made up."""

@@ -74,6 +74,7 @@ void sg_rehearse_set_margins(struct sg_rehearse *rehearse)
         struct sg_rehearse_card *card = &rehearse->card[i];
         int known = card->name ? find_card(card->name) : -1;
         uint64_t rest = known < 0 ? 0 : known_cards[known].rest_mib;
+        card->estimated = !rest && rehearse->margin == SG_REHEARSE_MEASURED;
         card->margin = rehearse->margin != SG_REHEARSE_MEASURED ? rehearse->margin : (rest ? rest : most) * SG_MIB;
     }
 }

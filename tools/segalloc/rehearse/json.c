@@ -26,6 +26,7 @@ static json_t *json_card(const struct sg_rehearse *rehearse, const struct sg_reh
     sg_json_set_flag(result, "fits", card->fits);
     sg_json_set_text(result, "verdict", verdicts[sg_rehearse_verdict(rehearse, card)]);
     SG_JSON_NUMBERS(result, {"margin_bytes", card->margin});
+    sg_json_set_flag(result, "margin_estimated", card->estimated);
     if (smallest)
         sg_json_set_signed(result, "headroom_bytes", (int64_t)card->bytes - (int64_t)smallest);
     else

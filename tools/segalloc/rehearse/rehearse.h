@@ -38,6 +38,7 @@ struct sg_rehearse_card {
     uint64_t bytes;
     const char *name;          /* in cards.def; NULL: the user said the size */
     uint64_t margin;           /* of it that is left for the context and for libraries, bytes */
+    bool estimated;            /* … which is other cards' figure, since none is known of this one */
     bool fits;                 /* every allocation does */
     bool caught;               /* a caller of what did not fit has a handler for that */
     bool ran;                  /* the program ran on a card of this size, and came to its end */

@@ -372,6 +372,10 @@ static void print_sum(const struct sg_rehearse *rehearse)
             sg_size_format(least, smallest), card->ran || rehearse->differs ? "needed there" : "smallest card",
             sg_size_format(card->margin, margin), sg_size_format(card->bytes - least - card->margin, left));
     }
+    for (unsigned i = 0; i < rehearse->card_count; i++)
+        if (rehearse->card[i].estimated && rehearse->card[i].name)
+            printf("  The margin of %s is estimated: it is the most that was measured on other cards.\n",
+                rehearse->card[i].name);
     puts("It ran on a card without end: what the program prints as reserved may be more than a full card takes.");
 }
 
