@@ -286,7 +286,7 @@ static CUresult beside_work_make(unsigned ms, struct probe_work *ret, uint64_t *
     }
 }
 
-/* What one call of a page's life told beside work. A call that found the copies under way and came back while they still were did not wait.
+/* The answer of one call of a page's life beside work. A call that found the copies under way and came back while they still were did not wait.
    One that came back late, to copies that are over, did. One that came back soon, to copies that are over, says nothing: on a busy machine
    this thread may have lost its processor before the call or after it. */
 enum beside_told { BESIDE_NOTHING, BESIDE_OUTLIVED, BESIDE_WAITED };
