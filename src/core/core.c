@@ -49,7 +49,8 @@ SG_UNCHECKED_LOCKS static void destroy_device(struct sg_device *device)
         for (uint32_t page = 0; page < region->pages; page++)
             region->memory.pin[page] = 0;
         sg_device_release_all_locked(device, region, NULL);
-        if (sg_tag_is_paused_locked(device, device->regions.tag[i])) /* pages that an error has left there go too */
+        /* Pages that an error has left in a paused region go too. */
+        if (sg_tag_is_paused_locked(device, sg_purpose_tag(device->regions.purpose[i])))
             sg_region_wake_locked(region);
     }
     /* A page of which several streams have parts is whole again only after this. */
@@ -109,8 +110,7 @@ static struct sg_want want_locked(const struct sg_device *device, size_t rounded
     SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
-    struct sg_want want = {.kind = SG_KIND_SMALL,
-        .tag = tag,
+    struct sg_want want = {.purpose = sg_purpose(SG_KIND_SMALL, tag),
         .units = (uint32_t)(rounded >> SG_UNIT_SHIFT),
         .end = SG_END_LOW,
         .slot = slot};
@@ -118,21 +118,27 @@ static struct sg_want want_locked(const struct sg_device *device, size_t rounded
         return want;
     uint64_t least = device->core->conf.max_split_size;
     bool roomy = sg_device_is_low_pressure_locked(device, rounded);
+    enum sg_region_kind kind = SG_KIND_SMALL;
     if (!roomy || rounded > small_at_low_pressure_locked(device))
-        want.kind = rounded > device->capacity_bytes / 2 ? SG_KIND_HUGE : SG_KIND_REGULAR;
+        kind = rounded > device->capacity_bytes / 2 ? SG_KIND_HUGE : SG_KIND_REGULAR;
     if (roomy)
-        want.end = least && rounded >= least && want.kind == SG_KIND_REGULAR ? SG_END_HIGH : SG_END_SETTLED;
+        want.end = least && rounded >= least && kind == SG_KIND_REGULAR ? SG_END_HIGH : SG_END_SETTLED;
+    want.purpose = sg_purpose(kind, tag);
     return want;
 }
 
-/* Emits that nothing free serves an allocation. Apart, like what follows it. */
-static __attribute__((noinline)) void emit_slow_begin_locked(struct sg_device *device, size_t bytes,
+/* Emits that nothing free serves an allocation. Apart, like what follows it. False: its tag is paused, so nothing is
+   emitted. That is asked here alone, because nothing in the regions of a paused tag is free. */
+static __attribute__((noinline)) bool begin_slow_locked(struct sg_device *device, size_t bytes,
     const struct sg_tag *tag) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
+    if (sg_tag_is_paused_locked(device, tag->memory_tag))
+        return false;
     uint32_t stream = sg_device_stream_locked(device, tag);
     sg_emit_tag_locked(device, tag->memory_tag);
     sg_emit(device, SEGALLOC_RECORD_SLOW_BEGIN, 0, stream, 0, bytes);
+    return true;
 }
 
 /* An allocation on a device with fixed segments. Apart, since few devices have them. */
@@ -168,18 +174,15 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
     /* Nearly all allocations end here: one take, and the block is accounted under the same lock. The record that the
        slow half begins is written in this section too, since another thread may change what is free as soon as the
        lock is dropped. */
-    if (__builtin_expect(tag->memory_tag != 0, 0) && sg_tag_is_paused_locked(device, tag->memory_tag)) {
-        sg_device_unlock(device);
-        return CUDA_ERROR_NOT_PERMITTED;
-    }
     const struct sg_want want = want_locked(device, rounded, tag->memory_tag, tag->slot);
     uint32_t extent = sg_device_take_locked(device, &want);
+    bool grows = false;
     if (extent)
         *ret = sg_device_hand_out_locked(device, extent, bytes, tag);
     else
-        emit_slow_begin_locked(device, bytes, tag);
+        grows = begin_slow_locked(device, bytes, tag);
     sg_device_unlock(device);
-    return extent ? CUDA_SUCCESS : sg_grow(device, want, bytes, tag, ret);
+    return extent ? CUDA_SUCCESS : grows ? sg_grow(device, want, bytes, tag, ret) : CUDA_ERROR_NOT_PERMITTED;
 }
 
 bool sg_core_owns(const struct sg_core *core, CUdeviceptr address)

@@ -38,23 +38,23 @@ struct sg_tag {
     CUcontext context; /* the one that was current; NULL: unknown */
     CUstream stream;   /* meaningful when `has_stream` */
     bool has_stream;
-    bool torch;             /* the caller was PyTorch */
-    bool tentative;         /* free: a failure is not counted, because the caller asks again in another way */
-    bool modest;            /* allocation: likewise for less, so it waits for nothing, and no failure is noted */
-    enum sg_free_sync sync; /* free: the mode, never AUTO */
-    /* Allocation: the stream that the block is for; 0: unknown. A free of such a block by SG_FREE_SYNC_STREAM acts as
-       EVENT, unless `in_order` is set. */
-    sg_slot slot;
+    bool torch;     /* the caller was PyTorch */
+    bool tentative; /* free: a failure is not counted, because the caller asks again in another way */
+    bool modest;    /* allocation: likewise for less, so it waits for nothing, and no failure is noted */
     /* Free: it is a step of stream `slot`, and all use of the block comes before it. A block of no known stream
        belongs to `slot` from then on. */
     bool in_order;
-    enum sg_user_rule user_rule; /* free by SG_FREE_SYNC_STREAM: the other streams that it waits for */
     /* Free by SG_FREE_SYNC_STREAM: streams may have been given work, or have waited, in ways that are not followed. */
     bool missed_calls;
+    uint8_t memory_tag; /* allocation: the tag on whose pages the block stands (sg_core_tag()); 0: on those of none */
+    /* Allocation: the stream that the block is for; 0: unknown. A free of such a block by SG_FREE_SYNC_STREAM acts as
+       EVENT, unless `in_order` is set. */
+    sg_slot slot;
     /* Allocation: numbers of the place in the program that asks, and of what that is doing; 0: unknown. They are kept
        for reports, and nothing is decided by them. */
     uint32_t site, phase;
-    uint32_t memory_tag; /* allocation: the tag on whose pages the block stands (sg_core_tag()); 0: on those of none */
+    enum sg_free_sync sync;      /* free: the mode, never AUTO */
+    enum sg_user_rule user_rule; /* free by SG_FREE_SYNC_STREAM: the other streams that it waits for */
 };
 
 /* A replay of records that a core emitted to its observer. Records of the trace say which work is complete and how

@@ -77,7 +77,7 @@ static CUresult serve_or_plan_growing(struct sg_device *device, struct request *
     for (;;) {
         (void)sg_replay_step(device);
         sg_device_lock(device);
-        if (sg_tag_is_paused_locked(device, want.tag)) { /* since it was asked for */
+        if (sg_tag_is_paused_locked(device, sg_purpose_tag(want.purpose))) { /* since it was asked for */
             emit_step_locked(device, request->tag, 0, CUDA_ERROR_NOT_PERMITTED);
             sg_device_unlock(device);
             return CUDA_ERROR_NOT_PERMITTED;
@@ -101,7 +101,7 @@ static CUresult serve_or_plan_growing(struct sg_device *device, struct request *
         *ret_served = result != CUDA_SUCCESS;
         if (result != CUDA_ERROR_NOT_FOUND)
             return result;
-        result = sg_device_add_region_growing(device, want.kind, want.tag, (uint64_t)want.units << SG_UNIT_SHIFT);
+        result = sg_device_add_region_growing(device, want.purpose, (uint64_t)want.units << SG_UNIT_SHIFT);
         if (result != CUDA_SUCCESS) {
             request->failed = result != CUDA_ERROR_OUT_OF_MEMORY;
             return result;

@@ -87,7 +87,7 @@ static CUresult await_users(struct sg_device *device, uint32_t tag, bool everyth
     struct users users = {.all = everything};
     sg_device_lock(device);
     for (uint32_t i = 0; i < device->regions.count; i++)
-        if (device->regions.tag[i] == tag)
+        if (sg_purpose_tag(device->regions.purpose[i]) == tag)
             add_region_users_locked(device, device->regions.region[i], &users);
     bool peers = device->access.peer_accessed,
          any = device->tags.of[tag].reserved.now > 0 && !sg_tag_is_paused_locked(device, tag);
@@ -133,8 +133,9 @@ static enum sg_pause_why tag_why_locked(const struct sg_device *device, uint32_t
     SG_ASSERT_HELD(&device->lock);
     enum sg_pause_why why = SG_PAUSE_FINE;
     for (uint32_t i = 0; i < device->regions.count && why != SG_PAUSE_PINNED; i++) {
-        enum sg_pause_why its = device->regions.tag[i] == tag ? region_why_locked(device, device->regions.region[i])
-                                                              : SG_PAUSE_FINE;
+        enum sg_pause_why its = sg_purpose_tag(device->regions.purpose[i]) == tag
+                                    ? region_why_locked(device, device->regions.region[i])
+                                    : SG_PAUSE_FINE;
         why = its != SG_PAUSE_FINE ? its : why;
     }
     return why;
@@ -147,7 +148,7 @@ static void begin_pause_locked(struct sg_device *device, uint32_t tag) SG_REQUIR
     const struct sg_extent *extents = device->regions.extents.extent;
     for (uint32_t i = 0; i < device->regions.count; i++) {
         struct sg_region *region = device->regions.region[i];
-        if (device->regions.tag[i] != tag)
+        if (sg_purpose_tag(device->regions.purpose[i]) != tag)
             continue;
         for (uint32_t id = region->first; id; id = extents[id].next)
             if (extents[id].state == SG_EXTENT_BLOCK)
@@ -164,7 +165,7 @@ static void end_pause_locked(struct sg_device *device, uint32_t tag) SG_REQUIRES
     const struct sg_extent *extents = device->regions.extents.extent;
     for (uint32_t i = 0; i < device->regions.count; i++) {
         struct sg_region *region = device->regions.region[i];
-        if (device->regions.tag[i] != tag)
+        if (sg_purpose_tag(device->regions.purpose[i]) != tag)
             continue;
         for (uint32_t id = region->first; id; id = extents[id].next)
             if (extents[id].state == SG_EXTENT_PAUSED)
@@ -180,7 +181,7 @@ static bool can_wake_locked(const struct sg_device *device, uint32_t tag) SG_REQ
     SG_ASSERT_HELD(&device->lock);
     bool can = true;
     for (uint32_t i = 0; i < device->regions.count && can; i++)
-        can = device->regions.tag[i] != tag || sg_region_can_wake_locked(device->regions.region[i]);
+        can = sg_purpose_tag(device->regions.purpose[i]) != tag || sg_region_can_wake_locked(device->regions.region[i]);
     return can;
 }
 
@@ -195,7 +196,7 @@ static size_t list_pieces_locked(struct sg_device *device, uint32_t tag, uint64_
     for (uint32_t i = 0; i < device->regions.count; i++) {
         const struct sg_region *region = device->regions.region[i];
         uint32_t id = region->first, begin = 0, end;
-        if (device->regions.tag[i] != tag)
+        if (sg_purpose_tag(device->regions.purpose[i]) != tag)
             continue;
         while ((end = sg_region_next_piece_locked(region, &id, &begin))) {
             if (!sg_scratch_reserve(&device->growth.pieces, count + 1, sizeof(struct sg_memory_piece)))

@@ -58,7 +58,7 @@ static size_t each_piece(struct sg_core *core, int ordinal, visit_fn *visit, voi
                         .requested = state == SG_PIECE_FREE ? 0 : extent->requested,
                         .stream = state == SG_PIECE_FREE ? NULL : stream_of_locked(device, extent),
                         .state = state,
-                        .small = device->regions.kind[i] == SG_KIND_SMALL,
+                        .small = sg_purpose_kind(device->regions.purpose[i]) == SG_KIND_SMALL,
                     },
                 .region = region->base,
                 .page_bytes = sg_region_page_bytes(region),

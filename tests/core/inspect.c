@@ -48,7 +48,7 @@ static void add_region(const struct sg_device *device, const struct sg_region *r
     const struct sg_extent *extent;
     uint64_t page_bytes = (uint64_t)region->page_units << SG_UNIT_SHIFT;
     uint32_t mapped = 0, old = 0;
-    bool small = device->regions.kind[region->index] == SG_KIND_SMALL;
+    bool small = sg_purpose_kind(device->regions.purpose[region->index]) == SG_KIND_SMALL;
     sg_lock((struct sg_lock *)&device->lock);
     sg_region_check(region);
     sg_unlock((struct sg_lock *)&device->lock);
@@ -107,7 +107,7 @@ static void inspect_device(struct sg_device *device)
     struct sums sums = {0};
     struct sg_stats stats;
     for (uint32_t i = 0; i < device->regions.count; i++)
-        if (device->regions.kind[i] != SG_KIND_COUNT)
+        if (sg_purpose_kind(device->regions.purpose[i]) != SG_KIND_COUNT)
             add_region(device, device->regions.region[i], &sums);
     assert_true(sg_core_stats(device->core, device->ordinal, &stats));
     if (device->fixed) {

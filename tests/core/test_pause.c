@@ -145,7 +145,7 @@ static void drop_saved(struct program *program, uint32_t tag)
     uint32_t kept = 0;
     for (uint32_t i = 0; i < program->saved_count; i++) {
         const struct sg_range *range = sg_core_range_at(program->core, program->saved[i].address);
-        if (program->device->regions.tag[range->region->index] == tag)
+        if (sg_purpose_tag(program->device->regions.purpose[range->region->index]) == tag)
             free(program->saved[i].marks);
         else
             program->saved[kept++] = program->saved[i];
@@ -205,7 +205,7 @@ static void allocate(struct program *program, struct block *block)
     }
     *block = (struct block){address, bytes, tag, ++next_mark, false};
     const struct sg_range *range = sg_core_range_at(program->core, address);
-    assert_int_equal(program->device->regions.tag[range->region->index], program->tag[tag]);
+    assert_int_equal(sg_purpose_tag(program->device->regions.purpose[range->region->index]), program->tag[tag]);
     each_unit(program, address, bytes, set_mark, &block->mark);
     if (request.slot)
         sg_core_slot_submitted(program->core, 0, request.slot);

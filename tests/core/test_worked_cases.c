@@ -203,7 +203,7 @@ static void test_followed_through_the_layers(void **state)
     assert_int_equal(allocate(0, 1000), REGULAR);
     assert_int_equal(allocate(0, 1000), REGULAR + 1024);
     const struct sg_device *device = sg_device_known(core, 0);
-    assert_int_equal(device->regions.kind[0], SG_KIND_SMALL);
+    assert_int_equal(sg_purpose_kind(device->regions.purpose[0]), SG_KIND_SMALL);
     assert_int_equal((uint64_t)device->regions.region[0]->units * SG_UNIT, GIB(3));
     assert_int_equal(value(SG_STAT_reserved_bytes), MIB(2));
     CUdeviceptr large = allocate(0, MIB(300) + 1);

@@ -64,7 +64,7 @@ uint32_t sg_pause_runs_locked(struct sg_device *device, uint32_t tag, bool lacki
     for (uint32_t i = 0; i < device->regions.count; i++) {
         struct sg_region *region = device->regions.region[i];
         uint32_t id = region->first;
-        if (device->regions.tag[i] != tag)
+        if (sg_purpose_tag(device->regions.purpose[i]) != tag)
             continue;
         for (uint32_t page = 0, end; (end = pause_next_run_locked(region, lacking, &page, &id)) > page; page = end) {
             if (!add_run_growing(device, count, region, page, end))

@@ -138,7 +138,7 @@ static bool find_placement_locked(const struct sg_device *device, struct sg_want
     bool found = false;
     for (uint32_t i = 0; i < device->regions.count; i++) {
         struct sg_placement placement;
-        if (!sg_device_suits_locked(device, i, want.kind, want.tag, want.units) ||
+        if (!sg_device_suits_locked(device, i, want.purpose, want.units) ||
             !sg_region_find_placement_locked(device->regions.region[i], want.units, want.end == SG_END_HIGH, goal,
                 taker, &placement))
             continue;

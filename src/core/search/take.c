@@ -27,11 +27,11 @@ static inline uint32_t take_free_locked(struct sg_device *device, const struct s
 {
     SG_ASSERT_HELD(&device->lock);
     for (uint32_t i = 0; i < device->regions.count; i++) {
-        if (!sg_device_suits_locked(device, i, want->kind, want->tag, want->units))
+        if (!sg_device_suits_locked(device, i, want->purpose, want->units))
             continue;
         uint32_t extent = sg_region_take_locked(device->regions.region[i], want->units, want->end, want->slot);
         if (!extent &&
-            (want->kind != SG_KIND_SMALL ||
+            (sg_purpose_kind(want->purpose) != SG_KIND_SMALL ||
                 device->regions.region[i]->quick.deferred > device->regions.extents.live / SG_QUICK_SHARE ||
                 !sg_device_is_low_pressure_locked(device, (uint64_t)want->units << SG_UNIT_SHIFT)) &&
             sg_region_drain_quick_lists_locked(device->regions.region[i]))
@@ -58,7 +58,7 @@ static uint32_t take_window_locked(struct sg_device *device, const struct sg_wan
     SG_ASSERT_HELD(&device->lock);
     uint32_t extent = 0;
     for (uint32_t i = 0; i < device->regions.count && !extent; i++)
-        if (sg_device_suits_locked(device, i, want->kind, want->tag, want->units))
+        if (sg_device_suits_locked(device, i, want->purpose, want->units))
             extent = sg_region_take_window_locked(device->regions.region[i], want->units, want->slot);
     return extent;
 }
@@ -84,9 +84,10 @@ uint32_t sg_device_take_anywhere_locked(struct sg_device *device, const struct s
     SG_ASSERT_HELD(&device->lock);
     uint32_t extent = 0;
     /* A small block in the regular region would part a range there, and take a bucket of 64 KiB to itself. */
-    bool large = want->kind == SG_KIND_REGULAR;
+    bool large = sg_purpose_kind(want->purpose) == SG_KIND_REGULAR;
     for (uint32_t i = 0; i < device->regions.count && !extent && large; i++)
-        if (device->regions.kind[i] != SG_KIND_HUGE && device->regions.tag[i] == want->tag)
+        if (sg_purpose_kind(device->regions.purpose[i]) != SG_KIND_HUGE &&
+            sg_purpose_tag(device->regions.purpose[i]) == sg_purpose_tag(want->purpose))
             extent = sg_region_take_locked(device->regions.region[i], want->units, SG_END_LOW, want->slot);
     return extent;
 }

@@ -20,8 +20,7 @@
 /* The need of an allocation. It is passed by reference: the compiler would put the small members of a copy together
    in memory, and reading them back at once stalls. */
 struct sg_want {
-    enum sg_region_kind kind;
-    uint32_t tag; /* of memory */
+    uint32_t purpose; /* of the region (device.h) */
     uint32_t units;
     enum sg_region_end end;
     bool aliases; /* pages may leave an alias for it */

@@ -42,9 +42,9 @@ void sg_device_count_pages_locked(struct sg_device *device, struct sg_region *re
     SG_ASSERT_HELD(&device->lock);
     uint32_t count = (uint32_t)(pages < 0 ? -pages : pages); /* of a region's */
     uint64_t bytes = count * sg_region_page_bytes(region);
-    bool small = device->regions.kind[region->index] == SG_KIND_SMALL;
+    bool small = sg_purpose_kind(device->regions.purpose[region->index]) == SG_KIND_SMALL;
     struct sg_usage *usage = &device->accounts.usage;
-    struct sg_gauge *tagged = &device->tags.of[device->regions.tag[region->index]].reserved;
+    struct sg_gauge *tagged = &device->tags.of[sg_purpose_tag(device->regions.purpose[region->index])].reserved;
     if (pages >= 0) {
         sg_gauge_add(tagged, bytes);
         region->memory.mapped += count;
@@ -60,9 +60,9 @@ void sg_device_count_pages_locked(struct sg_device *device, struct sg_region *re
         if (small)
             sg_gauge_sub(&usage->small_reserved, bytes);
     }
-    if (device->regions.tag[region->index])
+    if (sg_purpose_tag(device->regions.purpose[region->index]))
         sg_emit(device, SEGALLOC_RECORD_TAG_PAGES, 0, sg_device_unknown_stream(device),
-            device->regions.tag[region->index], tagged->now);
+            sg_purpose_tag(device->regions.purpose[region->index]), tagged->now);
 }
 
 bool sg_device_drain_quick_lists_locked(struct sg_device *device)
@@ -95,6 +95,8 @@ static __attribute__((noinline)) CUdeviceptr describe_block_locked(struct sg_dev
     if (tag->slot)
         extent->idle_before = sg_clocks_idle_before(&device->clocks, tag->slot, extent->alloc_seq);
     sg_extent_set_site_locked(&device->regions.extents, id, tag->site, tag->phase);
+    if (tag->memory_tag)
+        sg_gauge_add(&device->tags.of[tag->memory_tag].requested, extent->requested);
     sg_emit_tag_locked(device, tag->memory_tag);
     sg_emit(device, SEGALLOC_RECORD_ALLOCATE, tag->torch ? SEGALLOC_FLAG_TORCH : 0, extent->stream, address,
         extent->requested);
@@ -113,13 +115,13 @@ CUdeviceptr sg_device_hand_out_locked(struct sg_device *device, uint32_t id, siz
     extent->alloc_seq = sg_clocks_tick_locked(device);
     extent->idle_before = 0;
     extent->users_mask = 0;
-    sg_usage_allocate(&device->accounts.usage, bytes, rounded, device->regions.kind[extent->region] == SG_KIND_SMALL);
-    if (__builtin_expect(tag->memory_tag != 0, 0))
-        sg_gauge_add(&device->tags.of[tag->memory_tag].requested, bytes);
+    sg_usage_allocate(&device->accounts.usage, bytes, rounded,
+        sg_purpose_kind(device->regions.purpose[extent->region]) == SG_KIND_SMALL);
     CUdeviceptr address = sg_region_address(region, extent->begin);
-    /* Without streams, sites and an observer there is nothing to note, and a bare allocation saves a call. */
-    bool plain = !tag->has_stream && !tag->slot && !device->ordinal && !device->regions.extents.sites && !tag->site &&
-                 !tag->phase && !device->core->observer.emit;
+    /* Without streams, tags of memory, sites and an observer there is nothing to note, and a bare allocation saves a
+       call. The numbers are asked together: one branch for all of them. */
+    uint32_t any = tag->has_stream | tag->memory_tag | tag->slot | tag->site | tag->phase | (uint32_t)device->ordinal;
+    bool plain = !any && !device->regions.extents.sites && !device->core->observer.emit;
     return plain ? address : describe_block_locked(device, id, address, tag);
 }
 
@@ -131,7 +133,7 @@ void sg_device_account_paused_locked(struct sg_device *device, const struct sg_e
     sg_gauge_sub(&usage->requested, extent->requested);
     sg_gauge_sub(&usage->allocated, rounded);
     sg_gauge_sub(&usage->active, rounded);
-    if (device->regions.kind[extent->region] == SG_KIND_SMALL)
+    if (sg_purpose_kind(device->regions.purpose[extent->region]) == SG_KIND_SMALL)
         sg_gauge_sub(&usage->small_allocated, rounded);
     sg_gauge_add(&usage->paused, rounded);
 }
@@ -145,7 +147,7 @@ void sg_device_account_woken_locked(struct sg_device *device, const struct sg_ex
     sg_gauge_add(&usage->requested, extent->requested);
     sg_gauge_add(&usage->allocated, rounded);
     sg_gauge_add(&usage->active, rounded);
-    if (device->regions.kind[extent->region] == SG_KIND_SMALL)
+    if (sg_purpose_kind(device->regions.purpose[extent->region]) == SG_KIND_SMALL)
         sg_gauge_add(&usage->small_allocated, rounded);
 }
 
@@ -159,35 +161,34 @@ void sg_device_release_paused_locked(struct sg_device *device, uint32_t id)
     sg_gauge_sub(&usage->allocations, 1);
     usage->frees++;
     usage->freed_total += rounded;
-    sg_gauge_sub(&device->tags.of[device->regions.tag[extent->region]].requested, extent->requested);
+    sg_gauge_sub(&device->tags.of[sg_purpose_tag(device->regions.purpose[extent->region])].requested, extent->requested);
     sg_region_release_paused_locked(device->regions.region[extent->region], id);
 }
 
 void sg_device_account_free_locked(struct sg_device *device, const struct sg_extent *extent)
 {
     SG_ASSERT_HELD(&device->lock);
-    uint32_t tag = device->regions.tag[extent->region];
+    uint32_t purpose = device->regions.purpose[extent->region];
     sg_usage_free(&device->accounts.usage, extent->requested, (uint64_t)extent->size << SG_UNIT_SHIFT,
-        device->regions.kind[extent->region] == SG_KIND_SMALL);
-    if (__builtin_expect(tag != 0, 0))
-        sg_gauge_sub(&device->tags.of[tag].requested, extent->requested);
+        sg_purpose_kind(purpose) == SG_KIND_SMALL);
+    if (__builtin_expect(purpose >= sg_purpose(0, 1), 0))
+        sg_gauge_sub(&device->tags.of[sg_purpose_tag(purpose)].requested, extent->requested);
 }
 
 void sg_device_release_locked(struct sg_device *device, uint32_t id, sg_slot owner, uint64_t seq)
 {
     SG_ASSERT_HELD(&device->lock);
     struct sg_extent *extent = &device->regions.extents.extent[id];
-    struct sg_region *region = device->regions.region[extent->region];
     struct sg_usage *usage = &device->accounts.usage;
     uint64_t rounded = (uint64_t)extent->size << SG_UNIT_SHIFT;
     /* A pending block left `allocated` when it was suspended, and leaves `pending` now. */
-    sg_gauge_sub(&usage->active, rounded);
     if (extent->state == SG_EXTENT_PENDING)
         sg_gauge_sub(&usage->pending, rounded);
     else
         sg_device_account_free_locked(device, extent);
+    sg_gauge_sub(&usage->active, rounded);
     sg_gauge_set(&usage->stranded, usage->reserved.now - usage->active.now);
-    sg_region_release_locked(region, id, owner, seq);
+    sg_region_release_locked(device->regions.region[extent->region], id, owner, seq);
 }
 
 void sg_device_record_stream_locked(struct sg_device *device, uint32_t id, sg_slot slot)

@@ -18,6 +18,7 @@
 #define SG_CORE_STATE_DEVICE_H
 
 #include <assert.h>
+#include <limits.h>
 
 #include "driver/context_list.h"
 #include "core/core_types.h"
@@ -35,6 +36,25 @@ enum { SG_REGIONS_MAX = 64, SG_STREAMS_MAX = 256 };
 /* Blocks are kept apart by size. Small ones share pages, and regular ones are placed so that pages stay whole. A huge
    one, above half of the capacity, has a region of one page to itself. */
 enum sg_region_kind { SG_KIND_SMALL, SG_KIND_REGULAR, SG_KIND_HUGE, SG_KIND_COUNT };
+
+/* The *purpose* of a region: the kind of its blocks and their tag of memory (state/tags.h), in one number. So a look at a
+   region is one comparison, with tags or without. */
+enum { SG_PURPOSE_TAG_SHIFT = CHAR_BIT };
+
+static inline uint32_t sg_purpose(enum sg_region_kind kind, uint32_t tag)
+{
+    return (uint32_t)kind | tag << SG_PURPOSE_TAG_SHIFT;
+}
+
+static inline enum sg_region_kind sg_purpose_kind(uint32_t purpose)
+{
+    return (enum sg_region_kind)(purpose & ((1 << SG_PURPOSE_TAG_SHIFT) - 1));
+}
+
+static inline uint32_t sg_purpose_tag(uint32_t purpose)
+{
+    return purpose >> SG_PURPOSE_TAG_SHIFT;
+}
 
 /* How a device serves. It begins as one of the last three (start.h), and may go from regions to segments later, never
    back. */
@@ -82,8 +102,7 @@ struct sg_pending_queue {
 /* The addresses of a device. */
 struct sg_regions {
     struct sg_region *region[SG_REGIONS_MAX]; /* never moved or freed while others can look addresses up */
-    uint8_t kind[SG_REGIONS_MAX];             /* enum sg_region_kind, of each */
-    uint8_t tag[SG_REGIONS_MAX];              /* of memory, of each: no other's blocks stand there */
+    uint16_t purpose[SG_REGIONS_MAX];         /* of each: no other blocks stand there */
     uint32_t count;
     struct sg_extents extents;
     /* Page size of new regions, by kind. Set when the device is first used; a change takes `grow` besides `lock`. */

@@ -42,7 +42,7 @@ void sg_mappings_watch_locked(struct sg_device *device) SG_REQUIRES(lock);
 static inline bool sg_mappings_grows_locked(const struct sg_device *device, uint32_t index) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
-    enum sg_region_kind kind = device->regions.kind[index];
+    enum sg_region_kind kind = sg_purpose_kind(device->regions.purpose[index]);
     return kind == SG_KIND_HUGE ||
            sg_region_page_bytes(device->regions.region[index]) == device->regions.page_bytes[kind];
 }

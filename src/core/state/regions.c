@@ -43,15 +43,15 @@ static bool publish_range(struct sg_core *core, struct sg_device *device, struct
     return room;
 }
 
-/* Gives the addresses of a huge block of the tag that is gone to one of `bytes`, which is one page. False: there are
+/* Gives the addresses of a huge block of that tag that is gone to one of `bytes`, which is one page. False: there are
    none. */
-static bool reuse_huge(struct sg_device *device, uint32_t tag, uint64_t bytes)
+static bool reuse_huge(struct sg_device *device, uint32_t purpose, uint64_t bytes)
 {
     bool done = false;
     sg_device_lock(device);
     for (uint32_t i = 0; i < device->regions.count && !done; i++) {
         struct sg_region *region = device->regions.region[i];
-        bool empty = device->regions.kind[i] == SG_KIND_HUGE && device->regions.tag[i] == tag && sg_region_is_hole_locked(region);
+        bool empty = device->regions.purpose[i] == purpose && sg_region_is_hole_locked(region);
         done = empty && region->reserved >= bytes &&
                sg_region_remake_locked(region, bytes, bucket_shift_of(SG_KIND_HUGE, bytes));
     }
@@ -98,8 +98,8 @@ static struct sg_region *make_region(struct sg_device *device, enum sg_region_ki
 }
 
 /* Adds a region to its device: from here on blocks may stand in it. */
-static void append_region_locked(struct sg_device *device, enum sg_region_kind kind, uint32_t tag,
-    struct sg_region *region, uint64_t bytes) SG_REQUIRES(lock)
+static void append_region_locked(struct sg_device *device, uint32_t purpose, struct sg_region *region, uint64_t bytes)
+    SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
     uint32_t index = device->regions.count;
@@ -108,8 +108,7 @@ static void append_region_locked(struct sg_device *device, enum sg_region_kind k
     region->reserved = bytes;
     device->regions.extents.extent[region->first].region = index;
     device->regions.region[index] = region;
-    device->regions.kind[index] = (uint8_t)kind;
-    device->regions.tag[index] = (uint8_t)tag;
+    device->regions.purpose[index] = (uint16_t)purpose;
     device->regions.count = index + 1;
     sg_gauge_add(&device->accounts.usage.segments, 1);
 }
@@ -128,14 +127,15 @@ static uint64_t replayed_bytes(const struct segalloc_trace_record *replayed, uin
     return fits || bytes == NO_ADDRESSES || bytes == NO_BOOKS ? bytes : wanted;
 }
 
-CUresult sg_device_add_region_growing(struct sg_device *device, enum sg_region_kind kind, uint32_t tag, uint64_t bytes)
+CUresult sg_device_add_region_growing(struct sg_device *device, uint32_t purpose, uint64_t bytes)
 {
     SG_ASSERT_HELD(&device->growth.grow);
+    enum sg_region_kind kind = sg_purpose_kind(purpose);
     bool huge = kind == SG_KIND_HUGE;
     uint64_t page = huge ? regions_round_up(bytes, device->granularity)
                          : sg_device_regions_growing(device)->page_bytes[kind];
     const struct segalloc_trace_record *replayed = sg_replay_step(device);
-    if (huge && sg_replay_step_is(replayed, SEGALLOC_TURN_REUSE) && reuse_huge(device, tag, page))
+    if (huge && sg_replay_step_is(replayed, SEGALLOC_TURN_REUSE) && reuse_huge(device, purpose, page))
         return CUDA_SUCCESS;
     /* Twice the memory leaves room to place anything besides what stays; the small region rarely holds much. Every huge
        block fits where one has been. */
@@ -161,7 +161,7 @@ CUresult sg_device_add_region_growing(struct sg_device *device, enum sg_region_k
     }
     sg_device_lock(device);
     if (region)
-        append_region_locked(device, kind, tag, region, want);
+        append_region_locked(device, purpose, region, want);
     else if (refused)
         sg_device_note_refusal_locked(device);
     sg_emit_step_locked(device, SEGALLOC_TURN_REGION, region ? want : refused ? NO_ADDRESSES : NO_BOOKS);

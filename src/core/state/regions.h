@@ -14,23 +14,22 @@
 
 #include "core/state/device.h"
 
-/* True if a block of `units` of that kind and tag may stand in a region. A huge block's region has one page. It must be as
+/* True if a block of `units` for that purpose may stand in a region. A huge block's region has one page. It must be as
    large as the block is when rounded to a granule, since nothing else would use the rest. */
-static inline bool sg_device_suits_locked(const struct sg_device *device, uint32_t index, enum sg_region_kind kind,
-    uint32_t tag, uint32_t units) SG_REQUIRES(lock)
+static inline bool sg_device_suits_locked(const struct sg_device *device, uint32_t index, uint32_t purpose,
+    uint32_t units) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
     const struct sg_region *region = device->regions.region[index];
-    return device->regions.kind[index] == kind && device->regions.tag[index] == tag &&
-           (kind != SG_KIND_HUGE ||
+    return device->regions.purpose[index] == purpose &&
+           (sg_purpose_kind(purpose) != SG_KIND_HUGE ||
                (region->units >= units && region->units - units < device->granularity >> SG_UNIT_SHIFT));
 }
 
-/* Adds a region of at least `bytes` for `kind`, on which blocks of `tag` stand. The driver is asked for addresses; a huge
-   block takes those of one that is gone, if they suffice. CUDA_ERROR_OUT_OF_MEMORY: the device has as many regions as it may have, or the host
+/* Adds a region of at least `bytes` for a purpose. The driver is asked for addresses; a huge block takes those of one
+   that is gone, if they suffice. CUDA_ERROR_OUT_OF_MEMORY: the device has as many regions as it may have, or the host
    has no memory. CUDA_ERROR_NOT_SUPPORTED: the driver gave no addresses. Takes `setup` and `lock` for moments. */
-CUresult sg_device_add_region_growing(struct sg_device *device, enum sg_region_kind kind, uint32_t tag,
-    uint64_t bytes) SG_REQUIRES(grow);
+CUresult sg_device_add_region_growing(struct sg_device *device, uint32_t purpose, uint64_t bytes) SG_REQUIRES(grow);
 
 /* Counts an allocation that the driver's memory management has failed twice, in the section that says so in the
    trace. After SG_REFUSALS_MOST (8) of them fixed segments serve (grow.c). */

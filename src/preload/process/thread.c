@@ -1,7 +1,7 @@
 /* The struct of a thread, and the pointer to it. The pointer is set at a thread's first call here, and never again. */
 #include "process/thread.h"
 
-__thread struct sg_thread sg_self;
+__thread struct sg_thread sg_self __attribute__((aligned(64)));
 __thread struct sg_thread *sg_self_found;
 _Atomic unsigned sg_fast_path_epoch;
 

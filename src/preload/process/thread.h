@@ -4,8 +4,9 @@
    One such call then serves all of them. sg_self_found is a pointer to the struct that needs no such call. The loader
    keeps a little room for variables that are reached so (initial-exec), and a pointer fits. The fast path uses that.
 
-   Limits. The struct is 1.5 KiB for each thread and zero at first. It holds caches only and marks of calls that are
-   under way: a thread that ends leaves nothing to give back.
+   Limits. The struct is 1.4 KiB for each thread and zero at first. For all libraries that are loaded late, the loader
+   keeps 1,664 bytes. It holds caches only and marks of calls that are under way: a thread that ends leaves nothing to
+   give back.
 
    For example, a thread's second cudaMalloc reads sg_self_found once. Then `fast_path.epoch` says 7 as
    sg_fast_path_epoch does, so its finding of core, device and tag is good, and the core is called at once. A capture
@@ -26,7 +27,7 @@ enum {
     SG_STREAM_CACHE = 1 << SG_STREAM_CACHE_BITS,
     SG_PIN_CACHE_BITS = 3,
     SG_PHASES_DEEP = 16,
-    SG_TAGS_DEEP = 7 /* the loader keeps 1,664 bytes for all libraries that are loaded late */
+    SG_TAGS_DEEP = 63
 };
 
 /* The findings of fast_path.c during a call by the slow path. They hold while `epoch` is sg_fast_path_epoch and the
@@ -62,9 +63,27 @@ struct sg_thread_rare {
 
 /* All that this layer keeps for a thread, in one piece: reaching it is a call of the loader's. Zero at first. */
 struct sg_thread {
-    bool inside; /* one of our calls is under way: what it calls is handed on */
-    bool aside;  /* it is one of ours: see worker_thread.h */
-    bool loads;  /* it has begun to load a library since it allocated: see ipc.h */
+    /* First what the fast path reads, in as few cache lines as that takes. */
+    bool inside;            /* one of our calls is under way: what it calls is handed on */
+    bool aside;             /* it is one of ours: see worker_thread.h */
+    bool loads;             /* it has begun to load a library since it allocated: see ipc.h */
+    CUresult pending_error; /* the error of the cudaMalloc below, which the driver's hook then returns to the runtime */
+    const void *runtime;    /* the one that was used last */
+    struct sg_fast_path fast_path;        /* of that */
+    struct sg_fast_path stream_fast_path; /* of callers that name their streams; the tag names none */
+    struct {                              /* the context seen last */
+        CUcontext context;
+        int device;
+        unsigned changes; /* of contexts.c then */
+    } last;
+    struct sg_stream_entry { /* streams met lately, by streams.c */
+        CUstream stream;
+        CUcontext context; /* of a stream that is one in each */
+        unsigned changes;
+        int16_t entry;
+        int8_t device;
+        uint8_t slot;
+    } streams[SG_STREAM_CACHE];
     struct {
         bool live, locked; /* there is a core, and its locks were taken: not by a driver that forks within a call of the
                               core's. Kept, because an exit meanwhile changes the state */
@@ -83,24 +102,7 @@ struct sg_thread {
     unsigned refusal;             /* of refusals.c: one more than the place of its open refusal; 0: none yet */
     bool reached;                 /* the driver's hook was called within that cudaMalloc */
     bool torch_cached; /* what PyTorch allocates or frees in it now is a segment of PyTorch's cache, and no tensor */
-    CUresult pending_error; /* the error of that cudaMalloc, which the driver's hook then returns to the runtime */
-    struct sg_fast_path fast_path; /* of the runtime that was used last */
-    const void *runtime;
-    struct sg_fast_path stream_fast_path; /* of callers that name their streams; the tag names none */
-    struct {                              /* the context seen last */
-        CUcontext context;
-        int device;
-        unsigned changes; /* of contexts.c then */
-    } last;
-    struct sg_stream_entry { /* streams met lately, by streams.c */
-        CUstream stream;
-        CUcontext context; /* of a stream that is one in each */
-        unsigned changes;
-        int device;
-        uint32_t slot;
-        int entry;
-    } streams[SG_STREAM_CACHE];
-    struct sg_thread_rare rare; /* behind what the fast path reads, so that its fields stay where they are */
+    struct sg_thread_rare rare;
 };
 extern __thread struct sg_thread sg_self __attribute__((visibility("hidden")));
 

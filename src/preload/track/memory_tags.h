@@ -10,7 +10,7 @@
    Why a stack by thread: a region of code may call another that has a tag of its own, and other threads go on with what
    they do. A push of NULL is for code within a region whose memory must stay.
 
-   Limits: 31 names with flags a process, of 63 bytes each; 7 tags deep. Threads that a program starts begin without one.
+   Limits: 31 names with flags a process, of 63 bytes each; 63 tags deep. Threads that a program starts begin without one.
 
    For example, a thread pushes "kv", allocates 1 MiB, and pops. The 1 MiB stand on pages of "kv"; another thread's
    allocations meanwhile do not. */

@@ -302,7 +302,8 @@ static bool stream_look_up(struct sg_core *core, CUstream named, bool create, st
         if (!made)
             return false;
     }
-    *seen = (struct sg_stream_entry){named, context, changes, ret->device, ret->slot, ret->entry};
+    *seen =
+        (struct sg_stream_entry){named, context, changes, (int16_t)ret->entry, (int8_t)ret->device, (uint8_t)ret->slot};
     return true;
 }
 

@@ -215,20 +215,21 @@ static const char *region_of_device_broken(const struct sg_device *device, uint3
 {
     const struct sg_region *region = device->regions.region[i];
     struct sg_check_sums before = *sums;
-    MUST(region->index == i && device->regions.kind[i] < SG_KIND_COUNT);
+    MUST(region->index == i && sg_purpose_kind(device->regions.purpose[i]) < SG_KIND_COUNT);
     MUST((uint64_t)region->units << SG_UNIT_SHIFT <= region->reserved);
-    MUST(device->regions.tag[i] < SG_TAGS);
-    MUST(device->regions.kind[i] == SG_KIND_HUGE
+    MUST(sg_purpose_tag(device->regions.purpose[i]) < SG_TAGS);
+    MUST(sg_purpose_kind(device->regions.purpose[i]) == SG_KIND_HUGE
              ? region->pages == 1
              : sg_region_page_bytes(region) % device->granularity == 0 &&
-                   sg_region_page_bytes(region) <= device->regions.page_bytes[device->regions.kind[i]]);
+                   sg_region_page_bytes(region) <=
+                       device->regions.page_bytes[sg_purpose_kind(device->regions.purpose[i])]);
     sg_lock((struct sg_lock *)&device->lock); /* what reads a region asserts it */
     const char *broken = sg_region_broken(region, depth, sums);
     sg_unlock((struct sg_lock *)&device->lock);
     PASS(broken);
     MUST(sums->pages - before.pages == region->memory.mapped);
     MUST(sums->old_pages - before.old_pages == region->memory.stale);
-    if (device->tags.paused >> device->regions.tag[i] & 1) { /* all is paused or busy there */
+    if (device->tags.paused >> sg_purpose_tag(device->regions.purpose[i]) & 1) { /* all is paused or busy there */
         MUST(sums->blocks == before.blocks && sums->pendings == before.pendings && sums->whole == before.whole);
         sums->busy = before.busy;
     } else {
@@ -237,7 +238,7 @@ static const char *region_of_device_broken(const struct sg_device *device, uint3
     MUST(region->memory.mapped + region->memory.stale <= region->pages);
     if (depth >= SG_CHECK_TABLES)
         PASS(pins_broken(region));
-    if (device->regions.kind[i] == SG_KIND_SMALL) {
+    if (sg_purpose_kind(device->regions.purpose[i]) == SG_KIND_SMALL) {
         sums->small_allocated += sums->allocated - before.allocated;
         sums->small_mapped += sums->mapped - before.mapped;
     }
