@@ -114,6 +114,7 @@ struct sg_conf {
     double guard_seed;              /* a whole number */
     uint64_t guard_size;            /* bytes; 0: none by size */
     char guard_site[SG_PATH_BYTES]; /* a part of a site's text; "": none by site */
+    char tag[SG_PATH_BYTES];        /* of memory that the program gives none; "": none */
     bool trim_on_request;
     double trim_idle_s;               /* seconds; 0: never */
     bool confirm_conf;

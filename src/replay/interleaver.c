@@ -278,10 +278,11 @@ static void operation_carry_out(struct operation *one)
         (void)sg_core_trim(call->core, call->device, call->bytes);
         break;
     case SG_SLOW_PAUSE:
-        (void)sg_core_pause(call->core, call->device, (uint32_t)call->bytes, /* everything */ false, NULL, &paused);
+        (void)sg_core_pause(call->core, call->device, (uint32_t)call->bytes, /* everything */ false, call->backup,
+            &paused);
         break;
     case SG_SLOW_RESUME:
-        (void)sg_core_resume(call->core, call->device, (uint32_t)call->bytes, NULL, &paused);
+        (void)sg_core_resume(call->core, call->device, (uint32_t)call->bytes, call->backup, &paused);
         break;
     }
     one->state = FINISHED;

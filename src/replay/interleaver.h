@@ -56,6 +56,7 @@ struct sg_interleaver_call {
     uint64_t bytes;      /* of an allocation; to keep, of a trim; of a pause or resume the tag */
     CUdeviceptr address; /* of a free */
     struct sg_tag tag;
+    const struct sg_backup *backup; /* of a pause or resume */
 };
 
 /* Begins an operation of the record's thread, with this record. One of the thread that has no end in the trace is finished

@@ -167,37 +167,44 @@ int sg_play_empty_cache(struct sg_player *player, const struct segalloc_trace_re
     return 0;
 }
 
-/* Takes a paused tag out of what is in use, or puts it back. Its frees meanwhile are subtracted as they come. */
-static void pause_note_in_use(struct sg_player *player, int device, uint32_t tag, bool pause)
+/* Carries an order out at once, as far as the played card allows it. */
+static void play_carry_out_order(struct sg_player *player, const struct segalloc_trace_record *record)
 {
-    struct sg_tag_figures figures;
-    uint64_t *paused = &player->paused[device][tag];
-    if (pause && !*paused && sg_core_tag_figures(player->core, device, tag, &figures)) {
-        *paused = figures.requested;
-        sg_player_change_in_use(player, device, 0, *paused);
-    } else if (!pause) {
-        sg_player_change_in_use(player, device, *paused, 0);
-        *paused = 0;
+    const struct sg_play_order *order = &player->order;
+    struct sg_pause_result result;
+    const struct sg_backup *backup = sg_player_backup(player, order->tag);
+    if (order->pause) {
+        (void)sg_core_pause(player->core, order->device, order->tag, /* everything */ false, backup, &result);
+    } else if (sg_core_resume(player->core, order->device, order->tag, backup, &result) == CUDA_ERROR_OUT_OF_MEMORY) {
+        struct segalloc_trace_record lacking = *record;
+        lacking.size = result.bytes;
+        sg_play_count_oom(player, &lacking);
     }
 }
 
 int sg_play_pause(struct sg_player *player, const struct segalloc_trace_record *record)
 {
-    int device = sg_player_device(player, record->stream);
-    bool pause = record->kind == SEGALLOC_RECORD_PAUSE;
-    struct sg_pause_result result;
-    uint32_t tag = (uint32_t)record->id;
+    bool pause = record->kind == SEGALLOC_RECORD_PAUSE, exact = sg_player_is_exact(player);
     if (!player->core || record->id == 0 || record->id >= SG_TAGS)
         return 0;
-    pause_note_in_use(player, device, tag, pause);
-    if (sg_player_is_exact(player))
-        return sg_player_begin(player, record, pause ? SG_SLOW_PAUSE : SG_SLOW_RESUME, 0);
-    if (pause) {
-        (void)sg_core_pause(player->core, device, tag, /* everything */ false, NULL, &result);
-    } else if (sg_core_resume(player->core, device, tag, NULL, &result) == CUDA_ERROR_OUT_OF_MEMORY) {
-        struct segalloc_trace_record lacking = *record;
-        lacking.size = result.bytes;
-        sg_play_count_oom(player, &lacking);
-    }
-    return 0;
+    player->order = (struct sg_play_order){.tag = (uint8_t)record->id,
+        .device = (uint8_t)sg_player_device(player, record->stream),
+        .thread = record->thread,
+        .pause = pause,
+        .carry_out = !exact};
+    return exact ? sg_player_begin(player, record, pause ? SG_SLOW_PAUSE : SG_SLOW_RESUME, 0) : 0;
+}
+
+void sg_play_pause_end(struct sg_player *player, const struct segalloc_trace_record *record)
+{
+    struct sg_play_order *order = &player->order;
+    if (!order->tag || order->thread != record->thread)
+        return;
+    if (record->size && order->carry_out)
+        play_carry_out_order(player, record);
+    uint32_t bit = UINT32_C(1) << order->tag;
+    if (record->size)
+        player->paused[order->device] = (player->paused[order->device] & ~bit) | (order->pause ? bit : 0);
+    sg_player_note_taken(player, order->device);
+    order->tag = 0;
 }

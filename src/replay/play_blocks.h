@@ -27,9 +27,13 @@ void sg_play_fail(struct sg_player *player, const struct segalloc_trace_record *
 /* A second stream uses a block: the free of it waits for that stream too. */
 int sg_play_record_stream(struct sg_player *player, const struct segalloc_trace_record *record);
 
-/* A tag is paused, or resumed. A resume that does not fit counts as an allocation that does not. PyTorch's rules know no
-   tags. */
+/* A tag is about to be paused, or resumed. PyTorch's rules know no tags. */
 int sg_play_pause(struct sg_player *player, const struct segalloc_trace_record *record);
+
+/* The record that ends it, which says if it succeeded. With other settings than the recorded ones it is carried out here, for
+   what failed when recorded has left the memory where it was. A resume that does not fit counts as an allocation that does
+   not. */
+void sg_play_pause_end(struct sg_player *player, const struct segalloc_trace_record *record);
 
 /* The program has its allocator give back what is idle, down to the bytes of the record. */
 int sg_play_empty_cache(struct sg_player *player, const struct segalloc_trace_record *record);

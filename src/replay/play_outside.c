@@ -17,11 +17,18 @@ static uint64_t outside_held_of(const struct sg_player *player, int device)
     return player->torch[device].torch ? player->torch[device].card.used : 0;
 }
 
-/* Sets the bytes of a device's card that others hold. */
+/* Bytes of a device's card that other programs leave to this one. */
+static uint64_t outside_room_of(const struct sg_player *player, int device)
+{
+    uint64_t card = sg_player_card_bytes(player, device), others = player->play->others[device];
+    return card > others ? card - others : 0;
+}
+
+/* Sets the bytes of a device's card that the program holds by other calls. */
 static void outside_set_card(struct sg_player *player, int device, uint64_t bytes)
 {
     if (player->core)
-        player->card.device[device].outside_bytes = bytes;
+        player->card.device[device].outside_bytes = bytes + player->play->others[device];
     else
         player->torch[device].card.outside = bytes; /* of one that is not made yet, sg_player_torch() does */
 }
@@ -37,7 +44,7 @@ void sg_play_take_outside(struct sg_player *player, const struct segalloc_trace_
         return;
     (void)sg_player_note_use(player, record);
     sg_player_note_taken(player, device);
-    uint64_t card = sg_player_card_bytes(player, device);
+    uint64_t card = outside_room_of(player, device);
     if (player->slow) /* the recorded card had room for it, and its records say what went back for that */
         return;
     /* The order of recourse: idle memory of pools for pools, then our idle pages, and then it does not fit. */
@@ -84,7 +91,7 @@ int sg_play_apply_outside(struct sg_player *player, const struct segalloc_trace_
         if (player->slow)
             sg_core_apply(player->core, device, record);
         else if (!player->outside[device].known) /* else it is known to the byte */
-            player->card.device[device].outside_bytes = record->size;
+            outside_set_card(player, device, record->size);
         return 0;
     case SEGALLOC_RECORD_LIMIT:
         if (!player->slow)

@@ -67,6 +67,10 @@ static int player_apply_one(struct sg_player *player, const struct segalloc_trac
     case SEGALLOC_RECORD_TAG:
         player->memory_tag[record->thread] = record->id < SG_TAGS ? (uint8_t)record->id : 0;
         return 0;
+    case SEGALLOC_RECORD_DEFINE_TAG:
+        if (record->flags & SEGALLOC_FLAG_NATIVE && record->stream < SG_TAGS)
+            player->discards |= UINT32_C(1) << record->stream;
+        return 0;
     case SEGALLOC_RECORD_DEFINE_STREAM:
         return sg_define_stream(&player->defined, record) ? 0 : sg_player_no_memory(player);
     case SEGALLOC_RECORD_DEFINE_DEVICE:
@@ -79,6 +83,12 @@ static int player_apply_one(struct sg_player *player, const struct segalloc_trac
         return sg_define_place(&player->defined, record) ? 0 : sg_player_no_memory(player);
     case SEGALLOC_RECORD_OUTSIDE:
         sg_play_take_outside(player, record);
+        return 0;
+    case SEGALLOC_RECORD_TURN:
+        if (player->core)
+            (void)sg_play_apply_outside(player, record);
+        if (record->id == SEGALLOC_TURN_PAUSE_END)
+            sg_play_pause_end(player, record);
         return 0;
     default:
         if (player->ahead && record->kind < SEGALLOC_RECORD_DONE)
@@ -190,8 +200,10 @@ static int player_start(struct sg_player *player)
         params.replay = &sg_interleaver_replay;
     }
     player->huge_bytes = UINT64_MAX;
-    for (int device = 0; device < SG_DEVICES_MAX; device++)
+    for (int device = 0; device < SG_DEVICES_MAX; device++) {
         sg_player_note_card(player, device);
+        player->card.device[device].outside_bytes = play->others[device];
+    }
     player->core = sg_core_create(&params);
     if (player->core && play->ordered)
         player->ahead = sg_ahead_new(player->core, &player->card, play->run_ahead);

@@ -54,6 +54,8 @@ struct sg_play {
     struct sg_torch_conf torch;  /* of SG_POLICY_PYTORCH */
     uint64_t card_bytes;         /* of each device; 0: what the trace says of it, and where it doesn't SG_PLAY_CARD */
     uint64_t card[SG_DEVICES_MAX]; /* of single ones; 0: as above */
+    uint64_t others[SG_DEVICES_MAX]; /* bytes of each card that other programs hold all the time; of
+                                        SG_POLICY_SEGALLOC */
     uint64_t live_bytes;         /* the most that lives on one device, where no card is known; 0: not known either */
     uint64_t granularity;
     bool ordered;                /* work is played too, and memory is used again in its order; not with as_recorded */

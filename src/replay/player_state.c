@@ -64,16 +64,30 @@ void sg_player_complete_tag(struct sg_player *player, const struct segalloc_trac
         tag->sync = SG_FREE_SYNC_EVENT;
 }
 
+static CUresult contents_keep(void *user, const struct sg_memory_piece *pieces, size_t count)
+{
+    (void)user, (void)pieces, (void)count;
+    return CUDA_SUCCESS;
+}
+
+const struct sg_backup *sg_player_backup(const struct sg_player *player, uint32_t tag)
+{
+    static const struct sg_backup backup = {.save = contents_keep, .restore = contents_keep};
+    return player->discards >> tag & 1 ? NULL : &backup;
+}
+
 int sg_player_begin(struct sg_player *player, const struct segalloc_trace_record *record, enum sg_interleaver_kind kind,
     CUdeviceptr address)
 {
+    bool order = kind == SG_SLOW_PAUSE || kind == SG_SLOW_RESUME;
     const struct sg_interleaver_call call = {
         .kind = kind,
         .core = player->core,
         .device = sg_player_device(player, record->stream),
-        .bytes = kind == SG_SLOW_PAUSE || kind == SG_SLOW_RESUME ? record->id : record->size,
+        .bytes = order ? record->id : record->size,
         .address = address,
         .tag = sg_player_tag(player, record),
+        .backup = order ? sg_player_backup(player, (uint32_t)record->id) : NULL,
     };
     return sg_interleaver_begin(player->slow, &call, record) ? 0 : sg_player_no_memory(player);
 }
@@ -100,10 +114,22 @@ struct sg_play_device *sg_player_note_use(struct sg_player *player, const struct
     return device;
 }
 
+/* Bytes of live blocks of a device that are paused now. */
+static uint64_t player_paused_bytes(const struct sg_player *player, int ordinal)
+{
+    uint64_t sum = 0;
+    struct sg_tag_figures figures;
+    for (uint32_t left = player->core ? player->paused[ordinal] : 0; left; left &= left - 1)
+        if (sg_core_tag_figures(player->core, ordinal, (uint32_t)__builtin_ctz(left), &figures) && figures.paused)
+            sum += figures.requested;
+    return sum;
+}
+
 void sg_player_note_taken(struct sg_player *player, int ordinal)
 {
     struct sg_play_device *device = &player->result->device[ordinal];
-    uint64_t taken = player->in_use[ordinal] + sg_outside_levels_least(&player->outside[ordinal]);
+    uint64_t paused = player_paused_bytes(player, ordinal), alive = player->in_use[ordinal];
+    uint64_t taken = (alive > paused ? alive - paused : 0) + sg_outside_levels_least(&player->outside[ordinal]);
     if (taken <= device->peak_taken)
         return;
     device->peak_taken = taken;

@@ -46,11 +46,17 @@ struct sg_player {
     struct sg_torch_device *torch;      /* by ordinal, made at the first allocation; NULL: the policy is our own */
     size_t goods;                       /* of play->made_good, passed so far */
     uint64_t rest_peak[SG_DEVICES_MAX]; /* of reserved bytes, after the first part */
-    uint64_t in_use[SG_DEVICES_MAX];    /* bytes of blocks that are alive */
+    uint64_t in_use[SG_DEVICES_MAX];    /* bytes of blocks that are alive, paused ones too */
     struct sg_outside_levels outside[SG_DEVICES_MAX];
     struct sg_definitions defined;
     uint8_t memory_tag[UINT16_MAX + 1];       /* of the next allocation of each thread */
-    uint64_t paused[SG_DEVICES_MAX][SG_TAGS]; /* bytes of `in_use` that each tag took away when it was paused */
+    uint32_t discards;                        /* tags whose pauses save nothing, a bit each */
+    uint32_t paused[SG_DEVICES_MAX];          /* tags that are paused, a bit each */
+    struct sg_play_order {                    /* a pause or a resume that has begun; tag 0: none */
+        uint8_t tag, device;
+        uint16_t thread;
+        bool pause, carry_out; /* carry_out: it is to be done at its end, for it is known then if it succeeded */
+    } order;
 };
 
 /* Writes the line that ends a play, "byte 4128: event 17 frees what the allocator does not know: 0x7f00". The byte is left
@@ -105,6 +111,9 @@ static inline struct sg_tag sg_player_tag(struct sg_player *player, const struct
     return tag;
 }
 
+/* Functions that keep the contents of a tag in the books alone; NULL: the tag keeps none. */
+const struct sg_backup *sg_player_backup(const struct sg_player *player, uint32_t tag);
+
 /* Begins an operation that drops the core's lock, which goes on with the records of its thread. 0 or -ENOMEM. */
 int sg_player_begin(struct sg_player *player, const struct segalloc_trace_record *record, enum sg_interleaver_kind kind,
     CUdeviceptr address);
@@ -115,7 +124,7 @@ struct sg_torch *sg_player_torch(struct sg_player *player, const struct segalloc
 /* Notes that something is asked of a device, or taken from it. Returns the result of the device. */
 struct sg_play_device *sg_player_note_use(struct sg_player *player, const struct segalloc_trace_record *record);
 
-/* Notes the most that blocks and memory of other calls have taken of a device together. */
+/* Notes the most that blocks and memory of other calls have taken of a device together. Paused blocks take nothing. */
 void sg_player_note_taken(struct sg_player *player, int ordinal);
 
 /* Changes the bytes that are alive on a device: `more` come, `less` go. */

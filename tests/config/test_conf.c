@@ -97,6 +97,7 @@ static const struct {
     {SG_OPTION_guard_size, "4096", "4KiB", {"-1", "auto", "many"}},
     {SG_OPTION_guard_site, "train.py:31", "train.py:31", {NULL}},
     {SG_OPTION_guard_seed, "7", "7", {"-1", "seven"}},
+    {SG_OPTION_tag, "all", "all", {NULL}},
     {SG_OPTION_trim_on_request, "false", "False", {"no"}},
     {SG_OPTION_trim_idle_s, "0.5", "0.5", {"-1", "10s", "86401"}},
     {SG_OPTION_confirm_conf, "True", "True", {"t"}},

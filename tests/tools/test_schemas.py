@@ -101,6 +101,8 @@ class Rehearse(Case):
         self.told("rehearse", 3, "rehearse", "--json", "--card", "64MiB,4090", "--", ACTS, "a+100")
         self.told("rehearse", 3, "rehearse", "--json", "--card", "1GiB", "--", ACTS, "a+100", "b?200000")
         self.told("rehearse", 1, "rehearse", "--json", "--card", "1GiB", "--", "false")
+        self.told("rehearse", 0, "rehearse", "--json", "--card", "1GiB", "--margin", "0", "--with", f"{ACTS} a+200", "--", ACTS, "a+100")
+        self.told("rehearse", 1, "rehearse", "--json", "--card", "1GiB", "--with", "false", "--", ACTS, "a+100")
         stats = self.folder / "stats"
         subprocess.run([SEGALLOC, "run", "--sim", "1GiB,count=2", "--conf", f"stats:{stats}", "--", ACTS, "a+100", "device=1", "b+3"],
                        env=ENVIRONMENT, check=True, stdout=subprocess.DEVNULL, timeout=60)

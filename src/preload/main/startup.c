@@ -48,6 +48,7 @@
 #include "track/context_wait.h"
 #include "track/contexts.h"
 #include "track/free_policy.h"
+#include "track/memory_tags.h"
 #include "track/held_outside.h"
 #include "track/ipc.h"
 #include "track/streams.h"
@@ -113,6 +114,8 @@ static enum sg_process_state create_core(const struct sg_driver *driver)
         sg_process.conf.sites = true; /* a finding names lines of the program */
         sg_process_unlock(SG_LOCK_PROCESS);
     }
+    if (!sg_memory_tags_open(sg_process.conf.tag))
+        sg_log_line("the option tag takes a name of 63 bytes at most: memory has no tag");
     sg_sites_open(&sg_process.conf);
     sg_check_open(&sg_process.conf, &sg_process.capture_safe);
     sg_annotate_start();

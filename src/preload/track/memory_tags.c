@@ -13,6 +13,8 @@ static struct {
     _Atomic uint32_t count;
 } names;
 
+_Atomic uint32_t sg_memory_tags_standard;
+
 /* The place of a name that is in the table; 0: it is not. */
 static uint32_t names_find(const char *name, bool discard)
 {
@@ -73,10 +75,18 @@ CUresult sg_memory_tags_pop(void)
     return CUDA_SUCCESS;
 }
 
+bool sg_memory_tags_open(const char *name)
+{
+    bool fits = strlen(name) < SG_TAG_NAME;
+    atomic_store(&sg_memory_tags_standard, *name && fits ? names_intern(name, /* discard */ false) : 0);
+    return fits;
+}
+
 uint32_t sg_memory_tags_now_slow(struct sg_core *core)
 {
     const struct sg_thread *self = sg_this_thread();
-    uint32_t at = self->rare.tags.depth ? self->rare.tags.stack[self->rare.tags.depth - 1] : 0;
+    uint32_t at = self->rare.tags.depth ? self->rare.tags.stack[self->rare.tags.depth - 1]
+                                        : atomic_load_explicit(&sg_memory_tags_standard, memory_order_relaxed);
     if (!at)
         return 0;
     struct entry *entry = &names.entry[at];

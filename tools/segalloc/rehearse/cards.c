@@ -12,8 +12,8 @@
 #include "rehearse/adapt.h"
 #include "rehearse/ends.h"
 #include "rehearse/lives.h"
+#include "rehearse/played_life.h"
 #include "rehearse/unseen.h"
-#include "replay/free_orders.h"
 #include "install_paths.h"
 #include "replay/recorded.h"
 #include "size.h"
@@ -21,65 +21,13 @@
 #include "tool.h"
 #include "reader/trace_reader.h"
 
-/* The events of a run up to which other orders of frees are tried: each takes some eight replays. */
-enum { ORDERS_EVENTS = 2000000 };
-
-/* Besides an exit status: the user has ended the playing. Findings up to then stand. */
-enum { CUT = -1 };
-
-/* The life of one process, which is played on cards. */
-struct life {
-    struct sg_rehearse *rehearse;
-    struct sg_trace_reader *reader;
-    struct sg_recorded recorded;
-    struct sg_play play;
-    uint64_t order, random; /* of frees: 0 as recorded, and the state of what makes others */
-    bool stopped;
-};
-
-static size_t life_next_records(void *source, struct segalloc_trace_record *out, size_t n)
-{
-    struct life *life = source;
-    life->stopped |= life->rehearse->cut || sg_signals_count() > life->rehearse->run.signals;
-    n = life->stopped ? 0 : sg_trace_read(life->reader, out, n);
-    if (life->order)
-        sg_orders_shuffle(out, n, &life->random);
-    return n;
-}
-
-/* A count that only rises, for how many replays there will be is not known. */
-static void show_progress(struct sg_rehearse *rehearse)
-{
-    rehearse->replays++;
-    if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\rplaying the run on other cards: %u", rehearse->replays);
-}
-
-static int replay_on_cards(void *user, const uint64_t card[SG_DEVICES_MAX], uint64_t stop, struct sg_play_result *ret)
-{
-    struct life *life = user;
-    char error[SG_PLAY_ERROR];
-    sg_trace_rewind(life->reader);
-    memcpy(life->play.card, card, sizeof life->play.card);
-    life->play.stop_at_oom = stop;
-    life->play.as_recorded = !life->order && sg_recorded_is(&life->recorded, &life->play);
-    life->random = life->order;
-    show_progress(life->rehearse);
-    if (sg_play_run(&life->play, ret, error) != 0)
-        return sg_tool_error(life->rehearse->verb, "the run can't be played again: %s", error);
-    if (life->stopped)
-        return CUT;
-    const char *broken = sg_trace_error(life->reader);
-    return broken ? sg_tool_error(life->rehearse->verb, "the trace of the run: %s", broken) : 0;
-}
-
-static int play_card(struct life *life, struct sg_rehearse_card *card, const struct sg_findings *findings)
+static int play_card(struct sg_played_life *life, struct sg_rehearse_card *card, const struct sg_findings *findings)
 {
     struct sg_play_result result;
     uint64_t cards[SG_DEVICES_MAX];
     for (int i = 0; i < SG_DEVICES_MAX; i++)
         cards[i] = card->bytes;
-    int status = replay_on_cards(life, cards, 0, &result);
+    int status = sg_played_on_cards(life, cards, 0, &result);
     if (status || !result.ooms)
         return status;
     if (card->fits || result.first_oom_event < card->ends_at_event) {
@@ -104,49 +52,14 @@ static int play_card(struct life *life, struct sg_rehearse_card *card, const str
     return 0;
 }
 
-/* The smallest card of each device for this process by the rules of `life->play`; 0: none. */
-static int life_find_smallest(struct life *life, const struct sg_play_result *known, uint64_t ret[SG_DEVICES_MAX])
-{
-    struct sg_smallest smallest = {.play = replay_on_cards, .user = life, .most = SG_SMALLEST_MOST};
-    uint64_t most = life->rehearse->card[life->rehearse->card_count - 1].bytes;
-    smallest.most = most > smallest.most ? most : smallest.most;
-    int status = sg_smallest_find(&smallest, known);
-    for (int i = 0; i < SG_DEVICES_MAX; i++)
-        ret[i] = status ? 0 : smallest.card[i];
-    return status;
-}
-
-/* The need of the next run, which frees in another order. It is the most that some orders take, and half of the range
-   between the most and the least. Where the order makes no difference it is the need of this run, `exact`. */
-static int life_find_robust(struct life *life, const struct sg_play_result *known, uint64_t exact[SG_DEVICES_MAX],
-    uint64_t ret[SG_DEVICES_MAX])
-{
-    uint64_t least[SG_DEVICES_MAX], most[SG_DEVICES_MAX], other[SG_DEVICES_MAX];
-    int status = life_find_smallest(life, known, exact);
-    uint64_t orders = known->events <= ORDERS_EVENTS ? SG_ORDERS : 0;
-    memcpy(least, exact, sizeof least);
-    memcpy(most, exact, sizeof most);
-    for (life->order = 1; status == 0 && life->order <= orders; life->order++) {
-        status = life_find_smallest(life, known, other);
-        for (int i = 0; status == 0 && i < SG_DEVICES_MAX; i++) {
-            least[i] = other[i] < least[i] ? other[i] : least[i];
-            most[i] = other[i] > most[i] ? other[i] : most[i];
-        }
-    }
-    life->order = 0;
-    for (int i = 0; i < SG_DEVICES_MAX; i++)
-        ret[i] = most[i] + ((most[i] - least[i]) / 2 + SG_SMALLEST_STEP - 1) / SG_SMALLEST_STEP * SG_SMALLEST_STEP;
-    return status;
-}
-
-/* The same by PyTorch's own rules, which is what the program would need without us. */
-static int find_alone(struct life *life, const struct sg_play_result *known, const char *conf,
+/* The smallest card by PyTorch's own rules, which is what the program would need without us. */
+static int find_alone(struct sg_played_life *life, const struct sg_play_result *known, const char *conf,
     uint64_t ret[SG_DEVICES_MAX])
 {
     const struct sg_play before = life->play;
     char error[SG_TORCH_ERROR_TEXT];
     life->play.policy = SG_POLICY_PYTORCH;
-    int status = sg_torch_conf_parse(conf, &life->play.torch, error) == 0 ? life_find_smallest(life, known, ret) : 0;
+    int status = sg_torch_conf_parse(conf, &life->play.torch, error) == 0 ? sg_played_smallest(life, known, ret) : 0;
     life->play = before;
     return status;
 }
@@ -190,19 +103,19 @@ static void note_needs(const struct sg_findings *findings, const struct smallest
     }
 }
 
-static int play_life(struct life *life, const struct sg_findings *findings, struct sg_life *ret)
+static int play_life(struct sg_played_life *life, const struct sg_findings *findings, struct sg_life *ret)
 {
     struct sg_rehearse *rehearse = life->rehearse;
     struct sg_play_result known;
     struct smallest smallest = {.exact = {0}};
     bool torch = findings->torch && !rehearse->beneath;
-    int status = replay_on_cards(life, (uint64_t[SG_DEVICES_MAX]){0}, 0, &known); /* on the card without end */
+    int status = sg_played_on_cards(life, (uint64_t[SG_DEVICES_MAX]){0}, 0, &known); /* on the card without end */
     for (unsigned i = 0; i < rehearse->card_count; i++) {
         status = status ? status : play_card(life, &rehearse->card[i], findings);
-        rehearse->card[i].open |= status == CUT && rehearse->card[i].fits;
+        rehearse->card[i].open |= status == SG_PLAYED_CUT && rehearse->card[i].fits;
     }
     if (status == 0)
-        status = life_find_robust(life, &known, smallest.exact, smallest.segalloc);
+        status = sg_played_robust(life, &known, smallest.exact, smallest.segalloc);
     if (status == 0 && torch)
         status = find_alone(life, &known, "", smallest.pytorch);
     if (status == 0 && torch)
@@ -267,27 +180,17 @@ static int add_process(struct sg_rehearse *rehearse, const char *path, struct sg
         return 0; /* a process that ended before its first allocation */
     int status = 0;
     if (findings.allocs + findings.passed_on + findings.ooms + findings.peak_outside > 0) {
-        struct life life = {.rehearse = rehearse};
-        char trace_error[SG_TRACE_ERROR];
+        struct sg_played_life life;
         int most = rehearse_add_process(rehearse, &findings);
         note_end(&findings, ret);
-        if (sg_trace_open(path, &life.reader, trace_error) != 0)
-            status = sg_tool_error(rehearse->verb, "the trace of the run: %s", trace_error);
-        if (status == 0 && sg_recorded_read(life.reader, &life.recorded) != 0)
-            status = sg_tool_error(rehearse->verb, "no host memory left");
+        status = sg_played_open(&life, rehearse, path);
         if (status == 0) {
             if (most >= 0)
                 sg_rehearse_hold_peak(life.reader, (uint32_t)most, &rehearse->at_peak);
-            if (rehearse->true_size) /* it has come to its end without what failed */
-                sg_recorded_excuse(&life.recorded);
-            sg_recorded_play(&life.recorded, &life.play);
             rehearse->beneath |= life.play.conf.pytorch == SG_PYTORCH_BENEATH;
-            life.play.next = life_next_records;
-            life.play.source = &life;
             status = play_life(&life, &findings, ret);
         }
-        sg_recorded_free(&life.recorded);
-        sg_trace_close(life.reader);
+        sg_played_close(&life);
     }
     sg_findings_free(&findings);
     return status;
@@ -307,7 +210,7 @@ int sg_rehearse_traces(struct sg_rehearse *rehearse, const char *folder, struct 
         snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
         struct sg_life *life = sg_lives_of(lives, entry->d_name);
         status = life ? add_process(rehearse, path, life) : sg_tool_error(rehearse->verb, "no host memory left");
-        if (status == CUT) {
+        if (status == SG_PLAYED_CUT) {
             rehearse->cut = true;
             status = 0;
         }

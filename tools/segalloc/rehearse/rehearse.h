@@ -102,6 +102,7 @@ struct sg_rehearse {
     bool steady;               /* or once some steps have raised no peak */
     bool overwrite;            /* files that are there may be written over */
     bool trackers;             /* loggers of experiments stay on */
+    char *traces_to;           /* 64 bytes: gets the folder in which the traces of the run stay, with --with; NULL */
     uint64_t margin;           /* that --margin says, bytes; SG_REHEARSE_MEASURED: as the table of cards has it */
     const char *list;          /* as the user wrote --card; NULL */
     int devices;               /* of each card in the machine */

@@ -12,6 +12,7 @@
 
 #include "effective_conf.h"
 #include "launch/launch.h"
+#include "rehearse/colocate.h"
 #include "rehearse/keep.h"
 #include "rehearse/lives.h"
 #include "rehearse/relay.h"
@@ -65,8 +66,13 @@ static int read_steps(struct sg_rehearse *rehearse, const char *text)
     return 0;
 }
 
+/* Options of which more than the rehearsal of one command is asked, as they were written; NULL: not given. */
+struct more_options {
+    char *values, *with, *rate;
+};
+
 static int rehearse_read_options(struct sg_cli *cli, struct sg_rehearse *rehearse, struct sg_launch *launch,
-    const char **ret_try)
+    struct more_options *ret)
 {
     int status = 0;
     for (int option; status == 0 && (option = sg_cli_next(cli)) >= 0;) {
@@ -85,7 +91,13 @@ static int rehearse_read_options(struct sg_cli *cli, struct sg_rehearse *rehears
             status = sg_rehearse_read_margin(rehearse, optarg);
             break;
         case OPTION_try:
-            *ret_try = optarg;
+            ret->values = optarg;
+            break;
+        case OPTION_with:
+            ret->with = optarg;
+            break;
+        case OPTION_rate:
+            ret->rate = optarg;
             break;
         case OPTION_no_torch:
             launch->torch = false;
@@ -115,6 +127,16 @@ static int rehearse_read_options(struct sg_cli *cli, struct sg_rehearse *rehears
     if (status == 0 && optind == cli->argc)
         status = sg_tool_usage(cli->argv[0], "which program?");
     return status;
+}
+
+static int read_with(const struct sg_rehearse *rehearse, const struct more_options *more, struct sg_colocation *ret)
+{
+    ret->with = more->with;
+    if (more->values)
+        return sg_tool_usage(rehearse->verb, "--with is of one command, and --try makes several of it");
+    if (rehearse->devices > 1)
+        return sg_tool_usage(rehearse->verb, "--with is of one card, and --devices says %d", rehearse->devices);
+    return sg_colocate_read_rate(rehearse->verb, more->rate, ret);
 }
 
 static const char *temporary_folder(void)
@@ -269,7 +291,11 @@ static int rehearse_once(struct sg_rehearse *rehearse, struct sg_launch *launch,
     if (status == 0 && keeps && !needs_another(rehearse, launch) && rehearse->output &&
         !sg_rehearse_keep_traces(rehearse, folder))
         status = SG_EXIT_ERROR;
-    if (rehearse->overwrite || sg_kept_end(rehearse->verb, folder))
+    if (!rehearse->overwrite && !sg_kept_end(rehearse->verb, folder))
+        return status;
+    if (status == 0 && keeps && rehearse->traces_to && !needs_another(rehearse, launch))
+        memcpy(rehearse->traces_to, folder, sizeof folder); /* the caller's to drop */
+    else
         sg_kept_drop(folder);
     return status;
 }
@@ -405,8 +431,53 @@ static int rehearse_values(const struct sg_rehearse *base, struct sg_launch *lau
     return best >= 0 ? SG_EXIT_OK : end;
 }
 
+static int colocation_status(struct sg_rehearse *const program[2], const struct sg_colocation *colocation)
+{
+    bool all = true;
+    for (unsigned i = 0; i < program[0]->card_count; i++)
+        all &= sg_colocate_verdict(program[0], &colocation->pause, &program[0]->card[i]) != SG_REHEARSE_DOES_NOT_FIT;
+    return !colocation->known ? SG_EXIT_ERROR : all ? SG_EXIT_OK : SG_EXIT_NOT_FIT;
+}
+
+/* Rehearses the command and the one of --with, each by itself, and says what both need on one card. */
+static int rehearse_both(struct sg_rehearse *rehearse, struct sg_launch *launch, struct sg_colocation *colocation)
+{
+    char shell[] = "/bin/sh", line[] = "-c";
+    char *other_command[] = {shell, line, colocation->with, NULL};
+    struct sg_rehearse *other = malloc(sizeof *other);
+    struct sg_rehearse *const program[2] = {rehearse, other};
+    if (!other)
+        return sg_tool_error(rehearse->verb, "no host memory left");
+    *other = *rehearse;
+    other->command = other_command;
+    other->output = NULL;
+    int status = 0;
+    for (int i = 0; i < 2 && status == 0; i++) {
+        struct sg_launch own = *launch; /* the other may need other settings */
+        program[i]->traces_to = colocation->folder[i];
+        status = rehearse_all(program[i], &own);
+    }
+    if (status == 0)
+        status = sg_colocate_find(program, colocation);
+    for (int i = 0; i < 2; i++)
+        if (*colocation->folder[i])
+            sg_kept_drop(colocation->folder[i]);
+    if (status == 0 && rehearse->json) {
+        json_t *result = sg_rehearse_json(rehearse);
+        sg_json_set(result, "colocation", sg_colocate_json(rehearse, colocation));
+        sg_json_print(result);
+    } else if (status == 0) {
+        sg_colocate_print_text(program, colocation);
+    }
+    if (status == 0)
+        status = colocation_status(program, colocation);
+    free(other);
+    return status;
+}
+
 /* Everything but the reading of the command line; `values`: of --try, or NULL. */
-static int rehearse_with(struct sg_rehearse *rehearse, struct sg_launch *launch, struct sg_rehearse_try *values)
+static int rehearse_with(struct sg_rehearse *rehearse, struct sg_launch *launch, struct sg_rehearse_try *values,
+    struct sg_colocation *colocation)
 {
     struct sg_conf conf;
     char sim[256];
@@ -422,7 +493,9 @@ static int rehearse_with(struct sg_rehearse *rehearse, struct sg_launch *launch,
     launch->sim = sim;
     sg_kept_recover(rehearse->verb, temporary_folder());
     sg_signals_hold(&rehearse->signals);
-    int status = values ? rehearse_values(rehearse, launch, values) : rehearse_command(rehearse, launch);
+    int status = values             ? rehearse_values(rehearse, launch, values)
+                 : colocation->with ? rehearse_both(rehearse, launch, colocation)
+                                    : rehearse_command(rehearse, launch);
     if (sg_signals_any_child())
         sg_keep_leave();
     sg_signals_restore(&rehearse->signals);
@@ -436,14 +509,19 @@ int sg_verb_rehearse(int argc, char **argv)
     struct sg_rehearse rehearse = {.verb = argv[0], .margin = SG_REHEARSE_MEASURED, .devices = 1};
     struct sg_launch launch = {.verb = argv[0], .preload = true, .torch = true};
     struct sg_rehearse_try values = {.count = 0};
-    const char *wanted = NULL;
+    struct sg_colocation colocation = {.known = false};
+    struct more_options more = {NULL, NULL, NULL};
     if (!sg_cli_begin(&cli, &cli_verb, argc, argv))
         return SG_EXIT_OK;
-    int status = rehearse_read_options(&cli, &rehearse, &launch, &wanted);
+    int status = rehearse_read_options(&cli, &rehearse, &launch, &more);
     if (status == 0 && rehearse.card_count == 0)
         status = sg_rehearse_read_cards(&rehearse, "24GiB");
-    if (status == 0 && wanted)
-        status = sg_rehearse_try_read(rehearse.verb, wanted, argv + optind, &values);
+    if (status == 0 && more.with)
+        status = read_with(&rehearse, &more, &colocation);
+    else if (status == 0 && more.rate)
+        status = sg_tool_usage(rehearse.verb, "--rate is of --with");
+    if (status == 0 && more.values)
+        status = sg_rehearse_try_read(rehearse.verb, more.values, argv + optind, &values);
     if (status) {
         sg_rehearse_try_end(&values);
         return status;
@@ -451,7 +529,7 @@ int sg_verb_rehearse(int argc, char **argv)
     sg_rehearse_set_margins(&rehearse);
     launch.conf = launch.conf ? sg_tool_conf_join("sites:True", launch.conf) : "sites:True";
     rehearse.command = argv + optind;
-    status = rehearse_with(&rehearse, &launch, wanted ? &values : NULL);
+    status = rehearse_with(&rehearse, &launch, more.values ? &values : NULL, &colocation);
     sg_rehearse_try_end(&values);
     return status;
 }
