@@ -109,8 +109,8 @@ SEGALLOC_API int segalloc_record_stream(void *pointer, void *stream);
 
 /* Tags: names under which memory is paused. What the calling thread allocates between push and pop stands on pages of the
    tag alone, which cost no more than the last of them. Tags nest, 7 deep, and NULL is memory without one. With
-   SEGALLOC_TAG_DISCARD a pause saves no contents: a resume brings zeros. A name with that flag and one without are
-   two tags, which are paused together. 31 tags of 63 bytes are known; a further one is refused by 2 (out of memory).
+   SEGALLOC_TAG_DISCARD a pause saves no contents: a resume brings zeros. With SEGALLOC_TAG_FILE contents go to files. A
+   name with one of these flags and one without are two tags, which are paused together. 31 tags of 63 bytes are known; a further one is refused by 2 (out of memory).
 
    segalloc_pause() waits for the work that may use the tag's memory, saves its contents on the host and gives its pages
    back to the driver, idle ones among them. NULL: all tags, and all that is idle besides. Addresses, pointers and
@@ -124,14 +124,28 @@ SEGALLOC_API int segalloc_record_stream(void *pointer, void *stream);
    were exported to. 801 (not supported): the library serves nothing here, or is checking itself. 900: a stream is being
    captured. One line on standard error says why. */
 #define SEGALLOC_TAG_DISCARD 1u
+#define SEGALLOC_TAG_FILE 2u
 SEGALLOC_API int segalloc_tag_push(const char *tag, unsigned flags);
 SEGALLOC_API int segalloc_tag_pop(void);
 SEGALLOC_API int segalloc_pause(const char *tag);
 SEGALLOC_API int segalloc_resume(const char *tag);
 
+/* segalloc_pause() without contents, whatever the tag's flag: a resume brings zeros. */
+SEGALLOC_API int segalloc_discard(const char *tag);
+
 /* The contents of [address, address + bytes) while they are paused: host memory, to be read until the tag is resumed. NULL
-   where they are not paused, were not saved, or do not belong to one allocation. */
+   where they are not paused, were not saved on the host, or do not belong to one allocation. */
 SEGALLOC_API const void *segalloc_backup(const void *address, size_t bytes);
+
+/* 1: from the next resume on, host memory with contents stays until its allocation is freed. It can be read meanwhile, and the
+   next pause uses it again. 0, as at first: a resume gives it back. Returns 0, or 801. */
+SEGALLOC_API int segalloc_backup_retain(int retain);
+
+/* The folder for contents of tags with SEGALLOC_TAG_FILE that are paused from here on; TMPDIR or /tmp at first. Files are
+   named segalloc-PID-NUMBER.contents; a resume removes them. `staging`: bytes of host memory by which they go, 0 for 256 MiB.
+   Returns 0; 1 (invalid value) for an empty or too long name; 801. A folder that can't be used is an error of the pause: 2 where
+   the disk is full, else 304 (operating system). */
+SEGALLOC_API int segalloc_backup_folder(const char *folder, size_t staging);
 
 /* For torch.cuda.memory.CUDAPluggableAllocator and MemPool. `stream` (a cudaStream_t) is the one that the block belongs
    to. Running out is c10::OutOfMemoryError, which Python sees as torch.OutOfMemoryError, thrown through the caller; for

@@ -30,6 +30,10 @@ enum { SG_DEVICES_MAX = 64 };
 /* Tags of memory have numbers below SG_TAGS; 0 is memory without one. A name has SG_TAG_NAME bytes with its NUL. */
 enum { SG_TAGS = 32, SG_TAG_NAME = 64 };
 
+/* Where the contents of a tag are kept while it is paused: on the host, nowhere, or in files. The core tells tags apart by it, and
+   knows no more of it. */
+enum sg_tag_keep { SG_TAG_SAVED, SG_TAG_DISCARDED, SG_TAG_FILED };
+
 struct sg_core;
 
 /* The caller of an allocation or a free, and when a free takes effect. A tag of zeros is an allocation for nobody in

@@ -33,6 +33,8 @@ static struct {
     int (*pause)(const char *tag);
     int (*resume)(const char *tag);
     const void *(*backup)(const void *address, size_t bytes);
+    int (*backup_retain)(int retain);
+    int (*backup_folder)(const char *folder, size_t staging);
     size_t (*set_limit)(int device, size_t bytes);
     void *(*torch_malloc)(size_t bytes, int device, void *stream);
     void (*torch_free)(void *pointer, size_t bytes, int device, void *stream);
@@ -48,9 +50,9 @@ static _Thread_local struct {
 } self;
 
 /* A tag's name is copied, since Python's own bytes go. Its first 80 are shown where it can't be used.
-   Settings of the process, and which lines were printed: each is printed once. */
-static _Atomic bool retains;
-static _Atomic bool said_disk, said_retain, said_tag;
+   Settings of the process, and whether a line was printed, which is once at most. */
+static _Atomic bool retains, has_folder;
+static _Atomic bool said_tag;
 
 static void library_find(void *ret, const char *name)
 {
@@ -66,6 +68,8 @@ static void library_look_up(void)
     library_find(&library.pause, "segalloc_pause");
     library_find(&library.resume, "segalloc_resume");
     library_find(&library.backup, "segalloc_backup");
+    library_find(&library.backup_retain, "segalloc_backup_retain");
+    library_find(&library.backup_folder, "segalloc_backup_folder");
     library_find(&library.set_limit, "segalloc_set_limit");
     library_find(&library.torch_malloc, "segalloc_torch_malloc");
     library_find(&library.torch_free, "segalloc_torch_free");
@@ -93,8 +97,8 @@ static void thread_apply(void)
         return;
     if (self.pushed)
         (void)library.tag_pop();
-    unsigned flags = self.interesting && !self.cpu_backup && !self.disk_backup ? SEGALLOC_TAG_DISCARD : 0;
-    int result = library.tag_push(self.interesting ? self.tag : NULL, flags);
+    unsigned flags = self.cpu_backup ? 0 : self.disk_backup ? SEGALLOC_TAG_FILE : SEGALLOC_TAG_DISCARD;
+    int result = library.tag_push(self.interesting ? self.tag : NULL, self.interesting ? flags : 0);
     self.pushed = result == 0;
     if (result == 0 || result == NOT_SUPPORTED || atomic_exchange(&said_tag, true))
         return;
@@ -102,6 +106,26 @@ static void thread_apply(void)
         "tag \"%.*s\" can't be used (CUDA error %d): what is allocated under it stays when it is paused", TAG_SHOWN,
         self.tag, result);
     saver_say(line);
+}
+
+/* For example, TMS_DISK_BACKUP_CHUNK_MB=64 and set_disk_backup_dir("/nvme") have files made there, and 64 MiB of host memory are
+   used on the way. The variable is read when a folder is chosen, since programs set it after they have begun.
+
+   Where files of contents go, and in which parts: TMS_DISK_BACKUP_CHUNK_MB is of host memory, 256 MiB unless it is set. */
+static void saver_set_folder(const char *path)
+{
+    const char *chunk = getenv("TMS_DISK_BACKUP_CHUNK_MB");
+    atomic_store(&has_folder, true);
+    if (library.backup_folder && library.backup_folder(path, (size_t)(chunk ? strtoull(chunk, NULL, 10) : 0) << 20) == 1)
+        saver_say("the folder for enable_disk_backup has no name, or too long a one: files go where they went before");
+}
+
+/* The folder of the environment, where the program has named none. */
+static void saver_choose_folder(void)
+{
+    const char *path = getenv("TMS_DISK_BACKUP_DIR");
+    if (!atomic_load(&has_folder))
+        saver_set_folder(path && *path ? path : "/tmp");
 }
 
 /* The state of the calling thread, which begins as the environment has it. Each function comes by here first, since a thread may
@@ -119,6 +143,8 @@ static void thread_begin(void)
     self.cpu_backup = is_set("TMS_INIT_ENABLE_CPU_BACKUP");
     self.disk_backup = is_set("TMS_INIT_ENABLE_DISK_BACKUP");
     self.by_mmap = backend && strcmp(backend, "mmap") == 0;
+    if (self.disk_backup)
+        saver_choose_folder();
     strcpy(self.tag, "default");
     if (self.interesting)
         thread_apply();
@@ -165,8 +191,8 @@ bool tms_get_enable_cpu_backup(void)
     return self.cpu_backup;
 }
 
-/* Contents are kept the same way by both names: in memory that is mapped, and registered while copies run. So no memory of the
-   host stays pinned while nothing is copied, which is what "mmap" is asked for. */
+/* Contents are kept the same way by both names: in memory that is mapped, and registered until it is resumed. Then all of it
+   goes back to the system, which is what "mmap" is asked for. */
 void tms_set_cpu_backup_backend(const char *backend)
 {
     thread_begin();
@@ -183,8 +209,8 @@ void tms_set_enable_disk_backup(bool enable)
 {
     thread_begin();
     self.disk_backup = enable;
-    if (enable && !atomic_exchange(&said_disk, true))
-        saver_say("enable_disk_backup keeps contents in host memory, and writes no files");
+    if (enable)
+        saver_choose_folder();
     if (self.interesting)
         thread_apply();
 }
@@ -197,14 +223,16 @@ bool tms_get_enable_disk_backup(void)
 
 void tms_set_disk_backup_dir(const char *path)
 {
-    (void)path;
+    thread_begin();
+    saver_set_folder(path);
 }
 
 void tms_set_retain_cpu_backup(bool retain)
 {
+    thread_begin();
     atomic_store(&retains, retain);
-    if (retain && !atomic_exchange(&said_retain, true))
-        saver_say("retain_cpu_backup keeps no copy: it is given back when its memory is resumed");
+    if (library.backup_retain)
+        (void)library.backup_retain(retain);
 }
 
 bool tms_get_retain_cpu_backup(void)
@@ -296,6 +324,7 @@ __attribute__((constructor)) static void saver_begin(int argc, char **argv)
 {
     (void)argc;
     sg_bring_library(argv);
-    atomic_store(&retains, is_set("TMS_RETAIN_CPU_BACKUP"));
     thread_begin();
+    if (is_set("TMS_RETAIN_CPU_BACKUP"))
+        tms_set_retain_cpu_backup(true);
 }

@@ -8,8 +8,7 @@
    Why these names and not our own: SGLang, verl, slime and others call them through that module, which is used as it is
    installed. So a program needs no change, and its own library is not loaded.
 
-   Limits. Names of tags have at most 63 bytes, and 31 of them are known, with and without a backup apart. There are no
-   files of contents, and no copies that stay after a resume: a line says so where a program asks for one.
+   Limits. Names of tags have at most 63 bytes, and 31 of them are known, each kind of backup apart.
 
    For example, tms_set_current_tag("kv"), tms_set_interesting_region(true) and cudaMalloc() give a block of the tag "kv".
    tms_pause("kv") takes its pages away. */
@@ -28,8 +27,9 @@ SAVER_API bool tms_get_interesting_region(void);
 SAVER_API void tms_set_current_tag(const char *tag);
 SAVER_API const char *tms_get_current_tag(void);
 
-/* The backup: contents of what the thread allocates are kept while it is paused. Both kinds are kept in host memory, and the
-   backend's name ("pinned", "mmap") changes nothing. A folder for files is not looked at. */
+/* The backup: contents of what the thread allocates are kept while it is paused, in host memory or in files of the folder. The
+   backend's name ("pinned", "mmap") changes nothing. A copy in host memory that is retained stays after a resume, until
+   its block is freed, and serves the next pause. */
 SAVER_API void tms_set_enable_cpu_backup(bool enable);
 SAVER_API bool tms_get_enable_cpu_backup(void);
 SAVER_API void tms_set_cpu_backup_backend(const char *backend);

@@ -227,9 +227,11 @@ static void pause(struct program *program)
 {
     uint32_t tag = 1 + (uint32_t)random_below(&program->random, TAGS - 1);
     struct sg_pause_result result;
-    bool discard = false, was = program->paused[tag];
+    enum sg_tag_keep keep = SG_TAG_SAVED;
+    bool was = program->paused[tag];
     const struct sg_backup backup = {save, restore, program};
-    (void)sg_core_tag_name(program->core, program->tag[tag], &discard);
+    (void)sg_core_tag_name(program->core, program->tag[tag], &keep);
+    bool discard = keep == SG_TAG_DISCARDED;
     program->backup_fails = random_below(&program->random, 16) == 0;
     CUresult answer = sg_core_pause(program->core, 0, program->tag[tag], random_below(&program->random, 4) == 0,
         discard ? NULL : &backup, &result);
@@ -254,9 +256,11 @@ static void pause(struct program *program)
 static void resume(struct program *program, uint32_t tag, bool must)
 {
     struct sg_pause_result result;
-    bool discard = false, was = program->paused[tag];
+    enum sg_tag_keep keep = SG_TAG_SAVED;
+    bool was = program->paused[tag];
     const struct sg_backup backup = {save, restore, program};
-    (void)sg_core_tag_name(program->core, program->tag[tag], &discard);
+    (void)sg_core_tag_name(program->core, program->tag[tag], &keep);
+    bool discard = keep == SG_TAG_DISCARDED;
     program->backup_fails = !must && random_below(&program->random, 16) == 0;
     CUresult answer = sg_core_resume(program->core, 0, program->tag[tag], discard ? NULL : &backup, &result);
     program->backup_fails = false;
@@ -313,9 +317,9 @@ static void run(struct program *program, uint64_t seed)
     next_mark = 0;
     program->core = inspect_start(random_below(&program->random, 2) ? "" : "reserve_slack:1.0",
         MIB(random_between(&program->random, 24, 96)));
-    program->tag[1] = sg_core_tag(program->core, "weights", false);
-    program->tag[2] = sg_core_tag(program->core, "kv", true);
-    program->tag[3] = sg_core_tag(program->core, "kv", false);
+    program->tag[1] = sg_core_tag(program->core, "weights", SG_TAG_SAVED);
+    program->tag[2] = sg_core_tag(program->core, "kv", SG_TAG_DISCARDED);
+    program->tag[3] = sg_core_tag(program->core, "kv", SG_TAG_SAVED);
     for (uintptr_t i = 1; i < STREAMS && random_below(&program->random, 3); i++) {
         const struct sg_stream_id id = {.key = i, .handle = (CUstream)i};
         program->stream[i] = sg_core_slot(program->core, 0, &id);
@@ -439,7 +443,7 @@ static void threads_go_on_beside_pauses(void **state)
     (void)state;
     struct sg_core *core = inspect_start("", MIB(64));
     for (uint32_t i = 1; i < TAGS; i++)
-        tag[i] = sg_core_tag(core, (const char *[]){"", "a", "b", "c"}[i], i == 1);
+        tag[i] = sg_core_tag(core, (const char *[]){"", "a", "b", "c"}[i], i == 1 ? SG_TAG_DISCARDED : SG_TAG_SAVED);
     for (int i = 0; i < WORKERS + 2; i++) {
         worker[i] = (struct worker){.core = core, .tag = tag, .seed = (uint64_t)i + first_seed};
         assert_int_equal(pthread_create(&worker[i].thread, NULL, i < WORKERS ? work : give_orders, &worker[i]), 0);

@@ -245,8 +245,8 @@ struct sg_core {
     _Atomic uint32_t range_count;
     struct sg_tag_name {
         char name[SG_TAG_NAME];
-        bool discard; /* a pause saves no contents */
-    } tag[SG_TAGS];   /* the first is no tag; only ever appended */
+        enum sg_tag_keep keep; /* of its contents, while it is paused */
+    } tag[SG_TAGS];            /* the first is no tag; only ever appended */
     _Atomic uint32_t tag_count;
 };
 

@@ -1,14 +1,15 @@
 /* Tags of memory: names under which a program pauses what it has allocated.
 
    Nouns. A *tag* is a name of the program's, with a number. Regions belong to a tag, and blocks of one tag never share a
-   page with others'. Number 0 is memory without a tag, which is never paused. A tag with *discard* saves no contents.
+   page with others'. Number 0 is memory without a tag, which is never paused. The tag says where its
+   contents are *kept*: on the host, in files, or nowhere.
 
    Why by page and not by block: what leaves the device is a page, and what the driver can unmap is one too.
 
    Why by region: pages that leave must hold nothing else. And a program without tags asks nothing new, since its regions
    have tag 0 as its requests do.
 
-   How: a name and discard are one tag, so "kv" with contents saved and "kv" without have two numbers. A request names the
+   How: a name and a place to keep are one tag, so "kv" with contents saved and "kv" without have two numbers. A request names the
    number. It emits SEGALLOC_RECORD_TAG before its own record, so a replay asks for the same.
 
    Paused is a bit for each tag, apart from the regions: an allocation is refused before it looks at any.

@@ -30,6 +30,7 @@
 #include "base/rest.h"
 #include "segalloc/segalloc.h"
 #include "serve/capture_safe_driver.h"
+#include "serve/contents_file.h"
 #include "serve/free.h"
 #include "serve/pause.h"
 #include "services/alias_probe.h"
@@ -312,6 +313,7 @@ __attribute__((destructor)) static void process_unload(void)
     if (!own)
         return;
     sg_trim_close();
+    sg_contents_file_close();
     sg_refusals_end();
     if (sg_self.inside || !sg_core_is_free(sg_process.core))
         return;

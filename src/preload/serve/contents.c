@@ -1,32 +1,37 @@
 /* Copies go piece by piece, and within a piece up to the end of what is registered. A table has the kept memory of each
-   tag and device; the device's `grow` guards its entries.
+   tag and device. One order at a time is carried out, and changes entries. A free does so between orders.
 
    For example, a chunk is 256 MiB. A piece of 300 MiB at offset 100 MiB: [0, 256) MiB are registered, 156 MiB are copied.
    The next chunk is registered while that copy runs, and the other 144 MiB follow. */
 #include "serve/contents.h"
 
-#include <stdio.h>
 #include <sys/mman.h>
 
-#include "base/clock.h"
 #include "base/meta.h"
-#include "base/size.h"
-#include "process/log.h"
+#include "serve/contents_copies.h"
+#include "serve/contents_file.h"
 
-#define SECOND_NS UINT64_C(1000000000)
 enum { CHUNK = 256 << 20 };
 
-/* One piece of kept memory. */
+/* One mapping. Chunks are registered in order, so that all up to `registered` is. */
+struct span {
+    unsigned char *host; /* NULL: it was given back */
+    uint64_t bytes, registered;
+    const struct sg_driver *driver;
+};
+
+/* One piece of kept memory. `span` has its place. */
 struct kept_piece {
     CUdeviceptr address;
     uint64_t bytes, offset;
+    size_t span;
 };
 
 static struct kept {
-    unsigned char *host;
-    uint64_t bytes, registered; /* from its begin on */
+    struct span *span;
     struct kept_piece *piece;
-    size_t count;
+    size_t spans, count;
+    bool saved; /* the tag was saved, and is not back since */
 } kept_of[SG_DEVICES_MAX][SG_TAGS];
 
 /* The kept memory of a tag, empty or not. */
@@ -35,114 +40,169 @@ static struct kept *contents_kept(const struct sg_contents *contents)
     return &kept_of[contents->device][contents->tag];
 }
 
-/* True if the driver has all that copies need. */
-static bool contents_can_copy(const struct sg_driver *driver)
+static void span_drop(struct span *span)
 {
-    return driver->stream_create && driver->stream_destroy && driver->stream_synchronize &&
-           driver->copy_to_host_async && driver->copy_from_host_async && driver->set_async;
+    if (!span->host)
+        return;
+    for (uint64_t at = 0; at < span->registered; at += CHUNK)
+        (void)span->driver->host_unregister(span->host + at);
+    (void)munmap(span->host, span->bytes);
+    span->host = NULL;
 }
 
-void sg_contents_drop(int device, uint32_t tag)
+/* Gives back all that is kept, and forgets it. */
+static void kept_drop(struct kept *kept)
 {
-    struct kept *kept = &kept_of[device][tag];
-    if (kept->host)
-        (void)munmap(kept->host, kept->bytes);
+    for (size_t i = 0; i < kept->spans; i++)
+        span_drop(&kept->span[i]);
+    if (kept->spans)
+        sg_contents_count(-1);
+    sg_meta_unmap(kept->span, kept->spans * sizeof *kept->span);
     sg_meta_unmap(kept->piece, kept->count * sizeof *kept->piece);
     *kept = (struct kept){0};
 }
 
-/* Unregisters all. The mapping stays. */
-static void contents_unregister(const struct sg_driver *driver, struct kept *kept)
+/* Gives back the spans in which no piece stands. Spans keep their places in the table, since pieces name them by it.
+
+   For example, span 0 has a piece of 8 MiB and span 1 one of 5 MiB, whose block is freed. Span 1 is unmapped, and the next new
+   one is span 2. Once the block of 8 MiB is freed, the table goes. */
+static void kept_drop_empty(struct kept *kept)
 {
-    for (uint64_t at = 0; at < kept->registered; at += CHUNK)
-        (void)driver->host_unregister(kept->host + at);
-    kept->registered = 0;
+    size_t left = kept->spans;
+    for (size_t i = 0; i < kept->spans; i++) {
+        bool used = false;
+        for (size_t j = 0; j < kept->count && !used; j++)
+            used = kept->piece[j].span == i && kept->piece[j].bytes;
+        if (!used)
+            span_drop(&kept->span[i]);
+        left -= !kept->span[i].host;
+    }
+    if (left == 0)
+        kept_drop(kept);
+}
+
+void sg_contents_end(const struct sg_contents *contents, bool retain)
+{
+    struct kept *kept = contents_kept(contents);
+    sg_contents_file_end(contents);
+    if (retain)
+        kept->saved = false;
+    else
+        kept_drop(kept);
 }
 
 /* Registers the next chunk, if the driver can; copies do without it too. Returns up to where copies may go now. */
-static uint64_t contents_register(const struct sg_driver *driver, struct kept *kept, uint64_t from)
+static uint64_t span_register(struct span *span, uint64_t from)
 {
-    /* Chunks are registered in order, so that all up to `registered` is. */
-    if (from < kept->registered)
-        return kept->registered;
-    uint64_t bytes = kept->bytes - from < CHUNK ? kept->bytes - from : CHUNK;
-    if (from == kept->registered && driver->host_register && driver->host_unregister &&
-        driver->host_register(kept->host + from, bytes, 0) == CUDA_SUCCESS)
-        kept->registered += bytes;
+    const struct sg_driver *driver = span->driver;
+    if (from < span->registered)
+        return span->registered;
+    uint64_t bytes = span->bytes - from < CHUNK ? span->bytes - from : CHUNK;
+    if (from == span->registered && driver->host_register && driver->host_unregister &&
+        driver->host_register(span->host + from, bytes, 0) == CUDA_SUCCESS)
+        span->registered += bytes;
     return from + bytes;
 }
 
-/* Maps host memory for pieces of `bytes` in all, and notes where each goes. */
-static bool contents_make(struct kept *kept, const struct sg_memory_piece *pieces, size_t count, uint64_t bytes)
+/* The part of a piece that is kept already, from `into` on, or else up to where one begins. *ret: its bytes. NULL: it has no
+   place yet. For example, of a piece of 10 MiB the last 4 have a place: NULL and 6 MiB, then that place and 4 MiB. */
+static const struct kept_piece *kept_part(const struct kept *kept, const struct sg_memory_piece *piece, uint64_t into,
+    uint64_t *ret)
 {
-    struct kept made = {.bytes = bytes, .count = count, .piece = sg_meta_map(count * sizeof *made.piece)};
-    void *host = made.piece ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-                            : MAP_FAILED;
-    if (host == MAP_FAILED) {
-        sg_meta_unmap(made.piece, count * sizeof *made.piece);
+    CUdeviceptr begin = piece->address + into;
+    uint64_t left = piece->bytes - into;
+    const struct kept_piece *at = NULL;
+    *ret = left;
+    for (size_t i = 0; i < kept->count && !at; i++) {
+        const struct kept_piece *other = &kept->piece[i];
+        if (begin - other->address < other->bytes)
+            at = other;
+        else if (other->address - begin < *ret && other->bytes)
+            *ret = other->address - begin;
+    }
+    if (at)
+        *ret = at->address + at->bytes - begin < left ? at->address + at->bytes - begin : left;
+    return at;
+}
+
+/* For example, two blocks of 8 and 6 MiB are kept in one span of 14 MiB. A third of 5 MiB has come beside them. The row of all three
+   is one piece of 19 MiB. It becomes two parts: 14 MiB where they were, and 5 MiB in a new span. A program that holds the
+   address of the first block's copy still has it right.
+
+   Has each piece have its place: where it is kept already, or one behind the other in a new span, the last. Returns how many
+   parts there are, and the new span's bytes in *ret_bytes. `made` is NULL to count only. */
+static size_t kept_lay_out(const struct kept *kept, const struct sg_memory_piece *pieces, size_t count,
+    struct kept_piece *made, uint64_t *ret_bytes)
+{
+    size_t parts = 0;
+    uint64_t bytes = 0, part;
+    for (size_t i = 0; i < count; i++) {
+        for (uint64_t into = 0; into < pieces[i].bytes; into += part, parts++) {
+            const struct kept_piece *at = kept_part(kept, &pieces[i], into, &part);
+            CUdeviceptr begin = pieces[i].address + into;
+            if (made && at)
+                made[parts] = (struct kept_piece){begin, part, at->offset + (begin - at->address), at->span};
+            else if (made)
+                made[parts] = (struct kept_piece){begin, part, bytes, kept->spans};
+            bytes += at ? 0 : part;
+        }
+    }
+    *ret_bytes = bytes;
+    return parts;
+}
+
+/* Maps host memory for the pieces that have none yet, and notes where each goes. */
+static bool kept_make(struct kept *kept, const struct sg_driver *driver, const struct sg_memory_piece *pieces,
+    size_t count)
+{
+    uint64_t bytes;
+    struct kept made = {.count = kept_lay_out(kept, pieces, count, NULL, &bytes)};
+    made.spans = kept->spans + (bytes != 0);
+    made.piece = sg_meta_map(made.count * sizeof *made.piece);
+    made.span = sg_meta_map(made.spans * sizeof *made.span);
+    void *host = NULL;
+    if (made.piece && made.span && bytes)
+        host = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (!made.piece || !made.span || host == MAP_FAILED) {
+        sg_meta_unmap(made.piece, made.count * sizeof *made.piece);
+        sg_meta_unmap(made.span, made.spans * sizeof *made.span);
         return false;
     }
-    /* The mapping is as large as the contents, and no memory is taken before the copies come. */
-    (void)madvise(host, bytes, MADV_HUGEPAGE); /* fewer faults, where the system has such pages */
-    made.host = host;
-    uint64_t offset = 0;
-    for (size_t i = 0; i < count; i++) {
-        made.piece[i] = (struct kept_piece){pieces[i].address, pieces[i].bytes, offset};
-        offset += pieces[i].bytes;
+    (void)kept_lay_out(kept, pieces, count, made.piece, &bytes);
+    for (size_t i = 0; i < kept->spans; i++)
+        made.span[i] = kept->span[i];
+    if (host) {
+        /* The span is as large as the contents, and no memory is taken before the copies come. */
+        (void)madvise(host, bytes, MADV_HUGEPAGE); /* fewer faults, where the system has such pages */
+        made.span[kept->spans] = (struct span){.host = host, .bytes = bytes, .driver = driver};
     }
+    if (!kept->spans)
+        sg_contents_count(1);
+    sg_meta_unmap(kept->span, kept->spans * sizeof *kept->span);
+    sg_meta_unmap(kept->piece, kept->count * sizeof *kept->piece);
     *kept = made;
+    kept_drop_empty(kept);
     return true;
 }
 
-/* One line a second about long copies. */
-static void contents_say(struct sg_contents *contents, const char *what, uint64_t done, uint64_t bytes)
-{
-    uint64_t now = sg_clock_coarse_ns();
-    char line[200], part[SG_SIZE_TEXT], whole[SG_SIZE_TEXT];
-    if (now - contents->said_ns < SECOND_NS)
-        return;
-    contents->said_ns = now;
-    snprintf(line, sizeof line, "tag \"%s\" on device %d: %s of %s %s", contents->name, contents->device,
-        sg_size_format(done, part), sg_size_format(bytes, whole), what);
-    sg_log_line(line);
-}
-
-/* Copies [from, from + bytes) of a kept piece to the host, or with `home` back to the device. */
-static CUresult contents_copy(struct sg_contents *contents, struct kept *kept, CUdeviceptr address, uint64_t offset,
+/* Copies [from, from + bytes) of a span to the host, or with `home` back to the device. */
+static CUresult contents_copy(struct sg_contents *contents, struct span *span, CUdeviceptr address, uint64_t offset,
     uint64_t bytes, bool home, CUstream stream)
 {
     const struct sg_driver *driver = contents->driver;
     CUresult result = CUDA_SUCCESS;
     for (uint64_t done = 0; done < bytes && result == CUDA_SUCCESS;) {
-        uint64_t end = contents_register(driver, kept, (offset + done) / CHUNK * CHUNK), left = bytes - done;
+        uint64_t end = span_register(span, (offset + done) / CHUNK * CHUNK), left = bytes - done;
         uint64_t part = end - offset - done < left ? end - offset - done : left;
-        result = home ? driver->copy_from_host_async(address + done, kept->host + offset + done, part, stream)
-                      : driver->copy_to_host_async(kept->host + offset + done, address + done, part, stream);
+        result = home ? driver->copy_from_host_async(address + done, span->host + offset + done, part, stream)
+                      : driver->copy_to_host_async(span->host + offset + done, address + done, part, stream);
         done += part;
         if (result == CUDA_SUCCESS && offset % CHUNK + done >= CHUNK) { /* so that what is said is true */
             result = driver->stream_synchronize(stream);
-            contents_say(contents, home ? "put back" : "saved", offset + done, kept->bytes);
+            sg_contents_say(contents, home ? "put back" : "saved", offset + done, span->bytes);
         }
     }
     return result;
-}
-
-/* Runs copies on a stream of ours, and waits for them. */
-static CUresult contents_on_stream(struct sg_contents *contents, const struct sg_memory_piece *pieces, size_t count,
-    CUresult (*each)(struct sg_contents *, const struct sg_memory_piece *, size_t, CUstream))
-{
-    const struct sg_driver *driver = contents->driver;
-    CUstream stream;
-    if (!contents_can_copy(driver))
-        return CUDA_ERROR_NOT_SUPPORTED;
-    CUresult result = driver->stream_create(&stream, CU_STREAM_NON_BLOCKING);
-    if (result != CUDA_SUCCESS)
-        return result;
-    contents->said_ns = sg_clock_coarse_ns();
-    result = each(contents, pieces, count, stream);
-    CUresult ended = driver->stream_synchronize(stream);
-    (void)driver->stream_destroy(stream);
-    return result == CUDA_SUCCESS ? ended : result;
 }
 
 /* Saves all pieces, in their order. */
@@ -152,42 +212,54 @@ static CUresult save_each(struct sg_contents *contents, const struct sg_memory_p
     struct kept *kept = contents_kept(contents);
     CUresult result = CUDA_SUCCESS;
     (void)pieces;
-    for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++)
-        result = contents_copy(contents, kept, kept->piece[i].address, kept->piece[i].offset, kept->piece[i].bytes,
+    (void)count;
+    for (size_t i = 0; i < kept->count && result == CUDA_SUCCESS; i++) {
+        const struct kept_piece *piece = &kept->piece[i];
+        result = contents_copy(contents, &kept->span[piece->span], piece->address, piece->offset, piece->bytes,
             /* home */ false, stream);
+    }
     return result;
 }
 
 CUresult sg_contents_save(void *user, const struct sg_memory_piece *pieces, size_t count)
 {
     struct sg_contents *contents = user;
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < count; i++)
-        bytes += pieces[i].bytes;
+    struct kept *kept = contents_kept(contents);
     contents->saved = true;
-    sg_contents_drop(contents->device, contents->tag);
-    if (!contents_make(contents_kept(contents), pieces, count, bytes))
+    if (contents->in_files)
+        return sg_contents_file_save(contents, pieces, count);
+    if (!kept_make(kept, contents->driver, pieces, count))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = contents_on_stream(contents, pieces, count, save_each);
-    contents_unregister(contents->driver, contents_kept(contents));
+    CUresult result = sg_contents_on_stream(contents, pieces, count, save_each);
+    kept->saved = result == CUDA_SUCCESS;
     return result;
 }
 
-/* Both lists are in one order, so each piece is looked for where the one before was found. */
+bool sg_contents_are_saved(const struct sg_contents *contents)
+{
+    return contents->in_files ? sg_contents_file_has(contents) : contents_kept(contents)->saved;
+}
+
+/* Each piece may stand in several parts. */
 static CUresult restore_each(struct sg_contents *contents, const struct sg_memory_piece *pieces, size_t count,
     CUstream stream)
 {
     struct kept *kept = contents_kept(contents);
     CUresult result = CUDA_SUCCESS;
-    size_t at = 0; /* the kept piece that was found last */
-    for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
-        while (at < kept->count && pieces[i].address - kept->piece[at].address >= kept->piece[at].bytes)
-            at++;
-        if (at == kept->count)
-            return CUDA_ERROR_INVALID_VALUE;
-        result = contents_copy(contents, kept, pieces[i].address,
-            kept->piece[at].offset + (pieces[i].address - kept->piece[at].address), pieces[i].bytes, /* home */ true,
-            stream);
+    size_t at = 0; /* the kept piece that was found last: both lists are in one order */
+    for (size_t i = 0; i < count; i++) {
+        uint64_t part;
+        for (uint64_t into = 0; into < pieces[i].bytes && result == CUDA_SUCCESS; into += part) {
+            CUdeviceptr begin = pieces[i].address + into;
+            while (at < kept->count && begin - kept->piece[at].address >= kept->piece[at].bytes)
+                at++;
+            if (at == kept->count)
+                return CUDA_ERROR_INVALID_VALUE;
+            uint64_t skip = begin - kept->piece[at].address, left = kept->piece[at].bytes - skip;
+            part = pieces[i].bytes - into < left ? pieces[i].bytes - into : left;
+            result = contents_copy(contents, &kept->span[kept->piece[at].span], begin, kept->piece[at].offset + skip,
+                part, /* home */ true, stream);
+        }
     }
     return result;
 }
@@ -195,9 +267,8 @@ static CUresult restore_each(struct sg_contents *contents, const struct sg_memor
 CUresult sg_contents_restore(void *user, const struct sg_memory_piece *pieces, size_t count)
 {
     struct sg_contents *contents = user;
-    CUresult result = contents_on_stream(contents, pieces, count, restore_each);
-    contents_unregister(contents->driver, contents_kept(contents));
-    return result;
+    return contents->in_files ? sg_contents_file_restore(contents, pieces, count)
+                              : sg_contents_on_stream(contents, pieces, count, restore_each);
 }
 
 /* Sets all pieces to zeros: other processes may have written to these pages before. */
@@ -212,7 +283,7 @@ static CUresult clear_each(struct sg_contents *contents, const struct sg_memory_
 
 CUresult sg_contents_clear(void *user, const struct sg_memory_piece *pieces, size_t count)
 {
-    return contents_on_stream(user, pieces, count, clear_each);
+    return sg_contents_on_stream(user, pieces, count, clear_each);
 }
 
 /* The place of a range in one kept tag; NULL: it is not there. A range that goes beyond a piece is no block's: two pieces stand
@@ -225,8 +296,8 @@ static const void *contents_in(const struct kept *kept, CUdeviceptr address, uin
     for (size_t i = 0; i < kept->count; i++) {
         const struct kept_piece *piece = &kept->piece[i];
         uint64_t into = address - piece->address;
-        if (address >= piece->address && into <= piece->bytes && bytes <= piece->bytes - into)
-            return kept->host + piece->offset + into;
+        if (address >= piece->address && into <= piece->bytes && bytes <= piece->bytes - into && piece->bytes)
+            return kept->span[piece->span].host + piece->offset + into;
     }
     return NULL;
 }
@@ -238,4 +309,46 @@ const void *sg_contents_find(CUdeviceptr address, uint64_t bytes)
         for (uint32_t tag = 0; tag < SG_TAGS && !found; tag++)
             found = contents_in(&kept_of[device][tag], address, bytes);
     return found;
+}
+
+/* Cuts [begin, end) out of the pieces of a tag. One that is cut in the middle becomes two, for which a table with one more is
+   made. Without memory for that, all stays until the tag is resumed.
+
+   For example, a piece of 10 MiB loses [4, 6) MiB. Two of 4 MiB are left, at offsets 0 and 6 MiB of the same span, and the
+   copy of either is where it was. */
+static void kept_cut(struct kept *kept, CUdeviceptr begin, CUdeviceptr end)
+{
+    for (size_t i = 0; i < kept->count; i++) {
+        struct kept_piece *piece = &kept->piece[i], was = *piece;
+        if (begin - was.address >= was.bytes)
+            continue;
+        CUdeviceptr to = end < was.address + was.bytes ? end : was.address + was.bytes;
+        struct kept_piece rest = {to, was.address + was.bytes - to, was.offset + (to - was.address), was.span};
+        piece->bytes = begin - was.address;
+        if (rest.bytes && !piece->bytes) {
+            *piece = rest;
+        } else if (rest.bytes) {
+            struct kept_piece *more = sg_meta_map((kept->count + 1) * sizeof *more);
+            if (!more) {
+                *piece = was;
+                return;
+            }
+            for (size_t j = 0; j <= kept->count; j++)
+                more[j] = j <= i ? kept->piece[j] : j == i + 1 ? rest : kept->piece[j - 1];
+            sg_meta_unmap(kept->piece, kept->count * sizeof *kept->piece);
+            kept->piece = more;
+            kept->count++;
+        }
+        kept_drop_empty(kept);
+        return;
+    }
+}
+
+void sg_contents_freed(CUdeviceptr address, uint64_t bytes)
+{
+    for (int device = 0; device < SG_DEVICES_MAX; device++)
+        for (uint32_t tag = 0; tag < SG_TAGS; tag++)
+            if (kept_of[device][tag].count)
+                kept_cut(&kept_of[device][tag], address, address + bytes);
+    sg_contents_file_freed(address, bytes);
 }

@@ -12,6 +12,7 @@
 
 #include "check/state.h"
 #include "serve/callers.h"
+#include "serve/contents.h"
 #include "serve/deferred_frees.h"
 #include "serve/free_mode.h"
 #include "track/captures.h"
@@ -74,7 +75,7 @@ void sg_fast_path_prepare(const struct sg_module *module)
         return;
     self->inside = true; /* calls by handlers meanwhile are handed on */
     bool fine = module->fast_path && self->last.context && !sg_annotate_on && !sg_check_on() &&
-                sg_contexts_primary(self->last.context);
+                !atomic_load(&sg_contents_any) && sg_contexts_primary(self->last.context);
     const struct sg_request request = {0};
     fast_path_fill(&self->fast_path, epoch, core, &request);
     self->runtime = runtime_of(module);
@@ -89,7 +90,7 @@ void sg_fast_path_prepare_streams(void)
     unsigned epoch = atomic_load_explicit(&sg_fast_path_epoch, memory_order_acquire);
     struct sg_core *core = sg_process_core();
     if (!core || self->guards || sg_captures_active() || sg_annotate_on || sg_check_on() || sg_ipc_undecided() ||
-        !self->last.context ||
+        atomic_load(&sg_contents_any) || !self->last.context ||
         (self->stream_fast_path.epoch == epoch && self->stream_fast_path.tag.context == self->last.context))
         return;
     const struct sg_request request = {.named = true};

@@ -13,8 +13,10 @@
 #include "process/hooks.h"
 #include "process/process.h"
 #include "process/stand_ins.h"
+#include "serve/contents.h"
 #include "serve/deferred_frees.h"
 #include "serve/free_mode.h"
+#include "serve/pause.h"
 #include "serve/used_streams.h"
 #include "services/hazard_annotations.h"
 #include "services/recorder.h"
@@ -78,12 +80,19 @@ static CUresult free_by_core(struct sg_core *core, CUdeviceptr address, const st
         free_order_by(core, address, request, &tag);
     struct sg_guard *guard = sg_guard_on() ? sg_guard_freeing(core, address, &tag) : NULL;
     struct sg_freed *checked = sg_check_on() ? sg_check_freeing(core, address, &tag) : NULL;
+    /* The size of a block whose contents may be kept is asked before the free: the address may be another's at once after it.
+       Nothing is asked where nothing is kept, which is a read of one word. */
+    struct sg_block_info kept = {0};
+    if (atomic_load_explicit(&sg_contents_any, memory_order_relaxed))
+        (void)sg_core_block(core, address, &kept);
     result = sg_core_free(core, address, &tag);
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE &&
         result != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && tag.sync != SG_FREE_SYNC_STRICT) {
         tag.sync = SG_FREE_SYNC_STRICT;
         result = sg_core_free(core, address, &tag);
     }
+    if (kept.bytes && result == CUDA_SUCCESS)
+        sg_pause_freed(address, kept.bytes);
     if (checked)
         sg_check_freed(checked, result == CUDA_SUCCESS);
     if (guard)

@@ -10,10 +10,12 @@
 #include "base/rest.h"
 #include "base/size.h"
 #include "check/state.h"
+#include "config/roundup.h"
 #include "process/capture_mode.h"
 #include "process/log.h"
 #include "process/process.h"
 #include "serve/contents.h"
+#include "serve/contents_file.h"
 #include "serve/deferred_frees.h"
 #include "services/trim.h"
 #include "track/captures.h"
@@ -24,12 +26,13 @@
 enum { REST_NS = 100000 };
 
 static atomic_flag ordering = ATOMIC_FLAG_INIT;
+static bool retains;                  /* sg_pause_retain(); changes between orders */
 static _Atomic uint32_t said_refused; /* a bit for each tag of which a line was printed since it was paused */
 
 /* An order for one tag on one device. */
 struct order {
     struct sg_core *core;
-    bool pause;
+    bool pause, discards;
     int device;
     uint32_t tag;
     struct sg_pause_result result;
@@ -75,8 +78,8 @@ static void pause_say(const struct order *order, CUresult answer, const char *na
 /* Asks the core, with contents on the host. A device that is full gets what other processes hold idle. */
 static CUresult pause_ask(struct order *order, struct sg_contents *contents, bool discard)
 {
-    const struct sg_backup backup = {.save = discard ? NULL : sg_contents_save,
-        .restore = discard ? sg_contents_clear : sg_contents_restore,
+    const struct sg_backup backup = {.save = discard || order->discards ? NULL : sg_contents_save,
+        .restore = sg_contents_are_saved(contents) ? sg_contents_restore : sg_contents_clear,
         .user = contents};
     if (order->pause)
         return sg_core_pause(order->core, order->device, order->tag, /* everything */ sg_captures_any(), &backup,
@@ -88,14 +91,21 @@ static CUresult pause_ask(struct order *order, struct sg_contents *contents, boo
     return answer;
 }
 
-/* Carries one order out, with a context of the device current. A device whose contexts have ended has no memory. */
+/* For example, "w" is paused with 8 GiB of contents, and resumed with retain: its host memory stays. The next pause by discard
+   gives that up, since zeros are to come back, and a copy of older bytes must not.
+
+   Carries one order out, with a context of the device current. A device whose contexts have ended has no memory. */
 static CUresult pause_carry_out(struct order *order)
 {
     CUstreamCaptureMode mode;
-    bool discard = false;
-    const char *name = sg_core_tag_name(order->core, order->tag, &discard);
-    struct sg_contents contents = {.driver = sg_process_driver(), .device = order->device, .tag = order->tag,
-        .name = name};
+    enum sg_tag_keep keep = SG_TAG_SAVED;
+    const char *name = sg_core_tag_name(order->core, order->tag, &keep);
+    struct sg_contents contents = {.driver = sg_process_driver(),
+        .core = order->core,
+        .device = order->device,
+        .tag = order->tag,
+        .name = name,
+        .in_files = keep == SG_TAG_FILED};
     /* Another thread may end the context, so it is kept from that until the order is carried out. */
     int use = sg_context_pin_current(sg_contexts_any(order->device));
     order->result = (struct sg_pause_result){.why = SG_PAUSE_FINE};
@@ -103,14 +113,15 @@ static CUresult pause_carry_out(struct order *order)
         return CUDA_SUCCESS;
     bool relaxed = sg_capture_mode_relax(&mode);
     uint64_t began = sg_clock_coarse_ns();
-    CUresult answer = pause_ask(order, &contents, discard);
+    CUresult answer = pause_ask(order, &contents, keep == SG_TAG_DISCARDED);
     uint64_t took = sg_clock_coarse_ns() - began;
+    /* Contents go once they are back, or where the tag was not paused after they were saved. A pause without contents needs
+       nothing of those before. */
+    if (order->pause ? contents.saved != order->result.changed : order->result.changed)
+        sg_contents_end(&contents, retains && !order->discards);
     if (relaxed)
         sg_capture_mode_restore(&mode);
     sg_context_unpin_current(use);
-    /* Contents go once they are back, or where the tag was not paused after they were saved. */
-    if (order->pause ? contents.saved && !order->result.changed : order->result.changed)
-        sg_contents_drop(order->device, order->tag);
     if (order->result.changed)
         atomic_fetch_and(&said_refused, ~(UINT32_C(1) << order->tag));
     pause_say(order, answer, name, took);
@@ -120,8 +131,8 @@ static CUresult pause_carry_out(struct order *order)
 /* True if a tag has that name; NULL: any has. */
 static bool pause_names(const struct sg_core *core, uint32_t tag, const char *name)
 {
-    bool discard;
-    const char *its = sg_core_tag_name(core, tag, &discard);
+    enum sg_tag_keep keep;
+    const char *its = sg_core_tag_name(core, tag, &keep);
     return its && (!name || strcmp(its, name) == 0);
 }
 
@@ -170,12 +181,12 @@ static CUresult pause_is_possible(bool pause)
 }
 
 /* Carries out an order for a name, on each device. */
-static CUresult pause_all(struct sg_core *core, const char *name, bool pause, uint64_t *ret_bytes)
+static CUresult pause_all(struct sg_core *core, const char *name, bool pause, bool discards, uint64_t *ret_bytes)
 {
     uint32_t paused[SG_DEVICES_MAX] = {0};
     /* A set of tags for each device, so that what was paused by this order can be told from what was paused before it:
        the latter stays paused where the order fails. */
-    struct order order = {.core = core, .pause = pause};
+    struct order order = {.core = core, .pause = pause, .discards = discards};
     CUresult answer = pause_is_possible(pause);
     bool found = !name;
     *ret_bytes = 0;
@@ -207,10 +218,10 @@ static void pause_begin(void)
         sg_rest(REST_NS);
 }
 
-CUresult sg_pause_tags(struct sg_core *core, const char *name, uint64_t *ret_bytes)
+static CUresult pause_tags(struct sg_core *core, const char *name, bool discards, uint64_t *ret_bytes)
 {
     pause_begin();
-    CUresult answer = pause_all(core, name, /* pause */ true, ret_bytes);
+    CUresult answer = pause_all(core, name, /* pause */ true, discards, ret_bytes);
     atomic_flag_clear(&ordering);
     /* All that is idle besides: what is not paused keeps no page that it does not use. */
     for (int device = 0; device < SG_DEVICES_MAX && !name && answer == CUDA_SUCCESS; device++)
@@ -218,10 +229,20 @@ CUresult sg_pause_tags(struct sg_core *core, const char *name, uint64_t *ret_byt
     return answer;
 }
 
+CUresult sg_pause_tags(struct sg_core *core, const char *name, uint64_t *ret_bytes)
+{
+    return pause_tags(core, name, /* discards */ false, ret_bytes);
+}
+
+CUresult sg_discard_tags(struct sg_core *core, const char *name, uint64_t *ret_bytes)
+{
+    return pause_tags(core, name, /* discards */ true, ret_bytes);
+}
+
 CUresult sg_resume_tags(struct sg_core *core, const char *name, uint64_t *ret_bytes)
 {
     pause_begin();
-    CUresult answer = pause_all(core, name, /* pause */ false, ret_bytes);
+    CUresult answer = pause_all(core, name, /* pause */ false, /* discards */ false, ret_bytes);
     atomic_flag_clear(&ordering);
     return answer;
 }
@@ -232,6 +253,31 @@ const void *sg_pause_backup(CUdeviceptr address, uint64_t bytes)
     const void *found = sg_contents_find(address, bytes);
     atomic_flag_clear(&ordering);
     return found;
+}
+
+void sg_pause_retain(bool retain)
+{
+    pause_begin();
+    retains = retain;
+    atomic_flag_clear(&ordering);
+}
+
+CUresult sg_pause_folder(const char *folder, uint64_t staging)
+{
+    pause_begin();
+    bool fine = sg_contents_file_folder(folder, staging);
+    atomic_flag_clear(&ordering);
+    return fine ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* A free must not wait for an order, which may copy for seconds. It may wait for work, too, that the free's own thread is to
+   begin. So contents of a block that is freed meanwhile stay until the tag's next order, which lists blocks anew. */
+void sg_pause_freed(CUdeviceptr address, uint64_t bytes)
+{
+    if (atomic_flag_test_and_set(&ordering))
+        return;
+    sg_contents_freed(address, sg_roundup(sg_process_conf()->roundup_divisions, bytes));
+    atomic_flag_clear(&ordering);
 }
 
 CUresult sg_pause_order(bool pause, const char *name, uint64_t *ret_bytes)
@@ -247,8 +293,8 @@ CUresult sg_pause_order(bool pause, const char *name, uint64_t *ret_bytes)
 void sg_pause_refused(struct sg_core *core, const struct sg_tag *tag, size_t bytes)
 {
     char line[224], size[SG_SIZE_TEXT];
-    bool discard;
-    const char *name = sg_core_tag_name(core, tag->memory_tag, &discard);
+    enum sg_tag_keep keep;
+    const char *name = sg_core_tag_name(core, tag->memory_tag, &keep);
     uint32_t bit = UINT32_C(1) << tag->memory_tag;
     if (!name || atomic_fetch_or(&said_refused, bit) & bit)
         return;

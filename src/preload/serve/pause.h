@@ -29,11 +29,23 @@
 CUresult sg_pause_tags(struct sg_core *core, const char *name, uint64_t *ret_bytes);
 CUresult sg_resume_tags(struct sg_core *core, const char *name, uint64_t *ret_bytes);
 
+/* sg_pause_tags() without contents, whatever the tag's flags say: zeros come back. */
+CUresult sg_discard_tags(struct sg_core *core, const char *name, uint64_t *ret_bytes);
+
 /* The same for an order from outside, of the tool (services/trim.c). The calling thread is one of ours. */
 CUresult sg_pause_order(bool pause, const char *name, uint64_t *ret_bytes);
 
 /* Where on the host the contents of paused memory are kept, which all belongs to one block; NULL: they are not. */
 const void *sg_pause_backup(CUdeviceptr address, uint64_t bytes);
+
+/* True: from the next resume on, memory that has kept contents stays, and serves the next pause. */
+void sg_pause_retain(bool retain);
+
+/* Where files of contents go (contents_file.h). */
+CUresult sg_pause_folder(const char *folder, uint64_t staging);
+
+/* Gives up contents of a block that was freed. While an order is carried out they stay until the next. */
+void sg_pause_freed(CUdeviceptr address, uint64_t bytes);
 
 /* Says once for each tag that an allocation of it was refused, because it is paused. */
 void sg_pause_refused(struct sg_core *core, const struct sg_tag *tag, size_t bytes);

@@ -6,11 +6,13 @@
 
 int segalloc_tag_push(const char *tag, unsigned flags)
 {
-    if (flags & ~(unsigned)SEGALLOC_TAG_DISCARD)
+    static const enum sg_tag_keep keeps[] =
+        {[SEGALLOC_TAG_DISCARD] = SG_TAG_DISCARDED, [SEGALLOC_TAG_FILE] = SG_TAG_FILED};
+    if (flags > SEGALLOC_TAG_FILE)
         return CUDA_ERROR_INVALID_VALUE;
     if (sg_process_is_passthrough())
         return CUDA_ERROR_NOT_SUPPORTED;
-    return (int)sg_memory_tags_push(tag, flags & SEGALLOC_TAG_DISCARD);
+    return (int)sg_memory_tags_push(tag, keeps[flags]);
 }
 
 int segalloc_tag_pop(void)
@@ -38,6 +40,11 @@ int segalloc_pause(const char *tag)
     return api_order(tag, sg_pause_tags);
 }
 
+int segalloc_discard(const char *tag)
+{
+    return api_order(tag, sg_discard_tags);
+}
+
 int segalloc_resume(const char *tag)
 {
     return api_order(tag, sg_resume_tags);
@@ -46,4 +53,21 @@ int segalloc_resume(const char *tag)
 const void *segalloc_backup(const void *address, size_t bytes)
 {
     return sg_process_is_passthrough() ? NULL : sg_pause_backup((CUdeviceptr)(uintptr_t)address, bytes);
+}
+
+/* A process whose allocations the driver serves has no contents to keep. It says so by 801, so that a program which needs files
+   can tell. The folder itself is looked at by the first pause, whose error names it.
+
+   For example, "/nvme/paused" is made by the first pause if /nvme is there. */
+int segalloc_backup_folder(const char *folder, size_t staging)
+{
+    return sg_process_is_passthrough() ? CUDA_ERROR_NOT_SUPPORTED : (int)sg_pause_folder(folder, staging);
+}
+
+int segalloc_backup_retain(int retain)
+{
+    if (sg_process_is_passthrough())
+        return CUDA_ERROR_NOT_SUPPORTED;
+    sg_pause_retain(retain);
+    return CUDA_SUCCESS;
 }

@@ -275,9 +275,9 @@ static void write_texts(void)
 static uint32_t recorder_list_tags(struct sg_core *core, struct sg_stats_tag ret[SG_STATS_TAGS])
 {
     uint32_t count = 0;
-    bool discard;
-    for (const char *name; count + 1 < SG_TAGS && (name = sg_core_tag_name(core, count + 1, &discard)); count++) {
-        struct sg_stats_tag tag = {.backup = !discard};
+    enum sg_tag_keep keep;
+    for (const char *name; count + 1 < SG_TAGS && (name = sg_core_tag_name(core, count + 1, &keep)); count++) {
+        struct sg_stats_tag tag = {.backup = keep != SG_TAG_DISCARDED};
         struct sg_tag_figures figures;
         snprintf(tag.name, sizeof tag.name, "%s", name);
         for (int device = 0; device < SG_DEVICES_MAX; device++) {

@@ -25,7 +25,7 @@
 
 /* Has the calling thread allocate under a tag from here on; NULL: under none. CUDA_ERROR_INVALID_VALUE: an empty or too
    long name. CUDA_ERROR_OUT_OF_MEMORY: there are too many names, or the stack is too deep. */
-CUresult sg_memory_tags_push(const char *name, bool discard);
+CUresult sg_memory_tags_push(const char *name, enum sg_tag_keep keep);
 
 /* Ends the topmost. CUDA_ERROR_INVALID_VALUE: there is none. */
 CUresult sg_memory_tags_pop(void);

@@ -11,16 +11,17 @@ from ._hook import install
 
 TYPE_CHECKING = False  # typing is slow to import, and every Python under `segalloc run --torch` imports this
 if TYPE_CHECKING:
-    from typing import Any, Iterator, Optional
+    import os
+    from typing import Any, Iterator, Optional, Union
 
     from ._fields import Stats
     from ._library import Device
-    from ._pause import PauseError
+    from ._pause import Backup, PauseError
     from ._watch import DeviceWatch, Site, Watch
 
     __version__: str
 
-__all__ = ["DeviceWatch", "PauseError", "Site", "Stats", "Watch", "install", "loaded", "mark", "pause", "phase", "region",
+__all__ = ["DeviceWatch", "PauseError", "Site", "Stats", "Watch", "backup_folder", "install", "loaded", "mark", "pause", "phase", "region",
            "reset_peaks", "resume", "set_limit", "stats", "trim", "version", "watch"]
 
 
@@ -110,9 +111,9 @@ def phase(name: str) -> "Iterator[None]":
 
 
 @contextlib.contextmanager
-def region(tag: str, backup: bool = True) -> "Iterator[None]":
+def region(tag: str, backup: "Backup" = True) -> "Iterator[None]":
     """Gives a tag to all that this thread allocates within the block: `with segalloc.region("kv", backup=False):`. pause()
-    and resume() name it. Without `backup` a pause saves no contents, and zeros come back.
+    and resume() name it. Without `backup` a pause saves no contents, and zeros come back; "file" saves them in files.
 
     It stands on pages of its own. Regions may be nested; the innermost counts. Outside of the library nothing happens."""
     from . import _pause
@@ -120,11 +121,18 @@ def region(tag: str, backup: bool = True) -> "Iterator[None]":
         yield
 
 
-def pause(tag: "Optional[str]" = None) -> None:
-    """Memory of a tag, or of all tags, leaves the device; contents are kept on the host. Its tensors keep their addresses, and
-    must not be used before resume(). PauseError says why it can't be done, and nothing has changed then."""
+def backup_folder(path: "Union[str, os.PathLike[str]]", staging: int = 0) -> None:
+    """The folder for contents of regions with backup="file" that are paused from here on; TMPDIR or /tmp at first.
+    `staging`: bytes of host memory by which they go there, 0 for 256 MiB."""
     from . import _pause
-    _pause.order(tag, pause=True)
+    _pause.folder(path, staging)
+
+
+def pause(tag: "Optional[str]" = None, backup: bool = True) -> None:
+    """Memory of a tag, or of all tags, leaves the device; contents are kept as its regions say, or with backup=False not.
+    Its tensors keep their addresses, and must not be used before resume(). PauseError says why it can't be done, and nothing has changed then."""
+    from . import _pause
+    _pause.order(tag, pause=True, backup=backup)
 
 
 def resume(tag: "Optional[str]" = None) -> None:

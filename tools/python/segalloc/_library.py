@@ -64,6 +64,8 @@ class Library:
         declare("segalloc_tag_pop", ctypes.c_int)
         declare("segalloc_pause", ctypes.c_int, ctypes.c_char_p)
         declare("segalloc_resume", ctypes.c_int, ctypes.c_char_p)
+        declare("segalloc_discard", ctypes.c_int, ctypes.c_char_p)
+        declare("segalloc_backup_folder", ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t)
         declare("segalloc_torch_reset", None)
         declare("segalloc_torch_raises", ctypes.c_int)
         declare("segalloc_torch_answers", ctypes.c_int)
@@ -177,6 +179,12 @@ class Library:
 
     def resume(self, tag: str | None) -> int:
         return int(self.calls.segalloc_resume(None if tag is None else str(tag).encode()))
+
+    def discard(self, tag: str | None) -> int:
+        return int(self.calls.segalloc_discard(None if tag is None else str(tag).encode()))
+
+    def backup_folder(self, folder: str | os.PathLike[str], staging: int) -> int:
+        return int(self.calls.segalloc_backup_folder(os.fsencode(folder), staging))
 
     def empty_cache(self) -> None:
         self.calls.segalloc_torch_reset()

@@ -5,6 +5,7 @@ SEGALLOC_MEMORY_SAVER. For example, region("kv") there becomes the tag "kv", and
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import os
 import pathlib
@@ -21,9 +22,46 @@ def _is_preloaded(path: str) -> bool:
 
 
 def _name_library(utils: Any, library: str) -> None:
+    """Its own libraries, as they are installed, have ours in their place. One that is found elsewhere stays what it is."""
+    natively, package = utils.get_binary_path_from_package, pathlib.Path(utils.__file__).parent
+
     def get_binary_path_from_package(stem: str) -> pathlib.Path:
+        if pathlib.Path(utils.__file__).parent != package:
+            return natively(stem)
         return pathlib.Path(library)
-    utils.get_binary_path_from_package = get_binary_path_from_package
+    utils.get_binary_path_from_package = functools.wraps(natively)(get_binary_path_from_package)
+
+
+class _Calls(ctypes.CDLL):
+    """Its own library is linked with CUDA's runtime, whose functions are called by it too. Ours is not: they are found in
+    the process."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if not name.startswith("cu"):
+                raise
+            return getattr(_runtime(), name)
+
+
+@functools.lru_cache(maxsize=None)
+def _runtime() -> ctypes.CDLL:
+    """The runtime that PyTorch has loaded."""
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+        paths = {line[line.find("/"):].rstrip("\n") for line in maps if "/libcudart" in line}
+    for path in sorted(paths):
+        return ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+    return ctypes.CDLL(None)
+
+
+def _call_runtime(wrapper: Any) -> None:
+    natively = wrapper.BinaryWrapper.__init__
+
+    def __init__(self: Any, *arguments: Any, **named: Any) -> None:
+        natively(self, *arguments, **named)
+        self.cdll.__class__ = _Calls
+    wrapper.BinaryWrapper.__init__ = functools.wraps(natively)(__init__)
 
 
 def _keep_one_entry(preload: Any) -> None:
@@ -63,4 +101,5 @@ def prepare(library: str) -> None:
         return
     _hook.after_import("torch_memory_saver.utils", lambda module: _name_library(module, library))
     _hook.after_import("torch_memory_saver.hooks.mode_preload", _keep_one_entry)
+    _hook.after_import("torch_memory_saver.binary_wrapper", _call_runtime)
     _hook.after_import("torch_memory_saver.entrypoint", _raise_errors)

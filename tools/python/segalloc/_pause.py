@@ -2,19 +2,23 @@
 from __future__ import annotations
 
 import contextlib
+import os
 
 from . import _library
 
 TYPE_CHECKING = False  # typing is slow to import
 if TYPE_CHECKING:
-    from typing import Any, Iterator
+    from typing import Any, Iterator, Literal, Union
 
-DISCARD = 1  # SEGALLOC_TAG_DISCARD
-REASONS = {2: "the device or the host has no memory for it", 500: "nobody has used that tag", 600: "its work does not end",
+    Backup = Union[bool, Literal["file"]]
+
+FLAGS = {True: 0, False: 1, "file": 2}  # SEGALLOC_TAG_DISCARD, SEGALLOC_TAG_FILE
+REASONS = {1: "that is no name", 2: "the device, the host or the disk has no room for it",
+           304: "the folder for its contents can't be used", 500: "nobody has used that tag", 600: "its work does not end",
            800: "others remember its pages", 801: "the library serves nothing here, or is checking itself",
            900: "a stream is being captured"}
 
-_pools: dict[tuple[str, bool], Any] = {}
+_pools: dict[tuple[str, Backup], Any] = {}
 
 
 class PauseError(RuntimeError):
@@ -25,7 +29,7 @@ class PauseError(RuntimeError):
         self.code = code
 
 
-def _pool(library: _library.Library, tag: str, backup: bool) -> Any:
+def _pool(library: _library.Library, tag: str, backup: Backup) -> Any:
     """A pool for each tag, where PyTorch's own cache is on: it would mix tags otherwise."""
     import sys
     torch = sys.modules.get("torch")
@@ -37,13 +41,15 @@ def _pool(library: _library.Library, tag: str, backup: bool) -> Any:
 
 
 @contextlib.contextmanager
-def region(tag: str, backup: bool) -> Iterator[None]:
+def region(tag: str, backup: Backup) -> Iterator[None]:
+    if backup not in FLAGS:
+        raise ValueError(f"segalloc: backup is True, False or 'file', not {backup!r}")
     library = _library.get()
     if library is None or not library.in_use():
         _library.warn_unless_loaded(stacklevel=5)
         yield
         return
-    result = library.tag_push(tag, 0 if backup else DISCARD)
+    result = library.tag_push(tag, FLAGS[backup])
     if result:
         raise PauseError(f"region({tag!r})", result)
     try:
@@ -53,12 +59,19 @@ def region(tag: str, backup: bool) -> Iterator[None]:
         library.tag_pop()
 
 
-def order(tag: str | None, pause: bool) -> None:
+def folder(path: str | os.PathLike[str], staging: int) -> None:
+    library = _library.get()
+    result = library.backup_folder(path, staging) if library else 0
+    if result and library and library.in_use():
+        raise PauseError(f"backup_folder({path!r})", result)
+
+
+def order(tag: str | None, pause: bool, backup: bool = True) -> None:
     library = _library.get()
     if library is None:
         _library.warn_unless_loaded(stacklevel=4)
         return
-    result = library.pause(tag) if pause else library.resume(tag)
+    result = library.resume(tag) if not pause else library.pause(tag) if backup else library.discard(tag)
     if result:
         what = "all tags" if tag is None else f"tag {tag!r}"
         raise PauseError(f"{what} can't be {'paused' if pause else 'resumed'}", result)
