@@ -57,6 +57,28 @@ def check(preset, variant):
     return planned
 
 
+def check_colocated(preset):
+    """Where both phases pause, a card of the larger phase and a fiftieth is enough; where they keep their memory it takes the sum."""
+    name = ("--preset", preset, "--steps", 2)
+    plans = {way: train(*name, "--budget", "--colocate", way, LD_LIBRARY_PATH="/nonexistent")[1] for way in ("keep", "pause", "pause-discard")}
+    phases = plans["pause"]["phase_bytes"]
+    larger = max(phases.values())
+    assert all(plan["phase_bytes"] == phases and sum(plan["budget"].values()) == plan["peak_bytes"] for plan in plans.values()), preset
+    assert plans["pause"]["peak_bytes"] == plans["pause-discard"]["peak_bytes"] == larger
+    assert 0.98 * sum(phases.values()) <= plans["keep"]["peak_bytes"] <= sum(phases.values())
+    if not LIBRARY:
+        return
+    # large copies move nothing, and so host memory that a pause saves to is not touched
+    card = larger + larger // 50
+    env = {"SEGALLOC_SIM": f"{card},drop_mb=1", "SEGALLOC_CONF": "oom_report:False"}
+    for way in "pause", "pause-discard":
+        _, ran = train(*name, "--dry", "--colocate", way, status=0, LD_PRELOAD=LIBRARY, **env)
+        assert (ran["outcome"], ran["phase_bytes"]) == ("completed", phases), (preset, way, ran)
+    assert train(*name, "--dry", "--colocate", "keep", status=1, LD_PRELOAD=LIBRARY, **env)[1]["outcome"] == "out_of_memory"
+    _, without = train(*name, "--dry", "--colocate", "pause", status=1, LD_PRELOAD="", **env)
+    assert "pauses are segalloc's: segalloc run" in without["error"], without
+
+
 def check_fit():
     for what, option, step in (("batch", "--batch", 1), ("seq", "--max-len", 8), ("rank", "--rank", 1)):
         args = ("--preset", "qwen25-7b-lora", "--card", "24GiB", "--lengths", "fixed")
@@ -101,6 +123,8 @@ need = {key: check(*key)["peak_bytes"] for key in DOCUMENTS}
 assert 0.5 <= need["lmcleaner", "after"] / need["lmcleaner", "before"] <= 0.7
 check_fit()
 check_late()
+for engines in "spiral-qwen3-4b", "grpo-fsdp":
+    check_colocated(engines)
 if LIBRARY:
     check_fragments()
 listed = json.loads(subprocess.run([TRAIN, "--list", "--json"], capture_output=True, text=True).stdout)

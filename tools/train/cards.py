@@ -4,6 +4,7 @@ preset's document sets it) and under segalloc, and the longest sequence and the 
 document's card, all else as mended. "More" is segalloc against PyTorch by default, and as the document sets it.
 
     tools/train/cards.py build [PRESET...]     (a build folder, or the prefix that segalloc is installed in)
+    tools/train/cards.py build --colocate      where training and rollouts share a card: who holds memory while the other works
 
 Every load is recorded once on a simulated card that is large enough, and replayed under each allocator's rules; prints
 tables in Markdown. A card counts as large enough when every allocation of the recorded steps is served."""
@@ -13,7 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-STEPS, ROOMY, GIB, UNIT, SEQUENCE_FROM = 3, "4TiB", 1 << 30, 128, 1024
+STEPS, ROOMY, GIB, UNIT, SEQUENCE_FROM = 3, "4TiB,drop_mb=1", 1 << 30, 128, 1024  # large copies move nothing: a pause saves GiB
+ENGINES = ("spiral-qwen3-4b", "grpo-fsdp")
 
 
 def find(folder, *places):
@@ -100,16 +102,35 @@ def print_largest(presets):
         print(f"| `{preset['name']}` | {preset['card_bytes'] / GIB:g} | {' | '.join(map(str, cells))} |", flush=True)
 
 
+def print_colocated(presets):
+    """Smallest cards where training and rollouts share one: both keep their memory, or one has the other's paused."""
+    print("\n| preset | training by itself | rollouts by themselves | keep | pause | pause-discard | pause over the larger phase |\n|"
+          + "---|" * 7)
+    for preset in presets:
+        loads = {way: Load(preset["name"], "--colocate", way) for way in ("keep", "pause", "pause-discard")}
+        cards = {way: load.replay(("segalloc", "reserve_slack:1.0"), "--min-limit")["min_limit_bytes"] for way, load in loads.items()}
+        phases = loads["pause"].result["phase_bytes"]
+        larger = max(phases.values())
+        print(f"| `{preset['name']}` | {phases['training'] / GIB:.2f} | {phases['rollout'] / GIB:.2f} | "
+              f"{' | '.join(f'{card / GIB:.2f}' for card in cards.values())} | {(cards['pause'] / larger - 1) * 100:+.2f} % |", flush=True)
+        for load in loads.values():
+            load.trace.unlink()
+
+
 def main():
     listed = json.loads(subprocess.run([str(train), "--list", "--json"], capture_output=True, text=True).stdout)
     presets = [p for p in listed["presets"] if p["card_bytes"] and (not wanted or p["name"] in wanted)]
+    if colocated:
+        print_colocated([p for p in presets if p["name"] in ENGINES])
+        return
     print_cards(presets)
     print_largest(presets)
 
 
 if len(sys.argv) < 2:
     sys.exit(__doc__)
-root, wanted = Path(sys.argv[1]), sys.argv[2:]
+colocated = "--colocate" in sys.argv
+root, wanted = Path(sys.argv[1]), [a for a in sys.argv[2:] if a != "--colocate"]
 segalloc = find(root, "tools/segalloc/segalloc", "bin/segalloc")
 train = find(root, "tools/train/segalloc-train", "bin/segalloc-train").resolve()
 with tempfile.TemporaryDirectory() as folder:

@@ -151,6 +151,16 @@ static bool parse_fit(const char *text, enum fit *ret)
     return false;
 }
 
+static bool parse_colocate(const char *text, enum colocate *ret)
+{
+    for (int i = COLOCATE_KEEP; i < COLOCATE_COUNT; i++)
+        if (!strcmp(text, colocate_names[i])) {
+            *ret = (enum colocate)i;
+            return true;
+        }
+    return false;
+}
+
 static bool option_apply(struct options *o, enum option option, const char *value)
 {
     bool chosen;
@@ -192,6 +202,8 @@ static bool option_apply(struct options *o, enum option option, const char *valu
     case OPTION_variant: return true; /* likewise */
     case OPTION_scenario: return true;
     case OPTION_card: return o->card_named = parse_size(value, &o->card);
+    case OPTION_colocate:
+        return parse_colocate(value, &o->colocate);
     case OPTION_budget: return o->budget = true;
     case OPTION_fit: return parse_fit(value, &o->fit);
     case OPTION_pack: return o->pack = true;
@@ -305,6 +317,10 @@ static int options_check(const struct options *o, char *error, size_t error_size
         fault = error;
     } else if (strncmp(o->set.lengths, "file:", 5) != 0 &&
                lengths_open(&lengths, o->set.lengths, o->set.longest, 0, error, error_size)) {
+        fault = error;
+    } else if (o->colocate != COLOCATE_FREE && (!(o->set.engine.share > 0) || o->arena)) {
+        snprintf(error, error_size,
+            "--colocate goes with a preset that has a rollout engine, such as spiral-qwen3-4b, and --alloc eager");
         fault = error;
     } else if (options_plans(o)) {
         fault = NULL;

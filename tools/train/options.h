@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include "device/phases.h"
 #include "scenario.h"
 
 /* Where the arithmetic is done. */
@@ -25,6 +26,7 @@ struct options {
     uint64_t seed;
     size_t card;   /* that --card names; else the preset's, 0 for none */
     enum fit fit;
+    enum colocate colocate;
     enum backend backend;
     const char *save, *resume;
     int evaluate, evaluate_batch, threads;

@@ -120,6 +120,9 @@ static void report_json(FILE *out, const struct options *o, const struct run_res
         fprintf(out, "%zu", r->arena);
     else
         fputs("null", out);
+    if (o->colocate != COLOCATE_FREE)
+        fprintf(out, ",\"colocate\":\"%s\",\"phase_bytes\":{\"training\":%zu,\"rollout\":%zu}",
+            colocate_names[o->colocate], r->phase_peak[PHASE_TRAINING], r->phase_peak[PHASE_ROLLOUT]);
     print_card_json(out, o, r, planned);
     fprintf(out, ",\"tokens\":%" PRId64 ",\"parameters\":%" PRId64 ",\"trainable_parameters\":%" PRId64
                  ",\"allocations\":%" PRIu64 ",\"seconds\":%.6f", r->tokens, r->parameters, r->trained_parameters,

@@ -18,6 +18,8 @@ struct training {
     int step;          /* from 1 */
     int rank, ranks;
     struct tensor *kept[SCENARIO_KEPT];
+    struct phases phases;
+    struct awake engine;
     int64_t *tokens;   /* page-locked: of all micro-steps of a step */
     float *losses;     /* page-locked: likewise, and one of the evaluation */
     int64_t *starts;   /* page-locked: positions of packed rows, of all micro-steps of a step */
@@ -65,6 +67,7 @@ static void training_open(struct training *t, const struct options *o, const str
         device_fail(&t->device, "attention on the GPU", "heads may be 2048 wide at most");
     static const struct shape none = {.hidden = 1, .heads = 1, .kv_heads = 1, .head_dim = 2, .ffn = 1, .vocabulary = 1};
     bool bare = o->scenario && o->scenario->round;
+    phases_open(&t->phases, &t->device, o->colocate);
     model_open(&t->model, &t->device, bare ? &none : &o->set.shape, o->seed);
     schedule_open(&t->schedule, &t->device, &t->model, !o->set.no_checkpoint);
     t->schedule.policy = o->set.policy;
@@ -86,6 +89,8 @@ static void training_open(struct training *t, const struct options *o, const str
 static void training_close(struct training *t)
 {
     device_wait(&t->device);
+    phases_close(&t->phases);
+    engine_end(&t->engine);
     for (int i = 0; i < SCENARIO_KEPT; i++)
         tensor_drop(&t->kept[i]);
     model_drop_weights(&t->model);
@@ -185,7 +190,7 @@ static int64_t training_step(struct training *t)
         device_wait(&t->device);
         return 0;
     }
-    engine_rollout(&o->set.engine, &t->device, &o->set.shape, o->card, o->set.longest / 2);
+    engine_rollout(&o->set.engine, &t->phases, &t->engine, &o->set.shape, o->card, o->set.longest / 2);
     /* The ranks take the micro-steps in turn, as a process alone would make all of them. */
     const int parts = o->set.accumulation * t->ranks;
     for (int m = 0; m < parts && t->device.state == DEVICE_OK; m++) {
@@ -298,6 +303,9 @@ static void run_steps(struct training *t, void (*report)(void *, const struct st
     }
     r->seconds = seconds_now() - started;
     r->peak = t->device.peak;
+    if (t->phases.way != COLOCATE_FREE)
+        phases_note_peak(&t->phases);
+    memcpy(r->phase_peak, t->phases.peak, sizeof r->phase_peak);
     r->allocations = t->device.allocations;
     memcpy(r->budget, t->device.peak_by, sizeof r->budget);
     r->refused = t->device.refused;

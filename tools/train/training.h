@@ -25,6 +25,7 @@ struct run_result {
     int64_t tokens, parameters, trained_parameters;
     uint64_t allocations;
     size_t peak, arena, live, refused;
+    size_t phase_peak[PHASE_COUNT]; /* of each by itself, with --colocate; else 0 */
     size_t budget[BUDGET_COUNT]; /* of peak */
     size_t *peaks; /* of each rank, where there are several and all is well; the caller frees */
     /* Measured with --budget, or when memory ran out: the device's memory, and most used besides the tensors. */

@@ -127,6 +127,16 @@ void device_close(struct device *device)
     free(device->ring);
 }
 
+static void device_note_peak(struct device *device)
+{
+    if (device->live > device->phase_peak)
+        device->phase_peak = device->live;
+    if (device->live <= device->peak)
+        return;
+    device->peak = device->live;
+    memcpy(device->peak_by, device->live_by, sizeof device->peak_by);
+}
+
 void *device_take(struct device *device, size_t bytes)
 {
     void *pointer = NULL;
@@ -140,11 +150,17 @@ void *device_take(struct device *device, size_t bytes)
     device->live += bytes;
     device->live_by[device->label] += bytes;
     device->allocations++;
-    if (device->live > device->peak) {
-        device->peak = device->live;
-        memcpy(device->peak_by, device->live_by, sizeof device->peak_by);
-    }
+    device_note_peak(device);
     return pointer;
+}
+
+void device_swap(struct device *device, const struct paused *come, struct paused *ret_left)
+{
+    ret_left->live = device->live;
+    memcpy(ret_left->live_by, device->live_by, sizeof ret_left->live_by);
+    device->live = come->live;
+    memcpy(device->live_by, come->live_by, sizeof device->live_by);
+    device_note_peak(device);
 }
 
 enum budget device_label(struct device *device, enum budget label)

@@ -40,7 +40,8 @@ struct device {
     struct transfers transfers;
     struct comm *comm;    /* NULL: this process is alone */
     struct tensor *spare; /* tensor headers to use again */
-    size_t live, peak;    /* bytes asked for by tensors, not rounded */
+    size_t live, peak;    /* bytes asked for by tensors, not rounded; without what is paused */
+    size_t phase_peak;    /* of live, since phases.h has set it back */
     size_t limit;         /* of live, 0 for none: what a card of that size would refuse is refused here */
     enum budget label;    /* what is taken now is for this */
     size_t live_by[BUDGET_COUNT], peak_by[BUDGET_COUNT]; /* the parts of live, and of live when it was at its peak */
@@ -61,6 +62,14 @@ void device_close(struct device *device);
 /* Returns NULL after a failure, and makes one by running out. */
 void *device_take(struct device *device, size_t bytes);
 void device_give(struct device *device, void *pointer, size_t bytes, enum budget label);
+
+/* Bytes of tensors that are paused, by purpose. */
+struct paused {
+    size_t live, live_by[BUDGET_COUNT];
+};
+
+/* All that lives leaves the card, and `come` is there in its place. */
+void device_swap(struct device *device, const struct paused *come, struct paused *ret_left);
 
 /* Says what is taken from here on is for, and returns what it was for before. */
 enum budget device_label(struct device *device, enum budget label);

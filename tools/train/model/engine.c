@@ -4,14 +4,6 @@
 
 enum { KV_PAIR = 2, LAYER_TENSORS = 4, SAMPLED = 16, BATCHED_TOKENS = 8192 };
 
-struct awake {
-    struct device *device;
-    const struct shape *shape;
-    struct tensor **weights; /* of each layer qkv, o, gate and up, down; then embedding and head */
-    struct tensor **pool;    /* of each layer keys and values */
-    int weight_count;
-};
-
 static void engine_load(struct awake *a)
 {
     const struct shape *s = a->shape;
@@ -64,29 +56,50 @@ static void pass_over(struct awake *a, int64_t rows, int64_t sequences)
     tensor_drop(&hidden);
 }
 
-void engine_rollout(const struct engine *engine, struct device *device, const struct shape *shape, size_t card,
-                    int prompt)
+/* Takes weights and pool. */
+static void engine_wake(const struct engine *engine, struct phases *phases, struct awake *a, size_t card)
+{
+    a->device = phases->device;
+    a->weights = calloc((size_t)a->shape->layers * LAYER_TENSORS + 2, sizeof *a->weights);
+    a->pool = calloc((size_t)a->shape->layers, sizeof *a->pool);
+    if (!a->weights || !a->pool)
+        abort();
+    engine_load(a);
+    phases_begin_scratch(phases);
+    take_pool(a, (size_t)((double)card * engine->share));
+    phases_end_scratch(phases);
+}
+
+void engine_rollout(const struct engine *engine, struct phases *phases, struct awake *awake, const struct shape *shape,
+    size_t card, int prompt)
 {
     if (!(engine->share > 0))
         return;
-    enum budget before = device_label(device, BUDGET_other);
-    struct awake a = {.device = device, .shape = shape};
-    a.weights = calloc((size_t)shape->layers * LAYER_TENSORS + 2, sizeof *a.weights);
-    a.pool = calloc((size_t)shape->layers, sizeof *a.pool);
-    if (!a.weights || !a.pool)
-        abort();
-    engine_load(&a);
-    take_pool(&a, (size_t)((double)card * engine->share));
+    phases_turn(phases, PHASE_ROLLOUT);
+    enum budget before = device_label(phases->device, BUDGET_other);
+    awake->shape = shape;
+    if (!awake->weights)
+        engine_wake(engine, phases, awake, card);
+    phases_begin_scratch(phases);
     int64_t prompts = (int64_t)prompt * engine->sequences;
-    pass_over(&a, prompts < BATCHED_TOKENS ? prompts : BATCHED_TOKENS, engine->sequences);
+    pass_over(awake, prompts < BATCHED_TOKENS ? prompts : BATCHED_TOKENS, engine->sequences);
     /* Every token makes the same allocations, so a few stand for all. */
     for (int t = 0; t < engine->tokens && t < SAMPLED; t++)
-        pass_over(&a, engine->sequences, engine->sequences);
-    for (int i = shape->layers - 1; i >= 0; i--)
-        tensor_drop(&a.pool[i]);
-    for (int i = a.weight_count - 1; i >= 0; i--)
-        tensor_drop(&a.weights[i]);
-    free(a.weights);
-    free(a.pool);
-    device_label(device, before);
+        pass_over(awake, engine->sequences, engine->sequences);
+    phases_end_scratch(phases);
+    if (phases->way == COLOCATE_FREE)
+        engine_end(awake);
+    device_label(phases->device, before);
+    phases_turn(phases, PHASE_TRAINING);
+}
+
+void engine_end(struct awake *a)
+{
+    for (int i = a->weights ? a->shape->layers - 1 : -1; i >= 0; i--)
+        tensor_drop(&a->pool[i]);
+    for (int i = a->weight_count - 1; i >= 0; i--)
+        tensor_drop(&a->weights[i]);
+    free(a->weights);
+    free(a->pool);
+    *a = (struct awake){.weights = NULL};
 }
