@@ -121,7 +121,7 @@ class Commands(unittest.TestCase):
     def test_packages(self):
         """Each that the README has is one that packaging/build makes, and packaging/test installs by the README's command."""
         rows = re.findall(r"^\| .* \| `packaging/build ([a-z0-9-]+)` \| `(.+)` \|$", (ROOT / "README.md").read_text(), re.M)
-        self.assertEqual({kind for kind, _ in rows}, {"wheel", "deb", "tarball"})
+        self.assertEqual({kind for kind, _ in rows}, {"wheel", "deb", "rpm", "tarball"})
         for program in "build", "test":
             cases = re.findall(r"^([a-z0-9-]+)\)$", (ROOT / "packaging" / program).read_text(), re.M)
             self.assertLessEqual({kind for kind, _ in rows} | {"wheel-arm64"}, set(cases))
