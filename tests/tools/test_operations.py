@@ -85,7 +85,7 @@ class Lines(unittest.TestCase):
 
     @unittest.skipIf(shared.has_gpu(), "there is a driver here")
     def test_no_driver(self):
-        self.printed(self.run_it(SEGALLOC, "doctor")[0], "there is no CUDA driver (libcuda.so.1)")
+        self.printed(self.run_it(SEGALLOC, "doctor", LD_LIBRARY_PATH="")[0], "there is no CUDA driver (libcuda.so.1)")
 
     def test_killed(self):
         with tempfile.TemporaryDirectory() as folder:

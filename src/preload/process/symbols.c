@@ -118,14 +118,26 @@ struct search {
     char path[4096];
 };
 
+/* The end of a path that has as many folders as the prefix. For example, /a/mooncake/engine.so ends in engine.so for
+   "libcuda", and in mooncake/engine.so for "mooncake/engine.". */
+static const char *end_of_path(const char *path, const char *prefix)
+{
+    int folders = 0;
+    for (const char *at = prefix; *at; at++)
+        folders += *at == '/';
+    for (const char *at = path + strlen(path); at > path; at--)
+        if (at[-1] == '/' && folders-- == 0)
+            return at;
+    return path;
+}
+
 /* Not 0 if a library's file name begins with the prefix. Then its whole path is kept, for a dlopen() that loads
    nothing. */
 static int match_library(struct dl_phdr_info *info, size_t size, void *user)
 {
     (void)size;
     struct search *search = user;
-    const char *slash = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
-    const char *name = slash ? slash + 1 : info->dlpi_name;
+    const char *name = info->dlpi_name ? end_of_path(info->dlpi_name, search->prefix) : NULL;
     if (!name || strncmp(name, search->prefix, strlen(search->prefix)) != 0)
         return 0;
     size_t length = strlen(info->dlpi_name);

@@ -39,7 +39,8 @@ void *sg_cuda_symbol(const char *name);
 bool sg_cuda_loaded(void);
 
 /* A handle of the first loaded library whose file name begins with `prefix`, from dlopen: the caller gives it to
-   sg_library_close(). NULL where there is none. Takes the loader's lock. */
+   sg_library_close(). A prefix may name the folder too, "mooncake/engine.so". NULL where there is none. Takes the
+   loader's lock. */
 void *sg_library_find(const char *prefix);
 
 /* True if there is such a library. Takes no lock of the loader's that is held while what it loads is made ready. */

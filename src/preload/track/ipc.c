@@ -134,8 +134,9 @@ void sg_ipc_look(void)
         return;
     char line[256];
     snprintf(line, sizeof line,
-        "%s: memory is given to other processes by legacy handles; what is allocated from here on can be "
-        "(SEGALLOC_CONF=ipc:always: from the start)", sharer);
+        "%s: memory is given to other processes or network cards; what is allocated from here on can be "
+        "(SEGALLOC_CONF=ipc:always: from the start)",
+        sharer);
     sg_log_line(line);
 }
 

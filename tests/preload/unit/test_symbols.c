@@ -155,6 +155,16 @@ static void libraries_are_known_by_the_beginning_of_their_names(void **state)
         if (list[i].is)
             assert_string_equal(fake.asked_name, list[i].path);
     }
+    static const struct {
+        const char *path;
+        bool is;
+    } in_folders[] = {{"/a/mooncake/engine.so", true}, {"mooncake/engine.so.1", true}, {"/a/other/engine.so", false},
+        {"/a/xmooncake/engine.so", false}, {"engine.so", false}, {"/a/mooncake/b/engine.so", false}, {"", false}};
+    for (size_t i = 0; i < sizeof in_folders / sizeof *in_folders; i++) {
+        start_afresh(state);
+        fake.paths[0] = in_folders[i].path;
+        assert_int_equal(sg_library_loaded("mooncake/engine."), in_folders[i].is);
+    }
     for (int length = PATH_MOST - 2; length <= PATH_MOST + 1; length++) {
         start_afresh(state);
         memset(longest, 'a', sizeof longest);
