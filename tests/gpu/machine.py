@@ -118,6 +118,7 @@ class Machine:
         self.kernels = None  # arguments that name the compiled kernels, once nvcc was asked
         self.said = []     # what programs that went wrong wrote to stderr
         self.held = []     # processes that hold memory
+        self.patience = SIM_PATIENCE if sim else 1
         self.processes = Processes()
         self._until = []   # ends of the part and of the step that are running, innermost last
         self._number = itertools.count()
@@ -162,7 +163,7 @@ class Machine:
         left = self.left()
         if left < 2:
             raise NoTime("its time was over")
-        return min(wanted * (SIM_PATIENCE if self.sim else 1), left)
+        return min(wanted * self.patience, left)
 
     def row(self, name, status, note="", most=None, **facts):
         """Keeps a row of the part that is running, and prints it as a line at once. `status`: ok; native no, where it
@@ -261,7 +262,7 @@ class Machine:
         """The lines that the probe printed, as objects, natively or preloaded; on the simulator without `segalloc run`,
         which a machine with a GPU need not have built."""
         what, given = f"gpu_probe {' '.join(map(str, arguments))}", self.timeout(timeout)
-        process = self._probe(mode, arguments, sim, conf, subprocess.DEVNULL)
+        process = self._probe(mode, ["--patience", str(round(self.patience)), *arguments], sim, conf, subprocess.DEVNULL)
         try:
             for line in lines_of(written(process, given, what)):
                 found = row_of(line)

@@ -1,6 +1,6 @@
 /* Asks a driver what the allocator and the simulator take for granted. Prints a line of JSON for each answer as it comes.
 
-   usage: gpu_probe [--quick] [--gentle] [--rounds N] [--kernels FILE] [--group GROUP]… [ROW]…
+   usage: gpu_probe [--quick] [--gentle] [--rounds N] [--patience N] [--kernels FILE] [--group GROUP]… [ROW]…
           gpu_probe --list          (the rows, as JSON)
           gpu_probe --free          (bytes free on the device, by the driver's word)
           gpu_probe --hold BYTES    (takes memory until so much is free, and keeps it until its input ends) */
@@ -14,7 +14,7 @@
 
 static int usage(void)
 {
-    fputs("usage: gpu_probe [--quick] [--gentle] [--rounds N] [--kernels FILE] [--group GROUP]... [ROW]... | --list | "
+    fputs("usage: gpu_probe [--quick] [--gentle] [--rounds N] [--patience N] [--kernels FILE] [--group GROUP]... [ROW]... | --list | "
           "--free | "
           "--hold BYTES\n",
         stderr);
@@ -44,6 +44,8 @@ int main(int argc, char **argv)
             probe.gentle = true;
         else if (strcmp(argv[i], "--rounds") == 0 && more)
             probe.rounds = atoi(argv[++i]);
+        else if (strcmp(argv[i], "--patience") == 0 && more)
+            probe.patience = atoi(argv[++i]);
         else if (strcmp(argv[i], "--kernels") == 0 && more)
             probe.kernels_path = argv[++i];
         else if (strcmp(argv[i], "--group") == 0 && more && probe_choose(&choice, argv[i + 1]))

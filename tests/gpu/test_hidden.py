@@ -68,13 +68,13 @@ class Hidden(unittest.TestCase):
     def setUpClass(cls):
         cls.libraries = library_path()
 
-    def run_parts(self, *parts, seconds=560, **more):
+    def run_parts(self, *parts, seconds=560, patience=1, **more):
         """(results.json, what was printed, exit status)."""
         environment = {**os.environ, "LD_LIBRARY_PATH": self.libraries,
                        "HIDDEN_SIM": f"device=h100,card={CARD}", **more}
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run([sys.executable, HERE / "run", "--build", BUILD, "--python", PYTHON, "--out", folder,
-                                   "--seconds", str(seconds), "--only", ",".join(parts)], env=environment, text=True,
+                                   "--seconds", str(seconds), "--patience", str(patience), "--only", ",".join(parts)], env=environment, text=True,
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=seconds + 60)
             self.assertEqual(done.stderr, "", done.stdout)
             results = json.loads(pathlib.Path(folder, "results.json").read_text())
@@ -87,9 +87,9 @@ class Hidden(unittest.TestCase):
             fine = ("ok", "skipped", "not tried", *(["native no"] if (name, row["row"]) in ONLY_REAL else []))
             self.assertIn(row["status"], fine, f"{name}: {row}")
 
-    def check_parts(self, *parts, seconds=560):
-        """All end well; part alias, whose control is false here, is failed by that where there is an nvcc."""
-        found, told, status = self.run_parts(*parts, seconds=seconds)
+    def check_parts(self, *parts, seconds=1400):
+        """All end well, however busy this machine is; part alias, whose control is false here, is failed by that where there is an nvcc."""
+        found, told, status = self.run_parts(*parts, seconds=seconds, patience=8)
         for name in parts:
             if name == "alias" and found[name]["status"] == "failed":
                 self.assertEqual([problem.split(":")[0] for problem in found[name]["problems"]], ["control"], told)

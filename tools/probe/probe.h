@@ -40,6 +40,7 @@ struct probe {
     bool quick;       /* smaller sizes and fewer rounds: to see that it works */
     bool simulated;   /* times are then the simulator's own, by its table of costs: */
     uint64_t (*virtual_ns)(void);
+    int patience; /* times as long as its row says may each take, on a machine that others use; 0 is 1 */
     bool gentle; /* on a card that others use: little memory, few mappings */
     const char *kernels_path; /* compiled by nvcc; NULL: none are */
     bool compiles;            /* without: NVRTC is asked for them */

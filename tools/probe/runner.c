@@ -77,14 +77,19 @@ struct state {
     bool running; /* it has begun and not ended */
 };
 
+/* Seconds that the row of a process may take. */
+static int state_seconds(const struct state *state)
+{
+    return (state->running ? rows[state->row].seconds : START_SECONDS) * (probe.patience > 1 ? probe.patience : 1);
+}
+
 /* Follows the process. False where it took too long. */
 static bool runner_follow(int told, struct state *state)
 {
     for (;;) {
         unsigned char number;
         struct pollfd wait = {.fd = told, .events = POLLIN};
-        int seconds = state->running ? rows[state->row].seconds : START_SECONDS;
-        int ready = poll(&wait, 1, seconds * 1000);
+        int ready = poll(&wait, 1, state_seconds(state) * 1000);
         if (ready < 0 && errno == EINTR)
             continue;
         if (ready == 0)
@@ -112,7 +117,7 @@ static void runner_explain(const struct state *state, bool in_time, int status)
 {
     probe.row = rows[state->row].name;
     if (!in_time)
-        probe_say("'error': 'no answer within %d s'", state->running ? rows[state->row].seconds : START_SECONDS);
+        probe_say("'error': 'no answer within %d s'", state_seconds(state));
     else if (status < 0)
         probe_say("'error': 'its process does not end'");
     else if (WIFSIGNALED(status))
