@@ -188,6 +188,17 @@ char *sg_site_book_line(const struct sg_site_book *book, uint32_t site, char tex
     return sg_site_book_frame(book, &book->site[site].frame[book->site[site].best], text);
 }
 
+char *sg_site_book_caller(const struct sg_site_book *book, uint32_t site, char text[SG_SITE_TEXT])
+{
+    *text = '\0';
+    if (!sg_site_book_shown(book, site))
+        return text;
+    const struct sg_site_info *info = &book->site[site];
+    uint32_t caller = info->best + 1;
+    return caller < info->frames && !info->frame[caller].native ? sg_site_book_frame(book, &info->frame[caller], text)
+                                                                : text;
+}
+
 char *sg_site_book_phase(const struct sg_site_book *book, uint32_t phase, char text[SG_SITE_TEXT])
 {
     enum { DEEP = 16 };

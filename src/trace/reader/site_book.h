@@ -75,6 +75,9 @@ uint32_t sg_site_book_shown(const struct sg_site_book *book, uint32_t site);
 char *sg_site_book_line(const struct sg_site_book *book, uint32_t site, char text[SG_SITE_TEXT]);
 char *sg_site_book_frame(const struct sg_site_book *book, const struct sg_site_frame *frame, char text[SG_SITE_TEXT]);
 
+/* Writes the line of the caller of what sg_site_book_line() shows; "" where nothing of the program called it. Returns `text`. */
+char *sg_site_book_caller(const struct sg_site_book *book, uint32_t site, char text[SG_SITE_TEXT]);
+
 /* Writes a phase with those around it, the outermost first: "step 3, forward"; "" where it is unknown. At most 16 deep.
    Returns `text`. */
 char *sg_site_book_phase(const struct sg_site_book *book, uint32_t phase, char text[SG_SITE_TEXT]);

@@ -183,6 +183,25 @@ static void note_running(struct sg_findings *findings)
     snprintf(findings->end_room, sizeof findings->end_room, "the program is still running");
 }
 
+/* Looks for lines that keep more with each step, in a trace that has phases. A pipe is read once, so nothing is known of it. */
+static void findings_read_growth(struct sg_findings *findings, struct sg_trace_reader *reader)
+{
+    if (findings->book.phases && sg_growth_read(reader, &findings->growth))
+        findings->growth = (struct sg_growth){0};
+}
+
+/* Room is what the device has beyond the most that was taken there, by any call. Idle pages are no loss: what grows finds them. */
+uint64_t sg_findings_growth_ends(const struct sg_findings *findings, uint32_t ordinal)
+{
+    for (uint32_t i = 0; i < findings->devices; i++) {
+        const struct sg_findings_device *device = &findings->device[i];
+        uint64_t size = device->limit_bytes ? device->limit_bytes : device->total_bytes;
+        if (device->ordinal == ordinal && size)
+            return sg_growth_ends(&findings->growth, ordinal, size > device->peak_taken ? size - device->peak_taken : 0);
+    }
+    return 0;
+}
+
 static int findings_read_trace(struct sg_findings *findings, bool cards, char *error)
 {
     struct sg_trace_reader *reader;
@@ -245,8 +264,10 @@ static int findings_read_trace(struct sg_findings *findings, bool cards, char *e
     findings->book.resolve = sg_symbols_line;
     summary.dictionary.book = (struct sg_site_book){0};
     sg_summary_free(&summary);
-    if (!status && !findings->damaged)
+    if (!status && !findings->damaged) {
+        findings_read_growth(findings, reader);
         sg_findings_play(findings, reader, cards);
+    }
     sg_trace_close(reader);
     return status;
 }

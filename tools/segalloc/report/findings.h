@@ -8,6 +8,7 @@
 #include "base/findings.h"
 #include "replay/page_map.h"
 #include "stats.h"
+#include "analysis/growth.h"
 #include "analysis/summary.h"
 
 enum { SG_FINDINGS_ERROR = 512, SG_FINDINGS_DEVICES = 64 };
@@ -73,6 +74,7 @@ struct sg_findings {
     uint32_t cards;
     struct sg_checked checked; /* what `check` found; of a trace alone */
     struct sg_tag_book tags;
+    struct sg_growth growth; /* of a trace alone */
     bool knows_reserved;
     double served_share, utilization; /* negative: nothing to divide */
 };
@@ -101,6 +103,9 @@ double sg_findings_share(double of_allocations, uint64_t taken, const struct sg_
 
 /* Peak allocated ÷ peak reserved, negative when unknown. */
 double sg_findings_utilization(const struct sg_findings_device *device);
+
+/* The step at which a device has no more room for what grows there; 0: nothing does, or its size is not known. */
+uint64_t sg_findings_growth_ends(const struct sg_findings *findings, uint32_t ordinal);
 
 /* One sentence that says how it went and what to do. Returns `text`. */
 char *sg_findings_verdict(const struct sg_findings *findings, char *text, size_t size);

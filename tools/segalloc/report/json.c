@@ -227,6 +227,25 @@ static json_t *report_json_tags(const struct sg_tag_book *book)
     return tags;
 }
 
+/* Each line of code that keeps more with each step. */
+static json_t *report_json_growth(const struct sg_findings *findings)
+{
+    json_t *growth = sg_json_array();
+    char place[SG_SITE_TEXT];
+    for (uint32_t i = 0; i < findings->growth.rows; i++) {
+        const struct sg_growth_row *row = &findings->growth.row[i];
+        json_t *line = sg_json_object(NULL);
+        uint64_t ends = sg_findings_growth_ends(findings, row->device);
+        set_place(line, "site", sg_site_book_line(&findings->book, row->site, place));
+        set_place(line, "called_from", sg_site_book_caller(&findings->book, row->site, place));
+        SG_JSON_NUMBERS(line, {"device", row->device}, {"bytes_a_step", row->bytes_a_step},
+            {"since_step", row->since_step}, {"grown_bytes", row->grown});
+        sg_json_set(line, "out_of_memory_at_step", ends ? json_integer((json_int_t)ends) : json_null());
+        sg_json_add(growth, line);
+    }
+    return growth;
+}
+
 json_t *sg_report_json(const struct sg_findings *findings, bool nested)
 {
     char verdict[1024];
@@ -251,6 +270,7 @@ json_t *sg_report_json(const struct sg_findings *findings, bool nested)
         sg_json_add(devices, report_json_device(findings, &findings->device[i]));
     sg_json_set(result, "devices", devices);
     sg_json_set(result, "tags", report_json_tags(&findings->tags));
+    sg_json_set(result, "growth", report_json_growth(findings));
     sg_findings_advice(findings, report_add_advice, advice);
     sg_json_set(result, "advice", advice);
     return result;

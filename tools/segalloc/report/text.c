@@ -245,6 +245,38 @@ static void report_print_checked(const struct sg_findings *findings)
         printf("  and %" PRIu64 " more\n", findings->checked.count - kept);
 }
 
+/* Lines of code that keep more with each step. Without `all` the fastest alone. */
+static void report_print_growth(const struct sg_findings *findings, bool all)
+{
+    enum { FASTEST = 5 };
+    const struct sg_growth *growth = &findings->growth;
+    uint32_t rows = all || growth->rows < FASTEST ? growth->rows : FASTEST;
+    char place[SG_SITE_TEXT], a_step[SG_SIZE_TEXT], grown[SG_SIZE_TEXT];
+    if (rows)
+        printf("\nMemory that grows with each step, to step %" PRIu64 "\n", growth->last_step);
+    for (uint32_t i = 0; i < rows; i++) {
+        const struct sg_growth_row *row = &growth->row[i];
+        sg_site_book_line(&findings->book, row->site, place);
+        printf("  %12s a step since step %" PRIu64 ", %s so far: ", sg_size_format(row->bytes_a_step, a_step),
+            row->since_step, sg_size_format(row->grown, grown));
+        sg_tool_print_plain(*place ? place : "where, is not known");
+        sg_site_book_caller(&findings->book, row->site, place);
+        fputs(*place ? ", called at " : "", stdout);
+        sg_tool_print_plain(place);
+        putchar('\n');
+    }
+    if (rows < growth->rows)
+        printf("  and %" PRIu32 " more lines\n", growth->rows - rows);
+    for (uint32_t i = 0; i < findings->devices; i++) {
+        uint64_t ends = sg_findings_growth_ends(findings, findings->device[i].ordinal);
+        uint64_t size = findings->device[i].limit_bytes ? findings->device[i].limit_bytes
+                                                        : findings->device[i].total_bytes;
+        if (ends)
+            printf("  So %s of device %" PRIu32 " are full at about step %" PRIu64 ".\n", sg_size_format(size, a_step),
+                findings->device[i].ordinal, ends);
+    }
+}
+
 static void report_print_advice(void *user, const char *line)
 {
     bool *any = user;
@@ -308,6 +340,7 @@ void sg_report_text(const struct sg_findings *findings, bool all)
     report_print_checked(findings);
     for (uint32_t i = 0; i < findings->devices; i++)
         print_device(findings, &findings->device[i], all);
+    report_print_growth(findings, all);
     sg_findings_advice(findings, report_print_advice, &advised);
     if (!all) {
         puts("\nLevels, sizes, pages, counters and words: --all");
