@@ -253,5 +253,52 @@ class Colocate(unittest.TestCase):
                 self.assert_fits(without_pauses(one), without_pauses(other), found["keep"]["smallest_card_bytes"], True)
 
 
+def recorded(acts, path, size="1GiB"):
+    """The program without turns, with its trace. Its status."""
+    return subprocess.run([SEGALLOC, "run", "-q", "--sim", f"{size},at-once", "-f", "-o", path, "--conf", "oom_report:never", "--", TURNS,
+                           *(act for act in acts if not act.startswith(("turn", "next")))],
+                          env=ENVIRONMENT, stderr=subprocess.DEVNULL, timeout=60).returncode
+
+
+class Replayed(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.trace = os.path.join(folder.name, "T")
+
+    def told(self, *arguments):
+        result = tool(*arguments)
+        self.assertEqual(result.returncode, 0, result)
+        return json.loads(result.stdout)
+
+    def test_pauses_replay_exactly(self):
+        """A replay with the recorded settings decides as the run did, and has its figures to the byte."""
+        keys = "requested_bytes", "allocated_bytes", "reserved_bytes", "paused_bytes", "pages_moved"
+        for case in range(CASES):
+            with self.subTest(case=case):
+                self.assertEqual(recorded(program(random.Random(case), 0, 3), self.trace), 0)
+                report, replay = self.told("report", "--json", self.trace), self.told("replay", "--json", self.trace)
+                self.assertEqual((replay["as_recorded"], replay["diverged_event"]), (True, None))
+                self.assertGreater(sum(tag["pauses"] for tag in report["tags"]), 0)
+                for key in "peak_requested_bytes", "peak_allocated_bytes", "peak_reserved_bytes":
+                    self.assertEqual(replay[key], report[key], key)
+                now = report["devices"][0]["statistics"]
+                self.assertEqual(replay["end_reserved_bytes"], now["reserved_bytes"], keys)
+                self.assertEqual(replay["pages_moved"], now["pages_moved"])
+
+    def test_smallest_card_of_a_trace_with_pauses(self):
+        """What is paused takes nothing of it: the program runs on that card, and not on one that is a page smaller."""
+        for acts in (["tag=w", "a+200000", "pause", "tag=", "b+250000", "b-", "resume", "a-", "c+100000"],
+                     ["tag=w", "a+200000", "pause", "a-", "tag=", "b+150000", "resume", "c+50000"],  # freed while it is paused
+                     ["tag=w!", "a+100000", "tag=x", "b+100000", "pause=w", "tag=", "c+90000", "c-", "resume", "pause=x", "d+100000"]):
+            with self.subTest(acts):
+                self.assertEqual(recorded(acts, self.trace), 0)
+                smallest = self.told("replay", "--json", "--min-limit", self.trace)["min_limit_bytes"]
+                self.assertLess(smallest, 256 * MIB)
+                tune = self.told("tune", "--json", "--limit", str(smallest), self.trace)  # it takes the card for one that is enough
+                self.assertEqual(tune["default"]["ooms"], 0)
+                self.assertEqual([recorded(acts, self.trace, str(smallest - less)) for less in (0, PAGE)], [0, 1])
+
+
 if __name__ == "__main__":
     unittest.main()

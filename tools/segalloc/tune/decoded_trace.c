@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "analysis/refusals.h"
+#include "analysis/tags.h"
 #include "reader/dictionary.h"
 #include "idmap.h"
 #include "progress.h"
@@ -39,7 +40,8 @@ struct decoder {
     struct sg_dictionary dictionary;
     struct sg_refusals refusals;
     uint64_t alive[SEGALLOC_TRACE_DEVICES], peak[SEGALLOC_TRACE_DEVICES]; /* bytes of each device */
-    uint8_t *device;                                                      /* of the block in each slot */
+    uint8_t *device, *tag;                                                /* of the block in each slot */
+    struct sg_tag_book tags;                                              /* what is paused is not alive */
     uint64_t reserved[SEGALLOC_TRACE_DEVICES];                            /* at the peak, by the last statistics */
     uint64_t bound;
     uint64_t place; /* byte of the file at which the record stands; 0: unknown */
@@ -179,15 +181,18 @@ static int decoder_allocate(struct decoder *decoder, const struct segalloc_trace
         uint64_t *larger = realloc(decoder->size, (size_t)sizes * sizeof *larger);
         uint8_t *devices = larger ? realloc(decoder->device, sizes) : NULL;
         decoder->size = larger ? larger : decoder->size;
-        if (!devices)
+        decoder->device = devices ? devices : decoder->device;
+        uint8_t *tags = devices ? realloc(decoder->tag, sizes) : NULL;
+        if (!tags)
             return no_memory(decoder);
-        decoder->device = devices;
+        decoder->tag = tags;
         decoder->sizes = sizes;
     }
     uint32_t device = device_of(decoder, record);
     decoder_need(decoder, device, decoder->alive[device], record->size);
     decoder->size[slot] = record->size;
     decoder->device[slot] = (uint8_t)device;
+    decoder->tag[slot] = sg_tag_book_allocate(&decoder->tags, record, device);
     decoder->alive[device] += record->size;
     if (decoder->alive[device] > decoder->peak[device])
         decoder->peak[device] = decoder->alive[device];
@@ -208,7 +213,9 @@ static int decoder_release(struct decoder *decoder, const struct segalloc_trace_
         decoder->room = room;
     }
     decoder->spare[decoder->spares++] = slot;
-    decoder->alive[decoder->device[slot]] -= decoder->size[slot];
+    uint8_t device = decoder->device[slot];
+    if (sg_tag_book_free(&decoder->tags, decoder->tag[slot], device, decoder->size[slot]))
+        decoder->alive[device] -= decoder->size[slot];
     return decoder_append(decoder, record, slot);
 }
 
@@ -223,6 +230,16 @@ static int add_work(struct decoder *decoder, const struct segalloc_trace_record 
         last->stream == record->stream)
         return 0;
     return decoder_append(decoder, record, (uint32_t)record->id);
+}
+
+/* A pause takes bytes away, and a resume brings them back, once its end says that it has succeeded. */
+static void decoder_take_pause(struct decoder *decoder, const struct segalloc_trace_record *record)
+{
+    uint32_t device = device_of(decoder, record), of = decoder->tags.order.tag ? decoder->tags.order.device : device;
+    decoder->alive[of] += (uint64_t)sg_tag_book_take(&decoder->tags, record, device);
+    decoder_need(decoder, of, decoder->alive[of], 0);
+    if (decoder->alive[of] > decoder->peak[of])
+        decoder->peak[of] = decoder->alive[of];
 }
 
 /* A card without end, as `segalloc rehearse` has, says nothing: its pages are as large as no card's that is sold. */
@@ -275,9 +292,13 @@ static int decoder_take_record(struct decoder *decoder, const struct segalloc_tr
     case SEGALLOC_RECORD_COST:
     case SEGALLOC_RECORD_PEERS:
         return decoder_append(decoder, record, 0);
+    case SEGALLOC_RECORD_TURN:
+        decoder_take_pause(decoder, record);
+        return record->id == SEGALLOC_TURN_PAUSE_END ? decoder_append(decoder, record, (uint32_t)record->id) : 0;
     case SEGALLOC_RECORD_TAG: /* the tag stands where a block's slot does */
     case SEGALLOC_RECORD_PAUSE:
     case SEGALLOC_RECORD_RESUME:
+        decoder_take_pause(decoder, record);
         return record->id <= UINT8_MAX ? decoder_append(decoder, record, (uint32_t)record->id) : 0;
     case SEGALLOC_RECORD_OUTSIDE: /* its category stands where a block's slot does */
         return decoder_append(decoder, record, record->id < SEGALLOC_OUTSIDE_COUNT ? (uint32_t)record->id : 0);
@@ -348,6 +369,7 @@ int sg_tune_trace_open(const char *path, uint64_t bound, const atomic_bool *stop
     free(decoder.spare);
     free(decoder.size);
     free(decoder.device);
+    free(decoder.tag);
     sg_dictionary_free(&decoder.dictionary);
     sg_refusals_free(&decoder.refusals);
     sg_trace_close(reader);
