@@ -28,6 +28,8 @@ Requires-Python: >=3.9
 Description-Content-Type: text/markdown
 
 {(ROOT / "README.md").read_text()}"""
+# vLLM finds its sleep-mode backend of ours by it.
+ENTRY_POINTS = (ROOT / "tools/python/segalloc.dist-info/entry_points.txt").read_text()
 WHEEL = f"Wheel-Version: 1.0\nGenerator: segalloc\nRoot-Is-Purelib: false\nTag: {TAG}\n"
 # Not Python's, which takes a tenth of a second to start: pip puts it beside the environment's interpreter.
 SCRIPT = """#!/bin/sh
@@ -50,7 +52,7 @@ def files():
             yield f"segalloc/_tree/{name}", path.read_bytes(), bool(path.stat().st_mode & stat.S_IXUSR)
     yield f"segalloc-{VERSION}.data/scripts/segalloc", SCRIPT.encode(), True
     yield f"{INFO}/LICENSE", (ROOT / "LICENSE").read_bytes(), False
-    for name, text in ("METADATA", METADATA), ("WHEEL", WHEEL), ("top_level.txt", "segalloc\n"):
+    for name, text in ("METADATA", METADATA), ("WHEEL", WHEEL), ("top_level.txt", "segalloc\n"), ("entry_points.txt", ENTRY_POINTS):
         yield f"{INFO}/{name}", text.encode(), False
 
 

@@ -133,6 +133,9 @@ SEGALLOC_API int segalloc_resume(const char *tag);
 /* segalloc_pause() without contents, whatever the tag's flag: a resume brings zeros. */
 SEGALLOC_API int segalloc_discard(const char *tag);
 
+/* Bytes that the program has asked for under tags of that name and not freed, over all devices, paused or not. NULL: under any. */
+SEGALLOC_API size_t segalloc_tag_bytes(const char *tag);
+
 /* The contents of [address, address + bytes) while they are paused: host memory, to be read until the tag is resumed. NULL
    where they are not paused, were not saved on the host, or do not belong to one allocation. */
 SEGALLOC_API const void *segalloc_backup(const void *address, size_t bytes);

@@ -226,6 +226,16 @@ class Libraries(unittest.TestCase):
             self.assertEqual(steps, ["steps sft 3", "steps dpo 3", "steps grpo 3"], mode)
 
 
+    def test_graph_after_a_pause(self):
+        """A graph that was captured before a pause gives the same bytes after it, and another process had the card meanwhile."""
+        done = run("torch", HERE / "scripts" / "pause_graph.py", sim="1GiB")
+        self.assertEqual((done.stdout, done.returncode), ("done\n", 0), done.stderr[-3000:])
+
+    def test_vllm_sleeps(self):
+        """vLLM's sleep mode by the entry point: levels, tags, contents and addresses; nothing stays on the card."""
+        done = run("torch", HERE / "scripts" / "vllm_sleep.py", sim="1GiB")
+        self.assertEqual((done.stdout, done.returncode), ("done\n", 0), done.stderr[-3000:])
+
     @unittest.skipUnless(has("torch_memory_saver"), "no torch_memory_saver")
     def test_memory_saver_of_ours(self):
         """With --memory-saver its Python module pauses tags: contents come back, errors are raised, settings are kept."""

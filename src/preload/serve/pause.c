@@ -152,6 +152,19 @@ static bool pause_next(struct order *order, const char *name)
     return false;
 }
 
+/* For example, "weights" has 3 GiB with backup on device 0, and 1 GiB without on device 1: two tags of that name have 4 GiB, and
+   it is no matter whether either is paused. No order is waited for, so the figure may be between two of them. */
+uint64_t sg_pause_bytes(struct sg_core *core, const char *name)
+{
+    struct order at = {.core = core};
+    struct sg_tag_figures figures;
+    uint64_t bytes = 0;
+    while (pause_next(&at, name))
+        if (sg_core_tag_figures(core, at.device, at.tag, &figures))
+            bytes += figures.requested;
+    return bytes;
+}
+
 /* Resumes what an order has paused before it failed: `paused` has a bit for each tag of a device. */
 static void pause_take_back(struct sg_core *core, const uint32_t *paused)
 {

@@ -35,6 +35,9 @@ CUresult sg_discard_tags(struct sg_core *core, const char *name, uint64_t *ret_b
 /* The same for an order from outside, of the tool (services/trim.c). The calling thread is one of ours. */
 CUresult sg_pause_order(bool pause, const char *name, uint64_t *ret_bytes);
 
+/* Bytes asked for under tags of a name and not freed, over all devices; NULL: under any. */
+uint64_t sg_pause_bytes(struct sg_core *core, const char *name);
+
 /* Where on the host the contents of paused memory are kept, which all belongs to one block; NULL: they are not. */
 const void *sg_pause_backup(CUdeviceptr address, uint64_t bytes);
 

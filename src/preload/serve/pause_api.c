@@ -50,6 +50,15 @@ int segalloc_resume(const char *tag)
     return api_order(tag, sg_resume_tags);
 }
 
+size_t segalloc_tag_bytes(const char *tag)
+{
+    struct sg_core *core = sg_process_is_passthrough() ? NULL : sg_enter();
+    uint64_t bytes = core ? sg_pause_bytes(core, tag) : 0;
+    if (core)
+        sg_leave();
+    return (size_t)bytes;
+}
+
 const void *segalloc_backup(const void *address, size_t bytes)
 {
     return sg_process_is_passthrough() ? NULL : sg_pause_backup((CUdeviceptr)(uintptr_t)address, bytes);

@@ -1,8 +1,10 @@
 """Regions of torch_memory_saver over segalloc: what they say and keep. Prints done.
 
 Usage: regions.py torch|preload"""
+import ctypes
 import os
 import sys
+import tempfile
 
 import torch
 from torch_memory_saver import configure_subprocess
@@ -52,5 +54,30 @@ assert saver.enabled and saver.retain_cpu_backup is False
 with configure_subprocess():
     assert os.environ["LD_PRELOAD"].count("torch_memory_saver") == 1
 saver.pause("nobody")
+with saver.region("kept", enable_cpu_backup=True):
+    kept = full(20, 6)
+saver.pause("kept")
+first = saver.get_cpu_backup(kept, zero_copy=True)
+saver.retain_cpu_backup = True
+saver.resume("kept")
+assert saver.get_cpu_backup(kept, zero_copy=True).data_ptr() == first.data_ptr() and bool((kept == 6).all())
+kept.fill_(8)
+saver.retain_cpu_backup = False
+saver.pause("kept")
+assert saver.get_cpu_backup(kept, zero_copy=True).data_ptr() == first.data_ptr() and bool((first == 8).all())
+flags = ctypes.c_uint()
+assert saver._impl._binary_wrapper.cdll.cudaHostGetFlags(ctypes.byref(flags), ctypes.c_void_p(first.data_ptr())) == 0
+del first
+saver.resume("kept")
+assert saver.get_cpu_backup(kept) is None and bool((kept == 8).all())
+with tempfile.TemporaryDirectory() as folder:
+    saver.set_disk_backup_dir(folder)
+    with saver.region("filed", enable_disk_backup=True):
+        filed = full(30, 5)
+    saver.pause("filed")
+    assert sum(os.path.getsize(os.path.join(folder, name)) for name in os.listdir(folder)) >= 30 * MIB
+    assert saver.get_cpu_backup(filed) is None
+    saver.resume("filed")
+    assert os.listdir(folder) == [] and bool((filed == 5).all())
 saver.memory_margin_bytes = 0
 print("done")

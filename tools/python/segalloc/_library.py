@@ -65,6 +65,7 @@ class Library:
         declare("segalloc_pause", ctypes.c_int, ctypes.c_char_p)
         declare("segalloc_resume", ctypes.c_int, ctypes.c_char_p)
         declare("segalloc_discard", ctypes.c_int, ctypes.c_char_p)
+        declare("segalloc_tag_bytes", ctypes.c_size_t, ctypes.c_char_p)
         declare("segalloc_backup_folder", ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t)
         declare("segalloc_torch_reset", None)
         declare("segalloc_torch_raises", ctypes.c_int)
@@ -182,6 +183,9 @@ class Library:
 
     def discard(self, tag: str | None) -> int:
         return int(self.calls.segalloc_discard(None if tag is None else str(tag).encode()))
+
+    def tag_bytes(self, tag: str | None) -> int:
+        return int(self.calls.segalloc_tag_bytes(None if tag is None else str(tag).encode()))
 
     def backup_folder(self, folder: str | os.PathLike[str], staging: int) -> int:
         return int(self.calls.segalloc_backup_folder(os.fsencode(folder), staging))

@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 
     Backup = Union[bool, Literal["file"]]
 
+NOBODY = 500  # no such tag
 FLAGS = {True: 0, False: 1, "file": 2}  # SEGALLOC_TAG_DISCARD, SEGALLOC_TAG_FILE
 REASONS = {1: "that is no name", 2: "the device, the host or the disk has no room for it",
-           304: "the folder for its contents can't be used", 500: "nobody has used that tag", 600: "its work does not end",
+           304: "the folder for its contents can't be used", NOBODY: "nobody has used that tag", 600: "its work does not end",
            800: "others remember its pages", 801: "the library serves nothing here, or is checking itself",
            900: "a stream is being captured"}
 
