@@ -202,7 +202,17 @@ class Pools(unittest.TestCase):
     def test_peaks(self):
         """Segments of PyTorch's cache are blocks of ours, or expandable ones that the core does not have."""
         for conf in ("", "expandable_segments:True"):
-            self.as_natively("peaks.py", modes=self.modes(), extra={"PYTORCH_CUDA_ALLOC_CONF": conf})
+            for sim in ("4GiB", "4GiB,run_ahead=1000"):
+                self.as_natively("peaks.py", modes=self.modes(), sim=sim, extra={"PYTORCH_CUDA_ALLOC_CONF": conf})
+
+    def test_memory_of_a_launch_that_may_still_run(self):
+        """PyTorch waits for the stream of an expandable segment alone before it unmaps it. Work runs as late as it may here."""
+        for how, left in (("empty", 60), ("out", 460)):
+            for mode in ("auto",) if SHORT else ("auto", "torch"):
+                with self.subTest(how=how, mode=mode):
+                    done = run(mode, "launched.py", how, sim="512MiB,run_ahead=1000",
+                               extra={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"})
+                    self.assertEqual((done.returncode, done.stdout), (0, f"{left}\nended {left}\n"), done.stderr)
 
     def test_near_the_limit(self):
         """Pools, graphs and the rest on a card that they fill nearly: what ends natively or beneath ends in the default mode."""

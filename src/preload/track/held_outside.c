@@ -244,6 +244,19 @@ void sg_outside_mapped(CUdeviceptr address, size_t bytes, uint64_t handle)
     sg_process_unlock(SG_LOCK_OUTSIDE);
 }
 
+/* The key is the address at which a mapping begins, as it was noted by sg_outside_mapped(). PyTorch's segments take
+   their pages away one by one, each as it was mapped. A range that begins between two mappings is not found, and
+   counts as memory that is in no book. */
+int sg_outside_mapped_on(CUdeviceptr address)
+{
+    if (!outside_lock())
+        return -1;
+    uint64_t number = book.ready ? sg_idmap_get(&book.mapping, address) : 0;
+    int device = number ? book.holding[number - 1].device : -1;
+    sg_process_unlock(SG_LOCK_OUTSIDE);
+    return device;
+}
+
 /* A range may hold several mappings: each is taken by its address, and its length leads to the next. */
 uint64_t sg_outside_unmapped(CUdeviceptr address, size_t bytes)
 {

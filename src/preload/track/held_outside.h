@@ -58,6 +58,9 @@ int sg_outside_given(enum segalloc_outside what, uint64_t id);
 void sg_outside_mapped(CUdeviceptr address, size_t bytes, uint64_t handle);
 uint64_t sg_outside_unmapped(CUdeviceptr address, size_t bytes);
 
+/* The device of a mapping that begins at `address`; -1: it is not in the book. */
+int sg_outside_mapped_on(CUdeviceptr address);
+
 /* One more handle leads to physical memory. A file of it, exported in this process, was imported, or the handle of what is
    mapped at `address` was asked for. sg_outside_imported() returns the device; -1: the file was exported elsewhere. Memory
    of another process is that one's to count. */

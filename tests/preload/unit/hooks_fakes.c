@@ -178,7 +178,7 @@ const struct sg_conf *sg_process_conf(void)
 enum sg_caller sg_caller_kind(const void *code)
 {
     assert_non_null(code);
-    return fake.passes ? SG_CALLER_NCCL : SG_CALLER_OTHER;
+    return fake.passes ? SG_CALLER_NCCL : fake.torch ? SG_CALLER_TORCH : SG_CALLER_OTHER;
 }
 
 enum sg_caller sg_caller_current(void)

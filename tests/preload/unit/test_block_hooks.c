@@ -1,6 +1,10 @@
 /* Hooks that name a block: pages are pinned, questions answered, handles refused, each for blocks of ours alone. */
 #include "hooks_steps.h"
 
+#include "track/context_wait.h"
+#include "track/held_outside.h"
+#include "track/torch_mode.h"
+
 /* Calls that remember the page behind an address keep it where it is. */
 static void what_remembers_pages_pins_them(void **state)
 {
@@ -60,6 +64,31 @@ static void mappings_of_ours_are_nobody_s(void **state)
     assert_int_equal(cuMemUnmap(OURS, BYTES), CUDA_SUCCESS);
     assert_int_equal(cuMemSetAccess(OURS, BYTES, NULL, 0), CUDA_SUCCESS);
     assert_int_equal(fake.calls, 2);
+}
+
+/* PyTorch's cache unmaps memory of its pools, which work of other streams may use, so the device is waited for. Not where that
+   cache has all tensors, for other modules, or for memory that is not in the book. */
+static void what_the_cache_unmaps_is_waited_for(void **state)
+{
+    static const struct {
+        bool switchable, inside, torch;
+        int device, waits;
+    } list[] = {{true, false, true, 0, 1}, {false, false, true, 0, 0}, {true, true, true, 0, 0},
+        {true, false, false, 0, 0}, {true, false, true, -1, 0}};
+    (void)state;
+    ANSWER(sg_contexts_primary_of, CONTEXT);
+    ANSWER(sg_context_wait, CUDA_ERROR_NOT_READY); /* too long: the driver is called all the same */
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        ANSWER(sg_torch_switchable, list[i].switchable);
+        fake.torch = list[i].torch;
+        ANSWER(sg_outside_mapped_on, list[i].device);
+        fake.inside = list[i].inside;
+        fake.calls = 0;
+        FORGET(sg_context_wait);
+        assert_int_equal(cuMemUnmap(THEIRS, BYTES), CUDA_SUCCESS);
+        assert_int_equal(fake.calls, 1);
+        assert_int_equal(CALLS(sg_context_wait), list[i].waits);
+    }
 }
 
 /* A network card's memory has to be synchronous, which the driver refuses for memory that is mapped piece by piece. The
@@ -234,6 +263,7 @@ int main(void)
         TEST(what_remembers_pages_pins_them),
         TEST(what_may_remember_any_page_pins_all),
         TEST(mappings_of_ours_are_nobody_s),
+        TEST(what_the_cache_unmaps_is_waited_for),
         TEST(synchronous_copies_are_asked_of_the_context),
         TEST(questions_are_answered_for_live_blocks),
         TEST(nccl_hears_of_mappings),
