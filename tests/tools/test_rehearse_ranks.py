@@ -51,7 +51,8 @@ class Ranks(rehearsal.Case):
         text = rehearse("--card", "1GiB", "--", sys.executable, RANKS, ACTS, "once", ":a+300", ":b+20", ":c+3").stdout
         self.assertIn("3 processes were on device 0 at once: they count together, with up to 323.00 MiB in use, and a context each.", text)
         self.assertIn("At the peak 323.00 MiB were in use, by all processes that were on one card at once;", text)
-        self.assertRegex(text, "Context and libraries take some 1.98 GiB more")  # three times what was measured of one
+        one = json.loads(rehearse("--json", "--card", "1GiB", "--", ACTS, "a+3").stdout)["cards"][0]["margin_bytes"]
+        self.assertIn(f"Context and libraries take some {3 * one / (1 << 30):.2f} GiB more", text)
         self.assertIn(" --sim 1GiB,drop_mb=1,card=shared -- ", text)
 
     def test_processes_on_cards_of_their_own(self):

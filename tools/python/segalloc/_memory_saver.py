@@ -27,7 +27,8 @@ def _name_library(utils: Any, library: str) -> None:
 
     def get_binary_path_from_package(stem: str) -> pathlib.Path:
         if pathlib.Path(utils.__file__).parent != package:
-            return natively(stem)
+            found: pathlib.Path = natively(stem)
+            return found
         return pathlib.Path(library)
     utils.get_binary_path_from_package = functools.wraps(natively)(get_binary_path_from_package)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import importlib
 import logging
 import sys
 
@@ -45,7 +46,7 @@ class Allocator:
     @contextlib.contextmanager
     def cudagraph_pool(self) -> Iterator[Any]:
         """Memory that graphs allocate while they are captured is of the tag `cudagraph`. Yields the pool that they share."""
-        import torch
+        torch: Any = importlib.import_module("torch")  # not at the top: the module is looked at without it too
         if not hasattr(self, "_graph_pool"):
             self._graph_pool = torch.cuda.graph_pool_handle()
         with self.use_memory_pool("cudagraph"):
@@ -53,9 +54,8 @@ class Allocator:
 
     def _clean(self) -> None:
         """Nothing that is only cached stays."""
-        import torch
         gc.collect()
-        torch.cuda.empty_cache()
+        importlib.import_module("torch").cuda.empty_cache()
 
     def _pause(self, tags: Sequence[str], kept: Sequence[str]) -> None:
         """All of the tags or none. Those without contents go first, since they cost the host nothing."""
