@@ -203,9 +203,12 @@ uint64_t sg_clocks_freed(struct sg_stream_clocks *clocks, sg_slot own, uint64_t 
     return last;
 }
 
-/* An event on a blocking stream is ordered after work of others too, by the legacy stream's rules. They may have been
-   given work since this stream's clock was last read. So they are read with it: without a new time, a wait for the
-   event would bring no news. */
+void sg_clocks_shown(struct sg_stream_clocks *clocks, sg_slot slot)
+{
+    uint64_t slots = slot ? with_blocking(clocks, sg_slot_bit(slot)) : UINT64_MAX;
+    atomic_fetch_and_explicit(&clocks->fresh, ~slots, memory_order_relaxed);
+}
+
 /* Reads clocks for an event or for the host, which others may be ordered after from then on. */
 static uint64_t clocks_show(struct sg_stream_clocks *clocks, uint64_t slots)
 {
@@ -213,6 +216,9 @@ static uint64_t clocks_show(struct sg_stream_clocks *clocks, uint64_t slots)
     return sg_clocks_read(clocks, slots);
 }
 
+/* An event on a blocking stream is ordered after work of others too, by the legacy stream's rules. They may have been
+   given work since this stream's clock was last read. So they are read with it: without a new time, a wait for the
+   event would bring no news. */
 void sg_clocks_get(struct sg_stream_clocks *clocks, sg_slot slot, struct sg_vector_clock *ret)
 {
     uint64_t now = clocks_show(clocks, with_blocking(clocks, sg_slot_bit(slot)));

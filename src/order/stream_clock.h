@@ -195,6 +195,8 @@ uint64_t sg_clocks_slots_of(const struct sg_stream_clocks *clocks, CUcontext con
 uint64_t sg_clocks_read(struct sg_stream_clocks *clocks, uint64_t slots);
 /* Writes to *ret the clock of an event that is recorded on the stream now. */
 void sg_clocks_get(struct sg_stream_clocks *clocks, sg_slot slot, struct sg_vector_clock *ret);
+/* Others may come after all that the stream was given so far, 0: that any stream was given. It is not `fresh` any more. */
+void sg_clocks_shown(struct sg_stream_clocks *clocks, sg_slot slot);
 /* Does as sg_clocks_get(), for a stream that is about to be asked whether it is idle. Returns the time up to which
    its own work is complete if the answer is yes. That is less than now where it is behind the legacy stream (R12). */
 uint64_t sg_clocks_get_idle(struct sg_stream_clocks *clocks, sg_slot slot, struct sg_vector_clock *ret);

@@ -3,6 +3,7 @@
    is freed, and its size is asked for again. README.md describes each scenario.
 
      host_visibility SCENARIO */
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include "stage.h"
@@ -236,6 +237,72 @@ static void pluggable_allocator(void)
     use_and_ask_again(tensor, first, second);
 }
 
+/* The program with `check` on, whose first work on a block that was freed reads what it had filled it with. Others may have come after
+   all that the stream was given: then that work has to be over before the program has the block. */
+static void check_reads(void (*show)(CUstream first), void (*wait)(void))
+{
+    CUstream first = stream_of(CU_STREAM_NON_BLOCKING), second = stream_of(CU_STREAM_NON_BLOCKING);
+    follow_two(first, second);
+    void *work = tensor_on(first, 3), *freed = tensor_on(first, 1);
+    extras.owner(number(freed), BLOCK, 0);
+    extras.release(freed);
+    MUST(cuCtxSynchronize());
+    MUST(cuMemsetD8Async(number(work), 3, BLOCK, first));
+    show(first);
+    void *tensor = bare_tensor_on(first, 2);
+    if (wait)
+        wait();
+    MUST(cuMemsetD8Async(number(tensor), 2, BLOCK, second));
+    MUST(cuCtxSynchronize());
+    EXPECT(extras.hazards() == 0);
+}
+
+static CUevent over_context;
+
+static void record_over_context(CUstream first)
+{
+    CUcontext context;
+    (void)first;
+    MUST(cuCtxGetCurrent(&context));
+    MUST(cuEventCreate(&over_context, CU_EVENT_DISABLE_TIMING));
+    MUST(cuCtxRecordEvent(context, over_context));
+}
+
+static void wait_over_context(void)
+{
+    MUST(cuEventSynchronize(over_context));
+}
+
+static void check_context_event(void)
+{
+    find_torch();
+    extras.release(tensor_on(NULL, 1));
+    check_reads(record_over_context, wait_over_context);
+}
+
+static char host_memory[64];
+
+/* It is done when it returns: that memory is pageable. */
+static void by_copy(CUstream first)
+{
+    MUST(cuMemcpyDtoHAsync_v2(host_memory, number(extras.tensor(sizeof host_memory)), sizeof host_memory, first));
+}
+
+/* Who records all uses says so, and the allocator need not guess who has learnt of a block. */
+static void check_recorded_copy(void)
+{
+    void (*record)(void *, void *);
+    *(void **)&record = dlsym(RTLD_DEFAULT, "segalloc_torch_record_stream");
+    EXPECT(record != NULL);
+    plug_in();
+    CUstream stream = stream_of(CU_STREAM_NON_BLOCKING);
+    void *tensor = tensor_on(stream, 9);
+    record(tensor, stream);
+    extras.owner(number(tensor), BLOCK, 0);
+    extras.release(tensor);
+    check_reads(by_copy, NULL);
+}
+
 static void host(void)
 {
     use_elsewhere(CU_STREAM_NON_BLOCKING, 0, false, by_host);
@@ -347,6 +414,8 @@ static const struct rule rules[] = {
     {"pluggable_allocator", pluggable_allocator},
     {"wait_value", wait_value},
     {"captured_wait", captured_wait},
+    {"check_context_event", check_context_event},
+    {"check_recorded_copy", check_recorded_copy},
 };
 
 int main(int count, char **argument)

@@ -58,6 +58,16 @@ bool sg_core_slot_is_fresh(struct sg_core *core, int ordinal, sg_slot slot)
     return device && atomic_load_explicit(&device->clocks.fresh, memory_order_relaxed) & sg_slot_bit(slot);
 }
 
+void sg_core_shown(struct sg_core *core, int ordinal, sg_slot slot)
+{
+    struct sg_device *device = sg_device_known(core, ordinal);
+    if (!device)
+        return;
+    sg_device_lock(device);
+    sg_clocks_shown(&device->clocks, slot);
+    sg_device_unlock(device);
+}
+
 bool sg_core_slot_stream(struct sg_core *core, int ordinal, sg_slot slot, struct sg_stream_id *ret)
 {
     struct sg_device *device = device_tracking(core, ordinal, slot);

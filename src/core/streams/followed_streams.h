@@ -47,6 +47,10 @@ void sg_core_slot_upkeep(struct sg_core *core, int device, sg_slot slot);
    since, and the host has not asked about it. */
 bool sg_core_slot_is_fresh(struct sg_core *core, int device, sg_slot slot);
 
+/* Notes that others may come after all that the stream was given so far, by an event that gives no clock, or by the host. Slot 0: after what
+   any stream of the device was given. */
+void sg_core_shown(struct sg_core *core, int device, sg_slot slot);
+
 /* Writes to *ret the stream of `slot`. False: it is destroyed, or the slot is nobody's. */
 bool sg_core_slot_stream(struct sg_core *core, int device, sg_slot slot, struct sg_stream_id *ret);
 

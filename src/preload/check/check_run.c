@@ -33,6 +33,7 @@
 #include "check/watch_driver.h"
 #include "process/log.h"
 #include "process/process.h"
+#include "track/streams.h"
 
 enum {
     FAILED_STATUS = 4, /* `check:fail` */
@@ -84,6 +85,7 @@ void sg_check_open(const struct sg_conf *conf, struct sg_driver *core_driver)
         return;
     }
     sg_watch_driver(core_driver);
+    sg_streams_watch_shown();
     sg_findings_open(sg_check_parts & SG_CHECK_JSON);
     sg_run_count_open();
     sg_guard_open(conf);

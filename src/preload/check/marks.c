@@ -41,6 +41,12 @@ static uint64_t marks_key(CUstream named)
     return named == CU_STREAM_PER_THREAD ? (uint64_t)syscall(SYS_gettid) << 8 | 3 : (uint64_t)(uintptr_t)named;
 }
 
+/* The number in a word now. The device writes there at any time. */
+static uint32_t word_read(const struct sg_words *words, unsigned at)
+{
+    return atomic_load_explicit(&words->word[at], memory_order_relaxed);
+}
+
 /* The place of a stream; SG_MARK_STREAMS: none. With `make` it gets one: a new one, or one of a stream that is gone and has
    come to its end. Under SG_LOCK_CHECK. */
 static unsigned word_find(struct sg_lane *lane, CUstream named, bool make)
@@ -53,7 +59,7 @@ static unsigned word_find(struct sg_lane *lane, CUstream named, bool make)
     if (at < words->used || !make)
         return at < words->used ? at : SG_MARK_STREAMS;
     for (at = 0; at < words->used; at++)
-        if (!words->stream[at].key && words->word[at] == words->stream[at].last)
+        if (!words->stream[at].key && word_read(words, at) == words->stream[at].last)
             break;
     if (at == SG_MARK_STREAMS)
         return at;
@@ -150,7 +156,7 @@ void sg_marks_noted(void)
 static bool mark_is_written(const struct sg_mark *mark)
 {
     const struct sg_words *words = sg_lane_words(mark->lane);
-    return words->life != mark->life || words->closed || (int32_t)(words->word[mark->stream] - mark->number) >= 0;
+    return words->life != mark->life || words->closed || (int32_t)(word_read(words, mark->stream) - mark->number) >= 0;
 }
 
 bool sg_marks_left(struct sg_marks *marks)

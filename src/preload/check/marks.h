@@ -32,6 +32,7 @@
 #ifndef SG_CHECK_MARKS_H
 #define SG_CHECK_MARKS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -44,7 +45,7 @@ struct sg_lane;
 
 /* The words of a context's streams, and who has which. Guarded by SG_LOCK_CHECK, but for what is written there. */
 struct sg_words {
-    volatile uint32_t *word; /* pinned; NULL: none */
+    _Atomic uint32_t *word;  /* pinned, written by the device; NULL: none */
     CUdeviceptr copies;      /* a place on the device for each batch, through which it reads the words; 0: none yet */
     uint32_t life;           /* of the context: one more with each end */
     bool closed; /* the context may be about to end: the words are not read before the program gives it work again */

@@ -90,7 +90,7 @@ static bool lane_make(struct sg_lane *lane)
         if (real->cuEventCreate(&lane->batch[i].event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
             return false;
     }
-    lane->words.word = (volatile uint32_t *)(void *)((char *)memory + (size_t)BATCHES * SG_BATCH_BYTES);
+    lane->words.word = (_Atomic uint32_t *)(void *)((char *)memory + (size_t)BATCHES * SG_BATCH_BYTES);
     memset((void *)lane->words.word, 0, WORDS_BYTES);
     return true;
 }

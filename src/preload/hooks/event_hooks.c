@@ -74,6 +74,8 @@ static void event_begin_record(CUevent handle, CUstream stream, bool per_thread,
         sg_core_clock(core, ret->tracked.device, ret->tracked.slot, &ret->clock);
         ret->untracked_order = sg_streams_is_untracked_order(&ret->tracked);
         ret->context = sg_streams_context(&ret->tracked);
+    } else {
+        sg_streams_shown_all(core);
     }
     sg_leave();
 }
@@ -147,15 +149,27 @@ CUresult cuEventRecordWithFlags_ptsz(CUevent event, CUstream stream, unsigned fl
     return event_record_with_flags(event, stream, flags, true, sg_real()->cuEventRecordWithFlags_ptsz);
 }
 
+/* Before an event is recorded over a context: it shows the work of all its streams. */
+static void event_shows_context(void)
+{
+    struct sg_core *core = sg_following() ? sg_enter() : NULL;
+    if (core) {
+        sg_streams_shown_all(core);
+        sg_leave();
+    }
+}
+
 CUresult cuCtxRecordEvent(CUcontext context, CUevent event)
 {
     sg_events_unknow(event);
+    event_shows_context();
     return sg_real()->cuCtxRecordEvent(context, event);
 }
 
 CUresult cuGreenCtxRecordEvent(CUgreenCtx green, CUevent event)
 {
     sg_events_unknow(event);
+    event_shows_context();
     return sg_real()->cuGreenCtxRecordEvent(green, event);
 }
 

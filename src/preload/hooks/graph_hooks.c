@@ -54,18 +54,21 @@ CUresult cuGraphAddEventRecordNode(CUgraphNode *ret, CUgraph graph, const CUgrap
     CUevent event)
 {
     sg_events_distrust(event);
+    sg_streams_graphs_show(); /* others may come after the event */
     return sg_real()->cuGraphAddEventRecordNode(ret, graph, nodes, count, event);
 }
 
 CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode node, CUevent event)
 {
     sg_events_distrust(event);
+    sg_streams_graphs_show();
     return sg_real()->cuGraphEventRecordNodeSetEvent(node, event);
 }
 
 CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec exec, CUgraphNode node, CUevent event)
 {
     sg_events_distrust(event);
+    sg_streams_graphs_show();
     return sg_real()->cuGraphExecEventRecordNodeSetEvent(exec, node, event);
 }
 
@@ -123,6 +126,12 @@ static void graph_look_at(const CUgraphNodeParams *params)
     switch (params->type) {
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
         sg_events_distrust(params->eventRecord.event);
+        sg_streams_graphs_show();
+        break;
+    case CU_GRAPH_NODE_TYPE_HOST:
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
+        sg_streams_graphs_show();
         break;
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
         sg_outside_use_pools(sg_outside_bit(params->alloc.poolProps.location.id));
@@ -182,7 +191,7 @@ static void observe_graph(CUstream stream, bool per_thread)
     if (sg_graph_order_has_waits())
         sg_streams_host_may_observe_all();
     else if (sg_following())
-        sg_streams_host_may_observe(stream, per_thread);
+        sg_streams_graph_launched(stream, per_thread);
 }
 
 /* A launch of a graph. Before it, the host may already observe what it will do; after it, streams are ordered after

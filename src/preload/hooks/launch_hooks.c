@@ -8,7 +8,6 @@
 
 #include "check/faults.h"
 #include "check/guard.h"
-#include "track/free_policy.h"
 #include "serve/make_room.h"
 #include "hooks/copy_hooks.h"
 #include "process/hooks.h"
@@ -21,7 +20,7 @@
    managed. */
 static bool launch_is_seen_at(CUdeviceptr address)
 {
-    return sg_following() && sg_memory_guesses() && !sg_process_owns(address);
+    return sg_streams_shown_matters() && !sg_process_owns(address);
 }
 
 /* Calls of CUDA 2 to 12 that programs for CUDA 12 still look up. The first three work in the legacy stream unless

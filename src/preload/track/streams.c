@@ -37,6 +37,8 @@ static struct {
     atomic_bool missed;                 /* a stream of one of them has no slot */
     atomic_bool any_foreign;
     atomic_bool any_untracked_order;
+    atomic_bool watch_shown;
+    atomic_bool graphs_show; /* work that the host or an event may show became part of a graph */
     atomic_bool context_waited;
     atomic_bool waited_early;           /* before order was followed, some stream waited for what can't be */
     atomic_bool follow_late;
@@ -407,36 +409,78 @@ void sg_streams_host_observed_all(struct sg_core *core)
         sg_core_host_observed(core, __builtin_ctzll(served), NULL);
 }
 
+void sg_streams_shown_all(struct sg_core *core)
+{
+    bool watched = atomic_load_explicit(&streams.watch_shown, memory_order_relaxed);
+    uint64_t served = watched ? atomic_load_explicit(&streams.served, memory_order_relaxed) : 0;
+    for (; served; served &= served - 1)
+        sg_core_shown(core, __builtin_ctzll(served), 0);
+}
+
+void sg_streams_watch_shown(void)
+{
+    atomic_store(&streams.watch_shown, true);
+}
+
+void sg_streams_graphs_show(void)
+{
+    atomic_store(&streams.graphs_show, true);
+}
+
+bool sg_streams_shown_matters(void)
+{
+    return sg_following() && (atomic_load_explicit(&streams.watch_shown, memory_order_relaxed) || sg_memory_guesses());
+}
+
+/* Work that is captured shows nothing yet, but its graph will. */
 static struct sg_core *stream_enter_to_observe(void)
 {
-    return sg_following() && sg_memory_guesses() ? sg_enter() : NULL;
+    bool matters = sg_streams_shown_matters();
+    if (matters && sg_captures_active())
+        sg_streams_graphs_show();
+    return matters ? sg_enter() : NULL;
 }
 
 /* For a caller outside; nothing where each user of a block is recorded. */
 void sg_streams_host_may_observe_all(void)
 {
+    bool guesses = sg_memory_guesses();
     struct sg_core *core = stream_enter_to_observe();
     if (!core)
         return;
-    sg_streams_host_observed_all(core);
+    if (guesses)
+        sg_streams_host_observed_all(core);
+    else
+        sg_streams_shown_all(core);
     sg_leave();
 }
 
-/* A stream that is not followed needs nothing here: its order was noted when it was made to wait. */
+/* A stream that is not followed has its order noted when it is made to wait. A legacy one comes after blocking streams too. */
 void sg_streams_host_may_observe(CUstream stream, bool per_thread)
 {
     struct sg_tracked_stream tracked;
     struct sg_vector_clock clock;
+    bool guesses = sg_memory_guesses();
     struct sg_core *core = stream_enter_to_observe();
     if (!core)
         return;
-    if (sg_streams_track(core, stream, per_thread, &tracked)) {
+    if (!sg_streams_track(core, stream, per_thread, &tracked)) {
+        sg_streams_shown_all(core);
+    } else if (!guesses) {
+        sg_core_shown(core, tracked.device, tracked.slot);
+    } else {
         sg_core_clock(core, tracked.device, tracked.slot, &clock);
         sg_core_host_observed(core, tracked.device, &clock);
         if (sg_streams_is_untracked_order(&tracked))
             sg_streams_host_observed_all(core);
     }
     sg_leave();
+}
+
+void sg_streams_graph_launched(CUstream stream, bool per_thread)
+{
+    if (sg_memory_guesses() || atomic_load_explicit(&streams.graphs_show, memory_order_relaxed))
+        sg_streams_host_may_observe(stream, per_thread);
 }
 
 /* The core is called each time. Another thread may have noted it here without having reached the core yet. Or it was

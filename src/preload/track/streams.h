@@ -120,6 +120,20 @@ static inline void sg_submitted(CUstream stream, bool per_thread)
    given the stream more meanwhile. */
 void sg_streams_host_may_observe(CUstream stream, bool per_thread);
 
+/* The same around a launch of a graph, which may have functions of the host. Where each user of a block is recorded a graph counts only from
+   sg_streams_graphs_show() on: one was captured, or made, with such work. */
+void sg_streams_graph_launched(CUstream stream, bool per_thread);
+void sg_streams_graphs_show(void);
+
+/* For `check` alone. Others may come after what any stream was given so far: an event was recorded over a context, or where no stream is followed. */
+void sg_streams_shown_all(struct sg_core *core);
+
+/* True if it matters what the host may observe: users of a block are guessed, or `check` is on. No lock. */
+bool sg_streams_shown_matters(void);
+
+/* `check` gives streams work of its own. So it is to be known who may come after them, also where each user of a block is recorded. */
+void sg_streams_watch_shown(void);
+
 /* The host has observed the end of work that is not followed, so it may have observed any.
    sg_streams_host_may_observe_all(): for a caller outside of sg_enter() and sg_leave(), and where it matters only, as
    sg_streams_host_may_observe(). */
