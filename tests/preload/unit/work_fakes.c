@@ -157,6 +157,17 @@ bool sg_memory_guesses(void)
     return !seen.devices || given.guesses;
 }
 
+bool sg_streams_shown_matters(void)
+{
+    return sg_memory_guesses();
+}
+
+/* A graph shows the host what its stream does. */
+void sg_streams_graph_launched(CUstream stream, bool per_thread)
+{
+    sg_streams_host_may_observe(stream, per_thread);
+}
+
 bool sg_memory_hooks_record_stream(void)
 {
     return given.records;
