@@ -159,7 +159,7 @@ bool sg_memory_guesses(void)
 
 bool sg_streams_shown_matters(void)
 {
-    return sg_memory_guesses();
+    return sg_following() && sg_memory_guesses();
 }
 
 /* A graph shows the host what its stream does. */
