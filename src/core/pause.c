@@ -191,19 +191,19 @@ static size_t list_pieces_locked(struct sg_device *device, uint32_t tag, uint64_
 {
     SG_ASSERT_HELD(&device->lock);
     SG_ASSERT_HELD(&device->growth.grow);
+    const struct sg_extent *extents = device->regions.extents.extent;
     size_t count = 0;
     *ret_bytes = 0;
     for (uint32_t i = 0; i < device->regions.count; i++) {
         const struct sg_region *region = device->regions.region[i];
-        uint32_t id = region->first, begin = 0, end;
         if (sg_purpose_tag(device->regions.purpose[i]) != tag)
             continue;
-        while ((end = sg_region_next_piece_locked(region, &id, &begin))) {
+        for (uint32_t id = region->first; (id = sg_region_next_paused_locked(region, id)); id = extents[id].next) {
             if (!sg_scratch_reserve(&device->growth.pieces, count + 1, sizeof(struct sg_memory_piece)))
                 return SIZE_MAX;
             struct sg_memory_piece *pieces = device->growth.pieces.memory;
-            pieces[count] = (struct sg_memory_piece){sg_region_address(region, begin),
-                (uint64_t)(end - begin) << SG_UNIT_SHIFT};
+            pieces[count] =
+                (struct sg_memory_piece){sg_region_address(region, extents[id].begin), extents[id].requested};
             *ret_bytes += pieces[count++].bytes;
         }
     }

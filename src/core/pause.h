@@ -1,7 +1,7 @@
 /* Pause and resume: the memory of a tag leaves the device, and comes back at the same addresses.
 
    Nouns. A *pause* takes the pages of a tag (state/tags.h) away, with what is idle among them. A *resume* brings them
-   back. *Contents* are the bytes of its live blocks. A *piece* is a row of such blocks.
+   back. *Contents* are the bytes of its live blocks. A *piece* is one of them.
 
    Why: a program has phases, and what the next phase does not use is memory that it lacks. Addresses stay, so pointers
    and captured graphs stay good. Why here: only who owns the pages and knows the order of streams can wait for the work
@@ -37,7 +37,8 @@
 
 #include "core/core_types.h"
 
-/* A row of live blocks of a tag. */
+/* A live block of a tag, with as many bytes as were asked for. Those behind them, up to the end of the last unit, are
+   nobody's. */
 struct sg_memory_piece {
     CUdeviceptr address;
     uint64_t bytes;

@@ -104,6 +104,12 @@ static void expect_mark(uint32_t *mark, void *user)
         fail_msg("a block has the mark %u, not %u", *mark, *(uint32_t *)user);
 }
 
+/* A block is known by a mark for each unit of 512 bytes that it touches. */
+static uint64_t units_of(uint64_t bytes)
+{
+    return (bytes + 511) >> 9;
+}
+
 static CUresult save(void *user, const struct sg_memory_piece *pieces, size_t count)
 {
     struct program *program = user;
@@ -112,7 +118,7 @@ static CUresult save(void *user, const struct sg_memory_piece *pieces, size_t co
         if (program->backup_fails && i == count / 2)
             return CUDA_ERROR_OUT_OF_MEMORY;
         struct saved *saved = &program->saved[program->saved_count++];
-        *saved = (struct saved){pieces[i].address, pieces[i].bytes >> 9, malloc(pieces[i].bytes >> 9 << 2)};
+        *saved = (struct saved){pieces[i].address, units_of(pieces[i].bytes), malloc(units_of(pieces[i].bytes) << 2)};
         for (uint64_t k = 0; k < saved->units; k++)
             saved->marks[k] = *unit(program, saved->address + (k << 9));
     }
@@ -132,7 +138,7 @@ static CUresult restore(void *user, const struct sg_memory_piece *pieces, size_t
             saved++;
         assert_true(saved < program->saved + program->saved_count);
         assert_true(pieces[i].address + pieces[i].bytes <= saved->address + (saved->units << 9));
-        for (uint64_t k = 0; k < pieces[i].bytes >> 9; k++)
+        for (uint64_t k = 0; k < units_of(pieces[i].bytes); k++)
             *unit(program, pieces[i].address + (k << 9)) =
                 saved->marks[((pieces[i].address - saved->address) >> 9) + k];
     }

@@ -1,8 +1,9 @@
 /* Random programs of two to four threads on a simulated card that is nearly full, with blocks from one byte to the
    whole card. A seed is a plan: the card, the options, the driver's refusals, and what each thread does. In half of the
-   plans the threads take turns, in an order that the seed has, so that the same happens every time; in the others they
-   run truly at once. The programs are legal by CUDA's documented semantics and by the rules of the library's header:
-   all work on a block comes one after the other, by an event that goes with it. */
+   plans the threads take turns, in an order that the seed has. So the same happens every time; in the others they
+   run truly at once. The programs are legal by CUDA's documented semantics and by the rules of the library's header.
+   All work on a block comes one after the other, by an event that goes with it. In some, memory has tags, and leaves the
+   card meanwhile. */
 #ifndef FUZZ_THREADS_H
 #define FUZZ_THREADS_H
 
@@ -17,9 +18,10 @@
 enum {
     FT_THREADS_MAX = 4,
     FT_TEXT_BYTES = 512,
-    FT_OWN_STREAMS = 3, /* created ones of a thread */
+    FT_OWN_STREAMS = 3,    /* created ones of a thread */
     FT_COMMON_STREAMS = 2, /* created ones that all threads use */
-    FT_SHELF = 64, /* blocks on their way from one thread to another */
+    FT_SHELF = 64,         /* blocks on their way from one thread to another */
+    FT_TAGS = 3,           /* of memory; contents of the last are discarded by a pause */
 };
 
 /* What a thread does next, with three random numbers. */
@@ -32,10 +34,12 @@ enum ft_action {
     FT_WAIT,      /* for a stream, an event, or all */
     FT_TRIM,
     FT_LIMIT,
-    FT_OTHERS,    /* memory of the same card that the driver has: pools, physical allocations of the program's own */
-    FT_STREAM,    /* one is destroyed and another created */
-    FT_LOOK,      /* at statistics and pieces, which add up */
-    FT_GRAPH,     /* work is captured and launched */
+    FT_OTHERS, /* memory of the same card that the driver has: pools, physical allocations of the program's own */
+    FT_STREAM, /* one is destroyed and another created */
+    FT_LOOK,   /* at statistics and pieces, which add up */
+    FT_GRAPH,  /* work is captured and launched, and perhaps kept */
+    FT_PAUSE,  /* memory of one tag leaves the card, or of all */
+    FT_RESUME,
     FT_ACTIONS
 };
 
@@ -59,6 +63,7 @@ struct ft_plan {
     uint64_t seed;
     unsigned threads, common_streams;
     bool turns;
+    bool tags;          /* memory of tags is among what is allocated */
     bool by_stream;     /* whoever frees gives the block to its stream */
     bool one_stream;    /* all work is on one: what is freed is free for all threads, and behind what is under way */
     bool judged;        /* a refusal says something of the library: no wait is cut short, no segment is fixed */

@@ -193,7 +193,8 @@ static void look_at_pieces(struct ft_thread *t)
     for (unsigned i = 0; i < t->blocks && count; i++) {
         struct segalloc_piece key = {.address = t->block[i].address};
         struct segalloc_piece *found = bsearch(&key, piece, count, sizeof *piece, by_address);
-        if (found && (found->state != SEGALLOC_PIECE_ALLOCATED || found->requested != t->block[i].bytes))
+        if (found && !t->block[i].tag &&
+            (found->state != SEGALLOC_PIECE_ALLOCATED || found->requested != t->block[i].bytes))
             ft_fault(t->world->result, "the block at %llx of %llu bytes is a piece in state %u of %llu",
                 (unsigned long long)key.address, (unsigned long long)t->block[i].bytes, found->state,
                 (unsigned long long)found->requested);

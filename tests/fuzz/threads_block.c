@@ -107,7 +107,7 @@ static void judge_refusal(struct ft_thread *t, uint64_t bytes)
         (unsigned long long)bytes, (unsigned long long)(needed - pages_of(w->plan, bytes)), (unsigned long long)most);
 }
 
-static void *ask(struct ft_thread *t, uint64_t bytes, struct ft_stream *home, uint32_t how)
+static void *ask(struct ft_thread *t, uint64_t bytes, struct ft_stream *home, unsigned tag, uint32_t how)
 {
     void *address = NULL;
     CUdeviceptr got = 0;
@@ -121,7 +121,8 @@ static void *ask(struct ft_thread *t, uint64_t bytes, struct ft_stream *home, ui
         break;
     }
     CUresult result = how % 2 ? (CUresult)cudaMalloc(&address, bytes) : cuMemAlloc_v2(&got, bytes);
-    if (result != CUDA_ERROR_OUT_OF_MEMORY)
+    bool paused = tag && result == (CUresult)CUDA_ERROR_NOT_PERMITTED;
+    if (result != CUDA_ERROR_OUT_OF_MEMORY && !paused)
         ft_must(t->world, result, "an allocation");
     if (result != CUDA_SUCCESS)
         return NULL;
@@ -129,23 +130,40 @@ static void *ask(struct ft_thread *t, uint64_t bytes, struct ft_stream *home, ui
 }
 
 /* NULL: refused. */
-static struct ft_block *have(struct ft_thread *t, uint64_t bytes, struct ft_stream *home, uint32_t how)
+static struct ft_block *have(struct ft_thread *t, uint64_t bytes, struct ft_stream *home, unsigned tag, uint32_t how)
 {
     struct ft_world *w = t->world;
     atomic_fetch_add(&w->result->allocations, 1);
-    void *address = ask(t, bytes, home, how);
+    /* No pause comes between the allocation and the checker's word of it. */
+    ft_tag_push(t, tag);
+    if (tag)
+        pthread_rwlock_rdlock(&w->pausing);
+    void *address = ask(t, bytes, home, tag, how);
+    if (tag)
+        ft_tag_pop(t);
+    if (tag && !address)
+        pthread_rwlock_unlock(&w->pausing);
     if (!address) {
         atomic_fetch_add(&w->result->refused, 1);
-        judge_refusal(t, bytes);
+        if (!tag) /* whose tag may be paused */
+            judge_refusal(t, bytes);
         return NULL;
     }
     struct ft_block *b = &t->block[t->blocks++];
-    *b = (struct ft_block){.address = (CUdeviceptr)(uintptr_t)address, .bytes = bytes, .kind = t->part->kind,
-        .home = t->part->kind == FT_CUDA ? NULL : home, .owner = atomic_fetch_add(&w->owners, 1) + 1,
-        .held_bytes = pages_of(w->plan, bytes)};
+    *b = (struct ft_block){.address = (CUdeviceptr)(uintptr_t)address,
+        .bytes = bytes,
+        .kind = t->part->kind,
+        .home = t->part->kind == FT_CUDA ? NULL : home,
+        .owner = atomic_fetch_add(&w->owners, 1) + 1,
+        .held_bytes = pages_of(w->plan, bytes),
+        .tag = tag};
+    b->discards = w->tag[tag].discards;
+    b->maybe = w->tag[tag].maybe;
     atomic_fetch_add(&w->live_bytes, b->bytes);
     atomic_fetch_add(&w->held_bytes, b->held_bytes);
     ft_found.owner(b->address, b->bytes, b->owner);
+    if (tag)
+        pthread_rwlock_unlock(&w->pausing);
     if (b->home)
         note_work(t, b, home->handle); /* who uses it elsewhere comes after the allocation */
     return b;
@@ -195,7 +213,14 @@ static void give_back(struct ft_thread *t, struct ft_block *b, uint32_t how)
 
 void ft_block_end(struct ft_thread *t, struct ft_block *b, uint32_t how)
 {
+    if (b->exec)
+        FT_MUST(t->world, cuGraphExecDestroy(b->exec));
+    /* Contents that are being saved or put back meanwhile would look like work on what was given back. */
+    if (b->tag)
+        pthread_rwlock_rdlock(&t->world->pausing);
     give_back(t, b, how);
+    if (b->tag)
+        pthread_rwlock_unlock(&t->world->pausing);
     if (b->last)
         FT_MUST(t->world, cuEventDestroy_v2(b->last));
     atomic_fetch_sub(&t->world->live_bytes, b->bytes);
@@ -218,11 +243,12 @@ static void copy_and_write(struct ft_thread *t, struct ft_block *b, CUstream str
 {
     struct ft_block *from = &t->block[how / 64 % t->blocks];
     uint64_t bytes = from->bytes < b->bytes ? from->bytes : b->bytes;
-    if (from != b && from->home == b->home && from->kind == b->kind) {
+    if (from != b && from->home == b->home && from->kind == b->kind && ft_touch_begin(t, from)) {
         order_after(t, from, stream);
         FT_MUST(t->world, cuMemcpyDtoDAsync_v2(b->address, from->address, bytes < COPY_MAX ? bytes : COPY_MAX, stream));
         note_work(t, from, stream);
         from->unknown |= !from->home || from->home->handle != stream;
+        ft_touch_end(t, from);
     }
     write_all(t, b, stream, how | 1);
 }
@@ -259,6 +285,18 @@ static void work_on(struct ft_thread *t, struct ft_block *b, struct ft_stream *s
     tell(t, b, stream, how / 7);
 }
 
+/* The graph of a block once more: its memory may have been away since it was captured. */
+static void replay(struct ft_thread *t, struct ft_block *b, struct ft_stream *stream)
+{
+    stream = b->home ? b->home : stream;
+    order_after(t, b, stream->handle);
+    FT_MUST(t->world, cuGraphLaunch(b->exec, stream->handle));
+    b->value = b->exec_value;
+    b->written = true;
+    launch(t, t->world->check, b, stream->handle);
+    note_work(t, b, stream->handle);
+}
+
 void ft_use(struct ft_thread *t, const struct ft_operation *operation)
 {
     if (!t->blocks)
@@ -269,16 +307,24 @@ void ft_use(struct ft_thread *t, const struct ft_operation *operation)
         stream = b->home;
     if (b->kind != FT_CUDA && !b->home)
         return; /* of a stream that is gone nobody hears any more */
-    work_on(t, b, stream, operation->how >> 8);
+    if (!ft_touch_begin(t, b))
+        return;
+    if (b->exec && (operation->how >> 20) % 3 == 0)
+        replay(t, b, stream);
+    else
+        work_on(t, b, stream, operation->how >> 8);
+    ft_touch_end(t, b);
 }
 
-static void check_and_end(struct ft_thread *t, struct ft_block *b, uint32_t how)
+void ft_block_check_and_end(struct ft_thread *t, struct ft_block *b, uint32_t how)
 {
-    if (b->written && how % 4 == 0 && (b->home || b->kind == FT_CUDA)) {
+    if (how % 4 == 0 && (b->home || b->kind == FT_CUDA) && ft_touch_begin(t, b)) {
         CUstream stream = b->home ? b->home->handle : ft_stream_pick(t, how)->handle;
         order_after(t, b, stream);
-        launch(t, t->world->check, b, stream);
+        if (b->written)
+            launch(t, t->world->check, b, stream);
         note_work(t, b, stream);
+        ft_touch_end(t, b);
     }
     ft_block_end(t, b, how / 4);
 }
@@ -286,7 +332,7 @@ static void check_and_end(struct ft_thread *t, struct ft_block *b, uint32_t how)
 void ft_free(struct ft_thread *t, const struct ft_operation *operation)
 {
     if (t->blocks)
-        check_and_end(t, &t->block[operation->which % t->blocks], operation->how);
+        ft_block_check_and_end(t, &t->block[operation->which % t->blocks], operation->how);
 }
 
 void ft_allocate(struct ft_thread *t, const struct ft_operation *operation)
@@ -299,11 +345,14 @@ void ft_allocate(struct ft_thread *t, const struct ft_operation *operation)
         ft_free(t, operation);
         return;
     }
-    struct ft_block *b = have(t, operation->bytes, home, operation->how);
-    if (b && operation->how / 2 % 4)
+    unsigned tag = w->plan->tags ? (operation->which >> 8) % (FT_TAGS + 2) : 0;
+    struct ft_block *b = have(t, operation->bytes, home, tag <= FT_TAGS ? tag : 0, operation->how);
+    if (b && operation->how / 2 % 4 && ft_touch_begin(t, b)) {
         work_on(t, b, home, operation->how / 8);
+        ft_touch_end(t, b);
+    }
     for (unsigned i = 0; !b && i < operation->how % 4 && t->blocks; i++)
-        check_and_end(t, &t->block[(operation->which + i) % t->blocks], operation->how + i);
+        ft_block_check_and_end(t, &t->block[(operation->which + i) % t->blocks], operation->how + i);
 }
 
 void ft_hand_over(struct ft_thread *t, const struct ft_operation *operation)
@@ -334,7 +383,19 @@ void ft_take_over(struct ft_thread *t, const struct ft_operation *operation)
     pthread_mutex_unlock(&w->mutex);
 }
 
-/* Work on a block as a graph, which is launched and goes at once. The capture is the thread's alone. */
+/* Keeps the newer graph of a block of a tag; others go at once. */
+static void keep_graph(struct ft_world *w, struct ft_block *b, CUgraphExec exec)
+{
+    CUgraphExec gone = b->tag ? b->exec : exec;
+    if (b->tag) {
+        b->exec = exec;
+        b->exec_value = b->value;
+    }
+    if (gone)
+        FT_MUST(w, cuGraphExecDestroy(gone));
+}
+
+/* Work on a block as a graph, which is launched. The capture is the thread's alone. */
 void ft_capture(struct ft_thread *t, const struct ft_operation *operation)
 {
     struct ft_world *w = t->world;
@@ -345,24 +406,27 @@ void ft_capture(struct ft_thread *t, const struct ft_operation *operation)
     /* While one captures, others may not wait for the context. */
     if (!w->plan->turns || !b || !stream->handle || stream->blocking || (b->kind != FT_CUDA && b->home != stream))
         return;
-    if (!FT_MUST(w, cuStreamBeginCapture_v2(stream->handle, CU_STREAM_CAPTURE_MODE_RELAXED)))
+    if (!ft_touch_begin(t, b))
         return;
-    write_all(t, b, stream->handle, operation->how | 1);
-    launch(t, w->check, b, stream->handle);
-    FT_MUST(w, cuStreamEndCapture(stream->handle, &graph));
-    FT_MUST(w, cuGraphInstantiateWithFlags(&exec, graph, 0));
-    order_after(t, b, stream->handle);
-    FT_MUST(w, cuGraphLaunch(exec, stream->handle));
-    note_work(t, b, stream->handle);
-    FT_MUST(w, cuGraphExecDestroy(exec));
-    FT_MUST(w, cuGraphDestroy(graph));
+    if (FT_MUST(w, cuStreamBeginCapture_v2(stream->handle, CU_STREAM_CAPTURE_MODE_RELAXED))) {
+        write_all(t, b, stream->handle, operation->how | 1);
+        launch(t, w->check, b, stream->handle);
+        FT_MUST(w, cuStreamEndCapture(stream->handle, &graph));
+        FT_MUST(w, cuGraphInstantiateWithFlags(&exec, graph, 0));
+        order_after(t, b, stream->handle);
+        FT_MUST(w, cuGraphLaunch(exec, stream->handle));
+        note_work(t, b, stream->handle);
+        FT_MUST(w, cuGraphDestroy(graph));
+        keep_graph(w, b, exec);
+    }
+    ft_touch_end(t, b);
 }
 
 bool ft_probe(struct ft_thread *t, uint64_t bytes)
 {
     struct ft_block *b = NULL;
     for (unsigned tries = 0; tries <= t->world->plan->refusals && !b; tries++)
-        b = have(t, bytes, &t->world->legacy, tries);
+        b = have(t, bytes, &t->world->legacy, 0, tries);
     if (!b)
         return false;
     write_all(t, b, NULL, 1);

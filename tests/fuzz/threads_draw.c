@@ -33,7 +33,7 @@ static uint64_t between(struct draw *d, uint64_t low, uint64_t high)
 const char *ft_action_name(enum ft_action action)
 {
     static const char *const names[FT_ACTIONS] = {"allocate", "free", "use", "hand over", "take over", "wait", "trim",
-        "limit", "others", "stream", "look", "graph"};
+        "limit", "others", "stream", "look", "graph", "pause", "resume"};
     return names[action];
 }
 
@@ -177,15 +177,15 @@ static void draw_sim(struct draw *d, struct ft_plan *plan)
 /* Weights of what is done, in a phase in which memory grows, stays and shrinks. */
 enum { PHASES = 3 };
 static const unsigned weights[PHASES][FT_ACTIONS] = {
-    {40, 10, 24, 4, 5, 4, 1, 1, 2, 1, 2, 1},
-    {28, 25, 24, 5, 5, 5, 1, 1, 2, 1, 2, 1},
-    {12, 40, 20, 3, 6, 6, 2, 1, 2, 1, 2, 1},
+    {40, 10, 24, 4, 5, 4, 1, 1, 2, 1, 2, 1, 0, 0},
+    {28, 25, 24, 5, 5, 5, 1, 1, 2, 1, 2, 1, 0, 0},
+    {12, 40, 20, 3, 6, 6, 2, 1, 2, 1, 2, 1, 0, 0},
 };
 /* Where all is on one stream: little that waits for it, so that what is freed stays behind what is under way. */
 static const unsigned behind[PHASES][FT_ACTIONS] = {
-    {40, 10, 24, 1, 1, 3, 0, 0, 0, 0, 0, 0},
-    {28, 25, 24, 1, 1, 3, 0, 0, 0, 0, 0, 0},
-    {12, 40, 20, 1, 1, 3, 0, 0, 0, 0, 0, 0},
+    {40, 10, 24, 1, 1, 3, 0, 0, 0, 0, 0, 0, 0, 0},
+    {28, 25, 24, 1, 1, 3, 0, 0, 0, 0, 0, 0, 0, 0},
+    {12, 40, 20, 1, 1, 3, 0, 0, 0, 0, 0, 0, 0, 0},
 };
 
 static enum ft_action draw_action(struct draw *d, const unsigned *weight)
@@ -222,6 +222,26 @@ static void draw_part(struct draw *d, const struct ft_plan *plan, const struct s
     }
 }
 
+/* Puts pauses and resumes in place of other operations, and failures of the calls that they alone make. From numbers of
+   its own, so that plans without tags stay as they were. */
+static void draw_tags(struct ft_plan *plan)
+{
+    static const char *const calls[] = {"cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync", "cuMemHostRegister"};
+    enum { EVERY = 12, EARLY = 40 };
+    struct draw draw = {.seed = ~plan->seed * UINT64_C(0x2545f4914f6cdd1d)}, *d = &draw;
+    plan->tags = !plan->one_stream && any(d, 2);
+    for (unsigned t = 0; t < plan->threads && plan->tags; t++)
+        for (unsigned i = 0; i < plan->part[t].count; i++)
+            if (any(d, EVERY) == 0)
+                plan->part[t].operations[i].action = any(d, 5) < 2 ? FT_PAUSE : FT_RESUME;
+    if (!plan->tags || any(d, 3))
+        return;
+    size_t used = strlen(plan->sim);
+    snprintf(plan->sim + used, sizeof plan->sim - used, ",fail=%s:%llu", calls[any(d, sizeof calls / sizeof *calls)],
+        (unsigned long long)between(d, 1, EARLY));
+    plan->refusals++;
+}
+
 struct ft_plan *ft_plan_draw(uint64_t seed)
 {
     enum { FITTING = 3 }; /* who is refused waits for all that is under way */
@@ -244,6 +264,7 @@ struct ft_plan *ft_plan_draw(uint64_t seed)
     struct sizes common = draw_sizes(d, plan->card_bytes, plan->one_stream);
     for (unsigned i = 0; i < plan->threads; i++)
         draw_part(d, plan, &common, &plan->part[i]);
+    draw_tags(plan);
     return plan;
 }
 

@@ -56,6 +56,10 @@ static void find_all(void)
     *(void **)&ft_found.set_limit = find("segalloc_set_limit");
     *(void **)&ft_found.stats = find("segalloc_stats");
     *(void **)&ft_found.pieces = find("segalloc_pieces");
+    *(void **)&ft_found.tag_push = find("segalloc_tag_push");
+    *(void **)&ft_found.tag_pop = find("segalloc_tag_pop");
+    *(void **)&ft_found.pause = find("segalloc_pause");
+    *(void **)&ft_found.resume = find("segalloc_resume");
 }
 
 static void find_torch(const struct ft_plan *plan)
@@ -112,6 +116,12 @@ static void step(struct ft_thread *t, const struct ft_operation *operation)
         break;
     case FT_GRAPH:
         ft_capture(t, operation);
+        break;
+    case FT_PAUSE:
+        ft_pause(t, operation);
+        break;
+    case FT_RESUME:
+        ft_resume(t, operation);
         break;
     case FT_ACTIONS:
         break;
@@ -196,7 +206,7 @@ static void make_thread(struct ft_world *w, unsigned index, struct ft_thread *re
 static void end_blocks(struct ft_thread *t)
 {
     while (t->blocks)
-        ft_block_end(t, &t->block[0], (uint32_t)ft_random_at(t->world->plan->seed, t->blocks));
+        ft_block_check_and_end(t, &t->block[0], (uint32_t)ft_random_at(t->world->plan->seed, t->blocks));
 }
 
 static void end_shelf(struct ft_thread *t)
@@ -279,8 +289,12 @@ static void run_threads(struct ft_world *w, struct ft_thread *threads)
 
 void ft_play(const struct ft_plan *plan, struct ft_result *result)
 {
-    struct ft_world world = {.plan = plan, .result = result, .mutex = PTHREAD_MUTEX_INITIALIZER,
-        .changed = PTHREAD_COND_INITIALIZER, .limit_bytes = plan->limit_bytes};
+    struct ft_world world = {.plan = plan,
+        .result = result,
+        .mutex = PTHREAD_MUTEX_INITIALIZER,
+        .changed = PTHREAD_COND_INITIALIZER,
+        .pausing = PTHREAD_RWLOCK_INITIALIZER,
+        .limit_bytes = plan->limit_bytes};
     struct ft_thread threads[FT_THREADS_MAX];
     setenv("SEGALLOC_SIM", plan->sim, 1);
     setenv("SEGALLOC_CONF", plan->conf, 1);
@@ -290,9 +304,11 @@ void ft_play(const struct ft_plan *plan, struct ft_result *result)
     for (unsigned i = 0; i < plan->threads; i++)
         make_thread(&world, i, &threads[i]);
     run_threads(&world, threads);
+    ft_resume(&threads[0], &(struct ft_operation){.how = 0}); /* all, if there is room */
     for (unsigned i = 0; i < plan->threads; i++)
         end_blocks(&threads[i]);
     end_shelf(&threads[0]);
+    ft_resume_end(&threads[0]);
     for (unsigned i = 0; i < plan->threads; i++)
         ft_others_end(&threads[i]);
     expect_all_free(&threads[0]);

@@ -22,6 +22,19 @@ struct ft_block {
     struct ft_stream *home;  /* it was allocated for; NULL: none, or one that is gone */
     CUevent last;            /* all work on it comes before this; NULL: there was none */
     bool unknown;            /* the library was not told of some of its work, which comes before `last` */
+    unsigned tag;            /* 0: none */
+    unsigned discards, maybe; /* of its tag, when it was looked at last */
+    CUgraphExec exec;         /* writes `exec_value` to it; NULL: none */
+    uint32_t exec_value;
+};
+
+/* The state of a tag, as far as it is known. A pause or resume changes it under `pausing`. */
+enum ft_tag_state { FT_AWAKE, FT_PAUSED, FT_UNKNOWN };
+
+struct ft_tag {
+    enum ft_tag_state state;
+    unsigned discards; /* times that its contents became zeros */
+    unsigned maybe;    /* times that they may have */
 };
 
 struct ft_world {
@@ -37,6 +50,8 @@ struct ft_world {
     unsigned turn;         /* the thread that may go on */
     uint64_t turns;        /* that there were */
     bool ended[FT_THREADS_MAX];
+    pthread_rwlock_t pausing; /* work on memory of tags is given by readers */
+    struct ft_tag tag[FT_TAGS + 1];
     atomic_uint_fast64_t live_bytes; /* of all threads' blocks */
     atomic_uint_fast64_t held_bytes; /* at most what they need of pages that nothing else is on */
     atomic_uint_fast64_t others_bytes, limit_bytes, owners;
@@ -66,11 +81,24 @@ void ft_use(struct ft_thread *t, const struct ft_operation *operation);
 void ft_hand_over(struct ft_thread *t, const struct ft_operation *operation);
 void ft_take_over(struct ft_thread *t, const struct ft_operation *operation);
 void ft_capture(struct ft_thread *t, const struct ft_operation *operation);
+/* The second looks at its contents before, now and then. */
 void ft_block_end(struct ft_thread *t, struct ft_block *block, uint32_t how);
+void ft_block_check_and_end(struct ft_thread *t, struct ft_block *block, uint32_t how);
 /* The world's kernels: each touches all of a block, and reads or writes some of its words. */
 void ft_kernels_make(struct ft_world *world);
 /* A block of `bytes`, which must be there; is written, read and freed. */
 bool ft_probe(struct ft_thread *t, uint64_t bytes);
+
+/* threads_pause.c: tags of memory. */
+void ft_tag_push(struct ft_thread *t, unsigned tag);
+void ft_tag_pop(struct ft_thread *t);
+/* True if work may be given that touches the block, until ft_touch_end(); its contents are what the block says. */
+bool ft_touch_begin(struct ft_thread *t, struct ft_block *block);
+void ft_touch_end(struct ft_thread *t, const struct ft_block *block);
+void ft_pause(struct ft_thread *t, const struct ft_operation *operation);
+void ft_resume(struct ft_thread *t, const struct ft_operation *operation);
+/* All tags come back. */
+void ft_resume_end(struct ft_thread *t);
 
 /* threads_beside.c: what is beside blocks. */
 void ft_wait(struct ft_thread *t, const struct ft_operation *operation);
@@ -94,6 +122,10 @@ struct ft_found {
     int (*free)(void *address);
     int (*record_stream)(void *address, void *stream);
     size_t (*trim)(int device, size_t keep);
+    int (*tag_push)(const char *tag, unsigned flags);
+    int (*tag_pop)(void);
+    int (*pause)(const char *tag);
+    int (*resume)(const char *tag);
     size_t (*set_limit)(int device, size_t bytes);
     int (*stats)(int device, struct segalloc_stat *ret, int count);
     size_t (*pieces)(int device, struct segalloc_piece *ret, size_t room);

@@ -127,16 +127,10 @@ uint32_t sg_region_paused_page_locked(const struct sg_region *region, uint32_t p
     return region->pages;
 }
 
-uint32_t sg_region_next_piece_locked(const struct sg_region *region, uint32_t *id, uint32_t *ret_begin)
+uint32_t sg_region_next_paused_locked(const struct sg_region *region, uint32_t id)
 {
     SG_ASSERT_REGION_LOCK(region);
-    while (*id && extent_at(region, *id)->state != SG_EXTENT_PAUSED)
-        *id = extent_at(region, *id)->next;
-    if (!*id)
-        return 0;
-    *ret_begin = extent_at(region, *id)->begin;
-    uint32_t end = 0;
-    for (; extent_has_state_locked(region, *id, SG_EXTENT_PAUSED); *id = extent_at(region, *id)->next)
-        end = extent_end(extent_at(region, *id));
-    return end;
+    while (id && extent_at(region, id)->state != SG_EXTENT_PAUSED)
+        id = extent_at(region, id)->next;
+    return id;
 }

@@ -1,7 +1,6 @@
 /* A paused region: the program owns its blocks, and no memory is behind them.
 
-   Nouns. A *paused* block is the program's, and its pages have no memory. A *piece* is a row of paused blocks that touch
-   each other. To *wake* a region is to make its paused blocks ordinary ones again.
+   Nouns. A *paused* block is the program's, and its pages have no memory. To *wake* a region is to make its paused blocks ordinary ones again.
 
    Why a state of its own and not a flag: every look for free memory, for idle pages and for places passes paused and busy
    extents by as it is. So none of them asks whether a region is paused, and a program without pauses pays nothing.
@@ -55,8 +54,7 @@ void sg_region_release_paused_locked(struct sg_region *region, uint32_t block) S
    before the page, which the next call goes on with; it begins as the region's first. */
 uint32_t sg_region_paused_page_locked(const struct sg_region *region, uint32_t page, uint32_t *id) SG_REQUIRES(lock);
 
-/* The next piece from extent *id on, which goes on behind it: [*ret_begin, return value), in units. 0: there is none. */
-uint32_t sg_region_next_piece_locked(const struct sg_region *region, uint32_t *id, uint32_t *ret_begin)
-    SG_REQUIRES(lock);
+/* The first paused block from extent `id` on, that included; 0: there is none. */
+uint32_t sg_region_next_paused_locked(const struct sg_region *region, uint32_t id) SG_REQUIRES(lock);
 
 #endif

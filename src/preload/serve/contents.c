@@ -271,13 +271,24 @@ CUresult sg_contents_restore(void *user, const struct sg_memory_piece *pieces, s
                               : sg_contents_on_stream(contents, pieces, count, restore_each);
 }
 
-/* Sets all pieces to zeros: other processes may have written to these pages before. */
+/* Sets a piece to zeros: words by a set, and what is left of the last word by a copy. */
+static CUresult contents_clear(const struct sg_driver *driver, const struct sg_memory_piece *piece, CUstream stream)
+{
+    static const uint32_t zero;
+    uint64_t words = piece->bytes / sizeof zero, rest = piece->bytes % sizeof zero;
+    CUresult result = words ? driver->set_async(piece->address, 0, words, stream) : CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS && rest)
+        result = driver->copy_from_host_async(piece->address + piece->bytes - rest, &zero, rest, stream);
+    return result;
+}
+
+/* Clears all pieces: other processes may have written to these pages before. */
 static CUresult clear_each(struct sg_contents *contents, const struct sg_memory_piece *pieces, size_t count,
     CUstream stream)
 {
     CUresult result = CUDA_SUCCESS;
     for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++)
-        result = contents->driver->set_async(pieces[i].address, 0, pieces[i].bytes / sizeof(uint32_t), stream);
+        result = contents_clear(contents->driver, &pieces[i], stream);
     return result;
 }
 
