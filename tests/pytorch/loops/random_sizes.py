@@ -61,8 +61,12 @@ def main(path, seed, steps, stream_count, mib_alive):
     told = torch.cuda.memory_stats()
     with open(path, "w") as out:
         print("Thread,Time,Action,Pointer,Size,Stream", file=out)
+        given_up = 0
         for i, (action, pointer, length, stream) in enumerate(rows):
-            print(f"0,00:00:{i // 1000000:02}:{i % 1000000:06},{action},{pointer:#x},{length},{stream}", file=out)
+            # Each failure was raised and given up. A thread of its own says so: what its thread is served next would make it good.
+            given_up += action == "allocate failure"
+            thread = given_up if action == "allocate failure" else 0
+            print(f"{thread},00:00:{i // 1000000:02}:{i % 1000000:06},{action},{pointer:#x},{length},{stream}", file=out)
     print("RULES", json.dumps({"card": torch.cuda.get_device_properties(0).total_memory,
                                "peak_reserved_bytes": told["reserved_bytes.all.peak"],
                                "end_reserved_bytes": told["reserved_bytes.all.current"],
