@@ -9,6 +9,9 @@ import tempfile
 import unittest
 
 SEGALLOC = sys.argv.pop(1)
+ENVIRONMENT = dict(os.environ)
+if "SANITIZER" in os.environ:  # its runtime must come before all other libraries
+    ENVIRONMENT["LD_PRELOAD"] = os.environ["SANITIZER"]
 
 # A line each, which the names of its kind stand in. `leaks`: keeps N KiB in each step from one on, or in one step of some.
 HEAD = '''
@@ -56,8 +59,9 @@ class Growth(unittest.TestCase):
         script, trace = os.path.join(folder.name, "train.py"), os.path.join(folder.name, "trace")
         with open(script, "w", encoding="utf-8") as file:
             file.write(text)
-        subprocess.run([SEGALLOC, "run", "-q", "--sim", sim, "--sites", "-f", "-o", trace, "--", sys.executable, script], check=True)
-        done = subprocess.run([SEGALLOC, "report", *options, trace], check=True, stdout=subprocess.PIPE, text=True)
+        subprocess.run([SEGALLOC, "run", "-q", "--sim", sim, "--sites", "-f", "-o", trace, "--", sys.executable, script], check=True,
+                       env=ENVIRONMENT)
+        done = subprocess.run([SEGALLOC, "report", *options, trace], check=True, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
         return json.loads(done.stdout)["growth"] if "--json" in options else done.stdout
 
     def test_each_leak_is_named(self):
@@ -90,7 +94,7 @@ class Growth(unittest.TestCase):
         full = rows[0]["out_of_memory_at_step"]
         for steps, ends in ((full - 3, 0), (full + 3, 1)):
             done = subprocess.run([SEGALLOC, "run", "-q", "--sim", "1GiB", "--", sys.executable, "-c",
-                                   program(["a = Block(100 << 10)", leak("'leak'", 1024, 1, 1)], steps)], stderr=subprocess.PIPE)
+                                   program(["a = Block(100 << 10)", leak("'leak'", 1024, 1, 1)], steps)], stderr=subprocess.PIPE, env=ENVIRONMENT)
             self.assertEqual(done.returncode, ends, (steps, full))
 
     def test_names_of_steps(self):

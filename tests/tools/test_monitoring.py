@@ -19,6 +19,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "examples" / "monitoring"
 ALERTS, DASHBOARD = FOLDER / "alerts.yml", FOLDER / "dashboard.json"
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("SEGALLOC")}
+if "SANITIZER" in os.environ:  # its runtime must come before all other libraries
+    ENVIRONMENT["LD_PRELOAD"] = os.environ["SANITIZER"]
 LABELS = 'pid="7",device="0",gpu="0",UUID="GPU-0",model="m",rank="",command="train"'
 
 

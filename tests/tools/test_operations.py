@@ -14,6 +14,8 @@ import shared
 SEGALLOC, ACTS = (pathlib.Path(sys.argv.pop(1)).resolve() for _ in range(2))
 PAGE = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "operations.md").read_text()
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("SEGALLOC", "PYTORCH", "CUDA_INJECTION"))}
+if "SANITIZER" in os.environ:  # its runtime must come before all other libraries
+    ENVIRONMENT["LD_PRELOAD"] = os.environ["SANITIZER"]
 PID = "22954"  # which the page shows
 
 
