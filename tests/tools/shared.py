@@ -52,3 +52,32 @@ def beginning(segalloc, trace, path, rows=40000):
     whole.stdout.close()
     whole.wait(60)
     return path
+
+
+class LeftPage:
+    """The live page that a killed process leaves. Each process of the library that starts anywhere on the machine removes the
+    pages of the dead, those of tests beside this one too: a second name keeps the page, and puts it back until it was looked at."""
+
+    def __init__(self, case, pid):
+        """While the process lives."""
+        self.path = pathlib.Path(f"/dev/shm/segalloc-live-{pid}")
+        self.kept = pathlib.Path(f"/dev/shm/segalloc-test-left-{pid}")
+        os.link(self.path, self.kept)
+        case.addCleanup(self.path.unlink, missing_ok=True)
+        case.addCleanup(self.kept.unlink)
+
+    def put_as(self, path):
+        """The page under the name `path`, for as long as nobody removes it."""
+        try:
+            os.link(self.kept, path)
+        except FileExistsError:
+            pass
+
+    def seen(self, look):
+        """The answer of look(), throughout which the page was there."""
+        for _ in range(100):
+            self.put_as(self.path)
+            said = look()
+            if self.path.exists():
+                return said
+        raise AssertionError(f"{self.path} was removed each time")

@@ -10,6 +10,8 @@ import sys
 import tempfile
 import unittest
 
+import shared
+
 SEGALLOC, ACTS = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
 OURS = ("SEGALLOC_", "PYTORCH_", "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_")
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
@@ -367,16 +369,15 @@ class Endings(Case):
                                     "say=there", "wait"], env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
         self.addCleanup(process.stdout.close)
         self.assertEqual(process.stdout.readline(), "there\n")
-        page = f"/dev/shm/segalloc-live-{process.pid}"
-        self.addCleanup(lambda: os.path.exists(page) and os.unlink(page))
+        page = shared.LeftPage(self, process.pid)
         process.kill()
         process.wait(60)
-        told = segalloc("report", str(process.pid))
+        told = page.seen(lambda: segalloc("report", str(process.pid)))
         self.assertEqual(told.returncode, 0)
         self.assertIn(f"process {process.pid} has ended", told.stderr)
         self.assertIn("100.00 MiB", told.stdout)
         other = f"/dev/shm/segalloc-live-{os.getpid()}"
-        os.rename(page, other)
+        page.put_as(other)
         self.addCleanup(os.unlink, other)
         told = segalloc("report", str(os.getpid()))
         self.assertEqual((told.returncode, told.stdout), (1, ""))
