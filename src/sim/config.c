@@ -8,6 +8,8 @@
 #include "base/size.h"
 #include "base/wrap.h"
 
+enum { HOST_GRANULE = 2 * 1024 * 1024 }; /* of pages in the host's memory, unless another is set */
+
 static bool config_number(const char *text, uint64_t max, uint64_t *ret)
 {
     char *end;
@@ -156,6 +158,24 @@ static bool parse_mappings(const char *value, struct sim_config *config)
     return true;
 }
 
+/* off, or SIZE[:GRANULE]; a granule is one of the device's or several. */
+static bool parse_host_pages(const char *value, struct sim_config *config)
+{
+    char text[SIM_NAME_MAX];
+    if (!value || strlen(value) >= sizeof text)
+        return false;
+    strcpy(text, value);
+    char *granule = strchr(text, ':');
+    if (granule)
+        *granule++ = '\0';
+    config->host_pages = strcmp(text, "off") != 0;
+    if (!config->host_pages)
+        return !granule;
+    return sg_size_parse(text, &config->host_bytes) &&
+           (!granule || (sg_size_parse(granule, &config->host_granule) && config->host_granule &&
+                            config->host_granule % HOST_GRANULE == 0));
+}
+
 /* SYMBOL:NS[+NS] */
 static bool parse_cost(const char *value, struct sim_config *config)
 {
@@ -281,6 +301,9 @@ const char *sim_config_parse(const char *spec, struct sim_config *ret)
         .rdma = true,
         .ipc = true,
         .peers = true,
+        .host_pages = true,
+        .host_bytes = UINT64_MAX,
+        .host_granule = HOST_GRANULE,
         .vmm_sync = SIM_VMM_SYNC_NEVER,
         .depth = 1024,
         .run_ahead = -1,

@@ -42,6 +42,9 @@ struct sim_config {
     int devices;          /* in the machine, whichever of them a program sees */
     int driver; /* as cuDriverGetVersion says it: 13000 is 13.0 */
     bool vmm, posix_handles, rdma, ipc, peers;
+    bool host_pages;       /* pages of virtual memory management may lie in the host's memory */
+    uint64_t host_bytes;   /* of that memory that there are for them; UINT64_MAX: as many as anybody asks for */
+    uint64_t host_granule; /* bytes: the size of such a page is a multiple of it */
     enum sim_fabric fabric;
     enum sim_vmm_sync vmm_sync;
     uint64_t mappings;       /* that the machine has, of all devices and processes together */

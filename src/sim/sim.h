@@ -87,6 +87,7 @@ struct sim_device {
     CUmemoryPool default_pool, pool;
     uint64_t graph_used, graph_high; /* memory of graphs */
     struct segalloc_sim_managed managed;
+    uint64_t link_bytes; /* that its work has touched over a link (space/link.h) */
 };
 
 struct sim {

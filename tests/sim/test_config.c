@@ -76,6 +76,11 @@ static void good_settings(void **state)
     assert_true(config.bytes == GIB && config.quota_bytes == 600 * MIB);
     assert_null(sim_config_parse("1GiB,mappings=1:CUDA_ERROR_UNKNOWN", &config));
     assert_true(config.mappings == 1 && config.mappings_code == CUDA_ERROR_UNKNOWN);
+    assert_true(config.host_pages && config.host_bytes == UINT64_MAX && config.host_granule == 2 * MIB);
+    assert_null(sim_config_parse("1GiB,hostpages=3GiB:4MiB", &config));
+    assert_true(config.host_pages && config.host_bytes == 3 * GIB && config.host_granule == 4 * MIB);
+    assert_null(sim_config_parse("1GiB,hostpages=off", &config));
+    assert_false(config.host_pages);
     assert_null(sim_config_parse("1GiB,cost=cuMemMap:0,cost=cuMemUnmap:5+1000000000", &config));
     assert_int_equal(config.cost_count, 2);
     assert_true(strcmp(config.costs[0].symbol, "cuMemMap") == 0 && config.costs[0].call_ns == 0 &&
@@ -100,7 +105,8 @@ static void bad_settings(void **state)
         "24GiB,hazard_exit=0", "24GiB,schedule", "24GiB,run_ahead=-1", "24GiB,mappings", "24GiB,mappings=0",
         "24GiB,mappings=5:NONSENSE", "24GiB,mappings=:2", "24GiB,cost", "24GiB,cost=cuMemMap", "24GiB,cost=:5",
         "24GiB,cost=cuMemMap:", "24GiB,cost=cuMemMap:5+", "24GiB,cost=cuMemMap:5+x", "24GiB,cost=cuMemMap:1000000001",
-        "24GiB,managed-apart=1"};
+        "24GiB,managed-apart=1", "24GiB,hostpages", "24GiB,hostpages=on", "24GiB,hostpages=off:2MiB",
+        "24GiB,hostpages=1GiB:", "24GiB,hostpages=1GiB:3MiB", "24GiB,hostpages=1GiB:0MiB"};
     for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct sim_config config = {.bytes = 77};
         const char *message = sim_config_parse(bad[i], &config);

@@ -43,8 +43,8 @@ static void granularity_is_a_page_and_wrong_questions_are_refused(void **state)
     expect_error(CUDA_ERROR_INVALID_VALUE, cuMemGetAllocationGranularity(NULL, &prop, 0));
     expect_error(CUDA_ERROR_INVALID_VALUE, cuMemGetAllocationGranularity(&granule, NULL, 0));
     expect_error(CUDA_ERROR_INVALID_VALUE, cuMemGetAllocationGranularity(&granule, &prop, 2));
-    host_prop.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
-    expect_error(CUDA_ERROR_NOT_SUPPORTED, cuMemGetAllocationGranularity(&granule, &host_prop, 0));
+    host_prop.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+    expect_error(CUDA_ERROR_INVALID_VALUE, cuMemGetAllocationGranularity(&granule, &host_prop, 0));
 }
 
 static void wrong_reservations_are_refused(void **state)

@@ -5,6 +5,7 @@
 #include "device/device.h"
 #include "device/peaks.h"
 #include "model.h"
+#include "space/host_pages.h"
 
 CUresult cuDeviceGet(CUdevice *device, int ordinal)
 {
@@ -90,6 +91,12 @@ static bool device_configured_attribute(CUdevice_attribute attribute, int ordina
         return true;
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
         *ret = sim.config.vmm && sim.config.posix_handles;
+        return true;
+    case CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+        *ret = sim_host_pages_offered(CU_MEM_LOCATION_TYPE_HOST);
+        return true;
+    case CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+        *ret = sim_host_pages_offered(CU_MEM_LOCATION_TYPE_HOST_NUMA);
         return true;
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED:
         *ret = sim.config.vmm && sim.config.fabric != SIM_FABRIC_NONE;

@@ -8,6 +8,7 @@
 #include "hazard/hazard.h"
 #include "hazard/owner.h"
 #include "kernels/declared.h"
+#include "space/host_pages.h"
 #include "space/managed.h"
 #include "streams/executor.h"
 #include "streams/schedule.h"
@@ -34,6 +35,16 @@ int segalloc_sim_managed(int ordinal, struct segalloc_sim_managed *ret)
         sim_managed_settle(device);
         *ret = device->managed;
     }
+    sim_unlock();
+    return device ? 0 : -1;
+}
+
+int segalloc_sim_link(int ordinal, struct segalloc_sim_link *ret)
+{
+    sim_lock();
+    const struct sim_device *device = sim_device(ordinal);
+    if (device)
+        *ret = (struct segalloc_sim_link){device->link_bytes, sim_host_pages_bytes()};
     sim_unlock();
     return device ? 0 : -1;
 }

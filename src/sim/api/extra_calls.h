@@ -8,6 +8,7 @@
 uint64_t segalloc_sim_used(int device);
 size_t segalloc_sim_processes(int index, struct segalloc_sim_process *ret, size_t room);
 int segalloc_sim_managed(int device, struct segalloc_sim_managed *ret);
+int segalloc_sim_link(int device, struct segalloc_sim_link *ret);
 void segalloc_sim_owner(uint64_t address, uint64_t bytes, uint64_t owner);
 void segalloc_sim_upkeep(int on);
 int segalloc_sim_block(uint64_t address, uint64_t bytes, int handed_out);

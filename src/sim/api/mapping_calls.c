@@ -7,6 +7,8 @@
 #include "device/card.h"
 #include "device/device.h"
 #include "hazard/hazard.h"
+#include "space/host_pages.h"
+#include "space/link.h"
 #include "space/managed.h"
 #include "space/mapping.h"
 #include "space/memory_table.h"
@@ -25,12 +27,30 @@ static bool vmm_is_granular(uint64_t value)
     return value % SIM_GRANULE == 0;
 }
 
+/* Pages in the host's memory have no handles for other processes. The only node has the number 0. The location "current
+   node" is for ranges of managed memory alone. Source: CUDA Driver API, cuMemCreate() and CUmemLocationType. */
+static CUresult vmm_check_host_prop(const CUmemAllocationProp *prop)
+{
+    if (prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_host_pages_offered(prop->location.type))
+        return CUDA_ERROR_NOT_SUPPORTED;
+    bool wrong = prop->requestedHandleTypes ||
+                 (prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA && prop->location.id);
+    return wrong ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+static bool vmm_is_on_host(const CUmemAllocationProp *prop)
+{
+    return prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE;
+}
+
 static CUresult vmm_check_prop(const CUmemAllocationProp *prop)
 {
-    if (!prop || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
+    if (!prop || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED || prop->location.type == CU_MEM_LOCATION_TYPE_INVALID)
         return CUDA_ERROR_INVALID_VALUE;
-    if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-        return prop->location.type == CU_MEM_LOCATION_TYPE_INVALID ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+    if (vmm_is_on_host(prop))
+        return vmm_check_host_prop(prop);
     if (!sim_device(prop->location.id))
         return CUDA_ERROR_INVALID_DEVICE;
     unsigned types = (unsigned)prop->requestedHandleTypes;
@@ -51,7 +71,7 @@ CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocatio
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = vmm_check_prop(prop);
     if (result == CUDA_SUCCESS)
-        *granularity = SIM_GRANULE;
+        *granularity = vmm_is_on_host(prop) ? sim.config.host_granule : SIM_GRANULE;
     return result;
 }
 
@@ -123,6 +143,21 @@ CUresult cuMemAddressFree(CUdeviceptr address, size_t size)
     return result;
 }
 
+/* Locked. Takes the bytes of an allocation, of a device or of the host's memory (NULL), and says where they lie. */
+static bool vmm_take(struct sim_physical *physical, struct sim_device *device, uint64_t size)
+{
+    if (device ? !sim_device_charge(device, size) : !sim_host_pages_charge(size, &physical->fd, &physical->offset))
+        return false;
+    physical->device = device;
+    physical->size = size;
+    if (device) {
+        physical->fd = device->fd;
+        physical->offset = device->file_end;
+        device->file_end += size;
+    }
+    return true;
+}
+
 CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop,
     unsigned long long flags)
 {
@@ -132,17 +167,13 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CU
     CUresult result = vmm_check_prop(prop);
     if (result != CUDA_SUCCESS)
         return result;
+    if (vmm_is_on_host(prop) && size % sim.config.host_granule)
+        return CUDA_ERROR_INVALID_VALUE;
     if (prop->requestedHandleTypes & CU_MEM_HANDLE_TYPE_FABRIC && sim.config.fabric == SIM_FABRIC_REFUSED)
         return CUDA_ERROR_NOT_PERMITTED;
     struct sim_physical *physical = calloc(1, sizeof *physical);
     sim_lock();
-    struct sim_device *device = sim_device(prop->location.id);
-    if (physical && sim_device_charge(device, size)) {
-        physical->device = device;
-        physical->size = size;
-        physical->fd = device->fd;
-        physical->offset = device->file_end;
-        device->file_end += size;
+    if (physical && vmm_take(physical, vmm_is_on_host(prop) ? NULL : sim_device(prop->location.id), size)) {
         physical->handle_refs = 1;
         physical->prop = *prop;
         physical->prop.allocFlags.compressionType = CU_MEM_ALLOCATION_COMP_NONE;
@@ -172,7 +203,8 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 /* A page's second address and those after it have a view of the memory that is their own from the first write on. */
 static int vmm_sharing(const struct sim_physical *physical)
 {
-    return sim.config.aliases_apart >> physical->device->index & 1 && physical->mappings ? MAP_PRIVATE : MAP_SHARED;
+    bool apart = physical->device ? sim.config.aliases_apart >> physical->device->index & 1 : sim.config.aliases_apart;
+    return apart && physical->mappings ? MAP_PRIVATE : MAP_SHARED;
 }
 
 CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
@@ -198,6 +230,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericA
         mapping->physical = physical;
         mapping->buffer_id = ++sim.next_id;
         physical->mappings++;
+        sim_link_begin(mapping);
         sim_ranges_insert(&reservation->mappings, &mapping->range);
     } else {
         free(mapping);
@@ -233,6 +266,7 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t size)
             mapping->range.base + mapping->range.size < address + size ? sim_mapping_next(reservation, mapping) : NULL;
         sim_ranges_remove(&reservation->mappings, &mapping->range);
         mapping->physical->mappings--;
+        sim_link_end(mapping);
         sim_physical_release_if_unused(mapping->physical);
         sim_mappings_give((unsigned)__builtin_popcount(mapping->on));
         free(mapping->granules);
@@ -281,6 +315,7 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc 
         uint64_t end = mapping->range.base + mapping->range.size;
         uint64_t low = mapping->range.base > address ? mapping->range.base : address;
         handles += count;
+        sim_link_access(mapping, access, count);
         if (!sim_mapping_set_rights(mapping, low, end < address + size ? end : address + size, access, count))
             result = CUDA_ERROR_OUT_OF_MEMORY;
     }

@@ -41,9 +41,13 @@ static struct fact fact_flag(bool value)
     return (struct fact){.flag = value, .size = sizeof value};
 }
 
+/* A page in the host's memory is said to be of the device that asks. */
 static struct sim_device *pointer_device(const struct sim_memory *memory, const struct sim_mapping *mapping)
 {
-    return mapping ? mapping->physical->device : memory->device;
+    CUcontext context;
+    if (!mapping || mapping->physical->device)
+        return mapping ? mapping->physical->device : memory->device;
+    return sim_context_current(&context) == CUDA_SUCCESS ? context->device : sim_device(0);
 }
 
 static unsigned pointer_rights(const struct sim_memory *memory, const struct sim_mapping *mapping, uint64_t address)
@@ -59,6 +63,13 @@ static unsigned pointer_rights(const struct sim_memory *memory, const struct sim
 static bool pointer_on_host(const struct sim_memory *memory)
 {
     return memory->kind == SIM_MEMORY_HOST || memory->kind == SIM_MEMORY_REGISTERED;
+}
+
+/* The host's memory behind a mapping has its type, though the host has no rights there. */
+static unsigned pointer_type(const struct sim_memory *memory, const struct sim_mapping *mapping)
+{
+    bool host = pointer_on_host(memory) || (mapping && !mapping->physical->device);
+    return host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
 }
 
 static CUresult pointer_fact_of(CUpointer_attribute attribute, uint64_t address, struct fact *ret)
@@ -78,7 +89,7 @@ static CUresult pointer_fact_of(CUpointer_attribute attribute, uint64_t address,
         *ret = fact_pointer(memory->context);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-        *ret = fact_narrow(host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
+        *ret = fact_narrow(pointer_type(memory, mapping));
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
         *ret = fact_wide(address);

@@ -2,6 +2,7 @@
 
 #include "graphs/choice.h"
 #include "hazard/hazard.h"
+#include "space/link.h"
 #include "space/managed.h"
 #include "streams/executor.h"
 
@@ -18,6 +19,7 @@ static void run_work(struct sim_work *launch, const struct sim_work *template)
     work->position = launch->position;
     sim_lock();
     sim_managed_work(work);
+    sim_link_work(work);
     sim_unlock();
     sim_work_perform(work);
     sim_lock();

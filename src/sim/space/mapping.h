@@ -12,6 +12,7 @@ struct sim_mapping {
     struct sim_range range; /* in its reservation's mappings */
     struct sim_physical *physical;
     uint64_t buffer_id;
+    bool far;                              /* a device that it has access for reaches it over a link (link.h) */
     uint32_t on;                           /* bit a device that it takes a mapping of the machine's on */
     unsigned char access[SIM_DEVICES_MAX]; /* CUmemAccess_flags a device */
     /* Where rights were set on parts of the mapping: for each granule, SIM_DEVICES_MAX of them; else NULL. */

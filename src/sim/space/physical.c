@@ -6,6 +6,7 @@
 
 #include "base/rest.h"
 #include "device/card.h"
+#include "space/host_pages.h"
 
 struct sim_physical *sim_physical_of(CUmemGenericAllocationHandle handle)
 {
@@ -42,7 +43,10 @@ static bool is_held_by_descriptors(int fd, uint64_t offset)
 
 static void physical_give_back(struct sim_device *device, int fd, uint64_t offset, uint64_t size)
 {
-    sim_device_discharge(device, size);
+    if (device)
+        sim_device_discharge(device, size);
+    else
+        sim_host_pages_discharge(size);
     (void)!fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)size);
 }
 

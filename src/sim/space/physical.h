@@ -9,10 +9,11 @@ static inline void *sim_pointer(uint64_t address)
     return (void *)(uintptr_t)address;
 }
 
-/* A physical allocation: a span of a device's memory file. It lives while a handle or a mapping refers to it. */
+/* A physical allocation: a span of a device's memory file, or of the host's. It lives while a handle or a mapping refers to
+   it. */
 struct sim_physical {
     struct sim_handle handle;
-    struct sim_device *device;
+    struct sim_device *device; /* NULL: it lies in the host's memory */
     uint64_t size, offset;
     int fd;       /* the device's; or its own, of another process's device */
     bool foreign; /* counted by the process that created it */

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "calls.h"
+#include "space/link.h"
 #include "space/managed.h"
 #include "streams/schedule.h"
 
@@ -129,6 +130,7 @@ void sim_work_perform(struct sim_work *work)
 static void work_execute(CUstream stream, struct sim_work *work)
 {
     sim_managed_work(work);
+    sim_link_work(work);
     if (work->run || work->busy_ns) {
         sim_unlock();
         sim_work_perform(work);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "hazard/owner.h"
+#include "space/link.h"
 #include "space/managed.h"
 
 int sim_deps_add(struct sim_deps **deps, CUstream stream, uint64_t position)
@@ -89,7 +90,7 @@ struct sim_work *sim_work_copy(const struct sim_work *work)
 
 void sim_work_touch(struct sim_work *work, uint64_t address, uint64_t bytes, bool write)
 {
-    if (sim.config.hazard || sim_managed_any())
+    if (sim.config.hazard || sim_managed_any() || sim_link_any())
         sim_work_touch_kept(work, address, bytes, write);
 }
 
