@@ -308,6 +308,18 @@ class OwnMemory(unittest.TestCase):
         self.assertEqual(self.rehearse(3, "5GiB", *keeps, "m4194304")["smallest_card_bytes"], 8192 * MIB)
         self.assertEqual(self.rehearse(0, "5GiB", *keeps, "b4194304")["smallest_card_bytes"], 4096 * MIB)
 
+    def test_what_a_pool_keeps_idle_is_no_room_for_each_call(self):
+        """24 MiB are freed to a pool whose threshold is raised then. On 26 MiB they leave in time; on up to 36 they stay idle
+        in it, and cudaMalloc or cuMemCreate fails. On 36 it does so for a GPU that lags."""
+        words = "m14 a24576 f1 r458 t30800 m13 a642 m5861 r55".split()
+        cards = (24, 26, 28, 34, 36, 38)
+        runs = [all(run("run", "--sim", f"{card}MiB,{lag}", "--", OWN_MEMORY, *words).returncode == 0
+                    for lag in ("at-once", "run_ahead=1000")) for card in cards]
+        verdict = self.rehearse(3, ",".join(f"{card}MiB" for card in cards), *words)
+        self.assertEqual([card["fits"] for card in verdict["cards"]], runs)
+        self.assertEqual((runs, verdict["adapts"]), ([False, True, False, False, False, True], False))
+        self.assertEqual(verdict["smallest_card_bytes"], 38 * MIB) # from which on all are enough
+
     def test_managed_memory_moves_to_the_host(self):
         self.assertEqual(self.rehearse(0, "64MiB", "u131072", "m32768")["smallest_card_bytes"], 32 * MIB)
 

@@ -203,12 +203,23 @@ bool sg_rehearse_has_strangers(const struct sg_rehearse *rehearse)
     return rehearse->unseen && rehearse->together > 1;
 }
 
+/* The most of the smallest card and of what was taken at the peak, some of which leaves where room is short. */
+static uint64_t rehearse_most_taken(const struct sg_rehearse *rehearse)
+{
+    return rehearse->alone.segalloc > rehearse->peak_taken ? rehearse->alone.segalloc : rehearse->peak_taken;
+}
+
+bool sg_rehearse_is_uneven(const struct sg_rehearse *rehearse)
+{
+    return sg_rehearse_has_strangers(rehearse) || rehearse->alone.segalloc < rehearse->peak_taken;
+}
+
 bool sg_rehearse_is_tight(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
 {
     enum { TIGHT_PAGES = 4 };
     uint64_t tight = TIGHT_PAGES * SG_SMALLEST_STEP + (sg_rehearse_has_strangers(rehearse) ? rehearse->asked_bytes : 0);
-    uint64_t smallest = rehearse->alone.segalloc;
+    uint64_t smallest = rehearse->alone.segalloc, end = rehearse_most_taken(rehearse) + tight;
     bool fits = card->fits && !card->open && !rehearse->interrupted && rehearse->processes;
     bool shared = rehearse->together > 1 || sg_outside_sum(&rehearse->outside);
-    return fits && shared && card->margin < tight && card->bytes < smallest + tight;
+    return fits && shared && smallest + card->margin < end && card->bytes < end;
 }

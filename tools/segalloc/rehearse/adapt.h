@@ -45,11 +45,21 @@ bool sg_rehearse_took_turns(const struct sg_rehearse *endless, const struct sg_r
    hold idle. On a smaller card they hold less, so it may have room there and none on a larger one. */
 bool sg_rehearse_has_strangers(const struct sg_rehearse *rehearse);
 
+/* True if the program may fit a card and not a larger one. It does so beside strangers, and where some memory of its peak
+   leaves a card that lacks room: what pools keep idle, and managed memory.
+
+   An example. A pool's 24 MiB are freed, and then its threshold is raised. On 26 MiB the next call waits for them, and
+   they leave. On 36 MiB they stay idle in the pool, and the last call fails. */
+bool sg_rehearse_is_uneven(const struct sg_rehearse *rehearse);
+
 /* True if a card that it fits is to be tried all the same. Less than four pages are left there, and some memory is by
    other calls or of several processes. The place of its own blocks then depends on when the others came, which a replay
    knows only nearly.
 
    An example. 41 MiB by graphs and 3 MiB of ours on a card of 48 MiB: in two pages ours fit, in four they do not.
+
+   Memory that leaves a card where room is short is no room for each call: cudaMalloc gets nothing of what pools keep idle.
+   A card is tried if it has less than four pages beside all that was taken at the peak.
 
    Beside strangers a card is tried if it has less to spare than what others may hold idle: all that they asked for. */
 bool sg_rehearse_is_tight(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card);

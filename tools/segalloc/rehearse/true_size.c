@@ -98,6 +98,15 @@ static int run_at_both_ends(struct true_size *at, const struct sg_rehearse_card 
     return status;
 }
 
+/* True if it fits all cards that are larger than this one. */
+static bool fits_larger(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
+{
+    bool all = true;
+    for (const struct sg_rehearse_card *larger = card + 1; larger < rehearse->card + rehearse->card_count; larger++)
+        all &= larger->fits;
+    return all;
+}
+
 /* A card that it does not fit as it ran. */
 static int try_failing(struct true_size *at, struct sg_rehearse_card *card)
 {
@@ -124,7 +133,7 @@ static int try_failing(struct true_size *at, struct sg_rehearse_card *card)
         card->turns &= ends_well;
     }
     card->fits |= card->ran || card->turns;
-    if (card->ran && rehearse->alone.segalloc > card->bytes)
+    if (card->ran && rehearse->alone.segalloc > card->bytes && fits_larger(rehearse, card))
         rehearse->alone.segalloc = card->bytes;
     return status;
 }
@@ -249,7 +258,7 @@ static int try_asked(struct true_size *at)
     return status;
 }
 
-/* Cards that it does not fit as it ran. Where one proves too small, smaller ones are, but for strangers. */
+/* Cards that it does not fit as it ran. Where one proves too small, smaller ones are, unless a program is uneven. */
 int sg_rehearse_true_sizes(struct sg_rehearse *rehearse, struct sg_launch *launch, sg_rehearse_once_fn *once,
     void (*judge)(struct sg_rehearse *rehearse))
 {
@@ -257,17 +266,17 @@ int sg_rehearse_true_sizes(struct sg_rehearse *rehearse, struct sg_launch *launc
     if (!at.trial)
         return sg_tool_error(rehearse->verb, "no host memory left");
     bool ran_out = rehearse->run.status != 0, beyond = sg_rehearse_stopped_beyond(rehearse);
-    bool strangers = sg_rehearse_has_strangers(rehearse);
+    bool uneven = sg_rehearse_is_uneven(rehearse);
     int status = beyond ? try_stopped(&at) : ran_out ? 0 : try_tight(&at, judge);
     for (unsigned i = rehearse->card_count; status == 0 && !beyond && i-- > 0;) {
         struct sg_rehearse_card *card = &rehearse->card[i];
         card->fits &= !(ran_out && rehearse->ooms);
-        if (card->ran_out && !strangers)
+        if (card->ran_out && !uneven)
             break;
         if (card->ran_out || !sg_rehearse_may_adapt(rehearse, card))
             continue;
         status = try_failing(&at, card);
-        if (!card->fits && !strangers)
+        if (!card->fits && !uneven)
             break;
     }
     if (status == 0 && !beyond && !ran_out && !sg_ends_are_hidden(rehearse) && rehearse->processes)
