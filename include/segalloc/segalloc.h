@@ -169,7 +169,8 @@ SEGALLOC_API int segalloc_torch_answers(void);
    record_stream: without the hook PyTorch keeps Tensor.record_stream() to itself. Until it is called for the first time, a
    free covers every stream that could have seen the block, which holds memory back for longer. A call with NULL says
    that the hook is set: other devices' streams are not covered from then on.
-   reset (torch.cuda.empty_cache): waits for freed memory that queued work still uses, then gives everything idle back. */
+   reset (torch.cuda.empty_cache): waits for freed memory that queued work still uses, then gives everything idle back. A
+   device on which that wait fails keeps what it has; the next call of the program answers the error. */
 SEGALLOC_API void segalloc_torch_record_stream(void *pointer, void *stream);
 SEGALLOC_API void segalloc_torch_reset(void);
 SEGALLOC_API void segalloc_torch_memory_fraction(double fraction, int device);

@@ -14,28 +14,31 @@ static bool memory_is_device(int device)
     return device >= 0 && device < SG_DEVICES_MAX;
 }
 
-/* Waits for a device where freed memory still waits for work, and ruins no capture that another thread begins. */
-static void memory_run_deferred(struct sg_core *core, int device)
+/* Waits for a device where freed memory still waits for work, and ruins no capture that another thread begins. False:
+   the wait has failed, so work may still use what was freed. */
+static bool memory_run_deferred(struct sg_core *core, int device)
 {
     struct sg_stats stats;
     const struct sg_driver *driver = sg_process_driver();
     if (!sg_core_stats(core, device, &stats) || !stats.value[SG_STAT_pending_bytes])
-        return;
+        return true;
     bool pushed = sg_torch_push_device(driver, device);
-    (void)sg_upward_calls.synchronize();
+    CUresult result = sg_upward_calls.synchronize();
     sg_torch_pop_device(driver, pushed);
+    return result == CUDA_SUCCESS;
 }
 
 /* torch.cuda.empty_cache(): frees that wait for work are waited for, then all idle pages go back. Not in a capture,
-   which a wait would ruin. */
+   which a wait would ruin. A device whose work has failed keeps its pages, as PyTorch's cache does then. The error stays
+   the context's, so the program's next call answers it: this one has no result. */
 void segalloc_torch_reset(void)
 {
     struct sg_core *core = sg_enter();
     if (!core)
         return;
     for (int device = 0; device < SG_DEVICES_MAX && !sg_captures_active(); device++) {
-        memory_run_deferred(core, device);
-        sg_core_trim(core, device, 0);
+        if (memory_run_deferred(core, device))
+            sg_core_trim(core, device, 0);
     }
     sg_leave();
 }

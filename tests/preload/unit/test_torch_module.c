@@ -52,7 +52,7 @@ static struct {
     bool no_core, no_driver, over, passing, live, no_stats;
     CUresult total, info, block;
     uint64_t pending;
-    int pushed, synchronized, trims, peaks;
+    int pushed, synchronized, fails_at, trims, peaks; /* fails_at: the wait that fails; 0: none */
     size_t limit, pieces;
     int limited; /* the device */
     bool live_after; /* a capture begins with the first trim */
@@ -163,7 +163,7 @@ static CUresult synchronize(void)
 {
     assert_int_equal(fake.pushed, 1);
     fake.synchronized++;
-    return CUDA_SUCCESS;
+    return fake.synchronized == fake.fails_at ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
 }
 
 const struct sg_upward_calls sg_upward_calls = {.synchronize = synchronize};
@@ -265,6 +265,22 @@ static void reset_waits_and_gives_back(void **state)
     fake.no_core = true;
     segalloc_torch_reset();
     assert_int_equal(fake.trims, 3 * DEVICES + 1);
+}
+
+/* Work may still use what was freed: only the other devices' pages go back. */
+static void a_device_that_cannot_be_waited_for_keeps_its_pages(void **state)
+{
+    (void)state;
+    fake.pending = 1;
+    fake.fails_at = 1;
+    segalloc_torch_reset();
+    assert_true(fake.synchronized == DEVICES && fake.trims == DEVICES - 1 && fake.pushed == 0);
+    fake.synchronized = fake.trims = 0;
+    fake.fails_at = DEVICES;
+    segalloc_torch_reset();
+    assert_true(fake.synchronized == DEVICES && fake.trims == DEVICES - 1 && fake.pushed == 0);
+    segalloc_torch_reset();
+    assert_int_equal(fake.trims, 2 * DEVICES - 1);
 }
 
 static void limits_are_of_devices_that_can_be(void **state)
@@ -435,6 +451,7 @@ int main(void)
         TEST(own_allocator_answers_in_its_modes),
         TEST(pools_of_a_pluggable_allocator_are_heard_of),
         TEST(reset_waits_and_gives_back),
+        TEST(a_device_that_cannot_be_waited_for_keeps_its_pages),
         TEST(limits_are_of_devices_that_can_be),
         TEST(fraction_is_of_the_device),
         TEST(largest_piece_is_what_the_device_has_left),
