@@ -70,6 +70,19 @@ typedef unsigned long long CUmemGenericAllocationHandle;
 /* Work that runs on the host in stream order. It may not call CUDA. */
 typedef void (*CUhostFn)(void *user_data);
 
+/* CUDA 12.4: the driver tells a process something about a device. */
+typedef struct CUasyncCallbackEntry_st *CUasyncCallbackHandle;
+typedef enum CUasyncNotificationType_enum { CU_ASYNC_NOTIFICATION_TYPE_OVER_BUDGET = 1 } CUasyncNotificationType;
+typedef struct CUasyncNotificationInfo_st {
+    CUasyncNotificationType type;
+    union {
+        struct {
+            unsigned long long bytesOverBudget;
+        } overBudget;
+    } info;
+} CUasyncNotificationInfo;
+typedef void (*CUasyncCallback)(CUasyncNotificationInfo *info, void *user_data, CUasyncCallbackHandle callback);
+
 /* Error codes, from a table. sticky.def has those after which the process gets no other answer. */
 typedef enum {
 #define RESULT(name, code, text) name = code,

@@ -42,6 +42,12 @@ struct sg_oom_own {
     bool guards; /* the library itself has it, for guarded blocks (check:guard) */
 };
 
+/* The host's memory, where the device has none of its own. Bytes. */
+struct sg_oom_host {
+    uint64_t total, available, kept;  /* `kept`: nobody here takes them (host_reserve) */
+    uint64_t group_limit, group_used; /* of a control group; limit UINT64_MAX: none */
+};
+
 /* The part of an out-of-memory that the core cannot know. */
 struct sg_oom_around {
     const struct sg_oom_own *own; /* as far as it is known */
@@ -51,6 +57,7 @@ struct sg_oom_around {
     const struct sg_oom_process *process; /* those that hold memory of the device, largest first */
     size_t processes;
     bool some_only;      /* there may be more processes, which nobody here can list */
+    const struct sg_oom_host *host; /* NULL: the device's memory is its own */
     const char *command; /* of this process; NULL or "": unknown */
     uint64_t parked;     /* bytes of blocks that the program has freed and whose free has not reached the core yet */
     uint64_t graphs;     /* bytes of blocks that the program has freed and that graphs keep until they are destroyed */

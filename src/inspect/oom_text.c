@@ -71,6 +71,24 @@ static void put_holders(struct sg_text *text, const struct sg_oom_around *around
             sg_size_format(others - sg_oom_listed(around), bytes));
 }
 
+/* The host's memory, where the device has no other. The first line of the report counts what is kept back as in use.
+   So this one says how much that is, and by which option.
+
+   For example, of 1.00 GiB 48.00 MiB are available, and 51.20 are kept back. Nothing is to be had then. */
+static void put_host(struct sg_text *text, const struct sg_oom_host *host)
+{
+    char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], c[SG_SIZE_TEXT];
+    if (!host)
+        return;
+    sg_text_add(text,
+        "  host     the device's memory is the host's: %s, of which %s are available and %s kept back (host_reserve)",
+        sg_size_format(host->total, a), sg_size_format(host->available, b), sg_size_format(host->kept, c));
+    if (host->group_limit != UINT64_MAX)
+        sg_text_add(text, "; its control group may have %s and has %s", sg_size_format(host->group_limit, a),
+            sg_size_format(host->group_used, b));
+    sg_text_add(text, "\n");
+}
+
 /* A part of the device that is no less than `bytes`, in hundredths. */
 static unsigned part_hundredths(uint64_t bytes, uint64_t total)
 {
@@ -176,7 +194,11 @@ static void put_cause(struct sg_text *text, const struct cause_facts *facts)
             sg_size_format(shortage->allocated + shortage->asked, c));
         break;
     case SG_OOM_OTHERS:
-        sg_text_add(text, "other processes hold %s of this device", sg_size_format(holders.others, a));
+        sg_text_add(text,
+            around->host
+                ? "the host: %s of the memory that this device shares with it are in use otherwise, or kept back"
+                : "other processes hold %s of this device",
+            sg_size_format(holders.others, a));
         break;
     case SG_OOM_POOLS:
         sg_text_add(text, "idle pools: this process keeps %s idle in pools of the driver",
@@ -228,7 +250,10 @@ static void put_help(struct sg_text *text, enum sg_oom_cause cause, const struct
         put_limit(text, conf, facts->shortage);
         break;
     case SG_OOM_OTHERS:
-        sg_text_add(text, "stop %s, or use another device\n", cause == facts->cause ? "them" : "those processes");
+        if (facts->around->host)
+            sg_text_add(text, "stop what uses the host's memory, or keep less of it back by a smaller host_reserve\n");
+        else
+            sg_text_add(text, "stop %s, or use another device\n", cause == facts->cause ? "them" : "those processes");
         break;
     case SG_OOM_POOLS:
         sg_text_add(text, "cudaMemPoolTrimTo() gives that back, and so does a lower release threshold of the pool\n");
@@ -417,6 +442,7 @@ size_t sg_core_oom_text(struct sg_core *core, int ordinal, const struct sg_oom_a
     put_cause(&text, &causes);
     put_helps(&text, &causes);
     put_holders(&text, around, sg_oom_holders(around, &facts.shortage).others);
+    put_host(&text, around->host);
     put_memory(&text, &facts.shortage, around, &facts.worst, cause == SG_OOM_FRAGMENTED);
     put_live(&text, facts.row, facts.rows, around, cause);
     put_next(&text, &causes);

@@ -207,12 +207,23 @@ static bool parse_card(const char *value, struct sim_config *config)
     return true;
 }
 
+/* A folder's name from the root on. */
+static bool parse_folder(const char *value, char ret[SIM_NAME_MAX])
+{
+    if (!value || *value != '/' || strlen(value) >= SIM_NAME_MAX)
+        return false;
+    strcpy(ret, value);
+    return true;
+}
+
 static bool parse_peaks(const char *value, struct sim_config *config)
 {
-    if (!value || *value != '/' || strlen(value) >= sizeof config->peaks)
-        return false;
-    strcpy(config->peaks, value);
-    return true;
+    return parse_folder(value, config->peaks);
+}
+
+static bool parse_host(const char *value, struct sim_config *config)
+{
+    return parse_folder(value, config->host);
 }
 
 /* The card's name and attributes only: the memory is as the size says. */

@@ -61,6 +61,9 @@ struct sim_config {
     int64_t run_ahead;  /* allocations after which work runs if nobody waits for it before; negative: by the seed */
     uint64_t kernel_ns; /* how long each kernel keeps its stream busy */
     uint32_t aliases_apart; /* bit per device of the machine: what is written at one address of a page is not read at another */
+    bool notifies;          /* devices say when a process is over its budget */
+    bool integrated;        /* devices take their memory from the host */
+    char host[SIM_NAME_MAX]; /* the folder below which the kernel's files of the host are; "": there are none */
     bool managed_apart; /* managed memory takes nothing of a device */
     char card[SIM_NAME_MAX]; /* processes with the same name share their devices' memory; "": a card of its own */
     char peaks[SIM_NAME_MAX]; /* the folder for what each process has held at most; "": none */

@@ -63,6 +63,14 @@ typedef int (*segalloc_sim_link_fn)(int device, struct segalloc_sim_link *ret);
 /* Bytes of a device's memory in use, by whatever. */
 typedef uint64_t (*segalloc_sim_used_fn)(int device);
 
+/* Brings the files of the machine up to date (the setting `host`), and writes the name of the folder that has them into `ret`.
+   Returns the length of the name. 0: the devices have no host that could be asked. */
+typedef int (*segalloc_sim_host_fn)(char *ret, size_t size);
+
+/* Has the driver notify all who registered with a device that the process is over its budget by so many bytes. Waits until they
+   were called. Returns 0, or -1 where there can be no thread. */
+typedef int (*segalloc_sim_over_budget_fn)(int device, uint64_t bytes);
+
 /* The processes that have a context or memory of the machine's device of this index, which is NVML's, as on a real driver. The program need not see it.
    Where several processes share the card each is listed, else this one alone. Fills up to `room` rows and returns how
    many there are. */

@@ -24,6 +24,7 @@
 #include "track/graph_blocks.h"
 #include "track/pool_streams.h"
 #include "process/hooks.h"
+#include "process/host_limits.h"
 #include "process/process.h"
 #include "process/rehearsal.h"
 #include "services/trim.h"
@@ -319,6 +320,7 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     CUresult result = real->cuMemGetInfo_v2(&available, &total);
     if (result != CUDA_SUCCESS)
         return result;
+    sg_host_limits_bound(&available);
     uint64_t of_others = sg_trim_idle_of_others();
     available += of_others < total - available ? of_others : total - available;
     struct sg_core *core = sg_enter();

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 
 #include "process/environment.h"
+#include "process/host_limits.h"
 #include "process/process_state.h"
 #include "process/stand_ins.h"
 #include "process/symbols.h"
@@ -117,6 +118,8 @@ const struct sg_driver *sg_process_driver(void)
         known = sg_driver_load(&driver, process_look_up, NULL) ? 2 : 1;
         sg_process_lock(SG_LOCK_REAL);
         if (!atomic_load_explicit(&sg_process.driver_known, memory_order_relaxed)) {
+            if (known == 1)
+                sg_host_limits_heed(&driver, sg_process_conf);
             sg_process.driver = driver;
             atomic_store_explicit(&sg_process.driver_known, known, memory_order_release);
         }

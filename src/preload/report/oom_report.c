@@ -17,6 +17,7 @@
 #include "track/captures.h"
 #include "track/graph_blocks.h"
 #include "track/held_outside.h"
+#include "process/host_limits.h"
 #include "process/process.h"
 #include "process/symbols.h"
 #include "services/trim.h"
@@ -236,11 +237,18 @@ size_t sg_oom_report(struct sg_core *core, int device, char *buffer, size_t size
     bool some_only = !complete && others == 0;
     if (some_only)
         others = list_neighbours(device, process);
+    struct sg_host_limits limits;
+    struct sg_oom_host host = {0};
+    bool shared = sg_host_limits_read(device, &limits) && limits.integrated;
+    if (shared)
+        host = (struct sg_oom_host){limits.memory.total, limits.memory.available, limits.kept,
+            limits.memory.group_limit, limits.memory.group_used};
     const struct sg_oom_around around = {
+        .host = shared ? &host : NULL,
         .process = process,
         .processes = others,
-        .some_only = some_only,
-        .complete = complete,
+        .some_only = some_only || shared,
+        .complete = complete && !shared, /* the host's memory has users that no driver lists */
         .own = own,
         .owns = list_own(device, own),
         .used = used_bytes(),

@@ -17,6 +17,7 @@
 #include "inspect/core_state.h"
 #include "process/capture_mode.h"
 #include "process/hooks.h"
+#include "process/host_limits.h"
 #include "process/process.h"
 #include "process/stand_ins.h"
 #include "report/refusals.h"
@@ -51,13 +52,19 @@ static void alloc_note_passed_on(struct sg_core *core, int device, CUdeviceptr a
     sg_outside_note(core, device);
 }
 
+/* Asks the driver, which on an integrated device would give what the host lacks. Below 0: the current device. */
+static CUresult alloc_ask_driver(int device, size_t bytes, CUdeviceptr *ret)
+{
+    return sg_host_limits_refuse(device, bytes) ? CUDA_ERROR_OUT_OF_MEMORY : sg_real()->cuMemAlloc_v2(ret, bytes);
+}
+
 /* Asks the driver for what the core could not serve, in relaxed mode during a capture. The block is booked as the
    driver's. */
 static CUresult alloc_pass_through(struct sg_core *core, int device, size_t bytes, CUdeviceptr *ret)
 {
     CUstreamCaptureMode mode;
     bool relaxed = sg_captures_active() && sg_capture_mode_relax(&mode); /* one may have begun since */
-    CUresult result = sg_real()->cuMemAlloc_v2(ret, bytes);
+    CUresult result = alloc_ask_driver(device, bytes, ret);
     if (relaxed)
         sg_capture_mode_restore(&mode);
     if (result == CUDA_SUCCESS)
@@ -88,14 +95,13 @@ static CUresult alloc_pass_through_idle(struct sg_core *core, int device, size_t
    are idle here: the driver refuses, 2 GiB go back, the driver serves. */
 CUresult sg_memory_passthrough(struct sg_core *core, size_t bytes, CUdeviceptr *ret)
 {
-    const struct sg_real *real = sg_real();
     CUcontext context;
     int device;
-    CUresult result = real->cuMemAlloc_v2(ret, bytes);
+    CUresult result = alloc_ask_driver(-1, bytes, ret);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_made_room_by(core))
-        result = real->cuMemAlloc_v2(ret, bytes);
+        result = alloc_ask_driver(-1, bytes, ret);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_made_room_by_others(-1))
-        result = real->cuMemAlloc_v2(ret, bytes);
+        result = alloc_ask_driver(-1, bytes, ret);
     if (result == CUDA_SUCCESS)
         sg_refusals_note_served(bytes);
     if (result == CUDA_SUCCESS && sg_contexts_current(core, &context, &device) == CUDA_SUCCESS)

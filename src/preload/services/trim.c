@@ -25,6 +25,7 @@
 #include "process/symbols.h"
 #include "track/context_pins.h"
 #include "base/wrap.h"
+#include "services/pressure.h"
 
 #define MS UINT64_C(1000000)
 
@@ -68,6 +69,14 @@ static uint64_t trim_device_id(int device)
     return hash ? hash : 1;
 }
 
+/* Wakes the helper, which nobody asks for anything. */
+static void trim_wake(void)
+{
+    struct sg_neighbour *own = atomic_load(&neighbours.own);
+    if (own)
+        sg_neighbour_ask(own, 0, 0);
+}
+
 /* Makes the device known to others by its UUID. Only one thread adds at a time; another one's device is added by its
    next allocation. */
 void sg_trim_use(int device)
@@ -86,6 +95,8 @@ void sg_trim_use(int device)
     }
     atomic_fetch_or(&neighbours.known, bit);
     atomic_flag_clear(&neighbours.adding);
+    if (id)
+        sg_pressure_watch(device, trim_wake);
 }
 
 struct visit {
@@ -263,23 +274,59 @@ static void look_for_idle(uint64_t events[SG_NEIGHBOUR_DEVICES])
     }
 }
 
+/* Gives back what should go before a limit is passed, as far as it is idle, and keeps the rest for the program.
+
+   For example, 100 MiB are held and 60 of them idle. A limit wants 25 back, so 35 stay idle: that is what sg_core_trim()
+   is to keep. */
+static void heed_pressure(void)
+{
+    for (int i = 0; i < atomic_load(&neighbours.devices); i++) {
+        int device = neighbours.device[i];
+        uint64_t wanted = sg_pressure_take(device), idle = 0;
+        struct sg_core *core = wanted ? sg_enter() : NULL;
+        struct sg_stats stats;
+        if (!core)
+            continue;
+        if (sg_core_stats(core, device, &stats))
+            idle = stats.value[SG_STAT_reserved_bytes] - stats.value[SG_STAT_allocated_bytes];
+        sg_leave();
+        if (idle)
+            trim_device(device, idle > wanted ? idle - wanted : 0);
+    }
+}
+
+/* How long the helper sleeps: until the next look at idle memory, which `passed` ns of sleep are taken off, or at
+   limits. 0: until somebody asks. */
+static uint64_t sleep_ns(uint64_t passed)
+{
+    uint64_t look = sg_pressure_look_ns(), idle = neighbours.idle_ns > passed ? neighbours.idle_ns - passed : 0;
+    if (!neighbours.idle_ns || !look)
+        return look ? look : idle;
+    return !idle ? 1 : look < idle ? look : idle;
+}
+
 /* The helper thread's life: asleep until a question comes or `trim_idle` has passed. It ends with the process, or where
    another process has taken its place in the table. */
 static void *trim_help(void *user)
 {
     (void)user;
-    uint64_t events[SG_NEIGHBOUR_DEVICES] = {0};
+    uint64_t events[SG_NEIGHBOUR_DEVICES] = {0}, passed = 0;
     struct sg_neighbour *own;
     prctl(PR_SET_NAME, "segalloc-trim", 0, 0, 0);
     while ((own = atomic_load(&neighbours.own)) != NULL && !sg_process_over()) {
-        bool asked = sg_neighbour_sleep(own, neighbours.idle_ns);
+        uint64_t slept = sleep_ns(passed);
+        bool asked = sg_neighbour_sleep(own, slept);
         if (atomic_load(&own->pid) != (int32_t)getpid())
             break; /* left at the end of this process, which may take a while; or somebody took it for dead: it is in another
                       container. The next owner's questions are not to be answered here */
+        passed = asked ? 0 : passed + slept;
         if (asked)
             trim_answer(own);
-        else
+        heed_pressure();
+        if (!asked && neighbours.idle_ns && passed >= neighbours.idle_ns) {
+            passed = 0;
             look_for_idle(events);
+        }
     }
     return NULL;
 }

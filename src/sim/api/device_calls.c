@@ -110,6 +110,9 @@ static bool device_configured_attribute(CUdevice_attribute attribute, int ordina
     case CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES:
         *ret = CU_MEM_HANDLE_TYPE_NONE;
         return true;
+    case CU_DEVICE_ATTRIBUTE_INTEGRATED:
+        *ret = sim.config.integrated;
+        return true;
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
         *ret = sim_device(ordinal)->index + 1;
         return true;

@@ -7,6 +7,7 @@
 
 #include "device/card.h"
 #include "device/device.h"
+#include "device/host.h"
 #include "device/peaks.h"
 #include "memory/pool.h"
 #include "space/arena.h"
@@ -35,7 +36,7 @@ static CUresult device_start(struct sim_device *device, int ordinal, int index)
 CUresult sim_devices_start(const int *index, int count)
 {
     sim_lock();
-    CUresult result = sim_peaks_start() ? sim_card_start() : CUDA_ERROR_OPERATING_SYSTEM;
+    CUresult result = sim_peaks_start() && sim_host_start() ? sim_card_start() : CUDA_ERROR_OPERATING_SYSTEM;
     for (int i = 0; i < count && result == CUDA_SUCCESS; i++)
         result = device_start(&sim.devices[i], i, index[i]);
     sim.device_count = result == CUDA_SUCCESS ? count : 0;

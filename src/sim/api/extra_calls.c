@@ -1,5 +1,8 @@
 #include "api/extra_calls.h"
 
+#include <stdio.h>
+
+#include "api/notify_calls.h"
 #include "calls.h"
 #include "device/card.h"
 #include "device/context.h"
@@ -20,6 +23,21 @@ uint64_t segalloc_sim_used(int ordinal)
     uint64_t used = device ? sim_card_used(device) : 0;
     sim_unlock();
     return used;
+}
+
+int segalloc_sim_over_budget(int device, uint64_t bytes)
+{
+    return sim_notify_over_budget(device, bytes);
+}
+
+int segalloc_sim_host(char *ret, size_t size)
+{
+    sim_lock();
+    int length = snprintf(ret, size, "%s", sim.config.host);
+    if (length && sim.device_count)
+        sim_card_look_at_host(&sim.devices[0]);
+    sim_unlock();
+    return length;
 }
 
 size_t segalloc_sim_processes(int index, struct segalloc_sim_process *ret, size_t room)

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "device/device.h"
+#include "device/host.h"
 #include "device/peaks.h"
 
 enum { ROWS = 64, GUARD = ROWS }; /* the byte after the rows' is locked while somebody takes memory */
@@ -131,10 +132,27 @@ uint64_t sim_card_used(const struct sim_device *device)
     return device->used - sim_card_evicted(device);
 }
 
+/* Bytes of the device that all processes on the card hold. */
+static uint64_t card_used_by_all(const struct sim_device *device)
+{
+    return sim_card_used(device) + card_sum_of_others(card_row_holds, device->index);
+}
+
+/* Bytes of the device that nobody has: without those of its neighbour, where a driver knows of it. */
+static uint64_t card_left(const struct sim_device *device, uint64_t neighbour)
+{
+    uint64_t used = card_used_by_all(device) + neighbour;
+    return used < device->bytes ? device->bytes - used : 0;
+}
+
 uint64_t sim_card_free(const struct sim_device *device)
 {
-    uint64_t others = card_sum_of_others(card_row_holds, device->index), room = device->bytes - sim_card_used(device);
-    return others < room ? room - others : 0;
+    return card_left(device, sim_host_neighbour(device) + sim_host_cache(device));
+}
+
+void sim_card_look_at_host(const struct sim_device *device)
+{
+    sim_host_show(device, card_used_by_all(device));
 }
 
 size_t sim_card_processes(int index, struct segalloc_sim_process *ret, size_t room)
@@ -204,7 +222,9 @@ void sim_mappings_give(uint64_t count)
 static bool card_charge(struct sim_device *device, uint64_t bytes, uint64_t managed)
 {
     card_guard(true);
-    bool fits = bytes <= sim_card_free(device);
+    /* The driver of an integrated device gives what the host lacks, too. */
+    bool fits = bytes <= card_left(device, sim.config.integrated ? 0 : sim_host_neighbour(device)) &&
+                !sim_host_forbids(device, card_used_by_all(device), bytes);
     if (fits) {
         device->used += bytes;
         device->managed.resident_bytes += managed;
@@ -212,6 +232,7 @@ static bool card_charge(struct sim_device *device, uint64_t bytes, uint64_t mana
         sim_peaks_note(device);
     }
     card_guard(false);
+    sim_card_look_at_host(device);
     return fits;
 }
 
@@ -229,6 +250,7 @@ void sim_device_discharge(struct sim_device *device, uint64_t bytes)
 {
     device->used -= bytes;
     card_publish(device);
+    sim_card_look_at_host(device);
 }
 
 void sim_card_discharge_managed(struct sim_device *device, uint64_t bytes)

@@ -13,6 +13,8 @@ CUresult sim_card_start(void);
 /* Locked, here and below. Bytes of a device that this process holds, and that nobody does. */
 uint64_t sim_card_used(const struct sim_device *device);
 uint64_t sim_card_free(const struct sim_device *device);
+/* Writes the files of the device's host, if it has one (host.h). */
+void sim_card_look_at_host(const struct sim_device *device);
 /* Bytes of the device's memory: taken, if there is as much, and given back. managed.h takes them after making room. */
 bool sim_card_charge(struct sim_device *device, uint64_t bytes);
 void sim_device_discharge(struct sim_device *device, uint64_t bytes);

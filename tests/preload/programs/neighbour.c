@@ -6,6 +6,7 @@
      tag T MIB   the same as take, of a tag, and fills it; says "taken", or "refused"
      whole       says whether what was taken last still has that filling: "whole", or "changed"
      hold        says how many MiB are reserved
+     budget MIB  has the simulated driver say that the process is over its budget by as many; says "told"
      free        says how many MiB are free by cudaMemGetInfo
    A line that it doesn't know ends it. */
 #include <stdio.h>
@@ -41,6 +42,14 @@ static int take_otherwise(const char *how, size_t bytes)
     result = result ? result : (int)cuGraphInstantiateWithFlags(&exec, graph, 0);
     result = result ? result : (int)cuGraphLaunch(exec, NULL);
     return result ? result : (int)cuCtxSynchronize();
+}
+
+static int exceed_budget(uint64_t bytes)
+{
+    int (*tell)(int, uint64_t);
+    void *symbol = dlsym(RTLD_DEFAULT, "segalloc_sim_over_budget");
+    memcpy(&tell, &symbol, sizeof tell);
+    return symbol ? tell(0, bytes) : -1;
 }
 
 static int take_tagged(const char *tag, void **ret, size_t bytes)
@@ -82,6 +91,8 @@ int main(void)
             sizes[count] = (size_t)size * MIB_BYTES;
             puts(take_tagged(how, &blocks[count], sizes[count]) ? "taken" : "refused");
             count += blocks[count] != NULL;
+        } else if (sscanf(line, "budget %d", &size) == 1) {
+            puts(exceed_budget((uint64_t)size * MIB_BYTES) == 0 ? "told" : "not told");
         } else if (strcmp(line, "whole\n") == 0 && count > 0) {
             puts(is_whole(blocks[count - 1], sizes[count - 1]) ? "whole" : "changed");
         } else if (sscanf(line, "take %d", &size) == 1 && count < BLOCKS) {

@@ -21,6 +21,7 @@
 #include "neighbours.h"
 #include "process/symbols.h"
 #include "process/upward_calls.h"
+#include "services/pressure.h"
 #include "services/trim.h"
 #include "track/context_pins.h"
 
@@ -60,6 +61,10 @@ static struct {
     char order_tag[SG_NEIGHBOUR_TAG];
     uint32_t order_result;
     uint64_t order_bytes;
+    uint64_t wanted, look_ns;  /* by limits: what should go back at the next look; when that is */
+    uint64_t slept[LOOKS];     /* for how long it was to sleep */
+    int watched, last_watched; /* devices whose limits are watched */
+    void (*wake)(void);
 } fake;
 
 /* The table of processes. */
@@ -125,6 +130,13 @@ size_t sg_neighbours_holding(struct sg_neighbours *table, const struct sg_neighb
     return 1;
 }
 
+void sg_neighbour_ask(struct sg_neighbour *other, uint32_t wanted, uint64_t keep)
+{
+    assert_ptr_equal(other, &fake.own);
+    assert_true(wanted == 0 && keep == 0); /* of this process nobody asks for memory */
+    atomic_fetch_add(&other->asked, 1);
+}
+
 void sg_neighbour_answered(struct sg_neighbour *own)
 {
     assert_int_equal(atomic_load(&own->answered), atomic_load(&own->asked));
@@ -167,8 +179,10 @@ bool sg_neighbour_sleep(struct sg_neighbour *own, uint64_t timeout_ns)
 {
     int look = fake.looks++;
     assert_ptr_equal(own, &fake.own);
-    assert_int_equal(timeout_ns, 2500000000);
+    if (!fake.look_ns)
+        assert_int_equal(timeout_ns, 2500000000);
     assert_true(look < LOOKS);
+    fake.slept[look] = timeout_ns;
     fake.over = look == LOOKS - 1;
     if (fake.before)
         fake.before(look);
@@ -239,6 +253,26 @@ const struct sg_driver *sg_process_driver(void)
 {
     static const struct sg_driver driver = {.ctx_push = push, .ctx_pop = pop, .mem_info = mem_info};
     return &driver;
+}
+
+/* Limits. */
+void sg_pressure_watch(int device, void (*wake)(void))
+{
+    fake.watched++;
+    fake.last_watched = device;
+    fake.wake = wake;
+}
+
+uint64_t sg_pressure_look_ns(void)
+{
+    return fake.look_ns;
+}
+
+uint64_t sg_pressure_take(int device)
+{
+    uint64_t wanted = device == 0 ? fake.wanted : 0;
+    fake.wanted = device == 0 ? 0 : fake.wanted;
+    return wanted;
 }
 
 /* The rest of the library. */
@@ -683,11 +717,73 @@ static void nobody_helps_where_it_is_not_to(void **state)
     }
 }
 
+/* Idle memory goes as far as a limit wants it back, and the rest of it stays. */
+static void limits_are_heeded(void **state)
+{
+    (void)state;
+    fake.stats.value[SG_STAT_reserved_bytes] = 100 * mib;
+    fake.stats.value[SG_STAT_allocated_bytes] = 40 * mib;
+    fake.wanted = 25 * mib;
+    fake.available = fake.total; /* nothing else makes it give back */
+    help();
+    assert_int_equal(fake.trims, 1);
+    assert_int_equal(fake.keep, 35 * mib);
+    fake.wanted = 400 * mib;
+    help();
+    assert_int_equal(fake.trims, 2);
+    assert_int_equal(fake.keep, 0);
+    fake.wanted = mib;
+    fake.stats.value[SG_STAT_allocated_bytes] = 100 * mib; /* all is in use */
+    help();
+    assert_int_equal(fake.trims, 2);
+    fake.no_core = true;
+    fake.wanted = mib;
+    help();
+    assert_int_equal(fake.trims, 2);
+}
+
+/* Where limits are looked at more often than idle memory, that one still has its turn after 2.5 s of sleep. */
+static void looks_at_limits_between(void **state)
+{
+    (void)state;
+    const uint64_t second = 1000000000;
+    fake.look_ns = second;
+    fake.available = 9 * mib; /* nearly full */
+    fake.stats.value[SG_STAT_allocs] = 1;
+    help();
+    const uint64_t slept[LOOKS] = {second, second, second / 2, second, second, second / 2, second, second};
+    assert_memory_equal(fake.slept, slept, sizeof slept);
+    /* The first look at idle memory finds that something has happened, the second does not. */
+    assert_int_equal(fake.trims, SG_NEIGHBOUR_DEVICES);
+    fake.look_ns = 4 * second;
+    help();
+    assert_int_equal(fake.slept[0], 2500000000);
+    assert_int_equal(fake.slept[LOOKS - 1], 2500000000);
+}
+
+/* The first test, which finds no device known. */
+static void a_device_is_watched_once(void **state)
+{
+    (void)state;
+    sg_trim_use(0);
+    assert_int_equal(fake.watched, 1);
+    assert_int_equal(fake.last_watched, 0);
+    uint32_t asked = atomic_load(&fake.own.asked);
+    fake.wake();
+    assert_int_equal(atomic_load(&fake.own.asked), asked + 1);
+    assert_int_equal(atomic_load(&fake.own.wanted), 0);
+    atomic_store(&fake.own.asked, asked);
+    sg_trim_forget();
+    fake.wake(); /* there is nobody to wake */
+    assert_int_equal(atomic_load(&fake.own.asked), asked);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, end)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(a_device_is_watched_once),
         TEST(devices_are_entered_once),
         TEST(gives_back_what_is_asked_for),
         TEST(gives_nothing_where_it_cannot),
@@ -701,6 +797,8 @@ int main(void)
         TEST(nobody_helps_where_it_is_not_to),
         TEST(who_has_no_row_asks_and_counts_too),
         TEST(idle_memory_is_told),
+        TEST(limits_are_heeded),
+        TEST(looks_at_limits_between),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
