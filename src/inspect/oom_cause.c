@@ -3,9 +3,14 @@
 
 #include "config/conf.h"
 
-uint64_t sg_oom_room(const struct sg_shortage *shortage, uint64_t limit, uint64_t outside)
+uint64_t sg_oom_total(const struct sg_shortage *shortage, const struct sg_oom_around *around)
 {
-    return sg_oom_at_most(limit, shortage->total - sg_oom_at_most(outside, shortage->total));
+    return around->quota ? sg_oom_at_most(around->quota, shortage->total) : shortage->total;
+}
+
+uint64_t sg_oom_room(uint64_t total, uint64_t limit, uint64_t outside)
+{
+    return sg_oom_at_most(limit, total - sg_oom_at_most(outside, total));
 }
 
 /* Takes up to `bytes` away from what is left, and returns how much that was. */
@@ -49,10 +54,11 @@ struct sg_oom_holders sg_oom_holders(const struct sg_oom_around *around, const s
 
 /* Bytes that the device lacks, by cause: as many would be there without it. `need`: bytes in use with the request. */
 struct lacks {
-    uint64_t need, graphs, limit, pools, own, others;
+    uint64_t total; /* that may be used in all */
+    uint64_t need, graphs, limit, quota, pools, own, others;
 };
 
-/* The lacks of a device. The limit is one too: the part of the device beyond it can't be had. */
+/* The lacks of a device. The limit is one too, and the quota: the part of the device beyond it can't be had. */
 static struct lacks lacks_of(const struct sg_shortage *shortage, const struct sg_oom_around *around)
 {
     const struct sg_oom_holders holders = sg_oom_holders(around, shortage);
@@ -60,7 +66,9 @@ static struct lacks lacks_of(const struct sg_shortage *shortage, const struct sg
     return (struct lacks){
         .need = allocated + shortage->asked,
         .graphs = sg_oom_at_most(around->graphs, allocated),
+        .total = sg_oom_total(shortage, around),
         .limit = shortage->total - sg_oom_at_most(shortage->limit, shortage->total),
+        .quota = shortage->total - sg_oom_total(shortage, around),
         .pools = holders.pools,
         .own = holders.own + holders.pools,
         .others = holders.others,
@@ -75,7 +83,8 @@ static unsigned bit_of(enum sg_oom_cause cause)
 /* True if the request would be served by the device as it would be without the causes in `gone`. */
 static bool is_served_without(unsigned gone, const struct sg_shortage *shortage, const struct lacks *lacks)
 {
-    uint64_t limit = gone & bit_of(SG_OOM_LIMIT) ? shortage->total : shortage->limit,
+    uint64_t total = gone & bit_of(SG_OOM_QUOTA) ? shortage->total : lacks->total,
+             limit = gone & bit_of(SG_OOM_LIMIT) ? shortage->total : shortage->limit,
              need = lacks->need - (gone & bit_of(SG_OOM_GRAPHS) ? lacks->graphs : 0),
              outside = sg_oom_at_most(shortage->outside, shortage->total);
     if (gone & bit_of(SG_OOM_OWN))
@@ -84,7 +93,7 @@ static bool is_served_without(unsigned gone, const struct sg_shortage *shortage,
         outside -= lacks->pools;
     if (gone & bit_of(SG_OOM_OTHERS))
         outside -= lacks->others;
-    return need <= sg_oom_room(shortage, limit, outside);
+    return need <= sg_oom_room(total, limit, outside);
 }
 
 /* The cause of those in `of` that takes most. Pools where they are most of this process's own. */
@@ -95,8 +104,8 @@ static enum sg_oom_cause cause_largest(unsigned of, const struct lacks *lacks)
     const struct {
         uint64_t bytes;
         enum sg_oom_cause cause;
-    } list[] = {{lacks->limit, SG_OOM_LIMIT}, {lacks->graphs, SG_OOM_GRAPHS}, {lacks->pools, SG_OOM_POOLS},
-        {lacks->own, SG_OOM_OWN}, {lacks->others, SG_OOM_OTHERS}};
+    } list[] = {{lacks->limit, SG_OOM_LIMIT}, {lacks->quota, SG_OOM_QUOTA}, {lacks->graphs, SG_OOM_GRAPHS},
+        {lacks->pools, SG_OOM_POOLS}, {lacks->own, SG_OOM_OWN}, {lacks->others, SG_OOM_OTHERS}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         if (of & bit_of(list[i].cause) && list[i].bytes > most) {
             most = list[i].bytes;
@@ -109,7 +118,7 @@ static enum sg_oom_cause cause_largest(unsigned of, const struct lacks *lacks)
 /* The causes that it takes together where none is enough alone: graphs only if all others are not enough. */
 static enum sg_oom_cause cause_of_several(const struct sg_shortage *shortage, const struct lacks *lacks)
 {
-    unsigned all = bit_of(SG_OOM_LIMIT) | bit_of(SG_OOM_OWN) | bit_of(SG_OOM_OTHERS);
+    unsigned all = bit_of(SG_OOM_LIMIT) | bit_of(SG_OOM_QUOTA) | bit_of(SG_OOM_OWN) | bit_of(SG_OOM_OTHERS);
     if (!is_served_without(all, shortage, lacks))
         all |= bit_of(SG_OOM_GRAPHS);
     if (!is_served_without(all, shortage, lacks))
@@ -121,7 +130,7 @@ static enum sg_oom_cause cause_of_several(const struct sg_shortage *shortage, co
 enum sg_oom_cause sg_oom_cause(const struct sg_shortage *shortage, const struct sg_oom_around *around)
 {
     const struct lacks lacks = lacks_of(shortage, around);
-    uint64_t most = sg_oom_room(shortage, shortage->limit, shortage->outside);
+    uint64_t most = sg_oom_room(lacks.total, shortage->limit, shortage->outside);
     /* Each question is whether the device as it would be without one cause has room for the need. The need of a
        defragmented device counts pending memory as in use; from then on it does not. */
     if (shortage->asked > UINT64_MAX - shortage->used)
@@ -134,6 +143,8 @@ enum sg_oom_cause sg_oom_cause(const struct sg_shortage *shortage, const struct 
         return SG_OOM_GRAPHS;
     if (is_served_without(bit_of(SG_OOM_LIMIT), shortage, &lacks))
         return SG_OOM_LIMIT;
+    if (is_served_without(bit_of(SG_OOM_QUOTA), shortage, &lacks))
+        return SG_OOM_QUOTA;
     unsigned alone = 0;
     const enum sg_oom_cause each[] = {SG_OOM_POOLS, SG_OOM_OWN, SG_OOM_OTHERS};
     for (size_t i = 0; i < sizeof each / sizeof *each; i++)
@@ -147,7 +158,7 @@ enum sg_oom_cause sg_oom_cause(const struct sg_shortage *shortage, const struct 
 unsigned sg_oom_also(const struct sg_shortage *shortage, const struct sg_oom_around *around, enum sg_oom_cause first)
 {
     const struct lacks lacks = lacks_of(shortage, around);
-    const enum sg_oom_cause each[] = {SG_OOM_OWN, SG_OOM_OTHERS, SG_OOM_LIMIT, SG_OOM_GRAPHS};
+    const enum sg_oom_cause each[] = {SG_OOM_OWN, SG_OOM_OTHERS, SG_OOM_LIMIT, SG_OOM_QUOTA, SG_OOM_GRAPHS};
     unsigned gone = bit_of(first == SG_OOM_POOLS ? SG_OOM_OWN : first), also = 0;
     if (first < SG_OOM_GRAPHS || first == SG_OOM_TOO_BIG)
         return 0;
@@ -170,7 +181,7 @@ unsigned sg_oom_also(const struct sg_shortage *shortage, const struct sg_oom_aro
 uint64_t sg_oom_short_unlimited(const struct sg_shortage *shortage, const struct sg_oom_around *around)
 {
     const struct lacks lacks = lacks_of(shortage, around);
-    uint64_t room = sg_oom_room(shortage, shortage->total, shortage->outside);
+    uint64_t room = sg_oom_room(lacks.total, shortage->total, shortage->outside);
     return lacks.need > room ? lacks.need - room : 0;
 }
 

@@ -3,7 +3,7 @@
    Nouns. A *holder* has memory of the device: this process by other calls, pools of the driver, or other processes.
 
    How. The request is held against the device as it would be without each cause in turn. They are tried in this order:
-   fragmentation, queued work, graphs, the limit, others. So a user is sent to the nearest change that helps. Where no
+   fragmentation, queued work, graphs, the limit, the quota, others. So a user is sent to the nearest change that helps. Where no
    change helps alone, the largest comes first, and further ones are added until the request would be served.
 
    For example, of 12 GiB, 5 are held by cudaMallocAsync, 4 by another process, 2 are in blocks, and 3 are asked for.
@@ -21,6 +21,7 @@ enum sg_oom_cause {
     SG_OOM_QUEUED,     /* freed memory is in use by work that is still queued */
     SG_OOM_GRAPHS,     /* graphs keep freed memory, which they touch at each launch */
     SG_OOM_LIMIT,      /* the device has more than may be held */
+    SG_OOM_QUOTA,      /* the device has more than the driver lets be used */
     SG_OOM_OTHERS,     /* other processes hold it */
     SG_OOM_POOLS,      /* this process holds it idle, in pools of the driver */
     SG_OOM_OWN,        /* this process holds it by other calls */
@@ -53,6 +54,7 @@ struct sg_oom_around {
     const struct sg_oom_own *own; /* as far as it is known */
     size_t owns;
     uint64_t used;                        /* bytes of the device that anybody uses, the core too; 0: not known */
+    uint64_t quota; /* bytes of the device that may be used in all, by MPS, vGPU or a shim; 0: there is no such bound */
     bool complete;                        /* `process` has all other processes: what none of them holds is this one's */
     const struct sg_oom_process *process; /* those that hold memory of the device, largest first */
     size_t processes;
@@ -85,8 +87,11 @@ struct sg_oom_holders sg_oom_holders(const struct sg_oom_around *around, const s
 /* Bytes of the processes that are listed. */
 uint64_t sg_oom_listed(const struct sg_oom_around *around);
 
-/* Bytes that may be held of the device if the limit were `limit` and others held `outside`. */
-uint64_t sg_oom_room(const struct sg_shortage *shortage, uint64_t limit, uint64_t outside);
+/* Bytes of the device that may be used in all: the quota, or what it has. */
+uint64_t sg_oom_total(const struct sg_shortage *shortage, const struct sg_oom_around *around);
+
+/* Bytes that may be held of a device of `total` if the limit were `limit` and others held `outside`. */
+uint64_t sg_oom_room(uint64_t total, uint64_t limit, uint64_t outside);
 
 /* The first cause that needs no other change besides. Where it takes several changes together, the one that gives most. */
 enum sg_oom_cause sg_oom_cause(const struct sg_shortage *shortage, const struct sg_oom_around *around);

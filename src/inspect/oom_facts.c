@@ -89,11 +89,12 @@ static void collect_live_locked(const struct sg_device *device, struct sg_live *
 static struct sg_shortage as_measured(const struct sg_shortage *shortage, const struct sg_oom_around *around)
 {
     struct sg_shortage measured = *shortage;
-    if (!around->used)
+    if (!around->used && !around->quota)
         return measured;
     uint64_t held = shortage->reserved, outside = around->used > held ? around->used - held : 0;
-    measured.outside = sg_oom_at_most(outside, shortage->total);
-    uint64_t left = shortage->total - sg_oom_at_most(held + measured.outside, shortage->total),
+    uint64_t total = sg_oom_total(shortage, around);
+    measured.outside = sg_oom_at_most(outside, total);
+    uint64_t left = total - sg_oom_at_most(held + measured.outside, total),
              allowed = shortage->limit - sg_oom_at_most(held, shortage->limit);
     measured.room = sg_oom_at_most(allowed, left);
     uint64_t had = shortage->idle + measured.room;

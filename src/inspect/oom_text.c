@@ -143,7 +143,8 @@ static void put_own(struct sg_text *text, const struct sg_oom_holders *holders, 
 static void put_also(struct sg_text *text, const struct cause_facts *facts)
 {
     const struct sg_oom_holders holders = sg_oom_holders(facts->around, facts->shortage);
-    const char *whole = facts->cause == SG_OOM_LIMIT || facts->cause == SG_OOM_GRAPHS ? "the device" : "it";
+    bool begins = facts->cause == SG_OOM_LIMIT || facts->cause == SG_OOM_QUOTA || facts->cause == SG_OOM_GRAPHS;
+    const char *whole = begins ? "the device" : "it";
     char size[SG_SIZE_TEXT];
     if (facts->cause == SG_OOM_LIMIT && facts->also)
         sg_text_add(text, "; without the limit %s are short",
@@ -158,6 +159,8 @@ static void put_also(struct sg_text *text, const struct cause_facts *facts)
         sg_text_add(text, ", and graphs keep %s that are freed", sg_size_format(facts->around->graphs, size));
     if (is_also(facts, SG_OOM_LIMIT))
         sg_text_add(text, ", and %s may be held at most", sg_size_format(facts->shortage->limit, size));
+    if (is_also(facts, SG_OOM_QUOTA))
+        sg_text_add(text, ", and the driver lets %s of %s be used", sg_size_format(facts->around->quota, size), whole);
     sg_text_add(text, "\n");
 }
 
@@ -169,16 +172,16 @@ static void put_cause(struct sg_text *text, const struct cause_facts *facts)
     const struct sg_oom_holders holders = sg_oom_holders(around, shortage);
     char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], c[SG_SIZE_TEXT];
     uint64_t used = shortage->allocated - sg_oom_at_most(around->graphs, shortage->allocated);
+    uint64_t most = sg_oom_room(sg_oom_total(shortage, around), shortage->limit, shortage->outside);
     sg_text_add(text, "  cause    ");
     switch (facts->cause) {
     case SG_OOM_TOO_BIG:
         sg_text_add(text, "too big: with the %s in use that is %s, of %s at most", sg_size_format(used, a),
-            sg_size_format(used + shortage->asked, b),
-            sg_size_format(sg_oom_room(shortage, shortage->limit, shortage->outside), c));
+            sg_size_format(used + shortage->asked, b), sg_size_format(most, c));
         break;
     case SG_OOM_FRAGMENTED:
         sg_text_add(text, "fragmented: %s are not in use, but not in one piece",
-            sg_size_format(sg_oom_room(shortage, shortage->limit, shortage->outside) - shortage->used, a));
+            sg_size_format(most - shortage->used, a));
         break;
     case SG_OOM_QUEUED:
         sg_text_add(text, "work still queued: it uses %s that are freed already",
@@ -192,6 +195,11 @@ static void put_cause(struct sg_text *text, const struct cause_facts *facts)
         sg_text_add(text, "limit: %s may be held of the device's %s, and %s are needed",
             sg_size_format(shortage->limit, a), sg_size_format(shortage->total, b),
             sg_size_format(shortage->allocated + shortage->asked, c));
+        break;
+    case SG_OOM_QUOTA:
+        sg_text_add(text, "quota: the driver lets %s of the device's %s be used, and %s are needed",
+            sg_size_format(around->quota, a), sg_size_format(shortage->total, b),
+            sg_size_format(shortage->outside + shortage->allocated + shortage->asked, c));
         break;
     case SG_OOM_OTHERS:
         sg_text_add(text,
@@ -249,6 +257,10 @@ static void put_help(struct sg_text *text, enum sg_oom_cause cause, const struct
     case SG_OOM_LIMIT:
         put_limit(text, conf, facts->shortage);
         break;
+    case SG_OOM_QUOTA:
+        sg_text_add(text,
+            "raise that quota: CUDA_MPS_PINNED_DEVICE_MEM_LIMIT of MPS, or what a container or a virtual GPU has\n");
+        break;
     case SG_OOM_OTHERS:
         if (facts->around->host)
             sg_text_add(text, "stop what uses the host's memory, or keep less of it back by a smaller host_reserve\n");
@@ -282,13 +294,16 @@ static void put_memory(struct sg_text *text, const struct sg_shortage *shortage,
     char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], c[SG_SIZE_TEXT], d[SG_SIZE_TEXT], e[SG_SIZE_TEXT], f[SG_SIZE_TEXT];
     uint64_t known = shortage->used + shortage->idle, held = shortage->reserved;
     struct sg_shortage fits = *shortage;
-    fits.outside = sg_oom_at_most(shortage->total - sg_oom_at_most(held, shortage->total), shortage->outside);
+    uint64_t total = sg_oom_total(shortage, around);
+    fits.outside = sg_oom_at_most(total - sg_oom_at_most(held, total), shortage->outside);
     const struct sg_oom_holders holders = sg_oom_holders(around, &fits);
     sg_text_add(text, "  device   %s: %s held by segalloc", sg_size_format(shortage->total, a), sg_size_format(held, b));
     if (holders.own + holders.pools)
         sg_text_add(text, ", %s by this process otherwise", sg_size_format(holders.own + holders.pools, c));
+    if (total < shortage->total)
+        sg_text_add(text, ", %s beyond the driver's quota", sg_size_format(shortage->total - total, c));
     sg_text_add(text, ", %s in use by others, %s free\n", sg_size_format(holders.others + holders.rest, c),
-        sg_size_format(shortage->total - sg_oom_at_most(held + fits.outside, shortage->total), d));
+        sg_size_format(total - sg_oom_at_most(held + fits.outside, total), d));
     uint64_t graphs = sg_oom_at_most(around->graphs, shortage->allocated);
     sg_text_add(text, "  segalloc %s: %s in use, ", sg_size_format(held, a),
         sg_size_format(shortage->allocated - graphs, b));
@@ -387,6 +402,7 @@ static void put_next(struct sg_text *text, const struct cause_facts *facts)
     const char *command = command_of(around);
     char size[SG_SIZE_TEXT];
     sg_text_add(text, "  next     ");
+    uint64_t card = sg_oom_total(shortage, around); /* of a quota: how much more it would have to be */
     switch (facts->cause == SG_OOM_LIMIT && facts->also ? SG_OOM_OWN : facts->cause) {
     case SG_OOM_FRAGMENTED:
         sg_text_add(text,
@@ -399,9 +415,10 @@ static void put_next(struct sg_text *text, const struct cause_facts *facts)
         break;
     case SG_OOM_TOO_BIG:
     case SG_OOM_GRAPHS:
+    case SG_OOM_QUOTA:
     case SG_OOM_POOLS:
     case SG_OOM_OWN:
-        sg_text_add(text, "segalloc rehearse --card %s -- %s\n", size_argument(shortage->total, size), command);
+        sg_text_add(text, "segalloc rehearse --card %s -- %s\n", size_argument(card, size), command);
         break;
     case SG_OOM_OTHERS:
         if (!around->processes) {

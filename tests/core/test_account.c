@@ -280,30 +280,66 @@ static void the_cause_by_its_figures(void **state)
 /* Of a device of 100 bytes: each set of causes that have to go together, the first by itself. */
 static void causes_that_go_together(void **state)
 {
-    enum { LIMIT = 1 << SG_OOM_LIMIT, OWN = 1 << SG_OOM_OWN, OTHERS = 1 << SG_OOM_OTHERS, GRAPHS = 1 << SG_OOM_GRAPHS };
+    enum {
+        LIMIT = 1 << SG_OOM_LIMIT,
+        QUOTA = 1 << SG_OOM_QUOTA,
+        OWN = 1 << SG_OOM_OWN,
+        OTHERS = 1 << SG_OOM_OTHERS,
+        GRAPHS = 1 << SG_OOM_GRAPHS
+    };
     static const struct {
         uint64_t limit, own, others, graphs, allocated, asked;
         enum sg_oom_cause first;
         unsigned also;
         uint64_t unlimited; /* short where the limit alone is raised */
+        uint64_t quota;     /* 0: there is none */
     } rows[] = {
-        {50, 45, 0, 0, 10, 60, SG_OOM_LIMIT, OWN, 15}, {50, 0, 45, 0, 10, 60, SG_OOM_LIMIT, OTHERS, 15},
-        {60, 45, 0, 0, 10, 60, SG_OOM_OWN, LIMIT, 15}, {60, 0, 45, 0, 10, 60, SG_OOM_OTHERS, LIMIT, 15},
-        {50, 0, 0, 30, 40, 80, SG_OOM_LIMIT, GRAPHS, 20}, {80, 0, 0, 30, 40, 80, SG_OOM_GRAPHS, LIMIT, 20},
-        {100, 40, 30, 0, 10, 80, SG_OOM_OWN, OTHERS, 60}, {100, 30, 40, 0, 10, 80, SG_OOM_OTHERS, OWN, 60},
-        {100, 30, 0, 20, 40, 70, SG_OOM_OWN, GRAPHS, 40}, {100, 20, 0, 30, 40, 75, SG_OOM_GRAPHS, OWN, 35},
-        {100, 0, 30, 20, 40, 70, SG_OOM_OTHERS, GRAPHS, 40}, {100, 0, 20, 30, 40, 75, SG_OOM_GRAPHS, OTHERS, 35},
-        {40, 30, 20, 0, 10, 80, SG_OOM_LIMIT, OWN | OTHERS, 40}, {40, 30, 20, 20, 30, 90, SG_OOM_LIMIT, OWN | OTHERS | GRAPHS, 70},
-        {40, 0, 0, 0, 10, 50, SG_OOM_LIMIT, 0, 0}, {100, 45, 0, 0, 10, 60, SG_OOM_OWN, 0, 15},
-        {100, 0, 0, 30, 40, 80, SG_OOM_GRAPHS, 0, 20}, {50, 20, 20, 20, 40, 90, SG_OOM_TOO_BIG, 0, 70},
-        {100, 40, 0, 0, 10, 50, SG_OOM_FRAGMENTED, 0, 0},
+        {100, 0, 0, 0, 10, 60, SG_OOM_QUOTA, 0, 20, 50},
+        {100, 0, 0, 0, 10, 60, SG_OOM_FRAGMENTED, 0, 0, 70},
+        {100, 0, 0, 0, 10, 60, SG_OOM_FRAGMENTED, 0, 0, 120}, /* no bound */
+        {100, 0, 0, 0, 10, 91, SG_OOM_TOO_BIG, 0, 51, 50},
+        {100, 20, 0, 0, 10, 60, SG_OOM_QUOTA, 0, 40, 50},
+        {60, 0, 0, 0, 10, 70, SG_OOM_QUOTA, LIMIT, 30, 50},
+        {50, 0, 0, 0, 10, 70, SG_OOM_LIMIT, QUOTA, 20, 60},
+        {60, 0, 0, 0, 10, 60, SG_OOM_LIMIT, 0, 0, 80}, /* which the quota leaves room for */
+        {100, 35, 0, 0, 5, 70, SG_OOM_QUOTA, OWN, 60, 50},
+        {100, 45, 0, 0, 5, 70, SG_OOM_OWN, QUOTA, 60, 60},
+        {100, 0, 35, 0, 5, 70, SG_OOM_QUOTA, OTHERS, 60, 50},
+        {100, 0, 45, 0, 5, 70, SG_OOM_OTHERS, QUOTA, 60, 60},
+        {100, 0, 0, 30, 40, 80, SG_OOM_QUOTA, GRAPHS, 70, 50},
+        {100, 0, 0, 30, 40, 80, SG_OOM_GRAPHS, QUOTA, 40, 80},
+        {60, 20, 20, 20, 30, 85, SG_OOM_QUOTA, LIMIT | OWN | OTHERS | GRAPHS, 115, 40},
+        {50, 45, 0, 0, 10, 60, SG_OOM_LIMIT, OWN, 15, 0},
+        {50, 0, 45, 0, 10, 60, SG_OOM_LIMIT, OTHERS, 15, 0},
+        {60, 45, 0, 0, 10, 60, SG_OOM_OWN, LIMIT, 15, 0},
+        {60, 0, 45, 0, 10, 60, SG_OOM_OTHERS, LIMIT, 15, 0},
+        {50, 0, 0, 30, 40, 80, SG_OOM_LIMIT, GRAPHS, 20, 0},
+        {80, 0, 0, 30, 40, 80, SG_OOM_GRAPHS, LIMIT, 20, 0},
+        {100, 40, 30, 0, 10, 80, SG_OOM_OWN, OTHERS, 60, 0},
+        {100, 30, 40, 0, 10, 80, SG_OOM_OTHERS, OWN, 60, 0},
+        {100, 30, 0, 20, 40, 70, SG_OOM_OWN, GRAPHS, 40, 0},
+        {100, 20, 0, 30, 40, 75, SG_OOM_GRAPHS, OWN, 35, 0},
+        {100, 0, 30, 20, 40, 70, SG_OOM_OTHERS, GRAPHS, 40, 0},
+        {100, 0, 20, 30, 40, 75, SG_OOM_GRAPHS, OTHERS, 35, 0},
+        {40, 30, 20, 0, 10, 80, SG_OOM_LIMIT, OWN | OTHERS, 40, 0},
+        {40, 30, 20, 20, 30, 90, SG_OOM_LIMIT, OWN | OTHERS | GRAPHS, 70, 0},
+        {40, 0, 0, 0, 10, 50, SG_OOM_LIMIT, 0, 0, 0},
+        {100, 45, 0, 0, 10, 60, SG_OOM_OWN, 0, 15, 0},
+        {100, 0, 0, 30, 40, 80, SG_OOM_GRAPHS, 0, 20, 0},
+        {50, 20, 20, 20, 40, 90, SG_OOM_TOO_BIG, 0, 70, 0},
+        {100, 40, 0, 0, 10, 50, SG_OOM_FRAGMENTED, 0, 0, 0},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct sg_oom_process process = {.bytes = rows[i].others};
         const struct sg_oom_own own = {.how = "by a call", .bytes = rows[i].own};
-        const struct sg_oom_around around = {.process = &process, .processes = 1, .own = &own, .owns = 1, .complete = true,
-            .graphs = rows[i].graphs};
+        const struct sg_oom_around around = {.process = &process,
+            .processes = 1,
+            .own = &own,
+            .owns = 1,
+            .complete = true,
+            .graphs = rows[i].graphs,
+            .quota = rows[i].quota};
         const struct sg_shortage shortage = {.total = 100,
             .limit = rows[i].limit,
             .outside = rows[i].own + rows[i].others,

@@ -1,6 +1,7 @@
 /* The parts of the report: processes by NVML or by the table of neighbours, memory by other calls, the command.
 
    NVML is loaded for the report and unloaded after it. It is not linked, since machines without a driver lack it. */
+#include "core/tuning.h"
 #include "inspect/core_state.h"
 #include "process/glibc_symver.h"
 
@@ -169,12 +170,20 @@ static size_t list_neighbours(int device, struct sg_oom_process ret[PROCESSES])
     return count;
 }
 
-/* Bytes of the current device that anybody uses; 0: not known. */
-static uint64_t used_bytes(void)
+/* Bytes of the current device that anybody uses; 0: not known. *ret_quota stays 0 where all of the device may be used, or
+   where another one is current. Else it is the total that the driver gives with free memory, which is less by more than
+   drivers differ. */
+static uint64_t used_bytes(int device, uint64_t *ret_quota)
 {
     const struct sg_driver *driver = sg_process_driver();
-    size_t available, total;
-    return driver->mem_info(&available, &total) == CUDA_SUCCESS ? total - available : 0;
+    size_t available, total, whole;
+    CUdevice current;
+    if (driver->mem_info(&available, &total) != CUDA_SUCCESS)
+        return 0;
+    if (driver->ctx_get_device(&current) == CUDA_SUCCESS && current == device &&
+        driver->device_total(&whole, device) == CUDA_SUCCESS && total < whole && whole - total > whole / SG_TOTALS_ALIKE)
+        *ret_quota = total;
+    return total - available;
 }
 
 static bool is_idle(enum segalloc_outside what)
@@ -235,6 +244,7 @@ size_t sg_oom_report(struct sg_core *core, int device, char *buffer, size_t size
     bool complete = false;
     size_t others = list_others(device, process, &complete);
     bool some_only = !complete && others == 0;
+    uint64_t quota = 0, used = used_bytes(device, &quota);
     if (some_only)
         others = list_neighbours(device, process);
     struct sg_host_limits limits;
@@ -251,7 +261,8 @@ size_t sg_oom_report(struct sg_core *core, int device, char *buffer, size_t size
         .complete = complete && !shared, /* the host's memory has users that no driver lists */
         .own = own,
         .owns = list_own(device, own),
-        .used = used_bytes(),
+        .used = used,
+        .quota = quota,
         .command = command,
         .parked = sg_captures_deferred_bytes(core, device),
         .graphs = sg_graphs_freed_bytes(core, device),

@@ -440,6 +440,7 @@ int main(int argc, char **argv)
         {"above_limit", above_limit, false},
         {"above_own_limit", above_own_limit, false},
         {"beside_one", beside_one, true},
+        {"takes_first", takes_first, false},
         {"first_by_one_physical", first_by_one_physical, true},
         {"beside_two", beside_two, true},
         {"beside_and_fragmented", beside_and_fragmented, true},

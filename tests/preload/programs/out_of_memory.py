@@ -15,6 +15,7 @@ SHARED = f"256MiB,card={CARD}"
 ROWS = re.compile(r"([0-9.]+) ([KMGT]iB|B)")
 OTHERWISE = "other calls: this process holds"
 GRAPHS = "held for graphs: {}.00 MiB that are freed stay with the graphs that were captured with them"
+QUOTA = "quota: the driver lets {}.00 MiB of the device's 256.00 MiB be used"
 UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 # name of the program, simulated card, settings, what the line of the cause begins with, what the next command begins with
@@ -64,11 +65,30 @@ PROGRAMS = [
      "cudaMalloc\n", "segalloc rehearse "),
     ("graph_and_one", SHARED, "", f"{GRAPHS.format(100)}, and other processes hold 90.00 MiB of the device\n", "segalloc rehearse "),
     ("graph_and_limit", "256MiB", "limit:180MiB", f"{GRAPHS.format(100)}, and 180.00 MiB may be held at most\n", "segalloc rehearse "),
+    ("above_limit", "256MiB,quota_mb=128", "", f"{QUOTA.format(128)}, and 160.00 MiB are needed\n", "segalloc rehearse --card 128MiB -- "),
+    ("above_limit", "256MiB,quota_mb=128", "expandable_segments:False", f"{QUOTA.format(128)}, and 160.00 MiB are needed\n", "segalloc rehearse "),
+    ("grows", "256MiB,quota_mb=150", "", f"{QUOTA.format(150)}, and 156.00 MiB are needed\n", "segalloc rehearse "),
+    ("takes_first", "256MiB,quota_mb=90", "", f"{QUOTA.format(90)}, and 100.00 MiB are needed\n", "segalloc rehearse "),
+    ("one_tensor", "256MiB,quota_mb=150", "", "too big: with the 100.00 MiB in use that is 500.00 MiB, of 150.00 MiB at most\n", "segalloc rehearse "),
+    ("own_and_fragmented", "256MiB,quota_mb=230", "", "fragmented: ", "segalloc run --sites -o run.trace -- "),
+    ("beside_own_idle_pool", "256MiB,quota_mb=200", "", "idle pools: this process keeps 150.00 MiB idle in pools of the driver\n", "segalloc rehearse "),
+    ("limit_and_own", "256MiB,quota_mb=150", "", f"{OTHERWISE} 116.00 MiB of this device by other calls than cudaMalloc, and the driver lets "
+     "150.00 MiB of it be used\n", "segalloc rehearse "),
+    ("limit_and_one", f"{SHARED},quota_mb=150", "", "other processes hold 116.00 MiB of this device, and the driver lets 150.00 MiB of it be "
+     "used\n", "ps -fp "),
+    ("graph_and_limit", "256MiB,quota_mb=180", "", f"{GRAPHS.format(100)}, and the driver lets 180.00 MiB of the device be used\n", "segalloc rehearse "),
+    ("graph_and_limit", "256MiB,quota_mb=120", "", f"{QUOTA.format(120)}, and 300.00 MiB are needed, and graphs keep 100.00 MiB that are freed\n",
+     "segalloc rehearse "),
+    ("above_limit", "256MiB,quota_mb=120", "limit:110MiB", "limit: 110.00 MiB may be held of the device's 256.00 MiB, and 160.00 MiB are needed; without "
+     "the limit 40.00 MiB are short, and the driver lets 120.00 MiB of the device be used\n", "segalloc rehearse "),
+    ("above_limit", "256MiB,quota_mb=120", "limit:125MiB", f"{QUOTA.format(120)}, and 160.00 MiB are needed, and 125.00 MiB may be held at most\n",
+     "segalloc rehearse "),
     ("pool_beside_one", SHARED, "", "other processes hold 120.00 MiB of this device\n", "ps -fp "),
 ]
 HELPS = [ # a part of a cause, of the help for it
     ("limit:", "raise `limit`"), ("may be held at most", "raise `limit`"), ("other calls than", "other calls hold|they hold"),
     ("other processes hold", "stop "), ("held for graphs", "destroy the graphs"),
+    ("the driver lets", "raise that quota"),
 ]
 
 

@@ -48,10 +48,12 @@ static struct {
     char told_command[256];
     uint64_t parked;
     bool some_only, complete;
-    CUresult info;
+    bool elsewhere;       /* another device is current */
+    CUresult info, total; /* results of the calls for free memory and for the total */
+    size_t whole;         /* of the device; 0: as cuMemGetInfo says */
     struct sg_outside outside;
     size_t owns;
-    uint64_t own[2], idle, used; /* as the core was told */
+    uint64_t own[2], idle, used, quota;  /* the core's arguments */
     struct sg_neighbour_holds served[2]; /* processes that hold memory by segalloc's own table */
     size_t served_count;
 } fake;
@@ -147,9 +149,24 @@ static CUresult mem_info(size_t *ret_free, size_t *ret_total)
     return fake.info;
 }
 
+static CUresult ctx_get_device(CUdevice *ret)
+{
+    *ret = fake.elsewhere ? DEVICE + 1 : DEVICE;
+    return CUDA_SUCCESS;
+}
+
+static CUresult device_total(size_t *ret, CUdevice device)
+{
+    assert_int_equal(device, DEVICE);
+    *ret = fake.whole ? fake.whole : 1000;
+    return fake.total;
+}
+
 const struct sg_driver *sg_process_driver(void)
 {
-    static const struct sg_driver driver = {.mem_info = mem_info};
+    static const struct sg_driver driver = {.mem_info = mem_info,
+        .device_total = device_total,
+        .ctx_get_device = ctx_get_device};
     return &driver;
 }
 
@@ -203,6 +220,7 @@ size_t sg_core_oom_text(struct sg_core *core, int device, const struct sg_oom_ar
     fake.some_only = around->some_only;
     fake.complete = around->complete;
     fake.used = around->used;
+    fake.quota = around->quota;
     fake.owns = around->owns;
     for (size_t i = 0; i < around->owns; i++) {
         fake.own[i] = around->own[i].bytes;
@@ -255,6 +273,30 @@ static void the_others_largest_first(void **state)
     assert_true(fake.told[3].pid == 100 && fake.told[3].bytes == 50);
     assert_string_equal(fake.told[3].name, "python");
     assert_string_equal(fake.told[0].name, "");
+}
+
+/* Where the driver speaks of less than the device has, by more than drivers differ. */
+static void a_quota_is_told(void **state)
+{
+    static const struct {
+        size_t whole;
+        CUresult result;
+        uint64_t quota;
+    } rows[] = {{1000, CUDA_SUCCESS, 0}, {900, CUDA_SUCCESS, 0}, {1040, CUDA_SUCCESS, 0}, {1100, CUDA_SUCCESS, 1000},
+        {1100, CUDA_ERROR_INVALID_DEVICE, 0}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        fake.whole = rows[i].whole;
+        fake.total = rows[i].result;
+        report(2);
+        assert_true(fake.quota == rows[i].quota && fake.used == 700);
+    }
+    fake.total = CUDA_SUCCESS;
+    report(2);
+    assert_int_equal(fake.quota, 1000);
+    fake.elsewhere = true;
+    report(2);
+    assert_int_equal(fake.quota, 0);
 }
 
 static void names_are_one_line_of_plain_text(void **state)
@@ -401,6 +443,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(the_others_largest_first, begin),
+        cmocka_unit_test_setup(a_quota_is_told, begin),
         cmocka_unit_test_setup(names_are_one_line_of_plain_text, begin),
         cmocka_unit_test_setup(none_of_another_namespace, begin),
         cmocka_unit_test_setup(more_than_can_be_listed, begin),
