@@ -116,6 +116,18 @@ class Scripts(unittest.TestCase):
             said.add(done.stdout)
         self.assertEqual(len(said), 1)
 
+    def test_sending_without_room(self):
+        """The refusal names the way out, and what becomes of a receiver. The tensor stays as it was. Without a copy it is sent."""
+        for mode in ("auto", "direct"):
+            done = run(mode, HERE / "scripts" / "sending_full.py", sim="400MiB")
+            self.assertEqual(done.returncode, 0, f"{mode}: {done.stderr}")
+            for part in ("CUDA is out of memory for the 300.00 MiB", "SEGALLOC_CONF=pytorch:beneath,ipc:always",
+                         "its receiver goes on waiting"):
+                self.assertIn(part, done.stdout)
+            self.assertEqual(done.stdout.splitlines()[-1], "[7, 7] 300")
+        for mode, conf in (("native", ""), ("beneath", "oom_report:never,ipc:always")):
+            self.assertEqual(run(mode, HERE / "scripts" / "sending_full.py", sim="400MiB", conf=conf).stdout, "sent\n[7, 7] 300\n")
+
     @unittest.skipIf(SHORT, "short")
     def test_where_compiled_graphs_fail(self):
         """The way out is said, and only there."""

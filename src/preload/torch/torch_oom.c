@@ -186,7 +186,8 @@ void sg_torch_ran_out(int (*get_last_error)(void), size_t bytes)
 
 /* Where each failed check of PyTorch's ends, by an exception. A tensor that is to be sent to another process is looked
    for in PyTorch's own cache; where that is not in use the check only says that it isn't there, and here the way out is
-   added. */
+   added. A queue of torch.multiprocessing catches the exception in a thread of its own, which prints it, so the receiver
+   never gets one. */
 void CHECK_FAIL(const char *function, const char *file, uint32_t line, const struct sg_cxx_string *message)
 {
     static const char unknown[] = "invalid device pointer: ";
@@ -206,8 +207,9 @@ void CHECK_FAIL(const char *function, const char *file, uint32_t line, const str
                 sg_size_format(sg_torch_sent_lacked(), size));
         longer.length = (size_t)snprintf(text, sizeof text,
             "%.*s. This tensor is segalloc's, and not in PyTorch's own cache%s tensors can be sent to other processes "
-            "with "
-            "SEGALLOC_CONF=pytorch:beneath,ipc:always",
+            "with SEGALLOC_CONF=pytorch:beneath,ipc:always. A queue of torch.multiprocessing only prints this: nothing "
+            "is "
+            "sent, and its receiver goes on waiting",
             (int)message->length, message->text, *lacked ? lacked : ";");
         message = &longer;
         sg_rehearsal_ask_for("pytorch:beneath,ipc:always");
