@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -382,9 +383,11 @@ static void paused_memory_comes_back_as_it_was(void **state)
     assert_true(count < 100 || (pauses > count && resumes > count / 4 && failed > 0 && refused > 0));
 }
 
-/* Threads that allocate and free under tags and without, while others pause, resume and trim. What each has is its own, so
-   nothing is looked at before all have ended. */
+/* Threads that allocate and free under tags and without, while others pause, resume and trim. Each has blocks of its own, so
+   nothing is looked at before all have ended. The workers go on until something was paused, however late the others begin. */
 enum { WORKERS = 3, ROUNDS = 1500, HELD = 12 };
+
+static atomic_bool any_paused;
 
 struct worker {
     pthread_t thread;
@@ -399,7 +402,7 @@ static void *work(void *user)
     struct random random = {worker->seed};
     CUdeviceptr held[HELD] = {0};
     strict_use(0);
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < ROUNDS || !atomic_load(&any_paused); i++) {
         CUdeviceptr *one = &held[random_below(&random, HELD)];
         struct sg_tag tag = {.sync = random_below(&random, 2) ? SG_FREE_SYNC_COMPLETE : SG_FREE_SYNC_EVENT,
             .memory_tag = worker->tag[random_below(&random, TAGS)]};
@@ -425,17 +428,20 @@ static void *give_orders(void *user)
     struct random random = {worker->seed};
     struct sg_pause_result result;
     strict_use(0);
-    for (int i = 0; i < ROUNDS / 4; i++) {
+    for (int i = 0; i < ROUNDS / 4 || !atomic_load(&any_paused); i++) {
         uint32_t tag = worker->tag[1 + random_below(&random, TAGS - 1)];
         uint64_t what = random_below(&random, 5);
         strict_complete(UINT64_MAX / 2);
         if (what == 4)
             sg_core_trim(worker->core, 0, 0);
         else if (what < 2)
-            worker->orders += sg_core_pause(worker->core, 0, tag, false, NULL, &result) == CUDA_SUCCESS &&
-                              result.changed;
+            (void)sg_core_pause(worker->core, 0, tag, false, NULL, &result);
         else
             (void)sg_core_resume(worker->core, 0, tag, NULL, &result);
+        if (what < 2 && result.changed && result.bytes) {
+            worker->orders++;
+            atomic_store(&any_paused, true);
+        }
     }
     return NULL;
 }
@@ -448,6 +454,7 @@ static void threads_go_on_beside_pauses(void **state)
     struct sg_pause_result result;
     (void)state;
     struct sg_core *core = inspect_start("", MIB(64));
+    atomic_store(&any_paused, false);
     for (uint32_t i = 1; i < TAGS; i++)
         tag[i] = sg_core_tag(core, (const char *[]){"", "a", "b", "c"}[i], i == 1 ? SG_TAG_DISCARDED : SG_TAG_SAVED);
     for (int i = 0; i < WORKERS + 2; i++) {
