@@ -9,13 +9,14 @@
 #include "analysis/walk.h"
 
 /* FLOOR: bytes a step that are worth a line. Losses that a program collects on the device are 512 bytes each. QUARTERS: parts of the
-   stretch, each of which must have its share. DEPTH: phases around each other that are looked at. */
-enum { FLOOR = 4096, QUARTERS = 4, DEPTH = 16 };
+   stretch, each of which must have its share. DEPTH: phases around each other that are looked at. POINTS: of steps, or of several each.
+   LEAST: points over which a line must have grown. */
+enum { FLOOR = 4096, QUARTERS = 4, DEPTH = 16, POINTS = 128, LEAST = 10 };
 
 struct growing_line {
     uint32_t device, site;
     uint64_t live;                 /* bytes */
-    uint64_t at[SG_GROWTH_POINTS]; /* the low of each point */
+    uint64_t at[POINTS];           /* the low of each point */
 };
 
 struct growing_block {
@@ -33,9 +34,8 @@ struct growing {
     uint32_t phase;       /* looked at last, with its step: neighbours are alike */
     int64_t phase_step;
     int64_t now;          /* number of the step; negative: there was none yet */
-    uint64_t steps;       /* of the trace, with the one that goes on */
     uint64_t width, wide; /* steps of a point; those that the last point has */
-    uint64_t step[SG_GROWTH_POINTS]; /* number of each point's first step */
+    uint64_t step[POINTS]; /* number of each point's first step */
     uint32_t points;
 };
 
@@ -94,13 +94,13 @@ static void growing_halve(struct growing *growing)
 {
     for (uint32_t i = 0; i < growing->lines; i++) {
         uint64_t *at = growing->line[i].at;
-        for (uint32_t k = 0; k < SG_GROWTH_POINTS / 2; k++)
+        for (uint32_t k = 0; k < POINTS / 2; k++)
             at[k] = at[2 * k] < at[2 * k + 1] ? at[2 * k] : at[2 * k + 1];
-        memset(at + SG_GROWTH_POINTS / 2, 0, sizeof *at * SG_GROWTH_POINTS / 2);
+        memset(at + POINTS / 2, 0, sizeof *at * POINTS / 2);
     }
-    for (uint32_t k = 0; k < SG_GROWTH_POINTS / 2; k++)
+    for (uint32_t k = 0; k < POINTS / 2; k++)
         growing->step[k] = growing->step[2 * k];
-    growing->points = SG_GROWTH_POINTS / 2;
+    growing->points = POINTS / 2;
     growing->width *= 2;
 }
 
@@ -108,7 +108,7 @@ static void growing_halve(struct growing *growing)
 static void growing_begin_step(struct growing *growing, int64_t number)
 {
     if (growing->now >= 0 && growing->wide == growing->width) {
-        if (++growing->points == SG_GROWTH_POINTS)
+        if (++growing->points == POINTS)
             growing_halve(growing);
         growing->wide = 0;
     }
@@ -120,7 +120,6 @@ static void growing_begin_step(struct growing *growing, int64_t number)
             line->at[growing->points] = line->live;
     }
     growing->wide++;
-    growing->steps++;
     growing->now = number;
 }
 
@@ -183,20 +182,28 @@ static bool growth_is_steady(const uint64_t *low, const uint64_t *step, uint32_t
     return a_step >= FLOOR;
 }
 
-bool sg_growth_judge(const uint64_t *low, const uint64_t *step, uint32_t count, struct sg_growth_found *ret)
+/* The point since which a line has grown steadily, and by how much. */
+struct growth_found {
+    uint32_t since;
+    uint64_t bytes_a_step;
+};
+
+/* Finds since which of `count` points a line has grown steadily. `step`: the numbers of the points' steps, which rise. False: it
+   has not. */
+static bool growth_judge(const uint64_t *low, const uint64_t *step, uint32_t count, struct growth_found *ret)
 {
     uint32_t last = count - 1, from = 0;
-    if (count <= SG_GROWTH_LEAST)
+    if (count <= LEAST)
         return false;
-    while (from + SG_GROWTH_LEAST <= last && !growth_is_steady(low, step, from, last))
+    while (from + LEAST <= last && !growth_is_steady(low, step, from, last))
         from++;
-    if (from + SG_GROWTH_LEAST > last)
+    if (from + LEAST > last)
         return false;
     uint64_t a_step = (low[last] - low[from]) / (step[last] - step[from]);
     /* The first quarter may have begun before the growth did. */
-    while (from + SG_GROWTH_LEAST < last && low[from + 1] < low[from] + a_step * (step[from + 1] - step[from]) / 4)
+    while (from + LEAST < last && low[from + 1] < low[from] + a_step * (step[from + 1] - step[from]) / 4)
         from++;
-    *ret = (struct sg_growth_found){from, (low[last] - low[from]) / (step[last] - step[from])};
+    *ret = (struct growth_found){from, (low[last] - low[from]) / (step[last] - step[from])};
     return true;
 }
 
@@ -220,10 +227,10 @@ static void growth_keep(struct sg_growth *growth, const struct sg_growth_row *ro
 /* The last point is left out: its step is not whole, and at the end of a program all is freed. */
 static void growing_judge_lines(const struct growing *growing, struct sg_growth *ret)
 {
-    struct sg_growth_found found;
+    struct growth_found found;
     for (uint32_t i = 0; i < growing->lines; i++) {
         const struct growing_line *line = &growing->line[i];
-        if (!sg_growth_judge(line->at, growing->step, growing->points, &found))
+        if (!growth_judge(line->at, growing->step, growing->points, &found))
             continue;
         const struct sg_growth_row row = {.device = line->device, .site = line->site, .bytes_a_step = found.bytes_a_step,
             .grown = line->at[growing->points - 1] - line->at[found.since], .since_step = growing->step[found.since]};
@@ -240,7 +247,6 @@ int sg_growth_read(struct sg_trace_reader *reader, struct sg_growth *ret)
     if (!error)
         error = sg_walk(reader, growing_take, &growing);
     if (!error) {
-        ret->steps = growing.steps;
         ret->last_step = growing.now < 0 ? 0 : (uint64_t)growing.now;
         growing_judge_lines(&growing, ret);
     }

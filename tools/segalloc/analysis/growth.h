@@ -12,17 +12,15 @@
    Example: train.py:61 has a low of 40 MiB in steps 1 to 139. In step 140 it has 41.2, in step 141 42.4, in step 200 113.2 MiB. So it
    keeps 1.2 MiB a step since step 139. 24 GiB, of which 20 are taken at the peak, last for 3,413 more steps.
 
-   Memory grows with the lines of code, not with the steps: beyond SG_GROWTH_POINTS steps two count as one. */
+   Memory grows with the lines of code, not with the steps: beyond 128 steps two count as one. */
 #ifndef SG_GROWTH_H
 #define SG_GROWTH_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "reader/trace_reader.h"
 
-/* LEAST: steps over which a line must have grown. ROWS: lines that are kept, those that grow most. */
-enum { SG_GROWTH_POINTS = 128, SG_GROWTH_LEAST = 10, SG_GROWTH_ROWS = 64 };
+enum { SG_GROWTH_ROWS = 64 }; /* lines that are kept, those that grow most */
 
 struct sg_growth_row {
     uint32_t device, site;            /* a stack of the site book; 0: unknown */
@@ -31,22 +29,13 @@ struct sg_growth_row {
 };
 
 struct sg_growth {
-    uint64_t steps;     /* that were seen; 0: the trace has none */
-    uint64_t last_step; /* its number */
+    uint64_t last_step;                       /* its number; 0: the trace has none */
     struct sg_growth_row row[SG_GROWTH_ROWS]; /* fastest first */
     uint32_t rows;
 };
 
 /* Reads the trace from its beginning to its end. 0, or a negative errno: -ESPIPE where it can be read once only. */
 int sg_growth_read(struct sg_trace_reader *reader, struct sg_growth *ret);
-
-/* Since which of `count` points a line has grown steadily, and by how many bytes a step. `step`: the numbers of the points' steps, which
-   rise. False: it has not. */
-struct sg_growth_found {
-    uint32_t since;
-    uint64_t bytes_a_step;
-};
-bool sg_growth_judge(const uint64_t *low, const uint64_t *step, uint32_t count, struct sg_growth_found *ret);
 
 /* The step at which a device is full. `room`: bytes that were left at its peak, which all that grows there takes. 0: nothing grows. */
 uint64_t sg_growth_ends(const struct sg_growth *growth, uint32_t device, uint64_t room);
