@@ -490,6 +490,17 @@ CUresult sg_core_resume(struct sg_core *core, int ordinal, uint32_t tag, const s
     return result;
 }
 
+bool sg_core_tag_is_pinned(struct sg_core *core, int ordinal, uint32_t tag)
+{
+    struct sg_device *device = tag < SG_TAGS ? sg_device_known(core, ordinal) : NULL;
+    if (!device)
+        return false;
+    sg_device_lock(device);
+    bool pinned = tag_why_locked(device, tag) == SG_PAUSE_PINNED;
+    sg_device_unlock(device);
+    return pinned;
+}
+
 bool sg_core_tag_figures(struct sg_core *core, int ordinal, uint32_t tag, struct sg_tag_figures *ret)
 {
     struct sg_device *device = tag < SG_TAGS ? sg_device_known(core, ordinal) : NULL;

@@ -85,6 +85,9 @@ CUresult sg_core_pause(struct sg_core *core, int device, uint32_t tag, bool ever
 CUresult sg_core_resume(struct sg_core *core, int device, uint32_t tag, const struct sg_backup *backup,
     struct sg_pause_result *ret);
 
+/* True if a tag has pages on a device that others remember, so that a pause is refused. Takes `lock`. */
+bool sg_core_tag_is_pinned(struct sg_core *core, int device, uint32_t tag);
+
 /* The use of a tag on a device, bytes. False: the device is not in use. Takes `lock`. */
 struct sg_tag_figures {
     uint64_t requested, reserved, saved, peak_requested, peak_reserved, peak_saved, pauses, resumes;

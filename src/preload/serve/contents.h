@@ -1,9 +1,10 @@
 /* The contents of paused memory, on the host.
 
    Nouns. *Kept* memory is host memory with the contents of one tag on one device. It has no more bytes than the tag's live
-   blocks, rounded to a page of the host. A *span* is one mapping of it. It is *retained* where it stays after a resume.
+   blocks, rounded to a page of the host. A *span* is one mapping of it. It is *retained* where it stays after a resume. Each block
+   has a place in a span (contents_places.h).
 
-   Why: a tag that comes back has its bytes, and they must be somewhere meanwhile. How: one span for all pieces, one
+   Why: a tag that comes back has its bytes, and they must be somewhere meanwhile. How: one span for all blocks, one
    behind the other. It is registered with the driver 256 MiB at a time, so that copies run at full speed and a stop in
    between loses little. Copies go on a stream of our own, in order, and are waited for at the end. It stays registered until
    the tag is resumed, so that copies home need no second registration. After a resume the span is given back.
@@ -13,7 +14,7 @@
    it goes back to the system as a whole.
 
    Why retain: a program has lent a copy to others, by its address, and wants it to stay. The next pause needs no new memory
-   then. Each piece that is there has its place again, and new ones get a span more. A block that is freed loses its
+   then. Each block that is there has its place again, and new ones get a span more. A block that is freed loses its
    contents; a span without any is given back.
 
    A tag whose contents go to files has none of this (contents_file.h).
@@ -21,8 +22,8 @@
    Limits. Where the driver registers nothing, copies go through its own buffers. Lines say how far a copy has come, one a
    second, beginning after the first.
 
-   For example, "weights" has pieces of 3 GiB and 5 GiB. 8 GiB are mapped; piece 2 stands at offset 3 GiB. A block of 1 GiB
-   in it is freed while it is paused: the resume asks for the rest, in two pieces, and both are found in piece 2. */
+   For example, "weights" has blocks of 3, 4 and 1 GiB. 8 GiB are mapped, and the third stands at offset 7 GiB. The second is freed
+   while it is paused: the resume asks for the others, and both are found. The 4 GiB in between go with the resume. */
 #ifndef SG_CONTENTS_H
 #define SG_CONTENTS_H
 
@@ -68,6 +69,6 @@ void sg_contents_end(const struct sg_contents *contents, bool retain);
 extern _Atomic int sg_contents_any __attribute__((visibility("hidden")));
 
 /* Gives up the contents of a block that was freed. No order is carried out meanwhile. */
-void sg_contents_freed(CUdeviceptr address, uint64_t bytes);
+void sg_contents_freed(CUdeviceptr address);
 
 #endif

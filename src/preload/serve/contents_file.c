@@ -1,7 +1,7 @@
-/* From below: one file, staging, one piece, then all of a tag. One order at a time is carried out, so that nothing here has
-   a lock.
+/* From below: one file of the system's, staging, one file of blocks, then all of a tag. One order at a time is carried out, so
+   that nothing here has a lock.
 
-   For example, pieces of 13 MiB and 7 bytes of process 41 become segalloc-41-1.contents and segalloc-41-2.contents. */
+   For example, blocks of 300 MiB and 7 bytes of process 41 become segalloc-41-1.contents and segalloc-41-2.contents. */
 #include "serve/contents_file.h"
 
 #include <errno.h>
@@ -15,27 +15,27 @@
 #include <unistd.h>
 
 #include "base/meta.h"
-#include "config/roundup.h"
 #include "process/environment.h"
 #include "process/log.h"
-#include "process/process.h"
 #include "serve/contents_copies.h"
+#include "serve/contents_places.h"
 
 enum { STAGING = 256 << 20, STAGING_LEAST = 8192, TRIES = 1000 };
 #define TMPFS UINT32_C(0x01021994) /* TMPFS_MAGIC and RAMFS_MAGIC of linux/magic.h */
 #define RAMFS UINT32_C(0x858458f6)
 
-/* A row of blocks, or one, and its file. */
-struct filed_piece {
-    CUdeviceptr address;
+/* A file of neighbours in the order of addresses. Its places are [first, end) of the table. */
+struct file {
+    unsigned number; /* in its name; 0: it is gone */
     uint64_t bytes;
-    unsigned number; /* in the file's name; 0: the file is gone */
+    size_t first, end, left; /* left: places that are not gone */
 };
 
 static struct filed {
     char *folder; /* PATH_MAX bytes, as it was when the tag was saved */
-    struct filed_piece *piece;
-    size_t count, room; /* pieces, and how many the table can have */
+    struct sg_places places;
+    struct file *file;  /* places name them by index */
+    size_t count, room; /* files, and how many the table can have */
     bool saved;
 } filed_of[SG_DEVICES_MAX][SG_TAGS];
 
@@ -145,9 +145,9 @@ static int file_move(int descriptor, unsigned char *host, uint64_t offset, uint6
     return 0;
 }
 
-/* For example, the largest of three pieces has 10 MiB and staging may have 256: two halves of 10 MiB are enough.
+/* For example, the largest of three files has 10 MiB and staging may have 256: two halves of 10 MiB are enough.
 
-   Staging for pieces of at most `most` bytes; without registration copies go through the driver's own buffers. */
+   Staging for files of at most `most` bytes; without registration copies go through the driver's own buffers. */
 static bool staging_begin(const struct sg_driver *driver, struct staging *ret, uint64_t most)
 {
     uint64_t page = STAGING_LEAST / 2, half = staging_bytes / 2;
@@ -169,26 +169,68 @@ static void staging_end(const struct sg_driver *driver, struct staging *staging)
     (void)munmap(staging->host, 2 * staging->bytes);
 }
 
-/* One piece to its file: while a part is written, the next is copied. The first copy is waited for, then the second is begun
+/* A part of a file, and its memory in staging. */
+struct file_part {
+    const struct file *file;
+    uint64_t from, bytes;
+    unsigned char *host;
+};
+
+/* The part of a file that begins at `from`; without bytes: the file ends there. Parts use the halves of staging in turn. */
+static struct file_part file_part_at(const struct file *file, const struct staging *staging, uint64_t from)
+{
+    uint64_t half = staging->bytes, left = from < file->bytes ? file->bytes - from : 0;
+    return (struct file_part){file, from, left < half ? left : half, staging->host + from / half % 2 * half};
+}
+
+/* Copies what chosen blocks have in a part between the device and staging. *ret_any: there is any such block. With `looks` only
+   that is found out.
+
+   For example, halves have 4 KiB, and a file has blocks of 3,000, 100 and 5,000 bytes. Its first part has the first two and 996
+   bytes of the third: three copies. Its second part is one copy, to 996 bytes behind the third block's begin. */
+static CUresult file_part_copy(const struct sg_contents *contents, const struct file_part *part, bool home, bool looks,
+    CUstream stream, bool *ret_any)
+{
+    const struct sg_driver *driver = contents->driver;
+    const struct sg_places *places = &filed_by(contents)->places;
+    CUresult result = CUDA_SUCCESS;
+    uint64_t part_end = part->from + part->bytes;
+    *ret_any = false;
+    for (size_t i = part->file->first; i < part->file->end && result == CUDA_SUCCESS; i++) {
+        const struct sg_place *place = &places->place[i];
+        uint64_t begin = place->offset > part->from ? place->offset : part->from, end = place->offset + place->bytes;
+        end = end < part_end ? end : part_end;
+        if (!place->chosen || begin >= end)
+            continue;
+        *ret_any = true;
+        CUdeviceptr address = place->address + (begin - place->offset);
+        unsigned char *host = part->host + (begin - part->from);
+        if (!looks)
+            result = home ? driver->copy_from_host_async(address, host, end - begin, stream)
+                          : driver->copy_to_host_async(host, address, end - begin, stream);
+    }
+    return result;
+}
+
+/* Blocks to their file: while a part is written, the next is copied. The first part is waited for, then the second is begun
    into the other half, and the first half is written meanwhile. The file is waited for at its end, so
    that an error of the disk is one of the pause. Bytes that the system has not written yet would keep host memory.
 
-   For example, with halves of 128 MiB a piece of 300 MiB has copies of 128, 128 and 44 MiB, and three writes behind them. */
-static CUresult piece_save(struct sg_contents *contents, const struct staging *staging, CUstream stream, int descriptor,
-    const struct filed_piece *piece, int *ret_error)
+   For example, with halves of 128 MiB a block of 300 MiB has copies of 128, 128 and 44 MiB, and three writes behind them. */
+static CUresult file_save(struct sg_contents *contents, const struct staging *staging, CUstream stream, int descriptor,
+    const struct file *file, int *ret_error)
 {
-    const struct sg_driver *driver = contents->driver;
-    uint64_t half = staging->bytes, first = piece->bytes < half ? piece->bytes : half;
-    CUresult result = driver->copy_to_host_async(staging->host, piece->address, first, stream);
-    for (uint64_t at = 0; at < piece->bytes && result == CUDA_SUCCESS && !*ret_error; at += half) {
-        uint64_t left = piece->bytes - at, part = left < half ? left : half;
-        unsigned char *host = staging->host + at / half % 2 * half;
-        result = driver->stream_synchronize(stream);
-        if (result == CUDA_SUCCESS && left > half)
-            result = driver->copy_to_host_async(staging->host + (at / half + 1) % 2 * half, piece->address + at + half,
-                left - half < half ? left - half : half, stream);
+    bool any;
+    struct file_part part = file_part_at(file, staging, 0);
+    CUresult result = file_part_copy(contents, &part, /* home */ false, /* looks */ false, stream, &any);
+    while (part.bytes && result == CUDA_SUCCESS && !*ret_error) {
+        struct file_part next = file_part_at(file, staging, part.from + part.bytes);
+        result = contents->driver->stream_synchronize(stream);
         if (result == CUDA_SUCCESS)
-            *ret_error = file_move(descriptor, host, at, part, /* home */ false);
+            result = file_part_copy(contents, &next, /* home */ false, /* looks */ false, stream, &any);
+        if (result == CUDA_SUCCESS)
+            *ret_error = file_move(descriptor, part.host, part.from, part.bytes, /* home */ false);
+        part = next;
     }
     if (!*ret_error && result == CUDA_SUCCESS && fdatasync(descriptor) != 0)
         *ret_error = errno;
@@ -196,201 +238,179 @@ static CUresult piece_save(struct sg_contents *contents, const struct staging *s
     return result;
 }
 
-/* [from, from + bytes) of a piece from its file: while a part is copied, the next is read. */
-static CUresult piece_restore(struct sg_contents *contents, const struct staging *staging, CUstream stream,
-    int descriptor, CUdeviceptr address, uint64_t from, uint64_t bytes, int *ret_error)
+/* Blocks that are chosen from their file: while a part is copied, the next is read. A part without any is not read. */
+static CUresult file_restore(struct sg_contents *contents, const struct staging *staging, CUstream stream,
+    int descriptor, const struct file *file, int *ret_error)
 {
-    const struct sg_driver *driver = contents->driver;
-    uint64_t half = staging->bytes;
     CUresult result = CUDA_SUCCESS;
-    for (uint64_t at = 0; at < bytes && result == CUDA_SUCCESS; at += half) {
-        uint64_t part = bytes - at < half ? bytes - at : half;
-        unsigned char *host = staging->host + at / half % 2 * half;
-        *ret_error = file_move(descriptor, host, from + at, part, /* home */ true);
+    struct file_part part = file_part_at(file, staging, 0);
+    for (; part.bytes && result == CUDA_SUCCESS; part = file_part_at(file, staging, part.from + part.bytes)) {
+        bool any;
+        (void)file_part_copy(contents, &part, /* home */ true, /* looks */ true, stream, &any);
+        if (any)
+            *ret_error = file_move(descriptor, part.host, part.from, part.bytes, /* home */ true);
         if (*ret_error)
             break;
-        result = driver->stream_synchronize(stream); /* the other half is free from here on */
-        if (result == CUDA_SUCCESS)
-            result = driver->copy_from_host_async(address + at, host, part, stream);
+        result = contents->driver->stream_synchronize(stream); /* the other half is free from here on */
+        if (result == CUDA_SUCCESS && any)
+            result = file_part_copy(contents, &part, /* home */ true, /* looks */ false, stream, &any);
     }
-    CUresult ended = driver->stream_synchronize(stream);
+    CUresult ended = contents->driver->stream_synchronize(stream);
     return result == CUDA_SUCCESS ? ended : result;
 }
 
-/* Removes the files of a tag, and forgets them. A folder that was moved meanwhile keeps its files. Names are
+/* Removes a file, unless it is gone. A folder that was moved meanwhile keeps its files. */
+static void filed_remove(const struct filed *filed, struct file *file)
+{
+    char path[PATH_MAX];
+    file_name(path, filed->folder, file->number);
+    if (file->number)
+        (void)unlink(path);
+    file->number = 0;
+}
+
+/* Removes the files of a tag, and forgets them. Names are
    all that is known of them: descriptors of thousands of files would use up what the program may open. */
 static void filed_drop(struct filed *filed)
 {
-    char path[PATH_MAX];
-    for (size_t i = 0; i < filed->count; i++) {
-        file_name(path, filed->folder, filed->piece[i].number);
-        if (filed->piece[i].number)
-            (void)unlink(path);
-    }
+    for (size_t i = 0; i < filed->count; i++)
+        filed_remove(filed, &filed->file[i]);
     if (filed->folder)
         sg_contents_count(-1);
     sg_meta_unmap(filed->folder, PATH_MAX);
-    sg_meta_unmap(filed->piece, filed->room * sizeof *filed->piece);
+    sg_meta_unmap(filed->file, filed->room * sizeof *filed->file);
+    sg_places_drop(&filed->places);
     *filed = (struct filed){0};
 }
 
-/* The most bytes that a piece has, and the sum in *ret_all. */
-static uint64_t pieces_most(const struct sg_memory_piece *pieces, size_t count, uint64_t *ret_all)
+/* True if the next block begins a file: it is large, or the last file has as much as staging. */
+static bool file_begins(const struct file *last, uint64_t bytes)
+{
+    return !last || bytes >= staging_bytes || last->bytes >= staging_bytes;
+}
+
+/* Shares blocks out among files, in the order of addresses.
+
+   For example, staging has 256 MiB, and blocks have 10, 20, 300, 5, 255 and 7 MiB. The files have 30, 300, 260 and 7 MiB. */
+static void filed_lay_out(struct filed *filed)
+{
+    struct file *last = NULL;
+    for (size_t i = 0; i < filed->places.count; i++) {
+        struct sg_place *place = &filed->places.place[i];
+        if (file_begins(last, place->bytes)) {
+            last = &filed->file[filed->count++];
+            *last = (struct file){.first = i};
+        }
+        place->holder = (uint32_t)(filed->count - 1);
+        place->offset = last->bytes;
+        last->bytes += place->bytes;
+        last->end = i + 1;
+        last->left++;
+    }
+}
+
+/* Makes the table of a tag: its blocks, and as many files as there may be. False: the host has no memory. */
+static bool filed_make(struct filed *filed, const struct sg_memory_piece *pieces, size_t count)
+{
+    filed_drop(filed);
+    filed->folder = sg_meta_map(PATH_MAX);
+    if (!filed->folder)
+        return false;
+    sg_contents_count(1);
+    filed->file = sg_meta_map(count * sizeof *filed->file);
+    filed->room = count;
+    if (!filed->file || !sg_places_make(&filed->places, pieces, count)) {
+        filed_drop(filed);
+        return false;
+    }
+    filed_lay_out(filed);
+    strcpy(filed->folder, file_folder());
+    return true;
+}
+
+/* The most bytes that a file of a tag has. *ret_all: of all chosen blocks. */
+static uint64_t filed_most(const struct filed *filed, uint64_t *ret_all)
 {
     uint64_t most = 0;
     *ret_all = 0;
-    for (size_t i = 0; i < count; i++) {
-        most = pieces[i].bytes > most ? pieces[i].bytes : most;
-        *ret_all += pieces[i].bytes;
-    }
+    for (size_t i = 0; i < filed->count; i++)
+        most = filed->file[i].bytes > most ? filed->file[i].bytes : most;
+    for (size_t i = 0; i < filed->places.count; i++)
+        *ret_all += filed->places.place[i].chosen ? filed->places.place[i].bytes : 0;
     return most;
 }
 
-/* For example, staging has 256 MiB and a row has blocks of 10, 300 and 20 MiB. They go to three files: the second has one of its
-   own, so the first ends before it.
-
-   The bytes from `into` of a piece that go to one file. Bytes that are not known to be a block's go to one file, up to the piece's end. */
-static uint64_t file_share(const struct sg_contents *contents, const struct sg_memory_piece *piece, uint64_t into)
+/* True if a file has a block that is chosen. */
+static bool file_is_chosen(const struct filed *filed, const struct file *file)
 {
-    uint64_t share = 0, left = piece->bytes - into;
-    while (share < left && share < staging_bytes) {
-        struct sg_block_info block;
-        CUdeviceptr at = piece->address + into + share;
-        if (sg_core_block(contents->core, at, &block) != CUDA_SUCCESS || block.base != at)
-            return left;
-        uint64_t bytes = sg_roundup(sg_process_conf()->roundup_divisions, block.bytes);
-        if (share && bytes >= staging_bytes)
-            break; /* it has a file of its own */
-        share += bytes;
-    }
-    return share < left ? share : left;
+    for (size_t i = file->first; i < file->end; i++)
+        if (filed->places.place[i].chosen)
+            return true;
+    return false;
 }
 
-/* Adds a piece to the table, which doubles where it is full. False: the host has no memory. */
-static bool filed_add(struct filed *filed, CUdeviceptr address, uint64_t bytes)
+/* Opens a file of a tag: a new one, or with `home` the one that was saved. */
+static CUresult file_open(const struct filed *filed, struct file *file, bool home, int *ret)
 {
-    if (filed->count == filed->room) {
-        size_t room = filed->room ? 2 * filed->room : 64;
-        struct filed_piece *more = sg_meta_map(room * sizeof *more);
-        if (!more)
-            return false;
-        for (size_t i = 0; i < filed->count; i++)
-            more[i] = filed->piece[i];
-        sg_meta_unmap(filed->piece, filed->room * sizeof *filed->piece);
-        filed->piece = more;
-        filed->room = room;
-    }
-    filed->piece[filed->count++] = (struct filed_piece){address, bytes, 0};
-    return true;
+    char path[PATH_MAX];
+    if (!home)
+        return file_make(filed->folder, file->bytes, ret, &file->number);
+    file_name(path, filed->folder, file->number);
+    *ret = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    return *ret < 0 ? file_failed("read from", path, errno) : CUDA_SUCCESS;
 }
 
-/* Shares pieces out among files. Blocks may be freed meanwhile, so a file may have less than one block would have had. */
-static bool filed_lay_out(const struct sg_contents *contents, const struct sg_memory_piece *pieces, size_t count)
-{
-    uint64_t share;
-    for (size_t i = 0; i < count; i++) {
-        for (uint64_t into = 0; into < pieces[i].bytes; into += share) {
-            share = file_share(contents, &pieces[i], into);
-            if (!filed_add(filed_by(contents), pieces[i].address + into, share))
-                return false;
-        }
-    }
-    return true;
-}
-
-static CUresult filed_save_each(struct sg_contents *contents, const struct sg_memory_piece *pieces, size_t count,
-    CUstream stream)
+/* Saves the files of a tag, or with `home` puts back the blocks that are chosen. */
+static CUresult filed_move(struct sg_contents *contents, bool home, CUstream stream)
 {
     struct filed *filed = filed_by(contents);
     struct staging staging;
     char path[PATH_MAX];
     uint64_t all, done = 0;
     CUresult result = CUDA_SUCCESS;
-    if (!staging_begin(contents->driver, &staging, pieces_most(pieces, count, &all)))
+    if (!staging_begin(contents->driver, &staging, filed_most(filed, &all)))
         return CUDA_ERROR_OUT_OF_MEMORY;
     for (size_t i = 0; i < filed->count && result == CUDA_SUCCESS; i++) {
-        struct filed_piece *piece = &filed->piece[i];
+        struct file *file = &filed->file[i];
         int descriptor, error = 0;
-        result = file_make(filed->folder, piece->bytes, &descriptor, &piece->number);
+        if (!file_is_chosen(filed, file))
+            continue;
+        result = file_open(filed, file, home, &descriptor);
         if (result != CUDA_SUCCESS)
             break;
-        result = piece_save(contents, &staging, stream, descriptor, piece, &error);
+        result = (home ? file_restore : file_save)(contents, &staging, stream, descriptor, file, &error);
         (void)close(descriptor);
-        file_name(path, filed->folder, piece->number);
+        file_name(path, filed->folder, file->number);
         if (error)
-            result = file_failed("written to", path, error);
-        sg_contents_say(contents, "written to files", done += piece->bytes, all);
+            result = file_failed(home ? "read from" : "written to", path, error);
+        sg_contents_say(contents, home ? "read from files" : "written to files", done += file->bytes, all);
     }
     (void)contents->driver->stream_synchronize(stream); /* no copy into staging is under way after an error */
     staging_end(contents->driver, &staging);
     return result;
 }
 
-CUresult sg_contents_file_save(struct sg_contents *contents, const struct sg_memory_piece *pieces, size_t count)
+static CUresult filed_save_each(struct sg_contents *contents, const struct sg_memory_piece *pieces, size_t count,
+    CUstream stream)
 {
-    struct filed *filed = filed_by(contents);
-    filed_drop(filed);
-    filed->folder = sg_meta_map(PATH_MAX);
-    if (filed->folder)
-        sg_contents_count(1);
-    if (!filed->folder || !filed_lay_out(contents, pieces, count)) {
-        filed_drop(filed);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    strcpy(filed->folder, file_folder());
-    CUresult result = sg_contents_on_stream(contents, pieces, count, filed_save_each);
-    filed->saved = result == CUDA_SUCCESS;
-    return result;
+    (void)sg_places_choose(&filed_by(contents)->places, pieces, count);
+    return filed_move(contents, /* home */ false, stream);
 }
 
-/* The piece that has an address; NULL: none has. */
-static const struct filed_piece *filed_find(const struct filed *filed, CUdeviceptr address)
-{
-    for (size_t i = 0; i < filed->count; i++)
-        if (address - filed->piece[i].address < filed->piece[i].bytes && filed->piece[i].number)
-            return &filed->piece[i];
-    return NULL;
-}
-
-/* [address, ...) from the file that has it, up to the end of that file or `most` bytes; *ret: how many. */
-static CUresult file_restore(struct sg_contents *contents, const struct staging *staging, CUstream stream,
-    CUdeviceptr address, uint64_t most, uint64_t *ret)
-{
-    const struct filed *filed = filed_by(contents);
-    const struct filed_piece *piece = filed_find(filed, address);
-    char path[PATH_MAX];
-    int error = 0;
-    if (!piece)
-        return CUDA_ERROR_INVALID_VALUE;
-    uint64_t from = address - piece->address, left = piece->bytes - from;
-    *ret = left < most ? left : most;
-    file_name(path, filed->folder, piece->number);
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (descriptor < 0)
-        return file_failed("read from", path, errno);
-    CUresult result = piece_restore(contents, staging, stream, descriptor, address, from, *ret, &error);
-    (void)close(descriptor);
-    return error ? file_failed("read from", path, error) : result;
-}
-
-/* A row of blocks may stand in several files. */
 static CUresult filed_restore_each(struct sg_contents *contents, const struct sg_memory_piece *pieces, size_t count,
     CUstream stream)
 {
-    struct staging staging;
-    uint64_t all, done = 0, part;
-    CUresult result = CUDA_SUCCESS;
-    if (!staging_begin(contents->driver, &staging, pieces_most(pieces, count, &all)))
+    return sg_places_choose(&filed_by(contents)->places, pieces, count) ? filed_move(contents, /* home */ true, stream)
+                                                                        : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult sg_contents_file_save(struct sg_contents *contents, const struct sg_memory_piece *pieces, size_t count)
+{
+    struct filed *filed = filed_by(contents);
+    if (!filed_make(filed, pieces, count))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    for (size_t i = 0; i < count; i++) {
-        for (uint64_t into = 0; into < pieces[i].bytes && result == CUDA_SUCCESS; into += part) {
-            result = file_restore(contents, &staging, stream, pieces[i].address + into, pieces[i].bytes - into, &part);
-            if (result != CUDA_SUCCESS)
-                break;
-            sg_contents_say(contents, "read from files", done += part, all);
-        }
-    }
-    staging_end(contents->driver, &staging);
+    CUresult result = sg_contents_on_stream(contents, pieces, count, filed_save_each);
+    filed->saved = result == CUDA_SUCCESS;
     return result;
 }
 
@@ -409,25 +429,22 @@ void sg_contents_file_end(const struct sg_contents *contents)
     filed_drop(filed_by(contents));
 }
 
-/* A file goes once nothing of its piece is left. */
-static void filed_freed(struct filed *filed, CUdeviceptr begin, CUdeviceptr end)
+/* A file goes once none of its blocks is left. */
+static void filed_forget(struct filed *filed, CUdeviceptr address)
 {
-    char path[PATH_MAX];
-    for (size_t i = 0; i < filed->count; i++) {
-        struct filed_piece *piece = &filed->piece[i];
-        if (!piece->number || begin > piece->address || end < piece->address + piece->bytes)
-            continue;
-        file_name(path, filed->folder, piece->number);
-        (void)unlink(path);
-        piece->number = 0;
-    }
+    struct sg_place *place = sg_places_find(&filed->places, address);
+    if (!place || place->address != address)
+        return;
+    place->bytes = 0;
+    if (--filed->file[place->holder].left == 0)
+        filed_remove(filed, &filed->file[place->holder]);
 }
 
-void sg_contents_file_freed(CUdeviceptr address, uint64_t bytes)
+void sg_contents_file_freed(CUdeviceptr address)
 {
     for (int device = 0; device < SG_DEVICES_MAX; device++)
         for (uint32_t tag = 0; tag < SG_TAGS; tag++)
-            filed_freed(&filed_of[device][tag], address, address + bytes);
+            filed_forget(&filed_of[device][tag], address);
 }
 
 void sg_contents_file_close(void)

@@ -3,8 +3,8 @@
    Nouns. *Staging* is host memory by which bytes go between the device and a file, in two halves.
 
    Why: host memory is short where several cards are paused at once, and a disk is not. How: files
-   stand in a folder that the program names. A block that fills staging has a file of its own; smaller ones of a row share one
-   until it has as much. While one half of staging is written, the next copy fills the other. The system's
+   stand in a folder that the program names. A block that fills staging has a file of its own. Smaller ones share one with
+   their neighbours in the order of addresses, until it has as much; no block is in two. While one half of staging is written, the next copy fills the other. The system's
    cache lets a file go once it is written, so that no host memory stays behind.
 
    Room on the disk is taken before the first copy, so a full one is known early. Names are segalloc-PID-NUMBER.contents, only
@@ -33,7 +33,7 @@ CUresult sg_contents_file_save(struct sg_contents *contents, const struct sg_mem
 CUresult sg_contents_file_restore(struct sg_contents *contents, const struct sg_memory_piece *pieces, size_t count);
 bool sg_contents_file_has(const struct sg_contents *contents);
 void sg_contents_file_end(const struct sg_contents *contents);
-void sg_contents_file_freed(CUdeviceptr address, uint64_t bytes);
+void sg_contents_file_freed(CUdeviceptr address);
 
 /* Removes all files of this process, at its end. */
 void sg_contents_file_close(void);

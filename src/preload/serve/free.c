@@ -80,19 +80,17 @@ static CUresult free_by_core(struct sg_core *core, CUdeviceptr address, const st
         free_order_by(core, address, request, &tag);
     struct sg_guard *guard = sg_guard_on() ? sg_guard_freeing(core, address, &tag) : NULL;
     struct sg_freed *checked = sg_check_on() ? sg_check_freeing(core, address, &tag) : NULL;
-    /* The size of a block whose contents may be kept is asked before the free: the address may be another's at once after it.
-       Nothing is asked where nothing is kept, which is a read of one word. */
-    struct sg_block_info kept = {0};
-    if (atomic_load_explicit(&sg_contents_any, memory_order_relaxed))
-        (void)sg_core_block(core, address, &kept);
+    /* Where nothing is kept this is a read of one word. */
+    bool kept = atomic_load_explicit(&sg_contents_any, memory_order_relaxed) > 0;
+    uint32_t orders = kept ? sg_pause_orders() : 0;
     result = sg_core_free(core, address, &tag);
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE &&
         result != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && tag.sync != SG_FREE_SYNC_STRICT) {
         tag.sync = SG_FREE_SYNC_STRICT;
         result = sg_core_free(core, address, &tag);
     }
-    if (kept.bytes && result == CUDA_SUCCESS)
-        sg_pause_freed(address, kept.bytes);
+    if (kept && result == CUDA_SUCCESS)
+        sg_pause_freed(address, orders);
     if (checked)
         sg_check_freed(checked, result == CUDA_SUCCESS);
     if (guard)

@@ -10,7 +10,6 @@
 #include "base/rest.h"
 #include "base/size.h"
 #include "check/state.h"
-#include "config/roundup.h"
 #include "process/capture_mode.h"
 #include "process/log.h"
 #include "process/process.h"
@@ -26,6 +25,7 @@
 enum { REST_NS = 100000 };
 
 static atomic_flag ordering = ATOMIC_FLAG_INIT;
+static _Atomic uint32_t begun;        /* orders so far */
 static bool retains;                  /* sg_pause_retain(); changes between orders */
 static _Atomic uint32_t said_refused; /* a bit for each tag of which a line was printed since it was paused */
 
@@ -136,6 +136,14 @@ static bool pause_names(const struct sg_core *core, uint32_t tag, const char *na
     return its && (!name || strcmp(its, name) == 0);
 }
 
+/* True if a pause of the tag gives its contents up. */
+static bool pause_gives_up(const struct order *order)
+{
+    enum sg_tag_keep keep = SG_TAG_SAVED;
+    (void)sg_core_tag_name(order->core, order->tag, &keep);
+    return order->discards || keep == SG_TAG_DISCARDED;
+}
+
 /* The next order of a name after this one, by device and tag. False: there is none. */
 static bool pause_next(struct order *order, const char *name)
 {
@@ -193,13 +201,63 @@ static CUresult pause_is_possible(bool pause)
     return answer;
 }
 
-/* Carries out an order for a name, on each device. */
-static CUresult pause_all(struct sg_core *core, const char *name, bool pause, bool discards, uint64_t *ret_bytes)
+/* True if a tag of the name has pages that others remember, with the reason in a line. Asked before anything is paused: nothing
+   is copied, or given up, for a pause that can only fail. */
+static bool pause_is_pinned(struct sg_core *core, const char *name)
+{
+    struct order order = {.core = core, .pause = true};
+    while (pause_next(&order, name)) {
+        if (!sg_core_tag_is_pinned(core, order.device, order.tag))
+            continue;
+        order.result.why = SG_PAUSE_PINNED;
+        pause_say(&order, CUDA_ERROR_NOT_PERMITTED, sg_core_tag_name(core, order.tag, &(enum sg_tag_keep){0}), 0);
+        return true;
+    }
+    return false;
+}
+
+/* Pauses all tags of a name, or none. Those whose contents are saved come first, on all devices: saving may fail, and what
+   was given up before it would be lost.
+
+   For example, "kv" is given up and "weights" is saved, for which the host lacks 2 GiB. The pause of both fails, weights are where
+   they were, and "kv" has its bytes, since its turn has not come. */
+static CUresult pause_each(struct sg_core *core, const char *name, bool discards, uint64_t *ret_bytes)
 {
     uint32_t paused[SG_DEVICES_MAX] = {0};
     /* A set of tags for each device, so that what was paused by this order can be told from what was paused before it:
        the latter stays paused where the order fails. */
-    struct order order = {.core = core, .pause = pause, .discards = discards};
+    CUresult answer = pause_is_pinned(core, name) ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
+    for (int gives_up = 0; gives_up <= 1; gives_up++) {
+        struct order order = {.core = core, .pause = true, .discards = discards};
+        while (answer == CUDA_SUCCESS && pause_next(&order, name)) {
+            if (pause_gives_up(&order) != gives_up)
+                continue;
+            answer = pause_carry_out(&order);
+            *ret_bytes += order.result.changed ? order.result.bytes : 0;
+            if (order.result.changed)
+                paused[order.device] |= UINT32_C(1) << order.tag;
+        }
+    }
+    if (answer != CUDA_SUCCESS)
+        pause_take_back(core, paused);
+    return answer;
+}
+
+/* Resumes the tags of a name until one fails. */
+static CUresult resume_each(struct sg_core *core, const char *name, uint64_t *ret_bytes)
+{
+    struct order order = {.core = core};
+    CUresult answer = CUDA_SUCCESS;
+    while (answer == CUDA_SUCCESS && pause_next(&order, name)) {
+        answer = pause_carry_out(&order);
+        *ret_bytes += order.result.changed ? order.result.bytes : 0;
+    }
+    return answer;
+}
+
+/* Carries out an order for a name, on each device. Frees that are due come first, so their pages count as idle. */
+static CUresult pause_all(struct sg_core *core, const char *name, bool pause, bool discards, uint64_t *ret_bytes)
+{
     CUresult answer = pause_is_possible(pause);
     bool found = !name;
     *ret_bytes = 0;
@@ -210,18 +268,7 @@ static CUresult pause_all(struct sg_core *core, const char *name, bool pause, bo
     if (!found)
         return CUDA_ERROR_NOT_FOUND;
     sg_memory_settle(core);
-    /* Frees that are due came first, so their pages count as idle. Now device by device, and tag by tag. */
-    while (answer == CUDA_SUCCESS && pause_next(&order, name)) {
-        answer = pause_carry_out(&order);
-        if (!order.result.changed)
-            continue;
-        *ret_bytes += order.result.bytes;
-        if (pause)
-            paused[order.device] |= UINT32_C(1) << order.tag;
-    }
-    if (answer != CUDA_SUCCESS && pause)
-        pause_take_back(core, paused);
-    return answer;
+    return pause ? pause_each(core, name, discards, ret_bytes) : resume_each(core, name, ret_bytes);
 }
 
 /* One order at a time: each is carried out as a whole. */
@@ -229,6 +276,7 @@ static void pause_begin(void)
 {
     while (atomic_flag_test_and_set(&ordering))
         sg_rest(REST_NS);
+    atomic_fetch_add(&begun, 1);
 }
 
 static CUresult pause_tags(struct sg_core *core, const char *name, bool discards, uint64_t *ret_bytes)
@@ -283,13 +331,19 @@ CUresult sg_pause_folder(const char *folder, uint64_t staging)
     return fine ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+uint32_t sg_pause_orders(void)
+{
+    return atomic_load(&begun);
+}
+
 /* A free must not wait for an order, which may copy for seconds. It may wait for work, too, that the free's own thread is to
    begin. So contents of a block that is freed meanwhile stay until the tag's next order, which lists blocks anew. */
-void sg_pause_freed(CUdeviceptr address, uint64_t bytes)
+void sg_pause_freed(CUdeviceptr address, uint32_t orders)
 {
     if (atomic_flag_test_and_set(&ordering))
         return;
-    sg_contents_freed(address, sg_roundup(sg_process_conf()->roundup_divisions, bytes));
+    if (atomic_load(&begun) == orders)
+        sg_contents_freed(address);
     atomic_flag_clear(&ordering);
 }
 

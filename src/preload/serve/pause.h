@@ -3,7 +3,8 @@
    Nouns. An *order* is a pause or resume of one name, or of all. Why here: the core knows one device and keeps no contents;
    captures, graphs and `check` are known to this layer.
 
-   How. Frees that are due come first. Then each device and each tag of the name is paused, with its context current. One
+   How. Frees that are due come first. Then each device and each tag of the name is paused, with its context current. Tags whose
+   contents are saved come before those whose contents are given up. One
    that can't be paused has those before it resumed again: an order is carried out as a whole. A resume goes on until one
    fails, and asks other processes for idle memory before it does.
 
@@ -47,8 +48,12 @@ void sg_pause_retain(bool retain);
 /* Where files of contents go (contents_file.h). */
 CUresult sg_pause_folder(const char *folder, uint64_t staging);
 
-/* Gives up contents of a block that was freed. While an order is carried out they stay until the next. */
-void sg_pause_freed(CUdeviceptr address, uint64_t bytes);
+/* How many orders have begun. */
+uint32_t sg_pause_orders(void);
+
+/* Gives up contents of a block that was freed; `orders`: as it was before the free. While an order is carried out they stay until
+   the next. So they do after one that has begun since: another block may have the address by now, and its contents be kept. */
+void sg_pause_freed(CUdeviceptr address, uint32_t orders);
 
 /* Says once for each tag that an allocation of it was refused, because it is paused. */
 void sg_pause_refused(struct sg_core *core, const struct sg_tag *tag, size_t bytes);

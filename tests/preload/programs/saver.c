@@ -175,6 +175,45 @@ static size_t files_in(const char *folder, uint64_t *ret_bytes)
     return directory ? count : SIZE_MAX;
 }
 
+/* Small blocks share files of the size of staging, 1 MiB, and a file goes with the last of its blocks. A pause that fails because
+   its folder can't be used loses nothing: memory without a backup is still there. */
+static void small_files(void)
+{
+    enum { SMALL = 40, BYTES = 100 << 10 };
+    char folder[] = "/tmp/segalloc-saver-XXXXXX", none[64];
+    unsigned char *small[SMALL];
+    uint64_t bytes, before;
+    EXPECT(mkdtemp(folder));
+    snprintf(none, sizeof none, "%s/none/there", folder);
+    set_folder(none);
+    set_tag("kv");
+    set_region(true);
+    unsigned char *kv = filled(4 * MIB, 5);
+    set_tag("weights");
+    set_disk(true);
+    for (int i = 0; i < SMALL; i++)
+        small[i] = filled(BYTES, (unsigned char)(i + 1));
+    set_region(false);
+    EXPECT(pause_tag(NULL) == CUDA_ERROR_OPERATING_SYSTEM && at(kv) == 5 && at(kv + 4 * MIB - 1) == 5);
+    set_folder(folder);
+    EXPECT(pause_tag("weights") == 0);
+    size_t files = files_in(folder, &before);
+    EXPECT(files >= 4 && files <= 5 && before == SMALL * BYTES);
+    for (int i = 0; i < SMALL; i += 2)
+        EXPECT(cudaFree(small[i]) == cudaSuccess);
+    EXPECT(cudaDeviceSynchronize() == cudaSuccess && files_in(folder, &bytes) == files && bytes == before);
+    for (int i = 1; i < SMALL / 2; i += 2)
+        EXPECT(cudaFree(small[i]) == cudaSuccess);
+    EXPECT(cudaDeviceSynchronize() == cudaSuccess && files_in(folder, &bytes) < files && bytes < before);
+    EXPECT(resume_tag("weights") == 0 && files_in(folder, &bytes) == 0);
+    for (int i = SMALL / 2 + 1; i < SMALL; i += 2) {
+        EXPECT(at(small[i]) == i + 1 && at(small[i] + BYTES - 1) == i + 1);
+        EXPECT(cudaFree(small[i]) == cudaSuccess);
+    }
+    EXPECT(at(kv) == 5 && cudaFree(kv) == cudaSuccess && rmdir(folder) == 0);
+    set_disk(false);
+}
+
 /* Contents in files: they stand in the folder while paused, and go after. A folder that can't be used, or files that are
    away, are an error, and nothing is lost. */
 static void files(void)
@@ -244,7 +283,7 @@ int main(int argc, char **argv)
     else if (strcmp(argv[1], "retained") == 0)
         retained();
     else if (strcmp(argv[1], "files") == 0)
-        files();
+        small_files(), files();
     else if (strcmp(argv[1], "enabled") == 0)
         enabled();
     else

@@ -4,6 +4,7 @@ Usage: vllm_sleep.py [FOLDER]    FOLDER: a vllm package's device_allocator of it
 
 Of vLLM only what a worker calls is there: the factory of backends, the allocator's instance, and the configuration."""
 import abc
+import importlib
 import importlib.metadata
 import pathlib
 import sys
@@ -132,6 +133,21 @@ def right():
     return all(bool((tensor == value).all()) for value, tensor in enumerate(weights, 1))
 
 
+def no_room(tag, pause, backup=True):
+    """The host has no room for contents: what comes with a backup fails."""
+    if pause and backup:
+        raise pause_module.PauseError(f"pause({tag!r})", 2)
+    return natively_order(tag, pause, backup)
+
+
+pause_module = importlib.import_module("segalloc._pause")
+natively_order, pause_module.order = pause_module.order, no_room
+try:
+    backend.suspend(1)
+    raise SystemExit("nothing has failed")
+except pause_module.PauseError:
+    pause_module.order = natively_order
+assert used() == awake and right() and bool((cache == 9).all()), "a sleep that failed has lost the cache"
 backend.suspend(0)
 assert used() == awake and backend.state() == "RUNNING"
 for level in (1, 2, 1):

@@ -58,14 +58,14 @@ class Allocator:
         importlib.import_module("torch").cuda.empty_cache()
 
     def _pause(self, tags: Sequence[str], kept: Sequence[str]) -> None:
-        """All of the tags or none. Those without contents go first, since they cost the host nothing."""
+        """All of the tags or none. Those with contents go first: saving may fail, and what was given up before it would be lost."""
         done: list[str] = []
         for tag in tags:
             if tag in self.asleep and self.asleep[tag] != (tag in kept):
                 log.warning("segalloc: %r sleeps already, and its contents stay %s", tag,
                             "kept" if self.asleep[tag] else "given up")
         try:
-            for tag in sorted((tag for tag in tags if tag not in self.asleep), key=lambda tag: tag in kept):
+            for tag in sorted((tag for tag in tags if tag not in self.asleep), key=lambda tag: tag not in kept):
                 _order(tag, True, tag in kept)
                 self.asleep[tag] = tag in kept
                 done.append(tag)
