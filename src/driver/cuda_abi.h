@@ -503,7 +503,19 @@ typedef struct {
     unsigned char reserved[5];
 } CUgraphEdgeData;
 
-typedef struct CUmemcpyAttributes_st CUmemcpyAttributes; /* nothing here looks into them */
+/* Copies of a batch. The places are hints about managed memory, and are passed over for all other. */
+typedef enum {
+    CU_MEMCPY_SRC_ACCESS_ORDER_INVALID = 0,
+    CU_MEMCPY_SRC_ACCESS_ORDER_STREAM = 1,
+    CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL = 2,
+    CU_MEMCPY_SRC_ACCESS_ORDER_ANY = 3,
+} CUmemcpySrcAccessOrder;
+
+typedef struct {
+    CUmemcpySrcAccessOrder srcAccessOrder;
+    CUmemLocation srcLocHint, dstLocHint;
+    unsigned int flags;
+} CUmemcpyAttributes;
 
 /* A wrong layout would corrupt memory, so each compiler checks the sizes again. */
 static_assert(sizeof(CUdeviceptr) == 8 && sizeof(CUmemGenericAllocationHandle) == 8, "64-bit addresses and handles");

@@ -161,28 +161,26 @@ static bool kept_make(struct kept *kept, const struct sg_driver *driver, const s
     return true;
 }
 
-/* Copies [from, from + bytes) of a span to the host, or with `home` back to the device. */
+/* Copies a block to its place in a span, or back. */
 static CUresult contents_copy(struct sg_contents *contents, struct span *span, CUdeviceptr address, uint64_t offset,
-    uint64_t bytes, bool home, CUstream stream)
+    uint64_t bytes, struct sg_copies *copies)
 {
-    const struct sg_driver *driver = contents->driver;
     CUresult result = CUDA_SUCCESS;
     for (uint64_t done = 0; done < bytes && result == CUDA_SUCCESS;) {
         uint64_t end = span_register(span, (offset + done) / CHUNK * CHUNK), left = bytes - done;
         uint64_t part = end - offset - done < left ? end - offset - done : left;
-        result = home ? driver->copy_from_host_async(address + done, span->host + offset + done, part, stream)
-                      : driver->copy_to_host_async(span->host + offset + done, address + done, part, stream);
+        result = sg_copies_add(copies, span->host + offset + done, address + done, part, end <= span->registered);
         done += part;
         if (result == CUDA_SUCCESS && offset % CHUNK + done >= CHUNK) { /* so that what is said is true */
-            result = driver->stream_synchronize(stream);
-            sg_contents_say(contents, home ? "put back" : "saved", offset + done, span->bytes);
+            result = sg_copies_await(copies);
+            sg_contents_say(contents, copies->home ? "put back" : "saved", offset + done, span->bytes);
         }
     }
     return result;
 }
 
 /* Copies the contents of each chosen place. */
-static CUresult kept_copy(struct sg_contents *contents, bool home, CUstream stream)
+static CUresult kept_copy(struct sg_contents *contents, struct sg_copies *copies)
 {
     struct kept *kept = contents_kept(contents);
     CUresult result = CUDA_SUCCESS;
@@ -190,16 +188,16 @@ static CUresult kept_copy(struct sg_contents *contents, bool home, CUstream stre
         const struct sg_place *place = &kept->places.place[i];
         if (place->chosen)
             result = contents_copy(contents, &kept->span[place->holder], place->address, place->offset, place->bytes,
-                home, stream);
+                copies);
     }
     return result;
 }
 
 static CUresult save_each(struct sg_contents *contents, const struct sg_memory_piece *pieces, size_t count,
-    CUstream stream)
+    struct sg_copies *copies)
 {
     (void)sg_places_choose(&contents_kept(contents)->places, pieces, count);
-    return kept_copy(contents, /* home */ false, stream);
+    return kept_copy(contents, copies);
 }
 
 CUresult sg_contents_save(void *user, const struct sg_memory_piece *pieces, size_t count)
@@ -211,7 +209,7 @@ CUresult sg_contents_save(void *user, const struct sg_memory_piece *pieces, size
         return sg_contents_file_save(contents, pieces, count);
     if (!kept_make(kept, contents->driver, pieces, count))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = sg_contents_on_stream(contents, pieces, count, save_each);
+    CUresult result = sg_contents_on_stream(contents, pieces, count, /* home */ false, save_each);
     kept->saved = result == CUDA_SUCCESS;
     return result;
 }
@@ -222,18 +220,17 @@ bool sg_contents_are_saved(const struct sg_contents *contents)
 }
 
 static CUresult restore_each(struct sg_contents *contents, const struct sg_memory_piece *pieces, size_t count,
-    CUstream stream)
+    struct sg_copies *copies)
 {
-    return sg_places_choose(&contents_kept(contents)->places, pieces, count)
-               ? kept_copy(contents, /* home */ true, stream)
-               : CUDA_ERROR_INVALID_VALUE;
+    return sg_places_choose(&contents_kept(contents)->places, pieces, count) ? kept_copy(contents, copies)
+                                                                             : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult sg_contents_restore(void *user, const struct sg_memory_piece *pieces, size_t count)
 {
     struct sg_contents *contents = user;
     return contents->in_files ? sg_contents_file_restore(contents, pieces, count)
-                              : sg_contents_on_stream(contents, pieces, count, restore_each);
+                              : sg_contents_on_stream(contents, pieces, count, /* home */ true, restore_each);
 }
 
 /* Sets a piece to zeros: words by a set, and what is left of the last word by a copy. */
@@ -249,17 +246,17 @@ static CUresult contents_clear(const struct sg_driver *driver, const struct sg_m
 
 /* Clears all pieces: other processes may have written to these pages before. */
 static CUresult clear_each(struct sg_contents *contents, const struct sg_memory_piece *pieces, size_t count,
-    CUstream stream)
+    struct sg_copies *copies)
 {
     CUresult result = CUDA_SUCCESS;
     for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++)
-        result = contents_clear(contents->driver, &pieces[i], stream);
+        result = contents_clear(contents->driver, &pieces[i], copies->stream);
     return result;
 }
 
 CUresult sg_contents_clear(void *user, const struct sg_memory_piece *pieces, size_t count)
 {
-    return sg_contents_on_stream(user, pieces, count, clear_each);
+    return sg_contents_on_stream(user, pieces, count, /* home */ true, clear_each);
 }
 
 /* The place of a range in one kept tag; NULL: it is not there. A range that goes beyond a block is none's: two blocks stand

@@ -30,6 +30,47 @@ void sg_contents_say(struct sg_contents *contents, const char *what, uint64_t do
     sg_log_line(line);
 }
 
+static CUresult copy_one(struct sg_copies *copies, void *host, CUdeviceptr device, uint64_t bytes)
+{
+    const struct sg_driver *driver = copies->driver;
+    return copies->home ? driver->copy_from_host_async(device, host, bytes, copies->stream)
+                        : driver->copy_to_host_async(host, device, bytes, copies->stream);
+}
+
+CUresult sg_copies_add(struct sg_copies *copies, unsigned char *host, CUdeviceptr device, uint64_t bytes,
+    bool registered)
+{
+    if (!registered || copies->refused || !copies->driver->copy_batch_async)
+        return copy_one(copies, host, device, bytes);
+    copies->to[copies->count] = copies->home ? device : (CUdeviceptr)(uintptr_t)host;
+    copies->from[copies->count] = copies->home ? (CUdeviceptr)(uintptr_t)host : device;
+    copies->bytes[copies->count++] = bytes;
+    return copies->count == SG_BATCH ? sg_copies_begin(copies) : CUDA_SUCCESS;
+}
+
+/* A batch that was refused may be under way in part. Its copies are made again, one by one, with the same bytes. */
+CUresult sg_copies_begin(struct sg_copies *copies)
+{
+    CUmemcpyAttributes attributes = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
+    size_t first = 0, failed, count = copies->count;
+    CUresult result = CUDA_SUCCESS;
+    copies->count = 0;
+    if (count > 1 && copies->driver->copy_batch_async(copies->to, copies->from, copies->bytes, count, &attributes,
+                         &first, 1, &failed, copies->stream) == CUDA_SUCCESS)
+        return CUDA_SUCCESS;
+    copies->refused = copies->refused || count > 1;
+    for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++)
+        result = copy_one(copies, (void *)(uintptr_t)(copies->home ? copies->from[i] : copies->to[i]),
+            copies->home ? copies->to[i] : copies->from[i], copies->bytes[i]);
+    return result;
+}
+
+CUresult sg_copies_await(struct sg_copies *copies)
+{
+    CUresult begun = sg_copies_begin(copies), ended = copies->driver->stream_synchronize(copies->stream);
+    return begun == CUDA_SUCCESS ? ended : begun;
+}
+
 /* True if the driver has all that copies need. */
 static bool contents_can_copy(const struct sg_driver *driver)
 {
@@ -38,18 +79,18 @@ static bool contents_can_copy(const struct sg_driver *driver)
 }
 
 CUresult sg_contents_on_stream(struct sg_contents *contents, const struct sg_memory_piece *pieces, size_t count,
-    sg_contents_each *each)
+    bool home, sg_contents_each *each)
 {
     const struct sg_driver *driver = contents->driver;
-    CUstream stream;
+    struct sg_copies copies = {.driver = driver, .home = home};
     if (!contents_can_copy(driver))
         return CUDA_ERROR_NOT_SUPPORTED;
-    CUresult result = driver->stream_create(&stream, CU_STREAM_NON_BLOCKING);
+    CUresult result = driver->stream_create(&copies.stream, CU_STREAM_NON_BLOCKING);
     if (result != CUDA_SUCCESS)
         return result;
     contents->said_ns = sg_clock_coarse_ns();
-    result = each(contents, pieces, count, stream);
-    CUresult ended = driver->stream_synchronize(stream);
-    (void)driver->stream_destroy(stream);
+    result = each(contents, pieces, count, &copies);
+    CUresult ended = result == CUDA_SUCCESS ? sg_copies_await(&copies) : driver->stream_synchronize(copies.stream);
+    (void)driver->stream_destroy(copies.stream);
     return result == CUDA_SUCCESS ? ended : result;
 }

@@ -174,24 +174,25 @@ struct file_part {
     const struct file *file;
     uint64_t from, bytes;
     unsigned char *host;
+    bool registered;
 };
 
 /* The part of a file that begins at `from`; without bytes: the file ends there. Parts use the halves of staging in turn. */
 static struct file_part file_part_at(const struct file *file, const struct staging *staging, uint64_t from)
 {
     uint64_t half = staging->bytes, left = from < file->bytes ? file->bytes - from : 0;
-    return (struct file_part){file, from, left < half ? left : half, staging->host + from / half % 2 * half};
+    return (struct file_part){file, from, left < half ? left : half, staging->host + from / half % 2 * half,
+        staging->registered};
 }
 
-/* Copies what chosen blocks have in a part between the device and staging. *ret_any: there is any such block. With `looks` only
-   that is found out.
+/* Begins copies of what chosen blocks have in a part, between the device and staging. *ret_any: there is any such block. Without
+   `copies` only that is found out.
 
    For example, halves have 4 KiB, and a file has blocks of 3,000, 100 and 5,000 bytes. Its first part has the first two and 996
    bytes of the third: three copies. Its second part is one copy, to 996 bytes behind the third block's begin. */
-static CUresult file_part_copy(const struct sg_contents *contents, const struct file_part *part, bool home, bool looks,
-    CUstream stream, bool *ret_any)
+static CUresult file_part_copy(const struct sg_contents *contents, const struct file_part *part,
+    struct sg_copies *copies, bool *ret_any)
 {
-    const struct sg_driver *driver = contents->driver;
     const struct sg_places *places = &filed_by(contents)->places;
     CUresult result = CUDA_SUCCESS;
     uint64_t part_end = part->from + part->bytes;
@@ -203,13 +204,11 @@ static CUresult file_part_copy(const struct sg_contents *contents, const struct 
         if (!place->chosen || begin >= end)
             continue;
         *ret_any = true;
-        CUdeviceptr address = place->address + (begin - place->offset);
-        unsigned char *host = part->host + (begin - part->from);
-        if (!looks)
-            result = home ? driver->copy_from_host_async(address, host, end - begin, stream)
-                          : driver->copy_to_host_async(host, address, end - begin, stream);
+        if (copies)
+            result = sg_copies_add(copies, part->host + (begin - part->from), place->address + (begin - place->offset),
+                end - begin, part->registered);
     }
-    return result;
+    return copies && result == CUDA_SUCCESS ? sg_copies_begin(copies) : result;
 }
 
 /* Blocks to their file: while a part is written, the next is copied. The first part is waited for, then the second is begun
@@ -217,17 +216,17 @@ static CUresult file_part_copy(const struct sg_contents *contents, const struct 
    that an error of the disk is one of the pause. Bytes that the system has not written yet would keep host memory.
 
    For example, with halves of 128 MiB a block of 300 MiB has copies of 128, 128 and 44 MiB, and three writes behind them. */
-static CUresult file_save(struct sg_contents *contents, const struct staging *staging, CUstream stream, int descriptor,
-    const struct file *file, int *ret_error)
+static CUresult file_save(struct sg_contents *contents, const struct staging *staging, struct sg_copies *copies,
+    int descriptor, const struct file *file, int *ret_error)
 {
     bool any;
     struct file_part part = file_part_at(file, staging, 0);
-    CUresult result = file_part_copy(contents, &part, /* home */ false, /* looks */ false, stream, &any);
+    CUresult result = file_part_copy(contents, &part, copies, &any);
     while (part.bytes && result == CUDA_SUCCESS && !*ret_error) {
         struct file_part next = file_part_at(file, staging, part.from + part.bytes);
-        result = contents->driver->stream_synchronize(stream);
+        result = sg_copies_await(copies);
         if (result == CUDA_SUCCESS)
-            result = file_part_copy(contents, &next, /* home */ false, /* looks */ false, stream, &any);
+            result = file_part_copy(contents, &next, copies, &any);
         if (result == CUDA_SUCCESS)
             *ret_error = file_move(descriptor, part.host, part.from, part.bytes, /* home */ false);
         part = next;
@@ -239,23 +238,23 @@ static CUresult file_save(struct sg_contents *contents, const struct staging *st
 }
 
 /* Blocks that are chosen from their file: while a part is copied, the next is read. A part without any is not read. */
-static CUresult file_restore(struct sg_contents *contents, const struct staging *staging, CUstream stream,
+static CUresult file_restore(struct sg_contents *contents, const struct staging *staging, struct sg_copies *copies,
     int descriptor, const struct file *file, int *ret_error)
 {
     CUresult result = CUDA_SUCCESS;
     struct file_part part = file_part_at(file, staging, 0);
     for (; part.bytes && result == CUDA_SUCCESS; part = file_part_at(file, staging, part.from + part.bytes)) {
         bool any;
-        (void)file_part_copy(contents, &part, /* home */ true, /* looks */ true, stream, &any);
+        (void)file_part_copy(contents, &part, NULL, &any);
         if (any)
             *ret_error = file_move(descriptor, part.host, part.from, part.bytes, /* home */ true);
         if (*ret_error)
             break;
-        result = contents->driver->stream_synchronize(stream); /* the other half is free from here on */
+        result = sg_copies_await(copies); /* the other half is free from here on */
         if (result == CUDA_SUCCESS && any)
-            result = file_part_copy(contents, &part, /* home */ true, /* looks */ false, stream, &any);
+            result = file_part_copy(contents, &part, copies, &any);
     }
-    CUresult ended = contents->driver->stream_synchronize(stream);
+    CUresult ended = sg_copies_await(copies);
     return result == CUDA_SUCCESS ? ended : result;
 }
 
@@ -360,9 +359,10 @@ static CUresult file_open(const struct filed *filed, struct file *file, bool hom
     return *ret < 0 ? file_failed("read from", path, errno) : CUDA_SUCCESS;
 }
 
-/* Saves the files of a tag, or with `home` puts back the blocks that are chosen. */
-static CUresult filed_move(struct sg_contents *contents, bool home, CUstream stream)
+/* Saves the files of a tag, or puts back the blocks that are chosen. */
+static CUresult filed_move(struct sg_contents *contents, struct sg_copies *copies)
 {
+    bool home = copies->home;
     struct filed *filed = filed_by(contents);
     struct staging staging;
     char path[PATH_MAX];
@@ -378,29 +378,29 @@ static CUresult filed_move(struct sg_contents *contents, bool home, CUstream str
         result = file_open(filed, file, home, &descriptor);
         if (result != CUDA_SUCCESS)
             break;
-        result = (home ? file_restore : file_save)(contents, &staging, stream, descriptor, file, &error);
+        result = (home ? file_restore : file_save)(contents, &staging, copies, descriptor, file, &error);
         (void)close(descriptor);
         file_name(path, filed->folder, file->number);
         if (error)
             result = file_failed(home ? "read from" : "written to", path, error);
         sg_contents_say(contents, home ? "read from files" : "written to files", done += file->bytes, all);
     }
-    (void)contents->driver->stream_synchronize(stream); /* no copy into staging is under way after an error */
+    (void)sg_copies_await(copies); /* no copy into staging is under way after an error */
     staging_end(contents->driver, &staging);
     return result;
 }
 
 static CUresult filed_save_each(struct sg_contents *contents, const struct sg_memory_piece *pieces, size_t count,
-    CUstream stream)
+    struct sg_copies *copies)
 {
     (void)sg_places_choose(&filed_by(contents)->places, pieces, count);
-    return filed_move(contents, /* home */ false, stream);
+    return filed_move(contents, copies);
 }
 
 static CUresult filed_restore_each(struct sg_contents *contents, const struct sg_memory_piece *pieces, size_t count,
-    CUstream stream)
+    struct sg_copies *copies)
 {
-    return sg_places_choose(&filed_by(contents)->places, pieces, count) ? filed_move(contents, /* home */ true, stream)
+    return sg_places_choose(&filed_by(contents)->places, pieces, count) ? filed_move(contents, copies)
                                                                         : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -409,14 +409,14 @@ CUresult sg_contents_file_save(struct sg_contents *contents, const struct sg_mem
     struct filed *filed = filed_by(contents);
     if (!filed_make(filed, pieces, count))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = sg_contents_on_stream(contents, pieces, count, filed_save_each);
+    CUresult result = sg_contents_on_stream(contents, pieces, count, /* home */ false, filed_save_each);
     filed->saved = result == CUDA_SUCCESS;
     return result;
 }
 
 CUresult sg_contents_file_restore(struct sg_contents *contents, const struct sg_memory_piece *pieces, size_t count)
 {
-    return sg_contents_on_stream(contents, pieces, count, filed_restore_each);
+    return sg_contents_on_stream(contents, pieces, count, /* home */ true, filed_restore_each);
 }
 
 bool sg_contents_file_has(const struct sg_contents *contents)

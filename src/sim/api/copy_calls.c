@@ -62,12 +62,30 @@ CUresult cuMemcpyWithAttributesAsync(CUdeviceptr dst, CUdeviceptr src, size_t by
     return copy_linear(side_of(dst, SIM_SIDE_ANY), side_of(src, SIM_SIDE_ANY), bytes, stream, false);
 }
 
-/* One after the other, which the interface allows: it promises no order within a batch. */
+/* True if the attributes of a batch are as the driver demands. The first is the first copy's, and each begins behind the one
+   before. All say how a source is accessed. */
+static bool are_attributes(const CUmemcpyAttributes *attributes, const size_t *indices, size_t attribute_count,
+    size_t count)
+{
+    bool fine = attributes && indices && attribute_count && attribute_count <= count && indices[0] == 0;
+    for (size_t i = 0; fine && i < attribute_count; i++)
+        fine = (i == 0 || indices[i] > indices[i - 1]) && indices[i] < count &&
+               attributes[i].srcAccessOrder >= CU_MEMCPY_SRC_ACCESS_ORDER_STREAM &&
+               attributes[i].srcAccessOrder <= CU_MEMCPY_SRC_ACCESS_ORDER_ANY;
+    return fine;
+}
+
+/* One after the other, which the interface allows: it promises no order within a batch. A batch takes no default stream of the
+   legacy kind. */
 CUresult cuMemcpyBatchAsync(CUdeviceptr *dst, CUdeviceptr *src, size_t *bytes, size_t count,
     CUmemcpyAttributes *attributes, size_t *indices, size_t attribute_count, size_t *failed, CUstream stream)
 {
     SIM_ENTER(cuMemcpyBatchAsync);
-    (void)attributes, (void)indices, (void)attribute_count;
+    if (failed)
+        *failed = SIZE_MAX; /* no copy of them is to blame */
+    if (!dst || !src || !bytes || !are_attributes(attributes, indices, attribute_count, count) || !stream ||
+        stream == CU_STREAM_LEGACY)
+        return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < count; i++) {
         CUresult result =
             copy_linear(side_of(dst[i], SIM_SIDE_ANY), side_of(src[i], SIM_SIDE_ANY), bytes[i], stream, false);
