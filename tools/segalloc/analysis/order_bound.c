@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lag_queue.h"
+#include "analysis/tags.h"
 #include "idmap.h"
 #include "recordings.h"
 
@@ -16,7 +17,7 @@ _Static_assert(SG_CARD_STREAMS <= NOBODY, "a stream's number fits in a byte");
 struct block {
     uint64_t bytes;
     uint32_t next; /* of the unused ones */
-    uint8_t device, streams, stream[PAIRS]; /* its own first */
+    uint8_t tag, device, streams, stream[PAIRS]; /* its own first */
 };
 
 /* Free bytes of one order. */
@@ -44,6 +45,7 @@ struct sg_bound {
     struct piece *piece;
     uint32_t pieces;
     uint64_t pool[64], now[64], peak[64]; /* bytes of each device: of the pool; live */
+    struct sg_tag_book tags;              /* of the blocks here */
 };
 
 struct sg_bound *sg_bound_new(uint64_t smallest)
@@ -182,6 +184,42 @@ static void bound_take_piece(struct sg_bound *bound, uint32_t stream, int device
     bound->pool[device] += bytes;
 }
 
+/* Takes bytes for a tag that comes back: of what is complete, as its pages come from what nobody may use. */
+static void bound_take_complete(struct sg_bound *bound, int device, uint64_t bytes)
+{
+    for (uint32_t i = 0; i < bound->pieces && bytes; i++) {
+        struct piece *piece = &bound->piece[i];
+        bool complete = piece->device == device;
+        for (unsigned k = 0; k < piece->streams && complete; k++)
+            complete = comes_after(&bound->known, piece->stream[k], piece->position[k]);
+        uint64_t part = complete ? (bytes < piece->bytes ? bytes : piece->bytes) : 0;
+        piece->bytes -= part; /* one without bytes is passed by, and goes when it is taken */
+        bytes -= part;
+    }
+    bound->pool[device] += bytes;
+}
+
+/* Notes the live bytes of a device, which have changed. */
+static void bound_note_live(struct sg_bound *bound, int device, int64_t change)
+{
+    bound->now[device] += (uint64_t)change;
+    if (bound->now[device] > bound->peak[device])
+        bound->peak[device] = bound->now[device];
+}
+
+/* Takes a record about tags in. A pause gives the bytes of its blocks to everybody, since it waits for their work. A resume takes as many
+   as are left of them. */
+static void bound_take_tags(struct sg_bound *bound, const struct segalloc_trace_record *record, int device)
+{
+    int64_t change = sg_tag_book_take(&bound->tags, record, (uint32_t)device);
+    struct piece piece = {.bytes = (uint64_t)-change, .version = UINT64_MAX, .device = (uint8_t)device};
+    if (change < 0)
+        put_piece(bound, &piece);
+    if (change > 0)
+        bound_take_complete(bound, device, (uint64_t)change);
+    bound_note_live(bound, device, change);
+}
+
 static uint32_t new_block(struct sg_bound *bound)
 {
     uint32_t number = bound->unused;
@@ -212,8 +250,10 @@ static void bound_release_block(struct sg_bound *bound, uint64_t id)
         piece.stream[i] = block->stream[i];
         piece.position[i] = block->stream[i] == NOBODY ? UINT64_MAX : position_of(bound, block->stream[i]);
     }
-    bound->now[block->device] -= block->bytes;
-    put_piece(bound, &piece);
+    if (sg_tag_book_free(&bound->tags, block->tag, block->device, block->bytes)) { /* else it has no bytes now */
+        bound_note_live(bound, block->device, -(int64_t)block->bytes);
+        put_piece(bound, &piece);
+    }
     block->next = bound->unused;
     bound->unused = number;
 }
@@ -221,18 +261,21 @@ static void bound_release_block(struct sg_bound *bound, uint64_t id)
 static int bound_allocate(struct sg_bound *bound, const struct segalloc_trace_record *record, uint32_t stream,
     int device)
 {
-    if (record->size < bound->smallest || !record->size)
+    if (record->size < bound->smallest || !record->size) {
+        bound->tags.next[record->thread] = 0;
         return 0;
+    }
     bound_release_block(bound, record->id); /* a trace that contradicts itself */
     uint32_t number = new_block(bound);
     if (!number || !sg_idmap_put(&bound->live, record->id, number))
         return -ENOMEM;
-    bound->block[number] =
-        (struct block){.bytes = record->size, .device = (uint8_t)device, .streams = 1, .stream = {(uint8_t)stream}};
+    bound->block[number] = (struct block){.bytes = record->size,
+        .tag = sg_tag_book_allocate(&bound->tags, record, (uint32_t)device),
+        .device = (uint8_t)device,
+        .streams = 1,
+        .stream = {(uint8_t)stream}};
     bound_take_piece(bound, stream, device, record->size);
-    bound->now[device] += record->size;
-    if (bound->now[device] > bound->peak[device])
-        bound->peak[device] = bound->now[device];
+    bound_note_live(bound, device, (int64_t)record->size);
     if (!bound->has_work)
         bound->fresh[stream] = true;
     return 0;
@@ -316,7 +359,10 @@ static uint32_t stream_of(struct sg_bound *bound, const struct segalloc_trace_re
 
 int sg_bound_add(struct sg_bound *bound, const struct segalloc_trace_record *record, int device)
 {
-    if (record->kind == SEGALLOC_RECORD_NONE || record->kind > SEGALLOC_RECORD_DEVICE_SYNC || device >= 64)
+    if (device >= 64)
+        return 0;
+    bound_take_tags(bound, record, device);
+    if (record->kind == SEGALLOC_RECORD_NONE || record->kind > SEGALLOC_RECORD_DEVICE_SYNC)
         return 0;
     switch (record->kind) {
     case SEGALLOC_RECORD_ALLOCATE:

@@ -3,6 +3,8 @@
    order that stream after the owner's work before the free. The host's waits count for all streams, and
    so do its queries, which count as answered yes. No wait is added.
 
+   The bytes of a tag that is paused are nobody's until it comes back.
+
    An allocation takes bytes that the fewest streams could take first, of those the oldest; what is missing makes the
    pool larger. Without rows about work each allocation counts as work on its stream. A block used on other streams
    (record_stream) comes free after their work too. Knowing the future one could sometimes choose better, so this is
