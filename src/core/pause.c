@@ -467,11 +467,22 @@ static CUresult resume_growing(struct sg_device *device, uint32_t tag, const str
     return result;
 }
 
+/* True on a device that never had regions: its memory is as a resume leaves it. */
+static bool tag_is_never_paused(struct sg_core *core, int ordinal, uint32_t tag)
+{
+    const struct sg_device *device = tag && tag < SG_TAGS ? sg_device_known(core, ordinal) : NULL;
+    return device && !device->granularity;
+}
+
 CUresult sg_core_resume(struct sg_core *core, int ordinal, uint32_t tag, const struct sg_backup *backup,
     struct sg_pause_result *ret)
 {
     struct sg_device *device = tag && tag < SG_TAGS ? device_to_pause(core, ordinal) : NULL;
     *ret = (struct sg_pause_result){.why = SG_PAUSE_CANNOT};
+    if (!device && tag_is_never_paused(core, ordinal, tag)) {
+        ret->why = SG_PAUSE_FINE;
+        return CUDA_SUCCESS;
+    }
     if (!device)
         return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;

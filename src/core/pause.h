@@ -81,7 +81,8 @@ struct sg_pause_result {
 CUresult sg_core_pause(struct sg_core *core, int device, uint32_t tag, bool everything, const struct sg_backup *backup,
     struct sg_pause_result *ret);
 
-/* Resumes it. OUT_OF_MEMORY: it stays paused, and the call can be repeated. */
+/* Resumes it. OUT_OF_MEMORY: it stays paused, and the call can be repeated. A device without regions has nothing that is paused,
+   which is no error. */
 CUresult sg_core_resume(struct sg_core *core, int device, uint32_t tag, const struct sg_backup *backup,
     struct sg_pause_result *ret);
 

@@ -27,6 +27,7 @@ enum { REST_NS = 100000 };
 static atomic_flag ordering = ATOMIC_FLAG_INIT;
 static _Atomic uint32_t begun;        /* orders so far */
 static bool retains;                  /* sg_pause_retain(); changes between orders */
+static atomic_bool said_segments;     /* the line about fixed segments was printed */
 static _Atomic uint32_t said_refused; /* a bit for each tag of which a line was printed since it was paused */
 
 /* An order for one tag on one device. */
@@ -91,6 +92,19 @@ static CUresult pause_ask(struct order *order, struct sg_contents *contents, boo
     return answer;
 }
 
+/* Says once that part of a tag stays on its device: what was allocated since the device has fixed segments. */
+static void pause_say_segments(const struct order *order, const char *name)
+{
+    char line[256];
+    if (!order->pause || !order->result.changed || !sg_core_left_pages(order->core, order->device) ||
+        atomic_exchange(&said_segments, true))
+        return;
+    snprintf(line,
+        sizeof line, "memory of tag \"%s\" stays on device %d as far as it was allocated for other processes, by fixed segments (ipc)",
+        name, order->device);
+    sg_log_line(line);
+}
+
 /* For example, "w" is paused with 8 GiB of contents, and resumed with retain: its host memory stays. The next pause by discard
    gives that up, since zeros are to come back, and a copy of older bytes must not.
 
@@ -125,6 +139,7 @@ static CUresult pause_carry_out(struct order *order)
     if (order->result.changed)
         atomic_fetch_and(&said_refused, ~(UINT32_C(1) << order->tag));
     pause_say(order, answer, name, took);
+    pause_say_segments(order, name);
     return answer;
 }
 

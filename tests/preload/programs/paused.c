@@ -108,7 +108,7 @@ static void pauses(void)
 static void refuses(int answer)
 {
     void *address = tagged("kv", 0, 3 * MIB);
-    EXPECT(pause_tag("kv") == answer && pause_tag(NULL) == answer && (resume_tag("kv") == 0 || resume_tag("kv") == answer));
+    EXPECT(pause_tag("kv") == answer && pause_tag(NULL) == answer && resume_tag("kv") == 0 && resume_tag(NULL) == 0);
     EXPECT(cudaMemset(address, 1, 3 * MIB) == cudaSuccess && cudaFree(address) == cudaSuccess);
 }
 

@@ -1,0 +1,121 @@
+/* Preloaded: pauses at the edges of what can be paused. Pages that others remember keep the whole order from beginning, and
+   nothing is lost. A device that reaches another's memory is waited for, and reaches it again. Memory for other processes is refused with
+   the reason. The argument says which. */
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "cuda_proto.h"
+#include "runtime.h"
+#include "served.h"
+
+#define MIB ((size_t)1 << 20)
+
+static int (*push)(const char *tag, unsigned flags), (*pop)(void), (*pause_tag)(const char *tag),
+    (*discard_tag)(const char *tag), (*resume_tag)(const char *tag);
+
+static void find(const char *name, void *ret)
+{
+    void *symbol = dlsym(RTLD_DEFAULT, name);
+    EXPECT(symbol);
+    memcpy(ret, &symbol, sizeof symbol);
+}
+
+static unsigned char *filled(const char *tag, unsigned flags, size_t bytes, int value)
+{
+    void *address = NULL;
+    EXPECT(push(tag, flags) == 0 && cudaMalloc(&address, bytes) == cudaSuccess && pop() == 0);
+    EXPECT(cudaMemset(address, value, bytes) == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess);
+    return address;
+}
+
+static bool all_are(const void *address, size_t bytes, int value)
+{
+    unsigned char *host = malloc(bytes);
+    bool right = host && cudaMemcpy(host, address, bytes, cudaMemcpyDeviceToHost) == cudaSuccess;
+    for (size_t i = 0; right && i < bytes; i++)
+        right = host[i] == value;
+    free(host);
+    return right;
+}
+
+/* Others remember a page of the last of three tags: no order for it begins, and those before it have all that they had. */
+static void pinned(void)
+{
+    CUmemGenericAllocationHandle handle;
+    unsigned char *kv = filled("kv", SEGALLOC_TAG_DISCARD, 4 * MIB, 3), *weights = filled("weights", 0, 4 * MIB, 4),
+                  *scores = filled("scores", SEGALLOC_TAG_DISCARD, 4 * MIB, 5);
+    EXPECT(cuMemRetainAllocationHandle(&handle, scores + MIB) == CUDA_SUCCESS);
+    uint64_t reserved = statistic(0, "reserved_bytes");
+    EXPECT(pause_tag(NULL) == 800 && discard_tag(NULL) == 800 && pause_tag("scores") == 800 &&
+           discard_tag("scores") == 800);
+    EXPECT(statistic(0, "reserved_bytes") == reserved && statistic(0, "paused_bytes") == 0);
+    EXPECT(all_are(kv, 4 * MIB, 3) && all_are(weights, 4 * MIB, 4) && all_are(scores, 4 * MIB, 5));
+    EXPECT(pause_tag("weights") == 0 && pause_tag("kv") == 0 && pause_tag("kv") == 0 && pause_tag(NULL) == 800);
+    EXPECT(statistic(0, "paused_bytes") == 8 * MIB && all_are(scores, 4 * MIB, 5));
+    EXPECT(resume_tag(NULL) == 0 && all_are(kv, 4 * MIB, 0) && all_are(weights, 4 * MIB, 4));
+    EXPECT(cuMemRelease(handle) == CUDA_SUCCESS);
+    EXPECT(cudaFree(kv) == cudaSuccess && cudaFree(weights) == cudaSuccess && cudaFree(scores) == cudaSuccess);
+}
+
+/* The current device reaches device 0. */
+static bool enable_access_to_first(void)
+{
+    CUcontext first;
+    bool fine = cuDevicePrimaryCtxRetain(&first, 0) == CUDA_SUCCESS && cuCtxEnablePeerAccess(first, 0) == CUDA_SUCCESS;
+    return fine && cuDevicePrimaryCtxRelease_v2(0) == CUDA_SUCCESS;
+}
+
+/* Device 1 writes to device 0's memory while that is to be paused, and reads it after the resume. */
+static void peers(void)
+{
+    cudaStream_t stream;
+    void *copy;
+    unsigned char *weights = filled("weights", 0, 6 * MIB, 4);
+    EXPECT(cudaSetDevice(1) == cudaSuccess && enable_access_to_first());
+    EXPECT(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess &&
+           cudaMalloc(&copy, 6 * MIB) == cudaSuccess);
+    for (int round = 0; round < 3; round++) {
+        EXPECT(cudaMemsetAsync(weights, 10 + round, 6 * MIB, stream) == cudaSuccess);
+        EXPECT(pause_tag("weights") == 0 && statistic(0, "reserved_bytes") == 0);
+        EXPECT(resume_tag("weights") == 0);
+        EXPECT(cuMemcpyAsync((CUdeviceptr)(uintptr_t)copy, (CUdeviceptr)(uintptr_t)weights, 6 * MIB, stream) ==
+               CUDA_SUCCESS);
+        EXPECT(cudaStreamSynchronize(stream) == cudaSuccess && all_are(copy, 6 * MIB, 10 + round));
+    }
+    EXPECT(cudaFree(copy) == cudaSuccess && cudaSetDevice(0) == cudaSuccess && cudaFree(weights) == cudaSuccess);
+}
+
+/* A handle for another process is refused. From then on memory is the driver's own, which is never paused: a line says so. Memory
+   that was allocated before leaves and comes back. */
+static void shared(void)
+{
+    CUipcMemHandle handle;
+    unsigned char *before = filled("weights", 0, 6 * MIB, 4);
+    EXPECT(cuIpcGetMemHandle(&handle, (CUdeviceptr)(uintptr_t)before) != CUDA_SUCCESS);
+    EXPECT(pause_tag("weights") == 0 && resume_tag("weights") == 0 && all_are(before, 6 * MIB, 4));
+    unsigned char *after = filled("weights", 0, 6 * MIB, 5);
+    EXPECT(cuIpcGetMemHandle(&handle, (CUdeviceptr)(uintptr_t)after) == CUDA_SUCCESS);
+    EXPECT(pause_tag("weights") == 0 && statistic(0, "paused_bytes") == 6 * MIB && all_are(after, 6 * MIB, 5));
+    EXPECT(resume_tag("weights") == 0 && pause_tag(NULL) == 0 && resume_tag(NULL) == 0);
+    EXPECT(all_are(before, 6 * MIB, 4) && all_are(after, 6 * MIB, 5));
+    EXPECT(cudaFree(before) == cudaSuccess && cudaFree(after) == cudaSuccess);
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    find("segalloc_tag_push", &push);
+    find("segalloc_tag_pop", &pop);
+    find("segalloc_pause", &pause_tag);
+    find("segalloc_discard", &discard_tag);
+    find("segalloc_resume", &resume_tag);
+    if (failures)
+        return 1;
+    if (strcmp(what, "pinned") == 0)
+        pinned();
+    else if (strcmp(what, "peers") == 0)
+        peers();
+    else
+        shared();
+    return failures != 0;
+}
