@@ -36,12 +36,11 @@ uint64_t sg_outside_sum(const struct sg_outside *outside)
     return sum;
 }
 
-bool sg_outside_lags(const struct sg_outside *before, const struct sg_outside *now)
+bool sg_outside_lags(const struct sg_outside *now)
 {
-    return now->bytes[SEGALLOC_OUTSIDE_POOLS] < before->bytes[SEGALLOC_OUTSIDE_POOLS] ||
-           now->bytes[SEGALLOC_OUTSIDE_GRAPHS] < before->bytes[SEGALLOC_OUTSIDE_GRAPHS] ||
-           now->bytes[SEGALLOC_OUTSIDE_POOLS_LEAVING] || now->bytes[SEGALLOC_OUTSIDE_GRAPHS_IDLE] ||
-           now->bytes[SEGALLOC_OUTSIDE_MANAGED];
+    return now->bytes[SEGALLOC_OUTSIDE_POOLS] || now->bytes[SEGALLOC_OUTSIDE_POOLS_IDLE] ||
+           now->bytes[SEGALLOC_OUTSIDE_POOLS_LEAVING] || now->bytes[SEGALLOC_OUTSIDE_GRAPHS] ||
+           now->bytes[SEGALLOC_OUTSIDE_GRAPHS_IDLE] || now->bytes[SEGALLOC_OUTSIDE_MANAGED];
 }
 
 uint64_t sg_outside_stays(const struct sg_outside *outside)

@@ -41,9 +41,9 @@ uint64_t sg_outside_sum(const struct sg_outside *outside);
    Memory Allocator" (physical page caching). */
 uint64_t sg_outside_stays(const struct sg_outside *outside);
 
-/* True if the bytes of `now` depend on how far the GPU has come: the next run of the program may then show others. Pools
-   and graphs get memory back in the order of a stream. Their bytes lag where they have fallen since `before`, or where
-   idle memory is about to leave. Managed memory lags, because work brings it to the device. */
-bool sg_outside_lags(const struct sg_outside *before, const struct sg_outside *now);
+/* True if the bytes of `now` may depend on how far the GPU has come: the next run of the program may then show others. Pools
+   and graphs get memory back in the order of a stream, and work brings managed memory to the device. It is not looked whether
+   bytes have fallen: a free and a later call that takes as many may lie between two readings. */
+bool sg_outside_lags(const struct sg_outside *now);
 
 #endif

@@ -145,7 +145,7 @@ static uint64_t note_outside(struct sg_summary_device *device, const struct sega
     uint64_t sum = sg_outside_sum(&device->reading);
     if (sg_outside_stays(&device->reading) < sg_outside_stays(&device->outside))
         keep_peak(device);
-    device->lags |= sg_outside_lags(&device->outside, &device->reading);
+    device->lags |= sg_outside_lags(&device->reading);
     device->outside = device->reading;
     device->used |= sum > 0;
     device->peak_outside = sum > device->peak_outside ? sum : device->peak_outside;

@@ -206,12 +206,13 @@ bool sg_rehearse_has_strangers(const struct sg_rehearse *rehearse)
 /* The most of the smallest card and of what was taken at the peak, some of which leaves where room is short. */
 static uint64_t rehearse_most_taken(const struct sg_rehearse *rehearse)
 {
-    return rehearse->alone.segalloc > rehearse->peak_taken ? rehearse->alone.segalloc : rehearse->peak_taken;
+    uint64_t taken = rehearse->peak_late > rehearse->peak_taken ? rehearse->peak_late : rehearse->peak_taken;
+    return rehearse->alone.segalloc > taken ? rehearse->alone.segalloc : taken;
 }
 
 bool sg_rehearse_is_uneven(const struct sg_rehearse *rehearse)
 {
-    return sg_rehearse_has_strangers(rehearse) || rehearse->alone.segalloc < rehearse->peak_taken;
+    return sg_rehearse_has_strangers(rehearse) || rehearse->alone.segalloc < rehearse_most_taken(rehearse);
 }
 
 bool sg_rehearse_is_tight(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)

@@ -32,7 +32,7 @@ bool sg_rehearse_has_adapted(const struct sg_rehearse *endless, const struct sg_
 
 /* True if `trial` came to its end, and that was no refusal which a search in `endless` does not explain. For a program
    that does not adapt that is what fits: a replay knows only nearly where the library's blocks lie. Where memory lags,
-   one good end may be luck, and both ends of what a GPU may do are tried. */
+   one good end may be luck, and each pace that a GPU may have is tried. */
 bool sg_rehearse_has_ended_well(const struct sg_rehearse *endless, const struct sg_rehearse *trial);
 
 /* True if processes that need more together than the card has took turns on it. `trial`, a run on a card of this size,

@@ -138,12 +138,14 @@ struct sg_rehearse {
     bool true_size;           /* the run itself is on a card of the size of the only one named */
     bool adapts;              /* it fits a card because it makes do with less there */
     bool beyond;              /* it stopped where no card named has an end, and what it does at that end was tried */
+    uint64_t endless_bytes;   /* of the card without end */
     bool lags;                /* what is held at a moment depends on how far the GPU has come */
     uint64_t peak_requested,
         peak_reserved; /* of the device that needs most: sums of processes that were there at once, bytes */
     struct sg_rehearse_held at_peak;        /* when that device had most in use */
     uint64_t peak_taken;                    /* of that device, in use and held by other calls, bytes */
-    uint64_t peak_own;                      /* as that, without what others than the processes of the run hold */
+    uint64_t peak_late;                     /* as that, with a GPU that lags; 0: the same, or it was not tried */
+    uint64_t peak_own;                      /* as peak_taken, without what others than the processes of the run hold */
     struct sg_outside outside;              /* by such calls, of the process that has most, at its peak */
     double served_share;      /* negative: nothing was asked for */
     struct sg_rehearse_alone alone; /* of the process that needs most; segalloc's is the smallest card */

@@ -26,6 +26,7 @@ void sg_rehearse_sim_text(char *text, size_t size, uint64_t bytes, int devices, 
     static const char *const paces[] = {[SG_REHEARSE_ENDLESS] = ",at-once",
         [SG_REHEARSE_AS_IS] = "",
         [SG_REHEARSE_SOONEST] = ",at-once",
+        [SG_REHEARSE_BETWEEN] = ",run_ahead=0",
         [SG_REHEARSE_LATEST] = ",run_ahead=1000"};
     snprintf(text, size, "%" PRIu64 ",count=%d%s,drop_mb=1%s%s%s%s", bytes, devices, paces[pace], name ? ",model=" : "",
         name ? name : "", shared ? ",card=" : "", shared ? shared : "");
@@ -38,13 +39,11 @@ static double rehearse_longest_run(const struct sg_rehearse *rehearse)
     return rehearse->processes > 1 ? 10 + 10 * rehearse->run.seconds : 0;
 }
 
-/* Runs the command on a card of its true size; `why`, for the line on stderr, NULL: that was said. 0, or an exit status
-   after a line on stderr. */
-static int run_on(struct true_size *at, const struct sg_rehearse_card *card, const char *why, enum sg_rehearse_pace pace)
+/* Runs the command anew on the machine `sim`, into `at->trial`; `card` is the one that is named. 0, or an exit status after a
+   line on stderr. */
+static int run_trial(struct true_size *at, const struct sg_rehearse_card *card, const char *sim, bool true_size)
 {
     struct sg_rehearse *rehearse = at->rehearse, *trial = at->trial;
-    char sim[256], size[SG_SIZE_TEXT], shared[32], path[SIM_CARD_PATH];
-    snprintf(shared, sizeof shared, "rehearse-%ld", (long)getpid());
     *trial = (struct sg_rehearse){.verb = rehearse->verb,
         .json = rehearse->json,
         .margin = rehearse->margin,
@@ -55,25 +54,18 @@ static int run_on(struct true_size *at, const struct sg_rehearse_card *card, con
         .trackers = rehearse->trackers,
         .card_count = 1,
         .card[0] = {.bytes = card->bytes, .name = card->name, .margin = card->margin},
-        .true_size = true,
+        .true_size = true_size,
         .steps = rehearse->steps,
         .steady = rehearse->steady,
         .most_seconds = rehearse_longest_run(rehearse)};
-    sg_rehearse_sim_text(sim, sizeof sim, card->bytes, rehearse->devices, card->name, pace,
-        rehearse->processes > 1 ? shared : NULL);
     const char *conf = at->launch->conf, *endless = at->launch->sim;
     at->launch->sim = sim;
     at->launch->conf = sg_tool_conf_join("oom_report:never", conf);
-    if (why)
-        fprintf(stderr, "segalloc rehearse: %s %s. Running it once more, on a card of that size.\n",
-            sg_size_format(card->bytes, size), why);
     int status = at->once(trial, at->launch, false);
     if (trial->run.too_long)
         fprintf(stderr,
             "segalloc rehearse: it was ended after %.0f s, for it took %.0f s before: it came to no end there.\n",
             trial->run.seconds, rehearse->run.seconds);
-    sim_config_card_path(shared, path);
-    unlink(path); /* where processes were killed */
     at->launch->conf = conf;
     at->launch->sim = endless;
     rehearse->interrupted |= trial->interrupted;
@@ -81,20 +73,69 @@ static int run_on(struct true_size *at, const struct sg_rehearse_card *card, con
     return status;
 }
 
-/* Runs it there twice, with a GPU that lags as little and as much as one may: lag makes one run a matter of luck. Each
+/* Runs the command on a card of its true size; `why`, for the line on stderr, NULL: that was said. 0, or an exit status
+   after a line on stderr. */
+static int run_on(struct true_size *at, const struct sg_rehearse_card *card, const char *why, enum sg_rehearse_pace pace)
+{
+    const struct sg_rehearse *rehearse = at->rehearse;
+    char sim[256], size[SG_SIZE_TEXT], shared[32], path[SIM_CARD_PATH];
+    snprintf(shared, sizeof shared, "rehearse-%ld", (long)getpid());
+    sg_rehearse_sim_text(sim, sizeof sim, card->bytes, rehearse->devices, card->name, pace,
+        rehearse->processes > 1 ? shared : NULL);
+    if (why)
+        fprintf(stderr, "segalloc rehearse: %s %s. Running it once more, on a card of that size.\n",
+            sg_size_format(card->bytes, size), why);
+    int status = run_trial(at, card, sim, true);
+    sim_config_card_path(shared, path);
+    unlink(path); /* where processes were killed */
+    return status;
+}
+
+/* Learns what the program holds at most if the GPU lags, where that may make a card tight: on the card without end work was
+   done where it was submitted.
+
+   An example. A pool's 24 MiB are freed, and then its threshold is raised. A GPU that keeps up has given them back by then. With
+   one that lags they stay in the pool, and there are 24 MiB more at the peak. */
+static int learn_late_peak(struct true_size *at)
+{
+    struct sg_rehearse *rehearse = at->rehearse;
+    bool roomy = false;
+    for (unsigned i = 0; i < rehearse->card_count; i++)
+        roomy |= rehearse->card[i].fits && !rehearse->card[i].open &&
+                 !sg_rehearse_is_tight(rehearse, &rehearse->card[i]);
+    if (!rehearse->lags || !roomy || rehearse->interrupted)
+        return 0;
+    char sim[256];
+    const struct sg_rehearse_card *largest = &rehearse->card[rehearse->card_count - 1];
+    sg_rehearse_sim_text(sim, sizeof sim, rehearse->endless_bytes, rehearse->devices, largest->name, SG_REHEARSE_LATEST,
+        NULL);
+    fputs("segalloc rehearse: what it holds depends on how far the GPU has come. Running it once more, with one that "
+          "lags.\n",
+        stderr);
+    int status = run_trial(at, largest, sim, false);
+    rehearse->peak_late = at->trial->peak_taken;
+    return status;
+}
+
+/* Runs it there with a GPU that lags as little as one may, somewhat, and as much: lag makes one run a matter of luck. Each
    run has to come to its end.
 
    An example. A card of 42 MiB has 24 pages of ours and of managed memory, which comes to the device with the work.
-   Where that comes soon, ours are moved to make room, and fail. Where it comes late they fit. */
-static int run_at_both_ends(struct true_size *at, const struct sg_rehearse_card *card, const char *why,
+   Where that comes soon, ours are moved to make room, and fail. Where it comes late they fit.
+
+   Another one. A pool's memory is freed, and then its threshold is raised. Where the GPU keeps up it has left before that. Where it
+   comes to the free at the next allocation, it stays in the pool and the last call fails. Where it comes to it at the
+   host's wait, which that call makes, it leaves. */
+static int run_at_each_pace(struct true_size *at, const struct sg_rehearse_card *card, const char *why,
     bool *ret_ends_well)
 {
-    int status = run_on(at, card, why, SG_REHEARSE_SOONEST);
-    *ret_ends_well = status == 0 && sg_rehearse_has_ended_well(at->rehearse, at->trial);
-    if (!*ret_ends_well)
-        return status;
-    status = run_on(at, card, NULL, SG_REHEARSE_LATEST);
-    *ret_ends_well = status == 0 && sg_rehearse_has_ended_well(at->rehearse, at->trial);
+    static const enum sg_rehearse_pace paces[] = {SG_REHEARSE_SOONEST, SG_REHEARSE_BETWEEN, SG_REHEARSE_LATEST};
+    int status = 0;
+    *ret_ends_well = true;
+    for (size_t i = 0; i < sizeof paces / sizeof *paces && status == 0 && *ret_ends_well; i++) {
+        status = run_on(at, card, i == 0 ? why : NULL, paces[i]);
+        *ret_ends_well = status == 0 && sg_rehearse_has_ended_well(at->rehearse, at->trial);
+    }
     return status;
 }
 
@@ -128,7 +169,7 @@ static int try_failing(struct true_size *at, struct sg_rehearse_card *card)
     rehearse->adapts |= card->adapted;
     if ((card->ran || card->turns) && !card->adapted && (rehearse->lags || trial->lags)) {
         bool ends_well;
-        status = run_at_both_ends(at, card, NULL, &ends_well);
+        status = run_at_each_pace(at, card, NULL, &ends_well);
         card->ran &= ends_well;
         card->turns &= ends_well;
     }
@@ -151,7 +192,7 @@ static int try_tight(struct true_size *at, void (*judge)(struct sg_rehearse *reh
         if (!sg_rehearse_is_tight(rehearse, card))
             continue;
         if (rehearse->lags) {
-            status = run_at_both_ends(at, card, why, &ends_well);
+            status = run_at_each_pace(at, card, why, &ends_well);
         } else {
             status = run_on(at, card, why, SG_REHEARSE_AS_IS);
             ends_well = status == 0 && sg_rehearse_has_ended_well(rehearse, at->trial);
@@ -266,8 +307,9 @@ int sg_rehearse_true_sizes(struct sg_rehearse *rehearse, struct sg_launch *launc
     if (!at.trial)
         return sg_tool_error(rehearse->verb, "no host memory left");
     bool ran_out = rehearse->run.status != 0, beyond = sg_rehearse_stopped_beyond(rehearse);
+    int status = beyond || ran_out ? 0 : learn_late_peak(&at);
     bool uneven = sg_rehearse_is_uneven(rehearse);
-    int status = beyond ? try_stopped(&at) : ran_out ? 0 : try_tight(&at, judge);
+    status = status ? status : beyond ? try_stopped(&at) : ran_out ? 0 : try_tight(&at, judge);
     for (unsigned i = rehearse->card_count; status == 0 && !beyond && i-- > 0;) {
         struct sg_rehearse_card *card = &rehearse->card[i];
         card->fits &= !(ran_out && rehearse->ooms);

@@ -11,9 +11,15 @@
 #include "rehearse/rehearse.h"
 
 /* How far the GPU is when the host asks. On a card without end work is done where it is submitted. On one of its true size the
-   lag of frees counts, as in `segalloc run --sim`. Soonest and latest are the ends of what a GPU may do. All work
-   is done at once, or only where the host waits for it. */
-enum sg_rehearse_pace { SG_REHEARSE_ENDLESS, SG_REHEARSE_AS_IS, SG_REHEARSE_SOONEST, SG_REHEARSE_LATEST };
+   lag of frees counts, as in `segalloc run --sim`. Soonest and latest are the ends of what a GPU may do: all work is done at
+   once, or only where the host waits for it. Between them it is done at the next allocation. */
+enum sg_rehearse_pace {
+    SG_REHEARSE_ENDLESS,
+    SG_REHEARSE_AS_IS,
+    SG_REHEARSE_SOONEST,
+    SG_REHEARSE_BETWEEN,
+    SG_REHEARSE_LATEST
+};
 
 /* The machine that the command runs on; `name`: of a card that is known, or NULL. On a card without end each process has one of
    its own. Else processes share the one that is called `shared` (NULL: they do not). */

@@ -488,8 +488,9 @@ static int rehearse_with(struct sg_rehearse *rehearse, struct sg_launch *launch,
         return sg_tool_error(rehearse->verb, "%s is there already; -f replaces it", rehearse->output);
     const struct sg_rehearse_card *largest = &rehearse->card[rehearse->card_count - 1];
     uint64_t endless = ENDLESS_TIMES * largest->bytes;
-    sg_rehearse_sim_text(sim, sizeof sim, endless > ENDLESS_LEAST ? endless : ENDLESS_LEAST, rehearse->devices,
-        largest->name, SG_REHEARSE_ENDLESS, NULL);
+    rehearse->endless_bytes = endless > ENDLESS_LEAST ? endless : ENDLESS_LEAST;
+    sg_rehearse_sim_text(sim, sizeof sim, rehearse->endless_bytes, rehearse->devices, largest->name,
+        SG_REHEARSE_ENDLESS, NULL);
     launch->sim = sim;
     sg_kept_recover(rehearse->verb, temporary_folder());
     sg_signals_hold(&rehearse->signals);
