@@ -91,7 +91,7 @@ static int run_on(struct true_size *at, const struct sg_rehearse_card *card, con
     return status;
 }
 
-/* Learns what the program holds at most if the GPU lags, where that may make a card tight: on the card without end work was
+/* Finds the most that the program holds if the GPU lags. It may make a card tight, because on the card without end work was
    done where it was submitted.
 
    An example. A pool's 24 MiB are freed, and then its threshold is raised. A GPU that keeps up has given them back by then. With

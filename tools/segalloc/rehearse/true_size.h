@@ -11,8 +11,8 @@
 #include "rehearse/rehearse.h"
 
 /* How far the GPU is when the host asks. On a card without end work is done where it is submitted. On one of its true size the
-   lag of frees counts, as in `segalloc run --sim`. Soonest and latest are the ends of what a GPU may do: all work is done at
-   once, or only where the host waits for it. Between them it is done at the next allocation. */
+   lag of frees counts, as in `segalloc run --sim`. Soonest: all work is done at once. Latest: it is done
+   only where the host waits for it. Between them it is done at the next allocation. */
 enum sg_rehearse_pace {
     SG_REHEARSE_ENDLESS,
     SG_REHEARSE_AS_IS,
