@@ -100,6 +100,7 @@ struct sg_conf {
     uint64_t limit_bytes;             /* 0: none */
     double limit_fraction;            /* 0: none; one of the two at most is set */
     bool limit_visible;
+    uint64_t contiguous; /* bytes; 0: off */
     double host_reserve; /* share of the host's memory; 0: none */
     enum sg_alias alias;
     enum sg_ipc ipc;

@@ -141,7 +141,8 @@ static __attribute__((noinline)) bool begin_slow_locked(struct sg_device *device
     return true;
 }
 
-/* An allocation on a device with fixed segments. Apart, since few devices have them. */
+/* An allocation in a fixed segment: all on a device that serves those, and beside regions those that are to be contiguous.
+   Apart, since few devices have them. */
 static __attribute__((noinline)) CUresult malloc_fixed(struct sg_device *device, size_t bytes,
     const struct sg_tag *tag, CUdeviceptr *ret)
 {
@@ -167,7 +168,8 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
         return sg_device_ran_out(device, bytes, tag);
     sg_device_lock(device);
     /* The mode is asked again under the lock, because sg_core_fix() may have changed it. */
-    if (__builtin_expect(device->mode == SG_MODE_SEGMENTS, 0)) {
+    if (__builtin_expect(device->mode == SG_MODE_SEGMENTS || (rounded >= device->contiguous_bytes && !tag->memory_tag),
+            0)) {
         sg_device_unlock(device);
         return malloc_fixed(device, bytes, tag, ret);
     }
@@ -266,7 +268,7 @@ void sg_core_share(struct sg_core *core)
 bool sg_core_left_pages(struct sg_core *core, int ordinal)
 {
     const struct sg_device *device = sg_device_known(core, ordinal);
-    return device && device->granularity && device->mode == SG_MODE_SEGMENTS;
+    return device && device->granularity && device->fixed;
 }
 
 bool sg_core_has_segments(struct sg_core *core, int ordinal)

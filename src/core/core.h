@@ -116,8 +116,8 @@ bool sg_core_fix(struct sg_core *core, int device, bool whole);
    IPC can give such memory away. */
 void sg_core_share(struct sg_core *core);
 
-/* True if `device` serves fixed segments now and served regions before. Then sg_core_trim() may give back pages that
-   those have left, when there is no memory for a segment. */
+/* True if `device` serves fixed segments now and served regions before, or both (the option `contiguous`). Then
+   sg_core_trim() may give back pages where there is no memory for a segment, and segments where there is none for pages. */
 bool sg_core_left_pages(struct sg_core *core, int device);
 
 /* True if `device` serves fixed segments now. */

@@ -251,6 +251,13 @@ static CUresult attempt_twice_growing(struct sg_device *device, struct request *
     return result;
 }
 
+/* True if an allocation of `bytes` is one for a fixed segment. */
+static bool is_for_segment_locked(const struct sg_device *device, uint64_t bytes) SG_REQUIRES(lock)
+{
+    SG_ASSERT_HELD(&device->lock);
+    return device->fixed && (device->mode == SG_MODE_SEGMENTS || bytes >= device->contiguous_bytes);
+}
+
 /* Notes what an allocation of `bytes` that has failed was short of. It lacks what it asked for beyond idle memory and
    room. Where both together would do, they were in pieces: then it counts as short by one granule. No limit of ours
    holds for calls of others. */
@@ -266,7 +273,7 @@ static void note_shortage_locked(struct sg_device *device, uint64_t bytes, enum 
     uint64_t left = device->total_bytes > held + outside ? device->total_bytes - held - outside : 0;
     struct sg_shortage shortage = {
         .asked = bytes,
-        .takes = ours && device->fixed ? sg_segments_takes_locked(device, bytes) : bytes,
+        .takes = ours && is_for_segment_locked(device, bytes) ? sg_segments_takes_locked(device, bytes) : bytes,
         .live = usage->requested.now,
         .used = usage->active.now,
         .allocated = usage->allocated.now,
@@ -276,7 +283,8 @@ static void note_shortage_locked(struct sg_device *device, uint64_t bytes, enum 
         .limit = limit,
         .outside = outside,
         .given_up = device->accounts.counter[SG_STAT_waits_given_up] > 0,
-        .idle = device->fixed ? sg_segments_idle_locked(device) : sg_device_idle_locked(device),
+        .idle = (device->fixed ? sg_segments_idle_locked(device) : 0) +
+                (device->mode == SG_MODE_SEGMENTS ? 0 : sg_device_idle_locked(device)),
         .room = allowed < left ? allowed : left,
         .by = by,
     };

@@ -7,9 +7,24 @@
 #include "core/segments/fixed_segments.h"
 #include "core/state/locks.h"
 #include "core/state/mappings.h"
+#include "pytorch/caching_allocator.h"
 
 _Static_assert((int)SG_PAGES_DEVICES == (int)SG_DEVICES_MAX && (int)SG_PAGES_GRANULE_LEAST == (int)SG_UNIT,
     "by both layers");
+
+/* Gives a device with regions whole segments besides, where blocks from some size on are to be one allocation each. Without
+   host memory for their books those blocks stand in regions. */
+SG_UNCHECKED_LOCKS static void begin_contiguous_in_setup(struct sg_device *device) SG_REQUIRES(setup)
+{
+    SG_ASSERT_HELD(&device->core->setup);
+    uint64_t least = device->core->conf.contiguous;
+    struct sg_segments *fixed = least ? sg_segments_create(device) : NULL;
+    if (!fixed)
+        return;
+    (void)sg_torch_keep_whole(fixed->torch);
+    device->fixed = fixed;
+    device->contiguous_bytes = least;
+}
 
 /* Finds out how a device can be served, and sets its sizes. */
 SG_UNCHECKED_LOCKS static enum sg_device_mode choose_mode_in_setup(struct sg_device *device) SG_REQUIRES(setup)
@@ -28,6 +43,7 @@ SG_UNCHECKED_LOCKS static enum sg_device_mode choose_mode_in_setup(struct sg_dev
     if (expands && (sg_pages_probe(&device->pages, core->plain_pages, &device->granularity) ||
                        sg_pages_probe(&device->pages, core->plain_pages, &device->granularity))) {
         sg_mappings_size_pages(device);
+        begin_contiguous_in_setup(device);
         return SG_MODE_EXPANDABLE;
     }
     device->fixed = sg_segments_create(device);
@@ -73,6 +89,7 @@ SG_UNCHECKED_LOCKS struct sg_device *sg_device_get(struct sg_core *core, int ord
     if (!device && (device = sg_meta_map(sizeof *device))) {
         device->core = core;
         device->ordinal = ordinal;
+        device->contiguous_bytes = UINT64_MAX;
         sg_device_init_locks(device);
         device->pages = (struct sg_pages){.driver = core->driver,
             .ordinal = ordinal,

@@ -240,8 +240,9 @@ static void put_help(struct sg_text *text, enum sg_oom_cause cause, const struct
         sg_text_add(text, "%s\n",
             device && conf->page_size != SG_AUTO && conf->page_size > device->granularity
                 ? "smaller pages waste less: unset page_size_mb"
-            : device && device->fixed ? "pages can go where they are needed with expandable_segments:True"
-                                      : "free, or allocate first, the small blocks that stay");
+            : device && device->mode == SG_MODE_SEGMENTS
+                ? "pages can go where they are needed with expandable_segments:True"
+                : "free, or allocate first, the small blocks that stay");
         break;
     case SG_OOM_QUEUED:
         sg_text_add(text, "%s\n",

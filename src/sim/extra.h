@@ -71,6 +71,10 @@ typedef int (*segalloc_sim_host_fn)(char *ret, size_t size);
    were called. Returns 0, or -1 where there can be no thread. */
 typedef int (*segalloc_sim_over_budget_fn)(int device, uint64_t bytes);
 
+/* The number of physical allocations that a range of device memory lies in; 0: not all of it is device memory. A registration
+   with a network card by nvidia_peermem refuses more than one. */
+typedef int (*segalloc_sim_handles_fn)(uint64_t address, uint64_t bytes);
+
 /* The processes that have a context or memory of the machine's device of this index, which is NVML's, as on a real driver. The program need not see it.
    Where several processes share the card each is listed, else this one alone. Fills up to `room` rows and returns how
    many there are. */

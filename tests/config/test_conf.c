@@ -83,6 +83,7 @@ static const struct {
     {SG_OPTION_mapping_limit, "16384", "16384", {"1023", "524289", "auto"}},
     {SG_OPTION_limit, "20GiB", "20GiB", {"20", "1.5", "-0.5", "2097151", "20 parsecs", "all"}},
     {SG_OPTION_limit_visible, "True", "True", {"on"}},
+    {SG_OPTION_contiguous, "1MiB", "1MiB", {"-1", "auto", "large"}},
     {SG_OPTION_host_reserve, "0.1", "0.1", {"-0.1", "0.91", "5%"}},
     {SG_OPTION_alias, "OFF", "off", {"no", "0"}},
     {SG_OPTION_ipc, "never", "never", {"sometimes"}},

@@ -265,12 +265,14 @@ bool sg_segments_begin(struct sg_device *device, bool whole)
        needed. */
     struct sg_segments *made = device->fixed ? NULL : sg_segments_create(device);
     sg_device_lock(device);
-    bool begins = made && !device->fixed;
-    if (begins) {
+    if (made && !device->fixed) {
         device->fixed = made;
-        device->mode = SG_MODE_SEGMENTS;
         made = NULL;
     }
+    /* With `contiguous` there are segments already, beside regions. */
+    bool begins = device->fixed && device->mode != SG_MODE_SEGMENTS;
+    if (begins)
+        device->mode = SG_MODE_SEGMENTS;
     bool changes = device->fixed && whole && sg_torch_keep_whole(device->fixed->torch);
     if (begins || changes)
         sg_emit(device, SEGALLOC_RECORD_FIXED, 0, sg_device_unknown_stream(device), 0, whole);

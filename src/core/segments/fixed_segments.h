@@ -5,7 +5,8 @@
 
    Why: a device without virtual memory management has no pages to move. Legacy IPC cannot give mapped memory away.
    Some users ask for it (expandable_segments:False). A device may also change to segments while the process runs. Its
-   regions serve nothing new then, and keep the blocks that are alive in them.
+   regions serve nothing new then, and keep the blocks that are alive in them. With the option `contiguous` a device has both:
+   blocks from that size on are whole segments, all others stand in regions.
 
    How. The rules want memory in the middle of a decision, and no lock may be held while the driver is asked. The lock
    is dropped for that and taken again, which the rules allow. Segments that the rules give back are freed after the

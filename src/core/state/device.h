@@ -198,8 +198,9 @@ struct sg_device {
     /* Set when the device is first used, bytes. */
     uint64_t granularity, total_bytes; /* granularity: 0 where there were never regions */
     uint64_t capacity_bytes;           /* what may be held; changes under `lock` */
+    uint64_t contiguous_bytes; /* from so many on a block beside regions is a segment of its own; UINT64_MAX: none is */
     struct sg_pages pages;
-    struct sg_segments *_Atomic fixed; /* of SG_MODE_SEGMENTS; set once, under `lock` */
+    struct sg_segments *_Atomic fixed; /* of SG_MODE_SEGMENTS, and beside regions with `contiguous`; set once, under `lock` */
     struct sg_regions regions SG_GUARDED_BY(lock);
     struct sg_accounts accounts SG_GUARDED_BY(lock);
     struct sg_pending pending SG_GUARDED_BY(lock);

@@ -13,6 +13,8 @@
 #include "kernels/declared.h"
 #include "space/host_pages.h"
 #include "space/managed.h"
+#include "space/mapping.h"
+#include "space/memory_table.h"
 #include "streams/executor.h"
 #include "streams/schedule.h"
 
@@ -28,6 +30,24 @@ uint64_t segalloc_sim_used(int ordinal)
 int segalloc_sim_over_budget(int device, uint64_t bytes)
 {
     return sim_notify_over_budget(device, bytes);
+}
+
+int segalloc_sim_handles(uint64_t address, uint64_t bytes)
+{
+    int handles = 0;
+    sim_lock();
+    struct sim_memory *memory = sim_memory_find(address);
+    uint64_t end = address + bytes;
+    bool whole = memory && end <= memory->range.base + memory->range.size;
+    if (whole && memory->kind != SIM_MEMORY_RESERVATION)
+        handles = memory->kind == SIM_MEMORY_DEVICE || memory->kind == SIM_MEMORY_POOL;
+    for (uint64_t at = address; whole && memory->kind == SIM_MEMORY_RESERVATION && at < end; handles++) {
+        struct sim_mapping *mapping = sim_mapping_find(at);
+        whole = mapping != NULL;
+        at = whole ? mapping->range.base + mapping->range.size : end;
+    }
+    sim_unlock();
+    return whole ? handles : 0;
 }
 
 int segalloc_sim_host(char *ret, size_t size)

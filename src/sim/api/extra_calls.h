@@ -7,6 +7,7 @@
 #pragma GCC visibility push(default)
 uint64_t segalloc_sim_used(int device);
 int segalloc_sim_over_budget(int device, uint64_t bytes);
+int segalloc_sim_handles(uint64_t address, uint64_t bytes);
 int segalloc_sim_host(char *ret, size_t size);
 size_t segalloc_sim_processes(int index, struct segalloc_sim_process *ret, size_t room);
 int segalloc_sim_managed(int device, struct segalloc_sim_managed *ret);

@@ -1,4 +1,5 @@
 #include "doctor/examination.h"
+#include "doctor/registration.h"
 
 #include <gnu/libc-version.h>
 #include <inttypes.h>
@@ -6,6 +7,7 @@
 #include <string.h>
 
 #include "json.h"
+#include "monitor/nvml.h"
 #include "selftest/selftest.h"
 #include "size.h"
 
@@ -29,6 +31,21 @@ static json_t *selftest_differing(const json_t *selftest)
             sg_json_add(names, json_incref(json_object_get(verdict, "check")));
     }
     return names;
+}
+
+/* The use of each device by anybody, as NVML has it. */
+static void print_nvml(void)
+{
+    struct sg_nvml_device device[SG_NVML_DEVICES];
+    char used[SG_SIZE_TEXT], total[SG_SIZE_TEXT];
+    unsigned count = sg_nvml_read(device);
+    for (unsigned i = 0; i < count; i++) {
+        if (device[i].total_bytes)
+            printf("  NVML     %u %s: %s of %s in use by anybody\n", device[i].index, device[i].uuid,
+                sg_size_format(device[i].used_bytes, used), sg_size_format(device[i].total_bytes, total));
+        else
+            printf("  NVML     %u %s: no figures of memory\n", device[i].index, device[i].uuid);
+    }
 }
 
 /* The last result of `segalloc selftest` for the first device under this driver. */
@@ -79,6 +96,8 @@ static void print_machine(const struct sg_examination *examination)
     for (int i = 0; i < probe->devices && i < SG_PROBE_DEVICES; i++)
         printf("  device   %d: %s, %s, %s virtual memory management\n", i, probe->device[i].name,
             sg_size_format(probe->device[i].bytes, size), probe->device[i].vmm ? "with" : "without");
+    if (!examination->launch.sim)
+        print_nvml();
     print_selftest(probe);
 }
 
@@ -122,6 +141,7 @@ void sg_doctor_print_text(const struct sg_examination *examination)
             examination->total.vmm_errors, sg_plural(examination->total.vmm_errors));
     if (strncmp(examination->total.aliases, "off", 3) == 0)
         printf("  aliases  %s\n", examination->total.aliases);
+    sg_registration_print(examination);
     if (*examination->total.pytorch)
         printf("  PyTorch  %s: %s\n", examination->total.pytorch, pytorch_means(examination->total.pytorch));
     if (examination->command)
@@ -171,6 +191,20 @@ static json_t *doctor_json_devices(const struct sg_probe *probe)
     return devices;
 }
 
+/* How memory will be registered; null where nobody may. */
+static json_t *doctor_json_registration(const struct sg_examination *examination)
+{
+    const struct sg_registration found = sg_doctor_registration(examination);
+    if (!found.matters)
+        return json_null();
+    json_t *result = sg_json_object(NULL);
+    sg_json_set_text(result, "way", sg_registration_word(found.way));
+    sg_json_set_text(result, "module", found.module);
+    sg_json_set_flag(result, "verbs", found.verbs);
+    sg_json_set_text(result, "set", found.set);
+    return result;
+}
+
 void sg_doctor_print_json(const struct sg_examination *examination)
 {
     const struct sg_doctor_served *total = &examination->total;
@@ -185,6 +219,8 @@ void sg_doctor_print_json(const struct sg_examination *examination)
     sg_json_set_signed(result, "driver_version", examination->probe.version);
     sg_json_set(result, "devices", doctor_json_devices(&examination->probe));
     sg_json_set(result, "selftest", json_selftest(&examination->probe));
+    sg_json_set(result, "nvml", examination->launch.sim ? sg_json_array() : sg_nvml_json());
+    sg_json_set(result, "registration", doctor_json_registration(examination));
     for (size_t i = 0; i < examination->watch.count; i++)
         sg_json_add(processes, doctor_json_process(&examination->watch.process[i], &examination->served[i]));
     if (examination->command || examination->running) {

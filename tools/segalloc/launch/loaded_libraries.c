@@ -52,6 +52,43 @@ static bool path_has_name(const char *path, const char *prefix)
     return slash && strncmp(slash + 1, prefix, strlen(prefix)) == 0;
 }
 
+static const struct {
+    const char *prefix, *unless;
+    enum { MODULE_LOCAL, MODULE_SHARES } shares;
+} known_modules[] = {
+#define MODULE(prefix, caller, shares, unless) {prefix, unless, MODULE_##shares},
+#include "preload/process/modules.def"
+};
+
+enum { KNOWN_MODULES = sizeof known_modules / sizeof *known_modules };
+_Static_assert(KNOWN_MODULES <= 64, "a bit for each");
+
+/* True if a line has a path of which the last parts begin with `prefix`, which may name a folder: "mooncake/engine.". */
+static bool line_has_module(const char *line, const char *prefix)
+{
+    const char *path = strchr(line, '/'), *at = path ? strstr(path, prefix) : NULL;
+    return at && at[-1] == '/' && !strchr(at + strcspn(prefix, "/") + (strchr(prefix, '/') != NULL), '/');
+}
+
+void sg_watched_note_modules(struct sg_watched *process, const char *line)
+{
+    process->verbs |= path_has_name(line, "libibverbs.so");
+    for (int i = 0; i < KNOWN_MODULES; i++) {
+        if (line_has_module(line, known_modules[i].prefix))
+            process->modules |= UINT64_C(1) << i;
+        if (known_modules[i].unless && line_has_module(line, known_modules[i].unless))
+            process->excused |= UINT64_C(1) << i;
+    }
+}
+
+const char *sg_watched_sharer(const struct sg_watched *process)
+{
+    for (int i = 0; i < KNOWN_MODULES; i++)
+        if (known_modules[i].shares == MODULE_SHARES && (process->modules & ~process->excused) >> i & 1)
+            return known_modules[i].prefix;
+    return NULL;
+}
+
 /* Notes the file as one that has NVIDIA's runtime within itself, if it is. */
 static void look_for_runtime(struct sg_watched *process, const char *path)
 {
@@ -125,6 +162,7 @@ static void watch_look_at(struct sg_watch *watch, pid_t thread)
         if (path_has_name(line, "libcudart"))
             note_runtime(process, line);
         process->torch |= path_has_name(line, "libc10_cuda");
+        sg_watched_note_modules(process, line);
     }
     if (process->driver && thread == process->pid && length > 0) {
         look_for_runtime(process, program);

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "launch/launch.h"
@@ -20,6 +21,9 @@ struct sg_watched {
     int runtime_major;  /* of the newest such library, by its file name; 0: none, or it does not say */
     char drivers[2][512]; /* paths of the libcuda.so that were, as far as they differ; "": none */
     bool torch;         /* PyTorch's CUDA library was */
+    bool verbs;         /* libibverbs was */
+    uint64_t modules;   /* those of preload/process/modules.def that were, a bit for each row */
+    uint64_t excused;   /* rows whose module says nothing, because another one that needs it was loaded */
     char own_runtime[256]; /* file name of the program or a library of it that has NVIDIA's runtime within; "": none */
 };
 
@@ -29,6 +33,12 @@ struct sg_watch {
     bool traced;                /* false: the system doesn't let us look; there is only the command, not `seen` */
     int status;                 /* the command's, as a shell would say it */
 };
+
+/* Notes the modules of a line of /proc/PID/maps. */
+void sg_watched_note_modules(struct sg_watched *process, const char *line);
+
+/* The first module of a process that gives memory to network cards or other processes, as the table names it; NULL: none. */
+const char *sg_watched_sharer(const struct sg_watched *process);
 
 /* Runs argv, found as sg_launch_exec() does, and waits for it. The environment has been prepared. SIGINT,
    SIGQUIT, SIGTERM and SIGHUP are the command's; ended by one, it leaves no process behind. 0, or a negative errno. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "monitor/nvml.h"
 #include "stats.h"
 
 enum { NAME = 128, COMMAND_SHOWN = 120 };
@@ -125,6 +126,50 @@ static void counter_name(const char *stat, bool time, char name[NAME])
     snprintf(name, NAME, "segalloc_%.80s%s_total", base, time ? "_seconds" : "");
 }
 
+/* One gauge of all devices that NVML has. The field is left out where it is not known, which is below 0. */
+static void put_nvml_gauge(FILE *out, const struct sg_nvml_device *device, unsigned count, const char *name,
+    const char *text, double (*value)(const struct sg_nvml_device *device))
+{
+    put_heading(out, name, text, "", false);
+    for (unsigned i = 0; i < count; i++) {
+        if (value(&device[i]) < 0)
+            continue;
+        fprintf(out, "%s{gpu=\"%u\",UUID=\"", name, device[i].index);
+        put_label(out, device[i].uuid);
+        fprintf(out, "\"} %.17g\n", value(&device[i]));
+    }
+}
+
+static double nvml_total_of(const struct sg_nvml_device *device)
+{
+    return device->total_bytes ? (double)device->total_bytes : -1;
+}
+
+static double nvml_used_of(const struct sg_nvml_device *device)
+{
+    return device->total_bytes ? (double)device->used_bytes : -1;
+}
+
+static double nvml_busy_of(const struct sg_nvml_device *device)
+{
+    return device->busy_percent < 0 ? -1 : device->busy_percent / 100.0;
+}
+
+/* NVML's figures of the machine's devices, where it is there. */
+static void put_nvml(FILE *out)
+{
+    struct sg_nvml_device device[SG_NVML_DEVICES];
+    unsigned count = sg_nvml_read(device);
+    if (!count)
+        return;
+    put_nvml_gauge(out, device, count, "segalloc_nvml_memory_total_bytes", "memory of the device, by NVML",
+        nvml_total_of);
+    put_nvml_gauge(out, device, count, "segalloc_nvml_memory_used_bytes",
+        "memory of the device that anybody uses, by NVML", nvml_used_of);
+    put_nvml_gauge(out, device, count, "segalloc_nvml_busy_ratio",
+        "share of time in which a kernel ran lately, by NVML", nvml_busy_of);
+}
+
 void sg_metrics_write(FILE *out, const struct sg_live *live)
 {
     char name[NAME];
@@ -156,5 +201,6 @@ void sg_metrics_write(FILE *out, const struct sg_live *live)
     put_values(out, "segalloc_limit_bytes", live, rank, limit_of, 0);
     put_heading(out, "segalloc_processes", "processes that keep live statistics", "", false);
     fprintf(out, "segalloc_processes %zu\n", live->count);
+    put_nvml(out);
     free(rank);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "monitor/nvml.h"
 #include "size.h"
 
 enum {
@@ -317,6 +318,24 @@ static void put_totals(FILE *out, const struct sg_live *live, int width)
     putc('\n', out);
 }
 
+/* A line for each device that NVML has figures of. */
+static void put_nvml_lines(FILE *out, int width)
+{
+    struct sg_nvml_device device[SG_NVML_DEVICES];
+    unsigned count = sg_nvml_read(device);
+    for (unsigned i = 0; i < count; i++) {
+        char text[LINE], used[SG_SIZE_TEXT], total[SG_SIZE_TEXT];
+        int length = snprintf(text, sizeof text, "NVML %u %.*s", device[i].index, UUID_SHOWN, device[i].uuid);
+        if (device[i].total_bytes)
+            length += snprintf(text + length, sizeof text - (size_t)length, ": %s of %s in use by anybody",
+                sg_size_format(device[i].used_bytes, used), sg_size_format(device[i].total_bytes, total));
+        if (device[i].busy_percent >= 0)
+            snprintf(text + length, sizeof text - (size_t)length, ", busy %d %%", device[i].busy_percent);
+        put_clean(out, text, width);
+        putc('\n', out);
+    }
+}
+
 void sg_top_text(FILE *out, const struct sg_top *top, const struct sg_live *live, int width, bool unicode)
 {
     put_totals(out, live, width);
@@ -343,6 +362,7 @@ void sg_top_text(FILE *out, const struct sg_top *top, const struct sg_live *live
         }
         put_note(out, &row[i], first, width);
     }
+    put_nvml_lines(out, width);
     free(row);
 }
 
@@ -397,5 +417,6 @@ void sg_top_json(const struct sg_live *live)
     for (size_t i = 0; i < live->count; i++)
         sg_json_add(processes, top_json_process(&live->file[i]));
     sg_json_set(result, "processes", processes);
+    sg_json_set(result, "nvml", sg_nvml_json());
     sg_json_print(result);
 }

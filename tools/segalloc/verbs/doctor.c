@@ -135,6 +135,7 @@ static bool look_at_maps(pid_t pid, struct sg_watched *process)
         process->driver |= strstr(line, "/libcuda.so") != NULL;
         process->runtime |= strstr(line, "/libcudart.so") != NULL;
         process->torch |= strstr(line, "/libtorch_cuda.so") != NULL;
+        sg_watched_note_modules(process, line);
         process->dynamic |= strstr(line, "/libc.so") != NULL || strstr(line, "/ld-linux") != NULL;
     }
     process->seen = true;
