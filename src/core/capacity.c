@@ -6,6 +6,7 @@
 #include "core/start.h"
 #include "core/state/locks.h"
 #include "core/state/trace_streams.h"
+#include "core/tuning.h"
 
 uint64_t sg_core_set_limit(struct sg_core *core, int ordinal, uint64_t bytes)
 {
@@ -30,4 +31,9 @@ bool sg_core_is_limited(struct sg_core *core, int ordinal)
 {
     const struct sg_device *device = sg_device_known(core, ordinal);
     return device && sg_device_capacity(device) < device->total_bytes;
+}
+
+bool sg_core_is_quota(uint64_t total, uint64_t whole)
+{
+    return total < whole && whole - total > whole / SG_TOTALS_ALIKE;
 }

@@ -18,4 +18,8 @@ uint64_t sg_core_set_limit(struct sg_core *core, int device, uint64_t bytes);
 uint64_t sg_core_limit(struct sg_core *core, int device);
 bool sg_core_is_limited(struct sg_core *core, int device);
 
+/* True if a driver's total, bytes, is a quota of a device that has `whole`. Then it is less by more than drivers differ. No
+   lock. */
+bool sg_core_is_quota(uint64_t total, uint64_t whole);
+
 #endif

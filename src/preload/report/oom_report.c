@@ -1,7 +1,7 @@
 /* The parts of the report: processes by NVML or by the table of neighbours, memory by other calls, the command.
 
    NVML is loaded for the report and unloaded after it. It is not linked, since machines without a driver lack it. */
-#include "core/tuning.h"
+#include "core/capacity.h"
 #include "inspect/core_state.h"
 #include "process/glibc_symver.h"
 
@@ -181,7 +181,7 @@ static uint64_t used_bytes(int device, uint64_t *ret_quota)
     if (driver->mem_info(&available, &total) != CUDA_SUCCESS)
         return 0;
     if (driver->ctx_get_device(&current) == CUDA_SUCCESS && current == device &&
-        driver->device_total(&whole, device) == CUDA_SUCCESS && total < whole && whole - total > whole / SG_TOTALS_ALIKE)
+        driver->device_total(&whole, device) == CUDA_SUCCESS && sg_core_is_quota(total, whole))
         *ret_quota = total;
     return total - available;
 }
