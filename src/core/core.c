@@ -168,7 +168,8 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
         return sg_device_ran_out(device, bytes, tag);
     sg_device_lock(device);
     /* The mode is asked again under the lock, because sg_core_fix() may have changed it. */
-    if (__builtin_expect(device->mode == SG_MODE_SEGMENTS || (rounded >= device->contiguous_bytes && !tag->memory_tag),
+    if (__builtin_expect(device->mode == SG_MODE_SEGMENTS ||
+                             (sg_device_is_contiguous(device, rounded) && !tag->memory_tag),
             0)) {
         sg_device_unlock(device);
         return malloc_fixed(device, bytes, tag, ret);

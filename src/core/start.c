@@ -17,13 +17,11 @@ _Static_assert((int)SG_PAGES_DEVICES == (int)SG_DEVICES_MAX && (int)SG_PAGES_GRA
 SG_UNCHECKED_LOCKS static void begin_contiguous_in_setup(struct sg_device *device) SG_REQUIRES(setup)
 {
     SG_ASSERT_HELD(&device->core->setup);
-    uint64_t least = device->core->conf.contiguous;
-    struct sg_segments *fixed = least ? sg_segments_create(device) : NULL;
+    struct sg_segments *fixed = device->core->conf.contiguous ? sg_segments_create(device) : NULL;
     if (!fixed)
         return;
     (void)sg_torch_keep_whole(fixed->torch);
     device->fixed = fixed;
-    device->contiguous_bytes = least;
 }
 
 /* Finds out how a device can be served, and sets its sizes. */
@@ -89,7 +87,6 @@ SG_UNCHECKED_LOCKS struct sg_device *sg_device_get(struct sg_core *core, int ord
     if (!device && (device = sg_meta_map(sizeof *device))) {
         device->core = core;
         device->ordinal = ordinal;
-        device->contiguous_bytes = UINT64_MAX;
         sg_device_init_locks(device);
         device->pages = (struct sg_pages){.driver = core->driver,
             .ordinal = ordinal,

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "core/core.h"
 #include "inspect/core_state.h"
 #include "rooms.h"
 #include "inspect.h"
@@ -493,6 +494,17 @@ static void moves_by_what_was_refused(void **state)
     assert_int_equal(LOCKED(&device, sg_device_moves_wanted_locked(&device, 10, 10, false)).should, 10);
 }
 
+/* Drivers differ by less than a twentieth of the device, quotas by more. */
+static void less_than_the_device_has_is_a_quota(void **state)
+{
+    (void)state;
+    assert_false(sg_core_is_quota(1000, 1000));
+    assert_false(sg_core_is_quota(1000, 900));
+    assert_false(sg_core_is_quota(950, 1000));
+    assert_true(sg_core_is_quota(949, 1000));
+    assert_true(sg_core_is_quota(0, 1000));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -510,6 +522,7 @@ int main(void)
         cmocka_unit_test(a_text_that_is_cut),
         cmocka_unit_test(what_is_parked),
         cmocka_unit_test(moves_by_what_was_refused),
+        cmocka_unit_test(less_than_the_device_has_is_a_quota),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

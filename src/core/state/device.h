@@ -198,7 +198,6 @@ struct sg_device {
     /* Set when the device is first used, bytes. */
     uint64_t granularity, total_bytes; /* granularity: 0 where there were never regions */
     uint64_t capacity_bytes;           /* what may be held; changes under `lock` */
-    uint64_t contiguous_bytes; /* from so many on a block beside regions is a segment of its own; UINT64_MAX: none is */
     struct sg_pages pages;
     struct sg_segments *_Atomic fixed; /* of SG_MODE_SEGMENTS, and beside regions with `contiguous`; set once, under `lock` */
     struct sg_regions regions SG_GUARDED_BY(lock);
@@ -250,6 +249,13 @@ struct sg_core {
     } tag[SG_TAGS];            /* the first is no tag; only ever appended */
     _Atomic uint32_t tag_count;
 };
+
+/* True if a block of so many bytes is a segment of its own beside regions, as the option `contiguous` has it. 0, which is
+   off, becomes the largest number. */
+static inline bool sg_device_is_contiguous(const struct sg_device *device, uint64_t bytes)
+{
+    return bytes - 1 >= device->core->conf.contiguous - 1 && device->fixed;
+}
 
 /* The driver, for a call. No call is made under a device's `lock`. A call may wait for work, and that may wait for a
    thread which needs the lock. Builds that check locks assert it here, so every call goes by this function. */

@@ -1,7 +1,6 @@
 /* The parts of the report: processes by NVML or by the table of neighbours, memory by other calls, the command.
 
    NVML is loaded for the report and unloaded after it. It is not linked, since machines without a driver lack it. */
-#include "core/capacity.h"
 #include "inspect/core_state.h"
 #include "process/glibc_symver.h"
 
