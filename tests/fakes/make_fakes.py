@@ -87,7 +87,8 @@ def main():
                     seen.add(name.strip("* \n"))
                     out += ["", f"{kind}{name.strip()} __attribute__((weak));"]
     OUTPUT.write_text("\n".join(out) + "\n")
-    DEPFILE.write_text(f"{OUTPUT.name}: {' '.join(map(str, files.values()))}\n")
+    folders = {path.parent for path in files.values()} # a new header changes one
+    DEPFILE.write_text(f"{OUTPUT.name}: {' '.join(map(str, [*files.values(), *sorted(folders)]))}\n")
 
 
 if __name__ == "__main__":

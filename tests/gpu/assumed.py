@@ -78,6 +78,8 @@ RULES = [
     ("no-posix-handles", ("posix_handles",), lambda f: None if f["posix_handles"] else True),
     ("no-rdma", ("rdma_vmm",), lambda f: None if f["rdma_vmm"] else True),
     ("fabric", ("fabric_handles",), lambda f: True if f["fabric_handles"] else None),
+    ("integrated", ("integrated",), lambda f: True if f["integrated"] == 1 else None),
+    ("hostpages", ("host_pages",), lambda f: None if f["host_pages"] == 1 else "off"),
     ("no-ipc", ("pointer.plain_ipc",), lambda f: True if f["pointer.plain_ipc"] else None),
     ("no-p2p", ("peer_access",), lambda f: None if f["peer_access"] else True),
     ("managed-apart", ("managed.on_device",), lambda f: None if f["managed.on_device"] else True),
@@ -94,7 +96,7 @@ RULES = [
 ELSEWHERE = ("count", "cost")
 # What a machine is not, but how a simulator runs, and a card by its name: no fact decides it.
 NO_FACT = ("device", "model", "hazard", "hazard_exit", "schedule", "run_ahead", "depth", "at-once", "drop_mb", "compute_mb", "kernel_us", "card",
-           "fail", "peaks")
+           "fail", "peaks", "host", "notifies")
 
 
 def cost_settings(found):

@@ -112,11 +112,13 @@ class Run(unittest.TestCase):
         self.assertEqual(sorted(assumed.settings_known()),
                          sorted({key for key, _, _ in assumed.RULES} | {*assumed.ELSEWHERE, *assumed.NO_FACT}))
         lacking = {"driver": 12080, "devices": 2, "total_bytes": 8 << 30, "info_total_bytes": 7 << 30, "rdma_vmm": 0,
+                   "integrated": 1, "host_pages": 0,
                    "posix_handles": 0, "pointer.plain_ipc": 801, "peer_access": 0, "managed.on_device": False,
                    "aliases_coherent": False, "addresses.stopped_at": 3000, "addresses.stopped_code": 999,
                    "vmm_waits": True}
         spec = self.applied(lacking)
         for setting in ("count=2", "driver=12.8", "quota_mb=7168", "no-rdma", "no-posix-handles", "no-ipc", "no-p2p",
+                        "integrated", "hostpages=off",
                         "managed-apart", "aliases-apart", "mappings=3000:999", "vmm_sync=always"):
             self.assertIn(setting, spec)
         self.assertIn("no-vmm", self.applied({"driver": 13000, "devices": 1, "total_bytes": 8 << 30, "vmm": 0}))

@@ -83,14 +83,14 @@ class Recorded(unittest.TestCase):
             told = self.report(self.trace)
             if not told["dropped"]:  # a machine with so much other work that the disk was late
                 break
+        if told["dropped"]: # the text that is looked for may be among what was lost
+            self.skipTest("events were lost")
         self.assertRegex(told["begin_text"], r"^the trace has a bound: [1-9]\d+ events before its first are left out, 0 failures")
         self.assertIn(told["begin_text"], segalloc("report", self.trace))
         self.assertEqual((told["at_least"], told["complete"], told["end_text"]), (True, False, None))
         self.assertEqual(told["allocs"], 400000)  # of the whole run
         self.assertLess(os.path.getsize(self.trace), 400000 * 2 * 32)
         self.assertRegex(json.dumps(told["devices"][0]["live_at_peak"]), r"loop(\.c|\+)")
-        if told["dropped"]:
-            self.skipTest("events were lost")
         left_out = int(re.search(r"\d+", told["begin_text"])[0])
         info = json.loads(segalloc("trace", "info", "--json", self.trace))
         self.assertEqual(left_out + info["allocs"] + info["frees"], 800000 - 64)  # that many blocks are not freed

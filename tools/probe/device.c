@@ -45,7 +45,7 @@ bool probe_device(void)
     probe_say("'total_bytes': %zu, 'info_total_bytes': %zu, 'free_bytes': %zu", total, seen, available);
     probe_say("'vmm': %d, 'granularity_code': %d, 'granularity': %zu, 'recommended': %zu, 'posix_handles': %d, "
               "'fabric_handles': %d, 'rdma': %d, 'rdma_vmm': %d, 'dma_buf': %d, 'multicast': %d, 'managed': %d, "
-              "'concurrent_managed': %d, 'integrated': %d",
+              "'concurrent_managed': %d, 'integrated': %d, 'host_pages': %d",
         device_attribute(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED), (int)vmm, least, recommended,
         device_attribute(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED),
         device_attribute(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED),
@@ -54,7 +54,8 @@ bool probe_device(void)
         device_attribute(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED),
         device_attribute(CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED), device_attribute(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY),
         device_attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS),
-        device_attribute(CU_DEVICE_ATTRIBUTE_INTEGRATED));
+        device_attribute(CU_DEVICE_ATTRIBUTE_INTEGRATED),
+        device_attribute(CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED));
     return true;
 }
 
