@@ -20,7 +20,7 @@ static CUasyncCallbackHandle registered;
 CUresult cuDeviceRegisterAsyncNotification(CUdevice ordinal, CUasyncCallback function, void *user,
     CUasyncCallbackHandle *ret)
 {
-    SIM_ENTER(cuDeviceRegisterAsyncNotification);
+    SIM_ENTER_WITH(cuDeviceRegisterAsyncNotification, ordinal, function, user, ret);
     if (!function || !ret)
         return CUDA_ERROR_INVALID_VALUE;
     if (!sim_device(ordinal))
@@ -40,7 +40,7 @@ CUresult cuDeviceRegisterAsyncNotification(CUdevice ordinal, CUasyncCallback fun
 
 CUresult cuDeviceUnregisterAsyncNotification(CUdevice ordinal, CUasyncCallbackHandle callback)
 {
-    SIM_ENTER(cuDeviceUnregisterAsyncNotification);
+    SIM_ENTER_WITH(cuDeviceUnregisterAsyncNotification, ordinal, callback);
     if (!sim_device(ordinal))
         return CUDA_ERROR_INVALID_DEVICE;
     sim_lock();
