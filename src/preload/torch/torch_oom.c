@@ -185,9 +185,8 @@ void sg_torch_ran_out(int (*get_last_error)(void), size_t bytes)
 }
 
 /* Where each failed check of PyTorch's ends, by an exception. A tensor that is to be sent to another process is looked
-   for in PyTorch's own cache; where that is not in use the check only says that it isn't there, and here the way out is
-   added. A queue of torch.multiprocessing catches the exception in a thread of its own, which prints it, so the receiver
-   never gets one. */
+   for in PyTorch's own cache. Where that is not in use, the check only says that it isn't there, and the way out is added here. A
+   queue of torch.multiprocessing catches the exception in a thread of its own, which prints it. So the receiver never gets one. */
 void CHECK_FAIL(const char *function, const char *file, uint32_t line, const struct sg_cxx_string *message)
 {
     static const char unknown[] = "invalid device pointer: ";
