@@ -5,14 +5,14 @@
 #include "bare.h"
 #include "../programs/served.h"
 
-static void *find(void *handle, const char *name)
+static void *find_in(void *handle, const char *name)
 {
     void *symbol = dlsym(handle, name);
     EXPECT(symbol != NULL);
     return symbol;
 }
 
-#define FIND(function, handle, name) memcpy(&(function), &(void *){find(handle, name)}, sizeof(void *))
+#define FIND(function, handle, name) memcpy(&(function), &(void *){find_in(handle, name)}, sizeof(void *))
 
 int main(void)
 {

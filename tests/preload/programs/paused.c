@@ -12,13 +12,6 @@
 static int (*push)(const char *tag, unsigned flags), (*pop)(void), (*pause_tag)(const char *tag),
     (*resume_tag)(const char *tag);
 
-static void find(const char *name, void *ret)
-{
-    void *symbol = dlsym(RTLD_DEFAULT, name);
-    EXPECT(symbol);
-    memcpy(ret, &symbol, sizeof symbol);
-}
-
 static void *tagged(const char *tag, unsigned flags, size_t bytes)
 {
     void *address = NULL;

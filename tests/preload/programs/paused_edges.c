@@ -13,13 +13,6 @@
 static int (*push)(const char *tag, unsigned flags), (*pop)(void), (*pause_tag)(const char *tag),
     (*discard_tag)(const char *tag), (*resume_tag)(const char *tag);
 
-static void find(const char *name, void *ret)
-{
-    void *symbol = dlsym(RTLD_DEFAULT, name);
-    EXPECT(symbol);
-    memcpy(ret, &symbol, sizeof symbol);
-}
-
 static unsigned char *filled(const char *tag, unsigned flags, size_t bytes, int value)
 {
     void *address = NULL;

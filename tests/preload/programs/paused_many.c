@@ -20,13 +20,6 @@ static int (*push)(const char *tag, unsigned flags), (*pop)(void), (*pause_tag)(
     (*resume_tag)(const char *tag), (*retain)(int retain);
 static segalloc_sim_calls_fn sim_calls;
 
-static void find(const char *name, void *ret)
-{
-    void *symbol = dlsym(RTLD_DEFAULT, name);
-    EXPECT(symbol);
-    memcpy(ret, &symbol, sizeof symbol);
-}
-
 static uint64_t calls_of(const char *name)
 {
     static struct segalloc_sim_call rows[2048];

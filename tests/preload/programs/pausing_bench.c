@@ -64,13 +64,6 @@ static double anonymous(void)
 static int (*push)(const char *tag, unsigned flags), (*pop)(void), (*pause_tag)(const char *tag),
     (*discard_tag)(const char *tag), (*resume_tag)(const char *tag);
 
-static void find(const char *name, void *ret)
-{
-    void *symbol = dlsym(RTLD_DEFAULT, name);
-    EXPECT(symbol);
-    memcpy(ret, &symbol, sizeof symbol);
-}
-
 /* Copies alone to memory that is as new as that of a pause. */
 static struct span copies_alone(unsigned char **block, size_t count, size_t bytes, cudaStream_t stream)
 {

@@ -25,13 +25,6 @@ static int (*pause_tag)(const char *tag), (*resume_tag)(const char *tag);
 static const unsigned char *(*backup_of)(const void *address, uint64_t bytes);
 static void *(*torch_malloc)(long bytes, int device, void *stream);
 
-static void find(const char *name, void *ret)
-{
-    void *symbol = dlsym(RTLD_DEFAULT, name);
-    EXPECT(symbol);
-    memcpy(ret, &symbol, sizeof symbol);
-}
-
 static void find_all(void)
 {
     find("tms_set_interesting_region", &set_region);
