@@ -1,6 +1,8 @@
 /* Stands in for libnvidia-ml.so.1: three devices. The second has no figures of memory, as integrated ones; of the third nothing may
-   be asked. */
+   be asked. NVML_BEGINS names a file that gets a line for each time it begins. With NVML_RELOAD the second look fails, as after another
+   driver was loaded. */
 #include <stdio.h>
+#include <stdlib.h>
 
 struct nvml_memory {
     unsigned long long total, free, used;
@@ -11,7 +13,7 @@ struct nvml_utilization {
 };
 
 #define API __attribute__((visibility("default")))
-enum { NOT_SUPPORTED = 3, NO_PERMISSION = 4 };
+enum { UNINITIALIZED = 1, NOT_SUPPORTED = 3, NO_PERMISSION = 4 };
 static char devices[3];
 
 API int nvmlInit_v2(void);
@@ -24,6 +26,12 @@ API int nvmlDeviceGetUtilizationRates(void *device, struct nvml_utilization *ret
 
 int nvmlInit_v2(void)
 {
+    const char *name = getenv("NVML_BEGINS");
+    FILE *file = name ? fopen(name, "a") : NULL;
+    if (file) {
+        fputs("begun\n", file);
+        fclose(file);
+    }
     return 0;
 }
 
@@ -34,6 +42,9 @@ int nvmlShutdown(void)
 
 int nvmlDeviceGetCount_v2(unsigned *ret)
 {
+    static int looks;
+    if (++looks == 2 && getenv("NVML_RELOAD"))
+        return UNINITIALIZED;
     *ret = sizeof devices;
     return 0;
 }

@@ -6,6 +6,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import unittest
 
 import shared
@@ -16,8 +17,8 @@ if "SANITIZER" in os.environ:  # its runtime must come before all other librarie
     ENVIRONMENT["LD_PRELOAD"] = os.environ["SANITIZER"]
 
 
-def told(*arguments, nvml):
-    environment = dict(os.environ, LD_LIBRARY_PATH=str(NVML) if nvml else "")
+def told(*arguments, nvml, **more):
+    environment = dict(os.environ, LD_LIBRARY_PATH=str(NVML) if nvml else "", **more)
     return subprocess.run([SEGALLOC, *map(str, arguments)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                           timeout=60).stdout
 
@@ -43,6 +44,16 @@ class Nvml(unittest.TestCase):
         self.assertNotIn("NVML", told("top", "--once", process.pid, nvml=False))
         self.assertEqual(json.loads(told("top", "--json", process.pid, nvml=True))["nvml"], [self.FIRST, self.SECOND])
         self.assertEqual(json.loads(told("top", "--json", process.pid, nvml=False))["nvml"], [])
+
+    def test_it_begins_once(self):
+        """However often a tool looks; and once more where the driver was loaded anew, which one look misses."""
+        process = shared.start(self, SEGALLOC, ACTS, "a+10", environment=ENVIRONMENT)
+        for more, begins, seen in (({}, 1, [2, 2, 2]), ({"NVML_RELOAD": "1"}, 2, [2, 0, 2])):
+            with self.subTest(**more), tempfile.TemporaryDirectory() as folder:
+                looks = told("top", "--json", "--batch", "-n", 3, "-d", "0.1", process.pid, nvml=True, NVML_BEGINS=f"{folder}/begins",
+                             **more).splitlines()
+                self.assertEqual([len(json.loads(look)["nvml"]) for look in looks], seen)
+                self.assertEqual(pathlib.Path(folder, "begins").read_text().count("begun"), begins)
 
     def test_doctor(self):
         text = told("doctor", nvml=True)

@@ -1,4 +1,5 @@
-/* Types and functions as nvml.h of the CUDA toolkit has them. The library is loaded once and stays. */
+/* Types and functions as nvml.h of the CUDA toolkit has them. The library is loaded and begun once, for as long as the tool
+   runs. A GPU that nobody uses may take seconds to wake up, and `segalloc top` looks every second. */
 #include "monitor/nvml.h"
 
 #include <dlfcn.h>
@@ -17,7 +18,7 @@ struct nvml_utilization {
 };
 
 static struct {
-    bool looked, there;
+    bool looked, there, begun;
     int (*init)(void);
     int (*shutdown)(void);
     int (*count)(unsigned *ret);
@@ -75,13 +76,18 @@ static bool nvml_read_device(unsigned index, struct sg_nvml_device *ret)
 unsigned sg_nvml_read(struct sg_nvml_device ret[SG_NVML_DEVICES])
 {
     unsigned count = 0, found = 0;
-    if (!nvml_load() || nvml.init() != 0)
+    if (!nvml_load())
         return 0;
-    if (nvml.count(&count) != 0)
-        count = 0;
+    nvml.begun = nvml.begun || nvml.init() == 0;
+    if (!nvml.begun)
+        return 0;
+    if (nvml.count(&count) != 0) { /* the driver is another one now: the next look begins anew */
+        (void)nvml.shutdown();
+        nvml.begun = false;
+        return 0;
+    }
     for (unsigned i = 0; i < count && found < SG_NVML_DEVICES; i++)
         found += nvml_read_device(i, &ret[found]);
-    (void)nvml.shutdown();
     return found;
 }
 
