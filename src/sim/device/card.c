@@ -138,21 +138,21 @@ static uint64_t card_used_by_all(const struct sim_device *device)
     return sim_card_used(device) + card_sum_of_others(card_row_holds, device->index);
 }
 
-/* Bytes of the device that nobody has: without those of its neighbour, where a driver knows of it. */
-static uint64_t card_left(const struct sim_device *device, uint64_t neighbour)
+/* Bytes of the device beyond `used`. */
+static uint64_t card_left(const struct sim_device *device, uint64_t used)
 {
-    uint64_t used = card_used_by_all(device) + neighbour;
     return used < device->bytes ? device->bytes - used : 0;
 }
 
 uint64_t sim_card_free(const struct sim_device *device)
 {
-    return card_left(device, sim_host_neighbour(device) + sim_host_cache(device));
+    return card_left(device, card_used_by_all(device) + sim_host_neighbour(device) + sim_host_cache(device));
 }
 
 void sim_card_look_at_host(const struct sim_device *device)
 {
-    sim_host_show(device, card_used_by_all(device));
+    if (sim.config.host[0]) /* to ask all processes takes a call for each */
+        sim_host_show(device, card_used_by_all(device));
 }
 
 size_t sim_card_processes(int index, struct segalloc_sim_process *ret, size_t room)
@@ -223,8 +223,8 @@ static bool card_charge(struct sim_device *device, uint64_t bytes, uint64_t mana
 {
     card_guard(true);
     /* The driver of an integrated device gives what the host lacks, too. */
-    bool fits = bytes <= card_left(device, sim.config.integrated ? 0 : sim_host_neighbour(device)) &&
-                !sim_host_forbids(device, card_used_by_all(device), bytes);
+    uint64_t used = card_used_by_all(device), neighbour = sim.config.integrated ? 0 : sim_host_neighbour(device);
+    bool fits = bytes <= card_left(device, used + neighbour) && !sim_host_forbids(device, used, bytes);
     if (fits) {
         device->used += bytes;
         device->managed.resident_bytes += managed;
