@@ -16,7 +16,8 @@
    4 KiB of its file. */
 enum { FILE_BYTES = 4096, PATH_BYTES = 768, LINE_BYTES = 512 };
 
-/* Reads a file below the root as text. The kernel gives such a file in one piece, or in several where it is long. False: it is not there. A file that is longer is cut off. */
+/* Reads a file below the root as text. The kernel gives such a file in one piece, or in several where it is long. One that is
+   longer than `text` is cut off. False: it is not there. */
 static bool host_read(const char *root, const char *name, char *text, size_t size)
 {
     char path[PATH_BYTES];

@@ -5,7 +5,8 @@
    still be taken of a guest's memory (base/host_memory.h).
 
    Why. On an integrated device the driver gives until the machine hangs. So a page that would use up the reserve
-   (`host_reserve`) is refused here, as by a driver that is out of memory. Idle pages go back before that. Any other device is served as if this file were not there. GH200 is such: its memory is its own.
+   (`host_reserve`) is refused here, as by a driver that is out of memory. Idle pages go back before that. Any other device is
+   served as if this file were not there. GH200 is such: its memory is its own.
 
    How. Three rows of the driver's table are replaced: the question how much is free, and the two calls that take
    memory. The core sees a driver that has less. Its decisions by that are in the trace as for any driver, so a replay

@@ -44,7 +44,8 @@ void sg_contents_count(int change);
 /* One line a second about a long copy: `done` of `bytes` are `what`, such as "saved". */
 void sg_contents_say(struct sg_contents *contents, const char *what, uint64_t done, uint64_t bytes);
 
-/* Runs copies on a stream of ours, and waits for them. `home`: they go to the device. CUDA_ERROR_NOT_SUPPORTED: the driver lacks a call for it. */
+/* Runs copies on a stream of ours, and waits for them. `home`: they go to the device. CUDA_ERROR_NOT_SUPPORTED: the driver lacks
+   a call for it. */
 typedef CUresult sg_contents_each(struct sg_contents *contents, const struct sg_memory_piece *pieces, size_t count,
     struct sg_copies *copies);
 CUresult sg_contents_on_stream(struct sg_contents *contents, const struct sg_memory_piece *pieces, size_t count,

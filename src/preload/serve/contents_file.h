@@ -4,8 +4,8 @@
 
    Why: host memory is short where several cards are paused at once, and a disk is not. How: files
    stand in a folder that the program names. A block that fills staging has a file of its own. Smaller ones share one with
-   their neighbours in the order of addresses, until it has as much; no block is in two. While one half of staging is written, the next copy fills the other. The system's
-   cache lets a file go once it is written, so that no host memory stays behind.
+   their neighbours in the order of addresses, until it has as much; no block is in two. While one half of staging is written,
+   the next copy fills the other. The system's cache lets a file go once it is written, so that no host memory stays behind.
 
    Room on the disk is taken before the first copy, so a full one is known early. Names are segalloc-PID-NUMBER.contents, only
    the user can read them, and they go after the resume, or at the end of the process.

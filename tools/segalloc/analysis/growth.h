@@ -29,7 +29,7 @@ struct sg_growth_row {
 };
 
 struct sg_growth {
-    uint64_t last_step;                       /* its number; 0: the trace has none */
+    uint64_t last_step;                       /* the number of the trace's last step; 0: it has none */
     struct sg_growth_row row[SG_GROWTH_ROWS]; /* fastest first */
     uint32_t rows;
 };

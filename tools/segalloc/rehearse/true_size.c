@@ -85,7 +85,7 @@ static int run_on(struct true_size *at, const struct sg_rehearse_card *card, con
     if (why)
         fprintf(stderr, "segalloc rehearse: %s %s. Running it once more, on a card of that size.\n",
             sg_size_format(card->bytes, size), why);
-    int status = run_trial(at, card, sim, true);
+    int status = run_trial(at, card, sim, /* true_size */ true);
     sim_config_card_path(shared, path);
     unlink(path); /* where processes were killed */
     return status;
@@ -112,7 +112,7 @@ static int learn_late_peak(struct true_size *at)
     fputs("segalloc rehearse: what it holds depends on how far the GPU has come. Running it once more, with one that "
           "lags.\n",
         stderr);
-    int status = run_trial(at, largest, sim, false);
+    int status = run_trial(at, largest, sim, /* true_size */ false);
     rehearse->peak_late = at->trial->peak_taken;
     return status;
 }
