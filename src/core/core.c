@@ -167,10 +167,8 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
     if (rounded == 0 || rounded >> SG_UNIT_SHIFT > INT32_MAX)
         return sg_device_ran_out(device, bytes, tag);
     sg_device_lock(device);
-    /* The mode is asked again under the lock, because sg_core_fix() may have changed it. */
-    if (__builtin_expect(device->mode == SG_MODE_SEGMENTS ||
-                             (sg_device_is_contiguous(device, rounded) && !tag->memory_tag),
-            0)) {
+    /* Asked under the lock, because sg_core_fix() may have changed it. Memory of a tag stays in regions where there are any. */
+    if (__builtin_expect(rounded >= device->regions.below, 0) && (device->mode == SG_MODE_SEGMENTS || !tag->memory_tag)) {
         sg_device_unlock(device);
         return malloc_fixed(device, bytes, tag, ret);
     }

@@ -255,7 +255,7 @@ static CUresult attempt_twice_growing(struct sg_device *device, struct request *
 static bool is_for_segment_locked(const struct sg_device *device, uint64_t bytes) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
-    return device->fixed && (device->mode == SG_MODE_SEGMENTS || sg_device_is_contiguous(device, bytes));
+    return device->fixed && bytes >= device->regions.below;
 }
 
 /* Notes what an allocation of `bytes` that has failed was short of. It lacks what it asked for beyond idle memory and

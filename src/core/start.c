@@ -12,16 +12,16 @@
 _Static_assert((int)SG_PAGES_DEVICES == (int)SG_DEVICES_MAX && (int)SG_PAGES_GRANULE_LEAST == (int)SG_UNIT,
     "by both layers");
 
-/* Gives a device with regions whole segments besides, where blocks from some size on are to be one allocation each. Without
-   host memory for their books those blocks stand in regions. */
-SG_UNCHECKED_LOCKS static void begin_contiguous_in_setup(struct sg_device *device) SG_REQUIRES(setup)
+/* Decides which blocks stand in regions. Blocks from some size on may be wanted as one allocation each: those are whole segments
+   besides. Without host memory for the segments' books all stand in regions. */
+SG_UNCHECKED_LOCKS static void share_out_blocks_in_setup(struct sg_device *device) SG_REQUIRES(setup)
 {
     SG_ASSERT_HELD(&device->core->setup);
     struct sg_segments *fixed = device->core->conf.contiguous ? sg_segments_create(device) : NULL;
-    if (!fixed)
-        return;
-    (void)sg_torch_keep_whole(fixed->torch);
+    if (fixed)
+        (void)sg_torch_keep_whole(fixed->torch);
     device->fixed = fixed;
+    device->regions.below = fixed ? device->core->conf.contiguous : UINT64_MAX;
 }
 
 /* Finds out how a device can be served, and sets its sizes. */
@@ -41,7 +41,7 @@ SG_UNCHECKED_LOCKS static enum sg_device_mode choose_mode_in_setup(struct sg_dev
     if (expands && (sg_pages_probe(&device->pages, core->plain_pages, &device->granularity) ||
                        sg_pages_probe(&device->pages, core->plain_pages, &device->granularity))) {
         sg_mappings_size_pages(device);
-        begin_contiguous_in_setup(device);
+        share_out_blocks_in_setup(device);
         return SG_MODE_EXPANDABLE;
     }
     device->fixed = sg_segments_create(device);

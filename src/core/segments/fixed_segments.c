@@ -271,8 +271,10 @@ bool sg_segments_begin(struct sg_device *device, bool whole)
     }
     /* With `contiguous` there are segments already, beside regions. */
     bool begins = device->fixed && device->mode != SG_MODE_SEGMENTS;
-    if (begins)
+    if (begins) {
         device->mode = SG_MODE_SEGMENTS;
+        device->regions.below = 0;
+    }
     bool changes = device->fixed && whole && sg_torch_keep_whole(device->fixed->torch);
     if (begins || changes)
         sg_emit(device, SEGALLOC_RECORD_FIXED, 0, sg_device_unknown_stream(device), 0, whole);

@@ -104,6 +104,7 @@ struct sg_regions {
     struct sg_region *region[SG_REGIONS_MAX]; /* never moved or freed while others can look addresses up */
     uint16_t purpose[SG_REGIONS_MAX];         /* of each: no other blocks stand there */
     uint32_t count;
+    uint64_t below; /* blocks of fewer bytes stand in regions, others in fixed segments; 0: none do, UINT64_MAX: all */
     struct sg_extents extents;
     /* Page size of new regions, by kind. Set when the device is first used; a change takes `grow` besides `lock`. */
     uint64_t page_bytes[SG_KIND_COUNT];
@@ -249,13 +250,6 @@ struct sg_core {
     } tag[SG_TAGS];            /* the first is no tag; only ever appended */
     _Atomic uint32_t tag_count;
 };
-
-/* True if a block of so many bytes is a segment of its own beside regions, as the option `contiguous` has it. 0, which is
-   off, becomes the largest number. */
-static inline bool sg_device_is_contiguous(const struct sg_device *device, uint64_t bytes)
-{
-    return bytes - 1 >= device->core->conf.contiguous - 1 && device->fixed;
-}
 
 /* The driver, for a call. No call is made under a device's `lock`. A call may wait for work, and that may wait for a
    thread which needs the lock. Builds that check locks assert it here, so every call goes by this function. */
