@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include "trace_writer_files.h"
+#include "writer/trace_writer_file.h"
 
 static void define_device(struct sg_trace_writer *writer, uint32_t device, uint64_t bytes)
 {
@@ -267,16 +268,16 @@ static void a_bound(void **state)
 {
     (void)state;
     struct stat status;
-    struct sg_trace_writer *writer = make_bounded_writer("bounded", true, RING);
+    struct sg_trace_writer *writer = make_bounded_writer("bounded", true, BOUND_BYTES);
     emit_all_bounded(writer);
-    for (int i = 0; i < 3000 && blocks_used("bounded") > RING / SEGALLOC_TRACE_BLOCK + 1; i++)
+    for (int i = 0; i < 3000 && blocks_used("bounded") > BOUND_BYTES / SEGALLOC_TRACE_BLOCK + 1; i++)
         usleep(10000); /* these events come faster than they are shortened */
     sg_trace_writer_close(writer);
     sg_trace_writer_destroy(writer);
     assert_string_equal(warned, "");
     expect_bounded("bounded", SG_TRACE_CLOSED, /* late */ false);
     assert_int_equal(stat(in_folder("bounded"), &status), 0);
-    assert_in_range(status.st_size, RING / 2, RING + (2 << 20));
+    assert_in_range(status.st_size, BOUND_BYTES / 2, BOUND_BYTES + (2 << 20));
     assert_int_equal(access(in_folder("bounded.turn"), F_OK), -1);
 }
 
@@ -291,7 +292,7 @@ static void a_bound_and_no_end(void **state)
         snprintf(name, sizeof name, "killed%d", i);
         pid_t child = fork();
         if (child == 0) {
-            struct sg_trace_writer *writer = make_bounded_writer(name, true, RING);
+            struct sg_trace_writer *writer = make_bounded_writer(name, true, BOUND_BYTES);
             struct sg_trace_writer_state at;
             emit_all_bounded(writer);
             sg_trace_writer_state(writer, &at);
@@ -302,6 +303,19 @@ static void a_bound_and_no_end(void **state)
         assert_true(status == 0 || late);
         expect_bounded(name, SG_TRACE_KILLED, late);
     }
+}
+
+static void a_writer_held_for_good(void **state)
+{
+    (void)state;
+    struct sg_trace_writer *writer = make_writer("held", true);
+    emit(writer, 0, 10);
+    assert_true(sg_trace_writer_comes_free(writer));
+    sg_writer_lock(writer);
+    assert_false(sg_trace_writer_comes_free(writer));
+    sg_writer_unlock(writer);
+    assert_true(sg_trace_writer_comes_free(writer));
+    sg_trace_writer_destroy(writer);
 }
 
 int main(void)
@@ -315,6 +329,7 @@ int main(void)
         TEST(damage),
         TEST(a_bound),
         TEST(a_bound_and_no_end),
+        TEST(a_writer_held_for_good),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -152,7 +152,7 @@ static inline uint64_t count(struct sg_trace_reader *reader, uint64_t from)
 enum { THREADS = 4, EACH = 50000 };
 
 /* A program of two threads that keeps every KEPT_OF-th block, each thread at two lines in turn. */
-enum { RING = 4 << 20, BOUNDED_EVENTS = 200000, KEPT_OF = 1000, BOUNDED_THREADS = 2 };
+enum { BOUND_BYTES = 4 << 20, BOUNDED_EVENTS = 200000, KEPT_OF = 1000, BOUNDED_THREADS = 2 };
 
 static inline uint32_t site_of(uint64_t id)
 {

@@ -294,7 +294,7 @@ static void miss_trace(enum sg_process_state state)
 }
 
 /* Destructors and handlers that come later may still free: they find a disabled core. A signal handler may end the
-   process within a call of ours and hold the core's locks. A thread that has left a call by a long jump may, too. The
+   process within a call of ours and hold locks of ours. A thread that has left a call by a long jump may, too. The
    files are left as by a kill then. In a child of the kernel's clone() no handler of fork() has run, and all that is
    shared is the parent's. */
 __attribute__((destructor)) static void process_unload(void)
@@ -315,7 +315,7 @@ __attribute__((destructor)) static void process_unload(void)
     sg_trim_close();
     sg_contents_file_close();
     sg_refusals_end();
-    if (sg_self.inside || !sg_core_is_free(sg_process.core))
+    if (sg_self.inside || sg_self.guards || !sg_core_is_free(sg_process.core) || !sg_process_locks_come_free())
         return;
     for (int device = 0; device < SG_DEVICES_MAX; device++)
         if (sg_core_limit(sg_process.core, device)) /* it has been used */

@@ -52,6 +52,14 @@ void sg_process_unlock(enum sg_process_lock guard)
     guard_end(guard);
 }
 
+bool sg_process_locks_come_free(void)
+{
+    bool all = true;
+    for (int i = 0; i < SG_LOCK_COUNT && all; i++)
+        all = sg_lock_comes_free(&locks[i]);
+    return all;
+}
+
 void sg_process_assert_locked(enum sg_process_lock guard)
 {
     (void)guard;

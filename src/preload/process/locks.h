@@ -34,6 +34,10 @@ bool sg_process_lock_try(enum sg_process_lock guard); /* false: another thread, 
 void sg_process_unlock(enum sg_process_lock guard);
 void sg_process_assert_locked(enum sg_process_lock guard);
 
+/* True if each is free, or comes free within a second. A holder that has left by a long jump keeps it for ever. To be asked
+   by a thread that holds none. */
+bool sg_process_locks_come_free(void);
+
 /* The calling thread holds the lock, in builds that check it (lock.h). */
 #ifdef SG_LOCK_CHECKS
 #define SG_ASSERT_PROCESS_LOCK(guard) sg_process_assert_locked(guard)

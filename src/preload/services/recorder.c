@@ -369,27 +369,31 @@ void sg_recorder_tick(struct sg_core *core, int device)
     sg_cancel_restore(cancel);
 }
 
-/* Waits 0.1 s at most for a thread that takes a snapshot. That one may have left by a long jump. */
+static void end_trace(struct sg_core *core)
+{
+    uint64_t known = atomic_load(&recorder.known);
+    struct sg_stats snapshot;
+    write_texts();
+    for (int i = 0; i < SG_DEVICES_MAX; i++) {
+        if (known >> i & 1 && sg_core_stats(core, i, &snapshot))
+            sg_trace_writer_statistics(recorder.trace, (uint32_t)i, &snapshot);
+    }
+    sg_trace_writer_close(recorder.trace);
+}
+
+/* Waits 0.1 s at most for a thread that takes a snapshot. That one may have left by a long jump, and hold the writer too. */
 void sg_recorder_close(struct sg_core *core)
 {
     if (!recorder.trace && !recorder.stats)
         return;
     for (int i = 0; i < 100 && atomic_flag_test_and_set(&recorder.busy); i++)
         sg_rest(1000000);
-    uint64_t known = atomic_load(&recorder.known);
-    struct sg_stats snapshot;
-    if (recorder.trace)
-        write_texts();
-    for (int i = 0; recorder.trace && i < SG_DEVICES_MAX; i++) {
-        if (known >> i & 1 && sg_core_stats(core, i, &snapshot))
-            sg_trace_writer_statistics(recorder.trace, (uint32_t)i, &snapshot);
-    }
+    if (recorder.trace && sg_trace_writer_comes_free(recorder.trace))
+        end_trace(core);
     if (recorder.live[0])
         unlink(recorder.live);
     else if (recorder.stats)
         write_stats_file(core);
-    if (recorder.trace)
-        sg_trace_writer_close(recorder.trace);
 }
 
 const char *sg_recorder_path(void)

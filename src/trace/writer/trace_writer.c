@@ -417,6 +417,14 @@ int sg_trace_writer_create(const struct sg_trace_writer_options *options, struct
     return 0;
 }
 
+bool sg_trace_writer_comes_free(struct sg_trace_writer *writer)
+{
+    enum { RESTS = 1000, REST_NS = 1000000 };
+    for (int i = 0; i < RESTS && atomic_load_explicit(&writer->lock, memory_order_relaxed); i++)
+        sg_rest(REST_NS);
+    return !atomic_load_explicit(&writer->lock, memory_order_relaxed);
+}
+
 void sg_trace_writer_close(struct sg_trace_writer *writer)
 {
     sg_writer_lock(writer);

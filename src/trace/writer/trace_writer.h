@@ -77,6 +77,10 @@ void sg_trace_writer_statistics(struct sg_trace_writer *writer, uint32_t device,
 enum { SG_TRACE_SNAPSHOT_EVENTS = 16384, SG_TRACE_DEVICES = 64 };
 bool sg_trace_writer_due(const struct sg_trace_writer *writer, uint32_t device);
 
+/* True if the writer is free at once or becomes so within a second. A thread that left a call of it by a long jump keeps it
+   for ever. The trace then ends as by a kill, and nobody may wait for it. */
+bool sg_trace_writer_comes_free(struct sg_trace_writer *writer);
+
 /* Ends the trace: later events are ignored. Waits for the helper, at most two seconds. */
 void sg_trace_writer_close(struct sg_trace_writer *writer);
 

@@ -35,7 +35,7 @@ static const uint64_t SECOND_NS = 1000000000;
 
 struct sg_trace_writer {
     int snapshots, closed, forked;
-    bool due;
+    bool due, held; /* for good */
 };
 
 static struct {
@@ -136,6 +136,11 @@ bool sg_trace_writer_due(const struct sg_trace_writer *writer, uint32_t device)
 {
     (void)device;
     return writer->due;
+}
+
+bool sg_trace_writer_comes_free(struct sg_trace_writer *writer)
+{
+    return !writer->held;
 }
 
 void sg_trace_writer_statistics(struct sg_trace_writer *writer, uint32_t device, const struct sg_stats *stats)

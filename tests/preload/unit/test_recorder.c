@@ -150,6 +150,22 @@ static void trace_says_so_at_its_end_too(void **state)
     apart(lose_order_at_last);
 }
 
+/* The statistics are written all the same. */
+static void end_with_a_held_writer(void)
+{
+    open_with("t", "s", false);
+    use(0);
+    fake.writer.due = fake.writer.held = true;
+    sg_recorder_close(core);
+    EXPECT(fake.writer.snapshots == 0 && fake.writer.closed == 0 && fake.files == 1);
+}
+
+static void nobody_waits_for_a_writer_held_for_good(void **state)
+{
+    (void)state;
+    apart(end_with_a_held_writer);
+}
+
 static void fork_away(void)
 {
     open_with("t", "s", false);
@@ -192,6 +208,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(definitions_go_to_the_trace),
         cmocka_unit_test(trace_says_by_which_call_order_was_lost),
         cmocka_unit_test(trace_says_so_at_its_end_too),
+        cmocka_unit_test(nobody_waits_for_a_writer_held_for_good),
         cmocka_unit_test(the_files_are_the_parents),
         cmocka_unit_test(command_is_cut),
     };
