@@ -12,6 +12,8 @@ import tempfile
 import time
 import unittest
 
+from shared import sampled
+
 SEGALLOC, LOOP, CROWD, STREAMS, WAITS, CUDART = (os.path.abspath(sys.argv.pop(1)) for _ in range(6))
 OURS = ("SEGALLOC_", "PYTORCH_", "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_")
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
@@ -169,7 +171,7 @@ class Recorded(unittest.TestCase):
         """Several threads: memory grows for one while others go on; and the card, or the limit, is too small for them.
         What meets differs from run to run, so each is recorded several times."""
         fixed = "free_sync:strict,expandable_segments:False"
-        for sim, conf, crowd in (
+        for sim, conf, crowd in sampled((
             ("1GiB", "free_sync:strict", "4 2000 1 6000000"),
             ("1GiB", "free_sync:event,reserve_slack:1.0", "4 2000 1 6000000"),
             ("1GiB", "free_sync:event,max_split_size_mb:20", "3 1000 1 40000000"),
@@ -186,7 +188,7 @@ class Recorded(unittest.TestCase):
             ("256MiB", fixed, "4 3000 1 9000000"),
             ("256MiB", f"{fixed},max_split_size_mb:20", "4 1000 1 40000000 trim"),
             ("512MiB,count=2", f"{fixed},garbage_collection_threshold:0.6,limit:220MiB", "4 1000 2 9000000"),
-        ):
+        ), 3):
             for repeat in range(3 if "256MiB" in sim else 1):
                 with self.subTest(sim=sim, conf=conf, crowd=crowd, repeat=repeat):
                     self.agree(sim, conf, [CROWD, *crowd.split()], () if fixed in conf else ("pages_moved",))

@@ -188,8 +188,8 @@ class Rehearse(rehearsal.Case):
 
     def test_programs_that_ask(self):
         """One that asks for the card's size, in any way and by any process, is run on each named card that the first run was not told of."""
-        for way, runs in {way: 3 if "n" in way.lower() or "." in way else 2
-                          for letter in "itpn" for way in (letter, letter.upper(), letter.upper() + ".")}.items():
+        for way, runs in shared.sampled({way: 3 if "n" in way.lower() or "." in way else 2
+                          for letter in "itpn" for way in (letter, letter.upper(), letter.upper() + ".")}.items(), 5):
             with self.subTest(way):
                 more, ran = self.adapts(3, "600MiB,8GiB", f"less={way},4096,a+700,a+300")
                 self.assertEqual(([card["verdict"] for card in more["cards"]], ran), (["does_not_fit", "fits"], runs))

@@ -13,6 +13,8 @@ import sys
 import tempfile
 import unittest
 
+from shared import sampled
+
 SEGALLOC, ACTS, MISTAKES, SCHEMA, TESTS_GPU, *HIDDEN = (pathlib.Path(argument).resolve() for argument in sys.argv[1:] if os.path.exists(argument))
 sys.argv[1:] = [case for case in sys.argv[1:] if not os.path.exists(case)]
 CARD = "segalloc-simulated-GPU-13.0"
@@ -107,9 +109,10 @@ class Selftest(unittest.TestCase):
         return told, done.stderr
 
     def test_each_fault_is_named(self):
+        faults = sampled(FAULTS, 3)
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-            runs = [pool.submit(self.selftest_of, spec, status) for spec, *_, status in FAULTS]
-        for run, (spec, check, text, setting, status) in zip(runs, FAULTS):
+            runs = [pool.submit(self.selftest_of, spec, status) for spec, *_, status in faults]
+        for run, (spec, check, text, setting, status) in zip(runs, faults):
             with self.subTest(spec):
                 told, _ = run.result()
                 verdicts = {verdict["check"]: verdict for verdict in told["verdicts"]}
